@@ -1,0 +1,3 @@
+module onering
+
+go 1.26.8

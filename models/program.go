@@ -1,0 +1,97 @@
+// Package models holds what onering knows of a model apart from running it:
+// Programs (ONNX graphs with named inputs and outputs), Weights (one buffer
+// that every graph reads and the optimizer writes), and Hugging Face folders
+// in and out. It uses no cgo; package runtime runs what is built here.
+//
+// Shape letters, the same in every comment and every ONNX dim_param: B rows in
+// a batch, T tokens of a row, N packed tokens, S cached length, D hidden width,
+// H query heads, G key/value heads, K head width, F feed-forward width, V
+// vocabulary, L layers.
+package models
+
+import "fmt"
+
+// A DType is the element type of a tensor.
+type DType uint8
+
+// The element types that Programs and safetensors files use.
+const (
+	Invalid DType = iota
+	F32
+	F16
+	BF16
+	F64
+	I64
+	I32
+	U8
+	Bool
+)
+
+var dtypes = [...]struct {
+	name string
+	size int
+}{
+	Invalid: {"invalid", 0}, F32: {"F32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2}, F64: {"F64", 8},
+	I64: {"I64", 8}, I32: {"I32", 4}, U8: {"U8", 1}, Bool: {"BOOL", 1},
+}
+
+// String returns the name that safetensors headers use, such as "BF16".
+func (d DType) String() string {
+	if int(d) < len(dtypes) {
+		return dtypes[d].name
+	}
+	return fmt.Sprintf("DType(%d)", d)
+}
+
+// Size returns the bytes of one element; 0 for Invalid.
+func (d DType) Size() int {
+	if int(d) < len(dtypes) {
+		return dtypes[d].size
+	}
+	return 0
+}
+
+// ParseDType is the inverse of String; it returns Invalid for a name it does not know.
+func ParseDType(name string) DType {
+	for d, e := range dtypes {
+		if d > 0 && e.name == name {
+			return DType(d)
+		}
+	}
+	return Invalid
+}
+
+// A Port is one input or output of a Program. Each entry of Shape is a decimal
+// number or a letter expression such as "B" or "N" for a size that varies.
+type Port struct {
+	Name  string   `json:"name"`
+	DType DType    `json:"dtype"`
+	Shape []string `json:"shape"`
+}
+
+// A Program is an ONNX graph that any stock ONNX Runtime can run.
+type Program struct {
+	// Name says what the graph computes, e.g. "layer.backward".
+	Name string
+	// ONNX is the encoded ModelProto. It holds no weights: they are inputs.
+	ONNX []byte
+	// Inputs and Outputs are in the graph's order.
+	Inputs, Outputs []Port
+	// Alias maps an output to the input whose buffer it may be bound onto: the
+	// graph then updates that buffer in place.
+	Alias map[string]string
+	// Options are session configuration entries the graph wants, such as
+	// "optimization.disable_specified_optimizers".
+	Options map[string]string
+}
+
+// MarshalText writes the safetensors name of d.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (d *DType) UnmarshalText(text []byte) error {
+	if *d = ParseDType(string(text)); *d == Invalid {
+		return fmt.Errorf("models: unknown element type %q", text)
+	}
+	return nil
+}
