@@ -1,0 +1,257 @@
+// Package runtime runs models.Programs on ONNX Runtime.
+//
+// An Env is the library, loaded once in the process with one pool of threads
+// and one memory arena for all sessions. A Session is one Program made ready to
+// run, a Value a tensor over memory that the caller owns, a Binding the Values
+// that a Session reads and writes. Nothing is copied on the way: a weight that
+// several Sessions bind is one buffer, and an output may be bound onto an input
+// that the Program says it updates.
+//
+// It is the only package of onering with cgo. Loading the library, its
+// environment, logging and allocators are onnxruntime_go's; sessions, values
+// and bindings go through ort.c, since the Go binding keeps its C pointers to
+// itself and has no shared thread pool, no tensors without dimensions or
+// elements, and no memory but the CPU's.
+package runtime
+
+// #cgo linux LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "ort.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	ort "github.com/yalue/onnxruntime_go"
+)
+
+// minAPI is the version of the C interface that onnxruntime_go asks for;
+// library version 1.N.x has interface N.
+const minAPI = 24
+
+// Options say which library to run on and how. The zero value is the default.
+type Options struct {
+	// Library is the path of an ONNX Runtime shared library, or of the folder
+	// that holds it. Empty: look in the usual places, then provision one.
+	Library string
+	// Threads is how many threads one Run may use, of a pool that all sessions
+	// share; 0 is one for each CPU that Go may use.
+	Threads int
+	// NoSpin lets waiting threads sleep at once. Runs of many short kernels
+	// are then slower, but other work on the same cores is not disturbed.
+	NoSpin bool
+	// Profile, when set, makes every Session write a profile, a JSON trace for
+	// chrome://tracing, to a file whose name starts with it.
+	Profile string
+}
+
+func (o Options) threads() int {
+	if o.Threads > 0 {
+		return o.Threads
+	}
+	return goruntime.GOMAXPROCS(0)
+}
+
+// ErrClosed is wrapped by errors of calls on something that was closed.
+var ErrClosed = errors.New("already closed")
+
+// process is what the one loaded library has for the whole process. ONNX
+// Runtime's environment is a singleton: so is this.
+var process struct {
+	sync.Mutex
+	path    string // of the loaded library; it is never unloaded
+	version string
+	memory  *C.OrtMemoryInfo // the caller's own CPU memory
+
+	env     *C.OrtEnv
+	options Options // of env
+	refs    int     // Envs and Sessions open on env
+}
+
+// An Env is an open ONNX Runtime. It may be used from several goroutines.
+type Env struct {
+	options Options
+	closed  bool // under process.Mutex
+}
+
+// Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
+// of a process share one library and one thread pool, so a second Open must want
+// the same ones: another path or number of threads is an error. Close each Env.
+func Open(ctx context.Context, o Options) (*Env, error) {
+	process.Lock()
+	defer process.Unlock()
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("runtime: %d threads: want 0 (all CPUs) or more", o.Threads)
+	}
+	if process.path == "" || o.Library != "" {
+		found, err := find(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if process.path == "" {
+			if err := load(found); err != nil {
+				return nil, err
+			}
+		} else if found != process.path {
+			return nil, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, found)
+		}
+	}
+	if process.refs == 0 {
+		if err := start(o); err != nil {
+			return nil, err
+		}
+	} else if o.Threads != 0 && o.threads() != process.options.threads() {
+		return nil, fmt.Errorf("runtime: ONNX Runtime is open with %d threads in this process: close it before opening it with %d", process.options.threads(), o.threads())
+	}
+	process.refs++
+	return &Env{options: o}, nil
+}
+
+// Close lets go of e. The last one to be closed, with all its Sessions, stops
+// the threads; the library stays loaded.
+func (e *Env) Close() error {
+	process.Lock()
+	defer process.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	return release()
+}
+
+// Version returns the version of the loaded library, such as "1.31.1".
+func (e *Env) Version() string { return process.version }
+
+// Library returns the path of the loaded library.
+func (e *Env) Library() string { return process.path }
+
+// Threads returns how many threads one Run may use.
+func (e *Env) Threads() int {
+	process.Lock()
+	defer process.Unlock()
+	return process.options.threads()
+}
+
+// Providers returns the execution providers that were built into the library,
+// such as "CPUExecutionProvider".
+func (e *Env) Providers() ([]string, error) {
+	var names **C.char
+	var n C.int
+	if err := check(C.onering_providers(&names, &n)); err != nil {
+		return nil, fmt.Errorf("runtime: listing the execution providers: %w", err)
+	}
+	defer C.onering_release_providers(names, n)
+	var out []string
+	for _, p := range unsafe.Slice(names, int(n)) {
+		out = append(out, C.GoString(p))
+	}
+	return out, nil
+}
+
+// load loads the library at path and checks its version. Under process.Mutex.
+func load(path string) error {
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	var msg *C.char
+	base := C.onering_open(cpath, &msg)
+	if base == nil {
+		defer C.free(unsafe.Pointer(msg))
+		return fmt.Errorf("runtime: loading %q: %s", path, C.GoString(msg))
+	}
+	version := C.GoString(C.onering_version(base))
+	// The version is compared before the table is asked for: ONNX Runtime
+	// writes to stderr when it does not have it.
+	if n, ok := apiVersion(version); !ok || n < minAPI {
+		return fmt.Errorf("runtime: %q is ONNX Runtime %s, which is too old: onering needs 1.%d or newer", path, version, minAPI)
+	}
+	if C.onering_api(base, minAPI) == 0 {
+		return fmt.Errorf("runtime: %q is ONNX Runtime %s but lacks version %d of its C interface", path, version, minAPI)
+	}
+	var memory *C.OrtMemoryInfo
+	if err := check(C.onering_cpu_memory(&memory)); err != nil {
+		return fmt.Errorf("runtime: %q: describing CPU memory: %w", path, err)
+	}
+	process.path, process.version, process.memory = path, version, memory
+	return nil
+}
+
+// apiVersion is N of version 1.N.x.
+func apiVersion(version string) (int, bool) {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return n, major == "1" && err == nil
+}
+
+// start makes the environment. Ours comes first, with the thread pool that all
+// sessions share; onnxruntime_go's is then a reference to the same singleton.
+func start(o Options) error {
+	spin := C.int(1)
+	if o.NoSpin {
+		spin = 0
+	}
+	var env *C.OrtEnv
+	if err := check(C.onering_env(C.int(o.threads()), spin, 0, &env)); err != nil {
+		return fmt.Errorf("runtime: starting ONNX Runtime %s with %d threads: %w", process.version, o.threads(), err)
+	}
+	ort.SetSharedLibraryPath(process.path)
+	err := ort.InitializeEnvironment(ort.WithLogLevelFatal())
+	if err == nil {
+		err = shareArena()
+		if err != nil {
+			ort.DestroyEnvironment()
+		}
+	}
+	if err != nil {
+		C.onering_release_env(env)
+		return fmt.Errorf("runtime: starting ONNX Runtime %s: %w", process.version, err)
+	}
+	process.env, process.options = env, o
+	return nil
+}
+
+// shareArena registers one CPU arena for all sessions. They run one after the
+// other, so the scratch memory they need together is that of the largest, not
+// the sum.
+func shareArena() error {
+	// Extend by what is asked for (1) rather than to the next power of two:
+	// doubling would keep up to twice the memory that is used.
+	cfg, err := ort.NewArenaCfg(0, 1, -1, -1)
+	if err != nil {
+		return err
+	}
+	defer cfg.Destroy()
+	memory, err := ort.GetMemoryInfo()
+	if err != nil {
+		return err
+	}
+	return ort.CreateAndRegisterAllocator(memory, cfg)
+}
+
+// release gives back one reference to the environment. Under process.Mutex.
+func release() error {
+	process.refs--
+	if process.refs > 0 {
+		return nil
+	}
+	err := ort.DestroyEnvironment()
+	C.onering_release_env(process.env)
+	process.env = nil
+	return err
+}
+
+// check turns a status into an error with ONNX Runtime's own text.
+func check(s *C.OrtStatus) error {
+	if s == nil {
+		return nil
+	}
+	defer C.onering_release_status(s)
+	return errors.New(strings.TrimSpace(C.GoString(C.onering_message(s))))
+}

@@ -1,0 +1,174 @@
+#include "ort.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
+#include <dlfcn.h>
+#endif
+
+static void *const *api; // the OrtApi table
+
+// ORT(Name, arguments' types) is the function of that slot.
+#define CALL(ret, name, ...) ((ret (*)(__VA_ARGS__))api[ORT_##name])
+#define ORT(name, ...) CALL(OrtStatus *, name, __VA_ARGS__)
+
+#ifdef _WIN32
+const OrtApiBase *onering_open(const char *path, char **error) {
+	wchar_t wide[4096];
+	char text[256];
+	if (!MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 4096)) {
+		*error = strdup("the path is too long or not UTF-8");
+		return NULL;
+	}
+	// Libraries beside this one (providers) are found too.
+	HMODULE lib = LoadLibraryExW(wide, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
+	if (!lib) {
+		snprintf(text, sizeof text, "LoadLibrary failed with code %lu", (unsigned long)GetLastError());
+		*error = strdup(text);
+		return NULL;
+	}
+	const OrtApiBase *(*get)(void) = (const OrtApiBase *(*)(void))(void *)GetProcAddress(lib, "OrtGetApiBase");
+	if (!get) {
+		FreeLibrary(lib);
+		*error = strdup("it does not export OrtGetApiBase");
+		return NULL;
+	}
+	return get();
+}
+#else
+const OrtApiBase *onering_open(const char *path, char **error) {
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		*error = strdup(dlerror());
+		return NULL;
+	}
+	const OrtApiBase *(*get)(void) = (const OrtApiBase *(*)(void))dlsym(lib, "OrtGetApiBase");
+	if (!get) {
+		dlclose(lib);
+		*error = strdup("it does not export OrtGetApiBase");
+		return NULL;
+	}
+	return get();
+}
+#endif
+
+const char *onering_version(const OrtApiBase *base) { return base->GetVersionString(); }
+
+int onering_api(const OrtApiBase *base, uint32_t version) {
+	api = base->GetApi(version);
+	return api != NULL;
+}
+
+const char *onering_message(OrtStatus *s) { return CALL(const char *, GetErrorMessage, const OrtStatus *)(s); }
+void onering_release_status(OrtStatus *s) { CALL(void, ReleaseStatus, OrtStatus *)(s); }
+
+// Severity 4 is fatal: every error comes back as a status, and onering prints it once.
+enum { severity_fatal = 4, optimize_all = 99 };
+
+OrtStatus *onering_env(int threads, int spin, int flush_denormals, OrtEnv **env) {
+	OrtThreadingOptions *t = NULL;
+	OrtStatus *s = ORT(CreateThreadingOptions, OrtThreadingOptions **)(&t);
+	if (!s) s = ORT(SetGlobalIntraOpNumThreads, OrtThreadingOptions *, int)(t, threads);
+	if (!s) s = ORT(SetGlobalInterOpNumThreads, OrtThreadingOptions *, int)(t, 1);
+	if (!s) s = ORT(SetGlobalSpinControl, OrtThreadingOptions *, int)(t, spin);
+	if (!s && flush_denormals) s = ORT(SetGlobalDenormalAsZero, OrtThreadingOptions *)(t);
+	if (!s) s = ORT(CreateEnvWithGlobalThreadPools, int, const char *, const OrtThreadingOptions *, OrtEnv **)(severity_fatal, "onering", t, env);
+	if (t) CALL(void, ReleaseThreadingOptions, OrtThreadingOptions *)(t);
+	return s;
+}
+
+void onering_release_env(OrtEnv *env) { CALL(void, ReleaseEnv, OrtEnv *)(env); }
+
+OrtStatus *onering_cpu_memory(OrtMemoryInfo **info) {
+	// OrtDeviceAllocator (0), OrtMemTypeDefault (0): memory that is the caller's own.
+	return ORT(CreateCpuMemoryInfo, int, int, OrtMemoryInfo **)(0, 0, info);
+}
+
+OrtStatus *onering_providers(char ***names, int *n) { return ORT(GetAvailableProviders, char ***, int *)(names, n); }
+
+void onering_release_providers(char **names, int n) {
+	onering_release_status(ORT(ReleaseAvailableProviders, char **, int)(names, n));
+}
+
+OrtStatus *onering_options(OrtSessionOptions **o) {
+	OrtStatus *s = ORT(CreateSessionOptions, OrtSessionOptions **)(o);
+	if (!s) s = ORT(DisablePerSessionThreads, OrtSessionOptions *)(*o);
+	if (!s) s = ORT(SetSessionGraphOptimizationLevel, OrtSessionOptions *, int)(*o, optimize_all);
+	if (!s) s = ORT(SetSessionLogSeverityLevel, OrtSessionOptions *, int)(*o, severity_fatal);
+	if (!s) s = ORT(DisableMemPattern, OrtSessionOptions *)(*o);
+	return s;
+}
+
+OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value) {
+	return ORT(AddSessionConfigEntry, OrtSessionOptions *, const char *, const char *)(o, key, value);
+}
+
+OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix) {
+	return ORT(EnableProfiling, OrtSessionOptions *, const void *)(o, prefix);
+}
+
+void onering_release_options(OrtSessionOptions *o) { CALL(void, ReleaseSessionOptions, OrtSessionOptions *)(o); }
+
+OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s) {
+	return ORT(CreateSessionFromArray, const OrtEnv *, const void *, size_t, const OrtSessionOptions *, OrtSession **)(env, model, n, o, s);
+}
+
+void onering_release_session(OrtSession *s) { CALL(void, ReleaseSession, OrtSession *)(s); }
+
+OrtStatus *onering_port_count(OrtSession *s, int output, size_t *n) {
+	if (output) return ORT(SessionGetOutputCount, const OrtSession *, size_t *)(s, n);
+	return ORT(SessionGetInputCount, const OrtSession *, size_t *)(s, n);
+}
+
+OrtStatus *onering_port(OrtSession *s, int output, size_t i, char **name, int *element) {
+	OrtAllocator *a = NULL;
+	OrtTypeInfo *t = NULL;
+	const OrtTensorTypeAndShapeInfo *info = NULL;
+	*element = 0;
+	OrtStatus *st = ORT(GetAllocatorWithDefaultOptions, OrtAllocator **)(&a);
+	if (st) return st;
+	st = output ? ORT(SessionGetOutputTypeInfo, const OrtSession *, size_t, OrtTypeInfo **)(s, i, &t)
+	            : ORT(SessionGetInputTypeInfo, const OrtSession *, size_t, OrtTypeInfo **)(s, i, &t);
+	if (st) return st;
+	st = ORT(CastTypeInfoToTensorInfo, const OrtTypeInfo *, const OrtTensorTypeAndShapeInfo **)(t, &info);
+	if (!st && info) st = ORT(GetTensorElementType, const OrtTensorTypeAndShapeInfo *, int *)(info, element);
+	CALL(void, ReleaseTypeInfo, OrtTypeInfo *)(t);
+	if (st) return st;
+	return output ? ORT(SessionGetOutputName, const OrtSession *, size_t, OrtAllocator *, char **)(s, i, a, name)
+	              : ORT(SessionGetInputName, const OrtSession *, size_t, OrtAllocator *, char **)(s, i, a, name);
+}
+
+void onering_free(char *p) {
+	OrtAllocator *a = NULL;
+	OrtStatus *s = ORT(GetAllocatorWithDefaultOptions, OrtAllocator **)(&a);
+	if (!s) s = ORT(AllocatorFree, OrtAllocator *, void *)(a, p);
+	if (s) onering_release_status(s);
+}
+
+OrtStatus *onering_value(OrtMemoryInfo *m, void *data, size_t bytes, const int64_t *shape, size_t rank, int element, OrtValue **v) {
+	static char nothing[64]; // where a tensor without elements points to
+	return ORT(CreateTensorWithDataAsOrtValue, const OrtMemoryInfo *, void *, size_t, const int64_t *, size_t, int, OrtValue **)(
+		m, bytes ? data : nothing, bytes, shape, rank, element, v);
+}
+
+void onering_release_value(OrtValue *v) { CALL(void, ReleaseValue, OrtValue *)(v); }
+
+OrtStatus *onering_binding(OrtSession *s, OrtIoBinding **b) { return ORT(CreateIoBinding, OrtSession *, OrtIoBinding **)(s, b); }
+
+void onering_release_binding(OrtIoBinding *b) { CALL(void, ReleaseIoBinding, OrtIoBinding *)(b); }
+
+OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const OrtValue *v) {
+	if (output) return ORT(BindOutput, OrtIoBinding *, const char *, const OrtValue *)(b, name, v);
+	return ORT(BindInput, OrtIoBinding *, const char *, const OrtValue *)(b, name, v);
+}
+
+void onering_clear_outputs(OrtIoBinding *b) { CALL(void, ClearBoundOutputs, OrtIoBinding *)(b); }
+
+OrtStatus *onering_run(OrtSession *s, OrtIoBinding *b) {
+	return ORT(RunWithBinding, OrtSession *, const void *, const OrtIoBinding *)(s, NULL, b);
+}

@@ -1,0 +1,117 @@
+// The part of ONNX Runtime's C interface that onering calls.
+//
+// OrtApi is a table of function pointers to which releases only ever append, so
+// a function's slot is part of the ABI. Declaring the slots used here (a test
+// compares them with the header of the Go binding) saves keeping a copy of that
+// 6,000-line header. Every supported platform is 64-bit, where ORT_API_CALL and
+// the C calling convention are one.
+#ifndef ONERING_ORT_H
+#define ONERING_ORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct OrtStatus OrtStatus;
+typedef struct OrtEnv OrtEnv;
+typedef struct OrtSession OrtSession;
+typedef struct OrtSessionOptions OrtSessionOptions;
+typedef struct OrtThreadingOptions OrtThreadingOptions;
+typedef struct OrtMemoryInfo OrtMemoryInfo;
+typedef struct OrtAllocator OrtAllocator;
+typedef struct OrtIoBinding OrtIoBinding;
+typedef struct OrtValue OrtValue;
+typedef struct OrtTypeInfo OrtTypeInfo;
+typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
+
+typedef struct OrtApiBase {
+	const void *(*GetApi)(uint32_t version);
+	const char *(*GetVersionString)(void);
+} OrtApiBase;
+
+// Slots of OrtApi by the names of onnxruntime_c_api.h.
+enum {
+	ORT_GetErrorMessage = 2,
+	ORT_CreateSessionFromArray = 8,
+	ORT_CreateSessionOptions = 10,
+	ORT_EnableProfiling = 14,
+	ORT_EnableMemPattern = 16,
+	ORT_DisableMemPattern = 17,
+	ORT_SetSessionLogSeverityLevel = 22,
+	ORT_SetSessionGraphOptimizationLevel = 23,
+	ORT_SessionGetInputCount = 30,
+	ORT_SessionGetOutputCount = 31,
+	ORT_SessionGetInputTypeInfo = 33,
+	ORT_SessionGetOutputTypeInfo = 34,
+	ORT_SessionGetInputName = 36,
+	ORT_SessionGetOutputName = 37,
+	ORT_CreateTensorWithDataAsOrtValue = 49,
+	ORT_CastTypeInfoToTensorInfo = 55,
+	ORT_GetTensorElementType = 60,
+	ORT_CreateCpuMemoryInfo = 69,
+	ORT_AllocatorFree = 76,
+	ORT_GetAllocatorWithDefaultOptions = 78,
+	ORT_ReleaseEnv = 92,
+	ORT_ReleaseStatus = 93,
+	ORT_ReleaseMemoryInfo = 94,
+	ORT_ReleaseSession = 95,
+	ORT_ReleaseValue = 96,
+	ORT_ReleaseTypeInfo = 98,
+	ORT_ReleaseSessionOptions = 100,
+	ORT_CreateEnvWithGlobalThreadPools = 119,
+	ORT_DisablePerSessionThreads = 120,
+	ORT_CreateThreadingOptions = 121,
+	ORT_ReleaseThreadingOptions = 122,
+	ORT_GetAvailableProviders = 125,
+	ORT_ReleaseAvailableProviders = 126,
+	ORT_AddSessionConfigEntry = 130,
+	ORT_RunWithBinding = 133,
+	ORT_CreateIoBinding = 134,
+	ORT_ReleaseIoBinding = 135,
+	ORT_BindInput = 136,
+	ORT_BindOutput = 137,
+	ORT_ClearBoundOutputs = 142,
+	ORT_SetGlobalIntraOpNumThreads = 147,
+	ORT_SetGlobalInterOpNumThreads = 148,
+	ORT_SetGlobalSpinControl = 149,
+	ORT_SetGlobalDenormalAsZero = 155,
+};
+
+// onering_open loads the library at path (UTF-8) and keeps it loaded for the
+// life of the process. It returns its OrtApiBase, or NULL with *error set to a
+// message that the caller frees.
+const OrtApiBase *onering_open(const char *path, char **error);
+const char *onering_version(const OrtApiBase *base);
+// onering_api selects the function table; 0 where the library lacks that version.
+int onering_api(const OrtApiBase *base, uint32_t version);
+
+const char *onering_message(OrtStatus *s);
+void onering_release_status(OrtStatus *s);
+
+OrtStatus *onering_env(int threads, int spin, int flush_denormals, OrtEnv **env);
+void onering_release_env(OrtEnv *env);
+OrtStatus *onering_cpu_memory(OrtMemoryInfo **info);
+OrtStatus *onering_providers(char ***names, int *n);
+void onering_release_providers(char **names, int n);
+
+OrtStatus *onering_options(OrtSessionOptions **o);
+OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value);
+OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix);
+void onering_release_options(OrtSessionOptions *o);
+
+OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s);
+void onering_release_session(OrtSession *s);
+OrtStatus *onering_port_count(OrtSession *s, int output, size_t *n);
+// onering_port names port i and its element type; the caller frees *name with onering_free.
+OrtStatus *onering_port(OrtSession *s, int output, size_t i, char **name, int *element);
+void onering_free(char *p);
+
+OrtStatus *onering_value(OrtMemoryInfo *m, void *data, size_t bytes, const int64_t *shape, size_t rank, int element, OrtValue **v);
+void onering_release_value(OrtValue *v);
+
+OrtStatus *onering_binding(OrtSession *s, OrtIoBinding **b);
+void onering_release_binding(OrtIoBinding *b);
+OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const OrtValue *v);
+void onering_clear_outputs(OrtIoBinding *b);
+OrtStatus *onering_run(OrtSession *s, OrtIoBinding *b);
+
+#endif

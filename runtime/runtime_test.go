@@ -1,0 +1,117 @@
+package runtime_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+
+	"onering/models"
+	"onering/models/onnx"
+	"onering/runtime"
+)
+
+// open opens the library or fails the test.
+func open(t testing.TB) *runtime.Env {
+	t.Helper()
+	e, err := runtime.Open(context.Background(), runtime.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+var elemTypes = map[models.DType]onnx.ElemType{
+	models.F32: onnx.Float, models.F64: onnx.Double, models.I64: onnx.Int64, models.I32: onnx.Int32,
+	models.U8: onnx.Uint8, models.Bool: onnx.Boolean, models.F16: onnx.Float16, models.BF16: onnx.BFloat16,
+}
+
+// program encodes nodes as a Program with the given ports.
+func program(name string, nodes []onnx.Node, in, out []models.Port) models.Program {
+	infos := func(ports []models.Port) (v []onnx.ValueInfo) {
+		for _, p := range ports {
+			info := onnx.ValueInfo{Name: p.Name, Type: elemTypes[p.DType]}
+			for _, d := range p.Shape {
+				info.Dims = append(info.Dims, dim(d))
+			}
+			v = append(v, info)
+		}
+		return v
+	}
+	m := onnx.Model{Opsets: []onnx.Opset{{Version: 20}, {Domain: "com.microsoft", Version: 1}},
+		Graph: onnx.Graph{Name: name, Nodes: nodes, Inputs: infos(in), Outputs: infos(out)}}
+	return models.Program{Name: name, ONNX: m.Encode(), Inputs: in, Outputs: out}
+}
+
+func f32(name string, shape ...string) models.Port {
+	return models.Port{Name: name, DType: models.F32, Shape: shape}
+}
+
+func dim(d string) onnx.Dim {
+	if n, err := strconv.ParseInt(d, 10, 64); err == nil {
+		return onnx.Dim{Value: n}
+	}
+	return onnx.Dim{Param: d}
+}
+
+// gemm is Y[M,O] = X[M,I] W[O,I]^T + C[M,O], with Y an alias of C.
+func gemm() models.Program {
+	p := program("gemm", []onnx.Node{{Op: "Gemm", Inputs: []string{"x", "w", "c"}, Outputs: []string{"y"},
+		Attrs: []onnx.Attr{{Name: "transB", Value: int64(1)}}}},
+		[]models.Port{f32("x", "M", "I"), f32("w", "O", "I"), f32("c", "M", "O")}, []models.Port{f32("y", "M", "O")})
+	p.Alias = map[string]string{"y": "c"}
+	return p
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func value[T runtime.Element](t testing.TB, data []T, shape ...int64) *runtime.Value {
+	t.Helper()
+	v := must(runtime.NewValue(data, shape...))(t)
+	t.Cleanup(v.Close)
+	return v
+}
+
+// bind loads p and binds the values, given by name, to its ports.
+func bind(t testing.TB, e *runtime.Env, p models.Program, in, out map[string]*runtime.Value) *runtime.Binding {
+	t.Helper()
+	s := must(e.Load(p))(t)
+	t.Cleanup(s.Close)
+	b := must(s.NewBinding())(t)
+	for name, v := range in {
+		if err := b.Input(name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, v := range out {
+		if err := b.Output(name, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func TestRunAccumulatesInPlace(t *testing.T) {
+	e := open(t)
+	x, w, c := []float32{1, 2, 3, 4}, []float32{1, 0, 1, 1, 2, 0}, []float32{10, 20, 30, 40, 50, 60}
+	cv := value(t, c, 2, 3)
+	b := bind(t, e, gemm(), map[string]*runtime.Value{"x": value(t, x, 2, 2), "w": value(t, w, 3, 2), "c": cv}, map[string]*runtime.Value{"y": cv})
+	for range 2 {
+		if err := b.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// x w^T = [[1 3 2] [3 7 6]], added twice.
+	if want := []float32{12, 26, 34, 46, 64, 72}; !slices.Equal(c, want) {
+		t.Errorf("c = %v, want %v", c, want)
+	}
+}

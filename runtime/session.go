@@ -1,0 +1,192 @@
+package runtime
+
+// #include <stdlib.h>
+// #include "ort.h"
+import "C"
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"onering/models"
+)
+
+// A Session is a Program made ready to run. Several goroutines may run it at
+// once, each with its own Binding.
+type Session struct {
+	name  string
+	alias map[string]string // output -> input that it may be bound onto
+	ports [2][]port         // inputs, outputs
+	index [2]map[string]int // by name
+
+	mu       sync.Mutex
+	ptr      *C.OrtSession
+	bindings map[*Binding]bool
+}
+
+// Which of a Session's two lists of ports is meant, here and in ort.c.
+const (
+	input  = 0
+	output = 1
+)
+
+var sides = [2]string{input: "input", output: "output"}
+
+type port struct {
+	models.Port
+	cname *C.char
+}
+
+// Load makes p ready to run. It checks that the names and element types that p
+// states are those of its graph.
+func (e *Env) Load(p models.Program) (*Session, error) {
+	process.Lock()
+	defer process.Unlock()
+	if e.closed {
+		return nil, fmt.Errorf("runtime: program %q: the Env is %w", p.Name, ErrClosed)
+	}
+	if len(p.ONNX) == 0 {
+		return nil, fmt.Errorf("runtime: program %q has no graph", p.Name)
+	}
+	o, err := e.sessionOptions(p)
+	if err != nil {
+		return nil, err
+	}
+	defer C.onering_release_options(o)
+	s := &Session{name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
+	if err := check(C.onering_session(process.env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr)); err != nil {
+		return nil, fmt.Errorf("runtime: program %q: loading its graph: %w", p.Name, err)
+	}
+	process.refs++
+	if err := s.setPorts(p); err != nil {
+		s.free()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
+	var o *C.OrtSessionOptions
+	err := check(C.onering_options(&o))
+	entries := map[string]string{
+		// A prepacked weight is a second copy, and one that in-place updates
+		// do not reach.
+		"session.disable_prepacking": "1",
+		"session.use_env_allocators": "1", // the arena of shareArena
+	}
+	maps.Copy(entries, p.Options)
+	for _, k := range slices.Sorted(maps.Keys(entries)) {
+		if err == nil {
+			key, value := C.CString(k), C.CString(entries[k])
+			err = check(C.onering_option(o, key, value))
+			C.free(unsafe.Pointer(key))
+			C.free(unsafe.Pointer(value))
+			if err != nil {
+				err = fmt.Errorf("%q = %q: %w", k, entries[k], err)
+			}
+		}
+	}
+	if err == nil && e.options.Profile != "" {
+		prefix := systemPath(e.options.Profile + "-" + p.Name)
+		err = check(C.onering_profile(o, prefix))
+		C.free(prefix)
+	}
+	if err != nil {
+		if o != nil {
+			C.onering_release_options(o)
+		}
+		return nil, fmt.Errorf("runtime: program %q: session options: %w", p.Name, err)
+	}
+	return o, nil
+}
+
+// setPorts takes p's ports after comparing them with the graph's.
+func (s *Session) setPorts(p models.Program) error {
+	for side, stated := range [2][]models.Port{input: p.Inputs, output: p.Outputs} {
+		graph := map[string]C.int{}
+		var n C.size_t
+		if err := check(C.onering_port_count(s.ptr, C.int(side), &n)); err != nil {
+			return fmt.Errorf("runtime: program %q: counting its %ss: %w", s.name, sides[side], err)
+		}
+		for i := range n {
+			var name *C.char
+			var element C.int
+			if err := check(C.onering_port(s.ptr, C.int(side), i, &name, &element)); err != nil {
+				return fmt.Errorf("runtime: program %q: %s %d: %w", s.name, sides[side], i, err)
+			}
+			graph[C.GoString(name)] = element
+			C.onering_free(name)
+		}
+		s.index[side] = map[string]int{}
+		for i, q := range stated {
+			element, ok := graph[q.Name]
+			switch {
+			case !ok:
+				return fmt.Errorf("runtime: program %q: the graph has no %s %q", s.name, sides[side], q.Name)
+			case element != elements[q.DType]:
+				return fmt.Errorf("runtime: program %q: %s %q is stated as %s, but the graph's element type is %s", s.name, sides[side], q.Name, q.DType, elementName(element))
+			}
+			delete(graph, q.Name)
+			s.index[side][q.Name] = i
+			s.ports[side] = append(s.ports[side], port{q, C.CString(q.Name)})
+		}
+		for name := range graph {
+			return fmt.Errorf("runtime: program %q: the graph's %s %q is not among the program's ports", s.name, sides[side], name)
+		}
+	}
+	for out, in := range s.alias {
+		if _, ok := s.index[output][out]; !ok {
+			return fmt.Errorf("runtime: program %q: alias of an output %q that it does not have", s.name, out)
+		}
+		if _, ok := s.index[input][in]; !ok {
+			return fmt.Errorf("runtime: program %q: output %q is an alias of an input %q that it does not have", s.name, out, in)
+		}
+	}
+	return nil
+}
+
+func elementName(element C.int) string {
+	for d, e := range elements {
+		if e == element {
+			return d.String()
+		}
+	}
+	return fmt.Sprintf("ONNX type %d", element)
+}
+
+// Name returns the name of the Program.
+func (s *Session) Name() string { return s.name }
+
+// Close closes s and its Bindings. No Run may be under way. Closing twice is fine.
+func (s *Session) Close() {
+	s.mu.Lock()
+	bindings := slices.Collect(maps.Keys(s.bindings))
+	s.mu.Unlock()
+	for _, b := range bindings {
+		b.Close()
+	}
+	process.Lock()
+	defer process.Unlock()
+	s.free()
+}
+
+// free releases s. Under process.Mutex.
+func (s *Session) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ptr == nil {
+		return
+	}
+	C.onering_release_session(s.ptr)
+	s.ptr = nil
+	for side := range s.ports {
+		for _, p := range s.ports[side] {
+			C.free(unsafe.Pointer(p.cname))
+		}
+		s.ports[side] = nil
+	}
+	release()
+}
