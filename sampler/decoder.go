@@ -5,7 +5,10 @@ package sampler
 // type of package runtime, and by fakes in tests.
 //
 // A prefix is a prompt computed once, a slot holds one growing sequence.
-// All slices of one call have the same length and belong to the caller.
+// Slots are numbered from 0 to Slots()-1, and a call names them in ascending
+// order. All slices of one call have the same length and belong to the caller.
+// A Prefill that fails leaves no prefix, a Start that fails takes no slot, and
+// slots whose Step failed still have to be freed.
 // A Decoder is used by one goroutine at a time.
 type Decoder interface {
 	// Slots returns how many sequences can be decoded at once.

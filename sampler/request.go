@@ -1,0 +1,147 @@
+package sampler
+
+import (
+	"fmt"
+	"math"
+)
+
+// Options say how to sample and when a response ends. They hold for all
+// requests of a call. There are no silent defaults: a zero Temperature, TopP or
+// MaxNewTokens is an error.
+type Options struct {
+	// Temperature divides the logits, > 0. Log-probs and entropies are those of
+	// softmax(logits/Temperature), greedy or not (D25).
+	Temperature float64
+	// TopP keeps the smallest set of most likely tokens whose probability
+	// reaches it, in (0, 1]; 1 is off.
+	TopP float64
+	// TopK keeps the k most likely tokens; 0 is off.
+	TopK int
+	// Greedy takes the most likely token and ignores TopP, TopK and uniforms.
+	Greedy bool
+	// MaxNewTokens bounds a response, EOS included; at least 1. A response is
+	// also no longer than what its slot can hold after the prompt.
+	MaxNewTokens int
+	// EOS lists the ids that end a response. Such a token is kept: it is part
+	// of the response and has its log-prob.
+	EOS []int32
+	// Stops lists strings that end a response at the token that completes one
+	// of them. That token is kept, and so are the whole stop string and what
+	// the token holds after it: a policy is trained on what it sampled.
+	Stops []string
+	// Text makes the decoder of one response's text; needed only for Stops.
+	Text func() TextDecoder
+	// Seed is the run's seed; see Uniform.
+	Seed uint64
+	// PrefillTokens bounds the prompt tokens computed in one Prefill call (one
+	// longer prompt still goes alone), and so the memory that prefixes take;
+	// 0 means 8192.
+	PrefillTokens int
+	// DropLong leaves out prompts that do not fit, counted in Stats.Dropped,
+	// instead of refusing the whole call.
+	DropLong bool
+}
+
+// A Request is a prompt and how many responses to sample for it.
+type Request struct {
+	Prompt  []int32 // token ids, at least one
+	ID      uint64  // the prompt id in the key of Uniform; requests with equal ids share their draws
+	Samples int     // K, at least 1
+	// Uniforms, if not nil, holds for each sample the numbers in [0, 1) to use
+	// in place of Uniform, one per token. A response that outlives its list is
+	// an error.
+	Uniforms [][]float32
+}
+
+// Finish says why a response ended.
+type Finish string
+
+const (
+	Stop   Finish = "stop"   // an EOS id or a stop string
+	Length Finish = "length" // MaxNewTokens, or the slot is full
+)
+
+// A Response is one sampled continuation of a prompt.
+type Response struct {
+	Request int       // index into the requests
+	Sample  int       // 0 .. Samples-1
+	IDs     []int32   // the sampled tokens, EOS included
+	LogProb []float32 // per token, at the sampling temperature, over the whole vocabulary
+	Entropy []float32 // per token, in nats, of the distribution it was drawn from, before TopK and TopP
+	Finish  Finish
+	Stop    string // the stop string that ended it, if one did
+}
+
+// Stats count what a call did.
+type Stats struct {
+	Responses     int // responses that ended
+	Tokens        int // tokens sampled, those of unfinished responses included
+	Steps         int // Step calls
+	Prefills      int // Prefill calls
+	Prompts       int // prompts computed
+	PrefillTokens int // tokens of those prompts
+	Dropped       int // requests left out by DropLong
+	Slots         int // the decoder's slots
+	SlotSteps     int // sequences moved on, summed over the steps
+}
+
+// Occupancy returns the share of the decoder's slots that were in use,
+// averaged over the steps, in [0, 1]; 0 without steps.
+func (s Stats) Occupancy() float64 {
+	if s.Steps == 0 {
+		return 0
+	}
+	return float64(s.SlotSteps) / (float64(s.Steps) * float64(s.Slots))
+}
+
+const defaultPrefillTokens = 8192
+
+func (o Options) validate() error {
+	switch {
+	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 0):
+		return fmt.Errorf("sampler: temperature %v is not a positive number (for the most likely token use greedy)", o.Temperature)
+	case !(o.TopP > 0 && o.TopP <= 1):
+		return fmt.Errorf("sampler: top_p %v is not in (0, 1] (1 is off)", o.TopP)
+	case o.TopK < 0:
+		return fmt.Errorf("sampler: top_k %d is negative (0 is off)", o.TopK)
+	case o.MaxNewTokens < 1:
+		return fmt.Errorf("sampler: max new tokens %d is not at least 1", o.MaxNewTokens)
+	case o.PrefillTokens < 0:
+		return fmt.Errorf("sampler: prefill tokens %d is negative", o.PrefillTokens)
+	case len(o.Stops) > 0 && o.Text == nil:
+		return fmt.Errorf("sampler: stop string %q needs a text decoder, and none was given", o.Stops[0])
+	}
+	for i, stop := range o.Stops {
+		if stop == "" {
+			return fmt.Errorf("sampler: stop string %d is empty", i)
+		}
+	}
+	return nil
+}
+
+// fits says whether a slot of maxTokens can hold the prompt and one token more.
+func (r Request) fits(maxTokens int) bool { return len(r.Prompt) < maxTokens }
+
+func (r Request) validate(index int, greedy bool) error {
+	switch {
+	case len(r.Prompt) == 0:
+		return fmt.Errorf("sampler: request %d (id %d): the prompt is empty", index, r.ID)
+	case r.Samples < 1 || r.Samples > math.MaxInt32:
+		return fmt.Errorf("sampler: request %d (id %d): samples %d is not at least 1", index, r.ID, r.Samples)
+	case r.Uniforms == nil || greedy:
+		return nil
+	case len(r.Uniforms) != r.Samples:
+		return fmt.Errorf("sampler: request %d (id %d): %d lists of uniforms for %d samples", index, r.ID, len(r.Uniforms), r.Samples)
+	}
+	for k, us := range r.Uniforms {
+		if len(us) == 0 {
+			return fmt.Errorf("sampler: request %d (id %d), sample %d: the list of uniforms is empty", index, r.ID, k)
+		}
+		for t, u := range us {
+			if !(u >= 0 && u < 1) {
+				return fmt.Errorf("sampler: request %d (id %d), sample %d: uniform %d is %v, not in [0, 1)", index, r.ID, k, t, u)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+// Package sampler turns prompts into responses with their log-probs: K samples
+// of each prompt, through a Decoder that computes a prompt once and then moves
+// many sequences on together.
+//
+// Sequences end at different times. A slot that becomes free is given to the
+// next sample in line before the next step (continuous batching), so the
+// decoder is never kept waiting for the longest response of a batch. What a
+// response is does not depend on any of this: each token is decided by a number
+// that is a function of the seed, the prompt, the sample and the token's place
+// alone (Uniform).
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Sample samples every request's responses and returns them ordered by request,
+// then sample, whatever order they ended in.
+//
+// The whole decoder is Sample's while it runs: its slots, numbered from 0 to
+// Slots()-1, must be free before, and are free after, with no prefix left,
+// however Sample returns. Prompts are taken in the order given. Slots are passed
+// to the decoder in ascending order.
+//
+// done, if not nil, is called with each response as it ends, between two
+// steps, on the caller's goroutine; slow work belongs on another. The response's
+// slices are those returned later.
+//
+// Bad options, and prompts that are empty or too long for a slot, are reported
+// before anything is computed. An error of the decoder, a log-prob that is not
+// finite, uniforms that run out and the end of ctx (checked at each step) stop
+// the call: the responses that had ended are returned beside the error.
+func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done func(Response)) ([]Response, Stats, error) {
+	r, err := newRun(d, opts, reqs, done)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	if err := d.SetSampling(opts.Temperature, opts.TopP, opts.TopK, opts.Greedy); err != nil {
+		return nil, Stats{}, fmt.Errorf("sampler: set sampling: %w", err)
+	}
+	defer r.release()
+	err = r.loop(ctx)
+	// A response that has not ended has no reason for it yet.
+	ended := slices.DeleteFunc(r.responses, func(p Response) bool { return p.Finish == "" })
+	return ended, r.stats, err
+}
+
+// A sequence is the response growing in a slot. Its slices are kept from one
+// response to the next, so that the loop allocates only where one ends.
+type sequence struct {
+	busy     bool
+	req      int
+	sample   int
+	room     int       // the most tokens it may have
+	prompt   uint64    // the prompt id
+	uniforms []float32 // given with the request, or nil
+	text     TextDecoder
+	tail     []byte // of its text; see stops.find
+	ids      []int32
+	logp     []float32
+	entropy  []float32
+}
+
+// A run is the state of one Sample call.
+type run struct {
+	d     Decoder
+	opts  Options
+	stops stops
+	reqs  []Request
+	done  func(Response)
+
+	responses []Response // of all requests, in the order returned
+	first     []int      // where each request's responses begin
+	stats     Stats
+
+	// The line of samples still to start: the requests line[started:], and of
+	// the first of them the samples from sample on. Requests are computed,
+	// started and dropped in the same order, so the prefixes held are
+	// prefix[dropped:computed].
+	line     []int // indices of the requests to run
+	prefix   []int // handles, parallel to line
+	computed int   // requests that have had their Prefill
+	started  int   // requests whose samples have all begun
+	dropped  int   // requests whose prefix is gone
+	sample   int
+
+	slots  []sequence
+	busy   int
+	active []int // the busy slots, ascending
+
+	// The arguments of a decoder call; at most one entry per slot.
+	prompts  [][]int32
+	prefixes []int
+	fresh    []int // slots to start
+	ids      []int32
+	uniforms []float32
+	next     []int32
+	logp     []float32
+	entropy  []float32
+}
+
+func newRun(d Decoder, opts Options, reqs []Request, done func(Response)) (*run, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	n, maxTokens := d.Slots(), d.MaxTokens()
+	if n < 1 || maxTokens < 2 {
+		return nil, fmt.Errorf("sampler: a decoder with %d slots of %d tokens can hold no response", n, maxTokens)
+	}
+	if opts.PrefillTokens == 0 {
+		opts.PrefillTokens = defaultPrefillTokens
+	}
+	r := &run{
+		d: d, opts: opts, stops: newStops(opts.Stops), reqs: reqs, done: done,
+		first:  make([]int, len(reqs)),
+		slots:  make([]sequence, n),
+		active: make([]int, 0, n),
+		ids:    make([]int32, n), uniforms: make([]float32, n),
+		next: make([]int32, n), logp: make([]float32, n), entropy: make([]float32, n),
+	}
+	r.stats.Slots = n
+	total := 0
+	for i, q := range reqs {
+		r.first[i] = total
+		if err := q.validate(i, opts.Greedy); err != nil {
+			return nil, err
+		}
+		if !q.fits(maxTokens) {
+			if !opts.DropLong {
+				return nil, fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least one of response: shorten it or drop long prompts", i, q.ID, len(q.Prompt), maxTokens)
+			}
+			r.stats.Dropped++
+			continue
+		}
+		r.line = append(r.line, i)
+		total += q.Samples
+	}
+	r.responses = make([]Response, total)
+	r.prefix = make([]int, len(r.line))
+	return r, nil
+}
+
+func (r *run) loop(ctx context.Context) error {
+	for {
+		if err := r.refill(ctx); err != nil {
+			return err
+		}
+		if r.stats.Responses == len(r.responses) {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("sampler: stopped after %d of %d responses: %w", r.stats.Responses, len(r.responses), err)
+		}
+		if err := r.step(); err != nil {
+			return err
+		}
+	}
+}
+
+// step moves every active sequence on by one token.
+func (r *run) step() error {
+	n := len(r.active)
+	for i, s := range r.active {
+		q := &r.slots[s]
+		r.ids[i] = q.ids[len(q.ids)-1]
+		u, err := r.uniform(q)
+		if err != nil {
+			return err
+		}
+		r.uniforms[i] = u
+	}
+	if err := r.d.Step(r.active, r.ids[:n], r.uniforms[:n], r.next[:n], r.logp[:n], r.entropy[:n]); err != nil {
+		return fmt.Errorf("sampler: step %d with %d sequences: %w", r.stats.Steps, n, err)
+	}
+	r.stats.Steps++
+	r.stats.SlotSteps += n
+	live := r.active[:0]
+	for i, s := range r.active {
+		ended, err := r.take(s, i)
+		if err != nil {
+			return err
+		}
+		if !ended {
+			live = append(live, s)
+		}
+	}
+	r.active = live
+	return nil
+}
+
+// refill gives the free slots to the next samples in line until no slot is free
+// or no sample is left. A first token may end its response, so this can take
+// several rounds; the end of ctx cuts it short.
+func (r *run) refill(ctx context.Context) error {
+	if r.busy == len(r.slots) || r.started == len(r.line) {
+		return nil
+	}
+	for r.busy < len(r.slots) && r.started < len(r.line) && ctx.Err() == nil {
+		if err := r.prefill(); err != nil {
+			return err
+		}
+		if err := r.start(); err != nil {
+			return err
+		}
+	}
+	r.active = r.active[:0]
+	for s := range r.slots {
+		if r.slots[s].busy {
+			r.active = append(r.active, s)
+		}
+	}
+	return nil
+}
+
+// prefill computes the next prompts in line: as many as the free slots need
+// beyond the samples of those that are computed, and PrefillTokens allows.
+func (r *run) prefill() error {
+	free, tokens := len(r.slots)-r.busy+r.sample, 0
+	for _, i := range r.line[r.started:r.computed] {
+		free -= r.reqs[i].Samples
+	}
+	r.prompts = r.prompts[:0]
+	for _, i := range r.line[r.computed:] {
+		q := r.reqs[i]
+		if free <= 0 || len(r.prompts) > 0 && tokens+len(q.Prompt) > r.opts.PrefillTokens {
+			break
+		}
+		r.prompts = append(r.prompts, q.Prompt)
+		tokens += len(q.Prompt)
+		free -= q.Samples
+	}
+	if len(r.prompts) == 0 {
+		return nil
+	}
+	handles, err := r.d.Prefill(r.prompts)
+	if err == nil && len(handles) != len(r.prompts) {
+		for _, h := range handles {
+			r.d.Drop(h)
+		}
+		err = fmt.Errorf("the decoder returned %d prefixes", len(handles))
+	}
+	if err != nil {
+		return fmt.Errorf("sampler: prefill of %d prompts from request %d on: %w", len(r.prompts), r.line[r.computed], err)
+	}
+	r.computed += copy(r.prefix[r.computed:], handles)
+	r.stats.Prefills++
+	r.stats.Prompts += len(handles)
+	r.stats.PrefillTokens += tokens
+	return nil
+}
+
+// start begins samples of the computed prompts in the free slots, drops the
+// prefixes that have no sample left to start, and takes the first tokens.
+func (r *run) start() error {
+	r.prefixes, r.fresh = r.prefixes[:0], r.fresh[:0]
+	for s := 0; s < len(r.slots) && r.started < r.computed; s++ {
+		if !r.slots[s].busy {
+			r.prefixes = append(r.prefixes, r.prefix[r.started])
+			r.uniforms[len(r.fresh)] = r.assign(s)
+			r.fresh = append(r.fresh, s)
+		}
+	}
+	n := len(r.fresh)
+	if err := r.d.Start(r.prefixes, r.fresh, r.uniforms[:n], r.next[:n], r.logp[:n], r.entropy[:n]); err != nil {
+		return fmt.Errorf("sampler: start of %d sequences: %w", n, err)
+	}
+	r.busy += n
+	for _, s := range r.fresh {
+		r.slots[s].busy = true
+	}
+	for ; r.dropped < r.started; r.dropped++ {
+		r.d.Drop(r.prefix[r.dropped])
+	}
+	for i, s := range r.fresh {
+		if _, err := r.take(s, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assign makes slot s ready for the next sample in line and returns the uniform
+// of its first token.
+func (r *run) assign(s int) float32 {
+	i := r.line[r.started]
+	req, q := &r.reqs[i], &r.slots[s]
+	q.req, q.sample, q.prompt = i, r.sample, req.ID
+	q.room = min(r.opts.MaxNewTokens, r.d.MaxTokens()-len(req.Prompt))
+	q.ids, q.logp, q.entropy, q.tail = q.ids[:0], q.logp[:0], q.entropy[:0], q.tail[:0]
+	q.uniforms = nil
+	if req.Uniforms != nil {
+		q.uniforms = req.Uniforms[r.sample]
+	}
+	if len(r.opts.Stops) > 0 {
+		q.text = r.opts.Text()
+	}
+	if r.sample++; r.sample == req.Samples {
+		r.started, r.sample = r.started+1, 0
+	}
+	u, _ := r.uniform(q) // a given list has at least one
+	return u
+}
+
+// uniform returns the number that decides q's next token.
+func (r *run) uniform(q *sequence) (float32, error) {
+	t := len(q.ids)
+	switch {
+	case r.opts.Greedy:
+		return 0, nil
+	case q.uniforms == nil:
+		return Uniform(r.opts.Seed, q.prompt, q.sample, t), nil
+	case t < len(q.uniforms):
+		return q.uniforms[t], nil
+	}
+	return 0, fmt.Errorf("sampler: request %d (id %d), sample %d: the %d uniforms given are used up and the response has not ended", q.req, q.prompt, q.sample, t)
+}
+
+// take adds the token at place i of the decoder's answer to the sequence in
+// slot s, and says whether that ended it.
+func (r *run) take(s, i int) (bool, error) {
+	q := &r.slots[s]
+	id, logp, entropy := r.next[i], r.logp[i], r.entropy[i]
+	// x-x is NaN for NaN and for the infinities.
+	if logp-logp != 0 || entropy-entropy != 0 {
+		return false, fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with log-prob %v and entropy %v", q.req, q.prompt, q.sample, len(q.ids), id, logp, entropy)
+	}
+	q.ids = append(q.ids, id)
+	q.logp = append(q.logp, logp)
+	q.entropy = append(q.entropy, entropy)
+	r.stats.Tokens++
+
+	switch {
+	case slices.Contains(r.opts.EOS, id):
+		r.finish(s, Stop, "")
+		return true, nil
+	case q.text != nil:
+		var found int
+		if found, q.tail = r.stops.find(q.tail, q.text.Add(id)); found >= 0 {
+			r.finish(s, Stop, r.opts.Stops[found])
+			return true, nil
+		}
+	}
+	if len(q.ids) == q.room {
+		r.finish(s, Length, "")
+		return true, nil
+	}
+	return false, nil
+}
+
+// finish files the response in slot s and frees the slot.
+func (r *run) finish(s int, why Finish, stop string) {
+	q := &r.slots[s]
+	p := &r.responses[r.first[q.req]+q.sample]
+	*p = Response{
+		Request: q.req, Sample: q.sample,
+		IDs: slices.Clone(q.ids), LogProb: slices.Clone(q.logp), Entropy: slices.Clone(q.entropy),
+		Finish: why, Stop: stop,
+	}
+	r.stats.Responses++
+	r.free(s)
+	if r.done != nil {
+		r.done(*p)
+	}
+}
+
+func (r *run) free(s int) {
+	r.slots[s].busy, r.slots[s].text = false, nil
+	r.busy--
+	r.d.Free(s)
+}
+
+// release gives back what a run that stopped early still holds.
+func (r *run) release() {
+	for s := range r.slots {
+		if r.slots[s].busy {
+			r.free(s)
+		}
+	}
+	for ; r.dropped < r.computed; r.dropped++ {
+		r.d.Drop(r.prefix[r.dropped])
+	}
+}

@@ -1,0 +1,46 @@
+package sampler
+
+import "bytes"
+
+// A TextDecoder turns the tokens of one response into text as they come. Add
+// returns the text that id adds; it may hold bytes back until a character is
+// complete, and then return them with a later token. EOS tokens are not added.
+type TextDecoder interface {
+	Add(id int32) string
+}
+
+// stops are the strings that end a response.
+type stops struct {
+	strings [][]byte
+	longest int
+}
+
+func newStops(list []string) stops {
+	s := stops{strings: make([][]byte, len(list))}
+	for i, stop := range list {
+		s.strings[i] = []byte(stop)
+		s.longest = max(s.longest, len(stop))
+	}
+	return s
+}
+
+// find appends text to tail, the end of the text so far, and returns the index
+// of the stop string that now occurs in it, or -1, and the tail to give next
+// time. The stop that begins first wins, then the one listed first.
+func (s stops) find(tail []byte, text string) (int, []byte) {
+	if text == "" {
+		return -1, tail
+	}
+	tail = append(tail, text...)
+	found, at := -1, len(tail)
+	for i, stop := range s.strings {
+		if j := bytes.Index(tail, stop); j >= 0 && j < at {
+			found, at = i, j
+		}
+	}
+	// A stop string that is not complete yet has at most longest-1 bytes here.
+	if over := len(tail) - (s.longest - 1); over > 0 {
+		tail = tail[:copy(tail, tail[over:])]
+	}
+	return found, tail
+}
