@@ -1,0 +1,186 @@
+package onering
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// rooms says which packages of ours each package may import, its tests
+// included. It is a statement of policy: a build that breaks it is the thing
+// to fix. A pattern "x/*" stands for the folders directly in x. A folder that
+// is not listed may not hold Go files.
+var rooms = []struct {
+	path  string
+	allow string
+}{
+	{".", ""},
+	{"cmd/onering", "runtime runtime/train runtime/train/dataset objectives objectives/all objectives/scaffold sampler verifier verifier/* tokenize models models/*"},
+
+	{"tokenize", ""},
+	{"sampler", ""},
+	{"verifier", "verifier/*"},
+	{"verifier/*", "verifier verifier/*"},
+
+	{"objectives", ""},
+	{"objectives/all", "objectives objectives/*"},
+	{"objectives/objectivetest", "objectives objectives/*"},
+	{"objectives/scaffold", "objectives"},
+	{"objectives/*", "objectives objectives/objectivetest"},
+
+	{"models", ""},
+	{"models/onnx", ""},
+	{"models/graph", "models/onnx"},
+	{"models/qwen2", "models models/graph models/onnx"},
+
+	{"runtime", "models"},
+	{"runtime/runtimetest", "runtime models"},
+	{"runtime/train", "runtime runtime/train/dataset models models/* objectives sampler verifier verifier/* tokenize"},
+	{"runtime/train/dataset", ""},
+}
+
+// testAllow is what tests may import beyond their package's row.
+var testAllow = map[string]string{
+	"objectives":    "objectives/*",
+	"models":        "models/*",
+	"models/*":      "models/*",
+	"runtime":       "runtime/* models/*",
+	"runtime/train": "objectives/all runtime/runtimetest",
+}
+
+// cgo names the folders that may use cgo or load ONNX Runtime.
+var cgo = []string{"runtime"}
+
+// forbidden are package names that say nothing.
+var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}
+
+func TestImports(t *testing.T) {
+	files, err := goFiles(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A walk that finds nothing would prove nothing.
+	for _, want := range []string{"doc.go", "models/program.go", "cmd/onering/main.go"} {
+		if !slices.Contains(files, want) {
+			t.Fatalf("walk did not reach %s", want)
+		}
+	}
+	fset := token.NewFileSet()
+	for _, file := range files {
+		parsed, err := parser.ParseFile(fset, file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var imports []string
+		for _, spec := range parsed.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			imports = append(imports, name)
+		}
+		for _, complaint := range check(file, parsed.Name.Name, imports) {
+			t.Error(complaint)
+		}
+	}
+}
+
+// goFiles lists the Go files of a tree as the go command sees them: folders
+// named testdata, or beginning with a dot or an underscore, are not packages.
+func goFiles(tree fs.FS) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if d.IsDir() && name != "." && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(name, ".go") {
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// check returns what is wrong with the imports of one file.
+func check(file, name string, imports []string) (complaints []string) {
+	folder := path.Dir(file)
+	name = strings.TrimSuffix(name, "_test")
+	for _, bad := range forbidden {
+		if name == bad || path.Base(folder) == bad {
+			complaints = append(complaints, file+": a package named "+bad+" says nothing about what is in it")
+		}
+	}
+	// The first row that matches counts, so named folders stand before patterns.
+	row := slices.IndexFunc(rooms, func(r struct{ path, allow string }) bool { return matches(r.path, folder) })
+	if row < 0 {
+		return append(complaints, file+": folder "+folder+" is not in the table of rooms")
+	}
+	allowed := strings.Fields(rooms[row].allow)
+	if strings.HasSuffix(file, "_test.go") {
+		allowed = append(allowed, strings.Fields(testAllow[rooms[row].path])...)
+	}
+	for _, imported := range imports {
+		if imported == "C" || strings.Contains(imported, "onnxruntime") || imported == "runtime/cgo" {
+			if !slices.Contains(cgo, folder) {
+				complaints = append(complaints, file+": only runtime may import "+imported)
+			}
+			continue
+		}
+		ours, ok := strings.CutPrefix(imported, "onering/")
+		if !ok {
+			continue // the standard library, or another module
+		}
+		ok = ours == folder || slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, ours) })
+		if !ok {
+			complaints = append(complaints, file+": "+folder+" may not import "+ours)
+		}
+	}
+	return complaints
+}
+
+// matches reports whether a folder is the pattern or, for "x/*", directly in x.
+func matches(pattern, folder string) bool {
+	if parent, ok := strings.CutSuffix(pattern, "/*"); ok {
+		return path.Dir(folder) == parent
+	}
+	return pattern == folder
+}
+
+// TestImportsRefuses shows that check can fail.
+func TestImportsRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		file, name, imported string
+		want                 string // "" if fine
+	}{
+		{"sampler/a.go", "sampler", "onering/runtime", "sampler may not import runtime"},
+		{"objectives/pmpo/a.go", "pmpo", "onering/objectives", ""},
+		{"objectives/pmpo/a.go", "pmpo", "onering/objectives/grpo", "objectives/pmpo may not import objectives/grpo"},
+		{"objectives/a.go", "objectives", "onering/objectives/all", "objectives may not import objectives/all"},
+		{"objectives/a_test.go", "objectives_test", "onering/objectives/all", ""},
+		{"runtime/train/a.go", "train", "onering/objectives/all", "runtime/train may not import objectives/all"},
+		{"runtime/train/a_test.go", "train", "onering/objectives/all", ""},
+		{"runtime/train/a.go", "train", "onering/cmd/onering", "runtime/train may not import cmd/onering"},
+		{"models/graph/a.go", "graph", "onering/models", "models/graph may not import models"},
+		{"sampler/a.go", "sampler", "C", "only runtime may import C"},
+		{"runtime/a.go", "runtime", "C", ""},
+		{"runtime/train/a.go", "train", "github.com/yalue/onnxruntime_go", "only runtime may import github.com/yalue/onnxruntime_go"},
+		{"sampler/util/a.go", "util", "fmt", "a package named util says nothing"},
+		{"elsewhere/a.go", "elsewhere", "fmt", "not in the table of rooms"},
+	} {
+		got := strings.Join(check(tt.file, tt.name, []string{tt.imported}), "\n")
+		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			t.Errorf("check(%q imports %q) = %q, want %q", tt.file, tt.imported, got, tt.want)
+		}
+	}
+}

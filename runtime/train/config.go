@@ -1,0 +1,183 @@
+package train
+
+import "onering/objectives"
+
+// A Config is everything that decides a training run. Its toml tags are the
+// keys of a run file; run.toml in the run folder is the resolved Config, which
+// loads to the same run. Decoding is the program's business (cmd/onering).
+//
+// Vocabulary: a round samples PromptsPerRound x SamplesPerPrompt trajectories
+// from the current policy and then takes optimizer steps of BatchSize
+// trajectories each. Lengths are in tokens, temperatures are divisors of the
+// logits, EOS counts as a response token (D25).
+type Config struct {
+	Model     ModelConfig     `toml:"model"`
+	Data      DataConfig      `toml:"data"`
+	Rollout   RolloutConfig   `toml:"rollout"`
+	Objective ObjectiveConfig `toml:"objective"`
+	Optimizer OptimizerConfig `toml:"optimizer"`
+	Train     LoopConfig      `toml:"train"`
+	Eval      EvalConfig      `toml:"eval"`
+	Runtime   RuntimeConfig   `toml:"runtime"`
+	Output    OutputConfig    `toml:"output"`
+}
+
+// A ModelConfig says which policy is trained.
+type ModelConfig struct {
+	// Path is a Hugging Face folder: config.json, safetensors and, where text
+	// is needed, a tokenizer. Required.
+	Path string `toml:"path"`
+	// Template turns a problem into a prompt: qwen_math (default), r1 or no.
+	Template string `toml:"template"`
+	// DType is the type of the computation: float32 (default), bfloat16 or
+	// float16. The master weights, the moments and the accumulated gradients
+	// are float32 in every case.
+	DType string `toml:"dtype"`
+}
+
+// A DataConfig says which problems are trained on, and in which order.
+type DataConfig struct {
+	// Train is a file of problems with answers. Required.
+	Train string `toml:"train"`
+	// Prompts keeps at most this many problems, the first ones after Filter.
+	// 0 (default) keeps all.
+	Prompts int `toml:"prompts"`
+	// Seed orders the problems; each pass over them has its own order. Default 0.
+	Seed int64 `toml:"seed"`
+	// Filter keeps the rows for which it holds, such as "level in 3..5".
+	// Empty (default) keeps all.
+	Filter string `toml:"filter"`
+}
+
+// A RolloutConfig says how responses are sampled.
+type RolloutConfig struct {
+	// PromptsPerRound is the problems of one round. Default 128.
+	PromptsPerRound int `toml:"prompts_per_round"`
+	// SamplesPerPrompt is the group size K, at least 2. Default 8.
+	SamplesPerPrompt int `toml:"samples_per_prompt"`
+	// Temperature divides the logits, also in the learner (D25). Default 1.
+	Temperature float64 `toml:"temperature"`
+	// TopP keeps the smallest set of tokens that holds this share of the
+	// probability, in (0, 1]; 1 (default) is off.
+	TopP float64 `toml:"top_p"`
+	// TopK keeps the K likeliest tokens; 0 (default) is off.
+	TopK int `toml:"top_k"`
+	// MaxNewTokens bounds a response. One that reaches it is truncated and
+	// earns 0. Default 3000.
+	MaxNewTokens int `toml:"max_new_tokens"`
+	// MaxPromptTokens bounds a prompt; problems with a longer one are dropped
+	// and counted. Default 1024.
+	MaxPromptTokens int `toml:"max_prompt_tokens"`
+	// Slots is how many sequences are decoded at once; each holds keys and
+	// values for MaxPromptTokens + MaxNewTokens tokens. Default 32.
+	Slots int `toml:"slots"`
+	// OldLogProb is where the old policy's log-probs come from: "rollout"
+	// (default) takes those the sampler saw, "rescore" has the learner compute
+	// them once more before the first step of a round.
+	OldLogProb string `toml:"old_logp"`
+}
+
+// An ObjectiveConfig is the method and its settings.
+type ObjectiveConfig struct {
+	// Name is a registered objective. Default pmpo.
+	Name string `toml:"name"`
+	// Settings is the objective itself, whose exported fields are the
+	// remaining keys of the section. Default: objectives.New(Name).
+	Settings objectives.Objective `toml:"-"`
+}
+
+// An OptimizerConfig is AdamW with decoupled weight decay.
+type OptimizerConfig struct {
+	// LearningRate of the schedule's plateau. Default 1e-6.
+	LearningRate float64 `toml:"learning_rate"`
+	// Beta1 is the decay of the first moment, in [0, 1). Default 0.9.
+	Beta1 float64 `toml:"beta1"`
+	// Beta2 is the decay of the second moment, in [0, 1). Default 0.95.
+	Beta2 float64 `toml:"beta2"`
+	// Eps is added to the root of the second moment. Default 1e-8.
+	Eps float64 `toml:"eps"`
+	// WeightDecay shrinks each weight by LearningRate x WeightDecay a step. Default 0.
+	WeightDecay float64 `toml:"weight_decay"`
+	// MaxGradNorm scales a gradient of larger Euclidean norm down to it;
+	// 0 is off. Default 1.
+	MaxGradNorm float64 `toml:"max_grad_norm"`
+	// Warmup is the optimizer steps over which the rate rises linearly from 0. Default 0.
+	Warmup int `toml:"warmup"`
+	// Schedule is the rate after Warmup: constant (default), or linear or
+	// cosine, which end at 0 with the last step of the run.
+	Schedule string `toml:"schedule"`
+}
+
+// A LoopConfig says how long and in which portions training goes on.
+type LoopConfig struct {
+	// Rounds of sampling and learning. Default 67: one pass over MATH levels
+	// 3-5 (8,523 problems) at 128 a round.
+	Rounds int `toml:"rounds"`
+	// BatchSize is the trajectories of one optimizer step; it divides those of
+	// a round. Default 128, the paper's 8 steps a round.
+	BatchSize int `toml:"batch_size"`
+	// Epochs is the passes over each round's trajectories. Default 1.
+	Epochs int `toml:"epochs"`
+	// MicroTokens bounds the tokens of one forward and backward pass; a longer
+	// trajectory goes alone. It decides memory and speed, not the result.
+	// Default 4096.
+	MicroTokens int `toml:"micro_tokens"`
+	// Seed decides the sampled tokens and the order of trajectories. Default 0.
+	Seed int64 `toml:"seed"`
+	// SaveEvery is the rounds between checkpoints; 0 saves only the end. Default 10.
+	SaveEvery int `toml:"save_every"`
+	// EvalEvery is the rounds between evaluations; 0 (default) is never.
+	EvalEvery int `toml:"eval_every"`
+}
+
+// An EvalConfig says what is evaluated during training.
+type EvalConfig struct {
+	// Suites are the files of held-out problems. Default none.
+	Suites []string `toml:"suites"`
+	// Samples per problem. Default 1.
+	Samples int `toml:"samples"`
+	// Temperature of the samples; 0 (default) is greedy decoding.
+	Temperature float64 `toml:"temperature"`
+}
+
+// A RuntimeConfig says where the graphs run.
+type RuntimeConfig struct {
+	// Device is cpu (default), cuda or cuda:N.
+	Device string `toml:"device"`
+	// Threads of the CPU kernels; 0 (default) is one per core.
+	Threads int `toml:"threads"`
+	// Library is the path of an ONNX Runtime shared library. Empty (default)
+	// looks for one; see `onering doctor`.
+	Library string `toml:"library"`
+}
+
+// An OutputConfig says where the run folder goes.
+type OutputConfig struct {
+	// Dir is the run folder. Empty (default) lets the program name a new one.
+	Dir string `toml:"dir"`
+}
+
+// Default returns the paper's recipe (section 4 and the table of
+// hyperparameters) with the objective "pmpo". Model.Path and Data.Train are
+// empty: they have no default. Objective.Settings is nil if no objective
+// "pmpo" is registered.
+func Default() Config {
+	settings, _ := objectives.New("pmpo")
+	return Config{
+		Model: ModelConfig{Template: "qwen_math", DType: "float32"},
+		Rollout: RolloutConfig{
+			PromptsPerRound: 128, SamplesPerPrompt: 8,
+			Temperature: 1, TopP: 1, TopK: 0,
+			MaxNewTokens: 3000, MaxPromptTokens: 1024,
+			Slots: 32, OldLogProb: "rollout",
+		},
+		Objective: ObjectiveConfig{Name: "pmpo", Settings: settings},
+		Optimizer: OptimizerConfig{
+			LearningRate: 1e-6, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8,
+			WeightDecay: 0, MaxGradNorm: 1, Schedule: "constant",
+		},
+		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Epochs: 1, MicroTokens: 4096, SaveEvery: 10},
+		Eval:    EvalConfig{Samples: 1},
+		Runtime: RuntimeConfig{Device: "cpu"},
+	}
+}
