@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	goruntime "runtime"
 	"strconv"
 	"strings"
@@ -50,6 +51,16 @@ type Options struct {
 	// Profile, when set, makes every Session write a profile, a JSON trace for
 	// chrome://tracing, to a file whose name starts with it.
 	Profile string
+
+	// Cache is the folder in which libraries are kept. Empty: ONERING_CACHE, or
+	// "onering" in the user's cache folder.
+	Cache string
+	// Offline keeps Open from fetching a library; so does ONERING_OFFLINE.
+	Offline bool
+	// Progress, if not nil, is told how far the fetching is.
+	Progress func(Progress)
+	// Notice, if not nil, is told once which way a library was fetched.
+	Notice func(string)
 }
 
 func (o Options) threads() int {
@@ -67,6 +78,7 @@ var ErrClosed = errors.New("already closed")
 var process struct {
 	sync.Mutex
 	path    string // of the loaded library; it is never unloaded
+	how     string // it was found
 	version string
 	memory  *C.OrtMemoryInfo // the caller's own CPU memory
 
@@ -90,18 +102,16 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("runtime: %d threads: want 0 (all CPUs) or more", o.Threads)
 	}
-	if process.path == "" || o.Library != "" {
+	if process.path == "" {
 		found, err := find(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		if process.path == "" {
-			if err := load(found); err != nil {
-				return nil, err
-			}
-		} else if found != process.path {
-			return nil, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, found)
+		if err := load(found); err != nil {
+			return nil, err
 		}
+	} else if err := sameLibrary(o); err != nil {
+		return nil, err
 	}
 	if process.refs == 0 {
 		if err := start(o); err != nil {
@@ -132,6 +142,10 @@ func (e *Env) Version() string { return process.version }
 // Library returns the path of the loaded library.
 func (e *Env) Library() string { return process.path }
 
+// Found tells how the library was found: by "--library", ONNXRUNTIME_LIB, in the
+// "cache" or the "system", or the name of the source that it was fetched from.
+func (e *Env) Found() string { return process.how }
+
 // Threads returns how many threads one Run may use.
 func (e *Env) Threads() int {
 	process.Lock()
@@ -156,7 +170,8 @@ func (e *Env) Providers() ([]string, error) {
 }
 
 // load loads the library at path and checks its version. Under process.Mutex.
-func load(path string) error {
+func load(at place) error {
+	path := at.path
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
 	var msg *C.char
@@ -178,7 +193,26 @@ func load(path string) error {
 	if err := check(C.onering_cpu_memory(&memory)); err != nil {
 		return fmt.Errorf("runtime: %q: describing CPU memory: %w", path, err)
 	}
-	process.path, process.version, process.memory = path, version, memory
+	process.path, process.how, process.version, process.memory = path, at.how, version, memory
+	return nil
+}
+
+// sameLibrary refuses a library other than the loaded one.
+func sameLibrary(o Options) error {
+	if o.Library == "" {
+		return nil
+	}
+	want, err := look(o)
+	if err != nil {
+		return err
+	}
+	a, err := os.Stat(want.path)
+	if err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	if b, err := os.Stat(process.path); err != nil || !os.SameFile(a, b) {
+		return fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.path)
+	}
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"testing"
@@ -9,18 +8,8 @@ import (
 	"onering/models"
 	"onering/models/onnx"
 	"onering/runtime"
+	"onering/runtime/runtimetest"
 )
-
-// open opens the library or fails the test.
-func open(t testing.TB) *runtime.Env {
-	t.Helper()
-	e, err := runtime.Open(context.Background(), runtime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
-	return e
-}
 
 var elemTypes = map[models.DType]onnx.ElemType{
 	models.F32: onnx.Float, models.F64: onnx.Double, models.I64: onnx.Int64, models.I32: onnx.Int32,
@@ -101,7 +90,7 @@ func bind(t testing.TB, e *runtime.Env, p models.Program, in, out map[string]*ru
 }
 
 func TestRunAccumulatesInPlace(t *testing.T) {
-	e := open(t)
+	e := runtimetest.Test(t)
 	x, w, c := []float32{1, 2, 3, 4}, []float32{1, 0, 1, 1, 2, 0}, []float32{10, 20, 30, 40, 50, 60}
 	cv := value(t, c, 2, 3)
 	b := bind(t, e, gemm(), map[string]*runtime.Value{"x": value(t, x, 2, 2), "w": value(t, w, 3, 2), "c": cv}, map[string]*runtime.Value{"y": cv})

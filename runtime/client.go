@@ -1,0 +1,81 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// runClient runs a package client in the staging folder, with its temporary
+// files there too, and reports as progress what these have grown to.
+func (p *provisioner) runClient(ctx context.Context, b build, name, command string, args ...string) error {
+	cmd := exec.CommandContext(ctx, command, args...)
+	cmd.Dir = p.staging
+	cmd.Env = append(os.Environ(), "TMPDIR="+p.staging, "TEMP="+p.staging, "TMP="+p.staging)
+	cmd.WaitDelay = 5 * time.Second // for children that keep the pipes open
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	step := fmt.Sprintf("ONNX Runtime %s with %s", b.version, name)
+	p.progress(Progress{Step: step, Total: b.size})
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if b.size > 0 {
+				p.progress(Progress{Step: step, Done: min(treeSize(p.staging), b.size), Total: b.size})
+			}
+		case err := <-done:
+			if err != nil {
+				return clientError(err, out.String())
+			}
+			p.progress(Progress{Step: step, Done: b.size, Total: b.size})
+			return nil
+		}
+	}
+}
+
+// clientError is what went wrong in the client's own words: the first of its
+// lines that says so, since both pip and npm explain at length after it.
+func clientError(err error, out string) error {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for _, marker := range []string{"ERROR:", "npm error", "npm ERR!"} {
+		for _, l := range lines {
+			if strings.Contains(l, marker) {
+				return fmt.Errorf("%w: %s", err, strings.TrimSpace(l))
+			}
+		}
+	}
+	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return err
+}
+
+// treeSize is the bytes of all files below dir, which may come and go meanwhile.
+func treeSize(dir string) (n int64) {
+	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return n
+}

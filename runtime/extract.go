@@ -1,0 +1,107 @@
+package runtime
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// maxLibrary bounds a library file; the largest known has 46 MB.
+const maxLibrary = 1 << 30
+
+// extract writes one member of the archive (.whl and .zip, else .tgz) to the
+// file into, and compares its SHA-256 where sum is not empty. Only this file is
+// written, whatever names the archive holds.
+func extract(archive, member, into, sum string) error {
+	write := func(r io.Reader) error { return writeLibrary(r, into, sum) }
+	var err error
+	if ext := filepath.Ext(archive); ext == ".whl" || ext == ".zip" {
+		err = inZip(archive, member, write)
+	} else {
+		err = inTar(archive, member, write)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", filepath.Base(archive), member, err)
+	}
+	return nil
+}
+
+var errNoMember = errors.New("not in the archive")
+
+func inZip(archive, member string, write func(io.Reader) error) error {
+	z, err := zip.OpenReader(archive)
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
+		return err
+	}
+	defer z.Close()
+	for _, f := range z.File {
+		if f.Name == member && f.Mode().IsRegular() {
+			r, err := f.Open()
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			return write(r)
+		}
+	}
+	return errNoMember
+}
+
+func inTar(archive, member string, write func(io.Reader) error) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	gz, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	for t := tar.NewReader(gz); ; {
+		h, err := t.Next()
+		if err == io.EOF {
+			return errNoMember
+		}
+		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
+			return err
+		}
+		if h.Typeflag == tar.TypeReg && path.Clean(h.Name) == member {
+			return write(t)
+		}
+	}
+}
+
+// writeLibrary writes a new file, to the disk, and checks it.
+func writeLibrary(r io.Reader, into, sum string) (err error) {
+	f, err := os.OpenFile(into, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			os.Remove(into)
+		}
+	}()
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, maxLibrary+1))
+	if err != nil {
+		return err
+	}
+	if n > maxLibrary {
+		return fmt.Errorf("larger than %d bytes", maxLibrary)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); sum != "" && !strings.EqualFold(got, sum) {
+		return fmt.Errorf("its SHA-256 is %s, not the expected %s: it is not used", got, sum)
+	}
+	return f.Sync()
+}

@@ -1,0 +1,182 @@
+package runtime
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// github downloads the archive of ONNX Runtime's own release, for machines with
+// no package client. The release states the archive's SHA-256; the first one
+// seen is remembered in the cache, and another one for the same archive is
+// refused from then on.
+var github = source{name: "GitHub", build: releaseBuild, fetch: githubFetch}
+
+const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + pinned
+
+// releaseAPI is where GitHub describes the release; tests put a server of their
+// own in its place.
+var releaseAPI = "https://api.github.com/repos/microsoft/onnxruntime/releases/tags/v" + pinned
+
+var releaseBuilds = map[string]build{
+	"linux/amd64":   {ref: "onnxruntime-linux-x64-" + pinned + ".tgz", member: "lib/libonnxruntime.so." + pinned},
+	"linux/arm64":   {ref: "onnxruntime-linux-aarch64-" + pinned + ".tgz", member: "lib/libonnxruntime.so." + pinned},
+	"darwin/arm64":  {ref: "onnxruntime-osx-arm64-" + pinned + ".tgz", member: "lib/libonnxruntime." + pinned + ".dylib"},
+	"windows/amd64": {ref: "onnxruntime-win-x64-" + pinned + ".zip", member: "lib/onnxruntime.dll"},
+	"windows/arm64": {ref: "onnxruntime-win-arm64-" + pinned + ".zip", member: "lib/onnxruntime.dll"},
+}
+
+func releaseBuild(goos, goarch string) (build, bool) {
+	b, ok := releaseBuilds[goos+"/"+goarch]
+	b.version = pinned
+	root := strings.TrimSuffix(strings.TrimSuffix(b.ref, ".tgz"), ".zip")
+	b.member = root + "/" + b.member
+	return b, ok
+}
+
+// asset is one file of a release, as GitHub's API describes it.
+type asset struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	Digest string `json:"digest"` // "sha256:" and hexadecimal
+	URL    string `json:"browser_download_url"`
+}
+
+func githubFetch(ctx context.Context, p *provisioner, b build, into string) error {
+	a, err := describe(ctx, b.ref)
+	if err != nil {
+		return err
+	}
+	if err := p.remember(a); err != nil {
+		return err
+	}
+	archive := filepath.Join(p.staging, b.ref)
+	if err := p.download(ctx, a, b, archive); err != nil {
+		return err
+	}
+	return extract(archive, b.member, into, b.sum)
+}
+
+// httpClient gives up on a server that does not answer; a download itself may take long.
+var httpClient = &http.Client{Transport: func() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = 30 * time.Second
+	return t
+}()}
+
+func get(ctx context.Context, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "onering")
+	r, err := httpClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if r.StatusCode != http.StatusOK {
+		r.Body.Close()
+		return nil, fmt.Errorf("%s: %s", url, r.Status)
+	}
+	return r, nil
+}
+
+// describe asks the release for its file called name.
+func describe(ctx context.Context, name string) (asset, error) {
+	r, err := get(ctx, releaseAPI)
+	if err != nil {
+		return asset{}, err
+	}
+	defer r.Body.Close()
+	var release struct {
+		Assets []asset `json:"assets"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r.Body, 16<<20)).Decode(&release); err != nil {
+		return asset{}, fmt.Errorf("%s: %w", releaseAPI, err)
+	}
+	for _, a := range release.Assets {
+		if a.Name != name {
+			continue
+		}
+		if sum, ok := strings.CutPrefix(a.Digest, "sha256:"); !ok || len(sum) != 2*sha256.Size {
+			return asset{}, fmt.Errorf("the release states no SHA-256 of %s, so it is not used", name)
+		}
+		return a, nil
+	}
+	return asset{}, fmt.Errorf("the release has no %s", name)
+}
+
+// remember compares a's digest with the one that was stated before.
+func (p *provisioner) remember(a asset) error {
+	path := filepath.Join(p.cache, "github.json")
+	seen := map[string]string{}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &seen)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the digests seen before: %w", err)
+	}
+	if was, ok := seen[a.Name]; ok {
+		if was != a.Digest {
+			return fmt.Errorf("the release now states %s of %s, but before it was %s (%s): it is not used", a.Digest, a.Name, was, path)
+		}
+		return nil
+	}
+	seen[a.Name] = a.Digest
+	if text, err = json.MarshalIndent(seen, "", "  "); err != nil {
+		return err
+	}
+	temp := filepath.Join(p.staging, "github.json")
+	if err := os.WriteFile(temp, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// download writes a to the file at path and checks its digest.
+func (p *provisioner) download(ctx context.Context, a asset, b build, path string) (err error) {
+	r, err := get(ctx, a.URL)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	count := &counter{report: func(n int64) {
+		p.progress(Progress{Step: fmt.Sprintf("ONNX Runtime %s from GitHub", b.version), Done: n, Total: a.Size})
+	}}
+	if _, err := io.Copy(io.MultiWriter(f, h, count), io.LimitReader(r.Body, maxLibrary)); err != nil {
+		return err
+	}
+	if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); got != a.Digest {
+		return fmt.Errorf("%s: what was downloaded has %s, the release states %s: it is not used", a.Name, got, a.Digest)
+	}
+	return nil
+}
+
+// A counter reports how many bytes were written to it.
+type counter struct {
+	n      int64
+	report func(int64)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	c.report(c.n)
+	return len(p), nil
+}

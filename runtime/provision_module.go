@@ -1,0 +1,49 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// module copies the library that the Go module onnxruntime_go carries for its
+// own tests. It is an older one, but where Go has built onering the module is on
+// the machine, so this needs neither a network nor another client.
+var module = source{name: "the Go module cache", build: moduleBuild, fetch: moduleFetch}
+
+const modulePath = "github.com/yalue/onnxruntime_go"
+
+// moduleVersion is that of go.mod; a test compares them.
+const moduleVersion = "v1.27.0"
+
+var moduleBuilds = map[string]build{
+	"linux/arm64":   {member: "test_data/onnxruntime_arm64.so", sum: "7954e8bdedb497f830c6a679e818d98399b7f4d81ade1126c3e0be74d28111ab"},
+	"darwin/arm64":  {member: "test_data/onnxruntime_arm64.dylib", sum: "9626bbdd201fbed7e3addcbd9fc7e97ec4954c03afcf40a9883af50498bffb06"},
+	"windows/amd64": {member: "test_data/onnxruntime.dll", sum: "8a1aad8d59d02a5337d4e3f5bbd1158c3f7bf84fe3b3f0052f957dd3e75a91cb"},
+}
+
+func moduleBuild(goos, goarch string) (build, bool) {
+	b, ok := moduleBuilds[goos+"/"+goarch]
+	b.version, b.ref = "1.24.1", modulePath+"@"+moduleVersion
+	return b, ok
+}
+
+func moduleFetch(ctx context.Context, p *provisioner, b build, into string) error {
+	cache := os.Getenv("GOMODCACHE")
+	if cache == "" {
+		out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
+		if err != nil {
+			return fmt.Errorf("go env GOMODCACHE: %w", err)
+		}
+		cache = strings.TrimSpace(string(out))
+	}
+	f, err := os.Open(filepath.Join(cache, filepath.FromSlash(b.ref), filepath.FromSlash(b.member)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return writeLibrary(f, into, b.sum)
+}

@@ -1,0 +1,74 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+)
+
+// pinned is the version that most sources fetch.
+const pinned = "1.31.1"
+
+// pip downloads the wheel of the Python package onnxruntime. The wheel is taken
+// for one fixed Python, so the one on this machine does not matter.
+var pip = source{name: "pip", build: wheel, fetch: pipFetch}
+
+type wheelBuild struct {
+	build
+	platform string // pip's name for it
+}
+
+var wheels = map[string]wheelBuild{
+	"linux/amd64": {build{member: "onnxruntime/capi/libonnxruntime.so.1.31.1", size: 23760988,
+		sum: "fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3"}, "manylinux_2_28_x86_64"},
+	"linux/arm64": {build{member: "onnxruntime/capi/libonnxruntime.so.1.31.1", size: 21420803,
+		sum: "8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467"}, "manylinux_2_28_aarch64"},
+	"darwin/arm64": {build{member: "onnxruntime/capi/libonnxruntime.1.31.1.dylib", size: 20882125,
+		sum: "d586cbe89effc085a09d3341b3cfbd5c322517f9d397aeb20814af21433f2b36"}, "macosx_14_0_arm64"},
+	"windows/amd64": {build{member: "onnxruntime/capi/onnxruntime.dll", size: 14888466,
+		sum: "e45f61e50d8650885452be538a00bb14a715e46a1bc3691000ce947e89ed0306"}, "win_amd64"},
+	"windows/arm64": {build{member: "onnxruntime/capi/onnxruntime.dll", size: 14740724,
+		sum: "dc9e2fe646a72829386a24ac9185a7a4e26d7dbe5dc433d41df063603c00bbc7"}, "win_arm64"},
+}
+
+func wheel(goos, goarch string) (build, bool) {
+	w, ok := wheels[goos+"/"+goarch]
+	w.version, w.ref = pinned, "onnxruntime=="+pinned
+	return w.build, ok
+}
+
+// pips are the names pip goes by.
+var pips = [][]string{{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"py", "-m", "pip"}, {"pip3"}, {"pip"}}
+
+// findPip returns the command line of the first pip that runs.
+func findPip(ctx context.Context) ([]string, error) {
+	for _, p := range pips {
+		if _, err := exec.LookPath(p[0]); err != nil {
+			continue
+		}
+		// A Python need not have pip, nor a name on the PATH lead to a Python.
+		if exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], "--version")...).Run() == nil {
+			return p, nil
+		}
+	}
+	return nil, errAbsent
+}
+
+func pipFetch(ctx context.Context, p *provisioner, b build, into string) error {
+	client, err := findPip(ctx)
+	if err != nil {
+		return err
+	}
+	args := append(client[1:len(client):len(client)], "download", b.ref, "--no-deps", "--only-binary=:all:",
+		"--python-version=3.12", "--implementation=cp", "--platform="+wheels[p.goos+"/"+p.goarch].platform,
+		"--dest="+p.staging, "--no-input", "--disable-pip-version-check", "--quiet")
+	if err := p.runClient(ctx, b, "pip", client[0], args...); err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(p.staging, "onnxruntime-*.whl"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("it left %d wheels, not one", len(found))
+	}
+	return extract(found[0], b.member, into, b.sum)
+}

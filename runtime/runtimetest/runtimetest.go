@@ -1,0 +1,37 @@
+// Package runtimetest opens ONNX Runtime for tests.
+package runtimetest
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"onering/runtime"
+)
+
+// SkipVariable is the environment variable that makes tests which need ONNX
+// Runtime skip. Without it, a machine where the library is neither found nor
+// can be fetched fails them: a suite that passes has run them.
+const SkipVariable = "ONERING_SKIP_RUNTIME"
+
+var open = sync.OnceValues(func() (*runtime.Env, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	return runtime.Open(ctx, runtime.Options{Notice: func(s string) { os.Stderr.WriteString(s + "\n") }})
+})
+
+// Test returns the Env that all tests of a process share; it stays open. The
+// library is looked for, and fetched if need be, as for any user.
+func Test(t testing.TB) *runtime.Env {
+	t.Helper()
+	if os.Getenv(SkipVariable) != "" {
+		t.Skipf("%s is set: this test needs ONNX Runtime", SkipVariable)
+	}
+	e, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
