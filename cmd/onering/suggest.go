@@ -1,15 +1,24 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // closest returns the candidate nearest to word in edit distance, if it is
-// near enough to be a slip: at most a third of the letters differ.
+// near enough to be a slip: at most a third of the letters differ. Failing
+// that, the first that word begins.
 func closest(word string, candidates []string) (string, bool) {
 	best, found := "", false
 	limit := max(1, len(word)/3)
 	for _, c := range candidates {
 		if d := editDistance(word, c); d <= limit {
 			best, found, limit = c, true, d-1
+		}
+	}
+	for _, c := range candidates {
+		if !found && len(word) >= 3 && strings.HasPrefix(c, word) {
+			return c, true
 		}
 	}
 	return best, found

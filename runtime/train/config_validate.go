@@ -52,7 +52,9 @@ func (c Config) Validate() error {
 	v.atLeast("rollout.slots", r.Slots, 1)
 	v.oneOf("rollout.old_logp", r.OldLogProb, "rollout", "rescore")
 
-	v.objective(c.Objective)
+	if err := c.Objective.Validate(); err != nil {
+		v.errs = append(v.errs, err)
+	}
 
 	o := c.Optimizer
 	v.positive("optimizer.learning_rate", o.LearningRate)
@@ -101,7 +103,7 @@ func (v *validator) check(key string, value any, ok bool, remedy string) {
 }
 
 func (v *validator) text(key, value, remedy string) {
-	v.check(key, value, strings.TrimSpace(value) != "", "must not be empty: "+remedy)
+	v.check(key, value, strings.TrimSpace(value) != "", remedy)
 }
 
 func (v *validator) oneOf(key, value string, choices ...string) {
@@ -138,16 +140,16 @@ func (v *validator) device(key, value string) {
 	v.check(key, value, ok, "must be cpu, cuda or cuda:N with the number of a device")
 }
 
-func (v *validator) objective(c ObjectiveConfig) {
+// Validate reports an unknown objective, and what the objective itself says of
+// its settings if it has a method Validate() error.
+func (c ObjectiveConfig) Validate() error {
 	if c.Settings == nil {
-		v.check("objective.name", c.Name, false, "must be one of "+strings.Join(objectives.Names(), ", "))
-		return
+		return &FieldError{"objective.name", c.Name, "must be one of " + strings.Join(objectives.Names(), ", ")}
 	}
-	settings, ok := c.Settings.(interface{ Validate() error })
-	if !ok {
-		return
+	if settings, ok := c.Settings.(interface{ Validate() error }); ok {
+		if err := settings.Validate(); err != nil {
+			return fmt.Errorf("train: objective %q: %w", c.Name, err)
+		}
 	}
-	if err := settings.Validate(); err != nil {
-		v.errs = append(v.errs, fmt.Errorf("train: objective %q: %w", c.Name, err))
-	}
+	return nil
 }

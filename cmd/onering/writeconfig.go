@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	"github.com/BurntSushi/toml"
+
+	"onering/runtime/train"
+)
+
+// encodeConfig writes c as a run file in which every key is stated; it loads
+// to the same Config. Keys without a value (nil pointers and lists) are left
+// out.
+func encodeConfig(c train.Config) ([]byte, error) {
+	var b bytes.Buffer
+	for i, s := range sectionsOf(&c) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "[%s]\n", s.name)
+		for _, f := range s.fields {
+			if k := f.value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.value.IsNil() {
+				continue
+			}
+			// Each pair alone: an objective may marshal as a whole to something else.
+			enc := toml.NewEncoder(&b)
+			if err := enc.Encode(map[string]any{f.key: f.value.Interface()}); err != nil {
+				return nil, fmt.Errorf("write %s.%s: %w", s.name, f.key, err)
+			}
+		}
+	}
+	return b.Bytes(), nil
+}
