@@ -5,8 +5,7 @@ import "C"
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 )
@@ -17,7 +16,14 @@ type Binding struct {
 	s       *Session
 	ptr     *C.OrtIoBinding
 	bound   [2][]*Value // by port
+	sizes   []sized     // by Session.sizes, as of the last check
 	checked bool        // that what is bound fits together
+}
+
+// sized is how large a dimension that varies is, and the port where it was seen.
+type sized struct {
+	n          int64 // -1 if not seen
+	side, port int
 }
 
 // NewBinding returns a Binding with nothing bound.
@@ -27,7 +33,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	if s.ptr == nil {
 		return nil, fmt.Errorf("runtime: program %q: the session is %w", s.name, ErrClosed)
 	}
-	b := &Binding{s: s}
+	b := &Binding{s: s, sizes: make([]sized, len(s.sizes))}
 	if err := check(C.onering_binding(s.ptr, &b.ptr)); err != nil {
 		return nil, fmt.Errorf("runtime: program %q: making a binding: %w", s.name, err)
 	}
@@ -65,7 +71,7 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	if v.dtype != p.DType {
 		return b.errorf(side, i, "has type %s, the value %s", p.DType, v.dtype)
 	}
-	if !fits(v.shape, p.Shape) {
+	if !fits(v.shape, p.dims) {
 		return b.errorf(side, i, "has shape %v, the value %v", p.Shape, v.shape)
 	}
 	if err := check(C.onering_bind(b.ptr, C.int(side), p.cname, v.ptr)); err != nil {
@@ -95,7 +101,9 @@ func (b *Binding) Run() error {
 		}
 		b.checked = true
 	}
-	if err := check(C.onering_run(b.s.ptr, b.ptr)); err != nil {
+	err := check(C.onering_run(b.s.ptr, b.ptr))
+	goruntime.KeepAlive(b) // and with it the Values, whose memory was in use
+	if err != nil {
 		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), err)
 	}
 	return nil
@@ -103,8 +111,10 @@ func (b *Binding) Run() error {
 
 // check tells whether all that is bound fits together.
 func (b *Binding) check() error {
-	letters := map[string]sized{}
-	anything := false
+	for i := range b.sizes {
+		b.sizes[i].n = -1
+	}
+	outputs := 0
 	for side := range b.bound {
 		for i, v := range b.bound[side] {
 			if v == nil {
@@ -113,27 +123,25 @@ func (b *Binding) check() error {
 				}
 				continue
 			}
-			anything = anything || side == output
-			for d, letter := range b.s.ports[side][i].Shape {
-				was, ok := letters[letter]
-				if !ok {
-					letters[letter] = sized{v.shape[d], side, i}
-				} else if was.n != v.shape[d] {
-					return b.errorf(side, i, "dimension %s is %d, but %d in %s %q", letter, v.shape[d], was.n, sides[was.side], b.s.ports[was.side][was.port].Name)
+			outputs += side
+			for d, dim := range b.s.ports[side][i].dims {
+				if dim.fixed >= 0 {
+					continue
+				}
+				seen := &b.sizes[dim.size]
+				if seen.n < 0 {
+					*seen = sized{v.shape[d], side, i}
+				} else if seen.n != v.shape[d] {
+					return b.errorf(side, i, "dimension %s is %d, but %d in %s %q", b.s.sizes[dim.size], v.shape[d],
+						seen.n, sides[seen.side], b.s.ports[seen.side][seen.port].Name)
 				}
 			}
 		}
 	}
-	if !anything {
+	if outputs == 0 {
 		return fmt.Errorf("runtime: program %q: no output is bound", b.s.name)
 	}
 	return b.checkAliases()
-}
-
-// sized is the size of a dimension letter and the port where it was first seen.
-type sized struct {
-	n          int64
-	side, port int
 }
 
 // checkAliases refuses an output over memory that the graph may still read or
@@ -176,6 +184,11 @@ func overlap(v, w *Value) bool {
 func (b *Binding) Close() {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
+	b.free()
+}
+
+// free is Close under s.mu.
+func (b *Binding) free() {
 	if b.ptr == nil {
 		return
 	}
@@ -198,30 +211,22 @@ func (b *Binding) names(side int) string {
 	return strings.Join(out, ", ")
 }
 
-// shapes lists the inputs' letters for messages, such as "B=2 T=5".
+// shapes lists the sizes that vary, for messages, such as "B=2 T=5".
 func (b *Binding) shapes() string {
-	letters := map[string]int64{}
-	for i, v := range b.bound[input] {
-		for d, letter := range b.s.ports[input][i].Shape {
-			if _, err := strconv.Atoi(letter); err != nil {
-				letters[letter] = v.shape[d]
-			}
-		}
-	}
 	var out []string
-	for _, letter := range slices.Sorted(maps.Keys(letters)) {
-		out = append(out, fmt.Sprintf("%s=%d", letter, letters[letter]))
+	for i, size := range b.sizes {
+		out = append(out, fmt.Sprintf("%s=%d", b.s.sizes[i], size.n))
 	}
 	return strings.Join(out, " ")
 }
 
-// fits tells whether a shape has the dimensions that the port states in numbers.
-func fits(shape []int64, port []string) bool {
-	if len(shape) != len(port) {
+// fits tells whether a shape has the dimensions that are fixed.
+func fits(shape []int64, dims []dim) bool {
+	if len(shape) != len(dims) {
 		return false
 	}
-	for i, want := range port {
-		if n, err := strconv.ParseInt(want, 10, 64); err == nil && n != shape[i] {
+	for i, d := range dims {
+		if d.fixed >= 0 && d.fixed != shape[i] {
 			return false
 		}
 	}

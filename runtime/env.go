@@ -133,7 +133,18 @@ func (e *Env) Close() error {
 		return nil
 	}
 	e.closed = true
-	return release()
+	return releaseLocked()
+}
+
+// acquire takes a reference to the environment, to be given back by release.
+func (e *Env) acquire() (*C.OrtEnv, error) {
+	process.Lock()
+	defer process.Unlock()
+	if e.closed {
+		return nil, fmt.Errorf("the Env is %w", ErrClosed)
+	}
+	process.refs++
+	return process.env, nil
 }
 
 // Version returns the version of the loaded library, such as "1.31.1".
@@ -232,7 +243,7 @@ func start(o Options) error {
 		spin = 0
 	}
 	var env *C.OrtEnv
-	if err := check(C.onering_env(C.int(o.threads()), spin, 0, &env)); err != nil {
+	if err := check(C.onering_env(C.int(o.threads()), spin, &env)); err != nil {
 		return fmt.Errorf("runtime: starting ONNX Runtime %s with %d threads: %w", process.version, o.threads(), err)
 	}
 	ort.SetSharedLibraryPath(process.path)
@@ -269,8 +280,14 @@ func shareArena() error {
 	return ort.CreateAndRegisterAllocator(memory, cfg)
 }
 
-// release gives back one reference to the environment. Under process.Mutex.
+// release gives back one reference to the environment.
 func release() error {
+	process.Lock()
+	defer process.Unlock()
+	return releaseLocked()
+}
+
+func releaseLocked() error {
 	process.refs--
 	if process.refs > 0 {
 		return nil

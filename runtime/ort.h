@@ -34,7 +34,6 @@ enum {
 	ORT_CreateSessionFromArray = 8,
 	ORT_CreateSessionOptions = 10,
 	ORT_EnableProfiling = 14,
-	ORT_EnableMemPattern = 16,
 	ORT_DisableMemPattern = 17,
 	ORT_SetSessionLogSeverityLevel = 22,
 	ORT_SetSessionGraphOptimizationLevel = 23,
@@ -69,7 +68,6 @@ enum {
 	ORT_ReleaseIoBinding = 135,
 	ORT_BindInput = 136,
 	ORT_BindOutput = 137,
-	ORT_ClearBoundOutputs = 142,
 	ORT_SetGlobalIntraOpNumThreads = 147,
 	ORT_SetGlobalInterOpNumThreads = 148,
 	ORT_SetGlobalSpinControl = 149,
@@ -87,7 +85,7 @@ int onering_api(const OrtApiBase *base, uint32_t version);
 const char *onering_message(OrtStatus *s);
 void onering_release_status(OrtStatus *s);
 
-OrtStatus *onering_env(int threads, int spin, int flush_denormals, OrtEnv **env);
+OrtStatus *onering_env(int threads, int spin, OrtEnv **env);
 void onering_release_env(OrtEnv *env);
 OrtStatus *onering_cpu_memory(OrtMemoryInfo **info);
 OrtStatus *onering_providers(char ***names, int *n);
@@ -111,7 +109,6 @@ void onering_release_value(OrtValue *v);
 OrtStatus *onering_binding(OrtSession *s, OrtIoBinding **b);
 void onering_release_binding(OrtIoBinding *b);
 OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const OrtValue *v);
-void onering_clear_outputs(OrtIoBinding *b);
 OrtStatus *onering_run(OrtSession *s, OrtIoBinding *b);
 
 #endif

@@ -22,7 +22,7 @@ func program(name string, nodes []onnx.Node, in, out []models.Port) models.Progr
 		for _, p := range ports {
 			info := onnx.ValueInfo{Name: p.Name, Type: elemTypes[p.DType]}
 			for _, d := range p.Shape {
-				info.Dims = append(info.Dims, dim(d))
+				info.Dims = append(info.Dims, dimOf(d))
 			}
 			v = append(v, info)
 		}
@@ -37,7 +37,7 @@ func f32(name string, shape ...string) models.Port {
 	return models.Port{Name: name, DType: models.F32, Shape: shape}
 }
 
-func dim(d string) onnx.Dim {
+func dimOf(d string) onnx.Dim {
 	if n, err := strconv.ParseInt(d, 10, 64); err == nil {
 		return onnx.Dim{Value: n}
 	}
@@ -74,7 +74,7 @@ func value[T runtime.Element](t testing.TB, data []T, shape ...int64) *runtime.V
 func bind(t testing.TB, e *runtime.Env, p models.Program, in, out map[string]*runtime.Value) *runtime.Binding {
 	t.Helper()
 	s := must(e.Load(p))(t)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { s.Close() })
 	b := must(s.NewBinding())(t)
 	for name, v := range in {
 		if err := b.Input(name, v); err != nil {

@@ -5,9 +5,11 @@ package runtime
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"unsafe"
 
@@ -21,6 +23,7 @@ type Session struct {
 	alias map[string]string // output -> input that it may be bound onto
 	ports [2][]port         // inputs, outputs
 	index [2]map[string]int // by name
+	sizes []string          // the dimensions that vary, such as "B"
 
 	mu       sync.Mutex
 	ptr      *C.OrtSession
@@ -38,32 +41,55 @@ var sides = [2]string{input: "input", output: "output"}
 type port struct {
 	models.Port
 	cname *C.char
+	dims  []dim
+}
+
+// A dim is what a port says of one dimension: that it is fixed, or which one of
+// the Session's sizes it is.
+type dim struct {
+	fixed int64 // -1 where it varies
+	size  int   // index into Session.sizes
+}
+
+// dims reads the dimensions of a port.
+func (s *Session) dims(p models.Port) []dim {
+	dims := make([]dim, len(p.Shape))
+	for i, text := range p.Shape {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+			dims[i] = dim{fixed: n}
+			continue
+		}
+		at := slices.Index(s.sizes, text)
+		if at < 0 {
+			at = len(s.sizes)
+			s.sizes = append(s.sizes, text)
+		}
+		dims[i] = dim{fixed: -1, size: at}
+	}
+	return dims
 }
 
 // Load makes p ready to run. It checks that the names and element types that p
 // states are those of its graph.
 func (e *Env) Load(p models.Program) (*Session, error) {
-	process.Lock()
-	defer process.Unlock()
-	if e.closed {
-		return nil, fmt.Errorf("runtime: program %q: the Env is %w", p.Name, ErrClosed)
-	}
 	if len(p.ONNX) == 0 {
 		return nil, fmt.Errorf("runtime: program %q has no graph", p.Name)
 	}
-	o, err := e.sessionOptions(p)
+	env, err := e.acquire()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
-	defer C.onering_release_options(o)
 	s := &Session{name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
-	if err := check(C.onering_session(process.env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr)); err != nil {
-		return nil, fmt.Errorf("runtime: program %q: loading its graph: %w", p.Name, err)
+	o, err := e.sessionOptions(p)
+	if err == nil {
+		err = check(C.onering_session(env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr))
+		C.onering_release_options(o)
 	}
-	process.refs++
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("runtime: program %q: loading its graph: %w", p.Name, err), release())
+	}
 	if err := s.setPorts(p); err != nil {
-		s.free()
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -98,7 +124,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		if o != nil {
 			C.onering_release_options(o)
 		}
-		return nil, fmt.Errorf("runtime: program %q: session options: %w", p.Name, err)
+		return nil, fmt.Errorf("session options: %w", err)
 	}
 	return o, nil
 }
@@ -131,7 +157,7 @@ func (s *Session) setPorts(p models.Program) error {
 			}
 			delete(graph, q.Name)
 			s.index[side][q.Name] = i
-			s.ports[side] = append(s.ports[side], port{q, C.CString(q.Name)})
+			s.ports[side] = append(s.ports[side], port{q, C.CString(q.Name), s.dims(q)})
 		}
 		for name := range graph {
 			return fmt.Errorf("runtime: program %q: the graph's %s %q is not among the program's ports", s.name, sides[side], name)
@@ -161,24 +187,14 @@ func elementName(element C.int) string {
 func (s *Session) Name() string { return s.name }
 
 // Close closes s and its Bindings. No Run may be under way. Closing twice is fine.
-func (s *Session) Close() {
-	s.mu.Lock()
-	bindings := slices.Collect(maps.Keys(s.bindings))
-	s.mu.Unlock()
-	for _, b := range bindings {
-		b.Close()
-	}
-	process.Lock()
-	defer process.Unlock()
-	s.free()
-}
-
-// free releases s. Under process.Mutex.
-func (s *Session) free() {
+func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ptr == nil {
-		return
+		return nil
+	}
+	for b := range s.bindings {
+		b.free()
 	}
 	C.onering_release_session(s.ptr)
 	s.ptr = nil
@@ -186,7 +202,6 @@ func (s *Session) free() {
 		for _, p := range s.ports[side] {
 			C.free(unsafe.Pointer(p.cname))
 		}
-		s.ports[side] = nil
 	}
-	release()
+	return release()
 }
