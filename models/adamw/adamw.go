@@ -1,0 +1,41 @@
+// Package adamw builds the optimizer's Programs: the sum of squares for the
+// gradient norm and one AdamW step, both over a slice of the arena, so that
+// they know nothing of tensors.
+package adamw
+
+import (
+	"onering/models"
+	"onering/models/graph"
+)
+
+// Norm2 sums the squares of g [n]: the output "sum" has no dimensions.
+func Norm2() (models.Program, error) {
+	return graph.Build("norm2", func(g *graph.Graph) {
+		g.Output("sum", graph.ReduceSumSquare(g.Float("g", "n")))
+	})
+}
+
+// Step is AdamW with decoupled weight decay (Loshchilov & Hutter 2019,
+// algorithm 2) over p, g, m, v [n]; p, m and v are updated in place. The
+// scalars hold what depends on the step t = 1, 2, ...: clip scales g, rate is
+// lr/(1-beta1^t), root is 1/sqrt(1-beta2^t), keep is 1 - lr*weight_decay.
+//
+//	m = beta1 m + (1-beta1) g,  v = beta2 v + (1-beta2) g^2
+//	p = keep p - rate m / (sqrt(v) root + eps)
+func Step() (models.Program, error) {
+	return graph.Build("adamw", func(g *graph.Graph) {
+		in := func(name string) *graph.Node { return g.Float(name, "n") }
+		scalar := func(name string) *graph.Node { return g.Float(name) }
+		p, grad, m, v := in("p"), in("g"), in("m"), in("v")
+		clip, beta1, beta2, rest1, rest2 := scalar("clip"), scalar("beta1"), scalar("beta2"), scalar("rest1"), scalar("rest2")
+		rate, root, eps, keep := scalar("rate"), scalar("root"), scalar("eps"), scalar("keep")
+
+		grad = graph.Mul(grad, clip)
+		m1 := graph.Add(graph.Mul(m, beta1), graph.Mul(grad, rest1))
+		v1 := graph.Add(graph.Mul(v, beta2), graph.Mul(graph.Mul(grad, grad), rest2))
+		update := graph.Div(graph.Mul(m1, rate), graph.Add(graph.Mul(graph.Sqrt(v1), root), eps))
+		g.OutputOnto("p1", graph.Sub(graph.Mul(p, keep), update), "p")
+		g.OutputOnto("m1", m1, "m")
+		g.OutputOnto("v1", v1, "v")
+	})
+}

@@ -1,0 +1,76 @@
+package models
+
+// A Geometry is what running a model needs to know of its shape.
+type Geometry struct {
+	Layers, Hidden, Heads, KVHeads, HeadDim, FFN, Vocab int
+	MaxPositions                                        int
+	RopeTheta                                           float64
+	// Embedding and Head name the [V,D] tensors that ids are looked up in and
+	// that logits come from: one tensor where they are tied.
+	Embedding, Head string
+	// Norm names the final norm's weight.
+	Norm string
+}
+
+// An Architecture builds the Programs of one model. Each names its weight
+// inputs as the Layout does, but for the layer Programs, whose weights are
+// named without their LayerPrefix: one session serves all layers.
+type Architecture interface {
+	Geometry() Geometry
+	Layout() *Layout
+	// LayerPrefix is what comes before the names of layer i's weights.
+	LayerPrefix(i int) string
+
+	// Prefill computes prompts from their start, Decode one more token for
+	// each row of the cache, Sample chooses tokens.
+	Prefill() (Program, error)
+	Decode(form Form) (Program, error)
+	Sample(choice Choice, form Form) (Program, error)
+
+	// Layer is one decoder layer over packed tokens, forward and backward.
+	// The backward graph reads what the forward graph stashed at that level.
+	Layer(stash Stash, blocks int) (forward, backward Program, err error)
+	// Norm is the final norm with the sampling temperature.
+	Norm() (forward, backward Program, err error)
+	// Head is the log-softmax over a slice of the vocabulary. backward takes
+	// dL/dentropy too where entropyGradient is set.
+	Head(entropyGradient bool) (forward, target, backward Program, err error)
+	// Optimizer is the sum of squares and one AdamW step over slices of the
+	// arena; see package adamw.
+	Optimizer() (norm2, step Program, err error)
+}
+
+// A Form is how a Program for few tokens multiplies: Direct has the weight as
+// the second operand of Gemm, Wide as the first, which spares the runtime from
+// repacking the weight on every call and pays from about 4 to 64 rows.
+type Form int
+
+// The forms.
+const (
+	Direct Form = iota
+	Wide
+)
+
+// A Choice is how Sample chooses a token.
+type Choice int
+
+const (
+	// Draw inverts the cumulative distribution of the whole vocabulary.
+	Draw Choice = iota
+	// Filter does the same within the top-k and top-p tokens.
+	Filter
+	// Greedy takes the first largest logit.
+	Greedy
+)
+
+// A Stash is how much of a layer's forward pass is kept for its backward pass.
+type Stash int
+
+const (
+	// StashInput keeps x [N,D] alone: backward computes the layer again.
+	StashInput Stash = iota
+	// StashAttention keeps q, k, v, the attention's output and x2 as well.
+	StashAttention
+	// StashAll keeps gate and up as well.
+	StashAll
+)

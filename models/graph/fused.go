@@ -1,0 +1,209 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"onering/models/onnx"
+)
+
+// Composites: expressions with one fused kernel or a gradient better written
+// by hand. Each sets unit on the node it returns, so that Gradient takes the
+// rule given here and not those of the ops inside.
+
+func (n *Node) composite(rule string, in []*Node, vjp func(dy *Node) []*Node) *Node {
+	n.unit = &composite{rule: rule, in: in, vjp: vjp}
+	return n
+}
+
+func (n *Node) int64s() []int64 {
+	if n.data.Type != onnx.Int64 {
+		fail("value %d is not a constant of int64", n.id)
+	}
+	v := make([]int64, len(n.data.Raw)/8)
+	for i := range v {
+		v[i] = int64(binary.LittleEndian.Uint64(n.data.Raw[8*i:]))
+	}
+	return v
+}
+
+// RMSNorm is x / sqrt(mean(x^2) + eps) * w over the last dimension.
+func RMSNorm(x, w *Node, eps float64) *Node {
+	y := x.g.call("RMSNormalization", "", x.elem, x.shape, []*Node{x, w}, attr("axis", -1), attr("epsilon", float32(eps)))
+	return y.composite("RMSNorm", []*Node{x, w}, func(dy *Node) []*Node {
+		g := x.g
+		// r = 1/rms, n = x r:  dw = sum dy n,  dx = r (dy w - n mean(dy w n))
+		r := Reciprocal(Sqrt(Add(ReduceMean(Mul(x, x), -1), g.Scalar(eps))))
+		n := Mul(x, r)
+		dn := Mul(dy, w)
+		dx := Mul(r, Sub(dn, Mul(n, ReduceMean(Mul(dn, n), -1))))
+		return []*Node{dx, sumTo(Mul(dy, n), w)}
+	})
+}
+
+// SwiGLU is gate * sigmoid(gate) * up.
+func SwiGLU(gate, up *Node) *Node {
+	silu := gate.g.call("QuickGelu", microsoft, gate.elem, gate.shape, []*Node{gate}, attr("alpha", float32(1)))
+	return Mul(silu, up).composite("SwiGLU", []*Node{gate, up}, func(dy *Node) []*Node {
+		// d silu/d gate = s + silu (1 - s), with s the sigmoid
+		s := Sigmoid(gate)
+		y := Mul(gate, s)
+		slope := Add(y, Mul(s, Sub(gate.g.Scalar(1), y)))
+		return []*Node{Mul(Mul(dy, up), slope), Mul(dy, y)}
+	})
+}
+
+// Rotary turns each head of x [N,heads*K] by the angles of its position:
+// pos int64 [1,N], cos and sin [P,K/2], halves paired as Hugging Face's Qwen2
+// pairs them. The gradient turns back.
+func Rotary(x, pos, cos, sin *Node) *Node {
+	width := x.shape[1].N
+	turn := func(x, sin *Node) *Node {
+		rows := Reshape(x, 1, -1, width)
+		y := x.g.call("RotaryEmbedding", microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
+		return Reshape(y, -1, width)
+	}
+	return turn(x, sin).composite("Rotary", []*Node{x, pos, cos, sin}, func(dy *Node) []*Node {
+		return []*Node{turn(dy, Neg(sin))}
+	})
+}
+
+// A Packing says where packed tokens lie in rows of equal length.
+type Packing struct {
+	// Rows int64 [B,T] is the packed index of each place; any valid index
+	// where a row is shorter than T.
+	Rows *Node
+	// Tokens int64 [N] is b*T+t for each packed token.
+	Tokens *Node
+	// Valid float32 [B,T,1] is 1 where a token is, 0 beyond the end of a row;
+	// only gradients need it.
+	Valid *Node
+}
+
+// Unpack lays packed tokens x [N,C] out in rows [B,T,C]. Places beyond the end
+// of a row hold any token's values: what reads them must be masked.
+func (p *Packing) Unpack(x *Node) *Node {
+	return Gather(x, p.Rows).composite("Unpack", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{p.Pack(dy)}
+	})
+}
+
+// Pack is the inverse of Unpack: rows [B,T,C] to packed tokens [N,C].
+func (p *Packing) Pack(x *Node) *Node {
+	n := Gather(Reshape(x, -1, x.shape[2].N), p.Tokens)
+	return n.composite("Pack", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{Mul(p.Unpack(dy), p.Valid)}
+	})
+}
+
+// CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
+// q [B,T,H*K], k and v [B,T,G*K] with H a multiple of G (query head h reads
+// key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
+// taken in blocks: bounds int64 [blocks+1] rises from 0 to T, and block i
+// reads only the keys before bounds[i+1], which the mask must allow: it has to
+// be causal. One block needs no bounds.
+func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *Node {
+	g, width := q.g, q.shape[2].N/heads
+	perHead := func(x *Node, n int) *Node { // [B,T,n*K] -> [B,n,T,K]
+		return Transpose(Reshape(x, 0, 0, n, width), 0, 2, 1, 3)
+	}
+	flat := func(x *Node, n int) *Node { // and back
+		return Reshape(Transpose(x, 0, 2, 1, 3), 0, 0, n*width)
+	}
+	scale := 1 / math.Sqrt(float64(width))
+	tokens := q.shape[1]
+	qh, kh, vh := perHead(q, heads), perHead(k, kvHeads), perHead(v, kvHeads)
+
+	// part i of the queries, folded so that a group's heads share its keys.
+	type block struct {
+		from, to *Node
+		q, k, v  *Node // [B,G,H/G*Tq,K], [B,G,Tk,K], [B,G,Tk,K]
+		p        *Node // [B,G,H/G*Tq,Tk]
+	}
+	fold := func(x *Node) *Node { return Reshape(x, 0, kvHeads, -1, x.shape[3].N) }
+	queries := func(b *block, i int, x *Node) *Node {
+		if blocks == 1 {
+			return x
+		}
+		return Slice(x, b.from, b.to, 2, fmt.Sprintf("Tq%d", i))
+	}
+	keys := func(b *block, i int, x *Node, axis int) *Node {
+		if blocks == 1 {
+			return x
+		}
+		return Slice(x, g.Ints(0), b.to, axis, fmt.Sprintf("Tk%d", i))
+	}
+	parts, outs := make([]*block, blocks), make([]*Node, blocks)
+	for i := range parts {
+		b := &block{}
+		m := mask
+		if blocks > 1 {
+			b.from = Slice(bounds, g.Ints(int64(i)), g.Ints(int64(i+1)), 0, "one")
+			b.to = Slice(bounds, g.Ints(int64(i+1)), g.Ints(int64(i+2)), 0, "one")
+			m = Slice(keys(b, i, mask, 1), b.from, b.to, 0, fmt.Sprintf("Tq%d", i))
+		}
+		b.q, b.k, b.v = fold(queries(b, i, qh)), keys(b, i, kh, 2), keys(b, i, vh, 2)
+		s := MatMul(b.q, b.k, false, true, scale)
+		s = Reshape(s, 0, heads, -1, 0)
+		b.p = Softmax(Add(s, m))
+		b.p = Reshape(b.p, 0, kvHeads, -1, 0)
+		outs[i] = Reshape(MatMul(b.p, b.v, false, false, 1), 0, heads, -1, width)
+		parts[i] = b
+	}
+	oh := outs[0]
+	if blocks > 1 {
+		oh = concat(2, tokens, outs...)
+	}
+	var o *Node
+	o = flat(oh, heads)
+	return o.composite("CausalAttention", []*Node{q, k, v}, func(dy *Node) []*Node {
+		// For each block: dP = dO V^T, dS = P (dP - rowsum(dO O)),
+		// dQ = dS K / sqrt(K), dK = dS^T Q / sqrt(K), dV = P^T dO.
+		doh := perHead(dy, heads)
+		delta := ReduceSum(Mul(doh, perHead(o, heads)), -1) // [B,H,T,1]
+		dqs := make([]*Node, blocks)
+		var dk, dv *Node
+		for i, b := range parts {
+			do, d := fold(queries(b, i, doh)), fold(queries(b, i, delta))
+			ds := Mul(b.p, Sub(MatMul(do, b.v, false, true, 1), d))
+			dqs[i] = Reshape(MatMul(ds, b.k, false, false, scale), 0, heads, -1, width)
+			dkb, dvb := MatMul(ds, b.q, true, false, scale), MatMul(b.p, do, true, false, 1)
+			if blocks > 1 {
+				after := Sub(Slice(bounds, g.Ints(int64(blocks)), g.Ints(int64(blocks+1)), 0, "one"), b.to)
+				dkb, dvb = Pad(dkb, g.Ints(0), after, 2, tokens), Pad(dvb, g.Ints(0), after, 2, tokens)
+			}
+			dk, dv = accumulate(dk, dkb), accumulate(dv, dvb)
+		}
+		dq := dqs[0]
+		if blocks > 1 {
+			dq = concat(2, tokens, dqs...)
+		}
+		return []*Node{flat(dq, heads), flat(dk, kvHeads), flat(dv, kvHeads)}
+	})
+}
+
+// A Cache is the keys and values of one layer: [B,G,S,K] each.
+type Cache struct{ K, V *Node }
+
+// GroupQueryAttention is the contrib operator over cached keys and values:
+// qkv [B,T,(H+2G)*K] packed, seqlens int32 [B] and total int32 [] as its
+// documentation asks (a first prompt: length-1 and T; one more token: tokens
+// cached before it, and the largest of those plus 1), cos and sin [P,K/2]. It
+// turns queries and keys, appends to the cache and returns [B,T,H*K] and the
+// cache, which shares past's buffers.
+func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, heads, kvHeads int) (*Node, Cache) {
+	width := qkv.shape[2].N / (heads + 2*kvHeads)
+	s := Shape{qkv.shape[0], qkv.shape[1], Dim{N: heads * width}}
+	out := qkv.g.calls("GroupQueryAttention", microsoft,
+		[]onnx.ElemType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
+		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin},
+		attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", 1))
+	return out[0], Cache{out[1], out[2]}
+}
+
+// Rows gives x [B*T,C] the sizes [B,T,C] of the ids [B,T] it was computed from.
+func Rows(x, ids *Node) *Node {
+	shape := Concat(0, sizeOf(ids, 0), sizeOf(ids, 1), x.g.Ints(int64(x.shape[1].N)))
+	return x.g.call("Reshape", "", x.elem, append(append(Shape{}, ids.shape...), x.shape[1]), []*Node{x, shape})
+}

@@ -1,0 +1,152 @@
+package graph
+
+// Gradient adds the nodes of a vector-Jacobian product: given seeds[i] =
+// dL/doutputs[i] it returns dL/dwrt[i] for each of wrt; nil where L does not
+// depend on it. Only paths from wrt to outputs are differentiated.
+func Gradient(outputs, seeds, wrt []*Node) []*Node {
+	if len(outputs) == 0 || len(outputs) != len(seeds) {
+		fail("Gradient: %d outputs and %d seeds", len(outputs), len(seeds))
+	}
+	g := outputs[0].g
+	wanted := g.reachedFrom(wrt)
+	adjoint := make(map[*Node]*Node)
+	last := 0
+	for i, o := range outputs {
+		if o.shape.String() != seeds[i].shape.String() {
+			fail("Gradient: output %v and seed %v differ in shape", o.shape, seeds[i].shape)
+		}
+		adjoint[o] = accumulate(adjoint[o], seeds[i])
+		last = max(last, o.id)
+	}
+	// Ids are in topological order, so a node's adjoint is complete when the
+	// walk reaches it; a call with several outputs waits for its first.
+	for id := last; id >= 0; id-- {
+		n := g.nodes[id]
+		if !wanted[id] || n.unit == nil && (n.call == nil || n.call.out[0] != n) {
+			continue
+		}
+		var in, grads []*Node
+		switch {
+		case n.unit != nil:
+			dy := adjoint[n]
+			if dy == nil {
+				continue
+			}
+			in, grads = n.unit.in, n.unit.vjp(dy)
+		default:
+			dys, any := make([]*Node, len(n.call.out)), false
+			for i, o := range n.call.out {
+				dys[i] = adjoint[o]
+				any = any || dys[i] != nil
+			}
+			if !any {
+				continue
+			}
+			r, known := rules[n.call.op]
+			if !known || r == nil {
+				fail("Gradient: %s (value %d) has no gradient", n.call.op, n.id)
+			}
+			in, grads = n.call.in, r(n.call, dys)
+		}
+		for i, x := range in {
+			if x == nil || i >= len(grads) || grads[i] == nil || !wanted[x.id] {
+				continue
+			}
+			if grads[i].shape.String() != x.shape.String() {
+				fail("Gradient: rule of value %d gives %v for an input %v", n.id, grads[i].shape, x.shape)
+			}
+			adjoint[x] = accumulate(adjoint[x], grads[i])
+		}
+	}
+	out := make([]*Node, len(wrt))
+	for i, x := range wrt {
+		out[i] = adjoint[x]
+	}
+	return out
+}
+
+// reachedFrom marks the nodes that depend on one of from.
+func (g *Graph) reachedFrom(from []*Node) []bool {
+	reached := make([]bool, len(g.nodes))
+	for _, n := range from {
+		reached[n.id] = true
+	}
+	for id, n := range g.nodes {
+		var in []*Node
+		switch {
+		case n.unit != nil:
+			in = n.unit.in
+		case n.call != nil:
+			in = n.call.in
+		}
+		for _, x := range in {
+			if x != nil && reached[x.id] {
+				reached[id] = true
+			}
+		}
+	}
+	return reached
+}
+
+// accumulate is a + b, where a may be nil. A product without a third operand
+// takes the other as that operand: the addition is then free.
+func accumulate(a, b *Node) *Node {
+	if a == nil {
+		return b
+	}
+	if sum := gemmPlus(b, a); sum != nil {
+		return sum
+	}
+	if sum := gemmPlus(a, b); sum != nil {
+		return sum
+	}
+	return Add(a, b)
+}
+
+// gemmPlus is the matrix product p with c added inside; nil where p is none.
+func gemmPlus(p, c *Node) *Node {
+	if p.call == nil || p.unit != nil || p.call.op != "Gemm" || len(p.call.in) != 2 {
+		return nil
+	}
+	return p.g.call("Gemm", "", p.elem, p.shape, []*Node{p.call.in[0], p.call.in[1], c}, p.call.attrs...)
+}
+
+// AddTo returns running + grad, as a matrix product with a third operand where
+// grad is one, so that the output can be bound onto running's buffer.
+func AddTo(running, grad *Node) *Node {
+	if running.shape.String() != grad.shape.String() {
+		fail("AddTo: shapes %v and %v differ", running.shape, grad.shape)
+	}
+	return accumulate(running, grad)
+}
+
+// Stash takes the value of x from the input stash, where an earlier graph left
+// it: the graph then need not compute x, while the gradient still goes through
+// the expression of x.
+func Stash(x, stash *Node) {
+	if x.shape.String() != stash.shape.String() || x.elem != stash.elem {
+		fail("Stash: %v and %v differ", x.shape, stash.shape)
+	}
+	x.value = stash
+}
+
+// sumTo sums a gradient over the axes along which its input was broadcast.
+func sumTo(dy *Node, like *Node) *Node {
+	if dy.shape.String() == like.shape.String() {
+		return dy
+	}
+	extra := len(dy.shape) - len(like.shape)
+	for i := range dy.shape {
+		if i < extra || like.shape[i-extra].isOne() && !dy.shape[i].isOne() {
+			dy = ReduceSum(dy, i)
+		}
+	}
+	if extra > 0 {
+		axes := make([]int64, extra)
+		for i := range axes {
+			axes[i] = int64(i)
+		}
+		dy = dy.g.call("Squeeze", "", dy.elem, dy.shape[extra:], []*Node{dy, dy.g.Ints(axes...)})
+	}
+	return dy
+}

@@ -1,0 +1,292 @@
+// Package graph builds ONNX graphs and their gradients.
+//
+// A Graph is filled by op functions on Nodes, which infer shapes and panic
+// with names and shapes where they don't fit; Build recovers such a panic into
+// an error, so ops compose as expressions: Mul(x, Sigmoid(x)). Gradient adds
+// the nodes that compute a vector-Jacobian product (VJP): given dL/dy for some
+// nodes y it returns dL/dx for some nodes x. Each op has one rule in the table
+// of vjp.go. What no output needs is left out when the graph is written.
+package graph
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"onering/models"
+	"onering/models/onnx"
+)
+
+// Opset is the version of ONNX's operators that graphs use: 23, the first with
+// RMSNormalization. Contrib operators are of the domain com.microsoft.
+const Opset = 23
+
+const microsoft = "com.microsoft"
+
+// A Graph is under construction until Build returns.
+type Graph struct {
+	name    string
+	nodes   []*Node
+	inputs  []*Node
+	outputs []output
+	consts  []*Node
+}
+
+type output struct {
+	name  string
+	node  *Node
+	alias string
+}
+
+// A Node is one value of a Graph.
+type Node struct {
+	g     *Graph
+	id    int
+	name  string // of an input or a constant
+	elem  onnx.ElemType
+	shape Shape
+	call  *call       // what computes it; nil for inputs and constants
+	value *Node       // the input that holds it, where it is stashed
+	unit  *composite  // set where the gradient does not go through call
+	data  onnx.Tensor // of a constant
+}
+
+// A call is one operator call; its outputs have successive ids.
+type call struct {
+	op, domain string
+	in, out    []*Node // in may hold nil for omitted inputs
+	attrs      []onnx.Attr
+}
+
+// A composite is an expression of several ops whose gradient has a rule of
+// its own.
+type composite struct {
+	rule string
+	in   []*Node
+	vjp  func(dy *Node) []*Node
+}
+
+// Build runs f on a new Graph and encodes the result. An error names the op
+// and shapes that didn't fit.
+func Build(name string, f func(g *Graph)) (p models.Program, err error) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case buildError:
+			err = fmt.Errorf("graph: %s: %s", name, e.text)
+		default:
+			panic(e)
+		}
+	}()
+	g := &Graph{name: name}
+	f(g)
+	if len(g.outputs) == 0 {
+		return models.Program{}, errors.New("graph: " + name + ": no outputs")
+	}
+	return g.encode(), nil
+}
+
+// Input declares an input of the graph.
+func (g *Graph) Input(name string, elem onnx.ElemType, shape Shape) *Node {
+	for _, n := range g.inputs {
+		if n.name == name {
+			fail("input %q is declared twice", name)
+		}
+	}
+	n := g.add(&Node{name: name, elem: elem, shape: shape})
+	g.inputs = append(g.inputs, n)
+	return n
+}
+
+// Float declares a float32 input; sizes are as for Dims.
+func (g *Graph) Float(name string, sizes ...any) *Node {
+	return g.Input(name, onnx.Float, Dims(sizes...))
+}
+
+// Output names a node as an output.
+func (g *Graph) Output(name string, n *Node) { g.OutputOnto(name, n, "") }
+
+// OutputOnto names an output that may be bound onto the buffer of an input.
+// That is safe where every reader of the input runs before, or is, the node
+// that computes the output.
+func (g *Graph) OutputOnto(name string, n *Node, input string) {
+	g.outputs = append(g.outputs, output{name, n, input})
+}
+
+// Name returns the name of an input.
+func (n *Node) Name() string { return n.name }
+
+// Graph returns the graph that n belongs to.
+func (n *Node) Graph() *Graph { return n.g }
+
+// Shape returns the sizes of n.
+func (n *Node) Shape() Shape { return n.shape }
+
+func (g *Graph) add(n *Node) *Node {
+	n.g, n.id = g, len(g.nodes)
+	g.nodes = append(g.nodes, n)
+	return n
+}
+
+// call adds an operator call with one output.
+func (g *Graph) call(op, domain string, elem onnx.ElemType, shape Shape, in []*Node, attrs ...onnx.Attr) *Node {
+	return g.calls(op, domain, []onnx.ElemType{elem}, []Shape{shape}, in, attrs...)[0]
+}
+
+func (g *Graph) calls(op, domain string, elems []onnx.ElemType, shapes []Shape, in []*Node, attrs ...onnx.Attr) []*Node {
+	c := &call{op: op, domain: domain, in: in, attrs: attrs}
+	for i, s := range shapes {
+		c.out = append(c.out, g.add(&Node{elem: elems[i], shape: s, call: c}))
+	}
+	return c.out
+}
+
+// constant adds a constant, or returns the equal one that is there.
+func (g *Graph) constant(t onnx.Tensor, shape Shape) *Node {
+	for _, c := range g.consts {
+		if c.data.Type == t.Type && fmt.Sprint(c.shape) == fmt.Sprint(shape) && bytes.Equal(c.data.Raw, t.Raw) {
+			return c
+		}
+	}
+	t.Name = fmt.Sprintf("c%d", len(g.consts))
+	n := g.add(&Node{name: t.Name, elem: t.Type, shape: shape, data: t})
+	g.consts = append(g.consts, n)
+	return n
+}
+
+// Scalar is a float32 constant of no dimensions.
+func (g *Graph) Scalar(v float64) *Node {
+	return g.constant(onnx.Float32s("", []float32{float32(v)}), Shape{})
+}
+
+// Double is a float64 constant of no dimensions.
+func (g *Graph) Double(v float64) *Node {
+	raw := binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))
+	return g.constant(onnx.Tensor{Type: onnx.Double, Raw: raw}, Shape{})
+}
+
+// Ints is an int64 constant of one dimension.
+func (g *Graph) Ints(v ...int64) *Node {
+	return g.constant(onnx.Int64s("", v), Dims(len(v)))
+}
+
+// source follows stashed values to the node that holds them.
+func (n *Node) source() *Node {
+	for n.value != nil {
+		n = n.value
+	}
+	return n
+}
+
+// encode writes the nodes that the outputs need, in the order of creation.
+func (g *Graph) encode() models.Program {
+	needed := make([]bool, len(g.nodes))
+	var visit func(n *Node)
+	visit = func(n *Node) {
+		if n = n.source(); needed[n.id] {
+			return
+		}
+		needed[n.id] = true
+		if n.call == nil {
+			return
+		}
+		for _, in := range n.call.in {
+			if in != nil {
+				visit(in)
+			}
+		}
+	}
+	names := make(map[*Node]string)
+	for _, o := range g.outputs {
+		visit(o.node)
+		if s := o.node.source(); s.call == nil || names[s] != "" {
+			fail("output %q is an input, a constant or another output", o.name)
+		} else {
+			names[s] = o.name
+		}
+	}
+	name := func(n *Node) string {
+		if n == nil {
+			return ""
+		}
+		n = n.source()
+		if n.call == nil {
+			return n.name
+		}
+		if names[n] == "" {
+			names[n] = fmt.Sprintf("v%d", n.id)
+		}
+		return names[n]
+	}
+
+	m := onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: Opset}, {Domain: microsoft, Version: 1}}}
+	m.Graph.Name = g.name
+	out := models.Program{Name: g.name, Alias: map[string]string{}}
+	for _, n := range g.inputs {
+		m.Graph.Inputs = append(m.Graph.Inputs, n.info(n.name))
+		out.Inputs = append(out.Inputs, n.port(n.name))
+	}
+	for _, n := range g.consts {
+		if needed[n.id] {
+			m.Graph.Initializers = append(m.Graph.Initializers, n.data)
+		}
+	}
+	for _, n := range g.nodes {
+		c := n.call
+		if c == nil || c.out[0] != n {
+			continue
+		}
+		node := onnx.Node{Name: fmt.Sprintf("%s_%d", c.op, n.id), Op: c.op, Domain: c.domain, Attrs: c.attrs}
+		used := false
+		for _, o := range c.out {
+			used = used || needed[o.id]
+			node.Outputs = append(node.Outputs, name(o))
+		}
+		if !used {
+			continue
+		}
+		for _, in := range c.in {
+			node.Inputs = append(node.Inputs, name(in))
+		}
+		for len(node.Inputs) > 0 && node.Inputs[len(node.Inputs)-1] == "" {
+			node.Inputs = node.Inputs[:len(node.Inputs)-1]
+		}
+		m.Graph.Nodes = append(m.Graph.Nodes, node)
+	}
+	for _, o := range g.outputs {
+		m.Graph.Outputs = append(m.Graph.Outputs, o.node.info(o.name))
+		out.Outputs = append(out.Outputs, o.node.port(o.name))
+		if o.alias != "" {
+			out.Alias[o.name] = o.alias
+		}
+	}
+	out.ONNX = m.Encode()
+	return out
+}
+
+func (n *Node) info(name string) onnx.ValueInfo {
+	v := onnx.ValueInfo{Name: name, Type: n.elem}
+	for _, d := range n.shape {
+		if d.Letters == "" {
+			v.Dims = append(v.Dims, onnx.Dim{Value: int64(d.N)})
+		} else {
+			v.Dims = append(v.Dims, onnx.Dim{Param: d.String()})
+		}
+	}
+	return v
+}
+
+var dtypes = map[onnx.ElemType]models.DType{
+	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Double: models.F64,
+	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Boolean: models.Bool,
+}
+
+func (n *Node) port(name string) models.Port {
+	p := models.Port{Name: name, DType: dtypes[n.elem], Shape: make([]string, len(n.shape))}
+	for i, d := range n.shape {
+		p.Shape[i] = d.String()
+	}
+	return p
+}

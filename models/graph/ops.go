@@ -1,0 +1,353 @@
+package graph
+
+import "onering/models/onnx"
+
+func attr(name string, v any) onnx.Attr {
+	if i, ok := v.(int); ok {
+		v = int64(i)
+	}
+	return onnx.Attr{Name: name, Value: v}
+}
+
+func pairwise(op string, a, b *Node) *Node {
+	if a.elem != b.elem {
+		fail("%s: element types %d and %d differ", op, a.elem, b.elem)
+	}
+	return a.g.call(op, "", a.elem, broadcast(op, a.shape, b.shape), []*Node{a, b})
+}
+
+func unary(op string, x *Node) *Node { return x.g.call(op, "", x.elem, x.shape, []*Node{x}) }
+
+// Elementwise arithmetic with broadcasting.
+
+// Add is a + b.
+func Add(a, b *Node) *Node { return pairwise("Add", a, b) }
+
+// Sub is a - b.
+func Sub(a, b *Node) *Node { return pairwise("Sub", a, b) }
+
+// Mul is a * b.
+func Mul(a, b *Node) *Node { return pairwise("Mul", a, b) }
+
+// Div is a / b.
+func Div(a, b *Node) *Node { return pairwise("Div", a, b) }
+
+// Max is the larger of a and b; it has no gradient.
+func Max(a, b *Node) *Node { return pairwise("Max", a, b) }
+
+// Min is the smaller of a and b; it has no gradient.
+func Min(a, b *Node) *Node { return pairwise("Min", a, b) }
+
+// Neg is -x.
+func Neg(x *Node) *Node { return unary("Neg", x) }
+
+// Exp is e^x.
+func Exp(x *Node) *Node { return unary("Exp", x) }
+
+// Log is the natural logarithm.
+func Log(x *Node) *Node { return unary("Log", x) }
+
+// Sqrt is the square root.
+func Sqrt(x *Node) *Node { return unary("Sqrt", x) }
+
+// Reciprocal is 1/x.
+func Reciprocal(x *Node) *Node { return unary("Reciprocal", x) }
+
+// Sigmoid is 1/(1+e^-x).
+func Sigmoid(x *Node) *Node { return unary("Sigmoid", x) }
+
+// Abs is |x|; it has no gradient.
+func Abs(x *Node) *Node { return unary("Abs", x) }
+
+// Compare and select; none has a gradient but Where, in its two values.
+
+// LessOrEqual is a <= b.
+func LessOrEqual(a, b *Node) *Node {
+	n := pairwise("LessOrEqual", a, b)
+	n.elem = onnx.Boolean
+	return n
+}
+
+// GreaterOrEqual is a >= b.
+func GreaterOrEqual(a, b *Node) *Node {
+	n := pairwise("GreaterOrEqual", a, b)
+	n.elem = onnx.Boolean
+	return n
+}
+
+// Where is a where cond holds, else b.
+func Where(cond, a, b *Node) *Node {
+	s := broadcast("Where", cond.shape, broadcast("Where", a.shape, b.shape))
+	return a.g.call("Where", "", a.elem, s, []*Node{cond, a, b})
+}
+
+// Cast converts the element type. Its gradient is cast back.
+func Cast(x *Node, to onnx.ElemType) *Node {
+	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
+}
+
+// Gemm is op(a) op(b) + c for matrices, op being the transpose where asked;
+// c may be nil, and may be a row [n] or a matrix.
+func Gemm(a, b, c *Node, transA, transB bool) *Node {
+	if len(a.shape) != 2 || len(b.shape) != 2 {
+		fail("Gemm: %v and %v are not matrices", a.shape, b.shape)
+	}
+	m, k, k2, n := a.shape[0], a.shape[1], b.shape[0], b.shape[1]
+	if transA {
+		m, k = k, m
+	}
+	if transB {
+		k2, n = n, k2
+	}
+	if k != k2 {
+		fail("Gemm: inner sizes %v and %v of %v and %v differ", k, k2, a.shape, b.shape)
+	}
+	in := []*Node{a, b}
+	s := Shape{m, n}
+	if c != nil {
+		if got := broadcast("Gemm", s, c.shape); got.String() != s.String() {
+			fail("Gemm: c of shape %v does not broadcast to %v", c.shape, s)
+		}
+		in = append(in, c)
+	}
+	var attrs []onnx.Attr
+	if transA {
+		attrs = append(attrs, attr("transA", 1))
+	}
+	if transB {
+		attrs = append(attrs, attr("transB", 1))
+	}
+	return a.g.call("Gemm", "", a.elem, s, in, attrs...)
+}
+
+// Linear is x w^T + b, with w [out,in] as Hugging Face stores it; b may be nil.
+func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
+
+// MatMul is alpha op(a) op(b) over the last two dimensions, the leading ones
+// being equal; op is the transpose where asked.
+func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
+	r := len(a.shape)
+	if r < 2 || len(b.shape) != r || a.shape[:r-2].String() != b.shape[:r-2].String() {
+		fail("MatMul: shapes %v and %v do not fit", a.shape, b.shape)
+	}
+	m, k, k2, n := a.shape[r-2], a.shape[r-1], b.shape[r-2], b.shape[r-1]
+	if transA {
+		m, k = k, m
+	}
+	if transB {
+		k2, n = n, k2
+	}
+	if k != k2 {
+		fail("MatMul: inner sizes %v and %v of %v and %v differ", k, k2, a.shape, b.shape)
+	}
+	s := append(append(Shape{}, a.shape[:r-2]...), m, n)
+	if !transA && !transB && alpha == 1 {
+		return a.g.call("MatMul", "", a.elem, s, []*Node{a, b})
+	}
+	attrs := []onnx.Attr{attr("alpha", float32(alpha))}
+	if transA {
+		attrs = append(attrs, attr("transA", 1))
+	}
+	if transB {
+		attrs = append(attrs, attr("transB", 1))
+	}
+	return a.g.call("FusedMatMul", microsoft, a.elem, s, []*Node{a, b}, attrs...)
+}
+
+// Softmax is over the last dimension.
+func Softmax(x *Node) *Node {
+	return x.g.call("Softmax", "", x.elem, x.shape, []*Node{x}, attr("axis", -1))
+}
+
+func (n *Node) axis(op string, axis int) int {
+	if axis < 0 {
+		axis += len(n.shape)
+	}
+	if axis < 0 || axis >= len(n.shape) {
+		fail("%s: no axis %d in %v", op, axis, n.shape)
+	}
+	return axis
+}
+
+func reduce(op string, x *Node, axis int) *Node {
+	axis = x.axis(op, axis)
+	s := append(Shape{}, x.shape...)
+	s[axis] = Dim{N: 1}
+	return x.g.call(op, "", x.elem, s, []*Node{x, x.g.Ints(int64(axis))}, attr("keepdims", 1))
+}
+
+// ReduceSum sums over one axis, which stays with size 1.
+func ReduceSum(x *Node, axis int) *Node { return reduce("ReduceSum", x, axis) }
+
+// ReduceMean averages over one axis, which stays with size 1.
+func ReduceMean(x *Node, axis int) *Node { return reduce("ReduceMean", x, axis) }
+
+// ReduceMax is the largest over one axis, which stays with size 1; no gradient.
+func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
+
+// ReduceSumSquare is the sum of squares of all elements, of no dimensions; no
+// gradient.
+func ReduceSumSquare(x *Node) *Node {
+	return x.g.call("ReduceSumSquare", "", x.elem, Shape{}, []*Node{x}, attr("keepdims", 0))
+}
+
+// ArgMax is the first index of the largest value of the last axis, int64,
+// without that axis.
+func ArgMax(x *Node) *Node {
+	return x.g.call("ArgMax", "", onnx.Int64, x.shape[:len(x.shape)-1], []*Node{x},
+		attr("axis", -1), attr("keepdims", 0), attr("select_last_index", 0))
+}
+
+// CumSum is the running sum along one axis, without the element itself where
+// exclusive is set.
+func CumSum(x *Node, axis int, exclusive bool) *Node {
+	e := 0
+	if exclusive {
+		e = 1
+	}
+	return x.g.call("CumSum", "", x.elem, x.shape, []*Node{x, x.g.Ints(int64(x.axis("CumSum", axis)))}, attr("exclusive", e))
+}
+
+// TopK returns the k largest of the last axis and their indices, largest
+// first; equal values in the order of their index. k is an int64 node of one
+// element, and letter names the size.
+func TopK(x, k *Node, letter string) (values, indices *Node) {
+	s := append(append(Shape{}, x.shape[:len(x.shape)-1]...), Dim{N: 1, Letters: letter})
+	out := x.g.calls("TopK", "", []onnx.ElemType{x.elem, onnx.Int64}, []Shape{s, s}, []*Node{x, k},
+		attr("axis", -1), attr("largest", 1), attr("sorted", 1))
+	return out[0], out[1]
+}
+
+// Reshape gives x new sizes: an int, 0 to keep the size at that place, or -1
+// (at most once) for what is left. Letters need no name: they follow from x.
+func Reshape(x *Node, sizes ...int) *Node {
+	s := make(Shape, len(sizes))
+	known, rest := Dim{N: 1}, -1
+	spec := make([]int64, len(sizes))
+	for i, n := range sizes {
+		spec[i] = int64(n)
+		switch {
+		case n == -1 && rest < 0:
+			rest = i
+			continue
+		case n == 0 && i < len(x.shape):
+			s[i] = x.shape[i]
+		case n > 0:
+			s[i] = Dim{N: n}
+		default:
+			fail("Reshape: %v to %v", x.shape, sizes)
+		}
+		known = known.times(s[i])
+	}
+	left, ok := x.shape.size().over(known)
+	if !ok || rest < 0 && !left.isOne() {
+		fail("Reshape: %v to %v", x.shape, sizes)
+	}
+	if rest >= 0 {
+		s[rest] = left
+	}
+	return x.g.call("Reshape", "", x.elem, s, []*Node{x, x.g.Ints(spec...)})
+}
+
+// reshapeLike gives x the shape of like, whatever its letters.
+func reshapeLike(x, like *Node) *Node {
+	if x.shape.String() == like.shape.String() {
+		return x
+	}
+	spec, rest := make([]int, len(like.shape)), false
+	for i, d := range like.shape {
+		switch {
+		case d.Letters == "":
+			spec[i] = d.N
+		case i < len(x.shape) && x.shape[i] == d:
+			spec[i] = 0
+		case !rest:
+			spec[i], rest = -1, true
+		default: // two letters to restore: read the sizes when the graph runs
+			shape := x.g.call("Shape", "", onnx.Int64, Dims(len(like.shape)), []*Node{like})
+			return x.g.call("Reshape", "", x.elem, like.shape, []*Node{x, shape})
+		}
+	}
+	return Reshape(x, spec...)
+}
+
+// Transpose permutes the axes.
+func Transpose(x *Node, perm ...int) *Node {
+	if len(perm) != len(x.shape) {
+		fail("Transpose: %v by %v", x.shape, perm)
+	}
+	s, p := make(Shape, len(perm)), make([]int64, len(perm))
+	for i, j := range perm {
+		s[i], p[i] = x.shape[j], int64(j)
+	}
+	return x.g.call("Transpose", "", x.elem, s, []*Node{x}, attr("perm", p))
+}
+
+// Gather takes slices of the first axis: the result has the sizes of index,
+// then those of x but the first. It has no gradient of its own; see Unpack.
+func Gather(x, index *Node) *Node {
+	s := append(append(Shape{}, index.shape...), x.shape[1:]...)
+	return x.g.call("Gather", "", x.elem, s, []*Node{x, index}, attr("axis", 0))
+}
+
+// GatherRows takes x[b, index[b,0]] for every b: x [B,M,...] and index [B,1]
+// give [B,...]. No gradient.
+func GatherRows(x, index *Node) *Node {
+	s := append(Shape{x.shape[0]}, x.shape[2:]...)
+	return x.g.call("GatherND", "", x.elem, s, []*Node{x, index}, attr("batch_dims", 1))
+}
+
+// Slice takes from start to end (int64 nodes of one element) of one axis;
+// letter names the new size.
+func Slice(x, start, end *Node, axis int, letter string) *Node {
+	axis = x.axis("Slice", axis)
+	s := append(Shape{}, x.shape...)
+	s[axis] = Dim{N: 1, Letters: letter}
+	return x.g.call("Slice", "", x.elem, s, []*Node{x, start, end, x.g.Ints(int64(axis))})
+}
+
+// Pad adds before and after (int64 nodes of one element) zeros along one axis,
+// whose size becomes size.
+func Pad(x, before, after *Node, axis int, size Dim) *Node {
+	axis = x.axis("Pad", axis)
+	s := append(Shape{}, x.shape...)
+	s[axis] = size
+	return x.g.call("Pad", "", x.elem, s, []*Node{x, Concat(0, before, after), nil, x.g.Ints(int64(axis))})
+}
+
+// Concat joins along one axis.
+func Concat(axis int, parts ...*Node) *Node { return concat(axis, Dim{}, parts...) }
+
+// concat joins along one axis whose total the caller may know better than the
+// sum of letters.
+func concat(axis int, total Dim, parts ...*Node) *Node {
+	x := parts[0]
+	axis = x.axis("Concat", axis)
+	s := append(Shape{}, x.shape...)
+	if total.N == 0 {
+		for _, p := range parts {
+			if p.shape[axis].Letters != "" {
+				fail("Concat: the total of a size like %v must be given", p.shape[axis])
+			}
+			total.N += p.shape[axis].N
+		}
+	}
+	s[axis] = total
+	return x.g.call("Concat", "", x.elem, s, parts, attr("axis", axis))
+}
+
+// Split cuts one axis of fixed size into parts of the given sizes.
+func Split(x *Node, axis int, sizes ...int) []*Node {
+	axis = x.axis("Split", axis)
+	elems, shapes, spec, sum := make([]onnx.ElemType, len(sizes)), make([]Shape, len(sizes)), make([]int64, len(sizes)), 0
+	for i, n := range sizes {
+		elems[i], spec[i] = x.elem, int64(n)
+		shapes[i] = append(Shape{}, x.shape...)
+		shapes[i][axis] = Dim{N: n}
+		sum += n
+	}
+	if x.shape[axis] != (Dim{N: sum}) {
+		fail("Split: sizes %v are not axis %d of %v", sizes, axis, x.shape)
+	}
+	return x.g.calls("Split", "", elems, shapes, []*Node{x, x.g.Ints(spec...)}, attr("axis", axis))
+}

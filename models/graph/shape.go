@@ -1,0 +1,125 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Dim is one size of a shape: N times a product of letters, each standing
+// for a size known only when the graph runs. The zero Dim is not valid.
+type Dim struct {
+	N       int
+	Letters string // sorted and joined by "*", as in "B*T"; empty for a fixed size
+}
+
+// Shape is the sizes of a tensor, outermost first.
+type Shape []Dim
+
+// Dims makes a Shape of ints and letter strings: Dims("B", "T", 64).
+func Dims(sizes ...any) Shape {
+	s := make(Shape, len(sizes))
+	for i, v := range sizes {
+		switch v := v.(type) {
+		case int:
+			s[i] = Dim{N: v}
+		case string:
+			s[i] = Dim{N: 1, Letters: v}
+		case Dim:
+			s[i] = v
+		default:
+			fail("a size must be an int, a letter or a Dim, not %T", v)
+		}
+	}
+	return s
+}
+
+// String writes a Dim as in an ONNX dim_param: "64", "N", "4*B*T".
+func (d Dim) String() string {
+	switch {
+	case d.Letters == "":
+		return strconv.Itoa(d.N)
+	case d.N == 1:
+		return d.Letters
+	}
+	return strconv.Itoa(d.N) + "*" + d.Letters
+}
+
+func (s Shape) String() string {
+	parts := make([]string, len(s))
+	for i, d := range s {
+		parts[i] = d.String()
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+func (d Dim) letters() []string {
+	if d.Letters == "" {
+		return nil
+	}
+	return strings.Split(d.Letters, "*")
+}
+
+func (d Dim) times(e Dim) Dim {
+	l := append(d.letters(), e.letters()...)
+	slices.Sort(l)
+	return Dim{N: d.N * e.N, Letters: strings.Join(l, "*")}
+}
+
+// over returns d / e, and false where that is not a whole monomial.
+func (d Dim) over(e Dim) (Dim, bool) {
+	l := d.letters()
+	for _, x := range e.letters() {
+		i := slices.Index(l, x)
+		if i < 0 {
+			return Dim{}, false
+		}
+		l = slices.Delete(l, i, i+1)
+	}
+	if e.N == 0 || d.N%e.N != 0 {
+		return Dim{}, false
+	}
+	return Dim{N: d.N / e.N, Letters: strings.Join(l, "*")}, true
+}
+
+func (d Dim) isOne() bool { return d == Dim{N: 1} }
+
+// size is the product of all sizes.
+func (s Shape) size() Dim {
+	total := Dim{N: 1}
+	for _, d := range s {
+		total = total.times(d)
+	}
+	return total
+}
+
+// broadcast is ONNX's (NumPy's) rule for two shapes.
+func broadcast(op string, a, b Shape) Shape {
+	out := make(Shape, max(len(a), len(b)))
+	for i := range out {
+		x, y := Dim{N: 1}, Dim{N: 1}
+		if j := i - (len(out) - len(a)); j >= 0 {
+			x = a[j]
+		}
+		if j := i - (len(out) - len(b)); j >= 0 {
+			y = b[j]
+		}
+		switch {
+		case x == y || y.isOne():
+			out[i] = x
+		case x.isOne():
+			out[i] = y
+		default:
+			fail("%s: shapes %v and %v do not broadcast", op, a, b)
+		}
+	}
+	return out
+}
+
+// A buildError is what an op panics with; Build recovers it.
+type buildError struct{ text string }
+
+func (e buildError) Error() string { return "graph: " + e.text }
+
+func fail(format string, args ...any) { panic(buildError{fmt.Sprintf(format, args...)}) }

@@ -1,0 +1,219 @@
+package graph
+
+import "onering/models/onnx"
+
+// A rule is the vector-Jacobian product of one op: from the call and dL/dout
+// for each of its outputs (nil where an output is not used) it returns dL/din
+// for its inputs.
+type rule func(c *call, dy []*Node) []*Node
+
+// noGradient marks an op that must not lie on a differentiated path.
+var noGradient rule
+
+// rules has an entry for every op that this package emits.
+var rules map[string]rule
+
+func init() {
+	rules = map[string]rule{
+		"Add": func(c *call, dy []*Node) []*Node {
+			return []*Node{sumTo(dy[0], c.in[0]), sumTo(dy[0], c.in[1])}
+		},
+		"Sub": func(c *call, dy []*Node) []*Node {
+			return []*Node{sumTo(dy[0], c.in[0]), sumTo(Neg(dy[0]), c.in[1])}
+		},
+		"Mul": func(c *call, dy []*Node) []*Node {
+			a, b := c.in[0], c.in[1]
+			return []*Node{sumTo(Mul(dy[0], b), a), sumTo(Mul(dy[0], a), b)}
+		},
+		"Div": func(c *call, dy []*Node) []*Node {
+			a, b := c.in[0], c.in[1]
+			da := Div(dy[0], b)
+			return []*Node{sumTo(da, a), sumTo(Neg(Mul(da, c.out[0])), b)}
+		},
+		"Neg":     func(c *call, dy []*Node) []*Node { return []*Node{Neg(dy[0])} },
+		"Exp":     func(c *call, dy []*Node) []*Node { return []*Node{Mul(dy[0], c.out[0])} },
+		"Log":     func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], c.in[0])} },
+		"Sqrt":    func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], Add(c.out[0], c.out[0]))} },
+		"Sigmoid": sigmoidVJP,
+		"Reciprocal": func(c *call, dy []*Node) []*Node {
+			return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))}
+		},
+		"Cast": func(c *call, dy []*Node) []*Node { return []*Node{Cast(dy[0], c.in[0].elem)} },
+		"Where": func(c *call, dy []*Node) []*Node {
+			zero := dy[0].g.Scalar(0)
+			return []*Node{nil, sumTo(Where(c.in[0], dy[0], zero), c.in[1]), sumTo(Where(c.in[0], zero, dy[0]), c.in[2])}
+		},
+		"Gemm":        gemmVJP,
+		"MatMul":      matMulVJP,
+		"FusedMatMul": matMulVJP,
+		"Softmax": func(c *call, dy []*Node) []*Node {
+			y := c.out[0]
+			return []*Node{Mul(y, Sub(dy[0], ReduceSum(Mul(dy[0], y), -1)))}
+		},
+		"ReduceSum": func(c *call, dy []*Node) []*Node {
+			return []*Node{spread(dy[0], c.in[0])}
+		},
+		"ReduceMean": func(c *call, dy []*Node) []*Node {
+			n := c.in[0].shape.size()
+			n, ok := n.over(c.out[0].shape.size())
+			if !ok || n.Letters != "" {
+				fail("ReduceMean: the gradient needs a fixed size, not %v", n)
+			}
+			return []*Node{spread(Mul(dy[0], dy[0].g.Scalar(1/float64(n.N))), c.in[0])}
+		},
+		"CumSum": cumSumVJP,
+		"Reshape": func(c *call, dy []*Node) []*Node {
+			return []*Node{reshapeLike(dy[0], c.in[0])}
+		},
+		"Squeeze": func(c *call, dy []*Node) []*Node {
+			return []*Node{reshapeLike(dy[0], c.in[0])}
+		},
+		"Transpose": func(c *call, dy []*Node) []*Node {
+			perm := c.ints("perm")
+			inverse := make([]int, len(perm))
+			for i, p := range perm {
+				inverse[p] = i
+			}
+			return []*Node{Transpose(dy[0], inverse...)}
+		},
+		"Slice":  sliceVJP,
+		"Concat": concatVJP,
+		"Split": func(c *call, dy []*Node) []*Node {
+			for i, o := range c.out {
+				if dy[i] == nil {
+					dy[i] = Mul(o, o.g.Scalar(0))
+				}
+			}
+			axis := int(c.int("axis"))
+			return []*Node{concat(axis, c.in[0].shape[axis], dy...)}
+		},
+
+		// Comparisons, choices and looking up.
+		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Min": noGradient, "Abs": noGradient,
+		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
+		"Gather": noGradient, "GatherND": noGradient, "GatherElements": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient,
+		// Fused kernels: the composites of fused.go that emit them have rules of their own.
+		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
+		"GroupQueryAttention": noGradient, "SkipSimplifiedLayerNormalization": noGradient,
+	}
+}
+
+func sigmoidVJP(c *call, dy []*Node) []*Node {
+	y := c.out[0]
+	return []*Node{Mul(dy[0], Mul(y, Sub(y.g.Scalar(1), y)))}
+}
+
+// gemmVJP: for Y = A B, dA = dY B^T and dB = A^T dY, with the transposes that
+// the call itself has folded in.
+func gemmVJP(c *call, dy []*Node) []*Node {
+	a, b, d := c.in[0], c.in[1], dy[0]
+	tA, tB := c.int("transA") == 1, c.int("transB") == 1
+	var da, db *Node
+	if tA {
+		da = Gemm(b, d, nil, tB, true)
+	} else {
+		da = Gemm(d, b, nil, false, !tB)
+	}
+	if tB {
+		db = Gemm(d, a, nil, true, tA)
+	} else {
+		db = Gemm(a, d, nil, !tA, false)
+	}
+	if len(c.in) == 2 {
+		return []*Node{da, db}
+	}
+	return []*Node{da, db, sumTo(d, c.in[2])}
+}
+
+// matMulVJP is gemmVJP for batches, with the factor alpha.
+func matMulVJP(c *call, dy []*Node) []*Node {
+	a, b, d, alpha := c.in[0], c.in[1], dy[0], c.float("alpha", 1)
+	tA, tB := c.int("transA") == 1, c.int("transB") == 1
+	var da, db *Node
+	if tA {
+		da = MatMul(b, d, tB, true, alpha)
+	} else {
+		da = MatMul(d, b, false, !tB, alpha)
+	}
+	if tB {
+		db = MatMul(d, a, true, tA, alpha)
+	} else {
+		db = MatMul(a, d, !tA, false, alpha)
+	}
+	return []*Node{da, db}
+}
+
+// cumSumVJP: every later element depends on this one: total minus what came before.
+func cumSumVJP(c *call, dy []*Node) []*Node {
+	rank := len(c.in[0].shape)
+	axis := c.in[1].int64s()[0]
+	before := CumSum(dy[0], int(axis), c.int("exclusive") == 0)
+	if int(axis) >= rank {
+		fail("CumSum: no axis %d", axis)
+	}
+	return []*Node{Sub(ReduceSum(dy[0], int(axis)), before), nil}
+}
+
+// sliceVJP puts the gradient back at its place among zeros.
+func sliceVJP(c *call, dy []*Node) []*Node {
+	x, start, end := c.in[0], c.in[1], c.in[2]
+	axis := int(c.in[3].int64s()[0])
+	return []*Node{Pad(dy[0], start, Sub(sizeOf(x, axis), end), axis, x.shape[axis])}
+}
+
+// concatVJP cuts the gradient at the sizes of the parts, read when the graph runs.
+func concatVJP(c *call, dy []*Node) []*Node {
+	axis := int(c.int("axis"))
+	if axis < 0 {
+		axis += len(c.out[0].shape)
+	}
+	out := make([]*Node, len(c.in))
+	start := dy[0].g.Ints(0)
+	for i, x := range c.in {
+		end := Add(start, sizeOf(x, axis))
+		out[i] = Slice(dy[0], start, end, axis, "part")
+		out[i].shape = x.shape
+		start = end
+	}
+	return out
+}
+
+// sizeOf is the size of one axis as an int64 node of one element.
+func sizeOf(x *Node, axis int) *Node {
+	if d := x.shape[axis]; d.Letters == "" {
+		return x.g.Ints(int64(d.N))
+	}
+	return x.g.call("Shape", "", onnx.Int64, Dims(1), []*Node{x}, attr("start", axis), attr("end", axis+1))
+}
+
+// spread repeats a reduced gradient over the shape of like.
+func spread(dy, like *Node) *Node {
+	shape := like.g.call("Shape", "", onnx.Int64, Dims(len(like.shape)), []*Node{like})
+	return dy.g.call("Expand", "", dy.elem, like.shape, []*Node{dy, shape})
+}
+
+func (c *call) attr(name string) any {
+	for _, a := range c.attrs {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return nil
+}
+
+func (c *call) int(name string) int64 {
+	v, _ := c.attr(name).(int64)
+	return v
+}
+
+func (c *call) ints(name string) []int64 {
+	v, _ := c.attr(name).([]int64)
+	return v
+}
+
+func (c *call) float(name string, otherwise float64) float64 {
+	if v, ok := c.attr(name).(float32); ok {
+		return float64(v)
+	}
+	return otherwise
+}

@@ -1,0 +1,214 @@
+package qwen2
+
+import (
+	"fmt"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// wideOptions keeps the runtime from folding the transpose of Wide back into
+// the product, which would undo it.
+var wideOptions = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
+
+// product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in either form.
+func product(form models.Form, x, w, b *graph.Node) *graph.Node {
+	if form == models.Direct {
+		return graph.Linear(x, w, b)
+	}
+	return graph.Transpose(wide(x, w, b), 1, 0)
+}
+
+// wide is the transpose of product: [out,N].
+func wide(x, w, b *graph.Node) *graph.Node {
+	if b != nil {
+		b = graph.Reshape(b, -1, 1)
+	}
+	return graph.Gemm(w, x, b, false, true)
+}
+
+// Prefill builds the graph that computes prompts from their first token.
+//
+// Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths
+// less 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
+// cos, sin [P,K/2]; the weights, qkv and gate_up fused; the caches
+// past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
+// state of the last tokens, and the caches, onto the inputs' buffers.
+func (c Config) Prefill() (models.Program, error) {
+	return c.decoder("prefill", "T", models.Direct)
+}
+
+// Decode builds the graph that computes one more token for each row: as
+// Prefill, with ids [B,1], seqlens the tokens cached before, total the largest
+// of them plus 1, and no last.
+func (c Config) Decode(form models.Form) (models.Program, error) {
+	name := "decode"
+	if form == models.Wide {
+		name = "decode.wide"
+	}
+	p, err := c.decoder(name, 1, form)
+	if form == models.Wide {
+		p.Options = wideOptions
+	}
+	return p, err
+}
+
+func (c Config) decoder(name string, tokens any, form models.Form) (models.Program, error) {
+	return graph.Build(name, func(g *graph.Graph) {
+		d, f, hk, gk := c.HiddenSize, c.FFN, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+		geometry := c.Geometry()
+		ids := g.Input("ids", onnx.Int64, graph.Dims("B", tokens))
+		seqlens := g.Input("seqlens", onnx.Int32, graph.Dims("B"))
+		total := g.Input("total", onnx.Int32, graph.Dims())
+		cos, sin := g.Float("cos", "P", c.HeadDim/2), g.Float("sin", "P", c.HeadDim/2)
+		x := graph.Reshape(graph.Gather(g.Float(geometry.Embedding, c.Vocab, d), ids), -1, d)
+		for i := range c.Layers {
+			weight := func(name string, sizes ...any) *graph.Node {
+				return g.Float(c.LayerPrefix(i)+name, sizes...)
+			}
+			past := graph.Cache{
+				K: g.Float(fmt.Sprintf("past_key.%d", i), "B", c.KVHeads, "S", c.HeadDim),
+				V: g.Float(fmt.Sprintf("past_value.%d", i), "B", c.KVHeads, "S", c.HeadDim),
+			}
+			h := graph.RMSNorm(x, weight(inputNorm, d), c.RMSEps)
+			qkv := product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk))
+			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads)
+			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, past.K.Name())
+			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, past.V.Name())
+			x = graph.Add(x, product(form, graph.Reshape(o, -1, hk), weight(oWeight, d, hk), nil))
+			h = graph.RMSNorm(x, weight(postNorm, d), c.RMSEps)
+			x = graph.Add(x, c.mlp(form, h, weight(gateUpWeight, 2*f, d), weight(downWt, d, f)))
+		}
+		if tokens != 1 {
+			x = graph.Gather(x, g.Input("last", onnx.Int64, graph.Dims("B")))
+		}
+		g.Output("hidden", graph.RMSNorm(x, g.Float(geometry.Norm, d), c.RMSEps))
+	})
+}
+
+// mlp is down(silu(gate) * up); in the wide form it stays transposed inside.
+func (c Config) mlp(form models.Form, h, gateUp, down *graph.Node) *graph.Node {
+	if form == models.Direct {
+		parts := graph.Split(graph.Linear(h, gateUp, nil), 1, c.FFN, c.FFN)
+		return graph.Linear(graph.SwiGLU(parts[0], parts[1]), down, nil)
+	}
+	parts := graph.Split(wide(h, gateUp, nil), 0, c.FFN, c.FFN)
+	return graph.Transpose(graph.Gemm(down, graph.SwiGLU(parts[0], parts[1]), nil, false, false), 1, 0)
+}
+
+// Sample builds the graph that chooses a token for each row.
+//
+// Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next
+// int64 [B], logp and entropy [B], both of softmax(logits*inv_temperature)
+// over the whole vocabulary. Draw and Filter take uniforms float32 [B]: next
+// is the first id whose cumulative probability exceeds it. Filter takes also k
+// int64 [1], how many of the largest to look at; top_p []; renormalize [], 1
+// where k is a limit of its own, so that top_p counts within it, else 0. Its
+// output short [B] is 1 where the k largest hold less than top_p: then k was
+// too small and the row must be sampled again with a larger one. Tokens as
+// probable as the last one kept are all kept.
+func (c Config) Sample(choice models.Choice, form models.Form) (models.Program, error) {
+	name := [...]string{models.Draw: "sample.draw", models.Filter: "sample.filter", models.Greedy: "sample.greedy"}[choice]
+	p, err := graph.Build(name, func(g *graph.Graph) {
+		hidden := g.Float("hidden", "B", c.HiddenSize)
+		head := g.Float(c.Geometry().Head, c.Vocab, c.HiddenSize)
+		logits := product(form, hidden, head, nil)
+		scaled := graph.Mul(logits, g.Float("inv_temperature"))
+		top := graph.ReduceMax(scaled, -1)
+		z := graph.Sub(scaled, top)
+		e := graph.Exp(z)
+		total := graph.ReduceSum(e, -1)
+		logTotal := graph.Log(total)
+
+		var next *graph.Node // [B,1]
+		switch choice {
+		case models.Greedy:
+			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
+		case models.Draw:
+			next = draw(e, g.Float("uniforms", "B"), c.Vocab)
+		case models.Filter:
+			kept, short := filter(e, total, g.Input("k", onnx.Int64, graph.Dims(1)), g.Float("top_p"), g.Float("renormalize"))
+			g.Output("short", graph.Reshape(short, -1))
+			next = draw(kept, g.Float("uniforms", "B"), c.Vocab)
+		}
+		g.Output("next", graph.Reshape(next, -1))
+		g.Output("logp", graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
+		mean := graph.Div(graph.ReduceSum(graph.Mul(e, z), -1), total)
+		g.Output("entropy", graph.Reshape(graph.Sub(logTotal, mean), -1))
+	})
+	if form == models.Wide {
+		p.Options = wideOptions
+	}
+	return p, err
+}
+
+// filter zeroes the unnormalized probabilities e [B,V] outside the top k and
+// top p.
+func filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
+	g := e.Graph()
+	largest, _ := graph.TopK(e, k, "k")
+	held := graph.ReduceSum(largest, -1)
+	base := graph.Add(total, graph.Mul(renormalize, graph.Sub(held, total)))
+	limit := graph.Mul(topP, base)
+	before := graph.CumSum(largest, -1, true)
+	// The first token is kept whatever top p is; what is not kept must not
+	// lower the smallest kept probability.
+	within := graph.Where(graph.GreaterOrEqual(before, limit), graph.ReduceMax(largest, -1), largest)
+	smallest := graph.Neg(graph.ReduceMax(graph.Neg(within), -1))
+	kept = graph.Where(graph.GreaterOrEqual(e, smallest), e, g.Scalar(0))
+	return kept, graph.Where(graph.GreaterOrEqual(held, limit), g.Scalar(0), g.Scalar(1))
+}
+
+// draw inverts the cumulative distribution of unnormalized probabilities
+// e [B,V] at uniforms [B]: next [B,1] is the first id whose cumulative sum
+// exceeds u times the total. Sums over blocks and then inside one block are
+// taken in float64: a running float32 sum over a large vocabulary is wrong too
+// often.
+func draw(e, uniforms *graph.Node, vocab int) *graph.Node {
+	g := e.Graph()
+	width := blockWidth(vocab)
+	blocks := (vocab + width - 1) / width
+	if pad := blocks*width - vocab; pad > 0 {
+		e = graph.Pad(e, g.Ints(0), g.Ints(int64(pad)), 1, graph.Dims(blocks * width)[0])
+	}
+	cells := graph.Reshape(e, -1, blocks, width)
+	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
+
+	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
+	block, before := first(graph.CumSum(sums, -1, false), sums, u, nil)
+	inside := graph.Cast(graph.GatherRows(cells, block), onnx.Double)
+	token, _ := first(graph.CumSum(inside, -1, false), inside, u, before)
+	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
+}
+
+// first returns the index [B,1] of the first running sum [B,n] that exceeds a
+// target, and the target less what came before that index. The target is u of
+// the total where rest is nil, else rest; it is held under the total so that
+// rounding can't select a value of no mass at the end.
+func first(running, values, u, rest *graph.Node) (index, left *graph.Node) {
+	g := running.Graph()
+	total := graph.ReduceMax(running, -1)
+	target := rest
+	if rest == nil {
+		target = graph.Mul(u, total)
+	}
+	target = graph.Min(target, graph.Mul(total, g.Double(1-1.0/(1<<45))))
+	passed := graph.Cast(graph.GreaterOrEqual(target, running), onnx.Double)
+	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
+	return index, graph.Sub(target, graph.ReduceSum(graph.Mul(passed, values), -1))
+}
+
+// blockWidth is the largest divisor of vocab in [128, 1024], or 512 where
+// there is none (the rest is padded); small vocabularies are one block.
+func blockWidth(vocab int) int {
+	if vocab <= 1024 {
+		return vocab
+	}
+	for w := 1024; w >= 128; w-- {
+		if vocab%w == 0 {
+			return w
+		}
+	}
+	return 512
+}

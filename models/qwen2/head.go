@@ -1,0 +1,97 @@
+package qwen2
+
+import (
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// Norm builds norm.forward, h = RMSNorm(x) * inv_temperature for x [R,D], and
+// norm.backward, which takes dh and the running gradient of the weight. The
+// temperature scales h and so the logits: log-probs are those of the policy
+// that samples.
+func (c Config) Norm() (forward, backward models.Program, err error) {
+	name := c.Geometry().Norm
+	build := func(g *graph.Graph) (x, w, h *graph.Node) {
+		x, w = g.Float("x", "R", c.HiddenSize), g.Float(name, c.HiddenSize)
+		return x, w, graph.Mul(graph.RMSNorm(x, w, c.RMSEps), g.Float("inv_temperature"))
+	}
+	forward, err = graph.Build("norm.forward", func(g *graph.Graph) {
+		_, _, h := build(g)
+		g.Output("h", h)
+	})
+	if err != nil {
+		return forward, backward, err
+	}
+	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
+		x, w, h := build(g)
+		dh := g.Float("dh", "R", c.HiddenSize)
+		running := g.Float(GradientPrefix+name, c.HiddenSize)
+		d := graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x, w})
+		g.Output("dx", d[0])
+		g.OutputOnto(UpdatedPrefix+name, graph.AddTo(running, d[1]), running.Name())
+	})
+	return forward, backward, err
+}
+
+// Head builds the log-softmax over the vocabulary in slices of v rows of the
+// head E, so that no [R,V] logits are ever held and each row of dE is written
+// once a pass.
+//
+// head.forward takes h [R,D], E [v,D] and the running log-sum-exp z and mean
+// logit u [R] of the slices before (z = -1e30, u = 0 for the first); it
+// returns both with this slice. At the end logp = target - z and the entropy
+// is z - u.
+//
+// head.target takes h, the whole E [V,D] and the tokens y [R] and returns
+// their logits [R].
+//
+// head.backward takes h, E [v,D], z [R], w = dL/dlogp [R], the running dh and
+// dE, and adds the slice's share of the softmax part: dlogits = -w p. The
+// part of the tokens themselves, w at y, is the caller's. With
+// entropyGradient it takes also v = dL/dentropy and the entropy [R]:
+// dlogits = -p (w + v (logit - z + entropy)).
+func (c Config) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
+	d := c.HiddenSize
+	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
+		h, e := g.Float("h", "R", d), g.Float("E", "v", d)
+		z0, u0 := g.Float("z", "R", 1), g.Float("u", "R", 1)
+		logits := graph.Linear(h, e, nil)
+		m := graph.ReduceMax(logits, -1)
+		p := graph.Exp(graph.Sub(logits, m))
+		sum := graph.ReduceSum(p, -1)
+		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
+		z := graph.Add(m, graph.Log(sum))
+		// Two log-sum-exps join as log(e^z0 + e^z), two means by their shares.
+		both := graph.Add(graph.Max(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
+		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
+		g.Output("z_out", both)
+		g.Output("u_out", mean)
+	})
+	if err != nil {
+		return forward, target, backward, err
+	}
+	target, err = graph.Build("head.target", func(g *graph.Graph) {
+		h, e := g.Float("h", "R", d), g.Float("E", c.Vocab, d)
+		y := g.Input("y", onnx.Int64, graph.Dims("R"))
+		g.Output("logit", graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
+	})
+	if err != nil {
+		return forward, target, backward, err
+	}
+	backward, err = graph.Build("head.backward", func(g *graph.Graph) {
+		h, e := g.Float("h", "R", d), g.Float("E", "v", d)
+		z, w := g.Float("z", "R", 1), g.Float("w", "R", 1)
+		dh, de := g.Float("dh", "R", d), g.Float("dE", "v", d)
+		logp := graph.Sub(graph.Linear(h, e, nil), z)
+		weight := graph.Neg(w)
+		if entropyGradient {
+			v, entropy := g.Float("v", "R", 1), g.Float("entropy", "R", 1)
+			weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
+		}
+		dlogits := graph.Mul(graph.Exp(logp), weight)
+		g.OutputOnto("dh_out", graph.Gemm(dlogits, e, dh, false, false), "dh")
+		g.OutputOnto("dE_out", graph.Gemm(dlogits, h, de, true, false), "dE")
+	})
+	return forward, target, backward, err
+}

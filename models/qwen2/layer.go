@@ -1,0 +1,134 @@
+package qwen2
+
+import (
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// The weights of a layer in Hugging Face's layout, less their prefix.
+const (
+	inputNorm = "input_layernorm.weight"
+	qWeight   = "self_attn.q_proj.weight"
+	qBias     = "self_attn.q_proj.bias"
+	kWeight   = "self_attn.k_proj.weight"
+	kBias     = "self_attn.k_proj.bias"
+	vWeight   = "self_attn.v_proj.weight"
+	vBias     = "self_attn.v_proj.bias"
+	oWeight   = "self_attn.o_proj.weight"
+	postNorm  = "post_attention_layernorm.weight"
+	gateWt    = "mlp.gate_proj.weight"
+	upWt      = "mlp.up_proj.weight"
+	downWt    = "mlp.down_proj.weight"
+)
+
+// GradientPrefix and UpdatedPrefix name, before a weight's name, the running
+// gradient that a backward Program reads and the sum that it writes onto it.
+const (
+	GradientPrefix = "grad."
+	UpdatedPrefix  = "grad_out."
+)
+
+// A layer is the decoder layer under construction: an expression from x to y
+// and the values on the way that may be stashed.
+type layer struct {
+	weights      []string // in the order of the inputs
+	w            map[string]*graph.Node
+	x, y         *graph.Node // [N,D]
+	q, k, v      *graph.Node // [N,H*K], [N,G*K], [N,G*K]; q and k turned
+	o            *graph.Node // [B,T,H*K]
+	x2, gate, up *graph.Node // [N,D], [N,F], [N,F]
+	packing      *graph.Packing
+}
+
+// newLayer declares the inputs and writes the layer's formula: pre-norm
+// attention and pre-norm SwiGLU, each added to the stream.
+func newLayer(g *graph.Graph, c Config, blocks int) *layer {
+	l := &layer{w: make(map[string]*graph.Node)}
+	d, f, hk, gk := c.HiddenSize, c.FFN, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	l.x = g.Float("x", "N", d)
+	weight := func(name string, sizes ...any) *graph.Node {
+		l.weights = append(l.weights, name)
+		l.w[name] = g.Float(name, sizes...)
+		return l.w[name]
+	}
+	pos := g.Input("pos", onnx.Int64, graph.Dims(1, "N"))
+	cos, sin := g.Float("cos", "P", c.HeadDim/2), g.Float("sin", "P", c.HeadDim/2)
+	mask := g.Float("mask", "T", "T")
+	l.packing = &graph.Packing{
+		Rows:   g.Input("rows", onnx.Int64, graph.Dims("B", "T")),
+		Tokens: g.Input("tokens", onnx.Int64, graph.Dims("N")),
+	}
+	var bounds *graph.Node
+	if blocks > 1 {
+		bounds = g.Input("bounds", onnx.Int64, graph.Dims(blocks+1))
+	}
+
+	h := graph.RMSNorm(l.x, weight(inputNorm, d), c.RMSEps)
+	l.q = graph.Rotary(graph.Linear(h, weight(qWeight, hk, d), weight(qBias, hk)), pos, cos, sin)
+	l.k = graph.Rotary(graph.Linear(h, weight(kWeight, gk, d), weight(kBias, gk)), pos, cos, sin)
+	l.v = graph.Linear(h, weight(vWeight, gk, d), weight(vBias, gk))
+	in := l.packing.Unpack
+	l.o = graph.CausalAttention(in(l.q), in(l.k), in(l.v), mask, bounds, c.Heads, c.KVHeads, blocks)
+	l.x2 = graph.Gemm(l.packing.Pack(l.o), weight(oWeight, d, hk), l.x, false, true)
+	h2 := graph.RMSNorm(l.x2, weight(postNorm, d), c.RMSEps)
+	l.gate = graph.Linear(h2, weight(gateWt, f, d), nil)
+	l.up = graph.Linear(h2, weight(upWt, f, d), nil)
+	l.y = graph.Gemm(graph.SwiGLU(l.gate, l.up), weight(downWt, d, f), l.x2, false, true)
+	return l
+}
+
+// stash returns what a level keeps besides x, in the order of the ports.
+func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node) {
+	if level >= models.StashAttention {
+		names = append(names, "q", "k", "v", "o", "x2")
+		values = append(values, l.q, l.k, l.v, l.o, l.x2)
+	}
+	if level >= models.StashAll {
+		names = append(names, "gate", "up")
+		values = append(values, l.gate, l.up)
+	}
+	return names, values
+}
+
+// Layer builds layer.forward and layer.backward over packed tokens.
+//
+// Inputs of both: x [N,D]; the layer's weights; pos [1,N]; cos, sin [P,K/2];
+// mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
+// and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
+// graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
+// the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight,
+// and returns dx [N,D] and the gradients, added onto the running ones.
+func (c Config) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
+	forward, err = graph.Build("layer.forward", func(g *graph.Graph) {
+		l := newLayer(g, c, blocks)
+		g.Output("y", l.y)
+		names, values := l.stash(level)
+		for i, n := range names {
+			g.Output(n, values[i])
+		}
+	})
+	if err != nil {
+		return forward, backward, err
+	}
+	backward, err = graph.Build("layer.backward", func(g *graph.Graph) {
+		l := newLayer(g, c, blocks)
+		l.packing.Valid = g.Float("valid", "B", "T", 1)
+		dy := g.Float("dy", "N", c.HiddenSize)
+		names, values := l.stash(level)
+		for i, n := range names {
+			graph.Stash(values[i], g.Input(n, onnx.Float, values[i].Shape()))
+		}
+		wrt := []*graph.Node{l.x}
+		for _, n := range l.weights {
+			wrt = append(wrt, l.w[n])
+		}
+		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, wrt)
+		g.Output("dx", d[0])
+		for i, n := range l.weights {
+			running := g.Input(GradientPrefix+n, onnx.Float, l.w[n].Shape())
+			g.OutputOnto(UpdatedPrefix+n, graph.AddTo(running, d[i+1]), running.Name())
+		}
+	})
+	return forward, backward, err
+}

@@ -1,0 +1,418 @@
+package runtime
+
+import (
+	"fmt"
+	"math"
+
+	"onering/models"
+)
+
+// A Pass is a micro-batch of sequences packed one after the other, its
+// log-probs, and what the backward pass needs.
+type Pass struct {
+	// LogProb and Entropy hold, for each sequence, log p(token) and the
+	// entropy in nats of the distribution that each response token was drawn
+	// from, at the given temperature.
+	LogProb, Entropy [][]float32
+
+	sequences   []Sequence
+	temperature float64
+	l           *Learner
+	buffers     *buffers
+	n, rows     int // packed tokens; response tokens
+	blocks      int
+	kept        bool // the layers' inputs and stash
+}
+
+// buffers hold one micro-batch's values. They are reused: what has a capacity
+// keeps it.
+type buffers struct {
+	pos, seqRows, tokens scratch[int64]
+	valid, mask          scratch[float32]
+	maskSize             int
+	bounds               scratch[int64]
+	x                    []scratch[float32] // layer i's input; the last is the last layer's output
+	stash                [][]scratch[float32]
+	xr, h                scratch[float32] // the rows that predict response tokens, before and after the norm
+	at                   []int            // their packed index
+	y                    scratch[int64]   // the tokens they predict
+	z, u                 [2]scratch[float32]
+	logit                scratch[float32]
+}
+
+func (b *buffers) close() {
+	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.bounds, &b.y} {
+		s.close()
+	}
+	floats := []*scratch[float32]{&b.valid, &b.mask, &b.xr, &b.h, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
+	for i := range b.x {
+		floats = append(floats, &b.x[i])
+	}
+	for i := range b.stash {
+		for j := range b.stash[i] {
+			floats = append(floats, &b.stash[i][j])
+		}
+	}
+	for _, s := range floats {
+		s.close()
+	}
+}
+
+// Forward computes the log-probs of the sequences' responses at a temperature.
+// With keep the pass holds what Backward needs; without, Backward computes the
+// layers again. Release gives the memory back.
+func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) (*Pass, error) {
+	if !(temperature > 0) {
+		return nil, fmt.Errorf("runtime: temperature %g is not above 0", temperature)
+	}
+	p := &Pass{l: l, sequences: sequences, temperature: temperature}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if n := len(l.free); n > 0 {
+		p.buffers, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		p.buffers = &buffers{}
+	}
+	if err := p.forward(keep); err != nil {
+		p.Release()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pass) check() error {
+	for i, s := range p.sequences {
+		if s.Prompt < 1 || s.Prompt > len(s.Tokens) {
+			return fmt.Errorf("runtime: sequence %d has a prompt of %d of its %d tokens; it takes at least one", i, s.Prompt, len(s.Tokens))
+		}
+		if m := p.l.g.MaxPositions; m > 0 && len(s.Tokens) > m {
+			return fmt.Errorf("runtime: sequence %d has %d tokens; the model's max_position_embeddings is %d", i, len(s.Tokens), m)
+		}
+		for t, id := range s.Tokens {
+			if id < 0 || int(id) >= p.l.g.Vocab {
+				return fmt.Errorf("runtime: sequence %d holds id %d at %d; the model has ids 0 to %d", i, id, t, p.l.g.Vocab-1)
+			}
+		}
+		p.LogProb = append(p.LogProb, make([]float32, len(s.Tokens)-s.Prompt))
+		p.Entropy = append(p.Entropy, make([]float32, len(s.Tokens)-s.Prompt))
+		p.n += s.fed()
+		p.rows += len(s.Tokens) - s.Prompt
+	}
+	return nil
+}
+
+// Tokens returns how many tokens pass through the layers.
+func (p *Pass) Tokens() int { return p.n }
+
+func (p *Pass) forward(keep bool) error {
+	if p.rows == 0 {
+		return nil
+	}
+	if err := p.pack(); err != nil {
+		return err
+	}
+	if err := p.layersForward(keep); err != nil {
+		return err
+	}
+	return p.headForward()
+}
+
+// pack lays out the sequences: which place in rows [B,T] each token has.
+func (p *Pass) pack() error {
+	l, b := p.l, p.buffers
+	batch, longest := 0, 0
+	for _, s := range p.sequences {
+		if n := s.fed(); n > 0 {
+			batch++
+			longest = max(longest, n)
+		}
+	}
+	T := (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
+	p.blocks = 1
+	if T > l.options.BlockTokens {
+		p.blocks = min(8, (T+l.options.BlockTokens-1)/l.options.BlockTokens)
+	}
+	pos, _, err := b.pos.of(1, int64(p.n))
+	if err != nil {
+		return err
+	}
+	seqRows, _, err := b.seqRows.of(int64(batch), int64(T))
+	if err != nil {
+		return err
+	}
+	tokens, _, err := b.tokens.of(int64(p.n))
+	if err != nil {
+		return err
+	}
+	valid, _, err := b.valid.of(int64(batch), int64(T), 1)
+	if err != nil {
+		return err
+	}
+	y, _, err := b.y.of(int64(p.rows))
+	if err != nil {
+		return err
+	}
+	clear(valid)
+	clear(seqRows)
+	b.at = b.at[:0]
+	row, at := 0, 0
+	for _, s := range p.sequences {
+		n := s.fed()
+		if n == 0 {
+			continue
+		}
+		for t := range n {
+			place := row*T + t
+			pos[at+t], tokens[at+t], seqRows[place], valid[place] = int64(t), int64(place), int64(at+t), 1
+			if t+1 >= s.Prompt {
+				y[len(b.at)] = int64(s.Tokens[t+1])
+				b.at = append(b.at, at+t)
+			}
+		}
+		row, at = row+1, at+n
+	}
+	mask, _, err := b.mask.of(int64(T), int64(T))
+	if err != nil {
+		return err
+	}
+	if b.maskSize != T {
+		for i := range T {
+			for j := range T {
+				mask[i*T+j] = 0
+				if j > i {
+					mask[i*T+j] = -math.MaxFloat32
+				}
+			}
+		}
+		b.maskSize = T
+	}
+	bounds, _, err := b.bounds.of(int64(p.blocks + 1))
+	if err != nil {
+		return err
+	}
+	for i := range bounds {
+		bounds[i] = int64(i * T / p.blocks)
+	}
+	return l.angles(longest)
+}
+
+// angles makes the rotary tables long enough.
+func (l *Learner) angles(n int) error {
+	half := l.g.HeadDim / 2
+	if len(l.cos.shape) > 0 && l.cos.shape[0] >= int64(n) {
+		return nil
+	}
+	n = max(256, 2*n)
+	cos, sin := rotary(n, l.g)
+	to, _, err := l.cos.of(int64(n), int64(half))
+	if err != nil {
+		return err
+	}
+	copy(to, cos)
+	if to, _, err = l.sin.of(int64(n), int64(half)); err != nil {
+		return err
+	}
+	copy(to, sin)
+	return nil
+}
+
+// bindLayer binds what the two layer Programs have in common.
+func (p *Pass) bindLayer(b *binder, layer int) error {
+	buf := p.buffers
+	_, v, err := buf.x[layer].of(int64(p.n), int64(p.l.g.Hidden))
+	b.in("x", v, err)
+	b.in("pos", buf.pos.value, nil)
+	b.in("cos", p.l.cos.value, nil)
+	b.in("sin", p.l.sin.value, nil)
+	b.in("mask", buf.mask.value, nil)
+	b.in("rows", buf.seqRows.value, nil)
+	b.in("tokens", buf.tokens.value, nil)
+	if p.blocks > 1 {
+		b.in("bounds", buf.bounds.value, nil)
+	}
+	return b.err
+}
+
+// stashShape returns the sizes of one stashed value.
+func (p *Pass) stashShape(port string) []int64 {
+	g, n := p.l.g, int64(p.n)
+	switch port {
+	case "q":
+		return []int64{n, int64(g.Heads * g.HeadDim)}
+	case "k", "v":
+		return []int64{n, int64(g.KVHeads * g.HeadDim)}
+	case "o":
+		s := p.buffers.seqRows.shape
+		return []int64{s[0], s[1], int64(g.Heads * g.HeadDim)}
+	case "x2":
+		return []int64{n, int64(g.Hidden)}
+	default: // gate, up
+		return []int64{n, int64(g.FFN)}
+	}
+}
+
+// layersForward runs the layers. Without keep two buffers take turns as their
+// input, and one stash is overwritten layer after layer.
+func (p *Pass) layersForward(keep bool) error {
+	l, b := p.l, p.buffers
+	s, err := l.sessions(p.blocks)
+	if err != nil {
+		return err
+	}
+	for len(b.x) <= l.g.Layers {
+		b.x = append(b.x, scratch[float32]{})
+		b.stash = append(b.stash, make([]scratch[float32], len(s.stash)))
+	}
+	x, _, err := b.x[0].of(int64(p.n), int64(l.g.Hidden))
+	if err != nil {
+		return err
+	}
+	l.embed(x, p.sequences)
+	for i := range l.g.Layers {
+		bind := binder{b: s.forward[i]}
+		if err := p.bindLayer(&bind, i); err != nil {
+			return err
+		}
+		_, v, err := b.x[i+1].of(int64(p.n), int64(l.g.Hidden))
+		bind.out("y", v, err)
+		for j, port := range s.stash {
+			_, v, err := b.stash[i][j].of(p.stashShape(port)...)
+			bind.out(port, v, err)
+		}
+		if err := bind.run(); err != nil {
+			return fmt.Errorf("runtime: layer %d: %w", i, err)
+		}
+		if !keep && i > 0 {
+			b.move(i)
+		}
+	}
+	p.kept = keep
+	return nil
+}
+
+// move hands the buffers that layer i no longer needs to layer i+1.
+func (b *buffers) move(i int) {
+	if i+2 < len(b.x) && b.x[i+2].data == nil {
+		b.x[i+2], b.x[i-1] = b.x[i-1], scratch[float32]{}
+	}
+	if i+1 < len(b.stash) {
+		for j := range b.stash[i] {
+			if b.stash[i+1][j].data == nil {
+				b.stash[i+1][j], b.stash[i][j] = b.stash[i][j], scratch[float32]{}
+			}
+		}
+	}
+}
+
+// embed copies the embedding of each fed token.
+func (l *Learner) embed(x []float32, sequences []Sequence) {
+	e, _, _ := l.ring.Weights.View(l.g.Embedding)
+	d, at := l.g.Hidden, 0
+	for _, s := range sequences {
+		for _, id := range s.Tokens[:s.fed()] {
+			copy(x[at:at+d], e[int(id)*d:])
+			at += d
+		}
+	}
+}
+
+// headForward computes log-probs and entropies of the response tokens.
+func (p *Pass) headForward() error {
+	l, b := p.l, p.buffers
+	d, rows := l.g.Hidden, int64(p.rows)
+	xr, v, err := b.xr.of(rows, int64(d))
+	bind := binder{b: l.norm[0]}
+	bind.in("x", v, err)
+	x := b.x[l.g.Layers].data
+	for i, at := range b.at {
+		copy(xr[i*d:(i+1)*d], x[at*d:])
+	}
+	inv, v, err := l.invT.of()
+	bind.in("inv_temperature", v, err)
+	_, h, err := b.h.of(rows, int64(d))
+	bind.out("h", h, err)
+	if bind.err == nil {
+		inv[0] = float32(1 / p.temperature)
+	}
+	if err := bind.run(); err != nil {
+		return err
+	}
+
+	z, zv, err := b.z[0].of(rows, 1)
+	if err != nil {
+		return err
+	}
+	u, uv, err := b.u[0].of(rows, 1)
+	if err != nil {
+		return err
+	}
+	for i := range z {
+		z[i], u[i] = -1e30, 0
+	}
+	bind = binder{b: l.head[0]}
+	bind.in("h", h, nil)
+	for i, s := range l.slices {
+		bind.in("E", s.e, nil)
+		bind.in("z", zv, nil)
+		bind.in("u", uv, nil)
+		next := (i + 1) % 2
+		if z, zv, err = b.z[next].of(rows, 1); err != nil {
+			return err
+		}
+		if u, uv, err = b.u[next].of(rows, 1); err != nil {
+			return err
+		}
+		bind.out("z_out", zv, nil)
+		bind.out("u_out", uv, nil)
+		if err := bind.run(); err != nil {
+			return err
+		}
+	}
+	bind = binder{b: l.head[1]}
+	bind.in("h", h, nil)
+	bind.in("y", b.y.value, nil)
+	logit, v, err := b.logit.of(rows, 1)
+	bind.out("logit", v, err)
+	if err := bind.run(); err != nil {
+		return err
+	}
+	i := 0
+	for s := range p.LogProb {
+		for t := range p.LogProb[s] {
+			// Rounding may put a near-certain token a little above 0, and its
+			// entropy a little below.
+			p.LogProb[s][t] = min(logit[i]-z[i], 0)
+			p.Entropy[s][t] = max(z[i]-u[i], 0)
+			i++
+		}
+	}
+	return nil
+}
+
+// z is the log-sum-exp of the head's last slice.
+func (p *Pass) lastZ() *scratch[float32] { return &p.buffers.z[len(p.l.slices)%2] }
+
+// Release gives the pass's memory back to the Learner for the next pass.
+func (p *Pass) Release() {
+	if p.buffers != nil {
+		p.l.free = append(p.l.free, p.buffers)
+		p.buffers = nil
+	}
+}
+
+// Bytes estimates what a kept pass over n tokens in rows of T holds.
+func (l *Learner) Bytes(n int) int { return StashBytes(l.g, l.options.Stash, n) }
+
+// StashBytes estimates what the layers of a kept pass over n tokens hold.
+func StashBytes(g models.Geometry, level models.Stash, n int) int {
+	a := g.Heads * g.HeadDim
+	per := g.Hidden
+	if level >= models.StashAttention {
+		per += 2*a + 2*g.KVHeads*g.HeadDim + g.Hidden
+	}
+	if level >= models.StashAll {
+		per += 2 * g.FFN
+	}
+	return 4 * n * per * g.Layers
+}
