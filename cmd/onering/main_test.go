@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"onering": main})
+}
+
+// TestScript runs the text scripts in testdata/script: command lines with their
+// exact output, error and exit code. `go test -run TestScript/NAME` runs one.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+		},
+	})
+}
+
+// exits CODE COMMAND... runs a command and wants that exit code; stdout and
+// stderr may be inspected afterwards. (testscript's own exec tells failure from
+// success only.)
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	err := ts.Exec("sh", append([]string{"-c", `code=$1; shift; "$@"; got=$?; test $got = $code || { echo "exit code $got, want $code" >&2; exit 1; }`, "sh"}, args...)...)
+	if err != nil {
+		ts.Fatalf("%s: %v\n%s", strings.Join(args[1:], " "), err, ts.ReadFile("stderr"))
+	}
+}
+
+// TestHelp holds every command to the same form.
+func TestHelp(t *testing.T) {
+	walk(newRoot(), func(c *cobra.Command) {
+		name := c.CommandPath()
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Short[0] < 'A' || c.Short[0] > 'Z' {
+			t.Errorf("%s: short help %q: want a phrase that begins with a capital and has no full stop", name, c.Short)
+		}
+		if c.HasParent() && c.Example == "" {
+			t.Errorf("%s has no example", name)
+		}
+		if c.RunE == nil || c.Run != nil {
+			t.Errorf("%s: want RunE, not Run: run tells mistakes of usage from failures by it", name)
+		}
+		if c.Args == nil {
+			t.Errorf("%s takes any arguments", name)
+		}
+		for line := range strings.SplitSeq(c.Long, "\n") {
+			if len(line) > 80 {
+				t.Errorf("%s: a line of the help is longer than 80: %q", name, line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: --%s has no help", name, f.Name)
+			}
+		})
+	})
+}
+
+// TestExamples parses the examples in the helps: they must not outlive what
+// they show.
+func TestExamples(t *testing.T) {
+	walk(newRoot(), func(c *cobra.Command) {
+		example := strings.ReplaceAll(c.Example, "\\\n", " ")
+		for line := range strings.SplitSeq(example, "\n") {
+			for part := range strings.SplitSeq(line, "|") {
+				if words := splitWords(part); len(words) > 0 && words[0] == "onering" {
+					checkCommandLine(t, words)
+				}
+			}
+		}
+	})
+}
+
+// checkCommandLine wants a command line that gets as far as the command's own code.
+func checkCommandLine(t *testing.T, words []string) {
+	t.Helper()
+	line := strings.Join(words, " ")
+	c, rest, err := newRoot().Find(words[1:])
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+		return
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		t.Errorf("%s: %v", line, err)
+		return
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		t.Errorf("%s: %v", line, err)
+	}
+}
+
+// splitWords splits a shell command as far as the examples need it: quotes are
+// taken off, redirections end the command.
+func splitWords(s string) []string {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	started := false
+	for _, r := range s {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, started = r, true
+		case r == '<' || r == '>' || r == '#':
+			return words
+		case r == ' ' || r == '\t':
+			if started {
+				words = append(words, word.String())
+				word.Reset()
+				started = false
+			}
+		default:
+			word.WriteRune(r)
+			started = true
+		}
+	}
+	if started {
+		words = append(words, word.String())
+	}
+	return words
+}
