@@ -1,0 +1,213 @@
+package tokenize
+
+import (
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// A bpe turns one piece of text into ids by byte-pair encoding: each byte is a
+// symbol, and of all neighbouring pairs the one learned first (the lowest rank,
+// the leftmost of equals) becomes one symbol, until no pair is known. It is
+// safe for concurrent use once built.
+type bpe struct {
+	bytes  [256]int32       // id of each byte; -1 where the vocabulary has none
+	ranks  map[uint64]int32 // pair(left, right) -> rank
+	merged []int32          // rank -> id of the merged symbol
+	whole  map[string]int32 // pieces that are taken whole, without merging; nil unless ignore_merges
+	unk    int32            // id for a byte that the vocabulary lacks; -1 drops it, as the reference does
+	fuse   bool             // one unk for a run of such bytes
+
+	seed  maphash.Seed
+	cache []atomic.Pointer[cached]
+}
+
+// The cache is a table of the last piece for each hash: bounded (about 6 MB when
+// full), without locks, and right whoever writes last, since all write the same.
+const (
+	cacheSize  = 1 << 16
+	cachePiece = 64 // bytes; longer pieces hardly repeat
+)
+
+type cached struct {
+	piece string
+	ids   []int32
+}
+
+func newBPE() *bpe {
+	b := &bpe{unk: -1, seed: maphash.MakeSeed(), cache: make([]atomic.Pointer[cached], cacheSize)}
+	for i := range b.bytes {
+		b.bytes[i] = -1
+	}
+	return b
+}
+
+func pair(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
+
+// rank is that of merging left and right, noRank if they do not merge.
+func (b *bpe) rank(left, right int32) int32 {
+	if rank, ok := b.ranks[pair(left, right)]; ok {
+		return rank
+	}
+	return noRank
+}
+
+const noRank = math.MaxInt32
+
+// append appends the ids of piece.
+func (b *bpe) append(dst []int32, piece string) []int32 {
+	if len(piece) == 1 && b.bytes[piece[0]] >= 0 {
+		return append(dst, b.bytes[piece[0]])
+	}
+	if len(piece) > cachePiece {
+		return b.encode(dst, piece)
+	}
+	slot := &b.cache[maphash.String(b.seed, piece)%cacheSize]
+	if c := slot.Load(); c != nil && c.piece == piece {
+		return append(dst, c.ids...)
+	}
+	start := len(dst)
+	dst = b.encode(dst, piece)
+	// Clone: a piece must not keep the whole text alive.
+	slot.Store(&cached{strings.Clone(piece), slices.Clone(dst[start:])})
+	return dst
+}
+
+func (b *bpe) encode(dst []int32, piece string) []int32 {
+	if id, ok := b.whole[piece]; ok {
+		return append(dst, id)
+	}
+	start, wasUnk := len(dst), false
+	for i := range len(piece) {
+		id := b.bytes[piece[i]]
+		isUnk := id < 0
+		if isUnk {
+			id = b.unk
+		}
+		if id >= 0 && !(isUnk && wasUnk && b.fuse) {
+			dst = append(dst, id)
+		}
+		wasUnk = isUnk
+	}
+	ids := dst[start:]
+	if len(ids) <= shortPiece {
+		ids = b.mergeShort(ids)
+	} else {
+		ids = b.mergeLong(ids)
+	}
+	return dst[:start+len(ids)]
+}
+
+// Up to this many symbols, looking through all pairs beats keeping a heap.
+const shortPiece = 40
+
+// mergeShort merges ids in place by looking for the best pair again and again.
+func (b *bpe) mergeShort(ids []int32) []int32 {
+	var ranks [shortPiece]int32 // ranks[i] of (ids[i], ids[i+1])
+	for i := 0; i+1 < len(ids); i++ {
+		ranks[i] = b.rank(ids[i], ids[i+1])
+	}
+	for len(ids) > 1 {
+		best, at := int32(noRank), 0
+		for i, rank := range ranks[:len(ids)-1] {
+			if rank < best {
+				best, at = rank, i
+			}
+		}
+		if best == noRank {
+			break
+		}
+		ids[at] = b.merged[best]
+		copy(ids[at+1:], ids[at+2:])
+		copy(ranks[at:], ranks[at+1:len(ids)-1])
+		ids = ids[:len(ids)-1]
+		if at > 0 {
+			ranks[at-1] = b.rank(ids[at-1], ids[at])
+		}
+		if at+1 < len(ids) {
+			ranks[at] = b.rank(ids[at], ids[at+1])
+		}
+	}
+	return ids
+}
+
+// mergeLong merges ids in place in O(n log n): the symbols are a linked list,
+// the pairs a heap by rank and place. A heap entry whose place now has another
+// rank is out of date and is passed over.
+func (b *bpe) mergeLong(ids []int32) []int32 {
+	n := len(ids)
+	next, prev := make([]int32, n), make([]int32, n)
+	ranks := make([]int32, n) // of the pair that begins here; noRank when gone
+	heap := make(pairHeap, 0, n)
+	rate := func(i int32) {
+		ranks[i] = noRank
+		if next[i] < int32(n) {
+			if ranks[i] = b.rank(ids[i], ids[next[i]]); ranks[i] != noRank {
+				heap.push(uint64(ranks[i])<<32 | uint64(i))
+			}
+		}
+	}
+	for i := range n {
+		next[i], prev[i] = int32(i+1), int32(i-1)
+	}
+	for i := range n {
+		rate(int32(i))
+	}
+	for len(heap) > 0 {
+		top := heap.pop()
+		rank, at := int32(top>>32), int32(uint32(top))
+		if ranks[at] != rank {
+			continue
+		}
+		gone := next[at]
+		ids[at], ids[gone] = b.merged[rank], -1
+		ranks[gone] = noRank
+		next[at] = next[gone]
+		if next[at] < int32(n) {
+			prev[next[at]] = at
+		}
+		rate(at)
+		if prev[at] >= 0 {
+			rate(prev[at])
+		}
+	}
+	return slices.DeleteFunc(ids, func(id int32) bool { return id < 0 })
+}
+
+// A pairHeap holds rank<<32 | place, least on top.
+type pairHeap []uint64
+
+func (h *pairHeap) push(v uint64) {
+	a := append(*h, v)
+	i := len(a) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if a[up] <= v {
+			break
+		}
+		a[i], i = a[up], up
+	}
+	a[i] = v
+	*h = a
+}
+
+func (h *pairHeap) pop() uint64 {
+	a := *h
+	top, v := a[0], a[len(a)-1]
+	a = a[:len(a)-1]
+	for i := 0; len(a) > 0; {
+		down := 2*i + 1
+		if down+1 < len(a) && a[down+1] < a[down] {
+			down++
+		}
+		if down >= len(a) || v <= a[down] {
+			a[i] = v
+			break
+		}
+		a[i], i = a[down], down
+	}
+	*h = a
+	return top
+}

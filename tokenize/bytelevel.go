@@ -1,0 +1,101 @@
+package tokenize
+
+import "unicode/utf8"
+
+// A byte-level vocabulary is written with 256 printable characters, one for
+// each byte: the printable bytes of Latin-1 stand for themselves, the other 68
+// are U+0100 upwards in byte order. So a space is "Ġ" and a newline is "Ċ".
+var (
+	byteToRune [256]rune
+	runeToByte [256 + 68]int16 // -1 where the rune stands for no byte
+)
+
+func init() {
+	for i := range runeToByte {
+		runeToByte[i] = -1
+	}
+	next := rune(256)
+	for b := range 256 {
+		r := rune(b)
+		printable := '!' <= r && r <= '~' || '¡' <= r && r <= '¬' || '®' <= r && r <= 'ÿ'
+		if !printable {
+			r, next = next, next+1
+		}
+		byteToRune[b], runeToByte[r] = r, int16(b)
+	}
+}
+
+// appendBytes appends the bytes that the vocabulary entry name stands for. A
+// name with a character outside the alphabet (an added token, say) stands for
+// its own UTF-8.
+func appendBytes(dst, name []byte) []byte {
+	start := len(dst)
+	for i := 0; i < len(name); {
+		r, n := utf8.DecodeRune(name[i:])
+		if int(r) >= len(runeToByte) || runeToByte[r] < 0 {
+			return append(dst[:start], name...)
+		}
+		dst = append(dst, byte(runeToByte[r]))
+		i += n
+	}
+	return dst
+}
+
+// brokenLen measures the ill-formed sequence at the front of b, which must be
+// neither empty nor begin with a whole character. n is the longest prefix that
+// could have begun a character, at least 1: what one U+FFFD replaces (Unicode
+// 16.0 section 3.9, and Rust's from_utf8_lossy). open says that b ended there,
+// so that more bytes might yet complete the character.
+func brokenLen(b []byte) (n int, open bool) {
+	var need int
+	lo, hi := byte(0x80), byte(0xBF) // what the second byte may be
+	switch c := b[0]; {
+	case 0xC2 <= c && c <= 0xDF:
+		need = 2
+	case 0xE0 <= c && c <= 0xEF:
+		need = 3
+		switch c {
+		case 0xE0:
+			lo = 0xA0
+		case 0xED:
+			hi = 0x9F
+		}
+	case 0xF0 <= c && c <= 0xF4:
+		need = 4
+		switch c {
+		case 0xF0:
+			lo = 0x90
+		case 0xF4:
+			hi = 0x8F
+		}
+	default:
+		return 1, false
+	}
+	for n = 1; n < need; n++ {
+		if n == len(b) {
+			return n, true
+		}
+		if b[n] < lo || b[n] > hi {
+			return n, false
+		}
+		lo, hi = 0x80, 0xBF
+	}
+	return n, false
+}
+
+// appendValid appends b with each ill-formed sequence replaced by one U+FFFD.
+// (A range loop gives one for every byte and strings.ToValidUTF8 one for every
+// run; both differ from the reference.)
+func appendValid(dst, b []byte) []byte {
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			n, _ = brokenLen(b)
+			dst = utf8.AppendRune(dst, utf8.RuneError)
+		} else {
+			dst = append(dst, b[:n]...)
+		}
+		b = b[n:]
+	}
+	return dst
+}

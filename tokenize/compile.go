@@ -1,0 +1,412 @@
+package tokenize
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits that keep a hostile pattern from taking all memory or time.
+const (
+	maxProgram = 20000 // instructions, and copies made for counted repeats
+	maxNesting = 100
+	maxRepeat  = 1000
+)
+
+// A compiler parses an expression into parts and lets them write the program
+// from its end to its beginning, since each needs to know where to go on.
+type compiler struct {
+	rest  string // not yet parsed
+	depth int    // of groups
+	fold  bool   // inside (?i: )
+	prog  []inst
+	work  int
+}
+
+// A part writes instructions that go on at next and returns where they begin.
+type part func(next int) (start int)
+
+// compile parses expr; errors quote it.
+func compile(expr string) (*pattern, error) {
+	c := &compiler{rest: expr}
+	whole, err := c.alternatives()
+	if err == nil && c.rest != "" {
+		err = fmt.Errorf("unexpected %q", c.rest[:1])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pattern %q, offset %d: %w", expr, len(expr)-len(c.rest), err)
+	}
+	p := &pattern{start: whole(c.emit(inst{op: opMatch}))}
+	if c.work > maxProgram {
+		return nil, fmt.Errorf("pattern %q: longer than %d instructions", expr, maxProgram)
+	}
+	p.prog = c.prog
+	p.pool.New = func() any { return newMachine(p) }
+	return p, nil
+}
+
+// literal is the pattern that matches text and nothing else.
+func literal(text string) *pattern {
+	c := &compiler{}
+	next := c.emit(inst{op: opMatch})
+	runes := []rune(text)
+	for i := len(runes) - 1; i >= 0; i-- {
+		next = c.emit(inst{op: opChar, set: only(runes[i]), x: next})
+	}
+	p := &pattern{prog: c.prog, start: next}
+	p.pool.New = func() any { return newMachine(p) }
+	return p
+}
+
+// emit adds an instruction; past the limit it only counts.
+func (c *compiler) emit(in inst) int {
+	if c.work++; c.work > maxProgram {
+		return 0
+	}
+	c.prog = append(c.prog, in)
+	return len(c.prog) - 1
+}
+
+func (c *compiler) accept(prefix string) bool {
+	rest, ok := strings.CutPrefix(c.rest, prefix)
+	c.rest = rest
+	return ok
+}
+
+// alternatives parses a|b|c up to a closing parenthesis or the end.
+func (c *compiler) alternatives() (part, error) {
+	if c.depth++; c.depth > maxNesting {
+		return nil, fmt.Errorf("nested deeper than %d", maxNesting)
+	}
+	defer func() { c.depth-- }()
+	var choices []part
+	for {
+		p, err := c.sequence()
+		if err != nil {
+			return nil, err
+		}
+		choices = append(choices, p)
+		if !c.accept("|") {
+			break
+		}
+	}
+	return func(next int) int {
+		last := len(choices) - 1
+		start := choices[last](next)
+		for i := last - 1; i >= 0; i-- {
+			start = c.emit(inst{op: opSplit, x: choices[i](next), y: start})
+		}
+		return start
+	}, nil
+}
+
+func (c *compiler) sequence() (part, error) {
+	var parts []part
+	for c.rest != "" && c.rest[0] != '|' && c.rest[0] != ')' {
+		p, err := c.atom()
+		if err != nil {
+			return nil, err
+		}
+		if p, err = c.quantified(p); err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	return func(next int) int {
+		for i := len(parts) - 1; i >= 0; i-- {
+			next = parts[i](next)
+		}
+		return next
+	}, nil
+}
+
+// quantified parses what may follow p: ? * + {m} {m,} {m,n}.
+func (c *compiler) quantified(p part) (part, error) {
+	least, most := 1, 1 // most < 0: no limit
+	switch {
+	case c.accept("?"):
+		least = 0
+	case c.accept("*"):
+		least, most = 0, -1
+	case c.accept("+"):
+		most = -1
+	case strings.HasPrefix(c.rest, "{"):
+		counts, rest, ok := strings.Cut(c.rest[1:], "}")
+		if least, most, ok = repeatCounts(counts, ok); !ok {
+			return nil, fmt.Errorf("want a repeat count of at most %d", maxRepeat)
+		}
+		c.rest = rest
+	default:
+		return p, nil
+	}
+	if c.rest != "" && strings.Contains("?*+{", c.rest[:1]) {
+		return nil, fmt.Errorf("a quantifier after a quantifier (lazy, possessive) is not supported")
+	}
+	return func(next int) int {
+		start := next
+		if most < 0 {
+			loop := c.emit(inst{op: opSplit, y: next})
+			if body := p(loop); c.work <= maxProgram {
+				c.prog[loop].x = body
+			}
+			start = loop
+		}
+		for i := 0; i < most-least && c.work <= maxProgram; i++ {
+			start = c.emit(inst{op: opSplit, x: p(start), y: next})
+		}
+		for i := 0; i < least && c.work <= maxProgram; i++ {
+			c.work++ // a copy of nothing counts too
+			start = p(start)
+		}
+		return start
+	}, nil
+}
+
+func repeatCounts(counts string, closed bool) (least, most int, ok bool) {
+	low, high, isRange := strings.Cut(counts, ",")
+	least, err := strconv.Atoi(low)
+	most = least
+	if isRange && err == nil {
+		if most = -1; high != "" {
+			most, err = strconv.Atoi(high)
+			closed = closed && most >= least
+		}
+	}
+	return least, most, closed && err == nil && least >= 0 && least <= maxRepeat && most <= maxRepeat
+}
+
+// atom parses a group, a lookahead or one character.
+func (c *compiler) atom() (part, error) {
+	switch {
+	case c.accept("(?!"):
+		return c.lookahead(opUnless)
+	case c.accept("(?="):
+		return c.lookahead(opAhead)
+	case c.accept("(?i:"):
+		outer := c.fold
+		c.fold = true
+		p, err := c.group()
+		c.fold = outer
+		return p, err
+	case c.accept("(?:"):
+		return c.group()
+	case strings.HasPrefix(c.rest, "(?"):
+		return nil, fmt.Errorf("this kind of group is not supported")
+	case c.accept("("):
+		return c.group()
+	}
+	s, err := c.character()
+	return func(next int) int { return c.emit(inst{op: opChar, set: s, x: next}) }, err
+}
+
+func (c *compiler) group() (part, error) {
+	p, err := c.alternatives()
+	if err == nil && !c.accept(")") {
+		err = fmt.Errorf("missing )")
+	}
+	return p, err
+}
+
+func (c *compiler) lookahead(op op) (part, error) {
+	s, err := c.character()
+	if err == nil && !c.accept(")") {
+		err = fmt.Errorf("a lookahead must be of one character")
+	}
+	return func(next int) int { return c.emit(inst{op: op, set: s, x: next}) }, err
+}
+
+// character parses what matches one character: a class or a literal.
+func (c *compiler) character() (set, error) {
+	if c.rest == "" {
+		return nil, fmt.Errorf("unexpected end")
+	}
+	switch c.rest[0] {
+	case '[':
+		c.rest = c.rest[1:]
+		return c.class()
+	case '.':
+		c.rest = c.rest[1:]
+		return not(only('\n')), nil
+	case '^', '$', '*', '+', '?', '{', ')':
+		return nil, fmt.Errorf("unexpected %q", c.rest[:1])
+	case '\\':
+		if s, err := c.escapedClass(); s != nil || err != nil {
+			return s, err
+		}
+	}
+	r, err := c.literalRune()
+	return c.single(r), err
+}
+
+// class parses what follows "[". Oniguruma's && and nested classes are errors.
+func (c *compiler) class() (set, error) {
+	negated := c.accept("^")
+	var sets []set
+	for first := true; ; first = false {
+		switch {
+		case c.rest == "":
+			return nil, fmt.Errorf("missing ]")
+		case !first && c.accept("]"):
+			union := func(r rune) bool {
+				for _, s := range sets {
+					if s(r) {
+						return true
+					}
+				}
+				return false
+			}
+			if negated {
+				return not(union), nil
+			}
+			return union, nil
+		case strings.HasPrefix(c.rest, "[") || strings.HasPrefix(c.rest, "&&"):
+			return nil, fmt.Errorf("a class within a class is not supported")
+		}
+		if s, err := c.escapedClass(); err != nil {
+			return nil, err
+		} else if s != nil {
+			sets = append(sets, s)
+			continue
+		}
+		low, err := c.literalRune()
+		if err != nil {
+			return nil, err
+		}
+		if len(c.rest) < 2 || c.rest[0] != '-' || c.rest[1] == ']' {
+			sets = append(sets, c.single(low))
+			continue
+		}
+		c.rest = c.rest[1:]
+		high, err := c.literalRune()
+		if err != nil {
+			return nil, err
+		}
+		if high < low {
+			return nil, fmt.Errorf("empty range %q-%q", low, high)
+		}
+		sets = append(sets, c.between(low, high))
+	}
+}
+
+// escapedClass parses \s, \p{L} and the like; nil if there is none here.
+func (c *compiler) escapedClass() (set, error) {
+	switch {
+	case c.accept(`\s`):
+		return unicode.IsSpace, nil
+	case c.accept(`\S`):
+		return not(unicode.IsSpace), nil
+	case c.accept(`\d`):
+		return in(unicode.Nd), nil
+	case c.accept(`\D`):
+		return not(in(unicode.Nd)), nil
+	case c.accept(`\p{`):
+		return c.property(false)
+	case c.accept(`\P{`):
+		return c.property(true)
+	}
+	return nil, nil
+}
+
+func (c *compiler) property(negated bool) (set, error) {
+	name, rest, ok := strings.Cut(c.rest, "}")
+	if !ok {
+		return nil, fmt.Errorf("missing }")
+	}
+	if strings.HasPrefix(name, "^") {
+		name, negated = name[1:], !negated
+	}
+	var table *unicode.RangeTable
+	switch name {
+	case "L":
+		table = letters
+	case "N":
+		table = numbers
+	default:
+		if table = unicode.Categories[name]; table == nil {
+			table = unicode.Scripts[name]
+		}
+	}
+	if table == nil {
+		return nil, fmt.Errorf("unknown class \\p{%s}", name)
+	}
+	c.rest = rest
+	if negated {
+		return not(in(table)), nil
+	}
+	return in(table), nil
+}
+
+// literalRune parses one character that stands for itself.
+func (c *compiler) literalRune() (rune, error) {
+	escaped := c.accept(`\`)
+	r, n := utf8.DecodeRuneInString(c.rest)
+	if n == 0 {
+		return 0, fmt.Errorf("unexpected end")
+	}
+	c.rest = c.rest[n:]
+	if !escaped {
+		return r, nil
+	}
+	switch r {
+	case 'n':
+		return '\n', nil
+	case 'r':
+		return '\r', nil
+	case 't':
+		return '\t', nil
+	case 'v':
+		return '\v', nil
+	case 'f':
+		return '\f', nil
+	case 'x', 'u':
+		return c.codePoint(r)
+	}
+	if r >= utf8.RuneSelf || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {
+		return 0, fmt.Errorf("\\%c is not supported", r)
+	}
+	return r, nil
+}
+
+// codePoint parses the rest of \xHH, \x{H...} or \uHHHH.
+func (c *compiler) codePoint(kind rune) (rune, error) {
+	digits := map[rune]int{'x': 2, 'u': 4}[kind]
+	text, rest := "", ""
+	if kind == 'x' && c.accept("{") {
+		text, rest, _ = strings.Cut(c.rest, "}")
+	} else if len(c.rest) >= digits {
+		text, rest = c.rest[:digits], c.rest[digits:]
+	}
+	code, err := strconv.ParseUint(text, 16, 21)
+	if err != nil || !utf8.ValidRune(rune(code)) {
+		return 0, fmt.Errorf("bad code point \\%c%s", kind, text)
+	}
+	c.rest = rest
+	return rune(code), nil
+}
+
+// single is the set of r alone, or of all its cases inside (?i: ).
+func (c *compiler) single(r rune) set { return c.between(r, r) }
+
+func (c *compiler) between(low, high rune) set {
+	if !c.fold {
+		return func(r rune) bool { return low <= r && r <= high }
+	}
+	return func(r rune) bool {
+		for f := unicode.SimpleFold(r); ; f = unicode.SimpleFold(f) {
+			if low <= f && f <= high {
+				return true
+			}
+			if f == r {
+				return false
+			}
+		}
+	}
+}
+
+func only(want rune) set { return func(r rune) bool { return r == want } }
+
+func not(s set) set { return func(r rune) bool { return !s(r) } }
+
+func in(t *unicode.RangeTable) set { return func(r rune) bool { return unicode.Is(t, r) } }

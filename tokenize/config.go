@@ -1,0 +1,168 @@
+package tokenize
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// A configFile is what we use of tokenizer_config.json.
+type configFile struct {
+	Class        string                `json:"tokenizer_class"`
+	BOS          tokenName             `json:"bos_token"`
+	EOS          tokenName             `json:"eos_token"`
+	Pad          tokenName             `json:"pad_token"`
+	Unk          tokenName             `json:"unk_token"`
+	AddBOS       *bool                 `json:"add_bos_token"`
+	AddEOS       *bool                 `json:"add_eos_token"`
+	Added        map[string]addedToken `json:"added_tokens_decoder"`
+	ChatTemplate templateSource        `json:"chat_template"`
+
+	chatTemplate string
+}
+
+// A tokenName is written as a string, as an object with "content", or null.
+type tokenName string
+
+func (n *tokenName) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '{' {
+		var token struct{ Content string }
+		err := json.Unmarshal(data, &token)
+		*n = tokenName(token.Content)
+		return err
+	}
+	return json.Unmarshal(data, (*string)(n))
+}
+
+// A templateSource is one template, or a list of named ones of which "default"
+// is meant.
+type templateSource string
+
+func (s *templateSource) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		var list []struct{ Name, Template string }
+		if err := json.Unmarshal(data, &list); err != nil {
+			return err
+		}
+		for _, t := range list {
+			if t.Name == "default" {
+				*s = templateSource(t.Template)
+			}
+		}
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(s))
+}
+
+// readConfig reads tokenizer_config.json and chat_template.jinja; a folder need
+// have neither.
+func readConfig(dir string) (*configFile, error) {
+	c := new(configFile)
+	if err := readJSON(filepath.Join(dir, "tokenizer_config.json"), c); err != nil {
+		return nil, err
+	}
+	if c.BOS == "" && c.EOS == "" {
+		// Older folders name them here only.
+		var names struct {
+			BOS tokenName `json:"bos_token"`
+			EOS tokenName `json:"eos_token"`
+		}
+		if err := readJSON(filepath.Join(dir, "special_tokens_map.json"), &names); err != nil {
+			return nil, err
+		}
+		c.BOS, c.EOS = names.BOS, names.EOS
+	}
+	c.chatTemplate = string(c.ChatTemplate)
+	template, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	switch {
+	case err == nil:
+		c.chatTemplate = string(template)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	return c, nil
+}
+
+// readJSON decodes the file at path into v; without the file v stays as it is.
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(data, v); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
+}
+
+// tokens returns what chat templates may name; a token that is not set is
+// undefined there.
+func (c *configFile) tokens() map[string]string {
+	tokens := map[string]string{}
+	for name, token := range map[string]tokenName{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.Pad, "unk_token": c.Unk} {
+		if token != "" {
+			tokens[name] = string(token)
+		}
+	}
+	return tokens
+}
+
+// addedTokens returns the added tokens of a folder without tokenizer.json, by
+// id: those of tokenizer_config.json or, older, of added_tokens.json.
+func (c *configFile) addedTokens(dir string) ([]addedToken, error) {
+	var tokens []addedToken
+	for key, t := range c.Added {
+		id, err := strconv.ParseInt(key, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%s: added_tokens_decoder: %q is not an id", filepath.Join(dir, "tokenizer_config.json"), key)
+		}
+		t.ID = int32(id)
+		tokens = append(tokens, t)
+	}
+	if c.Added == nil {
+		var ids map[string]int32
+		if err := readJSON(filepath.Join(dir, "added_tokens.json"), &ids); err != nil {
+			return nil, err
+		}
+		for content, id := range ids {
+			tokens = append(tokens, addedToken{ID: id, Content: content, Special: true})
+		}
+	}
+	slices.SortFunc(tokens, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	return tokens, nil
+}
+
+// surround lets add_bos_token and add_eos_token, where they are given, decide
+// over the post-processor of tokenizer.json, as transformers does.
+func (c *configFile) surround(t *Tokenizer) error {
+	for _, o := range []struct {
+		key  string
+		add  *bool
+		name tokenName
+		ids  *[]int32
+	}{
+		{"add_bos_token", c.AddBOS, c.BOS, &t.before},
+		{"add_eos_token", c.AddEOS, c.EOS, &t.after},
+	} {
+		if o.add == nil {
+			continue
+		}
+		*o.ids = nil
+		if *o.add && o.name != "" {
+			id, ok := t.ids[string(o.name)]
+			if !ok {
+				return fmt.Errorf("tokenizer_config.json: %s is true, but %q is not in the vocabulary", o.key, o.name)
+			}
+			*o.ids = []int32{id}
+		}
+	}
+	return nil
+}

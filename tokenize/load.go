@@ -1,0 +1,446 @@
+package tokenize
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Load reads the tokenizer of a Hugging Face model folder:
+//
+//   - tokenizer.json; or, where there is none, vocab.json and merges.txt of a
+//     Qwen2 or GPT-2 tokenizer
+//   - tokenizer_config.json, if present: BOS, EOS, added tokens, chat template
+//   - chat_template.jinja, if present: the chat template, before that of the
+//     configuration
+//
+// It accepts byte-level BPE and says what it does not know. The error wraps
+// fs.ErrNotExist if the folder has no tokenizer.
+func Load(dir string) (*Tokenizer, error) {
+	t, err := load(dir)
+	if err != nil {
+		return nil, fmt.Errorf("tokenize: %w", err)
+	}
+	return t, nil
+}
+
+func load(dir string) (*Tokenizer, error) {
+	config, err := readConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := newBuilder()
+	path := filepath.Join(dir, "tokenizer.json")
+	switch data, err := os.ReadFile(path); {
+	case err == nil:
+		if err := b.readTokenizer(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		if err := b.readVocabAndMerges(dir, config); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	t, err := b.finish(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return t, nil
+}
+
+// A builder collects a tokenizer while its files are read.
+type builder struct {
+	t     *Tokenizer
+	added []addedToken
+
+	unk  string
+	fuse bool
+	text []byte // scratch
+}
+
+func newBuilder() *builder {
+	return &builder{t: &Tokenizer{bpe: newBPE()}}
+}
+
+// maxID bounds the ids of a vocabulary: a folder must not make us allocate
+// without limit. The largest vocabularies in use have about 2^18 tokens.
+const maxID = 1 << 22
+
+// readTokenizer reads tokenizer.json. Its truncation and padding are left
+// aside: they are settings of a training pipeline, not of the vocabulary.
+func (b *builder) readTokenizer(data []byte) error {
+	if !utf8.Valid(data) {
+		return errors.New("not valid UTF-8")
+	}
+	var part struct {
+		model, normalizer, preTokenizer, postProcessor, decoder, added json.RawMessage
+	}
+	s := &scanner{data: data}
+	err := s.members(func(key []byte) (err error) {
+		raw, err := s.raw()
+		switch string(key) {
+		case "model":
+			part.model = raw
+		case "normalizer":
+			part.normalizer = raw
+		case "pre_tokenizer":
+			part.preTokenizer = raw
+		case "post_processor":
+			part.postProcessor = raw
+		case "decoder":
+			part.decoder = raw
+		case "added_tokens":
+			part.added = raw
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	if part.model == nil {
+		return errors.New(`no "model"`)
+	}
+	if part.added != nil {
+		if err := json.Unmarshal(part.added, &b.added); err != nil {
+			return fmt.Errorf("added_tokens: %w", err)
+		}
+	}
+	if err := b.readModel(part.model); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	for _, stage := range []struct {
+		name string
+		raw  json.RawMessage
+		read func(json.RawMessage) error
+	}{
+		{"normalizer", part.normalizer, b.readNormalizer},
+		{"pre_tokenizer", part.preTokenizer, b.readPreTokenizer},
+		{"post_processor", part.postProcessor, b.readPostProcessor},
+		{"decoder", part.decoder, b.readDecoder},
+	} {
+		if err := stage.read(stage.raw); err != nil {
+			return fmt.Errorf("%s: %w", stage.name, err)
+		}
+	}
+	return nil
+}
+
+// readModel reads "model": byte-pair encoding, its vocabulary and its merges.
+func (b *builder) readModel(raw json.RawMessage) error {
+	var vocab, merges json.RawMessage
+	rest := map[string]json.RawMessage{}
+	s := &scanner{data: raw}
+	err := s.members(func(key []byte) error {
+		value, err := s.raw()
+		switch string(key) {
+		case "vocab":
+			vocab = value
+		case "merges":
+			merges = value
+		default:
+			rest[string(key)] = value
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var options struct {
+		kind         string
+		unk          *string
+		fuse         bool
+		prefix       *string
+		suffix       *string
+		byteFallback bool
+		ignoreMerges bool
+		dropout      *float64
+	}
+	for _, o := range []struct {
+		key  string
+		into any
+	}{
+		{"type", &options.kind},
+		{"unk_token", &options.unk},
+		{"fuse_unk", &options.fuse},
+		{"continuing_subword_prefix", &options.prefix},
+		{"end_of_word_suffix", &options.suffix},
+		{"byte_fallback", &options.byteFallback},
+		{"ignore_merges", &options.ignoreMerges},
+		{"dropout", &options.dropout},
+	} {
+		if value := rest[o.key]; value != nil {
+			if err := json.Unmarshal(value, o.into); err != nil {
+				return fmt.Errorf("%s: %w", o.key, err)
+			}
+		}
+	}
+	switch {
+	case options.kind != "BPE" && options.kind != "":
+		return fmt.Errorf("type %q is not supported, only \"BPE\" is", options.kind)
+	case options.prefix != nil && *options.prefix != "", options.suffix != nil && *options.suffix != "":
+		return errors.New("continuing_subword_prefix and end_of_word_suffix are not supported")
+	case options.byteFallback:
+		return errors.New("byte_fallback is not supported, only byte-level vocabularies are")
+	case options.dropout != nil && *options.dropout != 0:
+		return errors.New("dropout is not supported")
+	case vocab == nil || merges == nil:
+		return errors.New(`want "vocab" and "merges"`)
+	}
+	if options.unk != nil {
+		b.unk, b.fuse = *options.unk, options.fuse
+	}
+	if err := b.readVocab(vocab); err != nil {
+		return fmt.Errorf("vocab: %w", err)
+	}
+	if err := b.readMerges(merges); err != nil {
+		return fmt.Errorf("merges: %w", err)
+	}
+	if options.ignoreMerges {
+		b.t.bpe.whole = make(map[string]int32, len(b.t.ids))
+		for _, id := range b.t.ids {
+			b.t.bpe.whole[b.t.bytes[id]] = id
+		}
+	}
+	return nil
+}
+
+// readVocab reads {"name": id, ...}.
+func (b *builder) readVocab(raw []byte) error {
+	// Names and bytes go into one buffer and become parts of one string: a
+	// quarter of a million small strings would take most of the time. The bytes
+	// are empty where they are the name.
+	type entry struct{ id, name, bytes, end int }
+	entries := make([]entry, 0, len(raw)/16)
+	text := make([]byte, 0, len(raw))
+	size := 0
+	s := &scanner{data: raw}
+	err := s.members(func(key []byte) error {
+		id, err := s.integer()
+		if err != nil {
+			return err
+		}
+		if id >= maxID {
+			return fmt.Errorf("id %d of token %q is too large", id, key)
+		}
+		e := entry{id: id, name: len(text)}
+		text = append(text, key...)
+		e.bytes = len(text)
+		text = appendBytes(text, text[e.name:])
+		if bytes.Equal(text[e.name:e.bytes], text[e.bytes:]) {
+			text = text[:e.bytes]
+		}
+		e.end = len(text)
+		entries = append(entries, e)
+		size = max(size, id+1)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	t, all := b.t, string(text)
+	t.names, t.bytes, t.special = make([]string, size), make([]string, size), make([]bool, size)
+	t.ids = make(map[string]int32, len(entries)+len(b.added))
+	for _, e := range entries {
+		name, raw := all[e.name:e.bytes], all[e.bytes:e.end]
+		if raw == "" {
+			raw = name
+		}
+		if old := t.names[e.id]; old != "" && old != name {
+			return fmt.Errorf("id %d belongs to both %q and %q", e.id, old, name)
+		}
+		if old, ok := t.ids[name]; ok && int(old) != e.id {
+			return fmt.Errorf("token %q has both ids %d and %d", name, old, e.id)
+		}
+		t.names[e.id], t.bytes[e.id] = name, raw
+		t.ids[name] = int32(e.id)
+	}
+	for c := range t.bpe.bytes {
+		if id, ok := t.ids[string(byteToRune[c])]; ok {
+			t.bpe.bytes[c] = id
+		}
+	}
+	return nil
+}
+
+// readMerges reads ["a b", ...] or [["a", "b"], ...], best first. readVocab
+// comes before.
+func (b *builder) readMerges(raw []byte) error {
+	b.startMerges(len(raw) / 16)
+	s := &scanner{data: raw}
+	err := s.elements(func() error {
+		if s.peek() == '"' {
+			both, err := s.text()
+			if err != nil {
+				return err
+			}
+			return b.addMergeLine(both)
+		}
+		var parts [2][]byte
+		n := 0
+		err := s.elements(func() error {
+			part, err := s.text()
+			if n < 2 {
+				parts[n] = part
+			}
+			n++
+			return err
+		})
+		if err == nil && n != 2 {
+			err = s.errorf("a merge of %d tokens, want 2", n)
+		}
+		if err != nil {
+			return err
+		}
+		return b.addMerge(parts[0], parts[1])
+	})
+	if err != nil {
+		return err
+	}
+	return s.end()
+}
+
+func (b *builder) startMerges(n int) {
+	b.t.bpe.ranks = make(map[uint64]int32, n)
+	b.t.bpe.merged = make([]int32, 0, n)
+}
+
+func (b *builder) addMergeLine(line []byte) error {
+	left, right, ok := bytes.Cut(line, []byte(" "))
+	if !ok || bytes.IndexByte(right, ' ') >= 0 {
+		return fmt.Errorf("merge %d: %q, want two tokens with a space between", len(b.t.bpe.merged)+1, line)
+	}
+	return b.addMerge(left, right)
+}
+
+func (b *builder) addMerge(left, right []byte) error {
+	l, okL := b.t.ids[string(left)]
+	r, okR := b.t.ids[string(right)]
+	b.text = append(append(b.text[:0], left...), right...)
+	whole, ok := b.t.ids[string(b.text)]
+	bpe := b.t.bpe
+	if !okL || !okR || !ok {
+		return fmt.Errorf("merge %d: of %q and %q, want both and what they make in the vocabulary", len(bpe.merged)+1, left, right)
+	}
+	bpe.ranks[pair(l, r)] = int32(len(bpe.merged))
+	bpe.merged = append(bpe.merged, whole)
+	return nil
+}
+
+// readVocabAndMerges reads the two files of tokenizers from before
+// tokenizer.json, whose other settings are in their class.
+func (b *builder) readVocabAndMerges(dir string, config *configFile) error {
+	vocabPath, mergesPath := filepath.Join(dir, "vocab.json"), filepath.Join(dir, "merges.txt")
+	vocab, err := os.ReadFile(vocabPath)
+	if err == nil {
+		var merges []byte
+		if merges, err = os.ReadFile(mergesPath); err == nil {
+			return b.readOld(vocab, merges, vocabPath, mergesPath, dir, config)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has neither tokenizer.json nor both vocab.json and merges.txt: %w", dir, fs.ErrNotExist)
+	}
+	return err
+}
+
+func (b *builder) readOld(vocab, merges []byte, vocabPath, mergesPath, dir string, config *configFile) error {
+	pattern := qwenPattern
+	switch class := strings.TrimSuffix(config.Class, "Fast"); class {
+	case "Qwen2Tokenizer", "":
+		b.t.normalize = true
+	case "GPT2Tokenizer":
+		pattern = gptPattern
+	default:
+		return fmt.Errorf("%s: tokenizer_class %q without tokenizer.json is not supported: save the tokenizer with transformers' AutoTokenizer, which writes it", dir, class)
+	}
+	cut, err := newCutter(pattern)
+	if err != nil {
+		return err
+	}
+	b.t.cutters = []cutter{cut}
+	if !utf8.Valid(vocab) {
+		return fmt.Errorf("%s: not valid UTF-8", vocabPath)
+	}
+	if err := b.readVocab(vocab); err != nil {
+		return fmt.Errorf("%s: %w", vocabPath, err)
+	}
+	lines := bytes.Split(merges, []byte("\n"))
+	b.startMerges(len(lines))
+	for i, line := range lines {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(line) == 0 || bytes.HasPrefix(line, []byte("#version")) {
+			continue
+		}
+		if err := b.addMergeLine(line); err != nil {
+			return fmt.Errorf("%s:%d: %w", mergesPath, i+1, err)
+		}
+	}
+	b.added, err = config.addedTokens(dir)
+	return err
+}
+
+// finish adds the added tokens and what config says.
+func (b *builder) finish(config *configFile) (*Tokenizer, error) {
+	t := b.t
+	for _, a := range b.added {
+		if a.Content == "" {
+			continue // the reference passes over these
+		}
+		if err := b.addToken(a); err != nil {
+			return nil, err
+		}
+	}
+	if b.unk != "" {
+		id, ok := t.ids[b.unk]
+		if !ok {
+			return nil, fmt.Errorf("unk_token %q is not in the vocabulary", b.unk)
+		}
+		t.bpe.unk, t.bpe.fuse = id, b.fuse
+	}
+	t.bos, t.eos = string(config.BOS), string(config.EOS)
+	t.chat = &chatTemplate{source: config.chatTemplate, tokens: config.tokens()}
+	return t, config.surround(t)
+}
+
+func (b *builder) addToken(a addedToken) error {
+	t := b.t
+	if a.ID < 0 || a.ID >= maxID {
+		return fmt.Errorf("added token %q: id %d is out of range", a.Content, a.ID)
+	}
+	if id, ok := t.ids[a.Content]; ok && id != a.ID {
+		return fmt.Errorf("added token %q has id %d, but %d in the vocabulary", a.Content, a.ID, id)
+	}
+	if n := int(a.ID) + 1 - len(t.names); n > 0 {
+		t.names = append(t.names, make([]string, n)...)
+		t.bytes = append(t.bytes, make([]string, n)...)
+		t.special = append(t.special, make([]bool, n)...)
+	}
+	if old := t.names[a.ID]; old != "" && old != a.Content {
+		return fmt.Errorf("added token %q has the id of %q, %d", a.Content, old, a.ID)
+	}
+	t.names[a.ID], t.ids[a.Content] = a.Content, a.ID
+	t.bytes[a.ID] = string(appendBytes(nil, []byte(a.Content)))
+	t.special[a.ID] = a.Special
+	if a.Normalized && t.normalize {
+		a.Content = nfc(a.Content)
+		t.normal.add(a)
+	} else if slices.IndexFunc(t.raw.tokens, func(o addedToken) bool { return o.Content == a.Content }) < 0 {
+		t.raw.add(a)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package tokenize
+
+import (
+	"sync"
+	"unicode/utf8"
+)
+
+// A pattern is a regular expression of a Split pre-tokenizer, for those that
+// have no cutter of their own. It has what such patterns use and package regexp
+// lacks: a lookahead of one character, and \p{L}, \p{N}, \s of the reference.
+// Matching is leftmost-first, as in Perl and Oniguruma, and linear in the text
+// whatever the pattern (a Pike machine: all threads step through it together).
+//
+// Other \p classes are those of Go's unicode package. Lazy and possessive
+// quantifiers, anchors, back-references, lookbehind and longer lookahead are
+// errors. Matches of no characters are passed over.
+type pattern struct {
+	prog  []inst
+	start int
+	pool  sync.Pool // of *machine
+}
+
+type inst struct {
+	op   op
+	x, y int // where to go on; y is tried second
+	set  set
+}
+
+type op uint8
+
+const (
+	opMatch  op = iota
+	opChar      // a character of set, then x
+	opSplit     // x, else y
+	opAhead     // if the next character is in set, x
+	opUnless    // unless the next character is in set, x
+)
+
+// A set says which characters belong to it.
+type set func(r rune) bool
+
+// find returns the leftmost match in s[from:], start == end == len(s) if there
+// is none.
+func (p *pattern) find(s string, from int) (start, end int) {
+	m := p.pool.Get().(*machine)
+	defer p.pool.Put(m)
+	return m.find(p, s, from)
+}
+
+// A machine holds the threads of one search, the preferred first.
+type machine struct {
+	now, next []thread // at a character; past one, and yet to follow
+	seen      []int    // seen[pc] is the last position at which a thread reached pc
+	path      []int    // instructions yet to follow
+}
+
+type thread struct {
+	pc, start int // start is where the thread's match begins
+}
+
+func newMachine(p *pattern) *machine { return &machine{seen: make([]int, len(p.prog))} }
+
+func (m *machine) find(p *pattern, s string, from int) (start, end int) {
+	for i := range m.seen {
+		m.seen[i] = -1
+	}
+	m.next = m.next[:0]
+	start, end = len(s), len(s)
+	for i, found := from, false; ; {
+		ahead, size := rune(-1), 0
+		if i < len(s) {
+			ahead, size = utf8.DecodeRuneInString(s[i:])
+		}
+		m.now = m.now[:0]
+		for _, t := range m.next {
+			m.now = m.follow(p, m.now, t, i, ahead)
+		}
+		for n, t := range m.now {
+			if p.prog[t.pc].op == opMatch {
+				start, end, found = t.start, i, true
+				m.now = m.now[:n] // the rest is less preferred
+				break
+			}
+		}
+		if !found {
+			m.now = m.follow(p, m.now, thread{p.start, i}, i, ahead)
+		}
+		if size == 0 || len(m.now) == 0 && found {
+			return start, end
+		}
+		i += size
+		m.next = m.next[:0]
+		for _, t := range m.now {
+			if in := p.prog[t.pc]; in.set(ahead) {
+				m.next = append(m.next, thread{in.x, t.start})
+			}
+		}
+	}
+}
+
+// follow appends the threads that t becomes at position i without reading a
+// character: one for each character or match instruction it reaches.
+func (m *machine) follow(p *pattern, threads []thread, t thread, i int, ahead rune) []thread {
+	m.path = append(m.path[:0], t.pc)
+	for len(m.path) > 0 {
+		pc := m.path[len(m.path)-1]
+		m.path = m.path[:len(m.path)-1]
+		if m.seen[pc] == i {
+			continue // a preferred thread was here
+		}
+		m.seen[pc] = i
+		switch in := p.prog[pc]; in.op {
+		case opSplit:
+			m.path = append(m.path, in.y, in.x)
+		case opAhead:
+			if ahead >= 0 && in.set(ahead) {
+				m.path = append(m.path, in.x)
+			}
+		case opUnless:
+			if ahead < 0 || !in.set(ahead) {
+				m.path = append(m.path, in.x)
+			}
+		case opMatch:
+			if i > t.start {
+				threads = append(threads, thread{pc, t.start})
+			}
+		default:
+			threads = append(threads, thread{pc, t.start})
+		}
+	}
+	return threads
+}

@@ -1,0 +1,210 @@
+package tokenize
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// The stages of tokenizer.json around the model. Each may be null or absent, and
+// each may be a Sequence.
+
+// kindOfStage returns the "type" of a stage, "" for null.
+func kindOfStage(raw json.RawMessage) (string, error) {
+	if len(raw) == 0 {
+		return "", nil
+	}
+	var stage struct{ Type string }
+	err := json.Unmarshal(raw, &stage)
+	return stage.Type, err
+}
+
+// readNormalizer accepts null, NFC and sequences of them.
+func (b *builder) readNormalizer(raw json.RawMessage) error {
+	kind, err := kindOfStage(raw)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "":
+		return nil
+	case "NFC":
+		b.t.normalize = true
+		return nil
+	case "Sequence":
+		var stage struct{ Normalizers []json.RawMessage }
+		return eachOf(raw, &stage, &stage.Normalizers, b.readNormalizer)
+	}
+	return fmt.Errorf("%q is not supported (have NFC, Sequence)", kind)
+}
+
+// eachOf decodes a Sequence into stage and reads its parts.
+func eachOf(raw json.RawMessage, stage any, parts *[]json.RawMessage, read func(json.RawMessage) error) error {
+	if err := json.Unmarshal(raw, stage); err != nil {
+		return err
+	}
+	for _, part := range *parts {
+		if err := read(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPreTokenizer accepts ByteLevel, alone or after any number of Split and
+// Digits.
+func (b *builder) readPreTokenizer(raw json.RawMessage) error {
+	byteLevel := false
+	if err := b.readCutters(raw, &byteLevel); err != nil {
+		return err
+	}
+	if !byteLevel {
+		return errors.New("no ByteLevel at its end: only byte-level vocabularies are supported")
+	}
+	return nil
+}
+
+func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
+	kind, err := kindOfStage(raw)
+	if err != nil {
+		return err
+	}
+	if *byteLevel {
+		return fmt.Errorf("%q after ByteLevel is not supported", kind)
+	}
+	var stage struct {
+		Pretokenizers []json.RawMessage
+		Pattern       struct{ Regex, String *string }
+		Behavior      string
+		Invert        bool
+		Individual    bool  `json:"individual_digits"`
+		PrefixSpace   bool  `json:"add_prefix_space"`
+		UseRegex      *bool `json:"use_regex"`
+	}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &stage); err != nil {
+			return err
+		}
+	}
+	switch kind {
+	case "Sequence":
+		for _, part := range stage.Pretokenizers {
+			if err := b.readCutters(part, byteLevel); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "Split":
+		// Inverted, matches are the gaps; isolated, both are pieces.
+		if stage.Behavior != "Isolated" {
+			return fmt.Errorf("Split with behavior %q is not supported, only Isolated is", stage.Behavior)
+		}
+		switch {
+		case stage.Pattern.Regex != nil:
+			return b.addCutter(*stage.Pattern.Regex)
+		case stage.Pattern.String != nil && *stage.Pattern.String != "":
+			b.t.cutters = append(b.t.cutters, literal(*stage.Pattern.String).cutter())
+			return nil
+		}
+		return errors.New("Split without a pattern")
+	case "Digits":
+		if stage.Individual {
+			return b.addCutter(`\p{N}`)
+		}
+		return b.addCutter(`\p{N}+`)
+	case "ByteLevel":
+		*byteLevel = true
+		if stage.PrefixSpace {
+			return errors.New("ByteLevel with add_prefix_space is not supported")
+		}
+		if stage.UseRegex == nil || *stage.UseRegex {
+			return b.addCutter(gptPattern)
+		}
+		return nil
+	}
+	return fmt.Errorf("%q is not supported (have Split, Digits, ByteLevel, Sequence)", kind)
+}
+
+func (b *builder) addCutter(pattern string) error {
+	cut, err := newCutter(pattern)
+	b.t.cutters = append(b.t.cutters, cut)
+	return err
+}
+
+// readPostProcessor accepts ByteLevel, which changes offsets only, and
+// TemplateProcessing of one text with special tokens around it.
+func (b *builder) readPostProcessor(raw json.RawMessage) error {
+	kind, err := kindOfStage(raw)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "", "ByteLevel":
+		return nil
+	case "Sequence":
+		var stage struct{ Processors []json.RawMessage }
+		return eachOf(raw, &stage, &stage.Processors, b.readPostProcessor)
+	case "TemplateProcessing":
+		return b.readTemplateProcessing(raw)
+	}
+	return fmt.Errorf("%q is not supported (have ByteLevel, TemplateProcessing, Sequence)", kind)
+}
+
+func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
+	var stage struct {
+		Single []struct {
+			SpecialToken *struct{ ID string }
+			Sequence     *struct{ ID string }
+		}
+		SpecialTokens map[string]struct{ IDs []int32 } `json:"special_tokens"`
+	}
+	if err := json.Unmarshal(raw, &stage); err != nil {
+		return err
+	}
+	texts := 0
+	var before, after []int32
+	for _, part := range stage.Single {
+		switch {
+		case part.Sequence != nil:
+			texts++
+		case part.SpecialToken != nil:
+			token, ok := stage.SpecialTokens[part.SpecialToken.ID]
+			if !ok {
+				return fmt.Errorf("special token %q is not among special_tokens", part.SpecialToken.ID)
+			}
+			if texts == 0 {
+				before = append(before, token.IDs...)
+			} else {
+				after = append(after, token.IDs...)
+			}
+		}
+	}
+	if texts != 1 {
+		return fmt.Errorf("TemplateProcessing of %d texts, want 1", texts)
+	}
+	b.t.before = append(before, b.t.before...)
+	b.t.after = append(b.t.after, after...)
+	return nil
+}
+
+// readDecoder accepts ByteLevel, alone or in a Sequence.
+func (b *builder) readDecoder(raw json.RawMessage) error {
+	kind, err := kindOfStage(raw)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "ByteLevel":
+		return nil
+	case "Sequence":
+		var stage struct{ Decoders []json.RawMessage }
+		if err := eachOf(raw, &stage, &stage.Decoders, b.readDecoder); err != nil {
+			return err
+		}
+		if len(stage.Decoders) != 1 {
+			return fmt.Errorf("Sequence of %d, want ByteLevel alone", len(stage.Decoders))
+		}
+		return nil
+	}
+	return fmt.Errorf("%q is not supported (have ByteLevel)", kind)
+}

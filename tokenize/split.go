@@ -1,0 +1,173 @@
+package tokenize
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// A cutter returns the end of the piece of s that begins at i < len(s).
+type cutter func(s string, i int) (end int)
+
+// Patterns of the tokenizers that we know. Each alternative of qwenPattern has
+// a comment of its own in cutQwen.
+const (
+	qwenPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	gptPattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+)
+
+// newCutter returns the cutter of a Split pre-tokenizer with this pattern and
+// behaviour Isolated: matches are pieces, and so is what lies between them.
+func newCutter(pattern string) (cutter, error) {
+	if pattern == qwenPattern {
+		return cutQwen, nil
+	}
+	p, err := compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	return p.cutter(), nil
+}
+
+func (p *pattern) cutter() cutter {
+	return func(s string, i int) int {
+		start, end := p.find(s, i)
+		if start > i {
+			return start // what lies before the match
+		}
+		return end
+	}
+}
+
+// The kinds of character that qwenPattern tells apart.
+type kind uint8
+
+const (
+	other   kind = iota // [^\s\p{L}\p{N}]
+	letter              // \p{L}
+	number              // \p{N}
+	space               // \s but not newline
+	newline             // [\r\n]
+)
+
+var asciiKinds = func() (kinds [utf8.RuneSelf]kind) {
+	for c := range kinds {
+		kinds[c] = kindOf(rune(c))
+	}
+	return kinds
+}()
+
+func kindOf(r rune) kind {
+	switch {
+	case r == '\r' || r == '\n':
+		return newline
+	case unicode.Is(letters, r):
+		return letter
+	case unicode.Is(numbers, r):
+		return number
+	case unicode.IsSpace(r): // the reference's \s, all 25 of it
+		return space
+	}
+	return other
+}
+
+// kindAt returns the kind of the character at i and the index after it.
+func kindAt(s string, i int) (kind, int) {
+	if c := s[i]; c < utf8.RuneSelf {
+		return asciiKinds[c], i + 1
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	return kindOf(r), i + n
+}
+
+// skip returns the end of the run of characters of kind k at i.
+func skip(s string, i int, k kind) int {
+	for i < len(s) {
+		got, after := kindAt(s, i)
+		if got != k {
+			break
+		}
+		i = after
+	}
+	return i
+}
+
+// cutQwen is the cutter of qwenPattern, by hand: Go's regexp has no lookahead,
+// its classes are of another Unicode version, and this is many times faster.
+func cutQwen(s string, i int) int {
+	k, after := kindAt(s, i)
+	if s[i] == '\'' {
+		// (?i:'s|'t|'re|'ve|'m|'ll|'d)
+		if end := contraction(s, i); end > i {
+			return end
+		}
+	}
+	// [^\r\n\p{L}\p{N}]?\p{L}+
+	if k == letter {
+		return skip(s, after, letter)
+	}
+	// \p{N}
+	if k == number {
+		return after
+	}
+	if k != newline && after < len(s) {
+		next, afterNext := kindAt(s, after)
+		if next == letter {
+			return skip(s, afterNext, letter)
+		}
+		// Here for its space:  ?[^\s\p{L}\p{N}]+[\r\n]*
+		if s[i] == ' ' && next == other {
+			return skip(s, skip(s, afterNext, other), newline)
+		}
+	}
+	if k == other {
+		return skip(s, skip(s, after, other), newline)
+	}
+	return cutSpace(s, i)
+}
+
+// cutSpace cuts at white space that no earlier alternative of qwenPattern took.
+func cutSpace(s string, i int) int {
+	end, afterNewline, last := i, 0, i
+	for end < len(s) {
+		k, after := kindAt(s, end)
+		if k != space && k != newline {
+			break
+		}
+		last, end = end, after
+		if k == newline {
+			afterNewline = end
+		}
+	}
+	switch {
+	case afterNewline > 0: // \s*[\r\n]+ gives back what follows the last newline
+		return afterNewline
+	case end < len(s) && last > i: // \s+(?!\S) gives back the last one
+		return last
+	}
+	return end // \s+
+}
+
+// contraction returns the end of the contraction whose apostrophe is at i, or
+// i. Folding case, s is also U+017F.
+func contraction(s string, i int) int {
+	rest := s[i+1:]
+	if len(rest) == 0 {
+		return i
+	}
+	switch rest[0] | 0x20 {
+	case 's', 't', 'm', 'd':
+		return i + 2
+	case 'r', 'v':
+		if len(rest) > 1 && rest[1]|0x20 == 'e' {
+			return i + 3
+		}
+	case 'l':
+		if len(rest) > 1 && rest[1]|0x20 == 'l' {
+			return i + 3
+		}
+	}
+	if len(rest) > 1 && rest[:2] == "ſ" {
+		return i + 3
+	}
+	return i
+}

@@ -1,0 +1,52 @@
+package tokenize
+
+import "unicode/utf8"
+
+// A StreamDecoder decodes ids as they come. What Add and the last Flush return,
+// joined, is what Decode would return for all ids, and no call returns part of a
+// character.
+type StreamDecoder struct {
+	SkipSpecial bool // as in Decode; may be set before the first Add
+
+	t    *Tokenizer
+	held []byte // the beginning of a character; at most 3 bytes between calls
+}
+
+// NewDecoder returns a decoder at the beginning of a text.
+func (t *Tokenizer) NewDecoder() *StreamDecoder { return &StreamDecoder{t: t} }
+
+// Add returns the text that id completes, often but not always its own.
+func (d *StreamDecoder) Add(id int32) string {
+	buf := d.t.appendToken(d.held, id, d.SkipSpecial)
+	if len(buf) == 0 {
+		return ""
+	}
+	whole := wholeLen(buf)
+	text := string(buf[:whole])
+	if !utf8.ValidString(text) {
+		text = string(appendValid(nil, buf[:whole]))
+	}
+	d.held = append(d.held[:0], buf[whole:]...)
+	return text
+}
+
+// Flush returns what is left at the end of a text: one U+FFFD if a character
+// was begun, else nothing. The decoder is then at the beginning of a new text.
+func (d *StreamDecoder) Flush() string {
+	text := string(appendValid(nil, d.held))
+	d.held = d.held[:0]
+	return text
+}
+
+// wholeLen returns the length of b without a character begun at its end.
+func wholeLen(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; tail[0] >= 0xC0 { // a leading byte
+			if _, open := brokenLen(tail); open {
+				return len(b) - n
+			}
+			break
+		}
+	}
+	return len(b)
+}

@@ -1,0 +1,138 @@
+package tokenize
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// A Tokenizer turns text into token ids and back. It is safe for concurrent
+// use.
+type Tokenizer struct {
+	names   []string // id -> name as in the vocabulary; "" where no token has the id
+	bytes   []string // id -> the bytes it decodes to
+	special []bool   // id -> left out by Decode with skipSpecial
+	ids     map[string]int32
+
+	normalize bool     // to NFC
+	raw       addedSet // added tokens looked for in the text as it is
+	normal    addedSet // and those looked for after normalization
+	cutters   []cutter // each cuts the pieces of the one before it
+	bpe       *bpe
+
+	before, after []int32 // what Encode puts around a text (BOS, EOS)
+
+	bos, eos string
+	chat     *chatTemplate
+}
+
+// Encode returns the ids of text as the reference's encode(text) does: special
+// and other added tokens are recognised in the text, and where the tokenizer
+// puts a BOS in front (DeepSeek's does, Qwen's does not) it is there. Text that
+// already has its BOS, as rendered chats do, goes through EncodeChat.
+//
+// Ill-formed UTF-8 is read as U+FFFD, as Decode writes it. A byte that the
+// vocabulary lacks (possible only in small vocabularies) is left out, as in the
+// reference: see Check.
+func (t *Tokenizer) Encode(text string) []int32 {
+	ids := make([]int32, 0, len(text)/3+len(t.before)+len(t.after)+4)
+	ids = append(ids, t.before...)
+	ids = t.appendText(ids, text)
+	return append(ids, t.after...)
+}
+
+// appendText appends the ids of text and nothing around it.
+func (t *Tokenizer) appendText(ids []int32, text string) []int32 {
+	if !utf8.ValidString(text) {
+		text = string(appendValid(nil, []byte(text)))
+	}
+	found := func(id int32) { ids = append(ids, id) }
+	t.raw.split(text, func(s string) {
+		if t.normalize {
+			s = nfc(s)
+		}
+		t.normal.split(s, func(s string) { ids = t.cut(ids, s, t.cutters) }, found)
+	}, found)
+	return ids
+}
+
+func (t *Tokenizer) cut(ids []int32, s string, cutters []cutter) []int32 {
+	if len(cutters) == 0 {
+		return t.bpe.append(ids, s)
+	}
+	for i := 0; i < len(s); {
+		end := cutters[0](s, i)
+		ids = t.cut(ids, s[i:end], cutters[1:])
+		i = end
+	}
+	return ids
+}
+
+// Check returns an error that names the first character of text that the
+// vocabulary cannot express and Encode would leave out. Vocabularies with all
+// 256 bytes, as those of real models, express everything.
+func (t *Tokenizer) Check(text string) error {
+	if t.bpe.unk >= 0 {
+		return nil
+	}
+	var err error
+	check := func(s string) {
+		for i, r := range s {
+			for _, b := range []byte(string(r)) {
+				if t.bpe.bytes[b] < 0 && err == nil {
+					err = fmt.Errorf("tokenize: %q in %.40q is not in the vocabulary", r, s[i:])
+				}
+			}
+		}
+	}
+	t.raw.split(text, func(s string) { t.normal.split(s, check, func(int32) {}) }, func(int32) {})
+	return err
+}
+
+// Decode returns the text of ids: their bytes, joined, with each ill-formed
+// UTF-8 sequence replaced by one U+FFFD. Ids without a token (a model may have
+// more logits than its tokenizer has tokens) give nothing. With skipSpecial
+// neither do special tokens.
+func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
+	buf := make([]byte, 0, 5*len(ids))
+	for _, id := range ids {
+		buf = t.appendToken(buf, id, skipSpecial)
+	}
+	if !utf8.Valid(buf) {
+		buf = appendValid(make([]byte, 0, len(buf)+16), buf)
+	}
+	return string(buf)
+}
+
+func (t *Tokenizer) appendToken(dst []byte, id int32, skipSpecial bool) []byte {
+	if id < 0 || int(id) >= len(t.bytes) || skipSpecial && t.special[id] {
+		return dst
+	}
+	return append(dst, t.bytes[id]...)
+}
+
+// VocabSize is one more than the largest id that has a token. Models may have
+// more logits than that, never fewer.
+func (t *Tokenizer) VocabSize() int { return len(t.names) }
+
+// BOS returns the id of the token that begins a text; ok is false if the
+// tokenizer names none.
+func (t *Tokenizer) BOS() (id int32, ok bool) { return t.ID(t.bos) }
+
+// EOS returns the id of the token that ends a text; ok is false if the tokenizer
+// names none. A model's generation_config.json may name others.
+func (t *Tokenizer) EOS() (id int32, ok bool) { return t.ID(t.eos) }
+
+// ID returns the id of a token by its name in the vocabulary, in which " the" is
+// "Ġthe"; ok is false if there is none.
+func (t *Tokenizer) ID(token string) (id int32, ok bool) {
+	id, ok = t.ids[token]
+	return id, ok && token != ""
+}
+
+// Token returns the name of id in the vocabulary, "" if no token has that id.
+func (t *Tokenizer) Token(id int32) string {
+	if id < 0 || int(id) >= len(t.names) {
+		return ""
+	}
+	return t.names[id]
+}
