@@ -249,8 +249,7 @@ func start(o Options) error {
 	ort.SetSharedLibraryPath(process.path)
 	err := ort.InitializeEnvironment(ort.WithLogLevelFatal())
 	if err == nil {
-		err = shareArena()
-		if err != nil {
+		if err = errors.Join(ort.DisableTelemetry(), shareArena()); err != nil {
 			ort.DestroyEnvironment()
 		}
 	}

@@ -77,8 +77,9 @@ const OrtApiBase *onering_open(const char *path, char **error) {
 const char *onering_version(const OrtApiBase *base) { return base->GetVersionString(); }
 
 int onering_api(const OrtApiBase *base, uint32_t version) {
-	api = base->GetApi(version);
-	return api != NULL;
+	void *const *table = base->GetApi(version);
+	if (table) api = table;
+	return table != NULL;
 }
 
 const char *onering_message(OrtStatus *s) { return CALL(const char *, GetErrorMessage, const OrtStatus *)(s); }

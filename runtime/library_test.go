@@ -1,0 +1,265 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"testing"
+)
+
+// stub compiles a library that says it is ONNX Runtime of a version, but has no
+// function table.
+func stub(t *testing.T, version string) string {
+	t.Helper()
+	return compile(t, fmt.Sprintf(`#include <stdint.h>
+static const char *version(void) { return %q; }
+static const void *api(uint32_t n) { return 0; }
+static const struct { const void *(*api)(uint32_t); const char *(*version)(void); } base = { api, version };
+const void *OrtGetApiBase(void) { return &base; }
+`, version))
+}
+
+func compile(t *testing.T, source string) string {
+	t.Helper()
+	if goruntime.GOOS == "windows" {
+		t.Skip("no C compiler that this test knows how to call on Windows")
+	}
+	out, err := exec.Command("go", "env", "CC").Output()
+	if err != nil {
+		t.Fatalf("go env CC: %v", err)
+	}
+	dir := t.TempDir()
+	c, lib := filepath.Join(dir, "stub.c"), filepath.Join(dir, libraryName(goruntime.GOOS))
+	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// cgo needs a C compiler, so there is one.
+	if out, err := exec.Command(strings.TrimSpace(string(out)), "-shared", "-fPIC", "-o", lib, c).CombinedOutput(); err != nil {
+		t.Fatalf("compiling: %v\n%s", err, out)
+	}
+	return lib
+}
+
+func write(t *testing.T, path string, data []byte) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestNamedLibraryIsWrong checks that a library which is asked for and cannot be
+// used is one error, which names the file and who asked, and is never replaced.
+func TestNamedLibraryIsWrong(t *testing.T) {
+	t.Setenv(envLibrary, "")
+	t.Setenv(envCache, t.TempDir())
+	dir := t.TempDir()
+	good, err := os.ReadFile(stub(t, "1.99.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := func(name string, data []byte) string { return write(t, filepath.Join(dir, name), data) }
+	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[goruntime.GOARCH]
+	cases := []struct{ name, path, want string }{
+		{"absent", filepath.Join(dir, "absent.so"), "no such file"},
+		{"empty folder", t.TempDir(), "no " + libraryName(goruntime.GOOS)},
+		{"text", lib("text", []byte("not a library\n")), "is not a shared library"},
+		{"empty", lib("empty", nil), "is not a shared library"},
+		{"device", "/dev/null", "is not a file"},
+		{"another library", compile(t, "int f(void) { return 1; }"), "does not export OrtGetApiBase"},
+	}
+	if goruntime.GOOS == "linux" {
+		cases = append(cases,
+			struct{ name, path, want string }{"another processor", lib("foreign", retarget(good, other)), "but this program for " + goruntime.GOARCH},
+			struct{ name, path, want string }{"cut short", lib("short", good[:len(good)/2]), "short"},
+			struct{ name, path, want string }{"a program", os.Args[0], "not"})
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			for how, set := range map[string]func() Options{
+				"--library": func() Options { return Options{Library: c.path} },
+				envLibrary:  func() Options { t.Setenv(envLibrary, c.path); return Options{} },
+			} {
+				at, err := look(set())
+				if err == nil {
+					t.Fatalf("%s: accepted as %v", how, at)
+				}
+				for _, want := range []string{how, filepath.Base(c.path), c.want} {
+					// A cut file may fail in any of its tables.
+					if want == "short" && strings.Contains(err.Error(), "not a shared library") {
+						continue
+					}
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%s: %q does not say %q", how, err, want)
+					}
+				}
+				t.Setenv(envLibrary, "")
+			}
+		})
+	}
+}
+
+// retarget changes the processor that an ELF file says it is for.
+func retarget(file []byte, goarch string) []byte {
+	file = append([]byte(nil), file...)
+	machine := map[string]byte{"amd64": 62, "arm64": 183}[goarch]
+	file[18], file[19] = machine, 0
+	return file
+}
+
+// TestInspectEveryPrefix cuts a library at many places: none may be accepted
+// unless all that is loaded is there, and none may end the process.
+func TestInspectEveryPrefix(t *testing.T) {
+	if goruntime.GOOS != "linux" {
+		t.Skip("cuts an ELF file")
+	}
+	file, err := os.ReadFile(stub(t, "1.99.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "cut.so")
+	for n := 0; n < len(file); n += 1 + len(file)/199 {
+		write(t, path, file[:n])
+		if err := inspect(path, goruntime.GOOS, goruntime.GOARCH); err == nil {
+			t.Errorf("accepted %d of %d bytes", n, len(file))
+		}
+	}
+}
+
+// TestLoadRefusesVersions loads stubs. A refused library must leave the process
+// free to load another.
+func TestLoadRefusesVersions(t *testing.T) {
+	before := process.path
+	for version, want := range map[string]string{
+		"1.10.0": "is ONNX Runtime 1.10.0, which is too old: onering needs 1.24 or newer",
+		"2.30.0": "too old", // an interface that is not known
+		"":       "too old",
+		"1.99.0": "lacks version 24 of its C interface",
+	} {
+		err := load(place{stub(t, version), "test"})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("version %q: %v, want %q", version, err, want)
+		}
+	}
+	if process.path != before {
+		t.Errorf("a refused library stays in place: %q", process.path)
+	}
+}
+
+func TestLookupOrder(t *testing.T) {
+	t.Setenv(envLibrary, "")
+	t.Setenv(envCache, t.TempDir())
+	t.Setenv("LD_LIBRARY_PATH", "")
+	lib := stub(t, "1.99.0")
+	place := func(path string) string {
+		t.Helper()
+		data, err := os.ReadFile(lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return write(t, path, data)
+	}
+	expect := func(o Options, path, how string) {
+		t.Helper()
+		at, err := look(o)
+		if err != nil || at.path != path || at.how != how {
+			t.Errorf("look: %+v, %v; want %s by %s", at, err, path, how)
+		}
+	}
+	cache, err := cacheDir(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if goruntime.GOOS == "linux" {
+		system := t.TempDir()
+		t.Setenv("LD_LIBRARY_PATH", system)
+		place(filepath.Join(system, "libonnxruntime.so.1.20.0"))
+		if at, err := look(Options{}); err != nil || at.how == "system" && strings.HasPrefix(at.path, system) {
+			t.Errorf("an old system library is taken: %+v, %v", at, err)
+		}
+		place(filepath.Join(system, "libonnxruntime.so.1.9.1"))
+		newer := place(filepath.Join(system, "libonnxruntime.so.1.30.2"))
+		expect(Options{}, newer, "system")
+	}
+	b, _ := npm.build(goruntime.GOOS, goruntime.GOARCH)
+	second := place(b.path(cache, goruntime.GOOS, goruntime.GOARCH))
+	expect(Options{}, second, "cache")
+	b, _ = pip.build(goruntime.GOOS, goruntime.GOARCH)
+	first := place(b.path(cache, goruntime.GOOS, goruntime.GOARCH))
+	expect(Options{}, first, "cache")
+	byHand := place(filepath.Join(cache, libraryName(goruntime.GOOS)))
+	expect(Options{}, byHand, "cache")
+	t.Setenv(envLibrary, lib)
+	expect(Options{}, lib, envLibrary)
+	folder := t.TempDir()
+	inFolder := place(filepath.Join(folder, libraryName(goruntime.GOOS)))
+	expect(Options{Library: folder}, inFolder, "--library")
+}
+
+// TestModuleLibraries checks the pinned libraries of the Go module for every
+// platform that has one: their digests, and that each is taken for what it is.
+func TestModuleLibraries(t *testing.T) {
+	for key := range moduleBuilds {
+		goos, goarch, _ := strings.Cut(key, "/")
+		b, _ := module.build(goos, goarch)
+		into := filepath.Join(t.TempDir(), libraryName(goos))
+		if err := module.fetch(t.Context(), &provisioner{goos: goos, goarch: goarch}, b, into); err != nil {
+			t.Errorf("%s: %v", key, err)
+			continue
+		}
+		if err := inspect(into, goos, goarch); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+		wrong := map[string]string{"amd64": "arm64", "arm64": "amd64"}[goarch]
+		if err := inspect(into, goos, wrong); err == nil {
+			t.Errorf("%s: also taken for %s", key, wrong)
+		}
+	}
+}
+
+func TestOlder(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"", "libonnxruntime.so.1", true},
+		{"libonnxruntime.so.1.9.0", "libonnxruntime.so.1.31.1", true},
+		{"libonnxruntime.so.1.31.1", "libonnxruntime.so.1.31.1", false},
+		{"libonnxruntime.1.31.1.dylib", "libonnxruntime.1.4.0.dylib", false},
+	} {
+		if got := older(c.a, c.b); got != c.want {
+			t.Errorf("older(%q, %q) = %v", c.a, c.b, got)
+		}
+	}
+}
+
+// TestMissingIsOneMessage checks what a machine without library, client and
+// network says.
+func TestMissingIsOneMessage(t *testing.T) {
+	t.Setenv(envLibrary, "")
+	t.Setenv(envOffline, "1")
+	cache := t.TempDir()
+	if at, _ := look(Options{Cache: cache}); at.path != "" {
+		t.Skipf("this system has an ONNX Runtime of its own: %s", at.path)
+	}
+	_, err := find(t.Context(), Options{Cache: cache})
+	if err == nil {
+		t.Fatal("found one")
+	}
+	for _, want := range []string{envOffline, envLibrary, "--library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(goruntime.GOOS))} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(cache, "onnxruntime")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("offline, yet the cache was made: %v", err)
+	}
+}

@@ -1,0 +1,391 @@
+package runtime
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// envNetwork makes tests fetch the real packages with the real clients.
+const envNetwork = "ONERING_TEST_NETWORK"
+
+func provisionerOf(t *testing.T, cache string, sources ...source) *provisioner {
+	t.Helper()
+	t.Setenv(envOffline, "")
+	p, err := newProvisioner(Options{Cache: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.sources = sources
+	return p
+}
+
+// fromFile is a source that copies a file, slowly.
+func fromFile(name, file string, fetches *atomic.Int32) source {
+	return source{
+		name:  name,
+		build: func(string, string) (build, bool) { return build{version: "1.99.0", ref: "stub@1.99.0"}, true },
+		fetch: func(_ context.Context, p *provisioner, b build, into string) error {
+			fetches.Add(1)
+			time.Sleep(20 * time.Millisecond)
+			f, err := os.Open(file)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return writeLibrary(f, into, b.sum)
+		},
+	}
+}
+
+// TestProvisionOnce starts many provisioners on one cache: one fetches.
+func TestProvisionOnce(t *testing.T) {
+	var fetches, notices atomic.Int32
+	cache := t.TempDir()
+	s := fromFile("stub", stub(t, "1.99.0"), &fetches)
+	var wg sync.WaitGroup
+	for range 8 {
+		p := provisionerOf(t, cache, s)
+		p.notice = func(string) { notices.Add(1) }
+		wg.Go(func() {
+			at, err := p.provision(t.Context())
+			if err != nil {
+				t.Error(err)
+			} else if err := inspect(at.path, p.goos, p.goarch); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if fetches.Load() != 1 || notices.Load() != 1 {
+		t.Errorf("%d fetches and %d notices, want one of each", fetches.Load(), notices.Load())
+	}
+}
+
+// TestProvisionFallsThrough lets sources fail in turn; what one left behind must
+// be gone, and the last library is complete with its origin.
+func TestProvisionFallsThrough(t *testing.T) {
+	var fetches atomic.Int32
+	good := stub(t, "1.99.0")
+	text := write(t, filepath.Join(t.TempDir(), "text"), []byte("not a library"))
+	wrongSum := fromFile("wrong digest", good, &fetches)
+	wrongSum.build = func(string, string) (build, bool) {
+		return build{version: "1.99.0", sum: strings.Repeat("0", 64)}, true
+	}
+	absent := fromFile("absent", good, &fetches)
+	absent.build = func(string, string) (build, bool) { return build{}, false }
+	cache := t.TempDir()
+	bad := []source{absent, fromFile("no file", filepath.Join(t.TempDir(), "none"), &fetches), fromFile("text", text, &fetches), wrongSum}
+
+	_, err := provisionerOf(t, cache, bad...).provision(t.Context())
+	if err == nil {
+		t.Fatal("accepted a bad library")
+	}
+	for _, want := range []string{"absent: has none for", "no file: ", "text: ", "is not a shared library", "wrong digest: ", "not the expected 0000"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+	onlyLock(t, cache)
+
+	at, err := provisionerOf(t, cache, append(bad, fromFile("good", good, &fetches))...).provision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var from origin
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(at.path), originName))
+	if err == nil {
+		err = json.Unmarshal(data, &from)
+	}
+	sum, _ := fileSum(good)
+	if want := (origin{"good", "stub@1.99.0", "1.99.0", sum}); err != nil || from != want {
+		t.Errorf("origin %+v, %v; want %+v", from, err, want)
+	}
+}
+
+// onlyLock fails where more than the lock file is left in the cache.
+func onlyLock(t *testing.T, cache string) {
+	t.Helper()
+	files, err := os.ReadDir(filepath.Join(cache, "onnxruntime"))
+	if err != nil || len(files) != 1 || files[0].Name() != ".lock" {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+}
+
+func TestProvisionCancelled(t *testing.T) {
+	cache := t.TempDir()
+	p := provisionerOf(t, cache, source{"endless", func(string, string) (build, bool) { return build{version: "1"}, true },
+		func(ctx context.Context, p *provisioner, b build, into string) error {
+			write(t, into, []byte("half"))
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.provision(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the context's error", err)
+	}
+	onlyLock(t, cache)
+
+	// A process that waits for another one stops waiting when told to.
+	unlock, err := lock(t.Context(), filepath.Join(cache, "onnxruntime", ".lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.provision(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the context's error", err)
+	}
+}
+
+// tgz makes an archive with the given files, in turn name and content.
+func tgz(t *testing.T, files ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for i := 0; i < len(files); i += 2 {
+		h := &tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}
+		if link, ok := strings.CutPrefix(files[i+1], "-> "); ok {
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, link, 0
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := w.Write([]byte(files[i+1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zipOf(t *testing.T, files ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for i := 0; i < len(files); i += 2 {
+		f, err := w.Create(files[i])
+		if err == nil {
+			_, err = f.Write([]byte(files[i+1]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestExtract writes only the one member, whatever else an archive holds.
+func TestExtract(t *testing.T) {
+	hash := sha256.Sum256([]byte("content"))
+	sum := hex.EncodeToString(hash[:])
+	hostile := []string{"../escaped", "x", "/absolute", "x", "dir/../../escaped", "x", "lib/a.so", "content"}
+	cases := []struct {
+		name, archive string
+		data          []byte
+		sum, want     string
+	}{
+		{"zip", "a.whl", zipOf(t, hostile...), sum, ""},
+		{"tar", "a.tgz", tgz(t, hostile...), sum, ""},
+		{"tar with dots", "a.tgz", tgz(t, "./lib/a.so", "content"), sum, ""},
+		{"no digest", "a.tgz", tgz(t, "lib/a.so", "content"), "", ""},
+		{"zip, wrong content", "a.whl", zipOf(t, "lib/a.so", "Content"), sum, "not the expected"},
+		{"tar, wrong content", "a.tgz", tgz(t, "lib/a.so", "Content"), sum, "not the expected"},
+		{"zip, absent", "a.zip", zipOf(t, "lib/b.so", "content"), sum, "not in the archive"},
+		{"tar, absent", "a.tgz", tgz(t, "lib/b.so", "content"), sum, "not in the archive"},
+		{"tar, a link", "a.tgz", tgz(t, "lib/a.so", "-> ../../secret"), sum, "not in the archive"},
+		{"zip, cut", "a.zip", zipOf(t, hostile...)[:40], sum, "zip"},
+		{"tar, cut", "a.tgz", tgz(t, hostile...)[:40], sum, "EOF"},
+		{"tar, empty", "a.tgz", nil, sum, "EOF"},
+		{"tar, text", "a.tgz", []byte("not an archive, but long enough"), sum, "gzip"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "in")
+			archive := write(t, filepath.Join(dir, c.archive), c.data)
+			into := filepath.Join(dir, "out.so")
+			err := extract(archive, "lib/a.so", into, c.sum)
+			files, _ := filepath.Glob(filepath.Join(dir, "..", "*"))
+			inside, _ := filepath.Glob(filepath.Join(dir, "*"))
+			if len(files) != 1 {
+				t.Errorf("written outside: %v", files)
+			}
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.archive) {
+					t.Errorf("error %v, want %q", err, c.want)
+				}
+				if len(inside) != 1 {
+					t.Errorf("left behind: %v", inside)
+				}
+				return
+			}
+			if data, _ := os.ReadFile(into); err != nil || string(data) != "content" || len(inside) != 2 {
+				t.Errorf("%q, %v, files %v", data, err, inside)
+			}
+		})
+	}
+}
+
+// A fakeRelease serves a release with one archive.
+type fakeRelease struct {
+	archive []byte
+	digest  string // stated
+	name    string
+}
+
+func (r *fakeRelease) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if q.URL.Path == "/archive" {
+		w.Write(r.archive)
+		return
+	}
+	fmt.Fprintf(w, `{"assets":[{"name":"other","digest":"sha256:00"},{"name":%q,"size":%d,"digest":%q,"browser_download_url":"http://%s/archive"}]}`, r.name, len(r.archive), r.digest, q.Host)
+}
+
+func TestGitHub(t *testing.T) {
+	b, ok := github.build(goruntime.GOOS, goruntime.GOARCH)
+	if !ok {
+		t.Skipf("no release for %s/%s", goruntime.GOOS, goruntime.GOARCH)
+	}
+	lib, err := os.ReadFile(stub(t, "1.99.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &fakeRelease{name: b.ref, archive: tgz(t, b.member, string(lib))}
+	if filepath.Ext(b.ref) == ".zip" {
+		r.archive = zipOf(t, b.member, string(lib))
+	}
+	hash := sha256.Sum256(r.archive)
+	good := "sha256:" + hex.EncodeToString(hash[:])
+	server := httptest.NewServer(r)
+	defer server.Close()
+	defer func(was string) { releaseAPI = was }(releaseAPI)
+	releaseAPI = server.URL
+
+	cache := t.TempDir()
+	try := func(cache, digest string) error {
+		r.digest = digest
+		p := provisionerOf(t, cache, github)
+		var last Progress
+		p.progress = func(now Progress) {
+			if now.Done < last.Done {
+				t.Errorf("progress went back: %v, %v", last, now)
+			}
+			last = now
+		}
+		at, err := p.provision(t.Context())
+		if err == nil && (last.Done != last.Total || last.Total != int64(len(r.archive))) {
+			t.Errorf("the last progress is %+v of %d bytes", last, len(r.archive))
+		}
+		if err == nil {
+			os.RemoveAll(filepath.Dir(at.path))
+		}
+		return err
+	}
+	other := "sha256:" + strings.Repeat("a", 64)
+	for _, c := range []struct{ cache, digest, want string }{
+		{t.TempDir(), "", "states no SHA-256"},
+		{t.TempDir(), "md5:00", "states no SHA-256"},
+		{t.TempDir(), other, "what was downloaded has " + good},
+		{cache, good, ""},
+		{cache, good, ""},
+		{cache, other, "before it was " + good},
+	} {
+		err := try(c.cache, c.digest)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("digest %q: %v, want %q", c.digest, err, c.want)
+		}
+	}
+	r.name = "another"
+	if err := try(t.TempDir(), good); err == nil || !strings.Contains(err.Error(), "the release has no "+b.ref) {
+		t.Errorf("no such file: %v", err)
+	}
+	server.Close()
+	if err := try(t.TempDir(), good); err == nil || !strings.Contains(err.Error(), "GitHub: ") {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// TestClientFails runs package clients that fail as pip and npm do.
+func TestClientFails(t *testing.T) {
+	if goruntime.GOOS == "windows" {
+		t.Skip("the clients of this test are shell scripts")
+	}
+	bin := t.TempDir()
+	script := func(name, text string) {
+		write(t, filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"))
+		if err := os.Chmod(filepath.Join(bin, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	p := provisionerOf(t, t.TempDir(), pip, npm)
+	expect := func(want ...string) {
+		t.Helper()
+		_, err := p.provision(t.Context())
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%q is not in:\n%v", w, err)
+			}
+		}
+	}
+	expect("pip: not installed", "npm: not installed")
+	script("python3", "echo 'No module named pip' >&2; exit 1")
+	expect("pip: not installed")
+	script("pip", `[ "$1" = --version ] && exit 0
+echo "WARNING: Retrying"; echo "ERROR: No matching distribution found for onnxruntime" >&2; echo "hint: try harder"; exit 1`)
+	script("npm", `echo "npm error code E404"; echo "npm error A complete log"; exit 1`)
+	expect("pip: exit status 1: ERROR: No matching distribution", "npm: exit status 1: npm error code E404")
+	script("pip", "exit 0")
+	script("npm", "echo > onnxruntime-node-1.tgz; exit 0")
+	expect("pip: it left 0 wheels", "npm: onnxruntime-node-1.tgz")
+}
+
+// TestPackages fetches the library of every platform with the real clients.
+func TestPackages(t *testing.T) {
+	if os.Getenv(envNetwork) == "" {
+		t.Skipf("set %s=1 to download some 200 MB", envNetwork)
+	}
+	for _, s := range []source{pip, npm} {
+		for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
+			t.Run(s.name+"/"+platform, func(t *testing.T) {
+				p := provisionerOf(t, t.TempDir(), s)
+				p.goos, p.goarch, _ = strings.Cut(platform, "/")
+				var last Progress
+				p.progress = func(now Progress) { last = now }
+				if _, err := p.provision(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if last.Done != last.Total {
+					t.Errorf("the last progress is %+v", last)
+				}
+			})
+		}
+	}
+}
