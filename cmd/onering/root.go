@@ -109,6 +109,9 @@ line or the configuration is wrong.`,
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also debug messages on stderr")
 	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
 	root.AddCommand(
+		newData(),
+		newDoctor(),
+		newTokenize(),
 		newVersion(),
 	)
 	return root

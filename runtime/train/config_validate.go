@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"onering/objectives"
+	"onering/tokenize"
 )
 
 // A FieldError says which key of a Config holds an impossible value, and what
@@ -33,7 +34,7 @@ func (c Config) Validate() error {
 	var v validator
 
 	v.text("model.path", c.Model.Path, "name the model's folder")
-	v.oneOf("model.template", c.Model.Template, "qwen_math", "r1", "no")
+	v.oneOf("model.template", c.Model.Template, tokenize.Templates()...)
 	v.oneOf("model.dtype", c.Model.DType, "float32", "bfloat16", "float16")
 
 	v.text("data.train", c.Data.Train, "name the file of training problems")
