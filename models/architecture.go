@@ -5,6 +5,9 @@ type Geometry struct {
 	Layers, Hidden, Heads, KVHeads, HeadDim, FFN, Vocab int
 	MaxPositions                                        int
 	RopeTheta                                           float64
+	// CacheWidth is the width of a head in the cache: HeadDim, or the next
+	// multiple of 16.
+	CacheWidth int
 	// Embedding and Head name the [V,D] tensors that ids are looked up in and
 	// that logits come from: one tensor where they are tied.
 	Embedding, Head string

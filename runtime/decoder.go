@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -48,7 +49,7 @@ type step struct {
 	ids             scratch[int64]
 	seqlens         scratch[int32]
 	total           scratch[int32]
-	last            scratch[int64]
+	last, pos       scratch[int64]
 	hidden          scratch[float32]
 	rows            int      // for which the cache is bound
 	bound           []*Value // of the cache, to be closed
@@ -98,7 +99,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 }
 
 // rowSize is the elements of one row of a layer's keys.
-func (d *Decoder) rowSize() int { return d.geometry.KVHeads * d.maxTokens * d.geometry.HeadDim }
+func (d *Decoder) rowSize() int { return d.geometry.KVHeads * d.maxTokens * d.geometry.CacheWidth }
 
 // Slots returns how many sequences can be decoded at once.
 func (d *Decoder) Slots() int { return d.slots }
@@ -141,10 +142,10 @@ func (s *step) bindCache(layers []cacheLayer, g models.Geometry, rows, tokens in
 	}
 	s.bound = s.bound[:0]
 	b := binder{b: s.binding}
-	n := rows * g.KVHeads * tokens * g.HeadDim
+	n := rows * g.KVHeads * tokens * g.CacheWidth
 	for i, l := range layers {
 		for name, data := range map[string][]float32{"key": l.k, "value": l.v} {
-			v, err := NewValue(data[:n], int64(rows), int64(g.KVHeads), int64(tokens), int64(g.HeadDim))
+			v, err := NewValue(data[:n], int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
 			if err == nil {
 				s.bound = append(s.bound, v)
 			}
@@ -153,6 +154,17 @@ func (s *step) bindCache(layers []cacheLayer, g models.Geometry, rows, tokens in
 		}
 	}
 	return b.err
+}
+
+// positions binds the input pos [n,1], which only graphs that turn queries and
+// keys themselves have; nil for the others.
+func (s *step) positions(b *binder, n int) ([]int64, error) {
+	if _, ok := s.binding.s.index[input]["pos"]; !ok {
+		return nil, nil
+	}
+	pos, v, err := s.pos.of(int64(n), 1)
+	b.in("pos", v, err)
+	return pos, b.err
 }
 
 func (s *step) close() {
@@ -166,6 +178,7 @@ func (s *step) close() {
 	s.seqlens.close()
 	s.total.close()
 	s.last.close()
+	s.pos.close()
 	s.hidden.close()
 }
 
@@ -190,7 +203,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		d.prefiller = s
 	}
 	s, batch := d.prefiller, len(prompts)
-	if n := batch * g.KVHeads * tokens * g.HeadDim; s.prefix == nil || len(s.prefix[0].k) < n {
+	if n := batch * g.KVHeads * tokens * g.CacheWidth; s.prefix == nil || len(s.prefix[0].k) < n {
 		s.prefix = nil
 		for range g.Layers {
 			s.prefix = append(s.prefix, cacheLayer{make([]float32, n), make([]float32, n)})
@@ -212,6 +225,13 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	b.in("total", v, err)
 	last, v, err := s.last.of(int64(batch))
 	b.in("last", v, err)
+	pos, err := s.positions(&b, batch*tokens)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pos {
+		pos[i] = int64(i % tokens)
+	}
 	hidden, v, err := s.hidden.of(int64(batch), int64(g.Hidden))
 	b.out("hidden", v, err)
 	if b.err != nil {
@@ -236,7 +256,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	out := make([]int, batch)
 	for i, p := range prompts {
 		x := &prefix{length: len(p), hidden: slices.Clone(hidden[i*g.Hidden : (i+1)*g.Hidden])}
-		size, from := len(p)*g.HeadDim, tokens*g.HeadDim
+		size, from := len(p)*g.CacheWidth, tokens*g.CacheWidth
 		for _, l := range s.prefix {
 			k, v := make([]float32, 0, g.KVHeads*size), make([]float32, 0, g.KVHeads*size)
 			for h := range g.KVHeads {
@@ -284,7 +304,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 // place copies the first n tokens of one row, whose heads are stride tokens
 // apart, into a row of the cache.
 func (d *Decoder) place(to, from []float32, row, n, stride int) {
-	k := d.geometry.HeadDim
+	k := d.geometry.CacheWidth
 	for h := range d.geometry.KVHeads {
 		copy(to[row*d.rowSize()+h*d.maxTokens*k:], from[h*stride*k:][:n*k])
 	}
@@ -325,8 +345,12 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	b.in("total", v, err)
 	hidden, v, err := s.hidden.of(int64(n), int64(d.geometry.Hidden))
 	b.out("hidden", v, err)
-	if b.err != nil {
-		return b.err
+	pos, err := s.positions(&b, n)
+	if b.err != nil || err != nil {
+		return errors.Join(b.err, err)
+	}
+	for row := range pos {
+		pos[row] = int64(d.lengths[row])
 	}
 	longest := 0
 	for i, slot := range slots {

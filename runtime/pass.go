@@ -133,7 +133,7 @@ func (p *Pass) pack() error {
 	if T > l.options.BlockTokens {
 		p.blocks = min(8, (T+l.options.BlockTokens-1)/l.options.BlockTokens)
 	}
-	pos, _, err := b.pos.of(1, int64(p.n))
+	pos, _, err := b.pos.of(int64(p.n), 1)
 	if err != nil {
 		return err
 	}

@@ -55,12 +55,12 @@ func SwiGLU(gate, up *Node) *Node {
 }
 
 // Rotary turns each head of x [N,heads*K] by the angles of its position:
-// pos int64 [1,N], cos and sin [P,K/2], halves paired as Hugging Face's Qwen2
+// pos int64 [N,1], cos and sin [P,K/2], halves paired as Hugging Face's Qwen2
 // pairs them. The gradient turns back.
 func Rotary(x, pos, cos, sin *Node) *Node {
 	width := x.shape[1].N
 	turn := func(x, sin *Node) *Node {
-		rows := Reshape(x, 1, -1, width)
+		rows := Reshape(x, -1, 1, width) // N rows of one token: the operator wants no row longer than P
 		y := x.g.call("RotaryEmbedding", microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
 		return Reshape(y, -1, width)
 	}
@@ -139,8 +139,8 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 		b := &block{}
 		m := mask
 		if blocks > 1 {
-			b.from = Slice(bounds, g.Ints(int64(i)), g.Ints(int64(i+1)), 0, "one")
-			b.to = Slice(bounds, g.Ints(int64(i+1)), g.Ints(int64(i+2)), 0, "one")
+			b.from = Slice(bounds, g.Ints(int64(i)), g.Ints(int64(i+1)), 0, 1)
+			b.to = Slice(bounds, g.Ints(int64(i+1)), g.Ints(int64(i+2)), 0, 1)
 			m = Slice(keys(b, i, mask, 1), b.from, b.to, 0, fmt.Sprintf("Tq%d", i))
 		}
 		b.q, b.k, b.v = fold(queries(b, i, qh)), keys(b, i, kh, 2), keys(b, i, vh, 2)
@@ -170,7 +170,7 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 			dqs[i] = Reshape(MatMul(ds, b.k, false, false, scale), 0, heads, -1, width)
 			dkb, dvb := MatMul(ds, b.q, true, false, scale), MatMul(b.p, do, true, false, 1)
 			if blocks > 1 {
-				after := Sub(Slice(bounds, g.Ints(int64(blocks)), g.Ints(int64(blocks+1)), 0, "one"), b.to)
+				after := Sub(Slice(bounds, g.Ints(int64(blocks)), g.Ints(int64(blocks+1)), 0, 1), b.to)
 				dkb, dvb = Pad(dkb, g.Ints(0), after, 2, tokens), Pad(dvb, g.Ints(0), after, 2, tokens)
 			}
 			dk, dv = accumulate(dk, dkb), accumulate(dv, dvb)
@@ -191,14 +191,19 @@ type Cache struct{ K, V *Node }
 // documentation asks (a first prompt: length-1 and T; one more token: tokens
 // cached before it, and the largest of those plus 1), cos and sin [P,K/2]. It
 // turns queries and keys, appends to the cache and returns [B,T,H*K] and the
-// cache, which shares past's buffers.
-func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, heads, kvHeads int) (*Node, Cache) {
+// cache, which shares past's buffers. Without cos and sin queries and keys are
+// taken as they are. scale multiplies the scores; K must be a multiple of 16.
+func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, heads, kvHeads int, scale float64) (*Node, Cache) {
 	width := qkv.shape[2].N / (heads + 2*kvHeads)
 	s := Shape{qkv.shape[0], qkv.shape[1], Dim{N: heads * width}}
+	rotary := 0
+	if cos != nil {
+		rotary = 1
+	}
 	out := qkv.g.calls("GroupQueryAttention", microsoft,
 		[]onnx.ElemType{qkv.elem, past.K.elem, past.V.elem}, []Shape{s, past.K.shape, past.V.shape},
 		[]*Node{qkv, nil, nil, past.K, past.V, seqlens, total, cos, sin},
-		attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", 1))
+		attr("num_heads", heads), attr("kv_num_heads", kvHeads), attr("do_rotary", rotary), attr("scale", float32(scale)))
 	return out[0], Cache{out[1], out[2]}
 }
 

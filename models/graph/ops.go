@@ -298,11 +298,11 @@ func GatherRows(x, index *Node) *Node {
 }
 
 // Slice takes from start to end (int64 nodes of one element) of one axis;
-// letter names the new size.
-func Slice(x, start, end *Node, axis int, letter string) *Node {
+// size is the new size, a letter or an int.
+func Slice(x, start, end *Node, axis int, size any) *Node {
 	axis = x.axis("Slice", axis)
 	s := append(Shape{}, x.shape...)
-	s[axis] = Dim{N: 1, Letters: letter}
+	s[axis] = Dims(size)[0]
 	return x.g.call("Slice", "", x.elem, s, []*Node{x, start, end, x.g.Ints(int64(axis))})
 }
 

@@ -2,6 +2,7 @@ package qwen2
 
 import (
 	"fmt"
+	"math"
 
 	"onering/models"
 	"onering/models/graph"
@@ -34,7 +35,9 @@ func wide(x, w, b *graph.Node) *graph.Node {
 // less 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
 // cos, sin [P,K/2]; the weights, qkv and gate_up fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
-// state of the last tokens, and the caches, onto the inputs' buffers.
+// state of the last tokens, and the caches, onto the inputs' buffers. Where K
+// is no multiple of 16, the caches have CacheWidth instead and pos int64
+// [B*T,1] is an input too.
 func (c Config) Prefill() (models.Program, error) {
 	return c.decoder("prefill", "T", models.Direct)
 }
@@ -62,21 +65,25 @@ func (c Config) decoder(name string, tokens any, form models.Form) (models.Progr
 		seqlens := g.Input("seqlens", onnx.Int32, graph.Dims("B"))
 		total := g.Input("total", onnx.Int32, graph.Dims())
 		cos, sin := g.Float("cos", "P", c.HeadDim/2), g.Float("sin", "P", c.HeadDim/2)
+		var pos *graph.Node
+		if geometry.CacheWidth != c.HeadDim {
+			pos = g.Input("pos", onnx.Int64, graph.Dims("B*T", 1))
+		}
 		x := graph.Reshape(graph.Gather(g.Float(geometry.Embedding, c.Vocab, d), ids), -1, d)
 		for i := range c.Layers {
 			weight := func(name string, sizes ...any) *graph.Node {
 				return g.Float(c.LayerPrefix(i)+name, sizes...)
 			}
 			past := graph.Cache{
-				K: g.Float(fmt.Sprintf("past_key.%d", i), "B", c.KVHeads, "S", c.HeadDim),
-				V: g.Float(fmt.Sprintf("past_value.%d", i), "B", c.KVHeads, "S", c.HeadDim),
+				K: g.Float(fmt.Sprintf("past_key.%d", i), "B", c.KVHeads, "S", geometry.CacheWidth),
+				V: g.Float(fmt.Sprintf("past_value.%d", i), "B", c.KVHeads, "S", geometry.CacheWidth),
 			}
 			h := graph.RMSNorm(x, weight(inputNorm, d), c.RMSEps)
 			qkv := product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk))
-			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads)
+			o, now := c.cachedAttention(qkv, ids, pos, past, seqlens, total, cos, sin)
 			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, past.K.Name())
 			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, past.V.Name())
-			x = graph.Add(x, product(form, graph.Reshape(o, -1, hk), weight(oWeight, d, hk), nil))
+			x = graph.Add(x, product(form, o, weight(oWeight, d, hk), nil))
 			h = graph.RMSNorm(x, weight(postNorm, d), c.RMSEps)
 			x = graph.Add(x, c.mlp(form, h, weight(gateUpWeight, 2*f, d), weight(downWt, d, f)))
 		}
@@ -85,6 +92,24 @@ func (c Config) decoder(name string, tokens any, form models.Form) (models.Progr
 		}
 		g.Output("hidden", graph.RMSNorm(x, g.Float(geometry.Norm, d), c.RMSEps))
 	})
+}
+
+// cachedAttention is the attention of qkv [B*T,(H+2G)*K] over the cache,
+// [B*T,H*K]. The operator wants heads of a multiple of 16; others are turned
+// before it and padded with zeros, which change no score.
+func (c Config) cachedAttention(qkv, ids, pos *graph.Node, past graph.Cache, seqlens, total, cos, sin *graph.Node) (*graph.Node, graph.Cache) {
+	scale := 1 / math.Sqrt(float64(c.HeadDim))
+	if pos == nil {
+		o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads, scale)
+		return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
+	}
+	g, all, wide := qkv.Graph(), c.Heads+2*c.KVHeads, c.Geometry().CacheWidth
+	parts := graph.Split(qkv, 1, (c.Heads+c.KVHeads)*c.HeadDim, c.KVHeads*c.HeadDim)
+	qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
+	qkv = graph.Pad(graph.Reshape(qkv, -1, all, c.HeadDim), g.Ints(0), g.Ints(int64(wide-c.HeadDim)), 2, graph.Dims(wide)[0])
+	o, now := graph.GroupQueryAttention(graph.Rows(graph.Reshape(qkv, -1, all*wide), ids), past, seqlens, total, nil, nil, c.Heads, c.KVHeads, scale)
+	o = graph.Slice(graph.Reshape(o, -1, c.Heads, wide), g.Ints(0), g.Ints(int64(c.HeadDim)), 2, c.HeadDim)
+	return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
 }
 
 // mlp is down(silu(gate) * up); in the wide form it stays transposed inside.

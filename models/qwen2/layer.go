@@ -52,7 +52,7 @@ func newLayer(g *graph.Graph, c Config, blocks int) *layer {
 		l.w[name] = g.Float(name, sizes...)
 		return l.w[name]
 	}
-	pos := g.Input("pos", onnx.Int64, graph.Dims(1, "N"))
+	pos := g.Input("pos", onnx.Int64, graph.Dims("N", 1))
 	cos, sin := g.Float("cos", "P", c.HeadDim/2), g.Float("sin", "P", c.HeadDim/2)
 	mask := g.Float("mask", "T", "T")
 	l.packing = &graph.Packing{
@@ -93,7 +93,7 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 
 // Layer builds layer.forward and layer.backward over packed tokens.
 //
-// Inputs of both: x [N,D]; the layer's weights; pos [1,N]; cos, sin [P,K/2];
+// Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,K/2];
 // mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
 // graph.CausalAttention. forward returns y [N,D] and the stash. backward takes

@@ -1,0 +1,325 @@
+package runtime_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/sampler"
+)
+
+// goldens returns the folders with PyTorch's numbers for small random models:
+// logits, log-probs, gradients, AdamW steps and generations.
+func goldens(t *testing.T) []string {
+	t.Helper()
+	var folders []string
+	for _, name := range []string{"tied", "untied", "headdim"} {
+		dir := filepath.Join("..", "..", "shared", "goldens", "model", name)
+		if _, err := os.Stat(dir); err != nil {
+			t.Skipf("the PyTorch goldens are not here: %v", err)
+		}
+		folders = append(folders, dir)
+	}
+	return folders
+}
+
+type golden struct {
+	Batch struct {
+		Lengths       []int       `json:"lengths"`
+		PromptLengths []int       `json:"prompt_lengths"`
+		LogP          [][]float64 `json:"logp_f64"`
+		Entropy       [][]float64 `json:"entropy_f64"`
+		Cool          [][]float64 `json:"logp_T0.7_f64"`
+	} `json:"batch"`
+	AdamW map[string]struct {
+		WeightDecay float64 `json:"weight_decay"`
+		F64         struct {
+			Norm []float64 `json:"grad_norm_before_clip"`
+		} `json:"f64"`
+	} `json:"adamw"`
+	Greedy struct {
+		Max  int   `json:"max_new_tokens"`
+		EOS  int32 `json:"eos_token_id"`
+		Rows []struct {
+			Prompt, Tokens []int32
+			Finish         string
+		} `json:"rows"`
+	} `json:"greedy"`
+	Sampled struct {
+		Runs []struct {
+			Temperature float64 `json:"temperature"`
+			Rows        []struct {
+				Prompt, Tokens []int32
+				Uniforms       []float32
+				T1             []float64 `json:"logp_T1"`
+				Cool           []float64 `json:"logp_T0.7"`
+			} `json:"rows"`
+		} `json:"runs"`
+	} `json:"sampled"`
+}
+
+// model is a golden folder opened.
+type model struct {
+	golden
+	dir       string
+	config    qwen2.Config
+	weights   *models.Weights
+	ring      *runtime.Ring
+	sequences []runtime.Sequence
+	w         [3][][]float64
+}
+
+func open(t *testing.T, env *runtime.Env, dir string) *model {
+	t.Helper()
+	m := &model{dir: dir}
+	data, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	check(t, err)
+	check(t, json.Unmarshal(data, &m.golden))
+	m.config, m.weights, err = qwen2.Load(filepath.Join(dir, "hf"))
+	check(t, err)
+	t.Cleanup(func() { m.weights.Close() })
+	m.ring, err = runtime.NewRing(m.config, m.weights)
+	check(t, err)
+	t.Cleanup(m.ring.Close)
+
+	f, err := models.OpenSafetensors(filepath.Join(dir, "batch.safetensors"))
+	check(t, err)
+	defer f.Close()
+	ids, err := f.ReadInt64("input_ids")
+	check(t, err)
+	info, _ := f.Info("w")
+	w := make([]float32, info.Shape[0]*info.Shape[1]*info.Shape[2])
+	check(t, f.ReadFloat32("w", w, 0))
+	T := int(info.Shape[2])
+	for i, n := range m.Batch.Lengths {
+		s := runtime.Sequence{Prompt: m.Batch.PromptLengths[i]}
+		for _, id := range ids[i*T : i*T+n] {
+			s.Tokens = append(s.Tokens, int32(id))
+		}
+		m.sequences = append(m.sequences, s)
+		for step := range m.w {
+			var row []float64
+			for t := s.Prompt; t < n; t++ {
+				row = append(row, float64(w[(step*len(m.Batch.Lengths)+i)*T+t]))
+			}
+			m.w[step] = append(m.w[step], row)
+		}
+	}
+	return m
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// near compares two ragged tables.
+func near(t *testing.T, what string, got [][]float32, want [][]float64, tolerance float64) {
+	t.Helper()
+	worst := 0.0
+	for i := range want {
+		if len(got[i]) != len(want[i]) {
+			t.Fatalf("%s of row %d: %d values, want %d", what, i, len(got[i]), len(want[i]))
+		}
+		for j := range want[i] {
+			worst = max(worst, math.Abs(float64(got[i][j])-want[i][j]))
+		}
+	}
+	if !(worst <= tolerance) {
+		t.Errorf("%s: largest difference %.2g, want at most %.2g", what, worst, tolerance)
+	}
+	t.Logf("%s: largest difference %.2g", what, worst)
+}
+
+// learners are the ways of computing the same numbers.
+var learners = []runtime.LearnerOptions{
+	{Stash: models.StashInput},
+	{Stash: models.StashAttention, HeadRows: 100},
+	{Stash: models.StashAll, HeadRows: 64, BlockTokens: 8},
+}
+
+func TestGoldenLogProbs(t *testing.T) {
+	env := runtimetest.Test(t)
+	for _, dir := range goldens(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			m := open(t, env, dir)
+			for _, o := range learners {
+				l, err := env.NewLearner(m.ring, o)
+				check(t, err)
+				defer l.Close()
+				p, err := l.Forward(m.sequences, 1, false)
+				check(t, err)
+				near(t, "log-probs", p.LogProb, m.Batch.LogP, 1e-4)
+				near(t, "entropies", p.Entropy, m.Batch.Entropy, 1e-4)
+				p.Release()
+				p, err = l.Forward(m.sequences, 0.7, false)
+				check(t, err)
+				near(t, "log-probs at 0.7", p.LogProb, m.Batch.Cool, 1e-4)
+				p.Release()
+			}
+		})
+	}
+}
+
+func TestGoldenGradients(t *testing.T) {
+	env := runtimetest.Test(t)
+	for _, dir := range goldens(t) {
+		for _, o := range learners {
+			for _, keep := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/stash%d/keep=%t", filepath.Base(dir), o.Stash, keep), func(t *testing.T) {
+					m := open(t, env, dir)
+					l, err := env.NewLearner(m.ring, o)
+					check(t, err)
+					defer l.Close()
+					// Two micro-batches, both forward before the first goes backward.
+					var passes []*runtime.Pass
+					for _, part := range [][]runtime.Sequence{m.sequences[:2], m.sequences[2:]} {
+						p, err := l.Forward(part, 1, keep)
+						check(t, err)
+						passes = append(passes, p)
+					}
+					check(t, passes[0].Backward(m.w[0][:2], nil))
+					check(t, passes[1].Backward(m.w[0][2:], nil))
+					compareTensors(t, filepath.Join(dir, "grads.safetensors"), l.Gradients, func(name string, got, want []float32) {
+						largest, worst := 0.0, 0.0
+						for i := range want {
+							largest = max(largest, math.Abs(float64(want[i])))
+							worst = max(worst, math.Abs(float64(got[i])-float64(want[i])))
+						}
+						if !(worst <= 2e-5*largest) {
+							t.Errorf("gradient of %s: largest difference %.2g of %.2g", name, worst, largest)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// compareTensors calls f for every tensor of a file with the arena's values.
+func compareTensors(t *testing.T, path string, w *models.Weights, f func(name string, got, want []float32)) {
+	t.Helper()
+	file, err := models.OpenSafetensors(path)
+	check(t, err)
+	defer file.Close()
+	if got, want := len(file.Names()), len(w.Layout.Names()); got != want {
+		t.Fatalf("%s has %d tensors, the model %d", path, got, want)
+	}
+	for _, name := range file.Names() {
+		got, _, ok := w.View(name)
+		if !ok {
+			t.Fatalf("the model has no tensor %q", name)
+		}
+		want := make([]float32, len(got))
+		check(t, file.ReadFloat32(name, want, 0))
+		f(name, got, want)
+	}
+}
+
+func TestGoldenAdamW(t *testing.T) {
+	env := runtimetest.Test(t)
+	for _, dir := range goldens(t) {
+		for _, name := range []string{"wd0", "wd01"} {
+			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
+				path := filepath.Join(dir, "adamw_"+name+".safetensors")
+				if _, err := os.Stat(path); err != nil {
+					t.Skip("the goldens leave this file out")
+				}
+				m := open(t, env, dir)
+				l, err := env.NewLearner(m.ring, runtime.LearnerOptions{})
+				check(t, err)
+				defer l.Close()
+				o, err := env.NewOptimizer(m.ring, l.Gradients)
+				check(t, err)
+				defer o.Close()
+				want := m.AdamW[name]
+				for step := range 3 {
+					l.ZeroGradients()
+					p, err := l.Forward(m.sequences, 1, true)
+					check(t, err)
+					check(t, p.Backward(m.w[step], nil))
+					p.Release()
+					norm, err := o.Step(runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: want.WeightDecay, MaxGradNorm: 1})
+					check(t, err)
+					if w := want.F64.Norm[step]; math.Abs(norm-w) > 1e-5*w {
+						t.Errorf("step %d: gradient norm %v, want %v", step, norm, w)
+					}
+				}
+				n, far := 0, 0
+				compareTensors(t, path, m.weights, func(name string, got, want []float32) {
+					for i := range want {
+						n++
+						switch d := math.Abs(float64(got[i]) - float64(want[i])); {
+						case !(d <= 5e-3):
+							t.Errorf("%s[%d] is off by %.2g", name, i, d)
+						case d > 1e-4:
+							far++
+						}
+					}
+				})
+				if far*200 > n {
+					t.Errorf("%d of %d weights are off by more than 1e-4, want at most 0.5 %%", far, n)
+				}
+			})
+		}
+	}
+}
+
+func TestGoldenGenerations(t *testing.T) {
+	env := runtimetest.Test(t)
+	for _, dir := range goldens(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			m := open(t, env, dir)
+			for _, slots := range []int{1, 3, 8} {
+				d, err := env.NewDecoder(m.ring, slots, 64)
+				check(t, err)
+				var reqs []sampler.Request
+				for i, r := range m.Greedy.Rows {
+					reqs = append(reqs, sampler.Request{Prompt: r.Prompt, ID: uint64(i), Samples: 1})
+				}
+				opts := sampler.Options{Temperature: 1, TopP: 1, Greedy: true, MaxNewTokens: m.Greedy.Max, EOS: []int32{m.Greedy.EOS}}
+				got, _, err := sampler.Sample(context.Background(), d, opts, reqs, nil)
+				check(t, err)
+				for i, r := range m.Greedy.Rows {
+					if !slices.Equal(got[i].IDs, r.Tokens) {
+						t.Errorf("%d slots: greedy row %d: %v, want %v", slots, i, got[i].IDs, r.Tokens)
+					}
+				}
+				opts.Greedy = false
+				for _, run := range m.Sampled.Runs {
+					opts.Temperature = run.Temperature
+					var logps [][]float32
+					var want [][]float64
+					for i, r := range run.Rows {
+						reqs[i] = sampler.Request{Prompt: r.Prompt, ID: uint64(i), Samples: 1, Uniforms: [][]float32{r.Uniforms}}
+					}
+					got, _, err := sampler.Sample(context.Background(), d, opts, reqs, nil)
+					check(t, err)
+					for i, r := range run.Rows {
+						if !slices.Equal(got[i].IDs, r.Tokens) {
+							t.Errorf("%d slots, T %g: row %d: %v, want %v", slots, run.Temperature, i, got[i].IDs, r.Tokens)
+						}
+						logps = append(logps, got[i].LogProb)
+						want = append(want, r.T1)
+						if run.Temperature != 1 {
+							want[i] = r.Cool
+						}
+					}
+					near(t, "sampled log-probs", logps, want, 1e-4)
+				}
+				d.Close()
+			}
+		})
+	}
+}

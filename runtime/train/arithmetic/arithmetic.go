@@ -1,0 +1,136 @@
+// Package arithmetic is the task of the embedded default: three-digit sums and
+// differences, with the working shown digit by digit and a boxed answer. It is
+// small enough to be learned on a CPU in seconds and has what a real task has:
+// responses of varying length, a wrong habit to unlearn (guessing), and
+// held-out problems.
+//
+//	prompt    129+955=
+//	response  9+5+0=14;2+5+1=8;1+9+0=10;\boxed{1084}
+//
+// A step reads digit op digit op carry = result, from the right; in a
+// difference the result is one digit and a "c" after it when it borrows.
+package arithmetic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// Pieces are the tokens of the task, one character each, after the specials.
+var Pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
+
+// Specials are the first two tokens.
+var Specials = []string{"<pad>", "<eos>"}
+
+// MaxResponse bounds a response in tokens, EOS included: the longest worked
+// one has 40.
+const MaxResponse = 40
+
+// A Problem is A+B or A-B, both operands of three digits, the result not
+// negative.
+type Problem struct {
+	A, B  int
+	Minus bool
+}
+
+// Prompt is the problem as the model sees it, always 8 characters.
+func (p Problem) Prompt() string { return fmt.Sprintf("%d%c%d=", p.A, p.op(), p.B) }
+
+func (p Problem) op() byte {
+	if p.Minus {
+		return '-'
+	}
+	return '+'
+}
+
+// Answer is the result in decimal.
+func (p Problem) Answer() string {
+	if p.Minus {
+		return strconv.Itoa(p.A - p.B)
+	}
+	return strconv.Itoa(p.A + p.B)
+}
+
+// HeldOut says whether a problem belongs to the eighth of all problems that
+// are never trained on.
+func (p Problem) HeldOut() bool {
+	x := uint64(p.A)<<32 | uint64(p.B)<<1
+	if p.Minus {
+		x |= 1
+	}
+	// SplitMix64's finalizer: every bit of x moves the three low bits.
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return (x^x>>31)&7 == 0
+}
+
+// Draw returns a random problem of the training part or the held-out part.
+func Draw(r *rand.Rand, heldOut bool) Problem {
+	for {
+		p := Problem{A: 100 + r.IntN(900), B: 100 + r.IntN(900), Minus: r.IntN(2) == 1}
+		if p.Minus && p.A < p.B {
+			p.A, p.B = p.B, p.A
+		}
+		if p.HeldOut() == heldOut {
+			return p
+		}
+	}
+}
+
+// Worked is the response that shows its steps. Each step is off by one with
+// probability slip, and what follows builds on the wrong digit as a person's
+// would.
+func (p Problem) Worked(r *rand.Rand, slip float64) string {
+	var text strings.Builder
+	a, b := p.A, p.B
+	carry, unit, answer := 0, 1, 0
+	for step := range 3 {
+		x, y := a%10, b%10
+		a, b = a/10, b/10
+		off := 0
+		if slip > 0 && r.Float64() < slip {
+			off = 1 - 2*r.IntN(2)
+		}
+		fmt.Fprintf(&text, "%d%c%d%c%d=", x, p.op(), y, p.op(), carry)
+		if p.Minus {
+			d := x - y - carry + off
+			carry = 0
+			if d < 0 {
+				d, carry = d+10, 1
+			}
+			d %= 10
+			text.WriteString(strconv.Itoa(d))
+			if carry == 1 {
+				text.WriteByte('c')
+			}
+			answer += d * unit
+		} else {
+			s := max(0, x+y+carry+off)
+			text.WriteString(strconv.Itoa(s))
+			carry = s / 10
+			answer += s % 10 * unit
+			if step == 2 {
+				answer += carry * 1000
+			}
+		}
+		text.WriteByte(';')
+		unit *= 10
+	}
+	return text.String() + boxed(strconv.Itoa(answer))
+}
+
+// Guess is the bare, true answer: one that the model can't work out at once.
+func (p Problem) Guess() string { return boxed(p.Answer()) }
+
+// Demonstrate is a careless student's response: a guess with probability
+// guess, else worked with slips.
+func (p Problem) Demonstrate(r *rand.Rand, guess, slip float64) string {
+	if r.Float64() < guess {
+		return p.Guess()
+	}
+	return p.Worked(r, slip)
+}
+
+func boxed(answer string) string { return `\boxed{` + answer + `}` }
