@@ -219,7 +219,7 @@ func (t ElemType) Size() int {
 func (t *Tensor) check() error {
 	size := int64(t.Type.Size())
 	if size == 0 {
-		return fmt.Errorf("element type %d is not supported", t.Type)
+		return fmt.Errorf("element type %s is not supported", t.Type)
 	}
 	if slices.Contains(t.Dims, 0) {
 		size = 0
@@ -231,7 +231,7 @@ func (t *Tensor) check() error {
 		size *= d
 	}
 	if size != int64(len(t.Raw)) {
-		return fmt.Errorf("%d bytes for dims %v of element type %d, which need %d", len(t.Raw), t.Dims, t.Type, size)
+		return fmt.Errorf("%d bytes for dims %v of element type %s, which need %d", len(t.Raw), t.Dims, t.Type, size)
 	}
 	return nil
 }
@@ -275,7 +275,7 @@ func (v *ValueInfo) decode(b []byte) error {
 		return f.unknown("ValueInfoProto")
 	})
 	if err == nil && v.Type.Size() == 0 {
-		err = fmt.Errorf("element type %d is not supported", v.Type)
+		err = fmt.Errorf("element type %s is not supported", v.Type)
 	}
 	if err != nil {
 		return fmt.Errorf("value %q: %w", v.Name, err)

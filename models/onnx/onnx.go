@@ -5,6 +5,7 @@ package onnx
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -28,6 +29,19 @@ const (
 	Double   ElemType = 11
 	BFloat16 ElemType = 16
 )
+
+var elemNames = map[ElemType]string{
+	Float: "float", Uint8: "uint8", Int32: "int32", Int64: "int64", Boolean: "bool",
+	Float16: "float16", Double: "double", BFloat16: "bfloat16",
+}
+
+// String returns the name of t in ONNX's type strings.
+func (t ElemType) String() string {
+	if s := elemNames[t]; s != "" {
+		return s
+	}
+	return fmt.Sprintf("ElemType(%d)", int32(t))
+}
 
 // A Model is a graph and the operator sets it is written in.
 type Model struct {

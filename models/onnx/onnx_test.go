@@ -113,7 +113,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"negative dim", tensor(Tensor{Name: "w", Type: Float, Dims: []int64{-1}}), `tensor "w": dims [-1] are not sizes`},
 		{"overflowing dims", tensor(Tensor{Name: "w", Type: Float, Dims: []int64{1 << 31, 1 << 31, 1 << 31}}), "are not sizes"},
 		{"overflow hidden by a zero", tensor(Tensor{Name: "w", Type: Float, Dims: []int64{0, 1 << 62, 1 << 62}}), ""},
-		{"strings", tensor(Tensor{Name: "w", Type: 8}), `tensor "w": element type 8 is not supported`},
+		{"strings", tensor(Tensor{Name: "w", Type: 8}), `tensor "w": element type ElemType(8) is not supported`},
 	} {
 		_, err := Decode(tt.b)
 		if tt.want == "" {
