@@ -1,0 +1,145 @@
+package models
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// A Spec is one Hugging Face tensor: its name in the safetensors file and its
+// shape, row-major.
+type Spec struct {
+	Name  string
+	Shape []int
+}
+
+// A Fused is one matrix as the graphs want it: Parts are its rows, from the
+// first to the last, so that every Hugging Face tensor stays a contiguous view
+// of the one copy. A tensor that is not fused has one Part of the same name.
+type Fused struct {
+	Name  string
+	Shape []int
+	Parts []Spec
+}
+
+// Plain is the Fused of a tensor that stands alone.
+func Plain(name string, shape ...int) Fused {
+	return Fused{name, shape, []Spec{{name, shape}}}
+}
+
+// Concat is the Fused that puts the rows of parts below one another. The parts
+// must agree in every dimension but the first; NewLayout says so if they don't.
+func Concat(name string, parts ...Spec) Fused {
+	f := Fused{Name: name, Parts: parts}
+	for i, p := range parts {
+		if i == 0 {
+			f.Shape = slices.Clone(p.Shape)
+		} else if len(f.Shape) > 0 && len(p.Shape) > 0 {
+			f.Shape[0] += p.Shape[0]
+		}
+	}
+	return f
+}
+
+// A Place is where a tensor lies in an arena: Size elements from Offset on.
+type Place struct {
+	Offset, Size int
+	Shape        []int
+}
+
+// A Layout says where each tensor lies in one arena of float32. It does not
+// change once it is built; weights, gradients and moments share one.
+type Layout struct {
+	// Size is the length of the arena in elements, padding included.
+	Size int
+
+	fused []Fused
+	names []string
+	place map[string]Place
+}
+
+// Align is the granularity, in elements, at which fused tensors start: 64
+// bytes, a cache line and the widest vector register.
+const Align = 16
+
+// maxElements bounds a layout so that byte counts cannot overflow.
+const maxElements = 1 << 48
+
+// NewLayout places the tensors one after the other in the order given. It is an
+// error if a name occurs twice (a plain tensor's two are one), if Parts do not
+// add up to their Fused, or if a size is not positive or too large.
+func NewLayout(fused []Fused) (*Layout, error) {
+	l := &Layout{fused: fused, place: make(map[string]Place)}
+	for _, f := range fused {
+		size, err := elements(f.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("models: layout of %q: %w", f.Name, err)
+		}
+		if err := l.put(f.Name, Place{l.Size, size, f.Shape}); err != nil {
+			return nil, err
+		}
+		at := l.Size
+		for _, p := range f.Parts {
+			n, err := elements(p.Shape)
+			if err != nil {
+				return nil, fmt.Errorf("models: layout of %q: %w", p.Name, err)
+			}
+			if len(p.Shape) != len(f.Shape) || !slices.Equal(p.Shape[1:], f.Shape[1:]) {
+				return nil, fmt.Errorf("models: layout of %q: part %q has shape %v, which are not rows of %v", f.Name, p.Name, p.Shape, f.Shape)
+			}
+			l.names = append(l.names, p.Name)
+			if p.Name == f.Name && len(f.Parts) == 1 {
+				at += n
+				continue
+			}
+			if err := l.put(p.Name, Place{at, n, p.Shape}); err != nil {
+				return nil, err
+			}
+			at += n
+		}
+		if at != l.Size+size {
+			return nil, fmt.Errorf("models: layout of %q: its parts hold %d elements, its shape %v holds %d", f.Name, at-l.Size, f.Shape, size)
+		}
+		l.Size = (at + Align - 1) / Align * Align
+		if l.Size > maxElements {
+			return nil, fmt.Errorf("models: layout of %q: more than %d elements in all", f.Name, maxElements)
+		}
+	}
+	return l, nil
+}
+
+func (l *Layout) put(name string, p Place) error {
+	if _, twice := l.place[name]; twice {
+		return fmt.Errorf("models: layout has the tensor %q twice", name)
+	}
+	l.place[name] = p
+	return nil
+}
+
+// elements is the product of shape, at least one dimension, each positive.
+func elements(shape []int) (int, error) {
+	if len(shape) == 0 {
+		return 0, fmt.Errorf("no shape")
+	}
+	n := uint64(1)
+	for _, d := range shape {
+		hi, lo := bits.Mul64(n, uint64(d))
+		if d <= 0 || hi != 0 || lo > maxElements {
+			return 0, fmt.Errorf("shape %v: want positive dimensions and at most %d elements", shape, maxElements)
+		}
+		n = lo
+	}
+	return int(n), nil
+}
+
+// Find returns where the tensor of a Hugging Face or fused name lies.
+func (l *Layout) Find(name string) (Place, bool) {
+	p, ok := l.place[name]
+	return p, ok
+}
+
+// Names returns the Hugging Face names in the arena's order.
+func (l *Layout) Names() []string { return l.names }
+
+// Fused returns what the layout was built from, in the arena's order.
+func (l *Layout) Fused() []Fused { return l.fused }

@@ -1,0 +1,90 @@
+package models
+
+import (
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Check compares the names, shapes and element types of src with the layout:
+// every tensor of the layout must be there, in a floating-point type, and no
+// other. One error names all that is wrong, up to a screenful.
+func (l *Layout) Check(src Source) error {
+	var wrong []string
+	for _, name := range l.names {
+		want, _ := l.Find(name)
+		t, ok := src.Info(name)
+		switch {
+		case !ok:
+			wrong = append(wrong, fmt.Sprintf("missing tensor %q %v", name, want.Shape))
+		case !slices.Equal(t.Shape, want.Shape):
+			wrong = append(wrong, fmt.Sprintf("tensor %q has shape %v, want %v", name, t.Shape, want.Shape))
+		case t.DType != F32 && t.DType != F16 && t.DType != BF16 && t.DType != F64:
+			wrong = append(wrong, fmt.Sprintf("tensor %q holds %s, want F32, F16, BF16 or F64", name, t.TypeName))
+		}
+	}
+	expected := make(map[string]bool, len(l.names))
+	for _, name := range l.names {
+		expected[name] = true
+	}
+	for _, name := range src.Names() {
+		if t, _ := src.Info(name); !expected[name] {
+			wrong = append(wrong, fmt.Sprintf("unexpected tensor %q %v", name, t.Shape))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	const screenful = 8
+	if n := len(wrong); n > screenful {
+		wrong = append(wrong[:screenful], fmt.Sprintf("and %d more", n-screenful))
+	}
+	return fmt.Errorf("models: %s does not fit the model: %s", src.Path(), strings.Join(wrong, "; "))
+}
+
+// loadChunk is the number of elements that one goroutine reads at a time.
+const loadChunk = 4 << 20
+
+// Load checks src against the layout and reads every tensor into its place,
+// several at a time.
+func (w *Weights) Load(src Source) error {
+	if err := w.Layout.Check(src); err != nil {
+		return err
+	}
+	type job struct {
+		tensor Tensor
+		first  int
+	}
+	var jobs []job
+	for _, t := range w.Tensors() {
+		for first := 0; first < len(t.Data); first += loadChunk {
+			jobs = append(jobs, job{t, first})
+		}
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, min(4, goruntime.GOMAXPROCS(0)))
+	for i := range errs {
+		wg.Go(func() {
+			for errs[i] == nil {
+				n := int(next.Add(1)) - 1
+				if n >= len(jobs) {
+					return
+				}
+				j := jobs[n]
+				dst := j.tensor.Data[j.first:min(len(j.tensor.Data), j.first+loadChunk)]
+				errs[i] = src.ReadFloat32(j.tensor.Name, dst, j.first)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package models
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/bits"
+	"os"
+	"slices"
+	"strconv"
+	"unsafe"
+)
+
+// A safetensors file is: the length of the header, 8 bytes little-endian; the
+// header, a JSON object from each tensor's name to {dtype, shape, data_offsets}
+// (and "__metadata__" to an object of strings); the tensors' bytes without gaps.
+
+const (
+	// maxHeader is the longest header the reference implementation reads.
+	maxHeader = 100_000_000
+	// chunkBytes is the size of the buffers that elements are converted in:
+	// small enough to stay in a core's own cache.
+	chunkBytes = 256 << 10
+)
+
+// A Source is a set of named tensors that can be read: a File, or all the
+// shards of a Folder. It may be read from several goroutines at once.
+type Source interface {
+	// Path says where the tensors come from, for error messages.
+	Path() string
+	// Names returns the tensors' names, in the order of the data.
+	Names() []string
+	Info(name string) (TensorInfo, bool)
+	// ReadFloat32 fills dst with the tensor's elements from element first on,
+	// converted from F32, F16, BF16 or F64.
+	ReadFloat32(name string, dst []float32, first int) error
+}
+
+// A TensorInfo is what a safetensors header says of one tensor.
+type TensorInfo struct {
+	Name string
+	// DType is Invalid where the element type is not one of ours; TypeName is
+	// the name in the file, whatever it is.
+	DType    DType
+	TypeName string
+	Shape    []int
+	// Elements is the product of Shape, 1 for a scalar.
+	Elements int
+
+	begin, end int64 // in the data part of the file
+}
+
+// A File is an open safetensors file. Only its header is in memory.
+type File struct {
+	path     string
+	r        io.ReaderAt
+	close    func() error
+	data     int64 // where the data part begins
+	names    []string
+	tensors  map[string]TensorInfo
+	metadata map[string]string
+}
+
+// OpenSafetensors reads the header of a file and checks it as the reference
+// implementation does: every tensor inside the file, as long as its type and
+// shape say, no gaps, no overlaps, nothing after the last. A length that the
+// file is too short for is refused before anything of that size is allocated.
+func OpenSafetensors(path string) (*File, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, fmt.Errorf("models: %w", err)
+	}
+	s, err := parseSafetensors(f, size)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("models: %s: %w", path, err)
+	}
+	s.path, s.close = path, f.Close
+	return s, nil
+}
+
+// openRegular opens a file for reading, but not a pipe or a device, which could
+// block or never end.
+func openRegular(path string) (*os.File, int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	return f, info.Size(), err
+}
+
+func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
+	var prefix [8]byte
+	if size < int64(len(prefix)) {
+		return nil, fmt.Errorf("the file has %d bytes, a safetensors file has at least 8 and a header; fetch it again", size)
+	}
+	if _, err := r.ReadAt(prefix[:], 0); err != nil {
+		return nil, fmt.Errorf("read the header's length: %w", err)
+	}
+	n := binary.LittleEndian.Uint64(prefix[:])
+	if n > maxHeader {
+		return nil, fmt.Errorf("the header claims %d bytes, at most %d are allowed: not a safetensors file", n, maxHeader)
+	}
+	if int64(n) > size-8 {
+		return nil, fmt.Errorf("the header claims %d bytes, the file has %d after its length: truncated, or not a safetensors file; fetch it again", n, size-8)
+	}
+	header := make([]byte, n)
+	if _, err := r.ReadAt(header, 8); err != nil && !(err == io.EOF && n == 0) {
+		return nil, fmt.Errorf("read the header: %w", err)
+	}
+	f := &File{r: r, data: 8 + int64(n), tensors: make(map[string]TensorInfo)}
+	err := EachMember(header, func(name string, value []byte, _ int) error {
+		if name == "__metadata__" {
+			if err := json.Unmarshal(value, &f.metadata); err != nil {
+				return fmt.Errorf("__metadata__: %w", err)
+			}
+			return nil
+		}
+		t, err := parseTensor(name, value)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", name, err)
+		}
+		f.tensors[name] = t
+		f.names = append(f.names, name)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	return f, f.checkData(size - f.data)
+}
+
+// parseTensor reads one entry of the header.
+func parseTensor(name string, entry []byte) (TensorInfo, error) {
+	t := TensorInfo{Name: name, Elements: 1}
+	var shape, offsets []int
+	err := EachMember(entry, func(key string, value []byte, _ int) (err error) {
+		switch key {
+		case "dtype":
+			err = json.Unmarshal(value, &t.TypeName)
+		case "shape":
+			shape, err = parseSizes(value)
+		case "data_offsets":
+			offsets, err = parseSizes(value)
+		default:
+			return fmt.Errorf("unknown key %q", key)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", key, err)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return t, err
+	case t.TypeName == "":
+		return t, errors.New("no dtype")
+	case shape == nil:
+		return t, errors.New("no shape")
+	case len(offsets) != 2 || offsets[0] > offsets[1]:
+		return t, fmt.Errorf("data_offsets %v: want [begin, end]", offsets)
+	}
+	t.DType, t.Shape = ParseDType(t.TypeName), shape
+	t.begin, t.end = int64(offsets[0]), int64(offsets[1])
+	for _, d := range shape {
+		hi, lo := bits.Mul64(uint64(t.Elements), uint64(d))
+		if hi != 0 || lo > maxElements {
+			return t, fmt.Errorf("shape %v has too many elements", shape)
+		}
+		t.Elements = int(lo)
+	}
+	if size := int64(t.DType.Size()); size > 0 && t.end-t.begin != size*int64(t.Elements) {
+		return t, fmt.Errorf("%s %v takes %d bytes, data_offsets %v hold %d", t.TypeName, shape, size*int64(t.Elements), offsets, t.end-t.begin)
+	}
+	return t, nil
+}
+
+// parseSizes reads a JSON array of integers from 0 to 2^62; never nil.
+func parseSizes(text []byte) ([]int, error) {
+	var numbers []json.Number
+	if err := json.Unmarshal(text, &numbers); err != nil || numbers == nil {
+		return nil, fmt.Errorf("want an array of whole numbers, found %.40s", text)
+	}
+	sizes := make([]int, len(numbers))
+	for i, s := range numbers {
+		n, err := strconv.ParseUint(s.String(), 10, 62)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a whole number from 0 to 2^62", s)
+		}
+		sizes[i] = int(n)
+	}
+	return sizes, nil
+}
+
+// checkData sorts the tensors by place and compares them with the data part.
+func (f *File) checkData(size int64) error {
+	slices.SortStableFunc(f.names, func(a, b string) int {
+		x, y := f.tensors[a], f.tensors[b]
+		if x.begin != y.begin {
+			return int(min(max(x.begin-y.begin, -1), 1))
+		}
+		return int(min(max(x.end-y.end, -1), 1))
+	})
+	var end int64
+	for _, name := range f.names {
+		t := f.tensors[name]
+		if t.begin != end {
+			return fmt.Errorf("tensor %q begins at byte %d of the data, the tensor before it ends at %d: overlap or gap", name, t.begin, end)
+		}
+		end = t.end
+		if end > size {
+			return fmt.Errorf("tensor %q ends at byte %d of the data, the file has %d: truncated; fetch it again", name, end, size)
+		}
+	}
+	if end != size {
+		return fmt.Errorf("the tensors take %d bytes, the file has %d after its header: damaged; fetch it again", end, size)
+	}
+	return nil
+}
+
+// Path returns the path that the file was opened with.
+func (f *File) Path() string { return f.path }
+
+// Close closes the file.
+func (f *File) Close() error {
+	if f.close == nil {
+		return nil
+	}
+	return f.close()
+}
+
+// Names returns the tensors' names in the order of the data.
+func (f *File) Names() []string { return f.names }
+
+// Info returns what the header says of a tensor.
+func (f *File) Info(name string) (TensorInfo, bool) {
+	t, ok := f.tensors[name]
+	return t, ok
+}
+
+// Metadata returns the strings under "__metadata__"; nil if there are none.
+func (f *File) Metadata() map[string]string { return f.metadata }
+
+// ReadFloat32 implements Source. F32 is read straight into dst; the other types
+// pass through a buffer of 256 KiB.
+func (f *File) ReadFloat32(name string, dst []float32, first int) error {
+	t, err := f.find(name, first, len(dst))
+	if err != nil {
+		return err
+	}
+	switch t.DType {
+	case F32, F16, BF16, F64:
+	default:
+		return f.errorf(name, "holds %s, want F32, F16, BF16 or F64; convert the file", t.TypeName)
+	}
+	at := f.data + t.begin + int64(first*t.DType.Size())
+	if t.DType == F32 && littleEndian {
+		return f.readAt(name, float32Bytes(dst), at)
+	}
+	buf := make([]byte, min(chunkBytes, len(dst)*t.DType.Size()))
+	for len(dst) > 0 {
+		n := min(len(dst), len(buf)/t.DType.Size())
+		chunk := buf[:n*t.DType.Size()]
+		if err := f.readAt(name, chunk, at); err != nil {
+			return err
+		}
+		decode(dst[:n], chunk, t.DType)
+		dst, at = dst[n:], at+int64(len(chunk))
+	}
+	return nil
+}
+
+// ReadInt64 returns all elements of a tensor of I64 or I32.
+func (f *File) ReadInt64(name string) ([]int64, error) {
+	t, err := f.find(name, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	if t.DType != I64 && t.DType != I32 {
+		return nil, f.errorf(name, "holds %s, want I64 or I32", t.TypeName)
+	}
+	buf := make([]byte, t.end-t.begin)
+	if err := f.readAt(name, buf, f.data+t.begin); err != nil {
+		return nil, err
+	}
+	v := make([]int64, t.Elements)
+	for i := range v {
+		if t.DType == I64 {
+			v[i] = int64(binary.LittleEndian.Uint64(buf[8*i:]))
+		} else {
+			v[i] = int64(int32(binary.LittleEndian.Uint32(buf[4*i:])))
+		}
+	}
+	return v, nil
+}
+
+// find looks a tensor up and checks that elements [first, first+n) are in it.
+func (f *File) find(name string, first, n int) (TensorInfo, error) {
+	t, ok := f.tensors[name]
+	if !ok {
+		return t, f.errorf(name, "not in the file: %w", fs.ErrNotExist)
+	}
+	if first < 0 || n > t.Elements-first {
+		return t, f.errorf(name, "elements %d to %d asked for, shape %v has %d", first, first+n, t.Shape, t.Elements)
+	}
+	return t, nil
+}
+
+func (f *File) readAt(name string, dst []byte, at int64) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	n, err := f.r.ReadAt(dst, at)
+	if n == len(dst) {
+		return nil
+	}
+	if err == io.EOF {
+		return f.errorf(name, "the file became shorter while it was read")
+	}
+	return f.errorf(name, "%w", err)
+}
+
+func (f *File) errorf(name, format string, args ...any) error {
+	return fmt.Errorf("models: %s: tensor %q: %w", f.path, name, fmt.Errorf(format, args...))
+}
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// float32Bytes is the memory of s.
+func float32Bytes(s []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s))
+}

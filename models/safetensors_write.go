@@ -1,0 +1,205 @@
+package models
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A Tensor is a named tensor in memory, row-major.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Data  []float32
+}
+
+// WriteSafetensors writes tensors in the order given as d: F32, F16 or BF16,
+// rounded to nearest, ties to even. Nothing is copied but a small buffer, and
+// path appears only when the whole file is on the disk. A finite number that d
+// cannot hold is an error. metadata may be nil; transformers wants
+// {"format": "pt"}.
+func WriteSafetensors(path string, d DType, tensors []Tensor, metadata map[string]string) error {
+	header, err := safetensorsHeader(d, tensors, metadata)
+	if err != nil {
+		return fmt.Errorf("models: %s: %w", path, err)
+	}
+	return WriteFile(path, func(w io.Writer) error {
+		if _, err := w.Write(header); err != nil {
+			return err
+		}
+		buf := make([]byte, chunkBytes)
+		for _, t := range tensors {
+			if err := writeElements(w, d, t.Data, buf); err != nil {
+				return fmt.Errorf("tensor %q: %w", t.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func writeElements(w io.Writer, d DType, data []float32, buf []byte) error {
+	if d == F32 && littleEndian {
+		_, err := w.Write(float32Bytes(data))
+		return err
+	}
+	for first := 0; first < len(data); {
+		chunk := data[first:min(len(data), first+len(buf)/d.Size())]
+		if i := overflow(chunk, d); i >= 0 {
+			return fmt.Errorf("element %d is %g, which %s cannot hold; write F32 instead", first+i, chunk[i], d)
+		}
+		out := buf[:len(chunk)*d.Size()]
+		encode(out, chunk, d)
+		if _, err := w.Write(out); err != nil {
+			return err
+		}
+		first += len(chunk)
+	}
+	return nil
+}
+
+// safetensorsHeader returns the header with its length before it, padded so
+// that the data begins on a multiple of 8 bytes.
+func safetensorsHeader(d DType, tensors []Tensor, metadata map[string]string) ([]byte, error) {
+	if d != F32 && d != F16 && d != BF16 {
+		return nil, fmt.Errorf("cannot write %s: want F32, F16 or BF16", d)
+	}
+	type entry struct {
+		DType   DType  `json:"dtype"`
+		Shape   []int  `json:"shape"`
+		Offsets [2]int `json:"data_offsets"`
+	}
+	b := bytes.NewBuffer(make([]byte, 8, 4096))
+	b.WriteByte('{')
+	member := func(key string, value any) error {
+		k, err := json.Marshal(key)
+		if err != nil {
+			return err
+		}
+		v, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if b.Len() > 9 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(b, "%s:%s", k, v)
+		return nil
+	}
+	if len(metadata) > 0 {
+		if err := member("__metadata__", metadata); err != nil {
+			return nil, err
+		}
+	}
+	at, seen := 0, make(map[string]bool)
+	for _, t := range tensors {
+		n := 1
+		for _, dim := range t.Shape {
+			n *= dim
+		}
+		if n != len(t.Data) {
+			return nil, fmt.Errorf("tensor %q: shape %v does not hold its %d elements", t.Name, t.Shape, len(t.Data))
+		}
+		if seen[t.Name] || t.Name == "__metadata__" {
+			return nil, fmt.Errorf("tensor %q: the name is taken", t.Name)
+		}
+		seen[t.Name] = true
+		end := at + n*d.Size()
+		if err := member(t.Name, entry{d, append([]int{}, t.Shape...), [2]int{at, end}}); err != nil {
+			return nil, err
+		}
+		at = end
+	}
+	b.WriteByte('}')
+	for b.Len()%8 != 0 {
+		b.WriteByte(' ')
+	}
+	binary.LittleEndian.PutUint64(b.Bytes(), uint64(b.Len()-8))
+	return b.Bytes(), nil
+}
+
+// Names of the files that hold a Hugging Face model's tensors.
+const (
+	singleFile = "model.safetensors"
+	indexFile  = "model.safetensors.index.json"
+)
+
+// WriteModel writes tensors into dir as model.safetensors, or, where they take
+// more than shardBytes (0: no limit), as shards with
+// model.safetensors.index.json. A tensor is never split. The files appear one
+// by one; WriteFolder makes the folder appear at once.
+func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
+	metadata := map[string]string{"format": "pt"}
+	var shards [][]Tensor
+	var size, total int64
+	for _, t := range tensors {
+		n := int64(len(t.Data) * d.Size())
+		if len(shards) == 0 || shardBytes > 0 && size+n > shardBytes {
+			shards, size = append(shards, nil), 0
+		}
+		shards[len(shards)-1] = append(shards[len(shards)-1], t)
+		size, total = size+n, total+n
+	}
+	if len(shards) <= 1 {
+		return WriteSafetensors(filepath.Join(dir, singleFile), d, tensors, metadata)
+	}
+	var index struct {
+		Metadata struct {
+			TotalSize int64 `json:"total_size"`
+		} `json:"metadata"`
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	index.Metadata.TotalSize = total
+	index.WeightMap = make(map[string]string)
+	for i, shard := range shards {
+		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
+		for _, t := range shard {
+			if _, twice := index.WeightMap[t.Name]; twice {
+				return fmt.Errorf("models: %s: tensor %q: the name is taken", dir, t.Name)
+			}
+			index.WeightMap[t.Name] = name
+		}
+		if err := WriteSafetensors(filepath.Join(dir, name), d, shard, metadata); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(index, "", "  ")
+	if err != nil {
+		return fmt.Errorf("models: %s: %w", indexFile, err)
+	}
+	return WriteFile(filepath.Join(dir, indexFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// CopyFiles copies those of names that the folder from has into the folder to.
+// A name that from lacks is skipped; links are followed.
+func CopyFiles(to, from string, names ...string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return fmt.Errorf("models: %w", err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(names, e.Name()) {
+			continue
+		}
+		f, _, err := openRegular(filepath.Join(from, e.Name()))
+		if err != nil {
+			return fmt.Errorf("models: copy to %s: %w", to, err)
+		}
+		err = WriteFile(filepath.Join(to, e.Name()), func(w io.Writer) error {
+			_, err := io.Copy(w, f)
+			return err
+		})
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package models
+
+// adviseHuge does nothing: this system chooses page sizes itself.
+func adviseHuge([]byte) {}
