@@ -1,0 +1,94 @@
+package qwen2
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/rand/v2"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"onering/models"
+)
+
+// initBlock is the number of elements that one generator draws. Changing it
+// changes every model that Init makes.
+const initBlock = 1 << 16
+
+// Init returns random weights as transformers makes them: matrices and
+// embeddings normal with standard deviation initializer_range (0.02 where that is
+// 0), the padding token's embedding zero, biases zero, norms one.
+//
+// Each block of 65,536 elements has a ChaCha8 generator keyed by the seed, the
+// tensor's Hugging Face name and the block's number. So the numbers depend on
+// nothing else, neither on the layout nor on the number of threads.
+func Init(c Config, seed uint64) (*models.Weights, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	w, err := models.NewWeights(c.Layout())
+	if err != nil {
+		return nil, err
+	}
+	std := c.InitRange
+	if std == 0 {
+		std = 0.02
+	}
+	var fills []func()
+	for _, t := range w.Tensors() {
+		switch {
+		case strings.HasSuffix(t.Name, "norm.weight"):
+			fills = append(fills, func() {
+				for i := range t.Data {
+					t.Data[i] = 1
+				}
+			})
+		case strings.HasSuffix(t.Name, ".bias"): // zero already
+		default:
+			for first := 0; first < len(t.Data); first += initBlock {
+				fills = append(fills, func() {
+					block := t.Data[first:min(len(t.Data), first+initBlock)]
+					drawNormal(block, std, seed, t.Name, first/initBlock)
+				})
+			}
+		}
+	}
+	each(fills)
+	if c.Pad != nil {
+		embedding, shape, _ := w.View(c.Geometry().Embedding)
+		row := int(*c.Pad) * shape[1]
+		clear(embedding[row : row+shape[1]])
+	}
+	return w, nil
+}
+
+// drawNormal fills one block of a tensor.
+func drawNormal(block []float32, std float64, seed uint64, tensor string, number int) {
+	key := make([]byte, 0, 128)
+	key = binary.LittleEndian.AppendUint64(key, seed)
+	key = binary.LittleEndian.AppendUint64(key, uint64(number))
+	key = append(key, tensor...)
+	r := rand.New(rand.NewChaCha8(sha256.Sum256(key)))
+	for i := range block {
+		block[i] = float32(r.NormFloat64() * std)
+	}
+}
+
+// each calls every function once, on all processors.
+func each(calls []func()) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range goruntime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(calls) {
+					return
+				}
+				calls[n]()
+			}
+		})
+	}
+	wg.Wait()
+}
