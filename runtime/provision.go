@@ -81,7 +81,7 @@ func newProvisioner(o Options) (*provisioner, error) {
 // start together wait for the one that fetches.
 func (p *provisioner) provision(ctx context.Context) (place, error) {
 	if p.offline {
-		return place{}, p.missing(fmt.Errorf("%s is set, so none was fetched", envOffline))
+		return place{}, p.missing(fmt.Errorf("fetching is switched off (offline, or %s is set)", envOffline))
 	}
 	if err := os.MkdirAll(p.cache, 0o755); err != nil {
 		return place{}, fmt.Errorf("runtime: cache folder for the ONNX Runtime library: %w; set %s to one that can be written", err, envCache)
