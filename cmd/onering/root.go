@@ -111,6 +111,7 @@ line or the configuration is wrong.`,
 	root.AddCommand(
 		newData(),
 		newDoctor(),
+		newInit(),
 		newTokenize(),
 		newVersion(),
 	)
