@@ -14,23 +14,23 @@ import (
 // maxLine bounds the memory that one line may take.
 const maxLine = 256 << 20
 
-// lines reads JSON lines: one object a line, blank lines between them allowed.
-type lines struct {
+// jsonLines reads JSON lines: one object a line, blank lines between them allowed.
+type jsonLines struct {
 	r           *bufio.Reader
 	line        int
 	long        []byte // a line longer than r's buffer
 	closeReader func() error
 }
 
-func openLines(r *bufio.Reader, closeReader func() error) *lines {
-	return &lines{r: r, closeReader: closeReader}
+func openLines(r *bufio.Reader, closeReader func() error) *jsonLines {
+	return &jsonLines{r: r, closeReader: closeReader}
 }
 
-func (s *lines) columns() []string { return nil }
-func (s *lines) unit() string      { return "line" }
-func (s *lines) close() error      { return s.closeReader() }
+func (s *jsonLines) columns() []string { return nil }
+func (s *jsonLines) unit() string      { return "line" }
+func (s *jsonLines) close() error      { return s.closeReader() }
 
-func (s *lines) next() (Object, int, error) {
+func (s *jsonLines) next() (Object, int, error) {
 	for {
 		line, err := s.read()
 		if err != nil {
@@ -44,7 +44,7 @@ func (s *lines) next() (Object, int, error) {
 }
 
 // read returns the next line, which is good until the next call.
-func (s *lines) read() ([]byte, error) {
+func (s *jsonLines) read() ([]byte, error) {
 	s.line++
 	s.long = s.long[:0]
 	for {
@@ -68,26 +68,26 @@ func (s *lines) read() ([]byte, error) {
 	}
 }
 
-// array reads a file that is one JSON array of objects, an element at a time.
-type array struct {
+// jsonArray reads a file that is one JSON array of objects, an element at a time.
+type jsonArray struct {
 	d           *json.Decoder
 	row         int
 	closeReader func() error
 }
 
-func openArray(r io.Reader, closeReader func() error) (*array, error) {
+func openArray(r io.Reader, closeReader func() error) (*jsonArray, error) {
 	d := json.NewDecoder(r)
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
-	return &array{d: d, closeReader: closeReader}, nil
+	return &jsonArray{d: d, closeReader: closeReader}, nil
 }
 
-func (s *array) columns() []string { return nil }
-func (s *array) unit() string      { return "row" }
-func (s *array) close() error      { return s.closeReader() }
+func (s *jsonArray) columns() []string { return nil }
+func (s *jsonArray) unit() string      { return "row" }
+func (s *jsonArray) close() error      { return s.closeReader() }
 
-func (s *array) next() (Object, int, error) {
+func (s *jsonArray) next() (Object, int, error) {
 	s.row++
 	if s.d.More() {
 		var element json.RawMessage

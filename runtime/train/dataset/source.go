@@ -28,7 +28,7 @@ type source interface {
 }
 
 // openSource opens a file by what is in it; the extension decides only where
-// the content can't (CSV).
+// the content can't (CSV, and Arrow streams of old).
 func openSource(path string) (source, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,8 +61,14 @@ func openFormat(f *os.File, path string) (source, error) {
 	magic = magic[:n]
 	name := strings.ToLower(filepath.Base(path))
 	switch {
+	case bytes.HasPrefix(magic, []byte("PAR1")):
+		return openParquet(f, info.Size())
 	case bytes.HasPrefix(magic, []byte("PARE")):
 		return nil, fmt.Errorf("an encrypted Parquet file: decrypt it first")
+	case bytes.HasPrefix(magic, []byte("ARROW1")):
+		return openArrowFile(f, info.Size())
+	case bytes.HasPrefix(magic, []byte("\xff\xff\xff\xff")), filepath.Ext(name) == ".arrow": // before version 0.15 a stream had no magic
+		return openArrowStream(f, info.Size())
 	case bytes.HasPrefix(magic, []byte("FEA1")):
 		return nil, fmt.Errorf("a Feather file of version 1: write it again as version 2 (Arrow)")
 	}
