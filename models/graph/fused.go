@@ -30,11 +30,14 @@ func (n *Node) int64s() []int64 {
 
 // RMSNorm is x / sqrt(mean(x^2) + eps) * w over the last dimension.
 func RMSNorm(x, w *Node, eps float64) *Node {
+	floats("RMSNorm", x, w)
+	x.ranked("RMSNorm", "the operand", 1)
+	x.fixed("RMSNorm", "the operand", len(x.shape)-1)
+	w.shaped("RMSNorm", "the weight", x.shape[len(x.shape)-1:])
 	y := x.g.call("RMSNormalization", "", x.elem, x.shape, []*Node{x, w}, attr("axis", -1), attr("epsilon", float32(eps)))
 	return y.composite("RMSNorm", []*Node{x, w}, func(dy *Node) []*Node {
-		g := x.g
 		// r = 1/rms, n = x r:  dw = sum dy n,  dx = r (dy w - n mean(dy w n))
-		r := Reciprocal(Sqrt(Add(ReduceMean(Mul(x, x), -1), g.Scalar(eps))))
+		r := Reciprocal(Sqrt(Add(ReduceMean(Mul(x, x), -1), x.g.fill(float64(float32(eps)), x))))
 		n := Mul(x, r)
 		dn := Mul(dy, w)
 		dx := Mul(r, Sub(dn, Mul(n, ReduceMean(Mul(dn, n), -1))))
@@ -44,12 +47,14 @@ func RMSNorm(x, w *Node, eps float64) *Node {
 
 // SwiGLU is gate * sigmoid(gate) * up.
 func SwiGLU(gate, up *Node) *Node {
+	floats("SwiGLU", gate, up)
+	up.shaped("SwiGLU", "up", gate.shape)
 	silu := gate.g.call("QuickGelu", microsoft, gate.elem, gate.shape, []*Node{gate}, attr("alpha", float32(1)))
 	return Mul(silu, up).composite("SwiGLU", []*Node{gate, up}, func(dy *Node) []*Node {
 		// d silu/d gate = s + silu (1 - s), with s the sigmoid
 		s := Sigmoid(gate)
 		y := Mul(gate, s)
-		slope := Add(y, Mul(s, Sub(gate.g.Scalar(1), y)))
+		slope := Add(y, Mul(s, Sub(gate.g.fill(1, gate), y)))
 		return []*Node{Mul(Mul(dy, up), slope), Mul(dy, y)}
 	})
 }
@@ -58,7 +63,18 @@ func SwiGLU(gate, up *Node) *Node {
 // pos int64 [N,1], cos and sin [P,K/2], halves paired as Hugging Face's Qwen2
 // pairs them. The gradient turns back.
 func Rotary(x, pos, cos, sin *Node) *Node {
-	width := x.shape[1].N
+	operands("Rotary", x, pos, cos, sin)
+	floats("Rotary", x, cos, sin)
+	pos.typed("Rotary", "pos", onnx.Int64)
+	if len(x.shape) != 2 || len(cos.shape) != 2 {
+		fail("Rotary: %v and angles %v are not matrices", x.shape, cos.shape)
+	}
+	sin.shaped("Rotary", "sin", cos.shape)
+	pos.shaped("Rotary", "pos", Shape{x.shape[0], {N: 1}})
+	width := x.fixed("Rotary", "the operand", 1)
+	if head := 2 * cos.fixed("Rotary", "cos", 1); width%head != 0 {
+		fail("Rotary: %v is not made of heads of %d", x.shape, head)
+	}
 	turn := func(x, sin *Node) *Node {
 		rows := Reshape(x, -1, 1, width) // N rows of one token: the operator wants no row longer than P
 		y := x.g.call("RotaryEmbedding", microsoft, x.elem, rows.shape, []*Node{rows, pos, cos, sin})
@@ -84,6 +100,10 @@ type Packing struct {
 // Unpack lays packed tokens x [N,C] out in rows [B,T,C]. Places beyond the end
 // of a row hold any token's values: what reads them must be masked.
 func (p *Packing) Unpack(x *Node) *Node {
+	operands("Unpack", x, p.Rows)
+	if len(x.shape) != 2 || len(p.Rows.shape) != 2 {
+		fail("Unpack: tokens %v and rows %v are not matrices", x.shape, p.Rows.shape)
+	}
 	return Gather(x, p.Rows).composite("Unpack", []*Node{x}, func(dy *Node) []*Node {
 		return []*Node{p.Pack(dy)}
 	})
@@ -91,8 +111,15 @@ func (p *Packing) Unpack(x *Node) *Node {
 
 // Pack is the inverse of Unpack: rows [B,T,C] to packed tokens [N,C].
 func (p *Packing) Pack(x *Node) *Node {
-	n := Gather(Reshape(x, -1, x.shape[2].N), p.Tokens)
+	operands("Pack", x, p.Rows, p.Tokens)
+	if len(x.shape) != 3 || !x.shape[:2].equal(p.Rows.shape) || len(p.Tokens.shape) != 1 {
+		fail("Pack: %v is not laid out as rows %v of tokens %v", x.shape, p.Rows.shape, p.Tokens.shape)
+	}
+	n := Gather(Reshape(x, -1, x.fixed("Pack", "the operand", 2)), p.Tokens)
 	return n.composite("Pack", []*Node{x}, func(dy *Node) []*Node {
+		if p.Valid == nil {
+			fail("Pack: the gradient needs Valid")
+		}
 		return []*Node{Mul(p.Unpack(dy), p.Valid)}
 	})
 }
@@ -100,11 +127,11 @@ func (p *Packing) Pack(x *Node) *Node {
 // CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
 // q [B,T,H*K], k and v [B,T,G*K] with H a multiple of G (query head h reads
 // key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
-// taken in blocks: bounds int64 [blocks+1] rises from 0 to T, and block i
-// reads only the keys before bounds[i+1], which the mask must allow: it has to
-// be causal. One block needs no bounds.
+// taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
+// reads only the keys before bounds[i+1]: the mask has to be causal. One block needs no bounds.
 func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *Node {
-	g, width := q.g, q.shape[2].N/heads
+	width := attentionWidth(q, k, v, mask, bounds, heads, kvHeads, blocks)
+	g := q.g
 	perHead := func(x *Node, n int) *Node { // [B,T,n*K] -> [B,n,T,K]
 		return Transpose(Reshape(x, 0, 0, n, width), 0, 2, 1, 3)
 	}
@@ -183,6 +210,33 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 	})
 }
 
+// attentionWidth checks the operands of CausalAttention and returns K.
+func attentionWidth(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) int {
+	const op = "CausalAttention"
+	floats(op, q, k, v, mask)
+	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 {
+		fail("%s: %d heads, %d key heads", op, heads, kvHeads)
+	}
+	if len(q.shape) != 3 {
+		fail("%s: q of shape %v is not [B,T,H*K]", op, q.shape)
+	}
+	width := q.fixed(op, "q", 2) / heads
+	q.shaped(op, "q", Shape{q.shape[0], q.shape[1], {N: heads * width}})
+	keys := Shape{q.shape[0], q.shape[1], {N: kvHeads * width}}
+	k.shaped(op, "k", keys)
+	v.shaped(op, "v", keys)
+	mask.shaped(op, "the mask", Shape{q.shape[1], q.shape[1]})
+	if blocks < 1 || blocks > 1 != (bounds != nil) {
+		fail("%s: %d blocks need bounds where there is more than one, and only there", op, blocks)
+	}
+	if bounds != nil {
+		operands(op, q, bounds)
+		bounds.typed(op, "bounds", onnx.Int64)
+		bounds.shaped(op, "bounds", Dims(blocks+1))
+	}
+	return width
+}
+
 // A Cache is the keys and values of one layer: [B,G,S,K] each.
 type Cache struct{ K, V *Node }
 
@@ -194,7 +248,31 @@ type Cache struct{ K, V *Node }
 // cache, which shares past's buffers. Without cos and sin queries and keys are
 // taken as they are. scale multiplies the scores; K must be a multiple of 16.
 func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, heads, kvHeads int, scale float64) (*Node, Cache) {
-	width := qkv.shape[2].N / (heads + 2*kvHeads)
+	const op = "GroupQueryAttention"
+	floats(op, qkv, past.K, past.V)
+	operands(op, qkv, seqlens, total)
+	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 {
+		fail("%s: %d heads, %d key heads", op, heads, kvHeads)
+	}
+	if len(qkv.shape) != 3 || len(past.K.shape) != 4 {
+		fail("%s: qkv %v and cache %v are not [B,T,(H+2G)*K] and [B,G,S,K]", op, qkv.shape, past.K.shape)
+	}
+	width := qkv.fixed(op, "qkv", 2) / (heads + 2*kvHeads)
+	qkv.shaped(op, "qkv", Shape{qkv.shape[0], qkv.shape[1], {N: (heads + 2*kvHeads) * width}})
+	past.K.shaped(op, "the cache", Shape{qkv.shape[0], {N: kvHeads}, past.K.shape[2], {N: width}})
+	past.V.shaped(op, "the cache of values", past.K.shape)
+	seqlens.typed(op, "seqlens", onnx.Int32)
+	seqlens.shaped(op, "seqlens", qkv.shape[:1])
+	total.typed(op, "total", onnx.Int32)
+	total.shaped(op, "total", Shape{})
+	if cos != nil || sin != nil {
+		floats(op, qkv, cos, sin)
+		if len(cos.shape) != 2 {
+			fail("%s: cos of shape %v is not [P,K/2]", op, cos.shape)
+		}
+		cos.shaped(op, "cos", Shape{cos.shape[0], {N: width / 2}})
+		sin.shaped(op, "sin", cos.shape)
+	}
 	s := Shape{qkv.shape[0], qkv.shape[1], Dim{N: heads * width}}
 	rotary := 0
 	if cos != nil {
@@ -209,6 +287,11 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 
 // Rows gives x [B*T,C] the sizes [B,T,C] of the ids [B,T] it was computed from.
 func Rows(x, ids *Node) *Node {
+	operands("Rows", x, ids)
+	if len(x.shape) != 2 || len(ids.shape) != 2 || x.shape[0] != ids.shape.size() {
+		fail("Rows: %v has no row for each of ids %v", x.shape, ids.shape)
+	}
+	x.fixed("Rows", "the operand", 1)
 	shape := Concat(0, sizeOf(ids, 0), sizeOf(ids, 1), x.g.Ints(int64(x.shape[1].N)))
 	return x.g.call("Reshape", "", x.elem, append(append(Shape{}, ids.shape...), x.shape[1]), []*Node{x, shape})
 }

@@ -1,5 +1,7 @@
 package graph
 
+import "slices"
+
 // Gradient adds the nodes of a vector-Jacobian product: given seeds[i] =
 // dL/doutputs[i] it returns dL/dwrt[i] for each of wrt; nil where L does not
 // depend on it. Only paths from wrt to outputs are differentiated.
@@ -7,13 +9,14 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 	if len(outputs) == 0 || len(outputs) != len(seeds) {
 		fail("Gradient: %d outputs and %d seeds", len(outputs), len(seeds))
 	}
+	operands("Gradient", slices.Concat(outputs, seeds, wrt)...)
 	g := outputs[0].g
 	wanted := g.reachedFrom(wrt)
 	adjoint := make(map[*Node]*Node)
 	last := 0
 	for i, o := range outputs {
-		if o.shape.String() != seeds[i].shape.String() {
-			fail("Gradient: output %v and seed %v differ in shape", o.shape, seeds[i].shape)
+		if o.elem != seeds[i].elem || !o.shape.equal(seeds[i].shape) {
+			fail("Gradient: output %v %v and seed %v %v differ", o.elem, o.shape, seeds[i].elem, seeds[i].shape)
 		}
 		adjoint[o] = accumulate(adjoint[o], seeds[i])
 		last = max(last, o.id)
@@ -52,7 +55,7 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 			if x == nil || i >= len(grads) || grads[i] == nil || !wanted[x.id] {
 				continue
 			}
-			if grads[i].shape.String() != x.shape.String() {
+			if !grads[i].shape.equal(x.shape) {
 				fail("Gradient: rule of value %d gives %v for an input %v", n.id, grads[i].shape, x.shape)
 			}
 			adjoint[x] = accumulate(adjoint[x], grads[i])
@@ -88,35 +91,25 @@ func (g *Graph) reachedFrom(from []*Node) []bool {
 	return reached
 }
 
-// accumulate is a + b, where a may be nil. A product without a third operand
-// takes the other as that operand: the addition is then free.
+// accumulate is a + b, where a may be nil.
 func accumulate(a, b *Node) *Node {
 	if a == nil {
 		return b
 	}
-	if sum := gemmPlus(b, a); sum != nil {
-		return sum
-	}
-	if sum := gemmPlus(a, b); sum != nil {
-		return sum
-	}
-	return Add(a, b)
+	sum := Add(a, b)
+	sum.call.sum = true
+	return sum
 }
 
-// gemmPlus is the matrix product p with c added inside; nil where p is none.
-func gemmPlus(p, c *Node) *Node {
-	if p.call == nil || p.unit != nil || p.call.op != "Gemm" || len(p.call.in) != 2 {
-		return nil
-	}
-	return p.g.call("Gemm", "", p.elem, p.shape, []*Node{p.call.in[0], p.call.in[1], c}, p.call.attrs...)
-}
-
-// AddTo returns running + grad, as a matrix product with a third operand where
-// grad is one, so that the output can be bound onto running's buffer.
+// AddTo returns running + grad, which Build turns into one matrix product with
+// a third operand where grad is one: the output can then be bound onto
+// running's buffer at no cost.
 func AddTo(running, grad *Node) *Node {
-	if running.shape.String() != grad.shape.String() {
-		fail("AddTo: shapes %v and %v differ", running.shape, grad.shape)
+	if grad == nil {
+		fail("AddTo: no gradient to add")
 	}
+	operands("AddTo", running, grad)
+	grad.shaped("AddTo", "the gradient", running.shape)
 	return accumulate(running, grad)
 }
 
@@ -124,15 +117,19 @@ func AddTo(running, grad *Node) *Node {
 // it: the graph then need not compute x, while the gradient still goes through
 // the expression of x.
 func Stash(x, stash *Node) {
-	if x.shape.String() != stash.shape.String() || x.elem != stash.elem {
-		fail("Stash: %v and %v differ", x.shape, stash.shape)
+	operands("Stash", x, stash)
+	if x.elem != stash.elem || !x.shape.equal(stash.shape) {
+		fail("Stash: %v %v and %v %v differ", x.elem, x.shape, stash.elem, stash.shape)
+	}
+	if x.call == nil || stash.call != nil || stash.data.Raw != nil {
+		fail("Stash: %q is not an input, or what it holds is not computed", stash.name)
 	}
 	x.value = stash
 }
 
 // sumTo sums a gradient over the axes along which its input was broadcast.
 func sumTo(dy *Node, like *Node) *Node {
-	if dy.shape.String() == like.shape.String() {
+	if dy.shape.equal(like.shape) {
 		return dy
 	}
 	extra := len(dy.shape) - len(like.shape)

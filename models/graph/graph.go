@@ -11,7 +11,6 @@ package graph
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
@@ -58,6 +57,7 @@ type call struct {
 	op, domain string
 	in, out    []*Node // in may hold nil for omitted inputs
 	attrs      []onnx.Attr
+	sum        bool // an Add that joins gradients
 }
 
 // A composite is an expression of several ops whose gradient has a rule of
@@ -83,21 +83,40 @@ func Build(name string, f func(g *Graph)) (p models.Program, err error) {
 	g := &Graph{name: name}
 	f(g)
 	if len(g.outputs) == 0 {
-		return models.Program{}, errors.New("graph: " + name + ": no outputs")
+		fail("no outputs")
 	}
+	g.foldSums()
+	g.checkAliases()
 	return g.encode(), nil
 }
 
-// Input declares an input of the graph.
+// Input declares an input of the graph. Names that begin with % are the
+// package's own.
 func (g *Graph) Input(name string, elem onnx.ElemType, shape Shape) *Node {
-	for _, n := range g.inputs {
-		if n.name == name {
-			fail("input %q is declared twice", name)
-		}
+	if g.input(name) != nil {
+		fail("input %q is declared twice", name)
+	}
+	if name == "" || name[0] == '%' {
+		fail("input %q: a name must not be empty or begin with %%", name)
+	}
+	if dtypes[elem] == models.Invalid {
+		fail("input %q: element type %v is not supported", name, elem)
+	}
+	for _, d := range shape {
+		Dims(d)
 	}
 	n := g.add(&Node{name: name, elem: elem, shape: shape})
 	g.inputs = append(g.inputs, n)
 	return n
+}
+
+func (g *Graph) input(name string) *Node {
+	for _, n := range g.inputs {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
 }
 
 // Float declares a float32 input; sizes are as for Dims.
@@ -108,10 +127,19 @@ func (g *Graph) Float(name string, sizes ...any) *Node {
 // Output names a node as an output.
 func (g *Graph) Output(name string, n *Node) { g.OutputOnto(name, n, "") }
 
-// OutputOnto names an output that may be bound onto the buffer of an input.
-// That is safe where every reader of the input runs before, or is, the node
-// that computes the output.
+// OutputOnto names an output that may be bound onto the buffer of an input of
+// the same type and shape. Build checks that this is safe: every reader of the
+// input must be the node that computes the output, or come before it.
 func (g *Graph) OutputOnto(name string, n *Node, input string) {
+	if n == nil {
+		fail("output %q is nil: a gradient that does not exist?", name)
+	}
+	if n.g != g {
+		fail("output %q is of another graph", name)
+	}
+	if name == "" || name[0] == '%' {
+		fail("output %q: a name must not be empty or begin with %%", name)
+	}
 	g.outputs = append(g.outputs, output{name, n, input})
 }
 
@@ -150,7 +178,7 @@ func (g *Graph) constant(t onnx.Tensor, shape Shape) *Node {
 			return c
 		}
 	}
-	t.Name = fmt.Sprintf("c%d", len(g.consts))
+	t.Name = fmt.Sprintf("%%c%d", len(g.consts))
 	n := g.add(&Node{name: t.Name, elem: t.Type, shape: shape, data: t})
 	g.consts = append(g.consts, n)
 	return n
@@ -167,58 +195,40 @@ func (g *Graph) Double(v float64) *Node {
 	return g.constant(onnx.Tensor{Type: onnx.Double, Raw: raw}, Shape{})
 }
 
+// fill is a constant of no dimensions and the element type of like.
+func (g *Graph) fill(v float64, like *Node) *Node {
+	switch like.elem {
+	case onnx.Float:
+		return g.Scalar(v)
+	case onnx.Double:
+		return g.Double(v)
+	}
+	fail("no constants of %v", like.elem)
+	return nil
+}
+
 // Ints is an int64 constant of one dimension.
 func (g *Graph) Ints(v ...int64) *Node {
 	return g.constant(onnx.Int64s("", v), Dims(len(v)))
 }
 
-// source follows stashed values to the node that holds them.
+// source is the node that holds the value of n: n, or the input where it is
+// stashed.
 func (n *Node) source() *Node {
-	for n.value != nil {
-		n = n.value
+	if n.value != nil {
+		return n.value
 	}
 	return n
 }
 
 // encode writes the nodes that the outputs need, in the order of creation.
 func (g *Graph) encode() models.Program {
-	needed := make([]bool, len(g.nodes))
-	var visit func(n *Node)
-	visit = func(n *Node) {
-		if n = n.source(); needed[n.id] {
-			return
-		}
-		needed[n.id] = true
-		if n.call == nil {
-			return
-		}
-		for _, in := range n.call.in {
-			if in != nil {
-				visit(in)
-			}
-		}
-	}
-	names := make(map[*Node]string)
-	for _, o := range g.outputs {
-		visit(o.node)
-		if s := o.node.source(); s.call == nil || names[s] != "" {
-			fail("output %q is an input, a constant or another output", o.name)
-		} else {
-			names[s] = o.name
-		}
-	}
-	name := func(n *Node) string {
+	needed, names := g.live()
+	name := func(n *Node) string { // of the value of n
 		if n == nil {
 			return ""
 		}
-		n = n.source()
-		if n.call == nil {
-			return n.name
-		}
-		if names[n] == "" {
-			names[n] = fmt.Sprintf("v%d", n.id)
-		}
-		return names[n]
+		return names(n.source())
 	}
 
 	m := onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: Opset}, {Domain: microsoft, Version: 1}}}
@@ -235,17 +245,12 @@ func (g *Graph) encode() models.Program {
 	}
 	for _, n := range g.nodes {
 		c := n.call
-		if c == nil || c.out[0] != n {
+		if c == nil || c.out[0] != n || !needed[n.id] {
 			continue
 		}
 		node := onnx.Node{Name: fmt.Sprintf("%s_%d", c.op, n.id), Op: c.op, Domain: c.domain, Attrs: c.attrs}
-		used := false
 		for _, o := range c.out {
-			used = used || needed[o.id]
-			node.Outputs = append(node.Outputs, name(o))
-		}
-		if !used {
-			continue
+			node.Outputs = append(node.Outputs, names(o))
 		}
 		for _, in := range c.in {
 			node.Inputs = append(node.Inputs, name(in))

@@ -1,6 +1,12 @@
 package graph
 
-import "onering/models/onnx"
+import (
+	"fmt"
+	"slices"
+
+	"onering/models"
+	"onering/models/onnx"
+)
 
 func attr(name string, v any) onnx.Attr {
 	if i, ok := v.(int); ok {
@@ -10,13 +16,20 @@ func attr(name string, v any) onnx.Attr {
 }
 
 func pairwise(op string, a, b *Node) *Node {
-	if a.elem != b.elem {
-		fail("%s: element types %d and %d differ", op, a.elem, b.elem)
-	}
+	numbers(op, a, b)
 	return a.g.call(op, "", a.elem, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
-func unary(op string, x *Node) *Node { return x.g.call(op, "", x.elem, x.shape, []*Node{x}) }
+func unary(op string, x *Node) *Node {
+	numbers(op, x)
+	return x.g.call(op, "", x.elem, x.shape, []*Node{x})
+}
+
+// smooth is unary for functions of real numbers.
+func smooth(op string, x *Node) *Node {
+	floats(op, x)
+	return unary(op, x)
+}
 
 // Elementwise arithmetic with broadcasting.
 
@@ -42,19 +55,19 @@ func Min(a, b *Node) *Node { return pairwise("Min", a, b) }
 func Neg(x *Node) *Node { return unary("Neg", x) }
 
 // Exp is e^x.
-func Exp(x *Node) *Node { return unary("Exp", x) }
+func Exp(x *Node) *Node { return smooth("Exp", x) }
 
 // Log is the natural logarithm.
-func Log(x *Node) *Node { return unary("Log", x) }
+func Log(x *Node) *Node { return smooth("Log", x) }
 
 // Sqrt is the square root.
-func Sqrt(x *Node) *Node { return unary("Sqrt", x) }
+func Sqrt(x *Node) *Node { return smooth("Sqrt", x) }
 
 // Reciprocal is 1/x.
-func Reciprocal(x *Node) *Node { return unary("Reciprocal", x) }
+func Reciprocal(x *Node) *Node { return smooth("Reciprocal", x) }
 
 // Sigmoid is 1/(1+e^-x).
-func Sigmoid(x *Node) *Node { return unary("Sigmoid", x) }
+func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 
 // Abs is |x|; it has no gradient.
 func Abs(x *Node) *Node { return unary("Abs", x) }
@@ -77,18 +90,27 @@ func GreaterOrEqual(a, b *Node) *Node {
 
 // Where is a where cond holds, else b.
 func Where(cond, a, b *Node) *Node {
+	operands("Where", cond, a, b)
+	alike("Where", a, b)
+	cond.typed("Where", "the condition", onnx.Boolean)
 	s := broadcast("Where", cond.shape, broadcast("Where", a.shape, b.shape))
 	return a.g.call("Where", "", a.elem, s, []*Node{cond, a, b})
 }
 
-// Cast converts the element type. Its gradient is cast back.
+// Cast converts the element type. Its gradient is cast back, and is none where
+// either type is not floating-point.
 func Cast(x *Node, to onnx.ElemType) *Node {
+	operands("Cast", x)
+	if dtypes[to] == models.Invalid {
+		fail("Cast: element type %v is not supported", to)
+	}
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
 
 // Gemm is op(a) op(b) + c for matrices, op being the transpose where asked;
 // c may be nil, and may be a row [n] or a matrix.
 func Gemm(a, b, c *Node, transA, transB bool) *Node {
+	floats("Gemm", a, b)
 	if len(a.shape) != 2 || len(b.shape) != 2 {
 		fail("Gemm: %v and %v are not matrices", a.shape, b.shape)
 	}
@@ -105,7 +127,8 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	in := []*Node{a, b}
 	s := Shape{m, n}
 	if c != nil {
-		if got := broadcast("Gemm", s, c.shape); got.String() != s.String() {
+		floats("Gemm", a, c)
+		if !broadcast("Gemm", s, c.shape).equal(s) {
 			fail("Gemm: c of shape %v does not broadcast to %v", c.shape, s)
 		}
 		in = append(in, c)
@@ -126,8 +149,9 @@ func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
 // MatMul is alpha op(a) op(b) over the last two dimensions, the leading ones
 // being equal; op is the transpose where asked.
 func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
+	floats("MatMul", a, b)
 	r := len(a.shape)
-	if r < 2 || len(b.shape) != r || a.shape[:r-2].String() != b.shape[:r-2].String() {
+	if r < 2 || len(b.shape) != r || !a.shape[:r-2].equal(b.shape[:r-2]) {
 		fail("MatMul: shapes %v and %v do not fit", a.shape, b.shape)
 	}
 	m, k, k2, n := a.shape[r-2], a.shape[r-1], b.shape[r-2], b.shape[r-1]
@@ -156,20 +180,13 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 
 // Softmax is over the last dimension.
 func Softmax(x *Node) *Node {
+	floats("Softmax", x)
+	x.ranked("Softmax", "the operand", 1)
 	return x.g.call("Softmax", "", x.elem, x.shape, []*Node{x}, attr("axis", -1))
 }
 
-func (n *Node) axis(op string, axis int) int {
-	if axis < 0 {
-		axis += len(n.shape)
-	}
-	if axis < 0 || axis >= len(n.shape) {
-		fail("%s: no axis %d in %v", op, axis, n.shape)
-	}
-	return axis
-}
-
 func reduce(op string, x *Node, axis int) *Node {
+	numbers(op, x)
 	axis = x.axis(op, axis)
 	s := append(Shape{}, x.shape...)
 	s[axis] = Dim{N: 1}
@@ -180,7 +197,10 @@ func reduce(op string, x *Node, axis int) *Node {
 func ReduceSum(x *Node, axis int) *Node { return reduce("ReduceSum", x, axis) }
 
 // ReduceMean averages over one axis, which stays with size 1.
-func ReduceMean(x *Node, axis int) *Node { return reduce("ReduceMean", x, axis) }
+func ReduceMean(x *Node, axis int) *Node {
+	floats("ReduceMean", x)
+	return reduce("ReduceMean", x, axis)
+}
 
 // ReduceMax is the largest over one axis, which stays with size 1; no gradient.
 func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
@@ -188,31 +208,45 @@ func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
 // ReduceSumSquare is the sum of squares of all elements, of no dimensions; no
 // gradient.
 func ReduceSumSquare(x *Node) *Node {
+	numbers("ReduceSumSquare", x)
 	return x.g.call("ReduceSumSquare", "", x.elem, Shape{}, []*Node{x}, attr("keepdims", 0))
 }
 
 // ArgMax is the first index of the largest value of the last axis, int64,
 // without that axis.
 func ArgMax(x *Node) *Node {
+	numbers("ArgMax", x)
+	x.ranked("ArgMax", "the operand", 1)
 	return x.g.call("ArgMax", "", onnx.Int64, x.shape[:len(x.shape)-1], []*Node{x},
 		attr("axis", -1), attr("keepdims", 0), attr("select_last_index", 0))
 }
 
 // CumSum is the running sum along one axis, without the element itself where
 // exclusive is set.
-func CumSum(x *Node, axis int, exclusive bool) *Node {
-	e := 0
+func CumSum(x *Node, axis int, exclusive bool) *Node { return cumSum(x, axis, exclusive, false) }
+
+// cumSum runs from the end where reverse is set.
+func cumSum(x *Node, axis int, exclusive, reverse bool) *Node {
+	numbers("CumSum", x)
+	var attrs []onnx.Attr
 	if exclusive {
-		e = 1
+		attrs = append(attrs, attr("exclusive", 1))
 	}
-	return x.g.call("CumSum", "", x.elem, x.shape, []*Node{x, x.g.Ints(int64(x.axis("CumSum", axis)))}, attr("exclusive", e))
+	if reverse {
+		attrs = append(attrs, attr("reverse", 1))
+	}
+	return x.g.call("CumSum", "", x.elem, x.shape, []*Node{x, x.g.Ints(int64(x.axis("CumSum", axis)))}, attrs...)
 }
 
 // TopK returns the k largest of the last axis and their indices, largest
 // first; equal values in the order of their index. k is an int64 node of one
 // element, and letter names the size.
 func TopK(x, k *Node, letter string) (values, indices *Node) {
-	s := append(append(Shape{}, x.shape[:len(x.shape)-1]...), Dim{N: 1, Letters: letter})
+	operands("TopK", x, k)
+	numbers("TopK", x)
+	x.ranked("TopK", "the operand", 1)
+	k.single("TopK", "k")
+	s := append(append(Shape{}, x.shape[:len(x.shape)-1]...), Dims(letter)...)
 	out := x.g.calls("TopK", "", []onnx.ElemType{x.elem, onnx.Int64}, []Shape{s, s}, []*Node{x, k},
 		attr("axis", -1), attr("largest", 1), attr("sorted", 1))
 	return out[0], out[1]
@@ -221,6 +255,7 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 // Reshape gives x new sizes: an int, 0 to keep the size at that place, or -1
 // (at most once) for what is left. Letters need no name: they follow from x.
 func Reshape(x *Node, sizes ...int) *Node {
+	operands("Reshape", x)
 	s := make(Shape, len(sizes))
 	known, rest := Dim{N: 1}, -1
 	spec := make([]int64, len(sizes))
@@ -251,7 +286,7 @@ func Reshape(x *Node, sizes ...int) *Node {
 
 // reshapeLike gives x the shape of like, whatever its letters.
 func reshapeLike(x, like *Node) *Node {
-	if x.shape.String() == like.shape.String() {
+	if x.shape.equal(like.shape) {
 		return x
 	}
 	spec, rest := make([]int, len(like.shape)), false
@@ -273,8 +308,13 @@ func reshapeLike(x, like *Node) *Node {
 
 // Transpose permutes the axes.
 func Transpose(x *Node, perm ...int) *Node {
-	if len(perm) != len(x.shape) {
-		fail("Transpose: %v by %v", x.shape, perm)
+	operands("Transpose", x)
+	sorted := slices.Clone(perm)
+	slices.Sort(sorted)
+	for i, j := range sorted {
+		if i != j || len(perm) != len(x.shape) {
+			fail("Transpose: %v is not an order of the axes of %v", perm, x.shape)
+		}
 	}
 	s, p := make(Shape, len(perm)), make([]int64, len(perm))
 	for i, j := range perm {
@@ -286,6 +326,9 @@ func Transpose(x *Node, perm ...int) *Node {
 // Gather takes slices of the first axis: the result has the sizes of index,
 // then those of x but the first. It has no gradient of its own; see Unpack.
 func Gather(x, index *Node) *Node {
+	operands("Gather", x, index)
+	x.ranked("Gather", "the operand", 1)
+	index.typed("Gather", "the index", onnx.Int64)
 	s := append(append(Shape{}, index.shape...), x.shape[1:]...)
 	return x.g.call("Gather", "", x.elem, s, []*Node{x, index}, attr("axis", 0))
 }
@@ -293,43 +336,61 @@ func Gather(x, index *Node) *Node {
 // GatherRows takes x[b, index[b,0]] for every b: x [B,M,...] and index [B,1]
 // give [B,...]. No gradient.
 func GatherRows(x, index *Node) *Node {
+	operands("GatherRows", x, index)
+	x.ranked("GatherRows", "the operand", 2)
+	index.typed("GatherRows", "the index", onnx.Int64)
+	index.shaped("GatherRows", "the index", Shape{x.shape[0], {N: 1}})
 	s := append(Shape{x.shape[0]}, x.shape[2:]...)
 	return x.g.call("GatherND", "", x.elem, s, []*Node{x, index}, attr("batch_dims", 1))
 }
 
-// Slice takes from start to end (int64 nodes of one element) of one axis;
-// size is the new size, a letter or an int.
+// Slice takes from start to end (int64 nodes of one element, 0 <= start <= end
+// <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {
+	operands("Slice", x, start, end)
 	axis = x.axis("Slice", axis)
+	start.single("Slice", "the start")
+	end.single("Slice", "the end")
 	s := append(Shape{}, x.shape...)
 	s[axis] = Dims(size)[0]
 	return x.g.call("Slice", "", x.elem, s, []*Node{x, start, end, x.g.Ints(int64(axis))})
 }
 
-// Pad adds before and after (int64 nodes of one element) zeros along one axis,
-// whose size becomes size.
+// Pad adds before and after (int64 nodes of one element, not negative) zeros
+// along one axis, whose size becomes size.
 func Pad(x, before, after *Node, axis int, size Dim) *Node {
+	operands("Pad", x, before, after)
 	axis = x.axis("Pad", axis)
+	before.single("Pad", "before")
+	after.single("Pad", "after")
 	s := append(Shape{}, x.shape...)
-	s[axis] = size
+	s[axis] = Dims(size)[0]
 	return x.g.call("Pad", "", x.elem, s, []*Node{x, Concat(0, before, after), nil, x.g.Ints(int64(axis))})
 }
 
-// Concat joins along one axis.
-func Concat(axis int, parts ...*Node) *Node { return concat(axis, Dim{}, parts...) }
+// Concat joins along one axis of fixed sizes.
+func Concat(axis int, parts ...*Node) *Node {
+	if len(parts) == 0 {
+		fail("Concat: no parts")
+	}
+	operands("Concat", parts...)
+	total := 0
+	for i, p := range parts {
+		total += p.fixed("Concat", fmt.Sprintf("part %d", i+1), p.axis("Concat", axis))
+	}
+	return concat(axis, Dim{N: total}, parts...)
+}
 
-// concat joins along one axis whose total the caller may know better than the
-// sum of letters.
+// concat joins along one axis whose total the caller knows better than the sum
+// of letters.
 func concat(axis int, total Dim, parts ...*Node) *Node {
+	alike("Concat", parts...)
 	x := parts[0]
 	axis = x.axis("Concat", axis)
 	s := append(Shape{}, x.shape...)
-	if total.N == 0 {
-		for _, p := range parts {
-			if p.shape[axis].Letters != "" {
-				fail("Concat: the total of a size like %v must be given", p.shape[axis])
-			}
-			total.N += p.shape[axis].N
+	for i, p := range parts {
+		if len(p.shape) != len(s) || !p.shape[:axis].equal(s[:axis]) || !p.shape[axis+1:].equal(s[axis+1:]) {
+			fail("Concat: part %d of shape %v does not fit %v but for axis %d", i+1, p.shape, s, axis)
 		}
 	}
 	s[axis] = total
@@ -338,16 +399,20 @@ func concat(axis int, total Dim, parts ...*Node) *Node {
 
 // Split cuts one axis of fixed size into parts of the given sizes.
 func Split(x *Node, axis int, sizes ...int) []*Node {
+	operands("Split", x)
 	axis = x.axis("Split", axis)
 	elems, shapes, spec, sum := make([]onnx.ElemType, len(sizes)), make([]Shape, len(sizes)), make([]int64, len(sizes)), 0
 	for i, n := range sizes {
+		if n <= 0 {
+			fail("Split: sizes %v", sizes)
+		}
 		elems[i], spec[i] = x.elem, int64(n)
 		shapes[i] = append(Shape{}, x.shape...)
 		shapes[i][axis] = Dim{N: n}
 		sum += n
 	}
 	if x.shape[axis] != (Dim{N: sum}) {
-		fail("Split: sizes %v are not axis %d of %v", sizes, axis, x.shape)
+		fail("Split: sizes %v do not add up to axis %d of %v", sizes, axis, x.shape)
 	}
 	return x.g.calls("Split", "", elems, shapes, []*Node{x, x.g.Ints(spec...)}, attr("axis", axis))
 }

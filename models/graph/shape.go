@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // A Dim is one size of a shape: N times a product of letters, each standing
@@ -17,7 +18,8 @@ type Dim struct {
 // Shape is the sizes of a tensor, outermost first.
 type Shape []Dim
 
-// Dims makes a Shape of ints and letter strings: Dims("B", "T", 64).
+// Dims makes a Shape of sizes, each a positive int, a letter (or several joined
+// by "*") or a Dim: Dims("B", "T", 64).
 func Dims(sizes ...any) Shape {
 	s := make(Shape, len(sizes))
 	for i, v := range sizes {
@@ -25,11 +27,21 @@ func Dims(sizes ...any) Shape {
 		case int:
 			s[i] = Dim{N: v}
 		case string:
-			s[i] = Dim{N: 1, Letters: v}
+			letters := strings.Split(v, "*")
+			slices.Sort(letters)
+			s[i] = Dim{N: 1, Letters: strings.Join(letters, "*")}
+			for _, l := range letters {
+				if l == "" || !unicode.IsLetter(rune(l[0])) {
+					fail("%q is not a letter or a product of letters", v)
+				}
+			}
 		case Dim:
 			s[i] = v
 		default:
 			fail("a size must be an int, a letter or a Dim, not %T", v)
+		}
+		if s[i].N <= 0 {
+			fail("size %v is not positive", s[i])
 		}
 	}
 	return s
@@ -82,6 +94,8 @@ func (d Dim) over(e Dim) (Dim, bool) {
 	}
 	return Dim{N: d.N / e.N, Letters: strings.Join(l, "*")}, true
 }
+
+func (s Shape) equal(t Shape) bool { return slices.Equal(s, t) }
 
 func (d Dim) isOne() bool { return d == Dim{N: 1} }
 

@@ -38,9 +38,14 @@ func init() {
 		"Reciprocal": func(c *call, dy []*Node) []*Node {
 			return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))}
 		},
-		"Cast": func(c *call, dy []*Node) []*Node { return []*Node{Cast(dy[0], c.in[0].elem)} },
+		"Cast": func(c *call, dy []*Node) []*Node {
+			if !c.in[0].floating() || !c.out[0].floating() {
+				return []*Node{nil}
+			}
+			return []*Node{Cast(dy[0], c.in[0].elem)}
+		},
 		"Where": func(c *call, dy []*Node) []*Node {
-			zero := dy[0].g.Scalar(0)
+			zero := dy[0].g.fill(0, dy[0])
 			return []*Node{nil, sumTo(Where(c.in[0], dy[0], zero), c.in[1]), sumTo(Where(c.in[0], zero, dy[0]), c.in[2])}
 		},
 		"Gemm":        gemmVJP,
@@ -59,7 +64,7 @@ func init() {
 			if !ok || n.Letters != "" {
 				fail("ReduceMean: the gradient needs a fixed size, not %v", n)
 			}
-			return []*Node{spread(Mul(dy[0], dy[0].g.Scalar(1/float64(n.N))), c.in[0])}
+			return []*Node{spread(Div(dy[0], dy[0].g.fill(float64(n.N), dy[0])), c.in[0])}
 		},
 		"CumSum": cumSumVJP,
 		"Reshape": func(c *call, dy []*Node) []*Node {
@@ -81,7 +86,7 @@ func init() {
 		"Split": func(c *call, dy []*Node) []*Node {
 			for i, o := range c.out {
 				if dy[i] == nil {
-					dy[i] = Mul(o, o.g.Scalar(0))
+					dy[i] = spread(o.g.fill(0, o), o)
 				}
 			}
 			axis := int(c.int("axis"))
@@ -91,16 +96,16 @@ func init() {
 		// Comparisons, choices and looking up.
 		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Min": noGradient, "Abs": noGradient,
 		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
-		"Gather": noGradient, "GatherND": noGradient, "GatherElements": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient,
+		"Gather": noGradient, "GatherND": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient,
 		// Fused kernels: the composites of fused.go that emit them have rules of their own.
 		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
-		"GroupQueryAttention": noGradient, "SkipSimplifiedLayerNormalization": noGradient,
+		"GroupQueryAttention": noGradient,
 	}
 }
 
 func sigmoidVJP(c *call, dy []*Node) []*Node {
 	y := c.out[0]
-	return []*Node{Mul(dy[0], Mul(y, Sub(y.g.Scalar(1), y)))}
+	return []*Node{Mul(dy[0], Mul(y, Sub(y.g.fill(1, y), y)))}
 }
 
 // gemmVJP: for Y = A B, dA = dY B^T and dB = A^T dY, with the transposes that
@@ -143,15 +148,10 @@ func matMulVJP(c *call, dy []*Node) []*Node {
 	return []*Node{da, db}
 }
 
-// cumSumVJP: every later element depends on this one: total minus what came before.
+// cumSumVJP: every later element depends on this one, so the sum runs back.
 func cumSumVJP(c *call, dy []*Node) []*Node {
-	rank := len(c.in[0].shape)
-	axis := c.in[1].int64s()[0]
-	before := CumSum(dy[0], int(axis), c.int("exclusive") == 0)
-	if int(axis) >= rank {
-		fail("CumSum: no axis %d", axis)
-	}
-	return []*Node{Sub(ReduceSum(dy[0], int(axis)), before), nil}
+	axis := int(c.in[1].int64s()[0])
+	return []*Node{cumSum(dy[0], axis, c.int("exclusive") == 1, c.int("reverse") == 0), nil}
 }
 
 // sliceVJP puts the gradient back at its place among zeros.
@@ -164,15 +164,11 @@ func sliceVJP(c *call, dy []*Node) []*Node {
 // concatVJP cuts the gradient at the sizes of the parts, read when the graph runs.
 func concatVJP(c *call, dy []*Node) []*Node {
 	axis := int(c.int("axis"))
-	if axis < 0 {
-		axis += len(c.out[0].shape)
-	}
 	out := make([]*Node, len(c.in))
 	start := dy[0].g.Ints(0)
 	for i, x := range c.in {
 		end := Add(start, sizeOf(x, axis))
-		out[i] = Slice(dy[0], start, end, axis, "part")
-		out[i].shape = x.shape
+		out[i] = Slice(dy[0], start, end, axis, x.shape[axis])
 		start = end
 	}
 	return out

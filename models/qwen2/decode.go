@@ -65,11 +65,11 @@ func (c Config) decoder(name string, tokens any, form models.Form) (models.Progr
 		seqlens := g.Input("seqlens", onnx.Int32, graph.Dims("B"))
 		total := g.Input("total", onnx.Int32, graph.Dims())
 		cos, sin := g.Float("cos", "P", c.HeadDim/2), g.Float("sin", "P", c.HeadDim/2)
+		x := graph.Reshape(graph.Gather(g.Float(geometry.Embedding, c.Vocab, d), ids), -1, d)
 		var pos *graph.Node
 		if geometry.CacheWidth != c.HeadDim {
-			pos = g.Input("pos", onnx.Int64, graph.Dims("B*T", 1))
+			pos = g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
 		}
-		x := graph.Reshape(graph.Gather(g.Float(geometry.Embedding, c.Vocab, d), ids), -1, d)
 		for i := range c.Layers {
 			weight := func(name string, sizes ...any) *graph.Node {
 				return g.Float(c.LayerPrefix(i)+name, sizes...)

@@ -1,0 +1,146 @@
+package graph
+
+import "fmt"
+
+// live marks the nodes that the outputs need, and returns the function that
+// names them: outputs as the caller does.
+func (g *Graph) live() (needed []bool, name func(*Node) string) {
+	needed = make([]bool, len(g.nodes))
+	names := make(map[*Node]string)
+	taken := make(map[string]bool)
+	for _, o := range g.outputs {
+		s := o.node.source()
+		if s.call == nil {
+			fail("output %q is an input or a constant", o.name)
+		}
+		if names[s] != "" {
+			fail("outputs %q and %q are one value", names[s], o.name)
+		}
+		if taken[o.name] || g.input(o.name) != nil {
+			fail("output %q has the name of an input or another output", o.name)
+		}
+		names[s], taken[o.name] = o.name, true
+		s.mark(needed)
+	}
+	return needed, func(n *Node) string {
+		switch {
+		case n.call == nil:
+			return n.name
+		case names[n] != "":
+			return names[n]
+		}
+		return fmt.Sprintf("%%%d", n.id)
+	}
+}
+
+// mark sets the ids of the nodes that n is computed from, and its own.
+func (n *Node) mark(seen []bool) {
+	if n == nil {
+		return
+	}
+	n = n.source()
+	if seen[n.id] {
+		return
+	}
+	seen[n.id] = true
+	if n.call != nil {
+		for _, o := range n.call.out {
+			seen[o.id] = true
+		}
+		for _, in := range n.call.in {
+			in.mark(seen)
+		}
+	}
+}
+
+// foldSums turns the sum of a gradient and a matrix product that nothing else
+// reads into one Gemm, whose third operand is free. A product that is read
+// elsewhere too must stay: folded it would be computed twice.
+func (g *Graph) foldSums() {
+	needed, _ := g.live()
+	readers := make([]int, len(g.nodes))
+	for _, o := range g.outputs {
+		readers[o.node.source().id]++
+	}
+	for _, n := range g.nodes {
+		if n.call == nil || n.call.out[0] != n || !needed[n.id] {
+			continue
+		}
+		for _, in := range n.call.in {
+			if in != nil {
+				readers[in.source().id]++
+			}
+		}
+	}
+	for _, n := range g.nodes {
+		if n.call == nil || !n.call.sum || !needed[n.id] {
+			continue
+		}
+		a, b := n.call.in[0], n.call.in[1]
+		if !b.foldable(readers) {
+			a, b = b, a
+		}
+		if b.foldable(readers) {
+			p := b.call
+			n.call = &call{op: p.op, in: []*Node{p.in[0], p.in[1], a}, out: []*Node{n}, attrs: p.attrs}
+		}
+	}
+}
+
+// foldable tells whether n is a matrix product with one reader and no third
+// operand.
+func (n *Node) foldable(readers []int) bool {
+	return n.value == nil && n.call != nil && n.call.op == "Gemm" && len(n.call.in) == 2 && readers[n.id] == 1
+}
+
+// checkAliases fails where an output may not be bound onto the buffer of its
+// input.
+func (g *Graph) checkAliases() {
+	needed, _ := g.live()
+	onto := make(map[*Node]string)
+	for _, o := range g.outputs {
+		if o.alias == "" {
+			continue
+		}
+		in := g.input(o.alias)
+		if in == nil {
+			fail("output %q: no input %q", o.name, o.alias)
+		}
+		if onto[in] != "" {
+			fail("outputs %q and %q go onto one input, %q", onto[in], o.name, o.alias)
+		}
+		onto[in] = o.name
+		if in.elem != o.node.elem || !in.shape.equal(o.node.shape) {
+			fail("output %q is %v %v, its input %q is %v %v", o.name, o.node.elem, o.node.shape, o.alias, in.elem, in.shape)
+		}
+		before := make([]bool, len(g.nodes))
+		o.node.mark(before)
+		for _, r := range g.readers(in, needed) {
+			if !before[r.id] {
+				fail("output %q would overwrite input %q before %s (value %d) reads it", o.name, o.alias, r.call.op, r.id)
+			}
+		}
+	}
+}
+
+// readers returns the needed nodes that read the buffer of in, directly or
+// through a reshaped view of it.
+func (g *Graph) readers(in *Node, needed []bool) []*Node {
+	var out []*Node
+	views := map[*Node]bool{in: true}
+	for _, n := range g.nodes {
+		if n.call == nil || !needed[n.id] {
+			continue
+		}
+		for _, x := range n.call.in {
+			if x != nil && views[x.source()] {
+				out = append(out, n)
+				if n.call.op == "Reshape" || n.call.op == "Squeeze" {
+					views[n] = true
+				}
+				break
+			}
+		}
+	}
+	return out
+}
