@@ -8,6 +8,9 @@ import "fmt"
 // pass whose weights are all zero costs nothing.
 func (p *Pass) Backward(w, v [][]float64) error {
 	l, b := p.l, p.buffers
+	if l.options.ScoreOnly {
+		return fmt.Errorf("runtime: this learner only scores")
+	}
 	if v != nil && !l.options.EntropyGradient {
 		return fmt.Errorf("runtime: an entropy gradient takes the option EntropyGradient")
 	}

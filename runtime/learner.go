@@ -35,6 +35,9 @@ type LearnerOptions struct {
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
+	// ScoreOnly leaves out everything that Backward needs, the arena of
+	// gradients above all.
+	ScoreOnly bool
 }
 
 // A Learner computes log-probs and their gradients layer by layer, with one
@@ -88,17 +91,19 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 			l.Close()
 		}
 	}()
-	if l.Gradients, err = models.NewWeights(r.Weights.Layout); err != nil {
-		return nil, err
-	}
-	if l.grads, err = arenaValues(l.Gradients); err != nil {
-		return nil, err
+	if !o.ScoreOnly {
+		if l.Gradients, err = models.NewWeights(r.Weights.Layout); err != nil {
+			return nil, err
+		}
+		if l.grads, err = arenaValues(l.Gradients); err != nil {
+			return nil, err
+		}
 	}
 	forward, backward, err := r.Arch.Norm()
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range []models.Program{forward, backward} {
+	for i, p := range l.needed(forward, backward) {
 		if l.norm[i], err = l.load(p); err == nil {
 			err = l.bindWeights(l.norm[i], "")
 		}
@@ -110,7 +115,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range []models.Program{forward, target, backward} {
+	for i, p := range l.needed(forward, target, backward) {
 		if l.head[i], err = l.load(p); err != nil {
 			return nil, err
 		}
@@ -121,10 +126,25 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 	return l, l.sliceHead()
 }
 
+// needed leaves out the last Program, the backward one, where only scores are
+// asked for.
+func (l *Learner) needed(programs ...models.Program) []models.Program {
+	if l.options.ScoreOnly {
+		return programs[:len(programs)-1]
+	}
+	return programs
+}
+
+// HasEntropyGradient says whether Backward takes dL/dentropy.
+func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
+
 // sliceHead cuts the head and its gradient into slices of HeadRows rows.
 func (l *Learner) sliceHead() error {
 	e, _, _ := l.ring.Weights.View(l.g.Head)
-	de, _, _ := l.Gradients.View(l.g.Head)
+	var de []float32
+	if !l.options.ScoreOnly {
+		de, _, _ = l.Gradients.View(l.g.Head)
+	}
 	for from := 0; from < l.g.Vocab; from += l.options.HeadRows {
 		to := min(from+l.options.HeadRows, l.g.Vocab)
 		var s headSlice
@@ -132,10 +152,14 @@ func (l *Learner) sliceHead() error {
 		if s.e, err = NewValue(e[from*l.g.Hidden:to*l.g.Hidden], int64(to-from), int64(l.g.Hidden)); err != nil {
 			return err
 		}
-		if s.de, err = NewValue(de[from*l.g.Hidden:to*l.g.Hidden], int64(to-from), int64(l.g.Hidden)); err != nil {
+		l.slices = append(l.slices, s)
+		if l.options.ScoreOnly {
+			continue
+		}
+		last := &l.slices[len(l.slices)-1]
+		if last.de, err = NewValue(de[from*l.g.Hidden:to*l.g.Hidden], int64(to-from), int64(l.g.Hidden)); err != nil {
 			return err
 		}
-		l.slices = append(l.slices, s)
 	}
 	return nil
 }
@@ -189,7 +213,7 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 			s.stash = append(s.stash, p.Name)
 		}
 	}
-	for i, p := range []models.Program{forward, backward} {
+	for i, p := range l.needed(forward, backward) {
 		session, err := l.env.Load(p)
 		if err != nil {
 			return nil, err
@@ -225,7 +249,9 @@ func (l *Learner) Close() {
 	}
 	for _, s := range l.layers {
 		closeBinding(s.forward[0])
-		closeBinding(s.backward[0])
+		if len(s.backward) > 0 {
+			closeBinding(s.backward[0])
+		}
 	}
 	for _, b := range append(l.norm[:], l.head[:]...) {
 		closeBinding(b)
