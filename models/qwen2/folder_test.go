@@ -1,0 +1,246 @@
+package qwen2
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+)
+
+// write makes a model folder of a config and tensors.
+func write(t *testing.T, config string, tensors []models.Tensor) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := models.WriteModel(dir, models.F32, tensors, 0); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	const generation = `{"eos_token_id": [91, 90],  "temperature": 0.7}`
+	c, err := ParseConfig([]byte(published), []byte(generation))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := Init(c, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	tokenizer := t.TempDir()
+	for _, name := range []string{"tokenizer.json", "merges.txt", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(tokenizer, name), []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range []SaveOptions{
+		{},
+		{DType: models.BF16},
+		{DType: models.F16, ShardBytes: 4096},
+		{Tokenizer: tokenizer, Extra: func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "extra"), nil, 0o666)
+		}},
+	} {
+		dir := filepath.Join(t.TempDir(), "out")
+		if err := Save(dir, c, w, o); err != nil {
+			t.Fatal(err)
+		}
+		d, back, err := Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer back.Close()
+		if !slices.Equal(d.EOS, []int32{91, 90}) || string(d.generation) != generation || d.HiddenSize != c.HiddenSize {
+			t.Errorf("%+v: config %+v", o, d)
+		}
+		wantType := o.DType
+		if wantType == models.Invalid {
+			wantType = models.F32
+		}
+		if d.DType != wantType {
+			t.Errorf("config.json says %s of tensors of %s", d.DType, wantType)
+		}
+		for i, x := range back.Data {
+			want := w.Data[i]
+			switch o.DType {
+			case models.BF16:
+				want = models.BF16ToFloat32(models.Float32ToBF16(want))
+			case models.F16:
+				want = models.F16ToFloat32(models.Float32ToF16(want))
+			}
+			if x != want {
+				t.Fatalf("%s: element %d came back as %g, want %g", wantType, i, x, want)
+			}
+		}
+		var files []string
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			files = append(files, e.Name())
+		}
+		want := []string{"config.json", "generation_config.json", "model.safetensors"}
+		if o.Tokenizer != "" {
+			want = append(want, "extra", "merges.txt", "tokenizer.json")
+			slices.Sort(want)
+		}
+		if o.ShardBytes == 0 && !slices.Equal(files, want) {
+			t.Errorf("files %q, want %q", files, want)
+		}
+		if o.ShardBytes > 0 && (!slices.Contains(files, "model.safetensors.index.json") || slices.Contains(files, "model.safetensors")) {
+			t.Errorf("shards: files %q", files)
+		}
+		if err := Save(dir, c, w, o); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("onto a folder that is there: %v", err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	broken := errors.New("broken")
+	if err := Save(dir, c, w, SaveOptions{Extra: func(string) error { return broken }}); !errors.Is(err, broken) {
+		t.Errorf("%v, want the error of Extra", err)
+	}
+	if e, _ := os.ReadDir(filepath.Dir(dir)); len(e) != 0 {
+		t.Errorf("a failed Save left %v", e)
+	}
+	if err := Save(dir, c, w, SaveOptions{Tokenizer: dir}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the tokenizer's folder: %v", err)
+	}
+	if err := Save(dir, Config{}, w, SaveOptions{}); err == nil {
+		t.Error("saved a config without text")
+	}
+}
+
+func TestLoadChecksTensors(t *testing.T) {
+	w := initialised(t, published, 3)
+	good := w.Tensors()
+	embedding := good[0]
+	untied := with(t, `"tie_word_embeddings": true`, `"tie_word_embeddings": false`)
+	other := slices.Clone(embedding.Data)
+	other[100]++
+	head := func(data []float32) models.Tensor {
+		return models.Tensor{Name: "lm_head.weight", Shape: embedding.Shape, Data: data}
+	}
+	freq := models.Tensor{Name: "model.layers.0.self_attn.rotary_emb.inv_freq", Shape: []int{2}, Data: []float32{1, 2}}
+	flat := good[2]
+	flat.Shape = []int{len(flat.Data)}
+	cases := []struct {
+		name    string
+		config  string
+		tensors []models.Tensor
+		want    string // "" where the folder loads
+	}{
+		{"as saved", published, good, ""},
+		{"inv_freq", published, append(slices.Clone(good), freq), ""},
+		{"tied with the same head", published, append(slices.Clone(good), head(embedding.Data)), ""},
+		{"tied with the head alone", published, append(slices.Clone(good[1:]), head(embedding.Data)), ""},
+		{"tied with another head", published, append(slices.Clone(good), head(other)), "differs from model.embed_tokens.weight"},
+		{"tied with a head of another shape", published, append(slices.Clone(good), models.Tensor{Name: "lm_head.weight", Shape: []int{2}, Data: other[:2]}), "lm_head.weight has shape [2]"},
+		{"tied with neither", published, good[1:], `missing tensor "model.embed_tokens.weight" [96 16]`},
+		{"untied without head", untied, good, `missing tensor "lm_head.weight" [96 16]`},
+		{"untied", untied, append(slices.Clone(good), head(other)), ""},
+		{"unexpected", published, append(slices.Clone(good), models.Tensor{Name: "x", Shape: []int{1}, Data: []float32{1}}), `unexpected tensor "x" [1]`},
+		{"shape", published, append(append(slices.Clone(good[:2]), flat), good[3:]...), `"model.layers.0.self_attn.q_proj.weight" has shape [256], want [16 16]`},
+		{"config of another size", with(t, `"intermediate_size": 24`, `"intermediate_size": 25`), good, "mlp.gate_proj.weight\" has shape [24 16], want [25 16]"},
+		{"fewer layers", with(t, `"num_hidden_layers": 2`, `"num_hidden_layers": 1`), good, `unexpected tensor "model.layers.1.input_layernorm.weight"`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := write(t, c.config, c.tensors)
+			_, back, err := Load(dir)
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer back.Close()
+			if !slices.Equal(back.Data[:len(w.Data)], w.Data) {
+				t.Error("the weights differ")
+			}
+		})
+	}
+	if _, _, err := Load(filepath.Join(t.TempDir(), "gone")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+	if _, _, err := Load(t.TempDir()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// TestGoldenFolders loads what transformers wrote, in both styles of config,
+// saves it and compares with the list of parameters that PyTorch gave.
+func TestGoldenFolders(t *testing.T) {
+	root := filepath.Join("..", "..", "..", "shared", "goldens", "model")
+	if _, err := os.Stat(root); err != nil {
+		t.Skipf("the golden models are not here: %v", err)
+	}
+	for _, name := range []string{"tied", "untied", "headdim"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(root, name, "golden.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var golden struct {
+				Params map[string][]int `json:"params"`
+			}
+			if err := json.Unmarshal(text, &golden); err != nil {
+				t.Fatal(err)
+			}
+			from := filepath.Join(root, name, "hf")
+			c, w, err := Load(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			if len(golden.Params) != len(w.Layout.Names()) {
+				t.Errorf("%d tensors, want %d", len(w.Layout.Names()), len(golden.Params))
+			}
+			for _, tensor := range w.Tensors() {
+				if !slices.Equal(tensor.Shape, golden.Params[tensor.Name]) {
+					t.Errorf("%s has shape %v, want %v", tensor.Name, tensor.Shape, golden.Params[tensor.Name])
+				}
+			}
+			dir := filepath.Join(t.TempDir(), "out")
+			if err := Save(dir, c, w, SaveOptions{Tokenizer: from}); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range []string{"config.json", "generation_config.json"} {
+				want, err := os.ReadFile(filepath.Join(from, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := os.ReadFile(filepath.Join(dir, file)); string(got) != string(want) {
+					t.Errorf("%s changed: %v\n%s", file, err, got)
+				}
+			}
+			_, back, err := Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer back.Close()
+			if !slices.Equal(back.Data, w.Data) {
+				t.Error("the weights differ after Save")
+			}
+			// Gradients are stored under the same names.
+			f, err := models.OpenSafetensors(filepath.Join(root, name, "grads.safetensors"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := back.Load(f); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
