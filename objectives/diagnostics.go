@@ -1,0 +1,23 @@
+package objectives
+
+// Diagnostics is what an objective says about one trajectory. Fields that an
+// objective lacks are nil and left out of JSON.
+type Diagnostics struct {
+	Advantage float64 `json:"advantage"`
+	// P is the exponent of the power mean.
+	P *float64 `json:"p,omitempty"`
+	// ESS is the normalized effective sample size of the token weights at P, in [1/n, 1].
+	ESS *float64 `json:"ess,omitempty"`
+	// TargetESS is eta*, what ESS was to be.
+	TargetESS *float64 `json:"target_ess,omitempty"`
+	// ClipFraction is f, the share of tokens with |d| > eps_ess (D10).
+	ClipFraction *float64 `json:"clip_fraction,omitempty"`
+	// Clipped is the share of tokens that the training clip cuts.
+	Clipped *float64 `json:"clipped,omitempty"`
+	// Ratio is the effective ratio of the whole response, LogRatio its logarithm.
+	Ratio    *float64 `json:"ratio,omitempty"`
+	LogRatio *float64 `json:"log_ratio,omitempty"`
+	// ESSAtPMax is ESS at the largest exponent allowed, and AtPMax says that P is it.
+	ESSAtPMax *float64 `json:"ess_at_p_max,omitempty"`
+	AtPMax    *bool    `json:"at_p_max,omitempty"`
+}

@@ -1,0 +1,206 @@
+// Package objectives holds what onering optimizes: the Objective interface, the
+// registry of objectives by name, advantages, and the mathematics that several
+// objectives share (log-domain clip, power mean, ESS matching, penalties).
+//
+// An objective turns a batch of sampled responses into a loss and into the
+// derivative of that loss with respect to the log-prob of every response token.
+// That derivative is all the backward pass needs: no objective builds a graph.
+// Each lives in a folder of its own and registers itself; objectives/all imports
+// them all. docs/objectives.md shows how to add one.
+//
+// Letters used throughout: N trajectories in a batch (empty ones included), n
+// response tokens of one trajectory, T response tokens of the batch, d = log-prob
+// minus old log-prob of a token, z = d after clipping in the log domain, A the
+// advantage. D1 to D25 are the numbered decisions of docs/objectives.md, which
+// settle what the papers leave open.
+package objectives
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Trajectory is one sampled response as an objective sees it. The per-token
+// slices have one element per response token (end of sequence included), or are
+// nil where the objective did not ask for them.
+type Trajectory struct {
+	// Reward is what the verifier gave, before shaping.
+	Reward float64
+	// Advantage weighs the whole response; SetAdvantages computes it per group.
+	Advantage float64
+	// LogProb is the learner's log-prob of each token, OldLogProb that of the
+	// policy that sampled it, both at the sampling temperature (D25).
+	LogProb, OldLogProb []float64
+	// RefLogProb is a reference policy's; nil unless NeedsReference.
+	RefLogProb []float64
+	// Entropy is the entropy in nats of the distribution that each token was
+	// drawn from. Objectives treat it as a constant, but for EntropyWeights.
+	Entropy []float64
+	// TokenAdvantage replaces Advantage token by token in objectives that can
+	// use it (gspo with token_level); nil otherwise.
+	TokenAdvantage []float64
+	// Truncated says that the response hit the length limit.
+	Truncated bool
+	// Degenerate says that all rewards of its group were equal, so that it
+	// teaches nothing. SetAdvantages sets it: a batch may hold only a part of the group.
+	Degenerate bool
+}
+
+// A Batch is the trajectories of one optimizer step: a minibatch, over which
+// groups may be split. Step counts optimizer steps from 0, of Steps in the run.
+type Batch struct {
+	Trajectories []Trajectory
+	Step, Steps  int
+}
+
+// Tokens returns T, the number of response tokens of the batch.
+func (b Batch) Tokens() int {
+	total := 0
+	for i := range b.Trajectories {
+		total += len(b.Trajectories[i].LogProb)
+	}
+	return total
+}
+
+// An Objective is a loss to minimize, as a function of the log-probs of a batch.
+//
+// The value itself is the configuration: its exported fields carry toml tags, the
+// host decodes the run file's [objective] section into what New returned and then
+// calls Validate if there is one. Further abilities are optional interfaces, found
+// by type assertion: Advantager, Validator, Diagnoser, Observer, Referencer,
+// EntropyReader, EntropyWeigher, Keeper, Shaper, and encoding.TextMarshaler with
+// encoding.TextUnmarshaler for state that must survive a checkpoint.
+//
+// Methods observe these rules, each of which is a case of objectivetest:
+//
+//   - New returns a fresh value every time, with defaults that Validate accepts
+//     and a toml name on every exported field.
+//   - Weights is the derivative of Loss with respect to LogProb.
+//   - Raising the log-probs of a response with positive advantage lowers the loss
+//     on policy; with negative advantage it raises it.
+//   - Weights sets every element of w, whatever was there.
+//   - No method modifies its arguments (but w) or keeps a reference to them.
+//   - Equal arguments give equal results, to the bit, until Observe is called.
+//   - A group with equal rewards has zero advantages and receives no policy weight.
+//   - An empty batch, empty responses and responses of one token are valid.
+//   - Results are finite for ratios of exp(+-700) under the default configuration.
+//   - The order of the trajectories does not matter.
+//   - All methods but Observe, UnmarshalText and the decoding of the
+//     configuration may be called concurrently.
+//   - Only Observe and UnmarshalText change state, and MarshalText carries all of it.
+//   - Diagnose returns one entry per trajectory, in order, without NaN.
+//   - EntropyWeights is the derivative of Loss with respect to Entropy.
+//   - Shape and Keep depend on nothing but their argument.
+type Objective interface {
+	// Loss returns the loss of b. Quantities that the method detaches from the
+	// gradient (an adaptive exponent, a stop-gradient) are computed from at, which
+	// has the same trajectories as b with other log-probs. Loss(b, b) is the loss.
+	Loss(b, at Batch) float64
+	// Weights sets w[i][t] to dLoss(b, at)/dLogProb[i][t] for at = b. The shape of
+	// w is that of the log-probs.
+	Weights(b Batch, w [][]float64)
+}
+
+// An Advantager computes the advantages of one group from its shaped rewards. The
+// default, without this method, is Centered.
+type Advantager interface {
+	Advantages(rewards []float64) []float64
+}
+
+// A Validator rejects impossible configurations. The error names the key.
+type Validator interface {
+	Validate() error
+}
+
+// A Diagnoser reports what it did to each trajectory of b, in order.
+type Diagnoser interface {
+	Diagnose(b Batch) []Diagnostics
+}
+
+// An Observer carries state from step to step. Observe is called once per
+// optimizer step, after Weights. Its state is saved through
+// encoding.TextMarshaler; the text is JSON.
+type Observer interface {
+	Observe(b Batch)
+}
+
+// A Referencer says whether RefLogProb must be set.
+type Referencer interface {
+	NeedsReference() bool
+}
+
+// An EntropyReader says whether Entropy must be set.
+type EntropyReader interface {
+	NeedsEntropy() bool
+}
+
+// An EntropyWeigher has a loss that depends on the entropy of the policy.
+// EntropyWeights sets v[i][t] to dLoss/dEntropy[i][t] and reports whether any of
+// it can differ from zero; where it returns false v is untouched and the host
+// skips the entropy's backward pass.
+type EntropyWeigher interface {
+	EntropyWeights(b Batch, v [][]float64) bool
+}
+
+// A Keeper says whether a freshly sampled group is worth training on. A host that
+// samples dynamically draws other groups in place of those refused.
+type Keeper interface {
+	Keep(group []Trajectory) bool
+}
+
+// A Shaper returns the reward from which advantages are computed. Only lengths,
+// Reward and Truncated are set when it is called.
+type Shaper interface {
+	Shape(t Trajectory) float64
+}
+
+// NeedsReference reports whether o wants RefLogProb.
+func NeedsReference(o Objective) bool {
+	r, ok := o.(Referencer)
+	return ok && r.NeedsReference()
+}
+
+// NeedsEntropy reports whether o wants Entropy.
+func NeedsEntropy(o Objective) bool {
+	r, ok := o.(EntropyReader)
+	return ok && r.NeedsEntropy()
+}
+
+// Keep reports whether o wants to train on group; without a Keeper it does.
+func Keep(o Objective, group []Trajectory) bool {
+	k, ok := o.(Keeper)
+	return !ok || k.Keep(group)
+}
+
+// Check returns an error if b is not what o needs: slices of unequal lengths or
+// missing, or a number that is not finite. Objectives themselves do not check. It
+// is cheap beside anything that fills a batch.
+func (b Batch) Check(o Objective) error {
+	ref, ent := NeedsReference(o), NeedsEntropy(o)
+	for i, t := range b.Trajectories {
+		for _, s := range []struct {
+			name   string
+			values []float64
+			needed bool
+		}{
+			{"log-probs", t.LogProb, true},
+			{"old log-probs", t.OldLogProb, true},
+			{"reference log-probs", t.RefLogProb, ref},
+			{"entropies", t.Entropy, ent},
+			{"token advantages", t.TokenAdvantage, false},
+		} {
+			if len(s.values) != len(t.LogProb) && (s.needed || s.values != nil) {
+				return fmt.Errorf("objectives: trajectory %d has %d %s for %d response tokens", i, len(s.values), s.name, len(t.LogProb))
+			}
+			for j, v := range s.values {
+				if math.IsNaN(v) || math.IsInf(v, 0) {
+					return fmt.Errorf("objectives: trajectory %d, token %d: %s hold %v, which is not a finite number", i, j, s.name, v)
+				}
+			}
+		}
+		if x := t.Reward + t.Advantage; math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Errorf("objectives: trajectory %d: reward %v and advantage %v must be finite", i, t.Reward, t.Advantage)
+		}
+	}
+	return nil
+}
