@@ -128,3 +128,17 @@ func overflow(src []float32, d DType) int {
 	}
 	return -1
 }
+
+// beyond returns the index of the first finite F64 in src that decode made
+// infinite in dst, or -1. The other types fit into float32.
+func beyond(dst []float32, src []byte, d DType) int {
+	if d != F64 {
+		return -1
+	}
+	for i, f := range dst {
+		if x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:])); math.IsInf(float64(f), 0) && !math.IsInf(x, 0) {
+			return i
+		}
+	}
+	return -1
+}

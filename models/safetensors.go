@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/bits"
 	"os"
 	"slices"
@@ -272,6 +273,9 @@ func (f *File) ReadFloat32(name string, dst []float32, first int) error {
 			return err
 		}
 		decode(dst[:n], chunk, t.DType)
+		if i := beyond(dst[:n], chunk, t.DType); i >= 0 {
+			return f.errorf(name, "holds a number beyond float32 (%g); convert the file", math.Float64frombits(binary.LittleEndian.Uint64(chunk[8*i:])))
+		}
 		dst, at = dst[n:], at+int64(len(chunk))
 	}
 	return nil
