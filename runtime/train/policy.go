@@ -1,0 +1,71 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/tokenize"
+)
+
+// A Policy is a model folder opened for sampling and learning.
+type Policy struct {
+	// Dir is the folder that the policy was read from.
+	Dir     string
+	Model   qwen2.Config
+	Weights *models.Weights
+	Ring    *runtime.Ring
+	// Tokenizer is nil where the folder has none; ids work all the same.
+	Tokenizer *tokenize.Tokenizer
+}
+
+// OpenPolicy reads a Hugging Face folder. Its weights are held once, in the
+// Ring that samplers and learners share.
+func OpenPolicy(dir string) (p *Policy, err error) {
+	p = &Policy{Dir: dir}
+	if p.Model, p.Weights, err = qwen2.Load(dir); err != nil {
+		return nil, err
+	}
+	if p.Ring, err = runtime.NewRing(p.Model, p.Weights); err != nil {
+		p.Weights.Close()
+		return nil, err
+	}
+	p.Tokenizer, err = tokenize.Load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		p.Tokenizer, err = nil, nil
+	}
+	if err == nil && p.Tokenizer != nil && p.Tokenizer.VocabSize() > p.Model.Vocab {
+		err = fmt.Errorf("train: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// NeedTokenizer returns an error where the folder has no tokenizer.
+func (p *Policy) NeedTokenizer() error {
+	if p.Tokenizer == nil {
+		return fmt.Errorf("train: %s has no tokenizer (tokenizer.json, or vocab.json and merges.txt), and text needs one: add it, or give ids", p.Dir)
+	}
+	return nil
+}
+
+// MaxTokens is how many tokens of prompt and response a sequence may have:
+// want, or what the model's positions allow.
+func (p *Policy) MaxTokens(want int) int {
+	if m := p.Model.MaxPositions; m > 0 {
+		return min(want, m)
+	}
+	return want
+}
+
+// Close frees the weights.
+func (p *Policy) Close() {
+	p.Ring.Close()
+	p.Weights.Close()
+}

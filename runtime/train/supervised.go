@@ -1,0 +1,175 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"onering/runtime"
+)
+
+// A Demonstration is a prompt and the response that a supervised warm start
+// teaches.
+type Demonstration struct {
+	Prompt   string `json:"prompt"`
+	Response string `json:"response"`
+}
+
+// A SupervisedConfig says how a warm start is trained.
+type SupervisedConfig struct {
+	Epochs    int
+	BatchSize int // demonstrations a step
+	// LearningRate rises over Warmup steps and then falls linearly to Floor of
+	// itself.
+	LearningRate float64
+	Warmup       int
+	Floor        float64
+	WeightDecay  float64
+	Beta1, Beta2 float64
+	MaxGradNorm  float64
+	MicroTokens  int
+	Seed         int64
+	Template     string
+}
+
+// DefaultSupervised are the settings of the embedded model's warm start.
+func DefaultSupervised() SupervisedConfig {
+	return SupervisedConfig{
+		Epochs: 1, BatchSize: 32, LearningRate: 3e-3, Warmup: 30, Floor: 0.1, WeightDecay: 0.01,
+		Beta1: 0.9, Beta2: 0.95, MaxGradNorm: 1, MicroTokens: 4096, Template: "no",
+	}
+}
+
+// Validate names the first impossible setting.
+func (c SupervisedConfig) Validate() error {
+	switch {
+	case c.Epochs < 1:
+		return fmt.Errorf("train: epochs %d: at least 1", c.Epochs)
+	case c.BatchSize < 1:
+		return fmt.Errorf("train: batch size %d: at least 1", c.BatchSize)
+	case !(c.LearningRate > 0):
+		return fmt.Errorf("train: learning rate %g: above 0", c.LearningRate)
+	case c.Floor < 0 || c.Floor > 1:
+		return fmt.Errorf("train: floor %g: a share of the learning rate, 0 to 1", c.Floor)
+	case c.Warmup < 0 || c.MicroTokens < 1:
+		return fmt.Errorf("train: warmup %d and micro tokens %d: at least 0 and 1", c.Warmup, c.MicroTokens)
+	}
+	return nil
+}
+
+// Supervise trains the policy on demonstrations: the loss is the mean negative
+// log-prob of a batch's response tokens, EOS included, so w = -1/N. It runs
+// through the same Programs as reinforcement learning. progress is told of
+// each step and may be nil.
+func Supervise(ctx context.Context, env *runtime.Env, p *Policy, data []Demonstration, c SupervisedConfig, progress func(step, steps int, loss, norm float64)) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return fmt.Errorf("train: no demonstrations")
+	}
+	prompter, err := NewPrompter(p, c.Template)
+	if err != nil {
+		return err
+	}
+	if len(p.Model.EOS) == 0 {
+		return fmt.Errorf("train: %s names no eos_token_id, so a response has no end to learn", p.Dir)
+	}
+	sequences := make([]runtime.Sequence, len(data))
+	for i, d := range data {
+		prompt := prompter.Encode(Problem{Text: d.Prompt})
+		response := append(p.Tokenizer.Encode(d.Response), p.Model.EOS[0])
+		if len(prompt) == 0 {
+			return fmt.Errorf("train: demonstration %d has an empty prompt", i+1)
+		}
+		sequences[i] = runtime.Sequence{Tokens: append(prompt, response...), Prompt: len(prompt)}
+	}
+	learner, err := env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: stashFor(p, c.MicroTokens)})
+	if err != nil {
+		return err
+	}
+	defer learner.Close()
+	optimizer, err := env.NewOptimizer(p.Ring, learner.Gradients)
+	if err != nil {
+		return err
+	}
+	defer optimizer.Close()
+
+	perEpoch := (len(data) + c.BatchSize - 1) / c.BatchSize
+	steps := c.Epochs * perEpoch
+	order := rand.New(rand.NewPCG(uint64(c.Seed), 0))
+	for step := 0; step < steps; {
+		shuffled := order.Perm(len(sequences))
+		for from := 0; from < len(shuffled); from += c.BatchSize {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			batch := shuffled[from:min(from+c.BatchSize, len(shuffled))]
+			loss, err := superviseBatch(learner, sequences, batch, c.MicroTokens)
+			if err != nil {
+				return fmt.Errorf("train: step %d: %w", step+1, err)
+			}
+			norm, err := optimizer.Step(runtime.AdamW{
+				LearningRate: c.rate(step, steps), Beta1: c.Beta1, Beta2: c.Beta2, Eps: 1e-8,
+				WeightDecay: c.WeightDecay, MaxGradNorm: c.MaxGradNorm,
+			})
+			if err != nil {
+				return fmt.Errorf("train: step %d: %w", step+1, err)
+			}
+			step++
+			if progress != nil {
+				progress(step, steps, loss, norm)
+			}
+		}
+	}
+	return nil
+}
+
+// rate is the learning rate of step n (from 0) of total.
+func (c SupervisedConfig) rate(n, total int) float64 {
+	if n < c.Warmup {
+		return c.LearningRate * float64(n+1) / float64(c.Warmup)
+	}
+	left := 1 - float64(n-c.Warmup)/float64(max(1, total-c.Warmup))
+	return c.LearningRate * (c.Floor + (1-c.Floor)*left)
+}
+
+// superviseBatch leaves the gradient of the batch's mean token loss in the
+// learner and returns the loss.
+func superviseBatch(l *runtime.Learner, sequences []runtime.Sequence, batch []int, microTokens int) (float64, error) {
+	part := make([]runtime.Sequence, len(batch))
+	live := make([]bool, len(batch))
+	tokens := 0
+	for i, j := range batch {
+		part[i], live[i] = sequences[j], true
+		tokens += len(sequences[j].Tokens) - sequences[j].Prompt
+	}
+	l.ZeroGradients()
+	loss := 0.0
+	for _, group := range microBatches(part, live, microTokens) {
+		g := make([]runtime.Sequence, len(group))
+		w := make([][]float64, len(group))
+		for i, j := range group {
+			g[i] = part[j]
+			w[i] = make([]float64, len(g[i].Tokens)-g[i].Prompt)
+			for t := range w[i] {
+				w[i][t] = -1 / float64(tokens)
+			}
+		}
+		p, err := l.Forward(g, 1, true)
+		if err != nil {
+			return 0, err
+		}
+		for i := range p.LogProb {
+			for t, x := range p.LogProb[i] {
+				loss += w[i][t] * float64(x)
+			}
+		}
+		err = p.Backward(w, nil)
+		p.Release()
+		if err != nil {
+			return 0, err
+		}
+	}
+	return loss, nil
+}

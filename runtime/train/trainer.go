@@ -1,0 +1,360 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"onering/models"
+	"onering/objectives"
+	"onering/runtime"
+	"onering/runtime/train/dataset"
+	"onering/verifier"
+)
+
+// An Observer is told how far a run is. Its methods are called from one
+// goroutine at a time.
+type Observer interface {
+	// Begin opens a phase of total units, such as "rollout" of 512
+	// trajectories; 0 is unknown. It closes the phase before.
+	Begin(phase, units string, total int)
+	// Advance says that n more units are done.
+	Advance(n int)
+	// Round hands over the round's record when it is complete.
+	Round(r Record)
+	// Evaluated hands over the result of an evaluation.
+	Evaluated(e Evaluation)
+}
+
+// A Trainer runs the paper's loop (section 4, Algorithm 1) on one policy.
+type Trainer struct {
+	Config    Config
+	Policy    *Policy
+	Objective objectives.Objective
+
+	log       *slog.Logger
+	observer  Observer
+	prompter  *Prompter
+	problems  Problems
+	report    dataset.Report
+	suites    []suite
+	decoder   *runtime.Decoder
+	learner   *runtime.Learner
+	optimizer *runtime.Optimizer
+	reference *runtime.Learner // of the policy that training began with, where the objective asks for it
+	refWeight *models.Weights
+	refRing   *runtime.Ring
+	verifier  verifier.Verifier
+	folder    *Folder
+	clock     *stopwatch
+
+	round, step int // done so far
+	stepOfRound int // done of this round
+}
+
+// stashShare is how much of the memory of weights, gradients and moments the
+// kept forward passes of one micro-batch may take.
+const stashShare = 0.2
+
+// smallStash is what they may take in any case.
+const smallStash = 256 << 20
+
+// New opens everything a run needs and checks that it fits together. The run
+// folder is made by Run.
+func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *slog.Logger, observer Observer) (t *Trainer, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	t = &Trainer{Config: c, Policy: policy, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch()}
+	defer func() {
+		if err != nil {
+			t.Close()
+		}
+	}()
+	if t.prompter, err = NewPrompter(policy, c.Model.Template); err != nil {
+		return nil, err
+	}
+	if t.problems, t.report, err = OpenProblems(c.Data.Train, c.Data.Filter, c.Data.Prompts, false); err != nil {
+		return nil, err
+	}
+	if err = t.dropLong(); err != nil {
+		return nil, err
+	}
+	for _, name := range c.Eval.Suites {
+		s, err := openSuite(name)
+		if err != nil {
+			return nil, err
+		}
+		t.suites = append(t.suites, s)
+	}
+	limit := c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens
+	if m := policy.Model.MaxPositions; m > 0 && limit > m {
+		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", c.Rollout.MaxNewTokens)
+	}
+	slots := min(c.Rollout.Slots, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt)
+	if t.decoder, err = env.NewDecoder(policy.Ring, slots, policy.MaxTokens(limit)); err != nil {
+		return nil, err
+	}
+	_, entropy := t.Objective.(objectives.EntropyWeigher)
+	o := runtime.LearnerOptions{Stash: stashFor(policy, c.Train.MicroTokens), EntropyGradient: entropy}
+	if t.learner, err = env.NewLearner(policy.Ring, o); err != nil {
+		return nil, err
+	}
+	if t.optimizer, err = env.NewOptimizer(policy.Ring, t.learner.Gradients); err != nil {
+		return nil, err
+	}
+	if r, ok := t.Objective.(objectives.Referrer); ok && r.NeedsReference() {
+		if err = t.keepReference(env); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// stashFor is the highest level whose stash for a micro-batch fits.
+func stashFor(p *Policy, tokens int) models.Stash {
+	allowed := max(smallStash, int(stashShare*4*4*float64(len(p.Weights.Data))))
+	for level := models.StashAll; level > models.StashInput; level-- {
+		if runtime.StashBytes(p.Model.Geometry(), level, tokens) <= allowed {
+			return level
+		}
+	}
+	return models.StashInput
+}
+
+// dropLong leaves out problems whose prompt exceeds max_prompt_tokens.
+func (t *Trainer) dropLong() error {
+	list, ok := t.problems.(table)
+	if !ok {
+		return nil
+	}
+	kept := list[:0]
+	for _, q := range list {
+		if len(t.prompter.Encode(q)) <= t.Config.Rollout.MaxPromptTokens {
+			kept = append(kept, q)
+		}
+	}
+	if len(kept) == 0 {
+		return fmt.Errorf("train: every prompt of %s is longer than rollout.max_prompt_tokens = %d", t.Config.Data.Train, t.Config.Rollout.MaxPromptTokens)
+	}
+	if n := len(list) - len(kept); n > 0 {
+		t.log.Warn("problems with a longer prompt than max_prompt_tokens are left out", "dropped", n, "kept", len(kept))
+	}
+	t.problems = kept
+	return nil
+}
+
+// keepReference copies the weights: the reference policy stays what the policy
+// was when training began.
+func (t *Trainer) keepReference(env *runtime.Env) (err error) {
+	if t.refWeight, err = models.NewWeights(t.Policy.Weights.Layout); err != nil {
+		return err
+	}
+	copy(t.refWeight.Data, t.Policy.Weights.Data)
+	if t.refRing, err = runtime.NewRing(t.Policy.Model, t.refWeight); err != nil {
+		return err
+	}
+	t.reference, err = env.NewLearner(t.refRing, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true})
+	return err
+}
+
+// Close frees everything but the policy.
+func (t *Trainer) Close() {
+	if t.decoder != nil {
+		t.decoder.Close()
+	}
+	if t.optimizer != nil {
+		t.optimizer.Close()
+	}
+	for _, l := range []*runtime.Learner{t.learner, t.reference} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if t.refRing != nil {
+		t.refRing.Close()
+	}
+	if t.refWeight != nil {
+		t.refWeight.Close()
+	}
+	if t.folder != nil {
+		t.folder.Close()
+	}
+}
+
+// A Summary is what a run came to.
+type Summary struct {
+	Folder     string // the run folder
+	Checkpoint string // the last checkpoint in it
+	Rounds     int
+	Steps      int
+	First      Evaluation // before training; no Results without suites
+	Last       Evaluation
+	Reward     [2]float64 // mean reward of the first and the last round
+	Seconds    float64
+	LogPGap    float64 // the largest between rollout and training log-probs in any round
+}
+
+// Run trains for Config.Train.Rounds rounds, writing the run folder. With
+// resume it continues from the folder's last checkpoint.
+func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
+	began := time.Now()
+	c := t.Config
+	if t.folder, err = openFolder(c, resume); err != nil {
+		return s, err
+	}
+	if resume {
+		if err := t.restore(); err != nil {
+			return s, err
+		}
+		t.log.Info("resuming", "folder", t.folder.Dir, "round", t.round, "step", t.step)
+	}
+	s.Folder = t.folder.Dir
+	if t.round == 0 {
+		if s.First, err = t.evaluate(ctx); err != nil {
+			return s, err
+		}
+	}
+	s.Reward[0] = math.NaN()
+	for t.round < c.Train.Rounds {
+		record, err := t.oneRound(ctx)
+		if err != nil {
+			return s, err
+		}
+		if math.IsNaN(s.Reward[0]) {
+			s.Reward[0] = record.Float("reward")
+		}
+		s.Reward[1] = record.Float("reward")
+		s.LogPGap = max(s.LogPGap, record.Float("logp_gap_max"))
+		last := t.round == c.Train.Rounds
+		if last || c.Train.EvalEvery > 0 && t.round%c.Train.EvalEvery == 0 {
+			if s.Last, err = t.evaluate(ctx); err != nil {
+				return s, err
+			}
+		}
+		if last || c.Train.SaveEvery > 0 && t.round%c.Train.SaveEvery == 0 {
+			if s.Checkpoint, err = t.save(); err != nil {
+				return s, err
+			}
+		}
+		t.observer.Round(record)
+	}
+	s.Rounds, s.Steps, s.Seconds = t.round, t.step, time.Since(began).Seconds()
+	return s, nil
+}
+
+// oneRound is one turn of the loop: sample, verify, advantages, and for each
+// minibatch forward, weights, backward, update.
+func (t *Trainer) oneRound(ctx context.Context) (Record, error) {
+	c, r := t.Config, t.Config.Rollout
+	t.clock.take()
+	first := t.round * r.PromptsPerRound
+	problems := t.problems.Take(c.Data.Seed, first, r.PromptsPerRound)
+
+	t.clock.enter(phaseRollout)
+	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", t.round+1, c.Train.Rounds), "trajectories", len(problems)*r.SamplesPerPrompt)
+	rollouts, stats, err := Roll(ctx, t.decoder, t.prompter, problems, Sampling{
+		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens,
+		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
+	}, t.verifier, func(int) { t.observer.Advance(1) })
+	if err != nil {
+		return nil, err
+	}
+	t.clock.enter(phaseOther)
+	round := newRound(rollouts, r.SamplesPerPrompt, t.Objective, r.MaxNewTokens)
+	if err := t.oldLogProbs(round); err != nil {
+		return nil, err
+	}
+
+	order := rand.New(rand.NewPCG(uint64(c.Train.Seed), uint64(t.round)))
+	perEpoch := (len(round.kept) + c.Train.BatchSize - 1) / c.Train.BatchSize
+	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.round+1, c.Train.Rounds), "steps", perEpoch*c.Train.Epochs)
+	var steps []Record
+	for range c.Train.Epochs {
+		shuffled := append([]int{}, round.kept...)
+		order.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		for from := 0; from < len(shuffled); from += c.Train.BatchSize {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			record, err := t.oneStep(round, shuffled[from:min(from+c.Train.BatchSize, len(shuffled))])
+			if err != nil {
+				return nil, fmt.Errorf("train: round %d, step %d: %w", t.round+1, t.step+1, err)
+			}
+			t.step++
+			record = append(Record{{"kind", "step"}, {"step", t.step}, {"round", t.round + 1}}, record...)
+			if err := appendRecord(t.folder.metrics, record); err != nil {
+				return nil, err
+			}
+			steps = append(steps, record)
+			t.observer.Advance(1)
+		}
+	}
+	t.round++
+	if err := t.folder.writeRollouts(t.round, problems, rollouts, round); err != nil {
+		return nil, err
+	}
+	record := append(Record{{"kind", "round"}, {"round", t.round}, {"step", t.step}}, round.metrics(stats, steps)...)
+	record = append(record, t.clock.take()...)
+	return record, appendRecord(t.folder.metrics, record)
+}
+
+// evaluate runs the suites; without any it returns nothing.
+func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
+	e := Evaluation{Round: t.round, Step: t.step}
+	for _, s := range t.suites {
+		c := t.Config.Eval
+		t.observer.Begin("evaluate "+s.name, "responses", len(s.problems)*c.Samples)
+		result, err := s.run(ctx, t.decoder, t.prompter, c, t.Config.Rollout.MaxNewTokens, t.verifier, func(int) { t.observer.Advance(1) })
+		if err != nil {
+			return e, err
+		}
+		e.Results = append(e.Results, result)
+	}
+	if len(e.Results) == 0 {
+		return e, nil
+	}
+	t.observer.Evaluated(e)
+	return e, appendRecord(t.folder.metrics, e.record())
+}
+
+// rate is the learning rate of step n (from 1) of total: a linear rise over
+// the first warmup steps, then the schedule.
+func (o OptimizerConfig) rate(n, total int) float64 {
+	if n <= o.Warmup {
+		return o.LearningRate * float64(n) / float64(o.Warmup)
+	}
+	share := 0.0
+	if total > o.Warmup {
+		share = float64(n-o.Warmup) / float64(total-o.Warmup)
+	}
+	switch o.Schedule {
+	case "linear":
+		return o.LearningRate * max(0, 1-share)
+	case "cosine":
+		return o.LearningRate * 0.5 * (1 + math.Cos(math.Pi*min(1, share)))
+	}
+	return o.LearningRate
+}
+
+// steps is how many optimizer steps the whole run takes.
+func (c Config) steps() int {
+	perRound := c.Rollout.PromptsPerRound * c.Rollout.SamplesPerPrompt
+	return c.Train.Rounds * c.Train.Epochs * ((perRound + c.Train.BatchSize - 1) / c.Train.BatchSize)
+}
+
+// checkpointDir returns where step n's checkpoint lies.
+func checkpointDir(run string, step int) string {
+	return filepath.Join(run, "checkpoints", fmt.Sprintf("step-%06d", step))
+}
+
+// exists says whether there is a file or folder.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
