@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"onering/runtime"
 )
 
 func TestMain(m *testing.M) {
@@ -22,11 +28,38 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Condition: func(name string) (bool, error) {
+			if name == "onnxruntime" {
+				return libraryFound(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+		Setup: func(env *testscript.Env) error {
+			// The scripts' HOME is not the user's: name the cache, so that a
+			// library which is there is found. Nothing is ever fetched.
+			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("ONERING_CACHE") == "" {
+				env.Setenv("ONERING_CACHE", filepath.Join(dir, "onering"))
+			}
+			for _, name := range []string{"ONERING_CACHE", "ONNXRUNTIME_LIB"} {
+				if value := os.Getenv(name); value != "" {
+					env.Setenv(name, value)
+				}
+			}
+			env.Setenv("ONERING_OFFLINE", "1")
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,
 		},
 	})
 }
+
+// libraryFound reports whether an ONNX Runtime library can be used without
+// fetching one.
+var libraryFound = sync.OnceValue(func() bool {
+	r := runtime.Diagnose(context.Background(), runtime.Options{Offline: true})
+	return r.Library != nil && len(r.Problems) == 0
+})
 
 // exits CODE COMMAND... runs a command and wants that exit code; stdout and
 // stderr may be inspected afterwards. (testscript's own exec tells failure from

@@ -111,7 +111,9 @@ line or the configuration is wrong.`,
 	root.AddCommand(
 		newData(),
 		newDoctor(),
+		newGenerate(),
 		newInit(),
+		newScore(),
 		newTokenize(),
 		newVersion(),
 	)
