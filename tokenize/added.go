@@ -111,8 +111,9 @@ func startsWithWord(s string) bool {
 	return s != "" && isWord(r)
 }
 
-// isWord is \w of the reference's added-token code (UTS 18).
+// isWord is \w of the reference's added-token code (UTS 18), but for marks that
+// are younger than Go's Unicode.
 func isWord(r rune) bool {
-	return unicode.Is(letters, r) || unicode.In(r, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc,
-		unicode.Other_Alphabetic, unicode.Join_Control)
+	return unicode.Is(letters, r) || unicode.Is(numbers, r) && !unicode.Is(unicode.No, r) ||
+		unicode.In(r, unicode.M, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }

@@ -48,6 +48,7 @@ func BenchmarkEncode(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				cold.bpe = newBPE()
+				cold.bpe.startCache(maxCache)
 				cold.bpe.bytes, cold.bpe.ranks, cold.bpe.merged = tok.bpe.bytes, tok.bpe.ranks, tok.bpe.merged
 				b.StartTimer()
 				cold.Encode(text)

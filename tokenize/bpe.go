@@ -27,8 +27,8 @@ type bpe struct {
 // The cache is a table of the last piece for each hash: bounded (about 6 MB when
 // full), without locks, and right whoever writes last, since all write the same.
 const (
-	cacheSize  = 1 << 16
-	cachePiece = 64 // bytes; longer pieces hardly repeat
+	maxCache   = 1 << 16 // pieces, for a vocabulary of any size
+	cachePiece = 64      // bytes; longer pieces hardly repeat
 )
 
 type cached struct {
@@ -37,11 +37,20 @@ type cached struct {
 }
 
 func newBPE() *bpe {
-	b := &bpe{unk: -1, seed: maphash.MakeSeed(), cache: make([]atomic.Pointer[cached], cacheSize)}
+	b := &bpe{unk: -1, seed: maphash.MakeSeed()}
 	for i := range b.bytes {
 		b.bytes[i] = -1
 	}
 	return b
+}
+
+// startCache makes the cache for a vocabulary of n tokens.
+func (b *bpe) startCache(n int) {
+	size := 256
+	for size < n && size < maxCache {
+		size *= 2
+	}
+	b.cache = make([]atomic.Pointer[cached], size)
 }
 
 func pair(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
@@ -64,7 +73,7 @@ func (b *bpe) append(dst []int32, piece string) []int32 {
 	if len(piece) > cachePiece {
 		return b.encode(dst, piece)
 	}
-	slot := &b.cache[maphash.String(b.seed, piece)%cacheSize]
+	slot := &b.cache[maphash.String(b.seed, piece)&uint64(len(b.cache)-1)]
 	if c := slot.Load(); c != nil && c.piece == piece {
 		return append(dst, c.ids...)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -62,9 +60,9 @@ func (s *templateSource) UnmarshalJSON(data []byte) error {
 
 // readConfig reads tokenizer_config.json and chat_template.jinja; a folder need
 // have neither.
-func readConfig(dir string) (*configFile, error) {
+func readConfig(fsys fs.FS) (*configFile, error) {
 	c := new(configFile)
-	if err := readJSON(filepath.Join(dir, "tokenizer_config.json"), c); err != nil {
+	if err := readJSON(fsys, "tokenizer_config.json", c); err != nil {
 		return nil, err
 	}
 	if c.BOS == "" && c.EOS == "" {
@@ -73,13 +71,13 @@ func readConfig(dir string) (*configFile, error) {
 			BOS tokenName `json:"bos_token"`
 			EOS tokenName `json:"eos_token"`
 		}
-		if err := readJSON(filepath.Join(dir, "special_tokens_map.json"), &names); err != nil {
+		if err := readJSON(fsys, "special_tokens_map.json", &names); err != nil {
 			return nil, err
 		}
 		c.BOS, c.EOS = names.BOS, names.EOS
 	}
 	c.chatTemplate = string(c.ChatTemplate)
-	template, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	template, err := fs.ReadFile(fsys, "chat_template.jinja")
 	switch {
 	case err == nil:
 		c.chatTemplate = string(template)
@@ -89,15 +87,15 @@ func readConfig(dir string) (*configFile, error) {
 	return c, nil
 }
 
-// readJSON decodes the file at path into v; without the file v stays as it is.
-func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
+// readJSON decodes the named file into v; without the file v stays as it is.
+func readJSON(fsys fs.FS, name string, v any) error {
+	data, err := fs.ReadFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
 		if err = json.Unmarshal(data, v); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
+			err = fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return err
@@ -117,19 +115,19 @@ func (c *configFile) tokens() map[string]string {
 
 // addedTokens returns the added tokens of a folder without tokenizer.json, by
 // id: those of tokenizer_config.json or, older, of added_tokens.json.
-func (c *configFile) addedTokens(dir string) ([]addedToken, error) {
+func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	var tokens []addedToken
 	for key, t := range c.Added {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%s: added_tokens_decoder: %q is not an id", filepath.Join(dir, "tokenizer_config.json"), key)
+			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is not an id", key)
 		}
 		t.ID = int32(id)
 		tokens = append(tokens, t)
 	}
 	if c.Added == nil {
 		var ids map[string]int32
-		if err := readJSON(filepath.Join(dir, "added_tokens.json"), &ids); err != nil {
+		if err := readJSON(fsys, "added_tokens.json", &ids); err != nil {
 			return nil, err
 		}
 		for content, id := range ids {

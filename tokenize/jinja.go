@@ -34,8 +34,12 @@ var stringMethods = []string{"capitalize", "count", "endswith", "find", "format"
 	"isdecimal", "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "join", "lower", "partition",
 	"removeprefix", "removesuffix", "replace", "rfind", "rpartition", "splitlines", "startswith", "swapcase", "title", "upper"}
 
-// maxTemplate bounds how deep a template can nest. Those in use have up to 30 kB.
-const maxTemplate = 256 << 10
+// gonja's parser is recursive, and a Go program cannot survive a full stack:
+// these bound how deep a template can nest. Those in use have up to 30 kB.
+const (
+	maxTemplate = 64 << 10 // bytes
+	maxBrackets = 500      // open at once
+)
 
 // maxRange is the limit of Jinja's sandbox.
 const maxRange = 100000
@@ -48,6 +52,18 @@ func parseJinja(source string) (t *exec.Template, err error) {
 	}
 	if recursiveLoop.MatchString(source) {
 		return nil, errors.New("recursive loops are not supported")
+	}
+	open := 0
+	for i := range len(source) {
+		switch source[i] {
+		case '(', '[', '{':
+			open++
+		case ')', ']', '}':
+			open = max(open-1, 0) // brackets in text need not pair
+		}
+		if open > maxBrackets {
+			return nil, fmt.Errorf("more than %d brackets open at once", maxBrackets)
+		}
 	}
 	defer catch(&err)
 	c := config.New()
@@ -219,7 +235,7 @@ func toJSON(_ *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
 	if v := args.GetKeywordArgument("indent", nil); v.IsInteger() {
 		indent = v.Integer()
 	}
-	text, err := appendJSON(nil, in.ToGoSimpleType(true), min(indent, 16), 0)
+	text, err := appendJSON(nil, in.ToGoSimpleType(false), min(indent, 16), 0)
 	if err != nil {
 		return exec.AsValue(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,37 +23,48 @@ import (
 // It accepts byte-level BPE and says what it does not know. The error wraps
 // fs.ErrNotExist if the folder has no tokenizer.
 func Load(dir string) (*Tokenizer, error) {
-	t, err := load(dir)
+	t, err := load(os.DirFS(dir))
 	if err != nil {
-		return nil, fmt.Errorf("tokenize: %w", err)
+		return nil, fmt.Errorf("tokenize: load %q: %w", dir, err)
 	}
 	return t, nil
 }
 
-func load(dir string) (*Tokenizer, error) {
-	config, err := readConfig(dir)
+// LoadFS is Load of the files at the root of fsys, embedded ones for example.
+func LoadFS(fsys fs.FS) (*Tokenizer, error) {
+	t, err := load(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("tokenize: load: %w", err)
+	}
+	return t, nil
+}
+
+// Files are the names of all files that Load may read. A copy of a model takes
+// those along that its folder has.
+func Files() []string {
+	return []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+		"vocab.json", "merges.txt", "added_tokens.json"}
+}
+
+func load(fsys fs.FS) (*Tokenizer, error) {
+	config, err := readConfig(fsys)
 	if err != nil {
 		return nil, err
 	}
 	b := newBuilder()
-	path := filepath.Join(dir, "tokenizer.json")
-	switch data, err := os.ReadFile(path); {
+	switch data, err := fs.ReadFile(fsys, "tokenizer.json"); {
 	case err == nil:
 		if err := b.readTokenizer(data); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("tokenizer.json: %w", err)
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		if err := b.readVocabAndMerges(dir, config); err != nil {
+		if err := b.readVocabAndMerges(fsys, config); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, err
 	}
-	t, err := b.finish(config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return t, nil
+	return b.finish(config)
 }
 
 // A builder collects a tokenizer while its files are read.
@@ -343,22 +353,18 @@ func (b *builder) addMerge(left, right []byte) error {
 
 // readVocabAndMerges reads the two files of tokenizers from before
 // tokenizer.json, whose other settings are in their class.
-func (b *builder) readVocabAndMerges(dir string, config *configFile) error {
-	vocabPath, mergesPath := filepath.Join(dir, "vocab.json"), filepath.Join(dir, "merges.txt")
-	vocab, err := os.ReadFile(vocabPath)
+func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
+	vocab, err := fs.ReadFile(fsys, "vocab.json")
+	var merges []byte
 	if err == nil {
-		var merges []byte
-		if merges, err = os.ReadFile(mergesPath); err == nil {
-			return b.readOld(vocab, merges, vocabPath, mergesPath, dir, config)
-		}
+		merges, err = fs.ReadFile(fsys, "merges.txt")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has neither tokenizer.json nor both vocab.json and merges.txt: %w", dir, fs.ErrNotExist)
+		return fmt.Errorf("neither tokenizer.json nor both vocab.json and merges.txt: %w", fs.ErrNotExist)
 	}
-	return err
-}
-
-func (b *builder) readOld(vocab, merges []byte, vocabPath, mergesPath, dir string, config *configFile) error {
+	if err != nil {
+		return err
+	}
 	pattern := qwenPattern
 	switch class := strings.TrimSuffix(config.Class, "Fast"); class {
 	case "Qwen2Tokenizer", "":
@@ -366,7 +372,7 @@ func (b *builder) readOld(vocab, merges []byte, vocabPath, mergesPath, dir strin
 	case "GPT2Tokenizer":
 		pattern = gptPattern
 	default:
-		return fmt.Errorf("%s: tokenizer_class %q without tokenizer.json is not supported: save the tokenizer with transformers' AutoTokenizer, which writes it", dir, class)
+		return fmt.Errorf("tokenizer_class %q without tokenizer.json is not supported: save the tokenizer with transformers' AutoTokenizer, which writes it", class)
 	}
 	cut, err := newCutter(pattern)
 	if err != nil {
@@ -374,10 +380,10 @@ func (b *builder) readOld(vocab, merges []byte, vocabPath, mergesPath, dir strin
 	}
 	b.t.cutters = []cutter{cut}
 	if !utf8.Valid(vocab) {
-		return fmt.Errorf("%s: not valid UTF-8", vocabPath)
+		return errors.New("vocab.json: not valid UTF-8")
 	}
 	if err := b.readVocab(vocab); err != nil {
-		return fmt.Errorf("%s: %w", vocabPath, err)
+		return fmt.Errorf("vocab.json: %w", err)
 	}
 	lines := bytes.Split(merges, []byte("\n"))
 	b.startMerges(len(lines))
@@ -387,10 +393,10 @@ func (b *builder) readOld(vocab, merges []byte, vocabPath, mergesPath, dir strin
 			continue
 		}
 		if err := b.addMergeLine(line); err != nil {
-			return fmt.Errorf("%s:%d: %w", mergesPath, i+1, err)
+			return fmt.Errorf("merges.txt:%d: %w", i+1, err)
 		}
 	}
-	b.added, err = config.addedTokens(dir)
+	b.added, err = config.addedTokens(fsys)
 	return err
 }
 
@@ -412,6 +418,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 		}
 		t.bpe.unk, t.bpe.fuse = id, b.fuse
 	}
+	t.bpe.startCache(len(t.names))
 	t.bos, t.eos = string(config.BOS), string(config.EOS)
 	t.chat = &chatTemplate{source: config.chatTemplate, tokens: config.tokens()}
 	return t, config.surround(t)

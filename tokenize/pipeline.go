@@ -87,6 +87,8 @@ func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
 		}
 	}
 	switch kind {
+	case "":
+		return nil
 	case "Sequence":
 		for _, part := range stage.Pretokenizers {
 			if err := b.readCutters(part, byteLevel); err != nil {

@@ -1,0 +1,167 @@
+package tokenize
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+// anyText draws valid text of the kinds that tokenizers trip over.
+func anyText() *rapid.Generator[string] {
+	part := rapid.OneOf(
+		rapid.StringN(0, 12, -1),
+		rapid.StringOfN(rapid.RuneFrom([]rune(" \t\r\n\u00a0\u3000'sStTſlLrRveEmMdD019٣ab<|>_.,é中\u0301\u0323\u1dfa\U00011930")), 0, 24, -1),
+		rapid.SampledFrom([]string{"<|im_start|>", "<|im_end|>", "<tool_call>", "<think>", "e\u0301", "각", "🙂"}),
+	)
+	return rapid.Map(rapid.SliceOfN(part, 0, 6), func(parts []string) string {
+		return strings.ToValidUTF8(strings.Join(parts, ""), "?")
+	})
+}
+
+// Decode undoes Encode but for normalization.
+func TestRoundTrip(t *testing.T) {
+	tok := small(t, "qwen")
+	rapid.Check(t, func(t *rapid.T) {
+		text := anyText().Draw(t, "text")
+		// Added tokens are cut out before normalization, so NFC part by part.
+		var want string
+		tok.raw.split(text, func(s string) { want += nfc(s) }, func(id int32) { want += tok.Token(id) })
+		if got := tok.Decode(tok.Encode(text), false); got != want {
+			t.Fatalf("Decode(Encode(%+q)) = %+q, want %+q", text, got, want)
+		}
+	})
+}
+
+// Texts on both sides of an added token do not touch.
+func TestConcatenation(t *testing.T) {
+	tok := small(t, "qwen")
+	rapid.Check(t, func(t *rapid.T) {
+		// Without "<", or a and b could make another token with the one between.
+		clean := strings.NewReplacer("<", "", "|", "")
+		a, b := clean.Replace(anyText().Draw(t, "a")), clean.Replace(anyText().Draw(t, "b"))
+		want := slices.Concat(tok.Encode(a), tok.Encode("<|im_end|>"), tok.Encode(b))
+		if got := tok.Encode(a + "<|im_end|>" + b); !slices.Equal(got, want) {
+			t.Fatalf("Encode(%+q + <|im_end|> + %+q) = %v, want %v", a, b, got, want)
+		}
+	})
+}
+
+// The bytes of two lists of ids are those of the lists.
+func TestDecodeConcatenation(t *testing.T) {
+	tok := small(t, "qwen")
+	ids := rapid.SliceOf(rapid.Int32Range(-2, int32(tok.VocabSize())+2))
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := ids.Draw(t, "a"), ids.Draw(t, "b")
+		var raw []byte
+		for _, id := range slices.Concat(a, b) {
+			raw = tok.appendToken(raw, id, false)
+		}
+		if got, want := tok.Decode(slices.Concat(a, b), false), string(appendValid(nil, raw)); got != want {
+			t.Fatalf("Decode = %+q, want %+q", got, want)
+		}
+	})
+}
+
+func TestStreamEqualsDecode(t *testing.T) {
+	tok := small(t, "deepseek")
+	// Mostly single bytes, since those make broken characters.
+	id := rapid.OneOf(rapid.Int32Range(0, 255), rapid.Int32Range(-2, int32(tok.VocabSize())+2))
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.SliceOf(id).Draw(t, "ids")
+		d := tok.NewDecoder()
+		d.SkipSpecial = rapid.Bool().Draw(t, "skip")
+		var got string
+		for _, id := range ids {
+			text := d.Add(id)
+			if !utf8.ValidString(text) {
+				t.Fatalf("Add(%d) = %q, which is not valid UTF-8", id, text)
+			}
+			if len(d.held) > 3 {
+				t.Fatalf("%d bytes held back", len(d.held))
+			}
+			got += text
+		}
+		got += d.Flush()
+		if want := tok.Decode(ids, d.SkipSpecial); got != want {
+			t.Fatalf("stream of %v = %+q, Decode = %+q", ids, got, want)
+		}
+	})
+}
+
+// A stream says a character as soon as it is whole.
+func TestStreamIsPrompt(t *testing.T) {
+	tok := small(t, "qwen")
+	d := tok.NewDecoder()
+	var got []string
+	for _, b := range []byte("a中\xe4\xb8x\xf0\x9f") {
+		got = append(got, d.Add(tok.bpe.bytes[b]))
+	}
+	got = append(got, d.Flush(), d.Flush())
+	want := []string{"a", "", "", "中", "", "", "\uFFFDx", "", "", "\uFFFD", ""}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	tok := small(t, "qwen")
+	texts := goldens(t, "encode")
+	texts = slices.DeleteFunc(texts, func(g golden) bool { return g.Tokenizer != "qwen" })
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			for i := range texts {
+				g := texts[(i+n*7)%len(texts)]
+				if got := tok.Encode(g.Text); !slices.Equal(got, g.IDs) {
+					t.Errorf("Encode(%q) = %v, want %v", g.Text, got, g.IDs)
+				}
+				if _, err := tok.Chat([]Message{{"user", g.Text}}, true); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// What Encode returns belongs to the caller, not to the cache.
+func TestEncodeReturnsOwnSlice(t *testing.T) {
+	tok := small(t, "qwen")
+	first := tok.Encode("the same words")
+	want := slices.Clone(first)
+	for i := range first {
+		first[i] = -1
+	}
+	if got := tok.Encode("the same words"); !slices.Equal(got, want) {
+		t.Errorf("after the caller wrote into the ids, Encode = %v, want %v", got, want)
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	if got, want := Templates(), []string{"no", "qwen_math", "r1"}; !slices.Equal(got, want) {
+		t.Errorf("Templates = %q, want %q", got, want)
+	}
+	for _, name := range Templates() {
+		tmpl, err := LookupTemplate(name)
+		if err != nil || tmpl.Name != name {
+			t.Errorf("LookupTemplate(%q) = %+v, %v", name, tmpl, err)
+		}
+		if got := tmpl.Render("Q"); got != tmpl.Prefix+"Q"+tmpl.Suffix {
+			t.Errorf("%s renders %q", name, got)
+		}
+		for i := range tmpl.Stops {
+			tmpl.Stops[i] = "changed"
+		}
+	}
+	if r1, _ := LookupTemplate("r1"); !slices.Equal(r1.Stops, []string{"</answer>"}) {
+		t.Errorf("r1 stops at %q", r1.Stops)
+	}
+	const want = `tokenize: unknown template "r2" (have no, qwen_math, r1)`
+	if _, err := LookupTemplate("r2"); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
