@@ -85,6 +85,7 @@ func Build(name string, f func(g *Graph)) (p models.Program, err error) {
 	if len(g.outputs) == 0 {
 		fail("no outputs")
 	}
+	g.separateOutputs()
 	g.foldSums()
 	g.checkAliases()
 	return g.encode(), nil
@@ -148,6 +149,9 @@ func (n *Node) Name() string { return n.name }
 
 // Graph returns the graph that n belongs to.
 func (n *Node) Graph() *Graph { return n.g }
+
+// Elem returns the element type of n.
+func (n *Node) Elem() onnx.ElemType { return n.elem }
 
 // Shape returns the sizes of n.
 func (n *Node) Shape() Shape { return n.shape }

@@ -2,6 +2,18 @@ package graph
 
 import "fmt"
 
+// separateOutputs copies outputs that are inputs, constants or other outputs:
+// each output of an ONNX graph is computed by a node of its own.
+func (g *Graph) separateOutputs() {
+	taken := make(map[*Node]bool)
+	for i, o := range g.outputs {
+		if s := o.node.source(); s.call == nil || taken[s] {
+			g.outputs[i].node = g.call("Identity", "", s.elem, s.shape, []*Node{s})
+		}
+		taken[g.outputs[i].node.source()] = true
+	}
+}
+
 // live marks the nodes that the outputs need, and returns the function that
 // names them: outputs as the caller does.
 func (g *Graph) live() (needed []bool, name func(*Node) string) {
@@ -10,12 +22,6 @@ func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	taken := make(map[string]bool)
 	for _, o := range g.outputs {
 		s := o.node.source()
-		if s.call == nil {
-			fail("output %q is an input or a constant", o.name)
-		}
-		if names[s] != "" {
-			fail("outputs %q and %q are one value", names[s], o.name)
-		}
 		if taken[o.name] || g.input(o.name) != nil {
 			fail("output %q has the name of an input or another output", o.name)
 		}

@@ -1,0 +1,354 @@
+package graphtest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// A Case is a small graph about one op.
+type Case struct {
+	Name string
+	// Build declares inputs and returns results and the inputs to
+	// differentiate by; none where the op has no gradient.
+	Build func(g *graph.Graph) (y, wrt []*graph.Node)
+	// Sizes are the values of letters.
+	Sizes map[string]int
+	// Values makes the inputs that are not to be normal random numbers.
+	Values map[string]func(r *rand.Rand) Tensor
+}
+
+// Forward builds the graph with the outputs y0, y1, ...
+func (c Case) Forward() (models.Program, error) {
+	return graph.Build(c.Name, func(g *graph.Graph) {
+		y, _ := c.Build(g)
+		for i, n := range y {
+			g.Output(fmt.Sprintf("y%d", i), n)
+		}
+	})
+}
+
+// Backward builds the graph of the gradient: it has besides an input dy0, dy1,
+// ... for each result, and for each differentiated input x the output d.x.
+func (c Case) Backward() (models.Program, error) {
+	return graph.Build(c.Name+".backward", func(g *graph.Graph) {
+		y, wrt := c.Build(g)
+		dy := make([]*graph.Node, len(y))
+		for i, n := range y {
+			dy[i] = g.Input(fmt.Sprintf("dy%d", i), n.Elem(), n.Shape())
+		}
+		for i, d := range graph.Gradient(y, dy, wrt) {
+			g.Output("d."+wrt[i].Name(), d)
+		}
+	})
+}
+
+// Inputs makes inputs for a Program of the case, the same ones each time.
+func (c Case) Inputs(p models.Program) map[string]Tensor {
+	h := fnv.New64()
+	h.Write([]byte(p.Name))
+	r := rand.New(rand.NewPCG(h.Sum64(), 1))
+	in := make(map[string]Tensor)
+	for _, port := range p.Inputs {
+		if f := c.Values[port.Name]; f != nil {
+			in[port.Name] = f(r)
+			continue
+		}
+		t := Normal(r, Sizes(port, c.Sizes)...)
+		for elem, d := range dtypes {
+			if d == port.DType {
+				t.Type = elem
+			}
+		}
+		in[port.Name] = t
+	}
+	return in
+}
+
+// Sizes returns the dims of a port where letters have the given values.
+func Sizes(p models.Port, letters map[string]int) []int {
+	dims := make([]int, len(p.Shape))
+	for i, s := range p.Shape {
+		dims[i] = evaluate(s, -1, letters)
+	}
+	return dims
+}
+
+// positive makes numbers between 0.5 and 2.5.
+func positive(dims ...int) func(*rand.Rand) Tensor {
+	return func(r *rand.Rand) Tensor {
+		return Zeros(dims...).like(func(float64) float64 { return 0.5 + 2*r.Float64() })
+	}
+}
+
+func ints(data []int, dims ...int) func(*rand.Rand) Tensor {
+	return func(*rand.Rand) Tensor { return Ints(data, dims...) }
+}
+
+func int32s(data []int, dims ...int) func(*rand.Rand) Tensor {
+	return func(*rand.Rand) Tensor { return Int32(data, dims...) }
+}
+
+// coins makes booleans.
+func coins(dims ...int) func(*rand.Rand) Tensor {
+	return func(r *rand.Rand) Tensor {
+		t := Zeros(dims...).like(func(float64) float64 { return float64(r.IntN(2)) })
+		t.Type = onnx.Boolean
+		return t
+	}
+}
+
+// one wraps an op of float inputs of the given shapes, named a, b, ..., all of
+// them differentiated.
+func one(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*graph.Graph) (y, wrt []*graph.Node) {
+	return func(g *graph.Graph) (y, wrt []*graph.Node) {
+		for i, s := range shapes {
+			wrt = append(wrt, g.Input(string(rune('a'+i)), onnx.Float, s))
+		}
+		return []*graph.Node{f(wrt)}, wrt
+	}
+}
+
+// none is one without a gradient.
+func none(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*graph.Graph) (y, wrt []*graph.Node) {
+	return func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {
+		y, _ := one(f, shapes...)(g)
+		return y, nil
+	}
+}
+
+// Cases returns small graphs that together have every op of package graph,
+// with odd sizes, broadcasting and transposes.
+func Cases() []Case {
+	sizes := map[string]int{"B": 2, "T": 5, "N": 7, "P": 6}
+	dims := graph.Dims
+	var cases []Case
+	add := func(name string, build func(*graph.Graph) (y, wrt []*graph.Node), values map[string]func(*rand.Rand) Tensor) {
+		cases = append(cases, Case{name, build, sizes, values})
+	}
+	type values = map[string]func(*rand.Rand) Tensor
+
+	// Pairs, with every way to broadcast.
+	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"Add": graph.Add, "Sub": graph.Sub, "Mul": graph.Mul, "Div": graph.Div} {
+		pair := func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }
+		add(name, one(pair, dims("N", 3), dims("N", 3)), values{"b": positive(7, 3)})
+		add(name+"/column", one(pair, dims("N", 3), dims("N", 1)), values{"b": positive(7, 1)})
+		add(name+"/row", one(pair, dims(3), dims("B", "N", 3)), values{"b": positive(2, 7, 3)})
+		add(name+"/outer", one(pair, dims("N", 1), dims(1, 3)), values{"b": positive(1, 3)})
+		add(name+"/scalar", one(pair, dims("N", 1, 3), dims()), values{"b": positive()})
+		add(name+"/itself", one(func(in []*graph.Node) *graph.Node { return f(in[0], in[0]) }, dims("N", 3)), values{"a": positive(7, 3)})
+	}
+	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"Max": graph.Max, "Min": graph.Min} {
+		add(name, none(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims("N", 1)), nil)
+	}
+	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"LessOrEqual": graph.LessOrEqual, "GreaterOrEqual": graph.GreaterOrEqual} {
+		add(name, none(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims(3)), nil)
+	}
+	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid} {
+		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), nil)
+	}
+	for name, f := range map[string]func(*graph.Node) *graph.Node{"Log": graph.Log, "Sqrt": graph.Sqrt, "Reciprocal": graph.Reciprocal} {
+		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), values{"a": positive(7, 3)})
+	}
+	add("Abs", none(func(in []*graph.Node) *graph.Node { return graph.Abs(in[0]) }, dims("N", 3)), nil)
+	add("Where", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		cond := g.Input("cond", onnx.Boolean, dims("N", 1))
+		a, b := g.Float("a", "N", 3), g.Float("b", 3)
+		return []*graph.Node{graph.Where(cond, a, b)}, []*graph.Node{a, b}
+	}, values{"cond": coins(7, 1)})
+	add("Cast", one(func(in []*graph.Node) *graph.Node {
+		x := graph.Cast(in[0], onnx.Double) // and an op in that type
+		return graph.Cast(graph.Sigmoid(graph.Where(graph.LessOrEqual(x, in[0].Graph().Double(0.1)), x, graph.Exp(x))), onnx.Float)
+	}, dims("N", 3)), nil)
+	add("Cast/int", none(func(in []*graph.Node) *graph.Node { return graph.Cast(in[0], onnx.Int64) }, dims("N", 3)), nil)
+
+	// Products, with every transpose.
+	for i := range 4 {
+		tA, tB := i&1 != 0, i&2 != 0
+		name := fmt.Sprintf("/%v,%v", tA, tB)
+		flip := func(flip bool, r, c any) graph.Shape {
+			if flip {
+				r, c = c, r
+			}
+			return dims(r, c)
+		}
+		a, b := flip(tA, "N", 3), flip(tB, 3, 4)
+		for what, c := range map[string]graph.Shape{"matrix": dims("N", 4), "row": dims(4), "column": dims("N", 1)} {
+			add("Gemm"+name+"/"+what, one(func(in []*graph.Node) *graph.Node { return graph.Gemm(in[0], in[1], in[2], tA, tB) }, a, b, c), nil)
+		}
+		add("Gemm"+name, one(func(in []*graph.Node) *graph.Node { return graph.Gemm(in[0], in[1], nil, tA, tB) }, a, b), nil)
+		batch := func(s graph.Shape) graph.Shape { return append(dims("B", 3), s...) }
+		for _, alpha := range []float64{1, 0.37} {
+			add(fmt.Sprintf("MatMul%s/%v", name, alpha), one(func(in []*graph.Node) *graph.Node {
+				return graph.MatMul(in[0], in[1], tA, tB, alpha)
+			}, batch(a), batch(b)), nil)
+		}
+	}
+	add("MatMul/matrices", one(func(in []*graph.Node) *graph.Node { return graph.MatMul(in[0], in[1], false, false, 1) }, dims("N", 3), dims(3, 4)), nil)
+	add("Linear", one(func(in []*graph.Node) *graph.Node { return graph.Linear(in[0], in[1], in[2]) }, dims("N", 3), dims(4, 3), dims(4)), nil)
+	add("Gemm/itself", one(func(in []*graph.Node) *graph.Node { return graph.Gemm(in[0], in[0], nil, true, false) }, dims("N", 3)), nil)
+
+	// Sums.
+	add("Softmax", one(func(in []*graph.Node) *graph.Node { return graph.Softmax(in[0]) }, dims("B", "N", 3)), nil)
+	for axis := range 3 {
+		at := fmt.Sprintf("/%d", axis-1) // -1, 0, 1
+		add("ReduceSum"+at, one(func(in []*graph.Node) *graph.Node { return graph.ReduceSum(in[0], axis-1) }, dims("N", 3, 4)), nil)
+		for _, exclusive := range []bool{false, true} {
+			add(fmt.Sprintf("CumSum%s/%v", at, exclusive), one(func(in []*graph.Node) *graph.Node {
+				return graph.CumSum(in[0], axis-1, exclusive)
+			}, dims("N", 3, 4)), nil)
+		}
+	}
+	add("ReduceMean", one(func(in []*graph.Node) *graph.Node { return graph.ReduceMean(in[0], -1) }, dims("N", 3)), nil)
+	add("ReduceMean/1", one(func(in []*graph.Node) *graph.Node { return graph.ReduceMean(in[0], 1) }, dims("N", 3, 4)), nil)
+	add("ReduceMax", none(func(in []*graph.Node) *graph.Node { return graph.ReduceMax(in[0], -1) }, dims("B", "N", 3)), nil)
+	add("ReduceSumSquare", none(func(in []*graph.Node) *graph.Node { return graph.ReduceSumSquare(in[0]) }, dims("N", 3)), nil)
+	add("ArgMax", none(func(in []*graph.Node) *graph.Node { return graph.ArgMax(in[0]) }, dims("B", "N", 3)), nil)
+	add("TopK", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		v, i := graph.TopK(g.Float("a", "B", "N"), g.Input("k", onnx.Int64, dims(1)), "k")
+		return []*graph.Node{v, i}, nil
+	}, values{"k": ints([]int{3}), "a": func(r *rand.Rand) Tensor { // with equal values
+		return Zeros(2, 7).like(func(float64) float64 { return float64(r.IntN(4)) })
+	}})
+
+	// Moves.
+	add("Reshape", one(func(in []*graph.Node) *graph.Node { return graph.Reshape(in[0], 0, -1, 2) }, dims("B", "N", 4)), nil)
+	add("Reshape/flat", one(func(in []*graph.Node) *graph.Node { return graph.Reshape(in[0], -1) }, dims("B", "N", 4)), nil)
+	add("Reshape/fixed", one(func(in []*graph.Node) *graph.Node { return graph.Reshape(in[0], 4, 6) }, dims(2, 3, 4)), nil)
+	add("Transpose", one(func(in []*graph.Node) *graph.Node { return graph.Transpose(in[0], 2, 0, 1) }, dims("B", "N", 4)), nil)
+	add("Concat", one(func(in []*graph.Node) *graph.Node { return graph.Concat(1, in...) }, dims("N", 3), dims("N", 1), dims("N", 2)), nil)
+	add("Concat/last", one(func(in []*graph.Node) *graph.Node { return graph.Concat(-1, in[0], in[1], in[0]) }, dims("N", 2, 3), dims("N", 2, 1)), nil)
+	add("Split", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x := g.Float("x", "N", 6)
+		return graph.Split(x, 1, 3, 1, 2), []*graph.Node{x}
+	}, nil)
+	add("Split/unused part", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x := g.Float("x", 6, "N")
+		return graph.Split(x, 0, 3, 1, 2)[1:2], []*graph.Node{x}
+	}, nil)
+	add("Slice", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x := g.Float("x", "B", "N", 3)
+		at := g.Input("at", onnx.Int64, dims(1))
+		return []*graph.Node{graph.Slice(x, at, graph.Add(at, g.Ints(4)), 1, 4)}, []*graph.Node{x}
+	}, values{"at": ints([]int{2})})
+	add("Pad", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		return []*graph.Node{graph.Pad(g.Float("x", "N", 3), g.Ints(2), g.Ints(1), -1, dims(6)[0])}, nil
+	}, nil)
+	add("Gather", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		return []*graph.Node{graph.Gather(g.Float("x", "N", 3), g.Input("at", onnx.Int64, dims("B", 4)))}, nil
+	}, values{"at": ints([]int{6, 0, 0, 3, 1, 2, 5, 4}, 2, 4)})
+	add("GatherRows", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, at := g.Float("x", "B", "N", 3), g.Input("at", onnx.Int64, dims("B", 1))
+		return []*graph.Node{graph.GatherRows(x, at), graph.GatherRows(graph.Reshape(x, 0, -1), at)}, nil
+	}, values{"at": ints([]int{6, 2}, 2, 1)})
+	add("Rows", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, ids := g.Float("x", "B", "N", 3), g.Input("ids", onnx.Int64, dims("B", "N"))
+		return []*graph.Node{graph.Rows(graph.Reshape(x, -1, 3), ids)}, []*graph.Node{x}
+	}, values{"ids": ints(make([]int, 14), 2, 7)})
+	add("Rows/one each", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, ids := g.Float("x", "B", 3), g.Input("ids", onnx.Int64, dims("B", 1))
+		return []*graph.Node{graph.Rows(x, ids)}, []*graph.Node{x}
+	}, values{"ids": ints(make([]int, 2), 2, 1)})
+
+	// Composites.
+	add("RMSNorm", one(func(in []*graph.Node) *graph.Node { return graph.RMSNorm(in[0], in[1], 1e-6) }, dims("N", 6), dims(6)), nil)
+	add("RMSNorm/3", one(func(in []*graph.Node) *graph.Node { return graph.RMSNorm(in[0], in[1], 1e-2) }, dims("B", "N", 3), dims(3)), nil)
+	add("SwiGLU", one(func(in []*graph.Node) *graph.Node { return graph.SwiGLU(in[0], in[1]) }, dims("N", 3), dims("N", 3)), nil)
+	add("SwiGLU/itself", one(func(in []*graph.Node) *graph.Node { return graph.SwiGLU(in[0], in[0]) }, dims("N", 3)), nil)
+	for _, heads := range []int{1, 3} {
+		add(fmt.Sprintf("Rotary/%d heads", heads), func(g *graph.Graph) (y, wrt []*graph.Node) {
+			x := g.Float("x", "N", heads*4)
+			pos := g.Input("pos", onnx.Int64, dims("N", 1))
+			return []*graph.Node{graph.Rotary(x, pos, g.Float("cos", "P", 2), g.Float("sin", "P", 2))}, []*graph.Node{x}
+		}, values{"pos": ints([]int{0, 1, 2, 3, 0, 5, 2}, 7, 1)})
+	}
+	// Rows of 5 and 2 tokens; what lies beyond the end is token 3.
+	packing := values{
+		"rows":   ints([]int{0, 1, 2, 3, 4, 5, 6, 3, 3, 3}, 2, 5),
+		"tokens": ints([]int{0, 1, 2, 3, 4, 5, 6}),
+		"valid": func(*rand.Rand) Tensor {
+			return Floats([]float64{1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, 2, 5, 1)
+		},
+		"mask": func(*rand.Rand) Tensor {
+			m := Zeros(5, 5)
+			for i := range 5 {
+				for j := i + 1; j < 5; j++ {
+					m.Row(i)[j] = -1e30
+				}
+			}
+			return m
+		},
+		"bounds": ints([]int{0, 2, 3, 5}),
+	}
+	pack := func(g *graph.Graph) *graph.Packing {
+		return &graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")),
+			Tokens: g.Input("tokens", onnx.Int64, dims("N")), Valid: g.Float("valid", "B", "T", 1)}
+	}
+	add("Unpack", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, p := g.Float("x", "N", 3), pack(g)
+		return []*graph.Node{graph.Mul(p.Unpack(x), p.Valid)}, []*graph.Node{x} // masked, as it must be
+	}, packing)
+	add("Pack", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, p := g.Float("x", "B", "T", 3), pack(g)
+		return []*graph.Node{p.Pack(x)}, []*graph.Node{x}
+	}, packing)
+	for _, groups := range []int{1, 2, 4} { // key heads of 4 heads
+		for _, blocks := range []int{1, 3} {
+			name := fmt.Sprintf("CausalAttention/%d of 4 heads, %d blocks", groups, blocks)
+			bounds := func(g *graph.Graph) *graph.Node {
+				if blocks == 1 {
+					return nil
+				}
+				return g.Input("bounds", onnx.Int64, dims(blocks+1))
+			}
+			add(name, func(g *graph.Graph) (y, wrt []*graph.Node) {
+				q, k, v := g.Float("q", "B", "T", 12), g.Float("k", "B", "T", groups*3), g.Float("v", "B", "T", groups*3)
+				y = []*graph.Node{graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds(g), 4, groups, blocks)}
+				return y, []*graph.Node{q, k, v}
+			}, packing)
+			add(name+", packed", func(g *graph.Graph) (y, wrt []*graph.Node) {
+				q, k, v, p := g.Float("q", "N", 12), g.Float("k", "N", groups*3), g.Float("v", "N", groups*3), pack(g)
+				o := graph.CausalAttention(p.Unpack(q), p.Unpack(k), p.Unpack(v), g.Float("mask", "T", "T"), bounds(g), 4, groups, blocks)
+				return []*graph.Node{p.Pack(o)}, []*graph.Node{q, k, v}
+			}, packing)
+		}
+	}
+	cached := func(tokens int, rotary bool, groups int) func(*graph.Graph) (y, wrt []*graph.Node) {
+		return func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {
+			qkv := g.Float("qkv", "R", tokens, (4+2*groups)*16)
+			past := graph.Cache{K: g.Float("past_key", "R", groups, 9, 16), V: g.Float("past_value", "R", groups, 9, 16)}
+			seqlens, total := g.Input("seqlens", onnx.Int32, dims("R")), g.Input("total", onnx.Int32, dims())
+			var cos, sin *graph.Node
+			if rotary {
+				cos, sin = g.Float("cos", 9, 8), g.Float("sin", 9, 8)
+			}
+			o, now := graph.GroupQueryAttention(qkv, past, seqlens, total, cos, sin, 4, groups, 0.3)
+			return []*graph.Node{o, now.K, now.V}, nil
+		}
+	}
+	for _, tt := range []struct {
+		name          string
+		tokens, total int
+		rotary        bool
+		groups        int
+		seqlens       []int
+	}{
+		{"prompts", 5, 5, true, 2, []int{4, 1, 2}},
+		{"prompts, no angles", 5, 5, false, 4, []int{4, 4, 0}},
+		{"one token", 1, 8, true, 1, []int{7, 3, 0}},
+		{"one token, no angles", 1, 9, false, 2, []int{8, 0, 3}},
+		{"more of one prompt", 3, 7, true, 2, []int{6}},
+	} {
+		add("GroupQueryAttention/"+tt.name, cached(tt.tokens, tt.rotary, tt.groups),
+			values{"seqlens": int32s(tt.seqlens, len(tt.seqlens)), "total": int32s([]int{tt.total})})
+		cases[len(cases)-1].Sizes = map[string]int{"R": len(tt.seqlens)}
+	}
+	slices.SortFunc(cases, func(a, b Case) int { return strings.Compare(a.Name, b.Name) })
+	return cases
+}

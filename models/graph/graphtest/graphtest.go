@@ -1,0 +1,286 @@
+// Package graphtest runs ONNX graphs in float64, without ONNX Runtime, and has
+// the small graphs that package graph is tested on. It is an oracle for tests:
+// slow, simple and strict. A node with an attribute, a type or a shape that
+// the interpreter does not expect is an error, as is a value whose shape is
+// not the one that the graph states.
+package graphtest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"onering/models"
+	"onering/models/onnx"
+)
+
+// A Graph is a Program ready to be interpreted.
+type Graph struct {
+	name   string
+	graph  onnx.Graph
+	consts map[string]Tensor
+}
+
+// Load decodes a Program and checks that its ports are those of its graph.
+func Load(p models.Program) (g *Graph, err error) {
+	defer recoverTo(&err, p.Name)
+	m, err := onnx.Decode(p.ONNX)
+	if err != nil {
+		return nil, fmt.Errorf("graphtest: %s: %w", p.Name, err)
+	}
+	g = &Graph{name: p.Name, graph: m.Graph, consts: make(map[string]Tensor)}
+	for _, c := range m.Graph.Initializers {
+		g.consts[c.Name] = fromONNX(c)
+	}
+	checkPorts("input", p.Inputs, m.Graph.Inputs)
+	checkPorts("output", p.Outputs, m.Graph.Outputs)
+	return g, nil
+}
+
+// Run computes the outputs from the inputs, all of which must be given. The
+// elements of inputs are not changed.
+func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
+	defer recoverTo(&err, g.name)
+	letters := make(map[string]int)
+	values := make(map[string]Tensor)
+	for name, t := range g.consts {
+		values[name] = t
+	}
+	for _, v := range g.graph.Inputs {
+		t, ok := in[v.Name]
+		if !ok {
+			fail("input %q is missing", v.Name)
+		}
+		if len(t.Data) != size(t.Dims) {
+			fail("input %q has %d elements for %v", v.Name, len(t.Data), t.Dims)
+		}
+		define(values, v.Name, t)
+		conform(v, t, letters)
+	}
+	if len(in) != len(g.graph.Inputs) {
+		fail("%d inputs are given, there are %d", len(in), len(g.graph.Inputs))
+	}
+	for _, n := range g.graph.Nodes {
+		for i, t := range run(n, values) {
+			if i < len(n.Outputs) && n.Outputs[i] != "" {
+				define(values, n.Outputs[i], t)
+			}
+		}
+	}
+	out = make(map[string]Tensor)
+	for _, v := range g.graph.Outputs {
+		t, ok := values[v.Name]
+		if !ok {
+			fail("output %q is not computed", v.Name)
+		}
+		conform(v, t, letters)
+		out[v.Name] = t
+	}
+	return out, nil
+}
+
+// Ops counts the operator calls of the graph by name.
+func (g *Graph) Ops() map[string]int {
+	ops := make(map[string]int)
+	for _, n := range g.graph.Nodes {
+		ops[n.Op]++
+	}
+	return ops
+}
+
+func define(values map[string]Tensor, name string, t Tensor) {
+	if _, twice := values[name]; twice {
+		fail("value %q is defined twice", name)
+	}
+	values[name] = t
+}
+
+// run evaluates one node.
+func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
+	c := &call{Node: n, read: make(map[string]bool)}
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case failure:
+			fail("%s %q of %v: %s", n.Op, n.Name, c.in, e)
+		default:
+			panic(e)
+		}
+	}()
+	for _, name := range n.Inputs {
+		if name == "" {
+			c.in = append(c.in, nil)
+			continue
+		}
+		t, ok := values[name]
+		if !ok {
+			fail("input %q is not defined before it", name)
+		}
+		c.in = append(c.in, &t)
+	}
+	key := n.Op
+	if n.Domain != "" {
+		key = n.Domain + "." + n.Op
+	}
+	op, ok := ops[key]
+	if !ok {
+		fail("operator %q is not known", key)
+	}
+	out = op(c)
+	for _, a := range n.Attrs {
+		if !c.read[a.Name] {
+			fail("attribute %q is not known", a.Name)
+		}
+	}
+	if len(n.Outputs) > len(out) {
+		fail("%d outputs, the operator has %d", len(n.Outputs), len(out))
+	}
+	return out
+}
+
+// checkPorts compares what a Program says of its ports with its graph.
+func checkPorts(side string, ports []models.Port, infos []onnx.ValueInfo) {
+	if len(ports) != len(infos) {
+		fail("%d %s ports for %d of the graph", len(ports), side, len(infos))
+	}
+	for i, p := range ports {
+		v := infos[i]
+		shape := make([]string, len(v.Dims))
+		for j, d := range v.Dims {
+			if shape[j] = d.Param; d.Param == "" {
+				shape[j] = strconv.FormatInt(d.Value, 10)
+			}
+		}
+		if p.Name != v.Name || p.DType != dtypes[v.Type] || !slices.Equal(p.Shape, shape) {
+			fail("%s port %v is %v in the graph", side, p, v)
+		}
+	}
+}
+
+var dtypes = map[onnx.ElemType]models.DType{
+	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Double: models.F64,
+	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Boolean: models.Bool,
+}
+
+// conform compares a tensor with what the graph states of it. Letters get their
+// size from where they are first seen alone, or as the only one unknown.
+func conform(v onnx.ValueInfo, t Tensor, letters map[string]int) {
+	if t.Type != v.Type || len(t.Dims) != len(v.Dims) {
+		fail("%q is %v, the graph states %v %v", v.Name, t, v.Type, v.Dims)
+	}
+	for i, d := range v.Dims {
+		want := int(d.Value)
+		if d.Param != "" {
+			want = evaluate(d.Param, t.Dims[i], letters)
+		}
+		if want != t.Dims[i] {
+			fail("%q is %v, the graph states %v %v, with %v", v.Name, t, v.Type, v.Dims, letters)
+		}
+	}
+}
+
+// evaluate returns the value of a product such as "4*B*T". A letter that is
+// new gets the value that makes the product n.
+func evaluate(product string, n int, letters map[string]int) int {
+	total, unknown := 1, ""
+	for _, f := range strings.Split(product, "*") {
+		if v, err := strconv.Atoi(f); err == nil {
+			total *= v
+		} else if v, ok := letters[f]; ok {
+			total *= v
+		} else if unknown == "" {
+			unknown = f
+		} else {
+			return n // two unknowns: nothing is stated
+		}
+	}
+	if unknown == "" {
+		return total
+	}
+	if total != 0 {
+		letters[unknown] = n / total
+	}
+	return total * letters[unknown]
+}
+
+// A failure is what the interpreter panics with inside.
+type failure string
+
+func fail(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+func recoverTo(err *error, name string) {
+	switch e := recover().(type) {
+	case nil:
+	case failure:
+		*err = fmt.Errorf("graphtest: %s: %s", name, string(e))
+	default:
+		panic(e)
+	}
+}
+
+// A call is one node with its inputs.
+type call struct {
+	onnx.Node
+	in   []*Tensor // nil where omitted
+	read map[string]bool
+}
+
+// operands demands between least and most inputs and returns them; the first
+// least must be there.
+func (c *call) operands(least, most int) []*Tensor {
+	if len(c.in) < least || len(c.in) > most {
+		fail("%d inputs, want %d to %d", len(c.in), least, most)
+	}
+	for i, t := range c.in[:least] {
+		if t == nil {
+			fail("input %d is omitted", i)
+		}
+	}
+	return append(c.in, make([]*Tensor, most-len(c.in))...)
+}
+
+func attribute[T any](c *call, name string, otherwise T) T {
+	c.read[name] = true
+	for _, a := range c.Attrs {
+		if a.Name == name {
+			v, ok := a.Value.(T)
+			if !ok {
+				fail("attribute %q is a %T", name, a.Value)
+			}
+			return v
+		}
+	}
+	return otherwise
+}
+
+func (c *call) int(name string, otherwise int) int {
+	return int(attribute(c, name, int64(otherwise)))
+}
+
+func (c *call) flag(name string) bool { return c.int(name, 0) == 1 }
+
+func (c *call) float(name string, otherwise float64) float64 {
+	c.read[name] = true
+	if !slices.ContainsFunc(c.Attrs, func(a onnx.Attr) bool { return a.Name == name }) {
+		return otherwise
+	}
+	return float64(attribute[float32](c, name, 0))
+}
+
+// axis counts a negative axis from the end of t's.
+func (t Tensor) axis(i int) int {
+	if i < 0 {
+		i += len(t.Dims)
+	}
+	if i < 0 || i >= len(t.Dims) {
+		fail("no axis %d in %v", i, t.Dims)
+	}
+	return i
+}
+
+func (t Tensor) typed(elems ...onnx.ElemType) {
+	if !slices.Contains(elems, t.Type) {
+		fail("%v where %v is wanted", t, elems)
+	}
+}

@@ -1,0 +1,169 @@
+package graphtest
+
+import (
+	"math"
+	"slices"
+
+	"onering/models/onnx"
+)
+
+func rmsNormalization(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, w := *in[0], *in[1]
+	w.typed(x.Type)
+	eps, width := c.float("epsilon", 1e-5), x.Dims[len(x.Dims)-1]
+	if c.int("axis", -1) != -1 || !slices.Equal(w.Dims, []int{width}) {
+		fail("only the last axis")
+	}
+	out := zeros(x.Type, x.Dims)
+	x.lines(len(x.Dims)-1, func(at []int) {
+		square := 0.0
+		for _, o := range at {
+			square += x.Data[o] * x.Data[o]
+		}
+		r := 1 / math.Sqrt(square/float64(width)+eps)
+		for i, o := range at {
+			out.Data[o] = x.Data[o] * r * w.Data[i]
+		}
+	})
+	return []Tensor{out}
+}
+
+func quickGelu(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	x.typed(floating...)
+	alpha := c.float("alpha", 1.702)
+	return []Tensor{x.like(func(v float64) float64 { return v * sigmoid(alpha*v) })}
+}
+
+// turn rotates a head by the angles of a position, its first half being paired
+// with its second.
+func turn(head []float64, cos, sin Tensor, pos int) {
+	half := cos.Dims[1]
+	if pos < 0 || pos >= cos.Dims[0] {
+		fail("position %d, there are angles for %d", pos, cos.Dims[0])
+	}
+	co, si := cos.Row(pos), sin.Row(pos)
+	for i := range half {
+		a, b := head[i], head[half+i]
+		head[i], head[half+i] = a*co[i]-b*si[i], b*co[i]+a*si[i]
+	}
+}
+
+func rotaryEmbedding(c *call) []Tensor {
+	in := c.operands(4, 4)
+	x, pos, cos, sin := in[0].Clone(), *in[1], *in[2], *in[3]
+	pos.typed(onnx.Int64)
+	cos.typed(x.Type)
+	sin.typed(x.Type)
+	width := 2 * cos.Dims[1]
+	if len(x.Dims) != 3 || !slices.Equal(pos.Dims, x.Dims[:2]) || x.Dims[2]%width != 0 || !slices.Equal(cos.Dims, sin.Dims) {
+		fail("want x [B,T,heads*K], positions [B,T] and angles [P,K/2]")
+	}
+	// ONNX Runtime refuses this although the positions would be in range.
+	if x.Dims[1] > cos.Dims[0] {
+		fail("rows of %d tokens, there are angles for %d", x.Dims[1], cos.Dims[0])
+	}
+	for i, p := range pos.ints() {
+		for row := x.Data[i*x.Dims[2] : (i+1)*x.Dims[2]]; len(row) > 0; row = row[width:] {
+			turn(row[:width], cos, sin, p)
+		}
+	}
+	return []Tensor{x}
+}
+
+// groupQueryAttention takes packed queries, keys and values [B,T,(H+2G)*K], the
+// cache [B,G,S,K] and, for row b, seqlens[b] = length - 1 with this call's
+// tokens counted in. total = T says that it is a first prompt, padded on the
+// right. What it computes for padding is unspecified, so NaN here.
+func groupQueryAttention(c *call) []Tensor {
+	in := c.operands(1, 9)
+	if in[1] != nil || in[2] != nil || slices.Contains(in[3:7], nil) {
+		fail("only packed queries, keys and values, with a cache")
+	}
+	qkv, pastK, pastV, seqlens, total := in[0].Clone(), in[3], in[4], *in[5], *in[6]
+	heads, groups, rotary := c.int("num_heads", 0), c.int("kv_num_heads", 0), c.flag("do_rotary")
+	if len(qkv.Dims) != 3 || heads%groups != 0 || rotary != (in[7] != nil) || rotary != (in[8] != nil) {
+		fail("%d heads, %d key heads, rotary %v", heads, groups, rotary)
+	}
+	B, T, all := qkv.Dims[0], qkv.Dims[1], heads+2*groups
+	K := qkv.Dims[2] / all
+	// ONNX Runtime's own limits.
+	if K%16 != 0 || rotary && in[7].Dims[1] != K/2 {
+		fail("heads of %d", K)
+	}
+	S := pastK.Dims[2]
+	if want := []int{B, groups, S, K}; !slices.Equal(pastK.Dims, want) || !slices.Equal(pastV.Dims, want) {
+		fail("cache %v and %v, want %v", pastK, pastV, want)
+	}
+	seqlens.typed(onnx.Int32)
+	total.typed(onnx.Int32)
+	if !slices.Equal(seqlens.Dims, []int{B}) || len(total.Data) != 1 {
+		fail("seqlens %v, total %v", seqlens, total)
+	}
+	scale := c.float("scale", 1/math.Sqrt(float64(K)))
+	first := total.ints()[0] == T
+	if !first && T > 1 && B > 1 {
+		fail("%d more tokens for %d rows", T, B)
+	}
+	keys, values, out := pastK.Clone(), pastV.Clone(), zeros(qkv.Type, []int{B, T, heads * K})
+	cached := func(t Tensor, b, g, at int) []float64 {
+		return t.Data[((b*groups+g)*S+at)*K:][:K]
+	}
+	for b := range B {
+		length := seqlens.ints()[b] + 1
+		start, tokens := length-T, T
+		if first {
+			start, tokens = 0, length
+		}
+		if start < 0 || length > S || length > total.ints()[0] {
+			fail("row %d: length %d of total %d, %d tokens, cache %d", b, length, total.ints()[0], T, S)
+		}
+		for t := range T {
+			row := qkv.Row(b)[t*all*K : (t+1)*all*K]
+			o := out.Row(b)[t*heads*K : (t+1)*heads*K]
+			if t >= tokens { // padding
+				fillNaN(o)
+				for g := range groups {
+					if start+t < S {
+						fillNaN(cached(keys, b, g, start+t))
+						fillNaN(cached(values, b, g, start+t))
+					}
+				}
+				continue
+			}
+			head := func(h int) []float64 { return row[h*K : (h+1)*K] }
+			for h := range heads + groups {
+				if rotary {
+					turn(head(h), *in[7], *in[8], start+t)
+				}
+			}
+			for g := range groups {
+				copy(cached(keys, b, g, start+t), head(heads+g))
+				copy(cached(values, b, g, start+t), head(heads+groups+g))
+			}
+			for h := range heads {
+				g := h / (heads / groups)
+				scores := Zeros(1, start+t+1)
+				for s := range scores.Data {
+					for i, q := range head(h) {
+						scores.Data[s] += scale * q * cached(keys, b, g, s)[i]
+					}
+				}
+				p := softmax(&call{in: []*Tensor{&scores}, read: map[string]bool{}})[0]
+				for s, w := range p.Data {
+					for i, v := range cached(values, b, g, s) {
+						o[h*K+i] += w * v
+					}
+				}
+			}
+		}
+	}
+	return []Tensor{out, keys, values}
+}
+
+func fillNaN(v []float64) {
+	for i := range v {
+		v[i] = math.NaN()
+	}
+}

@@ -1,0 +1,204 @@
+package graphtest
+
+import (
+	"slices"
+
+	"onering/models/onnx"
+)
+
+func shape(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	start, end := c.int("start", 0), c.int("end", len(x.Dims))
+	if start < 0 || start > end || end > len(x.Dims) {
+		fail("from %d to %d", start, end)
+	}
+	return []Tensor{Ints(slices.Clone(x.Dims[start:end]), end-start)}
+}
+
+func reshape(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, spec := *in[0], *in[1]
+	spec.typed(onnx.Int64)
+	dims, rest, known := spec.ints(), -1, 1
+	for i, n := range dims {
+		if n == 0 {
+			dims[i] = x.Dims[i]
+		}
+		if n == -1 {
+			if rest >= 0 {
+				fail("two sizes are -1")
+			}
+			rest = i
+			continue
+		}
+		known *= dims[i]
+	}
+	if rest >= 0 {
+		if known == 0 {
+			fail("-1 beside a size of 0")
+		}
+		dims[rest] = len(x.Data) / known
+	}
+	if size(dims) != len(x.Data) {
+		fail("to %v", spec.ints())
+	}
+	return []Tensor{{x.Type, dims, x.Data}}
+}
+
+func squeeze(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x := *in[0]
+	var dims []int
+	axes := in[1].ints()
+	for i, n := range x.Dims {
+		if !slices.Contains(axes, i) {
+			dims = append(dims, n)
+		} else if n != 1 {
+			fail("axis %d has size %d", i, n)
+		}
+	}
+	return []Tensor{{x.Type, dims, x.Data}}
+}
+
+func expand(c *call) []Tensor {
+	in := c.operands(2, 2)
+	in[1].typed(onnx.Int64)
+	dims := broadcast(in[0].Dims, in[1].ints())
+	return []Tensor{in[0].take(dims, in[0].spread(dims))}
+}
+
+func transpose(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	perm := attribute(c, "perm", []int64(nil))
+	if len(perm) != len(x.Dims) {
+		fail("perm %v", perm)
+	}
+	dims, step, own := make([]int, len(perm)), make([]int, len(perm)), strides(x.Dims)
+	for i, p := range perm {
+		dims[i], step[i] = x.Dims[p], own[p]
+	}
+	return []Tensor{x.take(dims, walk(0, dims, step))}
+}
+
+// index demands 0 <= i < n: an index counted from the end is a mistake here.
+func index(v float64, n int) int {
+	i := int(v)
+	if i < 0 || i >= n {
+		fail("index %d of %d", i, n)
+	}
+	return i
+}
+
+func gather(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, at := *in[0], *in[1]
+	at.typed(onnx.Int64, onnx.Int32)
+	if c.int("axis", 0) != 0 {
+		fail("only the first axis")
+	}
+	out := Tensor{Type: x.Type, Dims: slices.Concat(at.Dims, x.Dims[1:])}
+	for _, v := range at.Data {
+		out.Data = append(out.Data, x.Row(index(v, x.Dims[0]))...)
+	}
+	return []Tensor{out}
+}
+
+// gatherND has one batch dimension and one index each.
+func gatherND(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, at := *in[0], *in[1]
+	at.typed(onnx.Int64)
+	if c.int("batch_dims", 0) != 1 || !slices.Equal(at.Dims, []int{x.Dims[0], 1}) {
+		fail("only one batch dimension and one index for each")
+	}
+	out := Tensor{Type: x.Type, Dims: slices.Concat(x.Dims[:1], x.Dims[2:])}
+	for b, v := range at.Data {
+		row := Tensor{Dims: x.Dims[1:], Data: x.Row(b)}
+		out.Data = append(out.Data, row.Row(index(v, x.Dims[1]))...)
+	}
+	return []Tensor{out}
+}
+
+func slice(c *call) []Tensor {
+	in := c.operands(4, 4)
+	x := *in[0]
+	for _, t := range in[1:] {
+		t.typed(onnx.Int64)
+		if !slices.Equal(t.Dims, []int{1}) {
+			fail("only one axis")
+		}
+	}
+	start, end, axis := in[1].ints()[0], in[2].ints()[0], x.axis(in[3].ints()[0])
+	if start < 0 || start > end || end > x.Dims[axis] {
+		fail("from %d to %d of %d", start, end, x.Dims[axis])
+	}
+	return []Tensor{x.part(axis, start, end-start)}
+}
+
+// part is n elements of an axis.
+func (t Tensor) part(axis, start, n int) Tensor {
+	dims, s := slices.Clone(t.Dims), strides(t.Dims)
+	dims[axis] = n
+	return t.take(dims, walk(start*s[axis], dims, s))
+}
+
+func pad(c *call) []Tensor {
+	in := c.operands(2, 4)
+	x := *in[0]
+	if attribute(c, "mode", "constant") != "constant" || in[2] != nil || in[3] == nil || len(in[1].Data) != 2 || len(in[3].Data) != 1 {
+		fail("only zeros along one axis")
+	}
+	in[1].typed(onnx.Int64)
+	before, after, axis := in[1].ints()[0], in[1].ints()[1], x.axis(in[3].ints()[0])
+	if before < 0 || after < 0 {
+		fail("by %d and %d", before, after)
+	}
+	dims := slices.Clone(x.Dims)
+	dims[axis] += before + after
+	out, s := zeros(x.Type, dims), strides(dims)
+	for i, o := range walk(before*s[axis], x.Dims, s) {
+		out.Data[o] = x.Data[i]
+	}
+	return []Tensor{out}
+}
+
+func concat(c *call) []Tensor {
+	in := c.operands(1, len(c.in))
+	axis := in[0].axis(c.int("axis", 0))
+	dims := slices.Clone(in[0].Dims)
+	dims[axis] = 0
+	for _, t := range in {
+		t.typed(in[0].Type)
+		for i, n := range t.Dims {
+			if len(t.Dims) != len(dims) || i != axis && n != dims[i] {
+				fail("parts differ")
+			}
+		}
+		dims[axis] += t.Dims[axis]
+	}
+	out, s, start := zeros(in[0].Type, dims), strides(dims), 0
+	for _, t := range in {
+		for i, o := range walk(start*s[axis], t.Dims, s) {
+			out.Data[o] = t.Data[i]
+		}
+		start += t.Dims[axis]
+	}
+	return []Tensor{out}
+}
+
+func split(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, sizes := *in[0], in[1].ints()
+	in[1].typed(onnx.Int64)
+	axis := x.axis(c.int("axis", 0))
+	var out []Tensor
+	start := 0
+	for _, n := range sizes {
+		out = append(out, x.part(axis, start, n))
+		start += n
+	}
+	if start != x.Dims[axis] || len(sizes) != len(c.Outputs) {
+		fail("sizes %v", sizes)
+	}
+	return out
+}

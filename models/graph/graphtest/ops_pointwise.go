@@ -1,0 +1,164 @@
+package graphtest
+
+import (
+	"math"
+
+	"onering/models/onnx"
+)
+
+var ops map[string]func(c *call) []Tensor
+
+func init() {
+	ops = map[string]func(c *call) []Tensor{
+		"Add": arithmetic(func(a, b float64) float64 { return a + b }),
+		"Sub": arithmetic(func(a, b float64) float64 { return a - b }),
+		"Mul": arithmetic(func(a, b float64) float64 { return a * b }),
+		"Div": arithmetic(func(a, b float64) float64 { return a / b }),
+		"Max": arithmetic(math.Max),
+		"Min": arithmetic(math.Min),
+
+		"LessOrEqual":    comparison(func(a, b float64) bool { return a <= b }),
+		"GreaterOrEqual": comparison(func(a, b float64) bool { return a >= b }),
+
+		"Identity":   func(c *call) []Tensor { return []Tensor{*c.operands(1, 1)[0]} },
+		"Neg":        function(func(x float64) float64 { return -x }),
+		"Abs":        function(math.Abs),
+		"Exp":        real(math.Exp),
+		"Log":        real(math.Log),
+		"Sqrt":       real(math.Sqrt),
+		"Reciprocal": real(func(x float64) float64 { return 1 / x }),
+		"Sigmoid":    real(sigmoid),
+
+		"Where": where, "Cast": cast,
+		"Gemm": gemm, "MatMul": matMul, "com.microsoft.FusedMatMul": fusedMatMul,
+		"Softmax": softmax, "CumSum": cumSum, "TopK": topK, "ArgMax": argMax,
+		"ReduceSum":  reduce(sum),
+		"ReduceMean": reduce(func(v []float64) float64 { return sum(v) / float64(len(v)) }),
+		"ReduceMax":  reduce(largest),
+		"ReduceSumSquare": reduce(func(v []float64) (s float64) {
+			for _, x := range v {
+				s += x * x
+			}
+			return s
+		}),
+		"Shape": shape, "Reshape": reshape, "Squeeze": squeeze, "Expand": expand, "Transpose": transpose,
+		"Gather": gather, "GatherND": gatherND, "Slice": slice, "Pad": pad, "Concat": concat, "Split": split,
+
+		"RMSNormalization":                  rmsNormalization,
+		"com.microsoft.QuickGelu":           quickGelu,
+		"com.microsoft.RotaryEmbedding":     rotaryEmbedding,
+		"com.microsoft.GroupQueryAttention": groupQueryAttention,
+	}
+}
+
+func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+var (
+	floating = []onnx.ElemType{onnx.Float, onnx.Double, onnx.Float16, onnx.BFloat16}
+	numeric  = append([]onnx.ElemType{onnx.Int64, onnx.Int32, onnx.Uint8}, floating...)
+)
+
+func zip(a, b Tensor, f func(a, b float64) float64) Tensor {
+	a.typed(numeric...)
+	b.typed(a.Type)
+	dims := broadcast(a.Dims, b.Dims)
+	out := zeros(a.Type, dims)
+	at, bt := a.spread(dims), b.spread(dims)
+	for i := range out.Data {
+		out.Data[i] = f(a.Data[at[i]], b.Data[bt[i]])
+	}
+	return out
+}
+
+func broadcast(a, b []int) []int {
+	out := make([]int, max(len(a), len(b)))
+	for i := range out {
+		out[i] = 1
+		for _, d := range [][]int{a, b} {
+			if j := i - len(out) + len(d); j >= 0 && d[j] != 1 {
+				out[i] = d[j]
+			}
+		}
+	}
+	return out
+}
+
+func arithmetic(f func(a, b float64) float64) func(*call) []Tensor {
+	return func(c *call) []Tensor {
+		in := c.operands(2, 2)
+		out := zip(*in[0], *in[1], f)
+		if c.Op == "Div" && (out.Type == onnx.Int64 || out.Type == onnx.Int32) {
+			out = out.like(math.Trunc)
+		}
+		return []Tensor{out}
+	}
+}
+
+func comparison(f func(a, b float64) bool) func(*call) []Tensor {
+	return func(c *call) []Tensor {
+		in := c.operands(2, 2)
+		out := zip(*in[0], *in[1], func(a, b float64) float64 {
+			if f(a, b) {
+				return 1
+			}
+			return 0
+		})
+		out.Type = onnx.Boolean
+		return []Tensor{out}
+	}
+}
+
+func function(f func(float64) float64) func(*call) []Tensor {
+	return func(c *call) []Tensor {
+		x := c.operands(1, 1)[0]
+		x.typed(numeric...)
+		return []Tensor{x.like(f)}
+	}
+}
+
+func real(f func(float64) float64) func(*call) []Tensor {
+	return func(c *call) []Tensor {
+		x := c.operands(1, 1)[0]
+		x.typed(floating...)
+		return []Tensor{x.like(f)}
+	}
+}
+
+func where(c *call) []Tensor {
+	in := c.operands(3, 3)
+	cond, a, b := *in[0], *in[1], *in[2]
+	cond.typed(onnx.Boolean)
+	b.typed(a.Type)
+	dims := broadcast(cond.Dims, broadcast(a.Dims, b.Dims))
+	out := zeros(a.Type, dims)
+	ct, at, bt := cond.spread(dims), a.spread(dims), b.spread(dims)
+	for i := range out.Data {
+		if out.Data[i] = b.Data[bt[i]]; cond.Data[ct[i]] != 0 {
+			out.Data[i] = a.Data[at[i]]
+		}
+	}
+	return []Tensor{out}
+}
+
+// cast truncates to integers; floating-point types stay exact.
+func cast(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	to := onnx.ElemType(c.int("to", 0))
+	if dtypes[to] == 0 {
+		fail("to %v", to)
+	}
+	out := x.like(func(v float64) float64 {
+		switch to {
+		case onnx.Int64, onnx.Int32, onnx.Uint8:
+			return math.Trunc(v)
+		case onnx.Boolean:
+			if v != 0 {
+				return 1
+			}
+			return 0
+		}
+		return v
+	})
+	out.Type = to
+	return []Tensor{out}
+}

@@ -1,0 +1,215 @@
+package graphtest
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"onering/models/onnx"
+)
+
+func sum(v []float64) (s float64) {
+	for _, x := range v {
+		s += x
+	}
+	return s
+}
+
+func largest(v []float64) float64 { return slices.Max(v) }
+
+// product adds alpha op(a) op(b) to out for one pair of matrices; ar, ac and br,
+// bc are the rows and columns of a and b before the transposes.
+func product(out, a, b []float64, ar, ac, br, bc int, transA, transB bool, alpha float64) {
+	m, k, ai, ak := ar, ac, ac, 1
+	if transA {
+		m, k, ai, ak = ac, ar, 1, ac
+	}
+	k2, n, bk, bj := br, bc, bc, 1
+	if transB {
+		k2, n, bk, bj = bc, br, 1, bc
+	}
+	if k != k2 {
+		fail("inner sizes %d and %d", k, k2)
+	}
+	for i := range m {
+		for j := range n {
+			s := 0.0
+			for l := range k {
+				s += a[i*ai+l*ak] * b[l*bk+j*bj]
+			}
+			out[i*n+j] += alpha * s
+		}
+	}
+}
+
+func gemm(c *call) []Tensor {
+	in := c.operands(2, 3)
+	a, b, tA, tB := *in[0], *in[1], c.flag("transA"), c.flag("transB")
+	a.typed(floating...)
+	b.typed(a.Type)
+	if len(a.Dims) != 2 || len(b.Dims) != 2 {
+		fail("not matrices")
+	}
+	m, n := a.Dims[0], b.Dims[1]
+	if tA {
+		m = a.Dims[1]
+	}
+	if tB {
+		n = b.Dims[0]
+	}
+	out := zeros(a.Type, []int{m, n})
+	if in[2] != nil {
+		in[2].typed(a.Type)
+		out = in[2].take(out.Dims, in[2].spread(out.Dims))
+	}
+	product(out.Data, a.Data, b.Data, a.Dims[0], a.Dims[1], b.Dims[0], b.Dims[1], tA, tB, 1)
+	return []Tensor{out}
+}
+
+func matMul(c *call) []Tensor { return batches(c, false, false, 1) }
+func fusedMatMul(c *call) []Tensor {
+	return batches(c, c.flag("transA"), c.flag("transB"), c.float("alpha", 1))
+}
+
+// batches multiplies over the last two dimensions, the others being equal.
+func batches(c *call, tA, tB bool, alpha float64) []Tensor {
+	in := c.operands(2, 2)
+	a, b := *in[0], *in[1]
+	a.typed(floating...)
+	b.typed(a.Type)
+	r := len(a.Dims)
+	if r < 2 || len(b.Dims) != r || !slices.Equal(a.Dims[:r-2], b.Dims[:r-2]) {
+		fail("batches differ")
+	}
+	ar, ac, br, bc := a.Dims[r-2], a.Dims[r-1], b.Dims[r-2], b.Dims[r-1]
+	m, n := ar, bc
+	if tA {
+		m = ac
+	}
+	if tB {
+		n = br
+	}
+	out := zeros(a.Type, append(slices.Clone(a.Dims[:r-2]), m, n))
+	for i := range size(a.Dims[:r-2]) {
+		product(out.Data[i*m*n:(i+1)*m*n], a.Data[i*ar*ac:(i+1)*ar*ac], b.Data[i*br*bc:(i+1)*br*bc], ar, ac, br, bc, tA, tB, alpha)
+	}
+	return []Tensor{out}
+}
+
+func softmax(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	x.typed(floating...)
+	out := zeros(x.Type, x.Dims)
+	x.lines(x.axis(c.int("axis", -1)), func(at []int) {
+		top, total := math.Inf(-1), 0.0
+		for _, o := range at {
+			top = math.Max(top, x.Data[o])
+		}
+		for _, o := range at {
+			out.Data[o] = math.Exp(x.Data[o] - top)
+			total += out.Data[o]
+		}
+		for _, o := range at {
+			out.Data[o] /= total
+		}
+	})
+	return []Tensor{out}
+}
+
+func cumSum(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, axis := *in[0], *in[1]
+	x.typed(numeric...)
+	axis.typed(onnx.Int64)
+	exclusive, reverse := c.flag("exclusive"), c.flag("reverse")
+	out := zeros(x.Type, x.Dims)
+	x.lines(x.axis(axis.ints()[0]), func(at []int) {
+		if reverse {
+			slices.Reverse(at)
+		}
+		s := 0.0
+		for _, o := range at {
+			if exclusive {
+				out.Data[o] = s
+			}
+			if s += x.Data[o]; !exclusive {
+				out.Data[o] = s
+			}
+		}
+	})
+	return []Tensor{out}
+}
+
+// topK orders by value, largest first, then by index.
+func topK(c *call) []Tensor {
+	in := c.operands(2, 2)
+	x, k := *in[0], *in[1]
+	k.typed(onnx.Int64)
+	if len(k.Dims) != 1 || k.Dims[0] != 1 {
+		fail("k is %v", k)
+	}
+	if c.int("largest", 1) != 1 || c.int("sorted", 1) != 1 {
+		fail("only largest and sorted")
+	}
+	axis, n := x.axis(c.int("axis", -1)), k.ints()[0]
+	if axis != len(x.Dims)-1 || n > x.Dims[axis] {
+		fail("the %d largest of axis %d", n, axis)
+	}
+	dims := append(slices.Clone(x.Dims[:axis]), n)
+	values, indices := Tensor{Type: x.Type, Dims: dims}, Tensor{Type: onnx.Int64, Dims: dims}
+	x.lines(axis, func(at []int) {
+		order := make([]int, len(at))
+		for i := range order {
+			order[i] = i
+		}
+		sort.SliceStable(order, func(i, j int) bool { return x.Data[at[order[i]]] > x.Data[at[order[j]]] })
+		for _, i := range order[:n] {
+			values.Data = append(values.Data, x.Data[at[i]])
+			indices.Data = append(indices.Data, float64(i))
+		}
+	})
+	return []Tensor{values, indices}
+}
+
+func argMax(c *call) []Tensor {
+	x := c.operands(1, 1)[0]
+	axis := x.axis(c.int("axis", 0))
+	if c.int("keepdims", 1) != 0 || c.flag("select_last_index") {
+		fail("only the first index, without its axis")
+	}
+	out := Tensor{Type: onnx.Int64, Dims: slices.Delete(slices.Clone(x.Dims), axis, axis+1)}
+	x.lines(axis, func(at []int) {
+		best := 0
+		for i, o := range at {
+			if x.Data[o] > x.Data[at[best]] {
+				best = i
+			}
+		}
+		out.Data = append(out.Data, float64(best))
+	})
+	return []Tensor{out}
+}
+
+// reduce takes one axis, or all where no axes are given.
+func reduce(f func([]float64) float64) func(*call) []Tensor {
+	return func(c *call) []Tensor {
+		in := c.operands(1, 2)
+		x, keep := *in[0], c.int("keepdims", 1) == 1
+		x.typed(numeric...)
+		if in[1] == nil {
+			if keep {
+				fail("all axes, but kept")
+			}
+			return []Tensor{{x.Type, []int{}, []float64{f(x.Data)}}}
+		}
+		in[1].typed(onnx.Int64)
+		if len(in[1].Data) != 1 || !keep {
+			fail("only one axis, kept")
+		}
+		axis := x.axis(in[1].ints()[0])
+		out := Tensor{Type: x.Type, Dims: slices.Clone(x.Dims)}
+		out.Dims[axis] = 1
+		x.lines(axis, func(at []int) { out.Data = append(out.Data, f(x.take([]int{len(at)}, at).Data)) })
+		return []Tensor{out}
+	}
+}

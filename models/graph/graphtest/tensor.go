@@ -1,0 +1,187 @@
+package graphtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"onering/models/onnx"
+)
+
+// A Tensor is one value of a graph. Whatever the Type its elements are
+// float64: booleans are 0 and 1, and integers exact up to 2^53. NaN stands for
+// what an operator leaves unspecified.
+type Tensor struct {
+	Type onnx.ElemType
+	Dims []int
+	Data []float64 // in row-major order
+}
+
+// Zeros makes a float tensor.
+func Zeros(dims ...int) Tensor { return zeros(onnx.Float, dims) }
+
+// Floats makes a float tensor that holds data.
+func Floats(data []float64, dims ...int) Tensor {
+	return Tensor{Type: onnx.Float, Dims: dims, Data: data}
+}
+
+// Ints makes an int64 tensor; without dims, of one dimension.
+func Ints(data []int, dims ...int) Tensor {
+	if dims == nil {
+		dims = []int{len(data)}
+	}
+	t := Tensor{Type: onnx.Int64, Dims: dims}
+	for _, v := range data {
+		t.Data = append(t.Data, float64(v))
+	}
+	return t
+}
+
+// Int32 makes an int32 tensor; no dims make a scalar.
+func Int32(data []int, dims ...int) Tensor {
+	t := Ints(data, append([]int{}, dims...)...)
+	t.Type = onnx.Int32
+	return t
+}
+
+// Normal makes a float tensor of random numbers with mean 0 and deviation 1.
+func Normal(r *rand.Rand, dims ...int) Tensor {
+	t := Zeros(dims...)
+	for i := range t.Data {
+		t.Data[i] = r.NormFloat64()
+	}
+	return t
+}
+
+// Clone returns a copy that shares nothing with t.
+func (t Tensor) Clone() Tensor {
+	return Tensor{t.Type, slices.Clone(t.Dims), slices.Clone(t.Data)}
+}
+
+// Row returns the i-th slice of the first axis, a view.
+func (t Tensor) Row(i int) []float64 {
+	n := size(t.Dims[1:])
+	return t.Data[i*n : (i+1)*n]
+}
+
+func (t Tensor) String() string { return fmt.Sprintf("%v%v", t.Type, t.Dims) }
+
+func zeros(elem onnx.ElemType, dims []int) Tensor {
+	return Tensor{Type: elem, Dims: dims, Data: make([]float64, size(dims))}
+}
+
+// like makes a tensor of t's type and dims from a function of its elements.
+func (t Tensor) like(f func(float64) float64) Tensor {
+	out := zeros(t.Type, t.Dims)
+	for i, v := range t.Data {
+		out.Data[i] = f(v)
+	}
+	return out
+}
+
+func (t Tensor) ints() []int {
+	v := make([]int, len(t.Data))
+	for i, x := range t.Data {
+		v[i] = int(x)
+	}
+	return v
+}
+
+func size(dims []int) int {
+	n := 1
+	for _, d := range dims {
+		n *= d
+	}
+	return n
+}
+
+// strides returns how far apart in Data the elements along each axis are.
+func strides(dims []int) []int {
+	s, n := make([]int, len(dims)), 1
+	for i := len(dims) - 1; i >= 0; i-- {
+		s[i] = n
+		n *= dims[i]
+	}
+	return s
+}
+
+// walk returns the offsets of a view: start plus every sum of index*step.
+func walk(start int, dims, step []int) []int {
+	at := []int{start}
+	for axis, n := range dims {
+		next := make([]int, 0, len(at)*n)
+		for _, o := range at {
+			for i := range n {
+				next = append(next, o+i*step[axis])
+			}
+		}
+		at = next
+	}
+	return at
+}
+
+// spread returns, for each element of a tensor of dims, where the element of t
+// that broadcasting puts there is.
+func (t Tensor) spread(dims []int) []int {
+	step, own := make([]int, len(dims)), strides(t.Dims)
+	for i, n := range t.Dims {
+		j := i + len(dims) - len(t.Dims)
+		if j < 0 || n != 1 && n != dims[j] {
+			fail("%v does not broadcast to %v", t, dims)
+		}
+		if n != 1 {
+			step[j] = own[i]
+		}
+	}
+	return walk(0, dims, step)
+}
+
+// take makes a tensor of the elements at the given places.
+func (t Tensor) take(dims, at []int) Tensor {
+	out := Tensor{t.Type, dims, make([]float64, len(at))}
+	for i, o := range at {
+		out.Data[i] = t.Data[o]
+	}
+	return out
+}
+
+// lines calls f with the places of the elements of each line along an axis, in
+// the order of the other axes.
+func (t Tensor) lines(axis int, f func(at []int)) {
+	s := strides(t.Dims)
+	dims := slices.Delete(slices.Clone(t.Dims), axis, axis+1)
+	step := slices.Delete(slices.Clone(s), axis, axis+1)
+	for _, start := range walk(0, dims, step) {
+		f(walk(start, t.Dims[axis:axis+1], s[axis:axis+1]))
+	}
+}
+
+// fromONNX reads a constant.
+func fromONNX(c onnx.Tensor) Tensor {
+	t := Tensor{Type: c.Type, Dims: make([]int, len(c.Dims))}
+	for i, d := range c.Dims {
+		t.Dims[i] = int(d)
+	}
+	n := c.Type.Size()
+	for raw := c.Raw; len(raw) > 0; raw = raw[n:] {
+		var v float64
+		switch c.Type {
+		case onnx.Float:
+			v = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+		case onnx.Double:
+			v = math.Float64frombits(binary.LittleEndian.Uint64(raw))
+		case onnx.Int64:
+			v = float64(int64(binary.LittleEndian.Uint64(raw)))
+		case onnx.Int32:
+			v = float64(int32(binary.LittleEndian.Uint32(raw)))
+		case onnx.Boolean, onnx.Uint8:
+			v = float64(raw[0])
+		default:
+			fail("constant %q of %v", c.Name, c.Type)
+		}
+		t.Data = append(t.Data, v)
+	}
+	return t
+}
