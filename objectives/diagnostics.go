@@ -1,5 +1,7 @@
 package objectives
 
+import "math"
+
 // Diagnostics is what an objective says about one trajectory. Fields that an
 // objective lacks are nil and left out of JSON.
 type Diagnostics struct {
@@ -20,4 +22,20 @@ type Diagnostics struct {
 	// ESSAtPMax is ESS at the largest exponent allowed, and AtPMax says that P is it.
 	ESSAtPMax *float64 `json:"ess_at_p_max,omitempty"`
 	AtPMax    *bool    `json:"at_p_max,omitempty"`
+}
+
+// Fraction returns part/whole for a field of Diagnostics, 0 if whole is 0.
+func Fraction(part, whole int) *float64 {
+	if whole == 0 {
+		return new(float64)
+	}
+	return new(float64(part) / float64(whole))
+}
+
+// SetLogRatio fills in LogRatio and Ratio. Ratio stays nil where it overflows.
+func (d *Diagnostics) SetLogRatio(logRatio float64) {
+	d.LogRatio = new(logRatio)
+	if r := math.Exp(logRatio); !math.IsInf(r, 0) {
+		d.Ratio = new(r)
+	}
 }

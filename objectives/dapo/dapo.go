@@ -1,0 +1,102 @@
+// Package dapo is DAPO (Decoupled Clip and Dynamic Sampling Policy Optimization,
+// arXiv:2503.14476). It is GRPO with four changes:
+//
+//   - the clip is wider above, [1 - 0.2, 1 + 0.28], which leaves rare tokens room to
+//     grow (D22);
+//   - each token of the batch counts the same: aggregate = "token-mean" divides by T,
+//     the tokens of the whole batch (D21; the paper divides per group);
+//   - dynamic_sampling: groups whose rewards are all equal teach nothing, and a host
+//     that can samples others in their place (Keep);
+//   - overlong punishment: responses longer than overlong_length - overlong_cache lose
+//     up to 1 of their reward, linearly, and 1 beyond overlong_length (Shape, D22).
+//     It is off by default, overlong_length = 0, because the right length is the
+//     run's own rollout.max_new_tokens. The paper's cache is a fifth of the length.
+//
+// So
+//
+//	L = -1/T sum_i sum_t min(r_t A_i, clip(r_t, 1 - clip_low, 1 + clip_high) A_i)
+//
+// and the weight of a token is -r_t A_i / T, or 0 where the clip cut it. Advantages
+// are standardized within the group, of the shaped rewards.
+//
+// Degenerate cases: an empty response adds nothing; a batch without tokens has loss
+// 0; a group with equal shaped rewards, or of one response, has zero advantages.
+package dapo
+
+import (
+	"errors"
+	"fmt"
+
+	"onering/objectives"
+)
+
+// A DAPO is the objective "dapo".
+type DAPO struct {
+	objectives.RatioClip
+	// DynamicSampling refuses groups whose rewards are all equal. Default true.
+	DynamicSampling bool `toml:"dynamic_sampling"`
+	// OverlongLength is the length in tokens from which a response loses a whole
+	// unit of reward; 0 (default) turns the punishment off.
+	OverlongLength int `toml:"overlong_length"`
+	// OverlongCache is how many tokens before OverlongLength it sets in. Default 512.
+	OverlongCache int `toml:"overlong_cache"`
+}
+
+func init() {
+	objectives.Register("dapo", func() objectives.Objective {
+		return &DAPO{
+			RatioClip: objectives.RatioClip{
+				Shared:  objectives.Defaults("standardized"),
+				ClipLow: 0.2, ClipHigh: 0.28,
+				Aggregate: "token-mean", ConstantLength: 3000,
+			},
+			DynamicSampling: true, OverlongCache: 512,
+		}
+	})
+}
+
+// Validate implements objectives.Validator.
+func (o *DAPO) Validate() error {
+	err := o.RatioClip.Validate()
+	if o.OverlongLength < 0 {
+		err = errors.Join(err, fmt.Errorf("overlong_length = %d: must be at least 0; 0 is off", o.OverlongLength))
+	}
+	if o.OverlongLength > 0 && (o.OverlongCache < 1 || o.OverlongCache > o.OverlongLength) {
+		err = errors.Join(err, fmt.Errorf("overlong_cache = %d: must be in [1, overlong_length = %d]", o.OverlongCache, o.OverlongLength))
+	}
+	return err
+}
+
+// Keep implements objectives.Keeper: it wants rewards that differ, before shaping.
+func (o *DAPO) Keep(group []objectives.Trajectory) bool {
+	for _, t := range group {
+		if t.Reward != group[0].Reward {
+			return true
+		}
+	}
+	return !o.DynamicSampling
+}
+
+// Shape implements objectives.Shaper.
+func (o *DAPO) Shape(t objectives.Trajectory) float64 {
+	if o.OverlongLength == 0 {
+		return t.Reward
+	}
+	return t.Reward + punishment(len(t.LogProb), o.OverlongLength, o.OverlongCache)
+}
+
+// punishment is 0 for n <= limit - cache, falls to -1 at limit and stays there.
+func punishment(n, limit, cache int) float64 {
+	switch over := n - (limit - cache); {
+	case over <= 0:
+		return 0
+	case n <= limit:
+		return -float64(over) / float64(cache)
+	}
+	return -1
+}
+
+var (
+	_ objectives.Keeper = (*DAPO)(nil)
+	_ objectives.Shaper = (*DAPO)(nil)
+)

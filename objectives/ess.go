@@ -1,0 +1,191 @@
+package objectives
+
+import "math"
+
+// ESS returns the normalized effective sample size of softmax(p z),
+//
+//	(sum e^(p z))^2 / (n sum e^(2 p z))  in [1/n, 1],
+//
+// which falls as p rises from 0 (paper, appendix on monotonicity). It is 1 for
+// equal or no z.
+func ESS(z []float64, p float64) float64 { return newESSCurve(z).at(p) }
+
+// An essCurve is ESS as a function of p for one z.
+type essCurve struct {
+	z           []float64
+	top, spread float64
+}
+
+func newESSCurve(z []float64) essCurve {
+	top, spread := bounds(z)
+	return essCurve{z, top, spread}
+}
+
+func (c essCurve) flat() bool { return len(c.z) == 0 || c.spread == 0 }
+
+func (c essCurve) at(p float64) float64 {
+	if c.flat() {
+		return 1
+	}
+	s1, s2 := expSums(c.z, p, c.top, c.spread)
+	return s1 * s1 / (s2 * float64(len(c.z)))
+}
+
+// floor returns a lower bound of at(p) that costs nothing: numbers whose largest is
+// e^x times the smallest have (sum)^2 / (n sum of squares) >= 1/cosh^2(x/2) (Polya
+// and Szego), and it is never under 1/n.
+func (c essCurve) floor(p float64) float64 {
+	h := math.Cosh(p * c.spread / 2)
+	return max(1/(h*h), 1/float64(len(c.z)))
+}
+
+// A Solver finds the exponent at which ESS meets a target (D9): the largest p in
+// [PMin, PMax] with ESS(p) >= eta, up to the width of the last bracket, and PMin
+// if there is none.
+//
+// The answer is that of plain bisection, bit for bit: halve [PMin, PMax]
+// Bisections times, keeping the upper half where ESS(middle) >= eta, and return
+// the middle of what is left. But ESS falls as p rises, so two evaluations, at the
+// ends of the last bracket, decide every halving that leads to it. The solver
+// guesses the bracket by interpolation and checks those two.
+type Solver struct {
+	PMin, PMax float64
+	// Bisections is the number of halvings, 10 in the paper.
+	Bisections int
+	// Tolerance, unless 0, replaces Bisections: halve until the bracket is no wider.
+	Tolerance float64
+}
+
+// tie is how far ESS may miss the target at either end and still count as meeting it.
+const tie = 1e-12
+
+// Solve returns p for the target eta. With equal z, one z or none, every p has
+// ESS 1 and the answer is PMax.
+func (s Solver) Solve(z []float64, eta float64) float64 {
+	c := newESSCurve(z)
+	if c.flat() {
+		return s.PMax
+	}
+	// The margin keeps the floor's own rounding out of the decision.
+	if c.floor(s.PMax) >= eta+tie || eta <= 1/float64(len(z)) {
+		return s.PMax
+	}
+	return s.solve(c, eta, c.at(s.PMax))
+}
+
+// SolveAttainable returns p and the target eta = ESS(PMax) + f (ESS(PMin) -
+// ESS(PMax)), which lies in the range of ESS for every f in [0, 1].
+func (s Solver) SolveAttainable(z []float64, f float64) (p, eta float64) {
+	c := newESSCurve(z)
+	if c.flat() {
+		return s.PMax, 1
+	}
+	top := c.at(s.PMax)
+	eta = top + f*(c.at(s.PMin)-top)
+	return s.solve(c, eta, top), eta
+}
+
+// solve is Solve, given ESS(PMax).
+func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
+	if atMax >= eta-tie {
+		return s.PMax
+	}
+	atMin := 1.0
+	if c.floor(s.PMin) <= eta+2*tie {
+		if atMin = c.at(s.PMin); atMin <= eta+tie {
+			return s.PMin
+		}
+	}
+	b := essBracket{
+		curve: c, eta: eta,
+		in: s.PMin, out: s.PMax,
+		older: essPoint{}, newer: newESSPoint(s.PMax, atMax),
+	}
+	for range 12 {
+		lo, hi := s.halve(b.guess())
+		if lo > b.in && !b.fits(lo) {
+			continue
+		}
+		if hi < b.out && b.fits(hi) {
+			continue
+		}
+		return 0.5 * (lo + hi)
+	}
+	// A curve that resists interpolation: bisect after all.
+	lo, hi := s.PMin, s.PMax
+	for i := 0; s.goOn(i, lo, hi); i++ {
+		if mid := 0.5 * (lo + hi); mid <= b.in || mid < b.out && b.fits(mid) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return 0.5 * (lo + hi)
+}
+
+// halve returns the bracket that bisection would reach if the answer were p.
+func (s Solver) halve(p float64) (lo, hi float64) {
+	lo, hi = s.PMin, s.PMax
+	for i := 0; s.goOn(i, lo, hi); i++ {
+		if mid := 0.5 * (lo + hi); mid <= p {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo, hi
+}
+
+// goOn reports whether to halve [lo, hi] an i+1st time.
+func (s Solver) goOn(i int, lo, hi float64) bool {
+	if mid := 0.5 * (lo + hi); mid <= lo || mid >= hi {
+		return false // adjacent floating-point numbers
+	}
+	if s.Tolerance > 0 {
+		return hi-lo > s.Tolerance
+	}
+	return i < s.Bisections
+}
+
+// An essBracket closes in on where a curve crosses eta: ESS(in) >= eta > ESS(out).
+type essBracket struct {
+	curve        essCurve
+	eta          float64
+	in, out      float64
+	older, newer essPoint // the last two evaluations; a zero point is none
+}
+
+// An essPoint is one evaluation in coordinates in which the curve is nearly a
+// straight line of slope 2: for small p, -log ESS(p) is p^2 times the variance of z.
+type essPoint struct{ x, y float64 } // log p, log(-log ESS(p))
+
+func newESSPoint(p, ess float64) essPoint {
+	return essPoint{math.Log(p), math.Log(-math.Log(ess))}
+}
+
+// fits evaluates the curve at p, reports whether it is on target and shrinks the
+// bracket accordingly.
+func (b *essBracket) fits(p float64) bool {
+	ess := b.curve.at(p)
+	b.older, b.newer = b.newer, newESSPoint(p, ess)
+	if ess >= b.eta {
+		b.in = p
+		return true
+	}
+	b.out = p
+	return false
+}
+
+// guess returns a p strictly inside the bracket, near where the curve crosses eta.
+func (b *essBracket) guess() float64 {
+	slope := 2.0
+	if b.older != (essPoint{}) {
+		slope = (b.newer.y - b.older.y) / (b.newer.x - b.older.x)
+	}
+	y := math.Log(-math.Log(b.eta))
+	p := math.Exp(b.newer.x + (y-b.newer.y)/slope)
+	if !(p > b.in && p < b.out) { // NaN included
+		p = 0.5 * (b.in + b.out)
+	}
+	return p
+}

@@ -1,0 +1,101 @@
+package objectives
+
+import (
+	"errors"
+	"math"
+)
+
+// LogClip clips token log-ratios d in the log domain, as gmpo and pmpo do.
+type LogClip struct {
+	// Clip is the threshold c. Default 0.4.
+	Clip float64 `toml:"clip"`
+	// ClipMode is token (default), sequence or none.
+	ClipMode string `toml:"clip_mode"`
+	// ClipForm is which side is cut: pessimistic (default) or printed (D4).
+	ClipForm string `toml:"clip_form"`
+}
+
+// DefaultLogClip returns c = 0.4 per token, pessimistic.
+func DefaultLogClip() LogClip {
+	return LogClip{Clip: 0.4, ClipMode: "token", ClipForm: "pessimistic"}
+}
+
+// Validate implements Validator.
+func (o LogClip) Validate() error {
+	return errors.Join(
+		Within("clip", o.Clip, 0, math.MaxFloat64),
+		OneOf("clip_mode", o.ClipMode, "token", "sequence", "none"),
+		OneOf("clip_form", o.ClipForm, "pessimistic", "printed"),
+	)
+}
+
+// Apply sets z[j] to the clipped log-ratio of token j of t and returns how many
+// tokens were cut; a cut token passes no gradient on.
+//
+//	token        z = min(d, c) for A >= 0, max(d, -c) for A < 0 (pessimistic, D4, D5);
+//	             the sides change places in the printed form
+//	sequence     S = sum d: where S > c (A >= 0) or S < -c (A < 0), every z is c/n or
+//	             -c/n and every token counts as cut (D13). Always pessimistic
+//	none         z = d
+//
+// It also returns how many |d| exceed eps, clipped or not (D10).
+func (o LogClip) Apply(z []float64, t Trajectory, eps float64) (cut, saturated int) {
+	logp, old := t.LogProb[:len(z)], t.OldLogProb[:len(z)]
+	lo, hi := math.Inf(-1), math.Inf(1)
+	if o.ClipMode == "token" {
+		if (t.Advantage >= 0) == (o.ClipForm == "pessimistic") {
+			hi = o.Clip
+		} else {
+			lo = -o.Clip
+		}
+	}
+	sum := 0.0
+	for j := range z {
+		d := logp[j] - old[j]
+		sum += d
+		if math.Abs(d) > eps {
+			saturated++
+		}
+		if d > hi {
+			d = hi
+			cut++
+		} else if d < lo {
+			d = lo
+			cut++
+		}
+		z[j] = d
+	}
+	if o.ClipMode == "sequence" {
+		if each := o.sequence(sum, t.Advantage); each != sum {
+			for j := range z {
+				z[j] = each / float64(len(z))
+			}
+			cut = len(z)
+		}
+	}
+	return cut, saturated
+}
+
+// sequence clips the sum of a response's log-ratios.
+func (o LogClip) sequence(sum, advantage float64) float64 {
+	if advantage >= 0 {
+		return min(sum, o.Clip)
+	}
+	return max(sum, -o.Clip)
+}
+
+// Gate zeroes the elements of w whose token Apply cut; z and cut are its results.
+func (LogClip) Gate(w, z []float64, t Trajectory, cut int) {
+	if cut == len(z) {
+		clear(w)
+		return
+	}
+	if cut == 0 {
+		return
+	}
+	for j := range w {
+		if z[j] != t.LogProb[j]-t.OldLogProb[j] {
+			w[j] = 0
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package pmpo
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+
+	"onering/objectives"
+)
+
+// moments are the mean and the variance of a batch's lengths or entropies, or
+// their moving averages.
+type moments struct {
+	Mean     float64 `json:"mean"`
+	Variance float64 `json:"variance"`
+}
+
+// parseMoments reads what MarshalText wrote; null gives nil.
+func parseMoments(text []byte) (*moments, error) {
+	if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
+		return nil, nil
+	}
+	var state struct{ Mean, Variance *float64 }
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&state); err != nil {
+		return nil, err
+	}
+	if dec.More() {
+		return nil, errors.New("something follows the JSON object")
+	}
+	if state.Mean == nil || state.Variance == nil {
+		return nil, errors.New(`want {"mean","variance"}`)
+	}
+	if *state.Variance < 0 {
+		return nil, errors.New("the variance is negative")
+	}
+	return &moments{*state.Mean, *state.Variance}, nil
+}
+
+// statistic returns what the length or the entropy rule measures of a response.
+func (o *PMPO) statistic(t objectives.Trajectory) float64 {
+	if o.PRule == "length" {
+		return float64(len(t.LogProb))
+	}
+	sum := 0.0
+	for _, h := range t.Entropy {
+		sum += h
+	}
+	return sum / float64(len(t.Entropy))
+}
+
+// measure returns the mean and the population variance of the statistic over the
+// responses that are not empty (D16). It reports false if there are none, or if
+// the rule keeps no history.
+func (o *PMPO) measure(b objectives.Batch) (m moments, ok bool) {
+	if o.PRule != "length" && o.PRule != "entropy" {
+		return m, false
+	}
+	n := 0.0
+	for _, t := range b.Trajectories {
+		if len(t.LogProb) > 0 {
+			m.Mean += o.statistic(t)
+			n++
+		}
+	}
+	if n == 0 {
+		return m, false
+	}
+	m.Mean /= n
+	for _, t := range b.Trajectories {
+		if len(t.LogProb) > 0 {
+			m.Variance += math.Pow(o.statistic(t)-m.Mean, 2)
+		}
+	}
+	m.Variance /= n
+	return m, true
+}

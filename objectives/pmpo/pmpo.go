@@ -1,0 +1,300 @@
+// Package pmpo is Power-Mean Policy Optimization: the ratio of a response is the
+// power mean of its tokens' clipped ratios, of an order p chosen per response,
+//
+//	r_i = (1/n_i sum_t exp(p_i z_t))^(1/p_i)
+//	L   = -1/N sum_i A_i r_i
+//
+// where z is d = LogProb - OldLogProb clipped in the log domain at clip = 0.4
+// (objectives.LogClip, D4). p = 0 is the geometric mean (gmpo), p = 1 the arithmetic
+// mean (grpo). Advantages are centered (D1). p is a constant in the gradient (D7);
+// the weight of a token is
+//
+//	-A_i/N r_i softmax(p_i z)_t, or 0 where the clip cut it (D6).
+//
+// # The exponent
+//
+// p_rule = "ess" (default, the paper's rule): f is the share of tokens with |d| >
+// eps_ess (D10), eta* = 1/n + f (1 - 1/n), and p is where the normalized effective
+// sample size of softmax(p z) is eta*, within [p_min, p_max], by ten halvings (D9;
+// tolerance > 0 solves further). The other rules: "fixed" uses p; "direct" is 1 - f,
+// clamped to [p_min, p_max] (D15); "length" and "entropy" map the z-score of the
+// response's length or mean entropy against a moving average through a sigmoid
+// (D16, D17); "cosine" falls from p_max to p_min over the run (D18).
+//
+// # Where the paper's rule saturates
+//
+// ESS is about 1 - p^2 var(z) while p^2 var(z) is small. With eps_ess = 0.1 and
+// log-ratios of standard deviation 0.2 and less and light tails, ESS(0.99) stays
+// above 0.95 while eta* is under 0.65. The target is then out of reach and p = p_max
+// for practically every response: PMPO acts as a power mean of fixed order 0.99. An
+// interior p takes heavy tails on the side that the clip leaves open, or standard
+// deviations of 0.5 and more. Example_saturation prints the table. Watch
+// p/share_at_max in the metrics.
+//
+// target = "attainable" keeps the idea, fewer saturated tokens give a more
+// arithmetic mean, but interpolates between the values that ESS takes:
+//
+//	eta* = ESS(p_max) + f (ESS(p_min) - ESS(p_max))
+//
+// which has a solution inside [p_min, p_max] for every f: p_max at f = 0, p_min at
+// f = 1, and about p_max sqrt(1 - f) between.
+//
+// p_negative, unset by default, fixes p for responses of negative advantage. With p
+// near 1 softmax(p z) lets go of tokens that are already far down; p_negative = 0
+// keeps pushing all of a wrong response's tokens alike.
+//
+// # Degenerate cases
+//
+// An empty response adds nothing, counts in N, and is logged with f = 0, ESS =
+// eta* = r = 1 and p = p_max, or the fixed p (D8). One token, or equal z: ESS is 1 at
+// every p, hence p_max. f = 0, on policy for instance: p_max (D11). A group with equal
+// rewards, or of one response, has zero advantages.
+//
+// norm = "sum" is the paper's ablation without 1/n: r = (sum exp(p z))^(1/p), taken
+// literally (D14). It is n^(1/p) times the mean form, infinite for p = 0.01 and more
+// than 1,200 tokens, and undefined at p = 0, which Validate refuses. "count-times"
+// is n times the mean form.
+package pmpo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"onering/objectives"
+)
+
+// A PMPO is the objective "pmpo".
+type PMPO struct {
+	objectives.Shared
+	objectives.LogClip
+	// Norm is mean (default), sum or count-times.
+	Norm string `toml:"norm"`
+	// PRule is ess (default), fixed, direct, length, entropy or cosine.
+	PRule string `toml:"p_rule"`
+	// P is the exponent of p_rule = "fixed". Default 1.
+	P float64 `toml:"p"`
+	// PMin and PMax bound the exponent of the other rules. Default [0.01, 0.99] (D19).
+	PMin float64 `toml:"p_min"`
+	PMax float64 `toml:"p_max"`
+	// EpsESS is the threshold of f. Default 0.1.
+	EpsESS float64 `toml:"eps_ess"`
+	// Bisections is how often the solver halves [PMin, PMax]. Default 10.
+	Bisections int `toml:"bisections"`
+	// Tolerance, unless 0, has the solver halve until p is known to it.
+	Tolerance float64 `toml:"tolerance"`
+	// EMADecay is the weight of the past in the moving averages. Default 0.9.
+	EMADecay float64 `toml:"ema_decay"`
+	// EMAAlpha is the slope of the sigmoid in the z-score. Default 1.
+	EMAAlpha float64 `toml:"ema_alpha"`
+	// Target is paper (default) or attainable.
+	Target string `toml:"target"`
+	// PNegative, if set, is the exponent of responses with negative advantage.
+	PNegative *float64 `toml:"p_negative"`
+
+	history *moments // of the length and entropy rules; nil before the first batch
+}
+
+func init() {
+	objectives.Register("pmpo", func() objectives.Objective {
+		return &PMPO{
+			Shared:  objectives.Defaults("centered"),
+			LogClip: objectives.DefaultLogClip(),
+			Norm:    "mean",
+			PRule:   "ess", P: 1, PMin: 0.01, PMax: 0.99,
+			EpsESS: 0.1, Bisections: 10,
+			EMADecay: 0.9, EMAAlpha: 1,
+			Target: "paper",
+		}
+	})
+}
+
+// Validate implements objectives.Validator.
+func (o *PMPO) Validate() error {
+	const finite = math.MaxFloat64
+	errs := []error{
+		o.Shared.Validate(),
+		o.LogClip.Validate(),
+		objectives.OneOf("norm", o.Norm, "mean", "sum", "count-times"),
+		objectives.OneOf("p_rule", o.PRule, "ess", "fixed", "direct", "length", "entropy", "cosine"),
+		objectives.Within("p", o.P, 0, finite),
+		objectives.Within("p_max", o.PMax, 0, finite),
+		objectives.Within("p_min", o.PMin, 0, finite),
+		objectives.Within("eps_ess", o.EpsESS, 0, finite),
+		objectives.Within("tolerance", o.Tolerance, 0, finite),
+		objectives.Within("ema_decay", o.EMADecay, 0, 1),
+		objectives.Within("ema_alpha", o.EMAAlpha, -finite, finite),
+		objectives.OneOf("target", o.Target, "paper", "attainable"),
+	}
+	if o.PMin > o.PMax {
+		errs = append(errs, fmt.Errorf("p_min = %v: must be at most p_max = %v", o.PMin, o.PMax))
+	}
+	if o.Bisections < 1 || o.Bisections > 1100 {
+		errs = append(errs, fmt.Errorf("bisections = %d: must be in [1, 1100]", o.Bisections))
+	}
+	smallest, key := o.PMin, "p_min"
+	if o.PRule == "fixed" {
+		smallest, key = o.P, "p"
+	}
+	if o.PNegative != nil {
+		errs = append(errs, objectives.Within("p_negative", *o.PNegative, 0, finite))
+		if *o.PNegative < smallest {
+			smallest, key = *o.PNegative, "p_negative"
+		}
+	}
+	if o.Norm == "sum" && smallest == 0 {
+		errs = append(errs, fmt.Errorf(`%s = 0: must be greater with norm = "sum", which is undefined at p = 0`, key))
+	}
+	return errors.Join(errs...)
+}
+
+// NeedsEntropy implements objectives.EntropyReader.
+func (o *PMPO) NeedsEntropy() bool { return o.PRule == "entropy" || o.Shared.NeedsEntropy() }
+
+// Loss implements objectives.Objective; the exponents are computed from at.
+func (o *PMPO) Loss(b, at objectives.Batch) float64 {
+	s := take()
+	defer s.put()
+	rule := o.rule(at)
+	loss, count := 0.0, float64(len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		n := len(t.LogProb)
+		if n == 0 {
+			continue
+		}
+		if t.Advantage != 0 {
+			p := s.read(rule, at.Trajectories[i]).p
+			z, _ := o.clipped(s, t)
+			loss -= t.Advantage / count * math.Exp(o.logRatio(z, p, nil))
+		}
+		loss += o.Penalty(t, 1/(count*float64(n)))
+	}
+	return loss
+}
+
+// Weights implements objectives.Objective.
+func (o *PMPO) Weights(b objectives.Batch, w [][]float64) {
+	s := take()
+	defer s.put()
+	rule := o.rule(b)
+	count := float64(len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		n := len(t.LogProb)
+		if n == 0 {
+			continue
+		}
+		if t.Advantage == 0 {
+			clear(w[i])
+		} else {
+			x := s.read(rule, t)
+			l := o.logRatio(x.z, x.p, w[i]) // w[i] = softmax(p z)
+			scale := -t.Advantage / count * math.Exp(l)
+			for j, share := range w[i] {
+				if share != 0 { // an infinite ratio times an underflow is no NaN
+					w[i][j] = scale * share
+				}
+			}
+			o.Gate(w[i], x.z, t, x.cut)
+		}
+		o.AddPenalty(t, 1/(count*float64(n)), w[i])
+	}
+}
+
+// logRatio returns log r_i in the chosen norm and stores its derivative with
+// respect to z, softmax(p z), unless softmax is nil.
+func (o *PMPO) logRatio(z []float64, p float64, softmax []float64) float64 {
+	l, n := objectives.LogPowerMean(z, p, softmax), float64(len(z))
+	switch o.Norm {
+	case "sum":
+		return l + math.Log(n)/p
+	case "count-times":
+		return l + math.Log(n)
+	}
+	return l
+}
+
+// Diagnose implements objectives.Diagnoser.
+func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+	s := take()
+	defer s.put()
+	rule := o.rule(b)
+	all := make([]objectives.Diagnostics, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		x := s.read(rule, t)
+		n := len(x.z)
+		f := float64(x.saturated) / float64(max(n, 1))
+		d := objectives.Diagnostics{
+			Advantage:    t.Advantage,
+			P:            new(x.p),
+			ESS:          new(objectives.ESS(x.z, x.p)),
+			TargetESS:    new(o.target(x.z, f)),
+			ClipFraction: new(f),
+			Clipped:      objectives.Fraction(x.cut, n),
+			ESSAtPMax:    new(objectives.ESS(x.z, o.PMax)),
+			AtPMax:       new(x.p == o.PMax),
+		}
+		if n == 0 {
+			d.SetLogRatio(0)
+		} else {
+			d.SetLogRatio(o.logRatio(x.z, x.p, nil))
+		}
+		all[i] = d
+	}
+	return all
+}
+
+// target returns eta* for one response, whether or not the rule uses it.
+func (o *PMPO) target(z []float64, f float64) float64 {
+	if len(z) == 0 {
+		return 1
+	}
+	if o.Target == "attainable" {
+		top := objectives.ESS(z, o.PMax)
+		return top + f*(objectives.ESS(z, o.PMin)-top)
+	}
+	return paperTarget(len(z), f)
+}
+
+// paperTarget returns eta* = 1/n + f (1 - 1/n).
+func paperTarget(n int, f float64) float64 {
+	least := 1 / float64(n)
+	return least + f*(1-least)
+}
+
+// Observe implements objectives.Observer: the length and entropy rules learn from b.
+func (o *PMPO) Observe(b objectives.Batch) {
+	batch, ok := o.measure(b)
+	switch {
+	case !ok:
+	case o.history == nil:
+		o.history = &batch
+	default:
+		k := o.EMADecay
+		o.history = &moments{
+			Mean:     k*o.history.Mean + (1-k)*batch.Mean,
+			Variance: k*o.history.Variance + (1-k)*batch.Variance,
+		}
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler: the moving averages as JSON,
+// {"mean","variance"}, or null before the first batch.
+func (o *PMPO) MarshalText() ([]byte, error) { return json.Marshal(o.history) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *PMPO) UnmarshalText(text []byte) error {
+	m, err := parseMoments(text)
+	if err != nil {
+		return fmt.Errorf("pmpo: state %q: %w", text, err)
+	}
+	o.history = m
+	return nil
+}
+
+var (
+	_ objectives.Validator     = (*PMPO)(nil)
+	_ objectives.Diagnoser     = (*PMPO)(nil)
+	_ objectives.Observer      = (*PMPO)(nil)
+	_ objectives.EntropyReader = (*PMPO)(nil)
+)

@@ -1,0 +1,131 @@
+package objectives
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Shared holds the settings that every objective has, with the methods that act on
+// them. An objective embeds it; its keys then stand beside the objective's own.
+type Shared struct {
+	// Advantage is centered, standardized or rloo (D1 to D3).
+	Advantage string `toml:"advantage"`
+	// AdvantageEps is added to the standard deviation. Default 1e-8.
+	AdvantageEps float64 `toml:"advantage_eps"`
+	// AdvantageStd is sample (default) or population (D2).
+	AdvantageStd string `toml:"advantage_std"`
+	// KLBeta weighs the k3 estimate of the KL divergence from the reference
+	// policy (D20). Default 0: no reference is needed.
+	KLBeta float64 `toml:"kl_beta"`
+	// EntropyBonus weighs the policy's entropy, which it raises. Default 0.
+	EntropyBonus float64 `toml:"entropy_bonus"`
+}
+
+// Defaults returns the default settings with the given kind of advantage.
+func Defaults(advantage string) Shared {
+	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample"}
+}
+
+// Advantages implements Advantager.
+func (s Shared) Advantages(rewards []float64) []float64 {
+	switch s.Advantage {
+	case "standardized":
+		return Standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
+	case "rloo":
+		return LeaveOneOut(rewards)
+	}
+	return Centered(rewards)
+}
+
+// Validate implements Validator.
+func (s Shared) Validate() error {
+	return errors.Join(
+		OneOf("advantage", s.Advantage, "centered", "standardized", "rloo"),
+		Within("advantage_eps", s.AdvantageEps, 0, 1),
+		OneOf("advantage_std", s.AdvantageStd, "sample", "population"),
+		Within("kl_beta", s.KLBeta, 0, math.MaxFloat64),
+		Within("entropy_bonus", s.EntropyBonus, -math.MaxFloat64, math.MaxFloat64),
+	)
+}
+
+// NeedsReference implements Referencer.
+func (s Shared) NeedsReference() bool { return s.KLBeta != 0 }
+
+// NeedsEntropy implements EntropyReader.
+func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 }
+
+// Penalty returns the KL and entropy terms of one trajectory, in which every token
+// counts c times:
+//
+//	c sum_t (kl_beta (e^x - x - 1) - entropy_bonus Entropy_t),  x = RefLogProb_t - LogProb_t
+func (s Shared) Penalty(t Trajectory, c float64) float64 {
+	sum := 0.0
+	if s.KLBeta != 0 {
+		for i, ref := range t.RefLogProb {
+			x := ref - t.LogProb[i]
+			// expm1 keeps the difference exact where the policies nearly agree.
+			sum += c * s.KLBeta * (math.Expm1(x) - x)
+		}
+	}
+	if s.EntropyBonus != 0 {
+		for _, h := range t.Entropy {
+			sum -= c * s.EntropyBonus * h
+		}
+	}
+	return sum
+}
+
+// AddPenalty adds the derivative of Penalty with respect to LogProb to w.
+func (s Shared) AddPenalty(t Trajectory, c float64, w []float64) {
+	if s.KLBeta == 0 {
+		return
+	}
+	for i, ref := range t.RefLogProb {
+		w[i] -= c * s.KLBeta * math.Expm1(ref-t.LogProb[i])
+	}
+}
+
+// EntropyWeights implements EntropyWeigher for objectives that average over the
+// tokens of a trajectory and then over trajectories (c = 1/(N n) in Penalty).
+func (s Shared) EntropyWeights(b Batch, v [][]float64) bool {
+	for i := range v {
+		s.FillEntropy(1/float64(len(b.Trajectories)*len(v[i])), v[i])
+	}
+	return s.EntropyBonus != 0
+}
+
+// FillEntropy sets v to the derivative of Penalty with respect to Entropy. It does
+// nothing if there is no entropy bonus.
+func (s Shared) FillEntropy(c float64, v []float64) {
+	if s.EntropyBonus == 0 {
+		return
+	}
+	for i := range v {
+		v[i] = -c * s.EntropyBonus
+	}
+}
+
+// OneOf returns an error that names key if value is none of allowed.
+func OneOf(key, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("%s = %q: must be one of %s", key, value, strings.Join(allowed, ", "))
+}
+
+// Within returns an error that names key if x is not in [lo, hi]. NaN never is.
+// Bounds of math.MaxFloat64 stand for any finite number.
+func Within(key string, x, lo, hi float64) error {
+	switch {
+	case x >= lo && x <= hi:
+		return nil
+	case hi < math.MaxFloat64:
+		return fmt.Errorf("%s = %v: must be in [%v, %v]", key, x, lo, hi)
+	case lo > -math.MaxFloat64:
+		return fmt.Errorf("%s = %v: must be finite and at least %v", key, x, lo)
+	}
+	return fmt.Errorf("%s = %v: must be finite", key, x)
+}
