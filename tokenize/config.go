@@ -17,8 +17,8 @@ type configFile struct {
 	EOS          tokenName             `json:"eos_token"`
 	Pad          tokenName             `json:"pad_token"`
 	Unk          tokenName             `json:"unk_token"`
-	AddBOS       *bool                 `json:"add_bos_token"`
-	AddEOS       *bool                 `json:"add_eos_token"`
+	AddBOS       bool                  `json:"add_bos_token"`
+	AddEOS       bool                  `json:"add_eos_token"`
 	Added        map[string]addedToken `json:"added_tokens_decoder"`
 	ChatTemplate templateSource        `json:"chat_template"`
 
@@ -138,29 +138,28 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	return tokens, nil
 }
 
-// surround lets add_bos_token and add_eos_token, where they are given, decide
-// over the post-processor of tokenizer.json, as transformers does.
+// surround puts BOS and EOS around texts where add_bos_token and add_eos_token
+// say so. That is for folders without tokenizer.json, whose post-processor else
+// decides alone (as in transformers 5; 4 let the configuration of Llama's
+// tokenizer class decide).
 func (c *configFile) surround(t *Tokenizer) error {
 	for _, o := range []struct {
 		key  string
-		add  *bool
+		add  bool
 		name tokenName
 		ids  *[]int32
 	}{
 		{"add_bos_token", c.AddBOS, c.BOS, &t.before},
 		{"add_eos_token", c.AddEOS, c.EOS, &t.after},
 	} {
-		if o.add == nil {
+		if !o.add || o.name == "" {
 			continue
 		}
-		*o.ids = nil
-		if *o.add && o.name != "" {
-			id, ok := t.ids[string(o.name)]
-			if !ok {
-				return fmt.Errorf("tokenizer_config.json: %s is true, but %q is not in the vocabulary", o.key, o.name)
-			}
-			*o.ids = []int32{id}
+		id, ok := t.ids[string(o.name)]
+		if !ok {
+			return fmt.Errorf("tokenizer_config.json: %s is true, but %q is not in the vocabulary", o.key, o.name)
 		}
+		*o.ids = []int32{id}
 	}
 	return nil
 }

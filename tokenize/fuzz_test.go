@@ -3,6 +3,7 @@ package tokenize
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 	"unicode/utf8"
 )
@@ -37,7 +38,7 @@ func FuzzLoad(f *testing.F) {
 		for _, id := range ids {
 			if id < 0 || int(id) >= tok.VocabSize() {
 				// A post-processor may name any id; the text itself may not.
-				if !contains(tok.before, id) && !contains(tok.after, id) {
+				if !slices.Contains(tok.before, id) && !slices.Contains(tok.after, id) {
 					t.Fatalf("Encode(%q) has id %d of %d", text, id, tok.VocabSize())
 				}
 			}
@@ -49,15 +50,6 @@ func FuzzLoad(f *testing.F) {
 			_ = tok.Check(text)
 		}
 	})
-}
-
-func contains(ids []int32, id int32) bool {
-	for _, x := range ids {
-		if x == id {
-			return true
-		}
-	}
-	return false
 }
 
 // Any text is encoded, and comes back but for normalization and repair.

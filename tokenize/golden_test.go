@@ -13,6 +13,9 @@ type golden struct {
 	Decoded, Skipped string
 	Messages         []Message
 	Prompt           bool
+	Stage            any // of a pipeline: its pre_tokenizer
+	Texts            []string
+	AllIDs           [][]int32 `json:"all_ids"`
 }
 
 func small(tb testing.TB, name string) *Tokenizer {
@@ -46,6 +49,24 @@ func TestGoldenDecode(t *testing.T) {
 	for _, g := range goldens(t, "decode") {
 		checkDecode(t, toks[g.Tokenizer], g.Tokenizer, g.IDs, g.Decoded, false)
 		checkDecode(t, toks[g.Tokenizer], g.Tokenizer, g.IDs, g.Skipped, true)
+	}
+}
+
+// Pre-tokenizers other than Qwen2's, and no normalizer.
+func TestGoldenPipelines(t *testing.T) {
+	for _, g := range goldens(t, "pipeline") {
+		tok, err := LoadFS(files("tokenizer.json", edited(t, func(top map[string]any) {
+			with("pre_tokenizer", g.Stage)(top)
+			with("normalizer", map[string]any{"type": "Sequence", "normalizers": []any{}})(top)
+		})))
+		if err != nil {
+			t.Fatalf("%s: %v", g.Tokenizer, err)
+		}
+		for i, text := range g.Texts {
+			if got := tok.Encode(text); !slices.Equal(got, g.AllIDs[i]) {
+				t.Errorf("%s: Encode(%q) = %v, want %v", g.Tokenizer, text, got, g.AllIDs[i])
+			}
+		}
 	}
 }
 

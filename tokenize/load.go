@@ -61,6 +61,11 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 		if err := b.readVocabAndMerges(fsys, config); err != nil {
 			return nil, err
 		}
+		t, err := b.finish(config)
+		if err != nil {
+			return nil, err
+		}
+		return t, config.surround(t)
 	default:
 		return nil, err
 	}
@@ -421,7 +426,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	t.bpe.startCache(len(t.names))
 	t.bos, t.eos = string(config.BOS), string(config.EOS)
 	t.chat = &chatTemplate{source: config.chatTemplate, tokens: config.tokens()}
-	return t, config.surround(t)
+	return t, nil
 }
 
 func (b *builder) addToken(a addedToken) error {

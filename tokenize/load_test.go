@@ -128,26 +128,29 @@ func TestChatTemplatePlaces(t *testing.T) {
 	}
 }
 
+// The post-processor of tokenizer.json decides over the configuration.
 func TestAddBOSAndEOS(t *testing.T) {
-	dir := os.DirFS("testdata/deepseek")
-	model, err := fs.ReadFile(dir, "tokenizer.json")
+	model, err := os.ReadFile("testdata/deepseek/tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const names = `"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>"`
-	for config, want := range map[string][]int32{
-		`{` + names + `}`:                         {1759, 64}, // as tokenizer.json says
-		`{` + names + `, "add_bos_token": true}`:  {1759, 64},
-		`{` + names + `, "add_bos_token": false}`: {64},
-		`{` + names + `, "add_eos_token": true}`:  {1759, 64, 1756},
-		`{"add_bos_token": true}`:                 {64}, // there is none to add
+	const vocab = `{"a": 0, "<s>": 1, "</s>": 2}`
+	for _, c := range []struct {
+		fsys fs.FS
+		want []int32
+	}{
+		{files("tokenizer.json", string(model)), []int32{1759, 64}},
+		{files("tokenizer.json", string(model), "tokenizer_config.json", `{"add_bos_token": false, "add_eos_token": true, "eos_token": "a"}`), []int32{1759, 64}},
+		{files("vocab.json", vocab, "merges.txt", "", "tokenizer_config.json", `{"bos_token": "<s>", "eos_token": "</s>"}`), []int32{0}},
+		{files("vocab.json", vocab, "merges.txt", "", "tokenizer_config.json", `{"bos_token": "<s>", "add_bos_token": true, "add_eos_token": true}`), []int32{1, 0}},
+		{files("vocab.json", vocab, "merges.txt", "", "tokenizer_config.json", `{"eos_token": "</s>", "add_bos_token": true, "add_eos_token": true}`), []int32{0, 2}},
 	} {
-		tok, err := LoadFS(files("tokenizer.json", string(model), "tokenizer_config.json", config))
+		tok, err := LoadFS(c.fsys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tok.Encode("a"); !slices.Equal(got, want) {
-			t.Errorf("%s: Encode = %v, want %v", config, got, want)
+		if got := tok.Encode("a"); !slices.Equal(got, c.want) {
+			t.Errorf("Encode = %v, want %v", got, c.want)
 		}
 	}
 }
@@ -173,7 +176,7 @@ func TestLoadErrors(t *testing.T) {
 		{files("tokenizer.json", model+"x"), "after the value"},
 		{files("tokenizer.json", model, "tokenizer_config.json", "{"), "tokenizer_config.json"},
 		{files("tokenizer.json", model, "tokenizer_config.json", `{"eos_token": 7}`), "tokenizer_config.json"},
-		{files("tokenizer.json", model, "tokenizer_config.json", `{"bos_token": "<none>", "add_bos_token": true}`), `"<none>" is not in the vocabulary`},
+		{files("vocab.json", `{"a": 0}`, "merges.txt", "", "tokenizer_config.json", `{"bos_token": "<none>", "add_bos_token": true}`), `"<none>" is not in the vocabulary`},
 		{files("tokenizer.json", edited(t, with("normalizer", stage("NFKC")))), `normalizer: "NFKC" is not supported`},
 		{files("tokenizer.json", edited(t, with("normalizer", 5))), "normalizer"},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", nil))), "pre_tokenizer: no ByteLevel"},

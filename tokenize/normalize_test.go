@@ -20,7 +20,8 @@ func TestNFC(t *testing.T) {
 		"e\u1dfa\u0301":                          "e\u1dfa\u0301",        // U+1DFA moves to x/text
 		"e\u0301\u1dfa\u0301":                    "é\u1dfa\u0301",
 		"e" + strings.Repeat("\u0323\u0301", 40): "ẹ" + strings.Repeat("\u0323", 39) + strings.Repeat("\u0301", 40),
-		"e" + strings.Repeat("\u0301", 40):       "é" + strings.Repeat("\u0301", 39),
+		"b" + strings.Repeat("\u0301", 40) + "e\u0301": "b" + strings.Repeat("\u0301", 40) + "é",
+		"e" + strings.Repeat("\u0301", 40):             "é" + strings.Repeat("\u0301", 39),
 	} {
 		if got := nfc(text); got != want {
 			t.Errorf("nfc(%+q) = %+q, want %+q", text, got, want)

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,19 +35,35 @@ func sharedDir(tb testing.TB) string {
 	return dir
 }
 
-var loadQwen = sync.OnceValues(func() (*Tokenizer, error) { return Load(qwenDir) })
-
-var qwenDir string
+var loadedQwen struct {
+	sync.Once
+	tok *Tokenizer
+	err error
+}
 
 // qwen loads the tokenizer of Qwen2.5-Math-1.5B, once.
 func qwen(tb testing.TB) *Tokenizer {
 	tb.Helper()
-	qwenDir = filepath.Join(sharedDir(tb), "qwen2.5-math-1.5b")
-	t, err := loadQwen()
-	if err != nil {
-		tb.Fatal(err)
+	dir := filepath.Join(sharedDir(tb), "qwen2.5-math-1.5b")
+	l := &loadedQwen
+	l.Do(func() { l.tok, l.err = Load(dir) })
+	if l.err != nil {
+		tb.Fatal(l.err)
 	}
-	return t
+	return l.tok
+}
+
+// eachPart runs test on the named file of each part of the records that is
+// here; dev always is.
+func eachPart[R any](t *testing.T, name string, test func(t *testing.T, all []R)) {
+	dir := sharedDir(t)
+	for _, part := range []string{"dev", "heldout"} {
+		path := filepath.Join(dir, part, name)
+		if _, err := os.Stat(path); err != nil && part != "dev" {
+			continue
+		}
+		t.Run(part, func(t *testing.T) { test(t, records[R](t, path)) })
+	}
 }
 
 // records decodes the lines of a JSONL file. (They are too long for a
@@ -111,9 +128,45 @@ func checkDecode(t *testing.T, tok *Tokenizer, id string, ids []int32, want stri
 
 func TestEncodeRecords(t *testing.T) {
 	tok := qwen(t)
-	all := records[encodeRecord](t, filepath.Join(sharedDir(t), "dev", "encode.jsonl"))
-	checkEncode(t, tok, all)
-	t.Logf("%d records", len(all))
+	eachPart(t, "encode.jsonl", func(t *testing.T, all []encodeRecord) { checkEncode(t, tok, all) })
+}
+
+// The same tokenizer in the form of older writers, and in the files of before.
+func TestOtherForms(t *testing.T) {
+	dir := filepath.Join(sharedDir(t), "qwen2.5-math-1.5b")
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	var top map[string]any
+	if err := json.Unmarshal([]byte(read("tokenizer.json")), &top); err != nil {
+		t.Fatal(err)
+	}
+	model := top["model"].(map[string]any)
+	for i, m := range model["merges"].([]any) {
+		pair := m.([]any)
+		model["merges"].([]any)[i] = pair[0].(string) + " " + pair[1].(string)
+	}
+	strings, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fsys := range map[string]fs.FS{
+		"merges as strings": files("tokenizer.json", string(strings)),
+		"vocab.json and merges.txt": files("vocab.json", read("vocab.json"), "merges.txt", read("merges.txt"),
+			"tokenizer_config.json", read("tokenizer_config.json")),
+	} {
+		tok, err := LoadFS(fsys)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		t.Run(name, func(t *testing.T) {
+			eachPart(t, "encode.jsonl", func(t *testing.T, all []encodeRecord) { checkEncode(t, tok, all) })
+		})
+	}
 }
 
 func TestDecodeRecords(t *testing.T) {
@@ -124,10 +177,12 @@ func TestDecodeRecords(t *testing.T) {
 		Decoded            string
 		DecodedSkipSpecial string `json:"decoded_skip_special"`
 	}
-	for _, r := range records[record](t, filepath.Join(sharedDir(t), "dev", "decode.jsonl")) {
-		checkDecode(t, tok, r.ID, r.IDs, r.Decoded, false)
-		checkDecode(t, tok, r.ID, r.IDs, r.DecodedSkipSpecial, true)
-	}
+	eachPart(t, "decode.jsonl", func(t *testing.T, all []record) {
+		for _, r := range all {
+			checkDecode(t, tok, r.ID, r.IDs, r.Decoded, false)
+			checkDecode(t, tok, r.ID, r.IDs, r.DecodedSkipSpecial, true)
+		}
+	})
 }
 
 func TestChatRecords(t *testing.T) {
@@ -139,18 +194,20 @@ func TestChatRecords(t *testing.T) {
 		Rendered            string
 		IDs                 []int32
 	}
-	for _, r := range records[record](t, filepath.Join(sharedDir(t), "dev", "chat.jsonl")) {
-		text, ids, err := tok.EncodeChat(r.Messages, r.AddGenerationPrompt)
-		if err != nil {
-			t.Fatalf("%s: %v", r.ID, err)
+	eachPart(t, "chat.jsonl", func(t *testing.T, all []record) {
+		for _, r := range all {
+			text, ids, err := tok.EncodeChat(r.Messages, r.AddGenerationPrompt)
+			if err != nil {
+				t.Fatalf("%s: %v", r.ID, err)
+			}
+			if text != r.Rendered {
+				t.Errorf("%s: Chat = %q, want %q", r.ID, text, r.Rendered)
+			}
+			if !slices.Equal(ids, r.IDs) {
+				t.Errorf("%s: ids %v, want %v", r.ID, ids, r.IDs)
+			}
 		}
-		if text != r.Rendered {
-			t.Errorf("%s: Chat = %q, want %q", r.ID, text, r.Rendered)
-		}
-		if !slices.Equal(ids, r.IDs) {
-			t.Errorf("%s: ids %v, want %v", r.ID, ids, r.IDs)
-		}
-	}
+	})
 }
 
 func TestTemplateRecords(t *testing.T) {
@@ -159,17 +216,19 @@ func TestTemplateRecords(t *testing.T) {
 		ID, Template, Question, Rendered string
 		IDs                              []int32
 	}
-	for _, r := range records[record](t, filepath.Join(sharedDir(t), "dev", "prompt_templates.jsonl")) {
-		tmpl, err := LookupTemplate(r.Template)
-		if err != nil {
-			t.Fatal(err)
+	eachPart(t, "prompt_templates.jsonl", func(t *testing.T, all []record) {
+		for _, r := range all {
+			tmpl, err := LookupTemplate(r.Template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := tmpl.Render(r.Question)
+			if text != r.Rendered {
+				t.Errorf("%s: Render = %q, want %q", r.ID, text, r.Rendered)
+			}
+			if ids := tok.Encode(text); !slices.Equal(ids, r.IDs) {
+				t.Errorf("%s: ids %v, want %v", r.ID, ids, r.IDs)
+			}
 		}
-		text := tmpl.Render(r.Question)
-		if text != r.Rendered {
-			t.Errorf("%s: Render = %q, want %q", r.ID, text, r.Rendered)
-		}
-		if ids := tok.Encode(text); !slices.Equal(ids, r.IDs) {
-			t.Errorf("%s: ids %v, want %v", r.ID, ids, r.IDs)
-		}
-	}
+	})
 }

@@ -75,6 +75,27 @@ QWEN_ADDED = [("<|endoftext|>", True), ("<|im_start|>", True), ("<|im_end|>", Tr
 DEEPSEEK_ADDED = [("<｜end▁of▁sentence｜>", True), ("<｜User｜>", False), ("<｜Assistant｜>", False),
                   ("<｜begin▁of▁sentence｜>", True), ("<think>", False), ("</think>", False)]
 
+# Other ways to cut a text, over the same vocabulary.
+LLAMA_PATTERN = PATTERN.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+
+
+def split(**pattern):
+    return {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+
+
+def sequence(*stages):
+    return {"type": "Sequence", "pretokenizers": list(stages)}
+
+
+PIPELINES = {
+    "gpt2": BYTE_LEVEL,
+    "llama3": sequence(split(Regex=LLAMA_PATTERN), dict(BYTE_LEVEL, use_regex=False)),
+    "deepseek-llm": sequence(split(Regex="[\r\n]"), split(Regex=r"\s?\p{L}+"), split(Regex=r"\s?\p{P}+"), split(Regex="[一-龥가-힣]+"),
+                             {"type": "Digits", "individual_digits": True}, dict(BYTE_LEVEL, use_regex=False)),
+    "strings": sequence(split(String="ab"), {"type": "Digits", "individual_digits": False}, BYTE_LEVEL),
+}
+
 
 def write_tokenizer(source, name, added, chat, bos, eos, strings):
     vocab = json.load(open(os.path.join(source, "vocab.json"), encoding="utf-8"))
@@ -152,6 +173,10 @@ def main(source):
     with open(os.path.join(HERE, "golden.jsonl"), "w", encoding="utf-8") as out:
         def put(**record):
             out.write(json.dumps(record) + "\n")
+        base = json.load(open(os.path.join(HERE, "qwen", "tokenizer.json"), encoding="utf-8"))
+        for name, stage in PIPELINES.items():
+            tok = Tokenizer.from_str(json.dumps(dict(base, pre_tokenizer=stage, normalizer={"type": "Sequence", "normalizers": []})))
+            put(tokenizer=name, kind="pipeline", stage=stage, texts=TEXTS, all_ids=[tok.encode(t).ids for t in TEXTS])
         for name, (tok, bos, chat) in made.items():
             def decoded(ids):
                 return dict(decoded=tok.decode(ids, skip_special_tokens=False), skipped=tok.decode(ids, skip_special_tokens=True))
