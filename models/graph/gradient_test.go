@@ -334,6 +334,25 @@ func TestSumsOfProducts(t *testing.T) {
 	}
 }
 
+// TestSumWithProductFirst: the product may be either part of the sum.
+func TestSumWithProductFirst(t *testing.T) {
+	for _, exp := range []bool{false, true} {
+		p, err := graph.Build("first", func(g *graph.Graph) {
+			x, w, dy := g.Float("x", "N", 3), g.Float("w", 3, 3), g.Float("dy", "N", 3)
+			parts := []*graph.Node{graph.Linear(x, w, nil), graph.Sigmoid(x)}
+			if exp { // the gradient of the later one comes first
+				parts[0], parts[1] = graph.Exp(x), graph.Linear(x, w, nil)
+			}
+			y := graph.Add(parts[0], parts[1])
+			g.Output("dx", graph.Gradient([]*graph.Node{y}, []*graph.Node{dy}, []*graph.Node{x})[0])
+		})
+		g := load(t, p, err)
+		if ops := g.Ops(); ops["Gemm"] != 1 || ops["Add"] != 0 {
+			t.Errorf("%v, want one product that holds the sum", ops)
+		}
+	}
+}
+
 // TestSharedProductStays: a product that is read elsewhere too is computed once
 // and then added.
 func TestSharedProductStays(t *testing.T) {

@@ -311,8 +311,8 @@ func Transpose(x *Node, perm ...int) *Node {
 	operands("Transpose", x)
 	sorted := slices.Clone(perm)
 	slices.Sort(sorted)
-	for i, j := range sorted {
-		if i != j || len(perm) != len(x.shape) {
+	for i := range max(len(perm), len(x.shape)) {
+		if len(perm) != len(x.shape) || sorted[i] != i {
 			fail("Transpose: %v is not an order of the axes of %v", perm, x.shape)
 		}
 	}

@@ -49,6 +49,15 @@ func (c Case) Backward() (models.Program, error) {
 	})
 }
 
+// Differentiable says whether the case has a gradient.
+func (c Case) Differentiable() (yes bool) {
+	graph.Build(c.Name, func(g *graph.Graph) {
+		_, wrt := c.Build(g)
+		yes = len(wrt) > 0
+	})
+	return yes
+}
+
 // Inputs makes inputs for a Program of the case, the same ones each time.
 func (c Case) Inputs(p models.Program) map[string]Tensor {
 	h := fnv.New64()
