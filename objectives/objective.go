@@ -176,31 +176,40 @@ func Keep(o Objective, group []Trajectory) bool {
 // missing, or a number that is not finite. Objectives themselves do not check. It
 // is cheap beside anything that fills a batch.
 func (b Batch) Check(o Objective) error {
-	ref, ent := NeedsReference(o), NeedsEntropy(o)
 	for i, t := range b.Trajectories {
-		for _, s := range []struct {
-			name   string
-			values []float64
-			needed bool
-		}{
-			{"log-probs", t.LogProb, true},
-			{"old log-probs", t.OldLogProb, true},
-			{"reference log-probs", t.RefLogProb, ref},
-			{"entropies", t.Entropy, ent},
-			{"token advantages", t.TokenAdvantage, false},
-		} {
-			if len(s.values) != len(t.LogProb) && (s.needed || s.values != nil) {
-				return fmt.Errorf("objectives: trajectory %d has %d %s for %d response tokens", i, len(s.values), s.name, len(t.LogProb))
-			}
-			for j, v := range s.values {
-				if math.IsNaN(v) || math.IsInf(v, 0) {
-					return fmt.Errorf("objectives: trajectory %d, token %d: %s hold %v, which is not a finite number", i, j, s.name, v)
-				}
-			}
-		}
-		if x := t.Reward + t.Advantage; math.IsNaN(x) || math.IsInf(x, 0) {
-			return fmt.Errorf("objectives: trajectory %d: reward %v and advantage %v must be finite", i, t.Reward, t.Advantage)
+		if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
+			return fmt.Errorf("objectives: trajectory %d: %w", i, err)
 		}
 	}
 	return nil
 }
+
+func (t Trajectory) check(reference, entropy bool) error {
+	n := len(t.LogProb)
+	for _, s := range []struct {
+		name   string
+		values []float64
+		needed bool
+	}{
+		{"log-probs", t.LogProb, true},
+		{"old log-probs", t.OldLogProb, true},
+		{"reference log-probs", t.RefLogProb, reference},
+		{"entropies", t.Entropy, entropy},
+		{"token advantages", t.TokenAdvantage, false},
+	} {
+		if len(s.values) != n && (s.needed || s.values != nil) {
+			return fmt.Errorf("%d %s for %d response tokens", len(s.values), s.name, n)
+		}
+		for j, v := range s.values {
+			if !finite(v) {
+				return fmt.Errorf("token %d: %s hold %v, which is not a finite number", j, s.name, v)
+			}
+		}
+	}
+	if !finite(t.Reward) || !finite(t.Advantage) {
+		return fmt.Errorf("reward %v and advantage %v must be finite", t.Reward, t.Advantage)
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
