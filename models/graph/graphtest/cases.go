@@ -22,6 +22,8 @@ type Case struct {
 	Sizes map[string]int
 	// Values makes the inputs that are not to be normal random numbers.
 	Values map[string]func(r *rand.Rand) Tensor
+	// Onto names, for a result such as y0, the input whose buffer it goes onto.
+	Onto map[string]string
 }
 
 // Forward builds the graph with the outputs y0, y1, ...
@@ -29,7 +31,8 @@ func (c Case) Forward() (models.Program, error) {
 	return graph.Build(c.Name, func(g *graph.Graph) {
 		y, _ := c.Build(g)
 		for i, n := range y {
-			g.Output(fmt.Sprintf("y%d", i), n)
+			name := fmt.Sprintf("y%d", i)
+			g.OutputOnto(name, n, c.Onto[name])
 		}
 	})
 }
@@ -139,7 +142,7 @@ func Cases() []Case {
 	dims := graph.Dims
 	var cases []Case
 	add := func(name string, build func(*graph.Graph) (y, wrt []*graph.Node), values map[string]func(*rand.Rand) Tensor) {
-		cases = append(cases, Case{name, build, sizes, values})
+		cases = append(cases, Case{Name: name, Build: build, Sizes: sizes, Values: values})
 	}
 	type values = map[string]func(*rand.Rand) Tensor
 
@@ -190,6 +193,9 @@ func Cases() []Case {
 		a, b := flip(tA, "N", 3), flip(tB, 3, 4)
 		for what, c := range map[string]graph.Shape{"matrix": dims("N", 4), "row": dims(4), "column": dims("N", 1)} {
 			add("Gemm"+name+"/"+what, one(func(in []*graph.Node) *graph.Node { return graph.Gemm(in[0], in[1], in[2], tA, tB) }, a, b, c), nil)
+			if what == "matrix" {
+				cases[len(cases)-1].Onto = map[string]string{"y0": "c"}
+			}
 		}
 		add("Gemm"+name, one(func(in []*graph.Node) *graph.Node { return graph.Gemm(in[0], in[1], nil, tA, tB) }, a, b), nil)
 		batch := func(s graph.Shape) graph.Shape { return append(dims("B", 3), s...) }
@@ -357,6 +363,7 @@ func Cases() []Case {
 		add("GroupQueryAttention/"+tt.name, cached(tt.tokens, tt.rotary, tt.groups),
 			values{"seqlens": int32s(tt.seqlens, len(tt.seqlens)), "total": int32s([]int{tt.total})})
 		cases[len(cases)-1].Sizes = map[string]int{"R": len(tt.seqlens)}
+		cases[len(cases)-1].Onto = map[string]string{"y1": "past_key", "y2": "past_value"}
 	}
 	slices.SortFunc(cases, func(a, b Case) int { return strings.Compare(a.Name, b.Name) })
 	return cases

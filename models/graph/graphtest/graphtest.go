@@ -31,7 +31,15 @@ func Load(p models.Program) (g *Graph, err error) {
 	}
 	g = &Graph{name: p.Name, graph: m.Graph, consts: make(map[string]Tensor)}
 	for _, c := range m.Graph.Initializers {
-		g.consts[c.Name] = fromONNX(c)
+		switch c.Type {
+		case onnx.Float16, onnx.BFloat16:
+			fail("constant %q of %v", c.Name, c.Type)
+		}
+		dims := make([]int, len(c.Dims))
+		for i, d := range c.Dims {
+			dims[i] = int(d)
+		}
+		g.consts[c.Name] = FromBytes(c.Type, c.Raw, dims...)
 	}
 	checkPorts("input", p.Inputs, m.Graph.Inputs)
 	checkPorts("output", p.Outputs, m.Graph.Outputs)

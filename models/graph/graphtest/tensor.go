@@ -158,16 +158,34 @@ func (t Tensor) lines(axis int, f func(at []int)) {
 	}
 }
 
-// fromONNX reads a constant.
-func fromONNX(c onnx.Tensor) Tensor {
-	t := Tensor{Type: c.Type, Dims: make([]int, len(c.Dims))}
-	for i, d := range c.Dims {
-		t.Dims[i] = int(d)
+// Bytes encodes the elements as a little-endian buffer of the Type.
+func (t Tensor) Bytes() []byte {
+	raw := make([]byte, 0, t.Type.Size()*len(t.Data))
+	for _, v := range t.Data {
+		switch t.Type {
+		case onnx.Float:
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(v)))
+		case onnx.Double:
+			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
+		case onnx.Int64:
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(int64(v)))
+		case onnx.Int32:
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(int32(v)))
+		case onnx.Boolean, onnx.Uint8:
+			raw = append(raw, byte(v))
+		default:
+			panic("graphtest: no buffers of " + t.Type.String())
+		}
 	}
-	n := c.Type.Size()
-	for raw := c.Raw; len(raw) > 0; raw = raw[n:] {
+	return raw
+}
+
+// FromBytes is the inverse of Bytes: rounding apart, as to float32.
+func FromBytes(elem onnx.ElemType, raw []byte, dims ...int) Tensor {
+	t := Tensor{Type: elem, Dims: dims, Data: make([]float64, 0, len(raw)/elem.Size())}
+	for n := elem.Size(); len(raw) > 0; raw = raw[n:] {
 		var v float64
-		switch c.Type {
+		switch elem {
 		case onnx.Float:
 			v = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
 		case onnx.Double:
@@ -179,7 +197,7 @@ func fromONNX(c onnx.Tensor) Tensor {
 		case onnx.Boolean, onnx.Uint8:
 			v = float64(raw[0])
 		default:
-			fail("constant %q of %v", c.Name, c.Type)
+			panic("graphtest: no buffers of " + elem.String())
 		}
 		t.Data = append(t.Data, v)
 	}

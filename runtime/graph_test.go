@@ -1,0 +1,82 @@
+package runtime_test
+
+import (
+	"math"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// TestOpsMatchInterpreter runs the graph of every op, forward and backward, and
+// compares it with the float64 interpreter: each validates the other. The
+// tolerance is a few units of float32, of the largest element.
+func TestOpsMatchInterpreter(t *testing.T) {
+	e := runtimetest.Test(t)
+	for _, c := range graphtest.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			compare(t, e, c, must(c.Forward())(t))
+			if c.Differentiable() {
+				compare(t, e, c, must(c.Backward())(t))
+			}
+		})
+	}
+}
+
+func compare(t *testing.T, e *runtime.Env, c graphtest.Case, p models.Program) {
+	t.Helper()
+	g := must(graphtest.Load(p))(t)
+	in := c.Inputs(p)
+	values := make(map[string]*runtime.Value)
+	for _, port := range p.Inputs {
+		x := in[port.Name]
+		raw := x.Bytes()
+		in[port.Name] = graphtest.FromBytes(x.Type, raw, x.Dims...) // as rounded
+		values[port.Name] = tensor(t, port.DType, raw, x.Dims)
+	}
+	want := must(g.Run(in))(t)
+	out, buffers := make(map[string]*runtime.Value), make(map[string][]byte)
+	for _, port := range p.Outputs {
+		y := want[port.Name]
+		buffers[port.Name] = make([]byte, len(y.Data)*y.Type.Size())
+		if onto, ok := p.Alias[port.Name]; ok {
+			buffers[port.Name] = in[onto].Bytes()
+			values[onto] = tensor(t, port.DType, buffers[port.Name], y.Dims)
+			out[port.Name] = values[onto]
+			continue
+		}
+		out[port.Name] = tensor(t, port.DType, buffers[port.Name], y.Dims)
+	}
+	if err := bind(t, e, p, values, out).Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, y := range want {
+		got := graphtest.FromBytes(y.Type, buffers[name], y.Dims...)
+		scale, worst, at := 1.0, 0.0, 0
+		for i, v := range y.Data {
+			if math.IsNaN(v) {
+				continue // unspecified
+			}
+			scale = max(scale, math.Abs(v))
+			if gap := math.Abs(got.Data[i] - v); !(gap <= worst) {
+				worst, at = gap, i
+			}
+		}
+		if !(worst <= 2e-6*scale) {
+			t.Errorf("%s: %s %v, element %d: %v, the interpreter has %v", p.Name, name, y, at, got.Data[at], y.Data[at])
+		}
+	}
+}
+
+func tensor(t *testing.T, d models.DType, raw []byte, dims []int) *runtime.Value {
+	t.Helper()
+	shape := make([]int64, len(dims))
+	for i, n := range dims {
+		shape[i] = int64(n)
+	}
+	v := must(runtime.NewTensor(d, raw, shape...))(t)
+	t.Cleanup(v.Close)
+	return v
+}
