@@ -80,14 +80,11 @@ func (r *resolved) chooseObjective(layers []layer) ([]layer, error) {
 		}
 		kept[i] = l
 	}
-	settings, err := objectives.New(r.Objective.Name)
+	settings, err := newObjective(r.Objective.Name)
+	if err != nil && named.place != "" {
+		return nil, fmt.Errorf("%s: %w", named.place, err)
+	}
 	if err != nil {
-		names := objectives.Names()
-		err := fmt.Errorf("unknown objective %q%s (there are %s)",
-			r.Objective.Name, didYouMean(r.Objective.Name, names), strings.Join(names, ", "))
-		if named.place != "" {
-			err = fmt.Errorf("%s: %w", named.place, err)
-		}
 		return nil, err
 	}
 	r.Objective.Settings = settings

@@ -12,12 +12,17 @@ import (
 	"golang.org/x/term"
 )
 
-// lineEvery is how often progress is printed where there is no terminal.
-const lineEvery = 10 * time.Second
+const (
+	// lineEvery is how often progress is printed where there is no terminal.
+	lineEvery = 10 * time.Second
+	// barAfter is how long a task takes before it gets a bar: most are over by
+	// then, and a bar costs more than they do.
+	barAfter = 400 * time.Millisecond
+)
 
 // A progress shows how far a task is, on stderr: a bar with rate and time left
-// on a terminal, a line now and then elsewhere, nothing with --quiet. All its
-// methods may be called from several goroutines.
+// on a terminal, which goes when the task is done; a line now and then elsewhere;
+// nothing with --quiet. Its methods may be called from several goroutines.
 type progress struct {
 	name, unit string // unit is plural, such as "trajectories"; "B" are bytes
 	total      int64
@@ -28,8 +33,9 @@ type progress struct {
 	started  time.Time
 	printed  time.Time
 	now      func() time.Time // a clock for tests
-	lines    io.Writer        // nil with a bar, or when quiet
-	bars     *mpb.Progress    // nil without a terminal
+	lines    io.Writer        // nil on a terminal, or when quiet
+	terminal io.Writer        // nil elsewhere
+	bars     *mpb.Progress    // nil until the bar shows
 	bar      *mpb.Bar
 }
 
@@ -41,24 +47,26 @@ func newProgress(w io.Writer, quiet bool, name, unit string, total int64) *progr
 	switch f, ok := w.(*os.File); {
 	case quiet:
 	case ok && term.IsTerminal(int(f.Fd())):
-		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(64))
-		p.bar = p.bars.AddBar(total, p.decorators()...)
+		p.terminal = w
 	default:
 		p.lines = w
 	}
 	return p
 }
 
-func (p *progress) decorators() []mpb.BarOption {
+// open shows the bar.
+func (p *progress) open() {
 	counters, speed := decor.CountersNoUnit("%d/%d "+p.unit, decor.WCSyncSpace), decor.AverageSpeed(0, "%.1f/s", decor.WCSyncSpace)
 	if p.unit == "B" {
 		counters = decor.CountersKiloByte("% .1f / % .1f", decor.WCSyncSpace)
 		speed = decor.AverageSpeed(decor.SizeB1000(0), "% .1f", decor.WCSyncSpace)
 	}
-	return []mpb.BarOption{
+	p.bars = mpb.New(mpb.WithOutput(p.terminal), mpb.WithWidth(64))
+	p.bar = p.bars.AddBar(p.total, mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name(p.name, decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(counters, speed, decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace)),
-	}
+		mpb.AppendDecorators(counters, speed, decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace)))
+	// Rate and time left count from when the task began, not the bar.
+	p.bar.DecoratorAverageAdjust(p.started)
 }
 
 // set says that done of total units are through. It suits callbacks that
@@ -77,19 +85,18 @@ func (p *progress) add(n int64) {
 }
 
 func (p *progress) update(done, total int64) {
-	p.done = done
-	if total != p.total {
-		p.total = total
-		if p.bar != nil {
-			p.bar.SetTotal(total, false)
-		}
-	}
-	if p.bar != nil {
-		p.bar.SetCurrent(done)
-	}
-	if p.lines != nil && p.now().Sub(p.printed) >= lineEvery {
-		p.printed = p.now()
+	p.done, p.total = done, total
+	now := p.now()
+	switch {
+	case p.lines != nil && now.Sub(p.printed) >= lineEvery:
+		p.printed = now
 		p.printLine()
+	case p.terminal != nil && !p.finished && now.Sub(p.started) >= barAfter:
+		if p.bar == nil {
+			p.open()
+		}
+		p.bar.SetTotal(total, false)
+		p.bar.SetCurrent(done)
 	}
 }
 
@@ -103,10 +110,7 @@ func (p *progress) finish() {
 	}
 	p.finished = true
 	if p.bar != nil {
-		p.bar.Abort(p.done < p.total) // a whole bar stays, a broken one goes
-		if p.done >= p.total {
-			p.bar.SetTotal(p.done, true)
-		}
+		p.bar.Abort(true)
 		p.bars.Wait()
 	}
 	// A task too short for a line on the way needs none at its end.

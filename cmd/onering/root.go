@@ -113,9 +113,12 @@ line or the configuration is wrong.`,
 		newDoctor(),
 		newGenerate(),
 		newInit(),
+		newObjectives(),
 		newScore(),
+		newStep(),
 		newTokenize(),
 		newVersion(),
+		newWeights(),
 	)
 	return root
 }
@@ -132,18 +135,4 @@ func knownCommand(c *cobra.Command, args []string) error {
 		}
 	}
 	return fmt.Errorf("unknown command %q%s", c.CommandPath()+" "+args[0], didYouMean(args[0], names))
-}
-
-// newLogger writes one line a message. Times are left to log.txt in the run
-// folder: on a console they are noise.
-func newLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
-		Level: level,
-		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey && len(groups) == 0 {
-				return slog.Attr{}
-			}
-			return a
-		},
-	}))
 }

@@ -19,10 +19,10 @@ func newScore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "score --model DIR [FILE]",
 		Short: "Compute the log-probs and entropies of given responses",
-		Long: `Compute the log-probs and entropies of given responses. Input is one JSON object
-per line, from FILE or stdin: {"prompt_ids", "response_ids"}, or as text {"prompt",
-"response"}. Each gives a line {"logp", "entropy"} with a number per token of the
-response, in nats, of softmax(logits / temperature).`,
+		Long: `Compute the log-probs and entropies of given responses. Input is one JSON
+object per line, from FILE or stdin: {"prompt_ids", "response_ids"}, or as text
+{"prompt", "response"}. Each gives a line {"logp", "entropy"} with a number per
+token of the response, in nats, of softmax(logits / temperature).`,
 		Example: `  echo '{"prompt_ids":[3,1,4],"response_ids":[1,5]}' | onering score --model DIR
   onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
 		Args: cobra.MaximumNArgs(1),

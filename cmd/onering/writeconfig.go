@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"reflect"
 
 	"github.com/BurntSushi/toml"
@@ -19,17 +20,25 @@ func encodeConfig(c train.Config) ([]byte, error) {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "[%s]\n", s.name)
-		for _, f := range s.fields {
-			if k := f.value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.value.IsNil() {
-				continue
-			}
-			// Each pair alone: an objective may marshal as a whole to something else.
-			enc := toml.NewEncoder(&b)
-			if err := enc.Encode(map[string]any{f.key: f.value.Interface()}); err != nil {
-				return nil, fmt.Errorf("write %s.%s: %w", s.name, f.key, err)
-			}
+		if err := writeSection(&b, s); err != nil {
+			return nil, err
 		}
 	}
 	return b.Bytes(), nil
+}
+
+func writeSection(w io.Writer, s section) error {
+	if _, err := fmt.Fprintf(w, "[%s]\n", s.name); err != nil {
+		return err
+	}
+	for _, f := range s.fields {
+		if k := f.value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.value.IsNil() {
+			continue
+		}
+		// Each pair alone: an objective may marshal as a whole to something else.
+		if err := toml.NewEncoder(w).Encode(map[string]any{f.key: f.value.Interface()}); err != nil {
+			return fmt.Errorf("write %s.%s: %w", s.name, f.key, err)
+		}
+	}
+	return nil
 }

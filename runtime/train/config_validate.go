@@ -53,9 +53,7 @@ func (c Config) Validate() error {
 	v.atLeast("rollout.slots", r.Slots, 1)
 	v.oneOf("rollout.old_logp", r.OldLogProb, "rollout", "rescore")
 
-	if err := c.Objective.Validate(); err != nil {
-		v.errs = append(v.errs, err)
-	}
+	v.errs = append(v.errs, flatten(c.Objective.Validate())...)
 
 	o := c.Optimizer
 	v.positive("optimizer.learning_rate", o.LearningRate)
@@ -142,15 +140,45 @@ func (v *validator) device(key, value string) {
 }
 
 // Validate reports an unknown objective, and what the objective itself says of
-// its settings if it has a method Validate() error.
+// its settings if it has a method Validate() error. Objectives write each problem
+// as "key = value: remedy"; those become *FieldErrors.
 func (c ObjectiveConfig) Validate() error {
 	if c.Settings == nil {
 		return &FieldError{"objective.name", c.Name, "must be one of " + strings.Join(objectives.Names(), ", ")}
 	}
-	if settings, ok := c.Settings.(interface{ Validate() error }); ok {
-		if err := settings.Validate(); err != nil {
-			return fmt.Errorf("train: objective %q: %w", c.Name, err)
+	settings, ok := c.Settings.(objectives.Validator)
+	if !ok {
+		return nil
+	}
+	var errs []error
+	for _, err := range flatten(settings.Validate()) {
+		text := err.Error()
+		key, rest, ok := strings.Cut(text, " = ")
+		value, remedy, ok2 := strings.Cut(rest, ": ")
+		if ok && ok2 && !strings.ContainsAny(key, " :") {
+			errs = append(errs, &FieldError{"objective." + key, literal(value), remedy})
+		} else {
+			errs = append(errs, fmt.Errorf("train: objective %q: %w", c.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// A literal is a value as an objective wrote it.
+type literal string
+
+// flatten lists the errors that were joined to err, however deep; none for nil.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
 }
