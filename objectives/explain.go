@@ -3,6 +3,7 @@ package objectives
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -23,8 +24,8 @@ func (out WeightsOutput) Explain(w io.Writer) error {
 	fmt.Fprintln(tab, "response\ttokens\tA\tf\teta*\tp\tESS\tr\tlog r\tclipped\ttop 10 %\t")
 	for g, group := range out.Groups {
 		for k, t := range group {
-			deciles := shareByDecile(append([]float64(nil), t.Weights...))
-			top := &deciles[0]
+			shares := gradientShares(slices.Clone(t.Weights))
+			top := &shares[0]
 			if *top == 0 {
 				top = nil
 			}

@@ -6,121 +6,130 @@ import (
 	"slices"
 )
 
-// Summary returns figures of one optimizer step for the training log. d is what
-// Diagnose gave for b (nil without a Diagnoser), w what Weights gave.
+// A Stat is one named figure of an optimizer step.
+type Stat struct {
+	Name  string
+	Value float64
+}
+
+// Summarize returns figures of one optimizer step for the training log, in an
+// order that depends on the objective alone. w is what Weights gave for b, d what
+// Diagnose gave, nil without a Diagnoser.
 //
-// For each quantity among p, ess, ess_at_p_max, target_ess, clip_fraction, clipped,
-// ratio and log_ratio that the objective reports there are NAME/mean, NAME/min and
-// NAME/max over the responses that are not empty, with p/share_at_max. Each is
-// there again for the responses of positive and of negative advantage alone, as
-// NAME/mean_pos and NAME/mean_neg and so on; a figure over no responses is left out.
+// They are means over the responses that are not empty, unless the name says
+// otherwise, of the quantities that the objective reports:
 //
-// gradient_share/decile_1 to decile_10 tell how the gradient is spread over the
-// tokens of a response: the share of sum |w| that its tenth of the tokens with the
-// largest |w| holds, then the next tenth, averaged over the responses that have a
-// gradient. All are 0.1 where all tokens weigh alike. They too are given by sign.
-func Summary(b Batch, d []Diagnostics, w [][]float64) map[string]float64 {
-	m := map[string]float64{}
-	all := make([]int, 0, len(b.Trajectories))
-	var pos, neg []int
-	for i, t := range b.Trajectories {
-		if len(t.LogProb) == 0 {
-			continue
-		}
-		all = append(all, i)
-		if t.Advantage > 0 {
-			pos = append(pos, i)
-		} else if t.Advantage < 0 {
-			neg = append(neg, i)
-		}
-	}
-	var deciles [][10]float64
+//	p/mean, p/max, p/share_at_max, ess, ess_at_p_max, target_ess, clip_fraction,
+//	clipped, ratio/mean, ratio/max, log_ratio/mean, log_ratio/min, log_ratio/max
+//
+// grad_share/top10 to top90 tell how the gradient is spread over the tokens of a
+// response: the share of sum |w| that the tenth (two tenths, ...) of its tokens with
+// the largest |w| holds, averaged over the responses that have a gradient. top10 is
+// 0.1 where all tokens weigh alike.
+//
+// Each name is there again with /pos and /neg, over the responses of positive and
+// of negative advantage alone. A figure over no responses is NaN.
+func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
+	spread := make([][9]float64, len(w))
 	var sorted []float64
-	for i := range b.Trajectories {
+	for i := range w {
 		sorted = append(sorted[:0], w[i]...)
-		deciles = append(deciles, shareByDecile(sorted))
+		spread[i] = gradientShares(sorted)
 	}
+	var stats []Stat
 	for _, part := range []struct {
 		suffix string
-		of     []int
-	}{{"", all}, {"_pos", pos}, {"_neg", neg}} {
-		summarize(m, part.suffix, part.of, d)
-		shareMeans(m, part.suffix, part.of, deciles)
-	}
-	return m
-}
-
-// figures are the quantities of Diagnostics that Summary reports.
-var figures = []struct {
-	name string
-	of   func(*Diagnostics) *float64
-}{
-	{"p", func(d *Diagnostics) *float64 { return d.P }},
-	{"ess", func(d *Diagnostics) *float64 { return d.ESS }},
-	{"ess_at_p_max", func(d *Diagnostics) *float64 { return d.ESSAtPMax }},
-	{"target_ess", func(d *Diagnostics) *float64 { return d.TargetESS }},
-	{"clip_fraction", func(d *Diagnostics) *float64 { return d.ClipFraction }},
-	{"clipped", func(d *Diagnostics) *float64 { return d.Clipped }},
-	{"ratio", func(d *Diagnostics) *float64 { return d.Ratio }},
-	{"log_ratio", func(d *Diagnostics) *float64 { return d.LogRatio }},
-}
-
-// summarize adds the figures over the responses of.
-func summarize(m map[string]float64, suffix string, of []int, d []Diagnostics) {
-	if d == nil {
-		return
-	}
-	for _, figure := range figures {
-		sum, lo, hi, n := 0.0, math.Inf(1), math.Inf(-1), 0
-		for _, i := range of {
-			if x := figure.of(&d[i]); x != nil {
-				sum, lo, hi, n = sum+*x, min(lo, *x), max(hi, *x), n+1
+		has    func(advantage float64) bool
+	}{
+		{"", func(float64) bool { return true }},
+		{"/pos", func(a float64) bool { return a > 0 }},
+		{"/neg", func(a float64) bool { return a < 0 }},
+	} {
+		var of []int
+		for i, t := range b.Trajectories {
+			if len(t.LogProb) > 0 && part.has(t.Advantage) {
+				of = append(of, i)
 			}
 		}
-		if n > 0 {
-			m[figure.name+"/mean"+suffix] = sum / float64(n)
-			m[figure.name+"/min"+suffix] = lo
-			m[figure.name+"/max"+suffix] = hi
+		for _, s := range statistics {
+			if slices.ContainsFunc(d, func(d Diagnostics) bool { return s.value(&d) != nil }) {
+				stats = append(stats, Stat{s.name + part.suffix, s.over(d, of)})
+			}
+		}
+		for k := range 9 {
+			stats = append(stats, Stat{fmt.Sprintf("grad_share/top%d%s", 10*(k+1), part.suffix), meanShare(spread, of, k)})
 		}
 	}
-	at, n := 0, 0
+	return stats
+}
+
+// A statistic is one quantity of Diagnostics and how it is reduced to a number.
+type statistic struct {
+	name   string
+	value  func(*Diagnostics) *float64 // nil where it is not reported
+	reduce func(values []float64) float64
+}
+
+// over returns the figure over the responses of, NaN if none reports it.
+func (s statistic) over(d []Diagnostics, of []int) float64 {
+	var values []float64
 	for _, i := range of {
-		if x := d[i].AtPMax; x != nil {
+		if x := s.value(&d[i]); x != nil {
+			values = append(values, *x)
+		}
+	}
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	return s.reduce(values)
+}
+
+var statistics = []statistic{
+	{"p/mean", func(d *Diagnostics) *float64 { return d.P }, mean},
+	{"p/max", func(d *Diagnostics) *float64 { return d.P }, slices.Max[[]float64]},
+	{"p/share_at_max", atPMax, mean},
+	{"ess", func(d *Diagnostics) *float64 { return d.ESS }, mean},
+	{"ess_at_p_max", func(d *Diagnostics) *float64 { return d.ESSAtPMax }, mean},
+	{"target_ess", func(d *Diagnostics) *float64 { return d.TargetESS }, mean},
+	{"clip_fraction", func(d *Diagnostics) *float64 { return d.ClipFraction }, mean},
+	{"clipped", func(d *Diagnostics) *float64 { return d.Clipped }, mean},
+	{"ratio/mean", func(d *Diagnostics) *float64 { return d.Ratio }, mean},
+	{"ratio/max", func(d *Diagnostics) *float64 { return d.Ratio }, slices.Max[[]float64]},
+	{"log_ratio/mean", func(d *Diagnostics) *float64 { return d.LogRatio }, mean},
+	{"log_ratio/min", func(d *Diagnostics) *float64 { return d.LogRatio }, slices.Min[[]float64]},
+	{"log_ratio/max", func(d *Diagnostics) *float64 { return d.LogRatio }, slices.Max[[]float64]},
+}
+
+// atPMax is AtPMax as 0 or 1.
+func atPMax(d *Diagnostics) *float64 {
+	switch {
+	case d.AtPMax == nil:
+		return nil
+	case *d.AtPMax:
+		return new(1.0)
+	}
+	return new(0.0)
+}
+
+// meanShare averages element k over the responses of that have a gradient.
+func meanShare(spread [][9]float64, of []int, k int) float64 {
+	sum, n := 0.0, 0
+	for _, i := range of {
+		if spread[i][k] > 0 {
+			sum += spread[i][k]
 			n++
-			if *x {
-				at++
-			}
 		}
 	}
-	if n > 0 {
-		m["p/share_at_max"+suffix] = float64(at) / float64(n)
+	if n == 0 {
+		return math.NaN()
 	}
+	return sum / float64(n)
 }
 
-// shareMeans adds the mean deciles over the responses of that have a gradient.
-func shareMeans(m map[string]float64, suffix string, of []int, deciles [][10]float64) {
-	var sum [10]float64
-	n := 0.0
-	for _, i := range of {
-		if deciles[i] == [10]float64{} {
-			continue
-		}
-		n++
-		for k, share := range deciles[i] {
-			sum[k] += share
-		}
-	}
-	for k, s := range sum {
-		if n > 0 {
-			m[fmt.Sprintf("gradient_share/decile_%d%s", k+1, suffix)] = s / n
-		}
-	}
-}
-
-// shareByDecile returns the share of sum |w| in each tenth of the tokens, those of
-// the largest |w| first; a token on the boundary is divided. Zeros if no token has
-// weight. w is overwritten.
-func shareByDecile(w []float64) (shares [10]float64) {
+// gradientShares returns the share of sum |w| that the first one to nine tenths of
+// the tokens hold, those of the largest |w| first; a token on the boundary is
+// divided. Zeros if no token has weight. w is overwritten.
+func gradientShares(w []float64) (shares [9]float64) {
 	total := 0.0
 	for j, x := range w {
 		w[j] = math.Abs(x)
@@ -131,24 +140,13 @@ func shareByDecile(w []float64) (shares [10]float64) {
 	}
 	slices.Sort(w)
 	slices.Reverse(w)
-	n := float64(len(w))
-	held := func(tenths int) float64 { // by the first tenths of the tokens
-		end := float64(tenths) / 10 * n
-		whole := int(end)
-		sum := 0.0
-		for _, x := range w[:whole] {
-			sum += x
-		}
-		if whole < len(w) {
-			sum += (end - float64(whole)) * w[whole]
-		}
-		return sum / total
-	}
-	before := 0.0
+	sum, taken := 0.0, 0
 	for k := range shares {
-		after := held(k + 1)
-		shares[k] = after - before
-		before = after
+		end := float64(k+1) / 10 * float64(len(w))
+		for ; taken < int(end); taken++ {
+			sum += w[taken]
+		}
+		shares[k] = (sum + (end-float64(taken))*w[taken]) / total
 	}
 	return shares
 }
