@@ -1,302 +1,253 @@
 package dataset
 
 import (
-	"bytes"
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
-	"strings"
-	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// arrowBatches reads the record batches of an Arrow stream or file. (A file is
-// a stream between two magics, with an index of the batches at its end, which
-// reading in order does not need.)
+// arrowRows reads an Arrow stream or file row by row. (A file is a stream
+// between two magics, with an index at its end that reading in order does not
+// need.) A file may be one record batch of any size, so a batch is not loaded:
+// each of its buffers is read in step with the rows, and memory holds a window
+// of each, besides dictionaries.
 //
-// A file may be a single batch of any size, so the file is mapped into memory
-// where the system can do that, and the pages read are given back every
-// dropEvery rows. Otherwise, and where buffers are compressed, memory holds a
-// batch.
-type arrowBatches struct {
-	f      *os.File
-	mapped *mapping // nil where the file is read
-	r      *ipc.Reader
-	names  []string
-
-	batch arrow.RecordBatch // the current one, or nil
-	cols  []arrow.Array
-	at    int64 // rows of it that were returned
-	row   int   // rows returned in all
+// The reader is our own because Apache's loads whole batches, and a damaged
+// length in the metadata makes it ask for memory until the program is ended.
+type arrowRows struct {
+	f       *os.File
+	at, end int64 // what is left of the stream
+	cols    []*arrowColumn
+	names   []string
+	dicts   map[int64]*arrowDictionary
+	left    int64 // rows of the current batch still to return
+	row     int
 }
 
-const dropEvery = 1 << 13
+// maxMetadata bounds the metadata of one message.
+const maxMetadata = 64 << 20
 
-// arrowEnd is the magic that ends an Arrow file.
+// arrowEnd is the magic that ends an Arrow file, behind a footer and its length.
 const arrowEnd = "ARROW1"
 
 func openArrowFile(f *os.File, size int64) (source, error) {
-	end := make([]byte, len(arrowEnd))
-	if _, err := f.ReadAt(end, max(0, size-int64(len(end)))); err != nil || size < 8+int64(len(end)) || string(end) != arrowEnd {
+	var end [4 + len(arrowEnd)]byte
+	if size < 8+int64(len(end)) {
+		return nil, fmt.Errorf("arrow: the file is cut short")
+	}
+	if _, err := f.ReadAt(end[:], size-int64(len(end))); err != nil {
+		return nil, fmt.Errorf("arrow: %w", err)
+	}
+	if string(end[4:]) != arrowEnd {
 		return nil, fmt.Errorf("arrow: the file does not end with %s: it is cut short", arrowEnd)
 	}
-	return openArrow(f, 8, size-8) // the magic is padded to 8 bytes
+	size -= int64(len(end)) + int64(binary.LittleEndian.Uint32(end[:]))
+	if size < 8 {
+		return nil, fmt.Errorf("arrow: the file is damaged: its footer is longer than it")
+	}
+	return openArrow(f, 8, size) // the magic is padded to 8 bytes
 }
 
 func openArrowStream(f *os.File, size int64) (source, error) { return openArrow(f, 0, size) }
 
-func openArrow(f *os.File, offset, size int64) (source, error) {
-	a := &arrowBatches{f: f}
-	if m, err := mapFile(f); err == nil {
-		messages := &mappedMessages{data: m.data[offset : offset+size]}
-		a.r, err = ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(boundedAllocator{memory.DefaultAllocator}), ipc.WithEnsureNativeEndian(false))
-		switch {
-		case err != nil:
-			m.close()
-			return nil, arrowError(err)
-		case a.r.Schema().IsNativeEndian():
-			a.mapped = m
-		default: // its bytes are swapped in place, which a mapping forbids
-			m.close()
-		}
-	}
-	if a.mapped == nil {
-		var err error
-		a.r, err = ipc.NewReader(io.NewSectionReader(f, offset, size), ipc.WithAllocator(boundedAllocator{memory.DefaultAllocator}))
+func openArrow(f *os.File, at, end int64) (s source, err error) {
+	defer func() {
 		if err != nil {
-			return nil, arrowError(err)
+			s, err = nil, fmt.Errorf("arrow: %w", err)
 		}
+	}()
+	defer recoveredArrow(&err)
+	a := &arrowRows{f: f, at: at, end: end, dicts: map[int64]*arrowDictionary{}}
+	m, err := a.message()
+	if err != nil {
+		return nil, noEnd(err)
 	}
-	for _, field := range a.r.Schema().Fields() {
-		if err := readableType(field.Type); err != nil {
-			a.unmap()
-			return nil, fmt.Errorf("arrow: column %q: %w", field.Name, err)
-		}
-		a.names = append(a.names, field.Name)
+	if m.kind != schemaMessage {
+		return nil, fmt.Errorf("the file does not begin with a schema")
+	}
+	if m.header.integer(0, 2, 0) != 0 {
+		return nil, fmt.Errorf("numbers have their highest byte first, which is not read: write the file on another machine")
+	}
+	schema := arrowSchema{dicts: a.dicts}
+	for _, field := range m.header.tables(1) {
+		c := schema.column(field, 0)
+		a.cols = append(a.cols, c)
+		a.names = append(a.names, c.name)
 	}
 	return a, nil
 }
 
-func (a *arrowBatches) columns() []string { return a.names }
-func (a *arrowBatches) unit() string      { return "row" }
-
-func (a *arrowBatches) unmap() error {
-	if a.mapped == nil {
-		return nil
+// recoveredArrow is recovered, and knows what is merely not supported.
+func recoveredArrow(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case unreadable:
+		*err = fmt.Errorf("%s", string(p))
+	default:
+		*err = fmt.Errorf("the file is damaged: %v", p)
 	}
-	return a.mapped.close()
 }
 
-func (a *arrowBatches) close() error {
-	a.r.Release()
-	if err := a.unmap(); err != nil {
-		a.f.Close()
-		return err
+func (a *arrowRows) columns() []string { return a.names }
+func (a *arrowRows) unit() string      { return "row" }
+
+func (a *arrowRows) close() error {
+	for _, c := range a.cols {
+		c.close()
+	}
+	for _, d := range a.dicts {
+		d.column.close()
 	}
 	return a.f.Close()
 }
 
-func (a *arrowBatches) next() (o Object, row int, err error) {
-	// The library checks a batch only in part; what is wrong with the rest
-	// shows as an index out of range, and a file that shrinks while it is
-	// mapped as a fault.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+func (a *arrowRows) next() (o Object, row int, err error) {
+	a.row++
 	defer func() {
-		if p := recover(); p != nil {
-			o, err = nil, fmt.Errorf("arrow: the file is damaged: %v", p)
+		if err != nil && err != io.EOF {
+			o, row, err = nil, a.row, fmt.Errorf("arrow: %w", err)
 		}
 	}()
-	a.row++
-	for a.batch == nil || a.at == a.batch.NumRows() {
-		a.cols = a.cols[:0]
-		if !a.r.Next() {
-			if err := a.r.Err(); err != nil {
-				return nil, a.row, arrowError(err)
-			}
-			return nil, a.row, io.EOF
-		}
-		a.batch, a.at = a.r.RecordBatch(), 0
-		for i := range a.batch.NumCols() {
-			if c := a.batch.Column(int(i)); int64(c.Len()) < a.batch.NumRows() {
-				return nil, a.row, fmt.Errorf("arrow: the file is damaged: column %q has %d of %d rows", a.names[i], c.Len(), a.batch.NumRows())
-			}
-			a.cols = append(a.cols, a.batch.Column(int(i)))
+	defer recoveredArrow(&err)
+	for a.left == 0 {
+		if err := a.batch(); err != nil {
+			return nil, a.row, err
 		}
 	}
+	a.left--
 	o = make(Object, len(a.cols))
 	for i, c := range a.cols {
-		o[i] = Member{a.names[i], arrowValue(c, int(a.at))}
-	}
-	a.at++
-	if a.mapped != nil && a.row%dropEvery == 0 {
-		a.mapped.drop()
+		o[i] = Member{a.names[i], c.next()}
 	}
 	return o, a.row, nil
 }
 
-func arrowError(err error) error {
-	return fmt.Errorf("arrow: %s", strings.TrimPrefix(err.Error(), "arrow/ipc: "))
-}
-
-// boundedAllocator refuses what only a damaged file asks for, so that it is an
-// error and not the end of the process.
-type boundedAllocator struct{ memory.Allocator }
-
-const maxBuffer = 8 << 30
-
-func (a boundedAllocator) Allocate(size int) []byte {
-	if size < 0 || size > maxBuffer {
-		panic(fmt.Errorf("a buffer of %d bytes", size))
+// batch goes on to the next record batch, taking in the dictionaries before it.
+func (a *arrowRows) batch() error {
+	m, err := a.message()
+	if err != nil {
+		return err
 	}
-	return a.Allocator.Allocate(size)
-}
-
-func (a boundedAllocator) Reallocate(size int, b []byte) []byte {
-	if size < 0 || size > maxBuffer {
-		panic(fmt.Errorf("a buffer of %d bytes", size))
-	}
-	return a.Allocator.Reallocate(size, b)
-}
-
-// readableType says which column types cannot be read.
-func readableType(t arrow.DataType) error {
-	switch t := t.(type) {
-	case arrow.ExtensionType:
-		return readableType(t.StorageType())
-	case *arrow.DictionaryType:
-		return readableType(t.ValueType)
-	case *arrow.RunEndEncodedType:
-		return readableType(t.Encoded())
-	case arrow.NestedType:
-		for _, field := range t.Fields() {
-			if err := readableType(field.Type); err != nil {
-				return err
+	switch m.kind {
+	case dictionaryMessage:
+		a.dictionary(m)
+	case batchMessage:
+		b := newArrowBatch(m.header, a.f, m.body, m.size)
+		a.left = m.header.integer(0, 8, 0)
+		for _, c := range a.cols {
+			c.begin(b)
+			if c.length != a.left {
+				damaged("column %q has %d of %d rows", c.name, c.length, a.left)
 			}
 		}
-		return nil
-	case *arrow.MonthIntervalType, *arrow.DayTimeIntervalType, *arrow.MonthDayNanoIntervalType:
-		return fmt.Errorf("values of type %s are not read", t)
+		if a.left < 0 || len(a.cols) == 0 {
+			damaged("a record batch of %d rows in %d columns", a.left, len(a.cols))
+		}
+	default:
+		damaged("a message of kind %d among the record batches", m.kind)
 	}
 	return nil
 }
 
-// arrowValue returns element i of a column as an Object's value. Strings and
-// bytes are copied, as the column's are gone with its file.
-func arrowValue(column arrow.Array, i int) any {
-	if column.IsNull(i) {
-		return nil
+// dictionary reads the values of a dictionary, or more of them.
+func (a *arrowRows) dictionary(m arrowMessage) {
+	d := a.dicts[m.header.integer(0, 8, 0)]
+	batch, ok := m.header.table(1)
+	if d == nil || !ok {
+		damaged("a dictionary that no column has")
 	}
-	switch c := column.(type) {
-	case *array.Null:
-		return nil
-	case *array.Boolean:
-		return c.Value(i)
-	case *array.Int8:
-		return int64(c.Value(i))
-	case *array.Int16:
-		return int64(c.Value(i))
-	case *array.Int32:
-		return int64(c.Value(i))
-	case *array.Int64:
-		return c.Value(i)
-	case *array.Uint8:
-		return int64(c.Value(i))
-	case *array.Uint16:
-		return int64(c.Value(i))
-	case *array.Uint32:
-		return int64(c.Value(i))
-	case *array.Uint64:
-		return c.Value(i)
-	case *array.Float16:
-		return float64(c.Value(i).Float32())
-	case *array.Float32:
-		return float64(c.Value(i))
-	case *array.Float64:
-		return c.Value(i)
-	case array.StringLike: // string, large_string, string_view
-		return strings.Clone(c.Value(i))
-	case *array.Binary:
-		return bytes.Clone(c.Value(i))
-	case *array.LargeBinary:
-		return bytes.Clone(c.Value(i))
-	case *array.BinaryView:
-		return bytes.Clone(c.Value(i))
-	case *array.FixedSizeBinary:
-		return bytes.Clone(c.Value(i))
-	case *array.Date32:
-		return c.Value(i).ToTime().Format(time.DateOnly)
-	case *array.Date64:
-		return c.Value(i).ToTime().Format(time.DateOnly)
-	case *array.Time32:
-		return clock(c.Value(i).ToTime(c.DataType().(*arrow.Time32Type).Unit))
-	case *array.Time64:
-		return clock(c.Value(i).ToTime(c.DataType().(*arrow.Time64Type).Unit))
-	case *array.Timestamp:
-		t := c.DataType().(*arrow.TimestampType)
-		return timestamp(c.Value(i).ToTime(t.Unit), t.TimeZone)
-	case *array.Duration:
-		return (time.Duration(c.Value(i)) * c.DataType().(*arrow.DurationType).Unit.Multiplier()).String()
-	case *array.Decimal32:
-		return json.Number(c.ValueStr(i))
-	case *array.Decimal64:
-		return json.Number(c.ValueStr(i))
-	case *array.Decimal128:
-		return json.Number(c.ValueStr(i))
-	case *array.Decimal256:
-		return json.Number(c.ValueStr(i))
-	case *array.Map: // pairs, as its keys need not be strings
-		from, to := c.ValueOffsets(i)
-		pairs := make([]any, 0, to-from)
-		for j := int(from); j < int(to); j++ {
-			pairs = append(pairs, []any{arrowValue(c.Keys(), j), arrowValue(c.Items(), j)})
-		}
-		return pairs
-	case array.ListLike:
-		from, to := c.ValueOffsets(i)
-		values := c.ListValues()
-		list := make([]any, 0, to-from)
-		for j := int(from); j < int(to); j++ {
-			list = append(list, arrowValue(values, j))
-		}
-		return list
-	case *array.Struct:
-		t := c.DataType().(*arrow.StructType)
-		o := make(Object, c.NumField())
-		for j := range o {
-			o[j] = Member{t.Field(j).Name, arrowValue(c.Field(j), i)}
-		}
-		return o
-	case *array.Dictionary:
-		return arrowValue(c.Dictionary(), c.GetValueIndex(i))
-	case *array.RunEndEncoded:
-		return arrowValue(c.Values(), c.GetPhysicalIndex(i))
-	case *array.SparseUnion:
-		return arrowValue(c.Field(c.ChildID(i)), i)
-	case *array.DenseUnion:
-		return arrowValue(c.Field(c.ChildID(i)), int(c.ValueOffset(i)))
-	case array.ExtensionArray:
-		return arrowValue(c.Storage(), i)
+	if more := m.header.flag(2); !more {
+		d.values = nil
 	}
-	panic(fmt.Sprintf("a column of type %s", column.DataType()))
+	d.column.begin(newArrowBatch(batch, a.f, m.body, m.size))
+	for range d.column.length {
+		d.values = append(d.values, d.column.next())
+	}
 }
 
-// timestamp writes a moment as ISO 8601; one without a time zone names no
-// place, and gets no offset.
-func timestamp(t time.Time, zone string) string {
-	if zone == "" {
-		return t.UTC().Format("2006-01-02T15:04:05.999999999")
-	}
-	if place, err := time.LoadLocation(zone); err == nil {
-		t = t.In(place)
-	}
-	return t.Format(time.RFC3339Nano)
+// An arrowMessage is a unit of a stream: metadata, and a body of buffers.
+type arrowMessage struct {
+	kind       int64
+	header     flatTable
+	body, size int64 // where the body is in the file
 }
 
-// clock writes a time of day.
-func clock(t time.Time) string { return t.UTC().Format("15:04:05.999999999") }
+// The kinds of messages (Message.fbs, union MessageHeader).
+const (
+	schemaMessage     = 1
+	dictionaryMessage = 2
+	batchMessage      = 3
+)
+
+// message reads the next message: four bytes FF (absent before version 0.15),
+// the length of its metadata, that, and the body. A length of 0 is the end, and
+// so is that of the file.
+func (a *arrowRows) message() (arrowMessage, error) {
+	if a.at == a.end {
+		return arrowMessage{}, io.EOF
+	}
+	length, err := a.uint32()
+	if err == nil && length == 0xffffffff {
+		length, err = a.uint32()
+	}
+	if err != nil {
+		return arrowMessage{}, err
+	}
+	if length == 0 {
+		return arrowMessage{}, io.EOF
+	}
+	if length > maxMetadata {
+		return arrowMessage{}, fmt.Errorf("the file is damaged: metadata of %d bytes", length)
+	}
+	text, err := a.read(int64(length))
+	if err != nil {
+		return arrowMessage{}, err
+	}
+	root := flatRoot(text)
+	if version := root.integer(0, 2, 0); version < 3 || version > 4 {
+		return arrowMessage{}, fmt.Errorf("metadata of version %d, and versions 4 and 5 are read", version+1)
+	}
+	m := arrowMessage{kind: root.integer(1, 1, 0), body: a.at, size: root.integer(3, 8, 0)}
+	var ok bool
+	if m.header, ok = root.table(2); !ok || m.size < 0 {
+		damaged("a message without a header")
+	}
+	if m.size > a.end-a.at {
+		return arrowMessage{}, a.short(m.size)
+	}
+	a.at += m.size
+	return m, nil
+}
+
+func (a *arrowRows) uint32() (uint32, error) {
+	b, err := a.read(4)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(b), nil
+}
+
+func (a *arrowRows) read(n int64) ([]byte, error) {
+	if n > a.end-a.at {
+		return nil, a.short(n)
+	}
+	b := make([]byte, n)
+	if _, err := a.f.ReadAt(b, a.at); err != nil {
+		return nil, noEnd(err)
+	}
+	a.at += n
+	return b, nil
+}
+
+func (a *arrowRows) short(n int64) error {
+	return fmt.Errorf("the file is cut short: %d bytes are wanted at byte %d and %d are left", n, a.at, a.end-a.at)
+}
+
+// noEnd makes the end of the file an error where there must be more.
+func noEnd(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -135,7 +135,15 @@ func TestPyArrowFiles(t *testing.T) {
 		}
 		n++
 		t.Run(name, func(t *testing.T) {
-			table, _, _ := strings.Cut(name, ".")
+			table, rest, _ := strings.Cut(name, ".")
+			if table == "refused" {
+				column := strings.TrimSuffix(rest, ".arrow")
+				_, err := OpenRecords(path)
+				if err == nil || !strings.Contains(err.Error(), "column \""+column+"\": values of type") {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
 			want := records(t, filepath.Join("testdata", table+".jsonl"))
 			got := records(t, path)
 			if len(got) != len(want) {

@@ -2,13 +2,11 @@ package dataset
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"math/big"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -19,14 +17,16 @@ import (
 // parquetRows reads a Parquet file row by row; memory holds a page per column.
 type parquetRows struct {
 	f      *os.File
+	size   int64
 	groups []parquet.RowGroup
+	meta   []format.RowGroup // of the groups
 	root   *parquetNode
 	names  []string
 
 	rows   parquet.Rows // of the current group, or nil
+	left   int64        // rows of it that were not read yet
 	buffer []parquet.Row
 	ready  []parquet.Row // rows of buffer still to return
-	end    bool          // the group has no rows after those
 	row    int
 	level  levels
 }
@@ -54,7 +54,7 @@ func openParquet(f *os.File, size int64) (s source, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("parquet: %w", err)
 	}
-	p := &parquetRows{f: f, groups: file.RowGroups(), buffer: make([]parquet.Row, 256)}
+	p := &parquetRows{f: f, size: size, groups: file.RowGroups(), meta: file.Metadata().RowGroups, buffer: make([]parquet.Row, 256)}
 	p.root, err = parquetSchema(file.Metadata().Schema)
 	if err != nil {
 		return nil, fmt.Errorf("parquet: %w", err)
@@ -93,24 +93,39 @@ func (p *parquetRows) next() (o Object, row int, err error) {
 			if len(p.groups) == 0 {
 				return nil, p.row, io.EOF
 			}
-			p.rows, p.groups, p.end = p.groups[0].Rows(), p.groups[1:], false
-		}
-		if p.end {
-			if err := p.rows.Close(); err != nil {
-				return nil, p.row, fmt.Errorf("parquet: %w", err)
+			if err := p.group(); err != nil {
+				return nil, p.row, fmt.Errorf("parquet: the file is damaged: %w", err)
 			}
-			p.rows = nil
-			continue
 		}
 		n, err := p.rows.ReadRows(p.buffer)
 		if err != nil && err != io.EOF {
 			return nil, p.row, fmt.Errorf("parquet: %w", err)
 		}
-		p.ready, p.end = p.buffer[:n], err == io.EOF
+		p.ready, p.left = p.buffer[:n], p.left-int64(n)
+		if n == 0 && p.left > 0 {
+			return nil, p.row, fmt.Errorf("parquet: the file is damaged: a row group ends %d rows early", p.left)
+		}
+		if n == 0 {
+			err := p.rows.Close()
+			p.rows = nil
+			if err != nil {
+				return nil, p.row, fmt.Errorf("parquet: %w", err)
+			}
+		}
 	}
 	p.level.begin(p.ready[0])
 	p.ready = p.ready[1:]
 	return p.level.group(p.root), p.row, nil
+}
+
+// group goes on to the next row group.
+func (p *parquetRows) group() error {
+	if err := checkPages(p.f, p.size, &p.meta[0]); err != nil {
+		return err
+	}
+	p.rows, p.left = p.groups[0].Rows(), p.meta[0].NumRows
+	p.groups, p.meta = p.groups[1:], p.meta[1:]
+	return nil
 }
 
 // A parquetNode is a column or a group of columns.
@@ -332,7 +347,7 @@ func converter(e format.SchemaElement) func(parquet.Value) any {
 		if t.IsAdjustedToUTC {
 			zone = "UTC"
 		}
-		return timeConverter(unit(t.Unit), func(t time.Time) string { return timestamp(t, zone) })
+		return timeConverter(unit(t.Unit), newZone(zone).format)
 	case *format.UUIDType:
 		return func(v parquet.Value) any {
 			b := v.ByteArray()
@@ -355,9 +370,9 @@ func converter(e format.SchemaElement) func(parquet.Value) any {
 	case deprecated.TimeMicros:
 		return timeConverter(time.Microsecond, clock)
 	case deprecated.TimestampMillis:
-		return timeConverter(time.Millisecond, func(t time.Time) string { return timestamp(t, "UTC") })
+		return timeConverter(time.Millisecond, newZone("UTC").format)
 	case deprecated.TimestampMicros:
-		return timeConverter(time.Microsecond, func(t time.Time) string { return timestamp(t, "UTC") })
+		return timeConverter(time.Microsecond, newZone("UTC").format)
 	case deprecated.UTF8, deprecated.Enum, deprecated.Json:
 		return func(v parquet.Value) any { return string(v.ByteArray()) }
 	}
@@ -377,7 +392,7 @@ func physical(v parquet.Value) any {
 		x := v.Int96()
 		nanos := int64(x[1])<<32 | int64(x[0])
 		const julianEpoch = 2440588
-		return timestamp(time.Unix((int64(x[2])-julianEpoch)*86400, nanos), "")
+		return newZone("").format(time.Unix((int64(x[2])-julianEpoch)*86400, nanos).UTC())
 	case parquet.Float:
 		return float64(v.Float())
 	case parquet.Double:
@@ -398,7 +413,7 @@ func unsigned(v parquet.Value) any {
 }
 
 func date(v parquet.Value) any {
-	return time.Unix(int64(v.Int32())*86400, 0).UTC().Format(time.DateOnly)
+	return day(int64(v.Int32()))
 }
 
 func unit(u format.TimeUnit) time.Duration {
@@ -409,14 +424,12 @@ func unit(u format.TimeUnit) time.Duration {
 }
 
 func timeConverter(unit time.Duration, write func(time.Time) string) func(parquet.Value) any {
-	perSecond := int64(time.Second / unit)
 	return func(v parquet.Value) any {
 		x := v.Int64()
 		if v.Kind() == parquet.Int32 {
 			x = int64(v.Int32())
 		}
-		seconds, rest := x/perSecond, x%perSecond
-		return write(time.Unix(seconds, rest*int64(unit)))
+		return write(moment(x, unit))
 	}
 }
 
@@ -424,52 +437,12 @@ func timeConverter(unit time.Duration, write func(time.Time) string) func(parque
 // bytes, and puts the point scale digits from its end.
 func decimalConverter(scale int) func(parquet.Value) any {
 	return func(v parquet.Value) any {
-		x := new(big.Int)
 		switch v.Kind() {
 		case parquet.Int32:
-			x.SetInt64(int64(v.Int32()))
+			return pointed(big.NewInt(int64(v.Int32())), scale)
 		case parquet.Int64:
-			x.SetInt64(v.Int64())
-		default:
-			b := v.ByteArray()
-			x.SetBytes(b)
-			if len(b) > 0 && b[0] >= 0x80 {
-				x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
-			}
+			return pointed(big.NewInt(v.Int64()), scale)
 		}
-		digits := x.String()
-		if scale <= 0 {
-			if scale < -1000 || x.Sign() == 0 {
-				return json.Number(digits)
-			}
-			return json.Number(digits + strings.Repeat("0", -scale))
-		}
-		sign := ""
-		if digits[0] == '-' {
-			sign, digits = "-", digits[1:]
-		}
-		if n := scale + 1 - len(digits); n > 0 && n <= 1000 {
-			digits = strings.Repeat("0", n) + digits
-		}
-		at := max(0, len(digits)-scale)
-		return json.Number(sign + digits[:at] + "." + digits[at:])
+		return pointed(twosComplement(v.ByteArray()), scale)
 	}
-}
-
-// half converts an IEEE 754 half.
-func half(b uint16) float64 {
-	sign, exponent, fraction := 1.0, int(b>>10&31), float64(b&1023)
-	if b>>15 == 1 {
-		sign = -1
-	}
-	switch exponent {
-	case 0:
-		return sign * math.Ldexp(fraction, -24)
-	case 31:
-		if fraction != 0 {
-			return math.NaN()
-		}
-		return math.Inf(int(sign))
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
 }
