@@ -174,8 +174,7 @@ func filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node
 	g := e.Graph()
 	largest, _ := graph.TopK(e, k, "k")
 	held := graph.ReduceSum(largest, -1)
-	base := graph.Add(total, graph.Mul(renormalize, graph.Sub(held, total)))
-	limit := graph.Mul(topP, base)
+	limit := graph.Mul(topP, graph.Where(graph.GreaterOrEqual(renormalize, g.Scalar(1)), held, total))
 	before := graph.CumSum(largest, -1, true)
 	// The first token is kept whatever top p is; what is not kept must not
 	// lower the smallest kept probability.
@@ -201,27 +200,24 @@ func draw(e, uniforms *graph.Node, vocab int) *graph.Node {
 	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
 
 	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
-	block, before := first(graph.CumSum(sums, -1, false), sums, u, nil)
+	running := graph.CumSum(sums, -1, false)
+	block, rest := first(running, graph.Mul(u, graph.ReduceMax(running, -1)))
 	inside := graph.Cast(graph.GatherRows(cells, block), onnx.Double)
-	token, _ := first(graph.CumSum(inside, -1, false), inside, u, before)
+	token, _ := first(graph.CumSum(inside, -1, false), rest)
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
 }
 
 // first returns the index [B,1] of the first running sum [B,n] that exceeds a
-// target, and the target less what came before that index. The target is u of
-// the total where rest is nil, else rest; it is held under the total so that
-// rounding can't select a value of no mass at the end.
-func first(running, values, u, rest *graph.Node) (index, left *graph.Node) {
+// target, and the target less the running sum before. Where the target is under
+// the total it falls on an index of some mass; it is held there, since rounding
+// can bring it over. The rest is never under 0, where it would fall on an index
+// of no mass: it is a difference of the very numbers that were compared.
+func first(running, target *graph.Node) (index, rest *graph.Node) {
 	g := running.Graph()
-	total := graph.ReduceMax(running, -1)
-	target := rest
-	if rest == nil {
-		target = graph.Mul(u, total)
-	}
-	target = graph.Min(target, graph.Mul(total, g.Double(1-1.0/(1<<45))))
+	target = graph.Min(target, graph.Mul(graph.ReduceMax(running, -1), g.Double(1-1.0/(1<<45))))
 	passed := graph.Cast(graph.GreaterOrEqual(target, running), onnx.Double)
 	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
-	return index, graph.Sub(target, graph.ReduceSum(graph.Mul(passed, values), -1))
+	return index, graph.Sub(target, graph.ReduceMax(graph.Mul(passed, running), -1))
 }
 
 // blockWidth is the largest divisor of vocab in [128, 1024], or 512 where

@@ -17,6 +17,10 @@ import (
 
 // A Graph is a Program ready to be interpreted.
 type Graph struct {
+	// Single rounds every float result to float32, as a runtime does; what an
+	// operator computes inside stays float64.
+	Single bool
+
 	name   string
 	graph  onnx.Graph
 	consts map[string]Tensor
@@ -71,6 +75,9 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	}
 	for _, n := range g.graph.Nodes {
 		for i, t := range run(n, values) {
+			if g.Single && t.Type == onnx.Float {
+				t = t.like(func(v float64) float64 { return float64(float32(v)) })
+			}
 			if i < len(n.Outputs) && n.Outputs[i] != "" {
 				define(values, n.Outputs[i], t)
 			}
