@@ -29,7 +29,7 @@ names several files.`,
 			return usagef("say what to do: data show FILE or data check FILE")
 		},
 	}
-	c.AddCommand(newDataShow(), newDataCheck())
+	c.AddCommand(newDataShow(), newDataCheck(), newDataArithmetic())
 	return c
 }
 

@@ -53,9 +53,9 @@ func TestReadLines(t *testing.T) {
 }
 
 // An endless stream of one letter, without a newline.
-type letters struct{}
+type endless struct{}
 
-func (letters) Read(p []byte) (int, error) {
+func (endless) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'a'
 	}
@@ -71,7 +71,7 @@ func TestReadLinesLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 64 MB")
 	}
-	if _, err := readAll(letters{}); err == nil || err.Error() != "in.jsonl:1: line longer than 64 MB" {
+	if _, err := readAll(endless{}); err == nil || err.Error() != "in.jsonl:1: line longer than 64 MB" {
 		t.Errorf("endless line: error %v", err)
 	}
 }

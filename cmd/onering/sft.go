@@ -15,7 +15,7 @@ import (
 
 func newSFT() *cobra.Command {
 	var e engineFlags
-	var data, out string
+	var data, out, dtype string
 	o := train.DefaultSupervised()
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
@@ -30,6 +30,10 @@ included. The learning rate rises over --warmup steps and falls linearly.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
 				return usageError{err}
+			}
+			element, err := parseDType(dtype)
+			if err != nil {
+				return err
 			}
 			if err := checkVacant(out); err != nil {
 				return err
@@ -46,7 +50,7 @@ included. The learning rate rises over --warmup steps and falls linearly.`,
 			if err := supervise(c, engine, demonstrations, o); err != nil {
 				return err
 			}
-			err = qwen2.Save(out, engine.policy.Model, engine.policy.Weights, qwen2.SaveOptions{Tokenizer: engine.policy.Dir})
+			err = qwen2.Save(out, engine.policy.Model, engine.policy.Weights, qwen2.SaveOptions{DType: element, Tokenizer: engine.policy.Dir})
 			if err != nil {
 				return err
 			}
@@ -67,11 +71,13 @@ included. The learning rate rises over --warmup steps and falls linearly.`,
 	flags.Float64Var(&o.MaxGradNorm, "max-grad-norm", o.MaxGradNorm, "clip the gradient to this norm; 0 is off")
 	flags.Int64Var(&o.Seed, "seed", o.Seed, "seed of the order of demonstrations")
 	flags.StringVar(&o.Template, "template", o.Template, "prompt template around each prompt: "+strings.Join(tokenize.Templates(), ", "))
+	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
 	must(c.MarkFlagRequired("data"))
 	must(c.MarkFlagRequired("out"))
 	must(c.MarkFlagFilename("data", "jsonl"))
 	must(c.MarkFlagDirname("out"))
 	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
