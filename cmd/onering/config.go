@@ -197,13 +197,14 @@ const envPrefix = "ONERING_"
 // envOthers are variables of the same prefix that are not settings of a run.
 var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE"}
 
-// envLayer reads the settings in environ, whose entries are NAME=value.
+// envLayer reads the settings in environ, whose entries are NAME=value. An empty
+// variable counts as none.
 func envLayer(environ []string) layer {
 	var l layer
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
 		rest, ok := strings.CutPrefix(name, envPrefix)
-		if !ok || slices.Contains(envOthers, name) {
+		if !ok || text == "" || slices.Contains(envOthers, name) {
 			continue
 		}
 		section, key, ok := strings.Cut(strings.ToLower(rest), "_")

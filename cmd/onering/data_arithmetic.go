@@ -16,9 +16,9 @@ func newDataArithmetic() *cobra.Command {
 		Short: "Print demonstrations of the embedded task",
 		Long: `Print demonstrations of the embedded task, sums and differences of three-digit
 numbers, as JSON lines {"prompt", "response", "problem", "answer"}: for a warm
-start with onering sft, or with --held-out as problems to evaluate on. The student
-who writes the responses guesses with one probability and slips in a step with
-another. The held-out problems are an eighth of all, never trained on.`,
+start with onering sft, or with --held-out as problems to evaluate on. The
+student who writes the responses guesses with one probability and slips in a
+step with another. The held-out problems are an eighth of all, never trained on.`,
 		Example: `  onering data arithmetic -n 64000 --guess 0.6 --slip 0.05 > demonstrations.jsonl
   onering data arithmetic -n 512 --held-out > held-out.jsonl`,
 		Args: cobra.NoArgs,

@@ -20,10 +20,10 @@ func newExport() *cobra.Command {
 		Use:   "export --model DIR --out DIR",
 		Short: "Write the ONNX graphs of a model and a manifest",
 		Long: `Write the ONNX graphs that sampling and training of a model run, and
-manifest.json, which lists each with its inputs, outputs and the outputs that may
-be bound onto an input. The graphs are stock ONNX: any ONNX Runtime runs them.
-They hold no weights, which are inputs; the manifest says how those are made of
-the tensors of the model folder, of which only config.json is read.`,
+manifest.json, which lists each with its inputs and outputs, and which outputs
+may be bound onto an input. The graphs are stock ONNX: any ONNX Runtime runs
+them. They hold no weights, which are inputs; the manifest says how those are
+made of the tensors of the model folder, of which only config.json is read.`,
 		Example: "  onering export --model Qwen2.5-0.5B --out graphs",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -87,9 +87,13 @@ func buildGraphs(arch models.Architecture) ([]graphFile, error) {
 	for _, form := range []models.Form{models.Direct, models.Wide} {
 		p, err := arch.Decode(form)
 		add("", err, p)
+		variant := ""
+		if form == models.Wide {
+			variant = ".wide"
+		}
 		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
 			p, err := arch.Sample(choice, form)
-			add("", err, p)
+			add(variant, err, p)
 		}
 	}
 	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {

@@ -41,8 +41,8 @@ the weights that the objective gives each token.
 
 Without --config a tiny model that comes with the program learns arithmetic on
 CPU. Any key of the run file can be set with --set section.key=value or in the
-environment as ONERING_SECTION_KEY; flags win over the environment, that over the
-file, and that over the defaults, which are the recipe of the PMPO paper.
+environment as ONERING_SECTION_KEY; flags win over the environment, that over
+the file, and that over the defaults, which are the recipe of the PMPO paper.
 
 A run writes a folder: run.toml, the resolved configuration; metrics.jsonl;
 rollouts/; checkpoints/, which are Hugging Face folders; log.txt. After an
