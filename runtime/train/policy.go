@@ -4,34 +4,52 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"onering/models"
 	"onering/models/qwen2"
 	"onering/runtime"
+	"onering/runtime/train/arithmetic"
 	"onering/tokenize"
 )
 
 // A Policy is a model folder opened for sampling and learning.
 type Policy struct {
 	// Dir is the folder that the policy was read from.
-	Dir     string
+	Dir string
 	Model   qwen2.Config
 	Weights *models.Weights
 	Ring    *runtime.Ring
 	// Tokenizer is nil where the folder has none; ids work all the same.
 	Tokenizer *tokenize.Tokenizer
+
+	unpacked string // a temporary folder to remove
 }
 
-// OpenPolicy reads a Hugging Face folder. Its weights are held once, in the
-// Ring that samplers and learners share.
-func OpenPolicy(dir string) (p *Policy, err error) {
-	p = &Policy{Dir: dir}
-	if p.Model, p.Weights, err = qwen2.Load(dir); err != nil {
+// OpenPolicy reads a Hugging Face folder, or the embedded model where dir is
+// Arithmetic. Its weights are held once, in the Ring that samplers and learners
+// share.
+func OpenPolicy(dir string) (*Policy, error) {
+	p := &Policy{Dir: dir}
+	if err := p.open(dir); err != nil {
+		p.Close()
 		return nil, err
 	}
+	return p, nil
+}
+
+func (p *Policy) open(dir string) (err error) {
+	if dir == Arithmetic {
+		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
+			return err
+		}
+		dir, p.Dir = p.unpacked, p.unpacked
+	}
+	if p.Model, p.Weights, err = qwen2.Load(dir); err != nil {
+		return err
+	}
 	if p.Ring, err = runtime.NewRing(p.Model, p.Weights); err != nil {
-		p.Weights.Close()
-		return nil, err
+		return err
 	}
 	p.Tokenizer, err = tokenize.Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,11 +58,20 @@ func OpenPolicy(dir string) (p *Policy, err error) {
 	if err == nil && p.Tokenizer != nil && p.Tokenizer.VocabSize() > p.Model.Vocab {
 		err = fmt.Errorf("train: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
 	}
+	return err
+}
+
+// unpack writes an embedded folder to the disk.
+func unpack(files fs.FS) (string, error) {
+	dir, err := os.MkdirTemp("", "onering-")
 	if err != nil {
-		p.Close()
-		return nil, err
+		return "", fmt.Errorf("train: unpacking the embedded model: %w", err)
 	}
-	return p, nil
+	if err := os.CopyFS(dir, files); err != nil {
+		os.RemoveAll(dir)
+		return "", fmt.Errorf("train: unpacking the embedded model: %w", err)
+	}
+	return dir, nil
 }
 
 // NeedTokenizer returns an error where the folder has no tokenizer.
@@ -66,6 +93,13 @@ func (p *Policy) MaxTokens(want int) int {
 
 // Close frees the weights.
 func (p *Policy) Close() {
-	p.Ring.Close()
-	p.Weights.Close()
+	if p.Ring != nil {
+		p.Ring.Close()
+	}
+	if p.Weights != nil {
+		p.Weights.Close()
+	}
+	if p.unpacked != "" {
+		os.RemoveAll(p.unpacked)
+	}
 }

@@ -2,6 +2,8 @@ package train
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	"onering/objectives"
 	"onering/runtime"
@@ -25,33 +27,24 @@ type round struct {
 
 // newRound shapes the rewards, takes the advantages of each group of k and
 // drops the groups that the objective does not keep.
-func newRound(rollouts []Rollout, k int, o objectives.Objective, maxNewTokens int) *round {
+func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
 	r := &round{rollouts: rollouts, groups: len(rollouts) / k}
-	shaper, _ := o.(objectives.Shaper)
-	keeper, _ := o.(objectives.Keeper)
 	r.trajectories = make([]objectives.Trajectory, len(rollouts))
 	r.sequences = make([]runtime.Sequence, len(rollouts))
-	for g := 0; g < len(rollouts); g += k {
-		rewards := make([]float64, k)
-		for i := range k {
-			x := &rollouts[g+i]
-			if rewards[i] = x.Reward; shaper != nil {
-				rewards[i] = shaper.Shape(x.Reward, len(x.Response), maxNewTokens, x.Truncated)
-			}
+	for i := range rollouts {
+		x := &rollouts[i]
+		r.trajectories[i] = objectives.Trajectory{
+			Reward: x.Reward, LogProb: x.LogProb, OldLogProb: x.LogProb, Entropy: x.Entropy, Truncated: x.Truncated,
 		}
-		if constant(rewards) {
+		r.sequences[i] = x.sequence()
+	}
+	for g := 0; g < len(rollouts); g += k {
+		group := r.trajectories[g : g+k]
+		objectives.SetAdvantages(o, group)
+		if group[0].Degenerate {
 			r.flat++
 		}
-		advantages := objectives.Advantages(o, rewards)
-		for i := range k {
-			x := &rollouts[g+i]
-			r.trajectories[g+i] = objectives.Trajectory{
-				Reward: rewards[i], Advantage: advantages[i], Entropy: x.Entropy,
-				LogProb: x.LogProb, OldLogProb: x.LogProb, Truncated: x.Truncated,
-			}
-			r.sequences[g+i] = x.sequence()
-		}
-		if keeper != nil && !keeper.Keep(r.trajectories[g:g+k]) {
+		if !objectives.Keep(o, group) {
 			continue
 		}
 		for i := range k {
@@ -59,15 +52,6 @@ func newRound(rollouts []Rollout, k int, o objectives.Objective, maxNewTokens in
 		}
 	}
 	return r
-}
-
-func constant(x []float64) bool {
-	for _, v := range x {
-		if v != x[0] {
-			return false
-		}
-	}
-	return true
 }
 
 // compare notes how far a training log-prob is from what the sampler saw.
@@ -116,8 +100,8 @@ func (r *round) metrics(stats sampler.Stats, steps []Record) Record {
 		{"tokens", stats.Tokens}, {"prompt_tokens", stats.PrefillTokens}, {"slot_occupancy", stats.Occupancy()},
 		{"logp_gap_max", r.gapMax}, {"logp_gap_mean", r.gapSum / float64(max(1, r.gapTokens))},
 	}
-	// The means over the round's steps of what each step logged; the largest
-	// where the name says so.
+	// The means over the round's steps of what each step logged; the largest or
+	// smallest where the name says so.
 	if len(steps) == 0 {
 		return record
 	}
@@ -131,11 +115,15 @@ func (r *round) metrics(stats sampler.Stats, steps []Record) Record {
 				values = append(values, v)
 			}
 		}
+		if len(values) == 0 {
+			continue
+		}
 		v, _ := moments(values)
-		if m.Name == "p/max" || m.Name == "log_ratio/max" {
-			for _, x := range values {
-				v = max(v, x)
-			}
+		switch _, last, _ := strings.Cut(m.Name, "/"); {
+		case strings.HasPrefix(last, "max"):
+			v = slices.Max(values)
+		case strings.HasPrefix(last, "min"):
+			v = slices.Min(values)
 		}
 		if record.Get(m.Name) == nil {
 			record = append(record, Metric{m.Name, v})

@@ -57,6 +57,16 @@ type Trainer struct {
 	stepOfRound int // done of this round
 }
 
+// weighsEntropy asks the objective about a batch of one token whether it wants
+// the entropy's gradient with its present settings.
+func weighsEntropy(o objectives.Objective) bool {
+	e, ok := o.(objectives.EntropyWeigher)
+	one := func(x float64) []float64 { return []float64{x} }
+	return ok && e.EntropyWeights(objectives.Batch{Steps: 1, Trajectories: []objectives.Trajectory{{
+		LogProb: one(-1), OldLogProb: one(-1), RefLogProb: one(-1), Entropy: one(1), Advantage: 1,
+	}}}, [][]float64{{0}})
+}
+
 // stashShare is how much of the memory of weights, gradients and moments the
 // kept forward passes of one micro-batch may take.
 const stashShare = 0.2
@@ -100,15 +110,14 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if t.decoder, err = env.NewDecoder(policy.Ring, slots, policy.MaxTokens(limit)); err != nil {
 		return nil, err
 	}
-	_, entropy := t.Objective.(objectives.EntropyWeigher)
-	o := runtime.LearnerOptions{Stash: stashFor(policy, c.Train.MicroTokens), EntropyGradient: entropy}
+	o := runtime.LearnerOptions{Stash: stashFor(policy, c.Train.MicroTokens), EntropyGradient: weighsEntropy(t.Objective)}
 	if t.learner, err = env.NewLearner(policy.Ring, o); err != nil {
 		return nil, err
 	}
 	if t.optimizer, err = env.NewOptimizer(policy.Ring, t.learner.Gradients); err != nil {
 		return nil, err
 	}
-	if r, ok := t.Objective.(objectives.Referrer); ok && r.NeedsReference() {
+	if objectives.NeedsReference(t.Objective) {
 		if err = t.keepReference(env); err != nil {
 			return nil, err
 		}
@@ -266,7 +275,7 @@ func (t *Trainer) oneRound(ctx context.Context) (Record, error) {
 		return nil, err
 	}
 	t.clock.enter(phaseOther)
-	round := newRound(rollouts, r.SamplesPerPrompt, t.Objective, r.MaxNewTokens)
+	round := newRound(rollouts, r.SamplesPerPrompt, t.Objective)
 	if err := t.oldLogProbs(round); err != nil {
 		return nil, err
 	}

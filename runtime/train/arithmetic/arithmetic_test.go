@@ -1,10 +1,44 @@
 package arithmetic
 
 import (
+	"bytes"
+	"flag"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"onering/tokenize"
 )
+
+var update = flag.Bool("update", false, "write the embedded tokenizer anew")
+
+// The embedded tokenizer's files are what tokenize makes of Specials and Pieces.
+func TestEmbeddedTokenizer(t *testing.T) {
+	c := tokenize.Character{Specials: Specials, Pieces: Pieces, EOS: "<eos>", Pad: "<pad>"}
+	dir := t.TempDir()
+	if *update {
+		dir = "model"
+	}
+	if err := c.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := fs.ReadFile(Model(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s differs from what tokenize writes: run go test -update and remake.sh", name)
+		}
+	}
+}
 
 func TestWorkedIsRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
