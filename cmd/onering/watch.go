@@ -65,7 +65,7 @@ func roundLine(r train.Record, rounds int) string {
 	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
 	for _, m := range []struct{ name, label, format string }{
 		{"reward", "reward", "%.3f"},
-		{"loss", "loss", "%.4f"},
+		{"loss", "loss", "%+.1e"},
 		{"grad_norm", "grad norm", "%.3f"},
 		{"p/mean", "p", "%.3f"},
 		{"clip_fraction", "clip", "%.4f"},
