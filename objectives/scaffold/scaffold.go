@@ -1,0 +1,208 @@
+// Package scaffold writes the folder from which an author of an objective starts:
+// code that compiles, keeps every rule of objectives.Objective and says where to
+// put one's own formula, with its conformance test.
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/format"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+)
+
+// host is the module that the generated code imports.
+const host = "onering"
+
+//go:embed template
+var templates embed.FS
+
+// A file is one file to be written, its path relative to the folder it goes to.
+type file struct {
+	path     string
+	template string // from which it is made, "" if data is it
+	data     []byte
+}
+
+// fields are what the templates say.
+type fields struct {
+	Name   string // of the objective and its package
+	Type   string // Name as an exported identifier
+	Import string // path of the package
+	Host   string
+}
+
+func newFields(name, importPath string) fields {
+	return fields{Name: name, Type: strings.ToUpper(name[:1]) + name[1:], Import: importPath, Host: host}
+}
+
+// Add writes objectives/NAME into root, the checkout of onering, and adds its
+// import to objectives/all. It returns the paths that it wrote, relative to root.
+// Nothing that exists is overwritten, and on an error nothing is left behind.
+func Add(root, name string) ([]string, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if err := checkRoot(root); err != nil {
+		return nil, err
+	}
+	all := filepath.Join("objectives", "all", "all.go")
+	source, err := os.ReadFile(filepath.Join(root, all))
+	if err != nil {
+		return nil, fmt.Errorf("scaffold: %w", err)
+	}
+	importPath := host + "/objectives/" + name
+	imported, err := addImport(source, importPath)
+	if err != nil {
+		return nil, fmt.Errorf("scaffold: %s: %w", all, err)
+	}
+	dir := filepath.Join("objectives", name)
+	paths, err := writeFolder(filepath.Join(root, dir), newFields(name, importPath), []file{
+		{name + ".go", "objective.go.tmpl", nil},
+		{name + "_test.go", "objective_test.go.tmpl", nil},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := replaceFile(filepath.Join(root, all), imported); err != nil {
+		return nil, errors.Join(fmt.Errorf("scaffold: %w", err), os.RemoveAll(filepath.Join(root, dir)))
+	}
+	for i := range paths {
+		paths[i] = filepath.Join(dir, paths[i])
+	}
+	return append(paths, all), nil
+}
+
+// goName is a package name that Go authors would choose, and an objective's name.
+var goName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+
+// checkName refuses names that are no package name or that would mislead: a
+// folder of ours, a keyword, a word that the generated code uses.
+func checkName(name string) error {
+	switch {
+	case !goName.MatchString(name):
+		return fmt.Errorf("scaffold: %q cannot name a Go package: use small letters and digits, beginning with a letter", name)
+	case token.IsKeyword(name):
+		return fmt.Errorf("scaffold: %q is a keyword of Go: choose another name", name)
+	}
+	switch name {
+	case "all", "objectivetest", "scaffold", "objectives", "testdata", "vendor", "internal", "main", "init", "math", host:
+		return fmt.Errorf("scaffold: %q means something else here: choose another name", name)
+	}
+	return nil
+}
+
+// checkRoot makes sure that root is a checkout of onering.
+func checkRoot(root string) error {
+	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return fmt.Errorf("scaffold: %w: run this from the root of a checkout of %s", err, host)
+	}
+	if module := moduleOf(data); module != host {
+		return fmt.Errorf("scaffold: %s is module %q, not %q: run this from the root of a checkout of %s", filepath.Join(root, "go.mod"), module, host, host)
+	}
+	return nil
+}
+
+// moduleOf returns the module path that a go.mod file declares, "" if none.
+func moduleOf(gomod []byte) string {
+	for line := range strings.Lines(string(gomod)) {
+		if words := strings.Fields(line); len(words) >= 2 && words[0] == "module" {
+			return strings.Trim(words[1], `"`)
+		}
+	}
+	return ""
+}
+
+// addImport adds a blank import to a file that consists of such imports. gofmt
+// sorts it into place.
+func addImport(source []byte, importPath string) ([]byte, error) {
+	line := fmt.Sprintf("_ %q", importPath)
+	if bytes.Contains(source, []byte(line)) {
+		return nil, fmt.Errorf("%s is imported already", importPath)
+	}
+	opening := []byte("import (\n")
+	if bytes.Count(source, opening) != 1 {
+		return nil, errors.New("there should be one import block, import (...)")
+	}
+	source = bytes.Replace(source, opening, []byte("import (\n\t"+line+"\n"), 1)
+	return format.Source(source)
+}
+
+// writeFolder makes dir with the given files, whole or not at all: it is filled
+// under another name and then renamed. It returns the paths of the files.
+func writeFolder(dir string, f fields, files []file) (paths []string, err error) {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil, fmt.Errorf("scaffold: %s exists: remove it or choose another name", dir)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("scaffold: %w", err)
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-")
+	if err != nil {
+		return nil, fmt.Errorf("scaffold: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			paths, err = nil, errors.Join(fmt.Errorf("scaffold: %w", err), os.RemoveAll(temporary))
+		}
+	}()
+	for _, x := range files {
+		if x.template != "" {
+			if x.data, err = render(x.template, f); err != nil {
+				return nil, err
+			}
+		}
+		path := filepath.Join(temporary, x.path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, x.data, 0o644); err != nil {
+			return nil, err
+		}
+		paths = append(paths, x.path)
+	}
+	if err := os.Chmod(temporary, 0o755); err != nil { // MkdirTemp is private
+		return nil, err
+	}
+	return paths, os.Rename(temporary, dir)
+}
+
+// render fills in a template and formats it as gofmt does.
+func render(name string, f fields) ([]byte, error) {
+	t, err := template.ParseFS(templates, "template/"+name)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, f); err != nil {
+		return nil, err
+	}
+	return format.Source(b.Bytes())
+}
+
+// replaceFile writes data beside name and renames it there, so that the file is
+// the old one or the new one at every moment.
+func replaceFile(name string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}

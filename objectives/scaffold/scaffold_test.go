@@ -1,0 +1,280 @@
+package scaffold
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// checkout returns a folder with what of onering the generated code needs: go.mod
+// and objectives without its tests. It is a copy, since Add changes it.
+func checkout(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), "module onering\n\ngo 1.26\n")
+	from := filepath.Join("..", "..", "objectives")
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && d.Name() == "testdata" {
+			return err
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		way, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		write(t, filepath.Join(root, "objectives", way), string(data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// goTool runs the go command in dir, offline, and returns what it printed.
+func goTool(t *testing.T, dir, stdin string, args ...string) string {
+	t.Helper()
+	c := exec.Command("go", args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	c.Stdin = strings.NewReader(stdin)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+const batch = `{"groups":[[{"reward":1,"logp":[-1,-2],"old_logp":[-1,-2]},{"reward":0,"logp":[-3],"old_logp":[-3]}]]}`
+
+// TestAdd: what Add writes compiles, passes the conformance suite, is registered,
+// and says 40 lines at most.
+func TestAdd(t *testing.T) {
+	root := checkout(t)
+	paths, err := Add(root, "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"objectives/mine/mine.go", "objectives/mine/mine_test.go", "objectives/all/all.go"}
+	for i := range want {
+		want[i] = filepath.FromSlash(want[i])
+	}
+	if !slices.Equal(paths, want) {
+		t.Errorf("paths = %q, want %q", paths, want)
+	}
+	all := read(t, filepath.Join(root, "objectives", "all", "all.go"))
+	if !strings.Contains(all, "\t_ \"onering/objectives/gspo\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/pmpo\"\n") {
+		t.Errorf("the import is not in its place:\n%s", all)
+	}
+	if n := statements(read(t, filepath.Join(root, "objectives", "mine", "mine.go"))); n > 40 {
+		t.Errorf("the objective takes %d lines", n)
+	}
+	if testing.Short() {
+		t.Skip("compiling takes seconds")
+	}
+	goTool(t, root, "", "vet", "./objectives/all", "./objectives/mine")
+	out := goTool(t, root, "", "test", "-v", "./objectives/mine")
+	if n := strings.Count(out, "--- PASS: TestConformance/"); n < 15 {
+		t.Errorf("%d rules were checked:\n%s", n, out)
+	}
+}
+
+// statements counts the lines of a file that are neither blank nor comment.
+func statements(source string) (n int) {
+	for line := range strings.Lines(source) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestModule: what Module writes compiles offline, passes the conformance suite and
+// its program knows the new objective and the old ones, with the checkout as it was.
+func TestModule(t *testing.T) {
+	root := checkout(t)
+	before := goFilesOf(t, root)
+	dir := filepath.Join(t.TempDir(), "a folder", "mine")
+	write(t, filepath.Join(filepath.Dir(dir), "neighbour"), "")
+	paths, err := Module(root, dir, "mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"go.mod", "mine.go", "mine_test.go", filepath.Join("cmd", "mine", "main.go")}; !slices.Equal(paths, want) {
+		t.Errorf("paths = %q, want %q", paths, want)
+	}
+	if after := goFilesOf(t, root); !slices.Equal(before, after) {
+		t.Errorf("the checkout changed from\n%q\nto\n%q", before, after)
+	}
+	if testing.Short() {
+		t.Skip("compiling takes seconds")
+	}
+	out := goTool(t, dir, "", "test", "-v", "./...")
+	if n := strings.Count(out, "--- PASS: TestConformance/"); n < 15 {
+		t.Errorf("%d rules were checked:\n%s", n, out)
+	}
+	out = goTool(t, dir, batch, "run", "./cmd/mine")
+	if want := `"advantage":0.5,"weights":[-0.125,-0.125]`; !strings.Contains(out, want) {
+		t.Errorf("the program printed\n%s\nwithout %s", out, want)
+	}
+	out = goTool(t, dir, batch, "run", "./cmd/mine", "-objective", "pmpo", "-explain")
+	if !strings.Contains(out, "eta*") {
+		t.Errorf("-explain printed\n%s", out)
+	}
+}
+
+func goFilesOf(t *testing.T, root string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path+"\n"+read(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestModuleVersions: a module gets the versions that the checkout requires, so
+// that it builds without the network.
+func TestModuleVersions(t *testing.T) {
+	root := checkout(t)
+	write(t, filepath.Join(root, "go.mod"), "module onering\n\ngo 1.26.8\n\nrequire (\n\texample.org/x v1.2.3 // indirect\n)\n")
+	write(t, filepath.Join(root, "go.sum"), "example.org/x v1.2.3 h1:sum=\n")
+	dir := filepath.Join(t.TempDir(), "mine")
+	if _, err := Module(root, dir, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	gomod := read(t, filepath.Join(dir, "go.mod"))
+	for _, want := range []string{"module example.com/mine\n", "require onering v0.0.0\n", "replace onering => ", "go 1.26.8\n", "example.org/x v1.2.3"} {
+		if strings.Count(gomod, want) != 1 {
+			t.Errorf("go.mod has %q %d times:\n%s", want, strings.Count(gomod, want), gomod)
+		}
+	}
+	if sums := read(t, filepath.Join(dir, "go.sum")); sums != read(t, filepath.Join(root, "go.sum")) {
+		t.Errorf("go.sum = %q", sums)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	root := checkout(t)
+	write(t, filepath.Join(root, "objectives", "taken", "note"), "")
+	elsewhere := t.TempDir()
+	write(t, filepath.Join(elsewhere, "go.mod"), "module other\n")
+	before := goFilesOf(t, root)
+	for _, test := range []struct{ root, name, want string }{
+		{root, "", "small letters"},
+		{root, "Mine", "small letters"},
+		{root, "../mine", "small letters"},
+		{root, "9to5", "small letters"},
+		{root, "func", "keyword"},
+		{root, "all", "means something else"},
+		{root, "math", "means something else"},
+		{root, "pmpo", "imported already"},
+		{root, "taken", "taken exists: remove it or choose another name"},
+		{elsewhere, "mine", `module "other"`},
+		{filepath.Join(elsewhere, "nowhere"), "mine", "root of a checkout"},
+	} {
+		if _, err := Add(test.root, test.name); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Add(%q): %v, want an error with %q", test.name, err, test.want)
+		}
+		if test.want == "imported already" {
+			continue // no matter to a module
+		}
+		dir := filepath.Join(root, "objectives", "taken")
+		if _, err := Module(test.root, dir, test.name); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Module(%q): %v, want an error with %q", test.name, err, test.want)
+		}
+	}
+	if after := goFilesOf(t, root); !slices.Equal(before, after) {
+		t.Error("a refusal left something behind")
+	}
+}
+
+// TestAddUndone: where the import cannot be added, the folder is not left either.
+func TestAddUndone(t *testing.T) {
+	for _, all := range []string{"package all\n", "package all\n\nimport (\n\tthis is no import\n)\n"} {
+		root := checkout(t)
+		write(t, filepath.Join(root, "objectives", "all", "all.go"), all)
+		if _, err := Add(root, "mine"); err == nil {
+			t.Errorf("no error for %q", all)
+		}
+		if _, err := os.Stat(filepath.Join(root, "objectives", "mine")); err == nil {
+			t.Errorf("the folder was left behind for %q", all)
+		}
+	}
+	root := checkout(t)
+	if err := os.Remove(filepath.Join(root, "objectives", "all", "all.go")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Add(root, "mine"); err == nil {
+		t.Error("no error without objectives/all")
+	}
+}
+
+// TestUnwritable: what the file system refuses is an error that names the place.
+func TestUnwritable(t *testing.T) {
+	root := checkout(t)
+	blocked := filepath.Join(t.TempDir(), "file")
+	write(t, blocked, "")
+	for _, dir := range []string{
+		filepath.Join(blocked, "mine"),                    // under a file
+		filepath.Join(t.TempDir(), "no", "such", "mine"), // under nothing
+	} {
+		if _, err := Module(root, dir, "mine"); err == nil || !strings.Contains(err.Error(), filepath.Dir(dir)) {
+			t.Errorf("Module in %s: %v", dir, err)
+		}
+	}
+	if err := replaceFile(filepath.Join(blocked, "all.go"), nil); err == nil {
+		t.Error("replaceFile wrote under a file")
+	}
+	folder := filepath.Join(t.TempDir(), "folder")
+	write(t, filepath.Join(folder, "x"), "")
+	if err := replaceFile(folder, nil); err == nil {
+		t.Error("replaceFile replaced a folder")
+	}
+	if left, err := os.ReadDir(filepath.Dir(folder)); err != nil || len(left) != 1 {
+		t.Errorf("replaceFile left %v behind (%v)", left, err)
+	}
+	for _, broken := range []file{{"x.go", "no.such.tmpl", nil}, {"a/b", "", nil}} {
+		dir := filepath.Join(t.TempDir(), "mine")
+		files := []file{{"a", "", []byte("a file where a/b wants a folder")}, broken}
+		if paths, err := writeFolder(dir, newFields("mine", "mine"), files); err == nil || paths != nil {
+			t.Errorf("writeFolder of %q gave %q", broken.path, paths)
+		}
+		if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) != 0 {
+			t.Errorf("writeFolder of %q left %v behind (%v)", broken.path, left, err)
+		}
+	}
+}
