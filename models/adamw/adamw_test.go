@@ -1,0 +1,98 @@
+package adamw_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"onering/models"
+	"onering/models/adamw"
+	"onering/models/graph/graphtest"
+)
+
+func load(t *testing.T, p models.Program, err error) *graphtest.Graph {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graphtest.Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestNorm2(t *testing.T) {
+	p, err := adamw.Norm2()
+	g := load(t, p, err)
+	for _, v := range [][]float64{{3}, {3, -4}, {1, 2, 3, 4, -5}, {0, 0}} {
+		want := 0.0
+		for _, x := range v {
+			want += x * x
+		}
+		out, err := g.Run(map[string]graphtest.Tensor{"g": graphtest.Floats(v, len(v))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out["sum"]; len(got.Dims) != 0 || got.Data[0] != want {
+			t.Errorf("%v: %v, want %v", v, got.Data, want)
+		}
+	}
+}
+
+// TestStep takes several steps and compares with torch.optim.AdamW's formula in
+// its own order: decay the parameter, update the moments, correct their bias,
+// step.
+func TestStep(t *testing.T) {
+	program, err := adamw.Step()
+	g := load(t, program, err)
+	if fmt.Sprint(program.Alias) != "map[m1:m p1:p v1:v]" {
+		t.Errorf("aliases %v", program.Alias)
+	}
+	const n = 7
+	for _, tt := range []struct{ lr, beta1, beta2, eps, decay, clip float64 }{
+		{1e-6, 0.9, 0.95, 1e-8, 0, 1},
+		{1e-3, 0.9, 0.999, 1e-8, 0.01, 1},
+		{0.1, 0, 0.5, 1e-3, 0.1, 0.25},
+		{0, 0.9, 0.95, 1e-8, 0.1, 1},
+	} {
+		r := rand.New(rand.NewPCG(1, 1))
+		state := map[string]graphtest.Tensor{"p": graphtest.Normal(r, n), "m": graphtest.Zeros(n), "v": graphtest.Zeros(n)}
+		p, m, v := append([]float64{}, state["p"].Data...), make([]float64, n), make([]float64, n)
+		for step := 1; step <= 5; step++ {
+			grad := graphtest.Normal(r, n)
+			grad.Data[3] = 0 // never any gradient: only decay
+			correct1, correct2 := 1-math.Pow(tt.beta1, float64(step)), 1-math.Pow(tt.beta2, float64(step))
+			for i, d := range grad.Data {
+				d *= tt.clip
+				p[i] *= 1 - tt.lr*tt.decay
+				m[i] += (d - m[i]) * (1 - tt.beta1)
+				v[i] = v[i]*tt.beta2 + (1-tt.beta2)*d*d
+				denominator := math.Sqrt(v[i])/math.Sqrt(correct2) + tt.eps
+				p[i] -= tt.lr / correct1 * m[i] / denominator
+			}
+			in := map[string]graphtest.Tensor{"g": grad, "p": state["p"], "m": state["m"], "v": state["v"]}
+			for name, x := range map[string]float64{
+				"clip": tt.clip, "beta1": tt.beta1, "beta2": tt.beta2, "rest1": 1 - tt.beta1, "rest2": 1 - tt.beta2,
+				"rate": tt.lr / correct1, "root": 1 / math.Sqrt(correct2), "eps": tt.eps, "keep": 1 - tt.lr*tt.decay,
+			} {
+				in[name] = graphtest.Floats([]float64{x})
+			}
+			out, err := g.Run(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for output, input := range program.Alias {
+				state[input] = out[output]
+			}
+			for name, want := range map[string][]float64{"p": p, "m": m, "v": v} {
+				for i, x := range want {
+					if got := state[name].Data[i]; !(math.Abs(got-x) <= 1e-14*(1+math.Abs(x))) {
+						t.Errorf("%+v, step %d: %s[%d] = %v, want %v", tt, step, name, i, got, x)
+					}
+				}
+			}
+		}
+	}
+}

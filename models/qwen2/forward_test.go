@@ -1,0 +1,274 @@
+package qwen2_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/qwen2"
+)
+
+// weights makes random weights of a whole model, by Hugging Face's names.
+func weights(c qwen2.Config, r *rand.Rand) map[string]graphtest.Tensor {
+	w := make(map[string]graphtest.Tensor)
+	add := func(name string, dims ...int) {
+		x := graphtest.Normal(r, dims...)
+		for i := range x.Data {
+			x.Data[i] *= 0.4
+		}
+		w[name] = x
+	}
+	d, hk, gk := c.HiddenSize, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	add("model.embed_tokens.weight", c.Vocab, d)
+	add("model.norm.weight", d)
+	for i := range c.Layers {
+		layer := func(name string, dims ...int) { add(c.LayerPrefix(i)+name, dims...) }
+		layer("input_layernorm.weight", d)
+		for name, n := range map[string]int{"q": hk, "k": gk, "v": gk} {
+			layer("self_attn."+name+"_proj.weight", n, d)
+			layer("self_attn."+name+"_proj.bias", n)
+		}
+		layer("self_attn.o_proj.weight", d, hk)
+		layer("post_attention_layernorm.weight", d)
+		layer("mlp.gate_proj.weight", c.FFN, d)
+		layer("mlp.up_proj.weight", c.FFN, d)
+		layer("mlp.down_proj.weight", d, c.FFN)
+	}
+	return w
+}
+
+// reference is Qwen2 written out for one sequence, in plain loops: the normed
+// hidden state of each token.
+func reference(c qwen2.Config, w map[string]graphtest.Tensor, ids []int) [][]float64 {
+	norm := func(x []float64, weight string) []float64 {
+		square := 0.0
+		for _, v := range x {
+			square += v * v
+		}
+		// The graphs hold epsilon in float32.
+		r := 1 / math.Sqrt(square/float64(len(x))+float64(float32(c.RMSEps)))
+		out := make([]float64, len(x))
+		for i, v := range x {
+			out[i] = v * r * w[weight].Data[i]
+		}
+		return out
+	}
+	linear := func(x []float64, weight string) []float64 {
+		m := w[weight+".weight"]
+		out := make([]float64, m.Dims[0])
+		for i := range out {
+			for j, v := range x {
+				out[i] += m.Row(i)[j] * v
+			}
+			if b, ok := w[weight+".bias"]; ok {
+				out[i] += b.Data[i]
+			}
+		}
+		return out
+	}
+	turn := func(x []float64, pos int) {
+		for ; len(x) > 0; x = x[c.HeadDim:] {
+			half := c.HeadDim / 2
+			for i := range half {
+				sin, cos := math.Sincos(float64(pos) / math.Pow(c.RopeTheta, float64(i)/float64(half)))
+				a, b := x[i], x[i+half]
+				x[i], x[i+half] = a*cos-b*sin, a*sin+b*cos
+			}
+		}
+	}
+	stream := make([][]float64, len(ids))
+	for t, id := range ids {
+		stream[t] = append([]float64{}, w["model.embed_tokens.weight"].Row(id)...)
+	}
+	for l := range c.Layers {
+		prefix := c.LayerPrefix(l)
+		var keys, values [][]float64
+		for t, x := range stream {
+			h := norm(x, prefix+"input_layernorm.weight")
+			q, k := linear(h, prefix+"self_attn.q_proj"), linear(h, prefix+"self_attn.k_proj")
+			turn(q, t)
+			turn(k, t)
+			keys, values = append(keys, k), append(values, linear(h, prefix+"self_attn.v_proj"))
+			o := make([]float64, len(q))
+			for head := range c.Heads {
+				mine := head * c.HeadDim
+				theirs := head / (c.Heads / c.KVHeads) * c.HeadDim
+				scores := make([]float64, t+1)
+				for s := range scores {
+					for i := range c.HeadDim {
+						scores[s] += q[mine+i] * keys[s][theirs+i] / math.Sqrt(float64(c.HeadDim))
+					}
+				}
+				for s, lp := range logSoftmax(scores) {
+					for i := range c.HeadDim {
+						o[mine+i] += math.Exp(lp) * values[s][theirs+i]
+					}
+				}
+			}
+			for i, v := range linear(o, prefix+"self_attn.o_proj") {
+				x[i] += v
+			}
+			h = norm(x, prefix+"post_attention_layernorm.weight")
+			gate, up := linear(h, prefix+"mlp.gate_proj"), linear(h, prefix+"mlp.up_proj")
+			for i, g := range gate {
+				gate[i] = g / (1 + math.Exp(-g)) * up[i]
+			}
+			for i, v := range linear(gate, prefix+"mlp.down_proj") {
+				x[i] += v
+			}
+		}
+	}
+	for t, x := range stream {
+		stream[t] = norm(x, "model.norm.weight")
+	}
+	return stream
+}
+
+func checkHidden(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	for i := range want {
+		// alpha, the scale of attention, is a float32 in the graphs.
+		if !(math.Abs(got[i]-want[i]) <= 1e-6*(1+math.Abs(want[i]))) {
+			t.Fatalf("%s: hidden state [%d] = %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+// TestLayerForward runs sequences through the layers and the final norm.
+func TestLayerForward(t *testing.T) {
+	c := small()
+	r := rand.New(rand.NewPCG(7, 8))
+	w := weights(c, r)
+	sequences := [][]int{{3, 1, 4, 1, 5}, {9}, {2, 6, 5, 3, 5, 8, 9}}
+	lengths, ids := []int{}, []int{}
+	for _, s := range sequences {
+		lengths, ids = append(lengths, len(s)), append(ids, s...)
+	}
+	for _, blocks := range []int{1, 3} {
+		f, _, err := c.Layer(models.StashInput, blocks)
+		layer := load(t, f, err)
+		x := graphtest.Zeros(len(ids), c.HiddenSize)
+		for i, id := range ids {
+			copy(x.Row(i), w["model.embed_tokens.weight"].Row(id))
+		}
+		for l := range c.Layers {
+			in := packed(c, lengths, 8, blocks)
+			delete(in, "valid")
+			in["x"] = x
+			for _, port := range f.Inputs {
+				if v, ok := w[c.LayerPrefix(l)+port.Name]; ok {
+					in[port.Name] = v
+				}
+			}
+			x = run(t, layer, in)["y"]
+		}
+		n, _, err := c.Norm()
+		h := run(t, load(t, n, err), map[string]graphtest.Tensor{"x": x, "model.norm.weight": w["model.norm.weight"],
+			"inv_temperature": graphtest.Floats([]float64{1})})["h"]
+		at := 0
+		for i, s := range sequences {
+			for p, want := range reference(c, w, s) {
+				checkHidden(t, fmt.Sprintf("%d blocks, sequence %d, token %d", blocks, i, p), h.Row(at), want)
+				at++
+			}
+		}
+	}
+}
+
+// TestPrefillAndDecode feeds prompts of different lengths at once and then one
+// token after the other, in both forms, with heads that the attention operator
+// takes as they are and heads that have to be padded.
+func TestPrefillAndDecode(t *testing.T) {
+	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {9, 7, 9}, {2, 6, 5, 3, 5, 8}}
+	prompts := []int{5, 1, 3}
+	const T, S = 5, 9
+	for _, width := range []int{6, 16} {
+		for _, form := range []models.Form{models.Direct, models.Wide} {
+			c := small()
+			c.HeadDim = width
+			r := rand.New(rand.NewPCG(9, 10))
+			w := weights(c, r)
+			B := len(sequences)
+			in := make(map[string]graphtest.Tensor)
+			in["cos"], in["sin"] = angles(c, S)
+			for name, v := range w {
+				in[name] = v
+			}
+			for l := range c.Layers {
+				rows := func(out string, parts ...string) {
+					x := graphtest.Tensor{Type: w[c.LayerPrefix(l)+parts[0]].Type}
+					for _, p := range parts {
+						v := w[c.LayerPrefix(l)+p]
+						x.Data = append(x.Data, v.Data...)
+						if x.Dims == nil {
+							x.Dims = append([]int{0}, v.Dims[1:]...)
+						}
+						x.Dims[0] += v.Dims[0]
+					}
+					in[c.LayerPrefix(l)+out] = x
+				}
+				rows("self_attn.qkv_proj.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
+				rows("self_attn.qkv_proj.bias", "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias")
+				rows("mlp.gate_up_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight")
+				for _, cache := range []string{"key", "value"} { // NaN: nothing stale is read
+					x := graphtest.Zeros(B, c.KVHeads, S, c.Geometry().CacheWidth)
+					for i := range x.Data {
+						x.Data[i] = math.NaN()
+					}
+					in[fmt.Sprintf("past_%s.%d", cache, l)] = x
+				}
+			}
+			step := func(p models.Program, err error) graphtest.Tensor {
+				own := make(map[string]graphtest.Tensor)
+				g := load(t, p, err)
+				for _, port := range p.Inputs {
+					own[port.Name] = in[port.Name]
+				}
+				out := run(t, g, own)
+				for present, past := range p.Alias {
+					in[past] = out[present]
+				}
+				return out["hidden"]
+			}
+
+			ids, pos, lengths, last := make([]int, B*T), make([]int, B*T), make([]int, B), make([]int, B)
+			for b, s := range sequences {
+				copy(ids[b*T:], s[:prompts[b]])
+				lengths[b], last[b] = prompts[b]-1, b*T+prompts[b]-1
+				for t := range T {
+					pos[b*T+t] = t
+				}
+			}
+			in["ids"], in["pos"], in["last"] = graphtest.Ints(ids, B, T), graphtest.Ints(pos, B*T, 1), graphtest.Ints(last)
+			in["seqlens"], in["total"] = graphtest.Int32(lengths, B), graphtest.Int32([]int{T})
+			hidden := step(c.Prefill())
+			for b, s := range sequences {
+				want := reference(c, w, s[:prompts[b]])
+				checkHidden(t, fmt.Sprintf("width %d, prompt %d", width, b), hidden.Row(b), want[prompts[b]-1])
+			}
+
+			at := append([]int{}, prompts...)
+			for range 4 {
+				total := 0
+				for b, s := range sequences {
+					if at[b] == len(s) { // idle from here on: feed the last token again
+						at[b]--
+					}
+					ids[b], pos[b], lengths[b] = s[at[b]], at[b], at[b]
+					total = max(total, at[b]+1)
+				}
+				in["ids"], in["pos"] = graphtest.Ints(ids[:B], B, 1), graphtest.Ints(pos[:B], B, 1)
+				in["seqlens"], in["total"] = graphtest.Int32(lengths, B), graphtest.Int32([]int{total})
+				hidden := step(c.Decode(form))
+				for b, s := range sequences {
+					want := reference(c, w, s[:at[b]+1])
+					checkHidden(t, fmt.Sprintf("width %d, form %d, row %d, token %d", width, form, b, at[b]), hidden.Row(b), want[at[b]])
+					at[b]++
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package qwen2_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"onering/models/graph/graphtest"
+)
+
+// logSoftmax is the oracle: log-probs of logits in float64.
+func logSoftmax(logits []float64) []float64 {
+	top, total := math.Inf(-1), 0.0
+	for _, v := range logits {
+		top = math.Max(top, v)
+	}
+	for _, v := range logits {
+		total += math.Exp(v - top)
+	}
+	out := make([]float64, len(logits))
+	for i, v := range logits {
+		out[i] = v - top - math.Log(total)
+	}
+	return out
+}
+
+func entropyOf(logp []float64) (h float64) {
+	for _, l := range logp {
+		h -= math.Exp(l) * l
+	}
+	return h
+}
+
+// TestHead runs the head over slices of the vocabulary, of different sizes, and
+// compares log-probs, entropies and their gradient with a plain log-softmax.
+func TestHead(t *testing.T) {
+	const R = 5
+	c := small()
+	for _, entropyGradient := range []bool{false, true} {
+		f, tg, b, err := c.Head(entropyGradient)
+		forward, target, backward := load(t, f, err), load(t, tg, err), load(t, b, err)
+		r := rand.New(rand.NewPCG(5, 6))
+		h, head := graphtest.Normal(r, R, c.HiddenSize), graphtest.Normal(r, c.Vocab, c.HiddenSize)
+		w, v := graphtest.Normal(r, R, 1), graphtest.Normal(r, R, 1)
+		if !entropyGradient {
+			clear(v.Data)
+		}
+		y := []int{3, 0, 22, 7, 9}
+
+		// Direct: loss = sum w logp(y) + v entropy.
+		oracle := func() (logp, entropy []float64, loss float64) {
+			for i := range R {
+				logits := make([]float64, c.Vocab)
+				for j := range logits {
+					for k, x := range h.Row(i) {
+						logits[j] += x * head.Row(j)[k]
+					}
+				}
+				l := logSoftmax(logits)
+				logp, entropy = append(logp, l[y[i]]), append(entropy, entropyOf(l))
+				loss += w.Data[i]*logp[i] + v.Data[i]*entropy[i]
+			}
+			return logp, entropy, loss
+		}
+		wantLogp, wantEntropy, _ := oracle()
+
+		slices := [][2]int{{0, 7}, {7, 8}, {8, 23}}
+		slice := func(from, to int) graphtest.Tensor {
+			return graphtest.Floats(head.Data[from*c.HiddenSize:to*c.HiddenSize], to-from, c.HiddenSize)
+		}
+		z, u := graphtest.Zeros(R, 1), graphtest.Zeros(R, 1)
+		for i := range z.Data {
+			z.Data[i] = -1e30
+		}
+		for _, s := range slices {
+			out := run(t, forward, map[string]graphtest.Tensor{"h": h, "E": slice(s[0], s[1]), "z": z, "u": u})
+			z, u = out["z_out"], out["u_out"]
+		}
+		logit := run(t, target, map[string]graphtest.Tensor{"h": h, "E": head, "y": graphtest.Ints(y)})["logit"]
+		entropy := graphtest.Zeros(R, 1)
+		for i := range R {
+			entropy.Data[i] = z.Data[i] - u.Data[i]
+			if got := logit.Data[i] - z.Data[i]; math.Abs(got-wantLogp[i]) > 1e-12 {
+				t.Errorf("logp[%d] = %v, want %v", i, got, wantLogp[i])
+			}
+			if math.Abs(entropy.Data[i]-wantEntropy[i]) > 1e-12 {
+				t.Errorf("entropy[%d] = %v, want %v", i, entropy.Data[i], wantEntropy[i])
+			}
+		}
+
+		// The running gradients start with the part of the tokens themselves.
+		dh, dhead := graphtest.Zeros(R, c.HiddenSize), graphtest.Zeros(c.Vocab, c.HiddenSize)
+		for i := range R {
+			for k := range c.HiddenSize {
+				dh.Row(i)[k] += w.Data[i] * head.Row(y[i])[k]
+				dhead.Row(y[i])[k] += w.Data[i] * h.Row(i)[k]
+			}
+		}
+		for _, s := range slices {
+			in := map[string]graphtest.Tensor{"h": h, "E": slice(s[0], s[1]), "z": z, "w": w, "dh": dh,
+				"dE": graphtest.Floats(dhead.Data[s[0]*c.HiddenSize:s[1]*c.HiddenSize], s[1]-s[0], c.HiddenSize)}
+			if entropyGradient {
+				in["v"], in["entropy"] = v, entropy
+			}
+			out := run(t, backward, in)
+			dh = out["dh_out"]
+			copy(dhead.Data[s[0]*c.HiddenSize:], out["dE_out"].Data)
+		}
+		loss := func() float64 { _, _, l := oracle(); return l }
+		check := func(name string, d, x graphtest.Tensor) {
+			for i := range x.Data {
+				want := graphtest.Derivative(loss, &x.Data[i])
+				if !(math.Abs(d.Data[i]-want) <= 1e-8*(1+math.Abs(want))) {
+					t.Errorf("entropy gradient %v: %s[%d] = %v, want %v", entropyGradient, name, i, d.Data[i], want)
+				}
+			}
+		}
+		check("dh", dh, h)
+		check("dE", dhead, head)
+	}
+}
+
+// TestHeadExtremes: logits far apart and far from 0 give finite values in
+// float32, whichever slice holds the largest.
+func TestHeadExtremes(t *testing.T) {
+	c := small()
+	c.HiddenSize = 1
+	f, _, _, err := c.Head(false)
+	forward := load(t, f, err)
+	forward.Single = true
+	for _, logits := range [][]float64{
+		{1000, -1000, 0, 1}, {-1000, 0, 1000, 999}, {-80, -90, -100, -110}, {0, 0, 0, 0}, {1e-3, 0, 5e4, -5e4},
+	} {
+		z, u := graphtest.Floats([]float64{-1e30}, 1, 1), graphtest.Zeros(1, 1)
+		for _, half := range [][]float64{logits[:2], logits[2:]} {
+			out := run(t, forward, map[string]graphtest.Tensor{"h": graphtest.Floats([]float64{1}, 1, 1),
+				"E": graphtest.Floats(half, 2, 1), "z": z, "u": u})
+			z, u = out["z_out"], out["u_out"]
+		}
+		logp := logSoftmax(logits)
+		wantZ, wantH := logits[0]-logp[0], entropyOf(logp)
+		if gap := math.Abs(z.Data[0] - wantZ); !(gap <= 1e-6*math.Max(1, math.Abs(wantZ))) {
+			t.Errorf("%v: log-sum-exp %v, want %v", logits, z.Data[0], wantZ)
+		}
+		if gap := math.Abs(z.Data[0] - u.Data[0] - wantH); !(gap <= 1e-6*math.Max(1, math.Abs(wantZ))) {
+			t.Errorf("%v: entropy %v, want %v", logits, z.Data[0]-u.Data[0], wantH)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package qwen2_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/qwen2"
+)
+
+// small is a model whose sizes all differ.
+func small() qwen2.Config {
+	return qwen2.Config{HiddenSize: 10, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 7, Vocab: 23,
+		MaxPositions: 16, RopeTheta: 100, RMSEps: 1e-3}
+}
+
+func load(t testing.TB, p models.Program, err error) *graphtest.Graph {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graphtest.Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func run(t testing.TB, g *graphtest.Graph, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
+	t.Helper()
+	out, err := g.Run(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// angles are the cosines and sines of the positions up to P.
+func angles(c qwen2.Config, P int) (cos, sin graphtest.Tensor) {
+	half := c.HeadDim / 2
+	cos, sin = graphtest.Zeros(P, half), graphtest.Zeros(P, half)
+	for p := range P {
+		for i := range half {
+			a := float64(p) * math.Pow(c.RopeTheta, -float64(2*i)/float64(c.HeadDim))
+			cos.Row(p)[i], sin.Row(p)[i] = math.Cos(a), math.Sin(a)
+		}
+	}
+	return cos, sin
+}
+
+// packed lays out sequences of the given lengths in rows of T places: the
+// inputs of the layer Programs that are not weights or values.
+func packed(c qwen2.Config, lengths []int, T, blocks int) map[string]graphtest.Tensor {
+	var pos, tokens, rows []int
+	valid, mask := graphtest.Zeros(len(lengths), T, 1), graphtest.Zeros(T, T)
+	for b, n := range lengths {
+		start := len(tokens)
+		for t := range T {
+			if t >= n {
+				rows = append(rows, start/2) // any token
+				continue
+			}
+			rows = append(rows, start+t)
+			tokens = append(tokens, b*T+t)
+			pos = append(pos, t)
+			valid.Row(b)[t] = 1
+		}
+	}
+	for i := range T {
+		for j := i + 1; j < T; j++ {
+			mask.Row(i)[j] = -1e30
+		}
+	}
+	in := map[string]graphtest.Tensor{
+		"pos": graphtest.Ints(pos, len(pos), 1), "rows": graphtest.Ints(rows, len(lengths), T), "tokens": graphtest.Ints(tokens),
+		"valid": valid, "mask": mask,
+	}
+	in["cos"], in["sin"] = angles(c, c.MaxPositions)
+	if blocks > 1 {
+		bounds := make([]int, blocks+1)
+		for i := range bounds {
+			bounds[i] = i * T / blocks
+		}
+		in["bounds"] = graphtest.Ints(bounds)
+	}
+	return in
+}
+
+// only returns the inputs that a Program has; the others are made up.
+func only(p models.Program, in map[string]graphtest.Tensor, r *rand.Rand, sizes map[string]int) map[string]graphtest.Tensor {
+	out := make(map[string]graphtest.Tensor)
+	for _, port := range p.Inputs {
+		if _, ok := in[port.Name]; !ok {
+			x := graphtest.Normal(r, graphtest.Sizes(port, sizes)...)
+			for i := range x.Data {
+				x.Data[i] *= 0.5
+			}
+			in[port.Name] = x
+		}
+		out[port.Name] = in[port.Name]
+	}
+	return out
+}
+
+// TestLayerBackward holds layer.backward against central differences of
+// layer.forward, for every stash level, one and three blocks, and sequences of
+// different lengths.
+func TestLayerBackward(t *testing.T) {
+	c := small()
+	lengths, T := []int{5, 1, 7}, 8
+	sizes := map[string]int{"N": 13, "B": 3, "T": T}
+	for _, blocks := range []int{1, 3} {
+		in := packed(c, lengths, T, blocks)
+		r := rand.New(rand.NewPCG(1, 2))
+		var reference map[string]graphtest.Tensor
+		for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+			f, b, err := c.Layer(level, blocks)
+			forward, backward := load(t, f, err), load(t, b, err)
+			fin := only(f, in, r, sizes)
+			for name, v := range run(t, forward, fin) {
+				if name != "y" {
+					in[name] = v // the stash
+				}
+			}
+			bin := only(b, in, r, sizes)
+			got := run(t, backward, bin)
+			if len(got) != 1+12 {
+				t.Fatalf("outputs %v, want dx and twelve weights'", b.Outputs)
+			}
+			// What was added to the running gradients.
+			for name, d := range got {
+				if w, ok := strings.CutPrefix(name, qwen2.UpdatedPrefix); ok {
+					for i, v := range in[qwen2.GradientPrefix+w].Data {
+						d.Data[i] -= v
+					}
+				}
+			}
+			name := fmt.Sprintf("stash %d, %d blocks", level, blocks)
+			if reference != nil {
+				for output, want := range reference {
+					for i, w := range want.Data {
+						if g := got[output].Data[i]; !(math.Abs(g-w) <= 1e-12*(1+math.Abs(w))) {
+							t.Fatalf("%s: %s[%d] = %v, without a stash %v", name, output, i, g, w)
+						}
+					}
+				}
+				continue
+			}
+			reference = got
+			loss := func() float64 {
+				s := 0.0
+				for i, v := range run(t, forward, fin)["y"].Data {
+					s += in["dy"].Data[i] * v
+				}
+				return s
+			}
+			for output, d := range got {
+				x := in["x"]
+				if w, ok := strings.CutPrefix(output, qwen2.UpdatedPrefix); ok {
+					x = in[w]
+				}
+				for i := range x.Data {
+					if testing.Short() && i%7 != 0 {
+						continue
+					}
+					want := graphtest.Derivative(loss, &x.Data[i])
+					if !(math.Abs(d.Data[i]-want) <= 1e-8*(1+math.Abs(want))) {
+						t.Fatalf("%s: %s[%d] = %v, differences give %v", name, output, i, d.Data[i], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestLayerStashSparesWork: what is stashed is not computed again.
+func TestLayerStashSparesWork(t *testing.T) {
+	c := small()
+	gemms := make(map[models.Stash]int)
+	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+		_, b, err := c.Layer(level, 1)
+		gemms[level] = load(t, b, err).Ops()["Gemm"]
+	}
+	// The gradient has two products for each of seven matrices. Of the seven of
+	// the forward pass the last is never needed: six without a stash, gate and
+	// up with that of attention, none with all.
+	want := map[models.Stash]int{models.StashInput: 14 + 6, models.StashAttention: 14 + 2, models.StashAll: 14}
+	for level, n := range want {
+		if gemms[level] != n {
+			t.Errorf("stash %d: %d products, want %d", level, gemms[level], n)
+		}
+	}
+}
+
+// TestNorm holds norm.backward against central differences.
+func TestNorm(t *testing.T) {
+	c := small()
+	f, b, err := c.Norm()
+	forward, backward := load(t, f, err), load(t, b, err)
+	r := rand.New(rand.NewPCG(3, 4))
+	in := map[string]graphtest.Tensor{"inv_temperature": graphtest.Floats([]float64{1 / 0.7})}
+	bin := only(b, in, r, map[string]int{"R": 4})
+	fin := only(f, in, r, nil)
+	got := run(t, backward, bin)
+	loss := func() float64 {
+		s := 0.0
+		for i, v := range run(t, forward, fin)["h"].Data {
+			s += in["dh"].Data[i] * v
+		}
+		return s
+	}
+	weight := c.Geometry().Norm
+	for i := range in["x"].Data {
+		want := graphtest.Derivative(loss, &in["x"].Data[i])
+		if d := got["dx"].Data[i]; !(math.Abs(d-want) <= 1e-8) {
+			t.Errorf("dx[%d] = %v, want %v", i, d, want)
+		}
+	}
+	for i := range in[weight].Data {
+		want := graphtest.Derivative(loss, &in[weight].Data[i]) + in[qwen2.GradientPrefix+weight].Data[i]
+		if d := got[qwen2.UpdatedPrefix+weight].Data[i]; !(math.Abs(d-want) <= 1e-8) {
+			t.Errorf("dw[%d] = %v, want %v", i, d, want)
+		}
+	}
+}
