@@ -23,6 +23,18 @@ func load(t *testing.T, p models.Program, err error) *graphtest.Graph {
 	return g
 }
 
+func TestOfficialChecker(t *testing.T) {
+	norm, err := adamw.Norm2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := adamw.Step()
+	if err != nil {
+		t.Fatal(err)
+	}
+	graphtest.Check(t, norm, step)
+}
+
 func TestNorm2(t *testing.T) {
 	p, err := adamw.Norm2()
 	g := load(t, p, err)

@@ -1,6 +1,6 @@
 """Runs the official ONNX checker and strict shape inference over model files.
 
-Usage: check.py FILE... ; prints one line for each file that is wrong, and exits
+Usage: check.py FILE...; prints one line for each file that is wrong, and exits
 with 1 if there is one. Needs the onnx package, version 1.18 or later (opset 23).
 """
 import sys

@@ -1,0 +1,68 @@
+package graphtest
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"onering/models"
+)
+
+//go:embed check.py
+var script string
+
+// Check passes Programs through the official ONNX checker and its strict shape
+// inference, and compares the outputs' stated shapes with those inferred. It
+// needs a Python with the onnx package, that of the environment variable
+// ONERING_PYTHON or else python3, and skips the test where there is none.
+func Check(t *testing.T, programs ...models.Program) {
+	t.Helper()
+	python, err := interpreter()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, problem := range check(t, python, programs) {
+		t.Error(problem)
+	}
+}
+
+func interpreter() (string, error) {
+	python := os.Getenv("ONERING_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if out, err := exec.Command(python, "-c", "import onnx").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s can't import onnx, and ONERING_PYTHON names no other interpreter: %v: %s", python, err, out)
+	}
+	return python, nil
+}
+
+func check(t *testing.T, python string, programs []models.Program) (problems []string) {
+	dir := t.TempDir()
+	args := []string{"-"}
+	for i, p := range programs {
+		path := filepath.Join(dir, fmt.Sprintf("%04d.onnx", i))
+		if err := os.WriteFile(path, p.ONNX, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, path)
+	}
+	run := exec.Command(python, args...)
+	run.Stdin = strings.NewReader(script)
+	out, err := run.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	problems = []string{err.Error()}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		for i, p := range programs {
+			line = strings.ReplaceAll(line, args[i+1], p.Name)
+		}
+		problems = append(problems, line)
+	}
+	return problems
+}
