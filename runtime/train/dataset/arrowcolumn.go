@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 )
@@ -357,10 +358,14 @@ type arrowBatch struct {
 	nodes    [][2]int64 // values and nulls of each column
 	buffers  [][2]int64 // where each buffer is in the body, and its length
 	variadic []int64    // how many data buffers each view column has
+
+	// weightless is how many values a column without any bytes may have. A
+	// damaged file can claim any number of them, to be read for ever.
+	weightless int64
 }
 
 func newArrowBatch(t flatTable, f io.ReaderAt, body, size int64) *arrowBatch {
-	b := &arrowBatch{f: f, body: body, size: size, codec: notCompressed, nodes: t.pairs(1), buffers: t.pairs(2)}
+	b := &arrowBatch{f: f, body: body, size: size, codec: notCompressed, nodes: t.pairs(1), buffers: t.pairs(2), weightless: 1 << 24}
 	if compression, ok := t.table(3); ok {
 		b.codec = int(compression.integer(0, 1, lz4Frame))
 	}
@@ -397,10 +402,8 @@ func (c *arrowColumn) begin(b *arrowBatch) {
 	c.length = b.nodes[0][0]
 	nulls := b.nodes[0][1]
 	b.nodes = b.nodes[1:]
-	// So many values there cannot be even of one bit each, well compressed. It
-	// bounds what a column without any bytes (null) can be said to have.
-	if most := 1<<20 + b.size*(8<<12); c.length < 0 || c.length > most {
-		damaged("column %q has %d values in %d bytes", c.name, c.length, b.size)
+	if c.length < 0 || c.weightless() && c.length > b.weightless {
+		damaged("column %q has %d values", c.name, c.length)
 	}
 	if c.kind != nullKind {
 		length := b.open(&c.valid.arrowBuffer)
@@ -425,14 +428,33 @@ func (c *arrowColumn) begin(b *arrowBatch) {
 		b.open(&c.data)
 		c.beginViews(b)
 	}
+	if c.kind == listKind || c.kind == mapKind || c.kind == fixedListKind {
+		defer func(n int64) { b.weightless = n }(b.weightless)
+		b.weightless = 1 << 20
+	}
 	for _, child := range c.children {
 		child.begin(b)
+		if need := c.length; c.kind == structKind && child.length < need || c.kind == fixedListKind && c.width > 0 && child.length/int64(c.width) < need {
+			damaged("column %q has %d values, and %d in column %q of it", c.name, need, child.length, child.name)
+		}
 	}
 	if c.kind == listKind || c.kind == mapKind {
-		for range c.end { // of a list that was cut out of a longer one
+		for range min(c.end, c.children[0].length) { // of a list that was cut out of a longer one
 			c.children[0].next()
 		}
 	}
+}
+
+// weightless says whether c has values without any bytes, which no buffer that
+// ends can bound.
+func (c *arrowColumn) weightless() bool {
+	switch c.kind {
+	case nullKind:
+		return true
+	case structKind, fixedListKind:
+		return c.width == 0 && c.kind == fixedListKind || !slices.ContainsFunc(c.children, func(child *arrowColumn) bool { return !child.weightless() })
+	}
+	return false
 }
 
 // beginOffsets reads the first offset, which need not be 0.

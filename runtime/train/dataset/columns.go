@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -177,14 +176,12 @@ func (c columns) answersOf(value any) ([]string, string) {
 	return answers, ""
 }
 
-// gsm8k matches the end of an answer of GSM8K as published: the solution, then
-// a line "#### 42".
-var gsm8k = regexp.MustCompile(`(?:^|\n)####([^\n]*)$`)
-
-// final cuts the working off an answer.
+// final cuts the working off an answer: that of GSM8K as published, which ends
+// with a line "#### 42", and that of a column of solutions.
 func (c columns) final(text string) (answer, reason string) {
-	if m := gsm8k.FindStringSubmatch(text); m != nil {
-		if answer = strings.TrimSpace(m[1]); answer == "" {
+	line := text[strings.LastIndexByte(text, '\n')+1:]
+	if answer, ok := strings.CutPrefix(line, "####"); ok {
+		if answer = strings.TrimSpace(answer); answer == "" {
 			return "", noAfterHash
 		}
 		return answer, ""

@@ -114,3 +114,25 @@ func TestDamaged(t *testing.T) {
 		}
 	}
 }
+
+// Whatever bytes an Arrow file has, reading it ends, and not by a panic.
+func FuzzArrow(f *testing.F) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "*.arrow"))
+	if err != nil || len(paths) == 0 {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "x.arrow")
+		if err := os.WriteFile(path, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		readAll(path)
+	})
+}

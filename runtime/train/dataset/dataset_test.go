@@ -329,6 +329,8 @@ func TestFolders(t *testing.T) {
 	put("dict/dataset_dict.json", `{"splits": ["train", "test"]}`)
 	put("dict/train/a.jsonl", "a")
 	put("dict/test/a.jsonl", "t")
+	put("cache/gsm8k-train.jsonl", "0")
+	put("cache/gsm8k-test.jsonl", "t")
 	put("escape/state.json", `{"_data_files": [{"filename": "../saved/a.jsonl"}]}`)
 	put("broken/state.json", `{`)
 
@@ -346,6 +348,8 @@ func TestFolders(t *testing.T) {
 		{path: "hub", split: "train", answers: "0 1", ids: "data/train-00000-of-00002:1 data/train-00001-of-00002:1"},
 		{path: "hub", split: "dev", err: `no split "dev"`},
 		{path: "plain", split: "train", err: `no split "train"`},
+		{path: "cache", err: "several splits"},
+		{path: "cache", split: "test", answers: "t", ids: "gsm8k-test:1"},
 		{path: "dict", err: `several splits, ["test" "train"]`},
 		{path: "dict", split: "test", answers: "t", ids: "test/a:1"},
 		{path: "dict/train", answers: "a", ids: "a:1"},

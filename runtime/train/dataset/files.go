@@ -24,9 +24,9 @@ var dataFile = regexp.MustCompile(`(?i)\.(jsonl|ndjson|json|csv|tsv|parquet|arro
 // metadata are the JSON files beside the data of a Hugging Face folder.
 var metadata = []string{"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
 
-// split matches the split that a file's name begins with, as the Hugging Face
-// hub writes them: train-00000-of-00002.parquet.
-var split = regexp.MustCompile(`(?i)^(train|test|validation|valid|val|dev|eval)([-_.].*)?$`)
+// split matches the split in a file's name, as the Hugging Face hub
+// (train-00000-of-00002.parquet) and its cache (gsm8k-test.arrow) write them.
+var split = regexp.MustCompile(`(?i)(?:^|[-_.])(train|test|validation|valid|val|dev|eval)(?:[-_.]|$)`)
 
 // findFiles lists the data files of a path: a file, a glob, or a folder.
 func findFiles(path, splitName string) ([]file, error) {
