@@ -39,12 +39,14 @@ var rooms = []struct {
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx"},
+	{"models/hub", ""},
 	{"models/qwen2", "models models/graph models/onnx models/adamw"},
 
 	{"runtime", "models"},
 	{"runtime/runtimetest", "runtime models"},
 	{"runtime/train", "runtime runtime/train/* models models/qwen2 objectives sampler verifier tokenize"},
 	{"runtime/train/dataset", ""},
+	{"runtime/train/evaluation", "models"},
 	{"runtime/train/arithmetic", ""},
 	{"runtime/train/evaluation", "models"}, // its atomic files
 }
