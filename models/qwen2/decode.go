@@ -208,14 +208,14 @@ func draw(e, uniforms *graph.Node, vocab int) *graph.Node {
 }
 
 // first returns the index [B,1] of the first running sum [B,n] that exceeds a
-// target, and the target less the running sum before. Where the target is under
-// the total it falls on an index of some mass; it is held there, since rounding
-// can bring it over. The rest is never under 0, where it would fall on an index
-// of no mass: it is a difference of the very numbers that were compared.
+// target, and the target less the running sum before. An index that brings the
+// running sum to its end is never passed: rounding can bring the target there,
+// but what follows has no mass. Nor is the rest ever under 0, where it would
+// fall on an index of no mass: it is a difference of numbers that were compared.
 func first(running, target *graph.Node) (index, rest *graph.Node) {
-	g := running.Graph()
-	target = graph.Min(target, graph.Mul(graph.ReduceMax(running, -1), g.Double(1-1.0/(1<<45))))
-	passed := graph.Cast(graph.GreaterOrEqual(target, running), onnx.Double)
+	total := graph.ReduceMax(running, -1)
+	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
+	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)
 	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
 	return index, graph.Sub(target, graph.ReduceMax(graph.Mul(passed, running), -1))
 }

@@ -1,0 +1,94 @@
+package runtime_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// TestDrawInFloat32 draws from distributions of several kinds and compares with
+// the inverse of the cumulative distribution in float64: equal but for uniforms
+// within 1e-6 of a boundary, and never an id without mass. With a hidden state
+// of 1 the head [V,1] is the logits.
+func TestDrawInFloat32(t *testing.T) {
+	e := runtimetest.Test(t)
+	r := rand.New(rand.NewPCG(11, 12))
+	const B = 64
+	for _, vocab := range []int{32, 320, 1500, 2048 + 7, 2053, 151936} {
+		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		for _, form := range []models.Form{models.Direct, models.Wide} {
+			hidden, logits, us := make([]float32, B), make([]float32, vocab), make([]float32, B)
+			next, logp, entropy := make([]int64, B), make([]float32, B), make([]float32, B)
+			b := bind(t, e, must(c.Sample(models.Draw, form))(t), map[string]*runtime.Value{
+				"hidden": value(t, hidden, B, 1), "lm_head.weight": value(t, logits, int64(vocab), 1),
+				"inv_temperature": value(t, []float32{1}), "uniforms": value(t, us, B),
+			}, map[string]*runtime.Value{"next": value(t, next, B), "logp": value(t, logp, B), "entropy": value(t, entropy, B)})
+			for i := range hidden {
+				hidden[i] = 1
+			}
+			for _, kind := range []string{"normal", "wide", "flat", "one", "holes"} {
+				for i := range logits {
+					x := r.NormFloat64()
+					switch {
+					case kind == "flat":
+						x = 0
+					case kind == "wide":
+						x *= 10
+					case kind == "one" && i != vocab/3, kind == "holes" && i%3 != 1:
+						x = -2000
+					}
+					logits[i] = float32(x)
+				}
+				for i := range us {
+					us[i] = r.Float32()
+				}
+				copy(us, []float32{0, math.Nextafter32(1, 0), 1, 0.5, 1.0 / (1 << 24), math.SmallestNonzeroFloat32})
+				if err := b.Run(); err != nil {
+					t.Fatal(err)
+				}
+				checkDrawn(t, fmt.Sprintf("vocabulary %d, form %d, %s", vocab, form, kind), logits, us, next, logp, entropy)
+			}
+		}
+	}
+}
+
+func checkDrawn(t *testing.T, what string, logits, us []float32, next []int64, logp, entropy []float32) {
+	t.Helper()
+	total, h := 0.0, 0.0
+	p := make([]float64, len(logits))
+	for i, l := range logits { // all within a range that exp can take
+		p[i] = math.Exp(float64(l))
+		total += p[i]
+	}
+	sums, sum := make([]float64, len(p)), 0.0
+	for i := range p {
+		if p[i] /= total; p[i] > 0 {
+			h -= p[i] * math.Log(p[i])
+		}
+		sum += p[i]
+		sums[i] = sum
+	}
+	for row, u := range us {
+		id := int(next[row])
+		if id < 0 || id >= len(p) || p[id] < 1e-37 {
+			t.Errorf("%s: u = %v gives id %d, which has no mass", what, u, id)
+			continue
+		}
+		// The interval of u that id stands for, widened by the tolerance.
+		if before := sums[id] - p[id]; u < 1 && (float64(u) < before-1e-6 || float64(u) > sums[id]+1e-6) {
+			t.Errorf("%s: u = %v gives id %d, which stands for %v to %v", what, u, id, before, sums[id])
+		}
+		if want := math.Log(p[id]); math.Abs(float64(logp[row])-want) > 2e-6*(10+math.Abs(want)) {
+			t.Errorf("%s: logp %v, want %v", what, logp[row], want)
+		}
+		if math.Abs(float64(entropy[row])-h) > 1e-5*(1+h) {
+			t.Errorf("%s: entropy %v, want %v", what, entropy[row], h)
+		}
+	}
+}
