@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"onering/objectives"
 	_ "onering/objectives/all"
+	"onering/objectives/scaffold"
 	"onering/runtime/train"
 )
 
@@ -39,7 +42,7 @@ func newObjectives() *cobra.Command {
 		RunE:    list,
 	}
 	listCommand.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
-	c.AddCommand(listCommand, newObjectivesShow())
+	c.AddCommand(listCommand, newObjectivesShow(), newObjectivesNew())
 	return c
 }
 
@@ -66,6 +69,44 @@ section of a run file.`,
 			return nil
 		},
 	}
+}
+
+func newObjectivesNew() *cobra.Command {
+	var module string
+	c := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Begin an objective of your own",
+		Long: `Begin an objective of your own: write a folder with code that compiles and
+conforms, its test, and the import that makes it known. Run it in the root of a
+checkout of onering. With --module the objective goes to a module of its own,
+with a main package, and nothing of the checkout is touched.
+
+Prints the files that were written.`,
+		Example: "  onering objectives new mine\n  onering objectives new mine --module ../mine",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			name := args[0]
+			paths, try := []string(nil), "go test ./objectives/"+name
+			var err error
+			if module == "" {
+				paths, err = scaffold.Add(".", name)
+			} else {
+				paths, err = scaffold.Module(".", module, name)
+				try = "cd " + module + " && go test ."
+			}
+			if err != nil {
+				return err
+			}
+			for _, path := range paths {
+				fmt.Fprintln(c.OutOrStdout(), filepath.Join(module, path))
+			}
+			slog.Info("wrote an objective", "name", name, "next", try)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&module, "module", "", "folder of a new module, in place of a folder of the checkout")
+	must(c.MarkFlagDirname("module"))
+	return c
 }
 
 // newObjective constructs an objective; the error suggests a name.

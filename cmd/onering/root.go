@@ -54,6 +54,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	for _, line := range errorLines(err) {
 		fmt.Fprintf(stderr, "onering: %s\n", line)
 	}
+	var stopped interrupted
+	if errors.As(err, &stopped) {
+		return stopped.exitCode()
+	}
 	var usage usageError
 	if running && !errors.As(err, &usage) {
 		return exitFailed

@@ -5,14 +5,11 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +65,7 @@ interruption --resume continues it.`,
 			if asJSON {
 				return lineWriter{c.OutOrStdout()}.write(s)
 			}
-			s.print(c.OutOrStdout(), r.Objective.Name, r.Model.Template)
+			s.print(c.OutOrStdout(), r.Config)
 			return nil
 		},
 	}
@@ -124,11 +121,8 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 			return train.Summary{}, err
 		}
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
-	// The first signal ends the run between two steps; a second one, with the
-	// handler gone, ends the program.
-	context.AfterFunc(ctx, stop)
 
 	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Threads: config.Runtime.Threads})
 	if err != nil {
@@ -158,8 +152,8 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	end, err := trainer.Run(ctx, resume)
-	if errors.Is(err, context.Canceled) {
-		return end, fmt.Errorf("interrupted; to continue from the last checkpoint: onering train --resume --out %s", config.Output.Dir)
+	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
+		return end, interrupted{s, config.Output.Dir}
 	}
 	return end, err
 }

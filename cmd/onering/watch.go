@@ -129,9 +129,9 @@ func summarize(s train.Summary) summary {
 }
 
 // print says what was learned, where it is and what to type next.
-func (s summary) print(w io.Writer, objective, template string) {
+func (s summary) print(w io.Writer, c train.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, objective)
+	fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
 	if s.Reward != nil {
 		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last\n", s.Reward[0], s.Reward[1])
 	}
@@ -144,16 +144,14 @@ func (s summary) print(w io.Writer, objective, template string) {
 	}
 	fmt.Fprintf(t, "log-probs\trollout and training apart by %.1e at most\n", s.LogPGap)
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
-	fmt.Fprintf(t, "next\t%s\n", s.next(template))
+	fmt.Fprintf(t, "next\t%s\n", s.next(c))
 	t.Flush()
 }
 
 // next is a command that shows what was learned.
-func (s summary) next(template string) string {
-	for _, x := range s.Suites {
-		if x.Suite == "arithmetic" {
-			return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
-		}
+func (s summary) next(c train.Config) string {
+	if c.Data.Train == train.Arithmetic {
+		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
 	}
-	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, template)
+	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, c.Model.Template)
 }
