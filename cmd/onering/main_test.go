@@ -118,6 +118,41 @@ func TestExamples(t *testing.T) {
 	})
 }
 
+// TestReadme parses the command lines of the README, and wants its table of
+// commands to be that of the program.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked, shell := 0, false
+	joined := strings.ReplaceAll(string(text), "|\n  onering", "| onering")
+	for line := range strings.SplitSeq(joined, "\n") {
+		if strings.HasPrefix(line, "```") {
+			shell = line == "```sh"
+			continue
+		}
+		if !shell {
+			continue
+		}
+		for part := range strings.SplitSeq(line, " | ") {
+			part = strings.Replace(strings.TrimSpace(part), "go run ./cmd/onering ", "onering ", 1)
+			if words := splitWords(part); len(words) > 1 && words[0] == "onering" {
+				checkCommandLine(t, words)
+				checked++
+			}
+		}
+	}
+	if checked < 4 {
+		t.Errorf("found %d command lines in the README", checked)
+	}
+	for _, c := range newRoot().Commands() {
+		if !strings.Contains(string(text), "`"+c.Name()) {
+			t.Errorf("the README does not name the command %q", c.Name())
+		}
+	}
+}
+
 // checkCommandLine wants a command line that gets as far as the command's own code.
 func checkCommandLine(t *testing.T, words []string) {
 	t.Helper()
