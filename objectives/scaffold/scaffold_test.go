@@ -249,7 +249,7 @@ func TestUnwritable(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "file")
 	write(t, blocked, "")
 	for _, dir := range []string{
-		filepath.Join(blocked, "mine"),                    // under a file
+		filepath.Join(blocked, "mine"),                   // under a file
 		filepath.Join(t.TempDir(), "no", "such", "mine"), // under nothing
 	} {
 		if _, err := Module(root, dir, "mine"); err == nil || !strings.Contains(err.Error(), filepath.Dir(dir)) {
