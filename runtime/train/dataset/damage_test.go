@@ -75,7 +75,7 @@ func TestCutShort(t *testing.T) {
 // nor takes much memory. (Of Parquet files that holds where pages have
 // checksums; else the library may believe a run length inside a page.)
 func TestDamaged(t *testing.T) {
-	step := 37
+	step := 101
 	if testing.Short() {
 		step = 211
 	}
