@@ -1,0 +1,83 @@
+// Package verifier says whether a response answers a mathematics problem: it
+// finds the answer in the response, reads both it and the known answer (the
+// gold) as mathematics, and decides whether they are equal.
+//
+// A verdict is a pure function of its arguments: no goroutines, no clocks, no
+// state between calls. Work is bounded by counting it (see limits.go), so that
+// hostile input costs milliseconds and ends in [Limit], never in a silent zero.
+package verifier
+
+import "fmt"
+
+// A Mode says where in a response the answer is looked for.
+type Mode int
+
+const (
+	// Auto takes <answer> tags, else the last box, else what follows "the
+	// answer is", else the last expression.
+	Auto Mode = iota
+	// Boxed takes the last \boxed{} or \fbox{} only.
+	Boxed
+	// Tag takes the last <answer>...</answer> only, or the box in it.
+	Tag
+	// Last takes the last expression, boxed or not.
+	Last
+)
+
+var modeNames = [...]string{Auto: "auto", Boxed: "boxed", Tag: "tag", Last: "last"}
+
+// String returns the name that ParseMode reads.
+func (m Mode) String() string {
+	if m < 0 || int(m) >= len(modeNames) {
+		return fmt.Sprintf("Mode(%d)", int(m))
+	}
+	return modeNames[m]
+}
+
+// ParseMode returns the mode of a name: auto, boxed, tag or last.
+func ParseMode(name string) (Mode, error) {
+	for m, n := range modeNames {
+		if n == name {
+			return Mode(m), nil
+		}
+	}
+	return 0, fmt.Errorf("verifier: unknown extraction mode %q (have auto, boxed, tag, last)", name)
+}
+
+// A Status tells a verdict that was reached from one that was not.
+type Status string
+
+const (
+	// OK: a verdict was reached.
+	OK Status = "ok"
+	// Limit: reading or comparing would have cost more than the limits allow.
+	Limit Status = "limit"
+	// Error: there is nothing to compare with (an empty gold).
+	Error Status = "error"
+)
+
+// A Result is the verdict on one response.
+type Result struct {
+	Correct bool   `json:"correct"`
+	Answer  string `json:"answer"` // what was found in the response; empty if nothing
+	Gold    string `json:"gold"`   // the gold it was compared with, without its delimiters
+	Reason  string `json:"reason"` // the rule that decided
+	Status  Status `json:"status"` // not OK implies not Correct
+}
+
+// A Verifier is a way of verifying. Its zero value is ready for use and its
+// methods may be called concurrently.
+type Verifier struct {
+	Mode Mode
+	// Strict makes Tag ask for the R1 template's exact form: the response has
+	// "</think> <answer>" and "</answer>".
+	Strict bool
+}
+
+// Verify compares response with gold in mode Auto.
+func Verify(gold, response string) Result { return Verifier{}.Verify(gold, response) }
+
+// Verify says whether response answers as gold does.
+func (v Verifier) Verify(gold, response string) Result {
+	return v.VerifyAny([]string{gold}, response)
+}
