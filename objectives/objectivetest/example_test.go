@@ -1,4 +1,4 @@
-package all_test
+package objectivetest_test
 
 import (
 	"fmt"
