@@ -32,9 +32,9 @@ func TestGradientOfCompositions(t *testing.T) {
 			return graph.Build(name, func(g *graph.Graph) {
 				at := 0
 				x, w, m := g.Float("x", "N", 4), g.Float("w", 4), g.Float("m", 4, 4)
-				values := []*graph.Node{x, w, m}
+				values, cut := []*graph.Node{x, w, m}, g.Float("cut", "N", 4)
 				for range steps {
-					values = append(values, step(values, func(n int) int { return draw(&at, n) }))
+					values = append(values, step(values, cut, func(n int) int { return draw(&at, n) }))
 				}
 				y := values[3:]
 				if !backward {
@@ -94,7 +94,7 @@ func TestGradientOfCompositions(t *testing.T) {
 		}
 		scale, along := 0.0, 0.0
 		want := graphtest.Derivative(func() float64 {
-			moved := make(map[string]graphtest.Tensor)
+			moved := map[string]graphtest.Tensor{"cut": in["cut"]}
 			for _, name := range []string{"x", "w", "m"} {
 				moved[name] = in[name].Clone()
 				for i := range moved[name].Data {
@@ -120,7 +120,9 @@ func TestGradientOfCompositions(t *testing.T) {
 
 // step makes one value of others. All stay within a few units, so that
 // differences are exact enough.
-func step(values []*graph.Node, draw func(n int) int) *graph.Node {
+// Choices are made by cut [N,4], which is not differentiated: a choice by a
+// value that moves would jump.
+func step(values []*graph.Node, cut *graph.Node, draw func(n int) int) *graph.Node {
 	any := func() *graph.Node { return values[draw(len(values))] }
 	// of takes a value that fits; among the first three there always is one.
 	of := func(fits func(graph.Shape) bool) *graph.Node {
@@ -180,8 +182,8 @@ func step(values []*graph.Node, draw func(n int) int) *graph.Node {
 		return small(graph.CumSum(small(x), draw(2), flip()))
 	case 18:
 		x := of(rows)
-		far := graph.LessOrEqual(x, graph.ReduceMean(x, -1))
-		return graph.Where(far, small(graph.Cast(graph.Cast(x, onnx.Double), onnx.Float)), of(vector))
+		x = graph.Sub(x, graph.ReduceMean(x, -1))
+		return graph.Where(graph.LessOrEqual(cut, of(vector).Graph().Scalar(0)), small(graph.Cast(graph.Cast(x, onnx.Double), onnx.Float)), of(vector))
 	default:
 		x := small(of(square))
 		g := x.Graph()
@@ -195,7 +197,7 @@ func TestStepsAreAll(t *testing.T) {
 	for choice := range 20 {
 		p, err := graph.Build("step", func(g *graph.Graph) {
 			first := true
-			y := step([]*graph.Node{g.Float("x", "N", 4), g.Float("w", 4), g.Float("m", 4, 4)}, func(n int) int {
+			y := step([]*graph.Node{g.Float("x", "N", 4), g.Float("w", 4), g.Float("m", 4, 4)}, g.Float("cut", "N", 4), func(n int) int {
 				if first {
 					first = false
 					return choice
