@@ -1,0 +1,173 @@
+package pmpo_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"onering/objectives"
+	"onering/objectives/pmpo"
+)
+
+// tails are ways in which the log-ratios of a response may be spread, each scaled
+// to a standard deviation s but for student, which has none: the quartiles are
+// those of a normal one.
+var tails = []struct {
+	name string
+	draw func(r *rand.Rand, s float64) float64
+}{
+	{"gauss", func(r *rand.Rand, s float64) float64 { return s * r.NormFloat64() }},
+	{"laplace", func(r *rand.Rand, s float64) float64 { return s / math.Sqrt2 * (r.ExpFloat64() - r.ExpFloat64()) }},
+	// As language models do: four tokens of five hardly move.
+	{"sparse", func(r *rand.Rand, s float64) float64 {
+		if r.Float64() < 0.2 {
+			return s * math.Sqrt(5) * r.NormFloat64()
+		}
+		return s * 0.02 * r.NormFloat64()
+	}},
+	// Two degrees of freedom.
+	{"student", func(r *rand.Rand, s float64) float64 {
+		return s * 0.6745 / 0.8165 * r.NormFloat64() / math.Sqrt(r.ExpFloat64())
+	}},
+	// The policy has moved towards the response.
+	{"shifted", func(r *rand.Rand, s float64) float64 { return s * (0.5 + r.NormFloat64()) }},
+}
+
+// A studyRow is the mean over responses of what each rule did. The elements of the
+// pairs are for positive and for negative advantage, whose clips leave open
+// opposite sides.
+type studyRow struct {
+	f, eta            float64
+	essAtMax          [2]float64
+	paper, attainable [2]float64 // p
+	atMax             [2]float64 // share of responses whose paper's p is p_max
+}
+
+// study draws responses of n tokens and asks both targets for p.
+func study(t testing.TB, draw func(*rand.Rand, float64) float64, std float64, n, responses int) (row studyRow) {
+	r := rand.New(rand.NewPCG(7, math.Float64bits(std)))
+	for side, advantage := range []float64{1, -1} {
+		b := objectives.Batch{Trajectories: make([]objectives.Trajectory, responses)}
+		for i := range b.Trajectories {
+			x := objectives.Trajectory{Advantage: advantage, LogProb: make([]float64, n), OldLogProb: make([]float64, n)}
+			for j := range x.LogProb {
+				x.LogProb[j] = draw(r, std)
+			}
+			b.Trajectories[i] = x
+		}
+		each := 1 / float64(responses)
+		for _, d := range newPMPO(t, nil).Diagnose(b) {
+			row.f += each * *d.ClipFraction / 2
+			row.eta += each * *d.TargetESS / 2
+			row.essAtMax[side] += each * *d.ESSAtPMax
+			row.paper[side] += each * *d.P
+			if *d.AtPMax {
+				row.atMax[side] += each
+			}
+		}
+		for _, d := range newPMPO(t, func(o *pmpo.PMPO) { o.Target = "attainable" }).Diagnose(b) {
+			row.attainable[side] += each * *d.P
+		}
+	}
+	return row
+}
+
+// Example_saturation prints where the published rule sits at p_max, and what the
+// attainable target gives in its place, for responses of 500 tokens with the
+// default clip and p in [0.01, 0.99].
+func Example_saturation() {
+	fmt.Println("tails     std  |  f     eta*  | ESS(p_max)  |   p, paper    | share at p_max | p, attainable")
+	fmt.Println("               |              |  A>0   A<0  |  A>0    A<0   |  A>0    A<0    |  A>0    A<0")
+	for _, tail := range tails {
+		for _, std := range []float64{0.02, 0.05, 0.1, 0.2, 0.5, 1, 2} {
+			x := study(new(testing.B), tail.draw, std, 500, 40)
+			fmt.Printf("%-8s %.2f  | %.2f   %.2f  |  %.2f  %.2f |  %.2f   %.2f  |  %.2f   %.2f   |  %.2f   %.2f\n", tail.name, std, x.f, x.eta,
+				x.essAtMax[0], x.essAtMax[1], x.paper[0], x.paper[1], x.atMax[0], x.atMax[1], x.attainable[0], x.attainable[1])
+		}
+	}
+	// Output:
+	// tails     std  |  f     eta*  | ESS(p_max)  |   p, paper    | share at p_max | p, attainable
+	//                |              |  A>0   A<0  |  A>0    A<0   |  A>0    A<0    |  A>0    A<0
+	// gauss    0.02  | 0.00   0.00  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.99   0.99
+	// gauss    0.05  | 0.05   0.05  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.97   0.97
+	// gauss    0.10  | 0.32   0.32  |  0.99  0.99 |  0.99   0.99  |  1.00   1.00   |  0.82   0.82
+	// gauss    0.20  | 0.61   0.61  |  0.96  0.96 |  0.99   0.99  |  1.00   1.00   |  0.61   0.61
+	// gauss    0.50  | 0.84   0.84  |  0.89  0.81 |  0.99   0.89  |  1.00   0.05   |  0.34   0.40
+	// gauss    1.00  | 0.92   0.92  |  0.80  0.43 |  0.50   0.35  |  0.00   0.00   |  0.19   0.27
+	// gauss    2.00  | 0.96   0.96  |  0.69  0.06 |  0.18   0.14  |  0.00   0.00   |  0.09   0.14
+	// laplace  0.02  | 0.00   0.00  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.99   0.99
+	// laplace  0.05  | 0.06   0.06  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.96   0.96
+	// laplace  0.10  | 0.24   0.25  |  0.99  0.99 |  0.99   0.99  |  1.00   1.00   |  0.86   0.86
+	// laplace  0.20  | 0.49   0.49  |  0.97  0.96 |  0.99   0.99  |  1.00   1.00   |  0.69   0.72
+	// laplace  0.50  | 0.75   0.75  |  0.90  0.74 |  0.99   0.95  |  1.00   0.53   |  0.43   0.55
+	// laplace  1.00  | 0.86   0.86  |  0.83  0.18 |  0.81   0.40  |  0.05   0.00   |  0.25   0.36
+	// laplace  2.00  | 0.93   0.93  |  0.74  0.01 |  0.29   0.15  |  0.00   0.00   |  0.12   0.15
+	// sparse   0.02  | 0.01   0.01  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.99   0.99
+	// sparse   0.05  | 0.07   0.08  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.95   0.95
+	// sparse   0.10  | 0.13   0.13  |  0.99  0.99 |  0.99   0.99  |  1.00   1.00   |  0.92   0.93
+	// sparse   0.20  | 0.16   0.17  |  0.98  0.96 |  0.99   0.99  |  1.00   1.00   |  0.90   0.92
+	// sparse   0.50  | 0.19   0.19  |  0.95  0.53 |  0.99   0.99  |  1.00   1.00   |  0.85   0.91
+	// sparse   1.00  | 0.19   0.19  |  0.93  0.04 |  0.99   0.68  |  1.00   0.00   |  0.80   0.65
+	// sparse   2.00  | 0.21   0.21  |  0.91  0.01 |  0.99   0.33  |  1.00   0.00   |  0.70   0.33
+	// student  0.02  | 0.03   0.03  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.98   0.98
+	// student  0.05  | 0.13   0.14  |  0.99  0.91 |  0.99   0.98  |  1.00   0.95   |  0.92   0.92
+	// student  0.10  | 0.35   0.35  |  0.98  0.85 |  0.99   0.96  |  1.00   0.93   |  0.78   0.82
+	// student  0.20  | 0.61   0.61  |  0.95  0.46 |  0.99   0.80  |  1.00   0.40   |  0.58   0.64
+	// student  0.50  | 0.83   0.83  |  0.87  0.05 |  0.99   0.28  |  0.95   0.00   |  0.29   0.26
+	// student  1.00  | 0.91   0.91  |  0.78  0.00 |  0.43   0.12  |  0.00   0.00   |  0.14   0.12
+	// student  2.00  | 0.96   0.96  |  0.69  0.00 |  0.14   0.05  |  0.00   0.00   |  0.06   0.05
+	// shifted  0.02  | 0.00   0.00  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.99   0.99
+	// shifted  0.05  | 0.07   0.07  |  1.00  1.00 |  0.99   0.99  |  1.00   1.00   |  0.95   0.95
+	// shifted  0.10  | 0.38   0.38  |  0.99  0.99 |  0.99   0.99  |  1.00   1.00   |  0.78   0.78
+	// shifted  0.20  | 0.66   0.66  |  0.97  0.96 |  0.99   0.99  |  1.00   1.00   |  0.57   0.58
+	// shifted  0.50  | 0.86   0.86  |  0.93  0.79 |  0.99   0.80  |  1.00   0.00   |  0.32   0.36
+	// shifted  1.00  | 0.93   0.93  |  0.88  0.40 |  0.64   0.30  |  0.00   0.00   |  0.17   0.23
+	// shifted  2.00  | 0.97   0.97  |  0.83  0.06 |  0.25   0.11  |  0.00   0.00   |  0.09   0.10
+}
+
+// TestStudy holds the study against figures that were found independently of this
+// code, with 200 responses each and p to 1e-6.
+func TestStudy(t *testing.T) {
+	for _, c := range []struct {
+		tail     int
+		std      float64
+		f        float64
+		essAtMax [2]float64
+		p        [2]float64
+		atMax    [2]float64
+	}{
+		{0, 0.2, 0.617, [2]float64{0.964, 0.962}, [2]float64{0.99, 0.99}, [2]float64{1, 1}},
+		{0, 0.5, 0.842, [2]float64{0.888, 0.812}, [2]float64{0.99, 0.905}, [2]float64{0.995, 0.105}},
+		{0, 1, 0.920, [2]float64{0.799, 0.430}, [2]float64{0.496, 0.355}, [2]float64{0, 0}},
+		{1, 1, 0.870, [2]float64{0.825, 0.187}, [2]float64{0.777, 0.388}, [2]float64{0, 0}},
+		{2, 1, 0.195, [2]float64{0.926, 0.053}, [2]float64{0.99, 0.713}, [2]float64{1, 0.015}},
+		{3, 0.5, 0.831, [2]float64{0.866, 0.042}, [2]float64{0.989, 0.287}, [2]float64{0.955, 0}},
+		{4, 0.5, 0.860, [2]float64{0.928, 0.794}, [2]float64{0.99, 0.804}, [2]float64{1, 0.005}},
+	} {
+		x := study(t, tails[c.tail].draw, c.std, 500, 200)
+		near := func(what string, got, want, tolerance float64) {
+			if math.Abs(got-want) > tolerance {
+				t.Errorf("%s, std %v: %s = %.3f, want %.3f", tails[c.tail].name, c.std, what, got, want)
+			}
+		}
+		near("f", x.f, c.f, 0.01)
+		for side, name := range []string{", A > 0", ", A < 0"} {
+			near("ESS(p_max)"+name, x.essAtMax[side], c.essAtMax[side], 0.02)
+			near("p"+name, x.paper[side], c.p[side], 0.03)
+			near("share at p_max"+name, x.atMax[side], c.atMax[side], 0.07)
+		}
+	}
+}
+
+// TestAttainable: for light tails the attainable target gives p_max sqrt(1 - f).
+func TestAttainable(t *testing.T) {
+	for _, std := range []float64{0.02, 0.05, 0.1, 0.15} {
+		x := study(t, tails[0].draw, std, 500, 40)
+		for side, p := range x.attainable {
+			if want := 0.99 * math.Sqrt(1-x.f); math.Abs(p-want) > 0.02 {
+				t.Errorf("std %v, side %d: p = %.3f, want about %.3f", std, side, p, want)
+			}
+		}
+	}
+}
