@@ -99,7 +99,7 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 	b := essBracket{
 		curve: c, eta: eta,
 		in: s.PMin, out: s.PMax,
-		older: essPoint{}, newer: newESSPoint(s.PMax, atMax),
+		older: essPoint{0, math.Log(variance(c.z))}, newer: newESSPoint(s.PMax, atMax),
 	}
 	for range 12 {
 		lo, hi := s.halve(b.guess())
@@ -152,15 +152,16 @@ type essBracket struct {
 	curve        essCurve
 	eta          float64
 	in, out      float64
-	older, newer essPoint // the last two evaluations; a zero point is none
+	older, newer essPoint // the last two evaluations
 }
 
 // An essPoint is one evaluation in coordinates in which the curve is nearly a
-// straight line of slope 2: for small p, -log ESS(p) is p^2 times the variance of z.
-type essPoint struct{ x, y float64 } // log p, log(-log ESS(p))
+// straight line: g = log(-log ESS(p) / p^2), which at p = 0 is the log of the
+// variance of z.
+type essPoint struct{ p, g float64 }
 
 func newESSPoint(p, ess float64) essPoint {
-	return essPoint{math.Log(p), math.Log(-math.Log(ess))}
+	return essPoint{p, math.Log(-math.Log(ess)) - 2*math.Log(p)}
 }
 
 // fits evaluates the curve at p, reports whether it is on target and shrinks the
@@ -176,16 +177,32 @@ func (b *essBracket) fits(p float64) bool {
 	return false
 }
 
-// guess returns a p strictly inside the bracket, near where the curve crosses eta.
+// guess returns a p strictly inside the bracket, near where the line through the
+// last two points crosses eta: it solves g + 2 log p = log(-log eta) by Newton's
+// method. No token is looked at.
 func (b *essBracket) guess() float64 {
-	slope := 2.0
-	if b.older != (essPoint{}) {
-		slope = (b.newer.y - b.older.y) / (b.newer.x - b.older.x)
+	slope := (b.newer.g - b.older.g) / (b.newer.p - b.older.p)
+	goal := math.Log(-math.Log(b.eta))
+	p := b.newer.p
+	for range 8 {
+		miss := b.newer.g + slope*(p-b.newer.p) + 2*math.Log(p) - goal
+		step := miss / (slope + 2/p)
+		// A step in log p keeps p positive.
+		p *= math.Exp(-step / p)
+		if math.Abs(step) < 1e-15*p {
+			break
+		}
 	}
-	y := math.Log(-math.Log(b.eta))
-	p := math.Exp(b.newer.x + (y-b.newer.y)/slope)
 	if !(p > b.in && p < b.out) { // NaN included
 		p = 0.5 * (b.in + b.out)
 	}
 	return p
+}
+
+func variance(z []float64) float64 {
+	m, sum := mean(z), 0.0
+	for _, v := range z {
+		sum += (v - m) * (v - m)
+	}
+	return sum / float64(len(z))
 }

@@ -186,21 +186,20 @@ func (m goldenMethod) objective(t *testing.T, name string, b goldenBatch) object
 	return o
 }
 
-// configure sets the fields of o that carry the toml names of set.
+// configure sets the fields of o that carry the toml names of set, and validates.
 func configure(t testing.TB, o objectives.Objective, set map[string]any) {
 	t.Helper()
-	fields := map[string]reflect.Value{}
-	var visit func(v reflect.Value)
-	visit = func(v reflect.Value) {
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.Anonymous {
-				visit(v.Field(i))
-			} else if tag := f.Tag.Get("toml"); tag != "" {
-				fields[tag] = v.Field(i)
-			}
+	assign(t, o, set)
+	if v, ok := o.(objectives.Validator); ok {
+		if err := v.Validate(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	visit(reflect.ValueOf(o).Elem())
+}
+
+func assign(t testing.TB, o objectives.Objective, set map[string]any) {
+	t.Helper()
+	fields := fieldsOf(o)
 	for key, value := range set {
 		f, ok := fields[key]
 		if !ok {
@@ -214,11 +213,23 @@ func configure(t testing.TB, o objectives.Objective, set map[string]any) {
 		}
 		f.Set(v.Convert(f.Type()))
 	}
-	if v, ok := o.(objectives.Validator); ok {
-		if err := v.Validate(); err != nil {
-			t.Fatal(err)
+}
+
+// fieldsOf returns the settings of o by their toml names.
+func fieldsOf(o objectives.Objective) map[string]reflect.Value {
+	fields := map[string]reflect.Value{}
+	var visit func(v reflect.Value)
+	visit = func(v reflect.Value) {
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.Anonymous {
+				visit(v.Field(i))
+			} else if tag := f.Tag.Get("toml"); tag != "" {
+				fields[tag] = v.Field(i)
+			}
 		}
 	}
+	visit(reflect.ValueOf(o).Elem())
+	return fields
 }
 
 // input is b as `onering weights` reads it.
@@ -247,7 +258,7 @@ func (b goldenBatch) input(m goldenMethod) objectives.WeightsInput {
 
 // TestGoldens runs every method of every batch through what `onering weights` runs.
 func TestGoldens(t *testing.T) {
-	const tolerance = 1e-11
+	const tolerance = 1e-9
 	for _, folder := range goldenFolders(t) {
 		for _, name := range []string{"tiny", "mixed", "shaped", "onpolicy", "extreme"} {
 			file := filepath.Join(folder, name+".json")
@@ -328,10 +339,10 @@ func compareState(t *testing.T, out objectives.WeightsOutput, m goldenMethod, to
 	}
 }
 
-// close compares relative to want. Numbers under 1e-14 pass as zero: they are what
-// rounding leaves of advantages and losses that vanish.
+// close compares relative to want, with 1e-13 for what rounding leaves of numbers
+// that vanish. (The reference's log((sum e^pz)/n)/p at p = 0.01 is no better.)
 func close(x, want, tolerance float64) bool {
-	return math.Abs(x-want) <= tolerance*math.Abs(want)+1e-14
+	return math.Abs(x-want) <= tolerance*math.Abs(want)+1e-13
 }
 
 func TestSolverGoldens(t *testing.T) {

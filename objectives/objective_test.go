@@ -1,0 +1,209 @@
+package objectives_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/objectives"
+	"onering/objectives/pmpo"
+)
+
+var errInvalid = errors.New("p = 7: must be at most 6")
+
+// failing is a full disk.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestNames(t *testing.T) {
+	want := []string{"dapo", "drgrpo", "gmpo", "gpg", "grpo", "gspo", "pmpo"}
+	// The tests register "capped" besides (example_test.go).
+	got := slices.DeleteFunc(objectives.Names(), func(name string) bool { return name == "capped" })
+	if !slices.Equal(got, want) {
+		t.Errorf("Names() = %q, want %q", got, want)
+	}
+	_, err := objectives.New("grp")
+	for _, part := range []string{`objectives: unknown objective "grp" (have `, `drgrpo, gmpo, gpg, grpo, gspo, pmpo; forgotten import?)`} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v, want %s", err, part)
+		}
+	}
+}
+
+func TestRegisterPanics(t *testing.T) {
+	make := func() objectives.Objective { return &stub{} }
+	for _, c := range []struct {
+		name, want string
+		new        func() objectives.Objective
+	}{
+		{"", "needs a name", make},
+		{"nothing", "needs a name and a constructor", nil},
+		{"grpo", `"grpo" is registered twice`, make},
+	} {
+		func() {
+			defer func() {
+				if v, ok := recover().(string); !ok || !strings.Contains(v, c.want) {
+					t.Errorf("Register(%q) panics with %q, want %q", c.name, v, c.want)
+				}
+			}()
+			objectives.Register(c.name, c.new)
+		}()
+	}
+}
+
+func TestSetAdvantages(t *testing.T) {
+	group := []objectives.Trajectory{{Reward: 1}, {Reward: 0}, {Reward: 0.5}}
+	objectives.SetAdvantages(&stub{}, group)
+	for i, want := range []float64{0.5, -0.5, 0} {
+		if group[i].Advantage != want || group[i].Degenerate {
+			t.Errorf("response %d: %+v, want advantage %v", i, group[i], want)
+		}
+	}
+	group = []objectives.Trajectory{{Reward: 0.1}, {Reward: 0.1}, {Reward: 0.1}}
+	objectives.SetAdvantages(&stub{}, group)
+	for i, x := range group {
+		if x.Advantage != 0 || !x.Degenerate {
+			t.Errorf("equal rewards, response %d: %+v", i, x)
+		}
+	}
+	// Shaping comes before the advantages and leaves Reward alone.
+	dapo := makeObjective(t, "dapo", settings{"advantage": "centered", "overlong_length": 10, "overlong_cache": 4})
+	group = []objectives.Trajectory{{Reward: 1, LogProb: make([]float64, 8)}, {Reward: 1, LogProb: make([]float64, 2)}}
+	objectives.SetAdvantages(dapo, group)
+	if group[0].Advantage != -0.25 || group[1].Advantage != 0.25 || group[0].Reward != 1 || group[0].Degenerate {
+		t.Errorf("shaped: %+v", group)
+	}
+	objectives.SetAdvantages(dapo, nil) // no group at all is none
+}
+
+func TestKeep(t *testing.T) {
+	same, mixed := []objectives.Trajectory{{Reward: 1}, {Reward: 1}}, []objectives.Trajectory{{Reward: 1}, {Reward: 0}}
+	dapo := makeObjective(t, "dapo", nil)
+	if objectives.Keep(dapo, same) || objectives.Keep(dapo, nil) || !objectives.Keep(dapo, mixed) {
+		t.Error("dapo keeps equal rewards or refuses different ones")
+	}
+	off := makeObjective(t, "dapo", settings{"dynamic_sampling": false})
+	if !objectives.Keep(off, same) || !objectives.Keep(makeObjective(t, "grpo", nil), same) {
+		t.Error("without dynamic sampling a group is refused")
+	}
+}
+
+// TestRescale: gpg counts the responses of groups with equal rewards, not those
+// whose advantage happens to be 0.
+func TestRescale(t *testing.T) {
+	var b objectives.Batch
+	o := makeObjective(t, "gpg", settings{"rescale": true})
+	for _, rewards := range [][]float64{{0, 0.5, 1}, {1, 1}, {1}} {
+		var group []objectives.Trajectory
+		for _, r := range rewards {
+			group = append(group, objectives.Trajectory{Reward: r, LogProb: []float64{-1}, OldLogProb: []float64{-1}})
+		}
+		objectives.SetAdvantages(o, group)
+		b.Trajectories = append(b.Trajectories, group...)
+	}
+	if w := weigh(o, b); w[2][0] != -0.5*2/6 { // alpha = 6/(6-3)
+		t.Errorf("w = %v, want -1/6", w[2][0])
+	}
+	b.Trajectories = b.Trajectories[3:]
+	if w := weigh(o, b); w[0][0] != 0 {
+		t.Errorf("all groups degenerate: w = %v", w)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := objectives.Trajectory{LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}}
+	o := makeObjective(t, "grpo", nil)
+	if err := (objectives.Batch{Trajectories: []objectives.Trajectory{good, {}}}).Check(o); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		change func(*objectives.Trajectory)
+		want   string
+	}{
+		{func(x *objectives.Trajectory) { x.OldLogProb = nil }, "0 old log-probs for 2 response tokens"},
+		{func(x *objectives.Trajectory) { x.RefLogProb = []float64{-1} }, "1 reference log-probs for 2"},
+		{func(x *objectives.Trajectory) { x.LogProb = []float64{-1, math.NaN()} }, "token 1: log-probs hold NaN"},
+		{func(x *objectives.Trajectory) { x.Entropy = []float64{math.Inf(1), 0} }, "token 0: entropies hold +Inf"},
+		{func(x *objectives.Trajectory) { x.Advantage = math.Inf(-1) }, "advantage -Inf must be finite"},
+		{func(x *objectives.Trajectory) { x.Reward = math.NaN() }, "reward NaN"},
+	} {
+		bad := good
+		c.change(&bad)
+		err := objectives.Batch{Trajectories: []objectives.Trajectory{good, bad}}.Check(o)
+		if err == nil || !strings.HasPrefix(err.Error(), "objectives: trajectory 1: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %s", err, c.want)
+		}
+	}
+}
+
+// TestValidate: every key that can be wrong is refused by name.
+func TestValidate(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		objective string
+		set       settings
+		want      string
+	}{
+		{"grpo", settings{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo`},
+		{"grpo", settings{"advantage_eps": -1.0}, `advantage_eps = -1: must be in [0, 1]`},
+		{"grpo", settings{"advantage_std": "n"}, `advantage_std = "n": must be one of sample, population`},
+		{"gpg", settings{"kl_beta": -0.1}, `kl_beta = -0.1: must be finite and at least 0`},
+		{"gpg", settings{"entropy_bonus": inf}, `entropy_bonus = +Inf: must be finite`},
+		{"grpo", settings{"clip_low": 1.5}, `clip_low = 1.5: must be in [0, 1]`},
+		{"drgrpo", settings{"clip_high": math.NaN()}, `clip_high = NaN: must be finite and at least 0`},
+		{"grpo", settings{"aggregate": "mean"}, `aggregate = "mean"`},
+		{"drgrpo", settings{"constant_length": 0.0}, `constant_length = 0: must be finite and at least 1`},
+		{"dapo", settings{"overlong_length": -1}, `overlong_length = -1: must be at least 0`},
+		{"dapo", settings{"overlong_length": 100}, `overlong_cache = 512: must be in [1, overlong_length = 100]`},
+		{"dapo", settings{"overlong_length": 100, "overlong_cache": 0}, `overlong_cache = 0`},
+		{"gspo", settings{"clip_low": -0.1}, `clip_low = -0.1`},
+		{"gspo", settings{"clip_high": -0.1}, `clip_high = -0.1`},
+		{"gspo", settings{"advantage": ""}, `advantage = ""`},
+		{"gmpo", settings{"clip": -1.0}, `clip = -1`},
+		{"gmpo", settings{"clip_mode": "seq"}, `clip_mode = "seq": must be one of token, sequence, none`},
+		{"gmpo", settings{"clip_form": "paper"}, `clip_form = "paper"`},
+		{"gmpo", settings{"norm": "max"}, `norm = "max": must be one of mean, sum, count-times`},
+		{"gmpo", settings{"kl_beta": -1.0}, `kl_beta = -1`},
+		{"pmpo", settings{"kl_beta": -1.0}, `kl_beta = -1`},
+		{"pmpo", settings{"clip": inf}, `clip = +Inf`},
+		{"pmpo", settings{"norm": ""}, `norm = ""`},
+		{"pmpo", settings{"p_rule": "auto"}, `p_rule = "auto": must be one of ess, fixed, direct, length, entropy, cosine`},
+		{"pmpo", settings{"p": -1.0}, `p = -1`},
+		{"pmpo", settings{"p_max": inf}, `p_max = +Inf`},
+		{"pmpo", settings{"p_min": -0.5}, `p_min = -0.5`},
+		{"pmpo", settings{"p_min": 2.0}, `p_min = 2: must be at most p_max = 0.99`},
+		{"pmpo", settings{"eps_ess": -0.1}, `eps_ess = -0.1`},
+		{"pmpo", settings{"bisections": 0}, `bisections = 0: must be in [1, 1100]`},
+		{"pmpo", settings{"tolerance": math.NaN()}, `tolerance = NaN`},
+		{"pmpo", settings{"ema_decay": 1.1}, `ema_decay = 1.1: must be in [0, 1]`},
+		{"pmpo", settings{"ema_alpha": math.NaN()}, `ema_alpha = NaN`},
+		{"pmpo", settings{"target": "reachable"}, `target = "reachable": must be one of paper, attainable`},
+		{"pmpo", settings{"p_negative": -1.0}, `p_negative = -1`},
+		{"pmpo", settings{"norm": "sum", "p_rule": "fixed", "p": 0.0}, `p = 0: must be greater with norm = "sum"`},
+		{"pmpo", settings{"norm": "sum", "p_min": 0.0}, `p_min = 0: must be greater with norm = "sum"`},
+		{"pmpo", settings{"norm": "sum", "p_negative": 0.0}, `p_negative = 0: must be greater with norm = "sum"`},
+	} {
+		o, err := objectives.New(c.objective)
+		if err != nil {
+			t.Fatal(err)
+		}
+		assign(t, o, c.set)
+		if err := o.(objectives.Validator).Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %v: error %v, want %s", c.objective, c.set, err, c.want)
+		}
+	}
+}
+
+func TestUnmarshalState(t *testing.T) {
+	for _, text := range []string{``, `{`, `{"mean":1}`, `{"mean":1,"variance":-1}`, `{"mean":1,"variance":1,"n":3}`, `{"mean":1,"variance":1}{}`, `[]`} {
+		if err := new(pmpo.PMPO).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("state %q is accepted", text)
+		}
+	}
+	if err := new(pmpo.PMPO).UnmarshalText([]byte(" null ")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,385 @@
+package objectivetest
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"onering/objectives"
+)
+
+func checkDefaults(new func() objectives.Objective) error {
+	o := new()
+	v := reflect.ValueOf(o)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return fmt.Errorf("New returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
+	}
+	if v.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("New returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
+	}
+	if v.Elem().Type().Size() > 0 && o == new() {
+		return errors.New("New returned the same value twice")
+	}
+	if validator, ok := o.(objectives.Validator); ok {
+		if err := validator.Validate(); err != nil {
+			return fmt.Errorf("Validate rejects the defaults: %w", err)
+		}
+	}
+	return checkFields(v.Elem().Type(), map[string]bool{})
+}
+
+// checkFields looks for a toml name on every exported field, embedded ones
+// included, each name once.
+func checkFields(t reflect.Type, seen map[string]bool) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "":
+			if err := checkFields(f.Type, seen); err != nil {
+				return err
+			}
+		case !f.IsExported() || name == "-":
+		case name == "" || name != strings.ToLower(name) || strings.ContainsAny(name, " .-"):
+			return fmt.Errorf("field %s needs a tag such as `toml:\"clip_low\"`, or `toml:\"-\"` if it is no setting", f.Name)
+		case name == "name" || seen[name]:
+			return fmt.Errorf("field %s: the toml name %q is taken", f.Name, name)
+		default:
+			seen[name] = true
+		}
+	}
+	return nil
+}
+
+func checkOverwrite(new func() objectives.Objective) error {
+	o := new()
+	b := draw(o, 23).ordinary()
+	b.Trajectories[1].Advantage = 0 // a shortcut must not skip the row
+	want := weights(o, b)
+	for _, garbage := range []float64{math.NaN(), 12345} {
+		w := rows(b, garbage)
+		o.Weights(b, w)
+		if err := same(w, want); err != nil {
+			return fmt.Errorf("with w full of %v beforehand: %w", garbage, err)
+		}
+	}
+	return nil
+}
+
+// same compares to the bit, but for the sign of zero.
+func same(got, want [][]float64) error {
+	for i := range want {
+		for j := range want[i] {
+			if got[i][j] != want[i][j] {
+				return fmt.Errorf("trajectory %d, token %d: the weight is %v, and %v at another time", i, j, got[i][j], want[i][j])
+			}
+		}
+	}
+	return nil
+}
+
+// everything calls every method that o has on b.
+func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
+	o.Loss(b, at)
+	o.Weights(b, w)
+	if d, ok := o.(objectives.Diagnoser); ok {
+		d.Diagnose(b)
+	}
+	if e, ok := o.(objectives.EntropyWeigher); ok {
+		e.EntropyWeights(b, rows(b, 0))
+	}
+	if k, ok := o.(objectives.Keeper); ok {
+		k.Keep(b.Trajectories)
+	}
+	if s, ok := o.(objectives.Shaper); ok {
+		for _, t := range b.Trajectories {
+			s.Shape(t)
+		}
+	}
+}
+
+func checkArguments(new func() objectives.Objective) error {
+	o := new()
+	s := draw(o, 29)
+	b, at := s.ordinary(), s.ordinary()
+	wantB, wantAt := clone(b), clone(at)
+	everything(o, b, at, rows(b, 0))
+	if observer, ok := o.(objectives.Observer); ok {
+		observer.Observe(b)
+	}
+	if !reflect.DeepEqual(b, wantB) {
+		return errors.New("the batch has changed")
+	}
+	if !reflect.DeepEqual(at, wantAt) {
+		return errors.New("the batch at which Loss detaches has changed")
+	}
+	rewards := []float64{0, 1, 0.5, 1}
+	want := slices.Clone(rewards)
+	objectives.Advantages(o, rewards)
+	if !slices.Equal(rewards, want) {
+		return errors.New("Advantages has changed the rewards")
+	}
+	return nil
+}
+
+func checkRetention(new func() objectives.Objective) error {
+	o := new()
+	s := draw(o, 31)
+	first, second := s.ordinary(), s.ordinary()
+	want, wantLoss := weights(new(), clone(second)), new().Loss(clone(second), clone(second))
+
+	// Results must not lean on what earlier calls were given...
+	w := rows(first, 0)
+	everything(o, first, first, w)
+	advantages := objectives.Advantages(o, []float64{0, 1})
+	scribble(first)
+	if got := weights(o, second); same(got, want) != nil {
+		return fmt.Errorf("after an earlier batch was overwritten: %w", same(got, want))
+	}
+	if loss := o.Loss(second, second); loss != wantLoss {
+		return fmt.Errorf("after an earlier batch was overwritten: the loss is %v, and %v at another time", loss, wantLoss)
+	}
+	// ... and later calls must leave earlier results alone.
+	kept, keptAdvantages := weights(o, second), slices.Clone(advantages)
+	everything(o, s.ordinary(), second, rows(second, 0))
+	objectives.Advantages(o, []float64{5, 1})
+	if err := same(kept, want); err != nil {
+		return fmt.Errorf("a later call wrote to an earlier w: %w", err)
+	}
+	if !slices.Equal(advantages, keptAdvantages) {
+		return errors.New("a later call of Advantages wrote to the result of an earlier one")
+	}
+	return nil
+}
+
+func checkDeterminism(new func() objectives.Objective) error {
+	o, other := new(), new()
+	b := draw(o, 37).ordinary()
+	want, loss := weights(o, b), o.Loss(b, b)
+	for range 20 {
+		for _, o := range []objectives.Objective{o, other} {
+			if err := same(weights(o, b), want); err != nil {
+				return err
+			}
+			if again := o.Loss(b, b); again != loss {
+				return fmt.Errorf("the loss is %v, and %v at another time", again, loss)
+			}
+		}
+	}
+	return nil
+}
+
+func checkEqualRewards(new func() objectives.Objective) error {
+	o := new()
+	b := draw(o, 41).ordinary()
+	for i := range b.Trajectories {
+		t := &b.Trajectories[i]
+		t.Reward, t.RefLogProb = 0.1, slices.Clone(t.LogProb) // a reference that does not pull
+	}
+	objectives.SetAdvantages(o, b.Trajectories)
+	for i, t := range b.Trajectories {
+		if t.Advantage != 0 && !shapes(o) {
+			return fmt.Errorf("trajectory %d: the advantage is %v", i, t.Advantage)
+		}
+		b.Trajectories[i].Advantage = 0
+	}
+	for i, row := range weights(o, b) {
+		if largest(row) != 0 {
+			return fmt.Errorf("trajectory %d: the largest weight is %v", i, largest(row))
+		}
+	}
+	return nil
+}
+
+// shapes reports whether equal rewards may differ after shaping.
+func shapes(o objectives.Objective) bool {
+	_, ok := o.(objectives.Shaper)
+	return ok
+}
+
+func checkAdvantages(new func() objectives.Objective) error {
+	o := new()
+	for _, rewards := range [][]float64{
+		{}, {1}, {0.1, 0.1, 0.1}, {-3, -3}, {0, 1}, {1, 0, 0, 1, 1}, {-1, 0.25, 1e6, 0.5}, {1e-9, 2e-9, 0},
+	} {
+		got := objectives.Advantages(o, rewards)
+		if len(got) != len(rewards) {
+			return fmt.Errorf("rewards %v: %d advantages", rewards, len(got))
+		}
+		for i, a := range got {
+			switch {
+			case !finite(a):
+				return fmt.Errorf("rewards %v: advantages %v", rewards, got)
+			case slices.Max(rewards) == slices.Min(rewards) && a != 0:
+				return fmt.Errorf("rewards %v are equal, but the advantages are %v", rewards, got)
+			}
+			// The same group in reverse: advantages must go with the rewards.
+			reversed := slices.Clone(rewards)
+			slices.Reverse(reversed)
+			if back := objectives.Advantages(o, reversed)[len(got)-1-i]; math.Abs(back-a) > 1e-9*math.Abs(a)+1e-12 {
+				return fmt.Errorf("rewards %v: advantage %v of reward %v is %v in reverse order", rewards, a, rewards[i], back)
+			}
+		}
+	}
+	return nil
+}
+
+func checkOrder(new func() objectives.Objective) error {
+	o := new()
+	s := draw(o, 43)
+	b := s.ordinary()
+	want, loss := weights(o, b), o.Loss(b, b)
+	order := s.Perm(len(b.Trajectories))
+	shuffled := b
+	shuffled.Trajectories = nil
+	for _, i := range order {
+		shuffled.Trajectories = append(shuffled.Trajectories, b.Trajectories[i])
+	}
+	if x := o.Loss(shuffled, shuffled); math.Abs(x-loss) > 1e-12*max(1, math.Abs(loss)) {
+		return fmt.Errorf("the loss is %v, and %v in another order", loss, x)
+	}
+	for k, row := range weights(o, shuffled) {
+		for j, x := range row {
+			if y := want[order[k]][j]; math.Abs(x-y) > 1e-12*largest(row) {
+				return fmt.Errorf("trajectory %d, token %d: the weight is %v, and %v in another order", order[k], j, y, x)
+			}
+		}
+	}
+	return nil
+}
+
+func checkConcurrency(new func() objectives.Objective) error {
+	o := new()
+	const callers = 8
+	var batches [callers]objectives.Batch
+	var want [callers][][]float64
+	var loss [callers]float64
+	for i := range batches {
+		batches[i] = draw(o, 50+uint64(i)).ordinary()
+		want[i], loss[i] = weights(new(), batches[i]), new().Loss(batches[i], batches[i])
+	}
+	var wait sync.WaitGroup
+	var errs [callers]error
+	for i := range batches {
+		wait.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					errs[i] = fmt.Errorf("the objective panics: %v", v)
+				}
+			}()
+			for range 50 {
+				if err := same(weights(o, batches[i]), want[i]); err != nil && errs[i] == nil {
+					errs[i] = err
+				}
+				if x := o.Loss(batches[i], batches[i]); x != loss[i] && errs[i] == nil {
+					errs[i] = fmt.Errorf("the loss is %v, and %v alone", x, loss[i])
+				}
+				everything(o, batches[i], batches[i], rows(batches[i], 0))
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs[:]...)
+}
+
+func checkState(new func() objectives.Objective) error {
+	o := new()
+	observer, observes := o.(objectives.Observer)
+	marshaler, marshals := o.(encoding.TextMarshaler)
+	_, unmarshals := o.(encoding.TextUnmarshaler)
+	if observes != marshals || marshals != unmarshals {
+		return errors.New("Observe, MarshalText and UnmarshalText come together or not at all: state must survive a checkpoint")
+	}
+	s := draw(o, 47)
+	if !observes {
+		// Without Observe there can be no state: history must not matter.
+		b := s.ordinary()
+		want := weights(new(), b)
+		for range 3 {
+			other := s.ordinary()
+			everything(o, other, other, rows(other, 0))
+		}
+		return same(weights(o, b), want)
+	}
+	for step := range 4 {
+		before, err := marshaler.MarshalText()
+		if err != nil {
+			return fmt.Errorf("after %d steps: MarshalText: %w", step, err)
+		}
+		resumed := new()
+		if err := resumed.(encoding.TextUnmarshaler).UnmarshalText(slices.Clone(before)); err != nil {
+			return fmt.Errorf("after %d steps: UnmarshalText of what MarshalText gave: %w", step, err)
+		}
+		if again, err := resumed.(encoding.TextMarshaler).MarshalText(); err != nil || string(again) != string(before) {
+			return fmt.Errorf("after %d steps: the state is %q, and %q after a round trip (%v)", step, before, again, err)
+		}
+		b := s.ordinary()
+		if err := same(weights(resumed, b), weights(o, b)); err != nil {
+			return fmt.Errorf("after %d steps: resumed from the state: %w", step, err)
+		}
+		everything(o, b, b, rows(b, 0))
+		if after, err := marshaler.MarshalText(); err != nil || string(after) != string(before) {
+			return fmt.Errorf("after %d steps: the state is %q, and %q before Observe was called (%v)", step, after, before, err)
+		}
+		observer.Observe(b)
+	}
+	return nil
+}
+
+func checkDiagnose(new func() objectives.Objective) error {
+	o := new()
+	d, ok := o.(objectives.Diagnoser)
+	if !ok {
+		return nil
+	}
+	b := draw(o, 53).ordinary()
+	return checkDiagnostics(b, d.Diagnose(b))
+}
+
+func checkDiagnostics(b objectives.Batch, all []objectives.Diagnostics) error {
+	if len(all) != len(b.Trajectories) {
+		return fmt.Errorf("%d diagnostics for %d trajectories", len(all), len(b.Trajectories))
+	}
+	for i, d := range all {
+		if d.Advantage != b.Trajectories[i].Advantage {
+			return fmt.Errorf("trajectory %d: the advantage is reported as %v, but is %v", i, d.Advantage, b.Trajectories[i].Advantage)
+		}
+		v := reflect.ValueOf(d)
+		for f := range v.NumField() {
+			if x, ok := v.Field(f).Interface().(*float64); ok && x != nil && !finite(*x) {
+				return fmt.Errorf("trajectory %d: %s is %v", i, v.Type().Field(f).Name, *x)
+			}
+		}
+	}
+	return nil
+}
+
+func checkGroups(new func() objectives.Objective) error {
+	o := new()
+	s := draw(o, 59)
+	group, other := s.ordinary(), s.ordinary()
+	for range 3 {
+		if k, ok := o.(objectives.Keeper); ok {
+			first := k.Keep(group.Trajectories)
+			k.Keep(nil)
+			k.Keep(other.Trajectories[:1])
+			if k.Keep(cloneAll(group.Trajectories)) != first {
+				return errors.New("Keep answers differently for an equal group")
+			}
+		}
+		if shaper, ok := o.(objectives.Shaper); ok {
+			first := shaper.Shape(group.Trajectories[0])
+			shaper.Shape(other.Trajectories[1])
+			if again := shaper.Shape(cloneAll(group.Trajectories)[0]); again != first || !finite(again) {
+				return fmt.Errorf("Shape answers %v and %v for equal trajectories", first, again)
+			}
+		}
+		weights(o, other)
+	}
+	return nil
+}

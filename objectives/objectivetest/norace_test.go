@@ -1,0 +1,5 @@
+//go:build !race
+
+package objectivetest_test
+
+const race = false

@@ -1,0 +1,23 @@
+package objectivetest
+
+// rules are those of objectives.Objective's doc comment, in its order.
+var rules = []rule{
+	{"defaults", "New returns a fresh value every time, with defaults that Validate accepts and a toml name on every exported field", checkDefaults},
+	{"derivative", "Weights is the derivative of Loss with respect to LogProb", checkDerivative},
+	{"direction", "raising the log-probs of a response with positive advantage lowers the loss on policy; with negative advantage it raises it", checkDirection},
+	{"overwrite", "Weights sets every element of w, whatever was there", checkOverwrite},
+	{"arguments", "no method modifies its arguments (but w)", checkArguments},
+	{"retention", "no method keeps a reference to its arguments", checkRetention},
+	{"determinism", "equal arguments give equal results, to the bit", checkDeterminism},
+	{"equal-rewards", "a group with equal rewards has zero advantages and receives no policy weight", checkEqualRewards},
+	{"advantages", "Advantages gives one finite number per reward, by value and not by place", checkAdvantages},
+	{"empty", "an empty batch and empty responses are valid", checkEmpty},
+	{"one-token", "responses of one token are valid", checkOneToken},
+	{"extreme", "results are finite for ratios of exp(+-700)", checkExtreme},
+	{"order", "the order of the trajectories does not matter", checkOrder},
+	{"concurrency", "all methods but Observe and UnmarshalText may be called concurrently", checkConcurrency},
+	{"state", "only Observe and UnmarshalText change state, and MarshalText carries all of it", checkState},
+	{"diagnose", "Diagnose returns one entry per trajectory, in order, without NaN", checkDiagnose},
+	{"entropy", "EntropyWeights is the derivative of Loss with respect to Entropy", checkEntropy},
+	{"groups", "Shape and Keep depend on nothing but their argument", checkGroups},
+}

@@ -1,0 +1,297 @@
+package objectives_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"onering/objectives"
+)
+
+// drawBatch draws two groups of responses with log-ratios of a random scale.
+func drawBatch(t *rapid.T, largest float64) objectives.Batch {
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 2))
+	scale := rapid.Float64Range(0, largest).Draw(t, "scale")
+	var b objectives.Batch
+	for range 2 {
+		var group []objectives.Trajectory
+		for range 1 + r.IntN(5) {
+			x := objectives.Trajectory{Reward: float64(r.IntN(3))}
+			for range r.IntN(30) {
+				old := -r.ExpFloat64()
+				x.OldLogProb = append(x.OldLogProb, old)
+				x.LogProb = append(x.LogProb, old+scale*r.NormFloat64())
+				x.RefLogProb = append(x.RefLogProb, old+0.3*r.NormFloat64())
+				x.Entropy = append(x.Entropy, r.ExpFloat64())
+			}
+			group = append(group, x)
+		}
+		o, err := objectives.New("drgrpo") // centered
+		if err != nil {
+			t.Fatal(err)
+		}
+		objectives.SetAdvantages(o, group)
+		b.Trajectories = append(b.Trajectories, group...)
+	}
+	return b
+}
+
+func weigh(o objectives.Objective, b objectives.Batch) [][]float64 {
+	w := make([][]float64, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		w[i] = make([]float64, len(t.LogProb))
+	}
+	o.Weights(b, w)
+	return w
+}
+
+// settings are toml keys and values.
+type settings map[string]any
+
+func makeObjective(t testing.TB, name string, set settings) objectives.Objective {
+	t.Helper()
+	o, err := objectives.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configure(t, o, set)
+	return o
+}
+
+// TestEquivalences: objectives that must agree do, in loss and in every weight.
+func TestEquivalences(t *testing.T) {
+	for _, c := range []struct {
+		claim     string
+		a         string
+		setA      settings
+		b         string
+		setB      settings
+		tolerance float64
+	}{
+		{"p = 0 is gmpo", "pmpo", settings{"p_rule": "fixed", "p": 0}, "gmpo", nil, 1e-12},
+		{"p -> 0 goes to gmpo", "pmpo", settings{"p_rule": "fixed", "p": 1e-9}, "gmpo", nil, 1e-7},
+		{"p = 0 is gmpo under a sequence clip", "pmpo", settings{"p_rule": "fixed", "p": 0, "clip_mode": "sequence"}, "gmpo", settings{"clip_mode": "sequence"}, 1e-12},
+		{"p = 0 times n is gmpo times n", "pmpo", settings{"p_rule": "fixed", "p": 0, "norm": "count-times"}, "gmpo", settings{"norm": "count-times"}, 1e-12},
+		{"p = 1 without clip is grpo without clip", "pmpo", settings{"p_rule": "fixed", "p": 1, "clip_mode": "none"}, "grpo", settings{"clip_low": 1, "clip_high": 1e300}, 1e-12},
+		{"p = 1 summed without clip is grpo's sum", "pmpo", settings{"p_rule": "fixed", "p": 1, "clip_mode": "none", "norm": "sum"}, "grpo", settings{"clip_low": 1, "clip_high": 1e300, "aggregate": "constant", "constant_length": 1}, 1e-12},
+		{"p_min = p_max is fixed p", "pmpo", settings{"p_min": 0.3, "p_max": 0.3}, "pmpo", settings{"p_rule": "fixed", "p": 0.3}, 0},
+		{"gmpo without clip is gspo without clip", "gmpo", settings{"clip_mode": "none"}, "gspo", settings{"clip_low": 1, "clip_high": 1e300}, 1e-12},
+		{"gspo-token has gspo's gradient", "gspo", settings{"clip_low": 0.2, "clip_high": 0.2, "token_level": true}, "gspo", settings{"clip_low": 0.2, "clip_high": 0.2}, 1e-12},
+		{"dapo is grpo but for clip and mean", "dapo", settings{"clip_high": 0.2}, "grpo", settings{"aggregate": "token-mean"}, 0},
+		{"drgrpo is grpo but for the constant", "drgrpo", settings{"constant_length": 40}, "grpo", settings{"aggregate": "constant", "constant_length": 40}, 0},
+		{"a wide clip is none", "pmpo", settings{"clip": 1e6}, "pmpo", settings{"clip_mode": "none"}, 1e-12},
+		{"a wide sequence clip is none", "gmpo", settings{"clip": 1e6, "clip_mode": "sequence"}, "gmpo", settings{"clip_mode": "none"}, 1e-12},
+		{"eps_ess out of reach is p_max", "pmpo", settings{"eps_ess": 1e6}, "pmpo", settings{"p_rule": "fixed", "p": 0.99}, 0},
+		{"direct with eps_ess out of reach is p_max", "pmpo", settings{"p_rule": "direct", "eps_ess": 1e6}, "pmpo", settings{"p_rule": "fixed", "p": 0.99}, 0},
+		{"cosine starts at p_max", "pmpo", settings{"p_rule": "cosine"}, "pmpo", settings{"p_rule": "fixed", "p": 0.99}, 1e-12},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				b := drawBatch(rt, 1)
+				one, other := makeObjective(t, c.a, c.setA), makeObjective(t, c.b, c.setB)
+				if x, y := one.Loss(b, b), other.Loss(b, b); math.Abs(x-y) > c.tolerance*max(1, math.Abs(y)) {
+					rt.Fatalf("losses %v and %v", x, y)
+				}
+				v, w := weigh(one, b), weigh(other, b)
+				for i := range w {
+					for j := range w[i] {
+						if math.Abs(v[i][j]-w[i][j]) > c.tolerance*max(1, math.Abs(w[i][j])) {
+							rt.Fatalf("trajectory %d, token %d: %v and %v", i, j, v[i][j], w[i][j])
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestOnPolicy: at d = 0 the ratios are 1 whatever their mean, so that all
+// objectives with one mean over tokens and trajectories agree.
+func TestOnPolicy(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := drawBatch(rt, 0)
+		want := weigh(makeObjective(t, "grpo", nil), b)
+		for name, set := range map[string][]settings{
+			"gmpo": {nil, {"clip_mode": "sequence"}},
+			"gspo": {nil, {"token_level": true}},
+			"pmpo": {nil, {"p_rule": "direct"}, {"target": "attainable"}, {"clip_form": "printed"}, {"p_max": 4}, {"p_negative": 0.0}},
+		} {
+			for _, s := range set {
+				got := weigh(makeObjective(t, name, s), b)
+				for i := range want {
+					for j := range want[i] {
+						if math.Abs(got[i][j]-want[i][j]) > 1e-13 {
+							rt.Fatalf("%s %v: trajectory %d, token %d: w = %v, grpo has %v", name, s, i, j, got[i][j], want[i][j])
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestWeightSum: where nothing is clipped the weights of a response sum to
+// -A r/N (its gradient along a common shift of all log-probs).
+func TestWeightSum(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := drawBatch(rt, 1)
+		for _, o := range []objectives.Objective{
+			makeObjective(t, "pmpo", settings{"clip_mode": "none"}),
+			makeObjective(t, "pmpo", settings{"clip_mode": "none", "target": "attainable", "p_max": 4}),
+			makeObjective(t, "pmpo", settings{"clip_mode": "none", "norm": "count-times"}),
+			makeObjective(t, "gmpo", settings{"clip_mode": "none"}),
+			makeObjective(t, "gspo", settings{"clip_low": 1, "clip_high": 1e300}),
+		} {
+			w := weigh(o, b)
+			for i, d := range o.(objectives.Diagnoser).Diagnose(b) {
+				if len(w[i]) == 0 {
+					continue
+				}
+				sum := 0.0
+				for _, x := range w[i] {
+					sum += x
+				}
+				if want := -d.Advantage * *d.Ratio / float64(len(w)); math.Abs(sum-want) > 1e-12*max(1, math.Abs(want)) {
+					rt.Fatalf("%T, trajectory %d: weights sum to %v, want %v", o, i, sum, want)
+				}
+			}
+		}
+	})
+}
+
+// TestScaleInvariance: centered advantages are linear in the rewards, and weights
+// in the advantages; standardized ones do not see the rewards' scale or offset.
+func TestScaleInvariance(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		scale := rapid.Float64Range(0.1, 50).Draw(rt, "scale")
+		offset := rapid.Float64Range(-10, 10).Draw(rt, "offset")
+		n := rapid.IntRange(2, 16).Draw(rt, "n")
+		rewards, moved := make([]float64, n), make([]float64, n)
+		for i := range rewards {
+			rewards[i] = rapid.Float64Range(-1, 1).Draw(rt, "reward")
+			moved[i] = scale*rewards[i] + offset
+		}
+		rewards[0], moved[0] = 2, scale*2+offset // not all equal
+		sum := 0.0
+		for name, a := range map[string][2][]float64{
+			"centered": {objectives.Centered(rewards), objectives.Centered(moved)},
+			"rloo":     {objectives.LeaveOneOut(rewards), objectives.LeaveOneOut(moved)},
+		} {
+			for i := range rewards {
+				sum += a[0][i]
+				if math.Abs(a[1][i]-scale*a[0][i]) > 1e-12*(scale+math.Abs(offset)) {
+					rt.Fatalf("%s: %v at scale %v, %v at scale 1", name, a[1][i], scale, a[0][i])
+				}
+			}
+		}
+		if math.Abs(sum) > 1e-12 {
+			rt.Fatalf("advantages sum to %v", sum)
+		}
+		for _, population := range []bool{false, true} {
+			a, b := objectives.Standardized(rewards, 0, population), objectives.Standardized(moved, 0, population)
+			squares := 0.0
+			for i := range a {
+				squares += a[i] * a[i]
+				if math.Abs(a[i]-b[i]) > 1e-9 {
+					rt.Fatalf("standardized: %v and %v", a[i], b[i])
+				}
+			}
+			want := float64(n)
+			if !population {
+				want--
+			}
+			if math.Abs(squares-want) > 1e-9 {
+				rt.Fatalf("standardized: squares sum to %v, want %v", squares, want)
+			}
+		}
+
+		b := drawBatch(rt, 1)
+		larger := objectives.Batch{Trajectories: append([]objectives.Trajectory(nil), b.Trajectories...)}
+		for i := range larger.Trajectories {
+			larger.Trajectories[i].Advantage *= scale
+		}
+		for _, name := range objectives.Names() {
+			o := makeObjective(t, name, nil)
+			v, w := weigh(o, b), weigh(o, larger)
+			for i := range v {
+				for j := range v[i] {
+					if math.Abs(w[i][j]-scale*v[i][j]) > 1e-12*scale*max(1, math.Abs(v[i][j])) {
+						rt.Fatalf("%s: advantages times %v: w = %v, want %v", name, scale, w[i][j], scale*v[i][j])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestRatioRisesWithP, and ESS falls, whatever the clip.
+func TestRatioRisesWithP(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := drawBatch(rt, 2)
+		mode := rapid.SampledFrom([]string{"token", "sequence", "none"}).Draw(rt, "clip_mode")
+		p := rapid.Float64Range(0, 4).Draw(rt, "p")
+		q := rapid.Float64Range(p, 4).Draw(rt, "q")
+		at := func(p float64) []objectives.Diagnostics {
+			return makeObjective(t, "pmpo", settings{"p_rule": "fixed", "p": p, "clip_mode": mode}).(objectives.Diagnoser).Diagnose(b)
+		}
+		low, high := at(p), at(q)
+		for i := range low {
+			if *low[i].LogRatio > *high[i].LogRatio+1e-12 || *low[i].ESS < *high[i].ESS-1e-12 {
+				rt.Fatalf("trajectory %d: p %v and %v: log r %v and %v, ESS %v and %v", i, p, q, *low[i].LogRatio, *high[i].LogRatio, *low[i].ESS, *high[i].ESS)
+			}
+		}
+	})
+}
+
+// TestPenalties: k3 and entropy enter each objective with the weights that its
+// policy term gives to tokens (D20), which are written out here.
+func TestPenalties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		b := drawBatch(rt, 0.5)
+		const beta, bonus = 0.04, 0.3
+		for _, name := range objectives.Names() {
+			each := func(n int) float64 { return 1 / float64(len(b.Trajectories)*n) }
+			switch name {
+			case "dapo", "gpg":
+				each = func(int) float64 { return 1 / float64(b.Tokens()) }
+			case "drgrpo":
+				each = func(int) float64 { return 1 / (3000 * float64(len(b.Trajectories))) }
+			}
+			plain := makeObjective(t, name, nil)
+			o := makeObjective(t, name, settings{"kl_beta": beta, "entropy_bonus": bonus})
+			if objectives.NeedsReference(plain) || objectives.NeedsEntropy(plain) {
+				rt.Fatalf("%s asks for what its defaults do not use", name)
+			}
+			if !objectives.NeedsReference(o) || !objectives.NeedsEntropy(o) {
+				rt.Fatalf("%s does not ask for the reference and the entropy", name)
+			}
+			want := plain.Loss(b, b)
+			w, plainW := weigh(o, b), weigh(plain, b)
+			v := make([][]float64, len(w))
+			for i := range w {
+				v[i] = make([]float64, len(w[i]))
+			}
+			if !o.(objectives.EntropyWeigher).EntropyWeights(b, v) || plain.(objectives.EntropyWeigher).EntropyWeights(b, v) {
+				rt.Fatalf("%s: EntropyWeights answers wrongly", name)
+			}
+			for i, x := range b.Trajectories {
+				c := each(len(x.LogProb))
+				for j := range x.LogProb {
+					k := x.RefLogProb[j] - x.LogProb[j]
+					want += c * (beta*(math.Exp(k)-k-1) - bonus*x.Entropy[j])
+					if slope := plainW[i][j] + c*beta*(1-math.Exp(k)); math.Abs(w[i][j]-slope) > 1e-12 {
+						rt.Fatalf("%s: trajectory %d, token %d: w = %v, want %v", name, i, j, w[i][j], slope)
+					}
+					if math.Abs(v[i][j]+c*bonus) > 1e-15 {
+						rt.Fatalf("%s: trajectory %d, token %d: v = %v, want %v", name, i, j, v[i][j], -c*bonus)
+					}
+				}
+			}
+			if got := o.Loss(b, b); math.Abs(got-want) > 1e-12*max(1, math.Abs(want)) {
+				rt.Fatalf("%s: loss = %v, want %v", name, got, want)
+			}
+		}
+	})
+}
