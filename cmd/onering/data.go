@@ -14,6 +14,7 @@ import (
 
 	"onering/runtime/train/dataset"
 	"onering/tokenize"
+	"onering/verifier"
 )
 
 func newData() *cobra.Command {
@@ -97,9 +98,8 @@ func newDataCheck() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Report what is wrong with a file of problems",
 		Long: `Report what is wrong with a file of problems: rows without a problem or an
-answer, problems that occur twice, answers that the verifier cannot read as
-mathematics and so compares as text, and, with --model, the lengths of the
-prompts in tokens.
+answer, problems that occur twice, answers that the verifier does not match even
+with themselves, and, with --model, the lengths of the prompts in tokens.
 
 A file that cannot be read is an error; findings are not.`,
 		Example: `  onering data check train.jsonl
@@ -156,7 +156,7 @@ func promptLength(model, template string) (func(problem string) int, error) {
 type findings struct {
 	dataset.Report
 	Duplicates finding     `json:"duplicates"` // problems seen before
-	Unreadable finding     `json:"unreadable"` // answers that are no mathematics to the verifier
+	Unmatched  finding     `json:"unmatched"`  // answers that the verifier does not even match with themselves
 	Bad        finding     `json:"bad"`        // rows without a problem or an answer
 	Tokens     *tokenStats `json:"tokens,omitempty"`
 }
@@ -226,8 +226,8 @@ func checkData(path string, o dataset.Options, length func(string) int) (*findin
 			seen[h] = uint32(row.Line)
 		}
 		for _, answer := range row.Answers {
-			if false {
-				found.Unreadable.add("%s:%d: %.60q", row.File, row.Line, answer)
+			if !verifier.Verify(answer, `\boxed{`+answer+`}`).Correct {
+				found.Unmatched.add("%s:%d: %.60q", row.File, row.Line, answer)
 				break
 			}
 		}
@@ -246,11 +246,11 @@ func (f *findings) print(w io.Writer) {
 	fmt.Fprintf(w, "%v in %d file(s), problem %q, answer %q\n", f.Report, len(f.Files), f.Prompt, f.Answer)
 	f.Bad.print(w, "rows without a problem or an answer")
 	f.Duplicates.print(w, "problems that occurred before")
-	f.Unreadable.print(w, "answers that are compared as text, being no mathematics that the verifier reads")
+	f.Unmatched.print(w, "answers that no response can match: the verifier refuses the same text")
 	if f.Tokens != nil {
 		f.Tokens.print(w)
 	}
-	if f.Bad.Count+f.Duplicates.Count+f.Unreadable.Count == 0 {
+	if f.Bad.Count+f.Duplicates.Count+f.Unmatched.Count == 0 {
 		fmt.Fprintln(w, "nothing wrong found")
 	}
 }

@@ -124,6 +124,7 @@ line or the configuration is wrong.`,
 		newStep(),
 		newTokenize(),
 		newTrain(),
+		newVerify(),
 		newVersion(),
 		newWeights(),
 	)
