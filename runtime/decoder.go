@@ -275,8 +275,18 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 // Drop forgets a prefix.
 func (d *Decoder) Drop(prefix int) { delete(d.prefixes, prefix) }
 
-// Start copies each prefix into a row and samples its first token.
-func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// Start copies each prefix into a row and samples its first token. When it
+// fails it takes no slot.
+func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) (err error) {
+	began := len(d.slotOf)
+	defer func() {
+		if err != nil {
+			for _, slot := range d.slotOf[began:] {
+				d.rowOf[slot] = -1
+			}
+			d.slotOf, d.lengths = d.slotOf[:began], d.lengths[:began]
+		}
+	}()
 	g := d.geometry
 	hidden, _, err := d.sampler.hidden.of(int64(len(slots)), int64(g.Hidden))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // A Policy is a model folder opened for sampling and learning.
 type Policy struct {
 	// Dir is the folder that the policy was read from.
-	Dir string
+	Dir     string
 	Model   qwen2.Config
 	Weights *models.Weights
 	Ring    *runtime.Ring
@@ -59,6 +59,20 @@ func (p *Policy) open(dir string) (err error) {
 		err = fmt.Errorf("train: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
 	}
 	return err
+}
+
+// RandomPolicy makes a policy of a config's shape with random weights, in memory.
+func RandomPolicy(c qwen2.Config, seed uint64) (*Policy, error) {
+	p := &Policy{Model: c}
+	var err error
+	if p.Weights, err = qwen2.Init(c, seed); err == nil {
+		p.Ring, err = runtime.NewRing(c, p.Weights)
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // unpack writes an embedded folder to the disk.
