@@ -39,7 +39,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if f.runtime.Threads < 0 {
 		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
 	}
-	if _, err := qwen2.ReadConfig(f.model); err != nil {
+	if err := checkModel(f.model); err != nil {
 		return nil, err
 	}
 	env, err := openRuntime(c, f.runtime)
@@ -52,6 +52,15 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		return nil, err
 	}
 	return &engine{env, policy}, nil
+}
+
+// checkModel reads the config of a model folder; the embedded model has one.
+func checkModel(path string) error {
+	if path == train.Arithmetic {
+		return nil
+	}
+	_, err := qwen2.ReadConfig(path)
+	return err
 }
 
 func (e *engine) Close() {

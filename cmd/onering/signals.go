@@ -37,15 +37,13 @@ func catchSignals(parent context.Context) (ctx context.Context, caught func() os
 	return ctx, caught, stop
 }
 
-// interrupted is the error of a run that a signal ended.
+// interrupted is the error of a command that a signal ended.
 type interrupted struct {
 	signal os.Signal
-	folder string
+	next   string // how to go on
 }
 
-func (e interrupted) Error() string {
-	return fmt.Sprintf("%v: stopped; to continue from the last checkpoint: onering train --resume --out %s", e.signal, e.folder)
-}
+func (e interrupted) Error() string { return fmt.Sprintf("%v: stopped; %s", e.signal, e.next) }
 
 // exitCode is 128 and the signal's number, as shells have it.
 func (e interrupted) exitCode() int {

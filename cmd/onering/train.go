@@ -9,13 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/train"
 )
@@ -115,11 +113,9 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	if config.Runtime.Device != "cpu" {
 		return train.Summary{}, usagef("runtime.device = %q: this build runs on cpu", config.Runtime.Device)
 	}
-	if !strings.HasPrefix(config.Model.Path, "builtin:") {
-		// A wrong folder is known before a library may have to be fetched.
-		if _, err := qwen2.ReadConfig(config.Model.Path); err != nil {
-			return train.Summary{}, err
-		}
+	// A wrong folder is known before a library may have to be fetched.
+	if err := checkModel(config.Model.Path); err != nil {
+		return train.Summary{}, err
 	}
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
@@ -153,7 +149,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	}
 	end, err := trainer.Run(ctx, resume)
 	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
-		return end, interrupted{s, config.Output.Dir}
+		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
 }
