@@ -3,8 +3,32 @@ package grpo_test
 import (
 	"testing"
 
-	_ "onering/objectives/grpo"
+	"onering/objectives"
+	"onering/objectives/grpo"
 	"onering/objectives/objectivetest"
 )
 
 func TestConformance(t *testing.T) { objectivetest.Run(t, "grpo") }
+
+// TestVariantsConform runs the suite on settings other than the defaults.
+func TestVariantsConform(t *testing.T) {
+	for name, set := range map[string]func(*grpo.GRPO){
+		"token-mean":    func(o *grpo.GRPO) { o.Aggregate = "token-mean" },
+		"constant":      func(o *grpo.GRPO) { o.Aggregate, o.ConstantLength = "constant", 16 },
+		"KL, entropy":   func(o *grpo.GRPO) { o.KLBeta, o.EntropyBonus = 0.04, 0.01 },
+		"population":    func(o *grpo.GRPO) { o.AdvantageStd, o.AdvantageEps = "population", 1e-4 },
+		"leave one out": func(o *grpo.GRPO) { o.Advantage = "rloo" },
+		"no clip":       func(o *grpo.GRPO) { o.ClipLow, o.ClipHigh = 1, 1e300 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			objectivetest.RunNew(t, func() objectives.Objective {
+				o, err := objectives.New("grpo")
+				if err != nil {
+					t.Fatal(err)
+				}
+				set(o.(*grpo.GRPO))
+				return o
+			})
+		})
+	}
+}
