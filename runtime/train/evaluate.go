@@ -2,9 +2,19 @@ package train
 
 import (
 	"context"
-	"path/filepath"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	goruntime "runtime"
 	"strings"
+	"sync"
+	"unsafe"
 
+	"onering/runtime/train/evaluation"
 	"onering/sampler"
 	"onering/verifier"
 )
@@ -23,20 +33,32 @@ type Result struct {
 	Pass1    float64 // mean share of right responses, pass@1
 	Length   float64 // mean response tokens
 	Cut      float64 // share of truncated responses
+	// Score has all of it, with confidence intervals.
+	Score evaluation.Score
 }
 
 func (e Evaluation) record() Record {
 	r := Record{{"kind", "eval"}, {"round", e.Round}, {"step", e.Step}}
+	mean := 0.0
 	for _, x := range e.Results {
-		r = append(r, Metric{"eval/" + x.Suite + "/pass@1", x.Pass1}, Metric{"eval/" + x.Suite + "/response_length", x.Length}, Metric{"eval/" + x.Suite + "/truncated_share", x.Cut})
+		name := "eval/" + x.Suite
+		r = append(r, Metric{name + "/pass@1", x.Pass1}, Metric{name + "/pass@1_low", x.Score.Pass1.Low}, Metric{name + "/pass@1_high", x.Score.Pass1.High})
+		for j, at := range x.Score.PassK {
+			r = append(r, Metric{fmt.Sprintf("%s/pass@%d", name, at.K), at.Value}, Metric{fmt.Sprintf("%s/maj@%d", name, at.K), x.Score.MajorityK[j].Value})
+		}
+		r = append(r, Metric{name + "/response_length", x.Length}, Metric{name + "/truncated_share", x.Cut})
+		mean += x.Pass1 / float64(len(e.Results))
+	}
+	if len(e.Results) > 1 {
+		r = append(r, Metric{"eval/average/pass@1", mean})
 	}
 	return r
 }
 
-// A suite is a set of held-out problems.
-type suite struct {
-	name     string
-	problems []Problem
+// A Suite is a set of held-out problems.
+type Suite struct {
+	Name     string
+	Problems []Problem
 }
 
 // heldOutSums is how many problems the embedded task is evaluated on: enough
@@ -47,39 +69,277 @@ const heldOutSums = 512
 // so that runs compare.
 const evalSeed = 1 << 40
 
-func openSuite(name string) (suite, error) {
-	problems, _, err := OpenProblems(name, "", 0, true)
+// OpenSuite reads the suite that spec names: builtin:arithmetic, NAME=PATH, a
+// path, or a name to be looked up in dir; see evaluation.Locate.
+func OpenSuite(spec, dir string) (Suite, error) {
+	if name, ok := strings.CutPrefix(spec, "builtin:"); ok {
+		problems, _, err := OpenProblems(spec, "", 0, true)
+		if err != nil {
+			return Suite{}, err
+		}
+		return Suite{name, problems.Take(evalSeed, 0, heldOutSums)}, nil
+	}
+	name, path, err := evaluation.Locate(spec, dir)
 	if err != nil {
-		return suite{}, err
+		return Suite{}, err
 	}
-	if t, ok := problems.(table); ok {
-		base := filepath.Base(name)
-		return suite{strings.TrimSuffix(base, filepath.Ext(base)), t}, nil
+	problems, _, err := OpenProblems(path, "", 0, true)
+	if err != nil {
+		return Suite{}, err
 	}
-	return suite{strings.TrimPrefix(name, "builtin:"), problems.Take(evalSeed, 0, heldOutSums)}, nil
+	list, ok := problems.(table)
+	if !ok {
+		return Suite{}, fmt.Errorf("train: suite %q: %s is no file of problems", name, path)
+	}
+	return Suite{name, list}, nil
 }
 
-// run samples each problem and grades the responses. The draws do not depend
-// on the training seed or the round.
-func (s suite) run(ctx context.Context, d sampler.Decoder, p *Prompter, c EvalConfig, maxNewTokens int, v verifier.Verifier, progress func(int)) (Result, error) {
-	o := Sampling{Temperature: c.Temperature, TopP: 1, MaxNewTokens: maxNewTokens, Samples: c.Samples, Seed: evalSeed}
+func openSuite(spec string) (Suite, error) { return OpenSuite(spec, "") }
+
+// plan names the suite's problems, distinctly, and says what they are.
+func (s Suite) plan() evaluation.Suite {
+	out := evaluation.Suite{Name: s.Name}
+	seen := map[string]int{}
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	for _, q := range s.Problems {
+		id := q.ID
+		for seen[id] > 0 { // names of another repeat's form may exist as well
+			seen[q.ID]++
+			id = fmt.Sprintf("%s#%d", q.ID, seen[q.ID])
+		}
+		seen[id]++
+		out.IDs = append(out.IDs, id)
+		enc.Encode(q) // neither strings nor a hash can fail
+	}
+	out.Digest = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return out
+}
+
+// keys are the sampler's keys of the problems. They follow from the texts, so
+// that a problem's draws are the same in whatever file, place or company it is.
+func (s Suite) keys() []uint64 {
+	seen := map[string]uint64{}
+	out := make([]uint64, len(s.Problems))
+	for i, q := range s.Problems {
+		h := sha256.Sum256([]byte(q.Text))
+		// A problem that comes again has draws of its own.
+		out[i] = binary.LittleEndian.Uint64(h[:]) + seen[q.Text]
+		seen[q.Text]++
+	}
+	return out
+}
+
+// NewPlan is the plan to sample suites with these settings.
+func NewPlan(s evaluation.Settings, suites []Suite) evaluation.Plan {
+	p := evaluation.Plan{Settings: s}
+	for _, x := range suites {
+		p.Suites = append(p.Suites, x.plan())
+	}
+	return p
+}
+
+// Fingerprint tells these weights from others: a checksum over all of them.
+func (p *Policy) Fingerprint() string {
+	data := p.Weights.Data
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*4)
+	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// Longest is the most tokens that a prompt of the suites has.
+func (p *Prompter) Longest(suites []Suite) int {
+	longest := 0
+	for _, s := range suites {
+		for _, q := range s.Problems {
+			longest = max(longest, len(p.Encode(q)))
+		}
+	}
+	return longest
+}
+
+// SameAnswer says whether two extracted answers mean the same.
+func SameAnswer(v verifier.Verifier) func(a, b string) bool {
+	return func(a, b string) bool {
+		return v.VerifyAny([]string{a}, `\boxed{`+b+`}`).Correct || v.VerifyAny([]string{b}, `\boxed{`+a+`}`).Correct
+	}
+}
+
+// Evaluate samples and grades what responses, made from NewPlan of the same
+// suites, still lack. Each response is added as it ends, so those there are at
+// an error or the end of ctx are kept. What a response is depends on the
+// settings, the problem's text and the sample's number alone, not on the number
+// of slots or on what is there already; one slot of d is spent on that (see
+// invariant), unless there is but one.
+//
+// A problem whose prompt leaves no room in a slot counts as truncated.
+// progress may be nil; it is told of each response's tokens as it ends.
+func Evaluate(ctx context.Context, d sampler.Decoder, p *Prompter, suites []Suite, responses *evaluation.Responses, v verifier.Verifier, progress func(tokens int)) error {
+	if d.Slots() > 1 {
+		single := newInvariant(d)
+		defer single.close()
+		d = single
+	}
+	g := &grader{prompter: p, verifier: v, suites: suites, responses: responses, progress: progress}
+	if err := g.ask(d.MaxTokens()); err != nil {
+		return err
+	}
+	if len(g.requests) == 0 {
+		return nil
+	}
+	s := responses.Settings
+	o := sampler.Options{
+		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Greedy: s.Greedy,
+		MaxNewTokens: s.MaxTokens, EOS: p.policy.Model.EOS, Seed: s.Seed,
+		Stops: p.Stops(), Text: func() sampler.TextDecoder { return p.policy.Tokenizer.NewDecoder() },
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Verifying takes time that the decoder should not wait for. The queue has
+	// room for all responses, so the sampler never does.
+	total := 0
+	for _, r := range g.requests {
+		total += r.Samples
+	}
+	queue := make(chan sampler.Response, total)
+	var wg sync.WaitGroup
+	for range goruntime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for r := range queue {
+				if err := g.grade(r); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	_, _, err := sampler.Sample(ctx, d, o, g.requests, func(r sampler.Response) { queue <- r })
+	close(queue)
+	wg.Wait()
+	if failed := context.Cause(ctx); failed != nil && !errors.Is(failed, context.Canceled) {
+		return failed
+	}
+	if err != nil {
+		return fmt.Errorf("train: evaluation: %w", err)
+	}
+	return nil
+}
+
+// A grader turns the sampler's responses into those of an evaluation.
+type grader struct {
+	prompter *Prompter
+	verifier verifier.Verifier
+	suites   []Suite
+	requests []sampler.Request
+	asked    []asked // parallel to requests
+
+	mu        sync.Mutex // guards what follows
+	responses *evaluation.Responses
+	progress  func(tokens int)
+}
+
+// asked is the problem of a request, and the numbers of the samples it is for.
+type asked struct {
+	suite, problem int
+	samples        []int
+}
+
+// ask makes the requests for the responses that are missing.
+func (g *grader) ask(maxTokens int) error {
+	s := g.responses.Settings
+	for i, suite := range g.suites {
+		for j, key := range suite.keys() {
+			name := g.responses.Suites[i].Name
+			missing := g.responses.Missing(name, j)
+			if len(missing) == 0 {
+				continue
+			}
+			prompt := g.prompter.Encode(suite.Problems[j])
+			if len(prompt) == 0 {
+				return fmt.Errorf("train: suite %q, problem %q: the prompt is empty", name, g.responses.Suites[i].IDs[j])
+			}
+			if len(prompt) >= maxTokens {
+				for _, k := range missing {
+					err := g.add(evaluation.Response{
+						Suite: name, Problem: g.responses.Suites[i].IDs[j], Sample: k, Finish: string(sampler.Length),
+						Reason: fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), maxTokens),
+					})
+					if err != nil {
+						return err
+					}
+				}
+				continue
+			}
+			r := sampler.Request{Prompt: prompt, ID: key, Samples: len(missing)}
+			// The sampler numbers the samples of a request from 0. Where others
+			// are wanted their uniforms are given.
+			if len(missing) < s.Samples && !s.Greedy {
+				for _, k := range missing {
+					u := make([]float32, min(s.MaxTokens, maxTokens-len(prompt)))
+					for t := range u {
+						u[t] = sampler.Uniform(s.Seed, key, k, t)
+					}
+					r.Uniforms = append(r.Uniforms, u)
+				}
+			}
+			g.requests = append(g.requests, r)
+			g.asked = append(g.asked, asked{i, j, missing})
+		}
+	}
+	return nil
+}
+
+// grade verifies a response and files it.
+func (g *grader) grade(r sampler.Response) error {
+	at := g.asked[r.Request]
+	x := evaluation.Response{
+		Suite: g.suites[at.suite].Name, Problem: g.responses.Suites[at.suite].IDs[at.problem], Sample: at.samples[r.Sample],
+		Finish: string(r.Finish), Tokens: len(r.IDs), IDs: r.IDs, LogProb: r.LogProb,
+		Text: g.prompter.policy.Tokenizer.Decode(r.IDs, true),
+	}
+	verdict := g.verifier.VerifyAny(g.suites[at.suite].Problems[at.problem].Answers, x.Text)
+	x.Right = verdict.Correct && r.Finish != sampler.Length
+	x.Answer, x.Reason = verdict.Answer, verdict.Reason
+	switch verdict.Status {
+	case verifier.Limit:
+		x.Fault = "limit"
+	case verifier.Error:
+		x.Fault = "error"
+	}
+	return g.add(x)
+}
+
+func (g *grader) add(x evaluation.Response) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.responses.Add(x); err != nil {
+		return err
+	}
+	if g.progress != nil {
+		g.progress(x.Tokens)
+	}
+	return nil
+}
+
+// run evaluates the suite during training. The draws do not depend on the
+// training seed or the round.
+func (s Suite) run(ctx context.Context, d sampler.Decoder, p *Prompter, c EvalConfig, maxNewTokens int, v verifier.Verifier, progress func(int)) (Result, error) {
+	o := evaluation.Settings{
+		Template: p.template.Name, Samples: c.Samples, Temperature: c.Temperature, TopP: 1,
+		MaxTokens: maxNewTokens, Seed: evalSeed,
+	}
 	if c.Temperature == 0 {
 		o.Temperature, o.Greedy = 1, true
 	}
-	rollouts, _, err := Roll(ctx, d, p, s.problems, o, v, progress)
+	responses, err := evaluation.New(NewPlan(o, []Suite{s}))
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Suite: s.name, Problems: len(s.problems), Samples: c.Samples}
-	for i := range rollouts {
-		x := &rollouts[i]
-		r.Pass1 += x.Reward
-		r.Length += float64(len(x.Response))
-		if x.Truncated {
-			r.Cut++
-		}
+	if err := Evaluate(ctx, d, p, []Suite{s}, responses, v, progress); err != nil {
+		return Result{}, err
 	}
-	n := float64(len(rollouts))
-	r.Pass1, r.Length, r.Cut = r.Pass1/n, r.Length/n, r.Cut/n
-	return r, nil
+	report, err := responses.Report(SameAnswer(v))
+	if err != nil {
+		return Result{}, err
+	}
+	x := report.Suites[0]
+	return Result{Suite: x.Suite, Problems: x.Problems, Samples: x.Samples, Pass1: x.Pass1.Value, Length: x.Tokens, Cut: x.Truncated, Score: x}, nil
 }

@@ -42,7 +42,7 @@ type Trainer struct {
 	prompter  *Prompter
 	problems  Problems
 	report    dataset.Report
-	suites    []suite
+	suites    []Suite
 	decoder   *runtime.Decoder
 	learner   *runtime.Learner
 	optimizer *runtime.Optimizer
@@ -318,7 +318,7 @@ func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
 	e := Evaluation{Round: t.round, Step: t.step}
 	for _, s := range t.suites {
 		c := t.Config.Eval
-		t.observer.Begin("evaluate "+s.name, "responses", len(s.problems)*c.Samples)
+		t.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*c.Samples)
 		result, err := s.run(ctx, t.decoder, t.prompter, c, t.Config.Rollout.MaxNewTokens, t.verifier, func(int) { t.observer.Advance(1) })
 		if err != nil {
 			return e, err

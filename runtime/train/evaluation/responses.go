@@ -40,7 +40,8 @@ type Response struct {
 	Right   bool      `json:"right"`  // the verdict; a truncated response is wrong
 	Answer  string    `json:"answer"` // as extracted; "" if there is none
 	Reason  string    `json:"reason,omitempty"`
-	Finish  string    `json:"finish"` // "stop", or "length" for a truncated one
+	Fault   string    `json:"fault,omitempty"` // "limit" or "error" where the verifier gave up; it counts as wrong
+	Finish  string    `json:"finish"`          // "stop", or "length" for a truncated one
 	Tokens  int       `json:"tokens"`
 	Text    string    `json:"text"`
 	IDs     []int32   `json:"ids"`
@@ -177,9 +178,8 @@ func Resume(path string, p Plan) (*Responses, error) {
 			err = fmt.Errorf("evaluation: %s cannot be resumed: %w", path, err)
 		}
 	}
-	if err == nil {
-		// Past this size there is at most a torn line.
-		err = f.Truncate(r.size)
+	if err == nil && r.size < info.Size() {
+		err = f.Truncate(r.size) // past this size there is a torn line
 	}
 	if err != nil {
 		f.Close()

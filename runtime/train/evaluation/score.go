@@ -32,6 +32,7 @@ type Score struct {
 	Tokens     float64 `json:"tokens"`     // mean length of a response
 	Truncated  float64 `json:"truncated"`  // share
 	Unanswered float64 `json:"unanswered"` // share without an answer
+	Faults     int     `json:"faults"`     // responses that the verifier gave up on
 	// Outcomes are the suite's problems in order; nil in an average.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
 }
@@ -88,6 +89,9 @@ func (r *Responses) score(s Suite, same func(a, b string) bool) Score {
 			if x.Answer == "" {
 				out.Unanswered++
 			}
+			if x.Fault != "" {
+				out.Faults++
+			}
 		}
 		for j, k := range ks {
 			pass[j] = append(pass[j], PassAtK(n, o.Right, k))
@@ -127,6 +131,7 @@ func averageScore(suites []Score) Score {
 	var pass []Estimate
 	for _, s := range suites {
 		out.Problems += s.Problems
+		out.Faults += s.Faults
 		out.Spread += s.Spread * s.Spread
 		out.Tokens += s.Tokens / n
 		out.Truncated += s.Truncated / n

@@ -73,6 +73,9 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 	row("tokens", func(s Score) string { return fmt.Sprintf("%.0f", s.Tokens) })
 	row("truncated", func(s Score) string { return percent(s.Truncated) })
 	row("unanswered", func(s Score) string { return percent(s.Unanswered) })
+	if columns[len(columns)-1].Faults > 0 { // the average's are all
+		row("verifier gave up", func(s Score) string { return fmt.Sprint(s.Faults) })
+	}
 	row("problems", func(s Score) string { return fmt.Sprint(s.Problems) })
 	return g.print(w, r.Settings.String(), markdown)
 }
