@@ -58,6 +58,7 @@ var testAllow = map[string]string{
 	"objectives/objectivetest": "objectives/*",
 	"models":                   "models/*",
 	"models/graph":             "models/graph/graphtest",
+	"models/adamw":             "models/graph/graphtest",
 	"models/qwen2":             "models/graph/graphtest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/train":            "objectives/all runtime/runtimetest",

@@ -121,9 +121,14 @@ func (p *progress) finish() {
 
 func (p *progress) printLine() {
 	seconds := p.now().Sub(p.started).Seconds()
-	line := fmt.Sprintf("%s: %s", p.name, quantity(p.done, p.unit))
-	if p.total > 0 {
-		line = fmt.Sprintf("%s: %s of %s", p.name, quantity(p.done, p.unit), quantity(p.total, p.unit))
+	line := p.name + ": "
+	switch {
+	case p.total <= 0:
+		line += quantity(p.done, p.unit)
+	case p.unit == "B":
+		line += fmt.Sprintf("%.1f of %s", float64(p.done)/1e6, quantity(p.total, p.unit))
+	default:
+		line += fmt.Sprintf("%d of %s", p.done, quantity(p.total, p.unit))
 	}
 	if p.done > 0 && seconds > 0 {
 		rate := float64(p.done) / seconds

@@ -24,9 +24,9 @@ func TestProgressLines(t *testing.T) {
 	p.set(100, 100)
 	p.finish()
 	p.finish()
-	want := "rollout: 20 trajectories of 100 trajectories, 2.0/s, 40s left\n" +
-		"rollout: 100 trajectories of 100 trajectories, 5.0/s\n" +
-		"rollout: 100 trajectories of 100 trajectories, 5.0/s\n"
+	want := "rollout: 20 of 100 trajectories, 2.0/s, 40s left\n" +
+		"rollout: 100 of 100 trajectories, 5.0/s\n" +
+		"rollout: 100 of 100 trajectories, 5.0/s\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -51,7 +51,7 @@ func TestProgressBytes(t *testing.T) {
 	p.started, p.printed = clock, clock
 	clock = clock.Add(20 * time.Second)
 	p.set(10e6, 30e6)
-	if got, want := out.String(), "download: 10.0 MB of 30.0 MB, 0.5 MB/s, 40s left\n"; got != want {
+	if got, want := out.String(), "download: 10.0 of 30.0 MB, 0.5 MB/s, 40s left\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
