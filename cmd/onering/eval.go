@@ -21,9 +21,10 @@ func newEval() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval --model DIR --suite NAME,FILE...",
 		Short: "Measure a model on benchmarks, or compare two measurements",
-		Long: `Measure a model on benchmarks: pass@1 and, with several samples a problem, avg@n,
-pass@k and maj@k, with 95 % confidence intervals. A suite is a file of problems, or
-the name of a benchmark that lies in --dir: ` + strings.Join(benchmarkNames(), ", ") + `.
+		Long: `Measure a model on benchmarks: pass@1 and, with several samples a problem,
+avg@n, pass@k and maj@k, with 95 % confidence intervals. A suite is a file of
+problems, or the name of a benchmark that lies in --dir:
+` + strings.Join(benchmarkNames(), ", ") + `.
 
 One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
 0.95 unless other values are given. Truncated responses count as wrong. --out

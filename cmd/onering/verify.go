@@ -19,13 +19,13 @@ func newVerify() *cobra.Command {
 		Use:   "verify [FILE]",
 		Short: "Say whether responses answer as the references do",
 		Long: `Say whether responses answer as the references do. Input is one JSON object per
-line, from FILE or stdin: {"gold", "response"}, where gold is a text, a number, or
-a list of which any element counts. Each gives a line
+line, from FILE or stdin: {"gold", "response"}, where gold is a text, a number,
+or a list of which any element counts. Each gives a line
 
   {"correct", "answer", "gold", "reason", "status"}
 
-with what was found in the response and the rule that decided. The status is "ok",
-or "limit" or "error" where no verdict was reached.
+with what was found in the response and the rule that decided. The status is
+"ok", or "limit" or "error" where no verdict was reached.
 
 --extract says where the answer is looked for:
   auto   <answer> tags, else the last box, else "the answer is", else the last
