@@ -28,12 +28,13 @@ problems, or the name of a benchmark that lies in --dir:
 
 One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
 0.95 unless other values are given. Truncated responses count as wrong. --out
-receives every response, a JSON object per line; where the file is there already
-the evaluation goes on where it stopped.
+receives every response, a JSON object per line, as soon as it ends; with
+--resume the evaluation goes on where it stopped. Neither that nor --slots changes
+a response: it follows from the seed, the problem and the sample's number.
 
 --compare A B compares two measurements on the problems they share: reports as
 --json prints them, or files of responses.`,
-		Example: `  onering eval --model DIR --suite aime24,math500 --dir benchmarks --out dir.jsonl
+		Example: `  onering eval --model DIR --suite aime24,math500 --suites-dir benchmarks --out dir.jsonl
   onering eval --model DIR --suite held-out.jsonl --samples 16 --json > report.json
   onering eval --compare before.json after.json`,
 		Args: cobra.MaximumNArgs(1),
@@ -62,7 +63,7 @@ the evaluation goes on where it stopped.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
 	flags := c.Flags()
 	flags.StringSliceVar(&o.suites, "suite", nil, "benchmarks or files of problems; repeatable")
-	flags.StringVar(&o.dir, "dir", ".", "folder of the benchmarks")
+	flags.StringVar(&o.dir, "suites-dir", ".", "folder of the benchmarks")
 	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
 	flags.BoolVar(&o.Greedy, "greedy", false, "take the likeliest token")
 	flags.Float64Var(&o.Temperature, "temperature", 0.6, "divisor of the logits")
@@ -72,11 +73,12 @@ the evaluation goes on where it stopped.
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.StringVar(&o.Template, "template", "qwen_math", "prompt template around each problem: "+strings.Join(tokenize.Templates(), ", "))
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
-	flags.StringVar(&o.out, "out", "", "file for every response, to go on with if it is there")
+	flags.StringVar(&o.out, "out", "", "file for every response")
+	flags.BoolVar(&o.resume, "resume", false, "go on with the file of --out, if it is there")
 	flags.StringVar(&compare, "compare", "", "compare this measurement with a second one")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object in place of a table")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown")
-	must(c.MarkFlagDirname("dir"))
+	must(c.MarkFlagDirname("suites-dir"))
 	must(c.MarkFlagFilename("out", "jsonl"))
 	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
@@ -98,6 +100,7 @@ type evalOptions struct {
 	dir, out       string
 	slots          int
 	json, markdown bool
+	resume         bool
 }
 
 // complete settles how responses are chosen and refuses what cannot be.
@@ -114,6 +117,9 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 			return usagef("--greedy --samples %d: the samples would all be the same", o.Samples)
 		}
 		o.Temperature, o.TopP = 1, 1
+	}
+	if o.resume && o.out == "" {
+		return usagef("--resume needs --out, the file to go on with")
 	}
 	if len(o.suites) == 0 {
 		return usagef("name what to measure with --suite: a file of problems, or one of %s", strings.Join(benchmarkNames(), ", "))
@@ -153,7 +159,7 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 		return none, err
 	}
 	o.Model, o.Weights = f.model, e.policy.Fingerprint()
-	responses, err := openResponses(o.out, train.NewPlan(o.Settings, suites))
+	responses, err := openResponses(o, train.NewPlan(o.Settings, suites))
 	if err != nil {
 		return none, err
 	}
@@ -165,11 +171,14 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 	return responses.Report(train.SameAnswer(v))
 }
 
-func openResponses(path string, plan evaluation.Plan) (*evaluation.Responses, error) {
-	if path == "" {
+func openResponses(o evalOptions, plan evaluation.Plan) (*evaluation.Responses, error) {
+	switch {
+	case o.out == "":
 		return evaluation.New(plan)
+	case o.resume:
+		return evaluation.Resume(o.out, plan)
 	}
-	return evaluation.Resume(path, plan)
+	return evaluation.Create(o.out, plan)
 }
 
 func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train.Suite, responses *evaluation.Responses, v verifier.Verifier, o evalOptions) error {
@@ -177,7 +186,8 @@ func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train
 	if have > 0 {
 		slog.Info("going on with the responses that are there", "file", o.out, "have", have, "of", want)
 	}
-	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want), e.policy.MaxTokens(p.Longest(suites)+o.MaxTokens))
+	// Evaluate keeps a slot to itself.
+	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(p.Longest(suites)+o.MaxTokens))
 	if err != nil {
 		return err
 	}
@@ -191,7 +201,7 @@ func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train
 	if s := stopped(); s != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
 		if o.out != "" {
-			again = "run the same command to go on with " + o.out
+			again = "the same command with --resume goes on with " + o.out
 		}
 		return interrupted{s, again}
 	}
