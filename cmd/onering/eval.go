@@ -29,8 +29,9 @@ problems, or the name of a benchmark that lies in --dir:
 One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
 0.95 unless other values are given. Truncated responses count as wrong. --out
 receives every response, a JSON object per line, as soon as it ends; with
---resume the evaluation goes on where it stopped. Neither that nor --slots changes
-a response: it follows from the seed, the problem and the sample's number.
+--resume the evaluation goes on where it stopped. Neither that nor --slots
+changes a response: it follows from the seed, the problem and the sample's
+number.
 
 --compare A B compares two measurements on the problems they share: reports as
 --json prints them, or files of responses.`,
