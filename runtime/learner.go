@@ -86,9 +86,10 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 		o.BlockTokens = defaultBlockTokens
 	}
 	l = &Learner{env: e, ring: r, g: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions)}
+	made := l // which a return of nil hides
 	defer func() {
 		if err != nil {
-			l.Close()
+			made.Close()
 		}
 	}()
 	if !o.ScoreOnly {

@@ -40,9 +40,10 @@ const sliceElements = 1 << 18
 // NewOptimizer starts with zero moments.
 func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights) (o *Optimizer, err error) {
 	o = &Optimizer{ring: r, gradients: gradients, scalars: make(map[string]*scratch[float32])}
+	made := o // which a return of nil hides
 	defer func() {
 		if err != nil {
-			o.Close()
+			made.Close()
 		}
 	}()
 	if o.First, err = models.NewWeights(r.Weights.Layout); err != nil {

@@ -81,9 +81,10 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		return nil, err
 	}
 	t = &Trainer{Config: c, Policy: policy, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch()}
+	made := t // which a return of nil hides
 	defer func() {
 		if err != nil {
-			t.Close()
+			made.Close()
 		}
 	}()
 	if t.prompter, err = NewPrompter(policy, c.Model.Template); err != nil {
