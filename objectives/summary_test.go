@@ -13,19 +13,22 @@ func TestSummarize(t *testing.T) {
 		{Advantage: 1, LogProb: tokens(10)},
 		{Advantage: -1, LogProb: tokens(2)},
 		{Advantage: 3, LogProb: tokens(1)},
-		{Advantage: 5}, // an empty response counts in nothing
+		{Advantage: 5},                     // an empty response counts in nothing
+		{Advantage: 0, LogProb: tokens(1)}, // has no sign
 	}}
 	w := [][]float64{
 		{0, -4, 0, 0, 1, 0, 0, 0, 0, 0},
 		{3, 3},
 		{0}, // no gradient
 		{},
+		{0},
 	}
 	d := []Diagnostics{
 		{P: new(0.5), AtPMax: new(false), LogRatio: new(-1.0), ESS: new(0.25)},
 		{P: new(1.0), AtPMax: new(true), LogRatio: new(2.0)},
 		{P: new(0.75), AtPMax: new(false), LogRatio: new(0.0)},
 		{P: new(9.0), AtPMax: new(true), LogRatio: new(9.0), ESS: new(9.0)},
+		{P: new(0.75), AtPMax: new(true), LogRatio: new(-1.0)},
 	}
 	got := map[string]float64{}
 	for _, s := range Summarize(b, w, d) {
@@ -38,9 +41,9 @@ func TestSummarize(t *testing.T) {
 	for name, want := range map[string]float64{
 		"p/mean": 0.75, "p/mean/pos": 0.625, "p/mean/neg": 1,
 		"p/max": 1, "p/max/pos": 0.75, "p/max/neg": 1,
-		"p/share_at_max": 1.0 / 3, "p/share_at_max/pos": 0, "p/share_at_max/neg": 1,
+		"p/share_at_max": 0.5, "p/share_at_max/pos": 0, "p/share_at_max/neg": 1,
 		"ess": 0.25, "ess/neg": nan,
-		"log_ratio/mean": 1.0 / 3, "log_ratio/min": -1, "log_ratio/max": 2, "log_ratio/max/pos": 0,
+		"log_ratio/mean": 0, "log_ratio/min": -1, "log_ratio/max": 2, "log_ratio/max/pos": 0,
 		// The first response has 0.8 of its gradient on one token of ten and the
 		// rest on another; the second spreads it evenly.
 		"grad_share/top10": (0.8 + 0.1) / 2, "grad_share/top20/pos": 1, "grad_share/top50/neg": 0.5,

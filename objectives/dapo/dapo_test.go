@@ -37,7 +37,7 @@ func TestVariantsConform(t *testing.T) {
 
 func TestShape(t *testing.T) {
 	o := newDAPO(t, func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache = 10, 4 })
-	for n, want := range map[int]float64{0: 1, 6: 1, 7: 0.75, 9: 0.25, 10: 0, 11: 0, 100: 0} {
+	for n, want := range map[int]float64{0: 1, 5: 1, 6: 1, 7: 0.75, 9: 0.25, 10: 0, 11: 0, 100: 0} {
 		if got := o.Shape(objectives.Trajectory{Reward: 1, LogProb: make([]float64, n)}); math.Abs(got-want) > 1e-15 {
 			t.Errorf("length %d: reward %v, want %v", n, got, want)
 		}

@@ -45,6 +45,7 @@ func TestVariantsConform(t *testing.T) {
 		"attainable":     func(o *pmpo.PMPO) { o.Target = "attainable" },
 		"p_negative":     func(o *pmpo.PMPO) { o.PNegative = new(0.25) },
 		"fine, p_max 4":  func(o *pmpo.PMPO) { o.Tolerance, o.PMax = 1e-9, 4 },
+		"entropy, bonus": func(o *pmpo.PMPO) { o.PRule, o.EntropyBonus = "entropy", 0.01 },
 		"KL and entropy": func(o *pmpo.PMPO) { o.KLBeta, o.EntropyBonus = 0.04, 0.01 },
 		"standardized":   func(o *pmpo.PMPO) { o.Advantage = "standardized" },
 		"leave one out":  func(o *pmpo.PMPO) { o.Advantage = "rloo" },
@@ -231,5 +232,28 @@ func TestState(t *testing.T) {
 	o.Observe(objectives.Batch{Trajectories: []objectives.Trajectory{one(1), one(1, 0, 0), one(1, 0, 0, 0, 0)}})
 	if got, _ := o.MarshalText(); string(got) != `{"mean":3,"variance":1}` {
 		t.Errorf("after lengths 2 and 4: %s", got)
+	}
+}
+
+// TestZeroAdvantage: A = 0 counts as positive (D5), which shows in the log alone.
+func TestZeroAdvantage(t *testing.T) {
+	b := objectives.Batch{Trajectories: []objectives.Trajectory{{LogProb: []float64{-1, -3}, OldLogProb: []float64{-3, -1}}}}
+	d := newPMPO(t, func(o *pmpo.PMPO) { o.PRule, o.P = "fixed", 0 }).Diagnose(b)[0]
+	if want := (0.4 - 2) / 2; math.Abs(*d.LogRatio-want) > 1e-15 {
+		t.Errorf("log r = %v, want %v: the upper side is to be clipped", *d.LogRatio, want)
+	}
+}
+
+// TestLeastDeviation: a history without variance counts as one of 1e-6 (D16).
+func TestLeastDeviation(t *testing.T) {
+	o := newPMPO(t, func(o *pmpo.PMPO) { o.PRule = "entropy" })
+	if err := o.UnmarshalText([]byte(`{"mean":1,"variance":0}`)); err != nil {
+		t.Fatal(err)
+	}
+	b := objectives.Batch{Trajectories: []objectives.Trajectory{
+		{LogProb: []float64{-1}, OldLogProb: []float64{-1}, Entropy: []float64{1 + 1e-6}},
+	}}
+	if p, want := *o.Diagnose(b)[0].P, 0.01+0.98/(1+math.E); math.Abs(p-want) > 1e-9 {
+		t.Errorf("p = %v, want %v", p, want)
 	}
 }
