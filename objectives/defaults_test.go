@@ -1,0 +1,50 @@
+package objectives_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/objectives"
+)
+
+// TestDefaults states every key of every objective and its default (D1 to D25):
+// results depend on them, so that none changes by accident.
+func TestDefaults(t *testing.T) {
+	shared := func(advantage string) string {
+		return "advantage=" + advantage + " advantage_eps=1e-08 advantage_std=sample entropy_bonus=0 kl_beta=0 "
+	}
+	ratio := func(high, aggregate string) string {
+		return "clip_low=0.2 clip_high=" + high + " aggregate=" + aggregate + " constant_length=3000 "
+	}
+	const logClip = "clip=0.4 clip_mode=token clip_form=pessimistic norm=mean "
+	for name, want := range map[string]string{
+		"grpo":   shared("standardized") + ratio("0.2", "sequence-mean"),
+		"drgrpo": shared("centered") + ratio("0.2", "constant"),
+		"dapo":   shared("standardized") + ratio("0.28", "token-mean") + "dynamic_sampling=true overlong_length=0 overlong_cache=512",
+		"gpg":    shared("centered") + "rescale=false",
+		"gspo":   shared("standardized") + "clip_low=0.0003 clip_high=0.0004 token_level=false",
+		"gmpo":   shared("standardized") + logClip,
+		"pmpo": shared("centered") + logClip + "p_rule=ess p=1 p_min=0.01 p_max=0.99 eps_ess=0.1 bisections=10 tolerance=0 " +
+			"ema_decay=0.9 ema_alpha=1 target=paper p_negative=unset",
+	} {
+		o, err := objectives.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for key, v := range fieldsOf(o) {
+			text := fmt.Sprint(v.Interface())
+			if v.Kind() == reflect.Pointer && v.IsNil() {
+				text = "unset"
+			}
+			got = append(got, key+"="+text)
+		}
+		slices.Sort(got)
+		if wanted := slices.Sorted(slices.Values(strings.Fields(want))); !slices.Equal(got, wanted) {
+			t.Errorf("%s:\n%v, want\n%v", name, got, wanted)
+		}
+	}
+}

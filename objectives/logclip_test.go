@@ -1,0 +1,64 @@
+package objectives_test
+
+import (
+	"slices"
+	"testing"
+
+	"onering/objectives"
+)
+
+// TestGateOfSequence: a response that was cut as a whole passes no gradient on, not
+// even at a token whose clipped value happens to be its own.
+func TestGateOfSequence(t *testing.T) {
+	c := objectives.LogClip{Clip: 0.4, ClipMode: "sequence", ClipForm: "pessimistic"}
+	x := objectives.Trajectory{Advantage: 1, LogProb: []float64{0.2, 0.6}, OldLogProb: []float64{0, 0}}
+	z := make([]float64, 2)
+	cut, saturated := c.Apply(z, x, 0.1)
+	if cut != 2 || saturated != 2 || !slices.Equal(z, []float64{0.2, 0.2}) {
+		t.Fatalf("z = %v, %d cut, %d saturated", z, cut, saturated)
+	}
+	w := []float64{1, 1}
+	c.Gate(w, z, x, cut)
+	if !slices.Equal(w, []float64{0, 0}) {
+		t.Errorf("w = %v after the gate", w)
+	}
+}
+
+// TestClipSides: which side each form cuts, by the sign of the advantage (D4, D5).
+func TestClipSides(t *testing.T) {
+	for _, c := range []struct {
+		mode, form string
+		advantage  float64
+		want       []float64
+		cut        int
+	}{
+		{"token", "pessimistic", 1, []float64{-1, 0.1, 0.4}, 1},
+		{"token", "pessimistic", 0, []float64{-1, 0.1, 0.4}, 1},
+		{"token", "pessimistic", -1, []float64{-0.4, 0.1, 1}, 1},
+		{"token", "printed", 1, []float64{-0.4, 0.1, 1}, 1},
+		{"token", "printed", 0, []float64{-0.4, 0.1, 1}, 1},
+		{"token", "printed", -1, []float64{-1, 0.1, 0.4}, 1},
+		{"none", "pessimistic", 1, []float64{-1, 0.1, 1}, 0},
+		{"sequence", "pessimistic", 1, []float64{-1, 0.1, 1}, 0},
+		{"sequence", "printed", -1, []float64{-1, 0.1, 1}, 0},
+	} {
+		clip := objectives.LogClip{Clip: 0.4, ClipMode: c.mode, ClipForm: c.form}
+		x := objectives.Trajectory{Advantage: c.advantage, LogProb: []float64{-1, 0.1, 1}, OldLogProb: []float64{0, 0, 0}}
+		z := make([]float64, 3)
+		cut, saturated := clip.Apply(z, x, 0.1)
+		if !slices.Equal(z, c.want) || cut != c.cut || saturated != 2 {
+			t.Errorf("%s, %s, advantage %v: z = %v, %d cut, %d saturated, want %v, %d and 2", c.mode, c.form, c.advantage, z, cut, saturated, c.want, c.cut)
+		}
+	}
+	for advantage, sums := range map[float64][]float64{1: {-0.9, 0.4, 0.5}, 0: {-0.9, 0.4, 0.5}, -1: {-0.5, -0.4, 0.9}} {
+		for _, sum := range sums {
+			clip := objectives.LogClip{Clip: 0.4, ClipMode: "sequence", ClipForm: "pessimistic"}
+			z := make([]float64, 1)
+			cut, _ := clip.Apply(z, objectives.Trajectory{Advantage: advantage, LogProb: []float64{sum}, OldLogProb: []float64{0}}, 1)
+			over := advantage >= 0 && sum > 0.4 || advantage < 0 && sum < -0.4
+			if (cut == 1) != over || !over && z[0] != sum {
+				t.Errorf("sequence of sum %v, advantage %v: z = %v, %d cut", sum, advantage, z, cut)
+			}
+		}
+	}
+}
