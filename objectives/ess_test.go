@@ -106,7 +106,8 @@ func TestSolverIsBisection(t *testing.T) {
 			t.Fatalf("Solve = %v, bisection gives %v (target %v)", got, want, eta)
 		}
 	})
-	if interior == 0 || ties > total/2 {
+	// -short draws too few problems to say.
+	if total >= 100 && (interior == 0 || ties > total/2) {
 		t.Errorf("%d problems, %d with an interior answer, %d with ties", total, interior, ties)
 	}
 }
