@@ -25,11 +25,12 @@ func Module(root, dir, name string) ([]string, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if err := checkRoot(root); err != nil {
+	source, err := readRoot(root)
+	if err != nil {
 		return nil, err
 	}
 	path := "example.com/" + name
-	gomod, err := moduleFile(root, path)
+	gomod, err := moduleFile(source, root, path)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +48,10 @@ func Module(root, dir, name string) ([]string, error) {
 	))
 }
 
-// moduleFile returns a go.mod for module path that builds against root.
-// Requiring all that root requires, at the same versions, spares the author a
-// `go mod tidy` and the network.
-func moduleFile(root, path string) ([]byte, error) {
-	source, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		return nil, fmt.Errorf("scaffold: %w", err)
-	}
+// moduleFile returns a go.mod for module path that builds against root, whose own
+// go.mod is source. Requiring all that root requires, at the same versions, spares
+// the author a `go mod tidy` and the network.
+func moduleFile(source []byte, root, path string) ([]byte, error) {
 	target, err := filepath.Abs(root)
 	if err != nil {
 		return nil, fmt.Errorf("scaffold: %w", err)

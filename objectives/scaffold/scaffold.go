@@ -50,7 +50,7 @@ func Add(root, name string) ([]string, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if err := checkRoot(root); err != nil {
+	if _, err := readRoot(root); err != nil {
 		return nil, err
 	}
 	all := filepath.Join("objectives", "all", "all.go")
@@ -99,16 +99,17 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkRoot makes sure that root is a checkout of onering.
-func checkRoot(root string) error {
-	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+// readRoot returns the go.mod of root, or an error if that is no checkout of
+// onering.
+func readRoot(root string) (gomod []byte, err error) {
+	gomod, err = os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
-		return fmt.Errorf("scaffold: %w: run this from the root of a checkout of %s", err, host)
+		return nil, fmt.Errorf("scaffold: %w: run this from the root of a checkout of %s", err, host)
 	}
-	if module := moduleOf(data); module != host {
-		return fmt.Errorf("scaffold: %s is module %q, not %q: run this from the root of a checkout of %s", filepath.Join(root, "go.mod"), module, host, host)
+	if module := moduleOf(gomod); module != host {
+		return nil, fmt.Errorf("scaffold: %s is module %q, not %q: run this from the root of a checkout of %s", filepath.Join(root, "go.mod"), module, host, host)
 	}
-	return nil
+	return gomod, nil
 }
 
 // moduleOf returns the module path that a go.mod file declares, "" if none.

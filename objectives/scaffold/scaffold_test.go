@@ -222,6 +222,32 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestOddRoots: a path that go.mod must quote, a go.sum that cannot be read, a
+// go.mod that names no module.
+func TestOddRoots(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "a checkout")
+	write(t, filepath.Join(root, "go.mod"), "module onering\n\ngo 1.26\n")
+	dir := filepath.Join(t.TempDir(), "mine")
+	if _, err := Module(root, dir, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if gomod := read(t, filepath.Join(dir, "go.mod")); !strings.Contains(gomod, `replace onering => "`) {
+		t.Errorf("the path is not quoted:\n%s", gomod)
+	}
+	// The go command reads it back.
+	if out := goTool(t, dir, "", "list", "-m", "-f", "{{.Path}}", "all"); !strings.Contains(out, "onering") {
+		t.Errorf("go list says %q", out)
+	}
+	write(t, filepath.Join(root, "go.sum", "x"), "")
+	if _, err := Module(root, dir+"2", "mine"); err == nil || !strings.Contains(err.Error(), "go.sum") {
+		t.Errorf("go.sum is a folder: %v", err)
+	}
+	write(t, filepath.Join(root, "go.mod"), "go 1.26\n")
+	if _, err := Module(root, dir+"3", "mine"); err == nil || !strings.Contains(err.Error(), `module ""`) {
+		t.Errorf("go.mod without a module: %v", err)
+	}
+}
+
 // TestAddUndone: where the import cannot be added, the folder is not left either.
 func TestAddUndone(t *testing.T) {
 	for _, all := range []string{"package all\n", "package all\n\nimport (\n\tthis is no import\n)\n"} {
