@@ -113,6 +113,9 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	if config.Runtime.Device != "cpu" {
 		return train.Summary{}, usagef("runtime.device = %q: this build runs on cpu", config.Runtime.Device)
 	}
+	if config.Model.DType != "float32" {
+		return train.Summary{}, usagef("model.dtype = %q: on cpu the computation is float32", config.Model.DType)
+	}
 	// A wrong folder is known before a library may have to be fetched.
 	if err := checkModel(config.Model.Path); err != nil {
 		return train.Summary{}, err
