@@ -1,0 +1,642 @@
+package latex
+
+import (
+	"math/big"
+	"strings"
+)
+
+// atom parses a number, a name, a bracketed expression, or a command with its
+// arguments.
+func (p *parser) atom() *Node {
+	p.enter()
+	defer p.leave()
+	t := p.cur()
+	switch t.kind {
+	case number:
+		if n := p.digitsOfBase(); n != nil {
+			return n
+		}
+		return p.numeral()
+	case word:
+		return p.word()
+	case command:
+		return p.command()
+	case sign:
+		switch t.text {
+		case "(", "[", "<:":
+			return p.bracketed()
+		case "{":
+			if p.at(1).is("}") {
+				p.advance()
+				p.advance()
+				return p.atom()
+			}
+			return p.group()
+		case "{:":
+			return p.set()
+		case "|", "l|":
+			return p.absolute()
+		case "||":
+			return p.norm()
+		case "]":
+			return p.frenchInterval()
+		}
+	}
+	p.fail()
+	return nil
+}
+
+// numeral takes the number at the position.
+func (p *parser) numeral() *Node {
+	n := p.cur().num
+	p.advance()
+	return &Node{Op: Num, Rat: n.value, Digits: n.digits, Places: n.places}
+}
+
+// digitsOfBase reads a numeral with letters for digits, 1A3_{16}, or returns nil.
+func (p *parser) digitsOfBase() *Node {
+	digits := ""
+	i := 0
+	letters := false
+	for {
+		t := p.at(i)
+		if i > 0 && t.space && !(t.plain || t.roman) {
+			break
+		}
+		switch {
+		case t.kind == number && t.num.short:
+			digits += t.num.text
+		case t.kind == word:
+			digits += t.text
+			letters = true
+		default:
+			t = nil
+		}
+		if t == nil {
+			break
+		}
+		i++
+	}
+	if !letters || len(digits) < 2 || !p.at(i).is("_") {
+		return nil
+	}
+	at := p.pos
+	p.pos += i + 1
+	if b := p.base(); b > 10 {
+		if v := inBase(digits, b); v != nil {
+			p.skipArgument()
+			return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
+		}
+	}
+	p.pos = at
+	return nil
+}
+
+// argument parses one argument of a command: a group, or the next token as
+// TeX takes it (one digit, one letter, one command).
+func (p *parser) argument() *Node {
+	p.enter()
+	defer p.leave()
+	t := p.cur()
+	switch t.kind {
+	case number:
+		if len(t.num.text) < 2 {
+			return p.numeral()
+		}
+		// Take the first digit and leave the rest.
+		first, rest := t.num.text[:1], t.num.text[1:]
+		v, _ := new(big.Rat).SetString(rest)
+		t.num = &numeral{value: v, digits: len(strings.TrimLeft(rest, "0")), places: -1, short: true, text: rest}
+		t.space = false
+		n := integer(int64(first[0] - '0'))
+		return n
+	case word:
+		if t.plain || t.roman {
+			return p.word()
+		}
+		return p.letter()
+	case command:
+		return p.command()
+	case sign:
+		switch t.text {
+		case "{":
+			return p.group()
+		case "(", "[":
+			return p.bracketed()
+		case "-": // \frac-12 is rare, x^-1 common
+			p.advance()
+			return negated(p.argument())
+		case "l|", "|":
+			return p.absolute()
+		case "{:":
+			return p.set()
+		}
+	}
+	p.fail()
+	return nil
+}
+
+// group parses {...}, with \over or \choose inside.
+func (p *parser) group() *Node {
+	p.expect("{")
+	bars, inSet := p.bars, p.inSet
+	p.bars, p.inSet = 0, false
+	n := p.statements()
+	if t := p.cur(); t.cmd("over") || t.cmd("choose") || t.cmd("atop") {
+		op := Div
+		if !t.cmd("over") {
+			op = Binom
+		}
+		p.advance()
+		m := p.statements()
+		if n == nil || m == nil {
+			p.fail()
+		}
+		n = &Node{Op: op, Args: []*Node{n, m}}
+	}
+	p.bars, p.inSet = bars, inSet
+	p.expect("}")
+	if n == nil {
+		p.fail()
+	}
+	return n
+}
+
+// bracketed parses (...), [...], half-open intervals and <...>. One element
+// in like brackets stands for itself.
+func (p *parser) bracketed() *Node {
+	open := p.cur().text
+	p.advance()
+	bars, inSet := p.bars, p.inSet
+	p.bars, p.inSet = 0, false
+	n := p.statements()
+	p.bars, p.inSet = bars, inSet
+	shut := p.cur().text
+	switch {
+	case p.cur().kind != sign:
+		p.fail()
+	case open == "<:" && shut == ":>":
+		open, shut = "<", ">"
+	case shut != ")" && shut != "]" || open == "<:":
+		p.fail()
+	}
+	p.advance()
+	switch {
+	case n == nil:
+		p.fail()
+	case n.Op != List || n.Name != ",":
+		if open == "(" && shut == ")" || open == "[" && shut == "]" {
+			return n
+		}
+		if open == "<" {
+			return &Node{Op: Bracket, Name: "<>", Args: []*Node{n}}
+		}
+		p.fail()
+	}
+	return &Node{Op: Bracket, Name: open + shut, Args: n.Args}
+}
+
+// frenchInterval parses ]a,b[ and ]a,b].
+func (p *parser) frenchInterval() *Node {
+	p.expect("]")
+	low := p.sum()
+	if !p.accept(",") && !p.accept(";") {
+		p.fail()
+	}
+	// The closing [ would begin a factor, so it is hidden while b is parsed.
+	depth := 0
+	for i := p.pos; i < len(p.tokens); i++ {
+		switch t := &p.tokens[i]; {
+		case t.is("{"), t.is("("):
+			depth++
+		case t.is("}"), t.is(")"):
+			depth--
+		case t.is("[") && depth == 0:
+			t.text = "]["
+		default:
+			continue
+		}
+		if p.tokens[i].is("][") {
+			break
+		}
+	}
+	high := p.sum()
+	name := "(]"
+	if p.accept("][") {
+		name = "()"
+	} else {
+		p.expect("]")
+	}
+	return &Node{Op: Bracket, Name: name, Args: []*Node{low, high}}
+}
+
+// set parses \{...\}: elements, or an element and a condition.
+func (p *parser) set() *Node {
+	p.expect("{:")
+	bars, inSet := p.bars, p.inSet
+	p.bars, p.inSet = 0, true
+	n := p.statements2()
+	if n != nil && (p.accept("|") || p.accept(":")) {
+		p.inSet = false
+		condition := p.statements()
+		if condition == nil {
+			p.fail()
+		}
+		n = &Node{Op: SetBuilder, Args: []*Node{n, condition}}
+	}
+	p.bars, p.inSet = bars, inSet
+	if !p.accept(":}") && (n == nil || p.cur().kind != end) {
+		p.fail()
+	}
+	switch {
+	case n == nil:
+		return &Node{Op: Named, Name: "empty"}
+	case n.Op == SetBuilder || n.Op == Cases:
+		return n
+	case n.Op == List:
+		return &Node{Op: Set, Args: n.Args}
+	}
+	return &Node{Op: Set, Args: []*Node{n}}
+}
+
+// statements2 is statements where a bar or a colon may follow.
+func (p *parser) statements2() *Node {
+	p.enter()
+	defer p.leave()
+	var items []*Node
+	for {
+		for p.separator() != "" {
+		}
+		if p.closing() || p.cur().is("|") || p.cur().is(":") {
+			break
+		}
+		items = append(items, p.statement())
+		if p.cur().kind == word && p.phrase([]string{"such", "that"}) {
+			p.advance()
+			p.cur().kind, p.cur().text = sign, "|"
+		}
+		if p.closing() || p.cur().is("|") || p.cur().is(":") {
+			break
+		}
+		if p.separator() == "" {
+			p.fail()
+		}
+	}
+	switch len(items) {
+	case 0:
+		return nil
+	case 1:
+		return items[0]
+	}
+	return &Node{Op: List, Name: ",", Args: items}
+}
+
+// absolute parses |...|; bars around a matrix make a determinant.
+func (p *parser) absolute() *Node {
+	p.advance()
+	inSet := p.inSet
+	p.inSet = false
+	p.bars++
+	n := p.sum()
+	p.bars--
+	p.inSet = inSet
+	if !p.accept("|") && !p.accept("r|") {
+		p.fail()
+	}
+	if n.Op == Matrix && n.Name == "" {
+		return &Node{Op: Matrix, Name: "|", Args: n.Args, Cols: n.Cols}
+	}
+	return &Node{Op: Abs, Args: []*Node{n}}
+}
+
+// norm parses ||...||.
+func (p *parser) norm() *Node {
+	p.expect("||")
+	bars := p.bars
+	p.bars = 1
+	n := p.sum()
+	p.bars = bars
+	p.expect("||")
+	return &Node{Op: Func, Name: "norm", Args: []*Node{n}}
+}
+
+// letter takes the first letter of the word at the position.
+func (p *parser) letter() *Node {
+	t := p.cur()
+	name := t.text
+	if len(name) > 1 && name[0] < 0x80 {
+		t.text, t.cut, t.space = name[1:], true, false
+		name = name[:1]
+	} else {
+		p.advance()
+	}
+	return letterNode(name)
+}
+
+// letterNode is a variable, or e or i.
+func letterNode(name string) *Node {
+	if name == "e" || name == "i" {
+		return &Node{Op: Const, Name: name}
+	}
+	return &Node{Op: Sym, Name: name}
+}
+
+// applied are the letters that stand for functions when a bracket follows.
+const applied = "fghFGH"
+
+// word parses what a run of letters stands for.
+func (p *parser) word() *Node {
+	t := p.cur()
+	w := t.text
+	if !t.cut {
+		if n := p.namedWord(w); n != nil {
+			return n
+		}
+		if n := p.digitsOfBase(); n != nil {
+			return n
+		}
+	}
+	switch {
+	case len(w) == 1 && t.plain:
+		if next := p.at(1); next.kind == word && !connective(next) && next.plain {
+			return p.text()
+		}
+		p.advance()
+		return &Node{Op: Sym, Name: w, Words: true}
+	case !t.cut && (t.plain || t.roman && len(w) > 1 || !looksLikeLetters(w, p.at(1))):
+		if t.roman && (len(w) == 1) {
+			break
+		}
+		return p.text()
+	}
+	n := p.letter()
+	if n.Op == Sym && strings.Contains(applied, n.Name) && p.opensArguments() {
+		return p.application(n.Name)
+	}
+	// A(1,2), I(0): nobody writes a product so.
+	if n.Op == Sym && p.cur().is("(") && (p.commaAhead() || p.at(1).kind == number && p.at(2).is(")")) {
+		return p.application(n.Name)
+	}
+	return n
+}
+
+// opensArguments reports whether an argument list follows a function's letter.
+func (p *parser) opensArguments() bool { return p.cur().is("(") }
+
+// commaAhead reports whether the bracket at the position holds a comma of its own.
+func (p *parser) commaAhead() bool {
+	depth := 0
+	for i := p.pos; i < len(p.tokens) && i < p.pos+200; i++ {
+		t := &p.tokens[i]
+		if t.kind != sign {
+			continue
+		}
+		switch t.text {
+		case "(", "[", "{", "{:":
+			depth++
+		case ")", "]", "}", ":}":
+			if depth--; depth == 0 {
+				return false
+			}
+		case ",", ";":
+			if depth == 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// application parses the arguments of an unknown function.
+func (p *parser) application(name string) *Node {
+	arg := p.bracketed()
+	if arg.Op == Bracket {
+		return &Node{Op: App, Name: name, Args: arg.Args}
+	}
+	return &Node{Op: App, Name: name, Args: []*Node{arg}}
+}
+
+// looksLikeLetters reports whether a run of letters in mathematics is a product of
+// variables rather than a word.
+func looksLikeLetters(w string, next *token) bool {
+	if len(w) <= 3 {
+		return true
+	}
+	upper := true
+	for i := range len(w) {
+		upper = upper && w[i] < 'a'
+	}
+	if upper {
+		return true
+	}
+	return len(w) <= 6 && !next.space && (next.is("^") || next.is("_") || next.is("("))
+}
+
+// namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none.
+func (p *parser) namedWord(w string) *Node {
+	t := p.cur()
+	if name, ok := manyArguments[w]; ok && p.at(1).is("(") {
+		p.advance()
+		return p.function(name)
+	}
+	if name, ok := functions[w]; ok && len(w) > 1 && !(p.at(1).kind == end) {
+		p.advance()
+		return p.function(name)
+	}
+	switch w {
+	case "pi", "Pi":
+		p.advance()
+		return &Node{Op: Const, Name: "pi"}
+	case "inf", "infty", "infinity", "oo", "Infinity":
+		p.advance()
+		return &Node{Op: Const, Name: "infty"}
+	case "sqrt", "cbrt":
+		p.advance()
+		index := int64(2)
+		if w == "cbrt" {
+			index = 3
+		}
+		return &Node{Op: Root, Args: []*Node{p.rootArgument(), integer(index)}}
+	case "abs", "floor", "ceil":
+		if p.at(1).is("(") {
+			p.advance()
+			op := map[string]Op{"abs": Abs, "floor": Floor, "ceil": Ceil}[w]
+			return &Node{Op: op, Args: []*Node{p.bracketed()}}
+		}
+	case "frac":
+		if p.at(1).is("{") { // \frac with its backslash lost
+			p.advance()
+			return &Node{Op: Div, Args: []*Node{p.argument(), p.argument()}}
+		}
+	}
+	if len(w) > 1 && !t.plain {
+		if g, ok := greek[w]; ok && w != "square" && w != "triangle" && w != "angle" && w != "star" && w != "diamond" && w != "partial" {
+			p.advance()
+			return &Node{Op: Sym, Name: g}
+		}
+		// sinx, lnx
+		for _, f := range [...]string{"sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "sqrt", "exp"} {
+			if rest, ok := strings.CutPrefix(w, f); ok && len(rest) == 1 {
+				t.text, t.cut, t.space = rest, true, false
+				if f == "sqrt" {
+					return &Node{Op: Root, Args: []*Node{p.rootArgument(), integer(2)}}
+				}
+				return p.function(functions[f])
+			}
+		}
+	}
+	if len(w) > 1 && (len(w) > 3 || t.plain || numberWords[strings.ToLower(w)] != 0) {
+		return p.spelledNumber()
+	}
+	return nil
+}
+
+// rootArgument parses the radicand of sqrt without braces.
+func (p *parser) rootArgument() *Node {
+	t := p.cur()
+	if t.kind == number {
+		return p.numeral()
+	}
+	return p.argument()
+}
+
+// function parses the powers, base and argument of a known function.
+func (p *parser) function(name string) *Node {
+	p.enter()
+	defer p.leave()
+	var base, power *Node
+	for {
+		if p.cur().is("_") && base == nil {
+			p.advance()
+			if t := p.cur(); t.kind == number {
+				base = p.numeral()
+			} else {
+				base = p.argument()
+			}
+			continue
+		}
+		if p.cur().is("^") && power == nil && !p.degreeAhead() {
+			p.advance()
+			power = p.exponent()
+			continue
+		}
+		break
+	}
+	if name == "log" && base == nil && p.cur().kind == number && p.at(1).is("(") && p.cur().num.short && !p.cur().space {
+		base = p.numeral() // log2(8)
+	}
+	var arg *Node
+	if _, ok := manyArguments[name]; ok {
+		if !p.cur().is("(") && !p.cur().is("{:") {
+			p.fail()
+		}
+		shut := p.cur().is("{:")
+		if shut {
+			arg = p.set()
+		} else {
+			arg = p.bracketed()
+		}
+		if arg.Op == Bracket || arg.Op == Set {
+			return &Node{Op: Func, Name: name, Args: arg.Args}
+		}
+		return &Node{Op: Func, Name: name, Args: []*Node{arg}}
+	}
+	arg = p.functionArgument()
+	if inverse := "a" + name; power != nil && isMinusOne(power) && inverses[inverse] {
+		return &Node{Op: Func, Name: inverse, Args: []*Node{arg}}
+	}
+	n := &Node{Op: Func, Name: name, Args: []*Node{arg}}
+	switch {
+	case base != nil && name == "log":
+		n.Args = append(n.Args, base)
+	case base != nil:
+		n = &Node{Op: Opaque, Name: name, Args: []*Node{arg, base}}
+	case name == "lg":
+		n.Name = "log"
+	}
+	if power != nil {
+		return &Node{Op: Pow, Args: []*Node{n, power}}
+	}
+	return n
+}
+
+var inverses = map[string]bool{"asin": true, "acos": true, "atan": true, "acot": true, "asec": true, "acsc": true, "asinh": true, "acosh": true, "atanh": true}
+
+func isMinusOne(n *Node) bool {
+	return n.Op == Neg && n.Args[0].Op == Num && n.Args[0].Rat.Cmp(big.NewRat(1, 1)) == 0
+}
+
+// degreeAhead reports whether ^\circ is next.
+func (p *parser) degreeAhead() bool {
+	return p.at(1).cmd("circ") || p.at(1).is("{") && p.at(2).cmd("circ")
+}
+
+// functionArgument parses the argument of sin and the like: a bracket, or the
+// factors up to the next function or operator.
+func (p *parser) functionArgument() *Node {
+	t := p.cur()
+	switch {
+	case t.is("("), t.is("["):
+		return p.bracketed()
+	case t.is("{") && !p.at(1).is("}"):
+		return p.postfix(p.group())
+	case t.is("|"), t.is("l|"):
+		return p.absolute()
+	}
+	lead := p.leadingSign()
+	if lead != "" && lead != "-" {
+		p.fail()
+	}
+	var factors []*Node
+	constant := true
+	for {
+		t := p.cur()
+		if len(factors) > 0 {
+			if !p.startsFactor() || t.kind == sign && !t.is("(") && !t.is("{") || p.startsFunction() {
+				break
+			}
+			if t.kind == word && (t.plain || t.roman) {
+				break
+			}
+			if t.is("(") && !constant || t.kind == number && isNumeral(factors[len(factors)-1]) {
+				break
+			}
+		}
+		f := p.postfix(p.atom())
+		factors = append(factors, f)
+		constant = constant && isConstant(f)
+		if p.cur().is("/") && constant && (p.at(1).kind == number || p.at(1).cmd("pi")) {
+			p.advance()
+			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.postfix(p.atom())}}}
+		}
+	}
+	arg := multiplication(factors)
+	if lead == "-" {
+		arg = negated(arg)
+	}
+	return arg
+}
+
+// startsFunction reports whether a function's name is next.
+func (p *parser) startsFunction() bool {
+	t := p.cur()
+	if t.kind != command && t.kind != word {
+		return false
+	}
+	_, ok := functions[t.text]
+	return ok && len(t.text) > 1 || t.kind == command && (t.text == "sum" || t.text == "prod" || t.text == "int" || t.text == "lim")
+}
+
+// isConstant reports whether n has no variables.
+func isConstant(n *Node) bool {
+	switch n.Op {
+	case Sym, App, Index, Opaque:
+		return false
+	}
+	for _, arg := range n.Args {
+		if arg != nil && !isConstant(arg) {
+			return false
+		}
+	}
+	return true
+}

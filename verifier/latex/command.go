@@ -1,0 +1,331 @@
+package latex
+
+import "strings"
+
+// command parses a command with its arguments.
+func (p *parser) command() *Node {
+	p.enter()
+	defer p.leave()
+	t := p.cur()
+	name := t.text
+	p.advance()
+	if g, ok := greek[name]; ok {
+		return p.greek(g)
+	}
+	if f, ok := functions[name]; ok {
+		return p.function(f)
+	}
+	if f, ok := manyArguments[name]; ok {
+		return p.function(f)
+	}
+	if d, ok := decorations[name]; ok {
+		return p.decorated(d)
+	}
+	switch name {
+	case "frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "xfrac", "flatfrac":
+		return p.fraction()
+	case "sqrt":
+		return p.root()
+	case "root": // \root 3 \of x is rare: refuse
+		p.fail()
+	case "binom", "dbinom", "tbinom":
+		return &Node{Op: Binom, Args: []*Node{p.argument(), p.argument()}}
+	case "pi":
+		return &Node{Op: Const, Name: "pi"}
+	case "infty", "infin":
+		return &Node{Op: Const, Name: "infty"}
+	case "imath":
+		return &Node{Op: Const, Name: "i"}
+	case "jmath":
+		return &Node{Op: Sym, Name: "j"}
+	case "emptyset", "varnothing", "varempty":
+		return &Node{Op: Named, Name: "empty"}
+	case "mathbb", "Bbb":
+		return p.blackboard()
+	case "R", "Z", "N", "Q", "reals", "Reals":
+		if len(name) > 1 {
+			name = "R"
+		}
+		return p.numberSet(name)
+	case "lfloor":
+		return p.rounded(Floor, "rfloor")
+	case "lceil":
+		return p.rounded(Ceil, "rceil")
+	case "sum":
+		return p.series(Sum)
+	case "prod":
+		return p.series(Prod)
+	case "int", "iint", "iiint", "oint", "lim", "limsup", "liminf", "sup", "inf":
+		return p.limits(name)
+	case "begin":
+		return p.environment()
+	case "ldots", "cdots", "dots", "dotsc", "dotsb", "vdots", "ddots", "hdots":
+		return &Node{Op: Dots}
+	case "overset", "underset":
+		p.argument()
+		return p.argument()
+	case "substack":
+		return p.argument()
+	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro":
+		return p.money(name)
+	case "celsius":
+		return &Node{Op: Unit, Name: "degC"}
+	case "neg", "lnot":
+		return &Node{Op: Opaque, Name: "not", Args: []*Node{p.factor()}}
+	}
+	p.fail()
+	return nil
+}
+
+// greek parses a letter and what it is applied to.
+func (p *parser) greek(name string) *Node {
+	if name == "angle" || name == "triangle" {
+		// \angle ABC is one name.
+		if t := p.cur(); t.kind == word && !connective(t) {
+			p.advance()
+			return &Node{Op: Sym, Name: name + " " + t.text}
+		}
+	}
+	if p.cur().is("(") && p.commaAhead() {
+		return p.application(name)
+	}
+	return &Node{Op: Sym, Name: name}
+}
+
+// decorated parses the argument of an accent, and makes one name of both.
+func (p *parser) decorated(accent string) *Node {
+	if accent == "" { // \stackrel{above}{sign}
+		p.argument()
+		return p.argument()
+	}
+	// A word under an accent is one name: \overline{AB}.
+	if p.cur().is("{") && p.at(1).kind == word && p.at(2).is("}") {
+		name := p.at(1).text
+		p.pos += 3
+		return &Node{Op: Sym, Name: accent + " " + name}
+	}
+	arg := p.argument()
+	if arg.Op == Sym || arg.Op == Const {
+		return &Node{Op: Sym, Name: accent + " " + arg.Name}
+	}
+	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
+}
+
+// fraction parses the two arguments of \frac. dy/dx is a derivative, not a
+// quotient.
+func (p *parser) fraction() *Node {
+	if n := p.derivative(); n != nil {
+		return n
+	}
+	num := p.argument()
+	den := p.argument()
+	return &Node{Op: Div, Args: []*Node{num, den}}
+}
+
+// derivative parses the arguments of \frac{d^n y}{d x^n}; nil if they are no
+// derivative.
+func (p *parser) derivative() *Node {
+	at := p.pos
+	top, ok := p.differential()
+	if ok {
+		if bottom, ok := p.differential(); ok && bottom != "" {
+			return &Node{Op: Sym, Name: "d(" + top + ")/d(" + bottom + ")"}
+		}
+	}
+	p.pos = at
+	return nil
+}
+
+// differential reads a braced group that begins with d or \partial as text.
+func (p *parser) differential() (string, bool) {
+	if !p.cur().is("{") {
+		return "", false
+	}
+	first := p.at(1)
+	isD := first.kind == word && strings.HasPrefix(first.text, "d") && (len(first.text) <= 3) || first.cmd("partial")
+	if !isD {
+		return "", false
+	}
+	depth, start := 0, p.pos
+	var b strings.Builder
+	for i := p.pos; i < len(p.tokens) && i < start+30; i++ {
+		t := &p.tokens[i]
+		switch {
+		case t.is("{"):
+			depth++
+		case t.is("}"):
+			if depth--; depth == 0 {
+				p.pos = i + 1
+				s := b.String()
+				s, _ = strings.CutPrefix(s, "d")
+				s, _ = strings.CutPrefix(s, "partial")
+				return s, true
+			}
+		case t.kind == number && t.num.text != "":
+			b.WriteString(t.num.text)
+		case t.kind == word, t.kind == command, t.is("^"), t.is("_"), t.is("("), t.is(")"):
+			b.WriteString(t.text)
+		default:
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// root parses \sqrt[n]{x}.
+func (p *parser) root() *Node {
+	index := integer(2)
+	if p.accept("[") {
+		index = p.sum()
+		p.expect("]")
+	}
+	var x *Node
+	if p.cur().is("{") {
+		x = p.group()
+	} else {
+		x = p.rootArgument()
+	}
+	return &Node{Op: Root, Args: []*Node{x, index}}
+}
+
+// blackboard parses the letter of \mathbb.
+func (p *parser) blackboard() *Node {
+	braced := p.accept("{")
+	t := p.cur()
+	if t.kind != word {
+		p.fail()
+	}
+	name := t.text
+	p.advance()
+	if braced {
+		p.expect("}")
+	}
+	if len(name) != 1 || !strings.Contains("RZNQCP", name) {
+		return &Node{Op: Sym, Name: name}
+	}
+	return p.numberSet(name)
+}
+
+// numberSet parses the signs after the name of a set of numbers: R^+, Z_{>0}.
+func (p *parser) numberSet(name string) *Node {
+	for p.cur().is("^") || p.cur().is("_") {
+		i := 1
+		if p.at(1).is("{") {
+			i = 2
+		}
+		var mark string
+		for ; !p.at(i).is("}") && p.at(i).kind != end; i++ {
+			t := p.at(i)
+			switch {
+			case t.is("+"), t.is("-"), t.is("*"), t.is(">"), t.is("<"), t.is(">="), t.is("<="), t.is("!="):
+				mark += t.text
+			case t.kind == number && t.num.text == "0":
+				mark += "0"
+			default: // R^2, R^n
+				return &Node{Op: Named, Name: name}
+			}
+			if !p.at(1).is("{") {
+				break
+			}
+		}
+		if p.at(1).is("{") || i < 2 {
+			p.pos += i + 1
+		} else {
+			p.pos += i
+		}
+		switch mark {
+		case ">0":
+			mark = "+"
+		case "<0":
+			mark = "-"
+		case "!=0":
+			mark = "*"
+		}
+		name += mark
+	}
+	return &Node{Op: Named, Name: name}
+}
+
+// rounded parses up to the closing floor or ceiling sign.
+func (p *parser) rounded(op Op, shut string) *Node {
+	bars := p.bars
+	p.bars = 0
+	n := p.sum()
+	p.bars = bars
+	if !p.cur().cmd(shut) {
+		p.fail()
+	}
+	p.advance()
+	return &Node{Op: op, Args: []*Node{n}}
+}
+
+// series parses \sum_{k=a}^{b} term and \prod.
+func (p *parser) series(op Op) *Node {
+	var low, high *Node
+	for {
+		if p.cur().is("_") && low == nil {
+			p.advance()
+			low = p.scriptArgument()
+			continue
+		}
+		if p.cur().is("^") && high == nil {
+			p.advance()
+			high = p.scriptArgument()
+			continue
+		}
+		break
+	}
+	term := p.product()
+	switch {
+	case low.Is(Rel) && high != nil && len(low.Args) == 2 && low.Ops[0] == "=" && isIndexName(low.Args[0]):
+		return &Node{Op: op, Args: []*Node{term, asSymbol(low.Args[0]), low.Args[1], high}}
+	case low.Is(Rel) && high == nil && len(low.Args) == 3 && low.Ops[0] == "<=" && low.Ops[1] == "<=" && isIndexName(low.Args[1]):
+		return &Node{Op: op, Args: []*Node{term, asSymbol(low.Args[1]), low.Args[0], low.Args[2]}}
+	}
+	return &Node{Op: Opaque, Name: op.String(), Args: []*Node{term, low, high}}
+}
+
+// isIndexName reports whether n may be the index of a sum; i and e may.
+func isIndexName(n *Node) bool { return n.Op == Sym || n.Op == Const && n.Name == "i" }
+
+func asSymbol(n *Node) *Node { return &Node{Op: Sym, Name: n.Name} }
+
+// scriptArgument parses a sub- or superscript of an operator, relations included.
+func (p *parser) scriptArgument() *Node {
+	if p.cur().is("{") {
+		return p.group()
+	}
+	return p.argument()
+}
+
+// limits parses an integral or a limit; its parts are compared as written.
+func (p *parser) limits(name string) *Node {
+	var low, high *Node
+	for {
+		if p.cur().is("_") && low == nil {
+			p.advance()
+			low = p.scriptArgument()
+			continue
+		}
+		if p.cur().is("^") && high == nil {
+			p.advance()
+			high = p.scriptArgument()
+			continue
+		}
+		break
+	}
+	return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), low, high}}
+}
+
+// money parses the amount after a currency sign; without one it is the unit.
+func (p *parser) money(name string) *Node {
+	unit := &Node{Op: Unit, Name: map[string]string{"pounds": "GBP", "euro": "EUR", "texteuro": "EUR"}[name]}
+	if unit.Name == "" {
+		unit.Name = "USD"
+	}
+	if t := p.cur(); t.kind != number && !isFraction(t) && !t.is("{") {
+		return unit
+	}
+	amount := p.postfix(p.atom())
+	return &Node{Op: Mul, Args: []*Node{amount, unit}}
+}

@@ -1,0 +1,158 @@
+package latex
+
+// environment parses \begin{name} ... \end{name}: a matrix, cases, or lines of
+// statements.
+func (p *parser) environment() *Node {
+	name := p.environmentName()
+	bars, inSet := p.bars, p.inSet
+	p.bars, p.inSet = 0, false
+	var n *Node
+	switch name {
+	case "matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "vmatrix", "Vmatrix", "tabular":
+		if name == "array" || name == "tabular" {
+			p.columns()
+		}
+		n = p.cells()
+		if name == "vmatrix" {
+			n.Name = "|"
+		}
+	case "cases", "dcases", "rcases":
+		n = p.cells()
+		if n.Cols == 1 {
+			n = &Node{Op: List, Name: "and", Args: n.Args}
+		} else {
+			n = &Node{Op: Cases, Args: n.Args, Cols: n.Cols}
+		}
+	default:
+		n = p.statements()
+		if n == nil {
+			p.fail()
+		}
+	}
+	p.bars, p.inSet = bars, inSet
+	if !p.cur().cmd("end") {
+		p.fail()
+	}
+	p.advance()
+	if p.environmentName() != name {
+		p.fail()
+	}
+	return n
+}
+
+// environmentName reads {name} or {name*}.
+func (p *parser) environmentName() string {
+	p.expect("{")
+	t := p.cur()
+	if t.kind != word {
+		p.fail()
+	}
+	name := t.text
+	p.advance()
+	p.accept("*")
+	p.expect("}")
+	return name
+}
+
+// columns passes the column specification of an array.
+func (p *parser) columns() {
+	if p.accept("[") {
+		for !p.accept("]") && p.cur().kind != end {
+			p.advance()
+		}
+	}
+	if !p.accept("{") {
+		return
+	}
+	for !p.accept("}") {
+		if p.cur().kind == end {
+			p.fail()
+		}
+		p.advance()
+	}
+}
+
+// cells parses rows of cells up to \end. Short rows are refused, an empty last row is not one.
+func (p *parser) cells() *Node {
+	m := &Node{Op: Matrix}
+	var row []*Node
+	flush := func() {
+		if len(row) == 0 {
+			return
+		}
+		if m.Cols == 0 {
+			m.Cols = len(row)
+		}
+		if len(row) != m.Cols {
+			p.fail()
+		}
+		m.Args = append(m.Args, row...)
+		row = nil
+	}
+	for {
+		switch t := p.cur(); {
+		case t.cmd("end"):
+			flush()
+			if len(m.Args) == 0 {
+				p.fail()
+			}
+			return m
+		case t.kind == newline:
+			p.advance()
+			flush()
+		case t.is("&"):
+			p.fail() // an empty cell
+		default:
+			row = append(row, p.cell())
+			for p.accept(",") || p.accept(".") || p.accept(";") {
+			}
+			if p.cur().is("&") {
+				p.advance()
+				if p.cur().cmd("end") || p.cur().kind == newline {
+					p.fail()
+				}
+			} else if p.cur().kind != newline && !p.cur().cmd("end") {
+				p.fail()
+			}
+		}
+	}
+}
+
+// cell parses one cell.
+func (p *parser) cell() *Node {
+	n := p.conditionCell()
+	return n
+}
+
+// conditionCell parses a statement; in cases "if" and "for" may begin one, and
+// several may stand side by side.
+func (p *parser) conditionCell() *Node {
+	for p.cur().kind == word && conditional[p.cur().text] {
+		p.advance()
+	}
+	n := p.cellStatement()
+	for p.cur().kind == word && (p.cur().text == "and" || p.cur().text == "or") {
+		joint := p.cur().text
+		p.advance()
+		n = &Node{Op: List, Name: joint, Args: []*Node{n, p.cellStatement()}}
+	}
+	return n
+}
+
+// cellStatement parses a relation or an expression that ends with the cell.
+func (p *parser) cellStatement() *Node {
+	args := []*Node{p.sets()}
+	var ops []string
+	for {
+		rel, ok := p.relation()
+		if !ok {
+			break
+		}
+		ops = append(ops, rel)
+		args = append(args, p.sets())
+	}
+	if len(ops) == 0 {
+		return args[0]
+	}
+	return &Node{Op: Rel, Args: args, Ops: ops}
+}

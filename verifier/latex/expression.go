@@ -1,0 +1,595 @@
+package latex
+
+import (
+	"math/big"
+	"strings"
+)
+
+// sum parses terms with + - ± between them.
+func (p *parser) sum() *Node {
+	p.enter()
+	defer p.leave()
+	terms := []*Node{p.term(p.leadingSign())}
+	for {
+		t := p.cur()
+		if t.kind != sign {
+			break
+		}
+		op := t.text
+		if op != "+" && op != "-" && op != "+-" && op != "-+" {
+			break
+		}
+		if op == "-" && p.at(1).is("{:") {
+			break // a difference of sets
+		}
+		p.advance()
+		if p.closing() || p.cur().is(",") {
+			p.fail()
+		}
+		right := p.term("")
+		switch op {
+		case "+":
+			terms = append(terms, right)
+		case "-":
+			terms = append(terms, negated(right))
+		case "+-":
+			terms = []*Node{{Op: PlusMinus, Args: []*Node{addition(terms), right}}}
+		case "-+":
+			terms = []*Node{{Op: MinusPlus, Args: []*Node{addition(terms), right}}}
+		}
+	}
+	return addition(terms)
+}
+
+// leadingSign passes the sign before the first term.
+func (p *parser) leadingSign() string {
+	for _, s := range [...]string{"-", "+", "+-", "-+"} {
+		if p.accept(s) {
+			return s
+		}
+	}
+	return ""
+}
+
+// term parses a product under a sign.
+func (p *parser) term(lead string) *Node {
+	n := p.product()
+	switch lead {
+	case "-":
+		return negated(n)
+	case "+-":
+		return &Node{Op: PlusMinus, Args: []*Node{nil, n}}
+	case "-+":
+		return &Node{Op: MinusPlus, Args: []*Node{nil, n}}
+	}
+	return n
+}
+
+func negated(n *Node) *Node { return &Node{Op: Neg, Args: []*Node{n}} }
+
+func addition(terms []*Node) *Node {
+	if len(terms) == 1 {
+		return terms[0]
+	}
+	return &Node{Op: Add, Args: terms}
+}
+
+func multiplication(factors []*Node) *Node {
+	if len(factors) == 1 {
+		return factors[0]
+	}
+	return &Node{Op: Mul, Args: factors}
+}
+
+// product parses factors with * and / between them, or nothing, or units after
+// them.
+func (p *parser) product() *Node {
+	p.enter()
+	defer p.leave()
+	start := p.pos
+	spelled := ""
+	if t := p.cur(); t.kind == word && !t.plain && len(t.text) > 1 {
+		spelled = t.text
+	}
+	factors := []*Node{p.factor()}
+	literal := p.literal(start) // the last factor is an integer as written
+	for {
+		t := p.cur()
+		switch {
+		case t.is("*"):
+			p.advance()
+			if p.closing() {
+				p.fail()
+			}
+			literal = false
+			if units := p.unitsAfterSign(); units != nil {
+				factors = append(factors, units)
+				continue
+			}
+			factors = append(factors, p.factor())
+			continue
+		case t.is("/"):
+			p.advance()
+			literal = false
+			if units := p.unitsAfterSign(); units != nil {
+				factors = append(factors, &Node{Op: Pow, Args: []*Node{units, integer(-1)}})
+				continue
+			}
+			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
+			continue
+		case literal && p.mixed():
+			part := p.atom()
+			if part.Is(Num) && p.accept("/") { // 1 1/10 in plain text
+				part = &Node{Op: Div, Args: []*Node{part, p.atom()}}
+			}
+			last := len(factors) - 1
+			factors[last] = p.postfix(&Node{Op: Add, Args: []*Node{factors[last], part}})
+			literal = false
+			continue
+		case t.cmd("bmod"), t.cmd("mod"), t.cmd("pmod"), t.is("(") && p.at(1).kind == word && p.at(1).text == "mod":
+			n := p.mod(multiplication(factors))
+			return n
+		}
+		if n, ok := p.suffix(factors); ok {
+			if n == nil {
+				break
+			}
+			factors = n
+			literal = false
+			continue
+		}
+		if !p.startsFactor() {
+			break
+		}
+		if t := p.cur(); t.kind == number && isNumeral(factors[len(factors)-1]) {
+			p.fail() // two numbers side by side
+		}
+		before := p.pos
+		factors = append(factors, p.factor())
+		literal = p.literal(before)
+	}
+	n := multiplication(factors)
+	if spelled != "" && n.Op == Mul && p.pos == start+1 {
+		n.Name = spelled
+	}
+	return n
+}
+
+// literal reports whether what was parsed since from is one integer as written.
+func (p *parser) literal(from int) bool {
+	return p.pos == from+1 && p.tokens[from].kind == number && p.tokens[from].num.short
+}
+
+func isNumeral(n *Node) bool {
+	return n.Op == Num || n.Op == Pow && isNumeral(n.Args[1]) && n.Args[0].Op == Num
+}
+
+// integer is a numeral made by the parser.
+func integer(n int64) *Node { return &Node{Op: Num, Rat: big.NewRat(n, 1), Places: -1} }
+
+// mixed reports whether what follows an integer makes a mixed number of it: a
+// proper fraction of two integers as written.
+func (p *parser) mixed() bool {
+	num, den := (*numeral)(nil), (*numeral)(nil)
+	switch t := p.cur(); {
+	case t.kind == number && t.num.digits == 0 && t.num.places < 0 && !t.num.value.IsInt():
+		return true // 2½
+	case t.kind == number && t.num.short && p.at(1).is("/") && p.at(2).kind == number && p.at(2).num.short:
+		if !t.space {
+			return false
+		}
+		num, den = t.num, p.at(2).num
+	case isFraction(t):
+		if n, d := p.at(1), p.at(2); n.kind == number && n.num.short && len(n.num.text) == 2 {
+			// \frac12 is cut later.
+			return n.num.text[0] < n.num.text[1]
+		} else if n.kind == number && n.num.short && d.kind == number && d.num.short {
+			num, den = n.num, d.num
+			break
+		}
+		i := 1
+		if num = p.bracedNumeral(&i); num == nil {
+			return false
+		}
+		if den = p.bracedNumeral(&i); den == nil {
+			return false
+		}
+	default:
+		return false
+	}
+	return num.value.Cmp(den.value) < 0 && num.value.Sign() > 0
+}
+
+// bracedNumeral looks at token *i for an integer, braced or bare, and moves *i past it.
+func (p *parser) bracedNumeral(i *int) *numeral {
+	t := p.at(*i)
+	if t.kind == number && t.num.short {
+		*i++
+		return t.num
+	}
+	if t.is("{") && p.at(*i+1).kind == number && p.at(*i+1).num.short && p.at(*i+2).is("}") {
+		*i += 3
+		return p.at(*i - 2).num
+	}
+	return nil
+}
+
+func isFraction(t *token) bool {
+	if t.kind != command {
+		return false
+	}
+	switch t.text {
+	case "frac", "dfrac", "tfrac", "cfrac", "sfrac", "nicefrac", "xfrac", "flatfrac":
+		return true
+	}
+	return false
+}
+
+// mod parses the modulus of a residue: \pmod{m}, \bmod m, (mod m).
+func (p *parser) mod(value *Node) *Node {
+	var m *Node
+	switch t := p.cur(); {
+	case t.is("("):
+		p.advance()
+		p.advance()
+		m = p.sum()
+		p.expect(")")
+	default:
+		p.advance()
+		m = p.argument()
+	}
+	return &Node{Op: Mod, Args: []*Node{value, m}}
+}
+
+// factor parses a signed power.
+func (p *parser) factor() *Node {
+	p.enter()
+	defer p.leave()
+	switch {
+	case p.accept("-"):
+		return negated(p.factor())
+	case p.accept("+"):
+		return p.factor()
+	case p.accept("+-"):
+		return &Node{Op: PlusMinus, Args: []*Node{nil, p.factor()}}
+	}
+	return p.postfix(p.atom())
+}
+
+// startsFactor reports whether the current token begins a factor that is
+// multiplied without a sign.
+func (p *parser) startsFactor() bool {
+	t := p.cur()
+	switch t.kind {
+	case number:
+		return true
+	case word:
+		return !connective(t)
+	case command:
+		switch t.text {
+		case "end", "rfloor", "rceil", "over", "choose", "atop", "right", "circ", "degree", "degrees", "textdegree", "not", "pmod", "bmod", "mod":
+			return false
+		}
+		return true
+	case sign:
+		switch t.text {
+		case "(", "{", "l|":
+			return true
+		case "[":
+			return !p.at(1).is("]")
+		case "|", "||":
+			return p.bars == 0 && !p.inSet
+		}
+	}
+	return false
+}
+
+// connective reports whether a word parts statements.
+func connective(t *token) bool {
+	s := strings.ToLower(t.text)
+	return s == "or" || s == "and" || conditional[s] || s == "am" && t.plain || s == "pm" && t.plain
+}
+
+// postfix parses what follows an atom: powers, subscripts, factorials, per
+// cent and degree signs, primes.
+func (p *parser) postfix(n *Node) *Node {
+	for {
+		t := p.cur()
+		switch {
+		case t.is("{") && p.at(1).is("}"):
+			p.advance()
+			p.advance()
+		case p.degreeSign():
+			n = p.degrees(n)
+		case t.is("^"):
+			p.advance()
+			if p.ordinal() {
+				continue
+			}
+			if prime := p.primes(); prime != "" {
+				n = primed(n, prime)
+				continue
+			}
+			n = &Node{Op: Pow, Args: []*Node{n, p.exponent()}}
+		case t.is("_"):
+			p.advance()
+			n = p.subscript(n)
+		case t.is("!"):
+			if next := p.at(1); next.is("=") {
+				return n
+			}
+			p.advance()
+			op := Fact
+			if p.cur().is("!") && !p.cur().space {
+				p.advance()
+				op = Fact2
+			}
+			n = &Node{Op: op, Args: []*Node{n}}
+		case t.is("%") || t.cmd("percent"):
+			p.advance()
+			n = &Node{Op: Percent, Args: []*Node{n}}
+		case t.is("'") || t.is("''"):
+			if n.Op == Degree || n.Op == Num {
+				return n
+			}
+			n = primed(n, p.primes())
+		case t.kind == word && t.plain && !t.space && n.Op == Num && isOrdinal(t.text):
+			p.advance()
+		default:
+			return n
+		}
+	}
+}
+
+// primes passes a run of primes and returns it.
+func (p *parser) primes() string {
+	braced := p.cur().is("{") && p.at(1).is("'")
+	if braced {
+		p.advance()
+	}
+	s := ""
+	for p.cur().is("'") || p.cur().is("''") {
+		s += p.cur().text
+		p.advance()
+	}
+	if braced {
+		p.expect("}")
+	}
+	return s
+}
+
+// primed is the derivative or the variant of a name.
+func primed(n *Node, primes string) *Node {
+	switch n.Op {
+	case Sym:
+		return &Node{Op: Sym, Name: n.Name + primes}
+	case App:
+		return &Node{Op: App, Name: n.Name + primes, Args: n.Args}
+	}
+	return &Node{Op: Opaque, Name: primes, Args: []*Node{n}}
+}
+
+// ordinal passes the th of 5^{\text{th}}.
+func (p *parser) ordinal() bool {
+	i := 0
+	braced := p.at(0).is("{")
+	if braced {
+		i = 1
+	}
+	if t := p.at(i); t.kind != word || !isOrdinal(t.text) || braced && !p.at(2).is("}") {
+		return false
+	}
+	p.pos += i + 1
+	if braced {
+		p.advance()
+	}
+	return true
+}
+
+func isOrdinal(s string) bool { return s == "th" || s == "st" || s == "nd" || s == "rd" }
+
+// exponent parses what follows ^.
+func (p *parser) exponent() *Node {
+	p.enter()
+	defer p.leave()
+	var e *Node
+	switch t := p.cur(); {
+	case t.is("-"):
+		p.advance()
+		return negated(p.exponent())
+	case t.is("+"):
+		p.advance()
+		return p.exponent()
+	case t.is("*"):
+		p.advance()
+		e = &Node{Op: Sym, Name: "*"}
+	case t.kind == number:
+		e = p.numeral()
+	case t.is("{"):
+		if p.at(1).is("*") && p.at(2).is("}") {
+			p.pos += 3
+			return &Node{Op: Sym, Name: "*"}
+		}
+		e = p.group()
+	default:
+		e = p.argument()
+	}
+	if p.cur().is("^") { // 9^9^9 in plain text
+		p.advance()
+		e = &Node{Op: Pow, Args: []*Node{e, p.exponent()}}
+	}
+	if p.cur().is("!") && e.Op != Pow && !p.at(1).is("=") && p.tokens[p.pos-1].kind == number && p.at(1).kind == number {
+		p.fail()
+	}
+	return e
+}
+
+// degreeSign passes a degree sign in any spelling.
+func (p *parser) degreeSign() bool {
+	isDegree := func(t *token) bool {
+		return t.cmd("circ") || t.cmd("degree") || t.cmd("degrees") || t.cmd("textdegree")
+	}
+	i := 0
+	if p.at(0).is("^") {
+		i = 1
+	}
+	switch {
+	case isDegree(p.at(i)):
+		p.pos += i + 1
+	case i == 1 && p.at(1).is("{") && isDegree(p.at(2)) && p.at(3).is("}"):
+		p.pos += 4
+	default:
+		return false
+	}
+	return true
+}
+
+// degrees parses what follows a degree sign: minutes and seconds, or the name
+// of a temperature scale.
+func (p *parser) degrees(n *Node) *Node {
+	if t := p.cur(); t.kind == word && (t.text == "C" || t.text == "F" || t.text == "K") {
+		p.advance()
+		return &Node{Op: Mul, Args: []*Node{n, {Op: Unit, Name: "deg" + t.text}}}
+	}
+	total := n
+	for _, part := range [...]struct {
+		mark  string
+		parts int64
+	}{{"'", 60}, {"''", 3600}} {
+		t := p.cur()
+		if t.kind != number {
+			break
+		}
+		i := 1
+		if p.at(1).is("^") {
+			i = 2
+		}
+		mark := p.at(i)
+		if !mark.is(part.mark) && !(part.mark == "''" && mark.is("'") && p.at(i+1).is("'")) {
+			break
+		}
+		p.pos += i + 1
+		if part.mark == "''" && mark.is("'") {
+			p.advance()
+		}
+		fraction := &Node{Op: Div, Args: []*Node{{Op: Num, Rat: t.num.value, Places: -1}, integer(part.parts)}}
+		total = &Node{Op: Add, Args: []*Node{total, fraction}}
+	}
+	return &Node{Op: Degree, Args: []*Node{total}}
+}
+
+// subscript parses what follows _: the base of a numeral, part of a name, or
+// an index.
+func (p *parser) subscript(n *Node) *Node {
+	t := p.cur()
+	if n.Op == Num && p.pos >= 2 && p.tokens[p.pos-2].kind == number {
+		if b := p.base(); b > 0 {
+			if v := inBase(p.tokens[p.pos-2].num.text, b); v != nil && p.tokens[p.pos-2].num.short {
+				p.skipArgument()
+				return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
+			}
+		}
+		p.fail()
+	}
+	wasIn := p.inIndex
+	p.inIndex = true
+	var sub *Node
+	if t.is("{") {
+		p.advance()
+		bars, inSet := p.bars, p.inSet
+		p.bars, p.inSet = 0, false
+		sub = p.statements()
+		p.bars, p.inSet = bars, inSet
+		p.expect("}")
+	} else {
+		sub = p.argument()
+	}
+	p.inIndex = wasIn
+	return indexed(n, sub)
+}
+
+// indexed attaches a subscript to a name. Numbers and words become part of the
+// name; anything with a variable in it stays an expression.
+func indexed(n, sub *Node) *Node {
+	if sub == nil {
+		return n
+	}
+	name := ""
+	switch {
+	case sub.Op == Num && sub.Rat.IsInt():
+		name = sub.Rat.Num().String()
+	case sub.Op == Text || sub.Op == Sym && sub.Words:
+		name = sub.Name
+	case sub.Op == Mul && sub.Name != "":
+		name = sub.Name
+	}
+	switch n.Op {
+	case Sym:
+		if name != "" {
+			return &Node{Op: Sym, Name: n.Name + "_" + name}
+		}
+		return &Node{Op: Index, Name: n.Name, Args: []*Node{sub}}
+	case Mul:
+		return n
+	}
+	return &Node{Op: Opaque, Name: "_", Args: []*Node{n, sub}}
+}
+
+// base is the base that the subscript at the position names, else 0.
+func (p *parser) base() int64 {
+	i := 0
+	if p.at(0).is("{") {
+		i = 1
+	}
+	t := p.at(i)
+	if i == 1 && !p.at(2).is("}") {
+		return 0
+	}
+	switch t.kind {
+	case number:
+		if t.num.short && t.num.value.Cmp(big.NewRat(36, 1)) <= 0 && t.num.value.Cmp(big.NewRat(2, 1)) >= 0 {
+			return t.num.value.Num().Int64()
+		}
+	case word:
+		if b, ok := bases[strings.ToLower(t.text)]; ok {
+			return b
+		}
+		if v := numberWords[strings.ToLower(t.text)]; v >= 2 && v <= 36 {
+			return v
+		}
+	}
+	return 0
+}
+
+// skipArgument passes a braced group or one token.
+func (p *parser) skipArgument() {
+	if p.cur().is("{") {
+		p.pos += 2
+	}
+	p.advance()
+}
+
+// inBase is the value of digits in base b, nil if a digit is too large.
+func inBase(digits string, b int64) *big.Rat {
+	if digits == "" || len(digits) > 2000 {
+		return nil
+	}
+	v := new(big.Int)
+	base := big.NewInt(b)
+	for i := range len(digits) {
+		var d int64
+		switch c := digits[i]; {
+		case isDigit(c):
+			d = int64(c - '0')
+		case isLetter(c):
+			d = int64(c|0x20-'a') + 10
+		default:
+			return nil
+		}
+		if d >= b {
+			return nil
+		}
+		v.Mul(v, base).Add(v, big.NewInt(d))
+	}
+	return new(big.Rat).SetInt(v)
+}

@@ -1,0 +1,486 @@
+package latex
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// lexer cuts a text into tokens. Mathematics and plain words have one grammar:
+// dollars and other math delimiters are white space, \text{} marks its words.
+type lexer struct {
+	src     string
+	reading Reading
+	pos     int
+	tokens  []token
+	space   bool // white space was passed since the last token
+	braces  []brace
+	round   int  // open (), [] and \{\}: there a comma separates
+	doubled bool // every command has two backslashes (escaped text)
+	listed  int  // up to here commas between digits separate
+	met     Ambiguity
+	err     error
+}
+
+// A brace is an open { and what it is to become.
+type brace struct {
+	kind  braceKind
+	plain bool // the mode outside
+	roman bool
+}
+
+type braceKind uint8
+
+const (
+	group  braceKind = iota // a {group}
+	melted                  // the braces of \text{}: no tokens
+)
+
+// lex returns the tokens of src, an end token last.
+func lex(src string, reading Reading) ([]token, Ambiguity, error) {
+	src = halfWidth(src)
+	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), tokens: make([]token, 0, 16)}
+	var plain, roman bool
+	for l.pos < len(l.src) && l.err == nil {
+		if len(l.tokens) > maxTokens {
+			return nil, l.met, ErrLimit
+		}
+		plain, roman = l.next(plain, roman)
+	}
+	l.emit(token{kind: end})
+	return l.tokens, l.met, l.err
+}
+
+// allDoubled reports whether src was escaped once too often: it has commands,
+// and each is preceded by an even number of backslashes.
+func allDoubled(src string) bool {
+	found := false
+	for i := 0; i < len(src); i++ {
+		if src[i] != '\\' {
+			continue
+		}
+		run := i
+		for run < len(src) && src[run] == '\\' {
+			run++
+		}
+		if run < len(src) && isLetter(src[run]) {
+			if (run-i)%2 == 1 {
+				return false
+			}
+			found = true
+		}
+		i = run
+	}
+	return found
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+
+func (l *lexer) emit(t token) {
+	t.space = t.space || l.space
+	l.space = false
+	l.tokens = append(l.tokens, t)
+}
+
+func (l *lexer) sign(s string) { l.emit(token{kind: sign, text: s, at: l.pos}) }
+
+// peek is the byte n after the current one, 0 past the end.
+func (l *lexer) peek(n int) byte {
+	if l.pos+n < len(l.src) {
+		return l.src[l.pos+n]
+	}
+	return 0
+}
+
+// next reads one token, or skips something, in the given mode; it returns the mode after it.
+func (l *lexer) next(plain, roman bool) (bool, bool) {
+	c := l.src[l.pos]
+	switch {
+	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '~' || c == '$' || c == 0 || c == '\v' || c == '\f':
+		l.pos++
+		l.space = true
+	case isDigit(c) || c == '.' && isDigit(l.peek(1)) && !l.afterDigit():
+		l.number(plain)
+	case isLetter(c):
+		l.letters(plain, roman)
+	case c == '\\':
+		return l.backslash(plain, roman)
+	case c == '{':
+		l.pos++
+		l.braces = append(l.braces, brace{kind: group, plain: plain, roman: roman})
+		l.sign("{")
+	case c == '}':
+		l.pos++
+		if len(l.braces) == 0 {
+			break // a stray brace
+		}
+		b := l.braces[len(l.braces)-1]
+		l.braces = l.braces[:len(l.braces)-1]
+		if b.kind == group {
+			l.sign("}")
+		}
+		return b.plain, b.roman
+	case c < utf8.RuneSelf:
+		l.punctuation(c)
+	default:
+		l.unicode(plain)
+	}
+	return plain, roman
+}
+
+// afterDigit reports whether the byte before is a digit.
+func (l *lexer) afterDigit() bool { return l.pos > 0 && isDigit(l.src[l.pos-1]) }
+
+// punctuation reads an ASCII sign.
+func (l *lexer) punctuation(c byte) {
+	two := string([]byte{c, l.peek(1)})
+	switch two {
+	case "<=", ">=", "!=", "==", "=<", "=>", "->", "**", "||", "+-", "/=":
+		if two == "+-" {
+			break // 3+-2
+		}
+		if two == "||" {
+			break // ||x|-1|
+		}
+		l.pos += 2
+		switch two {
+		case "==":
+			two = "="
+		case "=<":
+			two = "<="
+		case "->":
+			two = "to"
+		case "**":
+			two = "^"
+		case "/=":
+			two = "!="
+		}
+		l.sign(two)
+		return
+	}
+	l.pos++
+	switch c {
+	case '(', '[':
+		l.round++
+	case ')', ']':
+		l.round = max(0, l.round-1)
+	case '"', '`':
+		l.space = true
+		return
+	case 0x7f:
+		return
+	}
+	if c < ' ' {
+		l.space = true
+		return
+	}
+	l.sign(string(rune(c)))
+}
+
+// letters reads a run of letters.
+func (l *lexer) letters(plain, roman bool) {
+	start := l.pos
+	if n := meridiem(l.src[start:]); n > 0 && (start == 0 || !isLetter(l.src[start-1])) {
+		half := strings.ToLower(l.src[start:start+1]) + "m"
+		l.pos += n
+		l.emit(token{kind: word, text: half, plain: true, at: start})
+		return
+	}
+	for l.pos < len(l.src) {
+		c := l.src[l.pos]
+		switch {
+		case isLetter(c):
+			l.pos++
+			continue
+		case (plain || l.pos-start > 1) && c == '\'' && isLetter(l.peek(1)) && l.pos > start:
+			l.pos++
+			continue
+		case c >= utf8.RuneSelf && (plain || l.pos-start > 1):
+			r, size := utf8.DecodeRuneInString(l.src[l.pos:])
+			if unicode.Is(unicode.Latin, r) {
+				l.pos += size
+				continue
+			}
+		}
+		break
+	}
+	l.word(l.src[start:l.pos], plain, roman, start)
+}
+
+// word emits a run of letters, parted where a connective was run into a name
+// ("1orW").
+func (l *lexer) word(text string, plain, roman bool, at int) {
+	for _, joint := range [...]string{"or", "and"} {
+		rest, ok := strings.CutPrefix(text, joint)
+		if ok && rest != "" && len(rest) <= 2 && rest[0] < 'a' && at > 0 && isDigit(l.src[at-1]) {
+			l.emit(token{kind: word, text: joint, plain: true, at: at})
+			text = rest
+		}
+	}
+	l.emit(token{kind: word, text: text, plain: plain, roman: roman, at: at})
+}
+
+// meridiem is the length of a leading a.m. or p.m. however spelled, else 0.
+func meridiem(s string) int {
+	if len(s) < 2 || s[0]|0x20 != 'a' && s[0]|0x20 != 'p' {
+		return 0
+	}
+	i := 1
+	if s[i] == '.' {
+		i++
+	}
+	if i == 1 && !(s[1]|0x20 == 'm') {
+		return 0
+	}
+	for i < len(s) && s[i] == ' ' && i < 4 {
+		i++
+	}
+	if i >= len(s) || s[i]|0x20 != 'm' {
+		return 0
+	}
+	i++
+	if i < len(s) && isLetter(s[i]) {
+		return 0
+	}
+	if i < len(s) && s[i] == '.' && s[1] == '.' {
+		i++
+	}
+	return i
+}
+
+// backslash reads what begins with a backslash.
+func (l *lexer) backslash(plain, roman bool) (bool, bool) {
+	at := l.pos
+	c := l.peek(1)
+	if c == '\\' && l.doubled {
+		// \\frac is \frac, \\{ is \{; \\\\ is a new line.
+		if d := l.peek(2); isLetter(d) || d != 0 && d != '\\' && strings.IndexByte("{}$%,;:!|()[]", d) >= 0 {
+			l.pos++
+			at++
+			c = d
+		} else if d == '\\' && l.peek(3) == '\\' {
+			l.pos += 2
+		}
+	}
+	if isLetter(c) {
+		i := l.pos + 1
+		for i < len(l.src) && isLetter(l.src[i]) {
+			i++
+		}
+		name := l.src[l.pos+1 : i]
+		if !known(name) {
+			name = knownPrefix(name)
+			i = l.pos + 1 + len(name)
+		}
+		l.pos = i
+		if l.pos < len(l.src) && l.src[l.pos] == '*' && name != "cdot" && name != "times" {
+			if _, op := operators[name]; !op && known(name) {
+				l.pos++
+			}
+		}
+		return l.command(name, plain, roman, at)
+	}
+	l.pos += 2
+	switch c {
+	case 0:
+		l.pos = len(l.src)
+	case '\\':
+		l.skipSpacing()
+		l.emit(token{kind: newline, at: at})
+	case ' ', '\n', '\t', ',', ';', ':', '!', '>', '/', '-', '@':
+		l.space = true
+	case '(', ')', '[', ']':
+		l.space = true // \( \) \[ \] delimit mathematics
+	case '{':
+		l.round++
+		l.sign("{:")
+	case '}':
+		l.round = max(0, l.round-1)
+		l.sign(":}")
+	case '|':
+		l.sign("||")
+	case '$':
+		l.emit(token{kind: command, text: "$", at: at})
+	case '%', '&', '#', '_', '\'', '"', '=', '<', '+', '*', '^', '.':
+		if c == '_' || c == '=' || c == '\'' || c == '"' || c == '^' || c == '.' {
+			l.space = true
+			break
+		}
+		l.sign(string(rune(c)))
+	default:
+		l.pos-- // a backslash before a digit or a letter beyond ASCII means nothing
+		l.space = true
+	}
+	return plain, roman
+}
+
+// skipSpacing passes the [2pt] after a new line.
+func (l *lexer) skipSpacing() {
+	if l.peek(0) != '[' {
+		return
+	}
+	for i := l.pos + 1; i < len(l.src) && i < l.pos+12; i++ {
+		c := l.src[i]
+		if c == ']' {
+			if i >= 2 && isLetter(l.src[i-1]) && isLetter(l.src[i-2]) {
+				l.pos = i + 1
+			}
+			return
+		}
+	}
+}
+
+// knownPrefix is the longest prefix of name that is a command (\quadx), or
+// name itself.
+func knownPrefix(name string) string {
+	for n := min(len(name)-1, 16); n >= 2; n-- {
+		if known(name[:n]) {
+			return name[:n]
+		}
+	}
+	return name
+}
+
+// command acts on \name, the position being after it.
+func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
+	switch {
+	case texts[name] || romans[name]:
+		return l.words(name, plain, roman)
+	case name == "left" || name == "right":
+		l.delimiter(name == "left")
+	case name == "quad" || name == "qquad":
+		l.space = true
+		l.emit(token{kind: quad, at: at})
+	case ignored[name]:
+		l.space = true
+	case name == "lbrace":
+		l.round++
+		l.sign("{:")
+	case name == "rbrace":
+		l.round = max(0, l.round-1)
+		l.sign(":}")
+	case name == "boxed" || name == "fbox":
+	default:
+		if n, ok := dropped[name]; ok {
+			for range n {
+				l.skipGroup()
+			}
+			l.space = true
+			break
+		}
+		if op, ok := operators[name]; ok {
+			if op == "or" || op == "and" {
+				l.emit(token{kind: word, text: op, plain: true, at: at})
+				break
+			}
+			l.emit(token{kind: sign, text: op, at: at})
+			break
+		}
+		if rel, ok := relations[name]; ok {
+			l.emit(token{kind: sign, text: rel, at: at})
+			break
+		}
+		if arrows[name] {
+			l.emit(token{kind: sign, text: "=>", at: at})
+			break
+		}
+		l.emit(token{kind: command, text: name, plain: plain, at: at})
+	}
+	return plain, roman
+}
+
+// words enters the argument of \text, \mathrm and the like. The braces leave no
+// tokens unless they hold a sub- or superscript or an argument together.
+func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
+	i := l.pos
+	for i < len(l.src) && (l.src[i] == ' ' || l.src[i] == '\n') {
+		i++
+	}
+	if i >= len(l.src) || l.src[i] != '{' {
+		return plain, roman // \mathrm x: the style of one letter is no matter
+	}
+	l.pos = i + 1
+	b := brace{kind: melted, plain: plain, roman: roman}
+	if n := len(l.tokens); n > 0 {
+		if t := l.tokens[n-1]; t.is("_") || t.is("^") || t.kind == command && takesArgument(&t) {
+			b.kind = group
+			l.sign("{")
+		}
+	}
+	l.braces = append(l.braces, b)
+	return texts[name], romans[name]
+}
+
+// takesArgument reports whether a group may follow a command.
+func takesArgument(t *token) bool {
+	if isFraction(t) || decorations[t.text] != "" {
+		return true
+	}
+	switch t.text {
+	case "sqrt", "binom", "dbinom", "tbinom", "begin", "end", "mathbb", "overset", "underset", "substack", "pmod":
+		return true
+	}
+	return false
+}
+
+// delimiter reads what follows \left or \right.
+func (l *lexer) delimiter(left bool) {
+	l.space = true
+	for l.peek(0) == ' ' || l.peek(0) == '\n' {
+		l.pos++
+	}
+	side := func(open, shut string) {
+		if left {
+			l.sign(open)
+		} else {
+			l.sign(shut)
+		}
+	}
+	rest := l.src[min(l.pos, len(l.src)):]
+	switch {
+	case strings.HasPrefix(rest, "."):
+		l.pos++
+	case strings.HasPrefix(rest, "<"):
+		l.pos++
+		side("<:", ":>")
+	case strings.HasPrefix(rest, ">"):
+		l.pos++
+		l.sign(":>")
+	case strings.HasPrefix(rest, "|"):
+		l.pos++
+		side("l|", "r|")
+	case strings.HasPrefix(rest, `\|`):
+		l.pos += 2
+		l.sign("||")
+	case strings.HasPrefix(rest, `\vert`):
+		l.pos += 5
+		side("l|", "r|")
+	}
+}
+
+// skipGroup passes one braced argument.
+func (l *lexer) skipGroup() {
+	i := l.pos
+	for i < len(l.src) && l.src[i] == ' ' {
+		i++
+	}
+	if i >= len(l.src) || l.src[i] != '{' {
+		return
+	}
+	depth := 0
+	for ; i < len(l.src); i++ {
+		switch l.src[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				l.pos = i + 1
+				return
+			}
+		}
+	}
+	l.pos = len(l.src)
+}

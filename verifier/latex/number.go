@@ -1,0 +1,370 @@
+package latex
+
+import (
+	"math/big"
+	"strings"
+)
+
+// A Comma says how commas between digits are read.
+type Comma uint8
+
+const (
+	Thousands Comma = iota // 1,234 is a number where its groups allow it
+	Separator              // 1,234 is two numbers
+	Decimal                // 1,5 is one and a half
+)
+
+// A Reading settles what a text leaves open.
+type Reading struct {
+	Comma Comma
+	// EulerE reads the e of 2e-3 as Euler's number, not as an exponent.
+	EulerE bool
+}
+
+// Ambiguity says which other readings a text allows.
+type Ambiguity struct {
+	Thousands bool // commas were taken for thousands separators
+	Decimal   bool // a comma could be a decimal comma
+	Exponent  bool // an e was taken for a decimal exponent
+}
+
+// number reads the numeral at the position: separators, decimal point,
+// repetend and exponent included.
+func (l *lexer) number(plain bool) {
+	start := l.pos
+	if start >= l.listed {
+		l.commaRun()
+	}
+	whole, short := l.whole()
+	n := numeral{places: -1, short: short}
+	var fraction string
+	if l.decimalPoint() {
+		l.pos++
+		fraction = l.fraction()
+		n.places, n.short = len(fraction), false
+	}
+	if len(whole)+len(fraction) > maxDigits {
+		l.err = ErrLimit
+		return
+	}
+	mantissa := whole + fraction
+	n.digits = len(strings.TrimLeft(mantissa, "0"))
+	if n.short {
+		n.text = whole
+	}
+	if mantissa == "" {
+		mantissa = "0"
+	}
+	integer, _ := new(big.Int).SetString(mantissa, 10)
+	n.value = new(big.Rat).SetInt(integer)
+	if fraction != "" {
+		n.value.SetFrac(integer, tenTo(len(fraction)))
+	}
+	if r := l.repetend(fraction); r != nil {
+		n.value.Add(n.value, r)
+		n.places, n.digits, n.short = -1, 0, false
+	} else {
+		l.exponent(&n)
+	}
+	l.emit(token{kind: number, num: &n, plain: plain, at: start})
+}
+
+// tenTo is 10^n.
+func tenTo(n int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+}
+
+// digits passes a run of digits.
+func (l *lexer) digits() string {
+	start := l.pos
+	for l.pos < len(l.src) && isDigit(l.src[l.pos]) {
+		l.pos++
+	}
+	return l.src[start:l.pos]
+}
+
+// commaRun looks at the run of digits, commas and points ahead, which begins
+// a number, and settles whether its commas part thousands.
+func (l *lexer) commaRun() {
+	i := l.pos
+	for i < len(l.src) && (isDigit(l.src[i]) || l.src[i] == ',' && i+1 < len(l.src) && isDigit(l.src[i+1])) {
+		i++
+	}
+	run := l.src[l.pos:i]
+	if !strings.Contains(run, ",") {
+		return
+	}
+	if l.round == 0 && grouped(run) && l.reading.Comma == Thousands {
+		l.met.Thousands = true
+		return
+	}
+	if strings.Count(run, ",") == 1 {
+		l.met.Decimal = true
+		if l.reading.Comma == Decimal {
+			return
+		}
+	}
+	l.listed = i
+}
+
+// grouped reports whether run is digits in groups of three: 1,234,567.
+func grouped(run string) bool {
+	first, rest, _ := strings.Cut(run, ",")
+	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
+		return false
+	}
+	for _, g := range strings.Split(rest, ",") {
+		if len(g) != 3 {
+			return false
+		}
+	}
+	return true
+}
+
+// separators are what may stand between groups of three digits besides a comma.
+var separators = [...]string{`{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, `\:`, `\ `, `{\,}`, `{ }`, "~", " ", "\u00a0", "\u2009", "\u202f", "'"}
+
+// whole reads the digits before the point without their separators. It reports
+// whether there were none.
+func (l *lexer) whole() (string, bool) {
+	first := l.digits()
+	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
+		return first, true
+	}
+	all := first
+	for {
+		n := l.separator()
+		if n == 0 || l.pos+n+3 > len(l.src) {
+			break
+		}
+		g := l.src[l.pos+n : l.pos+n+3]
+		if !isDigit(g[0]) || !isDigit(g[1]) || !isDigit(g[2]) {
+			break
+		}
+		if after := l.pos + n + 3; after < len(l.src) && isDigit(l.src[after]) {
+			break
+		}
+		l.pos += n + 3
+		all += g
+		if len(all) > maxDigits {
+			l.err = ErrLimit
+			break
+		}
+	}
+	// European points: 1.234.567 or 1.234,56.
+	if all == first && l.peek(0) == '.' {
+		all = l.points(all)
+	}
+	return all, len(all) == len(first)
+}
+
+// separator is the length of the thousands separator at the position, 0 if there is none.
+func (l *lexer) separator() int {
+	rest := l.src[l.pos:]
+	if strings.HasPrefix(rest, ",") && l.pos >= l.listed && l.reading.Comma == Thousands && l.round == 0 {
+		if strings.HasPrefix(rest, `,\!`) {
+			return 3
+		}
+		return 1
+	}
+	for _, s := range separators {
+		if strings.HasPrefix(rest, s) {
+			if s == " " && l.mixedAhead() {
+				return 0
+			}
+			return len(s)
+		}
+	}
+	return 0
+}
+
+// mixedAhead reports whether the group after the space begins a fraction: 1 100/200.
+func (l *lexer) mixedAhead() bool {
+	i := l.pos + 1
+	for i < len(l.src) && isDigit(l.src[i]) {
+		i++
+	}
+	return i < len(l.src) && l.src[i] == '/'
+}
+
+// points reads European thousands after first: two or more groups, or one
+// that a decimal comma follows.
+func (l *lexer) points(first string) string {
+	i, all := l.pos, first
+	groups := 0
+	for i+4 <= len(l.src) && l.src[i] == '.' && isDigit(l.src[i+1]) && isDigit(l.src[i+2]) && isDigit(l.src[i+3]) && len(all) < 100 {
+		all += l.src[i+1 : i+4]
+		i += 4
+		groups++
+	}
+	rest := l.src[i:]
+	comma := len(rest) > 1 && rest[0] == ',' && isDigit(rest[1])
+	if groups == 0 || groups == 1 && !comma || len(rest) > 0 && isDigit(rest[0]) {
+		return first
+	}
+	l.pos = i
+	if comma {
+		l.met.Decimal, l.listed = true, l.pos
+	}
+	return all
+}
+
+// decimalPoint reports whether the position is at a decimal point of the number.
+func (l *lexer) decimalPoint() bool {
+	switch l.peek(0) {
+	case '.':
+		rest := l.src[l.pos+1:]
+		return isDigit(l.peek(1)) || strings.HasPrefix(rest, `\overline`) || strings.HasPrefix(rest, `\bar`) || strings.HasPrefix(rest, `\dot{`) ||
+			strings.HasPrefix(rest, "(") && l.peek(2) != 0 && isDigit(l.peek(2)) && parenthesised(rest) != ""
+	case ',':
+		if !isDigit(l.peek(1)) {
+			return false
+		}
+		// After European points only a decimal comma makes sense.
+		return l.reading.Comma == Decimal && l.pos >= l.listed || l.pos == l.listed && l.pos >= 4 && l.src[l.pos-4] == '.'
+	}
+	return false
+}
+
+// fraction reads the digits after the point; \, and the like may group them.
+func (l *lexer) fraction() string {
+	all := l.digits()
+	for len(all) >= 3 && len(all) <= maxDigits {
+		n := 0
+		for _, s := range [...]string{`\,`, `\;`, `{,}`, `\ `} {
+			if strings.HasPrefix(l.src[l.pos:], s) {
+				n = len(s)
+			}
+		}
+		if n == 0 || !isDigit(l.peek(n)) || !isDigit(l.peek(n+1)) {
+			break
+		}
+		l.pos += n
+		all += l.digits()
+	}
+	return all
+}
+
+// repetend reads what repeats after the decimals: \overline{3}, \dot{3}, (3) or
+// dots after digits that repeat. It returns what is to be added to the number.
+func (l *lexer) repetend(fraction string) *big.Rat {
+	rest := l.src[l.pos:]
+	var period string
+	switch {
+	case strings.HasPrefix(rest, `\overline`), strings.HasPrefix(rest, `\bar`), strings.HasPrefix(rest, `\dot`):
+		if l.pos == 0 || !isDigit(l.src[l.pos-1]) && l.src[l.pos-1] != '.' {
+			return nil
+		}
+		if fraction == "" && l.src[l.pos-1] != '.' {
+			return nil // 3\overline{AB}
+		}
+		open := strings.IndexByte(rest, '{')
+		shut := strings.IndexByte(rest, '}')
+		if open < 0 || shut < open {
+			return nil
+		}
+		period = strings.TrimSpace(rest[open+1 : shut])
+		if period == "" || strings.Trim(period, "0123456789") != "" || len(period) > maxExp {
+			return nil
+		}
+		l.pos += shut + 1
+		if strings.HasPrefix(rest, `\dot`) {
+			period += l.dotted()
+		}
+	case strings.HasPrefix(rest, "(") && fraction+l.src[l.pos-1:l.pos] != "" && (fraction != "" || l.src[l.pos-1] == '.'):
+		if period = parenthesised(rest); period == "" {
+			return nil
+		}
+		l.pos += len(period) + 2
+	default:
+		return l.dots(fraction)
+	}
+	// 0.fraction period period ... adds period / (10^len(fraction) (10^len(period) - 1)).
+	p, _ := new(big.Int).SetString(period, 10)
+	nines := new(big.Int).Sub(tenTo(len(period)), big.NewInt(1))
+	return new(big.Rat).SetFrac(p, nines.Mul(nines, tenTo(len(fraction))))
+}
+
+// dotted reads on from \dot{1} to the closing \dot{7} of \dot{1}4285\dot{7}.
+func (l *lexer) dotted() string {
+	start := l.pos
+	more := l.digits()
+	if rest := l.src[l.pos:]; strings.HasPrefix(rest, `\dot{`) && len(rest) > 6 && isDigit(rest[5]) && rest[6] == '}' {
+		l.pos += 7
+		return more + rest[5:6]
+	}
+	l.pos = start
+	return ""
+}
+
+// parenthesised is the digits of a leading (digits), else "".
+func parenthesised(s string) string {
+	shut := strings.IndexByte(s, ')')
+	if shut < 2 || shut > 200 || strings.Trim(s[1:shut], "0123456789") != "" {
+		return ""
+	}
+	return s[1:shut]
+}
+
+// dots reads an ellipsis after decimals whose end repeats, 0.333... or
+// 0.142857142857..., and returns the rest of the series.
+func (l *lexer) dots(fraction string) *big.Rat {
+	rest := l.src[l.pos:]
+	n := 0
+	for _, s := range [...]string{"...", `\ldots`, `\dots`, `\cdots`, "…"} {
+		if strings.HasPrefix(rest, s) {
+			n = len(s)
+		}
+	}
+	if n == 0 || len(fraction) < 3 || len(fraction) > maxExp {
+		return nil
+	}
+	for p := 1; 2*p <= len(fraction) && p <= 60; p++ {
+		period := fraction[len(fraction)-p:]
+		if !strings.HasSuffix(fraction, period+period) || p == 1 && !strings.HasSuffix(fraction, period+period+period) {
+			continue
+		}
+		l.pos += n
+		v, _ := new(big.Int).SetString(period, 10)
+		nines := new(big.Int).Sub(tenTo(p), big.NewInt(1))
+		return new(big.Rat).SetFrac(v, nines.Mul(nines, tenTo(len(fraction))))
+	}
+	return nil
+}
+
+// exponent reads the e-7 of 4.0e-7.
+func (l *lexer) exponent(n *numeral) {
+	if l.peek(0)|0x20 != 'e' {
+		return
+	}
+	i := 1
+	if c := l.peek(i); c == '+' || c == '-' {
+		i++
+	}
+	from := i
+	for isDigit(l.peek(i)) {
+		i++
+	}
+	if i == from || isLetter(l.peek(i)) || l.peek(i) == '.' && isDigit(l.peek(i+1)) {
+		return
+	}
+	l.met.Exponent = true
+	if l.reading.EulerE {
+		return
+	}
+	text := l.src[l.pos+1 : l.pos+i]
+	l.pos += i
+	exp := 0
+	for _, c := range strings.TrimLeft(text, "+-") {
+		if exp = exp*10 + int(c-'0'); exp > maxExp {
+			l.err = ErrLimit
+			return
+		}
+	}
+	scale := new(big.Rat).SetInt(tenTo(exp))
+	if text[0] == '-' {
+		scale.Inv(scale)
+	}
+	n.value.Mul(n.value, scale)
+	n.short = false
+}

@@ -1,0 +1,495 @@
+package latex
+
+import (
+	"math/big"
+	"strings"
+)
+
+// A Parsed is a text read as mathematics.
+type Parsed struct {
+	Tree      *Node
+	Ambiguity Ambiguity // other readings that the text allows
+	Choice    string    // the letter of a leading "B." or "(B)" that more follows
+}
+
+// Parse reads src, LaTeX or plain text without its math delimiters, in one
+// reading. A text that is no expression becomes a Text node (never an error);
+// an empty one gives a nil tree. The only error is ErrLimit.
+func Parse(src string, reading Reading) (Parsed, error) {
+	if len(src) > maxBytes {
+		return Parsed{}, ErrLimit
+	}
+	tokens, met, err := lex(src, reading)
+	if err != nil {
+		return Parsed{}, err
+	}
+	result := Parsed{Ambiguity: met, Choice: choice(tokens)}
+	if node := date(tokens); node != nil {
+		result.Tree = node
+		return result, nil
+	}
+	p := &parser{tokens: partStatements(tokens)}
+	tree, err := p.top()
+	if err == ErrLimit {
+		return Parsed{}, err
+	}
+	if err != nil {
+		// Parsing splits tokens, so the words are taken from a fresh cut.
+		tokens, _, _ = lex(src, reading)
+		tree = textOf(tokens)
+	}
+	result.Tree = tree
+	return result, nil
+}
+
+// A parser is a recursive descent over tokens. It gives up by panicking with
+// an error, which top turns into one.
+type parser struct {
+	tokens  []token
+	pos     int
+	depth   int
+	bars    int  // open | that the next | may close
+	inSet   bool // in \{\}: a colon or bar begins a condition
+	inIndex bool // in a subscript
+}
+
+// partStatements drops the wide spaces that do not stand between two
+// statements with relations, and makes the others semicolons.
+func partStatements(tokens []token) []token {
+	related := false // a relation since the last separator
+	depth := 0
+	out := tokens[:0]
+	for i, t := range tokens {
+		switch {
+		case t.kind == quad:
+			if related && depth == 0 && relationAhead(tokens[i+1:]) {
+				out = append(out, token{kind: sign, text: ";", at: t.at})
+				related = false
+			}
+			continue
+		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
+			depth++
+		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
+			depth--
+		case t.is(","), t.is(";"), t.kind == word && (t.text == "or" || t.text == "and"):
+			related = false
+		case t.kind == sign && isRelation(t.text):
+			related = true
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// relationAhead reports whether a name and a relation follow before the next separator.
+func relationAhead(tokens []token) bool {
+	for i, t := range tokens {
+		switch {
+		case t.is(","), t.is(";"), t.kind == quad, t.kind == end, t.kind == newline, t.kind == word && (t.text == "or" || t.text == "and"):
+			return false
+		case t.kind == sign && isRelation(t.text):
+			return i > 0
+		}
+	}
+	return false
+}
+
+// cur is the token at the position.
+func (p *parser) cur() *token { return &p.tokens[p.pos] }
+
+// at is the token n after the current one; past the end it is the end.
+func (p *parser) at(n int) *token {
+	return &p.tokens[min(p.pos+n, len(p.tokens)-1)]
+}
+
+// advance passes the current token.
+func (p *parser) advance() {
+	if p.pos < len(p.tokens)-1 {
+		p.pos++
+	}
+}
+
+// accept passes the sign s if it is next.
+func (p *parser) accept(s string) bool {
+	if p.cur().is(s) {
+		p.advance()
+		return true
+	}
+	return false
+}
+
+// expect passes the sign s or gives up.
+func (p *parser) expect(s string) {
+	if !p.accept(s) {
+		p.fail()
+	}
+}
+
+func (p *parser) fail() { panic(errSyntax) }
+
+// enter counts nesting; leave ends it.
+func (p *parser) enter() {
+	if p.depth++; p.depth > maxDepth {
+		panic(ErrLimit)
+	}
+}
+
+func (p *parser) leave() { p.depth-- }
+
+// top parses everything.
+func (p *parser) top() (tree *Node, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case error:
+			if r != errSyntax && r != ErrLimit {
+				panic(r)
+			}
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	tree = p.statements()
+	if p.cur().kind != end {
+		p.fail()
+	}
+	return tree, nil
+}
+
+// statements parses statements with separators between them, to the end or a
+// closing delimiter. One statement stands for itself; none is nil.
+func (p *parser) statements() *Node {
+	p.enter()
+	defer p.leave()
+	var items []*Node
+	joint := ","
+	for {
+		for {
+			switch j := p.separator(); j {
+			case "":
+			case ",":
+				continue
+			default:
+				joint = j
+				continue
+			}
+			break
+		}
+		if p.closing() {
+			break
+		}
+		items = append(items, p.statement())
+		p.trailing()
+		if p.closing() {
+			break
+		}
+		j := p.separator()
+		switch j {
+		case "":
+			p.fail()
+		case "and", "or":
+			joint = j
+		}
+	}
+	switch len(items) {
+	case 0:
+		return nil
+	case 1:
+		return items[0]
+	}
+	return &Node{Op: List, Name: joint, Args: items}
+}
+
+// closing reports whether the current token ends a list.
+func (p *parser) closing() bool {
+	t := p.cur()
+	if t.kind == end {
+		return true
+	}
+	if t.kind == command {
+		return t.text == "end" || t.text == "rfloor" || t.text == "rceil"
+	}
+	if t.kind != sign {
+		return false
+	}
+	switch t.text {
+	case ")", "]", "}", ":}", ":>", "r|":
+		return true
+	case "|":
+		return p.bars > 0
+	}
+	return false
+}
+
+// separator passes a separator and returns it as ",", "and" or "or", or "" if
+// there is none.
+func (p *parser) separator() string {
+	t := p.cur()
+	switch t.kind {
+	case newline:
+		p.advance()
+		return ","
+	case sign:
+		switch t.text {
+		case ",", ";":
+			p.advance()
+			return ","
+		case "&":
+			p.advance()
+			return "and"
+		}
+	case word:
+		switch strings.ToLower(t.text) {
+		case "or":
+			p.advance()
+			return "or"
+		case "and", "plus":
+			if t.text == "plus" {
+				return ""
+			}
+			p.advance()
+			return "and"
+		}
+	}
+	return ""
+}
+
+// trailing passes what may end a statement: a full stop, and a condition in
+// words ("for all x", "where c is constant"), which is not compared.
+func (p *parser) trailing() {
+	for p.cur().is(".") || p.cur().is("!") || p.cur().is("?") {
+		if n := p.at(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word {
+			return
+		}
+		p.advance()
+	}
+	if t := p.cur(); t.kind == word && conditional[strings.ToLower(t.text)] {
+		for p.cur().kind != end && !p.closing() {
+			p.advance()
+		}
+	}
+}
+
+// conditional are words that begin a condition after a statement.
+var conditional = map[string]bool{"for": true, "where": true, "when": true, "with": true, "if": true, "such": true, "since": true, "because": true}
+
+// statement parses a relation, a chain of them, or a bare expression.
+func (p *parser) statement() *Node {
+	p.enter()
+	defer p.leave()
+	p.fillers()
+	for p.accept("=>") || p.accept("&") {
+	}
+	var args []*Node
+	var ops []string
+	if rel, ok := p.relation(); ok && (rel == "=" || rel == "~") {
+		// A side that is left out (= 5) changes nothing; others do not mean anything.
+		p.fillers()
+	} else if ok {
+		p.fail()
+	}
+	for {
+		p.fillers()
+		args = append(args, p.sets())
+		for p.cur().is("&") && isRelation(p.at(1).text) {
+			p.advance()
+		}
+		if p.cur().is("=>") {
+			// What follows is the conclusion.
+			p.advance()
+			if p.closing() {
+				break
+			}
+			return p.statement()
+		}
+		if p.cur().kind == newline && p.at(1).is("&") {
+			p.advance() // an aligned chain goes on
+		}
+		for p.cur().is("&") && isRelation(p.at(1).text) {
+			p.advance()
+		}
+		rel, ok := p.relation()
+		if !ok {
+			break
+		}
+		p.accept("&")
+		if p.closing() {
+			break // x = : the other side is missing
+		}
+		ops = append(ops, rel)
+		if len(ops) > 100 {
+			panic(ErrLimit)
+		}
+	}
+	if len(args) == 1 && len(ops) == 0 {
+		return args[0]
+	}
+	if len(args) == len(ops) { // a relation at the end without a side
+		p.fail()
+	}
+	n := &Node{Op: Rel, Args: args, Ops: ops}
+	p.modulus(n)
+	return n
+}
+
+// isRelation reports whether a sign's text is a relation.
+func isRelation(s string) bool {
+	switch s {
+	case "=", "<", ">", "<=", ">=", "!=", "~", "==", "sim", "cong", "in", "notin", "ni", "subset", "subseteq", "supset", "supseteq",
+		"parallel", "perp", "propto", "to", "mapsto", "<<", ">>", "nmid":
+		return true
+	}
+	return false
+}
+
+// relation passes a relation sign and returns it.
+func (p *parser) relation() (string, bool) {
+	t := p.cur()
+	if t.cmd("not") && p.at(1).kind == sign {
+		var negated string
+		switch p.at(1).text {
+		case "=":
+			negated = "!="
+		case "in":
+			negated = "notin"
+		}
+		if negated != "" {
+			p.advance()
+			p.advance()
+			return negated, true
+		}
+	}
+	if t.kind != sign || !isRelation(t.text) {
+		return "", false
+	}
+	rel := t.text
+	p.advance()
+	if rel == "=" && p.cur().is(":") { // a definition
+		p.fail()
+	}
+	return rel, true
+}
+
+// modulus moves the \pmod m after a congruence to its right side.
+func (p *parser) modulus(n *Node) {
+	last := len(n.Args) - 1
+	if n.Args[last].Is(Mod) && len(n.Args) > 1 {
+		m := n.Args[last].Args[1]
+		for i, arg := range n.Args[:last] {
+			if !arg.Is(Mod) && (n.Ops[i] == "==" || n.Ops[i] == "=") {
+				n.Args[i] = &Node{Op: Mod, Args: []*Node{arg, m}}
+			}
+		}
+	}
+}
+
+// sets parses operands of unions, intersections and differences of sets.
+func (p *parser) sets() *Node {
+	left := p.ratio()
+	for {
+		var op Op
+		switch t := p.cur(); {
+		case t.is("cup"):
+			op = Union
+		case t.is("cap"):
+			op = Intersect
+		case t.is("setminus"):
+			op = Without
+		case t.kind == word && t.text == "U" && isSet(left) && (p.at(1).is("(") || p.at(1).is("[") || p.at(1).is("{:")):
+			op = Union
+		case t.is("-") && isSet(left) && p.at(1).is("{:"):
+			op = Without
+		default:
+			return left
+		}
+		p.advance()
+		right := p.ratio()
+		if left.Op == op && op != Without {
+			left.Args = append(left.Args, right)
+		} else {
+			left = &Node{Op: op, Args: []*Node{left, right}}
+		}
+	}
+}
+
+// isSet reports whether n is written as a set.
+func isSet(n *Node) bool {
+	switch n.Op {
+	case Set, SetBuilder, Named, Union, Intersect, Without:
+		return true
+	case Bracket:
+		return len(n.Args) == 2
+	}
+	return false
+}
+
+// ratio parses a:b:c and the time of day.
+func (p *parser) ratio() *Node {
+	first := p.sum()
+	hours := first.Is(Num) && first.Places < 0 && p.pos > 0 && p.tokens[p.pos-1].kind == number
+	if t := p.cur(); hours && t.kind == word && (t.text == "am" || t.text == "pm") {
+		if clock := clockOf([]*Node{first}, t.text); clock != nil {
+			p.advance()
+			return clock
+		}
+	}
+	if p.inSet || !p.cur().is(":") || p.at(1).is("=") {
+		return first
+	}
+	args := []*Node{first}
+	clock := true
+	for p.cur().is(":") && !p.at(1).is("=") {
+		p.advance()
+		if p.closing() {
+			return first // "Answer:"
+		}
+		t := p.cur()
+		clock = clock && t.kind == number && len(t.num.text) == 2
+		args = append(args, p.sum())
+	}
+	half := ""
+	if t := p.cur(); t.kind == word && (t.text == "am" || t.text == "pm") {
+		half = t.text
+		p.advance()
+	}
+	ratio := &Node{Op: Ratio, Args: args}
+	if clock {
+		if n := clockOf(args, half); n != nil {
+			n.Args = []*Node{ratio} // it may be a ratio after all
+			return n
+		}
+	}
+	if half != "" {
+		p.fail()
+	}
+	return ratio
+}
+
+// clockOf is the time of day hours:minutes(:seconds), or nil if it is none.
+func clockOf(args []*Node, half string) *Node {
+	minutes := new(big.Rat)
+	unit := big.NewRat(60, 1)
+	for i, arg := range args {
+		if !arg.Is(Num) || !arg.Rat.IsInt() || arg.Rat.Sign() < 0 || i > 2 {
+			return nil
+		}
+		if limit := [...]int64{24, 59, 59}[i]; arg.Rat.Cmp(big.NewRat(limit, 1)) > 0 {
+			return nil
+		}
+		minutes.Add(minutes, new(big.Rat).Mul(arg.Rat, unit))
+		unit = new(big.Rat).Quo(unit, big.NewRat(60, 1))
+	}
+	noon := big.NewRat(12*60, 1)
+	hour := args[0].Rat.Num().Int64()
+	switch {
+	case half == "":
+	case hour == 0 || hour > 12:
+		return nil
+	case half == "am" && hour == 12:
+		minutes.Sub(minutes, noon)
+	case half == "pm" && hour < 12:
+		minutes.Add(minutes, noon)
+	}
+	return &Node{Op: Clock, Rat: minutes, Name: half}
+}

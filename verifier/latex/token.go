@@ -1,0 +1,42 @@
+package latex
+
+import "math/big"
+
+// kind is what a token is.
+type kind uint8
+
+const (
+	end     kind = iota
+	number       // num
+	word         // a run of letters; text or roman say where it stood
+	command      // text is the name without its backslash
+	sign         // one character of punctuation, or a relation by its name
+	newline      // \\
+	quad         // \quad: perhaps between two statements
+)
+
+// A token is one lexical element.
+type token struct {
+	kind  kind
+	text  string
+	num   *numeral
+	space bool // white space stood before it
+	plain bool // it stood in \text{}: words are words
+	roman bool // it stood in \mathrm{} or the like
+	at    int  // byte offset in the source
+	cut   bool // the rest of a word whose first letters were taken
+}
+
+func (t token) is(text string) bool { return t.kind == sign && t.text == text }
+
+// cmd reports whether t is the command \name.
+func (t token) cmd(name string) bool { return t.kind == command && t.text == name }
+
+// A numeral is a number as written.
+type numeral struct {
+	value  *big.Rat
+	digits int    // significant digits
+	places int    // digits after the point; -1 without a point
+	short  bool   // an unsigned integer without separators ...
+	text   string // ... and its digits
+}

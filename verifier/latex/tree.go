@@ -1,0 +1,156 @@
+package latex
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// An Op is the kind of a Node. The comment of each names its arguments.
+type Op uint8
+
+// Ops of scalars come first (see Op.Scalar), then units, then structures.
+const (
+	Num       Op = iota + 1 // Rat; Digits and Places say how it was written
+	Sym                     // Name: a variable, with its decorations and literal subscript
+	Const                   // Name: pi, e, i, infty
+	Add                     // terms
+	Mul                     // factors; Name is the word if it was written as one ("ab")
+	Div                     // numerator, denominator
+	Neg                     // x
+	Pow                     // base, exponent
+	Root                    // radicand, index
+	Func                    // Name: a known function; its arguments (log: argument, base)
+	App                     // Name: an unknown function (f, g'), its arguments
+	Index                   // Name and a subscript that is an expression (a_{n+1})
+	Fact                    // x!
+	Fact2                   // x!!
+	Binom                   // n, k
+	Abs                     // x
+	Floor                   // x
+	Ceil                    // x
+	Sum                     // term, index, low, high
+	Prod                    // term, index, low, high
+	Opaque                  // Name: an integral, limit or derivative; its parts, compared as written
+	PlusMinus               // a, b for a±b; b alone has a = nil
+	MinusPlus               // a, b for a∓b
+	Percent                 // x
+	Degree                  // x: an angle in degrees
+	Unit                    // Name: a unit or a counted noun
+	Mod                     // x, m: the residue class of x modulo m
+
+	Rel        // arguments with Ops between them
+	List       // elements without brackets; Name is "and", "or" or ","
+	Set        // elements
+	SetBuilder // element, condition
+	Bracket    // elements; Name is the two delimiters: "()", "[)", ...
+	Named      // Name: a set with a name: R, Z, Q, N, C, or empty
+	Union      // sets
+	Intersect  // sets
+	Without    // sets: the first minus the others
+	Ratio      // terms of a:b:c
+	Clock      // Rat: minutes after midnight; Name is "" where am or pm is not said
+	Date       // Name: year-month-day, parts not given are 0
+	Matrix     // entries by rows, Cols to a row; Name is "|" for a determinant
+	Cases      // value, condition pairs
+	Dots       // an ellipsis
+	Text       // Name: words
+)
+
+var opNames = [...]string{
+	Num: "num", Sym: "sym", Const: "const", Add: "add", Mul: "mul", Div: "div", Neg: "neg", Pow: "pow",
+	Root: "root", Func: "func", App: "app", Index: "index", Fact: "factorial", Fact2: "double-factorial",
+	Binom: "binomial", Abs: "abs", Floor: "floor", Ceil: "ceil", Sum: "sum", Prod: "product", Opaque: "opaque",
+	PlusMinus: "plus-minus", MinusPlus: "minus-plus", Percent: "percent", Degree: "degrees", Unit: "unit", Mod: "mod",
+	Rel: "relation", List: "list", Set: "set", SetBuilder: "set-builder", Bracket: "bracket", Named: "named-set",
+	Union: "union", Intersect: "intersection", Without: "set-minus", Ratio: "ratio", Clock: "clock", Date: "date",
+	Matrix: "matrix", Cases: "cases", Dots: "dots", Text: "text",
+}
+
+// String returns the name of op that trees are printed with.
+func (op Op) String() string {
+	if int(op) < len(opNames) && opNames[op] != "" {
+		return opNames[op]
+	}
+	return "op" + strconv.Itoa(int(op))
+}
+
+// Scalar reports whether a node of this kind stands for a number or an
+// expression, rather than for a set, a relation, a text ...
+func (op Op) Scalar() bool { return op <= Mod }
+
+// A Node is one node of an expression tree. Trees are not modified once
+// parsed, so they may be shared.
+type Node struct {
+	Op     Op
+	Name   string
+	Args   []*Node
+	Rat    *big.Rat // Num and Clock
+	Ops    []string // Rel: the operator after each argument but the last
+	Digits int      // Num: significant digits as written
+	Places int      // Num: digits after the point, -1 without a point
+	Cols   int      // Matrix
+	Words  bool     // Sym and Text: set in \text{}; Text may be matched without regard to case
+}
+
+// Is reports whether n is of kind op.
+func (n *Node) Is(op Op) bool { return n != nil && n.Op == op }
+
+// String writes the tree as an s-expression.
+func (n *Node) String() string {
+	var b strings.Builder
+	n.write(&b, 0)
+	return b.String()
+}
+
+// write appends n to b; past a depth and a length it writes "...".
+func (n *Node) write(b *strings.Builder, depth int) {
+	switch {
+	case n == nil:
+		b.WriteString("_")
+		return
+	case depth > 60 || b.Len() > 20_000:
+		b.WriteString("...")
+		return
+	}
+	switch n.Op {
+	case Num:
+		b.WriteString(ratString(n.Rat))
+		return
+	case Sym, Const, Named, Unit:
+		if n.Op != Sym {
+			b.WriteString(n.Op.String() + ":")
+		}
+		b.WriteString(n.Name)
+		return
+	case Text, Date:
+		b.WriteString(n.Op.String() + ":" + strconv.Quote(n.Name))
+		return
+	case Clock:
+		b.WriteString("clock:" + ratString(n.Rat) + n.Name)
+		return
+	}
+	b.WriteString("(" + n.Op.String())
+	if n.Name != "" {
+		b.WriteString(" " + n.Name)
+	}
+	if n.Op == Matrix {
+		b.WriteString(" " + strconv.Itoa(n.Cols) + " columns")
+	}
+	for i, arg := range n.Args {
+		b.WriteByte(' ')
+		arg.write(b, depth+1)
+		if i < len(n.Ops) {
+			b.WriteString(" " + n.Ops[i])
+		}
+	}
+	b.WriteByte(')')
+}
+
+// ratString is r, or its size where it would fill the page.
+func ratString(r *big.Rat) string {
+	if bits := r.Num().BitLen() + r.Denom().BitLen(); bits > 2000 {
+		return "<" + strconv.Itoa(bits) + " bits>"
+	}
+	return r.RatString()
+}

@@ -1,0 +1,129 @@
+package latex
+
+import (
+	"math/big"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// letterCommands are letters and signs beyond ASCII by the command they stand for.
+var letterCommands = map[rune]string{
+	'π': "pi", '∞': "infty", '°': "degree", 'º': "degree", '˚': "degree", '√': "sqrt", '∅': "emptyset", 'Ø': "emptyset", 'ø': "emptyset", '⌀': "emptyset",
+	'α': "alpha", 'β': "beta", 'γ': "gamma", 'δ': "delta", 'ε': "epsilon", 'ϵ': "epsilon", 'ζ': "zeta", 'η': "eta", 'θ': "theta", 'ϑ': "theta",
+	'ι': "iota", 'κ': "kappa", 'λ': "lambda", 'μ': "mu", 'µ': "mu", 'ν': "nu", 'ξ': "xi", 'ρ': "rho", 'σ': "sigma", 'τ': "tau", 'υ': "upsilon",
+	'φ': "phi", 'ϕ': "phi", 'χ': "chi", 'ψ': "psi", 'ω': "omega", 'Γ': "Gamma", 'Δ': "Delta", '∆': "Delta", 'Θ': "Theta", 'Λ': "Lambda",
+	'Ξ': "Xi", 'Π': "Pi", 'Σ': "Sigma", 'Φ': "Phi", 'Ψ': "Psi", 'Ω': "Omega", '∑': "sum", '∏': "prod", '∫': "int", '∂': "partial", '∇': "nabla",
+	'⌊': "lfloor", '⌋': "rfloor", '⌈': "lceil", '⌉': "rceil", '…': "ldots", '⋯': "ldots", '∠': "angle", '△': "triangle", 'ℓ': "ell", 'ℏ': "hbar",
+	'ℝ': "R", 'ℤ': "Z", 'ℕ': "N", 'ℚ': "Q", '∘': "circ", '€': "euro", '£': "pounds", '□': "square", '℃': "celsius",
+}
+
+// letterSigns are signs beyond ASCII by the sign that they stand for.
+var letterSigns = map[rune]string{
+	'−': "-", '–': "-", '—': "-", '‒': "-", '―': "-", '﹣': "-", '‐': "-", '‑': "-", '×': "*", '·': "*", '⋅': "*", '∙': "*", '•': "*", '✕': "*", '∗': "*",
+	'÷': "/", '∕': "/", '⁄': "/", '±': "+-", '∓': "-+", '≤': "<=", '≦': "<=", '⩽': "<=", '≥': ">=", '≧': ">=", '⩾': ">=", '≠': "!=", '≈': "~", '≃': "~",
+	'≡': "==", '≅': "cong", '∈': "in", '∉': "notin", '⊂': "subset", '⊆': "subseteq", '∪': "cup", '∩': "cap", '∖': "setminus", '→': "to", '⟶': "to", '⇒': "=>", '⟹': "=>",
+	'⇔': "=>", '∴': "=>", '∶': ":", '′': "'", '’': "'", '‘': "'", '″': "''", '⟨': "<:", '⟩': ":>", '〈': "<:", '〉': ":>", '∣': "|", '∥': "||", '、': ",",
+	'∼': "sim", '⊥': "perp",
+}
+
+var superscripts = map[rune]byte{
+	'⁰': '0', '¹': '1', '²': '2', '³': '3', '⁴': '4', '⁵': '5', '⁶': '6', '⁷': '7', '⁸': '8', '⁹': '9', '⁻': '-', '⁺': '+', 'ⁿ': 'n',
+}
+
+var subscripts = map[rune]byte{
+	'₀': '0', '₁': '1', '₂': '2', '₃': '3', '₄': '4', '₅': '5', '₆': '6', '₇': '7', '₈': '8', '₉': '9', '₋': '-', '₊': '+', 'ₙ': 'n',
+}
+
+var vulgar = map[rune][2]int64{
+	'½': {1, 2}, '⅓': {1, 3}, '⅔': {2, 3}, '¼': {1, 4}, '¾': {3, 4}, '⅕': {1, 5}, '⅖': {2, 5}, '⅗': {3, 5}, '⅘': {4, 5}, '⅙': {1, 6}, '⅚': {5, 6},
+	'⅐': {1, 7}, '⅛': {1, 8}, '⅜': {3, 8}, '⅝': {5, 8}, '⅞': {7, 8}, '⅑': {1, 9}, '⅒': {1, 10},
+}
+
+// unicode reads a character beyond ASCII.
+func (l *lexer) unicode(plain bool) {
+	r, size := utf8.DecodeRuneInString(l.src[l.pos:])
+	at := l.pos
+	if s := script(l.src[at:], superscripts); s != "" {
+		l.scripted("^", s)
+		return
+	}
+	if s := script(l.src[at:], subscripts); s != "" {
+		l.scripted("_", s)
+		return
+	}
+	l.pos += size
+	if name, ok := letterCommands[r]; ok {
+		l.emit(token{kind: command, text: name, at: at})
+		return
+	}
+	if s, ok := letterSigns[r]; ok {
+		l.sign(s)
+		return
+	}
+	if v, ok := vulgar[r]; ok {
+		l.emit(token{kind: number, num: &numeral{value: big.NewRat(v[0], v[1]), places: -1}, at: at})
+		return
+	}
+	switch {
+	case unicode.IsSpace(r) || r == utf8.RuneError:
+		l.space = true
+	case r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202f || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad || unicode.Is(unicode.Mn, r):
+		// Characters without width part nothing.
+	case unicode.IsLetter(r):
+		for l.pos < len(l.src) {
+			next, n := utf8.DecodeRuneInString(l.src[l.pos:])
+			if !unicode.IsLetter(next) || letterCommands[next] != "" {
+				break
+			}
+			l.pos += n
+		}
+		l.emit(token{kind: word, text: l.src[at:l.pos], plain: true, at: at})
+	case strings.ContainsRune("“”„«»", r):
+		l.space = true
+	default:
+		l.sign(string(r))
+	}
+}
+
+// halfWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII.
+func halfWidth(s string) string {
+	if !strings.Contains(s, "\xef\xbc") && !strings.Contains(s, "\xef\xbd") {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if r >= '！' && r <= '～' {
+			return r - '！' + '!'
+		}
+		return r
+	}, s)
+}
+
+// script is the ASCII of the run of raised or lowered characters s begins with.
+func script(s string, table map[rune]byte) string {
+	var b []byte
+	for _, r := range s {
+		c, ok := table[r]
+		if !ok {
+			break
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// scripted emits op{text} for a run of raised or lowered characters.
+func (l *lexer) scripted(op, text string) {
+	for range text {
+		_, n := utf8.DecodeRuneInString(l.src[l.pos:])
+		l.pos += n
+	}
+	l.sign(op)
+	l.sign("{")
+	sub := lexer{src: text, tokens: l.tokens}
+	for sub.pos < len(sub.src) {
+		sub.next(false, false)
+	}
+	l.tokens = sub.tokens
+	l.sign("}")
+}

@@ -1,0 +1,312 @@
+package latex
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// numberWords are numerals spelled out.
+var numberWords = map[string]int64{
+	"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+	"eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
+	"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+}
+
+// multipliers are words that multiply the number before them.
+var multipliers = map[string]int64{
+	"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "trillion": 1_000_000_000_000, "dozen": 12,
+}
+
+// fractions are denominators spelled out.
+var fractionWords = map[string]int64{
+	"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4, "fifth": 5, "fifths": 5,
+	"sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8, "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
+}
+
+// bases are the names of number bases.
+var bases = map[string]int64{"binary": 2, "ternary": 3, "octal": 8, "decimal": 10, "hex": 16, "hexadecimal": 16}
+
+// fillerPhrases begin a statement without being part of it.
+var fillerPhrases = [...][]string{
+	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"},
+	{"answer", "is"}, {"my", "answer", "is"}, {"the", "answers", "are"}, {"the", "solution", "is"}, {"the", "solutions", "are"}, {"the", "value", "is"}, {"the", "result", "is"},
+	{"answer"}, {"approximately"}, {"approx"}, {"about"}, {"roughly"}, {"exactly"}, {"around"}, {"thus"}, {"therefore"}, {"hence"}, {"so"}, {"either"}, {"both"},
+	{"a", "total", "of"}, {"equals"}, {"is"},
+}
+
+// fillers passes them, and a colon after.
+func (p *parser) fillers() {
+next:
+	for {
+		t := p.cur()
+		if t.kind != word || len(t.text) == 1 && !t.plain {
+			return
+		}
+		for _, phrase := range fillerPhrases {
+			if !p.phrase(phrase) {
+				continue
+			}
+			if n := p.at(len(phrase)); n.kind == end || n.is("}") || n.is("=") {
+				return // the word is all there is
+			}
+			p.pos += len(phrase)
+			p.accept(":")
+			p.accept(",")
+			continue next
+		}
+		return
+	}
+}
+
+// phrase reports whether these words come next.
+func (p *parser) phrase(words []string) bool {
+	for i, w := range words {
+		if t := p.at(i); t.kind != word || !strings.EqualFold(t.text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// spelledNumber parses numerals in words: five, twenty-five, one hundred and
+// six, two thirds. It returns nil where there are none.
+func (p *parser) spelledNumber() *Node {
+	total, part := int64(0), int64(0)
+	at, found := p.pos, false
+	joinable := int64(0) // a following word below this adds to the number
+	for {
+		t := p.cur()
+		w := strings.ToLower(t.text)
+		if t.kind == sign && t.text == "-" && found && p.at(1).kind == word && !p.at(1).space {
+			if v, ok := numberWords[strings.ToLower(p.at(1).text)]; ok && v < 10 && part%10 == 0 {
+				p.advance()
+				continue
+			}
+		}
+		if t.kind != word {
+			break
+		}
+		if v, ok := numberWords[w]; ok {
+			if found && v >= joinable {
+				break
+			}
+			part += v
+			found = true
+			joinable = 0
+			if v >= 20 {
+				joinable = 10
+			}
+			p.advance()
+			continue
+		}
+		if m, ok := multipliers[w]; ok && found && total < 1e15 {
+			if m == 100 {
+				part *= 100
+			} else {
+				total += part * m
+				part = 0
+			}
+			joinable = 100
+			p.advance()
+			continue
+		}
+		if w == "and" && found && joinable == 100 {
+			if _, ok := numberWords[strings.ToLower(p.at(1).text)]; ok && p.at(1).kind == word {
+				p.advance()
+				continue
+			}
+		}
+		break
+	}
+	if !found {
+		p.pos = at
+		return nil
+	}
+	n := integer(total + part)
+	t := p.cur()
+	if t.is("-") && p.at(1).kind == word {
+		t = p.at(1)
+	}
+	if d, ok := fractionWords[strings.ToLower(t.text)]; ok && t.kind == word {
+		if p.cur().is("-") {
+			p.advance()
+		}
+		p.advance()
+		n = &Node{Op: Div, Args: []*Node{n, integer(d)}}
+	}
+	return n
+}
+
+// phraseMeanings are answers in words that are mathematics.
+var phraseMeanings = map[string]Node{
+	"all real numbers": {Op: Named, Name: "R"}, "all reals": {Op: Named, Name: "R"}, "real numbers": {Op: Named, Name: "R"}, "the real numbers": {Op: Named, Name: "R"},
+	"the set of all real numbers": {Op: Named, Name: "R"}, "the set of real numbers": {Op: Named, Name: "R"}, "all real": {Op: Named, Name: "R"}, "reals": {Op: Named, Name: "R"},
+	"any real number": {Op: Named, Name: "R"}, "all real values": {Op: Named, Name: "R"},
+	"all integers": {Op: Named, Name: "Z"}, "the integers": {Op: Named, Name: "Z"}, "integers": {Op: Named, Name: "Z"}, "all positive integers": {Op: Named, Name: "Z+"}, "positive integers": {Op: Named, Name: "Z+"},
+	"empty set": {Op: Named, Name: "empty"}, "the empty set": {Op: Named, Name: "empty"}, "no solution": {Op: Named, Name: "empty"}, "no solutions": {Op: Named, Name: "empty"},
+	"no real solution": {Op: Named, Name: "empty"}, "no real solutions": {Op: Named, Name: "empty"}, "no such solution": {Op: Named, Name: "empty"},
+	"infinity": {Op: Const, Name: "infty"}, "infinite": {Op: Const, Name: "infty"}, "infinitely many": {Op: Const, Name: "infty"}, "positive infinity": {Op: Const, Name: "infty"},
+	"infinitely many solutions": {Op: Const, Name: "infty"}, "an infinite number": {Op: Const, Name: "infty"},
+	"dne": {Op: Text, Name: "does not exist", Words: true}, "undefined": {Op: Text, Name: "undefined", Words: true}, "not defined": {Op: Text, Name: "undefined", Words: true},
+	"no limit": {Op: Text, Name: "does not exist", Words: true}, "noon": {Op: Clock, Rat: big.NewRat(720, 1), Name: "pm"}, "midnight": {Op: Clock, Rat: new(big.Rat), Name: "am"},
+	"one half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1}, "half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1},
+	"identity": {Op: Sym, Name: "I"}, "identity matrix": {Op: Sym, Name: "I"}, "the identity matrix": {Op: Sym, Name: "I"},
+}
+
+// text parses a phrase of words.
+func (p *parser) text() *Node {
+	var words []string
+	for {
+		t := p.cur()
+		if t.kind == word && (len(words) == 0 || !connective(t)) {
+			words = append(words, t.text)
+			p.advance()
+			continue
+		}
+		// A hyphen or a full stop inside a phrase.
+		if len(words) > 0 && (t.is("-") && !t.space && p.at(1).kind == word && !p.at(1).space) {
+			p.advance()
+			continue
+		}
+		if len(words) > 0 && t.is(".") && p.at(1).kind == word {
+			p.advance()
+			continue
+		}
+		break
+	}
+	return meaning(strings.Join(words, " "))
+}
+
+// meaning is the node of a phrase.
+func meaning(phrase string) *Node {
+	phrase = strings.ToLower(phrase)
+	if n, ok := phraseMeanings[phrase]; ok {
+		return &n
+	}
+	return &Node{Op: Text, Name: phrase, Words: true}
+}
+
+// textOf is the Text of tokens that are no mathematics: their spelling without
+// spaces and without regard to case.
+func textOf(tokens []token) *Node {
+	var b strings.Builder
+	words := true
+	for i, t := range tokens {
+		switch t.kind {
+		case end, quad:
+			continue
+		case number:
+			if t.num.text != "" {
+				b.WriteString(t.num.text)
+			} else {
+				b.WriteString(ratString(t.num.value))
+			}
+			words = false
+		case word:
+			if i > 0 && tokens[i-1].kind == word {
+				b.WriteByte(' ')
+			}
+			b.WriteString(strings.ToLower(t.text))
+		case sign:
+			if t.text == "{" || t.text == "}" || t.is(".") && (i == 0 || i+2 >= len(tokens)) {
+				continue
+			}
+			b.WriteString(t.text)
+			words = words && (t.text == "," || t.text == "." || t.text == "-" || t.text == "'" || t.text == "!")
+		default:
+			fmt.Fprintf(&b, `\%s`, t.text)
+			words = false
+		}
+	}
+	name := strings.TrimSpace(b.String())
+	if name == "" {
+		return nil
+	}
+	if n, ok := phraseMeanings[name]; ok {
+		return &n
+	}
+	return &Node{Op: Text, Name: name, Words: words}
+}
+
+// choice is the letter of a leading option label with more behind it, "B. 12"
+// or "(B) 12", else "".
+func choice(tokens []token) string {
+	i := 0
+	open := tokens[0].is("(")
+	if open {
+		i = 1
+	}
+	if len(tokens) < i+4 {
+		return ""
+	}
+	t, mark := tokens[i], tokens[i+1]
+	if t.kind != word || len(t.text) != 1 || t.text[0] < 'A' || t.text[0] > 'J' {
+		return ""
+	}
+	if open && mark.is(")") || !open && (mark.is(".") || mark.is(")") || mark.is(":")) {
+		return t.text
+	}
+	return ""
+}
+
+// months by their first three letters.
+const months = "janfebmaraprmayjunjulaugsepoctnovdec"
+
+// date reads "July 4, 1776", "4 July" and the like; nil if tokens are no date.
+func date(tokens []token) *Node {
+	month, day, year := 0, 0, 0
+	for i := range tokens {
+		t := &tokens[i]
+		switch t.kind {
+		case end, quad:
+		case sign:
+			if !t.is(",") && !t.is(".") && !t.is("^") && !t.is("{") && !t.is("}") {
+				return nil
+			}
+		case word:
+			w := strings.ToLower(t.text)
+			if w == "of" || w == "the" || w == "ad" || isOrdinal(w) {
+				continue
+			}
+			m := monthOf(w)
+			if m == 0 || month != 0 {
+				return nil
+			}
+			month = m
+		case number:
+			if !t.num.short || t.num.digits > 4 {
+				return nil
+			}
+			v := int(t.num.value.Num().Int64())
+			switch {
+			case day == 0 && v >= 1 && v <= 31 && len(t.num.text) <= 2:
+				day = v
+			case year == 0:
+				year = v
+			default:
+				return nil
+			}
+		default:
+			return nil
+		}
+		if i > 16 {
+			return nil
+		}
+	}
+	if month == 0 || day == 0 && year == 0 {
+		return nil
+	}
+	return &Node{Op: Date, Name: fmt.Sprintf("%d-%d-%d", year, month, day)}
+}
+
+// monthOf is the number of a month's name or its abbreviation, else 0.
+func monthOf(w string) int {
+	full := [...]string{"january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"}
+	for i, m := range full {
+		if w == m || w == months[3*i:3*i+3] || w == "sept" && i == 8 {
+			return i + 1
+		}
+	}
+	return 0
+}
