@@ -1,0 +1,304 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxAttempts = 5
+	// firstWait doubles with each attempt.
+	firstWait = time.Second
+	// longestWait bounds what a server may ask for.
+	longestWait  = 5 * time.Minute
+	maxRedirects = 10
+	maxAnswer    = 64 << 20 // of the API, in bytes
+)
+
+// Bodies may take long, but not stand still.
+const (
+	answerTimeout = 30 * time.Second // for the head
+	stallTimeout  = time.Minute
+)
+
+// A client talks to one endpoint.
+type client struct {
+	endpoint    *url.URL
+	token       string
+	tokenSource string
+	transport   http.RoundTripper
+	attempts    int
+	notice      func(string)
+	wait        func(context.Context, time.Duration) error
+	stall       time.Duration // how long a body may stand still
+}
+
+func newClient(s settings, o Options) *client {
+	t := o.Transport
+	if t == nil {
+		d := http.DefaultTransport.(*http.Transport).Clone()
+		d.ResponseHeaderTimeout = answerTimeout
+		d.DisableCompression = true // lengths and ranges are those of the file
+		t = d
+	}
+	c := &client{
+		endpoint: s.endpoint, token: s.token, tokenSource: s.source, transport: t,
+		attempts: maxAttempts, notice: o.Notice, wait: sleep, stall: stallTimeout,
+	}
+	if o.wait != nil {
+		c.wait = o.wait
+	}
+	if o.stall > 0 {
+		c.stall = o.stall
+	}
+	return c
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// send makes one request and follows redirects. Where stay is set, only those
+// within the endpoint: the answer that leads away is returned. The token goes
+// into requests to the endpoint alone. seen, if not nil, is shown each answer.
+func (c *client) send(ctx context.Context, method string, address *url.URL, header http.Header, stay bool, seen func(http.Header)) (*http.Response, error) {
+	for range maxRedirects {
+		req, err := http.NewRequestWithContext(ctx, method, address.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		req.Header = header.Clone()
+		if req.Header == nil {
+			req.Header = http.Header{}
+		}
+		req.Header.Set("User-Agent", "onering")
+		req.Header.Set("Accept-Encoding", "identity")
+		if c.token != "" && sameOrigin(address, c.endpoint) {
+			req.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		resp, err := c.transport.RoundTrip(req)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", method, bare(address), err)
+		}
+		if seen != nil {
+			seen(resp.Header)
+		}
+		if resp.StatusCode < 300 || resp.StatusCode > 399 || resp.StatusCode == http.StatusNotModified {
+			return resp, nil
+		}
+		to, err := address.Parse(resp.Header.Get("Location"))
+		if err != nil || resp.Header.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https" {
+			resp.Body.Close()
+			return nil, fmt.Errorf("%s %s: a redirect to nowhere", method, bare(address))
+		}
+		if address.Scheme == "https" && to.Scheme == "http" {
+			resp.Body.Close()
+			return nil, fmt.Errorf("%s %s: a redirect from https to http", method, bare(address))
+		}
+		if stay && !sameOrigin(to, c.endpoint) {
+			return resp, nil
+		}
+		resp.Body.Close()
+		address = to
+	}
+	return nil, fmt.Errorf("%s %s: more than %d redirects", method, bare(address), maxRedirects)
+}
+
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+// bare is an address without its query, which may hold a signature.
+func bare(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+
+// request is send, again after a while where that may help. An answer that it
+// returns is not one of those that may be asked for again.
+func (c *client) request(ctx context.Context, r repo, what, method string, address *url.URL, header http.Header, stay bool, seen func(http.Header)) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		resp, err := c.send(ctx, method, address, header, stay, seen)
+		if err == nil && !retryable(resp.StatusCode) {
+			return resp, nil
+		}
+		wait := backoff(attempt)
+		if err == nil {
+			asked, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
+			err = c.refusal(r, what, resp)
+			resp.Body.Close()
+			if ok {
+				wait = asked
+			}
+			if wait > longestWait {
+				return nil, fmt.Errorf("%w; it asks to come again in %v", err, wait.Round(time.Second))
+			}
+		} else {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			err = &Error{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v", what, err)}
+		}
+		if attempt >= c.attempts {
+			return nil, err
+		}
+		c.notice(fmt.Sprintf("%v; again in %v", err, wait.Round(100*time.Millisecond)))
+		if err := c.wait(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// backoff is how long to wait after a failed attempt, with some chance in it so
+// that many clients do not come back at once.
+func backoff(attempt int) time.Duration {
+	d := firstWait << (attempt - 1)
+	return d/2 + rand.N(d)
+}
+
+// retryAfter reads the header of that name: seconds or a date.
+func retryAfter(text string, now time.Time) (time.Duration, bool) {
+	if seconds, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second, true
+	}
+	if t, err := http.ParseTime(text); err == nil {
+		return max(0, t.Sub(now)), true
+	}
+	return 0, false
+}
+
+// at is an address below the endpoint. Each part is escaped whole, slashes
+// included.
+func (c *client) at(parts ...string) *url.URL {
+	u := *c.endpoint
+	for _, p := range parts {
+		u.RawPath = u.EscapedPath() + "/" + url.PathEscape(p)
+		u.Path += "/" + p
+	}
+	return &u
+}
+
+// An info is what the API says of a repository at a revision.
+type info struct {
+	commit string
+	files  []listed
+}
+
+// A listed file, as the API has it; the sizes and sums may be missing.
+type listed struct {
+	Name string `json:"rfilename"`
+	Size *int64 `json:"size"`
+	Blob string `json:"blobId"`
+	LFS  *struct {
+		SHA256 string `json:"sha256"`
+		Size   int64  `json:"size"`
+	} `json:"lfs"`
+}
+
+func (i info) names() []string {
+	names := make([]string, len(i.files))
+	for n, f := range i.files {
+		names[n] = f.Name
+	}
+	return names
+}
+
+// info asks for the commit of a revision and its files.
+func (c *client) info(ctx context.Context, r repo) (info, error) {
+	parts := append([]string{"api", r.plural}, strings.Split(r.id, "/")...)
+	address := c.at(append(parts, "revision", r.revision)...)
+	address.RawQuery = "blobs=true"
+	resp, err := c.request(ctx, r, "the list of files", http.MethodGet, address, nil, false, nil)
+	if err != nil {
+		return info{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return info{}, c.refusal(r, "the list of files", resp)
+	}
+	var answer struct {
+		SHA      string   `json:"sha"`
+		Siblings []listed `json:"siblings"`
+	}
+	broken := func(why error) error {
+		return &Error{Repo: r.id, Status: resp.StatusCode, Err: why, Detail: fmt.Sprintf("the list of files from %s: %v", c.endpoint.Host, why)}
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
+		return info{}, broken(err)
+	}
+	// The commit and the names become those of folders and files.
+	if !namePart.MatchString(answer.SHA) {
+		return info{}, broken(fmt.Errorf("commit %.80q is none", answer.SHA))
+	}
+	for _, f := range answer.Siblings {
+		if !isRelative(f.Name) {
+			return info{}, broken(fmt.Errorf("file name %.80q would leave the folder", f.Name))
+		}
+	}
+	return info{answer.SHA, answer.Siblings}, nil
+}
+
+// A remote is a file on the hub.
+type remote struct {
+	name string
+	at   *url.URL
+	etag string // without quotes: SHA-256, or git's SHA-1
+	size int64  // -1 if unknown
+}
+
+// stat asks for a file's checksum and size.
+func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote, error) {
+	parts := append(r.address(), "resolve", commit)
+	f := remote{name: name, at: c.at(append(parts, strings.Split(name, "/")...)...), size: -1}
+	var linked, etag, linkedSize string
+	first := func(value *string, h http.Header, key string) {
+		if *value == "" {
+			*value = h.Get(key)
+		}
+	}
+	resp, err := c.request(ctx, r, name, http.MethodHead, f.at, nil, true, func(h http.Header) {
+		first(&linked, h, "X-Linked-Etag")
+		first(&linkedSize, h, "X-Linked-Size")
+		first(&etag, h, "Etag")
+	})
+	if err != nil {
+		return f, err
+	}
+	resp.Body.Close()
+	if resp.StatusCode >= 400 {
+		return f, c.refusal(r, name, resp)
+	}
+	if linked != "" {
+		etag = linked
+	}
+	f.etag = strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
+	if n, err := strconv.ParseInt(linkedSize, 10, 64); err == nil && n >= 0 {
+		f.size = n
+	} else if resp.StatusCode == http.StatusOK {
+		f.size = resp.ContentLength
+	}
+	if digest(f.etag) == nil {
+		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: fmt.Sprintf("%s states no checksum of %s (ETag %.80q), so it is not used", c.endpoint.Host, name, f.etag)}
+	}
+	return f, nil
+}

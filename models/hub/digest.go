@@ -1,0 +1,50 @@
+package hub
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"strings"
+)
+
+// digest returns the hash whose sum of a file is its ETag, given the file's
+// size: SHA-256 for large files, for others git's name of the blob, which is
+// SHA-1 of a head and the content. nil if the ETag is neither.
+func digest(etag string) func(size int64) hash.Hash {
+	if _, err := hex.DecodeString(etag); err != nil {
+		return nil
+	}
+	switch len(etag) {
+	case 2 * sha256.Size:
+		return func(int64) hash.Hash { return sha256.New() }
+	case 2 * sha1.Size:
+		return func(size int64) hash.Hash {
+			h := sha1.New()
+			fmt.Fprintf(h, "blob %d\x00", size)
+			return h
+		}
+	}
+	return nil
+}
+
+// matches says whether the file at path has the sum that etag states.
+func matches(path, etag string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	h := digest(etag)(info.Size())
+	if _, err := io.Copy(h, f); err != nil {
+		return false, err
+	}
+	return strings.EqualFold(hex.EncodeToString(h.Sum(nil)), etag), nil
+}

@@ -1,0 +1,155 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// maxPieces bounds how often a body that is cut off goes on, however little
+// came each time.
+const maxPieces = 100
+
+// download brings a file to path, a name of its own beside others that are
+// incomplete, and checks it. What is at path already is the beginning of it.
+func (c *client) download(ctx context.Context, r repo, f remote, path string, progress func(Progress)) error {
+	for again := false; ; again = true {
+		if err := c.complete(ctx, r, f, path, progress); err != nil {
+			return err
+		}
+		ok, err := matches(path, f.etag)
+		if err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+		if ok {
+			return nil
+		}
+		// The beginning may have been someone else's: once more from nothing.
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+		if again {
+			return &Error{Repo: r.id, Err: ErrChecksum, Detail: fmt.Sprintf("%s has another checksum than %s states (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
+		}
+		c.notice(fmt.Sprintf("hub: %s: %s came with a wrong checksum; fetching it again", r.id, f.name))
+	}
+}
+
+// complete appends to the file at path until all of it is there.
+func (c *client) complete(ctx context.Context, r repo, f remote, path string, progress func(Progress)) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	defer file.Close()
+	have, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if f.size >= 0 && have > f.size {
+		have = 0
+	}
+	done := false
+	for failures, pieces := 0, 0; !done; pieces++ {
+		progress(Progress{f.name, have, max(0, f.size)})
+		if f.size >= 0 && have == f.size {
+			break
+		}
+		before := have
+		have, done, err = c.piece(ctx, r, f, file, have, progress)
+		if err != nil {
+			var e *Error
+			if errors.As(err, &e) || ctx.Err() != nil || errors.Is(err, errDisk) {
+				return err // retried already, refused, or ours
+			}
+			if failures++; have > before {
+				failures = 1
+			}
+			if failures > c.attempts || pieces >= maxPieces {
+				return &Error{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v; what there is of it is kept", f.name, err)}
+			}
+			if err := c.wait(ctx, backoff(failures)); err != nil {
+				return err
+			}
+		}
+	}
+	err = file.Truncate(have) // of an older beginning there may be more
+	if err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("hub: %w: %w", errDisk, err)
+	}
+	return nil
+}
+
+var errDisk = errors.New("writing")
+
+// piece asks for what follows the first have bytes, and writes it. It returns
+// how many bytes are there then, and whether that is all.
+func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(Progress)) (int64, bool, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	header := http.Header{}
+	if have > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	}
+	resp, err := c.request(ctx, r, f.name, http.MethodGet, f.at, header, false, nil)
+	if err != nil {
+		return have, false, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		have = 0 // all of it, asked for or not
+	case http.StatusPartialContent:
+		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)) {
+			return 0, false, fmt.Errorf("asked for what follows byte %d, the answer is %q", have, resp.Header.Get("Content-Range"))
+		}
+	case http.StatusRequestedRangeNotSatisfiable:
+		if have > 0 {
+			return 0, false, errors.New("the beginning that is there is longer than the file")
+		}
+		fallthrough
+	default:
+		return have, false, c.refusal(r, f.name, resp)
+	}
+	if _, err := file.Seek(have, io.SeekStart); err != nil {
+		return have, false, fmt.Errorf("hub: %w: %w", errDisk, err)
+	}
+	stalled := time.AfterFunc(c.stall, func() {
+		cancel(fmt.Errorf("nothing came for %v", c.stall))
+	})
+	defer stalled.Stop()
+	buffer := make([]byte, 1<<20)
+	for {
+		n, err := resp.Body.Read(buffer)
+		if n > 0 {
+			stalled.Reset(c.stall)
+			if f.size >= 0 && have+int64(n) > f.size {
+				return 0, false, fmt.Errorf("more than the %d bytes that it has", f.size)
+			}
+			if _, err := file.Write(buffer[:n]); err != nil {
+				return have, false, fmt.Errorf("hub: %s: %w: %w", f.name, errDisk, err)
+			}
+			have += int64(n)
+			progress(Progress{f.name, have, max(0, f.size)})
+		}
+		switch {
+		case err == io.EOF && (f.size < 0 || have == f.size):
+			return have, true, nil
+		case err == io.EOF:
+			return have, false, fmt.Errorf("cut off after %d of %d bytes", have, f.size)
+		case err != nil:
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return have, false, err
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Why something cannot be had; test with errors.Is.
+var (
+	ErrNotFound     = errors.New("not found")
+	ErrUnauthorized = errors.New("not allowed")
+	ErrGated        = errors.New("gated")
+	ErrOffline      = errors.New("offline")
+	ErrChecksum     = errors.New("wrong checksum")
+)
+
+// An Error is what the hub, or the cache, says of a repository.
+type Error struct {
+	Repo   string // ORG/NAME
+	Status int    // of HTTP; 0 where there was no answer
+	Err    error  // one of the above, or another cause
+	Detail string // what is wrong and what to do
+}
+
+func (e *Error) Error() string {
+	text := "hub: " + e.Repo + ": "
+	if e.Detail == "" {
+		return text + e.Err.Error()
+	}
+	return text + e.Detail
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// unreachable says whether the hub gave no answer that counts.
+func unreachable(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Status == 0 && !errors.Is(err, ErrChecksum) || retryable(e.Status))
+}
+
+// retryable says whether the same request may succeed later.
+func retryable(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
+}
+
+// refusal explains an answer that is not success. The codes are in the header
+// X-Error-Code.
+func (c *client) refusal(r repo, what string, resp *http.Response) error {
+	e := &Error{Repo: r.id, Status: resp.StatusCode, Err: ErrNotFound}
+	page := c.at(r.address()...).String()
+	token := "set HF_TOKEN to a token that may read it"
+	if c.token != "" {
+		token = "the token in " + c.tokenSource + " may not read it, or is not valid"
+	}
+	code := resp.Header.Get("X-Error-Code")
+	switch {
+	case code == "GatedRepo":
+		e.Err = ErrGated
+		e.Detail = fmt.Sprintf("this %s is gated: accept its terms at %s, then %s", r.word, page, strings.Replace(token, "the token", "note that the token", 1))
+	case code == "RevisionNotFound":
+		e.Detail = fmt.Sprintf("there is no revision %q: see %s/tree/main", r.revision, page)
+	case code == "EntryNotFound":
+		e.Detail = fmt.Sprintf("there is no file %s at revision %q", what, r.revision)
+	case code == "RepoNotFound", resp.StatusCode == http.StatusUnauthorized && code == "":
+		// The hub says 401 of what does not exist too, not to give it away.
+		e.Detail = fmt.Sprintf("there is no such %s at %s, or it is private: check the name, or %s", r.word, c.endpoint.Host, token)
+		if resp.StatusCode == http.StatusUnauthorized {
+			e.Err = ErrUnauthorized
+		}
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		e.Err = ErrUnauthorized
+		e.Detail = fmt.Sprintf("%s refuses %s: %s", c.endpoint.Host, what, token)
+	case resp.StatusCode == http.StatusNotFound:
+		e.Detail = fmt.Sprintf("%s has no %s of such a %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)
+	default:
+		e.Err = errors.New(resp.Status)
+		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, resp.Status, what)
+	}
+	if said := strings.Join(strings.Fields(resp.Header.Get("X-Error-Message")), " "); said != "" {
+		e.Detail += fmt.Sprintf(" (it says: %.200s)", said)
+	}
+	return e
+}

@@ -1,0 +1,132 @@
+// Package hub brings models and data sets from a Hugging Face hub into the
+// standard cache, which the Python client shares:
+//
+//	HUB/models--ORG--NAME/refs/main                   the commit of a branch or tag
+//	HUB/models--ORG--NAME/snapshots/COMMIT/FILE  ->   ../../blobs/ETAG
+//	HUB/models--ORG--NAME/blobs/ETAG                  a file; ETAG.incomplete while it comes
+//	HUB/models--ORG--NAME/trees/COMMIT.json           the names of all its files
+//	HUB/.locks/models--ORG--NAME/ETAG.lock            held by the process that fetches it
+//
+// A file counts as there only when its checksum was right (SHA-256, or git's
+// SHA-1 for small files), a snapshot is referred to only when all of it is
+// there. What was cut off goes on where it stopped.
+//
+// The places and the account follow the variables of the Python client: HF_HOME,
+// HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN or the file HF_HOME/token, HF_HUB_OFFLINE.
+// The token is sent to the endpoint's host alone, never to where it redirects
+// to, and appears in no message.
+package hub
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Options are what a caller may set; the zero value is fine.
+type Options struct {
+	// Revision is a branch, a tag or a commit; "" is that of the name
+	// (ORG/NAME@REVISION), else main.
+	Revision string
+	// Offline uses what the cache has, as HF_HUB_OFFLINE does.
+	Offline bool
+	// Progress, if not nil, is told how far each file is.
+	Progress func(Progress)
+	// Notice, if not nil, is told what a user should know: that the hub does
+	// not answer and the cache is used, that a file is fetched again.
+	Notice func(text string)
+	// Getenv is os.Getenv if nil.
+	Getenv func(string) string
+	// Transport is http.DefaultTransport's settings if nil.
+	Transport http.RoundTripper
+
+	// For tests.
+	wait  func(context.Context, time.Duration) error
+	stall time.Duration
+}
+
+// A Progress says how far a file is, in bytes; Total is 0 if unknown.
+type Progress struct {
+	File        string
+	Done, Total int64
+}
+
+// Resolve returns the folder of a model. A folder that exists is returned as it
+// is. ORG/NAME, with @REVISION or not, is a model on the hub, unless there is a
+// folder ORG here, which makes it a path; with "hf:" in front it is one in any
+// case. Other names are returned as they are, for whoever opens them to say
+// what is wrong.
+//
+// Only what is needed is fetched: configs, the tokenizer's files, and safetensors.
+func Resolve(ctx context.Context, name string, o Options) (dir string, err error) {
+	r, ok, err := parse(name, model)
+	if err != nil || !ok {
+		return name, err
+	}
+	return fetch(ctx, r, o)
+}
+
+// ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with
+// its data files, "hf:ORG/NAME/PATH" a file or folder of it, both with
+// @REVISION after NAME or not. Other names are returned as they are.
+func ResolveData(ctx context.Context, name string, o Options) (path string, err error) {
+	r, ok, err := parse(name, dataset)
+	if err != nil || !ok {
+		return name, err
+	}
+	dir, err := fetch(ctx, r, o)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.FromSlash(r.path)), nil
+}
+
+// fetch brings a repository's snapshot into the cache.
+func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	if o.Revision != "" {
+		r.revision = o.Revision
+	}
+	if err := checkRevision(r.revision); err != nil {
+		return "", err
+	}
+	s, err := readSettings(o)
+	if err != nil {
+		return "", err
+	}
+	store := &store{root: s.cache, repo: r}
+	cached, missing := store.cached()
+	if s.offline {
+		if cached == "" {
+			return "", &Error{Repo: r.id, Err: ErrOffline, Detail: missing}
+		}
+		return cached, nil
+	}
+	if cached != "" && isCommit(r.revision) {
+		return cached, nil // a commit does not change
+	}
+	c := newClient(s, o)
+	if cached != "" {
+		c.attempts = 1 // not to wait for a hub that is away
+	}
+	info, err := c.info(ctx, r)
+	if err != nil {
+		if cached != "" && ctx.Err() == nil && unreachable(err) {
+			o.Notice("the hub does not answer (" + err.Error() + "): using " + cached + " from the cache")
+			return cached, nil
+		}
+		return "", err
+	}
+	c.attempts = maxAttempts
+	return store.fill(ctx, c, info, o)
+}

@@ -1,0 +1,39 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// sharingViolation is ERROR_SHARING_VIOLATION: another process has the file open.
+const sharingViolation = syscall.Errno(32)
+
+// lock waits until this process alone has the file at path open, which it opens
+// without sharing. The system closes it when the process ends. waiting is called
+// once if another has it.
+func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	for told := false; ; {
+		h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+		if err == nil {
+			return func() { syscall.CloseHandle(h) }, nil
+		}
+		if !errors.Is(err, sharingViolation) {
+			return nil, err
+		}
+		if !told {
+			told = true
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// beside are the files of a model that come along where there are any: its
+// settings and its tokenizer.
+var beside = []string{
+	"generation_config.json",
+	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+	"special_tokens_map.json", "added_tokens.json",
+	"chat_template.jinja", "chat_template.json",
+}
+
+// dataEnds are those of files with rows.
+var dataEnds = []string{".parquet", ".arrow", ".jsonl", ".json", ".csv", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".csv.gz"}
+
+// needed picks from the files of a repository those that are wanted. read
+// returns the content of one of them.
+func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]string, error) {
+	if r.kind == dataset {
+		return r.data(files)
+	}
+	has := map[string]bool{}
+	for _, f := range files {
+		has[f] = true
+	}
+	if !has["config.json"] {
+		return nil, errors.New("there is no config.json: it is no model")
+	}
+	out := []string{"config.json"}
+	for _, f := range beside {
+		if has[f] {
+			out = append(out, f)
+		}
+	}
+	const one, index = "model.safetensors", "model.safetensors.index.json"
+	switch {
+	case has[one]:
+		return append(out, one), nil
+	case !has[index]:
+		what := "no weights"
+		for _, f := range files {
+			if strings.HasSuffix(f, ".bin") || strings.HasSuffix(f, ".pt") || strings.HasSuffix(f, ".gguf") {
+				what = "only " + f
+			}
+		}
+		return nil, fmt.Errorf("there is no %s and no %s, %s: convert the weights to safetensors", one, index, what)
+	}
+	text, err := read(index)
+	if err != nil {
+		return nil, err
+	}
+	var shards struct {
+		Files map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(text, &shards); err != nil {
+		return nil, fmt.Errorf("%s: %w", index, err)
+	}
+	if len(shards.Files) == 0 {
+		return nil, fmt.Errorf("%s lists no weights", index)
+	}
+	out = append(out, index)
+	var names []string
+	for _, f := range shards.Files {
+		names = append(names, f)
+	}
+	slices.Sort(names)
+	for _, f := range slices.Compact(names) {
+		if !isRelative(f) {
+			return nil, fmt.Errorf("%s names %.80q, which would leave the folder", index, f)
+		}
+		if !has[f] {
+			return nil, fmt.Errorf("%s names %s, which is not there", index, f)
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// data picks the files of a data set: the one that is named, or those with rows
+// in the folder that is named.
+func (r repo) data(files []string) ([]string, error) {
+	if slices.Contains(files, r.path) {
+		return []string{r.path}, nil
+	}
+	var out []string
+	for _, f := range files {
+		if r.path != "" && !strings.HasPrefix(f, r.path+"/") {
+			continue
+		}
+		// What describes the data is not data. A saved folder's state is needed
+		// to read it.
+		base := path.Base(f)
+		if strings.HasPrefix(base, ".") || base == "README.md" {
+			continue
+		}
+		if slices.ContainsFunc(dataEnds, func(end string) bool { return strings.HasSuffix(f, end) }) {
+			out = append(out, f)
+		}
+	}
+	if len(out) == 0 {
+		if r.path != "" {
+			return nil, fmt.Errorf("there is no file %s with rows, nor a folder of such", r.path)
+		}
+		return nil, fmt.Errorf("there are no files with rows (%s)", strings.Join(dataEnds, ", "))
+	}
+	return out, nil
+}
