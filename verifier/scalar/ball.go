@@ -76,10 +76,10 @@ func (c *calc) ball(re, im, rad *big.Float) (ball, error) {
 			continue
 		}
 		if x.IsInf() {
-			return ball{}, errLimit
+			return ball{}, ErrLimit
 		}
 		if e := x.MantExp(nil); e > maxExponent || e < -maxExponent {
-			return ball{}, errLimit
+			return ball{}, ErrLimit
 		}
 	}
 	b.rad = radius().Add(rad, c.ulp(b))

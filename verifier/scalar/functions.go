@@ -18,7 +18,7 @@ func (c *calc) exp(a ball) (ball, error) {
 		return ball{}, errImprecise
 	}
 	if exponent(a.re) > 27 {
-		return ball{}, errLimit
+		return ball{}, ErrLimit
 	}
 	if err := c.spend(20, int(c.p)); err != nil {
 		return ball{}, err
@@ -32,9 +32,9 @@ func (c *calc) exp(a ball) (ball, error) {
 		return c.ball(re, nil, rad)
 	}
 	if exponent(a.im) > 4000 {
-		return ball{}, errLimit
+		return ball{}, ErrLimit
 	}
-	s, k := c.sincos(a.im)
+	s, k := c.constants.sincos(a.im)
 	rad.Add(rad, radius().SetMantExp(scale, 4-int(c.p)))
 	return c.ball(c.zero().Mul(re, k), c.zero().Mul(re, s), rad)
 }
@@ -130,7 +130,7 @@ func (c *calc) sqrt(a ball) (ball, error) {
 func (c *calc) sincos(a ball) (sin, cos ball, err error) {
 	if a.im == nil {
 		if exponent(a.re) > 4000 {
-			return sin, cos, errLimit
+			return sin, cos, ErrLimit
 		}
 		if err = c.spend(25, int(c.p)); err != nil {
 			return sin, cos, err

@@ -5,23 +5,28 @@ import "errors"
 // Limits on the work of one comparison. A step is an operation on a number of
 // up to 256 bits; longer ones count in proportion.
 const (
-	maxSteps     = 60_000
+	maxSteps     = 20_000
 	maxExactBits = 1 << 17 // of an exact rational constant
 	maxPointBits = 1 << 13 // of an exact value at a sample point
 	maxTerms     = 2_000   // of a sum or product
 	maxFactorial = 3_000
 	maxSymbols   = 24
 	maxExponent  = 1 << 28 // of the binary exponent of an approximate value
-	maxDepth     = 400     // of a tree
 )
 
-// What an evaluation may end with instead of a value.
+// Errors of Equal and Order.
 var (
-	errLimit     = errors.New("the limits of the evaluation")
+	// ErrLimit: the values would take too long to compute.
+	ErrLimit = errors.New("scalar: too much to compute")
+	// ErrForeign: one of the trees is not a scalar (a set, a text, a±b).
+	ErrForeign = errors.New("scalar: not an expression with a value")
+)
+
+// What else an evaluation may end with instead of a value.
+var (
 	errUndefined = errors.New("undefined")      // 1/0, the logarithm of 0
 	errNotReal   = errors.New("not real")       // where only reals are wanted
 	errImprecise = errors.New("too imprecise")  // the precision does not decide
-	errForeign   = errors.New("not a scalar")   // a set, a text
 	errInexact   = errors.New("not a rational") // exact evaluation only
 )
 
@@ -32,7 +37,17 @@ type budget struct{ steps int }
 func (b *budget) spend(n int, bits int) error {
 	b.steps -= n * (1 + bits/256)
 	if b.steps < 0 {
-		return errLimit
+		return ErrLimit
 	}
 	return nil
+}
+
+// spendExact charges an operation on rationals, whose cost is quadratic.
+func (b *budget) spendExact(bits int, whole bool) error {
+	w := bits / 256
+	square := w * w / 64
+	if whole {
+		square /= 16
+	}
+	return b.spend(1+w+square, 0)
 }
