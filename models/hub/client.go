@@ -201,33 +201,13 @@ func (c *client) at(parts ...string) *url.URL {
 // An info is what the API says of a repository at a revision.
 type info struct {
 	commit string
-	files  []listed
+	files  []string
 }
 
-// A listed file, as the API has it; the sizes and sums may be missing.
-type listed struct {
-	Name string `json:"rfilename"`
-	Size *int64 `json:"size"`
-	Blob string `json:"blobId"`
-	LFS  *struct {
-		SHA256 string `json:"sha256"`
-		Size   int64  `json:"size"`
-	} `json:"lfs"`
-}
-
-func (i info) names() []string {
-	names := make([]string, len(i.files))
-	for n, f := range i.files {
-		names[n] = f.Name
-	}
-	return names
-}
-
-// info asks for the commit of a revision and its files.
+// info asks for the commit of a revision and the names of its files.
 func (c *client) info(ctx context.Context, r repo) (info, error) {
 	parts := append([]string{"api", r.plural}, strings.Split(r.id, "/")...)
 	address := c.at(append(parts, "revision", r.revision)...)
-	address.RawQuery = "blobs=true"
 	resp, err := c.request(ctx, r, "the list of files", http.MethodGet, address, nil, false, nil)
 	if err != nil {
 		return info{}, err
@@ -237,8 +217,10 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 		return info{}, c.refusal(r, "the list of files", resp)
 	}
 	var answer struct {
-		SHA      string   `json:"sha"`
-		Siblings []listed `json:"siblings"`
+		SHA      string `json:"sha"`
+		Siblings []struct {
+			Name string `json:"rfilename"`
+		} `json:"siblings"`
 	}
 	broken := func(why error) error {
 		return &Error{Repo: r.id, Status: resp.StatusCode, Err: why, Detail: fmt.Sprintf("the list of files from %s: %v", c.endpoint.Host, why)}
@@ -250,12 +232,14 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 	if !namePart.MatchString(answer.SHA) {
 		return info{}, broken(fmt.Errorf("commit %.80q is none", answer.SHA))
 	}
+	out := info{commit: answer.SHA}
 	for _, f := range answer.Siblings {
 		if !isRelative(f.Name) {
 			return info{}, broken(fmt.Errorf("file name %.80q would leave the folder", f.Name))
 		}
+		out.files = append(out.files, f.Name)
 	}
-	return info{answer.SHA, answer.Siblings}, nil
+	return out, nil
 }
 
 // A remote is a file on the hub.

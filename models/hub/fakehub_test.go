@@ -31,7 +31,6 @@ type fakeHub struct {
 	commit   string
 	files    map[string][]byte
 	private  bool // needs the token
-	plain    bool // without sizes and sums in the list
 	requests []string
 	// fault, if not nil, may answer in the hub's place and says whether it did.
 	fault func(w http.ResponseWriter, r *http.Request) bool
@@ -106,21 +105,15 @@ func (f *fakeHub) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		var siblings []any
-		for name, content := range f.files {
-			s := map[string]any{"rfilename": name}
-			if !f.plain {
-				s["size"], s["blobId"] = len(content), gitSHA(content)
-				if isLarge(name) {
-					s["lfs"] = map[string]any{"sha256": sha256Of(content), "size": len(content), "pointerSize": 134}
-				}
-			}
-			siblings = append(siblings, s)
+		for name := range f.files {
+			siblings = append(siblings, map[string]any{"rfilename": name})
 		}
 		json.NewEncoder(w).Encode(map[string]any{"sha": f.commit, "siblings": siblings})
 		return
 	}
-	name, ok := strings.CutPrefix(r.URL.Path, base+"/resolve/"+f.commit+"/")
-	if !ok {
+	rest, ok := strings.CutPrefix(r.URL.Path, base+"/resolve/")
+	revision, name, _ := strings.Cut(rest, "/")
+	if !ok || revision != f.commit && revision != "main" {
 		refuse(w, http.StatusNotFound, "RepoNotFound", "")
 		return
 	}

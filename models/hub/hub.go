@@ -4,7 +4,7 @@
 //	HUB/models--ORG--NAME/refs/main                   the commit of a branch or tag
 //	HUB/models--ORG--NAME/snapshots/COMMIT/FILE  ->   ../../blobs/ETAG
 //	HUB/models--ORG--NAME/blobs/ETAG                  a file; ETAG.incomplete while it comes
-//	HUB/models--ORG--NAME/trees/COMMIT.json           the names of all its files
+//	HUB/models--ORG--NAME/onering/COMMIT.json         the names of all its files; ours
 //	HUB/.locks/models--ORG--NAME/ETAG.lock            held by the process that fetches it
 //
 // A file counts as there only when its checksum was right (SHA-256, or git's

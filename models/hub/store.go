@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -38,7 +36,7 @@ func (s *store) cached() (dir, missing string) {
 		}
 	}
 	dir = s.dir("snapshots", commit)
-	files, err := s.readTree(commit)
+	files, err := s.readListing(commit)
 	if err != nil {
 		// A snapshot of another program: what is there is all that is known.
 		if files, err = listFiles(dir); err != nil {
@@ -72,60 +70,31 @@ func listFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-// A tree is the list of a commit's files, as the Python client keeps it.
-type tree struct {
-	Version int                 `json:"format_version"`
-	Files   map[string]treeFile `json:"files"`
-}
+// listing is where the names of all files of a commit are kept, so that it is
+// known offline what belongs to a snapshot. It has a name of its own: in the
+// Python client's (trees) it would tell that client that files are missing which
+// nobody needs.
+func (s *store) listing(commit string) string { return s.dir("onering", commit+".json") }
 
-type treeFile struct {
-	Size      int64  `json:"size"`
-	Blob      string `json:"blob_id"`
-	LFSSHA256 string `json:"lfs_sha256,omitempty"`
-	LFSSize   *int64 `json:"lfs_size,omitempty"`
-}
-
-const treeVersion = 1
-
-func (s *store) readTree(commit string) ([]string, error) {
-	text, err := os.ReadFile(s.dir("trees", commit+".json"))
-	if err != nil {
-		return nil, err
+func (s *store) readListing(commit string) (files []string, err error) {
+	text, err := os.ReadFile(s.listing(commit))
+	if err == nil {
+		err = json.Unmarshal(text, &files)
 	}
-	var t tree
-	if err := json.Unmarshal(text, &t); err != nil {
-		return nil, err
-	}
-	if t.Version != treeVersion {
-		return nil, fmt.Errorf("version %d", t.Version)
-	}
-	for name := range t.Files {
-		if !isRelative(name) {
-			return nil, fmt.Errorf("file name %q", name)
+	for _, name := range files {
+		if err == nil && !isRelative(name) {
+			err = fmt.Errorf("file name %q", name)
 		}
 	}
-	return slices.Sorted(maps.Keys(t.Files)), nil
+	return files, err
 }
 
-// writeTree keeps the list, so that it is known offline what belongs to a
-// snapshot. Hubs that do not state sizes and sums leave none.
-func (s *store) writeTree(in info) error {
-	path := s.dir("trees", in.commit+".json")
+func (s *store) writeListing(in info) error {
+	path := s.listing(in.commit)
 	if exists(path) {
 		return nil
 	}
-	t := tree{treeVersion, map[string]treeFile{}}
-	for _, f := range in.files {
-		if f.Size == nil || f.Blob == "" {
-			return nil
-		}
-		x := treeFile{Size: *f.Size, Blob: f.Blob}
-		if f.LFS != nil {
-			x.LFSSHA256, x.LFSSize = f.LFS.SHA256, &f.LFS.Size
-		}
-		t.Files[f.Name] = x
-	}
-	text, err := json.MarshalIndent(t, "", " ")
+	text, err := json.Marshal(in.files)
 	if err != nil {
 		return err
 	}
@@ -142,7 +111,7 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 		}
 		return s.add(ctx, c, in.commit, name, path, o)
 	}
-	needed, err := s.needed(in.names(), func(name string) ([]byte, error) {
+	needed, err := s.needed(in.files, func(name string) ([]byte, error) {
 		if err := get(name); err != nil {
 			return nil, err
 		}
@@ -160,7 +129,7 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 			return "", err
 		}
 	}
-	if err := s.writeTree(in); err != nil {
+	if err := s.writeListing(in); err != nil {
 		return "", fmt.Errorf("hub: %w", err)
 	}
 	if s.revision != in.commit {
