@@ -56,7 +56,11 @@ func newDataShow() *cobra.Command {
 					return usageError{err}
 				}
 			}
-			return showData(c.OutOrStdout(), args[0], limit, keep)
+			path, err := localData(c, args[0])
+			if err != nil {
+				return err
+			}
+			return showData(c.OutOrStdout(), path, limit, keep)
 		},
 	}
 	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
@@ -107,11 +111,19 @@ A file that cannot be read is an error; findings are not.`,
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			lengths, err := promptLength(model, template)
+			folder, err := localTokenizer(c, model)
 			if err != nil {
 				return err
 			}
-			report, err := checkData(args[0], o, lengths)
+			lengths, err := promptLength(folder, template)
+			if err != nil {
+				return err
+			}
+			path, err := localData(c, args[0])
+			if err != nil {
+				return err
+			}
+			report, err := checkData(path, o, lengths)
 			if err != nil {
 				return err
 			}

@@ -39,14 +39,18 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if f.runtime.Threads < 0 {
 		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
 	}
-	if err := checkModel(f.model); err != nil {
+	model, err := localModel(c, f.model)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkModel(model); err != nil {
 		return nil, err
 	}
 	env, err := openRuntime(c, f.runtime)
 	if err != nil {
 		return nil, err
 	}
-	policy, err := train.OpenPolicy(f.model)
+	policy, err := train.OpenPolicy(model)
 	if err != nil {
 		env.Close()
 		return nil, err

@@ -141,6 +141,10 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 	}
 	var suites []train.Suite
 	for _, spec := range o.suites {
+		spec, err := localSuite(c, spec)
+		if err != nil {
+			return none, err
+		}
 		s, err := train.OpenSuite(spec, o.dir)
 		if err != nil {
 			return none, err

@@ -42,7 +42,11 @@ Added tokens such as <|im_end|> are recognised in text.`,
 				}
 				around = &found
 			}
-			t, err := tokenize.Load(model)
+			folder, err := localTokenizer(c, model)
+			if err != nil {
+				return err
+			}
+			t, err := tokenize.Load(folder)
 			if err != nil {
 				return err
 			}

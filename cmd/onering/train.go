@@ -116,8 +116,12 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	if config.Model.DType != "float32" {
 		return train.Summary{}, usagef("model.dtype = %q: on cpu the computation is float32", config.Model.DType)
 	}
+	local, err := localConfig(c, &config)
+	if err != nil {
+		return train.Summary{}, err
+	}
 	// A wrong folder is known before a library may have to be fetched.
-	if err := checkModel(config.Model.Path); err != nil {
+	if err := checkModel(local.Model.Path); err != nil {
 		return train.Summary{}, err
 	}
 	ctx, stopped, stop := catchSignals(c.Context())
@@ -128,7 +132,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer env.Close()
-	policy, err := train.OpenPolicy(config.Model.Path)
+	policy, err := train.OpenPolicy(local.Model.Path)
 	if err != nil {
 		return train.Summary{}, err
 	}
@@ -139,7 +143,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	defer log.Close()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	trainer, err := train.New(ctx, config, env, policy, log.tee(slog.Default()), watch)
+	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), watch)
 	if err != nil {
 		return train.Summary{}, err
 	}

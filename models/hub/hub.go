@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	// Revision is a branch, a tag or a commit; "" is that of the name
 	// (ORG/NAME@REVISION), else main.
 	Revision string
+	// NoWeights leaves the weights of a model out.
+	NoWeights bool
 	// Offline uses what the cache has, as HF_HUB_OFFLINE does.
 	Offline bool
 	// Progress, if not nil, is told how far each file is.
@@ -65,7 +68,29 @@ func Resolve(ctx context.Context, name string, o Options) (dir string, err error
 	if err != nil || !ok {
 		return name, err
 	}
+	r.noWeights = o.NoWeights
 	return fetch(ctx, r, o)
+}
+
+// Pin returns name with the commit that path, what it was resolved to, belongs
+// to, so that it means the same later; a name that is none on the hub as it is.
+func Pin(name, path string) string {
+	_, rest, ok := strings.Cut(filepath.ToSlash(path), "/snapshots/")
+	if !ok || name == path {
+		return name
+	}
+	commit, _, _ := strings.Cut(rest, "/")
+	r, ok, err := parse(name, model)
+	if err != nil || !ok {
+		if r, ok, err = parse(name, dataset); err != nil || !ok {
+			return name
+		}
+	}
+	pinned := "hf:" + r.id + "@" + commit
+	if r.path != "" {
+		pinned += "/" + r.path
+	}
+	return pinned
 }
 
 // ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with

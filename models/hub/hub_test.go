@@ -65,6 +65,40 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+func TestPin(t *testing.T) {
+	for _, tt := range []struct{ name, path, want string }{
+		{"org/name", "/c/models--org--name/snapshots/abc", "hf:org/name@abc"},
+		{"org/name@v1", "/c/models--org--name/snapshots/abc", "hf:org/name@abc"},
+		{"hf:org/data/a/b.parquet", "/c/datasets--org--data/snapshots/abc/a/b.parquet", "hf:org/data@abc/a/b.parquet"},
+		{"models/mine", "models/mine", "models/mine"},
+		{"x/snapshots/mine", "x/snapshots/mine", "x/snapshots/mine"},
+		{"builtin:arithmetic", "builtin:arithmetic", "builtin:arithmetic"},
+	} {
+		if got := Pin(tt.name, tt.path); got != tt.want {
+			t.Errorf("Pin(%q, %q) = %q, want %q", tt.name, tt.path, got, tt.want)
+		}
+	}
+}
+
+func TestNoWeights(t *testing.T) {
+	f := newFakeHub(t)
+	e := f.env()
+	o := (&watch{}).options(t, e)
+	o.NoWeights = true
+	dir, err := Resolve(t.Context(), "org/name", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := listFiles(dir); !slices.Equal(files, []string{"config.json", "merges.txt", "tokenizer.json"}) {
+		t.Errorf("files %q", files)
+	}
+	// What is enough for this is not for another.
+	e["HF_HUB_OFFLINE"] = "1"
+	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrOffline) {
+		t.Error(err)
+	}
+}
+
 // TestUpdate: a new commit fetches what has changed.
 func TestUpdate(t *testing.T) {
 	f := newFakeHub(t)

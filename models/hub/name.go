@@ -25,6 +25,8 @@ type repo struct {
 	id       string // ORG/NAME, or NAME for old ones
 	revision string
 	path     string // within a data set; "" for all of it
+
+	noWeights bool // of a model
 }
 
 // address is the parts of its address below the endpoint.

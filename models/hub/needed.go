@@ -40,6 +40,9 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 			out = append(out, f)
 		}
 	}
+	if r.noWeights {
+		return out, nil
+	}
 	const one, index = "model.safetensors", "model.safetensors.index.json"
 	switch {
 	case has[one]:
