@@ -252,9 +252,9 @@ func (g *grader) ask(maxTokens int) error {
 			if len(missing) == 0 {
 				continue
 			}
-			prompt := g.prompter.Encode(suite.Problems[j])
-			if len(prompt) == 0 {
-				return fmt.Errorf("train: suite %q, problem %q: the prompt is empty", name, g.responses.Suites[i].IDs[j])
+			prompt, err := g.encode(suite.Problems[j])
+			if err != nil {
+				return fmt.Errorf("train: suite %q, problem %q: %w", name, g.responses.Suites[i].IDs[j], err)
 			}
 			if len(prompt) >= maxTokens {
 				for _, k := range missing {
@@ -285,6 +285,19 @@ func (g *grader) ask(maxTokens int) error {
 		}
 	}
 	return nil
+}
+
+// encode returns the ids of a problem's prompt, at least one. A vocabulary that
+// cannot express the problem is not the model's fault, but no score either.
+func (g *grader) encode(q Problem) ([]int32, error) {
+	if err := g.prompter.policy.Tokenizer.Check(q.Text); err != nil {
+		return nil, err
+	}
+	ids := g.prompter.Encode(q)
+	if len(ids) == 0 {
+		return nil, errors.New("the prompt is empty")
+	}
+	return ids, nil
 }
 
 // grade verifies a response and files it.

@@ -216,8 +216,8 @@ func TestEvaluateLongPrompt(t *testing.T) {
 	}
 }
 
-// TestEvaluateTwice: what is there is not sampled again, and a prompt without
-// tokens is an error.
+// TestEvaluateTwice: what is there is not sampled again, and a problem that the
+// vocabulary cannot express is an error.
 func TestEvaluateTwice(t *testing.T) {
 	e := newEvaluator(t, evaluation.Settings{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40}, heldOut(5))
 	path := filepath.Join(t.TempDir(), "r.jsonl")
@@ -227,18 +227,20 @@ func TestEvaluateTwice(t *testing.T) {
 	if after, _ := os.Stat(path); !after.ModTime().Equal(before.ModTime()) {
 		t.Error("the file was written again")
 	}
-	e.suites = []Suite{{"empty", []Problem{{ID: "e", Plain: true}}}}
-	r, err := evaluation.New(NewPlan(e.settings, e.suites))
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder, err := runtimetest.Test(t).NewDecoder(e.policy.Ring, 2, 40)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer decoder.Close()
-	err = Evaluate(context.Background(), decoder, e.prompter, e.suites, r, verifier.Verifier{}, nil)
-	if err == nil || !strings.Contains(err.Error(), `suite "empty", problem "e": the prompt is empty`) {
-		t.Errorf("an empty prompt: %v", err)
+	for text, want := range map[string]string{"": "the prompt is empty", "What is 1+1?": "W"} {
+		e.suites = []Suite{{"odd", []Problem{{ID: "o", Text: text, Plain: true}}}}
+		r, err := evaluation.New(NewPlan(e.settings, e.suites))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder, err := runtimetest.Test(t).NewDecoder(e.policy.Ring, 2, 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer decoder.Close()
+		err = Evaluate(context.Background(), decoder, e.prompter, e.suites, r, verifier.Verifier{}, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), `train: suite "odd", problem "o": `) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }
