@@ -48,6 +48,7 @@ var rooms = []struct {
 	{"runtime/train/dataset", ""},
 	{"runtime/train/evaluation", "models"},
 	{"runtime/train/arithmetic", ""},
+	{"runtime/train/report", "tokenize"},
 	{"runtime/train/evaluation", "models"}, // its atomic files
 }
 

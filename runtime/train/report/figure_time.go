@@ -1,0 +1,96 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-echarts/go-echarts/v2/charts"
+	"github.com/go-echarts/go-echarts/v2/opts"
+)
+
+// phaseOrder is the order of a round; phases that it lacks come after it.
+var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
+
+// phaseSeconds are a run's seconds by phase, and the tokens sampled in them.
+func phaseSeconds(r *Run) (names []string, seconds map[string]float64, total float64) {
+	seconds = map[string]float64{}
+	for _, name := range r.Rounds.Names() {
+		phase, ok := strings.CutPrefix(name, "seconds/")
+		if !ok {
+			continue
+		}
+		for _, v := range r.Rounds.Column(name) {
+			if !math.IsNaN(v) {
+				seconds[phase] += v
+				total += v
+			}
+		}
+		names = append(names, phase)
+	}
+	rank := func(name string) int {
+		if at := slices.Index(phaseOrder, name); at >= 0 {
+			return at
+		}
+		return len(phaseOrder)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
+	return names, seconds, total
+}
+
+// barRuns bounds the bars of the figure of seconds.
+const barRuns = 40
+
+// phases draws where the time went: a bar for each configuration, stacked by
+// phase, in seconds for a round.
+func phases(groups []*group) (figure, bool) {
+	f := figure{
+		ID: "phases", Title: "Seconds by phase", X: "seconds a round", Kind: "bar",
+		Note: "Mean seconds of a round, by phase.",
+	}
+	shown := groups[:min(len(groups), barRuns)]
+	if len(shown) < len(groups) {
+		f.Note += " The first 40 configurations."
+	}
+	var names []string
+	for _, g := range shown {
+		phases, _, _ := phaseSeconds(g.runs[0])
+		for _, p := range phases {
+			if !slices.Contains(names, p) {
+				names = append(names, p)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return f, false
+	}
+	var labels []string
+	for _, g := range slices.Backward(shown) { // an axis of categories grows upwards
+		labels = append(labels, g.name)
+	}
+	for k, phase := range names {
+		var data []number
+		for _, g := range slices.Backward(shown) {
+			sum, rounds := 0.0, 0
+			for _, r := range g.runs {
+				_, seconds, _ := phaseSeconds(r)
+				sum += seconds[phase]
+				rounds += r.Rounds.Len()
+			}
+			data = append(data, number(sum/float64(max(1, rounds))))
+		}
+		f.Labels = append(f.Labels, phase)
+		f.series = append(f.series, charts.SingleSeries{Name: phase, Type: "bar", Stack: "seconds", Data: data, Color: color(k), BarMaxWidth: "22"})
+	}
+	c := charts.NewBar()
+	c.SetGlobalOptions(
+		charts.WithAnimation(false),
+		charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: "axis"}),
+		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(true), Bottom: "0", Type: "scroll"}),
+		charts.WithXAxisOpts(opts.XAxis{Type: "value"}),
+		charts.WithYAxisOpts(opts.YAxis{Type: "category", Data: labels}),
+	)
+	c.MultiSeries = f.series
+	f.Chart = c.JSON()
+	return f, true
+}

@@ -1,0 +1,193 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Finding is one sentence about a run that answers a question people have.
+type Finding struct {
+	Question string `json:"question"`
+	Level    string `json:"level"` // good, note or bad
+	Text     string `json:"text"`
+}
+
+// Findings answer: did it learn, is it stable, what did p do, where does the
+// time go. A question for which the run has no data is left out.
+func (r *Run) Findings() []Finding {
+	var list []Finding
+	for _, f := range []func() (Finding, bool){r.learned, r.stable, r.exponent, r.time} {
+		if f, ok := f(); ok {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func (r *Run) learned() (Finding, bool) {
+	f := Finding{Question: "Did it learn?", Level: "note"}
+	var parts []string
+	gain := math.NaN()
+	for _, name := range evalNames([]*Run{r}) {
+		first, last := r.Evals.First(name), r.Evals.Last(name)
+		suite := strings.TrimSuffix(strings.TrimPrefix(name, "eval/"), "/pass@1")
+		if r.Evals.Len() < 2 {
+			parts = append(parts, fmt.Sprintf("%s pass@1 %.1f %%", suite, 100*first))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s pass@1 %.1f %% before, %.1f %% after", suite, 100*first, 100*last))
+		if math.IsNaN(gain) {
+			gain = last - first
+		}
+	}
+	rewards := r.Rounds.Column("reward")
+	if len(rewards) > 0 {
+		first, last := ends(rewards)
+		parts = append(parts, fmt.Sprintf("reward %.3f in the first rounds, %.3f in the last", first, last))
+		if math.IsNaN(gain) && len(rewards) > 1 {
+			gain = last - first
+		}
+	}
+	switch {
+	case gain > 0.02:
+		f.Level = "good"
+	case gain < -0.02:
+		f.Level = "bad"
+	}
+	f.Text = sentence(parts)
+	return f, len(parts) > 0
+}
+
+// ends are the means of the first and of the last tenth of a column.
+func ends(x []float64) (first, last float64) {
+	n := max(1, len(x)/10)
+	return mean(x[:n]), mean(x[len(x)-n:])
+}
+
+func mean(x []float64) float64 {
+	sum, n := 0.0, 0
+	for _, v := range x {
+		if !math.IsNaN(v) {
+			sum += v
+			n++
+		}
+	}
+	return sum / float64(n) // NaN of none
+}
+
+// The thresholds beyond which a run is called unstable; they are those that the
+// page states next to the sentence.
+const (
+	spikeTimes   = 10   // largest gradient norm over the median
+	badTruncated = 0.1  // share of truncated responses in the last round
+	badGap       = 1e-3 // log-prob gap between sampler and learner
+	collapse     = 0.1  // reward lost from its best round to the last
+)
+
+func (r *Run) stable() (Finding, bool) {
+	f := Finding{Question: "Is it stable?", Level: "good"}
+	var parts []string
+	norms := finiteOf(r.Steps.Column("grad_norm"))
+	if len(norms) > 0 {
+		sorted := slices.Sorted(slices.Values(norms))
+		median, largest := sorted[len(sorted)/2], sorted[len(sorted)-1]
+		parts = append(parts, fmt.Sprintf("gradient norm %.2g in the median, %.2g at most", median, largest))
+		if largest > spikeTimes*median {
+			f.Level = "note"
+			parts = append(parts, fmt.Sprintf("the largest is more than %d times the median", spikeTimes))
+		}
+	}
+	if n := len(r.Steps.Column("grad_norm")) - len(norms); n > 0 {
+		f.Level = "bad"
+		parts = append(parts, fmt.Sprintf("%d steps without a finite gradient norm", n))
+	}
+	if x := r.Rounds.Last("truncated_share"); x > badTruncated {
+		f.Level = "bad"
+		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses are truncated", 100*x))
+	}
+	if x := finiteOf(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > badGap {
+		f.Level = "bad"
+		parts = append(parts, fmt.Sprintf("sampler and learner differ by up to %.1g in log-prob", slices.Max(x)))
+	}
+	if x := finiteOf(r.Rounds.Column("reward")); len(x) > 4 {
+		_, last := ends(x)
+		if best := slices.Max(x); best-last > collapse {
+			f.Level = "bad"
+			parts = append(parts, fmt.Sprintf("the reward fell from %.3f to %.3f", best, last))
+		}
+	}
+	if x := r.Rounds.Column("verifier/errors"); mean(x) > 0 {
+		f.Level = "bad"
+		parts = append(parts, "the verifier failed on some responses")
+	}
+	f.Text = sentence(parts)
+	return f, len(parts) > 0
+}
+
+func (r *Run) exponent() (Finding, bool) {
+	f := Finding{Question: "What did p do?", Level: "note"}
+	p, at := r.Steps.Column("p/mean"), r.Steps.Column("p/share_at_max")
+	if len(finiteOf(p)) == 0 {
+		return f, false
+	}
+	low, high := slices.Min(finiteOf(p)), slices.Max(finiteOf(p))
+	f.Text = fmt.Sprintf("p was %.3f in the mean (%.3f to %.3f by step); %.0f %% of the responses were at p_max", mean(p), low, high, 100*mean(at))
+	rule := r.Config["objective.p_rule"]
+	if rule != "fixed" && mean(at) > 0.95 {
+		f.Text += ": the rule hardly ever chose another p, so this run acted as one with a fixed p"
+	}
+	f.Text += "."
+	return f, true
+}
+
+func (r *Run) time() (Finding, bool) {
+	f := Finding{Question: "Where does the time go?", Level: "note"}
+	names, seconds, total := phaseSeconds(r)
+	if total == 0 {
+		return f, false
+	}
+	var parts []string
+	for _, name := range names {
+		if share := seconds[name] / total; share >= 0.005 {
+			parts = append(parts, fmt.Sprintf("%s %.0f %%", name, 100*share))
+		}
+	}
+	f.Text = sentence([]string{strings.Join(parts, ", ") + fmt.Sprintf(" of %.1f s", total)})
+	if tokens := sum(r.Rounds.Column("tokens")); tokens > 0 {
+		f.Text += fmt.Sprintf(" %.0f tokens sampled", tokens)
+		if s := seconds["rollout"]; s > 0 {
+			f.Text += fmt.Sprintf(", %.0f a second of rollout", tokens/s)
+		}
+		f.Text += "."
+	}
+	return f, true
+}
+
+func finiteOf(x []float64) []float64 {
+	var kept []float64
+	for _, v := range x {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+func sum(x []float64) float64 {
+	total := 0.0
+	for _, v := range finiteOf(x) {
+		total += v
+	}
+	return total
+}
+
+// sentence joins parts and ends them with a full stop, beginning with a capital.
+func sentence(parts []string) string {
+	text := strings.Join(parts, "; ")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

@@ -1,0 +1,355 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const el = (tag, className, text) => {
+    const e = document.createElement(tag);
+    if (className) e.className = className;
+    if (text !== undefined) e.textContent = text;
+    return e;
+  };
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const show = (x) => {
+    if (x === null || x === undefined || Number.isNaN(x)) return "-";
+    const a = Math.abs(x);
+    if (a !== 0 && (a < 1e-3 || a >= 1e6)) return x.toExponential(2);
+    return String(Number(x.toPrecision(4)));
+  };
+  const escape = (s) => String(s).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }[c]));
+  const dot = (color) => {
+    const d = el("span", "dot");
+    d.style.background = color;
+    return d;
+  };
+  const save = (name, url) => {
+    const a = el("a");
+    a.href = url;
+    a.download = name;
+    a.click();
+  };
+  const saveText = (name, text, type) => {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+    save(name, url);
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  };
+  const csvLine = (cells) => cells.map((c) => {
+    const s = c === null || c === undefined ? "" : String(c);
+    return /[",\n]/.test(s) ? '"' + s.replaceAll('"', '""') + '"' : s;
+  }).join(",") + "\n";
+
+  // Light or dark: as the system says, until the button is used.
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const setTheme = (theme) => {
+    document.documentElement.dataset.theme = theme;
+    $("theme").textContent = theme === "dark" ? "Light" : "Dark";
+    redraw();
+  };
+  $("theme").onclick = () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  dark.onchange = () => setTheme(dark.matches ? "dark" : "light");
+
+  // At a glance.
+  const glanceLimit = 8;
+  data.runs.forEach((run, i) => {
+    const card = el("div", "card run");
+    card.hidden = i >= glanceLimit;
+    const h = el("h3");
+    h.append(dot(run.color), run.name);
+    const dl = el("dl");
+    for (const f of run.findings || []) dl.append(el("dt", f.level, f.question), el("dd", "", f.text));
+    card.append(h, el("p", "note", run.about), dl);
+    $("findings").append(card);
+  });
+  if (data.runs.length > glanceLimit) {
+    const more = el("button", "", `Show all ${data.runs.length} runs`);
+    more.onclick = () => { $("findings").querySelectorAll(".run").forEach((c) => { c.hidden = false; }); more.remove(); };
+    $("findings").after(more);
+    more.style.marginTop = "12px";
+  }
+  if (data.results) {
+    const r = data.results, t = el("table"), head = el("tr"), wrap = el("div", "scroll");
+    r.columns.forEach((c, i) => head.append(el("th", i ? "" : "text", c)));
+    const thead = el("thead"), body = el("tbody");
+    thead.append(head);
+    for (const row of r.rows || []) {
+      const tr = el("tr");
+      row.forEach((c, i) => tr.append(el("td", i ? "" : "text", c)));
+      body.append(tr);
+    }
+    t.append(thead, body);
+    wrap.append(t);
+    $("results").append(el("h2", "", r.title), el("p", "note", r.note), wrap);
+    $("results").hidden = false;
+  }
+
+  // Charts. Each is made when it comes into view.
+  const off = new Set(), charts = new Map();
+  let smooth = 0;
+  const smoothed = (points) => {
+    if (!smooth || points.length < 4) return points;
+    let sum = 0, weight = 0;
+    return points.map(([x, y]) => {
+      sum = smooth * sum + (1 - smooth) * y;
+      weight = smooth * weight + (1 - smooth);
+      return [x, sum / weight];
+    });
+  };
+  const option = (f) => {
+    const ink = css("--ink"), soft = css("--soft"), line = css("--line"), card = css("--card");
+    const o = structuredClone(f.chart);
+    delete o.title;
+    delete o.toolbox;
+    delete o.color;
+    o.backgroundColor = "transparent";
+    o.textStyle = { color: soft, fontFamily: getComputedStyle(document.body).fontFamily };
+    const axis = (a, name) => ({
+      ...a, name: undefined,
+      axisLine: { lineStyle: { color: line } }, axisTick: { show: false },
+      axisLabel: { color: soft, fontSize: 11, hideOverlap: true, ...(a.type === "category" ? { width: 150, overflow: "truncate" } : { formatter: (v) => show(v) }) },
+      splitLine: { show: name === "y" ? a.type !== "category" : f.kind !== "line", lineStyle: { color: line } },
+    });
+    o.xAxis = o.xAxis.map((a) => ({ ...axis(a, "x"), name: f.x, nameLocation: "middle", nameGap: 24, nameTextStyle: { color: soft, fontSize: 11 } }));
+    o.yAxis = o.yAxis.map((a) => axis(a, "y"));
+    o.grid = { left: 8, right: 14, top: 12, bottom: f.kind === "bar" ? 56 : 26, containLabel: true };
+    if (f.kind === "bar") o.legend = { ...o.legend, textStyle: { color: soft }, itemWidth: 12, itemHeight: 8, pageTextStyle: { color: soft }, bottom: 0 };
+    if (o.dataZoom) o.dataZoom = o.dataZoom.map((z) => ({ ...z, zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false }));
+    o.tooltip = {
+      ...o.tooltip, confine: true, backgroundColor: card, borderColor: line, textStyle: { color: ink, fontSize: 12 },
+      axisPointer: { type: f.kind === "bar" ? "shadow" : "line", lineStyle: { color: soft } },
+      formatter: (p) => tooltip(f, Array.isArray(p) ? p : [p]),
+    };
+    o.series = o.series.map((s, i) => f.kind === "line" ? {
+      ...s, data: off.has(s.name) ? [] : smoothed(s.data), silent: !f.labels[i],
+      itemStyle: { color: s.color }, lineStyle: { ...s.lineStyle, color: s.color }, z: f.labels[i] ? 3 : 2,
+      emphasis: { disabled: true },
+    } : { ...s, data: f.kind === "scatter" && off.has(s.name) ? [] : s.data, itemStyle: { ...s.itemStyle, color: s.color } });
+    return o;
+  };
+  const tooltipLines = 14;
+  const tooltip = (f, params) => {
+    if (f.kind === "scatter") {
+      const p = params[0];
+      return `${escape(p.seriesName)}, ${escape(f.labels[p.seriesIndex])}<br>p ${show(p.value[0])}, ESS ${show(p.value[1])}`;
+    }
+    const shown = params.filter((p) => f.labels[p.seriesIndex]);
+    const one = data.legend.length === 1 && f.kind === "line";
+    const rows = shown.slice(0, tooltipLines).map((p) => {
+      const value = f.kind === "bar" ? p.value : p.value[1];
+      const label = f.kind === "bar" ? p.seriesName : one ? f.labels[p.seriesIndex] : `${p.seriesName} <i>${escape(f.labels[p.seriesIndex])}</i>`;
+      return `${p.marker}${one || f.kind === "bar" ? escape(label) : label} <b>${show(value)}</b>`;
+    });
+    if (shown.length > tooltipLines) rows.push(`and ${shown.length - tooltipLines} more`);
+    const head = f.kind === "bar" ? escape(params[0].name) : `${escape(f.x)} ${show(params[0].value[0])}`;
+    return [head, ...rows].join("<br>");
+  };
+  const draw = (f, box) => {
+    const chart = charts.get(f.id) || echarts.init(box, null, { renderer: "canvas" });
+    charts.set(f.id, chart);
+    chart.setOption(option(f), { notMerge: true });
+  };
+  const redraw = () => { for (const f of data.figures) if (charts.has(f.id)) draw(f, charts.get(f.id).getDom()); };
+  const seen = new IntersectionObserver((entries) => {
+    for (const e of entries) {
+      if (!e.isIntersecting) continue;
+      seen.unobserve(e.target);
+      draw(data.figures.find((f) => f.id === e.target.dataset.id), e.target);
+    }
+  }, { rootMargin: "300px" });
+  const picture = (f, renderer) => {
+    // A picture is drawn afresh at a fixed size, so that it does not depend on the window.
+    const box = el("div");
+    box.style.cssText = "position:absolute;left:-9999px;width:900px;height:500px";
+    document.body.append(box);
+    const c = echarts.init(box, null, { renderer, width: 900, height: 500 });
+    const o = option(f);
+    o.title = { text: f.title, left: 14, top: 8, textStyle: { color: css("--ink"), fontSize: 15 } };
+    o.grid = { ...o.grid, top: 70, bottom: f.kind === "bar" ? 56 : 34, left: 20, right: 30 };
+    o.backgroundColor = css("--card");
+    if (f.kind !== "bar") o.legend = { show: true, type: "plain", top: 36, left: 14, textStyle: { color: css("--ink") }, data: data.legend.slice(0, 10).map((g) => ({ name: g.name, icon: "circle" })) };
+    c.setOption(o);
+    const url = renderer === "svg" ? "data:image/svg+xml;charset=utf-8," + encodeURIComponent(c.renderToSVGString()) : c.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: css("--card") });
+    c.dispose();
+    box.remove();
+    return url;
+  };
+  const figureCSV = (f) => {
+    if (f.kind === "bar") {
+      const names = f.chart.yAxis[0].data;
+      return csvLine(["configuration", ...f.labels]) + names.map((n, i) => csvLine([n, ...f.chart.series.map((s) => s.data[i])])).join("");
+    }
+    return csvLine(["configuration", "line", f.x, f.kind === "scatter" ? "ESS" : f.title]) +
+      f.chart.series.map((s, i) => s.data.map(([x, y]) => csvLine([s.name, f.labels[i] || "run", x, y])).join("")).join("");
+  };
+  for (const f of data.figures) {
+    const fig = el("figure", "card" + (f.wide ? " wide" : "")), top = el("div", "top"), tools = el("span", "tools");
+    for (const [name, act] of [
+      ["PNG", () => save(f.id + ".png", picture(f, "canvas"))],
+      ["SVG", () => save(f.id + ".svg", picture(f, "svg"))],
+      ["CSV", () => saveText(f.id + ".csv", figureCSV(f), "text/csv")],
+    ]) {
+      const b = el("button", "link", name);
+      b.type = "button";
+      b.title = `Save ${f.title} as ${name}`;
+      b.onclick = act;
+      tools.append(b);
+    }
+    top.append(el("h3", "", f.title), tools);
+    const box = el("div", "chart");
+    box.dataset.id = f.id;
+    if (f.kind === "bar") box.style.height = Math.max(250, 90 + 30 * f.chart.yAxis[0].data.length) + "px";
+    fig.append(top, el("p", "note", f.note), box);
+    $("figures").append(fig);
+    seen.observe(box);
+  }
+  window.addEventListener("resize", () => charts.forEach((c) => c.resize()));
+  $("smooth").oninput = (e) => { smooth = Number(e.target.value); redraw(); };
+  for (const g of data.legend) {
+    const b = el("button");
+    b.type = "button";
+    b.append(dot(g.color), g.name + (g.runs > 1 ? ` (${g.runs})` : ""));
+    b.title = "Show or hide; double click shows it alone";
+    b.onclick = () => { off.has(g.name) ? off.delete(g.name) : off.add(g.name); marks(); };
+    b.ondblclick = () => { off.clear(); data.legend.forEach((x) => { if (x !== g) off.add(x.name); }); marks(); };
+    b.dataset.name = g.name;
+    $("legend").append(b);
+  }
+  const marks = () => {
+    if (off.size === data.legend.length) off.clear();
+    $("legend").querySelectorAll("button").forEach((b) => b.classList.toggle("off", off.has(b.dataset.name)));
+    redraw();
+  };
+
+  // The table of runs.
+  const table = data.table;
+  let order = { column: -1, down: false };
+  const fillTable = () => {
+    const rows = [...table.rows];
+    if (order.column >= 0) {
+      const key = (r) => r.cells[order.column];
+      rows.sort((a, b) => {
+        const x = key(a), y = key(b);
+        if (x === y) return 0;
+        if (x === null || x === "") return 1; // what is missing stands last either way
+        if (y === null || y === "") return -1;
+        const numbers = x !== "" && y !== "" && !Number.isNaN(Number(x)) && !Number.isNaN(Number(y));
+        const less = numbers ? Number(x) - Number(y) : String(x).localeCompare(String(y));
+        return order.down ? -less : less;
+      });
+    }
+    const head = el("tr");
+    table.columns.forEach((c, i) => {
+      const th = el("th", c.digits < 0 ? "text" : "", c.name);
+      th.title = c.title || "";
+      th.tabIndex = 0;
+      if (i === order.column) th.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      th.onclick = () => { order = { column: i, down: order.column === i ? !order.down : c.digits >= 0 }; fillTable(); };
+      th.onkeydown = (e) => { if (e.key === "Enter") th.onclick(); };
+      head.append(th);
+    });
+    const thead = el("thead"), body = el("tbody");
+    thead.append(head);
+    for (const r of rows) {
+      const tr = el("tr");
+      r.cells.forEach((v, i) => {
+        const c = table.columns[i];
+        const td = el("td", c.digits < 0 ? "text" : "", c.digits < 0 ? v : v === null ? "" : v.toFixed(c.digits));
+        if (i === 0) td.prepend(dot(r.color));
+        tr.append(td);
+      });
+      body.append(tr);
+    }
+    $("table").replaceChildren(thead, body);
+  };
+  fillTable();
+  $("table-csv").onclick = () => saveText("runs.csv", csvLine(table.columns.map((c) => c.name)) + table.rows.map((r) => csvLine(r.cells)).join(""), "text/csv");
+
+  // Responses.
+  const select = (label, options) => {
+    const l = el("label", "", label + " "), s = el("select");
+    for (const [value, text] of options) {
+      const o = el("option", "", text);
+      o.value = value;
+      s.append(o);
+    }
+    l.append(s);
+    s.onchange = () => listRollouts(s);
+    $("rollout-bar").append(l);
+    return s;
+  };
+  const colours = {
+    logp: ["log-prob when sampled", "Stronger: less likely when it was sampled."],
+    delta: ["log-ratio at the update", "Blue: more likely at the update than when it was sampled. Red: less."],
+    w: ["gradient weight", "Blue: the update makes it more likely. Red: less likely. Relative to the heaviest token."],
+  };
+  let runSelect, roundSelect, verdictSelect, colourSelect;
+  const listRollouts = (from) => {
+    const set = data.rollouts[runSelect.value];
+    if (from === runSelect || !from) {
+      const rounds = [...new Set(set.list.map((r) => r.round))];
+      roundSelect.replaceChildren(...rounds.map((n) => { const o = el("option", "", "round " + n); o.value = n; return o; }));
+      roundSelect.value = rounds[rounds.length - 1];
+    }
+    const all = set.list.filter((r) => r.round === Number(roundSelect.value));
+    const list = all.filter((r) => verdictSelect.value === "all" || (verdictSelect.value === "truncated" ? r.truncated : (r.reward > 0) === (verdictSelect.value === "right")));
+    const by = colourSelect.value;
+    $("rollout-note").textContent = `${list.length} of ${all.length} responses kept for this report. ${by ? colours[by][1] : ""}`;
+    const page = 50;
+    const append = (begin) => {
+      $("rollout-list").append(...list.slice(begin, begin + page).map((r) => rolloutCard(r, by)));
+      if (begin + page < list.length) {
+        const more = el("button", "", `Show more (${list.length - begin - page} left)`);
+        more.onclick = () => { more.remove(); append(begin + page); };
+        $("rollout-list").append(more);
+      }
+    };
+    $("rollout-list").replaceChildren();
+    append(0);
+    if (!list.length) $("rollout-list").append(el("p", "note", "None among the responses kept for this report; rollouts/ in the run folder has all of them."));
+  };
+  const rolloutCard = (r, by) => {
+    const card = el("div", "card rollout"), head = el("div", "head"), ok = r.reward > 0;
+    head.append(el("span", "verdict " + (ok ? "right" : "wrong"), ok ? "right" : r.truncated ? "truncated" : "wrong"),
+      el("span", "", `answer ${r.answer || "none"}`), el("span", "", `expected ${(r.gold || []).join(" or ")}`),
+      el("span", "", `reward ${show(r.reward)}`), el("span", "", `advantage ${show(r.advantage)}`));
+    if (r.logp) head.append(el("span", "", `${r.tokens.length} tokens`));
+    if (r.reason) head.append(el("span", "", r.reason));
+    const pre = el("pre");
+    pre.append(el("span", "prompt", r.prompt));
+    const values = by ? r[by] : null;
+    const largest = by === "w" && values ? Math.max(...values.map((x) => Math.abs(x || 0)), 1e-12) : 1;
+    r.tokens.forEach((t, i) => {
+      const special = values && i === r.tokens.length - 1 && /^<.*>$/.test(t.trim()) && t.trim().length > 2;
+      const span = el("span", special ? "token end" : "token", t);
+      if (values) {
+        const v = values[i];
+        let strength, colour;
+        if (by === "logp") {
+          strength = 1 - Math.exp(Math.max(v, -8));
+          colour = "224,123,57";
+        } else {
+          const signed = by === "w" ? -v / largest : v / 0.4;
+          strength = Math.min(1, Math.abs(signed));
+          colour = signed > 0 ? "59,130,196" : "209,73,91";
+        }
+        if (strength > 0.01) span.style.background = `rgba(${colour},${(0.08 + 0.62 * strength).toFixed(3)})`;
+        span.title = `${JSON.stringify(t)}\nlog-prob ${show(r.logp[i])} (p = ${show(Math.exp(r.logp[i]))})` +
+          (r.delta ? `\nlog-ratio ${show(r.delta[i])}` : "") + (r.w ? `\nweight ${show(r.w[i])}` : "");
+      }
+      pre.append(span);
+    });
+    card.append(head, pre);
+    return card;
+  };
+  if (data.rollouts && data.rollouts.length) {
+    runSelect = select("Run", data.rollouts.map((s, i) => [i, s.run]));
+    roundSelect = select("", []);
+    verdictSelect = select("Verdict", [["all", "all"], ["wrong", "wrong"], ["right", "right"], ["truncated", "truncated"]]);
+    const has = Object.keys(colours).filter((k) => data.rollouts.some((s) => s.list.some((r) => r[k])));
+    colourSelect = select("Colour", [...has.map((k) => [k, colours[k][0]]), ["", "none"]]);
+    if (has.length) colourSelect.value = has.includes("w") ? "w" : has[has.length - 1];
+    listRollouts();
+  } else {
+    $("rollout-note").textContent = "The run folders have no rollouts as yet.";
+  }
+
+  setTheme(dark.matches ? "dark" : "light");
+})();

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Points are a line of a chart: [x, y] pairs in the order of x.
+type points [][2]float64
+
+// MarshalJSON writes the pairs with seven significant digits of x, a step as a
+// rule, and four of y: charts show no more, and pages stay small.
+func (p points) MarshalJSON() ([]byte, error) {
+	b := append(make([]byte, 0, 14*len(p)), '[')
+	for i, xy := range p {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '[')
+		b = strconv.AppendFloat(b, xy[0], 'g', 7, 64)
+		b = append(b, ',')
+		b = appendNumber(b, xy[1])
+		b = append(b, ']')
+	}
+	return append(b, ']'), nil
+}
+
+func appendNumber(b []byte, x float64) []byte {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, x, 'g', 4, 64)
+}
+
+// pointsOf pairs xs with a column, leaving out what is no number.
+func pointsOf(xs []int, column []float64) points {
+	var p points
+	for i, y := range column {
+		if !math.IsNaN(y) && !math.IsInf(y, 0) {
+			p = append(p, [2]float64{float64(xs[i]), y})
+		}
+	}
+	return p
+}
+
+// thin keeps at most limit points, of each stretch the lowest and the highest:
+// a spike of one step stays visible.
+func thin(p points, limit int) points {
+	if len(p) <= limit || limit < 4 {
+		return p
+	}
+	stretches := limit / 2
+	kept := make(points, 0, limit)
+	for s := range stretches {
+		part := p[s*len(p)/stretches : (s+1)*len(p)/stretches]
+		low, high := 0, 0
+		for i := range part {
+			if part[i][1] < part[low][1] {
+				low = i
+			}
+			if part[i][1] > part[high][1] {
+				high = i
+			}
+		}
+		kept = append(kept, part[min(low, high)])
+		if low != high {
+			kept = append(kept, part[max(low, high)])
+		}
+	}
+	return kept
+}
+
+// average is the mean line of several, over the x that at least half of them
+// have.
+func average(lines []points) points {
+	sum, count := map[float64]float64{}, map[float64]int{}
+	for _, p := range lines {
+		for _, xy := range p {
+			sum[xy[0]] += xy[1]
+			count[xy[0]]++
+		}
+	}
+	var mean points
+	for x, s := range sum {
+		if 2*count[x] >= len(lines) {
+			mean = append(mean, [2]float64{x, s / float64(count[x])})
+		}
+	}
+	slices.SortFunc(mean, func(a, b [2]float64) int {
+		if a[0] < b[0] {
+			return -1
+		}
+		return 1
+	})
+	return mean
+}

@@ -1,0 +1,249 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"onering/tokenize"
+)
+
+// fakeRun writes a run folder with the given steps, eight a round.
+func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for _, sub := range []string{"rollouts", "checkpoints/step-000008"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("run.toml", fmt.Sprintf("[model]\npath = \"m\"\n[objective]\nname = %q\nclip = 0.4\n[train]\nseed = %d\nrounds = %d\n[output]\ndir = %q\n", objective, seed, steps/8, dir))
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"kind":"eval","round":0,"step":0,"eval/sums/pass@1":0.25,"eval/sums/pass@1_low":0.2,"eval/sums/pass@1_high":0.3}`+"\n")
+	for s := 1; s <= steps; s++ {
+		x := float64(s) / float64(steps)
+		fmt.Fprintf(&b, `{"kind":"step","step":%d,"round":%d,"loss":%.17g,"grad_norm":%.17g,"learning_rate":0.0002,"p/mean":%.17g,"p/max":0.99,"p/share_at_max":%.17g,"ess":%.17g,"ess_at_p_max":0.98,"target_ess":0.2,"clip_fraction":%.17g,"clipped":0.01,"log_ratio/mean":%.17g,"log_ratio/max":0.2,"log_ratio/min":-0.2,"p/mean/pos":0.8,"ess/pos":0.98,"p/mean/neg":%.17g,"ess/neg":0.9,"grad_share/top10/pos":0.2,"grad_share/top50/pos":0.7,"grad_share/top10/neg":null}`+"\n",
+			s, (s+7)/8, r.NormFloat64(), 0.1+r.Float64(), 0.9+0.09*r.Float64(), r.Float64(), 0.9+0.1*r.Float64(), 0.1*r.Float64(), 0.1*r.NormFloat64(), r.Float64())
+		if s%8 == 0 {
+			fmt.Fprintf(&b, `{"kind":"round","round":%d,"step":%d,"reward":%.17g,"entropy":%.17g,"response_length/mean":30,"response_length/max":40,"truncated_share":0,"frac_reward_zero_std":0.1,"tokens":1000,"logp_gap_max":1e-6,"seconds/rollout":0.1,"seconds/backward":0.4,"seconds/other":0.01}`+"\n", s/8, s, 0.2+0.7*x, 0.2-0.15*x)
+		}
+	}
+	fmt.Fprintf(&b, `{"kind":"eval","round":%d,"step":%d,"eval/sums/pass@1":0.75,"eval/sums/pass@1_low":0.7,"eval/sums/pass@1_high":0.8}`+"\n", steps/8, steps)
+	write("metrics.jsonl", b.String())
+
+	characters := tokenize.Character{Specials: []string{"<pad>", "<eos>"}, Pieces: []string{"0", "1", "2", "3", "4", "+", "="}, EOS: "<eos>", Pad: "<pad>"}
+	if err := characters.Save(filepath.Join(dir, "checkpoints/step-000008")); err != nil {
+		t.Fatal(err)
+	}
+	for _, round := range []int{1, 2, steps / 8} {
+		var b strings.Builder
+		for i := range 30 {
+			fmt.Fprintf(&b, `{"problem":"q","sample":%d,"prompt":"1+%d=","response":"3","answers":["3"],"answer":"3","reward":%d,"advantage":0.5,"ids":[5,1],"logp":[-0.5,-0.0001]}`+"\n", i, i%5, i%2)
+		}
+		write(fmt.Sprintf("rollouts/round-%05d.jsonl", round), b.String())
+	}
+	return dir
+}
+
+func mustRead(t testing.TB, dir string) *Run {
+	t.Helper()
+	r, err := ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReadRun(t *testing.T) {
+	dir := fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 16)
+	// A line that is being written does not count.
+	f, err := os.OpenFile(filepath.Join(dir, "metrics.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(f, `{"kind":"step","step":17,`)
+	f.Close()
+	r := mustRead(t, dir)
+	if r.Steps.Len() != 16 || r.Rounds.Len() != 2 || r.Evals.Len() != 2 {
+		t.Errorf("%d steps, %d rounds, %d evaluations, want 16, 2, 2", r.Steps.Len(), r.Rounds.Len(), r.Evals.Len())
+	}
+	if got := r.Rounds.Step[1]; got != 16 {
+		t.Errorf("round 2 ends with step %d, want 16", got)
+	}
+	if got := r.Steps.Column("grad_share/top10/neg"); got != nil {
+		t.Errorf("a column of nulls is %v, want none", got)
+	}
+	if got := r.Rounds.Last("reward"); math.Abs(got-0.9) > 1e-9 {
+		t.Errorf("last reward %v, want 0.9", got)
+	}
+	if got := r.Config["objective.name"]; got != "pmpo" {
+		t.Errorf("objective.name = %q", got)
+	}
+}
+
+func TestReadRunRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "is not a run folder") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte("{}\nno json\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a broken line: %v", err)
+	}
+}
+
+// TestTableLateColumn has a column begin after the first row.
+func TestTableLateColumn(t *testing.T) {
+	table := newTable()
+	table.add(1, 1, map[string]any{"a": 1.0})
+	table.add(2, 1, map[string]any{"a": 2.0, "b": 5.0})
+	table.add(3, 1, map[string]any{"a": nil})
+	table.finish()
+	for name, want := range map[string]string{"a": "[1 2 NaN]", "b": "[NaN 5 NaN]"} {
+		if got := fmt.Sprint(table.Column(name)); got != want {
+			t.Errorf("column %s = %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestThin keeps the spike, the ends and the order.
+func TestThin(t *testing.T) {
+	p := make(points, 10_000)
+	for i := range p {
+		p[i] = [2]float64{float64(i), 1}
+	}
+	p[7321][1], p[123][1] = 50, -50
+	got := thin(p, 200)
+	if len(got) > 200 {
+		t.Errorf("%d points, want at most 200", len(got))
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for i, xy := range got {
+		low, high = min(low, xy[1]), max(high, xy[1])
+		if i > 0 && xy[0] <= got[i-1][0] {
+			t.Fatalf("point %d is not after the one before", i)
+		}
+	}
+	if low != -50 || high != 50 {
+		t.Errorf("values from %v to %v, want -50 to 50", low, high)
+	}
+	if short := thin(p[:50], 200); len(short) != 50 {
+		t.Errorf("50 points became %d", len(short))
+	}
+}
+
+func TestGroups(t *testing.T) {
+	runs := []*Run{
+		{Name: "a", Config: map[string]string{"objective.name": "pmpo", "objective.p": "1", "train.seed": "1", "output.dir": "a"}},
+		{Name: "b", Config: map[string]string{"objective.name": "pmpo", "objective.p": "1", "train.seed": "2", "output.dir": "b"}},
+		{Name: "c", Config: map[string]string{"objective.name": "pmpo", "objective.p": "0.5", "train.seed": "1"}},
+		{Name: "d", Config: map[string]string{"objective.name": "grpo", "objective.clip_low": "0.2", "train.seed": "1"}},
+		{Name: "e", Config: map[string]string{"objective.name": "grpo", "objective.clip_low": "0.2", "train.seed": "1"}, Group: "mine"},
+	}
+	var got []string
+	for _, g := range groupRuns(runs) {
+		got = append(got, fmt.Sprintf("%s:%d", g.name, len(g.runs)))
+	}
+	if want := "pmpo p=1:2, c:1, d:1, mine:1"; strings.Join(got, ", ") != want {
+		t.Errorf("groups %q, want %q", strings.Join(got, ", "), want)
+	}
+	if got := strings.Join(varying(runs), " "); got != "objective.name objective.p" {
+		t.Errorf("varying keys %q", got)
+	}
+}
+
+func TestChooseRollouts(t *testing.T) {
+	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 64))
+	if err := r.ChooseRollouts(20_000); err != nil {
+		t.Fatal(err)
+	}
+	wrong := 0
+	for _, x := range r.Rollouts {
+		if x.Round == 8 && x.Reward == 0 {
+			wrong++
+		}
+		if fmt.Sprint(x.Tokens) != "[3 <eos>]" {
+			t.Fatalf("tokens %q", x.Tokens)
+		}
+	}
+	if wrong < wrongWanted {
+		t.Errorf("%d wrong answers of the last round, want %d", wrong, wrongWanted)
+	}
+	data, err := json.Marshal(r.Rollouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > 30_000 {
+		t.Errorf("%d bytes for a budget of 20000", len(data))
+	}
+}
+
+// TestFindings wants the answers that the numbers give.
+func TestFindings(t *testing.T) {
+	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 80))
+	for i := range r.Steps.Column("p/share_at_max") {
+		r.Steps.Column("p/share_at_max")[i] = 1
+	}
+	r.Rounds.Column("reward")[9] = 0.1
+	byQuestion := map[string]Finding{}
+	for _, f := range r.Findings() {
+		byQuestion[f.Question] = f
+	}
+	for _, tt := range []struct{ question, level, part string }{
+		{"Did it learn?", "good", "sums pass@1 25.0 % before, 75.0 % after"},
+		{"Is it stable?", "bad", "the reward fell from"},
+		{"What did p do?", "note", "acted as one with a fixed p"},
+		{"Where does the time go?", "note", "backward 78 %"},
+	} {
+		f := byQuestion[tt.question]
+		if f.Level != tt.level || !strings.Contains(strings.ToLower(f.Text), tt.part) {
+			t.Errorf("%s: %s %q, want %s with %q", tt.question, f.Level, f.Text, tt.level, tt.part)
+		}
+	}
+}
+
+// TestWriteEscapes has a response that would end the page's script.
+func TestWriteEscapes(t *testing.T) {
+	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 8))
+	r.Rollouts = []Rollout{{Prompt: "</script><script>alert(1)</script>", Tokens: []string{"x"}}}
+	r.Name = `<img src=x>`
+	var b bytes.Buffer
+	if err := Write(&b, []*Run{r}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "<script>alert") || strings.Contains(b.String(), "<img src=x") {
+		t.Error("text of a run is markup in the page")
+	}
+	for _, outside := range []string{`src="http`, `href="http`, "@import"} {
+		if strings.Contains(b.String(), outside) {
+			t.Errorf("the page refers to the outside: %s", outside)
+		}
+	}
+}
+
+func TestWriteNothing(t *testing.T) {
+	if err := Write(new(bytes.Buffer), nil, Options{}); err == nil {
+		t.Error("a page about no runs")
+	}
+	// A run that has only begun has a page too.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(new(bytes.Buffer), []*Run{mustRead(t, dir)}, Options{}); err != nil {
+		t.Error(err)
+	}
+}
