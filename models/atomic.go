@@ -9,13 +9,43 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 )
+
+// Fault, if not nil, is asked before each operation on a file that a failure
+// could tear, with the operation (create, write, sync, rename, mkdir, remove,
+// append, truncate) and the path. What it returns is what the operation
+// returns; a write then leaves half of its bytes. It is how tests make disks
+// full, slow or deadly; it is set before anything is written, if at all.
+var Fault func(op, path string) error
+
+// Ask asks Fault.
+func Ask(op, path string) error {
+	if Fault == nil {
+		return nil
+	}
+	return Fault(op, path)
+}
+
+// A faulty writer is a file whose writes ask Fault.
+type faulty struct{ *os.File }
+
+func (f faulty) Write(p []byte) (int, error) {
+	if err := Ask("write", f.Name()); err != nil {
+		n, _ := f.File.Write(p[:len(p)/2])
+		return n, err
+	}
+	return f.File.Write(p)
+}
 
 // WriteFile makes path hold what write writes: all of it, or what it held
 // before. The bytes go to a hidden file beside path, to the disk, and only then
 // under their name.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
+	if err := Ask("create", tmp); err != nil {
+		return fmt.Errorf("models: write %s: %w", path, err)
+	}
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fmt.Errorf("models: write %s: %w", path, err)
@@ -27,16 +57,16 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("models: write %s: %w", path, err)
 		}
 	}()
-	if err := write(f); err != nil {
+	if err := write(faulty{f}); err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
+	if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := Rename(tmp, path); err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
@@ -60,6 +90,9 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 		return fmt.Errorf("models: write folder %s: %w", dir, err)
 	}
 	tmp := temporary(dir)
+	if err := Ask("mkdir", tmp); err != nil {
+		return fmt.Errorf("models: write folder %s: %w", dir, err)
+	}
 	if err := os.Mkdir(tmp, 0o777); err != nil {
 		return fmt.Errorf("models: write folder %s: %w", dir, err)
 	}
@@ -79,13 +112,27 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 			return fmt.Errorf("models: write folder: %w", err)
 		}
 	}
-	if err := os.Rename(tmp, dir); err != nil {
+	if err := Rename(tmp, dir); err != nil {
 		return fmt.Errorf("models: write folder: %w", err)
 	}
 	if err := syncFolder(filepath.Dir(dir)); err != nil {
 		return fmt.Errorf("models: write folder %s: %w", dir, err)
 	}
 	return nil
+}
+
+// Rename is os.Rename that asks Fault.
+func Rename(from, to string) error {
+	if err := Ask("rename", to); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+// Temporary says whether a file or folder of this name, without its path, is
+// what a killed process left of a WriteFile or WriteFolder.
+func Temporary(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.Contains(name, ".tmp-")
 }
 
 // checkVacant says whether dir exists; it must then be an empty folder.

@@ -126,6 +126,27 @@ type LoopConfig struct {
 	Seed int64 `toml:"seed"`
 	// SaveEvery is the rounds between checkpoints; 0 saves only the end. Default 10.
 	SaveEvery int `toml:"save_every"`
+	// SaveSteps is the optimizer steps between checkpoints, also inside a
+	// round; 0 (default) is never.
+	SaveSteps int `toml:"save_steps"`
+	// SaveMinutes is the time after which the next step ends with a
+	// checkpoint; 0 (default) is never.
+	SaveMinutes float64 `toml:"save_minutes"`
+	// KeepLast is how many of the newest checkpoints are kept; 0 (default)
+	// keeps all.
+	KeepLast int `toml:"keep_last"`
+	// KeepBest is how many of the best checkpoints are kept beside those of
+	// KeepLast: by the mean pass@1 of the suites, where they were evaluated.
+	// Default 0.
+	KeepBest int `toml:"keep_best"`
+	// OnNonfinite is what happens at NaN or an infinity in log-probs, loss or
+	// gradients, always before the update: "stop" (default) the run, or "skip"
+	// the optimizer step. In both cases the batch is written to failures/ in
+	// the run folder, for `onering replay`.
+	OnNonfinite string `toml:"on_nonfinite"`
+	// SkipLimit is how many steps "skip" may leave out in the whole run before
+	// it stops after all. Default 10.
+	SkipLimit int `toml:"skip_limit"`
 	// EvalEvery is the rounds between evaluations; 0 (default) is never.
 	EvalEvery int `toml:"eval_every"`
 }
@@ -176,7 +197,7 @@ func Default() Config {
 			LearningRate: 1e-6, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8,
 			WeightDecay: 0, MaxGradNorm: 1, Schedule: "constant",
 		},
-		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Epochs: 1, MicroTokens: 4096, SaveEvery: 10},
+		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:    EvalConfig{Samples: 1},
 		Runtime: RuntimeConfig{Device: "cpu"},
 	}

@@ -41,7 +41,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{Beta1: 1, Beta2: -1, WeightDecay: -1, MaxGradNorm: -1, Warmup: -1},
 		Rollout:   RolloutConfig{TopK: -1},
-		Train:     LoopConfig{Seed: -1, SaveEvery: -1, EvalEvery: -1},
+		Train:     LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
 		Eval:      EvalConfig{Suites: []string{""}, Temperature: -1},
 		Runtime:   RuntimeConfig{Threads: -1, Device: "tpu"},
 	}

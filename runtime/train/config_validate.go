@@ -77,6 +77,16 @@ func (c Config) Validate() error {
 	v.atLeast("train.micro_tokens", t.MicroTokens, 1)
 	v.atLeast("train.seed", t.Seed, 0)
 	v.atLeast("train.save_every", t.SaveEvery, 0)
+	v.atLeast("train.save_steps", t.SaveSteps, 0)
+	v.nonNegative("train.save_minutes", t.SaveMinutes)
+	v.atLeast("train.keep_last", t.KeepLast, 0)
+	v.atLeast("train.keep_best", t.KeepBest, 0)
+	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || t.KeepLast > 0,
+		"needs keep_last of at least 1; without it all checkpoints are kept")
+	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || len(c.Eval.Suites) > 0,
+		"needs files in eval.suites: the best are those with the highest pass@1")
+	v.oneOf("train.on_nonfinite", t.OnNonfinite, "stop", "skip")
+	v.atLeast("train.skip_limit", t.SkipLimit, 0)
 	v.atLeast("train.eval_every", t.EvalEvery, 0)
 	v.check("train.eval_every", t.EvalEvery, t.EvalEvery <= 0 || len(c.Eval.Suites) > 0,
 		"needs files in eval.suites; 0 turns evaluation off")

@@ -5,3 +5,11 @@ package train
 // peakBytes is the most memory that this process has had resident; 0 where the
 // system does not tell.
 func peakBytes() int64 { return 0 }
+
+// residentBytes is the memory that this process has resident now; 0 where the
+// system does not tell.
+func residentBytes() int64 { return 0 }
+
+// availableBytes is the memory that this process may still take; 0 where the
+// system does not tell.
+func availableBytes() int64 { return 0 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"time"
 )
 
@@ -63,16 +62,6 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
-}
-
-// appendRecord adds one line to metrics.jsonl.
-func appendRecord(f *os.File, r Record) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
-	return err
 }
 
 // The phases that seconds are counted by.

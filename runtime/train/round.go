@@ -21,6 +21,8 @@ type round struct {
 	groups       int
 	flat         int // groups whose rewards are all equal
 
+	rescored bool // OldLogProb is the learner's
+
 	gapMax, gapSum float64 // |rollout - training log-prob| before the first update
 	gapTokens      int
 }
@@ -55,9 +57,9 @@ func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
 }
 
 // compare notes how far a training log-prob is from what the sampler saw.
-func (r *round) compare(i int, logp []float32) {
+func (r *round) compare(i int, logp []float64) {
 	for t, x := range logp {
-		gap := math.Abs(float64(x) - r.rollouts[i].LogProb[t])
+		gap := math.Abs(x - r.rollouts[i].LogProb[t])
 		r.gapMax = max(r.gapMax, gap)
 		r.gapSum += gap
 		r.gapTokens++
@@ -102,10 +104,24 @@ func (r *round) metrics(stats sampler.Stats, steps []Record) Record {
 	}
 	// The means over the round's steps of what each step logged; the largest or
 	// smallest where the name says so.
-	if len(steps) == 0 {
-		return record
+	var names []Metric
+	seen := map[string]bool{}
+	skipped := 0
+	for _, s := range steps {
+		if s.Get("skipped") != nil {
+			skipped++
+		}
+		for _, m := range s {
+			if !seen[m.Name] {
+				seen[m.Name] = true
+				names = append(names, m)
+			}
+		}
 	}
-	for _, m := range steps[0] {
+	if skipped > 0 {
+		record = append(record, Metric{"skipped_steps", skipped})
+	}
+	for _, m := range names {
 		if _, ok := m.Value.(float64); !ok {
 			continue
 		}

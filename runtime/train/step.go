@@ -2,7 +2,7 @@ package train
 
 import (
 	"fmt"
-	"math"
+	"runtime/debug"
 
 	"onering/objectives"
 	"onering/runtime"
@@ -14,8 +14,18 @@ import (
 const keptShare = 0.5
 
 // oneStep is one optimizer step on the given rollouts: forward, objective,
-// backward, update.
-func (t *Trainer) oneStep(r *round, batch []int) (Record, error) {
+// backward, update. It leaves everything as it was unless it succeeds, but for
+// an update that fails halfway, which sets t.torn.
+func (t *Trainer) oneStep(r *underway, batch []int) (Record, error) {
+	for {
+		record, err := t.tryStep(r, batch)
+		if !isOutOfMemory(err) || !t.splitMicroBatches(err) {
+			return record, err
+		}
+	}
+}
+
+func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 	c := t.Config
 	sequences := make([]runtime.Sequence, len(batch))
 	live := make([]bool, len(batch))
@@ -26,11 +36,9 @@ func (t *Trainer) oneStep(r *round, batch []int) (Record, error) {
 		live[i] = b.Trajectories[i].Advantage != 0 || t.learner.HasEntropyGradient() || t.reference != nil
 	}
 
-	// Forward once. Before the round's first update the pass is also the
-	// measure of how far rollout and training log-probs are apart.
 	t.clock.enter(phaseScore)
-	micro := microBatches(sequences, live, c.Train.MicroTokens)
-	passes := make([]*runtime.Pass, len(micro))
+	micro := microBatches(sequences, live, t.microTokens)
+	passes, err := t.forward(b, sequences, live, micro)
 	defer func() {
 		for _, p := range passes {
 			if p != nil {
@@ -38,6 +46,68 @@ func (t *Trainer) oneStep(r *round, batch []int) (Record, error) {
 			}
 		}
 	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := finiteLogProbs(b); err != nil {
+		return t.notFinite(r, batch, b, nil, t.explain(err, sequences))
+	}
+	// Before the round's first update the pass is also the measure of how far
+	// rollout and training log-probs are apart.
+	if len(r.steps) == 0 && !r.rescored {
+		for i, j := range batch {
+			r.compare(j, b.Trajectories[i].LogProb)
+		}
+	}
+
+	t.clock.enter(phaseWeights)
+	x, err := think(t.Objective, c.Objective.Name, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.finite(); err != nil {
+		return t.notFinite(r, batch, b, x.w, err)
+	}
+
+	t.clock.enter(phaseBackward)
+	if err := t.backward(passes, micro, x); err != nil {
+		return nil, err
+	}
+	t.clock.enter(phaseOptimizer)
+	o := c.Optimizer
+	rate := o.rate(t.step+1, c.steps())
+	norm, err := t.optimizer.Step(runtime.AdamW{
+		LearningRate: rate, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+		WeightDecay: o.WeightDecay, MaxGradNorm: o.MaxGradNorm,
+	})
+	t.clock.enter(phaseOther)
+	if err != nil {
+		// The norm comes first: where it is the culprit, nothing was updated.
+		if _, early := t.optimizer.GradNorm(); early != nil {
+			return t.notFinite(r, batch, b, x.w, gradientError(early))
+		}
+		t.torn = true
+		return nil, err
+	}
+	if ob, ok := t.Objective.(objectives.Observer); ok {
+		ob.Observe(b)
+	}
+
+	tokens := 0
+	for i := range x.w {
+		tokens += len(x.w[i])
+	}
+	record := Record{{"loss", x.loss}, {"grad_norm", norm}, {"learning_rate", rate}, {"train_tokens", tokens}, {"micro_batches", len(micro)}}
+	for _, s := range x.stats {
+		record = append(record, Metric{s.Name, s.Value})
+	}
+	return record, nil
+}
+
+// forward sets the log-probs and entropies of b and returns the passes of the
+// micro-batches, which the caller releases also where there is an error.
+func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live []bool, micro [][]int) ([]*runtime.Pass, error) {
+	passes := make([]*runtime.Pass, len(micro))
 	budget := max(smallStash, int(keptShare*4*float64(len(t.Policy.Weights.Data))))
 	for i, group := range micro {
 		part := make([]runtime.Sequence, len(group))
@@ -52,130 +122,96 @@ func (t *Trainer) oneStep(r *round, batch []int) (Record, error) {
 		if keep {
 			budget -= size
 		}
-		p, err := t.learner.Forward(part, c.Rollout.Temperature, keep)
+		p, err := t.learner.Forward(part, t.Config.Rollout.Temperature, keep)
 		if err != nil {
-			return nil, err
+			return passes, err
 		}
 		passes[i] = p
 		for k, s := range group {
-			logp := p.LogProb[k]
-			for pos, x := range logp {
-				if x-x != 0 {
-					return nil, fmt.Errorf("the log-prob of response token %d of trajectory %d is %v; nothing was updated: the weights or the activations overflow", pos, batch[s], x)
-				}
-			}
-			if t.stepOfRound == 0 && c.Rollout.OldLogProb == "rollout" {
-				r.compare(batch[s], logp)
-			}
-			b.Trajectories[s].LogProb = float64s(logp)
+			b.Trajectories[s].LogProb = float64s(p.LogProb[k])
 			b.Trajectories[s].Entropy = float64s(p.Entropy[k])
 		}
 	}
+	return passes, nil
+}
 
-	// Think.
-	t.clock.enter(phaseWeights)
-	w := make([][]float64, len(batch))
-	for i := range w {
-		w[i] = make([]float64, len(b.Trajectories[i].LogProb))
-	}
-	loss := t.Objective.Loss(b, b)
-	t.Objective.Weights(b, w)
-	var v [][]float64
-	if e, ok := t.Objective.(objectives.EntropyWeigher); ok {
-		v = make([][]float64, len(batch))
-		for i := range v {
-			v[i] = make([]float64, len(w[i]))
-		}
-		if !e.EntropyWeights(b, v) {
-			v = nil
-		}
-	}
-	if err := finite(loss, w, v, batch); err != nil {
-		return nil, err
-	}
-	var diagnostics []objectives.Diagnostics
-	if d, ok := t.Objective.(objectives.Diagnoser); ok {
-		diagnostics = d.Diagnose(b)
-	}
-	stats := objectives.Summarize(b, w, diagnostics)
-
-	// Backward once, and update.
-	t.clock.enter(phaseBackward)
+// backward leaves the gradients of the passes in the learner.
+func (t *Trainer) backward(passes []*runtime.Pass, micro [][]int, x thought) error {
 	t.learner.ZeroGradients()
 	for i, group := range micro {
 		wp, vp := make([][]float64, len(group)), [][]float64(nil)
-		if v != nil {
+		if x.v != nil {
 			vp = make([][]float64, len(group))
 		}
 		for k, s := range group {
-			wp[k] = w[s]
-			if v != nil {
-				vp[k] = v[s]
+			wp[k] = x.w[s]
+			if x.v != nil {
+				vp[k] = x.v[s]
 			}
 		}
 		if err := passes[i].Backward(wp, vp); err != nil {
-			return nil, err
+			return err
 		}
 		passes[i].Release()
 		passes[i] = nil
 	}
-	t.clock.enter(phaseOptimizer)
-	o := c.Optimizer
-	rate := o.rate(t.step+1, c.steps())
-	norm, err := t.optimizer.Step(runtime.AdamW{
-		LearningRate: rate, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
-		WeightDecay: o.WeightDecay, MaxGradNorm: o.MaxGradNorm,
-	})
-	if err != nil {
-		return nil, err
-	}
-	t.clock.enter(phaseOther)
-	if ob, ok := t.Objective.(objectives.Observer); ok {
-		ob.Observe(b)
-	}
-	t.stepOfRound++
-
-	tokens := 0
-	for i := range w {
-		tokens += len(w[i])
-	}
-	record := Record{{"loss", loss}, {"grad_norm", norm}, {"learning_rate", rate}, {"train_tokens", tokens}, {"micro_batches", len(micro)}}
-	for _, s := range stats {
-		record = append(record, Metric{s.Name, s.Value})
-	}
-	return record, nil
+	return nil
 }
 
-// finite stops a step whose loss or weights are not numbers.
-func finite(loss float64, w, v [][]float64, batch []int) error {
-	for _, table := range [][][]float64{w, v} {
-		for i := range table {
-			for pos, x := range table[i] {
-				if math.IsNaN(x) || math.IsInf(x, 0) {
-					return fmt.Errorf("the objective's weight of response token %d of trajectory %d is %v; nothing was updated", pos, batch[i], x)
-				}
-			}
+// A thought is what an objective says of a batch.
+type thought struct {
+	loss  float64
+	w, v  [][]float64 // dL/dlogp and dL/dentropy by trajectory and token; v may be nil
+	stats []objectives.Stat
+}
+
+// think asks the objective. An objective is a plug-in: its panic is an error
+// that names it.
+func think(o objectives.Objective, name string, b objectives.Batch) (x thought, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("objective %q panics: %v\n%s", name, p, debug.Stack())
+		}
+	}()
+	zeros := func() [][]float64 {
+		z := make([][]float64, len(b.Trajectories))
+		for i := range z {
+			z[i] = make([]float64, len(b.Trajectories[i].LogProb))
+		}
+		return z
+	}
+	x.w = zeros()
+	x.loss = o.Loss(b, b)
+	o.Weights(b, x.w)
+	if e, ok := o.(objectives.EntropyWeigher); ok {
+		if x.v = zeros(); !e.EntropyWeights(b, x.v) {
+			x.v = nil
 		}
 	}
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return fmt.Errorf("the loss is %v; nothing was updated", loss)
+	if x.finite() != nil {
+		return x, nil // figures of it would say nothing
 	}
-	return nil
+	var diagnostics []objectives.Diagnostics
+	if d, ok := o.(objectives.Diagnoser); ok {
+		diagnostics = d.Diagnose(b)
+	}
+	x.stats = objectives.Summarize(b, x.w, diagnostics)
+	return x, nil
 }
 
 // oldLogProbs sets the old policy's log-probs of a new round: those of the
 // sampler, or with old_logp = "rescore" the learner's; and the reference's
 // where the objective asks for them.
 func (t *Trainer) oldLogProbs(r *round) error {
-	t.stepOfRound = 0
 	rescore := t.Config.Rollout.OldLogProb == "rescore"
+	r.rescored = rescore
 	if !rescore && t.reference == nil {
 		return nil
 	}
 	t.clock.enter(phaseScore)
 	defer t.clock.enter(phaseOther)
 	live := make([]bool, len(r.sequences))
-	for _, group := range microBatches(r.sequences, live, t.Config.Train.MicroTokens) {
+	for _, group := range microBatches(r.sequences, live, t.microTokens) {
 		part := make([]runtime.Sequence, len(group))
 		for k, s := range group {
 			part[k] = r.sequences[s]
@@ -193,8 +229,8 @@ func (t *Trainer) oldLogProbs(r *round) error {
 		}
 		if rescore {
 			err := score(t.learner, func(s int, logp []float32) {
-				r.compare(s, logp)
 				r.trajectories[s].OldLogProb = float64s(logp)
+				r.compare(s, r.trajectories[s].OldLogProb)
 			})
 			if err != nil {
 				return err

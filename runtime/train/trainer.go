@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"time"
 
 	"onering/models"
@@ -51,10 +48,21 @@ type Trainer struct {
 	refRing   *runtime.Ring
 	verifier  verifier.Verifier
 	folder    *Folder
+	saver     *saver
 	clock     *stopwatch
+	alarms    alarms
 
-	round, step int // done so far
-	stepOfRound int // done of this round
+	problemsDigest string
+	round, step    int       // done so far
+	now            *underway // the round between its sampling and its end
+	evaluated      bool      // the evaluation that may come before the next round is done
+	score          *float64  // mean pass@1 of that evaluation
+	skipped        int       // optimizer steps left out because of NaN or infinities
+	microTokens    int       // train.micro_tokens, or what memory has left of it
+	saved          position  // of the newest checkpoint
+	savedAt        time.Time
+	overdue        bool // a checkpoint waits for the one being written
+	torn           bool // an update failed halfway: the weights are of no step
 }
 
 // weighsEntropy asks the objective about a batch of one token whether it wants
@@ -80,7 +88,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t = &Trainer{Config: c, Policy: policy, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch()}
+	t = &Trainer{Config: c, Policy: policy, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
 	made := t // which a return of nil hides
 	defer func() {
 		if err != nil {
@@ -95,6 +103,10 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	}
 	if err = t.dropLong(); err != nil {
 		return nil, err
+	}
+	t.problemsDigest = digest(t.problems)
+	if err := checkWeights(policy.Weights); err != nil {
+		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
 	for _, name := range c.Eval.Suites {
 		s, err := openSuite(name)
@@ -175,6 +187,9 @@ func (t *Trainer) keepReference(env *runtime.Env) (err error) {
 
 // Close frees everything but the policy.
 func (t *Trainer) Close() {
+	if t.saver != nil {
+		t.saver.close()
+	}
 	if t.decoder != nil {
 		t.decoder.Close()
 	}
@@ -210,110 +225,6 @@ type Summary struct {
 	LogPGap    float64 // the largest between rollout and training log-probs in any round
 }
 
-// Run trains for Config.Train.Rounds rounds, writing the run folder. With
-// resume it continues from the folder's last checkpoint.
-func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
-	began := time.Now()
-	c := t.Config
-	if t.folder, err = openFolder(c, resume); err != nil {
-		return s, err
-	}
-	if resume {
-		if err := t.restore(); err != nil {
-			return s, err
-		}
-		t.log.Info("resuming", "folder", t.folder.Dir, "round", t.round, "step", t.step)
-	}
-	s.Folder = t.folder.Dir
-	if t.round == 0 {
-		if s.First, err = t.evaluate(ctx); err != nil {
-			return s, err
-		}
-	}
-	s.Reward[0] = math.NaN()
-	for t.round < c.Train.Rounds {
-		record, err := t.oneRound(ctx)
-		if err != nil {
-			return s, err
-		}
-		if math.IsNaN(s.Reward[0]) {
-			s.Reward[0] = record.Float("reward")
-		}
-		s.Reward[1] = record.Float("reward")
-		s.LogPGap = max(s.LogPGap, record.Float("logp_gap_max"))
-		last := t.round == c.Train.Rounds
-		if last || c.Train.EvalEvery > 0 && t.round%c.Train.EvalEvery == 0 {
-			if s.Last, err = t.evaluate(ctx); err != nil {
-				return s, err
-			}
-		}
-		if last || c.Train.SaveEvery > 0 && t.round%c.Train.SaveEvery == 0 {
-			if s.Checkpoint, err = t.save(); err != nil {
-				return s, err
-			}
-		}
-		t.observer.Round(record)
-	}
-	s.Rounds, s.Steps, s.Seconds = t.round, t.step, time.Since(began).Seconds()
-	return s, nil
-}
-
-// oneRound is one turn of the loop: sample, verify, advantages, and for each
-// minibatch forward, weights, backward, update.
-func (t *Trainer) oneRound(ctx context.Context) (Record, error) {
-	c, r := t.Config, t.Config.Rollout
-	t.clock.take()
-	first := t.round * r.PromptsPerRound
-	problems := t.problems.Take(c.Data.Seed, first, r.PromptsPerRound)
-
-	t.clock.enter(phaseRollout)
-	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", t.round+1, c.Train.Rounds), "trajectories", len(problems)*r.SamplesPerPrompt)
-	rollouts, stats, err := Roll(ctx, t.decoder, t.prompter, problems, Sampling{
-		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens,
-		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
-	}, t.verifier, func(int) { t.observer.Advance(1) })
-	if err != nil {
-		return nil, err
-	}
-	t.clock.enter(phaseOther)
-	round := newRound(rollouts, r.SamplesPerPrompt, t.Objective)
-	if err := t.oldLogProbs(round); err != nil {
-		return nil, err
-	}
-
-	order := rand.New(rand.NewPCG(uint64(c.Train.Seed), uint64(t.round)))
-	perEpoch := (len(round.kept) + c.Train.BatchSize - 1) / c.Train.BatchSize
-	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.round+1, c.Train.Rounds), "steps", perEpoch*c.Train.Epochs)
-	var steps []Record
-	for range c.Train.Epochs {
-		shuffled := append([]int{}, round.kept...)
-		order.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		for from := 0; from < len(shuffled); from += c.Train.BatchSize {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			record, err := t.oneStep(round, shuffled[from:min(from+c.Train.BatchSize, len(shuffled))])
-			if err != nil {
-				return nil, fmt.Errorf("train: round %d, step %d: %w", t.round+1, t.step+1, err)
-			}
-			t.step++
-			record = append(Record{{"kind", "step"}, {"step", t.step}, {"round", t.round + 1}}, record...)
-			if err := appendRecord(t.folder.metrics, record); err != nil {
-				return nil, err
-			}
-			steps = append(steps, record)
-			t.observer.Advance(1)
-		}
-	}
-	t.round++
-	if err := t.folder.writeRollouts(t.round, problems, rollouts, round); err != nil {
-		return nil, err
-	}
-	record := append(Record{{"kind", "round"}, {"round", t.round}, {"step", t.step}}, round.metrics(stats, steps)...)
-	record = append(record, t.clock.take()...)
-	return record, appendRecord(t.folder.metrics, record)
-}
-
 // evaluate runs the suites; without any it returns nothing.
 func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
 	e := Evaluation{Round: t.round, Step: t.step}
@@ -326,11 +237,7 @@ func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
 		}
 		e.Results = append(e.Results, result)
 	}
-	if len(e.Results) == 0 {
-		return e, nil
-	}
-	t.observer.Evaluated(e)
-	return e, appendRecord(t.folder.metrics, e.record())
+	return e, nil
 }
 
 // rate is the learning rate of step n (from 1) of total: a linear rise over
@@ -356,15 +263,4 @@ func (o OptimizerConfig) rate(n, total int) float64 {
 func (c Config) steps() int {
 	perRound := c.Rollout.PromptsPerRound * c.Rollout.SamplesPerPrompt
 	return c.Train.Rounds * c.Train.Epochs * ((perRound + c.Train.BatchSize - 1) / c.Train.BatchSize)
-}
-
-// checkpointDir returns where step n's checkpoint lies.
-func checkpointDir(run string, step int) string {
-	return filepath.Join(run, "checkpoints", fmt.Sprintf("step-%06d", step))
-}
-
-// exists says whether there is a file or folder.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

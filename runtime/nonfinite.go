@@ -1,0 +1,25 @@
+package runtime
+
+// FirstNonFinite returns the first layer whose output holds NaN or an infinity
+// for some token, and the index of a sequence that has it; ok is false where
+// the outputs of all layers are finite. The embedding counts as layer -1. Only
+// a pass that was kept knows.
+func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
+	if p.buffers == nil || !p.kept {
+		return 0, 0, false
+	}
+	d := p.l.g.Hidden
+	for i := range p.buffers.x[:p.l.g.Layers+1] {
+		x := p.buffers.x[i].data
+		at := 0
+		for s, q := range p.sequences {
+			for _, v := range x[at*d : (at+q.fed())*d] {
+				if v-v != 0 {
+					return i - 1, s, true
+				}
+			}
+			at += q.fed()
+		}
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,175 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"onering/models"
+	"onering/objectives"
+)
+
+var inf = math.Inf(1)
+
+// failureVersion is raised when an older file can no longer be read.
+const failureVersion = 1
+
+// maxFailure bounds the size of a file that is read.
+const maxFailure = 1 << 30
+
+// A Failure is the batch of an optimizer step that met NaN or an infinity, with
+// all that it takes to compute the step again.
+type Failure struct {
+	Version int    `json:"version"`
+	Round   int    `json:"round"`
+	Step    int    `json:"step"` // from 1
+	Steps   int    `json:"steps"`
+	Reason  string `json:"reason"`
+	// Checkpoint holds the weights before the step, relative to the file.
+	Checkpoint  string  `json:"checkpoint"`
+	Objective   string  `json:"objective"`
+	Temperature float64 `json:"temperature"`
+	MicroTokens int     `json:"micro_tokens"`
+	// Trajectories in the order of the batch.
+	Trajectories []FailureTrajectory `json:"trajectories"`
+}
+
+// A FailureTrajectory is one of them.
+type FailureTrajectory struct {
+	Rollout    int     `json:"rollout"` // its number in the round
+	Problem    string  `json:"problem"`
+	Prompt     []int32 `json:"prompt_ids"`
+	Response   []int32 `json:"response_ids"`
+	Reward     float64 `json:"reward"`
+	Advantage  float64 `json:"advantage"`
+	Truncated  bool    `json:"truncated,omitempty"`
+	Degenerate bool    `json:"degenerate,omitempty"`
+	// LogProb and Entropy are what the forward pass made of it then, Weights
+	// what the objective said; the others were its input.
+	LogProb    Exact `json:"logp"`
+	OldLogProb Exact `json:"old_logp"`
+	RefLogProb Exact `json:"ref_logp,omitempty"`
+	Entropy    Exact `json:"entropy"`
+	Weights    Exact `json:"weights,omitempty"`
+}
+
+// Exact floats keep every bit in JSON; NaN and the infinities, which JSON
+// lacks, are the strings "NaN", "+Inf" and "-Inf".
+type Exact []float64
+
+// MarshalJSON implements json.Marshaler.
+func (x Exact) MarshalJSON() ([]byte, error) {
+	out := []byte{'['}
+	for i, v := range x {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if nonfinite(v) {
+			out = fmt.Appendf(out, "%q", fmt.Sprint(v))
+		} else {
+			text, _ := json.Marshal(v)
+			out = append(out, text...)
+		}
+	}
+	return append(out, ']'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (x *Exact) UnmarshalJSON(text []byte) error {
+	var values []any
+	if err := json.Unmarshal(text, &values); err != nil {
+		return err
+	}
+	*x = make(Exact, len(values))
+	for i, v := range values {
+		switch v {
+		case "NaN":
+			(*x)[i] = math.NaN()
+		case "+Inf":
+			(*x)[i] = math.Inf(1)
+		case "-Inf":
+			(*x)[i] = math.Inf(-1)
+		default:
+			n, ok := v.(float64)
+			if !ok {
+				return fmt.Errorf("element %d is %v: want a number, \"NaN\", \"+Inf\" or \"-Inf\"", i, v)
+			}
+			(*x)[i] = n
+		}
+	}
+	return nil
+}
+
+// failure collects the batch of a step that failed.
+func (t *Trainer) failure(r *underway, batch []int, b objectives.Batch, w [][]float64, reason error) Failure {
+	f := Failure{
+		Version: failureVersion, Round: t.round + 1, Step: t.step + 1, Steps: t.Config.steps(), Reason: reason.Error(),
+		Checkpoint: filepath.ToSlash(checkpointDir("..", t.step)), Objective: t.Config.Objective.Name,
+		Temperature: t.Config.Rollout.Temperature, MicroTokens: t.microTokens,
+	}
+	for i, j := range batch {
+		x, y := b.Trajectories[i], &r.rollouts[j]
+		one := FailureTrajectory{
+			Rollout: j, Problem: r.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
+			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
+			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
+		}
+		if w != nil {
+			one.Weights = w[i]
+		}
+		f.Trajectories = append(f.Trajectories, one)
+	}
+	return f
+}
+
+func (f Failure) write(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	return models.WriteFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
+}
+
+// ReadFailure reads a file of failures/ in a run folder.
+func ReadFailure(path string) (Failure, error) {
+	var f Failure
+	file, err := os.Open(path)
+	if err != nil {
+		return f, fmt.Errorf("train: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return f, fmt.Errorf("train: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFailure {
+		return f, fmt.Errorf("train: %s is not a file of a failed step", path)
+	}
+	if f, err = decodeFailure(file); err != nil {
+		return f, fmt.Errorf("train: %s: %w", path, err)
+	}
+	return f, nil
+}
+
+func decodeFailure(r io.Reader) (f Failure, err error) {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return f, err
+	}
+	if f.Version != failureVersion {
+		return f, fmt.Errorf("it is of version %d; this program reads version %d", f.Version, failureVersion)
+	}
+	if len(f.Trajectories) == 0 || !(f.Temperature > 0) || f.MicroTokens < 1 || f.Step < 1 {
+		return f, fmt.Errorf("it holds no batch")
+	}
+	for i, x := range f.Trajectories {
+		n := len(x.Response)
+		if len(x.Prompt) == 0 || len(x.OldLogProb) != n || len(x.RefLogProb) != 0 && len(x.RefLogProb) != n {
+			return f, fmt.Errorf("trajectory %d: its parts do not have the %d tokens of its response", i, n)
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,29 @@
+package train
+
+import (
+	"errors"
+	"syscall"
+)
+
+// errLocked is that another process has the run folder open.
+var errLocked = errors.New("another process is training in it")
+
+// sharingViolation is ERROR_SHARING_VIOLATION.
+const sharingViolation = syscall.Errno(32)
+
+// lock opens a lock file without sharing; the system closes it when the process
+// ends.
+func lock(path string) (unlock func(), err error) {
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, err
+	}
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	if errors.Is(err, sharingViolation) {
+		return nil, errLocked
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { syscall.CloseHandle(h) }, nil
+}

@@ -1,0 +1,141 @@
+package train
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"onering/models"
+)
+
+// sumsFile lists the SHA-256 of every other file of a checkpoint, as sha256sum
+// writes and reads it: in the checkpoint's folder `sha256sum -c state/SHA256SUMS`
+// checks it by hand.
+const sumsFile = "state/SHA256SUMS"
+
+// maxSums bounds the size of a list that is read.
+const maxSums = 1 << 20
+
+// writeSums writes the list of the files below dir.
+func writeSums(dir string) error {
+	names, err := filesBelow(dir)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, name := range names {
+		sum, err := sumFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s  %s\n", sum, name)
+	}
+	return models.WriteFile(filepath.Join(dir, filepath.FromSlash(sumsFile)), func(w io.Writer) error {
+		_, err := io.WriteString(w, b.String())
+		return err
+	})
+}
+
+// verifySums checks that the files below dir are those of its list, to the
+// byte. An error names the first that is not.
+func verifySums(dir string) error {
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(sumsFile)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is missing: the checkpoint is torn, or is none", sumsFile)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sums, err := parseSums(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", sumsFile, err)
+	}
+	names, err := filesBelow(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		want, ok := sums[name]
+		if !ok {
+			return fmt.Errorf("%s was added to it", name)
+		}
+		delete(sums, name)
+		sum, err := sumFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		if sum != want {
+			return fmt.Errorf("%s is torn or was edited: its SHA-256 is %.16s..., it was written with %.16s", name, sum, want)
+		}
+	}
+	for name := range sums {
+		return fmt.Errorf("%s is missing", name)
+	}
+	return nil
+}
+
+// parseSums reads a list: lines of a sum, two spaces and a path with slashes.
+func parseSums(r io.Reader) (map[string]string, error) {
+	sums := make(map[string]string)
+	lines := bufio.NewScanner(io.LimitReader(r, maxSums))
+	for n := 1; lines.Scan(); n++ {
+		sum, name, ok := strings.Cut(lines.Text(), "  ")
+		raw, err := hex.DecodeString(sum)
+		if !ok || err != nil || len(raw) != sha256.Size || !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("line %d: want a SHA-256, two spaces and a file's name", n)
+		}
+		if _, twice := sums[name]; twice {
+			return nil, fmt.Errorf("line %d: %q is there twice", n, name)
+		}
+		sums[name] = sum
+	}
+	return sums, lines.Err()
+}
+
+// filesBelow lists the files below dir but the list of sums, with slashes,
+// sorted. Anything but files and folders is an error: a link could lead out of
+// the checkpoint.
+func filesBelow(dir string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if !e.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		if name != sumsFile {
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+func sumFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
