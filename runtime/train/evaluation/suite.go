@@ -87,8 +87,13 @@ func Locate(spec, dir string) (name, path string, err error) {
 	if dir != "" && word.MatchString(spec) {
 		for _, n := range names {
 			for _, end := range append(extensions, "") {
-				if path := filepath.Join(dir, n+end); exists(path) {
+				path := filepath.Join(dir, n+end)
+				switch {
+				case !exists(path):
+				case known:
 					return spec, path, nil
+				default:
+					return nameOf(path), path, nil
 				}
 			}
 		}

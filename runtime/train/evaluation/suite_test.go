@@ -32,6 +32,8 @@ func TestLocate(t *testing.T) {
 		{"held.out.json", "suites", "held.out", "held.out.json", ""},
 		{"a=b.jsonl", "", "a=b", "a=b.jsonl", ""}, // a file may be called so
 		{"amc", "", "amc", "amc", ""},
+		{"own.parquet", "suites", "own", "suites/own.parquet", ""},
+		{"held.out.json", ".", "held.out", "held.out.json", ""},
 		{"nowhere.jsonl", "", "nowhere", "nowhere.jsonl", ""}, // whoever opens it says so
 	} {
 		name, path, err := Locate(tt.spec, tt.dir)
