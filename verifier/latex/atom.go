@@ -141,6 +141,17 @@ func (p *parser) group() *Node {
 	p.expect("{")
 	bars, inSet := p.bars, p.inSet
 	p.bars, p.inSet = 0, false
+	n := p.stacked()
+	p.bars, p.inSet = bars, inSet
+	p.expect("}")
+	if n == nil {
+		p.fail()
+	}
+	return n
+}
+
+// stacked parses statements, or two with \over or \choose between them.
+func (p *parser) stacked() *Node {
 	n := p.statements()
 	if t := p.cur(); t.cmd("over") || t.cmd("choose") || t.cmd("atop") {
 		op := Div
@@ -154,11 +165,6 @@ func (p *parser) group() *Node {
 		}
 		n = &Node{Op: op, Args: []*Node{n, m}}
 	}
-	p.bars, p.inSet = bars, inSet
-	p.expect("}")
-	if n == nil {
-		p.fail()
-	}
 	return n
 }
 
@@ -169,7 +175,9 @@ func (p *parser) bracketed() *Node {
 	p.advance()
 	bars, inSet := p.bars, p.inSet
 	p.bars, p.inSet = 0, false
-	n := p.statements()
+	p.brackets++
+	n := p.stacked()
+	p.brackets--
 	p.bars, p.inSet = bars, inSet
 	shut := p.cur().text
 	switch {
@@ -508,11 +516,7 @@ func (p *parser) function(name string) *Node {
 	for {
 		if p.cur().is("_") && base == nil {
 			p.advance()
-			if t := p.cur(); t.kind == number {
-				base = p.numeral()
-			} else {
-				base = p.argument()
-			}
+			base = p.logBase()
 			continue
 		}
 		if p.cur().is("^") && power == nil && !p.degreeAhead() {
@@ -558,6 +562,17 @@ func (p *parser) function(name string) *Node {
 		return &Node{Op: Pow, Args: []*Node{n, power}}
 	}
 	return n
+}
+
+// logBase parses the base of a logarithm: one digit, as TeX takes it, unless an
+// argument stands apart from the numeral (log_10 100).
+func (p *parser) logBase() *Node {
+	if p.cur().kind == number {
+		if next := p.at(1); next.space && next.kind != sign && next.kind != end || next.is("(") || next.is("{") {
+			return p.numeral()
+		}
+	}
+	return p.argument()
 }
 
 var inverses = map[string]bool{"asin": true, "acos": true, "atan": true, "acot": true, "asec": true, "acsc": true, "asinh": true, "acosh": true, "atanh": true}

@@ -333,6 +333,9 @@ func (p *parser) postfix(n *Node) *Node {
 				return n
 			}
 			n = primed(n, p.primes())
+			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.opensArguments() {
+				n = p.application(n.Name)
+			}
 		case t.kind == word && t.plain && !t.space && n.Op == Num && isOrdinal(t.text):
 			p.advance()
 		default:

@@ -127,7 +127,11 @@ var separators = [...]string{`{,}`, `,\!`, `\!,\!`, `\!,`, `{,\!}`, `\,`, `\;`, 
 // whole reads the digits before the point without their separators. It reports
 // whether there were none.
 func (l *lexer) whole() (string, bool) {
+	start := l.pos
 	first := l.digits()
+	if start > 0 && l.src[start-1] == '_' {
+		return first, true // \log_10 100
+	}
 	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
 		return first, true
 	}

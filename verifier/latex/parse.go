@@ -45,12 +45,13 @@ func Parse(src string, reading Reading) (Parsed, error) {
 // A parser is a recursive descent over tokens. It gives up by panicking with
 // an error, which top turns into one.
 type parser struct {
-	tokens  []token
-	pos     int
-	depth   int
-	bars    int  // open | that the next | may close
-	inSet   bool // in \{\}: a colon or bar begins a condition
-	inIndex bool // in a subscript
+	tokens   []token
+	pos      int
+	depth    int
+	bars     int  // open | that the next | may close
+	brackets int  // open ( and [
+	inSet    bool // in \{\}: a colon or bar begins a condition
+	inIndex  bool // in a subscript
 }
 
 // partStatements drops the wide spaces that do not stand between two
@@ -150,7 +151,7 @@ func (p *parser) top() (tree *Node, err error) {
 			panic(r)
 		}
 	}()
-	tree = p.statements()
+	tree = p.stacked()
 	if p.cur().kind != end {
 		p.fail()
 	}
@@ -208,13 +209,19 @@ func (p *parser) closing() bool {
 		return true
 	}
 	if t.kind == command {
-		return t.text == "end" || t.text == "rfloor" || t.text == "rceil"
+		switch t.text {
+		case "end", "rfloor", "rceil", "over", "choose", "atop":
+			return true
+		}
+		return false
 	}
 	if t.kind != sign {
 		return false
 	}
 	switch t.text {
-	case ")", "]", "}", ":}", ":>", "r|":
+	case "]":
+		return p.brackets > 0 || p.pos > 0 // else ]a, b[
+	case ")", "}", ":}", ":>", "r|":
 		return true
 	case "|":
 		return p.bars > 0
