@@ -1,8 +1,8 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"onering/models"
@@ -20,7 +20,8 @@ type Decoder struct {
 	slots     int
 	maxTokens int
 
-	cache     []cacheLayer // per layer, [slots,G,S,K]
+	cache     []cacheLayer // per layer, [slots,G,S,K] with S = capacity
+	capacity  int          // tokens that a row of the cache has room for; grows up to maxTokens
 	cos, sin  scratch[float32]
 	rowOf     []int // by slot; -1 where free
 	slotOf    []int // by row
@@ -49,7 +50,8 @@ type step struct {
 	ids             scratch[int64]
 	seqlens         scratch[int32]
 	total           scratch[int32]
-	last, pos       scratch[int64]
+	last, pos, at   scratch[int64]
+	mask            scratch[float32]
 	hidden          scratch[float32]
 	rows            int      // for which the cache is bound
 	bound           []*Value // of the cache, to be closed
@@ -79,10 +81,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	for i := range d.rowOf {
 		d.rowOf[i] = -1
 	}
-	for range g.Layers {
-		n := slots * d.rowSize()
-		d.cache = append(d.cache, cacheLayer{make([]float32, n), make([]float32, n)})
-	}
+	d.cache = make([]cacheLayer, g.Layers)
 	cos, sin := rotary(maxTokens, g)
 	for _, t := range []struct {
 		s    *scratch[float32]
@@ -99,7 +98,29 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 }
 
 // rowSize is the elements of one row of a layer's keys.
-func (d *Decoder) rowSize() int { return d.geometry.KVHeads * d.maxTokens * d.geometry.CacheWidth }
+func (d *Decoder) rowSize() int { return d.geometry.KVHeads * d.capacity * d.geometry.CacheWidth }
+
+// reserve makes room for n tokens in each row. A step reads whole rows, so the
+// cache grows with the longest sequence, by a quarter and at least 64 tokens.
+func (d *Decoder) reserve(n int) {
+	if n <= d.capacity {
+		return
+	}
+	was, wasRow := d.capacity, d.rowSize()
+	d.capacity = min(d.maxTokens, max(n+n/4, n+64))
+	for i := range d.cache {
+		for _, t := range []*[]float32{&d.cache[i].k, &d.cache[i].v} {
+			old := *t
+			*t = make([]float32, d.slots*d.rowSize())
+			for row, length := range d.lengths {
+				d.place(*t, old[row*wasRow:], row, length, was)
+			}
+		}
+	}
+	for _, s := range d.steps {
+		s.rows = 0 // bound to the old cache
+	}
+}
 
 // Slots returns how many sequences can be decoded at once.
 func (d *Decoder) Slots() int { return d.slots }
@@ -179,6 +200,8 @@ func (s *step) close() {
 	s.total.close()
 	s.last.close()
 	s.pos.close()
+	s.at.close()
+	s.mask.close()
 	s.hidden.close()
 }
 
@@ -300,6 +323,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		if d.rowOf[slot] >= 0 {
 			return fmt.Errorf("runtime: slot %d is in use", slot)
 		}
+		d.reserve(x.length + 1)
 		row := len(d.slotOf)
 		d.rowOf[slot], d.slotOf, d.lengths = row, append(d.slotOf, slot), append(d.lengths, x.length)
 		for l := range d.cache {
@@ -316,7 +340,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 func (d *Decoder) place(to, from []float32, row, n, stride int) {
 	k := d.geometry.CacheWidth
 	for h := range d.geometry.KVHeads {
-		copy(to[row*d.rowSize()+h*d.maxTokens*k:], from[h*stride*k:][:n*k])
+		copy(to[row*d.rowSize()+h*d.capacity*k:], from[h*stride*k:][:n*k])
 	}
 }
 
@@ -339,29 +363,6 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		}
 		d.steps[form] = s
 	}
-	if s.rows != n {
-		s.rows = 0
-		if err := s.bindCache(d.cache, d.geometry, n, d.maxTokens); err != nil {
-			return err
-		}
-		s.rows = n
-	}
-	b := binder{b: s.binding}
-	rows, v, err := s.ids.of(int64(n), 1)
-	b.in("ids", v, err)
-	lens, v, err := s.seqlens.of(int64(n))
-	b.in("seqlens", v, err)
-	total, v, err := s.total.of()
-	b.in("total", v, err)
-	hidden, v, err := s.hidden.of(int64(n), int64(d.geometry.Hidden))
-	b.out("hidden", v, err)
-	pos, err := s.positions(&b, n)
-	if b.err != nil || err != nil {
-		return errors.Join(b.err, err)
-	}
-	for row := range pos {
-		pos[row] = int64(d.lengths[row])
-	}
 	longest := 0
 	for i, slot := range slots {
 		row := d.rowOf[slot]
@@ -374,10 +375,45 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		if ids[i] < 0 || int(ids[i]) >= d.geometry.Vocab {
 			return fmt.Errorf("runtime: slot %d is fed id %d; the model has ids 0 to %d", slot, ids[i], d.geometry.Vocab-1)
 		}
-		rows[row], lens[row] = int64(ids[i]), int32(d.lengths[row])
 		longest = max(longest, d.lengths[row])
 	}
-	total[0] = int32(longest + 1)
+	d.reserve(longest + 1)
+	if s.rows != n {
+		s.rows = 0
+		if err := s.bindCache(d.cache, d.geometry, n, d.capacity); err != nil {
+			return err
+		}
+		s.rows = n
+	}
+	b := binder{b: s.binding}
+	rows, v, err := s.ids.of(int64(n), 1)
+	b.in("ids", v, err)
+	pos, v, err := s.pos.of(int64(n), 1)
+	b.in("pos", v, err)
+	at, v, err := s.at.of(int64(n), int64(d.geometry.KVHeads), 3)
+	b.in("at", v, err)
+	mask, v, err := s.mask.of(int64(n), 1, 1, int64(d.capacity))
+	b.in("mask", v, err)
+	hidden, v, err := s.hidden.of(int64(n), int64(d.geometry.Hidden))
+	b.out("hidden", v, err)
+	if b.err != nil {
+		return b.err
+	}
+	for i, slot := range slots {
+		row := d.rowOf[slot]
+		length := d.lengths[row]
+		rows[row], pos[row] = int64(ids[i]), int64(length)
+		for h := range d.geometry.KVHeads {
+			to := at[(row*d.geometry.KVHeads+h)*3:]
+			to[0], to[1], to[2] = int64(row), int64(h), int64(length)
+		}
+		for t := range d.capacity {
+			m := &mask[row*d.capacity+t]
+			if *m = 0; t > length {
+				*m = -math.MaxFloat32
+			}
+		}
+	}
 	if err := s.binding.Run(); err != nil {
 		return err
 	}
@@ -405,8 +441,8 @@ func (d *Decoder) Free(slot int) {
 	if row != last {
 		size := d.rowSize()
 		for _, l := range d.cache {
-			d.place(l.k, l.k[last*size:], row, d.lengths[last], d.maxTokens)
-			d.place(l.v, l.v[last*size:], row, d.lengths[last], d.maxTokens)
+			d.place(l.k, l.k[last*size:], row, d.lengths[last], d.capacity)
+			d.place(l.v, l.v[last*size:], row, d.lengths[last], d.capacity)
 		}
 		moved := d.slotOf[last]
 		d.rowOf[moved], d.slotOf[row], d.lengths[row] = row, moved, d.lengths[last]

@@ -344,6 +344,20 @@ func GatherRows(x, index *Node) *Node {
 	return x.g.call("GatherND", "", x.elem, s, []*Node{x, index}, attr("batch_dims", 1))
 }
 
+// ScatterRows writes rows [B,G,K] into x [B,G,S,K] at index int64 [B,G,3],
+// whose last axis is (b, g, s). The result may be bound onto x. No gradient.
+func ScatterRows(x, index, rows *Node) *Node {
+	const op = "ScatterRows"
+	operands(op, x, index, rows)
+	if len(x.shape) != 4 {
+		fail("%s: the operand has shape %v, not four axes", op, x.shape)
+	}
+	index.typed(op, "the index", onnx.Int64)
+	index.shaped(op, "the index", Shape{x.shape[0], x.shape[1], {N: 3}})
+	rows.shaped(op, "the rows", Shape{x.shape[0], x.shape[1], x.shape[3]})
+	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, rows})
+}
+
 // Slice takes from start to end (int64 nodes of one element, 0 <= start <= end
 // <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {

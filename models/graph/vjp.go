@@ -96,7 +96,7 @@ func init() {
 		// Comparisons, choices and looking up.
 		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Min": noGradient, "Abs": noGradient,
 		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
-		"Gather": noGradient, "GatherND": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient, "Identity": noGradient,
+		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient, "Identity": noGradient,
 		// Fused kernels: the composites of fused.go that emit them have rules of their own.
 		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
 		"GroupQueryAttention": noGradient,

@@ -39,37 +39,92 @@ func wide(x, w, b *graph.Node) *graph.Node {
 // is no multiple of 16, the caches have CacheWidth instead and pos int64
 // [B*T,1] is an input too.
 func (c Config) Prefill() (models.Program, error) {
-	return c.decoder("prefill", "T", models.Direct)
+	return c.decoder("prefill", "T", models.Direct, func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+		seqlens, total := g.Input("seqlens", onnx.Int32, graph.Dims("B")), g.Input("total", onnx.Int32, graph.Dims())
+		wide, all, scale := c.Geometry().CacheWidth, c.Heads+2*c.KVHeads, 1/math.Sqrt(float64(c.HeadDim))
+		if wide == c.HeadDim {
+			return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+				o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads, scale)
+				return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
+			}
+		}
+		// The operator wants heads of a multiple of 16; others are turned before
+		// it and padded with zeros, which change no score.
+		pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
+		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+			parts := graph.Split(qkv, 1, (c.Heads+c.KVHeads)*c.HeadDim, c.KVHeads*c.HeadDim)
+			qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
+			qkv = graph.Pad(graph.Reshape(qkv, -1, all, c.HeadDim), g.Ints(0), g.Ints(int64(wide-c.HeadDim)), 2, graph.Dims(wide)[0])
+			o, now := graph.GroupQueryAttention(graph.Rows(graph.Reshape(qkv, -1, all*wide), ids), past, seqlens, total, nil, nil, c.Heads, c.KVHeads, scale)
+			o = graph.Slice(graph.Reshape(o, -1, c.Heads, wide), g.Ints(0), g.Ints(int64(c.HeadDim)), 2, c.HeadDim)
+			return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
+		}
+	})
 }
 
-// Decode builds the graph that computes one more token for each row: as
-// Prefill, with ids [B,1], seqlens the tokens cached before, total the largest
-// of them plus 1, and no last.
+// Decode builds the graph that computes one more token for each row.
+//
+// Inputs: ids int64 [B,1]; pos int64 [B,1], the tokens cached before; at int64
+// [B,G,3], where the new token's keys and values go: (b, g, pos); mask
+// [B,1,1,S], 0 for the places up to pos and very negative beyond, where the
+// cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
+// Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 func (c Config) Decode(form models.Form) (models.Program, error) {
 	name := "decode"
 	if form == models.Wide {
 		name = "decode.wide"
 	}
-	p, err := c.decoder(name, 1, form)
+	p, err := c.decoder(name, 1, form, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
+		geometry := c.Geometry()
+		pos := g.Input("pos", onnx.Int64, graph.Dims("B", 1))
+		at := g.Input("at", onnx.Int64, graph.Dims("B", c.KVHeads, 3))
+		mask := g.Float("mask", "B", 1, 1, "S")
+		heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
+			x = graph.Reshape(x, append(append([]int{-1}, sizes...), c.HeadDim)...)
+			if geometry.CacheWidth != c.HeadDim {
+				x = graph.Pad(x, g.Ints(0), g.Ints(int64(geometry.CacheWidth-c.HeadDim)), len(sizes)+1, graph.Dims(geometry.CacheWidth)[0])
+			}
+			return x
+		}
+		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+			hk, gk := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+			parts := graph.Split(qkv, 1, hk+gk, gk)
+			turned := graph.Split(graph.Rotary(parts[0], pos, cos, sin), 1, hk, gk)
+			now := graph.Cache{
+				K: graph.ScatterRows(past.K, at, heads(turned[1], c.KVHeads)),
+				V: graph.ScatterRows(past.V, at, heads(parts[1], c.KVHeads)),
+			}
+			// The heads of a group are rows of one product with their keys. The
+			// contrib operator takes them one by one, which is three to four
+			// times slower.
+			q := heads(turned[0], c.KVHeads, c.Heads/c.KVHeads)
+			s := graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(c.HeadDim)))
+			o := graph.MatMul(graph.Softmax(graph.Add(s, mask)), now.V, false, false, 1)
+			if geometry.CacheWidth != c.HeadDim {
+				o = graph.Slice(o, g.Ints(0), g.Ints(int64(c.HeadDim)), 3, c.HeadDim)
+			}
+			return graph.Reshape(o, -1, hk), now
+		}
+	})
 	if form == models.Wide {
 		p.Options = wideOptions
 	}
 	return p, err
 }
 
-func (c Config) decoder(name string, tokens any, form models.Form) (models.Program, error) {
+// An attention is one layer's: from qkv [N,(H+2G)*K] and the cache to [N,H*K]
+// and the cache with the new tokens.
+type attention func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
+
+// decoder builds a graph over the cache; attend declares its further inputs.
+func (c Config) decoder(name string, tokens any, form models.Form, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
 	return graph.Build(name, func(g *graph.Graph) {
 		d, f, hk, gk := c.HiddenSize, c.FFN, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 		geometry := c.Geometry()
 		ids := g.Input("ids", onnx.Int64, graph.Dims("B", tokens))
-		seqlens := g.Input("seqlens", onnx.Int32, graph.Dims("B"))
-		total := g.Input("total", onnx.Int32, graph.Dims())
 		cos, sin := g.Float("cos", "P", c.HeadDim/2), g.Float("sin", "P", c.HeadDim/2)
 		x := graph.Reshape(graph.Gather(g.Float(geometry.Embedding, c.Vocab, d), ids), -1, d)
-		var pos *graph.Node
-		if geometry.CacheWidth != c.HeadDim {
-			pos = g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
-		}
+		attention := attend(g, ids, x, cos, sin)
 		for i := range c.Layers {
 			weight := func(name string, sizes ...any) *graph.Node {
 				return g.Float(c.LayerPrefix(i)+name, sizes...)
@@ -79,8 +134,7 @@ func (c Config) decoder(name string, tokens any, form models.Form) (models.Progr
 				V: g.Float(fmt.Sprintf("past_value.%d", i), "B", c.KVHeads, "S", geometry.CacheWidth),
 			}
 			h := graph.RMSNorm(x, weight(inputNorm, d), c.RMSEps)
-			qkv := product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk))
-			o, now := c.cachedAttention(qkv, ids, pos, past, seqlens, total, cos, sin)
+			o, now := attention(product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk)), past)
 			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, past.K.Name())
 			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, past.V.Name())
 			x = graph.Add(x, product(form, o, weight(oWeight, d, hk), nil))
@@ -92,24 +146,6 @@ func (c Config) decoder(name string, tokens any, form models.Form) (models.Progr
 		}
 		g.Output("hidden", graph.RMSNorm(x, g.Float(geometry.Norm, d), c.RMSEps))
 	})
-}
-
-// cachedAttention is the attention of qkv [B*T,(H+2G)*K] over the cache,
-// [B*T,H*K]. The operator wants heads of a multiple of 16; others are turned
-// before it and padded with zeros, which change no score.
-func (c Config) cachedAttention(qkv, ids, pos *graph.Node, past graph.Cache, seqlens, total, cos, sin *graph.Node) (*graph.Node, graph.Cache) {
-	scale := 1 / math.Sqrt(float64(c.HeadDim))
-	if pos == nil {
-		o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads, scale)
-		return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
-	}
-	g, all, wide := qkv.Graph(), c.Heads+2*c.KVHeads, c.Geometry().CacheWidth
-	parts := graph.Split(qkv, 1, (c.Heads+c.KVHeads)*c.HeadDim, c.KVHeads*c.HeadDim)
-	qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
-	qkv = graph.Pad(graph.Reshape(qkv, -1, all, c.HeadDim), g.Ints(0), g.Ints(int64(wide-c.HeadDim)), 2, graph.Dims(wide)[0])
-	o, now := graph.GroupQueryAttention(graph.Rows(graph.Reshape(qkv, -1, all*wide), ids), past, seqlens, total, nil, nil, c.Heads, c.KVHeads, scale)
-	o = graph.Slice(graph.Reshape(o, -1, c.Heads, wide), g.Ints(0), g.Ints(int64(c.HeadDim)), 2, c.HeadDim)
-	return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
 }
 
 // mlp is down(silu(gate) * up); in the wide form it stays transposed inside.
@@ -144,7 +180,8 @@ func (c Config) Sample(choice models.Choice, form models.Form) (models.Program, 
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
 		total := graph.ReduceSum(e, -1)
-		logTotal := graph.Log(total)
+		// The float32 logarithm of a row depends on how many rows there are.
+		logTotal := graph.Cast(graph.Log(graph.Cast(total, onnx.Double)), onnx.Float)
 
 		var next *graph.Node // [B,1]
 		switch choice {

@@ -119,17 +119,20 @@ caches = {f"past_{kv}.{i}": np.zeros((1, G, S, shape["cache_width"]), np.float32
 cos, sin = angles(S)
 
 
-def step(file, ids, seqlen, total, **more):
-    out = run(file, ids=np.array([ids]), seqlens=np.array([seqlen], np.int32), total=np.array(total, np.int32), cos=cos, sin=sin,
-              pos=np.arange(total - len(ids), total)[:, None], **more, **tensors, **caches)
+def step(file, ids, **more):
+    out = run(file, ids=np.array([ids]), cos=cos, sin=sin, **more, **tensors, **caches)
     caches.update({k.replace("present", "past"): v for k, v in out.items() if k.startswith("present")})
     return int(run("sample.greedy", hidden=out["hidden"], inv_temperature=one, **tensors)["next"][0])
 
 
-greedy = [step("prefill", prompt, len(prompt) - 1, len(prompt), last=np.array([len(prompt) - 1]))]
+n = len(prompt)
+greedy = [step("prefill", prompt, seqlens=np.array([n - 1], np.int32), total=np.array(n, np.int32), last=np.array([n - 1]),
+               pos=np.arange(n)[:, None])]
 while len(greedy) < 8:
-    n = len(prompt) + len(greedy)
-    greedy.append(step("decode", [greedy[-1]], n - 1, n))
+    hidden = np.where(np.arange(S) > n, np.finfo(np.float32).min, 0).astype(np.float32).reshape(1, 1, 1, S)
+    greedy.append(step("decode", [greedy[-1]], pos=np.array([[n]]), mask=hidden,
+                       at=np.array([[[0, g, n] for g in range(G)]])))
+    n += 1
 
 split, n = [], 0
 for b in batch:

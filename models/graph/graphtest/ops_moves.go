@@ -119,6 +119,25 @@ func gatherND(c *call) []Tensor {
 	return []Tensor{out}
 }
 
+func scatterND(c *call) []Tensor {
+	in := c.operands(3, 3)
+	x, at, rows := *in[0], *in[1], *in[2]
+	at.typed(onnx.Int64)
+	if len(x.Dims) != 4 || !slices.Equal(at.Dims, []int{x.Dims[0], x.Dims[1], 3}) || !slices.Equal(rows.Dims, []int{x.Dims[0], x.Dims[1], x.Dims[3]}) {
+		fail("only rows [B,G,K] into [B,G,S,K]")
+	}
+	out := Tensor{Type: x.Type, Dims: x.Dims, Data: slices.Clone(x.Data)}
+	k := x.Dims[3]
+	for i := 0; i < len(at.Data); i += 3 {
+		place := 0
+		for axis, v := range at.Data[i : i+3] {
+			place = place*x.Dims[axis] + index(v, x.Dims[axis])
+		}
+		copy(out.Data[place*k:(place+1)*k], rows.Data[i/3*k:])
+	}
+	return []Tensor{out}
+}
+
 func slice(c *call) []Tensor {
 	in := c.operands(4, 4)
 	x := *in[0]

@@ -42,7 +42,7 @@ func init() {
 			return s
 		}),
 		"Shape": shape, "Reshape": reshape, "Squeeze": squeeze, "Expand": expand, "Transpose": transpose,
-		"Gather": gather, "GatherND": gatherND, "Slice": slice, "Pad": pad, "Concat": concat, "Split": split,
+		"Gather": gather, "GatherND": gatherND, "ScatterND": scatterND, "Slice": slice, "Pad": pad, "Concat": concat, "Split": split,
 
 		"RMSNormalization":                  rmsNormalization,
 		"com.microsoft.QuickGelu":           quickGelu,
