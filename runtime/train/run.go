@@ -58,7 +58,12 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
-		return s, t.stop(err)
+		stopped := t.stop(err)
+		if stopped != err && ctx.Err() != nil {
+			// Whoever asked for the stop may look no further than that.
+			t.log.Error("stopping was not clean", "reason", stopped)
+		}
+		return s, stopped
 	}
 	s.Rounds, s.Steps, s.Seconds = t.round, t.step, time.Since(began).Seconds()
 	return s, nil
