@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd/onering", "runtime runtime/train runtime/train/* models models/qwen2 objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd/onering", "runtime runtime/train runtime/train/* models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
 
 	{"tokenize", ""},
 	{"sampler", ""},
@@ -46,9 +46,9 @@ var rooms = []struct {
 	{"runtime/runtimetest", "runtime models"},
 	{"runtime/train", "runtime runtime/train/* models models/qwen2 objectives sampler verifier tokenize"},
 	{"runtime/train/dataset", ""},
-	{"runtime/train/evaluation", "models"},
 	{"runtime/train/arithmetic", ""},
 	{"runtime/train/report", "tokenize"},
+	{"runtime/train/tensorboard", ""},
 	{"runtime/train/evaluation", "models"}, // its atomic files
 }
 

@@ -72,6 +72,7 @@ interruption --resume continues it.`,
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
+	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
 	must(c.MarkFlagDirname("out"))
 	return c
 }
@@ -143,7 +144,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	defer log.Close()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), watch)
+	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), withReports(c, watch, config))
 	if err != nil {
 		return train.Summary{}, err
 	}

@@ -164,6 +164,23 @@ func whereFrom(l *runtime.Learner, w *models.Weights, s runtime.Sequence, temper
 	}
 }
 
+// samplingFailed adds to an error of the sampler, which stops at log-probs that
+// are not finite, where those come from.
+func (t *Trainer) samplingFailed(err error, problems []Problem) error {
+	prompt := t.prompter.Encode(problems[0])
+	s := runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], prompt[0]), Prompt: len(prompt)}
+	p, failed := t.learner.Forward([]runtime.Sequence{s}, t.Config.Rollout.Temperature, false)
+	if failed != nil || len(p.LogProb[0]) == 0 {
+		return err
+	}
+	logp := float64(p.LogProb[0][0])
+	p.Release()
+	if !nonfinite(logp) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, whereFrom(t.learner, t.Policy.Weights, s, t.Config.Rollout.Temperature))
+}
+
 // checkRollouts refuses a round whose sampling met NaN or infinities.
 func (t *Trainer) checkRollouts(r *round) error {
 	logp, entropy := make([][]float64, len(r.rollouts)), make([][]float64, len(r.rollouts))

@@ -58,7 +58,12 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
-		return s, t.stop(err)
+		stopped := t.stop(err)
+		if stopped != err && ctx.Err() != nil {
+			// Whoever asked for the stop may look no further than that.
+			t.log.Error("stopping was not clean", "reason", stopped)
+		}
+		return s, stopped
 	}
 	s.Rounds, s.Steps, s.Seconds = t.round, t.step, time.Since(began).Seconds()
 	return s, nil
@@ -198,6 +203,9 @@ func (t *Trainer) sample(ctx context.Context) error {
 		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens,
 		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
 	}, t.verifier, func(int) { t.observer.Advance(1) })
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("round %d: %w", t.round+1, t.samplingFailed(err, now.problems))
+	}
 	if err != nil {
 		return err
 	}

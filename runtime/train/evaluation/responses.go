@@ -89,7 +89,7 @@ type Responses struct {
 // A tally is the responses of one suite.
 type tally struct {
 	index map[string]int // id -> place
-	seen  [][]*Response  // by problem and sample, without text, ids and log-probs
+	seen  [][]*Response  // by problem, nil without any, and sample; without text, ids and log-probs
 	at    [][]span       // in the file
 }
 
@@ -99,10 +99,13 @@ type span struct {
 	size int
 }
 
+// maxSamples bounds what a damaged file can have allocated for a problem.
+const maxSamples = 1 << 16
+
 // New returns the responses to a plan, none yet and in memory only.
 func New(p Plan) (*Responses, error) {
-	if p.Settings.Samples < 1 {
-		return nil, fmt.Errorf("evaluation: %d samples a problem: must be at least 1", p.Settings.Samples)
+	if n := p.Settings.Samples; n < 1 || n > maxSamples {
+		return nil, fmt.Errorf("evaluation: %d samples a problem: must be from 1 to %d", n, maxSamples)
 	}
 	r := &Responses{Plan: p, suites: map[string]*tally{}}
 	for _, s := range p.Suites {
@@ -118,9 +121,8 @@ func New(p Plan) (*Responses, error) {
 				return nil, fmt.Errorf("evaluation: suite %q has two problems %q", s.Name, id)
 			}
 			t.index[id] = i
-			t.seen = append(t.seen, make([]*Response, p.Settings.Samples))
-			t.at = append(t.at, make([]span, p.Settings.Samples))
 		}
+		t.seen, t.at = make([][]*Response, len(s.IDs)), make([][]span, len(s.IDs))
 		r.suites[s.Name] = t
 	}
 	return r, nil
@@ -338,6 +340,9 @@ func (r *Responses) place(x Response, at span) error {
 	if x.Sample < 0 || x.Sample >= r.Settings.Samples {
 		return fmt.Errorf("evaluation: problem %q: sample %d of %d", x.Problem, x.Sample, r.Settings.Samples)
 	}
+	if t.seen[i] == nil {
+		t.seen[i], t.at[i] = make([]*Response, r.Settings.Samples), make([]span, r.Settings.Samples)
+	}
 	if t.seen[i][x.Sample] != nil {
 		return fmt.Errorf("evaluation: problem %q: sample %d is there twice", x.Problem, x.Sample)
 	}
@@ -351,8 +356,9 @@ func (r *Responses) place(x Response, at span) error {
 // lacks.
 func (r *Responses) Missing(suite string, problem int) []int {
 	var missing []int
-	for k, x := range r.suites[suite].seen[problem] {
-		if x == nil {
+	seen := r.suites[suite].seen[problem]
+	for k := range r.Settings.Samples {
+		if seen == nil || seen[k] == nil {
 			missing = append(missing, k)
 		}
 	}

@@ -1,0 +1,151 @@
+package tensorboard
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// TestRecord compares with the first record of a file that the Python package
+// tensorboard 2.21 wrote: the version event at wall time 1.5.
+func TestRecord(t *testing.T) {
+	const want = "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c"
+	event := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
+	event = protowire.AppendFixed64(event, math.Float64bits(1.5))
+	event = protowire.AppendTag(event, eventFileVersion, protowire.BytesType)
+	event = protowire.AppendString(event, "brain.Event:2")
+	if got := hex.EncodeToString(appendRecord(nil, event)); got != want {
+		t.Errorf("record\n%s, want\n%s", got, want)
+	}
+}
+
+// events reads an event file back: "step tag=value" for each scalar.
+func events(t *testing.T, run string) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(run, "tensorboard", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("event files %v, %v: want one", files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(data) > 0 {
+		n := binary.LittleEndian.Uint64(data)
+		if masked(data[:8]) != binary.LittleEndian.Uint32(data[8:]) {
+			t.Fatal("the checksum of a length is wrong")
+		}
+		event := data[12 : 12+n]
+		if masked(event) != binary.LittleEndian.Uint32(data[12+n:]) {
+			t.Fatal("the checksum of an event is wrong")
+		}
+		list = append(list, scalarsOf(t, event)...)
+		data = data[16+n:]
+	}
+	return list
+}
+
+func scalarsOf(t *testing.T, event []byte) (list []string) {
+	step, last := int64(0), 0.0
+	each(t, event, func(n protowire.Number, v []byte, x uint64) {
+		switch n {
+		case eventWallTime:
+			last = math.Float64frombits(x)
+		case eventStep:
+			step = int64(x)
+		case eventSummary:
+			each(t, v, func(_ protowire.Number, v []byte, _ uint64) {
+				tag, value := "", float32(0)
+				each(t, v, func(n protowire.Number, v []byte, x uint64) {
+					if n == valueTag {
+						tag = string(v)
+					} else {
+						value = math.Float32frombits(uint32(x))
+					}
+				})
+				list = append(list, fmt.Sprintf("%d %s=%g", step, tag, value))
+			})
+		}
+	})
+	if last <= 0 {
+		t.Error("an event without a wall time")
+	}
+	return list
+}
+
+// each calls f for every field of a message.
+func each(t *testing.T, b []byte, f func(n protowire.Number, v []byte, x uint64)) {
+	t.Helper()
+	for len(b) > 0 {
+		n, typ, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		b = b[size:]
+		var v []byte
+		var x uint64
+		switch typ {
+		case protowire.BytesType:
+			v, size = protowire.ConsumeBytes(b)
+		case protowire.Fixed64Type:
+			x, size = protowire.ConsumeFixed64(b)
+		case protowire.Fixed32Type:
+			var y uint32
+			y, size = protowire.ConsumeFixed32(b)
+			x = uint64(y)
+		default:
+			x, size = protowire.ConsumeVarint(b)
+		}
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		f(n, v, x)
+		b = b[size:]
+	}
+}
+
+func TestMirror(t *testing.T) {
+	run := t.TempDir()
+	metrics := filepath.Join(run, "metrics.jsonl")
+	write := func(text string) {
+		t.Helper()
+		if err := appendFile(metrics, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := NewMirror(run)
+	check := func(want string) {
+		t.Helper()
+		if err := m.Update(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(events(t, run), ", "); got != want {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	}
+	write(`{"kind":"eval","round":0,"step":0,"eval/sums/pass@1":0.25}` + "\n" + `{"kind":"step","step":1,"round":1,"loss":null,"grad_norm":0.5}` + "\n" + `{"kind":"ro`)
+	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5")
+	write(`und","step":1,"round":1,"reward":0.75,"seconds/rollout":2}` + "\n")
+	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5, 1 round/reward=0.75, 1 round/seconds/rollout=2")
+	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5, 1 round/reward=0.75, 1 round/seconds/rollout=2")
+
+	// Resuming drops records: the events are written anew.
+	if err := os.Truncate(metrics, int64(len(`{"kind":"eval","round":0,"step":0,"eval/sums/pass@1":0.25}`)+1)); err != nil {
+		t.Fatal(err)
+	}
+	check("0 eval/sums/pass@1=0.25")
+	m = NewMirror(run) // another process
+	check("0 eval/sums/pass@1=0.25")
+
+	write("no json\n")
+	if err := m.Update(); err == nil || !strings.Contains(err.Error(), "metrics.jsonl") {
+		t.Errorf("a broken line: %v", err)
+	}
+}
