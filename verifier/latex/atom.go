@@ -72,7 +72,7 @@ func (p *parser) digitsOfBase() *Node {
 		default:
 			t = nil
 		}
-		if t == nil {
+		if t == nil || len(digits) > maxBaseDigits {
 			break
 		}
 		i++

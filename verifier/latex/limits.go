@@ -5,11 +5,13 @@ import "errors"
 // Limits on what is read. They are far above any honest answer and keep the
 // worst case within milliseconds.
 const (
-	maxBytes  = 100_000 // of source
-	maxTokens = 8_000
-	maxDepth  = 200    // of nesting
-	maxDigits = 20_000 // of one numeral
-	maxExp    = 5_000  // decimal exponent of 1e5
+	maxBytes      = 100_000 // of source
+	maxTokens     = 8_000
+	maxDepth      = 200    // of nesting
+	maxDigits     = 20_000 // of one numeral
+	maxTreeDepth  = 400    // of a tree: a/b/c/... nests without brackets
+	maxBaseDigits = 40     // of a numeral with letters for digits
+	maxExp        = 5_000  // decimal exponent of 1e5
 )
 
 // ErrLimit is what Parse returns for a text that is too long, too deep, or
@@ -18,3 +20,19 @@ var ErrLimit = errors.New("latex: text exceeds the limits of the parser")
 
 // errSyntax is what the parser gives up with; the text is then kept as words.
 var errSyntax = errors.New("latex: not an expression")
+
+// deeper reports whether n is more than the given number of levels deep.
+func deeper(n *Node, levels int) bool {
+	if n == nil {
+		return false
+	}
+	if levels == 0 {
+		return true
+	}
+	for _, arg := range n.Args {
+		if deeper(arg, levels-1) {
+			return true
+		}
+	}
+	return false
+}

@@ -30,8 +30,8 @@ func Parse(src string, reading Reading) (Parsed, error) {
 	}
 	p := &parser{tokens: partStatements(tokens)}
 	tree, err := p.top()
-	if err == ErrLimit {
-		return Parsed{}, err
+	if err == ErrLimit || deeper(tree, maxTreeDepth) {
+		return Parsed{}, ErrLimit
 	}
 	if err != nil {
 		// Parsing splits tokens, so the words are taken from a fresh cut.

@@ -1,0 +1,350 @@
+package algebra
+
+import (
+	"math/big"
+	"math/bits"
+
+	"onering/verifier/latex"
+)
+
+// prime is the order of the field that formulas are compared in. It is
+// 1 modulo 4, so -1 has a root, which i is mapped to.
+const prime = 4611686018427387817 // 2^62 - 87
+
+// rootOfMinusOne is a square root of -1 in the field.
+var rootOfMinusOne = func() uint64 {
+	for g := uint64(2); ; g++ {
+		if r := powField(g, (prime-1)/4); mulField(r, r) == prime-1 {
+			return r
+		}
+	}
+}()
+
+func addField(a, b uint64) uint64 {
+	s := a + b
+	if s >= prime {
+		s -= prime
+	}
+	return s
+}
+
+func negField(a uint64) uint64 {
+	if a == 0 {
+		return 0
+	}
+	return prime - a
+}
+
+func mulField(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	_, rem := bits.Div64(hi, lo, prime)
+	return rem
+}
+
+func powField(a, n uint64) uint64 {
+	r := uint64(1)
+	for ; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			r = mulField(r, a)
+		}
+		a = mulField(a, a)
+	}
+	return r
+}
+
+// mix is a hash of x; splitmix64's finaliser.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// hashName is a hash of a string (FNV-1a, mixed).
+func hashName(s string, seed uint64) uint64 {
+	h := seed ^ 0xcbf29ce484222325
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 0x100000001b3
+	}
+	return mix(h)
+}
+
+// A formula is an evaluation in the field at one random point.
+type formula struct {
+	c     *Checker
+	seed  uint64
+	pure  bool // only field operations on unknowns so far
+	bad   bool // a division by zero, or out of budget
+	bound []string
+	mult  map[string]bool // functions that are to be read as factors
+}
+
+// formulas reports whether a and b have the same value at two random points, and
+// whether a difference would be proof.
+func (c *Checker) formulas(a, b *latex.Node) (same, pure bool) {
+	factors := factorLetters(a, b)
+	for _, seed := range [...]uint64{1, 2} {
+		f := formula{c: c, seed: seed, pure: true, mult: factors}
+		x, y := f.value(a), f.value(b)
+		if f.bad {
+			return false, false
+		}
+		if x != y {
+			return false, f.pure
+		}
+		pure = f.pure
+	}
+	return true, pure
+}
+
+// value is the residue of n.
+func (f *formula) value(n *latex.Node) uint64 {
+	if f.c.budget--; f.c.budget < 0 || f.bad {
+		f.bad = true
+		return 0
+	}
+	if n == nil {
+		return f.opaque(0, "nil")
+	}
+	switch n.Op {
+	case latex.Num:
+		return f.ratio(n.Rat)
+	case latex.Sym:
+		for i := len(f.bound) - 1; i >= 0; i-- {
+			if f.bound[i] == n.Name {
+				return mix(f.seed+uint64(i)+77) % prime
+			}
+		}
+		return hashName(n.Name, f.seed) % prime
+	case latex.Const:
+		switch n.Name {
+		case "i":
+			return rootOfMinusOne
+		case "infty":
+			f.bad = true
+			return 0
+		}
+		return hashName("const "+n.Name, f.seed) % prime
+	case latex.Unit:
+		return hashName("unit "+n.Name, f.seed) % prime
+	case latex.Add:
+		s := uint64(0)
+		for _, arg := range n.Args {
+			s = addField(s, f.value(arg))
+		}
+		return s
+	case latex.Mul:
+		p := uint64(1)
+		for _, arg := range n.Args {
+			p = mulField(p, f.value(arg))
+		}
+		return p
+	case latex.Neg:
+		return negField(f.value(n.Args[0]))
+	case latex.Div:
+		return mulField(f.value(n.Args[0]), f.inverse(f.value(n.Args[1])))
+	case latex.Percent:
+		return mulField(f.value(n.Args[0]), f.inverse(100))
+	case latex.Degree:
+		turn := hashName("const pi", f.seed) % prime
+		return mulField(f.value(n.Args[0]), mulField(turn, f.inverse(180)))
+	case latex.Pow:
+		return f.power(n)
+	case latex.Root:
+		if len(f.bound) == 0 {
+			if r, err := f.c.rational(n, nil); err == nil {
+				return f.ratio(r)
+			}
+		}
+		f.pure = false
+		base := f.value(n.Args[0])
+		// As a power: sqrt x and x^{1/2} are one.
+		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
+	case latex.App:
+		if f.mult[n.Name] && len(n.Args) == 1 {
+			return mulField(hashName(n.Name, f.seed)%prime, f.value(n.Args[0]))
+		}
+	case latex.Func:
+		if n.Name == "exp" && len(n.Args) == 1 {
+			f.pure = false
+			return f.hash("pow", hashName("const e", f.seed)%prime, f.value(n.Args[0]))
+		}
+		if n.Name == "log" && len(n.Args) == 1 {
+			f.pure = false
+			return f.hash("func log", f.value(n.Args[0]), 10)
+		}
+	case latex.Fact, latex.Fact2, latex.Binom, latex.Abs, latex.Floor, latex.Ceil, latex.Sum, latex.Prod:
+		if len(f.bound) == 0 {
+			if r, err := f.c.rational(n, nil); err == nil {
+				return f.ratio(r)
+			}
+		}
+	}
+	// Everything else is an unknown that depends on its parts.
+	return f.application(n)
+}
+
+// application is the residue of a function of the residues of n's arguments.
+func (f *formula) application(n *latex.Node) uint64 {
+	f.pure = false
+	name := n.Op.String() + " " + n.Name
+	switch n.Op {
+	case latex.Sum, latex.Prod:
+		low, high := f.value(n.Args[2]), f.value(n.Args[3])
+		f.bound = append(f.bound, n.Args[1].Name)
+		term := f.value(n.Args[0])
+		f.bound = f.bound[:len(f.bound)-1]
+		return f.hash(name, term, low, high)
+	case latex.Text, latex.Dots, latex.Named, latex.Date:
+		return f.opaque(0, name)
+	case latex.Rel:
+		for _, op := range n.Ops {
+			name += op
+		}
+	case latex.Clock:
+		return f.opaque(f.ratio(n.Rat), name)
+	}
+	h := uint64(len(n.Args))
+	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min") || n.Op == latex.Set || n.Op == latex.Union || n.Op == latex.Intersect
+	for _, arg := range n.Args {
+		v := f.value(arg)
+		if symmetric {
+			h += mix(v)
+		} else {
+			h = mix(h ^ v)
+		}
+	}
+	return f.opaque(h, name)
+}
+
+func (f *formula) hash(name string, values ...uint64) uint64 {
+	h := uint64(len(values))
+	for _, v := range values {
+		h = mix(h ^ v)
+	}
+	return f.opaque(h, name)
+}
+
+func (f *formula) opaque(h uint64, name string) uint64 {
+	f.pure = false
+	return hashName(name, f.seed^h) % prime
+}
+
+// ratio is the residue of a rational.
+func (f *formula) ratio(r *big.Rat) uint64 {
+	num := residue(r.Num())
+	if r.IsInt() {
+		return num
+	}
+	return mulField(num, f.inverse(residue(r.Denom())))
+}
+
+func residue(n *big.Int) uint64 {
+	if n.IsInt64() {
+		v := n.Int64()
+		if v >= 0 {
+			return uint64(v) % prime
+		}
+		return negField(uint64(-v) % prime)
+	}
+	return new(big.Int).Mod(n, new(big.Int).SetUint64(prime)).Uint64()
+}
+
+// inverse is 1/a; of zero it spoils the point.
+func (f *formula) inverse(a uint64) uint64 {
+	if a == 0 {
+		f.bad = true
+		return 0
+	}
+	return powField(a, prime-2)
+}
+
+// power is base^exponent: a field operation where the exponent is an integer.
+func (f *formula) power(n *latex.Node) uint64 {
+	base := f.value(n.Args[0])
+	var exp *big.Rat
+	if len(f.bound) == 0 || isNumeric(n.Args[1]) {
+		if e, err := f.c.rational(n.Args[1], nil); err == nil {
+			exp = e
+		} else if err == errLimit && isNumeric(n.Args[1]) {
+			f.bad = true
+			return 0
+		}
+	}
+	if exp == nil || !exp.IsInt() {
+		if exp != nil && exp.Sign() < 0 {
+			// x^{-1/2} is 1/x^{1/2}
+			f.pure = false
+			return f.inverse(f.hash("pow", base, f.ratio(new(big.Rat).Neg(exp))))
+		}
+		f.pure = false
+		return f.hash("pow", base, f.value(n.Args[1]))
+	}
+	if exp.Sign() < 0 {
+		base = f.inverse(base)
+	}
+	if base == 0 {
+		if exp.Sign() == 0 {
+			return 1
+		}
+		return 0
+	}
+	// a^(p-1) = 1
+	e := new(big.Int).Abs(exp.Num())
+	e.Mod(e, new(big.Int).SetUint64(prime-1))
+	return powField(base, e.Uint64())
+}
+
+// isNumeric reports whether n has no names in it.
+func isNumeric(n *latex.Node) bool {
+	switch n.Op {
+	case latex.Sym, latex.App, latex.Index, latex.Opaque, latex.Text, latex.Const, latex.Unit:
+		return false
+	}
+	for _, arg := range n.Args {
+		if arg != nil && !isNumeric(arg) {
+			return false
+		}
+	}
+	return true
+}
+
+// factorLetters are the letters that stand before a bracket in a or b (h(a+b))
+// and alone elsewhere: there the bracket multiplies.
+func factorLetters(nodes ...*latex.Node) map[string]bool {
+	var applied, bare map[string]bool
+	var walk func(n *latex.Node)
+	walk = func(n *latex.Node) {
+		if n == nil {
+			return
+		}
+		switch n.Op {
+		case latex.App:
+			if applied == nil {
+				applied = map[string]bool{}
+			}
+			applied[n.Name] = true
+		case latex.Sym:
+			if bare == nil {
+				bare = map[string]bool{}
+			}
+			bare[n.Name] = true
+		}
+		for _, arg := range n.Args {
+			walk(arg)
+		}
+	}
+	for _, n := range nodes {
+		walk(n)
+	}
+	var both map[string]bool
+	for name := range applied {
+		if bare[name] {
+			if both == nil {
+				both = map[string]bool{}
+			}
+			both[name] = true
+		}
+	}
+	return both
+}

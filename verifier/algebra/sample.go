@@ -1,0 +1,286 @@
+package algebra
+
+import (
+	"math/big"
+
+	"onering/verifier/ball"
+	"onering/verifier/latex"
+)
+
+// Precisions tried, in bits, and the agreement that is called equality.
+var precisions = [...]uint{160, 480, 1600}
+
+const agreement = 80
+
+// numbers compares a and b numerically: once if they are constants, else at
+// points.
+func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
+	s := survey(a, b)
+	if s.infinite {
+		return Undecided, "infinite"
+	}
+	if len(s.names) == 0 {
+		switch outcome := c.samePoint(a, b, s, nil); outcome {
+		case pointEqual:
+			return Equal, "the same number"
+		case pointDifferent:
+			return Different, "different numbers"
+		case pointLimit:
+			return Limit, "numbers too large to compute"
+		}
+		return Undecided, "numbers that could not be told apart"
+	}
+	const enough = 3
+	equal, limits, undecided := 0, 0, 0
+	for _, at := range c.points(s) {
+		switch c.samePoint(a, b, s, at) {
+		case pointEqual:
+			if equal++; equal >= enough && !s.stepped {
+				return Equal, "the same value at every point tried"
+			}
+		case pointDifferent:
+			return Different, "different values at some point"
+		case pointLimit:
+			limits++
+		case pointUndecided:
+			undecided++
+		}
+		if c.budget < 0 {
+			return Limit, "expressions too costly to evaluate"
+		}
+	}
+	switch {
+	case equal >= 2:
+		return Equal, "the same value at every point tried"
+	case limits > 0:
+		return Limit, "values too large to compute"
+	}
+	return Undecided, "expressions that could not be evaluated"
+}
+
+// A variables is what a pair of expressions consists of.
+type variables struct {
+	names    []string
+	integer  map[string]bool // to be given natural numbers only
+	complex  bool            // i occurs
+	infinite bool
+	stepped  bool // floors and the like: more points are needed
+	digits   int  // of the longest numeral
+	factors  map[string]bool
+}
+
+// survey lists the variables of a and b and where they stand.
+func survey(nodes ...*latex.Node) variables {
+	s := variables{integer: map[string]bool{}, factors: factorLetters(nodes...)}
+	seen := map[string]bool{}
+	var walk func(n *latex.Node, discrete bool, bound []string)
+	walk = func(n *latex.Node, discrete bool, bound []string) {
+		if n == nil {
+			return
+		}
+		switch n.Op {
+		case latex.Num:
+			s.digits = max(s.digits, n.Digits)
+		case latex.Sym:
+			for _, b := range bound {
+				if b == n.Name {
+					return
+				}
+			}
+			if !seen[n.Name] {
+				seen[n.Name] = true
+				s.names = append(s.names, n.Name)
+			}
+			if discrete {
+				s.integer[n.Name] = true
+			}
+		case latex.Const:
+			s.complex = s.complex || n.Name == "i"
+			s.infinite = s.infinite || n.Name == "infty"
+		case latex.Fact, latex.Fact2, latex.Binom:
+			discrete = true
+		case latex.Floor, latex.Ceil:
+			s.stepped = true
+			for _, arg := range n.Args {
+				walk(arg, discrete || integerNames(arg), bound)
+			}
+			return
+		case latex.Sum, latex.Prod:
+			walk(n.Args[2], true, bound)
+			walk(n.Args[3], true, bound)
+			walk(n.Args[0], discrete, append(bound[:len(bound):len(bound)], n.Args[1].Name))
+			return
+		case latex.Func:
+			if n.Name == "gcd" || n.Name == "lcm" {
+				discrete, s.stepped = true, true
+			}
+		case latex.Opaque, latex.Mod:
+			// Compared as a formula; its variables stay inside.
+			return
+		case latex.App:
+			if s.factors[n.Name] && !seen[n.Name] {
+				seen[n.Name] = true
+				s.names = append(s.names, n.Name)
+			}
+		}
+		for _, arg := range n.Args {
+			walk(arg, discrete, bound)
+		}
+	}
+	for _, n := range nodes {
+		walk(n, false, nil)
+	}
+	return s
+}
+
+// integerNames reports whether all variables of n are letters that usually
+// stand for integers.
+func integerNames(n *latex.Node) bool {
+	if n == nil {
+		return true
+	}
+	if n.Op == latex.Sym {
+		switch n.Name[0] {
+		case 'n', 'm', 'k', 'N', 'M', 'K', 'i', 'j', 'p', 'q', 'l':
+			return true
+		}
+		return false
+	}
+	for _, arg := range n.Args {
+		if !integerNames(arg) {
+			return false
+		}
+	}
+	return true
+}
+
+// points are where expressions are compared: positive and negative fractions of
+// several sizes, and natural numbers.
+func (c *Checker) points(s variables) []*point {
+	var out []*point
+	add := func(value func(i int) *big.Rat) {
+		var p *point
+		for i, name := range s.names {
+			v := value(i)
+			if s.integer[name] && (!v.IsInt() || v.Sign() < 0) {
+				v = new(big.Rat).SetInt(new(big.Int).Add(floorRat(new(big.Rat).Abs(v)), big.NewInt(int64(i+2))))
+			}
+			p = &point{name: name, value: v, next: p}
+		}
+		out = append(out, p)
+	}
+	fraction := func(round, low, span int64) func(int) *big.Rat {
+		return func(i int) *big.Rat {
+			h := mix(uint64(round*1000) + uint64(i))
+			return big.NewRat(low<<16+int64(h%uint64(span<<16))|1, 1<<16)
+		}
+	}
+	signed := func(round int64) func(int) *big.Rat {
+		f := fraction(round, 0, 3)
+		return func(i int) *big.Rat {
+			v := f(i)
+			if mix(uint64(round)+uint64(i)*7)%2 == 0 || i == int(round)%max(1, len(s.names)) {
+				v.Neg(v)
+			}
+			return v
+		}
+	}
+	add(fraction(1, 1, 2))
+	add(signed(2))
+	add(fraction(3, 0, 1))
+	add(signed(4))
+	add(func(i int) *big.Rat { v := fraction(5, 3, 9)(i); return v.Neg(v) })
+	add(fraction(6, 5, 20))
+	add(signed(7))
+	// Natural numbers, all of them for a while where one variable steps.
+	for k := range int64(10) {
+		add(func(i int) *big.Rat { return big.NewRat(1+int64(mix(uint64(k*31+int64(i)))%7)+k/2, 1) })
+	}
+	if s.stepped || len(s.integer) > 0 {
+		for k := range int64(24) {
+			add(func(i int) *big.Rat {
+				if i == 0 {
+					return big.NewRat(k+1, 1)
+				}
+				return big.NewRat(1+int64(mix(uint64(k*77+int64(i)))%uint64(k+9)), 1)
+			})
+		}
+		add(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) })
+	}
+	return out
+}
+
+type pointOutcome uint8
+
+const (
+	pointUndecided pointOutcome = iota
+	pointEqual
+	pointDifferent
+	pointUndefined
+	pointLimit
+)
+
+// samePoint compares a and b at one point, with growing precision.
+func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutcome {
+	// Where everything is rational, exact arithmetic is better and cheaper.
+	if at != nil {
+		x, errX := c.rational(a, at)
+		y, errY := c.rational(b, at)
+		switch {
+		case errX == nil && errY == nil:
+			if x.Cmp(y) == 0 {
+				return pointEqual
+			}
+			return pointDifferent
+		case errX == errUndefined || errY == errUndefined:
+			return pointUndefined
+		}
+	}
+	for _, prec := range precisions {
+		prec += uint(4 * s.digits)
+		outcome := c.evaluate(a, b, s, at, prec)
+		if outcome != pointUndecided {
+			return outcome
+		}
+		if c.budget < 0 {
+			return pointLimit
+		}
+	}
+	return pointUndecided
+}
+
+// evaluate compares a and b at one point and precision.
+func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) pointOutcome {
+	ctx := &ball.Context{Prec: prec, Budget: &c.budget}
+	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
+	x, errX := e.value(a)
+	leftX := e.left
+	e.left = false
+	y, errY := e.value(b)
+	for _, err := range [...]error{errX, errY} {
+		switch err {
+		case nil:
+		case ball.ErrUndefined, errUndefined:
+			return pointUndefined
+		case errLimit, ball.ErrRange:
+			return pointLimit
+		case errNotANumber:
+			return pointUndefined
+		default:
+			return pointUndecided
+		}
+	}
+	if at != nil && !s.complex && (leftX || e.left) {
+		return pointUndefined
+	}
+	for _, pair := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
+		different, tight := ctx.Differ(pair[0], pair[1], ball.Larger(e.scale, ball.Larger(x.Re, x.Im)), agreement)
+		if different {
+			return pointDifferent
+		}
+		if !tight {
+			return pointUndecided
+		}
+	}
+	return pointEqual
+}

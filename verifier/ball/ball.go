@@ -1,0 +1,384 @@
+// Package ball computes with real and complex numbers known to within a
+// radius: every result encloses the exact value. So a comparison can prove two
+// numbers different, and can tell "equal to 50 digits" from "not enough
+// digits".
+package ball
+
+import (
+	"errors"
+	"math"
+	"math/big"
+)
+
+// ErrUndecided is what an operation fails with whose result depends on a sign
+// that the precision does not settle (a branch cut, a pole, a step).
+var ErrUndecided = errors.New("ball: undecided at this precision")
+
+// ErrUndefined is what an operation fails with that has no value (1/0, log 0).
+var ErrUndefined = errors.New("ball: undefined")
+
+// ErrRange is what an operation fails with whose result is too large or whose
+// argument is too large to be reduced.
+var ErrRange = errors.New("ball: out of range")
+
+// maxExponent bounds binary exponents, far inside big.Float's.
+const maxExponent = 1 << 27
+
+// A Real is an interval of reals: mid ± rad. The zero value is exactly zero.
+type Real struct {
+	mid *big.Float // nil is zero
+	rad mag
+}
+
+// mag is an upper bound m * 2^e of a magnitude, 0.5 <= m < 1, or 0.
+type mag struct {
+	m float64
+	e int
+}
+
+// up is a little more than one: it covers the rounding of float64 operations.
+const up = 1 + 1e-14
+
+func newMag(f float64, e int) mag {
+	if f == 0 {
+		return mag{}
+	}
+	m, shift := math.Frexp(f * up)
+	return mag{m, e + shift}
+}
+
+func (a mag) add(b mag) mag {
+	switch {
+	case a.m == 0:
+		return b
+	case b.m == 0:
+		return a
+	}
+	if a.e < b.e {
+		a, b = b, a
+	}
+	if a.e-b.e > 60 {
+		return newMag(a.m*up, a.e)
+	}
+	return newMag(a.m+math.Ldexp(b.m, b.e-a.e), a.e)
+}
+
+func (a mag) mul(b mag) mag { return newMag(a.m*b.m, a.e+b.e) }
+
+func (a mag) quo(b mag) mag { return newMag(a.m/b.m, a.e-b.e) }
+
+func (a mag) sqrt() mag {
+	if a.e%2 != 0 {
+		return newMag(math.Sqrt(a.m/2), (a.e+1)/2)
+	}
+	return newMag(math.Sqrt(a.m), a.e/2)
+}
+
+// less reports whether a < b.
+func (a mag) less(b mag) bool {
+	switch {
+	case b.m == 0:
+		return false
+	case a.m == 0:
+		return true
+	case a.e != b.e:
+		return a.e < b.e
+	}
+	return a.m < b.m
+}
+
+// above is an upper bound of |x|, below a lower one.
+func above(x *big.Float) mag {
+	if x == nil || x.Sign() == 0 {
+		return mag{}
+	}
+	m := new(big.Float)
+	e := x.MantExp(m)
+	f, _ := m.Float64()
+	return newMag(math.Abs(f), e)
+}
+
+func below(x *big.Float) mag {
+	a := above(x)
+	return mag{a.m * (1 - 1e-13), a.e}.normal()
+}
+
+func (a mag) normal() mag {
+	if a.m == 0 {
+		return a
+	}
+	m, shift := math.Frexp(a.m)
+	return mag{m, a.e + shift}
+}
+
+// A Context holds the precision and the constants computed at it. It is for
+// one goroutine.
+type Context struct {
+	Prec   uint // bits of mantissas
+	pi     *big.Float
+	ln2    *big.Float
+	Budget *int // counts down with the work done; ErrRange where it is spent
+}
+
+// charge takes the cost of n operations at the precision from the budget.
+func (c *Context) charge(n int) error {
+	if c.Budget == nil {
+		return nil
+	}
+	*c.Budget -= n * (1 + int(c.Prec)/256)
+	if *c.Budget < 0 {
+		return ErrRange
+	}
+	return nil
+}
+
+// newFloat is a float at the precision plus guard bits.
+func (c *Context) newFloat(guard uint) *big.Float {
+	return new(big.Float).SetPrec(c.Prec + guard)
+}
+
+// rounding is the error of one rounded operation with result x.
+func (c *Context) rounding(x *big.Float) mag {
+	if x.Sign() == 0 {
+		return mag{}
+	}
+	return mag{0.5, x.MantExp(nil) - int(c.Prec) + 1}
+}
+
+// Rat is r, rounded.
+func (c *Context) Rat(r *big.Rat) Real {
+	if r.Sign() == 0 {
+		return Real{}
+	}
+	x := c.newFloat(0).SetRat(r)
+	if x.Acc() == big.Exact && r.IsInt() {
+		return Real{mid: x}
+	}
+	return Real{mid: x, rad: c.rounding(x)}
+}
+
+// Int is n exactly.
+func (c *Context) Int(n int64) Real {
+	if n == 0 {
+		return Real{}
+	}
+	return Real{mid: c.newFloat(0).SetInt64(n)}
+}
+
+func (a Real) float() *big.Float {
+	if a.mid == nil {
+		return new(big.Float)
+	}
+	return a.mid
+}
+
+// Exact reports whether a is one number.
+func (a Real) Exact() bool { return a.rad.m == 0 }
+
+// IsZero reports whether a is exactly zero.
+func (a Real) IsZero() bool { return a.rad.m == 0 && (a.mid == nil || a.mid.Sign() == 0) }
+
+// ContainsZero reports whether a may be zero.
+func (a Real) ContainsZero() bool {
+	if a.mid == nil || a.mid.Sign() == 0 {
+		return true
+	}
+	return !a.rad.less(below(a.mid))
+}
+
+// Sign is the sign of a; ErrUndecided if a may be zero without being it.
+func (a Real) Sign() (int, error) {
+	if a.IsZero() {
+		return 0, nil
+	}
+	if a.ContainsZero() {
+		return 0, ErrUndecided
+	}
+	return a.mid.Sign(), nil
+}
+
+// Float64 is the middle of a.
+func (a Real) Float64() float64 {
+	f, _ := a.float().Float64()
+	return f
+}
+
+// Neg is -a.
+func (c *Context) Neg(a Real) Real {
+	if a.mid == nil {
+		return a
+	}
+	return Real{mid: c.newFloat(0).Neg(a.mid), rad: a.rad}
+}
+
+// Add is a + b.
+func (c *Context) Add(a, b Real) Real {
+	if a.mid == nil && a.rad.m == 0 {
+		return b
+	}
+	if b.mid == nil && b.rad.m == 0 {
+		return a
+	}
+	x := c.newFloat(0).Add(a.float(), b.float())
+	rad := a.rad.add(b.rad)
+	if x.Acc() != big.Exact {
+		rad = rad.add(c.rounding(x))
+	}
+	return Real{mid: x, rad: rad}
+}
+
+// Sub is a - b.
+func (c *Context) Sub(a, b Real) Real { return c.Add(a, c.Neg(b)) }
+
+// Mul is a b.
+func (c *Context) Mul(a, b Real) Real {
+	if a.IsZero() || b.IsZero() {
+		return Real{}
+	}
+	x := c.newFloat(0).Mul(a.float(), b.float())
+	rad := above(a.mid).mul(b.rad).add(above(b.mid).mul(a.rad)).add(a.rad.mul(b.rad))
+	if x.Acc() != big.Exact {
+		rad = rad.add(c.rounding(x))
+	}
+	return Real{mid: x, rad: rad}
+}
+
+// Quo is a / b.
+func (c *Context) Quo(a, b Real) (Real, error) {
+	if b.IsZero() {
+		return Real{}, ErrUndefined
+	}
+	if b.ContainsZero() {
+		return Real{}, ErrUndecided
+	}
+	if a.IsZero() {
+		return Real{}, nil
+	}
+	x := c.newFloat(0).Quo(a.float(), b.mid)
+	// |a/b - x| <= (ra + |x| rb) / (|b| - rb)
+	den := c.lower(b)
+	rad := a.rad.add(above(x).mul(b.rad)).quo(den)
+	if x.Acc() != big.Exact {
+		rad = rad.add(c.rounding(x))
+	}
+	return Real{mid: x, rad: rad}, nil
+}
+
+// lower is a lower bound of |b|, which does not contain zero.
+func (c *Context) lower(b Real) mag {
+	low := below(b.mid)
+	if b.rad.m == 0 {
+		return low
+	}
+	d := low.e - b.rad.e
+	if d > 60 {
+		return mag{low.m * (1 - 1e-13), low.e}.normal()
+	}
+	return mag{(low.m - math.Ldexp(b.rad.m, -d)) * (1 - 1e-13), low.e}.normal()
+}
+
+// Abs is |a|.
+func (c *Context) Abs(a Real) Real {
+	if a.mid == nil {
+		return a
+	}
+	return Real{mid: c.newFloat(0).Abs(a.mid), rad: a.rad}
+}
+
+// Sqrt is the root of a, which is not negative.
+func (c *Context) Sqrt(a Real) (Real, error) {
+	if a.IsZero() {
+		return Real{}, nil
+	}
+	if err := c.charge(8); err != nil {
+		return Real{}, err
+	}
+	if a.ContainsZero() {
+		// Somewhere in 0 ± sqrt(|mid| + rad).
+		return Real{rad: above(a.mid).add(a.rad).sqrt()}, nil
+	}
+	if a.mid.Sign() < 0 {
+		return Real{}, ErrUndefined
+	}
+	x := c.newFloat(0).Sqrt(a.mid)
+	rad := c.rounding(x)
+	if a.rad.m != 0 {
+		rad = rad.add(a.rad.quo(c.lower(Real{mid: x}))) // 2 sqrt(low) >= sqrt(mid) for a rad < 3/4 mid
+		if !a.rad.less(mag{below(a.mid).m, below(a.mid).e - 1}) {
+			return Real{}, ErrUndecided
+		}
+	}
+	return Real{mid: x, rad: rad}, nil
+}
+
+// PowInt is a^n by squaring.
+func (c *Context) PowInt(a Real, n int64) (Real, error) {
+	if n < 0 {
+		p, err := c.PowInt(a, -n)
+		if err != nil {
+			return Real{}, err
+		}
+		return c.Quo(c.Int(1), p)
+	}
+	result := c.Int(1)
+	for n > 0 {
+		if err := c.charge(2); err != nil {
+			return Real{}, err
+		}
+		if n&1 == 1 {
+			result = c.Mul(result, a)
+		}
+		if n >>= 1; n > 0 {
+			a = c.Mul(a, a)
+		}
+		if err := inRange(a, result); err != nil {
+			return Real{}, err
+		}
+	}
+	return result, nil
+}
+
+// inRange fails if an exponent grows beyond use.
+func inRange(values ...Real) error {
+	for _, v := range values {
+		if v.mid != nil && v.mid.Sign() != 0 {
+			if e := v.mid.MantExp(nil); e > maxExponent || e < -maxExponent {
+				return ErrRange
+			}
+		}
+	}
+	return nil
+}
+
+// Differ reports whether a and b are proved to be different numbers, and if
+// not, whether their radii are below 2^-bits of scale (and of the numbers), so
+// that they may be called equal.
+func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool) {
+	d := c.Sub(a, b)
+	if !d.ContainsZero() {
+		return true, true
+	}
+	size := above(a.float())
+	if s := above(b.float()); size.less(s) {
+		size = s
+	}
+	if a.ContainsZero() || b.ContainsZero() {
+		if s := above(scale.float()); size.less(s) {
+			size = s
+		}
+	}
+	rad := d.rad
+	if rad.m == 0 {
+		return false, true
+	}
+	size.e -= bits
+	return false, rad.less(size)
+}
+
+// Larger is the one of a and b with the larger middle, by magnitude.
+func Larger(a, b Real) Real {
+	if above(a.float()).less(above(b.float())) {
+		return b
+	}
+	return a
+}
