@@ -49,6 +49,7 @@ var rooms = []struct {
 	{"runtime/train/arithmetic", ""},
 	{"runtime/train/report", "tokenize"},
 	{"runtime/train/tensorboard", ""},
+	{"runtime/train/sweep", ""},
 	{"runtime/train/evaluation", "models"}, // its atomic files
 }
 

@@ -124,10 +124,12 @@ line or the configuration is wrong.`,
 		newScore(),
 		newSFT(),
 		newStep(),
+		newSweep(),
 		newTokenize(),
 		newTrain(),
 		newVerify(),
 		newVersion(),
+		newWatch(),
 		newWeights(),
 	)
 	return root

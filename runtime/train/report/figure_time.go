@@ -12,8 +12,9 @@ import (
 // phaseOrder is the order of a round; phases that it lacks come after it.
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
-// phaseSeconds are a run's seconds by phase, and the tokens sampled in them.
-func phaseSeconds(r *Run) (names []string, seconds map[string]float64, total float64) {
+// Seconds returns the run's phases in the order of a round, the seconds spent in
+// each, and their sum.
+func (r *Run) Seconds() (names []string, seconds map[string]float64, total float64) {
 	seconds = map[string]float64{}
 	for _, name := range r.Rounds.Names() {
 		phase, ok := strings.CutPrefix(name, "seconds/")
@@ -54,7 +55,7 @@ func phases(groups []*group) (figure, bool) {
 	}
 	var names []string
 	for _, g := range shown {
-		phases, _, _ := phaseSeconds(g.runs[0])
+		phases, _, _ := g.runs[0].Seconds()
 		for _, p := range phases {
 			if !slices.Contains(names, p) {
 				names = append(names, p)
@@ -73,7 +74,7 @@ func phases(groups []*group) (figure, bool) {
 		for _, g := range slices.Backward(shown) {
 			sum, rounds := 0.0, 0
 			for _, r := range g.runs {
-				_, seconds, _ := phaseSeconds(r)
+				_, seconds, _ := r.Seconds()
 				sum += seconds[phase]
 				rounds += r.Rounds.Len()
 			}

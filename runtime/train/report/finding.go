@@ -144,7 +144,7 @@ func (r *Run) exponent() (Finding, bool) {
 
 func (r *Run) time() (Finding, bool) {
 	f := Finding{Question: "Where does the time go?", Level: "note"}
-	names, seconds, total := phaseSeconds(r)
+	names, seconds, total := r.Seconds()
 	if total == 0 {
 		return f, false
 	}

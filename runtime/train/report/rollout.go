@@ -77,12 +77,35 @@ func (r *Run) ChooseRollouts(budget int) error {
 		if err != nil {
 			return fmt.Errorf("report: %s: %w", files[at], err)
 		}
-		var round int
-		fmt.Sscanf(filepath.Base(files[at]), "round-%d.jsonl", &round)
-		r.Rollouts = append(r.Rollouts, choose(lines, round, share, tokens)...)
+		r.Rollouts = append(r.Rollouts, choose(lines, roundOf(files[at]), share, tokens)...)
 	}
 	slices.SortStableFunc(r.Rollouts, func(a, b Rollout) int { return a.Round - b.Round })
 	return nil
+}
+
+// Newest returns the first n responses of the newest rollouts file, none if
+// there is no file as yet. They come without their tokens.
+func (r *Run) Newest(n int) ([]Rollout, error) {
+	files, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
+	if err != nil || len(files) == 0 {
+		return nil, err
+	}
+	path := slices.Max(files)
+	lines, err := readRollouts(path)
+	if err != nil {
+		return nil, fmt.Errorf("report: %s: %w", path, err)
+	}
+	var list []Rollout
+	for i := range lines[:min(n, len(lines))] {
+		list = append(list, lines[i].rollout(roundOf(path), nil))
+	}
+	return list, nil
+}
+
+// roundOf reads the round in the name of a rollouts file.
+func roundOf(path string) (round int) {
+	fmt.Sscanf(filepath.Base(path), "round-%d.jsonl", &round)
+	return round
 }
 
 // choose takes wrong and right responses in turn until the budget is spent.

@@ -44,7 +44,7 @@ var results = []result{
 	{"f", "share of tokens beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clip_fraction")) }},
 	{"clipped", "share of tokens that the clip cuts, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clipped")) }},
 	{"steps", "", 0, func(r *Run) float64 { return float64(r.Steps.Len()) }},
-	{"seconds", "in rounds", 1, func(r *Run) float64 { _, _, total := phaseSeconds(r); return total }},
+	{"seconds", "in rounds", 1, func(r *Run) float64 { _, _, total := r.Seconds(); return total }},
 	{"log-prob gap", "largest between sampler and learner", 7, func(r *Run) float64 { return quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
@@ -110,4 +110,38 @@ func tabulate(runs []*Run) summary {
 		}
 	}
 	return s
+}
+
+// Metric is what runs are compared by where nothing else is said: pass@1 of the
+// first suite, or the reward of a run without suites.
+func (r *Run) Metric() string {
+	if names := evalNames([]*Run{r}); len(names) > 0 {
+		return names[0]
+	}
+	return "reward"
+}
+
+// Results are figures of the whole run: the last of every evaluation's metrics;
+// of every metric of the rounds the mean over the last tenth of them; and over all steps
+// grad_norm/median, grad_norm/max and the means of p/mean, clipped and
+// clip_fraction. What is no number is left out.
+func (r *Run) Results() map[string]float64 {
+	values := map[string]float64{}
+	for _, name := range r.Rounds.Names() {
+		_, values[name] = endsOf(r, name)
+	}
+	for _, name := range r.Evals.Names() {
+		values[name] = r.Evals.Last(name)
+	}
+	for _, name := range []string{"p/mean", "clipped", "clip_fraction"} {
+		values[name] = mean(r.Steps.Column(name))
+	}
+	values["grad_norm/median"] = quantile(r.Steps.Column("grad_norm"), 0.5)
+	values["grad_norm/max"] = quantile(r.Steps.Column("grad_norm"), 1)
+	for name, v := range values {
+		if math.IsNaN(v) {
+			delete(values, name)
+		}
+	}
+	return values
 }

@@ -1,0 +1,139 @@
+package sweep
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestPaired checks against a case worked by hand: of the 16 sign patterns of
+// 1, 2, 3, 4 only all plus and all minus reach a sum of 10 in size.
+func TestPaired(t *testing.T) {
+	x := Paired([]float64{1, 2, 3, 4})
+	if x.N != 4 || x.Difference != 2.5 || x.P != 2.0/16 {
+		t.Errorf("%+v", x)
+	}
+	// s = sqrt(5/3), SE = s/2, t(3) = 3.182.
+	if se := math.Sqrt(5.0/3) / 2; math.Abs(x.SE-se) > 1e-12 || math.Abs(x.High-2.5-3.182*se) > 1e-12 {
+		t.Errorf("SE %v, interval %v to %v", x.SE, x.Low, x.High)
+	}
+	if p := Paired([]float64{1, -1, 2, -2}).P; p != 1 {
+		t.Errorf("p = %v for differences that cancel, want 1", p)
+	}
+	if one := Paired([]float64{3}); one.P != 1 || !math.IsNaN(one.SE) {
+		t.Errorf("one pair: %+v", one)
+	}
+	if none := Paired(nil); none.N != 0 || !math.IsNaN(none.P) {
+		t.Errorf("no pair: %+v", none)
+	}
+}
+
+// TestSignFlipRandom holds random flips to the exact answer, with pairs of
+// difference 0, which change nothing, added to get there.
+func TestSignFlipRandom(t *testing.T) {
+	d := []float64{1, 2, -0.5, 3, 1.5, 2.5, -1, 4}
+	exact := signFlip(d)
+	padded := append(append([]float64{}, d...), make([]float64, 100)...)
+	if got := signFlip(padded); math.Abs(got-exact) > 0.005 {
+		t.Errorf("random flips give %v, all of them %v", got, exact)
+	}
+}
+
+func TestSignFlipSymmetric(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SliceOfN(rapid.Float64Range(-10, 10), 1, 10).Draw(t, "d")
+		negated := make([]float64, len(d))
+		for i, x := range d {
+			negated[i] = -x
+		}
+		p := signFlip(d)
+		if p < math.Pow(2, -float64(len(d))) || p > 1 || p != signFlip(negated) {
+			t.Fatalf("p = %v, negated %v", p, signFlip(negated))
+		}
+	})
+}
+
+// TestHolm is the example of Holm's method with p = .01, .04, .03, .005.
+func TestHolm(t *testing.T) {
+	tests := []*Test{{P: 0.01}, {P: 0.04}, {P: 0.03}, {P: 0.005}}
+	adjust(tests)
+	for i, want := range []float64{0.03, 0.06, 0.06, 0.02} {
+		if math.Abs(tests[i].Adjusted-want) > 1e-12 {
+			t.Errorf("adjusted p %d = %v, want %v", i, tests[i].Adjusted, want)
+		}
+	}
+}
+
+func TestTQuantile(t *testing.T) {
+	for df, want := range map[int]float64{9: 2.262, 31: 2.040, 60: 2.000, 1000: 1.962} {
+		if got := tQuantile(df); math.Abs(got-want) > 0.001 {
+			t.Errorf("t(%d) = %v, want %v", df, got, want)
+		}
+	}
+}
+
+func example(t *testing.T) *Table {
+	var outcomes []Outcome
+	for seed := range int64(4) {
+		outcomes = append(outcomes,
+			Outcome{Variant: "a", Seed: seed, Values: map[string]float64{"acc": 0.5 + 0.01*float64(seed), "norm": 2}},
+			Outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
+	}
+	outcomes = append(outcomes, Outcome{Variant: "b", Seed: 9, Failed: "NaN"})
+	table, err := New([]Metric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
+		[]Comparison{{First: "a", Second: "b", Claim: "a is better"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// TestNew pairs by seed: a and b differ by exactly 0.1 on each.
+func TestNew(t *testing.T) {
+	table := example(t)
+	x := table.Comparisons[0].Test
+	if x.N != 4 || math.Abs(x.Difference-0.1) > 1e-12 || x.SE > 1e-12 || x.P != 0.125 || x.Adjusted != 0.125 {
+		t.Errorf("%+v", x)
+	}
+	if r := table.Rows[1]; r.Runs != 4 || r.Failed != 1 || !math.IsNaN(r.Mean[1]) {
+		t.Errorf("%+v", r)
+	}
+	if _, err := New(table.Metrics, []string{"a"}, nil, []Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+		t.Errorf("an unknown variant: %v", err)
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	const want = `| variant | runs | accuracy, % | range | norm |
+|---|---|---|---|---|
+| a | 4 | 51.5 ± 0.6 | 50.0 to 53.0 | 2 |
+| b | 4 (1 failed) | 41.5 ± 0.6 | 40.0 to 43.0 | - |
+
+| comparison | seeds | difference | 95 % interval | p | p, Holm | stated before |
+|---|---|---|---|---|---|---|
+| a - b | 4 | +10.0 ± 0.0 | +10.0 to +10.0 | 0.125 | 0.125 | a is better |
+`
+	if got := example(t).Markdown(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	var b strings.Builder
+	if err := example(t).Print(&b); err != nil || !strings.Contains(b.String(), "a - b") {
+		t.Errorf("%v: %q", err, b.String())
+	}
+}
+
+func TestReplaceBlock(t *testing.T) {
+	const page = "x\n<!-- sweep a -->\nold\n<!-- end -->\ny\n<!-- sweep b -->\n<!-- end -->\n"
+	got, err := ReplaceBlock(page, "a", "new\n")
+	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := ReplaceBlock(page, "c", ""); err == nil {
+		t.Error("a block that is not there")
+	}
+	if _, err := ReplaceBlock("<!-- sweep a -->\n", "a", ""); err == nil {
+		t.Error("a block without an end")
+	}
+}
