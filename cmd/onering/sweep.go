@@ -83,7 +83,7 @@ on where it was. Each leaves its run folder in --out, with report.html over all.
 	flags.StringArrayVar(&sets, "set", nil, "section.key=value for all runs; repeatable")
 	flags.BoolVar(&plan, "plan", false, "print the runs, and run none")
 	flags.BoolVar(&markdown, "markdown", false, "print the tables as Markdown")
-	flags.StringVar(&page, "update", "", "Markdown page in which to replace the block <!-- sweep NAME --> with the tables")
+	flags.StringVar(&page, "update", "", "Markdown page in which to put the tables, between <!-- NAME --> and <!-- end -->; NAME is the file's")
 	must(c.MarkFlagDirname("out"))
 	return c
 }

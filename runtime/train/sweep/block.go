@@ -7,12 +7,12 @@ import (
 
 // ReplaceBlock replaces what stands in a Markdown text between the lines
 //
-//	<!-- sweep NAME -->
+//	<!-- NAME -->
 //	<!-- end -->
 //
 // so that a page's tables can be remade. A text without the block is an error.
 func ReplaceBlock(text, name, block string) (string, error) {
-	begin := "<!-- sweep " + name + " -->\n"
+	begin := "<!-- " + name + " -->\n"
 	from := strings.Index(text, begin)
 	if from < 0 {
 		return "", fmt.Errorf("sweep: the text has no line %q", strings.TrimSpace(begin))

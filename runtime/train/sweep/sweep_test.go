@@ -125,7 +125,7 @@ func TestMarkdown(t *testing.T) {
 }
 
 func TestReplaceBlock(t *testing.T) {
-	const page = "x\n<!-- sweep a -->\nold\n<!-- end -->\ny\n<!-- sweep b -->\n<!-- end -->\n"
+	const page = "x\n<!-- a -->\nold\n<!-- end -->\ny\n<!-- b -->\n<!-- end -->\n"
 	got, err := ReplaceBlock(page, "a", "new\n")
 	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
 		t.Errorf("%q, %v", got, err)
@@ -133,7 +133,7 @@ func TestReplaceBlock(t *testing.T) {
 	if _, err := ReplaceBlock(page, "c", ""); err == nil {
 		t.Error("a block that is not there")
 	}
-	if _, err := ReplaceBlock("<!-- sweep a -->\n", "a", ""); err == nil {
+	if _, err := ReplaceBlock("<!-- a -->\n", "a", ""); err == nil {
 		t.Error("a block without an end")
 	}
 }
