@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ var defaultRun []byte
 func newTrain() *cobra.Command {
 	var config configFlags
 	var out string
-	var resume, asJSON bool
+	var resume, asJSON, dry bool
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Train a model: sample, verify, weigh, update",
@@ -55,6 +56,9 @@ interruption --resume continues it.`,
 			if err := r.validate(); err != nil {
 				return err
 			}
+			if dry {
+				return dryRun(c, r.Config, asJSON)
+			}
 			end, err := runTraining(c, r.Config, resume)
 			if err != nil {
 				return err
@@ -72,6 +76,7 @@ interruption --resume continues it.`,
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
+	flags.BoolVar(&dry, "dry-run", false, "print what the run takes of memory, and fail where it cannot fit")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
 	must(c.MarkFlagDirname("out"))
 	return c
@@ -125,6 +130,9 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	if err := checkModel(local.Model.Path); err != nil {
 		return train.Summary{}, err
 	}
+	if err := checkMemory(c, config); err != nil {
+		return train.Summary{}, err
+	}
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
 
@@ -168,6 +176,8 @@ func checkVacant(dir string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	// A process that was killed before there was a run leaves hidden files.
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return models.Temporary(e.Name()) })
 	if len(entries) > 0 {
 		return usagef("%s is not empty: continue the run in it with --resume, or choose another folder with --out", dir)
 	}

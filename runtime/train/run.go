@@ -204,7 +204,7 @@ func (t *Trainer) sample(ctx context.Context) error {
 		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
 	}, t.verifier, func(int) { t.observer.Advance(1) })
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("round %d: %w", t.round+1, t.samplingFailed(err, now.problems))
+		err = fmt.Errorf("train: round %d: %w", t.round+1, t.samplingFailed(err, now.problems))
 	}
 	if err != nil {
 		return err

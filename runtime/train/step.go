@@ -122,6 +122,11 @@ func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live
 		if keep {
 			budget -= size
 		}
+		if t.beforePass != nil {
+			if err := t.beforePass(n); err != nil {
+				return passes, err
+			}
+		}
 		p, err := t.learner.Forward(part, t.Config.Rollout.Temperature, keep)
 		if err != nil {
 			return passes, err

@@ -61,8 +61,9 @@ type Trainer struct {
 	microTokens    int       // train.micro_tokens, or what memory has left of it
 	saved          position  // of the newest checkpoint
 	savedAt        time.Time
-	overdue        bool // a checkpoint waits for the one being written
-	torn           bool // an update failed halfway: the weights are of no step
+	overdue        bool                   // a checkpoint waits for the one being written
+	beforePass     func(tokens int) error // of tests: an allocation that fails
+	torn           bool                   // an update failed halfway: the weights are of no step
 }
 
 // weighsEntropy asks the objective about a batch of one token whether it wants
@@ -140,9 +141,13 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 
 // stashFor is the highest level whose stash for a micro-batch fits.
 func stashFor(p *Policy, tokens int) models.Stash {
-	allowed := max(smallStash, int(stashShare*4*4*float64(len(p.Weights.Data))))
+	return stashLevel(p.Model.Geometry(), len(p.Weights.Data), tokens)
+}
+
+func stashLevel(g models.Geometry, parameters, tokens int) models.Stash {
+	allowed := max(smallStash, int(stashShare*4*4*float64(parameters)))
 	for level := models.StashAll; level > models.StashInput; level-- {
-		if runtime.StashBytes(p.Model.Geometry(), level, tokens) <= allowed {
+		if runtime.StashBytes(g, level, tokens) <= allowed {
 			return level
 		}
 	}

@@ -1,0 +1,181 @@
+package train
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/objectives"
+	"onering/runtime"
+	"onering/runtime/train/arithmetic"
+)
+
+// A MemoryEstimate is what a run takes of memory, in bytes, if every response
+// is as long as it may be. The parts but the last two are exact.
+type MemoryEstimate struct {
+	Weights   int64 `json:"weights"`
+	Gradients int64 `json:"gradients"`
+	Moments   int64 `json:"moments"`
+	// Reference is the second set of weights of an objective with a KL term.
+	Reference int64 `json:"reference"`
+	KVCache   int64 `json:"kv_cache"`
+	// Activations of the learner and the sampler at their peak.
+	Activations int64 `json:"activations"`
+	// Rollouts of a round, and what the program and ONNX Runtime take anyway.
+	Other int64 `json:"other"`
+	Peak  int64 `json:"peak"`
+	// Copy is what writing checkpoints in the background takes on top, where
+	// there is room for it.
+	Copy int64 `json:"checkpoint_copy"`
+	// Available is what the system has to give; 0 where it does not tell.
+	Available int64 `json:"available"`
+
+	micro, slots int64 // what train.micro_tokens and rollout.slots contribute
+}
+
+// ReadModel reads the shape of a model without its weights.
+func ReadModel(path string) (qwen2.Config, error) {
+	if path != Arithmetic {
+		return qwen2.ReadConfig(path)
+	}
+	dir, err := unpack(arithmetic.Model())
+	if err != nil {
+		return qwen2.Config{}, err
+	}
+	defer os.RemoveAll(dir)
+	return qwen2.ReadConfig(dir)
+}
+
+// programBytes is what the program takes with ONNX Runtime loaded and its
+// sessions open.
+const programBytes = 120e6
+
+// EstimateMemory computes what a run of c takes with a model of this shape.
+func EstimateMemory(c Config, model qwen2.Config) MemoryEstimate {
+	g := model.Geometry()
+	n := int64(model.Layout().Size)
+	r := c.Rollout
+	e := MemoryEstimate{Weights: 4 * n, Gradients: 4 * n, Moments: 8 * n, Copy: 12 * n, Available: availableBytes()}
+	if objectives.NeedsReference(c.Objective.Settings) {
+		e.Reference = 4 * n
+	}
+	length := int64(r.MaxPromptTokens + r.MaxNewTokens)
+	if m := int64(g.MaxPositions); m > 0 {
+		length = min(length, m)
+	}
+	trajectories := int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt)
+	slots := min(int64(r.Slots), trajectories)
+	row := 4 * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
+	e.slots = slots * length * row
+	// Prompts are computed some thousand tokens at a time and kept until their
+	// samples have begun.
+	prompts := min(int64(r.PromptsPerRound), slots+1) * int64(r.MaxPromptTokens)
+	e.KVCache = e.slots + row*(prompts+min(prompts, 8192))
+
+	step := min(int64(c.Train.BatchSize), trajectories) * length
+	micro := min(max(int64(c.Train.MicroTokens), length), step)
+	level := stashLevel(g, int(n), c.Train.MicroTokens)
+	one := int64(runtime.StashBytes(g, level, int(micro)))
+	kept := min(int64(runtime.StashBytes(g, level, int(step))), max(smallStash, int64(keptShare*4*float64(n)))+one)
+	// Micro-batches beyond the budget hold four rows of width D and one layer's
+	// stash until their backward pass.
+	layer := g
+	layer.Layers = 1
+	others := step*4*int64(4*g.Hidden) + int64(runtime.StashBytes(layer, level, int(step)))
+	e.micro = one + layerBytes(g, micro, length) + headBytes(g, micro)
+	e.Activations = max(0, kept-one) + others + e.micro + 4*4*slots*int64(g.Vocab)
+
+	e.Other = programBytes + trajectories*length*(8*6+4*4)
+	e.Peak = e.Weights + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Other
+	return e
+}
+
+// layerBytes is what the backward pass of a layer takes in passing: the
+// activations of its recomputation and their gradients, and the scores of
+// attention, a block of queries at a time.
+func layerBytes(g models.Geometry, tokens, length int64) int64 {
+	a := int64(g.Heads * g.HeadDim)
+	queries := min(length, 512)
+	scores := int64(g.Heads) * tokens / max(1, length) * queries * length
+	return 4 * (3*tokens*(2*int64(g.Hidden)+3*a+3*int64(g.FFN)) + 3*max(scores, int64(g.Heads)*queries*length))
+}
+
+// headBytes is the logits of a slice of the vocabulary, their softmax and its
+// gradient.
+func headBytes(g models.Geometry, tokens int64) int64 {
+	return 4 * 3 * tokens * min(int64(g.Vocab), 8192)
+}
+
+// Certain is what is taken whatever the lengths of the responses.
+func (e MemoryEstimate) Certain() int64 {
+	return e.Weights + e.Gradients + e.Moments + e.Reference + programBytes
+}
+
+// Check returns an error where the peak exceeds what is available, with what
+// to change.
+func (e MemoryEstimate) Check(c Config, model qwen2.Config) error {
+	if e.Available == 0 || e.Peak <= e.Available {
+		return nil
+	}
+	return fmt.Errorf("train: the run takes up to %s of memory, %s are available: %s", bytesText(e.Peak), bytesText(e.Available), e.advice(c, model))
+}
+
+// advice says what to set so that the run fits.
+func (e MemoryEstimate) advice(c Config, model qwen2.Config) string {
+	if e.Certain() > e.Available {
+		text := fmt.Sprintf("weights, gradients and moments alone are %s; take a smaller model or a larger machine", bytesText(e.Certain()))
+		if e.Certain()-e.Reference <= e.Available {
+			text += ", or an objective without a reference policy (kl_beta = 0)"
+		}
+		return text
+	}
+	// The larger of the two is halved until it fits.
+	less, now := c, e
+	for now.Peak > e.Available {
+		switch {
+		case less.Rollout.Slots > 1 && (now.slots >= now.micro || less.Train.MicroTokens/2 < smallestMicro):
+			less.Rollout.Slots /= 2
+		case less.Train.MicroTokens/2 >= smallestMicro:
+			less.Train.MicroTokens /= 2
+		default:
+			return fmt.Sprintf("lower rollout.max_new_tokens = %d or train.batch_size = %d", c.Rollout.MaxNewTokens, c.Train.BatchSize)
+		}
+		now = EstimateMemory(less, model)
+	}
+	var set []string
+	if n := less.Rollout.Slots; n != c.Rollout.Slots {
+		set = append(set, fmt.Sprintf("rollout.slots = %d", n))
+	}
+	if n := less.Train.MicroTokens; n != c.Train.MicroTokens {
+		set = append(set, fmt.Sprintf("train.micro_tokens = %d", n))
+	}
+	return "set " + strings.Join(set, " and ")
+}
+
+// Refuse returns an error where not even what is certain can fit.
+func (e MemoryEstimate) Refuse(c Config, model qwen2.Config) error {
+	if e.Available > 0 && e.Certain() > e.Available {
+		return e.Check(c, model)
+	}
+	return nil
+}
+
+// Lines are the estimate as a table: names and sizes.
+func (e MemoryEstimate) Lines() [][2]string {
+	lines := [][2]string{
+		{"weights", bytesText(e.Weights)}, {"gradients", bytesText(e.Gradients)}, {"moments", bytesText(e.Moments)},
+	}
+	if e.Reference > 0 {
+		lines = append(lines, [2]string{"reference", bytesText(e.Reference)})
+	}
+	lines = append(lines, [][2]string{
+		{"KV cache", bytesText(e.KVCache)}, {"activations", bytesText(e.Activations)}, {"other", bytesText(e.Other)}, {"peak", bytesText(e.Peak)},
+		{"checkpoint copy", bytesText(e.Copy) + " more, where there is room"},
+	}...)
+	if e.Available > 0 {
+		lines = append(lines, [2]string{"available", bytesText(e.Available)})
+	}
+	return lines
+}

@@ -1,0 +1,187 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	goruntime "runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+
+	"onering/runtime/runtimetest"
+)
+
+type silent struct{}
+
+func (silent) Begin(string, string, int) {}
+func (silent) Advance(int)               {}
+func (silent) Round(Record)              {}
+func (silent) Evaluated(Evaluation)      {}
+
+func tiny(dir string, rounds int) Config {
+	c := Default()
+	c.Model.Path, c.Model.Template, c.Data.Train = Arithmetic, "no", Arithmetic
+	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
+	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
+	c.Optimizer.LearningRate = 1e-4
+	c.Train.Rounds, c.Train.BatchSize, c.Train.SaveEvery = rounds, 4, 50
+	c.Train.KeepLast = 1
+	c.Output.Dir = dir
+	return c
+}
+
+// Rounds do not grow the process. With ONERING_LONG set it is a thousand rounds.
+func TestMemoryIsFlat(t *testing.T) {
+	env := runtimetest.Test(t)
+	if residentBytes() == 0 {
+		t.Skip("this system does not tell how much memory is resident")
+	}
+	rounds, warm := 120, 40
+	switch {
+	case testing.Short():
+		t.Skip("trains for some seconds")
+	case os.Getenv("ONERING_LONG") != "":
+		rounds, warm = 1000, 100
+	}
+	c := tiny(filepath.Join(t.TempDir(), "run"), rounds)
+	policy, err := OpenPolicy(c.Model.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	w := &weigher{warm: warm}
+	trainer, err := New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	if _, err := trainer.Run(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("resident after %d rounds: %s, after %d: %s; peak %s", warm, bytesText(w.first), rounds, bytesText(w.last), bytesText(peakBytes()))
+	if w.last > w.first+w.first/10+4<<20 {
+		t.Errorf("memory grew from %s to %s", bytesText(w.first), bytesText(w.last))
+	}
+}
+
+// A weigher takes the resident memory after rounds, garbage aside.
+type weigher struct {
+	silent
+	warm, n     int
+	first, last int64
+}
+
+func (w *weigher) Round(Record) {
+	w.n++
+	if w.n < w.warm || w.n%w.warm != 0 {
+		return
+	}
+	goruntime.GC()
+	debug.FreeOSMemory()
+	w.last = residentBytes()
+	if w.n == w.warm {
+		w.first = w.last
+	}
+}
+
+// A step whose allocation fails is computed again with smaller micro-batches,
+// to the same record but for rounding.
+func TestAllocationFails(t *testing.T) {
+	env := runtimetest.Test(t)
+	c := tiny(filepath.Join(t.TempDir(), "run"), 1)
+	c.Train.BatchSize = 16
+	policy, err := OpenPolicy(c.Model.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	var log bytes.Buffer
+	trainer, err := New(context.Background(), c, env, policy, slog.New(slog.NewTextHandler(&log, nil)), silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	failures := 0
+	trainer.beforePass = func(tokens int) error {
+		if tokens > 150 {
+			failures++
+			return errors.New("runtime: program \"layer\": run on N=300: Failed to allocate memory for requested buffer of size 1")
+		}
+		return nil
+	}
+	if _, err := trainer.Run(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	if failures == 0 || trainer.microTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
+		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.microTokens, &log)
+	}
+	// Where they cannot be smaller the error is the run's.
+	trainer.beforePass = func(int) error { return errors.New("bad_alloc") }
+	trainer.Config.Train.Rounds = 2
+	trainer.round, trainer.evaluated = 1, true
+	if err := trainer.rounds(context.Background(), &Summary{}); err == nil || !strings.Contains(err.Error(), "bad_alloc") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The advice of an estimate makes the run fit.
+func TestEstimateAdvice(t *testing.T) {
+	c := tiny("", 1)
+	c.Rollout.Slots, c.Rollout.PromptsPerRound = 512, 256
+	model, err := ReadModel(Arithmetic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := EstimateMemory(c, model)
+	if n := int64(model.Layout().Size); e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Peak < e.Certain()+e.KVCache+e.Activations {
+		t.Errorf("estimate %+v", e)
+	}
+	e.Available = e.Peak
+	if err := e.Check(c, model); err != nil {
+		t.Error(err)
+	}
+	e.Available = e.Peak - e.slots/3
+	err = e.Check(c, model)
+	if err == nil || e.Refuse(c, model) != nil {
+		t.Fatalf("error %v", err)
+	}
+	for _, key := range []string{"slots", "micro_tokens"} {
+		if m := regexp.MustCompile(key + ` = (\d+)`).FindStringSubmatch(err.Error()); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			if key == "slots" {
+				c.Rollout.Slots = n
+			} else {
+				c.Train.MicroTokens = n
+			}
+		}
+	}
+	if got := EstimateMemory(c, model).Peak; got > e.Available {
+		t.Errorf("%v: with that it is %s", err, bytesText(got))
+	}
+	e.Available = e.Weights
+	if err := e.Refuse(c, model); err == nil || !strings.Contains(err.Error(), "smaller model") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func ExampleMemoryEstimate_Lines() {
+	for _, line := range (MemoryEstimate{Weights: 3e9, Gradients: 3e9, Moments: 6e9, KVCache: 2e8, Activations: 5e8, Other: 12e7, Peak: 12.82e9, Copy: 9e9}).Lines() {
+		fmt.Println(line[0]+":", line[1])
+	}
+	// Output:
+	// weights: 3.00 GB
+	// gradients: 3.00 GB
+	// moments: 6.00 GB
+	// KV cache: 200.0 MB
+	// activations: 500.0 MB
+	// other: 120.0 MB
+	// peak: 12.82 GB
+	// checkpoint copy: 9.00 GB more, where there is room
+}
