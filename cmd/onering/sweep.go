@@ -214,14 +214,11 @@ func (p *sweepPlan) finish(c *cobra.Command, runs []*sweepRun, out, page, name s
 	if err != nil {
 		return err
 	}
-	head, rows := table.Cells()
-	results := &report.Results{Title: "Results of " + name, Columns: head, Rows: rows,
-		Note: "Means over seeds, with the standard error. All runs are below."}
-	if err := writeReport(filepath.Join(out, "report.html"), read, report.Options{Title: name, Table: results}); err != nil {
+	if err := writeReport(filepath.Join(out, "report.html"), read, report.Options{Title: name, Tables: sweepTables(table)}); err != nil {
 		return err
 	}
 	if page != "" {
-		if err := updatePage(page, name, table.Markdown()); err != nil {
+		if err := updatePage(page, name, table, sweep.Values(outcomes, metrics[0].Name)); err != nil {
 			return err
 		}
 	}
@@ -241,17 +238,39 @@ var sweepColumns = []sweep.Metric{
 	{Name: "p/mean", Title: "p"},
 	{Name: "clipped", Title: "clipped"},
 	{Name: "entropy", Title: "last entropy"},
+	{Name: "share/weights", Title: "time in the objective", Percent: true},
 }
 
-// updatePage replaces a sweep's block in a Markdown page.
-func updatePage(path, name, block string) error {
+// sweepTables are the sweep's tables for the page over its runs.
+func sweepTables(t *sweep.Table) []report.Results {
+	head, rows := t.Cells()
+	tables := []report.Results{{Title: "Results", Note: "Means over seeds, the first with its standard error.", Columns: head, Rows: rows}}
+	if len(t.Comparisons) > 0 {
+		head, rows := t.ComparisonCells()
+		tables = append(tables, report.Results{
+			Title: "Comparisons", Columns: head, Rows: rows,
+			Note: "Paired by seed: mean difference with its standard error, interval by Student's t, p-value of the exact sign-flip test and after Holm's correction.",
+		})
+	}
+	return tables
+}
+
+// updatePage replaces a sweep's block in a Markdown page, and writes its figure
+// beside the page.
+func updatePage(path, name string, table *sweep.Table, values map[string][]float64) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
+	figure := name + ".svg"
+	block := fmt.Sprintf("![%s by variant: seeds, means and 95 %% intervals](%s)\n\n%s", table.Metrics[0].Title, figure, table.Markdown())
 	updated, err := sweep.ReplaceBlock(string(text), name, block)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	err = models.WriteFile(filepath.Join(filepath.Dir(path), figure), func(w io.Writer) error { return table.Figure(w, values) })
+	if err != nil {
+		return err
 	}
 	return models.WriteFile(path, func(w io.Writer) error {
 		_, err := io.WriteString(w, updated)

@@ -127,7 +127,7 @@ func TestBrowser(t *testing.T) {
 		mustRead(t, fakeRun(t, filepath.Join(dir, "c"), "grpo", 1, 80)),
 	}
 	var b bytes.Buffer
-	if err := Write(&b, runs, Options{Table: &Results{Title: "Results", Columns: []string{"variant", "pass@1"}, Rows: [][]string{{"pmpo", "0.75"}}}}); err != nil {
+	if err := Write(&b, runs, Options{Tables: []Results{{Title: "Results", Columns: []string{"variant", "pass@1"}, Rows: [][]string{{"pmpo", "0.75"}}}}}); err != nil {
 		t.Fatal(err)
 	}
 	r := read(t, b.Bytes())

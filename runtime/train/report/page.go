@@ -46,8 +46,8 @@ const (
 type Options struct {
 	// Title stands at the top. Empty is the name of the run, or their number.
 	Title string
-	// Table is shown first, such as a sweep's result; nil is none.
-	Table *Results
+	// Tables are shown first, such as a sweep's results.
+	Tables []Results
 }
 
 // Results are a table that comes with the runs, such as that of a sweep.
@@ -63,7 +63,7 @@ type page struct {
 	Runs     []runPart `json:"runs"`
 	Figures  []figure  `json:"figures"`
 	Table    summary   `json:"table"`
-	Results  *Results  `json:"results,omitempty"`
+	Results  []Results `json:"results"`
 	Legend   []legend  `json:"legend"`
 	Rollouts []rollset `json:"rollouts"`
 }
@@ -126,7 +126,7 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 }
 
 func describePage(runs []*Run, o Options) page {
-	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Table}
+	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables}
 	for k, g := range groupRuns(runs) {
 		p.Legend = append(p.Legend, legend{g.name, color(k), len(g.runs)})
 		for _, r := range g.runs {

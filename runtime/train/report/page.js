@@ -65,14 +65,15 @@
     $("findings").after(more);
     more.style.marginTop = "12px";
   }
-  if (data.results) {
-    const r = data.results, t = el("table"), head = el("tr"), wrap = el("div", "scroll");
-    r.columns.forEach((c, i) => head.append(el("th", i ? "" : "text", c)));
+  for (const r of data.results || []) {
+    const t = el("table"), head = el("tr"), wrap = el("div", "scroll");
+    const text = r.columns.map((_, i) => i === 0 || (r.rows || []).some((row) => /^[A-Za-z]/.test(row[i])));
+    r.columns.forEach((c, i) => head.append(el("th", text[i] ? "text" : "", c)));
     const thead = el("thead"), body = el("tbody");
     thead.append(head);
     for (const row of r.rows || []) {
       const tr = el("tr");
-      row.forEach((c, i) => tr.append(el("td", i ? "" : "text", c)));
+      row.forEach((c, i) => tr.append(el("td", text[i] ? "text" : "", c)));
       body.append(tr);
     }
     t.append(thead, body);

@@ -122,9 +122,10 @@ func (r *Run) Metric() string {
 }
 
 // Results are figures of the whole run: the last of every evaluation's metrics;
-// of every metric of the rounds the mean over the last tenth of them; and over all steps
-// grad_norm/median, grad_norm/max and the means of p/mean, clipped and
-// clip_fraction. What is no number is left out.
+// of every metric of the rounds the mean over the last tenth of them; over all
+// steps grad_norm/median, grad_norm/max and the means of p/mean, clipped and
+// clip_fraction; and share/PHASE, the share of the run's seconds. What is no
+// number is left out.
 func (r *Run) Results() map[string]float64 {
 	values := map[string]float64{}
 	for _, name := range r.Rounds.Names() {
@@ -138,6 +139,10 @@ func (r *Run) Results() map[string]float64 {
 	}
 	values["grad_norm/median"] = quantile(r.Steps.Column("grad_norm"), 0.5)
 	values["grad_norm/max"] = quantile(r.Steps.Column("grad_norm"), 1)
+	phases, seconds, total := r.Seconds()
+	for _, phase := range phases {
+		values["share/"+phase] = seconds[phase] / total
+	}
 	for name, v := range values {
 		if math.IsNaN(v) {
 			delete(values, name)

@@ -1,7 +1,10 @@
 package sweep
 
 import (
+	"encoding/xml"
+	"io"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,5 +138,44 @@ func TestReplaceBlock(t *testing.T) {
 	}
 	if _, err := ReplaceBlock("<!-- a -->\n", "a", ""); err == nil {
 		t.Error("a block without an end")
+	}
+}
+
+// TestFigure wants well-formed SVG with a dot for every seed, within the figure.
+func TestFigure(t *testing.T) {
+	table := example(t)
+	table.Rows[0].Variant = "a <b>"
+	var b strings.Builder
+	if err := table.Figure(&b, map[string][]float64{"a <b>": {0.5, 0.51, 0.52}, "b": {0.4, 0.41}}); err != nil {
+		t.Fatal(err)
+	}
+	seeds := 0
+	d := xml.NewDecoder(strings.NewReader(b.String()))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok || e.Name.Local != "circle" {
+			continue
+		}
+		for _, a := range e.Attr {
+			if a.Name.Local == "class" && a.Value == "seed" {
+				seeds++
+			}
+			if x, err := strconv.ParseFloat(a.Value, 64); a.Name.Local == "cx" && (err != nil || x < labelWidth || x > figureWidth) {
+				t.Errorf("a dot at x = %s", a.Value)
+			}
+		}
+	}
+	if seeds != 5 {
+		t.Errorf("%d dots, want 5", seeds)
+	}
+	if err := table.Figure(&b, nil); err == nil {
+		t.Error("a figure of nothing")
 	}
 }

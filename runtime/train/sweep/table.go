@@ -182,6 +182,8 @@ func (m Metric) format(x float64) string {
 	switch {
 	case math.IsNaN(x):
 		return "-"
+	case m.Percent && x != 0 && math.Abs(x) < 0.005:
+		return fmt.Sprintf("%.2f", 100*x)
 	case m.Percent:
 		return fmt.Sprintf("%.1f", 100*x)
 	}

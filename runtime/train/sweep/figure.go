@@ -1,0 +1,108 @@
+package sweep
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Sizes of the figure, in pixels.
+const (
+	figureWidth = 760
+	labelWidth  = 190
+	rowHeight   = 24
+	margin      = 16
+)
+
+// Figure draws the first metric as SVG: a line per variant with the value of
+// each seed, the mean and its 95 % interval. values are by variant. The colours
+// suit light and dark pages.
+func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, list := range values {
+		for _, v := range list {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if low > high {
+		return fmt.Errorf("sweep: no value of %q to draw", t.Metrics[0].Name)
+	}
+	step := tick(high - low)
+	low, high = step*math.Floor(low/step), step*math.Ceil(high/step)
+	if high == low {
+		high = low + step
+	}
+	x := func(v float64) float64 {
+		return labelWidth + (v-low)/(high-low)*(figureWidth-labelWidth-margin)
+	}
+	height := margin + rowHeight*len(t.Rows) + 40
+	bottom := float64(margin + rowHeight*len(t.Rows))
+
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="12">`+"\n", figureWidth, height, figureWidth, height)
+	b.WriteString("<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}.seed{fill:#3b82c4;fill-opacity:.4}.mean{stroke:#d1495b;stroke-width:2}.dot{fill:#d1495b}@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
+	for v := low; v <= high+step/2; v += step {
+		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%.1f"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n",
+			x(v), x(v), margin, bottom, x(v), bottom+16, t.Metrics[0].short(v))
+	}
+	for i, r := range t.Rows {
+		y := float64(margin) + rowHeight*(float64(i)+0.5)
+		fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">`, labelWidth-14, y+4)
+		if err := xml.EscapeText(&b, []byte(r.Variant)); err != nil {
+			return err
+		}
+		b.WriteString("</text>\n")
+		for _, v := range values[r.Variant] {
+			fmt.Fprintf(&b, `<circle class="seed" cx="%.1f" cy="%.1f" r="3.5"/>`, x(v), y)
+		}
+		if m, se := r.Mean[0], r.SE[0]; !math.IsNaN(m) {
+			if h := tQuantile(len(values[r.Variant])-1) * se; !math.IsNaN(h) {
+				fmt.Fprintf(&b, `<line class="mean" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(max(low, m-h)), x(min(high, m+h)), y, y)
+			}
+			fmt.Fprintf(&b, `<circle class="dot" cx="%.1f" cy="%.1f" r="4"/>`, x(m), y)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">`, x((low+high)/2), bottom+34)
+	if err := xml.EscapeText(&b, []byte(t.Metrics[0].title())); err != nil {
+		return err
+	}
+	b.WriteString("</text>\n</svg>\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// tick is a distance of grid lines that makes about six of them over a range.
+func tick(span float64) float64 {
+	if span <= 0 {
+		return 0.1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(span/6)))
+	for _, k := range []float64{1, 2, 5} {
+		if span/(k*power) <= 8 {
+			return k * power
+		}
+	}
+	return 10 * power
+}
+
+// short is a value on an axis.
+func (m Metric) short(x float64) string {
+	if m.Percent {
+		x *= 100
+	}
+	return fmt.Sprintf("%.4g", math.Round(x*1e6)/1e6)
+}
+
+// Values are those of a metric by variant, as Figure takes them.
+func Values(outcomes []Outcome, metric string) map[string][]float64 {
+	values := map[string][]float64{}
+	for _, o := range outcomes {
+		if v, ok := o.Values[metric]; ok && o.Failed == "" && !math.IsNaN(v) {
+			values[o.Variant] = append(values[o.Variant], v)
+		}
+	}
+	return values
+}
