@@ -2,7 +2,6 @@ package report
 
 import (
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -71,27 +70,24 @@ func thin(p points, limit int) points {
 	return kept
 }
 
-// average is the mean line of several, over the x that at least half of them
-// have.
+// average is the mean line of several, point by point: runs log the same things
+// in the same order, but where an objective drops groups, their rounds do not
+// end with the same step. It ends where less than half of the lines go on.
 func average(lines []points) points {
-	sum, count := map[float64]float64{}, map[float64]int{}
-	for _, p := range lines {
-		for _, xy := range p {
-			sum[xy[0]] += xy[1]
-			count[xy[0]]++
-		}
-	}
 	var mean points
-	for x, s := range sum {
-		if 2*count[x] >= len(lines) {
-			mean = append(mean, [2]float64{x, s / float64(count[x])})
+	for i := 0; ; i++ {
+		var at [2]float64
+		n := 0.0
+		for _, p := range lines {
+			if i < len(p) {
+				at[0] += p[i][0]
+				at[1] += p[i][1]
+				n++
+			}
 		}
+		if n == 0 || 2*n < float64(len(lines)) {
+			return mean
+		}
+		mean = append(mean, [2]float64{at[0] / n, at[1] / n})
 	}
-	slices.SortFunc(mean, func(a, b [2]float64) int {
-		if a[0] < b[0] {
-			return -1
-		}
-		return 1
-	})
-	return mean
 }

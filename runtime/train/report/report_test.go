@@ -145,6 +145,13 @@ func TestThin(t *testing.T) {
 	}
 }
 
+func TestAverage(t *testing.T) {
+	got := average([]points{{{1, 10}, {2, 20}, {3, 30}}, {{1, 20}, {4, 40}}, {{1, 30}}})
+	if want := (points{{1, 20}, {3, 30}}); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("average %v, want %v", got, want)
+	}
+}
+
 func TestGroups(t *testing.T) {
 	runs := []*Run{
 		{Name: "a", Config: map[string]string{"objective.name": "pmpo", "objective.p": "1", "train.seed": "1", "output.dir": "a"}},
