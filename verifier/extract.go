@@ -1,31 +1,525 @@
 package verifier
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
-// lastBox returns the content of the last \boxed or \fbox of s. It reports
-// whether there is one and whether its brace is closed.
-func lastBox(s string) (content string, found, closed bool) {
-	at := max(strings.LastIndex(s, `\boxed`), strings.LastIndex(s, `\fbox`))
-	if at < 0 {
-		return "", false, false
+// An extract is what was found in a response.
+type extract struct {
+	texts  []string // readings of the answer, the likeliest first
+	marked bool     // it stood in a box or in mathematics, not in running text
+	reason string   // why there is none
+}
+
+// tail is how much of a response is searched where no box or tag says where the answer
+// is.
+const tail = 20_000
+
+// extractAnswer finds the answer in a response.
+func (v Verifier) extractAnswer(response string) extract {
+	switch v.Mode {
+	case Boxed:
+		return fromBox(response)
+	case Tag:
+		return v.fromTag(response)
+	case Last:
+		return fromText(response)
 	}
-	rest := s[at:]
-	open := strings.IndexByte(rest, '{')
+	if e := (Verifier{}).fromTag(response); len(e.texts) > 0 {
+		return e
+	}
+	if e := fromBox(response); len(e.texts) > 0 || e.reason != noBox {
+		return e // an empty or an open box is an answer that is not there
+	}
+	return fromText(response)
+}
+
+const noBox = "no box"
+
+// fromBox takes the last box of s, and the run of boxes it ends.
+func fromBox(s string) extract {
+	b, ok := lastBox(s)
+	switch {
+	case !ok:
+		return extract{reason: noBox}
+	case !b.closed:
+		return extract{reason: "the last box is not closed"}
+	}
+	e := extract{marked: true}
+	if clean(b.content) == "" {
+		return extract{reason: "the last box is empty"}
+	}
+	e.texts = append(e.texts, boxText(s, b))
+	if all := joinedBoxes(s, b); all != nil {
+		e.texts = append(e.texts, strings.Join(all, ", "))
+	}
+	return e
+}
+
+// boxText is the content of a box with a per cent sign that stands after it.
+func boxText(s string, b box) string {
+	rest := strings.TrimLeft(s[b.end:], " $~")
+	if strings.HasPrefix(rest, `\%`) || strings.HasPrefix(rest, "%") {
+		if !strings.Contains(b.content, "%") && strings.Trim(b.content, "0123456789.") == "" {
+			return b.content + `\%`
+		}
+	}
+	return b.content
+}
+
+// fromTag takes the last <answer>...</answer>, and the box in it if there is one.
+// Strictly it is the R1 template's: "</think> <answer>", and the closing tag must be
+// there.
+func (v Verifier) fromTag(s string) extract {
+	open := strings.LastIndex(s, "<answer>")
 	if open < 0 {
-		return "", true, false
+		return extract{reason: "no <answer> tag"}
 	}
-	depth := 0
-	for i := open; i < len(rest); i++ {
-		switch rest[i] {
-		case '\\':
-			i++
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return rest[open+1 : i], true, true
+	if v.Strict && !strings.HasSuffix(s[:open], "</think> ") {
+		return extract{reason: "<answer> does not follow </think> and a space"}
+	}
+	content := s[open+len("<answer>"):]
+	shut := strings.Index(content, "</answer>")
+	if shut < 0 {
+		return extract{reason: "no </answer> tag"}
+	}
+	if v.Strict && strings.TrimSpace(content[shut+len("</answer>"):]) != "" {
+		return extract{reason: "text after </answer>"}
+	}
+	content = content[:shut]
+	if e := fromBox(content); e.reason != noBox {
+		return e
+	}
+	if clean(content) == "" {
+		return extract{reason: "the <answer> tag is empty"}
+	}
+	if len(content) > 200 || strings.Contains(content, "\n\n") {
+		if e := fromText(content); len(e.texts) > 0 {
+			return e
+		}
+	}
+	return extract{texts: []string{unphrased(content)}, marked: true}
+}
+
+// unphrased takes off "The answer is".
+func unphrased(s string) string {
+	if at := afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" {
+		return s[at:]
+	}
+	return s
+}
+
+// clean is s without white space and math delimiters around it.
+func clean(s string) string {
+	for {
+		t := strings.TrimFunc(s, func(r rune) bool {
+			return unicode.IsSpace(r) || r == '$' || r == 0 || r == 0xfeff || r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064
+		})
+		t = strings.TrimPrefix(t, `\(`)
+		t = strings.TrimPrefix(t, `\[`)
+		t = strings.TrimSuffix(t, `\)`)
+		t = strings.TrimSuffix(t, `\]`)
+		for _, space := range [...]string{`\,`, `\;`, `\:`, `\!`, `\quad`, `\ `, "~"} {
+			t = strings.TrimPrefix(t, space)
+			if space == `\ ` {
+				continue
+			}
+			t = strings.TrimSuffix(t, space)
+		}
+		// A dollar that was escaped is currency.
+		if strings.HasSuffix(t, `\`) && strings.HasPrefix(s[strings.Index(s, t)+len(t):], "$") {
+			return t + "$"
+		}
+		if t == s {
+			return s
+		}
+		s = t
+	}
+}
+
+// phrases introduce an answer in running text. The last one counts; of those
+// at one place the longest.
+var phrases = [...]string{"answer is", "answer:", "answer are", "answers are", "answer =", "####", "answer**:", "answer:**", "answer**"}
+
+// afterPhrase is the position after the last phrase that introduces an answer, -1 if there
+// is none.
+func afterPhrase(s string) int {
+	lower := lowerASCII(s)
+	best := -1
+	for _, p := range phrases {
+		if i := strings.LastIndex(lower, p); i >= 0 && i+len(p) > best {
+			best = i + len(p)
+		}
+	}
+	if best < 0 {
+		return -1
+	}
+	for best < len(s) && (s[best] == ':' || s[best] == '*' || s[best] == ' ' || s[best] == '\n' || s[best] == '"' || s[best] == '_' || s[best] == '=') {
+		best++
+	}
+	return best
+}
+
+// lowerASCII is strings.ToLower that keeps byte positions.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c | 0x20
+		}
+	}
+	return string(b)
+}
+
+// fromText finds the answer in running text: after "the answer is", else the
+// last formula or number.
+func fromText(s string) extract {
+	if len(s) > tail {
+		cut := len(s) - tail
+		for cut < len(s) && !utf8.RuneStart(s[cut]) {
+			cut++
+		}
+		s = s[cut:]
+	}
+	if cut := strings.Index(s, "<|"); cut > 0 { // a chat template's marker
+		s = s[:cut]
+	}
+	if strings.Contains(s, `\boxed`) || strings.Contains(s, `\fbox`) {
+		if b, ok := lastBox(s); ok && b.closed && clean(b.content) != "" {
+			if rest := strings.TrimSpace(s[b.end:]); afterPhrase(rest) < 0 {
+				return extract{texts: []string{boxText(s, b)}, marked: true}
 			}
 		}
 	}
-	return rest[open+1:], true, false
+	whole := clean(s)
+	if whole == "" {
+		return extract{reason: "no answer"}
+	}
+	if at := afterPhrase(s); at >= 0 && at < len(s) {
+		if e := fromSentence(sentence(s[at:])); len(e.texts) > 0 {
+			return e
+		}
+	}
+	if looksWhole(whole) {
+		return extract{texts: []string{whole}, marked: strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole)}
+	}
+	if e := lastExpression(s); len(e.texts) > 0 {
+		return e
+	}
+	return extract{reason: "no answer"}
+}
+
+// isPlainNumber reports whether s is digits with separators, dollars aside.
+func isPlainNumber(s string) bool { return strings.Trim(s, "$0123456789.,- ") == "" }
+
+// looksWhole reports whether a short response is nothing but its answer.
+func looksWhole(s string) bool {
+	if len(s) > 200 || strings.Contains(s, "\n\n") {
+		return false
+	}
+	if segs := segments(s); len(segs) > 0 {
+		// Formulas with at most a word or two around them.
+		outside := 0
+		pos := 0
+		for _, g := range segs {
+			outside += wordsIn(s[pos:g.start])
+			pos = g.end
+		}
+		outside += wordsIn(s[pos:])
+		return outside == 0
+	}
+	return wordsIn(s) <= 2 || strings.HasPrefix(s, `\`) && wordsIn(s) <= 3
+}
+
+// wordsIn counts runs of three letters or more outside commands, connectives
+// aside.
+func wordsIn(s string) int {
+	count := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' {
+			for i+1 < len(s) && isLetter(s[i+1]) {
+				i++
+			}
+			continue
+		}
+		if !isLetter(s[i]) {
+			continue
+		}
+		start := i
+		for i+1 < len(s) && isLetter(s[i+1]) {
+			i++
+		}
+		if w := strings.ToLower(s[start : i+1]); len(w) >= 3 && w != "and" && w != "pct" && w != "percent" && w != "percentage" {
+			count++
+		}
+	}
+	return count
+}
+
+// sentence is s up to the end of its first sentence.
+func sentence(s string) string {
+	inMath := false
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i+1 < len(s) && (s[i+1] == '(' || s[i+1] == '[') {
+				inMath = true
+			}
+			if i+1 < len(s) && (s[i+1] == ')' || s[i+1] == ']') {
+				inMath = false
+			}
+			i++
+		case '$':
+			inMath = !inMath
+		case '\n':
+			if !inMath && i > 0 && strings.TrimSpace(s[:i]) != "" {
+				return s[:i]
+			}
+		case '.':
+			if !inMath && (i+1 >= len(s) || s[i+1] == ' ' || s[i+1] == '\n' || s[i+1] == '"') && (i+2 >= len(s) || !isDigit(s[min(i+2, len(s)-1)]) || s[i+1] != ' ' || i == 0 || !isDigit(s[i-1])) {
+				if i >= 1 && (s[i-1] == 'p' || s[i-1] == 'a' || s[i-1] == 'm') && i+1 < len(s) && strings.HasPrefix(strings.TrimSpace(s[i+1:]), "m.") {
+					continue
+				}
+				return s[:i]
+			}
+		}
+	}
+	return s
+}
+
+// fromSentence takes the answer out of the sentence after "the answer is": the
+// whole where it is short, else its last expression.
+func fromSentence(s string) extract {
+	s = strings.Trim(strings.TrimSpace(s), `"*_`)
+	s = strings.TrimRight(s, `\"`)
+	if clean(s) == "" {
+		return extract{}
+	}
+	segs := segments(s)
+	if len(segs) > 0 {
+		if segs[0].start <= 1 {
+			// Formulas from the beginning: as many as belong together.
+			end := segs[0].end
+			for _, g := range segs[1:] {
+				if wordsIn(s[end:g.start]) > 0 {
+					break
+				}
+				end = g.end
+			}
+			return extract{texts: []string{withSuffix(s, 0, end)}, marked: true}
+		}
+		return lastExpression(s)
+	}
+	if wordsIn(s) <= 3 && len(s) < 120 {
+		return extract{texts: []string{strings.TrimSuffix(s, ".")}, marked: strings.Contains(s, `\`)}
+	}
+	if e := lastExpression(s); len(e.texts) > 0 {
+		return e
+	}
+	return extract{texts: []string{s}}
+}
+
+// A segment is a formula between math delimiters.
+type segment struct{ start, end int }
+
+// segments are the formulas of s: $...$, $$...$$, \(...\), \[...\].
+func segments(s string) []segment {
+	var out []segment
+	for i := 0; i < len(s); i++ {
+		switch {
+		case strings.HasPrefix(s[i:], `\(`), strings.HasPrefix(s[i:], `\[`):
+			shut := `\)`
+			if s[i+1] == '[' {
+				shut = `\]`
+			}
+			if j := strings.Index(s[i+2:], shut); j >= 0 {
+				out = append(out, segment{i, i + 2 + j + 2})
+				i += 2 + j + 1
+			}
+		case s[i] == '\\':
+			i++
+		case s[i] == '$':
+			n := 1
+			if i+1 < len(s) && s[i+1] == '$' {
+				n = 2
+			}
+			j := closingDollar(s, i+n, n)
+			if j < 0 {
+				continue
+			}
+			if strings.TrimSpace(s[i+n:j]) != "" {
+				out = append(out, segment{i, j + n})
+			}
+			i = j + n - 1
+		}
+		if len(out) > 2000 {
+			break
+		}
+	}
+	return out
+}
+
+// closingDollar is the position of the n dollars that close a formula, -1 if
+// there are none.
+func closingDollar(s string, from, n int) int {
+	for i := from; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '$':
+			if n == 1 || i+1 < len(s) && s[i+1] == '$' {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// withSuffix is s[start:end] and a per cent sign or word right after it.
+func withSuffix(s string, start, end int) string {
+	rest := strings.TrimLeft(s[end:], " ~")
+	for _, mark := range [...]string{`\%`, "%", "percent", "pct"} {
+		if strings.HasPrefix(rest, mark) && !strings.Contains(s[start:end], "%") {
+			return s[start:end] + ` \%`
+		}
+	}
+	return s[start:end]
+}
+
+// lastExpression is the last formula or number of s, whichever comes later.
+func lastExpression(s string) extract {
+	formulaStart, formulaEnd := -1, -1
+	if segs := segments(s); len(segs) > 0 {
+		last := len(segs) - 1
+		for last > 0 && trivial(s[segs[last].start:segs[last].end]) {
+			last--
+		}
+		g := segs[last]
+		formulaStart, formulaEnd = g.start, g.end
+		// $12$ and $13$
+		for i := last - 1; i >= 0; i-- {
+			gap := s[segs[i].end:formulaStart]
+			if len(gap) > 12 || wordsIn(gap) > 0 || strings.ContainsAny(gap, ".\n=:;") || strings.TrimSpace(gap) == "" {
+				break
+			}
+			formulaStart = segs[i].start
+		}
+	}
+	if at, n := environmentEnd(s); at >= 0 && n > formulaEnd {
+		formulaStart, formulaEnd = at, n
+	}
+	numberStart, numberEnd := lastNumber(s, max(formulaEnd, 0))
+	if numberStart >= 0 {
+		return extract{texts: []string{withSuffix(s, numberStart, numberEnd)}}
+	}
+	if formulaStart >= 0 {
+		return extract{texts: []string{withSuffix(s, formulaStart, formulaEnd)}, marked: true}
+	}
+	if t := strings.TrimSpace(s); len(t) == 1 || len(t) == 2 && t[1] == '.' {
+		return extract{texts: []string{t[:1]}}
+	}
+	// An option letter or a formula without delimiters at the end.
+	if i := strings.LastIndexAny(s, "=:"); i >= 0 && strings.Contains(s[i:], `\`) && len(s)-i < 200 {
+		return extract{texts: []string{s[i+1:]}, marked: true}
+	}
+	return extract{}
+}
+
+// trivial reports whether a formula is only a name, or empty.
+func trivial(formula string) bool {
+	t := clean(formula)
+	return len(t) == 1 && isLetter(t[0]) || t == ""
+}
+
+// environmentEnd is the extent of the last \begin...\end that stands without
+// delimiters, -1 if there is none.
+func environmentEnd(s string) (int, int) {
+	shut := strings.LastIndex(s, `\end{`)
+	if shut < 0 {
+		return -1, -1
+	}
+	brace := strings.IndexByte(s[shut:], '}')
+	if brace < 0 {
+		return -1, -1
+	}
+	name := s[shut+len(`\end`) : shut+brace+1]
+	open := strings.LastIndex(s[:shut], `\begin`+name)
+	if open < 0 {
+		return -1, -1
+	}
+	return open, shut + brace + 1
+}
+
+// lastNumber is the extent of the last number in running text at or after from; -1 if there
+// is none.
+func lastNumber(s string, from int) (int, int) {
+	end := -1
+	for i := len(s) - 1; i >= from; i-- {
+		if isDigit(s[i]) && !(i+1 < len(s) && isLetter(s[i+1])) {
+			end = i + 1
+			break
+		}
+	}
+	if end < 0 {
+		return -1, -1
+	}
+	start := end - 1
+	for start > from {
+		c := s[start-1]
+		switch {
+		case isDigit(c):
+		case (c == '.' || c == ',' || c == '/' || c == ':') && start-2 >= from && isDigit(s[start-2]):
+		case c == ' ' && end-start >= 3 && start-2 >= from && isDigit(s[start-2]) && groupOfThree(s, start):
+		case c == '.' && (start-2 < from || s[start-2] == ' ' || s[start-2] == '-'):
+		default:
+			goto found
+		}
+		start--
+	}
+found:
+	if start > from && (s[start-1] == '-' || s[start-1] == '$') && (start-2 < from || !isDigit(s[start-2]) && !isLetter(s[start-2])) {
+		start--
+		if s[start] == '$' && start > from && s[start-1] == '-' {
+			start--
+		}
+	} else if start >= 3+from && s[start-3:start] == "−" {
+		start -= 3
+	}
+	return start, end
+}
+
+// groupOfThree reports whether exactly three digits stand at s[i:].
+func groupOfThree(s string, i int) bool {
+	return i+3 <= len(s) && isDigit(s[i]) && isDigit(s[i+1]) && isDigit(s[i+2]) && (i+3 == len(s) || !isDigit(s[i+3]))
+}
+
+// goldTexts are the readings of a gold: the boxes in it, or the whole. Prose without a box
+// is searched like a response.
+func goldTexts(gold string) []string {
+	if b, ok := lastBox(gold); ok {
+		if !b.closed {
+			content, _ := openBox(gold)
+			return nonEmpty(content)
+		}
+		if all := joinedBoxes(gold, b); all != nil {
+			return nonEmpty(strings.Join(all, ", "))
+		}
+		return nonEmpty(boxText(gold, b))
+	}
+	if len(gold) > 300 && wordsIn(gold) > 20 {
+		return fromText(gold).texts
+	}
+	if i := strings.LastIndex(gold, "####"); i >= 0 {
+		return nonEmpty(gold[i+4:])
+	}
+	return nonEmpty(gold)
+}
+
+func nonEmpty(s string) []string {
+	if clean(s) == "" {
+		return nil
+	}
+	return []string{s}
 }

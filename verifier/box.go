@@ -1,0 +1,192 @@
+package verifier
+
+import "strings"
+
+// A box is one \boxed{...} or \fbox{...} in a text.
+type box struct {
+	start, end int    // of the whole, backslash to closing brace
+	content    string // between the braces
+	closed     bool
+}
+
+// boxCommands are what a box is opened with.
+var boxCommands = [...]string{`\boxed`, `\fbox`}
+
+// nextBoxStart is the position of the first box command in s at or after from, and
+// the length of the command; -1 if there is none.
+func nextBoxStart(s string, from int) (int, int) {
+	at, n := -1, 0
+	for _, cmd := range boxCommands {
+		for i := from; i < len(s); {
+			j := strings.Index(s[i:], cmd)
+			if j < 0 {
+				break
+			}
+			j += i
+			if boxAt(s, j, len(cmd)) {
+				if at < 0 || j < at {
+					at, n = j, len(cmd)
+				}
+				break
+			}
+			i = j + 1
+		}
+	}
+	return at, n
+}
+
+// lastBoxStart is the position of the last box command of s before end.
+func lastBoxStart(s string, end int) (int, int) {
+	at, n := -1, 0
+	for _, cmd := range boxCommands {
+		for i := end; i > 0; {
+			j := strings.LastIndex(s[:i], cmd)
+			if j < 0 {
+				break
+			}
+			if boxAt(s, j, len(cmd)) {
+				if j > at {
+					at, n = j, len(cmd)
+				}
+				break
+			}
+			i = j
+		}
+	}
+	return at, n
+}
+
+// boxAt reports whether the command at s[j:] is whole: no letter goes on after it.
+func boxAt(s string, j, n int) bool {
+	return j+n >= len(s) || !isLetter(s[j+n])
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+
+// readBox reads the box whose command of n bytes stands at start.
+func readBox(s string, start, n int) box {
+	i := start + n
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r') {
+		i++
+	}
+	if i >= len(s) {
+		return box{start: start, end: len(s)}
+	}
+	if s[i] != '{' {
+		// \boxed 5: TeX boxes the next token.
+		end := i + 1
+		for end < len(s) && s[i] >= 0x80 && s[end] >= 0x80 && s[end] < 0xc0 {
+			end++
+		}
+		if s[i] == '\\' {
+			for end < len(s) && isLetter(s[end]) {
+				end++
+			}
+		}
+		for isDigit(s[i]) && end < len(s) && isDigit(s[end]) {
+			end++
+		}
+		return box{start: start, end: end, content: s[i:end], closed: true}
+	}
+	if shut := closingBrace(s, i); shut >= 0 {
+		return box{start: start, end: shut + 1, content: s[i+1 : shut], closed: true}
+	}
+	return box{start: start, end: len(s), content: s[i+1:]}
+}
+
+// closingBrace is the position of the brace that closes the one at s[open], -1 if it stays
+// open. Escaped braces do not count.
+func closingBrace(s string, open int) int {
+	depth := 0
+	for i := open; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// lastBox is the last box of s: the innermost where boxes are nested.
+func lastBox(s string) (box, bool) {
+	at, n := lastBoxStart(s, len(s))
+	if at < 0 {
+		return box{}, false
+	}
+	return readBox(s, at, n), true
+}
+
+// maxJoined bounds how many boxes in a row make one answer.
+const maxJoined = 64
+
+// joinedBoxes returns the contents of the run of neighbouring boxes that ends with
+// last: boxes with nothing but a few words or signs between them, as in
+// "\boxed{(2,2)} and \boxed{(6,2)}". There are at least two, or none.
+func joinedBoxes(s string, last box) []string {
+	contents := []string{last.content}
+	start := last.start
+	for len(contents) < maxJoined {
+		at, n := lastBoxStart(s, start)
+		if at < 0 {
+			break
+		}
+		b := readBox(s, at, n)
+		if !b.closed || b.end > start || !joins(s[b.end:start]) {
+			break
+		}
+		contents = append(contents, b.content)
+		start = b.start
+	}
+	if len(contents) < 2 {
+		return nil
+	}
+	for i, j := 0, len(contents)-1; i < j; i, j = i+1, j-1 {
+		contents[i], contents[j] = contents[j], contents[i]
+	}
+	return contents
+}
+
+// joins reports whether two boxes with gap between them belong together.
+func joins(gap string) bool {
+	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") {
+		return false
+	}
+	words := 0
+	for i := 0; i < len(gap); i++ {
+		c := gap[i]
+		switch {
+		case c == '\\':
+			// A spacing or a \text command.
+			for i+1 < len(gap) && isLetter(gap[i+1]) {
+				i++
+			}
+		case isLetter(c):
+			start := i
+			for i+1 < len(gap) && isLetter(gap[i+1]) {
+				i++
+			}
+			if w := strings.ToLower(gap[start : i+1]); w != "and" && w != "or" {
+				words++
+			}
+		case isDigit(c), c == '=':
+			return false
+		}
+	}
+	return words <= 2
+}
+
+// openBox is the content of a box that is never closed, for golds that were cut off.
+func openBox(s string) (string, bool) {
+	b, ok := lastBox(s)
+	if !ok || b.closed {
+		return "", false
+	}
+	return b.content, true
+}

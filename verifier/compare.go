@@ -1,0 +1,137 @@
+package verifier
+
+import (
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// A comparer decides whether an answer's tree means what the gold's means. It is for one
+// pair and carries the budget of work for it.
+type comparer struct {
+	algebra *algebra.Checker
+	rule    string // what decided last
+	limited bool   // a comparison was given up as too costly
+	depth   int
+	steps   int
+}
+
+// Limits of one comparison, besides the algebra's budget.
+const (
+	maxCompareDepth = 60
+	maxCompareSteps = 3_000
+)
+
+func newComparer() *comparer { return &comparer{algebra: algebra.NewChecker()} }
+
+// say notes the rule that decided and returns the verdict.
+func (c *comparer) say(verdict bool, rule string) bool {
+	c.rule = rule
+	return verdict
+}
+
+// equal is the table of rules, by kinds. Each rule is tried on the first kinds that fit; what
+// no rule knows is compared as an expression.
+func (c *comparer) equal(g, a *latex.Node) bool {
+	if g == nil || a == nil {
+		return c.say(false, "nothing to compare")
+	}
+	c.steps++
+	if c.depth++; c.depth > maxCompareDepth || c.steps > maxCompareSteps {
+		c.limited = true
+		c.depth--
+		return c.say(false, "too many parts to compare")
+	}
+	defer func() { c.depth-- }()
+	switch {
+	case hasSigns(g) || hasSigns(a):
+		return c.signs(g, a)
+	case g.Op == latex.Rel || a.Op == latex.Rel:
+		return c.relations(g, a)
+	case isListLike(g) || isListLike(a):
+		return c.lists(g, a)
+	case isRegionLike(g) || isRegionLike(a):
+		return c.sets(g, a)
+	case g.Op == latex.Bracket || a.Op == latex.Bracket:
+		return c.brackets(g, a)
+	case hasMatrix(g) || hasMatrix(a):
+		return c.matrices(g, a)
+	case g.Op == latex.Ratio || a.Op == latex.Ratio || g.Op == latex.Clock || a.Op == latex.Clock:
+		return c.ratios(g, a)
+	case g.Op == latex.Date || a.Op == latex.Date:
+		return c.say(g.Op == a.Op && sameDate(g.Name, a.Name), "dates")
+	case g.Op == latex.Text || a.Op == latex.Text:
+		return c.texts(g, a)
+	case g.Op == latex.Cases || a.Op == latex.Cases:
+		return c.elementwise(g, a, "cases")
+	case g.Op == latex.Mod || a.Op == latex.Mod:
+		return c.residues(g, a)
+	}
+	return c.scalars(g, a)
+}
+
+// elementwise compares two nodes of one kind argument by argument.
+func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
+	if g.Op != a.Op || len(g.Args) != len(a.Args) || g.Cols != a.Cols {
+		return c.say(false, rule+" of different shapes")
+	}
+	for i := range g.Args {
+		if !c.equal(g.Args[i], a.Args[i]) {
+			return false
+		}
+	}
+	return c.say(true, rule+" with equal parts")
+}
+
+// residues compares residue classes; a modulus that only one side names is not held
+// against it.
+func (c *comparer) residues(g, a *latex.Node) bool {
+	if g.Op != a.Op {
+		if g.Op == latex.Mod {
+			return c.equal(g.Args[0], a)
+		}
+		return c.equal(g, a.Args[0])
+	}
+	if !c.equal(g.Args[1], a.Args[1]) {
+		return c.say(false, "different moduli")
+	}
+	m, ok := c.algebra.Rational(g.Args[1])
+	d, ok2 := c.algebra.Rational(algebra.Difference(g.Args[0], a.Args[0]))
+	if ok && ok2 && m.Sign() != 0 {
+		return c.say(d.Quo(d, m).IsInt(), "residue classes")
+	}
+	return c.equal(g.Args[0], a.Args[0])
+}
+
+// hasSigns reports whether a plus-minus stands in n outside of lists and relations' lists.
+func hasSigns(n *latex.Node) bool {
+	if n == nil {
+		return false
+	}
+	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus {
+		return true
+	}
+	for _, arg := range n.Args {
+		if hasSigns(arg) {
+			return true
+		}
+	}
+	return false
+}
+
+// contains reports whether a node of kind op is in n.
+func contains(n *latex.Node, op latex.Op) bool {
+	if n == nil {
+		return false
+	}
+	if n.Op == op {
+		return true
+	}
+	for _, arg := range n.Args {
+		if contains(arg, op) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasMatrix(n *latex.Node) bool { return contains(n, latex.Matrix) }

@@ -1,0 +1,268 @@
+package verifier
+
+import "onering/verifier/latex"
+
+// isListLike reports whether n is a list or a set of elements.
+func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex.Set }
+
+// lists compares where a list is involved. A list without brackets is taken as
+// several answers, whose order does not matter but whose number does; against
+// a tuple its order counts. In a set repetitions do not count.
+func (c *comparer) lists(g, a *latex.Node) bool {
+	if verdict, ok := c.regions(g, a); ok {
+		return verdict
+	}
+	switch {
+	case g.Op == latex.List && a.Op == latex.List:
+		return c.twoLists(g, a)
+	case g.Op == latex.Bracket || a.Op == latex.Bracket || g.Op == latex.Matrix || a.Op == latex.Matrix:
+		return c.listAndTuple(g, a)
+	case g.Op == latex.Set && a.Op == latex.Set, g.Op == latex.Set && a.Op == latex.List, g.Op == latex.List && a.Op == latex.Set:
+		return c.twoSets(values(g), values(a))
+	case g.Op == latex.Set && len(g.Args) == 1 && a.Op.Scalar():
+		return c.equal(g.Args[0], a) // {5} and 5: a solution set and its element
+	case a.Op == latex.Set && len(a.Args) == 1 && g.Op.Scalar():
+		return c.equal(g, a.Args[0])
+	case g.Op == latex.Text || a.Op == latex.Text:
+		return c.texts(g, a)
+	case g.Op == latex.Union || a.Op == latex.Union:
+		return c.sets(g, a)
+	case g.Op == latex.List && a.Op == latex.Cases, g.Op == latex.Cases && a.Op == latex.List:
+		return c.say(false, "a list against cases")
+	}
+	return c.say(false, "a list against one value")
+}
+
+// values are the elements of a list or set; where all are assignments to one
+// name, what is assigned.
+func values(n *latex.Node) []*latex.Node {
+	out := make([]*latex.Node, len(n.Args))
+	first := ""
+	for i, arg := range n.Args {
+		as, ok := assignmentOf(arg)
+		if !ok {
+			return n.Args
+		}
+		name := as.name.String()
+		if i == 0 {
+			first = name
+		} else if baseName(name) != baseName(first) {
+			return n.Args
+		}
+		out[i] = as.value
+	}
+	return out
+}
+
+// twoLists compares two lists without brackets.
+func (c *comparer) twoLists(g, a *latex.Node) bool {
+	if len(g.Args) != len(a.Args) {
+		return c.say(false, "lists of different lengths")
+	}
+	namedG, namedA := namedDistinctly(g), namedDistinctly(a)
+	switch {
+	case namedG && namedA:
+		if c.sameNames(g, a) {
+			return c.match(g.Args, a.Args, "named values")
+		}
+		return c.inOrder(g.Args, a.Args, "named values in order")
+	case namedG && !anyNamed(a) || namedA && !anyNamed(g):
+		return c.inOrder(g.Args, a.Args, "named values and a list in order")
+	}
+	if c.match(values(g), values(a), "the same values in some order") {
+		return true
+	}
+	return false
+}
+
+// namedDistinctly reports whether every element of a list gives a value to a
+// name of its own; x_1 and x_2 are roots of one x.
+func namedDistinctly(n *latex.Node) bool {
+	seen := map[string]bool{}
+	for _, arg := range n.Args {
+		as, ok := assignmentOf(arg)
+		if !ok {
+			return false
+		}
+		name := baseName(as.name.String())
+		if seen[name] {
+			return false
+		}
+		seen[name] = true
+	}
+	return true
+}
+
+// baseName is a name without its subscript.
+func baseName(name string) string {
+	for i := 1; i < len(name)-1; i++ {
+		if name[i] == '_' && isDigit(name[i+1]) {
+			return name[:i]
+		}
+	}
+	return name
+}
+
+func anyNamed(n *latex.Node) bool {
+	for _, arg := range n.Args {
+		if _, ok := assignmentOf(arg); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// sameNames reports whether two lists of assignments have the same names.
+func (c *comparer) sameNames(g, a *latex.Node) bool {
+	names := map[string]int{}
+	for _, arg := range g.Args {
+		as, _ := assignmentOf(arg)
+		names[as.name.String()]++
+	}
+	for _, arg := range a.Args {
+		as, _ := assignmentOf(arg)
+		names[as.name.String()]--
+	}
+	for _, n := range names {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// inOrder compares two sequences element by element.
+func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
+	if len(g) != len(a) {
+		return c.say(false, rule+": different lengths")
+	}
+	for i := range g {
+		if !c.equal(valueOf(g[i]), valueOf(a[i])) {
+			return false
+		}
+	}
+	return c.say(true, rule)
+}
+
+// match pairs the elements of two sequences of one length off, each with an
+// equal one.
+func (c *comparer) match(g, a []*latex.Node, rule string) bool {
+	used := make([]bool, len(a))
+	for i, x := range g {
+		found := false
+		// Answers are mostly in the gold's order.
+		for k := range a {
+			j := (i + k) % len(a)
+			if !used[j] && c.equal(x, a[j]) {
+				used[j], found = true, true
+				break
+			}
+			if c.limited {
+				return false
+			}
+		}
+		if !found {
+			return c.say(false, "an element of the gold's list is not in the answer's")
+		}
+	}
+	return c.say(true, rule)
+}
+
+// twoSets compares collections in which neither order nor repetition counts.
+func (c *comparer) twoSets(g, a []*latex.Node) bool {
+	in := func(x *latex.Node, set []*latex.Node) bool {
+		for _, y := range set {
+			if c.equal(x, y) {
+				return true
+			}
+			if c.limited {
+				return false
+			}
+		}
+		return false
+	}
+	for _, x := range g {
+		if !in(x, a) {
+			return c.say(false, "an element of the gold's set is not in the answer's")
+		}
+	}
+	for _, x := range a {
+		if !in(x, g) {
+			return c.say(false, "an element of the answer's set is not in the gold's")
+		}
+	}
+	return c.say(true, "the same set")
+}
+
+// listAndTuple compares a list without brackets with a tuple: brackets may be
+// dropped, order not. An interval, and a set in braces, are never a tuple.
+func (c *comparer) listAndTuple(g, a *latex.Node) bool {
+	x, okX := sequence(g)
+	y, okY := sequence(a)
+	if !okX || !okY {
+		return c.say(false, "a list against something else")
+	}
+	return c.inOrder(x, y, "a tuple without its brackets")
+}
+
+// sequence are the elements of a list or tuple in order.
+func sequence(n *latex.Node) ([]*latex.Node, bool) {
+	switch n.Op {
+	case latex.List:
+		return n.Args, true
+	case latex.Bracket:
+		ok := n.Name == "()" || n.Name == "<>" || n.Name == "[]" && len(n.Args) > 2
+		return n.Args, ok
+	case latex.Matrix:
+		return n.Args, n.Name == "" && (n.Cols == 1 || n.Cols == len(n.Args))
+	case latex.App:
+		return n.Args, len(n.Args) > 1 // A(1,2)
+	}
+	return nil, false
+}
+
+// brackets compares tuples, intervals and vectors.
+func (c *comparer) brackets(g, a *latex.Node) bool {
+	if g.Op == latex.Bracket && a.Op == latex.Bracket {
+		if len(g.Args) != len(a.Args) {
+			return c.say(false, "tuples of different lengths")
+		}
+		alike := g.Name == a.Name
+		if !alike {
+			_, okG := sequence(g)
+			_, okA := sequence(a)
+			alike = okG && okA
+		}
+		if !alike {
+			return c.say(false, "different brackets")
+		}
+		return c.inOrderPlain(g.Args, a.Args, "equal components")
+	}
+	for _, n := range [...]*latex.Node{g, a} {
+		if n.Op == latex.Bracket && len(n.Args) == 1 && n.Name == "<>" {
+			return c.say(false, "a vector of one component")
+		}
+	}
+	x, okX := sequence(g)
+	y, okY := sequence(a)
+	if okX && okY {
+		if len(x) != len(y) {
+			return c.say(false, "vectors of different lengths")
+		}
+		return c.inOrderPlain(x, y, "equal components")
+	}
+	if verdict, ok := c.regions(g, a); ok {
+		return verdict
+	}
+	return c.say(false, "a tuple or interval against something else")
+}
+
+// inOrderPlain is inOrder without taking names off.
+func (c *comparer) inOrderPlain(g, a []*latex.Node, rule string) bool {
+	for i := range g {
+		if !c.equal(g[i], a[i]) {
+			return false
+		}
+	}
+	return c.say(true, rule)
+}

@@ -1,0 +1,102 @@
+package verifier
+
+import (
+	"math/big"
+	"strings"
+
+	"onering/verifier/latex"
+)
+
+// ratios compares ratios a:b:c and times of day. 9:15 may be either: against
+// another time it is a time, else a ratio.
+func (c *comparer) ratios(g, a *latex.Node) bool {
+	if g.Op == latex.Clock && a.Op == latex.Clock {
+		return c.say(sameTime(g, a), "times of day")
+	}
+	g, a = asRatio(g), asRatio(a)
+	switch {
+	case g == nil || a == nil:
+		return c.say(false, "a time of day against something else")
+	case g.Op == latex.Ratio && a.Op == latex.Ratio:
+		return c.twoRatios(g, a)
+	case g.Op == latex.Ratio && len(g.Args) == 2 && a.Op.Scalar():
+		return c.expressions(&latex.Node{Op: latex.Div, Args: g.Args}, a)
+	case a.Op == latex.Ratio && len(a.Args) == 2 && g.Op.Scalar():
+		return c.expressions(g, &latex.Node{Op: latex.Div, Args: a.Args})
+	case g.Op == latex.Text || a.Op == latex.Text:
+		return c.texts(g, a)
+	}
+	return c.say(false, "a ratio against something else")
+}
+
+// asRatio is a clock time read as a ratio, nil if it was none; anything else
+// stands for itself.
+func asRatio(n *latex.Node) *latex.Node {
+	if n.Op != latex.Clock {
+		return n
+	}
+	if n.Name != "" || len(n.Args) == 0 {
+		return nil
+	}
+	return n.Args[0]
+}
+
+// sameTime reports whether two times agree; 4:30 may be 4:30 p.m.
+func sameTime(g, a *latex.Node) bool {
+	if g.Rat.Cmp(a.Rat) == 0 {
+		return true
+	}
+	if g.Name != "" && a.Name != "" {
+		return false
+	}
+	if g.Name == "" && a.Name == "" {
+		return false
+	}
+	bare := g
+	if a.Name == "" {
+		bare = a
+	}
+	if bare.Rat.Cmp(big.NewRat(13*60, 1)) >= 0 {
+		return false
+	}
+	d := new(big.Rat).Sub(g.Rat, a.Rat)
+	return d.Abs(d).Cmp(big.NewRat(12*60, 1)) == 0
+}
+
+// twoRatios compares ratios of two or more terms up to a common factor.
+func (c *comparer) twoRatios(g, a *latex.Node) bool {
+	if len(g.Args) != len(a.Args) {
+		return c.say(false, "ratios of different lengths")
+	}
+	for _, n := range [...]*latex.Node{g, a} {
+		for _, arg := range n.Args {
+			if !arg.Op.Scalar() {
+				return c.elementwise(g, a, "ratios")
+			}
+			if isZero(c, arg) {
+				return c.elementwise(g, a, "ratios")
+			}
+		}
+	}
+	for i := 1; i < len(g.Args); i++ {
+		if !c.expressions(product(g.Args[i], a.Args[0]), product(a.Args[i], g.Args[0])) {
+			return c.say(false, "different ratios")
+		}
+	}
+	return c.say(true, "equal ratios")
+}
+
+// sameDate compares dates written year-month-day, where a part that is not given
+// is 0 and matches any.
+func sameDate(x, y string) bool {
+	p, q := strings.Split(x, "-"), strings.Split(y, "-")
+	if len(p) != 3 || len(q) != 3 || p[1] != q[1] {
+		return false
+	}
+	for _, i := range [...]int{0, 2} {
+		if p[i] != q[i] && p[i] != "0" && q[i] != "0" {
+			return false
+		}
+	}
+	return true
+}

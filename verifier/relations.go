@@ -1,0 +1,468 @@
+package verifier
+
+import (
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// An assignment is an equation that gives a value to a name: x = 3, f(x) = x^2,
+// AB = 2+2 = 4, x = 1/3 ≈ 0.33.
+type assignment struct {
+	name   *latex.Node
+	value  *latex.Node // the last part that is joined by =
+	approx *latex.Node // the part after ≈, nil if there is none
+}
+
+// assignmentOf reads n as an assignment.
+func assignmentOf(n *latex.Node) (assignment, bool) {
+	if n == nil || n.Op != latex.Rel {
+		return assignment{}, false
+	}
+	last := -1 // the last argument joined by =
+	approx := -1
+	for i, op := range n.Ops {
+		switch op {
+		case "=":
+			if approx < 0 {
+				last = i + 1
+			}
+		case "~":
+			approx = i + 1
+		default:
+			return assignment{}, false
+		}
+	}
+	as := assignment{}
+	if approx >= 0 {
+		as.approx = n.Args[approx]
+	}
+	if last < 0 {
+		last = approx
+	}
+	as.name, as.value = n.Args[0], n.Args[last]
+	if isName(as.name) {
+		return as, true
+	}
+	if len(n.Args) == 2 && isName(n.Args[1]) && n.Ops[0] == "=" {
+		return assignment{name: n.Args[1], value: n.Args[0]}, true
+	}
+	return assignment{}, false
+}
+
+// valueOf is what an assignment assigns; anything else stands for itself.
+func valueOf(n *latex.Node) *latex.Node {
+	if as, ok := assignmentOf(n); ok {
+		return as.value
+	}
+	return n
+}
+
+// isName reports whether n names a quantity: x, f(x), AB, |AB|, \angle A, A:B,
+// (x,y), \sin A.
+func isName(n *latex.Node) bool {
+	if n == nil {
+		return false
+	}
+	switch n.Op {
+	case latex.Sym, latex.Index, latex.App, latex.Text:
+		return true
+	case latex.Const:
+		return n.Name == "e" || n.Name == "i" // used as letters: e = 1/2 is an eccentricity
+	case latex.Abs, latex.Opaque, latex.Neg, latex.Func:
+		if n.Op == latex.Neg || n.Op == latex.Opaque && n.Args[0] == nil {
+			return false
+		}
+		return isName(n.Args[0])
+	case latex.Bracket, latex.Ratio:
+		for _, arg := range n.Args {
+			if !isName(arg) {
+				return false
+			}
+		}
+		return true
+	case latex.Clock:
+		return false
+	case latex.Mul:
+		// Capitals side by side are points or a function before its argument: AB, P(A), W(n).
+		upper := 0
+		for _, arg := range n.Args {
+			if !isName(arg) {
+				return false
+			}
+			if arg.Op == latex.Sym && arg.Name[0] < 'a' {
+				upper++
+			}
+		}
+		return upper > 0 && n.Args[0].Op == latex.Sym
+	}
+	return false
+}
+
+// isCompoundName reports whether n is a sum, product or quotient of names
+// without numbers: m+n, xy, AB/CD.
+func isCompoundName(n *latex.Node) bool {
+	if isName(n) {
+		return true
+	}
+	switch n.Op {
+	case latex.Add, latex.Mul, latex.Div, latex.Neg:
+		for _, arg := range n.Args {
+			if !isCompoundName(arg) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// relations compares where an equation, an inequality or a membership is
+// involved.
+func (c *comparer) relations(g, a *latex.Node) bool {
+	if g.Op == latex.Rel && a.Op == latex.Rel {
+		return c.twoRelations(g, a)
+	}
+	rel, other := g, a
+	if a.Op == latex.Rel {
+		rel, other = a, g
+	}
+	if verdict, ok := c.namedTuple(g, a); ok {
+		return verdict
+	}
+	if as, ok := assignmentOf(rel); ok && !isListLike(other) {
+		if c.pair(rel == g, as.value, other) {
+			return true
+		}
+		// x = 4/3 ≈ 1.33 against 1.33.
+		if as.approx != nil && other.Op == latex.Num && other.Places > 0 {
+			return c.pair(rel == g, as.approx, other)
+		}
+		return false
+	}
+	if in, ok := membership(rel); ok {
+		return c.pair(rel == g, in, other)
+	}
+	if verdict, ok := c.regions(g, a); ok {
+		return verdict
+	}
+	if isEquation(rel) && other.Op.Scalar() {
+		last := lastValue(rel)
+		constant := len(algebra.Variables(last)) == 0
+		switch {
+		case len(algebra.Variables(rel.Args[:len(rel.Args)-1]...)) == 0 && constant:
+			return c.pair(rel == g, last, other) // 2+3 = 5
+		case rel == a && isCompoundName(rel.Args[0]) && constant && !isZero(c, last):
+			return c.pair(false, last, other) // m+n = 7, asked for m+n
+		}
+		return c.say(false, "an equation against an expression")
+	}
+	if a.Op == latex.Text || g.Op == latex.Text {
+		return c.texts(g, a)
+	}
+	return c.say(false, "a relation against something else")
+}
+
+// pair compares x, taken out of the gold if fromGold, with y from the other side.
+func (c *comparer) pair(fromGold bool, x, y *latex.Node) bool {
+	if fromGold {
+		return c.equal(x, y)
+	}
+	return c.equal(y, x)
+}
+
+func isZero(c *comparer, n *latex.Node) bool {
+	r, ok := c.algebra.Rational(n)
+	return ok && r.Sign() == 0
+}
+
+// isEquation reports whether all relations of n are = or ≈.
+func isEquation(n *latex.Node) bool {
+	for _, op := range n.Ops {
+		if op != "=" && op != "~" {
+			return false
+		}
+	}
+	return true
+}
+
+// lastValue is the last part of a chain of equations before ≈.
+func lastValue(n *latex.Node) *latex.Node {
+	for i, op := range n.Ops {
+		if op == "~" && i > 0 {
+			return n.Args[i]
+		}
+	}
+	return n.Args[len(n.Args)-1]
+}
+
+// membership is S of x ∈ S.
+func membership(n *latex.Node) (*latex.Node, bool) {
+	if len(n.Ops) == 1 && n.Ops[0] == "in" && isName(n.Args[0]) {
+		return n.Args[1], true
+	}
+	return nil, false
+}
+
+// namedTuple compares (x,y) = (1,2) with x = 1, y = 2.
+func (c *comparer) namedTuple(g, a *latex.Node) (verdict, ok bool) {
+	split := func(n *latex.Node) *latex.Node {
+		as, ok := assignmentOf(n)
+		if !ok || as.name.Op != latex.Bracket || as.value.Op != latex.Bracket || len(as.name.Args) != len(as.value.Args) {
+			return nil
+		}
+		list := &latex.Node{Op: latex.List, Name: ","}
+		for i := range as.name.Args {
+			list.Args = append(list.Args, &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{as.name.Args[i], as.value.Args[i]}})
+		}
+		return list
+	}
+	if g.Op == latex.Rel && a.Op == latex.List {
+		if list := split(g); list != nil {
+			return c.twoLists(list, a), true
+		}
+	}
+	if a.Op == latex.Rel && g.Op == latex.List {
+		if list := split(a); list != nil {
+			return c.twoLists(g, list), true
+		}
+	}
+	return false, false
+}
+
+// twoRelations compares two relations.
+func (c *comparer) twoRelations(g, a *latex.Node) bool {
+	asG, okG := assignmentOf(g)
+	asA, okA := assignmentOf(a)
+	if okG && okA {
+		return c.assignments(g, a, asG, asA)
+	}
+	inG, okG := membership(g)
+	inA, okA := membership(a)
+	if okG && okA {
+		return c.equal(inG, inA)
+	}
+	if single(g, "=") && single(a, "=") {
+		return c.equations(g, a)
+	}
+	if isEquation(g) && isEquation(a) && len(algebra.Variables(lastValue(g), lastValue(a))) == 0 && (len(g.Ops) > 1 || len(a.Ops) > 1) {
+		return c.equal(lastValue(g), lastValue(a))
+	}
+	if isInequality(g) && isInequality(a) {
+		return c.inequalities(g, a)
+	}
+	if verdict, ok := c.regions(g, a); ok {
+		return verdict
+	}
+	if len(g.Ops) != len(a.Ops) {
+		return c.say(false, "different relations")
+	}
+	for i := range g.Ops {
+		if g.Ops[i] != a.Ops[i] {
+			return c.say(false, "different relations")
+		}
+	}
+	for i := range g.Args {
+		if !c.equal(g.Args[i], a.Args[i]) {
+			return false
+		}
+	}
+	return c.say(true, "the same relation between equal sides")
+}
+
+func single(n *latex.Node, op string) bool { return len(n.Ops) == 1 && n.Ops[0] == op }
+
+// assignments compares x = v with y = w: the values, whatever the names, unless
+// a name occurs in the other's value; then as equations.
+func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
+	sameName := c.sameName(x.name, y.name)
+	crossed := mentions(y.value, x.name) || mentions(x.value, y.name)
+	if sameName || !crossed {
+		value := y.value
+		if !sameName {
+			value = renamed(x.name, y.name, value)
+		}
+		if c.equal(x.value, value) {
+			return true
+		}
+		if x.approx != nil && y.approx != nil && c.equal(x.approx, y.approx) && isRounded(x.value) && isRounded(y.value) {
+			return true
+		}
+		if !single(g, "=") || !single(a, "=") || !x.value.Op.Scalar() || !y.value.Op.Scalar() {
+			return false
+		}
+	}
+	if single(g, "=") && single(a, "=") {
+		return c.equations(g, a)
+	}
+	return c.say(false, "different equations")
+}
+
+func isRounded(n *latex.Node) bool { return n.Op == latex.Num && n.Places > 0 }
+
+// sameName reports whether two names are one.
+func (c *comparer) sameName(x, y *latex.Node) bool { return x.String() == y.String() }
+
+// mentions reports whether the variables of name occur in n.
+func mentions(n, name *latex.Node) bool {
+	if !name.Op.Scalar() || !n.Op.Scalar() {
+		return false
+	}
+	head := name.Name
+	if name.Op == latex.Sym || name.Op == latex.Index || name.Op == latex.App {
+		found := false
+		var walk func(n *latex.Node)
+		walk = func(n *latex.Node) {
+			if n == nil || found {
+				return
+			}
+			if (n.Op == latex.Sym || n.Op == latex.Index || n.Op == latex.App) && n.Name == head {
+				found = true
+				return
+			}
+			for _, arg := range n.Args {
+				walk(arg)
+			}
+		}
+		walk(n)
+		return found
+	}
+	return false
+}
+
+// renamed is the value of f(t) = value as a function of x where the other
+// side says f(x): the argument's name is bound.
+func renamed(x, y, value *latex.Node) *latex.Node {
+	if x.Op != latex.App || y.Op != latex.App || len(x.Args) != len(y.Args) {
+		return value
+	}
+	for i := range x.Args {
+		from, to := y.Args[i], x.Args[i]
+		if from.Op != latex.Sym || to.Op != latex.Sym {
+			return value
+		}
+		if from.Name != to.Name {
+			if mentions(value, to) {
+				return value
+			}
+			value = replaced(value, from.Name, to)
+		}
+	}
+	return value
+}
+
+// replaced is n with the variable name replaced.
+func replaced(n *latex.Node, name string, by *latex.Node) *latex.Node {
+	if n == nil {
+		return nil
+	}
+	if n.Op == latex.Sym && n.Name == name {
+		return by
+	}
+	if len(n.Args) == 0 {
+		return n
+	}
+	out := *n
+	out.Args = make([]*latex.Node, len(n.Args))
+	for i, arg := range n.Args {
+		out.Args[i] = replaced(arg, name, by)
+	}
+	return &out
+}
+
+// equations compares l = r with m = s: the differences of their sides must be
+// multiples of one another by a number.
+func (c *comparer) equations(g, a *latex.Node) bool {
+	for _, n := range [...]*latex.Node{g, a} {
+		for _, arg := range n.Args {
+			if !arg.Op.Scalar() {
+				return c.sides(g, a)
+			}
+		}
+	}
+	_, ok := c.algebra.Proportional(algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1]))
+	if ok {
+		return c.say(true, "equations equal up to a factor")
+	}
+	if c.algebra.Spent() {
+		c.limited = true
+	}
+	return c.say(false, "different equations")
+}
+
+// sides compares two equations of things other than numbers side by side.
+func (c *comparer) sides(g, a *latex.Node) bool {
+	if c.equal(g.Args[0], a.Args[0]) && c.equal(g.Args[1], a.Args[1]) {
+		return c.say(true, "equations with equal sides")
+	}
+	return c.equal(g.Args[0], a.Args[1]) && c.equal(g.Args[1], a.Args[0])
+}
+
+// isInequality reports whether all relations of n are <, <=, >, >= or !=.
+func isInequality(n *latex.Node) bool {
+	if n.Op != latex.Rel {
+		return false
+	}
+	for _, op := range n.Ops {
+		switch op {
+		case "<", "<=", ">", ">=", "!=":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// A bound is one inequality: 0 < difference, or <=, or != where op says so.
+type bound struct {
+	difference *latex.Node
+	op         string
+}
+
+// boundsOf parts a chain of inequalities.
+func boundsOf(n *latex.Node) []bound {
+	var out []bound
+	for i, op := range n.Ops {
+		low, high := n.Args[i], n.Args[i+1]
+		switch op {
+		case ">":
+			low, high, op = high, low, "<"
+		case ">=":
+			low, high, op = high, low, "<="
+		}
+		if !low.Op.Scalar() || !high.Op.Scalar() {
+			return nil
+		}
+		out = append(out, bound{algebra.Difference(high, low), op})
+	}
+	return out
+}
+
+// inequalities compares chains: each inequality of one must be, up to a
+// positive factor, one of the other.
+func (c *comparer) inequalities(g, a *latex.Node) bool {
+	x, y := boundsOf(g), boundsOf(a)
+	if x != nil && len(x) == len(y) {
+		used := make([]bool, len(y))
+		matched := 0
+		for _, b := range x {
+			for j, d := range y {
+				if used[j] || b.op != d.op {
+					continue
+				}
+				sign, ok := c.algebra.Proportional(b.difference, d.difference)
+				if ok && (sign > 0 || sign < 0 && b.op == "!=") {
+					used[j] = true
+					matched++
+					break
+				}
+			}
+		}
+		if matched == len(x) {
+			return c.say(true, "inequalities equal up to a positive factor")
+		}
+	}
+	if verdict, ok := c.regions(g, a); ok {
+		return verdict
+	}
+	return c.say(false, "different inequalities")
+}

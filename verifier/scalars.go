@@ -1,0 +1,373 @@
+package verifier
+
+import (
+	"math/big"
+	"sort"
+	"strings"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// A quantity is an expression parted from its per cent sign, degree sign and
+// units.
+type quantity struct {
+	value   *latex.Node
+	percent bool
+	degree  bool
+	units   []unitPower
+}
+
+// A unitPower is one unit and its exponent.
+type unitPower struct {
+	name  string // as latex names it; #noun for what is counted
+	power int
+}
+
+// quantityOf parts n.
+func (c *comparer) quantityOf(n *latex.Node) quantity {
+	switch n.Op {
+	case latex.Percent:
+		return quantity{value: n.Args[0], percent: true}
+	case latex.Degree:
+		return quantity{value: n.Args[0], degree: true}
+	case latex.Neg:
+		q := c.quantityOf(n.Args[0])
+		if q.percent || q.degree || q.units != nil {
+			q.value = &latex.Node{Op: latex.Neg, Args: []*latex.Node{q.value}}
+			return q
+		}
+	case latex.Mul:
+		if !contains(n, latex.Unit) && !contains(n, latex.Percent) {
+			break
+		}
+		return c.product(n)
+	case latex.Div:
+		if !contains(n, latex.Unit) {
+			break
+		}
+		num, den := c.quantityOf(n.Args[0]), c.quantityOf(n.Args[1])
+		num.value = &latex.Node{Op: latex.Div, Args: []*latex.Node{num.value, den.value}}
+		for _, u := range den.units {
+			num.units = append(num.units, unitPower{u.name, -u.power})
+		}
+		return num
+	case latex.Add:
+		if contains(n, latex.Unit) {
+			if q, ok := c.sumOf(n); ok {
+				return q
+			}
+		}
+	case latex.Unit, latex.Pow:
+		if u, ok := c.unitPowerOf(n); ok {
+			return quantity{value: integer(1), units: []unitPower{u}}
+		}
+	}
+	return quantity{value: n}
+}
+
+// product parts the factors of n.
+func (c *comparer) product(n *latex.Node) quantity {
+	q := quantity{}
+	var factors []*latex.Node
+	for i, arg := range n.Args {
+		if u, ok := c.unitPowerOf(arg); ok {
+			q.units = append(q.units, u)
+			continue
+		}
+		if arg.Op == latex.Percent && i == len(n.Args)-1 {
+			q.percent = true
+			arg = arg.Args[0]
+		}
+		if arg.Op == latex.Degree && i == len(n.Args)-1 {
+			q.degree = true
+			arg = arg.Args[0]
+		}
+		factors = append(factors, arg)
+	}
+	switch len(factors) {
+	case 0:
+		q.value = integer(1)
+	case 1:
+		inner := c.quantityOf(factors[0])
+		inner.units = append(inner.units, q.units...)
+		inner.percent, inner.degree = inner.percent || q.percent, inner.degree || q.degree
+		return inner
+	default:
+		q.value = &latex.Node{Op: latex.Mul, Args: factors}
+	}
+	return q
+}
+
+// unitPowerOf reads n as a unit to an integer power.
+func (c *comparer) unitPowerOf(n *latex.Node) (unitPower, bool) {
+	switch n.Op {
+	case latex.Unit:
+		return unitPower{n.Name, 1}, true
+	case latex.Pow:
+		if !contains(n.Args[0], latex.Unit) {
+			return unitPower{}, false
+		}
+		u, ok := c.unitPowerOf(n.Args[0])
+		k, okK := c.algebra.Integer(n.Args[1])
+		if ok && okK && k > -100 && k < 100 {
+			return unitPower{u.name, u.power * k}, true
+		}
+	}
+	return unitPower{}, false
+}
+
+// sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
+func (c *comparer) sumOf(n *latex.Node) (quantity, bool) {
+	var total quantity
+	var dim dimension
+	var unit *big.Rat
+	terms := &latex.Node{Op: latex.Add}
+	for i, arg := range n.Args {
+		q := c.quantityOf(arg)
+		size, d, ok := measure(q.units)
+		if !ok || len(q.units) == 0 || q.percent || q.degree {
+			return quantity{}, false
+		}
+		if i == 0 {
+			total.units, dim, unit = q.units, d, size
+		} else if d != dim {
+			return quantity{}, false
+		}
+		scale := algebra.Rational(new(big.Rat).Quo(size, unit))
+		terms.Args = append(terms.Args, &latex.Node{Op: latex.Mul, Args: []*latex.Node{q.value, scale}})
+	}
+	total.value = terms
+	return total, true
+}
+
+// scalars compares numbers and expressions, with or without units.
+func (c *comparer) scalars(g, a *latex.Node) bool {
+	if x, y := algebra.Infinite(g), algebra.Infinite(a); x != 0 || y != 0 {
+		return c.say(x == y, "infinity")
+	}
+	if g.Op == latex.Num && a.Op == latex.Num { // most answers
+		return c.expressions(g, a)
+	}
+	x, y := c.quantityOf(g), c.quantityOf(a)
+	switch {
+	case x.percent != y.percent:
+		return c.percent(x, y)
+	case x.degree != y.degree:
+		return c.degrees(x, y)
+	case len(x.units) == 0 && len(y.units) == 0:
+		return c.expressions(x.value, y.value)
+	}
+	return c.withUnits(g, a, x, y)
+}
+
+// percent compares p% with a plain number x: x is p/100, or the sign was left
+// out. Below 1 only the former, since 0.5 is more likely 50% than 0.5%.
+func (c *comparer) percent(x, y quantity) bool {
+	p, n := x, y
+	if y.percent {
+		p, n = y, x
+	}
+	hundredth := &latex.Node{Op: latex.Percent, Args: []*latex.Node{p.value}}
+	if c.expressions(hundredth, n.value) {
+		return c.say(true, "a per cent value as a fraction")
+	}
+	if r, ok := c.algebra.Rational(p.value); ok && new(big.Rat).Abs(r).Cmp(big.NewRat(1, 1)) < 0 {
+		return c.say(false, "a per cent value against a number")
+	}
+	if c.expressions(p.value, n.value) {
+		return c.say(true, "a per cent sign on one side only")
+	}
+	return false
+}
+
+// degrees compares x° with a plain number: the sign was left out, or it is the
+// angle in radians.
+func (c *comparer) degrees(x, y quantity) bool {
+	d, n := x, y
+	if y.degree {
+		d, n = y, x
+	}
+	if len(n.units) == 1 && (n.units[0].name == "degC" || n.units[0].name == "degF") {
+		return c.expressions(d.value, n.value)
+	}
+	if len(n.units) > 0 {
+		return c.say(false, "degrees against another unit")
+	}
+	if c.expressions(d.value, n.value) {
+		return c.say(true, "a degree sign on one side only")
+	}
+	if contains(n.value, latex.Const) {
+		return c.expressions(&latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}, n.value)
+	}
+	return false
+}
+
+// withUnits compares quantities of which at least one has units. A unit that
+// only one side names is not held against it; units of one dimension are
+// converted.
+func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
+	if len(x.units) == 0 || len(y.units) == 0 {
+		if c.expressions(x.value, y.value) {
+			return c.say(true, "a unit on one side only")
+		}
+		// 5m as a product of a number and a variable.
+		if short(x.units) && short(y.units) {
+			return c.expressions(unitsAsSymbols(g), unitsAsSymbols(a))
+		}
+		return false
+	}
+	nounsX, nounsY := nouns(x.units), nouns(y.units)
+	if nounsX != "" || nounsY != "" {
+		if !sameNouns(nounsX, nounsY, x.units, y.units) {
+			return c.say(false, "different things counted")
+		}
+		return c.expressions(x.value, y.value)
+	}
+	if c.temperatures(&x, &y) {
+		return c.expressions(x.value, y.value)
+	}
+	sizeX, dimX, okX := measure(x.units)
+	sizeY, dimY, okY := measure(y.units)
+	if okX && okY && dimX == dimY {
+		scaled := func(v *latex.Node, size *big.Rat) *latex.Node {
+			return &latex.Node{Op: latex.Mul, Args: []*latex.Node{v, algebra.Rational(size)}}
+		}
+		if c.expressions(scaled(x.value, sizeX), scaled(y.value, sizeY)) {
+			return c.say(true, "the same quantity")
+		}
+		return c.say(false, "different quantities")
+	}
+	return c.say(false, "units of different kinds")
+}
+
+// temperatures brings two temperatures to one scale and drops their units.
+func (c *comparer) temperatures(x, y *quantity) bool {
+	scale := func(q *quantity) string {
+		if len(q.units) != 1 || q.units[0].power != 1 {
+			return ""
+		}
+		switch q.units[0].name {
+		case "degC", "degF":
+			return q.units[0].name
+		}
+		return ""
+	}
+	a, b := scale(x), scale(y)
+	if a == "" || b == "" {
+		return false
+	}
+	if a != b {
+		for _, q := range [...]*quantity{x, y} {
+			if scale(q) == "degC" { // F = 9/5 C + 32
+				q.value = &latex.Node{Op: latex.Add, Args: []*latex.Node{
+					{Op: latex.Mul, Args: []*latex.Node{algebra.Rational(big.NewRat(9, 5)), q.value}}, integer(32),
+				}}
+			}
+		}
+	}
+	return true
+}
+
+// short reports whether all units are single letters, which might be variables.
+func short(units []unitPower) bool {
+	for _, u := range units {
+		if len(u.name) != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// unitsAsSymbols is n with its units as variables.
+func unitsAsSymbols(n *latex.Node) *latex.Node {
+	if n == nil || !contains(n, latex.Unit) {
+		return n
+	}
+	if n.Op == latex.Unit {
+		return &latex.Node{Op: latex.Sym, Name: n.Name}
+	}
+	out := *n
+	out.Args = make([]*latex.Node, len(n.Args))
+	for i, arg := range n.Args {
+		out.Args[i] = unitsAsSymbols(arg)
+	}
+	return &out
+}
+
+// nouns are the counted things among units.
+func nouns(units []unitPower) string {
+	var out []string
+	for _, u := range units {
+		if noun, ok := strings.CutPrefix(u.name, "#"); ok {
+			out = append(out, noun)
+		}
+	}
+	sort.Strings(out)
+	return strings.Join(out, " ")
+}
+
+// sameNouns reports whether two counts may be of the same thing: the nouns agree,
+// one says more than the other, or one says nothing (units, ways).
+func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
+	if latex.Generic(x) || latex.Generic(y) {
+		return true
+	}
+	if x == "" || y == "" {
+		return false // 5 cm against 5 apples
+	}
+	in := func(a, b string) bool {
+		have := map[string]bool{}
+		for _, w := range strings.Fields(b) {
+			have[w] = true
+		}
+		for _, w := range strings.Fields(a) {
+			if !have[w] {
+				return false
+			}
+		}
+		return true
+	}
+	return in(x, y) || in(y, x)
+}
+
+// minimumDigits is how many significant digits a decimal needs to be taken for
+// a rounded value.
+const minimumDigits = 5
+
+// expressions compares two expressions without units.
+func (c *comparer) expressions(g, a *latex.Node) bool {
+	if x, y := algebra.Infinite(g), algebra.Infinite(a); x != 0 || y != 0 {
+		return c.say(x == y, "infinity")
+	}
+	outcome, rule := c.algebra.Equal(g, a)
+	if outcome == algebra.Limit {
+		c.limited = true
+	}
+	if outcome == algebra.Equal {
+		return c.say(true, rule)
+	}
+	if rounded(g, a) {
+		return c.say(true, "a decimal that rounds to the gold")
+	}
+	return c.say(false, rule)
+}
+
+// rounded reports whether the gold is a decimal of at least five significant
+// digits and the answer a longer one that rounds to it: 16386.17 and
+// 16386.1744. Decimals are otherwise exact; in particular no decimal equals
+// 1/3 or the root of 2.
+func rounded(g, a *latex.Node) bool {
+	negative := false
+	for g.Op == latex.Neg && a.Op == latex.Neg {
+		g, a, negative = g.Args[0], a.Args[0], !negative
+	}
+	if g.Op != latex.Num || a.Op != latex.Num || g.Places < 1 || a.Places <= g.Places || g.Digits < minimumDigits || g.Places > 1000 {
+		return false
+	}
+	// |g - a| <= 1/2 unit of g's last place
+	d := new(big.Rat).Sub(g.Rat, a.Rat)
+	d.Abs(d)
+	ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(g.Places)), nil)
+	return d.Cmp(new(big.Rat).SetFrac(big.NewInt(1), ten.Lsh(ten, 1))) <= 0
+}

@@ -1,0 +1,107 @@
+package verifier
+
+import "onering/verifier/latex"
+
+// maxSigns bounds how many values a ± may stand for.
+const maxSigns = 64
+
+// signs compares where a plus-minus occurs: it stands for the list of its values. Several ±
+// in one expression take all combinations; with a ∓ among them they go
+// together.
+func (c *comparer) signs(g, a *latex.Node) bool {
+	x, okX := expand(g)
+	y, okY := expand(a)
+	if !okX || !okY {
+		c.limited = true
+		return c.say(false, "too many signs")
+	}
+	return c.equal(x, y)
+}
+
+// expand replaces the plus-minus signs in n by lists.
+func expand(n *latex.Node) (*latex.Node, bool) {
+	if !hasSigns(n) {
+		return n, true
+	}
+	if n.Op == latex.List || n.Op == latex.Set {
+		// The values join the elements.
+		out := &latex.Node{Op: n.Op, Name: n.Name}
+		for _, arg := range n.Args {
+			e, ok := expand(arg)
+			if !ok {
+				return nil, false
+			}
+			if e.Op == latex.List && hasSigns(arg) {
+				out.Args = append(out.Args, e.Args...)
+			} else {
+				out.Args = append(out.Args, e)
+			}
+			if len(out.Args) > 4*maxSigns {
+				return nil, false
+			}
+		}
+		return out, true
+	}
+	count := countSigns(n)
+	together := contains(n, latex.MinusPlus)
+	choices := 1 << min(count, 20)
+	if together {
+		choices = 2
+	}
+	if choices > maxSigns {
+		return nil, false
+	}
+	list := &latex.Node{Op: latex.List, Name: ","}
+	for bits := range choices {
+		next := 0
+		list.Args = append(list.Args, choose(n, func() bool {
+			if together {
+				return bits == 0
+			}
+			next++
+			return bits>>(next-1)&1 == 0
+		}))
+	}
+	return list, true
+}
+
+func countSigns(n *latex.Node) int {
+	if n == nil {
+		return 0
+	}
+	count := 0
+	if n.Op == latex.PlusMinus || n.Op == latex.MinusPlus {
+		count = 1
+	}
+	for _, arg := range n.Args {
+		count += countSigns(arg)
+	}
+	return count
+}
+
+// choose is n with each plus-minus replaced by a plus where upper says so, else a minus.
+func choose(n *latex.Node, upper func() bool) *latex.Node {
+	if !hasSigns(n) {
+		return n
+	}
+	out := *n
+	out.Args = make([]*latex.Node, len(n.Args))
+	plus := n.Op == latex.PlusMinus || n.Op == latex.MinusPlus
+	sign := plus && upper() == (n.Op == latex.PlusMinus)
+	for i, arg := range n.Args {
+		if arg != nil {
+			out.Args[i] = choose(arg, upper)
+		}
+	}
+	if !plus {
+		return &out
+	}
+	right := out.Args[1]
+	if !sign {
+		right = &latex.Node{Op: latex.Neg, Args: []*latex.Node{right}}
+	}
+	if out.Args[0] == nil {
+		return right
+	}
+	return &latex.Node{Op: latex.Add, Args: []*latex.Node{out.Args[0], right}}
+}

@@ -1,0 +1,110 @@
+package verifier
+
+import (
+	"strings"
+
+	"onering/verifier/latex"
+)
+
+// texts compares answers in words: by letters and digits, without regard to
+// case, articles and punctuation.
+func (c *comparer) texts(g, a *latex.Node) bool {
+	x, okX := wordsOf(g)
+	y, okY := wordsOf(a)
+	if !okX || !okY {
+		return c.say(false, "words against mathematics")
+	}
+	return c.say(x != "" && x == y, "words")
+}
+
+// wordsOf is the text of an answer in words: a phrase, or letters that were read as a
+// product.
+func wordsOf(n *latex.Node) (string, bool) {
+	switch n.Op {
+	case latex.Text:
+		return normalWords(n.Name), true
+	case latex.Sym:
+		return normalWords(n.Name), true
+	case latex.Mul:
+		if n.Name != "" {
+			return normalWords(n.Name), true
+		}
+	case latex.Unit:
+		return strings.TrimPrefix(n.Name, "#"), true
+	case latex.List:
+		// A sentence with a comma or an "and" in it.
+		parts := make([]string, len(n.Args))
+		for i, arg := range n.Args {
+			w, ok := wordsOf(arg)
+			if !ok {
+				return "", false
+			}
+			parts[i] = w
+		}
+		return strings.Join(parts, " "), true
+	}
+	return "", false
+}
+
+// normalWords drops articles and what is not a letter, a digit or a sign.
+func normalWords(s string) string {
+	s = strings.ToLower(s)
+	s = strings.Map(func(r rune) rune {
+		switch r {
+		case '.', ',', ';', '!', '?', '"', '\'':
+			return -1
+		case '-', '_':
+			return ' '
+		}
+		return r
+	}, s)
+	fields := strings.Fields(s)
+	out := fields[:0]
+	for _, f := range fields {
+		if f == "the" || f == "a" || f == "an" {
+			if len(fields) > 1 {
+				continue
+			}
+		}
+		out = append(out, f)
+	}
+	return strings.Join(out, " ")
+}
+
+// pureWords compares two answers that are single runs of letters. Letters side by side
+// are a product in a formula, but alone ABC is not BCA, nor is "on" "no".
+func pureWords(g, a *latex.Node) (same, ok bool) {
+	isWord := func(n *latex.Node) bool {
+		return n.Op == latex.Mul && n.Name != "" || n.Op == latex.Text && !strings.Contains(n.Name, " ")
+	}
+	if !isWord(g) || !isWord(a) {
+		return false, false
+	}
+	if g.Op == latex.Text || a.Op == latex.Text {
+		return normalWords(g.Name) == normalWords(a.Name), true
+	}
+	if g.Name == a.Name {
+		return true, true
+	}
+	if english[strings.ToLower(g.Name)] || english[strings.ToLower(a.Name)] {
+		return strings.EqualFold(g.Name, a.Name), true
+	}
+	if isUpper(g.Name) && isUpper(a.Name) {
+		return false, true
+	}
+	return false, false
+}
+
+// english are short words that answers consist of.
+var english = map[string]bool{"yes": true, "no": true, "odd": true, "on": true, "off": true, "up": true, "max": true, "min": true, "one": true, "two": true,
+	"six": true, "ten": true, "red": true, "tie": true, "win": true, "ann": true, "bob": true, "sue": true, "tom": true, "dan": true, "sam": true, "was": true, "saw": true,
+	"amy": true, "joe": true, "kim": true, "eve": true, "ben": true, "max ": true, "all": true, "mon": true, "tue": true, "wed": true, "thu": true, "fri": true, "sat": true, "sun": true}
+
+func isUpper(s string) bool {
+	for i := range len(s) {
+		if s[i] < 'A' || s[i] > 'Z' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,197 @@
+package verifier
+
+import (
+	"strings"
+
+	"onering/verifier/latex"
+)
+
+// maxResponse bounds the responses that are looked at, in bytes.
+const maxResponse = 4 << 20
+
+// VerifyAny says whether response answers as any of golds does. The result is
+// that of the first gold it agrees with, else of the last.
+func (v Verifier) VerifyAny(golds []string, response string) Result {
+	if len(response) > maxResponse {
+		return Result{Status: Limit, Reason: "the response is too long"}
+	}
+	e := v.extractAnswer(response)
+	result := Result{Status: Error, Reason: "the gold is empty"}
+	limit := false
+	for _, gold := range golds {
+		texts := goldTexts(gold)
+		if len(texts) == 0 {
+			continue
+		}
+		result = judge(texts[0], e)
+		if result.Correct {
+			return result
+		}
+		limit = limit || result.Status == Limit
+	}
+	if limit {
+		result.Status = Limit
+	}
+	return result
+}
+
+// judge compares one gold with what was extracted.
+func judge(gold string, e extract) Result {
+	r := Result{Gold: clean(gold), Status: OK, Reason: e.reason}
+	for i, text := range e.texts {
+		answer := clean(text)
+		if answer == "" {
+			continue
+		}
+		v := compareTexts(r.Gold, answer, e.marked)
+		if i == 0 || v.equal {
+			r.Answer, r.Reason, r.Status = answer, v.rule, v.status
+		}
+		if v.equal {
+			r.Correct = true
+			break
+		}
+	}
+	return r
+}
+
+// A verdict is what comparing two texts came to.
+type verdict struct {
+	equal        bool
+	rule         string
+	status       Status
+	gold, answer *latex.Node // the trees of the reading that decided
+}
+
+// compareTexts compares a gold and an answer, both without delimiters and not
+// empty. marked says that the answer stood in a box or a formula.
+func compareTexts(gold, answer string, marked bool) verdict {
+	if gold == answer {
+		return verdict{equal: true, rule: "the same text", status: OK}
+	}
+	if x, y, ok := integers(gold, answer); ok {
+		return verdict{equal: x == y, rule: "whole numbers", status: OK}
+	}
+	g, errG := latex.Parse(gold, latex.Reading{})
+	a, errA := latex.Parse(answer, latex.Reading{})
+	if errG != nil || errA != nil {
+		return verdict{rule: "too long or too deep to be read", status: Limit}
+	}
+	v := compareTrees(g, a)
+	if v.equal || v.status == Limit {
+		return v
+	}
+	// The other readings of what is ambiguous.
+	try := func(rg, ra latex.Reading) bool {
+		g2, errG := latex.Parse(gold, rg)
+		a2, errA := latex.Parse(answer, ra)
+		if errG != nil || errA != nil {
+			return false
+		}
+		w := compareTrees(g2, a2)
+		if w.equal {
+			v = w
+		}
+		return w.equal
+	}
+	list := latex.Reading{Comma: latex.Separator}
+	decimal := latex.Reading{Comma: latex.Decimal}
+	euler := latex.Reading{EulerE: true}
+	switch {
+	// 100,200 is a list where the other side is one beyond doubt.
+	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && try(list, list):
+	// In running text 1,5 may be a decimal.
+	case !marked && (g.Ambiguity.Decimal || a.Ambiguity.Decimal) && isList(g.Tree) != isList(a.Tree) && try(decimal, decimal):
+	case g.Ambiguity.Exponent && try(euler, latex.Reading{}):
+	case a.Ambiguity.Exponent && try(latex.Reading{}, euler):
+	}
+	return v
+}
+
+func isList(n *latex.Node) bool {
+	return n != nil && (n.Op == latex.List || n.Op == latex.Set || n.Op == latex.Bracket)
+}
+
+// compareTrees compares two parsed texts.
+func compareTrees(g, a latex.Parsed) verdict {
+	v := verdict{status: OK, gold: g.Tree, answer: a.Tree}
+	if g.Tree == nil || a.Tree == nil {
+		v.rule = "nothing to compare"
+		return v
+	}
+	if letter, ok := choices(g, a); ok {
+		v.equal, v.rule = letter, "option letters"
+		if letter {
+			return v
+		}
+	}
+	if same, ok := pureWords(g.Tree, a.Tree); ok {
+		v.equal, v.rule = same, "words"
+		return v
+	}
+	c := newComparer()
+	v.equal = c.equal(g.Tree, a.Tree)
+	v.rule = c.rule
+	if !v.equal && (c.limited || c.algebra.Spent()) {
+		v.status = Limit
+	}
+	return v
+}
+
+// choices compares option letters where one side has a label with text, "B. 12", and the
+// other a letter.
+func choices(g, a latex.Parsed) (same, ok bool) {
+	letter := func(p latex.Parsed) string {
+		if p.Choice != "" {
+			return p.Choice
+		}
+		if p.Tree.Op == latex.Sym && len(p.Tree.Name) == 1 {
+			return strings.ToUpper(p.Tree.Name)
+		}
+		return ""
+	}
+	if g.Choice == "" && a.Choice == "" {
+		// A letter in words is an option whatever its case.
+		if g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words) {
+			return strings.EqualFold(g.Tree.Name, a.Tree.Name), true
+		}
+		return false, false
+	}
+	x, y := letter(g), letter(a)
+	return x == y, x != "" && y != ""
+}
+
+// integers are g and a without sign and leading zeros where both are plain
+// integers; so numbers of any length compare at once.
+func integers(g, a string) (string, string, bool) {
+	x, ok := integerDigits(g)
+	if !ok {
+		return "", "", false
+	}
+	y, ok := integerDigits(a)
+	return x, y, ok
+}
+
+// integerDigits is a plain integer in normal form: "-" or nothing, digits
+// without leading zeros.
+func integerDigits(s string) (string, bool) {
+	sign := ""
+	if strings.HasPrefix(s, "-") {
+		sign, s = "-", s[1:]
+	} else if strings.HasPrefix(s, "+") {
+		s = s[1:]
+	}
+	if s == "" {
+		return "", false
+	}
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return "", false
+		}
+	}
+	s = strings.TrimLeft(s, "0")
+	if s == "" {
+		return "0", true
+	}
+	return sign + s, true
+}
