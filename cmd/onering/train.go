@@ -77,8 +77,10 @@ interruption --resume continues it.`,
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
 	flags.BoolVar(&dry, "dry-run", false, "print what the run takes of memory, and fail where it cannot fit")
+	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
 	must(c.MarkFlagDirname("out"))
+	must(c.MarkFlagDirname("profile"))
 	return c
 }
 
@@ -136,7 +138,12 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
 
-	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Threads: config.Runtime.Threads})
+	profile, endProfile, err := startProfile(c)
+	if err != nil {
+		return train.Summary{}, err
+	}
+	defer endProfile()
+	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Threads: config.Runtime.Threads, Profile: profile})
 	if err != nil {
 		return train.Summary{}, err
 	}
