@@ -1,0 +1,46 @@
+package verifier_test
+
+import (
+	"testing"
+	"time"
+
+	"onering/verifier"
+)
+
+// FuzzVerify looks for golds and responses that crash the door, take long, or
+// break its promises.
+func FuzzVerify(f *testing.F) {
+	for _, c := range ownCases(f) {
+		f.Add(c.Gold, `\boxed{`+c.Answer+`}`)
+	}
+	for _, s := range limitCases() {
+		if len(s) < 2000 {
+			f.Add(s, `\boxed{`+s+`}`)
+			f.Add("5", s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, gold, response string) {
+		for _, mode := range []verifier.Mode{verifier.Auto, verifier.Boxed, verifier.Tag, verifier.Last} {
+			v := verifier.Verifier{Mode: mode}
+			start := time.Now()
+			r := v.Verify(gold, response)
+			if d := time.Since(start); d > 50*time.Millisecond && !raceEnabled {
+				// A loaded machine is slow once, a slow case twice.
+				start = time.Now()
+				v.Verify(gold, response)
+				if d = time.Since(start); d > 50*time.Millisecond {
+					t.Errorf("took %v", d)
+				}
+			}
+			if r.Correct && (r.Answer == "" || r.Status != verifier.OK) {
+				t.Errorf("correct without an answer: %+v", r)
+			}
+			if r.Reason == "" {
+				t.Errorf("no reason: %+v", r)
+			}
+			if again := v.Verify(gold, response); again != r {
+				t.Errorf("%+v, then %+v", r, again)
+			}
+		}
+	})
+}
