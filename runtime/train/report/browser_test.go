@@ -55,6 +55,10 @@ const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
   const values=column(n);
   seen.sorted=values.length>0&&values.every((v,i)=>i===0||v<=values[i-1]);
   seen.tokens=document.querySelectorAll("#rollout-list .token").length;
+  seen.colours=[];
+  const by=[...document.querySelectorAll("#rollout-bar select")].pop();
+  for(const o of by.options){by.value=o.value;by.onchange();
+    seen.colours.push((o.value||"none")+" "+document.querySelector("#rollout-list .token").style.background)}
   const saved=[];HTMLAnchorElement.prototype.click=function(){saved.push(this.download+" "+this.href.slice(0,30))};
   for(const b of box.parentElement.querySelectorAll(".tools button"))b.click();
   seen.saved=saved.map((s)=>s.replace(/blob:.*/,"blob:"));
@@ -73,6 +77,7 @@ type reading struct {
 	Sorted  bool
 	Tokens  int
 	Saved   []string
+	Colours []string // of the first token, by what tokens are coloured by
 }
 
 // read opens a page in a headless browser.
@@ -142,6 +147,9 @@ func TestBrowser(t *testing.T) {
 	}
 	if !r.Toggled || !r.Sorted || r.Tokens == 0 {
 		t.Errorf("theme changes %v, table sorts %v, %d tokens", r.Toggled, r.Sorted, r.Tokens)
+	}
+	if got, want := strings.Join(r.Colours, "; "), "logp rgba(224, 123, 57, 0.325); delta rgba(59, 130, 196, 0.545); w rgba(59, 130, 196, 0.7); none "; got != want {
+		t.Errorf("colours of a token %q, want %q", got, want)
 	}
 	saved := strings.Join(r.Saved, "; ")
 	if want := regexp.MustCompile(`^grad_norm\.png data:image/png.*; grad_norm\.svg data:image/svg.*; grad_norm\.csv blob:$`); !want.MatchString(saved) {

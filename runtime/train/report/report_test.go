@@ -46,10 +46,14 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 	if err := characters.Save(filepath.Join(dir, "checkpoints/step-000008")); err != nil {
 		t.Fatal(err)
 	}
+	more := ""
+	if objective == "pmpo" { // fields that a run may have
+		more = `,"delta":[0.3,0],"w":[-0.2,0.01]`
+	}
 	for _, round := range []int{1, 2, steps / 8} {
 		var b strings.Builder
 		for i := range 30 {
-			fmt.Fprintf(&b, `{"problem":"q","sample":%d,"prompt":"1+%d=","response":"3","answers":["3"],"answer":"3","reward":%d,"advantage":0.5,"ids":[5,1],"logp":[-0.5,-0.0001]}`+"\n", i, i%5, i%2)
+			fmt.Fprintf(&b, `{"problem":"q","sample":%d,"prompt":"1+%d=","response":"3","answers":["3"],"answer":"3","reward":%d,"advantage":0.5,"ids":[5,1],"logp":[-0.5,-0.0001]%s}`+"\n", i, i%5, i%2, more)
 		}
 		write(fmt.Sprintf("rollouts/round-%05d.jsonl", round), b.String())
 	}
@@ -184,6 +188,9 @@ func TestChooseRollouts(t *testing.T) {
 		}
 		if fmt.Sprint(x.Tokens) != "[3 <eos>]" {
 			t.Fatalf("tokens %q", x.Tokens)
+		}
+		if fmt.Sprint(x.LogP, x.Delta, x.Weight) != "[-0.5 -0.0001] [0.3 0] [-0.2 0.01]" {
+			t.Fatalf("log-probs %v, log-ratios %v, weights %v", x.LogP, x.Delta, x.Weight)
 		}
 	}
 	if wrong < wrongWanted {
