@@ -27,10 +27,26 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 		return c.texts(g, a)
 	case g.Op == latex.Union || a.Op == latex.Union:
 		return c.sets(g, a)
+	case g.Op == latex.List && a.Op.Scalar(), g.Op.Scalar() && a.Op == latex.List:
+		return c.repeated(g, a)
 	case g.Op == latex.List && a.Op == latex.Cases, g.Op == latex.Cases && a.Op == latex.List:
 		return c.say(false, "a list against cases")
 	}
 	return c.say(false, "a list against one value")
+}
+
+// repeated compares a list with one value, which every element must have.
+func (c *comparer) repeated(g, a *latex.Node) bool {
+	list, one := g, a
+	if a.Op == latex.List {
+		list, one = a, g
+	}
+	for _, x := range values(list) {
+		if !c.pair(list == g, x, one) {
+			return c.say(false, "a list against one value")
+		}
+	}
+	return c.say(true, "one value said several times")
 }
 
 // values are the elements of a list or set; where all are assignments to one
@@ -56,23 +72,33 @@ func values(n *latex.Node) []*latex.Node {
 
 // twoLists compares two lists without brackets.
 func (c *comparer) twoLists(g, a *latex.Node) bool {
-	if len(g.Args) != len(a.Args) {
-		return c.say(false, "lists of different lengths")
-	}
 	namedG, namedA := namedDistinctly(g), namedDistinctly(a)
 	switch {
+	case namedG && namedA && sameNames(g, a):
+		return c.byName(g, a)
 	case namedG && namedA:
-		if c.sameNames(g, a) {
-			return c.match(g.Args, a.Args, "named values")
-		}
 		return c.inOrder(g.Args, a.Args, "named values in order")
 	case namedG && !anyNamed(a) || namedA && !anyNamed(g):
 		return c.inOrder(g.Args, a.Args, "named values and a list in order")
+	case len(g.Args) == len(a.Args):
+		return c.match(values(g), values(a), "the same values in some order")
 	}
-	if c.match(values(g), values(a), "the same values in some order") {
-		return true
+	return c.twoSets(values(g), values(a)) // something was said twice
+}
+
+// byName compares two lists of assignments to the same names.
+func (c *comparer) byName(g, a *latex.Node) bool {
+	for _, x := range g.Args {
+		as, _ := assignmentOf(x)
+		for _, y := range a.Args {
+			if other, _ := assignmentOf(y); other.name.String() == as.name.String() {
+				if !c.equal(as.value, other.value) {
+					return false
+				}
+			}
+		}
 	}
-	return false
+	return c.say(true, "the same value for every name")
 }
 
 // namedDistinctly reports whether every element of a list gives a value to a
@@ -113,7 +139,7 @@ func anyNamed(n *latex.Node) bool {
 }
 
 // sameNames reports whether two lists of assignments have the same names.
-func (c *comparer) sameNames(g, a *latex.Node) bool {
+func sameNames(g, a *latex.Node) bool {
 	names := map[string]int{}
 	for _, arg := range g.Args {
 		as, _ := assignmentOf(arg)

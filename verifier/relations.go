@@ -119,15 +119,15 @@ func isCompoundName(n *latex.Node) bool {
 // relations compares where an equation, an inequality or a membership is
 // involved.
 func (c *comparer) relations(g, a *latex.Node) bool {
+	if verdict, ok := c.namedTuple(g, a); ok {
+		return verdict
+	}
 	if g.Op == latex.Rel && a.Op == latex.Rel {
 		return c.twoRelations(g, a)
 	}
 	rel, other := g, a
 	if a.Op == latex.Rel {
 		rel, other = a, g
-	}
-	if verdict, ok := c.namedTuple(g, a); ok {
-		return verdict
 	}
 	if as, ok := assignmentOf(rel); ok && !isListLike(other) {
 		if c.pair(rel == g, as.value, other) {
@@ -156,8 +156,8 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		}
 		return c.say(false, "an equation against an expression")
 	}
-	if a.Op == latex.Text || g.Op == latex.Text {
-		return c.texts(g, a)
+	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
+		return c.pair(rel == g, interval, other) // a < x < b
 	}
 	return c.say(false, "a relation against something else")
 }
@@ -203,28 +203,29 @@ func membership(n *latex.Node) (*latex.Node, bool) {
 	return nil, false
 }
 
-// namedTuple compares (x,y) = (1,2) with x = 1, y = 2.
+// named writes (x,y) = (1,2) as x = 1, y = 2; nil if n is no such thing.
+func named(n *latex.Node) *latex.Node {
+	as, ok := assignmentOf(n)
+	if !ok || as.name.Op != latex.Bracket || as.value.Op != latex.Bracket || len(as.name.Args) != len(as.value.Args) {
+		return nil
+	}
+	list := &latex.Node{Op: latex.List, Name: ","}
+	for i, name := range as.name.Args {
+		list.Args = append(list.Args, &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{name, as.value.Args[i]}})
+	}
+	return list
+}
+
+// namedTuple compares where (x,y) = (1,2) meets another of the kind, or x = 1, y = 2.
 func (c *comparer) namedTuple(g, a *latex.Node) (verdict, ok bool) {
-	split := func(n *latex.Node) *latex.Node {
-		as, ok := assignmentOf(n)
-		if !ok || as.name.Op != latex.Bracket || as.value.Op != latex.Bracket || len(as.name.Args) != len(as.value.Args) {
-			return nil
-		}
-		list := &latex.Node{Op: latex.List, Name: ","}
-		for i := range as.name.Args {
-			list.Args = append(list.Args, &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: []*latex.Node{as.name.Args[i], as.value.Args[i]}})
-		}
-		return list
-	}
-	if g.Op == latex.Rel && a.Op == latex.List {
-		if list := split(g); list != nil {
-			return c.twoLists(list, a), true
-		}
-	}
-	if a.Op == latex.Rel && g.Op == latex.List {
-		if list := split(a); list != nil {
-			return c.twoLists(g, list), true
-		}
+	x, y := named(g), named(a)
+	switch {
+	case x != nil && y != nil:
+		return c.twoLists(x, y), true
+	case x != nil && a.Op == latex.List:
+		return c.twoLists(x, a), true
+	case y != nil && g.Op == latex.List:
+		return c.twoLists(g, y), true
 	}
 	return false, false
 }
@@ -253,6 +254,11 @@ func (c *comparer) twoRelations(g, a *latex.Node) bool {
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
+	return c.sameChain(g, a)
+}
+
+// sameChain compares two chains of relations part by part.
+func (c *comparer) sameChain(g, a *latex.Node) bool {
 	if len(g.Ops) != len(a.Ops) {
 		return c.say(false, "different relations")
 	}
@@ -412,6 +418,24 @@ func isInequality(n *latex.Node) bool {
 	return true
 }
 
+// ascending is a chain of > and >= read from right to left; anything else
+// stands for itself.
+func ascending(n *latex.Node) *latex.Node {
+	for _, op := range n.Ops {
+		if op[0] != '>' {
+			return n
+		}
+	}
+	out := &latex.Node{Op: latex.Rel}
+	for i := len(n.Args) - 1; i >= 0; i-- {
+		out.Args = append(out.Args, n.Args[i])
+		if i > 0 {
+			out.Ops = append(out.Ops, mirrored(n.Ops[i-1]))
+		}
+	}
+	return out
+}
+
 // A bound is one inequality: 0 < difference, or <=, or != where op says so.
 type bound struct {
 	difference *latex.Node
@@ -464,5 +488,5 @@ func (c *comparer) inequalities(g, a *latex.Node) bool {
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
-	return c.say(false, "different inequalities")
+	return c.sameChain(ascending(g), ascending(a))
 }

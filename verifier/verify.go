@@ -108,9 +108,8 @@ func compareTexts(gold, answer string, marked bool) verdict {
 	return v
 }
 
-func isList(n *latex.Node) bool {
-	return n != nil && (n.Op == latex.List || n.Op == latex.Set || n.Op == latex.Bracket)
-}
+// isList reports whether n is a list that cannot be one number; 12,345 is not (12,345).
+func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }
 
 // compareTrees compares two parsed texts.
 func compareTrees(g, a latex.Parsed) verdict {
