@@ -77,6 +77,7 @@ interruption --resume continues it.`,
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
 	flags.BoolVar(&dry, "dry-run", false, "print what the run takes of memory, and fail where it cannot fit")
+	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
 	must(c.MarkFlagDirname("out"))
@@ -159,7 +160,16 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	defer log.Close()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), withReports(c, watch, config))
+	observer := withReports(c, watch, config)
+	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
+		status, err := startStatus(addr, config.Train.Rounds, observer)
+		if err != nil {
+			return train.Summary{}, err
+		}
+		defer status.close()
+		observer = status
+	}
+	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), observer)
 	if err != nil {
 		return train.Summary{}, err
 	}

@@ -1,0 +1,116 @@
+package train
+
+import (
+	"bytes"
+	"encoding/gob"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"onering/objectives"
+)
+
+// The files that a run reads back lie on a disk for days. Whatever has become
+// of them, reading them ends with what was written or with an error.
+
+func FuzzRound(f *testing.F) {
+	var b bytes.Buffer
+	gob.NewEncoder(&b).Encode(roundState{
+		Rollouts:     []Rollout{{Prompt: []int32{3, 4}, Response: []int32{5, 1}, LogProb: []float64{-1, -0.5}, Entropy: []float64{1, 2}, Text: "x"}},
+		Trajectories: []objectives.Trajectory{{Reward: 1, Advantage: 0.5}},
+		Kept:         []int{0}, Groups: 1, Steps: []Record{{{"loss", 0.5}, {"step", 1}, {"kind", "step"}}},
+	})
+	f.Add(b.Bytes())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := decodeRound(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		for i := range s.Rollouts {
+			s.Rollouts[i].sequence()
+			if len(s.Trajectories[i].OldLogProb) != len(s.Rollouts[i].Response) {
+				t.Fatal("old log-probs do not fit the response")
+			}
+		}
+		for _, k := range s.Kept {
+			_ = s.Rollouts[k]
+		}
+	})
+}
+
+func FuzzFailure(f *testing.F) {
+	text, _ := json.Marshal(Failure{
+		Version: failureVersion, Round: 1, Step: 2, Steps: 3, Objective: "pmpo", Temperature: 1, MicroTokens: 64,
+		Trajectories: []FailureTrajectory{{Prompt: []int32{1}, Response: []int32{2, 3}, LogProb: Exact{-1, inf}, OldLogProb: Exact{-inf, -1}, Entropy: Exact{1, 2}}},
+	})
+	f.Add(text)
+	f.Add([]byte(`{"version":1,"trajectories":[{}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		x, err := decodeFailure(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := decodeFailure(bytes.NewReader(again))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, _ := json.Marshal(y); !bytes.Equal(last, again) {
+			t.Fatalf("%s\n%s", again, last)
+		}
+	})
+}
+
+func FuzzSums(f *testing.F) {
+	f.Add(strings.Repeat("0", 64) + "  model.safetensors\n")
+	f.Add(strings.Repeat("f", 64) + "  ../x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		sums, err := parseSums(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for name := range sums {
+			if !filepath.IsLocal(name) {
+				t.Fatalf("%q leads out of the folder", name)
+			}
+		}
+	})
+}
+
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`{"version":2,"round":1,"step":8,"micro_tokens":4096,"settings":{"a":"b"}}`))
+	f.Add([]byte(`{"version":2,"round":-1}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		os.Mkdir(filepath.Join(dir, stateDir), 0o755)
+		if err := os.WriteFile(filepath.Join(dir, stateDir, stateFile), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := readState(dir); err == nil && (s.Round < 0 || s.Step < 0 || s.MicroTokens < 1) {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+// Exact floats come back with every bit.
+func TestExact(t *testing.T) {
+	x := Exact{0, -0.1, 1e-300, 1.0 / 3, inf, -inf, 5e-324}
+	text, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var y Exact
+	if err := json.Unmarshal(text, &y); err != nil || !reflect.DeepEqual(x, y) {
+		t.Errorf("%s came back as %v, error %v", text, y, err)
+	}
+	if err := json.Unmarshal([]byte(`[true]`), &y); err == nil {
+		t.Error("a truth value is taken for a number")
+	}
+}
