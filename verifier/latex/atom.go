@@ -55,29 +55,27 @@ func (p *parser) numeral() *Node {
 
 // digitsOfBase reads a numeral with letters for digits, 1A3_{16}, or returns nil.
 func (p *parser) digitsOfBase() *Node {
-	digits := ""
 	i := 0
 	letters := false
-	for {
+	for ; i <= maxBaseDigits; i++ {
 		t := p.at(i)
-		if i > 0 && t.space && !(t.plain || t.roman) {
+		if i > 0 && t.space && !(t.plain || t.roman) || !(t.kind == word || t.kind == number && t.num.short) {
 			break
 		}
-		switch {
-		case t.kind == number && t.num.short:
-			digits += t.num.text
-		case t.kind == word:
-			digits += t.text
-			letters = true
-		default:
-			t = nil
-		}
-		if t == nil || len(digits) > maxBaseDigits {
-			break
-		}
-		i++
+		letters = letters || t.kind == word
 	}
-	if !letters || len(digits) < 2 || !p.at(i).is("_") {
+	if !letters || !p.at(i).is("_") {
+		return nil
+	}
+	digits := ""
+	for j := range i {
+		if t := p.at(j); t.kind == word {
+			digits += t.text
+		} else {
+			digits += t.num.text
+		}
+	}
+	if len(digits) < 2 || len(digits) > maxBaseDigits {
 		return nil
 	}
 	at := p.pos
@@ -371,7 +369,7 @@ func (p *parser) word() *Node {
 		}
 		p.advance()
 		return &Node{Op: Sym, Name: w, Words: true}
-	case !t.cut && (t.plain || t.roman && len(w) > 1 || !looksLikeLetters(w, p.at(1))):
+	case !t.cut && (t.plain || t.roman && len(w) > 1 || !looksLikeLetters(w, p.at(1)) || p.prose()):
 		if t.roman && (len(w) == 1) {
 			break
 		}
@@ -381,11 +379,27 @@ func (p *parser) word() *Node {
 	if n.Op == Sym && strings.Contains(applied, n.Name) && p.opensArguments() {
 		return p.application(n.Name)
 	}
+	if next := p.cur(); n.Op == Sym && next.kind == number && !next.space && next.num.short && !t.plain && p.subscripts {
+		p.advance() // x1 for x_1
+		n = &Node{Op: Sym, Name: n.Name + "_" + next.num.text}
+	}
 	// A(1,2), I(0): nobody writes a product so.
 	if n.Op == Sym && p.cur().is("(") && (p.commaAhead() || p.at(1).kind == number && p.at(2).is(")")) {
 		return p.application(n.Name)
 	}
 	return n
+}
+
+// prose reports whether the word at the position begins a phrase of ordinary
+// words, "no real solutions", though it stands in mathematics.
+func (p *parser) prose() bool {
+	t, next := p.cur(), p.at(1)
+	if len(t.text) < 2 || next.kind != word || !next.space || len(next.text) < 4 || connective(next) {
+		return false
+	}
+	_, fn := functions[next.text]
+	_, letter := greek[next.text]
+	return !fn && !letter && next.text != "sqrt" && next.text[1] >= 'a'
 }
 
 // opensArguments reports whether an argument list follows a function's letter.

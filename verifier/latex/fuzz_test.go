@@ -23,9 +23,9 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, reading := range []Reading{{}, {Comma: Separator}, {Comma: Decimal, EulerE: true}} {
-			start := time.Now()
-			p, err := Parse(s, reading)
-			if d := time.Since(start); d > 200*time.Millisecond {
+			var p Parsed
+			var err error
+			if d := quickest(func() { p, err = Parse(s, reading) }); d > limitTime {
 				t.Errorf("%d bytes took %v", len(s), d)
 			}
 			if err != nil && err != ErrLimit {
@@ -37,6 +37,23 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// limitTime is what no text may take to parse.
+const limitTime = 50 * time.Millisecond
+
+// quickest is the time that f takes, the best of a few runs where it seems
+// slow: on a loaded machine a process may just not be running.
+func quickest(f func()) time.Duration {
+	best := time.Duration(1 << 62)
+	for range 5 {
+		start := time.Now()
+		f()
+		if best = min(best, time.Since(start)); best < limitTime/2 {
+			break
+		}
+	}
+	return best
 }
 
 // sound checks that a tree has the parts that its ops promise.
@@ -99,9 +116,9 @@ func hostile() []string {
 
 func TestHostile(t *testing.T) {
 	for _, s := range hostile() {
-		start := time.Now()
-		p, err := Parse(s, Reading{})
-		if d := time.Since(start); d > 50*time.Millisecond {
+		var p Parsed
+		var err error
+		if d := quickest(func() { p, err = Parse(s, Reading{}) }); d > limitTime {
 			t.Errorf("%d bytes of %.20q took %v", len(s), s, d)
 		}
 		if err == nil {
