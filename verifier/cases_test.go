@@ -94,6 +94,23 @@ func limitCases() []string {
 	}
 }
 
+// limitTime is what no verdict may exceed.
+const limitTime = 50 * time.Millisecond
+
+// quickest is the time that f takes, the best of a few runs where it seems
+// slow: on a loaded machine a process may just not be running.
+func quickest(f func()) time.Duration {
+	best := time.Duration(1 << 62)
+	for range 5 {
+		start := time.Now()
+		f()
+		if best = min(best, time.Since(start)); best < limitTime/2 {
+			break
+		}
+	}
+	return best
+}
+
 func TestLimits(t *testing.T) {
 	long := strings.Join(func() []string {
 		var all []string
@@ -105,9 +122,8 @@ func TestLimits(t *testing.T) {
 	for _, gold := range []string{"5", `\sqrt{2}+x`, `(0,1)\cup\{2\}`, `x^2+y^2=1`, long} {
 		for _, s := range limitCases() {
 			for _, response := range []string{`\boxed{` + s + `}`, s, `<answer>` + s + `</answer>`} {
-				start := time.Now()
-				got := verifier.Verify(gold, response)
-				if d := time.Since(start); d > 50*time.Millisecond && !raceEnabled {
+				var got verifier.Result
+				if d := quickest(func() { got = verifier.Verify(gold, response) }); d > limitTime && !raceEnabled {
 					t.Errorf("%s against %.20q took %v", quoted(response), gold, d)
 				}
 				if got.Correct && !strings.HasPrefix(s, "5\n") {
@@ -121,9 +137,7 @@ func TestLimits(t *testing.T) {
 // TestLimitsAgainstThemselves: the same hostile text on both sides.
 func TestLimitsAgainstThemselves(t *testing.T) {
 	for _, s := range limitCases() {
-		start := time.Now()
-		verifier.Verify(s, `\boxed{`+s+`}`)
-		if d := time.Since(start); d > 50*time.Millisecond && !raceEnabled {
+		if d := quickest(func() { verifier.Verify(s, `\boxed{`+s+`}`) }); d > limitTime && !raceEnabled {
 			t.Errorf("%s against itself took %v", quoted(s), d)
 		}
 	}

@@ -45,6 +45,8 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 	switch {
 	case hasSigns(g) || hasSigns(a):
 		return c.signs(g, a)
+	case g.Op == latex.Dots && a.Op == latex.Dots:
+		return c.say(true, "an ellipsis on both sides")
 	case g.Op == latex.Rel || a.Op == latex.Rel:
 		return c.relations(g, a)
 	case isListLike(g) || isListLike(a):

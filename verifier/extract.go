@@ -111,32 +111,29 @@ func unphrased(s string) string {
 	return s
 }
 
-// clean is s without white space and math delimiters around it.
+// clean is s without white space, math delimiters and emphasis around it.
 func clean(s string) string {
 	for {
-		t := strings.TrimFunc(s, func(r rune) bool {
-			return unicode.IsSpace(r) || r == '$' || r == 0 || r == 0xfeff || r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064
-		})
-		t = strings.TrimPrefix(t, `\(`)
-		t = strings.TrimPrefix(t, `\[`)
-		t = strings.TrimSuffix(t, `\)`)
-		t = strings.TrimSuffix(t, `\]`)
-		for _, space := range [...]string{`\,`, `\;`, `\:`, `\!`, `\quad`, `\ `, "~"} {
-			t = strings.TrimPrefix(t, space)
-			if space == `\ ` {
-				continue
-			}
-			t = strings.TrimSuffix(t, space)
+		t := strings.TrimFunc(s, isBlank)
+		for _, mark := range [...]string{"$", `\(`, `\[`, `\,`, `\;`, `\:`, `\!`, `\quad`, `\ `, "~", "**", "__"} {
+			t = strings.TrimPrefix(t, mark)
 		}
-		// A dollar that was escaped is currency.
-		if strings.HasSuffix(t, `\`) && strings.HasPrefix(s[strings.Index(s, t)+len(t):], "$") {
-			return t + "$"
+		for _, mark := range [...]string{"$", `\)`, `\]`, `\,`, `\;`, `\:`, `\!`, `\quad`, "~", "**", "__"} {
+			// \$ at the end is currency, and \\) no delimiter.
+			if rest, ok := strings.CutSuffix(t, mark); ok && (len(rest) == 0 || rest[len(rest)-1] != '\\') {
+				t = rest
+			}
 		}
 		if t == s {
 			return s
 		}
 		s = t
 	}
+}
+
+// isBlank reports whether r leaves no mark.
+func isBlank(r rune) bool {
+	return unicode.IsSpace(r) || r == 0 || r == 0xfeff || r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064
 }
 
 // phrases introduce an answer in running text. The last one counts; of those
@@ -202,13 +199,28 @@ func fromText(s string) extract {
 			return e
 		}
 	}
-	if looksWhole(whole) {
+	if inner, ok := misspelledBox(whole); ok {
+		return extract{texts: []string{inner}, marked: true}
+	}
+	if looksWhole(s) {
 		return extract{texts: []string{whole}, marked: strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole)}
 	}
 	if e := lastExpression(s); len(e.texts) > 0 {
 		return e
 	}
 	return extract{reason: "no answer"}
+}
+
+// misspelledBox is the content of a response that is nothing but a box with its
+// command misspelled: boxed{5}, \Boxed{5}, \box{5}.
+func misspelledBox(s string) (string, bool) {
+	rest := strings.TrimPrefix(s, `\`)
+	for _, name := range [...]string{"boxed", "Boxed", "box", "Box", "BOXED", "fbox", "framebox"} {
+		if inner, ok := strings.CutPrefix(rest, name+"{"); ok && closingBrace(s, len(s)-len(inner)-1) == len(s)-1 {
+			return inner[:len(inner)-1], true
+		}
+	}
+	return "", false
 }
 
 // isPlainNumber reports whether s is digits with separators, dollars aside.

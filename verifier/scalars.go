@@ -149,6 +149,7 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	if g.Op == latex.Num && a.Op == latex.Num { // most answers
 		return c.expressions(g, a)
 	}
+	g, a = counted(g), counted(a)
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	switch {
 	case x.percent != y.percent:

@@ -38,6 +38,9 @@ func (v Verifier) VerifyAny(golds []string, response string) Result {
 // judge compares one gold with what was extracted.
 func judge(gold string, e extract) Result {
 	r := Result{Gold: clean(gold), Status: OK, Reason: e.reason}
+	if r.Reason == "" {
+		r.Reason = "no answer"
+	}
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
@@ -104,6 +107,7 @@ func compareTexts(gold, answer string, marked bool) verdict {
 	case !marked && (g.Ambiguity.Decimal || a.Ambiguity.Decimal) && isList(g.Tree) != isList(a.Tree) && try(decimal, decimal):
 	case g.Ambiguity.Exponent && try(euler, latex.Reading{}):
 	case a.Ambiguity.Exponent && try(latex.Reading{}, euler):
+	case (g.Ambiguity.Subscript || a.Ambiguity.Subscript) && try(latex.Reading{Subscripts: true}, latex.Reading{Subscripts: true}):
 	}
 	return v
 }
@@ -129,7 +133,7 @@ func compareTrees(g, a latex.Parsed) verdict {
 		return v
 	}
 	c := newComparer()
-	v.equal = c.equal(g.Tree, a.Tree)
+	v.equal = c.equal(c.filled(g.Tree), c.filled(a.Tree))
 	v.rule = c.rule
 	if !v.equal && (c.limited || c.algebra.Spent()) {
 		v.status = Limit

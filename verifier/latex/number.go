@@ -19,6 +19,8 @@ type Reading struct {
 	Comma Comma
 	// EulerE reads the e of 2e-3 as Euler's number, not as an exponent.
 	EulerE bool
+	// Subscripts reads x1 as x_1 with its underscore lost, not as a product.
+	Subscripts bool
 }
 
 // Ambiguity says which other readings a text allows.
@@ -26,12 +28,14 @@ type Ambiguity struct {
 	Thousands bool // commas were taken for thousands separators
 	Decimal   bool // a comma could be a decimal comma
 	Exponent  bool // an e was taken for a decimal exponent
+	Subscript bool // a letter stands before digits
 }
 
 // number reads the numeral at the position: separators, decimal point,
 // repetend and exponent included.
 func (l *lexer) number(plain bool) {
 	start := l.pos
+	l.met.Subscript = l.met.Subscript || start > 0 && isLetter(l.src[start-1])
 	if start >= l.listed {
 		l.commaRun()
 	}

@@ -28,7 +28,7 @@ func Parse(src string, reading Reading) (Parsed, error) {
 		result.Tree = node
 		return result, nil
 	}
-	p := &parser{tokens: partStatements(tokens)}
+	p := &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts}
 	tree, err := p.top()
 	if err == ErrLimit || deeper(tree, maxTreeDepth) {
 		return Parsed{}, ErrLimit
@@ -52,6 +52,8 @@ type parser struct {
 	brackets int  // open ( and [
 	inSet    bool // in \{\}: a colon or bar begins a condition
 	inIndex  bool // in a subscript
+	// subscripts reads x1 as x_1, not as a product.
+	subscripts bool
 }
 
 // partStatements drops the wide spaces that do not stand between two
@@ -440,6 +442,10 @@ func (p *parser) ratio() *Node {
 			p.advance()
 			return clock
 		}
+	}
+	if t := p.cur(); t.kind == word && t.text == "to" && first.Op.Scalar() && p.at(1).kind == number {
+		p.advance() // 3 to 4
+		return &Node{Op: Ratio, Args: []*Node{first, p.sum()}}
 	}
 	if p.inSet || !p.cur().is(":") || p.at(1).is("=") {
 		return first

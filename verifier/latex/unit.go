@@ -50,7 +50,10 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if t.kind == sign && (t.text == "." || t.text == "\\") {
 		return nil, false
 	}
-	if t.kind != word || t.cut || connective(t) {
+	if p.remark() {
+		return factors, true
+	}
+	if t.kind != word || t.cut || connective(t) || t.text == "to" && p.at(1).kind == number {
 		return nil, false
 	}
 	last := len(factors) - 1
@@ -136,6 +139,24 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return []*Node{{Op: Add, Args: []*Node{first, second}}}, true
 	}
 	return append(factors, units...), true
+}
+
+// remark passes words in brackets after a value, "5 (approximately)".
+func (p *parser) remark() bool {
+	if !p.cur().is("(") {
+		return false
+	}
+	for i := 1; i < 8; i++ {
+		t := p.at(i)
+		if t.is(")") && i > 1 {
+			p.pos += i + 1
+			return true
+		}
+		if t.kind != word || len(t.text) < 2 || !t.plain && looksLikeLetters(t.text, p.at(i+1)) || t.text == "not" || t.text == "mod" {
+			return false
+		}
+	}
+	return false
 }
 
 // isNamed reports whether w is a word that mathematics knows.

@@ -32,7 +32,7 @@ var fillerPhrases = [...][]string{
 	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"},
 	{"answer", "is"}, {"my", "answer", "is"}, {"the", "answers", "are"}, {"the", "solution", "is"}, {"the", "solutions", "are"}, {"the", "value", "is"}, {"the", "result", "is"},
 	{"answer"}, {"approximately"}, {"approx"}, {"about"}, {"roughly"}, {"exactly"}, {"around"}, {"thus"}, {"therefore"}, {"hence"}, {"so"}, {"either"}, {"both"},
-	{"a", "total", "of"}, {"equals"}, {"is"},
+	{"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"},
 }
 
 // fillers passes them, and a colon after.
@@ -229,15 +229,15 @@ func textOf(tokens []token) *Node {
 	return &Node{Op: Text, Name: name, Words: words}
 }
 
-// choice is the letter of a leading option label with more behind it, "B. 12"
-// or "(B) 12", else "".
+// choice is the letter of a leading option label, "B. 12", "(B) 12" or "B)",
+// else "".
 func choice(tokens []token) string {
 	i := 0
 	open := tokens[0].is("(")
 	if open {
 		i = 1
 	}
-	if len(tokens) < i+4 {
+	if len(tokens) < i+3 {
 		return ""
 	}
 	t, mark := tokens[i], tokens[i+1]

@@ -1,0 +1,114 @@
+package verifier
+
+import (
+	"math/big"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// maxEllipsis bounds how many elements an ellipsis may stand for.
+const maxEllipsis = 2_000
+
+// filled is n with each ellipsis between numbers, as in {1, 2, ..., 10} and
+// 1 + 3 + ... + 99, written out where the numbers around it settle an
+// arithmetic or a geometric progression. An ellipsis that goes on for ever stays.
+func (c *comparer) filled(n *latex.Node) *latex.Node {
+	if n == nil || !contains(n, latex.Dots) {
+		return n
+	}
+	out := *n
+	out.Args = nil
+	for i, arg := range n.Args {
+		collection := n.Op == latex.List || n.Op == latex.Set || n.Op == latex.Bracket || n.Op == latex.Add || n.Op == latex.Mul
+		if arg.Is(latex.Dots) && collection && i > 0 && i+1 < len(n.Args) {
+			out.Args = append(out.Args, c.between(out.Args, n.Args[i+1])...)
+			continue
+		}
+		out.Args = append(out.Args, c.filled(arg))
+	}
+	return &out
+}
+
+// between is the elements between the given ones and next; an ellipsis where
+// no progression fits.
+func (c *comparer) between(given []*latex.Node, next *latex.Node) []*latex.Node {
+	dots := []*latex.Node{{Op: latex.Dots}}
+	end, ok := c.algebra.Rational(next)
+	if !ok {
+		return dots
+	}
+	var known []*big.Rat
+	for _, n := range given[max(0, len(given)-3):] {
+		r, ok := c.algebra.Rational(n)
+		if !ok {
+			known = nil
+			continue
+		}
+		known = append(known, r)
+	}
+	last := len(known) - 1
+	if last < 1 {
+		return dots
+	}
+	for _, grow := range [...]func(a, b *big.Rat) (func(*big.Rat) *big.Rat, bool){arithmetic, geometric} {
+		step, ok := grow(known[last-1], known[last])
+		if !ok || last == 2 && step(known[0]).Cmp(known[1]) != 0 {
+			continue
+		}
+		var out []*latex.Node
+		forward := known[last].Cmp(known[last-1])
+		for v := step(known[last]); v.Cmp(end) == -forward; v = step(v) {
+			out = append(out, algebra.Rational(v))
+			if len(out) > maxEllipsis {
+				c.limited = true
+				return dots
+			}
+			if step(v).Cmp(end) == 0 {
+				return out
+			}
+		}
+		if step(known[last]).Cmp(end) == 0 {
+			return nil
+		}
+	}
+	return dots
+}
+
+// arithmetic is the step of a progression with a constant difference.
+func arithmetic(a, b *big.Rat) (func(*big.Rat) *big.Rat, bool) {
+	d := new(big.Rat).Sub(b, a)
+	return func(v *big.Rat) *big.Rat { return new(big.Rat).Add(v, d) }, d.Sign() != 0
+}
+
+// geometric is the step of a progression with a constant quotient above one.
+func geometric(a, b *big.Rat) (func(*big.Rat) *big.Rat, bool) {
+	if a.Sign() <= 0 || b.Cmp(a) <= 0 {
+		return nil, false
+	}
+	q := new(big.Rat).Quo(b, a)
+	return func(v *big.Rat) *big.Rat { return new(big.Rat).Mul(v, q) }, true
+}
+
+// counted is n with C(n,k) and P(n,k) of two numbers as the numbers they are.
+func counted(n *latex.Node) *latex.Node {
+	if n == nil || !contains(n, latex.App) {
+		return n
+	}
+	out := *n
+	out.Args = make([]*latex.Node, len(n.Args))
+	for i, arg := range n.Args {
+		out.Args[i] = counted(arg)
+	}
+	if n.Op != latex.App || len(n.Args) != 2 || len(algebra.Variables(n.Args...)) > 0 {
+		return &out
+	}
+	binomial := &latex.Node{Op: latex.Binom, Args: out.Args}
+	switch n.Name {
+	case "C":
+		return binomial
+	case "P":
+		return product(binomial, &latex.Node{Op: latex.Fact, Args: out.Args[1:]})
+	}
+	return &out
+}
