@@ -193,14 +193,15 @@ func setText(path string, value any) string {
 	return path + "=" + string(text)
 }
 
-// slug is a variant's name as a folder.
+// slug is a variant's name as a folder: "p = 0.5" is p=0.5.
 func slug(name string) string {
+	name = strings.ReplaceAll(strings.ToLower(name), " = ", "=")
 	var b strings.Builder
-	for _, r := range strings.ToLower(name) {
+	for _, r := range name {
 		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '.', r == '=', r == '_':
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', strings.ContainsRune(".=_", r):
 			b.WriteRune(r)
-		default:
+		case !strings.HasSuffix(b.String(), "-"):
 			b.WriteByte('-')
 		}
 	}

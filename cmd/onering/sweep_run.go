@@ -69,8 +69,10 @@ func difference(a, b train.Config) string {
 			return s.name
 		}
 		for k, f := range s.fields {
-			x, y := fmt.Sprint(f.value.Interface()), fmt.Sprint(right[i].fields[k].value.Interface())
-			if f.value.Kind() != right[i].fields[k].value.Kind() || x != y {
+			// As JSON, which sees through the pointers of keys that may be unset.
+			x, errX := json.Marshal(f.value.Interface())
+			y, errY := json.Marshal(right[i].fields[k].value.Interface())
+			if errX != nil || errY != nil || right[i].fields[k].key != f.key || !bytes.Equal(x, y) {
 				return fmt.Sprintf("%s.%s is %s there and %s here", s.name, f.key, x, y)
 			}
 		}
