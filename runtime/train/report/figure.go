@@ -212,6 +212,7 @@ func (f *figure) add(name string, t trace, p points, k int, faint bool) {
 var palette = []string{
 	"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a227",
 	"#d1495b", "#5b7f95", "#7a6ff0", "#4aa8c9", "#8c6d46",
+	"#86b34a", "#d77fa1", "#3f6f5c", "#a3572b", "#8f8fb8", "#6e3b6e",
 }
 
 func color(k int) string { return palette[k%len(palette)] }

@@ -70,6 +70,7 @@ type page struct {
 
 type runPart struct {
 	Name     string    `json:"name"`
+	Group    string    `json:"group"`
 	Color    string    `json:"color"`
 	About    string    `json:"about"`
 	Findings []Finding `json:"findings"`
@@ -130,7 +131,7 @@ func describePage(runs []*Run, o Options) page {
 	for k, g := range groupRuns(runs) {
 		p.Legend = append(p.Legend, legend{g.name, color(k), len(g.runs)})
 		for _, r := range g.runs {
-			p.Runs = append(p.Runs, runPart{r.Name, color(k), r.about(), r.Findings()})
+			p.Runs = append(p.Runs, runPart{r.Name, g.name, color(k), r.about(), r.Findings()})
 			if len(r.Rollouts) > 0 {
 				p.Rollouts = append(p.Rollouts, rollset{r.Name, r.Rollouts})
 			}

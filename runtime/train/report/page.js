@@ -47,11 +47,12 @@
   $("theme").onclick = () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   dark.onchange = () => setTheme(dark.matches ? "dark" : "light");
 
-  // At a glance.
-  const glanceLimit = 8;
-  data.runs.forEach((run, i) => {
+  // At a glance: one run of each configuration, and the others on demand.
+  const glanceLimit = 8, grouped = new Set();
+  data.runs.forEach((run) => {
     const card = el("div", "card run");
-    card.hidden = i >= glanceLimit;
+    card.hidden = data.runs.length > glanceLimit && (grouped.has(run.group) || grouped.size >= glanceLimit);
+    if (!card.hidden) grouped.add(run.group);
     const h = el("h3");
     h.append(dot(run.color), run.name);
     const dl = el("dl");
