@@ -75,7 +75,7 @@ func (c *Context) Exp(a Real) (Real, error) {
 	if a.IsZero() {
 		return c.Int(1), nil
 	}
-	if err := c.charge(40); err != nil {
+	if err := c.charge(60); err != nil {
 		return Real{}, err
 	}
 	if above(a.float()).e > 26 {
@@ -138,7 +138,7 @@ func (c *Context) Log(a Real) (Real, error) {
 	if a.mid.Sign() < 0 {
 		return Real{}, ErrUndefined
 	}
-	if err := c.charge(60); err != nil {
+	if err := c.charge(80); err != nil {
 		return Real{}, err
 	}
 	return c.fromMiddle(c.logFloat(a.mid), a.rad.quo(c.lower(a))), nil
@@ -190,7 +190,7 @@ func (c *Context) SinCos(a Real) (sin, cos Real, err error) {
 	if a.IsZero() {
 		return Real{}, c.Int(1), nil
 	}
-	if err := c.charge(60); err != nil {
+	if err := c.charge(120); err != nil {
 		return Real{}, Real{}, err
 	}
 	if above(a.float()).e > 60 {
@@ -274,7 +274,7 @@ func (c *Context) Atan(a Real) (Real, error) {
 	if a.IsZero() {
 		return Real{}, nil
 	}
-	if err := c.charge(60); err != nil {
+	if err := c.charge(150); err != nil {
 		return Real{}, err
 	}
 	return c.fromMiddle(c.atanFloat(a.float()), a.rad), nil
