@@ -114,15 +114,15 @@ func TestMarkdown(t *testing.T) {
 | a | 4 | 51.5 ± 0.6 | 50.0 to 53.0 | 2 |
 | b | 4 (1 failed) | 41.5 ± 0.6 | 40.0 to 43.0 | - |
 
-| comparison | seeds | difference | 95 % interval | p | p, Holm | stated before |
+| comparison | seeds | first less second | 95 % interval | p | p, Holm | stated before |
 |---|---|---|---|---|---|---|
-| a - b | 4 | +10.0 ± 0.0 | +10.0 to +10.0 | 0.125 | 0.125 | a is better |
+| a vs b | 4 | +10.0 ± 0.0 | +10.0 to +10.0 | 0.125 | 0.125 | a is better |
 `
 	if got := example(t).Markdown(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	var b strings.Builder
-	if err := example(t).Print(&b); err != nil || !strings.Contains(b.String(), "a - b") {
+	if err := example(t).Print(&b); err != nil || !strings.Contains(b.String(), "a vs b") {
 		t.Errorf("%v: %q", err, b.String())
 	}
 }

@@ -153,12 +153,12 @@ func (t *Table) Cells() (head []string, rows [][]string) {
 // ComparisonCells are the comparisons as text; differences are in points where
 // the metric is in percent.
 func (t *Table) ComparisonCells() (head []string, rows [][]string) {
-	head = []string{"comparison", "seeds", "difference", "95 % interval", "p", "p, Holm", "stated before"}
+	head = []string{"comparison", "seeds", "first less second", "95 % interval", "p", "p, Holm", "stated before"}
 	m := t.Metrics[0]
 	for _, c := range t.Comparisons {
 		x := c.Test
 		rows = append(rows, []string{
-			c.First + " - " + c.Second, fmt.Sprint(x.N),
+			c.First + " vs " + c.Second, fmt.Sprint(x.N),
 			m.signed(x.Difference) + " ± " + m.format(x.SE),
 			m.signed(x.Low) + " to " + m.signed(x.High),
 			fmt.Sprintf("%.3g", x.P), fmt.Sprintf("%.3g", x.Adjusted), c.Claim,
