@@ -12,29 +12,6 @@ type box struct {
 // boxCommands are what a box is opened with.
 var boxCommands = [...]string{`\boxed`, `\fbox`}
 
-// nextBoxStart is the position of the first box command in s at or after from, and
-// the length of the command; -1 if there is none.
-func nextBoxStart(s string, from int) (int, int) {
-	at, n := -1, 0
-	for _, cmd := range boxCommands {
-		for i := from; i < len(s); {
-			j := strings.Index(s[i:], cmd)
-			if j < 0 {
-				break
-			}
-			j += i
-			if boxAt(s, j, len(cmd)) {
-				if at < 0 || j < at {
-					at, n = j, len(cmd)
-				}
-				break
-			}
-			i = j + 1
-		}
-	}
-	return at, n
-}
-
 // lastBoxStart is the position of the last box command of s before end.
 func lastBoxStart(s string, end int) (int, int) {
 	at, n := -1, 0
@@ -180,13 +157,4 @@ func joins(gap string) bool {
 		}
 	}
 	return words <= 2
-}
-
-// openBox is the content of a box that is never closed, for golds that were cut off.
-func openBox(s string) (string, bool) {
-	b, ok := lastBox(s)
-	if !ok || b.closed {
-		return "", false
-	}
-	return b.content, true
 }

@@ -9,9 +9,18 @@ import (
 // An extract is what was found in a response.
 type extract struct {
 	texts  []string // readings of the answer, the likeliest first
-	marked bool     // it stood in a box or in mathematics, not in running text
+	from   string   // where it stood
 	reason string   // why there is none
 }
+
+// Where an answer stands. In prose a comma may be a decimal comma, in the other
+// places it parts two numbers.
+const (
+	fromBoxed   = "box"
+	fromTagged  = "tag"
+	fromFormula = "text formula"
+	fromProse   = "text"
+)
 
 // tail is how much of a response is searched where no box or tag says where the answer
 // is.
@@ -47,7 +56,7 @@ func fromBox(s string) extract {
 	case !b.closed:
 		return extract{reason: "the last box is not closed"}
 	}
-	e := extract{marked: true}
+	e := extract{from: fromBoxed}
 	if clean(b.content) == "" {
 		return extract{reason: "the last box is empty"}
 	}
@@ -100,7 +109,7 @@ func (v Verifier) fromTag(s string) extract {
 			return e
 		}
 	}
-	return extract{texts: []string{unphrased(content)}, marked: true}
+	return extract{texts: []string{unphrased(content)}, from: fromTagged}
 }
 
 // unphrased takes off "The answer is".
@@ -186,7 +195,7 @@ func fromText(s string) extract {
 	if strings.Contains(s, `\boxed`) || strings.Contains(s, `\fbox`) {
 		if b, ok := lastBox(s); ok && b.closed && clean(b.content) != "" {
 			if rest := strings.TrimSpace(s[b.end:]); afterPhrase(rest) < 0 {
-				return extract{texts: []string{boxText(s, b)}, marked: true}
+				return extract{texts: []string{boxText(s, b)}, from: fromBoxed}
 			}
 		}
 	}
@@ -200,10 +209,10 @@ func fromText(s string) extract {
 		}
 	}
 	if inner, ok := misspelledBox(whole); ok {
-		return extract{texts: []string{inner}, marked: true}
+		return extract{texts: []string{inner}, from: fromBoxed}
 	}
 	if looksWhole(s) {
-		return extract{texts: []string{whole}, marked: strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole)}
+		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole))}
 	}
 	if e := lastExpression(s); len(e.texts) > 0 {
 		return e
@@ -242,11 +251,14 @@ func looksWhole(s string) bool {
 		outside += wordsIn(s[pos:])
 		return outside == 0
 	}
-	return wordsIn(s) <= 2 || strings.HasPrefix(s, `\`) && wordsIn(s) <= 3
+	if isLetter(s[0]) && strings.ContainsAny(s, "0123456789") {
+		return wordsIn(s) == 0 // the number is the answer, not the words before it
+	}
+	return wordsIn(s) <= 2 || s[0] == '\\' && wordsIn(s) <= 3
 }
 
-// wordsIn counts runs of three letters or more outside commands, connectives
-// aside.
+// wordsIn counts the words of three letters or more in s that are neither commands
+// nor connectives.
 func wordsIn(s string) int {
 	count := 0
 	for i := 0; i < len(s); i++ {
@@ -260,10 +272,12 @@ func wordsIn(s string) int {
 			continue
 		}
 		start := i
+		ordinary := true // capitals only at the beginning
 		for i+1 < len(s) && isLetter(s[i+1]) {
 			i++
+			ordinary = ordinary && s[i] >= 'a'
 		}
-		if w := strings.ToLower(s[start : i+1]); len(w) >= 3 && w != "and" && w != "pct" && w != "percent" && w != "percentage" {
+		if w := strings.ToLower(s[start : i+1]); ordinary && len(w) >= 3 && w != "and" && w != "pct" && w != "percent" && w != "percentage" {
 			count++
 		}
 	}
@@ -320,17 +334,17 @@ func fromSentence(s string) extract {
 				}
 				end = g.end
 			}
-			return extract{texts: []string{withSuffix(s, 0, end)}, marked: true}
+			return extract{texts: []string{withSuffix(s, 0, end)}, from: fromFormula}
 		}
 		return lastExpression(s)
 	}
 	if wordsIn(s) <= 3 && len(s) < 120 {
-		return extract{texts: []string{strings.TrimSuffix(s, ".")}, marked: strings.Contains(s, `\`)}
+		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: place(strings.Contains(s, `\`))}
 	}
 	if e := lastExpression(s); len(e.texts) > 0 {
 		return e
 	}
-	return extract{texts: []string{s}}
+	return extract{texts: []string{s}, from: fromProse}
 }
 
 // A segment is a formula between math delimiters.
@@ -424,19 +438,27 @@ func lastExpression(s string) extract {
 	}
 	numberStart, numberEnd := lastNumber(s, max(formulaEnd, 0))
 	if numberStart >= 0 {
-		return extract{texts: []string{withSuffix(s, numberStart, numberEnd)}}
+		return extract{texts: []string{withSuffix(s, numberStart, numberEnd)}, from: fromProse}
 	}
 	if formulaStart >= 0 {
-		return extract{texts: []string{withSuffix(s, formulaStart, formulaEnd)}, marked: true}
+		return extract{texts: []string{withSuffix(s, formulaStart, formulaEnd)}, from: fromFormula}
 	}
 	if t := strings.TrimSpace(s); len(t) == 1 || len(t) == 2 && t[1] == '.' {
-		return extract{texts: []string{t[:1]}}
+		return extract{texts: []string{t[:1]}, from: fromProse}
 	}
 	// An option letter or a formula without delimiters at the end.
 	if i := strings.LastIndexAny(s, "=:"); i >= 0 && strings.Contains(s[i:], `\`) && len(s)-i < 200 {
-		return extract{texts: []string{s[i+1:]}, marked: true}
+		return extract{texts: []string{s[i+1:]}, from: fromFormula}
 	}
 	return extract{}
+}
+
+// place is where an answer in running text stands.
+func place(formula bool) string {
+	if formula {
+		return fromFormula
+	}
+	return fromProse
 }
 
 // trivial reports whether a formula is only a name, or empty.
@@ -507,31 +529,25 @@ func groupOfThree(s string, i int) bool {
 	return i+3 <= len(s) && isDigit(s[i]) && isDigit(s[i+1]) && isDigit(s[i+2]) && (i+3 == len(s) || !isDigit(s[i+3]))
 }
 
-// goldTexts are the readings of a gold: the boxes in it, or the whole. Prose without a box
-// is searched like a response.
-func goldTexts(gold string) []string {
+// goldText is what a gold says: the boxes in it, or the whole. Prose without a
+// box is searched like a response. It reports whether there is anything.
+func goldText(gold string) (string, bool) {
+	text := gold
 	if b, ok := lastBox(gold); ok {
-		if !b.closed {
-			content, _ := openBox(gold)
-			return nonEmpty(content)
+		// A gold that was cut off in its box still counts.
+		text = b.content
+		if b.closed {
+			text = boxText(gold, b)
 		}
 		if all := joinedBoxes(gold, b); all != nil {
-			return nonEmpty(strings.Join(all, ", "))
+			text = strings.Join(all, ", ")
 		}
-		return nonEmpty(boxText(gold, b))
+	} else if len(gold) > 300 && wordsIn(gold) > 20 {
+		if e := fromText(gold); len(e.texts) > 0 {
+			text = e.texts[0]
+		}
+	} else if i := strings.LastIndex(gold, "####"); i >= 0 {
+		text = gold[i+4:]
 	}
-	if len(gold) > 300 && wordsIn(gold) > 20 {
-		return fromText(gold).texts
-	}
-	if i := strings.LastIndex(gold, "####"); i >= 0 {
-		return nonEmpty(gold[i+4:])
-	}
-	return nonEmpty(gold)
-}
-
-func nonEmpty(s string) []string {
-	if clean(s) == "" {
-		return nil
-	}
-	return []string{s}
+	return text, clean(text) != ""
 }

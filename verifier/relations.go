@@ -139,6 +139,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		}
 		return false
 	}
+	if last := rel.Args[len(rel.Args)-1]; single(rel, "==") && last.Op == latex.Mod {
+		return c.pair(rel == g, last, other) // x ≡ 3 (mod 7)
+	}
 	if in, ok := membership(rel); ok {
 		return c.pair(rel == g, in, other)
 	}

@@ -169,6 +169,9 @@ func (c *comparer) percent(x, y quantity) bool {
 	if y.percent {
 		p, n = y, x
 	}
+	if n.degree || len(n.units) > 0 || len(p.units) > 0 {
+		return c.say(false, "a per cent value against a quantity")
+	}
 	hundredth := &latex.Node{Op: latex.Percent, Args: []*latex.Node{p.value}}
 	if c.expressions(hundredth, n.value) {
 		return c.say(true, "a per cent value as a fraction")

@@ -92,7 +92,20 @@ func pureWords(g, a *latex.Node) (same, ok bool) {
 	if isUpper(g.Name) && isUpper(a.Name) {
 		return false, true
 	}
+	if len(g.Name) > 2 && len(a.Name) > 2 && !(neighbours(g.Name) && neighbours(a.Name)) {
+		return false, true // cat is not act, xyz is zyx
+	}
 	return false, false
+}
+
+// neighbours reports whether the letters of a word stand together in the
+// alphabet, as those of variables do.
+func neighbours(w string) bool {
+	low, high := w[0], w[0]
+	for i := range len(w) {
+		low, high = min(low, w[i]), max(high, w[i])
+	}
+	return int(high-low) <= len(w)
 }
 
 // english are short words that answers consist of.

@@ -12,50 +12,88 @@ const maxResponse = 4 << 20
 // VerifyAny says whether response answers as any of golds does. The result is
 // that of the first gold it agrees with, else of the last.
 func (v Verifier) VerifyAny(golds []string, response string) Result {
-	if len(response) > maxResponse {
-		return Result{Status: Limit, Reason: "the response is too long"}
-	}
-	e := v.extractAnswer(response)
-	result := Result{Status: Error, Reason: "the gold is empty"}
-	limit := false
-	for _, gold := range golds {
-		texts := goldTexts(gold)
-		if len(texts) == 0 {
-			continue
-		}
-		result = judge(texts[0], e)
-		if result.Correct {
-			return result
-		}
-		limit = limit || result.Status == Limit
-	}
-	if limit {
-		result.Status = Limit
-	}
-	return result
+	return v.judge(golds, response).Result
 }
 
-// judge compares one gold with what was extracted.
-func judge(gold string, e extract) Result {
-	r := Result{Gold: clean(gold), Status: OK, Reason: e.reason}
-	if r.Reason == "" {
-		r.Reason = "no answer"
+// An Explanation is a Result with what led to it.
+type Explanation struct {
+	Result
+	// From says where the answer was found: "box", "tag", "text formula" or
+	// "text"; empty if nowhere.
+	From string `json:"from"`
+	// GoldTree and AnswerTree are the two as they were read, as s-expressions;
+	// empty where the texts decided.
+	GoldTree   string `json:"gold_tree"`
+	AnswerTree string `json:"answer_tree"`
+}
+
+// Explain is VerifyAny with the trees that were compared.
+func (v Verifier) Explain(golds []string, response string) Explanation {
+	d := v.judge(golds, response)
+	e := Explanation{Result: d.Result, From: d.from}
+	if d.gold != nil {
+		e.GoldTree = d.gold.String()
+	}
+	if d.answer != nil {
+		e.AnswerTree = d.answer.String()
+	}
+	return e
+}
+
+// A decision is a Result with the trees behind it.
+type decision struct {
+	Result
+	from         string
+	gold, answer *latex.Node
+}
+
+// judge compares what it finds in the response with each gold in turn.
+func (v Verifier) judge(golds []string, response string) decision {
+	if len(response) > maxResponse {
+		return decision{Result: Result{Status: Limit, Reason: "the response is too long"}}
+	}
+	e := v.extractAnswer(response)
+	d := decision{Result: Result{Status: Error, Reason: "the gold is empty"}}
+	limit := false
+	for _, gold := range golds {
+		text, ok := goldText(gold)
+		if !ok {
+			continue
+		}
+		d = compareExtract(text, e)
+		if d.Correct {
+			return d
+		}
+		limit = limit || d.Status == Limit
+	}
+	if limit {
+		d.Status = Limit
+	}
+	return d
+}
+
+// compareExtract compares one gold with the readings of what was extracted.
+func compareExtract(gold string, e extract) decision {
+	d := decision{Result: Result{Gold: clean(gold), Status: OK, Reason: e.reason}, from: e.from}
+	if d.Reason == "" {
+		d.Reason = "no answer"
 	}
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
 			continue
 		}
-		v := compareTexts(r.Gold, answer, e.marked)
+		v := compareTexts(d.Gold, answer, e.from != fromProse)
 		if i == 0 || v.equal {
-			r.Answer, r.Reason, r.Status = answer, v.rule, v.status
+			d.Answer, d.Reason, d.Status = answer, v.rule, v.status
+			d.gold, d.answer = v.gold, v.answer
 		}
 		if v.equal {
-			r.Correct = true
+			d.Correct = true
 			break
 		}
 	}
-	return r
+	return d
 }
 
 // A verdict is what comparing two texts came to.
@@ -104,7 +142,8 @@ func compareTexts(gold, answer string, marked bool) verdict {
 	// 100,200 is a list where the other side is one beyond doubt.
 	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && try(list, list):
 	// In running text 1,5 may be a decimal.
-	case !marked && (g.Ambiguity.Decimal || a.Ambiguity.Decimal) && isList(g.Tree) != isList(a.Tree) && try(decimal, decimal):
+	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
+	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
 	case g.Ambiguity.Exponent && try(euler, latex.Reading{}):
 	case a.Ambiguity.Exponent && try(latex.Reading{}, euler):
 	case (g.Ambiguity.Subscript || a.Ambiguity.Subscript) && try(latex.Reading{Subscripts: true}, latex.Reading{Subscripts: true}):

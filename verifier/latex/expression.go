@@ -130,6 +130,11 @@ func (p *parser) product() *Node {
 			n := p.mod(multiplication(factors))
 			return n
 		}
+		if t.kind == word && (t.text == "x" || t.text == "X") && t.space && p.at(1).kind == number && p.at(1).num.text == "10" && p.at(2).is("^") && isNumeral(factors[len(factors)-1]) {
+			p.advance() // 6.02 x 10^23
+			factors = append(factors, p.factor())
+			continue
+		}
 		if n, ok := p.suffix(factors); ok {
 			if n == nil {
 				break
@@ -138,7 +143,7 @@ func (p *parser) product() *Node {
 			literal = false
 			continue
 		}
-		if !p.startsFactor() {
+		if !p.startsFactor() || t.kind == word && t.text == "U" && isSet(factors[len(factors)-1]) {
 			break
 		}
 		if t := p.cur(); t.kind == number && isNumeral(factors[len(factors)-1]) {

@@ -61,6 +61,10 @@ func (l *lexer) unicode(plain bool) {
 		l.sign(s)
 		return
 	}
+	if r == '¢' {
+		l.emit(token{kind: word, text: "cents", plain: true, at: at})
+		return
+	}
 	if v, ok := vulgar[r]; ok {
 		l.emit(token{kind: number, num: &numeral{value: big.NewRat(v[0], v[1]), places: -1}, at: at})
 		return

@@ -237,6 +237,9 @@ func (p *parser) units() []*Node {
 		if len(out) == 0 {
 			out = append(out, &Node{Op: Unit, Name: "#" + name})
 		}
+		if p.accept("^") { // units^2
+			p.exponent()
+		}
 	}
 	if len(out) == 0 {
 		return nil
