@@ -40,7 +40,7 @@ type Checker struct {
 }
 
 // work is the budget of one Checker, in units of roughly 100 ns.
-const work = 120_000
+const work = 60_000
 
 // NewChecker returns a Checker with the whole budget.
 func NewChecker() *Checker { return &Checker{budget: work} }

@@ -58,6 +58,11 @@ func (c *Checker) checked(r *big.Rat) (*big.Rat, error) {
 	if err := c.spend(bits); err != nil {
 		return nil, err
 	}
+	if !r.IsInt() {
+		// Fractions are reduced, in time quadratic in their length.
+		words := bits/64 + 1
+		c.budget -= words * words / 40
+	}
 	return r, nil
 }
 
