@@ -436,9 +436,9 @@ func lastExpression(s string) extract {
 	if at, n := environmentEnd(s); at >= 0 && n > formulaEnd {
 		formulaStart, formulaEnd = at, n
 	}
-	numberStart, numberEnd := lastNumber(s, max(formulaEnd, 0))
-	if numberStart >= 0 {
-		return extract{texts: []string{withSuffix(s, numberStart, numberEnd)}, from: fromProse}
+	if start, end := lastNumber(s, max(formulaEnd, 0)); start >= 0 {
+		start, end = widened(s, max(formulaEnd, 0), start, end)
+		return extract{texts: []string{withSuffix(s, start, end)}, from: place(strings.Contains(s[start:end], `\`))}
 	}
 	if formulaStart >= 0 {
 		return extract{texts: []string{withSuffix(s, formulaStart, formulaEnd)}, from: fromFormula}
@@ -522,6 +522,70 @@ found:
 		start -= 3
 	}
 	return start, end
+}
+
+// widened extends a number in running text to the formula it stands in: as many
+// neighbouring words as hold no word of a language.
+func widened(s string, from, start, end int) (int, int) {
+	for end < len(s) && s[end] != ' ' && s[end] != '\n' {
+		end++
+	}
+	for start > from {
+		// The word before.
+		stop := start
+		for stop > from && s[stop-1] == ' ' {
+			stop--
+		}
+		if stop > from && s[stop-1] == '\n' {
+			break
+		}
+		begin := stop
+		for begin > from && s[begin-1] != ' ' && s[begin-1] != '\n' {
+			begin--
+		}
+		if stop != start || begin < stop {
+			w := s[begin:stop]
+			if (w == "and" || w == "or") && begin >= 2 && isDigit(s[begin-2]) {
+				start = begin
+				continue
+			}
+			if w == "" || !mathematical(w) || stop < start && strings.ContainsRune(".:;?!", rune(s[stop-1])) {
+				break
+			}
+			start = begin
+			continue
+		}
+		break
+	}
+	for end < len(s) && s[end] == ' ' {
+		stop := end + 1
+		for stop < len(s) && s[stop] != ' ' && s[stop] != '\n' {
+			stop++
+		}
+		if w := s[end+1 : stop]; w == "" || !mathematical(strings.TrimRight(w, ".,;")) {
+			break
+		}
+		end = stop
+	}
+	if i := strings.LastIndex(s[start:end], ">>"); i >= 0 { // a calculator's annotation
+		start += i + 2
+	}
+	t := strings.TrimRight(s[start:end], ".,;:!?*_\"'")
+	return start, start + len(t)
+}
+
+// mathematical reports whether a piece of running text between spaces may be part
+// of a formula.
+func mathematical(w string) bool {
+	if wordsIn(w) > 0 {
+		return false
+	}
+	bare := strings.ToLower(strings.Trim(w, ".,;:!?()\"'*_"))
+	switch bare {
+	case "", "is", "of", "to", "in", "by", "at", "we", "so", "be", "or", "as", "an", "a", "i", "it", "on", "if", "he", "my", "us", "do", "no", "go", "up", "and", "am", "pm":
+		return bare == "" && w != "" && strings.Trim(w, `*_"'`) != ""
+	}
+	return true
 }
 
 // groupOfThree reports whether exactly three digits stand at s[i:].

@@ -72,6 +72,9 @@ func values(n *latex.Node) []*latex.Node {
 
 // twoLists compares two lists without brackets.
 func (c *comparer) twoLists(g, a *latex.Node) bool {
+	if verdict, ok := c.ranging(g, a); ok {
+		return verdict
+	}
 	namedG, namedA := namedDistinctly(g), namedDistinctly(a)
 	switch {
 	case namedG && namedA && sameNames(g, a):
@@ -84,6 +87,31 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 		return c.match(values(g), values(a), "the same values in some order")
 	}
 	return c.twoSets(values(g), values(a)) // something was said twice
+}
+
+// ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z",
+// whatever the letter.
+func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
+	split := func(n *latex.Node) (rest, set, variable *latex.Node) {
+		list := &latex.Node{Op: latex.List, Name: n.Name}
+		for _, arg := range n.Args {
+			if v, ok := rangingOver(arg); ok && set == nil {
+				set, variable = arg.Args[1], v
+				continue
+			}
+			list.Args = append(list.Args, arg)
+		}
+		if len(list.Args) == 1 {
+			return list.Args[0], set, variable
+		}
+		return list, set, variable
+	}
+	restG, setG, k := split(g)
+	restA, setA, n := split(a)
+	if setG == nil || setA == nil || setG.Name != setA.Name || k.Name != n.Name && mentions(restA, k) {
+		return false, false
+	}
+	return c.equal(restG, replaced(restA, n.Name, k)), true
 }
 
 // byName compares two lists of assignments to the same names.

@@ -308,7 +308,10 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) (
 		return region{}, false
 	}
 	slope, offset, ok := c.algebra.Linear(algebra.Difference(left, right), names[0])
-	if !ok || slope.Sign() == 0 {
+	if !ok {
+		return c.quadraticRegion(algebra.Difference(left, right), op, names[0])
+	}
+	if slope.Sign() == 0 {
 		return region{}, false
 	}
 	if slope.Sign() < 0 {
@@ -316,6 +319,39 @@ func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) (
 	}
 	root := offset.Neg(offset)
 	return halfLine(names[0], op, algebra.Rational(root.Quo(root, slope)))
+}
+
+// quadraticRegion solves n op 0 where n is a square polynomial in a variable
+// with rational coefficients and two real zeros.
+func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) (region, bool) {
+	p, q, r, ok := c.algebra.Quadratic(n, variable)
+	if !ok || p.Sign() == 0 {
+		return region{}, false
+	}
+	discriminant := new(big.Rat).Mul(q, q)
+	discriminant.Sub(discriminant, new(big.Rat).Mul(big.NewRat(4, 1), new(big.Rat).Mul(p, r)))
+	if discriminant.Sign() <= 0 {
+		return region{}, false
+	}
+	root := &latex.Node{Op: latex.Root, Args: []*latex.Node{algebra.Rational(discriminant), integer(2)}}
+	half := &latex.Node{Op: latex.Div, Args: []*latex.Node{root, algebra.Rational(new(big.Rat).Mul(big.NewRat(2, 1), new(big.Rat).Abs(p)))}}
+	middle := algebra.Rational(new(big.Rat).Quo(q, new(big.Rat).Mul(big.NewRat(-2, 1), p)))
+	low, high := algebra.Difference(middle, half), &latex.Node{Op: latex.Add, Args: []*latex.Node{middle, half}}
+	if p.Sign() < 0 {
+		op = mirrored(op)
+	}
+	out := region{variable: variable}
+	switch op {
+	case "<", "<=":
+		out.pieces = []interval{{low, high, op == "<=", op == "<="}}
+	case ">", ">=":
+		out.pieces = []interval{{minusInfinity, low, false, op == ">="}, {high, infinity, op == ">=", false}}
+	case "!=":
+		out.pieces = []interval{{low: minusInfinity, high: low}, {low: low, high: high}, {low: high, high: infinity}}
+	default:
+		return region{}, false
+	}
+	return out, true
 }
 
 // isConstant reports whether n is a number, infinity included.
@@ -520,7 +556,28 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 		}
 		return c.match(g.Args, a.Args, "the same parts in some order")
 	}
+	if g.Op == latex.SetBuilder {
+		a = boundAlike(g, a)
+	}
 	return c.elementwise(g, a, "sets")
+}
+
+// boundAlike renames the variable of {2n | n ∈ S} to that of {2k | k ∈ S}.
+func boundAlike(g, a *latex.Node) *latex.Node {
+	from, okA := rangingOver(a.Args[1])
+	to, okG := rangingOver(g.Args[1])
+	if !okA || !okG || from.Name == to.Name || mentions(a.Args[0], to) {
+		return a
+	}
+	return replaced(a, from.Name, to)
+}
+
+// rangingOver is the variable of k ∈ S.
+func rangingOver(n *latex.Node) (*latex.Node, bool) {
+	if n.Op == latex.Rel && single(n, "in") && n.Args[0].Op == latex.Sym && n.Args[1].Op == latex.Named {
+		return n.Args[0], true
+	}
+	return nil, false
 }
 
 // asBracket writes a < x < b as an interval, whatever a and b are.

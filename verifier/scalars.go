@@ -201,10 +201,7 @@ func (c *comparer) degrees(x, y quantity) bool {
 	if c.expressions(d.value, n.value) {
 		return c.say(true, "a degree sign on one side only")
 	}
-	if contains(n.value, latex.Const) {
-		return c.expressions(&latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}, n.value)
-	}
-	return false
+	return c.expressions(&latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}, n.value)
 }
 
 // withUnits compares quantities of which at least one has units. A unit that

@@ -71,12 +71,13 @@ func hashName(s string, seed uint64) uint64 {
 
 // A formula is an evaluation in the field at one random point.
 type formula struct {
-	c     *Checker
-	seed  uint64
-	pure  bool // only field operations on unknowns so far
-	bad   bool // a division by zero, or out of budget
-	bound []string
-	mult  map[string]bool // functions that are to be read as factors
+	c      *Checker
+	seed   uint64
+	pure   bool // only field operations on unknowns so far
+	bad    bool // a division by zero, or out of budget
+	bound  []string
+	inside int             // of a series, integral or limit
+	mult   map[string]bool // functions that are to be read as factors
 }
 
 // formulas reports whether a and b have the same value at two random points, and
@@ -121,8 +122,10 @@ func (f *formula) value(n *latex.Node) uint64 {
 		case "i":
 			return rootOfMinusOne
 		case "infty":
-			f.bad = true
-			return 0
+			if f.inside == 0 {
+				f.bad = true
+				return 0
+			}
 		}
 		return hashName("const "+n.Name, f.seed) % prime
 	case latex.Unit:
@@ -187,6 +190,11 @@ func (f *formula) value(n *latex.Node) uint64 {
 // application is the residue of a function of the residues of n's arguments.
 func (f *formula) application(n *latex.Node) uint64 {
 	f.pure = false
+	switch n.Op {
+	case latex.Sum, latex.Prod, latex.Opaque: // infinity may be a limit
+		f.inside++
+		defer func() { f.inside-- }()
+	}
 	name := n.Op.String() + " " + n.Name
 	switch n.Op {
 	case latex.Sum, latex.Prod:

@@ -149,5 +149,31 @@ func (c *Checker) Linear(n *latex.Node, name string) (slope, offset *big.Rat, ok
 	return slope, zero, true
 }
 
+// Quadratic writes n as p*name^2 + q*name + r with rational coefficients.
+func (c *Checker) Quadratic(n *latex.Node, name string) (p, q, r *big.Rat, ok bool) {
+	var at [3]*big.Rat // the values at 0, 1, -1
+	for i, v := range [...]int64{0, 1, -1} {
+		value, err := c.rational(n, &point{name: name, value: big.NewRat(v, 1)})
+		if err != nil {
+			return nil, nil, nil, false
+		}
+		at[i] = value
+	}
+	half := big.NewRat(1, 2)
+	r = at[0]
+	p = new(big.Rat).Add(at[1], at[2])
+	p.Mul(p, half).Sub(p, r)
+	q = new(big.Rat).Sub(at[1], at[2])
+	q.Mul(q, half)
+	x := &latex.Node{Op: latex.Sym, Name: name}
+	curve := &latex.Node{Op: latex.Add, Args: []*latex.Node{
+		{Op: latex.Mul, Args: []*latex.Node{Rational(p), x, x}}, {Op: latex.Mul, Args: []*latex.Node{Rational(q), x}}, Rational(r),
+	}}
+	if same, pure := c.formulas(n, curve); !same || !pure {
+		return nil, nil, nil, false
+	}
+	return p, q, r, true
+}
+
 // Rational is the numeral of r.
 func Rational(r *big.Rat) *latex.Node { return &latex.Node{Op: latex.Num, Rat: r, Places: -1} }

@@ -107,7 +107,9 @@ func survey(nodes ...*latex.Node) variables {
 			return
 		case latex.Sum, latex.Prod:
 			walk(n.Args[2], true, bound)
-			walk(n.Args[3], true, bound)
+			if high := n.Args[3]; !high.Is(latex.Const) { // an infinite series is compared as a formula
+				walk(high, true, bound)
+			}
 			walk(n.Args[0], discrete, append(bound[:len(bound):len(bound)], n.Args[1].Name))
 			return
 		case latex.Func:

@@ -367,6 +367,9 @@ func (p *parser) word() *Node {
 		if next := p.at(1); next.kind == word && !connective(next) && next.plain {
 			return p.text()
 		}
+		if before := p.before(); w == "i" && (before.kind == number || before.is("+") || before.is("-")) {
+			break // 3 + 4\text{i}
+		}
 		p.advance()
 		return &Node{Op: Sym, Name: w, Words: true}
 	case !t.cut && (t.plain || t.roman && len(w) > 1 || !looksLikeLetters(w, p.at(1)) || p.prose()):
@@ -400,6 +403,14 @@ func (p *parser) prose() bool {
 	_, fn := functions[next.text]
 	_, letter := greek[next.text]
 	return !fn && !letter && next.text != "sqrt" && next.text[1] >= 'a'
+}
+
+// before is the token before the current one.
+func (p *parser) before() *token {
+	if p.pos == 0 {
+		return &token{}
+	}
+	return &p.tokens[p.pos-1]
 }
 
 // opensArguments reports whether an argument list follows a function's letter.
@@ -565,6 +576,10 @@ func (p *parser) function(name string) *Node {
 	}
 	n := &Node{Op: Func, Name: name, Args: []*Node{arg}}
 	switch {
+	case name == "cis":
+		i := &Node{Op: Const, Name: "i"}
+		cos, sin := &Node{Op: Func, Name: "cos", Args: n.Args}, &Node{Op: Func, Name: "sin", Args: n.Args}
+		n = addition([]*Node{cos, multiplication([]*Node{i, sin})})
 	case base != nil && name == "log":
 		n.Args = append(n.Args, base)
 	case base != nil:

@@ -1,6 +1,9 @@
 package latex
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // command parses a command with its arguments.
 func (p *parser) command() *Node {
@@ -108,7 +111,36 @@ func (p *parser) decorated(accent string) *Node {
 	if arg.Op == Sym || arg.Op == Const {
 		return &Node{Op: Sym, Name: accent + " " + arg.Name}
 	}
+	if accent == "bar" && hasImaginary(arg) && isGaussian(arg) { // the conjugate of a number
+		unit := &Node{Op: Const, Name: "i"}
+		return substituted(arg, unit, negated(unit))
+	}
 	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
+}
+
+func hasImaginary(n *Node) bool {
+	return n.Is(Const) && n.Name == "i" || n != nil && slices.ContainsFunc(n.Args, hasImaginary)
+}
+
+// isGaussian reports whether n is made of real numbers and i by arithmetic, so
+// that its conjugate has -i for i.
+func isGaussian(n *Node) bool {
+	switch n.Op {
+	case Num:
+		return true
+	case Const:
+		return n.Name != "infty"
+	case Root:
+		return n.Args[0].Op == Num && n.Args[0].Rat.Sign() >= 0
+	case Add, Mul, Div, Neg:
+		for _, arg := range n.Args {
+			if !isGaussian(arg) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // fraction parses the two arguments of \frac. dy/dx is a derivative, not a
@@ -276,6 +308,13 @@ func (p *parser) series(op Op) *Node {
 		break
 	}
 	term := p.product()
+	if low.Is(Rel) && len(low.Args) <= 3 {
+		for _, arg := range low.Args {
+			if arg.Is(Const) && arg.Name == "i" { // the index, not the imaginary unit
+				term = substituted(term, arg, asSymbol(arg))
+			}
+		}
+	}
 	switch {
 	case low.Is(Rel) && high != nil && len(low.Args) == 2 && low.Ops[0] == "=" && isIndexName(low.Args[0]):
 		return &Node{Op: op, Args: []*Node{term, asSymbol(low.Args[0]), low.Args[1], high}}
@@ -287,6 +326,24 @@ func (p *parser) series(op Op) *Node {
 
 // isIndexName reports whether n may be the index of a sum; i and e may.
 func isIndexName(n *Node) bool { return n.Op == Sym || n.Op == Const && n.Name == "i" }
+
+// substituted is n with every leaf like old replaced.
+func substituted(n, old, by *Node) *Node {
+	switch {
+	case n == nil:
+		return nil
+	case n.Op == old.Op && n.Name == old.Name:
+		return by
+	case len(n.Args) == 0:
+		return n
+	}
+	out := *n
+	out.Args = make([]*Node, len(n.Args))
+	for i, arg := range n.Args {
+		out.Args[i] = substituted(arg, old, by)
+	}
+	return &out
+}
 
 func asSymbol(n *Node) *Node { return &Node{Op: Sym, Name: n.Name} }
 

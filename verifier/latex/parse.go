@@ -268,7 +268,7 @@ func (p *parser) separator() string {
 // words ("for all x", "where c is constant"), which is not compared.
 func (p *parser) trailing() {
 	for p.cur().is(".") || p.cur().is("!") || p.cur().is("?") {
-		if n := p.at(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word {
+		if n := p.at(1); n.kind != end && n.kind != newline && !n.is("}") && !n.is(",") && n.kind != word && !n.cmd("end") {
 			return
 		}
 		p.advance()

@@ -210,6 +210,9 @@ func (p *parser) units() []*Node {
 			} else if u != nil {
 				continue // "students per day" and the like: the noun is enough
 			}
+			if assertive[w] {
+				p.fail() // "7 is not the answer" counts nothing
+			}
 			p.advance()
 			noun = append(noun, singular(w))
 			continue
@@ -246,6 +249,11 @@ func (p *parser) units() []*Node {
 	}
 	return out
 }
+
+// assertive are words that make a statement of what follows a number.
+var assertive = map[string]bool{"is": true, "are": true, "was": true, "were": true, "be": true, "not": true, "isn't": true, "no": true, "never": true, "maybe": true, "perhaps": true,
+	"possibly": true, "probably": true, "but": true, "than": true, "more": true, "less": true, "fewer": true, "greater": true, "except": true, "unless": true, "wrong": true, "incorrect": true, "false": true,
+	"impossible": true, "to": true, "would": true, "should": true, "could": true, "can": true, "cannot": true, "then": true, "instead": true, "plus": true, "minus": true, "times": true}
 
 // unit parses one known unit with its power; nil if there is none.
 func (p *parser) unit() *Node {

@@ -24,7 +24,7 @@ var functions = map[string]string{
 	"arccot": "acot", "arcsec": "asec", "arccsc": "acsc",
 	"sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "coth": "coth", "sech": "sech", "csch": "csch",
 	"arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "arsinh": "asinh", "arcosh": "acosh", "artanh": "atanh",
-	"log": "log", "lg": "lg", "ln": "ln", "exp": "exp", "sgn": "sgn", "sign": "sgn",
+	"log": "log", "lg": "lg", "ln": "ln", "exp": "exp", "sgn": "sgn", "sign": "sgn", "cis": "cis",
 	"Re": "re", "Im": "im", "arg": "arg", "Arg": "arg", "det": "det", "tr": "tr", "dim": "dim", "ker": "ker", "rank": "rank",
 }
 

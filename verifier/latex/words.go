@@ -146,6 +146,7 @@ var phraseMeanings = map[string]Node{
 	"all integers": {Op: Named, Name: "Z"}, "the integers": {Op: Named, Name: "Z"}, "integers": {Op: Named, Name: "Z"}, "all positive integers": {Op: Named, Name: "Z+"}, "positive integers": {Op: Named, Name: "Z+"},
 	"empty set": {Op: Named, Name: "empty"}, "the empty set": {Op: Named, Name: "empty"}, "no solution": {Op: Named, Name: "empty"}, "no solutions": {Op: Named, Name: "empty"},
 	"no real solution": {Op: Named, Name: "empty"}, "no real solutions": {Op: Named, Name: "empty"}, "no such solution": {Op: Named, Name: "empty"},
+	"none": {Op: Named, Name: "empty"}, "no real roots": {Op: Named, Name: "empty"}, "there is no solution": {Op: Named, Name: "empty"}, "there are no solutions": {Op: Named, Name: "empty"},
 	"infinity": {Op: Const, Name: "infty"}, "infinite": {Op: Const, Name: "infty"}, "infinitely many": {Op: Const, Name: "infty"}, "positive infinity": {Op: Const, Name: "infty"},
 	"infinitely many solutions": {Op: Const, Name: "infty"}, "an infinite number": {Op: Const, Name: "infty"},
 	"dne": {Op: Text, Name: "does not exist", Words: true}, "undefined": {Op: Text, Name: "undefined", Words: true}, "not defined": {Op: Text, Name: "undefined", Words: true},
