@@ -105,7 +105,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		}
 		return append(factors, integer(m)), true
 	}
-	if t.roman && len(t.text) == 1 && (t.text == "i" || t.text == "e" || t.text == "d") {
+	if len(t.text) == 1 && (t.plain && t.text == "i" || t.roman) && (t.text == "i" || t.text == "e" || t.text == "d") {
 		return nil, false
 	}
 	if _, fn := functions[t.text]; fn && len(t.text) > 1 {
