@@ -251,6 +251,11 @@ func (c *comparer) twoSets(g, a []*latex.Node) bool {
 // listAndTuple compares a list without brackets with a tuple: brackets may be
 // dropped, order not. An interval, and a set in braces, are never a tuple.
 func (c *comparer) listAndTuple(g, a *latex.Node) bool {
+	for _, n := range [...]*latex.Node{g, a} {
+		if n.Op == latex.List && (n.Name == "or" || anyNamed(n) && !namedDistinctly(n)) {
+			return c.say(false, "alternatives against a tuple")
+		}
+	}
 	x, okX := sequence(g)
 	y, okY := sequence(a)
 	if !okX || !okY {

@@ -174,6 +174,9 @@ func (c *comparer) combination(n *latex.Node) (region, bool) {
 func (c *comparer) listRegion(n *latex.Node) (region, bool) {
 	parts := make([]region, len(n.Args))
 	inequality := false
+	if n.Args[0].Op == latex.Bracket && !certainIntervals(n.Args) {
+		return region{}, false // (1,2), (3,4) are points
+	}
 	for i, arg := range n.Args {
 		r, ok := region{}, false
 		switch {
@@ -213,6 +216,17 @@ func (c *comparer) listRegion(n *latex.Node) (region, bool) {
 		}
 	}
 	return region{}, false
+}
+
+// certainIntervals reports whether a list of pairs can only be meant as
+// intervals: one has a square bracket or an infinite end.
+func certainIntervals(pairs []*latex.Node) bool {
+	for _, p := range pairs {
+		if isRegionLike(p) || p.Op == latex.Bracket && (p.Name == "[]" || algebra.Infinite(p.Args[0]) != 0 || algebra.Infinite(p.Args[len(p.Args)-1]) != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // builtRegion reads {x ∈ S | condition}.

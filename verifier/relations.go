@@ -43,7 +43,7 @@ func assignmentOf(n *latex.Node) (assignment, bool) {
 	if isName(as.name) {
 		return as, true
 	}
-	if len(n.Args) == 2 && isName(n.Args[1]) && n.Ops[0] == "=" {
+	if len(n.Args) == 2 && isName(n.Args[1]) && n.Ops[0] == "=" && len(algebra.Variables(n.Args[0])) == 0 {
 		return assignment{name: n.Args[1], value: n.Args[0]}, true
 	}
 	return assignment{}, false
@@ -209,7 +209,7 @@ func membership(n *latex.Node) (*latex.Node, bool) {
 // named writes (x,y) = (1,2) as x = 1, y = 2; nil if n is no such thing.
 func named(n *latex.Node) *latex.Node {
 	as, ok := assignmentOf(n)
-	if !ok || as.name.Op != latex.Bracket || as.value.Op != latex.Bracket || len(as.name.Args) != len(as.value.Args) {
+	if !ok || as.name.Op != latex.Bracket || as.value.Op != latex.Bracket || len(as.name.Args) != len(as.value.Args) || as.name.Name != as.value.Name {
 		return nil
 	}
 	list := &latex.Node{Op: latex.List, Name: ","}
@@ -288,7 +288,9 @@ func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 	if sameName || !crossed {
 		value := y.value
 		if !sameName {
-			value = renamed(x.name, y.name, value)
+			if value = renamed(x.name, y.name, value); value == nil {
+				return c.say(false, "functions of different variables")
+			}
 		}
 		if c.equal(x.value, value) {
 			return true
@@ -339,7 +341,8 @@ func mentions(n, name *latex.Node) bool {
 }
 
 // renamed is the value of f(t) = value as a function of x where the other
-// side says f(x): the argument's name is bound.
+// side says f(x): the argument's name is bound. It is nil where x stands for something
+// else in the value.
 func renamed(x, y, value *latex.Node) *latex.Node {
 	if x.Op != latex.App || y.Op != latex.App || len(x.Args) != len(y.Args) {
 		return value
@@ -351,7 +354,7 @@ func renamed(x, y, value *latex.Node) *latex.Node {
 		}
 		if from.Name != to.Name {
 			if mentions(value, to) {
-				return value
+				return nil
 			}
 			value = replaced(value, from.Name, to)
 		}

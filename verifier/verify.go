@@ -126,7 +126,7 @@ func compareTexts(gold, answer string, marked bool) verdict {
 	try := func(rg, ra latex.Reading) bool {
 		g2, errG := latex.Parse(gold, rg)
 		a2, errA := latex.Parse(answer, ra)
-		if errG != nil || errA != nil {
+		if errG != nil || errA != nil || rg.Comma == latex.Separator && !alike(g2.Tree, a2.Tree) {
 			return false
 		}
 		w := compareTrees(g2, a2)
@@ -150,6 +150,9 @@ func compareTexts(gold, answer string, marked bool) verdict {
 	}
 	return v
 }
+
+// alike reports whether two trees are lists of one length.
+func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args) == len(a.Args) }
 
 // isList reports whether n is a list that cannot be one number; 12,345 is not (12,345).
 func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }

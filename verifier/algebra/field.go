@@ -62,7 +62,7 @@ func mix(x uint64) uint64 {
 
 // hashName is a hash of a string (FNV-1a, mixed).
 func hashName(s string, seed uint64) uint64 {
-	h := seed ^ 0xcbf29ce484222325
+	h := mix(seed) ^ 0xcbf29ce484222325 // a mixed seed, or a at 21 is b at 22
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 0x100000001b3
 	}

@@ -289,7 +289,7 @@ func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) (ball.Complex, err
 		}
 		return e.ball.CPowInt(r, exp.Num().Int64())
 	}
-	if z.IsReal() && exp.Denom().Bit(0) == 1 && !e.complex {
+	if z.IsReal() && exp.Denom().Bit(0) == 1 {
 		s, err := z.Re.Sign()
 		if err != nil && z.Re.ContainsZero() && exp.Sign() > 0 {
 			return ball.Complex{}, ball.ErrUndecided
