@@ -323,6 +323,9 @@ func (p *parser) norm() *Node {
 	n := p.sum()
 	p.bars = bars
 	p.expect("||")
+	if n.Op.Scalar() && isConstant(n) {
+		return &Node{Op: Abs, Args: []*Node{n}} // the norm of a number
+	}
 	return &Node{Op: Func, Name: "norm", Args: []*Node{n}}
 }
 
@@ -354,6 +357,10 @@ const applied = "fghFGH"
 func (p *parser) word() *Node {
 	t := p.cur()
 	w := t.text
+	if w == "m" && p.at(1).cmd("angle") { // the measure of an angle, named as the angle
+		p.advance()
+		return p.atom()
+	}
 	if !t.cut {
 		if n := p.namedWord(w); n != nil {
 			return n
