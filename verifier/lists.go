@@ -80,7 +80,9 @@ func (c *comparer) twoLists(g, a *latex.Node) bool {
 	case namedG && namedA && sameNames(g, a):
 		return c.byName(g, a)
 	case namedG && namedA:
-		return c.inOrder(g.Args, a.Args, "named values in order")
+		return c.inOrderPlain(g.Args, a.Args, "named values in order")
+	case (namedG || namedA) && allNamed(g) && allNamed(a):
+		return c.say(false, "one name with several values against several names")
 	case namedG && !anyNamed(a) || namedA && !anyNamed(g):
 		return c.inOrder(g.Args, a.Args, "named values and a list in order")
 	case len(g.Args) == len(a.Args):
@@ -108,8 +110,11 @@ func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
 	}
 	restG, setG, k := split(g)
 	restA, setA, n := split(a)
-	if setG == nil || setA == nil || setG.Name != setA.Name || k.Name != n.Name && mentions(restA, k) {
+	if setG == nil || setA == nil || setG.Name != setA.Name {
 		return false, false
+	}
+	if k.Name != n.Name && mentions(restA, k) {
+		return c.say(false, "statements over different variables"), true
 	}
 	return c.equal(restG, replaced(restA, n.Name, k)), true
 }
@@ -164,6 +169,15 @@ func anyNamed(n *latex.Node) bool {
 		}
 	}
 	return false
+}
+
+func allNamed(n *latex.Node) bool {
+	for _, arg := range n.Args {
+		if _, ok := assignmentOf(arg); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // sameNames reports whether two lists of assignments have the same names.
@@ -318,6 +332,9 @@ func (c *comparer) brackets(g, a *latex.Node) bool {
 
 // inOrderPlain is inOrder without taking names off.
 func (c *comparer) inOrderPlain(g, a []*latex.Node, rule string) bool {
+	if len(g) != len(a) {
+		return c.say(false, rule+": different lengths")
+	}
 	for i := range g {
 		if !c.equal(g[i], a[i]) {
 			return false

@@ -86,17 +86,12 @@ func (c *comparer) twoRatios(g, a *latex.Node) bool {
 	return c.say(true, "equal ratios")
 }
 
-// sameDate compares dates written year-month-day, where a part that is not given
-// is 0 and matches any.
+// sameDate compares dates written year-month-day. A year that is not given is 0
+// and matches any.
 func sameDate(x, y string) bool {
 	p, q := strings.Split(x, "-"), strings.Split(y, "-")
-	if len(p) != 3 || len(q) != 3 || p[1] != q[1] {
+	if len(p) != 3 || len(q) != 3 || p[1] != q[1] || p[2] != q[2] {
 		return false
 	}
-	for _, i := range [...]int{0, 2} {
-		if p[i] != q[i] && p[i] != "0" && q[i] != "0" {
-			return false
-		}
-	}
-	return true
+	return p[0] == q[0] || p[0] == "0" || q[0] == "0"
 }

@@ -241,7 +241,7 @@ func (c *comparer) builtRegion(n *latex.Node) (region, bool) {
 			return region{}, false
 		}
 		base, ok := c.region(s)
-		if !ok {
+		if !ok || r.variable != "" && element.Args[0].String() != r.variable {
 			return region{}, false
 		}
 		if r, ok = c.intersection(r, base); !ok {
@@ -571,17 +571,23 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 		return c.match(g.Args, a.Args, "the same parts in some order")
 	}
 	if g.Op == latex.SetBuilder {
-		a = boundAlike(g, a)
+		if a = boundAlike(g, a); a == nil {
+			return c.say(false, "sets over different variables")
+		}
 	}
 	return c.elementwise(g, a, "sets")
 }
 
-// boundAlike renames the variable of {2n | n ∈ S} to that of {2k | k ∈ S}.
+// boundAlike renames the variable of {2n | n ∈ S} to that of {2k | k ∈ S}; nil
+// where k means something else there.
 func boundAlike(g, a *latex.Node) *latex.Node {
 	from, okA := rangingOver(a.Args[1])
 	to, okG := rangingOver(g.Args[1])
-	if !okA || !okG || from.Name == to.Name || mentions(a.Args[0], to) {
+	if !okA || !okG || from.Name == to.Name {
 		return a
+	}
+	if mentions(a.Args[0], to) {
+		return nil
 	}
 	return replaced(a, from.Name, to)
 }

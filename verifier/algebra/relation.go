@@ -41,7 +41,7 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 	var factor ball.Complex
 	found, agreed := false, 0
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
-	for _, at := range c.points(s) {
+	for _, at := range append(s.fractions(), s.naturals()...) {
 		e := numeric{c: c, ball: ctx, at: at, factors: factors, complex: s.complex}
 		u, errU := e.value(a)
 		v, errV := e.value(b)

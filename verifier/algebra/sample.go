@@ -30,27 +30,41 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 		}
 		return Undecided, "numbers that could not be told apart"
 	}
-	const enough = 3
-	equal, limits, undecided := 0, 0, 0
-	for _, at := range c.points(s) {
-		switch c.samePoint(a, b, s, at) {
-		case pointEqual:
-			if equal++; equal >= enough && !s.stepped {
-				return Equal, "the same value at every point tried"
+	// Fractions first, unless only natural numbers make sense. Where they leave
+	// both sides undefined, as (-1)^n, natural numbers must do.
+	equal, limits := 0, 0
+	try := func(points []*point) (different bool) {
+		for _, at := range points {
+			switch c.samePoint(a, b, s, at) {
+			case pointEqual:
+				equal++
+			case pointDifferent:
+				return true
+			case pointLimit:
+				limits++
 			}
-		case pointDifferent:
-			return Different, "different values at some point"
-		case pointLimit:
-			limits++
-		case pointUndecided:
-			undecided++
+			if c.budget < 0 {
+				limits++
+				return false
+			}
 		}
-		if c.budget < 0 {
-			return Limit, "expressions too costly to evaluate"
+		return false
+	}
+	if len(s.integer) == 0 {
+		if try(s.fractions()) {
+			return Different, "different values at some point"
+		}
+		if equal >= 3 && !s.stepped {
+			return Equal, "the same value at every point tried"
 		}
 	}
+	if c.budget >= 0 && try(s.naturals()) {
+		return Different, "different values at some point"
+	}
 	switch {
-	case equal >= 2:
+	case c.budget < 0:
+		return Limit, "expressions too costly to evaluate"
+	case equal >= 5:
 		return Equal, "the same value at every point tried"
 	case limits > 0:
 		return Limit, "values too large to compute"
@@ -156,60 +170,68 @@ func integerNames(n *latex.Node) bool {
 	return true
 }
 
-// points are where expressions are compared: positive and negative fractions of
-// several sizes, and natural numbers.
-func (c *Checker) points(s variables) []*point {
+// at makes a point of a value for each variable.
+func (s *variables) at(value func(i int) *big.Rat) *point {
+	var p *point
+	for i, name := range s.names {
+		p = &point{name: name, value: value(i), next: p}
+	}
+	return p
+}
+
+// fraction is a seeded fraction between low and low + span.
+func fraction(seed, low, span int) *big.Rat {
+	h := mix(uint64(seed))
+	return big.NewRat(int64(low)<<16+int64(h%uint64(span<<16))|1, 1<<16)
+}
+
+// fractions are points with fractional coordinates of several sizes, every
+// variable positive at some and negative at others.
+func (s *variables) fractions() []*point {
 	var out []*point
-	add := func(value func(i int) *big.Rat) {
-		var p *point
-		for i, name := range s.names {
-			v := value(i)
-			if s.integer[name] && (!v.IsInt() || v.Sign() < 0) {
-				v = new(big.Rat).SetInt(new(big.Int).Add(floorRat(new(big.Rat).Abs(v)), big.NewInt(int64(i+2))))
+	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 2}, {0, 3}, {0, 1}, {2, 6}, {5, 20}} {
+		out = append(out, s.at(func(i int) *big.Rat {
+			v := fraction(round*1000+i, size.low, size.span)
+			negative := false
+			switch round {
+			case 1:
+				negative = i%2 == 0
+			case 2:
+				negative = true
+			case 3:
+				negative = i%2 == 1
+			case 5:
+				negative = i/2%2 == 0
 			}
-			p = &point{name: name, value: v, next: p}
-		}
-		out = append(out, p)
-	}
-	fraction := func(round, low, span int64) func(int) *big.Rat {
-		return func(i int) *big.Rat {
-			h := mix(uint64(round*1000) + uint64(i))
-			return big.NewRat(low<<16+int64(h%uint64(span<<16))|1, 1<<16)
-		}
-	}
-	signed := func(round int64) func(int) *big.Rat {
-		f := fraction(round, 0, 3)
-		return func(i int) *big.Rat {
-			v := f(i)
-			if mix(uint64(round)+uint64(i)*7)%2 == 0 || i == int(round)%max(1, len(s.names)) {
+			if negative {
 				v.Neg(v)
 			}
 			return v
-		}
-	}
-	add(fraction(1, 1, 2))
-	add(signed(2))
-	add(fraction(3, 0, 1))
-	add(signed(4))
-	add(func(i int) *big.Rat { v := fraction(5, 3, 9)(i); return v.Neg(v) })
-	add(fraction(6, 5, 20))
-	add(signed(7))
-	// Natural numbers, all of them for a while where one variable steps.
-	for k := range int64(10) {
-		add(func(i int) *big.Rat { return big.NewRat(1+int64(mix(uint64(k*31+int64(i)))%7)+k/2, 1) })
-	}
-	if s.stepped || len(s.integer) > 0 {
-		for k := range int64(24) {
-			add(func(i int) *big.Rat {
-				if i == 0 {
-					return big.NewRat(k+1, 1)
-				}
-				return big.NewRat(1+int64(mix(uint64(k*77+int64(i)))%uint64(k+9)), 1)
-			})
-		}
-		add(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) })
+		}))
 	}
 	return out
+}
+
+// naturals are points with natural coordinates in all orders. Where some
+// variables must be natural numbers the others are fractions half the time.
+func (s *variables) naturals() []*point {
+	rounds := 12
+	if s.stepped || len(s.integer) > 0 {
+		rounds = 36
+	}
+	var out []*point
+	for round := range rounds {
+		out = append(out, s.at(func(i int) *big.Rat {
+			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
+				return fraction(round*77+i, 0, 3)
+			}
+			if i == 0 && round < 24 { // every number for a while
+				return big.NewRat(int64(round+1), 1)
+			}
+			return big.NewRat(1+int64(mix(uint64(round*131+i))%uint64(8+round/2)), 1)
+		}))
+	}
+	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
 }
 
 type pointOutcome uint8

@@ -15,10 +15,9 @@ type lexer struct {
 	tokens  []token
 	space   bool // white space was passed since the last token
 	braces  []brace
-	round   int    // open (), [] and \{\}: there a comma separates
-	doubled bool   // every command has two backslashes (escaped text)
-	listed  int    // up to here commas between digits separate
-	grouped string // the run of digits and commas ahead, if it is one number
+	round   int  // open (), [] and \{\}: there a comma separates
+	doubled bool // every command has two backslashes (escaped text)
+	listed  int  // up to here commas between digits separate
 	met     Ambiguity
 	err     error
 }

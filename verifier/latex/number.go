@@ -39,12 +39,7 @@ func (l *lexer) number(plain bool) {
 	if start >= l.listed {
 		l.commaRun()
 	}
-	whole, short := l.grouped, false
-	if l.pos += len(whole); whole == "" {
-		whole, short = l.whole()
-	}
-	whole = strings.ReplaceAll(whole, ",", "")
-	l.grouped = ""
+	whole, short := l.whole()
 	n := numeral{places: -1, short: short}
 	var fraction string
 	if l.decimalPoint() {
@@ -105,7 +100,6 @@ func (l *lexer) commaRun() {
 	}
 	if l.round == 0 && grouped(run) && l.reading.Comma == Thousands {
 		l.met.Thousands = true
-		l.grouped = run
 		return
 	}
 	if strings.Count(run, ",") == 1 {
@@ -123,13 +117,8 @@ func grouped(run string) bool {
 	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
 		return false
 	}
-	groups := strings.Split(rest, ",")
-	for i, g := range groups {
-		// In India all groups but the last have two digits: 1,00,000.
-		if len(g) != 3 && (len(g) != 2 || len(first) > 2 || i == len(groups)-1 || len(groups[len(groups)-1]) != 3 || len(groups[0]) != 2) {
-			return false
-		}
-		if len(g) == 3 && i < len(groups)-1 && len(groups[0]) == 2 {
+	for _, g := range strings.Split(rest, ",") {
+		if len(g) != 3 {
 			return false
 		}
 	}
