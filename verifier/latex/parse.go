@@ -369,6 +369,10 @@ func (p *parser) relation() (string, bool) {
 			return negated, true
 		}
 	}
+	if t.is(":") && p.at(1).is("=") { // x := 5
+		p.advance()
+		t = p.cur()
+	}
 	if t.kind != sign || !isRelation(t.text) {
 		return "", false
 	}
