@@ -53,7 +53,7 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 		return c.lists(g, a)
 	case isRegionLike(g) || isRegionLike(a):
 		return c.sets(g, a)
-	case g.Op == latex.Bracket || a.Op == latex.Bracket:
+	case g.Op == latex.Bracket || a.Op == latex.Bracket, isPoint(g) && isPoint(a):
 		return c.brackets(g, a)
 	case hasMatrix(g) || hasMatrix(a):
 		return c.matrices(g, a)
@@ -70,6 +70,9 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 	}
 	return c.scalars(g, a)
 }
+
+// isPoint reports whether n is written as a labelled point, A(1,2).
+func isPoint(n *latex.Node) bool { return n.Op == latex.App && len(n.Args) > 1 }
 
 // elementwise compares two nodes of one kind argument by argument.
 func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {

@@ -15,14 +15,14 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	switch {
 	case g.Op == latex.List && a.Op == latex.List:
 		return c.twoLists(g, a)
-	case g.Op == latex.Bracket || a.Op == latex.Bracket || g.Op == latex.Matrix || a.Op == latex.Matrix:
-		return c.listAndTuple(g, a)
 	case g.Op == latex.Set && a.Op == latex.Set, g.Op == latex.Set && a.Op == latex.List, g.Op == latex.List && a.Op == latex.Set:
 		return c.twoSets(values(g), values(a))
-	case g.Op == latex.Set && len(g.Args) == 1 && a.Op.Scalar():
+	case c.depth == 1 && g.Op == latex.Set && len(g.Args) == 1 && isElement(g.Args[0]) && isElement(a):
 		return c.equal(g.Args[0], a) // {5} and 5: a solution set and its element
-	case a.Op == latex.Set && len(a.Args) == 1 && g.Op.Scalar():
+	case c.depth == 1 && a.Op == latex.Set && len(a.Args) == 1 && isElement(a.Args[0]) && isElement(g):
 		return c.equal(g, a.Args[0])
+	case g.Op == latex.Bracket || a.Op == latex.Bracket || g.Op == latex.Matrix || a.Op == latex.Matrix:
+		return c.listAndTuple(g, a)
 	case g.Op == latex.Text || a.Op == latex.Text:
 		return c.texts(g, a)
 	case g.Op == latex.Union || a.Op == latex.Union:
@@ -35,11 +35,23 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	return c.say(false, "a list against one value")
 }
 
+// isElement reports whether n is no set or list itself; {∅} is not ∅.
+func isElement(n *latex.Node) bool {
+	return n.Op.Scalar() || n.Op == latex.Text || n.Op == latex.Matrix || n.Op == latex.Ratio || n.Op == latex.Bracket && (n.Name == "()" || n.Name == "<>")
+}
+
 // repeated compares a list with one value, which every element must have.
 func (c *comparer) repeated(g, a *latex.Node) bool {
 	list, one := g, a
 	if a.Op == latex.List {
 		list, one = a, g
+	}
+	if list.Name == "and" && contains(list, latex.Unit) && contains(one, latex.Unit) {
+		// 5 hours and 30 minutes is one duration.
+		if q, ok := c.sumOf(&latex.Node{Op: latex.Add, Args: list.Args}); ok {
+			total := product(append([]*latex.Node{q.value}, unitNodes(q.units)...)...)
+			return c.pair(list == g, total, one)
+		}
 	}
 	for _, x := range values(list) {
 		if !c.pair(list == g, x, one) {

@@ -73,7 +73,7 @@ func isName(n *latex.Node) bool {
 			return false
 		}
 		return isName(n.Args[0])
-	case latex.Bracket, latex.Ratio:
+	case latex.Bracket, latex.Ratio, latex.Div:
 		for _, arg := range n.Args {
 			if !isName(arg) {
 				return false
@@ -85,8 +85,8 @@ func isName(n *latex.Node) bool {
 	case latex.Mul:
 		// Capitals side by side are points or a function before its argument: AB, P(A), W(n).
 		upper := 0
-		for _, arg := range n.Args {
-			if !isName(arg) {
+		for i, arg := range n.Args {
+			if !isName(arg) && !(i > 0 && arg.Op == latex.Rel) { // P(X > 3)
 				return false
 			}
 			if arg.Op == latex.Sym && arg.Name[0] < 'a' {
@@ -94,6 +94,16 @@ func isName(n *latex.Node) bool {
 			}
 		}
 		return upper > 0 && n.Args[0].Op == latex.Sym
+	}
+	return false
+}
+
+// isPlainName reports whether n is a name that another may stand in for, as x = 3
+// for y = 3.
+func isPlainName(n *latex.Node) bool {
+	switch n.Op {
+	case latex.Sym, latex.Index, latex.App, latex.Text, latex.Mul:
+		return true
 	}
 	return false
 }
@@ -284,7 +294,7 @@ func single(n *latex.Node, op string) bool { return len(n.Ops) == 1 && n.Ops[0] 
 // a name occurs in the other's value; then as equations.
 func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 	sameName := c.sameName(x.name, y.name)
-	crossed := mentions(y.value, x.name) || mentions(x.value, y.name)
+	crossed := mentions(y.value, x.name) || mentions(x.value, y.name) || !isPlainName(x.name) || !isPlainName(y.name)
 	if sameName || !crossed {
 		value := y.value
 		if !sameName {

@@ -141,6 +141,15 @@ func (c *comparer) sumOf(n *latex.Node) (quantity, bool) {
 	return total, true
 }
 
+// unitNodes are units as factors.
+func unitNodes(units []unitPower) []*latex.Node {
+	var out []*latex.Node
+	for _, u := range units {
+		out = append(out, &latex.Node{Op: latex.Pow, Args: []*latex.Node{{Op: latex.Unit, Name: u.name}, integer(int64(u.power))}})
+	}
+	return out
+}
+
 // scalars compares numbers and expressions, with or without units.
 func (c *comparer) scalars(g, a *latex.Node) bool {
 	if x, y := algebra.Infinite(g), algebra.Infinite(a); x != 0 || y != 0 {
@@ -149,7 +158,9 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	if g.Op == latex.Num && a.Op == latex.Num { // most answers
 		return c.expressions(g, a)
 	}
-	g, a = counted(g), counted(a)
+	if !contains(g, latex.App) || !contains(a, latex.App) {
+		g, a = counted(g), counted(a)
+	}
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	switch {
 	case x.percent != y.percent:

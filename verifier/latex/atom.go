@@ -259,6 +259,8 @@ func (p *parser) set() *Node {
 		return &Node{Op: Named, Name: "empty"}
 	case n.Op == SetBuilder || n.Op == Cases:
 		return n
+	case n.Op == Matrix && n.Cols == 1: // \left\{\begin{array}...: a system
+		return &Node{Op: List, Name: "and", Args: n.Args}
 	case n.Op == List:
 		return &Node{Op: Set, Args: n.Args}
 	}

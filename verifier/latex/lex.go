@@ -15,9 +15,10 @@ type lexer struct {
 	tokens  []token
 	space   bool // white space was passed since the last token
 	braces  []brace
-	round   int  // open (), [] and \{\}: there a comma separates
-	doubled bool // every command has two backslashes (escaped text)
-	listed  int  // up to here commas between digits separate
+	round   int    // open (), [] and \{\}: there a comma separates
+	doubled bool   // every command has two backslashes (escaped text)
+	listed  int    // up to here commas between digits separate
+	run     string // the digits and commas ahead, where they are one number
 	met     Ambiguity
 	err     error
 }

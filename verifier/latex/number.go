@@ -39,7 +39,11 @@ func (l *lexer) number(plain bool) {
 	if start >= l.listed {
 		l.commaRun()
 	}
-	whole, short := l.whole()
+	whole, short := strings.ReplaceAll(l.run, ",", ""), false
+	if l.pos += len(l.run); l.run == "" {
+		whole, short = l.whole()
+	}
+	l.run = ""
 	n := numeral{places: -1, short: short}
 	var fraction string
 	if l.decimalPoint() {
@@ -100,6 +104,7 @@ func (l *lexer) commaRun() {
 	}
 	if l.round == 0 && grouped(run) && l.reading.Comma == Thousands {
 		l.met.Thousands = true
+		l.run = run
 		return
 	}
 	if strings.Count(run, ",") == 1 {
@@ -111,18 +116,21 @@ func (l *lexer) commaRun() {
 	l.listed = i
 }
 
-// grouped reports whether run is digits in groups of three: 1,234,567.
+// grouped reports whether run is digits in groups of three, 1,234,567, or as in
+// India, 12,34,567.
 func grouped(run string) bool {
 	first, rest, _ := strings.Cut(run, ",")
 	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
 		return false
 	}
-	for _, g := range strings.Split(rest, ",") {
-		if len(g) != 3 {
+	groups := strings.Split(rest, ",")
+	last := len(groups) - 1
+	for i, g := range groups {
+		if want := len(groups[0]); i < last && len(g) != want || want < 2 || i == last && len(g) != 3 {
 			return false
 		}
 	}
-	return true
+	return len(groups[0]) == 3 || len(first) <= 2
 }
 
 // separators are what may stand between groups of three digits besides a comma.
