@@ -127,7 +127,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 				return 0
 			}
 		}
-		return hashName("const "+n.Name, f.seed) % prime
+		return f.constant(n.Name)
 	case latex.Unit:
 		return hashName("unit "+n.Name, f.seed) % prime
 	case latex.Add:
@@ -149,7 +149,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Percent:
 		return mulField(f.value(n.Args[0]), f.inverse(100))
 	case latex.Degree:
-		turn := hashName("const pi", f.seed) % prime
+		turn := f.constant("pi")
 		return mulField(f.value(n.Args[0]), mulField(turn, f.inverse(180)))
 	case latex.Pow:
 		return f.power(n)
@@ -170,7 +170,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Func:
 		if n.Name == "exp" && len(n.Args) == 1 {
 			f.pure = false
-			return f.hash("pow", hashName("const e", f.seed)%prime, f.value(n.Args[0]))
+			return f.hash("pow", f.constant("e"), f.value(n.Args[0]))
 		}
 		if n.Name == "log" && len(n.Args) == 1 {
 			f.pure = false
@@ -186,6 +186,10 @@ func (f *formula) value(n *latex.Node) uint64 {
 	// Everything else is an unknown that depends on its parts.
 	return f.application(n)
 }
+
+// constant is the residue of pi or e, which nothing is assumed of. It is the
+// same for every seed, so that a factor of pi is one factor.
+func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % prime }
 
 // application is the residue of a function of the residues of n's arguments.
 func (f *formula) application(n *latex.Node) uint64 {

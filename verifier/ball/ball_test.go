@@ -140,3 +140,61 @@ func TestComplexIdentities(t *testing.T) {
 		meet("z / sqrt z", quotient, root, err)
 	})
 }
+
+// TestBudget: a function that runs out of work says so, and says nothing else.
+func TestBudget(t *testing.T) {
+	for budget := range 2000 {
+		left := budget
+		c := &Context{Prec: 160, Budget: &left}
+		z := Complex{c.Rat(big.NewRat(7, 3)), c.Rat(big.NewRat(-5, 11))}
+		for name, f := range map[string]func() error{
+			"CExp":    func() error { _, err := c.CExp(z); return err },
+			"CLog":    func() error { _, err := c.CLog(z); return err },
+			"CPow":    func() error { _, err := c.CPow(z, z); return err },
+			"CSin":    func() error { _, _, err := c.CSinCos(z); return err },
+			"Sqrt":    func() error { _, err := c.CSqrt(z); return err },
+			"CPowInt": func() error { _, err := c.CPowInt(z, -77); return err },
+		} {
+			if err := f(); err != nil && err != ErrRange {
+				t.Fatalf("%s with %d units of work: %v", name, budget, err)
+			}
+		}
+	}
+}
+
+// TestUndecided: at a cut, a pole or a step nothing is guessed.
+func TestUndecided(t *testing.T) {
+	c := context(100)
+	third := c.Rat(big.NewRat(1, 3))
+	nearZero := c.Sub(third, c.Rat(big.NewRat(1, 3)))
+	if nearZero.Exact() || !nearZero.ContainsZero() {
+		t.Fatalf("1/3 - 1/3 = %v", nearZero)
+	}
+	if _, err := nearZero.Sign(); err != ErrUndecided {
+		t.Errorf("sign of 0 ± r: %v", err)
+	}
+	if _, err := c.Quo(third, nearZero); err == nil {
+		t.Error("1/3 / (0 ± r) has a value")
+	}
+	if _, err := c.Quo(third, c.Int(0)); err != ErrUndefined {
+		t.Errorf("1/3 / 0: %v", err)
+	}
+	if _, err := c.Log(nearZero); err == nil {
+		t.Error("log (0 ± r) has a value")
+	}
+	if _, err := c.CLog(Complex{}); err == nil {
+		t.Error("log 0 has a value")
+	}
+	if _, err := c.Arg(Complex{c.Int(-1), nearZero}); err == nil {
+		t.Error("the argument at the cut has a value")
+	}
+	if _, err := c.Floor(c.Add(c.Int(3), nearZero)); err != ErrUndecided {
+		t.Errorf("floor of 3 ± r: %v", err)
+	}
+	if n, err := c.Floor(c.Rat(big.NewRat(-7, 2))); err != nil || n.Int64() != -4 {
+		t.Errorf("floor of -7/2 = %v, %v", n, err)
+	}
+	if _, err := c.Exp(c.Rat(new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 100)))); err != ErrRange {
+		t.Errorf("exp of 2^100: %v", err)
+	}
+}

@@ -267,11 +267,10 @@ func (p *parser) numberSet(name string) *Node {
 				break
 			}
 		}
-		if p.at(1).is("{") || i < 2 {
-			p.pos += i + 1
-		} else {
-			p.pos += i
+		if mark == "" {
+			p.fail()
 		}
+		p.pos = min(p.pos+i+1, len(p.tokens)-1)
 		switch mark {
 		case ">0":
 			mark = "+"

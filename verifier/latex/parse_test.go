@@ -41,3 +41,26 @@ func TestTrees(t *testing.T) {
 		}
 	}
 }
+
+// TestTruncated parses every beginning of every source, and every source with
+// one byte left out: nothing may crash, and trees stay sound.
+func TestTruncated(t *testing.T) {
+	text, err := os.ReadFile("testdata/trees.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		source, _, _ := strings.Cut(line, "\t")
+		for i := range len(source) {
+			for _, s := range []string{source[:i], source[i:], source[:i] + source[i+1:], source[:i] + source[i:i+1] + source[i:]} {
+				for _, reading := range []Reading{{}, {Comma: Separator}, {Comma: Decimal, EulerE: true}} {
+					p, err := Parse(s, reading)
+					if err != nil {
+						t.Fatalf("Parse(%q): %v", s, err)
+					}
+					sound(t, p.Tree, 0)
+				}
+			}
+		}
+	}
+}
