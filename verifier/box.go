@@ -100,9 +100,6 @@ func lastBox(s string) (box, bool) {
 	return readBox(s, at, n), true
 }
 
-// maxJoined bounds how many boxes in a row make one answer.
-const maxJoined = 64
-
 // joinedBoxes returns the contents of the run of neighbouring boxes that ends with
 // last: boxes with nothing but a few words or signs between them, as in
 // "\boxed{(2,2)} and \boxed{(6,2)}". There are at least two, or none.

@@ -15,12 +15,6 @@ type comparer struct {
 	steps   int
 }
 
-// Limits of one comparison, besides the algebra's budget.
-const (
-	maxCompareDepth = 60
-	maxCompareSteps = 3_000
-)
-
 func newComparer() *comparer { return &comparer{algebra: algebra.NewChecker()} }
 
 // say notes the rule that decided and returns the verdict.

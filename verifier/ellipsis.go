@@ -7,9 +7,6 @@ import (
 	"onering/verifier/latex"
 )
 
-// maxEllipsis bounds how many elements an ellipsis may stand for.
-const maxEllipsis = 2_000
-
 // filled is n with each ellipsis between numbers, as in {1, 2, ..., 10} and
 // 1 + 3 + ... + 99, written out where the numbers around it settle an
 // arithmetic or a geometric progression. An ellipsis that goes on for ever stays.

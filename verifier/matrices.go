@@ -5,9 +5,6 @@ import (
 	"onering/verifier/latex"
 )
 
-// maxEntries bounds the matrices that are computed with.
-const maxEntries = 400
-
 // matrices compares where a matrix is involved: products and the like are
 // computed, a determinant is a number, a row or column is a vector, I is the
 // identity.
@@ -203,8 +200,6 @@ func (c *comparer) folded(n *latex.Node) *latex.Node {
 	}
 	return n
 }
-
-const maxEntrySize = 1_000
 
 // size counts the nodes of n, up to a limit.
 func size(n *latex.Node, limit int) int {

@@ -2,9 +2,6 @@ package verifier
 
 import "onering/verifier/latex"
 
-// maxSigns bounds how many values a ± may stand for.
-const maxSigns = 64
-
 // signs compares where a plus-minus occurs: it stands for the list of its values. Several ±
 // in one expression take all combinations; with a ∓ among them they go
 // together.

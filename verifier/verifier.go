@@ -1,10 +1,3 @@
-// Package verifier says whether a response answers a mathematics problem: it
-// finds the answer in the response, reads both it and the known answer (the
-// gold) as mathematics, and decides whether they are equal.
-//
-// A verdict is a pure function of its arguments: no goroutines, no clocks, no
-// state between calls. Work is bounded by counting it (see limits.go), so that
-// hostile input costs milliseconds and ends in [Limit], never in a silent zero.
 package verifier
 
 import "fmt"

@@ -6,9 +6,6 @@ import (
 	"onering/verifier/latex"
 )
 
-// maxResponse bounds the responses that are looked at, in bytes.
-const maxResponse = 4 << 20
-
 // VerifyAny says whether response answers as any of golds does. The result is
 // that of the first gold it agrees with, else of the last.
 func (v Verifier) VerifyAny(golds []string, response string) Result {

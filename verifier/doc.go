@@ -1,0 +1,54 @@
+// Package verifier says whether a response answers a mathematics problem: it
+// finds the answer in the response, reads both it and the known answer (the
+// gold) as mathematics, and decides whether they are equal.
+//
+// A verdict is a pure function of its arguments: no goroutines, no clocks, no
+// state between calls. Work is bounded by counting it, so that hostile input
+// costs milliseconds and ends in [Limit], never in a silent zero.
+//
+// # Stages
+//
+//   - extract.go, box.go, prose.go: where the answer is.
+//   - verifier/latex: LaTeX and plain text to a tree.
+//   - verify.go: the readings of what is ambiguous (1,234 or 1 and 234).
+//   - compare.go: which rule for which kinds; one file for each: lists,
+//     relations, inequalities, regions (sets of numbers), matrices, ratios,
+//     texts, scalars (with units).
+//   - verifier/algebra: equality of expressions, by exact arithmetic, in a
+//     finite field, or in the ball arithmetic of verifier/ball.
+//
+// # Conventions
+//
+// Equality is mathematical: any form of the same value counts, simplified or
+// not. Where mathematics leaves a choice it is made as follows.
+//
+//   - Decimals are exact: 0.333 is not 1/3 and 3.14 is not pi. One exception: a
+//     gold with a decimal point and at least five significant digits is taken
+//     to be rounded, so that a longer decimal that rounds to it counts.
+//   - A per cent sign may be added or left out (20% for 20); p% is also p/100.
+//     Below 1 only the latter: 0.5% is not 0.5.
+//   - A degree sign may be added or left out; with pi or another angle on the
+//     other side x° is x pi/180.
+//   - A unit that only one side names does not matter. If both do, units of one
+//     dimension convert (12 inches is 1 foot), others differ; of counted nouns
+//     (5 apples) one must say what the other says, in more or fewer words.
+//   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several
+//     are named. Other equations are equal if a constant factor makes them so.
+//     In a chain (x = 2+3 = 5) the last part counts.
+//   - A list without brackets is unordered; in a set repetition does not count.
+//     Against a tuple the list's order counts. Tuples, intervals and sets are
+//     different things, except where (0,1) can be either.
+//   - A plus-minus stands for both values; both must be given.
+//   - Sets of real numbers are one whether written as intervals, inequalities
+//     or by name.
+//   - A ratio a:b is equal to its multiples and to a/b. 9:15 is a time of day
+//     against another time, else a ratio.
+//   - 204_5 is a number; it is equal to 54, and not to 204.
+//   - log is to base ten, ln to base e. Odd roots of negative numbers are real.
+//   - Variables are real. Expressions are equal if they are wherever both are
+//     defined, so that ln x^2 is 2 ln x but sqrt(x^2) is not x.
+//   - In running text, not in a box or formula, 1,5 may be a decimal.
+//   - Words are compared without regard to case, articles and punctuation.
+//   - The last box counts; boxes side by side may also be one answer. A box that
+//     is empty or not closed is no answer.
+package verifier

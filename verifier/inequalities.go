@@ -1,0 +1,259 @@
+package verifier
+
+import (
+	"math/big"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// isInequality reports whether all relations of n are <, <=, >, >= or !=.
+func isInequality(n *latex.Node) bool {
+	if n.Op != latex.Rel {
+		return false
+	}
+	for _, op := range n.Ops {
+		switch op {
+		case "<", "<=", ">", ">=", "!=":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// ascending is a chain of > and >= read from right to left; anything else
+// stands for itself.
+func ascending(n *latex.Node) *latex.Node {
+	for _, op := range n.Ops {
+		if op[0] != '>' {
+			return n
+		}
+	}
+	out := &latex.Node{Op: latex.Rel}
+	for i := len(n.Args) - 1; i >= 0; i-- {
+		out.Args = append(out.Args, n.Args[i])
+		if i > 0 {
+			out.Ops = append(out.Ops, mirrored(n.Ops[i-1]))
+		}
+	}
+	return out
+}
+
+// A bound is one inequality: 0 < difference, or <=, or != where op says so.
+type bound struct {
+	difference *latex.Node
+	op         string
+}
+
+// boundsOf parts a chain of inequalities.
+func boundsOf(n *latex.Node) []bound {
+	var out []bound
+	for i, op := range n.Ops {
+		low, high := n.Args[i], n.Args[i+1]
+		switch op {
+		case ">":
+			low, high, op = high, low, "<"
+		case ">=":
+			low, high, op = high, low, "<="
+		}
+		if !low.Op.Scalar() || !high.Op.Scalar() {
+			return nil
+		}
+		out = append(out, bound{algebra.Difference(high, low), op})
+	}
+	return out
+}
+
+// inequalities compares chains: each inequality of one must be, up to a
+// positive factor, one of the other.
+func (c *comparer) inequalities(g, a *latex.Node) bool {
+	x, y := boundsOf(g), boundsOf(a)
+	if x != nil && len(x) == len(y) {
+		used := make([]bool, len(y))
+		matched := 0
+		for _, b := range x {
+			for j, d := range y {
+				if used[j] || b.op != d.op {
+					continue
+				}
+				sign, ok := c.algebra.Proportional(b.difference, d.difference)
+				if ok && (sign > 0 || sign < 0 && b.op == "!=") {
+					used[j] = true
+					matched++
+					break
+				}
+			}
+		}
+		if matched == len(x) {
+			return c.say(true, "inequalities equal up to a positive factor")
+		}
+	}
+	if verdict, ok := c.regions(g, a); ok {
+		return verdict
+	}
+	return c.sameChain(ascending(g), ascending(a))
+}
+
+// relationRegion reads an inequality, or a chain, in one variable.
+func (c *comparer) relationRegion(n *latex.Node) (region, bool) {
+	if s, ok := membership(n); ok {
+		r, ok := c.region(s)
+		r.variable = n.Args[0].String()
+		return r, ok
+	}
+	if single(n, "notin") && isName(n.Args[0]) {
+		r, ok := c.region(n.Args[1])
+		if ok {
+			r, ok = c.complement(r)
+		}
+		r.variable = n.Args[0].String()
+		return r, ok
+	}
+	total := line
+	total.explicit = false
+	for i, op := range n.Ops {
+		r, ok := c.boundRegion(n.Args[i], op, n.Args[i+1])
+		if !ok || total.variable != "" && r.variable != total.variable {
+			return region{}, false
+		}
+		variable := r.variable
+		if total, ok = c.intersection(total, r); !ok {
+			return region{}, false
+		}
+		total.variable = variable
+	}
+	return total, true
+}
+
+// mirrored is the relation read from right to left.
+func mirrored(op string) string {
+	switch op {
+	case "<":
+		return ">"
+	case "<=":
+		return ">="
+	case ">":
+		return "<"
+	case ">=":
+		return "<="
+	}
+	return op
+}
+
+// boundRegion solves left op right for its variable where one side is the
+// variable, its absolute value or linear in it.
+func (c *comparer) boundRegion(left *latex.Node, op string, right *latex.Node) (region, bool) {
+	if !left.Op.Scalar() || !right.Op.Scalar() {
+		return region{}, false
+	}
+	if isConstant(left) {
+		left, right, op = right, left, mirrored(op)
+	}
+	if isConstant(right) {
+		if isName(left) && left.Op != latex.Abs {
+			return halfLine(left.String(), op, right)
+		}
+		if left.Op == latex.Abs {
+			return c.absoluteRegion(left.Args[0], op, right)
+		}
+	}
+	names := algebra.Variables(left, right)
+	if len(names) != 1 {
+		return region{}, false
+	}
+	slope, offset, ok := c.algebra.Linear(algebra.Difference(left, right), names[0])
+	if !ok {
+		return c.quadraticRegion(algebra.Difference(left, right), op, names[0])
+	}
+	if slope.Sign() == 0 {
+		return region{}, false
+	}
+	if slope.Sign() < 0 {
+		op = mirrored(op)
+	}
+	root := offset.Neg(offset)
+	return halfLine(names[0], op, algebra.Rational(root.Quo(root, slope)))
+}
+
+// quadraticRegion solves n op 0 where n is a square polynomial in a variable
+// with rational coefficients and two real zeros.
+func (c *comparer) quadraticRegion(n *latex.Node, op, variable string) (region, bool) {
+	p, q, r, ok := c.algebra.Quadratic(n, variable)
+	if !ok || p.Sign() == 0 {
+		return region{}, false
+	}
+	discriminant := new(big.Rat).Mul(q, q)
+	discriminant.Sub(discriminant, new(big.Rat).Mul(big.NewRat(4, 1), new(big.Rat).Mul(p, r)))
+	if discriminant.Sign() <= 0 {
+		return region{}, false
+	}
+	root := &latex.Node{Op: latex.Root, Args: []*latex.Node{algebra.Rational(discriminant), integer(2)}}
+	half := &latex.Node{Op: latex.Div, Args: []*latex.Node{root, algebra.Rational(new(big.Rat).Mul(big.NewRat(2, 1), new(big.Rat).Abs(p)))}}
+	middle := algebra.Rational(new(big.Rat).Quo(q, new(big.Rat).Mul(big.NewRat(-2, 1), p)))
+	low, high := algebra.Difference(middle, half), &latex.Node{Op: latex.Add, Args: []*latex.Node{middle, half}}
+	if p.Sign() < 0 {
+		op = mirrored(op)
+	}
+	out := region{variable: variable}
+	switch op {
+	case "<", "<=":
+		out.pieces = []interval{{low, high, op == "<=", op == "<="}}
+	case ">", ">=":
+		out.pieces = []interval{{minusInfinity, low, false, op == ">="}, {high, infinity, op == ">=", false}}
+	case "!=":
+		out.pieces = []interval{{low: minusInfinity, high: low}, {low: low, high: high}, {low: high, high: infinity}}
+	default:
+		return region{}, false
+	}
+	return out, true
+}
+
+// isConstant reports whether n is a number, infinity included.
+func isConstant(n *latex.Node) bool {
+	return algebra.Infinite(n) != 0 || len(algebra.Variables(n)) == 0 && !contains(n, latex.App) && !contains(n, latex.Index) && !contains(n, latex.Opaque)
+}
+
+// halfLine is the region x op bound.
+func halfLine(variable, op string, bound *latex.Node) (region, bool) {
+	r := region{variable: variable}
+	switch op {
+	case "<", "<=":
+		r.pieces = []interval{{low: minusInfinity, high: bound, closedHigh: op == "<=" && algebra.Infinite(bound) == 0}}
+	case ">", ">=":
+		r.pieces = []interval{{low: bound, high: infinity, closedLow: op == ">=" && algebra.Infinite(bound) == 0}}
+	case "=":
+		r.pieces = []interval{{bound, bound, true, true}}
+	case "!=":
+		r.pieces = []interval{{low: minusInfinity, high: bound}, {low: bound, high: infinity}}
+	default:
+		return region{}, false
+	}
+	return r, true
+}
+
+// absoluteRegion solves |inner| op bound for a linear inner.
+func (c *comparer) absoluteRegion(inner *latex.Node, op string, bound *latex.Node) (region, bool) {
+	if sign, ok := c.algebra.Compare(bound, integer(0)); !ok || sign < 0 {
+		return region{}, false
+	}
+	negative := &latex.Node{Op: latex.Neg, Args: []*latex.Node{bound}}
+	below, ok := c.boundRegion(inner, op, bound)
+	if !ok {
+		return region{}, false
+	}
+	above, ok := c.boundRegion(inner, mirrored(op), negative)
+	if !ok {
+		return region{}, false
+	}
+	variable := below.variable
+	var r region
+	switch op {
+	case "<", "<=", "!=":
+		r, ok = c.intersection(below, above)
+	default:
+		r, ok = c.union(below, above)
+	}
+	r.variable = variable
+	return r, ok
+}

@@ -1,0 +1,474 @@
+package verifier
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Answers in running text: after "the answer is", else the last formula or
+// number.
+
+// phrases introduce an answer in running text. The last one counts; of those
+// at one place the longest.
+var phrases = [...]string{"answer is", "answer:", "answer are", "answers are", "answer =", "####", "answer**:", "answer:**", "answer**"}
+
+// afterPhrase is the position after the last phrase that introduces an answer, -1 if there
+// is none.
+func afterPhrase(s string) int {
+	lower := lowerASCII(s)
+	best := -1
+	for _, p := range phrases {
+		if i := strings.LastIndex(lower, p); i >= 0 && i+len(p) > best {
+			best = i + len(p)
+		}
+	}
+	if best < 0 {
+		return -1
+	}
+	for best < len(s) && (s[best] == ':' || s[best] == '*' || s[best] == ' ' || s[best] == '\n' || s[best] == '"' || s[best] == '_' || s[best] == '=') {
+		best++
+	}
+	return best
+}
+
+// lowerASCII is strings.ToLower that keeps byte positions.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c | 0x20
+		}
+	}
+	return string(b)
+}
+
+// fromText finds the answer in running text: after "the answer is", else the
+// last formula or number.
+func fromText(s string) extract {
+	if len(s) > tail {
+		cut := len(s) - tail
+		for cut < len(s) && !utf8.RuneStart(s[cut]) {
+			cut++
+		}
+		s = s[cut:]
+	}
+	if cut := strings.Index(s, "<|"); cut > 0 { // a chat template's marker
+		s = s[:cut]
+	}
+	if strings.Contains(s, `\boxed`) || strings.Contains(s, `\fbox`) {
+		if b, ok := lastBox(s); ok && b.closed && clean(b.content) != "" {
+			if rest := strings.TrimSpace(s[b.end:]); afterPhrase(rest) < 0 {
+				return extract{texts: []string{boxText(s, b)}, from: fromBoxed}
+			}
+		}
+	}
+	whole := clean(s)
+	if whole == "" {
+		return extract{reason: "no answer"}
+	}
+	if at := afterPhrase(s); at >= 0 && at < len(s) {
+		if e := fromSentence(sentence(s[at:])); len(e.texts) > 0 {
+			return e
+		}
+	}
+	if inner, ok := misspelledBox(whole); ok {
+		return extract{texts: []string{inner}, from: fromBoxed}
+	}
+	if looksWhole(s) {
+		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole))}
+	}
+	if e := lastExpression(s); len(e.texts) > 0 {
+		return e
+	}
+	return extract{reason: "no answer"}
+}
+
+// misspelledBox is the content of a response that is nothing but a box with its
+// command misspelled: boxed{5}, \Boxed{5}, \box{5}.
+func misspelledBox(s string) (string, bool) {
+	rest := strings.TrimPrefix(s, `\`)
+	for _, name := range [...]string{"boxed", "Boxed", "box", "Box", "BOXED", "fbox", "framebox"} {
+		if inner, ok := strings.CutPrefix(rest, name+"{"); ok && closingBrace(s, len(s)-len(inner)-1) == len(s)-1 {
+			return inner[:len(inner)-1], true
+		}
+	}
+	return "", false
+}
+
+// isPlainNumber reports whether s is digits with separators, dollars aside.
+func isPlainNumber(s string) bool { return strings.Trim(s, "$0123456789.,- ") == "" }
+
+// looksWhole reports whether a short response is nothing but its answer.
+func looksWhole(s string) bool {
+	if len(s) > 200 || strings.Contains(s, "\n\n") {
+		return false
+	}
+	if segs := segments(s); len(segs) > 0 {
+		// Formulas with at most a word or two around them.
+		outside := 0
+		pos := 0
+		for _, g := range segs {
+			outside += wordsIn(s[pos:g.start])
+			pos = g.end
+		}
+		outside += wordsIn(s[pos:])
+		return outside == 0
+	}
+	if isLetter(s[0]) && strings.ContainsAny(s, "0123456789") {
+		return wordsIn(s) == 0 // the number is the answer, not the words before it
+	}
+	return wordsIn(s) <= 2 || s[0] == '\\' && wordsIn(s) <= 3
+}
+
+// wordsIn counts the words of three letters or more in s that are neither commands
+// nor connectives.
+func wordsIn(s string) int {
+	count := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' {
+			for i+1 < len(s) && isLetter(s[i+1]) {
+				i++
+			}
+			continue
+		}
+		if !isLetter(s[i]) {
+			continue
+		}
+		start := i
+		ordinary := true // capitals only at the beginning
+		for i+1 < len(s) && isLetter(s[i+1]) {
+			i++
+			ordinary = ordinary && s[i] >= 'a'
+		}
+		if w := strings.ToLower(s[start : i+1]); ordinary && len(w) >= 3 && w != "and" && w != "pct" && w != "percent" && w != "percentage" {
+			count++
+		}
+	}
+	return count
+}
+
+// sentence is s up to the end of its first sentence.
+func sentence(s string) string {
+	inMath := false
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i+1 < len(s) && (s[i+1] == '(' || s[i+1] == '[') {
+				inMath = true
+			}
+			if i+1 < len(s) && (s[i+1] == ')' || s[i+1] == ']') {
+				inMath = false
+			}
+			i++
+		case '$':
+			inMath = !inMath
+		case '\n':
+			if !inMath && i > 0 && strings.TrimSpace(s[:i]) != "" {
+				return s[:i]
+			}
+		case '.':
+			if !inMath && fullStop(s, i) {
+				return s[:i]
+			}
+		}
+	}
+	return s
+}
+
+// fullStop reports whether the point at s[i] ends a sentence: not a decimal point,
+// nor one of a.m. and p.m.
+func fullStop(s string, i int) bool {
+	if i+1 == len(s) {
+		return true
+	}
+	if next := s[i+1]; next != ' ' && next != '\n' && next != '"' {
+		return false
+	}
+	if i > 0 && isDigit(s[i-1]) && i+2 < len(s) && isDigit(s[i+2]) && s[i+1] == ' ' {
+		return false // 3. 5: a slip for 3.5 rather than two sentences
+	}
+	return i == 0 || s[i-1]|0x20 != 'a' && s[i-1]|0x20 != 'p' || !strings.HasPrefix(strings.TrimSpace(s[i+1:]), "m.")
+}
+
+// fromSentence takes the answer out of the sentence after "the answer is": the
+// whole where it is short, else its last expression.
+func fromSentence(s string) extract {
+	s = strings.Trim(strings.TrimSpace(s), `"*_`)
+	s = strings.TrimRight(s, `\"`)
+	if clean(s) == "" {
+		return extract{}
+	}
+	segs := segments(s)
+	if len(segs) > 0 {
+		if segs[0].start <= 1 {
+			// Formulas from the beginning: as many as belong together.
+			end := segs[0].end
+			for _, g := range segs[1:] {
+				if wordsIn(s[end:g.start]) > 0 {
+					break
+				}
+				end = g.end
+			}
+			return extract{texts: []string{withSuffix(s, 0, end)}, from: fromFormula}
+		}
+		return lastExpression(s)
+	}
+	if wordsIn(s) <= 3 && len(s) < 120 {
+		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: place(strings.Contains(s, `\`))}
+	}
+	if e := lastExpression(s); len(e.texts) > 0 {
+		return e
+	}
+	return extract{texts: []string{s}, from: fromProse}
+}
+
+// A segment is a formula between math delimiters.
+type segment struct{ start, end int }
+
+// segments are the formulas of s: $...$, $$...$$, \(...\), \[...\].
+func segments(s string) []segment {
+	var out []segment
+	// What is not closed once is not closed later either.
+	var noParen, noBracket, noDollars bool
+	for i := 0; i < len(s) && len(out) < maxSegments; i++ {
+		switch {
+		case strings.HasPrefix(s[i:], `\(`) && !noParen, strings.HasPrefix(s[i:], `\[`) && !noBracket:
+			shut, missing := `\)`, &noParen
+			if s[i+1] == '[' {
+				shut, missing = `\]`, &noBracket
+			}
+			j := strings.Index(s[i+2:], shut)
+			if *missing = j < 0; *missing {
+				continue
+			}
+			out = append(out, segment{i, i + 2 + j + 2})
+			i += 2 + j + 1
+		case s[i] == '\\':
+			i++
+		case s[i] == '$':
+			n := 1
+			if i+1 < len(s) && s[i+1] == '$' {
+				n = 2
+			}
+			j := -1
+			if n == 1 || !noDollars {
+				j = closingDollar(s, i+n, n)
+			}
+			if j < 0 {
+				noDollars = noDollars || n == 2
+				continue
+			}
+			if strings.TrimSpace(s[i+n:j]) != "" {
+				out = append(out, segment{i, j + n})
+			}
+			i = j + n - 1
+		}
+	}
+	return out
+}
+
+// closingDollar is the position of the n dollars that close a formula, -1 if
+// there are none.
+func closingDollar(s string, from, n int) int {
+	for i := from; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '$':
+			if n == 1 || i+1 < len(s) && s[i+1] == '$' {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// withSuffix is s[start:end] and a per cent sign or word right after it.
+func withSuffix(s string, start, end int) string {
+	rest := strings.TrimLeft(s[end:], " ~")
+	for _, mark := range [...]string{`\%`, "%", "percent", "pct"} {
+		if strings.HasPrefix(rest, mark) && !strings.Contains(s[start:end], "%") {
+			return s[start:end] + ` \%`
+		}
+	}
+	return s[start:end]
+}
+
+// lastExpression is the last formula or number of s, whichever comes later.
+func lastExpression(s string) extract {
+	formulaStart, formulaEnd := -1, -1
+	if segs := segments(s); len(segs) > 0 {
+		last := len(segs) - 1
+		for last > 0 && trivial(s[segs[last].start:segs[last].end]) {
+			last--
+		}
+		g := segs[last]
+		formulaStart, formulaEnd = g.start, g.end
+		// $12$ and $13$
+		for i := last - 1; i >= 0; i-- {
+			gap := s[segs[i].end:formulaStart]
+			if len(gap) > 12 || wordsIn(gap) > 0 || strings.ContainsAny(gap, ".\n=:;") || strings.TrimSpace(gap) == "" {
+				break
+			}
+			formulaStart = segs[i].start
+		}
+	}
+	if at, n := environmentEnd(s); at >= 0 && n > formulaEnd {
+		formulaStart, formulaEnd = at, n
+	}
+	if start, end := lastNumber(s, max(formulaEnd, 0)); start >= 0 {
+		start, end = widened(s, max(formulaEnd, 0), start, end)
+		return extract{texts: []string{withSuffix(s, start, end)}, from: place(strings.Contains(s[start:end], `\`))}
+	}
+	if formulaStart >= 0 {
+		return extract{texts: []string{withSuffix(s, formulaStart, formulaEnd)}, from: fromFormula}
+	}
+	if t := strings.TrimSpace(s); len(t) == 1 || len(t) == 2 && t[1] == '.' {
+		return extract{texts: []string{t[:1]}, from: fromProse}
+	}
+	// An option letter or a formula without delimiters at the end.
+	if i := strings.LastIndexAny(s, "=:"); i >= 0 && strings.Contains(s[i:], `\`) && len(s)-i < 200 {
+		return extract{texts: []string{s[i+1:]}, from: fromFormula}
+	}
+	return extract{}
+}
+
+// place is where an answer in running text stands.
+func place(formula bool) string {
+	if formula {
+		return fromFormula
+	}
+	return fromProse
+}
+
+// trivial reports whether a formula is only a name, or empty.
+func trivial(formula string) bool {
+	t := clean(formula)
+	return len(t) == 1 && isLetter(t[0]) || t == ""
+}
+
+// environmentEnd is the extent of the last \begin...\end that stands without
+// delimiters, -1 if there is none.
+func environmentEnd(s string) (int, int) {
+	shut := strings.LastIndex(s, `\end{`)
+	if shut < 0 {
+		return -1, -1
+	}
+	brace := strings.IndexByte(s[shut:], '}')
+	if brace < 0 {
+		return -1, -1
+	}
+	name := s[shut+len(`\end`) : shut+brace+1]
+	open := strings.LastIndex(s[:shut], `\begin`+name)
+	if open < 0 {
+		return -1, -1
+	}
+	return open, shut + brace + 1
+}
+
+// lastNumber is the extent of the last number in running text at or after from; -1 if there
+// is none.
+func lastNumber(s string, from int) (int, int) {
+	end := -1
+	for i := len(s) - 1; i >= from; i-- {
+		if isDigit(s[i]) && !(i+1 < len(s) && isLetter(s[i+1])) {
+			end = i + 1
+			break
+		}
+	}
+	if end < 0 {
+		return -1, -1
+	}
+	start := end - 1
+	for start > from {
+		c := s[start-1]
+		switch {
+		case isDigit(c):
+		case (c == '.' || c == ',' || c == '/' || c == ':') && start-2 >= from && isDigit(s[start-2]):
+		case c == ' ' && end-start >= 3 && start-2 >= from && isDigit(s[start-2]) && groupOfThree(s, start):
+		case c == '.' && (start-2 < from || s[start-2] == ' ' || s[start-2] == '-'):
+		default:
+			goto found
+		}
+		start--
+	}
+found:
+	if start > from && (s[start-1] == '-' || s[start-1] == '$') && (start-2 < from || !isDigit(s[start-2]) && !isLetter(s[start-2])) {
+		start--
+		if s[start] == '$' && start > from && s[start-1] == '-' {
+			start--
+		}
+	} else if start >= 3+from && s[start-3:start] == "−" {
+		start -= 3
+	}
+	return start, end
+}
+
+// widened extends a number in running text to the formula it stands in: as many
+// neighbouring words as hold no word of a language.
+func widened(s string, from, start, end int) (int, int) {
+	for end < len(s) && s[end] != ' ' && s[end] != '\n' {
+		end++
+	}
+	for start > from {
+		// The word before.
+		stop := start
+		for stop > from && s[stop-1] == ' ' {
+			stop--
+		}
+		if stop > from && s[stop-1] == '\n' {
+			break
+		}
+		begin := stop
+		for begin > from && s[begin-1] != ' ' && s[begin-1] != '\n' {
+			begin--
+		}
+		if stop != start || begin < stop {
+			w := s[begin:stop]
+			if (w == "and" || w == "or") && begin >= 2 && isDigit(s[begin-2]) {
+				start = begin
+				continue
+			}
+			if w == "" || !mathematical(w) || stop < start && strings.ContainsRune(".:;?!", rune(s[stop-1])) {
+				break
+			}
+			start = begin
+			continue
+		}
+		break
+	}
+	for end < len(s) && s[end] == ' ' {
+		stop := end + 1
+		for stop < len(s) && s[stop] != ' ' && s[stop] != '\n' {
+			stop++
+		}
+		if w := s[end+1 : stop]; w == "" || !mathematical(strings.TrimRight(w, ".,;")) {
+			break
+		}
+		end = stop
+	}
+	if i := strings.LastIndex(s[start:end], ">>"); i >= 0 { // a calculator's annotation
+		start += i + 2
+	}
+	t := strings.TrimRight(s[start:end], ".,;:!?*_\"'")
+	return start, start + len(t)
+}
+
+// mathematical reports whether a piece of running text between spaces may be part
+// of a formula.
+func mathematical(w string) bool {
+	if wordsIn(w) > 0 {
+		return false
+	}
+	bare := strings.ToLower(strings.Trim(w, ".,;:!?()\"'*_"))
+	switch bare {
+	case "", "is", "of", "to", "in", "by", "at", "we", "so", "be", "or", "as", "an", "a", "i", "it", "on", "if", "he", "my", "us", "do", "no", "go", "up", "and", "am", "pm":
+		return bare == "" && w != "" && strings.Trim(w, `*_"'`) != ""
+	}
+	return true
+}
+
+// groupOfThree reports whether exactly three digits stand at s[i:].
+func groupOfThree(s string, i int) bool {
+	return i+3 <= len(s) && isDigit(s[i]) && isDigit(s[i+1]) && isDigit(s[i+2]) && (i+3 == len(s) || !isDigit(s[i+3]))
+}

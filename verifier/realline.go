@@ -1,0 +1,161 @@
+package verifier
+
+import (
+	"slices"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// A region is a set of real numbers: intervals and points in order, apart from
+// one another.
+type region struct {
+	pieces   []interval
+	variable string // the variable that an inequality was about, if one was
+	explicit bool   // written with brackets, braces or by name
+}
+
+// An interval is a piece of the line. A point has low = high and is closed.
+type interval struct {
+	low, high             *latex.Node
+	closedLow, closedHigh bool
+}
+
+var infinity = &latex.Node{Op: latex.Const, Name: "infty"}
+
+var minusInfinity = &latex.Node{Op: latex.Neg, Args: []*latex.Node{infinity}}
+
+var line = region{pieces: []interval{{low: minusInfinity, high: infinity}}, explicit: true}
+
+// union is the union of x and y.
+func (c *comparer) union(x, y region) (region, bool) {
+	pieces := append(slices.Clone(x.pieces), y.pieces...)
+	if len(pieces) > 200 {
+		c.limited = true
+		return region{}, false
+	}
+	comparable := true
+	order := func(a, b *latex.Node) int {
+		k, ok := c.algebra.Compare(a, b)
+		comparable = comparable && ok
+		return k
+	}
+	slices.SortStableFunc(pieces, func(a, b interval) int {
+		if k := order(a.low, b.low); k != 0 {
+			return k
+		}
+		switch {
+		case a.closedLow == b.closedLow:
+			return 0
+		case a.closedLow:
+			return -1
+		}
+		return 1
+	})
+	out := region{variable: x.variable, explicit: x.explicit || y.explicit}
+	for _, p := range pieces {
+		if n := len(out.pieces); n > 0 {
+			last := &out.pieces[n-1]
+			k := order(p.low, last.high)
+			if k < 0 || k == 0 && (p.closedLow || last.closedHigh) {
+				switch h := order(p.high, last.high); {
+				case h > 0:
+					last.high, last.closedHigh = p.high, p.closedHigh
+				case h == 0:
+					last.closedHigh = last.closedHigh || p.closedHigh
+				}
+				continue
+			}
+		}
+		out.pieces = append(out.pieces, p)
+	}
+	return out, comparable
+}
+
+// intersection is what x and y have in common.
+func (c *comparer) intersection(x, y region) (region, bool) {
+	if len(x.pieces)*len(y.pieces) > 400 {
+		c.limited = true
+		return region{}, false
+	}
+	out := region{variable: x.variable, explicit: x.explicit || y.explicit}
+	if out.variable == "" {
+		out.variable = y.variable
+	}
+	for _, p := range x.pieces {
+		for _, q := range y.pieces {
+			low, ok := c.algebra.Compare(p.low, q.low)
+			if !ok {
+				return region{}, false
+			}
+			high, ok := c.algebra.Compare(p.high, q.high)
+			if !ok {
+				return region{}, false
+			}
+			r := p
+			switch {
+			case low < 0:
+				r.low, r.closedLow = q.low, q.closedLow
+			case low == 0:
+				r.closedLow = p.closedLow && q.closedLow
+			}
+			switch {
+			case high > 0:
+				r.high, r.closedHigh = q.high, q.closedHigh
+			case high == 0:
+				r.closedHigh = p.closedHigh && q.closedHigh
+			}
+			k, ok := c.algebra.Compare(r.low, r.high)
+			if !ok {
+				return region{}, false
+			}
+			if k < 0 || k == 0 && r.closedLow && r.closedHigh {
+				out.pieces = append(out.pieces, r)
+			}
+		}
+	}
+	return out, true
+}
+
+// complement is the rest of the line.
+func (c *comparer) complement(x region) (region, bool) {
+	out := region{variable: x.variable, explicit: true}
+	low, closed := minusInfinity, false
+	for _, p := range x.pieces {
+		if k, ok := c.algebra.Compare(low, p.low); !ok {
+			return region{}, false
+		} else if k < 0 || k == 0 && closed && !p.closedLow {
+			out.pieces = append(out.pieces, interval{low, p.low, closed, !p.closedLow && algebra.Infinite(p.low) == 0})
+		}
+		low, closed = p.high, !p.closedHigh && algebra.Infinite(p.high) == 0
+	}
+	if algebra.Infinite(low) <= 0 {
+		out.pieces = append(out.pieces, interval{low, infinity, closed, false})
+	}
+	return out, true
+}
+
+// sameRegion reports whether two regions have the same pieces.
+func (c *comparer) sameRegion(x, y region) bool {
+	// Through a union with nothing, so that both are in order and joined.
+	x, okX := c.union(x, region{})
+	y, okY := c.union(y, region{})
+	if !okX || !okY {
+		return c.say(false, "ends that cannot be put in order")
+	}
+	if len(x.pieces) != len(y.pieces) {
+		return c.say(false, "different sets of numbers")
+	}
+	for i, p := range x.pieces {
+		q := y.pieces[i]
+		if p.closedLow != q.closedLow || p.closedHigh != q.closedHigh {
+			return c.say(false, "an end belongs to one set and not to the other")
+		}
+		for _, ends := range [...][2]*latex.Node{{p.low, q.low}, {p.high, q.high}} {
+			if k, ok := c.algebra.Compare(ends[0], ends[1]); !ok || k != 0 {
+				return c.say(false, "sets with different ends")
+			}
+		}
+	}
+	return c.say(true, "the same set of numbers")
+}
