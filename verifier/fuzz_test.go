@@ -1,6 +1,7 @@
 package verifier_test
 
 import (
+	"strings"
 	"testing"
 
 	"onering/verifier"
@@ -27,6 +28,9 @@ func FuzzVerify(f *testing.F) {
 			}
 			if r.Correct && (r.Answer == "" || r.Status != verifier.OK) {
 				t.Errorf("correct without an answer: %+v", r)
+			}
+			if strings.HasPrefix(r.Reason, "internal error") {
+				t.Errorf("%+v", r)
 			}
 			if r.Reason == "" {
 				t.Errorf("no reason: %+v", r)

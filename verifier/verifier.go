@@ -45,7 +45,8 @@ const (
 	OK Status = "ok"
 	// Limit: reading or comparing would have cost more than the limits allow.
 	Limit Status = "limit"
-	// Error: there is nothing to compare with (an empty gold).
+	// Error: there is nothing to compare with (an empty gold), or this package
+	// is at fault (Reason says "internal error").
 	Error Status = "error"
 )
 

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"fmt"
 	"strings"
 
 	"onering/verifier/latex"
@@ -44,8 +45,19 @@ type decision struct {
 	gold, answer *latex.Node
 }
 
-// judge compares what it finds in the response with each gold in turn.
-func (v Verifier) judge(golds []string, response string) decision {
+// judge compares what it finds in the response with each gold in turn. A
+// mistake in this package must not end a training run: a panic becomes an
+// Error, which training counts and tests look for.
+func (v Verifier) judge(golds []string, response string) (d decision) {
+	defer func() {
+		if r := recover(); r != nil {
+			d = decision{Result: Result{Status: Error, Reason: fmt.Sprintf("internal error: %v", r)}}
+		}
+	}()
+	return v.firstAgreeing(golds, response)
+}
+
+func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	if len(response) > maxResponse {
 		return decision{Result: Result{Status: Limit, Reason: "the response is too long"}}
 	}
