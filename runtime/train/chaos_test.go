@@ -40,8 +40,8 @@ const (
 	kindVariable  = "ONERING_CHAOS_KIND"
 	killVariable  = "ONERING_CHAOS_KILL" // at this file operation
 	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
-	// everyVariable makes TestFailingDisk try every file operation, not every
-	// seventh.
+	// everyVariable makes TestFailingDisk try every file operation, not one in
+	// 29.
 	everyVariable = "ONERING_CHAOS_EVERY"
 )
 
@@ -342,7 +342,7 @@ func TestFailingDisk(t *testing.T) {
 	case testing.Short():
 		stride, kinds = 41, kinds[:1]
 	case os.Getenv(everyVariable) == "":
-		stride = 7
+		stride = 29
 	}
 	tried, survived, rescued := 0, 0, 0
 	for _, kind := range kinds {
