@@ -15,8 +15,6 @@ type comparer struct {
 	steps   int
 }
 
-func newComparer() *comparer { return &comparer{algebra: algebra.NewChecker()} }
-
 // say notes the rule that decided and returns the verdict.
 func (c *comparer) say(verdict bool, rule string) bool {
 	c.rule = rule

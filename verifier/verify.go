@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"onering/verifier/algebra"
 	"onering/verifier/latex"
 )
 
@@ -87,12 +88,13 @@ func compareExtract(gold string, e extract) decision {
 	if d.Reason == "" {
 		d.Reason = "no answer"
 	}
+	checker := algebra.NewChecker() // one budget for all readings
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
 			continue
 		}
-		v := compareTexts(d.Gold, answer, e.from != fromProse)
+		v := compareTexts(d.Gold, answer, e.from != fromProse, checker)
 		if i == 0 || v.equal {
 			d.Answer, d.Reason, d.Status = answer, v.rule, v.status
 			d.gold, d.answer = v.gold, v.answer
@@ -115,7 +117,7 @@ type verdict struct {
 
 // compareTexts compares a gold and an answer, both without delimiters and not
 // empty. marked says that the answer stood in a box or a formula.
-func compareTexts(gold, answer string, marked bool) verdict {
+func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) verdict {
 	if gold == answer {
 		return verdict{equal: true, rule: "the same text", status: OK}
 	}
@@ -127,7 +129,7 @@ func compareTexts(gold, answer string, marked bool) verdict {
 	if errG != nil || errA != nil {
 		return verdict{rule: "too long or too deep to be read", status: Limit}
 	}
-	v := compareTrees(g, a)
+	v := compareTrees(g, a, checker)
 	if v.equal || v.status == Limit {
 		return v
 	}
@@ -138,7 +140,7 @@ func compareTexts(gold, answer string, marked bool) verdict {
 		if errG != nil || errA != nil || rg.Comma == latex.Separator && !alike(g2.Tree, a2.Tree) {
 			return false
 		}
-		w := compareTrees(g2, a2)
+		w := compareTrees(g2, a2, checker)
 		if w.equal {
 			v = w
 		}
@@ -167,7 +169,7 @@ func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args)
 func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }
 
 // compareTrees compares two parsed texts.
-func compareTrees(g, a latex.Parsed) verdict {
+func compareTrees(g, a latex.Parsed, checker *algebra.Checker) verdict {
 	v := verdict{status: OK, gold: g.Tree, answer: a.Tree}
 	if g.Tree == nil || a.Tree == nil {
 		v.rule = "nothing to compare"
@@ -183,7 +185,7 @@ func compareTrees(g, a latex.Parsed) verdict {
 		v.equal, v.rule = same, "words"
 		return v
 	}
-	c := newComparer()
+	c := &comparer{algebra: checker}
 	v.equal = c.equal(c.filled(g.Tree), c.filled(a.Tree))
 	v.rule = c.rule
 	if !v.equal && (c.limited || c.algebra.Spent()) {

@@ -219,12 +219,58 @@ func (c *Context) Add(a, b Real) Real {
 	if b.mid == nil && b.rad.m == 0 {
 		return a
 	}
+	if small := negligible(a.float(), b.float(), c.Prec); small != nil {
+		if small == a.mid {
+			a, b = b, a
+		}
+		return Real{mid: a.mid, rad: a.rad.add(b.rad).add(above(b.mid))}
+	}
 	x := c.newFloat(0).Add(a.float(), b.float())
 	rad := a.rad.add(b.rad)
 	if x.Acc() != big.Exact {
 		rad = rad.add(c.rounding(x))
 	}
 	return Real{mid: x, rad: rad}
+}
+
+// negligible is the one of x and y that is too small to change the other at the
+// precision, nil if neither is.
+func negligible(x, y *big.Float, prec uint) *big.Float {
+	if x.Sign() == 0 || y.Sign() == 0 {
+		return nil
+	}
+	d, gap := x.MantExp(nil)-y.MantExp(nil), int(2*prec)+256
+	switch {
+	case d > gap:
+		return y
+	case d < -gap:
+		return x
+	}
+	return nil
+}
+
+// add sets z to x + y. A big.Float is aligned with its summand bit by bit, so
+// that 1 + 2^-1000000 would be a million bits long on the way; what cannot matter
+// is left out.
+func add(z, x, y *big.Float) *big.Float {
+	switch negligible(x, y, z.Prec()) {
+	case nil:
+		return z.Add(x, y)
+	case x:
+		return z.Set(y)
+	}
+	return z.Set(x)
+}
+
+// sub sets z to x - y as add does.
+func sub(z, x, y *big.Float) *big.Float {
+	switch negligible(x, y, z.Prec()) {
+	case nil:
+		return z.Sub(x, y)
+	case x:
+		return z.Neg(y)
+	}
+	return z.Set(x)
 }
 
 // Sub is a - b.

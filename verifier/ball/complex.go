@@ -230,9 +230,12 @@ func (c *Context) Floor(a Real) (*big.Int, error) {
 	if above(a.float()).e > 4096 {
 		return nil, ErrRange
 	}
+	if !a.Exact() && a.float().IsInt() {
+		return nil, ErrUndecided // on a step, however small the radius
+	}
 	r := new(big.Float).SetPrec(64).SetMantExp(big.NewFloat(a.rad.m), a.rad.e)
-	low := floorOf(new(big.Float).SetPrec(c.Prec+guard).Sub(a.float(), r))
-	high := floorOf(new(big.Float).SetPrec(c.Prec+guard).Add(a.float(), r))
+	low := floorOf(sub(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
+	high := floorOf(add(new(big.Float).SetPrec(c.Prec+guard), a.float(), r))
 	if low.Cmp(high) != 0 {
 		return nil, ErrUndecided
 	}

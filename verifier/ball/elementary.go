@@ -119,10 +119,10 @@ func (c *Context) expFloat(x *big.Float) *big.Float {
 		}
 		two := big.NewFloat(2)
 		for range halvings {
-			t := new(big.Float).SetPrec(prec).Add(sum, two)
+			t := add(new(big.Float).SetPrec(prec), sum, two)
 			sum.Mul(sum, t)
 		}
-		sum.Add(sum, big.NewFloat(1))
+		add(sum, sum, big.NewFloat(1))
 	}
 	return sum.SetMantExp(sum, k)
 }
@@ -213,9 +213,9 @@ func (c *Context) sinCosFloat(x *big.Float) (*big.Float, *big.Float) {
 	half.SetMantExp(half, -1)
 	q := new(big.Float).SetPrec(128).Quo(x, half)
 	if q.Sign() >= 0 {
-		q.Add(q, big.NewFloat(0.5))
+		add(q, q, big.NewFloat(0.5))
 	} else {
-		q.Sub(q, big.NewFloat(0.5))
+		sub(q, q, big.NewFloat(0.5))
 	}
 	k, _ := q.Int64()
 	r := new(big.Float).SetPrec(prec).SetInt64(k)
@@ -249,15 +249,15 @@ func (c *Context) sinCosFloat(x *big.Float) (*big.Float, *big.Float) {
 		}
 		for range halvings {
 			// sin 2r = 2 sin r (1-v), 1 - cos 2r = 2 v (2-v)
-			cos := new(big.Float).SetPrec(prec).Sub(one, versine)
+			cos := sub(new(big.Float).SetPrec(prec), one, versine)
 			sin.Mul(sin, cos)
 			sin.SetMantExp(sin, 1)
-			t := new(big.Float).SetPrec(prec).Sub(big.NewFloat(2), versine)
+			t := sub(new(big.Float).SetPrec(prec), big.NewFloat(2), versine)
 			versine.Mul(versine, t)
 			versine.SetMantExp(versine, 1)
 		}
 	}
-	cos := new(big.Float).SetPrec(prec).Sub(one, versine)
+	cos := sub(new(big.Float).SetPrec(prec), one, versine)
 	switch ((k % 4) + 4) % 4 {
 	case 1:
 		sin, cos = cos, sin.Neg(sin)
@@ -295,9 +295,9 @@ func (c *Context) atanFloat(x *big.Float) *big.Float {
 	}
 	for range halvings {
 		t := new(big.Float).SetPrec(prec).Mul(y, y)
-		t.Add(t, one)
+		add(t, t, one)
 		t.Sqrt(new(big.Float).SetPrec(prec).Set(t))
-		t.Add(t, one)
+		add(t, t, one)
 		y.Quo(y, t)
 	}
 	square := new(big.Float).SetPrec(prec).Mul(y, y)
@@ -324,7 +324,7 @@ func (c *Context) atanFloat(x *big.Float) *big.Float {
 		if x.Sign() < 0 {
 			half.Neg(half)
 		}
-		sum.Sub(half, sum)
+		sub(sum, half, sum)
 	}
 	return sum
 }
