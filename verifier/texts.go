@@ -109,9 +109,13 @@ func neighbours(w string) bool {
 }
 
 // english are short words that answers consist of.
-var english = map[string]bool{"yes": true, "no": true, "odd": true, "on": true, "off": true, "up": true, "max": true, "min": true, "one": true, "two": true,
-	"six": true, "ten": true, "red": true, "tie": true, "win": true, "ann": true, "bob": true, "sue": true, "tom": true, "dan": true, "sam": true, "was": true, "saw": true,
-	"amy": true, "joe": true, "kim": true, "eve": true, "ben": true, "max ": true, "all": true, "mon": true, "tue": true, "wed": true, "thu": true, "fri": true, "sat": true, "sun": true}
+var english = func() map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields("yes no odd on off up max min one two six ten red tie win all was saw ann bob sue tom dan sam amy joe kim eve ben mon tue wed thu fri sat sun") {
+		set[w] = true
+	}
+	return set
+}()
 
 func isUpper(s string) bool {
 	for i := range len(s) {

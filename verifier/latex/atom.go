@@ -241,7 +241,7 @@ func (p *parser) set() *Node {
 	p.expect("{:")
 	bars, inSet := p.bars, p.inSet
 	p.bars, p.inSet = 0, true
-	n := p.statements2()
+	n := p.elements()
 	if n != nil && (p.accept("|") || p.accept(":")) {
 		p.inSet = false
 		condition := p.statements()
@@ -267,8 +267,8 @@ func (p *parser) set() *Node {
 	return &Node{Op: Set, Args: []*Node{n}}
 }
 
-// statements2 is statements where a bar or a colon may follow.
-func (p *parser) statements2() *Node {
+// elements is statements where a bar or a colon may follow.
+func (p *parser) elements() *Node {
 	p.enter()
 	defer p.leave()
 	var items []*Node
@@ -388,7 +388,7 @@ func (p *parser) word() *Node {
 		return p.text()
 	}
 	n := p.letter()
-	if n.Op == Sym && strings.Contains(applied, n.Name) && p.opensArguments() {
+	if n.Op == Sym && strings.Contains(applied, n.Name) && p.cur().is("(") {
 		return p.application(n.Name)
 	}
 	if next := p.cur(); n.Op == Sym && next.kind == number && !next.space && next.num.short && !t.plain && p.subscripts {
@@ -421,9 +421,6 @@ func (p *parser) before() *token {
 	}
 	return &p.tokens[p.pos-1]
 }
-
-// opensArguments reports whether an argument list follows a function's letter.
-func (p *parser) opensArguments() bool { return p.cur().is("(") }
 
 // commaAhead reports whether the bracket at the position holds a comma of its own.
 func (p *parser) commaAhead() bool {
@@ -613,7 +610,7 @@ func (p *parser) logBase() *Node {
 	return p.argument()
 }
 
-var inverses = map[string]bool{"asin": true, "acos": true, "atan": true, "acot": true, "asec": true, "acsc": true, "asinh": true, "acosh": true, "atanh": true}
+var inverses = setOf("asin acos atan acot asec acsc asinh acosh atanh")
 
 func isMinusOne(n *Node) bool {
 	return n.Op == Neg && n.Args[0].Op == Num && n.Args[0].Rat.Cmp(big.NewRat(1, 1)) == 0

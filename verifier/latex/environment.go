@@ -118,15 +118,9 @@ func (p *parser) cells() *Node {
 	}
 }
 
-// cell parses one cell.
-func (p *parser) cell() *Node {
-	n := p.conditionCell()
-	return n
-}
-
-// conditionCell parses a statement; in cases "if" and "for" may begin one, and
+// cell parses one cell: a statement; in cases "if" and "for" may begin one, and
 // several may stand side by side.
-func (p *parser) conditionCell() *Node {
+func (p *parser) cell() *Node {
 	for p.cur().kind == word && conditional[p.cur().text] {
 		p.advance()
 	}

@@ -338,7 +338,7 @@ func (p *parser) postfix(n *Node) *Node {
 				return n
 			}
 			n = primed(n, p.primes())
-			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.opensArguments() {
+			if n.Op == Sym && strings.Contains(applied, n.Name[:1]) && p.cur().is("(") {
 				n = p.application(n.Name)
 			}
 		case t.kind == word && t.plain && !t.space && n.Op == Num && isOrdinal(t.text):

@@ -281,7 +281,7 @@ func (p *parser) trailing() {
 }
 
 // conditional are words that begin a condition after a statement.
-var conditional = map[string]bool{"for": true, "where": true, "when": true, "with": true, "if": true, "such": true, "since": true, "because": true}
+var conditional = setOf("for where when with if such since because")
 
 // statement parses a relation, a chain of them, or a bare expression.
 func (p *parser) statement() *Node {

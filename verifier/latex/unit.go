@@ -251,9 +251,9 @@ func (p *parser) units() []*Node {
 }
 
 // assertive are words that make a statement of what follows a number.
-var assertive = map[string]bool{"is": true, "are": true, "was": true, "were": true, "be": true, "not": true, "isn't": true, "no": true, "never": true, "maybe": true, "perhaps": true,
-	"possibly": true, "probably": true, "but": true, "than": true, "more": true, "less": true, "fewer": true, "greater": true, "except": true, "unless": true, "wrong": true, "incorrect": true, "false": true,
-	"impossible": true, "to": true, "would": true, "should": true, "could": true, "can": true, "cannot": true, "then": true, "instead": true, "plus": true, "minus": true, "times": true}
+var assertive = setOf(`
+	is are was were be not isn't no never maybe perhaps possibly probably but than more less fewer greater except
+	unless wrong incorrect false impossible to would should could can cannot then instead plus minus times`)
 
 // unit parses one known unit with its power; nil if there is none.
 func (p *parser) unit() *Node {

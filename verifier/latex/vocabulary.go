@@ -1,5 +1,7 @@
 package latex
 
+import "strings"
+
 // Tables of LaTeX commands by what the parser does with them. They are read
 // only after initialisation.
 
@@ -42,10 +44,8 @@ var relations = map[string]string{
 }
 
 // arrows say that what follows is the conclusion.
-var arrows = map[string]bool{
-	"implies": true, "Rightarrow": true, "Longrightarrow": true, "iff": true, "Leftrightarrow": true, "Longleftrightarrow": true,
-	"therefore": true, "Longmapsto": true,
-}
+var arrows = setOf(`
+	implies Rightarrow Longrightarrow iff Leftrightarrow Longleftrightarrow therefore Longmapsto`)
 
 // operators are commands that stand for a sign.
 var operators = map[string]string{
@@ -56,32 +56,24 @@ var operators = map[string]string{
 	"lor": "or", "vee": "or", "land": "and", "wedge": "and", "prime": "'", "semicolon": ";", "comma": ",",
 }
 
-// ignored commands change only how a formula looks.
-var ignored = map[string]bool{
-	"displaystyle": true, "textstyle": true, "scriptstyle": true, "scriptscriptstyle": true, "limits": true, "nolimits": true,
-	"middle": true, "big": true, "Big": true, "bigg": true, "Bigg": true, "bigl": true, "bigr": true, "Bigl": true, "Bigr": true,
-	"biggl": true, "biggr": true, "Biggl": true, "Biggr": true, "bigm": true, "Bigm": true, "biggm": true,
-	"rm": true, "bf": true, "it": true, "sf": true, "tt": true, "cal": true, "bold": true, "normalsize": true, "large": true, "Large": true,
-	"LARGE": true, "huge": true, "Huge": true, "small": true, "footnotesize": true, "tiny": true, "boldmath": true, "noindent": true,
-	"mathstrut": true, "strut": true, "hfill": true, "hfil": true, "centering": true, "par": true, "nonumber": true, "notag": true,
-	"allowbreak": true, "nobreak": true, "thinspace": true, "medspace": true, "thickspace": true, "enspace": true, "enskip": true,
-	"negthinspace": true, "negmedspace": true, "negthickspace": true, "relax": true, "hline": true, "mathopen": true, "mathclose": true,
-	"mathord": true, "mathrel": true, "mathbin": true, "mathop": true, "mathinner": true, "mathpunct": true, "unskip": true, "space": true,
-	"lgroup": true, "rgroup": true, "protect": true,
-	// Styles of a letter that the parser does not tell apart.
-	"mathbf": true, "mathit": true, "mathsf": true, "mathtt": true, "mathcal": true, "mathscr": true, "mathfrak": true, "mathnormal": true,
-	"boldsymbol": true, "bm": true, "pmb": true, "boxed": true, "fbox": true, "framebox": true, "ensuremath": true, "cancel": true, "bcancel": true,
-	"mathstyle": true, "underbrace": true, "overbrace": true, "smash": true, "mathllap": true, "mathrlap": true,
-}
+// ignored commands change only how a formula looks, styles of letters that the
+// parser does not tell apart among them.
+var ignored = setOf(`
+	displaystyle textstyle scriptstyle scriptscriptstyle limits nolimits middle big Big bigg Bigg bigl bigr Bigl
+	Bigr biggl biggr Biggl Biggr bigm Bigm biggm rm bf it sf tt cal bold normalsize large Large LARGE huge Huge
+	small footnotesize tiny boldmath noindent mathstrut strut hfill hfil centering par nonumber notag allowbreak
+	nobreak thinspace medspace thickspace enspace enskip negthinspace negmedspace negthickspace relax hline
+	mathopen mathclose mathord mathrel mathbin mathop mathinner mathpunct unskip space lgroup rgroup protect
+	mathbf mathit mathsf mathtt mathcal mathscr mathfrak mathnormal boldsymbol bm pmb boxed fbox framebox
+	ensuremath cancel bcancel mathstyle underbrace overbrace smash mathllap mathrlap`)
 
 // texts are commands whose argument is words.
-var texts = map[string]bool{
-	"text": true, "textbf": true, "textit": true, "textrm": true, "textsf": true, "texttt": true, "textnormal": true, "textup": true,
-	"textmd": true, "textsc": true, "textsl": true, "emph": true, "mbox": true, "hbox": true, "mathtext": true, "intertext": true, "underline": true,
-}
+var texts = setOf(`
+	text textbf textit textrm textsf texttt textnormal textup textmd textsc textsl emph mbox hbox mathtext
+	intertext underline`)
 
 // romans are commands whose argument is upright mathematics: units, names of functions.
-var romans = map[string]bool{"mathrm": true, "operatorname": true, "operatornamewithlimits": true, "mathup": true, "unit": true, "si": true}
+var romans = setOf("mathrm operatorname operatornamewithlimits mathup unit si")
 
 // dropped are commands that go with so many arguments.
 var dropped = map[string]int{
@@ -97,17 +89,21 @@ var decorations = map[string]string{
 }
 
 // structures are the other commands that the parser knows.
-var structures = map[string]bool{
-	"frac": true, "dfrac": true, "tfrac": true, "cfrac": true, "sfrac": true, "nicefrac": true, "xfrac": true, "flatfrac": true, "sqrt": true, "root": true,
-	"binom": true, "dbinom": true, "tbinom": true, "choose": true, "over": true, "atop": true, "begin": true, "end": true,
-	"sum": true, "prod": true, "int": true, "iint": true, "iiint": true, "oint": true, "lim": true, "limsup": true, "liminf": true, "sup": true, "inf": true,
-	"lfloor": true, "rfloor": true, "lceil": true, "rceil": true, "left": true, "right": true, "mathbb": true, "Bbb": true,
-	"pmod": true, "bmod": true, "mod": true, "pod": true, "not": true, "overset": true, "underset": true, "substack": true,
-	"pi": true, "infty": true, "infin": true, "circ": true, "degree": true, "degrees": true, "emptyset": true, "varnothing": true, "varempty": true,
-	"ldots": true, "cdots": true, "dots": true, "dotsc": true, "dotsb": true, "vdots": true, "ddots": true, "hdots": true,
-	"quad": true, "qquad": true, "imath": true, "jmath": true, "R": true, "Z": true, "N": true, "Q": true, "reals": true, "Reals": true,
-	"neg": true, "lnot": true, "exists": true, "forall": true, "pounds": true, "euro": true, "textdollar": true, "texteuro": true, "textdegree": true, "percent": true, "dollar": true,
-	"newline": true, "linebreak": true, "cr": true, "celsius": true, "textcircled": true, "iff": true, "because": true,
+var structures = setOf(`
+	frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac sqrt root binom dbinom tbinom choose over atop begin end
+	sum prod int iint iiint oint lim limsup liminf sup inf lfloor rfloor lceil rceil left right mathbb Bbb pmod
+	bmod mod pod not overset underset substack pi infty infin circ degree degrees emptyset varnothing varempty
+	ldots cdots dots dotsc dotsb vdots ddots hdots quad qquad imath jmath R Z N Q reals Reals neg lnot exists
+	forall pounds euro textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
+	because`)
+
+// setOf is the set of the words in s.
+func setOf(s string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		set[w] = true
+	}
+	return set
 }
 
 // known reports whether a command is one of the tables'.
