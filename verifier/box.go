@@ -64,6 +64,13 @@ func readBox(s string, start, n int) box {
 		for isDigit(s[i]) && end < len(s) && isDigit(s[end]) {
 			end++
 		}
+		for s[i] == '\\' && end < len(s) && s[end] == '{' { // \boxed\frac{1}{2}
+			shut := closingBrace(s, end)
+			if shut < 0 {
+				break
+			}
+			end = shut + 1
+		}
 		return box{start: start, end: end, content: s[i:end], closed: true}
 	}
 	if shut := closingBrace(s, i); shut >= 0 {

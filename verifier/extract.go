@@ -128,6 +128,11 @@ func clean(s string) string {
 				t = rest
 			}
 		}
+		for _, quote := range [...]string{`"`, "'", "`"} {
+			if len(t) > 2 && strings.HasPrefix(t, quote) && strings.HasSuffix(t, quote) {
+				t = t[1 : len(t)-1]
+			}
+		}
 		if t == s {
 			return s
 		}

@@ -20,8 +20,7 @@ type Explanation struct {
 	// From says where the answer was found: "box", "tag", "text formula" or
 	// "text"; empty if nowhere.
 	From string `json:"from"`
-	// GoldTree and AnswerTree are the two as they were read, as s-expressions;
-	// empty where the texts decided.
+	// GoldTree and AnswerTree are the two as they were read, as s-expressions.
 	GoldTree   string `json:"gold_tree"`
 	AnswerTree string `json:"answer_tree"`
 }
@@ -29,14 +28,20 @@ type Explanation struct {
 // Explain is VerifyAny with the trees that were compared.
 func (v Verifier) Explain(golds []string, response string) Explanation {
 	d := v.judge(golds, response)
-	e := Explanation{Result: d.Result, From: d.from}
-	if d.gold != nil {
-		e.GoldTree = d.gold.String()
+	return Explanation{Result: d.Result, From: d.from, GoldTree: tree(d.gold, d.Gold), AnswerTree: tree(d.answer, d.Answer)}
+}
+
+// tree is n as an s-expression; where the texts decided before they were read, that of text.
+func tree(n *latex.Node, text string) string {
+	if n == nil && text != "" {
+		if p, err := latex.Parse(text, latex.Reading{}); err == nil {
+			n = p.Tree
+		}
 	}
-	if d.answer != nil {
-		e.AnswerTree = d.answer.String()
+	if n == nil {
+		return ""
 	}
-	return e
+	return n.String()
 }
 
 // A decision is a Result with the trees behind it.

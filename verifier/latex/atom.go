@@ -40,6 +40,8 @@ func (p *parser) atom() *Node {
 			return p.norm()
 		case "]":
 			return p.frenchInterval()
+		case "_", "^":
+			return p.choose()
 		}
 	}
 	p.fail()
@@ -200,6 +202,24 @@ func (p *parser) bracketed() *Node {
 		p.fail()
 	}
 	return &Node{Op: Bracket, Name: open + shut, Args: n.Args}
+}
+
+// choose parses _5C_2 and ^5C_2, the number of combinations, and the same with P.
+func (p *parser) choose() *Node {
+	p.advance()
+	n := p.argument()
+	t := p.cur()
+	if t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_") {
+		p.fail()
+	}
+	p.advance()
+	p.advance()
+	k := p.argument()
+	binomial := &Node{Op: Binom, Args: []*Node{n, k}}
+	if t.text == "P" {
+		return &Node{Op: Mul, Args: []*Node{binomial, {Op: Fact, Args: []*Node{k}}}}
+	}
+	return binomial
 }
 
 // frenchInterval parses ]a,b[ and ]a,b].

@@ -269,7 +269,7 @@ func (p *parser) startsFactor() bool {
 	case number:
 		return true
 	case word:
-		return !connective(t) && !(t.text == "to" && p.at(1).kind == number)
+		return !connective(t) && t.text != "o'clock" && !(t.text == "to" && p.at(1).kind == number)
 	case command:
 		switch t.text {
 		case "end", "rfloor", "rceil", "over", "choose", "atop", "right", "circ", "degree", "degrees", "textdegree", "not", "pmod", "bmod", "mod":

@@ -39,7 +39,7 @@ const (
 
 // lex returns the tokens of src, an end token last.
 func lex(src string, reading Reading) ([]token, Ambiguity, error) {
-	src = halfWidth(src)
+	src = plainWidth(src)
 	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), tokens: make([]token, 0, 16)}
 	var plain, roman bool
 	for l.pos < len(l.src) && l.err == nil {

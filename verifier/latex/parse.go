@@ -441,6 +441,12 @@ func isSet(n *Node) bool {
 func (p *parser) ratio() *Node {
 	first := p.sum()
 	hours := first.Is(Num) && first.Places < 0 && p.pos > 0 && p.tokens[p.pos-1].kind == number
+	if hours && p.phrase([]string{"o'clock"}) {
+		if clock := clockOf([]*Node{first}, ""); clock != nil {
+			p.advance()
+			return clock
+		}
+	}
 	if t := p.cur(); hours && t.kind == word && (t.text == "am" || t.text == "pm") {
 		if clock := clockOf([]*Node{first}, t.text); clock != nil {
 			p.advance()

@@ -1,3 +1,14 @@
+// Package latex reads LaTeX and plain-text mathematics into expression trees.
+//
+// One grammar serves both. Math delimiters are white space; the words of
+// \text{} and \mathrm{} are tokens that know where they stood. lex.go and
+// number.go cut a text into tokens, parse.go parses statements (lists and
+// relations), expression.go sums, products and powers, atom.go and command.go
+// what these consist of, unit.go and words.go what is said in words.
+//
+// What is ambiguous is read in one way, a [Reading], and reported as an
+// [Ambiguity], so that a caller can ask for another. Text that is no
+// mathematics becomes a Text node: parsing fails only at its limits.
 package latex
 
 import (

@@ -72,8 +72,7 @@ func (l *lexer) unicode(plain bool) {
 	switch {
 	case unicode.IsSpace(r) || r == utf8.RuneError:
 		l.space = true
-	case r >= 0x200b && r <= 0x200f || r >= 0x2028 && r <= 0x202f || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad || unicode.Is(unicode.Mn, r):
-		// Characters without width part nothing.
+	case unicode.Is(unicode.Mn, r): // an accent of its own
 	case unicode.IsLetter(r):
 		for l.pos < len(l.src) {
 			next, n := utf8.DecodeRuneInString(l.src[l.pos:])
@@ -90,17 +89,33 @@ func (l *lexer) unicode(plain bool) {
 	}
 }
 
-// halfWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII.
-func halfWidth(s string) string {
-	if !strings.Contains(s, "\xef\xbc") && !strings.Contains(s, "\xef\xbd") {
-		return s
+// plainWidth replaces full-width characters (U+FF01 to U+FF5E) by ASCII and
+// drops those that have no width.
+func plainWidth(s string) string {
+	for i := 0; ; i++ {
+		if i == len(s) {
+			return s
+		}
+		if s[i] >= utf8.RuneSelf {
+			break
+		}
 	}
 	return strings.Map(func(r rune) rune {
-		if r >= '！' && r <= '～' {
+		switch {
+		case r >= '！' && r <= '～':
 			return r - '！' + '!'
+		case r == '。' || r == '．':
+			return '.'
+		case isWidthless(r):
+			return -1
 		}
 		return r
 	}, s)
+}
+
+// isWidthless reports whether r leaves no mark and parts nothing.
+func isWidthless(r rune) bool {
+	return r >= 0x200b && r <= 0x200f || r == 0x2028 || r >= 0x202a && r <= 0x202e || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad
 }
 
 // script is the ASCII of the run of raised or lowered characters s begins with.

@@ -53,6 +53,9 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if p.remark() {
 		return factors, true
 	}
+	if p.phrase([]string{"o'clock"}) {
+		return nil, false
+	}
 	if t.kind != word || t.cut || connective(t) || t.text == "to" && p.at(1).kind == number {
 		return nil, false
 	}
