@@ -21,7 +21,8 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd/onering", "runtime runtime/train runtime/train/* models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd", "runtime runtime/train runtime/train/* models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
 	{"sampler", ""},

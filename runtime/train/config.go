@@ -4,7 +4,7 @@ import "onering/objectives"
 
 // A Config is everything that decides a training run. Its toml tags are the
 // keys of a run file; run.toml in the run folder is the resolved Config, which
-// loads to the same run. Decoding is the program's business (cmd/onering).
+// loads to the same run. Decoding is the program's business (cmd).
 //
 // Vocabulary: a round samples PromptsPerRound x SamplesPerPrompt trajectories
 // from the current policy and then takes optimizer steps of BatchSize

@@ -1,0 +1,79 @@
+package cmd
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// assign puts the value of s into the field it is for. The error says what the
+// key wants, without naming the place.
+func assign(s setting, into reflect.Value) error {
+	if s.text != nil {
+		_, quoted := s.value.(string)
+		switch {
+		case into.Kind() == reflect.String && !(quoted && s.meta != nil):
+			// A path such as 7 or true needs no quotes.
+			into.SetString(*s.text)
+			return nil
+		case into.Type() == reflect.TypeFor[[]string]() && !isList(s.value):
+			into.Set(reflect.ValueOf(splitList(s.value, *s.text)))
+			return nil
+		}
+	}
+	if s.meta == nil { // text that is not TOML, for a key that is not a string
+		return wrongType(s, into.Type())
+	}
+	// Decode aside, so that a failure leaves the field as it was.
+	fresh := reflect.New(into.Type())
+	if err := s.meta.PrimitiveDecode(s.primitive, fresh.Interface()); err != nil {
+		return wrongType(s, into.Type())
+	}
+	into.Set(fresh.Elem())
+	return nil
+}
+
+func isList(value any) bool {
+	_, ok := value.([]any)
+	return ok
+}
+
+// splitList reads a,b as a list of strings; an empty text is an empty list.
+func splitList(value any, text string) []string {
+	if s, ok := value.(string); ok {
+		text = s // without its quotes
+	}
+	list := []string{}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+func wrongType(s setting, t reflect.Type) error {
+	if text, ok := s.value.(string); ok {
+		return fmt.Errorf("%s = %q: must be %s", s.path(), text, describe(t))
+	}
+	return fmt.Errorf("%s = %v: must be %s", s.path(), s.value, describe(t))
+}
+
+// describe names a type in the words of a run file.
+func describe(t reflect.Type) string {
+	switch k := t.Kind(); {
+	case k == reflect.Pointer:
+		return describe(t.Elem())
+	case k == reflect.Slice:
+		return "a list, each element " + describe(t.Elem())
+	case k == reflect.Bool:
+		return "true or false"
+	case k == reflect.String:
+		return "a string in quotes"
+	case reflect.Uint <= k && k <= reflect.Uint64:
+		return "a whole number, at least 0"
+	case isInteger(k):
+		return "a whole number"
+	}
+	return "a number"
+}

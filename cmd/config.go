@@ -1,0 +1,282 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/objectives"
+	"onering/runtime/train"
+)
+
+// A layer is one source of settings; later layers win.
+type layer []setting
+
+// A resolved Config remembers which setting decided each key, for messages.
+type resolved struct {
+	train.Config
+	decided map[string]setting // by path
+}
+
+// resolve applies the layers to the defaults, weakest first. All problems are
+// reported at once, each with the place of the setting. What the values mean
+// together is for validate.
+func resolve(layers ...layer) (*resolved, error) {
+	r := &resolved{Config: train.Default(), decided: map[string]setting{}}
+	layers, err := r.chooseObjective(layers)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var errs []error
+	sections := sectionsOf(&r.Config)
+	for _, l := range layers {
+		for _, s := range l {
+			if err := r.apply(s, sections); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", s.place, err))
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return nil, usageError{errors.Join(errs...)}
+	}
+	return r, nil
+}
+
+// validate reports the impossible values of the whole configuration.
+func (r *resolved) validate() error { return r.locate(r.Config.Validate()) }
+
+// validateObjective reports those of [objective] alone.
+func (r *resolved) validateObjective() error { return r.locate(r.Config.Objective.Validate()) }
+
+// chooseObjective constructs the objective that the strongest layer names. The
+// settings of weaker layers that are for another objective are dropped, with a
+// warning: `--objective grpo` is to work with any run file.
+func (r *resolved) chooseObjective(layers []layer) ([]layer, error) {
+	named := setting{section: "objective", key: "name", value: r.Objective.Name}
+	kept := make([]layer, len(layers))
+	for i, l := range layers {
+		at := -1
+		for j, s := range l {
+			if s.path() == "objective.name" {
+				at = j // the last one counts
+			}
+		}
+		if at >= 0 {
+			before := r.Objective.Name
+			if err := r.apply(l[at], []section{{"objective", fieldsOf(&r.Objective)}}); err != nil {
+				return nil, fmt.Errorf("%s: %w", l[at].place, err)
+			}
+			if named = l[at]; r.Objective.Name != before {
+				for j := range i {
+					kept[j] = dropObjective(kept[j], before, r.Objective.Name)
+				}
+			}
+		}
+		kept[i] = l
+	}
+	settings, err := newObjective(r.Objective.Name)
+	if err != nil && named.place != "" {
+		return nil, fmt.Errorf("%s: %w", named.place, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Objective.Settings = settings
+	return kept, nil
+}
+
+// dropObjective returns l without the settings of [objective].
+func dropObjective(l layer, from, to string) layer {
+	var kept layer
+	for _, s := range l {
+		if s.section != "objective" || s.key == "name" {
+			kept = append(kept, s)
+			continue
+		}
+		slog.Warn("a setting of another objective is not used",
+			"setting", s.path(), "place", s.place, "for", from, "running", to)
+	}
+	return kept
+}
+
+// apply sets the field that s is for.
+func (r *resolved) apply(s setting, sections []section) error {
+	at := slices.IndexFunc(sections, func(t section) bool { return t.name == s.section })
+	if at < 0 {
+		return fmt.Errorf("unknown section [%s]%s", s.section, didYouMean(s.section, sectionNames()))
+	}
+	for _, f := range sections[at].fields {
+		if f.key == s.key {
+			r.decided[s.path()] = s
+			return assign(s, f.value)
+		}
+	}
+	hint := didYouMean(s.key, keysOf(sections[at].fields))
+	if hint == "" {
+		hint = elsewhere(s.section, s.key)
+	}
+	where := "[" + s.section + "]"
+	if s.section == "objective" {
+		where = fmt.Sprintf("[objective] for %q", r.Objective.Name)
+	}
+	return fmt.Errorf("unknown key %q in %s%s", s.key, where, hint)
+}
+
+// locate puts in front of each validation error the place of the setting that
+// decided the key.
+func (r *resolved) locate(err error) error {
+	if err == nil {
+		return nil
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	for i, err := range list {
+		var bad *train.FieldError
+		if !errors.As(err, &bad) {
+			continue
+		}
+		s, ok := r.decided[bad.Key]
+		switch {
+		case ok:
+			list[i] = fmt.Errorf("%s: %s", s.place, strings.TrimPrefix(bad.Error(), "train: "))
+		case bad.Value == "":
+			list[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)
+		}
+	}
+	return usageError{errors.Join(list...)}
+}
+
+// fileLayer reads a run file; "-" is stdin.
+func fileLayer(name string, stdin io.Reader) (layer, error) {
+	in, name, err := openInput(name, stdin)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer in.Close()
+	const largest = 1 << 20
+	data, err := io.ReadAll(io.LimitReader(in, largest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > largest {
+		return nil, usagef("%s: a run file of more than 1 MB is none", name)
+	}
+	settings, err := parseFile(name, data)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return settings, nil
+}
+
+// flagLayer reads the arguments of --set, each section.key=value.
+func flagLayer(sets []string) (layer, error) {
+	var l layer
+	for _, set := range sets {
+		path, text, ok := strings.Cut(set, "=")
+		section, key, dotted := strings.Cut(path, ".")
+		if !ok || !dotted {
+			return nil, usagef("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
+		}
+		l = append(l, parseText(strings.TrimSpace(section), strings.TrimSpace(key), "--set "+set, strings.TrimSpace(text)))
+	}
+	return l, nil
+}
+
+// envPrefix begins the environment variables that are settings:
+// ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate.
+const envPrefix = "ONERING_"
+
+// envOthers are variables of the same prefix that are not settings of a run.
+var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE"}
+
+// envLayer reads the settings in environ, whose entries are NAME=value. An empty
+// variable counts as none.
+func envLayer(environ []string) layer {
+	var l layer
+	for _, entry := range environ {
+		name, text, _ := strings.Cut(entry, "=")
+		rest, ok := strings.CutPrefix(name, envPrefix)
+		if !ok || text == "" || slices.Contains(envOthers, name) {
+			continue
+		}
+		section, key, ok := strings.Cut(strings.ToLower(rest), "_")
+		if !ok || !slices.Contains(sectionNames(), section) {
+			slog.Warn("an environment variable is no setting", "name", name, "want", envPrefix+"SECTION_KEY")
+			continue
+		}
+		l = append(l, parseText(section, key, name, text))
+	}
+	slices.SortFunc(l, func(a, b setting) int { return strings.Compare(a.place, b.place) })
+	return l
+}
+
+// configFlags are the flags of the commands that take a run file.
+type configFlags struct {
+	file      string
+	sets      []string
+	objective string
+}
+
+func (f *configFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.file, "config", "", "run file in TOML; - is stdin")
+	flags.StringVar(&f.objective, "objective", "", "objective to use: "+strings.Join(objectives.Names(), ", "))
+	flags.StringArrayVar(&f.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")
+	must(c.MarkFlagFilename("config", "toml"))
+	must(c.RegisterFlagCompletionFunc("objective", completeObjectives))
+	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
+}
+
+// resolve reads what the flags name. base is the weakest layer; it stands in
+// for the run file where none is given.
+func (f *configFlags) resolve(c *cobra.Command, base layer) (*resolved, error) {
+	if f.file != "" {
+		var err error
+		if base, err = fileLayer(f.file, c.InOrStdin()); err != nil {
+			return nil, err
+		}
+	}
+	flags, err := flagLayer(f.sets)
+	if err != nil {
+		return nil, err
+	}
+	if f.objective != "" {
+		flags = append(flags, parseText("objective", "name", "--objective", f.objective))
+	}
+	return resolve(base, envLayer(os.Environ()), flags)
+}
+
+// completeSet offers the keys of --set, those of the chosen objective included.
+func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	c := train.Default()
+	if settings, err := objectives.New(f.objective); err == nil {
+		c.Objective.Settings = settings
+	}
+	var keys []cobra.Completion
+	for _, s := range sectionsOf(&c) {
+		for _, field := range s.fields {
+			keys = append(keys, s.name+"."+field.key+"=")
+		}
+	}
+	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+}
+
+func completeObjectives(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return objectives.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// must stops on a mistake in the program itself, such as completion for a flag
+// that does not exist.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,314 @@
+package cmd
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"onering/runtime/train"
+)
+
+// needed are the settings without which no configuration is valid.
+const needed = "[model]\npath = \"m\"\n[data]\ntrain = \"d\"\n"
+
+// load resolves and validates the given sources as a command does.
+func load(file string, env, sets []string) (train.Config, error) {
+	l, err := parseFile("run.toml", []byte(file))
+	if err != nil {
+		return train.Config{}, err
+	}
+	flags, err := flagLayer(sets)
+	if err != nil {
+		return train.Config{}, err
+	}
+	r, err := resolve(l, envLayer(env), flags)
+	if err != nil {
+		return train.Config{}, err
+	}
+	return r.Config, r.validate()
+}
+
+func TestPrecedence(t *testing.T) {
+	file := needed + "[optimizer]\nbeta1 = 0.1\nbeta2 = 0.1\neps = 0.1\n"
+	env := []string{"ONERING_OPTIMIZER_BETA2=0.2", "ONERING_OPTIMIZER_EPS=0.2", "HOME=/root"}
+	c, err := load(file, env, []string{"optimizer.eps=0.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := train.Default().Optimizer
+	want.Beta1, want.Beta2, want.Eps = 0.1, 0.2, 0.3
+	if c.Optimizer != want {
+		t.Errorf("got %+v, want %+v", c.Optimizer, want)
+	}
+}
+
+func TestTextValues(t *testing.T) {
+	for _, tt := range []struct {
+		set string
+		get func(train.Config) any
+		val any
+	}{
+		{`model.path=Qwen/Qwen2.5-Math-1.5B`, func(c train.Config) any { return c.Model.Path }, "Qwen/Qwen2.5-Math-1.5B"},
+		{`model.path="a b"`, func(c train.Config) any { return c.Model.Path }, "a b"},
+		{`model.path=7`, func(c train.Config) any { return c.Model.Path }, "7"},
+		{`model.path=true`, func(c train.Config) any { return c.Model.Path }, "true"},
+		{`model.path=a=b`, func(c train.Config) any { return c.Model.Path }, "a=b"},
+		{"model.path=1\nseed=2", func(c train.Config) any { return c.Model.Path }, "1\nseed=2"},
+		{`data.filter=level in 3..5`, func(c train.Config) any { return c.Data.Filter }, "level in 3..5"},
+		{`rollout.temperature=1`, func(c train.Config) any { return c.Rollout.Temperature }, 1.0},
+		{`optimizer.learning_rate=2e-4`, func(c train.Config) any { return c.Optimizer.LearningRate }, 2e-4},
+		{`train.micro_tokens=8_192`, func(c train.Config) any { return c.Train.MicroTokens }, 8192},
+		{`eval.suites=a.jsonl,b.jsonl`, func(c train.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b.jsonl"}},
+		{`eval.suites=["a.jsonl","b,c"]`, func(c train.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b,c"}},
+		{`eval.suites="a.jsonl"`, func(c train.Config) any { return c.Eval.Suites }, []string{"a.jsonl"}},
+		{`eval.suites=`, func(c train.Config) any { return c.Eval.Suites }, []string{}},
+		{`output.dir=`, func(c train.Config) any { return c.Output.Dir }, ""},
+	} {
+		c, err := load(needed, nil, []string{tt.set})
+		if err != nil {
+			t.Errorf("--set %s: %v", tt.set, err)
+		} else if got := tt.get(c); !reflect.DeepEqual(got, tt.val) {
+			t.Errorf("--set %s gave %#v, want %#v", tt.set, got, tt.val)
+		}
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		env, sets  []string
+		want       []string // the lines of the error
+	}{
+		{name: "unknown key", file: needed + "[optimizer]\nlerning_rate = 1e-6\n",
+			want: []string{`run.toml:6: unknown key "lerning_rate" in [optimizer]; did you mean "learning_rate"?`}},
+		{name: "unknown key without a neighbour", file: needed + "[optimizer]\n\n# momentum\nmomentum = 0.9\n",
+			want: []string{`run.toml:8: unknown key "momentum" in [optimizer]`}},
+		{name: "key of another section", file: needed + "[optimizer]\nrounds = 3\n",
+			want: []string{`run.toml:6: unknown key "rounds" in [optimizer]; it belongs in [train]`}},
+		{name: "unknown section", file: needed + "[optimiser]\nbeta1 = 0.9\n",
+			want: []string{`run.toml:5: unknown section [optimiser]; did you mean "optimizer"?`}},
+		{name: "key outside", file: "learning_rate = 1\n" + needed,
+			want: []string{`run.toml:1: key "learning_rate" stands outside the sections; it belongs in [optimizer]`}},
+		{name: "section as key", file: "model = \"m\"\n",
+			want: []string{`run.toml:1: "model" must be a section: write [model] on a line of its own`}},
+		{name: "array of sections", file: "[[model]]\npath = \"m\"\n",
+			want: []string{`run.toml:1: "model" must be a section: write [model] on a line of its own`}},
+		{name: "key twice", file: needed + "[train]\nrounds = 1\nrounds = 2\n",
+			want: []string{`run.toml:7: Key 'train.rounds' has already been defined.`}},
+		{name: "syntax", file: needed + "[train]\nrounds = \n",
+			want: []string{`run.toml:6: expected value but found '\n' instead`}},
+		{name: "string for a number", file: needed + "[rollout]\ntemperature = \"high\"\n",
+			want: []string{`run.toml:6: rollout.temperature = "high": must be a number`}},
+		{name: "fraction for a count", file: needed + "[train]\nrounds = 1.5\n",
+			want: []string{`run.toml:6: train.rounds = 1.5: must be a whole number`}},
+		{name: "number for a string", file: needed + "[output]\ndir = 7\n",
+			want: []string{`run.toml:6: output.dir = 7: must be a string in quotes`}},
+		{name: "string for a list", file: needed + "[eval]\nsuites = \"a\"\n",
+			want: []string{`run.toml:6: eval.suites = "a": must be a list, each element a string in quotes`}},
+		{name: "mixed list", file: needed + "[eval]\nsuites = [\"a\", 1]\n",
+			want: []string{`run.toml:6: eval.suites = [a 1]: must be a list, each element a string in quotes`}},
+		{name: "table for a key", file: needed + "[train.rounds]\nn = 1\n",
+			want: []string{`run.toml:5: train.rounds = map[n:1]: must be a whole number`}},
+		{name: "impossible value", file: needed + "[optimizer]\nbeta1 = 1.5\n",
+			want: []string{`run.toml:6: optimizer.beta1 = 1.5: must be in [0, 1)`}},
+		{name: "not a number", file: needed + "[optimizer]\nlearning_rate = nan\n",
+			want: []string{`run.toml:6: optimizer.learning_rate = NaN: must be a finite number above 0`}},
+		{name: "infinite", file: needed + "[rollout]\ntemperature = inf\n",
+			want: []string{`run.toml:6: rollout.temperature = +Inf: must be a finite number above 0`}},
+		{name: "batch does not divide", file: needed + "[train]\nbatch_size = 100\n",
+			want: []string{`run.toml:6: train.batch_size = 100: must divide the 1024 trajectories of a round (rollout.prompts_per_round x rollout.samples_per_prompt)`}},
+		{name: "group of one", file: needed + "[rollout]\nsamples_per_prompt = 1\n",
+			want: []string{`run.toml:6: rollout.samples_per_prompt = 1: must be at least 2: advantages compare the responses to one prompt`}},
+		{name: "choice", file: needed + "[model]\n",
+			want: []string{`run.toml:5: Key 'model' has already been defined.`}},
+		{name: "top_k as the paper writes it", file: needed + "[rollout]\ntop_k = -1\n",
+			want: []string{`run.toml:6: rollout.top_k = -1: must be at least 0; 0 turns it off`}},
+		{name: "device", file: needed + "[runtime]\ndevice = \"cuda:x\"\n",
+			want: []string{`run.toml:6: runtime.device = "cuda:x": must be cpu, cuda or cuda:N with the number of a device`}},
+		{name: "evaluation of nothing", file: needed + "[train]\neval_every = 5\n",
+			want: []string{`run.toml:6: train.eval_every = 5: needs files in eval.suites; 0 turns evaluation off`}},
+		{name: "equal samples", file: needed + "[eval]\nsamples = 4\n",
+			want: []string{`run.toml:6: eval.samples = 4: samples of greedy decoding are all the same: set eval.temperature above 0, or 1 sample`}},
+		{name: "all at once", file: "[optimizer]\nbeta1 = 2\n[rollout]\ntop_p = 0\n",
+			want: []string{
+				`model.path is not set: name the model's folder (--set model.path=...)`,
+				`data.train is not set: name the file of training problems (--set data.train=...)`,
+				`run.toml:4: rollout.top_p = 0: must be in (0, 1]; 1 turns it off`,
+				`run.toml:2: optimizer.beta1 = 2: must be in [0, 1)`,
+			}},
+		{name: "all unknown keys at once", file: needed + "[train]\nround = 1\nbatchsize = 2\n",
+			want: []string{
+				`run.toml:6: unknown key "round" in [train]; did you mean "rounds"?`,
+				`run.toml:7: unknown key "batchsize" in [train]; did you mean "batch_size"?`,
+			}},
+		{name: "unknown objective", file: needed + "[objective]\nname = \"grpoo\"\n",
+			want: []string{`run.toml:6: unknown objective "grpoo"; did you mean "grpo"? (there are `}},
+		{name: "objective of the wrong type", file: needed + "[objective]\nname = 7\n",
+			want: []string{`run.toml:6: objective.name = 7: must be a string in quotes`}},
+		{name: "key of an objective", file: needed + "[objective]\nclipp = 0.4\n",
+			want: []string{`run.toml:6: unknown key "clipp" in [objective] for "pmpo"; did you mean "clip"?`}},
+		{name: "key of another objective", file: needed + "[objective]\nname = \"gspo\"\nbisections = 3\n",
+			want: []string{`run.toml:7: unknown key "bisections" in [objective] for "gspo"`}},
+		{name: "objective's type", file: needed + "[objective]\nclip = \"x\"\n",
+			want: []string{`run.toml:6: objective.clip = "x": must be a number`}},
+
+		{name: "environment", file: needed, env: []string{"ONERING_OPTIMIZER_BETA1=x"},
+			want: []string{`ONERING_OPTIMIZER_BETA1: optimizer.beta1 = "x": must be a number`}},
+		{name: "environment, unknown key", file: needed, env: []string{"ONERING_OPTIMIZER_LERNING_RATE=1"},
+			want: []string{`ONERING_OPTIMIZER_LERNING_RATE: unknown key "lerning_rate" in [optimizer]; did you mean "learning_rate"?`}},
+		{name: "environment, impossible", file: needed, env: []string{"ONERING_TRAIN_ROUNDS=0"},
+			want: []string{`ONERING_TRAIN_ROUNDS: train.rounds = 0: must be at least 1`}},
+
+		{name: "set without value", file: needed, sets: []string{"train.rounds"},
+			want: []string{`--set "train.rounds": write section.key=value, such as optimizer.learning_rate=1e-6`}},
+		{name: "set without section", file: needed, sets: []string{"rounds=3"},
+			want: []string{`--set "rounds=3": write section.key=value, such as optimizer.learning_rate=1e-6`}},
+		{name: "set, unknown section", file: needed, sets: []string{"trian.rounds=3"},
+			want: []string{`--set trian.rounds=3: unknown section [trian]; did you mean "train"?`}},
+		{name: "set, unknown key", file: needed, sets: []string{"train.roundz=3"},
+			want: []string{`--set train.roundz=3: unknown key "roundz" in [train]; did you mean "rounds"?`}},
+		{name: "set, type", file: needed, sets: []string{"train.rounds=many"},
+			want: []string{`--set train.rounds=many: train.rounds = "many": must be a whole number`}},
+		{name: "set, too large", file: needed, sets: []string{"train.rounds=99999999999999999999"},
+			want: []string{`--set train.rounds=99999999999999999999: train.rounds = "99999999999999999999": must be a whole number`}},
+		{name: "set, impossible", file: needed, sets: []string{"train.rounds=0"},
+			want: []string{`--set train.rounds=0: train.rounds = 0: must be at least 1`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := load(tt.file, tt.env, tt.sets)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tt.want) {
+				t.Fatalf("got %q, want %q", lines, tt.want)
+			}
+			for i, want := range tt.want {
+				if !strings.HasPrefix(lines[i], want) {
+					t.Errorf("got  %s\nwant %s", lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+// The run files of the repository are for people to copy: each must load. What
+// they leave to the command line is given here.
+func TestRunFiles(t *testing.T) {
+	files, err := filepath.Glob("../runs/*.toml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found %d run files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			l, err := fileLayer(file, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags, err := flagLayer([]string{"model.path=m", "data.train=d"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := resolve(l, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.validate(); err != nil {
+				t.Fatal(err)
+			}
+			checkRoundTrip(t, r.Config)
+		})
+	}
+}
+
+// checkRoundTrip writes c as run.toml and reads it again.
+func checkRoundTrip(t *testing.T, c train.Config) {
+	t.Helper()
+	data, err := encodeConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := parseFile("run.toml", data)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	r, err := resolve(l)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	if !reflect.DeepEqual(r.Config, c) {
+		t.Errorf("run.toml loads to\n%+v\nwant\n%+v\nthe file is\n%s", r.Config, c, data)
+	}
+}
+
+// The paper's recipe (section 4 and the table of hyperparameters), spelled out
+// in the run file, is also what Default says.
+func TestPaperRecipe(t *testing.T) {
+	l, err := fileLayer("../runs/pmpo-qwen2.5-math-1.5b.toml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := resolve(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := r.Config, train.Default()
+	if got.Optimizer != want.Optimizer || !reflect.DeepEqual(got.Objective, want.Objective) {
+		t.Errorf("optimizer %+v and objective %+v, want %+v and %+v", got.Optimizer, got.Objective.Settings, want.Optimizer, want.Objective.Settings)
+	}
+	// What follows the machine may differ: slots, portions, precision.
+	got.Rollout.Slots, got.Rollout.OldLogProb = want.Rollout.Slots, want.Rollout.OldLogProb
+	if got.Rollout != want.Rollout || got.Train.BatchSize != 128 || got.Train.Epochs != 1 {
+		t.Errorf("rollout %+v, loop %+v, want %+v", got.Rollout, got.Train, want.Rollout)
+	}
+	if steps := got.Rollout.PromptsPerRound * got.Rollout.SamplesPerPrompt / got.Train.BatchSize; steps != 8 {
+		t.Errorf("%d optimizer steps a round, want 8", steps)
+	}
+}
+
+// A flag that names another objective than the run file leaves the file's
+// settings for that objective aside; those beside the flag count.
+func TestOtherObjective(t *testing.T) {
+	file := needed + "[objective]\nname = \"pmpo\"\np_max = 0.5\n"
+	c, err := load(file, nil, []string{"objective.name=grpo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := train.Default().Objective; c.Objective.Name != "grpo" || reflect.TypeOf(c.Objective.Settings) == reflect.TypeOf(want.Settings) {
+		t.Errorf("objective %q %T", c.Objective.Name, c.Objective.Settings)
+	}
+	// The same name keeps them.
+	c, err = load(file, nil, []string{"objective.name=pmpo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, _ := encodeConfig(c); !strings.Contains(string(data), "\np_max = 0.5\n") {
+		t.Errorf("p_max is lost:\n%s", data)
+	}
+	var usage usageError
+	if _, err := load(file, nil, []string{"objective.name=grpo", "objective.p_max=0.5"}); !errors.As(err, &usage) {
+		t.Errorf("p_max for grpo: error %v", err)
+	}
+}
+
+func FuzzParseFile(f *testing.F) {
+	f.Add(needed + "[optimizer]\nlerning_rate = 1e-6\n")
+	f.Add("a.b.c = 1\n[[model]]\n")
+	f.Add("model = {path = 'm'}\ntrain.rounds = 3\n")
+	f.Add("[objective]\nname = 'pmpo'\nclip = nan\n")
+	f.Fuzz(func(t *testing.T, file string) {
+		l, err := parseFile("run.toml", []byte(file))
+		if err != nil {
+			return
+		}
+		r, err := resolve(l)
+		if err != nil {
+			return
+		}
+		if r.validate() == nil {
+			checkRoundTrip(t, r.Config)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package cmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"onering/runtime"
+)
+
+func newDoctor() *cobra.Command {
+	var o runtime.Options
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what onering finds on this machine",
+		Long: `Say what onering finds on this machine: the ONNX Runtime library that it would
+load and why that one, what could fetch one, processor, threads and GPU. It
+fetches nothing. The output belongs into a bug report.
+
+Exit code 1 if something keeps onering from running.`,
+		Example: `  onering doctor
+  onering doctor --json
+  onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			r := struct {
+				Onering buildVersion `json:"onering"`
+				runtime.Report
+			}{readVersion(), runtime.Diagnose(c.Context(), o)}
+			if asJSON {
+				if err := (lineWriter{c.OutOrStdout()}).write(r); err != nil {
+					return err
+				}
+			} else {
+				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report)
+			}
+			if n := len(r.Problems); n > 0 {
+				return fmt.Errorf("doctor: %s", strings.Join(r.Problems, "; "))
+			}
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&o.Library, "library", "", "ONNX Runtime library to look at, in place of the usual places")
+	flags.IntVar(&o.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	must(c.MarkFlagFilename("library"))
+	return c
+}
+
+// printDiagnosis writes a table of two columns. The problems are left to the
+// error that ends the command.
+func printDiagnosis(w io.Writer, v buildVersion, r runtime.Report) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("onering", "%s %s", v.Version, v.Revision)
+	row("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
+	row("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
+	if len(r.Features) > 0 {
+		row("", "%s", strings.Join(r.Features, " "))
+	}
+	if l := r.Library; l == nil {
+		row("library", "none")
+	} else {
+		row("library", "%s (%s)", l.Path, l.Found)
+		row("", "ONNX Runtime %s, providers %s", cmp.Or(l.Version, "of unknown version"), strings.Join(l.Providers, " "))
+		row("", "sha256 %s", l.SHA256)
+		if l.Origin != "" {
+			row("", "fetched with %s", l.Origin)
+		}
+	}
+	row("cache", "%s", r.Cache)
+	for _, c := range r.Clients {
+		row(c.Name, "%s", cmp.Or(c.Missing, c.Version))
+	}
+	if len(r.CUDA.Devices) == 0 {
+		row("cuda", "no device")
+		return // what else it would need is of no interest here; --json has it
+	}
+	for _, d := range r.CUDA.Devices {
+		row("cuda", "%s", d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.CUDA.Libraries)) {
+		row("", "%s %s", name, cmp.Or(r.CUDA.Libraries[name], "missing"))
+	}
+	for _, missing := range r.CUDA.Missing {
+		row("", "%s", missing)
+	}
+}

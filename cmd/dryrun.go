@@ -1,0 +1,59 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"onering/models/qwen2"
+	"onering/runtime/train"
+)
+
+// dryRun prints what a run takes of memory; it fails where that is not there.
+func dryRun(c *cobra.Command, config train.Config, asJSON bool) error {
+	e, model, err := estimate(c, config)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = lineWriter{c.OutOrStdout()}.write(e)
+	} else {
+		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+		for _, line := range e.Lines() {
+			fmt.Fprintf(t, "%s\t%s\n", line[0], line[1])
+		}
+		err = t.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	return e.Check(config, model)
+}
+
+func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, model qwen2.Config, err error) {
+	local, err := localConfig(c, &config)
+	if err != nil {
+		return e, model, err
+	}
+	if model, err = train.ReadModel(local.Model.Path); err != nil {
+		return e, model, err
+	}
+	return train.EstimateMemory(config, model), model, nil
+}
+
+// checkMemory refuses a run that can never fit and warns of one that may not.
+func checkMemory(c *cobra.Command, config train.Config) error {
+	e, model, err := estimate(c, config)
+	if err != nil {
+		return err
+	}
+	if err := e.Refuse(config, model); err != nil {
+		return err
+	}
+	if err := e.Check(config, model); err != nil {
+		slog.Warn(err.Error())
+	}
+	return nil
+}

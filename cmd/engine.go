@@ -1,0 +1,112 @@
+package cmd
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/train"
+)
+
+// engineFlags are the flags of the commands that run a model.
+type engineFlags struct {
+	model   string
+	runtime runtime.Options
+}
+
+func (f *engineFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.model, "model", "", "model folder (required)")
+	must(c.MarkFlagRequired("model"))
+	must(c.MarkFlagDirname("model"))
+	flags.StringVar(&f.runtime.Library, "library", "", "ONNX Runtime library, in place of the usual places")
+	flags.IntVar(&f.runtime.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
+	must(c.MarkFlagFilename("library"))
+}
+
+// An engine is a model folder opened for sampling and learning.
+type engine struct {
+	env    *runtime.Env
+	policy *train.Policy
+}
+
+// open reads the model's config before it opens the library, which may have to
+// be fetched: a wrong folder is known at once.
+func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
+	if f.runtime.Threads < 0 {
+		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
+	}
+	model, err := localModel(c, f.model)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkModel(model); err != nil {
+		return nil, err
+	}
+	env, err := openRuntime(c, f.runtime)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := train.OpenPolicy(model)
+	if err != nil {
+		env.Close()
+		return nil, err
+	}
+	return &engine{env, policy}, nil
+}
+
+// checkModel reads the config of a model folder; the embedded model has one.
+func checkModel(path string) error {
+	if path == train.Arithmetic {
+		return nil
+	}
+	_, err := qwen2.ReadConfig(path)
+	return err
+}
+
+func (e *engine) Close() {
+	e.policy.Close()
+	e.env.Close()
+}
+
+// openRuntime opens ONNX Runtime and shows how the fetching of its library
+// goes, where it has to be fetched.
+func openRuntime(c *cobra.Command, o runtime.Options) (*runtime.Env, error) {
+	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
+	defer fetching.finish()
+	o.Progress = fetching.show
+	o.Notice = func(text string) { slog.Info(text) }
+	return runtime.Open(c.Context(), o)
+}
+
+// A download shows each step of a fetch as a progress of its own.
+type download struct {
+	stderr io.Writer
+	quiet  bool
+	step   string
+	bar    *progress
+}
+
+func (d *download) show(p runtime.Progress) {
+	if d.bar == nil || p.Step != d.step {
+		d.finish()
+		d.step = p.Step
+		d.bar = newProgress(d.stderr, d.quiet, p.Step, "B", p.Total)
+	}
+	d.bar.set(p.Done, p.Total)
+}
+
+func (d *download) finish() {
+	if d.bar != nil {
+		d.bar.finish()
+	}
+}
+
+// isQuiet reports whether --quiet was given.
+func isQuiet(c *cobra.Command) bool {
+	quiet, _ := c.Flags().GetBool("quiet")
+	return quiet
+}

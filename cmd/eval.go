@@ -1,0 +1,245 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/runtime/train"
+	"onering/runtime/train/evaluation"
+	"onering/tokenize"
+	"onering/verifier"
+)
+
+func newEval() *cobra.Command {
+	var e engineFlags
+	var o evalOptions
+	var compare string
+	c := &cobra.Command{
+		Use:   "eval --model DIR --suite NAME,FILE...",
+		Short: "Measure a model on benchmarks, or compare two measurements",
+		Long: `Measure a model on benchmarks: pass@1 and, with several samples a problem,
+avg@n, pass@k and maj@k, with 95 % confidence intervals. A suite is a file of
+problems, or the name of a benchmark that lies in --dir:
+` + strings.Join(benchmarkNames(), ", ") + `.
+
+One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
+0.95 unless other values are given. Truncated responses count as wrong. --out
+receives every response, a JSON object per line, as soon as it ends; with
+--resume the evaluation goes on where it stopped. Neither that nor --slots
+changes a response: it follows from the seed, the problem and the sample's
+number.
+
+--compare A B compares two measurements on the problems they share: reports as
+--json prints them, or files of responses.`,
+		Example: `  onering eval --model DIR --suite aime24,math500 --suites-dir benchmarks --out dir.jsonl
+  onering eval --model DIR --suite held-out.jsonl --samples 16 --json > report.json
+  onering eval --compare before.json after.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if compare != "" {
+				if len(args) != 1 {
+					return usagef("--compare takes two files: eval --compare A B")
+				}
+				return compareReports(c, compare, args[0], o)
+			}
+			if len(args) > 0 {
+				return usagef("unexpected argument %q: name suites with --suite", args[0])
+			}
+			if err := o.complete(c); err != nil {
+				return err
+			}
+			report, err := evaluate(c, &e, o)
+			if err != nil {
+				return err
+			}
+			return o.write(c, report)
+		},
+	}
+	e.register(c)
+	// --compare needs no model; evaluate asks for it.
+	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
+	flags := c.Flags()
+	flags.StringSliceVar(&o.suites, "suite", nil, "benchmarks or files of problems; repeatable")
+	flags.StringVar(&o.dir, "suites-dir", ".", "folder of the benchmarks")
+	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
+	flags.BoolVar(&o.Greedy, "greedy", false, "take the likeliest token")
+	flags.Float64Var(&o.Temperature, "temperature", 0.6, "divisor of the logits")
+	flags.Float64Var(&o.TopP, "top-p", 0.95, "keep the smallest set of tokens with this share of the probability; 1 is off")
+	flags.IntVar(&o.TopK, "top-k", 0, "keep this many of the likeliest tokens; 0 is off")
+	flags.IntVar(&o.MaxTokens, "max-tokens", 3000, "most tokens of a response")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
+	flags.StringVar(&o.Template, "template", "qwen_math", "prompt template around each problem: "+strings.Join(tokenize.Templates(), ", "))
+	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
+	flags.StringVar(&o.out, "out", "", "file for every response")
+	flags.BoolVar(&o.resume, "resume", false, "go on with the file of --out, if it is there")
+	flags.StringVar(&compare, "compare", "", "compare this measurement with a second one")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object in place of a table")
+	flags.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown")
+	must(c.MarkFlagDirname("suites-dir"))
+	must(c.MarkFlagFilename("out", "jsonl"))
+	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
+	c.MarkFlagsMutuallyExclusive("json", "markdown")
+	return c
+}
+
+func benchmarkNames() []string {
+	var names []string
+	for _, b := range evaluation.Benchmarks {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+type evalOptions struct {
+	evaluation.Settings
+	suites         []string
+	dir, out       string
+	slots          int
+	json, markdown bool
+	resume         bool
+}
+
+// complete settles how responses are chosen and refuses what cannot be.
+func (o *evalOptions) complete(c *cobra.Command) error {
+	drawn := c.Flags().Changed("temperature") || c.Flags().Changed("top-p") || c.Flags().Changed("top-k")
+	if o.Samples == 1 && !drawn {
+		o.Greedy = true
+	}
+	if o.Greedy {
+		if drawn {
+			return usagef("--greedy goes without --temperature, --top-p and --top-k")
+		}
+		if o.Samples > 1 {
+			return usagef("--greedy --samples %d: the samples would all be the same", o.Samples)
+		}
+		o.Temperature, o.TopP = 1, 1
+	}
+	if o.resume && o.out == "" {
+		return usagef("--resume needs --out, the file to go on with")
+	}
+	if len(o.suites) == 0 {
+		return usagef("name what to measure with --suite: a file of problems, or one of %s", strings.Join(benchmarkNames(), ", "))
+	}
+	if _, err := tokenize.LookupTemplate(o.Template); err != nil {
+		return usageError{err}
+	}
+	g := generateOptions{samples: o.Samples, slots: o.slots}
+	g.Temperature, g.TopP, g.TopK, g.MaxNewTokens = o.Temperature, o.TopP, o.TopK, o.MaxTokens
+	return g.validate()
+}
+
+// evaluate samples and grades the suites.
+func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Report, error) {
+	var none evaluation.Report
+	if f.model == "" {
+		return none, usagef(`required flag(s) "model" not set`)
+	}
+	var suites []train.Suite
+	for _, spec := range o.suites {
+		spec, err := localSuite(c, spec)
+		if err != nil {
+			return none, err
+		}
+		s, err := train.OpenSuite(spec, o.dir)
+		if err != nil {
+			return none, err
+		}
+		if warning, ok := evaluation.Incomplete(s.Name, len(s.Problems)); ok {
+			slog.Warn(warning)
+		}
+		suites = append(suites, s)
+	}
+	e, err := f.open(c)
+	if err != nil {
+		return none, err
+	}
+	defer e.Close()
+	prompter, err := train.NewPrompter(e.policy, o.Template)
+	if err != nil {
+		return none, err
+	}
+	o.Model, o.Weights = f.model, e.policy.Fingerprint()
+	responses, err := openResponses(o, train.NewPlan(o.Settings, suites))
+	if err != nil {
+		return none, err
+	}
+	v := verifier.Verifier{}
+	err = errors.Join(sampleSuites(c, e, prompter, suites, responses, v, o), responses.Close())
+	if err != nil {
+		return none, err
+	}
+	return responses.Report(train.SameAnswer(v))
+}
+
+func openResponses(o evalOptions, plan evaluation.Plan) (*evaluation.Responses, error) {
+	switch {
+	case o.out == "":
+		return evaluation.New(plan)
+	case o.resume:
+		return evaluation.Resume(o.out, plan)
+	}
+	return evaluation.Create(o.out, plan)
+}
+
+func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train.Suite, responses *evaluation.Responses, v verifier.Verifier, o evalOptions) error {
+	have, want := responses.Count()
+	if have > 0 {
+		slog.Info("going on with the responses that are there", "file", o.out, "have", have, "of", want)
+	}
+	// Evaluate keeps a slot to itself.
+	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(p.Longest(suites)+o.MaxTokens))
+	if err != nil {
+		return err
+	}
+	defer decoder.Close()
+	ctx, stopped, stop := catchSignals(c.Context())
+	defer stop()
+	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
+	defer bar.finish()
+	bar.set(int64(have), int64(want))
+	err = train.Evaluate(ctx, decoder, p, suites, responses, v, func(int) { bar.add(1) })
+	if s := stopped(); s != nil && err != nil {
+		again := "what there was is lost; with --out it would be kept"
+		if o.out != "" {
+			again = "the same command with --resume goes on with " + o.out
+		}
+		return interrupted{s, again}
+	}
+	return err
+}
+
+// write prints a report as asked for.
+func (o evalOptions) write(c *cobra.Command, r evaluation.Report) error {
+	if o.json {
+		return lineWriter{c.OutOrStdout()}.write(r)
+	}
+	return r.Print(c.OutOrStdout(), o.markdown)
+}
+
+func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
+	same := train.SameAnswer(verifier.Verifier{})
+	first, err := evaluation.ReadReport(a, same)
+	if err != nil {
+		return err
+	}
+	second, err := evaluation.ReadReport(b, same)
+	if err != nil {
+		return err
+	}
+	comparison, err := evaluation.Compare(first, second)
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", a, b, err)
+	}
+	for _, warning := range comparison.Warnings {
+		slog.Warn(warning)
+	}
+	if o.json {
+		return lineWriter{c.OutOrStdout()}.write(comparison)
+	}
+	return comparison.Print(c.OutOrStdout(), o.markdown)
+}

@@ -1,0 +1,87 @@
+package cmd
+
+import (
+	"log/slog"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/models/hub"
+	"onering/runtime"
+	"onering/runtime/train"
+)
+
+// Where a model folder or a file of problems is asked for, a name on a Hugging
+// Face hub will do: ORG/NAME for a model, hf:ORG/NAME for either.
+
+// localModel returns the folder of a model, fetched where it has to be.
+func localModel(c *cobra.Command, name string) (string, error) {
+	return fromHub(c, func(o hub.Options) (string, error) { return hub.Resolve(c.Context(), name, o) })
+}
+
+// localTokenizer is localModel without the weights.
+func localTokenizer(c *cobra.Command, name string) (string, error) {
+	return fromHub(c, func(o hub.Options) (string, error) {
+		o.NoWeights = true
+		return hub.Resolve(c.Context(), name, o)
+	})
+}
+
+// localData returns the path of a data set, fetched where it has to be.
+func localData(c *cobra.Command, name string) (string, error) {
+	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, o) })
+}
+
+// localSuite is localData for a suite, NAME=hf:ORG/DATA or without a name. The
+// folders of the cache are called after commits, so the name is given then.
+func localSuite(c *cobra.Command, spec string) (string, error) {
+	label, name, ok := strings.Cut(spec, "=")
+	if !ok {
+		label, name = "", spec
+	}
+	if !strings.HasPrefix(name, "hf:") {
+		return spec, nil
+	}
+	resolved, err := localData(c, name)
+	if label == "" {
+		label, _, _ = strings.Cut(path.Base(name), "@")
+		label = strings.TrimSuffix(label, path.Ext(label))
+	}
+	return label + "=" + resolved, err
+}
+
+// localConfig returns the configuration with paths in place of names on a hub.
+// In config itself such names are pinned to the commit, so that run.toml means
+// the same tomorrow.
+func localConfig(c *cobra.Command, config *train.Config) (local train.Config, err error) {
+	local = *config
+	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
+		return local, err
+	}
+	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
+	if local.Data.Train, err = localData(c, config.Data.Train); err != nil {
+		return local, err
+	}
+	config.Data.Train = hub.Pin(config.Data.Train, local.Data.Train)
+	local.Eval.Suites = slices.Clone(config.Eval.Suites)
+	for i, spec := range local.Eval.Suites {
+		if local.Eval.Suites[i], err = localSuite(c, spec); err != nil {
+			return local, err
+		}
+	}
+	return local, nil
+}
+
+// fromHub shows how a fetch goes.
+func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (string, error) {
+	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
+	defer fetching.finish()
+	return resolve(hub.Options{
+		Offline:  os.Getenv("ONERING_OFFLINE") != "",
+		Progress: func(p hub.Progress) { fetching.show(runtime.Progress{Step: p.File, Done: p.Done, Total: p.Total}) },
+		Notice:   func(text string) { slog.Warn(text) },
+	})
+}

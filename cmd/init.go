@@ -1,0 +1,96 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/models"
+	"onering/models/qwen2"
+)
+
+func newInit() *cobra.Command {
+	var config, out, dtype, tokenizer string
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "init --config config.json --out DIR",
+		Short: "Write a model folder with random weights",
+		Long: `Write a Hugging Face folder with random weights of the shape that a config.json
+states. The same config and seed give the same weights on every machine. The
+generation_config.json and the tokenizer's files beside the config are copied.
+
+DIR must not exist, or be empty; it appears only when it is complete.`,
+		Example: `  onering init --config Qwen2.5-0.5B/config.json --seed 1 --out random-0.5b
+  onering init --config config.json --tokenizer Qwen2.5-Math-1.5B --out small --dtype bfloat16`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			element, err := parseDType(dtype)
+			if err != nil {
+				return err
+			}
+			shape, err := qwen2.ReadConfig(config)
+			if err != nil {
+				return err
+			}
+			weights, err := qwen2.Init(shape, seed)
+			if err != nil {
+				return err
+			}
+			defer weights.Close()
+			if tokenizer == "" {
+				tokenizer = folderOf(config)
+			}
+			err = qwen2.Save(out, shape, weights, qwen2.SaveOptions{DType: element, Tokenizer: tokenizer})
+			if err != nil {
+				return err
+			}
+			n := 0
+			for _, t := range weights.Tensors() {
+				n += len(t.Data)
+			}
+			slog.Info("wrote a model with random weights", "folder", out, "parameters", n, "seed", seed)
+			fmt.Fprintln(c.OutOrStdout(), out)
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&config, "config", "", "config.json of a Qwen2 model, or its folder (required)")
+	flags.StringVar(&out, "out", "", "folder to write (required)")
+	flags.StringVar(&tokenizer, "tokenizer", "", "folder to copy the tokenizer's files from; default: that of the config")
+	flags.Uint64Var(&seed, "seed", 0, "seed of the weights")
+	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
+	must(c.MarkFlagRequired("config"))
+	must(c.MarkFlagRequired("out"))
+	must(c.MarkFlagFilename("config", "json"))
+	must(c.MarkFlagDirname("out"))
+	must(c.MarkFlagDirname("tokenizer"))
+	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+// folderOf is the folder that a config lies in, or is.
+func folderOf(config string) string {
+	if info, err := os.Stat(config); err == nil && info.IsDir() {
+		return config
+	}
+	return filepath.Dir(config)
+}
+
+// dtypeNames are the element types of a model folder, as config.json has them.
+var dtypeNames = []string{"float32", "float16", "bfloat16"}
+
+func parseDType(name string) (models.DType, error) {
+	switch name {
+	case "float32":
+		return models.F32, nil
+	case "float16":
+		return models.F16, nil
+	case "bfloat16":
+		return models.BF16, nil
+	}
+	return models.Invalid, usagef("--dtype %q: must be one of %s", name, strings.Join(dtypeNames, ", "))
+}

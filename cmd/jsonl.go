@@ -1,0 +1,122 @@
+package cmd
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+)
+
+// maxLine bounds one line of JSONL input, in bytes, its newline included.
+const maxLine = 64 << 20
+
+// openInput opens the file called name for reading; "-" is stdin. The second
+// result is the name to use in messages.
+func openInput(name string, stdin io.Reader) (io.ReadCloser, string, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), "stdin", nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		f.Close()
+		return nil, "", fmt.Errorf("%s is a folder, not a file", name)
+	}
+	return f, name, nil
+}
+
+// readLines decodes each line of r into a T and yields it with its 1-based
+// line number. Empty lines are passed over. Reading ends at the first error,
+// which names the place as name:line. Keys that T lacks are ignored, so that
+// rows may carry fields of their own.
+func readLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
+	return func(yield func(int, lineOrError[T]) bool) {
+		in := bufio.NewReaderSize(r, 1<<16)
+		for number := 1; ; number++ {
+			line, err := readLine(in)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(number, lineOrError[T]{Err: fmt.Errorf("%s:%d: %w", name, number, err)})
+				return
+			}
+			if number == 1 {
+				line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
+			}
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
+			}
+			var row lineOrError[T]
+			if err := json.Unmarshal(line, &row.Row); err != nil {
+				row.Err = fmt.Errorf("%s:%d: %w", name, number, explainJSON(err))
+			}
+			if !yield(number, row) || row.Err != nil {
+				return
+			}
+		}
+	}
+}
+
+// A lineOrError is a decoded line, or why there is none.
+type lineOrError[T any] struct {
+	Row T
+	Err error
+}
+
+var errLongLine = fmt.Errorf("line longer than %d MB", maxLine>>20)
+
+// readLine returns the next line without its end. The last line may lack a
+// newline; io.EOF means that there is no further line.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > maxLine {
+			return nil, errLongLine
+		}
+		line = append(line, part...) // ReadSlice's buffer is reused
+		switch {
+		case err == nil, err == io.EOF && len(line) > 0:
+			return bytes.TrimRight(line, "\r\n"), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+// explainJSON rephrases the decoder's errors in terms of the data.
+func explainJSON(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("not a JSON object: %v (byte %d)", syntax, syntax.Offset)
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Errorf("field %q cannot be a JSON %s", kind.Field, kind.Value)
+	case errors.As(err, &kind):
+		return fmt.Errorf("not a JSON object but a JSON %s", kind.Value)
+	}
+	return err
+}
+
+// A lineWriter writes one JSON object per line and hands each on at once, so
+// that what was printed is there whatever happens next.
+type lineWriter struct{ w io.Writer }
+
+func (l lineWriter) write(row any) error {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(row); err != nil {
+		return err
+	}
+	_, err := l.w.Write(line.Bytes())
+	return err
+}

@@ -1,0 +1,107 @@
+package cmd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+)
+
+// readAll collects what readLines gives: the rows as "line:text" and the error.
+func readAll(r io.Reader) (rows []string, err error) {
+	type row struct {
+		Text string `json:"text"`
+	}
+	for number, line := range readLines[row](r, "in.jsonl") {
+		if line.Err != nil {
+			return rows, line.Err
+		}
+		rows = append(rows, fmt.Sprintf("%d:%s", number, line.Row.Text))
+	}
+	return rows, nil
+}
+
+func TestReadLines(t *testing.T) {
+	for _, tt := range []struct {
+		name, in, rows, err string
+	}{
+		{"empty", "", "[]", ""},
+		{"plain", `{"text":"a"}` + "\n" + `{"text":"b"}` + "\n", "[1:a 2:b]", ""},
+		{"no newline at the end", `{"text":"a"}`, "[1:a]", ""},
+		{"blank lines count", "\n" + `{"text":"a"}` + "\n\n\n" + `{"text":"b"}`, "[2:a 5:b]", ""},
+		{"carriage returns", "{\"text\":\"a\"}\r\n{\"text\":\"b\"}\r\n", "[1:a 2:b]", ""},
+		{"byte order mark", "\ufeff{\"text\":\"a\"}\n", "[1:a]", ""},
+		{"other line separators stay inside", "{\"text\":\"a\u2028b\u0085c\"}\n", "[1:a\u2028b\u0085c]", ""},
+		{"fields of its own", `{"text":"a","level":3}`, "[1:a]", ""},
+		{"syntax", `{"text":"a"}` + "\n" + `{"text":` + "\n", "[1:a]", "in.jsonl:2: not a JSON object: unexpected end of JSON input"},
+		{"two on a line", `{"text":"a"} {"text":"b"}`, "[]", "in.jsonl:1: not a JSON object: invalid character '{' after top-level value (byte 14)"},
+		{"wrong kind of field", `{"text":7}`, "[]", `in.jsonl:1: field "text" cannot be a JSON number`},
+		{"not an object", `[1]`, "[]", "in.jsonl:1: not a JSON object but a JSON array"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rows, err := readAll(strings.NewReader(tt.in))
+			if got := fmt.Sprint(rows); got != tt.rows {
+				t.Errorf("rows %s, want %s", got, tt.rows)
+			}
+			if (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+// An endless stream of one letter, without a newline.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
+
+func TestReadLinesLong(t *testing.T) {
+	long := strings.Repeat("x", 1<<20) // well over the reader's buffer
+	rows, err := readAll(strings.NewReader(`{"text":"` + long + `"}` + "\n"))
+	if err != nil || len(rows) != 1 || rows[0] != "1:"+long {
+		t.Errorf("a line of 1 MB: %d rows, error %v", len(rows), err)
+	}
+	if testing.Short() {
+		t.Skip("reads 64 MB")
+	}
+	if _, err := readAll(endless{}); err == nil || err.Error() != "in.jsonl:1: line longer than 64 MB" {
+		t.Errorf("endless line: error %v", err)
+	}
+}
+
+// A writer that counts its calls.
+type calls struct {
+	bytes.Buffer
+	n int
+}
+
+func (c *calls) Write(p []byte) (int, error) {
+	c.n++
+	return c.Buffer.Write(p)
+}
+
+func TestLineWriter(t *testing.T) {
+	var w calls
+	out := lineWriter{&w}
+	for _, row := range []any{map[string]string{"text": "a<b"}, map[string]int{"n": 1}} {
+		if err := out.write(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := w.String(), "{\"text\":\"a<b\"}\n{\"n\":1}\n"; got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+	if w.n != 2 {
+		t.Errorf("%d writes for 2 lines: a line must go out whole and at once", w.n)
+	}
+	if err := out.write(math.NaN()); err == nil || w.n != 2 {
+		t.Errorf("NaN: error %v, %d writes", err, w.n)
+	}
+}

@@ -1,0 +1,117 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// newLogger writes one line a message. Times are left to log.txt in the run
+// folder: on a console they are noise.
+func newLogger(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// A logFile is log.txt of a run folder. What is logged before the folder exists
+// is kept until open.
+type logFile struct {
+	mu     sync.Mutex
+	file   *os.File
+	before []byte
+}
+
+// Write implements io.Writer.
+func (l *logFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		l.before = append(l.before, p...)
+		return len(p), nil
+	}
+	return l.file.Write(p)
+}
+
+// open appends to the file from now on.
+func (l *logFile) open(path string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(l.before)
+	l.file, l.before = file, nil
+	return err
+}
+
+// print adds a line of text with the time.
+func (l *logFile) print(line string) {
+	fmt.Fprintf(l, "%s %s\n", time.Now().Format(time.RFC3339), line)
+}
+
+// Close closes the file, if there is one.
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// tee logs to the console as console does, and everything to the file.
+func (l *logFile) tee(console *slog.Logger) *slog.Logger {
+	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})
+	return slog.New(teeHandler{console.Handler(), file})
+}
+
+// A teeHandler hands each message to several handlers.
+type teeHandler []slog.Handler
+
+func (t teeHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	for _, h := range t {
+		if h.Enabled(ctx, level) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t teeHandler) Handle(ctx context.Context, r slog.Record) error {
+	var errs []error
+	for _, h := range t {
+		if h.Enabled(ctx, r.Level) {
+			errs = append(errs, h.Handle(ctx, r.Clone()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t teeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return t.each(func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) })
+}
+
+func (t teeHandler) WithGroup(name string) slog.Handler {
+	return t.each(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
+}
+
+func (t teeHandler) each(f func(slog.Handler) slog.Handler) slog.Handler {
+	out := make(teeHandler, len(t))
+	for i, h := range t {
+		out[i] = f(h)
+	}
+	return out
+}

@@ -1,0 +1,206 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"onering/runtime"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"onering": Main})
+}
+
+// TestScript runs the text scripts in testdata/script: command lines with their
+// exact output, error and exit code. `go test -run TestScript/NAME` runs one.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Condition: func(name string) (bool, error) {
+			if name == "onnxruntime" {
+				return libraryFound(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+		Setup: func(env *testscript.Env) error {
+			// The scripts' HOME is not the user's: name the cache, so that a
+			// library which is there is found. Nothing is ever fetched.
+			if dir, err := os.UserCacheDir(); err == nil && os.Getenv("ONERING_CACHE") == "" {
+				env.Setenv("ONERING_CACHE", filepath.Join(dir, "onering"))
+			}
+			for _, name := range []string{"ONERING_CACHE", "ONNXRUNTIME_LIB"} {
+				if value := os.Getenv(name); value != "" {
+					env.Setenv(name, value)
+				}
+			}
+			env.Setenv("ONERING_OFFLINE", "1")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+		},
+	})
+}
+
+// libraryFound reports whether an ONNX Runtime library can be used without
+// fetching one.
+var libraryFound = sync.OnceValue(func() bool {
+	r := runtime.Diagnose(context.Background(), runtime.Options{Offline: true})
+	return r.Library != nil && len(r.Problems) == 0
+})
+
+// exits CODE COMMAND... runs a command and wants that exit code; stdout and
+// stderr may be inspected afterwards. (testscript's own exec tells failure from
+// success only.)
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	err := ts.Exec("sh", append([]string{"-c", `code=$1; shift; "$@"; got=$?; test $got = $code || { echo "exit code $got, want $code" >&2; exit 1; }`, "sh"}, args...)...)
+	if err != nil {
+		ts.Fatalf("%s: %v\n%s", strings.Join(args[1:], " "), err, ts.ReadFile("stderr"))
+	}
+}
+
+// TestHelp holds every command to the same form.
+func TestHelp(t *testing.T) {
+	walk(newRoot(), func(c *cobra.Command) {
+		name := c.CommandPath()
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") || c.Short[0] < 'A' || c.Short[0] > 'Z' {
+			t.Errorf("%s: short help %q: want a phrase that begins with a capital and has no full stop", name, c.Short)
+		}
+		if c.HasParent() && c.Example == "" {
+			t.Errorf("%s has no example", name)
+		}
+		if c.RunE == nil || c.Run != nil {
+			t.Errorf("%s: want RunE, not Run: run tells mistakes of usage from failures by it", name)
+		}
+		if c.Args == nil {
+			t.Errorf("%s takes any arguments", name)
+		}
+		for line := range strings.SplitSeq(c.Long, "\n") {
+			if len(line) > 80 {
+				t.Errorf("%s: a line of the help is longer than 80: %q", name, line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s: --%s has no help", name, f.Name)
+			}
+		})
+	})
+}
+
+// TestExamples parses the examples in the helps: they must not outlive what
+// they show.
+func TestExamples(t *testing.T) {
+	walk(newRoot(), func(c *cobra.Command) {
+		example := strings.ReplaceAll(c.Example, "\\\n", " ")
+		for line := range strings.SplitSeq(example, "\n") {
+			for part := range strings.SplitSeq(line, "|") {
+				if words := splitWords(part); len(words) > 0 && words[0] == "onering" {
+					checkCommandLine(t, words)
+				}
+			}
+		}
+	})
+}
+
+// TestReadme parses the command lines of the README, and wants its table of
+// commands to be that of the program.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked, shell := 0, false
+	joined := strings.ReplaceAll(string(text), "|\n  onering", "| onering")
+	for line := range strings.SplitSeq(joined, "\n") {
+		if strings.HasPrefix(line, "```") {
+			shell = line == "```sh"
+			continue
+		}
+		if !shell {
+			continue
+		}
+		for part := range strings.SplitSeq(line, " | ") {
+			part = strings.Replace(strings.TrimSpace(part), "go run ./cmd/onering ", "onering ", 1)
+			if words := splitWords(part); len(words) > 1 && words[0] == "onering" {
+				checkCommandLine(t, words)
+				checked++
+			}
+		}
+	}
+	if checked < 4 {
+		t.Errorf("found %d command lines in the README", checked)
+	}
+	for _, c := range newRoot().Commands() {
+		if !strings.Contains(string(text), "`"+c.Name()) {
+			t.Errorf("the README does not name the command %q", c.Name())
+		}
+	}
+}
+
+// checkCommandLine wants a command line that gets as far as the command's own code.
+func checkCommandLine(t *testing.T, words []string) {
+	t.Helper()
+	line := strings.Join(words, " ")
+	c, rest, err := newRoot().Find(words[1:])
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+		return
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		t.Errorf("%s: %v", line, err)
+		return
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		t.Errorf("%s: %v", line, err)
+	}
+}
+
+// splitWords splits a shell command as far as the examples need it: quotes are
+// taken off, redirections end the command.
+func splitWords(s string) []string {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	started := false
+	for _, r := range s {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, started = r, true
+		case r == '<' || r == '>' || r == '#':
+			return words
+		case r == ' ' || r == '\t':
+			if started {
+				words = append(words, word.String())
+				word.Reset()
+				started = false
+			}
+		default:
+			word.WriteRune(r)
+			started = true
+		}
+	}
+	if started {
+		words = append(words, word.String())
+	}
+	return words
+}

@@ -1,0 +1,153 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+)
+
+const (
+	// lineEvery is how often progress is printed where there is no terminal.
+	lineEvery = 10 * time.Second
+	// barAfter is how long a task takes before it gets a bar: most are over by
+	// then, and a bar costs more than they do.
+	barAfter = 400 * time.Millisecond
+)
+
+// A progress shows how far a task is, on stderr: a bar with rate and time left
+// on a terminal, which goes when the task is done; a line now and then elsewhere;
+// nothing with --quiet. Its methods may be called from several goroutines.
+type progress struct {
+	name, unit string // unit is plural, such as "trajectories"; "B" are bytes
+	total      int64
+
+	mu       sync.Mutex
+	done     int64
+	finished bool
+	started  time.Time
+	printed  time.Time
+	now      func() time.Time // a clock for tests
+	lines    io.Writer        // nil on a terminal, or when quiet
+	terminal io.Writer        // nil elsewhere
+	bars     *mpb.Progress    // nil until the bar shows
+	bar      *mpb.Bar
+}
+
+// newProgress begins to show a task of total units; 0 is unknown as yet.
+func newProgress(w io.Writer, quiet bool, name, unit string, total int64) *progress {
+	p := &progress{name: name, unit: unit, total: total, now: time.Now}
+	p.started = p.now()
+	p.printed = p.started
+	switch f, ok := w.(*os.File); {
+	case quiet:
+	case ok && term.IsTerminal(int(f.Fd())):
+		p.terminal = w
+	default:
+		p.lines = w
+	}
+	return p
+}
+
+// open shows the bar.
+func (p *progress) open() {
+	counters, speed := decor.CountersNoUnit("%d/%d "+p.unit, decor.WCSyncSpace), decor.AverageSpeed(0, "%.1f/s", decor.WCSyncSpace)
+	if p.unit == "B" {
+		counters = decor.CountersKiloByte("% .1f / % .1f", decor.WCSyncSpace)
+		speed = decor.AverageSpeed(decor.SizeB1000(0), "% .1f", decor.WCSyncSpace)
+	}
+	p.bars = mpb.New(mpb.WithOutput(p.terminal), mpb.WithWidth(64))
+	p.bar = p.bars.AddBar(p.total, mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Name(p.name, decor.WCSyncSpaceR)),
+		mpb.AppendDecorators(counters, speed, decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace)))
+	// Rate and time left count from when the task began, not the bar.
+	p.bar.DecoratorAverageAdjust(p.started)
+}
+
+// set says that done of total units are through. It suits callbacks that
+// report both.
+func (p *progress) set(done, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.update(done, total)
+}
+
+// add says that n more units are through.
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.update(p.done+n, p.total)
+}
+
+func (p *progress) update(done, total int64) {
+	p.done, p.total = done, total
+	now := p.now()
+	switch {
+	case p.lines != nil && now.Sub(p.printed) >= lineEvery:
+		p.printed = now
+		p.printLine()
+	case p.terminal != nil && !p.finished && now.Sub(p.started) >= barAfter:
+		if p.bar == nil {
+			p.open()
+		}
+		p.bar.SetTotal(total, false)
+		p.bar.SetCurrent(done)
+	}
+}
+
+// finish removes the bar or prints the last line. It may be called again, so
+// that a deferred call covers the ways out that fail.
+func (p *progress) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.finished {
+		return
+	}
+	p.finished = true
+	if p.bar != nil {
+		p.bar.Abort(true)
+		p.bars.Wait()
+	}
+	// A task too short for a line on the way needs none at its end.
+	if p.lines != nil && p.printed != p.started {
+		p.printLine()
+	}
+}
+
+func (p *progress) printLine() {
+	seconds := p.now().Sub(p.started).Seconds()
+	line := p.name + ": "
+	switch {
+	case p.total <= 0:
+		line += quantity(p.done, p.unit)
+	case p.unit == "B":
+		line += fmt.Sprintf("%.1f of %s", float64(p.done)/1e6, quantity(p.total, p.unit))
+	default:
+		line += fmt.Sprintf("%d of %s", p.done, quantity(p.total, p.unit))
+	}
+	if p.done > 0 && seconds > 0 {
+		rate := float64(p.done) / seconds
+		if p.unit == "B" {
+			line += fmt.Sprintf(", %.1f MB/s", rate/1e6)
+		} else {
+			line += fmt.Sprintf(", %.1f/s", rate)
+		}
+		if p.total > p.done {
+			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
+			line += fmt.Sprintf(", %s left", left.Round(time.Second))
+		}
+	}
+	fmt.Fprintln(p.lines, line)
+}
+
+func quantity(n int64, unit string) string {
+	if unit == "B" {
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}

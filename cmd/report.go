@@ -1,0 +1,70 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"onering/models"
+	"onering/runtime/train/report"
+)
+
+func newReport() *cobra.Command {
+	var out, title string
+	c := &cobra.Command{
+		Use:   "report RUN...",
+		Short: "Show what runs did, as one page for a browser",
+		Long: `Write one self-contained page about one or several run folders: training
+dynamics, a table of configurations and results, responses token by token. The
+page fetches nothing and can be sent to others as it is. Runs whose
+configurations differ in nothing but seeds share a colour, with their mean on
+top.
+
+The run may still be going on. "onering train" writes the page report.html into
+the run folder by itself.`,
+		Example: `  onering report runs/out/pmpo-20260102-030405
+  onering report runs/out/* -o report.html`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var runs []*report.Run
+			for _, dir := range args {
+				r, err := report.ReadRun(dir)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, r)
+			}
+			if out == "" && len(args) == 1 {
+				out = filepath.Join(args[0], "report.html")
+			} else if out == "" {
+				out = "report.html"
+			}
+			if out == "-" {
+				return report.Write(c.OutOrStdout(), runs, report.Options{Title: title})
+			}
+			if err := writeReport(out, runs, report.Options{Title: title}); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), out)
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&out, "out", "o", "", "the page; - is stdout; default: report.html in the run folder, or here for several runs")
+	flags.StringVar(&title, "title", "", "what stands at the top of the page")
+	must(c.MarkFlagFilename("out", "html"))
+	return c
+}
+
+// writeReport writes a page whole or not at all.
+func writeReport(path string, runs []*report.Run, o report.Options) error {
+	if dir := filepath.Dir(path); dir != "." {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	return models.WriteFile(path, func(w io.Writer) error { return report.Write(w, runs, o) })
+}

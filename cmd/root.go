@@ -1,0 +1,161 @@
+// Package cmd is the program onering: its commands, flags and messages. Results
+// go to stdout; logs and progress go to stderr. Exit codes: 0 success, 1
+// something failed, 2 the command line or the configuration is wrong.
+//
+// A program of one's own that brings in further objectives is an import of each
+// and a call of [Main].
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// A usageError is a mistake in the command line or the configuration, as
+// opposed to something that failed while the command ran.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// Main runs the program on the command line that it was called with, and exits.
+func Main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run executes one command line and returns its exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	// An error from before a command's own code ran (a flag, the arguments, an
+	// unknown command) is one of usage.
+	running := false
+	walk(root, func(c *cobra.Command) {
+		if inner := c.RunE; inner != nil {
+			c.RunE = func(c *cobra.Command, args []string) error {
+				running = true
+				return inner(c, args)
+			}
+		}
+	})
+
+	command, err := root.ExecuteC()
+	if err == nil {
+		return exitOK
+	}
+	for _, line := range errorLines(err) {
+		fmt.Fprintf(stderr, "onering: %s\n", line)
+	}
+	var stopped interrupted
+	if errors.As(err, &stopped) {
+		return stopped.exitCode()
+	}
+	var usage usageError
+	if running && !errors.As(err, &usage) {
+		return exitFailed
+	}
+	if !running {
+		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
+	}
+	return exitUsage
+}
+
+// errorLines splits joined errors into lines, so that each stands after the
+// program's name.
+func errorLines(err error) []string {
+	return strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
+}
+
+func walk(c *cobra.Command, f func(*cobra.Command)) {
+	f(c)
+	for _, child := range c.Commands() {
+		walk(child, f)
+	}
+}
+
+func newRoot() *cobra.Command {
+	var quiet, verbose bool
+	root := &cobra.Command{
+		Use:   "onering",
+		Short: "Group-based reinforcement learning of language models on ONNX Runtime",
+		Long: `onering trains language models with group-based reinforcement learning
+(GRPO, GMPO, GSPO, PMPO and others) on ONNX Runtime: rollouts, scoring and
+training run over one set of weights, in one process.
+
+Results go to stdout, logs and progress to stderr. Data is one JSON object per
+line; "-" is stdin. Exit codes: 0 success, 1 something failed, 2 the command
+line or the configuration is wrong.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          knownCommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRun: func(c *cobra.Command, _ []string) {
+			level := slog.LevelInfo
+			switch {
+			case quiet:
+				level = slog.LevelWarn
+			case verbose:
+				level = slog.LevelDebug
+			}
+			slog.SetDefault(newLogger(c.ErrOrStderr(), level))
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVarP(&quiet, "quiet", "q", false, "only warnings and errors on stderr, no progress")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "also debug messages on stderr")
+	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
+	root.AddCommand(
+		newData(),
+		newDoctor(),
+		newEval(),
+		newExport(), newBench(),
+		newGenerate(),
+		newInit(),
+		newObjectives(),
+		newReport(),
+		newReplay(),
+		newScore(),
+		newSFT(),
+		newStep(),
+		newSweep(),
+		newTokenize(),
+		newTrain(),
+		newVerify(),
+		newVersion(),
+		newWatch(),
+		newWeights(),
+	)
+	return root
+}
+
+// knownCommand refuses what is left over where a command's name should be.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, child := range c.Commands() {
+		if child.IsAvailableCommand() {
+			names = append(names, child.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q%s", c.CommandPath()+" "+args[0], didYouMean(args[0], names))
+}

@@ -1,0 +1,131 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"onering/models"
+	"onering/runtime"
+	"onering/runtime/train"
+)
+
+func newScore() *cobra.Command {
+	var e engineFlags
+	var temperature float64
+	c := &cobra.Command{
+		Use:   "score --model DIR [FILE]",
+		Short: "Compute the log-probs and entropies of given responses",
+		Long: `Compute the log-probs and entropies of given responses. Input is one JSON
+object per line, from FILE or stdin: {"prompt_ids", "response_ids"}, or as text
+{"prompt", "response"}. Each gives a line {"logp", "entropy"} with a number per
+token of the response, in nats, of softmax(logits / temperature).`,
+		Example: `  echo '{"prompt_ids":[3,1,4],"response_ids":[1,5]}' | onering score --model DIR
+  onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !(temperature > 0) || math.IsInf(temperature, 1) {
+				return usagef("--temperature %v: must be a finite number above 0", temperature)
+			}
+			in, name, err := openInput(inputName(args), c.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			engine, err := e.open(c)
+			if err != nil {
+				return err
+			}
+			defer engine.Close()
+			return score(in, name, lineWriter{c.OutOrStdout()}, engine, temperature)
+		},
+	}
+	e.register(c)
+	c.Flags().Float64Var(&temperature, "temperature", 1, "divisor of the logits")
+	return c
+}
+
+// A pair is a prompt and the response to it, as text or ids.
+type pair struct {
+	prompt
+	Response    *string  `json:"response"`
+	ResponseIDs *[]int32 `json:"response_ids"`
+}
+
+// sequence returns the pair as the learner takes it.
+func (p pair) sequence(policy *train.Policy) (runtime.Sequence, error) {
+	var s runtime.Sequence
+	ids, err := p.ids(policy)
+	if err != nil {
+		return s, err
+	}
+	var response []int32
+	switch {
+	case (p.Response != nil) == (p.ResponseIDs != nil):
+		err = errors.New(`one of "response" and "response_ids" must be given`)
+	case p.ResponseIDs != nil:
+		response, err = *p.ResponseIDs, checkIDs("response_ids", *p.ResponseIDs, policy)
+	default:
+		response, err = encode(policy, *p.Response)
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Prompt = len(ids)
+	s.Tokens = append(append(s.Tokens, ids...), response...)
+	return s, checkLength("prompt and response", len(s.Tokens), policy)
+}
+
+// microTokens is how many tokens go through the layers at once.
+const microTokens = 4096
+
+func score(in io.Reader, name string, out lineWriter, e *engine, temperature float64) error {
+	learner, err := e.env.NewLearner(e.policy.Ring, runtime.LearnerOptions{Stash: models.StashInput})
+	if err != nil {
+		return err
+	}
+	defer learner.Close()
+	type scored struct {
+		LogP    []float32 `json:"logp"`
+		Entropy []float32 `json:"entropy"`
+	}
+	var batch []runtime.Sequence
+	tokens := 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		pass, err := learner.Forward(batch, temperature, false)
+		if err != nil {
+			return err
+		}
+		defer pass.Release()
+		for i := range batch {
+			if err := out.write(scored{pass.LogProb[i], pass.Entropy[i]}); err != nil {
+				return err
+			}
+		}
+		batch, tokens = batch[:0], 0
+		return nil
+	}
+	for number, line := range readLines[pair](in, name) {
+		if line.Err != nil {
+			return errors.Join(flush(), line.Err)
+		}
+		s, err := line.Row.sequence(e.policy)
+		if err != nil {
+			return errors.Join(flush(), fmt.Errorf("%s:%d: %w", name, number, err))
+		}
+		if tokens+len(s.Tokens) > microTokens {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		batch = append(batch, s)
+		tokens += len(s.Tokens)
+	}
+	return flush()
+}

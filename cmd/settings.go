@@ -1,0 +1,134 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A setting is one key of a Config as some source states it. Settings from run
+// files are typed; those from the command line and the environment are text,
+// which is TOML where it can be and a bare string otherwise.
+type setting struct {
+	section, key string
+	place        string // what messages begin with, such as "runs/pmpo.toml:12"
+	order        int    // the line, where there is one
+	value        any    // as TOML has it
+	text         *string
+	meta         *toml.MetaData
+	primitive    toml.Primitive
+}
+
+// path is the setting's name in --set.
+func (s setting) path() string { return s.section + "." + s.key }
+
+// parseFile reads a run file. All its keys are returned, in the file's order;
+// whether they exist is decided when they are applied.
+func parseFile(name string, data []byte) ([]setting, error) {
+	var top map[string]toml.Primitive
+	meta, err := toml.Decode(string(data), &top)
+	if err != nil {
+		return nil, syntaxError(name, err)
+	}
+	var settings []setting
+	var errs []error
+	for section, primitive := range top {
+		value, line := locate(&meta, primitive)
+		if _, ok := value.(map[string]any); !ok {
+			errs = append(errs, fmt.Errorf("%s: %s", place(name, line), strayKey(section)))
+			continue
+		}
+		var keys map[string]toml.Primitive
+		if err := meta.PrimitiveDecode(primitive, &keys); err != nil {
+			errs = append(errs, syntaxError(name, err))
+			continue
+		}
+		if !slices.Contains(sectionNames(), section) {
+			errs = append(errs, fmt.Errorf("%s: unknown section [%s]%s", place(name, line), section, didYouMean(section, sectionNames())))
+			continue
+		}
+		for key, primitive := range keys {
+			s := setting{section: section, key: key, meta: &meta, primitive: primitive}
+			s.value, s.order = locate(&meta, primitive)
+			s.place = place(name, s.order)
+			settings = append(settings, s)
+		}
+	}
+	slices.SortFunc(settings, func(a, b setting) int { return a.order - b.order })
+	return settings, joinSorted(errs)
+}
+
+// strayKey explains a key that stands outside the sections.
+func strayKey(key string) string {
+	if slices.Contains(sectionNames(), key) {
+		return fmt.Sprintf("%q must be a section: write [%s] on a line of its own", key, key)
+	}
+	return fmt.Sprintf("key %q stands outside the sections%s", key, elsewhere("", key))
+}
+
+// elsewhere names another section that has the key, as the end of a message.
+func elsewhere(here, key string) string {
+	if section, ok := sectionOf(key); ok && section != here {
+		return fmt.Sprintf("; it belongs in [%s]", section)
+	}
+	return ""
+}
+
+// parseText makes a setting of text from the command line or the environment.
+func parseText(section, key, place, text string) setting {
+	s := setting{section: section, key: key, place: place, text: &text, value: text}
+	var one map[string]toml.Primitive
+	meta, err := toml.Decode("value = "+text, &one)
+	// Text with a line break could bring keys along; it is a bare string then.
+	if primitive, ok := one["value"]; err == nil && ok && len(one) == 1 {
+		s.value, _ = locate(&meta, primitive)
+		s.meta, s.primitive = &meta, primitive
+	}
+	return s
+}
+
+// A locator is decoded into to learn a primitive's value and line: the package
+// reports positions only in errors.
+type locator struct{ value any }
+
+var errLocated = errors.New("located")
+
+func (l *locator) UnmarshalTOML(value any) error {
+	l.value = value
+	return errLocated
+}
+
+// locate returns the value of a primitive and its line, 0 if unknown.
+func locate(meta *toml.MetaData, primitive toml.Primitive) (value any, line int) {
+	var l locator
+	var parse toml.ParseError
+	if errors.As(meta.PrimitiveDecode(primitive, &l), &parse) {
+		line = parse.Position.Line
+	}
+	return l.value, line
+}
+
+func place(name string, line int) string {
+	if line <= 0 {
+		return name
+	}
+	return fmt.Sprintf("%s:%d", name, line)
+}
+
+// syntaxError puts the file and line of a TOML error in front.
+func syntaxError(name string, err error) error {
+	var parse toml.ParseError
+	if errors.As(err, &parse) {
+		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), strings.TrimPrefix(parse.Message, "toml: "))
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// joinSorted joins errors in a fixed order: maps give them in any.
+func joinSorted(errs []error) error {
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}

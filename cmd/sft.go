@@ -1,0 +1,133 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/models/qwen2"
+	"onering/runtime/train"
+	"onering/tokenize"
+)
+
+func newSFT() *cobra.Command {
+	var e engineFlags
+	var data, out, dtype string
+	o := train.DefaultSupervised()
+	c := &cobra.Command{
+		Use:   "sft --model DIR --data FILE --out DIR",
+		Short: "Warm-start a model on demonstrations",
+		Long: `Warm-start a model on demonstrations, through the graphs that reinforcement
+learning uses. FILE has a JSON object per line: {"prompt", "response"}. The loss
+is the mean negative log-prob of a batch's response tokens, end of sequence
+included. The learning rate rises over --warmup steps and falls linearly.`,
+		Example: `  onering sft --model small --data demonstrations.jsonl --out warm
+  onering sft --model small --data math.jsonl --out warm --template qwen_math --lr 1e-5`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			element, err := parseDType(dtype)
+			if err != nil {
+				return err
+			}
+			if err := checkVacant(out); err != nil {
+				return err
+			}
+			demonstrations, err := readDemonstrations(c, data)
+			if err != nil {
+				return err
+			}
+			engine, err := e.open(c)
+			if err != nil {
+				return err
+			}
+			defer engine.Close()
+			if err := supervise(c, engine, demonstrations, o); err != nil {
+				return err
+			}
+			err = qwen2.Save(out, engine.policy.Model, engine.policy.Weights, qwen2.SaveOptions{DType: element, Tokenizer: engine.policy.Dir})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), out)
+			return nil
+		},
+	}
+	e.register(c)
+	flags := c.Flags()
+	flags.StringVar(&data, "data", "", "file of demonstrations; - is stdin (required)")
+	flags.StringVar(&out, "out", "", "folder to write (required)")
+	flags.IntVar(&o.Epochs, "epochs", o.Epochs, "passes over the data")
+	flags.IntVar(&o.BatchSize, "batch-size", o.BatchSize, "demonstrations of a step")
+	flags.Float64Var(&o.LearningRate, "lr", o.LearningRate, "highest learning rate")
+	flags.IntVar(&o.Warmup, "warmup", o.Warmup, "steps over which the rate rises")
+	flags.Float64Var(&o.Floor, "floor", o.Floor, "share of the rate that is left at the end")
+	flags.Float64Var(&o.WeightDecay, "weight-decay", o.WeightDecay, "decoupled weight decay")
+	flags.Float64Var(&o.MaxGradNorm, "max-grad-norm", o.MaxGradNorm, "clip the gradient to this norm; 0 is off")
+	flags.Int64Var(&o.Seed, "seed", o.Seed, "seed of the order of demonstrations")
+	flags.StringVar(&o.Template, "template", o.Template, "prompt template around each prompt: "+strings.Join(tokenize.Templates(), ", "))
+	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
+	must(c.MarkFlagRequired("data"))
+	must(c.MarkFlagRequired("out"))
+	must(c.MarkFlagFilename("data", "jsonl"))
+	must(c.MarkFlagDirname("out"))
+	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	return c
+}
+
+func readDemonstrations(c *cobra.Command, path string) ([]train.Demonstration, error) {
+	in, name, err := openInput(path, c.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	type row struct {
+		Prompt   *string `json:"prompt"`
+		Response *string `json:"response"`
+	}
+	var data []train.Demonstration
+	for number, line := range readLines[row](in, name) {
+		switch {
+		case line.Err != nil:
+			return nil, line.Err
+		case line.Row.Prompt == nil:
+			return nil, missingField(name, number, "prompt")
+		case line.Row.Response == nil:
+			return nil, missingField(name, number, "response")
+		}
+		data = append(data, train.Demonstration{Prompt: *line.Row.Prompt, Response: *line.Row.Response})
+	}
+	if len(data) == 0 {
+		return nil, errors.New(name + " holds no demonstrations")
+	}
+	return data, nil
+}
+
+func supervise(c *cobra.Command, e *engine, data []train.Demonstration, o train.SupervisedConfig) error {
+	var bar *progress
+	defer func() {
+		if bar != nil {
+			bar.finish()
+		}
+	}()
+	first, last := 0.0, 0.0
+	err := train.Supervise(c.Context(), e.env, e.policy, data, o, func(step, steps int, loss, norm float64) {
+		if bar == nil {
+			first = loss
+			bar = newProgress(c.ErrOrStderr(), isQuiet(c), "sft", "steps", int64(steps))
+		}
+		last = loss
+		bar.set(int64(step), int64(steps))
+		slog.Debug("sft", "step", step, "loss", loss, "grad_norm", norm)
+	})
+	if err == nil {
+		slog.Info("trained on demonstrations", "count", len(data), "first_loss", first, "last_loss", last)
+	}
+	return err
+}

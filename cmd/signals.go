@@ -1,0 +1,54 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+)
+
+// catchSignals returns a context that SIGINT or SIGTERM cancels, so that a run
+// ends between two steps, and a function that tells which it was, nil if none. A
+// second signal meets no handler and ends the program at once.
+func catchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var first atomic.Value
+	go func() {
+		select {
+		case s := <-signals:
+			first.Store(s)
+			signal.Stop(signals)
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	caught = func() os.Signal {
+		s, _ := first.Load().(os.Signal)
+		return s
+	}
+	stop = func() {
+		signal.Stop(signals)
+		cancel()
+	}
+	return ctx, caught, stop
+}
+
+// interrupted is the error of a command that a signal ended.
+type interrupted struct {
+	signal os.Signal
+	next   string // how to go on
+}
+
+func (e interrupted) Error() string { return fmt.Sprintf("%v: stopped; %s", e.signal, e.next) }
+
+// exitCode is 128 and the signal's number, as shells have it.
+func (e interrupted) exitCode() int {
+	if s, ok := e.signal.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	return exitFailed
+}

@@ -1,0 +1,117 @@
+//go:build !windows
+
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is this test binary as onering; see TestMain.
+func program(args ...string) *exec.Cmd {
+	c := &exec.Cmd{Path: os.Args[0], Args: append([]string{"onering"}, args...), Env: append(os.Environ(), "ONERING_OFFLINE=1")}
+	c.Stdout, c.Stderr = new(bytes.Buffer), new(bytes.Buffer)
+	return c
+}
+
+// steps counts the optimizer steps in metrics.jsonl.
+func steps(dir string) int {
+	text, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+	return bytes.Count(text, []byte(`"kind":"step"`))
+}
+
+// lastState reads the state of the newest checkpoint.
+func lastState(t *testing.T, dir string) (s struct{ Step int }) {
+	t.Helper()
+	found, _ := filepath.Glob(filepath.Join(dir, "checkpoints", "step-*", "state", "state.json"))
+	if len(found) == 0 {
+		t.Fatal("there is no checkpoint")
+	}
+	text, err := os.ReadFile(found[len(found)-1])
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A signal ends a run after the step under way, with a checkpoint of it, the
+// exit code that shells expect and the command to go on.
+func TestSignalsSave(t *testing.T) {
+	if !libraryFound() {
+		t.Skip("no ONNX Runtime library: run onering doctor")
+	}
+	if testing.Short() {
+		t.Skip("trains for some seconds")
+	}
+	for _, tt := range []struct {
+		signal syscall.Signal
+		code   int
+	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
+		dir := filepath.Join(t.TempDir(), "run")
+		c := program("train", "--out", dir, "--set", "eval.suites=", "--set", "rollout.prompts_per_round=16", "--set", "train.batch_size=16")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); steps(dir) < 3 && time.Since(began) < time.Minute; {
+			time.Sleep(time.Millisecond)
+		}
+		c.Process.Signal(tt.signal)
+		c.Wait()
+		if got := c.ProcessState.ExitCode(); got != tt.code {
+			t.Errorf("%v: exit code %d, want %d\n%s", tt.signal, got, tt.code, c.Stderr)
+		}
+		if want := "onering train --resume --out " + dir + "\n"; !strings.HasSuffix(c.Stderr.(*bytes.Buffer).String(), want) {
+			t.Errorf("%v: stderr ends %q, want %q", tt.signal, c.Stderr, want)
+		}
+		saved := lastState(t, dir)
+		if saved.Step != steps(dir) || saved.Step < 3 {
+			t.Errorf("%v: the checkpoint is of step %d, metrics.jsonl has %d", tt.signal, saved.Step, steps(dir))
+		}
+		again := program("train", "--resume", "--out", dir, "-q", "--json", "--set", "train.rounds=2")
+		if err := again.Run(); err != nil || steps(dir) < saved.Step {
+			t.Errorf("%v: resuming: %v\n%s", tt.signal, err, again.Stderr)
+		}
+	}
+}
+
+// A second signal does not wait, and what is on the disk can still be resumed.
+func TestSecondSignal(t *testing.T) {
+	if !libraryFound() {
+		t.Skip("no ONNX Runtime library: run onering doctor")
+	}
+	if testing.Short() {
+		t.Skip("trains for some seconds")
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	args := []string{"--set", "eval.suites=", "--set", "rollout.prompts_per_round=16", "--set", "train.batch_size=16", "--set", "train.save_steps=1"}
+	c := program(append([]string{"train", "--out", dir}, args...)...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); steps(dir) < 3 && time.Since(began) < time.Minute; {
+		time.Sleep(time.Millisecond)
+	}
+	for range 20 { // the first may be half-handled when the second comes
+		c.Process.Signal(syscall.SIGINT)
+		time.Sleep(time.Millisecond)
+	}
+	c.Wait()
+	status := c.ProcessState.Sys().(syscall.WaitStatus)
+	if !(status.Signaled() && status.Signal() == syscall.SIGINT) && status.ExitStatus() != 130 {
+		t.Errorf("it ended with %v", c.ProcessState)
+	}
+	again := program("train", "--resume", "--out", dir, "-q", "--json", "--set", "train.rounds=2")
+	if err := again.Run(); err != nil {
+		t.Errorf("resuming: %v\n%s", err, again.Stderr)
+	}
+}

@@ -1,0 +1,80 @@
+package cmd
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"onering/runtime/train"
+)
+
+type nobody struct{}
+
+func (nobody) Begin(string, string, int)  {}
+func (nobody) Advance(int)                {}
+func (nobody) Round(train.Record)         {}
+func (nobody) Evaluated(train.Evaluation) {}
+
+func TestStatus(t *testing.T) {
+	s, err := startStatus(":0", 24, nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if !isLoopback(s.addr) {
+		t.Fatalf("it listens on %s", s.addr)
+	}
+	s.Begin("round 4/24: rollout", "trajectories", 512)
+	s.Advance(7)
+	s.Round(train.Record{{Name: "kind", Value: "round"}, {Name: "round", Value: 3}, {Name: "step", Value: 24}, {Name: "reward", Value: 0.5}, {Name: "response_length/mean", Value: 12.25}})
+	s.Evaluated(train.Evaluation{Results: []train.Result{{Suite: "math-500", Pass1: 0.25}}})
+	get := func(path, host string) (int, string) {
+		r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host != "" {
+			r.Host = host
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	_, text := get("/healthz", "")
+	var h health
+	if err := json.Unmarshal([]byte(text), &h); err != nil || h.Round != 3 || h.Step != 24 || h.Done != 7 || h.Total != 512 || h.Rounds != 24 {
+		t.Errorf("health %s, error %v", text, err)
+	}
+	_, text = get("/metrics", "localhost:1")
+	for _, want := range []string{"onering_reward 0.5\n", "onering_response_length_mean 12.25\n", "onering_step 24\n", "onering_eval_math_500_pass_at_1 0.25\n", "go_goroutines "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %q", want)
+		}
+	}
+	if code, text := get("/debug/pprof/goroutine?debug=1", ""); code != 200 || !strings.Contains(text, "goroutine profile") {
+		t.Errorf("profile: %d %s", code, text)
+	}
+	for _, host := range []string{"evil.example", "evil.example:80", "10.0.0.1"} {
+		if code, _ := get("/metrics", host); code != http.StatusForbidden {
+			t.Errorf("host %s: code %d", host, code)
+		}
+	}
+	if code, _ := get("/", ""); code != http.StatusNotFound {
+		t.Errorf("/: code %d", code)
+	}
+	if _, err := startStatus(s.addr, 1, nobody{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := startStatus("9090", 1, nobody{}); err == nil || !strings.Contains(err.Error(), "write localhost:PORT") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,58 @@
+package cmd
+
+import (
+	"fmt"
+	"strings"
+)
+
+// closest returns the candidate nearest to word in edit distance, if it is
+// near enough to be a slip: at most a third of the letters differ. Failing
+// that, the first that word begins.
+func closest(word string, candidates []string) (string, bool) {
+	best, found := "", false
+	limit := max(1, len(word)/3)
+	for _, c := range candidates {
+		if d := editDistance(word, c); d <= limit {
+			best, found, limit = c, true, d-1
+		}
+	}
+	for _, c := range candidates {
+		if !found && len(word) >= 3 && strings.HasPrefix(c, word) {
+			return c, true
+		}
+	}
+	return best, found
+}
+
+// didYouMean is closest as the end of a message, or nothing.
+func didYouMean(word string, candidates []string) string {
+	if c, ok := closest(word, candidates); ok {
+		return fmt.Sprintf("; did you mean %q?", c)
+	}
+	return ""
+}
+
+// editDistance counts the insertions, deletions, replacements and swaps of
+// neighbours that turn a into b (optimal string alignment, bytes).
+func editDistance(a, b string) int {
+	// before, last and row are the table's rows i-2, i-1 and i.
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			replace := last[j-1]
+			if a[i-1] != b[j-1] {
+				replace++
+			}
+			row[j] = min(replace, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

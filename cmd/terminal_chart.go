@@ -1,0 +1,116 @@
+package cmd
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// A braille cell holds 2 x 4 dots; dots[y][x] is the bit of one.
+var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
+
+// brailleChart draws values as a curve of rows lines, width columns wide with
+// the axis. Values that are not finite leave a gap.
+func brailleChart(values []float64, width, rows int) []string {
+	const axis = 8
+	columns := max(1, width-axis)
+	low, high := bounds(values)
+	cells := make([][]rune, rows)
+	for i := range cells {
+		cells[i] = make([]rune, columns)
+	}
+	previous := -1
+	for x := range 2 * columns {
+		y, ok := heightAt(values, x, 2*columns, low, high, 4*rows)
+		if !ok {
+			previous = -1
+			continue
+		}
+		from := y
+		if previous >= 0 {
+			from = previous
+		}
+		for v := min(from, y); v <= max(from, y); v++ {
+			row := 4*rows - 1 - v
+			cells[row/4][x/2] |= brailleDots[row%4][x%2]
+		}
+		previous = y
+	}
+	lines := make([]string, rows)
+	for i := range lines {
+		label := ""
+		switch i {
+		case 0:
+			label = fmt.Sprintf("%.3g", high)
+		case rows - 1:
+			label = fmt.Sprintf("%.3g", low)
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, "%*s ", axis-1, label)
+		for _, c := range cells[i] {
+			b.WriteRune(0x2800 + c)
+		}
+		lines[i] = strings.TrimRight(b.String(), "\u2800 ")
+	}
+	return lines
+}
+
+// heightAt is the value at column x of n, as one of levels heights. Between two
+// values it is on the line from one to the other.
+func heightAt(values []float64, x, n int, low, high float64, levels int) (int, bool) {
+	if len(values) == 0 {
+		return 0, false
+	}
+	at := 0.0
+	if n > 1 {
+		at = float64(x) * float64(len(values)-1) / float64(n-1)
+	}
+	whole, part := math.Modf(at)
+	v := values[int(whole)]
+	if part > 0 {
+		v += part * (values[int(whole)+1] - v)
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, false
+	}
+	if high == low {
+		return levels / 2, true
+	}
+	return int(math.Round((v - low) / (high - low) * float64(levels-1))), true
+}
+
+// bounds are the least and the greatest finite value; 0 and 1 if there is none.
+func bounds(values []float64) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, v := range values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	if low > high {
+		return 0, 1
+	}
+	return low, high
+}
+
+// sparkline draws values in one line.
+func sparkline(values []float64, width int) string {
+	levels := []rune("▁▂▃▄▅▆▇█")
+	low, high := bounds(values)
+	var b strings.Builder
+	for x := range min(width, len(values)) {
+		y, ok := heightAt(values, x, min(width, len(values)), low, high, len(levels))
+		if !ok {
+			b.WriteByte(' ')
+			continue
+		}
+		b.WriteRune(levels[y])
+	}
+	return b.String()
+}
+
+// meter draws a share of a width as a bar.
+func meter(share float64, width int) string {
+	full := int(math.Round(max(0, min(1, share)) * float64(width)))
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}

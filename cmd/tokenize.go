@@ -1,0 +1,182 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/tokenize"
+)
+
+func newTokenize() *cobra.Command {
+	var model, template string
+	var decode, chat, skipSpecial bool
+	c := &cobra.Command{
+		Use:   "tokenize --model DIR [FILE]",
+		Short: "Turn text into token ids and back",
+		Long: `Turn text into token ids and back with the tokenizer of a model folder. Input
+is one JSON object per line, from FILE or stdin; each gives one line of output.
+
+  {"text"}                               -> {"ids"}
+  --decode    {"ids"}                    -> {"text"}
+  --chat      {"messages", "add_generation_prompt"} -> {"text", "ids"}
+  --template  {"text"}, a problem        -> {"text", "ids"}, the prompt
+
+Added tokens such as <|im_end|> are recognised in text.`,
+		Example: `  echo '{"text":"1+1=2"}' | onering tokenize --model DIR
+  echo '{"ids":[16,10,16]}' | onering tokenize --model DIR --decode
+  echo '{"text":"What is 1+1?"}' | onering tokenize --model DIR --template qwen_math
+  onering tokenize --model DIR --chat chats.jsonl`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if skipSpecial && !decode {
+				return usagef("--skip-special goes with --decode")
+			}
+			var around *tokenize.Template
+			if template != "" {
+				found, err := tokenize.LookupTemplate(template)
+				if err != nil {
+					return usageError{err}
+				}
+				around = &found
+			}
+			folder, err := localTokenizer(c, model)
+			if err != nil {
+				return err
+			}
+			t, err := tokenize.Load(folder)
+			if err != nil {
+				return err
+			}
+			in, name, err := openInput(inputName(args), c.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			out := lineWriter{c.OutOrStdout()}
+			switch {
+			case decode:
+				return decodeLines(in, name, out, t, skipSpecial)
+			case chat:
+				return chatLines(in, name, out, t)
+			}
+			return encodeLines(in, name, out, t, around)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&model, "model", "", "model folder with a tokenizer (required)")
+	flags.BoolVar(&decode, "decode", false, "turn ids into text")
+	flags.BoolVar(&skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
+	flags.BoolVar(&chat, "chat", false, "render conversations with the tokenizer's chat template")
+	flags.StringVar(&template, "template", "", "put a prompt template around each text: "+strings.Join(tokenize.Templates(), ", "))
+	must(c.MarkFlagRequired("model"))
+	must(c.MarkFlagDirname("model"))
+	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	c.MarkFlagsMutuallyExclusive("decode", "chat", "template")
+	return c
+}
+
+// inputName is the file to read: the only argument, else stdin.
+func inputName(args []string) string {
+	if len(args) == 0 {
+		return "-"
+	}
+	return args[0]
+}
+
+func completeTemplates(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return tokenize.Templates(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// A tokenized line. Text is nil where only ids are wanted.
+type tokenized struct {
+	Text *string `json:"text,omitempty"`
+	IDs  []int32 `json:"ids"`
+}
+
+func encodeLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer, around *tokenize.Template) error {
+	type row struct {
+		Text *string `json:"text"`
+	}
+	for number, line := range readLines[row](in, name) {
+		if line.Err != nil {
+			return line.Err
+		}
+		if line.Row.Text == nil {
+			return missingField(name, number, "text")
+		}
+		text := *line.Row.Text
+		var result tokenized
+		if around != nil {
+			text = around.Render(text)
+			result.Text = &text
+		}
+		if err := t.Check(text); err != nil {
+			return fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		result.IDs = t.Encode(text)
+		if err := out.write(result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer, skipSpecial bool) error {
+	type row struct {
+		IDs *[]int32 `json:"ids"`
+	}
+	type result struct {
+		Text string `json:"text"`
+	}
+	for number, line := range readLines[row](in, name) {
+		if line.Err != nil {
+			return line.Err
+		}
+		if line.Row.IDs == nil {
+			return missingField(name, number, "ids")
+		}
+		for i, id := range *line.Row.IDs {
+			if id < 0 {
+				return fmt.Errorf("%s:%d: ids[%d] = %d is negative", name, number, i, id)
+			}
+		}
+		if err := out.write(result{t.Decode(*line.Row.IDs, skipSpecial)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func chatLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer) error {
+	type row struct {
+		Messages            *[]tokenize.Message `json:"messages"`
+		AddGenerationPrompt bool                `json:"add_generation_prompt"`
+	}
+	for number, line := range readLines[row](in, name) {
+		if line.Err != nil {
+			return line.Err
+		}
+		if line.Row.Messages == nil {
+			return missingField(name, number, "messages")
+		}
+		text, ids, err := t.EncodeChat(*line.Row.Messages, line.Row.AddGenerationPrompt)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		if ids == nil {
+			ids = []int32{} // an empty conversation; null would be no list
+		}
+		if err := out.write(tokenized{&text, ids}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingField says that a row lacks what it must have.
+func missingField(name string, number int, field string) error {
+	return fmt.Errorf("%s:%d: field %q is missing", name, number, field)
+}

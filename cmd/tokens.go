@@ -1,0 +1,74 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+
+	"onering/runtime/train"
+	"onering/tokenize"
+)
+
+// A prompt is what a row says of a prompt: text, ids, or a conversation.
+type prompt struct {
+	Prompt    *string             `json:"prompt"`
+	PromptIDs *[]int32            `json:"prompt_ids"`
+	Messages  *[]tokenize.Message `json:"messages"`
+}
+
+// ids returns the prompt's token ids; there is at least one.
+func (p prompt) ids(policy *train.Policy) ([]int32, error) {
+	given := 0
+	for _, is := range []bool{p.Prompt != nil, p.PromptIDs != nil, p.Messages != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, errors.New(`one of "prompt", "prompt_ids" and "messages" must be given`)
+	}
+	var ids []int32
+	var err error
+	switch {
+	case p.PromptIDs != nil:
+		ids, err = *p.PromptIDs, checkIDs("prompt_ids", *p.PromptIDs, policy)
+	case p.Prompt != nil:
+		ids, err = encode(policy, *p.Prompt)
+	default:
+		if err = policy.NeedTokenizer(); err == nil {
+			_, ids, err = policy.Tokenizer.EncodeChat(*p.Messages, true)
+		}
+	}
+	if err == nil && len(ids) == 0 {
+		err = errors.New("the prompt is empty: a response needs a token to follow")
+	}
+	return ids, err
+}
+
+// encode turns text into ids.
+func encode(policy *train.Policy, text string) ([]int32, error) {
+	if err := policy.NeedTokenizer(); err != nil {
+		return nil, err
+	}
+	if err := policy.Tokenizer.Check(text); err != nil {
+		return nil, err
+	}
+	return policy.Tokenizer.Encode(text), nil
+}
+
+// checkIDs wants ids that the model has.
+func checkIDs(field string, ids []int32, policy *train.Policy) error {
+	for i, id := range ids {
+		if id < 0 || int(id) >= policy.Model.Vocab {
+			return fmt.Errorf("%s[%d] = %d: the model has ids 0 to %d", field, i, id, policy.Model.Vocab-1)
+		}
+	}
+	return nil
+}
+
+// checkLength wants a sequence that the model has positions for.
+func checkLength(what string, n int, policy *train.Policy) error {
+	if m := policy.Model.MaxPositions; m > 0 && n > m {
+		return fmt.Errorf("%s takes %d tokens, the model's context (max_position_embeddings) is %d", what, n, m)
+	}
+	return nil
+}

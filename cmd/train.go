@@ -1,0 +1,217 @@
+package cmd
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"onering/models"
+	"onering/runtime"
+	"onering/runtime/train"
+)
+
+// defaultRun is the run of `onering train` without a run file.
+//
+//go:embed default.toml
+var defaultRun []byte
+
+func newTrain() *cobra.Command {
+	var config configFlags
+	var out string
+	var resume, asJSON, dry bool
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Train a model: sample, verify, weigh, update",
+		Long: `Train a model with group-based reinforcement learning. Each round samples
+responses to a number of prompts, verifies them, and takes optimizer steps on
+the weights that the objective gives each token.
+
+Without --config a tiny model that comes with the program learns arithmetic on
+CPU. Any key of the run file can be set with --set section.key=value or in the
+environment as ONERING_SECTION_KEY; flags win over the environment, that over
+the file, and that over the defaults, which are the recipe of the PMPO paper.
+
+A run writes a folder: run.toml, the resolved configuration; metrics.jsonl;
+rollouts/; checkpoints/, which are Hugging Face folders; log.txt. After an
+interruption --resume continues it.`,
+		Example: `  onering train
+  onering train --objective=grpo --set train.rounds=8
+  onering train --config runs/math.toml --set model.path=DIR --set data.train=FILE.jsonl
+  onering train --resume --out runs/out/pmpo-20260102-030405`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			r, err := config.resolveRun(c, out, resume)
+			if err != nil {
+				return err
+			}
+			if err := r.validate(); err != nil {
+				return err
+			}
+			if dry {
+				return dryRun(c, r.Config, asJSON)
+			}
+			end, err := runTraining(c, r.Config, resume)
+			if err != nil {
+				return err
+			}
+			s := summarize(end)
+			if asJSON {
+				return lineWriter{c.OutOrStdout()}.write(s)
+			}
+			s.print(c.OutOrStdout(), r.Config)
+			return nil
+		},
+	}
+	config.register(c)
+	flags := c.Flags()
+	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
+	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
+	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
+	flags.BoolVar(&dry, "dry-run", false, "print what the run takes of memory, and fail where it cannot fit")
+	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
+	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
+	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
+	must(c.MarkFlagDirname("out"))
+	must(c.MarkFlagDirname("profile"))
+	return c
+}
+
+// resolveRun resolves the configuration of a run and names its folder. A
+// resumed run without --config takes the run.toml that it left.
+func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
+	if resume && out == "" {
+		return nil, usagef("--resume needs --out, the folder of the run to continue")
+	}
+	if resume && f.file == "" {
+		f.file = filepath.Join(out, "run.toml")
+	}
+	if out != "" {
+		quoted, _ := json.Marshal(out) // a JSON string is a TOML string
+		f.sets = append(f.sets, "output.dir="+string(quoted))
+	}
+	base, err := parseFile("default.toml", defaultRun)
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.resolve(c, base)
+	if err != nil {
+		return nil, err
+	}
+	if r.Output.Dir == "" {
+		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
+	}
+	return r, nil
+}
+
+// runTraining runs one configuration to its end, or until a signal.
+func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summary, error) {
+	if !resume {
+		if err := checkVacant(config.Output.Dir); err != nil {
+			return train.Summary{}, err
+		}
+	}
+	if config.Runtime.Device != "cpu" {
+		return train.Summary{}, usagef("runtime.device = %q: this build runs on cpu", config.Runtime.Device)
+	}
+	if config.Model.DType != "float32" {
+		return train.Summary{}, usagef("model.dtype = %q: on cpu the computation is float32", config.Model.DType)
+	}
+	local, err := localConfig(c, &config)
+	if err != nil {
+		return train.Summary{}, err
+	}
+	// A wrong folder is known before a library may have to be fetched.
+	if err := checkModel(local.Model.Path); err != nil {
+		return train.Summary{}, err
+	}
+	if err := checkMemory(c, config); err != nil {
+		return train.Summary{}, err
+	}
+	ctx, stopped, stop := catchSignals(c.Context())
+	defer stop()
+
+	profile, endProfile, err := startProfile(c)
+	if err != nil {
+		return train.Summary{}, err
+	}
+	defer endProfile()
+	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Threads: config.Runtime.Threads, Profile: profile})
+	if err != nil {
+		return train.Summary{}, err
+	}
+	defer env.Close()
+	policy, err := train.OpenPolicy(local.Model.Path)
+	if err != nil {
+		return train.Summary{}, err
+	}
+	defer policy.Close()
+
+	// Everything that can be wrong is found before the folder is made.
+	log := new(logFile)
+	defer log.Close()
+	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
+	defer watch.close()
+	observer := withReports(c, watch, config)
+	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
+		status, err := startStatus(addr, config.Train.Rounds, observer)
+		if err != nil {
+			return train.Summary{}, err
+		}
+		defer status.close()
+		observer = status
+	}
+	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), observer)
+	if err != nil {
+		return train.Summary{}, err
+	}
+	defer trainer.Close()
+	if err := writeRun(config); err != nil {
+		return train.Summary{}, err
+	}
+	if err := log.open(filepath.Join(config.Output.Dir, "log.txt")); err != nil {
+		return train.Summary{}, err
+	}
+	end, err := trainer.Run(ctx, resume)
+	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
+		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
+	}
+	return end, err
+}
+
+// checkVacant wants a run folder that does not exist yet, or is empty.
+func checkVacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	// A process that was killed before there was a run leaves hidden files.
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return models.Temporary(e.Name()) })
+	if len(entries) > 0 {
+		return usagef("%s is not empty: continue the run in it with --resume, or choose another folder with --out", dir)
+	}
+	return nil
+}
+
+// writeRun makes the run folder and writes run.toml.
+func writeRun(config train.Config) error {
+	text, err := encodeConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(config.Output.Dir, 0o777); err != nil {
+		return err
+	}
+	return models.WriteFile(filepath.Join(config.Output.Dir, "run.toml"), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}

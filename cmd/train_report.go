@@ -1,0 +1,61 @@
+package cmd
+
+import (
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"onering/runtime/train"
+	"onering/runtime/train/report"
+	"onering/runtime/train/tensorboard"
+)
+
+// reportEvery is how often report.html is written during a run, at the end of a
+// round: writing it takes a fraction of a second.
+const reportEvery = 30 * time.Second
+
+// A reporter keeps report.html and tensorboard/ of a run folder up to date. It
+// stands between the trainer and the observer that shows progress.
+type reporter struct {
+	train.Observer
+	dir     string
+	rounds  int
+	mirror  *tensorboard.Mirror
+	written time.Time
+	warned  bool
+}
+
+// withReports returns observer, with reports unless --report=false.
+func withReports(c *cobra.Command, observer train.Observer, config train.Config) train.Observer {
+	if on, err := c.Flags().GetBool("report"); err != nil || !on {
+		return observer
+	}
+	dir := config.Output.Dir
+	return &reporter{Observer: observer, dir: dir, rounds: config.Train.Rounds, mirror: tensorboard.NewMirror(dir), written: time.Now()}
+}
+
+// Round implements train.Observer.
+func (r *reporter) Round(record train.Record) {
+	r.Observer.Round(record)
+	err := r.mirror.Update()
+	last := int(record.Float("round")) >= r.rounds
+	if err == nil && (last || time.Since(r.written) >= reportEvery) {
+		err = r.write()
+		r.written = time.Now()
+	}
+	// What shows a run must not end it.
+	if err != nil && !r.warned {
+		slog.Warn("the run goes on without a report", "error", err)
+		r.warned = true
+	}
+}
+
+func (r *reporter) write() error {
+	run, err := report.ReadRun(r.dir)
+	if err != nil {
+		return err
+	}
+	return writeReport(filepath.Join(r.dir, "report.html"), []*report.Run{run}, report.Options{})
+}

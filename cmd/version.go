@@ -1,0 +1,68 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	goruntime "runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// A buildVersion is what `onering version` prints.
+type buildVersion struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"` // git commit of the build
+	Modified bool   `json:"modified,omitempty"` // the tree had changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// readVersion asks the binary: the module version of `go install`, else
+// "devel" and the commit that the go command recorded.
+func readVersion() buildVersion {
+	v := buildVersion{Version: "devel", Go: goruntime.Version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if m := info.Main.Version; m != "" && m != "(devel)" {
+		v.Version = m
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  onering version\n  onering version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			v := readVersion()
+			if asJSON {
+				return json.NewEncoder(c.OutOrStdout()).Encode(v)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "onering %s %s %s", v.Version, v.Go, v.Platform)
+			if v.Revision != "" {
+				fmt.Fprintf(c.OutOrStdout(), " %s", v.Revision)
+			}
+			if v.Modified {
+				fmt.Fprint(c.OutOrStdout(), " (modified)")
+			}
+			fmt.Fprintln(c.OutOrStdout())
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}

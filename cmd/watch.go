@@ -1,0 +1,157 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"onering/runtime/train"
+)
+
+// A watcher shows how a run goes: progress within a round, a line after it. It
+// implements train.Observer.
+type watcher struct {
+	stderr io.Writer
+	quiet  bool
+	rounds int
+	log    *logFile
+	bar    *progress
+}
+
+// Begin implements train.Observer.
+func (w *watcher) Begin(phase, units string, total int) {
+	w.close()
+	w.bar = newProgress(w.stderr, w.quiet, phase, units, int64(total))
+}
+
+// Advance implements train.Observer.
+func (w *watcher) Advance(n int) {
+	if w.bar != nil {
+		w.bar.add(int64(n))
+	}
+}
+
+// Round implements train.Observer.
+func (w *watcher) Round(r train.Record) { w.line(roundLine(r, w.rounds)) }
+
+// Evaluated implements train.Observer.
+func (w *watcher) Evaluated(e train.Evaluation) {
+	for _, result := range e.Results {
+		w.line(fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, result.Suite, 100*result.Pass1, result.Problems))
+	}
+}
+
+func (w *watcher) line(text string) {
+	w.close()
+	w.log.print(text)
+	if !w.quiet {
+		fmt.Fprintln(w.stderr, text)
+	}
+}
+
+func (w *watcher) close() {
+	if w.bar != nil {
+		w.bar.finish()
+		w.bar = nil
+	}
+}
+
+// roundLine is a round in one line: what people watch, in the same place every
+// time. Metrics that the objective lacks are left out.
+func roundLine(r train.Record, rounds int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
+	for _, m := range []struct{ name, label, format string }{
+		{"reward", "reward", "%.3f"},
+		{"loss", "loss", "%+.1e"},
+		{"grad_norm", "grad norm", "%.3f"},
+		{"p/mean", "p", "%.3f"},
+		{"clip_fraction", "clip", "%.4f"},
+		{"entropy", "entropy", "%.3f"},
+		{"response_length/mean", "length", "%.1f"},
+		{"truncated_share", "truncated", "%.3f"},
+		{"logp_gap_max", "logp gap", "%.1e"},
+	} {
+		if x := r.Float(m.name); !math.IsNaN(x) {
+			fmt.Fprintf(&b, "  %s "+m.format, m.label, x)
+		}
+	}
+	seconds := 0.0
+	for _, m := range r {
+		if strings.HasPrefix(m.Name, "seconds/") {
+			seconds += r.Float(m.Name)
+		}
+	}
+	fmt.Fprintf(&b, "  %.2f s", seconds)
+	return b.String()
+}
+
+// A summary is what `train --json` prints.
+type summary struct {
+	Folder     string       `json:"folder"`
+	Checkpoint string       `json:"checkpoint"`
+	Rounds     int          `json:"rounds"`
+	Steps      int          `json:"steps"`
+	Seconds    float64      `json:"seconds"`
+	Reward     []float64    `json:"reward,omitempty"` // mean of the first and the last round
+	LogPGap    float64      `json:"logp_gap_max"`
+	Suites     []suiteScore `json:"suites,omitempty"`
+}
+
+// A suiteScore is pass@1 on held-out problems before and after.
+type suiteScore struct {
+	Suite    string   `json:"suite"`
+	Problems int      `json:"problems"`
+	Before   *float64 `json:"before,omitempty"` // nil for a resumed run
+	After    float64  `json:"after"`
+}
+
+func summarize(s train.Summary) summary {
+	out := summary{
+		Folder: s.Folder, Checkpoint: s.Checkpoint, Rounds: s.Rounds, Steps: s.Steps,
+		Seconds: s.Seconds, LogPGap: s.LogPGap,
+	}
+	if !math.IsNaN(s.Reward[0]) { // a run that had nothing left to do has none
+		out.Reward = s.Reward[:]
+	}
+	for _, after := range s.Last.Results {
+		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1}
+		for _, before := range s.First.Results {
+			if before.Suite == after.Suite {
+				score.Before = &before.Pass1
+			}
+		}
+		out.Suites = append(out.Suites, score)
+	}
+	return out
+}
+
+// print says what was learned, where it is and what to type next.
+func (s summary) print(w io.Writer, c train.Config) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
+	if s.Reward != nil {
+		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last\n", s.Reward[0], s.Reward[1])
+	}
+	for _, x := range s.Suites {
+		if x.Before != nil {
+			fmt.Fprintf(t, "%s\tpass@1 %.1f %% before, %.1f %% after, on %d held-out problems\n", x.Suite, 100**x.Before, 100*x.After, x.Problems)
+		} else {
+			fmt.Fprintf(t, "%s\tpass@1 %.1f %% on %d held-out problems\n", x.Suite, 100*x.After, x.Problems)
+		}
+	}
+	fmt.Fprintf(t, "log-probs\trollout and training apart by %.1e at most\n", s.LogPGap)
+	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
+	fmt.Fprintf(t, "next\t%s\n", s.next(c))
+	t.Flush()
+}
+
+// next is a command that shows what was learned.
+func (s summary) next(c train.Config) string {
+	if c.Data.Train == train.Arithmetic {
+		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
+	}
+	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, c.Model.Template)
+}

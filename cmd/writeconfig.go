@@ -1,0 +1,44 @@
+package cmd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"reflect"
+
+	"github.com/BurntSushi/toml"
+
+	"onering/runtime/train"
+)
+
+// encodeConfig writes c as a run file in which every key is stated; it loads
+// to the same Config. Keys without a value (nil pointers and lists) are left
+// out.
+func encodeConfig(c train.Config) ([]byte, error) {
+	var b bytes.Buffer
+	for i, s := range sectionsOf(&c) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if err := writeSection(&b, s); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+func writeSection(w io.Writer, s section) error {
+	if _, err := fmt.Fprintf(w, "[%s]\n", s.name); err != nil {
+		return err
+	}
+	for _, f := range s.fields {
+		if k := f.value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.value.IsNil() {
+			continue
+		}
+		// Each pair alone: an objective may marshal as a whole to something else.
+		if err := toml.NewEncoder(w).Encode(map[string]any{f.key: f.value.Interface()}); err != nil {
+			return fmt.Errorf("write %s.%s: %w", s.name, f.key, err)
+		}
+	}
+	return nil
+}
