@@ -84,16 +84,12 @@ func buildGraphs(arch models.Architecture) ([]graphFile, error) {
 	}
 	p, err := arch.Prefill()
 	add("", err, p)
-	for _, form := range []models.Form{models.Direct, models.Wide} {
+	for _, form := range models.Forms {
 		p, err := arch.Decode(form)
 		add("", err, p)
-		variant := ""
-		if form == models.Wide {
-			variant = ".wide"
-		}
 		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
 			p, err := arch.Sample(choice, form)
-			add(variant, err, p)
+			add(form.Suffix(), err, p)
 		}
 	}
 	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {

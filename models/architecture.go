@@ -45,14 +45,24 @@ type Architecture interface {
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as
 // the second operand of Gemm, Wide as the first, which spares the runtime from
-// repacking the weight on every call and pays from about 4 to 64 rows.
+// repacking the weight on every call and pays from about 4 to 64 rows. Paired is
+// Wide with each two rows of a weight read as one of twice the length: for few
+// tokens the product is bound by reading the weight, and rows of a few
+// kilobytes are read faster the longer they are.
 type Form int
 
 // The forms.
 const (
 	Direct Form = iota
 	Wide
+	Paired
 )
+
+// Forms are all of them.
+var Forms = []Form{Direct, Wide, Paired}
+
+// Suffix is what a form adds to the name of a Program.
+func (f Form) Suffix() string { return [...]string{"", ".wide", ".paired"}[f] }
 
 // A Choice is how Sample chooses a token.
 type Choice int

@@ -59,10 +59,7 @@ func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, lo
 	if s.temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
-	kind := sampleKind{s.choice, models.Direct}
-	if n >= wideFrom && n <= wideTo {
-		kind.form = models.Wide
-	}
+	kind := sampleKind{s.choice, form(d.geometry, n)}
 	binding := s.sessions[kind]
 	if binding == nil {
 		p, err := d.ring.Arch.Sample(kind.choice, kind.form)

@@ -22,7 +22,7 @@ func TestDrawInFloat32(t *testing.T) {
 	const B = 64
 	for _, vocab := range []int{32, 320, 1500, 2048 + 7, 2053, 151936} {
 		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
-		for _, form := range []models.Form{models.Direct, models.Wide} {
+		for _, form := range models.Forms {
 			hidden, logits, us := make([]float32, B), make([]float32, vocab), make([]float32, B)
 			next, logp, entropy := make([]int64, B), make([]float32, B), make([]float32, B)
 			b := bind(t, e, must(c.Sample(models.Draw, form))(t), map[string]*runtime.Value{

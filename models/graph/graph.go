@@ -193,6 +193,15 @@ func (g *Graph) Scalar(v float64) *Node {
 	return g.constant(onnx.Float32s("", []float32{float32(v)}), Shape{})
 }
 
+// Floats is a float32 constant of a shape.
+func (g *Graph) Floats(shape Shape, v ...float32) *Node {
+	dims := make([]int64, len(shape))
+	for i, d := range shape {
+		dims[i] = int64(d.N)
+	}
+	return g.constant(onnx.Float32s("", v, dims...), shape)
+}
+
 // Double is a float64 constant of no dimensions.
 func (g *Graph) Double(v float64) *Node {
 	raw := binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))

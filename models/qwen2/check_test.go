@@ -21,7 +21,7 @@ func TestOfficialChecker(t *testing.T) {
 		c.HeadDim = width
 		p, err := c.Prefill()
 		add(err, p)
-		for _, form := range []models.Form{models.Direct, models.Wide} {
+		for _, form := range models.Forms {
 			p, err := c.Decode(form)
 			add(err, p)
 		}
@@ -29,7 +29,7 @@ func TestOfficialChecker(t *testing.T) {
 	for _, vocab := range vocabularies {
 		c.Vocab = vocab
 		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
-			for _, form := range []models.Form{models.Direct, models.Wide} {
+			for _, form := range models.Forms {
 				p, err := c.Sample(choice, form)
 				add(err, p)
 			}

@@ -13,20 +13,31 @@ import (
 // the product, which would undo it.
 var wideOptions = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
 
-// product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in either form.
+// product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in any form.
 func product(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return graph.Linear(x, w, b)
 	}
-	return graph.Transpose(wide(x, w, b), 1, 0)
+	return graph.Transpose(wide(form, x, w, b), 1, 0)
 }
 
 // wide is the transpose of product: [out,N].
-func wide(x, w, b *graph.Node) *graph.Node {
+func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 	if b != nil {
 		b = graph.Reshape(b, -1, 1)
 	}
-	return graph.Gemm(w, x, b, false, true)
+	out, in := w.Shape()[0].N, w.Shape()[1].N
+	if form == models.Wide || out%2 != 0 {
+		return graph.Gemm(w, x, b, false, true)
+	}
+	// [w0 w1] times [x 0] and [0 x] are w0 x and w1 x, in the order of [out,N].
+	beside := x.Graph().Floats(graph.Dims(2, 1, 2, 1), 1, 0, 0, 1)
+	two := graph.Reshape(graph.Mul(graph.Reshape(x, 1, -1, 1, in), beside), -1, 2*in)
+	y := graph.Reshape(graph.Gemm(graph.Reshape(w, out/2, 2*in), two, nil, false, true), out, -1)
+	if b != nil {
+		y = graph.Add(y, b)
+	}
+	return y
 }
 
 // Prefill builds the graph that computes prompts from their first token.
@@ -70,11 +81,7 @@ func (c Config) Prefill() (models.Program, error) {
 // cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 func (c Config) Decode(form models.Form) (models.Program, error) {
-	name := "decode"
-	if form == models.Wide {
-		name = "decode.wide"
-	}
-	p, err := c.decoder(name, 1, form, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
+	p, err := c.decoder("decode"+form.Suffix(), 1, form, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
 		geometry := c.Geometry()
 		pos := g.Input("pos", onnx.Int64, graph.Dims("B", 1))
 		at := g.Input("at", onnx.Int64, graph.Dims("B", c.KVHeads, 3))
@@ -106,7 +113,7 @@ func (c Config) Decode(form models.Form) (models.Program, error) {
 			return graph.Reshape(o, -1, hk), now
 		}
 	})
-	if form == models.Wide {
+	if form != models.Direct {
 		p.Options = wideOptions
 	}
 	return p, err
@@ -148,13 +155,13 @@ func (c Config) decoder(name string, tokens any, form models.Form, attend func(g
 	})
 }
 
-// mlp is down(silu(gate) * up); in the wide form it stays transposed inside.
+// mlp is down(silu(gate) * up); in the wide forms it stays transposed inside.
 func (c Config) mlp(form models.Form, h, gateUp, down *graph.Node) *graph.Node {
 	if form == models.Direct {
 		parts := graph.Split(graph.Linear(h, gateUp, nil), 1, c.FFN, c.FFN)
 		return graph.Linear(graph.SwiGLU(parts[0], parts[1]), down, nil)
 	}
-	parts := graph.Split(wide(h, gateUp, nil), 0, c.FFN, c.FFN)
+	parts := graph.Split(wide(form, h, gateUp, nil), 0, c.FFN, c.FFN)
 	return graph.Transpose(graph.Gemm(down, graph.SwiGLU(parts[0], parts[1]), nil, false, false), 1, 0)
 }
 
@@ -199,7 +206,7 @@ func (c Config) Sample(choice models.Choice, form models.Form) (models.Program, 
 		mean := graph.Div(graph.ReduceSum(graph.Mul(e, z), -1), total)
 		g.Output("entropy", graph.Reshape(graph.Sub(logTotal, mean), -1))
 	})
-	if form == models.Wide {
+	if form != models.Direct {
 		p.Options = wideOptions
 	}
 	return p, err

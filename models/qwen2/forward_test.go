@@ -187,7 +187,7 @@ func TestPrefillAndDecode(t *testing.T) {
 	prompts := []int{5, 1, 3}
 	const T, S = 5, 9
 	for _, width := range []int{6, 16} {
-		for _, form := range []models.Form{models.Direct, models.Wide} {
+		for _, form := range models.Forms {
 			c := small()
 			c.HeadDim = width
 			r := rand.New(rand.NewPCG(9, 10))

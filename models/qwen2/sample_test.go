@@ -112,7 +112,7 @@ func TestDraw(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom([]models.Form{models.Direct, models.Wide}).Draw(t, "form")
+		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
 		single := rapid.Bool().Draw(t, "single")
 		g := programs.of(t, vocab, models.Draw, form, single)
 		inv := rapid.SampledFrom([]float64{1, 0.5, 2}).Draw(t, "1/temperature")
@@ -180,7 +180,7 @@ func TestGreedy(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom([]models.Form{models.Direct, models.Wide}).Draw(t, "form")
+		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
 		g := programs.of(t, vocab, models.Greedy, form, false)
 		logits := drawLogits(t, vocab)
 		out, err := g.Run(map[string]graphtest.Tensor{"hidden": graphtest.Floats([]float64{1}, 1, 1),
@@ -234,7 +234,7 @@ func TestFilter(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom([]models.Form{models.Direct, models.Wide}).Draw(t, "form")
+		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
 		g := programs.of(t, vocab, models.Filter, form, false)
 		logits := drawLogits(t, vocab)
 		k := min(rapid.SampledFrom([]int{1, 2, 5, 40, 512, vocab}).Draw(t, "k"), vocab)
