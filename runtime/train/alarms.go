@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -8,21 +9,52 @@ import (
 
 // alarms warn, with figures, of what makes a run go wrong without an error. Each
 // looks at figures that are in metrics.jsonl as well, and speaks again only when
-// what it saw has passed or grown.
+// what it saw has passed or grown. What they remember is in every checkpoint, so
+// that a resumed run warns as one that was never stopped.
 type alarms struct {
-	log    *slog.Logger
-	losses []float64 // of the newest steps
-	flat   int       // rounds in a row whose groups all have equal rewards
-
-	first   [3]float64 // entropy, length, truncated share of the first rounds
-	rounds  int        // seen
-	entropy float64    // at which the last warning was given
-	length  float64
-	cut     float64
+	log *slog.Logger
+	alarmState
 }
 
+// An alarmState is what the alarms remember.
+type alarmState struct {
+	Losses Exact `json:"losses"` // of the newest steps
+	Flat   int   `json:"flat"`   // rounds in a row whose groups all have equal rewards
+
+	Rounds int   `json:"rounds"` // seen
+	First  Exact `json:"first"`  // means over the first rounds, by figure
+	Warned Exact `json:"warned"` // at which the last warning was given, by figure
+}
+
+// The figures of a round that are compared with those of the first rounds.
+const (
+	figureEntropy = iota
+	figureLength
+	figureCut
+	figures
+)
+
 func newAlarms(log *slog.Logger) alarms {
-	return alarms{log: log, entropy: math.Inf(1)}
+	return alarms{log, alarmState{First: make(Exact, figures), Warned: Exact{figureEntropy: inf, figureLength: 0, figureCut: 0}}}
+}
+
+// state is what a checkpoint keeps; nothing in it changes later.
+func (a *alarms) state() *alarmState {
+	s := a.alarmState
+	s.Losses, s.First, s.Warned = slices.Clone(s.Losses), slices.Clone(s.First), slices.Clone(s.Warned)
+	return &s
+}
+
+// restore goes on from a checkpoint's state; one of an older version has none.
+func (a *alarms) restore(s *alarmState) error {
+	switch {
+	case s == nil:
+		return nil
+	case len(s.First) != figures || len(s.Warned) != figures || len(s.Losses) > lossWindow || s.Flat < 0 || s.Rounds < 0:
+		return fmt.Errorf("the state of the warnings has %d, %d and %d figures, %d rounds", len(s.Losses), len(s.First), len(s.Warned), s.Rounds)
+	}
+	a.alarmState = *s
+	return nil
 }
 
 const (
@@ -49,16 +81,16 @@ func (a *alarms) step(r Record) {
 	if nonfinite(loss) {
 		return
 	}
-	if len(a.losses) >= lossWindow/4 {
-		middle, spread := medianSpread(a.losses)
+	if len(a.Losses) >= lossWindow/4 {
+		middle, spread := medianSpread(a.Losses)
 		if off := math.Abs(loss - middle); spread > 0 && off > lossSpread*spread {
 			a.log.Warn("the loss has jumped", "step", r.Get("step"), "loss", loss, "median", middle, "deviations", math.Round(off/spread), "grad_norm", r.Float("grad_norm"))
 		}
 	}
-	if len(a.losses) == lossWindow {
-		a.losses = append(a.losses[:0], a.losses[1:]...)
+	if len(a.Losses) == lossWindow {
+		a.Losses = append(a.Losses[:0], a.Losses[1:]...)
 	}
-	a.losses = append(a.losses, loss)
+	a.Losses = append(a.Losses, loss)
 }
 
 // round looks at a finished round.
@@ -66,31 +98,31 @@ func (a *alarms) round(r Record) {
 	n := r.Get("round")
 	entropy, length, cut := r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")
 
-	if a.flat++; r.Float("frac_reward_zero_std") < 1 {
-		a.flat = 0
+	if a.Flat++; r.Float("frac_reward_zero_std") < 1 {
+		a.Flat = 0
 	}
-	if a.flat > 0 && a.flat%flatRounds == 0 {
-		a.log.Warn("all responses to each problem earn the same: nothing is learned", "round", n, "rounds_in_a_row", a.flat, "reward", r.Float("reward"))
+	if a.Flat > 0 && a.Flat%flatRounds == 0 {
+		a.log.Warn("all responses to each problem earn the same: nothing is learned", "round", n, "rounds_in_a_row", a.Flat, "reward", r.Float("reward"))
 	}
 
-	a.rounds++
-	if a.rounds <= baseRounds {
-		for i, x := range []float64{entropy, length, cut} {
-			a.first[i] += x / baseRounds
+	a.Rounds++
+	if a.Rounds <= baseRounds {
+		for i, x := range [figures]float64{figureEntropy: entropy, figureLength: length, figureCut: cut} {
+			a.First[i] += x / baseRounds
 		}
 		return
 	}
-	if entropy < entropyShare*a.first[0] && entropy < a.entropy/2 {
-		a.entropy = entropy
-		a.log.Warn("the entropy has collapsed: responses hardly vary", "round", n, "entropy", entropy, "first_rounds", a.first[0])
+	if entropy < entropyShare*a.First[figureEntropy] && entropy < a.Warned[figureEntropy]/2 {
+		a.Warned[figureEntropy] = entropy
+		a.log.Warn("the entropy has collapsed: responses hardly vary", "round", n, "entropy", entropy, "first_rounds", a.First[figureEntropy])
 	}
-	if length > lengthFactor*a.first[1] && length > lengthFactor*a.length {
-		a.length = length
-		a.log.Warn("responses have grown long", "round", n, "tokens", length, "first_rounds", a.first[1], "truncated_share", cut)
+	if length > lengthFactor*a.First[figureLength] && length > lengthFactor*a.Warned[figureLength] {
+		a.Warned[figureLength] = length
+		a.log.Warn("responses have grown long", "round", n, "tokens", length, "first_rounds", a.First[figureLength], "truncated_share", cut)
 	}
-	if cut > a.first[2]+cutRise && cut > a.cut+cutRise {
-		a.cut = cut
-		a.log.Warn("more responses are truncated, which earn nothing", "round", n, "truncated_share", cut, "first_rounds", a.first[2], "tokens", length)
+	if cut > a.First[figureCut]+cutRise && cut > a.Warned[figureCut]+cutRise {
+		a.Warned[figureCut] = cut
+		a.log.Warn("more responses are truncated, which earn nothing", "round", n, "truncated_share", cut, "first_rounds", a.First[figureCut], "tokens", length)
 	}
 }
 

@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
@@ -57,4 +58,73 @@ func TestAlarms(t *testing.T) {
 	said()
 	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=40 loss=3")
+}
+
+// A run that is stopped at any place warns, from there on, as if it had not
+// been.
+func TestAlarmsResume(t *testing.T) {
+	const rounds, steps = 40, 4
+	feed := func(stop int) string {
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		a := newAlarms(logger)
+		for n := range rounds {
+			if n == stop {
+				text, err := json.Marshal(state{Alarms: a.state()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var s state
+				if err := json.Unmarshal(text, &s); err != nil {
+					t.Fatal(err)
+				}
+				a = newAlarms(logger)
+				if err := a.restore(s.Alarms); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range steps {
+				loss := 0.01 * float64((n+i)%5)
+				if n == 30 && i == 1 {
+					loss = 3
+				}
+				a.step(Record{{"step", n*steps + i}, {"loss", loss}, {"grad_norm", 1.0}})
+			}
+			entropy, length, cut, flat := 1.0, 100.0, 0.1, 0.0
+			if n > 8 {
+				entropy /= float64(n * n)
+				length *= float64(n) / 4
+			}
+			if n > 20 {
+				cut = 0.7
+			}
+			if n > 25 {
+				flat = 1
+			}
+			a.round(Record{
+				{"round", n + 1}, {"reward", 0.5}, {"entropy", entropy}, {"response_length/mean", length},
+				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
+			})
+		}
+		return log.String()
+	}
+	want := feed(-1)
+	for _, alarm := range []string{"the loss has jumped", "earn the same", "entropy has collapsed", "have grown long", "are truncated"} {
+		if !strings.Contains(want, alarm) {
+			t.Fatalf("the unbroken run does not warn that %q:\n%s", alarm, want)
+		}
+	}
+	for stop := range rounds {
+		if got := feed(stop); got != want {
+			t.Errorf("stopped before round %d:\n%swant\n%s", stop+1, got, want)
+		}
+	}
+	if a := newAlarms(nil); a.restore(&alarmState{First: Exact{1}}) == nil {
+		t.Error("a damaged state is taken")
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -270,7 +271,8 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	length := time.Since(began)
-	done, runs, byOperation, slow := 0, 0, 0, 0
+	done, runs := 0, 0
+	tally := newTally("Killed")
 	for done < kills {
 		kind := kinds[runs%len(kinds)]
 		dir := filepath.Join(t.TempDir(), fmt.Sprintf("run-%d", runs))
@@ -304,12 +306,14 @@ func TestKilled(t *testing.T) {
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.ExitCode() == -1 {
 				done++
-				if after == 0 {
-					byOperation++
+				how := "at a file operation"
+				if after > 0 {
+					how = "at an instant"
 				}
 				if runs%5 == 4 {
-					slow++
+					how += ", slow disk"
 				}
+				tally.add(how, "tried", "stopped")
 				if _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err != nil {
 					os.RemoveAll(dir) // killed before there was a run
 				}
@@ -320,13 +324,15 @@ func TestKilled(t *testing.T) {
 			}
 			break
 		}
-		same(t, fmt.Sprintf("seed %d, %s killed at %v", seed, kind, trail), contents(t, dir), want[kind])
+		got := contents(t, dir)
+		tally.lose(lostSteps(got, want[kind]))
+		same(t, fmt.Sprintf("seed %d, %s killed at %v", seed, kind, trail), got, want[kind])
 		if t.Failed() {
 			return
 		}
 		runs++
 	}
-	t.Logf("%d kills of %d runs (%d at a file operation, %d with a slow disk); every run ended with the same bits", done, runs, byOperation, slow)
+	t.Logf("%d kills of %d runs, each of which ended with the same bits\n%s", done, runs, tally)
 }
 
 // A file operation that fails stops the run; when it is resumed it ends with
@@ -344,7 +350,7 @@ func TestFailingDisk(t *testing.T) {
 	case os.Getenv(everyVariable) == "":
 		stride = 29
 	}
-	tried, survived, rescued := 0, 0, 0
+	tally := newTally("Failing operation")
 	for _, kind := range kinds {
 		for _, forever := range []bool{false, true} {
 			for n := int64(1); ; n += int64(stride) {
@@ -370,23 +376,30 @@ func TestFailingDisk(t *testing.T) {
 					}
 					break
 				}
-				tried++
+				how, _, _ := strings.Cut(what.Load().(string), " ")
+				if forever {
+					how += ", and all after it"
+				}
+				tally.add(how, "tried")
 				at := fmt.Sprintf("%s, operation %d (%s) fails, and those after it: %v", kind, n, what.Load(), forever)
 				switch {
 				case err == nil:
-					survived++
+					tally.add(how, "went on")
 				case !errors.Is(err, syscall.ENOSPC):
 					t.Fatalf("%s: the run stopped with %v", at, err)
 				default:
+					tally.add(how, "stopped")
 					if strings.Contains(err.Error(), "onering-rescue") {
-						rescued++
+						tally.add(how, "rescued")
 						resumeRescue(t, env, kind, err, at, want[kind])
 					}
 					if err := chaosRun(context.Background(), env, kind, dir, slog.New(slog.DiscardHandler)); err != nil {
 						t.Fatalf("%s: resuming: %v", at, err)
 					}
 				}
-				same(t, at, contents(t, dir), want[kind])
+				got := contents(t, dir)
+				tally.lose(lostSteps(got, want[kind]))
+				same(t, at, got, want[kind])
 				if t.Failed() {
 					return
 				}
@@ -394,7 +407,66 @@ func TestFailingDisk(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d faults: %d stopped the run (%d rescued elsewhere), %d came when nothing depended on them; every run ended with the same bits", tried, tried-survived, rescued, survived)
+	t.Logf("one operation in %d of the runs %v failed\n%s", stride, kinds, tally)
+}
+
+// A tally counts what was done to the runs, by how, for the table in
+// docs/safety.md.
+type tally struct {
+	head  string
+	hows  []string
+	count map[string]map[string]int
+	lost  int // optimizer steps that a resumed run lacks or has otherwise
+}
+
+func newTally(head string) *tally { return &tally{head: head, count: map[string]map[string]int{}} }
+
+func (t *tally) add(how string, what ...string) {
+	if t.count[how] == nil {
+		t.hows, t.count[how] = append(t.hows, how), map[string]int{}
+	}
+	for _, w := range what {
+		t.count[how][w]++
+	}
+}
+
+func (t *tally) lose(steps int) { t.lost += steps }
+
+func (t *tally) String() string {
+	var b strings.Builder
+	columns := []string{"tried", "stopped", "rescued", "went on"}
+	fmt.Fprintf(&b, "| %s | %s |\n|---|--:|--:|--:|--:|\n", t.head, strings.Join(columns, " | "))
+	sum := map[string]int{}
+	row := func(how string, n map[string]int) {
+		fmt.Fprintf(&b, "| %s |", how)
+		for _, c := range columns {
+			fmt.Fprintf(&b, " %d |", n[c])
+			sum[c] += n[c]
+		}
+		b.WriteString("\n")
+	}
+	slices.Sort(t.hows)
+	for _, how := range t.hows {
+		row(how, t.count[how])
+	}
+	row("all", maps.Clone(sum))
+	fmt.Fprintf(&b, "\nlost steps: %d", t.lost)
+	return b.String()
+}
+
+// lostSteps counts the optimizer steps of the unbroken run whose records a
+// resumed one lacks or has otherwise.
+func lostSteps(got, want map[string]string) (n int) {
+	have := map[string]bool{}
+	for line := range strings.SplitSeq(got["metrics.jsonl"], "\n") {
+		have[line] = true
+	}
+	for line := range strings.SplitSeq(want["metrics.jsonl"], "\n") {
+		if strings.Contains(line, `"kind":"step"`) && !have[line] {
+			n++
+		}
+	}
+	return n
 }
 
 // resumeRescue resumes from the folder that the error names. The rollouts of

@@ -52,6 +52,8 @@ type state struct {
 	Problems string            `json:"problems"`
 	// Score is the mean pass@1 after the round, where it was evaluated.
 	Score *float64 `json:"score,omitempty"`
+	// Alarms is what the warnings compare later figures with.
+	Alarms *alarmState `json:"alarms,omitempty"`
 }
 
 // The files of a checkpoint's folder state/. AdamW's moments have the names of
@@ -95,7 +97,7 @@ func (t *Trainer) snapshot() (snapshot, error) {
 			Version: checkpointVersion, Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
 			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, Objective: t.Config.Objective.Name,
 			Metrics: t.folder.size, Unsaved: t.folder.unsaved, Settings: decisive(t.Config), Problems: t.problemsDigest,
-			Score: t.score,
+			Score: t.score, Alarms: t.alarms.state(),
 		},
 		weights: t.Policy.Weights, first: t.optimizer.First, second: t.optimizer.Second,
 		model: t.Policy.Model, tokenizer: t.Policy.Dir,
@@ -233,6 +235,9 @@ func (t *Trainer) restore() error {
 		if err := loadTensors(filepath.Join(dir, stateDir, name), w); err != nil {
 			return err
 		}
+	}
+	if err := t.alarms.restore(s.Alarms); err != nil {
+		return fmt.Errorf("train: resume: %s: %w", filepath.Join(dir, stateDir, stateFile), err)
 	}
 	t.round, t.step, t.evaluated, t.optimizer.Steps = s.Round, s.Step, s.Evaluated, s.Updates
 	t.skipped, t.score, t.saved = s.Skipped, s.Score, position{s.Round, s.Step, s.Inside, s.Evaluated}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/gob"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -87,14 +88,24 @@ func FuzzSums(f *testing.F) {
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"version":2,"round":1,"step":8,"micro_tokens":4096,"settings":{"a":"b"}}`))
 	f.Add([]byte(`{"version":2,"round":-1}`))
+	f.Add([]byte(`{"version":2,"micro_tokens":64,"alarms":{"losses":[0.5],"flat":1,"rounds":4,"first":[1,2,0],"warned":["+Inf",0,0]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()
 		os.Mkdir(filepath.Join(dir, stateDir), 0o755)
 		if err := os.WriteFile(filepath.Join(dir, stateDir, stateFile), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := readState(dir); err == nil && (s.Round < 0 || s.Step < 0 || s.MicroTokens < 1) {
+		s, err := readState(dir)
+		if err != nil {
+			return
+		}
+		if s.Round < 0 || s.Step < 0 || s.MicroTokens < 1 {
 			t.Fatalf("%+v", s)
+		}
+		a := newAlarms(slog.New(slog.DiscardHandler))
+		if a.restore(s.Alarms) == nil {
+			a.step(Record{{"loss", 0.5}})
+			a.round(Record{{"entropy", 1.0}})
 		}
 	})
 }

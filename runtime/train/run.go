@@ -92,7 +92,6 @@ func (t *Trainer) rounds(ctx context.Context, s *Summary) error {
 		}
 		s.Reward[1] = record.Float("reward")
 		s.LogPGap = max(s.LogPGap, record.Float("logp_gap_max"))
-		t.alarms.round(record)
 		t.observer.Round(record)
 	}
 }
@@ -254,10 +253,10 @@ func (t *Trainer) learn(ctx context.Context) error {
 		t.step++
 		record = append(Record{{"kind", "step"}, {"step", t.step}, {"round", t.round + 1}}, record...)
 		now.steps = append(now.steps, record)
+		t.alarms.step(record) // first: the step counts also where it cannot be recorded
 		if err := t.folder.append(record); err != nil {
 			return err
 		}
-		t.alarms.step(record)
 		t.observer.Advance(1)
 		// After the last step the round is closed first.
 		if i+1 < len(left) && t.saveDue() {
@@ -282,6 +281,7 @@ func (t *Trainer) closeRound() (Record, error) {
 	record = append(record, t.clock.take()...)
 	t.round++
 	t.now = nil
+	t.alarms.round(record)
 	return record, t.folder.append(record)
 }
 
