@@ -20,7 +20,17 @@ type Stat struct {
 // otherwise, of the quantities that the objective reports:
 //
 //	p/mean, p/max, p/share_at_max, ess, ess_at_p_max, target_ess, clip_fraction,
-//	clipped, ratio/mean, ratio/max, log_ratio/mean, log_ratio/min, log_ratio/max
+//	clipped, ratio/mean, ratio/max
+//
+// The others are there for every objective, so that runs of different ones can
+// be laid over one another:
+//
+//	log_ratio/mean, log_ratio/min, log_ratio/max, delta/std, delta/min, delta/max
+//
+// delta is a token's LogProb less its OldLogProb, log_ratio its mean over a response:
+// the logarithm of the response's importance ratio, taken to the power 1/length.
+// Nothing in them is clipped or weighted, other than in ratio, which is the ratio
+// that the objective's formula comes to. delta/... are over tokens.
 //
 // grad_share/top10 to top90 tell how the gradient is spread over the tokens of a
 // response: the share of sum |w| that the tenth (two tenths, ...) of its tokens with
@@ -36,6 +46,7 @@ func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
 		sorted = append(sorted[:0], w[i]...)
 		spread[i] = gradientShares(sorted)
 	}
+	deltas, logRatios := logRatios(b)
 	var stats []Stat
 	for _, part := range []struct {
 		suffix string
@@ -56,6 +67,7 @@ func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
 				stats = append(stats, Stat{s.name + part.suffix, s.over(d, of)})
 			}
 		}
+		stats = append(stats, drift(deltas, logRatios, of, part.suffix)...)
 		for k := range 9 {
 			stats = append(stats, Stat{fmt.Sprintf("grad_share/top%d%s", 10*(k+1), part.suffix), meanShare(spread, of, k)})
 		}
@@ -95,9 +107,6 @@ var statistics = []statistic{
 	{"clipped", func(d *Diagnostics) *float64 { return d.Clipped }, mean},
 	{"ratio/mean", func(d *Diagnostics) *float64 { return d.Ratio }, mean},
 	{"ratio/max", func(d *Diagnostics) *float64 { return d.Ratio }, slices.Max[[]float64]},
-	{"log_ratio/mean", func(d *Diagnostics) *float64 { return d.LogRatio }, mean},
-	{"log_ratio/min", func(d *Diagnostics) *float64 { return d.LogRatio }, slices.Min[[]float64]},
-	{"log_ratio/max", func(d *Diagnostics) *float64 { return d.LogRatio }, slices.Max[[]float64]},
 }
 
 // atPMax is AtPMax as 0 or 1.
@@ -109,6 +118,53 @@ func atPMax(d *Diagnostics) *float64 {
 		return new(1.0)
 	}
 	return new(0.0)
+}
+
+// logRatios returns LogProb less OldLogProb by trajectory and token, and the mean
+// of each trajectory, NaN of an empty one.
+func logRatios(b Batch) (deltas [][]float64, means []float64) {
+	deltas, means = make([][]float64, len(b.Trajectories)), make([]float64, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		deltas[i] = make([]float64, len(t.LogProb))
+		for j := range t.LogProb {
+			deltas[i][j] = t.LogProb[j] - t.OldLogProb[j]
+		}
+		means[i] = mean(deltas[i])
+	}
+	return deltas, means
+}
+
+// drift says how far the policy has moved from the one that sampled the responses
+// of.
+func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []Stat {
+	var tokens, responses []float64
+	for _, i := range of {
+		tokens = append(tokens, deltas[i]...)
+		responses = append(responses, logRatios[i])
+	}
+	least, most := extremes(responses)
+	lowest, highest := extremes(tokens)
+	return []Stat{
+		{"log_ratio/mean" + suffix, mean(responses)}, {"log_ratio/min" + suffix, least}, {"log_ratio/max" + suffix, most},
+		{"delta/std" + suffix, deviation(tokens)}, {"delta/min" + suffix, lowest}, {"delta/max" + suffix, highest},
+	}
+}
+
+// extremes are the least and the greatest value, NaN of none.
+func extremes(x []float64) (low, high float64) {
+	if len(x) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	return slices.Min(x), slices.Max(x)
+}
+
+// deviation is the population standard deviation, NaN of none.
+func deviation(x []float64) float64 {
+	m, sum := mean(x), 0.0
+	for _, v := range x {
+		sum += (v - m) * (v - m)
+	}
+	return math.Sqrt(sum / float64(len(x)))
 }
 
 // meanShare averages element k over the responses of that have a gradient.

@@ -2,19 +2,19 @@ package objectives
 
 import (
 	"math"
+	"regexp"
 	"slices"
-	"strings"
 	"testing"
 )
 
 func TestSummarize(t *testing.T) {
 	tokens := func(n int) []float64 { return make([]float64, n) }
 	b := Batch{Trajectories: []Trajectory{
-		{Advantage: 1, LogProb: tokens(10)},
-		{Advantage: -1, LogProb: tokens(2)},
-		{Advantage: 3, LogProb: tokens(1)},
-		{Advantage: 5},                     // an empty response counts in nothing
-		{Advantage: 0, LogProb: tokens(1)}, // has no sign
+		{Advantage: 1, LogProb: tokens(10), OldLogProb: tokens(10)},
+		{Advantage: -1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-2, -5}}, // delta 1, 3
+		{Advantage: 3, LogProb: []float64{-4}, OldLogProb: tokens(1)},              // delta -4
+		{Advantage: 5}, // an empty response counts in nothing
+		{Advantage: 0, LogProb: tokens(1), OldLogProb: tokens(1)}, // has no sign
 	}}
 	w := [][]float64{
 		{0, -4, 0, 0, 1, 0, 0, 0, 0, 0},
@@ -43,7 +43,9 @@ func TestSummarize(t *testing.T) {
 		"p/max": 1, "p/max/pos": 0.75, "p/max/neg": 1,
 		"p/share_at_max": 0.5, "p/share_at_max/pos": 0, "p/share_at_max/neg": 1,
 		"ess": 0.25, "ess/neg": nan,
-		"log_ratio/mean": 0, "log_ratio/min": -1, "log_ratio/max": 2, "log_ratio/max/pos": 0,
+		// They do not follow the objective's LogRatio.
+		"log_ratio/mean": -0.5, "log_ratio/min": -4, "log_ratio/max": 2, "log_ratio/max/pos": 0, "log_ratio/mean/pos": -2,
+		"delta/min": -4, "delta/max": 3, "delta/std/neg": 1, "delta/max/pos": 0,
 		// The first response has 0.8 of its gradient on one token of ten and the
 		// rest on another; the second spreads it evenly.
 		"grad_share/top10": (0.8 + 0.1) / 2, "grad_share/top20/pos": 1, "grad_share/top50/neg": 0.5,
@@ -63,7 +65,7 @@ func TestSummarize(t *testing.T) {
 // that every line of a log has the same columns.
 func TestSummarizeOrder(t *testing.T) {
 	names := func(advantage float64) (names []string) {
-		b := Batch{Trajectories: []Trajectory{{Advantage: advantage, LogProb: []float64{-1}}}}
+		b := Batch{Trajectories: []Trajectory{{Advantage: advantage, LogProb: []float64{-1}, OldLogProb: []float64{-2}}}}
 		for _, s := range Summarize(b, [][]float64{{advantage}}, []Diagnostics{{P: new(1.0)}}) {
 			names = append(names, s.Name)
 		}
@@ -72,8 +74,9 @@ func TestSummarizeOrder(t *testing.T) {
 	if a, b := names(1), names(-1); !slices.Equal(a, b) {
 		t.Errorf("%v\n%v", a, b)
 	}
+	every := regexp.MustCompile(`^(grad_share|log_ratio|delta)/`)
 	for _, s := range Summarize(Batch{}, nil, nil) {
-		if !strings.HasPrefix(s.Name, "grad_share/") || !math.IsNaN(s.Value) {
+		if !every.MatchString(s.Name) || !math.IsNaN(s.Value) {
 			t.Errorf("empty batch without diagnostics: %v", s)
 		}
 	}
