@@ -14,7 +14,7 @@ import (
 
 func newVerify() *cobra.Command {
 	var extract string
-	var explain, strict bool
+	var explain, asJSON, strict bool
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Say whether responses answer as the references do",
@@ -27,6 +27,11 @@ or a list of which any element counts. Each gives a line
 with what was found in the response and the rule that decided. The status is
 "ok", or "limit" or "error" where no verdict was reached.
 
+--explain prints for people: the verdict and the rule, the gold and the answer
+with the trees they were read as, and a count at the end. With --json it prints
+the lines above with "from", "gold_tree" and "answer_tree" added; a tree is empty
+where there was nothing to read, or too much.
+
 --extract says where the answer is looked for:
   auto   <answer> tags, else the last box, else "the answer is", else the last
          expression
@@ -35,7 +40,8 @@ with what was found in the response and the rule that decided. The status is
   last   the last expression`,
 		Example: `  echo '{"gold":"1/2","response":"so it is \\boxed{0.5}"}' | onering verify
   onering verify --extract last answers.jsonl | jq -s 'map(.correct)'
-  onering verify --explain answers.jsonl`,
+  onering verify --explain answers.jsonl
+  onering verify --explain --json answers.jsonl | jq -r 'select(.correct|not).answer_tree'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			mode, err := verifier.ParseMode(extract)
@@ -45,72 +51,107 @@ with what was found in the response and the rule that decided. The status is
 			if strict && mode != verifier.Tag {
 				return usagef("--strict goes with --extract tag")
 			}
+			judge, write := verdictOnly, writeVerdict
+			if explain {
+				judge, write = verifier.Verifier.Explain, describeVerdict
+				if asJSON {
+					write = writeExplanation
+				}
+			}
 			in, name, err := openInput(inputName(args), c.InOrStdin())
 			if err != nil {
 				return err
 			}
 			defer in.Close()
-			return verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: strict}, explain)
+			right, total, err := verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: strict}, judge, write)
+			if err == nil && explain && !asJSON && total > 0 {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
+			}
+			return err
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&extract, "extract", "auto", "where the answer is looked for: auto, boxed, tag, last")
 	flags.BoolVar(&strict, "strict", false, "with --extract tag: want the exact form of the r1 template")
-	flags.BoolVar(&explain, "explain", false, "print a line for people instead of JSON, and a count at the end")
+	flags.BoolVar(&explain, "explain", false, "print what was compared and why, for people")
+	flags.BoolVar(&asJSON, "json", false, "print JSON lines, with --explain too")
 	modes := []string{"auto", "boxed", "tag", "last"}
 	must(c.RegisterFlagCompletionFunc("extract", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
-func verify(in io.Reader, name string, w io.Writer, v verifier.Verifier, explain bool) error {
+// verify judges every row of in, writes each verdict, and counts them.
+func verify(in io.Reader, name string, w io.Writer, v verifier.Verifier, judge judgement, write verdictWriter) (right, total int, err error) {
 	type row struct {
 		Gold     golds   `json:"gold"`
 		Response *string `json:"response"`
 	}
-	out := lineWriter{w}
-	right, total := 0, 0
 	for number, line := range readLines[row](in, name) {
 		switch {
 		case line.Err != nil:
-			return line.Err
+			return right, total, line.Err
 		case line.Row.Gold == nil:
-			return missingField(name, number, "gold")
+			return right, total, missingField(name, number, "gold")
 		case line.Row.Response == nil:
-			return missingField(name, number, "response")
+			return right, total, missingField(name, number, "response")
 		}
-		r := v.VerifyAny(line.Row.Gold, *line.Row.Response)
-		if r.Correct {
+		e := judge(v, line.Row.Gold, *line.Row.Response)
+		if e.Correct {
 			right++
 		}
 		total++
-		var err error
-		if explain {
-			_, err = fmt.Fprintln(w, explainVerdict(number, r))
-		} else {
-			err = out.write(r)
-		}
-		if err != nil {
-			return err
+		if err := write(w, number, e); err != nil {
+			return right, total, err
 		}
 	}
-	if explain && total > 0 {
-		_, err := fmt.Fprintf(w, "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
-		return err
-	}
-	return nil
+	return right, total, nil
 }
 
-// explainVerdict is a verdict in one line: right or wrong, what was compared,
-// and why.
-func explainVerdict(number int, r verifier.Result) string {
+// A judgement is the verdict on a response, with the trees behind it or without.
+type judgement func(v verifier.Verifier, golds []string, response string) verifier.Explanation
+
+// verdictOnly spares the writing of the trees.
+func verdictOnly(v verifier.Verifier, golds []string, response string) verifier.Explanation {
+	return verifier.Explanation{Result: v.VerifyAny(golds, response)}
+}
+
+// A verdictWriter writes the verdict on the row of a number.
+type verdictWriter func(w io.Writer, number int, e verifier.Explanation) error
+
+func writeVerdict(w io.Writer, _ int, e verifier.Explanation) error {
+	return lineWriter{w}.write(e.Result)
+}
+
+func writeExplanation(w io.Writer, _ int, e verifier.Explanation) error {
+	return lineWriter{w}.write(e)
+}
+
+// describeVerdict writes for people: right or wrong and why, then the gold and
+// the answer, each with its tree below it.
+func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 	verdict := "wrong"
 	switch {
-	case r.Status != verifier.OK:
-		verdict = string(r.Status)
-	case r.Correct:
+	case e.Status != verifier.OK:
+		verdict = string(e.Status)
+	case e.Correct:
 		verdict = "right"
 	}
-	return fmt.Sprintf("%d: %-5s  answer %q  gold %q  (%s)", number, verdict, r.Answer, r.Gold, r.Reason)
+	text := fmt.Sprintf("%d: %s (%s)\n", number, verdict, e.Reason)
+	if e.Gold != "" {
+		text += fmt.Sprintf("   gold    %#q\n           %s\n", e.Gold, treeOrNone(e.GoldTree))
+	}
+	if e.Answer != "" {
+		text += fmt.Sprintf("   answer  %#q, found in the %s\n           %s\n", e.Answer, e.From, treeOrNone(e.AnswerTree))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func treeOrNone(tree string) string {
+	if tree == "" {
+		return "no tree: too long or too deep to be read"
+	}
+	return tree
 }
 
 // golds are the references of a row: a text, a number, or a list of them. A
