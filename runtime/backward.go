@@ -43,10 +43,14 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	if !any {
 		return nil
 	}
-	if !p.kept {
-		if err := p.layersForward(true); err != nil {
+	if p.activations == nil {
+		if p.activations, err = p.layersForward(true); err != nil {
 			return err
 		}
+	}
+	a := p.activations
+	if err := l.causal(p.longest); err != nil {
+		return err
 	}
 	dxr, err := p.headBackward(ws, wv, vv)
 	if err != nil {
@@ -68,12 +72,12 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	}
 	for i := l.g.Layers - 1; i >= 0; i-- {
 		bind := binder{b: s.backward[i]}
-		if err := p.bindLayer(&bind, i); err != nil {
+		if err := p.bindLayer(&bind, &a.x[i]); err != nil {
 			return err
 		}
 		bind.in("valid", b.valid.value, nil)
 		for j, port := range s.stash {
-			bind.in(port, b.stash[i][j].value, nil)
+			bind.in(port, a.stash[i][j].value, nil)
 		}
 		bind.in("dy", dyv, nil)
 		dx, dxv, err := l.dx[(l.g.Layers-i)%2].of(int64(p.n), int64(d))
@@ -116,7 +120,7 @@ func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err 
 
 // headBackward returns dL/dx of the rows that predict response tokens.
 func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
-	l, b := p.l, p.buffers
+	l, b, a := p.l, p.buffers, p.activations
 	d := l.g.Hidden
 	dh, dhv, err := l.dh.of(int64(p.rows), int64(d))
 	if err != nil {
@@ -132,10 +136,10 @@ func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
 		}
 		row := int(b.y.data[i]) * d
 		axpy(dh[i*d:(i+1)*d], x, e[row:row+d])
-		axpy(de[row:row+d], x, b.h.data[i*d:(i+1)*d])
+		axpy(de[row:row+d], x, a.h.data[i*d:(i+1)*d])
 	}
 	bind := binder{b: l.head[2]}
-	bind.in("h", b.h.value, nil)
+	bind.in("h", a.h.value, nil)
 	bind.in("z", p.lastZ().value, nil)
 	bind.in("w", wv, nil)
 	if vv != nil {
@@ -158,7 +162,7 @@ func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
 		}
 	}
 	bind = binder{b: l.norm[1]}
-	bind.in("x", b.xr.value, nil)
+	bind.in("x", a.xr.value, nil)
 	inv, v, err := l.invT.of()
 	bind.in("inv_temperature", v, err)
 	bind.in("dh", dhv, nil)

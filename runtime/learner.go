@@ -55,6 +55,8 @@ type Learner struct {
 	head     [3]*Binding            // forward, target, backward
 	slices   []headSlice
 	free     []*buffers
+	spare    []*activations
+	mask     scratch[float32] // [T,T], of the newest pass
 	cos, sin scratch[float32]
 	invT     scratch[float32]
 	dx       [2]scratch[float32]
@@ -266,8 +268,11 @@ func (l *Learner) Close() {
 	for _, b := range l.free {
 		b.close()
 	}
+	for _, a := range l.spare {
+		a.close()
+	}
 	closeValues(l.grads)
-	for _, s := range []*scratch[float32]{&l.cos, &l.sin, &l.invT, &l.dx[0], &l.dx[1], &l.dh, &l.dxr, &l.w, &l.v, &l.entropy} {
+	for _, s := range []*scratch[float32]{&l.mask, &l.cos, &l.sin, &l.invT, &l.dx[0], &l.dx[1], &l.dh, &l.dxr, &l.w, &l.v, &l.entropy} {
 		s.close()
 	}
 	if l.Gradients != nil {

@@ -5,12 +5,12 @@ package runtime
 // the outputs of all layers are finite. The embedding counts as layer -1. Only
 // a pass that was kept knows.
 func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
-	if p.buffers == nil || !p.kept {
+	if p.activations == nil {
 		return 0, 0, false
 	}
 	d := p.l.g.Hidden
-	for i := range p.buffers.x[:p.l.g.Layers+1] {
-		x := p.buffers.x[i].data
+	for i := range p.activations.x[:p.l.g.Layers+1] {
+		x := p.activations.x[i].data
 		at := 0
 		for s, q := range p.sequences {
 			for _, v := range x[at*d : (at+q.fed())*d] {

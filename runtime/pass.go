@@ -19,23 +19,20 @@ type Pass struct {
 	temperature float64
 	l           *Learner
 	buffers     *buffers
-	n, rows     int // packed tokens; response tokens
+	activations *activations // nil where the pass is not kept
+	n, rows     int          // packed tokens; response tokens
+	longest     int          // T, the width of the rows that attention sees
 	blocks      int
-	kept        bool // the layers' inputs and stash
 }
 
-// buffers hold one micro-batch's values. They are reused: what has a capacity
-// keeps it.
+// buffers hold what a pass knows of its tokens, a few numbers for each. They are
+// reused: what has a capacity keeps it.
 type buffers struct {
 	pos, seqRows, tokens scratch[int64]
-	valid, mask          scratch[float32]
-	maskSize             int
+	valid                scratch[float32]
 	bounds               scratch[int64]
-	x                    []scratch[float32] // layer i's input; the last is the last layer's output
-	stash                [][]scratch[float32]
-	xr, h                scratch[float32] // the rows that predict response tokens, before and after the norm
-	at                   []int            // their packed index
-	y                    scratch[int64]   // the tokens they predict
+	at                   []int          // packed indices of the rows that predict response tokens
+	y                    scratch[int64] // the tokens they predict
 	z, u                 [2]scratch[float32]
 	logit                scratch[float32]
 }
@@ -44,16 +41,7 @@ func (b *buffers) close() {
 	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.bounds, &b.y} {
 		s.close()
 	}
-	floats := []*scratch[float32]{&b.valid, &b.mask, &b.xr, &b.h, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
-	for i := range b.x {
-		floats = append(floats, &b.x[i])
-	}
-	for i := range b.stash {
-		for j := range b.stash[i] {
-			floats = append(floats, &b.stash[i][j])
-		}
-	}
-	for _, s := range floats {
+	for _, s := range []*scratch[float32]{&b.valid, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit} {
 		s.close()
 	}
 }
@@ -112,10 +100,16 @@ func (p *Pass) forward(keep bool) error {
 	if err := p.pack(); err != nil {
 		return err
 	}
-	if err := p.layersForward(keep); err != nil {
+	a, err := p.layersForward(keep)
+	if err != nil {
 		return err
 	}
-	return p.headForward()
+	if keep {
+		p.activations = a
+	} else {
+		defer p.l.giveActivations(a)
+	}
+	return p.headForward(a)
 }
 
 // pack lays out the sequences: which place in rows [B,T] each token has.
@@ -129,6 +123,7 @@ func (p *Pass) pack() error {
 		}
 	}
 	T := (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
+	p.longest = T
 	p.blocks = 1
 	if T > l.options.BlockTokens {
 		p.blocks = min(8, (T+l.options.BlockTokens-1)/l.options.BlockTokens)
@@ -172,21 +167,6 @@ func (p *Pass) pack() error {
 		}
 		row, at = row+1, at+n
 	}
-	mask, _, err := b.mask.of(int64(T), int64(T))
-	if err != nil {
-		return err
-	}
-	if b.maskSize != T {
-		for i := range T {
-			for j := range T {
-				mask[i*T+j] = 0
-				if j > i {
-					mask[i*T+j] = -math.MaxFloat32
-				}
-			}
-		}
-		b.maskSize = T
-	}
 	bounds, _, err := b.bounds.of(int64(p.blocks + 1))
 	if err != nil {
 		return err
@@ -195,6 +175,27 @@ func (p *Pass) pack() error {
 		bounds[i] = int64(i * T / p.blocks)
 	}
 	return l.angles(longest)
+}
+
+// causal makes the mask that of rows of T tokens: a token sees itself and those
+// before it.
+func (l *Learner) causal(T int) error {
+	if len(l.mask.shape) > 0 && l.mask.shape[0] == int64(T) {
+		return nil
+	}
+	mask, _, err := l.mask.of(int64(T), int64(T))
+	if err != nil {
+		return err
+	}
+	for i := range T {
+		for j := range T {
+			mask[i*T+j] = 0
+			if j > i {
+				mask[i*T+j] = -math.MaxFloat32
+			}
+		}
+	}
+	return nil
 }
 
 // angles makes the rotary tables long enough.
@@ -217,15 +218,16 @@ func (l *Learner) angles(n int) error {
 	return nil
 }
 
-// bindLayer binds what the two layer Programs have in common.
-func (p *Pass) bindLayer(b *binder, layer int) error {
+// bindLayer binds what the two layer Programs have in common; x is the layer's
+// input.
+func (p *Pass) bindLayer(b *binder, x *scratch[float32]) error {
 	buf := p.buffers
-	_, v, err := buf.x[layer].of(int64(p.n), int64(p.l.g.Hidden))
+	_, v, err := x.of(int64(p.n), int64(p.l.g.Hidden))
 	b.in("x", v, err)
 	b.in("pos", buf.pos.value, nil)
 	b.in("cos", p.l.cos.value, nil)
 	b.in("sin", p.l.sin.value, nil)
-	b.in("mask", buf.mask.value, nil)
+	b.in("mask", p.l.mask.value, nil)
 	b.in("rows", buf.seqRows.value, nil)
 	b.in("tokens", buf.tokens.value, nil)
 	if p.blocks > 1 {
@@ -252,57 +254,67 @@ func (p *Pass) stashShape(port string) []int64 {
 	}
 }
 
-// layersForward runs the layers. Without keep two buffers take turns as their
-// input, and one stash is overwritten layer after layer.
-func (p *Pass) layersForward(keep bool) error {
-	l, b := p.l, p.buffers
+// layersForward runs the layers and returns what they made, of all layers with
+// keep and else of the last one. The caller owns it.
+func (p *Pass) layersForward(keep bool) (a *activations, err error) {
+	l := p.l
 	s, err := l.sessions(p.blocks)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for len(b.x) <= l.g.Layers {
-		b.x = append(b.x, scratch[float32]{})
-		b.stash = append(b.stash, make([]scratch[float32], len(s.stash)))
+	if err := l.causal(p.longest); err != nil {
+		return nil, err
 	}
-	x, _, err := b.x[0].of(int64(p.n), int64(l.g.Hidden))
+	a = l.takeActivations(len(s.stash))
+	made := a // which a return of nil hides
+	defer func() {
+		if err != nil {
+			l.giveActivations(made)
+		}
+	}()
+	x, _, err := a.input(0, keep).of(int64(p.n), int64(l.g.Hidden))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l.embed(x, p.sequences)
 	for i := range l.g.Layers {
 		bind := binder{b: s.forward[i]}
-		if err := p.bindLayer(&bind, i); err != nil {
-			return err
+		if err := p.bindLayer(&bind, a.input(i, keep)); err != nil {
+			return nil, err
 		}
-		_, v, err := b.x[i+1].of(int64(p.n), int64(l.g.Hidden))
+		y, v, err := a.input(i+1, keep).of(int64(p.n), int64(l.g.Hidden))
 		bind.out("y", v, err)
+		stash := a.stashed(i, keep)
 		for j, port := range s.stash {
-			_, v, err := b.stash[i][j].of(p.stashShape(port)...)
+			_, v, err := stash[j].of(p.stashShape(port)...)
 			bind.out(port, v, err)
 		}
 		if err := bind.run(); err != nil {
-			return fmt.Errorf("runtime: layer %d: %w", i, err)
+			return nil, fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
-		if !keep && i > 0 {
-			b.move(i)
-		}
+		x = y
 	}
-	p.kept = keep
-	return nil
+	return a, p.headInput(a, x)
 }
 
-// move hands the buffers that layer i no longer needs to layer i+1.
-func (b *buffers) move(i int) {
-	if i+2 < len(b.x) && b.x[i+2].data == nil {
-		b.x[i+2], b.x[i-1] = b.x[i-1], scratch[float32]{}
-	}
-	if i+1 < len(b.stash) {
-		for j := range b.stash[i] {
-			if b.stash[i+1][j].data == nil {
-				b.stash[i+1][j], b.stash[i][j] = b.stash[i][j], scratch[float32]{}
-			}
+// headInput takes the rows that predict response tokens from the last layer's
+// output x, and norms them.
+func (p *Pass) headInput(a *activations, x []float32) error {
+	l, d, rows := p.l, p.l.g.Hidden, int64(p.rows)
+	xr, v, err := a.xr.of(rows, int64(d))
+	bind := binder{b: l.norm[0]}
+	bind.in("x", v, err)
+	inv, v, err := l.invT.of()
+	bind.in("inv_temperature", v, err)
+	_, h, err := a.h.of(rows, int64(d))
+	bind.out("h", h, err)
+	if bind.err == nil {
+		for i, at := range p.buffers.at {
+			copy(xr[i*d:(i+1)*d], x[at*d:])
 		}
+		inv[0] = float32(1 / p.temperature)
 	}
+	return bind.run()
 }
 
 // embed copies the embedding of each fed token.
@@ -318,27 +330,9 @@ func (l *Learner) embed(x []float32, sequences []Sequence) {
 }
 
 // headForward computes log-probs and entropies of the response tokens.
-func (p *Pass) headForward() error {
+func (p *Pass) headForward(a *activations) error {
 	l, b := p.l, p.buffers
-	d, rows := l.g.Hidden, int64(p.rows)
-	xr, v, err := b.xr.of(rows, int64(d))
-	bind := binder{b: l.norm[0]}
-	bind.in("x", v, err)
-	x := b.x[l.g.Layers].data
-	for i, at := range b.at {
-		copy(xr[i*d:(i+1)*d], x[at*d:])
-	}
-	inv, v, err := l.invT.of()
-	bind.in("inv_temperature", v, err)
-	_, h, err := b.h.of(rows, int64(d))
-	bind.out("h", h, err)
-	if bind.err == nil {
-		inv[0] = float32(1 / p.temperature)
-	}
-	if err := bind.run(); err != nil {
-		return err
-	}
-
+	rows, h := int64(p.rows), a.h.value
 	z, zv, err := b.z[0].of(rows, 1)
 	if err != nil {
 		return err
@@ -350,7 +344,7 @@ func (p *Pass) headForward() error {
 	for i := range z {
 		z[i], u[i] = -1e30, 0
 	}
-	bind = binder{b: l.head[0]}
+	bind := binder{b: l.head[0]}
 	bind.in("h", h, nil)
 	for i, s := range l.slices {
 		bind.in("E", s.e, nil)
@@ -395,6 +389,8 @@ func (p *Pass) lastZ() *scratch[float32] { return &p.buffers.z[len(p.l.slices)%2
 
 // Release gives the pass's memory back to the Learner for the next pass.
 func (p *Pass) Release() {
+	p.l.giveActivations(p.activations)
+	p.activations = nil
 	if p.buffers != nil {
 		p.l.free = append(p.l.free, p.buffers)
 		p.buffers = nil

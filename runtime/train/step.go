@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"onering/objectives"
 	"onering/runtime"
@@ -117,7 +118,7 @@ func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live
 			n += len(sequences[s].Tokens)
 		}
 		size := t.learner.Bytes(n)
-		// The last pass is followed by its own backward pass: it may always keep.
+		// The last pass has its backward pass first: it may always keep.
 		keep := live[group[0]] && (size <= budget || i == len(micro)-1)
 		if keep {
 			budget -= size
@@ -140,10 +141,11 @@ func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live
 	return passes, nil
 }
 
-// backward leaves the gradients of the passes in the learner.
+// backward leaves the gradients of the passes in the learner. The newest comes
+// first: its memory serves those whose layers are computed again.
 func (t *Trainer) backward(passes []*runtime.Pass, micro [][]int, x thought) error {
 	t.learner.ZeroGradients()
-	for i, group := range micro {
+	for i, group := range slices.Backward(micro) {
 		wp, vp := make([][]float64, len(group)), [][]float64(nil)
 		if x.v != nil {
 			vp = make([][]float64, len(group))

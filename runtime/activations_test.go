@@ -1,0 +1,77 @@
+package runtime_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// However many passes of a batch are not kept, they take the memory of one
+// layer, and of one pass once they go back; and they make the same bits as
+// passes that are kept.
+func TestPassesShareActivations(t *testing.T) {
+	env := runtimetest.Test(t)
+	const layers, passes = 5, 6
+	c, err := qwen2.ParseConfig(fmt.Appendf(nil, `{"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": %d,
+		"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 37, "tie_word_embeddings": true}`, layers), nil)
+	check(t, err)
+	weights, err := qwen2.Init(c, 1)
+	check(t, err)
+	defer weights.Close()
+	ring, err := runtime.NewRing(c, weights)
+	check(t, err)
+	defer ring.Close()
+
+	batch := make([][]runtime.Sequence, passes)
+	for i := range batch {
+		for s := range 3 {
+			tokens := make([]int32, 24+i-s)
+			for k := range tokens {
+				tokens[k] = int32((7*k + 3*s + i) % 37)
+			}
+			batch[i] = append(batch[i], runtime.Sequence{Tokens: tokens, Prompt: 4})
+		}
+	}
+	run := func(keep bool) (logp []float32, gradients []float32, sets [2]int, bytes [2]int) {
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
+		check(t, err)
+		defer l.Close()
+		var open []*runtime.Pass
+		for _, b := range batch {
+			p, err := l.Forward(b, 1, keep)
+			check(t, err)
+			open = append(open, p)
+		}
+		sets[0], bytes[0] = l.SpareActivations()
+		for i, p := range slices.Backward(open) {
+			w := make([][]float64, len(batch[i]))
+			for s := range w {
+				logp = append(logp, p.LogProb[s]...)
+				w[s] = slices.Repeat([]float64{0.5}, len(p.LogProb[s]))
+			}
+			check(t, p.Backward(w, nil))
+			p.Release()
+		}
+		sets[1], bytes[1] = l.SpareActivations()
+		return logp, slices.Clone(l.Gradients.Data), sets, bytes
+	}
+	logp, gradients, sets, bytes := run(false)
+	if sets != [2]int{1, 1} {
+		t.Errorf("%v sets of activations after passes and after going back, want one each time", sets)
+	}
+	if bytes[0]*(layers-1) > bytes[1] {
+		t.Errorf("passes that are not kept take %d bytes, with all of %d layers it is %d", bytes[0], layers, bytes[1])
+	}
+	keptLogP, keptGradients, keptSets, _ := run(true)
+	if keptSets != [2]int{0, passes} {
+		t.Errorf("%v sets of activations where all passes are kept, want 0 and %d", keptSets, passes)
+	}
+	if !slices.Equal(logp, keptLogP) || !slices.Equal(gradients, keptGradients) {
+		t.Error("passes that are kept and passes that are not differ")
+	}
+}
