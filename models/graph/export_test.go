@@ -35,3 +35,45 @@ func (g *Graph) OutputAll() {
 		}
 	}
 }
+
+// Alive returns which of the values of a graph that want chooses can be held
+// at the same time, in some order of its nodes that respects what each reads:
+// pairs neither of which is done with before the other exists. Reshaped views
+// count as the value itself.
+func (g *Graph) Alive(want func(op string, s Shape) bool) (values []*Node, together map[[2]*Node]bool) {
+	needed, _ := g.live()
+	readers := make(map[*Node][]*Node)
+	for _, n := range g.nodes {
+		if n.call == nil || !needed[n.id] {
+			continue
+		}
+		if want(n.call.op, n.shape) && n.call.op != "Reshape" {
+			values = append(values, n)
+			readers[n] = g.readers(n, needed)
+		}
+	}
+	done := func(a, b *Node) bool { // a is no longer needed where b is computed
+		before := make([]bool, len(g.nodes))
+		for _, in := range b.call.in {
+			in.mark(before)
+		}
+		for _, r := range readers[a] {
+			if !before[r.id] {
+				return false
+			}
+		}
+		return true
+	}
+	together = make(map[[2]*Node]bool)
+	for i, a := range values {
+		for _, b := range values[:i] {
+			if !done(a, b) && !done(b, a) {
+				together[[2]*Node{a, b}] = true
+			}
+		}
+	}
+	return values, together
+}
+
+// Op returns the operator that computes n.
+func (n *Node) Op() string { return n.call.op }

@@ -120,8 +120,22 @@ func (p *Packing) Pack(x *Node) *Node {
 		if p.Valid == nil {
 			fail("Pack: the gradient needs Valid")
 		}
-		return []*Node{Mul(p.Unpack(dy), p.Valid)}
+		return []*Node{Mul(p.Unpack(dy), Cast(p.Valid, dy.elem))}
 	})
+}
+
+// An Attention is the form of CausalAttention.
+type Attention struct {
+	// Heads of queries and of keys: Heads is a multiple of KVHeads.
+	Heads, KVHeads int
+	// Blocks is how many parts the queries are taken in.
+	Blocks int
+	// InTurn puts the blocks one after the other, forward and backward, in
+	// whatever order the runtime takes nodes, and computes a block's
+	// probabilities a second time for the gradient: of all that has the size of
+	// the scores only one block's is ever held. Without it the gradient holds
+	// the probabilities, and mostly their gradients, of all blocks.
+	InTurn bool
 }
 
 // CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
@@ -129,14 +143,20 @@ func (p *Packing) Pack(x *Node) *Node {
 // key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
 // taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
 // reads only the keys before bounds[i+1]: the mask has to be causal. One block needs no bounds.
-func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *Node {
-	width := attentionWidth(q, k, v, mask, bounds, heads, kvHeads, blocks)
+//
+// Of 16-bit q, k and v the scores, the softmax, both products and their
+// gradients are in float32, as is the mask; only the result is rounded to 16
+// bits. A product of 16-bit numbers is exact in TensorFloat-32, so on a GPU
+// the scores cost two instructions for one and lose nothing.
+func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
+	width := form.check(q, k, v, mask, bounds)
+	heads, kvHeads, blocks := form.Heads, form.KVHeads, form.Blocks
 	g := q.g
 	perHead := func(x *Node, n int) *Node { // [B,T,n*K] -> [B,n,T,K]
-		return Transpose(Reshape(x, 0, 0, n, width), 0, 2, 1, 3)
+		return Transpose(Reshape(Cast(x, mask.elem), 0, 0, n, width), 0, 2, 1, 3)
 	}
 	flat := func(x *Node, n int) *Node { // and back
-		return Reshape(Transpose(x, 0, 2, 1, 3), 0, 0, n*width)
+		return Cast(Reshape(Transpose(x, 0, 2, 1, 3), 0, 0, n*width), q.elem)
 	}
 	scale := 1 / math.Sqrt(float64(width))
 	tokens := q.shape[1]
@@ -161,11 +181,12 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 		}
 		return Slice(x, g.Ints(0), b.to, axis, fmt.Sprintf("Tk%d", i))
 	}
-	parts, outs := make([]*block, blocks), make([]*Node, blocks)
-	for i := range parts {
+	// compute is part i, not before the nodes given.
+	compute := func(i int, after ...*Node) *block {
 		b := &block{}
 		m := mask
 		if blocks > 1 {
+			bounds := inTurn(bounds, after)
 			b.from = Slice(bounds, g.Ints(int64(i)), g.Ints(int64(i+1)), 0, 1)
 			b.to = Slice(bounds, g.Ints(int64(i+1)), g.Ints(int64(i+2)), 0, 1)
 			m = Slice(keys(b, i, mask, 1), b.from, b.to, 0, fmt.Sprintf("Tq%d", i))
@@ -175,8 +196,17 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 		s = Reshape(s, 0, heads, -1, 0)
 		b.p = Softmax(Add(s, m))
 		b.p = Reshape(b.p, 0, kvHeads, -1, 0)
-		outs[i] = Reshape(MatMul(b.p, b.v, false, false, 1), 0, heads, -1, width)
-		parts[i] = b
+		return b
+	}
+	again := form.InTurn && blocks > 1
+	parts, outs := make([]*block, blocks), make([]*Node, blocks)
+	for i := range parts {
+		if again && i > 0 {
+			parts[i] = compute(i, outs[i-1])
+		} else {
+			parts[i] = compute(i)
+		}
+		outs[i] = Reshape(MatMul(parts[i].p, parts[i].v, false, false, 1), 0, heads, -1, width)
 	}
 	oh := outs[0]
 	if blocks > 1 {
@@ -190,8 +220,12 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 		doh := perHead(dy, heads)
 		delta := ReduceSum(Mul(doh, perHead(o, heads)), -1) // [B,H,T,1]
 		dqs := make([]*Node, blocks)
+		before := []*Node{delta} // which needs all blocks of the forward pass
 		var dk, dv *Node
 		for i, b := range parts {
+			if again {
+				b = compute(i, before...)
+			}
 			do, d := fold(queries(b, i, doh)), fold(queries(b, i, delta))
 			ds := Mul(b.p, Sub(MatMul(do, b.v, false, true, 1), d))
 			dqs[i] = Reshape(MatMul(ds, b.k, false, false, scale), 0, heads, -1, width)
@@ -201,6 +235,7 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 				dkb, dvb = Pad(dkb, g.Ints(0), after, 2, tokens), Pad(dvb, g.Ints(0), after, 2, tokens)
 			}
 			dk, dv = accumulate(dk, dkb), accumulate(dv, dvb)
+			before = []*Node{dqs[i], dk, dv}
 		}
 		dq := dqs[0]
 		if blocks > 1 {
@@ -210,10 +245,30 @@ func CausalAttention(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) *N
 	})
 }
 
-// attentionWidth checks the operands of CausalAttention and returns K.
-func attentionWidth(q, k, v, mask, bounds *Node, heads, kvHeads, blocks int) int {
+// inTurn is x, an int64 vector, to be had only once the nodes of after are
+// computed: their shapes are appended to it, where nobody looks.
+func inTurn(x *Node, after []*Node) *Node {
+	if len(after) == 0 {
+		return x
+	}
+	parts := []*Node{x}
+	for _, n := range after {
+		parts = append(parts, x.g.call("Shape", "", onnx.Int64, Dims(len(n.shape)), []*Node{n}))
+	}
+	return Concat(0, parts...)
+}
+
+// check checks the operands of CausalAttention and returns K.
+func (a Attention) check(q, k, v, mask, bounds *Node) int {
 	const op = "CausalAttention"
-	floats(op, q, k, v, mask)
+	floats(op, q, k, v)
+	floats(op, mask)
+	wide := q.elem
+	if wide.Size() == 2 {
+		wide = onnx.Float
+	}
+	mask.typed(op, "the mask", wide)
+	heads, kvHeads, blocks := a.Heads, a.KVHeads, a.Blocks
 	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 {
 		fail("%s: %d heads, %d key heads", op, heads, kvHeads)
 	}

@@ -1,6 +1,10 @@
 package graph
 
-import "slices"
+import (
+	"slices"
+
+	"onering/models/onnx"
+)
 
 // Gradient adds the nodes of a vector-Jacobian product: given seeds[i] =
 // dL/doutputs[i] it returns dL/dwrt[i] for each of wrt; nil where L does not
@@ -103,13 +107,15 @@ func accumulate(a, b *Node) *Node {
 
 // AddTo returns running + grad, which Build turns into one matrix product with
 // a third operand where grad is one: the output can then be bound onto
-// running's buffer at no cost.
+// running's buffer at no cost. A gradient of another type is cast to running's:
+// those of 16 bits are summed in float32.
 func AddTo(running, grad *Node) *Node {
 	if grad == nil {
 		fail("AddTo: no gradient to add")
 	}
 	operands("AddTo", running, grad)
 	grad.shaped("AddTo", "the gradient", running.shape)
+	grad = Cast(grad, running.elem)
 	return accumulate(running, grad)
 }
 
@@ -128,9 +134,13 @@ func Stash(x, stash *Node) {
 }
 
 // sumTo sums a gradient over the axes along which its input was broadcast.
+// Sums of 16 bits are taken in float32.
 func sumTo(dy *Node, like *Node) *Node {
 	if dy.shape.equal(like.shape) {
 		return dy
+	}
+	if dy.elem.Size() == 2 {
+		return Cast(sumTo(Cast(dy, onnx.Float), like), dy.elem)
 	}
 	extra := len(dy.shape) - len(like.shape)
 	for i := range dy.shape {

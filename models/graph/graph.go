@@ -208,13 +208,21 @@ func (g *Graph) Double(v float64) *Node {
 	return g.constant(onnx.Tensor{Type: onnx.Double, Raw: raw}, Shape{})
 }
 
-// fill is a constant of no dimensions and the element type of like.
+// fill is a constant of no dimensions and the element type of like, to which it
+// is rounded.
 func (g *Graph) fill(v float64, like *Node) *Node {
+	half := func(bits uint16) *Node {
+		return g.constant(onnx.Tensor{Type: like.elem, Raw: binary.LittleEndian.AppendUint16(nil, bits)}, Shape{})
+	}
 	switch like.elem {
 	case onnx.Float:
 		return g.Scalar(v)
 	case onnx.Double:
 		return g.Double(v)
+	case onnx.Float16:
+		return half(models.Float32ToF16(float32(v)))
+	case onnx.BFloat16:
+		return half(models.Float32ToBF16(float32(v)))
 	}
 	fail("no constants of %v", like.elem)
 	return nil

@@ -97,12 +97,15 @@ func Where(cond, a, b *Node) *Node {
 	return a.g.call("Where", "", a.elem, s, []*Node{cond, a, b})
 }
 
-// Cast converts the element type. Its gradient is cast back, and is none where
-// either type is not floating-point.
+// Cast converts the element type; where x has it already it is x itself. Its
+// gradient is cast back, and is none where either type is not floating-point.
 func Cast(x *Node, to onnx.ElemType) *Node {
 	operands("Cast", x)
 	if dtypes[to] == models.Invalid {
 		fail("Cast: element type %v is not supported", to)
+	}
+	if x.elem == to {
+		return x
 	}
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }

@@ -69,7 +69,8 @@ func newLayer(g *graph.Graph, c Config, blocks int) *layer {
 	l.k = graph.Rotary(graph.Linear(h, weight(kWeight, gk, d), weight(kBias, gk)), pos, cos, sin)
 	l.v = graph.Linear(h, weight(vWeight, gk, d), weight(vBias, gk))
 	in := l.packing.Unpack
-	l.o = graph.CausalAttention(in(l.q), in(l.k), in(l.v), mask, bounds, c.Heads, c.KVHeads, blocks)
+	l.o = graph.CausalAttention(in(l.q), in(l.k), in(l.v), mask, bounds,
+		graph.Attention{Heads: c.Heads, KVHeads: c.KVHeads, Blocks: blocks})
 	l.x2 = graph.Gemm(l.packing.Pack(l.o), weight(oWeight, d, hk), l.x, false, true)
 	h2 := graph.RMSNorm(l.x2, weight(postNorm, d), c.RMSEps)
 	l.gate = graph.Linear(h2, weight(gateWt, f, d), nil)

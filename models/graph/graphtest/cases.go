@@ -319,8 +319,13 @@ func Cases() []Case {
 		return []*graph.Node{p.Pack(x)}, []*graph.Node{x}
 	}, packing)
 	for _, groups := range []int{1, 2, 4} { // key heads of 4 heads
-		for _, blocks := range []int{1, 3} {
+		for _, form := range []graph.Attention{{Blocks: 1}, {Blocks: 3}, {Blocks: 3, InTurn: true}} {
+			form.Heads, form.KVHeads = 4, groups
+			blocks := form.Blocks
 			name := fmt.Sprintf("CausalAttention/%d of 4 heads, %d blocks", groups, blocks)
+			if form.InTurn {
+				name += " in turn"
+			}
 			bounds := func(g *graph.Graph) *graph.Node {
 				if blocks == 1 {
 					return nil
@@ -329,12 +334,12 @@ func Cases() []Case {
 			}
 			add(name, func(g *graph.Graph) (y, wrt []*graph.Node) {
 				q, k, v := g.Float("q", "B", "T", 12), g.Float("k", "B", "T", groups*3), g.Float("v", "B", "T", groups*3)
-				y = []*graph.Node{graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds(g), 4, groups, blocks)}
+				y = []*graph.Node{graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds(g), form)}
 				return y, []*graph.Node{q, k, v}
 			}, packing)
 			add(name+", packed", func(g *graph.Graph) (y, wrt []*graph.Node) {
 				q, k, v, p := g.Float("q", "N", 12), g.Float("k", "N", groups*3), g.Float("v", "N", groups*3), pack(g)
-				o := graph.CausalAttention(p.Unpack(q), p.Unpack(k), p.Unpack(v), g.Float("mask", "T", "T"), bounds(g), 4, groups, blocks)
+				o := graph.CausalAttention(p.Unpack(q), p.Unpack(k), p.Unpack(v), g.Float("mask", "T", "T"), bounds(g), form)
 				return []*graph.Node{p.Pack(o)}, []*graph.Node{q, k, v}
 			}, packing)
 		}

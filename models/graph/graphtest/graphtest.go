@@ -17,8 +17,8 @@ import (
 
 // A Graph is a Program ready to be interpreted.
 type Graph struct {
-	// Single rounds every float result to float32, as a runtime does; what an
-	// operator computes inside stays float64.
+	// Single rounds every result to its type - float32, float16 or bfloat16 -
+	// as a runtime does; what an operator computes inside stays float64.
 	Single bool
 
 	name   string
@@ -35,10 +35,6 @@ func Load(p models.Program) (g *Graph, err error) {
 	}
 	g = &Graph{name: p.Name, graph: m.Graph, consts: make(map[string]Tensor)}
 	for _, c := range m.Graph.Initializers {
-		switch c.Type {
-		case onnx.Float16, onnx.BFloat16:
-			fail("constant %q of %v", c.Name, c.Type)
-		}
 		dims := make([]int, len(c.Dims))
 		for i, d := range c.Dims {
 			dims[i] = int(d)
@@ -75,8 +71,8 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	}
 	for _, n := range g.graph.Nodes {
 		for i, t := range run(n, values) {
-			if g.Single && t.Type == onnx.Float {
-				t = t.like(func(v float64) float64 { return float64(float32(v)) })
+			if g.Single {
+				t = t.As(t.Type)
 			}
 			if i < len(n.Outputs) && n.Outputs[i] != "" {
 				define(values, n.Outputs[i], t)

@@ -2,10 +2,12 @@ package graphtest_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"onering/models"
+	"onering/models/graph"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
@@ -111,25 +113,45 @@ func TestPortsAreChecked(t *testing.T) {
 	}
 }
 
-// TestSingle rounds each result to float32.
+// TestSingle rounds each result to the type it has.
 func TestSingle(t *testing.T) {
-	g, err := graphtest.Load(program(onnx.Float, []onnx.Dim{{Param: "N"}, {Value: 3}}, node("Exp", "x")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{1, 2, 3}, 1, 3), "i": graphtest.Ints([]int{1})}
-	for _, single := range []bool{false, true} {
-		g.Single = single
-		out, err := g.Run(in)
+	for _, elem := range []onnx.ElemType{onnx.Float, onnx.Float16, onnx.BFloat16} {
+		p, err := graph.Build("exp", func(g *graph.Graph) {
+			x := g.Input("x", elem, graph.Dims("N"))
+			g.Output("y", graph.Exp(x))
+			// The gradient of the sigmoid holds a constant of the type.
+			g.Output("d", graph.Gradient([]*graph.Node{graph.Sigmoid(x)}, []*graph.Node{x}, []*graph.Node{x})[0])
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := math.E
-		if single {
-			want = float64(float32(want))
+		g, err := graphtest.Load(p)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got := out["y"].Data[0]; got != want {
-			t.Errorf("single %v: %v, want %v", single, got, want)
+		in := graphtest.Floats([]float64{1, 12, -2}, 3).As(elem)
+		in.Data[2] = math.Pi // which an input may be, whatever its type
+		for _, single := range []bool{false, true} {
+			g.Single = single
+			out, err := g.Run(map[string]graphtest.Tensor{"x": in})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []float64{math.E, math.Exp(12), math.Exp(math.Pi)}
+			if single {
+				want = map[onnx.ElemType][]float64{
+					onnx.Float:    {float64(float32(want[0])), float64(float32(want[1])), float64(float32(want[2]))},
+					onnx.Float16:  {2.71875, math.Inf(1), 23.140625},
+					onnx.BFloat16: {2.71875, 162816, 23.125},
+				}[elem]
+			}
+			if got := out["y"].Data; !slices.Equal(got, want) {
+				t.Errorf("%v, single %v: %v, want %v", elem, single, got, want)
+			}
+			s := 1 / (1 + math.Exp(-1))
+			if got, want := out["d"].Data[0], s*(1-s); math.Abs(got-want) > 0.01 {
+				t.Errorf("%v: gradient %v, want %v", elem, got, want)
+			}
 		}
 	}
 }
@@ -145,7 +167,7 @@ func TestDerivative(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for _, elem := range []onnx.ElemType{onnx.Float, onnx.Double, onnx.Int64, onnx.Int32, onnx.Uint8, onnx.Boolean} {
+	for _, elem := range []onnx.ElemType{onnx.Float, onnx.Float16, onnx.BFloat16, onnx.Double, onnx.Int64, onnx.Int32, onnx.Uint8, onnx.Boolean} {
 		x := graphtest.Tensor{Type: elem, Dims: []int{1, 2}, Data: []float64{1, 0}}
 		if y := graphtest.FromBytes(elem, x.Bytes(), 1, 2); y.Data[0] != 1 || y.Data[1] != 0 || len(y.Data) != 2 {
 			t.Errorf("%v became %v %v", x, y, y.Data)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"onering/models"
 	"onering/models/onnx"
 )
 
@@ -58,6 +59,25 @@ func Normal(r *rand.Rand, dims ...int) Tensor {
 // Clone returns a copy that shares nothing with t.
 func (t Tensor) Clone() Tensor {
 	return Tensor{t.Type, slices.Clone(t.Dims), slices.Clone(t.Data)}
+}
+
+// As converts t to a floating-point type, rounding its elements to what that
+// can hold; other types stay as they are.
+func (t Tensor) As(elem onnx.ElemType) Tensor {
+	var to func(float64) float64
+	switch elem {
+	case onnx.Float:
+		to = func(v float64) float64 { return float64(float32(v)) }
+	case onnx.Float16:
+		to = func(v float64) float64 { return float64(models.F16ToFloat32(models.Float32ToF16(float32(v)))) }
+	case onnx.BFloat16:
+		to = func(v float64) float64 { return float64(models.BF16ToFloat32(models.Float32ToBF16(float32(v)))) }
+	default:
+		return t
+	}
+	t = t.like(to)
+	t.Type = elem
+	return t
 }
 
 // Row returns the i-th slice of the first axis, a view.
@@ -165,6 +185,10 @@ func (t Tensor) Bytes() []byte {
 		switch t.Type {
 		case onnx.Float:
 			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(v)))
+		case onnx.Float16:
+			raw = binary.LittleEndian.AppendUint16(raw, models.Float32ToF16(float32(v)))
+		case onnx.BFloat16:
+			raw = binary.LittleEndian.AppendUint16(raw, models.Float32ToBF16(float32(v)))
 		case onnx.Double:
 			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 		case onnx.Int64:
@@ -188,6 +212,10 @@ func FromBytes(elem onnx.ElemType, raw []byte, dims ...int) Tensor {
 		switch elem {
 		case onnx.Float:
 			v = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+		case onnx.Float16:
+			v = float64(models.F16ToFloat32(binary.LittleEndian.Uint16(raw)))
+		case onnx.BFloat16:
+			v = float64(models.BF16ToFloat32(binary.LittleEndian.Uint16(raw)))
 		case onnx.Double:
 			v = math.Float64frombits(binary.LittleEndian.Uint64(raw))
 		case onnx.Int64:

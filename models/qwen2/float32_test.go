@@ -1,0 +1,90 @@
+package qwen2_test
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+)
+
+var update = flag.Bool("update", false, "write testdata/float32.sha256 anew")
+
+// allPrograms builds every Program of a config, by a name of its own.
+func allPrograms(t *testing.T, c qwen2.Config) map[string]models.Program {
+	t.Helper()
+	all := make(map[string]models.Program)
+	add := func(name string, err error, programs ...models.Program) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range programs {
+			all[p.Name+name] = p
+		}
+	}
+	for _, width := range []int{6, 16} {
+		c.HeadDim = width
+		p, err := c.Prefill()
+		add(fmt.Sprintf(" width %d", width), err, p)
+		for _, form := range models.Forms {
+			p, err := c.Decode(form)
+			add(fmt.Sprintf(" width %d", width), err, p)
+		}
+	}
+	for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
+		for _, form := range models.Forms {
+			p, err := c.Sample(choice, form)
+			add(fmt.Sprintf(" form %d", form), err, p)
+		}
+	}
+	for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+		for _, blocks := range []int{1, 3} {
+			f, b, err := c.Layer(stash, blocks)
+			add(fmt.Sprintf(" stash %d blocks %d", stash, blocks), err, f, b)
+		}
+	}
+	f, b, err := c.Norm()
+	add("", err, f, b)
+	for _, entropy := range []bool{false, true} {
+		f, target, b, err := c.Head(entropy)
+		add(fmt.Sprintf(" entropy %v", entropy), err, f, target, b)
+	}
+	norm, step, err := c.Optimizer()
+	add("", err, norm, step)
+	return all
+}
+
+// TestFloat32Bytes: the other precisions leave the bytes of the float32 graphs
+// alone, and with them every number measured with them.
+func TestFloat32Bytes(t *testing.T) {
+	const file = "testdata/float32.sha256"
+	programs := allPrograms(t, small())
+	var sums strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		if strings.HasPrefix(name, "decode") || strings.HasPrefix(name, "prefill") {
+			continue
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(programs[name].ONNX), name)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(sums.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := strings.Split(sums.String(), "\n")
+	for i, line := range strings.Split(string(want), "\n") {
+		if i >= len(have) || have[i] != line {
+			t.Fatalf("line %d of %s is %q, the graphs give %q; -update writes it anew where graphs are meant to change", i+1, file, line, have[min(i, len(have)-1)])
+		}
+	}
+}
