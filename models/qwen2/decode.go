@@ -44,7 +44,7 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 //
 // Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths
 // less 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
-// cos, sin [P,K/2]; the weights, qkv and gate_up fused; the caches
+// cos, sin [P,K/2]; the weights, qkv fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
 // is no multiple of 16, the caches have CacheWidth instead and pos int64
@@ -144,9 +144,9 @@ func (c Config) decoder(name string, tokens any, form models.Form, attend func(g
 			o, now := attention(product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk)), past)
 			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, past.K.Name())
 			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, past.V.Name())
-			x = graph.Add(x, product(form, o, weight(oWeight, d, hk), nil))
+			x = onto(form, x, o, weight(oWeight, d, hk))
 			h = graph.RMSNorm(x, weight(postNorm, d), c.RMSEps)
-			x = graph.Add(x, c.mlp(form, h, weight(gateUpWeight, 2*f, d), weight(downWt, d, f)))
+			x = c.mlp(form, x, h, weight(gateWt, f, d), weight(upWt, f, d), weight(downWt, d, f))
 		}
 		if tokens != 1 {
 			x = graph.Gather(x, g.Input("last", onnx.Int64, graph.Dims("B")))
@@ -155,14 +155,23 @@ func (c Config) decoder(name string, tokens any, form models.Form, attend func(g
 	})
 }
 
-// mlp is down(silu(gate) * up); in the wide forms it stays transposed inside.
-func (c Config) mlp(form models.Form, h, gateUp, down *graph.Node) *graph.Node {
+// onto is sum + x w^T.
+func onto(form models.Form, sum, x, w *graph.Node) *graph.Node {
 	if form == models.Direct {
-		parts := graph.Split(graph.Linear(h, gateUp, nil), 1, c.FFN, c.FFN)
-		return graph.Linear(graph.SwiGLU(parts[0], parts[1]), down, nil)
+		return graph.Gemm(x, w, sum, false, true)
 	}
-	parts := graph.Split(wide(form, h, gateUp, nil), 0, c.FFN, c.FFN)
-	return graph.Transpose(graph.Gemm(down, graph.SwiGLU(parts[0], parts[1]), nil, false, false), 1, 0)
+	return graph.Add(sum, product(form, x, w, nil))
+}
+
+// mlp is sum + down(silu(gate) * up); in the wide forms what is between stays
+// transposed. gate and up lie one behind the other, but a product of both would
+// have to be split.
+func (c Config) mlp(form models.Form, sum, h, gate, up, down *graph.Node) *graph.Node {
+	if form == models.Direct {
+		return onto(form, sum, graph.SwiGLU(graph.Linear(h, gate, nil), graph.Linear(h, up, nil)), down)
+	}
+	inner := graph.SwiGLU(wide(form, h, gate, nil), wide(form, h, up, nil))
+	return graph.Add(sum, graph.Transpose(graph.Gemm(down, inner, nil, false, false), 1, 0))
 }
 
 // Sample builds the graph that chooses a token for each row.
