@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"onering/models"
@@ -72,6 +73,8 @@ type roundState struct {
 	Trajectories []objectives.Trajectory // without what the rollouts have
 	Kept         []int
 	Groups, Flat int
+	// Updates by rollout, for the lines of rollouts/; none in older checkpoints.
+	Updates []update
 
 	GapMax, GapSum float64
 	GapTokens      int
@@ -328,7 +331,7 @@ func (r *underway) state() *roundState {
 	s := &roundState{
 		Rollouts: r.rollouts, Trajectories: make([]objectives.Trajectory, len(r.trajectories)), Kept: r.kept,
 		Groups: r.groups, Flat: r.flat, GapMax: r.gapMax, GapSum: r.gapSum, GapTokens: r.gapTokens,
-		Stats: r.stats, Steps: r.steps[:len(r.steps):len(r.steps)],
+		Stats: r.stats, Steps: r.steps[:len(r.steps):len(r.steps)], Updates: slices.Clone(r.updates),
 	}
 	for i, x := range r.trajectories {
 		x.LogProb, x.Entropy = nil, nil // the rollout's
@@ -357,7 +360,7 @@ func (t *Trainer) restoreRound(path string) error {
 	}
 	t.now = &underway{
 		round: &round{
-			rollouts: s.Rollouts, trajectories: s.Trajectories, kept: s.Kept, groups: s.Groups, flat: s.Flat,
+			rollouts: s.Rollouts, trajectories: s.Trajectories, kept: s.Kept, groups: s.Groups, flat: s.Flat, updates: s.Updates,
 			gapMax: s.GapMax, gapSum: s.GapSum, gapTokens: s.GapTokens, rescored: c.Rollout.OldLogProb == "rescore",
 		},
 		stats: s.Stats, steps: s.Steps,
@@ -387,11 +390,18 @@ func decodeRound(r io.Reader) (*roundState, error) {
 			return nil, fmt.Errorf("rollout %d of %d", k, len(s.Rollouts))
 		}
 	}
+	if s.Updates == nil {
+		s.Updates = make([]update, len(s.Rollouts))
+	}
+	if len(s.Updates) != len(s.Rollouts) {
+		return nil, fmt.Errorf("%d updates of %d rollouts", len(s.Updates), len(s.Rollouts))
+	}
 	for i := range s.Rollouts {
-		x, y := &s.Rollouts[i], &s.Trajectories[i]
+		x, y, u := &s.Rollouts[i], &s.Trajectories[i], &s.Updates[i]
 		n := len(x.Response)
 		if len(x.Prompt) == 0 || x.Problem < 0 || len(x.LogProb) != n || len(x.Entropy) != n ||
-			len(y.RefLogProb) != 0 && len(y.RefLogProb) != n || len(y.OldLogProb) != 0 && len(y.OldLogProb) != n {
+			len(y.RefLogProb) != 0 && len(y.RefLogProb) != n || len(y.OldLogProb) != 0 && len(y.OldLogProb) != n ||
+			len(u.W) != len(u.Delta) || len(u.W) != 0 && len(u.W) != n {
 			return nil, fmt.Errorf("rollout %d: its parts do not have the %d tokens of its response", i, n)
 		}
 		if x.Response == nil { // gob does not tell the two apart, but JSON does

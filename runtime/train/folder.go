@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"onering/models"
 )
@@ -19,7 +20,7 @@ import (
 //
 //	run.toml                      the resolved Config
 //	metrics.jsonl                 one record per optimizer step, round and evaluation
-//	rollouts/round-NNNNN.jsonl    what was sampled, with rewards
+//	rollouts/round-NNNNN.jsonl    what was sampled, with rewards and what training made of it
 //	checkpoints/step-NNNNNN/      a Hugging Face folder, and state/ to resume from
 //	failures/step-NNNNNN.json     batches that were not finite, for `onering replay`
 //
@@ -114,10 +115,13 @@ func (f *Folder) tidy() error {
 // replaced ends the hidden name of a checkpoint while another takes its place.
 const replaced = ".replaced"
 
-// append adds a record to metrics.jsonl. A line is there whole or not at all;
+// timeFormat is RFC 3339 with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// append adds a record to metrics.jsonl, with the time of day. A line is there whole or not at all;
 // one that cannot be written is kept for the rescue.
 func (f *Folder) append(r Record) error {
-	line, err := json.Marshal(r)
+	line, err := json.Marshal(append(slices.Clip(r), Metric{"time", time.Now().UTC().Format(timeFormat)}))
 	if err != nil {
 		return err
 	}
@@ -164,27 +168,43 @@ func (f *Folder) Close() error {
 	return err
 }
 
-// rolloutLine is one line of a rollouts file.
+// rolloutLine is one line of a rollouts file. The file is written when its round
+// is done: what a rollout's tokens weighed is known only after its optimizer step.
 type rolloutLine struct {
-	Problem   string    `json:"problem"`
-	Sample    int       `json:"sample"`
-	Prompt    string    `json:"prompt"`
-	Response  string    `json:"response"`
-	Answers   []string  `json:"answers"`
-	Answer    string    `json:"answer"`
-	Reason    string    `json:"reason,omitempty"`
-	Reward    float64   `json:"reward"`
-	Advantage float64   `json:"advantage"`
-	Truncated bool      `json:"truncated,omitempty"`
-	IDs       []int32   `json:"ids"`
-	LogP      []Rounded `json:"logp"`
+	Problem   string   `json:"problem"`
+	Sample    int      `json:"sample"`
+	Prompt    string   `json:"prompt"`
+	Response  string   `json:"response"`
+	Answers   []string `json:"answers"`
+	Answer    string   `json:"answer"`
+	Reason    string   `json:"reason,omitempty"`
+	Reward    float64  `json:"reward"`
+	Advantage float64  `json:"advantage"`
+	Truncated bool     `json:"truncated,omitempty"`
+	IDs       []int32  `json:"ids"`
+	// Per token of the response: log-prob when it was sampled; and of the newest
+	// optimizer step that it was part of, if any, dLoss/dlogp and the log-prob
+	// before that step less the old policy's.
+	LogP  json.RawMessage `json:"logp"`
+	W     json.RawMessage `json:"w,omitempty"`
+	Delta json.RawMessage `json:"delta,omitempty"`
 }
 
-// A Rounded float is written with five digits: enough to read a log-prob.
-type Rounded float64
-
-// MarshalJSON writes five significant digits.
-func (r Rounded) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.5g", float64(r)), nil }
+// rounded writes finite floats with five digits, enough to read them; nil of
+// none, since a checkpoint does not tell none from nil.
+func rounded[F float32 | float64](x []F) json.RawMessage {
+	if len(x) == 0 {
+		return nil
+	}
+	b := append(make([]byte, 0, 12*len(x)+2), '[')
+	for i, v := range x {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, float64(v), 'g', 5, 64)
+	}
+	return append(b, ']')
+}
 
 func (f *Folder) writeRollouts(n int, problems []Problem, rollouts []Rollout, r *round) error {
 	path := filepath.Join(f.Dir, rolloutsDir, fmt.Sprintf("round-%05d.jsonl", n))
@@ -198,9 +218,7 @@ func (f *Folder) writeRollouts(n int, problems []Problem, rollouts []Rollout, r 
 				Problem: q.ID, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
 				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Reward: r.trajectories[i].Reward,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
-			}
-			for _, p := range x.LogProb {
-				line.LogP = append(line.LogP, Rounded(p))
+				LogP: rounded(x.LogProb), W: rounded(r.updates[i].W), Delta: rounded(r.updates[i].Delta),
 			}
 			if err := enc.Encode(line); err != nil {
 				return err

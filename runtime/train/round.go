@@ -17,7 +17,8 @@ type round struct {
 	rollouts     []Rollout
 	trajectories []objectives.Trajectory // by rollout; LogProb is the newest known
 	sequences    []runtime.Sequence
-	kept         []int // rollouts that are trained on
+	kept         []int    // rollouts that are trained on
+	updates      []update // by rollout; empty before its first step
 	groups       int
 	flat         int // groups whose rewards are all equal
 
@@ -33,6 +34,7 @@ func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
 	r := &round{rollouts: rollouts, groups: len(rollouts) / k}
 	r.trajectories = make([]objectives.Trajectory, len(rollouts))
 	r.sequences = make([]runtime.Sequence, len(rollouts))
+	r.updates = make([]update, len(rollouts))
 	for i := range rollouts {
 		x := &rollouts[i]
 		r.trajectories[i] = objectives.Trajectory{

@@ -93,6 +93,7 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 	if ob, ok := t.Objective.(objectives.Observer); ok {
 		ob.Observe(b)
 	}
+	r.note(batch, b, x.w)
 
 	tokens := 0
 	for i := range x.w {

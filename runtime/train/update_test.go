@@ -1,0 +1,91 @@
+//go:build !windows
+
+package train_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"onering/runtime/runtimetest"
+)
+
+// The lines of a rollouts file say what training made of each token: the update
+// raises the tokens of what was better than its group and lowers the others', and
+// only later steps of a round find another policy than the one that sampled.
+func TestRolloutLines(t *testing.T) {
+	env := runtimetest.Test(t)
+	for _, kind := range []string{"ema", "dapo"} {
+		dir, _ := start(t, env, kind, nil)
+		text, err := os.ReadFile(filepath.Join(dir, "rollouts", "round-00001.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trained, left, moved := 0, 0, 0
+		for row := range bytes.Lines(text) {
+			var x struct {
+				Advantage      float64
+				IDs            []int
+				LogP, W, Delta []float64
+			}
+			if err := json.Unmarshal(row, &x); err != nil {
+				t.Fatal(err)
+			}
+			if len(x.LogP) != len(x.IDs) || len(x.W) != len(x.Delta) {
+				t.Fatalf("%d tokens, %d log-probs, %d weights, %d deltas", len(x.IDs), len(x.LogP), len(x.W), len(x.Delta))
+			}
+			if x.W == nil {
+				left++
+				continue
+			}
+			trained++
+			if len(x.W) != len(x.IDs) {
+				t.Fatalf("%d tokens, %d weights", len(x.IDs), len(x.W))
+			}
+			sum, far := 0.0, 0.0
+			for i := range x.W {
+				sum += x.W[i]
+				far = max(far, math.Abs(x.Delta[i]))
+			}
+			if kind == "ema" && sum*x.Advantage > 0 {
+				t.Errorf("advantage %v and weights that sum to %v: the loss would rise", x.Advantage, sum)
+			}
+			if far > 1e-4 {
+				moved++
+			}
+		}
+		// One of a round's four steps is on the policy that sampled.
+		if trained == 0 || moved == 0 || moved > trained*3/4 {
+			t.Errorf("%s: %d rollouts were trained on, %d after the policy had moved", kind, trained, moved)
+		}
+		// DAPO leaves out groups whose rewards are all equal; nobody else does.
+		if kind == "ema" && left > 0 {
+			t.Errorf("%s: %d rollouts without weights", kind, left)
+		}
+	}
+}
+
+// Every line of metrics.jsonl has the time of day, and time does not run back.
+func TestMetricsHaveTime(t *testing.T) {
+	env := runtimetest.Test(t)
+	before := time.Now().Truncate(time.Millisecond)
+	dir, _ := start(t, env, "ema", nil)
+	text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := range bytes.Lines(text) {
+		var x struct{ Time time.Time }
+		if err := json.Unmarshal(row, &x); err != nil {
+			t.Fatal(err)
+		}
+		if x.Time.Before(before) || x.Time.After(time.Now()) {
+			t.Errorf("%s: not between %v and now", row, before)
+		}
+		before = x.Time
+	}
+}
