@@ -29,8 +29,8 @@ with what was found in the response and the rule that decided. The status is
 
 --explain prints for people: the verdict and the rule, the gold and the answer
 with the trees they were read as, and a count at the end. With --json it prints
-the lines above with "from", "gold_tree" and "answer_tree" added; a tree is empty
-where there was nothing to read, or too much.
+the lines above with "from", "gold_tree" and "answer_tree" added; a tree is
+empty where there was nothing to read, or too much.
 
 --extract says where the answer is looked for:
   auto   <answer> tags, else the last box, else "the answer is", else the last

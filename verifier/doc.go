@@ -33,8 +33,10 @@
 //     dimension convert (12 inches is 1 foot), others differ; of counted nouns
 //     (5 apples) one must say what the other says, in more or fewer words.
 //   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several
-//     are named. Other equations are equal if a constant factor makes them so.
-//     In a chain (x = 2+3 = 5) the last part counts.
+//     are named. Other equations are equal if, once fractions are cleared, a
+//     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not
+//     y = 1, which lacks the solutions with x = 0. In a chain (x = 2+3 = 5) the
+//     last part counts.
 //   - A list without brackets is unordered; in a set repetition does not count.
 //     Against a tuple the list's order counts. Tuples, intervals and sets are
 //     different things, except where (0,1) can be either.
@@ -43,7 +45,8 @@
 //     or by name.
 //   - A ratio a:b is equal to its multiples and to a/b. 9:15 is a time of day
 //     against another time, else a ratio.
-//   - 204_5 is a number; it is equal to 54, and not to 204.
+//   - 204_5 is a number in base five; it is 54, and a bare 204 is another number,
+//     though a problem may have asked for an answer in base five.
 //   - log is to base ten, ln to base e. Odd roots of negative numbers are real.
 //   - Variables are real. Expressions are equal if they are wherever both are
 //     defined, so that ln x^2 is 2 ln x but sqrt(x^2) is not x.

@@ -9,6 +9,7 @@ func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex
 // several answers, whose order does not matter but whose number does; against
 // a tuple its order counts. In a set repetitions do not count.
 func (c *comparer) lists(g, a *latex.Node) bool {
+	g, a = excluded(g), excluded(a)
 	if verdict, ok := c.regions(g, a); ok {
 		return verdict
 	}
@@ -33,6 +34,21 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 		return c.say(false, "a list against cases")
 	}
 	return c.say(false, "a list against one value")
+}
+
+// excluded writes x != 0, 1 as x != 0 and x != 1; anything else stands for itself.
+func excluded(n *latex.Node) *latex.Node {
+	if n.Op != latex.List || n.Args[0].Op != latex.Rel || !single(n.Args[0], "!=") || !isName(n.Args[0].Args[0]) {
+		return n
+	}
+	out := &latex.Node{Op: latex.List, Name: "and", Args: []*latex.Node{n.Args[0]}}
+	for _, arg := range n.Args[1:] {
+		if !arg.Op.Scalar() {
+			return n
+		}
+		out.Args = append(out.Args, &latex.Node{Op: latex.Rel, Ops: []string{"!="}, Args: []*latex.Node{n.Args[0].Args[0], arg}})
+	}
+	return out
 }
 
 // isElement reports whether n is no set or list itself; {∅} is not ∅.

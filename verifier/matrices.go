@@ -1,6 +1,9 @@
 package verifier
 
 import (
+	"slices"
+	"strings"
+
 	"onering/verifier/algebra"
 	"onering/verifier/latex"
 )
@@ -36,9 +39,69 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 		if m, n := one(x), one(y); m != nil && n != nil {
 			return c.equal(m, n)
 		}
+		m, n := x, y
+		if y.Op == latex.Matrix {
+			m, n = y, x
+		}
+		if n = vectorOf(n, m); n != nil {
+			return c.inOrderPlain(m.Args, n.Args, "a matrix or vector by its entries")
+		}
 		return c.say(false, "a matrix against something else")
 	}
 	return c.scalars(x, y)
+}
+
+// vectorOf writes 3i + 4j as a vector of m's shape, and a zero as a matrix of
+// zeros; nil if n is neither.
+func vectorOf(n, m *latex.Node) *latex.Node {
+	out := &latex.Node{Op: latex.Matrix, Cols: m.Cols, Args: make([]*latex.Node, len(m.Args))}
+	if n.Op == latex.Num && n.Rat.Sign() == 0 {
+		for i := range out.Args {
+			out.Args[i] = n
+		}
+		return out
+	}
+	rows := len(m.Args) / m.Cols
+	if rows != 1 && m.Cols != 1 || len(m.Args) < 2 || len(m.Args) > len(unitVectors) {
+		return nil
+	}
+	terms := []*latex.Node{n}
+	if n.Op == latex.Add {
+		terms = n.Args
+	}
+	for _, term := range terms {
+		i, coefficient := alongAxis(term)
+		if i < 0 || i >= len(m.Args) || out.Args[i] != nil {
+			return nil
+		}
+		out.Args[i] = coefficient
+	}
+	for i := range out.Args {
+		if out.Args[i] == nil {
+			out.Args[i] = integer(0)
+		}
+	}
+	return out
+}
+
+var unitVectors = [...]string{"i", "j", "k"}
+
+// alongAxis parts a term into its unit vector's axis, -1 if it has none, and
+// what stands with it.
+func alongAxis(n *latex.Node) (axis int, coefficient *latex.Node) {
+	switch n.Op {
+	case latex.Sym, latex.Const:
+		name := n.Name[strings.LastIndexByte(n.Name, ' ')+1:] // \hat i is "hat i"
+		return slices.Index(unitVectors[:], name), integer(1)
+	case latex.Neg:
+		axis, coefficient = alongAxis(n.Args[0])
+		return axis, &latex.Node{Op: latex.Neg, Args: []*latex.Node{coefficient}}
+	case latex.Mul:
+		last := len(n.Args) - 1
+		axis, coefficient = alongAxis(n.Args[last])
+		return axis, product(append(slices.Clone(n.Args[:last]), coefficient)...)
+	}
+	return -1, nil
 }
 
 // one is the entry of a matrix of one entry; anything else stands for itself, larger

@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"strings"
 
 	"onering/verifier/algebra"
 	"onering/verifier/latex"
@@ -284,26 +285,57 @@ func rangingOver(n *latex.Node) (*latex.Node, bool) {
 	return nil, false
 }
 
-// asBracket writes a < x < b as an interval, whatever a and b are.
+// asBracket writes a < x < b and x > a as intervals and a list of such
+// inequalities as their union, whatever a and b are; anything else stands for
+// itself.
 func asBracket(n *latex.Node) *latex.Node {
-	if n.Op != latex.Rel || len(n.Ops) != 2 || !isName(n.Args[1]) || n.Ops[0][0] != n.Ops[1][0] {
+	if n.Op == latex.List && n.Name != "and" {
+		union := &latex.Node{Op: latex.Union}
+		for _, arg := range n.Args {
+			interval := asBracket(arg)
+			if interval.Op != latex.Bracket || interval == arg {
+				return n
+			}
+			union.Args = append(union.Args, interval)
+		}
+		return union
+	}
+	if n.Op != latex.Rel || !isInequality(n) {
 		return n
 	}
-	low, high, first, second := n.Args[0], n.Args[2], n.Ops[0], n.Ops[1]
-	if first[0] == '>' {
-		low, high, first, second = high, low, mirrored(second), mirrored(first)
-	}
-	if first[0] != '<' {
+	n = ascending(bounded(n))
+	if len(n.Ops) != 2 || !isName(n.Args[1]) || n.Ops[0][0] != '<' || n.Ops[1][0] != '<' {
 		return n
 	}
 	name := "("
-	if first == "<=" {
+	if n.Ops[0] == "<=" {
 		name = "["
 	}
-	if second == "<=" {
+	if n.Ops[1] == "<=" {
 		name += "]"
 	} else {
 		name += ")"
 	}
-	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{low, high}}
+	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
+}
+
+// bounded writes x > a as infinity > x > a; anything else stands for itself. Of
+// two names the variable is the left one, unless only the right one is usual
+// for a variable.
+func bounded(n *latex.Node) *latex.Node {
+	if len(n.Ops) != 1 || n.Ops[0] == "!=" {
+		return n
+	}
+	left, op, right := n.Args[0], n.Ops[0], n.Args[1]
+	usual := func(n *latex.Node) bool { return n.Op == latex.Sym && strings.Contains("xyzt", n.Name) }
+	if !isName(left) || usual(right) && !usual(left) {
+		left, op, right = right, mirrored(op), left
+	}
+	if left.Op != latex.Sym || !right.Op.Scalar() || mentions(right, left) {
+		return n
+	}
+	if op[0] == '<' {
+		return &latex.Node{Op: latex.Rel, Ops: []string{"<", op}, Args: []*latex.Node{minusInfinity, left, right}}
+	}
+	return &latex.Node{Op: latex.Rel, Ops: []string{">", op}, Args: []*latex.Node{infinity, left, right}}
 }

@@ -1,6 +1,8 @@
 package verifier
 
 import (
+	"strings"
+
 	"onering/verifier/algebra"
 	"onering/verifier/latex"
 )
@@ -108,6 +110,12 @@ func isPlainName(n *latex.Node) bool {
 	return false
 }
 
+// isDerivative reports whether n names a derivative, which is not one of
+// another by name: dy/dx = 2x is not dx/dy = 2x.
+func isDerivative(n *latex.Node) bool {
+	return n.Op == latex.Sym && strings.HasPrefix(n.Name, "d(")
+}
+
 // isCompoundName reports whether n is a sum, product or quotient of names
 // without numbers: m+n, xy, AB/CD.
 func isCompoundName(n *latex.Node) bool {
@@ -170,7 +178,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.say(false, "an equation against an expression")
 	}
 	if interval := asBracket(rel); interval != rel && other.Op == latex.Bracket {
-		return c.pair(rel == g, interval, other) // a < x < b
+		return c.pair(rel == g, interval, other) // a < x < b, x > a
 	}
 	return c.say(false, "a relation against something else")
 }
@@ -294,7 +302,7 @@ func single(n *latex.Node, op string) bool { return len(n.Ops) == 1 && n.Ops[0] 
 // a name occurs in the other's value; then as equations.
 func (c *comparer) assignments(g, a *latex.Node, x, y assignment) bool {
 	sameName := c.sameName(x.name, y.name)
-	crossed := mentions(y.value, x.name) || mentions(x.value, y.name) || !isPlainName(x.name) || !isPlainName(y.name)
+	crossed := isDerivative(x.name) && isDerivative(y.name) || mentions(y.value, x.name) || mentions(x.value, y.name) || !isPlainName(x.name) || !isPlainName(y.name)
 	if sameName || !crossed {
 		value := y.value
 		if !sameName {
@@ -392,7 +400,8 @@ func replaced(n *latex.Node, name string, by *latex.Node) *latex.Node {
 }
 
 // equations compares l = r with m = s: the differences of their sides must be
-// multiples of one another by a number.
+// multiples of one another by a number, once fractions are cleared. Any other
+// factor may be zero and so add solutions: xy = x is not y = 1.
 func (c *comparer) equations(g, a *latex.Node) bool {
 	for _, n := range [...]*latex.Node{g, a} {
 		for _, arg := range n.Args {
@@ -401,9 +410,12 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 			}
 		}
 	}
-	_, ok := c.algebra.Proportional(algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1]))
-	if ok {
+	x, y := algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1])
+	if _, ok := c.algebra.Proportional(x, y); ok {
 		return c.say(true, "equations equal up to a factor")
+	}
+	if c.algebra.SameZeros(x, y) {
+		return c.say(true, "equations equal once fractions are cleared")
 	}
 	if c.algebra.Spent() {
 		c.limited = true

@@ -75,6 +75,11 @@ func (c *comparer) product(n *latex.Node) quantity {
 			q.units = append(q.units, u)
 			continue
 		}
+		if (arg.Op == latex.Mul || arg.Op == latex.Div) && contains(arg, latex.Unit) {
+			inner := c.quantityOf(arg) // 30 (miles/hour)
+			q.units = append(q.units, inner.units...)
+			arg = inner.value
+		}
 		if arg.Op == latex.Percent && i == len(n.Args)-1 {
 			q.percent = true
 			arg = arg.Args[0]

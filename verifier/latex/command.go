@@ -156,8 +156,14 @@ func (p *parser) fraction() *Node {
 	if n := p.derivative(); n != nil {
 		return n
 	}
-	num := p.argument()
-	den := p.argument()
+	num := p.unitGroup()
+	if num == nil {
+		num = p.argument()
+	}
+	den := p.unitGroup()
+	if den == nil {
+		den = p.argument()
+	}
 	return &Node{Op: Div, Args: []*Node{num, den}}
 }
 
@@ -389,6 +395,10 @@ func (p *parser) money(name string) *Node {
 	if t := p.cur(); t.kind != number && !isFraction(t) && !t.is("{") {
 		return unit
 	}
+	start := p.pos
 	amount := p.postfix(p.atom())
+	if p.literal(start) && p.mixed() {
+		amount = addition([]*Node{amount, p.atom()})
+	}
 	return &Node{Op: Mul, Args: []*Node{amount, unit}}
 }

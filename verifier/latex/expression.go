@@ -490,14 +490,20 @@ func (p *parser) degrees(n *Node) *Node {
 // an index.
 func (p *parser) subscript(n *Node) *Node {
 	t := p.cur()
-	if n.Op == Num && p.pos >= 2 && p.tokens[p.pos-2].kind == number {
-		if b := p.base(); b > 0 {
-			if v := inBase(p.tokens[p.pos-2].num.text, b); v != nil && p.tokens[p.pos-2].num.short {
+	if n.Op == Num && p.pos >= 2 {
+		digits := p.tokens[p.pos-2]
+		if p.pos >= 4 && digits.kind == sign { // (312)_4
+			digits = p.tokens[p.pos-3]
+		}
+		if b := p.base(); b > 0 && digits.kind == number && digits.num.short {
+			if v := inBase(digits.num.text, b); v != nil {
 				p.skipArgument()
 				return &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
 			}
 		}
-		p.fail()
+		if p.tokens[p.pos-2].kind == number {
+			p.fail()
+		}
 	}
 	wasIn := p.inIndex
 	p.inIndex = true
@@ -549,8 +555,11 @@ func (p *parser) base() int64 {
 	if p.at(0).is("{") {
 		i = 1
 	}
+	if t := p.at(i); i == 1 && t.kind == word && strings.EqualFold(t.text, "base") {
+		i++ // 101_{\text{base 2}}
+	}
 	t := p.at(i)
-	if i == 1 && !p.at(2).is("}") {
+	if i > 0 && !p.at(i+1).is("}") {
 		return 0
 	}
 	switch t.kind {
@@ -569,10 +578,12 @@ func (p *parser) base() int64 {
 	return 0
 }
 
-// skipArgument passes a braced group or one token.
+// skipArgument passes a group without others in it, or one token.
 func (p *parser) skipArgument() {
 	if p.cur().is("{") {
-		p.pos += 2
+		for !p.cur().is("}") {
+			p.advance()
+		}
 	}
 	p.advance()
 }

@@ -96,6 +96,16 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			factors[last] = &Node{Op: Percent, Args: []*Node{factors[last]}}
 			return factors, true
 		}
+	case "base":
+		if digits := p.before(); digits.kind == number && digits.num.short && factors[last].Op == Num {
+			p.advance() // 101 base 2
+			if v := inBase(digits.num.text, p.base()); v != nil {
+				p.skipArgument()
+				factors[last] = &Node{Op: Num, Rat: v, Places: -1, Name: "base"}
+				return factors, true
+			}
+			p.fail()
+		}
 	case "choose":
 		p.advance()
 		factors[last] = &Node{Op: Binom, Args: []*Node{factors[last], p.factor()}}
@@ -299,6 +309,20 @@ func (p *parser) unit() *Node {
 		return &Node{Op: Pow, Args: []*Node{u, p.exponent()}}
 	}
 	return u
+}
+
+// unitGroup parses a braced unit in words, {\text{miles}}; nil if there is none.
+func (p *parser) unitGroup() *Node {
+	if t := p.at(1); !p.cur().is("{") || t.kind != word || !t.plain && !t.roman {
+		return nil
+	}
+	at := p.pos
+	p.advance()
+	if u := p.unit(); u != nil && p.accept("}") {
+		return u
+	}
+	p.pos = at
+	return nil
 }
 
 // singular takes the plural ending off a noun.
