@@ -13,6 +13,9 @@ type Geometry struct {
 	Embedding, Head string
 	// Norm names the final norm's weight.
 	Norm string
+	// Compute is what the layers compute in: F32, BF16 or F16. The inputs of
+	// Programs say which weights they take in that type.
+	Compute DType
 }
 
 // An Architecture builds the Programs of one model. Each names its weight
@@ -41,6 +44,10 @@ type Architecture interface {
 	// Optimizer is the sum of squares and one AdamW step over slices of the
 	// arena; see package adamw.
 	Optimizer() (norm2, step Program, err error)
+	// Copy is the step for the elements from and up to to of the arena, of
+	// which the Programs read a copy of the type Compute, written by the step
+	// onto its output "copy". None where Compute is F32.
+	Copy() (step Program, from, to int, err error)
 }
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as

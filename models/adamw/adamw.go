@@ -1,11 +1,18 @@
 // Package adamw builds the optimizer's Programs: the sum of squares for the
 // gradient norm and one AdamW step, both over a slice of the arena, so that
 // they know nothing of tensors.
+//
+// Weights, gradients and moments are float32 whatever the model computes in.
+// Where that is a 16-bit type the step rounds the new weights into the copy
+// that the model reads: the float32 ones keep what is too small for it.
 package adamw
 
 import (
+	"math"
+
 	"onering/models"
 	"onering/models/graph"
+	"onering/models/onnx"
 )
 
 // Norm2 sums the squares of g [n]: the output "sum" has no dimensions.
@@ -15,15 +22,34 @@ func Norm2() (models.Program, error) {
 	})
 }
 
+// Norm2Scaled is Norm2 for gradients that are 1/unscale times too large: "sum"
+// is that of g*unscale, and "found" [1] is 1 where an element of g is infinite
+// or NaN, else 0.
+func Norm2Scaled() (models.Program, error) {
+	return graph.Build("norm2.scaled", func(g *graph.Graph) {
+		grad := g.Float("g", "n")
+		g.Output("sum", graph.ReduceSumSquare(graph.Mul(grad, g.Float("unscale"))))
+		finite := graph.LessOrEqual(graph.Abs(grad), g.Scalar(math.MaxFloat32))
+		g.Output("found", graph.ReduceMax(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
+	})
+}
+
 // Step is AdamW with decoupled weight decay (Loshchilov & Hutter 2019,
 // algorithm 2) over p, g, m, v [n]; p, m and v are updated in place. The
 // scalars hold what depends on the step t = 1, 2, ...: clip scales g, rate is
-// lr/(1-beta1^t), root is 1/sqrt(1-beta2^t), keep is 1 - lr*weight_decay.
+// lr/(1-beta1^t), root is 1/sqrt(1-beta2^t), keep is 1 - lr*weight_decay. What
+// the loss was scaled by is divided out in clip too.
 //
 //	m = beta1 m + (1-beta1) g,  v = beta2 v + (1-beta2) g^2
 //	p = keep p - rate m / (sqrt(v) root + eps)
-func Step() (models.Program, error) {
-	return graph.Build("adamw", func(g *graph.Graph) {
+func Step() (models.Program, error) { return build("adamw", onnx.Float) }
+
+// StepCopy is Step with a further output: "copy" [n], p1 rounded to a 16-bit
+// type.
+func StepCopy(elem onnx.ElemType) (models.Program, error) { return build("adamw.copy", elem) }
+
+func build(name string, elem onnx.ElemType) (models.Program, error) {
+	return graph.Build(name, func(g *graph.Graph) {
 		in := func(name string) *graph.Node { return g.Float(name, "n") }
 		scalar := func(name string) *graph.Node { return g.Float(name) }
 		p, grad, m, v := in("p"), in("g"), in("m"), in("v")
@@ -34,8 +60,12 @@ func Step() (models.Program, error) {
 		m1 := graph.Add(graph.Mul(m, beta1), graph.Mul(grad, rest1))
 		v1 := graph.Add(graph.Mul(v, beta2), graph.Mul(graph.Mul(grad, grad), rest2))
 		update := graph.Div(graph.Mul(m1, rate), graph.Add(graph.Mul(graph.Sqrt(v1), root), eps))
-		g.OutputOnto("p1", graph.Sub(graph.Mul(p, keep), update), "p")
+		p1 := graph.Sub(graph.Mul(p, keep), update)
+		g.OutputOnto("p1", p1, "p")
 		g.OutputOnto("m1", m1, "m")
 		g.OutputOnto("v1", v1, "v")
+		if elem != onnx.Float {
+			g.Output("copy", graph.Cast(p1, elem))
+		}
 	})
 }

@@ -38,6 +38,9 @@ type Config struct {
 	InitRange float64
 	// DType is dtype or torch_dtype; Invalid if neither is stated.
 	DType models.DType
+	// Compute is what graphs compute in: F32 (also Invalid), BF16 or F16. No
+	// file states it; see precision.go for what stays float32.
+	Compute models.DType
 
 	// The files' text, so that Save writes the same keys in the same order.
 	config, generation []byte
@@ -52,13 +55,13 @@ const (
 // and the generation_config.json beside it if there is one.
 func ReadConfig(path string) (Config, error) {
 	if info, err := os.Stat(path); err != nil {
-		return Config{}, fmt.Errorf("qwen2: model: %w", err)
+		return Config{}, fmt.Errorf("qwen2: model: %w; name a folder with config.json and *.safetensors, such as onering init makes, or ORG/NAME on a hub", err)
 	} else if info.IsDir() {
 		path = filepath.Join(path, configFile)
 	}
 	config, err := readSmall(path)
 	if err != nil {
-		return Config{}, fmt.Errorf("qwen2: a model folder needs its config: %w", err)
+		return Config{}, fmt.Errorf("qwen2: a model folder needs its config: %w; fetch the folder whole", err)
 	}
 	beside := filepath.Join(filepath.Dir(path), generationFile)
 	generation, err := readSmall(beside)

@@ -47,30 +47,39 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // cos, sin [P,K/2]; the weights, qkv fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
-// is no multiple of 16, the caches have CacheWidth instead and pos int64
-// [B*T,1] is an input too.
+// is no multiple of 16, the caches have CacheWidth instead. There, and where
+// Compute is of 16 bits, pos int64 [B*T,1] is an input too.
 func (c Config) Prefill() (models.Program, error) {
-	return c.decoder("prefill", "T", models.Direct, func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
-		seqlens, total := g.Input("seqlens", onnx.Int32, graph.Dims("B")), g.Input("total", onnx.Int32, graph.Dims())
-		wide, all, scale := c.Geometry().CacheWidth, c.Heads+2*c.KVHeads, 1/math.Sqrt(float64(c.HeadDim))
-		if wide == c.HeadDim {
-			return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
-				o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads, scale)
-				return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
-			}
-		}
-		// The operator wants heads of a multiple of 16; others are turned before
-		// it and padded with zeros, which change no score.
-		pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	return c.decoder("prefill", "T", models.Direct, c.groupQuery)
+}
+
+// groupQuery is attention by the contrib operator.
+func (c Config) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+	seqlens, total := g.Input("seqlens", onnx.Int32, graph.Dims("B")), g.Input("total", onnx.Int32, graph.Dims())
+	wide, all, scale := c.Geometry().CacheWidth, c.Heads+2*c.KVHeads, 1/math.Sqrt(float64(c.HeadDim))
+	if wide == c.HeadDim && c.compute() == models.F32 {
 		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
-			parts := graph.Split(qkv, 1, (c.Heads+c.KVHeads)*c.HeadDim, c.KVHeads*c.HeadDim)
-			qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
-			qkv = graph.Pad(graph.Reshape(qkv, -1, all, c.HeadDim), g.Ints(0), g.Ints(int64(wide-c.HeadDim)), 2, graph.Dims(wide)[0])
-			o, now := graph.GroupQueryAttention(graph.Rows(graph.Reshape(qkv, -1, all*wide), ids), past, seqlens, total, nil, nil, c.Heads, c.KVHeads, scale)
-			o = graph.Slice(graph.Reshape(o, -1, c.Heads, wide), g.Ints(0), g.Ints(int64(c.HeadDim)), 2, c.HeadDim)
+			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, c.Heads, c.KVHeads, scale)
 			return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
 		}
-	})
+	}
+	// The operator would turn 16-bit heads by 16-bit angles, and wants heads of
+	// a multiple of 16: they are turned before it, and padded with zeros, which
+	// change no score.
+	pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+		parts := graph.Split(widen(qkv), 1, (c.Heads+c.KVHeads)*c.HeadDim, c.KVHeads*c.HeadDim)
+		qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
+		if wide != c.HeadDim {
+			qkv = graph.Pad(graph.Reshape(qkv, -1, all, c.HeadDim), g.Ints(0), g.Ints(int64(wide-c.HeadDim)), 2, graph.Dims(wide)[0])
+			qkv = graph.Reshape(qkv, -1, all*wide)
+		}
+		o, now := graph.GroupQueryAttention(graph.Rows(c.narrow(qkv), ids), past, seqlens, total, nil, nil, c.Heads, c.KVHeads, scale)
+		if wide != c.HeadDim {
+			o = graph.Slice(graph.Reshape(o, -1, c.Heads, wide), g.Ints(0), g.Ints(int64(c.HeadDim)), 2, c.HeadDim)
+		}
+		return graph.Reshape(o, -1, c.Heads*c.HeadDim), now
+	}
 }
 
 // Decode builds the graph that computes one more token for each row.
@@ -80,7 +89,18 @@ func (c Config) Prefill() (models.Program, error) {
 // [B,1,1,S], 0 for the places up to pos and very negative beyond, where the
 // cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
+//
+// Where Compute is of 16 bits attention is the contrib operator's, which has a
+// fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
+// tokens cached before as in pos, and total int32 [], the largest of them plus
+// 1. There is only the Direct form: the others are for a CPU's matrix product.
 func (c Config) Decode(form models.Form) (models.Program, error) {
+	if c.compute() != models.F32 {
+		if form != models.Direct {
+			return models.Program{}, fmt.Errorf("qwen2: decoding in %v has only the direct form, not %q", c.Compute, "decode"+form.Suffix())
+		}
+		return c.decoder("decode", 1, form, c.groupQuery)
+	}
 	p, err := c.decoder("decode"+form.Suffix(), 1, form, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
 		geometry := c.Geometry()
 		pos := g.Input("pos", onnx.Int64, graph.Dims("B", 1))
@@ -125,6 +145,9 @@ type attention func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache
 
 // decoder builds a graph over the cache; attend declares its further inputs.
 func (c Config) decoder(name string, tokens any, form models.Form, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
+	if err := c.checkCompute(); err != nil {
+		return models.Program{}, err
+	}
 	return graph.Build(name, func(g *graph.Graph) {
 		d, f, hk, gk := c.HiddenSize, c.FFN, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 		geometry := c.Geometry()
@@ -134,18 +157,18 @@ func (c Config) decoder(name string, tokens any, form models.Form, attend func(g
 		attention := attend(g, ids, x, cos, sin)
 		for i := range c.Layers {
 			weight := func(name string, sizes ...any) *graph.Node {
-				return g.Float(c.LayerPrefix(i)+name, sizes...)
+				return c.weight(g, name, c.LayerPrefix(i)+name, sizes...)
 			}
-			past := graph.Cache{
-				K: g.Float(fmt.Sprintf("past_key.%d", i), "B", c.KVHeads, "S", geometry.CacheWidth),
-				V: g.Float(fmt.Sprintf("past_value.%d", i), "B", c.KVHeads, "S", geometry.CacheWidth),
+			cache := func(name string) *graph.Node {
+				return g.Input(fmt.Sprintf("past_%s.%d", name, i), c.elem(), graph.Dims("B", c.KVHeads, "S", geometry.CacheWidth))
 			}
-			h := graph.RMSNorm(x, weight(inputNorm, d), c.RMSEps)
+			past := graph.Cache{K: cache("key"), V: cache("value")}
+			h := c.narrow(graph.RMSNorm(x, weight(inputNorm, d), c.RMSEps))
 			o, now := attention(product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk)), past)
 			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, past.K.Name())
 			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, past.V.Name())
-			x = onto(form, x, o, weight(oWeight, d, hk))
-			h = graph.RMSNorm(x, weight(postNorm, d), c.RMSEps)
+			x = c.onto(form, x, o, weight(oWeight, d, hk))
+			h = c.narrow(graph.RMSNorm(x, weight(postNorm, d), c.RMSEps))
 			x = c.mlp(form, x, h, weight(gateWt, f, d), weight(upWt, f, d), weight(downWt, d, f))
 		}
 		if tokens != 1 {
@@ -156,9 +179,9 @@ func (c Config) decoder(name string, tokens any, form models.Form, attend func(g
 }
 
 // onto is sum + x w^T.
-func onto(form models.Form, sum, x, w *graph.Node) *graph.Node {
+func (c Config) onto(form models.Form, sum, x, w *graph.Node) *graph.Node {
 	if form == models.Direct {
-		return graph.Gemm(x, w, sum, false, true)
+		return c.plus(sum, x, w)
 	}
 	return graph.Add(sum, product(form, x, w, nil))
 }
@@ -168,7 +191,7 @@ func onto(form models.Form, sum, x, w *graph.Node) *graph.Node {
 // have to be split.
 func (c Config) mlp(form models.Form, sum, h, gate, up, down *graph.Node) *graph.Node {
 	if form == models.Direct {
-		return onto(form, sum, graph.SwiGLU(graph.Linear(h, gate, nil), graph.Linear(h, up, nil)), down)
+		return c.onto(form, sum, graph.SwiGLU(graph.Linear(h, gate, nil), graph.Linear(h, up, nil)), down)
 	}
 	inner := graph.SwiGLU(wide(form, h, gate, nil), wide(form, h, up, nil))
 	return graph.Add(sum, graph.Transpose(graph.Gemm(down, inner, nil, false, false), 1, 0))

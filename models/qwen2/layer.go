@@ -49,7 +49,7 @@ func newLayer(g *graph.Graph, c Config, blocks int) *layer {
 	l.x = g.Float("x", "N", d)
 	weight := func(name string, sizes ...any) *graph.Node {
 		l.weights = append(l.weights, name)
-		l.w[name] = g.Float(name, sizes...)
+		l.w[name] = c.weight(g, name, name, sizes...)
 		return l.w[name]
 	}
 	pos := g.Input("pos", onnx.Int64, graph.Dims("N", 1))
@@ -64,19 +64,39 @@ func newLayer(g *graph.Graph, c Config, blocks int) *layer {
 		bounds = g.Input("bounds", onnx.Int64, graph.Dims(blocks+1))
 	}
 
-	h := graph.RMSNorm(l.x, weight(inputNorm, d), c.RMSEps)
-	l.q = graph.Rotary(graph.Linear(h, weight(qWeight, hk, d), weight(qBias, hk)), pos, cos, sin)
-	l.k = graph.Rotary(graph.Linear(h, weight(kWeight, gk, d), weight(kBias, gk)), pos, cos, sin)
+	turn := func(x *graph.Node) *graph.Node {
+		return c.narrow(graph.Rotary(widen(x), pos, cos, sin))
+	}
+	h := c.narrow(graph.RMSNorm(l.x, weight(inputNorm, d), c.RMSEps))
+	l.q = turn(graph.Linear(h, weight(qWeight, hk, d), weight(qBias, hk)))
+	l.k = turn(graph.Linear(h, weight(kWeight, gk, d), weight(kBias, gk)))
 	l.v = graph.Linear(h, weight(vWeight, gk, d), weight(vBias, gk))
 	in := l.packing.Unpack
 	l.o = graph.CausalAttention(in(l.q), in(l.k), in(l.v), mask, bounds,
-		graph.Attention{Heads: c.Heads, KVHeads: c.KVHeads, Blocks: blocks})
-	l.x2 = graph.Gemm(l.packing.Pack(l.o), weight(oWeight, d, hk), l.x, false, true)
-	h2 := graph.RMSNorm(l.x2, weight(postNorm, d), c.RMSEps)
+		graph.Attention{Heads: c.Heads, KVHeads: c.KVHeads, Blocks: blocks, InTurn: c.compute() != models.F32})
+	l.x2 = c.plus(l.x, l.packing.Pack(l.o), weight(oWeight, d, hk))
+	h2 := c.narrow(graph.RMSNorm(l.x2, weight(postNorm, d), c.RMSEps))
 	l.gate = graph.Linear(h2, weight(gateWt, f, d), nil)
 	l.up = graph.Linear(h2, weight(upWt, f, d), nil)
-	l.y = graph.Gemm(graph.SwiGLU(l.gate, l.up), weight(downWt, d, f), l.x2, false, true)
+	l.y = c.plus(l.x2, graph.SwiGLU(l.gate, l.up), weight(downWt, d, f))
 	return l
+}
+
+// weight declares a weight of a layer: a norm's in float32, others in the type
+// of the products. name is its name, input that of the graph's input.
+func (c Config) weight(g *graph.Graph, name, input string, sizes ...any) *graph.Node {
+	if name == inputNorm || name == postNorm {
+		return g.Float(input, sizes...)
+	}
+	return g.Input(input, c.elem(), graph.Dims(sizes...))
+}
+
+// plus is the float32 stream + x w^T.
+func (c Config) plus(stream, x, w *graph.Node) *graph.Node {
+	if c.compute() == models.F32 {
+		return graph.Gemm(x, w, stream, false, true)
+	}
+	return graph.Add(stream, widen(graph.Linear(x, w, nil)))
 }
 
 // stash returns what a level keeps besides x, in the order of the ports.
@@ -99,8 +119,13 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
 // graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
 // the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight,
-// and returns dx [N,D] and the gradients, added onto the running ones.
+// and returns dx [N,D] and the gradients, added onto the running ones. All are
+// float32 but, where Compute is of 16 bits, the matrices, the biases and the
+// stash but for x2.
 func (c Config) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
+	if err := c.checkCompute(); err != nil {
+		return forward, backward, err
+	}
 	forward, err = graph.Build("layer.forward", func(g *graph.Graph) {
 		l := newLayer(g, c, blocks)
 		g.Output("y", l.y)
@@ -118,7 +143,7 @@ func (c Config) Layer(level models.Stash, blocks int) (forward, backward models.
 		dy := g.Float("dy", "N", c.HiddenSize)
 		names, values := l.stash(level)
 		for i, n := range names {
-			graph.Stash(values[i], g.Input(n, onnx.Float, values[i].Shape()))
+			graph.Stash(values[i], g.Input(n, values[i].Elem(), values[i].Shape()))
 		}
 		wrt := []*graph.Node{l.x}
 		for _, n := range l.weights {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"onering/models"
-	"onering/models/adamw"
 )
 
 var _ models.Architecture = Config{}
@@ -25,19 +24,10 @@ func (c Config) Geometry() models.Geometry {
 	g := models.Geometry{
 		Layers: c.Layers, Hidden: c.HiddenSize, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
 		FFN: c.FFN, Vocab: c.Vocab, MaxPositions: c.MaxPositions, RopeTheta: c.RopeTheta, CacheWidth: (c.HeadDim + 15) / 16 * 16,
-		Embedding: "model.embed_tokens.weight", Head: "lm_head.weight", Norm: "model.norm.weight",
+		Compute: c.compute(), Embedding: "model.embed_tokens.weight", Head: "lm_head.weight", Norm: "model.norm.weight",
 	}
 	if c.Tied {
 		g.Head = g.Embedding
 	}
 	return g
-}
-
-// Optimizer builds the Programs of package adamw, which are any model's.
-func (c Config) Optimizer() (norm2, step models.Program, err error) {
-	if norm2, err = adamw.Norm2(); err != nil {
-		return norm2, step, err
-	}
-	step, err = adamw.Step()
-	return norm2, step, err
 }

@@ -1,0 +1,96 @@
+package qwen2
+
+import (
+	"fmt"
+
+	"onering/models"
+	"onering/models/adamw"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// What is computed, and what is held, in which type where Compute is BF16 or
+// F16:
+//
+//   - the matrices and biases of the layers, what they are multiplied by, their
+//     products, the SwiGLU and the cache are of 16 bits;
+//   - the stream from layer to layer, the norms, the rotary embedding, the
+//     scores of attention with their softmax and its gradient, the logits and
+//     everything after them are float32, and so are all sums of gradients.
+//
+// So Norm, Head and Sample are the same graphs in every type; the ports of the
+// others say which weights they take in 16 bits.
+//
+// Held once, in float32: every weight (the master, which alone the optimizer
+// reads and writes), its gradient and its two moments, and of these the
+// embedding, the head and the norms are read by the graphs directly. Held
+// twice: the layers, of which the optimizer's step writes a rounded copy beside
+// each float32 slice it updates (see Copy). A ring of one 16-bit copy
+// alone could not learn: a step of 1e-6 is far below the 2^-9 by which
+// bfloat16 numbers are apart. The embedding and the head would gain nothing
+// from a copy: the logits want float32 operands, or the rounding of logits
+// (2^-5 at a logit of 16) would be the largest gap between the log-probs of
+// rollout and training. Products of float32 may run in TensorFloat-32: its 11
+// bits hold both 16-bit types' fractions.
+
+// elem is the element type of the layers' products.
+func (c Config) elem() onnx.ElemType {
+	switch c.Compute {
+	case models.BF16:
+		return onnx.BFloat16
+	case models.F16:
+		return onnx.Float16
+	}
+	return onnx.Float
+}
+
+// compute is Compute with its default.
+func (c Config) compute() models.DType {
+	if c.Compute == models.Invalid {
+		return models.F32
+	}
+	return c.Compute
+}
+
+func (c Config) checkCompute() error {
+	switch c.compute() {
+	case models.F32, models.BF16, models.F16:
+		return nil
+	}
+	return fmt.Errorf("qwen2: graphs compute in F32, BF16 or F16, not %v", c.Compute)
+}
+
+// narrow is x in the type of the layers' products.
+func (c Config) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, c.elem()) }
+
+// widen is x in float32.
+func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
+
+// Copy returns the optimizer's step that writes the copy as well, and which
+// elements of the arena the copy holds, from and up to to: those of the layers,
+// which lie one after the other. Where Compute is float32 there are none.
+func (c Config) Copy() (step models.Program, from, to int, err error) {
+	if err := c.checkCompute(); err != nil || c.compute() == models.F32 {
+		return step, 0, 0, err
+	}
+	l := c.Layout()
+	first, _ := l.Find(c.LayerPrefix(0) + inputNorm)
+	after, _ := l.Find(c.Geometry().Norm)
+	step, err = adamw.StepCopy(c.elem())
+	return step, first.Offset, after.Offset, err
+}
+
+// Optimizer builds the Programs of package adamw, which are any model's but for
+// the scale of the loss in float16.
+func (c Config) Optimizer() (norm2, step models.Program, err error) {
+	if c.compute() == models.F16 {
+		norm2, err = adamw.Norm2Scaled()
+	} else {
+		norm2, err = adamw.Norm2()
+	}
+	if err != nil {
+		return norm2, step, err
+	}
+	step, err = adamw.Step()
+	return norm2, step, err
+}
