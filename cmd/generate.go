@@ -79,7 +79,7 @@ type generateOptions struct {
 func (o generateOptions) validate() error {
 	switch {
 	case o.samples < 1:
-		return usagef("-n %d: must be at least 1", o.samples)
+		return usagef("--samples %d: must be at least 1", o.samples)
 	case o.slots < 1:
 		return usagef("--slots %d: must be at least 1", o.slots)
 	case o.MaxNewTokens < 1:

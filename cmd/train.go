@@ -93,6 +93,9 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	}
 	if resume && f.file == "" {
 		f.file = filepath.Join(out, "run.toml")
+		if _, err := os.Stat(f.file); errors.Is(err, os.ErrNotExist) {
+			return nil, usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
+		}
 	}
 	if out != "" {
 		quoted, _ := json.Marshal(out) // a JSON string is a TOML string

@@ -55,7 +55,7 @@ func look(o Options) (place, error) {
 			err = inspect(path, goos, goarch)
 		}
 		if err != nil {
-			return place{}, fmt.Errorf("runtime: the library that %s names: %w", asked.how, err)
+			return place{}, fmt.Errorf("runtime: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", asked.how, err)
 		}
 		return place{path, asked.how}, nil
 	}

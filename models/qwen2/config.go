@@ -54,6 +54,7 @@ const (
 // ReadConfig reads a model folder's config.json, or the file that path names,
 // and the generation_config.json beside it if there is one.
 func ReadConfig(path string) (Config, error) {
+	named := path
 	if info, err := os.Stat(path); err != nil {
 		return Config{}, fmt.Errorf("qwen2: model: %w; name a folder with config.json and *.safetensors, such as onering init makes, or ORG/NAME on a hub", err)
 	} else if info.IsDir() {
@@ -70,7 +71,7 @@ func ReadConfig(path string) (Config, error) {
 	}
 	c, err := ParseConfig(config, generation)
 	if err != nil {
-		return Config{}, fmt.Errorf("%w (in %s)", err, filepath.Dir(path))
+		return Config{}, fmt.Errorf("%w (in %s)", err, named)
 	}
 	return c, nil
 }
