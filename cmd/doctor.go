@@ -24,8 +24,12 @@ func newDoctor() *cobra.Command {
 load and why that one, what could fetch one, processor, threads and GPU. It
 fetches nothing. The output belongs into a bug report.
 
+With --device cuda it looks at the library that a run on a GPU would load, and
+all that is missing for one is a problem.
+
 Exit code 1 if something keeps onering from running.`,
 		Example: `  onering doctor
+  onering doctor --device cuda
   onering doctor --json
   onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
 		Args: cobra.NoArgs,
@@ -39,10 +43,10 @@ Exit code 1 if something keeps onering from running.`,
 					return err
 				}
 			} else {
-				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report)
+				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report, strings.HasPrefix(o.Device, "cuda"))
 			}
 			if n := len(r.Problems); n > 0 {
-				return fmt.Errorf("doctor: %s", strings.Join(r.Problems, "; "))
+				return fmt.Errorf("doctor: %s", strings.Join(r.Problems, "\n  "))
 			}
 			return nil
 		},
@@ -50,14 +54,16 @@ Exit code 1 if something keeps onering from running.`,
 	flags := c.Flags()
 	flags.StringVar(&o.Library, "library", "", "ONNX Runtime library to look at, in place of the usual places")
 	flags.IntVar(&o.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
+	flags.StringVar(&o.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	must(c.MarkFlagFilename("library"))
 	return c
 }
 
-// printDiagnosis writes a table of two columns. The problems are left to the
-// error that ends the command.
-func printDiagnosis(w io.Writer, v buildVersion, r runtime.Report) {
+// printDiagnosis writes a table of two columns; what a GPU needs is left out
+// where there is none and cuda is not set. The problems are left to the error
+// that ends the command.
+func printDiagnosis(w io.Writer, v buildVersion, r runtime.Report, cuda bool) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
@@ -83,15 +89,22 @@ func printDiagnosis(w io.Writer, v buildVersion, r runtime.Report) {
 	}
 	if len(r.CUDA.Devices) == 0 {
 		row("cuda", "no device")
-		return // what else it would need is of no interest here; --json has it
+		if !cuda {
+			return // what else it would need is of no interest here; --json has it
+		}
 	}
 	for _, d := range r.CUDA.Devices {
 		row("cuda", "%s", d)
 	}
+	if r.CUDA.Driver != "" {
+		row("", "driver for CUDA up to %s", r.CUDA.Driver)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.CUDA.Libraries)) {
 		row("", "%s %s", name, cmp.Or(r.CUDA.Libraries[name], "missing"))
 	}
-	for _, missing := range r.CUDA.Missing {
-		row("", "%s", missing)
+	if !cuda { // else they are among the problems
+		for _, missing := range r.CUDA.Missing {
+			row("", "%s", missing)
+		}
 	}
 }

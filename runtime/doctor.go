@@ -52,13 +52,6 @@ type Client struct {
 	Missing string `json:"missing,omitempty"` // why it cannot be used
 }
 
-// A CUDAReport says what running on a GPU would need.
-type CUDAReport struct {
-	Devices   []string          `json:"devices"`   // names of the GPUs that the driver shows
-	Libraries map[string]string `json:"libraries"` // library name -> path, "" where it is missing
-	Missing   []string          `json:"missing"`   // in sentences with the remedy
-}
-
 // Diagnose looks at the machine as Open would with the same options, but
 // fetches nothing. It loads the library, so that a later Open is bound to it.
 func Diagnose(ctx context.Context, o Options) Report {
@@ -70,19 +63,36 @@ func Diagnose(ctx context.Context, o Options) Report {
 		problem(err)
 	}
 	r.Clients = clients(ctx)
-	at, err := look(o)
+	d, err := parseDevice(o.Device)
+	if err != nil {
+		problem(err)
+		return r
+	}
+	at, err := look(o, d.kind())
 	switch {
 	case err != nil:
 		problem(err)
 	case at.path == "":
-		r.Problems = append(r.Problems, fmt.Sprintf("no ONNX Runtime library yet: the first command that needs one fetches it, or name one with %s", envLibrary))
+		with := ""
+		if d.cuda {
+			with = " with CUDA"
+		}
+		r.Problems = append(r.Problems, fmt.Sprintf("no ONNX Runtime library%s yet: the first command that needs one fetches it, or name one with %s", with, envLibrary))
 	default:
 		r.Library, err = describeLibrary(ctx, o, at)
 		if err != nil {
 			problem(err)
 		}
 	}
-	r.CUDA = cuda(ctx, at.path)
+	r.CUDA = newCUDASearch(ctx).report(at.path)
+	if len(r.CUDA.Missing) == 0 && r.Library != nil {
+		if err := tryCUDA(ctx, at.path, d.id); err != nil {
+			r.CUDA.Missing = append(r.CUDA.Missing, "ONNX Runtime does not load its CUDA provider: "+err.Error())
+		}
+	}
+	if d.cuda {
+		r.Problems = append(r.Problems, r.CUDA.Missing...)
+	}
 	return r
 }
 
@@ -103,10 +113,18 @@ func describeLibrary(ctx context.Context, o Options, at place) (*LibraryReport, 
 		if from.SHA256 != l.SHA256 {
 			return l, fmt.Errorf("%q has changed since it was fetched: remove its folder to have it fetched again", at.path)
 		}
+		for name, want := range from.Beside {
+			file := filepath.Join(filepath.Dir(at.path), name)
+			if got, err := fileSum(file); err != nil {
+				return l, err
+			} else if got != want {
+				return l, fmt.Errorf("%q has changed since it was fetched: remove its folder to have it fetched again", file)
+			}
+		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return l, err
 	}
-	o.Library = at.path
+	o.Library, o.Device = at.path, "" // what a GPU needs is looked at by itself
 	e, err := Open(ctx, o)
 	if err != nil {
 		return l, err

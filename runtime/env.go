@@ -42,6 +42,11 @@ type Options struct {
 	// Library is the path of an ONNX Runtime shared library, or of the folder
 	// that holds it. Empty: look in the usual places, then provision one.
 	Library string
+	// Device is what Sessions run on: "cpu", "cuda" or "cuda:N" for a GPU by
+	// CUDA's number, or "auto": GPU 0 where there is one and all that it needs
+	// is there, else the CPU, which Notice is then told with the reason. Empty
+	// is "cpu".
+	Device string
 	// Threads is how many threads one Run may use, of a pool that all sessions
 	// share; 0 is one for each CPU that Go may use.
 	Threads int
@@ -60,7 +65,8 @@ type Options struct {
 	Offline bool
 	// Progress, if not nil, is told how far the fetching is.
 	Progress func(Progress)
-	// Notice, if not nil, is told once which way a library was fetched.
+	// Notice, if not nil, is told once which way a library was fetched, and why
+	// the device "auto" is the CPU.
 	Notice func(string)
 }
 
@@ -91,6 +97,7 @@ var process struct {
 // An Env is an open ONNX Runtime. It may be used from several goroutines.
 type Env struct {
 	options Options
+	device  device
 	closed  bool // under process.Mutex
 }
 
@@ -103,15 +110,19 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("runtime: %d threads: want 0 (all CPUs) or more", o.Threads)
 	}
+	d, err := parseDevice(o.Device)
+	if err != nil {
+		return nil, err
+	}
 	if process.path == "" {
-		found, err := find(ctx, o)
-		if err != nil {
+		var found place
+		if d, found, err = choose(ctx, o, d, newCUDASearch(ctx)); err != nil {
 			return nil, err
 		}
 		if err := load(found); err != nil {
 			return nil, err
 		}
-	} else if err := sameLibrary(o); err != nil {
+	} else if d, err = sameLibrary(ctx, o, d); err != nil {
 		return nil, err
 	}
 	if process.refs == 0 {
@@ -122,7 +133,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, fmt.Errorf("runtime: ONNX Runtime is open with %d threads in this process: close it before opening it with %d", process.options.threads(), o.threads())
 	}
 	process.refs++
-	return &Env{options: o}, nil
+	return &Env{options: o, device: d}, nil
 }
 
 // Close lets go of e. The last one to be closed, with all its Sessions, stops
@@ -157,6 +168,9 @@ func (e *Env) Library() string { return process.path }
 // Found tells how the library was found: by "--library", ONNXRUNTIME_LIB, in the
 // "cache" or the "system", or the name of the source that it was fetched from.
 func (e *Env) Found() string { return process.how }
+
+// Device returns what Sessions run on: "cpu", or "cuda:0" and so on.
+func (e *Env) Device() string { return e.device.String() }
 
 // Threads returns how many threads one Run may use.
 func (e *Env) Threads() int {
@@ -209,23 +223,33 @@ func load(at place) error {
 	return nil
 }
 
-// sameLibrary refuses a library other than the loaded one.
-func sameLibrary(o Options) error {
-	if o.Library == "" {
-		return nil
+// sameLibrary refuses a library other than the loaded one, and a device that
+// it does not run on.
+func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
+	if o.Library != "" {
+		want, err := look(o, cpuKind)
+		if err != nil {
+			return d, err
+		}
+		a, err := os.Stat(want.path)
+		if err != nil {
+			return d, fmt.Errorf("runtime: %w", err)
+		}
+		if b, err := os.Stat(process.path); err != nil || !os.SameFile(a, b) {
+			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.path)
+		}
 	}
-	want, err := look(o)
-	if err != nil {
-		return err
+	if !d.auto && !d.cuda {
+		return d, nil
 	}
-	a, err := os.Stat(want.path)
-	if err != nil {
-		return fmt.Errorf("runtime: %w", err)
+	err := newCUDASearch(ctx).usable(process.path, d.id)
+	if d.auto {
+		if err != nil && o.Notice != nil {
+			o.Notice("running on the CPU: " + strings.TrimPrefix(err.Error(), "runtime: "))
+		}
+		return device{cuda: err == nil}, nil
 	}
-	if b, err := os.Stat(process.path); err != nil || !os.SameFile(a, b) {
-		return fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.path)
-	}
-	return nil
+	return d, err
 }
 
 // apiVersion is N of version 1.N.x.

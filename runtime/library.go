@@ -27,16 +27,48 @@ type place struct {
 	how  string // "--library", "ONNXRUNTIME_LIB", "cache", "system", or the source it was just fetched from
 }
 
+// A kind is what the library is to have been built with.
+type kind struct {
+	sources []source
+	with    []string // files that must lie beside the library
+}
+
+var (
+	cpuKind  = kind{sources: sources}
+	cudaKind = kind{sources: cudaSources, with: []string{cudaProvider, "libonnxruntime_providers_shared.so"}}
+)
+
+// lacks returns the first file that k needs and that does not lie beside the
+// library at path, or "".
+func (k kind) lacks(path string) string {
+	for _, name := range k.with {
+		if besideLibrary(path, name) == "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// besideLibrary returns the path of the file called name in the library's own
+// folder, links followed as the loader does, or "".
+func besideLibrary(library, name string) string {
+	dirs := []string{filepath.Dir(library)}
+	if real, err := filepath.EvalSymlinks(library); err == nil {
+		dirs = append(dirs, filepath.Dir(real))
+	}
+	return firstWith(dirs, name)
+}
+
 // find looks for the library in the order of the package's promise: the path
 // that was asked for, ONNXRUNTIME_LIB, the cache, the system; and fetches one
 // into the cache where there is none. A path that was asked for is never
 // replaced by another.
-func find(ctx context.Context, o Options) (place, error) {
-	at, err := look(o)
+func find(ctx context.Context, o Options, k kind) (place, error) {
+	at, err := look(o, k)
 	if err != nil || at.path != "" {
 		return at, err
 	}
-	p, err := newProvisioner(o)
+	p, err := newProvisioner(o, k)
 	if err != nil {
 		return place{}, err
 	}
@@ -44,7 +76,7 @@ func find(ctx context.Context, o Options) (place, error) {
 }
 
 // look is find without fetching: no path where there is no library.
-func look(o Options) (place, error) {
+func look(o Options, k kind) (place, error) {
 	goos, goarch := goruntime.GOOS, goruntime.GOARCH
 	for _, asked := range []place{{o.Library, "--library"}, {os.Getenv(envLibrary), envLibrary}} {
 		if asked.path == "" {
@@ -53,6 +85,9 @@ func look(o Options) (place, error) {
 		path, err := named(asked.path, goos)
 		if err == nil {
 			err = inspect(path, goos, goarch)
+		}
+		if err == nil && k.lacks(path) != "" {
+			err = fmt.Errorf("%s does not lie beside %q: it is not a build with CUDA, such as that of pip's %s", k.lacks(path), path, cudaRef)
 		}
 		if err != nil {
 			return place{}, fmt.Errorf("runtime: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", asked.how, err)
@@ -63,7 +98,7 @@ func look(o Options) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	if path := cached(cache, goos, goarch, sources); path != "" {
+	if path := cached(cache, goos, goarch, k); path != "" {
 		if err := inspect(path, goos, goarch); err != nil {
 			return place{}, fmt.Errorf("runtime: the cached library: %w; remove it to have it fetched again", err)
 		}
@@ -71,7 +106,7 @@ func look(o Options) (place, error) {
 	}
 	for _, dir := range systemDirs(goos, goarch) {
 		path, err := named(dir, goos)
-		if err != nil || tooOld(path) {
+		if err != nil || tooOld(path) || k.lacks(path) != "" {
 			continue
 		}
 		if inspect(path, goos, goarch) == nil {
@@ -179,16 +214,16 @@ func cacheDir(o Options) (string, error) {
 }
 
 // cached returns the path of a library in the cache, or "": one that the user
-// put there, else the one that was fetched by the first of sources.
-func cached(cache, goos, goarch string, sources []source) string {
+// put there, else the one that was fetched by the first of k's sources.
+func cached(cache, goos, goarch string, k kind) string {
 	paths := []string{filepath.Join(cache, libraryName(goos))}
-	for _, s := range sources {
+	for _, s := range k.sources {
 		if b, ok := s.build(goos, goarch); ok {
 			paths = append(paths, b.path(cache, goos, goarch))
 		}
 	}
 	for _, p := range paths {
-		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) && k.lacks(p) == "" {
 			return p
 		}
 	}

@@ -88,7 +88,7 @@ func TestNamedLibraryIsWrong(t *testing.T) {
 				"--library": func() Options { return Options{Library: c.path} },
 				envLibrary:  func() Options { t.Setenv(envLibrary, c.path); return Options{} },
 			} {
-				at, err := look(set())
+				at, err := look(set(), cpuKind)
 				if err == nil {
 					t.Fatalf("%s: accepted as %v", how, at)
 				}
@@ -169,7 +169,7 @@ func TestLookupOrder(t *testing.T) {
 	}
 	expect := func(o Options, path, how string) {
 		t.Helper()
-		at, err := look(o)
+		at, err := look(o, cpuKind)
 		if err != nil || at.path != path || at.how != how {
 			t.Errorf("look: %+v, %v; want %s by %s", at, err, path, how)
 		}
@@ -182,7 +182,7 @@ func TestLookupOrder(t *testing.T) {
 		system := t.TempDir()
 		t.Setenv("LD_LIBRARY_PATH", system)
 		place(filepath.Join(system, "libonnxruntime.so.1.20.0"))
-		if at, err := look(Options{}); err != nil || at.how == "system" && strings.HasPrefix(at.path, system) {
+		if at, err := look(Options{}, cpuKind); err != nil || at.how == "system" && strings.HasPrefix(at.path, system) {
 			t.Errorf("an old system library is taken: %+v, %v", at, err)
 		}
 		place(filepath.Join(system, "libonnxruntime.so.1.9.1"))
@@ -247,10 +247,10 @@ func TestMissingIsOneMessage(t *testing.T) {
 	t.Setenv(envLibrary, "")
 	t.Setenv(envOffline, "1")
 	cache := t.TempDir()
-	if at, _ := look(Options{Cache: cache}); at.path != "" {
+	if at, _ := look(Options{Cache: cache}, cpuKind); at.path != "" {
 		t.Skipf("this system has an ONNX Runtime of its own: %s", at.path)
 	}
-	_, err := find(t.Context(), Options{Cache: cache})
+	_, err := find(t.Context(), Options{Cache: cache}, cpuKind)
 	if err == nil {
 		t.Fatal("found one")
 	}

@@ -130,6 +130,21 @@ OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix) {
 	return ORT(EnableProfiling, OrtSessionOptions *, const void *)(o, prefix);
 }
 
+OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream) {
+	OrtCUDAProviderOptionsV2 *c = NULL;
+	OrtStatus *s = ORT(CreateCUDAProviderOptions, OrtCUDAProviderOptionsV2 **)(&c);
+	if (!s) s = ORT(UpdateCUDAProviderOptions, OrtCUDAProviderOptionsV2 *, const char *const *, const char *const *, size_t)(c, keys, values, n);
+	if (!s && stream) s = ORT(UpdateCUDAProviderOptionsWithValue, OrtCUDAProviderOptionsV2 *, const char *, void *)(c, "user_compute_stream", stream);
+	if (!s) s = ORT(SessionOptionsAppendExecutionProvider_CUDA_V2, OrtSessionOptions *, const OrtCUDAProviderOptionsV2 *)(o, c);
+	if (c) CALL(void, ReleaseCUDAProviderOptions, OrtCUDAProviderOptionsV2 *)(c);
+	return s;
+}
+
+OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info) {
+	// OrtDeviceAllocator (0), OrtMemTypeDefault (0), as for the CPU.
+	return ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)("Cuda", 0, device, 0, info);
+}
+
 void onering_release_options(OrtSessionOptions *o) { CALL(void, ReleaseSessionOptions, OrtSessionOptions *)(o); }
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s) {

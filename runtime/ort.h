@@ -22,6 +22,9 @@ typedef struct OrtIoBinding OrtIoBinding;
 typedef struct OrtValue OrtValue;
 typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
+typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
+typedef struct OrtArenaCfg OrtArenaCfg;
+typedef struct OrtRunOptions OrtRunOptions;
 
 typedef struct OrtApiBase {
 	const void *(*GetApi)(uint32_t version);
@@ -43,9 +46,11 @@ enum {
 	ORT_SessionGetOutputTypeInfo = 34,
 	ORT_SessionGetInputName = 36,
 	ORT_SessionGetOutputName = 37,
+	ORT_CreateRunOptions = 39,
 	ORT_CreateTensorWithDataAsOrtValue = 49,
 	ORT_CastTypeInfoToTensorInfo = 55,
 	ORT_GetTensorElementType = 60,
+	ORT_CreateMemoryInfo = 68,
 	ORT_CreateCpuMemoryInfo = 69,
 	ORT_AllocatorFree = 76,
 	ORT_GetAllocatorWithDefaultOptions = 78,
@@ -54,6 +59,7 @@ enum {
 	ORT_ReleaseMemoryInfo = 94,
 	ORT_ReleaseSession = 95,
 	ORT_ReleaseValue = 96,
+	ORT_ReleaseRunOptions = 97,
 	ORT_ReleaseTypeInfo = 98,
 	ORT_ReleaseSessionOptions = 100,
 	ORT_CreateEnvWithGlobalThreadPools = 119,
@@ -72,6 +78,15 @@ enum {
 	ORT_SetGlobalInterOpNumThreads = 148,
 	ORT_SetGlobalSpinControl = 149,
 	ORT_SetGlobalDenormalAsZero = 155,
+	ORT_ReleaseArenaCfg = 157,
+	ORT_CreateArenaCfgV2 = 164,
+	ORT_AddRunConfigEntry = 165,
+	ORT_SessionOptionsAppendExecutionProvider_CUDA_V2 = 204,
+	ORT_CreateCUDAProviderOptions = 205,
+	ORT_UpdateCUDAProviderOptions = 206,
+	ORT_ReleaseCUDAProviderOptions = 208,
+	ORT_CreateAndRegisterAllocatorV2 = 259,
+	ORT_UpdateCUDAProviderOptionsWithValue = 263,
 };
 
 // onering_open loads the library at path (UTF-8) and keeps it loaded for the
@@ -95,6 +110,10 @@ OrtStatus *onering_options(OrtSessionOptions **o);
 OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value);
 OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix);
 void onering_release_options(OrtSessionOptions *o);
+// onering_use_cuda makes a session run on a GPU. stream is the CUDA stream that
+// all its work goes to, NULL for one of the provider's own.
+OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream);
+OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info);
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s);
 void onering_release_session(OrtSession *s);

@@ -14,22 +14,32 @@ import (
 	"strings"
 )
 
-// A build is one library file of one source, for one platform.
+// A build is the library of one source, for one platform.
 type build struct {
 	version string // of ONNX Runtime
+	variant string // "" for the CPU alone, else what it is built with, such as "cuda13"
 	ref     string // how the source names what it fetches
 	member  string // the library's path inside of it
 	sum     string // SHA-256 of the library; "" where the source states that of the archive
 	size    int64  // bytes to download, for the progress; 0 where it is not known
+	beside  []part // files that the library loads from its own folder
 }
+
+// A part is one more file of a build.
+type part struct{ member, sum string }
 
 // path is where the library of b lies in the cache.
 func (b build) path(cache, goos, goarch string) string {
-	return filepath.Join(cache, b.version+"-"+goos+"-"+goarch, libraryName(goos))
+	version := b.version
+	if b.variant != "" {
+		version += "-" + b.variant
+	}
+	return filepath.Join(cache, version+"-"+goos+"-"+goarch, libraryName(goos))
 }
 
 // A source is a way to get the library. fetch puts it at into, complete and
-// checked; it may use the folder p.staging.
+// checked, and the files beside it into the same folder; it may use the folder
+// p.staging.
 type source struct {
 	name  string
 	build func(goos, goarch string) (build, bool)
@@ -39,6 +49,9 @@ type source struct {
 // sources in the order in which they are tried. A package client comes first,
 // since it knows the user's proxies and mirrors.
 var sources = []source{pip, npm, module, github}
+
+// cudaSources have the library with its CUDA provider.
+var cudaSources = []source{pipCUDA}
 
 // errAbsent is returned by a source whose client is not on this machine.
 var errAbsent = errors.New("not installed")
@@ -55,19 +68,19 @@ type Progress struct {
 type provisioner struct {
 	goos, goarch string
 	cache        string
-	sources      []source
+	kind         kind
 	staging      string // a folder inside the cache, removed at the end
 	offline      bool
 	progress     func(Progress)
 	notice       func(string)
 }
 
-func newProvisioner(o Options) (*provisioner, error) {
+func newProvisioner(o Options, k kind) (*provisioner, error) {
 	cache, err := cacheDir(o)
 	if err != nil {
 		return nil, err
 	}
-	p := &provisioner{goos: goruntime.GOOS, goarch: goruntime.GOARCH, cache: cache, sources: sources, offline: o.Offline || os.Getenv(envOffline) != "", progress: o.Progress, notice: o.Notice}
+	p := &provisioner{goos: goruntime.GOOS, goarch: goruntime.GOARCH, cache: cache, kind: k, offline: o.Offline || os.Getenv(envOffline) != "", progress: o.Progress, notice: o.Notice}
 	if p.progress == nil {
 		p.progress = func(Progress) {}
 	}
@@ -91,13 +104,13 @@ func (p *provisioner) provision(ctx context.Context) (place, error) {
 		return place{}, fmt.Errorf("runtime: waiting for another process that fetches the ONNX Runtime library: %w", err)
 	}
 	defer unlock()
-	if path := cached(p.cache, p.goos, p.goarch, p.sources); path != "" {
+	if path := cached(p.cache, p.goos, p.goarch, p.kind); path != "" {
 		return place{path, "cache"}, nil
 	}
 	p.staging = filepath.Join(p.cache, ".staging")
 	defer os.RemoveAll(p.staging)
 	var failed []error
-	for _, s := range p.sources {
+	for _, s := range p.kind.sources {
 		b, ok := s.build(p.goos, p.goarch)
 		if !ok {
 			failed = append(failed, fmt.Errorf("%s: has none for %s/%s", s.name, p.goos, p.goarch))
@@ -118,10 +131,11 @@ func (p *provisioner) provision(ctx context.Context) (place, error) {
 
 // An origin says where a cached library came from; it is written beside it.
 type origin struct {
-	Source  string `json:"source"`
-	Ref     string `json:"ref"`
-	Version string `json:"version"`
-	SHA256  string `json:"sha256"`
+	Source  string            `json:"source"`
+	Ref     string            `json:"ref"`
+	Version string            `json:"version"`
+	SHA256  string            `json:"sha256"`
+	Beside  map[string]string `json:"beside,omitempty"` // file -> its SHA-256
 }
 
 const originName = "origin.json"
@@ -144,11 +158,21 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 	if err := inspect(lib, p.goos, p.goarch); err != nil {
 		return "", err
 	}
-	sum, err := fileSum(lib)
-	if err != nil {
+	from := origin{Source: s.name, Ref: b.ref, Version: b.version}
+	var err error
+	if from.SHA256, err = fileSum(lib); err != nil {
 		return "", err
 	}
-	text, err := json.MarshalIndent(origin{s.name, b.ref, b.version, sum}, "", "  ")
+	for _, f := range b.beside {
+		if from.Beside == nil {
+			from.Beside = map[string]string{}
+		}
+		name := filepath.Base(f.member)
+		if from.Beside[name], err = fileSum(filepath.Join(ready, name)); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.MarshalIndent(from, "", "  ")
 	if err != nil {
 		return "", err
 	}
@@ -163,6 +187,10 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 
 // missing is the error of a machine without a library, with the way out.
 func (p *provisioner) missing(why ...error) error {
+	if len(p.kind.with) > 0 {
+		return fmt.Errorf("runtime: no ONNX Runtime library with CUDA was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
+			indented{errors.Join(why...)}, cudaRef, envLibrary)
+	}
 	return fmt.Errorf(`runtime: no ONNX Runtime library was found and none could be fetched:
 %w
 To go on, put %s of ONNX Runtime 1.%d or newer for %s/%s (tried: up to %s), from

@@ -4,15 +4,23 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"strings"
 )
 
 // pinned is the version that most sources fetch.
 const pinned = "1.31.1"
 
-// pip downloads the wheel of the Python package onnxruntime. The wheel is taken
-// for one fixed Python, so the one on this machine does not matter.
-var pip = source{name: "pip", build: wheel, fetch: pipFetch}
+// pip downloads the wheel of the Python package onnxruntime, pipCUDA that of
+// onnxruntime-gpu, which has the library and its CUDA provider. The wheel is
+// taken for one fixed Python, so the one on this machine does not matter.
+var (
+	pip     = wheelSource("onnxruntime=="+pinned, wheels)
+	pipCUDA = wheelSource(cudaRef, cudaWheels)
+)
+
+const cudaRef = "onnxruntime-gpu==" + pinned
 
 type wheelBuild struct {
 	build
@@ -32,10 +40,29 @@ var wheels = map[string]wheelBuild{
 		sum: "dc9e2fe646a72829386a24ac9185a7a4e26d7dbe5dc433d41df063603c00bbc7"}, "win_arm64"},
 }
 
-func wheel(goos, goarch string) (build, bool) {
-	w, ok := wheels[goos+"/"+goarch]
-	w.version, w.ref = pinned, "onnxruntime=="+pinned
-	return w.build, ok
+// cudaWheels are built with CUDA 13 and cuDNN 9, which they do not hold.
+var cudaWheels = map[string]wheelBuild{
+	"linux/amd64": {build{variant: "cuda13", member: "onnxruntime/capi/libonnxruntime.so.1.31.1", size: 255569273,
+		sum: "5104254339ecadae808da771bd0b63b240f0dbd466514234905e54372435c303",
+		beside: []part{
+			{"onnxruntime/capi/libonnxruntime_providers_shared.so", "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d"},
+			{"onnxruntime/capi/libonnxruntime_providers_cuda.so", "8387867e857499e045caff5d13ac6a5de29571c801562fa2dde0e45f1f31de52"},
+		}}, "manylinux_2_28_x86_64"},
+}
+
+// wheelSource is the wheels of one package at one version, by platform.
+func wheelSource(ref string, wheels map[string]wheelBuild) source {
+	return source{
+		name: "pip",
+		build: func(goos, goarch string) (build, bool) {
+			w, ok := wheels[goos+"/"+goarch]
+			w.version, w.ref = pinned, ref
+			return w.build, ok
+		},
+		fetch: func(ctx context.Context, p *provisioner, b build, into string) error {
+			return pipFetch(ctx, p, b, wheels[p.goos+"/"+p.goarch].platform, into)
+		},
+	}
 }
 
 // pips are the names pip goes by.
@@ -55,20 +82,26 @@ func findPip(ctx context.Context) ([]string, error) {
 	return nil, errAbsent
 }
 
-func pipFetch(ctx context.Context, p *provisioner, b build, into string) error {
+func pipFetch(ctx context.Context, p *provisioner, b build, platform, into string) error {
 	client, err := findPip(ctx)
 	if err != nil {
 		return err
 	}
 	args := append(client[1:len(client):len(client)], "download", b.ref, "--no-deps", "--only-binary=:all:",
-		"--python-version=3.12", "--implementation=cp", "--platform="+wheels[p.goos+"/"+p.goarch].platform,
+		"--python-version=3.12", "--implementation=cp", "--platform="+platform,
 		"--dest="+p.staging, "--no-input", "--disable-pip-version-check", "--quiet")
 	if err := p.runClient(ctx, b, "pip", client[0], args...); err != nil {
 		return err
 	}
-	found, err := filepath.Glob(filepath.Join(p.staging, "onnxruntime-*.whl"))
+	name, _, _ := strings.Cut(b.ref, "==")
+	found, err := filepath.Glob(filepath.Join(p.staging, strings.ReplaceAll(name, "-", "_")+"-*.whl"))
 	if err != nil || len(found) != 1 {
 		return fmt.Errorf("it left %d wheels, not one", len(found))
+	}
+	for _, f := range b.beside {
+		if err := extract(found[0], f.member, filepath.Join(filepath.Dir(into), path.Base(f.member)), f.sum); err != nil {
+			return err
+		}
 	}
 	return extract(found[0], b.member, into, b.sum)
 }

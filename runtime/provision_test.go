@@ -15,7 +15,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,11 +31,10 @@ const envNetwork = "ONERING_TEST_NETWORK"
 func provisionerOf(t *testing.T, cache string, sources ...source) *provisioner {
 	t.Helper()
 	t.Setenv(envOffline, "")
-	p, err := newProvisioner(Options{Cache: cache})
+	p, err := newProvisioner(Options{Cache: cache}, kind{sources: sources})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.sources = sources
 	return p
 }
 
@@ -115,7 +116,7 @@ func TestProvisionFallsThrough(t *testing.T) {
 		err = json.Unmarshal(data, &from)
 	}
 	sum, _ := fileSum(good)
-	if want := (origin{"good", "stub@1.99.0", "1.99.0", sum}); err != nil || from != want {
+	if want := (origin{Source: "good", Ref: "stub@1.99.0", Version: "1.99.0", SHA256: sum}); err != nil || !reflect.DeepEqual(from, want) {
 		t.Errorf("origin %+v, %v; want %+v", from, err, want)
 	}
 }
@@ -370,7 +371,7 @@ echo "WARNING: Retrying"; echo "ERROR: No matching distribution found for onnxru
 // TestPackages fetches the library of every platform with the real clients.
 func TestPackages(t *testing.T) {
 	if os.Getenv(envNetwork) == "" {
-		t.Skipf("set %s=1 to download some 200 MB", envNetwork)
+		t.Skipf("set %s=1 to download some 450 MB", envNetwork)
 	}
 	for _, s := range []source{pip, npm} {
 		for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
@@ -388,4 +389,23 @@ func TestPackages(t *testing.T) {
 			})
 		}
 	}
+	t.Run("pip/linux/amd64 with CUDA", func(t *testing.T) {
+		p := provisionerOf(t, t.TempDir())
+		p.goos, p.goarch, p.kind = "linux", "amd64", cudaKind
+		at, err := p.provision(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lacks := cudaKind.lacks(at.path); lacks != "" {
+			t.Errorf("%s is not beside %s", lacks, at.path)
+		}
+		names, err := providerNeeds(filepath.Join(filepath.Dir(at.path), cudaProvider))
+		var want []string
+		for _, l := range cudaLibraries {
+			want = append(want, l.name)
+		}
+		if err != nil || !slices.Equal(names, want) {
+			t.Errorf("the provider needs %v, %v; cudaLibraries has %v", names, err, want)
+		}
+	})
 }

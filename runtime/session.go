@@ -115,6 +115,9 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 			}
 		}
 	}
+	if err == nil && e.device.cuda {
+		err = useCUDA(o, e.device.id, nil)
+	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)
 		err = check(C.onering_profile(o, prefix))

@@ -1,0 +1,26 @@
+// The NVIDIA driver and the CUDA runtime, opened by name: onering is built
+// without either and runs where neither is installed.
+#ifndef ONERING_CUDA_H
+#define ONERING_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct onering_gpu {
+	char name[128];
+	uint64_t bytes;
+	int major, minor; // compute capability
+} onering_gpu;
+
+// onering_cuda_driver opens the driver's library and describes up to max of the
+// GPUs it shows. It returns how many there are, or -1 with *error set to a
+// message that the caller frees. *version is 1000*major + 10*minor of the
+// newest CUDA that the driver supports.
+int onering_cuda_driver(const char *library, onering_gpu *gpus, int max, int *version, char **error);
+
+// onering_preload loads a library for the whole process, so that a later one
+// which needs it by name gets it wherever it lies. It returns the path it was
+// loaded from, or NULL with *error set; the caller frees both.
+char *onering_preload(const char *library, char **error);
+
+#endif
