@@ -42,7 +42,7 @@ func (l *Layout) Check(src Source) error {
 	if n := len(wrong); n > screenful {
 		wrong = append(wrong[:screenful], fmt.Sprintf("and %d more", n-screenful))
 	}
-	return fmt.Errorf("models: %s does not fit the model: %s", src.Path(), strings.Join(wrong, "; "))
+	return fmt.Errorf("models: %s does not fit the model that its config.json describes: %s; fetch both from one place", src.Path(), strings.Join(wrong, "; "))
 }
 
 // loadChunk is the number of elements that one goroutine reads at a time.

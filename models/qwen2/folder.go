@@ -45,6 +45,22 @@ func Load(dir string) (Config, *models.Weights, error) {
 	return c, w, nil
 }
 
+// Check reads the config and the tensors' headers of a Hugging Face folder and
+// returns the error that Load would, but for what is wrong with the numbers
+// themselves. It takes milliseconds whatever the model's size.
+func Check(dir string) error {
+	c, err := ReadConfig(dir)
+	if err != nil {
+		return err
+	}
+	folder, err := models.OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return c.Layout().Check(c.known(folder))
+}
+
 const headName = "lm_head.weight"
 
 // A source is a folder without the tensors that are passed over.
