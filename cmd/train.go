@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -194,7 +195,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 func checkVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return fmt.Errorf("the run folder: %w; choose another with --out", err)
 	}
 	// A process that was killed before there was a run leaves hidden files.
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return models.Temporary(e.Name()) })
