@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"onering/models"
 	"onering/models/adamw"
 	"onering/models/graph/graphtest"
+	"onering/models/onnx"
 )
 
 func load(t *testing.T, p models.Program, err error) *graphtest.Graph {
@@ -32,7 +34,119 @@ func TestOfficialChecker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	graphtest.Check(t, norm, step)
+	scaled, err := adamw.Norm2Scaled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []models.Program{norm, step, scaled}
+	for _, elem := range []onnx.ElemType{onnx.BFloat16, onnx.Float16} {
+		p, err := adamw.StepCopy(elem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	graphtest.Check(t, all...)
+}
+
+// TestNorm2Scaled finds what is not finite, and only that.
+func TestNorm2Scaled(t *testing.T) {
+	p, err := adamw.Norm2Scaled()
+	g := load(t, p, err)
+	g.Single = true
+	for _, tt := range []struct {
+		g     []float64
+		found float64
+	}{
+		{[]float64{3, -4, 0}, 0}, {[]float64{math.MaxFloat32, -math.MaxFloat32}, 0},
+		{[]float64{1, math.Inf(1)}, 1}, {[]float64{math.Inf(-1)}, 1}, {[]float64{0, math.NaN(), 2}, 1},
+	} {
+		out, err := g.Run(map[string]graphtest.Tensor{"g": graphtest.Floats(tt.g, len(tt.g)), "unscale": graphtest.Floats([]float64{1. / 256})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out["found"].Data[0]; got != tt.found {
+			t.Errorf("%v: found %v, want %v", tt.g, got, tt.found)
+		}
+		if got := out["sum"].Data[0]; tt.g[0] == 3 && got != 25./(1<<16) {
+			t.Errorf("%v: sum %v", tt.g, got)
+		}
+	}
+}
+
+// TestStepCopy: the copy is the new weights rounded, while the weights keep what
+// is too small for it: five hundred steps of a thousandth of the copy's
+// unit move it.
+func TestStepCopy(t *testing.T) {
+	for elem, unit := range map[onnx.ElemType]float64{onnx.BFloat16: 1. / 128, onnx.Float16: 1. / 1024} {
+		p, err := adamw.StepCopy(elem)
+		g := load(t, p, err)
+		g.Single = true
+		if fmt.Sprint(p.Alias) != "map[m1:m p1:p v1:v]" {
+			t.Errorf("aliases %v", p.Alias)
+		}
+		state := map[string]graphtest.Tensor{"p": graphtest.Floats([]float64{1}, 1), "m": graphtest.Zeros(1), "v": graphtest.Zeros(1)}
+		copies := map[float64]int{}
+		for range 600 {
+			in := map[string]graphtest.Tensor{"g": graphtest.Floats([]float64{-1}, 1), "p": state["p"], "m": state["m"], "v": state["v"]}
+			for name, x := range map[string]float64{"clip": 1, "beta1": 0, "beta2": 0, "rest1": 1, "rest2": 1, "rate": unit / 1000, "root": 1, "eps": 0, "keep": 1} {
+				in[name] = graphtest.Floats([]float64{x})
+			}
+			out, err := g.Run(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for output, input := range p.Alias {
+				state[input] = out[output]
+			}
+			if got := out["copy"]; got.Type != elem || got.Data[0] != state["p"].As(elem).Data[0] {
+				t.Fatalf("copy %v of %v", got.Data, state["p"].Data)
+			}
+			copies[out["copy"].Data[0]]++
+		}
+		if n := copies[1]; n < 480 || n > 520 || copies[1+unit] != 600-n {
+			t.Errorf("%v: the copy was %v", elem, copies)
+		}
+	}
+}
+
+func TestLossScale(t *testing.T) {
+	s := adamw.NewLossScale()
+	update := func(found, want bool) {
+		t.Helper()
+		if take, err := s.Update(found); err != nil || take != want {
+			t.Fatalf("found %v: take %v, %v", found, take, err)
+		}
+	}
+	update(true, false)
+	if s.Scale != 1<<15 {
+		t.Errorf("scale %g", s.Scale)
+	}
+	for range 1999 {
+		update(false, true)
+	}
+	update(true, false) // the count begins again
+	for range 2000 {
+		if s.Scale != 1<<14 {
+			t.Fatalf("scale %g", s.Scale)
+		}
+		update(false, true)
+	}
+	if s.Scale != 1<<15 {
+		t.Errorf("scale %g after 2000 clean steps", s.Scale)
+	}
+	for range 40 * 2000 {
+		update(false, true)
+	}
+	if s.Scale != 1<<24 {
+		t.Errorf("scale %g", s.Scale)
+	}
+	for s.Scale > 1 {
+		update(true, false)
+	}
+	if _, err := s.Update(true); err == nil || !strings.Contains(err.Error(), "bfloat16") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestNorm2(t *testing.T) {

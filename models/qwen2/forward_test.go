@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,9 +29,10 @@ func weights(c qwen2.Config, r *rand.Rand) map[string]graphtest.Tensor {
 	for i := range c.Layers {
 		layer := func(name string, dims ...int) { add(c.LayerPrefix(i)+name, dims...) }
 		layer("input_layernorm.weight", d)
-		for name, n := range map[string]int{"q": hk, "k": gk, "v": gk} {
-			layer("self_attn."+name+"_proj.weight", n, d)
-			layer("self_attn."+name+"_proj.bias", n)
+		for i, n := range []int{hk, gk, gk} {
+			name := "self_attn." + string("qkv"[i]) + "_proj."
+			layer(name+"weight", n, d)
+			layer(name+"bias", n)
 		}
 		layer("self_attn.o_proj.weight", d, hk)
 		layer("post_attention_layernorm.weight", d)
@@ -180,16 +182,24 @@ func TestLayerForward(t *testing.T) {
 }
 
 // TestPrefillAndDecode feeds prompts of different lengths at once and then one
-// token after the other, in both forms, with heads that the attention operator
-// takes as they are and heads that have to be padded.
+// token after the other, in every form and type, with heads that the attention
+// operator takes as they are and heads that have to be padded.
 func TestPrefillAndDecode(t *testing.T) {
 	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {9, 7, 9}, {2, 6, 5, 3, 5, 8}}
 	prompts := []int{5, 1, 3}
 	const T, S = 5, 9
+	type kind struct {
+		compute models.DType
+		form    models.Form
+	}
+	kinds := []kind{{models.BF16, models.Direct}, {models.F16, models.Direct}}
+	for _, form := range models.Forms {
+		kinds = append(kinds, kind{models.F32, form})
+	}
 	for _, width := range []int{6, 16} {
-		for _, form := range models.Forms {
-			c := small()
-			c.HeadDim = width
+		for _, kind := range kinds {
+			c, form := small(), kind.form
+			c.HeadDim, c.Compute = width, kind.compute
 			r := rand.New(rand.NewPCG(9, 10))
 			w := weights(c, r)
 			B := len(sequences)
@@ -226,7 +236,11 @@ func TestPrefillAndDecode(t *testing.T) {
 				own := make(map[string]graphtest.Tensor)
 				g := load(t, p, err)
 				for _, port := range p.Inputs {
-					own[port.Name] = in[port.Name]
+					x := in[port.Name]
+					if elem, ok := elems[port.DType]; ok {
+						x.Type = elem // exactly: nothing is rounded here
+					}
+					own[port.Name] = x
 				}
 				out := run(t, g, own)
 				for present, past := range p.Alias {
@@ -280,10 +294,11 @@ func TestPrefillAndDecode(t *testing.T) {
 				}
 				in["ids"], in["pos"] = graphtest.Ints(ids[:B], B, 1), graphtest.Ints(pos[:B], B, 1)
 				in["at"], in["mask"] = graphtest.Ints(places, B, c.KVHeads, 3), mask
+				in["seqlens"], in["total"] = graphtest.Int32(pos[:B], B), graphtest.Int32([]int{slices.Max(pos[:B]) + 1})
 				hidden := step(c.Decode(form))
 				for b, s := range sequences {
 					want := reference(c, w, s[:at[b]+1])
-					checkHidden(t, fmt.Sprintf("width %d, form %d, row %d, token %d", width, form, b, at[b]), hidden.Row(b), want[at[b]])
+					checkHidden(t, fmt.Sprintf("width %d, %v, row %d, token %d", width, kind, b, at[b]), hidden.Row(b), want[at[b]])
 					at[b]++
 				}
 			}

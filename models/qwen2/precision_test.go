@@ -1,0 +1,451 @@
+package qwen2_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/adamw"
+	"onering/models/graph/graphtest"
+	"onering/models/onnx"
+	"onering/models/qwen2"
+)
+
+var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.BF16: onnx.BFloat16, models.F16: onnx.Float16}
+
+// A trainer runs a model's Programs forward and backward as package runtime
+// does, in the interpreter.
+type trainer struct {
+	c       qwen2.Config
+	w       map[string]graphtest.Tensor // by Hugging Face's names
+	rounded bool                        // every value to its type
+	stash   models.Stash
+	blocks  int
+	scale   float64 // of the loss, in float16
+
+	sequences [][]int
+	in        map[string]graphtest.Tensor // pos, rows, ...
+	ids       []int
+}
+
+func newTrainer(c qwen2.Config, w map[string]graphtest.Tensor, sequences [][]int) *trainer {
+	tr := &trainer{c: c, w: w, stash: models.StashAttention, blocks: 3, scale: 1, sequences: sequences}
+	var lengths []int
+	for _, s := range sequences {
+		lengths = append(lengths, len(s))
+		tr.ids = append(tr.ids, s...)
+	}
+	tr.in = packed(c, lengths, 8, tr.blocks)
+	return tr
+}
+
+// run feeds a Program the inputs it has, in the types it wants.
+func (tr *trainer) run(t testing.TB, p models.Program, sources ...map[string]graphtest.Tensor) map[string]graphtest.Tensor {
+	t.Helper()
+	g := load(t, p, nil)
+	g.Single = tr.rounded
+	in := make(map[string]graphtest.Tensor)
+	for _, port := range p.Inputs {
+		for _, s := range sources {
+			x, ok := s[port.Name]
+			if !ok {
+				continue
+			}
+			if elem, ok := elems[port.DType]; ok {
+				if tr.rounded {
+					x = x.As(elem)
+				}
+				x.Type = elem
+			}
+			in[port.Name] = x
+			break
+		}
+	}
+	return run(t, g, in)
+}
+
+// layerWeights are those of a layer without its prefix, and the running
+// gradients, which are zero.
+func (tr *trainer) layerWeights(i int) map[string]graphtest.Tensor {
+	out := make(map[string]graphtest.Tensor)
+	for name, x := range tr.w {
+		if short, ok := strings.CutPrefix(name, tr.c.LayerPrefix(i)); ok {
+			out[short], out[qwen2.GradientPrefix+short] = x, graphtest.Zeros(x.Dims...)
+		}
+	}
+	return out
+}
+
+// states returns the normed state [N,D] of every token as training computes it.
+func (tr *trainer) states(t testing.TB) graphtest.Tensor {
+	t.Helper()
+	x, _, _ := tr.layers(t)
+	forward, _, err := tr.c.Norm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := tr.c.Geometry().Norm
+	return tr.run(t, forward, map[string]graphtest.Tensor{"x": x[tr.c.Layers], name: tr.w[name], "inv_temperature": graphtest.Floats([]float64{1})})["h"]
+}
+
+// layers runs the layers and returns what goes into each, and out of the last,
+// what they stash, and the Program for the way back.
+func (tr *trainer) layers(t testing.TB) (x []graphtest.Tensor, stash []map[string]graphtest.Tensor, backward models.Program) {
+	t.Helper()
+	forward, backward, err := tr.c.Layer(tr.stash, tr.blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x = []graphtest.Tensor{graphtest.Zeros(len(tr.ids), tr.c.HiddenSize)}
+	for i, id := range tr.ids {
+		copy(x[0].Row(i), tr.w[tr.c.Geometry().Embedding].Row(id))
+	}
+	for i := range tr.c.Layers {
+		out := tr.run(t, forward, map[string]graphtest.Tensor{"x": x[i]}, tr.in, tr.layerWeights(i))
+		x, stash = append(x, out["y"]), append(stash, out)
+	}
+	return x, stash, backward
+}
+
+// logps returns the log-prob of each token's successor, and the gradient of
+// sum_t weight[t] logp[t] by each weight.
+func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads map[string]graphtest.Tensor) {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, g := tr.c, tr.c.Geometry()
+	n := len(tr.ids)
+	x, stash, backward := tr.layers(t)
+	normForward, normBackward, err := c.Norm()
+	must(err)
+	headForward, headTarget, headBackward, err := c.Head(false)
+	must(err)
+	norm := map[string]graphtest.Tensor{"inv_temperature": graphtest.Floats([]float64{1}), g.Norm: tr.w[g.Norm],
+		qwen2.GradientPrefix + g.Norm: graphtest.Zeros(c.HiddenSize)}
+	y := make([]int, n)
+	for i := range y {
+		y[i] = (tr.ids[i]*5 + 3) % c.Vocab
+	}
+	head := map[string]graphtest.Tensor{"E": tr.w[g.Head], "y": graphtest.Ints(y),
+		"z": graphtest.Zeros(n, 1), "u": graphtest.Zeros(n, 1), "w": graphtest.Floats(weight, n, 1),
+		"dh": graphtest.Zeros(n, c.HiddenSize), "dE": graphtest.Zeros(c.Vocab, c.HiddenSize), "scale": graphtest.Floats([]float64{tr.scale})}
+	for i := range n {
+		head["z"].Data[i] = -1e30
+	}
+	head["h"] = tr.run(t, normForward, map[string]graphtest.Tensor{"x": x[c.Layers]}, norm)["h"]
+	z := tr.run(t, headForward, head)["z_out"]
+	logit := tr.run(t, headTarget, head)["logit"]
+	for i := range n {
+		logp = append(logp, logit.Data[i]-z.Data[i])
+		for k := range c.HiddenSize { // the tokens' own part
+			head["dh"].Row(i)[k] = tr.scale * weight[i] * tr.w[g.Head].Row(y[i])[k]
+			head["dE"].Row(y[i])[k] += tr.scale * weight[i] * head["h"].Row(i)[k]
+		}
+	}
+
+	head["z"] = z
+	out := tr.run(t, headBackward, head)
+	grads = map[string]graphtest.Tensor{g.Head: out["dE_out"]}
+	out = tr.run(t, normBackward, map[string]graphtest.Tensor{"x": x[c.Layers], "dh": out["dh_out"]}, norm)
+	grads[g.Norm] = out[qwen2.UpdatedPrefix+g.Norm]
+	dx := out["dx"]
+	for i := c.Layers - 1; i >= 0; i-- {
+		out = tr.run(t, backward, map[string]graphtest.Tensor{"x": x[i], "dy": dx}, stash[i], tr.in, tr.layerWeights(i))
+		dx = out["dx"]
+		for name, d := range out {
+			if short, ok := strings.CutPrefix(name, qwen2.UpdatedPrefix); ok {
+				grads[c.LayerPrefix(i)+short] = d
+			}
+		}
+	}
+	embedding := graphtest.Zeros(c.Vocab, c.HiddenSize)
+	for i, id := range tr.ids {
+		for k, v := range dx.Row(i) {
+			embedding.Row(id)[k] += v
+		}
+	}
+	grads[g.Embedding] = embedding
+	return logp, grads
+}
+
+// model makes weights and sequences for the comparisons: of a size where logits
+// are a few units.
+func model(d models.DType) *trainer {
+	c := small()
+	c.HiddenSize, c.HeadDim, c.FFN, c.Layers, c.Compute = 32, 8, 48, 3, d
+	r := rand.New(rand.NewPCG(21, 22))
+	w := weights(c, r)
+	w[c.Geometry().Head] = graphtest.Normal(r, c.Vocab, c.HiddenSize)
+	for _, name := range slices.Sorted(maps.Keys(w)) {
+		x := w[name]
+		if strings.HasSuffix(name, "_proj.weight") || name == c.Geometry().Head {
+			for i := range x.Data {
+				x.Data[i] /= 2
+			}
+		}
+		// As published models are: the copy rounds nothing.
+		w[name] = x.As(onnx.BFloat16).As(onnx.Float)
+	}
+	return newTrainer(c, w, [][]int{{3, 1, 4, 1, 5}, {9}, {2, 6, 5, 3, 5, 8, 9}})
+}
+
+func tokenWeights(n int) []float64 {
+	r := rand.New(rand.NewPCG(23, 24))
+	w := make([]float64, n)
+	for i := range w {
+		w[i] = r.NormFloat64() / float64(n)
+	}
+	return w
+}
+
+// distance is the norm of a-b over that of b.
+func distance(a, b []float64) float64 {
+	gap, size := 0.0, 0.0
+	for i := range b {
+		gap += (a[i] - b[i]) * (a[i] - b[i])
+		size += b[i] * b[i]
+	}
+	return math.Sqrt(gap / size)
+}
+
+// TestPrecisionsAreOneFormula: without rounding, the graphs of 16 bits compute
+// what those of float32 do, whatever is stashed and in how many blocks.
+func TestPrecisionsAreOneFormula(t *testing.T) {
+	reference := model(models.F32)
+	weight := tokenWeights(len(reference.ids))
+	wantLogp, wantGrads := reference.logps(t, weight)
+	for _, d := range computes {
+		for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+			for _, blocks := range []int{1, 3} {
+				tr := model(d)
+				tr.stash, tr.blocks = stash, blocks
+				name := fmt.Sprintf("%v, stash %d, %d blocks", d, stash, blocks)
+				if d == models.F16 {
+					tr.scale = 8
+				}
+				logp, grads := tr.logps(t, weight)
+				if gap := distance(logp, wantLogp); !(gap <= 1e-12) {
+					t.Errorf("%s: log-probs are %g off", name, gap)
+				}
+				if len(grads) != len(wantGrads) || len(grads) != len(tr.w) {
+					t.Fatalf("%s: %d gradients for %d weights", name, len(grads), len(tr.w))
+				}
+				for w, want := range wantGrads {
+					if grads[w].Type != onnx.Float {
+						t.Errorf("%s: the gradient of %s is %v", name, w, grads[w].Type)
+					}
+					for i := range grads[w].Data {
+						grads[w].Data[i] /= tr.scale
+					}
+					if gap := distance(grads[w].Data, want.Data); !(gap <= 1e-12) {
+						t.Errorf("%s: the gradient of %s is %g off", name, w, gap)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPrecisionBounds rounds every value to its type and bounds how far
+// log-probs and gradients come from those of exact arithmetic. A unit of
+// bfloat16 is 2^-9 (0.2 %) of a number, one of float16 2^-12.
+func TestPrecisionBounds(t *testing.T) {
+	exact := model(models.F32)
+	weight := tokenWeights(len(exact.ids))
+	wantLogp, wantGrads := exact.logps(t, weight)
+	for _, tt := range []struct {
+		d           models.DType
+		scale       float64
+		logp, grads float64
+	}{
+		{models.F32, 1, 2e-6, 2e-6},
+		{models.BF16, 1, 0.005, 0.05},
+		{models.F16, 1024, 0.001, 0.007},
+	} {
+		tr := model(tt.d)
+		tr.rounded, tr.scale = true, tt.scale
+		logp, grads := tr.logps(t, weight)
+		worst, mean := 0.0, 0.0
+		for i, l := range logp {
+			worst = math.Max(worst, math.Abs(l-wantLogp[i]))
+			mean += math.Abs(l-wantLogp[i]) / float64(len(logp))
+		}
+		if !(worst <= tt.logp) {
+			t.Errorf("%v: a log-prob is %g off, more than %g", tt.d, worst, tt.logp)
+		}
+		farthest, tensor := 0.0, ""
+		for w, want := range wantGrads {
+			for i := range grads[w].Data {
+				grads[w].Data[i] /= tt.scale
+			}
+			if gap := distance(grads[w].Data, want.Data); !(gap <= farthest) {
+				farthest, tensor = gap, w
+			}
+		}
+		if !(farthest <= tt.grads) {
+			t.Errorf("%v: the gradient of %s is %g off, more than %g", tt.d, tensor, farthest, tt.grads)
+		}
+		t.Logf("%v: log-probs off by at most %.2g, %.2g on average, of %.1f; gradients by at most %.2g (%s)", tt.d, worst, mean, wantLogp[0], farthest, tensor)
+	}
+}
+
+// hidden returns the normed state of every token as rollout computes it: a
+// prompt of one token and then one after the other, in a cache.
+func (tr *trainer) hidden(t testing.TB) [][]float64 {
+	t.Helper()
+	c, g := tr.c, tr.c.Geometry()
+	prefill, err := c.Prefill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode, err := c.Decode(models.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][]float64
+	for _, s := range tr.sequences {
+		in := make(map[string]graphtest.Tensor)
+		in["cos"], in["sin"] = angles(c, c.MaxPositions)
+		for _, f := range c.Layout().Fused() {
+			x := tr.w[f.Parts[0].Name].Clone()
+			x.Dims[0] = f.Shape[0]
+			for _, part := range f.Parts[1:] {
+				x.Data = append(x.Data, tr.w[part.Name].Data...)
+			}
+			in[f.Name] = x
+		}
+		for name, x := range tr.w {
+			in[name] = x
+		}
+		for l := range c.Layers {
+			for _, cache := range []string{"key", "value"} {
+				in[fmt.Sprintf("past_%s.%d", cache, l)] = graphtest.Zeros(1, c.KVHeads, len(s), g.CacheWidth)
+			}
+		}
+		for at, id := range s {
+			in["ids"], in["pos"], in["last"] = graphtest.Ints([]int{id}, 1, 1), graphtest.Ints([]int{at}, 1, 1), graphtest.Ints([]int{0})
+			in["seqlens"], in["total"] = graphtest.Int32([]int{at}, 1), graphtest.Int32([]int{at + 1})
+			in["at"], in["mask"] = graphtest.Ints([]int{0, 0, at, 0, 1, at}, 1, c.KVHeads, 3), graphtest.Zeros(1, 1, 1, len(s))
+			for later := at + 1; later < len(s); later++ {
+				in["mask"].Data[later] = -math.MaxFloat32
+			}
+			p := decode
+			if at == 0 {
+				p = prefill
+			}
+			got := tr.run(t, p, in)
+			for present, past := range p.Alias {
+				in[past] = got[present]
+			}
+			out = append(out, got["hidden"].Data)
+		}
+	}
+	return out
+}
+
+// TestPrecisionGap bounds the difference between the log-probs of rollout and of
+// training, which share no attention kernel but all roundings. Products are
+// exact here; a GPU's add to it what the order of their sums makes.
+func TestPrecisionGap(t *testing.T) {
+	for d, bound := range map[models.DType]float64{models.F32: 1e-6, models.BF16: 0.002, models.F16: 0.0003} {
+		tr := model(d)
+		tr.rounded = true
+		head := tr.w[tr.c.Geometry().Head]
+		logits := func(h []float64) []float64 {
+			out := make([]float64, tr.c.Vocab)
+			for i := range out {
+				for k, x := range h {
+					out[i] += x * head.Row(i)[k]
+				}
+			}
+			return logSoftmax(out)
+		}
+		training := tr.states(t)
+		worst := 0.0
+		for i, h := range tr.hidden(t) {
+			a, b := logits(h), logits(training.Row(i))
+			for j := range a {
+				worst = math.Max(worst, math.Abs(a[j]-b[j]))
+			}
+		}
+		if !(worst <= bound) {
+			t.Errorf("%v: log-probs of rollout and training are up to %g apart, more than %g", d, worst, bound)
+		}
+		t.Logf("%v: log-probs of rollout and training are up to %.2g apart", d, worst)
+	}
+}
+
+// TestLossScale trains in float16: gradients too small for it are lost without a
+// scale and whole with one, and a scale that makes them overflow is found and
+// halved until it does not.
+func TestLossScale(t *testing.T) {
+	exact := model(models.F32)
+	weight := tokenWeights(len(exact.ids))
+	for i := range weight {
+		weight[i] *= 1e-6
+	}
+	_, want := exact.logps(t, weight)
+	tensor := exact.c.LayerPrefix(0) + "mlp.up_proj.weight"
+
+	tr := model(models.F16)
+	tr.rounded = true
+	if _, grads := tr.logps(t, weight); distance(grads[tensor].Data, want[tensor].Data) < 0.1 {
+		t.Error("gradients of 1e-6 are whole without a scale: the test shows nothing")
+	}
+
+	norm2, _, err := tr.c.Optimizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scale := adamw.LossScale{Scale: 1 << 46}
+	for skipped := 0; ; skipped++ {
+		tr.scale = scale.Scale
+		_, grads := tr.logps(t, weight)
+		sum, found := 0.0, false
+		for _, d := range grads {
+			in := map[string]graphtest.Tensor{"g": graphtest.Floats(d.Data, len(d.Data)), "unscale": graphtest.Floats([]float64{1 / tr.scale})}
+			out := tr.run(t, norm2, in)
+			sum += out["sum"].Data[0]
+			found = found || out["found"].Data[0] != 0
+		}
+		take, err := scale.Update(found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if take == found {
+			t.Fatalf("a step that overflows (%v) is taken (%v)", found, take)
+		}
+		if !take {
+			if scale.Scale != tr.scale/2 {
+				t.Fatalf("scale %g after %g overflowed", scale.Scale, tr.scale)
+			}
+			continue
+		}
+		if skipped == 0 {
+			t.Error("no scale overflowed: the test shows nothing")
+		}
+		wantSum := 0.0
+		for name, d := range want {
+			for i, v := range d.Data {
+				wantSum += v * v
+				grads[name].Data[i] /= tr.scale
+			}
+		}
+		if gap := distance(grads[tensor].Data, want[tensor].Data); !(gap < 0.01) {
+			t.Errorf("at a scale of %g the gradient is %g off", tr.scale, gap)
+		}
+		if math.Abs(sum/wantSum-1) > 0.01 {
+			t.Errorf("sum of squares %g, want %g", sum, wantSum)
+		}
+		t.Logf("%d steps skipped, scale %g", skipped, tr.scale)
+		return
+	}
+}
