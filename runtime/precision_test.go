@@ -1,0 +1,162 @@
+package runtime_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/onnx"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// TestFloat16OnCPU runs the graphs of float16 on the CPU, which computes most of
+// their operators in float32 between casts, and compares them with the
+// interpreter, which rounds every value to its type. What the two round at
+// different places may differ by some units of float16 (2^-11) of the largest
+// element.
+func TestFloat16OnCPU(t *testing.T) {
+	e := runtimetest.Test(t)
+	for _, p := range programsIn(t, models.F16) {
+		t.Run(p.Name, func(t *testing.T) {
+			g := must(graphtest.Load(p))(t)
+			g.Single = true
+			in := madeUp(p)
+			values := make(map[string]*runtime.Value)
+			for _, port := range p.Inputs {
+				values[port.Name] = tensor(t, port.DType, in[port.Name].Bytes(), in[port.Name].Dims)
+			}
+			want := must(g.Run(in))(t)
+			out, buffers := make(map[string]*runtime.Value), make(map[string][]byte)
+			for _, port := range p.Outputs {
+				y := want[port.Name]
+				buffers[port.Name] = make([]byte, len(y.Data)*y.Type.Size())
+				if onto, ok := p.Alias[port.Name]; ok {
+					buffers[port.Name] = in[onto].Bytes()
+					values[onto] = tensor(t, port.DType, buffers[port.Name], y.Dims)
+					out[port.Name] = values[onto]
+					continue
+				}
+				out[port.Name] = tensor(t, port.DType, buffers[port.Name], y.Dims)
+			}
+			if err := bind(t, e, p, values, out).Run(); err != nil {
+				t.Fatal(err)
+			}
+			farthest := 0.0
+			for name, y := range want {
+				got := graphtest.FromBytes(y.Type, buffers[name], y.Dims...)
+				scale, worst := 0.0, 0.0
+				for i, v := range y.Data {
+					if !math.IsNaN(v) { // unspecified
+						scale = max(scale, math.Abs(v))
+						worst = max(worst, math.Abs(got.Data[i]-v))
+					}
+				}
+				if !(worst <= 0.004*scale) {
+					t.Errorf("%s %v is %g off, of %g", name, y, worst, scale)
+				}
+				farthest = max(farthest, worst/scale)
+			}
+			t.Logf("at most %.2g off", farthest)
+		})
+	}
+}
+
+// TestBFloat16OnCPU: the CPU provider has no product in bfloat16, and says so.
+// The day it has, the graphs can be run like those of float16 above.
+func TestBFloat16OnCPU(t *testing.T) {
+	e := runtimetest.Test(t)
+	for _, p := range programsIn(t, models.BF16) {
+		s, err := e.Load(p)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil != (p.Name == "adamw.copy") || err != nil && !strings.Contains(err.Error(), "Could not find an implementation") {
+			t.Errorf("%s: error %v", p.Name, err)
+		}
+	}
+}
+
+// programsIn builds those Programs that depend on the type of the computation.
+func programsIn(t *testing.T, d models.DType) (programs []models.Program) {
+	t.Helper()
+	c := qwen2.Config{HiddenSize: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 16, FFN: 40, Vocab: 50,
+		MaxPositions: 16, RopeTheta: 100, RMSEps: 1e-3, Compute: d}
+	add := func(err error, p ...models.Program) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, p...)
+	}
+	p, err := c.Prefill()
+	add(err, p)
+	p, err = c.Decode(models.Direct)
+	add(err, p)
+	for _, blocks := range []int{1, 3} {
+		f, b, err := c.Layer(models.StashAll, blocks)
+		add(err, f, b)
+		_, b, err = c.Layer(models.StashInput, blocks)
+		add(err, b)
+	}
+	p, _, _, err = c.Copy()
+	add(err, p)
+	return programs
+}
+
+// madeUp makes inputs for three rows of up to 6 tokens.
+func madeUp(p models.Program) map[string]graphtest.Tensor {
+	r := rand.New(rand.NewPCG(31, 32))
+	sizes := map[string]int{"B": 3, "T": 6, "N": 13, "P": 16, "S": 8, "n": 5}
+	in := map[string]graphtest.Tensor{
+		"rows":   graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 7, 8, 9, 10, 11, 12}, 3, 6),
+		"tokens": graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 6, 12, 13, 14, 15, 16, 17}),
+		"bounds": graphtest.Ints([]int{0, 2, 4, 6}),
+		"valid":  graphtest.Floats([]float64{1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 3, 6, 1),
+		"mask":   graphtest.Zeros(6, 6),
+		"last":   graphtest.Ints([]int{5, 6, 15}),
+	}
+	for i := range 6 {
+		for j := i + 1; j < 6; j++ {
+			in["mask"].Row(i)[j] = -math.MaxFloat32
+		}
+	}
+	if p.Name == "decode" {
+		in["ids"], in["pos"] = graphtest.Ints([]int{7, 8, 9}, 3, 1), graphtest.Ints([]int{5, 0, 3}, 3, 1)
+		in["seqlens"], in["total"] = graphtest.Int32([]int{5, 0, 3}, 3), graphtest.Int32([]int{6})
+	} else if p.Name == "prefill" {
+		ids, pos := make([]int, 18), make([]int, 18)
+		for i := range ids {
+			ids[i], pos[i] = (7*i+3)%50, i%6
+		}
+		in["ids"], in["pos"] = graphtest.Ints(ids, 3, 6), graphtest.Ints(pos, 18, 1)
+		in["seqlens"], in["total"] = graphtest.Int32([]int{5, 0, 3}, 3), graphtest.Int32([]int{6})
+	} else {
+		in["pos"] = graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5}, 13, 1)
+	}
+	out := make(map[string]graphtest.Tensor)
+	for _, port := range p.Inputs {
+		x, ok := in[port.Name]
+		if !ok {
+			x = graphtest.Normal(r, graphtest.Sizes(port, sizes)...)
+			for i := range x.Data {
+				if x.Data[i] /= 4; port.Name == "v" {
+					x.Data[i] = math.Abs(x.Data[i])
+				}
+			}
+		}
+		switch port.DType {
+		case models.F32:
+			x = x.As(onnx.Float)
+		case models.F16:
+			x = x.As(onnx.Float16)
+		case models.BF16:
+			x = x.As(onnx.BFloat16)
+		}
+		out[port.Name] = x
+	}
+	return out
+}
