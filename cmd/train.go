@@ -164,7 +164,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	defer log.Close()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	observer := withReports(c, watch, config)
+	observer, finishReports := withReports(c, watch, config)
 	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
 		status, err := startStatus(addr, config.Train.Rounds, observer)
 		if err != nil {
@@ -185,6 +185,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	end, err := trainer.Run(ctx, resume)
+	finishReports()
 	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}

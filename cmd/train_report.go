@@ -21,27 +21,39 @@ const reportEvery = 30 * time.Second
 type reporter struct {
 	train.Observer
 	dir     string
-	rounds  int
+	rounds  int // seen
 	mirror  *tensorboard.Mirror
 	written time.Time
 	warned  bool
 }
 
-// withReports returns observer, with reports unless --report=false.
-func withReports(c *cobra.Command, observer train.Observer, config train.Config) train.Observer {
+// withReports returns observer, with reports unless --report=false, and what
+// writes them a last time when the run has ended: the last evaluation and the
+// last checkpoint come after the last round.
+func withReports(c *cobra.Command, observer train.Observer, config train.Config) (_ train.Observer, finish func()) {
 	if on, err := c.Flags().GetBool("report"); err != nil || !on {
-		return observer
+		return observer, func() {}
 	}
 	dir := config.Output.Dir
-	return &reporter{Observer: observer, dir: dir, rounds: config.Train.Rounds, mirror: tensorboard.NewMirror(dir), written: time.Now()}
+	r := &reporter{Observer: observer, dir: dir, mirror: tensorboard.NewMirror(dir), written: time.Now()}
+	return r, func() {
+		if r.rounds > 0 { // else the folder may be another process's
+			r.update(true)
+		}
+	}
 }
 
 // Round implements train.Observer.
 func (r *reporter) Round(record train.Record) {
 	r.Observer.Round(record)
+	r.rounds++
+	r.update(time.Since(r.written) >= reportEvery)
+}
+
+// update brings the event file up to date, and the page where it is due.
+func (r *reporter) update(page bool) {
 	err := r.mirror.Update()
-	last := int(record.Float("round")) >= r.rounds
-	if err == nil && (last || time.Since(r.written) >= reportEvery) {
+	if err == nil && page {
 		err = r.write()
 		r.written = time.Now()
 	}

@@ -35,7 +35,7 @@ Where stdout is no terminal the view is printed once.`,
 			out := c.OutOrStdout()
 			f, ok := out.(*os.File)
 			if once || !ok || !term.IsTerminal(int(f.Fd())) {
-				text, _, err := viewRun(args[0], 80, 40)
+				text, _, err := viewRun(args[0], 80, math.MaxInt)
 				if err != nil {
 					return err
 				}
@@ -79,8 +79,9 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 				return err
 			}
 			size, width, height, last = grown, w, h, text
-			// Raw line ends and leftovers of longer lines: clear each to its end.
-			fmt.Fprint(out, home, strings.ReplaceAll(text, "\n", "\x1b[K\r\n"), toEnd)
+			// Leftovers of longer lines: clear each to its end. An end of the last
+			// line would scroll a full screen.
+			fmt.Fprint(out, home, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\x1b[K\r\n"), "\x1b[K", toEnd)
 			if done {
 				return nil
 			}
@@ -122,13 +123,41 @@ var watched = []struct{ name, label string }{
 	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"},
 }
 
-// drawRun draws a run as text of at most width columns and about height lines.
+// A layout is how much of a run a view shows.
+type layout struct {
+	chart  int  // lines of the reward's curve
+	meters bool // a bar for each phase, not one line for all
+	gaps   bool // empty lines between the parts
+	sample int  // lines of the response
+}
+
+// layouts from the most to the least that a view shows. A terminal gets the first
+// that fits.
+var layouts = []layout{
+	{8, true, true, 4}, {6, true, true, 2}, {5, false, true, 2}, {4, false, false, 2}, {3, false, false, 1},
+}
+
+// drawRun draws a run as text of at most width columns and height lines.
 func drawRun(r *report.Run, samples []report.Rollout, rounds, width, height int) string {
-	width = max(40, min(width, 120))
-	var b strings.Builder
+	width, height = max(1, min(width, 120)), max(1, height)
+	var lines []string
+	for _, l := range layouts {
+		lines = l.draw(r, samples, rounds, width)
+		if len(lines) <= height {
+			break
+		}
+	}
+	return strings.Join(lines[:min(len(lines), height)], "\n") + "\n"
+}
+
+func (l layout) draw(r *report.Run, samples []report.Rollout, rounds, width int) (lines []string) {
 	line := func(format string, args ...any) {
-		b.WriteString(runewidth.Truncate(fmt.Sprintf(format, args...), width, "…"))
-		b.WriteByte('\n')
+		lines = append(lines, runewidth.Truncate(printable(fmt.Sprintf(format, args...)), width, "…"))
+	}
+	gap := func() {
+		if l.gaps {
+			line("")
+		}
 	}
 	done := r.Rounds.Len()
 	_, seconds, total := r.Seconds()
@@ -138,47 +167,70 @@ func drawRun(r *report.Run, samples []report.Rollout, rounds, width, height int)
 		if done > 0 && done < rounds {
 			left = fmt.Sprintf("  %s left", time.Duration(total/float64(done)*float64(rounds-done)*float64(time.Second)).Round(time.Second))
 		}
-		line("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(10, width/3)), left)
+		line("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(4, width/3)), left)
 	}
-	line("")
+	gap()
 	if done == 0 {
 		line("no round is through as yet")
-		return b.String()
+		return lines
 	}
 	line("reward %.3f", r.Rounds.Last("reward"))
-	for _, l := range brailleChart(r.Rounds.Column("reward"), width, max(3, min(8, height-24))) {
-		line("%s", l)
+	for _, row := range brailleChart(r.Rounds.Column("reward"), width, l.chart) {
+		line("%s", row)
 	}
 	for _, name := range r.Evals.Names() {
 		if suite, ok := strings.CutSuffix(name, "/pass@1"); ok {
-			line("%s pass@1 %.1f %%, before training %.1f %%", strings.TrimPrefix(suite, "eval/"), 100*r.Evals.Last(name), 100*r.Evals.First(name))
+			suite, first, last := strings.TrimPrefix(suite, "eval/"), 100*r.Evals.First(name), 100*r.Evals.Last(name)
+			if r.Evals.Len() < 2 {
+				line("%s pass@1 %.1f %% before training", suite, first)
+			} else {
+				line("%s pass@1 %.1f %%, before training %.1f %%", suite, last, first)
+			}
 		}
 	}
-	line("")
+	gap()
+	const labels = 24 // columns of a name and a number
 	for _, m := range watched {
 		column := r.Rounds.Column(m.name)
 		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) {
 			continue
 		}
-		line("%-10s %10.4g  %s", m.label, r.Rounds.Last(m.name), sparkline(column, width-24))
+		line("%-10s %10.4g  %s", m.label, r.Rounds.Last(m.name), sparkline(column, width-labels))
 	}
-	line("")
+	gap()
 	phases, _, _ := r.Seconds()
+	var shares []string
 	for _, p := range phases {
-		if share := seconds[p] / total; share >= 0.01 {
-			line("%-10s %9.0f %%  %s", p, 100*share, meter(share, width-24))
+		share := seconds[p] / total
+		switch {
+		case share < 0.01:
+		case l.meters && width >= 2*labels:
+			line("%-10s %8.0f %%  %s", p, 100*share, meter(share, width-labels))
+		default:
+			shares = append(shares, fmt.Sprintf("%s %.0f %%", p, 100*share))
 		}
+	}
+	if len(shares) > 0 {
+		line("%s", strings.Join(shares, ", "))
 	}
 	for _, s := range samples {
 		verdict := "wrong"
 		if s.Reward > 0 {
 			verdict = "right"
 		}
-		line("")
+		gap()
 		line("round %d, %s, answer %s, expected %s", s.Round, verdict, s.Answer, strings.Join(s.Gold, " or "))
-		line("%s", printable(s.Prompt+strings.Join(s.Tokens, "")))
+		text := printable(s.Prompt + strings.Join(s.Tokens, ""))
+		for n := 1; text != "" && n <= l.sample; n++ {
+			row := runewidth.Truncate(text, width, "")
+			if row == "" || n == l.sample {
+				row = text // line cuts it
+			}
+			line("%s", row)
+			text = text[len(row):]
+		}
 	}
-	return b.String()
+	return lines
 }
 
 // printable makes one line of a text, without what could move the cursor.
