@@ -59,7 +59,7 @@ func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, lo
 	if s.temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
-	kind := sampleKind{s.choice, form(d.geometry, n)}
+	kind := sampleKind{s.choice, d.form(n)}
 	binding := s.sessions[kind]
 	if binding == nil {
 		p, err := d.ring.Arch.Sample(kind.choice, kind.form)

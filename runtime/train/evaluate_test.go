@@ -13,6 +13,7 @@ import (
 
 	"onering/runtime/runtimetest"
 	"onering/runtime/train/evaluation"
+	"onering/tokenize"
 	"onering/verifier"
 )
 
@@ -38,7 +39,7 @@ func newEvaluator(t *testing.T, settings evaluation.Settings, suites ...Suite) *
 		t.Fatal(err)
 	}
 	t.Cleanup(policy.Close)
-	prompter, err := NewPrompter(policy, "no")
+	prompter, err := NewPrompter(policy, tokenize.Template{Name: "no"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,11 @@ func (e *evaluator) run(path string, slots, stop int) evaluation.Report {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	decoder, err := runtimetest.Test(e.t).NewDecoder(e.policy.Ring, slots+1, e.policy.MaxTokens(e.prompter.Longest(e.suites)+e.settings.MaxTokens))
+	longest, err := e.prompter.Longest(e.suites)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	decoder, err := runtimetest.Test(e.t).NewDecoder(e.policy.Ring, slots+1, e.policy.MaxTokens(longest+e.settings.MaxTokens))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -106,11 +111,6 @@ func (e *evaluator) lines(path string) []evaluation.Response {
 	return out
 }
 
-// ulps is how far apart the log-probs of one token may be: the logarithm of the
-// normalizer is computed several rows at a time or one, with another last bit.
-// The choice of the token does not depend on it.
-const ulps = 1e-6
-
 // same wants two files with the same responses.
 func (e *evaluator) same(what, got, want string) {
 	e.t.Helper()
@@ -125,7 +125,7 @@ func (e *evaluator) same(what, got, want string) {
 			gap = max(gap, math.Abs(float64(x.LogProb[t]-y.LogProb[t])))
 		}
 		x.LogProb, y.LogProb = nil, nil
-		if fmt.Sprint(x) != fmt.Sprint(y) || gap > ulps {
+		if fmt.Sprint(x) != fmt.Sprint(y) || gap != 0 {
 			e.t.Fatalf("%s: response %d differs, its log-probs by %.1e\n%+v\nwant\n%+v", what, i, gap, a[i], b[i])
 		}
 	}

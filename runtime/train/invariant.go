@@ -1,15 +1,19 @@
 package train
 
-import "onering/sampler"
+import (
+	"onering/runtime"
+	"onering/sampler"
+)
 
 // An invariant decoder gives a sequence the same bits whatever is decoded
-// beside it. Matrix products of ONNX Runtime on CPU sum each row in the same
-// order for any number of rows but one: a single row takes another kernel,
-// whose last bits differ. So no single row is ever computed: the last slot of
-// the decoder is kept free to run beside one that would be alone.
+// beside it. runtime.Decoder can do that for any number of rows but one: a
+// single row takes another kernel, whose last bits differ. So no single row is
+// ever computed: the last slot of the decoder is kept free to run beside one
+// that would be alone.
 //
-// It is worth its price (a lone sequence is slower) where a result must not
-// depend on the number of slots: in evaluation, not in rollouts.
+// It is worth its price (see runtime.Decoder.SetInvariant, and a lone sequence
+// is slower) where a result must not depend on the number of slots: in
+// evaluation, not in rollouts.
 type invariant struct {
 	sampler.Decoder
 	companion int // the slot
@@ -19,6 +23,9 @@ type invariant struct {
 
 // newInvariant takes over a decoder of at least two slots.
 func newInvariant(d sampler.Decoder) *invariant {
+	if d, ok := d.(*runtime.Decoder); ok {
+		d.SetInvariant(true)
+	}
 	return &invariant{Decoder: d, companion: d.Slots() - 1, prefix: -1}
 }
 
@@ -90,6 +97,9 @@ func (d *invariant) rest() {
 // close gives back what the companion holds.
 func (d *invariant) close() {
 	d.rest()
+	if d, ok := d.Decoder.(*runtime.Decoder); ok {
+		d.SetInvariant(false)
+	}
 	if d.prefix >= 0 {
 		d.Drop(d.prefix)
 		d.prefix = -1

@@ -1,0 +1,76 @@
+package runtime_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// TestInvariant decodes the same sequence beside others, on a model whose sums
+// are longer than a block of the products' kernels: the log-probs and entropies
+// must have the same bits for any number of rows from two.
+func TestInvariant(t *testing.T) {
+	env := runtimetest.Test(t)
+	c, err := qwen2.ParseConfig([]byte(`{"architectures":["Qwen2ForCausalLM"],"model_type":"qwen2","hidden_size":576,
+		"num_hidden_layers":2,"num_attention_heads":9,"num_key_value_heads":3,"intermediate_size":1100,"vocab_size":3000,
+		"tie_word_embeddings":true,"rope_theta":1000000.0,"rms_norm_eps":1e-6,"hidden_act":"silu","max_position_embeddings":512,
+		"initializer_range":0.05,"eos_token_id":1,"torch_dtype":"float32","use_sliding_window":false}`), nil)
+	check(t, err)
+	w, err := qwen2.Init(c, 1)
+	check(t, err)
+	defer w.Close()
+	ring, err := runtime.NewRing(c, w)
+	check(t, err)
+	defer ring.Close()
+
+	const length = 24
+	decode := func(n int) (bits []uint32) {
+		d, err := env.NewDecoder(ring, n, 64)
+		check(t, err)
+		defer d.Close()
+		d.SetInvariant(true)
+		check(t, d.SetSampling(1, 1, 0, false))
+		r := rand.New(rand.NewPCG(1, 2))
+		ids := func(r *rand.Rand, n int) []int32 {
+			x := make([]int32, n)
+			for i := range x {
+				x[i] = int32(r.IntN(c.Vocab))
+			}
+			return x
+		}
+		prompt, fed := ids(r, 9), ids(r, length)
+		other := rand.New(rand.NewPCG(3, uint64(n)))
+		prompts := [][]int32{prompt}
+		for range n - 1 {
+			prompts = append(prompts, ids(other, 1+other.IntN(20)))
+		}
+		slots, next, uniforms := make([]int, n), make([]int32, n), make([]float32, n)
+		logp, entropy := make([]float32, n), make([]float32, n)
+		for i := range slots {
+			slots[i], uniforms[i] = i, 0.5
+		}
+		prefixes, err := d.Prefill(prompts)
+		check(t, err)
+		check(t, d.Start(prefixes, slots, uniforms, next, logp, entropy))
+		for step := range length {
+			bits = append(bits, math.Float32bits(logp[0]), math.Float32bits(entropy[0]))
+			row := ids(other, n)
+			row[0] = fed[step]
+			check(t, d.Step(slots, row, uniforms, next, logp, entropy))
+		}
+		return bits
+	}
+	want := decode(2)
+	for _, n := range []int{3, 4, 7, 8, 9, 16, 17, 33, 64, 65, 100} {
+		for i, got := range decode(n) {
+			if got != want[i] {
+				t.Errorf("%d rows: number %d is %v, of 2 rows %v", n, i, math.Float32frombits(got), math.Float32frombits(want[i]))
+				break
+			}
+		}
+	}
+}
