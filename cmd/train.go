@@ -178,10 +178,16 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer trainer.Close()
-	if err := writeRun(config); err != nil {
-		return train.Summary{}, err
+	begin := func() error {
+		if err := writeRun(config); err != nil {
+			return err
+		}
+		return log.open(filepath.Join(config.Output.Dir, "log.txt"))
 	}
-	if err := log.open(filepath.Join(config.Output.Dir, "log.txt")); err != nil {
+	if resume {
+		// What is refused, or trained by another process, keeps its run.toml.
+		trainer.Resumed = begin
+	} else if err := begin(); err != nil {
 		return train.Summary{}, err
 	}
 	end, err := trainer.Run(ctx, resume)

@@ -78,14 +78,22 @@ func openFolder(c Config, resume bool) (f *Folder, err error) {
 			made.Close()
 		}
 	}()
-	if f.config, err = os.ReadFile(filepath.Join(f.Dir, configFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("train: run folder: %w", err)
+	if err := f.readConfig(); err != nil {
+		return nil, err
 	}
 	f.metrics, err = os.OpenFile(filepath.Join(f.Dir, metricsFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
 	return f, f.tidy()
+}
+
+// readConfig keeps run.toml, if there is one, for a rescue.
+func (f *Folder) readConfig() (err error) {
+	if f.config, err = os.ReadFile(filepath.Join(f.Dir, configFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
+	return nil
 }
 
 // tidy removes what a killed process left half-written, and puts a checkpoint

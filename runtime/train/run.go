@@ -56,6 +56,14 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		if err := t.restore(); err != nil {
 			return s, err
 		}
+		if t.Resumed != nil {
+			if err := t.Resumed(); err != nil {
+				return s, err
+			}
+			if err := t.folder.readConfig(); err != nil {
+				return s, err
+			}
+		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
 		stopped := t.stop(err)

@@ -33,6 +33,10 @@ type Trainer struct {
 	Config    Config
 	Policy    *Policy
 	Objective objectives.Objective
+	// Resumed, if not nil, is called when the run that Run continues is the one
+	// it was taken for. Until then nothing in its folder has changed but
+	// what was half-written or damaged. An error ends Run.
+	Resumed func() error
 
 	log       *slog.Logger
 	observer  Observer
