@@ -9,8 +9,8 @@ import (
 	"onering/verifier"
 )
 
-// A pair is a case of testdata/cases.jsonl: a gold, an answer as it stands in
-// the box, the verdict, and why where that is not plain.
+// A pair is a case of testdata (README.md there): a gold, an answer as it stands
+// in the box, the verdict, and why where that is not plain.
 type pair struct {
 	Category, Gold, Answer, Why string
 	Correct                     bool
@@ -18,11 +18,15 @@ type pair struct {
 
 func ownCases(tb testing.TB) []pair {
 	tb.Helper()
-	text, err := os.ReadFile("testdata/cases.jsonl")
-	if err != nil {
-		tb.Fatal(err)
+	var all []pair
+	for _, name := range [...]string{"cases.jsonl", "variations.jsonl"} {
+		text, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, decodeLines[pair](tb, string(text))...)
 	}
-	return decodeLines[pair](tb, string(text))
+	return all
 }
 
 func TestCases(t *testing.T) {
@@ -47,7 +51,7 @@ func TestCases(t *testing.T) {
 
 // oneWay are pairs that are told apart although the other order is accepted:
 // an answer may say what the quantity is, a gold that is an equation asks for it.
-var oneWay = map[string]bool{"x+y=7": true}
+var oneWay = map[string]bool{"x+y=7": true, "m+n=12": true}
 
 // TestCasesOtherWay exchanges gold and answer where equality is symmetric: a
 // different pair must not become equal.

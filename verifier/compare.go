@@ -1,6 +1,8 @@
 package verifier
 
 import (
+	"math/big"
+
 	"onering/verifier/algebra"
 	"onering/verifier/latex"
 )
@@ -84,9 +86,9 @@ func (c *comparer) elementwise(g, a *latex.Node, rule string) bool {
 func (c *comparer) residues(g, a *latex.Node) bool {
 	if g.Op != a.Op {
 		if g.Op == latex.Mod {
-			return c.equal(g.Args[0], a)
+			return c.residueOf(g, a)
 		}
-		return c.equal(g, a.Args[0])
+		return c.residueOf(a, g)
 	}
 	if !c.equal(g.Args[1], a.Args[1]) {
 		return c.say(false, "different moduli")
@@ -97,6 +99,21 @@ func (c *comparer) residues(g, a *latex.Node) bool {
 		return c.say(d.Quo(d, m).IsInt(), "residue classes")
 	}
 	return c.equal(g.Args[0], a.Args[0])
+}
+
+// residueOf compares x mod m with a value without a modulus: the value must be
+// x, if that is smaller than m, or x's remainder.
+func (c *comparer) residueOf(class, value *latex.Node) bool {
+	x, okX := c.algebra.Rational(class.Args[0])
+	m, okM := c.algebra.Rational(class.Args[1])
+	if !okX || !okM || !x.IsInt() || !m.IsInt() || m.Sign() <= 0 {
+		return c.equal(class.Args[0], value)
+	}
+	rest := new(big.Rat).SetInt(new(big.Int).Mod(x.Num(), m.Num()))
+	if c.equal(algebra.Rational(rest), value) {
+		return c.say(true, "a remainder")
+	}
+	return new(big.Rat).Abs(x).Cmp(m) < 0 && c.equal(class.Args[0], value)
 }
 
 // hasSigns reports whether a plus-minus stands in n outside of lists and relations' lists.

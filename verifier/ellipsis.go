@@ -86,26 +86,3 @@ func geometric(a, b *big.Rat) (func(*big.Rat) *big.Rat, bool) {
 	q := new(big.Rat).Quo(b, a)
 	return func(v *big.Rat) *big.Rat { return new(big.Rat).Mul(v, q) }, true
 }
-
-// counted is n with C(n,k) and P(n,k) of two numbers as the numbers they are.
-func counted(n *latex.Node) *latex.Node {
-	if n == nil || !contains(n, latex.App) {
-		return n
-	}
-	out := *n
-	out.Args = make([]*latex.Node, len(n.Args))
-	for i, arg := range n.Args {
-		out.Args[i] = counted(arg)
-	}
-	if n.Op != latex.App || len(n.Args) != 2 || len(algebra.Variables(n.Args...)) > 0 {
-		return &out
-	}
-	binomial := &latex.Node{Op: latex.Binom, Args: out.Args}
-	switch n.Name {
-	case "C":
-		return binomial
-	case "P":
-		return product(binomial, &latex.Node{Op: latex.Fact, Args: out.Args[1:]})
-	}
-	return &out
-}

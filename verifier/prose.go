@@ -115,9 +115,20 @@ func looksWhole(s string) bool {
 		return outside == 0
 	}
 	if isLetter(s[0]) && strings.ContainsAny(s, "0123456789") {
-		return wordsIn(s) == 0 // the number is the answer, not the words before it
+		return wordsIn(s) == 0 && !isClause(s) // the number is the answer, not the words before it
 	}
 	return wordsIn(s) <= 2 || s[0] == '\\' && wordsIn(s) <= 3
+}
+
+// isClause reports whether short words make a clause of s: "so it is 5".
+func isClause(s string) bool {
+	for _, w := range strings.Fields(strings.ToLower(s)) {
+		switch w {
+		case "is", "it", "so", "we", "he", "be":
+			return true
+		}
+	}
+	return false
 }
 
 // wordsIn counts the words of three letters or more in s that are neither commands

@@ -285,15 +285,15 @@ func rangingOver(n *latex.Node) (*latex.Node, bool) {
 	return nil, false
 }
 
-// asBracket writes a < x < b and x > a as intervals and a list of such
-// inequalities as their union, whatever a and b are; anything else stands for
-// itself.
+// asBracket writes a < x < b and x > a as intervals, and a list of such or of
+// pairs with "or" between them as their union, whatever a and b are; anything
+// else stands for itself.
 func asBracket(n *latex.Node) *latex.Node {
 	if n.Op == latex.List && n.Name != "and" {
 		union := &latex.Node{Op: latex.Union}
 		for _, arg := range n.Args {
 			interval := asBracket(arg)
-			if interval.Op != latex.Bracket || interval == arg {
+			if interval.Op != latex.Bracket || len(interval.Args) != 2 || interval == arg && n.Name != "or" {
 				return n
 			}
 			union.Args = append(union.Args, interval)

@@ -1,8 +1,6 @@
 package verifier
 
 import (
-	"strings"
-
 	"onering/verifier/algebra"
 	"onering/verifier/latex"
 )
@@ -108,12 +106,6 @@ func isPlainName(n *latex.Node) bool {
 		return true
 	}
 	return false
-}
-
-// isDerivative reports whether n names a derivative, which is not one of
-// another by name: dy/dx = 2x is not dx/dy = 2x.
-func isDerivative(n *latex.Node) bool {
-	return n.Op == latex.Sym && strings.HasPrefix(n.Name, "d(")
 }
 
 // isCompoundName reports whether n is a sum, product or quotient of names
@@ -409,6 +401,9 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 				return c.sides(g, a)
 			}
 		}
+	}
+	if hasDerivative(g) != hasDerivative(a) {
+		g, a = primed(g), primed(a)
 	}
 	x, y := algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1])
 	if _, ok := c.algebra.Proportional(x, y); ok {

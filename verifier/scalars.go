@@ -163,8 +163,8 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 	if g.Op == latex.Num && a.Op == latex.Num { // most answers
 		return c.expressions(g, a)
 	}
-	if !contains(g, latex.App) || !contains(a, latex.App) {
-		g, a = counted(g), counted(a)
+	if inG, inA := namesCount(g), namesCount(a); inG != inA || !contains(g, latex.App) || !contains(a, latex.App) {
+		g, a = counted(g, inG != inA), counted(a, inG != inA)
 	}
 	x, y := c.quantityOf(g), c.quantityOf(a)
 	switch {

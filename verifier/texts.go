@@ -14,7 +14,23 @@ func (c *comparer) texts(g, a *latex.Node) bool {
 	if !okX || !okY {
 		return c.say(false, "words against mathematics")
 	}
-	return c.say(x != "" && x == y, "words")
+	return c.say(x != "" && (x == y || affirms(x, y) || affirms(y, x)), "words")
+}
+
+// affirms reports whether a sentence begins with short, a yes or no, and says
+// neither again: "yes, it is".
+func affirms(short, sentence string) bool {
+	rest, ok := strings.CutPrefix(sentence, short+" ")
+	if !ok || short != "yes" && short != "no" {
+		return false
+	}
+	for _, w := range strings.Fields(rest) {
+		switch w {
+		case "yes", "no", "not", "and", "or", "maybe", "but":
+			return false
+		}
+	}
+	return true
 }
 
 // wordsOf is the text of an answer in words: a phrase, or letters that were read as a
@@ -74,6 +90,9 @@ func normalWords(s string) string {
 // pureWords compares two answers that are single runs of letters. Letters side by side
 // are a product in a formula, but alone ABC is not BCA, nor is "on" "no".
 func pureWords(g, a *latex.Node) (same, ok bool) {
+	if figure(g) != "" && figure(g) == figure(a) && (g.Op == latex.Mul) != (a.Op == latex.Mul) {
+		return true, true
+	}
 	isWord := func(n *latex.Node) bool {
 		return n.Op == latex.Mul && n.Name != "" || n.Op == latex.Text && !strings.Contains(n.Name, " ")
 	}
@@ -96,6 +115,26 @@ func pureWords(g, a *latex.Node) (same, ok bool) {
 		return false, true // cat is not act, xyz is zyx
 	}
 	return false, false
+}
+
+// figure is the letters that name a segment, a triangle or an angle, with or
+// without the sign for it: AB of \overline{AB}. Empty if n names none.
+func figure(n *latex.Node) string {
+	name := ""
+	switch n.Op {
+	case latex.Mul:
+		name = n.Name
+	case latex.Sym:
+		for _, sign := range [...]string{"bar ", "triangle ", "angle "} {
+			if rest, ok := strings.CutPrefix(n.Name, sign); ok {
+				name = rest
+			}
+		}
+	}
+	if len(name) < 2 || !isUpper(name) {
+		return ""
+	}
+	return name
 }
 
 // neighbours reports whether the letters of a word stand together in the

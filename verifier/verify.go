@@ -180,11 +180,9 @@ func compareTrees(g, a latex.Parsed, checker *algebra.Checker) verdict {
 		v.rule = "nothing to compare"
 		return v
 	}
-	if letter, ok := choices(g, a); ok {
-		v.equal, v.rule = letter, "option letters"
-		if letter {
-			return v
-		}
+	if same, rule := choices(g, a, checker); rule != "" {
+		v.equal, v.rule = same, rule
+		return v
 	}
 	if same, ok := pureWords(g.Tree, a.Tree); ok {
 		v.equal, v.rule = same, "words"
@@ -199,27 +197,47 @@ func compareTrees(g, a latex.Parsed, checker *algebra.Checker) verdict {
 	return v
 }
 
-// choices compares option letters where one side has a label with text, "B. 12", and the
-// other a letter.
-func choices(g, a latex.Parsed) (same, ok bool) {
-	letter := func(p latex.Parsed) string {
-		if p.Choice != "" {
-			return p.Choice
-		}
-		if p.Tree.Op == latex.Sym && len(p.Tree.Name) == 1 {
-			return strings.ToUpper(p.Tree.Name)
-		}
-		return ""
-	}
+// choices compares options, "B. 12": by their letters where both sides name one,
+// else what stands after the letter with the other side. The rule is empty where
+// this says nothing.
+func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule string) {
 	if g.Choice == "" && a.Choice == "" {
 		// A letter in words is an option whatever its case.
-		if g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words) {
-			return strings.EqualFold(g.Tree.Name, a.Tree.Name), true
+		if g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words) && strings.EqualFold(g.Tree.Name, a.Tree.Name) {
+			return true, "option letters"
 		}
-		return false, false
+		return false, ""
 	}
-	x, y := letter(g), letter(a)
-	return x == y, x != "" && y != ""
+	equal := func(x, y *latex.Node) bool { return (&comparer{algebra: checker}).equal(x, y) }
+	x, y := optionLetter(g), optionLetter(a)
+	switch {
+	case x != "" && y != "":
+		if x == y && isValue(g.Chosen) && isValue(a.Chosen) && !equal(g.Chosen, a.Chosen) {
+			return false, "one option letter with different values"
+		}
+		if x == y {
+			return true, "option letters"
+		}
+	case y == "" && g.Chosen != nil && equal(g.Chosen, a.Tree), x == "" && a.Chosen != nil && equal(g.Tree, a.Chosen):
+		return true, "what stands after an option letter"
+	}
+	return false, ""
+}
+
+// optionLetter is the letter of a label or of a tree that is one letter.
+func optionLetter(p latex.Parsed) string {
+	if p.Choice != "" {
+		return p.Choice
+	}
+	if p.Tree.Op == latex.Sym && len(p.Tree.Name) == 1 {
+		return strings.ToUpper(p.Tree.Name)
+	}
+	return ""
+}
+
+// isValue reports whether n is a number.
+func isValue(n *latex.Node) bool {
+	return n != nil && n.Op.Scalar() && len(algebra.Variables(n)) == 0
 }
 
 // integers are g and a without sign and leading zeros where both are plain

@@ -204,11 +204,18 @@ func (p *parser) bracketed() *Node {
 	return &Node{Op: Bracket, Name: open + shut, Args: n.Args}
 }
 
-// choose parses _5C_2 and ^5C_2, the number of combinations, and the same with P.
+// choose parses _5C_2 and ^5C_2, the number of combinations, and the same with
+// P; and the fraction ^3/_4.
 func (p *parser) choose() *Node {
+	raised := p.cur().is("^")
 	p.advance()
 	n := p.argument()
 	t := p.cur()
+	if raised && t.is("/") && p.at(1).is("_") {
+		p.advance()
+		p.advance()
+		return &Node{Op: Div, Args: []*Node{n, p.argument()}}
+	}
 	if t.kind != word || t.text != "C" && t.text != "P" || !p.at(1).is("_") {
 		p.fail()
 	}

@@ -48,6 +48,10 @@ func (p *parser) leadingSign() string {
 			return s
 		}
 	}
+	if t, next := p.cur(), p.at(1); t.kind == word && (t.text == "minus" || t.text == "negative") && (next.kind == number || next.kind == word && numberWords[strings.ToLower(next.text)] > 0) {
+		p.advance()
+		return "-"
+	}
 	return ""
 }
 
@@ -441,7 +445,9 @@ func (p *parser) degreeSign() bool {
 	if p.at(0).is("^") {
 		i = 1
 	}
-	switch {
+	switch o := p.at(i); {
+	case i == 1 && o.kind == word && o.text == "o" && p.before().kind == number: // 60^o
+		p.pos += 2
 	case isDegree(p.at(i)):
 		p.pos += i + 1
 	case i == 1 && p.at(1).is("{") && isDegree(p.at(2)) && p.at(3).is("}"):

@@ -362,6 +362,11 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 		l.round = max(0, l.round-1)
 		l.sign(":}")
 	case name == "boxed" || name == "fbox":
+	case name == "textsuperscript":
+		l.sign("^")
+		return l.words("text", plain, roman)
+	case name == "AA":
+		l.emit(token{kind: word, text: "Å", plain: true, at: at})
 	default:
 		if n, ok := dropped[name]; ok {
 			for range n {

@@ -2,6 +2,7 @@ package latex
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -10,6 +11,7 @@ type Parsed struct {
 	Tree      *Node
 	Ambiguity Ambiguity // other readings that the text allows
 	Choice    string    // the letter of a leading "B." or "(B)" that more follows
+	Chosen    *Node     // what follows the letter
 }
 
 // Parse reads src, LaTeX or plain text without its math delimiters, in one
@@ -39,7 +41,26 @@ func Parse(src string, reading Reading) (Parsed, error) {
 		tree = textOf(tokens)
 	}
 	result.Tree = tree
+	if result.Choice != "" {
+		result.Chosen = chosen(src, reading)
+	}
 	return result, nil
+}
+
+// chosen is the tree of what follows the label of an option.
+func chosen(src string, reading Reading) *Node {
+	tokens, _, _ := lex(src, reading)
+	skip := 2 // B.
+	if tokens[0].is("(") {
+		skip = 3
+	}
+	rest := slices.Clone(tokens[skip:])
+	p := &parser{tokens: partStatements(tokens[skip:]), subscripts: reading.Subscripts}
+	tree, err := p.top()
+	if err != nil {
+		return textOf(rest)
+	}
+	return tree
 }
 
 // A parser is a recursive descent over tokens. It gives up by panicking with
@@ -70,6 +91,11 @@ func partStatements(tokens []token) []token {
 				related = false
 			}
 			continue
+		case t.is("}") && len(out) > 1 && out[len(out)-2].is("{") && isBraced(out[len(out)-1]):
+			out[len(out)-2] = out[len(out)-1] // {-}5
+			out = out[:len(out)-1]
+			depth--
+			continue
 		case t.is("("), t.is("["), t.is("{"), t.is("{:"):
 			depth++
 		case t.is(")"), t.is("]"), t.is("}"), t.is(":}"):
@@ -82,6 +108,11 @@ func partStatements(tokens []token) []token {
 		out = append(out, t)
 	}
 	return out
+}
+
+// isBraced reports whether a sign may be braced to stand closer to its sides.
+func isBraced(t token) bool {
+	return t.kind == sign && (t.text == "+" || t.text == "-" || t.text == "+-" || t.text == "=")
 }
 
 // relationAhead reports whether a name and a relation follow before the next separator.

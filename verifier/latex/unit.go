@@ -106,6 +106,10 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			}
 			p.fail()
 		}
+	case "factorial":
+		p.advance()
+		factors[last] = &Node{Op: Fact, Args: []*Node{factors[last]}}
+		return factors, true
 	case "choose":
 		p.advance()
 		factors[last] = &Node{Op: Binom, Args: []*Node{factors[last], p.factor()}}

@@ -65,7 +65,8 @@ var ignored = setOf(`
 	nobreak thinspace medspace thickspace enspace enskip negthinspace negmedspace negthickspace relax hline
 	mathopen mathclose mathord mathrel mathbin mathop mathinner mathpunct unskip space lgroup rgroup protect
 	mathbf mathit mathsf mathtt mathcal mathscr mathfrak mathnormal boldsymbol bm pmb boxed fbox framebox
-	ensuremath cancel bcancel mathstyle underbrace overbrace smash mathllap mathrlap`)
+	ensuremath cancel bcancel mathstyle underbrace overbrace smash mathllap mathrlap
+	checkmark qed blacksquare`)
 
 // texts are commands whose argument is words.
 var texts = setOf(`
@@ -95,7 +96,7 @@ var structures = setOf(`
 	bmod mod pod not overset underset substack pi infty infin circ degree degrees emptyset varnothing varempty
 	ldots cdots dots dotsc dotsb vdots ddots hdots quad qquad imath jmath R Z N Q reals Reals neg lnot exists
 	forall pounds euro textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
-	because`)
+	because textsuperscript AA`)
 
 // setOf is the set of the words in s.
 func setOf(s string) map[string]bool {

@@ -160,6 +160,9 @@ func (p *parser) text() *Node {
 	var words []string
 	for {
 		t := p.cur()
+		if n := len(words); n > 0 && words[n-1] == "except" && t.kind == word && !t.plain {
+			break // a formula follows
+		}
 		if t.kind == word && (len(words) == 0 || !connective(t)) {
 			words = append(words, t.text)
 			p.advance()
@@ -176,7 +179,36 @@ func (p *parser) text() *Node {
 		}
 		break
 	}
+	if n := p.except(words); n != nil {
+		return n
+	}
 	return meaning(strings.Join(words, " "))
+}
+
+// except parses what "all real numbers except" leaves out; nil if words do not
+// end so.
+func (p *parser) except(words []string) *Node {
+	last := len(words) - 1
+	if last > 1 && words[last] == "for" {
+		last--
+	}
+	if last < 1 || words[last] != "except" && words[last] != "excluding" {
+		return nil
+	}
+	base := meaning(strings.Join(words[:last], " "))
+	if base.Op != Named {
+		return nil
+	}
+	rest := p.statements()
+	switch {
+	case rest == nil:
+		p.fail()
+	case rest.Op == List:
+		rest = &Node{Op: Set, Args: rest.Args}
+	case rest.Op.Scalar():
+		rest = &Node{Op: Set, Args: []*Node{rest}}
+	}
+	return &Node{Op: Without, Args: []*Node{base, rest}}
 }
 
 // meaning is the node of a phrase.

@@ -1,0 +1,75 @@
+package verifier
+
+import (
+	"strings"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// counted is n with C(n,k), P(n,k) and, where scripts says so, C_n^k and A_n^k
+// as the numbers of combinations and arrangements that they are.
+func counted(n *latex.Node, scripts bool) *latex.Node {
+	if n == nil || !contains(n, latex.App) && !(scripts && contains(n, latex.Pow)) {
+		return n
+	}
+	out := *n
+	out.Args = make([]*latex.Node, len(n.Args))
+	for i, arg := range n.Args {
+		out.Args[i] = counted(arg, scripts)
+	}
+	name, from := "", []*latex.Node(nil)
+	switch {
+	case n.Op == latex.App && len(n.Args) == 2 && len(algebra.Variables(n.Args...)) == 0:
+		name, from = n.Name, out.Args
+	case n.Op == latex.Pow && scripts:
+		k := out.Args[1]
+		if name, from = subscripted(n.Args[0]); from != nil && from[0].Is(latex.Num) && k.Is(latex.Num) && from[0].Rat.Cmp(k.Rat) < 0 {
+			from = nil // C_1^2 is a square
+		}
+		if from != nil {
+			from = []*latex.Node{from[0], k}
+		}
+	}
+	if from == nil {
+		return &out
+	}
+	switch binomial := (&latex.Node{Op: latex.Binom, Args: from}); name {
+	case "C":
+		return binomial
+	case "P", "A":
+		return product(binomial, &latex.Node{Op: latex.Fact, Args: from[1:]})
+	}
+	return &out
+}
+
+// subscripted parts a name with a subscript: C_n, C_10.
+func subscripted(n *latex.Node) (string, []*latex.Node) {
+	switch n.Op {
+	case latex.Index:
+		return n.Name, n.Args
+	case latex.Sym:
+		name, digits, ok := strings.Cut(n.Name, "_")
+		if p, err := latex.Parse(digits, latex.Reading{}); ok && err == nil && p.Tree.Is(latex.Num) {
+			return name, []*latex.Node{p.Tree}
+		}
+	}
+	return "", nil
+}
+
+// namesCount reports whether C or A with a subscript stands in n, where it may
+// be a variable.
+func namesCount(n *latex.Node) bool {
+	if n == nil {
+		return false
+	}
+	if name, _ := subscripted(n); name == "C" || name == "A" {
+		return true
+	}
+	for _, arg := range n.Args {
+		if namesCount(arg) {
+			return true
+		}
+	}
+	return false
+}
