@@ -199,14 +199,21 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 		return b
 	}
 	again := form.InTurn && blocks > 1
-	parts, outs := make([]*block, blocks), make([]*Node, blocks)
-	for i := range parts {
-		if again && i > 0 {
-			parts[i] = compute(i, outs[i-1])
-		} else {
-			parts[i] = compute(i)
+	order := make([]int, blocks)
+	for i := range order {
+		if order[i] = i; again {
+			// The last block is the largest: what it leaves has room for the others.
+			order[i] = blocks - 1 - i
 		}
+	}
+	parts, outs := make([]*block, blocks), make([]*Node, blocks)
+	var before []*Node
+	for _, i := range order {
+		parts[i] = compute(i, before...)
 		outs[i] = Reshape(MatMul(parts[i].p, parts[i].v, false, false, 1), 0, heads, -1, width)
+		if again {
+			before = []*Node{outs[i]}
+		}
 	}
 	oh := outs[0]
 	if blocks > 1 {
@@ -222,7 +229,8 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 		dqs := make([]*Node, blocks)
 		before := []*Node{delta} // which needs all blocks of the forward pass
 		var dk, dv *Node
-		for i, b := range parts {
+		for _, i := range order {
+			b := parts[i]
 			if again {
 				b = compute(i, before...)
 			}
