@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -219,8 +220,11 @@ func ropeTheta(o *object) float64 {
 			o.err = err
 			return 0
 		}
-		for name, value := range r.values {
+		// The type says more than what goes with it.
+		for _, name := range append([]string{"rope_type", "type"}, slices.Sorted(maps.Keys(r.values))...) {
+			value, there := r.values[name]
 			switch {
+			case !there:
 			case r.null(name), name == "rope_theta":
 			case (name == "rope_type" || name == "type") && string(value) == `"default"`:
 			case name == "partial_rotary_factor" && sameScalar(value, "1"):
