@@ -49,7 +49,11 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
+			"exits":       exits,
+			"refused":     refused,
+			"safetensors": safetensors,
+			"truncate":    truncate,
+			"patch":       patch,
 		},
 	})
 }
