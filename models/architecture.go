@@ -41,6 +41,11 @@ type Architecture interface {
 	// Head is the log-softmax over a slice of the vocabulary. backward takes
 	// dL/dentropy too where entropyGradient is set.
 	Head(entropyGradient bool) (forward, target, backward Program, err error)
+	// Rows are for devices, whose memory Go does not reach: gather takes rows
+	// y [n,D] = X[ids], add adds rows [n,D] onto X at ids, and token is what
+	// each response token itself adds to the gradients of the head: dh = w E[y]
+	// and, onto dE at y, w h.
+	Rows() (gather, add, token Program, err error)
 	// Optimizer is the sum of squares and one AdamW step over slices of the
 	// arena; see package adamw.
 	Optimizer() (norm2, step Program, err error)

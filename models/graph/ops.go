@@ -361,6 +361,20 @@ func ScatterRows(x, index, rows *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, rows})
 }
 
+// AddRows adds row i of rows [N,D] to row index[i] of x [M,D]; rows of the same
+// index all count. The result may be bound onto x. No gradient.
+func AddRows(x, index, rows *Node) *Node {
+	const op = "AddRows"
+	operands(op, x, index, rows)
+	if len(x.shape) != 2 || len(rows.shape) != 2 {
+		fail("%s: shapes %v and %v are not both of two axes", op, x.shape, rows.shape)
+	}
+	index.typed(op, "the index", onnx.Int64)
+	index.shaped(op, "the index", Shape{rows.shape[0]})
+	rows.shaped(op, "the rows", Shape{rows.shape[0], x.shape[1]})
+	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, Reshape(index, -1, 1), rows}, attr("reduction", "add"))
+}
+
 // Slice takes from start to end (int64 nodes of one element, 0 <= start <= end
 // <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {

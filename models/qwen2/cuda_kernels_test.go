@@ -9,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
-	"onering/models/qwen2"
 )
 
 // onCPU are the operators, with the types of their first inputs, that the CUDA
@@ -133,49 +131,6 @@ func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why s
 	return outputs, why
 }
 
-// everyProgram builds all Programs of a model.
-func everyProgram(t *testing.T, c qwen2.Config) (programs []models.Program) {
-	t.Helper()
-	add := func(err error, p ...models.Program) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		programs = append(programs, p...)
-	}
-	p, err := c.Prefill()
-	add(err, p)
-	for _, form := range models.Forms {
-		if form == models.Direct || c.Compute == models.F32 {
-			p, err := c.Decode(form)
-			add(err, p)
-		}
-		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
-			p, err := c.Sample(choice, form)
-			add(err, p)
-		}
-	}
-	for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-		for _, blocks := range []int{1, 3} {
-			f, b, err := c.Layer(stash, blocks)
-			add(err, f, b)
-		}
-	}
-	f, b, err := c.Norm()
-	add(err, f, b)
-	for _, entropy := range []bool{false, true} {
-		f, target, b, err := c.Head(entropy)
-		add(err, f, target, b)
-	}
-	norm2, step, err := c.Optimizer()
-	add(err, norm2, step)
-	if c.Compute != models.F32 {
-		step, _, _, err := c.Copy()
-		add(err, step)
-	}
-	return programs
-}
-
 // TestCUDAKernels looks up every operator of every Program, with the types it is
 // used on, among the kernels that the CUDA provider registers. What has none is
 // listed in onCPU.
@@ -186,59 +141,57 @@ func TestCUDAKernels(t *testing.T) {
 	kernels := cudaKernels(t)
 	fallen := map[string]map[string]bool{} // by operator and type: the Programs
 	used := map[string]bool{}
-	for _, width := range []int{6, 16} {
-		for _, compute := range []models.DType{models.F32, models.BF16, models.F16} {
-			c := small()
-			c.HeadDim, c.Compute = width, compute
-			for _, p := range everyProgram(t, c) {
-				m, err := onnx.Decode(p.ONNX)
-				if err != nil {
-					t.Fatal(err)
+	for _, compute := range computes {
+		c := small()
+		c.Compute = compute
+		for _, p := range allPrograms(t, c) {
+			m, err := onnx.Decode(p.ONNX)
+			if err != nil {
+				t.Fatal(err)
+			}
+			types := map[string]string{"": ""}
+			for _, v := range m.Graph.Inputs {
+				types[v.Name] = v.Type.String()
+			}
+			for _, v := range m.Graph.Initializers {
+				types[v.Name] = v.Type.String()
+			}
+			for _, n := range m.Graph.Nodes {
+				name := n.Op
+				if n.Domain != "" {
+					name = n.Domain + "." + n.Op
 				}
-				types := map[string]string{"": ""}
-				for _, v := range m.Graph.Inputs {
-					types[v.Name] = v.Type.String()
+				k, ok := kernels[name]
+				if !ok {
+					t.Fatalf("program %q: cuda_kernels.txt has no %s", p.Name, name)
 				}
-				for _, v := range m.Graph.Initializers {
-					types[v.Name] = v.Type.String()
+				used[name] = true
+				var in []string
+				for _, i := range n.Inputs {
+					in = append(in, types[i])
 				}
-				for _, n := range m.Graph.Nodes {
-					name := n.Op
-					if n.Domain != "" {
-						name = n.Domain + "." + n.Op
-					}
-					k, ok := kernels[name]
-					if !ok {
-						t.Fatalf("program %q: cuda_kernels.txt has no %s", p.Name, name)
-					}
-					used[name] = true
-					var in []string
-					for _, i := range n.Inputs {
-						in = append(in, types[i])
-					}
-					out, why := k.serves(n, in)
-					if out == nil {
-						t.Fatalf("program %q: %s of %v: %s", p.Name, name, in, why)
-					}
-					for i, o := range n.Outputs {
-						types[o] = out[i]
-					}
-					if why != "" {
-						key := name + " " + in[0]
-						if onCPU[key] == "" {
-							t.Errorf("program %q in %s: %s falls to the CPU: %s", p.Name, compute, key, why)
-						}
-						if fallen[key] == nil {
-							fallen[key] = map[string]bool{}
-						}
-						fallen[key][p.Name] = true
-					}
+				out, why := k.serves(n, in)
+				if out == nil {
+					t.Fatalf("program %q: %s of %v: %s", p.Name, name, in, why)
 				}
-				// The types that were worked out are those that the graph states.
-				for _, v := range m.Graph.Outputs {
-					if types[v.Name] != v.Type.String() {
-						t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.Type, types[v.Name])
+				for i, o := range n.Outputs {
+					types[o] = out[i]
+				}
+				if why != "" {
+					key := name + " " + in[0]
+					if onCPU[key] == "" {
+						t.Errorf("program %q in %s: %s falls to the CPU: %s", p.Name, compute, key, why)
 					}
+					if fallen[key] == nil {
+						fallen[key] = map[string]bool{}
+					}
+					fallen[key][p.Name] = true
+				}
+			}
+			// The types that were worked out are those that the graph states.
+			for _, v := range m.Graph.Outputs {
+				if types[v.Name] != v.Type.String() {
+					t.Errorf("program %q: output %q is %s, worked out as %s", p.Name, v.Name, v.Type, types[v.Name])
 				}
 			}
 		}

@@ -63,6 +63,8 @@ func allPrograms(t *testing.T, c qwen2.Config) map[string]models.Program {
 		f, target, b, err := c.Head(entropy)
 		add(fmt.Sprintf(" entropy %v", entropy), err, f, target, b)
 	}
+	gather, rows, token, err := c.Rows()
+	add("", err, gather, rows, token)
 	norm, step, err := c.Optimizer()
 	add("", err, norm, step)
 	if step, from, to, err := c.Copy(); err != nil || to > from {

@@ -123,6 +123,9 @@ func scatterND(c *call) []Tensor {
 	in := c.operands(3, 3)
 	x, at, rows := *in[0], *in[1], *in[2]
 	at.typed(onnx.Int64)
+	if attribute(c, "reduction", "none") == "add" {
+		return addRows(x, at, rows)
+	}
 	if len(x.Dims) != 4 || !slices.Equal(at.Dims, []int{x.Dims[0], x.Dims[1], 3}) || !slices.Equal(rows.Dims, []int{x.Dims[0], x.Dims[1], x.Dims[3]}) {
 		fail("only rows [B,G,K] into [B,G,S,K]")
 	}
@@ -134,6 +137,21 @@ func scatterND(c *call) []Tensor {
 			place = place*x.Dims[axis] + index(v, x.Dims[axis])
 		}
 		copy(out.Data[place*k:(place+1)*k], rows.Data[i/3*k:])
+	}
+	return []Tensor{out}
+}
+
+func addRows(x, at, rows Tensor) []Tensor {
+	if len(x.Dims) != 2 || len(rows.Dims) != 2 || !slices.Equal(at.Dims, []int{rows.Dims[0], 1}) || rows.Dims[1] != x.Dims[1] {
+		fail("only rows [N,D] added to [M,D]")
+	}
+	out := Tensor{Type: x.Type, Dims: x.Dims, Data: slices.Clone(x.Data)}
+	d := x.Dims[1]
+	for i, v := range at.Data {
+		to := out.Data[index(v, x.Dims[0])*d:]
+		for j, r := range rows.Data[i*d : (i+1)*d] {
+			to[j] += r
+		}
 	}
 	return []Tensor{out}
 }

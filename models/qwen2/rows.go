@@ -1,0 +1,38 @@
+package qwen2
+
+import (
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// Rows builds the graphs that look rows up and add rows up where the memory is a
+// device's. Go does the same in the host's.
+//
+// rows.gather: X [M,D], ids int64 [n] -> y [n,D] = X[ids].
+// rows.add: X [M,D], ids [n], rows [n,D] -> X_out, onto X: X[ids[i]] += rows[i].
+// head.token: E [M,D], dE [M,D], h [n,D], y int64 [n], w [n,1] -> dh [n,D] = w E[y]
+// and dE_out, onto dE: dE[y[i]] += w[i] h[i].
+//
+// A device may add rows of the same index in any order, so their sum may differ
+// in the last bits from one run to the next.
+func (c Config) Rows() (gather, add, token models.Program, err error) {
+	d := c.HiddenSize
+	ids := func(g *graph.Graph, name string) *graph.Node { return g.Input(name, onnx.Int64, graph.Dims("n")) }
+	gather, err = graph.Build("rows.gather", func(g *graph.Graph) {
+		g.Output("y", graph.Gather(g.Float("X", "M", d), ids(g, "ids")))
+	})
+	if err == nil {
+		add, err = graph.Build("rows.add", func(g *graph.Graph) {
+			g.OutputOnto("X_out", graph.AddRows(g.Float("X", "M", d), ids(g, "ids"), g.Float("rows", "n", d)), "X")
+		})
+	}
+	if err == nil {
+		token, err = graph.Build("head.token", func(g *graph.Graph) {
+			y, w := ids(g, "y"), g.Float("w", "n", 1)
+			g.Output("dh", graph.Mul(graph.Gather(g.Float("E", "M", d), y), w))
+			g.OutputOnto("dE_out", graph.AddRows(g.Float("dE", "M", d), y, graph.Mul(g.Float("h", "n", d), w)), "dE")
+		})
+	}
+	return gather, add, token, err
+}
