@@ -157,7 +157,7 @@ func (c *client) request(ctx context.Context, r repo, what, method string, addre
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			err = &Error{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v", what, err)}
+			err = &Error{Repo: r.id, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
 		}
 		if attempt >= c.attempts {
 			return nil, err
@@ -223,19 +223,19 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 		} `json:"siblings"`
 	}
 	broken := func(why error) error {
-		return &Error{Repo: r.id, Status: resp.StatusCode, Err: why, Detail: fmt.Sprintf("the list of files from %s: %v", c.endpoint.Host, why)}
+		return &Error{Repo: r.id, Status: resp.StatusCode, Err: why, Detail: c.hide(fmt.Sprintf("the list of files from %s: %v", c.endpoint.Host, why))}
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
 		return info{}, broken(err)
 	}
 	// The commit and the names become those of folders and files.
 	if !namePart.MatchString(answer.SHA) {
-		return info{}, broken(fmt.Errorf("commit %.80q is none", answer.SHA))
+		return info{}, broken(fmt.Errorf("commit %q is none", answer.SHA))
 	}
 	out := info{commit: answer.SHA}
 	for _, f := range answer.Siblings {
 		if !isRelative(f.Name) {
-			return info{}, broken(fmt.Errorf("file name %.80q would leave the folder", f.Name))
+			return info{}, broken(fmt.Errorf("file name %q would leave the folder", f.Name))
 		}
 		out.files = append(out.files, f.Name)
 	}
@@ -282,7 +282,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 		f.size = resp.ContentLength
 	}
 	if digest(f.etag) == nil {
-		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: fmt.Sprintf("%s states no checksum of %s (ETag %.80q), so it is not used", c.endpoint.Host, name, f.etag)}
+		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s states no checksum of %s (ETag %q), so it is not used", c.endpoint.Host, name, f.etag))}
 	}
 	return f, nil
 }

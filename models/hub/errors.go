@@ -75,11 +75,20 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	case resp.StatusCode == http.StatusNotFound:
 		e.Detail = fmt.Sprintf("%s has no %s of such a %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)
 	default:
-		e.Err = errors.New(resp.Status)
+		e.Err = errors.New(c.hide(resp.Status))
 		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, resp.Status, what)
 	}
 	if said := strings.Join(strings.Fields(resp.Header.Get("X-Error-Message")), " "); said != "" {
-		e.Detail += fmt.Sprintf(" (it says: %.200s)", said)
+		e.Detail += fmt.Sprintf(" (it says: %.200s)", c.hide(said))
 	}
+	e.Detail = c.hide(e.Detail)
 	return e
+}
+
+// hide takes the token out of a text, in which a hub may have sent it back.
+func (c *client) hide(text string) string {
+	if c.token == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, c.token, "(the token)")
 }
