@@ -36,6 +36,7 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 		return c.say(false, "too many parts to compare")
 	}
 	defer func() { c.depth-- }()
+	g, a = untransposed(g), untransposed(a)
 	switch {
 	case hasSigns(g) || hasSigns(a):
 		return c.signs(g, a)
@@ -47,6 +48,8 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 		return c.lists(g, a)
 	case isRegionLike(g) || isRegionLike(a):
 		return c.sets(g, a)
+	case g.Op == latex.Matrix && isNested(a), a.Op == latex.Matrix && isNested(g):
+		return c.matrices(g, a)
 	case g.Op == latex.Bracket || a.Op == latex.Bracket, isPoint(g) && isPoint(a):
 		return c.brackets(g, a)
 	case hasMatrix(g) || hasMatrix(a):
@@ -63,6 +66,20 @@ func (c *comparer) equal(g, a *latex.Node) bool {
 		return c.residues(g, a)
 	}
 	return c.scalars(g, a)
+}
+
+// isNested reports whether n is written as a matrix by rows, [[1,2],[3,4]].
+func isNested(n *latex.Node) bool {
+	return n.Op == latex.Bracket && n.Name == "[]" && n.Args[0].Is(latex.Bracket)
+}
+
+// untransposed is (1,2)^T as the vector (1,2), which is a column too; anything
+// else stands for itself.
+func untransposed(n *latex.Node) *latex.Node {
+	if n.Op == latex.Pow && n.Args[0].Is(latex.Bracket) && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "T" {
+		return n.Args[0]
+	}
+	return n
 }
 
 // isPoint reports whether n is written as a labelled point, A(1,2).

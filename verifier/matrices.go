@@ -13,20 +13,18 @@ import (
 // identity.
 func (c *comparer) matrices(g, a *latex.Node) bool {
 	x, y := c.computed(g), c.computed(a)
+	if x.Is(latex.Matrix) && y != nil && !hasMatrix(y) {
+		y = c.asMatrix(y, x)
+	} else if y.Is(latex.Matrix) && x != nil && !hasMatrix(x) {
+		x = c.asMatrix(x, y)
+	}
 	if c.limited {
 		return c.say(false, "matrices too large to compute with")
 	}
 	if x == nil || y == nil {
 		return c.elementwise(g, a, "matrices")
 	}
-	if x.Op == latex.Matrix && y.Op == latex.Sym && y.Name == "I" {
-		y = identity(x)
-	} else if y.Op == latex.Matrix && x.Op == latex.Sym && x.Name == "I" {
-		x = identity(y)
-	}
 	switch {
-	case x == nil || y == nil:
-		return c.say(false, "a matrix that is not square against the identity")
 	case x.Op == latex.Matrix && y.Op == latex.Matrix:
 		if x.Cols != y.Cols || len(x.Args) != len(y.Args) {
 			return c.say(false, "matrices of different shapes")
@@ -49,6 +47,27 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 		return c.say(false, "a matrix against something else")
 	}
 	return c.scalars(x, y)
+}
+
+// asMatrix reads I in n as the identity of m's shape and [[1,2],[3,4]] as a
+// matrix; anything else stands for itself.
+func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
+	if one := identity(m); one != nil && mentions(n, &latex.Node{Op: latex.Sym, Name: "I"}) {
+		if product := c.computed(replaced(n, "I", one)); product != nil {
+			return product
+		}
+	}
+	if n.Op != latex.Bracket || n.Name != "[]" || len(n.Args)*m.Cols != len(m.Args) {
+		return n
+	}
+	out := &latex.Node{Op: latex.Matrix, Cols: m.Cols}
+	for _, row := range n.Args {
+		if row.Op != latex.Bracket || row.Name != "[]" || len(row.Args) != m.Cols {
+			return n
+		}
+		out.Args = append(out.Args, row.Args...)
+	}
+	return out
 }
 
 // vectorOf writes 3i + 4j as a vector of m's shape, and a zero as a matrix of

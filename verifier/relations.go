@@ -163,7 +163,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		constant := len(algebra.Variables(last)) == 0
 		switch {
 		case len(algebra.Variables(rel.Args[:len(rel.Args)-1]...)) == 0 && constant:
-			return c.pair(rel == g, last, other) // 2+3 = 5
+			end := rel.Args[len(rel.Args)-1]
+			return c.pair(rel == g, last, other) || // 2+3 = 5
+				end != last && other.Op == latex.Num && other.Places > 0 && c.pair(rel == g, end, other) // 2/3 ≈ 0.67
 		case rel == a && isCompoundName(rel.Args[0]) && constant && !isZero(c, last):
 			return c.pair(false, last, other) // m+n = 7, asked for m+n
 		}
@@ -198,10 +200,11 @@ func isEquation(n *latex.Node) bool {
 	return true
 }
 
-// lastValue is the last part of a chain of equations before ≈.
+// lastValue is the last part of a chain of equations before ≈, unless that is
+// the name of what follows.
 func lastValue(n *latex.Node) *latex.Node {
 	for i, op := range n.Ops {
-		if op == "~" && i > 0 {
+		if op == "~" && (i > 0 || len(algebra.Variables(n.Args[0])) == 0) {
 			return n.Args[i]
 		}
 	}

@@ -396,8 +396,10 @@ func (c *Checker) rationalSeries(n *latex.Node, at *point) (*big.Rat, error) {
 func (c *Checker) rationalFunction(n *latex.Node, at *point) (*big.Rat, error) {
 	switch n.Name {
 	case "gcd", "lcm", "max", "min", "sgn":
+	case "sin", "cos", "tan":
+		return c.rationalAngle(n.Name, n.Args[0], at)
 	default:
-		return nil, errIrrational
+		return c.rationalZero(n, at)
 	}
 	var total *big.Rat
 	for _, arg := range n.Args {

@@ -24,6 +24,9 @@ func (p *parser) atom() *Node {
 	case sign:
 		switch t.text {
 		case "(", "[", "<:":
+			if t.text == "[" && p.frenchAhead() {
+				return p.frenchInterval()
+			}
 			return p.bracketed()
 		case "{":
 			if p.at(1).is("}") {
@@ -229,9 +232,39 @@ func (p *parser) choose() *Node {
 	return binomial
 }
 
-// frenchInterval parses ]a,b[ and ]a,b].
+// frenchAhead reports whether the bracket at the position begins [a,b[.
+func (p *parser) frenchAhead() bool {
+	depth, comma := 0, false
+	for i := 1; i < 40; i++ {
+		switch t := p.at(i); {
+		case t.kind == end:
+			return false
+		case t.is("("), t.is("{"), t.is("{:"):
+			depth++
+		case t.is(")"), t.is("}"), t.is(":}"):
+			if depth--; depth < 0 {
+				return false
+			}
+		case depth > 0:
+		case t.is(","), t.is(";"):
+			comma = true
+		case t.is("]"):
+			return false
+		case t.is("["):
+			next := p.at(i + 1)
+			return comma && (next.kind == end || next.is("cup") || next.is("cap") || next.is("}") || next.is("."))
+		}
+	}
+	return false
+}
+
+// frenchInterval parses ]a,b[, ]a,b] and [a,b[.
 func (p *parser) frenchInterval() *Node {
-	p.expect("]")
+	open := "("
+	if p.cur().is("[") {
+		open = "["
+	}
+	p.advance()
 	low := p.sum()
 	if !p.accept(",") && !p.accept(";") {
 		p.fail()
@@ -254,13 +287,12 @@ func (p *parser) frenchInterval() *Node {
 		}
 	}
 	high := p.sum()
-	name := "(]"
-	if p.accept("][") {
-		name = "()"
-	} else {
+	shut := ")"
+	if !p.accept("][") {
 		p.expect("]")
+		shut = "]"
 	}
-	return &Node{Op: Bracket, Name: name, Args: []*Node{low, high}}
+	return &Node{Op: Bracket, Name: open + shut, Args: []*Node{low, high}}
 }
 
 // set parses \{...\}: elements, or an element and a condition.

@@ -329,8 +329,13 @@ func (p *parser) unitGroup() *Node {
 	return nil
 }
 
+var irregular = map[string]string{"people": "person", "children": "child", "men": "man", "women": "woman", "vertices": "vertex", "dice": "die", "mice": "mouse"}
+
 // singular takes the plural ending off a noun.
 func singular(w string) string {
+	if s, ok := irregular[w]; ok {
+		return s
+	}
 	switch {
 	case strings.HasSuffix(w, "ies") && len(w) > 4:
 		return w[:len(w)-3] + "y"
