@@ -54,6 +54,8 @@ const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
   heads[n].click();
   const values=column(n);
   seen.sorted=values.length>0&&values.every((v,i)=>i===0||v<=values[i-1]);
+  document.querySelector("#findings dd button").click();
+  seen.verdicts=[...new Set([...document.querySelectorAll("#rollout-list .verdict")].map((v)=>v.innerText))].join(" ");
   seen.tokens=document.querySelectorAll("#rollout-list .token").length;
   seen.colours=[];
   const by=[...document.querySelectorAll("#rollout-bar select")].pop();
@@ -68,16 +70,17 @@ const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
 
 // A reading is what the played reader saw.
 type reading struct {
-	Errors  []string
-	Took    time.Duration // from the start of the browser to the end of the reader's visit
-	Figures int
-	Drawn   int
-	Tooltip string
-	Toggled bool
-	Sorted  bool
-	Tokens  int
-	Saved   []string
-	Colours []string // of the first token, by what tokens are coloured by
+	Errors   []string
+	Took     time.Duration // from the start of the browser to the end of the reader's visit
+	Figures  int
+	Drawn    int
+	Tooltip  string
+	Toggled  bool
+	Sorted   bool
+	Tokens   int
+	Verdicts string // of the responses that "What is wrong?" shows
+	Saved    []string
+	Colours  []string // of the first token, by what tokens are coloured by
 }
 
 // read opens a page in a headless browser.
@@ -96,7 +99,8 @@ func read(t *testing.T, page []byte) reading {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1440,900",
+	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1440,900",
 		"--user-data-dir="+filepath.Join(dir, "profile"), "--virtual-time-budget=20000", "--dump-dom", "file://"+path)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -139,7 +143,7 @@ func TestBrowser(t *testing.T) {
 	if len(r.Errors) > 0 {
 		t.Errorf("console: %q", r.Errors)
 	}
-	if r.Figures < 14 || r.Drawn != r.Figures {
+	if r.Figures < 15 || r.Drawn != r.Figures {
 		t.Errorf("%d of %d charts drawn, want all of 14 or more", r.Drawn, r.Figures)
 	}
 	if !strings.Contains(r.Tooltip, "step") || !strings.Contains(r.Tooltip, "pmpo") {
@@ -147,6 +151,9 @@ func TestBrowser(t *testing.T) {
 	}
 	if !r.Toggled || !r.Sorted || r.Tokens == 0 {
 		t.Errorf("theme changes %v, table sorts %v, %d tokens", r.Toggled, r.Sorted, r.Tokens)
+	}
+	if r.Verdicts != "wrong" {
+		t.Errorf("wrong responses asked for, shown %q", r.Verdicts)
 	}
 	if got, want := strings.Join(r.Colours, "; "), "logp rgba(224, 123, 57, 0.325); delta rgba(59, 130, 196, 0.545); w rgba(59, 130, 196, 0.7); none "; got != want {
 		t.Errorf("colours of a token %q, want %q", got, want)

@@ -58,7 +58,7 @@ var dynamics = []plot{
 	{"grad_norm", "Gradient norm", "Before clipping. Isolated spikes are steps to look at.", steps, []trace{{"grad_norm", "norm", ""}}, zero},
 	{"p", "Exponent p", "Solid: mean over responses. Dashed: largest. Dotted: share at p_max.", steps, []trace{{"p/mean", "mean", ""}, {"p/max", "max", "dashed"}, {"p/share_at_max", "share at p_max", "dotted"}}, zero},
 	{"entropy", "Entropy", "Mean entropy of the policy per sampled token, in nats.", rounds, []trace{{"entropy", "mean", ""}}, zero},
-	{"log_ratio", "Log-importance ratio", "log r of a response. Solid: mean. Dashed: largest and smallest in the step.", steps, []trace{{"log_ratio/mean", "mean", ""}, {"log_ratio/max", "max", "dashed"}, {"log_ratio/min", "min", "dashed"}}, fitted},
+	{"log_ratio", "Log-importance ratio", "Log-prob now less that when sampled, mean over a response. Dashed: largest and smallest in the step.", steps, []trace{{"log_ratio/mean", "mean", ""}, {"log_ratio/max", "max", "dashed"}, {"log_ratio/min", "min", "dashed"}}, fitted},
 	{"length", "Response length", "Tokens. Solid: mean. Dashed: longest.", rounds, []trace{{"response_length/mean", "mean", ""}, {"response_length/max", "max", "dashed"}}, zero},
 	{"clip", "Clip fraction", "Solid: share f of tokens beyond eps_ess. Dashed: share that the clip cuts.", steps, []trace{{"clip_fraction", "f", ""}, {"clipped", "clipped", "dashed"}}, zero},
 	{"ess", "Effective sample size", "At the chosen p. Dashed: target. Dotted: at p_max; a target far below it is out of reach.", steps, []trace{{"ess", "ESS", ""}, {"target_ess", "target", "dashed"}, {"ess_at_p_max", "at p_max", "dotted"}}, shares},
@@ -94,7 +94,7 @@ func figures(runs []*Run) []figure {
 			list = append(list, f)
 		}
 	}
-	for _, f := range []func([]*group) (figure, bool){spread, exponents, phases} {
+	for _, f := range []func([]*group) (figure, bool){spread, exponents, reach, phases} {
 		if f, ok := f(groups); ok {
 			list = append(list, f)
 		}

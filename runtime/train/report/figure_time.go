@@ -46,7 +46,7 @@ const barRuns = 40
 // phase, in seconds for a round.
 func phases(groups []*group) (figure, bool) {
 	f := figure{
-		ID: "phases", Title: "Seconds by phase", X: "seconds a round", Kind: "bar",
+		ID: "phases", Title: "Seconds by phase", X: "seconds a round", Kind: "bar", Wide: true,
 		Note: "Mean seconds of a round, by phase.",
 	}
 	shown := groups[:min(len(groups), barRuns)]

@@ -12,13 +12,15 @@ type Finding struct {
 	Question string `json:"question"`
 	Level    string `json:"level"` // good, note or bad
 	Text     string `json:"text"`
+	// Show says which responses the sentence is about, by verdict; "" is none.
+	Show string `json:"show,omitempty"`
 }
 
-// Findings answer: did it learn, is it stable, what did p do, where does the
-// time go. A question for which the run has no data is left out.
+// Findings answer: did it learn, is it stable, what did p do, what does it get
+// wrong, where does the time go. A question for which the run has no data is left out.
 func (r *Run) Findings() []Finding {
 	var list []Finding
-	for _, f := range []func() (Finding, bool){r.learned, r.stable, r.exponent, r.time} {
+	for _, f := range []func() (Finding, bool){r.learned, r.stable, r.exponent, r.mistakes, r.time} {
 		if f, ok := f(); ok {
 			list = append(list, f)
 		}
@@ -139,6 +141,22 @@ func (r *Run) exponent() (Finding, bool) {
 		f.Text += ": the rule hardly ever chose another p, so this run acted as one with a fixed p"
 	}
 	f.Text += "."
+	return f, true
+}
+
+func (r *Run) mistakes() (Finding, bool) {
+	v := r.newest
+	f := Finding{Question: "What is wrong?", Level: "note"}
+	if v.all == 0 {
+		return f, false
+	}
+	if v.wrong == 0 {
+		f.Text = fmt.Sprintf("None of the %d responses of round %d.", v.all, v.round)
+		return f, true
+	}
+	f.Show = "wrong"
+	f.Text = fmt.Sprintf("%d of the %d responses of round %d: %d with another answer, %d cut off at the limit, %d without an answer.",
+		v.wrong, v.all, v.round, v.wrong-v.truncated-v.unanswered, v.truncated, v.unanswered)
 	return f, true
 }
 

@@ -56,7 +56,17 @@
     const h = el("h3");
     h.append(dot(run.color), run.name);
     const dl = el("dl");
-    for (const f of run.findings || []) dl.append(el("dt", f.level, f.question), el("dd", "", f.text));
+    for (const f of run.findings || []) {
+      const dd = el("dd", "", f.text);
+      const at = (data.rollouts || []).findIndex((s) => s.run === run.name);
+      if (f.show && at >= 0) {
+        const b = el("button", "link", "Show them");
+        b.type = "button";
+        b.onclick = () => showRollouts(at, f.show);
+        dd.append(" ", b);
+      }
+      dl.append(el("dt", f.level, f.question), dd);
+    }
     card.append(h, el("p", "note", run.about), dl);
     $("findings").append(card);
   });
@@ -197,7 +207,7 @@
     top.append(el("h3", "", f.title), tools);
     const box = el("div", "chart");
     box.dataset.id = f.id;
-    if (f.kind === "bar") box.style.height = Math.max(250, 90 + 30 * f.chart.yAxis[0].data.length) + "px";
+    if (f.kind === "bar") box.style.height = Math.max(150, 90 + 30 * f.chart.yAxis[0].data.length) + "px";
     fig.append(top, el("p", "note", f.note), box);
     $("figures").append(fig);
     seen.observe(box);
@@ -306,6 +316,12 @@
     $("rollout-list").replaceChildren();
     append(0);
     if (!list.length) $("rollout-list").append(el("p", "note", "None among the responses kept for this report; rollouts/ in the run folder has all of them."));
+  };
+  const showRollouts = (run, verdict) => {
+    runSelect.value = run;
+    verdictSelect.value = verdict;
+    listRollouts();
+    $("rollouts").scrollIntoView();
   };
   const rolloutCard = (r, by) => {
     const card = el("div", "card rollout"), head = el("div", "head"), ok = r.reward > 0;

@@ -212,6 +212,9 @@ func TestFindings(t *testing.T) {
 		r.Steps.Column("p/share_at_max")[i] = 1
 	}
 	r.Rounds.Column("reward")[9] = 0.1
+	if err := r.ChooseRollouts(20_000); err != nil {
+		t.Fatal(err)
+	}
 	byQuestion := map[string]Finding{}
 	for _, f := range r.Findings() {
 		byQuestion[f.Question] = f
@@ -221,6 +224,7 @@ func TestFindings(t *testing.T) {
 		{"Is it stable?", "bad", "the reward fell from"},
 		{"What did p do?", "note", "acted as one with a fixed p"},
 		{"Where does the time go?", "note", "backward 78 %"},
+		{"What is wrong?", "note", "15 of the 30 responses of round 10: 15 with another answer"},
 	} {
 		f := byQuestion[tt.question]
 		if f.Level != tt.level || !strings.Contains(strings.ToLower(f.Text), tt.part) {
@@ -259,5 +263,28 @@ func TestWriteNothing(t *testing.T) {
 	}
 	if err := Write(new(bytes.Buffer), []*Run{mustRead(t, dir)}, Options{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTallyESS takes one response worked by hand: z = log 2, log 2, 0, 0 has
+// ESS(1) = (2+2+1+1)^2 / (4 (4+4+1+1)) = 0.9, and half of its tokens lie beyond
+// eps_ess, so that the target is 1/4 + 1/2 * 3/4. Clipped at 0 nothing is left.
+func TestTallyESS(t *testing.T) {
+	lines := []rolloutLine{
+		{Advantage: 1, Delta: []number{number(math.Ln2), number(math.Ln2), 0, 0}},
+		{Advantage: 0, Delta: []number{9, 0}}, // no gradient
+		{Advantage: -1},                       // no step
+	}
+	for clip, want := range map[string]float64{"1": 0.9, "0": 1} {
+		r := &Run{Config: map[string]string{"objective.clip": clip, "objective.p_max": "1"}}
+		r.tallyESS(lines)
+		got := r.ess
+		if got.n != [2]int{1, 0} || math.Abs(got.ess[0][exponentSteps]-want) > 1e-12 || got.ess[0][0] != 1 || got.target[0] != 0.625 {
+			t.Errorf("clip %s: %+v", clip, got)
+		}
+		f, ok := reach([]*group{{name: "a", runs: []*Run{r}}})
+		if !ok || strings.Join(f.Labels, "; ") != "A > 0; target, A > 0" {
+			t.Errorf("clip %s: labels %q", clip, f.Labels)
+		}
 	}
 }

@@ -77,10 +77,35 @@ func (r *Run) ChooseRollouts(budget int) error {
 		if err != nil {
 			return fmt.Errorf("report: %s: %w", files[at], err)
 		}
+		if i == 0 {
+			r.newest = countVerdicts(roundOf(files[at]), lines)
+		}
+		r.tallyESS(lines)
 		r.Rollouts = append(r.Rollouts, choose(lines, roundOf(files[at]), share, tokens)...)
 	}
 	slices.SortStableFunc(r.Rollouts, func(a, b Rollout) int { return a.Round - b.Round })
 	return nil
+}
+
+// verdicts count the responses of a round.
+type verdicts struct {
+	round, all, wrong, truncated, unanswered int // the last two are of the wrong ones
+}
+
+func countVerdicts(round int, lines []rolloutLine) verdicts {
+	v := verdicts{round: round, all: len(lines)}
+	for i := range lines {
+		switch l := &lines[i]; {
+		case l.Reward > 0:
+			continue
+		case l.Truncated:
+			v.truncated++
+		case l.Answer == "":
+			v.unanswered++
+		}
+		v.wrong++
+	}
+	return v
 }
 
 // Newest returns the first n responses of the newest rollouts file, none if

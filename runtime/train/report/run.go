@@ -27,6 +27,9 @@ type Run struct {
 	Evals  *Table // one row per evaluation
 
 	Rollouts []Rollout // a choice of those in the folder; see ChooseRollouts
+
+	newest verdicts // of the newest rollouts file
+	ess    essTally // of the rollouts files that were read
 }
 
 // A Table is the records of one kind, by column. Row i was written after

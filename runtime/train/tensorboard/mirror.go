@@ -30,9 +30,9 @@ func NewMirror(run string) *Mirror { return &Mirror{run: run} }
 // it anew in place of earlier event files: a resumed run drops records, which an
 // event file cannot.
 //
-// metrics.jsonl has no times of day. The wall time of a record is that of the
-// beginning of the run, when run.toml was written, plus the seconds of the rounds
-// before it.
+// The wall time of an event is its record's. Records of older runs have no time of
+// day: theirs is that of the beginning of the run, when run.toml was written, plus
+// the seconds of the rounds before.
 func (m *Mirror) Update() error {
 	if err := m.update(); err != nil {
 		return fmt.Errorf("tensorboard: %w", err)
@@ -118,6 +118,11 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 		scalars = append(scalars, Scalar{tag, value})
 	}
 	m.wall = m.wall.Add(time.Duration(seconds * float64(time.Second)))
+	if text, ok := record["time"].(string); ok {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			m.wall = at
+		}
+	}
 	if len(scalars) == 0 {
 		return events, nil
 	}

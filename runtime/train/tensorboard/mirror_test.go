@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -147,5 +148,45 @@ func TestMirror(t *testing.T) {
 	write("no json\n")
 	if err := m.Update(); err == nil || !strings.Contains(err.Error(), "metrics.jsonl") {
 		t.Errorf("a broken line: %v", err)
+	}
+}
+
+// TestMirrorWallTime has the times of the records, where they have one.
+func TestMirrorWallTime(t *testing.T) {
+	run := t.TempDir()
+	begun := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	text := `{"kind":"step","step":1,"a":1,"time":"2026-01-02T04:00:00.500Z"}
+{"kind":"round","step":1,"seconds/rollout":60,"time":"2026-01-02T04:00:01.000Z"}
+{"kind":"step","step":2,"a":2}
+{"kind":"round","step":2,"seconds/rollout":60}
+`
+	for name, data := range map[string]string{"run.toml": "", "metrics.jsonl": text} {
+		if err := os.WriteFile(filepath.Join(run, name), []byte(data), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(filepath.Join(run, "run.toml"), begun, begun); err != nil {
+		t.Fatal(err)
+	}
+	m := NewMirror(run)
+	if err := m.Update(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(m.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walls []float64
+	for len(data) > 0 {
+		n := binary.LittleEndian.Uint64(data)
+		each(t, data[12:12+n], func(f protowire.Number, _ []byte, x uint64) {
+			if f == eventWallTime {
+				walls = append(walls, math.Float64frombits(x)-float64(begun.Unix()))
+			}
+		})
+		data = data[16+n:]
+	}
+	if got, want := fmt.Sprint(walls), "[0 3600.5 3601 3601 3661]"; got != want {
+		t.Errorf("seconds since the beginning %s, want %s", got, want)
 	}
 }
