@@ -189,7 +189,12 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 			bounds := inTurn(bounds, after)
 			b.from = Slice(bounds, g.Ints(int64(i)), g.Ints(int64(i+1)), 0, 1)
 			b.to = Slice(bounds, g.Ints(int64(i+1)), g.Ints(int64(i+2)), 0, 1)
-			m = Slice(keys(b, i, mask, 1), b.from, b.to, 0, fmt.Sprintf("Tq%d", i))
+			rows := func(x *Node) *Node { return Slice(x, b.from, b.to, 0, fmt.Sprintf("Tq%d", i)) }
+			if form.InTurn {
+				m = keys(b, i, rows(mask), 1) // nothing of the size of the mask in between
+			} else {
+				m = rows(keys(b, i, mask, 1))
+			}
 		}
 		b.q, b.k, b.v = fold(queries(b, i, qh)), keys(b, i, kh, 2), keys(b, i, vh, 2)
 		s := MatMul(b.q, b.k, false, true, scale)

@@ -70,7 +70,16 @@ type composite struct {
 
 // Build runs f on a new Graph and encodes the result. An error names the op
 // and shapes that didn't fit.
-func Build(name string, f func(g *Graph)) (p models.Program, err error) {
+func Build(name string, f func(g *Graph)) (models.Program, error) {
+	g, err := build(name, f)
+	if err != nil {
+		return models.Program{}, err
+	}
+	return g.encode(), nil
+}
+
+// build is Build without the encoding.
+func build(name string, f func(g *Graph)) (g *Graph, err error) {
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
@@ -80,7 +89,7 @@ func Build(name string, f func(g *Graph)) (p models.Program, err error) {
 			panic(e)
 		}
 	}()
-	g := &Graph{name: name}
+	g = &Graph{name: name}
 	f(g)
 	if len(g.outputs) == 0 {
 		fail("no outputs")
@@ -88,7 +97,7 @@ func Build(name string, f func(g *Graph)) (p models.Program, err error) {
 	g.separateOutputs()
 	g.foldSums()
 	g.checkAliases()
-	return g.encode(), nil
+	return g, nil
 }
 
 // Input declares an input of the graph. Names that begin with % are the

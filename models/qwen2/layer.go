@@ -1,6 +1,8 @@
 package qwen2
 
 import (
+	"fmt"
+
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
@@ -126,18 +128,26 @@ func (c Config) Layer(level models.Stash, blocks int) (forward, backward models.
 	if err := c.checkCompute(); err != nil {
 		return forward, backward, err
 	}
-	forward, err = graph.Build("layer.forward", func(g *graph.Graph) {
+	if forward, err = graph.Build("layer.forward", c.layerForward(level, blocks)); err != nil {
+		return forward, backward, err
+	}
+	backward, err = graph.Build("layer.backward", c.layerBackward(level, blocks))
+	return forward, backward, err
+}
+
+func (c Config) layerForward(level models.Stash, blocks int) func(g *graph.Graph) {
+	return func(g *graph.Graph) {
 		l := newLayer(g, c, blocks)
 		g.Output("y", l.y)
 		names, values := l.stash(level)
 		for i, n := range names {
 			g.Output(n, values[i])
 		}
-	})
-	if err != nil {
-		return forward, backward, err
 	}
-	backward, err = graph.Build("layer.backward", func(g *graph.Graph) {
+}
+
+func (c Config) layerBackward(level models.Stash, blocks int) func(g *graph.Graph) {
+	return func(g *graph.Graph) {
 		l := newLayer(g, c, blocks)
 		l.packing.Valid = g.Float("valid", "B", "T", 1)
 		dy := g.Float("dy", "N", c.HiddenSize)
@@ -155,6 +165,21 @@ func (c Config) Layer(level models.Stash, blocks int) (forward, backward models.
 			running := g.Input(GradientPrefix+n, onnx.Float, l.w[n].Shape())
 			g.OutputOnto(UpdatedPrefix+n, graph.AddTo(running, d[i+1]), running.Name())
 		}
-	})
+	}
+}
+
+// LayerBytes computes from shapes what a run of layer.forward and of
+// layer.backward takes at its peak besides what goes in and comes out, for n
+// tokens in rows rows of T places; see graph.Footprint.
+func (c Config) LayerBytes(level models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
+	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T}
+	for i := range blocks {
+		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
+		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
+	}
+	if forward, err = graph.Footprint(c.layerForward(level, blocks), sizes); err != nil {
+		return forward, 0, err
+	}
+	backward, err = graph.Footprint(c.layerBackward(level, blocks), sizes)
 	return forward, backward, err
 }
