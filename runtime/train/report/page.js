@@ -329,7 +329,7 @@
       el("span", "", `answer ${r.answer || "none"}`), el("span", "", `expected ${(r.gold || []).join(" or ")}`),
       el("span", "", `reward ${show(r.reward)}`), el("span", "", `advantage ${show(r.advantage)}`));
     if (r.logp) head.append(el("span", "", `${r.tokens.length} tokens`));
-    if (r.reason) head.append(el("span", "", r.reason));
+    if (r.reason) head.append(el("span", "", `judged as ${r.reason}`));
     const pre = el("pre");
     pre.append(el("span", "prompt", r.prompt));
     const values = by ? r[by] : null;

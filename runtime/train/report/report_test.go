@@ -288,3 +288,21 @@ func TestTallyESS(t *testing.T) {
 		}
 	}
 }
+
+// TestChooseVaries wants ten wrong answers to ten problems where there are as many.
+func TestChooseVaries(t *testing.T) {
+	var lines []rolloutLine
+	for i := range 96 {
+		lines = append(lines, rolloutLine{Prompt: fmt.Sprint(i / 8), Response: "x", Reward: float64(i % 2)})
+	}
+	var got []string
+	for _, x := range choose(lines, 1, 1<<20, nil)[:wrongWanted] {
+		got = append(got, fmt.Sprint(x.Prompt, ":", x.Reward))
+	}
+	if want := "0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0 8:0 9:0"; strings.Join(got, " ") != want {
+		t.Errorf("first %q, want %q", got, want)
+	}
+	if all := choose(lines, 1, 1<<20, nil); len(all) != len(lines) {
+		t.Errorf("%d of %d with room for all", len(all), len(lines))
+	}
+}

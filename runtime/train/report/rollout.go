@@ -133,7 +133,8 @@ func roundOf(path string) (round int) {
 	return round
 }
 
-// choose takes wrong and right responses in turn until the budget is spent.
+// choose takes wrong and right responses in turn until the budget is spent, of
+// each kind first one to every problem, then a second one, and so on.
 func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) []Rollout {
 	var wrong, right []int
 	for i := range lines {
@@ -143,6 +144,7 @@ func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) 
 			wrong = append(wrong, i)
 		}
 	}
+	wrong, right = byProblem(lines, wrong), byProblem(lines, right)
 	order := wrong[:min(wrongWanted, len(wrong))]
 	rest := wrong[len(order):]
 	for i := range max(len(rest), len(right)) {
@@ -166,6 +168,16 @@ func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) 
 		chosen = append(chosen, x)
 	}
 	return chosen
+}
+
+// byProblem moves responses to problems that are there already behind the others.
+func byProblem(lines []rolloutLine, of []int) []int {
+	turn, seen := map[int]int{}, map[string]int{}
+	for _, i := range of {
+		turn[i] = seen[lines[i].Prompt]
+		seen[lines[i].Prompt]++
+	}
+	return slices.SortedStableFunc(slices.Values(of), func(a, b int) int { return turn[a] - turn[b] })
 }
 
 func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
