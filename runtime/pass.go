@@ -402,13 +402,13 @@ func (l *Learner) Bytes(n int) int { return StashBytes(l.g, l.options.Stash, n) 
 
 // StashBytes estimates what the layers of a kept pass over n tokens hold.
 func StashBytes(g models.Geometry, level models.Stash, n int) int {
-	a := g.Heads * g.HeadDim
-	per := g.Hidden
+	size := g.Compute.Size() // of all but the stream from layer to layer
+	per := 4 * g.Hidden
 	if level >= models.StashAttention {
-		per += 2*a + 2*g.KVHeads*g.HeadDim + g.Hidden
+		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden
 	}
 	if level >= models.StashAll {
-		per += 2 * g.FFN
+		per += size * 2 * g.FFN
 	}
-	return 4 * n * per * g.Layers
+	return n * per * g.Layers
 }
