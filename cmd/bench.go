@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/qwen2"
 	ort "onering/runtime"
 	"onering/runtime/train"
 )
@@ -42,7 +41,11 @@ JSON object. bench/compare.py puts PyTorch's figures beside these.`,
 			if part != "all" && part != "decode" && part != "train" {
 				return usagef("--part %q: must be all, decode or train", part)
 			}
-			shape, err := qwen2.ReadConfig(config)
+			config, err := localTokenizer(c, config)
+			if err != nil {
+				return err
+			}
+			shape, err := train.ReadModel(config)
 			if err != nil {
 				return err
 			}

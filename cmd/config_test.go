@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,57 @@ func TestPrecedence(t *testing.T) {
 	want.Beta1, want.Beta2, want.Eps = 0.1, 0.2, 0.3
 	if c.Optimizer != want {
 		t.Errorf("got %+v, want %+v", c.Optimizer, want)
+	}
+}
+
+// Columns, a template and the sampling of an evaluation, as a run file has them.
+func TestDataKeys(t *testing.T) {
+	c, err := load(`[model]
+path = "m"
+template = """
+Solve it.
+{problem}
+Answer: """
+stop = ["\n\n"]
+[data]
+train = "x.parquet"
+prompt = "problem"
+answer = "reward_model.ground_truth"
+id = "uid"
+split = "train"
+filter = "level in 3..5"
+[eval]
+suites = ["held.jsonl"]
+samples = 4
+temperature = 0.6
+top_p = 0.95
+max_new_tokens = 512
+answer = "gold"
+`, nil, []string{"data.prompt=question", `model.stop=["</answer>", "x"]`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	around, err := c.Model.PromptTemplate()
+	if err != nil || around.Render("1+1?") != "Solve it.\n1+1?\nAnswer: " || !slices.Equal(around.Stops, []string{"</answer>", "x"}) {
+		t.Errorf("template %+v, %v", around, err)
+	}
+	if o := c.Data.Options(); o.Prompt != "question" || o.Answer != "reward_model.ground_truth" || o.ID != "uid" || o.Split != "train" || o.Filter != "level in 3..5" {
+		t.Errorf("data %+v", o)
+	}
+	if e := c.Eval; e.TopP != 0.95 || e.MaxNewTokens != 512 || e.Options().Answer != "gold" {
+		t.Errorf("eval %+v", e)
+	}
+	checkRoundTrip(t, c)
+	for text, want := range map[string]string{
+		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of chat, no, qwen_math, r1, or a text with {problem} in it, once`,
+		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with template = "chat"; other templates are written with theirs`,
+		"[data]\nfilter = \"level in\"":          `run.toml:4: data.filter = "level in": `,
+		"[data]\ntrain = \"x\"\nprompts = \"q\"": `run.toml:5: data.prompts = "q": must be a whole number`,
+	} {
+		_, err := load("[model]\npath = \"m\"\n"+text+"\n", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %s", text, err, want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 func newEval() *cobra.Command {
 	var e engineFlags
 	var o evalOptions
+	var around templateFlags
 	var compare string
 	c := &cobra.Command{
 		Use:   "eval --model DIR --suite NAME,FILE...",
@@ -52,6 +53,10 @@ number.
 			if err := o.complete(c); err != nil {
 				return err
 			}
+			var err error
+			if o.prompt, err = around.parse(); err != nil {
+				return err
+			}
 			report, err := evaluate(c, &e, o)
 			if err != nil {
 				return err
@@ -72,7 +77,9 @@ number.
 	flags.IntVar(&o.TopK, "top-k", 0, "keep this many of the likeliest tokens; 0 is off")
 	flags.IntVar(&o.MaxTokens, "max-tokens", 3000, "most tokens of a response")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	flags.StringVar(&o.Template, "template", "qwen_math", "prompt template around each problem: "+strings.Join(tokenize.Templates(), ", "))
+	around.register(c, "qwen_math")
+	around.registerStops(c)
+	o.columns.register(c)
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
 	flags.StringVar(&o.out, "out", "", "file for every response")
 	flags.BoolVar(&o.resume, "resume", false, "go on with the file of --out, if it is there")
@@ -81,7 +88,6 @@ number.
 	flags.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown")
 	must(c.MarkFlagDirname("suites-dir"))
 	must(c.MarkFlagFilename("out", "jsonl"))
-	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
 	c.MarkFlagsMutuallyExclusive("json", "markdown")
 	return c
@@ -97,6 +103,8 @@ func benchmarkNames() []string {
 
 type evalOptions struct {
 	evaluation.Settings
+	prompt         tokenize.Template
+	columns        columnFlags
 	suites         []string
 	dir, out       string
 	slots          int
@@ -125,9 +133,6 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 	if len(o.suites) == 0 {
 		return usagef("name what to measure with --suite: a file of problems, or one of %s", strings.Join(benchmarkNames(), ", "))
 	}
-	if _, err := tokenize.LookupTemplate(o.Template); err != nil {
-		return usageError{err}
-	}
 	g := generateOptions{samples: o.Samples, slots: o.slots}
 	g.Temperature, g.TopP, g.TopK, g.MaxNewTokens = o.Temperature, o.TopP, o.TopK, o.MaxTokens
 	return g.validate()
@@ -145,7 +150,7 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 		if err != nil {
 			return none, err
 		}
-		s, err := train.OpenSuite(spec, o.dir)
+		s, err := train.OpenSuite(spec, o.dir, o.columns.options(c, spec))
 		if err != nil {
 			return none, err
 		}
@@ -159,10 +164,12 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 		return none, err
 	}
 	defer e.Close()
-	prompter, err := train.NewPrompter(e.policy, o.Template)
+	prompter, err := train.NewPrompter(e.policy, o.prompt)
 	if err != nil {
 		return none, err
 	}
+	decided := prompter.Settings()
+	o.Template, o.System, o.Stops = decided.Template, decided.System, decided.Stops
 	o.Model, o.Weights = f.model, e.policy.Fingerprint()
 	responses, err := openResponses(o, train.NewPlan(o.Settings, suites))
 	if err != nil {
@@ -191,8 +198,12 @@ func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train
 	if have > 0 {
 		slog.Info("going on with the responses that are there", "file", o.out, "have", have, "of", want)
 	}
+	longest, err := p.Longest(suites)
+	if err != nil {
+		return err
+	}
 	// Evaluate keeps a slot to itself.
-	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(p.Longest(suites)+o.MaxTokens))
+	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(longest+o.MaxTokens))
 	if err != nil {
 		return err
 	}

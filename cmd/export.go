@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/qwen2"
+	"onering/runtime/train"
 )
 
 func newExport() *cobra.Command {
@@ -27,7 +27,11 @@ made of the tensors of the model folder, of which only config.json is read.`,
 		Example: "  onering export --model Qwen2.5-0.5B --out graphs",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := qwen2.ReadConfig(model)
+			folder, err := localTokenizer(c, model) // the weights are not needed
+			if err != nil {
+				return err
+			}
+			config, err := train.ReadModel(folder)
 			if err != nil {
 				return err
 			}

@@ -111,6 +111,59 @@ func TestHub(t *testing.T) {
 	}
 }
 
+// TestHubEverywhere: every flag and argument that takes a model or data takes a
+// name on the hub. That one is asked for shows that it does.
+func TestHubEverywhere(t *testing.T) {
+	serveHub(t)
+	for name, text := range map[string]string{"one.jsonl": `{"problem": "1+1", "answer": "2", "response": "2"}`, "failure.json": `{"version": 1, "step": 1, "temperature": 1, "micro_tokens": 1, "trajectories": [{"prompt_ids": [1]}]}`} {
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	covered := map[string]bool{}
+	for _, line := range []string{
+		"tokenize --model org/none",
+		"generate --model org/none",
+		"score --model org/none",
+		"step --model org/none --out o",
+		"eval --model org/none --suite one.jsonl",
+		"eval --model org/tiny --suite hf:org/none",
+		"eval --model org/tiny --suite held=hf:org/none/test.jsonl",
+		"sft --model org/none --data one.jsonl --out o",
+		"sft --model org/tiny --data hf:org/none --out o",
+		"export --model org/none --out o",
+		"init --config org/none --out o",
+		"bench --config org/none",
+		"replay failure.json --model org/none",
+		"data show hf:org/none",
+		"data check hf:org/none",
+		"data check one.jsonl --model org/none",
+		"train --set model.path=org/none --out o",
+		"train --set data.train=hf:org/none --out o",
+		"train --set eval.suites=held=hf:org/none --out o",
+		"train --dry-run --set model.path=org/none --out o",
+	} {
+		args := strings.Fields(line)
+		code, _, stderr := command(t, "", append(args, "-q")...)
+		if code != 1 || !strings.Contains(stderr, "org/none") || !strings.Contains(stderr, "there is no such ") {
+			t.Errorf("%s: code %d\n%s", line, code, stderr)
+		}
+		for i, word := range args {
+			if i+1 < len(args) && strings.HasPrefix(word, "--") && strings.Contains(args[i+1], "org/none") {
+				covered[args[0]+" "+word] = true
+			}
+		}
+	}
+	walk(newRoot(), func(c *cobra.Command) {
+		for _, name := range []string{"model", "data", "suite"} {
+			first := strings.Fields(c.CommandPath() + " -")[1]
+			if c.LocalFlags().Lookup(name) != nil && !covered[first+" --"+name] {
+				t.Errorf("%s --%s has no line here", c.CommandPath(), name)
+			}
+		}
+	})
+}
+
 // TestLocalConfig: training works on paths and run.toml keeps names, pinned.
 func TestLocalConfig(t *testing.T) {
 	commit := serveHub(t)

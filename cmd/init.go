@@ -32,6 +32,10 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 			if err != nil {
 				return err
 			}
+			config, err := localTokenizer(c, config)
+			if err != nil {
+				return err
+			}
 			shape, err := qwen2.ReadConfig(config)
 			if err != nil {
 				return err
@@ -41,10 +45,13 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 				return err
 			}
 			defer weights.Close()
-			if tokenizer == "" {
-				tokenizer = folderOf(config)
+			from := folderOf(config)
+			if tokenizer != "" {
+				if from, err = localTokenizer(c, tokenizer); err != nil {
+					return err
+				}
 			}
-			err = qwen2.Save(out, shape, weights, qwen2.SaveOptions{DType: element, Tokenizer: tokenizer})
+			err = qwen2.Save(out, shape, weights, qwen2.SaveOptions{DType: element, Tokenizer: from})
 			if err != nil {
 				return err
 			}

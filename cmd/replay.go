@@ -37,6 +37,8 @@ what overflows, the first tensor whose gradient from it alone does.`,
 			checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
 			if model == "" {
 				model = checkpoint
+			} else if model, err = localModel(c, model); err != nil {
+				return err
 			}
 			if _, err := qwen2.ReadConfig(model); err != nil {
 				return fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,22 +9,26 @@ import (
 
 	"onering/models/qwen2"
 	"onering/runtime/train"
-	"onering/tokenize"
+	"onering/runtime/train/dataset"
 )
 
 func newSFT() *cobra.Command {
 	var e engineFlags
 	var data, out, dtype string
+	var columns dataset.Options
+	var around templateFlags
 	o := train.DefaultSupervised()
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
 		Short: "Warm-start a model on demonstrations",
 		Long: `Warm-start a model on demonstrations, through the graphs that reinforcement
-learning uses. FILE has a JSON object per line: {"prompt", "response"}. The loss
-is the mean negative log-prob of a batch's response tokens, end of sequence
-included. The learning rate rises over --warmup steps and falls linearly.`,
+learning uses. FILE has a prompt and a response in each row, in any format that
+data show reads: JSON lines, Parquet ..., a glob, hf:ORG/NAME. The loss is the
+mean negative log-prob of a batch's response tokens, end of sequence included.
+The learning rate rises over --warmup steps and falls linearly.`,
 		Example: `  onering sft --model small --data demonstrations.jsonl --out warm
-  onering sft --model small --data math.jsonl --out warm --template qwen_math --lr 1e-5`,
+  onering sft --model small --data math.parquet --prompt problem --response solution \
+    --out warm --template qwen_math --lr 1e-5`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
@@ -38,7 +41,10 @@ included. The learning rate rises over --warmup steps and falls linearly.`,
 			if err := checkVacant(out); err != nil {
 				return err
 			}
-			demonstrations, err := readDemonstrations(c, data)
+			if o.Template, err = around.parse(); err != nil {
+				return err
+			}
+			demonstrations, err := readDemonstrations(c, data, columns)
 			if err != nil {
 				return err
 			}
@@ -61,6 +67,10 @@ included. The learning rate rises over --warmup steps and falls linearly.`,
 	e.register(c)
 	flags := c.Flags()
 	flags.StringVar(&data, "data", "", "file of demonstrations; - is stdin (required)")
+	flags.StringVar(&columns.Prompt, "prompt", "", "column of the prompt; found by name if not given")
+	flags.StringVar(&columns.Answer, "response", "", "column of the response; found by name if not given")
+	flags.StringVar(&columns.Split, "split", "", "split of a datasets folder that has several")
+	flags.StringVar(&columns.Filter, "filter", "", `take the rows for which it holds, such as 'level in 3..5'`)
 	flags.StringVar(&out, "out", "", "folder to write (required)")
 	flags.IntVar(&o.Epochs, "epochs", o.Epochs, "passes over the data")
 	flags.IntVar(&o.BatchSize, "batch-size", o.BatchSize, "demonstrations of a step")
@@ -70,41 +80,31 @@ included. The learning rate rises over --warmup steps and falls linearly.`,
 	flags.Float64Var(&o.WeightDecay, "weight-decay", o.WeightDecay, "decoupled weight decay")
 	flags.Float64Var(&o.MaxGradNorm, "max-grad-norm", o.MaxGradNorm, "clip the gradient to this norm; 0 is off")
 	flags.Int64Var(&o.Seed, "seed", o.Seed, "seed of the order of demonstrations")
-	flags.StringVar(&o.Template, "template", o.Template, "prompt template around each prompt: "+strings.Join(tokenize.Templates(), ", "))
+	around.register(c, "no")
 	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
 	must(c.MarkFlagRequired("data"))
 	must(c.MarkFlagRequired("out"))
-	must(c.MarkFlagFilename("data", "jsonl"))
+	must(c.MarkFlagFilename("data"))
 	must(c.MarkFlagDirname("out"))
-	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
 	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
-func readDemonstrations(c *cobra.Command, path string) ([]train.Demonstration, error) {
-	in, name, err := openInput(path, c.InOrStdin())
+func readDemonstrations(c *cobra.Command, name string, o dataset.Options) ([]train.Demonstration, error) {
+	if name == "-" {
+		o.Input = c.InOrStdin()
+	}
+	path, err := localData(c, name)
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
-	type row struct {
-		Prompt   *string `json:"prompt"`
-		Response *string `json:"response"`
+	pairs, err := dataset.LoadPairs(openedName(path), o)
+	if err != nil {
+		return nil, err
 	}
-	var data []train.Demonstration
-	for number, line := range readLines[row](in, name) {
-		switch {
-		case line.Err != nil:
-			return nil, line.Err
-		case line.Row.Prompt == nil:
-			return nil, missingField(name, number, "prompt")
-		case line.Row.Response == nil:
-			return nil, missingField(name, number, "response")
-		}
-		data = append(data, train.Demonstration{Prompt: *line.Row.Prompt, Response: *line.Row.Response})
-	}
-	if len(data) == 0 {
-		return nil, errors.New(name + " holds no demonstrations")
+	data := make([]train.Demonstration, len(pairs))
+	for i, p := range pairs {
+		data[i] = train.Demonstration(p)
 	}
 	return data, nil
 }

@@ -3,7 +3,6 @@ package cmd
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +10,8 @@ import (
 )
 
 func newTokenize() *cobra.Command {
-	var model, template string
+	var model string
+	var prompt templateFlags
 	var decode, chat, skipSpecial bool
 	c := &cobra.Command{
 		Use:   "tokenize --model DIR [FILE]",
@@ -35,12 +35,14 @@ Added tokens such as <|im_end|> are recognised in text.`,
 				return usagef("--skip-special goes with --decode")
 			}
 			var around *tokenize.Template
-			if template != "" {
-				found, err := tokenize.LookupTemplate(template)
+			if c.Flags().Changed("template") {
+				found, err := prompt.parse()
 				if err != nil {
-					return usageError{err}
+					return err
 				}
 				around = &found
+			} else if prompt.system != "" {
+				return usagef("--system goes with --template chat")
 			}
 			folder, err := localTokenizer(c, model)
 			if err != nil {
@@ -70,10 +72,9 @@ Added tokens such as <|im_end|> are recognised in text.`,
 	flags.BoolVar(&decode, "decode", false, "turn ids into text")
 	flags.BoolVar(&skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
 	flags.BoolVar(&chat, "chat", false, "render conversations with the tokenizer's chat template")
-	flags.StringVar(&template, "template", "", "put a prompt template around each text: "+strings.Join(tokenize.Templates(), ", "))
+	prompt.register(c, "")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
-	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
 	c.MarkFlagsMutuallyExclusive("decode", "chat", "template")
 	return c
 }
@@ -84,10 +85,6 @@ func inputName(args []string) string {
 		return "-"
 	}
 	return args[0]
-}
-
-func completeTemplates(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return tokenize.Templates(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // A tokenized line. Text is nil where only ids are wanted.
@@ -109,14 +106,19 @@ func encodeLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenize
 		}
 		text := *line.Row.Text
 		var result tokenized
+		var err error
 		if around != nil {
-			text = around.Render(text)
+			text, result.IDs, err = t.Prompt(*around, text)
 			result.Text = &text
+		} else {
+			result.IDs = t.Encode(text)
 		}
-		if err := t.Check(text); err != nil {
+		if err == nil {
+			err = t.Check(text)
+		}
+		if err != nil {
 			return fmt.Errorf("%s:%d: %w", name, number, err)
 		}
-		result.IDs = t.Encode(text)
 		if err := out.write(result); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"onering/runtime/train"
 )
@@ -153,5 +154,13 @@ func (s summary) next(c train.Config) string {
 	if c.Data.Train == train.Arithmetic {
 		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
 	}
-	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, c.Model.Template)
+	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, shellQuoted(c.Model.Template))
+}
+
+// shellQuoted puts quotes around a text that a shell would not take as one word.
+func shellQuoted(text string) string {
+	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -12,7 +12,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	template, err := tokenize.LookupTemplate("r1")
+	template, err := tokenize.ParseTemplate("r1")
 	if err != nil {
 		log.Fatal(err)
 	}

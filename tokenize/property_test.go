@@ -1,10 +1,12 @@
 package tokenize
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -142,13 +144,13 @@ func TestEncodeReturnsOwnSlice(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	if got, want := Templates(), []string{"no", "qwen_math", "r1"}; !slices.Equal(got, want) {
+	if got, want := Templates(), []string{"chat", "no", "qwen_math", "r1"}; !slices.Equal(got, want) {
 		t.Errorf("Templates = %q, want %q", got, want)
 	}
 	for _, name := range Templates() {
-		tmpl, err := LookupTemplate(name)
+		tmpl, err := ParseTemplate(name)
 		if err != nil || tmpl.Name != name {
-			t.Errorf("LookupTemplate(%q) = %+v, %v", name, tmpl, err)
+			t.Errorf("ParseTemplate(%q) = %+v, %v", name, tmpl, err)
 		}
 		if got := tmpl.Render("Q"); got != tmpl.Prefix+"Q"+tmpl.Suffix {
 			t.Errorf("%s renders %q", name, got)
@@ -157,11 +159,56 @@ func TestTemplates(t *testing.T) {
 			tmpl.Stops[i] = "changed"
 		}
 	}
-	if r1, _ := LookupTemplate("r1"); !slices.Equal(r1.Stops, []string{"</answer>"}) {
+	if r1, _ := ParseTemplate("r1"); !slices.Equal(r1.Stops, []string{"</answer>"}) {
 		t.Errorf("r1 stops at %q", r1.Stops)
 	}
-	const want = `tokenize: unknown template "r2" (have no, qwen_math, r1)`
-	if _, err := LookupTemplate("r2"); err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
+	for text, want := range map[string]string{
+		"r2":                             `tokenize: unknown template "r2" (have chat, no, qwen_math, r1, or write a text with {problem} in it)`,
+		"":                               `tokenize: unknown template "" (have chat, no, qwen_math, r1, or write a text with {problem} in it)`,
+		"Q: {problem}. Again: {problem}": `tokenize: the template "Q: {problem}. Again: {problem}" has {problem} more than once`,
+	} {
+		if _, err := ParseTemplate(text); err == nil || err.Error() != want {
+			t.Errorf("ParseTemplate(%q): error %v, want %s", text, err, want)
+		}
+	}
+	const custom = "Put it in \\boxed{}.\nQ: {problem}\nA:"
+	tmpl, err := ParseTemplate(custom)
+	if got, want := tmpl.Render("{problem} {x}"), "Put it in \\boxed{}.\nQ: {problem} {x}\nA:"; err != nil || tmpl.Name != custom || got != want {
+		t.Errorf("%+v, %v renders %q, want %q", tmpl, err, got, want)
+	}
+}
+
+// A chat template as a prompt template is the conversation of one user message,
+// with a system message before it if there is one, ready for the answer. BOS is
+// the template's business, while around a text the tokenizer puts its own.
+func TestPrompt(t *testing.T) {
+	tok, err := LoadFS(fstest.MapFS{
+		"vocab.json": {Data: []byte(`{"a":0,"b":1,"<s>":2,"u":3,"s":4,"|":5}`)},
+		"merges.txt": {Data: []byte("#version: 0.2\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok.before = []int32{2}
+	tok.chat = &chatTemplate{source: "{% for m in messages %}{{ m.role[0] }}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a{% endif %}"}
+	chat := Template{Name: "chat", Chat: true}
+	system := Template{Name: "chat", Chat: true, System: "b"}
+	for _, tt := range []struct {
+		around Template
+		text   string
+		ids    []int32
+	}{
+		{chat, "ub|a", []int32{3, 1, 5, 0}},
+		{system, "sb|ub|a", []int32{4, 1, 5, 3, 1, 5, 0}},
+		{Template{Prefix: "a", Suffix: "a"}, "aba", []int32{2, 0, 1, 0}},
+	} {
+		text, ids, err := tok.Prompt(tt.around, "b")
+		if err != nil || text != tt.text || !slices.Equal(ids, tt.ids) {
+			t.Errorf("%+v: %q %v %v, want %q %v", tt.around, text, ids, err, tt.text, tt.ids)
+		}
+	}
+	tok.chat = &chatTemplate{}
+	if _, _, err := tok.Prompt(chat, "b"); !errors.Is(err, ErrNoChatTemplate) {
+		t.Errorf("without a chat template: %v", err)
 	}
 }

@@ -218,7 +218,7 @@ func TestTemplateRecords(t *testing.T) {
 	}
 	eachPart(t, "prompt_templates.jsonl", func(t *testing.T, all []record) {
 		for _, r := range all {
-			tmpl, err := LookupTemplate(r.Template)
+			tmpl, err := ParseTemplate(r.Template)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,17 +7,23 @@ import (
 	"strings"
 )
 
-// A Template makes a prompt of a question by putting text around it. Unlike a
-// chat template it belongs to the training recipe, not to the model: base models
-// are trained with it from their first step. Custom ones are literals:
-//
-//	Template{Name: "plain", Prefix: "Question: ", Suffix: "\nAnswer:", Stops: []string{"\n\n"}}
+// A Template makes a prompt of a problem by putting text around it. It belongs to
+// the training recipe: base models are trained with it from their first step.
+// Chat is the exception, it stands for the template of the model's own
+// tokenizer, with the problem as the user's message.
 type Template struct {
-	Name           string
+	Name           string // as given to ParseTemplate
 	Prefix, Suffix string
 	// Stops are strings that end a response, besides EOS. They stay in it.
 	Stops []string
+	// Chat has Tokenizer.Prompt render the chat template; Prefix and Suffix are
+	// not used. System is the system message, none if empty.
+	Chat   bool
+	System string
 }
+
+// placeholder is where the problem goes in a template that is a text.
+const placeholder = "{problem}"
 
 // The templates of the paper's experiments, from sail-sg/understand-r1-zero.
 var templates = map[string]Template{
@@ -33,21 +39,45 @@ var templates = map[string]Template{
 		Suffix: "\nAssistant: <think>",
 		Stops:  []string{"</answer>"},
 	},
-	"no": {},
+	"no":   {},
+	"chat": {Chat: true},
 }
 
-// Templates returns the names that LookupTemplate knows, sorted.
+// Templates returns the names that ParseTemplate knows, sorted.
 func Templates() []string { return slices.Sorted(maps.Keys(templates)) }
 
-// LookupTemplate returns the template of that name: qwen_math, r1 or no.
-func LookupTemplate(name string) (Template, error) {
-	t, ok := templates[name]
-	if !ok {
-		return Template{}, fmt.Errorf("tokenize: unknown template %q (have %s)", name, strings.Join(Templates(), ", "))
+// ParseTemplate returns the template of that name (qwen_math, r1, no, chat), or
+// the one that text itself is: any text that holds {problem}, once. Other braces
+// in it are text.
+func ParseTemplate(text string) (Template, error) {
+	if t, ok := templates[text]; ok {
+		t.Name, t.Stops = text, slices.Clone(t.Stops)
+		return t, nil
 	}
-	t.Name, t.Stops = name, slices.Clone(t.Stops)
-	return t, nil
+	prefix, suffix, ok := strings.Cut(text, placeholder)
+	switch {
+	case !ok:
+		return Template{}, fmt.Errorf("tokenize: unknown template %q (have %s, or write a text with %s in it)", text, strings.Join(Templates(), ", "), placeholder)
+	case strings.Contains(suffix, placeholder):
+		return Template{}, fmt.Errorf("tokenize: the template %q has %s more than once", text, placeholder)
+	}
+	return Template{Name: text, Prefix: prefix, Suffix: suffix}, nil
 }
 
-// Render returns the prompt for question.
-func (t Template) Render(question string) string { return t.Prefix + question + t.Suffix }
+// Render returns the prompt for a problem; that of a chat template needs its
+// tokenizer, see Tokenizer.Prompt.
+func (t Template) Render(problem string) string { return t.Prefix + problem + t.Suffix }
+
+// Prompt renders a problem in a template, and encodes it. Only a chat template
+// can fail: the tokenizer may have none, or one that refuses a system message.
+func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []int32, err error) {
+	if !around.Chat {
+		text = around.Render(problem)
+		return text, t.Encode(text), nil
+	}
+	messages := []Message{{Role: "user", Content: problem}}
+	if around.System != "" {
+		messages = slices.Insert(messages, 0, Message{Role: "system", Content: around.System})
+	}
+	return t.EncodeChat(messages, true)
+}

@@ -1,6 +1,10 @@
 package train
 
-import "onering/objectives"
+import (
+	"onering/objectives"
+	"onering/runtime/train/dataset"
+	"onering/tokenize"
+)
 
 // A Config is everything that decides a training run. Its toml tags are the
 // keys of a run file; run.toml in the run folder is the resolved Config, which
@@ -27,8 +31,14 @@ type ModelConfig struct {
 	// Path is a Hugging Face folder: config.json, safetensors and, where text
 	// is needed, a tokenizer. Required.
 	Path string `toml:"path"`
-	// Template turns a problem into a prompt: qwen_math (default), r1 or no.
+	// Template turns a problem into a prompt: qwen_math (default), r1, no, chat
+	// (the template of the model's tokenizer), or a text with {problem} in it.
 	Template string `toml:"template"`
+	// System is the system message of the template "chat". Empty (default) has none.
+	System string `toml:"system"`
+	// Stop are strings that end a response, besides the end-of-sequence token,
+	// of which they become a part. Default: those of the template.
+	Stop []string `toml:"stop"`
 	// DType is the type of the computation: float32 (default), bfloat16 or
 	// float16. The master weights, the moments and the accumulated gradients
 	// are float32 in every case.
@@ -39,6 +49,14 @@ type ModelConfig struct {
 type DataConfig struct {
 	// Train is a file of problems with answers. Required.
 	Train string `toml:"train"`
+	// Prompt, Answer and ID are the columns of the problems, their answers and
+	// their names, a column inside a structure as "reward_model.ground_truth".
+	// Empty (default) takes the first of dataset.PromptNames and so on that is there.
+	Prompt string `toml:"prompt"`
+	Answer string `toml:"answer"`
+	ID     string `toml:"id"`
+	// Split chooses among the splits of a folder that has several.
+	Split string `toml:"split"`
 	// Prompts keeps at most this many problems, the first ones after Filter.
 	// 0 (default) keeps all.
 	Prompts int `toml:"prompts"`
@@ -159,6 +177,48 @@ type EvalConfig struct {
 	Samples int `toml:"samples"`
 	// Temperature of the samples; 0 (default) is greedy decoding.
 	Temperature float64 `toml:"temperature"`
+	// TopP of the samples, in (0, 1]; 1 (default) is off.
+	TopP float64 `toml:"top_p"`
+	// MaxNewTokens bounds a response; 0 (default) is rollout.max_new_tokens.
+	MaxNewTokens int `toml:"max_new_tokens"`
+	// Prompt, Answer, ID and Split are for the suites what they are in [data]
+	// for the training problems.
+	Prompt string `toml:"prompt"`
+	Answer string `toml:"answer"`
+	ID     string `toml:"id"`
+	Split  string `toml:"split"`
+}
+
+// PromptTemplate is the template that prompts are made with.
+func (c ModelConfig) PromptTemplate() (tokenize.Template, error) {
+	t, err := tokenize.ParseTemplate(c.Template)
+	if err != nil {
+		return t, err
+	}
+	t.System = c.System
+	if len(c.Stop) > 0 {
+		t.Stops = c.Stop
+	}
+	return t, nil
+}
+
+// Options say how the training problems are read.
+func (c DataConfig) Options() dataset.Options {
+	return dataset.Options{Prompt: c.Prompt, Answer: c.Answer, ID: c.ID, Split: c.Split, Filter: c.Filter, Limit: c.Prompts}
+}
+
+// Options say how the suites are read.
+func (c EvalConfig) Options() dataset.Options {
+	return dataset.Options{Prompt: c.Prompt, Answer: c.Answer, ID: c.ID, Split: c.Split}
+}
+
+// longest is the most tokens of prompt and response that a slot has to hold.
+func (c Config) longest() int {
+	n := c.Rollout.MaxNewTokens
+	if len(c.Eval.Suites) > 0 {
+		n = max(n, c.Eval.MaxNewTokens)
+	}
+	return c.Rollout.MaxPromptTokens + n
 }
 
 // A RuntimeConfig says where the graphs run.
@@ -198,7 +258,7 @@ func Default() Config {
 			WeightDecay: 0, MaxGradNorm: 1, Schedule: "constant",
 		},
 		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
-		Eval:    EvalConfig{Samples: 1},
+		Eval:    EvalConfig{Samples: 1, TopP: 1},
 		Runtime: RuntimeConfig{Device: "cpu"},
 	}
 }

@@ -37,12 +37,13 @@ func keys() map[string]bool {
 // Every problem is reported at once, under a key that exists.
 func TestValidateNamesKeys(t *testing.T) {
 	bad := Config{
-		Data:      DataConfig{Prompts: -1, Seed: -1},
+		Model:     ModelConfig{System: "Be brief.", Stop: []string{""}},
+		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{Beta1: 1, Beta2: -1, WeightDecay: -1, MaxGradNorm: -1, Warmup: -1},
 		Rollout:   RolloutConfig{TopK: -1},
 		Train:     LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
-		Eval:      EvalConfig{Suites: []string{""}, Temperature: -1},
+		Eval:      EvalConfig{Suites: []string{""}, Temperature: -1, MaxNewTokens: -1},
 		Runtime:   RuntimeConfig{Threads: -1, Device: "tpu"},
 	}
 	reported, exist := map[string]bool{}, keys()
@@ -61,12 +62,42 @@ func TestValidateNamesKeys(t *testing.T) {
 		}
 	}
 	// These have no impossible value.
-	for _, free := range []string{"data.filter", "runtime.library", "output.dir"} {
+	for _, free := range []string{
+		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "runtime.library", "output.dir",
+	} {
 		delete(exist, free)
 	}
 	for key := range exist {
 		if !reported[key] && key != "objective.-" {
 			t.Errorf("nothing is said of %s", key)
+		}
+	}
+}
+
+// What the settings of [model], [data] and [eval] must be together.
+func TestValidateTogether(t *testing.T) {
+	for _, tt := range []struct {
+		change func(*Config)
+		key    string // that is said to be wrong; "" for none
+	}{
+		{func(c *Config) { c.Model.Template = "chat"; c.Model.System = "Be brief." }, ""},
+		{func(c *Config) { c.Model.Template = "Q: {problem}\nA:"; c.Model.Stop = []string{"\n"} }, ""},
+		{func(c *Config) { c.Model.Template = "Q: {problem} {problem}" }, "model.template"},
+		{func(c *Config) { c.Model.Template = "Q: {question}" }, "model.template"},
+		{func(c *Config) { c.Model.System = "Be brief." }, "model.system"},
+		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
+		{func(c *Config) { c.Data.Filter = "level in 3..x" }, "data.filter"},
+		{func(c *Config) { c.Data.Train, c.Data.Answer = Arithmetic, "a" }, "data.answer"},
+		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
+		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
+		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP = 1, 1.5 }, "eval.top_p"},
+	} {
+		c := valid()
+		tt.change(&c)
+		err := c.Validate()
+		var field *FieldError
+		if tt.key == "" && err != nil || tt.key != "" && (!errors.As(err, &field) || field.Key != tt.key) {
+			t.Errorf("%+v %+v %+v: error %v, want one of %q", c.Model, c.Data, c.Eval, err, tt.key)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"onering/objectives"
+	"onering/runtime/train/dataset"
 	"onering/tokenize"
 )
 
@@ -34,12 +35,28 @@ func (c Config) Validate() error {
 	var v validator
 
 	v.text("model.path", c.Model.Path, "name the model's folder")
-	v.oneOf("model.template", c.Model.Template, tokenize.Templates()...)
+	_, unknown := tokenize.ParseTemplate(c.Model.Template)
+	v.check("model.template", c.Model.Template, unknown == nil,
+		"must be one of "+strings.Join(tokenize.Templates(), ", ")+", or a text with {problem} in it, once")
+	v.check("model.system", c.Model.System, c.Model.System == "" || c.Model.Template == "chat",
+		`goes with template = "chat"; other templates are written with theirs`)
+	v.check("model.stop", c.Model.Stop, !slices.Contains(c.Model.Stop, ""), "must not hold an empty string")
 	v.oneOf("model.dtype", c.Model.DType, "float32", "bfloat16", "float16")
 
 	v.text("data.train", c.Data.Train, "name the file of training problems")
 	v.atLeast("data.prompts", c.Data.Prompts, 0)
 	v.atLeast("data.seed", c.Data.Seed, 0)
+	if c.Data.Filter != "" {
+		if _, err := dataset.ParseFilter(c.Data.Filter); err != nil {
+			v.check("data.filter", c.Data.Filter, false, strings.TrimPrefix(err.Error(), "dataset: "))
+		}
+	}
+	embedded := c.Data.Train == Arithmetic
+	for _, column := range []struct{ key, value string }{
+		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
+	} {
+		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+Arithmetic+" has no columns")
+	}
 
 	r := c.Rollout
 	v.atLeast("rollout.prompts_per_round", r.PromptsPerRound, 1)
@@ -94,6 +111,9 @@ func (c Config) Validate() error {
 	v.check("eval.suites", c.Eval.Suites, !slices.Contains(c.Eval.Suites, ""), "must not hold an empty name")
 	v.atLeast("eval.samples", c.Eval.Samples, 1)
 	v.nonNegative("eval.temperature", c.Eval.Temperature)
+	v.check("eval.top_p", c.Eval.TopP, c.Eval.TopP > 0 && c.Eval.TopP <= 1, "must be in (0, 1]; 1 turns it off")
+	v.check("eval.top_p", c.Eval.TopP, c.Eval.Temperature != 0 || !(c.Eval.TopP < 1), "has no effect on greedy decoding: set eval.temperature above 0, or top_p = 1")
+	v.check("eval.max_new_tokens", c.Eval.MaxNewTokens, c.Eval.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
 	v.check("eval.samples", c.Eval.Samples, c.Eval.Samples <= 1 || c.Eval.Temperature != 0,
 		"samples of greedy decoding are all the same: set eval.temperature above 0, or 1 sample")
 

@@ -68,7 +68,11 @@ func EstimateMemory(c Config, model qwen2.Config) MemoryEstimate {
 	trajectories := int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt)
 	slots := min(int64(r.Slots), trajectories)
 	row := 4 * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
-	e.slots = slots * length * row
+	held := int64(c.longest())                            // evaluation may want longer ones than training
+	if m := int64(g.MaxPositions); m > 0 {
+		held = min(held, m)
+	}
+	e.slots = slots * held * row
 	// Prompts are computed some thousand tokens at a time and kept until their
 	// samples have begun.
 	prompts := min(int64(r.PromptsPerRound), slots+1) * int64(r.MaxPromptTokens)

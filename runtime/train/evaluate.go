@@ -14,6 +14,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"onering/runtime/train/dataset"
 	"onering/runtime/train/evaluation"
 	"onering/sampler"
 	"onering/verifier"
@@ -70,10 +71,11 @@ const heldOutSums = 512
 const evalSeed = 1 << 40
 
 // OpenSuite reads the suite that spec names: builtin:arithmetic, NAME=PATH, a
-// path, or a name to be looked up in dir; see evaluation.Locate.
-func OpenSuite(spec, dir string) (Suite, error) {
+// path, or a name to be looked up in dir; see evaluation.Locate. A row without a
+// problem or an answer is an error: without it the score would be another's.
+func OpenSuite(spec, dir string, o dataset.Options) (Suite, error) {
 	if name, ok := strings.CutPrefix(spec, "builtin:"); ok {
-		problems, _, err := OpenProblems(spec, "", 0, true)
+		problems, _, err := OpenProblems(spec, dataset.Options{}, true)
 		if err != nil {
 			return Suite{}, err
 		}
@@ -83,7 +85,7 @@ func OpenSuite(spec, dir string) (Suite, error) {
 	if err != nil {
 		return Suite{}, err
 	}
-	problems, _, err := OpenProblems(path, "", 0, true)
+	problems, _, err := OpenProblems(path, o, true)
 	if err != nil {
 		return Suite{}, err
 	}
@@ -93,8 +95,6 @@ func OpenSuite(spec, dir string) (Suite, error) {
 	}
 	return Suite{name, list}, nil
 }
-
-func openSuite(spec string) (Suite, error) { return OpenSuite(spec, "") }
 
 // plan names the suite's problems, distinctly, and says what they are.
 func (s Suite) plan() evaluation.Suite {
@@ -146,15 +146,24 @@ func (p *Policy) Fingerprint() string {
 	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
 }
 
+// Settings are what the prompter decides of an evaluation's settings.
+func (p *Prompter) Settings() evaluation.Settings {
+	return evaluation.Settings{Template: p.template.Name, System: p.template.System, Stops: p.template.Stops}
+}
+
 // Longest is the most tokens that a prompt of the suites has.
-func (p *Prompter) Longest(suites []Suite) int {
+func (p *Prompter) Longest(suites []Suite) (int, error) {
 	longest := 0
 	for _, s := range suites {
 		for _, q := range s.Problems {
-			longest = max(longest, len(p.Encode(q)))
+			prompt, err := p.Encode(q)
+			if err != nil {
+				return 0, err
+			}
+			longest = max(longest, len(prompt))
 		}
 	}
-	return longest
+	return longest, nil
 }
 
 // SameAnswer says whether two extracted answers mean the same.
@@ -293,11 +302,11 @@ func (g *grader) encode(q Problem) ([]int32, error) {
 	if err := g.prompter.policy.Tokenizer.Check(q.Text); err != nil {
 		return nil, err
 	}
-	ids := g.prompter.Encode(q)
-	if len(ids) == 0 {
-		return nil, errors.New("the prompt is empty")
+	ids, err := g.prompter.Encode(q)
+	if err == nil && len(ids) == 0 {
+		err = errors.New("the prompt is empty")
 	}
-	return ids, nil
+	return ids, err
 }
 
 // grade verifies a response and files it.
@@ -334,13 +343,12 @@ func (g *grader) add(x evaluation.Response) error {
 
 // run evaluates the suite during training. The draws do not depend on the
 // training seed or the round.
-func (s Suite) run(ctx context.Context, d sampler.Decoder, p *Prompter, c EvalConfig, maxNewTokens int, v verifier.Verifier, progress func(int)) (Result, error) {
-	o := evaluation.Settings{
-		Template: p.template.Name, Samples: c.Samples, Temperature: c.Temperature, TopP: 1,
-		MaxTokens: maxNewTokens, Seed: evalSeed,
-	}
+func (s Suite) run(ctx context.Context, d sampler.Decoder, p *Prompter, c EvalConfig, v verifier.Verifier, progress func(int)) (Result, error) {
+	o := p.Settings()
+	o.Samples, o.Temperature, o.TopP = c.Samples, c.Temperature, c.TopP
+	o.MaxTokens, o.Seed = c.MaxNewTokens, evalSeed
 	if c.Temperature == 0 {
-		o.Temperature, o.Greedy = 1, true
+		o.Temperature, o.TopP, o.Greedy = 1, 1, true
 	}
 	responses, err := evaluation.New(NewPlan(o, []Suite{s}))
 	if err != nil {

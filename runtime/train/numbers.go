@@ -167,7 +167,10 @@ func whereFrom(l *runtime.Learner, w *models.Weights, s runtime.Sequence, temper
 // samplingFailed adds to an error of the sampler, which stops at log-probs that
 // are not finite, where those come from.
 func (t *Trainer) samplingFailed(err error, problems []Problem) error {
-	prompt := t.prompter.Encode(problems[0])
+	prompt, failed := t.prompter.Encode(problems[0])
+	if failed != nil {
+		return err
+	}
 	s := runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], prompt[0]), Prompt: len(prompt)}
 	p, failed := t.learner.Forward([]runtime.Sequence{s}, t.Config.Rollout.Temperature, false)
 	if failed != nil || len(p.LogProb[0]) == 0 {

@@ -1,7 +1,9 @@
 package train
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 
@@ -31,27 +33,50 @@ type Problems interface {
 // Arithmetic is the name of the embedded task in data.train and eval.suites.
 const Arithmetic = "builtin:arithmetic"
 
-// OpenProblems reads a file of problems, or makes those of the embedded task:
-// its held-out part where heldOut is set.
-func OpenProblems(name, filter string, limit int, heldOut bool) (Problems, dataset.Report, error) {
+// OpenProblems reads problems as o says, or makes those of the embedded task:
+// its held-out part where heldOut is set. The embedded task is endless, and o is
+// not for it.
+func OpenProblems(name string, o dataset.Options, heldOut bool) (Problems, dataset.Report, error) {
 	if name == Arithmetic {
 		return sums{heldOut}, dataset.Report{}, nil
 	}
 	if strings.HasPrefix(name, "builtin:") {
 		return nil, dataset.Report{}, fmt.Errorf("train: unknown built-in task %q; there is %q", name, Arithmetic)
 	}
-	rows, report, err := dataset.Load(name, dataset.Options{Filter: filter, Limit: limit})
+	rows, report, err := dataset.Load(name, o)
 	if err != nil {
 		return nil, report, err
-	}
-	if len(rows) == 0 {
-		return nil, report, fmt.Errorf("train: %s has no problems to train on (filter %q)", name, filter)
 	}
 	list := make(table, len(rows))
 	for i, r := range rows {
 		list[i] = Problem{ID: r.ID, Text: r.Prompt, Answers: r.Answers}
 	}
 	return list, report, nil
+}
+
+// openTraining opens the training problems. Rows that lack a problem or an answer
+// are left out; the log names the first of them and says how many there were.
+func openTraining(c DataConfig, log *slog.Logger) (Problems, error) {
+	const named = 5
+	o, bad := c.Options(), 0
+	o.OnBad = func(err error) {
+		if bad++; bad <= named {
+			log.Warn("a row is left out", "why", err)
+		}
+	}
+	problems, report, err := OpenProblems(c.Train, o, false)
+	if err != nil {
+		return nil, err
+	}
+	if len(report.Files) > 0 {
+		level := slog.LevelInfo
+		if bad > 0 {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "training problems: "+report.String(),
+			"files", len(report.Files), "problem", report.Prompt, "answer", report.Answer, "id", report.ID)
+	}
+	return problems, nil
 }
 
 // A table is problems held in memory.

@@ -38,22 +38,30 @@ type Prompter struct {
 	template tokenize.Template
 }
 
-// NewPrompter looks the template up by name.
-func NewPrompter(p *Policy, template string) (*Prompter, error) {
+// NewPrompter makes a Prompter for a policy that has a tokenizer and, where the
+// template is its chat template, has that, too.
+func NewPrompter(p *Policy, template tokenize.Template) (*Prompter, error) {
 	if err := p.NeedTokenizer(); err != nil {
 		return nil, err
 	}
-	t, err := tokenize.LookupTemplate(template)
-	return &Prompter{p, t}, err
+	if template.Chat { // what fails for one problem fails for all
+		if _, _, err := p.Tokenizer.Prompt(template, "x"); err != nil {
+			return nil, fmt.Errorf("train: template \"chat\" with the tokenizer of %s: %w", p.Dir, err)
+		}
+	}
+	return &Prompter{p, template}, nil
 }
 
 // Encode returns the ids of a problem's prompt.
-func (p *Prompter) Encode(q Problem) []int32 {
-	text := q.Text
-	if !q.Plain {
-		text = p.template.Render(text)
+func (p *Prompter) Encode(q Problem) ([]int32, error) {
+	if q.Plain {
+		return p.policy.Tokenizer.Encode(q.Text), nil
 	}
-	return p.policy.Tokenizer.Encode(text)
+	_, ids, err := p.policy.Tokenizer.Prompt(p.template, q.Text)
+	if err != nil {
+		return nil, fmt.Errorf("train: problem %q: %w", q.ID, err)
+	}
+	return ids, nil
 }
 
 // Stops are the strings at which responses to this template end.
@@ -76,7 +84,11 @@ type Sampling struct {
 func Roll(ctx context.Context, d sampler.Decoder, p *Prompter, problems []Problem, s Sampling, v verifier.Verifier, progress func(tokens int)) ([]Rollout, sampler.Stats, error) {
 	reqs := make([]sampler.Request, len(problems))
 	for i, q := range problems {
-		reqs[i] = sampler.Request{Prompt: p.Encode(q), ID: s.FirstID + uint64(i), Samples: s.Samples}
+		prompt, err := p.Encode(q)
+		if err != nil {
+			return nil, sampler.Stats{}, err
+		}
+		reqs[i] = sampler.Request{Prompt: prompt, ID: s.FirstID + uint64(i), Samples: s.Samples}
 	}
 	opts := sampler.Options{
 		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Greedy: s.Greedy,

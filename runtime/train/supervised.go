@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 
 	"onering/runtime"
+	"onering/tokenize"
 )
 
 // A Demonstration is a prompt and the response that a supervised warm start
@@ -29,14 +31,15 @@ type SupervisedConfig struct {
 	MaxGradNorm  float64
 	MicroTokens  int
 	Seed         int64
-	Template     string
+	Template     tokenize.Template
 }
 
-// DefaultSupervised are the settings of the embedded model's warm start.
+// DefaultSupervised are the settings of the embedded model's warm start. There
+// is no template around its prompts.
 func DefaultSupervised() SupervisedConfig {
 	return SupervisedConfig{
 		Epochs: 1, BatchSize: 32, LearningRate: 3e-3, Warmup: 30, Floor: 0.1, WeightDecay: 0.01,
-		Beta1: 0.9, Beta2: 0.95, MaxGradNorm: 1, MicroTokens: 4096, Template: "no",
+		Beta1: 0.9, Beta2: 0.95, MaxGradNorm: 1, MicroTokens: 4096,
 	}
 }
 
@@ -77,7 +80,10 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, data []Demonstr
 	}
 	sequences := make([]runtime.Sequence, len(data))
 	for i, d := range data {
-		prompt := prompter.Encode(Problem{Text: d.Prompt})
+		prompt, err := prompter.Encode(Problem{ID: strconv.Itoa(i + 1), Text: d.Prompt})
+		if err != nil {
+			return err
+		}
 		response := append(p.Tokenizer.Encode(d.Response), p.Model.EOS[0])
 		if len(prompt) == 0 {
 			return fmt.Errorf("train: demonstration %d has an empty prompt", i+1)

@@ -10,7 +10,6 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
-	"onering/runtime/train/dataset"
 	"onering/verifier"
 )
 
@@ -42,7 +41,6 @@ type Trainer struct {
 	observer  Observer
 	prompter  *Prompter
 	problems  Problems
-	report    dataset.Report
 	suites    []Suite
 	decoder   *runtime.Decoder
 	learner   *runtime.Learner
@@ -100,10 +98,14 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 			made.Close()
 		}
 	}()
-	if t.prompter, err = NewPrompter(policy, c.Model.Template); err != nil {
+	template, err := c.Model.PromptTemplate()
+	if err != nil {
 		return nil, err
 	}
-	if t.problems, t.report, err = OpenProblems(c.Data.Train, c.Data.Filter, c.Data.Prompts, false); err != nil {
+	if t.prompter, err = NewPrompter(policy, template); err != nil {
+		return nil, err
+	}
+	if t.problems, err = openTraining(c.Data, log); err != nil {
 		return nil, err
 	}
 	if err = t.dropLong(); err != nil {
@@ -114,15 +116,15 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
 	for _, name := range c.Eval.Suites {
-		s, err := openSuite(name)
+		s, err := OpenSuite(name, "", c.Eval.Options())
 		if err != nil {
 			return nil, err
 		}
 		t.suites = append(t.suites, s)
 	}
-	limit := c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens
+	limit := c.longest()
 	if m := policy.Model.MaxPositions; m > 0 && limit > m {
-		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", c.Rollout.MaxNewTokens)
+		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", max(c.Rollout.MaxNewTokens, c.Eval.MaxNewTokens))
 	}
 	slots := min(c.Rollout.Slots, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt)
 	if t.decoder, err = env.NewDecoder(policy.Ring, slots, policy.MaxTokens(limit)); err != nil {
@@ -166,7 +168,11 @@ func (t *Trainer) dropLong() error {
 	}
 	kept := list[:0]
 	for _, q := range list {
-		if len(t.prompter.Encode(q)) <= t.Config.Rollout.MaxPromptTokens {
+		prompt, err := t.prompter.Encode(q)
+		if err != nil {
+			return err
+		}
+		if len(prompt) <= t.Config.Rollout.MaxPromptTokens {
 			kept = append(kept, q)
 		}
 	}
@@ -239,8 +245,11 @@ func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
 	e := Evaluation{Round: t.round, Step: t.step}
 	for _, s := range t.suites {
 		c := t.Config.Eval
+		if c.MaxNewTokens == 0 {
+			c.MaxNewTokens = t.Config.Rollout.MaxNewTokens
+		}
 		t.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*c.Samples)
-		result, err := s.run(ctx, t.decoder, t.prompter, c, t.Config.Rollout.MaxNewTokens, t.verifier, func(int) { t.observer.Advance(1) })
+		result, err := s.run(ctx, t.decoder, t.prompter, c, t.verifier, func(int) { t.observer.Advance(1) })
 		if err != nil {
 			return e, err
 		}

@@ -208,7 +208,7 @@ type namedFinding struct {
 
 func (r CheckReport) findings() []namedFinding {
 	return []namedFinding{
-		{"dropped", r.Bad},
+		{"dropped: they lack a prompt or an answer", r.Bad},
 		{"with the id of an earlier row", r.DuplicateIDs},
 		{"with the prompt of an earlier row", r.DuplicatePrompts},
 		{"of them with another answer", r.Conflicts},

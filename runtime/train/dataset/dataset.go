@@ -9,6 +9,7 @@
 package dataset
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -45,6 +46,9 @@ type Options struct {
 	Limit int
 	// Split chooses among the splits of a folder that has several.
 	Split string
+	// Input, if not nil, is read in place of the path, which then only names it:
+	// JSON lines or a JSON array.
+	Input io.Reader
 	// NoAnswers takes rows without an answer.
 	NoAnswers bool
 	// FromSolution finds the answer in a worked solution, where that is the
@@ -135,7 +139,7 @@ func Open(path string, o Options) (*Reader, error) {
 		r.unseen = r.filter.Columns()
 	}
 	var err error
-	if r.records, err = openRecords(path, o.Split); err != nil {
+	if r.records, err = OpenRecords(path, o); err != nil {
 		return nil, err
 	}
 	for _, f := range r.records.files {
@@ -269,11 +273,17 @@ type Records struct {
 	err   error
 }
 
-// OpenRecords opens a dataset like Open, for its raw rows.
-func OpenRecords(path string) (*Records, error) { return openRecords(path, "") }
-
-func openRecords(path, splitName string) (*Records, error) {
-	files, err := findFiles(path, splitName)
+// OpenRecords opens a dataset like Open, for its raw rows. Of o only Split and
+// Input count.
+func OpenRecords(path string, o Options) (*Records, error) {
+	if o.Input != nil {
+		src, err := openText(bufio.NewReaderSize(o.Input, 1<<16), "", func() error { return nil })
+		if err != nil {
+			return nil, fmt.Errorf("dataset: %s: %w", path, err)
+		}
+		return &Records{files: []file{{path, path}}, src: src}, nil
+	}
+	files, err := findFiles(path, o.Split)
 	if err != nil {
 		return nil, err
 	}

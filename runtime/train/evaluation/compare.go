@@ -46,6 +46,9 @@ func Compare(a, b Report) (Comparison, error) {
 	if a.Settings.Template != b.Settings.Template {
 		warn("the templates differ: %s and %s", a.Settings.Template, b.Settings.Template)
 	}
+	if a.Settings.System != b.Settings.System {
+		warn("the system messages differ: %q and %q", a.Settings.System, b.Settings.System)
+	}
 	if a.Settings.MaxTokens != b.Settings.MaxTokens {
 		warn("the token limits differ: %d and %d", a.Settings.MaxTokens, b.Settings.MaxTokens)
 	}

@@ -19,8 +19,13 @@ type Settings struct {
 	// Model is the folder, as it was given.
 	Model string `json:"model"`
 	// Weights tells one model's weights from another's.
-	Weights  string `json:"weights"`
+	Weights string `json:"weights"`
+	// Template is the name of the prompt template, or a text with {problem} in it.
 	Template string `json:"template"`
+	// System is the system message of the template "chat".
+	System string `json:"system,omitempty"`
+	// Stops are strings that end a response.
+	Stops []string `json:"stop,omitempty"`
 	// Samples of each problem.
 	Samples     int     `json:"samples"`
 	Greedy      bool    `json:"greedy"`
@@ -272,6 +277,8 @@ func (p Plan) differs(q Plan) error {
 	}{
 		{"weights", was.Weights, want.Weights},
 		{"template", was.Template, want.Template},
+		{"system message", was.System, want.System},
+		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
 		{"samples", was.Samples, want.Samples},
 		{"greedy", was.Greedy, want.Greedy},
 		{"temperature", was.Temperature, want.Temperature},

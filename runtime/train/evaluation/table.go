@@ -27,7 +27,11 @@ func (s Settings) sampling() string {
 
 // String says in a line what was evaluated and how.
 func (s Settings) String() string {
-	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), s.Template, s.MaxTokens)
+	template := s.Template
+	if strings.ContainsAny(template, " \n{") { // a text, not a name
+		template = fmt.Sprintf("%.60q", template)
+	}
+	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxTokens)
 }
 
 // A grid is a table: a row of heads, then rows that begin with a label.
