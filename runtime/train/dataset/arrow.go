@@ -23,6 +23,7 @@ type arrowRows struct {
 	dicts   map[int64]*arrowDictionary
 	left    int64 // rows of the current batch still to return
 	row     int
+	taken   int // by the row, see rowBudget
 }
 
 // maxMetadata bounds the metadata of one message.
@@ -57,7 +58,7 @@ func openArrow(f *os.File, at, end int64) (s source, err error) {
 			s, err = nil, fmt.Errorf("arrow: %w", err)
 		}
 	}()
-	defer recoveredArrow(&err)
+	defer recovered(&err)
 	a := &arrowRows{f: f, at: at, end: end, dicts: map[int64]*arrowDictionary{}}
 	m, err := a.message()
 	if err != nil {
@@ -69,7 +70,7 @@ func openArrow(f *os.File, at, end int64) (s source, err error) {
 	if m.header.integer(0, 2, 0) != 0 {
 		return nil, fmt.Errorf("numbers have their highest byte first, which is not read: write the file on another machine")
 	}
-	schema := arrowSchema{dicts: a.dicts}
+	schema := arrowSchema{dicts: a.dicts, taken: &a.taken}
 	for _, field := range m.header.tables(1) {
 		c := schema.column(field, 0)
 		a.cols = append(a.cols, c)
@@ -78,8 +79,9 @@ func openArrow(f *os.File, at, end int64) (s source, err error) {
 	return a, nil
 }
 
-// recoveredArrow is recovered, and knows what is merely not supported.
-func recoveredArrow(err *error) {
+// recovered, deferred, turns a panic into an error, and knows what is merely not
+// supported from what is damaged.
+func recovered(err *error) {
 	switch p := recover().(type) {
 	case nil:
 	case unreadable:
@@ -109,13 +111,14 @@ func (a *arrowRows) next() (o Object, row int, err error) {
 			o, row, err = nil, a.row, fmt.Errorf("arrow: %w", err)
 		}
 	}()
-	defer recoveredArrow(&err)
+	defer recovered(&err)
 	for a.left == 0 {
 		if err := a.batch(); err != nil {
 			return nil, a.row, err
 		}
 	}
 	a.left--
+	a.taken = 0
 	o = make(Object, len(a.cols))
 	for i, c := range a.cols {
 		o[i] = Member{a.names[i], c.next()}
@@ -158,12 +161,15 @@ func (a *arrowRows) dictionary(m arrowMessage) {
 		damaged("a dictionary that no column has")
 	}
 	if more := m.header.flag(2); !more {
-		d.values = nil
+		d.values, d.taken = nil, 0
 	}
 	d.column.begin(newArrowBatch(batch, a.f, m.body, m.size))
+	a.taken = d.taken
+	spend(&a.taken, d.column.length)
 	for range d.column.length {
 		d.values = append(d.values, d.column.next())
 	}
+	d.taken = a.taken
 }
 
 // An arrowMessage is a unit of a stream: metadata, and a body of buffers.

@@ -25,6 +25,8 @@ type arrowColumn struct {
 	children []*arrowColumn
 	dict     *arrowDictionary // of indexed values, or nil
 
+	taken *int // of the row so far, see rowBudget
+
 	length  int64 // values in the batch
 	valid   arrowBits
 	bits    arrowBits   // of booleans
@@ -52,11 +54,13 @@ const (
 type arrowDictionary struct {
 	column *arrowColumn // reads the values
 	values []any
+	taken  int // of rowBudget, by the values
 }
 
 // arrowSchema turns the fields of a schema into columns.
 type arrowSchema struct {
 	fields int // met so far
+	taken  *int
 	dicts  map[int64]*arrowDictionary
 }
 
@@ -79,7 +83,7 @@ func (s *arrowSchema) column(field flatTable, depth int) *arrowColumn {
 		dict = &arrowDictionary{column: c}
 		s.dicts[id] = dict
 	}
-	index := &arrowColumn{name: c.name, kind: fixedKind, dict: dict}
+	index := &arrowColumn{name: c.name, kind: fixedKind, dict: dict, taken: s.taken}
 	if t, ok := encoding.table(1); ok {
 		index.integer(t)
 	} else {
@@ -121,7 +125,7 @@ const (
 // valueColumn returns the column of a field's values, whether or not they are
 // indexed.
 func (s *arrowSchema) valueColumn(field flatTable, depth int) *arrowColumn {
-	c := &arrowColumn{name: field.text(0)}
+	c := &arrowColumn{name: field.text(0), taken: s.taken}
 	number := field.integer(2, 1, 0)
 	t, ok := field.table(3)
 	if !ok {
@@ -362,6 +366,7 @@ type arrowBatch struct {
 	// weightless is how many values a column without any bytes may have. A
 	// damaged file can claim any number of them, to be read for ever.
 	weightless int64
+	unpacked   int64 // bytes of the compressed buffers that are held whole
 }
 
 func newArrowBatch(t flatTable, f io.ReaderAt, body, size int64) *arrowBatch {
@@ -441,6 +446,7 @@ func (c *arrowColumn) begin(b *arrowBatch) {
 	if c.kind == listKind || c.kind == mapKind {
 		for range min(c.end, c.children[0].length) { // of a list that was cut out of a longer one
 			c.children[0].next()
+			*c.taken = 0 // they are no row's
 		}
 	}
 }
@@ -505,6 +511,7 @@ func (c *arrowColumn) next() any {
 	case textKind:
 		n := c.extent()
 		if valid {
+			spend(c.taken, n/textShare)
 			return c.textOf(c.data.copy(n))
 		}
 		c.data.skip(n)
@@ -539,6 +546,7 @@ func (c *arrowColumn) textOf(b []byte) any {
 
 func (c *arrowColumn) list(n int64, valid bool) any {
 	list := make([]any, 0, min(n, 64))
+	spend(c.taken, n)
 	for range n {
 		v := c.children[0].next()
 		if c.kind == mapKind { // a pair, as keys need not be strings
@@ -599,6 +607,9 @@ func (c *arrowColumn) beginViews(b *arrowBatch) {
 				damaged("column %q: a compressed buffer of more than %d MiB, or %v", c.name, maxLine>>20, err)
 			}
 			v.window, v.length = all, int64(len(all))
+			if b.unpacked += v.length; b.unpacked > maxHeld {
+				damaged("the compressed buffers of a record batch come to more than %d MiB", maxHeld>>20)
+			}
 		}
 		c.views = append(c.views, v)
 	}
@@ -616,6 +627,7 @@ func (c *arrowColumn) viewed(view []byte) []byte {
 		damaged("column %q points to buffer %d of %d", c.name, i, len(c.views))
 	}
 	v := &c.views[i]
+	spend(c.taken, n/textShare)
 	if n < 0 || at < 0 || at > v.length || n > v.length-at {
 		damaged("column %q points to %d bytes at byte %d of %d", c.name, n, at, v.length)
 	}

@@ -99,7 +99,7 @@ func decodeExactly(t *testing.T, text []byte) any {
 
 func records(t testing.TB, path string) []Object {
 	t.Helper()
-	r, err := OpenRecords(path)
+	r, err := OpenRecords(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +136,12 @@ func TestPyArrowFiles(t *testing.T) {
 		n++
 		t.Run(name, func(t *testing.T) {
 			table, rest, _ := strings.Cut(name, ".")
+			if table == "bomb" {
+				t.Skip("in TestBombs")
+			}
 			if table == "refused" {
 				column := strings.TrimSuffix(rest, ".arrow")
-				_, err := OpenRecords(path)
+				_, err := OpenRecords(path, Options{})
 				if err == nil || !strings.Contains(err.Error(), "column \""+column+"\": values of type") {
 					t.Errorf("error %v", err)
 				}

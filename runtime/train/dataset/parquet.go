@@ -4,64 +4,76 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
-	"math/big"
 	"os"
-	"time"
-
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
-	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquetRows reads a Parquet file row by row; memory holds a page per column.
+// parquetRows reads a Parquet file row by row; memory holds a page and a
+// dictionary per column.
+//
+// The reader is our own because libraries believe what a file says of its
+// sizes: a damaged or hostile one has them ask for memory until the program is
+// ended.
 type parquetRows struct {
 	f      *os.File
 	size   int64
-	groups []parquet.RowGroup
-	meta   []format.RowGroup // of the groups
+	groups []parquetGroup // that were not read yet
 	root   *parquetNode
+	leaves []*parquetColumn
 	names  []string
 
-	rows   parquet.Rows // of the current group, or nil
-	left   int64        // rows of it that were not read yet
-	buffer []parquet.Row
-	ready  []parquet.Row // rows of buffer still to return
-	row    int
-	level  levels
+	left  int64 // rows of the current group that were not read yet
+	row   int
+	taken int   // by the row, see rowBudget
+	held  int64 // bytes of the pages and dictionaries of all columns
 }
 
 func openParquet(f *os.File, size int64) (s source, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			s, err = nil, fmt.Errorf("parquet: the file is damaged: %v", p)
+		if err != nil {
+			s, err = nil, fmt.Errorf("parquet: %w", err)
 		}
 	}()
+	defer recovered(&err)
 	if size < 12 {
-		return nil, fmt.Errorf("parquet: the file is cut short")
+		return nil, fmt.Errorf("the file is cut short")
 	}
 	end := make([]byte, 8)
 	if _, err := f.ReadAt(end, size-8); err != nil {
-		return nil, fmt.Errorf("parquet: %w", err)
+		return nil, err
+	}
+	if string(end[4:]) == "PARE" {
+		return nil, fmt.Errorf("the file is encrypted: decrypt it first")
 	}
 	if string(end[4:]) != "PAR1" {
-		return nil, fmt.Errorf("parquet: the file does not end with PAR1: it is cut short")
+		return nil, fmt.Errorf("the file does not end with PAR1: it is cut short")
 	}
-	if n := int64(binary.LittleEndian.Uint32(end)); n > size-12 {
-		return nil, fmt.Errorf("parquet: the file is damaged: a footer of %d bytes in a file of %d", n, size)
+	n := int64(binary.LittleEndian.Uint32(end))
+	if n > size-12 || n > maxFooter {
+		return nil, fmt.Errorf("the file is damaged: a footer of %d bytes in a file of %d", n, size)
 	}
-	file, err := parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(1<<16))
-	if err != nil {
-		return nil, fmt.Errorf("parquet: %w", err)
+	footer := make([]byte, n)
+	if _, err := f.ReadAt(footer, size-8-n); err != nil {
+		return nil, noEnd(err)
 	}
-	p := &parquetRows{f: f, size: size, groups: file.RowGroups(), meta: file.Metadata().RowGroups, buffer: make([]parquet.Row, 256)}
-	p.root, err = parquetSchema(file.Metadata().Schema)
-	if err != nil {
-		return nil, fmt.Errorf("parquet: %w", err)
+	meta := readParquetMeta(footer)
+	p := &parquetRows{f: f, size: size, groups: meta.groups}
+	b := schemaBuilder{rest: meta.schema, rows: p}
+	if p.root, err = b.node(0, 0, 0); err != nil {
+		return nil, err
 	}
-	p.level = levels{column: make([][]parquet.Value, p.root.leaves)}
+	if len(b.rest) > 0 {
+		return nil, fmt.Errorf("the schema has %d elements too many", len(b.rest))
+	}
+	if p.root.kind == leafNode {
+		return nil, fmt.Errorf("the schema has no columns")
+	}
 	for _, child := range p.root.children {
 		p.names = append(p.names, child.name)
+	}
+	for i, g := range p.groups {
+		if len(g.chunks) != len(p.leaves) || g.rows < 0 {
+			return nil, fmt.Errorf("the file is damaged: row group %d has %d rows and %d of %d columns", i+1, g.rows, len(g.chunks), len(p.leaves))
+		}
 	}
 	return p, nil
 }
@@ -70,75 +82,59 @@ func (p *parquetRows) columns() []string { return p.names }
 func (p *parquetRows) unit() string      { return "row" }
 
 func (p *parquetRows) close() error {
-	var err error
-	if p.rows != nil {
-		err = p.rows.Close()
-		p.rows = nil
+	for _, c := range p.leaves {
+		c.pages.close()
 	}
-	if closeErr := p.f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return p.f.Close()
 }
 
 func (p *parquetRows) next() (o Object, row int, err error) {
+	p.row++
 	defer func() {
-		if r := recover(); r != nil {
-			o, err = nil, fmt.Errorf("parquet: the file is damaged: %v", r)
+		if err != nil && err != io.EOF {
+			o, row, err = nil, p.row, fmt.Errorf("parquet: %w", err)
 		}
 	}()
-	p.row++
-	for len(p.ready) == 0 {
-		if p.rows == nil {
-			if len(p.groups) == 0 {
-				return nil, p.row, io.EOF
-			}
-			if err := p.group(); err != nil {
-				return nil, p.row, fmt.Errorf("parquet: the file is damaged: %w", err)
-			}
+	defer recovered(&err)
+	for p.left == 0 {
+		if len(p.groups) == 0 {
+			return nil, p.row, io.EOF
 		}
-		n, err := p.rows.ReadRows(p.buffer)
-		if err != nil && err != io.EOF {
-			return nil, p.row, fmt.Errorf("parquet: %w", err)
+		group := p.groups[0]
+		p.groups = p.groups[1:]
+		for i, c := range p.leaves {
+			c.begin(p.f, p.size, &group.chunks[i])
 		}
-		p.ready, p.left = p.buffer[:n], p.left-int64(n)
-		if n == 0 && p.left > 0 {
-			return nil, p.row, fmt.Errorf("parquet: the file is damaged: a row group ends %d rows early", p.left)
-		}
-		if n == 0 {
-			err := p.rows.Close()
-			p.rows = nil
-			if err != nil {
-				return nil, p.row, fmt.Errorf("parquet: %w", err)
-			}
+		p.left = group.rows
+	}
+	p.left--
+	p.taken = 0
+	o = p.group(p.root)
+	for _, c := range p.leaves {
+		// What comes next begins a row, or there is nothing.
+		if _, rep := c.peek(); rep != 0 || p.left == 0 && c.left > 0 || p.left > 0 && c.left == 0 {
+			damaged("column %q does not have the rows of the others", c.name)
 		}
 	}
-	p.level.begin(p.ready[0])
-	p.ready = p.ready[1:]
-	return p.level.group(p.root), p.row, nil
-}
-
-// group goes on to the next row group.
-func (p *parquetRows) group() error {
-	if err := checkPages(p.f, p.size, &p.meta[0]); err != nil {
-		return err
-	}
-	p.rows, p.left = p.groups[0].Rows(), p.meta[0].NumRows
-	p.groups, p.meta = p.groups[1:], p.meta[1:]
-	return nil
+	return o, p.row, nil
 }
 
 // A parquetNode is a column or a group of columns.
 type parquetNode struct {
 	name     string
 	kind     nodeKind
-	repeat   format.FieldRepetitionType
+	repeat   int64
 	def, rep int // the levels from which it is present
 	first    int // its first leaf column
 	leaves   int // how many it has
 	children []*parquetNode
-	convert  func(parquet.Value) any // of a leaf
 }
+
+// The repetitions of a node, as parquet.thrift numbers them.
+const (
+	parquetOptional = 1
+	parquetRepeated = 2
+)
 
 type nodeKind byte
 
@@ -149,22 +145,10 @@ const (
 	mapNode  // child is the repeated group of key and value
 )
 
-// parquetSchema builds the tree of columns out of the flat list of a footer.
-func parquetSchema(elements []format.SchemaElement) (*parquetNode, error) {
-	b := schemaBuilder{rest: elements}
-	root, err := b.node(0, 0, 0)
-	if err == nil && len(b.rest) > 0 {
-		err = fmt.Errorf("the schema has %d elements too many", len(b.rest))
-	}
-	if err == nil && root.kind == leafNode {
-		err = fmt.Errorf("the schema has no columns")
-	}
-	return root, err
-}
-
+// A schemaBuilder builds the tree of columns out of the flat list of a footer.
 type schemaBuilder struct {
-	rest []format.SchemaElement
-	leaf int
+	rest []parquetElement
+	rows *parquetRows // receives the leaves
 }
 
 // node takes the next element and what is below it; def and rep are the levels
@@ -173,34 +157,39 @@ func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 	if len(b.rest) == 0 || depth > 100 {
 		return nil, fmt.Errorf("the schema is damaged")
 	}
-	e := b.rest[0]
+	e := &b.rest[0]
 	b.rest = b.rest[1:]
-	n := &parquetNode{name: e.Name, first: b.leaf}
+	n := &parquetNode{name: e.name, first: len(b.rows.leaves)}
 	if depth > 0 { // the root has no repetition
-		n.repeat = e.RepetitionType.V
+		n.repeat = e.repeat
 		switch n.repeat {
-		case format.Optional:
+		case parquetOptional:
 			def++
-		case format.Repeated:
+		case parquetRepeated:
 			def++
 			rep++
 		}
 	}
 	n.def, n.rep = def, rep
-	if !e.NumChildren.Valid || e.Type.Valid {
-		n.convert = converter(e)
-		b.leaf++
+	if e.children < 0 || e.kind >= 0 {
+		if e.kind < 0 || e.kind > parquetFixed || e.kind == parquetFixed && (e.length < 1 || e.length > maxPage) {
+			return nil, fmt.Errorf("the schema is damaged: column %q is of type %d and %d bytes", e.name, e.kind, e.length)
+		}
+		b.rows.leaves = append(b.rows.leaves, &parquetColumn{
+			element: e, name: e.name, def: def, rep: rep, convert: e.converter(),
+			pages: pageReader{held: &b.rows.held}, taken: &b.rows.taken,
+		})
 		n.leaves = 1
 		return n, nil
 	}
-	for range e.NumChildren.V {
+	for range e.children {
 		child, err := b.node(def, rep, depth+1)
 		if err != nil {
 			return nil, err
 		}
 		n.children = append(n.children, child)
 	}
-	n.leaves = b.leaf - n.first
+	n.leaves = len(b.rows.leaves) - n.first
 	if n.leaves == 0 && depth > 0 {
 		return nil, fmt.Errorf("the group %q has no columns", n.name)
 	}
@@ -213,17 +202,13 @@ func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 
 // logical finds the lists and maps among the groups, after the format's
 // LogicalTypes.md with its rules for old writers.
-func (n *parquetNode) logical(e format.SchemaElement) {
-	if len(n.children) != 1 || n.children[0].repeat != format.Repeated || n.repeat == format.Repeated {
+func (n *parquetNode) logical(e *parquetElement) {
+	if len(n.children) != 1 || n.children[0].repeat != parquetRepeated || n.repeat == parquetRepeated {
 		return
 	}
 	inner := n.children[0]
-	_, list := e.LogicalType.Value.(*format.ListType)
-	_, dict := e.LogicalType.Value.(*format.MapType)
-	if e.ConvertedType.Valid {
-		list = list || e.ConvertedType.V == deprecated.List
-		dict = dict || e.ConvertedType.V == deprecated.Map || e.ConvertedType.V == deprecated.MapKeyValue
-	}
+	list := e.logical.member == logicalList || e.converted == convertedList
+	dict := e.logical.member == logicalMap || e.converted == convertedMap || e.converted == convertedMapKeyValue
 	switch {
 	case list:
 		n.kind = listNode
@@ -239,210 +224,76 @@ func (n *parquetNode) logical(e format.SchemaElement) {
 	}
 }
 
-// levels puts a row together out of its leaf columns' values, whose definition
-// level says how much of the path to them is present, and whose repetition
-// level which list goes on (Melnik et al., "Dremel", VLDB 2010, section 4).
-type levels struct {
-	column [][]parquet.Value // what is left of each
-}
-
-func (l *levels) begin(row parquet.Row) {
-	for i := range l.column {
-		l.column[i] = nil
-	}
-	row.Range(func(i int, values []parquet.Value) bool {
-		l.column[i] = values
-		return true
-	})
-}
-
 // skip takes the one value that stands for an absent n.
-func (l *levels) skip(n *parquetNode) {
-	for i := n.first; i < n.first+n.leaves; i++ {
-		l.column[i] = l.column[i][1:]
+func (p *parquetRows) skip(n *parquetNode) {
+	for _, c := range p.leaves[n.first : n.first+n.leaves] {
+		if def, _ := c.peek(); def == c.def {
+			damaged("column %q has a value where its group is absent", c.name)
+		}
+		c.take()
 	}
 }
 
-func (l *levels) value(n *parquetNode) any {
+func (p *parquetRows) present(n *parquetNode) bool {
+	def, _ := p.leaves[n.first].peek()
+	return def >= n.def
+}
+
+// value reads n out of the values of its leaves.
+func (p *parquetRows) value(n *parquetNode) any {
 	switch n.repeat {
-	case format.Optional:
-		if l.column[n.first][0].DefinitionLevel() < n.def {
-			l.skip(n)
+	case parquetOptional:
+		if !p.present(n) {
+			p.skip(n)
 			return nil
 		}
-	case format.Repeated: // outside a list: a list all the same
-		return l.list(n, func() any { return l.present(n) })
+	case parquetRepeated: // outside a list: a list all the same
+		return p.list(n, func() any { return p.content(n) })
 	}
-	return l.present(n)
+	return p.content(n)
 }
 
 // list reads the repetitions of n.
-func (l *levels) list(n *parquetNode, element func() any) []any {
+func (p *parquetRows) list(n *parquetNode, element func() any) []any {
 	list := []any{}
-	if l.column[n.first][0].DefinitionLevel() < n.def {
-		l.skip(n)
+	if !p.present(n) {
+		p.skip(n)
 		return list
 	}
 	for {
 		list = append(list, element())
-		rest := l.column[n.first]
-		if len(rest) == 0 || rest[0].RepetitionLevel() != n.rep {
+		if _, rep := p.leaves[n.first].peek(); rep != n.rep {
 			return list
 		}
 	}
 }
 
-// present reads n, which is there.
-func (l *levels) present(n *parquetNode) any {
+// content reads n, which is there.
+func (p *parquetRows) content(n *parquetNode) any {
 	switch n.kind {
 	case leafNode:
-		v := l.column[n.first][0]
-		l.column[n.first] = l.column[n.first][1:]
-		return n.convert(v)
+		return p.leaves[n.first].take()
 	case listNode:
 		inner, element := n.children[0], n.children[1]
-		return l.list(inner, func() any {
+		return p.list(inner, func() any {
 			if element == nil {
-				return l.present(inner)
+				return p.content(inner)
 			}
-			return l.value(element)
+			return p.value(element)
 		})
 	case mapNode: // pairs, as keys need not be strings
 		inner := n.children[0]
-		return l.list(inner, func() any {
-			return []any{l.value(inner.children[0]), l.value(inner.children[1])}
+		return p.list(inner, func() any {
+			return []any{p.value(inner.children[0]), p.value(inner.children[1])}
 		})
 	}
-	return l.group(n)
+	return p.group(n)
 }
 
-func (l *levels) group(n *parquetNode) Object {
+func (p *parquetRows) group(n *parquetNode) Object {
 	o := make(Object, len(n.children))
 	for i, child := range n.children {
-		o[i] = Member{child.name, l.value(child)}
+		o[i] = Member{child.name, p.value(child)}
 	}
 	return o
-}
-
-// converter returns how a leaf's values become an Object's. The older
-// annotations (ConvertedType) are read where the newer are absent.
-func converter(e format.SchemaElement) func(parquet.Value) any {
-	old := deprecated.ConvertedType(-1)
-	if e.ConvertedType.Valid {
-		old = e.ConvertedType.V
-	}
-	switch t := e.LogicalType.Value.(type) {
-	case *format.DecimalType:
-		return decimalConverter(int(t.Scale))
-	case *format.IntType:
-		if !t.IsSigned {
-			return unsigned
-		}
-	case *format.DateType:
-		return date
-	case *format.TimeType:
-		return timeConverter(unit(t.Unit), clock)
-	case *format.TimestampType:
-		zone := ""
-		if t.IsAdjustedToUTC {
-			zone = "UTC"
-		}
-		return timeConverter(unit(t.Unit), newZone(zone).format)
-	case *format.UUIDType:
-		return func(v parquet.Value) any {
-			b := v.ByteArray()
-			return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
-		}
-	case *format.Float16Type:
-		return func(v parquet.Value) any { return half(binary.LittleEndian.Uint16(v.ByteArray())) }
-	case *format.StringType, *format.EnumType, *format.JsonType:
-		return func(v parquet.Value) any { return string(v.ByteArray()) }
-	}
-	switch old {
-	case deprecated.Decimal:
-		return decimalConverter(int(e.Scale.V))
-	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
-		return unsigned
-	case deprecated.Date:
-		return date
-	case deprecated.TimeMillis:
-		return timeConverter(time.Millisecond, clock)
-	case deprecated.TimeMicros:
-		return timeConverter(time.Microsecond, clock)
-	case deprecated.TimestampMillis:
-		return timeConverter(time.Millisecond, newZone("UTC").format)
-	case deprecated.TimestampMicros:
-		return timeConverter(time.Microsecond, newZone("UTC").format)
-	case deprecated.UTF8, deprecated.Enum, deprecated.Json:
-		return func(v parquet.Value) any { return string(v.ByteArray()) }
-	}
-	return physical
-}
-
-// physical converts a value whose column has no annotation.
-func physical(v parquet.Value) any {
-	switch v.Kind() {
-	case parquet.Boolean:
-		return v.Boolean()
-	case parquet.Int32:
-		return int64(v.Int32())
-	case parquet.Int64:
-		return v.Int64()
-	case parquet.Int96: // a timestamp of old writers: nanoseconds of a day, Julian day
-		x := v.Int96()
-		nanos := int64(x[1])<<32 | int64(x[0])
-		const julianEpoch = 2440588
-		return newZone("").format(time.Unix((int64(x[2])-julianEpoch)*86400, nanos).UTC())
-	case parquet.Float:
-		return float64(v.Float())
-	case parquet.Double:
-		return v.Double()
-	}
-	return append([]byte{}, v.ByteArray()...)
-}
-
-func unsigned(v parquet.Value) any {
-	x := v.Uint64()
-	if v.Kind() == parquet.Int32 {
-		x = uint64(v.Uint32())
-	}
-	if x <= math.MaxInt64 {
-		return int64(x)
-	}
-	return x
-}
-
-func date(v parquet.Value) any {
-	return day(int64(v.Int32()))
-}
-
-func unit(u format.TimeUnit) time.Duration {
-	if u.Value == nil {
-		return time.Millisecond
-	}
-	return u.Value.Duration()
-}
-
-func timeConverter(unit time.Duration, write func(time.Time) string) func(parquet.Value) any {
-	return func(v parquet.Value) any {
-		x := v.Int64()
-		if v.Kind() == parquet.Int32 {
-			x = int64(v.Int32())
-		}
-		return write(moment(x, unit))
-	}
-}
-
-// decimalConverter reads a whole number, in two's complement where it is
-// bytes, and puts the point scale digits from its end.
-func decimalConverter(scale int) func(parquet.Value) any {
-	return func(v parquet.Value) any {
-		switch v.Kind() {
-		case parquet.Int32:
-			return pointed(big.NewInt(int64(v.Int32())), scale)
-		case parquet.Int64:
-			return pointed(big.NewInt(v.Int64()), scale)
-		}
-		return pointed(twosComplement(v.ByteArray()), scale)
-	}
 }

@@ -173,3 +173,13 @@ refused = {
 }
 for name, column in refused.items():
     stream(f"refused.{name}.arrow", pa.table({name: column}), 3)
+
+# Small files that state very much: a page of 64 MiB in few bytes, a row with a
+# list of 8 million numbers or nulls, a row with 320 MiB of text, and what is
+# merely well compressed: 2 million rows of one value.
+pq.write_table(pa.table({"problem": ["a" * (64 << 20)], "answer": ["1"]}), "bomb.page.parquet", compression="zstd", use_dictionary=False, write_statistics=False)
+many = pa.table({"answer": pa.array([[None] * (8 << 20)], pa.list_(pa.int8()))})
+pq.write_table(many, "bomb.list.parquet", compression="zstd", write_statistics=False)
+file("bomb.list.arrow", many, 1, compression="zstd")
+file("bomb.texts.arrow", pa.table({"answer": pa.array([["a" * (32 << 20)] * 10])}), 1, compression="zstd")
+pq.write_table(pa.table({"problem": pa.array(["p"] * (2 << 20)), "answer": pa.nulls(2 << 20, pa.string())}), "bomb.levels.parquet", compression="zstd", write_statistics=False)
