@@ -243,6 +243,9 @@ func (c *comparer) inOrder(g, a []*latex.Node, rule string) bool {
 // match pairs the elements of two sequences of one length off, each with an
 // equal one.
 func (c *comparer) match(g, a []*latex.Node, rule string) bool {
+	if sameNumbers(g, a, false) {
+		return c.say(true, rule)
+	}
 	used := make([]bool, len(a))
 	for i, x := range g {
 		found := false
@@ -264,8 +267,56 @@ func (c *comparer) match(g, a []*latex.Node, rule string) bool {
 	return c.say(true, rule)
 }
 
+// sameNumbers reports whether g and a are numerals with the same values in any
+// order, so that long lists need not be compared each with each.
+func sameNumbers(g, a []*latex.Node, asSets bool) bool {
+	if len(g) < 8 {
+		return false
+	}
+	count := map[string]int{}
+	for _, n := range g {
+		key, ok := numeralKey(n)
+		if !ok {
+			return false
+		}
+		count[key]++
+	}
+	found := map[string]int{}
+	for _, n := range a {
+		key, ok := numeralKey(n)
+		if !ok || count[key] == 0 {
+			return false
+		}
+		found[key]++
+	}
+	for key, n := range count {
+		if found[key] == 0 || !asSets && found[key] != n {
+			return false
+		}
+	}
+	return true
+}
+
+// numeralKey is the value of a numeral of ordinary size in lowest terms.
+func numeralKey(n *latex.Node) (string, bool) {
+	sign := ""
+	if n.Op == latex.Neg {
+		n, sign = n.Args[0], "-"
+	}
+	if n.Op != latex.Num || n.Rat.Num().BitLen()+n.Rat.Denom().BitLen() > 256 {
+		return "", false
+	}
+	if n.Rat.Sign() == 0 {
+		sign = ""
+	}
+	return sign + n.Rat.RatString(), true
+}
+
 // twoSets compares collections in which neither order nor repetition counts.
 func (c *comparer) twoSets(g, a []*latex.Node) bool {
+	if sameNumbers(g, a, true) {
+		return c.say(true, "the same numbers in some order")
+	}
 	in := func(x *latex.Node, set []*latex.Node) bool {
 		for _, y := range set {
 			if c.equal(x, y) {

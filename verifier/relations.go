@@ -129,6 +129,7 @@ func isCompoundName(n *latex.Node) bool {
 // relations compares where an equation, an inequality or a membership is
 // involved.
 func (c *comparer) relations(g, a *latex.Node) bool {
+	g, a = identical(g), identical(a)
 	if verdict, ok := c.namedTuple(g, a); ok {
 		return verdict
 	}
@@ -138,6 +139,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	rel, other := g, a
 	if a.Op == latex.Rel {
 		rel, other = a, g
+	}
+	if other.Op == latex.Set && len(other.Args) == 1 && c.depth == 1 {
+		other = other.Args[0] // x = 0 and {0}
 	}
 	if as, ok := assignmentOf(rel); ok && !isListLike(other) {
 		if c.pair(rel == g, as.value, other) {
@@ -175,6 +179,14 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.pair(rel == g, interval, other) // a < x < b, x > a
 	}
 	return c.say(false, "a relation against something else")
+}
+
+// identical writes f(x) ≡ 0 with an equals sign; a congruence stands for itself.
+func identical(n *latex.Node) *latex.Node {
+	if n.Op != latex.Rel || !single(n, "==") || contains(n, latex.Mod) {
+		return n
+	}
+	return &latex.Node{Op: latex.Rel, Ops: []string{"="}, Args: n.Args}
 }
 
 // pair compares x, taken out of the gold if fromGold, with y from the other side.

@@ -83,7 +83,10 @@ func (l *restriction) quotient(n *latex.Node) quotient {
 		}
 		return quotient{l.times(num.num, den.den), l.times(num.den, den.num)}
 	case latex.Pow:
-		if k, ok := l.c.Integer(n.Args[1]); ok && k >= -maxDegree && k <= maxDegree {
+		if k, ok := l.c.Integer(n.Args[1]); ok {
+			if k < -maxDegree || k > maxDegree {
+				return l.fail()
+			}
 			return l.power(l.quotient(n.Args[0]), k)
 		}
 	}

@@ -447,8 +447,14 @@ func (p *parser) word() *Node {
 		return p.text()
 	}
 	n := p.letter()
-	if n.Op == Sym && strings.Contains(applied, n.Name) && p.cur().is("(") {
-		return p.application(n.Name)
+	if n.Op == Sym && strings.Contains(applied, n.Name) {
+		if p.inverseAhead() {
+			p.pos += 5
+			return p.application(n.Name + "^-1")
+		}
+		if p.cur().is("(") {
+			return p.application(n.Name)
+		}
 	}
 	if next := p.cur(); n.Op == Sym && next.kind == number && !next.space && next.num.short && !t.plain && p.subscripts {
 		p.advance() // x1 for x_1
@@ -459,6 +465,11 @@ func (p *parser) word() *Node {
 		return p.application(n.Name)
 	}
 	return n
+}
+
+// inverseAhead reports whether ^{-1}( follows.
+func (p *parser) inverseAhead() bool {
+	return p.at(0).is("^") && p.at(1).is("{") && p.at(2).is("-") && p.at(3).kind == number && p.at(3).num.text == "1" && p.at(4).is("}") && p.at(5).is("(")
 }
 
 // prose reports whether the word at the position begins a phrase of ordinary

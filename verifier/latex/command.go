@@ -392,6 +392,10 @@ func (p *parser) money(name string) *Node {
 	if unit.Name == "" {
 		unit.Name = "USD"
 	}
+	if p.pos == 1 && p.cur().is("-") && p.at(1).kind == number {
+		p.advance() // \$-50
+		return negated(p.money(name))
+	}
 	if t := p.cur(); t.kind != number && !isFraction(t) && !t.is("{") {
 		return unit
 	}

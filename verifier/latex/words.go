@@ -32,7 +32,7 @@ var fillerPhrases = [...][]string{
 	{"the", "final", "answer", "is"}, {"the", "correct", "answer", "is"}, {"the", "answer", "is"}, {"final", "answer", "is"}, {"final", "answer"},
 	{"answer", "is"}, {"my", "answer", "is"}, {"the", "answers", "are"}, {"the", "solution", "is"}, {"the", "solutions", "are"}, {"the", "value", "is"}, {"the", "result", "is"},
 	{"answer"}, {"approximately"}, {"approx"}, {"about"}, {"roughly"}, {"exactly"}, {"around"}, {"thus"}, {"therefore"}, {"hence"}, {"so"}, {"either"}, {"both"},
-	{"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"},
+	{"a", "total", "of"}, {"equals"}, {"is"}, {"option"}, {"choice"}, {"the", "year"}, {"year"},
 }
 
 // fillers passes them, and a colon after.
@@ -42,6 +42,10 @@ next:
 		t := p.cur()
 		if t.kind != word || len(t.text) == 1 && !t.plain {
 			return
+		}
+		if p.phrase([]string{"the"}) && p.at(1).kind == number {
+			p.advance() // the 7th
+			continue
 		}
 		for _, phrase := range fillerPhrases {
 			if !p.phrase(phrase) {
