@@ -218,7 +218,7 @@ func (p *sweepPlan) finish(c *cobra.Command, runs []*sweepRun, out, page, name s
 		return err
 	}
 	if page != "" {
-		if err := updatePage(page, name, table, sweep.Values(outcomes, metrics[0].Name)); err != nil {
+		if err := updatePage(page, name, table, sweep.Values(outcomes, metrics[0].Name), p.dynamics, panels(read, p.dynamics)); err != nil {
 			return err
 		}
 	}
@@ -255,15 +255,55 @@ func sweepTables(t *sweep.Table) []report.Results {
 	return tables
 }
 
-// updatePage replaces a sweep's block in a Markdown page, and writes its figure
+// sweepPanels are the metrics whose course a sweep's second figure shows.
+var sweepPanels = []struct{ name, title string }{
+	{"reward", "reward"}, {"grad_norm", "gradient norm"}, {"entropy", "entropy, nats"},
+	{"log_ratio/mean", "mean log-importance ratio"}, {"delta/std", "log-ratio of tokens, std"}, {"clipped", "share clipped"},
+}
+
+// panelPoints bounds the points of a line in it.
+const panelPoints = 200
+
+// panels average the course of the variants' runs; none without variants.
+func panels(runs []*report.Run, variants []string) []sweep.Panel {
+	var list []sweep.Panel
+	for _, m := range sweepPanels {
+		p := sweep.Panel{Title: m.title}
+		for _, v := range variants {
+			var of []*report.Run
+			for _, r := range runs {
+				if r.Group == v {
+					of = append(of, r)
+				}
+			}
+			if points := report.Average(of, m.name, panelPoints); points != nil {
+				p.Lines = append(p.Lines, sweep.Line{Variant: v, Points: points})
+			}
+		}
+		if len(p.Lines) > 0 {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// updatePage replaces a sweep's block in a Markdown page, and writes its figures
 // beside the page.
-func updatePage(path, name string, table *sweep.Table, values map[string][]float64) error {
+func updatePage(path, name string, table *sweep.Table, values map[string][]float64, variants []string, panels []sweep.Panel) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	figure := name + ".svg"
 	block := fmt.Sprintf("![%s by variant: seeds, means and 95 %% intervals](%s)\n\n%s", table.Metrics[0].Title, figure, table.Markdown())
+	if len(panels) > 0 {
+		course := name + "-dynamics.svg"
+		block += fmt.Sprintf("\n![Training dynamics of %s, means over seeds](%s)\n", strings.Join(variants, ", "), course)
+		err := models.WriteFile(filepath.Join(filepath.Dir(path), course), func(w io.Writer) error { return sweep.Dynamics(w, variants, panels) })
+		if err != nil {
+			return err
+		}
+	}
 	updated, err := sweep.ReplaceBlock(string(text), name, block)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -30,6 +30,8 @@ type sweepFile struct {
 		// Baseline is compared with every variant that [[compare]] does not
 		// compare with it; empty is none.
 		Baseline string `toml:"baseline"`
+		// Dynamics are the variants whose course is drawn for --update.
+		Dynamics []string `toml:"dynamics"`
 	} `toml:"sweep"`
 	// Grid has values for keys such as "objective.p"; its product is taken with
 	// the variants.
@@ -57,6 +59,7 @@ type sweepPlan struct {
 	metric      string
 	variants    []variant
 	comparisons []sweep.Comparison
+	dynamics    []string
 }
 
 // readSweep reads a sweep's file. All that is wrong with it is reported at once.
@@ -117,6 +120,12 @@ func readSweep(path string) (*sweepPlan, error) {
 		p.comparisons = append(p.comparisons, sweep.Comparison{First: c.First, Second: c.Second, Claim: c.Claim})
 		compared[c.First+"\x00"+c.Second], compared[c.Second+"\x00"+c.First] = true, true
 	}
+	for _, name := range f.Sweep.Dynamics {
+		if !seen[name] {
+			errs = append(errs, fmt.Errorf("%s: sweep.dynamics names %q, which is no variant", path, name))
+		}
+	}
+	p.dynamics = f.Sweep.Dynamics
 	if b := f.Sweep.Baseline; b != "" {
 		if !seen[b] {
 			errs = append(errs, fmt.Errorf("%s: sweep.baseline names %q, which is no variant", path, b))

@@ -70,6 +70,24 @@ func thin(p points, limit int) points {
 	return kept
 }
 
+// Average is the mean of a metric over runs, as [step, value] pairs of at most
+// limit steps: of the optimizer steps where these log it, else of the rounds. It is
+// nil where no run has it.
+func Average(runs []*Run, metric string, limit int) [][2]float64 {
+	for _, table := range []func(*Run) *Table{steps, rounds} {
+		var lines []points
+		for _, r := range runs {
+			if l := pointsOf(table(r).Step, table(r).Column(metric)); len(l) > 0 {
+				lines = append(lines, l)
+			}
+		}
+		if len(lines) > 0 {
+			return thin(average(lines), limit)
+		}
+	}
+	return nil
+}
+
 // average is the mean line of several, point by point: runs log the same things
 // in the same order, but where an objective drops groups, their rounds do not
 // end with the same step. It ends where less than half of the lines go on.

@@ -179,3 +179,51 @@ func TestFigure(t *testing.T) {
 		t.Error("a figure of nothing")
 	}
 }
+
+// TestDynamics wants well-formed SVG with a path for every line, a colour for every
+// variant, and all of it within the figure.
+func TestDynamics(t *testing.T) {
+	panels := []Panel{
+		{"reward <1>", []Line{{"a", [][2]float64{{1, 0.5}, {2, 0.75}}}, {"b", [][2]float64{{1, -3}, {2, 40}}}}},
+		{"flat", []Line{{"b", [][2]float64{{5, 1}}}}},
+		{"empty", nil},
+		{"next row", []Line{{"a", [][2]float64{{1, 1e-7}, {9, 2e-7}}}}},
+	}
+	var b strings.Builder
+	if err := Dynamics(&b, []string{"a", "b"}, panels); err != nil {
+		t.Fatal(err)
+	}
+	strokes := map[string]int{}
+	height := 0.0
+	d := xml.NewDecoder(strings.NewReader(b.String()))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		for _, a := range e.Attr {
+			switch v, err := strconv.ParseFloat(a.Value, 64); {
+			case e.Name.Local == "svg" && a.Name.Local == "height":
+				height = v
+			case a.Name.Local == "stroke":
+				strokes[a.Value]++
+			case strings.HasPrefix(a.Name.Local, "x") && e.Name.Local == "line" && (err != nil || v < 0 || v > figureWidth),
+				strings.HasPrefix(a.Name.Local, "y") && (err != nil || v < 0 || v > height):
+				t.Errorf("%s %s = %q", e.Name.Local, a.Name.Local, a.Value)
+			}
+		}
+	}
+	if strokes[variantColors[0]] != 2 || strokes[variantColors[1]] != 2 || len(strokes) != 2 {
+		t.Errorf("lines by colour %v", strokes)
+	}
+	if err := Dynamics(&b, nil, nil); err == nil {
+		t.Error("a figure of nothing")
+	}
+}

@@ -1,0 +1,119 @@
+package sweep
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// A Panel is one small chart of Dynamics: a metric over optimizer steps, a line
+// for each variant.
+type Panel struct {
+	Title string
+	Lines []Line
+}
+
+// A Line is a variant's mean over its seeds, [step, value] in the order of steps.
+type Line struct {
+	Variant string
+	Points  [][2]float64
+}
+
+// Sizes of a panel and what surrounds its plot, in pixels.
+const (
+	panelColumns = 3
+	panelWidth   = figureWidth / panelColumns
+	panelHeight  = 168
+	panelLeft    = 44
+	panelTop     = 26
+	panelBottom  = 24
+	legendHeight = 22
+)
+
+// variantColors tell lines apart on light and on dark pages.
+var variantColors = []string{"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a227", "#d1495b", "#5b7f95", "#7a6ff0"}
+
+// Dynamics draws panels as SVG, with one legend for all. A variant has the same
+// colour in every panel, that of its place in variants.
+func Dynamics(w io.Writer, variants []string, panels []Panel) error {
+	if len(panels) == 0 || len(variants) == 0 {
+		return errors.New("sweep: no dynamics to draw")
+	}
+	colors := map[string]string{}
+	for i, v := range variants {
+		colors[v] = variantColors[i%len(variantColors)]
+	}
+	rows := (len(panels) + panelColumns - 1) / panelColumns
+	legendRows := (len(variants) + panelColumns - 1) / panelColumns
+	height := legendRows*legendHeight + rows*panelHeight + margin
+
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11">`+"\n", figureWidth, height, figureWidth, height)
+	b.WriteString("<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}path{fill:none;stroke-width:1.4;stroke-linejoin:round}@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
+	for i, v := range variants {
+		x, y := panelLeft+i%panelColumns*panelWidth, 14+i/panelColumns*legendHeight
+		fmt.Fprintf(&b, `<circle cx="%d" cy="%d" r="5" fill="%s"/>`, x, y-4, colors[v])
+		text(&b, float64(x+11), float64(y), "start", v)
+	}
+	for i, p := range panels {
+		x, y := i%panelColumns*panelWidth, legendRows*legendHeight+i/panelColumns*panelHeight
+		p.draw(&b, float64(x), float64(y), colors)
+	}
+	b.WriteString("</svg>\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// draw puts a panel with its upper left corner at x0, y0.
+func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
+	text(b, x0+panelLeft, y0+16, "start", p.Title)
+	left, right := math.Inf(1), math.Inf(-1)
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, l := range p.Lines {
+		for _, xy := range l.Points {
+			left, right = min(left, xy[0]), max(right, xy[0])
+			low, high = min(low, xy[1]), max(high, xy[1])
+		}
+	}
+	if low > high {
+		return
+	}
+	step := tick(2 * (high - low)) // about three lines
+	low, high = step*math.Floor(low/step), step*math.Ceil(high/step)
+	if high == low {
+		high = low + step
+	}
+	if right == left {
+		right = left + 1
+	}
+	x := func(v float64) float64 {
+		return x0 + panelLeft + (v-left)/(right-left)*(panelWidth-panelLeft-10)
+	}
+	y := func(v float64) float64 {
+		return y0 + panelHeight - panelBottom - (v-low)/(high-low)*(panelHeight-panelTop-panelBottom)
+	}
+	for v := low; v <= high+step/2; v += step {
+		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x(left), x(right), y(v), y(v))
+		text(b, x(left)-6, y(v)+4, "end", Metric{}.short(v))
+	}
+	text(b, x(left), y(low)+15, "start", fmt.Sprintf("step %.0f", left))
+	text(b, x(right), y(low)+15, "end", fmt.Sprintf("%.0f", right))
+	for _, l := range p.Lines {
+		fmt.Fprintf(b, `<path stroke="%s" d="`, colors[l.Variant])
+		for i, xy := range l.Points {
+			fmt.Fprintf(b, "%c%.1f %.1f", "ML"[min(i, 1)], x(xy[0]), y(xy[1]))
+		}
+		b.WriteString(`"/>`)
+	}
+	b.WriteByte('\n')
+}
+
+// text writes s at x, y.
+func text(b *bytes.Buffer, x, y float64, anchor, s string) {
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, anchor)
+	xml.EscapeText(b, []byte(s)) // a buffer takes it
+	b.WriteString("</text>")
+}
