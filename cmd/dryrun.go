@@ -40,7 +40,8 @@ func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, mo
 	if model, err = train.ReadModel(local.Model.Path); err != nil {
 		return e, model, err
 	}
-	return train.EstimateMemory(config, model), model, nil
+	e, err = train.EstimateMemory(config, model)
+	return e, model, err
 }
 
 // checkMemory refuses a run that can never fit and warns of one that may not.

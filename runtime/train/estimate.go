@@ -15,7 +15,9 @@ import (
 // A MemoryEstimate is what a run takes of memory, in bytes, if every response
 // is as long as it may be. The parts but the last two are exact.
 type MemoryEstimate struct {
-	Weights   int64 `json:"weights"`
+	Weights int64 `json:"weights"`
+	// Halves is the copy of the layers in 16 bits, on a GPU.
+	Halves    int64 `json:"weights_16_bits,omitempty"`
 	Gradients int64 `json:"gradients"`
 	Moments   int64 `json:"moments"`
 	// Reference is the second set of weights of an objective with a KL term.
@@ -52,8 +54,12 @@ func ReadModel(path string) (qwen2.Config, error) {
 // sessions open.
 const programBytes = 120e6
 
-// EstimateMemory computes what a run of c takes with a model of this shape.
-func EstimateMemory(c Config, model qwen2.Config) MemoryEstimate {
+// EstimateMemory computes what a run of c takes with a model of this shape: of
+// a GPU's memory where runtime.device is one.
+func EstimateMemory(c Config, model qwen2.Config) (MemoryEstimate, error) {
+	if c.onGPU() {
+		return estimateCUDA(c, model)
+	}
 	g := model.Geometry()
 	n := int64(model.Layout().Size)
 	r := c.Rollout
@@ -82,7 +88,7 @@ func EstimateMemory(c Config, model qwen2.Config) MemoryEstimate {
 	micro := min(max(int64(c.Train.MicroTokens), length), step)
 	level := stashLevel(g, int(n), c.Train.MicroTokens)
 	one := int64(runtime.StashBytes(g, level, int(micro)))
-	kept := min(int64(runtime.StashBytes(g, level, int(step))), max(smallStash, int64(keptShare*4*float64(n)))+one)
+	kept := min(int64(runtime.StashBytes(g, level, int(step))), int64(keptBytes(g, int(n)))+one)
 	// Micro-batches beyond the budget hold four rows of width D and one layer's
 	// stash until their backward pass.
 	layer := g
@@ -92,8 +98,12 @@ func EstimateMemory(c Config, model qwen2.Config) MemoryEstimate {
 	e.Activations = max(0, kept-one) + others + e.micro + 4*4*slots*int64(g.Vocab)
 
 	e.Other = programBytes + trajectories*length*(8*6+4*4)
-	e.Peak = e.Weights + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Other
-	return e
+	e.sum()
+	return e, nil
+}
+
+func (e *MemoryEstimate) sum() {
+	e.Peak = e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Other
 }
 
 // layerBytes is what the backward pass of a layer takes in passing: the
@@ -114,7 +124,7 @@ func headBytes(g models.Geometry, tokens int64) int64 {
 
 // Certain is what is taken whatever the lengths of the responses.
 func (e MemoryEstimate) Certain() int64 {
-	return e.Weights + e.Gradients + e.Moments + e.Reference + programBytes
+	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + programBytes
 }
 
 // Check returns an error where the peak exceeds what is available, with what
@@ -146,7 +156,10 @@ func (e MemoryEstimate) advice(c Config, model qwen2.Config) string {
 		default:
 			return fmt.Sprintf("lower rollout.max_new_tokens = %d or train.batch_size = %d", c.Rollout.MaxNewTokens, c.Train.BatchSize)
 		}
-		now = EstimateMemory(less, model)
+		var err error
+		if now, err = EstimateMemory(less, model); err != nil {
+			return err.Error()
+		}
 	}
 	var set []string
 	if n := less.Rollout.Slots; n != c.Rollout.Slots {
@@ -168,16 +181,23 @@ func (e MemoryEstimate) Refuse(c Config, model qwen2.Config) error {
 
 // Lines are the estimate as a table: names and sizes.
 func (e MemoryEstimate) Lines() [][2]string {
-	lines := [][2]string{
-		{"weights", bytesText(e.Weights)}, {"gradients", bytesText(e.Gradients)}, {"moments", bytesText(e.Moments)},
+	lines := [][2]string{{"weights", bytesText(e.Weights)}}
+	if e.Halves > 0 {
+		lines = append(lines, [2]string{"weights in 16 bits", bytesText(e.Halves)})
 	}
+	lines = append(lines, [2]string{"gradients", bytesText(e.Gradients)}, [2]string{"moments", bytesText(e.Moments)})
 	if e.Reference > 0 {
 		lines = append(lines, [2]string{"reference", bytesText(e.Reference)})
 	}
 	lines = append(lines, [][2]string{
 		{"KV cache", bytesText(e.KVCache)}, {"activations", bytesText(e.Activations)}, {"other", bytesText(e.Other)}, {"peak", bytesText(e.Peak)},
-		{"checkpoint copy", bytesText(e.Copy) + " more, where there is room"},
 	}...)
+	if e.Halves > 0 {
+		lines = append(lines, [2]string{"peak, moments on the host", bytesText(e.Peak - e.Moments)})
+	}
+	if e.Copy > 0 {
+		lines = append(lines, [2]string{"checkpoint copy", bytesText(e.Copy) + " more, where there is room"})
+	}
 	if e.Available > 0 {
 		lines = append(lines, [2]string{"available", bytesText(e.Available)})
 	}

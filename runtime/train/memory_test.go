@@ -139,7 +139,10 @@ func TestEstimateAdvice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := EstimateMemory(c, model)
+	e, err := EstimateMemory(c, model)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if n := int64(model.Layout().Size); e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Peak < e.Certain()+e.KVCache+e.Activations {
 		t.Errorf("estimate %+v", e)
 	}
@@ -162,8 +165,8 @@ func TestEstimateAdvice(t *testing.T) {
 			}
 		}
 	}
-	if got := EstimateMemory(c, model).Peak; got > e.Available {
-		t.Errorf("%v: with that it is %s", err, bytesText(got))
+	if got, _ := EstimateMemory(c, model); got.Peak > e.Available {
+		t.Errorf("%v: with that it is %s", err, bytesText(got.Peak))
 	}
 	e.Available = e.Weights
 	if err := e.Refuse(c, model); err == nil || !strings.Contains(err.Error(), "smaller model") {

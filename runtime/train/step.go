@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
 )
@@ -13,6 +14,15 @@ import (
 // optimizer step may keep between "forward once" and "backward once". Beyond
 // it the layers are computed again before their backward pass.
 const keptShare = 0.5
+
+// keptBytes is what they may keep in all, besides the last one; with layers of
+// 16 bits, for the reason that stashLevel has, nothing.
+func keptBytes(g models.Geometry, parameters int) int {
+	if g.Compute != models.F32 {
+		return 0
+	}
+	return max(smallStash, int(keptShare*4*float64(parameters)))
+}
 
 // oneStep is one optimizer step on the given rollouts: forward, objective,
 // backward, update. It leaves everything as it was unless it succeeds, but for
@@ -110,7 +120,7 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 // micro-batches, which the caller releases also where there is an error.
 func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live []bool, micro [][]int) ([]*runtime.Pass, error) {
 	passes := make([]*runtime.Pass, len(micro))
-	budget := max(smallStash, int(keptShare*4*float64(len(t.Policy.Weights.Data))))
+	budget := keptBytes(t.Policy.Model.Geometry(), len(t.Policy.Weights.Data))
 	for i, group := range micro {
 		part := make([]runtime.Sequence, len(group))
 		n := 0

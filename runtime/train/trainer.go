@@ -150,7 +150,12 @@ func stashFor(p *Policy, tokens int) models.Stash {
 	return stashLevel(p.Model.Geometry(), len(p.Weights.Data), tokens)
 }
 
+// stashLevel is for a model of so many parameters. Layers of 16 bits are a
+// GPU's: there memory is better spent on slots, and they are computed again.
 func stashLevel(g models.Geometry, parameters, tokens int) models.Stash {
+	if g.Compute != models.F32 {
+		return models.StashInput
+	}
 	allowed := max(smallStash, int(stashShare*4*4*float64(parameters)))
 	for level := models.StashAll; level > models.StashInput; level-- {
 		if runtime.StashBytes(g, level, tokens) <= allowed {

@@ -1,0 +1,66 @@
+package train
+
+import (
+	"testing"
+
+	"onering/models/qwen2"
+)
+
+// The shapes of Qwen2.5-Math.
+var (
+	math1B5 = qwen2.Config{HiddenSize: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936,
+		MaxPositions: 4096, RopeTheta: 10000, RMSEps: 1e-6, Tied: true}
+	math7B = qwen2.Config{HiddenSize: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, FFN: 18944, Vocab: 152064,
+		MaxPositions: 4096, RopeTheta: 10000, RMSEps: 1e-6}
+)
+
+// TestEstimateCUDA: the paper's recipe - 1,024 trajectories a round, 3,000
+// tokens, K = 8 - of the 1.5B model within 40 GB of a GPU, of the 7B within 141
+// GB, the latter with the moments on the host: without, there is no room beside
+// them.
+func TestEstimateCUDA(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		model        qwen2.Config
+		parameters   int64
+		slots, micro int
+		onDevice     int64 // peaks, in GB rounded up
+		onHost       int64
+	}{
+		{"1.5B", math1B5, 1_543_714_304, 48, 4096, 39, 26},
+		{"1.5B", math1B5, 1_543_714_304, 128, 4096, 50, 38},
+		{"1.5B", math1B5, 1_543_714_304, 128, 8192, 52, 39},
+		{"7B", math7B, 7_615_616_512, 16, 4096, 147, 86},
+		{"7B", math7B, 7_615_616_512, 128, 8192, 183, 122},
+	} {
+		c := Default()
+		c.Model.DType, c.Runtime.Device = "bfloat16", "cuda"
+		c.Rollout.Slots, c.Train.MicroTokens = tt.slots, tt.micro
+		e, err := EstimateMemory(c, tt.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := tt.parameters
+		layers := n - int64(tt.model.Vocab*tt.model.HiddenSize) - int64(tt.model.HiddenSize)
+		if !tt.model.Tied {
+			layers -= int64(tt.model.Vocab * tt.model.HiddenSize)
+		}
+		if e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Halves != 2*layers {
+			t.Errorf("%s of %d parameters, %d of layers: %+v", tt.name, n, layers, e)
+		}
+		if want := int64(tt.slots) * 4024 * 2 * 2 * int64(28*tt.model.KVHeads*128); e.slots != want {
+			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.slots, want)
+		}
+		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
+		if up(e.Peak) != tt.onDevice || up(e.Peak-e.Moments) != tt.onHost {
+			t.Errorf("%s with %d slots and micro-batches of %d: %d GB, %d GB with the moments on the host, want %d and %d",
+				tt.name, tt.slots, tt.micro, up(e.Peak), up(e.Peak-e.Moments), tt.onDevice, tt.onHost)
+		}
+	}
+	c := Default()
+	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
+	e, err := EstimateMemory(c, math1B5)
+	if err != nil || e.Halves != 0 || e.Peak <= e.Certain() {
+		t.Errorf("in float32: %+v, %v", e, err)
+	}
+}
