@@ -20,19 +20,15 @@ func counted(n *latex.Node, scripts bool) *latex.Node {
 	}
 	name, from := "", []*latex.Node(nil)
 	switch {
-	case n.Op == latex.App && len(n.Args) == 2 && len(algebra.Variables(n.Args...)) == 0:
+	case n.Op == latex.App && len(n.Args) == 2 && n.Name != "A" && len(algebra.Variables(n.Args...)) == 0:
 		name, from = n.Name, out.Args
 	case n.Op == latex.Pow && scripts:
-		k := out.Args[1]
-		if name, from = subscripted(n.Args[0]); from != nil && from[0].Is(latex.Num) && k.Is(latex.Num) && from[0].Rat.Cmp(k.Rat) < 0 {
-			from = nil // C_1^2 is a square
-		}
-		if from != nil {
-			from = []*latex.Node{from[0], k}
+		if name, from = subscripted(n.Args[0]); from != nil {
+			from = []*latex.Node{from[0], out.Args[1]}
 		}
 	}
-	if from == nil {
-		return &out
+	if from == nil || from[0].Is(latex.Num) && from[1].Is(latex.Num) && from[0].Rat.Cmp(from[1].Rat) < 0 {
+		return &out // also where C(1,2) is a point and C_1^2 a square
 	}
 	switch binomial := (&latex.Node{Op: latex.Binom, Args: from}); name {
 	case "C":

@@ -13,8 +13,8 @@ func isDerivative(n *latex.Node) bool {
 }
 
 // primed writes dy/dx and a dotted x as y' and x', and second derivatives with
-// two primes, for the comparison with a side that has no differentials and so
-// does not say what the derivative is by.
+// two primes, for the comparison with a side that writes them otherwise and may
+// not say what the derivative is by.
 func primed(n *latex.Node) *latex.Node {
 	if n == nil {
 		return nil
@@ -46,15 +46,40 @@ func primed(n *latex.Node) *latex.Node {
 	return &out
 }
 
-// hasDerivative reports whether a derivative by its differentials stands in n.
-func hasDerivative(n *latex.Node) bool {
-	if n == nil || isDerivative(n) {
-		return n != nil
+// undifferentiated is the name of what a derivative is of: x of x', of a dotted
+// x and of dx/dt.
+func undifferentiated(name string) string {
+	if top, _, ok := strings.Cut(name, ")/d("); ok {
+		name = strings.TrimPrefix(top, "d(")
+	}
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "dot "), "ddot ")
+	if base := strings.TrimRight(name, "'"); base != "" {
+		return base
+	}
+	return name
+}
+
+// oneNotation writes the derivatives of g and a alike where they differ in it.
+func oneNotation(g, a *latex.Node) (*latex.Node, *latex.Node) {
+	d1, o1, p1 := notation(g)
+	d2, o2, p2 := notation(a)
+	if d1 == d2 && o1 == o2 && p1 == p2 {
+		return g, a
+	}
+	return primed(g), primed(a)
+}
+
+// notation is the ways in which derivatives are written in n.
+func notation(n *latex.Node) (differentials, dots, primes bool) {
+	if n == nil {
+		return
+	}
+	if n.Op == latex.Sym {
+		return isDerivative(n), strings.HasPrefix(n.Name, "dot ") || strings.HasPrefix(n.Name, "ddot "), strings.HasSuffix(n.Name, "'")
 	}
 	for _, arg := range n.Args {
-		if hasDerivative(arg) {
-			return true
-		}
+		d, o, p := notation(arg)
+		differentials, dots, primes = differentials || d, dots || o, primes || p
 	}
-	return false
+	return
 }

@@ -142,3 +142,63 @@ func TestDifferentGolds(t *testing.T) {
 		}
 	}
 }
+
+// nearMisses are answers that differ from gold in one sign or digit, or by a
+// term or factor, and so in their value.
+func nearMisses(gold string) []string {
+	out := []string{"-" + gold, gold + "+1", "2(" + gold + ")", gold + ",2024", gold + `\text{ or }2024`, gold + "q"}
+	for i := range len(gold) {
+		before, c, after := gold[:i], gold[i], gold[i+1:]
+		switch {
+		case isASCIIDigit(c):
+			for _, d := range [...]byte{1, 3} {
+				out = append(out, before+string('0'+(c-'0'+d)%10)+after)
+			}
+		case c == '-':
+			out = append(out, before+after, before+"+"+after)
+		case c == '+':
+			out = append(out, before+"-"+after)
+		case c == '(':
+			out = append(out, before+"["+after)
+		case c == '[':
+			out = append(out, before+"("+after)
+		}
+	}
+	for _, swap := range [...][2]string{{`\sin`, `\cos`}, {`\cos`, `\sin`}, {`\cup`, `\cap`}, {`\sqrt`, `\sqrt[3]`}, {`\pi`, ``}, {`^2`, ``}, {`\ln`, `\log`}, {`!`, ``}, {`\frac`, `\binom`}, {`\pm`, `+`}, {`\le `, `<`}, {`\lfloor`, `\lceil`}} {
+		if strings.Contains(gold, swap[0]) {
+			out = append(out, strings.Replace(gold, swap[0], swap[1], 1))
+		}
+	}
+	return out
+}
+
+func isASCIIDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// TestNearMisses: none of the near misses of the benchmarks' golds is accepted
+// but those of testdata/equal_mutants.json, each of which was looked at.
+func TestNearMisses(t *testing.T) {
+	text, err := os.ReadFile("testdata/equal_mutants.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []struct{ Gold, Answer, Why string }
+	if err := json.Unmarshal(text, &listed); err != nil {
+		t.Fatal(err)
+	}
+	known := map[[2]string]bool{}
+	for _, e := range listed {
+		known[[2]string{e.Gold, e.Answer}] = true
+	}
+	count := 0
+	for _, gold := range benchmarkGolds(t) {
+		plain := strings.ReplaceAll(strings.Trim(inFormula(gold), "."), "\x00", `\$`)
+		for _, answer := range nearMisses(plain) {
+			count++
+			got := verifier.Verify(gold, `\boxed{`+answer+`}`)
+			if got.Correct != known[[2]string{gold, answer}] {
+				t.Errorf("%s for %s is %v: %s", quoted(answer), quoted(gold), got.Correct, got.Reason)
+			}
+		}
+	}
+	t.Logf("%d near misses, %d of them equal", count, len(listed))
+}

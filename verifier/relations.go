@@ -170,7 +170,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 			end := rel.Args[len(rel.Args)-1]
 			return c.pair(rel == g, last, other) || // 2+3 = 5
 				end != last && other.Op == latex.Num && other.Places > 0 && c.pair(rel == g, end, other) // 2/3 ≈ 0.67
-		case rel == a && isCompoundName(rel.Args[0]) && constant && !isZero(c, last):
+		case rel == a && rel.Args[0].Op != latex.Neg && isCompoundName(rel.Args[0]) && constant && !isZero(c, last):
 			return c.pair(false, last, other) // m+n = 7, asked for m+n
 		}
 		return c.say(false, "an equation against an expression")
@@ -343,7 +343,7 @@ func mentions(n, name *latex.Node) bool {
 	if !name.Op.Scalar() || !n.Op.Scalar() {
 		return false
 	}
-	head := name.Name
+	head := undifferentiated(name.Name)
 	if name.Op == latex.Sym || name.Op == latex.Index || name.Op == latex.App {
 		found := false
 		var walk func(n *latex.Node)
@@ -417,9 +417,7 @@ func (c *comparer) equations(g, a *latex.Node) bool {
 			}
 		}
 	}
-	if hasDerivative(g) != hasDerivative(a) {
-		g, a = primed(g), primed(a)
-	}
+	g, a = oneNotation(g, a)
 	x, y := algebra.Difference(g.Args[0], g.Args[1]), algebra.Difference(a.Args[0], a.Args[1])
 	if _, ok := c.algebra.Proportional(x, y); ok {
 		return c.say(true, "equations equal up to a factor")

@@ -328,7 +328,7 @@ func nouns(units []unitPower) string {
 // one says more than the other, or one says nothing (units, ways).
 func sameNouns(x, y string, unitsX, unitsY []unitPower) bool {
 	if latex.Generic(x) || latex.Generic(y) {
-		return true
+		return !(strings.HasPrefix(x, "square") && strings.HasPrefix(y, "cubic") || strings.HasPrefix(x, "cubic") && strings.HasPrefix(y, "square"))
 	}
 	if x == "" || y == "" {
 		return false // 5 cm against 5 apples

@@ -156,7 +156,7 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) ve
 	euler := latex.Reading{EulerE: true}
 	switch {
 	// 100,200 is a list where the other side is one beyond doubt.
-	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && try(list, list):
+	case g.Ambiguity.Thousands != a.Ambiguity.Thousands && isList(g.Tree) != isList(a.Tree) && !zeroGroup(gold) && !zeroGroup(answer) && try(list, list):
 	// In running text 1,5 may be a decimal.
 	case !marked && g.Ambiguity.Decimal && isList(g.Tree) && !isList(a.Tree) && try(decimal, latex.Reading{}):
 	case !marked && a.Ambiguity.Decimal && isList(a.Tree) && !isList(g.Tree) && try(latex.Reading{}, decimal):
@@ -165,6 +165,17 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) ve
 	case (g.Ambiguity.Subscript || a.Ambiguity.Subscript) && try(latex.Reading{Subscripts: true}, latex.Reading{Subscripts: true}):
 	}
 	return v
+}
+
+// zeroGroup reports whether a comma in s is followed by a zero and more digits:
+// 20,000 is no list of 20 and 000.
+func zeroGroup(s string) bool {
+	for i := 0; i+2 < len(s); i++ {
+		if s[i] == ',' && s[i+1] == '0' && isDigit(s[i+2]) {
+			return true
+		}
+	}
+	return false
 }
 
 // alike reports whether two trees are lists of one length.
@@ -212,10 +223,10 @@ func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule strin
 	x, y := optionLetter(g), optionLetter(a)
 	switch {
 	case x != "" && y != "":
-		if x == y && isValue(g.Chosen) && isValue(a.Chosen) && !equal(g.Chosen, a.Chosen) {
+		if x == y && isFormula(g.Chosen) && isFormula(a.Chosen) && !equal(g.Chosen, a.Chosen) {
 			return false, "one option letter with different values"
 		}
-		if x == y {
+		if x == y && !isList(g.Chosen) && !isList(a.Chosen) {
 			return true, "option letters"
 		}
 	case y == "" && g.Chosen != nil && equal(g.Chosen, a.Tree), x == "" && a.Chosen != nil && equal(g.Tree, a.Chosen):
@@ -235,9 +246,9 @@ func optionLetter(p latex.Parsed) string {
 	return ""
 }
 
-// isValue reports whether n is a number.
-func isValue(n *latex.Node) bool {
-	return n != nil && n.Op.Scalar() && len(algebra.Variables(n)) == 0
+// isFormula reports whether n is an expression without words.
+func isFormula(n *latex.Node) bool {
+	return n != nil && n.Op.Scalar() && !contains(n, latex.Text) && !contains(n, latex.Unit)
 }
 
 // integers are g and a without sign and leading zeros where both are plain

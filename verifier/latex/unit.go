@@ -230,6 +230,9 @@ func (p *parser) units() []*Node {
 			if assertive[w] {
 				p.fail() // "7 is not the answer" counts nothing
 			}
+			if len(w) == 1 && !t.plain && !t.roman && !t.space {
+				break // \text{cm}x
+			}
 			p.advance()
 			noun = append(noun, singular(w))
 			continue
@@ -254,11 +257,13 @@ func (p *parser) units() []*Node {
 	}
 	if len(noun) > 0 {
 		name := strings.Join(noun, " ")
+		if p.accept("^") { // units^2
+			if e := p.exponent(); name == "unit" && e.Is(Num) {
+				name = map[string]string{"2": "square unit", "3": "cubic unit"}[e.Rat.RatString()]
+			}
+		}
 		if len(out) == 0 {
 			out = append(out, &Node{Op: Unit, Name: "#" + name})
-		}
-		if p.accept("^") { // units^2
-			p.exponent()
 		}
 	}
 	if len(out) == 0 {

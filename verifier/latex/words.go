@@ -281,10 +281,21 @@ func choice(tokens []token) string {
 	if t.kind != word || len(t.text) != 1 || t.text[0] < 'A' || t.text[0] > 'J' {
 		return ""
 	}
-	if open && mark.is(")") || !open && (mark.is(".") || mark.is(")") || mark.is(":")) {
-		return t.text
+	if !(open && mark.is(")") || !open && (mark.is(".") || mark.is(")") || mark.is(":"))) {
+		return ""
 	}
-	return ""
+	// (B)+1 is a sum, "(B) or (C)" two options.
+	switch next := tokens[i+2]; next.kind {
+	case word:
+		if connective(&next) {
+			return ""
+		}
+	case sign:
+		if next.text != "(" && next.text != "{" && next.text != "{:" && next.text != "[" && next.text != "|" && next.text != "-" {
+			return ""
+		}
+	}
+	return t.text
 }
 
 // months by their first three letters.
