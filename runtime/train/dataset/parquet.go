@@ -102,6 +102,9 @@ func (p *parquetRows) next() (o Object, row int, err error) {
 		}
 		group := p.groups[0]
 		p.groups = p.groups[1:]
+		if group.rows == 0 { // its chunks may be nowhere
+			continue
+		}
 		for i, c := range p.leaves {
 			c.begin(p.f, p.size, &group.chunks[i])
 		}

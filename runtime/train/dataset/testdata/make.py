@@ -183,3 +183,6 @@ pq.write_table(many, "bomb.list.parquet", compression="zstd", write_statistics=F
 file("bomb.list.arrow", many, 1, compression="zstd")
 file("bomb.texts.arrow", pa.table({"answer": pa.array([["a" * (32 << 20)] * 10])}), 1, compression="zstd")
 pq.write_table(pa.table({"problem": pa.array(["p"] * (2 << 20)), "answer": pa.nulls(2 << 20, pa.string())}), "bomb.levels.parquet", compression="zstd", write_statistics=False)
+
+# No rows at all: the pages of the columns are nowhere.
+pq.write_table(problems.slice(0, 0), "rowless.parquet")
