@@ -13,13 +13,17 @@ type activations struct {
 // takeActivations returns a set that nothing uses, for a model of layers layers
 // whose stash has ports values.
 func (l *Learner) takeActivations(ports int) *activations {
-	a := &activations{}
+	a := &activations{xr: onDevice[float32](l.env), h: onDevice[float32](l.env)}
 	if n := len(l.spare); n > 0 {
 		a, l.spare = l.spare[n-1], l.spare[:n-1]
 	}
 	for len(a.x) <= l.g.Layers {
-		a.x = append(a.x, scratch[float32]{})
-		a.stash = append(a.stash, make([]scratch[float32], ports))
+		a.x = append(a.x, onDevice[float32](l.env))
+		stash := make([]scratch[float32], ports)
+		for i := range stash {
+			stash[i] = onDevice[float32](l.env)
+		}
+		a.stash = append(a.stash, stash)
 	}
 	return a
 }

@@ -14,6 +14,9 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	if v != nil && !l.options.EntropyGradient {
 		return fmt.Errorf("runtime: an entropy gradient takes the option EntropyGradient")
 	}
+	if l.failed != nil {
+		return fmt.Errorf("runtime: clearing the gradients: %w", l.failed)
+	}
 	if p.rows == 0 {
 		return nil
 	}
@@ -43,6 +46,14 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	if !any {
 		return nil
 	}
+	if err := l.w.push(); err != nil {
+		return err
+	}
+	if vv != nil {
+		if err := l.v.push(); err != nil {
+			return err
+		}
+	}
 	if p.activations == nil {
 		if p.activations, err = p.layersForward(true); err != nil {
 			return err
@@ -52,7 +63,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	if err := l.causal(p.longest); err != nil {
 		return err
 	}
-	dxr, err := p.headBackward(ws, wv, vv)
+	dxr, dxrv, err := p.headBackward(ws, wv, vv)
 	if err != nil {
 		return err
 	}
@@ -62,9 +73,15 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	if err != nil {
 		return err
 	}
-	clear(dy)
-	for i, at := range b.at {
-		copy(dy[at*d:(at+1)*d], dxr[i*d:])
+	if err := l.dx[0].zero(); err != nil {
+		return err
+	}
+	if l.env.memory == nil {
+		for i, at := range b.at {
+			copy(dy[at*d:(at+1)*d], dxr[i*d:])
+		}
+	} else if err := l.add(dyv, b.places.value, dxrv); err != nil {
+		return err
 	}
 	s, err := l.sessions(p.blocks)
 	if err != nil {
@@ -86,6 +103,9 @@ func (p *Pass) Backward(w, v [][]float64) error {
 			return fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
 		dy, dyv = dx, dxv
+	}
+	if l.env.memory != nil {
+		return l.add(l.grads[l.g.Embedding], b.ids.value, dyv)
 	}
 	de, _, _ := l.Gradients.View(l.g.Embedding)
 	at := 0
@@ -118,15 +138,21 @@ func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err 
 	return any, nil
 }
 
-// headBackward returns dL/dx of the rows that predict response tokens.
-func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
-	l, b, a := p.l, p.buffers, p.activations
-	d := l.g.Hidden
-	dh, dhv, err := l.dh.of(int64(p.rows), int64(d))
-	if err != nil {
-		return nil, err
+// tokenPart is what the response tokens themselves add to the gradients of the
+// head, dlogit_y = w: to dh, which it overwrites, and to the rows of dE.
+func (p *Pass) tokenPart(w, dh []float32, wv, dhv *Value) error {
+	l, b, a, d := p.l, p.buffers, p.activations, p.l.g.Hidden
+	if l.env.memory != nil {
+		bind := binder{b: l.rows[2]}
+		bind.in("E", l.ring.values[l.g.Head], nil)
+		bind.in("dE", l.grads[l.g.Head], nil)
+		bind.in("h", a.h.value, nil)
+		bind.in("y", b.y.value, nil)
+		bind.in("w", wv, nil)
+		bind.out("dh", dhv, nil)
+		bind.out("dE_out", l.grads[l.g.Head], nil)
+		return bind.run()
 	}
-	// The token's own part: dlogit_y += w.
 	e, _, _ := l.ring.Weights.View(l.g.Head)
 	de, _, _ := l.Gradients.View(l.g.Head)
 	clear(dh)
@@ -137,6 +163,20 @@ func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
 		row := int(b.y.data[i]) * d
 		axpy(dh[i*d:(i+1)*d], x, e[row:row+d])
 		axpy(de[row:row+d], x, a.h.data[i*d:(i+1)*d])
+	}
+	return nil
+}
+
+// headBackward returns dL/dx of the rows that predict response tokens.
+func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, *Value, error) {
+	l, a := p.l, p.activations
+	d := l.g.Hidden
+	dh, dhv, err := l.dh.of(int64(p.rows), int64(d))
+	if err == nil {
+		err = p.tokenPart(w, dh, wv, dhv)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	bind := binder{b: l.head[2]}
 	bind.in("h", a.h.value, nil)
@@ -150,6 +190,9 @@ func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
 		for _, s := range p.Entropy {
 			i += copy(entropy[i:], s)
 		}
+		if bind.err == nil {
+			bind.err = l.entropy.push()
+		}
 	}
 	bind.in("dh", dhv, nil)
 	bind.out("dh_out", dhv, nil)
@@ -158,7 +201,7 @@ func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
 		bind.in("dE", s.de, nil)
 		bind.out("dE_out", s.de, nil)
 		if err := bind.run(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	bind = binder{b: l.norm[1]}
@@ -171,7 +214,7 @@ func (p *Pass) headBackward(w []float32, wv, vv *Value) ([]float32, error) {
 	if bind.err == nil {
 		inv[0] = float32(1 / p.temperature)
 	}
-	return dx, bind.run()
+	return dx, v, bind.run()
 }
 
 // axpy adds a x to y.

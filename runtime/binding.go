@@ -18,6 +18,7 @@ type Binding struct {
 	bound   [2][]*Value // by port
 	sizes   []sized     // by Session.sizes, as of the last check
 	checked bool        // that what is bound fits together
+	returns bool        // that a run on a device writes host values
 }
 
 // sized is how large a dimension that varies is, and the port where it was seen.
@@ -101,10 +102,42 @@ func (b *Binding) Run() error {
 		}
 		b.checked = true
 	}
-	err := check(C.onering_run(b.s.ptr, b.ptr))
+	if b.s.env.memory != nil {
+		if err := b.cross(); err != nil {
+			return err
+		}
+	}
+	err := check(C.onering_run(b.s.ptr, b.s.env.run, b.ptr))
+	if err == nil && b.returns {
+		err = b.s.env.memory.wait()
+	}
 	goruntime.KeepAlive(b) // and with it the Values, whose memory was in use
 	if err != nil {
 		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), err)
+	}
+	return nil
+}
+
+// cross readies a run on a device. ONNX Runtime copies a host value there when
+// it is bound, so those are bound again; they, and the host values that the run
+// will write, are counted.
+func (b *Binding) cross() error {
+	b.returns = false
+	for side := range b.bound {
+		for i, v := range b.bound[side] {
+			if v == nil || v.device {
+				continue
+			}
+			if side == output {
+				b.returns = true
+				b.s.env.traffic.down.Add(int64(v.bytes))
+				continue
+			}
+			if err := check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr)); err != nil {
+				return b.errorf(side, i, "binding it: %w", err)
+			}
+			b.s.env.traffic.up.Add(int64(v.bytes))
+		}
 	}
 	return nil
 }

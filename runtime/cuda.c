@@ -19,6 +19,18 @@ char *onering_preload(const char *library, char **error) {
 	return NULL;
 }
 
+int onering_cuda_open(const char *cudart, int device, void **stream, char **error) {
+	*error = strdup("a GPU is used on Linux only");
+	return -1;
+}
+
+const char *onering_cuda_text(int code) { return "a GPU is used on Linux only"; }
+int onering_cuda_alloc(int device, size_t bytes, void **at) { return -1; }
+int onering_cuda_free(int device, void *at) { return -1; }
+int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream) { return -1; }
+int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { return -1; }
+int onering_cuda_wait(int device, void *stream) { return -1; }
+
 #else
 #include <dlfcn.h>
 #include <link.h>
@@ -91,4 +103,69 @@ char *onering_preload(const char *library, char **error) {
 	if (dlinfo(lib, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name[0]) return strdup(map->l_name);
 	return strdup(library);
 }
+
+static struct runtime {
+	int (*set_device)(int);
+	int (*stream)(void **, unsigned);
+	int (*alloc)(void **, size_t);
+	int (*free)(void *);
+	int (*copy)(void *, const void *, size_t, int, void *);
+	int (*zero)(void *, int, size_t, void *);
+	int (*wait)(void *);
+	const char *(*text)(int);
+} cuda;
+
+int onering_cuda_open(const char *cudart, int device, void **stream, char **error) {
+	enum { non_blocking = 1 };
+	void *lib = dlopen(cudart, RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		*error = strdup(dlerror());
+		return -1;
+	}
+	struct runtime found;
+	const struct {
+		const char *name;
+		void **to;
+	} functions[] = {
+		{"cudaSetDevice", (void **)&found.set_device},
+		{"cudaStreamCreateWithFlags", (void **)&found.stream},
+		{"cudaMalloc", (void **)&found.alloc},
+		{"cudaFree", (void **)&found.free},
+		{"cudaMemcpyAsync", (void **)&found.copy},
+		{"cudaMemsetAsync", (void **)&found.zero},
+		{"cudaStreamSynchronize", (void **)&found.wait},
+		{"cudaGetErrorString", (void **)&found.text},
+	};
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+		*functions[i].to = dlsym(lib, functions[i].name);
+		if (!*functions[i].to) {
+			char text[128];
+			snprintf(text, sizeof text, "%s lacks the function %s", cudart, functions[i].name);
+			*error = strdup(text);
+			return -1;
+		}
+	}
+	cuda = found;
+	int code = cuda.set_device(device);
+	if (!code) code = cuda.stream(stream, non_blocking);
+	if (code) *error = strdup(cuda.text(code));
+	return code ? -1 : 0;
+}
+
+const char *onering_cuda_text(int code) { return cuda.text(code); }
+
+// A GPU is chosen for each thread, and Go moves between threads.
+#define ON(device, call) \
+	do { \
+		int code = cuda.set_device(device); \
+		return code ? code : (call); \
+	} while (0)
+
+int onering_cuda_alloc(int device, size_t bytes, void **at) { ON(device, cuda.alloc(at, bytes)); }
+int onering_cuda_free(int device, void *at) { ON(device, cuda.free(at)); }
+int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream) {
+	ON(device, cuda.copy(to, from, bytes, kind, stream));
+}
+int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { ON(device, cuda.zero(at, 0, bytes, stream)); }
+int onering_cuda_wait(int device, void *stream) { ON(device, cuda.wait(stream)); }
 #endif

@@ -23,4 +23,16 @@ int onering_cuda_driver(const char *library, onering_gpu *gpus, int max, int *ve
 // loaded from, or NULL with *error set; the caller frees both.
 char *onering_preload(const char *library, char **error);
 
+// What follows calls the CUDA runtime and returns its code, 0 for success.
+// onering_cuda_open opens the runtime's library, once in a process, and makes a
+// stream on a GPU; it returns -1 with *error set where it cannot.
+int onering_cuda_open(const char *cudart, int device, void **stream, char **error);
+const char *onering_cuda_text(int code);
+int onering_cuda_alloc(int device, size_t bytes, void **at);
+int onering_cuda_free(int device, void *at);
+// onering_cuda_copy copies to the GPU (kind 1) or from it (kind 2).
+int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream);
+int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
+int onering_cuda_wait(int device, void *stream);
+
 #endif

@@ -83,6 +83,9 @@ func (d *Decoder) SetInvariant(on bool) { d.invariant = on }
 
 // NewDecoder makes room for slots sequences of up to maxTokens tokens each.
 func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
+	if err := r.on(e); err != nil {
+		return nil, err
+	}
 	g := r.Arch.Geometry()
 	if slots < 1 || maxTokens < 2 {
 		return nil, fmt.Errorf("runtime: a decoder of %d slots of %d tokens: it takes at least 1 slot and 2 tokens", slots, maxTokens)

@@ -28,7 +28,7 @@ type CUDAReport struct {
 // opens by name when a kernel first wants it.
 var cudaLibraries = []struct{ name, from string }{
 	{driverLibrary, "the NVIDIA driver"},
-	{"libcudart.so.13", "CUDA 13, or pip's nvidia-cuda-runtime"},
+	{cudartLibrary, "CUDA 13, or pip's nvidia-cuda-runtime"},
 	{"libcublasLt.so.13", "CUDA 13, or pip's nvidia-cublas"},
 	{"libcublas.so.13", "CUDA 13, or pip's nvidia-cublas"},
 	{"libcurand.so.10", "CUDA 13, or pip's nvidia-curand"},
@@ -37,6 +37,7 @@ var cudaLibraries = []struct{ name, from string }{
 
 const (
 	driverLibrary = "libcuda.so.1"
+	cudartLibrary = "libcudart.so.13"
 	cudnnLibrary  = "libcudnn.so.9"
 	cudaProvider  = "libonnxruntime_providers_cuda.so"
 	// cudaVersion is what the pinned provider is built with, as cudaDriver

@@ -98,7 +98,13 @@ var process struct {
 type Env struct {
 	options Options
 	device  device
-	closed  bool // under process.Mutex
+	memory  memory           // the device's; nil on the CPU
+	info    *C.OrtMemoryInfo // of memory
+	stream  unsafe.Pointer   // of a GPU
+	run     *C.OrtRunOptions // nil on the CPU
+	traffic traffic
+	arenas  sync.Map // *models.Weights -> *arena
+	closed  bool     // under process.Mutex
 }
 
 // Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
@@ -133,7 +139,31 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, fmt.Errorf("runtime: ONNX Runtime is open with %d threads in this process: close it before opening it with %d", process.options.threads(), o.threads())
 	}
 	process.refs++
-	return &Env{options: o, device: d}, nil
+	e := &Env{options: o, device: d}
+	if d.cuda {
+		if err := e.openCUDA(); err != nil {
+			return nil, errors.Join(err, releaseLocked())
+		}
+	}
+	return e, nil
+}
+
+// openCUDA takes the GPU's memory and its stream.
+func (e *Env) openCUDA() error {
+	m, err := newCUDAMemory(cudartLibrary, e.device.id)
+	if err != nil {
+		return err
+	}
+	e.memory, e.stream = m, m.stream
+	if err := check(C.onering_cuda_memory(C.int(e.device.id), &e.info)); err != nil {
+		return fmt.Errorf("runtime: describing the memory of %s: %w", e.Device(), err)
+	}
+	// Work is ordered by the stream; waiting for it after each run, as ONNX
+	// Runtime does otherwise, would leave the GPU idle between layers.
+	if err := check(C.onering_unsynchronized(&e.run)); err != nil {
+		return fmt.Errorf("runtime: run options: %w", err)
+	}
+	return nil
 }
 
 // Close lets go of e. The last one to be closed, with all its Sessions, stops

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"onering/models"
@@ -49,7 +50,9 @@ type Learner struct {
 	ring     *Ring
 	g        models.Geometry
 	options  LearnerOptions
+	arena    *arena // of Gradients
 	grads    map[string]*Value
+	rows     [3]*Binding            // gather, add, token: on a device
 	layers   map[int]*layerSessions // by blocks
 	norm     [2]*Binding            // forward, backward
 	head     [3]*Binding            // forward, target, backward
@@ -63,6 +66,7 @@ type Learner struct {
 	dh, dxr  scratch[float32]
 	w, v     scratch[float32]
 	entropy  scratch[float32]
+	failed   error // of ZeroGradients
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
@@ -87,7 +91,12 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 	if o.BlockTokens <= 0 {
 		o.BlockTokens = defaultBlockTokens
 	}
-	l = &Learner{env: e, ring: r, g: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions)}
+	if err := r.on(e); err != nil {
+		return nil, err
+	}
+	l = &Learner{env: e, ring: r, g: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
+		mask: aside[float32](e), cos: aside[float32](e), sin: aside[float32](e), w: aside[float32](e), v: aside[float32](e), entropy: aside[float32](e),
+		dh: onDevice[float32](e), dxr: onDevice[float32](e), dx: [2]scratch[float32]{onDevice[float32](e), onDevice[float32](e)}}
 	made := l // which a return of nil hides
 	defer func() {
 		if err != nil {
@@ -98,8 +107,22 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 		if l.Gradients, err = models.NewWeights(r.Weights.Layout); err != nil {
 			return nil, err
 		}
-		if l.grads, err = arenaValues(l.Gradients); err != nil {
+		if l.arena, err = e.hold(l.Gradients, true); err != nil {
 			return nil, err
+		}
+		if l.grads, err = l.arena.values(); err != nil {
+			return nil, err
+		}
+	}
+	if e.memory != nil {
+		gather, add, token, err := r.Arch.Rows()
+		if err != nil {
+			return nil, err
+		}
+		for i, p := range []models.Program{gather, add, token} {
+			if l.rows[i], err = l.load(p); err != nil {
+				return nil, err
+			}
 		}
 	}
 	forward, backward, err := r.Arch.Norm()
@@ -143,16 +166,16 @@ func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
 
 // sliceHead cuts the head and its gradient into slices of HeadRows rows.
 func (l *Learner) sliceHead() error {
-	e, _, _ := l.ring.Weights.View(l.g.Head)
-	var de []float32
-	if !l.options.ScoreOnly {
-		de, _, _ = l.Gradients.View(l.g.Head)
+	head, ok := l.ring.Weights.Layout.Find(l.g.Head)
+	if !ok {
+		return fmt.Errorf("runtime: the layout has no tensor %q", l.g.Head)
 	}
 	for from := 0; from < l.g.Vocab; from += l.options.HeadRows {
 		to := min(from+l.options.HeadRows, l.g.Vocab)
 		var s headSlice
 		var err error
-		if s.e, err = NewValue(e[from*l.g.Hidden:to*l.g.Hidden], int64(to-from), int64(l.g.Hidden)); err != nil {
+		first, after := head.Offset+from*l.g.Hidden, head.Offset+to*l.g.Hidden
+		if s.e, err = l.ring.arena.value(first, after, int64(to-from), int64(l.g.Hidden)); err != nil {
 			return err
 		}
 		l.slices = append(l.slices, s)
@@ -160,7 +183,7 @@ func (l *Learner) sliceHead() error {
 			continue
 		}
 		last := &l.slices[len(l.slices)-1]
-		if last.de, err = NewValue(de[from*l.g.Hidden:to*l.g.Hidden], int64(to-from), int64(l.g.Hidden)); err != nil {
+		if last.de, err = l.arena.value(first, after, int64(to-from), int64(l.g.Hidden)); err != nil {
 			return err
 		}
 	}
@@ -241,7 +264,7 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 }
 
 // ZeroGradients clears the running gradients.
-func (l *Learner) ZeroGradients() { clear(l.Gradients.Data) }
+func (l *Learner) ZeroGradients() { l.failed = l.arena.zero() }
 
 // Close frees the sessions, the buffers and the gradients.
 func (l *Learner) Close() {
@@ -256,7 +279,7 @@ func (l *Learner) Close() {
 			closeBinding(s.backward[0])
 		}
 	}
-	for _, b := range append(l.norm[:], l.head[:]...) {
+	for _, b := range slices.Concat(l.norm[:], l.head[:], l.rows[:]) {
 		closeBinding(b)
 	}
 	for _, s := range l.slices {
@@ -275,6 +298,7 @@ func (l *Learner) Close() {
 	for _, s := range []*scratch[float32]{&l.mask, &l.cos, &l.sin, &l.invT, &l.dx[0], &l.dx[1], &l.dh, &l.dxr, &l.w, &l.v, &l.entropy} {
 		s.close()
 	}
+	l.arena.close()
 	if l.Gradients != nil {
 		l.Gradients.Close()
 	}

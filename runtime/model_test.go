@@ -149,8 +149,17 @@ var learners = []runtime.LearnerOptions{
 	{Stash: models.StashAll, HeadRows: 64, BlockTokens: 8},
 }
 
-func TestGoldenLogProbs(t *testing.T) {
+// onDevices runs a test on the CPU (or, with the build tag cuda, on a GPU) and on
+// the stand-in for a device.
+func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
+	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
+	t.Run("stand-in", func(t *testing.T) { test(t, runtime.OpenStandIn(t, env)) })
+}
+
+func TestGoldenLogProbs(t *testing.T) { onDevices(t, testLogProbs) }
+
+func testLogProbs(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldens(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
@@ -172,8 +181,9 @@ func TestGoldenLogProbs(t *testing.T) {
 	}
 }
 
-func TestGoldenGradients(t *testing.T) {
-	env := runtimetest.Test(t)
+func TestGoldenGradients(t *testing.T) { onDevices(t, testGradients) }
+
+func testGradients(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldens(t) {
 		for _, o := range learners {
 			for _, keep := range []bool{true, false} {
@@ -187,10 +197,12 @@ func TestGoldenGradients(t *testing.T) {
 					for _, part := range [][]runtime.Sequence{m.sequences[:2], m.sequences[2:]} {
 						p, err := l.Forward(part, 1, keep)
 						check(t, err)
+						defer p.Release()
 						passes = append(passes, p)
 					}
 					check(t, passes[0].Backward(m.w[0][:2], nil))
 					check(t, passes[1].Backward(m.w[0][2:], nil))
+					check(t, env.Download(l.Gradients))
 					compareTensors(t, filepath.Join(dir, "grads.safetensors"), l.Gradients, func(name string, got, want []float32) {
 						largest, worst := 0.0, 0.0
 						for i := range want {
@@ -227,8 +239,9 @@ func compareTensors(t *testing.T, path string, w *models.Weights, f func(name st
 	}
 }
 
-func TestGoldenAdamW(t *testing.T) {
-	env := runtimetest.Test(t)
+func TestGoldenAdamW(t *testing.T) { onDevices(t, testAdamW) }
+
+func testAdamW(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldens(t) {
 		for _, name := range []string{"wd0", "wd01"} {
 			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
@@ -256,6 +269,7 @@ func TestGoldenAdamW(t *testing.T) {
 						t.Errorf("step %d: gradient norm %v, want %v", step, norm, w)
 					}
 				}
+				check(t, env.Download(m.weights))
 				n, far := 0, 0
 				compareTensors(t, path, m.weights, func(name string, got, want []float32) {
 					for i := range want {
@@ -276,8 +290,9 @@ func TestGoldenAdamW(t *testing.T) {
 	}
 }
 
-func TestGoldenGenerations(t *testing.T) {
-	env := runtimetest.Test(t)
+func TestGoldenGenerations(t *testing.T) { onDevices(t, testGenerations) }
+
+func testGenerations(t *testing.T, env *runtime.Env) {
 	for _, dir := range goldens(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)

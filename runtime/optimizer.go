@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"onering/models"
 )
@@ -22,24 +23,35 @@ type Optimizer struct {
 	First, Second *models.Weights
 	Steps         int
 
+	env        *Env
 	ring       *Ring
 	gradients  *models.Weights
+	moments    [2]*arena
 	norm, step *Binding
 	slices     []optimizerSlice
 	scalars    map[string]*scratch[float32]
-	sum        scratch[float32]
+	sums       scratch[float32] // of squares, by slice
 }
 
-// An optimizerSlice is the same elements of the four arenas.
-type optimizerSlice struct{ p, g, m, v *Value }
+// An optimizerSlice is the same elements of the four arenas, and where the sum
+// of the squares of its gradients goes.
+type optimizerSlice struct{ p, g, m, v, sum *Value }
 
-// sliceElements bounds a slice, so that the dozen passes over it stay in the
-// cache.
-const sliceElements = 1 << 18
+const (
+	// sliceElements bounds a slice, so that the dozen passes over it stay in
+	// the cache.
+	sliceElements = 1 << 18
+	// deviceElements bounds it on a device, where it is the launches that are
+	// to be few and what is between the passes that is not to be large.
+	deviceElements = 1 << 24
+)
 
 // NewOptimizer starts with zero moments.
 func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights) (o *Optimizer, err error) {
-	o = &Optimizer{ring: r, gradients: gradients, scalars: make(map[string]*scratch[float32])}
+	if err := r.on(e); err != nil {
+		return nil, err
+	}
+	o = &Optimizer{env: e, sums: aside[float32](e), ring: r, gradients: gradients, scalars: make(map[string]*scratch[float32])}
 	made := o // which a return of nil hides
 	defer func() {
 		if err != nil {
@@ -51,6 +63,11 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights) (o *Optimizer, er
 	}
 	if o.Second, err = models.NewWeights(r.Weights.Layout); err != nil {
 		return nil, err
+	}
+	for i, w := range []*models.Weights{o.First, o.Second} {
+		if o.moments[i], err = e.hold(w, true); err != nil {
+			return nil, err
+		}
 	}
 	norm, step, err := r.Arch.Optimizer()
 	if err != nil {
@@ -65,20 +82,45 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights) (o *Optimizer, er
 			return nil, err
 		}
 	}
-	for from := 0; from < len(r.Weights.Data); from += sliceElements {
-		to := min(from+sliceElements, len(r.Weights.Data))
-		var s optimizerSlice
-		for _, t := range []struct {
-			v    **Value
-			from *models.Weights
-		}{{&s.p, r.Weights}, {&s.g, gradients}, {&s.m, o.First}, {&s.v, o.Second}} {
-			if *t.v, err = NewValue(t.from.Data[from:to], int64(to-from)); err != nil {
-				return nil, err
-			}
-		}
-		o.slices = append(o.slices, s)
+	if err := o.slice(); err != nil {
+		return nil, err
 	}
 	return o, nil
+}
+
+// slice cuts the arenas into slices.
+func (o *Optimizer) slice() error {
+	total, step := len(o.ring.Weights.Data), sliceElements
+	if o.env.memory != nil {
+		step = deviceElements
+	}
+	sums, _, err := o.sums.of(int64((total + step - 1) / step))
+	if err != nil {
+		return err
+	}
+	for from := 0; from < total; from += step {
+		to := min(from+step, total)
+		o.slices = append(o.slices, optimizerSlice{})
+		i := len(o.slices) - 1
+		s := &o.slices[i]
+		for _, t := range []struct {
+			v    **Value
+			from *arena
+		}{{&s.p, o.ring.arena}, {&s.g, o.env.held(o.gradients)}, {&s.m, o.moments[0]}, {&s.v, o.moments[1]}} {
+			if *t.v, err = t.from.value(from, to, int64(to-from)); err != nil {
+				return err
+			}
+		}
+		if o.env.memory == nil {
+			s.sum, err = NewValue(sums[i : i+1])
+		} else {
+			s.sum, err = deviceValue(o.env, models.F32, unsafe.Add(o.sums.at, 4*i))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // GradNorm returns the 2-norm of all gradients. NaN and infinities are an
@@ -88,14 +130,21 @@ func (o *Optimizer) GradNorm() (float64, error) {
 	for _, s := range o.slices {
 		b := binder{b: o.norm}
 		b.in("g", s.g, nil)
-		sum, v, err := o.sum.of()
-		b.out("sum", v, err)
+		b.out("sum", s.sum, nil)
 		if err := b.run(); err != nil {
 			return 0, err
 		}
-		total += float64(sum[0])
+	}
+	if err := o.sums.pull(); err != nil {
+		return 0, err
+	}
+	for _, sum := range o.sums.data[:len(o.slices)] {
+		total += float64(sum)
 	}
 	if math.IsNaN(total) || math.IsInf(total, 0) {
+		if err := o.env.Download(o.gradients); err != nil {
+			return 0, err
+		}
 		return 0, NotFinite("gradient", o.gradients)
 	}
 	return math.Sqrt(total), nil
@@ -180,14 +229,19 @@ func (o *Optimizer) Close() {
 		}
 	}
 	for _, s := range o.slices {
-		for _, v := range []*Value{s.p, s.g, s.m, s.v} {
-			v.Close()
+		for _, v := range []*Value{s.p, s.g, s.m, s.v, s.sum} {
+			if v != nil {
+				v.Close()
+			}
 		}
 	}
 	for _, s := range o.scalars {
 		s.close()
 	}
-	o.sum.close()
+	o.sums.close()
+	for _, a := range o.moments {
+		a.close()
+	}
 	for _, w := range []*models.Weights{o.First, o.Second} {
 		if w != nil {
 			w.Close()

@@ -200,9 +200,15 @@ OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const Ort
 	return ORT(BindInput, OrtIoBinding *, const char *, const OrtValue *)(b, name, v);
 }
 
-OrtStatus *onering_run(OrtSession *s, OrtIoBinding *b) {
+OrtStatus *onering_unsynchronized(OrtRunOptions **o) {
+	OrtStatus *s = ORT(CreateRunOptions, OrtRunOptions **)(o);
+	if (!s) s = ORT(AddRunConfigEntry, OrtRunOptions *, const char *, const char *)(*o, "disable_synchronize_execution_providers", "1");
+	return s;
+}
+
+OrtStatus *onering_run(OrtSession *s, OrtRunOptions *o, OrtIoBinding *b) {
 	unsigned state = flush_subnormals();
-	OrtStatus *st = ORT(RunWithBinding, OrtSession *, const void *, const OrtIoBinding *)(s, NULL, b);
+	OrtStatus *st = ORT(RunWithBinding, OrtSession *, const void *, const OrtIoBinding *)(s, o, b);
 	restore(state);
 	return st;
 }

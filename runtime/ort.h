@@ -23,7 +23,6 @@ typedef struct OrtValue OrtValue;
 typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
-typedef struct OrtArenaCfg OrtArenaCfg;
 typedef struct OrtRunOptions OrtRunOptions;
 
 typedef struct OrtApiBase {
@@ -59,7 +58,6 @@ enum {
 	ORT_ReleaseMemoryInfo = 94,
 	ORT_ReleaseSession = 95,
 	ORT_ReleaseValue = 96,
-	ORT_ReleaseRunOptions = 97,
 	ORT_ReleaseTypeInfo = 98,
 	ORT_ReleaseSessionOptions = 100,
 	ORT_CreateEnvWithGlobalThreadPools = 119,
@@ -78,14 +76,11 @@ enum {
 	ORT_SetGlobalInterOpNumThreads = 148,
 	ORT_SetGlobalSpinControl = 149,
 	ORT_SetGlobalDenormalAsZero = 155,
-	ORT_ReleaseArenaCfg = 157,
-	ORT_CreateArenaCfgV2 = 164,
 	ORT_AddRunConfigEntry = 165,
 	ORT_SessionOptionsAppendExecutionProvider_CUDA_V2 = 204,
 	ORT_CreateCUDAProviderOptions = 205,
 	ORT_UpdateCUDAProviderOptions = 206,
 	ORT_ReleaseCUDAProviderOptions = 208,
-	ORT_CreateAndRegisterAllocatorV2 = 259,
 	ORT_UpdateCUDAProviderOptionsWithValue = 263,
 };
 
@@ -128,6 +123,9 @@ void onering_release_value(OrtValue *v);
 OrtStatus *onering_binding(OrtSession *s, OrtIoBinding **b);
 void onering_release_binding(OrtIoBinding *b);
 OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const OrtValue *v);
-OrtStatus *onering_run(OrtSession *s, OrtIoBinding *b);
+// onering_run runs with options, NULL for none.
+OrtStatus *onering_run(OrtSession *s, OrtRunOptions *o, OrtIoBinding *b);
+// onering_unsynchronized makes options of runs that do not wait for the GPU.
+OrtStatus *onering_unsynchronized(OrtRunOptions **o);
 
 #endif

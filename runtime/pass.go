@@ -33,12 +33,23 @@ type buffers struct {
 	bounds               scratch[int64]
 	at                   []int          // packed indices of the rows that predict response tokens
 	y                    scratch[int64] // the tokens they predict
+	ids, places          scratch[int64] // on a device: the fed tokens, and at
 	z, u                 [2]scratch[float32]
 	logit                scratch[float32]
 }
 
+func newBuffers(e *Env) *buffers {
+	return &buffers{
+		pos: aside[int64](e), seqRows: aside[int64](e), tokens: aside[int64](e), valid: aside[float32](e), bounds: aside[int64](e),
+		y: aside[int64](e), ids: aside[int64](e), places: aside[int64](e),
+		z:     [2]scratch[float32]{aside[float32](e), aside[float32](e)},
+		u:     [2]scratch[float32]{aside[float32](e), aside[float32](e)},
+		logit: aside[float32](e),
+	}
+}
+
 func (b *buffers) close() {
-	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.bounds, &b.y} {
+	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.bounds, &b.y, &b.ids, &b.places} {
 		s.close()
 	}
 	for _, s := range []*scratch[float32]{&b.valid, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit} {
@@ -60,7 +71,7 @@ func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) 
 	if n := len(l.free); n > 0 {
 		p.buffers, l.free = l.free[n-1], l.free[:n-1]
 	} else {
-		p.buffers = &buffers{}
+		p.buffers = newBuffers(l.env)
 	}
 	if err := p.forward(keep); err != nil {
 		p.Release()
@@ -174,7 +185,60 @@ func (p *Pass) pack() error {
 	for i := range bounds {
 		bounds[i] = int64(i * T / p.blocks)
 	}
+	if err := p.push(); err != nil {
+		return err
+	}
 	return l.angles(longest)
+}
+
+// push takes what pack made to the device, once for all layers.
+func (p *Pass) push() error {
+	if p.l.env.memory == nil {
+		return nil
+	}
+	b := p.buffers
+	ids, _, err := b.ids.of(int64(p.n))
+	if err != nil {
+		return err
+	}
+	places, _, err := b.places.of(int64(p.rows))
+	if err != nil {
+		return err
+	}
+	ids = ids[:0]
+	for _, s := range p.sequences {
+		for _, id := range s.Tokens[:s.fed()] {
+			ids = append(ids, int64(id))
+		}
+	}
+	for i, at := range b.at {
+		places[i] = int64(at)
+	}
+	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.bounds, &b.y, &b.ids, &b.places} {
+		if err := s.push(); err != nil {
+			return err
+		}
+	}
+	return b.valid.push()
+}
+
+// gather makes y the rows of x at ids, on the device.
+func (l *Learner) gather(x, ids, y *Value) error {
+	b := binder{b: l.rows[0]}
+	b.in("X", x, nil)
+	b.in("ids", ids, nil)
+	b.out("y", y, nil)
+	return b.run()
+}
+
+// add adds rows onto x at ids, on the device.
+func (l *Learner) add(x, ids, rows *Value) error {
+	b := binder{b: l.rows[1]}
+	b.in("X", x, nil)
+	b.in("ids", ids, nil)
+	b.in("rows", rows, nil)
+	b.out("X_out", x, nil)
+	return b.run()
 }
 
 // causal makes the mask that of rows of T tokens: a token sees itself and those
@@ -195,7 +259,7 @@ func (l *Learner) causal(T int) error {
 			}
 		}
 	}
-	return nil
+	return l.mask.push()
 }
 
 // angles makes the rotary tables long enough.
@@ -215,7 +279,10 @@ func (l *Learner) angles(n int) error {
 		return err
 	}
 	copy(to, sin)
-	return nil
+	if err := l.cos.push(); err != nil {
+		return err
+	}
+	return l.sin.push()
 }
 
 // bindLayer binds what the two layer Programs have in common; x is the layer's
@@ -272,18 +339,22 @@ func (p *Pass) layersForward(keep bool) (a *activations, err error) {
 			l.giveActivations(made)
 		}
 	}()
-	x, _, err := a.input(0, keep).of(int64(p.n), int64(l.g.Hidden))
+	x, xv, err := a.input(0, keep).of(int64(p.n), int64(l.g.Hidden))
 	if err != nil {
 		return nil, err
 	}
-	l.embed(x, p.sequences)
+	if l.env.memory == nil {
+		l.embed(x, p.sequences)
+	} else if err := l.gather(l.ring.values[l.g.Embedding], p.buffers.ids.value, xv); err != nil {
+		return nil, err
+	}
 	for i := range l.g.Layers {
 		bind := binder{b: s.forward[i]}
 		if err := p.bindLayer(&bind, a.input(i, keep)); err != nil {
 			return nil, err
 		}
-		y, v, err := a.input(i+1, keep).of(int64(p.n), int64(l.g.Hidden))
-		bind.out("y", v, err)
+		y, yv, err := a.input(i+1, keep).of(int64(p.n), int64(l.g.Hidden))
+		bind.out("y", yv, err)
 		stash := a.stashed(i, keep)
 		for j, port := range s.stash {
 			_, v, err := stash[j].of(p.stashShape(port)...)
@@ -292,28 +363,33 @@ func (p *Pass) layersForward(keep bool) (a *activations, err error) {
 		if err := bind.run(); err != nil {
 			return nil, fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
-		x = y
+		x, xv = y, yv
 	}
-	return a, p.headInput(a, x)
+	return a, p.headInput(a, x, xv)
 }
 
 // headInput takes the rows that predict response tokens from the last layer's
 // output x, and norms them.
-func (p *Pass) headInput(a *activations, x []float32) error {
+func (p *Pass) headInput(a *activations, x []float32, xv *Value) error {
 	l, d, rows := p.l, p.l.g.Hidden, int64(p.rows)
-	xr, v, err := a.xr.of(rows, int64(d))
+	xr, xrv, err := a.xr.of(rows, int64(d))
 	bind := binder{b: l.norm[0]}
-	bind.in("x", v, err)
+	bind.in("x", xrv, err)
 	inv, v, err := l.invT.of()
 	bind.in("inv_temperature", v, err)
 	_, h, err := a.h.of(rows, int64(d))
 	bind.out("h", h, err)
-	if bind.err == nil {
+	if bind.err != nil {
+		return bind.err
+	}
+	if l.env.memory == nil {
 		for i, at := range p.buffers.at {
 			copy(xr[i*d:(i+1)*d], x[at*d:])
 		}
-		inv[0] = float32(1 / p.temperature)
+	} else if err := l.gather(xv, p.buffers.places.value, xrv); err != nil {
+		return err
 	}
+	inv[0] = float32(1 / p.temperature)
 	return bind.run()
 }
 
@@ -344,6 +420,12 @@ func (p *Pass) headForward(a *activations) error {
 	for i := range z {
 		z[i], u[i] = -1e30, 0
 	}
+	if err := b.z[0].push(); err != nil {
+		return err
+	}
+	if err := b.u[0].push(); err != nil {
+		return err
+	}
 	bind := binder{b: l.head[0]}
 	bind.in("h", h, nil)
 	for i, s := range l.slices {
@@ -370,6 +452,12 @@ func (p *Pass) headForward(a *activations) error {
 	bind.out("logit", v, err)
 	if err := bind.run(); err != nil {
 		return err
+	}
+	last := len(l.slices) % 2
+	for _, s := range []*scratch[float32]{&b.z[last], &b.u[last], &b.logit} {
+		if err := s.pull(); err != nil {
+			return err
+		}
 	}
 	i := 0
 	for s := range p.LogProb {

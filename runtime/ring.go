@@ -3,7 +3,6 @@ package runtime
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"onering/models"
 )
@@ -15,43 +14,41 @@ type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
 
+	arena  *arena
 	values map[string]*Value
 }
 
 // NewRing binds nothing yet; it makes a value for every tensor of the layout,
 // by its Hugging Face name and by its fused name.
 func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
-	r := &Ring{Arch: arch, Weights: w}
+	r := &Ring{Arch: arch, Weights: w, arena: &arena{host: w}}
 	var err error
-	if r.values, err = arenaValues(w); err != nil {
+	if r.values, err = r.arena.values(); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// arenaValues returns a value for every name of the arena's layout.
-func arenaValues(w *models.Weights) (map[string]*Value, error) {
-	values := make(map[string]*Value)
-	names := slices.Clone(w.Layout.Names())
-	for _, f := range w.Layout.Fused() {
-		names = append(names, f.Name)
+// on takes the weights to the device of e, once.
+func (r *Ring) on(e *Env) error {
+	if e.memory == nil && r.arena.at == nil || r.arena.env == e {
+		return nil
 	}
-	for _, name := range names {
-		if values[name] != nil {
-			continue
-		}
-		data, shape, ok := w.View(name)
-		if !ok {
-			return nil, fmt.Errorf("runtime: the layout has no tensor %q", name)
-		}
-		v, err := NewValue(data, int64s(shape)...)
-		if err != nil {
-			closeValues(values)
-			return nil, fmt.Errorf("runtime: tensor %q: %w", name, err)
-		}
-		values[name] = v
+	if r.arena.at != nil {
+		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.env.Device(), e.Device())
 	}
-	return values, nil
+	a, err := e.hold(r.Weights, false)
+	if err != nil {
+		return err
+	}
+	values, err := a.values()
+	if err != nil {
+		a.close()
+		return err
+	}
+	closeValues(r.values)
+	r.arena, r.values = a, values
+	return nil
 }
 
 func closeValues(values map[string]*Value) {
@@ -81,8 +78,12 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 	return nil
 }
 
-// Close lets go of the values; the weights stay.
-func (r *Ring) Close() { closeValues(r.values) }
+// Close lets go of the values; the weights stay, those on a device as the host
+// last downloaded them.
+func (r *Ring) Close() {
+	closeValues(r.values)
+	r.arena.close()
+}
 
 // rotary returns the cosines and sines [n,K/2] of the rotary embedding, in
 // float32 throughout as Hugging Face's models compute them.

@@ -3,14 +3,40 @@ package runtime
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 )
 
 // A scratch is a reusable buffer and the Value over its first elements. It
 // grows as needed and makes a new Value only when the shape changes.
+//
+// The zero scratch lies in the host's memory. One made by onDevice or aside
+// lies in that of a device, where there is one: push and pull copy between it
+// and the elements that of returns, and do nothing where they are one.
 type scratch[T Element] struct {
 	data  []T
 	value *Value
 	shape []int64
+
+	env  *Env           // whose memory the value lies in; nil is the host's
+	at   unsafe.Pointer // there
+	room int64          // elements there
+	bare bool           // none of it is wanted on the host
+}
+
+// onDevice is a scratch that no code but the graphs' reads or writes: on a device
+// of returns no elements.
+func onDevice[T Element](e *Env) scratch[T] {
+	s := aside[T](e)
+	s.bare = s.env != nil
+	return s
+}
+
+// aside is a scratch on the device with a twin on the host.
+func aside[T Element](e *Env) scratch[T] {
+	if e.memory == nil {
+		return scratch[T]{}
+	}
+	return scratch[T]{env: e}
 }
 
 // of returns the elements and the Value of the given shape. What the buffer
@@ -19,6 +45,9 @@ func (s *scratch[T]) of(shape ...int64) ([]T, *Value, error) {
 	n := int64(1)
 	for _, d := range shape {
 		n *= d
+	}
+	if s.env != nil {
+		return s.ofDevice(n, shape)
 	}
 	if s.value != nil && slices.Equal(s.shape, shape) {
 		return s.data[:n], s.value, nil
@@ -38,11 +67,89 @@ func (s *scratch[T]) of(shape ...int64) ([]T, *Value, error) {
 	return s.data[:n], v, nil
 }
 
+func (s *scratch[T]) ofDevice(n int64, shape []int64) ([]T, *Value, error) {
+	if s.value == nil || !slices.Equal(s.shape, shape) {
+		fail := func(err error) ([]T, *Value, error) {
+			return nil, nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, s.env.Device(), err)
+		}
+		if s.room < n || s.at == nil {
+			s.close()
+			room := max(1, n+n/8)
+			at, err := s.env.memory.alloc(int(room) * int(unsafe.Sizeof(*new(T))))
+			if err != nil {
+				return fail(err)
+			}
+			s.at, s.room = at, room
+		}
+		v, err := deviceValue(s.env, dtypeOf[T](), s.at, shape...)
+		if err != nil {
+			return fail(err)
+		}
+		if s.value != nil {
+			s.value.Close()
+		}
+		s.value, s.shape = v, append(s.shape[:0], shape...)
+	}
+	if s.bare {
+		return nil, s.value, nil
+	}
+	if int64(cap(s.data)) < n {
+		s.data = make([]T, n+n/8)
+	}
+	return s.data[:n], s.value, nil
+}
+
+// elements counts those of the value.
+func (s *scratch[T]) elements() int {
+	n := 1
+	for _, d := range s.shape {
+		n *= int(d)
+	}
+	return n
+}
+
+// push copies the elements to the device.
+func (s *scratch[T]) push() error {
+	if s.env == nil {
+		return nil
+	}
+	return upload(s.env, s.at, s.data[:s.elements()])
+}
+
+// pull copies the elements from the device.
+func (s *scratch[T]) pull() error {
+	if s.env == nil {
+		return nil
+	}
+	return download(s.env, s.data[:s.elements()], s.at)
+}
+
+// fetch returns the elements wherever they lie, as they are now.
+func (s *scratch[T]) fetch() ([]T, error) {
+	if s.env == nil {
+		return s.data[:s.elements()], nil
+	}
+	data := make([]T, s.elements())
+	return data, download(s.env, data, s.at)
+}
+
+// zero clears the elements.
+func (s *scratch[T]) zero() error {
+	if s.env == nil {
+		clear(s.data[:s.elements()])
+		return nil
+	}
+	return s.env.memory.zero(s.at, s.elements()*int(unsafe.Sizeof(*new(T))))
+}
+
 func (s *scratch[T]) close() {
 	if s.value != nil {
 		s.value.Close()
 	}
-	s.value, s.data, s.shape = nil, nil, nil
+	if s.at != nil {
+		s.env.memory.free(s.at)
+	}
+	s.value, s.data, s.shape, s.at, s.room = nil, nil, nil, nil, 0
 }
 
 // A binder binds one value after another and remembers the first error, so

@@ -19,6 +19,7 @@ import (
 // A Session is a Program made ready to run. Several goroutines may run it at
 // once, each with its own Binding.
 type Session struct {
+	env   *Env
 	name  string
 	alias map[string]string // output -> input that it may be bound onto
 	ports [2][]port         // inputs, outputs
@@ -79,7 +80,7 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
-	s := &Session{name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
+	s := &Session{env: e, name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
 	o, err := e.sessionOptions(p)
 	if err == nil {
 		err = check(C.onering_session(env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr))
@@ -116,7 +117,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		}
 	}
 	if err == nil && e.device.cuda {
-		err = useCUDA(o, e.device.id, nil)
+		err = useCUDA(o, e.device.id, e.stream)
 	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)

@@ -32,6 +32,8 @@ type Value struct {
 	dtype models.DType
 	shape []int64
 	pin   goruntime.Pinner
+
+	device bool // data is a device's
 }
 
 // elements are ONNX's numbers for element types (TensorProto.DataType).
@@ -72,8 +74,7 @@ func dtypeOf[T Element]() models.DType {
 }
 
 func newValue(d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
-	element, ok := elements[d]
-	if !ok {
+	if _, ok := elements[d]; !ok {
 		return nil, fmt.Errorf("runtime: a tensor cannot hold elements of type %s", d)
 	}
 	want, err := size(d, shape)
@@ -89,11 +90,16 @@ func newValue(d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value
 	if process.memory == nil {
 		return nil, fmt.Errorf("runtime: a Value needs ONNX Runtime: call Open first")
 	}
+	return newValueIn(process.memory, d, data, n, shape)
+}
+
+// newValueIn is a Value of n bytes in a memory, all checked.
+func newValueIn(memory *C.OrtMemoryInfo, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
 	v := &Value{data: data, bytes: n, dtype: d, shape: slices.Clone(shape)}
 	if n > 0 {
 		v.pin.Pin(data) // does nothing for memory that is not Go's
 	}
-	err = check(C.onering_value(process.memory, data, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), element, &v.ptr))
+	err := check(C.onering_value(memory, data, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), elements[d], &v.ptr))
 	if err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)

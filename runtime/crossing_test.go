@@ -1,0 +1,124 @@
+package runtime_test
+
+import (
+	"math"
+	"testing"
+
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// TestCrossing counts what goes between host and device in a training step, to
+// the byte: a few numbers for each token, and nothing that grows with the model.
+func TestCrossing(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	env := runtime.OpenStandIn(t, cpu)
+	for _, hidden := range []int{32, 64} {
+		c := qwen2.Config{Layers: 3, HiddenSize: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 64, RopeTheta: 1e4, RMSEps: 1e-6, Tied: true, InitRange: 0.2}
+		var results [2][]float32
+		for i, e := range []*runtime.Env{cpu, env} {
+			w, err := qwen2.Init(c, 7)
+			check(t, err)
+			defer w.Close()
+			start, _ := e.Crossed()
+			ring, err := runtime.NewRing(c, w)
+			check(t, err)
+			defer ring.Close()
+			l, err := e.NewLearner(ring, runtime.LearnerOptions{HeadRows: 128, BlockTokens: 8, EntropyGradient: true})
+			check(t, err)
+			defer l.Close()
+			o, err := e.NewOptimizer(ring, l.Gradients)
+			check(t, err)
+			defer o.Close()
+			before, downBefore := e.Crossed()
+			if e == env && before-start != int64(4*len(w.Data)) {
+				t.Errorf("%d bytes crossed to begin with; the weights, once, are %d", before-start, 4*len(w.Data))
+			}
+			for step := range 3 {
+				l.ZeroGradients()
+				sequences := madeSequences()
+				p, err := l.Forward(sequences, 0.8, true)
+				check(t, err)
+				results[i] = append(results[i], flat(p.LogProb)...)
+				results[i] = append(results[i], flat(p.Entropy)...)
+				check(t, p.Backward(likeLogProb(p, 0.3), likeLogProb(p, -0.1)))
+				batch, longest, blocks, rows := p.Packed()
+				n := p.Tokens()
+				p.Release()
+				norm, err := o.Step(runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1})
+				check(t, err)
+				results[i] = append(results[i], float32(norm))
+				up, down := e.Crossed()
+				if e == env && step > 0 { // the first uploads masks and angles too
+					scalars := 2 + 9*o.Slices() // the temperature in two programs; AdamW's
+					// pos, ids, tokens; rows and valid; y, places, z, u, w, v and entropy; the rest.
+					wantUp := 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 8*(blocks+1) + 4*scalars
+					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
+					if int(up-before) != wantUp || int(down-downBefore) != wantDown {
+						t.Errorf("hidden %d: %d bytes up and %d down, want %d and %d", hidden, up-before, down-downBefore, wantUp, wantDown)
+					}
+				}
+				if e == cpu && up+down != 0 {
+					t.Errorf("%d bytes crossed on the CPU", up+down)
+				}
+				before, downBefore = up, down
+			}
+			check(t, e.Download(w))
+			results[i] = append(results[i], w.Data...)
+			check(t, e.Download(o.First))
+			results[i] = append(results[i], o.First.Data...)
+			check(t, e.Download(o.Second))
+			results[i] = append(results[i], o.Second.Data...)
+
+			// What the host changes counts once it was uploaded.
+			clear(w.Data)
+			check(t, e.Upload(w))
+			p, err := l.Forward(madeSequences(), 1, false)
+			check(t, err)
+			if got, want := p.LogProb[0][0], float32(-math.Log(300)); math.Abs(float64(got-want)) > 1e-5 {
+				t.Errorf("with all weights zero: log-prob %v, want %v", got, want)
+			}
+			p.Release()
+		}
+		worst := 0.0
+		for i, x := range results[0] {
+			worst = max(worst, math.Abs(float64(x-results[1][i])))
+		}
+		if len(results[0]) != len(results[1]) || !(worst <= 1e-5) {
+			t.Errorf("hidden %d: device and CPU differ by %g", hidden, worst)
+		}
+		t.Logf("hidden %d: device and CPU differ by at most %.2g in %d numbers", hidden, worst, len(results[0]))
+	}
+}
+
+func madeSequences() (s []runtime.Sequence) {
+	for i, n := range []int{20, 7, 13, 1} {
+		q := runtime.Sequence{Prompt: 1 + i}
+		for t := range n + i {
+			q.Tokens = append(q.Tokens, int32((31*i+17*t*t)%300))
+		}
+		s = append(s, q)
+	}
+	return s
+}
+
+func flat(rows [][]float32) (all []float32) {
+	for _, r := range rows {
+		all = append(all, r...)
+	}
+	return all
+}
+
+func likeLogProb(p *runtime.Pass, scale float64) (w [][]float64) {
+	for i, row := range p.LogProb {
+		w = append(w, make([]float64, len(row)))
+		for t := range row {
+			w[i][t] = scale * float64(1+(i+t)%3)
+		}
+	}
+	return w
+}

@@ -1,0 +1,243 @@
+package runtime
+
+// #include <stdlib.h>
+// #include "cuda.h"
+import "C"
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"onering/models"
+)
+
+// A memory is a device's own: what lies there is reached through copies only.
+// Sessions on the CPU have none (nil): they read and write the host's memory,
+// and nothing is ever copied. All that is done to one memory, and the runs of
+// its sessions, happens in the order of the calls; only download and wait wait.
+type memory interface {
+	alloc(bytes int) (unsafe.Pointer, error)
+	free(at unsafe.Pointer)
+	upload(to, from unsafe.Pointer, bytes int) error
+	download(to, from unsafe.Pointer, bytes int) error
+	zero(at unsafe.Pointer, bytes int) error
+	wait() error
+}
+
+// traffic counts the bytes that cross between host and device, of copies and of
+// host values that runs are bound to.
+type traffic struct{ up, down atomic.Int64 }
+
+// Crossed returns how many bytes went from the host to the device since Open,
+// and how many came back. On the CPU nothing crosses.
+func (e *Env) Crossed() (up, down int64) { return e.traffic.up.Load(), e.traffic.down.Load() }
+
+// upload copies a host slice to the device.
+func upload[T Element](e *Env, to unsafe.Pointer, from []T) error {
+	n := len(from) * int(unsafe.Sizeof(*new(T)))
+	if n == 0 {
+		return nil
+	}
+	e.traffic.up.Add(int64(n))
+	return e.memory.upload(to, unsafe.Pointer(&from[0]), n)
+}
+
+// download fills a host slice from the device, after all that is under way.
+func download[T Element](e *Env, to []T, from unsafe.Pointer) error {
+	n := len(to) * int(unsafe.Sizeof(*new(T)))
+	if n == 0 {
+		return nil
+	}
+	e.traffic.down.Add(int64(n))
+	return e.memory.download(unsafe.Pointer(&to[0]), from, n)
+}
+
+// deviceValue is a Value over device memory that the caller owns.
+func deviceValue(e *Env, d models.DType, at unsafe.Pointer, shape ...int64) (*Value, error) {
+	n, err := size(d, shape)
+	if err != nil {
+		return nil, err
+	}
+	v, err := newValueIn(e.info, d, at, n, shape)
+	if err != nil {
+		return nil, err
+	}
+	v.device = true
+	return v, nil
+}
+
+// An arena is the elements of a models.Weights where sessions find them: on the
+// CPU those very elements, on a device others there, and the host's then hold
+// what was last downloaded.
+type arena struct {
+	env  *Env
+	host *models.Weights
+	at   unsafe.Pointer // nil on the CPU
+}
+
+// hold takes w's elements to the device of e; fresh ones are zero and need no
+// copy. From then on Upload and Download know w.
+func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
+	a := &arena{env: e, host: w}
+	if e.memory == nil {
+		return a, nil
+	}
+	var err error
+	if a.at, err = e.memory.alloc(a.bytes()); err != nil {
+		return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(a.bytes())*1e-9, e.Device(), err)
+	}
+	if fresh {
+		err = a.zero()
+	} else {
+		err = a.upload()
+	}
+	if err != nil {
+		a.close()
+		return nil, err
+	}
+	e.arenas.Store(w, a)
+	return a, nil
+}
+
+// held is the arena of w: what hold made of it, else w itself.
+func (e *Env) held(w *models.Weights) *arena {
+	if a, ok := e.arenas.Load(w); ok {
+		return a.(*arena)
+	}
+	return &arena{env: e, host: w}
+}
+
+// Download makes w, the weights of a Ring, the gradients of a Learner or the
+// moments of an Optimizer, what they are on the device. On the CPU they are that
+// already.
+func (e *Env) Download(w *models.Weights) error { return e.held(w).download() }
+
+// Upload takes w to the device where a Ring, a Learner or an Optimizer has it
+// there. On the CPU there is nothing to do.
+func (e *Env) Upload(w *models.Weights) error { return e.held(w).upload() }
+
+func (a *arena) bytes() int { return 4 * a.host.Layout.Size }
+
+// value views elements from and up to to.
+func (a *arena) value(from, to int, shape ...int64) (*Value, error) {
+	if a.at == nil {
+		return NewValue(a.host.Data[from:to], shape...)
+	}
+	return deviceValue(a.env, models.F32, unsafe.Add(a.at, 4*from), shape...)
+}
+
+// values views every tensor of the layout, by its name and by its fused name.
+func (a *arena) values() (map[string]*Value, error) {
+	values := make(map[string]*Value)
+	names := append([]string{}, a.host.Layout.Names()...)
+	for _, f := range a.host.Layout.Fused() {
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		if values[name] != nil {
+			continue
+		}
+		p, ok := a.host.Layout.Find(name)
+		if !ok {
+			closeValues(values)
+			return nil, fmt.Errorf("runtime: the layout has no tensor %q", name)
+		}
+		v, err := a.value(p.Offset, p.Offset+p.Size, int64s(p.Shape)...)
+		if err != nil {
+			closeValues(values)
+			return nil, fmt.Errorf("runtime: tensor %q: %w", name, err)
+		}
+		values[name] = v
+	}
+	return values, nil
+}
+
+// upload makes the device's elements those of the host.
+func (a *arena) upload() error {
+	if a.at == nil {
+		return nil
+	}
+	return upload(a.env, a.at, a.host.Data)
+}
+
+// download makes the host's elements those of the device.
+func (a *arena) download() error {
+	if a.at == nil {
+		return nil
+	}
+	return download(a.env, a.host.Data, a.at)
+}
+
+func (a *arena) zero() error {
+	if a.at == nil {
+		clear(a.host.Data)
+		return nil
+	}
+	return a.env.memory.zero(a.at, a.bytes())
+}
+
+func (a *arena) close() {
+	if a != nil && a.at != nil {
+		a.env.arenas.Delete(a.host)
+		a.env.memory.free(a.at)
+		a.at = nil
+	}
+}
+
+// A cudaMemory is one GPU's, used through one stream that the CUDA provider
+// shares.
+type cudaMemory struct {
+	id     C.int
+	stream unsafe.Pointer
+}
+
+// newCUDAMemory opens the CUDA runtime for GPU id.
+func newCUDAMemory(cudart string, id int) (*cudaMemory, error) {
+	m := &cudaMemory{id: C.int(id)}
+	name := C.CString(cudart)
+	defer C.free(unsafe.Pointer(name))
+	var msg *C.char
+	if C.onering_cuda_open(name, m.id, &m.stream, &msg) != 0 {
+		defer C.free(unsafe.Pointer(msg))
+		return nil, fmt.Errorf("runtime: cuda:%d: %s", id, C.GoString(msg))
+	}
+	return m, nil
+}
+
+func (m *cudaMemory) check(doing string, code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	return fmt.Errorf("cuda:%d: %s: %s", m.id, doing, C.GoString(C.onering_cuda_text(code)))
+}
+
+func (m *cudaMemory) alloc(bytes int) (at unsafe.Pointer, err error) {
+	err = m.check(fmt.Sprintf("allocating %d bytes", bytes), C.onering_cuda_alloc(m.id, C.size_t(bytes), &at))
+	return at, err
+}
+
+func (m *cudaMemory) free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
+
+func (m *cudaMemory) upload(to, from unsafe.Pointer, bytes int) error {
+	// The copy is complete, not only begun: from may be written anew at once.
+	if err := m.check("copying to it", C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), 1, m.stream)); err != nil {
+		return err
+	}
+	return m.wait()
+}
+
+func (m *cudaMemory) download(to, from unsafe.Pointer, bytes int) error {
+	if err := m.check("copying from it", C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), 2, m.stream)); err != nil {
+		return err
+	}
+	return m.wait()
+}
+
+func (m *cudaMemory) zero(at unsafe.Pointer, bytes int) error {
+	return m.check("clearing its memory", C.onering_cuda_zero(m.id, at, C.size_t(bytes), m.stream))
+}
+
+func (m *cudaMemory) wait() error {
+	return m.check("computing", C.onering_cuda_wait(m.id, m.stream))
+}
