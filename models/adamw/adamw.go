@@ -23,14 +23,14 @@ func Norm2() (models.Program, error) {
 }
 
 // Norm2Scaled is Norm2 for gradients that are 1/unscale times too large: "sum"
-// is that of g*unscale, and "found" [1] is 1 where an element of g is infinite
-// or NaN, else 0.
+// is that of g*unscale, and "found" [1] is how many elements of g are infinite or
+// NaN.
 func Norm2Scaled() (models.Program, error) {
 	return graph.Build("norm2.scaled", func(g *graph.Graph) {
 		grad := g.Float("g", "n")
 		g.Output("sum", graph.ReduceSumSquare(graph.Mul(grad, g.Float("unscale"))))
 		finite := graph.LessOrEqual(graph.Abs(grad), g.Scalar(math.MaxFloat32))
-		g.Output("found", graph.ReduceMax(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
+		g.Output("found", graph.ReduceSum(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
 	})
 }
 

@@ -176,7 +176,7 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 		return Slice(x, b.from, b.to, 2, fmt.Sprintf("Tq%d", i))
 	}
 	keys := func(b *block, i int, x *Node, axis int) *Node {
-		if blocks == 1 {
+		if blocks == 1 || form.InTurn && i == blocks-1 { // which reads them all
 			return x
 		}
 		return Slice(x, g.Ints(0), b.to, axis, fmt.Sprintf("Tk%d", i))
@@ -243,11 +243,15 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 			ds := Mul(b.p, Sub(MatMul(do, b.v, false, true, 1), d))
 			dqs[i] = Reshape(MatMul(ds, b.k, false, false, scale), 0, heads, -1, width)
 			dkb, dvb := MatMul(ds, b.q, true, false, scale), MatMul(b.p, do, true, false, 1)
-			if blocks > 1 {
-				after := Sub(Slice(bounds, g.Ints(int64(blocks)), g.Ints(int64(blocks+1)), 0, 1), b.to)
-				dkb, dvb = Pad(dkb, g.Ints(0), after, 2, tokens), Pad(dvb, g.Ints(0), after, 2, tokens)
+			if again {
+				dk, dv = addFirst(dk, dkb, b.to, i), addFirst(dv, dvb, b.to, i)
+			} else {
+				if blocks > 1 {
+					after := Sub(Slice(bounds, g.Ints(int64(blocks)), g.Ints(int64(blocks+1)), 0, 1), b.to)
+					dkb, dvb = Pad(dkb, g.Ints(0), after, 2, tokens), Pad(dvb, g.Ints(0), after, 2, tokens)
+				}
+				dk, dv = accumulate(dk, dkb), accumulate(dv, dvb)
 			}
-			dk, dv = accumulate(dk, dkb), accumulate(dv, dvb)
 			before = []*Node{dqs[i], dk, dv}
 		}
 		dq := dqs[0]
@@ -256,6 +260,18 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 		}
 		return []*Node{flat(dq, heads), flat(dk, kvHeads), flat(dv, kvHeads)}
 	})
+}
+
+// addFirst is sum [B,G,T,K] with part added to its first n keys; sum may be nil
+// where part is of all keys. i tells the sizes' letters apart.
+func addFirst(sum, part, n *Node, i int) *Node {
+	if sum == nil {
+		return part
+	}
+	g := sum.g
+	first := Add(Slice(sum, g.Ints(0), n, 2, part.shape[2]), part)
+	rest := Slice(sum, n, sizeOf(sum, 2), 2, fmt.Sprintf("Tr%d", i))
+	return concat(2, sum.shape[2], first, rest)
 }
 
 // inTurn is x, an int64 vector, to be had only once the nodes of after are

@@ -215,7 +215,7 @@ func (c Config) Sample(choice models.Choice, form models.Form) (models.Program, 
 		head := g.Float(c.Geometry().Head, c.Vocab, c.HiddenSize)
 		logits := product(form, hidden, head, nil)
 		scaled := graph.Mul(logits, g.Float("inv_temperature"))
-		top := graph.ReduceMax(scaled, -1)
+		top := c.largest(scaled)
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
 		total := graph.ReduceSum(e, -1)
@@ -227,11 +227,11 @@ func (c Config) Sample(choice models.Choice, form models.Form) (models.Program, 
 		case models.Greedy:
 			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
 		case models.Draw:
-			next = draw(e, g.Float("uniforms", "B"), c.Vocab)
+			next = c.draw(e, g.Float("uniforms", "B"))
 		case models.Filter:
-			kept, short := filter(e, total, g.Input("k", onnx.Int64, graph.Dims(1)), g.Float("top_p"), g.Float("renormalize"))
+			kept, short := c.filter(e, total, g.Input("k", onnx.Int64, graph.Dims(1)), g.Float("top_p"), g.Float("renormalize"))
 			g.Output("short", graph.Reshape(short, -1))
-			next = draw(kept, g.Float("uniforms", "B"), c.Vocab)
+			next = c.draw(kept, g.Float("uniforms", "B"))
 		}
 		g.Output("next", graph.Reshape(next, -1))
 		g.Output("logp", graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
@@ -246,7 +246,7 @@ func (c Config) Sample(choice models.Choice, form models.Form) (models.Program, 
 
 // filter zeroes the unnormalized probabilities e [B,V] outside the top k and
 // top p.
-func filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
+func (c Config) filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
 	g := e.Graph()
 	largest, _ := graph.TopK(e, k, "k")
 	held := graph.ReduceSum(largest, -1)
@@ -254,8 +254,8 @@ func filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node
 	before := graph.CumSum(largest, -1, true)
 	// The first token is kept whatever top p is; what is not kept must not
 	// lower the smallest kept probability.
-	within := graph.Where(graph.GreaterOrEqual(before, limit), graph.ReduceMax(largest, -1), largest)
-	smallest := graph.Neg(graph.ReduceMax(graph.Neg(within), -1))
+	within := graph.Where(graph.GreaterOrEqual(before, limit), c.largest(largest), largest)
+	smallest := graph.Neg(c.largest(graph.Neg(within)))
 	kept = graph.Where(graph.GreaterOrEqual(e, smallest), e, g.Scalar(0))
 	return kept, graph.Where(graph.GreaterOrEqual(held, limit), g.Scalar(0), g.Scalar(1))
 }
@@ -265,11 +265,11 @@ func filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node
 // exceeds u times the total. Sums over blocks and then inside one block are
 // taken in float64: a running float32 sum over a large vocabulary is wrong too
 // often.
-func draw(e, uniforms *graph.Node, vocab int) *graph.Node {
+func (c Config) draw(e, uniforms *graph.Node) *graph.Node {
 	g := e.Graph()
-	width := blockWidth(vocab)
-	blocks := (vocab + width - 1) / width
-	if pad := blocks*width - vocab; pad > 0 {
+	width := blockWidth(c.Vocab)
+	blocks := (c.Vocab + width - 1) / width
+	if pad := blocks*width - c.Vocab; pad > 0 {
 		e = graph.Pad(e, g.Ints(0), g.Ints(int64(pad)), 1, graph.Dims(blocks * width)[0])
 	}
 	cells := graph.Reshape(e, -1, blocks, width)
@@ -277,9 +277,9 @@ func draw(e, uniforms *graph.Node, vocab int) *graph.Node {
 
 	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
 	running := graph.CumSum(sums, -1, false)
-	block, rest := first(running, graph.Mul(u, graph.ReduceMax(running, -1)))
+	block, rest := c.first(running, graph.Mul(u, c.largest(running)))
 	inside := graph.Cast(graph.GatherRows(cells, block), onnx.Double)
-	token, _ := first(graph.CumSum(inside, -1, false), rest)
+	token, _ := c.first(graph.CumSum(inside, -1, false), rest)
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
 }
 
@@ -288,12 +288,12 @@ func draw(e, uniforms *graph.Node, vocab int) *graph.Node {
 // running sum to its end is never passed: rounding can bring the target there,
 // but what follows has no mass. Nor is the rest ever under 0, where it would
 // fall on an index of no mass: it is a difference of numbers that were compared.
-func first(running, target *graph.Node) (index, rest *graph.Node) {
-	total := graph.ReduceMax(running, -1)
+func (c Config) first(running, target *graph.Node) (index, rest *graph.Node) {
+	total := c.largest(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)
 	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
-	return index, graph.Sub(target, graph.ReduceMax(graph.Mul(passed, running), -1))
+	return index, graph.Sub(target, c.largest(graph.Mul(passed, running)))
 }
 
 // blockWidth is the largest divisor of vocab in [128, 1024], or 512 where

@@ -60,7 +60,7 @@ func (c Config) Head(entropyGradient bool) (forward, target, backward models.Pro
 		h, e := g.Float("h", "R", d), g.Float("E", "v", d)
 		z0, u0 := g.Float("z", "R", 1), g.Float("u", "R", 1)
 		logits := graph.Linear(h, e, nil)
-		m := graph.ReduceMax(logits, -1)
+		m := c.largest(logits)
 		p := graph.Exp(graph.Sub(logits, m))
 		sum := graph.ReduceSum(p, -1)
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"onering/models"
 	"onering/models/graph/graphtest"
 )
 
@@ -34,8 +35,15 @@ func entropyOf(logp []float64) (h float64) {
 // TestHead runs the head over slices of the vocabulary, of different sizes, and
 // compares log-probs, entropies and their gradient with a plain log-softmax.
 func TestHead(t *testing.T) {
+	for _, compute := range computes {
+		testHead(t, compute)
+	}
+}
+
+func testHead(t *testing.T, compute models.DType) {
 	const R = 5
 	c := small()
+	c.Compute = compute
 	for _, entropyGradient := range []bool{false, true} {
 		f, tg, b, err := c.Head(entropyGradient)
 		forward, target, backward := load(t, f, err), load(t, tg, err), load(t, b, err)
@@ -102,6 +110,9 @@ func TestHead(t *testing.T) {
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
 			}
+			if compute == models.F16 {
+				in["scale"] = graphtest.Floats([]float64{1})
+			}
 			out := run(t, backward, in)
 			dh = out["dh_out"]
 			copy(dhead.Data[s[0]*c.HiddenSize:], out["dE_out"].Data)
@@ -123,8 +134,14 @@ func TestHead(t *testing.T) {
 // TestHeadExtremes: logits far apart and far from 0 give finite values in
 // float32, whichever slice holds the largest.
 func TestHeadExtremes(t *testing.T) {
+	for _, compute := range computes {
+		testHeadExtremes(t, compute)
+	}
+}
+
+func testHeadExtremes(t *testing.T, compute models.DType) {
 	c := small()
-	c.HiddenSize = 1
+	c.HiddenSize, c.Compute = 1, compute
 	f, _, _, err := c.Head(false)
 	forward := load(t, f, err)
 	forward.Single = true

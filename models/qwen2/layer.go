@@ -176,6 +176,7 @@ func (c Config) LayerBytes(level models.Stash, blocks, n, rows, T int) (forward,
 	for i := range blocks {
 		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
 		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
+		sizes[fmt.Sprintf("Tr%d", i)] = T - (i+1)*T/blocks
 	}
 	if forward, err = graph.Footprint(c.layerForward(level, blocks), sizes); err != nil {
 		return forward, 0, err

@@ -22,10 +22,10 @@ var vocabularies = []int{32, 320, 1500, 2048 + 7, 2053}
 // hidden state of 1 the head is the logits.
 type pickers map[string]*graphtest.Graph
 
-func (p pickers) of(t interface{ Fatal(...any) }, vocab int, choice models.Choice, form models.Form, single bool) *graphtest.Graph {
-	key := fmt.Sprint(vocab, choice, form, single)
+func (p pickers) of(t interface{ Fatal(...any) }, vocab int, choice models.Choice, form models.Form, compute models.DType, single bool) *graphtest.Graph {
+	key := fmt.Sprint(vocab, choice, form, compute, single)
 	if p[key] == nil {
-		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab, Compute: compute}
 		program, err := c.Sample(choice, form)
 		if err != nil {
 			t.Fatal(err)
@@ -113,8 +113,9 @@ func TestDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
 		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
+		compute := rapid.SampledFrom(computes).Draw(t, "type")
 		single := rapid.Bool().Draw(t, "single")
-		g := programs.of(t, vocab, models.Draw, form, single)
+		g := programs.of(t, vocab, models.Draw, form, compute, single)
 		inv := rapid.SampledFrom([]float64{1, 0.5, 2}).Draw(t, "1/temperature")
 		logits := drawLogits(t, vocab)
 		us := []float64{drawUniform(t), drawUniform(t), drawUniform(t)}
@@ -181,7 +182,8 @@ func TestGreedy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
 		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		g := programs.of(t, vocab, models.Greedy, form, false)
+		compute := rapid.SampledFrom(computes).Draw(t, "type")
+		g := programs.of(t, vocab, models.Greedy, form, compute, false)
 		logits := drawLogits(t, vocab)
 		out, err := g.Run(map[string]graphtest.Tensor{"hidden": graphtest.Floats([]float64{1}, 1, 1),
 			"lm_head.weight": graphtest.Floats(logits, vocab, 1), "inv_temperature": graphtest.Floats([]float64{1})})
@@ -235,7 +237,8 @@ func TestFilter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
 		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		g := programs.of(t, vocab, models.Filter, form, false)
+		compute := rapid.SampledFrom(computes).Draw(t, "type")
+		g := programs.of(t, vocab, models.Filter, form, compute, false)
 		logits := drawLogits(t, vocab)
 		k := min(rapid.SampledFrom([]int{1, 2, 5, 40, 512, vocab}).Draw(t, "k"), vocab)
 		topP := float64(float32(rapid.SampledFrom([]float64{0.01, 0.5, 0.9, 0.95, 0.999, 1}).Draw(t, "top_p")))
@@ -273,7 +276,7 @@ func TestFilter(t *testing.T) {
 // mass.
 func TestFilterKeepsAll(t *testing.T) {
 	const vocab = 320
-	g := make(pickers).of(t, vocab, models.Filter, models.Direct, false)
+	g := make(pickers).of(t, vocab, models.Filter, models.Direct, models.F32, false)
 	logits, us := make([]float64, vocab), make([]float64, vocab)
 	hidden := make([]float64, vocab)
 	for i := range us {
