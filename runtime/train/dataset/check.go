@@ -233,6 +233,9 @@ func (r CheckReport) String() string {
 			fmt.Fprintf(&b, "    and %d more\n", more)
 		}
 	}
+	if r.OK() && r.Rows > 0 {
+		b.WriteString("nothing wrong found\n")
+	}
 	if l := r.Lengths; l != nil {
 		fmt.Fprintf(&b, "prompt tokens: mean %.1f, median %d, 95 %% %d, 99 %% %d, most %d\n", l.Mean, l.Median, l.P95, l.P99, l.Max)
 		most := slices.Max(append([]int{1}, l.Counts...))
