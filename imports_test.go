@@ -48,7 +48,7 @@ var rooms = []struct {
 	{"runtime/train", "runtime runtime/train/* models models/qwen2 objectives sampler verifier tokenize"},
 	{"runtime/train/dataset", ""},
 	{"runtime/train/arithmetic", ""},
-	{"runtime/train/report", "objectives tokenize"}, // objectives for ESS
+	{"runtime/train/report", "objectives tokenize runtime/train/arithmetic"}, // for ESS, texts and the embedded tokenizer
 	{"runtime/train/tensorboard", ""},
 	{"runtime/train/sweep", ""},
 	{"runtime/train/evaluation", "models"}, // its atomic files

@@ -27,14 +27,14 @@ func newWatch() *cobra.Command {
 the time goes and a sampled response. The view is drawn anew when the run has
 gone on, until the run is through or Ctrl-C. The run itself is not touched.
 
-Where stdout is no terminal the view is printed once.`,
+Where stdout is no terminal, or a dumb one, the view is printed once.`,
 		Example: `  onering watch runs/out/pmpo-20260102-030405
   onering watch --once RUN`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			out := c.OutOrStdout()
 			f, ok := out.(*os.File)
-			if once || !ok || !term.IsTerminal(int(f.Fd())) {
+			if once || !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 				text, _, err := viewRun(args[0], 80, math.MaxInt)
 				if err != nil {
 					return err

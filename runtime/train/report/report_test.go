@@ -306,3 +306,13 @@ func TestChooseVaries(t *testing.T) {
 		t.Errorf("%d of %d with room for all", len(all), len(lines))
 	}
 }
+
+// TestEmbeddedTokens colours a run on the embedded model before its first
+// checkpoint.
+func TestEmbeddedTokens(t *testing.T) {
+	r := &Run{Dir: t.TempDir(), Config: map[string]string{"model.path": "builtin:arithmetic"}}
+	x := (&rolloutLine{IDs: []int32{3, 1}, LogP: []number{-1, -2}, Weight: []number{0.5, 0}}).rollout(1, r.tokenizer())
+	if strings.Join(x.Tokens, "|") != "1|<eos>" || len(x.Weight) != 2 {
+		t.Errorf("tokens %q, weights %v", x.Tokens, x.Weight)
+	}
+}

@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"onering/runtime/train/arithmetic"
 	"onering/tokenize"
 )
 
@@ -45,6 +45,9 @@ type rolloutLine struct {
 	Delta     []number `json:"delta"`
 	Weight    []number `json:"w"`
 }
+
+// embedded is model.path of a run on the embedded model.
+const embedded = "builtin:arithmetic"
 
 // wrongWanted is how many wrong answers of the last round are shown at least,
 // where there are as many.
@@ -219,11 +222,17 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 	dirs, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
 	slices.Sort(dirs)
 	slices.Reverse(dirs)
-	if path := r.Config["model.path"]; path != "" && !strings.HasPrefix(path, "builtin:") {
+	path := r.Config["model.path"]
+	if path != "" && path != embedded {
 		dirs = append(dirs, path)
 	}
 	for _, dir := range dirs {
 		if t, err := tokenize.Load(dir); err == nil {
+			return t
+		}
+	}
+	if path == embedded {
+		if t, err := tokenize.LoadFS(arithmetic.Model()); err == nil {
 			return t
 		}
 	}
