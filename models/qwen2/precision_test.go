@@ -27,6 +27,7 @@ type trainer struct {
 	stash   models.Stash
 	blocks  int
 	scale   float64 // of the loss, in float16
+	noise   func() float64
 
 	sequences [][]int
 	in        map[string]graphtest.Tensor // pos, rows, ...
@@ -48,7 +49,7 @@ func newTrainer(c qwen2.Config, w map[string]graphtest.Tensor, sequences [][]int
 func (tr *trainer) run(t testing.TB, p models.Program, sources ...map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
 	g := load(t, p, nil)
-	g.Single = tr.rounded
+	g.Single, g.Noise = tr.rounded, tr.noise
 	in := make(map[string]graphtest.Tensor)
 	for _, port := range p.Inputs {
 		for _, s := range sources {
@@ -352,35 +353,49 @@ func (tr *trainer) hidden(t testing.TB) [][]float64 {
 }
 
 // TestPrecisionGap bounds the difference between the log-probs of rollout and of
-// training, which share no attention kernel but all roundings. Products are
-// exact here; a GPU's add to it what the order of their sums makes.
+// training, which share all roundings but neither attention's kernel nor, here
+// by noise, the order of sums. Without noise they are equal.
 func TestPrecisionGap(t *testing.T) {
-	for d, bound := range map[models.DType]float64{models.F32: 1e-6, models.BF16: 0.002, models.F16: 0.0003} {
-		tr := model(d)
-		tr.rounded = true
-		head := tr.w[tr.c.Geometry().Head]
-		logits := func(h []float64) []float64 {
-			out := make([]float64, tr.c.Vocab)
-			for i := range out {
-				for k, x := range h {
-					out[i] += x * head.Row(i)[k]
-				}
-			}
-			return logSoftmax(out)
+	for d, bound := range map[models.DType]float64{models.F32: 2e-4, models.BF16: 0.005, models.F16: 0.002} {
+		exact, _ := gap(t, d, nil)
+		if exact > 1e-6 {
+			t.Errorf("%v: log-probs of rollout and training are up to %g apart without noise", d, exact)
 		}
-		training := tr.states(t)
-		worst := 0.0
-		for i, h := range tr.hidden(t) {
-			a, b := logits(h), logits(training.Row(i))
-			for j := range a {
-				worst = math.Max(worst, math.Abs(a[j]-b[j]))
-			}
-		}
-		if !(worst <= bound) {
+		r := rand.New(rand.NewPCG(25, 26))
+		worst, mean := gap(t, d, func() float64 { return 0x1p-17 * r.NormFloat64() })
+		if !(worst <= bound) || worst == 0 {
 			t.Errorf("%v: log-probs of rollout and training are up to %g apart, more than %g", d, worst, bound)
 		}
-		t.Logf("%v: log-probs of rollout and training are up to %.2g apart", d, worst)
+		t.Logf("%v: log-probs of rollout and training are up to %.2g apart, %.2g on average", d, worst, mean)
 	}
+}
+
+// gap is the largest and the mean difference of all log-probs.
+func gap(t *testing.T, d models.DType, noise func() float64) (worst, mean float64) {
+	t.Helper()
+	n := 0
+	tr := model(d)
+	tr.rounded, tr.noise = true, noise
+	head := tr.w[tr.c.Geometry().Head]
+	logits := func(h []float64) []float64 {
+		out := make([]float64, tr.c.Vocab)
+		for i := range out {
+			for k, x := range h {
+				out[i] += x * head.Row(i)[k]
+			}
+		}
+		return logSoftmax(out)
+	}
+	training := tr.states(t)
+	for i, h := range tr.hidden(t) {
+		a, b := logits(h), logits(training.Row(i))
+		for j := range a {
+			worst = math.Max(worst, math.Abs(a[j]-b[j]))
+			mean += math.Abs(a[j] - b[j])
+			n++
+		}
+	}
+	return worst, mean / float64(n)
 }
 
 // TestLossScale trains in float16: gradients too small for it are lost without a

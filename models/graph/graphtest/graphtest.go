@@ -20,6 +20,9 @@ type Graph struct {
 	// Single rounds every result to its type - float32, float16 or bfloat16 -
 	// as a runtime does; what an operator computes inside stays float64.
 	Single bool
+	// Noise, where it is set, is what products and attention are off by,
+	// relative to their results: what a kernel makes of the order of its sums.
+	Noise func() float64
 
 	name   string
 	graph  onnx.Graph
@@ -71,6 +74,9 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	}
 	for _, n := range g.graph.Nodes {
 		for i, t := range run(n, values) {
+			if g.Noise != nil && slices.Contains(sums, n.Op) {
+				t = t.like(func(v float64) float64 { return v * (1 + g.Noise()) })
+			}
 			if g.Single {
 				t = t.As(t.Type)
 			}
@@ -90,6 +96,9 @@ func (g *Graph) Run(in map[string]Tensor) (out map[string]Tensor, err error) {
 	}
 	return out, nil
 }
+
+// sums are the operators whose results depend on the order of long sums.
+var sums = []string{"Gemm", "MatMul", "FusedMatMul", "GroupQueryAttention"}
 
 // Ops counts the operator calls of the graph by name.
 func (g *Graph) Ops() map[string]int {
