@@ -30,7 +30,7 @@ their standard errors and the comparisons that the file states. Seeds are
 paired: a comparison is over the differences on the same seed, with the exact
 sign-flip test and Holm's correction for the number of comparisons.
 
-The file names a run file, seeds, and variants, a grid of values, or both:
+The file names a run file, seeds and variants:
 
   [sweep]
   base = "hard.toml"
@@ -38,8 +38,14 @@ The file names a run file, seeds, and variants, a grid of values, or both:
   baseline = "GRPO"
 
   [[variant]]
+  name = "GRPO"
+  objective = { name = "grpo" }
+
+  [[variant]]
   name = "PMPO"
   objective = { name = "pmpo", eps_ess = 0.2 }
+
+or a grid of values, of which it takes the product, also with the variants:
 
   [grid]
   "optimizer.learning_rate" = [1e-4, 2e-4]

@@ -1,7 +1,10 @@
 package cmd
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -86,5 +89,40 @@ func TestDifference(t *testing.T) {
 	}
 	if got := difference(a, load("[objective]\nname = \"grpo\"\n")); got == "" {
 		t.Error("another objective is no difference")
+	}
+}
+
+// TestSweepExamples reads the files that the documentation and the help show.
+func TestSweepExamples(t *testing.T) {
+	page, err := os.ReadFile("../docs/reports.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []string
+	for _, m := range regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllSubmatch(page, -1) {
+		examples = append(examples, string(m[1]))
+	}
+	indented := regexp.MustCompile(`(?m)^  (.*)$|^$`)
+	var help strings.Builder
+	for _, m := range indented.FindAllStringSubmatch(newSweep().Long, -1) {
+		help.WriteString(m[1] + "\n")
+	}
+	variants, grid, found := strings.Cut(help.String(), "[grid]")
+	if !found || len(examples) < 2 {
+		t.Fatalf("%d examples in the page, a grid in the help: %v", len(examples), found)
+	}
+	examples = append(examples, variants, "[sweep]\nseeds = [1]\n[grid]"+grid)
+	for _, text := range examples {
+		path := filepath.Join(t.TempDir(), "sweep.toml")
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, `"hard.toml"`, `""`)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		p, err := readSweep(path)
+		if err == nil {
+			_, err = p.resolve(new(cobra.Command), "out", nil, 1)
+		}
+		if err != nil {
+			t.Errorf("%v\nin\n%s", err, text)
+		}
 	}
 }
