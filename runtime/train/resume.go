@@ -54,7 +54,7 @@ func objectiveSettings(settings map[string]string, v reflect.Value) {
 func shapesRound(change string) bool {
 	key, _, _ := strings.Cut(change, " ")
 	return slices.Contains([]string{
-		"the", "data.seed", "data.filter", "data.prompts", "model.template", "rollout.prompts_per_round", "rollout.samples_per_prompt",
+		"the", "data.seed", "data.filter", "data.prompts", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
 		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed",
 	}, key)
 }
