@@ -125,7 +125,8 @@ func (c *Context) charge(n int) error {
 	if c.Budget == nil {
 		return nil
 	}
-	*c.Budget -= n * (1 + int(c.Prec)/256)
+	words := int(c.Prec) / 64
+	*c.Budget -= n * (1 + words/4 + words*words/500) // a product of long numbers is more than linear
 	if *c.Budget < 0 {
 		return ErrRange
 	}

@@ -393,6 +393,9 @@ func (p *parser) norm() *Node {
 // letter takes the first letter of the word at the position.
 func (p *parser) letter() *Node {
 	t := p.cur()
+	if p.letters++; p.letters > maxVariables {
+		panic(ErrLimit)
+	}
 	name := t.text
 	if len(name) > 1 && name[0] < 0x80 {
 		t.text, t.cut, t.space = name[1:], true, false

@@ -219,6 +219,9 @@ func (l *lexer) word(text string, plain, roman bool, at int) {
 			text = rest
 		}
 	}
+	// So many letters are no product of variables; read so, each would cost the
+	// length of the rest.
+	plain = plain || len(text) > maxLetters
 	l.emit(token{kind: word, text: text, plain: plain, roman: roman, at: at})
 }
 

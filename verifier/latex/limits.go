@@ -10,6 +10,8 @@ const (
 	maxDepth      = 200    // of nesting
 	maxDigits     = 20_000 // of one numeral
 	maxTreeDepth  = 400    // of a tree: a/b/c/... nests without brackets
+	maxLetters    = 40     // of a word that may be a product of variables
+	maxVariables  = 8_000  // letters that stand for variables
 	maxBaseDigits = 40     // of a numeral with letters for digits
 	maxExp        = 5_000  // decimal exponent of 1e5
 )

@@ -69,6 +69,7 @@ type parser struct {
 	tokens   []token
 	pos      int
 	depth    int
+	letters  int  // taken as variables
 	bars     int  // open | that the next | may close
 	brackets int  // open ( and [
 	inSet    bool // in \{\}: a colon or bar begins a condition
