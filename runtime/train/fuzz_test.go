@@ -22,6 +22,7 @@ func FuzzRound(f *testing.F) {
 	gob.NewEncoder(&b).Encode(roundState{
 		Rollouts:     []Rollout{{Prompt: []int32{3, 4}, Response: []int32{5, 1}, LogProb: []float64{-1, -0.5}, Entropy: []float64{1, 2}, Text: "x"}},
 		Trajectories: []objectives.Trajectory{{Reward: 1, Advantage: 0.5}},
+		Updates:      []update{{W: []float32{0.5, -1}, Delta: []float32{0, 1e-7}}},
 		Kept:         []int{0}, Groups: 1, Steps: []Record{{{"loss", 0.5}, {"step", 1}, {"kind", "step"}}},
 	})
 	f.Add(b.Bytes())
@@ -35,6 +36,9 @@ func FuzzRound(f *testing.F) {
 			s.Rollouts[i].sequence()
 			if len(s.Trajectories[i].OldLogProb) != len(s.Rollouts[i].Response) {
 				t.Fatal("old log-probs do not fit the response")
+			}
+			if n := len(s.Updates[i].W); n != len(s.Updates[i].Delta) || n != 0 && n != len(s.Rollouts[i].Response) {
+				t.Fatal("what its tokens weighed does not fit the response")
 			}
 		}
 		for _, k := range s.Kept {
@@ -123,5 +127,33 @@ func TestExact(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`[true]`), &y); err == nil {
 		t.Error("a truth value is taken for a number")
+	}
+}
+
+// A round's parts have to fit together; one without updates is of an older
+// checkpoint.
+func TestDecodeRoundUpdates(t *testing.T) {
+	for _, tt := range []struct {
+		updates []update
+		ok      bool
+	}{
+		{nil, true},
+		{[]update{{}}, true},
+		{[]update{{W: []float32{1}, Delta: []float32{1}}}, true},
+		{[]update{{W: []float32{1}}}, false},
+		{[]update{{W: []float32{1, 2}, Delta: []float32{1, 2}}}, false},
+		{[]update{{}, {}}, false},
+	} {
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(roundState{
+			Rollouts:     []Rollout{{Prompt: []int32{3}, Response: []int32{5}, LogProb: []float64{-1}, Entropy: []float64{1}}},
+			Trajectories: []objectives.Trajectory{{}}, Groups: 1, Updates: tt.updates,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := decodeRound(&b)
+		if (err == nil) != tt.ok || err == nil && len(s.Updates) != 1 {
+			t.Errorf("%+v: %v", tt.updates, err)
+		}
 	}
 }
