@@ -281,7 +281,7 @@ func (c Config) Validate() error {
 	if _, err := models.NewLayout(c.fused()); err != nil {
 		return fail("%w", err)
 	}
-	return nil
+	return c.checkCompute()
 }
 
 // maxSize bounds every width, so that products of two cannot overflow.

@@ -27,10 +27,10 @@ import (
 // embedding, the head and the norms are read by the graphs directly. Held
 // twice: the layers, of which the optimizer's step writes a rounded copy beside
 // each float32 slice it updates (see Copy). A ring of one 16-bit copy
-// alone could not learn: a step of 1e-6 is far below the 2^-9 by which
-// bfloat16 numbers are apart. The embedding and the head would gain nothing
+// alone could not learn: a step of 1e-6 is far below the 2^-8 of itself
+// by which a bfloat16 number is rounded. The embedding and the head would gain nothing
 // from a copy: the logits want float32 operands, or the rounding of logits
-// (2^-5 at a logit of 16) would be the largest gap between the log-probs of
+// (2^-4 at a logit of 16) would be the largest gap between the log-probs of
 // rollout and training. Products of float32 may run in TensorFloat-32: its 11
 // bits hold both 16-bit types' fractions.
 

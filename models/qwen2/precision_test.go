@@ -256,8 +256,8 @@ func TestPrecisionsAreOneFormula(t *testing.T) {
 }
 
 // TestPrecisionBounds rounds every value to its type and bounds how far
-// log-probs and gradients come from those of exact arithmetic. A unit of
-// bfloat16 is 2^-9 (0.2 %) of a number, one of float16 2^-12.
+// log-probs and gradients come from those of exact arithmetic. bfloat16
+// rounds by up to 2^-8 (0.4 %) of a number, float16 by up to 2^-11.
 func TestPrecisionBounds(t *testing.T) {
 	exact := model(models.F32)
 	weight := tokenWeights(len(exact.ids))
@@ -396,6 +396,74 @@ func gap(t *testing.T, d models.DType, noise func() float64) (worst, mean float6
 		}
 	}
 	return worst, mean / float64(n)
+}
+
+// TestCopy: what graphs take in 16 bits lies within the copy, and all of the copy
+// but the norms is taken so.
+func TestCopy(t *testing.T) {
+	for _, d := range computes {
+		for _, tied := range []bool{false, true} {
+			c := small()
+			c.Compute, c.Tied = d, tied
+			_, from, to, err := c.Copy()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d == models.F32 {
+				if from != to {
+					t.Errorf("in float32 a copy from %d to %d", from, to)
+				}
+				continue
+			}
+			layout := c.Layout()
+			taken := make(map[int]bool) // by offset: the elements that a graph takes in 16 bits
+			for _, p := range allPrograms(t, c) {
+				for _, port := range p.Inputs {
+					for i := range c.Layers {
+						for _, name := range []string{port.Name, c.LayerPrefix(i) + port.Name} {
+							place, ok := layout.Find(name)
+							if !ok || strings.HasPrefix(p.Name, "layer") != (name != port.Name) {
+								continue
+							}
+							if port.DType == d {
+								if place.Offset < from || place.Offset+place.Size > to {
+									t.Errorf("%s takes %s in %v, from %d, outside the copy from %d to %d", p.Name, name, d, place.Offset, from, to)
+								}
+								taken[place.Offset] = true
+							} else if !strings.Contains(name, "norm") && place.Offset >= from && place.Offset < to {
+								t.Errorf("%s takes %s of the layers in %v", p.Name, name, port.DType)
+							}
+						}
+					}
+				}
+			}
+			for _, name := range layout.Names() {
+				place, _ := layout.Find(name)
+				if inside := place.Offset >= from && place.Offset < to; inside != strings.HasPrefix(name, "model.layers.") || inside && !strings.Contains(name, "norm") && !taken[place.Offset] {
+					t.Errorf("%s: inside the copy %v, taken %v", name, inside, taken[place.Offset])
+				}
+			}
+		}
+	}
+}
+
+// TestComputeRefused: other types are an error wherever graphs are built.
+func TestComputeRefused(t *testing.T) {
+	c := small()
+	c.Compute = models.F64
+	_, _, _, copied := c.Copy()
+	_, prefill := c.Prefill()
+	_, decode := c.Decode(models.Direct)
+	_, _, layer := c.Layer(models.StashAll, 1)
+	for i, err := range []error{c.Validate(), copied, prefill, decode, layer} {
+		if err == nil || !strings.Contains(err.Error(), "F32, BF16 or F16, not F64") {
+			t.Errorf("%d: error %v", i, err)
+		}
+	}
+	c.Compute = models.BF16
+	if _, err := c.Decode(models.Wide); err == nil || !strings.Contains(err.Error(), "only the direct form") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // TestLossScale trains in float16: gradients too small for it are lost without a
