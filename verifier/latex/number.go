@@ -147,7 +147,7 @@ func (l *lexer) whole() (string, bool) {
 	if len(first) == 0 || len(first) > 3 || first[0] == '0' {
 		return first, true
 	}
-	all := first
+	groups := []byte(first)
 	for {
 		n := l.separator()
 		if n == 0 || l.pos+n+3 > len(l.src) {
@@ -161,12 +161,13 @@ func (l *lexer) whole() (string, bool) {
 			break
 		}
 		l.pos += n + 3
-		all += g
-		if len(all) > maxDigits {
+		groups = append(groups, g...)
+		if len(groups) > maxDigits {
 			l.err = ErrLimit
 			break
 		}
 	}
+	all := string(groups)
 	// European points: 1.234.567 or 1.234,56.
 	if all == first && l.peek(0) == '.' {
 		all = l.points(all)
