@@ -56,6 +56,9 @@ The learning rate rises over --warmup steps and falls linearly.`,
 			if err := supervise(c, engine, demonstrations, o); err != nil {
 				return err
 			}
+			if err := engine.env.Download(engine.policy.Weights); err != nil {
+				return err
+			}
 			err = qwen2.Save(out, engine.policy.Model, engine.policy.Weights, qwen2.SaveOptions{DType: element, Tokenizer: engine.policy.Dir})
 			if err != nil {
 				return err

@@ -172,6 +172,9 @@ func takeStep(e *engine, batch []weighted, o stepOptions) (report stepReport, er
 		if err := readState(o.state, optimizer); err != nil {
 			return report, err
 		}
+		if err := e.env.Upload(optimizer.First, optimizer.Second); err != nil {
+			return report, err
+		}
 	}
 	if report.Loss, report.Tokens, err = accumulate(learner, batch, o.temperature); err != nil {
 		return report, err
@@ -180,6 +183,9 @@ func takeStep(e *engine, batch []weighted, o stepOptions) (report stepReport, er
 		return report, err
 	}
 	if o.grads != "" {
+		if err := e.env.Download(learner.Gradients); err != nil {
+			return report, err
+		}
 		if err := models.WriteSafetensors(o.grads, models.F32, learner.Gradients.Tensors(), nil); err != nil {
 			return report, err
 		}
@@ -188,6 +194,9 @@ func takeStep(e *engine, batch []weighted, o stepOptions) (report stepReport, er
 		return report, nil
 	}
 	if _, err := optimizer.Step(o.adam); err != nil {
+		return report, err
+	}
+	if err := e.env.Download(e.policy.Weights, optimizer.First, optimizer.Second); err != nil {
 		return report, err
 	}
 	return report, qwen2.Save(o.out, e.policy.Model, e.policy.Weights, qwen2.SaveOptions{

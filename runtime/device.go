@@ -16,16 +16,20 @@ import (
 
 // A device is what Sessions run on: the CPU, or one GPU.
 type device struct {
-	auto bool // a GPU where there is one that can be used, else the CPU
-	cuda bool
-	id   int // CUDA's number of the GPU
+	auto    bool // a GPU where there is one that can be used, else the CPU
+	cuda    bool
+	standIn bool // see standIn
+	id      int  // CUDA's number of the GPU
 }
 
-// parseDevice reads "cpu" (also ""), "cuda", "cuda:N" or "auto".
+// parseDevice reads "cpu" (also ""), "cuda", "cuda:N" or "auto", and for tests
+// "stand-in".
 func parseDevice(s string) (device, error) {
 	switch kind, n, numbered := strings.Cut(s, ":"); {
 	case s == "" || s == "cpu":
 		return device{}, nil
+	case s == "stand-in":
+		return device{standIn: true}, nil
 	case s == "auto":
 		return device{auto: true}, nil
 	case s == "cuda":
@@ -43,6 +47,8 @@ func (d device) String() string {
 	switch {
 	case d.auto:
 		return "auto"
+	case d.standIn:
+		return "stand-in"
 	case d.cuda:
 		return fmt.Sprintf("cuda:%d", d.id)
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	// Device is what Sessions run on: "cpu", "cuda" or "cuda:N" for a GPU by
 	// CUDA's number, or "auto": GPU 0 where there is one and all that it needs
 	// is there, else the CPU, which Notice is then told with the reason. Empty
-	// is "cpu".
+	// is "cpu". Tests have "stand-in", a device made of the host's memory.
 	Device string
 	// Threads is how many threads one Run may use, of a pool that all sessions
 	// share; 0 is one for each CPU that Go may use.
@@ -140,6 +140,9 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	}
 	process.refs++
 	e := &Env{options: o, device: d}
+	if d.standIn {
+		e.memory, e.info = newStandIn(), process.memory
+	}
 	if d.cuda {
 		if err := e.openCUDA(); err != nil {
 			return nil, errors.Join(err, releaseLocked())

@@ -111,11 +111,25 @@ func (e *Env) held(w *models.Weights) *arena {
 // Download makes w, the weights of a Ring, the gradients of a Learner or the
 // moments of an Optimizer, what they are on the device. On the CPU they are that
 // already.
-func (e *Env) Download(w *models.Weights) error { return e.held(w).download() }
+func (e *Env) Download(w ...*models.Weights) error {
+	for _, w := range w {
+		if err := e.held(w).download(); err != nil {
+			return fmt.Errorf("runtime: copying from the device: %w", err)
+		}
+	}
+	return nil
+}
 
 // Upload takes w to the device where a Ring, a Learner or an Optimizer has it
 // there. On the CPU there is nothing to do.
-func (e *Env) Upload(w *models.Weights) error { return e.held(w).upload() }
+func (e *Env) Upload(w ...*models.Weights) error {
+	for _, w := range w {
+		if err := e.held(w).upload(); err != nil {
+			return fmt.Errorf("runtime: copying to the device: %w", err)
+		}
+	}
+	return nil
+}
 
 func (a *arena) bytes() int { return 4 * a.host.Layout.Size }
 

@@ -95,6 +95,9 @@ type snapshot struct {
 
 // snapshot takes the state without copying the weights.
 func (t *Trainer) snapshot() (snapshot, error) {
+	if err := t.env.Download(t.Policy.Weights, t.optimizer.First, t.optimizer.Second); err != nil {
+		return snapshot{}, fmt.Errorf("train: checkpoint: %w", err)
+	}
 	s := snapshot{
 		state: state{
 			Version: checkpointVersion, Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
@@ -238,6 +241,9 @@ func (t *Trainer) restore() error {
 		if err := loadTensors(filepath.Join(dir, stateDir, name), w); err != nil {
 			return err
 		}
+	}
+	if err := t.env.Upload(t.Policy.Weights, t.optimizer.First, t.optimizer.Second); err != nil {
+		return fmt.Errorf("train: resume: %w", err)
 	}
 	if err := t.alarms.restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", filepath.Join(dir, stateDir, stateFile), err)

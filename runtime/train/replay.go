@@ -146,6 +146,9 @@ func (t *Trainer) gradientOf(s runtime.Sequence, x thought, i int) (string, erro
 	if err := p.Backward(x.w[i:i+1], v); err != nil {
 		return "", err
 	}
+	if err := t.env.Download(t.learner.Gradients); err != nil {
+		return "", err
+	}
 	return firstNonfiniteTensor(t.learner.Gradients), nil
 }
 

@@ -31,6 +31,7 @@ type Observer interface {
 type Trainer struct {
 	Config    Config
 	Policy    *Policy
+	env       *runtime.Env
 	Objective objectives.Objective
 	// Resumed, if not nil, is called when the run that Run continues is the one
 	// it was taken for. Until then nothing in its folder has changed but
@@ -91,7 +92,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t = &Trainer{Config: c, Policy: policy, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
+	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
 	made := t // which a return of nil hides
 	defer func() {
 		if err != nil {

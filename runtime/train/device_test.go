@@ -1,0 +1,50 @@
+//go:build !windows
+
+package train_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/runtime/train"
+)
+
+// TestDeviceTrains trains on a stand-in for a device, whole and resumed from a
+// checkpoint, and wants the very files of a run on the CPU: whatever the trainer
+// keeps on the device reaches them.
+func TestDeviceTrains(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer env.Close()
+	often := func(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
+	for kind := range chaosKinds {
+		dir, _ := start(t, cpu, kind, often)
+		want := contents(t, dir)
+		dir, checkpoints := start(t, env, kind, often)
+		same(t, kind, contents(t, dir), want)
+		for _, name := range checkpoints[len(checkpoints)/2:] {
+			if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := chaosConfig(kind, dir)
+		often(&c)
+		if _, err := continueRun(env, c, true); err != nil {
+			t.Fatal(err)
+		}
+		same(t, kind+", resumed", contents(t, dir), want)
+	}
+	if up, down := env.Crossed(); up == 0 || down == 0 {
+		t.Errorf("%d bytes went to the device and %d came back", up, down)
+	}
+}
