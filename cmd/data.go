@@ -172,10 +172,10 @@ func newDataCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Report what is wrong with a file of problems",
-		Long: `Report what is wrong with a file of problems: rows without a problem or an
-answer, names and problems that occur twice, the same problem with another
-answer, answers that the verifier cannot read, and, with --model, the lengths of
-the prompts in tokens.
+		Long: `Report what is wrong with a file of problems: lines that are not JSON or CSV, rows
+without a problem or an answer, names and problems that occur twice, the same
+problem with another answer, answers that the verifier cannot read, and, with
+--model, the lengths of the prompts in tokens.
 
 A file that cannot be read is an error; findings are not.`,
 		Example: `  onering data check train.jsonl

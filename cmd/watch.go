@@ -154,7 +154,11 @@ func (s summary) next(c train.Config) string {
 	if c.Data.Train == train.Arithmetic {
 		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
 	}
-	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, shellQuoted(c.Model.Template))
+	template := shellQuoted(c.Model.Template)
+	if c.Model.System != "" {
+		template += " --system " + shellQuoted(c.Model.System)
+	}
+	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, template)
 }
 
 // shellQuoted puts quotes around a text that a shell would not take as one word.

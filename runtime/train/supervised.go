@@ -89,6 +89,9 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, data []Demonstr
 			return fmt.Errorf("train: demonstration %d has an empty prompt", i+1)
 		}
 		sequences[i] = runtime.Sequence{Tokens: append(prompt, response...), Prompt: len(prompt)}
+		if n, m := len(sequences[i].Tokens), p.Model.MaxPositions; m > 0 && n > m {
+			return fmt.Errorf("train: demonstration %d has %d tokens, and the model's max_position_embeddings is %d: leave it out", i+1, n, m)
+		}
 	}
 	learner, err := env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: stashFor(p, c.MicroTokens)})
 	if err != nil {

@@ -54,8 +54,9 @@ type Lengths struct {
 	Counts []int `json:"counts"`
 }
 
-// Check reads a dataset through and reports what is wrong with its rows. A row
-// or file that cannot be read is still an error. Memory grows by about a
+// Check reads a dataset through and reports what is wrong with its rows, lines of
+// text files that cannot be read among them. A file that cannot be read on is
+// still an error. Memory grows by about a
 // hundred bytes a row, which finding duplicates takes.
 func Check(path string, o CheckOptions) (CheckReport, error) {
 	c := checker{
@@ -72,6 +73,7 @@ func Check(path string, o CheckOptions) (CheckReport, error) {
 			given(err)
 		}
 	}
+	o.Options.goOn = true
 	r, err := Open(path, o.Options)
 	if err != nil {
 		return CheckReport{}, err
@@ -208,7 +210,7 @@ type namedFinding struct {
 
 func (r CheckReport) findings() []namedFinding {
 	return []namedFinding{
-		{"dropped: they lack a prompt or an answer", r.Bad},
+		{"dropped", r.Bad},
 		{"with the id of an earlier row", r.DuplicateIDs},
 		{"with the prompt of an earlier row", r.DuplicatePrompts},
 		{"of them with another answer", r.Conflicts},

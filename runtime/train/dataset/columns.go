@@ -114,12 +114,13 @@ func (c columns) row(rec Record, unit, name string) (Row, *RowError) {
 
 // The reasons for which rows are dropped.
 const (
-	noPrompt    = "no prompt"
-	noAnswer    = "no answer"
-	oddPrompt   = "the prompt is neither text nor one user message"
-	oddAnswer   = "the answer is neither text, a number nor a list of them"
-	noSolution  = "no answer found in the solution"
-	noAfterHash = "nothing behind the #### of the answer"
+	noPrompt       = "no prompt"
+	noAnswer       = "no answer"
+	oddPrompt      = "the prompt is neither text nor one user message"
+	oddAnswer      = "the answer is neither text, a number nor a list of them"
+	noSolution     = "no answer found in the solution"
+	unreadableLine = "not readable"
+	noAfterHash    = "nothing behind the #### of the answer"
 )
 
 // promptOf returns the text of a prompt: a string, or a conversation of one

@@ -51,13 +51,16 @@ func (t *table) next() (Object, int, error) {
 		} else {
 			t.line++
 		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			return nil, t.line, badLine{csvError(err)}
+		}
 		return nil, t.line, csvError(err)
 	}
 	t.line, _ = t.r.FieldPos(0)
 	o := make(Object, len(values))
 	for i, v := range values {
 		if !utf8.ValidString(v) {
-			return nil, t.line, fmt.Errorf("column %q: not UTF-8 (save the file as UTF-8)", t.header[i])
+			return nil, t.line, badLine{fmt.Errorf("column %q: not UTF-8 (save the file as UTF-8)", t.header[i])}
 		}
 		o[i] = Member{t.header[i], v}
 	}

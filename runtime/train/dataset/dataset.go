@@ -10,6 +10,7 @@ package dataset
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -58,6 +59,9 @@ type Options struct {
 	// prompt or an answer; such rows are dropped and counted. If nil the first
 	// of them is an error. A row that cannot be read at all is always an error.
 	OnBad func(error)
+
+	// goOn has OnBad told also of lines that cannot be read, where the next can.
+	goOn bool
 }
 
 // The columns that are looked for, in this order.
@@ -72,7 +76,7 @@ type RowError struct {
 	File   string
 	Unit   string // "line" or "row"
 	Line   int    // its number, from 1; 0 if the error is about the whole file
-	Reason string // why the row is dropped, in words that rows share; empty if it could not be read
+	Reason string // why the row is dropped, in words that rows share; empty if the file is not read on
 	Err    error
 }
 
@@ -183,6 +187,12 @@ func (r *Reader) next() (Row, error) {
 		if err == io.EOF && len(r.unseen) > 0 && r.report.Read > 0 {
 			// Else a misspelt column would quietly filter everything out.
 			return Row{}, fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
+		}
+		if err != nil && r.opts.goOn && r.records.goOn() {
+			r.report.Read++
+			r.report.Dropped[unreadableLine]++
+			r.opts.OnBad(err)
+			continue
 		}
 		if err != nil {
 			return Row{}, err
@@ -306,6 +316,11 @@ func (r *Records) Next() (Record, error) {
 			return Record{path, line, o}, nil
 		}
 		unit := r.src.unit()
+		if bad := (badLine{}); errors.As(err, &bad) {
+			// The file stays open: goOn may be called.
+			r.err = &RowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
+			break
+		}
 		closeErr := r.Close()
 		switch {
 		case err != io.EOF:
@@ -320,6 +335,17 @@ func (r *Records) Next() (Record, error) {
 		}
 	}
 	return Record{}, r.err
+}
+
+// goOn has Next go on behind a line that could not be read, and says whether
+// that is possible.
+func (r *Records) goOn() bool {
+	var row *RowError
+	if r.src == nil || !errors.As(r.err, &row) || row.Reason != unreadableLine {
+		return false
+	}
+	r.err = nil
+	return true
 }
 
 // Close closes the file that is open.

@@ -38,6 +38,9 @@ func (s *jsonLines) next() (Object, int, error) {
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			o, err := parseObject(line)
+			if err != nil {
+				err = badLine{err}
+			}
 			return o, s.line, err
 		}
 	}

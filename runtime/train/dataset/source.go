@@ -27,6 +27,12 @@ type source interface {
 	close() error
 }
 
+// A badLine is an error about a line of a text file behind which the next one
+// can be read.
+type badLine struct{ error }
+
+func (e badLine) Unwrap() error { return e.error }
+
 // openSource opens a file by what is in it; the extension decides only where
 // the content can't (CSV, and Arrow streams of old).
 func openSource(path string) (source, error) {
