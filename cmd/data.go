@@ -172,7 +172,7 @@ func newDataCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Report what is wrong with a file of problems",
-		Long: `Report what is wrong with a file of problems: lines that are not JSON or CSV, rows
+		Long: `Report what is wrong with a file of problems: lines that cannot be read, rows
 without a problem or an answer, names and problems that occur twice, the same
 problem with another answer, answers that the verifier cannot read, and, with
 --model, the lengths of the prompts in tokens.
