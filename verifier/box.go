@@ -12,25 +12,20 @@ type box struct {
 // boxCommands are what a box is opened with.
 var boxCommands = [...]string{`\boxed`, `\fbox`}
 
-// lastBoxStart is the position of the last box command of s before end.
+// lastBoxStart is the position of the last box command of s before end, and its
+// length; -1 if there is none.
 func lastBoxStart(s string, end int) (int, int) {
-	at, n := -1, 0
-	for _, cmd := range boxCommands {
-		for i := end; i > 0; {
-			j := strings.LastIndex(s[:i], cmd)
-			if j < 0 {
-				break
+	for i := end - 1; i >= 0; i-- {
+		if s[i] != '\\' || i+1 == end || s[i+1] != 'b' && s[i+1] != 'f' {
+			continue
+		}
+		for _, cmd := range boxCommands {
+			if strings.HasPrefix(s[i:end], cmd) && boxAt(s, i, len(cmd)) {
+				return i, len(cmd)
 			}
-			if boxAt(s, j, len(cmd)) {
-				if j > at {
-					at, n = j, len(cmd)
-				}
-				break
-			}
-			i = j
 		}
 	}
-	return at, n
+	return -1, 0
 }
 
 // boxAt reports whether the command at s[j:] is whole: no letter goes on after it.

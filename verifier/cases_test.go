@@ -138,6 +138,21 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLongResponses: megabytes of what the search for an answer stops at.
+func TestLongResponses(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("measures time")
+	}
+	for _, unit := range []string{`\boxed{`, `\boxed{1} `, `\boxed{1}. `, `\fbox{1} `, `\boxed 1 `, `\b`, "{", "$a$ ", "$", `\(`, "<answer>", "answer is 1. ", "1 ", "1", "a ", `\begin{a}`, "####", " and "} {
+		response := strings.Repeat(unit, 4<<20/len(unit)-2) + " 6"
+		for mode := verifier.Auto; mode <= verifier.Last; mode++ {
+			if d := quickest(func() { verifier.Verifier{Mode: mode}.Verify("5", response) }); d > limitTime {
+				t.Errorf("4 MiB of %q in mode %v took %v", unit, mode, d)
+			}
+		}
+	}
+}
+
 // TestLimitsAgainstThemselves: the same hostile text on both sides.
 func TestLimitsAgainstThemselves(t *testing.T) {
 	for _, s := range limitCases() {
