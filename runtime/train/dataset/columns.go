@@ -43,13 +43,21 @@ func findColumn(first Object, what, given string, automatic []string) (string, e
 	}
 	for _, name := range automatic {
 		for _, m := range first {
-			if strings.EqualFold(m.Name, name) {
+			if strings.EqualFold(underscores.Replace(m.Name), name) {
 				return m.Name, nil
+			}
+		}
+		if strings.Contains(name, ".") {
+			if _, ok := lookup(first, name); ok {
+				return name, nil
 			}
 		}
 	}
 	return "", fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it", what, names(first), automatic)
 }
+
+// underscores makes "Final Answer" and "final-answer" names of programs.
+var underscores = strings.NewReplacer(" ", "_", "-", "_")
 
 func names(o Object) []string {
 	list := make([]string, len(o))
@@ -155,6 +163,16 @@ func (c columns) answersOf(value any) ([]string, string) {
 	list, ok := value.([]any)
 	if !ok {
 		list = []any{value}
+	}
+	if text, ok := value.(string); ok && strings.HasPrefix(text, `["`) {
+		// A list of texts, as CSV files have them. A bare [1, 2] is an answer.
+		var texts []string
+		if json.Unmarshal([]byte(text), &texts) == nil {
+			list = list[:0]
+			for _, s := range texts {
+				list = append(list, s)
+			}
+		}
 	}
 	answers := make([]string, 0, len(list))
 	for _, v := range list {

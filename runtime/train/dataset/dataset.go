@@ -39,7 +39,8 @@ type Options struct {
 	// Prompt, Answer and ID name columns, a column inside a structure as
 	// "reward_model.ground_truth". Where they are empty the first column of
 	// PromptNames, AnswerNames and IDNames that the file's first row has is
-	// taken, in any case of letters; an ID column need not exist.
+	// taken, in any case of letters, and with blanks or hyphens for underscores; an
+	// ID column need not exist.
 	Prompt, Answer, ID string
 	// Filter keeps the rows for which an expression holds; see ParseFilter.
 	Filter string
@@ -66,8 +67,8 @@ type Options struct {
 
 // The columns that are looked for, in this order.
 var (
-	PromptNames = []string{"problem", "question", "prompt", "input", "query", "instruction"}
-	AnswerNames = []string{"answer", "final_answer", "expected_answer", "ground_truth", "gold", "target", "solution"}
+	PromptNames = []string{"problem", "question", "prompt", "input", "query", "instruction", "messages"}
+	AnswerNames = []string{"answer", "final_answer", "expected_answer", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
 	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 

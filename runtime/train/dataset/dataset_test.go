@@ -124,6 +124,22 @@ func TestAutomaticColumns(t *testing.T) {
 			Row{ID: "x:1", Prompt: "q", Answers: []string{"34"}, Fields: map[string]any{"reward_model": map[string]any{"ground_truth": "34", "style": "rule"}}},
 		},
 		{
+			"nested, found", `{"messages": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "34"}}`, Options{},
+			Row{ID: "x:1", Prompt: "q", Answers: []string{"34"}, Fields: map[string]any{"reward_model": map[string]any{"ground_truth": "34"}}},
+		},
+		{
+			"blanks and hyphens", `{"Question": "q", "Final Answer": "1", "problem-id": 3}`, Options{},
+			Row{ID: "3", Prompt: "q", Answers: []string{"1"}, Fields: map[string]any{"problem-id": int64(3)}},
+		},
+		{
+			"list in a text", `{"question": "q", "answer": "[\"1\", \"one\"]"}`, Options{},
+			Row{ID: "x:1", Prompt: "q", Answers: []string{"1", "one"}},
+		},
+		{
+			"interval in a text", `{"question": "q", "answer": "[1, 2]"}`, Options{},
+			Row{ID: "x:1", Prompt: "q", Answers: []string{"[1, 2]"}},
+		},
+		{
 			"name with a dot", `{"a.b": "q", "a": {"b": "no"}, "c": 1e3}`, Options{Prompt: "a.b", Answer: "c"},
 			Row{ID: "x:1", Prompt: "q", Answers: []string{"1000"}, Fields: map[string]any{"a": map[string]any{"b": "no"}}},
 		},
@@ -480,4 +496,14 @@ func FuzzParseObject(f *testing.F) {
 			t.Fatalf("%q: got %v, want %v (%v)", text, got, want, err)
 		}
 	})
+}
+
+// A CSV file of a spreadsheet with decimal commas has semicolons between fields.
+func TestSeparators(t *testing.T) {
+	for _, text := range []string{"question,answer\na;b,2\n", "question;answer\r\na,b;2\r\n", "question\tanswer\na,b;\t2\n"} {
+		rows, _, err := Load(write(t, "x.csv", text), Options{})
+		if err != nil || len(rows) != 1 || !slices.Equal(rows[0].Answers, []string{"2"}) || len(rows[0].Prompt) < 3 {
+			t.Errorf("%q: %+v, %v", text, rows, err)
+		}
+	}
 }

@@ -98,13 +98,29 @@ func openFormat(f *os.File, path string) (source, error) {
 	return openText(bufio.NewReaderSize(r, 1<<16), name, closeReader)
 }
 
+// separator tells by its first line what separates the fields of a CSV file: a
+// semicolon where spreadsheets write decimal commas.
+func separator(r *bufio.Reader) rune {
+	head, _ := r.Peek(r.Size())
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	if !bytes.Contains(line, []byte(",")) {
+		switch {
+		case bytes.Contains(line, []byte(";")):
+			return ';'
+		case bytes.Contains(line, []byte("\t")):
+			return '\t'
+		}
+	}
+	return ','
+}
+
 func openText(r *bufio.Reader, name string, closeReader func() error) (source, error) {
 	if bom, _ := r.Peek(3); string(bom) == "\ufeff" {
 		r.Discard(3)
 	}
 	switch filepath.Ext(name) {
 	case ".csv":
-		return openCSV(r, ',', closeReader)
+		return openCSV(r, separator(r), closeReader)
 	case ".tsv":
 		return openCSV(r, '\t', closeReader)
 	}
