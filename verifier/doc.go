@@ -50,6 +50,9 @@
 //   - log is to base ten, ln to base e. Odd roots of negative numbers are real.
 //   - Variables are real. Expressions are equal if they are wherever both are
 //     defined, so that ln x^2 is 2 ln x but sqrt(x^2) is not x.
+//   - An option is its letter, or what stands after it: (B) 12 is B and 12. Two
+//     options with one letter and different formulas are not equal.
+//   - A number is x (mod m) if it is x's remainder, or x where that is below m.
 //   - In running text, not in a box or formula, 1,5 may be a decimal.
 //   - Words are compared without regard to case, articles and punctuation.
 //   - The last box counts; boxes side by side may also be one answer. A box that
