@@ -407,7 +407,7 @@ func (c *arrowColumn) begin(b *arrowBatch) {
 	c.length = b.nodes[0][0]
 	nulls := b.nodes[0][1]
 	b.nodes = b.nodes[1:]
-	if c.length < 0 || c.weightless() && c.length > b.weightless {
+	if c.length < 0 || c.length > mostValues(b.size) || c.weightless() && c.length > b.weightless {
 		damaged("column %q has %d values", c.name, c.length)
 	}
 	if c.kind != nullKind {

@@ -70,9 +70,13 @@ func openParquet(f *os.File, size int64) (s source, err error) {
 	for _, child := range p.root.children {
 		p.names = append(p.names, child.name)
 	}
+	rows := int64(0)
 	for i, g := range p.groups {
 		if len(g.chunks) != len(p.leaves) || g.rows < 0 {
 			return nil, fmt.Errorf("the file is damaged: row group %d has %d rows and %d of %d columns", i+1, g.rows, len(g.chunks), len(p.leaves))
+		}
+		if rows += min(g.rows, mostValues(size)+1); rows > mostValues(size) {
+			return nil, fmt.Errorf("the file is damaged: more than %d rows in %d bytes", mostValues(size), size)
 		}
 	}
 	return p, nil

@@ -47,8 +47,8 @@ func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *parquetChunk) {
 		if d := chunk.dictionary; d > 0 && d < at {
 			at = d
 		}
-		if at < 4 || chunk.compressed < 0 || at > size || chunk.compressed > size-at || chunk.values < 0 {
-			damaged("column %q has %d bytes at byte %d of %d", c.name, chunk.compressed, at, size)
+		if at < 4 || chunk.compressed < 0 || at > size || chunk.compressed > size-at || chunk.values < 0 || chunk.values > mostValues(size) {
+			damaged("column %q has %d values in %d bytes at byte %d of %d", c.name, chunk.values, chunk.compressed, at, size)
 		}
 		c.pages.f, c.pages.at, c.pages.end, c.pages.codec = f, at, at+chunk.compressed, chunk.codec
 	}

@@ -159,3 +159,8 @@ func spend(taken *int, n int64) {
 	}
 	*taken += int(n)
 }
+
+// mostValues bounds the rows, and the values of a column, of a columnar file of
+// so many bytes. Runs and compression make nothing of repetitions, so that a
+// small file can state enough of them to be read for ever.
+func mostValues(size int64) int64 { return 1<<23 + size<<10 }
