@@ -56,7 +56,7 @@ const programBytes = 70e6
 
 // tokenBytes is what a token of a response takes in Go: its figures, and its
 // share of the records, the page and the garbage that they leave.
-const tokenBytes = 512
+const tokenBytes = 640
 
 // EstimateMemory computes what a run of c takes with a model of this shape: of
 // a GPU's memory where runtime.device is one.
