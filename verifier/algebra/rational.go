@@ -219,12 +219,15 @@ func (c *Checker) integerPower(base *big.Rat, exp *big.Int) (*big.Rat, error) {
 			den.Neg(den)
 		}
 	}
-	// Powers of coprime numbers are coprime; SetFrac would look for a common
-	// divisor of large numbers, so small ones alone go through it.
 	if err := c.spend(num.BitLen() + den.BitLen()); err != nil {
 		return nil, err
 	}
-	return new(big.Rat).SetFrac(num, den), nil
+	// Powers of coprime numbers are coprime. SetFrac would look for a common
+	// divisor all the same, at great cost, so the parts are set one by one.
+	power := big.NewRat(1, 2)
+	power.Num().Set(num)
+	power.Denom().Set(den)
+	return power, nil
 }
 
 // rationalRoot is a root that is rational.
