@@ -1,0 +1,37 @@
+package cmd
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// Whatever stands in a file of JSON lines, reading it ends: with all its rows,
+// or with one error that names a line of it.
+func FuzzReadLines(f *testing.F) {
+	f.Add([]byte("{\"prompt\": \"a\"}\n\n{\"prompt_ids\": [1, 2], \"uniforms\": [0.5]}"))
+	f.Add([]byte("\xef\xbb\xbf{\"prompt\": 1}\r\n"))
+	f.Add([]byte("{\"messages\": [{\"role\": \"user\", \"content\": \"\\ud800\"}]}\n{"))
+	f.Add([]byte("[]\nnull\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		type row struct {
+			Prompt    *string
+			PromptIDs []int32 `json:"prompt_ids"`
+			Uniforms  []float64
+			Messages  []struct{ Role, Content string }
+		}
+		last, failed := 0, false
+		for number, line := range readLines[row](bytes.NewReader(text), "in") {
+			if number <= last || number > bytes.Count(text, []byte("\n"))+1 {
+				t.Fatalf("line %d after line %d", number, last)
+			}
+			if failed {
+				t.Fatal("reading goes on after an error")
+			}
+			last, failed = number, line.Err != nil
+			if failed && !strings.HasPrefix(line.Err.Error(), "in:") {
+				t.Fatalf("the error names no line: %v", line.Err)
+			}
+		}
+	})
+}
