@@ -73,7 +73,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 func reach(groups []*group) (figure, bool) {
 	f := figure{
 		ID: "ess-over-p", Title: "ESS over p", X: "p", Kind: "line",
-		Note: "Means over sampled responses. Solid: positive advantage. Dashed: negative. Dotted: the paper's target; where the curve stays above, no p meets it.",
+		Note: "Means over responses. Solid: positive advantage. Dashed: negative. Dotted: the paper's target; below the curve, no p meets it.",
 	}
 	for k, g := range groups {
 		for sign, t := range []trace{{"", "A > 0", ""}, {"", "A < 0", "dashed"}} {

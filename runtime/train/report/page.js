@@ -116,7 +116,7 @@
     const axis = (a, name) => ({
       ...a, name: undefined,
       axisLine: { lineStyle: { color: line } }, axisTick: { show: false },
-      axisLabel: { color: soft, fontSize: 11, hideOverlap: true, ...(a.type === "category" ? { width: 150, overflow: "truncate" } : { formatter: (v) => show(v) }) },
+      axisLabel: { color: soft, fontSize: 11, hideOverlap: true, ...(a.type === "category" ? { width: f.wide ? 280 : 150, overflow: "truncate" } : { formatter: (v) => show(v) }) },
       splitLine: { show: name === "y" ? a.type !== "category" : f.kind !== "line", lineStyle: { color: line } },
     });
     o.xAxis = o.xAxis.map((a) => ({ ...axis(a, "x"), name: f.x, nameLocation: "middle", nameGap: 24, nameTextStyle: { color: soft, fontSize: 11 } }));
