@@ -86,6 +86,7 @@ JSON object. bench/compare.py puts PyTorch's figures beside these.`,
 	flags.IntVar(&o.Tokens, "tokens", o.Tokens, "tokens of each sequence, and of the prompt")
 	flags.IntVar(&stash, "stash", stash, "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything")
 	flags.StringVar(&options.Library, "library", "", "ONNX Runtime library, in place of the usual places")
+	flags.StringVar(&options.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
 	flags.IntVar(&options.Threads, "threads", runtime.NumCPU(), "threads of the kernels")
 	must(c.MarkFlagRequired("config"))
 	must(c.MarkFlagFilename("config", "json"))

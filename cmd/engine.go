@@ -23,6 +23,7 @@ func (f *engineFlags) register(c *cobra.Command) {
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
 	flags.StringVar(&f.runtime.Library, "library", "", "ONNX Runtime library, in place of the usual places")
+	flags.StringVar(&f.runtime.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
 	flags.IntVar(&f.runtime.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
 	must(c.MarkFlagFilename("library"))
 }
@@ -79,7 +80,11 @@ func openRuntime(c *cobra.Command, o runtime.Options) (*runtime.Env, error) {
 	defer fetching.finish()
 	o.Progress = fetching.show
 	o.Notice = func(text string) { slog.Info(text) }
-	return runtime.Open(c.Context(), o)
+	env, err := runtime.Open(c.Context(), o)
+	if err == nil && env.Device() != "cpu" {
+		slog.Warn("onering has not been tried on a GPU yet: compare with the cpu", "device", env.Device())
+	}
+	return env, err
 }
 
 // A download shows each step of a fetch as a progress of its own.

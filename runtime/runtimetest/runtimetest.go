@@ -4,6 +4,7 @@ package runtimetest
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,17 +20,21 @@ const SkipVariable = "ONERING_SKIP_RUNTIME"
 var open = sync.OnceValues(func() (*runtime.Env, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	return runtime.Open(ctx, runtime.Options{Notice: func(s string) { os.Stderr.WriteString(s + "\n") }})
+	return runtime.Open(ctx, runtime.Options{Device: device, Notice: func(s string) { os.Stderr.WriteString(s + "\n") }})
 })
 
 // Test returns the Env that all tests of a process share; it stays open. The
-// library is looked for, and fetched if need be, as for any user.
+// library is looked for, and fetched if need be, as for any user. With the build
+// tag cuda it is one on a GPU, and a machine where none can be used skips.
 func Test(t testing.TB) *runtime.Env {
 	t.Helper()
 	if os.Getenv(SkipVariable) != "" {
 		t.Skipf("%s is set: this test needs ONNX Runtime", SkipVariable)
 	}
 	e, err := open()
+	if err != nil && strings.Contains(err.Error(), device+" cannot be used") {
+		t.Skip(err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

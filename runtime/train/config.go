@@ -223,7 +223,8 @@ func (c Config) longest() int {
 
 // A RuntimeConfig says where the graphs run.
 type RuntimeConfig struct {
-	// Device is cpu (default), cuda or cuda:N.
+	// Device is cpu (default), cuda or cuda:N for a GPU, or auto: GPU 0 where
+	// there is one and all that it needs, else the CPU.
 	Device string `toml:"device"`
 	// Threads of the CPU kernels; 0 (default) is one per core.
 	Threads int `toml:"threads"`

@@ -161,12 +161,12 @@ func (v *validator) atLeast(key string, value any, least int64) {
 }
 
 func (v *validator) device(key, value string) {
-	ok := value == "cpu" || value == "cuda"
+	ok := value == "cpu" || value == "auto" || value == "cuda"
 	if n, found := strings.CutPrefix(value, "cuda:"); found {
 		i, err := strconv.Atoi(n)
 		ok = err == nil && i >= 0 && strconv.Itoa(i) == n
 	}
-	v.check(key, value, ok, "must be cpu, cuda or cuda:N with the number of a device")
+	v.check(key, value, ok, "must be cpu, cuda, cuda:N with the number of a device, or auto")
 }
 
 // Validate reports an unknown objective, and what the objective itself says of

@@ -1,0 +1,7 @@
+//go:build cuda
+
+package runtimetest
+
+// device is what tests run on: with the build tag cuda the first GPU, and where
+// there is none that can be used they are skipped with the reason.
+const device = "cuda:0"
