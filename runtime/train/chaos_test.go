@@ -41,8 +41,8 @@ const (
 	kindVariable  = "ONERING_CHAOS_KIND"
 	killVariable  = "ONERING_CHAOS_KILL" // at this file operation
 	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
-	// everyVariable makes TestFailingDisk try every file operation, not one in
-	// 29.
+	// everyVariable makes TestFailingDisk try one file operation in so many: 1
+	// is every one, without it 29.
 	everyVariable = "ONERING_CHAOS_EVERY"
 )
 
@@ -343,12 +343,14 @@ func TestFailingDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // for the rescues
 	want := whole(t, env)
 	defer func() { models.Fault = nil }()
-	stride, kinds := 1, []string{"ema", "dapo"} // takes minutes
-	switch {
-	case testing.Short():
+	stride, kinds := 29, []string{"ema", "dapo"}
+	if testing.Short() {
 		stride, kinds = 41, kinds[:1]
-	case os.Getenv(everyVariable) == "":
-		stride = 29
+	} else if every := os.Getenv(everyVariable); every != "" {
+		var err error
+		if stride, err = strconv.Atoi(every); err != nil || stride < 1 {
+			t.Fatalf("%s=%s: want 1 for every file operation, n for one in n", everyVariable, every)
+		}
 	}
 	tally := newTally("Failing operation")
 	for _, kind := range kinds {
@@ -410,8 +412,8 @@ func TestFailingDisk(t *testing.T) {
 	t.Logf("one operation in %d of the runs %v failed\n%s", stride, kinds, tally)
 }
 
-// A tally counts what was done to the runs, by how, for the table in
-// docs/safety.md.
+// A tally counts what was done to the runs, by how; docs/safety.md has its
+// table.
 type tally struct {
 	head  string
 	hows  []string
