@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -47,10 +48,14 @@ func (p *provisioner) runClient(ctx context.Context, b build, name, command stri
 	}
 }
 
+// account is the name and password in an address, such as that of an index of
+// packages with an account of its own.
+var account = regexp.MustCompile(`://[^/@\s]*@`)
+
 // clientError is what went wrong in the client's own words: the first of its
 // lines that says so, since both pip and npm explain at length after it.
 func clientError(err error, out string) error {
-	lines := strings.Split(strings.TrimSpace(out), "\n")
+	lines := strings.Split(strings.TrimSpace(account.ReplaceAllString(out, "://")), "\n")
 	for _, marker := range []string{"ERROR:", "npm error", "npm ERR!"} {
 		for _, l := range lines {
 			if strings.Contains(l, marker) {
