@@ -127,11 +127,7 @@ func parseObject(text []byte) (Object, error) {
 		err := json.Unmarshal(text, &v)
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			hint := ""
-			if int(syntax.Offset) >= len(text) {
-				hint = " (a line is a whole object, or the file one array)"
-			}
-			return nil, fmt.Errorf("not JSON: %w, at byte %d%s", err, syntax.Offset, hint)
+			return nil, fmt.Errorf("not JSON: %w, at byte %d", err, syntax.Offset)
 		}
 		return nil, fmt.Errorf("not JSON: %w", err)
 	}
