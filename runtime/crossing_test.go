@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"onering/models/qwen2"
@@ -92,6 +93,61 @@ func TestCrossing(t *testing.T) {
 			t.Errorf("hidden %d: device and CPU differ by %g", hidden, worst)
 		}
 		t.Logf("hidden %d: device and CPU differ by at most %.2g in %d numbers", hidden, worst, len(results[0]))
+	}
+}
+
+// TestDecodeCrossing does the same for a step of decoding.
+func TestDecodeCrossing(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	env := runtime.OpenStandIn(t, cpu)
+	const n, kvHeads = 3, 2
+	for _, hidden := range []int{32, 64} {
+		c := qwen2.Config{Layers: 3, HiddenSize: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512, RopeTheta: 1e4, RMSEps: 1e-6, Tied: true, InitRange: 0.2}
+		var logps [2][]float32
+		for i, e := range []*runtime.Env{cpu, env} {
+			w, err := qwen2.Init(c, 7)
+			check(t, err)
+			defer w.Close()
+			ring, err := runtime.NewRing(c, w)
+			check(t, err)
+			defer ring.Close()
+			d, err := e.NewDecoder(ring, n, 200)
+			check(t, err)
+			defer d.Close()
+			check(t, d.SetSampling(1, 1, 0, false))
+			prefixes, err := d.Prefill([][]int32{{1, 2, 3}, {4, 5}})
+			check(t, err)
+			slots, uniforms := []int{2, 0, 1}, []float32{0.1, 0.5, 0.9}
+			next, logp, entropy := make([]int32, n), make([]float32, n), make([]float32, n)
+			check(t, d.Start([]int{prefixes[0], prefixes[1], prefixes[0]}, slots, uniforms, next, logp, entropy))
+			for _, x := range prefixes {
+				d.Drop(x)
+			}
+			for range 90 { // the cache grows meanwhile
+				logps[i] = append(logps[i], logp...)
+				up, down := e.Crossed()
+				check(t, d.Step(slots, next, uniforms, next, logp, entropy))
+				now, nowDown := e.Crossed()
+				if e == cpu {
+					continue
+				}
+				// id, pos, places and mask; uniform; the temperature.
+				wantUp := n*(8+8+3*8*kvHeads+4*d.Capacity()+4) + 4
+				wantDown := n * (8 + 4 + 4) // id, log-prob, entropy
+				if int(now-up) != wantUp || int(nowDown-down) != wantDown {
+					t.Fatalf("hidden %d: %d bytes up and %d down, want %d and %d", hidden, now-up, nowDown-down, wantUp, wantDown)
+				}
+			}
+			d.Free(2) // the last row moves into its place
+			check(t, d.Step([]int{0, 1}, next[1:], uniforms[:2], next[:2], logp[:2], entropy[:2]))
+			logps[i] = append(logps[i], logp[:2]...)
+		}
+		if !slices.Equal(logps[0], logps[1]) {
+			t.Errorf("hidden %d: the log-probs differ from the CPU's", hidden)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ int onering_cuda_alloc(int device, size_t bytes, void **at) { return -1; }
 int onering_cuda_free(int device, void *at) { return -1; }
 int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream) { return -1; }
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { return -1; }
+int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream) { return -1; }
 int onering_cuda_wait(int device, void *stream) { return -1; }
 
 #else
@@ -111,6 +112,7 @@ static struct runtime {
 	int (*free)(void *);
 	int (*copy)(void *, const void *, size_t, int, void *);
 	int (*zero)(void *, int, size_t, void *);
+	int (*copy_runs)(void *, size_t, const void *, size_t, size_t, size_t, int, void *);
 	int (*wait)(void *);
 	const char *(*text)(int);
 } cuda;
@@ -132,6 +134,7 @@ int onering_cuda_open(const char *cudart, int device, void **stream, char **erro
 		{"cudaMalloc", (void **)&found.alloc},
 		{"cudaFree", (void **)&found.free},
 		{"cudaMemcpyAsync", (void **)&found.copy},
+		{"cudaMemcpy2DAsync", (void **)&found.copy_runs},
 		{"cudaMemsetAsync", (void **)&found.zero},
 		{"cudaStreamSynchronize", (void **)&found.wait},
 		{"cudaGetErrorString", (void **)&found.text},
@@ -167,5 +170,9 @@ int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int 
 	ON(device, cuda.copy(to, from, bytes, kind, stream));
 }
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { ON(device, cuda.zero(at, 0, bytes, stream)); }
+int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream) {
+	enum { within = 3 };
+	ON(device, cuda.copy_runs(to, stride, from, from_stride, width, runs, within, stream));
+}
 int onering_cuda_wait(int device, void *stream) { ON(device, cuda.wait(stream)); }
 #endif

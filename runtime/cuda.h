@@ -33,6 +33,7 @@ int onering_cuda_free(int device, void *at);
 // onering_cuda_copy copies to the GPU (kind 1) or from it (kind 2).
 int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream);
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
+int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream);
 int onering_cuda_wait(int device, void *stream);
 
 #endif

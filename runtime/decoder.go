@@ -1,9 +1,9 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"onering/models"
 )
@@ -31,18 +31,25 @@ type Decoder struct {
 	nextID    int
 	steps     map[models.Form]*step
 	prefiller *step
+	failed    error // of the cache; all later calls return it
 	sampler
 }
 
 // A cacheLayer is the keys and values of one layer.
-type cacheLayer struct{ k, v []float32 }
+type cacheLayer struct{ k, v block }
 
 // A prefix is one prompt's keys and values, [G,length,K] in each layer, and
 // the normed state of its last token.
 type prefix struct {
 	length int
-	layers []cacheLayer
-	hidden []float32
+	block  block // layer after layer its keys and its values; then the state
+}
+
+// parts are where in the block of a prefix the keys and the values of a layer
+// begin, and the state.
+func (x *prefix) parts(g models.Geometry, layer int) (key, value, hidden int) {
+	size := g.KVHeads * x.length * g.CacheWidth
+	return 2 * layer * size, (2*layer + 1) * size, 2 * g.Layers * size
 }
 
 // A step is a decode or prefill session with its buffers.
@@ -101,6 +108,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		d.rowOf[i] = -1
 	}
 	d.cache = make([]cacheLayer, g.Layers)
+	d.cos, d.sin, d.sampler.hidden = aside[float32](e), aside[float32](e), onDevice[float32](e)
 	cos, sin := rotary(maxTokens, g)
 	for _, t := range []struct {
 		s    *scratch[float32]
@@ -112,6 +120,10 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 			return nil, err
 		}
 		copy(to, t.from)
+		if err := t.s.push(); err != nil {
+			d.Close()
+			return nil, err
+		}
 	}
 	return d, nil
 }
@@ -121,24 +133,33 @@ func (d *Decoder) rowSize() int { return d.geometry.KVHeads * d.capacity * d.geo
 
 // reserve makes room for n tokens in each row. A step reads whole rows, so the
 // cache grows with the longest sequence, by a quarter and at least 64 tokens.
-func (d *Decoder) reserve(n int) {
-	if n <= d.capacity {
-		return
+func (d *Decoder) reserve(n int) error {
+	if d.failed != nil || n <= d.capacity {
+		return d.failed
 	}
 	was, wasRow := d.capacity, d.rowSize()
 	d.capacity = min(d.maxTokens, max(n+n/4, n+64))
 	for i := range d.cache {
-		for _, t := range []*[]float32{&d.cache[i].k, &d.cache[i].v} {
-			old := *t
-			*t = make([]float32, d.slots*d.rowSize())
+		for _, t := range []*block{&d.cache[i].k, &d.cache[i].v} {
+			fresh, err := d.env.newBlock(d.slots * d.rowSize())
 			for row, length := range d.lengths {
-				d.place(*t, old[row*wasRow:], row, length, was)
+				if err == nil {
+					err = d.place(fresh, *t, row*wasRow, row, length, was)
+				}
 			}
+			if err != nil {
+				fresh.free()
+				d.failed = err // the layers have caches of two sizes
+				return err
+			}
+			t.free()
+			*t = fresh
 		}
 	}
 	for _, s := range d.steps {
 		s.rows = 0 // bound to the old cache
 	}
+	return nil
 }
 
 // Slots returns how many sequences can be decoded at once.
@@ -164,7 +185,7 @@ func (d *Decoder) newStep(p models.Program, err error) (*step, error) {
 		s.Close()
 		return nil, err
 	}
-	st := &step{binding: b}
+	st := &step{binding: b, hidden: onDevice[float32](d.env)}
 	bind := binder{b: b}
 	bind.in("cos", d.cos.value, nil)
 	bind.in("sin", d.sin.value, nil)
@@ -182,10 +203,9 @@ func (s *step) bindCache(layers []cacheLayer, g models.Geometry, rows, tokens in
 	}
 	s.bound = s.bound[:0]
 	b := binder{b: s.binding}
-	n := rows * g.KVHeads * tokens * g.CacheWidth
 	for i, l := range layers {
-		for name, data := range map[string][]float32{"key": l.k, "value": l.v} {
-			v, err := NewValue(data[:n], int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
+		for name, data := range map[string]block{"key": l.k, "value": l.v} {
+			v, err := data.value(int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
 			if err == nil {
 				s.bound = append(s.bound, v)
 			}
@@ -194,6 +214,15 @@ func (s *step) bindCache(layers []cacheLayer, g models.Geometry, rows, tokens in
 		}
 	}
 	return b.err
+}
+
+// freePrefix frees the buffers of prefill.
+func (s *step) freePrefix() {
+	for i := range s.prefix {
+		s.prefix[i].k.free()
+		s.prefix[i].v.free()
+	}
+	s.prefix = nil
 }
 
 // positions binds the input pos [n,1], which only graphs that turn queries and
@@ -222,6 +251,7 @@ func (s *step) close() {
 	s.at.close()
 	s.mask.close()
 	s.hidden.close()
+	s.freePrefix()
 }
 
 // Prefill computes the prompts in one batch, padded on the right.
@@ -245,12 +275,20 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		d.prefiller = s
 	}
 	s, batch := d.prefiller, len(prompts)
-	if n := batch * g.KVHeads * tokens * g.CacheWidth; s.prefix == nil || len(s.prefix[0].k) < n {
-		s.prefix = nil
-		for range g.Layers {
-			s.prefix = append(s.prefix, cacheLayer{make([]float32, n), make([]float32, n)})
-		}
+	if n := batch * g.KVHeads * tokens * g.CacheWidth; s.prefix == nil || s.prefix[0].k.n < n {
 		s.batch = 0
+		s.freePrefix()
+		for range g.Layers {
+			s.prefix = append(s.prefix, cacheLayer{})
+			l := &s.prefix[len(s.prefix)-1]
+			for _, t := range []*block{&l.k, &l.v} {
+				var err error
+				if *t, err = d.env.newBlock(n); err != nil {
+					s.freePrefix()
+					return nil, err
+				}
+			}
+		}
 	}
 	if s.batch != batch || s.prefixTo != tokens {
 		if err := s.bindCache(s.prefix, g, batch, tokens); err != nil {
@@ -274,7 +312,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	for i := range pos {
 		pos[i] = int64(i % tokens)
 	}
-	hidden, v, err := s.hidden.of(int64(batch), int64(g.Hidden))
+	_, v, err = s.hidden.of(int64(batch), int64(g.Hidden))
 	b.out("hidden", v, err)
 	if b.err != nil {
 		return nil, b.err
@@ -297,15 +335,25 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	}
 	out := make([]int, batch)
 	for i, p := range prompts {
-		x := &prefix{length: len(p), hidden: slices.Clone(hidden[i*g.Hidden : (i+1)*g.Hidden])}
+		x := &prefix{length: len(p)}
 		size, from := len(p)*g.CacheWidth, tokens*g.CacheWidth
-		for _, l := range s.prefix {
-			k, v := make([]float32, 0, g.KVHeads*size), make([]float32, 0, g.KVHeads*size)
-			for h := range g.KVHeads {
-				at := (i*g.KVHeads + h) * from
-				k, v = append(k, l.k[at:at+size]...), append(v, l.v[at:at+size]...)
+		_, _, last := x.parts(g, 0)
+		if x.block, err = d.env.newBlock(last + g.Hidden); err != nil {
+			return nil, err
+		}
+		err = x.block.copyRuns(last, 0, blockOf(d.env, &s.hidden), i*g.Hidden, 0, g.Hidden, 1)
+		for j, l := range s.prefix {
+			key, value, _ := x.parts(g, j)
+			if err == nil {
+				err = x.block.copyRuns(key, size, l.k, i*g.KVHeads*from, from, size, g.KVHeads)
 			}
-			x.layers = append(x.layers, cacheLayer{k, v})
+			if err == nil {
+				err = x.block.copyRuns(value, size, l.v, i*g.KVHeads*from, from, size, g.KVHeads)
+			}
+		}
+		if err != nil {
+			x.block.free()
+			return nil, err
 		}
 		out[i] = d.nextID
 		d.prefixes[d.nextID] = x
@@ -315,7 +363,12 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 }
 
 // Drop forgets a prefix.
-func (d *Decoder) Drop(prefix int) { delete(d.prefixes, prefix) }
+func (d *Decoder) Drop(prefix int) {
+	if x := d.prefixes[prefix]; x != nil {
+		x.block.free()
+		delete(d.prefixes, prefix)
+	}
+}
 
 // Start copies each prefix into a row and samples its first token. When it
 // fails it takes no slot.
@@ -330,10 +383,10 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		}
 	}()
 	g := d.geometry
-	hidden, _, err := d.sampler.hidden.of(int64(len(slots)), int64(g.Hidden))
-	if err != nil {
+	if _, _, err := d.sampler.hidden.of(int64(len(slots)), int64(g.Hidden)); err != nil {
 		return err
 	}
+	hidden := blockOf(d.env, &d.sampler.hidden)
 	for i, slot := range slots {
 		x := d.prefixes[prefixes[i]]
 		if x == nil {
@@ -342,25 +395,33 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		if d.rowOf[slot] >= 0 {
 			return fmt.Errorf("runtime: slot %d is in use", slot)
 		}
-		d.reserve(x.length + 1)
+		if err := d.reserve(x.length + 1); err != nil {
+			return err
+		}
 		row := len(d.slotOf)
 		d.rowOf[slot], d.slotOf, d.lengths = row, append(d.slotOf, slot), append(d.lengths, x.length)
 		for l := range d.cache {
-			d.place(d.cache[l].k, x.layers[l].k, row, x.length, x.length)
-			d.place(d.cache[l].v, x.layers[l].v, row, x.length, x.length)
+			key, value, _ := x.parts(g, l)
+			if err := d.place(d.cache[l].k, x.block, key, row, x.length, x.length); err != nil {
+				return err
+			}
+			if err := d.place(d.cache[l].v, x.block, value, row, x.length, x.length); err != nil {
+				return err
+			}
 		}
-		copy(hidden[i*g.Hidden:], x.hidden)
+		_, _, last := x.parts(g, 0)
+		if err := hidden.copyRuns(i*g.Hidden, 0, x.block, last, 0, g.Hidden, 1); err != nil {
+			return err
+		}
 	}
 	return d.sample(d, len(slots), uniforms, next, logp, entropy)
 }
 
-// place copies the first n tokens of one row, whose heads are stride tokens
-// apart, into a row of the cache.
-func (d *Decoder) place(to, from []float32, row, n, stride int) {
+// place copies the first n tokens of one row, which begins at element at and
+// whose heads are stride tokens apart, into a row of the cache.
+func (d *Decoder) place(to, from block, at, row, n, stride int) error {
 	k := d.geometry.CacheWidth
-	for h := range d.geometry.KVHeads {
-		copy(to[row*d.rowSize()+h*d.capacity*k:], from[h*stride*k:][:n*k])
-	}
+	return to.copyRuns(row*d.rowSize(), d.capacity*k, from, at, stride*k, n*k, d.geometry.KVHeads)
 }
 
 // Step appends ids[i] to the sequence of slots[i] and samples the next token.
@@ -393,7 +454,9 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		}
 		longest = max(longest, d.lengths[row])
 	}
-	d.reserve(longest + 1)
+	if err := d.reserve(longest + 1); err != nil {
+		return err
+	}
 	if s.rows != n {
 		s.rows = 0
 		if err := s.bindCache(d.cache, d.geometry, n, d.capacity); err != nil {
@@ -410,7 +473,7 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	b.in("at", v, err)
 	mask, v, err := s.mask.of(int64(n), 1, 1, int64(d.capacity))
 	b.in("mask", v, err)
-	hidden, v, err := s.hidden.of(int64(n), int64(d.geometry.Hidden))
+	_, v, err = s.hidden.of(int64(n), int64(d.geometry.Hidden))
 	b.out("hidden", v, err)
 	if b.err != nil {
 		return b.err
@@ -436,13 +499,21 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	for row := range d.lengths {
 		d.lengths[row]++
 	}
-	// The sampler's row i is slots[i].
-	out, _, err := d.sampler.hidden.of(int64(n), int64(d.geometry.Hidden))
-	if err != nil {
+	// The sampler's row i is slots[i]; rows in turn are copied at once.
+	width := d.geometry.Hidden
+	if _, _, err := d.sampler.hidden.of(int64(n), int64(width)); err != nil {
 		return err
 	}
-	for i, slot := range slots {
-		copy(out[i*d.geometry.Hidden:(i+1)*d.geometry.Hidden], hidden[d.rowOf[slot]*d.geometry.Hidden:])
+	from, to := blockOf(d.env, &s.hidden), blockOf(d.env, &d.sampler.hidden)
+	for i := 0; i < n; {
+		row, run := d.rowOf[slots[i]], 1
+		for i+run < n && d.rowOf[slots[i+run]] == row+run {
+			run++
+		}
+		if err := to.copyRuns(i*width, 0, from, row*width, 0, run*width, 1); err != nil {
+			return err
+		}
+		i += run
 	}
 	return d.sample(d, n, uniforms, next, logp, entropy)
 }
@@ -457,8 +528,11 @@ func (d *Decoder) Free(slot int) {
 	if row != last {
 		size := d.rowSize()
 		for _, l := range d.cache {
-			d.place(l.k, l.k[last*size:], row, d.lengths[last], d.capacity)
-			d.place(l.v, l.v[last*size:], row, d.lengths[last], d.capacity)
+			for _, t := range []block{l.k, l.v} {
+				if err := d.place(t, t, last*size, row, d.lengths[last], d.capacity); err != nil {
+					d.failed = errors.Join(d.failed, err)
+				}
+			}
 		}
 		moved := d.slotOf[last]
 		d.rowOf[moved], d.slotOf[row], d.lengths[row] = row, moved, d.lengths[last]
@@ -480,5 +554,12 @@ func (d *Decoder) Close() {
 	d.sampler.close()
 	d.cos.close()
 	d.sin.close()
-	d.cache = nil
+	for i := range d.cache {
+		d.cache[i].k.free()
+		d.cache[i].v.free()
+	}
+	for _, x := range d.prefixes {
+		x.block.free()
+	}
+	d.cache, d.prefixes = nil, nil
 }

@@ -22,6 +22,8 @@ type memory interface {
 	upload(to, from unsafe.Pointer, bytes int) error
 	download(to, from unsafe.Pointer, bytes int) error
 	zero(at unsafe.Pointer, bytes int) error
+	// copyRuns copies runs of width bytes that lie a stride apart.
+	copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error
 	wait() error
 }
 
@@ -250,6 +252,16 @@ func (m *cudaMemory) download(to, from unsafe.Pointer, bytes int) error {
 
 func (m *cudaMemory) zero(at unsafe.Pointer, bytes int) error {
 	return m.check("clearing its memory", C.onering_cuda_zero(m.id, at, C.size_t(bytes), m.stream))
+}
+
+func (m *cudaMemory) copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
+	if width == 0 || runs == 0 {
+		return nil
+	}
+	if runs == 1 {
+		stride, fromStride = width, width // CUDA refuses strides below the width
+	}
+	return m.check("copying within it", C.onering_cuda_copy_runs(m.id, to, C.size_t(stride), from, C.size_t(fromStride), C.size_t(width), C.size_t(runs), m.stream))
 }
 
 func (m *cudaMemory) wait() error {

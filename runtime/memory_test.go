@@ -28,6 +28,11 @@ int cudaMemsetAsync(void *at, int value, size_t bytes, void *s) {
 	pending[n].to = at, pending[n].from = 0, pending[n++].bytes = bytes;
 	return 0;
 }
+int cudaMemcpy2DAsync(void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, int kind, void *s) {
+	if (s != &stream || kind != 3 || stride < width || from_stride < width) return 1;
+	for (size_t i = 0; i < runs; i++) memcpy((char *)to + i * stride, (const char *)from + i * from_stride, width);
+	return 0;
+}
 int cudaStreamSynchronize(void *s) {
 	for (int i = 0; i < n; i++)
 		if (pending[i].from) memcpy(pending[i].to, pending[i].from, pending[i].bytes);
@@ -62,6 +67,16 @@ func TestCUDAMemory(t *testing.T) {
 	}
 	if up, down := e.Crossed(); up != 16 || down != 16 {
 		t.Errorf("%d bytes up and %d down", up, down)
+	}
+	if err := m.copyRuns(at, 0, at, 0, 4, 1); err != nil {
+		t.Errorf("one run has no stride: %v", err)
+	}
+	// 1 and 2, which lie one apart, to places 2 apart.
+	if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 4, 4, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := download(e, to, at); err != nil || !slices.Equal(to, []float32{1, 1, 0, 1}) {
+		t.Errorf("%v, %v", to, err)
 	}
 	m.free(at)
 	if _, err := m.alloc(2 << 20); err == nil || err.Error() != "cuda:1: allocating 2097152 bytes: out of memory" {

@@ -56,4 +56,11 @@ func (s *standIn) zero(at unsafe.Pointer, bytes int) error {
 	return nil
 }
 
+func (s *standIn) copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
+	for i := range runs {
+		s.move(unsafe.Add(to, i*stride), unsafe.Add(from, i*fromStride), width)
+	}
+	return nil
+}
+
 func (s *standIn) wait() error { return nil }

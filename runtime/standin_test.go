@@ -34,3 +34,6 @@ func (p *Pass) Packed() (batch, longest, blocks, rows int) {
 
 // Passes returns over how many slices of the vocabulary the head runs.
 func (l *Learner) Passes() int { return len(l.slices) }
+
+// Capacity returns how many tokens a row of the cache has room for.
+func (d *Decoder) Capacity() int { return d.capacity }
