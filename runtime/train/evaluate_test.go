@@ -76,7 +76,8 @@ func (e *evaluator) run(path string, slots, stop int) evaluation.Report {
 		e.t.Fatal(err)
 	}
 	if stop > 0 {
-		if !errors.Is(err, context.Canceled) {
+		// On a busy machine the sampler can be done before so many are graded.
+		if have, want := r.Count(); !errors.Is(err, context.Canceled) && (err != nil || have < want) {
 			e.t.Fatalf("interrupted after %d responses: %v", stop, err)
 		}
 		return evaluation.Report{}

@@ -53,7 +53,7 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 		return out, err
 	}
 	defer opt.Close()
-	t := &Trainer{Policy: policy, learner: l, microTokens: f.MicroTokens}
+	t := &Trainer{Policy: policy, env: env, learner: l, microTokens: f.MicroTokens}
 	t.Config.Rollout.Temperature = f.Temperature
 
 	b := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}
