@@ -11,8 +11,9 @@ Weights are random: speed does not depend on them. Prints one JSON object.
 decode      ms per step at each batch size, context about 190, after a prefill
 prefill     seconds to the first token of a 512-token prompt
 train       seconds for forward, weights and backward over 4 x 512 tokens, and
-            peak resident memory: onering, PyTorch with per-layer checkpointing,
-            PyTorch without
+            peak resident memory: onering, onering with less kept for the
+            backward pass ("lean"; a run takes it where memory is short), PyTorch
+            with per-layer checkpointing, PyTorch without
 """
 import argparse, json, os, resource, subprocess, sys, time
 
@@ -107,9 +108,9 @@ def main():
     if not a.onering:
         p.error("--onering is needed")
 
-    def ours(part):
+    def ours(part, *flags):
         cmd = [a.onering, "bench", "--config", a.config, "--threads", str(a.threads), "--part", part, "--batch", batch,
-               "--context", str(a.context), "--steps", str(a.steps), "--rows", str(a.rows), "--tokens", str(a.tokens)]
+               "--context", str(a.context), "--steps", str(a.steps), "--rows", str(a.rows), "--tokens", str(a.tokens), *flags]
         return json.loads(subprocess.run(cmd, check=True, stdout=subprocess.PIPE).stdout)
 
     def theirs(part):
@@ -120,7 +121,8 @@ def main():
     if "decode" in a.only:
         plan += [("onering_decode", lambda: ours("decode")), ("transformers_decode", lambda: theirs("decode"))]
     if "train" in a.only:
-        plan += [("onering_train", lambda: ours("train")), ("pytorch_checkpointing", lambda: theirs("checkpointing")), ("pytorch", lambda: theirs("plain"))]
+        plan += [("onering_train", lambda: ours("train")), ("onering_train_lean", lambda: ours("train", "--stash", "1")),
+                 ("pytorch_checkpointing", lambda: theirs("checkpointing")), ("pytorch", lambda: theirs("plain"))]
     runs = {name: [] for name, _ in plan}
     for i in range(a.repeat):
         for name, f in plan:
@@ -137,9 +139,10 @@ def main():
     if "train" in a.only:
         fastest = lambda name: min(x["seconds"] for x in runs[name])
         most = lambda name: max(x["peak_bytes"] for x in runs[name])
-        for other in ("pytorch_checkpointing", "pytorch"):
-            r[f"train_onering_over_{other}"] = fastest("onering_train") / fastest(other)
-            r[f"memory_onering_over_{other}"] = most("onering_train") / most(other)
+        for name in ("onering_train", "onering_train_lean"):
+            for other in ("pytorch_checkpointing", "pytorch"):
+                r[f"seconds_{name}_over_{other}"] = fastest(name) / fastest(other)
+                r[f"memory_{name}_over_{other}"] = most(name) / most(other)
     json.dump(result, sys.stdout, indent=1)
     print()
 
