@@ -69,10 +69,11 @@ type step struct {
 
 // form is the fastest for n rows of a model, as measured on x86-64 with
 // AVX-512. Small weights stay in the processor's cache: there Wide pays later.
+// A GPU has no need of the other forms.
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
 	switch {
-	case d.invariant:
+	case d.invariant || d.env.device.cuda:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct
