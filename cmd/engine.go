@@ -68,6 +68,22 @@ func checkModel(path string) error {
 	return qwen2.Check(path)
 }
 
+// with opens the input that the arguments name and then the model, and closes
+// both behind do. name is what messages call the input.
+func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, engine *engine) error) error {
+	in, name, err := openInput(inputName(args), c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	engine, err := f.open(c)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	return do(in, name, engine)
+}
+
 func (e *engine) Close() {
 	e.policy.Close()
 	e.env.Close()

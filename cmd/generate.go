@@ -41,21 +41,13 @@ list (with -n K a list of K lists).`,
 			if err := o.validate(); err != nil {
 				return err
 			}
-			in, name, err := openInput(inputName(args), c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			engine, err := e.open(c)
-			if err != nil {
-				return err
-			}
-			defer engine.Close()
-			requests, err := readRequests(in, name, engine.policy, o.samples)
-			if err != nil {
-				return err
-			}
-			return generate(c, engine, requests, o)
+			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
+				requests, err := readRequests(in, name, engine.policy, o.samples)
+				if err != nil {
+					return err
+				}
+				return generate(c, engine, requests, o)
+			})
 		},
 	}
 	e.register(c)

@@ -30,17 +30,9 @@ token of the response, in nats, of softmax(logits / temperature).`,
 			if !(temperature > 0) || math.IsInf(temperature, 1) {
 				return usagef("--temperature %v: must be a finite number above 0", temperature)
 			}
-			in, name, err := openInput(inputName(args), c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			engine, err := e.open(c)
-			if err != nil {
-				return err
-			}
-			defer engine.Close()
-			return score(in, name, lineWriter{c.OutOrStdout()}, engine, temperature)
+			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
+				return score(in, name, lineWriter{c.OutOrStdout()}, engine, temperature)
+			})
 		},
 	}
 	e.register(c)

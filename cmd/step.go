@@ -43,25 +43,17 @@ is updated or written but the gradients, if asked for.`,
 			if err := o.validate(); err != nil {
 				return err
 			}
-			in, name, err := openInput(inputName(args), c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			engine, err := e.open(c)
-			if err != nil {
-				return err
-			}
-			defer engine.Close()
-			batch, err := readBatch(in, name, engine.policy)
-			if err != nil {
-				return err
-			}
-			report, err := takeStep(engine, batch, o)
-			if err != nil {
-				return err
-			}
-			return lineWriter{c.OutOrStdout()}.write(report)
+			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
+				batch, err := readBatch(in, name, engine.policy)
+				if err != nil {
+					return err
+				}
+				report, err := takeStep(engine, batch, o)
+				if err != nil {
+					return err
+				}
+				return lineWriter{c.OutOrStdout()}.write(report)
+			})
 		},
 	}
 	e.register(c)

@@ -28,15 +28,37 @@ func TestOpsMatchInterpreter(t *testing.T) {
 func compare(t *testing.T, e *runtime.Env, c graphtest.Case, p models.Program) {
 	t.Helper()
 	g := must(graphtest.Load(p))(t)
-	in := c.Inputs(p)
+	want, all := runBoth(t, e, g, p, c.Inputs(p))
+	for name, y := range want {
+		got := all[name]
+		scale, worst, at := 1.0, 0.0, 0
+		for i, v := range y.Data {
+			if math.IsNaN(v) {
+				continue // unspecified
+			}
+			scale = max(scale, math.Abs(v))
+			if gap := math.Abs(got.Data[i] - v); !(gap <= worst) {
+				worst, at = gap, i
+			}
+		}
+		if !(worst <= 2e-6*scale) {
+			t.Errorf("%s: %s %v, element %d: %v, the interpreter has %v", p.Name, name, y, at, got.Data[at], y.Data[at])
+		}
+	}
+}
+
+// runBoth runs a Program, g in the interpreter, on inputs that it rounds to
+// their types, and returns the outputs of the interpreter and of ONNX Runtime.
+func runBoth(t *testing.T, e *runtime.Env, g *graphtest.Graph, p models.Program, in map[string]graphtest.Tensor) (want, got map[string]graphtest.Tensor) {
+	t.Helper()
 	values := make(map[string]*runtime.Value)
 	for _, port := range p.Inputs {
 		x := in[port.Name]
 		raw := x.Bytes()
-		in[port.Name] = graphtest.FromBytes(x.Type, raw, x.Dims...) // as rounded
+		in[port.Name] = graphtest.FromBytes(x.Type, raw, x.Dims...)
 		values[port.Name] = tensor(t, port.DType, raw, x.Dims)
 	}
-	want := must(g.Run(in))(t)
+	want = must(g.Run(in))(t)
 	out, buffers := make(map[string]*runtime.Value), make(map[string][]byte)
 	for _, port := range p.Outputs {
 		y := want[port.Name]
@@ -52,22 +74,11 @@ func compare(t *testing.T, e *runtime.Env, c graphtest.Case, p models.Program) {
 	if err := bind(t, e, p, values, out).Run(); err != nil {
 		t.Fatal(err)
 	}
+	got = make(map[string]graphtest.Tensor)
 	for name, y := range want {
-		got := graphtest.FromBytes(y.Type, buffers[name], y.Dims...)
-		scale, worst, at := 1.0, 0.0, 0
-		for i, v := range y.Data {
-			if math.IsNaN(v) {
-				continue // unspecified
-			}
-			scale = max(scale, math.Abs(v))
-			if gap := math.Abs(got.Data[i] - v); !(gap <= worst) {
-				worst, at = gap, i
-			}
-		}
-		if !(worst <= 2e-6*scale) {
-			t.Errorf("%s: %s %v, element %d: %v, the interpreter has %v", p.Name, name, y, at, got.Data[at], y.Data[at])
-		}
+		got[name] = graphtest.FromBytes(y.Type, buffers[name], y.Dims...)
 	}
+	return want, got
 }
 
 func tensor(t *testing.T, d models.DType, raw []byte, dims []int) *runtime.Value {

@@ -10,7 +10,6 @@ import (
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 	"onering/models/qwen2"
-	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
 
@@ -25,30 +24,10 @@ func TestFloat16OnCPU(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			g := must(graphtest.Load(p))(t)
 			g.Single = true
-			in := madeUp(p)
-			values := make(map[string]*runtime.Value)
-			for _, port := range p.Inputs {
-				values[port.Name] = tensor(t, port.DType, in[port.Name].Bytes(), in[port.Name].Dims)
-			}
-			want := must(g.Run(in))(t)
-			out, buffers := make(map[string]*runtime.Value), make(map[string][]byte)
-			for _, port := range p.Outputs {
-				y := want[port.Name]
-				buffers[port.Name] = make([]byte, len(y.Data)*y.Type.Size())
-				if onto, ok := p.Alias[port.Name]; ok {
-					buffers[port.Name] = in[onto].Bytes()
-					values[onto] = tensor(t, port.DType, buffers[port.Name], y.Dims)
-					out[port.Name] = values[onto]
-					continue
-				}
-				out[port.Name] = tensor(t, port.DType, buffers[port.Name], y.Dims)
-			}
-			if err := bind(t, e, p, values, out).Run(); err != nil {
-				t.Fatal(err)
-			}
+			want, all := runBoth(t, e, g, p, madeUp(p))
 			farthest := 0.0
 			for name, y := range want {
-				got := graphtest.FromBytes(y.Type, buffers[name], y.Dims...)
+				got := all[name]
 				scale, worst := 0.0, 0.0
 				for i, v := range y.Data {
 					if !math.IsNaN(v) { // unspecified

@@ -1,6 +1,10 @@
 package verifier
 
-import "strings"
+import (
+	"strings"
+
+	"onering/verifier/latex"
+)
 
 // A box is one \boxed{...} or \fbox{...} in a text.
 type box struct {
@@ -60,7 +64,7 @@ func readBox(s string, start, n int) box {
 			end++
 		}
 		for s[i] == '\\' && end < len(s) && s[end] == '{' { // \boxed\frac{1}{2}
-			shut := closingBrace(s, end)
+			shut := latex.ClosingBrace(s, end)
 			if shut < 0 {
 				break
 			}
@@ -68,29 +72,10 @@ func readBox(s string, start, n int) box {
 		}
 		return box{start: start, end: end, content: s[i:end], closed: true}
 	}
-	if shut := closingBrace(s, i); shut >= 0 {
+	if shut := latex.ClosingBrace(s, i); shut >= 0 {
 		return box{start: start, end: shut + 1, content: s[i+1 : shut], closed: true}
 	}
 	return box{start: start, end: len(s), content: s[i+1:]}
-}
-
-// closingBrace is the position of the brace that closes the one at s[open], -1 if it stays
-// open. Escaped braces do not count.
-func closingBrace(s string, open int) int {
-	depth := 0
-	for i := open; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			i++
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return i
-			}
-		}
-	}
-	return -1
 }
 
 // lastBox is the last box of s: the innermost where boxes are nested.

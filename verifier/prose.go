@@ -3,6 +3,8 @@ package verifier
 import (
 	"strings"
 	"unicode/utf8"
+
+	"onering/verifier/latex"
 )
 
 // Answers in running text: after "the answer is", else the last formula or
@@ -88,7 +90,7 @@ func fromText(s string) extract {
 func misspelledBox(s string) (string, bool) {
 	rest := strings.TrimPrefix(s, `\`)
 	for _, name := range [...]string{"boxed", "Boxed", "box", "Box", "BOXED", "fbox", "framebox"} {
-		if inner, ok := strings.CutPrefix(rest, name+"{"); ok && closingBrace(s, len(s)-len(inner)-1) == len(s)-1 {
+		if inner, ok := strings.CutPrefix(rest, name+"{"); ok && latex.ClosingBrace(s, len(s)-len(inner)-1) == len(s)-1 {
 			return inner[:len(inner)-1], true
 		}
 	}

@@ -66,41 +66,59 @@ func EstimateMemory(c Config, model qwen2.Config) (MemoryEstimate, error) {
 	}
 	g := model.Geometry()
 	n := int64(model.Layout().Size)
-	r := c.Rollout
 	e := MemoryEstimate{Weights: 4 * n, Gradients: 4 * n, Moments: 8 * n, Copy: 12 * n, Available: availableBytes()}
 	if objectives.NeedsReference(c.Objective.Settings) {
 		e.Reference = 4 * n
 	}
-	length := int64(r.MaxPromptTokens + r.MaxNewTokens)
-	if m := int64(g.MaxPositions); m > 0 {
-		length = min(length, m)
-	}
-	trajectories := int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt)
-	slots := min(int64(r.Slots), trajectories)
-	row := 4 * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
-	held := int64(c.longest())                            // evaluation may want longer ones than training
-	if m := int64(g.MaxPositions); m > 0 {
-		held = min(held, m)
-	}
-	e.slots = slots * held * row
-	// Prompts are computed some thousand tokens at a time and kept until their
-	// samples have begun.
-	prompts := min(int64(r.PromptsPerRound), slots+1) * int64(r.MaxPromptTokens)
-	e.KVCache = e.slots + row*(prompts+min(prompts, 8192))
-
-	step := min(int64(c.Train.BatchSize), trajectories) * length
-	micro := min(max(int64(c.Train.MicroTokens), length), step)
-	level := stashLevel(g, int(n), c.Train.MicroTokens)
-	one := int64(runtime.StashBytes(g, level, int(micro)))
-	kept := min(int64(runtime.StashBytes(g, level, int(step))), int64(keptBytes(g, int(n)))+one)
+	w := c.work(g, n, 4)
+	e.slots, e.KVCache = w.slotCache, w.cache
 	// Micro-batches beyond the budget are computed again, in the memory of the
 	// last one.
-	e.micro = one + arenaBytes(layerBytes(g, micro, length), headBytes(g, micro))
-	e.Activations = max(0, kept-one) + e.micro + 4*slots*int64(g.Vocab)
+	e.micro = w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
+	e.Activations = max(0, w.kept-w.one) + e.micro + 4*w.slots*int64(g.Vocab)
 
-	e.Other = programBytes + trajectories*length*tokenBytes
+	e.Other = programBytes + w.trajectories*w.length*tokenBytes
 	e.sum()
 	return e, nil
+}
+
+// A work is what a run holds at once, whatever memory it lies in.
+type work struct {
+	trajectories, slots int64
+	length              int64 // tokens of a trajectory
+	prefill             int64 // tokens of prompts computed at once
+	slotCache, cache    int64 // bytes of keys and values: of the slots; with those of prompts
+	micro               int64 // tokens of a micro-batch
+	level               models.Stash
+	one, kept           int64 // bytes of the stash: of a micro-batch; of all that are kept
+}
+
+// work computes it for a model of n weights whose keys and values take size
+// bytes each.
+func (c Config) work(g models.Geometry, n, size int64) work {
+	r := c.Rollout
+	longest := func(n int) int64 {
+		if g.MaxPositions > 0 {
+			n = min(n, g.MaxPositions)
+		}
+		return int64(n)
+	}
+	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
+	w.slots = min(int64(r.Slots), w.trajectories)
+	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
+	w.slotCache = w.slots * longest(c.longest()) * row       // evaluation may want longer ones than training
+	// Prompts are computed some thousand tokens at a time and kept until their
+	// samples have begun.
+	prompts := min(int64(r.PromptsPerRound), w.slots+1) * int64(r.MaxPromptTokens)
+	w.prefill = min(prompts, 8192)
+	w.cache = w.slotCache + row*(prompts+w.prefill)
+
+	step := min(int64(c.Train.BatchSize), w.trajectories) * w.length
+	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
+	w.level = stashLevel(g, int(n), c.Train.MicroTokens)
+	w.one = int64(runtime.StashBytes(g, w.level, int(w.micro)))
+	w.kept = min(int64(runtime.StashBytes(g, w.level, int(step))), int64(keptBytes(g, int(n)))+w.one)
+	return w
 }
 
 func (e *MemoryEstimate) sum() {

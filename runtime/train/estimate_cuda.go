@@ -6,7 +6,6 @@ import (
 	"onering/models"
 	"onering/models/qwen2"
 	"onering/objectives"
-	"onering/runtime"
 )
 
 // computeTypes are the values of model.dtype.
@@ -28,7 +27,6 @@ func estimateCUDA(c Config, model qwen2.Config) (MemoryEstimate, error) {
 	model.Compute = computeTypes[c.Model.DType]
 	g := model.Geometry()
 	n := int64(model.Layout().Size)
-	r := c.Rollout
 	e := MemoryEstimate{Weights: 4 * n, Gradients: 4 * n, Moments: 8 * n, Other: cudaBytes}
 	_, from, to, err := model.Copy()
 	if err != nil {
@@ -39,39 +37,23 @@ func estimateCUDA(c Config, model qwen2.Config) (MemoryEstimate, error) {
 	if objectives.NeedsReference(c.Objective.Settings) {
 		e.Reference = 4*n + e.Halves
 	}
-	longest := func(n int) int64 {
-		if g.MaxPositions > 0 {
-			n = min(n, g.MaxPositions)
-		}
-		return int64(n)
-	}
-	length := longest(r.MaxPromptTokens + r.MaxNewTokens)
-	trajectories := int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt)
-	slots := min(int64(r.Slots), trajectories)
-	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
-	e.slots = slots * longest(c.longest()) * row
-	prompts := min(int64(r.PromptsPerRound), slots+1) * int64(r.MaxPromptTokens)
-	e.KVCache = e.slots + row*(prompts+min(prompts, 8192))
+	w := c.work(g, n, size)
+	e.slots, e.KVCache = w.slotCache, w.cache
 
 	// Learning: what micro-batches keep, and the graphs' own values, of layers
 	// or of the head.
-	step := min(int64(c.Train.BatchSize), trajectories) * length
-	micro := min(max(int64(c.Train.MicroTokens), length), step)
-	level := stashLevel(g, int(n), c.Train.MicroTokens)
-	one := int64(runtime.StashBytes(g, level, int(micro)))
-	kept := min(int64(runtime.StashBytes(g, level, int(step))), int64(keptBytes(g, int(n)))+one)
-	T := (length + 7) / 8 * 8
-	rows := (micro + length - 1) / length
+	T := (w.length + 7) / 8 * 8
+	rows := (w.micro + w.length - 1) / w.length
 	blocks := min(8, (T+511)/512)
-	forward, backward, err := model.LayerBytes(level, int(blocks), int(micro), int(rows), int(T))
+	forward, backward, err := model.LayerBytes(w.level, int(blocks), int(w.micro), int(rows), int(T))
 	if err != nil {
 		return e, err
 	}
-	stream := 4 * micro * int64(g.Hidden)
-	e.micro = one + max(forward, backward, headBytes(g, micro)) + 4*stream + 4*T*T // x, y, dx, dy; the mask
+	stream := 4 * w.micro * int64(g.Hidden)
+	e.micro = w.one + max(forward, backward, headBytes(g, w.micro)) + 4*stream + 4*T*T // x, y, dx, dy; the mask
 	// Sampling: logits and what draws from them; the widest values of a prefill.
-	sampling := 4*4*slots*int64(g.Vocab) + min(prompts, 8192)*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
-	e.Activations = max(0, kept-one) + e.micro + sampling
+	sampling := 4*4*w.slots*int64(g.Vocab) + w.prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
+	e.Activations = max(0, w.kept-w.one) + e.micro + sampling
 	e.sum()
 	return e, nil
 }

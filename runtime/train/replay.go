@@ -72,13 +72,7 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 	}
 	micro := microBatches(sequences, live, f.MicroTokens)
 	passes, err := t.forward(b, sequences, live, micro)
-	defer func() {
-		for _, p := range passes {
-			if p != nil {
-				p.Release()
-			}
-		}
-	}()
+	defer release(passes)
 	if err != nil {
 		return out, err
 	}

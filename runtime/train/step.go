@@ -50,13 +50,7 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 	t.clock.enter(phaseScore)
 	micro := microBatches(sequences, live, t.microTokens)
 	passes, err := t.forward(b, sequences, live, micro)
-	defer func() {
-		for _, p := range passes {
-			if p != nil {
-				p.Release()
-			}
-		}
-	}()
+	defer release(passes)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +144,15 @@ func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live
 		}
 	}
 	return passes, nil
+}
+
+// release releases the passes that are still held.
+func release(passes []*runtime.Pass) {
+	for _, p := range passes {
+		if p != nil {
+			p.Release()
+		}
+	}
 }
 
 // backward leaves the gradients of the passes in the learner. The newest comes

@@ -477,19 +477,27 @@ func (l *lexer) skipGroup() {
 	if i >= len(l.src) || l.src[i] != '{' {
 		return
 	}
+	l.pos = len(l.src)
+	if shut := ClosingBrace(l.src, i); shut >= 0 {
+		l.pos = shut + 1
+	}
+}
+
+// ClosingBrace is the position of the brace that closes the one at s[open], -1
+// if it stays open. Escaped braces do not count.
+func ClosingBrace(s string, open int) int {
 	depth := 0
-	for ; i < len(l.src); i++ {
-		switch l.src[i] {
+	for i := open; i < len(s); i++ {
+		switch s[i] {
 		case '\\':
 			i++
 		case '{':
 			depth++
 		case '}':
 			if depth--; depth == 0 {
-				l.pos = i + 1
-				return
+				return i
 			}
 		}
 	}
-	l.pos = len(l.src)
+	return -1
 }
