@@ -399,6 +399,30 @@ func Pad(x, before, after *Node, axis int, size Dim) *Node {
 	return x.g.call("Pad", "", x.elem, s, []*Node{x, Concat(0, before, after), nil, x.g.Ints(int64(axis))})
 }
 
+// PadLast adds zeros at the end of the last axis, of fixed size, to make it
+// width. It does without the operator Pad.
+func PadLast(x *Node, width int) *Node {
+	operands("PadLast", x)
+	x.ranked("PadLast", "the operand", 1)
+	last := len(x.shape) - 1
+	was := x.fixed("PadLast", "the operand", last)
+	more := width - was
+	if more < 0 {
+		fail("PadLast: %v to %d", x.shape, width)
+	}
+	if more == 0 {
+		return x
+	}
+	shape := x.g.Ints(int64(more))
+	if last > 0 {
+		shape = Concat(0, x.g.call("Shape", "", onnx.Int64, Dims(last), []*Node{x}, attr("start", 0), attr("end", last)), shape)
+	}
+	zeros := x.g.call("Expand", "", x.elem, append(slices.Clone(x.shape[:last]), Dim{N: more}), []*Node{x.g.fill(0, x), shape})
+	return Concat(last, x, zeros).composite("PadLast", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{Slice(dy, x.g.Ints(0), x.g.Ints(int64(was)), last, was)}
+	})
+}
+
 // Concat joins along one axis of fixed sizes.
 func Concat(axis int, parts ...*Node) *Node {
 	if len(parts) == 0 {

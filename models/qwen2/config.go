@@ -42,6 +42,10 @@ type Config struct {
 	// Compute is what graphs compute in: F32 (also Invalid), BF16 or F16. No
 	// file states it; see precision.go for what stays float32.
 	Compute models.DType
+	// CUDA builds Programs for ONNX Runtime's CUDA provider: of operators that
+	// it has kernels for alone. No file states it. Those of 16 bits always are,
+	// whatever it says; see cuda.go for which ports it changes.
+	CUDA bool
 
 	// The files' text, so that Save writes the same keys in the same order.
 	config, generation []byte

@@ -9,19 +9,19 @@ import (
 	"strings"
 	"testing"
 
-	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
 )
 
-// onCPU are the operators, with the types of their first inputs, that the CUDA
-// provider has no kernel for, so that they run on the CPU there, with their
-// inputs and outputs copied to it and back. Why each is still used:
-var onCPU = map[string]string{
-	"ReduceMax double": "as for float: running sums",
-	"ReduceMax float":  "the provider's kernel is of version 18, the operator of 20: in float32 sampling and the head's forward graph copy their logits to the CPU",
-	"Pad float":        "the provider's kernel is of version 18, the operator of 23: in float32 the gradient of attention in blocks of queries, in all types heads of a width that is no multiple of 16",
-	"com.microsoft.GroupQueryAttention float": "it has 16-bit kernels only: prefill in float32",
+// onCPU are the operators of the graphs that are not for CUDA, with the types of
+// their first inputs, that the CUDA provider has no kernel for: it would run them
+// on the CPU, with their inputs and outputs copied to it and back. Graphs for CUDA
+// have none of them, nor any other.
+var onCPU = []string{
+	"Pad float",        // the kernel is of version 18, the operator of 23
+	"ReduceMax double", // the kernel is of version 18, the operator of 20
+	"ReduceMax float",
+	"com.microsoft.GroupQueryAttention float", // there are 16-bit kernels alone
 }
 
 // A cudaKernel is one line of testdata/cuda_kernels.txt.
@@ -133,19 +133,17 @@ func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why s
 }
 
 // TestCUDAKernels looks up every operator of every Program, with the types it is
-// used on, among the kernels that the CUDA provider registers. What has none is
-// listed in onCPU.
+// used on, among the kernels that the CUDA provider registers. In graphs for CUDA
+// and in those of 16 bits each has one.
 func TestCUDAKernels(t *testing.T) {
 	if graph.Opset != 23 {
 		t.Fatalf("graphs are of opset %d: take the versions of the schemas in cuda_kernels.txt anew", graph.Opset)
 	}
 	kernels := cudaKernels(t)
-	fallen := map[string]map[string]bool{} // by operator and type: the Programs
+	fallen := map[string]bool{}
 	used := map[string]bool{}
-	for _, compute := range computes {
-		c := small()
-		c.Compute = compute
-		for what, p := range allPrograms(t, c) {
+	for _, b := range builds {
+		for what, p := range allPrograms(t, b.of(small())) {
 			m, err := onnx.Decode(p.ONNX)
 			if err != nil {
 				t.Fatal(err)
@@ -179,19 +177,10 @@ func TestCUDAKernels(t *testing.T) {
 					types[o] = out[i]
 				}
 				if why != "" {
-					// Graphs of 16 bits are for a GPU: all of them stay there, but
-					// for heads of an odd width.
-					if compute != models.F32 && !(n.Op == "Pad" && strings.HasSuffix(what, "width 6")) {
-						t.Errorf("program %q in %s: %s is not for the GPU: %s", what, compute, name, why)
+					if b != float32Build {
+						t.Errorf("program %q in %v: %s of %v falls to the CPU: %s", what, b, name, in, why)
 					}
-					key := name + " " + in[0]
-					if onCPU[key] == "" {
-						t.Errorf("program %q in %s: %s falls to the CPU: %s", p.Name, compute, key, why)
-					}
-					if fallen[key] == nil {
-						fallen[key] = map[string]bool{}
-					}
-					fallen[key][p.Name] = true
+					fallen[name+" "+in[0]] = true
 				}
 			}
 			// The types that were worked out are those that the graph states.
@@ -202,12 +191,8 @@ func TestCUDAKernels(t *testing.T) {
 			}
 		}
 	}
-	for key, why := range onCPU {
-		if fallen[key] == nil {
-			t.Errorf("%s is said to fall to the CPU (%s), but has a kernel or is not used", key, why)
-			continue
-		}
-		t.Logf("on the CPU: %s in %s: %s", key, strings.Join(slices.Sorted(maps.Keys(fallen[key])), ", "), why)
+	if found := slices.Sorted(maps.Keys(fallen)); !slices.Equal(found, onCPU) {
+		t.Errorf("the graphs that are not for CUDA have no kernels for %q there, not %q", found, onCPU)
 	}
 	t.Logf("%d operators in use", len(used))
 }

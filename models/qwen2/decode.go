@@ -49,8 +49,16 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
 // is no multiple of 16, the caches have CacheWidth instead. There, and where
 // Compute is of 16 bits, pos int64 [B*T,1] is an input too.
+//
+// In float32 for CUDA there is no operator for it: pos and mask [T,T], that of
+// Layer, come in place of seqlens, total and the caches past_key.i and
+// past_value.i, and present_key.i and present_value.i are the prompts' own keys
+// and values [B,G,T,K], finite beyond a prompt's end.
 func (c Config) Prefill() (models.Program, error) {
-	return c.decoder("prefill", "T", models.Direct, c.groupQuery)
+	if c.byProducts() {
+		return c.decoder("prefill", "T", models.Direct, false, c.promptProducts)
+	}
+	return c.decoder("prefill", "T", models.Direct, true, c.groupQuery)
 }
 
 // groupQuery is attention by the contrib operator.
@@ -71,8 +79,7 @@ func (c Config) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attenti
 		parts := graph.Split(widen(qkv), 1, (c.Heads+c.KVHeads)*c.HeadDim, c.KVHeads*c.HeadDim)
 		qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
 		if wide != c.HeadDim {
-			qkv = graph.Pad(graph.Reshape(qkv, -1, all, c.HeadDim), g.Ints(0), g.Ints(int64(wide-c.HeadDim)), 2, graph.Dims(wide)[0])
-			qkv = graph.Reshape(qkv, -1, all*wide)
+			qkv = graph.Reshape(c.padLast(graph.Reshape(qkv, -1, all, c.HeadDim), wide), -1, all*wide)
 		}
 		o, now := graph.GroupQueryAttention(graph.Rows(c.narrow(qkv), ids), past, seqlens, total, nil, nil, c.Heads, c.KVHeads, scale)
 		if wide != c.HeadDim {
@@ -90,6 +97,9 @@ func (c Config) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attenti
 // cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 //
+// For CUDA the mask is not an input of B*S numbers that change with every token
+// but follows from pos and places int64 [S], the numbers from 0 to S-1.
+//
 // Where Compute is of 16 bits attention is the contrib operator's, which has a
 // fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
 // tokens cached before as in pos, and total int32 [], the largest of them plus
@@ -99,17 +109,22 @@ func (c Config) Decode(form models.Form) (models.Program, error) {
 		if form != models.Direct {
 			return models.Program{}, fmt.Errorf("qwen2: decoding in %v has only the direct form, not %q", c.Compute, "decode"+form.Suffix())
 		}
-		return c.decoder("decode", 1, form, c.groupQuery)
+		return c.decoder("decode", 1, form, true, c.groupQuery)
 	}
-	p, err := c.decoder("decode"+form.Suffix(), 1, form, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
+	p, err := c.decoder("decode"+form.Suffix(), 1, form, true, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
 		geometry := c.Geometry()
 		pos := g.Input("pos", onnx.Int64, graph.Dims("B", 1))
 		at := g.Input("at", onnx.Int64, graph.Dims("B", c.KVHeads, 3))
-		mask := g.Float("mask", "B", 1, 1, "S")
+		var mask *graph.Node // [B,1,1,S]
+		if c.CUDA {
+			mask = maskAfter(pos, g.Input("places", onnx.Int64, graph.Dims("S")))
+		} else {
+			mask = g.Float("mask", "B", 1, 1, "S")
+		}
 		heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
 			x = graph.Reshape(x, append(append([]int{-1}, sizes...), c.HeadDim)...)
 			if geometry.CacheWidth != c.HeadDim {
-				x = graph.Pad(x, g.Ints(0), g.Ints(int64(geometry.CacheWidth-c.HeadDim)), len(sizes)+1, graph.Dims(geometry.CacheWidth)[0])
+				x = c.padLast(x, geometry.CacheWidth)
 			}
 			return x
 		}
@@ -139,12 +154,13 @@ func (c Config) Decode(form models.Form) (models.Program, error) {
 	return p, err
 }
 
-// An attention is one layer's: from qkv [N,(H+2G)*K] and the cache to [N,H*K]
-// and the cache with the new tokens.
+// An attention is one layer's: from qkv [N,(H+2G)*K] and the cache, if there is
+// one, to [N,H*K] and the cache with the new tokens.
 type attention func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
 
-// decoder builds a graph over the cache; attend declares its further inputs.
-func (c Config) decoder(name string, tokens any, form models.Form, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
+// decoder builds a graph over the cache, or one that has only new tokens where
+// there is no past; attend declares its further inputs.
+func (c Config) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
 	if err := c.checkCompute(); err != nil {
 		return models.Program{}, err
 	}
@@ -162,11 +178,16 @@ func (c Config) decoder(name string, tokens any, form models.Form, attend func(g
 			cache := func(name string) *graph.Node {
 				return g.Input(fmt.Sprintf("past_%s.%d", name, i), c.elem(), graph.Dims("B", c.KVHeads, "S", geometry.CacheWidth))
 			}
-			past := graph.Cache{K: cache("key"), V: cache("value")}
+			var before graph.Cache
+			var onKey, onValue string
+			if past {
+				before = graph.Cache{K: cache("key"), V: cache("value")}
+				onKey, onValue = before.K.Name(), before.V.Name()
+			}
 			h := c.narrow(graph.RMSNorm(x, weight(inputNorm, d), c.RMSEps))
-			o, now := attention(product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk)), past)
-			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, past.K.Name())
-			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, past.V.Name())
+			o, now := attention(product(form, h, weight(qkvWeight, hk+2*gk, d), weight(qkvBias, hk+2*gk)), before)
+			g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, onKey)
+			g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, onValue)
 			x = c.onto(form, x, o, weight(oWeight, d, hk))
 			h = c.narrow(graph.RMSNorm(x, weight(postNorm, d), c.RMSEps))
 			x = c.mlp(form, x, h, weight(gateWt, f, d), weight(upWt, f, d), weight(downWt, d, f))
@@ -254,7 +275,7 @@ func (c Config) filter(e, total, k, topP, renormalize *graph.Node) (kept, short 
 	before := graph.CumSum(largest, -1, true)
 	// The first token is kept whatever top p is; what is not kept must not
 	// lower the smallest kept probability.
-	within := graph.Where(graph.GreaterOrEqual(before, limit), c.largest(largest), largest)
+	within := graph.Where(graph.GreaterOrEqual(before, limit), c.foremost(largest), largest)
 	smallest := graph.Neg(c.largest(graph.Neg(within)))
 	kept = graph.Where(graph.GreaterOrEqual(e, smallest), e, g.Scalar(0))
 	return kept, graph.Where(graph.GreaterOrEqual(held, limit), g.Scalar(0), g.Scalar(1))
@@ -270,14 +291,14 @@ func (c Config) draw(e, uniforms *graph.Node) *graph.Node {
 	width := blockWidth(c.Vocab)
 	blocks := (c.Vocab + width - 1) / width
 	if pad := blocks*width - c.Vocab; pad > 0 {
-		e = graph.Pad(e, g.Ints(0), g.Ints(int64(pad)), 1, graph.Dims(blocks * width)[0])
+		e = c.padLast(e, blocks*width)
 	}
 	cells := graph.Reshape(e, -1, blocks, width)
 	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
 
 	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
 	running := graph.CumSum(sums, -1, false)
-	block, rest := c.first(running, graph.Mul(u, c.largest(running)))
+	block, rest := c.first(running, graph.Mul(u, c.total(running)))
 	inside := graph.Cast(graph.GatherRows(cells, block), onnx.Double)
 	token, _ := c.first(graph.CumSum(inside, -1, false), rest)
 	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
@@ -289,11 +310,11 @@ func (c Config) draw(e, uniforms *graph.Node) *graph.Node {
 // but what follows has no mass. Nor is the rest ever under 0, where it would
 // fall on an index of no mass: it is a difference of numbers that were compared.
 func (c Config) first(running, target *graph.Node) (index, rest *graph.Node) {
-	total := c.largest(running)
+	total := c.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)
 	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
-	return index, graph.Sub(target, c.largest(graph.Mul(passed, running)))
+	return index, graph.Sub(target, c.before(running, passed, index))
 }
 
 // blockWidth is the largest divisor of vocab in [128, 1024], or 512 where

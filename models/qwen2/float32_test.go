@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write testdata/float32.sha256 anew")
 
 // decodeForms are those that Decode has.
 func decodeForms(c qwen2.Config) []models.Form {
-	if c.Compute == models.Invalid || c.Compute == models.F32 {
+	if c.Geometry().Compute == models.F32 {
 		return models.Forms
 	}
 	return []models.Form{models.Direct}
@@ -49,6 +49,10 @@ func allPrograms(t *testing.T, c qwen2.Config) map[string]models.Program {
 		for _, form := range models.Forms {
 			p, err := c.Sample(choice, form)
 			add(fmt.Sprintf(" form %d", form), err, p)
+			padded := c
+			padded.Vocab = 2053 // in blocks, the last of them not full
+			p, err = padded.Sample(choice, form)
+			add(fmt.Sprintf(" form %d, padded vocabulary", form), err, p)
 		}
 	}
 	for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {

@@ -181,25 +181,67 @@ func TestLayerForward(t *testing.T) {
 	}
 }
 
+// causal is the mask [T,T] of rows of T tokens.
+func causal(T int) graphtest.Tensor {
+	mask := graphtest.Zeros(T, T)
+	for i := range T {
+		for j := i + 1; j < T; j++ {
+			mask.Row(i)[j] = -math.MaxFloat32
+		}
+	}
+	return mask
+}
+
+// counting is 0 to n-1.
+func counting(n int) graphtest.Tensor {
+	v := make([]int, n)
+	for i := range v {
+		v[i] = i
+	}
+	return graphtest.Ints(v)
+}
+
+// keep puts the keys and values that a Program returns into the cache among in:
+// in its place where they go onto it, else at the start of each row.
+func keep(in map[string]graphtest.Tensor, p models.Program, out map[string]graphtest.Tensor) {
+	for name, x := range out {
+		past := strings.Replace(name, "present", "past", 1)
+		switch {
+		case past == name:
+		case p.Alias[name] == past:
+			in[past] = x
+		default:
+			cache := in[past].Clone()
+			row := x.Dims[2] * x.Dims[3]
+			for i := range x.Dims[0] * x.Dims[1] {
+				copy(cache.Data[i*cache.Dims[2]*x.Dims[3]:], x.Data[i*row:(i+1)*row])
+			}
+			in[past] = cache
+		}
+	}
+}
+
 // TestPrefillAndDecode feeds prompts of different lengths at once and then one
-// token after the other, in every form and type, with heads that the attention
+// token after the other, in every form and build, with heads that the attention
 // operator takes as they are and heads that have to be padded.
 func TestPrefillAndDecode(t *testing.T) {
 	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {9, 7, 9}, {2, 6, 5, 3, 5, 8}}
 	prompts := []int{5, 1, 3}
 	const T, S = 5, 9
 	type kind struct {
-		compute models.DType
-		form    models.Form
+		build
+		form models.Form
 	}
-	kinds := []kind{{models.BF16, models.Direct}, {models.F16, models.Direct}}
-	for _, form := range models.Forms {
-		kinds = append(kinds, kind{models.F32, form})
+	var kinds []kind
+	for _, b := range builds {
+		for _, form := range decodeForms(b.of(small())) {
+			kinds = append(kinds, kind{b, form})
+		}
 	}
 	for _, width := range []int{6, 16} {
 		for _, kind := range kinds {
-			c, form := small(), kind.form
-			c.HeadDim, c.Compute = width, kind.compute
+			c, form := kind.of(small()), kind.form
+			c.HeadDim = width
 			r := rand.New(rand.NewPCG(9, 10))
 			w := weights(c, r)
 			B := len(sequences)
@@ -243,9 +285,7 @@ func TestPrefillAndDecode(t *testing.T) {
 					own[port.Name] = x
 				}
 				out := run(t, g, own)
-				for present, past := range p.Alias {
-					in[past] = out[present]
-				}
+				keep(in, p, out)
 				return out["hidden"]
 			}
 
@@ -258,7 +298,7 @@ func TestPrefillAndDecode(t *testing.T) {
 				}
 			}
 			in["ids"], in["pos"], in["last"] = graphtest.Ints(ids, B, T), graphtest.Ints(pos, B*T, 1), graphtest.Ints(last)
-			in["seqlens"], in["total"] = graphtest.Int32(lengths, B), graphtest.Int32([]int{T})
+			in["seqlens"], in["total"], in["mask"] = graphtest.Int32(lengths, B), graphtest.Int32([]int{T}), causal(T)
 			hidden := step(c.Prefill())
 			for b, s := range sequences {
 				want := reference(c, w, s[:prompts[b]])
@@ -293,7 +333,7 @@ func TestPrefillAndDecode(t *testing.T) {
 					}
 				}
 				in["ids"], in["pos"] = graphtest.Ints(ids[:B], B, 1), graphtest.Ints(pos[:B], B, 1)
-				in["at"], in["mask"] = graphtest.Ints(places, B, c.KVHeads, 3), mask
+				in["at"], in["mask"], in["places"] = graphtest.Ints(places, B, c.KVHeads, 3), mask, counting(S)
 				in["seqlens"], in["total"] = graphtest.Int32(pos[:B], B), graphtest.Int32([]int{slices.Max(pos[:B]) + 1})
 				hidden := step(c.Decode(form))
 				for b, s := range sequences {

@@ -35,15 +35,14 @@ func entropyOf(logp []float64) (h float64) {
 // TestHead runs the head over slices of the vocabulary, of different sizes, and
 // compares log-probs, entropies and their gradient with a plain log-softmax.
 func TestHead(t *testing.T) {
-	for _, compute := range computes {
-		testHead(t, compute)
+	for _, b := range builds {
+		testHead(t, b)
 	}
 }
 
-func testHead(t *testing.T, compute models.DType) {
+func testHead(t *testing.T, kind build) {
 	const R = 5
-	c := small()
-	c.Compute = compute
+	c := kind.of(small())
 	for _, entropyGradient := range []bool{false, true} {
 		f, tg, b, err := c.Head(entropyGradient)
 		forward, target, backward := load(t, f, err), load(t, tg, err), load(t, b, err)
@@ -110,7 +109,7 @@ func testHead(t *testing.T, compute models.DType) {
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
 			}
-			if compute == models.F16 {
+			if kind.compute == models.F16 {
 				in["scale"] = graphtest.Floats([]float64{1})
 			}
 			out := run(t, backward, in)
@@ -134,14 +133,14 @@ func testHead(t *testing.T, compute models.DType) {
 // TestHeadExtremes: logits far apart and far from 0 give finite values in
 // float32, whichever slice holds the largest.
 func TestHeadExtremes(t *testing.T) {
-	for _, compute := range computes {
-		testHeadExtremes(t, compute)
+	for _, b := range builds {
+		testHeadExtremes(t, b)
 	}
 }
 
-func testHeadExtremes(t *testing.T, compute models.DType) {
-	c := small()
-	c.HiddenSize, c.Compute = 1, compute
+func testHeadExtremes(t *testing.T, kind build) {
+	c := kind.of(small())
+	c.HiddenSize = 1
 	f, _, _, err := c.Head(false)
 	forward := load(t, f, err)
 	forward.Single = true

@@ -75,7 +75,7 @@ func newLayer(g *graph.Graph, c Config, blocks int) *layer {
 	l.v = graph.Linear(h, weight(vWeight, gk, d), weight(vBias, gk))
 	in := l.packing.Unpack
 	l.o = graph.CausalAttention(in(l.q), in(l.k), in(l.v), mask, bounds,
-		graph.Attention{Heads: c.Heads, KVHeads: c.KVHeads, Blocks: blocks, InTurn: c.compute() != models.F32})
+		graph.Attention{Heads: c.Heads, KVHeads: c.KVHeads, Blocks: blocks, InTurn: c.forCUDA()})
 	l.x2 = c.plus(l.x, l.packing.Pack(l.o), weight(oWeight, d, hk))
 	h2 := c.narrow(graph.RMSNorm(l.x2, weight(postNorm, d), c.RMSEps))
 	l.gate = graph.Linear(h2, weight(gateWt, f, d), nil)

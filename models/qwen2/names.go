@@ -23,7 +23,7 @@ func (c Config) LayerPrefix(i int) string { return fmt.Sprintf("model.layers.%d.
 func (c Config) Geometry() models.Geometry {
 	g := models.Geometry{
 		Layers: c.Layers, Hidden: c.HiddenSize, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
-		FFN: c.FFN, Vocab: c.Vocab, MaxPositions: c.MaxPositions, RopeTheta: c.RopeTheta, CacheWidth: (c.HeadDim + 15) / 16 * 16,
+		FFN: c.FFN, Vocab: c.Vocab, MaxPositions: c.MaxPositions, RopeTheta: c.RopeTheta, CacheWidth: c.cacheWidth(),
 		Compute: c.compute(), Embedding: "model.embed_tokens.weight", Head: "lm_head.weight", Norm: "model.norm.weight",
 	}
 	if c.Tied {

@@ -18,9 +18,9 @@ import (
 //     scores of attention with their softmax and its gradient, the logits and
 //     everything after them are float32, and so are all sums of gradients.
 //
-// So Norm is the same graph in every type, and Head and Sample but for how they
-// find the largest number of a row; the ports of the others say which weights
-// they take in 16 bits.
+// So Norm is the same graph in every type, and Head and Sample are those of
+// float32 for the CUDA provider (see cuda.go); the ports of the others say which
+// weights they take in 16 bits.
 //
 // Held once, in float32: every weight (the master, which alone the optimizer
 // reads and writes), its gradient and its two moments, and of these the
@@ -66,17 +66,6 @@ func (c Config) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, c.elem(
 
 // widen is x in float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
-
-// largest is the largest number of each row of x [R,n], as [R,1]. ONNX Runtime's
-// CUDA provider has no kernel for the version of ReduceMax that this opset has:
-// in graphs of 16 bits, which are for a GPU, it is looked up.
-func (c Config) largest(x *graph.Node) *graph.Node {
-	if c.compute() == models.F32 {
-		return graph.ReduceMax(x, -1)
-	}
-	at := graph.Reshape(graph.ArgMax(x), -1, 1)
-	return graph.Reshape(graph.GatherRows(x, at), -1, 1)
-}
 
 // Copy returns the optimizer's step that writes the copy as well, and which
 // elements of the arena the copy holds, from and up to to: those of the layers,

@@ -179,9 +179,9 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 
 // model makes weights and sequences for the comparisons: of a size where logits
 // are a few units.
-func model(d models.DType) *trainer {
-	c := small()
-	c.HiddenSize, c.HeadDim, c.FFN, c.Layers, c.Compute = 32, 8, 48, 3, d
+func model(kind build) *trainer {
+	c := kind.of(small())
+	c.HiddenSize, c.HeadDim, c.FFN, c.Layers = 32, 8, 48, 3
 	r := rand.New(rand.NewPCG(21, 22))
 	w := weights(c, r)
 	w[c.Geometry().Head] = graphtest.Normal(r, c.Vocab, c.HiddenSize)
@@ -217,19 +217,19 @@ func distance(a, b []float64) float64 {
 	return math.Sqrt(gap / size)
 }
 
-// TestPrecisionsAreOneFormula: without rounding, the graphs of 16 bits compute
-// what those of float32 do, whatever is stashed and in how many blocks.
+// TestPrecisionsAreOneFormula: without rounding, the graphs of 16 bits and those
+// for CUDA compute what those of float32 do, whatever is stashed and in how many blocks.
 func TestPrecisionsAreOneFormula(t *testing.T) {
-	reference := model(models.F32)
+	reference := model(float32Build)
 	weight := tokenWeights(len(reference.ids))
 	wantLogp, wantGrads := reference.logps(t, weight)
-	for _, d := range computes {
+	for _, b := range builds {
 		for _, stash := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
 			for _, blocks := range []int{1, 3} {
-				tr := model(d)
+				tr := model(b)
 				tr.stash, tr.blocks = stash, blocks
-				name := fmt.Sprintf("%v, stash %d, %d blocks", d, stash, blocks)
-				if d == models.F16 {
+				name := fmt.Sprintf("%v, stash %d, %d blocks", b, stash, blocks)
+				if b.compute == models.F16 {
 					tr.scale = 8
 				}
 				logp, grads := tr.logps(t, weight)
@@ -259,19 +259,20 @@ func TestPrecisionsAreOneFormula(t *testing.T) {
 // log-probs and gradients come from those of exact arithmetic. bfloat16
 // rounds by up to 2^-8 (0.4 %) of a number, float16 by up to 2^-11.
 func TestPrecisionBounds(t *testing.T) {
-	exact := model(models.F32)
+	exact := model(float32Build)
 	weight := tokenWeights(len(exact.ids))
 	wantLogp, wantGrads := exact.logps(t, weight)
 	for _, tt := range []struct {
-		d           models.DType
+		build       build
 		scale       float64
 		logp, grads float64
 	}{
-		{models.F32, 1, 2e-6, 2e-6},
-		{models.BF16, 1, 0.005, 0.05},
-		{models.F16, 1024, 0.001, 0.007},
+		{float32Build, 1, 2e-6, 2e-6},
+		{cudaBuild, 1, 2e-6, 2e-6},
+		{build{compute: models.BF16}, 1, 0.005, 0.05},
+		{build{compute: models.F16}, 1024, 0.001, 0.007},
 	} {
-		tr := model(tt.d)
+		tr := model(tt.build)
 		tr.rounded, tr.scale = true, tt.scale
 		logp, grads := tr.logps(t, weight)
 		worst, mean := 0.0, 0.0
@@ -280,7 +281,7 @@ func TestPrecisionBounds(t *testing.T) {
 			mean += math.Abs(l-wantLogp[i]) / float64(len(logp))
 		}
 		if !(worst <= tt.logp) {
-			t.Errorf("%v: a log-prob is %g off, more than %g", tt.d, worst, tt.logp)
+			t.Errorf("%v: a log-prob is %g off, more than %g", tt.build, worst, tt.logp)
 		}
 		farthest, tensor := 0.0, ""
 		for w, want := range wantGrads {
@@ -292,9 +293,9 @@ func TestPrecisionBounds(t *testing.T) {
 			}
 		}
 		if !(farthest <= tt.grads) {
-			t.Errorf("%v: the gradient of %s is %g off, more than %g", tt.d, tensor, farthest, tt.grads)
+			t.Errorf("%v: the gradient of %s is %g off, more than %g", tt.build, tensor, farthest, tt.grads)
 		}
-		t.Logf("%v: log-probs off by at most %.2g, %.2g on average, of %.1f; gradients by at most %.2g (%s)", tt.d, worst, mean, wantLogp[0], farthest, tensor)
+		t.Logf("%v: log-probs off by at most %.2g, %.2g on average, of %.1f; gradients by at most %.2g (%s)", tt.build, worst, mean, wantLogp[0], farthest, tensor)
 	}
 }
 
@@ -335,17 +336,16 @@ func (tr *trainer) hidden(t testing.TB) [][]float64 {
 			in["ids"], in["pos"], in["last"] = graphtest.Ints([]int{id}, 1, 1), graphtest.Ints([]int{at}, 1, 1), graphtest.Ints([]int{0})
 			in["seqlens"], in["total"] = graphtest.Int32([]int{at}, 1), graphtest.Int32([]int{at + 1})
 			in["at"], in["mask"] = graphtest.Ints([]int{0, 0, at, 0, 1, at}, 1, c.KVHeads, 3), graphtest.Zeros(1, 1, 1, len(s))
+			in["places"] = counting(len(s))
 			for later := at + 1; later < len(s); later++ {
 				in["mask"].Data[later] = -math.MaxFloat32
 			}
 			p := decode
 			if at == 0 {
-				p = prefill
+				p, in["mask"] = prefill, graphtest.Zeros(1, 1)
 			}
 			got := tr.run(t, p, in)
-			for present, past := range p.Alias {
-				in[past] = got[present]
-			}
+			keep(in, p, got)
 			out = append(out, got["hidden"].Data)
 		}
 	}
@@ -356,7 +356,7 @@ func (tr *trainer) hidden(t testing.TB) [][]float64 {
 // training, which share all roundings but neither attention's kernel nor, here
 // by noise, the order of sums. Without noise they are equal.
 func TestPrecisionGap(t *testing.T) {
-	for d, bound := range map[models.DType]float64{models.F32: 2e-4, models.BF16: 0.005, models.F16: 0.002} {
+	for d, bound := range map[build]float64{float32Build: 2e-4, cudaBuild: 2e-4, {compute: models.BF16}: 0.005, {compute: models.F16}: 0.002} {
 		exact, _ := gap(t, d, nil)
 		if exact > 1e-6 {
 			t.Errorf("%v: log-probs of rollout and training are up to %g apart without noise", d, exact)
@@ -371,10 +371,10 @@ func TestPrecisionGap(t *testing.T) {
 }
 
 // gap is the largest and the mean difference of all log-probs.
-func gap(t *testing.T, d models.DType, noise func() float64) (worst, mean float64) {
+func gap(t *testing.T, kind build, noise func() float64) (worst, mean float64) {
 	t.Helper()
 	n := 0
-	tr := model(d)
+	tr := model(kind)
 	tr.rounded, tr.noise = true, noise
 	head := tr.w[tr.c.Geometry().Head]
 	logits := func(h []float64) []float64 {
@@ -401,10 +401,10 @@ func gap(t *testing.T, d models.DType, noise func() float64) (worst, mean float6
 // TestCopy: what graphs take in 16 bits lies within the copy, and all of the copy
 // but the norms is taken so.
 func TestCopy(t *testing.T) {
-	for _, d := range computes {
+	for _, b := range builds {
 		for _, tied := range []bool{false, true} {
-			c := small()
-			c.Compute, c.Tied = d, tied
+			c, d := b.of(small()), b.compute
+			c.Tied = tied
 			_, from, to, err := c.Copy()
 			if err != nil {
 				t.Fatal(err)
@@ -470,7 +470,7 @@ func TestComputeRefused(t *testing.T) {
 // scale and whole with one, and a scale that makes them overflow is found and
 // halved until it does not.
 func TestLossScale(t *testing.T) {
-	exact := model(models.F32)
+	exact := model(float32Build)
 	weight := tokenWeights(len(exact.ids))
 	for i := range weight {
 		weight[i] *= 1e-6
@@ -478,7 +478,7 @@ func TestLossScale(t *testing.T) {
 	_, want := exact.logps(t, weight)
 	tensor := exact.c.LayerPrefix(0) + "mlp.up_proj.weight"
 
-	tr := model(models.F16)
+	tr := model(build{compute: models.F16})
 	tr.rounded = true
 	if _, grads := tr.logps(t, weight); distance(grads[tensor].Data, want[tensor].Data) < 0.1 {
 		t.Error("gradients of 1e-6 are whole without a scale: the test shows nothing")

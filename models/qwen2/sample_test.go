@@ -22,11 +22,11 @@ var vocabularies = []int{32, 320, 1500, 2048 + 7, 2053}
 // hidden state of 1 the head is the logits.
 type pickers map[string]*graphtest.Graph
 
-func (p pickers) of(t interface{ Fatal(...any) }, vocab int, choice models.Choice, form models.Form, compute models.DType, single bool) *graphtest.Graph {
-	key := fmt.Sprint(vocab, choice, form, compute, single)
+func (p pickers) of(t interface{ Fatal(...any) }, vocab int, choice models.Choice, form models.Form, kind build, single bool) *graphtest.Graph {
+	key := fmt.Sprint(vocab, choice, form, kind, single)
 	if p[key] == nil {
-		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab, Compute: compute}
-		program, err := c.Sample(choice, form)
+		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		program, err := kind.of(c).Sample(choice, form)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,9 +113,9 @@ func TestDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
 		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		compute := rapid.SampledFrom(computes).Draw(t, "type")
+		kind := rapid.SampledFrom(builds).Draw(t, "build")
 		single := rapid.Bool().Draw(t, "single")
-		g := programs.of(t, vocab, models.Draw, form, compute, single)
+		g := programs.of(t, vocab, models.Draw, form, kind, single)
 		inv := rapid.SampledFrom([]float64{1, 0.5, 2}).Draw(t, "1/temperature")
 		logits := drawLogits(t, vocab)
 		us := []float64{drawUniform(t), drawUniform(t), drawUniform(t)}
@@ -137,8 +137,13 @@ func TestDraw(t *testing.T) {
 		exact := 1e-12
 		if single {
 			exact = 1e-6
-			for i := range p { // what float32 can hold
-				p[i] = float64(float32(p[i]))
+			top, total := slices.Max(scaled), 0.0
+			for i := range p { // what float32 can hold, of the largest's mass
+				p[i] = float64(float32(math.Exp(float64(float32(scaled[i] - top)))))
+				total += p[i]
+			}
+			for i := range p {
+				p[i] /= total
 			}
 		}
 		for row, u := range us {
@@ -182,8 +187,8 @@ func TestGreedy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
 		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		compute := rapid.SampledFrom(computes).Draw(t, "type")
-		g := programs.of(t, vocab, models.Greedy, form, compute, false)
+		kind := rapid.SampledFrom(builds).Draw(t, "build")
+		g := programs.of(t, vocab, models.Greedy, form, kind, false)
 		logits := drawLogits(t, vocab)
 		out, err := g.Run(map[string]graphtest.Tensor{"hidden": graphtest.Floats([]float64{1}, 1, 1),
 			"lm_head.weight": graphtest.Floats(logits, vocab, 1), "inv_temperature": graphtest.Floats([]float64{1})})
@@ -237,8 +242,8 @@ func TestFilter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
 		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		compute := rapid.SampledFrom(computes).Draw(t, "type")
-		g := programs.of(t, vocab, models.Filter, form, compute, false)
+		kind := rapid.SampledFrom(builds).Draw(t, "build")
+		g := programs.of(t, vocab, models.Filter, form, kind, false)
 		logits := drawLogits(t, vocab)
 		k := min(rapid.SampledFrom([]int{1, 2, 5, 40, 512, vocab}).Draw(t, "k"), vocab)
 		topP := float64(float32(rapid.SampledFrom([]float64{0.01, 0.5, 0.9, 0.95, 0.999, 1}).Draw(t, "top_p")))
@@ -276,19 +281,21 @@ func TestFilter(t *testing.T) {
 // mass.
 func TestFilterKeepsAll(t *testing.T) {
 	const vocab = 320
-	g := make(pickers).of(t, vocab, models.Filter, models.Direct, models.F32, false)
 	logits, us := make([]float64, vocab), make([]float64, vocab)
 	hidden := make([]float64, vocab)
 	for i := range us {
 		us[i], hidden[i] = (float64(i)+0.5)/vocab, 1
 	}
-	out := run(t, g, map[string]graphtest.Tensor{
-		"hidden": graphtest.Floats(hidden, vocab, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
-		"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats(us, vocab),
-		"k": graphtest.Ints([]int{vocab}), "top_p": graphtest.Floats([]float64{1}), "renormalize": graphtest.Floats([]float64{0})})
-	for i, id := range out["next"].Data {
-		if int(id) != i {
-			t.Fatalf("u = %v: id %v, want %d", us[i], id, i)
+	for _, kind := range builds {
+		g := make(pickers).of(t, vocab, models.Filter, models.Direct, kind, false)
+		out := run(t, g, map[string]graphtest.Tensor{
+			"hidden": graphtest.Floats(hidden, vocab, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
+			"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats(us, vocab),
+			"k": graphtest.Ints([]int{vocab}), "top_p": graphtest.Floats([]float64{1}), "renormalize": graphtest.Floats([]float64{0})})
+		for i, id := range out["next"].Data {
+			if int(id) != i {
+				t.Fatalf("%v: u = %v: id %v, want %d", kind, us[i], id, i)
+			}
 		}
 	}
 }

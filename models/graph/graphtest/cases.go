@@ -255,6 +255,9 @@ func Cases() []Case {
 	add("Pad", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		return []*graph.Node{graph.Pad(g.Float("x", "N", 3), g.Ints(2), g.Ints(1), -1, dims(6)[0])}, nil
 	}, nil)
+	add("PadLast", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(in[0], 8) }, dims("B", "N", 3)), nil)
+	add("PadLast/vector", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(in[0], 4) }, dims(3)), nil)
+	add("PadLast/as it is", one(func(in []*graph.Node) *graph.Node { return graph.PadLast(graph.Neg(in[0]), 3) }, dims("N", 3)), nil)
 	add("Gather", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		return []*graph.Node{graph.Gather(g.Float("x", "N", 3), g.Input("at", onnx.Int64, dims("B", 4)))}, nil
 	}, values{"at": ints([]int{6, 0, 0, 3, 1, 2, 5, 4}, 2, 4)})
