@@ -1,0 +1,146 @@
+package runtime_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// TestCUDAGraphsOnCPU runs the float32 graphs for CUDA on the CPU, whose provider
+// has all their operators too, and compares them with the interpreter, to some
+// units of float32 of the largest element.
+func TestCUDAGraphsOnCPU(t *testing.T) {
+	e := runtimetest.Test(t)
+	for _, width := range []int{10, 16} {
+		c := qwen2.Config{HiddenSize: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 40, Vocab: 50,
+			MaxPositions: 16, RopeTheta: 100, RMSEps: 1e-3, CUDA: true}
+		programs := []models.Program{must(c.Prefill())(t)}
+		for _, form := range models.Forms {
+			programs = append(programs, must(c.Decode(form))(t))
+		}
+		for _, blocks := range []int{1, 3} {
+			for _, stash := range []models.Stash{models.StashInput, models.StashAll} {
+				f, b, err := c.Layer(stash, blocks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				programs = append(programs, f, b)
+			}
+		}
+		for _, p := range programs {
+			t.Run(fmt.Sprint(p.Name, " ", width), func(t *testing.T) {
+				in := madeUp(p)
+				if _, decodes := in["places"]; decodes {
+					in["places"] = graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 6, 7})
+					in["ids"], in["pos"] = graphtest.Ints([]int{7, 8, 9}, 3, 1), graphtest.Ints([]int{5, 0, 3}, 3, 1)
+					in["at"] = graphtest.Ints([]int{0, 0, 5, 0, 1, 5, 1, 0, 0, 1, 1, 0, 2, 0, 3, 2, 1, 3}, 3, 2, 3)
+				}
+				g := must(graphtest.Load(p))(t)
+				want, all := runBoth(t, e, g, p, in)
+				for name, y := range want {
+					scale, worst := 0.0, 0.0
+					for i, v := range y.Data {
+						scale = max(scale, math.Abs(v))
+						worst = max(worst, math.Abs(all[name].Data[i]-v))
+					}
+					if scale == 0 || !(worst <= 4e-6*scale) {
+						t.Errorf("%s %v is %g off, of %g", name, y, worst, scale)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestCUDASamplingOnCPU: sampling and the head's forward graph for CUDA give bit
+// for bit what those of the CPU do: what they look up is what those compute.
+func TestCUDASamplingOnCPU(t *testing.T) {
+	e := runtimetest.Test(t)
+	r := rand.New(rand.NewPCG(51, 52))
+	const B, D = 32, 3
+	for _, vocab := range []int{32, 1500, 2053, 50000} {
+		c := qwen2.Config{HiddenSize: D, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		cuda := c
+		cuda.CUDA = true
+		hidden, head, us := make([]float32, B*D), make([]float32, vocab*D), make([]float32, B)
+		for i := range hidden {
+			hidden[i] = float32(r.NormFloat64())
+		}
+		for i := range head {
+			head[i] = float32(3 * r.NormFloat64())
+		}
+		for i := range us {
+			us[i] = r.Float32()
+		}
+		copy(us, []float32{0, math.Nextafter32(1, 0), 1, 0.5, math.SmallestNonzeroFloat32})
+		hidden[0], hidden[1], hidden[2] = 0, 0, 0         // all logits equal
+		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // hardly more than one has mass
+
+		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
+			for _, topP := range []float32{0.01, 0.9, 1} {
+				var want, got sampled
+				for into, config := range map[*sampled]qwen2.Config{&want: c, &got: cuda} {
+					*into = sampled{make([]int64, B), make([]float32, B), make([]float32, B), make([]float32, B)}
+					p := must(config.Sample(choice, models.Direct))(t)
+					all := map[string]*runtime.Value{
+						"hidden": value(t, hidden, B, D), "lm_head.weight": value(t, head, int64(vocab), D),
+						"inv_temperature": value(t, []float32{0.7}), "uniforms": value(t, us, B),
+						"k": value(t, []int64{int64(min(512, vocab))}, 1), "top_p": value(t, []float32{topP}), "renormalize": value(t, []float32{0}),
+						"next": value(t, into.next, B), "logp": value(t, into.logp, B), "entropy": value(t, into.entropy, B), "short": value(t, into.short, B),
+					}
+					if err := bind(t, e, p, portsOf(p.Inputs, all), portsOf(p.Outputs, all)).Run(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !got.equal(want) {
+					t.Errorf("%d ids, choice %d, top p %v: for CUDA %v, else %v", vocab, choice, topP, got, want)
+				}
+			}
+		}
+
+		z, u := map[bool][]float32{}, map[bool][]float32{}
+		for onCUDA, config := range map[bool]qwen2.Config{false: c, true: cuda} {
+			p, _, _, err := config.Head(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z0, u0 := slices.Repeat([]float32{-1e30}, B), make([]float32, B)
+			z[onCUDA], u[onCUDA] = make([]float32, B), make([]float32, B)
+			err = bind(t, e, p, map[string]*runtime.Value{"h": value(t, hidden, B, D), "E": value(t, head, int64(vocab), D), "z": value(t, z0, B, 1), "u": value(t, u0, B, 1)},
+				map[string]*runtime.Value{"z_out": value(t, z[onCUDA], B, 1), "u_out": value(t, u[onCUDA], B, 1)}).Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(z[true], z[false]) || !slices.Equal(u[true], u[false]) {
+			t.Errorf("%d ids: log-sum-exps %v for CUDA, else %v", vocab, z[true], z[false])
+		}
+	}
+}
+
+// sampled are the outputs of Sample.
+type sampled struct {
+	next                 []int64
+	logp, entropy, short []float32
+}
+
+func (s sampled) equal(o sampled) bool {
+	return slices.Equal(s.next, o.next) && slices.Equal(s.logp, o.logp) && slices.Equal(s.entropy, o.entropy) && slices.Equal(s.short, o.short)
+}
+
+// portsOf picks the values of ports.
+func portsOf(ports []models.Port, all map[string]*runtime.Value) map[string]*runtime.Value {
+	out := make(map[string]*runtime.Value)
+	for _, p := range ports {
+		out[p.Name] = all[p.Name]
+	}
+	return out
+}
