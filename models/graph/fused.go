@@ -213,6 +213,11 @@ func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
 	}
 	parts, outs := make([]*block, blocks), make([]*Node, blocks)
 	var before []*Node
+	if again {
+		// ONNX Runtime computes on the CPU what follows from shapes, which is where
+		// Slice wants it. Of bounds alone a GPU would compute it and send it back.
+		before = []*Node{kh}
+	}
 	for _, i := range order {
 		parts[i] = compute(i, before...)
 		outs[i] = Reshape(MatMul(parts[i].p, parts[i].v, false, false, 1), 0, heads, -1, width)

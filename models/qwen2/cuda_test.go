@@ -21,7 +21,7 @@ func TestCUDAChanges(t *testing.T) {
 		if b.cuda {
 			continue
 		}
-		on := b
+		on := b // as it is, with the flag
 		on.cuda = true
 		have, plain := allPrograms(t, on.of(small())), allPrograms(t, b.of(small()))
 		for name, p := range plain {
