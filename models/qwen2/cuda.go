@@ -20,10 +20,10 @@ import (
 //   - GroupQueryAttention: products. Nothing then wants heads of a multiple of
 //     16, and the cache is as wide as they are.
 //
-// The graphs of float32 for a CPU keep their operators, which are faster there.
+// The graphs of float32 for a CPU keep their operators, and their bytes.
 
 // forCUDA tells whether graphs are for the CUDA provider. Those of 16 bits are
-// in any case: on a CPU they are only ever tested, and then as a GPU has them.
+// in any case: a CPU runs them only in tests, and then as a GPU has them.
 func (c Config) forCUDA() bool { return c.CUDA || c.compute() != models.F32 }
 
 // byProducts tells whether graphs for prompts do without GroupQueryAttention.
