@@ -45,7 +45,7 @@ var rooms = []struct {
 
 	{"runtime", "models"},
 	{"runtime/runtimetest", "runtime models"},
-	{"runtime/train", "runtime runtime/train/* models models/qwen2 objectives sampler verifier tokenize"},
+	{"runtime/train", "runtime runtime/train/* models models/adamw models/qwen2 objectives sampler verifier tokenize"},
 	{"runtime/train/dataset", ""},
 	{"runtime/train/arithmetic", ""},
 	{"runtime/train/report", "objectives tokenize runtime/train/arithmetic"}, // for ESS, texts and the embedded tokenizer

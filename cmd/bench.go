@@ -11,7 +11,7 @@ import (
 )
 
 func newBench() *cobra.Command {
-	var config, part string
+	var config, part, dtype string
 	var options ort.Options
 	o := train.DefaultBench()
 	stash := int(o.Stash)
@@ -34,6 +34,10 @@ JSON object. bench/compare.py puts PyTorch's figures beside these.`,
 					return usagef("--batch %d: must be at least 1", n)
 				}
 			}
+			if err := checkDType(dtype, options.Device); err != nil {
+				return err
+			}
+			options.TF32 = dtype != "float32"
 			if stash < int(models.StashInput) || stash > int(models.StashAll) {
 				return usagef("--stash %d: must be 0, 1 or 2", stash)
 			}
@@ -54,6 +58,9 @@ JSON object. bench/compare.py puts PyTorch's figures beside these.`,
 				return err
 			}
 			defer env.Close()
+			if shape, err = train.Adapt(shape, env, dtype); err != nil {
+				return err
+			}
 			policy, err := train.RandomPolicy(shape, 0)
 			if err != nil {
 				return err
@@ -87,6 +94,7 @@ JSON object. bench/compare.py puts PyTorch's figures beside these.`,
 	flags.IntVar(&stash, "stash", stash, "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything")
 	flags.StringVar(&options.Library, "library", "", "ONNX Runtime library, in place of the usual places")
 	flags.StringVar(&options.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
+	registerDType(c, &dtype)
 	flags.IntVar(&options.Threads, "threads", runtime.NumCPU(), "threads of the kernels")
 	must(c.MarkFlagRequired("config"))
 	must(c.MarkFlagFilename("config", "json"))

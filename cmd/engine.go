@@ -3,6 +3,8 @@ package cmd
 import (
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +16,7 @@ import (
 // engineFlags are the flags of the commands that run a model.
 type engineFlags struct {
 	model   string
+	dtype   string // of the computation; "" is float32
 	runtime runtime.Options
 }
 
@@ -28,6 +31,23 @@ func (f *engineFlags) register(c *cobra.Command) {
 	must(c.MarkFlagFilename("library"))
 }
 
+// registerDType adds the flag for the type of the computation.
+func registerDType(c *cobra.Command, dtype *string) {
+	c.Flags().StringVar(dtype, "dtype", "float32", "type to compute in: "+strings.Join(dtypeNames, ", ")+" (on a GPU)")
+	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// checkDType refuses a type that is none, or that the device has no products of.
+func checkDType(dtype, device string) error {
+	if !slices.Contains(dtypeNames, dtype) {
+		return usagef("--dtype %q: must be one of %s", dtype, strings.Join(dtypeNames, ", "))
+	}
+	if dtype == "bfloat16" && device == "cpu" {
+		return usagef("--dtype bfloat16 with --device cpu: %s", train.BFloat16OnCPU)
+	}
+	return nil
+}
+
 // An engine is a model folder opened for sampling and learning.
 type engine struct {
 	env    *runtime.Env
@@ -40,6 +60,13 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if f.runtime.Threads < 0 {
 		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
 	}
+	if f.dtype == "" {
+		f.dtype = "float32"
+	}
+	if err := checkDType(f.dtype, f.runtime.Device); err != nil {
+		return nil, err
+	}
+	f.runtime.TF32 = f.dtype != "float32"
 	model, err := localModel(c, f.model)
 	if err != nil {
 		return nil, err
@@ -51,7 +78,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := train.OpenPolicy(model)
+	policy, err := train.OpenPolicyOn(env, model, f.dtype)
 	if err != nil {
 		env.Close()
 		return nil, err

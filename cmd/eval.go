@@ -65,6 +65,7 @@ number.
 		},
 	}
 	e.register(c)
+	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
 	flags := c.Flags()
@@ -171,6 +172,9 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 	decided := prompter.Settings()
 	o.Template, o.System, o.Stops = decided.Template, decided.System, decided.Stops
 	o.Model, o.Weights = f.model, e.policy.Fingerprint()
+	if f.dtype != "float32" {
+		o.DType = f.dtype
+	}
 	responses, err := openResponses(o, train.NewPlan(o.Settings, suites))
 	if err != nil {
 		return none, err

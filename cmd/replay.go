@@ -59,12 +59,12 @@ what overflows, the first tensor whose gradient from it alone does.`,
 					}
 				}
 			}
-			env, err := openRuntime(c, runtime.Options{Library: library, Threads: threads})
+			env, err := openRuntime(c, runtime.Options{Library: library, Device: r.Runtime.Device, Threads: threads, TF32: r.Model.DType != "float32"})
 			if err != nil {
 				return err
 			}
 			defer env.Close()
-			policy, err := train.OpenPolicy(model)
+			policy, err := train.OpenPolicyOn(env, model, r.Model.DType)
 			if err != nil {
 				return err
 			}

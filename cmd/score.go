@@ -36,6 +36,7 @@ token of the response, in nats, of softmax(logits / temperature).`,
 		},
 	}
 	e.register(c)
+	registerDType(c, &e.dtype)
 	c.Flags().Float64Var(&temperature, "temperature", 1, "divisor of the logits")
 	return c
 }

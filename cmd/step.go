@@ -155,7 +155,7 @@ func takeStep(e *engine, batch []weighted, o stepOptions) (report stepReport, er
 		return report, err
 	}
 	defer learner.Close()
-	optimizer, err := e.env.NewOptimizer(e.policy.Ring, learner.Gradients)
+	optimizer, err := e.env.NewOptimizer(e.policy.Ring, learner.Gradients, runtime.OptimizerOptions{})
 	if err != nil {
 		return report, err
 	}

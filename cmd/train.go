@@ -123,9 +123,6 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 			return train.Summary{}, err
 		}
 	}
-	if config.Model.DType != "float32" {
-		return train.Summary{}, usagef("model.dtype = %q: the computation is float32; the graphs of 16 bits are not wired to training yet", config.Model.DType)
-	}
 	local, err := localConfig(c, &config)
 	if err != nil {
 		return train.Summary{}, err
@@ -145,12 +142,12 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer endProfile()
-	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Device: config.Runtime.Device, Threads: config.Runtime.Threads, Profile: profile})
+	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Device: config.Runtime.Device, Threads: config.Runtime.Threads, TF32: config.Model.DType != "float32", Profile: profile})
 	if err != nil {
 		return train.Summary{}, err
 	}
 	defer env.Close()
-	policy, err := train.OpenPolicy(local.Model.Path)
+	policy, err := train.OpenPolicyOn(env, local.Model.Path, config.Model.DType)
 	if err != nil {
 		return train.Summary{}, err
 	}

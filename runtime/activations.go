@@ -1,29 +1,27 @@
 package runtime
 
+import "onering/models"
+
 // activations are the values that a pass computes between its tokens and its
 // log-probs. A pass that is kept owns one set until it is released; all others
 // take turns with a single one, layer after layer in the same buffers. So a
 // Learner has as many sets as passes are kept at once, and one more.
 type activations struct {
-	x     []scratch[float32]   // layer i's input; the last is the last layer's output
-	stash [][]scratch[float32] // of each layer
-	xr, h scratch[float32]     // the rows that predict response tokens, before and after the norm
+	x     []scratch[float32] // layer i's input; the last is the last layer's output
+	stash [][]room           // of each layer
+	xr, h scratch[float32]   // the rows that predict response tokens, before and after the norm
 }
 
-// takeActivations returns a set that nothing uses, for a model of layers layers
-// whose stash has ports values.
-func (l *Learner) takeActivations(ports int) *activations {
+// takeActivations returns a set that nothing uses, for a model whose layers
+// stash these ports.
+func (l *Learner) takeActivations(ports []models.Port) *activations {
 	a := &activations{xr: onDevice[float32](l.env), h: onDevice[float32](l.env)}
 	if n := len(l.spare); n > 0 {
 		a, l.spare = l.spare[n-1], l.spare[:n-1]
 	}
 	for len(a.x) <= l.g.Layers {
 		a.x = append(a.x, onDevice[float32](l.env))
-		stash := make([]scratch[float32], ports)
-		for i := range stash {
-			stash[i] = onDevice[float32](l.env)
-		}
-		a.stash = append(a.stash, stash)
+		a.stash = append(a.stash, make([]room, len(ports)))
 	}
 	return a
 }
@@ -45,7 +43,7 @@ func (a *activations) input(i int, keep bool) *scratch[float32] {
 }
 
 // stashed is where layer i's stash lies.
-func (a *activations) stashed(i int, keep bool) []scratch[float32] {
+func (a *activations) stashed(i int, keep bool) []room {
 	if !keep {
 		i = 0
 	}

@@ -4,8 +4,9 @@ import "fmt"
 
 // Backward adds the gradients of sum_t w[t] logp[t] + v[t] entropy[t] to the
 // Learner's Gradients: w[i][t] = dL/dlogp of sequence i's response token t, v
-// likewise dL/dentropy, nil for none (it takes the option EntropyGradient). A
-// pass whose weights are all zero costs nothing.
+// likewise dL/dentropy, nil for none (it takes the option EntropyGradient). All
+// is multiplied by the Ring's LossScale. A pass whose weights are all zero costs
+// nothing.
 func (p *Pass) Backward(w, v [][]float64) error {
 	l, b := p.l, p.buffers
 	if l.options.ScoreOnly {
@@ -94,7 +95,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		}
 		bind.in("valid", b.valid.value, nil)
 		for j, port := range s.stash {
-			bind.in(port, a.stash[i][j].value, nil)
+			bind.in(port.Name, a.stash[i][j].value, nil)
 		}
 		bind.in("dy", dyv, nil)
 		dx, dxv, err := l.dx[(l.g.Layers-i)%2].of(int64(p.n), int64(d))
@@ -124,13 +125,13 @@ func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err 
 	if len(w) != len(p.sequences) {
 		return false, fmt.Errorf("runtime: %s has %d sequences, the pass %d", name, len(w), len(p.sequences))
 	}
-	i := 0
+	i, scale := 0, p.l.ring.lossScale()
 	for s := range w {
 		if len(w[s]) != len(p.LogProb[s]) {
 			return false, fmt.Errorf("runtime: %s of sequence %d has %d tokens, its response %d", name, s, len(w[s]), len(p.LogProb[s]))
 		}
 		for _, x := range w[s] {
-			to[i] = float32(x)
+			to[i] = float32(x * scale)
 			any = any || to[i] != 0
 			i++
 		}

@@ -2,32 +2,33 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"onering/models"
 )
 
-// A block is some float32 where the sessions of an Env find them: the host's, or
-// a device's.
+// A block is some elements of one type where the sessions of an Env find them:
+// the host's memory, or a device's.
 type block struct {
-	env  *Env
-	data []float32      // on the CPU
-	at   unsafe.Pointer // on a device
-	n    int
+	env   *Env
+	dtype models.DType
+	at    unsafe.Pointer
+	n     int
 }
 
 // newBlock makes a block of n zeros.
-func (e *Env) newBlock(n int) (block, error) {
-	b := block{env: e, n: n}
+func (e *Env) newBlock(d models.DType, n int) (block, error) {
+	b := block{env: e, dtype: d, n: n}
 	if e.memory == nil {
-		b.data = make([]float32, n)
+		b.at = unsafe.Pointer(unsafe.SliceData(make([]uint64, max(1, (b.bytes(n)+7)/8)))) // aligned for any type
 		return b, nil
 	}
 	var err error
-	if b.at, err = e.memory.alloc(4 * n); err != nil {
-		return block{}, fmt.Errorf("runtime: %.2f GB on %s: %w", 4e-9*float64(n), e.Device(), err)
+	if b.at, err = e.memory.alloc(b.bytes(n)); err != nil {
+		return block{}, fmt.Errorf("runtime: %.2f GB on %s: %w", 1e-9*float64(b.bytes(n)), e.Device(), err)
 	}
-	if err := e.memory.zero(b.at, 4*n); err != nil {
+	if err := e.memory.zero(b.at, b.bytes(n)); err != nil {
 		b.free()
 		return block{}, err
 	}
@@ -36,36 +37,97 @@ func (e *Env) newBlock(n int) (block, error) {
 
 // blockOf is what a scratch holds.
 func blockOf(e *Env, s *scratch[float32]) block {
-	return block{env: e, data: s.data, at: s.at, n: s.elements()}
+	b := block{env: e, dtype: models.F32, at: s.at, n: s.elements()}
+	if e.memory == nil {
+		b.at = unsafe.Pointer(unsafe.SliceData(s.data))
+	}
+	return b
 }
 
-// value views the first elements.
-func (b block) value(shape ...int64) (*Value, error) {
-	if b.at == nil {
-		n := int64(1)
-		for _, d := range shape {
-			n *= d
-		}
-		return NewValue(b.data[:n], shape...)
+// bytes is the size of n elements.
+func (b block) bytes(n int) int { return n * b.dtype.Size() }
+
+// element is where element i lies.
+func (b block) element(i int) unsafe.Pointer { return unsafe.Add(b.at, b.bytes(i)) }
+
+// host is n elements from i on as bytes, of a block in the host's memory.
+func (b block) host(i, n int) []byte { return unsafe.Slice((*byte)(b.element(i)), b.bytes(n)) }
+
+// value views the elements from first on.
+func (b block) value(first int, shape ...int64) (*Value, error) {
+	if b.env.memory != nil {
+		return deviceValue(b.env, b.dtype, b.element(first), shape...)
 	}
-	return deviceValue(b.env, models.F32, b.at, shape...)
+	n, err := size(b.dtype, shape)
+	if err == nil && b.bytes(first)+n > b.bytes(b.n) {
+		err = fmt.Errorf("runtime: a tensor of shape %v at %d of %d elements", shape, first, b.n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newValue(b.dtype, b.element(first), n, shape)
 }
 
 // copyRuns copies runs of width elements, which begin at element fromAt of from
 // and every fromStride after it, to at and every stride after it.
 func (b block) copyRuns(at, stride int, from block, fromAt, fromStride, width, runs int) error {
-	if b.at == nil {
+	if b.env.memory == nil {
 		for i := range runs {
-			copy(b.data[at+i*stride:], from.data[fromAt+i*fromStride:][:width])
+			copy(b.host(at+i*stride, width), from.host(fromAt+i*fromStride, width))
 		}
 		return nil
 	}
-	return b.env.memory.copyRuns(unsafe.Add(b.at, 4*at), 4*stride, unsafe.Add(from.at, 4*fromAt), 4*fromStride, 4*width, runs)
+	return b.env.memory.copyRuns(b.element(at), b.bytes(stride), from.element(fromAt), b.bytes(fromStride), b.bytes(width), runs)
 }
 
 func (b *block) free() {
-	if b.at != nil {
+	if b.at != nil && b.env.memory != nil {
 		b.env.memory.free(b.at)
 	}
 	*b = block{}
+}
+
+// A room is a reusable block of any type and the Value over its first elements,
+// for what no code but the graphs' reads or writes. It grows as needed and makes
+// a new Value only when the shape changes.
+type room struct {
+	block block
+	value *Value
+	shape []int64
+}
+
+// of returns the Value of the given shape. What the room held before is lost
+// when it grows.
+func (r *room) of(e *Env, d models.DType, shape ...int64) (*Value, error) {
+	if r.value != nil && slices.Equal(r.shape, shape) {
+		return r.value, nil
+	}
+	n := 1
+	for _, d := range shape {
+		n *= int(d)
+	}
+	if r.block.n < n {
+		r.close()
+		var err error
+		if r.block, err = e.newBlock(d, n+n/8); err != nil {
+			return nil, err
+		}
+	}
+	v, err := r.block.value(0, shape...)
+	if err != nil {
+		return nil, err
+	}
+	if r.value != nil {
+		r.value.Close()
+	}
+	r.value, r.shape = v, append(r.shape[:0], shape...)
+	return v, nil
+}
+
+func (r *room) close() {
+	if r.value != nil {
+		r.value.Close()
+	}
+	r.block.free()
+	*r = room{}
 }

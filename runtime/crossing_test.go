@@ -32,7 +32,7 @@ func TestCrossing(t *testing.T) {
 			l, err := e.NewLearner(ring, runtime.LearnerOptions{HeadRows: 128, BlockTokens: 8, EntropyGradient: true})
 			check(t, err)
 			defer l.Close()
-			o, err := e.NewOptimizer(ring, l.Gradients)
+			o, err := e.NewOptimizer(ring, l.Gradients, runtime.OptimizerOptions{})
 			check(t, err)
 			defer o.Close()
 			before, downBefore := e.Crossed()
@@ -56,8 +56,9 @@ func TestCrossing(t *testing.T) {
 				up, down := e.Crossed()
 				if e == env && step > 0 { // the first uploads masks and angles too
 					scalars := 2 + 9*o.Slices() // the temperature in two programs; AdamW's
-					// pos, ids, tokens; rows and valid; y, places, z, u, w, v and entropy; the rest.
-					wantUp := 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 8*(blocks+1) + 4*scalars
+					// pos, ids, tokens; rows and valid; y, places, z, u, w, v and entropy; the
+					// bounds of blocks for each layer, forward and backward.
+					wantUp := 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
 					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
 					if int(up-before) != wantUp || int(down-downBefore) != wantDown {
 						t.Errorf("hidden %d: %d bytes up and %d down, want %d and %d", hidden, up-before, down-downBefore, wantUp, wantDown)

@@ -42,14 +42,34 @@ type cacheLayer struct{ k, v block }
 // the normed state of its last token.
 type prefix struct {
 	length int
-	block  block // layer after layer its keys and its values; then the state
+	cache  block // layer after layer its keys and its values
+	hidden block
 }
 
-// parts are where in the block of a prefix the keys and the values of a layer
-// begin, and the state.
-func (x *prefix) parts(g models.Geometry, layer int) (key, value, hidden int) {
+// newPrefix makes room for a prompt of length tokens.
+func (d *Decoder) newPrefix(length int) (x *prefix, err error) {
+	g := d.geometry
+	x = &prefix{length: length}
+	if x.cache, err = d.env.newBlock(g.Compute, 2*g.Layers*g.KVHeads*length*g.CacheWidth); err != nil {
+		return nil, err
+	}
+	if x.hidden, err = d.env.newBlock(models.F32, g.Hidden); err != nil {
+		x.free()
+		return nil, err
+	}
+	return x, nil
+}
+
+// parts are where in the cache of a prefix the keys and the values of a layer
+// begin.
+func (x *prefix) parts(g models.Geometry, layer int) (key, value int) {
 	size := g.KVHeads * x.length * g.CacheWidth
-	return 2 * layer * size, (2*layer + 1) * size, 2 * g.Layers * size
+	return 2 * layer * size, (2*layer + 1) * size
+}
+
+func (x *prefix) free() {
+	x.cache.free()
+	x.hidden.free()
 }
 
 // A step is a decode or prefill session with its buffers.
@@ -59,6 +79,7 @@ type step struct {
 	seqlens         scratch[int32]
 	total           scratch[int32]
 	last, pos, at   scratch[int64]
+	places          scratch[int64]
 	mask            scratch[float32]
 	hidden          scratch[float32]
 	rows            int      // for which the cache is bound
@@ -69,11 +90,11 @@ type step struct {
 
 // form is the fastest for n rows of a model, as measured on x86-64 with
 // AVX-512. Small weights stay in the processor's cache: there Wide pays later.
-// A GPU has no need of the other forms.
+// A GPU has no need of the other forms, and graphs of 16 bits do not have them.
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
 	switch {
-	case d.invariant || d.env.device.cuda:
+	case d.invariant || d.env.device.cuda || g.Compute != models.F32:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct
@@ -142,7 +163,7 @@ func (d *Decoder) reserve(n int) error {
 	d.capacity = min(d.maxTokens, max(n+n/4, n+64))
 	for i := range d.cache {
 		for _, t := range []*block{&d.cache[i].k, &d.cache[i].v} {
-			fresh, err := d.env.newBlock(d.slots * d.rowSize())
+			fresh, err := d.env.newBlock(d.geometry.Compute, d.slots*d.rowSize())
 			for row, length := range d.lengths {
 				if err == nil {
 					err = d.place(fresh, *t, row*wasRow, row, length, was)
@@ -186,7 +207,7 @@ func (d *Decoder) newStep(p models.Program, err error) (*step, error) {
 		s.Close()
 		return nil, err
 	}
-	st := &step{binding: b, hidden: onDevice[float32](d.env)}
+	st := &step{binding: b, hidden: onDevice[float32](d.env), places: aside[int64](d.env)}
 	bind := binder{b: b}
 	bind.in("cos", d.cos.value, nil)
 	bind.in("sin", d.sin.value, nil)
@@ -206,11 +227,13 @@ func (s *step) bindCache(layers []cacheLayer, g models.Geometry, rows, tokens in
 	b := binder{b: s.binding}
 	for i, l := range layers {
 		for name, data := range map[string]block{"key": l.k, "value": l.v} {
-			v, err := data.value(int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
+			v, err := data.value(0, int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
 			if err == nil {
 				s.bound = append(s.bound, v)
 			}
-			b.in(fmt.Sprintf("past_%s.%d", name, i), v, err)
+			if past := fmt.Sprintf("past_%s.%d", name, i); s.takes(past) {
+				b.in(past, v, err)
+			}
 			b.out(fmt.Sprintf("present_%s.%d", name, i), v, err)
 		}
 	}
@@ -226,15 +249,22 @@ func (s *step) freePrefix() {
 	s.prefix = nil
 }
 
-// positions binds the input pos [n,1], which only graphs that turn queries and
-// keys themselves have; nil for the others.
-func (s *step) positions(b *binder, n int) ([]int64, error) {
-	if _, ok := s.binding.s.index[input]["pos"]; !ok {
-		return nil, nil
+// takes says whether the Program has an input: attention by an operator of its
+// own takes others than attention by products.
+func (s *step) takes(name string) bool {
+	_, ok := s.binding.s.index[input][name]
+	return ok
+}
+
+// optional binds an input of the given shape where the Program has one, and
+// returns its elements, else none.
+func optional[T Element](s *step, b *binder, name string, x *scratch[T], shape ...int64) []T {
+	if !s.takes(name) || b.err != nil {
+		return nil
 	}
-	pos, v, err := s.pos.of(int64(n), 1)
-	b.in("pos", v, err)
-	return pos, b.err
+	data, v, err := x.of(shape...)
+	b.in(name, v, err)
+	return data
 }
 
 func (s *step) close() {
@@ -250,6 +280,7 @@ func (s *step) close() {
 	s.last.close()
 	s.pos.close()
 	s.at.close()
+	s.places.close()
 	s.mask.close()
 	s.hidden.close()
 	s.freePrefix()
@@ -284,7 +315,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 			l := &s.prefix[len(s.prefix)-1]
 			for _, t := range []*block{&l.k, &l.v} {
 				var err error
-				if *t, err = d.env.newBlock(n); err != nil {
+				if *t, err = d.env.newBlock(g.Compute, n); err != nil {
 					s.freePrefix()
 					return nil, err
 				}
@@ -300,19 +331,12 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	b := binder{b: s.binding}
 	ids, v, err := s.ids.of(int64(batch), int64(tokens))
 	b.in("ids", v, err)
-	lens, v, err := s.seqlens.of(int64(batch))
-	b.in("seqlens", v, err)
-	total, v, err := s.total.of()
-	b.in("total", v, err)
 	last, v, err := s.last.of(int64(batch))
 	b.in("last", v, err)
-	pos, err := s.positions(&b, batch*tokens)
-	if err != nil {
-		return nil, err
-	}
-	for i := range pos {
-		pos[i] = int64(i % tokens)
-	}
+	lens := optional(s, &b, "seqlens", &s.seqlens, int64(batch))
+	total := optional(s, &b, "total", &s.total)
+	pos := optional(s, &b, "pos", &s.pos, int64(batch*tokens), 1)
+	mask := optional(s, &b, "mask", &s.mask, int64(tokens), int64(tokens))
 	_, v, err = s.hidden.of(int64(batch), int64(g.Hidden))
 	b.out("hidden", v, err)
 	if b.err != nil {
@@ -328,32 +352,42 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 				}
 			}
 		}
-		lens[i], last[i] = int32(len(p)-1), int64(i*tokens+len(p)-1)
+		last[i] = int64(i*tokens + len(p) - 1)
 	}
-	total[0] = int32(tokens)
+	for i := range lens {
+		lens[i] = int32(len(prompts[i]) - 1)
+	}
+	for i := range total {
+		total[i] = int32(tokens)
+	}
+	for i := range pos {
+		pos[i] = int64(i % tokens)
+	}
+	if mask != nil {
+		causal(mask, tokens)
+	}
 	if err := s.binding.Run(); err != nil {
 		return nil, err
 	}
 	out := make([]int, batch)
 	for i, p := range prompts {
-		x := &prefix{length: len(p)}
-		size, from := len(p)*g.CacheWidth, tokens*g.CacheWidth
-		_, _, last := x.parts(g, 0)
-		if x.block, err = d.env.newBlock(last + g.Hidden); err != nil {
+		x, err := d.newPrefix(len(p))
+		if err != nil {
 			return nil, err
 		}
-		err = x.block.copyRuns(last, 0, blockOf(d.env, &s.hidden), i*g.Hidden, 0, g.Hidden, 1)
+		size, from := len(p)*g.CacheWidth, tokens*g.CacheWidth
+		err = x.hidden.copyRuns(0, 0, blockOf(d.env, &s.hidden), i*g.Hidden, 0, g.Hidden, 1)
 		for j, l := range s.prefix {
-			key, value, _ := x.parts(g, j)
+			key, value := x.parts(g, j)
 			if err == nil {
-				err = x.block.copyRuns(key, size, l.k, i*g.KVHeads*from, from, size, g.KVHeads)
+				err = x.cache.copyRuns(key, size, l.k, i*g.KVHeads*from, from, size, g.KVHeads)
 			}
 			if err == nil {
-				err = x.block.copyRuns(value, size, l.v, i*g.KVHeads*from, from, size, g.KVHeads)
+				err = x.cache.copyRuns(value, size, l.v, i*g.KVHeads*from, from, size, g.KVHeads)
 			}
 		}
 		if err != nil {
-			x.block.free()
+			x.free()
 			return nil, err
 		}
 		out[i] = d.nextID
@@ -366,7 +400,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 // Drop forgets a prefix.
 func (d *Decoder) Drop(prefix int) {
 	if x := d.prefixes[prefix]; x != nil {
-		x.block.free()
+		x.free()
 		delete(d.prefixes, prefix)
 	}
 }
@@ -402,16 +436,15 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		row := len(d.slotOf)
 		d.rowOf[slot], d.slotOf, d.lengths = row, append(d.slotOf, slot), append(d.lengths, x.length)
 		for l := range d.cache {
-			key, value, _ := x.parts(g, l)
-			if err := d.place(d.cache[l].k, x.block, key, row, x.length, x.length); err != nil {
+			key, value := x.parts(g, l)
+			if err := d.place(d.cache[l].k, x.cache, key, row, x.length, x.length); err != nil {
 				return err
 			}
-			if err := d.place(d.cache[l].v, x.block, value, row, x.length, x.length); err != nil {
+			if err := d.place(d.cache[l].v, x.cache, value, row, x.length, x.length); err != nil {
 				return err
 			}
 		}
-		_, _, last := x.parts(g, 0)
-		if err := hidden.copyRuns(i*g.Hidden, 0, x.block, last, 0, g.Hidden, 1); err != nil {
+		if err := hidden.copyRuns(i*g.Hidden, 0, x.hidden, 0, 0, g.Hidden, 1); err != nil {
 			return err
 		}
 	}
@@ -470,10 +503,12 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	b.in("ids", v, err)
 	pos, v, err := s.pos.of(int64(n), 1)
 	b.in("pos", v, err)
-	at, v, err := s.at.of(int64(n), int64(d.geometry.KVHeads), 3)
-	b.in("at", v, err)
-	mask, v, err := s.mask.of(int64(n), 1, 1, int64(d.capacity))
-	b.in("mask", v, err)
+	at := optional(s, &b, "at", &s.at, int64(n), int64(d.geometry.KVHeads), 3)
+	mask := optional(s, &b, "mask", &s.mask, int64(n), 1, 1, int64(d.capacity))
+	grown := len(s.places.shape) == 0 || s.places.shape[0] != int64(d.capacity)
+	places := optional(s, &b, "places", &s.places, int64(d.capacity))
+	lens := optional(s, &b, "seqlens", &s.seqlens, int64(n))
+	total := optional(s, &b, "total", &s.total)
 	_, v, err = s.hidden.of(int64(n), int64(d.geometry.Hidden))
 	b.out("hidden", v, err)
 	if b.err != nil {
@@ -483,15 +518,31 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		row := d.rowOf[slot]
 		length := d.lengths[row]
 		rows[row], pos[row] = int64(ids[i]), int64(length)
-		for h := range d.geometry.KVHeads {
-			to := at[(row*d.geometry.KVHeads+h)*3:]
-			to[0], to[1], to[2] = int64(row), int64(h), int64(length)
-		}
+	}
+	for i := range len(at) / 3 {
+		row, head := i/d.geometry.KVHeads, i%d.geometry.KVHeads
+		at[3*i], at[3*i+1], at[3*i+2] = int64(row), int64(head), pos[row]
+	}
+	for row := range len(mask) / d.capacity {
 		for t := range d.capacity {
 			m := &mask[row*d.capacity+t]
-			if *m = 0; t > length {
+			if *m = 0; int64(t) > pos[row] {
 				*m = -math.MaxFloat32
 			}
+		}
+	}
+	for i := range lens {
+		lens[i] = int32(pos[i])
+	}
+	for i := range total {
+		total[i] = int32(longest + 1)
+	}
+	if grown && places != nil {
+		for i := range places {
+			places[i] = int64(i)
+		}
+		if err := s.places.push(); err != nil {
+			return err
 		}
 	}
 	if err := s.binding.Run(); err != nil {
@@ -560,7 +611,7 @@ func (d *Decoder) Close() {
 		d.cache[i].v.free()
 	}
 	for _, x := range d.prefixes {
-		x.block.free()
+		x.free()
 	}
 	d.cache, d.prefixes = nil, nil
 }

@@ -112,18 +112,22 @@ func (c cudaSearch) usable(library string, id int) error {
 }
 
 // cudaOptions are the settings of the CUDA provider.
-func cudaOptions(id int) map[string]string {
-	return map[string]string{
+func cudaOptions(id int, tf32 bool) map[string]string {
+	options := map[string]string{
 		"device_id": strconv.Itoa(id),
 		// Arenas grow by what is asked for, as on the CPU: doubling would keep
 		// up to twice the memory in use.
 		"arena_extend_strategy": "kSameAsRequested",
-		// Products of float32 in float32, not in the 10 bits of TF32: log-probs
+		// Products of float32 in float32, not in the 11 bits of TF32, where log-probs
 		// and gradients are held against the CPU's.
 		"use_tf32":                  "0",
 		"do_copy_in_default_stream": "1", // one stream
 		"cudnn_conv_algo_search":    "DEFAULT",
 	}
+	if tf32 {
+		options["use_tf32"] = "1"
+	}
+	return options
 }
 
 // tryCUDA lets the library at path load its CUDA provider.
@@ -138,13 +142,13 @@ func tryCUDA(ctx context.Context, path string, id int) error {
 		return err
 	}
 	defer C.onering_release_options(o)
-	return useCUDA(o, id, nil)
+	return useCUDA(o, id, nil, false)
 }
 
 // useCUDA adds the CUDA provider to the options of a session. Nodes that it has
 // no kernel for run on the CPU.
-func useCUDA(o *C.OrtSessionOptions, id int, stream unsafe.Pointer) error {
-	options := cudaOptions(id)
+func useCUDA(o *C.OrtSessionOptions, id int, stream unsafe.Pointer, tf32 bool) error {
+	options := cudaOptions(id, tf32)
 	var keys, values []*C.char
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		keys, values = append(keys, C.CString(k)), append(values, C.CString(options[k]))

@@ -54,6 +54,9 @@ type Options struct {
 	// then slower, by a fifth where the kernels are short; on cores that other
 	// processes use too it is faster, by up to a third.
 	NoSpin bool
+	// TF32 lets a GPU multiply float32 in TensorFloat-32, of 11 bits: for models
+	// that compute in 16 bits, whose numbers it holds.
+	TF32 bool
 	// Profile, when set, makes every Session write a profile, a JSON trace for
 	// chrome://tracing, to a file whose name starts with it.
 	Profile string

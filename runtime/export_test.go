@@ -10,7 +10,8 @@ func (l *Learner) SpareActivations() (sets, bytes int) {
 		}
 		for i := range a.stash {
 			for j := range a.stash[i] {
-				bytes += 4 * cap(a.stash[i][j].data)
+				b := a.stash[i][j].block
+				bytes += b.bytes(b.n)
 			}
 		}
 	}

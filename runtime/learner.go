@@ -71,8 +71,8 @@ type Learner struct {
 
 // layerSessions are the bindings of each layer to the two layer Programs.
 type layerSessions struct {
-	forward, backward []*Binding // by layer
-	stash             []string   // ports of the stash
+	forward, backward []*Binding    // by layer
+	stash             []models.Port // what forward keeps for backward
 }
 
 // A headSlice is some rows of the head and of its gradient.
@@ -236,7 +236,7 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 	s := &layerSessions{}
 	for _, p := range forward.Outputs {
 		if p.Name != "y" {
-			s.stash = append(s.stash, p.Name)
+			s.stash = append(s.stash, p)
 		}
 	}
 	for i, p := range l.needed(forward, backward) {

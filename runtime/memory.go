@@ -76,17 +76,20 @@ type arena struct {
 	env  *Env
 	host *models.Weights
 	at   unsafe.Pointer // nil on the CPU
+	copy *rounded       // nil where graphs read float32 alone
 }
 
 // hold takes w's elements to the device of e; fresh ones are zero and need no
 // copy. From then on Upload and Download know w.
 func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
 	a := &arena{env: e, host: w}
+	e.arenas.Store(w, a)
 	if e.memory == nil {
 		return a, nil
 	}
 	var err error
 	if a.at, err = e.memory.alloc(a.bytes()); err != nil {
+		a.close()
 		return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(a.bytes())*1e-9, e.Device(), err)
 	}
 	if fresh {
@@ -98,7 +101,6 @@ func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
 		a.close()
 		return nil, err
 	}
-	e.arenas.Store(w, a)
 	return a, nil
 }
 
@@ -145,21 +147,29 @@ func (a *arena) value(from, to int, shape ...int64) (*Value, error) {
 
 // values views every tensor of the layout, by its name and by its fused name.
 func (a *arena) values() (map[string]*Value, error) {
+	return valuesOf(a.host.Layout, 0, a.host.Layout.Size, func(p models.Place) (*Value, error) {
+		return a.value(p.Offset, p.Offset+p.Size, int64s(p.Shape)...)
+	})
+}
+
+// valuesOf makes a value of each tensor that lies within from and to, by its
+// name and by its fused name.
+func valuesOf(l *models.Layout, from, to int, value func(models.Place) (*Value, error)) (map[string]*Value, error) {
 	values := make(map[string]*Value)
-	names := append([]string{}, a.host.Layout.Names()...)
-	for _, f := range a.host.Layout.Fused() {
+	names := append([]string{}, l.Names()...)
+	for _, f := range l.Fused() {
 		names = append(names, f.Name)
 	}
 	for _, name := range names {
-		if values[name] != nil {
-			continue
-		}
-		p, ok := a.host.Layout.Find(name)
+		p, ok := l.Find(name)
 		if !ok {
 			closeValues(values)
 			return nil, fmt.Errorf("runtime: the layout has no tensor %q", name)
 		}
-		v, err := a.value(p.Offset, p.Offset+p.Size, int64s(p.Shape)...)
+		if values[name] != nil || p.Offset < from || p.Offset+p.Size > to {
+			continue
+		}
+		v, err := value(p)
 		if err != nil {
 			closeValues(values)
 			return nil, fmt.Errorf("runtime: tensor %q: %w", name, err)
@@ -169,12 +179,17 @@ func (a *arena) values() (map[string]*Value, error) {
 	return values, nil
 }
 
-// upload makes the device's elements those of the host.
+// upload makes the device's elements those of the host, and the copy too.
 func (a *arena) upload() error {
-	if a.at == nil {
+	if a.at != nil {
+		if err := upload(a.env, a.at, a.host.Data); err != nil {
+			return err
+		}
+	}
+	if a.copy == nil {
 		return nil
 	}
-	return upload(a.env, a.at, a.host.Data)
+	return a.copy.refresh(a.host)
 }
 
 // download makes the host's elements those of the device.
@@ -194,8 +209,17 @@ func (a *arena) zero() error {
 }
 
 func (a *arena) close() {
-	if a != nil && a.at != nil {
+	if a == nil {
+		return
+	}
+	if a.copy != nil {
+		a.copy.close()
+		a.copy = nil
+	}
+	if a.env != nil {
 		a.env.arenas.Delete(a.host)
+	}
+	if a.at != nil {
 		a.env.memory.free(a.at)
 		a.at = nil
 	}

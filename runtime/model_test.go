@@ -87,6 +87,8 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	m.config, m.weights, err = qwen2.Load(filepath.Join(dir, "hf"))
 	check(t, err)
 	t.Cleanup(func() { m.weights.Close() })
+	// On a stand-in run the graphs that a GPU has.
+	m.config.CUDA = env.Device() != "cpu"
 	m.ring, err = runtime.NewRing(m.config, m.weights)
 	check(t, err)
 	t.Cleanup(m.ring.Close)
@@ -253,7 +255,7 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 				l, err := env.NewLearner(m.ring, runtime.LearnerOptions{})
 				check(t, err)
 				defer l.Close()
-				o, err := env.NewOptimizer(m.ring, l.Gradients)
+				o, err := env.NewOptimizer(m.ring, l.Gradients, runtime.OptimizerOptions{})
 				check(t, err)
 				defer o.Close()
 				want := m.AdamW[name]

@@ -30,7 +30,7 @@ type Pass struct {
 type buffers struct {
 	pos, seqRows, tokens scratch[int64]
 	valid                scratch[float32]
-	bounds               scratch[int64]
+	bounds               scratch[int64] // on the host, where what reads it runs: sizes are computed there
 	at                   []int          // packed indices of the rows that predict response tokens
 	y                    scratch[int64] // the tokens they predict
 	ids, places          scratch[int64] // on a device: the fed tokens, and at
@@ -40,7 +40,7 @@ type buffers struct {
 
 func newBuffers(e *Env) *buffers {
 	return &buffers{
-		pos: aside[int64](e), seqRows: aside[int64](e), tokens: aside[int64](e), valid: aside[float32](e), bounds: aside[int64](e),
+		pos: aside[int64](e), seqRows: aside[int64](e), tokens: aside[int64](e), valid: aside[float32](e),
 		y: aside[int64](e), ids: aside[int64](e), places: aside[int64](e),
 		z:     [2]scratch[float32]{aside[float32](e), aside[float32](e)},
 		u:     [2]scratch[float32]{aside[float32](e), aside[float32](e)},
@@ -214,7 +214,7 @@ func (p *Pass) push() error {
 	for i, at := range b.at {
 		places[i] = int64(at)
 	}
-	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.bounds, &b.y, &b.ids, &b.places} {
+	for _, s := range []*scratch[int64]{&b.pos, &b.seqRows, &b.tokens, &b.y, &b.ids, &b.places} {
 		if err := s.push(); err != nil {
 			return err
 		}
@@ -251,6 +251,12 @@ func (l *Learner) causal(T int) error {
 	if err != nil {
 		return err
 	}
+	causal(mask, T)
+	return l.mask.push()
+}
+
+// causal fills a mask [T,T].
+func causal(mask []float32, T int) {
 	for i := range T {
 		for j := range T {
 			mask[i*T+j] = 0
@@ -259,7 +265,6 @@ func (l *Learner) causal(T int) error {
 			}
 		}
 	}
-	return l.mask.push()
 }
 
 // angles makes the rotary tables long enough.
@@ -332,7 +337,7 @@ func (p *Pass) layersForward(keep bool) (a *activations, err error) {
 	if err := l.causal(p.longest); err != nil {
 		return nil, err
 	}
-	a = l.takeActivations(len(s.stash))
+	a = l.takeActivations(s.stash)
 	made := a // which a return of nil hides
 	defer func() {
 		if err != nil {
@@ -357,8 +362,8 @@ func (p *Pass) layersForward(keep bool) (a *activations, err error) {
 		bind.out("y", yv, err)
 		stash := a.stashed(i, keep)
 		for j, port := range s.stash {
-			_, v, err := stash[j].of(p.stashShape(port)...)
-			bind.out(port, v, err)
+			v, err := stash[j].of(l.env, port.DType, p.stashShape(port.Name)...)
+			bind.out(port.Name, v, err)
 		}
 		if err := bind.run(); err != nil {
 			return nil, fmt.Errorf("runtime: layer %d: %w", i, err)

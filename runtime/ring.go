@@ -10,9 +10,16 @@ import (
 // A Ring is the one copy of a model's weights as values that every session
 // binds: rollout, scoring and training read the same memory and the optimizer
 // writes it, so an update reaches the sampler at once and without a copy.
+//
+// Where the model computes in 16 bits the layers' weights lie there a second
+// time, rounded, for all sessions to read: the optimizer's step writes both.
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
+	// LossScale is what all gradients of the weights are multiplied by on their
+	// way back, so that float16 can hold them; 0 is 1. A power of two rounds
+	// nothing. Learners multiply by it and Optimizers divide by it.
+	LossScale float64
 
 	arena  *arena
 	values map[string]*Value
@@ -29,17 +36,38 @@ func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
 	return r, nil
 }
 
-// on takes the weights to the device of e, once.
+// lossScale is LossScale with its default.
+func (r *Ring) lossScale() float64 {
+	if r.LossScale == 0 {
+		return 1
+	}
+	return r.LossScale
+}
+
+// on takes the weights to the device of e, once, and rounds those that are
+// computed with in 16 bits.
 func (r *Ring) on(e *Env) error {
-	if e.memory == nil && r.arena.at == nil || r.arena.env == e {
+	switch {
+	case r.arena.env == e:
+		return nil
+	case r.arena.at != nil:
+		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.env.Device(), e.Device())
+	case r.arena.env != nil && e.memory == nil && r.arena.env.memory == nil:
 		return nil
 	}
-	if r.arena.at != nil {
-		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.env.Device(), e.Device())
+	_, from, to, err := r.Arch.Copy()
+	if err != nil {
+		return err
 	}
 	a, err := e.hold(r.Weights, false)
 	if err != nil {
 		return err
+	}
+	if from < to {
+		if err := a.round(r.Arch.Geometry().Compute, from, to); err != nil {
+			a.close()
+			return err
+		}
 	}
 	values, err := a.values()
 	if err != nil {
@@ -69,7 +97,11 @@ func int64s(shape []int) []int64 {
 // what the session's names lack: a layer's prefix, or "".
 func (r *Ring) bind(b *Binding, prefix string) error {
 	for _, p := range b.s.ports[input] {
-		if v := r.values[prefix+p.Name]; v != nil {
+		v := r.values[prefix+p.Name]
+		if c := r.arena.copy; c != nil && p.DType == c.block.dtype && c.values[prefix+p.Name] != nil {
+			v = c.values[prefix+p.Name]
+		}
+		if v != nil {
 			if err := b.Input(p.Name, v); err != nil {
 				return err
 			}

@@ -117,7 +117,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		}
 	}
 	if err == nil && e.device.cuda {
-		err = useCUDA(o, e.device.id, e.stream)
+		err = useCUDA(o, e.device.id, e.stream, e.options.TF32)
 	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)

@@ -9,8 +9,8 @@ import "fmt"
 // (Micikevicius et al. 2018, section 3.2; the numbers are those of PyTorch's
 // GradScaler). It is a power of two, so scaling alone rounds nothing.
 type LossScale struct {
-	// Scale multiplies dL/dlogp; it is divided out in Norm2Scaled's unscale and
-	// in Step's clip.
+	// Scale multiplies dL/dlogp and dL/dentropy; it is divided out in
+	// Norm2Scaled's unscale and in Step's clip.
 	Scale float64 `json:"scale"`
 	// Clean is how many steps have been taken since Scale last changed.
 	Clean int `json:"clean"`

@@ -50,10 +50,9 @@ func (c Config) Norm() (forward, backward models.Program, err error) {
 // dE, and adds the slice's share of the softmax part: dlogits = -w p. The
 // part of the tokens themselves, w at y, is the caller's. With
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
-// dlogits = -p (w + v (logit - z + entropy)). Where Compute is F16 it takes the
-// scale of the loss [] too, a factor of dlogits, by which the caller multiplies
-// the tokens' part as well: all gradients are then that much larger, and
-// Optimizer's Programs make up for it; see adamw.LossScale.
+// dlogits = -p (w + v (logit - z + entropy)). Where Compute is F16 the caller
+// multiplies w and v by a scale of the loss: all gradients are then that much
+// larger, and Optimizer's Programs make up for it; see adamw.LossScale.
 func (c Config) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := c.HiddenSize
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
@@ -91,9 +90,6 @@ func (c Config) Head(entropyGradient bool) (forward, target, backward models.Pro
 		if entropyGradient {
 			v, entropy := g.Float("v", "R", 1), g.Float("entropy", "R", 1)
 			weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
-		}
-		if c.compute() == models.F16 {
-			weight = graph.Mul(weight, g.Float("scale"))
 		}
 		dlogits := graph.Mul(graph.Exp(logp), weight)
 		g.OutputOnto("dh_out", graph.Gemm(dlogits, e, dh, false, false), "dh")

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"onering/models"
 	"onering/models/graph/graphtest"
 )
 
@@ -108,9 +107,6 @@ func testHead(t *testing.T, kind build) {
 				"dE": graphtest.Floats(dhead.Data[s[0]*c.HiddenSize:s[1]*c.HiddenSize], s[1]-s[0], c.HiddenSize)}
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
-			}
-			if kind.compute == models.F16 {
-				in["scale"] = graphtest.Floats([]float64{1})
 			}
 			out := run(t, backward, in)
 			dh = out["dh_out"]

@@ -136,10 +136,10 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 		y[i] = (tr.ids[i]*5 + 3) % c.Vocab
 	}
 	head := map[string]graphtest.Tensor{"E": tr.w[g.Head], "y": graphtest.Ints(y),
-		"z": graphtest.Zeros(n, 1), "u": graphtest.Zeros(n, 1), "w": graphtest.Floats(weight, n, 1),
-		"dh": graphtest.Zeros(n, c.HiddenSize), "dE": graphtest.Zeros(c.Vocab, c.HiddenSize), "scale": graphtest.Floats([]float64{tr.scale})}
+		"z": graphtest.Zeros(n, 1), "u": graphtest.Zeros(n, 1), "w": graphtest.Zeros(n, 1),
+		"dh": graphtest.Zeros(n, c.HiddenSize), "dE": graphtest.Zeros(c.Vocab, c.HiddenSize)}
 	for i := range n {
-		head["z"].Data[i] = -1e30
+		head["z"].Data[i], head["w"].Data[i] = -1e30, tr.scale*weight[i]
 	}
 	head["h"] = tr.run(t, normForward, map[string]graphtest.Tensor{"x": x[c.Layers]}, norm)["h"]
 	z := tr.run(t, headForward, head)["z_out"]
@@ -147,8 +147,8 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	for i := range n {
 		logp = append(logp, logit.Data[i]-z.Data[i])
 		for k := range c.HiddenSize { // the tokens' own part
-			head["dh"].Row(i)[k] = tr.scale * weight[i] * tr.w[g.Head].Row(y[i])[k]
-			head["dE"].Row(y[i])[k] += tr.scale * weight[i] * head["h"].Row(i)[k]
+			head["dh"].Row(i)[k] = head["w"].Data[i] * tr.w[g.Head].Row(y[i])[k]
+			head["dE"].Row(y[i])[k] += head["w"].Data[i] * head["h"].Row(i)[k]
 		}
 	}
 

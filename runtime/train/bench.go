@@ -172,7 +172,7 @@ func BenchTrain(env *runtime.Env, p *Policy, o BenchOptions, optimize bool) (Tra
 		b.Backward = b.Seconds - b.Forward
 	}
 	if optimize {
-		opt, err := env.NewOptimizer(p.Ring, l.Gradients)
+		opt, err := env.NewOptimizer(p.Ring, l.Gradients, runtime.OptimizerOptions{})
 		if err != nil {
 			return b, err
 		}

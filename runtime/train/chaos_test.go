@@ -71,6 +71,11 @@ var chaosKinds = map[string]func(*train.Config){
 		set(c, "dapo", `{"EntropyBonus":0.01}`)
 		c.Train.SaveSteps, c.Train.SaveEvery, c.Train.KeepLast = 1, 1, 1
 	},
+	// A copy of the weights in 16 bits, and a loss scale that has to be found.
+	"half": func(c *train.Config) {
+		set(c, "gmpo", `{}`)
+		c.Model.DType, c.Train.SaveSteps, c.Train.SaveEvery = "float16", 2, 1
+	},
 }
 
 const suiteFile = "testdata/sums.jsonl"
@@ -109,7 +114,7 @@ func chaosConfig(kind, dir string) train.Config {
 func chaosRun(ctx context.Context, env *runtime.Env, kind, dir string, log *slog.Logger) error {
 	_, err := os.Stat(dir)
 	c := chaosConfig(kind, dir)
-	policy, openErr := train.OpenPolicy(c.Model.Path)
+	policy, openErr := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if openErr != nil {
 		return openErr
 	}

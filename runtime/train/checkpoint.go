@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/models/qwen2"
 	"onering/objectives"
 	"onering/sampler"
@@ -39,8 +41,10 @@ type state struct {
 	Skipped int `json:"skipped"`
 	// MicroTokens is what train.micro_tokens has come down to where memory was
 	// short: it moves the last bits of a sum.
-	MicroTokens int    `json:"micro_tokens"`
-	Objective   string `json:"objective"`
+	MicroTokens int `json:"micro_tokens"`
+	// LossScale is where layers compute in float16.
+	LossScale *adamw.LossScale `json:"loss_scale,omitempty"`
+	Objective string           `json:"objective"`
 	// ObjectiveState is what the objective remembers between steps, if anything.
 	ObjectiveState string `json:"objective_state,omitempty"`
 	// Metrics is the size of metrics.jsonl, Unsaved the lines after it that
@@ -114,6 +118,10 @@ func (t *Trainer) snapshot() (snapshot, error) {
 			return s, fmt.Errorf("train: state of objective %q: %w", s.state.Objective, err)
 		}
 		s.state.ObjectiveState = string(text)
+	}
+	if t.lossScale != nil {
+		scale := *t.lossScale // which goes on meanwhile
+		s.state.LossScale = &scale
 	}
 	if t.now != nil {
 		s.round = t.now.state()
@@ -198,6 +206,9 @@ func readState(dir string) (s state, err error) {
 	if s.Round < 0 || s.Step < 0 || s.Updates < 0 || s.Metrics < 0 || s.MicroTokens < 1 {
 		return s, fmt.Errorf("train: resume: %s holds a negative count", path)
 	}
+	if s.LossScale != nil && (!(s.LossScale.Scale >= 1) || s.LossScale.Scale > math.MaxFloat32 || s.LossScale.Clean < 0) {
+		return s, fmt.Errorf("train: resume: %s holds a loss scale of %g after %d steps", path, s.LossScale.Scale, s.LossScale.Clean)
+	}
 	return s, nil
 }
 
@@ -250,6 +261,9 @@ func (t *Trainer) restore() error {
 	}
 	t.round, t.step, t.evaluated, t.optimizer.Steps = s.Round, s.Step, s.Evaluated, s.Updates
 	t.skipped, t.score, t.saved = s.Skipped, s.Score, position{s.Round, s.Step, s.Inside, s.Evaluated}
+	if t.lossScale != nil && s.LossScale != nil {
+		t.setLossScale(*s.LossScale)
+	}
 	if s.Settings["train.micro_tokens"] == decisive(t.Config)["train.micro_tokens"] {
 		t.microTokens = s.MicroTokens
 	}

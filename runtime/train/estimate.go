@@ -16,10 +16,12 @@ import (
 // is as long as it may be. The parts but the last two are exact.
 type MemoryEstimate struct {
 	Weights int64 `json:"weights"`
-	// Halves is the copy of the layers in 16 bits, on a GPU.
+	// Halves is the copy of the layers that graphs of 16 bits compute with.
 	Halves    int64 `json:"weights_16_bits,omitempty"`
 	Gradients int64 `json:"gradients"`
 	Moments   int64 `json:"moments"`
+	// Offloaded are moments that lie in the host's memory: Moments is then 0.
+	Offloaded int64 `json:"moments_on_host,omitempty"`
 	// Reference is the second set of weights of an objective with a KL term.
 	Reference int64 `json:"reference"`
 	KVCache   int64 `json:"kv_cache"`
@@ -61,17 +63,25 @@ const tokenBytes = 640
 // EstimateMemory computes what a run of c takes with a model of this shape: of
 // a GPU's memory where runtime.device is one.
 func EstimateMemory(c Config, model qwen2.Config) (MemoryEstimate, error) {
-	if c.onGPU() {
-		return estimateCUDA(c, model)
-	}
+	model.Compute, model.CUDA = computeTypes[c.Model.DType], c.onGPU()
 	g := model.Geometry()
 	n := int64(model.Layout().Size)
-	e := MemoryEstimate{Weights: 4 * n, Gradients: 4 * n, Moments: 8 * n, Copy: 12 * n, Available: availableBytes()}
-	if objectives.NeedsReference(c.Objective.Settings) {
-		e.Reference = 4 * n
+	_, from, to, err := model.Copy()
+	if err != nil {
+		return MemoryEstimate{}, err
 	}
-	w := c.work(g, n, 4)
+	size := int64(g.Compute.Size())
+	e := MemoryEstimate{Weights: 4 * n, Halves: size * int64(to-from), Gradients: 4 * n, Moments: 8 * n}
+	if objectives.NeedsReference(c.Objective.Settings) {
+		e.Reference = 4*n + e.Halves
+	}
+	w := c.work(g, n, size)
 	e.slots, e.KVCache = w.slotCache, w.cache
+	if c.onGPU() {
+		err := e.onCUDA(c, model, w)
+		return e, err
+	}
+	e.Copy, e.Available = 12*n, availableBytes()
 	// Micro-batches beyond the budget are computed again, in the memory of the
 	// last one.
 	e.micro = w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
@@ -217,8 +227,8 @@ func (e MemoryEstimate) Lines() [][2]string {
 	lines = append(lines, [][2]string{
 		{"KV cache", bytesText(e.KVCache)}, {"activations", bytesText(e.Activations)}, {"other", bytesText(e.Other)}, {"peak", bytesText(e.Peak)},
 	}...)
-	if e.Halves > 0 {
-		lines = append(lines, [2]string{"peak, moments on the host", bytesText(e.Peak - e.Moments)})
+	if e.Offloaded > 0 {
+		lines = append(lines, [2]string{"moments, on the host", bytesText(e.Offloaded)})
 	}
 	if e.Copy > 0 {
 		lines = append(lines, [2]string{"checkpoint copy", bytesText(e.Copy) + " more, where there is room"})

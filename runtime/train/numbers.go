@@ -100,6 +100,10 @@ func (x thought) finite() error {
 
 // gradientError is what the norm of the gradients found.
 func gradientError(err error) error {
+	var said *NonfiniteError
+	if errors.As(err, &said) {
+		return said
+	}
 	var at *runtime.NotFiniteError
 	if errors.As(err, &at) {
 		return &NonfiniteError{What: fmt.Sprintf("the %s of %s at element %d", at.What, at.Tensor, at.Index), Value: float64(at.Value)}

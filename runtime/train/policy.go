@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"onering/models"
 	"onering/models/qwen2"
@@ -27,18 +28,48 @@ type Policy struct {
 }
 
 // OpenPolicy reads a Hugging Face folder, or the embedded model where dir is
-// Arithmetic. Its weights are held once, in the Ring that samplers and learners
-// share.
+// Arithmetic, to be computed with in float32 on the CPU. Its weights are held
+// once, in the Ring that samplers and learners share.
 func OpenPolicy(dir string) (*Policy, error) {
+	return openPolicy(dir, func(c qwen2.Config) (qwen2.Config, error) { return c, nil })
+}
+
+// OpenPolicyOn is OpenPolicy for a computation on env in a type named as
+// model.dtype has it.
+func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
+	return openPolicy(dir, func(c qwen2.Config) (qwen2.Config, error) { return Adapt(c, env, dtype) })
+}
+
+// Adapt returns the model whose Programs compute in a type, named as model.dtype
+// has it, on the device of env.
+func Adapt(c qwen2.Config, env *runtime.Env, dtype string) (qwen2.Config, error) {
+	compute, ok := computeTypes[dtype]
+	if !ok {
+		return c, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
+	}
+	if compute == models.BF16 && env.Device() == "cpu" {
+		return c, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
+	}
+	c.Compute, c.CUDA = compute, strings.HasPrefix(env.Device(), "cuda")
+	return c, nil
+}
+
+// BFloat16OnCPU says why a model does not compute in bfloat16 there.
+const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
+
+// computeTypes are the values of model.dtype.
+var computeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
+
+func openPolicy(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (*Policy, error) {
 	p := &Policy{Dir: dir}
-	if err := p.open(dir); err != nil {
+	if err := p.open(dir, adapt); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Policy) open(dir string) (err error) {
+func (p *Policy) open(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (err error) {
 	if dir == Arithmetic {
 		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
 			return err
@@ -46,6 +77,9 @@ func (p *Policy) open(dir string) (err error) {
 		dir, p.Dir = p.unpacked, p.unpacked
 	}
 	if p.Model, p.Weights, err = qwen2.Load(dir); err != nil {
+		return err
+	}
+	if p.Model, err = adapt(p.Model); err != nil {
 		return err
 	}
 	if p.Ring, err = runtime.NewRing(p.Model, p.Weights); err != nil {

@@ -1,9 +1,12 @@
 package train
 
 import (
+	"errors"
+	"log/slog"
 	"math"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime"
 )
@@ -48,12 +51,12 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 		return out, err
 	}
 	defer l.Close()
-	opt, err := env.NewOptimizer(policy.Ring, l.Gradients)
+	opt, err := env.NewOptimizer(policy.Ring, l.Gradients, runtime.OptimizerOptions{})
 	if err != nil {
 		return out, err
 	}
 	defer opt.Close()
-	t := &Trainer{Policy: policy, env: env, learner: l, microTokens: f.MicroTokens}
+	t := &Trainer{Policy: policy, env: env, learner: l, microTokens: f.MicroTokens, log: slog.New(slog.DiscardHandler)}
 	t.Config.Rollout.Temperature = f.Temperature
 
 	b := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}
@@ -69,6 +72,10 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 	}
 	if err := checkWeights(policy.Weights); err != nil {
 		out.Found = append(out.Found, err.Error())
+	}
+	if policy.Model.Compute == models.F16 {
+		t.lossScale = new(adamw.LossScale)
+		t.setLossScale(adamw.NewLossScale())
 	}
 	micro := microBatches(sequences, live, f.MicroTokens)
 	passes, err := t.forward(b, sequences, live, micro)
@@ -108,6 +115,19 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 		return out, err
 	}
 	norm, err := opt.GradNorm()
+	for errors.Is(err, runtime.ErrOverflow) {
+		if err = t.scaled(true); !errors.Is(err, errScale) {
+			break
+		}
+		if passes, err = t.forward(b, sequences, live, micro); err == nil {
+			err = t.backward(passes, micro, x)
+		}
+		if err != nil {
+			release(passes)
+			return out, err
+		}
+		norm, err = opt.GradNorm()
+	}
 	if err == nil {
 		out.GradNorm = Exact{norm}
 		return out, nil

@@ -23,7 +23,7 @@ func decisive(c Config) map[string]string {
 		}
 	}
 	for _, key := range []string{
-		"model.path", "data.train", "runtime.library", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
+		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {
 		delete(settings, key)

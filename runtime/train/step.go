@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -30,10 +31,37 @@ func keptBytes(g models.Geometry, parameters int) int {
 func (t *Trainer) oneStep(r *underway, batch []int) (Record, error) {
 	for {
 		record, err := t.tryStep(r, batch)
-		if !isOutOfMemory(err) || !t.splitMicroBatches(err) {
+		switch {
+		case errors.Is(err, errScale): // the step is computed again with half of it
+		case !isOutOfMemory(err) || !t.splitMicroBatches(err):
 			return record, err
 		}
 	}
+}
+
+// errScale says that the loss scale was too large for the gradients of a step.
+var errScale = errors.New("train: gradients overflow float16 with the loss scale")
+
+// scaled takes whether the gradients of a step overflowed, which lowers the loss
+// scale or in the end raises it. The error is errScale, or that there is no scale
+// at which they do not.
+func (t *Trainer) scaled(overflow bool) error {
+	if t.lossScale == nil {
+		return nil
+	}
+	s := *t.lossScale
+	_, err := s.Update(overflow)
+	if err != nil {
+		return &NonfiniteError{What: "a gradient in float16", Value: inf, Cause: err.Error()}
+	}
+	if s.Scale != t.lossScale.Scale {
+		t.log.Debug("the loss scale changes", "step", t.step+1, "from", t.lossScale.Scale, "to", s.Scale)
+	}
+	t.setLossScale(s)
+	if overflow {
+		return errScale
+	}
+	return nil
 }
 
 func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
@@ -86,6 +114,12 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 		WeightDecay: o.WeightDecay, MaxGradNorm: o.MaxGradNorm,
 	})
 	t.clock.enter(phaseOther)
+	if errors.Is(err, runtime.ErrOverflow) {
+		if err = t.scaled(true); errors.Is(err, errScale) {
+			return nil, err
+		}
+		return t.notFinite(r, batch, b, x.w, err)
+	}
 	if err != nil {
 		// The norm comes first: where it is the culprit, nothing was updated.
 		if _, early := t.optimizer.GradNorm(); early != nil {
@@ -104,6 +138,12 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 		tokens += len(x.w[i])
 	}
 	record := Record{{"loss", x.loss}, {"grad_norm", norm}, {"learning_rate", rate}, {"train_tokens", tokens}, {"micro_batches", len(micro)}}
+	if t.lossScale != nil {
+		record = append(record, Metric{"loss_scale", t.lossScale.Scale})
+		if err := t.scaled(false); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range x.stats {
 		record = append(record, Metric{s.Name, s.Value})
 	}

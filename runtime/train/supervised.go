@@ -98,7 +98,7 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, data []Demonstr
 		return err
 	}
 	defer learner.Close()
-	optimizer, err := env.NewOptimizer(p.Ring, learner.Gradients)
+	optimizer, err := env.NewOptimizer(p.Ring, learner.Gradients, runtime.OptimizerOptions{})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/verifier"
@@ -56,13 +57,14 @@ type Trainer struct {
 	alarms    alarms
 
 	problemsDigest string
-	round, step    int       // done so far
-	now            *underway // the round between its sampling and its end
-	evaluated      bool      // the evaluation that may come before the next round is done
-	score          *float64  // mean pass@1 of that evaluation
-	skipped        int       // optimizer steps left out because of NaN or infinities
-	microTokens    int       // train.micro_tokens, or what memory has left of it
-	saved          position  // of the newest checkpoint
+	round, step    int              // done so far
+	now            *underway        // the round between its sampling and its end
+	evaluated      bool             // the evaluation that may come before the next round is done
+	score          *float64         // mean pass@1 of that evaluation
+	skipped        int              // optimizer steps left out because of NaN or infinities
+	microTokens    int              // train.micro_tokens, or what memory has left of it
+	lossScale      *adamw.LossScale // where layers compute in float16
+	saved          position         // of the newest checkpoint
 	savedAt        time.Time
 	overdue        bool                   // a checkpoint waits for the one being written
 	beforePass     func(tokens int) error // of tests: an allocation that fails
@@ -135,8 +137,12 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if t.learner, err = env.NewLearner(policy.Ring, o); err != nil {
 		return nil, err
 	}
-	if t.optimizer, err = env.NewOptimizer(policy.Ring, t.learner.Gradients); err != nil {
+	if t.optimizer, err = env.NewOptimizer(policy.Ring, t.learner.Gradients, runtime.OptimizerOptions{Offload: c.Optimizer.Offload}); err != nil {
 		return nil, err
+	}
+	if policy.Model.Compute == models.F16 {
+		t.lossScale = new(adamw.LossScale)
+		t.setLossScale(adamw.NewLossScale())
 	}
 	if objectives.NeedsReference(t.Objective) {
 		if err = t.keepReference(env); err != nil {
@@ -144,6 +150,12 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		}
 	}
 	return t, nil
+}
+
+// setLossScale sets what gradients are multiplied by.
+func (t *Trainer) setLossScale(s adamw.LossScale) {
+	*t.lossScale = s
+	t.Policy.Ring.LossScale = s.Scale
 }
 
 // stashFor is the highest level whose stash for a micro-batch fits.

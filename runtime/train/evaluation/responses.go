@@ -20,6 +20,8 @@ type Settings struct {
 	Model string `json:"model"`
 	// Weights tells one model's weights from another's.
 	Weights string `json:"weights"`
+	// DType is what was computed in where it is not float32.
+	DType string `json:"dtype,omitempty"`
 	// Template is the name of the prompt template, or a text with {problem} in it.
 	Template string `json:"template"`
 	// System is the system message of the template "chat".

@@ -1,0 +1,307 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/sampler"
+)
+
+// inHalf runs a test on every golden model computing in 16 bits: in float16, and
+// in bfloat16 where there are products of it, on a GPU. unit is how far apart two
+// numbers of the type are beside 1.
+func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, unit float64)) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		types := map[models.DType]float64{models.F16: 0x1p-10}
+		if env.Device() != "cpu" && env.Device() != "stand-in" {
+			types[models.BF16] = 0x1p-7
+		}
+		for d, unit := range types {
+			for _, dir := range goldens(t) {
+				t.Run(fmt.Sprintf("%v/%s", d, filepath.Base(dir)), func(t *testing.T) {
+					m := open(t, env, dir)
+					m.config.Compute = d
+					ring, err := runtime.NewRing(m.config, m.weights)
+					check(t, err)
+					t.Cleanup(ring.Close)
+					m.ring = ring
+					test(t, env, m, unit)
+				})
+			}
+		}
+	})
+}
+
+// TestHalfGoldens: PyTorch's numbers in float64, computed in 16 bits.
+func TestHalfGoldens(t *testing.T) {
+	inHalf(t, func(t *testing.T, env *runtime.Env, m *model, unit float64) {
+		m.ring.LossScale = 1 << 12
+		for _, o := range learners {
+			l, err := env.NewLearner(m.ring, o)
+			check(t, err)
+			defer l.Close()
+			p, err := l.Forward(m.sequences, 1, true)
+			check(t, err)
+			near(t, "log-probs", p.LogProb, m.Batch.LogP, 20*unit)
+			near(t, "entropies", p.Entropy, m.Batch.Entropy, 20*unit)
+			check(t, p.Backward(m.w[0], nil))
+			p.Release()
+			check(t, env.Download(l.Gradients))
+			farthest := 0.0
+			compareTensors(t, filepath.Join(m.dir, "grads.safetensors"), l.Gradients, func(name string, got, want []float32) {
+				var off, all float64
+				for i := range want {
+					off += math.Pow(float64(got[i])/m.ring.LossScale-float64(want[i]), 2)
+					all += math.Pow(float64(want[i]), 2)
+				}
+				if math.Sqrt(off) > 10*unit*math.Sqrt(all) {
+					t.Errorf("gradient of %s: off by %.2g of its norm", name, math.Sqrt(off/all))
+				}
+				farthest = max(farthest, math.Sqrt(off/all))
+			})
+			t.Logf("gradients off by at most %.2g of a tensor's norm", farthest)
+		}
+	})
+}
+
+// TestHalfRollout: what the sampler says of its tokens the learner says too, and
+// a step of many rows is that of few.
+func TestHalfRollout(t *testing.T) {
+	inHalf(t, func(t *testing.T, env *runtime.Env, m *model, unit float64) {
+		var reqs []sampler.Request
+		for i, r := range m.Greedy.Rows {
+			reqs = append(reqs, sampler.Request{Prompt: r.Prompt, ID: uint64(i), Samples: 3})
+		}
+		opts := sampler.Options{Temperature: 1, TopP: 1, MaxNewTokens: 40, EOS: []int32{m.Greedy.EOS}, Seed: 5}
+		var first []sampler.Response
+		for _, slots := range []int{1, 5, 16} {
+			d, err := env.NewDecoder(m.ring, slots, 64)
+			check(t, err)
+			got, _, err := sampler.Sample(context.Background(), d, opts, reqs, nil)
+			check(t, err)
+			d.Close()
+			if first == nil {
+				first = got
+			}
+			same := 0
+			for i := range got {
+				if slices.Equal(got[i].IDs, first[i].IDs) {
+					same++
+				}
+			}
+			if same < len(got)*3/4 { // rounding may tip a draw, seldom
+				t.Errorf("%d slots: %d of %d responses are those of one slot", slots, same, len(got))
+			}
+		}
+		var sequences []runtime.Sequence
+		for _, x := range first {
+			prompt := m.Greedy.Rows[x.Request].Prompt
+			sequences = append(sequences, runtime.Sequence{Tokens: slices.Concat(prompt, x.IDs), Prompt: len(prompt)})
+		}
+		l, err := env.NewLearner(m.ring, runtime.LearnerOptions{ScoreOnly: true})
+		check(t, err)
+		defer l.Close()
+		p, err := l.Forward(sequences, 1, false)
+		check(t, err)
+		defer p.Release()
+		worst, outside, n := 0.0, 0, 0
+		for i, x := range first {
+			for k, v := range x.LogProb {
+				gap := math.Abs(float64(v - p.LogProb[i][k]))
+				worst = max(worst, gap)
+				if n++; math.Exp(gap) > 1.1 {
+					outside++
+				}
+			}
+		}
+		if !(worst <= 10*unit) {
+			t.Errorf("a log-prob of the rollout is %g off that of the learner", worst)
+		}
+		t.Logf("%d tokens: largest gap %.2g, %d ratios outside [0.9, 1.1]", n, worst, outside)
+	})
+}
+
+// halfModel is small and odd: heads of a width that is no multiple of 16.
+func halfModel() qwen2.Config {
+	return qwen2.Config{Layers: 2, HiddenSize: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64,
+		RopeTheta: 1e4, RMSEps: 1e-6, InitRange: 0.2, Compute: models.F16}
+}
+
+// TestHalfCopy: the optimizer's step writes the weights and what the graphs
+// read, and what the host changes reaches both.
+func TestHalfCopy(t *testing.T) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		c := halfModel()
+		w, err := qwen2.Init(c, 3)
+		check(t, err)
+		defer w.Close()
+		score := func(w *models.Weights, ring *runtime.Ring) []float32 {
+			l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
+			check(t, err)
+			defer l.Close()
+			p, err := l.Forward(madeSequences(), 1, false)
+			check(t, err)
+			defer p.Release()
+			return flat(p.LogProb)
+		}
+		ring, err := runtime.NewRing(c, w)
+		check(t, err)
+		defer ring.Close()
+		before := score(w, ring)
+		for step := range 3 {
+			l, o := train(t, env, ring, runtime.OptimizerOptions{})
+			l.Close()
+			o.Close()
+			after := score(w, ring)
+			check(t, env.Download(w))
+			fresh, err := models.NewWeights(w.Layout)
+			check(t, err)
+			copy(fresh.Data, w.Data)
+			other, err := runtime.NewRing(c, fresh)
+			check(t, err)
+			if slices.Equal(after, before) || !slices.Equal(after, score(fresh, other)) {
+				t.Fatalf("step %d: the graphs do not read what the step wrote", step)
+			}
+			clear(fresh.Data)
+			check(t, env.Upload(fresh))
+			for _, x := range score(fresh, other) {
+				if math.Abs(float64(x)+math.Log(300)) > 1e-5 {
+					t.Fatalf("with all weights zero: log-prob %v, want %v", x, -math.Log(300))
+				}
+			}
+			other.Close()
+			fresh.Close()
+			before = after
+		}
+	})
+}
+
+// train takes a step and returns what it was taken with.
+func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.OptimizerOptions) (*runtime.Learner, *runtime.Optimizer) {
+	t.Helper()
+	l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
+	check(t, err)
+	o, err := env.NewOptimizer(ring, l.Gradients, options)
+	check(t, err)
+	for range 2 {
+		l.ZeroGradients()
+		p, err := l.Forward(madeSequences(), 1, true)
+		check(t, err)
+		check(t, p.Backward(likeLogProb(p, 0.01), nil))
+		p.Release()
+		_, err = o.Step(runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1})
+		check(t, err)
+	}
+	return l, o
+}
+
+// TestOffload: the moments of a device's run may lie on the host; every bit stays
+// what it was.
+func TestOffload(t *testing.T) {
+	env := runtime.OpenStandIn(t, runtimetest.Test(t))
+	for _, compute := range []models.DType{models.F32, models.F16} {
+		c := halfModel()
+		c.Compute = compute
+		var results [2][]float32
+		for i, offload := range []bool{false, true} {
+			w, err := qwen2.Init(c, 3)
+			check(t, err)
+			defer w.Close()
+			ring, err := runtime.NewRing(c, w)
+			check(t, err)
+			defer ring.Close()
+			up, down := env.Crossed()
+			l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload})
+			nowUp, nowDown := env.Crossed()
+			n := int64(len(w.Data))
+			if moved := nowUp-up > 2*8*n && nowDown-down > 2*8*n; moved != offload {
+				t.Errorf("%v, offload %v: %d bytes up and %d down in two steps over %d parameters", compute, offload, nowUp-up, nowDown-down, n)
+			}
+			check(t, env.Download(w, o.First, o.Second))
+			results[i] = slices.Concat(w.Data, o.First.Data, o.Second.Data)
+			l.Close()
+			o.Close()
+		}
+		if !slices.Equal(results[0], results[1]) {
+			t.Errorf("%v: weights or moments differ", compute)
+		}
+	}
+}
+
+// TestLossScale: gradients that float16 cannot hold are found before anything is
+// updated; a scale is a factor of the gradients and nothing else.
+func TestLossScale(t *testing.T) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		w, err := qwen2.Init(halfModel(), 3)
+		check(t, err)
+		defer w.Close()
+		ring, err := runtime.NewRing(halfModel(), w)
+		check(t, err)
+		defer ring.Close()
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention})
+		check(t, err)
+		defer l.Close()
+		o, err := env.NewOptimizer(ring, l.Gradients, runtime.OptimizerOptions{})
+		check(t, err)
+		defer o.Close()
+		adam := runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1}
+		var norms []float64
+		for _, scale := range []float64{0, 1 << 8, 1 << 40, 1 << 10} {
+			ring.LossScale = scale
+			l.ZeroGradients()
+			p, err := l.Forward(madeSequences(), 1, true)
+			check(t, err)
+			check(t, p.Backward(likeLogProb(p, 0.1), nil))
+			p.Release()
+			was := slices.Clone(w.Data)
+			norm, err := o.GradNorm()
+			if scale < 1<<40 {
+				check(t, err)
+				norms = append(norms, norm)
+				continue
+			}
+			_, step := o.Step(adam)
+			check(t, env.Download(w, o.First))
+			if !errors.Is(err, runtime.ErrOverflow) || !errors.Is(step, runtime.ErrOverflow) || !slices.Equal(was, w.Data) || o.Steps != 0 || o.First.Data[0] != 0 {
+				t.Errorf("scale 2^40: %v, %v, %d steps", err, step, o.Steps)
+			}
+		}
+		for _, n := range norms {
+			if math.Abs(n-norms[0]) > 2e-3*norms[0] {
+				t.Errorf("the norm depends on the scale: %v", norms)
+			}
+		}
+	})
+}
+
+// TestBFloat16NeedsGPU: on a CPU the library says that it has no such products.
+func TestBFloat16NeedsGPU(t *testing.T) {
+	env := runtimetest.Test(t)
+	if env.Device() != "cpu" {
+		t.Skip("is about the CPU")
+	}
+	c := halfModel()
+	c.Compute = models.BF16
+	w, err := qwen2.Init(c, 3)
+	check(t, err)
+	defer w.Close()
+	ring, err := runtime.NewRing(c, w)
+	check(t, err)
+	defer ring.Close()
+	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
+	check(t, err)
+	defer l.Close()
+	if _, err := l.Forward(madeSequences(), 1, false); err == nil || !bytes.Contains([]byte(err.Error()), []byte("implementation")) {
+		t.Errorf("error %v", err)
+	}
+}
