@@ -93,7 +93,8 @@ var process struct {
 	memory  *C.OrtMemoryInfo // the caller's own CPU memory
 
 	env     *C.OrtEnv
-	options Options // of env
+	options Options      // of env
+	shared  map[int]bool // the GPUs whose arena env has
 	refs    int     // Envs and Sessions open on env
 }
 
@@ -163,6 +164,15 @@ func (e *Env) openCUDA() error {
 	e.memory, e.stream = m, m.stream
 	if err := check(C.onering_cuda_memory(C.int(e.device.id), &e.info)); err != nil {
 		return fmt.Errorf("runtime: describing the memory of %s: %w", e.Device(), err)
+	}
+	if !process.shared[e.device.id] {
+		// As on the CPU (see shareArena): what sessions need together is then what
+		// the largest needs, not the sum.
+		if err := check(C.onering_share_cuda(process.env, C.int(e.device.id))); err == nil {
+			process.shared[e.device.id] = true
+		} else if e.options.Notice != nil {
+			e.options.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", e.Device(), err))
+		}
 	}
 	// Work is ordered by the stream; waiting for it after each run, as ONNX
 	// Runtime does otherwise, would leave the GPU idle between layers.
@@ -318,7 +328,7 @@ func start(o Options) error {
 		C.onering_release_env(env)
 		return fmt.Errorf("runtime: starting ONNX Runtime %s: %w", process.version, err)
 	}
-	process.env, process.options = env, o
+	process.env, process.options, process.shared = env, o, make(map[int]bool)
 	return nil
 }
 

@@ -145,6 +145,20 @@ OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info) {
 	return ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)("Cuda", 0, device, 0, info);
 }
 
+OrtStatus *onering_share_cuda(OrtEnv *env, int device) {
+	OrtMemoryInfo *info = NULL;
+	OrtArenaCfg *arena = NULL;
+	// OrtArenaAllocator (1), OrtMemTypeDefault (0).
+	OrtStatus *s = ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)("Cuda", 1, device, 0, &info);
+	// No limit (0), extended by what is asked for (1), the defaults (-1).
+	if (!s) s = ORT(CreateArenaCfg, size_t, int, int, int, OrtArenaCfg **)(0, 1, -1, -1, &arena);
+	if (!s) s = ORT(CreateAndRegisterAllocatorV2, OrtEnv *, const char *, const OrtMemoryInfo *, const OrtArenaCfg *, const char *const *, const char *const *, size_t)(
+		env, "CUDAExecutionProvider", info, arena, NULL, NULL, 0);
+	if (arena) CALL(void, ReleaseArenaCfg, OrtArenaCfg *)(arena);
+	if (info) CALL(void, ReleaseMemoryInfo, OrtMemoryInfo *)(info);
+	return s;
+}
+
 void onering_release_options(OrtSessionOptions *o) { CALL(void, ReleaseSessionOptions, OrtSessionOptions *)(o); }
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s) {

@@ -24,6 +24,7 @@ typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
 typedef struct OrtRunOptions OrtRunOptions;
+typedef struct OrtArenaCfg OrtArenaCfg;
 
 typedef struct OrtApiBase {
 	const void *(*GetApi)(uint32_t version);
@@ -76,11 +77,14 @@ enum {
 	ORT_SetGlobalInterOpNumThreads = 148,
 	ORT_SetGlobalSpinControl = 149,
 	ORT_SetGlobalDenormalAsZero = 155,
+	ORT_CreateArenaCfg = 156,
+	ORT_ReleaseArenaCfg = 157,
 	ORT_AddRunConfigEntry = 165,
 	ORT_SessionOptionsAppendExecutionProvider_CUDA_V2 = 204,
 	ORT_CreateCUDAProviderOptions = 205,
 	ORT_UpdateCUDAProviderOptions = 206,
 	ORT_ReleaseCUDAProviderOptions = 208,
+	ORT_CreateAndRegisterAllocatorV2 = 259,
 	ORT_UpdateCUDAProviderOptionsWithValue = 263,
 };
 
@@ -109,6 +113,8 @@ void onering_release_options(OrtSessionOptions *o);
 // all its work goes to, NULL for one of the provider's own.
 OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream);
 OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info);
+// onering_share_cuda gives all sessions on a GPU one arena.
+OrtStatus *onering_share_cuda(OrtEnv *env, int device);
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s);
 void onering_release_session(OrtSession *s);

@@ -63,11 +63,15 @@ const (
 	// lossSpread is how many of their standard deviations (by the median of
 	// the deviations, which a spike does not move) it may be off.
 	lossSpread = 20
+	// lossNothing is the size below which a loss is rounding: that of a step
+	// whose groups all have equal rewards. Beside such any other would be a jump.
+	lossNothing = 1e-6
 	// flatRounds in a row of equal rewards are worth a warning.
 	flatRounds = 3
 	// baseRounds are those that later ones are compared with.
 	baseRounds = 3
-	// entropyShare of the first rounds' entropy is a collapse.
+	// entropyShare of the first rounds' entropy is a collapse, where it costs
+	// something: see collapsed.
 	entropyShare = 0.1
 	// lengthFactor of the first rounds' length is a blow-up.
 	lengthFactor = 2
@@ -78,7 +82,7 @@ const (
 // step looks at an optimizer step.
 func (a *alarms) step(r Record) {
 	loss := r.Float("loss")
-	if nonfinite(loss) {
+	if nonfinite(loss) || math.Abs(loss) < lossNothing {
 		return
 	}
 	if len(a.Losses) >= lossWindow/4 {
@@ -112,9 +116,11 @@ func (a *alarms) round(r Record) {
 		}
 		return
 	}
-	if entropy < entropyShare*a.First[figureEntropy] && entropy < a.Warned[figureEntropy]/2 {
+	reward, equal := r.Float("reward"), r.Float("frac_reward_zero_std")
+	if collapsed(entropy, a.First[figureEntropy], reward, equal) && entropy < a.Warned[figureEntropy]/2 {
 		a.Warned[figureEntropy] = entropy
-		a.log.Warn("the entropy has collapsed: responses hardly vary", "round", n, "entropy", entropy, "first_rounds", a.First[figureEntropy])
+		a.log.Warn("the entropy has collapsed before the problems are solved: responses hardly vary, and more problems are failed by all of theirs than are learned from",
+			"round", n, "entropy", entropy, "first_rounds", a.First[figureEntropy], "reward", reward, "frac_reward_zero_std", equal)
 	}
 	if length > lengthFactor*a.First[figureLength] && length > lengthFactor*a.Warned[figureLength] {
 		a.Warned[figureLength] = length
@@ -124,6 +130,18 @@ func (a *alarms) round(r Record) {
 		a.Warned[figureCut] = cut
 		a.log.Warn("more responses are truncated, which earn nothing", "round", n, "truncated_share", cut, "first_rounds", a.First[figureCut], "tokens", length)
 	}
+}
+
+// collapsed says whether the policy has become certain of its answers too
+// early. That the entropy falls is no harm by itself: it does in every run that
+// succeeds, since a policy that knows the answer has none left. The harm is that
+// responses to one problem no longer differ in reward, so that nothing is
+// learned from it, while it is failed. A round tells: rewards are 0 or 1 (but for
+// an objective's penalty on length), so no more than the share "reward" of its
+// problems can be those that every response solves. The other groups of equal rewards, equal - reward of all at
+// the least, are failed by every response; and 1 - equal are learned from.
+func collapsed(entropy, first, reward, equal float64) bool {
+	return entropy < entropyShare*first && equal-reward > 1-equal
 }
 
 // medianSpread returns the median and a standard deviation by the median

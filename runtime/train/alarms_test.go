@@ -14,11 +14,12 @@ func TestAlarms(t *testing.T) {
 	var log bytes.Buffer
 	a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)))
 	round := 0
+	reward := 0.5
 	rounds := func(n int, entropy, length, cut, flat float64) {
 		for range n {
 			round++
 			a.round(Record{
-				{"round", round}, {"reward", 0.5}, {"entropy", entropy}, {"response_length/mean", length},
+				{"round", round}, {"reward", reward}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
 			})
 		}
@@ -45,15 +46,30 @@ func TestAlarms(t *testing.T) {
 	said()
 	rounds(1, 1, 100, 0.1, 1)
 	said("rounds_in_a_row=3 reward=0.5")
-	rounds(4, 0.05, 100, 0.1, 0)
-	said("round=14 entropy=0.05 first_rounds=1")
+	// A low entropy is what success looks like. It is none where the responses
+	// to most problems are equal, and fewer of them are right: of 100 problems at
+	// least 80 - 50 = 30 are failed by every response, and 20 are learned from.
+	reward = 0.92
+	rounds(4, 0.05, 100, 0.1, 0.53)
+	reward = 0.5
+	rounds(4, 0.05, 100, 0.1, 0.7)
+	said()
+	rounds(4, 0.05, 100, 0.1, 0.8)
+	said("round=22 entropy=0.05 first_rounds=1 reward=0.5 frac_reward_zero_std=0.8")
+	rounds(4, 0.02, 100, 0.1, 0.8)
+	said("round=26 entropy=0.02 first_rounds=1")
+	rounds(4, 0.2, 100, 0.1, 0.8)
+	said()
 	rounds(4, 1, 250, 0.1, 0)
-	said("round=18 tokens=250 first_rounds=100")
+	said("round=34 tokens=250 first_rounds=100")
 	rounds(4, 1, 100, 0.5, 0)
-	said("round=22 truncated_share=0.5 first_rounds=0.1")
+	said("round=38 truncated_share=0.5 first_rounds=0.1")
 
 	for i := range 40 {
 		a.step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
+		// Steps whose groups all have equal rewards say nothing of the others.
+		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%3)}, {"grad_norm", 1e-9}})
+		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%7)}, {"grad_norm", 1e-9}})
 	}
 	said()
 	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
@@ -102,6 +118,9 @@ func TestAlarmsResume(t *testing.T) {
 			}
 			if n > 20 {
 				cut = 0.7
+			}
+			if n > 10 {
+				flat = 0.8
 			}
 			if n > 25 {
 				flat = 1

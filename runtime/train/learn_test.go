@@ -1,12 +1,15 @@
 package train_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -15,6 +18,7 @@ import (
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/runtime/train"
+	"onering/runtime/train/arithmetic"
 )
 
 // quiet is an Observer that keeps the rounds' records.
@@ -48,13 +52,18 @@ func embedded(t *testing.T, objective string, seed int64, rounds int) train.Conf
 // learn trains and returns the summary and the rounds.
 func learn(t *testing.T, env *runtime.Env, c train.Config) (train.Summary, []train.Record) {
 	t.Helper()
+	return learnLogged(t, env, c, slog.New(slog.DiscardHandler))
+}
+
+func learnLogged(t *testing.T, env *runtime.Env, c train.Config, log *slog.Logger) (train.Summary, []train.Record) {
+	t.Helper()
 	policy, err := train.OpenPolicy(c.Model.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer policy.Close()
 	q := &quiet{}
-	trainer, err := train.New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), q)
+	trainer, err := train.New(context.Background(), c, env, policy, log, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +75,14 @@ func learn(t *testing.T, env *runtime.Env, c train.Config) (train.Summary, []tra
 	return s, q.rounds
 }
 
+// warnings is a log of warnings alone.
+func warnings(b *bytes.Buffer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
 // The embedded run gains 40 points of held-out pass@1 on every seed, and the
-// sampler's log-probs are the learner's to 1e-4 in every round.
+// sampler's log-probs are the learner's to 1e-4 in every round. Nothing is
+// warned of: its entropy falls to a tenth because the task is learned.
 func TestEmbeddedRunLearns(t *testing.T) {
 	env := runtimetest.Test(t)
 	seeds, rounds := []int64{0, 1, 2}, 24
@@ -76,7 +91,11 @@ func TestEmbeddedRunLearns(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			s, records := learn(t, env, embedded(t, "pmpo", seed, rounds))
+			var warned bytes.Buffer
+			s, records := learnLogged(t, env, embedded(t, "pmpo", seed, rounds), warnings(&warned))
+			if warned.Len() > 0 {
+				t.Errorf("the run warns:\n%s", &warned)
+			}
 			before, after := s.First.Results[0].Pass1, s.Last.Results[0].Pass1
 			t.Logf("pass@1 %.1f %% before, %.1f %% after %d rounds in %.1f s; log-prob gap at most %.1e", 100*before, 100*after, rounds, s.Seconds, s.LogPGap)
 			if after-before < 0.40 {
@@ -91,6 +110,42 @@ func TestEmbeddedRunLearns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Six of ten references are wrong and the steps are large: the policy becomes
+// certain of its answers while it earns less than half of the rewards, and that
+// is warned of with figures.
+func TestCollapseIsWarnedOf(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 10 s")
+	}
+	env := runtimetest.Test(t)
+	c := embedded(t, "pmpo", 0, 12)
+	var problems bytes.Buffer
+	draw := rand.New(rand.NewPCG(1, 2))
+	for i := range 12 * 32 {
+		p := arithmetic.Draw(draw, false)
+		answer := p.Answer()
+		if i%5 < 3 {
+			answer = "12345"
+		}
+		fmt.Fprintf(&problems, "{\"problem\": %q, \"answer\": %q}\n", p.Prompt(), answer)
+	}
+	c.Data.Train = filepath.Join(t.TempDir(), "wrong.jsonl")
+	if err := os.WriteFile(c.Data.Train, problems.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.Rollout.PromptsPerRound, c.Rollout.Temperature = 32, 0.6
+	c.Train.BatchSize, c.Optimizer.LearningRate = 32, 4e-4
+	c.Eval = train.EvalConfig{Samples: 1, TopP: 1}
+	var warned bytes.Buffer
+	_, records := learnLogged(t, env, c, warnings(&warned))
+	for _, r := range records {
+		t.Logf("round %v: entropy %.4f, reward %.3f, %.2f of the groups equal", r.Get("round"), r.Float("entropy"), r.Float("reward"), r.Float("frac_reward_zero_std"))
+	}
+	if !strings.Contains(warned.String(), "the entropy has collapsed before the problems are solved") {
+		t.Errorf("the run does not warn of its collapse:\n%s", &warned)
 	}
 }
 
