@@ -61,8 +61,11 @@ const (
 	// lossWindow is how many steps a loss is compared with.
 	lossWindow = 64
 	// lossSpread is how many of their standard deviations (by the median of
-	// the deviations, which a spike does not move) it may be off.
+	// the deviations, which a spike does not move) it may be off, and lossRecord
+	// how often their largest deviation: of a few trajectories with rewards of 0
+	// and 1, most losses are the same and the median of the deviations is nothing.
 	lossSpread = 20
+	lossRecord = 4
 	// lossNothing is the size below which a loss is rounding: that of a step
 	// whose groups all have equal rewards. Beside such any other would be a jump.
 	lossNothing = 1e-6
@@ -86,8 +89,8 @@ func (a *alarms) step(r Record) {
 		return
 	}
 	if len(a.Losses) >= lossWindow/4 {
-		middle, spread := medianSpread(a.Losses)
-		if off := math.Abs(loss - middle); spread > 0 && off > lossSpread*spread {
+		middle, spread, largest := medianSpread(a.Losses)
+		if off := math.Abs(loss - middle); spread > 0 && off > lossSpread*spread && off > lossRecord*largest {
 			a.log.Warn("the loss has jumped", "step", r.Get("step"), "loss", loss, "median", middle, "deviations", math.Round(off/spread), "grad_norm", r.Float("grad_norm"))
 		}
 	}
@@ -144,15 +147,15 @@ func collapsed(entropy, first, reward, equal float64) bool {
 	return entropy < entropyShare*first && equal-reward > 1-equal
 }
 
-// medianSpread returns the median and a standard deviation by the median
-// absolute deviation.
-func medianSpread(x []float64) (middle, spread float64) {
+// medianSpread returns the median, a standard deviation by the median absolute
+// deviation, and the largest deviation.
+func medianSpread(x []float64) (middle, spread, largest float64) {
 	middle = median(x)
 	deviations := make([]float64, len(x))
 	for i, v := range x {
 		deviations[i] = math.Abs(v - middle)
 	}
-	return middle, 1.4826 * median(deviations)
+	return middle, 1.4826 * median(deviations), slices.Max(deviations)
 }
 
 func median(x []float64) float64 {

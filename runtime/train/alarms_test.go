@@ -74,6 +74,19 @@ func TestAlarms(t *testing.T) {
 	said()
 	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=40 loss=3")
+
+	// Most of the losses of small batches are the same, and others are no jumps.
+	a = newAlarms(a.log)
+	for i := range 80 {
+		loss := -0.0625 + 1e-7*float64(i%3)
+		if i%8 == 7 {
+			loss = 0.0625
+		}
+		a.step(Record{{"step", i}, {"loss", loss}, {"grad_norm", 1.0}})
+	}
+	said()
+	a.step(Record{{"step", 80}, {"loss", 3.0}, {"grad_norm", 50.0}})
+	said("step=80 loss=3")
 }
 
 // A run that is stopped at any place warns, from there on, as if it had not
