@@ -48,6 +48,14 @@ func (w *Weights) Tensors() []Tensor {
 	return tensors
 }
 
+// Forget gives the pages of Data back to the system where it takes them: its
+// elements are not known until they are written again, and take no memory.
+func (w *Weights) Forget() {
+	if len(w.Data) > 0 {
+		forget(w.Data)
+	}
+}
+
 // Close gives the memory back. No slice of Data may be used afterwards, nor may
 // a session that has one bound run.
 func (w *Weights) Close() error {

@@ -14,3 +14,6 @@ func allocate(n int) ([]float32, func() error, error) {
 	}
 	return data[skip : skip+n : skip+n], nil, nil
 }
+
+// forget keeps what is the Go heap's.
+func forget([]float32) {}

@@ -28,3 +28,9 @@ func allocate(n int) ([]float32, func() error, error) {
 	data := unsafe.Slice((*float32)(unsafe.Pointer(&mem[0])), n)
 	return data, func() error { return unix.Munmap(mem) }, nil
 }
+
+// forget lets the pages of what allocate made go. Advice that is not taken does
+// no harm.
+func forget(data []float32) {
+	unix.Madvise(unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), 4*len(data)), unix.MADV_DONTNEED)
+}

@@ -95,7 +95,7 @@ var process struct {
 	env     *C.OrtEnv
 	options Options      // of env
 	shared  map[int]bool // the GPUs whose arena env has
-	refs    int     // Envs and Sessions open on env
+	refs    int          // Envs and Sessions open on env
 }
 
 // An Env is an open ONNX Runtime. It may be used from several goroutines.
@@ -348,6 +348,15 @@ func shareArena() error {
 		return err
 	}
 	return ort.CreateAndRegisterAllocator(memory, cfg)
+}
+
+// Wait returns when all that was begun on the device is done, so that a clock may
+// be read. On the CPU everything is done when its call returns.
+func (e *Env) Wait() error {
+	if e.memory == nil {
+		return nil
+	}
+	return e.memory.wait()
 }
 
 // release gives back one reference to the environment.

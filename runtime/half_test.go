@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"testing"
 
@@ -263,6 +264,7 @@ func TestLossScale(t *testing.T) {
 			check(t, err)
 			check(t, p.Backward(likeLogProb(p, 0.1), nil))
 			p.Release()
+			check(t, env.Download(w))
 			was := slices.Clone(w.Data)
 			norm, err := o.GradNorm()
 			if scale < 1<<40 {
@@ -303,5 +305,34 @@ func TestBFloat16NeedsGPU(t *testing.T) {
 	defer l.Close()
 	if _, err := l.Forward(madeSequences(), 1, false); err == nil || !bytes.Contains([]byte(err.Error()), []byte("implementation")) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestHostForgets: what lies on a device takes no memory of the host, until it is
+// downloaded.
+func TestHostForgets(t *testing.T) {
+	if goruntime.GOOS != "linux" {
+		t.Skip("elsewhere a system need not say at once what it took back")
+	}
+	env := runtime.OpenStandIn(t, runtimetest.Test(t))
+	w, err := qwen2.Init(halfModel(), 3)
+	check(t, err)
+	defer w.Close()
+	was := slices.Clone(w.Data)
+	ring, err := runtime.NewRing(halfModel(), w)
+	check(t, err)
+	defer ring.Close()
+	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
+	check(t, err)
+	defer l.Close()
+	for range 2 {
+		if slices.ContainsFunc(w.Data, func(x float32) bool { return x != 0 }) {
+			t.Fatal("the host still has the weights")
+		}
+		check(t, env.Download(w))
+		if !slices.Equal(w.Data, was) {
+			t.Fatal("the device does not have the weights")
+		}
+		env.Forget(w)
 	}
 }

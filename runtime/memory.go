@@ -135,6 +135,17 @@ func (e *Env) Upload(w ...*models.Weights) error {
 	return nil
 }
 
+// Forget gives back the host's memory of w where a Ring, a Learner or an Optimizer
+// has it on a device: until the next Download the host's elements are not known.
+// On the CPU there is nothing to do.
+func (e *Env) Forget(w ...*models.Weights) {
+	for _, w := range w {
+		if e.held(w).at != nil {
+			w.Forget()
+		}
+	}
+}
+
 func (a *arena) bytes() int { return 4 * a.host.Layout.Size }
 
 // value views elements from and up to to.

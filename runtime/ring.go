@@ -45,7 +45,7 @@ func (r *Ring) lossScale() float64 {
 }
 
 // on takes the weights to the device of e, once, and rounds those that are
-// computed with in 16 bits.
+// computed with in 16 bits. What is on a device the host forgets.
 func (r *Ring) on(e *Env) error {
 	switch {
 	case r.arena.env == e:
@@ -76,6 +76,7 @@ func (r *Ring) on(e *Env) error {
 	}
 	closeValues(r.values)
 	r.arena, r.values = a, values
+	e.Forget(r.Weights)
 	return nil
 }
 

@@ -19,12 +19,17 @@ type BenchOptions struct {
 	Rows    int   // sequences of the training pass
 	Tokens  int   // tokens of each, and of the prompt whose prefill is timed
 	Stash   models.Stash
+	Repeat  int  // passes timed after the warm-up, of which the fastest counts
+	Offload bool // keep the moments in the host's memory
+	// Log is told each figure as it is there, so that what ends early was not for
+	// nothing; nil tells nobody.
+	Log func(message string, args ...any)
 }
 
 // DefaultBench is what bench/compare.py measures; it lowers Stash too, which a
 // run chooses by the memory there is.
 func DefaultBench() BenchOptions {
-	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Stash: models.StashAll}
+	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Stash: models.StashAll, Repeat: 1}
 }
 
 // A DecodeBench is how fast a policy samples.
@@ -32,25 +37,71 @@ type DecodeBench struct {
 	// Decode is by batch size.
 	Decode map[string]StepBench `json:"decode"`
 	// PrefillSeconds is the time to the first token of a prompt, warm.
-	PrefillSeconds float64 `json:"prefill_seconds"`
-	PeakBytes      int64   `json:"peak_bytes"`
+	PrefillSeconds float64 `json:"prefill_seconds,omitzero"`
+	PeakBytes      int64   `json:"peak_bytes,omitzero"`
 }
 
 // A StepBench is one batch size: the mean of the decode steps.
 type StepBench struct {
 	StepMilliseconds float64 `json:"step_ms"`
-	TokensPerSecond  float64 `json:"tokens_per_second"`
+	TokensPerSecond  float64 `json:"tokens_per_second,omitzero"`
 }
 
-// A TrainBench is one optimizer step by phase, after a warm-up.
+// A ScoreBench is one forward pass that keeps nothing.
+type ScoreBench struct {
+	Tokens          int     `json:"tokens"`
+	Seconds         float64 `json:"seconds,omitzero"`
+	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
+	PeakBytes       int64   `json:"peak_bytes,omitzero"`
+}
+
+// A TrainBench is one optimizer step by phase.
 type TrainBench struct {
 	Tokens   int     `json:"tokens"`
-	Forward  float64 `json:"forward_seconds"`
-	Backward float64 `json:"backward_seconds"`
+	Forward  float64 `json:"forward_seconds,omitzero"`
+	Backward float64 `json:"backward_seconds,omitzero"`
 	// Seconds is forward and backward: what compare.py compares.
-	Seconds   float64 `json:"seconds"`
-	Optimizer float64 `json:"optimizer_seconds,omitempty"`
-	PeakBytes int64   `json:"peak_bytes"`
+	Seconds float64 `json:"seconds,omitzero"`
+	// TokensPerSecond is of forward and backward: how many passes there are to an
+	// update is up to the recipe.
+	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
+	Optimizer       float64 `json:"optimizer_seconds,omitzero"`
+	PeakBytes       int64   `json:"peak_bytes,omitzero"`
+}
+
+func (o BenchOptions) log(message string, args ...any) {
+	if o.Log != nil {
+		o.Log(message, args...)
+	}
+}
+
+// clock returns the seconds that f takes until the device is done too.
+func clock(env *runtime.Env, f func() error) (float64, error) {
+	if err := env.Wait(); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	err := env.Wait()
+	return time.Since(began).Seconds(), err
+}
+
+// fastest calls f once to warm up and Repeat times by the clock, and returns the
+// fewest seconds.
+func (o BenchOptions) fastest(env *runtime.Env, f func() error) (float64, error) {
+	best := math.Inf(1)
+	for i := range o.Repeat + 1 {
+		seconds, err := clock(env, f)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 {
+			best = min(best, seconds)
+		}
+	}
+	return best, nil
 }
 
 func (o BenchOptions) prompt(r *rand.Rand, p *Policy, n int) []int32 {
@@ -61,42 +112,49 @@ func (o BenchOptions) prompt(r *rand.Rand, p *Policy, n int) []int32 {
 	return ids
 }
 
-// BenchDecode measures prefill and decoding.
+// BenchDecode measures prefill and decoding. With an error it returns what it had
+// measured.
 func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, error) {
-	b := DecodeBench{Decode: make(map[string]StepBench), PrefillSeconds: math.Inf(1)}
+	b := DecodeBench{Decode: make(map[string]StepBench)}
 	r := rand.New(rand.NewPCG(1, 1))
+	var err error
+	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
+		return b, fmt.Errorf("train: bench: prefill: %w", err)
+	}
+	o.log("prefill", "tokens", o.Tokens, "seconds", b.PrefillSeconds)
 	for _, n := range o.Batch {
 		step, err := o.decode(env, p, r, n)
 		if err != nil {
 			return b, fmt.Errorf("train: bench: batch %d: %w", n, err)
 		}
 		b.Decode[strconv.Itoa(n)] = step
+		b.PeakBytes = peakBytes()
+		o.log("decode", "batch", n, "step_ms", step.StepMilliseconds)
 	}
+	return b, nil
+}
+
+// prefill measures the time from a prompt to its first token.
+func (o BenchOptions) prefill(env *runtime.Env, p *Policy, r *rand.Rand) (float64, error) {
 	d, err := env.NewDecoder(p.Ring, 1, o.Tokens+1)
 	if err != nil {
-		return b, err
+		return 0, err
 	}
 	defer d.Close()
 	if err := d.SetSampling(1, 1, 0, false); err != nil {
-		return b, err
+		return 0, err
 	}
-	prompt := o.prompt(r, p, o.Tokens)
-	one, value := make([]int32, 1), make([]float32, 1)
-	for range 3 {
-		began := time.Now()
+	prompt, one, value := o.prompt(r, p, o.Tokens), make([]int32, 1), make([]float32, 1)
+	o.Repeat = max(2, o.Repeat)
+	return o.fastest(env, func() error {
 		prefix, err := d.Prefill([][]int32{prompt})
-		if err == nil {
-			err = d.Start(prefix, []int{0}, []float32{0.5}, one, value, make([]float32, 1))
-		}
 		if err != nil {
-			return b, fmt.Errorf("train: bench: prefill: %w", err)
+			return err
 		}
-		b.PrefillSeconds = min(b.PrefillSeconds, time.Since(began).Seconds())
-		d.Free(0)
-		d.Drop(prefix[0])
-	}
-	b.PeakBytes = peakBytes()
-	return b, nil
+		defer d.Drop(prefix[0])
+		defer d.Free(0)
+		return d.Start(prefix, []int{0}, []float32{0.5}, one, value, make([]float32, 1))
+	})
 }
 
 func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, n int) (StepBench, error) {
@@ -135,18 +193,9 @@ func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, n int) (
 	return StepBench{seconds * 1e3, float64(n) / seconds}, nil
 }
 
-// BenchTrain measures one pass forward and backward, and with optimize the
-// update as well, which takes memory for the moments.
-func BenchTrain(env *runtime.Env, p *Policy, o BenchOptions, optimize bool) (TrainBench, error) {
-	var b TrainBench
-	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: o.Stash})
-	if err != nil {
-		return b, err
-	}
-	defer l.Close()
+// sequences makes the rows of a training pass, and a weight for each token.
+func (o BenchOptions) sequences(p *Policy) (sequences []runtime.Sequence, w [][]float64) {
 	r := rand.New(rand.NewPCG(1, 1))
-	var sequences []runtime.Sequence
-	var w [][]float64
 	for range o.Rows {
 		sequences = append(sequences, runtime.Sequence{Tokens: o.prompt(r, p, o.Tokens+1), Prompt: 1})
 		row := make([]float64, o.Tokens)
@@ -155,36 +204,90 @@ func BenchTrain(env *runtime.Env, p *Policy, o BenchOptions, optimize bool) (Tra
 		}
 		w = append(w, row)
 	}
-	b.Tokens = o.Rows * o.Tokens
-	for range 2 { // the first pass warms up
-		l.ZeroGradients()
-		began := time.Now()
-		pass, err := l.Forward(sequences, 1, true)
-		if err != nil {
-			return b, fmt.Errorf("train: bench: forward: %w", err)
-		}
-		b.Forward = time.Since(began).Seconds()
-		if err := pass.Backward(w, nil); err != nil {
-			return b, fmt.Errorf("train: bench: backward: %w", err)
-		}
-		pass.Release()
-		b.Seconds = time.Since(began).Seconds()
-		b.Backward = b.Seconds - b.Forward
+	return sequences, w
+}
+
+// BenchScore measures the log-probs of given sequences, with no gradients in
+// memory.
+func BenchScore(env *runtime.Env, p *Policy, o BenchOptions) (ScoreBench, error) {
+	b := ScoreBench{Tokens: o.Rows * o.Tokens}
+	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
+	if err != nil {
+		return b, err
 	}
-	if optimize {
-		opt, err := env.NewOptimizer(p.Ring, l.Gradients, runtime.OptimizerOptions{})
+	defer l.Close()
+	sequences, _ := o.sequences(p)
+	b.Seconds, err = o.fastest(env, func() error {
+		pass, err := l.Forward(sequences, 1, false)
+		if err == nil {
+			pass.Release()
+		}
+		return err
+	})
+	if err != nil {
+		return b, fmt.Errorf("train: bench: score: %w", err)
+	}
+	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, peakBytes()
+	o.log("score", "tokens", b.Tokens, "seconds", b.Seconds)
+	return b, nil
+}
+
+// BenchTrain measures one pass forward and backward, and with update the update
+// as well, which takes memory for the moments. With an error it returns what it
+// had measured.
+func BenchTrain(env *runtime.Env, p *Policy, o BenchOptions, update bool) (TrainBench, error) {
+	b := TrainBench{Tokens: o.Rows * o.Tokens}
+	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: o.Stash})
+	if err != nil {
+		return b, err
+	}
+	defer l.Close()
+	sequences, w := o.sequences(p)
+	for i := range o.Repeat + 1 {
+		forward, backward, err := pass(env, l, sequences, w)
 		if err != nil {
-			return b, err
+			return b, fmt.Errorf("train: bench: %w", err)
 		}
-		defer opt.Close()
-		for range 2 {
-			began := time.Now()
-			if _, err := opt.Step(runtime.AdamW{LearningRate: 1e-6, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1}); err != nil {
-				return b, fmt.Errorf("train: bench: update: %w", err)
-			}
-			b.Optimizer = time.Since(began).Seconds()
+		if i == 1 || i > 1 && forward+backward < b.Seconds { // the first warms up
+			b.Forward, b.Backward, b.Seconds = forward, backward, forward+backward
 		}
+	}
+	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, peakBytes()
+	o.log("train", "tokens", b.Tokens, "forward_seconds", b.Forward, "backward_seconds", b.Backward)
+	if !update {
+		return b, nil
+	}
+	opt, err := env.NewOptimizer(p.Ring, l.Gradients, runtime.OptimizerOptions{Offload: o.Offload})
+	if err != nil {
+		return b, err
+	}
+	defer opt.Close()
+	b.Optimizer, err = o.fastest(env, func() error {
+		_, err := opt.Step(runtime.AdamW{LearningRate: 1e-6, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1})
+		return err
+	})
+	if err != nil {
+		return b, fmt.Errorf("train: bench: update: %w", err)
 	}
 	b.PeakBytes = peakBytes()
+	o.log("update", "seconds", b.Optimizer)
 	return b, nil
+}
+
+// pass returns the seconds of one pass forward and backward.
+func pass(env *runtime.Env, l *runtime.Learner, sequences []runtime.Sequence, w [][]float64) (forward, backward float64, err error) {
+	l.ZeroGradients()
+	var p *runtime.Pass
+	forward, err = clock(env, func() (err error) {
+		p, err = l.Forward(sequences, 1, true)
+		return err
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("forward: %w", err)
+	}
+	defer p.Release()
+	if backward, err = clock(env, func() error { return p.Backward(w, nil) }); err != nil {
+		return 0, 0, fmt.Errorf("backward: %w", err)
+	}
+	return forward, backward, nil
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // checkpointVersion is raised when an older state can no longer be read.
-const checkpointVersion = 2
+const checkpointVersion = 3
 
 // A state is what a checkpoint holds besides the weights, the moments and,
 // inside a round, the round. The order of problems, the sampler's draws and the
@@ -80,8 +80,7 @@ type roundState struct {
 	// Updates by rollout, for the lines of rollouts/; none in older checkpoints.
 	Updates []update
 
-	GapMax, GapSum float64
-	GapTokens      int
+	Gap gap
 
 	Stats sampler.Stats
 	Steps []Record // of the steps that are done
@@ -93,13 +92,15 @@ type snapshot struct {
 	state                  state
 	round                  *roundState // nil between two rounds
 	weights, first, second *models.Weights
+	held                   []*models.Weights // the run's own
 	model                  qwen2.Config
 	tokenizer              string
 }
 
 // snapshot takes the state without copying the weights.
 func (t *Trainer) snapshot() (snapshot, error) {
-	if err := t.env.Download(t.Policy.Weights, t.optimizer.First, t.optimizer.Second); err != nil {
+	held := []*models.Weights{t.Policy.Weights, t.optimizer.First, t.optimizer.Second}
+	if err := t.env.Download(held...); err != nil {
 		return snapshot{}, fmt.Errorf("train: checkpoint: %w", err)
 	}
 	s := snapshot{
@@ -110,6 +111,7 @@ func (t *Trainer) snapshot() (snapshot, error) {
 			Score: t.score, Alarms: t.alarms.state(),
 		},
 		weights: t.Policy.Weights, first: t.optimizer.First, second: t.optimizer.Second,
+		held:  held,
 		model: t.Policy.Model, tokenizer: t.Policy.Dir,
 	}
 	if m, ok := t.Objective.(encoding.TextMarshaler); ok {
@@ -350,7 +352,7 @@ func (t *Trainer) checkState(s state, dir string) error {
 func (r *underway) state() *roundState {
 	s := &roundState{
 		Rollouts: r.rollouts, Trajectories: make([]objectives.Trajectory, len(r.trajectories)), Kept: r.kept,
-		Groups: r.groups, Flat: r.flat, GapMax: r.gapMax, GapSum: r.gapSum, GapTokens: r.gapTokens,
+		Groups: r.groups, Flat: r.flat, Gap: r.gap,
 		Stats: r.stats, Steps: r.steps[:len(r.steps):len(r.steps)], Updates: slices.Clone(r.updates),
 	}
 	for i, x := range r.trajectories {
@@ -381,7 +383,7 @@ func (t *Trainer) restoreRound(path string) error {
 	t.now = &underway{
 		round: &round{
 			rollouts: s.Rollouts, trajectories: s.Trajectories, kept: s.Kept, groups: s.Groups, flat: s.Flat, updates: s.Updates,
-			gapMax: s.GapMax, gapSum: s.GapSum, gapTokens: s.GapTokens, rescored: c.Rollout.OldLogProb == "rescore",
+			gap: s.Gap, rescored: c.Rollout.OldLogProb == "rescore",
 		},
 		stats: s.Stats, steps: s.Steps,
 		problems: t.problems.Take(c.Data.Seed, t.round*c.Rollout.PromptsPerRound, c.Rollout.PromptsPerRound),

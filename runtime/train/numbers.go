@@ -119,6 +119,15 @@ func checkWeights(w *models.Weights) error {
 	return runtime.NotFinite("weight", w)
 }
 
+// checkWeights looks at the policy's weights wherever they lie.
+func (t *Trainer) checkWeights() error {
+	if err := t.env.Download(t.Policy.Weights); err != nil {
+		return err
+	}
+	defer t.env.Forget(t.Policy.Weights)
+	return checkWeights(t.Policy.Weights)
+}
+
 // allFinite is fast where everything is finite.
 func allFinite(x []float32) bool {
 	for len(x) > 0 {
@@ -142,18 +151,18 @@ func (t *Trainer) explain(err error, sequences []runtime.Sequence) error {
 	if !errors.As(err, &e) || len(e.Trajectories) == 0 {
 		return err
 	}
-	e.Cause = whereFrom(t.learner, t.Policy.Weights, sequences[e.Trajectories[0]], t.Config.Rollout.Temperature)
+	e.Cause = t.whereFrom(sequences[e.Trajectories[0]])
 	return e
 }
 
-func whereFrom(l *runtime.Learner, w *models.Weights, s runtime.Sequence, temperature float64) string {
-	if err := checkWeights(w); err != nil {
+func (t *Trainer) whereFrom(s runtime.Sequence) string {
+	if err := t.checkWeights(); err != nil {
 		var at *runtime.NotFiniteError
 		if errors.As(err, &at) {
 			return fmt.Sprintf("the weight %s is %v at element %d", at.Tensor, at.Value, at.Index)
 		}
 	}
-	p, err := l.Forward([]runtime.Sequence{s}, temperature, true)
+	p, err := t.learner.Forward([]runtime.Sequence{s}, t.Config.Rollout.Temperature, true)
 	if err != nil {
 		return err.Error()
 	}
@@ -185,7 +194,7 @@ func (t *Trainer) samplingFailed(err error, problems []Problem) error {
 	if !nonfinite(logp) {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, whereFrom(t.learner, t.Policy.Weights, s, t.Config.Rollout.Temperature))
+	return fmt.Errorf("%w: %s", err, t.whereFrom(s))
 }
 
 // checkRollouts refuses a round whose sampling met NaN or infinities.

@@ -70,7 +70,7 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 		})
 		live[i] = x.Advantage != 0 || l.HasEntropyGradient() || len(x.RefLogProb) > 0
 	}
-	if err := checkWeights(policy.Weights); err != nil {
+	if err := t.checkWeights(); err != nil {
 		out.Found = append(out.Found, err.Error())
 	}
 	if policy.Model.Compute == models.F16 {

@@ -24,8 +24,7 @@ type round struct {
 
 	rescored bool // OldLogProb is the learner's
 
-	gapMax, gapSum float64 // |rollout - training log-prob| before the first update
-	gapTokens      int
+	gap gap
 }
 
 // newRound shapes the rewards, takes the advantages of each group of k and
@@ -61,10 +60,7 @@ func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
 // compare notes how far a training log-prob is from what the sampler saw.
 func (r *round) compare(i int, logp []float64) {
 	for t, x := range logp {
-		gap := math.Abs(x - r.rollouts[i].LogProb[t])
-		r.gapMax = max(r.gapMax, gap)
-		r.gapSum += gap
-		r.gapTokens++
+		r.gap.add(r.rollouts[i].LogProb[t], x)
 	}
 }
 
@@ -102,8 +98,8 @@ func (r *round) metrics(stats sampler.Stats, steps []Record) Record {
 		{"truncated_share", truncated / n},
 		{"verifier/errors", failures}, {"verifier/limits", limits},
 		{"tokens", stats.Tokens}, {"prompt_tokens", stats.PrefillTokens}, {"slot_occupancy", stats.Occupancy()},
-		{"logp_gap_max", r.gapMax}, {"logp_gap_mean", r.gapSum / float64(max(1, r.gapTokens))},
 	}
+	record = append(record, r.gap.metrics()...)
 	// The means over the round's steps of what each step logged; the largest or
 	// smallest where the name says so.
 	var names []Metric

@@ -159,7 +159,9 @@ func (t *Trainer) save(write func(snapshot) error) error {
 	if err != nil {
 		return err
 	}
-	if err := write(snap); err != nil {
+	err = write(snap)
+	t.env.Forget(snap.held...)
+	if err != nil {
 		return err
 	}
 	t.saved, t.savedAt, t.overdue = t.position(), time.Now(), false

@@ -207,6 +207,10 @@ func (t *Trainer) dropLong() error {
 // keepReference copies the weights: the reference policy stays what the policy
 // was when training began.
 func (t *Trainer) keepReference(env *runtime.Env) (err error) {
+	if err := env.Download(t.Policy.Weights); err != nil {
+		return err
+	}
+	defer env.Forget(t.Policy.Weights)
 	if t.refWeight, err = models.NewWeights(t.Policy.Weights.Layout); err != nil {
 		return err
 	}
