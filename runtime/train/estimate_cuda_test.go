@@ -52,9 +52,14 @@ func TestEstimateCUDA(t *testing.T) {
 			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.slots, want)
 		}
 		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
-		if up(e.Peak) != tt.onDevice || up(e.Peak-e.Moments) != tt.onHost {
+		c.Optimizer.Offload = true
+		less, err := EstimateMemory(c, tt.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up(e.Peak) != tt.onDevice || up(less.Peak) != tt.onHost || less.Moments != 0 || less.Offloaded != 8*n {
 			t.Errorf("%s with %d slots and micro-batches of %d: %d GB, %d GB with the moments on the host, want %d and %d",
-				tt.name, tt.slots, tt.micro, up(e.Peak), up(e.Peak-e.Moments), tt.onDevice, tt.onHost)
+				tt.name, tt.slots, tt.micro, up(e.Peak), up(less.Peak), tt.onDevice, tt.onHost)
 		}
 	}
 	c := Default()
