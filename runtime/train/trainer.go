@@ -121,7 +121,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	for _, name := range c.Eval.Suites {
 		s, err := OpenSuite(name, "", c.Eval.Options())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("train: eval.suites: %w", err)
 		}
 		t.suites = append(t.suites, s)
 	}
