@@ -4,14 +4,44 @@ package train_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/runtime/train"
 )
+
+// TestInvariantRollouts: with rollout.invariant a run is the same for any number
+// of slots.
+func TestInvariantRollouts(t *testing.T) {
+	env := runtimetest.Test(t)
+	var want map[string]string
+	for _, slots := range []int{16, 1, 5} {
+		dir, _ := start(t, env, "reference", func(c *train.Config) {
+			c.Rollout.Invariant, c.Rollout.Slots = true, slots
+			c.Train.Rounds = 2
+		})
+		got := map[string]string{}
+		for name, text := range contents(t, dir) {
+			if strings.HasPrefix(name, "rollouts") || strings.HasSuffix(name, ".safetensors") {
+				got[name] = text
+			}
+		}
+		if len(got) < 4 {
+			t.Fatalf("files %v", slices.Sorted(maps.Keys(got)))
+		}
+		if want == nil {
+			want = got
+		}
+		same(t, fmt.Sprintf("%d slots", slots), got, want)
+	}
+}
 
 // TestDeviceTrains trains on a stand-in for a device, whole and resumed from a
 // checkpoint, and wants the very files of a run on the CPU: whatever the trainer

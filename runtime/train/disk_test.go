@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"onering/runtime/runtimetest"
 	"onering/runtime/train"
@@ -38,15 +39,22 @@ func TestFolderVanishes(t *testing.T) {
 	want := whole(t, env)["reference"]
 	dir := filepath.Join(t.TempDir(), "run")
 	c := chaosConfig("reference", dir)
-	policy, err := train.OpenPolicy(c.Model.Path)
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer policy.Close()
 	m := &meddler{meddle: func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
+		// A checkpoint that is being written puts files into what is removed.
+		err := os.RemoveAll(dir)
+		for range 1000 {
+			if err == nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+			err = os.RemoveAll(dir)
 		}
+		t.Error(err)
 	}}
 	trainer, err := train.New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), m)
 	if err != nil {
@@ -74,7 +82,7 @@ func TestDiskFull(t *testing.T) {
 	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
 	dir, ballast := filepath.Join(disk, "run"), filepath.Join(disk, "ballast")
 	c := chaosConfig("ema", dir)
-	policy, err := train.OpenPolicy(c.Model.Path)
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
 	}

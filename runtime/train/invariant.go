@@ -13,7 +13,7 @@ import (
 //
 // It is worth its price (see runtime.Decoder.SetInvariant, and a lone sequence
 // is slower) where a result must not depend on the number of slots: in
-// evaluation, not in rollouts.
+// evaluation, and in rollouts that ask for it.
 type invariant struct {
 	sampler.Decoder
 	companion int // the slot

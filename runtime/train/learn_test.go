@@ -57,7 +57,7 @@ func learn(t *testing.T, env *runtime.Env, c train.Config) (train.Summary, []tra
 
 func learnLogged(t *testing.T, env *runtime.Env, c train.Config, log *slog.Logger) (train.Summary, []train.Record) {
 	t.Helper()
-	policy, err := train.OpenPolicy(c.Model.Path)
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
 	}

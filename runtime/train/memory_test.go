@@ -51,7 +51,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		rounds, warm = 1000, 100
 	}
 	c := tiny(filepath.Join(t.TempDir(), "run"), rounds)
-	policy, err := OpenPolicy(c.Model.Path)
+	policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestAllocationFails(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := tiny(filepath.Join(t.TempDir(), "run"), 1)
 	c.Train.BatchSize = 16
-	policy, err := OpenPolicy(c.Model.Path)
+	policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
 	}

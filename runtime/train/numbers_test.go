@@ -164,7 +164,7 @@ func TestNonfiniteWeights(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := chaosConfig("reference", filepath.Join(t.TempDir(), "run"))
 	train1 := func(change func(*train.Policy)) error {
-		policy, err := train.OpenPolicy(c.Model.Path)
+		policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 		if err != nil {
 			t.Fatal(err)
 		}

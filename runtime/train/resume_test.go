@@ -51,7 +51,7 @@ func list(t *testing.T, dir string) []string {
 // continueRun trains and returns what was logged.
 func continueRun(env *runtime.Env, c train.Config, resume bool) (string, error) {
 	var log bytes.Buffer
-	policy, err := train.OpenPolicy(c.Model.Path)
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		return "", err
 	}
@@ -168,7 +168,7 @@ func TestFolderIsLocked(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	c := chaosConfig("dapo", dir)
-	policy, err := train.OpenPolicy(c.Model.Path)
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
 	}

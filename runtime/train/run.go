@@ -208,7 +208,13 @@ func (t *Trainer) sample(ctx context.Context) error {
 
 	t.clock.enter(phaseRollout)
 	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", t.round+1, c.Train.Rounds), "trajectories", len(now.problems)*r.SamplesPerPrompt)
-	rollouts, stats, err := Roll(ctx, t.decoder, t.prompter, now.problems, Sampling{
+	decoder := sampler.Decoder(t.decoder)
+	if r.Invariant {
+		single := newInvariant(t.decoder)
+		defer single.close()
+		decoder = single
+	}
+	rollouts, stats, err := Roll(ctx, decoder, t.prompter, now.problems, Sampling{
 		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens,
 		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
 	}, t.verifier, func(int) { t.observer.Advance(1) })

@@ -94,6 +94,9 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if want := computeTypes[c.Model.DType]; policy.Model.Geometry().Compute != want {
+		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Model.Geometry().Compute)
+	}
 	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
 	made := t // which a return of nil hides
 	defer func() {
@@ -130,6 +133,9 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", max(c.Rollout.MaxNewTokens, c.Eval.MaxNewTokens))
 	}
 	slots := min(c.Rollout.Slots, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt)
+	if c.Rollout.Invariant {
+		slots++ // for the companion
+	}
 	if t.decoder, err = env.NewDecoder(policy.Ring, slots, policy.MaxTokens(limit)); err != nil {
 		return nil, err
 	}
