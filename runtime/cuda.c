@@ -118,7 +118,11 @@ static struct runtime {
 } cuda;
 
 int onering_cuda_open(const char *cudart, int device, void **stream, char **error) {
-	enum { non_blocking = 1 };
+	// ONNX Runtime copies a host value to the device when it is bound, in the
+	// default stream and into memory that a run still under way may have given
+	// back. So this stream has to wait for that one and that one for this: it is
+	// not a non-blocking one.
+	enum { blocking = 0 };
 	void *lib = dlopen(cudart, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
 		*error = strdup(dlerror());
@@ -150,7 +154,7 @@ int onering_cuda_open(const char *cudart, int device, void **stream, char **erro
 	}
 	cuda = found;
 	int code = cuda.set_device(device);
-	if (!code) code = cuda.stream(stream, non_blocking);
+	if (!code) code = cuda.stream(stream, blocking);
 	if (code) *error = strdup(cuda.text(code));
 	return code ? -1 : 0;
 }
