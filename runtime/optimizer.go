@@ -18,8 +18,8 @@ type AdamW struct {
 
 // An Optimizer holds AdamW's moments and updates a Ring's weights in place.
 //
-// Gradients are divided by the Ring's LossScale where a Program has an input for
-// it or a norm is taken; they stay as they are in their arena.
+// The Ring's LossScale is divided out of the norm and of the update; the
+// gradients keep it where they lie.
 type Optimizer struct {
 	// First and Second are the running means of g and g^2; Steps counts the
 	// updates made.
@@ -29,7 +29,7 @@ type Optimizer struct {
 	env        *Env
 	ring       *Ring
 	gradients  *models.Weights
-	moments    [2]*arena // nil where they stay on the host
+	moments    [2]*arena
 	norm, step *Binding
 	stepCopy   *Binding // for elements that have a copy; nil where none have
 	slices     []optimizerSlice
