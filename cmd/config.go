@@ -156,7 +156,7 @@ func (r *resolved) locate(err error) error {
 
 // fileLayer reads a run file; "-" is stdin.
 func fileLayer(name string, stdin io.Reader) (layer, error) {
-	in, name, err := openInput(name, stdin)
+	in, name, err := openInput("--config", name, stdin)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -34,6 +34,9 @@ Exit code 1 if something keeps onering from running.`,
   onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkDevice(o.Device); err != nil {
+				return err
+			}
 			r := struct {
 				Onering buildVersion `json:"onering"`
 				runtime.Report

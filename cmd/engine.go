@@ -48,6 +48,13 @@ func checkDType(dtype, device string) error {
 	return nil
 }
 
+func checkDevice(device string) error {
+	if !train.IsDevice(device) {
+		return usagef("--device %q: must be %s", device, train.Devices)
+	}
+	return nil
+}
+
 // An engine is a model folder opened for sampling and learning.
 type engine struct {
 	env    *runtime.Env
@@ -59,6 +66,9 @@ type engine struct {
 func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if f.runtime.Threads < 0 {
 		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
+	}
+	if err := checkDevice(f.runtime.Device); err != nil {
+		return nil, err
 	}
 	if f.dtype == "" {
 		f.dtype = "float32"
@@ -98,7 +108,7 @@ func checkModel(path string) error {
 // with opens the input that the arguments name and then the model, and closes
 // both behind do. name is what messages call the input.
 func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, engine *engine) error) error {
-	in, name, err := openInput(inputName(args), c.InOrStdin())
+	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Report, error) {
 	var none evaluation.Report
 	if f.model == "" {
-		return none, usagef(`required flag(s) "model" not set`)
+		return none, usagef("--model is not set: model folder")
 	}
 	var suites []train.Suite
 	for _, spec := range o.suites {

@@ -36,6 +36,13 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 			if err != nil {
 				return err
 			}
+			file := config
+			if folderOf(config) == config {
+				file = filepath.Join(config, "config.json")
+			}
+			if _, err := os.Stat(file); err != nil {
+				return unreadable("--config", file, err, "name a config.json, or a folder that has one")
+			}
 			shape, err := qwen2.ReadConfig(config)
 			if err != nil {
 				return err
@@ -49,6 +56,9 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 			if tokenizer != "" {
 				if from, err = localTokenizer(c, tokenizer); err != nil {
 					return err
+				}
+				if _, err := os.ReadDir(from); err != nil {
+					return unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
 				}
 			}
 			err = qwen2.Save(out, shape, weights, qwen2.SaveOptions{DType: element, Tokenizer: from})

@@ -15,18 +15,18 @@ import (
 const maxLine = 64 << 20
 
 // openInput opens the file called name for reading; "-" is stdin. The second
-// result is the name to use in messages.
-func openInput(name string, stdin io.Reader) (io.ReadCloser, string, error) {
+// result is the name to use in messages; what is what a message calls the file.
+func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
 		return io.NopCloser(stdin), "stdin", nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, "", err
+		return nil, "", unreadable(what, name, err, "- is stdin")
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		f.Close()
-		return nil, "", fmt.Errorf("%s is a folder, not a file", name)
+		return nil, "", fmt.Errorf("%s %q: it is a folder, not a file", what, name)
 	}
 	return f, name, nil
 }

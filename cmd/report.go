@@ -61,6 +61,9 @@ the run folder by itself.`,
 
 // writeReport writes a page whole or not at all.
 func writeReport(path string, runs []*report.Run, o report.Options) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return usagef("--out %q: it is a folder; name a file for the page, such as %s", path, filepath.Join(path, "report.html"))
+	}
 	if dir := filepath.Dir(path); dir != "." {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			return err

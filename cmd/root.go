@@ -40,6 +40,7 @@ func Main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // run executes one command line and returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
+	refuseUnknownTopics(root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -60,6 +61,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	command, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
+	}
+	if !running {
+		err = explainUsage(command, err)
 	}
 	for _, line := range errorLines(err) {
 		fmt.Fprintf(stderr, "onering: %s\n", line)
@@ -107,7 +111,7 @@ line or the configuration is wrong.`,
 		SilenceUsage:  true,
 		Args:          knownCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRun: func(c *cobra.Command, _ []string) {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			level := slog.LevelInfo
 			switch {
 			case quiet:
@@ -116,6 +120,7 @@ line or the configuration is wrong.`,
 				level = slog.LevelDebug
 			}
 			slog.SetDefault(newLogger(c.ErrOrStderr(), level))
+			return unsetFlags(c)
 		},
 	}
 	flags := root.PersistentFlags()
@@ -144,6 +149,27 @@ line or the configuration is wrong.`,
 		newWeights(),
 	)
 	return root
+}
+
+// refuseUnknownTopics has cobra's own commands, which print their help whatever
+// they are asked for, refuse what there is not.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args = knownCommand
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				if named, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+					return knownCommand(named, args[len(args)-max(1, len(rest)):])
+				}
+				return nil
+			}
+		}
+	}
 }
 
 // knownCommand refuses what is left over where a command's name should be.

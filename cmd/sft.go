@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -31,14 +32,14 @@ The learning rate rises over --warmup steps and falls linearly.`,
     --out warm --template qwen_math --lr 1e-5`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.Validate(); err != nil {
-				return usageError{err}
+			if err := flagsOfSFT(o.Validate()); err != nil {
+				return err
 			}
 			element, err := parseDType(dtype)
 			if err != nil {
 				return err
 			}
-			if err := checkVacant(out); err != nil {
+			if err := checkVacant(out, "choose another folder with --out"); err != nil {
 				return err
 			}
 			if o.Template, err = around.parse(); err != nil {
@@ -93,6 +94,24 @@ The learning rate rises over --warmup steps and falls linearly.`,
 	return c
 }
 
+// flagsOfSFT names the flags of settings that are impossible.
+func flagsOfSFT(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var list []error
+	for _, err := range joined.Unwrap() {
+		var bad *train.FieldError
+		if errors.As(err, &bad) {
+			flag := strings.Replace(strings.ReplaceAll(bad.Key, "_", "-"), "learning-rate", "lr", 1)
+			err = fmt.Errorf("--%s %v: %s", flag, bad.Value, bad.Remedy)
+		}
+		list = append(list, err)
+	}
+	return usageError{errors.Join(list...)}
+}
+
 func readDemonstrations(c *cobra.Command, name string, o dataset.Options) ([]train.Demonstration, error) {
 	if name == "-" {
 		o.Input = c.InOrStdin()
@@ -103,7 +122,7 @@ func readDemonstrations(c *cobra.Command, name string, o dataset.Options) ([]tra
 	}
 	pairs, err := dataset.LoadPairs(openedName(path), o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--data: %w", err)
 	}
 	data := make([]train.Demonstration, len(pairs))
 	for i, p := range pairs {

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,8 +66,9 @@ type sweepPlan struct {
 func readSweep(path string) (*sweepPlan, error) {
 	var f sweepFile
 	meta, err := toml.DecodeFile(path, &f)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, usageError{err}
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return nil, usageError{unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")}
 	}
 	if err != nil {
 		return nil, usageError{syntaxError(path, err)}

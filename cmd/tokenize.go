@@ -52,7 +52,7 @@ Added tokens such as <|im_end|> are recognised in text.`,
 			if err != nil {
 				return err
 			}
-			in, name, err := openInput(inputName(args), c.InOrStdin())
+			in, name, err := openInput("input", inputName(args), c.InOrStdin())
 			if err != nil {
 				return err
 			}

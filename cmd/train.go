@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -96,6 +95,8 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		f.file = filepath.Join(out, "run.toml")
 		if _, err := os.Stat(f.file); errors.Is(err, os.ErrNotExist) {
 			return nil, usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
+		} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
+			return nil, usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
 		}
 	}
 	if out != "" {
@@ -119,7 +120,7 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 // runTraining runs one configuration to its end, or until a signal.
 func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summary, error) {
 	if !resume {
-		if err := checkVacant(config.Output.Dir); err != nil {
+		if err := checkVacant(config.Output.Dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
 			return train.Summary{}, err
 		}
 	}
@@ -192,16 +193,16 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	return end, err
 }
 
-// checkVacant wants a run folder that does not exist yet, or is empty.
-func checkVacant(dir string) error {
+// checkVacant wants a folder to write that does not exist yet, or is empty.
+func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the run folder: %w; choose another with --out", err)
+		return unreadable("the folder", dir, err, "choose another with --out")
 	}
 	// A process that was killed before there was a run leaves hidden files.
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return models.Temporary(e.Name()) })
 	if len(entries) > 0 {
-		return usagef("%s is not empty: continue the run in it with --resume, or choose another folder with --out", dir)
+		return usagef("%s is not empty: %s", dir, remedy)
 	}
 	return nil
 }

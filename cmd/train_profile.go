@@ -19,7 +19,7 @@ func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 		return "", func() {}, err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return "", nil, err
+		return "", nil, unreadable("--profile", dir, err, "name a folder")
 	}
 	f, err := os.Create(filepath.Join(dir, "cpu.pprof"))
 	if err != nil {

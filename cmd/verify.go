@@ -58,7 +58,7 @@ empty where there was nothing to read, or too much.
 					write = writeExplanation
 				}
 			}
-			in, name, err := openInput(inputName(args), c.InOrStdin())
+			in, name, err := openInput("input", inputName(args), c.InOrStdin())
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ environment only the [objective] section counts.`,
 			if err := r.validateObjective(); err != nil {
 				return err
 			}
-			in, name, err := openInput(inputName(args), c.InOrStdin())
+			in, name, err := openInput("input", inputName(args), c.InOrStdin())
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"strings"
+	"syscall"
 )
 
 // Fault, if not nil, is asked before each operation on a file that a failure
@@ -141,6 +142,8 @@ func checkVacant(dir string) (exists bool, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return false, errors.New("it, or what should be a folder above it, is a file; name another folder")
 	case err != nil:
 		return false, err
 	case len(entries) > 0:

@@ -51,8 +51,16 @@ func DecodeWeights(r io.Reader) (WeightsInput, error) {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
-		if errors.Is(err, io.EOF) {
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.Is(err, io.EOF):
 			err = errors.New(`no input: want one object {"groups":[[{"reward","logp","old_logp"}]]}`)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			err = errors.New("not JSON: it ends too early")
+		case errors.As(err, &kind) && kind.Field == "":
+			err = fmt.Errorf(`want one object {"groups":[[{"reward","logp","old_logp"}]]}, not a JSON %s`, kind.Value)
+		case errors.As(err, &kind):
+			err = fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
 		}
 		return in, fmt.Errorf("objectives: weights: %w", err)
 	}

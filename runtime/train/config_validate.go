@@ -163,12 +163,19 @@ func (v *validator) atLeast(key string, value any, least int64) {
 }
 
 func (v *validator) device(key, value string) {
-	ok := value == "cpu" || value == "auto" || value == "cuda"
+	v.check(key, value, IsDevice(value), "must be "+Devices)
+}
+
+// Devices says what names there are of devices to run on.
+const Devices = "cpu, cuda, cuda:N with the number of a device, or auto"
+
+// IsDevice says whether value is such a name.
+func IsDevice(value string) bool {
 	if n, found := strings.CutPrefix(value, "cuda:"); found {
 		i, err := strconv.Atoi(n)
-		ok = err == nil && i >= 0 && strconv.Itoa(i) == n
+		return err == nil && i >= 0 && strconv.Itoa(i) == n
 	}
-	v.check(key, value, ok, "must be cpu, cuda, cuda:N with the number of a device, or auto")
+	return value == "cpu" || value == "auto" || value == "cuda"
 }
 
 // Validate reports an unknown objective, and what the objective itself says of

@@ -2,8 +2,10 @@ package train
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -136,6 +138,9 @@ func (f Failure) write(path string) error {
 func ReadFailure(path string) (Failure, error) {
 	var f Failure
 	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, fmt.Errorf("train: %q: no such file; name one of failures/ in a run folder", path)
+	}
 	if err != nil {
 		return f, fmt.Errorf("train: %w", err)
 	}
@@ -145,10 +150,10 @@ func ReadFailure(path string) (Failure, error) {
 		return f, fmt.Errorf("train: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFailure {
-		return f, fmt.Errorf("train: %s is not a file of a failed step", path)
+		return f, fmt.Errorf("train: %q is not the file of a failed step; name one of failures/ in a run folder", path)
 	}
 	if f, err = decodeFailure(file); err != nil {
-		return f, fmt.Errorf("train: %s: %w", path, err)
+		return f, fmt.Errorf("train: %q is not the file of a failed step: %w; name one of failures/ in a run folder", path, err)
 	}
 	return f, nil
 }
@@ -156,7 +161,17 @@ func ReadFailure(path string) (Failure, error) {
 func decodeFailure(r io.Reader) (f Failure, err error) {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
+	var kind *json.UnmarshalTypeError
+	switch err := d.Decode(&f); {
+	case errors.Is(err, io.EOF):
+		return f, errors.New("it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return f, errors.New("it ends too early")
+	case errors.As(err, &kind) && kind.Field == "":
+		return f, fmt.Errorf("it is a JSON %s", kind.Value)
+	case errors.As(err, &kind):
+		return f, fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
+	case err != nil:
 		return f, err
 	}
 	if f.Version != failureVersion {

@@ -9,7 +9,7 @@ import (
 )
 
 // errLocked is that another process has the run folder open.
-var errLocked = errors.New("another process is training in it")
+var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
 // lock takes a lock file, which the system gives back when the process ends,
 // however that happens.

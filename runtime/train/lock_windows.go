@@ -6,7 +6,7 @@ import (
 )
 
 // errLocked is that another process has the run folder open.
-var errLocked = errors.New("another process is training in it")
+var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
 // sharingViolation is ERROR_SHARING_VIOLATION.
 const sharingViolation = syscall.Errno(32)

@@ -66,7 +66,7 @@ func openTraining(c DataConfig, log *slog.Logger) (Problems, error) {
 	}
 	problems, report, err := OpenProblems(c.Train, o, false)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("train: data.train: %w", err)
 	}
 	if len(report.Files) > 0 {
 		level := slog.LevelInfo

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -43,21 +44,18 @@ func DefaultSupervised() SupervisedConfig {
 	}
 }
 
-// Validate names the first impossible setting.
+// Validate reports every impossible setting, joined; each is a *FieldError.
 func (c SupervisedConfig) Validate() error {
-	switch {
-	case c.Epochs < 1:
-		return fmt.Errorf("train: epochs %d: at least 1", c.Epochs)
-	case c.BatchSize < 1:
-		return fmt.Errorf("train: batch size %d: at least 1", c.BatchSize)
-	case !(c.LearningRate > 0):
-		return fmt.Errorf("train: learning rate %g: above 0", c.LearningRate)
-	case c.Floor < 0 || c.Floor > 1:
-		return fmt.Errorf("train: floor %g: a share of the learning rate, 0 to 1", c.Floor)
-	case c.Warmup < 0 || c.MicroTokens < 1:
-		return fmt.Errorf("train: warmup %d and micro tokens %d: at least 0 and 1", c.Warmup, c.MicroTokens)
-	}
-	return nil
+	var v validator
+	v.atLeast("epochs", c.Epochs, 1)
+	v.atLeast("batch_size", c.BatchSize, 1)
+	v.positive("learning_rate", c.LearningRate)
+	v.check("floor", c.Floor, c.Floor >= 0 && c.Floor <= 1, "must be a share of the learning rate, in [0, 1]")
+	v.atLeast("warmup", c.Warmup, 0)
+	v.nonNegative("weight_decay", c.WeightDecay)
+	v.nonNegative("max_grad_norm", c.MaxGradNorm)
+	v.atLeast("micro_tokens", c.MicroTokens, 1)
+	return errors.Join(v.errs...)
 }
 
 // Supervise trains the policy on demonstrations: the loss is the mean negative

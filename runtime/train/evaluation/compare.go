@@ -3,6 +3,7 @@ package evaluation
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 )
@@ -164,6 +165,9 @@ func gcd(a, b int) int {
 // of a file of responses; same is as in Responses.Report.
 func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Report{}, fmt.Errorf("evaluation: %q: no such file; name a report, as --json prints it, or a file of responses", path)
+	}
 	if err != nil {
 		return Report{}, fmt.Errorf("evaluation: %w", err)
 	}

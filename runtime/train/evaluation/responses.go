@@ -149,6 +149,9 @@ func Create(path string, p Plan) (*Responses, error) {
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("evaluation: %s exists: resume it, or choose another name", path)
 	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("evaluation: the responses cannot go to %q: there is no such folder; make it, or choose another name", path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}

@@ -108,7 +108,13 @@ func (t *Table) finish() {
 // is being written is left out. A folder without metrics.jsonl is an error.
 func ReadRun(dir string) (*Run, error) {
 	r := &Run{Dir: dir, Name: filepath.Base(filepath.Clean(dir)), Steps: newTable(), Rounds: newTable(), Evals: newTable()}
-	var err error
+	info, err := os.Stat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("report: there is no folder %q; name the folder of a run", dir)
+	}
+	if err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("report: %q is a file; name the folder of a run", dir)
+	}
 	if r.Config, err = readConfig(filepath.Join(dir, "run.toml")); err != nil {
 		return nil, err
 	}
