@@ -121,6 +121,7 @@ func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, erro
 	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
 		return b, fmt.Errorf("train: bench: prefill: %w", err)
 	}
+	b.PeakBytes = peakBytes()
 	o.log("prefill", "tokens", o.Tokens, "seconds", b.PrefillSeconds)
 	for _, n := range o.Batch {
 		step, err := o.decode(env, p, r, n)
