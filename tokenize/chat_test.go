@@ -58,6 +58,8 @@ func TestJinjaErrors(t *testing.T) {
 		"{% if %}":                        "",
 		"{{ 1 % 0 }}":                     "divide by zero",
 		"{% for x in":                     "",
+		"a\n{{ x[7.你] }}":                 "line 2 cannot be read", // gonja steps back too far
+		"{{ 7.𝟘x }}":                      "",
 		"{{ x.y.z() }}":                   "",
 		"{% include '/etc/passwd' %}":     "include",
 		"{% import '/etc/passwd' as p %}": "import",

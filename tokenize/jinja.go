@@ -18,6 +18,7 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/loaders"
 	"github.com/nikolalohinski/gonja/v2/parser"
+	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
 // Chat templates are Jinja. gonja renders them; this file makes it Hugging
@@ -68,12 +69,44 @@ func parseJinja(source string) (t *exec.Template, err error) {
 	defer catch(&err)
 	c := config.New()
 	c.TrimBlocks, c.LeftStripBlocks = true, true
+	if err := lexes(source, c); err != nil {
+		return nil, err
+	}
 	const name = "/chat_template"
 	loader, err := loaders.NewMemoryLoader(map[string]string{name: source})
 	if err != nil {
 		return nil, err
 	}
 	return exec.NewTemplate(name, c, loader, jinja())
+}
+
+// lexes tells whether gonja's lexer comes to an end. At a number, a point and a
+// character outside ASCII it steps back too far, and makes tokens of nothing for
+// ever: here nobody takes more of them than there can be, which leaves the
+// lexer waiting.
+func lexes(source string, c *config.Config) error {
+	l := tokens.NewLexer(source, c)
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		l.Run()
+	}()
+	line := 1
+	for range 2*len(source) + 16 {
+		select {
+		case token, more := <-l.Tokens:
+			if !more {
+				return nil
+			}
+			line = token.Line
+		case failed := <-done:
+			if failed == nil {
+				return nil
+			}
+			return fmt.Errorf("line %d cannot be read: %v", line, failed)
+		}
+	}
+	return fmt.Errorf("line %d cannot be read: a number, a point and a character outside ASCII", line)
 }
 
 func renderJinja(t *exec.Template, data map[string]any) (text string, err error) {
