@@ -90,6 +90,10 @@ func look(o Options, k kind) (place, error) {
 			err = fmt.Errorf("%s does not lie beside %q: it is not a build with CUDA, such as that of pip's %s", k.lacks(path), path, cudaRef)
 		}
 		if err != nil {
+			by := asked.how
+			if by == "--library" {
+				by += " or runtime.library"
+			}
 			return place{}, fmt.Errorf("runtime: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", asked.how, err)
 		}
 		return place{path, asked.how}, nil
