@@ -94,7 +94,7 @@ func look(o Options, k kind) (place, error) {
 			if by == "--library" {
 				by += " or runtime.library"
 			}
-			return place{}, fmt.Errorf("runtime: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", asked.how, err)
+			return place{}, fmt.Errorf("runtime: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", by, err)
 		}
 		return place{path, asked.how}, nil
 	}
