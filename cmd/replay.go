@@ -69,6 +69,11 @@ what overflows, the first tensor whose gradient from it alone does.`,
 				return err
 			}
 			defer policy.Close()
+			if model == checkpoint {
+				if err := policy.LoadExact(checkpoint); err != nil {
+					return err
+				}
+			}
 			out, err := f.Replay(env, policy, r.Objective.Settings)
 			if err != nil {
 				return err

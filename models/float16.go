@@ -133,6 +133,10 @@ func overflow(src []float32, d DType) int {
 	return -1
 }
 
+// Holds tells whether type d, one of F32, F16 and BF16, can hold the finite
+// elements of src without making them infinite.
+func Holds(d DType, src []float32) bool { return overflow(src, d) < 0 }
+
 // beyond returns the index of the first finite F64 in src that decode made
 // infinite in dst, or -1. The other types fit into float32.
 func beyond(dst []float32, src []byte, d DType) int {

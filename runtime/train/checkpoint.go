@@ -62,8 +62,10 @@ type state struct {
 }
 
 // The files of a checkpoint's folder state/. AdamW's moments have the names of
-// the parameters.
+// the parameters, and so have the exact weights, which are there where those of
+// the folder are rounded to what config.json says.
 const (
+	exactWeights  = "weights.safetensors"
 	stateDir      = "state"
 	stateFile     = "state.json"
 	roundFile     = "round.gob"
@@ -93,6 +95,7 @@ type snapshot struct {
 	round                  *roundState // nil between two rounds
 	weights, first, second *models.Weights
 	held                   []*models.Weights // the run's own
+	as                     models.DType      // of the weights in the folder
 	model                  qwen2.Config
 	tokenizer              string
 }
@@ -131,6 +134,16 @@ func (t *Trainer) snapshot() (snapshot, error) {
 	return s, nil
 }
 
+// folderType is the type of the folder's weights: that of the model's config where
+// it is one of 16 bits that can hold them, which those of a run that diverges
+// may be too large for.
+func (s snapshot) folderType() models.DType {
+	if d := s.model.DType; (d == models.F16 || d == models.BF16) && models.Holds(d, s.weights.Data) {
+		return d
+	}
+	return models.F32
+}
+
 // write makes dir a checkpoint: a Hugging Face folder, whose state/ holds what
 // resuming needs. It appears whole or not at all; one that is there stays until
 // it does.
@@ -142,7 +155,8 @@ func (s snapshot) write(dir string) error {
 			return fmt.Errorf("train: checkpoint: %w", err)
 		}
 	}
-	err := qwen2.Save(fresh, s.model, s.weights, qwen2.SaveOptions{Tokenizer: s.tokenizer, Extra: s.writeState})
+	s.as = s.folderType()
+	err := qwen2.Save(fresh, s.model, s.weights, qwen2.SaveOptions{DType: s.as, Tokenizer: s.tokenizer, Extra: s.writeState})
 	if err != nil || fresh == dir {
 		return err
 	}
@@ -184,7 +198,11 @@ func (s snapshot) writeState(tmp string) error {
 			return err
 		}
 	}
-	for name, w := range map[string]*models.Weights{firstMoments: s.first, secondMoments: s.second} {
+	files := map[string]*models.Weights{firstMoments: s.first, secondMoments: s.second}
+	if s.as != models.F32 {
+		files[exactWeights] = s.weights
+	}
+	for name, w := range files {
 		if err := models.WriteSafetensors(filepath.Join(dir, name), models.F32, w.Tensors(), nil); err != nil {
 			return err
 		}
@@ -242,12 +260,7 @@ func (t *Trainer) restore() error {
 			return fmt.Errorf("train: resume: state of objective %q: %w", s.Objective, err)
 		}
 	}
-	folder, err := models.OpenFolder(dir)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	if err := t.Policy.Weights.Load(folder); err != nil {
+	if err := t.Policy.LoadExact(dir); err != nil {
 		return err
 	}
 	for name, w := range map[string]*models.Weights{firstMoments: t.optimizer.First, secondMoments: t.optimizer.Second} {
@@ -312,6 +325,20 @@ func (t *Trainer) wholeCheckpoint() (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// LoadExact reads the weights of a checkpoint of the policy's shape as they were
+// in training, to the bit. They are not yet on a device.
+func (p *Policy) LoadExact(checkpoint string) error {
+	if path := filepath.Join(checkpoint, stateDir, exactWeights); exists(path) {
+		return loadTensors(path, p.Weights)
+	}
+	folder, err := models.OpenFolder(checkpoint)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return p.Weights.Load(folder)
 }
 
 func loadTensors(path string, w *models.Weights) error {

@@ -68,11 +68,15 @@ func TestNonfiniteStops(t *testing.T) {
 	if f.Step != 4 || len(f.Trajectories) != 16 || len(e.Trajectories) != 1 || f.Trajectories[2].Rollout != e.Trajectories[0] || !math.IsNaN(f.Trajectories[2].Weights[1]) {
 		t.Errorf("the file is of step %d with %d trajectories; the error names %v", f.Step, len(f.Trajectories), e.Trajectories)
 	}
-	policy, err := train.OpenPolicy(filepath.Join(filepath.Dir(e.File), f.Checkpoint))
+	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
+	policy, err := train.OpenPolicy(checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer policy.Close()
+	if err := policy.LoadExact(checkpoint); err != nil {
+		t.Fatal(err)
+	}
 	r, err := f.Replay(env, policy, c.Objective.Settings)
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +107,15 @@ func TestNonfiniteGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := train.OpenPolicy(filepath.Join(filepath.Dir(e.File), f.Checkpoint))
+	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
+	policy, err := train.OpenPolicy(checkpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer policy.Close()
+	if err := policy.LoadExact(checkpoint); err != nil {
+		t.Fatal(err)
+	}
 	r, err := f.Replay(env, policy, c.Objective.Settings)
 	if err != nil {
 		t.Fatal(err)

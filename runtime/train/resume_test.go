@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/models"
+	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/runtime/train"
@@ -67,6 +69,60 @@ func continueRun(env *runtime.Env, c train.Config, resume bool) (string, error) 
 
 // every asks for a checkpoint each round and step.
 func every(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 0 }
+
+// A model of 16 bits has checkpoints of 16 bits, for those who load them, and the
+// exact weights beside them, to resume from.
+func TestHalfCheckpoint(t *testing.T) {
+	env := runtimetest.Test(t)
+	embedded, err := train.OpenPolicy(train.Arithmetic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer embedded.Close()
+	model := filepath.Join(t.TempDir(), "model")
+	if err := qwen2.Save(model, embedded.Model, embedded.Weights, qwen2.SaveOptions{DType: models.BF16, Tokenizer: embedded.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	change := func(c *train.Config) {
+		every(c)
+		c.Model.Path = model
+	}
+	dir, names := start(t, env, "reference", change)
+	want := contents(t, dir)
+	newest := filepath.Join(dir, "checkpoints", names[len(names)-1])
+	rounded, err := train.OpenPolicy(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rounded.Close()
+	was := slices.Clone(rounded.Weights.Data)
+	if err := rounded.LoadExact(newest); err != nil {
+		t.Fatal(err)
+	}
+	different := 0
+	for i, x := range rounded.Weights.Data {
+		if models.BF16ToFloat32(models.Float32ToBF16(x)) != was[i] {
+			t.Fatalf("weight %d: %v, exactly %v", i, was[i], x)
+		}
+		if x != was[i] {
+			different++
+		}
+	}
+	if rounded.Model.DType != models.BF16 || different == 0 {
+		t.Errorf("the folder is of %v, %d of its weights are not exact", rounded.Model.DType, different)
+	}
+	for _, name := range names[len(names)/2:] {
+		if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := chaosConfig("reference", dir)
+	change(&c)
+	if _, err := continueRun(env, c, true); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "resumed", contents(t, dir), want)
+}
 
 // Whatever is done to the newest checkpoint, it is refused by name, and the run
 // goes on from the one before to the same end.
