@@ -51,7 +51,7 @@ type DataConfig struct {
 	Train string `toml:"train"`
 	// Prompt, Answer and ID are the columns of the problems, their answers and
 	// their names, a column inside a structure as "reward_model.ground_truth".
-	// Empty (default) takes the first of dataset.PromptNames and so on that is there.
+	// Empty (default) takes the first usual name that is there, see docs/data.md.
 	Prompt string `toml:"prompt"`
 	Answer string `toml:"answer"`
 	ID     string `toml:"id"`
@@ -73,7 +73,7 @@ type RolloutConfig struct {
 	PromptsPerRound int `toml:"prompts_per_round"`
 	// SamplesPerPrompt is the group size K, at least 2. Default 8.
 	SamplesPerPrompt int `toml:"samples_per_prompt"`
-	// Temperature divides the logits, also in the learner (D25). Default 1.
+	// Temperature divides the logits, also in the learner. Default 1.
 	Temperature float64 `toml:"temperature"`
 	// TopP keeps the smallest set of tokens that holds this share of the
 	// probability, in (0, 1]; 1 (default) is off.
