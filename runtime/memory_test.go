@@ -15,7 +15,7 @@ const fakeCudart = `#include <stdlib.h>
 static int device, stream, n;
 static struct { void *to; const void *from; size_t bytes; } pending[8];
 int cudaSetDevice(int d) { if (d != 1 && d != 7) return 101; device = d; return 0; }
-int cudaStreamCreateWithFlags(void **s, unsigned flags) { if (device == 7) return 46; *s = &stream; return flags != 1; }
+int cudaStreamCreateWithFlags(void **s, unsigned flags) { if (device == 7) return 46; *s = &stream; return flags != 0; }
 int cudaMalloc(void **p, size_t bytes) { if (bytes > 1 << 20) return 2; *p = malloc(bytes); return 0; }
 int cudaFree(void *p) { free(p); return 0; }
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *s) {

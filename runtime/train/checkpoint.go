@@ -268,9 +268,11 @@ func (t *Trainer) restore() error {
 			return err
 		}
 	}
-	if err := t.env.Upload(t.Policy.Weights, t.optimizer.First, t.optimizer.Second); err != nil {
+	held := []*models.Weights{t.Policy.Weights, t.optimizer.First, t.optimizer.Second}
+	if err := t.env.Upload(held...); err != nil {
 		return fmt.Errorf("train: resume: %w", err)
 	}
+	t.env.Forget(held...)
 	if err := t.alarms.restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", filepath.Join(dir, stateDir, stateFile), err)
 	}
