@@ -56,7 +56,6 @@ these, bench/gpu.sh runs it on a GPU.`,
 			if err := checkDType(dtype, options.Device); err != nil {
 				return err
 			}
-			options.TF32 = dtype != "float32"
 			if stash < int(models.StashInput) || stash > int(models.StashAll) {
 				return usagef("--stash %d: must be 0, 1 or 2", stash)
 			}
@@ -76,7 +75,7 @@ these, bench/gpu.sh runs it on a GPU.`,
 			if err != nil {
 				return err
 			}
-			env, err := openRuntime(c, options)
+			env, err := openRuntime(c, options, dtype)
 			if err != nil {
 				return err
 			}

@@ -3,11 +3,11 @@ package cmd
 import (
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"onering/models"
 	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/train"
@@ -39,10 +39,11 @@ func registerDType(c *cobra.Command, dtype *string) {
 
 // checkDType refuses a type that is none, or that the device has no products of.
 func checkDType(dtype, device string) error {
-	if !slices.Contains(dtypeNames, dtype) {
-		return usagef("--dtype %q: must be one of %s", dtype, strings.Join(dtypeNames, ", "))
+	d, err := parseDType(dtype)
+	if err != nil {
+		return err
 	}
-	if dtype == "bfloat16" && device == "cpu" {
+	if d == models.BF16 && device == "cpu" {
 		return usagef("--dtype bfloat16 with --device cpu: %s", train.BFloat16OnCPU)
 	}
 	return nil
@@ -76,7 +77,6 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkDType(f.dtype, f.runtime.Device); err != nil {
 		return nil, err
 	}
-	f.runtime.TF32 = f.dtype != "float32"
 	model, err := localModel(c, f.model)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
-	env, err := openRuntime(c, f.runtime)
+	env, err := openRuntime(c, f.runtime, f.dtype)
 	if err != nil {
 		return nil, err
 	}
@@ -126,9 +126,10 @@ func (e *engine) Close() {
 	e.env.Close()
 }
 
-// openRuntime opens ONNX Runtime and shows how the fetching of its library
+// openRuntime opens ONNX Runtime for a type to compute in and shows how the fetching of its library
 // goes, where it has to be fetched.
-func openRuntime(c *cobra.Command, o runtime.Options) (*runtime.Env, error) {
+func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.Env, error) {
+	o.TF32 = dtype != "float32"
 	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
 	defer fetching.finish()
 	o.Progress = fetching.show

@@ -11,6 +11,7 @@ import (
 
 	"onering/models"
 	"onering/models/qwen2"
+	"onering/runtime/train"
 )
 
 func newInit() *cobra.Command {
@@ -101,13 +102,8 @@ func folderOf(config string) string {
 var dtypeNames = []string{"float32", "float16", "bfloat16"}
 
 func parseDType(name string) (models.DType, error) {
-	switch name {
-	case "float32":
-		return models.F32, nil
-	case "float16":
-		return models.F16, nil
-	case "bfloat16":
-		return models.BF16, nil
+	if d, ok := train.ComputeTypes[name]; ok {
+		return d, nil
 	}
 	return models.Invalid, usagef("--dtype %q: must be one of %s", name, strings.Join(dtypeNames, ", "))
 }

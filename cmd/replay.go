@@ -59,7 +59,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 					}
 				}
 			}
-			env, err := openRuntime(c, runtime.Options{Library: library, Device: r.Runtime.Device, Threads: threads, TF32: r.Model.DType != "float32"})
+			env, err := openRuntime(c, runtime.Options{Library: library, Device: r.Runtime.Device, Threads: threads}, r.Model.DType)
 			if err != nil {
 				return err
 			}

@@ -143,7 +143,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer endProfile()
-	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Device: config.Runtime.Device, Threads: config.Runtime.Threads, TF32: config.Model.DType != "float32", Profile: profile})
+	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Device: config.Runtime.Device, Threads: config.Runtime.Threads, Profile: profile}, config.Model.DType)
 	if err != nil {
 		return train.Summary{}, err
 	}

@@ -92,10 +92,7 @@ func decode(dst []float32, src []byte, d DType) {
 
 // Encode writes src rounded to type d, one of F32, F16 and BF16, little-endian.
 // dst has room for it.
-func Encode(dst []byte, src []float32, d DType) { encode(dst, src, d) }
-
-// encode is the inverse of decode, for F32, F16 and BF16.
-func encode(dst []byte, src []float32, d DType) {
+func Encode(dst []byte, src []float32, d DType) {
 	le := binary.LittleEndian
 	switch d {
 	case F32:

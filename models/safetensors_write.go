@@ -53,7 +53,7 @@ func writeElements(w io.Writer, d DType, data []float32, buf []byte) error {
 			return fmt.Errorf("element %d is %g, which %s cannot hold; write F32 instead", first+i, chunk[i], d)
 		}
 		out := buf[:len(chunk)*d.Size()]
-		encode(out, chunk, d)
+		Encode(out, chunk, d)
 		if _, err := w.Write(out); err != nil {
 			return err
 		}

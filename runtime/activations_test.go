@@ -20,12 +20,7 @@ func TestPassesShareActivations(t *testing.T) {
 	c, err := qwen2.ParseConfig(fmt.Appendf(nil, `{"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": %d,
 		"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 37, "tie_word_embeddings": true}`, layers), nil)
 	check(t, err)
-	weights, err := qwen2.Init(c, 1)
-	check(t, err)
-	defer weights.Close()
-	ring, err := runtime.NewRing(c, weights)
-	check(t, err)
-	defer ring.Close()
+	_, ring := madeUpRing(t, c, 1)
 
 	batch := make([][]runtime.Sequence, passes)
 	for i := range batch {

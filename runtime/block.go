@@ -17,16 +17,25 @@ type block struct {
 	n     int
 }
 
-// newBlock makes a block of n zeros.
-func (e *Env) newBlock(d models.DType, n int) (block, error) {
-	b := block{env: e, dtype: d, n: n}
+// allocate makes a block of n elements, which on a device may be anything.
+func (e *Env) allocate(d models.DType, n int) (b block, err error) {
+	b = block{env: e, dtype: d, n: n}
 	if e.memory == nil {
 		b.at = unsafe.Pointer(unsafe.SliceData(make([]uint64, max(1, (b.bytes(n)+7)/8)))) // aligned for any type
 		return b, nil
 	}
-	var err error
-	if b.at, err = e.memory.alloc(b.bytes(n)); err != nil {
+	b.at, err = e.memory.alloc(b.bytes(n))
+	return b, err
+}
+
+// newBlock makes a block of n zeros.
+func (e *Env) newBlock(d models.DType, n int) (block, error) {
+	b, err := e.allocate(d, n)
+	if err != nil {
 		return block{}, fmt.Errorf("runtime: %.2f GB on %s: %w", 1e-9*float64(b.bytes(n)), e.Device(), err)
+	}
+	if e.memory == nil {
+		return b, nil
 	}
 	if err := e.memory.zero(b.at, b.bytes(n)); err != nil {
 		b.free()
@@ -37,11 +46,10 @@ func (e *Env) newBlock(d models.DType, n int) (block, error) {
 
 // blockOf is what a scratch holds.
 func blockOf(e *Env, s *scratch[float32]) block {
-	b := block{env: e, dtype: models.F32, at: s.at, n: s.elements()}
-	if e.memory == nil {
-		b.at = unsafe.Pointer(unsafe.SliceData(s.data))
+	if e.memory != nil {
+		return s.block
 	}
-	return b
+	return block{env: e, dtype: models.F32, at: unsafe.Pointer(unsafe.SliceData(s.data)), n: s.elements()}
 }
 
 // bytes is the size of n elements.
@@ -106,16 +114,20 @@ func (r *room) of(e *Env, d models.DType, shape ...int64) (*Value, error) {
 	for _, d := range shape {
 		n *= int(d)
 	}
-	if r.block.n < n {
+	fail := func(err error) (*Value, error) {
+		return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, e.Device(), err)
+	}
+	if r.block.at == nil || r.block.n < n {
 		r.close()
-		var err error
-		if r.block, err = e.newBlock(d, n+n/8); err != nil {
-			return nil, err
+		b, err := e.allocate(d, max(1, n+n/8))
+		if err != nil {
+			return fail(err)
 		}
+		r.block = b
 	}
 	v, err := r.block.value(0, shape...)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	if r.value != nil {
 		r.value.Close()

@@ -22,13 +22,8 @@ func TestCrossing(t *testing.T) {
 		c := qwen2.Config{Layers: 3, HiddenSize: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 64, RopeTheta: 1e4, RMSEps: 1e-6, Tied: true, InitRange: 0.2}
 		var results [2][]float32
 		for i, e := range []*runtime.Env{cpu, env} {
-			w, err := qwen2.Init(c, 7)
-			check(t, err)
-			defer w.Close()
+			w, ring := madeUpRing(t, c, 7)
 			start, _ := e.Crossed()
-			ring, err := runtime.NewRing(c, w)
-			check(t, err)
-			defer ring.Close()
 			l, err := e.NewLearner(ring, runtime.LearnerOptions{HeadRows: 128, BlockTokens: 8, EntropyGradient: true})
 			check(t, err)
 			defer l.Close()
@@ -109,12 +104,7 @@ func TestDecodeCrossing(t *testing.T) {
 		c := qwen2.Config{Layers: 3, HiddenSize: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512, RopeTheta: 1e4, RMSEps: 1e-6, Tied: true, InitRange: 0.2}
 		var logps [2][]float32
 		for i, e := range []*runtime.Env{cpu, env} {
-			w, err := qwen2.Init(c, 7)
-			check(t, err)
-			defer w.Close()
-			ring, err := runtime.NewRing(c, w)
-			check(t, err)
-			defer ring.Close()
+			_, ring := madeUpRing(t, c, 7)
 			d, err := e.NewDecoder(ring, n, 200)
 			check(t, err)
 			defer d.Close()

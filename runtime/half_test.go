@@ -215,12 +215,7 @@ func TestOffload(t *testing.T) {
 		c.Compute = compute
 		var results [2][]float32
 		for i, offload := range []bool{false, true} {
-			w, err := qwen2.Init(c, 3)
-			check(t, err)
-			defer w.Close()
-			ring, err := runtime.NewRing(c, w)
-			check(t, err)
-			defer ring.Close()
+			w, ring := madeUpRing(t, c, 3)
 			up, down := env.Crossed()
 			l, o := train(t, env, ring, runtime.OptimizerOptions{Offload: offload})
 			nowUp, nowDown := env.Crossed()
@@ -243,12 +238,7 @@ func TestOffload(t *testing.T) {
 // updated; a scale is a factor of the gradients and nothing else.
 func TestLossScale(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		w, err := qwen2.Init(halfModel(), 3)
-		check(t, err)
-		defer w.Close()
-		ring, err := runtime.NewRing(halfModel(), w)
-		check(t, err)
-		defer ring.Close()
+		w, ring := madeUpRing(t, halfModel(), 3)
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention})
 		check(t, err)
 		defer l.Close()
@@ -294,12 +284,7 @@ func TestBFloat16NeedsGPU(t *testing.T) {
 	}
 	c := halfModel()
 	c.Compute = models.BF16
-	w, err := qwen2.Init(c, 3)
-	check(t, err)
-	defer w.Close()
-	ring, err := runtime.NewRing(c, w)
-	check(t, err)
-	defer ring.Close()
+	_, ring := madeUpRing(t, c, 3)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
 	check(t, err)
 	defer l.Close()
@@ -315,13 +300,8 @@ func TestHostForgets(t *testing.T) {
 		t.Skip("elsewhere a system need not say at once what it took back")
 	}
 	env := runtime.OpenStandIn(t, runtimetest.Test(t))
-	w, err := qwen2.Init(halfModel(), 3)
-	check(t, err)
-	defer w.Close()
+	w, ring := madeUpRing(t, halfModel(), 3)
 	was := slices.Clone(w.Data)
-	ring, err := runtime.NewRing(halfModel(), w)
-	check(t, err)
-	defer ring.Close()
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
 	check(t, err)
 	defer l.Close()

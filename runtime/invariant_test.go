@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"onering/models/qwen2"
-	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
 
@@ -20,12 +19,7 @@ func TestInvariant(t *testing.T) {
 		"tie_word_embeddings":true,"rope_theta":1000000.0,"rms_norm_eps":1e-6,"hidden_act":"silu","max_position_embeddings":512,
 		"initializer_range":0.05,"eos_token_id":1,"torch_dtype":"float32","use_sliding_window":false}`), nil)
 	check(t, err)
-	w, err := qwen2.Init(c, 1)
-	check(t, err)
-	defer w.Close()
-	ring, err := runtime.NewRing(c, w)
-	check(t, err)
-	defer ring.Close()
+	_, ring := madeUpRing(t, c, 1)
 
 	const length = 24
 	decode := func(n int) (bits []uint32) {

@@ -126,6 +126,18 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// madeUpRing is a Ring over the random weights of a config, closed with the test.
+func madeUpRing(t *testing.T, c qwen2.Config, seed uint64) (*models.Weights, *runtime.Ring) {
+	t.Helper()
+	w, err := qwen2.Init(c, seed)
+	check(t, err)
+	t.Cleanup(func() { w.Close() })
+	ring, err := runtime.NewRing(c, w)
+	check(t, err)
+	t.Cleanup(ring.Close)
+	return w, ring
+}
+
 // near compares two ragged tables.
 func near(t *testing.T, what string, got [][]float32, want [][]float64, tolerance float64) {
 	t.Helper()

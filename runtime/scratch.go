@@ -13,14 +13,10 @@ import (
 // lies in that of a device, where there is one: push and pull copy between it
 // and the elements that of returns, and do nothing where they are one.
 type scratch[T Element] struct {
-	data  []T
-	value *Value
-	shape []int64
-
-	env  *Env           // whose memory the value lies in; nil is the host's
-	at   unsafe.Pointer // there
-	room int64          // elements there
-	bare bool           // none of it is wanted on the host
+	room      // of the value and, on a device, of the elements
+	data []T  // on the host
+	env  *Env // whose memory the value lies in; nil is the host's
+	bare bool // none of it is wanted on the host
 }
 
 // onDevice is a scratch that no code but the graphs' reads or writes: on a device
@@ -68,35 +64,14 @@ func (s *scratch[T]) of(shape ...int64) ([]T, *Value, error) {
 }
 
 func (s *scratch[T]) ofDevice(n int64, shape []int64) ([]T, *Value, error) {
-	if s.value == nil || !slices.Equal(s.shape, shape) {
-		fail := func(err error) ([]T, *Value, error) {
-			return nil, nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, s.env.Device(), err)
-		}
-		if s.room < n || s.at == nil {
-			s.close()
-			room := max(1, n+n/8)
-			at, err := s.env.memory.alloc(int(room) * int(unsafe.Sizeof(*new(T))))
-			if err != nil {
-				return fail(err)
-			}
-			s.at, s.room = at, room
-		}
-		v, err := deviceValue(s.env, dtypeOf[T](), s.at, shape...)
-		if err != nil {
-			return fail(err)
-		}
-		if s.value != nil {
-			s.value.Close()
-		}
-		s.value, s.shape = v, append(s.shape[:0], shape...)
-	}
-	if s.bare {
-		return nil, s.value, nil
+	v, err := s.room.of(s.env, dtypeOf[T](), shape...)
+	if err != nil || s.bare {
+		return nil, v, err
 	}
 	if int64(cap(s.data)) < n {
 		s.data = make([]T, n+n/8)
 	}
-	return s.data[:n], s.value, nil
+	return s.data[:n], v, nil
 }
 
 // elements counts those of the value.
@@ -113,7 +88,7 @@ func (s *scratch[T]) push() error {
 	if s.env == nil {
 		return nil
 	}
-	return upload(s.env, s.at, s.data[:s.elements()])
+	return upload(s.env, s.block.at, s.data[:s.elements()])
 }
 
 // pull copies the elements from the device.
@@ -121,7 +96,7 @@ func (s *scratch[T]) pull() error {
 	if s.env == nil {
 		return nil
 	}
-	return download(s.env, s.data[:s.elements()], s.at)
+	return download(s.env, s.data[:s.elements()], s.block.at)
 }
 
 // fetch returns the elements wherever they lie, as they are now.
@@ -130,7 +105,7 @@ func (s *scratch[T]) fetch() ([]T, error) {
 		return s.data[:s.elements()], nil
 	}
 	data := make([]T, s.elements())
-	return data, download(s.env, data, s.at)
+	return data, download(s.env, data, s.block.at)
 }
 
 // zero clears the elements.
@@ -139,17 +114,12 @@ func (s *scratch[T]) zero() error {
 		clear(s.data[:s.elements()])
 		return nil
 	}
-	return s.env.memory.zero(s.at, s.elements()*int(unsafe.Sizeof(*new(T))))
+	return s.env.memory.zero(s.block.at, s.elements()*int(unsafe.Sizeof(*new(T))))
 }
 
 func (s *scratch[T]) close() {
-	if s.value != nil {
-		s.value.Close()
-	}
-	if s.at != nil {
-		s.env.memory.free(s.at)
-	}
-	s.value, s.data, s.shape, s.at, s.room = nil, nil, nil, nil, 0
+	s.room.close()
+	s.data = nil
 }
 
 // A binder binds one value after another and remembers the first error, so

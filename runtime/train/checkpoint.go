@@ -94,27 +94,24 @@ type snapshot struct {
 	state                  state
 	round                  *roundState // nil between two rounds
 	weights, first, second *models.Weights
-	held                   []*models.Weights // the run's own
-	as                     models.DType      // of the weights in the folder
+	as                     models.DType // of the weights in the folder
 	model                  qwen2.Config
 	tokenizer              string
 }
 
 // snapshot takes the state without copying the weights.
 func (t *Trainer) snapshot() (snapshot, error) {
-	held := []*models.Weights{t.Policy.Weights, t.optimizer.First, t.optimizer.Second}
-	if err := t.env.Download(held...); err != nil {
+	if err := t.env.Download(t.held()...); err != nil {
 		return snapshot{}, fmt.Errorf("train: checkpoint: %w", err)
 	}
 	s := snapshot{
 		state: state{
 			Version: checkpointVersion, Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
-			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, Objective: t.Config.Objective.Name,
+			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, LossScale: t.lossScale, Objective: t.Config.Objective.Name,
 			Metrics: t.folder.size, Unsaved: t.folder.unsaved, Settings: decisive(t.Config), Problems: t.problemsDigest,
 			Score: t.score, Alarms: t.alarms.state(),
 		},
 		weights: t.Policy.Weights, first: t.optimizer.First, second: t.optimizer.Second,
-		held:  held,
 		model: t.Policy.Model, tokenizer: t.Policy.Dir,
 	}
 	if m, ok := t.Objective.(encoding.TextMarshaler); ok {
@@ -124,14 +121,16 @@ func (t *Trainer) snapshot() (snapshot, error) {
 		}
 		s.state.ObjectiveState = string(text)
 	}
-	if t.lossScale != nil {
-		scale := *t.lossScale // which goes on meanwhile
-		s.state.LossScale = &scale
-	}
 	if t.now != nil {
 		s.round = t.now.state()
 	}
 	return s, nil
+}
+
+// held are what a checkpoint holds of the run's weights and moments, which may lie
+// on a device.
+func (t *Trainer) held() []*models.Weights {
+	return []*models.Weights{t.Policy.Weights, t.optimizer.First, t.optimizer.Second}
 }
 
 // folderType is the type of the folder's weights: that of the model's config where
@@ -268,11 +267,10 @@ func (t *Trainer) restore() error {
 			return err
 		}
 	}
-	held := []*models.Weights{t.Policy.Weights, t.optimizer.First, t.optimizer.Second}
-	if err := t.env.Upload(held...); err != nil {
+	if err := t.env.Upload(t.held()...); err != nil {
 		return fmt.Errorf("train: resume: %w", err)
 	}
-	t.env.Forget(held...)
+	t.env.Forget(t.held()...)
 	if err := t.alarms.restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", filepath.Join(dir, stateDir, stateFile), err)
 	}

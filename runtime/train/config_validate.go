@@ -43,7 +43,7 @@ func (c Config) Validate() error {
 		`goes with template = "chat"; other templates are written with theirs`)
 	v.check("model.stop", c.Model.Stop, !slices.Contains(c.Model.Stop, ""), "must not hold an empty string")
 	v.oneOf("model.dtype", c.Model.DType, "float32", "bfloat16", "float16")
-	v.check("model.dtype", c.Model.DType, computeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
+	v.check("model.dtype", c.Model.DType, ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
 
 	v.text("data.train", c.Data.Train, "name the file of training problems")
 	v.atLeast("data.prompts", c.Data.Prompts, 0)

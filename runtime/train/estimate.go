@@ -63,7 +63,7 @@ const tokenBytes = 640
 // EstimateMemory computes what a run of c takes with a model of this shape: of
 // a GPU's memory where runtime.device is one.
 func EstimateMemory(c Config, model qwen2.Config) (MemoryEstimate, error) {
-	model.Compute, model.CUDA = computeTypes[c.Model.DType], c.onGPU()
+	model.Compute, model.CUDA = ComputeTypes[c.Model.DType], c.onGPU()
 	g := model.Geometry()
 	n := int64(model.Layout().Size)
 	_, from, to, err := model.Copy()

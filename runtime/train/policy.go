@@ -43,7 +43,7 @@ func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
 // Adapt returns the model whose Programs compute in a type, named as model.dtype
 // has it, on the device of env.
 func Adapt(c qwen2.Config, env *runtime.Env, dtype string) (qwen2.Config, error) {
-	compute, ok := computeTypes[dtype]
+	compute, ok := ComputeTypes[dtype]
 	if !ok {
 		return c, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
 	}
@@ -57,8 +57,9 @@ func Adapt(c qwen2.Config, env *runtime.Env, dtype string) (qwen2.Config, error)
 // BFloat16OnCPU says why a model does not compute in bfloat16 there.
 const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
 
-// computeTypes are the values of model.dtype.
-var computeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
+// ComputeTypes are the values of model.dtype, which are also what tensors of a
+// model folder may be written in.
+var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
 
 func openPolicy(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (*Policy, error) {
 	p := &Policy{Dir: dir}

@@ -74,7 +74,6 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 		out.Found = append(out.Found, err.Error())
 	}
 	if policy.Model.Compute == models.F16 {
-		t.lossScale = new(adamw.LossScale)
 		t.setLossScale(adamw.NewLossScale())
 	}
 	micro := microBatches(sequences, live, f.MicroTokens)

@@ -160,7 +160,7 @@ func (t *Trainer) save(write func(snapshot) error) error {
 		return err
 	}
 	err = write(snap)
-	t.env.Forget(snap.held...)
+	t.env.Forget(t.held()...)
 	if err != nil {
 		return err
 	}

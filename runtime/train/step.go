@@ -46,9 +46,6 @@ var errScale = errors.New("train: gradients overflow float16 with the loss scale
 // scale or in the end raises it. The error is errScale, or that there is no scale
 // at which they do not.
 func (t *Trainer) scaled(overflow bool) error {
-	if t.lossScale == nil {
-		return nil
-	}
 	s := *t.lossScale
 	_, err := s.Update(overflow)
 	if err != nil {

@@ -94,7 +94,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if want := computeTypes[c.Model.DType]; policy.Model.Geometry().Compute != want {
+	if want := ComputeTypes[c.Model.DType]; policy.Model.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Model.Geometry().Compute)
 	}
 	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
@@ -147,7 +147,6 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		return nil, err
 	}
 	if policy.Model.Compute == models.F16 {
-		t.lossScale = new(adamw.LossScale)
 		t.setLossScale(adamw.NewLossScale())
 	}
 	if objectives.NeedsReference(t.Objective) {
@@ -158,9 +157,10 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	return t, nil
 }
 
-// setLossScale sets what gradients are multiplied by.
+// setLossScale sets what gradients are multiplied by. The one before stays as it
+// is: a checkpoint may be written from it meanwhile.
 func (t *Trainer) setLossScale(s adamw.LossScale) {
-	*t.lossScale = s
+	t.lossScale = &s
 	t.Policy.Ring.LossScale = s.Scale
 }
 

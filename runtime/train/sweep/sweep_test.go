@@ -150,17 +150,8 @@ func TestFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	seeds := 0
-	d := xml.NewDecoder(strings.NewReader(b.String()))
-	for {
-		token, err := d.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, ok := token.(xml.StartElement)
-		if !ok || e.Name.Local != "circle" {
+	for _, e := range elements(t, b.String()) {
+		if e.Name.Local != "circle" {
 			continue
 		}
 		for _, a := range e.Attr {
@@ -180,6 +171,24 @@ func TestFigure(t *testing.T) {
 	}
 }
 
+// elements are the elements of a figure, which must be well-formed.
+func elements(t *testing.T, svg string) (list []xml.StartElement) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			list = append(list, e)
+		}
+	}
+}
+
 // TestDynamics wants well-formed SVG with a path for every line, a colour for every
 // variant, and all of it within the figure.
 func TestDynamics(t *testing.T) {
@@ -195,19 +204,7 @@ func TestDynamics(t *testing.T) {
 	}
 	strokes := map[string]int{}
 	height := 0.0
-	d := xml.NewDecoder(strings.NewReader(b.String()))
-	for {
-		token, err := d.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, ok := token.(xml.StartElement)
-		if !ok {
-			continue
-		}
+	for _, e := range elements(t, b.String()) {
 		for _, a := range e.Attr {
 			switch v, err := strconv.ParseFloat(a.Value, 64); {
 			case e.Name.Local == "svg" && a.Name.Local == "height":
