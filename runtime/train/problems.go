@@ -31,7 +31,7 @@ type Problems interface {
 }
 
 // Arithmetic is the name of the embedded task in data.train and eval.suites.
-const Arithmetic = "builtin:arithmetic"
+const Arithmetic = arithmetic.Name
 
 // OpenProblems reads problems as o says, or makes those of the embedded task:
 // its held-out part where heldOut is set. The embedded task is endless, and o is

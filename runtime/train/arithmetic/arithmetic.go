@@ -18,6 +18,9 @@ import (
 	"strings"
 )
 
+// Name stands for the task and its model where a run file names a file or folder.
+const Name = "builtin:arithmetic"
+
 // Pieces are the tokens of the task, one character each, after the specials.
 var Pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
 

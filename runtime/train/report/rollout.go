@@ -46,9 +46,6 @@ type rolloutLine struct {
 	Weight    []number `json:"w"`
 }
 
-// embedded is model.path of a run on the embedded model.
-const embedded = "builtin:arithmetic"
-
 // wrongWanted is how many wrong answers of the last round are shown at least,
 // where there are as many.
 const wrongWanted = 10
@@ -223,7 +220,7 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 	slices.Sort(dirs)
 	slices.Reverse(dirs)
 	path := r.Config["model.path"]
-	if path != "" && path != embedded {
+	if path != "" && path != arithmetic.Name {
 		dirs = append(dirs, path)
 	}
 	for _, dir := range dirs {
@@ -231,7 +228,7 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 			return t
 		}
 	}
-	if path == embedded {
+	if path == arithmetic.Name {
 		if t, err := tokenize.LoadFS(arithmetic.Model()); err == nil {
 			return t
 		}
