@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "runtime runtime/train runtime/train/* models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd", "train train/* report report/* eval data data/* runtime models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
@@ -45,13 +45,16 @@ var rooms = []struct {
 
 	{"runtime", "models"},
 	{"runtime/runtimetest", "runtime models"},
-	{"runtime/train", "runtime runtime/train/* models models/adamw models/qwen2 objectives sampler verifier tokenize"},
-	{"runtime/train/dataset", ""},
-	{"runtime/train/arithmetic", ""},
-	{"runtime/train/report", "objectives tokenize runtime/train/arithmetic"}, // for ESS, texts and the embedded tokenizer
-	{"runtime/train/tensorboard", ""},
-	{"runtime/train/sweep", ""},
-	{"runtime/train/evaluation", "models"}, // its atomic files
+	{"data", ""},
+	{"data/arithmetic", ""},
+
+	{"eval", "models"}, // its atomic files
+
+	{"train", "runtime models models/adamw models/qwen2 eval data data/arithmetic objectives sampler verifier tokenize"},
+	{"train/sweep", ""},
+
+	{"report", "objectives tokenize data/arithmetic"}, // for ESS, texts and the embedded tokenizer
+	{"report/tensorboard", ""},
 }
 
 // testAllow is what tests may import beyond their package's row.
@@ -64,8 +67,8 @@ var testAllow = map[string]string{
 	"models/adamw":             "models/graph/graphtest",
 	"models/qwen2":             "models/graph/graphtest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
-	"runtime/train":            "objectives/all runtime/runtimetest",
-	"runtime/train/arithmetic": "tokenize",
+	"train":                    "objectives/all runtime/runtimetest",
+	"data/arithmetic":          "tokenize",
 }
 
 // cgo names the folders that may use cgo or load ONNX Runtime.
@@ -182,15 +185,15 @@ func TestImportsRefuses(t *testing.T) {
 		{"objectives/pmpo/a.go", "pmpo", "onering/objectives/grpo", "objectives/pmpo may not import objectives/grpo"},
 		{"objectives/a.go", "objectives", "onering/objectives/all", "objectives may not import objectives/all"},
 		{"objectives/a_test.go", "objectives_test", "onering/objectives/all", ""},
-		{"runtime/train/a.go", "train", "onering/objectives/all", "runtime/train may not import objectives/all"},
-		{"runtime/train/a_test.go", "train", "onering/objectives/all", ""},
-		{"runtime/train/a.go", "train", "onering/cmd/onering", "runtime/train may not import cmd/onering"},
+		{"train/a.go", "train", "onering/objectives/all", "train may not import objectives/all"},
+		{"train/a_test.go", "train", "onering/objectives/all", ""},
+		{"train/a.go", "train", "onering/cmd/onering", "train may not import cmd/onering"},
 		{"objectives/pmpo/a.go", "pmpo", "onering/objectives/objectivetest", "objectives/pmpo may not import objectives/objectivetest"},
 		{"objectives/pmpo/a_test.go", "pmpo_test", "onering/objectives/objectivetest", ""},
 		{"models/graph/a.go", "graph", "onering/models/qwen2", "models/graph may not import models/qwen2"},
 		{"sampler/a.go", "sampler", "C", "only runtime may import C"},
 		{"runtime/a.go", "runtime", "C", ""},
-		{"runtime/train/a.go", "train", "github.com/yalue/onnxruntime_go", "only runtime may import github.com/yalue/onnxruntime_go"},
+		{"train/a.go", "train", "github.com/yalue/onnxruntime_go", "only runtime may import github.com/yalue/onnxruntime_go"},
 		{"sampler/util/a.go", "util", "fmt", "a package named util says nothing"},
 		{"elsewhere/a.go", "elsewhere", "fmt", "not in the table of rooms"},
 	} {

@@ -11,9 +11,9 @@ go build -o $out/onering ./cmd/onering
 onering=$out/onering
 
 # The second warm start: the first stage of the embedded one's
-# (runtime/train/arithmetic/remake.sh), from another seed.
+# (data/arithmetic/remake.sh), from another seed.
 if [ ! -e $out/warm-start ]; then
-	embedded=runtime/train/arithmetic/model
+	embedded=data/arithmetic/model
 	rm -rf $out/random
 	$onering init --config $embedded/config.json --seed 1 --out $out/random --tokenizer $embedded
 	$onering data arithmetic -n 64000 --guess 0.6 --slip 0.05 --seed 1 >$out/demonstrations.jsonl

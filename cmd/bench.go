@@ -10,7 +10,7 @@ import (
 
 	"onering/models"
 	ort "onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // benchParts are what --part takes.

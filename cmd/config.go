@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/objectives"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // A layer is one source of settings; later layers win.

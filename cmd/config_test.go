@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // needed are the settings without which no configuration is valid.

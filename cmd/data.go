@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train/dataset"
+	"onering/data"
 	"onering/tokenize"
 	"onering/verifier"
 )
@@ -45,8 +45,8 @@ func (f *columnFlags) register(c *cobra.Command) {
 }
 
 // options are those of reading a file; - is stdin.
-func (f columnFlags) options(c *cobra.Command, name string) dataset.Options {
-	o := dataset.Options{Prompt: f.prompt, Answer: f.answer, ID: f.id, Split: f.split}
+func (f columnFlags) options(c *cobra.Command, name string) data.Options {
+	o := data.Options{Prompt: f.prompt, Answer: f.answer, ID: f.id, Split: f.split}
 	if name == "-" {
 		o.Input = c.InOrStdin()
 	}
@@ -83,7 +83,7 @@ are printed as training reads them: {"id", "prompt", "answers"}.`,
 			}
 			o := columns.options(c, args[0])
 			if filter != "" {
-				if _, err := dataset.ParseFilter(filter); err != nil {
+				if _, err := data.ParseFilter(filter); err != nil {
 					return usageError{err}
 				}
 			}
@@ -105,15 +105,15 @@ are printed as training reads them: {"id", "prompt", "answers"}.`,
 	return c
 }
 
-func showData(w io.Writer, path string, o dataset.Options) error {
-	var keep *dataset.Filter
+func showData(w io.Writer, path string, o data.Options) error {
+	var keep *data.Filter
 	if o.Filter != "" {
 		var err error
-		if keep, err = dataset.ParseFilter(o.Filter); err != nil {
+		if keep, err = data.ParseFilter(o.Filter); err != nil {
 			return err
 		}
 	}
-	records, err := dataset.OpenRecords(path, o)
+	records, err := data.OpenRecords(path, o)
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func showData(w io.Writer, path string, o dataset.Options) error {
 }
 
 // showMapped prints problems; a row without one is an error.
-func showMapped(w io.Writer, path string, o dataset.Options) error {
-	rows, err := dataset.Open(path, o)
+func showMapped(w io.Writer, path string, o data.Options) error {
+	rows, err := data.Open(path, o)
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ A file that cannot be read is an error; findings are not.`,
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o := dataset.CheckOptions{Options: columns.options(c, args[0]), Parse: readable}
+			o := data.CheckOptions{Options: columns.options(c, args[0]), Parse: readable}
 			if o.Filter = filter; filter != "" {
-				if _, err := dataset.ParseFilter(filter); err != nil {
+				if _, err := data.ParseFilter(filter); err != nil {
 					return usageError{err}
 				}
 			}
@@ -202,7 +202,7 @@ A file that cannot be read is an error; findings are not.`,
 			if err != nil {
 				return err
 			}
-			report, err := dataset.Check(openedName(path), o)
+			report, err := data.Check(openedName(path), o)
 			if err != nil {
 				return err
 			}

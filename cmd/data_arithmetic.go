@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train/arithmetic"
+	"onering/data/arithmetic"
 )
 
 func newDataArithmetic() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models/qwen2"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // dryRun prints what a run takes of memory; it fails where that is not there.

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // What `train --dry-run` says of the run without a run file is what that run

@@ -10,7 +10,7 @@ import (
 	"onering/models"
 	"onering/models/qwen2"
 	"onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // engineFlags are the flags of the commands that run a model.

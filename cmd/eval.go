@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train"
-	"onering/runtime/train/evaluation"
+	"onering/eval"
 	"onering/tokenize"
+	"onering/train"
 	"onering/verifier"
 )
 
@@ -96,14 +96,14 @@ number.
 
 func benchmarkNames() []string {
 	var names []string
-	for _, b := range evaluation.Benchmarks {
+	for _, b := range eval.Benchmarks {
 		names = append(names, b.Name)
 	}
 	return names
 }
 
 type evalOptions struct {
-	evaluation.Settings
+	eval.Settings
 	prompt         tokenize.Template
 	columns        columnFlags
 	suites         []string
@@ -140,8 +140,8 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 }
 
 // evaluate samples and grades the suites.
-func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Report, error) {
-	var none evaluation.Report
+func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, error) {
+	var none eval.Report
 	if f.model == "" {
 		return none, usagef("--model is not set: model folder")
 	}
@@ -155,7 +155,7 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 		if err != nil {
 			return none, err
 		}
-		if warning, ok := evaluation.Incomplete(s.Name, len(s.Problems)); ok {
+		if warning, ok := eval.Incomplete(s.Name, len(s.Problems)); ok {
 			slog.Warn(warning)
 		}
 		suites = append(suites, s)
@@ -187,17 +187,17 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (evaluation.Repor
 	return responses.Report(train.SameAnswer(v))
 }
 
-func openResponses(o evalOptions, plan evaluation.Plan) (*evaluation.Responses, error) {
+func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
 	switch {
 	case o.out == "":
-		return evaluation.New(plan)
+		return eval.New(plan)
 	case o.resume:
-		return evaluation.Resume(o.out, plan)
+		return eval.Resume(o.out, plan)
 	}
-	return evaluation.Create(o.out, plan)
+	return eval.Create(o.out, plan)
 }
 
-func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train.Suite, responses *evaluation.Responses, v verifier.Verifier, o evalOptions) error {
+func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train.Suite, responses *eval.Responses, v verifier.Verifier, o evalOptions) error {
 	have, want := responses.Count()
 	if have > 0 {
 		slog.Info("going on with the responses that are there", "file", o.out, "have", have, "of", want)
@@ -229,7 +229,7 @@ func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train
 }
 
 // write prints a report as asked for.
-func (o evalOptions) write(c *cobra.Command, r evaluation.Report) error {
+func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
 	if o.json {
 		return lineWriter{c.OutOrStdout()}.write(r)
 	}
@@ -238,15 +238,15 @@ func (o evalOptions) write(c *cobra.Command, r evaluation.Report) error {
 
 func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
 	same := train.SameAnswer(verifier.Verifier{})
-	first, err := evaluation.ReadReport(a, same)
+	first, err := eval.ReadReport(a, same)
 	if err != nil {
 		return err
 	}
-	second, err := evaluation.ReadReport(b, same)
+	second, err := eval.ReadReport(b, same)
 	if err != nil {
 		return err
 	}
-	comparison, err := evaluation.Compare(first, second)
+	comparison, err := eval.Compare(first, second)
 	if err != nil {
 		return fmt.Errorf("%s and %s: %w", a, b, err)
 	}

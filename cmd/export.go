@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 func newExport() *cobra.Command {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // A field is one key of a section: the key and where its value goes.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train"
 	"onering/sampler"
+	"onering/train"
 )
 
 func newGenerate() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 
 	"onering/models/hub"
 	"onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // Where a model folder or a file of problems is asked for, a name on a Hugging

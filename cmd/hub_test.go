@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // serveHub imitates a hub that has the files of two folders, model org/tiny and

@@ -11,7 +11,7 @@ import (
 
 	"onering/models"
 	"onering/models/qwen2"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 func newInit() *cobra.Command {

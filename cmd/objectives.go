@@ -11,7 +11,7 @@ import (
 	"onering/objectives"
 	_ "onering/objectives/all"
 	"onering/objectives/scaffold"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 func newObjectives() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"onering/models/qwen2"
 	"onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 func newReplay() *cobra.Command {

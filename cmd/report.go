@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/runtime/train/report"
+	"onering/report"
 )
 
 func newReport() *cobra.Command {

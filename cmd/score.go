@@ -10,7 +10,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 func newScore() *cobra.Command {

@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data"
 	"onering/models/qwen2"
-	"onering/runtime/train"
-	"onering/runtime/train/dataset"
+	"onering/train"
 )
 
 func newSFT() *cobra.Command {
 	var e engineFlags
-	var data, out, dtype string
-	var columns dataset.Options
+	var file, out, dtype string
+	var columns data.Options
 	var around templateFlags
 	o := train.DefaultSupervised()
 	c := &cobra.Command{
@@ -45,7 +45,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 			if o.Template, err = around.parse(); err != nil {
 				return err
 			}
-			demonstrations, err := readDemonstrations(c, data, columns)
+			demonstrations, err := readDemonstrations(c, file, columns)
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 	}
 	e.register(c)
 	flags := c.Flags()
-	flags.StringVar(&data, "data", "", "file of demonstrations; - is stdin (required)")
+	flags.StringVar(&file, "data", "", "file of demonstrations; - is stdin (required)")
 	flags.StringVar(&columns.Prompt, "prompt", "", "column of the prompt; found by name if not given")
 	flags.StringVar(&columns.Answer, "response", "", "column of the response; found by name if not given")
 	flags.StringVar(&columns.Split, "split", "", "split of a datasets folder that has several")
@@ -112,7 +112,7 @@ func flagsOfSFT(err error) error {
 	return usageError{errors.Join(list...)}
 }
 
-func readDemonstrations(c *cobra.Command, name string, o dataset.Options) ([]train.Demonstration, error) {
+func readDemonstrations(c *cobra.Command, name string, o data.Options) ([]train.Demonstration, error) {
 	if name == "-" {
 		o.Input = c.InOrStdin()
 	}
@@ -120,18 +120,18 @@ func readDemonstrations(c *cobra.Command, name string, o dataset.Options) ([]tra
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := dataset.LoadPairs(openedName(path), o)
+	pairs, err := data.LoadPairs(openedName(path), o)
 	if err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
-	data := make([]train.Demonstration, len(pairs))
+	demonstrations := make([]train.Demonstration, len(pairs))
 	for i, p := range pairs {
-		data[i] = train.Demonstration(p)
+		demonstrations[i] = train.Demonstration(p)
 	}
-	return data, nil
+	return demonstrations, nil
 }
 
-func supervise(c *cobra.Command, e *engine, data []train.Demonstration, o train.SupervisedConfig) error {
+func supervise(c *cobra.Command, e *engine, demonstrations []train.Demonstration, o train.SupervisedConfig) error {
 	var bar *progress
 	defer func() {
 		if bar != nil {
@@ -139,7 +139,7 @@ func supervise(c *cobra.Command, e *engine, data []train.Demonstration, o train.
 		}
 	}()
 	first, last := 0.0, 0.0
-	err := train.Supervise(c.Context(), e.env, e.policy, data, o, func(step, steps int, loss, norm float64) {
+	err := train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, func(step, steps int, loss, norm float64) {
 		if bar == nil {
 			first = loss
 			bar = newProgress(c.ErrOrStderr(), isQuiet(c), "sft", "steps", int64(steps))
@@ -149,7 +149,7 @@ func supervise(c *cobra.Command, e *engine, data []train.Demonstration, o train.
 		slog.Debug("sft", "step", step, "loss", loss, "grad_norm", norm)
 	})
 	if err == nil {
-		slog.Info("trained on demonstrations", "count", len(data), "first_loss", first, "last_loss", last)
+		slog.Info("trained on demonstrations", "count", len(demonstrations), "first_loss", first, "last_loss", last)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // A status is how far a run is, for whoever asks over HTTP: /healthz as JSON,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 type nobody struct{}

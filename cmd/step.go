@@ -16,7 +16,7 @@ import (
 	"onering/models"
 	"onering/models/qwen2"
 	"onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 func newStep() *cobra.Command {

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/report"
 	"onering/runtime"
-	"onering/runtime/train/report"
-	"onering/runtime/train/sweep"
+	"onering/train/sweep"
 )
 
 func newSweep() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/runtime/train/sweep"
+	"onering/train/sweep"
 )
 
 // A sweepFile is what a sweep is made of; docs/experiments.md explains it by

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"onering/models"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // A sweepRun is one run of a sweep, done by a process of its own: one that dies

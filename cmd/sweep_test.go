@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // TestPaperRuns loads every file in runs/paper: run files as such, sweeps with

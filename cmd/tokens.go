@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"onering/runtime/train"
 	"onering/tokenize"
+	"onering/train"
 )
 
 // A prompt is what a row says of a prompt: text, ids, or a conversation.

@@ -16,7 +16,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // defaultRun is the run of `onering train` without a run file.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/runtime/train"
-	"onering/runtime/train/report"
-	"onering/runtime/train/tensorboard"
+	"onering/report"
+	"onering/report/tensorboard"
+	"onering/train"
 )
 
 // reportEvery is how often report.html is written during a run, at the end of a

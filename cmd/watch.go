@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // A watcher shows how a run goes: progress within a round, a line after it. It

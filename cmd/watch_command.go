@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"onering/runtime/train/report"
+	"onering/report"
 )
 
 func newWatch() *cobra.Command {

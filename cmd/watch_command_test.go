@@ -9,7 +9,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"onering/runtime/train/report"
+	"onering/report"
 )
 
 // TestWatchFits draws a run for terminals of many sizes: no line is too wide and

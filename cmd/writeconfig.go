@@ -8,7 +8,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/runtime/train"
+	"onering/train"
 )
 
 // encodeConfig writes c as a run file in which every key is stated; it loads

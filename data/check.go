@@ -1,0 +1,252 @@
+package data
+
+import (
+	"fmt"
+	"hash/maphash"
+	"io"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// CheckOptions say how a dataset is checked. What a check knows of tokens and
+// of answers is the caller's, as this package is neither tokenizer nor
+// verifier.
+type CheckOptions struct {
+	Options
+	// Tokens counts the tokens of a prompt; nil leaves the lengths out.
+	Tokens func(prompt string) (int, error)
+	// Parse says what the verifier cannot make of an answer; nil leaves that
+	// out. A row is reported if none of its answers can be parsed.
+	Parse func(answer string) error
+	// Examples is how many rows each finding names; 0 means 5.
+	Examples int
+}
+
+// A CheckReport says what is wrong with a dataset.
+type CheckReport struct {
+	Report
+	DuplicateIDs     Finding  `json:"duplicate_ids"`     // an id that an earlier row has
+	DuplicatePrompts Finding  `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
+	Conflicts        Finding  `json:"conflicts"`         // of those, with other answers
+	Bad              Finding  `json:"bad"`               // rows dropped, see Report.Dropped
+	Unparsed         Finding  `json:"unparsed"`          // rows whose answers the verifier cannot parse
+	Untokenized      Finding  `json:"untokenized"`       // rows whose prompts the tokenizer refuses
+	Lengths          *Lengths `json:"lengths,omitempty"` // of the prompts in tokens
+}
+
+// A Finding counts rows with one fault, and names the first of them.
+type Finding struct {
+	Rows     int      `json:"rows"`
+	Examples []string `json:"examples,omitempty"`
+}
+
+// Lengths is a distribution of lengths.
+type Lengths struct {
+	Mean   float64 `json:"mean"`
+	Median int     `json:"median"`
+	P95    int     `json:"p95"`
+	P99    int     `json:"p99"`
+	Max    int     `json:"max"`
+	// Counts[i] rows are shorter than 2^i and not shorter than half of that;
+	// the first is of length 0.
+	Counts []int `json:"counts"`
+}
+
+// Check reads a dataset through and reports what is wrong with its rows, lines of
+// text files that cannot be read among them. A file that cannot be read on is
+// still an error. Memory grows by about a
+// hundred bytes a row, which finding duplicates takes.
+func Check(path string, o CheckOptions) (CheckReport, error) {
+	c := checker{
+		opts: o, seed: maphash.MakeSeed(), examples: o.Examples,
+		ids: map[uint64]place{}, prompts: map[uint64]place{}, lengths: map[int]int{},
+	}
+	if c.examples == 0 {
+		c.examples = 5
+	}
+	given := o.Options.OnBad
+	o.Options.OnBad = func(err error) {
+		c.find(&c.report.Bad, err.Error())
+		if given != nil {
+			given(err)
+		}
+	}
+	o.Options.goOn = true
+	r, err := Open(path, o.Options)
+	if err != nil {
+		return CheckReport{}, err
+	}
+	defer r.Close()
+	for {
+		row, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return CheckReport{}, err
+		}
+		c.check(row)
+	}
+	c.report.Report = r.Report()
+	if o.Tokens != nil {
+		c.report.Lengths = summarize(c.lengths)
+	}
+	return c.report, nil
+}
+
+type checker struct {
+	opts     CheckOptions
+	seed     maphash.Seed
+	examples int
+	report   CheckReport
+	ids      map[uint64]place // by hash; two of 10^7 collide once in 400,000 checks
+	prompts  map[uint64]place
+	lengths  map[int]int
+}
+
+// A place is where an id or prompt was met first.
+type place struct {
+	file    string
+	line    int
+	answers uint64
+}
+
+func (c *checker) find(f *Finding, example string) {
+	f.Rows++
+	if len(f.Examples) < c.examples {
+		f.Examples = append(f.Examples, example)
+	}
+}
+
+func (c *checker) check(row Row) {
+	at := fmt.Sprintf("%s:%d", row.File, row.Line)
+	here := place{row.File, row.Line, maphash.String(c.seed, strings.Join(row.Answers, "\x00"))}
+
+	id := maphash.String(c.seed, row.ID)
+	if first, ok := c.ids[id]; ok {
+		c.find(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, row.ID, first.file, first.line))
+	} else {
+		c.ids[id] = here
+	}
+	prompt := maphash.String(c.seed, strings.Join(strings.Fields(row.Prompt), " "))
+	if first, ok := c.prompts[prompt]; ok {
+		c.find(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
+		if first.answers != here.answers {
+			c.find(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, row.Answers))
+		}
+	} else {
+		c.prompts[prompt] = here
+	}
+	if c.opts.Parse != nil && len(row.Answers) > 0 {
+		var err error
+		for _, answer := range row.Answers {
+			if err = c.opts.Parse(answer); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			c.find(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, row.Answers, err))
+		}
+	}
+	if c.opts.Tokens != nil {
+		n, err := c.opts.Tokens(row.Prompt)
+		if err != nil {
+			c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
+			return
+		}
+		c.lengths[n]++
+	}
+}
+
+// summarize describes how often each length was met.
+func summarize(count map[int]int) *Lengths {
+	l := &Lengths{}
+	sorted := slices.Sorted(maps.Keys(count))
+	n, sum := 0, 0
+	for _, length := range sorted {
+		n += count[length]
+		sum += length * count[length]
+		bin := bits.Len(uint(length))
+		for len(l.Counts) <= bin {
+			l.Counts = append(l.Counts, 0)
+		}
+		l.Counts[bin] += count[length]
+		l.Max = length
+	}
+	if n == 0 {
+		return l
+	}
+	l.Mean = float64(sum) / float64(n)
+	// The quantile q is the smallest length that a share q does not exceed.
+	quantile := func(percent int) int {
+		below := 0
+		for _, length := range sorted {
+			if below += count[length]; below*100 >= n*percent {
+				return length
+			}
+		}
+		return l.Max
+	}
+	l.Median, l.P95, l.P99 = quantile(50), quantile(95), quantile(99)
+	return l
+}
+
+// OK says whether nothing was found.
+func (r CheckReport) OK() bool {
+	for _, f := range r.findings() {
+		if f.Rows > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+type namedFinding struct {
+	name string
+	Finding
+}
+
+func (r CheckReport) findings() []namedFinding {
+	return []namedFinding{
+		{"dropped", r.Bad},
+		{"with the id of an earlier row", r.DuplicateIDs},
+		{"with the prompt of an earlier row", r.DuplicatePrompts},
+		{"of them with another answer", r.Conflicts},
+		{"with an answer the verifier cannot parse", r.Unparsed},
+		{"with a prompt the tokenizer refuses", r.Untokenized},
+	}
+}
+
+// String writes the report for people, over several lines.
+func (r CheckReport) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v\ncolumns: prompt %q, answer %q, id %q\n", r.Report, r.Prompt, r.Answer, r.ID)
+	for _, f := range r.findings() {
+		if f.Rows == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%d rows %s\n", f.Rows, f.name)
+		for _, e := range f.Examples {
+			fmt.Fprintf(&b, "    %s\n", e)
+		}
+		if more := f.Rows - len(f.Examples); more > 0 {
+			fmt.Fprintf(&b, "    and %d more\n", more)
+		}
+	}
+	if r.OK() && r.Rows > 0 {
+		b.WriteString("nothing wrong found\n")
+	}
+	if l := r.Lengths; l != nil {
+		fmt.Fprintf(&b, "prompt tokens: mean %.1f, median %d, 95 %% %d, 99 %% %d, most %d\n", l.Mean, l.Median, l.P95, l.P99, l.Max)
+		most := slices.Max(append([]int{1}, l.Counts...))
+		for i, n := range l.Counts {
+			if n > 0 {
+				from, to := 1<<i>>1, 1<<i-1
+				fmt.Fprintf(&b, "%7d-%-7d %8d %s\n", from, to, n, strings.Repeat("#", (n*40+most-1)/most))
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,177 @@
+package data
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readAll reads what it can of a file, and at most so many rows; what counts is
+// that it returns.
+func readAll(path string, most int) (rows int, err error) {
+	r, err := OpenRecords(path, Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	for {
+		rec, err := r.Next()
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return rows, err
+		}
+		appendJSON(nil, rec.Object)
+		if rows++; rows == most {
+			return rows, nil
+		}
+	}
+}
+
+func columnar(t testing.TB) []string {
+	var paths []string
+	for _, ext := range []string{"*.arrow", "*.parquet"} {
+		found, err := filepath.Glob(filepath.Join("testdata", ext))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", ext, err)
+		}
+		for _, p := range found {
+			if !strings.HasPrefix(filepath.Base(p), "refused.") && !strings.HasPrefix(filepath.Base(p), "bomb.") {
+				paths = append(paths, p)
+			}
+		}
+	}
+	return paths
+}
+
+// A file that is cut short anywhere is an error, but for an Arrow stream cut
+// between two batches, which has no mark of its end that readers may insist on.
+func TestCutShort(t *testing.T) {
+	cut := filepath.Join(t.TempDir(), "x.arrow")
+	for _, path := range columnar(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := readAll(path, 1e6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream := string(text[:4]) != "PAR1" && string(text[:4]) != "ARRO"
+		for n := 1; n < len(text); n += 1 + len(text)/97 {
+			if err := os.WriteFile(cut, text[:n], 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if rows, err := readAll(cut, 1e6); err == nil && !(stream && (rows < all || n > len(text)-16)) {
+				t.Errorf("%s cut to %d of %d bytes: %d rows and no error", path, n, len(text), rows)
+			}
+		}
+	}
+}
+
+// mostDamaged is what reading a small file may allocate in all, whatever it says
+// of itself: buffers of pages, and the budget of a row.
+const mostDamaged = 256 << 20
+
+// allocated returns the bytes that f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A damaged file is read or refused; it neither stops the program nor hangs it,
+// nor takes much memory.
+func TestDamaged(t *testing.T) {
+	step := 101
+	if testing.Short() {
+		step = 211
+	}
+	damaged := filepath.Join(t.TempDir(), "x.arrow")
+	for _, path := range columnar(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 4; i < len(text); i += step {
+			for _, b := range []byte{0xff, 0x80, 0x00, 0x7f} {
+				old := text[i]
+				text[i] ^= b
+				if b == 0 {
+					text[i] = 0
+				}
+				if err := os.WriteFile(damaged, text, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				text[i] = old
+				begin := time.Now()
+				if n := allocated(func() { readAll(damaged, 1e6) }); n > mostDamaged {
+					t.Errorf("%s with byte %d changed by %#x took %d MiB", path, i, b, n>>20)
+				}
+				if d := time.Since(begin); d > 10*time.Second {
+					t.Errorf("%s with byte %d changed by %#x took %v", path, i, b, d)
+				}
+			}
+		}
+	}
+}
+
+// Small files that unfold into very much are refused before they do (make.py
+// says what each holds).
+func TestBombs(t *testing.T) {
+	for name, want := range map[string]string{
+		"bomb.page.parquet":   "times what is compressed",
+		"bomb.list.parquet":   "a row or a dictionary is of more than 4194304 values",
+		"bomb.list.arrow":     "a row or a dictionary is of more than 4194304 values",
+		"bomb.texts.arrow":    "or 128 MiB of text",
+		"bomb.levels.parquet": "",
+	} {
+		var rows int
+		var err error
+		n := allocated(func() { rows, err = readAll(filepath.Join("testdata", name), 1e6) })
+		if want == "" && (err != nil || rows == 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %d rows, error %v, want %q", name, rows, err, want)
+		}
+		if n > 1<<30 {
+			t.Errorf("%s took %d MiB", name, n>>20)
+		}
+	}
+}
+
+// fuzzFile has reading end whatever bytes a file has, without a panic and
+// without more memory than a small file is worth.
+func fuzzFile(f *testing.F, pattern string) {
+	paths, err := filepath.Glob(filepath.Join("testdata", pattern))
+	if err != nil || len(paths) == 0 {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if !strings.HasPrefix(filepath.Base(path), "bomb.") { // they take their time
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "x.arrow")
+		if err := os.WriteFile(path, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if n := allocated(func() { readAll(path, 1000) }); n > 1<<30 {
+			t.Errorf("%d bytes took %d MiB", len(text), n>>20)
+		}
+	})
+}
+
+func FuzzArrow(f *testing.F) { fuzzFile(f, "*.arrow") }
+
+func FuzzParquet(f *testing.F) { fuzzFile(f, "*.parquet") }

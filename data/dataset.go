@@ -1,0 +1,360 @@
+// Package data reads problems with their answers from the files people have
+// them in: JSON lines, a JSON array, CSV, Parquet, Arrow (stream and file), a
+// Hugging Face `datasets` folder. Text files may be gzip or zstd compressed.
+//
+// Rows are streamed: whatever the size of a file, memory holds a line of a
+// text file, a page per column of a Parquet file, a record batch of an Arrow
+// file. Two levels are offered: Records gives the rows as they are in the file,
+// a Reader the prompts and answers found in them.
+package data
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Row is a problem and its accepted answers.
+type Row struct {
+	// ID names the row stably: the id column, else the file's name in the
+	// dataset, a colon, and Line. It does not depend on filters and limits.
+	ID     string
+	Prompt string
+	// Answers are the alternatives, any of which counts; none if
+	// Options.NoAnswers allows it. Numbers are written plainly: 142, not 142.0.
+	Answers []string
+	// Fields holds the other columns: nil, bool, int64, uint64, float64,
+	// string, []byte, []any or map[string]any.
+	Fields map[string]any
+	File   string // path of the file
+	Line   int    // line (JSON lines, CSV) or row in the file, from 1
+}
+
+// Options say which rows of a dataset are read, and from which columns.
+type Options struct {
+	// Prompt, Answer and ID name columns, a column inside a structure as
+	// "reward_model.ground_truth". Where they are empty the first column of
+	// PromptNames, AnswerNames and IDNames that the file's first row has is
+	// taken, in any case of letters, and with blanks or hyphens for underscores; an
+	// ID column need not exist.
+	Prompt, Answer, ID string
+	// Filter keeps the rows for which an expression holds; see ParseFilter.
+	Filter string
+	// Limit stops after so many rows; 0 reads all.
+	Limit int
+	// Split chooses among the splits of a folder that has several.
+	Split string
+	// Input, if not nil, is read in place of the path, which then only names it:
+	// JSON lines or a JSON array.
+	Input io.Reader
+	// NoAnswers takes rows without an answer.
+	NoAnswers bool
+	// FromSolution finds the answer in a worked solution, where that is the
+	// answer column; if nil, the last \boxed{} of it is taken.
+	FromSolution func(solution string) (answer string, ok bool)
+	// OnBad, if not nil, is called with a *RowError for each row that lacks a
+	// prompt or an answer; such rows are dropped and counted. If nil the first
+	// of them is an error. A row that cannot be read at all is always an error.
+	OnBad func(error)
+
+	// goOn has OnBad told also of lines that cannot be read, where the next can.
+	goOn bool
+}
+
+// The columns that are looked for, in this order.
+var (
+	PromptNames = []string{"problem", "question", "prompt", "input", "query", "instruction", "messages"}
+	AnswerNames = []string{"answer", "final_answer", "expected_answer", "ground_truth", "gold", "target", "reward_model.ground_truth", "solution"}
+	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
+)
+
+// A RowError is what is wrong with one row.
+type RowError struct {
+	File   string
+	Unit   string // "line" or "row"
+	Line   int    // its number, from 1; 0 if the error is about the whole file
+	Reason string // why the row is dropped, in words that rows share; empty if the file is not read on
+	Err    error
+}
+
+func (e *RowError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("dataset: %s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("dataset: %s: %s %d: %v", e.File, e.Unit, e.Line, e.Err)
+}
+
+func (e *RowError) Unwrap() error { return e.Err }
+
+// A Report counts what was read.
+type Report struct {
+	Files    []string       `json:"files"`
+	Read     int            `json:"read"`     // rows in the files, as far as they were read
+	Filtered int            `json:"filtered"` // rows the filter left out
+	Rows     int            `json:"rows"`     // rows returned
+	Dropped  map[string]int `json:"dropped"`  // rows without what is needed, by reason
+	// The columns in use, of the file read last.
+	Prompt string `json:"prompt"`
+	Answer string `json:"answer"`
+	ID     string `json:"id,omitempty"`
+}
+
+// String says it in one line.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d rows", r.Rows, r.Read)
+	if r.Filtered > 0 {
+		fmt.Fprintf(&b, ", %d filtered out", r.Filtered)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Dropped)) {
+		fmt.Fprintf(&b, ", %d dropped (%s)", r.Dropped[reason], reason)
+	}
+	return b.String()
+}
+
+// A Reader streams the rows of a dataset. It is used by one goroutine at a
+// time.
+type Reader struct {
+	records *Records
+	opts    Options
+	filter  *Filter
+	unseen  []string // columns of the filter that no row has had yet
+	columns columns
+	file    int // the file that columns is for
+	report  Report
+	err     error
+}
+
+// Open opens a dataset: a file, a glob, or a folder with data files. Formats
+// are told by content.
+func Open(path string, o Options) (*Reader, error) {
+	r := &Reader{opts: o, file: -1, report: Report{Dropped: map[string]int{}}}
+	if o.Limit < 0 {
+		return nil, fmt.Errorf("dataset: limit %d is negative (0 reads all)", o.Limit)
+	}
+	if o.Filter != "" {
+		var err error
+		if r.filter, err = ParseFilter(o.Filter); err != nil {
+			return nil, err
+		}
+		r.unseen = r.filter.Columns()
+	}
+	var err error
+	if r.records, err = OpenRecords(path, o); err != nil {
+		return nil, err
+	}
+	for _, f := range r.records.files {
+		r.report.Files = append(r.report.Files, f.path)
+	}
+	return r, nil
+}
+
+// Report returns the counts so far.
+func (r *Reader) Report() Report {
+	report := r.report
+	report.Dropped = maps.Clone(r.report.Dropped)
+	return report
+}
+
+// Close closes the file that is open.
+func (r *Reader) Close() error { return r.records.Close() }
+
+// Next returns the next row that passes the filter and has a prompt and an
+// answer; io.EOF at the end. After an error every call returns it again.
+func (r *Reader) Next() (Row, error) {
+	if r.err != nil {
+		return Row{}, r.err
+	}
+	row, err := r.next()
+	if err != nil {
+		r.err = err
+		r.Close()
+		return Row{}, err
+	}
+	r.report.Rows++
+	return row, nil
+}
+
+func (r *Reader) next() (Row, error) {
+	if r.opts.Limit > 0 && r.report.Rows == r.opts.Limit {
+		return Row{}, io.EOF
+	}
+	for {
+		rec, err := r.records.Next()
+		if err == io.EOF && len(r.unseen) > 0 && r.report.Read > 0 {
+			// Else a misspelt column would quietly filter everything out.
+			return Row{}, fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
+		}
+		if err != nil && r.opts.goOn && r.records.goOn() {
+			r.report.Read++
+			r.report.Dropped[unreadableLine]++
+			r.opts.OnBad(err)
+			continue
+		}
+		if err != nil {
+			return Row{}, err
+		}
+		if r.file != r.records.file {
+			if err := r.begin(rec); err != nil {
+				return Row{}, &RowError{File: rec.File, Err: err}
+			}
+		}
+		r.report.Read++
+		if r.filter != nil {
+			if len(r.unseen) > 0 {
+				r.unseen = slices.DeleteFunc(r.unseen, func(name string) bool { _, ok := lookup(rec.Object, name); return ok })
+			}
+			if !r.filter.Match(rec.Object) {
+				r.report.Filtered++
+				continue
+			}
+		}
+		row, bad := r.columns.row(rec, r.records.src.unit(), r.records.files[r.file].name)
+		if bad == nil {
+			return row, nil
+		}
+		if r.opts.OnBad == nil {
+			return Row{}, bad
+		}
+		r.report.Dropped[bad.Reason]++
+		r.opts.OnBad(bad)
+	}
+}
+
+// begin fixes the columns for the file that first is the first row of.
+func (r *Reader) begin(first Record) error {
+	r.file = r.records.file
+	var err error
+	if r.columns, err = findColumns(first.Object, r.opts); err != nil {
+		return err
+	}
+	r.report.Prompt, r.report.Answer, r.report.ID = r.columns.prompt, r.columns.answer, r.columns.id
+	if r.filter == nil || r.records.src.columns() == nil {
+		return nil
+	}
+	// Where all rows have the same columns a wrong name is known at once.
+	for _, name := range r.filter.Columns() {
+		if _, ok := lookup(first.Object, name); !ok && !strings.Contains(name, ".") {
+			return fmt.Errorf("filter %q: there is no column %q (have %q)", r.opts.Filter, name, names(first.Object))
+		}
+	}
+	return nil
+}
+
+// Load reads a whole dataset. A dataset without a single row is an error.
+func Load(path string, o Options) ([]Row, Report, error) {
+	r, err := Open(path, o)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	defer r.Close()
+	var rows []Row
+	for {
+		row, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, r.Report(), err
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return nil, r.Report(), fmt.Errorf("dataset: %s: no row is left: %v", path, r.report)
+	}
+	return rows, r.Report(), nil
+}
+
+// A Record is a row as it is in its file.
+type Record struct {
+	File string
+	Line int // line or row, from 1
+	Object
+}
+
+// Records streams the rows of a dataset unchanged.
+type Records struct {
+	files []file
+	file  int // index of the open file
+	src   source
+	err   error
+}
+
+// OpenRecords opens a dataset like Open, for its raw rows. Of o only Split and
+// Input count.
+func OpenRecords(path string, o Options) (*Records, error) {
+	if o.Input != nil {
+		src, err := openText(bufio.NewReaderSize(o.Input, 1<<16), "", func() error { return nil })
+		if err != nil {
+			return nil, fmt.Errorf("dataset: %s: %w", path, err)
+		}
+		return &Records{files: []file{{path, path}}, src: src}, nil
+	}
+	files, err := findFiles(path, o.Split)
+	if err != nil {
+		return nil, err
+	}
+	r := &Records{files: files}
+	// The first file is opened at once, so that a wrong path or format is
+	// known before any work.
+	if r.src, err = openSource(files[0].path); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Next returns the next row; io.EOF at the end. A row that cannot be read is a
+// *RowError, and ends the reading.
+func (r *Records) Next() (Record, error) {
+	for r.err == nil {
+		path := r.files[r.file].path
+		o, line, err := r.src.next()
+		if err == nil {
+			return Record{path, line, o}, nil
+		}
+		unit := r.src.unit()
+		if bad := (badLine{}); errors.As(err, &bad) {
+			// The file stays open: goOn may be called.
+			r.err = &RowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
+			break
+		}
+		closeErr := r.Close()
+		switch {
+		case err != io.EOF:
+			r.err = &RowError{File: path, Unit: unit, Line: line, Err: err}
+		case closeErr != nil:
+			r.err = &RowError{File: path, Err: closeErr}
+		case r.file+1 == len(r.files):
+			r.err = io.EOF
+		default:
+			r.file++
+			r.src, r.err = openSource(r.files[r.file].path)
+		}
+	}
+	return Record{}, r.err
+}
+
+// goOn has Next go on behind a line that could not be read, and says whether
+// that is possible.
+func (r *Records) goOn() bool {
+	var row *RowError
+	if r.src == nil || !errors.As(r.err, &row) || row.Reason != unreadableLine {
+		return false
+	}
+	r.err = nil
+	return true
+}
+
+// Close closes the file that is open.
+func (r *Records) Close() error {
+	if r.src == nil {
+		return nil
+	}
+	err := r.src.close()
+	r.src = nil
+	return err
+}

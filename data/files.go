@@ -1,0 +1,191 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A file is one data file of a dataset.
+type file struct {
+	path string
+	name string // for ids: the path below the dataset's own, without extension
+}
+
+// dataFile matches the names of data files in a folder.
+var dataFile = regexp.MustCompile(`(?i)\.(jsonl|ndjson|json|csv|tsv|parquet|arrow|feather)(\.gz|\.zst)?$`)
+
+// metadata are the JSON files beside the data of a Hugging Face folder.
+var metadata = []string{"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
+
+// split matches the split in a file's name, as the Hugging Face hub
+// (train-00000-of-00002.parquet) and its cache (gsm8k-test.arrow) write them.
+var split = regexp.MustCompile(`(?i)(?:^|[-_.])(train|test|validation|valid|val|dev|eval)(?:[-_.]|$)`)
+
+// findFiles lists the data files of a path: a file, a glob, or a folder.
+func findFiles(path, splitName string) ([]file, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return folder(path, splitName)
+	case err == nil:
+		return []file{{path, stem(filepath.Base(path))}}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("dataset: %w", err)
+	}
+	if !strings.ContainsAny(path, "*?[") {
+		return nil, fmt.Errorf("dataset: %q: no such file or folder", path)
+	}
+	matches, err := filepath.Glob(path)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %q: %w", path, err)
+	}
+	var paths []string
+	for _, m := range matches {
+		if filepath.Base(m)[0] == '.' && filepath.Base(path)[0] != '.' {
+			continue // as a shell does
+		}
+		if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() {
+			paths = append(paths, m)
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("dataset: %q: no file matches", path)
+	}
+	return named(paths, commonFolder(paths)), nil
+}
+
+// folder lists a folder's data files: those that a Hugging Face `datasets`
+// folder names, else all with a data file's extension, here or in "data".
+func folder(dir, splitName string) ([]file, error) {
+	if text, err := os.ReadFile(filepath.Join(dir, "dataset_dict.json")); err == nil {
+		var dict struct{ Splits []string }
+		if err := json.Unmarshal(text, &dict); err != nil {
+			return nil, fmt.Errorf("dataset: %s: %w", filepath.Join(dir, "dataset_dict.json"), err)
+		}
+		name, err := oneSplit(dir, splitName, dict.Splits)
+		if err != nil {
+			return nil, err
+		}
+		files, err := folder(filepath.Join(dir, name), "")
+		for i := range files {
+			files[i].name = name + "/" + files[i].name
+		}
+		return files, err
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "state.json")); err == nil {
+		var state struct {
+			Files []struct{ Filename string } `json:"_data_files"`
+		}
+		if err := json.Unmarshal(text, &state); err != nil {
+			return nil, fmt.Errorf("dataset: %s: %w", filepath.Join(dir, "state.json"), err)
+		}
+		if len(state.Files) > 0 {
+			var paths []string
+			for _, f := range state.Files {
+				if !filepath.IsLocal(f.Filename) {
+					return nil, fmt.Errorf("dataset: %s: the data file %q is outside the folder", filepath.Join(dir, "state.json"), f.Filename)
+				}
+				paths = append(paths, filepath.Join(dir, f.Filename))
+			}
+			return named(paths, dir), nil
+		}
+	}
+	for _, sub := range []string{dir, filepath.Join(dir, "data")} {
+		paths, err := dataFiles(sub)
+		if err != nil && sub == dir {
+			return nil, fmt.Errorf("dataset: %w", err)
+		}
+		if len(paths) > 0 {
+			paths, err := ofSplit(sub, splitName, paths)
+			return named(paths, dir), err
+		}
+	}
+	return nil, fmt.Errorf("dataset: %q: no data file (JSON, CSV, Parquet, Arrow) in the folder", dir)
+}
+
+// dataFiles lists the data files directly in dir, sorted.
+func dataFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		n := e.Name()
+		if !e.IsDir() && dataFile.MatchString(n) && !slices.Contains(metadata, n) && n[0] != '.' && n[0] != '_' {
+			paths = append(paths, filepath.Join(dir, n))
+		}
+	}
+	return paths, nil
+}
+
+// ofSplit keeps the files of one split. A folder with several, none of them
+// chosen, is an error: test problems must not slip into training.
+func ofSplit(dir, splitName string, paths []string) ([]string, error) {
+	bySplit := map[string][]string{}
+	var names []string
+	for _, p := range paths {
+		if m := split.FindStringSubmatch(stem(filepath.Base(p))); m != nil {
+			if bySplit[m[1]] == nil {
+				names = append(names, m[1])
+			}
+			bySplit[m[1]] = append(bySplit[m[1]], p)
+		}
+	}
+	if len(names) <= 1 && splitName == "" {
+		return paths, nil
+	}
+	name, err := oneSplit(dir, splitName, names)
+	return bySplit[name], err
+}
+
+func oneSplit(dir, wanted string, have []string) (string, error) {
+	switch {
+	case slices.Contains(have, wanted):
+		return wanted, nil
+	case wanted != "":
+		return "", fmt.Errorf("dataset: %q has no split %q (have %q)", dir, wanted, have)
+	case len(have) == 1:
+		return have[0], nil
+	}
+	slices.Sort(have)
+	return "", fmt.Errorf("dataset: %q has several splits, %q: name one (split), or give the path or glob of its files", dir, have)
+}
+
+// named gives each path its name for ids, relative to root.
+func named(paths []string, root string) []file {
+	files := make([]file, len(paths))
+	for i, p := range paths {
+		name, err := filepath.Rel(root, p)
+		if err != nil {
+			name = filepath.Base(p)
+		}
+		files[i] = file{p, stem(filepath.ToSlash(name))}
+	}
+	return files
+}
+
+// commonFolder returns the deepest folder that holds all the paths.
+func commonFolder(paths []string) string {
+	dir := filepath.Dir(paths[0])
+	for _, p := range paths {
+		for {
+			rel, err := filepath.Rel(dir, p)
+			if err == nil && filepath.IsLocal(rel) || dir == filepath.Dir(dir) {
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+	}
+	return dir
+}
+
+// stem cuts a data file's extensions off.
+func stem(name string) string { return dataFile.ReplaceAllString(name, "") }

@@ -1,0 +1,463 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A Filter is a condition on rows.
+type Filter struct {
+	match   func(Object) bool
+	columns []string
+}
+
+// ParseFilter parses a condition such as
+//
+//	level in 3..5
+//	gsm8k_split == "train" and not (source in ["a", "b"] or level < 2.5)
+//
+// Comparisons are == != < <= > >=, "in" and "not in" with a range (both ends
+// belong to it) or a list, and "contains" for a part of a text. They are joined
+// by and, or, not and parentheses. A column may be a path with dots, and stands
+// in backquotes where its name is no word. Values are numbers, texts in single
+// or double quotes, true, false and null.
+//
+// A number is compared with a number, with a text that is a number, and with one
+// whose last word is a number ("Level 5"). Other comparisons of unlike values,
+// and all but == and != with a missing one, do not hold. A list passes == and
+// "in" if one of its elements does. != and "not in" are the negations of == and
+// "in".
+func ParseFilter(text string) (*Filter, error) {
+	p := &filterParser{text: text}
+	if err := p.scan(); err != nil {
+		return nil, p.wrap(err)
+	}
+	match, err := p.or()
+	if err == nil && p.tok.kind != endToken {
+		err = fmt.Errorf("%s is left over", p.tok)
+	}
+	if err != nil {
+		return nil, p.wrap(err)
+	}
+	return &Filter{match, p.columns}, nil
+}
+
+// Match says whether a row fulfils the condition.
+func (f *Filter) Match(row Object) bool { return f.match(row) }
+
+// Columns returns the columns that the condition names.
+func (f *Filter) Columns() []string { return slices.Clone(f.columns) }
+
+type tokenKind byte
+
+const (
+	endToken   tokenKind = iota
+	wordToken            // a column, or a word of the language
+	quoted               // a column in backquotes
+	textToken            // a text in quotes
+	numToken             // a number
+	punctToken           // an operator or a bracket
+)
+
+type token struct {
+	kind tokenKind
+	text string
+	at   int
+}
+
+func (t token) String() string {
+	if t.kind == endToken {
+		return "the end"
+	}
+	return strconv.Quote(t.text)
+}
+
+// A filterParser is a recursive descent over the grammar
+//
+//	or      = and { "or" and }
+//	and     = not { "and" not }
+//	not     = "not" not | "(" or ")" | compare
+//	compare = column op value | column ["not"] "in" ( value ".." value | list )
+//
+// depth bounds the nesting.
+type filterParser struct {
+	text    string
+	at      int
+	tok     token
+	depth   int
+	columns []string
+}
+
+type condition = func(Object) bool
+
+func (p *filterParser) wrap(err error) error {
+	return fmt.Errorf("dataset: filter %q, at byte %d: %w", p.text, p.tok.at+1, err)
+}
+
+// scan reads the next token into p.tok.
+func (p *filterParser) scan() error {
+	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
+		p.at++
+	}
+	p.tok = token{at: p.at}
+	rest := p.text[p.at:]
+	if rest == "" {
+		return nil
+	}
+	take := func(kind tokenKind, n int) {
+		p.tok.kind, p.tok.text = kind, rest[:n]
+		p.at += n
+	}
+	switch c := rest[0]; {
+	case c == '"' || c == '\'' || c == '`':
+		return p.scanQuoted(c)
+	case c >= '0' && c <= '9' || c == '-' || c == '+':
+		take(numToken, numberLength(rest))
+		if _, err := strconv.ParseFloat(p.tok.text, 64); err != nil {
+			return fmt.Errorf("%q is not a number", p.tok.text)
+		}
+		return nil
+	}
+	for _, op := range []string{"..", "==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ","} {
+		if strings.HasPrefix(rest, op) {
+			take(punctToken, len(op))
+			return nil
+		}
+	}
+	n := strings.IndexFunc(rest, func(r rune) bool { return !(unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '.') })
+	if n < 0 {
+		n = len(rest)
+	}
+	if n == 0 {
+		if rest[0] == '=' {
+			return fmt.Errorf(`"=" is written "=="`)
+		}
+		r := []rune(rest)[0]
+		return fmt.Errorf("%q is not understood", string(r))
+	}
+	take(wordToken, n)
+	return nil
+}
+
+// numberLength returns how many bytes of s are a number; a ".." that follows
+// is not part of it.
+func numberLength(s string) int {
+	n := 1
+	for n < len(s) {
+		c := s[n]
+		exponent := c|0x20 == 'e' || (c == '+' || c == '-') && s[n-1]|0x20 == 'e'
+		point := c == '.' && !strings.HasPrefix(s[n:], "..")
+		if !(c >= '0' && c <= '9' || exponent || point) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func (p *filterParser) scanQuoted(quote byte) error {
+	var b strings.Builder
+	for i := p.at + 1; i < len(p.text); i++ {
+		c := p.text[i]
+		if c == '\\' && i+1 < len(p.text) && (p.text[i+1] == quote || p.text[i+1] == '\\') {
+			i++
+			b.WriteByte(p.text[i])
+			continue
+		}
+		if c != quote {
+			b.WriteByte(c)
+			continue
+		}
+		p.tok.text, p.tok.kind = b.String(), textToken
+		if quote == '`' {
+			p.tok.kind = quoted
+		}
+		p.at = i + 1
+		return nil
+	}
+	return fmt.Errorf("the quote %c is not closed", quote)
+}
+
+func (p *filterParser) word(text string) bool {
+	return p.tok.kind == wordToken && p.tok.text == text
+}
+
+func (p *filterParser) punct(text string) bool {
+	return p.tok.kind == punctToken && p.tok.text == text
+}
+
+func (p *filterParser) or() (condition, error) {
+	return p.joined("or", p.and, func(a, b condition) condition {
+		return func(o Object) bool { return a(o) || b(o) }
+	})
+}
+
+func (p *filterParser) and() (condition, error) {
+	return p.joined("and", p.not, func(a, b condition) condition {
+		return func(o Object) bool { return a(o) && b(o) }
+	})
+}
+
+func (p *filterParser) joined(word string, part func() (condition, error), join func(a, b condition) condition) (condition, error) {
+	left, err := part()
+	for err == nil && p.word(word) {
+		if err = p.scan(); err != nil {
+			break
+		}
+		var right condition
+		if right, err = part(); err == nil {
+			left = join(left, right)
+		}
+	}
+	return left, err
+}
+
+func (p *filterParser) not() (condition, error) {
+	if p.depth++; p.depth > 100 {
+		return nil, fmt.Errorf("nested too deeply")
+	}
+	defer func() { p.depth-- }()
+	switch {
+	case p.word("not"):
+		if err := p.scan(); err != nil {
+			return nil, err
+		}
+		inner, err := p.not()
+		return func(o Object) bool { return !inner(o) }, err
+	case p.punct("("):
+		if err := p.scan(); err != nil {
+			return nil, err
+		}
+		inner, err := p.or()
+		if err != nil {
+			return nil, err
+		}
+		return inner, p.expect(")")
+	}
+	return p.compare()
+}
+
+func (p *filterParser) expect(punct string) error {
+	if !p.punct(punct) {
+		return fmt.Errorf("%q is wanted, not %s", punct, p.tok)
+	}
+	return p.scan()
+}
+
+func (p *filterParser) compare() (condition, error) {
+	if p.tok.kind != wordToken && p.tok.kind != quoted || p.word("and") || p.word("or") || p.word("in") {
+		return nil, fmt.Errorf("a column is wanted, not %s", p.tok)
+	}
+	column := p.tok.text
+	if !slices.Contains(p.columns, column) {
+		p.columns = append(p.columns, column)
+	}
+	if err := p.scan(); err != nil {
+		return nil, err
+	}
+	op, negate := p.tok, false
+	if p.word("not") {
+		negate = true
+		if err := p.scan(); err != nil {
+			return nil, err
+		}
+		if op = p.tok; !p.word("in") && !p.word("contains") {
+			return nil, fmt.Errorf(`"in" is wanted after "not", not %s`, p.tok)
+		}
+	}
+	if !slices.Contains(operators, op.text) || op.kind != wordToken && op.kind != punctToken {
+		return nil, fmt.Errorf("an operator %q is wanted, not %s", operators, op)
+	}
+	if err := p.scan(); err != nil {
+		return nil, err
+	}
+	test, err := p.test(op.text)
+	if err != nil {
+		return nil, err
+	}
+	if op.text == "!=" {
+		negate = true
+	}
+	return func(o Object) bool {
+		v, _ := lookup(o, column)
+		return test(v) != negate
+	}, nil
+}
+
+var operators = []string{"==", "!=", "<", "<=", ">", ">=", "in", "contains"}
+
+// test parses what is right of an operator and returns the test of a value; of
+// that of == for !=.
+func (p *filterParser) test(op string) (func(any) bool, error) {
+	if op == "in" {
+		return p.membership()
+	}
+	right, err := p.value()
+	if err != nil {
+		return nil, err
+	}
+	switch op {
+	case "==", "!=":
+		return anyElement(func(v any) bool { return equal(v, right) }), nil
+	case "contains":
+		part, ok := right.(string)
+		if !ok {
+			return nil, fmt.Errorf("contains needs a text in quotes")
+		}
+		return anyElement(func(v any) bool { s, ok := v.(string); return ok && strings.Contains(s, part) }), nil
+	}
+	if _, ok := right.(bool); ok || right == nil {
+		return nil, fmt.Errorf("%s needs a number or a text", op)
+	}
+	return func(v any) bool {
+		c, ok := order(v, right)
+		if !ok {
+			return false
+		}
+		switch op {
+		case "<":
+			return c < 0
+		case "<=":
+			return c <= 0
+		case ">":
+			return c > 0
+		}
+		return c >= 0
+	}, nil
+}
+
+// membership parses what stands after "in": a list or a range.
+func (p *filterParser) membership() (func(any) bool, error) {
+	if p.punct("[") {
+		var list []any
+		for {
+			if err := p.scan(); err != nil {
+				return nil, err
+			}
+			v, err := p.value()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+			if !p.punct(",") {
+				break
+			}
+		}
+		return anyElement(func(v any) bool {
+			return slices.ContainsFunc(list, func(x any) bool { return equal(v, x) })
+		}), p.expect("]")
+	}
+	low, err := p.value()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.expect(".."); err != nil {
+		return nil, err
+	}
+	high, err := p.value()
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := order(low, high); !ok || c > 0 {
+		return nil, fmt.Errorf("%v..%v is not a range from a smaller to a larger value", low, high)
+	}
+	return anyElement(func(v any) bool {
+		a, ok := order(v, low)
+		b, _ := order(v, high)
+		return ok && a >= 0 && b <= 0
+	}), nil
+}
+
+// value parses a number, a text, true, false or null.
+func (p *filterParser) value() (any, error) {
+	var v any
+	switch t := p.tok; {
+	case t.kind == numToken:
+		v, _ = strconv.ParseFloat(t.text, 64)
+	case t.kind == textToken:
+		v = t.text
+	case p.word("true"):
+		v = true
+	case p.word("false"):
+		v = false
+	case p.word("null"):
+	case t.kind == wordToken:
+		return nil, fmt.Errorf("a value is wanted, not %s (a text stands in quotes)", t)
+	default:
+		return nil, fmt.Errorf("a value is wanted, not %s", t)
+	}
+	return v, p.scan()
+}
+
+// anyElement makes a test of lists out of one of elements.
+func anyElement(test func(any) bool) func(any) bool {
+	return func(v any) bool {
+		if list, ok := v.([]any); ok {
+			return slices.ContainsFunc(list, test)
+		}
+		return test(v)
+	}
+}
+
+// equal compares a row's value with one of the filter: nil, bool, float64 or
+// string.
+func equal(v, right any) bool {
+	if b, ok := right.(bool); ok {
+		return v == b
+	}
+	if right == nil {
+		return v == nil
+	}
+	c, ok := order(v, right)
+	return ok && c == 0
+}
+
+// order compares a row's value with a number or text of the filter; it fails if
+// they are unlike.
+func order(v, right any) (int, bool) {
+	switch r := right.(type) {
+	case float64:
+		x, ok := number(v)
+		switch {
+		case !ok || x != x:
+			return 0, false
+		case x < r:
+			return -1, true
+		case x > r:
+			return 1, true
+		}
+		return 0, true
+	case string:
+		if s, ok := v.(string); ok {
+			return strings.Compare(s, r), true
+		}
+	}
+	return 0, false
+}
+
+// number returns the number that a row's value is, or whose last word is one.
+func number(v any) (float64, bool) {
+	switch x := v.(type) {
+	case float64:
+		return x, true
+	case int64:
+		return float64(x), true
+	case uint64:
+		return float64(x), true
+	case string:
+		words := strings.Fields(x)
+		if len(words) == 0 || len(words) > 2 {
+			return 0, false
+		}
+		f, err := strconv.ParseFloat(words[len(words)-1], 64)
+		return f, err == nil
+	}
+	if s, ok := v.(interface{ Float64() (float64, error) }); ok { // json.Number
+		f, err := s.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}

@@ -1,0 +1,256 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+)
+
+// maxLine bounds the memory that one line may take.
+const maxLine = 256 << 20
+
+// jsonLines reads JSON lines: one object a line, blank lines between them allowed.
+type jsonLines struct {
+	r           *bufio.Reader
+	line        int
+	long        []byte // a line longer than r's buffer
+	closeReader func() error
+}
+
+func openLines(r *bufio.Reader, closeReader func() error) *jsonLines {
+	return &jsonLines{r: r, closeReader: closeReader}
+}
+
+func (s *jsonLines) columns() []string { return nil }
+func (s *jsonLines) unit() string      { return "line" }
+func (s *jsonLines) close() error      { return s.closeReader() }
+
+func (s *jsonLines) next() (Object, int, error) {
+	for {
+		line, err := s.read()
+		if err != nil {
+			return nil, s.line, err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			o, err := parseObject(line)
+			if err != nil {
+				err = badLine{err}
+			}
+			return o, s.line, err
+		}
+	}
+}
+
+// read returns the next line, which is good until the next call.
+func (s *jsonLines) read() ([]byte, error) {
+	s.line++
+	s.long = s.long[:0]
+	for {
+		part, err := s.r.ReadSlice('\n')
+		if len(s.long)+len(part) > maxLine {
+			return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
+		}
+		switch {
+		case err == nil && len(s.long) == 0:
+			return part, nil
+		case err == bufio.ErrBufferFull || err == nil || err == io.EOF && len(part) > 0:
+			s.long = append(s.long, part...)
+			if err != bufio.ErrBufferFull {
+				return s.long, nil
+			}
+		case err == io.EOF && len(s.long) > 0:
+			return s.long, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// jsonArray reads a file that is one JSON array of objects, an element at a time.
+type jsonArray struct {
+	d           *json.Decoder
+	row         int
+	closeReader func() error
+}
+
+func openArray(r io.Reader, closeReader func() error) (*jsonArray, error) {
+	d := json.NewDecoder(r)
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	return &jsonArray{d: d, closeReader: closeReader}, nil
+}
+
+func (s *jsonArray) columns() []string { return nil }
+func (s *jsonArray) unit() string      { return "row" }
+func (s *jsonArray) close() error      { return s.closeReader() }
+
+func (s *jsonArray) next() (Object, int, error) {
+	s.row++
+	if s.d.More() {
+		var element json.RawMessage
+		if err := s.d.Decode(&element); err != nil {
+			return nil, s.row, unexpectedEnd(err)
+		}
+		o, err := parseObject(element)
+		return o, s.row, err
+	}
+	if _, err := s.d.Token(); err != nil { // the closing bracket
+		return nil, s.row, unexpectedEnd(err)
+	}
+	if _, err := s.d.Token(); err != io.EOF {
+		return nil, s.row, fmt.Errorf("there is more after the array's end")
+	}
+	return nil, s.row, io.EOF
+}
+
+// unexpectedEnd makes the end of the file inside the array an error.
+func unexpectedEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the file ends inside the array: it is cut short")
+	}
+	return err
+}
+
+// parseObject parses a text that must be one JSON object.
+func parseObject(text []byte) (Object, error) {
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("not UTF-8 (save the file as UTF-8)")
+	}
+	if !json.Valid(text) {
+		var v any
+		err := json.Unmarshal(text, &v)
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return nil, fmt.Errorf("not JSON: %w, at byte %d", err, syntax.Offset)
+		}
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	if text[0] != '{' {
+		return nil, fmt.Errorf("not a JSON object but %.20q", text)
+	}
+	p := parser{text: text}
+	o, _ := p.value().(Object)
+	return o, nil
+}
+
+// A parser reads JSON text that json.Valid has accepted, so it checks nothing
+// (the nesting is bounded there too). It exists because encoding/json's maps
+// lose the order of the columns.
+type parser struct {
+	text []byte
+	at   int
+}
+
+// peek returns the next byte that is not blank.
+func (p *parser) peek() byte {
+	for {
+		switch c := p.text[p.at]; c {
+		case ' ', '\t', '\r', '\n':
+			p.at++
+		default:
+			return c
+		}
+	}
+}
+
+func (p *parser) value() any {
+	switch p.peek() {
+	case '{':
+		p.at++
+		return p.object()
+	case '[':
+		list := []any{}
+		for p.at++; p.peek() != ']'; {
+			if p.text[p.at] == ',' {
+				p.at++
+			}
+			list = append(list, p.value())
+		}
+		p.at++
+		return list
+	case '"':
+		return p.string()
+	case 't':
+		p.at += len("true")
+		return true
+	case 'f':
+		p.at += len("false")
+		return false
+	case 'n':
+		p.at += len("null")
+		return nil
+	}
+	from := p.at
+	for p.at < len(p.text) && (p.text[p.at]|0x20 == 'e' || p.text[p.at] >= '0' && p.text[p.at] <= '9' || bytes.IndexByte([]byte("+-."), p.text[p.at]) >= 0) {
+		p.at++
+	}
+	return json.Number(p.text[from:p.at])
+}
+
+// object reads on behind the opening brace. Of several members with one name
+// the last holds, as in Python.
+func (p *parser) object() Object {
+	o := Object{}
+	var index map[string]int // built for the rare object with many members
+	for p.peek() != '}' {
+		if p.text[p.at] == ',' {
+			p.at++
+			p.peek()
+		}
+		name := p.string()
+		p.peek()
+		p.at++ // the colon
+		value := p.value()
+		if at := o.find(name, index); at >= 0 {
+			o[at].Value = value
+			continue
+		}
+		if index != nil {
+			index[name] = len(o)
+		}
+		if o = append(o, Member{name, value}); len(o) == 64 {
+			index = map[string]int{}
+			for i, m := range o {
+				index[m.Name] = i
+			}
+		}
+	}
+	p.at++
+	return o
+}
+
+func (o Object) find(name string, index map[string]int) int {
+	if index != nil {
+		if at, ok := index[name]; ok {
+			return at
+		}
+		return -1
+	}
+	return slices.IndexFunc(o, func(m Member) bool { return m.Name == name })
+}
+
+func (p *parser) string() string {
+	from := p.at
+	escaped := false
+	for p.at++; p.text[p.at] != '"'; p.at++ {
+		if p.text[p.at] == '\\' {
+			escaped = true
+			p.at++
+		}
+	}
+	p.at++
+	if !escaped {
+		return string(p.text[from+1 : p.at-1])
+	}
+	var s string
+	if err := json.Unmarshal(p.text[from:p.at], &s); err != nil {
+		panic("dataset: json.Valid accepted a string that json.Unmarshal refuses: " + err.Error())
+	}
+	return s
+}

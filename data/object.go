@@ -1,0 +1,155 @@
+package data
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// An Object is a row, or a structure inside one, with its members in the order
+// of the file. A value is nil, bool, int64, uint64, float64, string, []byte,
+// json.Number (a number of a JSON file, as written), []any or Object.
+type Object []Member
+
+// A Member is a named value of an Object.
+type Member struct {
+	Name  string
+	Value any
+}
+
+// Get returns the value of that name, and whether there is one.
+func (o Object) Get(name string) (any, bool) {
+	for i := range o {
+		if o[i].Name == name {
+			return o[i].Value, true
+		}
+	}
+	return nil, false
+}
+
+// MarshalJSON writes the members in order. Floats keep a decimal point (142.0),
+// so that a column's type shows; NaN and the infinities, which JSON lacks, are
+// the strings "NaN", "Infinity" and "-Infinity"; bytes that are not text are
+// base64.
+func (o Object) MarshalJSON() ([]byte, error) { return appendJSON(nil, o), nil }
+
+func appendJSON(b []byte, value any) []byte {
+	switch v := value.(type) {
+	case nil:
+		return append(b, "null"...)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case uint64:
+		return strconv.AppendUint(b, v, 10)
+	case float64:
+		return appendFloat(b, v)
+	case json.Number:
+		return append(b, v...)
+	case string:
+		return appendString(b, v)
+	case []byte:
+		if utf8.Valid(v) {
+			return appendString(b, string(v))
+		}
+		return appendString(b, base64.StdEncoding.EncodeToString(v))
+	case []any:
+		b = append(b, '[')
+		for i, x := range v {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = appendJSON(b, x)
+		}
+		return append(b, ']')
+	case Object:
+		b = append(b, '{')
+		for i, m := range v {
+			if i > 0 {
+				b = append(b, ", "...)
+			}
+			b = append(appendString(b, m.Name), ": "...)
+			b = appendJSON(b, m.Value)
+		}
+		return append(b, '}')
+	}
+	panic("dataset: a value of a type that no reader makes")
+}
+
+func appendFloat(b []byte, x float64) []byte {
+	switch {
+	case math.IsNaN(x):
+		return append(b, `"NaN"`...)
+	case math.IsInf(x, 1):
+		return append(b, `"Infinity"`...)
+	case math.IsInf(x, -1):
+		return append(b, `"-Infinity"`...)
+	case x != 0 && (math.Abs(x) < 1e-4 || math.Abs(x) >= 1e16):
+		return strconv.AppendFloat(b, x, 'e', -1, 64)
+	case x == math.Trunc(x):
+		return strconv.AppendFloat(b, x, 'f', 1, 64)
+	}
+	return strconv.AppendFloat(b, x, 'f', -1, 64)
+}
+
+// appendString quotes s, escaping only what JSON wants escaped: LaTeX is full
+// of < and &, which encoding/json would make unreadable.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			i++
+			switch {
+			case c == '"' || c == '\\':
+				b = append(b, '\\', c)
+			case c == '\n':
+				b = append(b, '\\', 'n')
+			case c == '\r':
+				b = append(b, '\\', 'r')
+			case c == '\t':
+				b = append(b, '\\', 't')
+			case c < ' ' || c == 0x7f:
+				b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			default:
+				b = append(b, c)
+			}
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		b = utf8.AppendRune(b, r) // U+FFFD for a byte that is no UTF-8
+		i += n
+	}
+	return append(b, '"')
+}
+
+// plain returns value in the Go types that programs expect: objects become
+// maps, and the numbers of JSON files int64 where they are whole and fit, else
+// float64.
+func plain(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return n
+		}
+		x, _ := v.Float64() // an overflow is an infinity
+		return x
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = plain(v[i])
+		}
+		return out
+	case Object:
+		out := make(map[string]any, len(v))
+		for _, m := range v {
+			out[m.Name] = plain(m.Value)
+		}
+		return out
+	}
+	return value
+}

@@ -1,0 +1,166 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A source reads the rows of one file.
+type source interface {
+	// next returns the next row and its number, from 1: the line of a text
+	// file, else the row. At the end the error is io.EOF; any other error ends
+	// the file too, and is about the row with the number returned (0: the file).
+	next() (Object, int, error)
+	// columns returns the names that every row has, or nil where rows may
+	// differ.
+	columns() []string
+	// unit is what the numbers count: "line" or "row".
+	unit() string
+	close() error
+}
+
+// A badLine is an error about a line of a text file behind which the next one
+// can be read.
+type badLine struct{ error }
+
+func (e badLine) Unwrap() error { return e.error }
+
+// openSource opens a file by what is in it; the extension decides only where
+// the content can't (CSV, and Arrow streams of old).
+func openSource(path string) (source, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %w", err)
+	}
+	s, err := openFormat(f, path)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("dataset: %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func openFormat(f *os.File, path string) (source, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("not a regular file")
+	}
+	if info.Size() == 0 {
+		return nil, fmt.Errorf("the file is empty")
+	}
+	magic := make([]byte, 8)
+	n, err := f.ReadAt(magic, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	magic = magic[:n]
+	name := strings.ToLower(filepath.Base(path))
+	switch {
+	case bytes.HasPrefix(magic, []byte("PAR1")):
+		return openParquet(f, info.Size())
+	case bytes.HasPrefix(magic, []byte("PARE")):
+		return nil, fmt.Errorf("an encrypted Parquet file: decrypt it first")
+	case bytes.HasPrefix(magic, []byte("ARROW1")):
+		return openArrowFile(f, info.Size())
+	case bytes.HasPrefix(magic, []byte("\xff\xff\xff\xff")), filepath.Ext(name) == ".arrow": // before version 0.15 a stream had no magic
+		return openArrowStream(f, info.Size())
+	case bytes.HasPrefix(magic, []byte("FEA1")):
+		return nil, fmt.Errorf("a Feather file of version 1: write it again as version 2 (Arrow)")
+	}
+	var r io.Reader = f
+	closeReader := f.Close
+	switch {
+	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+		r, name = z, strings.TrimSuffix(name, ".gz")
+	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
+		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		if err != nil {
+			return nil, fmt.Errorf("zstd: %w", err)
+		}
+		r, name = z, strings.TrimSuffix(strings.TrimSuffix(name, ".zst"), ".zstd")
+		closeReader = func() error { z.Close(); return f.Close() }
+	}
+	return openText(bufio.NewReaderSize(r, 1<<16), name, closeReader)
+}
+
+// separator tells by its first line what separates the fields of a CSV file: a
+// semicolon where spreadsheets write decimal commas.
+func separator(r *bufio.Reader) rune {
+	head, _ := r.Peek(r.Size())
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	if !bytes.Contains(line, []byte(",")) {
+		switch {
+		case bytes.Contains(line, []byte(";")):
+			return ';'
+		case bytes.Contains(line, []byte("\t")):
+			return '\t'
+		}
+	}
+	return ','
+}
+
+func openText(r *bufio.Reader, name string, closeReader func() error) (source, error) {
+	if bom, _ := r.Peek(3); string(bom) == "\ufeff" {
+		r.Discard(3)
+	}
+	switch filepath.Ext(name) {
+	case ".csv":
+		return openCSV(r, separator(r), closeReader)
+	case ".tsv":
+		return openCSV(r, '\t', closeReader)
+	}
+	// The first byte that is not blank tells an array from lines of objects.
+	for n := 1; n <= r.Size(); n++ {
+		head, err := r.Peek(n)
+		if err != nil {
+			return nil, fmt.Errorf("no rows: %w", err)
+		}
+		switch c := head[n-1]; {
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			continue
+		case c == '[':
+			return openArray(r, closeReader)
+		case c == '{' || filepath.Ext(name) == ".jsonl" || filepath.Ext(name) == ".ndjson":
+			return openLines(r, closeReader), nil
+		default:
+			return nil, fmt.Errorf("not a data file: it begins with %q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", head[n-1:])
+		}
+	}
+	return nil, fmt.Errorf("not a data file: it begins with %d blanks", r.Size())
+}
+
+// rowBudget bounds what a row of a columnar file may take: so many values, or
+// textShare times as many bytes of text. A file of a few bytes can state lists
+// of any length.
+const (
+	rowBudget = 1 << 22
+	textShare = 32
+)
+
+// spend takes n off the budget of a row.
+func spend(taken *int, n int64) {
+	if n > rowBudget || *taken+int(n) > rowBudget {
+		panic(unreadable(fmt.Sprintf("a row or a dictionary is of more than %d values, or %d MiB of text", rowBudget, rowBudget*textShare>>20)))
+	}
+	*taken += int(n)
+}
+
+// mostValues bounds the rows, and the values of a column, of a columnar file of
+// so many bytes. Runs and compression make nothing of repetitions, so that a
+// small file can state enough of them to be read for ever.
+func mostValues(size int64) int64 { return 1<<23 + size<<10 }

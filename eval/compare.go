@@ -1,0 +1,203 @@
+package eval
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// A Comparison is how model B did beside model A on the same problems.
+type Comparison struct {
+	A      Settings     `json:"a"`
+	B      Settings     `json:"b"`
+	Suites []Difference `json:"suites"`
+	// Average counts each suite the same; nil for a single one.
+	Average *Difference `json:"average,omitempty"`
+	// Warnings say what makes the two less comparable than they should be.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// A Difference compares pass@1 (avg@n) over the problems that both have.
+type Difference struct {
+	Suite    string   `json:"suite"`
+	Problems int      `json:"problems"`
+	A        float64  `json:"a"`
+	B        float64  `json:"b"`
+	Delta    Estimate `json:"difference"` // B - A
+	// P is the two-sided p-value of the sign-flip permutation test: the chance
+	// of a difference this large between models that are alike. With one sample
+	// a problem it is that of McNemar's exact test.
+	P float64 `json:"p"`
+	// BetterA and BetterB count the problems on which one got a larger share right.
+	BetterA int     `json:"better_a"`
+	BetterB int     `json:"better_b"`
+	TokensA float64 `json:"tokens_a"`
+	TokensB float64 `json:"tokens_b"`
+
+	weighted []float64 // each problem's part in the mean difference
+}
+
+// Compare pairs two reports by suite and problem. It is an error if they have
+// no problem in common.
+func Compare(a, b Report) (Comparison, error) {
+	out := Comparison{A: a.Settings, B: b.Settings}
+	warn := func(format string, args ...any) { out.Warnings = append(out.Warnings, fmt.Sprintf(format, args...)) }
+	if a.Settings.Template != b.Settings.Template {
+		warn("the templates differ: %s and %s", a.Settings.Template, b.Settings.Template)
+	}
+	if a.Settings.System != b.Settings.System {
+		warn("the system messages differ: %q and %q", a.Settings.System, b.Settings.System)
+	}
+	if a.Settings.MaxTokens != b.Settings.MaxTokens {
+		warn("the token limits differ: %d and %d", a.Settings.MaxTokens, b.Settings.MaxTokens)
+	}
+	if x, y := a.Settings, b.Settings; x.Greedy != y.Greedy || x.Temperature != y.Temperature || x.TopP != y.TopP || x.TopK != y.TopK {
+		warn("the samplings differ: %s and %s", x.sampling(), y.sampling())
+	}
+	others := map[string]Score{}
+	for _, s := range b.Suites {
+		others[s.Suite] = s
+	}
+	for _, s := range a.Suites {
+		other, ok := others[s.Suite]
+		delete(others, s.Suite)
+		if !ok {
+			warn("only the first has suite %s", s.Suite)
+			continue
+		}
+		d, ok := compareSuite(s, other)
+		if !ok {
+			warn("the two have no problem of suite %s in common", s.Suite)
+			continue
+		}
+		if left := len(s.Outcomes) + len(other.Outcomes) - 2*d.Problems; left > 0 {
+			warn("%d problems of suite %s are left out: only one of the two has them", left, s.Suite)
+		}
+		out.Suites = append(out.Suites, d)
+	}
+	for _, s := range b.Suites {
+		if _, only := others[s.Suite]; only {
+			warn("only the second has suite %s", s.Suite)
+		}
+	}
+	if len(out.Suites) == 0 {
+		return out, fmt.Errorf("evaluation: the two have no problem in common, so there is nothing to compare")
+	}
+	if len(out.Suites) > 1 {
+		out.Average = averageDifference(out.Suites)
+	}
+	return out, nil
+}
+
+func compareSuite(a, b Score) (Difference, bool) {
+	others := map[string]Outcome{}
+	for _, o := range b.Outcomes {
+		others[o.Problem] = o
+	}
+	d := Difference{Suite: a.Suite}
+	var as, bs []float64
+	var flips []int
+	for _, x := range a.Outcomes {
+		y, ok := others[x.Problem]
+		if !ok {
+			continue
+		}
+		as = append(as, float64(x.Right)/float64(a.Samples))
+		bs = append(bs, float64(y.Right)/float64(b.Samples))
+		// In units of 1/(samples of A x samples of B) the difference is whole.
+		diff := y.Right*a.Samples - x.Right*b.Samples
+		switch {
+		case diff > 0:
+			d.BetterB++
+		case diff < 0:
+			d.BetterA++
+		}
+		flips = append(flips, diff/gcd(a.Samples, b.Samples))
+		d.TokensA += x.Tokens
+		d.TokensB += y.Tokens
+	}
+	n := float64(len(as))
+	if n == 0 {
+		return d, false
+	}
+	d.Problems = len(as)
+	d.TokensA, d.TokensB = d.TokensA/n, d.TokensB/n
+	d.Delta = difference(as, bs, a.Samples, b.Samples)
+	d.A, _ = moments(as)
+	d.B, _ = moments(bs)
+	d.P = signFlip(flips)
+	for i := range as {
+		d.weighted = append(d.weighted, (bs[i]-as[i])/n)
+	}
+	return d, true
+}
+
+func averageDifference(suites []Difference) *Difference {
+	out := Difference{Suite: "average"}
+	n := float64(len(suites))
+	var deltas []Estimate
+	for _, d := range suites {
+		out.Problems += d.Problems
+		out.BetterA += d.BetterA
+		out.BetterB += d.BetterB
+		out.A += d.A / n
+		out.B += d.B / n
+		out.TokensA += d.TokensA / n
+		out.TokensB += d.TokensB / n
+		deltas = append(deltas, d.Delta)
+		out.weighted = append(out.weighted, d.weighted...)
+	}
+	out.Delta = average(deltas)
+	out.P = randomFlip(out.weighted)
+	return &out
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// ReadReport reads a report (one JSON object, as Report marshals) or makes one
+// of a file of responses; same is as in Responses.Report.
+func ReadReport(path string, same func(a, b string) bool) (Report, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Report{}, fmt.Errorf("evaluation: %q: no such file; name a report, as --json prints it, or a file of responses", path)
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("evaluation: %w", err)
+	}
+	if first, _, _ := bytes.Cut(text, []byte("\n")); bytes.Contains(first[:min(len(first), 64)], []byte(kind)) {
+		r, err := Read(path)
+		if err != nil {
+			return Report{}, err
+		}
+		report, err := r.Report(same)
+		if err != nil {
+			return report, fmt.Errorf("%s: %w", path, err)
+		}
+		return report, nil
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("evaluation: %s is neither a report nor a file of responses: %w", path, err)
+	}
+	if len(r.Suites) == 0 {
+		return r, fmt.Errorf("evaluation: %s is no report: it has no suites", path)
+	}
+	for _, s := range r.Suites {
+		if s.Samples < 1 || len(s.Outcomes) == 0 {
+			return r, fmt.Errorf("evaluation: %s: suite %q has no outcomes of its problems", path, s.Suite)
+		}
+		for _, o := range s.Outcomes {
+			if o.Right < 0 || o.Right > s.Samples {
+				return r, fmt.Errorf("evaluation: %s: suite %q, problem %q: %d of %d samples right", path, s.Suite, o.Problem, o.Right, s.Samples)
+			}
+		}
+	}
+	return r, nil
+}

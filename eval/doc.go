@@ -1,0 +1,19 @@
+// Package eval turns graded responses into numbers that can be compared:
+// pass@1, avg@n, pass@k, maj@k, their confidence intervals, and paired
+// differences between two models with their significance.
+//
+// In reading order:
+//
+//	suite.go       benchmarks by name, and where their files are
+//	responses.go   every response, in memory and in a file that survives an interruption
+//	passk.go       the unbiased estimate of pass@k
+//	majority.go    which answer the samples vote for
+//	interval.go    confidence intervals of means over problems
+//	score.go       what a suite's responses come to
+//	compare.go     two models on the same problems
+//	signflip.go    the permutation test of paired differences
+//	table.go       text and Markdown
+//
+// Sampling and verification happen elsewhere (package train); nothing here
+// knows of models.
+package eval

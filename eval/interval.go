@@ -1,0 +1,116 @@
+package eval
+
+import "math"
+
+// An Estimate is a share with its 95 % confidence interval.
+//
+// The interval answers: where would the share lie on all problems of this kind,
+// of which the benchmark is a sample? So problems are what varies, and the
+// samples of one problem are a cluster. Two models that answered the same
+// problems differ by less than such intervals suggest: see Compare.
+type Estimate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// z is the 97.5 % point of the normal distribution.
+const z = 1.959963984540054
+
+// Mean estimates the mean of one value in [0, 1] per problem, each the mean of
+// samples outcomes. There is at least one value.
+//
+// It is Wilson's score interval (1927) at the effective sample size: the number
+// of independent outcomes whose mean would vary as much as that of these
+// values does (Kish's design effect; Franco et al., "Comparative Study of
+// Confidence Intervals for Proportions in Complex Sample Surveys", 2019). With
+// one sample a problem that number is the number of problems, and the interval
+// is Wilson's own. It stays within [0, 1] and holds for shares near the ends,
+// where the normal interval fails.
+func Mean(values []float64, samples int) Estimate {
+	p, variance := moments(values)
+	return wilson(p, effectiveSize(p, variance, len(values), samples))
+}
+
+// effectiveSize is between n (all samples of a problem agree) and n x samples
+// (they are independent). The share of the largest possible variance that the
+// values show is itself uncertain where problems are few, so it is drawn
+// towards that of one sample a problem with the weight of z*z problems; without
+// this the intervals of 30 hard problems hold the truth in 90 % of cases.
+func effectiveSize(p, variance float64, n, samples int) float64 {
+	if p <= 0 || p >= 1 {
+		return float64(n)
+	}
+	share := max(1/float64(samples), min(1, variance/(p*(1-p))))
+	share = (share*float64(n) + z*z) / (float64(n) + z*z)
+	return float64(n) / share
+}
+
+// wilson is the score interval of a share p of n outcomes.
+func wilson(p, n float64) Estimate {
+	center := (p + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
+	// Rounding must not push an end past the value it encloses.
+	return Estimate{p, min(p, max(0, center-half)), max(p, min(1, center+half))}
+}
+
+// moments returns the mean and the variance (over n).
+func moments(x []float64) (mean, variance float64) {
+	for _, v := range x {
+		mean += v
+	}
+	mean /= float64(len(x))
+	for _, v := range x {
+		variance += (v - mean) * (v - mean)
+	}
+	return mean, variance / float64(len(x))
+}
+
+// average is the mean of independent estimates, each counting the same, as in
+// the last column of the paper's Table 2. The ends lie at the root of the mean
+// squared distances of theirs (MOVER: Zou and Donner, "Construction of
+// confidence limits about effect measures", 2008).
+func average(estimates []Estimate) Estimate {
+	var e Estimate
+	var low, high float64
+	for _, x := range estimates {
+		e.Value += x.Value
+		low += (x.Value - x.Low) * (x.Value - x.Low)
+		high += (x.High - x.Value) * (x.High - x.Value)
+	}
+	n := float64(len(estimates))
+	e.Value /= n
+	e.Low, e.High = e.Value-math.Sqrt(low)/n, e.Value+math.Sqrt(high)/n
+	return e
+}
+
+// difference estimates mean(b) - mean(a) of values that belong to the same
+// problems in the same order: Newcombe's interval for paired proportions
+// ("Improved confidence intervals for the difference between binomial
+// proportions based on paired data", 1998, method 10 without the continuity
+// correction), from the intervals of the two means and their correlation.
+func difference(a, b []float64, samplesA, samplesB int) Estimate {
+	ea, eb := Mean(a, samplesA), Mean(b, samplesB)
+	r := correlation(a, b)
+	end := func(x, y float64) float64 { return math.Sqrt(max(0, x*x-2*r*x*y+y*y)) }
+	d := eb.Value - ea.Value
+	return Estimate{
+		Value: d,
+		Low:   max(-1, d-end(eb.Value-eb.Low, ea.High-ea.Value)),
+		High:  min(1, d+end(eb.High-eb.Value, ea.Value-ea.Low)),
+	}
+}
+
+// correlation of two lists of one length; 0 where one of them is constant.
+func correlation(a, b []float64) float64 {
+	ma, va := moments(a)
+	mb, vb := moments(b)
+	if va == 0 || vb == 0 {
+		return 0
+	}
+	sum := 0.0
+	for i := range a {
+		sum += (a[i] - ma) * (b[i] - mb)
+	}
+	return max(-1, min(1, sum/float64(len(a))/math.Sqrt(va*vb)))
+}

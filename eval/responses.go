@@ -1,0 +1,440 @@
+package eval
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"onering/models"
+)
+
+// Settings are what decides the responses, besides the problems.
+type Settings struct {
+	// Model is the folder, as it was given.
+	Model string `json:"model"`
+	// Weights tells one model's weights from another's.
+	Weights string `json:"weights"`
+	// DType is what was computed in where it is not float32.
+	DType string `json:"dtype,omitempty"`
+	// Template is the name of the prompt template, or a text with {problem} in it.
+	Template string `json:"template"`
+	// System is the system message of the template "chat".
+	System string `json:"system,omitempty"`
+	// Stops are strings that end a response.
+	Stops []string `json:"stop,omitempty"`
+	// Samples of each problem.
+	Samples     int     `json:"samples"`
+	Greedy      bool    `json:"greedy"`
+	Temperature float64 `json:"temperature"`
+	TopP        float64 `json:"top_p"`
+	TopK        int     `json:"top_k"`
+	// MaxTokens of a response; one that reaches it is truncated and counts as wrong.
+	MaxTokens int    `json:"max_tokens"`
+	Seed      uint64 `json:"seed"`
+}
+
+// A Response is a graded response, and a line of a file of responses.
+type Response struct {
+	Suite   string    `json:"suite"`
+	Problem string    `json:"problem"`
+	Sample  int       `json:"sample"` // from 0
+	Right   bool      `json:"right"`  // the verdict; a truncated response is wrong
+	Answer  string    `json:"answer"` // as extracted; "" if there is none
+	Reason  string    `json:"reason,omitempty"`
+	Fault   string    `json:"fault,omitempty"` // "limit" or "error" where the verifier gave up; it counts as wrong
+	Finish  string    `json:"finish"`          // "stop", or "length" for a truncated one
+	Tokens  int       `json:"tokens"`
+	Text    string    `json:"text"`
+	IDs     []int32   `json:"ids"`
+	LogProb []float32 `json:"logp"` // per token, at the sampling temperature
+}
+
+// Truncated says whether a limit cut the response off.
+func (r Response) Truncated() bool { return r.Finish == "length" }
+
+// A Plan is what an evaluation samples, and the first line of its file.
+type Plan struct {
+	Settings Settings `json:"settings"`
+	Suites   []Suite  `json:"suites"`
+}
+
+// A plan line says what kind of file it begins.
+type planLine struct {
+	Kind    string `json:"kind"`
+	Version int    `json:"version"`
+	Plan
+}
+
+// The kind and version of a file of responses.
+const (
+	kind    = "onering evaluation"
+	version = 1
+)
+
+// Responses are the responses to a Plan as far as there are any: each one's
+// verdict in memory and, where there is a file, all of it on disk.
+//
+// The file has a line per response, appended in one write as the response ends,
+// in whatever order. When all are there Close puts them in the order of suites,
+// problems and samples, so that the file does not tell how it came about.
+// Responses are used by one goroutine at a time.
+type Responses struct {
+	Plan
+	suites map[string]*tally
+	file   *os.File
+	path   string
+	size   int64
+	count  int
+}
+
+// A tally is the responses of one suite.
+type tally struct {
+	index map[string]int // id -> place
+	seen  [][]*Response  // by problem, nil without any, and sample; without text, ids and log-probs
+	at    [][]span       // in the file
+}
+
+// A span of bytes of the file.
+type span struct {
+	from int64
+	size int
+}
+
+// maxSamples bounds what a damaged file can have allocated for a problem.
+const maxSamples = 1 << 16
+
+// New returns the responses to a plan, none yet and in memory only.
+func New(p Plan) (*Responses, error) {
+	if n := p.Settings.Samples; n < 1 || n > maxSamples {
+		return nil, fmt.Errorf("evaluation: %d samples a problem: must be from 1 to %d", n, maxSamples)
+	}
+	r := &Responses{Plan: p, suites: map[string]*tally{}}
+	for _, s := range p.Suites {
+		if r.suites[s.Name] != nil {
+			return nil, fmt.Errorf("evaluation: two suites are called %q: name one of them NAME=PATH", s.Name)
+		}
+		if len(s.IDs) == 0 {
+			return nil, fmt.Errorf("evaluation: suite %q has no problems", s.Name)
+		}
+		t := &tally{index: map[string]int{}}
+		for i, id := range s.IDs {
+			if _, ok := t.index[id]; ok {
+				return nil, fmt.Errorf("evaluation: suite %q has two problems %q", s.Name, id)
+			}
+			t.index[id] = i
+		}
+		t.seen, t.at = make([][]*Response, len(s.IDs)), make([][]span, len(s.IDs))
+		r.suites[s.Name] = t
+	}
+	return r, nil
+}
+
+// Create begins a file of responses. There must be none at path.
+func Create(path string, p Plan) (*Responses, error) {
+	r, err := New(p)
+	if err != nil {
+		return nil, err
+	}
+	line, err := encode(planLine{kind, version, p})
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o666)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("evaluation: %s exists: resume it, or choose another name", path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("evaluation: the responses cannot go to %q: there is no such folder; make it, or choose another name", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	r.file, r.path = f, path
+	if err := r.write(line); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Resume opens a file of responses to go on with, or creates it. The plan must
+// be the one it was made with, the model's folder aside. A last line that was
+// being written when the evaluation stopped is dropped.
+func Resume(path string, p Plan) (*Responses, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		if err == nil {
+			err = os.Remove(path) // it stopped before its first line
+		}
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			return Create(path, p)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	r, err := read(f, path)
+	if err == nil {
+		err = r.Plan.differs(p)
+		if err != nil {
+			err = fmt.Errorf("evaluation: %s cannot be resumed: %w", path, err)
+		}
+	}
+	if err == nil && r.size < info.Size() {
+		err = f.Truncate(r.size) // past this size there is a torn line
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	r.file, r.path = f, path
+	return r, nil
+}
+
+// Read reads a file of responses, whole or not.
+func Read(path string) (*Responses, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	defer f.Close()
+	return read(f, path)
+}
+
+// maxLine bounds a line of a file of responses; a response of a million tokens
+// takes some 30 MB.
+const maxLine = 256 << 20
+
+func read(f io.Reader, path string) (*Responses, error) {
+	in := bufio.NewReaderSize(f, 1<<20)
+	first, err := readLine(in)
+	var head planLine
+	if err == nil {
+		err = json.Unmarshal(first, &head)
+	}
+	switch {
+	case err == io.EOF:
+		return nil, fmt.Errorf("evaluation: %s is no file of responses: its first line is not whole", path)
+	case err == nil && head.Kind != kind:
+		return nil, fmt.Errorf("evaluation: %s is no file of responses: its first line is of kind %q, not %q", path, head.Kind, kind)
+	case err == nil && head.Version != version:
+		return nil, fmt.Errorf("evaluation: %s is of version %d; this program reads version %d", path, head.Version, version)
+	case err != nil:
+		return nil, fmt.Errorf("evaluation: %s:1: %w", path, err)
+	}
+	r, err := New(head.Plan)
+	if err != nil {
+		return nil, fmt.Errorf("%s:1: %w", path, err)
+	}
+	r.size = int64(len(first))
+	for number := 2; ; number++ {
+		line, err := readLine(in)
+		if err == io.EOF {
+			return r, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("evaluation: %s:%d: %w", path, number, err)
+		}
+		var x Response
+		if err := json.Unmarshal(line, &x); err != nil {
+			return nil, fmt.Errorf("evaluation: %s:%d: %w", path, number, err)
+		}
+		if err := r.place(x, span{r.size, len(line)}); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+		r.size += int64(len(line))
+	}
+}
+
+// readLine returns a line with its end; what has none is as good as absent.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxLine:
+			return nil, fmt.Errorf("the line is longer than %d MB", maxLine>>20)
+		case err == nil:
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+// differs names the first thing in which two plans do.
+func (p Plan) differs(q Plan) error {
+	was, want := p.Settings, q.Settings
+	for _, x := range []struct {
+		name      string
+		was, want any
+	}{
+		{"weights", was.Weights, want.Weights},
+		{"template", was.Template, want.Template},
+		{"system message", was.System, want.System},
+		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
+		{"samples", was.Samples, want.Samples},
+		{"greedy", was.Greedy, want.Greedy},
+		{"temperature", was.Temperature, want.Temperature},
+		{"top_p", was.TopP, want.TopP},
+		{"top_k", was.TopK, want.TopK},
+		{"max_tokens", was.MaxTokens, want.MaxTokens},
+		{"seed", was.Seed, want.Seed},
+	} {
+		if x.was != x.want {
+			return fmt.Errorf("it was made with %s %v, not %v", x.name, x.was, x.want)
+		}
+	}
+	if len(p.Suites) != len(q.Suites) {
+		return fmt.Errorf("it was made with %d suites, not %d", len(p.Suites), len(q.Suites))
+	}
+	for i, s := range p.Suites {
+		t := q.Suites[i]
+		if s.Name != t.Name {
+			return fmt.Errorf("suite %d was %q, not %q", i+1, s.Name, t.Name)
+		}
+		if s.Digest != t.Digest || !slices.Equal(s.IDs, t.IDs) {
+			return fmt.Errorf("the problems of suite %q have changed", s.Name)
+		}
+	}
+	return nil
+}
+
+// Add files a response, and appends it to the file if there is one.
+func (r *Responses) Add(x Response) error {
+	line, err := encode(x)
+	if err != nil {
+		return err
+	}
+	at := span{r.size, len(line)}
+	if err := r.place(x, at); err != nil {
+		return err
+	}
+	if r.file == nil {
+		return nil
+	}
+	return r.write(line)
+}
+
+// write appends a line in one call: it is there in whole, or torn and dropped
+// by Resume.
+func (r *Responses) write(line []byte) error {
+	n, err := r.file.Write(line)
+	if err != nil {
+		// What was written of it must not run into the next line.
+		return errors.Join(fmt.Errorf("evaluation: %w", err), r.file.Truncate(r.size))
+	}
+	r.size += int64(n)
+	return nil
+}
+
+// place puts a response in its place.
+func (r *Responses) place(x Response, at span) error {
+	t := r.suites[x.Suite]
+	if t == nil {
+		return fmt.Errorf("evaluation: a response to suite %q, which is not in the plan", x.Suite)
+	}
+	i, ok := t.index[x.Problem]
+	if !ok {
+		return fmt.Errorf("evaluation: a response to problem %q, which suite %q lacks", x.Problem, x.Suite)
+	}
+	if x.Sample < 0 || x.Sample >= r.Settings.Samples {
+		return fmt.Errorf("evaluation: problem %q: sample %d of %d", x.Problem, x.Sample, r.Settings.Samples)
+	}
+	if t.seen[i] == nil {
+		t.seen[i], t.at[i] = make([]*Response, r.Settings.Samples), make([]span, r.Settings.Samples)
+	}
+	if t.seen[i][x.Sample] != nil {
+		return fmt.Errorf("evaluation: problem %q: sample %d is there twice", x.Problem, x.Sample)
+	}
+	x.Text, x.IDs, x.LogProb = "", nil, nil
+	t.seen[i][x.Sample], t.at[i][x.Sample] = &x, at
+	r.count++
+	return nil
+}
+
+// Missing returns the samples that a problem, by its place in a suite, still
+// lacks.
+func (r *Responses) Missing(suite string, problem int) []int {
+	var missing []int
+	seen := r.suites[suite].seen[problem]
+	for k := range r.Settings.Samples {
+		if seen == nil || seen[k] == nil {
+			missing = append(missing, k)
+		}
+	}
+	return missing
+}
+
+// Count returns how many responses there are, and how many the plan asks for.
+func (r *Responses) Count() (have, want int) {
+	for _, s := range r.Suites {
+		want += len(s.IDs) * r.Settings.Samples
+	}
+	return r.count, want
+}
+
+// Close puts a file with all responses in order, and closes it.
+func (r *Responses) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	f := r.file
+	r.file = nil
+	err := f.Sync()
+	if have, want := r.Count(); err == nil && have == want {
+		err = r.sort(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("evaluation: %s: %w", r.path, err)
+	}
+	return nil
+}
+
+// sort rewrites the file in order; it is there in one order or the other.
+func (r *Responses) sort(f *os.File) error {
+	var spans []span
+	for _, s := range r.Suites {
+		for _, samples := range r.suites[s.Name].at {
+			spans = append(spans, samples...)
+		}
+	}
+	if slices.IsSortedFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) }) {
+		return nil
+	}
+	head := spans[0].from
+	for _, s := range spans {
+		head = min(head, s.from)
+	}
+	return models.WriteFile(r.path, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(f, 0, head))
+		for _, s := range spans {
+			if err == nil {
+				_, err = io.Copy(w, io.NewSectionReader(f, s.from, int64(s.size)))
+			}
+		}
+		return err
+	})
+}
+
+// encode returns a JSON line.
+func encode(x any) ([]byte, error) {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(x); err != nil {
+		return nil, fmt.Errorf("evaluation: %w", err)
+	}
+	return line.Bytes(), nil
+}

@@ -1,0 +1,153 @@
+package eval
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Report is how a model did on some suites.
+type Report struct {
+	Settings Settings `json:"settings"`
+	Suites   []Score  `json:"suites"`
+	// Average counts each suite the same; nil for a single one.
+	Average *Score `json:"average,omitempty"`
+}
+
+// A Score is what the responses to a suite come to. Shares are in [0, 1].
+type Score struct {
+	Suite    string `json:"suite"`
+	Problems int    `json:"problems"`
+	Samples  int    `json:"samples"` // per problem
+	// Pass1 is the mean share of right responses: pass@1, with several samples
+	// also called avg@n.
+	Pass1 Estimate `json:"pass@1"`
+	// PassK and MajorityK are over k = 2, 4, ... and n; empty for one sample.
+	// pass@k is the unbiased estimate from all samples, maj@k the vote of the
+	// first k.
+	PassK     []AtK `json:"pass@k,omitempty"`
+	MajorityK []AtK `json:"maj@k,omitempty"`
+	// Spread is the standard error of Pass1 from the sampling alone: how far
+	// another seed would move it. 0 for one sample, which does not tell.
+	Spread     float64 `json:"spread"`
+	Tokens     float64 `json:"tokens"`     // mean length of a response
+	Truncated  float64 `json:"truncated"`  // share
+	Unanswered float64 `json:"unanswered"` // share without an answer
+	Faults     int     `json:"faults"`     // responses that the verifier gave up on
+	// Outcomes are the suite's problems in order; nil in an average.
+	Outcomes []Outcome `json:"outcomes,omitempty"`
+}
+
+// An AtK is a number for one k.
+type AtK struct {
+	K int `json:"k"`
+	Estimate
+}
+
+// An Outcome is how one problem went.
+type Outcome struct {
+	Problem string  `json:"problem"`
+	Right   int     `json:"right"` // samples
+	Tokens  float64 `json:"tokens"`
+}
+
+// Report sums up. All responses must be there. same says whether two answers
+// mean the same, for maj@k; see Majority.
+func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
+	if have, want := r.Count(); have < want {
+		return Report{}, fmt.Errorf("evaluation: %d of %d responses are there: resume the evaluation first", have, want)
+	}
+	out := Report{Settings: r.Settings}
+	for _, s := range r.Suites {
+		out.Suites = append(out.Suites, r.score(s, same))
+	}
+	if len(out.Suites) > 1 {
+		a := averageScore(out.Suites)
+		out.Average = &a
+	}
+	return out, nil
+}
+
+func (r *Responses) score(s Suite, same func(a, b string) bool) Score {
+	n := r.Settings.Samples
+	out := Score{Suite: s.Name, Problems: len(s.IDs), Samples: n}
+	ks := powers(n)
+	pass, vote := make([][]float64, len(ks)), make([][]float64, len(ks))
+	for i, samples := range r.suites[s.Name].seen {
+		o := Outcome{Problem: s.IDs[i]}
+		votes := make([]Vote, n)
+		for k, x := range samples {
+			if x.Right {
+				o.Right++
+			}
+			o.Tokens += float64(x.Tokens) / float64(n)
+			switch {
+			case x.Truncated():
+				out.Truncated++
+			default:
+				votes[k] = Vote{x.Answer, x.Right}
+			}
+			if x.Answer == "" {
+				out.Unanswered++
+			}
+			if x.Fault != "" {
+				out.Faults++
+			}
+		}
+		for j, k := range ks {
+			pass[j] = append(pass[j], PassAtK(n, o.Right, k))
+			won := 0.0
+			if k > 1 && Majority(votes[:k], same) {
+				won = 1
+			}
+			vote[j] = append(vote[j], won)
+		}
+		if p := float64(o.Right) / float64(n); n > 1 {
+			out.Spread += p * (1 - p) / float64(n-1)
+		}
+		out.Tokens += o.Tokens
+		out.Outcomes = append(out.Outcomes, o)
+	}
+	problems := float64(len(s.IDs))
+	out.Spread = math.Sqrt(out.Spread) / problems
+	out.Tokens /= problems
+	out.Truncated /= problems * float64(n)
+	out.Unanswered /= problems * float64(n)
+	for j, k := range ks {
+		if k == 1 {
+			out.Pass1 = Mean(pass[j], n)
+			continue
+		}
+		// k samples are one outcome, so there are n/k of them.
+		out.PassK = append(out.PassK, AtK{k, Mean(pass[j], max(1, n/k))})
+		out.MajorityK = append(out.MajorityK, AtK{k, Mean(vote[j], 1)})
+	}
+	return out
+}
+
+// averageScore is the mean over suites.
+func averageScore(suites []Score) Score {
+	out := Score{Suite: "average", Samples: suites[0].Samples}
+	n := float64(len(suites))
+	var pass []Estimate
+	for _, s := range suites {
+		out.Problems += s.Problems
+		out.Faults += s.Faults
+		out.Spread += s.Spread * s.Spread
+		out.Tokens += s.Tokens / n
+		out.Truncated += s.Truncated / n
+		out.Unanswered += s.Unanswered / n
+		pass = append(pass, s.Pass1)
+	}
+	out.Spread = math.Sqrt(out.Spread) / n
+	out.Pass1 = average(pass)
+	for j := range suites[0].PassK {
+		var pass, vote []Estimate
+		for _, s := range suites {
+			pass, vote = append(pass, s.PassK[j].Estimate), append(vote, s.MajorityK[j].Estimate)
+		}
+		k := suites[0].PassK[j].K
+		out.PassK = append(out.PassK, AtK{k, average(pass)})
+		out.MajorityK = append(out.MajorityK, AtK{k, average(vote)})
+	}
+	return out
+}

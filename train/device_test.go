@@ -1,0 +1,80 @@
+//go:build !windows
+
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/train"
+)
+
+// TestInvariantRollouts: with rollout.invariant a run is the same for any number
+// of slots.
+func TestInvariantRollouts(t *testing.T) {
+	env := runtimetest.Test(t)
+	var want map[string]string
+	for _, slots := range []int{16, 1, 5} {
+		dir, _ := start(t, env, "reference", func(c *train.Config) {
+			c.Rollout.Invariant, c.Rollout.Slots = true, slots
+			c.Train.Rounds = 2
+		})
+		got := map[string]string{}
+		for name, text := range contents(t, dir) {
+			if strings.HasPrefix(name, "rollouts") || strings.HasSuffix(name, ".safetensors") {
+				got[name] = text
+			}
+		}
+		if len(got) < 4 {
+			t.Fatalf("files %v", slices.Sorted(maps.Keys(got)))
+		}
+		if want == nil {
+			want = got
+		}
+		same(t, fmt.Sprintf("%d slots", slots), got, want)
+	}
+}
+
+// TestDeviceTrains trains on a stand-in for a device, whole and resumed from a
+// checkpoint, and wants the very files of a run on the CPU: whatever the trainer
+// keeps on the device reaches them.
+func TestDeviceTrains(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer env.Close()
+	often := func(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
+	for kind := range chaosKinds {
+		dir, _ := start(t, cpu, kind, often)
+		want := contents(t, dir)
+		dir, checkpoints := start(t, env, kind, often)
+		same(t, kind, contents(t, dir), want)
+		for _, name := range checkpoints[len(checkpoints)/2:] {
+			if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := chaosConfig(kind, dir)
+		often(&c)
+		if _, err := continueRun(env, c, true); err != nil {
+			t.Fatal(err)
+		}
+		same(t, kind+", resumed", contents(t, dir), want)
+	}
+	if up, down := env.Crossed(); up == 0 || down == 0 {
+		t.Errorf("%d bytes went to the device and %d came back", up, down)
+	}
+}

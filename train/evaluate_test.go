@@ -1,0 +1,247 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"onering/eval"
+	"onering/runtime/runtimetest"
+	"onering/tokenize"
+	"onering/verifier"
+)
+
+// heldOut is n held-out problems of the embedded task.
+func heldOut(n int) Suite {
+	return Suite{"arithmetic", sums{true}.Take(evalSeed, 0, n)}
+}
+
+// evaluator evaluates with the embedded policy.
+type evaluator struct {
+	t        *testing.T
+	policy   *Policy
+	prompter *Prompter
+	suites   []Suite
+	settings eval.Settings
+}
+
+func newEvaluator(t *testing.T, settings eval.Settings, suites ...Suite) *evaluator {
+	t.Helper()
+	runtimetest.Test(t)
+	policy, err := OpenPolicy(Arithmetic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(policy.Close)
+	prompter, err := NewPrompter(policy, tokenize.Template{Name: "no"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.Weights = policy.Fingerprint()
+	return &evaluator{t, policy, prompter, suites, settings}
+}
+
+// run samples into a file with so many slots; after stop responses, if not 0,
+// it is interrupted.
+func (e *evaluator) run(path string, slots, stop int) eval.Report {
+	e.t.Helper()
+	r, err := eval.Resume(path, NewPlan(e.settings, e.suites))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	longest, err := e.prompter.Longest(e.suites)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	decoder, err := runtimetest.Test(e.t).NewDecoder(e.policy.Ring, slots+1, e.policy.MaxTokens(longest+e.settings.MaxTokens))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer decoder.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := 0
+	err = Evaluate(ctx, decoder, e.prompter, e.suites, r, verifier.Verifier{}, func(int) {
+		if n++; n == stop {
+			cancel()
+		}
+	})
+	if err := r.Close(); err != nil {
+		e.t.Fatal(err)
+	}
+	if stop > 0 {
+		// On a busy machine the sampler can be done before so many are graded.
+		if have, want := r.Count(); !errors.Is(err, context.Canceled) && (err != nil || have < want) {
+			e.t.Fatalf("interrupted after %d responses: %v", stop, err)
+		}
+		return eval.Report{}
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	report, err := r.Report(SameAnswer(verifier.Verifier{}))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return report
+}
+
+// lines reads a file of responses.
+func (e *evaluator) lines(path string) []eval.Response {
+	e.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var out []eval.Response
+	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		var x eval.Response
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			e.t.Fatal(err)
+		}
+		if i > 0 { // the first is the plan
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// same wants two files with the same responses.
+func (e *evaluator) same(what, got, want string) {
+	e.t.Helper()
+	a, b := e.lines(got), e.lines(want)
+	if len(a) != len(b) {
+		e.t.Fatalf("%s: %d responses, want %d", what, len(a), len(b))
+	}
+	for i := range a {
+		x, y := a[i], b[i]
+		gap := 0.0
+		for t := range min(len(x.LogProb), len(y.LogProb)) {
+			gap = max(gap, math.Abs(float64(x.LogProb[t]-y.LogProb[t])))
+		}
+		x.LogProb, y.LogProb = nil, nil
+		if fmt.Sprint(x) != fmt.Sprint(y) || gap != 0 {
+			e.t.Fatalf("%s: response %d differs, its log-probs by %.1e\n%+v\nwant\n%+v", what, i, gap, a[i], b[i])
+		}
+	}
+}
+
+// TestEvaluationIsDeterministic: slots and interruptions change nothing.
+func TestEvaluationIsDeterministic(t *testing.T) {
+	problems, samples := 500, 4
+	if testing.Short() {
+		problems = 40
+	}
+	for _, s := range []eval.Settings{
+		{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40},
+		{Template: "no", Samples: samples, Temperature: 0.6, TopP: 0.95, MaxTokens: 40, Seed: 11},
+	} {
+		e := newEvaluator(t, s, heldOut(problems))
+		dir := t.TempDir()
+		whole := filepath.Join(dir, "64.jsonl")
+		want, _ := json.Marshal(e.run(whole, 64, 0))
+		for _, slots := range []int{1, 7} {
+			path := filepath.Join(dir, fmt.Sprint(slots, ".jsonl"))
+			if got, _ := json.Marshal(e.run(path, slots, 0)); string(got) != string(want) {
+				t.Errorf("%d slots: report\n%s\nwant\n%s", slots, got, want)
+			}
+			e.same(fmt.Sprint(slots, " slots"), path, whole)
+		}
+		path := filepath.Join(dir, "interrupted.jsonl")
+		e.run(path, 7, problems/3)
+		e.run(path, 3, problems/4)
+		if got, _ := json.Marshal(e.run(path, 64, 0)); string(got) != string(want) {
+			t.Errorf("interrupted: report\n%s\nwant\n%s", got, want)
+		}
+		e.same("interrupted", path, whole)
+	}
+}
+
+// TestSuiteKeys: what a problem's draws are keyed by follows from its text.
+func TestSuiteKeys(t *testing.T) {
+	a := Suite{"a", []Problem{{ID: "1", Text: "x"}, {ID: "2", Text: "y"}, {ID: "3", Text: "x"}}}
+	b := Suite{"b", []Problem{{ID: "9", Text: "y"}, {ID: "1", Text: "x"}}}
+	ka, kb := a.keys(), b.keys()
+	if ka[0] != kb[1] || ka[1] != kb[0] {
+		t.Errorf("keys depend on more than the text: %v, %v", ka, kb)
+	}
+	if ka[0] == ka[2] {
+		t.Error("a problem that comes twice has the same draws twice")
+	}
+}
+
+func TestSuitePlan(t *testing.T) {
+	s := Suite{"a", []Problem{{ID: "1", Text: "x"}, {ID: "1", Text: "y"}, {ID: "1#2", Text: "z"}, {ID: "1", Text: "z"}}}
+	p := s.plan()
+	if _, err := eval.New(eval.Plan{Settings: eval.Settings{Samples: 1}, Suites: []eval.Suite{p}}); err != nil {
+		t.Errorf("names %q: %v", p.IDs, err)
+	}
+	if p.IDs[0] != "1" || p.IDs[1] != "1#2" {
+		t.Errorf("names %q", p.IDs)
+	}
+	for _, change := range []func(*Problem){
+		func(q *Problem) { q.ID += "x" },
+		func(q *Problem) { q.Text += "x" },
+		func(q *Problem) { q.Answers = []string{"7"} },
+		func(q *Problem) { q.Plain = true },
+	} {
+		other := Suite{"a", append([]Problem{}, s.Problems...)}
+		change(&other.Problems[2])
+		if other.plan().Digest == p.Digest {
+			t.Errorf("the digest does not tell %+v from %+v", other.Problems[2], s.Problems[2])
+		}
+	}
+}
+
+// TestEvaluateLongPrompt: a prompt that does not fit is a truncated response,
+// and the others go on.
+func TestEvaluateLongPrompt(t *testing.T) {
+	long := Problem{ID: "long", Text: strings.Repeat("1+", 60), Answers: []string{"60"}, Plain: true}
+	s := heldOut(3)
+	s.Problems = append(s.Problems, long)
+	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 2, Temperature: 1, TopP: 1, MaxTokens: 40}, s)
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	report := e.run(path, 4, 0)
+	lines := e.lines(path)
+	if last := lines[len(lines)-1]; last.Problem != "long" || last.Right || last.Finish != "length" || !strings.HasPrefix(last.Reason, "the prompt has 120 tokens") {
+		t.Errorf("%+v", last)
+	}
+	if x := report.Suites[0]; x.Problems != 4 || x.Truncated < 0.25 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestEvaluateTwice: what is there is not sampled again, and a problem that the
+// vocabulary cannot express is an error.
+func TestEvaluateTwice(t *testing.T) {
+	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40}, heldOut(5))
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	e.run(path, 5, 0)
+	before, _ := os.Stat(path)
+	e.run(path, 2, 0)
+	if after, _ := os.Stat(path); !after.ModTime().Equal(before.ModTime()) {
+		t.Error("the file was written again")
+	}
+	for text, want := range map[string]string{"": "the prompt is empty", "What is 1+1?": "W"} {
+		e.suites = []Suite{{"odd", []Problem{{ID: "o", Text: text, Plain: true}}}}
+		r, err := eval.New(NewPlan(e.settings, e.suites))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder, err := runtimetest.Test(t).NewDecoder(e.policy.Ring, 2, 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer decoder.Close()
+		err = Evaluate(context.Background(), decoder, e.prompter, e.suites, r, verifier.Verifier{}, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), `train: suite "odd", problem "o": `) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

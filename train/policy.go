@@ -1,0 +1,154 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"onering/data/arithmetic"
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/tokenize"
+)
+
+// A Policy is a model folder opened for sampling and learning.
+type Policy struct {
+	// Dir is the folder that the policy was read from.
+	Dir     string
+	Model   qwen2.Config
+	Weights *models.Weights
+	Ring    *runtime.Ring
+	// Tokenizer is nil where the folder has none; ids work all the same.
+	Tokenizer *tokenize.Tokenizer
+
+	unpacked string // a temporary folder to remove
+}
+
+// OpenPolicy reads a Hugging Face folder, or the embedded model where dir is
+// Arithmetic, to be computed with in float32 on the CPU. Its weights are held
+// once, in the Ring that samplers and learners share.
+func OpenPolicy(dir string) (*Policy, error) {
+	return openPolicy(dir, func(c qwen2.Config) (qwen2.Config, error) { return c, nil })
+}
+
+// OpenPolicyOn is OpenPolicy for a computation on env in a type named as
+// model.dtype has it.
+func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
+	return openPolicy(dir, func(c qwen2.Config) (qwen2.Config, error) { return Adapt(c, env, dtype) })
+}
+
+// Adapt returns the model whose Programs compute in a type, named as model.dtype
+// has it, on the device of env.
+func Adapt(c qwen2.Config, env *runtime.Env, dtype string) (qwen2.Config, error) {
+	compute, ok := ComputeTypes[dtype]
+	if !ok {
+		return c, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
+	}
+	if compute == models.BF16 && env.Device() == "cpu" {
+		return c, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
+	}
+	c.Compute, c.CUDA = compute, strings.HasPrefix(env.Device(), "cuda")
+	return c, nil
+}
+
+// BFloat16OnCPU says why a model does not compute in bfloat16 there.
+const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
+
+// ComputeTypes are the values of model.dtype, which are also what tensors of a
+// model folder may be written in.
+var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
+
+func openPolicy(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (*Policy, error) {
+	p := &Policy{Dir: dir}
+	if err := p.open(dir, adapt); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) open(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (err error) {
+	if dir == Arithmetic {
+		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
+			return err
+		}
+		dir, p.Dir = p.unpacked, p.unpacked
+	}
+	if p.Model, p.Weights, err = qwen2.Load(dir); err != nil {
+		return err
+	}
+	if p.Model, err = adapt(p.Model); err != nil {
+		return err
+	}
+	if p.Ring, err = runtime.NewRing(p.Model, p.Weights); err != nil {
+		return err
+	}
+	p.Tokenizer, err = tokenize.Load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		p.Tokenizer, err = nil, nil
+	}
+	if err == nil && p.Tokenizer != nil && p.Tokenizer.VocabSize() > p.Model.Vocab {
+		err = fmt.Errorf("train: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
+	}
+	return err
+}
+
+// RandomPolicy makes a policy of a config's shape with random weights, in memory.
+func RandomPolicy(c qwen2.Config, seed uint64) (*Policy, error) {
+	p := &Policy{Model: c}
+	var err error
+	if p.Weights, err = qwen2.Init(c, seed); err == nil {
+		p.Ring, err = runtime.NewRing(c, p.Weights)
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// unpack writes an embedded folder to the disk.
+func unpack(files fs.FS) (string, error) {
+	dir, err := os.MkdirTemp("", "onering-")
+	if err != nil {
+		return "", fmt.Errorf("train: unpacking the embedded model: %w", err)
+	}
+	if err := os.CopyFS(dir, files); err != nil {
+		os.RemoveAll(dir)
+		return "", fmt.Errorf("train: unpacking the embedded model: %w", err)
+	}
+	return dir, nil
+}
+
+// NeedTokenizer returns an error where the folder has no tokenizer.
+func (p *Policy) NeedTokenizer() error {
+	if p.Tokenizer == nil {
+		return fmt.Errorf("train: %s has no tokenizer (tokenizer.json, or vocab.json and merges.txt), and text needs one: add it, or give ids", p.Dir)
+	}
+	return nil
+}
+
+// MaxTokens is how many tokens of prompt and response a sequence may have:
+// want, or what the model's positions allow.
+func (p *Policy) MaxTokens(want int) int {
+	if m := p.Model.MaxPositions; m > 0 {
+		return min(want, m)
+	}
+	return want
+}
+
+// Close frees the weights.
+func (p *Policy) Close() {
+	if p.Ring != nil {
+		p.Ring.Close()
+	}
+	if p.Weights != nil {
+		p.Weights.Close()
+	}
+	if p.unpacked != "" {
+		os.RemoveAll(p.unpacked)
+	}
+}

@@ -1,0 +1,300 @@
+//go:build !windows
+
+package train_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/train"
+)
+
+// start makes a finished run and returns its folder and checkpoints.
+func start(t *testing.T, env *runtime.Env, kind string, change func(*train.Config)) (dir string, checkpoints []string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "run")
+	c := chaosConfig(kind, dir)
+	if change != nil {
+		change(&c)
+	}
+	if _, err := continueRun(env, c, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir, list(t, dir)
+}
+
+// list names the checkpoints of a run.
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "checkpoints"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// continueRun trains and returns what was logged.
+func continueRun(env *runtime.Env, c train.Config, resume bool) (string, error) {
+	var log bytes.Buffer
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	if err != nil {
+		return "", err
+	}
+	defer policy.Close()
+	trainer, err := train.New(context.Background(), c, env, policy, slog.New(slog.NewTextHandler(&log, nil)), &quiet{})
+	if err != nil {
+		return "", err
+	}
+	defer trainer.Close()
+	_, err = trainer.Run(context.Background(), resume)
+	return log.String(), err
+}
+
+// every asks for a checkpoint each round and step.
+func every(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 0 }
+
+// A model of 16 bits has checkpoints of 16 bits, for those who load them, and the
+// exact weights beside them, to resume from.
+func TestHalfCheckpoint(t *testing.T) {
+	env := runtimetest.Test(t)
+	embedded, err := train.OpenPolicy(train.Arithmetic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer embedded.Close()
+	model := filepath.Join(t.TempDir(), "model")
+	if err := qwen2.Save(model, embedded.Model, embedded.Weights, qwen2.SaveOptions{DType: models.BF16, Tokenizer: embedded.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	change := func(c *train.Config) {
+		every(c)
+		c.Model.Path = model
+	}
+	dir, names := start(t, env, "reference", change)
+	want := contents(t, dir)
+	newest := filepath.Join(dir, "checkpoints", names[len(names)-1])
+	rounded, err := train.OpenPolicy(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rounded.Close()
+	was := slices.Clone(rounded.Weights.Data)
+	if err := rounded.LoadExact(newest); err != nil {
+		t.Fatal(err)
+	}
+	different := 0
+	for i, x := range rounded.Weights.Data {
+		if models.BF16ToFloat32(models.Float32ToBF16(x)) != was[i] {
+			t.Fatalf("weight %d: %v, exactly %v", i, was[i], x)
+		}
+		if x != was[i] {
+			different++
+		}
+	}
+	if rounded.Model.DType != models.BF16 || different == 0 {
+		t.Errorf("the folder is of %v, %d of its weights are not exact", rounded.Model.DType, different)
+	}
+	for _, name := range names[len(names)/2:] {
+		if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := chaosConfig("reference", dir)
+	change(&c)
+	if _, err := continueRun(env, c, true); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "resumed", contents(t, dir), want)
+}
+
+// Whatever is done to the newest checkpoint, it is refused by name, and the run
+// goes on from the one before to the same end.
+func TestDamagedCheckpoint(t *testing.T) {
+	env := runtimetest.Test(t)
+	dir, names := start(t, env, "reference", every)
+	want := contents(t, dir)
+	newest := filepath.Join(dir, "checkpoints", names[len(names)-1])
+	flip := func(name string) func() error {
+		return func() error {
+			path := filepath.Join(newest, name)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text[len(text)/2] ^= 1
+			return os.WriteFile(path, text, 0o644)
+		}
+	}
+	for what, damage := range map[string]func() error{
+		"model.safetensors is torn or was edited":               flip("model.safetensors"),
+		"state/exp_avg.safetensors is torn or was edited":       flip("state/exp_avg.safetensors"),
+		"state/state.json is torn or was edited":                flip("state/state.json"),
+		"config.json is missing":                                func() error { return os.Remove(filepath.Join(newest, "config.json")) },
+		"state/SHA256SUMS is missing":                           func() error { return os.Remove(filepath.Join(newest, "state", "SHA256SUMS")) },
+		"state/SHA256SUMS: line 1: want a SHA-256":              func() error { return os.WriteFile(filepath.Join(newest, "state", "SHA256SUMS"), []byte("x\n"), 0o644) },
+		"extra.py was added to it":                              func() error { return os.WriteFile(filepath.Join(newest, "extra.py"), nil, 0o644) },
+		"link is no regular file":                               func() error { return os.Symlink("/etc/passwd", filepath.Join(newest, "link")) },
+		"state/exp_avg_sq.safetensors is torn or was edited: i": func() error { return os.Truncate(filepath.Join(newest, "state", "exp_avg_sq.safetensors"), 100) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		c := chaosConfig("reference", dir)
+		every(&c)
+		log, err := continueRun(env, c, true)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if !strings.Contains(log, "a checkpoint is refused") || !strings.Contains(log, newest) || !strings.Contains(log, what) {
+			t.Errorf("%s: the log does not say so:\n%s", what, log)
+		}
+		if !slices.Contains(list(t, dir), filepath.Base(newest)+".damaged") {
+			t.Errorf("%s: the damaged checkpoint is gone", what)
+		}
+		same(t, what, contents(t, dir), want)
+	}
+}
+
+// Where no checkpoint is whole nothing is begun again behind one's back.
+func TestAllDamaged(t *testing.T) {
+	env := runtimetest.Test(t)
+	dir, names := start(t, env, "dapo", nil)
+	for _, name := range names {
+		if err := os.Truncate(filepath.Join(dir, "checkpoints", name, "model.safetensors"), 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := continueRun(env, chaosConfig("dapo", dir), true)
+	if err == nil || !strings.Contains(err.Error(), "no other checkpoint is whole") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Settings that shape a round cannot change inside one; others are named.
+func TestChangedSettings(t *testing.T) {
+	env := runtimetest.Test(t)
+	dir, names := start(t, env, "reference", every)
+	c := chaosConfig("reference", dir)
+	c.Optimizer.LearningRate = 5e-4
+	log, err := continueRun(env, c, true)
+	if err != nil || !strings.Contains(log, "optimizer.learning_rate was 0.001 and is 0.0005") {
+		t.Errorf("error %v, log %s", err, log)
+	}
+	// The newest ones go until one lies inside a round of four steps; a step's
+	// checkpoint may be missing where the one before was still being written.
+	for inside := false; !inside; names = names[:len(names)-1] {
+		if len(names) < 2 {
+			t.Fatal("no checkpoint lies inside a round")
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "checkpoints", names[len(names)-1])); err != nil {
+			t.Fatal(err)
+		}
+		step, err := strconv.Atoi(strings.TrimPrefix(names[len(names)-2], "step-"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside = step%4 != 0
+	}
+	c.Train.BatchSize = 8
+	_, err = continueRun(env, c, true)
+	if want := "train.batch_size was 4 and is 8: that can change only between two rounds"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+// Two processes cannot train in one folder.
+func TestFolderIsLocked(t *testing.T) {
+	env := runtimetest.Test(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	c := chaosConfig("dapo", dir)
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	trainer, err := train.New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), &quiet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trainer.Run(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := continueRun(env, c, true); err == nil || !strings.Contains(err.Error(), "another process is training in it") {
+		t.Errorf("error %v", err)
+	}
+	trainer.Close()
+	if _, err := continueRun(env, c, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// keep_last keeps the newest, keep_best those with the best pass@1 as well.
+func TestKeep(t *testing.T) {
+	env := runtimetest.Test(t)
+	_, names := start(t, env, "reference", func(c *train.Config) { every(c); c.Train.KeepLast = 2 })
+	if len(names) != 2 {
+		t.Errorf("keep_last = 2 left %v", names)
+	}
+	dir, names := start(t, env, "ema", func(c *train.Config) {
+		every(c)
+		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, []string{train.Arithmetic}
+		c.Eval.Samples = 1
+	})
+	text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type scored struct {
+		name  string
+		score float64
+	}
+	var all []scored
+	for line := range strings.Lines(string(text)) {
+		r := metricsLine(t, line)
+		if r["kind"] == "eval" && r["round"].(float64) > 0 {
+			all = append(all, scored{fmt.Sprintf("step-%06.0f", r["step"]), r["eval/arithmetic/pass@1"].(float64)})
+		}
+	}
+	want := []string{all[len(all)-1].name}
+	slices.Reverse(all)
+	slices.SortStableFunc(all, func(a, b scored) int {
+		switch {
+		case a.score > b.score:
+			return -1
+		case a.score < b.score:
+			return 1
+		}
+		return 0
+	})
+	want = append(want, all[0].name, all[1].name)
+	slices.Sort(want)
+	if want = slices.Compact(want); !slices.Equal(names, want) {
+		t.Errorf("kept %v, want %v of %v", names, want, all)
+	}
+}
+
+func metricsLine(t *testing.T, line string) map[string]any {
+	t.Helper()
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(line), &fields); err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}
