@@ -146,7 +146,7 @@ func (r *resolved) locate(err error) error {
 		s, ok := r.decided[bad.Key]
 		switch {
 		case ok:
-			list[i] = fmt.Errorf("%s: %s", s.place, strings.TrimPrefix(bad.Error(), "train: "))
+			list[i] = fmt.Errorf("%s: %s", s.place, bad.Problem())
 		case bad.Value == "":
 			list[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)
 		}

@@ -93,8 +93,24 @@ type filterParser struct {
 
 type condition = func(Object) bool
 
+// A FilterError says where the text of a filter cannot be understood, and why.
+type FilterError struct {
+	Filter string
+	Byte   int // from 1
+	Reason error
+}
+
+func (e *FilterError) Error() string { return "dataset: " + e.Problem() }
+
+// Problem is the error's text without the name of the package.
+func (e *FilterError) Problem() string {
+	return fmt.Sprintf("filter %q, at byte %d: %v", e.Filter, e.Byte, e.Reason)
+}
+
+func (e *FilterError) Unwrap() error { return e.Reason }
+
 func (p *filterParser) wrap(err error) error {
-	return fmt.Errorf("dataset: filter %q, at byte %d: %w", p.text, p.tok.at+1, err)
+	return &FilterError{p.text, p.tok.at + 1, err}
 }
 
 // scan reads the next token into p.tok.

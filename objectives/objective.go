@@ -107,7 +107,8 @@ type Advantager interface {
 	Advantages(rewards []float64) []float64
 }
 
-// A Validator rejects impossible configurations. The error names the key.
+// A Validator rejects impossible settings. Its error is a *SettingError, or several
+// that errors.Join has joined, so that a run file's line can be named with each.
 type Validator interface {
 	Validate() error
 }

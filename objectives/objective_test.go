@@ -161,8 +161,14 @@ func TestValidate(t *testing.T) {
 			t.Fatal(err)
 		}
 		assign(t, o, c.set)
-		if err := o.(objectives.Validator).Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+		err = o.(objectives.Validator).Validate()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %v: error %v, want %s", c.objective, c.set, err, c.want)
+		}
+		key, _, _ := strings.Cut(c.want, " ")
+		var setting *objectives.SettingError
+		if !errors.As(err, &setting) || setting.Key != key {
+			t.Errorf("%s %v: %v does not name the key %s as a SettingError", c.objective, c.set, err, key)
 		}
 	}
 }

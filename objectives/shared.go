@@ -108,24 +108,38 @@ func (s Shared) FillEntropy(c float64, v []float64) {
 	}
 }
 
-// OneOf returns an error that names key if value is none of allowed.
+// A SettingError says that a setting of an objective has an impossible value.
+type SettingError struct {
+	Key    string // the setting's toml name
+	Value  any
+	Remedy string // what values are possible, such as "must be in [0, 1]"
+}
+
+func (e *SettingError) Error() string {
+	if text, ok := e.Value.(string); ok {
+		return fmt.Sprintf("%s = %q: %s", e.Key, text, e.Remedy)
+	}
+	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
+}
+
+// OneOf returns a *SettingError for key if value is none of allowed.
 func OneOf(key, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return fmt.Errorf("%s = %q: must be one of %s", key, value, strings.Join(allowed, ", "))
+	return &SettingError{key, value, "must be one of " + strings.Join(allowed, ", ")}
 }
 
-// Within returns an error that names key if x is not in [lo, hi]. NaN never is.
+// Within returns a *SettingError for key if x is not in [lo, hi]. NaN never is.
 // Bounds of math.MaxFloat64 stand for any finite number.
 func Within(key string, x, lo, hi float64) error {
 	switch {
 	case x >= lo && x <= hi:
 		return nil
 	case hi < math.MaxFloat64:
-		return fmt.Errorf("%s = %v: must be in [%v, %v]", key, x, lo, hi)
+		return &SettingError{key, x, fmt.Sprintf("must be in [%v, %v]", lo, hi)}
 	case lo > -math.MaxFloat64:
-		return fmt.Errorf("%s = %v: must be finite and at least %v", key, x, lo)
+		return &SettingError{key, x, fmt.Sprintf("must be finite and at least %v", lo)}
 	}
-	return fmt.Errorf("%s = %v: must be finite", key, x)
+	return &SettingError{key, x, "must be finite"}
 }

@@ -22,11 +22,14 @@ type FieldError struct {
 	Remedy string // such as "must be in [0, 1)"
 }
 
-func (e *FieldError) Error() string {
+func (e *FieldError) Error() string { return "train: " + e.Problem() }
+
+// Problem is the error's text without the name of the package.
+func (e *FieldError) Problem() string {
 	if s, ok := e.Value.(string); ok {
-		return fmt.Sprintf("train: %s = %q: %s", e.Key, s, e.Remedy)
+		return fmt.Sprintf("%s = %q: %s", e.Key, s, e.Remedy)
 	}
-	return fmt.Sprintf("train: %s = %v: %s", e.Key, e.Value, e.Remedy)
+	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
 }
 
 // Validate reports every impossible value of c, joined; each is a *FieldError.
@@ -49,8 +52,9 @@ func (c Config) Validate() error {
 	v.atLeast("data.prompts", c.Data.Prompts, 0)
 	v.atLeast("data.seed", c.Data.Seed, 0)
 	if c.Data.Filter != "" {
-		if _, err := data.ParseFilter(c.Data.Filter); err != nil {
-			v.check("data.filter", c.Data.Filter, false, strings.TrimPrefix(err.Error(), "dataset: "))
+		var bad *data.FilterError
+		if _, err := data.ParseFilter(c.Data.Filter); errors.As(err, &bad) {
+			v.check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
 	embedded := c.Data.Train == Arithmetic
@@ -179,8 +183,8 @@ func IsDevice(value string) bool {
 }
 
 // Validate reports an unknown objective, and what the objective itself says of
-// its settings if it has a method Validate() error. Objectives write each problem
-// as "key = value: remedy"; those become *FieldErrors.
+// its settings if it is an objectives.Validator. Each *objectives.SettingError
+// becomes the *FieldError of the key in the run file.
 func (c ObjectiveConfig) Validate() error {
 	if c.Settings == nil {
 		return &FieldError{"objective.name", c.Name, "must be one of " + strings.Join(objectives.Names(), ", ")}
@@ -191,20 +195,15 @@ func (c ObjectiveConfig) Validate() error {
 	}
 	var errs []error
 	for _, err := range flatten(settings.Validate()) {
-		text := err.Error()
-		key, rest, ok := strings.Cut(text, " = ")
-		value, remedy, ok2 := strings.Cut(rest, ": ")
-		if ok && ok2 && !strings.ContainsAny(key, " :") {
-			errs = append(errs, &FieldError{"objective." + key, literal(value), remedy})
+		var setting *objectives.SettingError
+		if errors.As(err, &setting) {
+			errs = append(errs, &FieldError{"objective." + setting.Key, setting.Value, setting.Remedy})
 		} else {
 			errs = append(errs, fmt.Errorf("train: objective %q: %w", c.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// A literal is a value as an objective wrote it.
-type literal string
 
 // flatten lists the errors that were joined to err, however deep; none for nil.
 func flatten(err error) []error {

@@ -86,7 +86,7 @@ func TestSettingsPage(t *testing.T) {
 			page.WriteString("\nThe other keys are the objective's: `onering objectives show NAME` prints them with their defaults, and [objectives.md](objectives.md) says what they mean.\n")
 		}
 	}
-	path := filepath.Join("..", "..", "docs", "settings.md")
+	path := filepath.Join("..", "docs", "settings.md")
 	if *updatePage {
 		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)

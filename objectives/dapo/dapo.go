@@ -59,10 +59,12 @@ func init() {
 func (o *DAPO) Validate() error {
 	err := o.RatioClip.Validate()
 	if o.OverlongLength < 0 {
-		err = errors.Join(err, fmt.Errorf("overlong_length = %d: must be at least 0; 0 is off", o.OverlongLength))
+		err = errors.Join(err, &objectives.SettingError{Key: "overlong_length", Value: o.OverlongLength, Remedy: "must be at least 0; 0 is off"})
 	}
 	if o.OverlongLength > 0 && (o.OverlongCache < 1 || o.OverlongCache > o.OverlongLength) {
-		err = errors.Join(err, fmt.Errorf("overlong_cache = %d: must be in [1, overlong_length = %d]", o.OverlongCache, o.OverlongLength))
+		err = errors.Join(err, &objectives.SettingError{
+			Key: "overlong_cache", Value: o.OverlongCache, Remedy: fmt.Sprintf("must be in [1, overlong_length = %d]", o.OverlongLength),
+		})
 	}
 	return err
 }

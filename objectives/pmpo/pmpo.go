@@ -128,10 +128,10 @@ func (o *PMPO) Validate() error {
 		objectives.OneOf("target", o.Target, "paper", "attainable"),
 	}
 	if o.PMin > o.PMax {
-		errs = append(errs, fmt.Errorf("p_min = %v: must be at most p_max = %v", o.PMin, o.PMax))
+		errs = append(errs, &objectives.SettingError{Key: "p_min", Value: o.PMin, Remedy: fmt.Sprintf("must be at most p_max = %v", o.PMax)})
 	}
 	if o.Bisections < 1 || o.Bisections > 1100 {
-		errs = append(errs, fmt.Errorf("bisections = %d: must be in [1, 1100]", o.Bisections))
+		errs = append(errs, &objectives.SettingError{Key: "bisections", Value: o.Bisections, Remedy: "must be in [1, 1100]"})
 	}
 	smallest, key := o.PMin, "p_min"
 	if o.PRule == "fixed" {
@@ -144,7 +144,7 @@ func (o *PMPO) Validate() error {
 		}
 	}
 	if o.Norm == "sum" && smallest == 0 {
-		errs = append(errs, fmt.Errorf(`%s = 0: must be greater with norm = "sum", which is undefined at p = 0`, key))
+		errs = append(errs, &objectives.SettingError{Key: key, Value: smallest, Remedy: `must be greater with norm = "sum", which is undefined at p = 0`})
 	}
 	return errors.Join(errs...)
 }
