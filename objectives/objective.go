@@ -135,12 +135,13 @@ type EntropyReader interface {
 	NeedsEntropy() bool
 }
 
-// An EntropyWeigher has a loss that depends on the entropy of the policy.
-// EntropyWeights sets v[i][t] to dLoss/dEntropy[i][t] and reports whether any of
-// it can differ from zero; where it returns false v is untouched and the host
-// skips the entropy's backward pass.
+// An EntropyWeigher has a loss that may depend on the entropy of the policy.
+// WeighsEntropy says whether it does with the present settings; where it does not,
+// the host builds no gradient of the entropy and never calls EntropyWeights.
+// EntropyWeights sets v[i][t] to dLoss/dEntropy[i][t], whatever was there.
 type EntropyWeigher interface {
-	EntropyWeights(b Batch, v [][]float64) bool
+	WeighsEntropy() bool
+	EntropyWeights(b Batch, v [][]float64)
 }
 
 // A Keeper says whether a freshly sampled group is worth training on. A host that
@@ -165,6 +166,12 @@ func NeedsReference(o Objective) bool {
 func NeedsEntropy(o Objective) bool {
 	r, ok := o.(EntropyReader)
 	return ok && r.NeedsEntropy()
+}
+
+// WeighsEntropy reports whether the loss of o depends on the policy's entropy.
+func WeighsEntropy(o Objective) bool {
+	e, ok := o.(EntropyWeigher)
+	return ok && e.WeighsEntropy()
 }
 
 // Keep reports whether o wants to train on group; without a Keeper it does.

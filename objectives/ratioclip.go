@@ -18,9 +18,7 @@ import (
 // grpo, drgrpo and dapo are this objective with different defaults.
 type RatioClip struct {
 	Shared
-	// ClipLow and ClipHigh bound the ratio; clip_low = 1 never binds.
-	ClipLow  float64 `toml:"clip_low"`
-	ClipHigh float64 `toml:"clip_high"`
+	RatioBound
 	// Aggregate is sequence-mean, token-mean or constant.
 	Aggregate string `toml:"aggregate"`
 	// ConstantLength is L. Default 3000, the response limit of the paper's recipe.
@@ -31,8 +29,7 @@ type RatioClip struct {
 func (o *RatioClip) Validate() error {
 	return errors.Join(
 		o.Shared.Validate(),
-		Within("clip_low", o.ClipLow, 0, 1),
-		Within("clip_high", o.ClipHigh, 0, math.MaxFloat64),
+		o.RatioBound.Validate(),
 		OneOf("aggregate", o.Aggregate, "sequence-mean", "token-mean", "constant"),
 		Within("constant_length", o.ConstantLength, 1, math.MaxFloat64),
 	)
@@ -50,18 +47,6 @@ func (o *RatioClip) tokenScale(n, count, total int) float64 {
 	return 1 / (float64(count) * float64(n))
 }
 
-// bound returns the clipped ratio and whether the clip cut it. Only the side that
-// a step in the advantage's direction runs into is closed.
-func (o *RatioClip) bound(r, advantage float64) (float64, bool) {
-	switch {
-	case advantage > 0 && r > 1+o.ClipHigh:
-		return 1 + o.ClipHigh, true
-	case advantage < 0 && r < 1-o.ClipLow:
-		return 1 - o.ClipLow, true
-	}
-	return r, false
-}
-
 // Loss implements Objective; nothing is detached.
 func (o *RatioClip) Loss(b, _ Batch) float64 {
 	loss, total := 0.0, b.Tokens()
@@ -69,7 +54,7 @@ func (o *RatioClip) Loss(b, _ Batch) float64 {
 		c := o.tokenScale(len(t.LogProb), len(b.Trajectories), total)
 		if t.Advantage != 0 {
 			for j, logp := range t.LogProb {
-				r, _ := o.bound(math.Exp(logp-t.OldLogProb[j]), t.Advantage)
+				r, _ := o.Bound(math.Exp(logp-t.OldLogProb[j]), t.Advantage)
 				loss -= r * (t.Advantage * c)
 			}
 		}
@@ -86,7 +71,7 @@ func (o *RatioClip) Weights(b Batch, w [][]float64) {
 		clear(w[i])
 		if t.Advantage != 0 {
 			for j, logp := range t.LogProb {
-				if r, cut := o.bound(math.Exp(logp-t.OldLogProb[j]), t.Advantage); !cut {
+				if r, cut := o.Bound(math.Exp(logp-t.OldLogProb[j]), t.Advantage); !cut {
 					w[i][j] = -r * (t.Advantage * c)
 				}
 			}
@@ -96,12 +81,11 @@ func (o *RatioClip) Weights(b Batch, w [][]float64) {
 }
 
 // EntropyWeights implements EntropyWeigher.
-func (o *RatioClip) EntropyWeights(b Batch, v [][]float64) bool {
+func (o *RatioClip) EntropyWeights(b Batch, v [][]float64) {
 	total := b.Tokens()
 	for i := range v {
 		o.FillEntropy(o.tokenScale(len(v[i]), len(b.Trajectories), total), v[i])
 	}
-	return o.EntropyBonus != 0
 }
 
 // Diagnose implements Diagnoser.
@@ -110,7 +94,7 @@ func (o *RatioClip) Diagnose(b Batch) []Diagnostics {
 	for i, t := range b.Trajectories {
 		cut := 0
 		for j, logp := range t.LogProb {
-			if _, c := o.bound(math.Exp(logp-t.OldLogProb[j]), t.Advantage); c {
+			if _, c := o.Bound(math.Exp(logp-t.OldLogProb[j]), t.Advantage); c {
 				cut++
 			}
 		}

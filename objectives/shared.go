@@ -88,21 +88,19 @@ func (s Shared) AddPenalty(t Trajectory, c float64, w []float64) {
 	}
 }
 
+// WeighsEntropy implements EntropyWeigher.
+func (s Shared) WeighsEntropy() bool { return s.EntropyBonus != 0 }
+
 // EntropyWeights implements EntropyWeigher for objectives that average over the
 // tokens of a trajectory and then over trajectories (c = 1/(N n) in Penalty).
-func (s Shared) EntropyWeights(b Batch, v [][]float64) bool {
+func (s Shared) EntropyWeights(b Batch, v [][]float64) {
 	for i := range v {
 		s.FillEntropy(1/float64(len(b.Trajectories)*len(v[i])), v[i])
 	}
-	return s.EntropyBonus != 0
 }
 
-// FillEntropy sets v to the derivative of Penalty with respect to Entropy. It does
-// nothing if there is no entropy bonus.
+// FillEntropy sets v to the derivative of Penalty with respect to Entropy.
 func (s Shared) FillEntropy(c float64, v []float64) {
-	if s.EntropyBonus == 0 {
-		return
-	}
 	for i := range v {
 		v[i] = -c * s.EntropyBonus
 	}

@@ -46,7 +46,7 @@ type ReplayTrajectory struct {
 // state of then.
 func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective) (Replay, error) {
 	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason, SameBits: true}
-	l, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: stashFor(policy, f.MicroTokens), EntropyGradient: weighsEntropy(o)})
+	l, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: stashFor(policy, f.MicroTokens), EntropyGradient: objectives.WeighsEntropy(o)})
 	if err != nil {
 		return out, err
 	}

@@ -241,10 +241,9 @@ func think(o objectives.Objective, name string, b objectives.Batch) (x thought, 
 	x.w = zeros()
 	x.loss = o.Loss(b, b)
 	o.Weights(b, x.w)
-	if e, ok := o.(objectives.EntropyWeigher); ok {
-		if x.v = zeros(); !e.EntropyWeights(b, x.v) {
-			x.v = nil
-		}
+	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
+		x.v = zeros()
+		e.EntropyWeights(b, x.v)
 	}
 	if x.finite() != nil {
 		return x, nil // figures of it would say nothing

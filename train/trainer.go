@@ -71,16 +71,6 @@ type Trainer struct {
 	torn           bool                   // an update failed halfway: the weights are of no step
 }
 
-// weighsEntropy asks the objective about a batch of one token whether it wants
-// the entropy's gradient with its present settings.
-func weighsEntropy(o objectives.Objective) bool {
-	e, ok := o.(objectives.EntropyWeigher)
-	one := func(x float64) []float64 { return []float64{x} }
-	return ok && e.EntropyWeights(objectives.Batch{Steps: 1, Trajectories: []objectives.Trajectory{{
-		LogProb: one(-1), OldLogProb: one(-1), RefLogProb: one(-1), Entropy: one(1), Advantage: 1,
-	}}}, [][]float64{{0}})
-}
-
 // stashShare is how much of the memory of weights, gradients and moments the
 // kept forward passes of one micro-batch may take.
 const stashShare = 0.2
@@ -139,7 +129,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if t.decoder, err = env.NewDecoder(policy.Ring, slots, policy.MaxTokens(limit)); err != nil {
 		return nil, err
 	}
-	o := runtime.LearnerOptions{Stash: stashFor(policy, c.Train.MicroTokens), EntropyGradient: weighsEntropy(t.Objective)}
+	o := runtime.LearnerOptions{Stash: stashFor(policy, c.Train.MicroTokens), EntropyGradient: objectives.WeighsEntropy(t.Objective)}
 	if t.learner, err = env.NewLearner(policy.Ring, o); err != nil {
 		return nil, err
 	}

@@ -46,9 +46,9 @@ func init() {
 	objectives.Register("dapo", func() objectives.Objective {
 		return &DAPO{
 			RatioClip: objectives.RatioClip{
-				Shared:  objectives.Defaults("standardized"),
-				ClipLow: 0.2, ClipHigh: 0.28,
-				Aggregate: "token-mean", ConstantLength: 3000,
+				Shared:     objectives.Defaults("standardized"),
+				RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.28},
+				Aggregate:  "token-mean", ConstantLength: 3000,
 			},
 			DynamicSampling: true, OverlongCache: 512,
 		}

@@ -23,9 +23,9 @@ type DrGRPO struct{ objectives.RatioClip }
 func init() {
 	objectives.Register("drgrpo", func() objectives.Objective {
 		return &DrGRPO{objectives.RatioClip{
-			Shared:  objectives.Defaults("centered"),
-			ClipLow: 0.2, ClipHigh: 0.2,
-			Aggregate: "constant", ConstantLength: 3000,
+			Shared:     objectives.Defaults("centered"),
+			RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.2},
+			Aggregate:  "constant", ConstantLength: 3000,
 		}}
 	})
 }

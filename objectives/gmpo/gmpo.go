@@ -19,124 +19,76 @@
 package gmpo
 
 import (
-	"errors"
 	"math"
-	"sync"
 
 	"onering/objectives"
 )
 
 // A GMPO is the objective "gmpo".
-type GMPO struct {
-	objectives.Shared
-	objectives.LogClip
-	// Norm is mean (default), sum or count-times.
-	Norm string `toml:"norm"`
-}
+type GMPO struct{ objectives.ClippedMean }
 
 func init() {
 	objectives.Register("gmpo", func() objectives.Objective {
-		return &GMPO{
-			Shared:  objectives.Defaults("standardized"),
-			LogClip: objectives.DefaultLogClip(),
-			Norm:    "mean",
-		}
+		return &GMPO{objectives.DefaultClippedMean("standardized")}
 	})
 }
 
-// Validate implements objectives.Validator.
-func (o *GMPO) Validate() error {
-	return errors.Join(
-		o.Shared.Validate(),
-		o.LogClip.Validate(),
-		objectives.OneOf("norm", o.Norm, "mean", "sum", "count-times"),
-	)
-}
-
-// buffers are reused from call to call, so that nothing is allocated per token.
-var buffers = sync.Pool{New: func() any { return new([]float64) }}
-
-// clipped returns z in a buffer, with LogClip's count of tokens cut.
-func (o *GMPO) clipped(buffer *[]float64, t objectives.Trajectory) (z []float64, cut int) {
-	n := len(t.LogProb)
-	if cap(*buffer) < n {
-		*buffer = make([]float64, n)
+// logRatio returns log r of the clipped log-ratios z. Unless g is nil it sets g to
+// the derivative with respect to z.
+func (o *GMPO) logRatio(z, g []float64) float64 {
+	if o.Norm != "sum" {
+		return o.LogMean(z, 0, g)
 	}
-	z = (*buffer)[:n]
-	cut, _ = o.Apply(z, t, 0)
-	return z, cut
-}
-
-// logRatio returns log r_i in the chosen norm, 0 for an empty response.
-func (o *GMPO) logRatio(z []float64) float64 {
-	if len(z) == 0 {
-		return 0
-	}
-	sum, n := 0.0, float64(len(z))
+	sum := 0.0
 	for _, v := range z {
 		sum += v
 	}
-	switch o.Norm {
-	case "sum":
-		return sum
-	case "count-times":
-		return sum/n + math.Log(n)
+	for j := range g {
+		g[j] = 1
 	}
-	return sum / n
+	return sum
 }
 
 // Loss implements objectives.Objective; nothing is detached.
 func (o *GMPO) Loss(b, _ objectives.Batch) float64 {
-	buffer := buffers.Get().(*[]float64)
-	defer buffers.Put(buffer)
-	loss, count := 0.0, float64(len(b.Trajectories))
-	for _, t := range b.Trajectories {
-		if len(t.LogProb) == 0 {
-			continue
-		}
-		if t.Advantage != 0 {
-			z, _ := o.clipped(buffer, t)
-			loss -= t.Advantage / count * math.Exp(o.logRatio(z))
-		}
-		loss += o.Penalty(t, 1/(count*float64(len(t.LogProb))))
-	}
-	return loss
+	c := objectives.BorrowClipped()
+	defer c.Release()
+	return o.SequenceLoss(b, func(i int) float64 {
+		c.Read(o.LogClip, b.Trajectories[i], 0)
+		return math.Exp(o.logRatio(c.Z, nil))
+	})
 }
 
 // Weights implements objectives.Objective.
 func (o *GMPO) Weights(b objectives.Batch, w [][]float64) {
-	buffer := buffers.Get().(*[]float64)
-	defer buffers.Put(buffer)
-	count := float64(len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		n := float64(len(t.LogProb))
-		clear(w[i])
-		if t.Advantage != 0 {
-			z, cut := o.clipped(buffer, t)
-			each := -t.Advantage / count * math.Exp(o.logRatio(z))
-			if o.Norm != "sum" {
-				each /= n
-			}
-			for j := range w[i] {
-				w[i][j] = each
-			}
-			o.Gate(w[i], z, t, cut)
-		}
-		o.AddPenalty(t, 1/(count*n), w[i])
-	}
+	c := objectives.BorrowClipped()
+	defer c.Release()
+	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
+		c.Read(o.LogClip, b.Trajectories[i], 0)
+		l := o.logRatio(c.Z, g)
+		o.Gate(g, c.Z, b.Trajectories[i], c.Cut)
+		return math.Exp(l)
+	})
 }
 
 // Diagnose implements objectives.Diagnoser.
 func (o *GMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	buffer := buffers.Get().(*[]float64)
-	defer buffers.Put(buffer)
+	c := objectives.BorrowClipped()
+	defer c.Release()
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		z, cut := o.clipped(buffer, t)
-		all[i] = objectives.Diagnostics{Advantage: t.Advantage, Clipped: objectives.Fraction(cut, len(z))}
-		all[i].SetLogRatio(o.logRatio(z))
+		c.Read(o.LogClip, t, 0)
+		all[i] = objectives.Diagnostics{Advantage: t.Advantage, Clipped: objectives.Fraction(c.Cut, len(c.Z))}
+		logRatio := 0.0 // of an empty response
+		if len(c.Z) > 0 {
+			logRatio = o.logRatio(c.Z, nil)
+		}
+		all[i].SetLogRatio(logRatio)
 	}
 	return all
 }
 
-var _ objectives.Diagnoser = (*GMPO)(nil)
+var (
+	_ objectives.Validator = (*GMPO)(nil)
+	_ objectives.Diagnoser = (*GMPO)(nil)
+)

@@ -69,11 +69,10 @@ func (o *GPG) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // EntropyWeights implements objectives.EntropyWeigher.
-func (o *GPG) EntropyWeights(b objectives.Batch, v [][]float64) bool {
+func (o *GPG) EntropyWeights(b objectives.Batch, v [][]float64) {
 	for i := range v {
 		o.FillEntropy(1/float64(b.Tokens()), v[i])
 	}
-	return o.EntropyBonus != 0
 }
 
 // Diagnose implements objectives.Diagnoser.

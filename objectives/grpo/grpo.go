@@ -21,9 +21,9 @@ type GRPO struct{ objectives.RatioClip }
 func init() {
 	objectives.Register("grpo", func() objectives.Objective {
 		return &GRPO{objectives.RatioClip{
-			Shared:  objectives.Defaults("standardized"),
-			ClipLow: 0.2, ClipHigh: 0.2,
-			Aggregate: "sequence-mean", ConstantLength: 3000,
+			Shared:     objectives.Defaults("standardized"),
+			RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.2},
+			Aggregate:  "sequence-mean", ConstantLength: 3000,
 		}}
 	})
 }

@@ -29,28 +29,23 @@ import (
 
 // A GSPO is the objective "gspo".
 type GSPO struct {
-	objectives.Shared
-	// ClipLow and ClipHigh bound the ratio of a response; clip_low = 1 never binds.
-	ClipLow  float64 `toml:"clip_low"`
-	ClipHigh float64 `toml:"clip_high"`
+	objectives.SequenceRatio
+	objectives.RatioBound
 	// TokenLevel is GSPO-token. Default false.
 	TokenLevel bool `toml:"token_level"`
 }
 
 func init() {
 	objectives.Register("gspo", func() objectives.Objective {
-		return &GSPO{Shared: objectives.Defaults("standardized"), ClipLow: 3e-4, ClipHigh: 4e-4}
+		return &GSPO{
+			SequenceRatio: objectives.SequenceRatio{Shared: objectives.Defaults("standardized")},
+			RatioBound:    objectives.RatioBound{ClipLow: 3e-4, ClipHigh: 4e-4},
+		}
 	})
 }
 
 // Validate implements objectives.Validator.
-func (o *GSPO) Validate() error {
-	return errors.Join(
-		o.Shared.Validate(),
-		objectives.Within("clip_low", o.ClipLow, 0, 1),
-		objectives.Within("clip_high", o.ClipHigh, 0, math.MaxFloat64),
-	)
-}
+func (o *GSPO) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
 // logRatio returns log s, 0 for an empty response.
 func logRatio(t objectives.Trajectory) float64 {
@@ -64,17 +59,6 @@ func logRatio(t objectives.Trajectory) float64 {
 	return sum / float64(len(t.LogProb))
 }
 
-// bound returns the clipped ratio and whether the clip cut it.
-func (o *GSPO) bound(s, advantage float64) (float64, bool) {
-	switch {
-	case advantage > 0 && s > 1+o.ClipHigh:
-		return 1 + o.ClipHigh, true
-	case advantage < 0 && s < 1-o.ClipLow:
-		return 1 - o.ClipLow, true
-	}
-	return s, false
-}
-
 // advantage returns that of token j.
 func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {
 	if o.TokenLevel && t.TokenAdvantage != nil {
@@ -86,32 +70,35 @@ func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {
 // Loss implements objectives.Objective. In GSPO-token s_i and one LogProb are
 // detached.
 func (o *GSPO) Loss(b, at objectives.Batch) float64 {
+	if o.TokenLevel {
+		return o.tokenLoss(b, at)
+	}
+	return o.SequenceLoss(b, func(i int) float64 {
+		t := b.Trajectories[i]
+		s, _ := o.Bound(math.Exp(logRatio(t)), t.Advantage)
+		return s
+	})
+}
+
+// tokenLoss is the loss of GSPO-token.
+func (o *GSPO) tokenLoss(b, at objectives.Batch) float64 {
 	loss := 0.0
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
-		s := math.Exp(logRatio(t))
-		detached := at.Trajectories[i].LogProb
-		if o.TokenLevel {
-			s = math.Exp(logRatio(at.Trajectories[i]))
-		}
+		s, detached := math.Exp(logRatio(at.Trajectories[i])), at.Trajectories[i].LogProb
 		for j, logp := range t.LogProb {
-			a := o.advantage(t, j)
-			if a == 0 {
-				continue
+			if a := o.advantage(t, j); a != 0 {
+				bounded, _ := o.Bound(s*math.Exp(logp-detached[j]), a)
+				loss -= bounded * (a * c)
 			}
-			ratio := s
-			if o.TokenLevel {
-				ratio *= math.Exp(logp - detached[j])
-			}
-			bounded, _ := o.bound(ratio, a)
-			loss -= bounded * (a * c)
 		}
 		loss += o.Penalty(t, c)
 	}
 	return loss
 }
 
-// Weights implements objectives.Objective.
+// Weights implements objectives.Objective. They are the same in both forms, but
+// for the advantage, which differs by token in GSPO-token.
 func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
@@ -119,7 +106,7 @@ func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
 		clear(w[i])
 		for j := range w[i] {
 			a := o.advantage(t, j)
-			if _, cut := o.bound(s, a); !cut && a != 0 {
+			if _, cut := o.Bound(s, a); !cut && a != 0 {
 				w[i][j] = -s * (a * c)
 			}
 		}
@@ -133,7 +120,7 @@ func (o *GSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	for i, t := range b.Trajectories {
 		l, cut := logRatio(t), 0
 		for j := range t.LogProb {
-			if _, c := o.bound(math.Exp(l), o.advantage(t, j)); c {
+			if _, c := o.Bound(math.Exp(l), o.advantage(t, j)); c {
 				cut++
 			}
 		}
@@ -143,4 +130,7 @@ func (o *GSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return all
 }
 
-var _ objectives.Diagnoser = (*GSPO)(nil)
+var (
+	_ objectives.Validator = (*GSPO)(nil)
+	_ objectives.Diagnoser = (*GSPO)(nil)
+)

@@ -127,11 +127,12 @@ type (
 		base
 		factor float64
 		asks   bool
-		writes bool
+		weighs bool
 	}
-	picky     struct{ base }
-	moody     struct{ base }
-	moodyHost struct{ base }
+	uncallable struct{ base }
+	picky      struct{ base }
+	moody      struct{ base }
+	moodyHost  struct{ base }
 )
 
 func (badAdvantages) Advantages(r []float64) []float64 {
@@ -187,13 +188,16 @@ func (o *entropic) Loss(b, at objectives.Batch) float64 {
 	}
 	return loss
 }
-func (o *entropic) EntropyWeights(_ objectives.Batch, v [][]float64) bool {
+func (o *entropic) EntropyWeights(_ objectives.Batch, v [][]float64) {
 	for i := range v {
 		for j := range v[i] {
 			v[i][j] = -0.1 * o.factor
 		}
 	}
-	return o.writes
+}
+func (o *entropic) WeighsEntropy() bool { return o.weighs }
+func (o *uncallable) EntropyWeights(objectives.Batch, [][]float64) bool {
+	return true
 }
 func (o *picky) Keep(group []objectives.Trajectory) bool { o.calls++; return o.calls%2 == 0 }
 func (o *moody) Shape(t objectives.Trajectory) float64   { o.calls++; return t.Reward + float64(o.calls) }
@@ -421,7 +425,8 @@ func TestBrokenObjectivesFail(t *testing.T) {
 		{"a correct entropy term", func() objectives.Objective { return &entropic{good(), 1, true, true} }, ""},
 		{"a wrong entropy weight", func() objectives.Objective { return &entropic{good(), -1, true, true} }, "entropy"},
 		{"entropy weights without entropy", func() objectives.Objective { return &entropic{good(), 1, false, true} }, "entropy"},
-		{"entropy weights that are denied", func() objectives.Objective { return &entropic{good(), 1, true, false} }, "entropy"},
+		{"an entropy term that is denied", func() objectives.Objective { return &entropic{good(), 1, true, false} }, "entropy"},
+		{"entropy weights that the host cannot call", func() objectives.Objective { return &uncallable{good()} }, "entropy"},
 		{"a Keep that depends on the past", func() objectives.Objective { return &picky{good()} }, "groups"},
 		{"a Shape that depends on the past", func() objectives.Objective { return &moody{good()} }, "groups"},
 		{"a Shape that is NaN", func() objectives.Objective { return &moodyHost{good()} }, "groups"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 
 	"onering/objectives"
 )
@@ -63,26 +64,24 @@ func slopeOf(x *float64, f func() float64) (slope float64, smooth bool) {
 func checkEntropy(new func() objectives.Objective) error {
 	o := new()
 	e, ok := o.(objectives.EntropyWeigher)
-	if !ok {
-		return nil
+	if _, has := reflect.TypeOf(o).MethodByName("EntropyWeights"); has && !ok {
+		return errors.New("there is a method EntropyWeights, but the host never calls it: objectives.EntropyWeigher wants WeighsEntropy() bool and EntropyWeights(b objectives.Batch, v [][]float64)")
 	}
 	b := draw(o, 7).ordinary()
-	v := rows(b, math.NaN())
-	if !e.EntropyWeights(b, v) {
-		if !math.IsNaN(v[0][0]) {
-			return errors.New("EntropyWeights returns false, but has written to v")
+	v := rows(b, 0) // what a loss has that does not depend on the entropy
+	if objectives.WeighsEntropy(o) {
+		if b.Trajectories[0].Entropy == nil {
+			return errors.New("WeighsEntropy is true, but NeedsEntropy does not ask for the entropy")
 		}
-		return nil
-	}
-	if b.Trajectories[0].Entropy == nil {
-		return errors.New("EntropyWeights returns true, but NeedsEntropy does not ask for the entropy")
+		v = rows(b, math.NaN())
+		e.EntropyWeights(b, v)
 	}
 	moved := clone(b)
 	for i, t := range moved.Trajectories {
 		for j := range t.Entropy {
 			slope, _ := slopeOf(&t.Entropy[j], func() float64 { return o.Loss(moved, b) })
 			if !(math.Abs(slope-v[i][j]) <= 1e-6*max(math.Abs(slope), 1e-3)) {
-				return fmt.Errorf("trajectory %d, token %d: EntropyWeights says %.9g, the difference quotient of Loss %.9g", i, j, v[i][j], slope)
+				return fmt.Errorf("trajectory %d, token %d: the entropy weight is %.9g, the difference quotient of Loss %.9g", i, j, v[i][j], slope)
 			}
 		}
 	}

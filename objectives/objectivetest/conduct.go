@@ -90,7 +90,7 @@ func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
 	if d, ok := o.(objectives.Diagnoser); ok {
 		d.Diagnose(b)
 	}
-	if e, ok := o.(objectives.EntropyWeigher); ok {
+	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
 		e.EntropyWeights(b, rows(b, 0))
 	}
 	if k, ok := o.(objectives.Keeper); ok {

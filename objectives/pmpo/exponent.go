@@ -2,7 +2,6 @@ package pmpo
 
 import (
 	"math"
-	"sync"
 
 	"onering/objectives"
 )
@@ -38,10 +37,9 @@ func (o *PMPO) rule(b objectives.Batch) rule {
 	return r
 }
 
-// exponent returns p for t, whose clipped log-ratios are z, saturated of them
-// beyond eps_ess before the clip.
-func (r *rule) exponent(t objectives.Trajectory, z []float64, saturated int) float64 {
-	n := len(z)
+// exponent returns p for t, whose clipped log-ratios are c.
+func (r *rule) exponent(t objectives.Trajectory, c *objectives.ClippedLogRatios) float64 {
+	n := len(c.Z)
 	switch {
 	case r.PNegative != nil && t.Advantage < 0:
 		return *r.PNegative
@@ -50,7 +48,7 @@ func (r *rule) exponent(t objectives.Trajectory, z []float64, saturated int) flo
 	case n == 0:
 		return r.PMax
 	}
-	f := float64(saturated) / float64(n)
+	f := float64(c.Saturated) / float64(n)
 	switch r.PRule {
 	case "direct":
 		return min(max(1-f, r.PMin), r.PMax)
@@ -60,47 +58,14 @@ func (r *rule) exponent(t objectives.Trajectory, z []float64, saturated int) flo
 		score := (r.statistic(t) - r.moments.Mean) / max(math.Sqrt(r.moments.Variance), 1e-6)
 		return r.PMin + (r.PMax-r.PMin)*sigmoid(-r.EMAAlpha*score)
 	}
-	if saturated == 0 {
+	if c.Saturated == 0 {
 		return r.PMax // either target is then at or below ESS(p_max)
 	}
 	if r.Target == "attainable" {
-		p, _ := r.solver.SolveAttainable(z, f)
+		p, _ := r.solver.SolveAttainable(c.Z, f)
 		return p
 	}
-	return r.solver.Solve(z, paperTarget(n, f))
+	return r.solver.Solve(c.Z, paperTarget(n, f))
 }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
-// scratch is reused from call to call, so that nothing is allocated per token.
-type scratch struct{ z []float64 }
-
-var pool = sync.Pool{New: func() any { return new(scratch) }}
-
-func take() *scratch    { return pool.Get().(*scratch) }
-func (s *scratch) put() { pool.Put(s) }
-
-// clipped returns z of t in s, valid until its next use, the number of tokens cut
-// and the number with |d| > eps_ess.
-func (o *PMPO) clipped(s *scratch, t objectives.Trajectory) (z []float64, counts [2]int) {
-	n := len(t.LogProb)
-	if cap(s.z) < n {
-		s.z = make([]float64, n)
-	}
-	z = s.z[:n]
-	counts[0], counts[1] = o.Apply(z, t, o.EpsESS)
-	return z, counts
-}
-
-// A reading is what is known of one response before its ratio.
-type reading struct {
-	z         []float64 // in scratch
-	cut       int
-	saturated int
-	p         float64
-}
-
-func (s *scratch) read(r rule, t objectives.Trajectory) reading {
-	z, counts := r.clipped(s, t)
-	return reading{z: z, cut: counts[0], saturated: counts[1], p: r.exponent(t, z, counts[1])}
-}

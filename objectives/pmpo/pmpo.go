@@ -67,10 +67,7 @@ import (
 
 // A PMPO is the objective "pmpo".
 type PMPO struct {
-	objectives.Shared
-	objectives.LogClip
-	// Norm is mean (default), sum or count-times.
-	Norm string `toml:"norm"`
+	objectives.ClippedMean
 	// PRule is ess (default), fixed, direct, length, entropy or cosine.
 	PRule string `toml:"p_rule"`
 	// P is the exponent of p_rule = "fixed". Default 1.
@@ -99,10 +96,9 @@ type PMPO struct {
 func init() {
 	objectives.Register("pmpo", func() objectives.Objective {
 		return &PMPO{
-			Shared:  objectives.Defaults("centered"),
-			LogClip: objectives.DefaultLogClip(),
-			Norm:    "mean",
-			PRule:   "ess", P: 1, PMin: 0.01, PMax: 0.99,
+			ClippedMean: objectives.DefaultClippedMean("centered"),
+
+			PRule: "ess", P: 1, PMin: 0.01, PMax: 0.99,
 			EpsESS: 0.1, Bisections: 10,
 			EMADecay: 0.9, EMAAlpha: 1,
 			Target: "paper",
@@ -114,9 +110,7 @@ func init() {
 func (o *PMPO) Validate() error {
 	const finite = math.MaxFloat64
 	errs := []error{
-		o.Shared.Validate(),
-		o.LogClip.Validate(),
-		objectives.OneOf("norm", o.Norm, "mean", "sum", "count-times"),
+		o.ClippedMean.Validate(),
 		objectives.OneOf("p_rule", o.PRule, "ess", "fixed", "direct", "length", "entropy", "cosine"),
 		objectives.Within("p", o.P, 0, finite),
 		objectives.Within("p_max", o.PMax, 0, finite),
@@ -154,91 +148,56 @@ func (o *PMPO) NeedsEntropy() bool { return o.PRule == "entropy" || o.Shared.Nee
 
 // Loss implements objectives.Objective; the exponents are computed from at.
 func (o *PMPO) Loss(b, at objectives.Batch) float64 {
-	s := take()
-	defer s.put()
+	c := objectives.BorrowClipped()
+	defer c.Release()
 	rule := o.rule(at)
-	loss, count := 0.0, float64(len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		n := len(t.LogProb)
-		if n == 0 {
-			continue
-		}
-		if t.Advantage != 0 {
-			p := s.read(rule, at.Trajectories[i]).p
-			z, _ := o.clipped(s, t)
-			loss -= t.Advantage / count * math.Exp(o.logRatio(z, p, nil))
-		}
-		loss += o.Penalty(t, 1/(count*float64(n)))
-	}
-	return loss
+	return o.SequenceLoss(b, func(i int) float64 {
+		c.Read(o.LogClip, at.Trajectories[i], o.EpsESS)
+		p := rule.exponent(at.Trajectories[i], c)
+		c.Read(o.LogClip, b.Trajectories[i], o.EpsESS)
+		return math.Exp(o.LogMean(c.Z, p, nil))
+	})
 }
 
 // Weights implements objectives.Objective.
 func (o *PMPO) Weights(b objectives.Batch, w [][]float64) {
-	s := take()
-	defer s.put()
+	c := objectives.BorrowClipped()
+	defer c.Release()
 	rule := o.rule(b)
-	count := float64(len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		n := len(t.LogProb)
-		if n == 0 {
-			continue
-		}
-		if t.Advantage == 0 {
-			clear(w[i])
-		} else {
-			x := s.read(rule, t)
-			l := o.logRatio(x.z, x.p, w[i]) // w[i] = softmax(p z)
-			scale := -t.Advantage / count * math.Exp(l)
-			for j, share := range w[i] {
-				if share != 0 { // an infinite ratio times an underflow is no NaN
-					w[i][j] = scale * share
-				}
-			}
-			o.Gate(w[i], x.z, t, x.cut)
-		}
-		o.AddPenalty(t, 1/(count*float64(n)), w[i])
-	}
-}
-
-// logRatio returns log r_i in the chosen norm and stores its derivative with
-// respect to z, softmax(p z), unless softmax is nil.
-func (o *PMPO) logRatio(z []float64, p float64, softmax []float64) float64 {
-	l, n := objectives.LogPowerMean(z, p, softmax), float64(len(z))
-	switch o.Norm {
-	case "sum":
-		return l + math.Log(n)/p
-	case "count-times":
-		return l + math.Log(n)
-	}
-	return l
+	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
+		t := b.Trajectories[i]
+		c.Read(o.LogClip, t, o.EpsESS)
+		l := o.LogMean(c.Z, rule.exponent(t, c), g) // g = softmax(p z)
+		o.Gate(g, c.Z, t, c.Cut)
+		return math.Exp(l)
+	})
 }
 
 // Diagnose implements objectives.Diagnoser.
 func (o *PMPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	s := take()
-	defer s.put()
+	c := objectives.BorrowClipped()
+	defer c.Release()
 	rule := o.rule(b)
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		x := s.read(rule, t)
-		n := len(x.z)
-		f := float64(x.saturated) / float64(max(n, 1))
+		c.Read(o.LogClip, t, o.EpsESS)
+		n, p := len(c.Z), rule.exponent(t, c)
+		f := float64(c.Saturated) / float64(max(n, 1))
 		d := objectives.Diagnostics{
 			Advantage:    t.Advantage,
-			P:            new(x.p),
-			ESS:          new(objectives.ESS(x.z, x.p)),
-			TargetESS:    new(o.target(x.z, f)),
+			P:            new(p),
+			ESS:          new(objectives.ESS(c.Z, p)),
+			TargetESS:    new(o.target(c.Z, f)),
 			ClipFraction: new(f),
-			Clipped:      objectives.Fraction(x.cut, n),
-			ESSAtPMax:    new(objectives.ESS(x.z, o.PMax)),
-			AtPMax:       new(x.p == o.PMax),
+			Clipped:      objectives.Fraction(c.Cut, n),
+			ESSAtPMax:    new(objectives.ESS(c.Z, o.PMax)),
+			AtPMax:       new(p == o.PMax),
 		}
-		if n == 0 {
-			d.SetLogRatio(0)
-		} else {
-			d.SetLogRatio(o.logRatio(x.z, x.p, nil))
+		logRatio := 0.0 // of an empty response
+		if n > 0 {
+			logRatio = o.LogMean(c.Z, p, nil)
 		}
+		d.SetLogRatio(logRatio)
 		all[i] = d
 	}
 	return all

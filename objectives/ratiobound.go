@@ -1,0 +1,36 @@
+package objectives
+
+import (
+	"errors"
+	"math"
+)
+
+// A RatioBound clips a ratio to [1 - clip_low, 1 + clip_high] as PPO does: of a
+// token in RatioClip, of a whole response in gspo.
+type RatioBound struct {
+	// ClipLow and ClipHigh bound the ratio; clip_low = 1 never binds.
+	ClipLow  float64 `toml:"clip_low"`
+	ClipHigh float64 `toml:"clip_high"`
+}
+
+// Validate implements Validator.
+func (o RatioBound) Validate() error {
+	return errors.Join(
+		Within("clip_low", o.ClipLow, 0, 1),
+		Within("clip_high", o.ClipHigh, 0, math.MaxFloat64),
+	)
+}
+
+// Bound returns the clipped ratio and whether the clip cut it. It closes only the
+// side towards which the advantage pushes the ratio, so that
+//
+//	Bound(r) A = min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
+func (o RatioBound) Bound(r, advantage float64) (bounded float64, cut bool) {
+	switch {
+	case advantage > 0 && r > 1+o.ClipHigh:
+		return 1 + o.ClipHigh, true
+	case advantage < 0 && r < 1-o.ClipLow:
+		return 1 - o.ClipLow, true
+	}
+	return r, false
+}

@@ -1,0 +1,124 @@
+package objectives
+
+import (
+	"errors"
+	"math"
+	"sync"
+)
+
+// SequenceRatio is the surrogate of objectives that have one ratio r_i for a whole
+// response (gmpo, gspo, pmpo):
+//
+//	L = -1/N sum_i A_i r_i
+//
+// plus the penalties of Shared, each token counting 1/(N n). The weight of a token
+// is -A_i/N r_i dlog(r_i)/dLogProb_t. An objective embeds SequenceRatio, says what
+// its ratio is, and passes that on to SequenceLoss and SequenceWeights. Responses
+// that are empty or have no advantage have no ratio and are skipped.
+type SequenceRatio struct{ Shared }
+
+// SequenceLoss returns L. ratio returns r_i of response i of b.
+func (o SequenceRatio) SequenceLoss(b Batch, ratio func(i int) float64) float64 {
+	loss, count := 0.0, float64(len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		n := len(t.LogProb)
+		if n == 0 {
+			continue
+		}
+		if t.Advantage != 0 {
+			loss -= t.Advantage / count * ratio(i)
+		}
+		loss += o.Penalty(t, 1/(count*float64(n)))
+	}
+	return loss
+}
+
+// SequenceWeights sets w to dL/dLogProb. gradient returns r_i of response i of b and
+// sets g[t] to the derivative of log r_i with respect to LogProb_t.
+func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i int, g []float64) (ratio float64)) {
+	count := float64(len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		n := len(t.LogProb)
+		if n == 0 {
+			continue
+		}
+		if t.Advantage == 0 {
+			clear(w[i])
+		} else {
+			scale := -t.Advantage / count * gradient(i, w[i])
+			for j, g := range w[i] {
+				if g != 0 { // an infinite ratio times 0 would be NaN
+					w[i][j] = scale * g
+				}
+			}
+		}
+		o.AddPenalty(t, 1/(count*float64(n)), w[i])
+	}
+}
+
+// ClippedMean is a SequenceRatio whose ratio is a power mean of the tokens' ratios,
+// clipped in the log domain: what gmpo (order 0) and pmpo have in common.
+type ClippedMean struct {
+	SequenceRatio
+	LogClip
+	// Norm is mean (default), sum or count-times.
+	Norm string `toml:"norm"`
+}
+
+// DefaultClippedMean returns the default settings with the given kind of advantage.
+func DefaultClippedMean(advantage string) ClippedMean {
+	return ClippedMean{SequenceRatio{Defaults(advantage)}, DefaultLogClip(), "mean"}
+}
+
+// Validate implements Validator.
+func (o ClippedMean) Validate() error {
+	return errors.Join(o.Shared.Validate(), o.LogClip.Validate(), OneOf("norm", o.Norm, "mean", "sum", "count-times"))
+}
+
+// LogMean returns the logarithm of the mean of order p of the ratios e^z in the
+// chosen norm (D14). Unless g is nil it sets g to the derivative with respect to z.
+// z must not be empty. Norm "sum" is undefined at p = 0.
+//
+//	mean         (1/n sum e^(p z))^(1/p)
+//	sum          (sum e^(p z))^(1/p)
+//	count-times  n times the mean
+func (o ClippedMean) LogMean(z []float64, p float64, g []float64) float64 {
+	l, n := LogPowerMean(z, p, g), float64(len(z))
+	switch o.Norm {
+	case "sum":
+		return l + math.Log(n)/p
+	case "count-times":
+		return l + math.Log(n)
+	}
+	return l
+}
+
+// ClippedLogRatios are the log-ratios of one response after the clip.
+type ClippedLogRatios struct {
+	Z []float64
+	// Cut is how many tokens the clip cut, Saturated how many |d| exceed the
+	// threshold that Clipped was given.
+	Cut, Saturated int
+}
+
+// clippedBuffers are used again from call to call, so that nothing is allocated
+// per response.
+var clippedBuffers = sync.Pool{New: func() any { return new(ClippedLogRatios) }}
+
+// BorrowClipped returns a buffer for the log-ratios of one response at a time.
+// Return it with Release.
+func BorrowClipped() *ClippedLogRatios { return clippedBuffers.Get().(*ClippedLogRatios) }
+
+// Release returns a borrowed buffer. Its contents must not be used afterwards.
+func (c *ClippedLogRatios) Release() { clippedBuffers.Put(c) }
+
+// Read replaces the contents by the log-ratios of t as clip clips them. Tokens with
+// |d| > eps count as saturated (D10).
+func (c *ClippedLogRatios) Read(clip LogClip, t Trajectory, eps float64) {
+	n := len(t.LogProb)
+	if cap(c.Z) < n {
+		c.Z = make([]float64, n)
+	}
+	c.Z = c.Z[:n]
+	c.Cut, c.Saturated = clip.Apply(c.Z, t, eps)
+}
