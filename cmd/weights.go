@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"onering/objectives"
 )
 
 func newWeights() *cobra.Command {
@@ -28,9 +26,20 @@ needed by all objectives. Output is one object with the same groups:
   {"loss", "groups": [[{"advantage", "p", "ess", "target_ess", "clip_fraction",
      "clipped", "ratio", "log_ratio", "weights": []}, ...], ...], "state"}
 
-Fields that the objective lacks are left out. "state" is what it remembers from
-step to step, to be given to the next call. Of a run file, --set and the
-environment only the [objective] section counts.`,
+Fields that the objective does not compute are left out. "state" is what the
+objective remembers from step to step: give it to the next call. Only the
+[objective] section of a run file, of --set and of the environment counts.
+
+With --explain the output is a table with one line per response: its group and
+number, its tokens, and
+
+  A          the advantage
+  f          the share of tokens with |d| > eps_ess
+  eta*       the target ESS
+  p, ESS     the exponent, and the ESS there
+  r, log r   the effective ratio
+  clipped    the share of tokens that the training clip cut
+  top 10 %   the share of the gradient on the 10 % of tokens with most of it`,
 		Example: `  onering weights --objective pmpo batch.json
   onering weights --objective pmpo --set objective.target=attainable --explain batch.json
   onering weights --config runs/grpo-qwen2.5-math-1.5b.toml < batch.json`,
@@ -48,18 +57,18 @@ environment only the [objective] section counts.`,
 				return err
 			}
 			defer in.Close()
-			batch, err := objectives.DecodeWeights(in)
+			batch, err := decodeWeights(in)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			result, err := objectives.ComputeWeights(r.Objective.Settings, batch)
+			result, state, err := computeWeights(r.Objective.Settings, batch)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			if explain {
-				return result.Explain(c.OutOrStdout())
+				return printWeights(c.OutOrStdout(), result)
 			}
-			return lineWriter{c.OutOrStdout()}.write(result)
+			return lineWriter{c.OutOrStdout()}.write(weightsOutput{result.Loss, result.Groups, state})
 		},
 	}
 	config.register(c)

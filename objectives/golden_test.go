@@ -1,6 +1,7 @@
 package objectives_test
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -232,18 +233,14 @@ func fieldsOf(o objectives.Objective) map[string]reflect.Value {
 	return fields
 }
 
-// input is b as `onering weights` reads it.
-func (b goldenBatch) input(m goldenMethod) objectives.WeightsInput {
-	in := objectives.WeightsInput{Step: b.Schedule[0], Steps: b.Schedule[1]}
-	prior := map[any][]float64{"length_ema": b.LengthPrior, "entropy_ema": b.EntropyPrior}[m.Spec["p_rule"]]
-	if prior != nil {
-		in.State = fmt.Appendf(nil, `{"mean":%v,"variance":%v}`, prior[0], prior[1])
-	}
+// groups returns the trajectories of b as method m reads them.
+func (b goldenBatch) groups(m goldenMethod) [][]objectives.Trajectory {
+	var groups [][]objectives.Trajectory
 	for _, g := range b.Groups {
-		var group []objectives.InputTrajectory
+		var group []objectives.Trajectory
 		for _, i := range g {
-			x := objectives.InputTrajectory{
-				Reward: &b.Rewards[i], LogProb: b.Inputs.New[i], OldLogProb: b.Inputs.Old[i],
+			x := objectives.Trajectory{
+				Reward: b.Rewards[i], LogProb: b.Inputs.New[i], OldLogProb: b.Inputs.Old[i],
 				RefLogProb: b.Inputs.Ref[i], Entropy: b.Inputs.Entropy[i],
 			}
 			if m.Spec["token_adv"] == true {
@@ -251,12 +248,24 @@ func (b goldenBatch) input(m goldenMethod) objectives.WeightsInput {
 			}
 			group = append(group, x)
 		}
-		in.Groups = append(in.Groups, group)
+		groups = append(groups, group)
 	}
-	return in
+	return groups
 }
 
-// TestGoldens runs every method of every batch through what `onering weights` runs.
+// restore gives o the moving averages that m starts from.
+func (b goldenBatch) restore(t *testing.T, o objectives.Objective, m goldenMethod) {
+	t.Helper()
+	prior := map[any][]float64{"length_ema": b.LengthPrior, "entropy_ema": b.EntropyPrior}[m.Spec["p_rule"]]
+	if prior == nil {
+		return
+	}
+	if err := o.(encoding.TextUnmarshaler).UnmarshalText(fmt.Appendf(nil, `{"mean":%v,"variance":%v}`, prior[0], prior[1])); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGoldens evaluates every method on every batch as `onering weights` does.
 func TestGoldens(t *testing.T) {
 	const tolerance = 1e-9
 	for _, folder := range goldenFolders(t) {
@@ -274,7 +283,8 @@ func TestGoldens(t *testing.T) {
 				m := b.Methods[method]
 				t.Run(filepath.Base(folder)+"/"+name+"/"+method, func(t *testing.T) {
 					o := m.objective(t, method, b)
-					out, err := objectives.ComputeWeights(o, b.input(m))
+					b.restore(t, o, m)
+					out, err := objectives.Evaluate(o, b.groups(m), b.Schedule[0], b.Schedule[1])
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -282,14 +292,14 @@ func TestGoldens(t *testing.T) {
 						t.Errorf("loss = %v, want %v", out.Loss, m.Loss)
 					}
 					compareRows(t, out, b, m, tolerance)
-					compareState(t, out, m, tolerance)
+					compareState(t, o, m, tolerance)
 				})
 			}
 		}
 	}
 }
 
-func compareRows(t *testing.T, out objectives.WeightsOutput, b goldenBatch, m goldenMethod, tolerance float64) {
+func compareRows(t *testing.T, out objectives.Result, b goldenBatch, m goldenMethod, tolerance float64) {
 	t.Helper()
 	for g, group := range b.Groups {
 		for k, i := range group {
@@ -325,13 +335,17 @@ func compareRows(t *testing.T, out objectives.WeightsOutput, b goldenBatch, m go
 	}
 }
 
-func compareState(t *testing.T, out objectives.WeightsOutput, m goldenMethod, tolerance float64) {
+func compareState(t *testing.T, o objectives.Objective, m goldenMethod, tolerance float64) {
 	t.Helper()
 	if m.EMA == nil {
 		return
 	}
+	text, err := o.(encoding.TextMarshaler).MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var state struct{ Mean, Variance float64 }
-	if err := json.Unmarshal(out.State, &state); err != nil {
+	if err := json.Unmarshal(text, &state); err != nil {
 		t.Fatal(err)
 	}
 	if !close(state.Mean, m.EMA.MeanAfter, tolerance) || !close(state.Variance, m.EMA.VarianceAfter, tolerance) {

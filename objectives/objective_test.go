@@ -12,11 +12,6 @@ import (
 
 var errInvalid = errors.New("p = 7: must be at most 6")
 
-// failing is a full disk.
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left") }
-
 func TestNames(t *testing.T) {
 	want := []string{"dapo", "drgrpo", "gmpo", "gpg", "grpo", "gspo", "pmpo"}
 	if got := objectives.Names(); !slices.Equal(got, want) {

@@ -44,7 +44,7 @@ func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
 	var sorted []float64
 	for i := range w {
 		sorted = append(sorted[:0], w[i]...)
-		spread[i] = gradientShares(sorted)
+		spread[i] = GradientShares(sorted)
 	}
 	deltas, logRatios := logRatios(b)
 	var stats []Stat
@@ -182,10 +182,11 @@ func meanShare(spread [][9]float64, of []int, k int) float64 {
 	return sum / float64(n)
 }
 
-// gradientShares returns the share of sum |w| that the first one to nine tenths of
-// the tokens hold, those of the largest |w| first; a token on the boundary is
-// divided. Zeros if no token has weight. w is overwritten.
-func gradientShares(w []float64) (shares [9]float64) {
+// GradientShares returns how the gradient of one response is spread over its
+// tokens: element k is the share of sum |w| held by the (k+1)/10 of the tokens
+// with the largest |w|. A token on the boundary counts in part. The shares are 0
+// if no token has weight. w is overwritten.
+func GradientShares(w []float64) (shares [9]float64) {
 	total := 0.0
 	for j, x := range w {
 		w[j] = math.Abs(x)

@@ -67,14 +67,11 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	in, err := objectives.DecodeWeights(strings.NewReader(`{"groups": [[
-		{"reward": 1, "logp": [-1, -2], "old_logp": [-1, -3.386]},
-		{"reward": 0, "logp": [-1], "old_logp": [-1]}]]}`))
-	if err != nil {
-		fmt.Println(err)
-		return
+	group := []objectives.Trajectory{
+		{Reward: 1, LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -3.386}},
+		{Reward: 0, LogProb: []float64{-1}, OldLogProb: []float64{-1}},
 	}
-	out, err := objectives.ComputeWeights(o, in)
+	out, err := objectives.Evaluate(o, [][]objectives.Trajectory{group}, 0, 1)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,0 +1,122 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"onering/objectives"
+)
+
+// A weightsInput is what `onering weights` reads.
+type weightsInput struct {
+	Groups [][]weightsTrajectory `json:"groups"`
+	Step   int                   `json:"step"`
+	Steps  int                   `json:"steps"`
+	// State is the "state" of an earlier output, or null.
+	State json.RawMessage `json:"state"`
+}
+
+// A weightsTrajectory is one response; the lists have one number per token.
+// reward and logp must be given, old_logp too unless the response is empty.
+type weightsTrajectory struct {
+	Reward         *float64  `json:"reward"`
+	LogProb        []float64 `json:"logp"`
+	OldLogProb     []float64 `json:"old_logp"`
+	RefLogProb     []float64 `json:"ref_logp"`
+	Entropy        []float64 `json:"entropy"`
+	TokenAdvantage []float64 `json:"token_advantage"`
+}
+
+// A weightsOutput is what `onering weights` writes.
+type weightsOutput struct {
+	Loss   float64                 `json:"loss"`
+	Groups [][]objectives.Weighted `json:"groups"`
+	// State is the objective's after Observe; nil if it keeps none.
+	State json.RawMessage `json:"state,omitempty"`
+}
+
+// decodeWeights reads one weightsInput. Unknown keys, missing ones and anything
+// after the object are errors.
+func decodeWeights(r io.Reader) (weightsInput, error) {
+	const want = `one object {"groups":[[{"reward","logp","old_logp"}]]}`
+	var in weightsInput
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		var kind *json.UnmarshalTypeError
+		switch {
+		case errors.Is(err, io.EOF):
+			err = errors.New("no input: want " + want)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			err = errors.New("not JSON: it ends too early")
+		case errors.As(err, &kind) && kind.Field == "":
+			err = fmt.Errorf("want %s, not a JSON %s", want, kind.Value)
+		case errors.As(err, &kind):
+			err = fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
+		}
+		return in, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return in, errors.New("want one JSON object, but more follows it")
+	}
+	if in.Groups == nil {
+		return in, errors.New(`"groups" is missing`)
+	}
+	for g, group := range in.Groups {
+		for k, t := range group {
+			if t.Reward == nil || t.LogProb == nil {
+				return in, fmt.Errorf(`group %d, response %d: "reward" and "logp" must be given`, g, k)
+			}
+		}
+	}
+	return in, nil
+}
+
+// trajectories returns the groups as an objective reads them.
+func (in weightsInput) trajectories() [][]objectives.Trajectory {
+	groups := make([][]objectives.Trajectory, len(in.Groups))
+	for g, inputs := range in.Groups {
+		groups[g] = make([]objectives.Trajectory, len(inputs))
+		for k, t := range inputs {
+			groups[g][k] = objectives.Trajectory{
+				Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
+				Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage,
+			}
+		}
+	}
+	return groups
+}
+
+// computeWeights restores the state of o, if one is given, and evaluates o on
+// the groups of in. It also returns the state that o has afterwards.
+func computeWeights(o objectives.Objective, in weightsInput) (objectives.Result, json.RawMessage, error) {
+	if len(in.State) > 0 && !bytes.Equal(in.State, []byte("null")) {
+		u, ok := o.(encoding.TextUnmarshaler)
+		if !ok {
+			return objectives.Result{}, nil, errors.New("a state is given, but the objective keeps none: leave it out")
+		}
+		if err := u.UnmarshalText(in.State); err != nil {
+			return objectives.Result{}, nil, err
+		}
+	}
+	result, err := objectives.Evaluate(o, in.trajectories(), in.Step, in.Steps)
+	if err != nil {
+		return objectives.Result{}, nil, err
+	}
+	m, ok := o.(encoding.TextMarshaler)
+	if !ok {
+		return result, nil, nil
+	}
+	state, err := m.MarshalText()
+	if err == nil && !json.Valid(state) {
+		err = errors.New("the text is not JSON")
+	}
+	if err != nil {
+		return result, nil, fmt.Errorf("state of the objective: %w", err)
+	}
+	return result, state, nil
+}

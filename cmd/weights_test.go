@@ -1,0 +1,175 @@
+package cmd
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"onering/objectives"
+)
+
+const twoResponses = `{"groups":[[
+	{"reward":1,"logp":[-0.9,-0.2],"old_logp":[-1.0,-0.1]},
+	{"reward":0,"logp":[-2.0],"old_logp":[-1.5],"ref_logp":null}]],"step":2,"steps":10,"state":null}`
+
+// withSettings constructs an objective with the given lines of TOML.
+func withSettings(t *testing.T, name, settings string) objectives.Objective {
+	t.Helper()
+	c, err := load(needed+"[objective]\nname = \""+name+"\"\n"+settings, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Objective.Settings
+}
+
+func decodeInput(t *testing.T, text string) weightsInput {
+	t.Helper()
+	in, err := decodeWeights(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// TestWeightsJSON: the contract of the command, key by key.
+func TestWeightsJSON(t *testing.T) {
+	for name, keys := range map[string]string{
+		"drgrpo": "advantage clipped weights",
+		"gpg":    "advantage weights",
+		"gmpo":   "advantage clipped ratio log_ratio weights",
+		"pmpo":   "advantage p ess target_ess clip_fraction clipped ratio log_ratio ess_at_p_max at_p_max weights",
+	} {
+		result, state, err := computeWeights(withSettings(t, name, ""), decodeInput(t, twoResponses))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		data, err := json.Marshal(weightsOutput{result.Loss, result.Groups, state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var top map[string]any
+		if err := json.Unmarshal(data, &top); err != nil {
+			t.Fatal(err)
+		}
+		if _, has := top["state"]; has != (name == "pmpo") {
+			t.Errorf("%s: a state or none, wrongly: %s", name, data)
+		}
+		row := top["groups"].([]any)[0].([]any)[1].(map[string]any)
+		if len(row) != len(strings.Fields(keys)) {
+			t.Errorf("%s: %s, want the keys %s", name, data, keys)
+		}
+		for key := range strings.FieldsSeq(keys) {
+			if _, ok := row[key]; !ok {
+				t.Errorf("%s: no %q in %s", name, key, data)
+			}
+		}
+	}
+}
+
+func TestWeightsState(t *testing.T) {
+	in := decodeInput(t, `{"groups":[[{"reward":1,"logp":[-1,-1],"old_logp":[-1,-1]},{"reward":0,"logp":[-1,-1,-1,-1],"old_logp":[-1,-1,-1,-1]},{"reward":0,"logp":[],"old_logp":null}]]}`)
+	_, state, err := computeWeights(withSettings(t, "pmpo", `p_rule = "length"`), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"mean":3,"variance":1}`; string(state) != want {
+		t.Errorf("state = %s, want %s", state, want)
+	}
+	in.State = state
+	in.Groups[0] = in.Groups[0][:1]
+	_, state, err = computeWeights(withSettings(t, "pmpo", "p_rule = \"length\"\nema_decay = 0.5"), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"mean":2.5,"variance":0.5}`; string(state) != want {
+		t.Errorf("state = %s, want %s", state, want)
+	}
+}
+
+func TestWeightsErrors(t *testing.T) {
+	for _, c := range []struct{ name, objective, input, want string }{
+		{"nothing", "grpo", ``, `no input: want one object`},
+		{"not JSON", "grpo", `{`, `it ends too early`},
+		{"no groups", "grpo", `{}`, `"groups" is missing`},
+		{"two objects", "grpo", `{"groups":[]} {"groups":[]}`, `more follows it`},
+		{"a misspelt key", "grpo", `{"groups":[[{"reward":1,"log_p":[]}]]}`, `unknown field "log_p"`},
+		{"no reward", "grpo", `{"groups":[[{"logp":[]}]]}`, `group 0, response 0: "reward" and "logp" must be given`},
+		{"no logp", "grpo", `{"groups":[[],[{"reward":1}]]}`, `group 1, response 0: "reward" and "logp"`},
+		{"no old_logp", "grpo", `{"groups":[[{"reward":1,"logp":[-1]}]]}`, `group 0, response 0: 0 old log-probs for 1 response tokens`},
+		{"token advantages", "gspo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"token_advantage":[]}]]}`, `0 token advantages for 1`},
+		{"a number too large", "grpo", `{"groups":[[{"reward":1e999,"logp":[],"old_logp":[]}]]}`, `cannot be a JSON number 1e999`},
+		{"a state that the objective cannot use", "grpo", `{"groups":[],"state":{"mean":1,"variance":1}}`, `the objective keeps none`},
+		{"a state without a variance", "pmpo", `{"groups":[],"state":{"mean":1}}`, `pmpo: state`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in, err := decodeWeights(strings.NewReader(c.input))
+			if err == nil {
+				_, _, err = computeWeights(withSettings(t, c.objective, ""), in)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// stateful is an objective without effect whose state is text.
+type stateful struct {
+	objectives.Objective
+	text string
+}
+
+func (o stateful) Loss(b, at objectives.Batch) float64       { return 0 }
+func (o stateful) Weights(b objectives.Batch, w [][]float64) {}
+func (o stateful) MarshalText() ([]byte, error)              { return []byte(o.text), nil }
+
+func TestWeightsStateMustBeJSON(t *testing.T) {
+	one := decodeInput(t, twoResponses)
+	if _, _, err := computeWeights(stateful{text: "{"}, one); err == nil || !strings.Contains(err.Error(), "the text is not JSON") {
+		t.Errorf("error %v", err)
+	}
+	if _, state, err := computeWeights(stateful{text: "[1]"}, one); err != nil || string(state) != "[1]" {
+		t.Errorf("state %s, %v", state, err)
+	}
+}
+
+// fullDisk is a writer that fails.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestPrintWeights(t *testing.T) {
+	in := decodeInput(t, `{"groups":[[
+		{"reward":1,"logp":[-0.9,-0.2,-0.5,-0.5],"old_logp":[-1.9,-0.1,-0.5,-0.45]},
+		{"reward":0,"logp":[],"old_logp":[]}],[{"reward":1,"logp":[-1],"old_logp":[-1]}]]}`)
+	for _, c := range []struct{ name, want string }{
+		{"pmpo", `
+  response  tokens     A     f    eta*     p     ESS      r    log r  clipped  top 10 %
+       0.0       4   0.5  0.25  0.4375  0.99  0.9559  1.087  0.08318     0.25      0.14
+       0.1       0  -0.5     0       1  0.99       1      1        0        0         -
+       1.0       1     0     0       1  0.99       1      1        0        0         -
+loss -0.181122
+`}, {"gpg", `
+  response  tokens     A  f  eta*  p  ESS  r  log r  clipped  top 10 %
+       0.0       4   0.5  -     -  -    -  -      -        -       0.1
+       0.1       0  -0.5  -     -  -    -  -      -        -         -
+       1.0       1     0  -     -  -    -  -      -        -         -
+loss 0.21
+`}} {
+		out, _, err := computeWeights(withSettings(t, c.name, ""), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := printWeights(&b, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); got != c.want[1:] {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want[1:])
+		}
+		if err := printWeights(fullDisk{}, out); err == nil {
+			t.Error("no error from a writer that fails")
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package objectives
+
+import "fmt"
+
+// A Result is what an objective makes of the groups of one batch.
+type Result struct {
+	Loss   float64
+	Groups [][]Weighted // the shape of the groups that were given
+}
+
+// Weighted is what an objective makes of one trajectory.
+type Weighted struct {
+	// Diagnostics has only the advantage if the objective is no Diagnoser.
+	Diagnostics
+	// Weights holds the derivative of the loss with respect to the log-prob of each token.
+	Weights []float64 `json:"weights"`
+}
+
+// Evaluate applies o to whole groups of trajectories as one batch, at optimizer
+// step number step of steps. It sets the advantages in groups from the rewards,
+// which o may shape; Keep is not asked. Observe is called last and changes the
+// state of o.
+//
+// Input that o cannot use and results that are not finite are errors that name
+// the group and the response, both counted from 0. A ratio that overflows is
+// left out of Diagnostics; its logarithm is there.
+func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, error) {
+	if v, ok := o.(Validator); ok {
+		if err := v.Validate(); err != nil {
+			return Result{}, fmt.Errorf("objectives: %w", err)
+		}
+	}
+	b := Batch{Step: step, Steps: steps}
+	for g, group := range groups {
+		SetAdvantages(o, group)
+		for k, t := range group {
+			if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
+				return Result{}, fmt.Errorf("objectives: group %d, response %d: %w", g, k, err)
+			}
+		}
+		b.Trajectories = append(b.Trajectories, group...)
+	}
+	// Adding 0 turns -0 into 0: JSON writes them differently.
+	out := Result{Loss: o.Loss(b, b) + 0, Groups: make([][]Weighted, len(groups))}
+	if !finite(out.Loss) {
+		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective", out.Loss)
+	}
+	w := make([][]float64, len(b.Trajectories))
+	for i, t := range b.Trajectories {
+		w[i] = make([]float64, len(t.LogProb))
+	}
+	o.Weights(b, w)
+	var diagnostics []Diagnostics
+	if d, ok := o.(Diagnoser); ok {
+		diagnostics = d.Diagnose(b)
+	}
+	i := 0
+	for g, group := range groups {
+		out.Groups[g] = make([]Weighted, len(group))
+		for k, t := range group {
+			row := Weighted{Diagnostics: Diagnostics{Advantage: t.Advantage}, Weights: w[i]}
+			if diagnostics != nil {
+				row.Diagnostics = diagnostics[i]
+			}
+			for j, x := range row.Weights {
+				if !finite(x) {
+					return Result{}, fmt.Errorf("objectives: group %d, response %d: the weight of token %d is %v: too large a ratio for this objective", g, k, j, x)
+				}
+				row.Weights[j] = x + 0
+			}
+			out.Groups[g][k] = row
+			i++
+		}
+	}
+	if observer, ok := o.(Observer); ok {
+		observer.Observe(b)
+	}
+	return out, nil
+}
