@@ -21,13 +21,13 @@ import (
 // logits, log-probs, gradients, AdamW steps and generations.
 func goldens(t *testing.T) []string {
 	t.Helper()
-	var folders []string
-	for _, name := range []string{"tied", "untied", "headdim"} {
-		dir := filepath.Join("..", "..", "shared", "goldens", "model", name)
-		if _, err := os.Stat(dir); err != nil {
-			t.Skipf("the PyTorch goldens are not here: %v", err)
-		}
-		folders = append(folders, dir)
+	folders, err := filepath.Glob(filepath.Join("..", "models", "testdata", "torch", "*", "golden.json"))
+	check(t, err)
+	if len(folders) != 3 {
+		t.Fatalf("golden models %q, want three", folders)
+	}
+	for i, file := range folders {
+		folders[i] = filepath.Dir(file)
 	}
 	return folders
 }

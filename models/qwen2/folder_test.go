@@ -181,10 +181,7 @@ func TestLoadChecksTensors(t *testing.T) {
 // TestGoldenFolders loads what transformers wrote, in both styles of config,
 // saves it and compares with the list of parameters that PyTorch gave.
 func TestGoldenFolders(t *testing.T) {
-	root := filepath.Join("..", "..", "..", "shared", "goldens", "model")
-	if _, err := os.Stat(root); err != nil {
-		t.Skipf("the golden models are not here: %v", err)
-	}
+	root := filepath.Join("..", "testdata", "torch")
 	for _, name := range []string{"tied", "untied", "headdim"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(root, name, "golden.json"))
