@@ -50,7 +50,8 @@ var rooms = []struct {
 
 	{"eval", "models"}, // its atomic files
 
-	{"train", "runtime models models/adamw models/qwen2 eval data data/arithmetic objectives sampler verifier tokenize"},
+	{"train", "train/metrics runtime models models/adamw models/qwen2 eval data data/arithmetic objectives sampler verifier tokenize"},
+	{"train/metrics", ""},
 	{"train/sweep", ""},
 
 	{"report", "objectives tokenize data/arithmetic"}, // for ESS, texts and the embedded tokenizer

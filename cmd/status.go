@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"onering/train"
+	"onering/train/metrics"
 )
 
 // A status is how far a run is, for whoever asks over HTTP: /healthz as JSON,
@@ -148,7 +149,7 @@ func (s *status) Advance(n int) {
 }
 
 // Round implements train.Observer.
-func (s *status) Round(r train.Record) {
+func (s *status) Round(r metrics.Record) {
 	s.mu.Lock()
 	s.health.Round, s.health.Step, s.moved = int(r.Float("round")), int(r.Float("step")), s.now()
 	s.take(r)
@@ -168,7 +169,7 @@ func (s *status) Evaluated(e train.Evaluation) {
 }
 
 // take remembers the numbers of a record.
-func (s *status) take(r train.Record) {
+func (s *status) take(r metrics.Record) {
 	for _, m := range r {
 		switch m.Value.(type) {
 		case int, float64:

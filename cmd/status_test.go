@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"onering/train"
+	"onering/train/metrics"
 )
 
 type nobody struct{}
 
 func (nobody) Begin(string, string, int)  {}
 func (nobody) Advance(int)                {}
-func (nobody) Round(train.Record)         {}
+func (nobody) Round(metrics.Record)       {}
 func (nobody) Evaluated(train.Evaluation) {}
 
 func TestStatus(t *testing.T) {
@@ -28,7 +29,7 @@ func TestStatus(t *testing.T) {
 	}
 	s.Begin("round 4/24: rollout", "trajectories", 512)
 	s.Advance(7)
-	s.Round(train.Record{{Name: "kind", Value: "round"}, {Name: "round", Value: 3}, {Name: "step", Value: 24}, {Name: "reward", Value: 0.5}, {Name: "response_length/mean", Value: 12.25}})
+	s.Round(metrics.Record{}.With("kind", "round").With("round", 3).With("step", 24).With("reward", 0.5).With("response_length/mean", 12.25))
 	s.Evaluated(train.Evaluation{Results: []train.Result{{Suite: "math-500", Pass1: 0.25}}})
 	get := func(path, host string) (int, string) {
 		r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)

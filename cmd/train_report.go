@@ -10,6 +10,7 @@ import (
 	"onering/report"
 	"onering/report/tensorboard"
 	"onering/train"
+	"onering/train/metrics"
 )
 
 // reportEvery is how often report.html is written during a run, at the end of a
@@ -44,7 +45,7 @@ func withReports(c *cobra.Command, observer train.Observer, config train.Config)
 }
 
 // Round implements train.Observer.
-func (r *reporter) Round(record train.Record) {
+func (r *reporter) Round(record metrics.Record) {
 	r.Observer.Round(record)
 	r.rounds++
 	r.update(time.Since(r.written) >= reportEvery)

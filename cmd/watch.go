@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"onering/train"
+	"onering/train/metrics"
 )
 
 // A watcher shows how a run goes: progress within a round, a line after it. It
@@ -35,7 +36,7 @@ func (w *watcher) Advance(n int) {
 }
 
 // Round implements train.Observer.
-func (w *watcher) Round(r train.Record) { w.line(roundLine(r, w.rounds)) }
+func (w *watcher) Round(r metrics.Record) { w.line(roundLine(r, w.rounds)) }
 
 // Evaluated implements train.Observer.
 func (w *watcher) Evaluated(e train.Evaluation) {
@@ -61,7 +62,7 @@ func (w *watcher) close() {
 
 // roundLine is a round in one line: what people watch, in the same place every
 // time. Metrics that the objective lacks are left out.
-func roundLine(r train.Record, rounds int) string {
+func roundLine(r metrics.Record, rounds int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
 	for _, m := range []struct{ name, label, format string }{

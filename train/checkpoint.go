@@ -18,6 +18,7 @@ import (
 	"onering/models/qwen2"
 	"onering/objectives"
 	"onering/sampler"
+	"onering/train/metrics"
 )
 
 // checkpointVersion is raised when an older state can no longer be read.
@@ -58,7 +59,7 @@ type state struct {
 	// Score is the mean pass@1 after the round, where it was evaluated.
 	Score *float64 `json:"score,omitempty"`
 	// Alarms is what the warnings compare later figures with.
-	Alarms *alarmState `json:"alarms,omitempty"`
+	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
 }
 
 // The files of a checkpoint's folder state/. AdamW's moments have the names of
@@ -85,7 +86,7 @@ type roundState struct {
 	Gap gap
 
 	Stats sampler.Stats
-	Steps []Record // of the steps that are done
+	Steps []metrics.Record // of the steps that are done
 }
 
 // A snapshot is a consistent state of a run, ready to be written. Its weights
@@ -109,7 +110,7 @@ func (t *Trainer) snapshot() (snapshot, error) {
 			Version: checkpointVersion, Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
 			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, LossScale: t.lossScale, Objective: t.Config.Objective.Name,
 			Metrics: t.folder.size, Unsaved: t.folder.unsaved, Settings: decisive(t.Config), Problems: t.problemsDigest,
-			Score: t.score, Alarms: t.alarms.state(),
+			Score: t.score, Alarms: t.alarms.State(),
 		},
 		weights: t.Policy.Weights, first: t.optimizer.First, second: t.optimizer.Second,
 		model: t.Policy.Model, tokenizer: t.Policy.Dir,
@@ -271,7 +272,7 @@ func (t *Trainer) restore() error {
 		return fmt.Errorf("train: resume: %w", err)
 	}
 	t.env.Forget(t.held()...)
-	if err := t.alarms.restore(s.Alarms); err != nil {
+	if err := t.alarms.Restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", filepath.Join(dir, stateDir, stateFile), err)
 	}
 	t.round, t.step, t.evaluated, t.optimizer.Steps = s.Round, s.Step, s.Evaluated, s.Updates

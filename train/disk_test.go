@@ -16,6 +16,7 @@ import (
 
 	"onering/runtime/runtimetest"
 	"onering/train"
+	"onering/train/metrics"
 )
 
 // A meddler does something to the disk when a round ends.
@@ -24,7 +25,7 @@ type meddler struct {
 	meddle func()
 }
 
-func (m *meddler) Round(train.Record) {
+func (m *meddler) Round(metrics.Record) {
 	if m.meddle != nil {
 		m.meddle()
 		m.meddle = nil

@@ -17,6 +17,7 @@ import (
 	"onering/data"
 	"onering/eval"
 	"onering/sampler"
+	"onering/train/metrics"
 	"onering/verifier"
 )
 
@@ -38,20 +39,20 @@ type Result struct {
 	Score eval.Score
 }
 
-func (e Evaluation) record() Record {
-	r := Record{{"kind", "eval"}, {"round", e.Round}, {"step", e.Step}}
+func (e Evaluation) record() metrics.Record {
+	r := metrics.Record{}.With("kind", "eval").With("round", e.Round).With("step", e.Step)
 	mean := 0.0
 	for _, x := range e.Results {
 		name := "eval/" + x.Suite
-		r = append(r, Metric{name + "/pass@1", x.Pass1}, Metric{name + "/pass@1_low", x.Score.Pass1.Low}, Metric{name + "/pass@1_high", x.Score.Pass1.High})
+		r = r.With(name+"/pass@1", x.Pass1).With(name+"/pass@1_low", x.Score.Pass1.Low).With(name+"/pass@1_high", x.Score.Pass1.High)
 		for j, at := range x.Score.PassK {
-			r = append(r, Metric{fmt.Sprintf("%s/pass@%d", name, at.K), at.Value}, Metric{fmt.Sprintf("%s/maj@%d", name, at.K), x.Score.MajorityK[j].Value})
+			r = r.With(fmt.Sprintf("%s/pass@%d", name, at.K), at.Value).With(fmt.Sprintf("%s/maj@%d", name, at.K), x.Score.MajorityK[j].Value)
 		}
-		r = append(r, Metric{name + "/response_length", x.Length}, Metric{name + "/truncated_share", x.Cut})
+		r = r.With(name+"/response_length", x.Length).With(name+"/truncated_share", x.Cut)
 		mean += x.Pass1 / float64(len(e.Results))
 	}
 	if len(e.Results) > 1 {
-		r = append(r, Metric{"eval/average/pass@1", mean})
+		r = r.With("eval/average/pass@1", mean)
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 
 	"onering/models"
 	"onering/objectives"
+	"onering/train/metrics"
 )
 
 var inf = math.Inf(1)
@@ -51,58 +52,11 @@ type FailureTrajectory struct {
 	Degenerate bool    `json:"degenerate,omitempty"`
 	// LogProb and Entropy are what the forward pass made of it then, Weights
 	// what the objective said; the others were its input.
-	LogProb    Exact `json:"logp"`
-	OldLogProb Exact `json:"old_logp"`
-	RefLogProb Exact `json:"ref_logp,omitempty"`
-	Entropy    Exact `json:"entropy"`
-	Weights    Exact `json:"weights,omitempty"`
-}
-
-// Exact floats keep every bit in JSON; NaN and the infinities, which JSON
-// lacks, are the strings "NaN", "+Inf" and "-Inf".
-type Exact []float64
-
-// MarshalJSON implements json.Marshaler.
-func (x Exact) MarshalJSON() ([]byte, error) {
-	out := []byte{'['}
-	for i, v := range x {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		if nonfinite(v) {
-			out = fmt.Appendf(out, "%q", fmt.Sprint(v))
-		} else {
-			text, _ := json.Marshal(v)
-			out = append(out, text...)
-		}
-	}
-	return append(out, ']'), nil
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (x *Exact) UnmarshalJSON(text []byte) error {
-	var values []any
-	if err := json.Unmarshal(text, &values); err != nil {
-		return err
-	}
-	*x = make(Exact, len(values))
-	for i, v := range values {
-		switch v {
-		case "NaN":
-			(*x)[i] = math.NaN()
-		case "+Inf":
-			(*x)[i] = math.Inf(1)
-		case "-Inf":
-			(*x)[i] = math.Inf(-1)
-		default:
-			n, ok := v.(float64)
-			if !ok {
-				return fmt.Errorf("element %d is %v: want a number, \"NaN\", \"+Inf\" or \"-Inf\"", i, v)
-			}
-			(*x)[i] = n
-		}
-	}
-	return nil
+	LogProb    metrics.Exact `json:"logp"`
+	OldLogProb metrics.Exact `json:"old_logp"`
+	RefLogProb metrics.Exact `json:"ref_logp,omitempty"`
+	Entropy    metrics.Exact `json:"entropy"`
+	Weights    metrics.Exact `json:"weights,omitempty"`
 }
 
 // failure collects the batch of a step that failed.

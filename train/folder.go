@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"onering/models"
+	"onering/train/metrics"
 )
 
 // A Folder is a run folder:
@@ -123,17 +124,13 @@ func (f *Folder) tidy() error {
 // replaced ends the hidden name of a checkpoint while another takes its place.
 const replaced = ".replaced"
 
-// timeFormat is RFC 3339 with milliseconds.
-const timeFormat = "2006-01-02T15:04:05.000Z07:00"
-
 // append adds a record to metrics.jsonl, with the time of day. A line is there whole or not at all;
 // one that cannot be written is kept for the rescue.
-func (f *Folder) append(r Record) error {
-	line, err := json.Marshal(append(slices.Clip(r), Metric{"time", time.Now().UTC().Format(timeFormat)}))
+func (f *Folder) append(r metrics.Record) error {
+	line, err := r.Line(time.Now())
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
 	if err = f.check(); err == nil {
 		if err = models.Ask("append", f.metrics.Name()); err == nil {
 			_, err = f.metrics.Write(line)

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"onering/objectives"
+	"onering/train/metrics"
 )
 
 // The files that a run reads back lie on a disk for days. Whatever has become
@@ -23,7 +23,7 @@ func FuzzRound(f *testing.F) {
 		Rollouts:     []Rollout{{Prompt: []int32{3, 4}, Response: []int32{5, 1}, LogProb: []float64{-1, -0.5}, Entropy: []float64{1, 2}, Text: "x"}},
 		Trajectories: []objectives.Trajectory{{Reward: 1, Advantage: 0.5}},
 		Updates:      []update{{W: []float32{0.5, -1}, Delta: []float32{0, 1e-7}}},
-		Kept:         []int{0}, Groups: 1, Steps: []Record{{{"loss", 0.5}, {"step", 1}, {"kind", "step"}}},
+		Kept:         []int{0}, Groups: 1, Steps: []metrics.Record{metrics.Record{}.With("loss", 0.5).With("step", 1).With("kind", "step")},
 	})
 	f.Add(b.Bytes())
 	f.Add([]byte{})
@@ -50,7 +50,7 @@ func FuzzRound(f *testing.F) {
 func FuzzFailure(f *testing.F) {
 	text, _ := json.Marshal(Failure{
 		Version: failureVersion, Round: 1, Step: 2, Steps: 3, Objective: "pmpo", Temperature: 1, MicroTokens: 64,
-		Trajectories: []FailureTrajectory{{Prompt: []int32{1}, Response: []int32{2, 3}, LogProb: Exact{-1, inf}, OldLogProb: Exact{-inf, -1}, Entropy: Exact{1, 2}}},
+		Trajectories: []FailureTrajectory{{Prompt: []int32{1}, Response: []int32{2, 3}, LogProb: metrics.Exact{-1, inf}, OldLogProb: metrics.Exact{-inf, -1}, Entropy: metrics.Exact{1, 2}}},
 	})
 	f.Add(text)
 	f.Add([]byte(`{"version":1,"trajectories":[{}]}`))
@@ -106,28 +106,12 @@ func FuzzState(f *testing.F) {
 		if s.Round < 0 || s.Step < 0 || s.MicroTokens < 1 {
 			t.Fatalf("%+v", s)
 		}
-		a := newAlarms(slog.New(slog.DiscardHandler))
-		if a.restore(s.Alarms) == nil {
-			a.step(Record{{"loss", 0.5}})
-			a.round(Record{{"entropy", 1.0}})
+		a := metrics.NewAlarms(slog.New(slog.DiscardHandler))
+		if a.Restore(s.Alarms) == nil {
+			a.Step(metrics.Record{}.With("loss", 0.5))
+			a.Round(metrics.Record{}.With("entropy", 1.0))
 		}
 	})
-}
-
-// Exact floats come back with every bit.
-func TestExact(t *testing.T) {
-	x := Exact{0, -0.1, 1e-300, 1.0 / 3, inf, -inf, 5e-324}
-	text, err := json.Marshal(x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var y Exact
-	if err := json.Unmarshal(text, &y); err != nil || !reflect.DeepEqual(x, y) {
-		t.Errorf("%s came back as %v, error %v", text, y, err)
-	}
-	if err := json.Unmarshal([]byte(`[true]`), &y); err == nil {
-		t.Error("a truth value is taken for a number")
-	}
 }
 
 // A round's parts have to fit together; one without updates is of an older

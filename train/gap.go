@@ -3,6 +3,8 @@ package train
 import (
 	"fmt"
 	"math"
+
+	"onering/train/metrics"
 )
 
 // A gap is how far log-probs of the learner are from those that the sampler saw,
@@ -35,11 +37,11 @@ func (g *gap) add(rollout, training float64) {
 }
 
 // metrics are the largest and the mean, and shares of the tokens.
-func (g *gap) metrics() Record {
+func (g *gap) metrics() metrics.Record {
 	n := float64(max(1, g.Tokens))
-	r := Record{{"logp_gap_max", g.Max}, {"logp_gap_mean", g.Sum / n}, {"logp_gap_outside", float64(g.Outside) / n}}
+	r := metrics.Record{}.With("logp_gap_max", g.Max).With("logp_gap_mean", g.Sum/n).With("logp_gap_outside", float64(g.Outside)/n)
 	for i, bound := range gapBounds {
-		r = append(r, Metric{fmt.Sprintf("logp_gap_over/%g", bound), float64(g.Over[i]) / n})
+		r = r.With(fmt.Sprintf("logp_gap_over/%g", bound), float64(g.Over[i])/n)
 	}
 	return r
 }

@@ -19,14 +19,15 @@ import (
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
+	"onering/train/metrics"
 )
 
 // quiet is an Observer that keeps the rounds' records.
-type quiet struct{ rounds []train.Record }
+type quiet struct{ rounds []metrics.Record }
 
 func (*quiet) Begin(string, string, int)  {}
 func (*quiet) Advance(int)                {}
-func (q *quiet) Round(r train.Record)     { q.rounds = append(q.rounds, r) }
+func (q *quiet) Round(r metrics.Record)   { q.rounds = append(q.rounds, r) }
 func (*quiet) Evaluated(train.Evaluation) {}
 
 // embedded is the configuration of `onering train` with nothing given.
@@ -50,12 +51,12 @@ func embedded(t *testing.T, objective string, seed int64, rounds int) train.Conf
 }
 
 // learn trains and returns the summary and the rounds.
-func learn(t *testing.T, env *runtime.Env, c train.Config) (train.Summary, []train.Record) {
+func learn(t *testing.T, env *runtime.Env, c train.Config) (train.Summary, []metrics.Record) {
 	t.Helper()
 	return learnLogged(t, env, c, slog.New(slog.DiscardHandler))
 }
 
-func learnLogged(t *testing.T, env *runtime.Env, c train.Config, log *slog.Logger) (train.Summary, []train.Record) {
+func learnLogged(t *testing.T, env *runtime.Env, c train.Config, log *slog.Logger) (train.Summary, []metrics.Record) {
 	t.Helper()
 	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {

@@ -16,13 +16,14 @@ import (
 	"testing"
 
 	"onering/runtime/runtimetest"
+	"onering/train/metrics"
 )
 
 type silent struct{}
 
 func (silent) Begin(string, string, int) {}
 func (silent) Advance(int)               {}
-func (silent) Round(Record)              {}
+func (silent) Round(metrics.Record)      {}
 func (silent) Evaluated(Evaluation)      {}
 
 func tiny(dir string, rounds int) Config {
@@ -78,7 +79,7 @@ type weigher struct {
 	first, last int64
 }
 
-func (w *weigher) Round(Record) {
+func (w *weigher) Round(metrics.Record) {
 	w.n++
 	if w.n < w.warm || w.n%w.warm != 0 {
 		return

@@ -9,6 +9,7 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // A NonfiniteError says where NaN or an infinity was found. Nothing was updated.
@@ -217,7 +218,7 @@ func (t *Trainer) checkRollouts(r *round) error {
 // written, and the step is skipped or the run stops, as train.on_nonfinite has
 // it. The trajectories of err are numbers in the batch; those it returns are
 // numbers in the round.
-func (t *Trainer) notFinite(r *underway, batch []int, b objectives.Batch, w [][]float64, err error) (Record, error) {
+func (t *Trainer) notFinite(r *underway, batch []int, b objectives.Batch, w [][]float64, err error) (metrics.Record, error) {
 	var e *NonfiniteError
 	if !errors.As(err, &e) {
 		return nil, err
@@ -245,5 +246,5 @@ func (t *Trainer) notFinite(r *underway, batch []int, b objectives.Batch, w [][]
 	}
 	t.skipped++
 	t.log.Warn("an optimizer step is skipped", "step", t.step+1, "skipped", t.skipped, "limit", c.SkipLimit, "reason", e)
-	return Record{{"skipped", t.skipped}, {"reason", e.What}}, nil
+	return metrics.Record{}.With("skipped", t.skipped).With("reason", e.What), nil
 }

@@ -9,6 +9,7 @@ import (
 	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // A Replay is what became of a Failure when its step was computed again, without
@@ -20,8 +21,8 @@ type Replay struct {
 	// Found is what was not finite this time, from the first cause on; empty if
 	// everything was.
 	Found        []string           `json:"found,omitempty"`
-	Loss         Exact              `json:"loss"`      // one number
-	GradNorm     Exact              `json:"grad_norm"` // one number; none where the gradient was not reached
+	Loss         metrics.Exact      `json:"loss"`      // one number
+	GradNorm     metrics.Exact      `json:"grad_norm"` // one number; none where the gradient was not reached
 	Trajectories []ReplayTrajectory `json:"trajectories"`
 	// SameBits says that the forward pass gave the same log-probs as then.
 	SameBits bool `json:"same_bits"`
@@ -33,9 +34,9 @@ type ReplayTrajectory struct {
 	Tokens    int     `json:"tokens"`
 	Advantage float64 `json:"advantage"`
 	// Nonfinite counts its log-probs, entropies and weights that are not finite.
-	Nonfinite int   `json:"nonfinite"`
-	LogProb   Exact `json:"logp_min_max"`
-	Weight    Exact `json:"weight_min_max,omitempty"`
+	Nonfinite int           `json:"nonfinite"`
+	LogProb   metrics.Exact `json:"logp_min_max"`
+	Weight    metrics.Exact `json:"weight_min_max,omitempty"`
 	// Gradient is the first tensor whose gradient from this trajectory alone is
 	// not finite; empty if none is. It is looked for where the batch's was not.
 	Gradient string `json:"gradient,omitempty"`
@@ -100,7 +101,7 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 	if err != nil {
 		return out, err
 	}
-	out.Loss = Exact{x.loss}
+	out.Loss = metrics.Exact{x.loss}
 	for i := range x.w {
 		y := &out.Trajectories[i]
 		y.Weight = extremes(x.w[i])
@@ -128,7 +129,7 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 		norm, err = opt.GradNorm()
 	}
 	if err == nil {
-		out.GradNorm = Exact{norm}
+		out.GradNorm = metrics.Exact{norm}
 		return out, nil
 	}
 	out.Found = append(out.Found, gradientError(err).Error())
@@ -184,7 +185,7 @@ func countNonfinite(x []float64) (n int) {
 }
 
 // extremes are the smallest and the largest of x; NaN where there is one.
-func extremes(x []float64) Exact {
+func extremes(x []float64) metrics.Exact {
 	if len(x) == 0 {
 		return nil
 	}
@@ -192,7 +193,7 @@ func extremes(x []float64) Exact {
 	for _, v := range x {
 		low, high = min(low, v), max(high, v)
 	}
-	return Exact{low, high}
+	return metrics.Exact{low, high}
 }
 
 // ObjectiveState returns the state of the objective in a checkpoint, "" if it

@@ -1,13 +1,10 @@
 package train
 
 import (
-	"math"
-	"slices"
-	"strings"
-
 	"onering/objectives"
 	"onering/runtime"
 	"onering/sampler"
+	"onering/train/metrics"
 	"onering/verifier"
 )
 
@@ -65,7 +62,7 @@ func (r *round) compare(i int, logp []float64) {
 }
 
 // metrics are the round's figures; seconds are added by the caller.
-func (r *round) metrics(stats sampler.Stats, steps []Record) Record {
+func (r *round) metrics(stats sampler.Stats, steps []metrics.Record) metrics.Record {
 	var rewards, lengths, entropies []float64
 	truncated, limits, failures := 0.0, 0.0, 0.0
 	longest := 0.0
@@ -86,62 +83,17 @@ func (r *round) metrics(stats sampler.Stats, steps []Record) Record {
 		}
 	}
 	n := float64(len(r.rollouts))
-	reward, rewardStd := moments(rewards)
-	length, _ := moments(lengths)
-	entropy, _ := moments(entropies)
-	record := Record{
-		{"reward", reward}, {"reward_std", rewardStd},
-		{"frac_reward_zero_std", float64(r.flat) / float64(r.groups)},
-		{"groups_kept", float64(len(r.kept)) / n},
-		{"entropy", entropy},
-		{"response_length/mean", length}, {"response_length/max", longest},
-		{"truncated_share", truncated / n},
-		{"verifier/errors", failures}, {"verifier/limits", limits},
-		{"tokens", stats.Tokens}, {"prompt_tokens", stats.PrefillTokens}, {"slot_occupancy", stats.Occupancy()},
-	}
-	record = append(record, r.gap.metrics()...)
-	// The means over the round's steps of what each step logged; the largest or
-	// smallest where the name says so.
-	var names []Metric
-	seen := map[string]bool{}
-	skipped := 0
-	for _, s := range steps {
-		if s.Get("skipped") != nil {
-			skipped++
-		}
-		for _, m := range s {
-			if !seen[m.Name] {
-				seen[m.Name] = true
-				names = append(names, m)
-			}
-		}
-	}
-	if skipped > 0 {
-		record = append(record, Metric{"skipped_steps", skipped})
-	}
-	for _, m := range names {
-		if _, ok := m.Value.(float64); !ok {
-			continue
-		}
-		var values []float64
-		for _, s := range steps {
-			if v := s.Float(m.Name); !math.IsNaN(v) {
-				values = append(values, v)
-			}
-		}
-		if len(values) == 0 {
-			continue
-		}
-		v, _ := moments(values)
-		switch _, last, _ := strings.Cut(m.Name, "/"); {
-		case strings.HasPrefix(last, "max"):
-			v = slices.Max(values)
-		case strings.HasPrefix(last, "min"):
-			v = slices.Min(values)
-		}
-		if record.Get(m.Name) == nil {
-			record = append(record, Metric{m.Name, v})
-		}
-	}
-	return record
+	reward, rewardStd := metrics.Moments(rewards)
+	length, _ := metrics.Moments(lengths)
+	entropy, _ := metrics.Moments(entropies)
+	record := metrics.Record{}.
+		With("reward", reward).With("reward_std", rewardStd).
+		With("frac_reward_zero_std", float64(r.flat)/float64(r.groups)).
+		With("groups_kept", float64(len(r.kept))/n).
+		With("entropy", entropy).
+		With("response_length/mean", length).With("response_length/max", longest).
+		With("truncated_share", truncated/n).
+		With("verifier/errors", failures).With("verifier/limits", limits).
+		With("tokens", stats.Tokens).With("prompt_tokens", stats.PrefillTokens).With("slot_occupancy", stats.Occupancy())
+	return append(record, r.gap.metrics()...).AppendSteps(steps)
 }

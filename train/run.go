@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"onering/sampler"
+	"onering/train/metrics"
 )
 
 // A run is a chain of small deterministic pieces: evaluate, sample a round,
@@ -23,8 +24,8 @@ type underway struct {
 	*round
 	problems []Problem
 	stats    sampler.Stats
-	batches  [][]int  // the rollouts of each optimizer step
-	steps    []Record // of the steps that are done
+	batches  [][]int          // the rollouts of each optimizer step
+	steps    []metrics.Record // of the steps that are done
 }
 
 // nowhere is where a run was saved that never was.
@@ -50,7 +51,7 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 	s.Folder = t.folder.Dir
 	s.Reward[0] = math.NaN()
 	t.saver = &saver{folder: t.folder, keepLast: c.Train.KeepLast, keepBest: c.Train.KeepBest, log: t.log}
-	t.alarms = newAlarms(t.log)
+	t.alarms = metrics.NewAlarms(t.log)
 	t.savedAt = began
 	if resume {
 		if err := t.restore(); err != nil {
@@ -202,11 +203,11 @@ func (t *Trainer) stop(err error) error {
 // sample begins a round: it samples, verifies and takes the advantages.
 func (t *Trainer) sample(ctx context.Context) error {
 	c, r := t.Config, t.Config.Rollout
-	t.clock.take()
+	t.clock.Take()
 	first := t.round * r.PromptsPerRound
 	now := &underway{problems: t.problems.Take(c.Data.Seed, first, r.PromptsPerRound)}
 
-	t.clock.enter(phaseRollout)
+	t.clock.Enter(metrics.PhaseRollout)
 	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", t.round+1, c.Train.Rounds), "trajectories", len(now.problems)*r.SamplesPerPrompt)
 	decoder := sampler.Decoder(t.decoder)
 	if r.Invariant {
@@ -224,7 +225,7 @@ func (t *Trainer) sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.clock.enter(phaseOther)
+	t.clock.Enter(metrics.PhaseOther)
 	now.round, now.stats = newRound(rollouts, r.SamplesPerPrompt, t.Objective), stats
 	if err := t.checkRollouts(now.round); err != nil {
 		return err
@@ -267,9 +268,9 @@ func (t *Trainer) learn(ctx context.Context) error {
 			return fmt.Errorf("train: round %d, step %d: %w", t.round+1, t.step+1, err)
 		}
 		t.step++
-		record = append(Record{{"kind", "step"}, {"step", t.step}, {"round", t.round + 1}}, record...)
+		record = append(metrics.Record{}.With("kind", "step").With("step", t.step).With("round", t.round+1), record...)
 		now.steps = append(now.steps, record)
-		t.alarms.step(record) // first: the step counts also where it cannot be recorded
+		t.alarms.Step(record) // first: the step counts also where it cannot be recorded
 		if err := t.folder.append(record); err != nil {
 			return err
 		}
@@ -288,16 +289,16 @@ func (t *Trainer) learn(ctx context.Context) error {
 }
 
 // closeRound writes the round's rollouts and record.
-func (t *Trainer) closeRound() (Record, error) {
+func (t *Trainer) closeRound() (metrics.Record, error) {
 	now := t.now
 	if err := t.folder.writeRollouts(t.round+1, now.problems, now.rollouts, now.round); err != nil {
 		return nil, err
 	}
-	record := append(Record{{"kind", "round"}, {"round", t.round + 1}, {"step", t.step}}, now.metrics(now.stats, now.steps)...)
-	record = append(record, t.clock.take()...)
+	record := append(metrics.Record{}.With("kind", "round").With("round", t.round+1).With("step", t.step), now.metrics(now.stats, now.steps)...)
+	record = append(record, t.clock.Take()...)
 	t.round++
 	t.now = nil
-	t.alarms.round(record)
+	t.alarms.Round(record)
 	return record, t.folder.append(record)
 }
 

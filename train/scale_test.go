@@ -11,6 +11,7 @@ import (
 	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime/runtimetest"
+	"onering/train/metrics"
 )
 
 // A step whose gradients overflow float16 is computed again with half the loss
@@ -18,7 +19,7 @@ import (
 // matter. Where there is none the run stops by name.
 func TestLossScaleIsFound(t *testing.T) {
 	env := runtimetest.Test(t)
-	run := func(scale float64, broken bool) (found float64, rounds []Record, weights []float32, err error) {
+	run := func(scale float64, broken bool) (found float64, rounds []metrics.Record, weights []float32, err error) {
 		c := tiny(filepath.Join(t.TempDir(), "run"), 2)
 		c.Model.DType = "float16"
 		policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
@@ -64,10 +65,10 @@ func TestLossScaleIsFound(t *testing.T) {
 
 type collector struct {
 	silent
-	rounds *[]Record
+	rounds *[]metrics.Record
 }
 
-func (c collector) Round(r Record) { *c.rounds = append(*c.rounds, r) }
+func (c collector) Round(r metrics.Record) { *c.rounds = append(*c.rounds, r) }
 
 // enormous asks for gradients that float16 cannot hold.
 type enormous struct{ objectives.Objective }

@@ -9,6 +9,7 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // keptShare is how much of the memory of the weights the forward passes of one
@@ -28,7 +29,7 @@ func keptBytes(g models.Geometry, parameters int) int {
 // oneStep is one optimizer step on the given rollouts: forward, objective,
 // backward, update. It leaves everything as it was unless it succeeds, but for
 // an update that fails halfway, which sets t.torn.
-func (t *Trainer) oneStep(r *underway, batch []int) (Record, error) {
+func (t *Trainer) oneStep(r *underway, batch []int) (metrics.Record, error) {
 	for {
 		record, err := t.tryStep(r, batch)
 		switch {
@@ -61,7 +62,7 @@ func (t *Trainer) scaled(overflow bool) error {
 	return nil
 }
 
-func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
+func (t *Trainer) tryStep(r *underway, batch []int) (metrics.Record, error) {
 	c := t.Config
 	sequences := make([]runtime.Sequence, len(batch))
 	live := make([]bool, len(batch))
@@ -72,7 +73,7 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 		live[i] = b.Trajectories[i].Advantage != 0 || t.learner.HasEntropyGradient() || t.reference != nil
 	}
 
-	t.clock.enter(phaseScore)
+	t.clock.Enter(metrics.PhaseScore)
 	micro := microBatches(sequences, live, t.microTokens)
 	passes, err := t.forward(b, sequences, live, micro)
 	defer release(passes)
@@ -90,7 +91,7 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 		}
 	}
 
-	t.clock.enter(phaseWeights)
+	t.clock.Enter(metrics.PhaseWeights)
 	x, err := think(t.Objective, c.Objective.Name, b)
 	if err != nil {
 		return nil, err
@@ -99,18 +100,18 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 		return t.notFinite(r, batch, b, x.w, err)
 	}
 
-	t.clock.enter(phaseBackward)
+	t.clock.Enter(metrics.PhaseBackward)
 	if err := t.backward(passes, micro, x); err != nil {
 		return nil, err
 	}
-	t.clock.enter(phaseOptimizer)
+	t.clock.Enter(metrics.PhaseOptimizer)
 	o := c.Optimizer
 	rate := o.rate(t.step+1, c.steps())
 	norm, err := t.optimizer.Step(runtime.AdamW{
 		LearningRate: rate, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
 		WeightDecay: o.WeightDecay, MaxGradNorm: o.MaxGradNorm,
 	})
-	t.clock.enter(phaseOther)
+	t.clock.Enter(metrics.PhaseOther)
 	if errors.Is(err, runtime.ErrOverflow) {
 		if err = t.scaled(true); errors.Is(err, errScale) {
 			return nil, err
@@ -134,15 +135,15 @@ func (t *Trainer) tryStep(r *underway, batch []int) (Record, error) {
 	for i := range x.w {
 		tokens += len(x.w[i])
 	}
-	record := Record{{"loss", x.loss}, {"grad_norm", norm}, {"learning_rate", rate}, {"train_tokens", tokens}, {"micro_batches", len(micro)}}
+	record := metrics.Record{}.With("loss", x.loss).With("grad_norm", norm).With("learning_rate", rate).With("train_tokens", tokens).With("micro_batches", len(micro))
 	if t.lossScale != nil {
-		record = append(record, Metric{"loss_scale", t.lossScale.Scale})
+		record = record.With("loss_scale", t.lossScale.Scale)
 		if err := t.scaled(false); err != nil {
 			return nil, err
 		}
 	}
 	for _, s := range x.stats {
-		record = append(record, Metric{s.Name, s.Value})
+		record = record.With(s.Name, s.Value)
 	}
 	return record, nil
 }
@@ -265,8 +266,8 @@ func (t *Trainer) oldLogProbs(r *round) error {
 	if !rescore && t.reference == nil {
 		return nil
 	}
-	t.clock.enter(phaseScore)
-	defer t.clock.enter(phaseOther)
+	t.clock.Enter(metrics.PhaseScore)
+	defer t.clock.Enter(metrics.PhaseOther)
 	live := make([]bool, len(r.sequences))
 	for _, group := range microBatches(r.sequences, live, t.microTokens) {
 		part := make([]runtime.Sequence, len(group))

@@ -11,6 +11,7 @@ import (
 	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train/metrics"
 	"onering/verifier"
 )
 
@@ -23,7 +24,7 @@ type Observer interface {
 	// Advance says that n more units are done.
 	Advance(n int)
 	// Round hands over the round's record when it is complete.
-	Round(r Record)
+	Round(r metrics.Record)
 	// Evaluated hands over the result of an evaluation.
 	Evaluated(e Evaluation)
 }
@@ -53,8 +54,8 @@ type Trainer struct {
 	verifier  verifier.Verifier
 	folder    *Folder
 	saver     *saver
-	clock     *stopwatch
-	alarms    alarms
+	clock     *metrics.Stopwatch
+	alarms    *metrics.Alarms
 
 	problemsDigest string
 	round, step    int              // done so far
@@ -87,7 +88,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if want := ComputeTypes[c.Model.DType]; policy.Model.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Model.Geometry().Compute)
 	}
-	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: newStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
+	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: metrics.NewStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
 	made := t // which a return of nil hides
 	defer func() {
 		if err != nil {

@@ -1,4 +1,4 @@
-package train
+package metrics
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 // not again while it stays so.
 func TestAlarms(t *testing.T) {
 	var log bytes.Buffer
-	a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)))
+	a := NewAlarms(slog.New(slog.NewTextHandler(&log, nil)))
 	round := 0
 	reward := 0.5
 	rounds := func(n int, entropy, length, cut, flat float64) {
 		for range n {
 			round++
-			a.round(Record{
+			a.Round(Record{
 				{"round", round}, {"reward", reward}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
 			})
@@ -66,26 +66,26 @@ func TestAlarms(t *testing.T) {
 	said("round=38 truncated_share=0.5 first_rounds=0.1")
 
 	for i := range 40 {
-		a.step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
+		a.Step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
 		// Steps whose groups all have equal rewards say nothing of the others.
-		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%3)}, {"grad_norm", 1e-9}})
-		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%7)}, {"grad_norm", 1e-9}})
+		a.Step(Record{{"step", i}, {"loss", 1e-9 * float64(i%3)}, {"grad_norm", 1e-9}})
+		a.Step(Record{{"step", i}, {"loss", 1e-9 * float64(i%7)}, {"grad_norm", 1e-9}})
 	}
 	said()
-	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
+	a.Step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=40 loss=3")
 
 	// Most of the losses of small batches are the same, and others are no jumps.
-	a = newAlarms(a.log)
+	a = NewAlarms(a.log)
 	for i := range 80 {
 		loss := -0.0625 + 1e-7*float64(i%3)
 		if i%8 == 7 {
 			loss = 0.0625
 		}
-		a.step(Record{{"step", i}, {"loss", loss}, {"grad_norm", 1.0}})
+		a.Step(Record{{"step", i}, {"loss", loss}, {"grad_norm", 1.0}})
 	}
 	said()
-	a.step(Record{{"step", 80}, {"loss", 3.0}, {"grad_norm", 50.0}})
+	a.Step(Record{{"step", 80}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=80 loss=3")
 }
 
@@ -101,19 +101,19 @@ func TestAlarmsResume(t *testing.T) {
 			}
 			return a
 		}}))
-		a := newAlarms(logger)
+		a := NewAlarms(logger)
 		for n := range rounds {
 			if n == stop {
-				text, err := json.Marshal(state{Alarms: a.state()})
+				text, err := json.Marshal(a.State())
 				if err != nil {
 					t.Fatal(err)
 				}
-				var s state
+				var s AlarmState
 				if err := json.Unmarshal(text, &s); err != nil {
 					t.Fatal(err)
 				}
-				a = newAlarms(logger)
-				if err := a.restore(s.Alarms); err != nil {
+				a = NewAlarms(logger)
+				if err := a.Restore(&s); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -122,7 +122,7 @@ func TestAlarmsResume(t *testing.T) {
 				if n == 30 && i == 1 {
 					loss = 3
 				}
-				a.step(Record{{"step", n*steps + i}, {"loss", loss}, {"grad_norm", 1.0}})
+				a.Step(Record{{"step", n*steps + i}, {"loss", loss}, {"grad_norm", 1.0}})
 			}
 			entropy, length, cut, flat := 1.0, 100.0, 0.1, 0.0
 			if n > 8 {
@@ -138,7 +138,7 @@ func TestAlarmsResume(t *testing.T) {
 			if n > 25 {
 				flat = 1
 			}
-			a.round(Record{
+			a.Round(Record{
 				{"round", n + 1}, {"reward", 0.5}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
 			})
@@ -156,7 +156,7 @@ func TestAlarmsResume(t *testing.T) {
 			t.Errorf("stopped before round %d:\n%swant\n%s", stop+1, got, want)
 		}
 	}
-	if a := newAlarms(nil); a.restore(&alarmState{First: Exact{1}}) == nil {
+	if a := NewAlarms(nil); a.Restore(&AlarmState{First: Exact{1}}) == nil {
 		t.Error("a damaged state is taken")
 	}
 }

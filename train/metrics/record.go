@@ -1,0 +1,88 @@
+// Package metrics is what a run says of itself in figures: the records that
+// metrics.jsonl consists of, the figures of a round made from those of its steps,
+// the seconds that each phase took, and the warnings that figures give rise to.
+package metrics
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Record is one line of metrics.jsonl: names and values in a fixed order.
+type Record []Metric
+
+// A Metric is a named value: a float64, an int or a string. The names are fixed;
+// docs/architecture.md lists them.
+type Metric struct {
+	Name  string
+	Value any
+}
+
+// With returns the record with one more metric at its end.
+func (r Record) With(name string, value any) Record { return append(r, Metric{name, value}) }
+
+// Get returns the value of a name, nil where the record lacks it.
+func (r Record) Get(name string) any {
+	for _, m := range r {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return nil
+}
+
+// Float returns a numeric value, NaN where the record lacks it.
+func (r Record) Float(name string) float64 {
+	switch v := r.Get(name).(type) {
+	case float64:
+		return v
+	case int:
+		return float64(v)
+	}
+	return math.NaN()
+}
+
+// MarshalJSON writes the names in order. JSON has no NaN and no infinities: they
+// are written as null.
+func (r Record) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range r {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		v := m.Value
+		if f, ok := v.(float64); ok && nonfinite(f) {
+			v = nil
+		}
+		name, _ := json.Marshal(m.Name)
+		value, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %s: %w", m.Name, err)
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// timeFormat is RFC 3339 with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// Line returns the record as a line of metrics.jsonl, with the time of day.
+func (r Record) Line(at time.Time) ([]byte, error) {
+	text, err := json.Marshal(append(slices.Clip(r), Metric{"time", at.UTC().Format(timeFormat)}))
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+// nonfinite says whether x is NaN or an infinity.
+func nonfinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
