@@ -71,7 +71,6 @@ const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
 // A reading is what the played reader saw.
 type reading struct {
 	Errors   []string
-	Took     time.Duration // from the start of the browser to the end of the reader's visit
 	Figures  int
 	Drawn    int
 	Tooltip  string
@@ -105,9 +104,7 @@ func read(t *testing.T, page []byte) reading {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = 5 * time.Second
-	began := time.Now()
 	dom, err := cmd.Output()
-	took := time.Since(began)
 	if err != nil {
 		t.Skipf("%s does not run here: %v\n%s", chromium, err, stderr.String())
 	}
@@ -119,7 +116,6 @@ func read(t *testing.T, page []byte) reading {
 	if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &r); err != nil {
 		t.Fatal(err)
 	}
-	r.Took = took
 	return r
 }
 
@@ -182,14 +178,9 @@ func TestLargePage(t *testing.T) {
 	if b.Len() > 20<<20 {
 		t.Errorf("%d bytes, want at most 20 MB", b.Len())
 	}
-	// The time covers the browser's start and every chart, so it is an upper
-	// bound of what opening the page takes.
 	r := read(t, b.Bytes())
-	t.Logf("%.1f MB, read whole in %v", float64(b.Len())/1e6, r.Took.Round(time.Millisecond))
+	t.Logf("%.1f MB", float64(b.Len())/1e6)
 	if len(r.Errors) > 0 || r.Figures == 0 || r.Drawn != r.Figures {
 		t.Errorf("errors %q, %d of %d charts", r.Errors, r.Drawn, r.Figures)
-	}
-	if limit := 20 * time.Second; r.Took > limit { // leave room for a busy machine
-		t.Errorf("the page took %v, want less than %v", r.Took, limit)
 	}
 }

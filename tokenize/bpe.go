@@ -104,7 +104,7 @@ func (b *bpe) encode(dst []int32, piece string) []int32 {
 	if len(ids) <= shortPiece {
 		ids = b.mergeShort(ids)
 	} else {
-		ids = b.mergeLong(ids)
+		ids, _ = b.mergeLong(ids)
 	}
 	return dst[:start+len(ids)]
 }
@@ -144,13 +144,15 @@ func (b *bpe) mergeShort(ids []int32) []int32 {
 
 // mergeLong merges ids in place in O(n log n): the symbols are a linked list,
 // the pairs a heap by rank and place. A heap entry whose place now has another
-// rank is out of date and is passed over.
-func (b *bpe) mergeLong(ids []int32) []int32 {
+// rank is out of date and is passed over. It also returns how many pairs it ranked,
+// each of which costs at most one step of the heap.
+func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 	n := len(ids)
 	next, prev := make([]int32, n), make([]int32, n)
 	ranks := make([]int32, n) // of the pair that begins here; noRank when gone
 	heap := make(pairHeap, 0, n)
 	rate := func(i int32) {
+		ranked++
 		ranks[i] = noRank
 		if next[i] < int32(n) {
 			if ranks[i] = b.rank(ids[i], ids[next[i]]); ranks[i] != noRank {
@@ -182,7 +184,7 @@ func (b *bpe) mergeLong(ids []int32) []int32 {
 			rate(prev[at])
 		}
 	}
-	return slices.DeleteFunc(ids, func(id int32) bool { return id < 0 })
+	return slices.DeleteFunc(ids, func(id int32) bool { return id < 0 }), ranked
 }
 
 // A pairHeap holds rank<<32 | place, least on top.

@@ -18,17 +18,19 @@ var boxCommands = [...]string{`\boxed`, `\fbox`}
 
 // lastBoxStart is the position of the last box command of s before end, and its
 // length; -1 if there is none.
-func lastBoxStart(s string, end int) (int, int) {
+func (find *finder) lastBoxStart(s string, end int) (int, int) {
 	for i := end - 1; i >= 0; i-- {
 		if s[i] != '\\' || i+1 == end || s[i+1] != 'b' && s[i+1] != 'f' {
 			continue
 		}
 		for _, cmd := range boxCommands {
 			if strings.HasPrefix(s[i:end], cmd) && boxAt(s, i, len(cmd)) {
+				find.steps += end - i
 				return i, len(cmd)
 			}
 		}
 	}
+	find.steps += end
 	return -1, 0
 }
 
@@ -41,7 +43,8 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 
 // readBox reads the box whose command of n bytes stands at start.
-func readBox(s string, start, n int) box {
+func (find *finder) readBox(s string, start, n int) (b box) {
+	defer func() { find.steps += b.end - start }()
 	i := start + n
 	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r') {
 		i++
@@ -79,27 +82,27 @@ func readBox(s string, start, n int) box {
 }
 
 // lastBox is the last box of s: the innermost where boxes are nested.
-func lastBox(s string) (box, bool) {
-	at, n := lastBoxStart(s, len(s))
+func (find *finder) lastBox(s string) (box, bool) {
+	at, n := find.lastBoxStart(s, len(s))
 	if at < 0 {
 		return box{}, false
 	}
-	return readBox(s, at, n), true
+	return find.readBox(s, at, n), true
 }
 
 // joinedBoxes returns the contents of the run of neighbouring boxes that ends with
 // last: boxes with nothing but a few words or signs between them, as in
 // "\boxed{(2,2)} and \boxed{(6,2)}". There are at least two, or none.
-func joinedBoxes(s string, last box) []string {
+func (find *finder) joinedBoxes(s string, last box) []string {
 	contents := []string{last.content}
 	start := last.start
 	for len(contents) < maxJoined {
-		at, n := lastBoxStart(s, start)
+		at, n := find.lastBoxStart(s, start)
 		if at < 0 {
 			break
 		}
-		b := readBox(s, at, n)
-		if !b.closed || b.end > start || !joins(s[b.end:start]) {
+		b := find.readBox(s, at, n)
+		if !b.closed || b.end > start || !find.joins(s[b.end:start]) {
 			break
 		}
 		contents = append(contents, b.content)
@@ -115,7 +118,7 @@ func joinedBoxes(s string, last box) []string {
 }
 
 // joins reports whether two boxes with gap between them belong together.
-func joins(gap string) bool {
+func (find *finder) joins(gap string) bool {
 	if len(gap) > 60 || strings.Contains(gap, "\n\n") || strings.Contains(gap, ". ") {
 		return false
 	}

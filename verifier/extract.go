@@ -21,30 +21,34 @@ const (
 	fromProse   = "text"
 )
 
+// A finder looks for answers in texts and counts its steps: the bytes that it
+// looks at, those that it looks at again included.
+type finder struct{ steps int }
+
 // extractAnswer finds the answer in a response.
-func (v Verifier) extractAnswer(response string) extract {
+func (find *finder) extractAnswer(v Verifier, response string) extract {
 	switch v.Mode {
 	case Boxed:
-		return fromBox(response)
+		return find.fromBox(response)
 	case Tag:
-		return v.fromTag(response)
+		return find.fromTag(response, v.Strict)
 	case Last:
-		return fromText(response)
+		return find.fromText(response)
 	}
-	if e := (Verifier{}).fromTag(response); len(e.texts) > 0 {
+	if e := find.fromTag(response, false); len(e.texts) > 0 {
 		return e
 	}
-	if e := fromBox(response); len(e.texts) > 0 || e.reason != noBox {
+	if e := find.fromBox(response); len(e.texts) > 0 || e.reason != noBox {
 		return e // an empty or an open box is an answer that is not there
 	}
-	return fromText(response)
+	return find.fromText(response)
 }
 
 const noBox = "no box"
 
 // fromBox takes the last box of s, and the run of boxes it ends.
-func fromBox(s string) extract {
-	b, ok := lastBox(s)
+func (find *finder) fromBox(s string) extract {
+	b, ok := find.lastBox(s)
 	switch {
 	case !ok:
 		return extract{reason: noBox}
@@ -55,15 +59,15 @@ func fromBox(s string) extract {
 	if clean(b.content) == "" {
 		return extract{reason: "the last box is empty"}
 	}
-	e.texts = append(e.texts, boxText(s, b))
-	if all := joinedBoxes(s, b); all != nil {
+	e.texts = append(e.texts, find.boxText(s, b))
+	if all := find.joinedBoxes(s, b); all != nil {
 		e.texts = append(e.texts, strings.Join(all, ", "))
 	}
 	return e
 }
 
 // boxText is the content of a box with a per cent sign that stands after it.
-func boxText(s string, b box) string {
+func (find *finder) boxText(s string, b box) string {
 	rest := strings.TrimLeft(s[b.end:], " $~")
 	if strings.HasPrefix(rest, `\%`) || strings.HasPrefix(rest, "%") {
 		if !strings.Contains(b.content, "%") && strings.Trim(b.content, "0123456789.") == "" {
@@ -76,12 +80,13 @@ func boxText(s string, b box) string {
 // fromTag takes the last <answer>...</answer>, and the box in it if there is one.
 // Strictly it is the R1 template's: "</think> <answer>", and the closing tag must be
 // there.
-func (v Verifier) fromTag(s string) extract {
+func (find *finder) fromTag(s string, strict bool) extract {
+	find.steps += len(s)
 	open := strings.LastIndex(s, "<answer>")
 	if open < 0 {
 		return extract{reason: "no <answer> tag"}
 	}
-	if v.Strict && !strings.HasSuffix(s[:open], "</think> ") {
+	if strict && !strings.HasSuffix(s[:open], "</think> ") {
 		return extract{reason: "<answer> does not follow </think> and a space"}
 	}
 	content := s[open+len("<answer>"):]
@@ -89,27 +94,27 @@ func (v Verifier) fromTag(s string) extract {
 	if shut < 0 {
 		return extract{reason: "no </answer> tag"}
 	}
-	if v.Strict && strings.TrimSpace(content[shut+len("</answer>"):]) != "" {
+	if strict && strings.TrimSpace(content[shut+len("</answer>"):]) != "" {
 		return extract{reason: "text after </answer>"}
 	}
 	content = content[:shut]
-	if e := fromBox(content); e.reason != noBox {
+	if e := find.fromBox(content); e.reason != noBox {
 		return e
 	}
 	if clean(content) == "" {
 		return extract{reason: "the <answer> tag is empty"}
 	}
 	if len(content) > 200 || strings.Contains(content, "\n\n") {
-		if e := fromText(content); len(e.texts) > 0 {
+		if e := find.fromText(content); len(e.texts) > 0 {
 			return e
 		}
 	}
-	return extract{texts: []string{unphrased(content)}, from: fromTagged}
+	return extract{texts: []string{find.unphrased(content)}, from: fromTagged}
 }
 
 // unphrased takes off "The answer is".
-func unphrased(s string) string {
-	if at := afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" {
+func (find *finder) unphrased(s string) string {
+	if at := find.afterPhrase(s); at >= 0 && at < len(s) && clean(s[at:]) != "" {
 		return s[at:]
 	}
 	return s
@@ -147,19 +152,20 @@ func isBlank(r rune) bool {
 
 // goldText is what a gold says: the boxes in it, or the whole. Prose without a
 // box is searched like a response. It reports whether there is anything.
-func goldText(gold string) (string, bool) {
+func (find *finder) goldText(gold string) (string, bool) {
+	find.steps += len(gold)
 	text := gold
-	if b, ok := lastBox(gold); ok {
+	if b, ok := find.lastBox(gold); ok {
 		// A gold that was cut off in its box still counts.
 		text = b.content
 		if b.closed {
-			text = boxText(gold, b)
+			text = find.boxText(gold, b)
 		}
-		if all := joinedBoxes(gold, b); all != nil {
+		if all := find.joinedBoxes(gold, b); all != nil {
 			text = strings.Join(all, ", ")
 		}
-	} else if len(gold) > 300 && wordsIn(gold) > 20 {
-		if e := fromText(gold); len(e.texts) > 0 {
+	} else if len(gold) > 300 && find.wordsIn(gold) > 20 {
+		if e := find.fromText(gold); len(e.texts) > 0 {
 			text = e.texts[0]
 		}
 	} else if i := strings.LastIndex(gold, "####"); i >= 0 {

@@ -16,7 +16,8 @@ var phrases = [...]string{"answer is", "answer:", "answer are", "answers are", "
 
 // afterPhrase is the position after the last phrase that introduces an answer, -1 if there
 // is none.
-func afterPhrase(s string) int {
+func (find *finder) afterPhrase(s string) int {
+	find.steps += len(s)
 	lower := lowerASCII(s)
 	best := -1
 	for _, p := range phrases {
@@ -46,7 +47,8 @@ func lowerASCII(s string) string {
 
 // fromText finds the answer in running text: after "the answer is", else the
 // last formula or number.
-func fromText(s string) extract {
+func (find *finder) fromText(s string) extract {
+	find.steps += len(s)
 	if len(s) > tail {
 		cut := len(s) - tail
 		for cut < len(s) && !utf8.RuneStart(s[cut]) {
@@ -58,9 +60,9 @@ func fromText(s string) extract {
 		s = s[:cut]
 	}
 	if strings.Contains(s, `\boxed`) || strings.Contains(s, `\fbox`) {
-		if b, ok := lastBox(s); ok && b.closed && clean(b.content) != "" {
-			if rest := strings.TrimSpace(s[b.end:]); afterPhrase(rest) < 0 {
-				return extract{texts: []string{boxText(s, b)}, from: fromBoxed}
+		if b, ok := find.lastBox(s); ok && b.closed && clean(b.content) != "" {
+			if rest := strings.TrimSpace(s[b.end:]); find.afterPhrase(rest) < 0 {
+				return extract{texts: []string{find.boxText(s, b)}, from: fromBoxed}
 			}
 		}
 	}
@@ -68,18 +70,18 @@ func fromText(s string) extract {
 	if whole == "" {
 		return extract{reason: "no answer"}
 	}
-	if at := afterPhrase(s); at >= 0 && at < len(s) {
-		if e := fromSentence(sentence(s[at:])); len(e.texts) > 0 {
+	if at := find.afterPhrase(s); at >= 0 && at < len(s) {
+		if e := find.fromSentence(find.sentence(s[at:])); len(e.texts) > 0 {
 			return e
 		}
 	}
-	if inner, ok := misspelledBox(whole); ok {
+	if inner, ok := find.misspelledBox(whole); ok {
 		return extract{texts: []string{inner}, from: fromBoxed}
 	}
-	if looksWhole(s) {
+	if find.looksWhole(s) {
 		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole))}
 	}
-	if e := lastExpression(s); len(e.texts) > 0 {
+	if e := find.lastExpression(s); len(e.texts) > 0 {
 		return e
 	}
 	return extract{reason: "no answer"}
@@ -87,7 +89,7 @@ func fromText(s string) extract {
 
 // misspelledBox is the content of a response that is nothing but a box with its
 // command misspelled: boxed{5}, \Boxed{5}, \box{5}.
-func misspelledBox(s string) (string, bool) {
+func (find *finder) misspelledBox(s string) (string, bool) {
 	rest := strings.TrimPrefix(s, `\`)
 	for _, name := range [...]string{"boxed", "Boxed", "box", "Box", "BOXED", "fbox", "framebox"} {
 		if inner, ok := strings.CutPrefix(rest, name+"{"); ok && latex.ClosingBrace(s, len(s)-len(inner)-1) == len(s)-1 {
@@ -101,25 +103,25 @@ func misspelledBox(s string) (string, bool) {
 func isPlainNumber(s string) bool { return strings.Trim(s, "$0123456789.,- ") == "" }
 
 // looksWhole reports whether a short response is nothing but its answer.
-func looksWhole(s string) bool {
+func (find *finder) looksWhole(s string) bool {
 	if len(s) > 200 || strings.Contains(s, "\n\n") {
 		return false
 	}
-	if segs := segments(s); len(segs) > 0 {
+	if segs := find.segments(s); len(segs) > 0 {
 		// Formulas with at most a word or two around them.
 		outside := 0
 		pos := 0
 		for _, g := range segs {
-			outside += wordsIn(s[pos:g.start])
+			outside += find.wordsIn(s[pos:g.start])
 			pos = g.end
 		}
-		outside += wordsIn(s[pos:])
+		outside += find.wordsIn(s[pos:])
 		return outside == 0
 	}
 	if isLetter(s[0]) && strings.ContainsAny(s, "0123456789") {
-		return wordsIn(s) == 0 && !isClause(s) // the number is the answer, not the words before it
+		return find.wordsIn(s) == 0 && !isClause(s) // the number is the answer, not the words before it
 	}
-	return wordsIn(s) <= 2 || s[0] == '\\' && wordsIn(s) <= 3
+	return find.wordsIn(s) <= 2 || s[0] == '\\' && find.wordsIn(s) <= 3
 }
 
 // isClause reports whether short words make a clause of s: "so it is 5".
@@ -135,7 +137,8 @@ func isClause(s string) bool {
 
 // wordsIn counts the words of three letters or more in s that are neither commands
 // nor connectives.
-func wordsIn(s string) int {
+func (find *finder) wordsIn(s string) int {
+	find.steps += len(s)
 	count := 0
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' {
@@ -161,8 +164,10 @@ func wordsIn(s string) int {
 }
 
 // sentence is s up to the end of its first sentence.
-func sentence(s string) string {
+func (find *finder) sentence(s string) string {
+	find.steps += len(s)
 	inMath := false
+	blank := 0 // s[:blank] is white space
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
@@ -176,8 +181,11 @@ func sentence(s string) string {
 		case '$':
 			inMath = !inMath
 		case '\n':
-			if !inMath && i > 0 && strings.TrimSpace(s[:i]) != "" {
+			if !inMath && strings.TrimSpace(s[blank:i]) != "" {
 				return s[:i]
+			}
+			if !inMath {
+				blank = i
 			}
 		case '.':
 			if !inMath && fullStop(s, i) {
@@ -205,31 +213,32 @@ func fullStop(s string, i int) bool {
 
 // fromSentence takes the answer out of the sentence after "the answer is": the
 // whole where it is short, else its last expression.
-func fromSentence(s string) extract {
+func (find *finder) fromSentence(s string) extract {
+	find.steps += len(s)
 	s = strings.Trim(strings.TrimSpace(s), `"*_`)
 	s = strings.TrimRight(s, `\"`)
 	if clean(s) == "" {
 		return extract{}
 	}
-	segs := segments(s)
+	segs := find.segments(s)
 	if len(segs) > 0 {
 		if segs[0].start <= 1 {
 			// Formulas from the beginning: as many as belong together.
 			end := segs[0].end
 			for _, g := range segs[1:] {
-				if wordsIn(s[end:g.start]) > 0 {
+				if find.wordsIn(s[end:g.start]) > 0 {
 					break
 				}
 				end = g.end
 			}
-			return extract{texts: []string{withSuffix(s, 0, end)}, from: fromFormula}
+			return extract{texts: []string{find.withSuffix(s, 0, end)}, from: fromFormula}
 		}
-		return lastExpression(s)
+		return find.lastExpression(s)
 	}
-	if wordsIn(s) <= 3 && len(s) < 120 {
+	if find.wordsIn(s) <= 3 && len(s) < 120 {
 		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: place(strings.Contains(s, `\`))}
 	}
-	if e := lastExpression(s); len(e.texts) > 0 {
+	if e := find.lastExpression(s); len(e.texts) > 0 {
 		return e
 	}
 	return extract{texts: []string{s}, from: fromProse}
@@ -239,7 +248,8 @@ func fromSentence(s string) extract {
 type segment struct{ start, end int }
 
 // segments are the formulas of s: $...$, $$...$$, \(...\), \[...\].
-func segments(s string) []segment {
+func (find *finder) segments(s string) []segment {
+	find.steps += len(s)
 	var out []segment
 	// What is not closed once is not closed later either.
 	var noParen, noBracket, noDollars bool
@@ -265,7 +275,7 @@ func segments(s string) []segment {
 			}
 			j := -1
 			if n == 1 || !noDollars {
-				j = closingDollar(s, i+n, n)
+				j = find.closingDollar(s, i+n, n)
 			}
 			if j < 0 {
 				noDollars = noDollars || n == 2
@@ -282,7 +292,7 @@ func segments(s string) []segment {
 
 // closingDollar is the position of the n dollars that close a formula, -1 if
 // there are none.
-func closingDollar(s string, from, n int) int {
+func (find *finder) closingDollar(s string, from, n int) int {
 	for i := from; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
@@ -297,7 +307,7 @@ func closingDollar(s string, from, n int) int {
 }
 
 // withSuffix is s[start:end] and a per cent sign or word right after it.
-func withSuffix(s string, start, end int) string {
+func (find *finder) withSuffix(s string, start, end int) string {
 	rest := strings.TrimLeft(s[end:], " ~")
 	for _, mark := range [...]string{`\%`, "%", "percent", "pct"} {
 		if strings.HasPrefix(rest, mark) && !strings.Contains(s[start:end], "%") {
@@ -308,9 +318,10 @@ func withSuffix(s string, start, end int) string {
 }
 
 // lastExpression is the last formula or number of s, whichever comes later.
-func lastExpression(s string) extract {
+func (find *finder) lastExpression(s string) extract {
+	find.steps += len(s)
 	formulaStart, formulaEnd := -1, -1
-	if segs := segments(s); len(segs) > 0 {
+	if segs := find.segments(s); len(segs) > 0 {
 		last := len(segs) - 1
 		for last > 0 && trivial(s[segs[last].start:segs[last].end]) {
 			last--
@@ -320,21 +331,21 @@ func lastExpression(s string) extract {
 		// $12$ and $13$
 		for i := last - 1; i >= 0; i-- {
 			gap := s[segs[i].end:formulaStart]
-			if len(gap) > 12 || wordsIn(gap) > 0 || strings.ContainsAny(gap, ".\n=:;") || strings.TrimSpace(gap) == "" {
+			if len(gap) > 12 || find.wordsIn(gap) > 0 || strings.ContainsAny(gap, ".\n=:;") || strings.TrimSpace(gap) == "" {
 				break
 			}
 			formulaStart = segs[i].start
 		}
 	}
-	if at, n := environmentEnd(s); at >= 0 && n > formulaEnd {
+	if at, n := find.environmentEnd(s); at >= 0 && n > formulaEnd {
 		formulaStart, formulaEnd = at, n
 	}
-	if start, end := lastNumber(s, max(formulaEnd, 0)); start >= 0 {
-		start, end = widened(s, max(formulaEnd, 0), start, end)
-		return extract{texts: []string{withSuffix(s, start, end)}, from: place(strings.Contains(s[start:end], `\`))}
+	if start, end := find.lastNumber(s, max(formulaEnd, 0)); start >= 0 {
+		start, end = find.widened(s, max(formulaEnd, 0), start, end)
+		return extract{texts: []string{find.withSuffix(s, start, end)}, from: place(strings.Contains(s[start:end], `\`))}
 	}
 	if formulaStart >= 0 {
-		return extract{texts: []string{withSuffix(s, formulaStart, formulaEnd)}, from: fromFormula}
+		return extract{texts: []string{find.withSuffix(s, formulaStart, formulaEnd)}, from: fromFormula}
 	}
 	if t := strings.TrimSpace(s); len(t) == 1 || len(t) == 2 && t[1] == '.' {
 		return extract{texts: []string{t[:1]}, from: fromProse}
@@ -362,7 +373,8 @@ func trivial(formula string) bool {
 
 // environmentEnd is the extent of the last \begin...\end that stands without
 // delimiters, -1 if there is none.
-func environmentEnd(s string) (int, int) {
+func (find *finder) environmentEnd(s string) (int, int) {
+	find.steps += len(s)
 	shut := strings.LastIndex(s, `\end{`)
 	if shut < 0 {
 		return -1, -1
@@ -381,7 +393,7 @@ func environmentEnd(s string) (int, int) {
 
 // lastNumber is the extent of the last number in running text at or after from; -1 if there
 // is none.
-func lastNumber(s string, from int) (int, int) {
+func (find *finder) lastNumber(s string, from int) (int, int) {
 	end := -1
 	for i := len(s) - 1; i >= from; i-- {
 		if isDigit(s[i]) && !(i+1 < len(s) && isLetter(s[i+1])) {
@@ -419,7 +431,7 @@ found:
 
 // widened extends a number in running text to the formula it stands in: as many
 // neighbouring words as hold no word of a language.
-func widened(s string, from, start, end int) (int, int) {
+func (find *finder) widened(s string, from, start, end int) (int, int) {
 	for end < len(s) && s[end] != ' ' && s[end] != '\n' {
 		end++
 	}
@@ -442,7 +454,7 @@ func widened(s string, from, start, end int) (int, int) {
 				start = begin
 				continue
 			}
-			if w == "" || !mathematical(w) || stop < start && strings.ContainsRune(".:;?!", rune(s[stop-1])) {
+			if w == "" || !find.mathematical(w) || stop < start && strings.ContainsRune(".:;?!", rune(s[stop-1])) {
 				break
 			}
 			start = begin
@@ -455,7 +467,7 @@ func widened(s string, from, start, end int) (int, int) {
 		for stop < len(s) && s[stop] != ' ' && s[stop] != '\n' {
 			stop++
 		}
-		if w := s[end+1 : stop]; w == "" || !mathematical(strings.TrimRight(w, ".,;")) {
+		if w := s[end+1 : stop]; w == "" || !find.mathematical(strings.TrimRight(w, ".,;")) {
 			break
 		}
 		end = stop
@@ -469,8 +481,8 @@ func widened(s string, from, start, end int) (int, int) {
 
 // mathematical reports whether a piece of running text between spaces may be part
 // of a formula.
-func mathematical(w string) bool {
-	if wordsIn(w) > 0 {
+func (find *finder) mathematical(w string) bool {
+	if find.wordsIn(w) > 0 {
 		return false
 	}
 	bare := strings.ToLower(strings.Trim(w, ".,;:!?()\"'*_"))

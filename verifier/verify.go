@@ -49,6 +49,7 @@ type decision struct {
 	Result
 	from         string
 	gold, answer *latex.Node
+	steps        int // the work that it took, for tests of the limits
 }
 
 // judge compares what it finds in the response with each gold in turn. A
@@ -67,19 +68,25 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	if len(response) > maxResponse {
 		return decision{Result: Result{Status: Limit, Reason: "the response is too long"}}
 	}
-	e := v.extractAnswer(response)
+	find := &finder{}
+	e := find.extractAnswer(v, response)
 	d := decision{Result: Result{Status: Error, Reason: "the gold is empty"}}
-	limit := false
+	limit, steps := false, 0
 	for _, gold := range golds {
-		text, ok := goldText(gold)
+		text, ok := find.goldText(gold)
 		if !ok {
 			continue
 		}
 		d = compareExtract(text, e)
+		steps += d.steps
 		if d.Correct {
-			return d
+			break
 		}
 		limit = limit || d.Status == Limit
+	}
+	d.steps = steps + find.steps
+	if d.Correct {
+		return d
 	}
 	if limit {
 		d.Status = Limit
@@ -100,6 +107,7 @@ func compareExtract(gold string, e extract) decision {
 			continue
 		}
 		v := compareTexts(d.Gold, answer, e.from != fromProse, checker)
+		d.steps += v.steps
 		if i == 0 || v.equal {
 			d.Answer, d.Reason, d.Status = answer, v.rule, v.status
 			d.gold, d.answer = v.gold, v.answer
@@ -109,6 +117,7 @@ func compareExtract(gold string, e extract) decision {
 			break
 		}
 	}
+	d.steps += checker.Steps()
 	return d
 }
 
@@ -118,11 +127,12 @@ type verdict struct {
 	rule         string
 	status       Status
 	gold, answer *latex.Node // the trees of the reading that decided
+	steps        int         // of reading the texts, in all readings that were tried
 }
 
 // compareTexts compares a gold and an answer, both without delimiters and not
 // empty. marked says that the answer stood in a box or a formula.
-func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) verdict {
+func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) (v verdict) {
 	if gold == answer {
 		return verdict{equal: true, rule: "the same text", status: OK}
 	}
@@ -131,10 +141,12 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) ve
 	}
 	g, errG := latex.Parse(gold, latex.Reading{})
 	a, errA := latex.Parse(answer, latex.Reading{})
+	steps := g.Steps + a.Steps
 	if errG != nil || errA != nil {
-		return verdict{rule: "too long or too deep to be read", status: Limit}
+		return verdict{rule: "too long or too deep to be read", status: Limit, steps: steps}
 	}
-	v := compareTrees(g, a, checker)
+	v = compareTrees(g, a, checker)
+	defer func() { v.steps = steps }()
 	if v.equal || v.status == Limit {
 		return v
 	}
@@ -142,6 +154,7 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) ve
 	try := func(rg, ra latex.Reading) bool {
 		g2, errG := latex.Parse(gold, rg)
 		a2, errA := latex.Parse(answer, ra)
+		steps += g2.Steps + a2.Steps
 		if errG != nil || errA != nil || rg.Comma == latex.Separator && !alike(g2.Tree, a2.Tree) {
 			return false
 		}

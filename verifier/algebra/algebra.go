@@ -45,6 +45,9 @@ const work = 60_000
 // NewChecker returns a Checker with the whole budget.
 func NewChecker() *Checker { return &Checker{budget: work} }
 
+// Steps is how much of the budget is used, in its units.
+func (c *Checker) Steps() int { return work - c.budget }
+
 // Spent reports whether the budget is used up.
 func (c *Checker) Spent() bool { return c.budget < 0 }
 

@@ -20,6 +20,7 @@ type lexer struct {
 	listed  int    // up to here commas between digits separate
 	run     string // the digits and commas ahead, where they are one number
 	met     Ambiguity
+	steps   int // bytes looked at
 	err     error
 }
 
@@ -37,19 +38,21 @@ const (
 	melted                  // the braces of \text{}: no tokens
 )
 
-// lex returns the tokens of src, an end token last.
-func lex(src string, reading Reading) ([]token, Ambiguity, error) {
+// lex returns the tokens of src, an end token last, and the steps that it took.
+func lex(src string, reading Reading) ([]token, Ambiguity, int, error) {
 	src = plainWidth(src)
-	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), tokens: make([]token, 0, 16)}
+	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}
 	var plain, roman bool
 	for l.pos < len(l.src) && l.err == nil {
 		if len(l.tokens) > maxTokens {
-			return nil, l.met, ErrLimit
+			return nil, l.met, l.steps, ErrLimit
 		}
+		before := l.pos
 		plain, roman = l.next(plain, roman)
+		l.steps += l.pos - before
 	}
 	l.emit(token{kind: end})
-	return l.tokens, l.met, l.err
+	return l.tokens, l.met, l.steps, l.err
 }
 
 // allDoubled reports whether src was escaped once too often: it has commands,
@@ -88,6 +91,7 @@ func (l *lexer) sign(s string) { l.emit(token{kind: sign, text: s, at: l.pos}) }
 
 // peek is the byte n after the current one, 0 past the end.
 func (l *lexer) peek(n int) byte {
+	l.steps++
 	if l.pos+n < len(l.src) {
 		return l.src[l.pos+n]
 	}
@@ -272,6 +276,7 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 		for i < len(l.src) && isLetter(l.src[i]) {
 			i++
 		}
+		l.steps += i - l.pos
 		name := l.src[l.pos+1 : i]
 		if !known(name) {
 			name = knownPrefix(name)
@@ -406,6 +411,7 @@ func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
 	for i < len(l.src) && (l.src[i] == ' ' || l.src[i] == '\n') {
 		i++
 	}
+	l.steps += i - l.pos
 	if i >= len(l.src) || l.src[i] != '{' {
 		return plain, roman // \mathrm x: the style of one letter is no matter
 	}
@@ -474,6 +480,7 @@ func (l *lexer) skipGroup() {
 	for i < len(l.src) && l.src[i] == ' ' {
 		i++
 	}
+	l.steps += i - l.pos
 	if i >= len(l.src) || l.src[i] != '{' {
 		return
 	}

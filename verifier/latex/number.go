@@ -98,6 +98,7 @@ func (l *lexer) commaRun() {
 	for i < len(l.src) && (isDigit(l.src[i]) || l.src[i] == ',' && i+1 < len(l.src) && isDigit(l.src[i+1])) {
 		i++
 	}
+	l.steps += i - l.pos
 	run := l.src[l.pos:i]
 	if !strings.Contains(run, ",") {
 		return
@@ -201,6 +202,7 @@ func (l *lexer) mixedAhead() bool {
 	for i < len(l.src) && isDigit(l.src[i]) {
 		i++
 	}
+	l.steps += i - l.pos
 	return i < len(l.src) && l.src[i] == '/'
 }
 

@@ -12,44 +12,52 @@ type Parsed struct {
 	Ambiguity Ambiguity // other readings that the text allows
 	Choice    string    // the letter of a leading "B." or "(B)" that more follows
 	Chosen    *Node     // what follows the letter
+	// Steps is the work that it took: bytes and tokens looked at, those that were
+	// looked at again included.
+	Steps int
 }
 
 // Parse reads src, LaTeX or plain text without its math delimiters, in one
 // reading. A text that is no expression becomes a Text node (never an error);
 // an empty one gives a nil tree. The only error is ErrLimit.
-func Parse(src string, reading Reading) (Parsed, error) {
+func Parse(src string, reading Reading) (result Parsed, err error) {
 	if len(src) > maxBytes {
 		return Parsed{}, ErrLimit
 	}
-	tokens, met, err := lex(src, reading)
+	tokens, met, steps, err := lex(src, reading)
+	result.Steps = steps
 	if err != nil {
-		return Parsed{}, err
+		return result, err
 	}
-	result := Parsed{Ambiguity: met, Choice: choice(tokens)}
+	result.Ambiguity, result.Choice = met, choice(tokens)
 	if node := date(tokens); node != nil {
 		result.Tree = node
 		return result, nil
 	}
 	p := &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts}
 	tree, err := p.top()
+	result.Steps += p.steps
 	if err == ErrLimit || deeper(tree, maxTreeDepth) {
-		return Parsed{}, ErrLimit
+		return Parsed{Steps: result.Steps}, ErrLimit
 	}
 	if err != nil {
 		// Parsing splits tokens, so the words are taken from a fresh cut.
-		tokens, _, _ = lex(src, reading)
+		tokens, _, steps, _ = lex(src, reading)
+		result.Steps += steps
 		tree = textOf(tokens)
 	}
 	result.Tree = tree
 	if result.Choice != "" {
-		result.Chosen = chosen(src, reading)
+		result.Chosen, steps = chosen(src, reading)
+		result.Steps += steps
 	}
 	return result, nil
 }
 
-// chosen is the tree of what follows the label of an option.
-func chosen(src string, reading Reading) *Node {
-	tokens, _, _ := lex(src, reading)
+// chosen is the tree of what follows the label of an option, and the steps that it
+// took.
+func chosen(src string, reading Reading) (*Node, int) {
+	tokens, _, steps, _ := lex(src, reading)
 	skip := 2 // B.
 	if tokens[0].is("(") {
 		skip = 3
@@ -58,9 +66,9 @@ func chosen(src string, reading Reading) *Node {
 	p := &parser{tokens: partStatements(tokens[skip:]), subscripts: reading.Subscripts}
 	tree, err := p.top()
 	if err != nil {
-		return textOf(rest)
+		tree = textOf(rest)
 	}
-	return tree
+	return tree, steps + p.steps
 }
 
 // A parser is a recursive descent over tokens. It gives up by panicking with
@@ -69,6 +77,7 @@ type parser struct {
 	tokens   []token
 	pos      int
 	depth    int
+	steps    int  // tokens looked at
 	letters  int  // taken as variables
 	bars     int  // open | that the next | may close
 	brackets int  // open ( and [
@@ -130,10 +139,14 @@ func relationAhead(tokens []token) bool {
 }
 
 // cur is the token at the position.
-func (p *parser) cur() *token { return &p.tokens[p.pos] }
+func (p *parser) cur() *token {
+	p.steps++
+	return &p.tokens[p.pos]
+}
 
 // at is the token n after the current one; past the end it is the end.
 func (p *parser) at(n int) *token {
+	p.steps++
 	return &p.tokens[min(p.pos+n, len(p.tokens)-1)]
 }
 

@@ -1,0 +1,8 @@
+package verifier
+
+// Steps is how many steps of work a verdict takes: bytes and tokens looked at,
+// those that were looked at again included, and units of algebra's budget.
+func (v Verifier) Steps(golds []string, response string) (Result, int) {
+	d := v.judge(golds, response)
+	return d.Result, d.steps
+}
