@@ -2,7 +2,8 @@ package graph
 
 import "onering/models/onnx"
 
-// What ops demand of their operands. Each check fails with the op's name.
+// What ops demand of their operands. A check that does not hold fails with the name of
+// the op, of the operand and the shapes at hand.
 
 // operands demands nodes that exist and belong to one graph.
 func operands(op string, nodes ...*Node) {
@@ -42,6 +43,7 @@ func floats(op string, nodes ...*Node) {
 	}
 }
 
+// floating tells whether n holds floating-point numbers.
 func (n *Node) floating() bool {
 	switch n.elem {
 	case onnx.Float, onnx.Double, onnx.Float16, onnx.BFloat16:

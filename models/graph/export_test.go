@@ -49,7 +49,7 @@ func (g *Graph) Alive(want func(op string, s Shape) bool) (values []*Node, toget
 		}
 		if want(n.call.op, n.shape) && n.call.op != "Reshape" {
 			values = append(values, n)
-			readers[n] = g.readers(n, needed)
+			readers[n] = readersOf(g, n, needed)
 		}
 	}
 	done := func(a, b *Node) bool { // a is no longer needed where b is computed

@@ -20,64 +20,77 @@ func Footprint(f func(g *Graph), sizes map[string]int) (peak int64, err error) {
 		}
 	}()
 	needed, _ := g.live()
-	held := func(n *Node) *Node { // whose buffer n is
-		for n = n.source(); n.call != nil && (n.call.op == "Reshape" || n.call.op == "Squeeze"); {
-			n = n.call.in[0].source()
+	last := lastReaders(g, needed)
+	// The graph allocates what a call computes and a later call reads.
+	allocated := func(n *Node) bool { return n.call != nil && last[n] > 0 }
+	now := int64(0)
+	for _, n := range g.nodes {
+		if n.call == nil || !needed[n.id] || n.call.out[0] != n {
+			continue
 		}
-		return n
+		for _, out := range n.call.out {
+			if out.buffer() == out && allocated(out) {
+				now += bytesOf(out, sizes)
+			}
+		}
+		peak = max(peak, now)
+		var freed []*Node // an operand that is read twice is freed once
+		for _, in := range n.call.in {
+			if in == nil {
+				continue
+			}
+			if b := in.buffer(); allocated(b) && last[b] == n.id && !slices.Contains(freed, b) {
+				freed = append(freed, b)
+				now -= bytesOf(b, sizes)
+			}
+		}
 	}
-	last := make(map[*Node]int) // id of the last call that reads the buffer
+	return peak, nil
+}
+
+// buffer is the node whose memory holds the value of n: a reshaped view has that
+// of its operand.
+func (n *Node) buffer() *Node {
+	for n = n.source(); n.call != nil && n.isView(); {
+		n = n.call.in[0].source()
+	}
+	return n
+}
+
+// isView tells whether a computed node is its operand in another shape.
+func (n *Node) isView() bool { return n.call.op == "Reshape" || n.call.op == "Squeeze" }
+
+// lastReaders gives for each buffer the id of the last call that reads it, and -1
+// for those of outputs, which are the caller's.
+func lastReaders(g *Graph, needed []bool) map[*Node]int {
+	last := make(map[*Node]int)
 	for _, n := range g.nodes {
 		if n.call == nil || !needed[n.id] {
 			continue
 		}
 		for _, in := range n.call.in {
 			if in != nil {
-				last[held(in)] = n.call.out[0].id
+				last[in.buffer()] = n.call.out[0].id
 			}
 		}
 	}
 	for _, o := range g.outputs {
-		last[held(o.node)] = -1 // the caller's
+		last[o.node.buffer()] = -1
 	}
-	bytes := func(n *Node) int64 {
-		total := int64(n.elem.Size())
-		for _, d := range n.shape {
-			total *= int64(d.N)
-			for _, l := range d.letters() {
-				if sizes[l] == 0 {
-					fail("Footprint: no size of %q", l)
-				}
-				total *= int64(sizes[l])
+	return last
+}
+
+// bytesOf is the size of a value, given the sizes that the letters stand for.
+func bytesOf(n *Node, sizes map[string]int) int64 {
+	total := int64(n.elem.Size())
+	for _, d := range n.shape {
+		total *= int64(d.N)
+		for _, l := range d.letters() {
+			if sizes[l] == 0 {
+				fail("Footprint: no size of %q", l)
 			}
-		}
-		return total
-	}
-	now := int64(0)
-	free := func(n *Node) bool { return n.call != nil && last[n] > 0 }
-	for _, n := range g.nodes {
-		if n.call == nil || !needed[n.id] || n.call.out[0] != n {
-			continue
-		}
-		var done []*Node // operands that this is the last reader of
-		for _, in := range n.call.in {
-			if in == nil {
-				continue
-			}
-			if h := held(in); free(h) && last[h] == n.id && !slices.Contains(done, h) {
-				done = append(done, h)
-			}
-		}
-		for _, out := range n.call.out {
-			if held(out) != out || !free(out) {
-				continue
-			}
-			now += bytes(out)
-		}
-		peak = max(peak, now)
-		for _, h := range done {
-			now -= bytes(h)
+			total *= int64(sizes[l])
 		}
 	}
-	return peak, nil
+	return total
 }

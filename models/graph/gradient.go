@@ -9,6 +9,10 @@ import (
 // Gradient adds the nodes of a vector-Jacobian product: given seeds[i] =
 // dL/doutputs[i] it returns dL/dwrt[i] for each of wrt; nil where L does not
 // depend on it. Only paths from wrt to outputs are differentiated.
+//
+// This is reverse-mode differentiation. The adjoint of a node is dL/dnode, the sum of
+// what each of its readers contributes. Nodes are visited from the outputs back to
+// wrt, and each passes its adjoint on to its inputs by its op's rule.
 func Gradient(outputs, seeds, wrt []*Node) []*Node {
 	if len(outputs) == 0 || len(outputs) != len(seeds) {
 		fail("Gradient: %d outputs and %d seeds", len(outputs), len(seeds))
@@ -25,42 +29,19 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 		adjoint[o] = accumulate(adjoint[o], seeds[i])
 		last = max(last, o.id)
 	}
-	// Ids are in topological order, so a node's adjoint is complete when the
-	// walk reaches it; a call with several outputs waits for its first.
+	// Ids are in topological order, so a node's adjoint is complete when the walk
+	// reaches it. The rules add nodes with larger ids, which the walk does not visit.
 	for id := last; id >= 0; id-- {
-		n := g.nodes[id]
-		if !wanted[id] || n.unit == nil && (n.call == nil || n.call.out[0] != n) {
+		if !wanted[id] {
 			continue
 		}
-		var in, grads []*Node
-		switch {
-		case n.unit != nil:
-			dy := adjoint[n]
-			if dy == nil {
-				continue
-			}
-			in, grads = n.unit.in, n.unit.vjp(dy)
-		default:
-			dys, any := make([]*Node, len(n.call.out)), false
-			for i, o := range n.call.out {
-				dys[i] = adjoint[o]
-				any = any || dys[i] != nil
-			}
-			if !any {
-				continue
-			}
-			r, known := rules[n.call.op]
-			if !known || r == nil {
-				fail("Gradient: %s (value %d) has no gradient", n.call.op, n.id)
-			}
-			in, grads = n.call.in, r(n.call, dys)
-		}
+		in, grads := g.nodes[id].inputGradients(adjoint)
 		for i, x := range in {
 			if x == nil || i >= len(grads) || grads[i] == nil || !wanted[x.id] {
 				continue
 			}
 			if !grads[i].shape.equal(x.shape) {
-				fail("Gradient: rule of value %d gives %v for an input %v", n.id, grads[i].shape, x.shape)
+				fail("Gradient: rule of value %d gives %v for an input %v", id, grads[i].shape, x.shape)
 			}
 			adjoint[x] = accumulate(adjoint[x], grads[i])
 		}
@@ -72,7 +53,37 @@ func Gradient(outputs, seeds, wrt []*Node) []*Node {
 	return out
 }
 
-// reachedFrom marks the nodes that depend on one of from.
+// inputGradients returns the inputs that n is computed from and what n contributes
+// to their adjoints; nothing where L does not depend on n. A call with several
+// outputs has one rule for all of them, which its first output stands for: the
+// others have larger ids, so their adjoints are complete by then.
+func (n *Node) inputGradients(adjoint map[*Node]*Node) (in, grads []*Node) {
+	if n.unit != nil {
+		if dy := adjoint[n]; dy != nil {
+			return n.unit.in, n.unit.vjp(dy)
+		}
+		return nil, nil
+	}
+	if n.call == nil || n.call.out[0] != n {
+		return nil, nil
+	}
+	dys, any := make([]*Node, len(n.call.out)), false
+	for i, o := range n.call.out {
+		dys[i] = adjoint[o]
+		any = any || dys[i] != nil
+	}
+	if !any {
+		return nil, nil
+	}
+	r, known := rules[n.call.op]
+	if !known || r == nil {
+		fail("Gradient: %s (value %d) has no gradient", n.call.op, n.id)
+	}
+	return n.call.in, r(n.call, dys)
+}
+
+// reachedFrom marks, by id, the nodes that depend on one of from. An input of a node
+// has a smaller id, so one pass in order of ids is enough.
 func (g *Graph) reachedFrom(from []*Node) []bool {
 	reached := make([]bool, len(g.nodes))
 	for _, n := range from {
@@ -119,9 +130,9 @@ func AddTo(running, grad *Node) *Node {
 	return accumulate(running, grad)
 }
 
-// Stash takes the value of x from the input stash, where an earlier graph left
-// it: the graph then need not compute x, while the gradient still goes through
-// the expression of x.
+// Stash takes the value of x from the input stash, where an earlier graph left it.
+// The graph then reads the input instead of computing x, while Gradient still
+// differentiates the expression that x was built from.
 func Stash(x, stash *Node) {
 	operands("Stash", x, stash)
 	if x.elem != stash.elem || !x.shape.equal(stash.shape) {

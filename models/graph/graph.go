@@ -22,33 +22,35 @@ import (
 // RMSNormalization. Contrib operators are of the domain com.microsoft.
 const Opset = 23
 
+// microsoft is the domain of the operators that ONNX Runtime adds to ONNX.
 const microsoft = "com.microsoft"
 
 // A Graph is under construction until Build returns.
 type Graph struct {
 	name    string
-	nodes   []*Node
+	nodes   []*Node // in topological order: a node comes after all that it is computed from
 	inputs  []*Node
 	outputs []output
-	consts  []*Node
+	consts  []*Node // each value once
 }
 
+// An output is a node under the name by which a caller reads it.
 type output struct {
 	name  string
 	node  *Node
-	alias string
+	alias string // the input whose buffer it may be written to; "" for none
 }
 
-// A Node is one value of a Graph.
+// A Node is one value of a Graph: an input, a constant, or an output of a call.
 type Node struct {
 	g     *Graph
-	id    int
+	id    int    // its index in Graph.nodes
 	name  string // of an input or a constant
 	elem  onnx.ElemType
 	shape Shape
 	call  *call       // what computes it; nil for inputs and constants
 	value *Node       // the input that holds it, where it is stashed
-	unit  *composite  // set where the gradient does not go through call
+	unit  *composite  // set where the gradient has a rule of its own and does not go through call
 	data  onnx.Tensor // of a constant
 }
 
@@ -61,7 +63,8 @@ type call struct {
 }
 
 // A composite is an expression of several ops whose gradient has a rule of
-// its own.
+// its own: vjp takes dL/dy of the expression's result y and returns dL/din for each
+// of in, nil for those that have none.
 type composite struct {
 	rule string
 	in   []*Node
@@ -120,6 +123,7 @@ func (g *Graph) Input(name string, elem onnx.ElemType, shape Shape) *Node {
 	return n
 }
 
+// input returns the input of a name, nil if there is none.
 func (g *Graph) input(name string) *Node {
 	for _, n := range g.inputs {
 		if n.name == name {
@@ -165,6 +169,7 @@ func (n *Node) Elem() onnx.ElemType { return n.elem }
 // Shape returns the sizes of n.
 func (n *Node) Shape() Shape { return n.shape }
 
+// add makes n the graph's newest node.
 func (g *Graph) add(n *Node) *Node {
 	n.g, n.id = g, len(g.nodes)
 	g.nodes = append(g.nodes, n)
@@ -176,6 +181,7 @@ func (g *Graph) call(op, domain string, elem onnx.ElemType, shape Shape, in []*N
 	return g.calls(op, domain, []onnx.ElemType{elem}, []Shape{shape}, in, attrs...)[0]
 }
 
+// calls adds an operator call with one output for each of elems and shapes.
 func (g *Graph) calls(op, domain string, elems []onnx.ElemType, shapes []Shape, in []*Node, attrs ...onnx.Attr) []*Node {
 	c := &call{op: op, domain: domain, in: in, attrs: attrs}
 	for i, s := range shapes {
@@ -251,7 +257,8 @@ func (n *Node) source() *Node {
 	return n
 }
 
-// encode writes the nodes that the outputs need, in the order of creation.
+// encode writes the nodes that the outputs need, in the order of creation. That order
+// is part of the bytes: the same calls give the same file.
 func (g *Graph) encode() models.Program {
 	needed, names := g.live()
 	name := func(n *Node) string { // of the value of n
@@ -265,8 +272,8 @@ func (g *Graph) encode() models.Program {
 	m.Graph.Name = g.name
 	out := models.Program{Name: g.name, Alias: map[string]string{}}
 	for _, n := range g.inputs {
-		m.Graph.Inputs = append(m.Graph.Inputs, n.info(n.name))
-		out.Inputs = append(out.Inputs, n.port(n.name))
+		m.Graph.Inputs = append(m.Graph.Inputs, valueInfo(n, n.name))
+		out.Inputs = append(out.Inputs, portOf(n, n.name))
 	}
 	for _, n := range g.consts {
 		if needed[n.id] {
@@ -285,14 +292,15 @@ func (g *Graph) encode() models.Program {
 		for _, in := range c.in {
 			node.Inputs = append(node.Inputs, name(in))
 		}
+		// Omitted inputs have empty names; at the end they are left out altogether.
 		for len(node.Inputs) > 0 && node.Inputs[len(node.Inputs)-1] == "" {
 			node.Inputs = node.Inputs[:len(node.Inputs)-1]
 		}
 		m.Graph.Nodes = append(m.Graph.Nodes, node)
 	}
 	for _, o := range g.outputs {
-		m.Graph.Outputs = append(m.Graph.Outputs, o.node.info(o.name))
-		out.Outputs = append(out.Outputs, o.node.port(o.name))
+		m.Graph.Outputs = append(m.Graph.Outputs, valueInfo(o.node, o.name))
+		out.Outputs = append(out.Outputs, portOf(o.node, o.name))
 		if o.alias != "" {
 			out.Alias[o.name] = o.alias
 		}
@@ -301,7 +309,8 @@ func (g *Graph) encode() models.Program {
 	return out
 }
 
-func (n *Node) info(name string) onnx.ValueInfo {
+// valueInfo declares n as an input or output of the encoded graph.
+func valueInfo(n *Node, name string) onnx.ValueInfo {
 	v := onnx.ValueInfo{Name: name, Type: n.elem}
 	for _, d := range n.shape {
 		if d.Letters == "" {
@@ -313,12 +322,14 @@ func (n *Node) info(name string) onnx.ValueInfo {
 	return v
 }
 
+// dtypes are the element types that a graph may use, as the rest of onering calls them.
 var dtypes = map[onnx.ElemType]models.DType{
 	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Double: models.F64,
 	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Boolean: models.Bool,
 }
 
-func (n *Node) port(name string) models.Port {
+// portOf describes n as an input or output to those who run the program.
+func portOf(n *Node, name string) models.Port {
 	p := models.Port{Name: name, DType: dtypes[n.elem], Shape: make([]string, len(n.shape))}
 	for i, d := range n.shape {
 		p.Shape[i] = d.String()

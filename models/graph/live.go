@@ -14,13 +14,15 @@ func (g *Graph) separateOutputs() {
 	}
 }
 
-// live marks the nodes that the outputs need, and returns the function that
-// names them: outputs as the caller does.
+// live marks, by id, the nodes that the outputs need: what nothing reads is not
+// written. It also returns the function that names nodes in the encoded graph: inputs
+// and outputs as the caller named them, all others by their id.
 func (g *Graph) live() (needed []bool, name func(*Node) string) {
 	needed = make([]bool, len(g.nodes))
 	names := make(map[*Node]string)
 	taken := make(map[string]bool)
 	for _, o := range g.outputs {
+		// A stashed value is read from its input, so that is what the output needs.
 		s := o.node.source()
 		if taken[o.name] || g.input(o.name) != nil {
 			fail("output %q has the name of an input or another output", o.name)
@@ -50,6 +52,7 @@ func (n *Node) mark(seen []bool) {
 	}
 	seen[n.id] = true
 	if n.call != nil {
+		// A call computes all of its outputs or none.
 		for _, o := range n.call.out {
 			seen[o.id] = true
 		}
@@ -64,7 +67,7 @@ func (n *Node) mark(seen []bool) {
 // elsewhere too must stay: folded it would be computed twice.
 func (g *Graph) foldSums() {
 	needed, _ := g.live()
-	readers := make([]int, len(g.nodes))
+	readers := make([]int, len(g.nodes)) // how many calls and outputs read each node
 	for _, o := range g.outputs {
 		readers[o.node.source().id]++
 	}
@@ -82,6 +85,7 @@ func (g *Graph) foldSums() {
 		if n.call == nil || !n.call.sum || !needed[n.id] {
 			continue
 		}
+		// Addition commutes, so the product may stand on either side.
 		a, b := n.call.in[0], n.call.in[1]
 		if !b.foldable(readers) {
 			a, b = b, a
@@ -100,7 +104,8 @@ func (n *Node) foldable(readers []int) bool {
 }
 
 // checkAliases fails where an output may not be bound onto the buffer of its
-// input.
+// input: there is no such input, it has another type or shape, two outputs want it, or
+// a node that does not come before the output still reads it.
 func (g *Graph) checkAliases() {
 	needed, _ := g.live()
 	onto := make(map[*Node]string)
@@ -120,8 +125,8 @@ func (g *Graph) checkAliases() {
 			fail("output %q is %v %v, its input %q is %v %v", o.name, o.node.elem, o.node.shape, o.alias, in.elem, in.shape)
 		}
 		before := make([]bool, len(g.nodes))
-		o.node.mark(before)
-		for _, r := range g.readers(in, needed) {
+		o.node.mark(before) // all that is computed before the output, and the output itself
+		for _, r := range readersOf(g, in, needed) {
 			if !before[r.id] {
 				fail("output %q would overwrite input %q before %s (value %d) reads it", o.name, o.alias, r.call.op, r.id)
 			}
@@ -129,9 +134,9 @@ func (g *Graph) checkAliases() {
 	}
 }
 
-// readers returns the needed nodes that read the buffer of in, directly or
+// readersOf returns the needed nodes that read the buffer of in, directly or
 // through a reshaped view of it.
-func (g *Graph) readers(in *Node, needed []bool) []*Node {
+func readersOf(g *Graph, in *Node, needed []bool) []*Node {
 	var out []*Node
 	views := map[*Node]bool{in: true}
 	for _, n := range g.nodes {
@@ -141,7 +146,7 @@ func (g *Graph) readers(in *Node, needed []bool) []*Node {
 		for _, x := range n.call.in {
 			if x != nil && views[x.source()] {
 				out = append(out, n)
-				if n.call.op == "Reshape" || n.call.op == "Squeeze" {
+				if n.isView() {
 					views[n] = true
 				}
 				break

@@ -8,6 +8,7 @@ import (
 	"onering/models/onnx"
 )
 
+// attr makes an attribute; ONNX has integers of 64 bits only.
 func attr(name string, v any) onnx.Attr {
 	if i, ok := v.(int); ok {
 		v = int64(i)
@@ -15,11 +16,14 @@ func attr(name string, v any) onnx.Attr {
 	return onnx.Attr{Name: name, Value: v}
 }
 
+// pairwise adds an op of two numbers, element by element. Axes of size 1, and axes
+// that one of the two lacks in front, are repeated to the size of the other's.
 func pairwise(op string, a, b *Node) *Node {
 	numbers(op, a, b)
 	return a.g.call(op, "", a.elem, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
+// unary adds an op of one number, element by element.
 func unary(op string, x *Node) *Node {
 	numbers(op, x)
 	return x.g.call(op, "", x.elem, x.shape, []*Node{x})
@@ -31,7 +35,7 @@ func smooth(op string, x *Node) *Node {
 	return unary(op, x)
 }
 
-// Elementwise arithmetic with broadcasting.
+// Arithmetic element by element, with broadcasting.
 
 // Add is a + b.
 func Add(a, b *Node) *Node { return pairwise("Add", a, b) }
@@ -72,7 +76,8 @@ func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 // Abs is |x|; it has no gradient.
 func Abs(x *Node) *Node { return unary("Abs", x) }
 
-// Compare and select; none has a gradient but Where, in its two values.
+// Comparison and selection. Only Where has a gradient, in the two values that it
+// selects from.
 
 // LessOrEqual is a <= b.
 func LessOrEqual(a, b *Node) *Node {
@@ -110,8 +115,9 @@ func Cast(x *Node, to onnx.ElemType) *Node {
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
 
-// Gemm is op(a) op(b) + c for matrices, op being the transpose where asked;
-// c may be nil, and may be a row [n] or a matrix.
+// Gemm is op(a) op(b) + c for matrices, where op is the transpose if transA or
+// transB asks for it: op(a) [m,k] and op(b) [k,n] give [m,n]. c may be nil, a row
+// [n] that is added to every row, or a matrix [m,n].
 func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	floats("Gemm", a, b)
 	if len(a.shape) != 2 || len(b.shape) != 2 {
@@ -146,11 +152,13 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 	return a.g.call("Gemm", "", a.elem, s, in, attrs...)
 }
 
-// Linear is x w^T + b, with w [out,in] as Hugging Face stores it; b may be nil.
+// Linear is x w^T + b: x [N,in], w [out,in] as Hugging Face stores it, and b [out],
+// which may be nil, give [N,out].
 func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
 
-// MatMul is alpha op(a) op(b) over the last two dimensions, the leading ones
-// being equal; op is the transpose where asked.
+// MatMul is alpha op(a) op(b) over the last two dimensions, where op is the transpose
+// if transA or transB asks for it: op(a) [...,m,k] and op(b) [...,k,n] give [...,m,n].
+// The leading dimensions of a and b are equal.
 func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	floats("MatMul", a, b)
 	r := len(a.shape)
@@ -181,13 +189,14 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	return a.g.call("FusedMatMul", microsoft, a.elem, s, []*Node{a, b}, attrs...)
 }
 
-// Softmax is over the last dimension.
+// Softmax is e^x / sum e^x over the last dimension.
 func Softmax(x *Node) *Node {
 	floats("Softmax", x)
 	x.ranked("Softmax", "the operand", 1)
 	return x.g.call("Softmax", "", x.elem, x.shape, []*Node{x}, attr("axis", -1))
 }
 
+// reduce adds an op over one axis, which stays with size 1.
 func reduce(op string, x *Node, axis int) *Node {
 	numbers(op, x)
 	axis = x.axis(op, axis)
@@ -260,7 +269,7 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 func Reshape(x *Node, sizes ...int) *Node {
 	operands("Reshape", x)
 	s := make(Shape, len(sizes))
-	known, rest := Dim{N: 1}, -1
+	known, rest := Dim{N: 1}, -1 // the product of the sizes that are given; where -1 stands
 	spec := make([]int64, len(sizes))
 	for i, n := range sizes {
 		spec[i] = int64(n)
@@ -277,6 +286,8 @@ func Reshape(x *Node, sizes ...int) *Node {
 		}
 		known = known.times(s[i])
 	}
+	// The number of elements stays. Sizes are products of letters, so a reshape that
+	// would lose or invent a token is found here and not when the graph runs.
 	left, ok := x.shape.size().over(known)
 	if !ok || rest < 0 && !left.isOne() {
 		fail("Reshape: %v to %v", x.shape, sizes)
@@ -287,7 +298,8 @@ func Reshape(x *Node, sizes ...int) *Node {
 	return x.g.call("Reshape", "", x.elem, s, []*Node{x, x.g.Ints(spec...)})
 }
 
-// reshapeLike gives x the shape of like, whatever its letters.
+// reshapeLike gives x the shape of like. Reshape can leave out one size; where like
+// has more letters than that, its shape is read when the graph runs.
 func reshapeLike(x, like *Node) *Node {
 	if x.shape.equal(like.shape) {
 		return x
@@ -301,7 +313,7 @@ func reshapeLike(x, like *Node) *Node {
 			spec[i] = 0
 		case !rest:
 			spec[i], rest = -1, true
-		default: // two letters to restore: read the sizes when the graph runs
+		default:
 			shape := x.g.call("Shape", "", onnx.Int64, Dims(len(like.shape)), []*Node{like})
 			return x.g.call("Reshape", "", x.elem, like.shape, []*Node{x, shape})
 		}
@@ -309,7 +321,7 @@ func reshapeLike(x, like *Node) *Node {
 	return Reshape(x, spec...)
 }
 
-// Transpose permutes the axes.
+// Transpose permutes the axes: axis i of the result is axis perm[i] of x.
 func Transpose(x *Node, perm ...int) *Node {
 	operands("Transpose", x)
 	sorted := slices.Clone(perm)
@@ -375,7 +387,7 @@ func AddRows(x, index, rows *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, Reshape(index, -1, 1), rows}, attr("reduction", "add"))
 }
 
-// Slice takes from start to end (int64 nodes of one element, 0 <= start <= end
+// Slice takes the elements from start to end, without end (int64 nodes of one element, 0 <= start <= end
 // <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {
 	operands("Slice", x, start, end)
@@ -413,6 +425,7 @@ func PadLast(x *Node, width int) *Node {
 	if more == 0 {
 		return x
 	}
+	// The zeros have the sizes of x but for the last; those are read when the graph runs.
 	shape := x.g.Ints(int64(more))
 	if last > 0 {
 		shape = Concat(0, x.g.call("Shape", "", onnx.Int64, Dims(last), []*Node{x}, attr("start", 0), attr("end", last)), shape)

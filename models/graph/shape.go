@@ -8,8 +8,9 @@ import (
 	"unicode"
 )
 
-// A Dim is one size of a shape: N times a product of letters, each standing
-// for a size known only when the graph runs. The zero Dim is not valid.
+// A Dim is one size of a shape: N times a product of letters. A letter stands for a
+// size that is known only when the graph runs, the same wherever it is used. The
+// zero Dim is not valid.
 type Dim struct {
 	N       int
 	Letters string // sorted and joined by "*", as in "B*T"; empty for a fixed size
@@ -58,6 +59,7 @@ func (d Dim) String() string {
 	return strconv.Itoa(d.N) + "*" + d.Letters
 }
 
+// String writes a Shape as "[B,T,64]".
 func (s Shape) String() string {
 	parts := make([]string, len(s))
 	for i, d := range s {
@@ -66,6 +68,7 @@ func (s Shape) String() string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
+// letters lists the letters of d, each as often as it is a factor.
 func (d Dim) letters() []string {
 	if d.Letters == "" {
 		return nil
@@ -73,13 +76,14 @@ func (d Dim) letters() []string {
 	return strings.Split(d.Letters, "*")
 }
 
+// times returns d * e.
 func (d Dim) times(e Dim) Dim {
 	l := append(d.letters(), e.letters()...)
 	slices.Sort(l)
 	return Dim{N: d.N * e.N, Letters: strings.Join(l, "*")}
 }
 
-// over returns d / e, and false where that is not a whole monomial.
+// over returns d / e, and false where e does not divide d whatever the letters are.
 func (d Dim) over(e Dim) (Dim, bool) {
 	l := d.letters()
 	for _, x := range e.letters() {
@@ -95,8 +99,11 @@ func (d Dim) over(e Dim) (Dim, bool) {
 	return Dim{N: d.N / e.N, Letters: strings.Join(l, "*")}, true
 }
 
+// equal tells whether two shapes have the same sizes in numbers and letters. Different
+// letters are different sizes, even where they come out equal when the graph runs.
 func (s Shape) equal(t Shape) bool { return slices.Equal(s, t) }
 
+// isOne tells whether d is the number 1.
 func (d Dim) isOne() bool { return d == Dim{N: 1} }
 
 // size is the product of all sizes.
@@ -108,7 +115,9 @@ func (s Shape) size() Dim {
 	return total
 }
 
-// broadcast is ONNX's (NumPy's) rule for two shapes.
+// broadcast is the shape of an elementwise op of two shapes by ONNX's rule, which is
+// NumPy's: shapes are aligned at their last axis, and of two sizes of an axis one is 1,
+// or they are equal.
 func broadcast(op string, a, b Shape) Shape {
 	out := make(Shape, max(len(a), len(b)))
 	for i := range out {
@@ -136,4 +145,5 @@ type buildError struct{ text string }
 
 func (e buildError) Error() string { return "graph: " + e.text }
 
+// fail gives the construction up.
 func fail(format string, args ...any) { panic(buildError{fmt.Sprintf(format, args...)}) }

@@ -10,40 +10,56 @@ type rule func(c *call, dy []*Node) []*Node
 // noGradient marks an op that must not lie on a differentiated path.
 var noGradient rule
 
-// rules has an entry for every op that this package emits.
+// rules has an entry for every op that this package emits. It is filled by init
+// because its functions build calls, which look up rules.
+//
+// In the comments y is the op's output, dy = dL/dy its gradient, and da and db are
+// those of its inputs. Where an input was broadcast, sumTo sums its gradient over the
+// axes along which it was repeated.
 var rules map[string]rule
 
 func init() {
 	rules = map[string]rule{
+		// y = a + b:  da = dy, db = dy
 		"Add": func(c *call, dy []*Node) []*Node {
 			return []*Node{sumTo(dy[0], c.in[0]), sumTo(dy[0], c.in[1])}
 		},
+		// y = a - b:  da = dy, db = -dy
 		"Sub": func(c *call, dy []*Node) []*Node {
 			return []*Node{sumTo(dy[0], c.in[0]), sumTo(Neg(dy[0]), c.in[1])}
 		},
+		// y = a b:  da = dy b, db = dy a
 		"Mul": func(c *call, dy []*Node) []*Node {
 			a, b := c.in[0], c.in[1]
 			return []*Node{sumTo(Mul(dy[0], b), a), sumTo(Mul(dy[0], a), b)}
 		},
+		// y = a/b:  da = dy/b, db = -dy a/b^2 = -da y
 		"Div": func(c *call, dy []*Node) []*Node {
 			a, b := c.in[0], c.in[1]
 			da := Div(dy[0], b)
 			return []*Node{sumTo(da, a), sumTo(Neg(Mul(da, c.out[0])), b)}
 		},
-		"Neg":     func(c *call, dy []*Node) []*Node { return []*Node{Neg(dy[0])} },
-		"Exp":     func(c *call, dy []*Node) []*Node { return []*Node{Mul(dy[0], c.out[0])} },
-		"Log":     func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], c.in[0])} },
+		// y = -x:  dx = -dy
+		"Neg": func(c *call, dy []*Node) []*Node { return []*Node{Neg(dy[0])} },
+		// y = e^x:  dx = dy y
+		"Exp": func(c *call, dy []*Node) []*Node { return []*Node{Mul(dy[0], c.out[0])} },
+		// y = log x:  dx = dy/x
+		"Log": func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], c.in[0])} },
+		// y = sqrt x:  dx = dy/(2 y)
 		"Sqrt":    func(c *call, dy []*Node) []*Node { return []*Node{Div(dy[0], Add(c.out[0], c.out[0]))} },
 		"Sigmoid": sigmoidVJP,
+		// y = 1/x:  dx = -dy y^2
 		"Reciprocal": func(c *call, dy []*Node) []*Node {
 			return []*Node{Neg(Mul(dy[0], Mul(c.out[0], c.out[0])))}
 		},
+		// A cast passes the gradient on in the type of its input.
 		"Cast": func(c *call, dy []*Node) []*Node {
 			if !c.in[0].floating() || !c.out[0].floating() {
 				return []*Node{nil}
 			}
 			return []*Node{Cast(dy[0], c.in[0].elem)}
 		},
+		// y = a where cond, else b:  each gets dy at its own places, 0 elsewhere
 		"Where": func(c *call, dy []*Node) []*Node {
 			zero := dy[0].g.fill(0, dy[0])
 			return []*Node{nil, sumTo(Where(c.in[0], dy[0], zero), c.in[1]), sumTo(Where(c.in[0], zero, dy[0]), c.in[2])}
@@ -51,13 +67,16 @@ func init() {
 		"Gemm":        gemmVJP,
 		"MatMul":      matMulVJP,
 		"FusedMatMul": matMulVJP,
+		// y = softmax(x):  dx = y (dy - sum(dy y)), the sum over the last axis
 		"Softmax": func(c *call, dy []*Node) []*Node {
 			y := c.out[0]
 			return []*Node{Mul(y, Sub(dy[0], ReduceSum(Mul(dy[0], y), -1)))}
 		},
+		// y = sum x:  every summand gets dy
 		"ReduceSum": func(c *call, dy []*Node) []*Node {
 			return []*Node{spread(dy[0], c.in[0])}
 		},
+		// y = 1/n sum x:  every summand gets dy/n
 		"ReduceMean": func(c *call, dy []*Node) []*Node {
 			n := c.in[0].shape.size()
 			n, ok := n.over(c.out[0].shape.size())
@@ -67,12 +86,14 @@ func init() {
 			return []*Node{spread(Div(dy[0], dy[0].g.fill(float64(n.N), dy[0])), c.in[0])}
 		},
 		"CumSum": cumSumVJP,
+		// What only moves elements moves their gradients back.
 		"Reshape": func(c *call, dy []*Node) []*Node {
 			return []*Node{reshapeLike(dy[0], c.in[0])}
 		},
 		"Squeeze": func(c *call, dy []*Node) []*Node {
 			return []*Node{reshapeLike(dy[0], c.in[0])}
 		},
+		// The inverse order of the axes undoes a transpose.
 		"Transpose": func(c *call, dy []*Node) []*Node {
 			perm := c.ints("perm")
 			inverse := make([]int, len(perm))
@@ -83,6 +104,7 @@ func init() {
 		},
 		"Slice":  sliceVJP,
 		"Concat": concatVJP,
+		// The parts of a split are joined again; a part that nothing reads has gradient 0.
 		"Split": func(c *call, dy []*Node) []*Node {
 			for i, o := range c.out {
 				if dy[i] == nil {
@@ -93,16 +115,17 @@ func init() {
 			return []*Node{concat(axis, c.in[0].shape[axis], dy...)}
 		},
 
-		// Comparisons, choices and looking up.
+		// Comparisons, choices and looking up by index have no gradient here.
 		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Min": noGradient, "Abs": noGradient,
 		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
 		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient, "Identity": noGradient,
-		// Fused kernels: the composites of fused.go that emit them have rules of their own.
+		// Fused kernels: the composites that emit them have rules of their own.
 		"RMSNormalization": noGradient, "RotaryEmbedding": noGradient, "QuickGelu": noGradient,
 		"GroupQueryAttention": noGradient,
 	}
 }
 
+// sigmoidVJP: y = 1/(1+e^-x):  dx = dy y (1 - y).
 func sigmoidVJP(c *call, dy []*Node) []*Node {
 	y := c.out[0]
 	return []*Node{Mul(dy[0], Mul(y, Sub(y.g.fill(1, y), y)))}
@@ -188,6 +211,7 @@ func spread(dy, like *Node) *Node {
 	return dy.g.call("Expand", "", dy.elem, like.shape, []*Node{dy, shape})
 }
 
+// attr is the value of an attribute, nil where the call has none of this name.
 func (c *call) attr(name string) any {
 	for _, a := range c.attrs {
 		if a.Name == name {
@@ -197,16 +221,19 @@ func (c *call) attr(name string) any {
 	return nil
 }
 
+// int is an attribute of type int64, 0 where it is absent.
 func (c *call) int(name string) int64 {
 	v, _ := c.attr(name).(int64)
 	return v
 }
 
+// ints is an attribute of type []int64, nil where it is absent.
 func (c *call) ints(name string) []int64 {
 	v, _ := c.attr(name).([]int64)
 	return v
 }
 
+// float is an attribute of type float32, or otherwise where it is absent.
 func (c *call) float(name string, otherwise float64) float64 {
 	if v, ok := c.attr(name).(float32); ok {
 		return float64(v)

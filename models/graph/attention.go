@@ -1,0 +1,268 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+
+	"onering/models/onnx"
+)
+
+// An Attention is the form of CausalAttention.
+type Attention struct {
+	// Heads of queries and of keys: Heads is a multiple of KVHeads.
+	Heads, KVHeads int
+	// Blocks is how many parts the queries are taken in.
+	Blocks int
+	// InTurn makes each block depend on the one before, forward and backward, so
+	// that no order of the nodes can hold two of them; the gradient computes a
+	// block's probabilities a second time. Of all that has the size of the scores
+	// only one block's is ever held. Without it the gradient holds the
+	// probabilities, and mostly their gradients, of all blocks.
+	InTurn bool
+}
+
+// CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
+// q [B,T,H*K], k and v [B,T,G*K] with H a multiple of G (query head h reads
+// key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
+// taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
+// reads only the keys before bounds[i+1], so the mask has to be causal. One block
+// needs no bounds.
+//
+// Of 16-bit q, k and v the scores, the softmax, both products and their
+// gradients are in float32, as is the mask; only the result is rounded to 16
+// bits. TensorFloat-32 holds 16-bit numbers exactly, so on a GPU that has it the
+// products of q and k lose nothing, at half the speed of 16 bits.
+func CausalAttention(q, k, v, mask, bounds *Node, form Attention) *Node {
+	width := form.check(q, k, v, mask, bounds)
+	a := &causalAttention{
+		Attention: form, g: q.g, mask: mask, bounds: bounds, elem: q.elem, tokens: q.shape[1],
+		width: width, scale: 1 / math.Sqrt(float64(width)), again: form.InTurn && form.Blocks > 1,
+	}
+	a.q, a.k, a.v = a.perHead(q, a.Heads), a.perHead(k, a.KVHeads), a.perHead(v, a.KVHeads)
+	parts, out := a.forward()
+	return out.composite("CausalAttention", []*Node{q, k, v}, func(dy *Node) []*Node {
+		return a.backward(parts, out, dy)
+	})
+}
+
+// causalAttention is what the blocks of one CausalAttention share.
+type causalAttention struct {
+	Attention
+	g            *Graph
+	mask, bounds *Node
+	elem         onnx.ElemType // of q, k, v and the result
+	tokens       Dim           // T
+	width        int           // K
+	scale        float64       // 1/sqrt(K)
+	again        bool          // the gradient computes each block a second time
+	q, k, v      *Node         // [B,H,T,K], [B,G,T,K], [B,G,T,K] in the mask's type
+}
+
+// An attentionBlock is one block of queries with the keys that it reads. Heads that
+// share keys are laid one after the other: Tq rows of queries of each.
+type attentionBlock struct {
+	index    int
+	from, to *Node // the first query, and the query after the last; nil for the only block
+	q        *Node // [B,G,H/G*Tq,K]
+	k, v     *Node // [B,G,Tk,K]
+	p        *Node // the probabilities, [B,G,H/G*Tq,Tk]
+}
+
+// perHead parts the heads of x: [B,T,n*K] to [B,n,T,K].
+func (a *causalAttention) perHead(x *Node, n int) *Node {
+	return Transpose(Reshape(Cast(x, a.mask.elem), 0, 0, n, a.width), 0, 2, 1, 3)
+}
+
+// joined is the inverse of perHead.
+func (a *causalAttention) joined(x *Node, n int) *Node {
+	return Cast(Reshape(Transpose(x, 0, 2, 1, 3), 0, 0, n*a.width), a.elem)
+}
+
+// folded lays the heads that share keys one after the other: [B,H,Tq,C] to
+// [B,G,H/G*Tq,C].
+func (a *causalAttention) folded(x *Node) *Node { return Reshape(x, 0, a.KVHeads, -1, x.shape[3].N) }
+
+// unfolded is the inverse of folded, for x of width K.
+func (a *causalAttention) unfolded(x *Node) *Node { return Reshape(x, 0, a.Heads, -1, a.width) }
+
+// queries is the block's part of x along the axis of queries, 2.
+func (a *causalAttention) queries(b *attentionBlock, x *Node) *Node {
+	if a.Blocks == 1 {
+		return x
+	}
+	return Slice(x, b.from, b.to, 2, fmt.Sprintf("Tq%d", b.index))
+}
+
+// keys is the block's part of x along the axis of keys.
+func (a *causalAttention) keys(b *attentionBlock, x *Node, axis int) *Node {
+	if a.Blocks == 1 || a.InTurn && b.index == a.Blocks-1 { // the last block reads all keys
+		return x
+	}
+	return Slice(x, a.g.Ints(0), b.to, axis, fmt.Sprintf("Tk%d", b.index))
+}
+
+// boundary is bounds[i] as a node of one element.
+func (a *causalAttention) boundary(bounds *Node, i int) *Node {
+	return Slice(bounds, a.g.Ints(int64(i)), a.g.Ints(int64(i+1)), 0, 1)
+}
+
+// block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask),
+// not before the nodes of after.
+func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
+	b := &attentionBlock{index: i}
+	mask := a.mask
+	if a.Blocks > 1 {
+		bounds := inTurn(a.bounds, after)
+		b.from, b.to = a.boundary(bounds, i), a.boundary(bounds, i+1)
+		rows := func(x *Node) *Node { return Slice(x, b.from, b.to, 0, fmt.Sprintf("Tq%d", i)) }
+		if a.InTurn {
+			mask = a.keys(b, rows(mask), 1) // so nothing of the mask's size lies between
+		} else {
+			mask = rows(a.keys(b, mask, 1))
+		}
+	}
+	b.q, b.k, b.v = a.folded(a.queries(b, a.q)), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
+	scores := MatMul(b.q, b.k, false, true, a.scale)
+	scores = Reshape(scores, 0, a.Heads, -1, 0)
+	b.p = Softmax(Add(scores, mask))
+	b.p = Reshape(b.p, 0, a.KVHeads, -1, 0)
+	return b
+}
+
+// order is the order in which blocks are computed. In turn the last one, which is
+// the largest, comes first: the memory that it leaves has room for each of the others.
+func (a *causalAttention) order() []int {
+	order := make([]int, a.Blocks)
+	for i := range order {
+		if order[i] = i; a.again {
+			order[i] = a.Blocks - 1 - i
+		}
+	}
+	return order
+}
+
+// forward returns the blocks and the result O = P V, [B,T,H*K].
+func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
+	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
+	var before []*Node
+	if a.again {
+		// ONNX Runtime computes on the CPU what follows from shapes, which is where
+		// Slice wants its bounds. From bounds alone a GPU would compute them and send
+		// them back.
+		before = []*Node{a.k}
+	}
+	for _, i := range a.order() {
+		parts[i] = a.block(i, before...)
+		outs[i] = a.unfolded(MatMul(parts[i].p, parts[i].v, false, false, 1))
+		if a.again {
+			before = []*Node{outs[i]}
+		}
+	}
+	return parts, a.joined(a.rows(outs), a.Heads)
+}
+
+// rows joins the blocks' parts along the axis of queries.
+func (a *causalAttention) rows(parts []*Node) *Node {
+	if a.Blocks == 1 {
+		return parts[0]
+	}
+	return concat(2, a.tokens, parts...)
+}
+
+// backward returns dL/dq, dL/dk and dL/dv for dL/dout. For each block
+//
+//	dP = dO V^T,  dS = P (dP - rowsum(dO O)),
+//	dQ = dS K / sqrt(K),  dK = dS^T Q / sqrt(K),  dV = P^T dO,
+//
+// and dK and dV are summed over the blocks.
+func (a *causalAttention) backward(parts []*attentionBlock, out, dy *Node) []*Node {
+	dout := a.perHead(dy, a.Heads)
+	delta := ReduceSum(Mul(dout, a.perHead(out, a.Heads)), -1) // rowsum(dO O), [B,H,T,1]
+	dqs := make([]*Node, a.Blocks)
+	before := []*Node{delta} // which needs all blocks of the forward pass
+	var dk, dv *Node
+	for _, i := range a.order() {
+		b := parts[i]
+		if a.again {
+			b = a.block(i, before...)
+		}
+		do, d := a.folded(a.queries(b, dout)), a.folded(a.queries(b, delta))
+		ds := Mul(b.p, Sub(MatMul(do, b.v, false, true, 1), d))
+		dqs[i] = a.unfolded(MatMul(ds, b.k, false, false, a.scale))
+		dk, dv = a.addKeys(b, dk, dv, MatMul(ds, b.q, true, false, a.scale), MatMul(b.p, do, true, false, 1))
+		before = []*Node{dqs[i], dk, dv}
+	}
+	return []*Node{a.joined(a.rows(dqs), a.Heads), a.joined(dk, a.KVHeads), a.joined(dv, a.KVHeads)}
+}
+
+// addKeys adds the block's gradients of its keys and values to the sums so far,
+// which are nil before the first block.
+func (a *causalAttention) addKeys(b *attentionBlock, dk, dv, partK, partV *Node) (*Node, *Node) {
+	if a.again {
+		return addFirst(dk, partK, b.to, b.index), addFirst(dv, partV, b.to, b.index)
+	}
+	if a.Blocks > 1 {
+		after := Sub(a.boundary(a.bounds, a.Blocks), b.to)
+		partK, partV = Pad(partK, a.g.Ints(0), after, 2, a.tokens), Pad(partV, a.g.Ints(0), after, 2, a.tokens)
+	}
+	return accumulate(dk, partK), accumulate(dv, partV)
+}
+
+// addFirst is sum [B,G,T,K] with part added to its first n keys; sum may be nil
+// where part is of all keys. i keeps the letters of the sizes of several calls apart.
+func addFirst(sum, part, n *Node, i int) *Node {
+	if sum == nil {
+		return part
+	}
+	g := sum.g
+	first := Add(Slice(sum, g.Ints(0), n, 2, part.shape[2]), part)
+	rest := Slice(sum, n, sizeOf(sum, 2), 2, fmt.Sprintf("Tr%d", i))
+	return concat(2, sum.shape[2], first, rest)
+}
+
+// inTurn is x, an int64 vector, as a node that can only be computed once the nodes
+// of after are: their shapes are appended to it, beyond the elements that are read.
+func inTurn(x *Node, after []*Node) *Node {
+	if len(after) == 0 {
+		return x
+	}
+	parts := []*Node{x}
+	for _, n := range after {
+		parts = append(parts, x.g.call("Shape", "", onnx.Int64, Dims(len(n.shape)), []*Node{n}))
+	}
+	return Concat(0, parts...)
+}
+
+// check checks the operands of CausalAttention and returns K.
+func (a Attention) check(q, k, v, mask, bounds *Node) int {
+	const op = "CausalAttention"
+	floats(op, q, k, v)
+	floats(op, mask)
+	wide := q.elem
+	if wide.Size() == 2 {
+		wide = onnx.Float
+	}
+	mask.typed(op, "the mask", wide)
+	heads, kvHeads, blocks := a.Heads, a.KVHeads, a.Blocks
+	if heads < 1 || kvHeads < 1 || heads%kvHeads != 0 {
+		fail("%s: %d heads, %d key heads", op, heads, kvHeads)
+	}
+	if len(q.shape) != 3 {
+		fail("%s: q of shape %v is not [B,T,H*K]", op, q.shape)
+	}
+	width := q.fixed(op, "q", 2) / heads
+	q.shaped(op, "q", Shape{q.shape[0], q.shape[1], {N: heads * width}})
+	keys := Shape{q.shape[0], q.shape[1], {N: kvHeads * width}}
+	k.shaped(op, "k", keys)
+	v.shaped(op, "v", keys)
+	mask.shaped(op, "the mask", Shape{q.shape[1], q.shape[1]})
+	if blocks < 1 || blocks > 1 != (bounds != nil) {
+		fail("%s: %d blocks need bounds where there is more than one, and only there", op, blocks)
+	}
+	if bounds != nil {
+		operands(op, q, bounds)
+		bounds.typed(op, "bounds", onnx.Int64)
+		bounds.shaped(op, "bounds", Dims(blocks+1))
+	}
+	return width
+}
