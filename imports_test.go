@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "train train/* report report/* eval data data/* runtime models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd", "train train/* report report/* eval data data/* runtime runtime/provision models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
@@ -43,7 +43,8 @@ var rooms = []struct {
 	{"models/hub", ""},
 	{"models/qwen2", "models models/graph models/onnx models/adamw"},
 
-	{"runtime", "models"},
+	{"runtime", "models runtime/provision"},
+	{"runtime/provision", ""},
 	{"runtime/runtimetest", "runtime models"},
 	{"data", ""},
 	{"data/arithmetic", ""},

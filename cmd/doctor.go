@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/runtime"
+	"onering/runtime/provision"
 )
 
 func newDoctor() *cobra.Command {
@@ -37,10 +38,14 @@ Exit code 1 if something keeps onering from running.`,
 			if err := checkDevice(o.Device); err != nil {
 				return err
 			}
+			found, err := runtime.Diagnose(c.Context(), o)
+			if err != nil {
+				return err
+			}
 			r := struct {
 				Onering buildVersion `json:"onering"`
-				runtime.Report
-			}{readVersion(), runtime.Diagnose(c.Context(), o)}
+				provision.Report
+			}{readVersion(), found}
 			if asJSON {
 				if err := (lineWriter{c.OutOrStdout()}).write(r); err != nil {
 					return err
@@ -66,7 +71,7 @@ Exit code 1 if something keeps onering from running.`,
 // printDiagnosis writes a table of two columns; what a GPU needs is left out
 // where there is none and cuda is not set. The problems are left to the error
 // that ends the command.
-func printDiagnosis(w io.Writer, v buildVersion, r runtime.Report, cuda bool) {
+func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }

@@ -10,6 +10,7 @@ import (
 	"onering/models"
 	"onering/models/qwen2"
 	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/train"
 )
 
@@ -149,7 +150,7 @@ type download struct {
 	bar    *progress
 }
 
-func (d *download) show(p runtime.Progress) {
+func (d *download) show(p provision.Progress) {
 	if d.bar == nil || p.Step != d.step {
 		d.finish()
 		d.step = p.Step

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models/hub"
-	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/train"
 )
 
@@ -81,7 +81,7 @@ func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (strin
 	defer fetching.finish()
 	return resolve(hub.Options{
 		Offline:  os.Getenv("ONERING_OFFLINE") != "",
-		Progress: func(p hub.Progress) { fetching.show(runtime.Progress{Step: p.File, Done: p.Done, Total: p.Total}) },
+		Progress: func(p hub.Progress) { fetching.show(provision.Progress{Step: p.File, Done: p.Done, Total: p.Total}) },
 		Notice:   func(text string) { slog.Warn(text) },
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"onering/models/qwen2"
 	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/train"
 )
 
@@ -59,7 +60,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 					}
 				}
 			}
-			env, err := openRuntime(c, runtime.Options{Library: library, Device: r.Runtime.Device, Threads: threads}, r.Model.DType)
+			env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: library}, Device: r.Runtime.Device, Threads: threads}, r.Model.DType)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"onering/models"
 	"onering/report"
 	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/train/sweep"
 )
 
@@ -146,7 +147,7 @@ func runSweep(c *cobra.Command, runs []*sweepRun, jobs int) error {
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
 	// The library is fetched once, before the runs ask for it at the same time.
-	env, err := openRuntime(c, runtime.Options{Library: todo[0].config.Runtime.Library, Threads: 1}, todo[0].config.Model.DType)
+	env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: todo[0].config.Runtime.Library}, Threads: 1}, todo[0].config.Model.DType)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/train"
 )
 
@@ -143,7 +144,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer endProfile()
-	env, err := openRuntime(c, runtime.Options{Library: config.Runtime.Library, Device: config.Runtime.Device, Threads: config.Runtime.Threads, Profile: profile}, config.Model.DType)
+	env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: config.Runtime.Library}, Device: config.Runtime.Device, Threads: config.Runtime.Threads, Profile: profile}, config.Model.DType)
 	if err != nil {
 		return train.Summary{}, err
 	}

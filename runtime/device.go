@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"onering/runtime/provision"
 )
 
 // A device is what Sessions run on: the CPU, or one GPU.
@@ -55,60 +57,31 @@ func (d device) String() string {
 	return "cpu"
 }
 
-func (d device) kind() kind {
+// choose decides what "auto" is and finds the library for the device. If auto
+// comes out as the CPU, Notice is told the reason in one line.
+func choose(ctx context.Context, o Options, d device, c provision.CUDA) (device, provision.Location, error) {
 	if d.cuda {
-		return cudaKind
-	}
-	return cpuKind
-}
-
-// choose settles what "auto" is and finds the library for the device. Where
-// auto is the CPU it says why in one line.
-func choose(ctx context.Context, o Options, d device, c cudaSearch) (device, place, error) {
-	if !d.auto && !d.cuda {
-		at, err := find(ctx, o, cpuKind)
+		at, err := c.Find(ctx, o.Options, d.id)
 		return d, at, err
 	}
-	because := func(why string) (device, place, error) {
-		if o.Notice != nil {
-			o.Notice("running on the CPU: " + why)
+	if d.auto {
+		at, err := c.FindIfPresent(ctx, o.Options)
+		if err == nil {
+			return device{cuda: true}, at, nil
 		}
-		at, err := find(ctx, o, cpuKind)
-		return device{}, at, err
+		o.onCPU(err)
+		d = device{}
 	}
-	gpus, _, err := cudaDriver(c.driver)
-	if d.auto && (err != nil || len(gpus) == 0) {
-		why := "the NVIDIA driver shows no GPU"
-		if err != nil {
-			why = "no GPU can be reached: " + err.Error()
-		}
-		return because(why)
-	}
-	at, err := look(o, cudaKind)
-	if err == nil && at.path == "" && len(gpus) > d.id { // else there is no use in fetching it
-		at, err = find(ctx, o, cudaKind)
-	}
-	if err == nil {
-		err = c.usable(at.path, d.id)
-	}
-	if d.auto && err != nil {
-		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "runtime: "), "\n")
-		return because(why)
-	}
-	return device{cuda: true, id: d.id}, at, err
+	at, err := provision.Find(ctx, o.Options)
+	return d, at, err
 }
 
-// usable is an error that names everything that keeps the GPU from being used
-// by the library.
-func (c cudaSearch) usable(library string, id int) error {
-	r := c.report(library)
-	if len(r.Missing) == 0 && id >= len(r.Devices) {
-		r.Missing = append(r.Missing, fmt.Sprintf("there is no GPU %d: the driver shows %d, numbered from 0", id, len(r.Devices)))
+// onCPU tells Notice why the device "auto" is the CPU.
+func (o Options) onCPU(why error) {
+	if o.Notice != nil {
+		text, _, _ := strings.Cut(strings.TrimPrefix(why.Error(), "provision: "), "\n")
+		o.Notice("running on the CPU: " + text)
 	}
-	if len(r.Missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("runtime: cuda:%d cannot be used: %s", id, strings.Join(r.Missing, "; "))
 }
 
 // cudaOptions are the settings of the CUDA provider.
@@ -128,21 +101,6 @@ func cudaOptions(id int, tf32 bool) map[string]string {
 		options["use_tf32"] = "1"
 	}
 	return options
-}
-
-// tryCUDA lets the library at path load its CUDA provider.
-func tryCUDA(ctx context.Context, path string, id int) error {
-	e, err := Open(ctx, Options{Library: path})
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	var o *C.OrtSessionOptions
-	if err := check(C.onering_options(&o)); err != nil {
-		return err
-	}
-	defer C.onering_release_options(o)
-	return useCUDA(o, id, nil, false)
 }
 
 // useCUDA adds the CUDA provider to the options of a session. Nodes that it has

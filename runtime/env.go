@@ -31,17 +31,15 @@ import (
 	"unsafe"
 
 	ort "github.com/yalue/onnxruntime_go"
-)
 
-// minAPI is the version of the C interface that onnxruntime_go asks for;
-// library version 1.N.x has interface N.
-const minAPI = 24
+	"onering/runtime/provision"
+)
 
 // Options say which library to run on and how. The zero value is the default.
 type Options struct {
-	// Library is the path of an ONNX Runtime shared library, or of the folder
-	// that holds it. Empty: look in the usual places, then provision one.
-	Library string
+	// Options say where the library is and how it is fetched. Notice is also told
+	// why the device "auto" is the CPU.
+	provision.Options
 	// Device is what Sessions run on: "cpu", "cuda" or "cuda:N" for a GPU by
 	// CUDA's number, or "auto": GPU 0 where there is one and all that it needs
 	// is there, else the CPU, which Notice is then told with the reason. Empty
@@ -60,17 +58,6 @@ type Options struct {
 	// Profile, when set, makes every Session write a profile, a JSON trace for
 	// chrome://tracing, to a file whose name starts with it.
 	Profile string
-
-	// Cache is the folder in which libraries are kept. Empty: ONERING_CACHE, or
-	// "onering" in the user's cache folder.
-	Cache string
-	// Offline keeps Open from fetching a library; so does ONERING_OFFLINE.
-	Offline bool
-	// Progress, if not nil, is told how far the fetching is.
-	Progress func(Progress)
-	// Notice, if not nil, is told once which way a library was fetched, and why
-	// the device "auto" is the CPU.
-	Notice func(string)
 }
 
 func (o Options) threads() int {
@@ -125,8 +112,8 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, err
 	}
 	if process.path == "" {
-		var found place
-		if d, found, err = choose(ctx, o, d, newCUDASearch(ctx)); err != nil {
+		var found provision.Location
+		if d, found, err = choose(ctx, o, d, cuda); err != nil {
 			return nil, err
 		}
 		if err := load(found); err != nil {
@@ -157,7 +144,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 
 // openCUDA takes the GPU's memory and its stream.
 func (e *Env) openCUDA() error {
-	m, err := newCUDAMemory(cudartLibrary, e.device.id)
+	m, err := newCUDAMemory(provision.CUDARuntimeLibrary, e.device.id)
 	if err != nil {
 		return err
 	}
@@ -211,8 +198,7 @@ func (e *Env) Version() string { return process.version }
 // Library returns the path of the loaded library.
 func (e *Env) Library() string { return process.path }
 
-// Found tells how the library was found: by "--library", ONNXRUNTIME_LIB, in the
-// "cache" or the "system", or the name of the source that it was fetched from.
+// Found tells how the library was found, as provision.Location does.
 func (e *Env) Found() string { return process.how }
 
 // Device returns what Sessions run on: "cpu", or "cuda:0" and so on.
@@ -242,8 +228,8 @@ func (e *Env) Providers() ([]string, error) {
 }
 
 // load loads the library at path and checks its version. Under process.Mutex.
-func load(at place) error {
-	path := at.path
+func load(at provision.Location) error {
+	path := at.Path
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
 	var msg *C.char
@@ -255,17 +241,17 @@ func load(at place) error {
 	version := C.GoString(C.onering_version(base))
 	// The version is compared before the table is asked for: ONNX Runtime
 	// writes to stderr when it does not have it.
-	if n, ok := apiVersion(version); !ok || n < minAPI {
-		return fmt.Errorf("runtime: %q is ONNX Runtime %s, which is too old: onering needs 1.%d or newer", path, version, minAPI)
+	if n, ok := apiVersion(version); !ok || n < provision.MinAPI {
+		return fmt.Errorf("runtime: %q is ONNX Runtime %s, which is too old: onering needs 1.%d or newer", path, version, provision.MinAPI)
 	}
-	if C.onering_api(base, minAPI) == 0 {
-		return fmt.Errorf("runtime: %q is ONNX Runtime %s but lacks version %d of its C interface", path, version, minAPI)
+	if C.onering_api(base, provision.MinAPI) == 0 {
+		return fmt.Errorf("runtime: %q is ONNX Runtime %s but lacks version %d of its C interface", path, version, provision.MinAPI)
 	}
 	var memory *C.OrtMemoryInfo
 	if err := check(C.onering_cpu_memory(&memory)); err != nil {
 		return fmt.Errorf("runtime: %q: describing CPU memory: %w", path, err)
 	}
-	process.path, process.how, process.version, process.memory = path, at.how, version, memory
+	process.path, process.how, process.version, process.memory = path, at.Found, version, memory
 	return nil
 }
 
@@ -273,25 +259,25 @@ func load(at place) error {
 // it does not run on.
 func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 	if o.Library != "" {
-		want, err := look(o, cpuKind)
+		want, err := provision.Look(o.Options)
 		if err != nil {
 			return d, err
 		}
-		a, err := os.Stat(want.path)
+		a, err := os.Stat(want.Path)
 		if err != nil {
 			return d, fmt.Errorf("runtime: %w", err)
 		}
 		if b, err := os.Stat(process.path); err != nil || !os.SameFile(a, b) {
-			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.path)
+			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.Path)
 		}
 	}
 	if !d.auto && !d.cuda {
 		return d, nil
 	}
-	err := newCUDASearch(ctx).usable(process.path, d.id)
+	err := cuda.Check(ctx, process.path, d.id)
 	if d.auto {
-		if err != nil && o.Notice != nil {
-			o.Notice("running on the CPU: " + strings.TrimPrefix(err.Error(), "runtime: "))
+		if err != nil {
+			o.onCPU(err)
 		}
 		return device{cuda: err == nil}, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/runtime/runtimetest"
 )
 
@@ -25,6 +26,11 @@ func TestEnv(t *testing.T) {
 	}
 }
 
+// library returns the options that name a library.
+func library(path string) runtime.Options {
+	return runtime.Options{Options: provision.Options{Library: path}}
+}
+
 func TestOpenErrors(t *testing.T) {
 	e := runtimetest.Test(t)
 	ctx := context.Background()
@@ -32,7 +38,7 @@ func TestOpenErrors(t *testing.T) {
 	wantError(t, err, "-1 threads")
 	_, err = runtime.Open(ctx, runtime.Options{Threads: e.Threads() + 1})
 	wantError(t, err, "is open with")
-	_, err = runtime.Open(ctx, runtime.Options{Library: filepath.Join(t.TempDir(), "none.so")})
+	_, err = runtime.Open(ctx, library(filepath.Join(t.TempDir(), "none.so")))
 	wantError(t, err, "none.so", "no such file")
 
 	data, err := os.ReadFile(e.Library())
@@ -43,7 +49,7 @@ func TestOpenErrors(t *testing.T) {
 	if err := os.WriteFile(copied, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = runtime.Open(ctx, runtime.Options{Library: copied})
+	_, err = runtime.Open(ctx, library(copied))
 	wantError(t, err, "already runs on", "name one library only")
 
 	// The same library under another name is the same library.
@@ -51,7 +57,9 @@ func TestOpenErrors(t *testing.T) {
 	if err := os.Symlink(e.Library(), link); err != nil {
 		t.Skip(err)
 	}
-	again, err := runtime.Open(ctx, runtime.Options{Library: link, Threads: e.Threads()})
+	o := library(link)
+	o.Threads = e.Threads()
+	again, err := runtime.Open(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,16 +121,22 @@ func TestReopen(t *testing.T) {
 
 func TestDiagnose(t *testing.T) {
 	e := runtimetest.Test(t)
-	r := runtime.Diagnose(context.Background(), runtime.Options{Library: e.Library()})
-	if len(r.Problems) > 0 || r.Library == nil || r.Library.Version != e.Version() || r.Library.Path != e.Library() || len(r.Library.SHA256) != 64 {
+	r, err := runtime.Diagnose(context.Background(), library(e.Library()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Threads != e.Threads() || len(r.Problems) > 0 || r.Library == nil || r.Library.Version != e.Version() || r.Library.Path != e.Library() || len(r.Library.SHA256) != 64 {
 		t.Errorf("%+v", r)
 	}
 	bad := filepath.Join(t.TempDir(), "bad.so")
 	if err := os.WriteFile(bad, []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r = runtime.Diagnose(context.Background(), runtime.Options{Library: bad})
-	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "bad.so") || r.Library != nil {
-		t.Errorf("problems %q, library %v", r.Problems, r.Library)
+	r, err = runtime.Diagnose(context.Background(), library(bad))
+	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "bad.so") || r.Library != nil {
+		t.Errorf("problems %q, library %v, %v", r.Problems, r.Library, err)
+	}
+	if _, err := runtime.Diagnose(context.Background(), runtime.Options{Device: "gpu"}); err == nil || !strings.Contains(err.Error(), `"gpu"`) {
+		t.Errorf("a device that there is not: %v", err)
 	}
 }

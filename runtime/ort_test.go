@@ -8,20 +8,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"onering/runtime/provision"
 )
 
 // TestSlots compares the slots of ort.h with the order of the functions in the
 // header that the Go binding has.
 func TestSlots(t *testing.T) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}} {{.Version}}", modulePath).Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/yalue/onnxruntime_go").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	dir, version, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-	if version != moduleVersion {
-		t.Errorf("moduleVersion is %s, but go.mod has %s", moduleVersion, version)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "onnxruntime_c_api.h"))
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "onnxruntime_c_api.h"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +52,7 @@ func TestSlots(t *testing.T) {
 			t.Errorf("ORT_%s = %d, the header has %d (found: %v)", u[1], got, want, ok)
 		}
 	}
-	if want := "#define ORT_API_VERSION " + strconv.Itoa(minAPI); !strings.Contains(header, want) {
-		t.Errorf("minAPI is %d, but the header of the binding differs", minAPI)
+	if want := "#define ORT_API_VERSION " + strconv.Itoa(provision.MinAPI); !strings.Contains(header, want) {
+		t.Errorf("provision.MinAPI is %d, but the header of the binding differs", provision.MinAPI)
 	}
 }

@@ -20,7 +20,9 @@ const SkipVariable = "ONERING_SKIP_RUNTIME"
 var open = sync.OnceValues(func() (*runtime.Env, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	return runtime.Open(ctx, runtime.Options{Device: device, Notice: func(s string) { os.Stderr.WriteString(s + "\n") }})
+	o := runtime.Options{Device: device}
+	o.Notice = func(s string) { os.Stderr.WriteString(s + "\n") }
+	return runtime.Open(ctx, o)
 })
 
 // Test returns the Env that all tests of a process share; it stays open. The

@@ -1,4 +1,4 @@
-package runtime
+package provision
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
+	"runtime"
 	"strings"
 )
 
@@ -18,17 +18,17 @@ import (
 type build struct {
 	version string // of ONNX Runtime
 	variant string // "" for the CPU alone, else what it is built with, such as "cuda13"
-	ref     string // how the source names what it fetches
-	member  string // the library's path inside of it
-	sum     string // SHA-256 of the library; "" where the source states that of the archive
-	size    int64  // bytes to download, for the progress; 0 where it is not known
+	ref     string // the package or archive, as the source names it
+	member  string // the library's path in the package or archive
+	sum     string // SHA-256 of the library; "" if the source states that of the archive
+	size    int64  // bytes to download, for the progress; 0 if it is not known
 	beside  []part // files that the library loads from its own folder
 }
 
-// A part is one more file of a build.
+// A part is one more file of a build: its path in the archive and its SHA-256.
 type part struct{ member, sum string }
 
-// path is where the library of b lies in the cache.
+// path returns where the library of b lies in the cache.
 func (b build) path(cache, goos, goarch string) string {
 	version := b.version
 	if b.variant != "" {
@@ -37,17 +37,17 @@ func (b build) path(cache, goos, goarch string) string {
 	return filepath.Join(cache, version+"-"+goos+"-"+goarch, libraryName(goos))
 }
 
-// A source is a way to get the library. fetch puts it at into, complete and
-// checked, and the files beside it into the same folder; it may use the folder
-// p.staging.
+// A source is a way to get the library. fetch writes the library to the path
+// into, complete and checked, and its other files into the same folder. It may
+// use the folder p.staging for files of its own.
 type source struct {
 	name  string
 	build func(goos, goarch string) (build, bool)
 	fetch func(ctx context.Context, p *provisioner, b build, into string) error
 }
 
-// sources in the order in which they are tried. A package client comes first,
-// since it knows the user's proxies and mirrors.
+// sources are tried in this order. Package clients come first, since they know
+// the user's proxies and mirrors.
 var sources = []source{pip, npm, module, github}
 
 // cudaSources have the library with its CUDA provider.
@@ -55,14 +55,6 @@ var cudaSources = []source{pipCUDA}
 
 // errAbsent is returned by a source whose client is not on this machine.
 var errAbsent = errors.New("not installed")
-
-// Progress tells how far the fetching of the library is.
-type Progress struct {
-	// Step says what is done, such as "onnxruntime 1.31.1 with pip".
-	Step string
-	// Done and Total are bytes; Total is 0 while it is not known.
-	Done, Total int64
-}
 
 // A provisioner fetches the library into the cache.
 type provisioner struct {
@@ -80,7 +72,7 @@ func newProvisioner(o Options, k kind) (*provisioner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &provisioner{goos: goruntime.GOOS, goarch: goruntime.GOARCH, cache: cache, kind: k, offline: o.Offline || os.Getenv(envOffline) != "", progress: o.Progress, notice: o.Notice}
+	p := &provisioner{goos: runtime.GOOS, goarch: runtime.GOARCH, cache: cache, kind: k, offline: o.Offline || os.Getenv(envOffline) != "", progress: o.Progress, notice: o.Notice}
 	if p.progress == nil {
 		p.progress = func(Progress) {}
 	}
@@ -90,22 +82,22 @@ func newProvisioner(o Options, k kind) (*provisioner, error) {
 	return p, nil
 }
 
-// provision fetches the library from the first source that can. Processes that
-// start together wait for the one that fetches.
-func (p *provisioner) provision(ctx context.Context) (place, error) {
+// provision fetches the library from the first source that has it. Of processes
+// that start together one fetches and the others wait for it.
+func (p *provisioner) provision(ctx context.Context) (Location, error) {
 	if p.offline {
-		return place{}, p.missing(fmt.Errorf("fetching is switched off (offline, or %s is set)", envOffline))
+		return Location{}, p.missing(fmt.Errorf("fetching is switched off (offline, or %s is set)", envOffline))
 	}
 	if err := os.MkdirAll(p.cache, 0o755); err != nil {
-		return place{}, fmt.Errorf("runtime: cache folder for the ONNX Runtime library: %w; set %s to one that can be written", err, envCache)
+		return Location{}, fmt.Errorf("provision: cache folder for the ONNX Runtime library: %w; set %s to one that can be written", err, envCache)
 	}
 	unlock, err := lock(ctx, filepath.Join(p.cache, ".lock"))
 	if err != nil {
-		return place{}, fmt.Errorf("runtime: waiting for another process that fetches the ONNX Runtime library: %w", err)
+		return Location{}, fmt.Errorf("provision: waiting for another process that fetches the ONNX Runtime library: %w", err)
 	}
 	defer unlock()
 	if path := cached(p.cache, p.goos, p.goarch, p.kind); path != "" {
-		return place{path, "cache"}, nil
+		return Location{path, "cache"}, nil
 	}
 	p.staging = filepath.Join(p.cache, ".staging")
 	defer os.RemoveAll(p.staging)
@@ -119,17 +111,18 @@ func (p *provisioner) provision(ctx context.Context) (place, error) {
 		path, err := p.install(ctx, s, b)
 		if err == nil {
 			p.notice(fmt.Sprintf("ONNX Runtime %s (%s, %s) is now at %s", b.version, s.name, b.ref, path))
-			return place{path, s.name}, nil
+			return Location{path, s.name}, nil
 		}
 		if ctx.Err() != nil {
-			return place{}, fmt.Errorf("runtime: fetching the ONNX Runtime library: %w", ctx.Err())
+			return Location{}, fmt.Errorf("provision: fetching the ONNX Runtime library: %w", ctx.Err())
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
 	}
-	return place{}, p.missing(failed...)
+	return Location{}, p.missing(failed...)
 }
 
-// An origin says where a cached library came from; it is written beside it.
+// An origin says where a cached library came from. It is written beside the
+// library.
 type origin struct {
 	Source  string            `json:"source"`
 	Ref     string            `json:"ref"`
@@ -140,10 +133,10 @@ type origin struct {
 
 const originName = "origin.json"
 
-// install fetches b into a fresh staging folder and moves the whole of it into
-// place, so that a library in the cache is always complete.
+// install fetches b into an empty staging folder and moves that folder into the
+// cache at the end, so that a library in the cache is always complete.
 func (p *provisioner) install(ctx context.Context, s source, b build) (string, error) {
-	if err := os.RemoveAll(p.staging); err != nil { // of a process that died
+	if err := os.RemoveAll(p.staging); err != nil { // left by a process that died
 		return "", err
 	}
 	ready := filepath.Join(p.staging, "ready")
@@ -185,23 +178,24 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 	return path, os.Rename(ready, filepath.Dir(path))
 }
 
-// missing is the error of a machine without a library, with the way out.
+// missing returns the error for a machine where no library could be had. It says
+// what was tried and what the user can do.
 func (p *provisioner) missing(why ...error) error {
 	if len(p.kind.with) > 0 {
-		return fmt.Errorf("runtime: no ONNX Runtime library with CUDA was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
+		return fmt.Errorf("provision: no ONNX Runtime library with CUDA was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
 			indented{errors.Join(why...)}, cudaRef, envLibrary)
 	}
-	return fmt.Errorf(`runtime: no ONNX Runtime library was found and none could be fetched:
+	return fmt.Errorf(`provision: no ONNX Runtime library was found and none could be fetched:
 %w
 To go on, put %s of ONNX Runtime 1.%d or newer for %s/%s (tried: up to %s), from
 %s, at
   %s
 or name it with --library or %s`,
-		indented{errors.Join(why...)}, libraryName(p.goos), minAPI, p.goos, p.goarch, pinned, releasePage,
+		indented{errors.Join(why...)}, libraryName(p.goos), MinAPI, p.goos, p.goarch, pinned, releasePage,
 		filepath.Join(p.cache, libraryName(p.goos)), envLibrary)
 }
 
-// indented shows each line of an error below the one before.
+// indented prints each line of an error indented by two spaces.
 type indented struct{ error }
 
 func (e indented) Error() string {
@@ -209,7 +203,7 @@ func (e indented) Error() string {
 }
 func (e indented) Unwrap() error { return e.error }
 
-// fileSum is the SHA-256 of a file in hexadecimal.
+// fileSum returns the SHA-256 of a file in hexadecimal.
 func fileSum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package runtime
+package provision
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package runtime
+package provision
 
 import (
 	"context"
@@ -8,26 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	goruntime "runtime"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Environment variables that say where the library is.
-const (
-	envLibrary = "ONNXRUNTIME_LIB" // a library, or the folder that holds it
-	envCache   = "ONERING_CACHE"   // in place of "onering" in the user's cache folder
-	envOffline = "ONERING_OFFLINE" // when not empty: never fetch a library
-)
-
-// A place is where a library was found, or why one that was seen is not used.
-type place struct {
-	path string
-	how  string // "--library", "ONNXRUNTIME_LIB", "cache", "system", or the source it was just fetched from
-}
-
-// A kind is what the library is to have been built with.
+// A kind of library is for the CPU alone or has a GPU provider too.
 type kind struct {
 	sources []source
 	with    []string // files that must lie beside the library
@@ -38,8 +25,8 @@ var (
 	cudaKind = kind{sources: cudaSources, with: []string{cudaProvider, "libonnxruntime_providers_shared.so"}}
 )
 
-// lacks returns the first file that k needs and that does not lie beside the
-// library at path, or "".
+// lacks returns the first file that k needs and that is not beside the library
+// at path, or "".
 func (k kind) lacks(path string) string {
 	for _, name := range k.with {
 		if besideLibrary(path, name) == "" {
@@ -49,8 +36,8 @@ func (k kind) lacks(path string) string {
 	return ""
 }
 
-// besideLibrary returns the path of the file called name in the library's own
-// folder, links followed as the loader does, or "".
+// besideLibrary returns the path of the file called name in the library's folder,
+// or "". As the loader does, it follows links.
 func besideLibrary(library, name string) string {
 	dirs := []string{filepath.Dir(library)}
 	if real, err := filepath.EvalSymlinks(library); err == nil {
@@ -59,30 +46,34 @@ func besideLibrary(library, name string) string {
 	return firstWith(dirs, name)
 }
 
-// find looks for the library in the order of the package's promise: the path
-// that was asked for, ONNXRUNTIME_LIB, the cache, the system; and fetches one
-// into the cache where there is none. A path that was asked for is never
-// replaced by another.
-func find(ctx context.Context, o Options, k kind) (place, error) {
+// Find looks for a library that runs on the CPU: the path in o.Library, then
+// that in ONNXRUNTIME_LIB, then the cache, then the system's folders. If there is
+// none it fetches one into the cache. A library that was named is never replaced
+// by another one: if it cannot be used, that is an error.
+func Find(ctx context.Context, o Options) (Location, error) { return find(ctx, o, cpuKind) }
+
+// Look is Find without fetching: the Location is empty if there is no library.
+func Look(o Options) (Location, error) { return look(o, cpuKind) }
+
+func find(ctx context.Context, o Options, k kind) (Location, error) {
 	at, err := look(o, k)
-	if err != nil || at.path != "" {
+	if err != nil || at.Path != "" {
 		return at, err
 	}
 	p, err := newProvisioner(o, k)
 	if err != nil {
-		return place{}, err
+		return Location{}, err
 	}
 	return p.provision(ctx)
 }
 
-// look is find without fetching: no path where there is no library.
-func look(o Options, k kind) (place, error) {
-	goos, goarch := goruntime.GOOS, goruntime.GOARCH
-	for _, asked := range []place{{o.Library, "--library"}, {os.Getenv(envLibrary), envLibrary}} {
-		if asked.path == "" {
+func look(o Options, k kind) (Location, error) {
+	goos, goarch := runtime.GOOS, runtime.GOARCH
+	for _, asked := range []Location{{o.Library, "--library"}, {os.Getenv(envLibrary), envLibrary}} {
+		if asked.Path == "" {
 			continue
 		}
-		path, err := named(asked.path, goos)
+		path, err := named(asked.Path, goos)
 		if err == nil {
 			err = inspect(path, goos, goarch)
 		}
@@ -90,23 +81,23 @@ func look(o Options, k kind) (place, error) {
 			err = fmt.Errorf("%s does not lie beside %q: it is not a build with CUDA, such as that of pip's %s", k.lacks(path), path, cudaRef)
 		}
 		if err != nil {
-			by := asked.how
+			by := asked.Found
 			if by == "--library" {
 				by += " or runtime.library"
 			}
-			return place{}, fmt.Errorf("runtime: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", by, err)
+			return Location{}, fmt.Errorf("provision: the library that %s names: %w; name libonnxruntime or its folder, or leave it out to have one looked for", by, err)
 		}
-		return place{path, asked.how}, nil
+		return Location{path, asked.Found}, nil
 	}
 	cache, err := cacheDir(o)
 	if err != nil {
-		return place{}, err
+		return Location{}, err
 	}
 	if path := cached(cache, goos, goarch, k); path != "" {
 		if err := inspect(path, goos, goarch); err != nil {
-			return place{}, fmt.Errorf("runtime: the cached library: %w; remove it to have it fetched again", err)
+			return Location{}, fmt.Errorf("provision: the cached library: %w; remove it to have it fetched again", err)
 		}
-		return place{path, "cache"}, nil
+		return Location{path, "cache"}, nil
 	}
 	for _, dir := range systemDirs(goos, goarch) {
 		path, err := named(dir, goos)
@@ -114,13 +105,13 @@ func look(o Options, k kind) (place, error) {
 			continue
 		}
 		if inspect(path, goos, goarch) == nil {
-			return place{path, "system"}, nil
+			return Location{path, "system"}, nil
 		}
 	}
-	return place{}, nil
+	return Location{}, nil
 }
 
-// libraryName is the library's file name without a version.
+// libraryName returns the library's file name without a version.
 func libraryName(goos string) string {
 	switch goos {
 	case "windows":
@@ -131,8 +122,8 @@ func libraryName(goos string) string {
 	return "libonnxruntime.so"
 }
 
-// named returns the absolute path of the library that path is, or that lies in
-// the folder that path is.
+// named returns the absolute path of the library at path, which may also be the
+// folder that holds the library.
 func named(path, goos string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -174,7 +165,7 @@ var (
 	numbers = regexp.MustCompile(`[0-9]+`)
 )
 
-// older tells whether the version in file name a is below that in b.
+// older reports whether the version in file name a is below that in b.
 func older(a, b string) bool {
 	ints := func(s string) (n []int) {
 		for _, d := range numbers.FindAllString(s, -1) {
@@ -186,8 +177,8 @@ func older(a, b string) bool {
 	return slices.Compare(ints(a), ints(b)) < 0
 }
 
-// tooOld tells whether the name of the file behind path states a version that
-// is too old. Nothing is known of a file whose name states none.
+// tooOld reports whether the file name behind path states a version that is too
+// old. A file name without a version is not too old.
 func tooOld(path string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -197,10 +188,10 @@ func tooOld(path string) bool {
 		return false
 	}
 	minor, err := strconv.Atoi(n[1])
-	return err == nil && (n[0] != "1" || minor < minAPI)
+	return err == nil && (n[0] != "1" || minor < MinAPI)
 }
 
-// cacheDir is the folder in the user's cache that libraries are kept in.
+// cacheDir returns the folder that libraries are kept in.
 func cacheDir(o Options) (string, error) {
 	dir := o.Cache
 	if dir == "" {
@@ -209,7 +200,7 @@ func cacheDir(o Options) (string, error) {
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return "", fmt.Errorf("runtime: no cache folder for the ONNX Runtime library: %w; set %s", err, envCache)
+			return "", fmt.Errorf("provision: no cache folder for the ONNX Runtime library: %w; set %s", err, envCache)
 		}
 		dir = filepath.Join(user, "onering")
 	}
@@ -217,8 +208,8 @@ func cacheDir(o Options) (string, error) {
 	return filepath.Join(dir, "onnxruntime"), err
 }
 
-// cached returns the path of a library in the cache, or "": one that the user
-// put there, else the one that was fetched by the first of k's sources.
+// cached returns the path of a library in the cache, or "": the one that the user
+// put there, else the one that the first of k's sources has fetched.
 func cached(cache, goos, goarch string, k kind) string {
 	paths := []string{filepath.Join(cache, libraryName(goos))}
 	for _, s := range k.sources {
@@ -234,7 +225,7 @@ func cached(cache, goos, goarch string, k kind) string {
 	return ""
 }
 
-// systemDirs are the folders where an installed library may be.
+// systemDirs returns the folders where an installed library may be.
 func systemDirs(goos, goarch string) []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {

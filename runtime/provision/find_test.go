@@ -1,4 +1,4 @@
-package runtime
+package provision
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -26,23 +26,34 @@ const void *OrtGetApiBase(void) { return &base; }
 
 func compile(t *testing.T, source string) string {
 	t.Helper()
-	if goruntime.GOOS == "windows" {
+	if runtime.GOOS == "windows" {
 		t.Skip("no C compiler that this test knows how to call on Windows")
 	}
+	cc := compiler(t)
+	dir := t.TempDir()
+	c, lib := filepath.Join(dir, "stub.c"), filepath.Join(dir, libraryName(runtime.GOOS))
+	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, c).CombinedOutput(); err != nil {
+		t.Fatalf("compiling: %v\n%s", err, out)
+	}
+	return lib
+}
+
+// compiler returns the C compiler. Tests that need one skip without it, since
+// this package itself needs none.
+func compiler(t *testing.T) string {
+	t.Helper()
 	out, err := exec.Command("go", "env", "CC").Output()
 	if err != nil {
 		t.Fatalf("go env CC: %v", err)
 	}
-	dir := t.TempDir()
-	c, lib := filepath.Join(dir, "stub.c"), filepath.Join(dir, libraryName(goruntime.GOOS))
-	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
-		t.Fatal(err)
+	cc := strings.TrimSpace(string(out))
+	if _, err := exec.LookPath(cc); err != nil {
+		t.Skipf("this test compiles a library: %v", err)
 	}
-	// cgo needs a C compiler, so there is one.
-	if out, err := exec.Command(strings.TrimSpace(string(out)), "-shared", "-fPIC", "-o", lib, c).CombinedOutput(); err != nil {
-		t.Fatalf("compiling: %v\n%s", err, out)
-	}
-	return lib
+	return cc
 }
 
 func write(t *testing.T, path string, data []byte) string {
@@ -67,18 +78,18 @@ func TestNamedLibraryIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	lib := func(name string, data []byte) string { return write(t, filepath.Join(dir, name), data) }
-	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[goruntime.GOARCH]
+	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
 	cases := []struct{ name, path, want string }{
 		{"absent", filepath.Join(dir, "absent.so"), "no such file"},
-		{"empty folder", t.TempDir(), "no " + libraryName(goruntime.GOOS)},
+		{"empty folder", t.TempDir(), "no " + libraryName(runtime.GOOS)},
 		{"text", lib("text", []byte("not a library\n")), "is not a shared library"},
 		{"empty", lib("empty", nil), "is not a shared library"},
 		{"device", "/dev/null", "is not a file"},
 		{"another library", compile(t, "int f(void) { return 1; }"), "does not export OrtGetApiBase"},
 	}
-	if goruntime.GOOS == "linux" {
+	if runtime.GOOS == "linux" {
 		cases = append(cases,
-			struct{ name, path, want string }{"another processor", lib("foreign", retarget(good, other)), "but this program for " + goruntime.GOARCH},
+			struct{ name, path, want string }{"another processor", lib("foreign", retarget(good, other)), "but this program for " + runtime.GOARCH},
 			struct{ name, path, want string }{"cut short", lib("short", good[:len(good)/2]), "short"},
 			struct{ name, path, want string }{"a program", os.Args[0], "not"})
 	}
@@ -118,7 +129,7 @@ func retarget(file []byte, goarch string) []byte {
 // TestInspectEveryPrefix cuts a library at many places: none may be accepted
 // unless all that is loaded is there, and none may end the process.
 func TestInspectEveryPrefix(t *testing.T) {
-	if goruntime.GOOS != "linux" {
+	if runtime.GOOS != "linux" {
 		t.Skip("cuts an ELF file")
 	}
 	file, err := os.ReadFile(stub(t, "1.99.0"))
@@ -128,29 +139,9 @@ func TestInspectEveryPrefix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cut.so")
 	for n := 0; n < len(file); n += 1 + len(file)/199 {
 		write(t, path, file[:n])
-		if err := inspect(path, goruntime.GOOS, goruntime.GOARCH); err == nil {
+		if err := inspect(path, runtime.GOOS, runtime.GOARCH); err == nil {
 			t.Errorf("accepted %d of %d bytes", n, len(file))
 		}
-	}
-}
-
-// TestLoadRefusesVersions loads stubs. A refused library must leave the process
-// free to load another.
-func TestLoadRefusesVersions(t *testing.T) {
-	before := process.path
-	for version, want := range map[string]string{
-		"1.10.0": "is ONNX Runtime 1.10.0, which is too old: onering needs 1.24 or newer",
-		"2.30.0": "too old", // an interface that is not known
-		"":       "too old",
-		"1.99.0": "lacks version 24 of its C interface",
-	} {
-		err := load(place{stub(t, version), "test"})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("version %q: %v, want %q", version, err, want)
-		}
-	}
-	if process.path != before {
-		t.Errorf("a refused library stays in place: %q", process.path)
 	}
 }
 
@@ -170,7 +161,7 @@ func TestLookupOrder(t *testing.T) {
 	expect := func(o Options, path, how string) {
 		t.Helper()
 		at, err := look(o, cpuKind)
-		if err != nil || at.path != path || at.how != how {
+		if err != nil || at.Path != path || at.Found != how {
 			t.Errorf("look: %+v, %v; want %s by %s", at, err, path, how)
 		}
 	}
@@ -178,30 +169,41 @@ func TestLookupOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if goruntime.GOOS == "linux" {
+	if runtime.GOOS == "linux" {
 		system := t.TempDir()
 		t.Setenv("LD_LIBRARY_PATH", system)
 		place(filepath.Join(system, "libonnxruntime.so.1.20.0"))
-		if at, err := look(Options{}, cpuKind); err != nil || at.how == "system" && strings.HasPrefix(at.path, system) {
+		if at, err := look(Options{}, cpuKind); err != nil || at.Found == "system" && strings.HasPrefix(at.Path, system) {
 			t.Errorf("an old system library is taken: %+v, %v", at, err)
 		}
 		place(filepath.Join(system, "libonnxruntime.so.1.9.1"))
 		newer := place(filepath.Join(system, "libonnxruntime.so.1.30.2"))
 		expect(Options{}, newer, "system")
 	}
-	b, _ := npm.build(goruntime.GOOS, goruntime.GOARCH)
-	second := place(b.path(cache, goruntime.GOOS, goruntime.GOARCH))
+	b, _ := npm.build(runtime.GOOS, runtime.GOARCH)
+	second := place(b.path(cache, runtime.GOOS, runtime.GOARCH))
 	expect(Options{}, second, "cache")
-	b, _ = pip.build(goruntime.GOOS, goruntime.GOARCH)
-	first := place(b.path(cache, goruntime.GOOS, goruntime.GOARCH))
+	b, _ = pip.build(runtime.GOOS, runtime.GOARCH)
+	first := place(b.path(cache, runtime.GOOS, runtime.GOARCH))
 	expect(Options{}, first, "cache")
-	byHand := place(filepath.Join(cache, libraryName(goruntime.GOOS)))
+	byHand := place(filepath.Join(cache, libraryName(runtime.GOOS)))
 	expect(Options{}, byHand, "cache")
 	t.Setenv(envLibrary, lib)
 	expect(Options{}, lib, envLibrary)
 	folder := t.TempDir()
-	inFolder := place(filepath.Join(folder, libraryName(goruntime.GOOS)))
+	inFolder := place(filepath.Join(folder, libraryName(runtime.GOOS)))
 	expect(Options{Library: folder}, inFolder, "--library")
+}
+
+// TestModuleVersion: the module whose library is used is the one of go.mod.
+func TestModuleVersion(t *testing.T) {
+	text, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := modulePath + " " + moduleVersion + "\n"; !strings.Contains(string(text), want) {
+		t.Errorf("go.mod does not have %s", want)
+	}
 }
 
 // TestModuleLibraries checks the pinned libraries of the Go module for every
@@ -247,14 +249,14 @@ func TestMissingIsOneMessage(t *testing.T) {
 	t.Setenv(envLibrary, "")
 	t.Setenv(envOffline, "1")
 	cache := t.TempDir()
-	if at, _ := look(Options{Cache: cache}, cpuKind); at.path != "" {
-		t.Skipf("this system has an ONNX Runtime of its own: %s", at.path)
+	if at, _ := look(Options{Cache: cache}, cpuKind); at.Path != "" {
+		t.Skipf("this system has an ONNX Runtime of its own: %s", at.Path)
 	}
 	_, err := find(t.Context(), Options{Cache: cache}, cpuKind)
 	if err == nil {
 		t.Fatal("found one")
 	}
-	for _, want := range []string{envOffline, envLibrary, "--library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(goruntime.GOOS))} {
+	for _, want := range []string{envOffline, envLibrary, "--library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(runtime.GOOS))} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}

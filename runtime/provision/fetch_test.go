@@ -1,4 +1,4 @@
-package runtime
+package provision
 
 import (
 	"archive/tar"
@@ -16,7 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	goruntime "runtime"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -69,7 +69,7 @@ func TestProvisionOnce(t *testing.T) {
 			at, err := p.provision(t.Context())
 			if err != nil {
 				t.Error(err)
-			} else if err := inspect(at.path, p.goos, p.goarch); err != nil {
+			} else if err := inspect(at.Path, p.goos, p.goarch); err != nil {
 				t.Error(err)
 			}
 		})
@@ -111,7 +111,7 @@ func TestProvisionFallsThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	var from origin
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(at.path), originName))
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(at.Path), originName))
 	if err == nil {
 		err = json.Unmarshal(data, &from)
 	}
@@ -270,9 +270,9 @@ func (r *fakeRelease) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 func TestGitHub(t *testing.T) {
-	b, ok := github.build(goruntime.GOOS, goruntime.GOARCH)
+	b, ok := github.build(runtime.GOOS, runtime.GOARCH)
 	if !ok {
-		t.Skipf("no release for %s/%s", goruntime.GOOS, goruntime.GOARCH)
+		t.Skipf("no release for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	lib, err := os.ReadFile(stub(t, "1.99.0"))
 	if err != nil {
@@ -305,7 +305,7 @@ func TestGitHub(t *testing.T) {
 			t.Errorf("the last progress is %+v of %d bytes", last, len(r.archive))
 		}
 		if err == nil {
-			os.RemoveAll(filepath.Dir(at.path))
+			os.RemoveAll(filepath.Dir(at.Path))
 		}
 		return err
 	}
@@ -335,7 +335,7 @@ func TestGitHub(t *testing.T) {
 
 // TestClientFails runs package clients that fail as pip and npm do.
 func TestClientFails(t *testing.T) {
-	if goruntime.GOOS == "windows" {
+	if runtime.GOOS == "windows" {
 		t.Skip("the clients of this test are shell scripts")
 	}
 	bin := t.TempDir()
@@ -396,10 +396,10 @@ func TestPackages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lacks := cudaKind.lacks(at.path); lacks != "" {
-			t.Errorf("%s is not beside %s", lacks, at.path)
+		if lacks := cudaKind.lacks(at.Path); lacks != "" {
+			t.Errorf("%s is not beside %s", lacks, at.Path)
 		}
-		names, err := providerNeeds(filepath.Join(filepath.Dir(at.path), cudaProvider))
+		names, err := providerNeeds(filepath.Join(filepath.Dir(at.Path), cudaProvider))
 		var want []string
 		for _, l := range cudaLibraries {
 			want = append(want, l.name)

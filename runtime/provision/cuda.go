@@ -1,0 +1,268 @@
+package provision
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Names of NVIDIA libraries, as the system's loader knows them.
+const (
+	CUDADriverLibrary  = "libcuda.so.1"
+	CUDARuntimeLibrary = "libcudart.so.13"
+
+	cudnnLibrary = "libcudnn.so.9"
+	cudaProvider = "libonnxruntime_providers_cuda.so"
+)
+
+// cudaVersion is the CUDA version that the pinned provider is built with, counted
+// as Loader.GPUs does, and minDriver the first Linux driver that supports it.
+const (
+	cudaVersion = 13000
+	minDriver   = "580"
+)
+
+// cudaLibraries are the libraries that the CUDA provider of the pinned version
+// needs, in the order in which they must be loaded, and where each comes from.
+// ONNX Runtime opens cuDNN by name when a kernel first needs it.
+var cudaLibraries = []struct{ name, from string }{
+	{CUDADriverLibrary, "the NVIDIA driver"},
+	{CUDARuntimeLibrary, "CUDA 13, or pip's nvidia-cuda-runtime"},
+	{"libcublasLt.so.13", "CUDA 13, or pip's nvidia-cublas"},
+	{"libcublas.so.13", "CUDA 13, or pip's nvidia-cublas"},
+	{"libcurand.so.10", "CUDA 13, or pip's nvidia-curand"},
+	{cudnnLibrary, "cuDNN 9, or pip's nvidia-cudnn-cu13"},
+}
+
+// A CUDAReport says what running on a GPU needs and what of it is here.
+type CUDAReport struct {
+	Devices   []string          `json:"devices"`          // the GPUs that the driver shows
+	Driver    string            `json:"driver,omitempty"` // the newest CUDA that the driver supports, such as "13.0"
+	Libraries map[string]string `json:"libraries"`        // library name -> path, "" if it is missing
+	Missing   []string          `json:"missing"`          // in sentences with the remedy
+}
+
+func (r *CUDAReport) missing(format string, args ...any) {
+	r.Missing = append(r.Missing, fmt.Sprintf(format, args...))
+}
+
+// CUDA finds and checks what running on a GPU needs.
+type CUDA struct {
+	Loader Loader
+	// dirs returns further folders to look for libraries in; cudaDirs if nil.
+	dirs func(context.Context) []string
+}
+
+// Find finds the library with CUDA for a GPU, numbered from 0, as the function
+// Find does for the CPU, and checks that the GPU can be used. It fetches a
+// library only if the driver shows the GPU.
+func (c CUDA) Find(ctx context.Context, o Options, gpu int) (Location, error) {
+	at, err := look(o, cudaKind)
+	if err == nil && at.Path == "" {
+		if gpus, _, _ := c.Loader.GPUs(); gpu < len(gpus) { // Check names the driver's error
+			at, err = find(ctx, o, cudaKind)
+		}
+	}
+	if err != nil {
+		return Location{}, err
+	}
+	return at, c.Check(ctx, at.Path, gpu)
+}
+
+// FindIfPresent is Find for the first GPU, with a short error on a machine that
+// has no GPU.
+func (c CUDA) FindIfPresent(ctx context.Context, o Options) (Location, error) {
+	gpus, _, err := c.Loader.GPUs()
+	if err != nil {
+		return Location{}, fmt.Errorf("no GPU can be reached: %w", err)
+	}
+	if len(gpus) == 0 {
+		return Location{}, errors.New("the NVIDIA driver shows no GPU")
+	}
+	return c.Find(ctx, o, 0)
+}
+
+// Check returns an error that names everything that keeps the library from
+// using a GPU.
+func (c CUDA) Check(ctx context.Context, library string, gpu int) error {
+	r := c.Report(ctx, library)
+	if len(r.Missing) == 0 && gpu >= len(r.Devices) {
+		r.missing("there is no GPU %d: the driver shows %d, numbered from 0", gpu, len(r.Devices))
+	}
+	if len(r.Missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("provision: cuda:%d cannot be used: %s", gpu, strings.Join(r.Missing, "; "))
+}
+
+// Report looks for what the CUDA provider beside library needs, first where the
+// system's loader looks and then in folders that it may not know, and loads what
+// it finds, so that the provider finds it too. library is "" if there is none.
+func (c CUDA) Report(ctx context.Context, library string) CUDAReport {
+	r := CUDAReport{Devices: []string{}, Libraries: map[string]string{}, Missing: []string{}}
+	if runtime.GOOS != "linux" {
+		r.missing("a GPU is used on Linux only")
+		return r
+	}
+	driverErr := c.reportDriver(&r)
+	provider := ""
+	if library != "" {
+		provider = besideLibrary(library, cudaProvider)
+	}
+	r.Libraries[cudaProvider] = provider
+	if provider == "" {
+		r.missing("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s", cudaProvider, cudaRef, envLibrary)
+	}
+	names, err := providerNeeds(provider)
+	if err != nil {
+		r.missing("%v", err)
+	}
+	dirs := sync.OnceValue(func() []string {
+		if c.dirs != nil {
+			return c.dirs(ctx)
+		}
+		return cudaDirs(ctx)
+	})
+	for _, name := range names {
+		if name == CUDADriverLibrary { // reportDriver has said what is wrong with it
+			r.Libraries[name] = ""
+			if driverErr == nil {
+				r.Libraries[name] = name
+			}
+			continue
+		}
+		path, err := c.Loader.Preload(name)
+		if err != nil {
+			found := firstWith(dirs(), name)
+			if found == "" {
+				r.missing("%s is missing: it comes with %s", name, comesWith(name))
+			} else if path, err = c.Loader.Preload(found); err != nil {
+				r.missing("%s cannot be loaded: %v", found, err)
+			}
+		}
+		r.Libraries[name] = path
+	}
+	return r
+}
+
+// reportDriver fills in the GPUs and the driver's version and what is wrong with
+// them. It returns the error of opening the driver's library.
+func (c CUDA) reportDriver(r *CUDAReport) error {
+	gpus, version, err := c.Loader.GPUs()
+	r.Devices = append(r.Devices, gpus...)
+	if version > 0 {
+		r.Driver = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+	}
+	switch {
+	case err != nil:
+		r.missing("no GPU can be reached: %v: install the NVIDIA driver, %s or newer", err, minDriver)
+	case len(gpus) == 0:
+		r.missing("the NVIDIA driver shows no GPU: see CUDA_VISIBLE_DEVICES and, in a container, whether it was given one")
+	case version < cudaVersion:
+		r.missing("the NVIDIA driver supports CUDA up to %s, the provider needs 13.0: update it to %s or newer", r.Driver, minDriver)
+	}
+	return err
+}
+
+// nvidia matches the names of NVIDIA's libraries.
+var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
+
+// providerNeeds lists the NVIDIA libraries that the provider at path was linked
+// with, and cuDNN, in the order in which they must be loaded. If path is "" the
+// list is that of the pinned version.
+func providerNeeds(path string) ([]string, error) {
+	var known []string
+	for _, l := range cudaLibraries {
+		known = append(known, l.name)
+	}
+	if path == "" {
+		return known, nil
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a shared library (%w)", path, err)
+	}
+	defer f.Close()
+	linked, err := f.ImportedLibraries()
+	if err != nil {
+		return nil, fmt.Errorf("%q does not say what it needs (%w)", path, err)
+	}
+	linked = slices.DeleteFunc(linked, func(name string) bool { return !nvidia.MatchString(name) })
+	linked = append(linked, cudnnLibrary)
+	rank := func(name string) int {
+		if i := slices.Index(known, name); i >= 0 {
+			return i
+		}
+		return len(known)
+	}
+	slices.SortStableFunc(linked, func(a, b string) int { return rank(a) - rank(b) })
+	return linked, nil
+}
+
+// comesWith says what a library is part of.
+func comesWith(name string) string {
+	for _, l := range cudaLibraries {
+		if l.name == name {
+			return l.from
+		}
+	}
+	return "the CUDA version that the provider is built with"
+}
+
+// cudaDirs returns folders with CUDA's libraries that the system's loader may not
+// know: those of CUDA and of pip's packages.
+func cudaDirs(ctx context.Context) []string {
+	dirs := filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
+	patterns := []string{"/usr/local/cuda/lib64", "/usr/local/cuda-13*/lib64", "/usr/lib/wsl/lib"}
+	for _, root := range []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")} {
+		if root != "" {
+			patterns = append(patterns, filepath.Join(root, "lib"), filepath.Join(root, "lib/python3*/site-packages/nvidia/*/lib"))
+		}
+	}
+	for _, site := range pythonPath(ctx) {
+		patterns = append(patterns, filepath.Join(site, "nvidia/*/lib"))
+	}
+	patterns = append(patterns, "/usr/local/lib/python3*/*-packages/nvidia/*/lib", "/usr/lib/python3*/*-packages/nvidia/*/lib")
+	if home, err := os.UserHomeDir(); err == nil {
+		patterns = append(patterns, filepath.Join(home, ".local/lib/python3*/site-packages/nvidia/*/lib"))
+	}
+	for _, p := range patterns {
+		found, _ := filepath.Glob(p) // errs only on a malformed pattern
+		dirs = append(dirs, found...)
+	}
+	return dirs
+}
+
+// pythonPath returns where the Python on the PATH looks for packages, nil if
+// there is no Python.
+func pythonPath(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "python3", "-c", `import sys; print("\n".join(p for p in sys.path if p))`).Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// firstWith returns the path of the file called name in the first of dirs that
+// has one, or "".
+func firstWith(dirs []string, name string) string {
+	for _, d := range dirs {
+		path := filepath.Join(d, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}

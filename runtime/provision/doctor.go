@@ -1,0 +1,194 @@
+package provision
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// A Report says what onering finds on this machine.
+type Report struct {
+	OS       string   `json:"os"`
+	Arch     string   `json:"arch"`
+	Go       string   `json:"go"`
+	CPU      string   `json:"cpu,omitempty"`          // the model of the processor, if the system says it
+	CPUs     int      `json:"cpus"`                   // how many Go may use
+	Features []string `json:"cpu_features,omitempty"` // those that ONNX Runtime's kernels use
+	Threads  int      `json:"threads"`                // how many one Run would use; Diagnose leaves it 0
+	Cache    string   `json:"cache"`
+
+	Library *LibraryReport `json:"library,omitempty"` // nil if none was found
+	Clients []Client       `json:"clients"`           // that can fetch a library
+	CUDA    CUDAReport     `json:"cuda"`
+
+	// Problems keep onering from running; each is a sentence with the remedy.
+	Problems []string `json:"problems"`
+}
+
+// A LibraryReport describes the ONNX Runtime library that a run would load.
+type LibraryReport struct {
+	Path      string   `json:"path"`
+	Found     string   `json:"found"` // as Location.Found
+	Version   string   `json:"version,omitempty"`
+	SHA256    string   `json:"sha256"`
+	Origin    string   `json:"origin,omitempty"` // of one that was fetched, such as "pip onnxruntime==1.31.1"
+	Providers []string `json:"providers,omitempty"`
+}
+
+// A Client is a program that can fetch the library.
+type Client struct {
+	Name    string `json:"name"`
+	Command string `json:"command,omitempty"`
+	Version string `json:"version,omitempty"`
+	Missing string `json:"missing,omitempty"` // why it cannot be used
+}
+
+// Diagnose looks at the machine as a run with the same options would, but
+// fetches nothing. With onGPU it looks for a library for that GPU of CUDA, and
+// whatever a GPU lacks is a problem.
+func Diagnose(ctx context.Context, o Options, c CUDA, onGPU bool, gpu int) Report {
+	r := Report{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0), Problems: []string{}}
+	r.CPU, r.Features = cpu()
+	problem := func(err error) { r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: ")) }
+	var err error
+	if r.Cache, err = cacheDir(o); err != nil {
+		problem(err)
+	}
+	r.Clients = clients(ctx)
+	k, with := cpuKind, ""
+	if onGPU {
+		k, with = cudaKind, " with CUDA"
+	}
+	at, err := look(o, k)
+	switch {
+	case err != nil:
+		problem(err)
+	case at.Path == "":
+		r.Problems = append(r.Problems, fmt.Sprintf("no ONNX Runtime library%s yet: the first command that needs one fetches it, or name one with %s", with, envLibrary))
+	default:
+		if r.Library, err = describeLibrary(ctx, at, c.Loader); err != nil {
+			problem(err)
+		}
+	}
+	r.CUDA = c.Report(ctx, at.Path)
+	if len(r.CUDA.Missing) == 0 && r.Library != nil {
+		if err := c.Loader.TryCUDA(ctx, at.Path, gpu); err != nil {
+			r.CUDA.missing("ONNX Runtime does not load its CUDA provider: %v", err)
+		}
+	}
+	if onGPU {
+		r.Problems = append(r.Problems, r.CUDA.Missing...)
+	}
+	return r
+}
+
+// describeLibrary checks that the library at a place is the one that was
+// fetched, if it was, and asks it what it is.
+func describeLibrary(ctx context.Context, at Location, l Loader) (*LibraryReport, error) {
+	r := &LibraryReport{Path: at.Path, Found: at.Found}
+	var err error
+	if r.SHA256, err = fileSum(at.Path); err != nil {
+		return r, err
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(at.Path), originName))
+	if err == nil {
+		err = r.checkOrigin(text)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Version, r.Providers, err = l.Describe(ctx, at.Path)
+	return r, err
+}
+
+// checkOrigin reads the origin that lies beside the library and compares the
+// files with it.
+func (r *LibraryReport) checkOrigin(text []byte) error {
+	var from origin
+	if err := json.Unmarshal(text, &from); err != nil {
+		return fmt.Errorf("%s beside %q: %w", originName, r.Path, err)
+	}
+	r.Origin = from.Source + " " + from.Ref
+	changed := func(file string) error {
+		return fmt.Errorf("%q has changed since it was fetched: remove its folder to have it fetched again", file)
+	}
+	if from.SHA256 != r.SHA256 {
+		return changed(r.Path)
+	}
+	for name, want := range from.Beside {
+		file := filepath.Join(filepath.Dir(r.Path), name)
+		if got, err := fileSum(file); err != nil {
+			return err
+		} else if got != want {
+			return changed(file)
+		}
+	}
+	return nil
+}
+
+// clients asks each package client for its version.
+func clients(ctx context.Context) []Client {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	version := func(c Client, command ...string) Client {
+		c.Command = strings.Join(command, " ")
+		out, err := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], "--version")...).Output()
+		if err != nil {
+			c.Missing = err.Error()
+			return c
+		}
+		c.Version, _, _ = strings.Cut(strings.TrimSpace(string(out)), " from ") // pip adds its path
+		return c
+	}
+	list := []Client{{Name: "pip", Missing: errAbsent.Error()}, {Name: "npm", Missing: errAbsent.Error()}}
+	if command, err := findPip(ctx); err == nil {
+		list[0] = version(Client{Name: "pip"}, command...)
+	}
+	if command, err := exec.LookPath("npm"); err == nil {
+		list[1] = version(Client{Name: "npm"}, command)
+	}
+	return list
+}
+
+// cpu returns the processor's model and those of its features that decide how
+// fast ONNX Runtime's kernels are. Both are empty if the system has no file that
+// says them.
+func cpu() (model string, features []string) {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "", nil
+	}
+	defer f.Close()
+	wanted := []string{"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
+		"asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2", "sme"}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		switch strings.TrimSpace(key) {
+		case "model name":
+			model = strings.TrimSpace(value)
+		case "flags", "Features":
+			has := map[string]bool{}
+			for _, f := range strings.Fields(value) {
+				has[f] = true
+			}
+			for _, w := range wanted {
+				if has[w] {
+					features = append(features, w)
+				}
+			}
+			return model, features // of the first processor; the others are alike
+		}
+	}
+	return model, features
+}

@@ -1,0 +1,70 @@
+// Package provision gets the ONNX Runtime library: it looks for one on this
+// machine, fetches one where there is none, and says what onering finds here
+// (Diagnose). It is pure Go and loads no library itself: what must be asked of a
+// loaded library, package runtime answers through the Loader interface.
+package provision
+
+import "context"
+
+// MinAPI is the oldest version of ONNX Runtime's C interface that onering runs
+// on; library version 1.N.x has interface N. It is the one that the Go binding
+// onnxruntime_go asks for.
+const MinAPI = 24
+
+// Environment variables that say where the library is.
+const (
+	envLibrary = "ONNXRUNTIME_LIB" // a library, or the folder that holds it
+	envCache   = "ONERING_CACHE"   // replaces "onering" in the user's cache folder
+	envOffline = "ONERING_OFFLINE" // if not empty, no library is fetched
+)
+
+// Options say where to look for the library and whether to fetch one. The zero
+// value is the default.
+type Options struct {
+	// Library is the path of an ONNX Runtime shared library, or of the folder
+	// that holds it. If it is empty, Find looks in the usual places.
+	Library string
+	// Cache is the folder in which libraries are kept. The default is
+	// ONERING_CACHE, or "onering" in the user's cache folder.
+	Cache string
+	// Offline forbids fetching a library, as ONERING_OFFLINE does.
+	Offline bool
+	// Progress, if not nil, is called while a library is fetched.
+	Progress func(Progress)
+	// Notice, if not nil, is called with one sentence that says which library
+	// was fetched and from where.
+	Notice func(string)
+}
+
+// Progress says how much of a library has been fetched.
+type Progress struct {
+	// Step says what is being done, such as "onnxruntime 1.31.1 with pip".
+	Step string
+	// Done and Total are bytes; Total is 0 while it is not known.
+	Done, Total int64
+}
+
+// A Location is where a library lies and how it was found.
+type Location struct {
+	// Path is absolute, or "" if there is no library.
+	Path string
+	// Found is "--library", "ONNXRUNTIME_LIB", "cache", "system", or the name of
+	// the source that the library was just fetched from.
+	Found string
+}
+
+// A Loader loads libraries into this process, which takes cgo.
+type Loader interface {
+	// GPUs describes each GPU that the NVIDIA driver shows. version is the newest
+	// CUDA that the driver supports, as 1000*major + 10*minor.
+	GPUs() (gpus []string, version int, err error)
+	// Preload loads the library that name is the path of, or that the system's
+	// loader finds by that name, so that libraries loaded later which need one of
+	// that name get this one. It returns the library's path.
+	Preload(name string) (path string, err error)
+	// Describe loads an ONNX Runtime library and returns its version and its
+	// execution providers.
+	Describe(ctx context.Context, library string) (version string, providers []string, err error)
+	// TryCUDA makes an ONNX Runtime library load its CUDA provider for a GPU.
+	TryCUDA(ctx context.Context, library string, gpu int) error
+}
