@@ -51,8 +51,9 @@ var rooms = []struct {
 
 	{"eval", "models"}, // its atomic files
 
-	{"train", "train/metrics runtime models models/adamw models/qwen2 eval data data/arithmetic objectives sampler verifier tokenize"},
+	{"train", "train/metrics train/rundir runtime models models/adamw models/qwen2 eval data data/arithmetic objectives sampler verifier tokenize"},
 	{"train/metrics", ""},
+	{"train/rundir", "train/metrics models models/adamw"},
 	{"train/sweep", ""},
 
 	{"report", "objectives tokenize data/arithmetic"}, // for ESS, texts and the embedded tokenizer

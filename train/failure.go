@@ -13,6 +13,7 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/train/metrics"
+	"onering/train/rundir"
 )
 
 var inf = math.Inf(1)
@@ -63,7 +64,7 @@ type FailureTrajectory struct {
 func (t *Trainer) failure(r *underway, batch []int, b objectives.Batch, w [][]float64, reason error) Failure {
 	f := Failure{
 		Version: failureVersion, Round: t.round + 1, Step: t.step + 1, Steps: t.Config.steps(), Reason: reason.Error(),
-		Checkpoint: filepath.ToSlash(checkpointDir("..", t.step)), Objective: t.Config.Objective.Name,
+		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", t.step)), Objective: t.Config.Objective.Name,
 		Temperature: t.Config.Rollout.Temperature, MicroTokens: t.microTokens,
 	}
 	for i, j := range batch {

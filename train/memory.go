@@ -34,6 +34,15 @@ func (t *Trainer) splitMicroBatches(err error) bool {
 	return true
 }
 
+// checkMemory returns an error unless a third of the available memory is enough for
+// so many bytes. Where the system does not say what is available it returns nil.
+func checkMemory(bytes int64) error {
+	if free := availableBytes(); free > 0 && bytes > free/3 {
+		return fmt.Errorf("it takes %s, and %s are available", bytesText(bytes), bytesText(free))
+	}
+	return nil
+}
+
 // bytesText is a size as people read it.
 func bytesText(n int64) string {
 	switch {

@@ -3,7 +3,6 @@ package train
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"onering/models"
@@ -226,7 +225,7 @@ func (t *Trainer) notFinite(r *underway, batch []int, b objectives.Batch, w [][]
 	for i, k := range e.Trajectories {
 		e.Trajectories[i] = batch[k]
 	}
-	path := filepath.Join(t.folder.Dir, failuresDir, fmt.Sprintf("step-%06d.json", t.step+1))
+	path := t.folder.FailureFile(t.step + 1)
 	if failed := t.failure(r, batch, b, w, e).write(path); failed != nil {
 		return nil, errors.Join(e, failed)
 	}
@@ -240,7 +239,7 @@ func (t *Trainer) notFinite(r *underway, batch []int, b objectives.Batch, w [][]
 	}
 	// The weights of the batch are those before the step: replay wants them.
 	if t.saved != t.position() {
-		if failed := t.save(t.saver.background); failed != nil {
+		if failed := t.save(t.saver.Background); failed != nil {
 			return nil, errors.Join(e, failed)
 		}
 	}

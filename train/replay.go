@@ -195,10 +195,3 @@ func extremes(x []float64) metrics.Exact {
 	}
 	return metrics.Exact{low, high}
 }
-
-// ObjectiveState returns the state of the objective in a checkpoint, "" if it
-// keeps none.
-func ObjectiveState(checkpoint string) (string, error) {
-	s, err := readState(checkpoint)
-	return s.ObjectiveState, err
-}

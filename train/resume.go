@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"onering/train/rundir"
 )
 
 // decisive lists the settings that decide the course of a run, by key. How
@@ -49,25 +51,62 @@ func objectiveSettings(settings map[string]string, v reflect.Value) {
 	}
 }
 
-// shapesRound says whether a change, as changedSettings has it, is to what a
-// round consists of.
-func shapesRound(change string) bool {
-	key, _, _ := strings.Cut(change, " ")
-	return slices.Contains([]string{
-		"the", "data.seed", "data.filter", "data.prompts", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
-		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed",
-	}, key)
+// checkState refuses the state s of the checkpoint dir if it is another run's, and
+// logs which settings have changed since.
+func (t *Trainer) checkState(s rundir.State, dir string) error {
+	if s.Objective != t.Config.Objective.Name {
+		return fmt.Errorf("train: resume: %s was trained with objective %q, not %q", dir, s.Objective, t.Config.Objective.Name)
+	}
+	changed := changedSettings(s.Settings, decisive(t.Config))
+	if s.Problems != t.problemsDigest {
+		changed = append(changed, change{key: problemsKey})
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, c := range changed {
+		if s.Inside && c.shapesRound() {
+			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c)
+		}
+		texts = append(texts, c.String())
+	}
+	t.log.Warn("settings have changed: the run goes another way than it would have", "changed", strings.Join(texts, "; "))
+	return nil
 }
 
-// changedSettings says what differs, sorted by key.
-func changedSettings(was, is map[string]string) []string {
-	var changed []string
+// A change is a setting that was another one when a checkpoint was written.
+type change struct{ key, was, is string }
+
+// problemsKey is the key of the change to other training problems, which may be
+// under the same name.
+const problemsKey = "data.train"
+
+func (c change) String() string {
+	if c.key == problemsKey {
+		return "the problems of data.train are others"
+	}
+	return fmt.Sprintf("%s was %s and is %s", c.key, c.was, c.is)
+}
+
+// shapesRound says whether the change is to what a round consists of.
+func (c change) shapesRound() bool {
+	return slices.Contains([]string{
+		problemsKey, "data.seed", "data.filter", "data.prompts", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
+		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed",
+	}, c.key)
+}
+
+// changedSettings lists what differs, sorted by key. Settings that a checkpoint of
+// an older version lacks have not changed.
+func changedSettings(was, is map[string]string) []change {
+	var changed []change
 	for key, value := range is {
 		if before, ok := was[key]; ok && before != value {
-			changed = append(changed, fmt.Sprintf("%s was %s and is %s", key, before, value))
+			changed = append(changed, change{key, before, value})
 		}
 	}
-	slices.Sort(changed)
+	slices.SortFunc(changed, func(a, b change) int { return strings.Compare(a.key, b.key) })
 	return changed
 }
 

@@ -1,10 +1,13 @@
 package train
 
 import (
+	"iter"
+
 	"onering/objectives"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/metrics"
+	"onering/train/rundir"
 	"onering/verifier"
 )
 
@@ -96,4 +99,22 @@ func (r *round) metrics(stats sampler.Stats, steps []metrics.Record) metrics.Rec
 		With("verifier/errors", failures).With("verifier/limits", limits).
 		With("tokens", stats.Tokens).With("prompt_tokens", stats.PrefillTokens).With("slot_occupancy", stats.Occupancy())
 	return append(record, r.gap.metrics()...).AppendSteps(steps)
+}
+
+// lines yields the lines of the round's file in rollouts/.
+func (r *underway) lines() iter.Seq[rundir.RolloutLine] {
+	return func(yield func(rundir.RolloutLine) bool) {
+		for i := range r.rollouts {
+			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
+			line := rundir.RolloutLine{
+				Problem: q.ID, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
+				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Reward: r.trajectories[i].Reward,
+				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
+				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
+			}
+			if !yield(line) {
+				return
+			}
+		}
+	}
 }

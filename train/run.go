@@ -11,6 +11,7 @@ import (
 
 	"onering/sampler"
 	"onering/train/metrics"
+	"onering/train/rundir"
 )
 
 // A run is a chain of small deterministic pieces: evaluate, sample a round,
@@ -26,6 +27,13 @@ type underway struct {
 	stats    sampler.Stats
 	batches  [][]int          // the rollouts of each optimizer step
 	steps    []metrics.Record // of the steps that are done
+}
+
+// A position tells the points of a run at which it can be saved from one
+// another.
+type position struct {
+	round, step       int
+	inside, evaluated bool
 }
 
 // nowhere is where a run was saved that never was.
@@ -45,12 +53,12 @@ func (t *Trainer) position() position { return position{t.round, t.step, t.now !
 func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 	began := time.Now()
 	c := t.Config
-	if t.folder, err = openFolder(c, resume); err != nil {
+	if t.folder, err = rundir.Open(c.Output.Dir, resume); err != nil {
 		return s, err
 	}
 	s.Folder = t.folder.Dir
 	s.Reward[0] = math.NaN()
-	t.saver = &saver{folder: t.folder, keepLast: c.Train.KeepLast, keepBest: c.Train.KeepBest, log: t.log}
+	t.saver = &rundir.Saver{Folder: t.folder, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest, CheckMemory: checkMemory, Log: t.log}
 	t.alarms = metrics.NewAlarms(t.log)
 	t.savedAt = began
 	if resume {
@@ -61,7 +69,7 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 			if err := t.Resumed(); err != nil {
 				return s, err
 			}
-			if err := t.folder.readConfig(); err != nil {
+			if err := t.folder.ReadConfig(); err != nil {
 				return s, err
 			}
 		}
@@ -122,7 +130,7 @@ func (t *Trainer) between(ctx context.Context, s *Summary) (err error) {
 			t.score = e.mean()
 			if len(e.Results) > 0 {
 				t.observer.Evaluated(e)
-				err = t.folder.append(e.record())
+				err = t.folder.Append(e.record())
 			}
 		}
 		t.evaluated = true
@@ -136,12 +144,12 @@ func (t *Trainer) between(ctx context.Context, s *Summary) (err error) {
 	switch {
 	case last:
 		// The end is waited for.
-		if err = t.saver.wait(); err == nil && t.saved != t.position() {
-			err = t.save(t.saver.write)
+		if err = t.saver.Wait(); err == nil && t.saved != t.position() {
+			err = t.save(t.saver.Write)
 		}
-		s.Checkpoint = checkpointDir(t.folder.Dir, t.step)
+		s.Checkpoint = rundir.CheckpointDir(t.folder.Dir, t.step)
 	case t.round > 0 && t.saved != t.position() && (c.SaveEvery > 0 && t.round%c.SaveEvery == 0 || t.saveDue()):
-		err = t.save(t.saver.background)
+		err = t.save(t.saver.Background)
 	}
 	return err
 }
@@ -155,7 +163,7 @@ func (t *Trainer) saveDue() bool {
 }
 
 // save writes the run's state one way or the other.
-func (t *Trainer) save(write func(snapshot) error) error {
+func (t *Trainer) save(write func(rundir.Snapshot) error) error {
 	snap, err := t.snapshot()
 	if err != nil {
 		return err
@@ -172,8 +180,8 @@ func (t *Trainer) save(write func(snapshot) error) error {
 // stop saves what there is before a run ends with err, and returns err with
 // what is to be said about that.
 func (t *Trainer) stop(err error) error {
-	err = errors.Join(err, t.saver.wait())
-	if t.saver.failed {
+	err = errors.Join(err, t.saver.Wait())
+	if t.saver.Failed() {
 		t.saved = nowhere
 	}
 	if t.torn {
@@ -182,9 +190,9 @@ func (t *Trainer) stop(err error) error {
 	if t.saved == t.position() || t.step == 0 && t.now == nil {
 		return err
 	}
-	failed := t.save(t.saver.write)
+	failed := t.save(t.saver.Write)
 	if failed == nil {
-		t.log.Info("saved a checkpoint before stopping", "folder", checkpointDir(t.folder.Dir, t.step), "step", t.step)
+		t.log.Info("saved a checkpoint before stopping", "folder", rundir.CheckpointDir(t.folder.Dir, t.step), "step", t.step)
 		return err
 	}
 	err = errors.Join(err, failed)
@@ -192,12 +200,12 @@ func (t *Trainer) stop(err error) error {
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	dir, failed := t.saver.rescue(snap)
+	dir, failed := t.saver.Rescue(snap)
 	if failed != nil {
 		return errors.Join(err, fmt.Errorf("train: nor could step %d be saved elsewhere: %w; the checkpoints in %s are as they were", t.step, failed, t.folder.Dir))
 	}
 	return errors.Join(err, fmt.Errorf("train: step %d is saved in %s: resume there, or move its %s into %s once that can be written",
-		t.step, dir, checkpointDir("", t.step), filepath.Join(t.folder.Dir, checkpointsDir)))
+		t.step, dir, rundir.CheckpointDir("", t.step), filepath.Dir(rundir.CheckpointDir(t.folder.Dir, t.step))))
 }
 
 // sample begins a round: it samples, verifies and takes the advantages.
@@ -260,7 +268,7 @@ func (t *Trainer) learn(ctx context.Context) error {
 	left := now.batches[len(now.steps):]
 	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.round+1, t.Config.Train.Rounds), "steps", len(left))
 	for i, batch := range left {
-		if err := errors.Join(ctx.Err(), t.saver.poll()); err != nil {
+		if err := errors.Join(ctx.Err(), t.saver.Poll()); err != nil {
 			return err
 		}
 		record, err := t.oneStep(now, batch)
@@ -271,16 +279,16 @@ func (t *Trainer) learn(ctx context.Context) error {
 		record = append(metrics.Record{}.With("kind", "step").With("step", t.step).With("round", t.round+1), record...)
 		now.steps = append(now.steps, record)
 		t.alarms.Step(record) // first: the step counts also where it cannot be recorded
-		if err := t.folder.append(record); err != nil {
+		if err := t.folder.Append(record); err != nil {
 			return err
 		}
 		t.observer.Advance(1)
 		// After the last step the round is closed first.
 		if i+1 < len(left) && t.saveDue() {
-			if t.overdue = t.saver.busy(); t.overdue {
+			if t.overdue = t.saver.Busy(); t.overdue {
 				continue
 			}
-			if err := t.save(t.saver.background); err != nil {
+			if err := t.save(t.saver.Background); err != nil {
 				return err
 			}
 		}
@@ -291,7 +299,7 @@ func (t *Trainer) learn(ctx context.Context) error {
 // closeRound writes the round's rollouts and record.
 func (t *Trainer) closeRound() (metrics.Record, error) {
 	now := t.now
-	if err := t.folder.writeRollouts(t.round+1, now.problems, now.rollouts, now.round); err != nil {
+	if err := t.folder.WriteRollouts(t.round+1, now.lines()); err != nil {
 		return nil, err
 	}
 	record := append(metrics.Record{}.With("kind", "round").With("round", t.round+1).With("step", t.step), now.metrics(now.stats, now.steps)...)
@@ -299,7 +307,7 @@ func (t *Trainer) closeRound() (metrics.Record, error) {
 	t.round++
 	t.now = nil
 	t.alarms.Round(record)
-	return record, t.folder.append(record)
+	return record, t.folder.Append(record)
 }
 
 // mean is the mean pass@1 of the suites, nil without any.

@@ -12,6 +12,7 @@ import (
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train/metrics"
+	"onering/train/rundir"
 	"onering/verifier"
 )
 
@@ -52,8 +53,8 @@ type Trainer struct {
 	refWeight *models.Weights
 	refRing   *runtime.Ring
 	verifier  verifier.Verifier
-	folder    *Folder
-	saver     *saver
+	folder    *rundir.Folder
+	saver     *rundir.Saver
 	clock     *metrics.Stopwatch
 	alarms    *metrics.Alarms
 
@@ -222,7 +223,7 @@ func (t *Trainer) keepReference(env *runtime.Env) (err error) {
 // Close frees everything but the policy.
 func (t *Trainer) Close() {
 	if t.saver != nil {
-		t.saver.close()
+		t.saver.Close()
 	}
 	if t.decoder != nil {
 		t.decoder.Close()

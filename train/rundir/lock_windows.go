@@ -1,18 +1,18 @@
-package train
+package rundir
 
 import (
 	"errors"
 	"syscall"
 )
 
-// errLocked is that another process has the run folder open.
+// errLocked says that another process has the run folder open.
 var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
 // sharingViolation is ERROR_SHARING_VIOLATION.
 const sharingViolation = syscall.Errno(32)
 
-// lock opens a lock file without sharing; the system closes it when the process
-// ends.
+// lock opens a file that no other process can open until unlock is called or the
+// process ends, however it ends.
 func lock(path string) (unlock func(), err error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

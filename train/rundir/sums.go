@@ -1,4 +1,4 @@
-package train
+package rundir
 
 import (
 	"bufio"
@@ -16,15 +16,15 @@ import (
 	"onering/models"
 )
 
-// sumsFile lists the SHA-256 of every other file of a checkpoint, as sha256sum
-// writes and reads it: in the checkpoint's folder `sha256sum -c state/SHA256SUMS`
-// checks it by hand.
+// sumsFile lists the SHA-256 of every other file of a checkpoint, in the format of
+// sha256sum: in the checkpoint's folder `sha256sum -c state/SHA256SUMS` checks it
+// by hand.
 const sumsFile = "state/SHA256SUMS"
 
-// maxSums bounds the size of a list that is read.
+// maxSums bounds how much of a list is read, in bytes.
 const maxSums = 1 << 20
 
-// writeSums writes the list of the files below dir.
+// writeSums lists the sums of the files below dir.
 func writeSums(dir string) error {
 	names, err := filesBelow(dir)
 	if err != nil {
@@ -44,12 +44,12 @@ func writeSums(dir string) error {
 	})
 }
 
-// verifySums checks that the files below dir are those of its list, to the
-// byte. An error names the first that is not.
+// verifySums checks that the files below dir are those of its list, to the byte.
+// The error names the first file that differs.
 func verifySums(dir string) error {
 	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(sumsFile)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is missing: the checkpoint is torn, or is none", sumsFile)
+		return fmt.Errorf("%s is missing: the checkpoint is damaged, or the folder is no checkpoint", sumsFile)
 	}
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func verifySums(dir string) error {
 			return err
 		}
 		if sum != want {
-			return fmt.Errorf("%s is torn or was edited: its SHA-256 is %.16s..., it was written with %.16s", name, sum, want)
+			return fmt.Errorf("%s is damaged or was edited: its SHA-256 is %.16s..., it was written with %.16s", name, sum, want)
 		}
 	}
 	for name := range sums {
@@ -101,9 +101,9 @@ func parseSums(r io.Reader) (map[string]string, error) {
 	return sums, lines.Err()
 }
 
-// filesBelow lists the files below dir but the list of sums, with slashes,
-// sorted. Anything but files and folders is an error: a link could lead out of
-// the checkpoint.
+// filesBelow lists the files below dir except the list of sums, sorted, with
+// slashes in their paths. Anything but files and folders is an error: a link could
+// lead out of the checkpoint.
 func filesBelow(dir string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

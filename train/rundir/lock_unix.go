@@ -1,6 +1,6 @@
 //go:build !windows
 
-package train
+package rundir
 
 import (
 	"errors"
@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// errLocked is that another process has the run folder open.
+// errLocked says that another process has the run folder open.
 var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
 
-// lock takes a lock file, which the system gives back when the process ends,
-// however that happens.
+// lock locks a file until unlock is called or the process ends, however it ends.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -30,7 +29,7 @@ func lock(path string) (unlock func(), err error) {
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		err = errLocked
 	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EOPNOTSUPP):
-		return func() { f.Close() }, nil // a network file system without locks
+		return func() { f.Close() }, nil // as network file systems without locks return
 	}
 	f.Close()
 	return nil, err

@@ -1,0 +1,81 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"onering/objectives"
+	"onering/sampler"
+	"onering/train/metrics"
+	"onering/verifier"
+)
+
+// fill sets everything in v to values that differ from zero and from one another.
+func fill(v reflect.Value, n *int) {
+	*n++
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32:
+		v.SetInt(int64(*n))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(float64(*n) + 0.5)
+	case reflect.String:
+		v.SetString(fmt.Sprint("text ", *n))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), n)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	default:
+		panic(v.Type().String())
+	}
+}
+
+// A checkpoint keeps every field of a round's types but those named here, which
+// nothing reads after the sampling. So a new field is either kept or named.
+func TestRoundIsKept(t *testing.T) {
+	for _, rescored := range []bool{false, true} {
+		n := 0
+		made := func(v any) { fill(reflect.ValueOf(v).Elem(), &n) }
+		was := &underway{round: &round{
+			rollouts: make([]Rollout, 3), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
+		}}
+		made(&was.groups)
+		made(&was.flat)
+		made(&was.kept)
+		made(&was.gap)
+		made(&was.stats)
+		was.steps = []metrics.Record{metrics.Record{}.With("step", 1).With("loss", math.Pi)}
+		for i := range was.rollouts {
+			made(&was.rollouts[i])
+			made(&was.trajectories[i])
+			made(&was.updates[i])
+			x, y := &was.rollouts[i], &was.trajectories[i]
+			y.LogProb, y.Entropy = x.LogProb, x.Entropy
+			if !rescored {
+				y.OldLogProb = x.LogProb
+			}
+			was.sequences = append(was.sequences, x.sequence())
+		}
+		is := restoredRound(was.state(), rescored)
+
+		keep := was.stats
+		was.stats = sampler.Stats{Tokens: keep.Tokens, PrefillTokens: keep.PrefillTokens, Steps: keep.Steps, Slots: keep.Slots, SlotSteps: keep.SlotSteps}
+		for i := range was.rollouts {
+			v := was.rollouts[i].Verdict
+			was.rollouts[i].Verdict = verifier.Result{Correct: v.Correct, Answer: v.Answer, Reason: v.Reason, Status: v.Status} // not Gold
+		}
+		if !reflect.DeepEqual(was, is) {
+			t.Errorf("rescored %v: the round\n%+v\ncomes back as\n%+v", rescored, was.round, is.round)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"onering/models"
+)
+
+// CheckpointDir returns the checkpoint folder of optimizer step n in a run folder.
+func CheckpointDir(run string, step int) string {
+	return filepath.Join(run, checkpointsDir, fmt.Sprintf("step-%06d", step))
+}
+
+// stepOf reads the step from a checkpoint folder's name.
+func stepOf(name string) (int, bool) {
+	digits, ok := strings.CutPrefix(name, "step-")
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil && n >= 0 && fmt.Sprintf("step-%06d", n) == name
+}
+
+// checkpoints lists the checkpoint folders, the oldest first.
+func (f *Folder) checkpoints() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(f.Dir, checkpointsDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("train: run folder: %w", err)
+	}
+	var steps []int
+	for _, e := range entries {
+		if n, ok := stepOf(e.Name()); ok && e.IsDir() {
+			steps = append(steps, n)
+		}
+	}
+	slices.Sort(steps)
+	var dirs []string
+	for _, n := range steps {
+		dirs = append(dirs, CheckpointDir(f.Dir, n))
+	}
+	return dirs, nil
+}
+
+// NewestCheckpoint returns the newest checkpoint whose files are as they were
+// written, "" if the run has no checkpoint yet. Newer checkpoints that are damaged
+// are named in the log and renamed to end in .damaged. If all are damaged that is
+// an error: the run is not begun again without the user's knowledge.
+func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
+	dirs, err := f.checkpoints()
+	if err != nil || len(dirs) == 0 {
+		return "", err
+	}
+	var damaged []string
+	for _, dir := range slices.Backward(dirs) {
+		if err = verifySums(dir); err == nil {
+			return dir, setAside(damaged)
+		}
+		log.Warn("a checkpoint is refused; the one before it is tried", "checkpoint", dir, "reason", err)
+		damaged = append(damaged, dir)
+	}
+	return "", fmt.Errorf("train: resume: %s: %w; no other checkpoint is whole: restore one, or remove %s to begin again",
+		dirs[0], err, filepath.Dir(dirs[0]))
+}
+
+// setAside renames damaged checkpoints, so that they do not count as checkpoints.
+func setAside(dirs []string) error {
+	for _, dir := range dirs {
+		name := dir + ".damaged"
+		if err := errors.Join(os.RemoveAll(name), os.Rename(dir, name)); err != nil {
+			return fmt.Errorf("train: resume: setting a damaged checkpoint aside: %w", err)
+		}
+	}
+	return nil
+}
+
+// LoadWeights reads the weights of a checkpoint into w, as they were in training,
+// to the bit: those of the folder may be rounded to 16 bits. On the device, if w
+// has one, they are not yet.
+func LoadWeights(checkpoint string, w *models.Weights) error {
+	if path := filepath.Join(checkpoint, stateDir, exactWeights); exists(path) {
+		return loadTensors(path, w)
+	}
+	folder, err := models.OpenFolder(checkpoint)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return w.Load(folder)
+}
+
+// LoadMoments reads the optimizer's moments of a checkpoint.
+func LoadMoments(checkpoint string, first, second *models.Weights) error {
+	if err := loadTensors(filepath.Join(checkpoint, stateDir, firstMoments), first); err != nil {
+		return err
+	}
+	return loadTensors(filepath.Join(checkpoint, stateDir, secondMoments), second)
+}
+
+func loadTensors(path string, w *models.Weights) error {
+	f, err := models.OpenSafetensors(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return w.Load(f)
+}

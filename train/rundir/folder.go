@@ -1,0 +1,230 @@
+// Package rundir is the folder that a training run writes: its metrics, rollouts
+// and checkpoints, written so that a process or a disk that fails at any moment
+// leaves nothing half-written that would be taken for whole. It knows nothing of
+// how a run is trained.
+//
+// Its errors begin with "train:", as those of package train do, since a user knows
+// the folder as that of `onering train`.
+package rundir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"onering/models"
+	"onering/train/metrics"
+)
+
+// A Folder is a run folder:
+//
+//	run.toml                      the resolved configuration
+//	metrics.jsonl                 one record per optimizer step, round and evaluation
+//	rollouts/round-NNNNN.jsonl    what was sampled, with rewards and what training made of it
+//	checkpoints/step-NNNNNN/      a Hugging Face folder, and state/ to resume from
+//	failures/step-NNNNNN.json     batches that were not finite, for `onering replay`
+//
+// Only one process at a time has it open.
+type Folder struct {
+	Dir string
+
+	metrics *os.File
+	size    int64    // of metrics.jsonl, up to the end of the last whole line
+	unsaved []string // lines that could not be written
+	config  []byte   // run.toml, for a rescue
+	unlock  func()
+}
+
+// The files and folders in a run folder.
+const (
+	configFile     = "run.toml"
+	metricsFile    = "metrics.jsonl"
+	logFile        = "log.txt"
+	lockFile       = ".lock"
+	rolloutsDir    = "rollouts"
+	checkpointsDir = "checkpoints"
+	failuresDir    = "failures"
+)
+
+// Open makes the run folder dir, or opens it to resume its run. It never writes
+// over a run that is there: without resume the folder has to be new or empty. It
+// removes what a killed process left half-written.
+func Open(dir string, resume bool) (f *Folder, err error) {
+	if dir == "" {
+		return nil, errors.New("train: output.dir is not set")
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("train: run folder: %w", err)
+	case resume && len(entries) == 0:
+		return nil, fmt.Errorf("train: there is no run to resume in %s", dir)
+	case !resume && slices.ContainsFunc(entries, belongsToRun):
+		return nil, fmt.Errorf("train: %s is not empty: resume it with --resume, or choose another folder with --out", dir)
+	}
+	for _, sub := range []string{rolloutsDir, checkpointsDir} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, fmt.Errorf("train: run folder: %w", err)
+		}
+	}
+	unlock, err := lock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("train: run folder %s: %w", dir, err)
+	}
+	opened := &Folder{Dir: dir, unlock: unlock}
+	defer func() {
+		if err != nil {
+			opened.Close()
+		}
+	}()
+	if err := opened.ReadConfig(); err != nil {
+		return nil, err
+	}
+	opened.metrics, err = os.OpenFile(filepath.Join(dir, metricsFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("train: run folder: %w", err)
+	}
+	return opened, opened.tidy()
+}
+
+// belongsToRun says whether a folder with this entry has a run in it. The command
+// line writes run.toml and log.txt before the run begins.
+func belongsToRun(e os.DirEntry) bool {
+	return !slices.Contains([]string{configFile, logFile, lockFile}, e.Name()) && !models.Temporary(e.Name())
+}
+
+// ReadConfig reads run.toml, if there is one, so that a rescue can write it
+// elsewhere.
+func (f *Folder) ReadConfig() (err error) {
+	if f.config, err = os.ReadFile(filepath.Join(f.Dir, configFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
+	return nil
+}
+
+// tidy removes what a killed process left half-written. A checkpoint that it was
+// about to replace gets its name back.
+func (f *Folder) tidy() error {
+	for _, dir := range []string{"", rolloutsDir, checkpointsDir, failuresDir} {
+		dir = filepath.Join(f.Dir, dir)
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("train: run folder: %w", err)
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			name, replaced := strings.CutSuffix(e.Name(), replacedSuffix)
+			switch {
+			case replaced && !exists(filepath.Join(dir, name[1:])):
+				err = os.Rename(path, filepath.Join(dir, name[1:]))
+			case replaced || models.Temporary(e.Name()):
+				err = os.RemoveAll(path)
+			}
+			if err != nil {
+				return fmt.Errorf("train: run folder: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Append adds a record to metrics.jsonl, with the time of day. Its line is there
+// whole or not at all. A line that cannot be written is kept in memory, for the
+// next checkpoint.
+func (f *Folder) Append(r metrics.Record) error {
+	line, err := r.Line(time.Now())
+	if err != nil {
+		return err
+	}
+	if err = f.check(); err == nil {
+		if err = models.Ask("append", f.metrics.Name()); err == nil {
+			_, err = f.metrics.Write(line)
+		}
+	}
+	if err != nil {
+		f.unsaved = append(f.unsaved, string(line))
+		// If half of a line cannot be removed now, Rewind does so.
+		f.metrics.Truncate(f.size)
+		return fmt.Errorf("train: writing metrics: %w", err)
+	}
+	f.size += int64(len(line))
+	return nil
+}
+
+// check returns an error if the folder is no longer the one that was opened: a
+// removed file can be written to for hours before anybody notices.
+func (f *Folder) check() error {
+	open, err := f.metrics.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(f.metrics.Name())
+	if err != nil {
+		return fmt.Errorf("the run folder has gone: %w", err)
+	}
+	if !os.SameFile(open, there) {
+		return fmt.Errorf("%s is another file than the run opened: something else writes to the run folder", f.metrics.Name())
+	}
+	return nil
+}
+
+// Rewind makes metrics.jsonl what it was when the checkpoint with state s was
+// written, with the lines that could not be written then: so a resumed run writes
+// every line once. It returns how many bytes before that point are missing. The
+// zero State empties the file.
+func (f *Folder) Rewind(s State) (missing int64, err error) {
+	info, err := f.metrics.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := s.Metrics
+	if missing = max(0, size-info.Size()); missing > 0 {
+		text := make([]byte, info.Size())
+		if _, err := f.metrics.ReadAt(text, 0); err != nil && err != io.EOF {
+			return 0, err
+		}
+		size = int64(bytes.LastIndexByte(text, '\n') + 1)
+	}
+	if err := models.Ask("truncate", f.metrics.Name()); err != nil {
+		return 0, err
+	}
+	if err := f.metrics.Truncate(size); err != nil {
+		return 0, err
+	}
+	f.size = size
+	for _, line := range s.Unsaved {
+		if _, err := f.metrics.WriteString(line); err != nil {
+			return 0, err
+		}
+		f.size += int64(len(line))
+	}
+	return missing, nil
+}
+
+// FailureFile returns the path for the batch of an optimizer step that met NaN or
+// an infinity.
+func (f *Folder) FailureFile(step int) string {
+	return filepath.Join(f.Dir, failuresDir, fmt.Sprintf("step-%06d.json", step))
+}
+
+// Close closes the folder's open file and gives up its lock.
+func (f *Folder) Close() error {
+	var err error
+	if f.metrics != nil {
+		err = f.metrics.Close()
+	}
+	f.unlock()
+	return err
+}
+
+// exists says whether there is a file or folder.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

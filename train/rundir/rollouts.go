@@ -1,0 +1,71 @@
+package rundir
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"path/filepath"
+	"strconv"
+
+	"onering/models"
+)
+
+// A RolloutLine is one line of a file in rollouts/: a response, its reward, and
+// what training made of its tokens.
+type RolloutLine struct {
+	Problem   string   `json:"problem"`
+	Sample    int      `json:"sample"`
+	Prompt    string   `json:"prompt"`
+	Response  string   `json:"response"`
+	Answers   []string `json:"answers"`
+	Answer    string   `json:"answer"`
+	Reason    string   `json:"reason,omitempty"`
+	Reward    float64  `json:"reward"`
+	Advantage float64  `json:"advantage"`
+	Truncated bool     `json:"truncated,omitempty"`
+	IDs       []int32  `json:"ids"`
+	// LogP has the log-prob of each token when it was sampled.
+	LogP Rounded[float64] `json:"logp"`
+	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of
+	// the old policy, both before the newest optimizer step that the response was
+	// part of. They are nil if there was none.
+	W     Rounded[float32] `json:"w,omitempty"`
+	Delta Rounded[float32] `json:"delta,omitempty"`
+}
+
+// Rounded floats have five digits in JSON, enough to read them. They have to be
+// finite. None are null, whether the slice is nil or empty: a checkpoint does not
+// tell the two apart.
+type Rounded[F float32 | float64] []F
+
+// MarshalJSON implements json.Marshaler.
+func (x Rounded[F]) MarshalJSON() ([]byte, error) {
+	if len(x) == 0 {
+		return []byte("null"), nil
+	}
+	b := append(make([]byte, 0, 12*len(x)+2), '[')
+	for i, v := range x {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, float64(v), 'g', 5, 64)
+	}
+	return append(b, ']'), nil
+}
+
+// WriteRollouts writes the file of round n, from 1. It is written when the round is
+// done: what training makes of a token is known only after its optimizer step.
+func (f *Folder) WriteRollouts(n int, lines iter.Seq[RolloutLine]) error {
+	path := filepath.Join(f.Dir, rolloutsDir, fmt.Sprintf("round-%05d.jsonl", n))
+	return models.WriteFile(path, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		for line := range lines {
+			if err := enc.Encode(line); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

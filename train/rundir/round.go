@@ -1,0 +1,147 @@
+package rundir
+
+import (
+	"encoding/gob"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"onering/models"
+	"onering/train/metrics"
+)
+
+// roundVersion is raised when a round.gob of this version cannot be read by the
+// version before.
+const roundVersion = 1
+
+// A Round is what a checkpoint holds of a round between its sampling and its end,
+// every float to the bit. Its types are the checkpoint's own: a field that is added
+// to a type of the sampler or of objectives does not change checkpoints until it
+// is added here.
+//
+// The file is a gob, in which fields go by name. Checkpoints written before rounds
+// had a version were gobs of other types with fields of these names, so they read
+// as a Round of version 0.
+type Round struct {
+	Version int // set when the checkpoint is written
+
+	Rollouts     []Rollout
+	Trajectories []Trajectory // by rollout
+	Kept         []int        // rollouts that are trained on
+	Groups, Flat int          // groups, and those whose rewards are all equal
+	Updates      []Update     // by rollout
+	Gap          Gap
+	Stats        Sampling
+	Steps        []metrics.Record // of the optimizer steps that are done
+}
+
+// A Rollout is one response and its grade.
+type Rollout struct {
+	Problem, Sample  int // numbers of the problem in the round and of its response
+	Prompt, Response []int32
+	LogProb, Entropy []float64 // per token of the response, when it was sampled
+	Text             string
+	Verdict          Verdict
+	Truncated        bool
+	Reward           float64
+}
+
+// A Verdict is what the verifier said of a response.
+type Verdict struct {
+	Correct                bool
+	Answer, Reason, Status string
+}
+
+// A Trajectory is what learning has added to a rollout.
+type Trajectory struct {
+	Reward, Advantage float64 // the reward as the objective shaped it
+	TokenAdvantage    []float64
+	// OldLogProb is nil if it is the rollout's LogProb.
+	OldLogProb, RefLogProb []float64
+	Truncated, Degenerate  bool
+}
+
+// An Update is what the newest optimizer step made of a rollout's tokens: dLoss/dlogp
+// and the log-prob minus the old policy's. Both are nil before its first step.
+type Update struct {
+	W, Delta []float32
+}
+
+// A Gap is the statistics of the distance between log-probs of sampler and learner.
+type Gap struct {
+	Max, Sum float64
+	Tokens   int
+	Over     [4]int
+	Outside  int
+}
+
+// Sampling is the sampler's counts of a round.
+type Sampling struct {
+	Tokens, PrefillTokens   int
+	Steps, Slots, SlotSteps int
+}
+
+// write writes round.gob of a checkpoint.
+func (r Round) write(checkpoint string) error {
+	r.Version = roundVersion
+	return models.WriteFile(roundGob(checkpoint), func(w io.Writer) error { return gob.NewEncoder(w).Encode(r) })
+}
+
+func roundGob(checkpoint string) string { return filepath.Join(checkpoint, stateDir, roundFile) }
+
+// ReadRound reads the round that a checkpoint inside a round holds.
+func ReadRound(checkpoint string) (*Round, error) {
+	f, err := os.Open(roundGob(checkpoint))
+	if err != nil {
+		return nil, fmt.Errorf("train: resume: %w", err)
+	}
+	defer f.Close()
+	r, err := decodeRound(f)
+	if err != nil {
+		return nil, fmt.Errorf("train: resume: %s: %w", f.Name(), err)
+	}
+	return r, nil
+}
+
+// decodeRound reads a Round and checks that its parts fit together.
+func decodeRound(in io.Reader) (*Round, error) {
+	var r Round
+	if err := gob.NewDecoder(in).Decode(&r); err != nil {
+		return nil, err
+	}
+	if r.Version < 0 || r.Version > roundVersion {
+		return nil, fmt.Errorf("the round is of version %d; this program reads versions up to %d", r.Version, roundVersion)
+	}
+	n := len(r.Rollouts)
+	if r.Updates == nil { // as in old checkpoints
+		r.Updates = make([]Update, n)
+	}
+	if len(r.Trajectories) != n || len(r.Updates) != n || r.Groups < 1 || r.Flat < 0 {
+		return nil, fmt.Errorf("%d trajectories and %d updates of %d rollouts in %d groups", len(r.Trajectories), len(r.Updates), n, r.Groups)
+	}
+	for _, k := range r.Kept {
+		if k < 0 || k >= n {
+			return nil, fmt.Errorf("rollout %d of %d", k, n)
+		}
+	}
+	for i := range r.Rollouts {
+		if !fits(&r.Rollouts[i], &r.Trajectories[i], &r.Updates[i]) {
+			return nil, fmt.Errorf("rollout %d: its parts do not have the %d tokens of its response", i, len(r.Rollouts[i].Response))
+		}
+		if r.Rollouts[i].Response == nil { // a gob does not tell empty from nil, but JSON does
+			r.Rollouts[i].Response = []int32{}
+		}
+	}
+	return &r, nil
+}
+
+// fits says whether the figures of a rollout have one value for each token of its
+// response, or none if they may be absent.
+func fits(x *Rollout, y *Trajectory, u *Update) bool {
+	n := len(x.Response)
+	optional := func(k int) bool { return k == 0 || k == n }
+	return len(x.Prompt) > 0 && x.Problem >= 0 && len(x.LogProb) == n && len(x.Entropy) == n &&
+		optional(len(y.OldLogProb)) && optional(len(y.RefLogProb)) && optional(len(y.TokenAdvantage)) &&
+		optional(len(u.W)) && len(u.W) == len(u.Delta)
+}

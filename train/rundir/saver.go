@@ -1,0 +1,214 @@
+package rundir
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"onering/models"
+)
+
+// A Saver writes checkpoints into a run folder, one at a time. While it writes one
+// in the background, from a copy of the weights, training goes on.
+type Saver struct {
+	Folder *Folder
+	// KeepLast is how many of the newest checkpoints are kept, 0 for all of them.
+	// KeepBest is how many of those with the best scores are kept besides.
+	KeepLast, KeepBest int
+	// CheckMemory returns an error if there is no memory for a copy of so many
+	// bytes.
+	CheckMemory func(bytes int64) error
+	Log         *slog.Logger
+
+	copies [3]*models.Weights // of weights and moments; made by the first Background
+	done   chan error         // has the result of what is being written; nil if nothing is
+	failed bool               // the newest checkpoint could not be written
+}
+
+// Busy says whether a checkpoint is being written.
+func (s *Saver) Busy() bool { return s.done != nil && len(s.done) == 0 }
+
+// Failed says whether the last checkpoint that Background began to write could not
+// be written. Wait or Poll has returned the reason.
+func (s *Saver) Failed() bool { return s.failed }
+
+// Write writes a checkpoint and removes those that are not to be kept.
+func (s *Saver) Write(snap Snapshot) error { return s.write(s.stamp(snap)) }
+
+// Background copies the weights of a snapshot and writes it while training goes
+// on. It waits for the one before, whose error it returns. Without memory for the
+// copy it writes at once.
+func (s *Saver) Background(snap Snapshot) error {
+	if err := s.Wait(); err != nil {
+		return err
+	}
+	snap = s.stamp(snap)
+	if err := s.makeCopies(snap.Weights.Layout); err != nil {
+		s.Log.Warn("there is no memory for a copy of weights and moments: training waits for each checkpoint", "reason", err)
+		return s.write(snap)
+	}
+	for i, w := range []**models.Weights{&snap.Weights, &snap.First, &snap.Second} {
+		copy(s.copies[i].Data, (*w).Data)
+		*w = s.copies[i]
+	}
+	s.done = make(chan error, 1)
+	go func() { s.done <- s.write(snap) }()
+	return nil
+}
+
+// Wait waits for what is being written and returns its error, once.
+func (s *Saver) Wait() error {
+	if s.done == nil {
+		return nil
+	}
+	err := <-s.done
+	s.done, s.failed = nil, err != nil
+	return err
+}
+
+// Poll does what Wait does, but only if nothing is being written any more.
+func (s *Saver) Poll() error {
+	if s.Busy() {
+		return nil
+	}
+	return s.Wait()
+}
+
+// Close waits for what is being written and frees the copies.
+func (s *Saver) Close() {
+	s.Wait()
+	s.closeCopies()
+}
+
+// stamp notes in the snapshot what of metrics.jsonl belongs to it.
+func (s *Saver) stamp(snap Snapshot) Snapshot {
+	snap.State.Version = stateVersion
+	snap.State.Metrics, snap.State.Unsaved = s.Folder.size, s.Folder.unsaved
+	return snap
+}
+
+// makeCopies makes the memory for copies of weights and moments.
+func (s *Saver) makeCopies(l *models.Layout) error {
+	if s.copies[0] != nil {
+		return nil
+	}
+	if err := s.CheckMemory(int64(len(s.copies) * 4 * l.Size)); err != nil {
+		return err
+	}
+	for i := range s.copies {
+		w, err := models.NewWeights(l)
+		if err != nil {
+			s.closeCopies()
+			return err
+		}
+		s.copies[i] = w
+	}
+	return nil
+}
+
+func (s *Saver) closeCopies() {
+	for i, w := range s.copies {
+		if w != nil {
+			w.Close()
+			s.copies[i] = nil
+		}
+	}
+}
+
+func (s *Saver) write(snap Snapshot) error {
+	began := time.Now()
+	if err := s.Folder.check(); err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	// The checkpoint states a size of metrics.jsonl that has to be on the disk
+	// before the checkpoint is.
+	if err := s.Folder.metrics.Sync(); err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	dir := CheckpointDir(s.Folder.Dir, snap.State.Step)
+	if err := snap.write(dir); err != nil {
+		return fmt.Errorf("train: checkpoint of step %d: %w", snap.State.Step, err)
+	}
+	s.Log.Debug("saved a checkpoint", "folder", dir, "seconds", time.Since(began).Seconds())
+	return s.prune(dir)
+}
+
+// prune removes checkpoints that are neither among the last nor among the best
+// ones. newest stays in any case.
+func (s *Saver) prune(newest string) error {
+	if s.KeepLast < 1 {
+		return nil
+	}
+	dirs, err := s.Folder.checkpoints()
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{newest: true}
+	if s.KeepBest > 0 {
+		for _, dir := range best(dirs, s.KeepBest) {
+			keep[dir] = true
+		}
+	}
+	for _, dir := range dirs[:max(0, len(dirs)-s.KeepLast)] {
+		if keep[dir] {
+			continue
+		}
+		// It gets a hidden name first, so that one that is half removed is never
+		// taken for a checkpoint.
+		gone := hidden(dir, ".tmp-old")
+		if err := models.Rename(dir, gone); err != nil {
+			return fmt.Errorf("train: removing an old checkpoint: %w", err)
+		}
+		if err := os.RemoveAll(gone); err != nil {
+			return fmt.Errorf("train: removing an old checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+// best returns the n checkpoints with the highest scores, the newest ones first
+// among equals.
+func best(dirs []string, n int) []string {
+	type scored struct {
+		dir   string
+		score float64
+	}
+	var all []scored
+	for _, dir := range slices.Backward(dirs) {
+		if st, err := ReadState(dir); err == nil && st.Score != nil {
+			all = append(all, scored{dir, *st.Score})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
+	var out []string
+	for _, x := range all[:min(n, len(all))] {
+		out = append(out, x.dir)
+	}
+	return out
+}
+
+// Rescue writes a snapshot outside the run folder, which cannot be written to. It
+// makes a run folder in the system's folder for temporary files, with what can
+// still be read of the metrics, and returns its path.
+func (s *Saver) Rescue(snap Snapshot) (string, error) {
+	snap = s.stamp(snap)
+	dir, err := os.MkdirTemp("", "onering-rescue-"+filepath.Base(s.Folder.Dir)+"-")
+	if err != nil {
+		return "", err
+	}
+	text := make([]byte, snap.State.Metrics)
+	n, err := s.Folder.metrics.ReadAt(text, 0) // works for a file that was removed, too
+	if int64(n) < snap.State.Metrics {
+		s.Log.Warn("metrics.jsonl can no longer be read to its end", "reason", err)
+	}
+	for name, data := range map[string][]byte{configFile: s.Folder.config, metricsFile: text[:n]} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return dir, snap.write(CheckpointDir(dir, snap.State.Step))
+}

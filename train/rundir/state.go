@@ -1,0 +1,105 @@
+package rundir
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"onering/models"
+	"onering/models/adamw"
+	"onering/train/metrics"
+)
+
+// stateVersion is raised when a state.json of an older version can no longer be
+// read.
+const stateVersion = 3
+
+// The files of a checkpoint's folder state/. The optimizer's moments have the names
+// of the parameters. So have the exact weights, which are there only if those of
+// the Hugging Face folder are rounded to 16 bits.
+const (
+	stateDir      = "state"
+	stateFile     = "state.json"
+	roundFile     = "round.gob"
+	exactWeights  = "weights.safetensors"
+	firstMoments  = "exp_avg.safetensors"
+	secondMoments = "exp_avg_sq.safetensors"
+)
+
+// A State is state.json of a checkpoint: all that resuming needs besides the
+// weights, the moments and, inside a round, the Round. The order of problems, the
+// sampler's draws and the shuffles all follow from the seeds and these counts.
+type State struct {
+	Version int `json:"version"` // set when the checkpoint is written
+	// Round counts the finished rounds, Step the optimizer steps.
+	Round int `json:"round"`
+	Step  int `json:"step"`
+	// Inside says that the checkpoint lies between the sampling and the end of
+	// round Round+1; it then holds a Round.
+	Inside bool `json:"inside_round"`
+	// Evaluated says that the evaluation that may follow round Round is done.
+	Evaluated bool `json:"evaluated"`
+	// Updates counts the optimizer's updates, for its bias correction. Skipped
+	// counts the steps that were left out because of NaN or infinities.
+	Updates int `json:"updates"`
+	Skipped int `json:"skipped"`
+	// MicroTokens is train.micro_tokens, or less if memory was short. It decides
+	// in which order sums are taken, and so their last bits.
+	MicroTokens int `json:"micro_tokens"`
+	// LossScale is nil unless layers compute in float16.
+	LossScale *adamw.LossScale `json:"loss_scale,omitempty"`
+	Objective string           `json:"objective"`
+	// ObjectiveState is what the objective remembers between steps, if anything.
+	ObjectiveState string `json:"objective_state,omitempty"`
+	// Metrics is the size of metrics.jsonl, Unsaved the lines after it that could
+	// not be written. Both are set when the checkpoint is written.
+	Metrics int64    `json:"metrics_bytes"`
+	Unsaved []string `json:"unsaved_metrics,omitempty"`
+	// Settings are those that decide the course of a run, by key. Problems is a
+	// digest of the training problems.
+	Settings map[string]string `json:"settings"`
+	Problems string            `json:"problems"`
+	// Score is the mean pass@1 after round Round, if it was evaluated.
+	Score *float64 `json:"score,omitempty"`
+	// Alarms is nil in checkpoints of versions that had no alarms.
+	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
+}
+
+// ReadState reads the state of a checkpoint.
+func ReadState(checkpoint string) (s State, err error) {
+	path := stateJSON(checkpoint)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, fmt.Errorf("train: resume: %w", err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("train: resume: %s: %w", path, err)
+	}
+	if s.Version != stateVersion {
+		return s, fmt.Errorf("train: resume: %s is of version %d; this program reads version %d", path, s.Version, stateVersion)
+	}
+	if s.Round < 0 || s.Step < 0 || s.Updates < 0 || s.Metrics < 0 || s.MicroTokens < 1 {
+		return s, fmt.Errorf("train: resume: %s holds a negative count", path)
+	}
+	if s.LossScale != nil && (!(s.LossScale.Scale >= 1) || s.LossScale.Scale > math.MaxFloat32 || s.LossScale.Clean < 0) {
+		return s, fmt.Errorf("train: resume: %s holds a loss scale of %g after %d steps", path, s.LossScale.Scale, s.LossScale.Clean)
+	}
+	return s, nil
+}
+
+func stateJSON(checkpoint string) string { return filepath.Join(checkpoint, stateDir, stateFile) }
+
+// write writes state.json of a checkpoint.
+func (s State) write(checkpoint string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	return models.WriteFile(stateJSON(checkpoint), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
