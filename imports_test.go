@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "train train/* report report/* eval data data/* runtime runtime/provision models models/qwen2 models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd", "train train/* report report/* eval data data/* runtime runtime/provision models models/all models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
@@ -41,7 +41,9 @@ var rooms = []struct {
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx"},
 	{"models/hub", ""},
-	{"models/qwen2", "models models/graph models/onnx models/adamw"},
+	{"models/decoder", "models models/graph models/onnx models/adamw"},
+	{"models/qwen2", "models models/decoder"},
+	{"models/all", "models/*"},
 
 	{"runtime", "models runtime/provision"},
 	{"runtime/provision", ""},
@@ -51,7 +53,7 @@ var rooms = []struct {
 
 	{"eval", "models"}, // its atomic files
 
-	{"train", "train/metrics train/rundir runtime models models/adamw models/qwen2 eval data data/arithmetic objectives sampler verifier tokenize"},
+	{"train", "train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler verifier tokenize"},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models models/adamw"},
 	{"train/sweep", ""},
@@ -68,9 +70,9 @@ var testAllow = map[string]string{
 	"models":                   "models/*",
 	"models/graph":             "models/graph/graphtest",
 	"models/adamw":             "models/graph/graphtest",
-	"models/qwen2":             "models/graph/graphtest",
+	"models/decoder":           "models/graph/graphtest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
-	"train":                    "objectives/all runtime/runtimetest",
+	"train":                    "objectives/all runtime/runtimetest models/qwen2",
 	"data/arithmetic":          "tokenize",
 }
 

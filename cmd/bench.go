@@ -71,7 +71,7 @@ these, bench/gpu.sh runs it on a GPU.`,
 			if err != nil {
 				return err
 			}
-			shape, err := train.ReadModel(config)
+			model, err := train.ReadModel(config)
 			if err != nil {
 				return err
 			}
@@ -80,10 +80,11 @@ these, bench/gpu.sh runs it on a GPU.`,
 				return err
 			}
 			defer env.Close()
-			if shape, err = train.Adapt(shape, env, dtype); err != nil {
+			compute, err := train.ComputeOn(env, dtype)
+			if err != nil {
 				return err
 			}
-			policy, err := train.RandomPolicy(shape, 0)
+			policy, err := train.RandomPolicy(model, compute, 0)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/models/qwen2"
+	"onering/models"
 	"onering/train"
 )
 
@@ -32,7 +32,7 @@ func dryRun(c *cobra.Command, config train.Config, asJSON bool) error {
 	return e.Check(config, model)
 }
 
-func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, model qwen2.Config, err error) {
+func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, model models.Model, err error) {
 	local, err := localConfig(c, &config)
 	if err != nil {
 		return e, model, err

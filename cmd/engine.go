@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/qwen2"
+	_ "onering/models/all"
 	"onering/runtime"
 	"onering/runtime/provision"
 	"onering/train"
@@ -103,7 +103,7 @@ func checkModel(path string) error {
 	if path == train.Arithmetic {
 		return nil
 	}
-	return qwen2.Check(path)
+	return models.Check(path)
 }
 
 // with opens the input that the arguments name and then the model, and closes

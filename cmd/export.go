@@ -35,11 +35,15 @@ made of the tensors of the model folder, of which only config.json is read.`,
 			if err != nil {
 				return err
 			}
-			graphs, err := buildGraphs(config)
+			arch, err := config.Architecture(models.Compute{})
 			if err != nil {
 				return err
 			}
-			if err := writeGraphs(out, config, graphs); err != nil {
+			graphs, err := buildGraphs(arch)
+			if err != nil {
+				return err
+			}
+			if err := writeGraphs(out, arch, graphs); err != nil {
 				return err
 			}
 			slog.Info("wrote the graphs", "folder", out, "graphs", len(graphs))

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/train"
 )
 
@@ -44,11 +43,11 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 			if _, err := os.Stat(file); err != nil {
 				return unreadable("--config", file, err, "name a config.json, or a folder that has one")
 			}
-			shape, err := qwen2.ReadConfig(config)
+			model, err := models.ReadConfig(config)
 			if err != nil {
 				return err
 			}
-			weights, err := qwen2.Init(shape, seed)
+			weights, err := model.Init(seed)
 			if err != nil {
 				return err
 			}
@@ -62,7 +61,7 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 					return unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
 				}
 			}
-			err = qwen2.Save(out, shape, weights, qwen2.SaveOptions{DType: element, Tokenizer: from})
+			err = model.Save(out, weights, models.SaveOptions{DType: element, Tokenizer: from})
 			if err != nil {
 				return err
 			}
@@ -76,7 +75,7 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&config, "config", "", "config.json of a Qwen2 model, or its folder (required)")
+	flags.StringVar(&config, "config", "", "config.json of a model, or its folder (required)")
 	flags.StringVar(&out, "out", "", "folder to write (required)")
 	flags.StringVar(&tokenizer, "tokenizer", "", "folder to copy the tokenizer's files from; default: that of the config")
 	flags.Uint64Var(&seed, "seed", 0, "seed of the weights")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/models/qwen2"
+	"onering/models"
 	"onering/runtime"
 	"onering/runtime/provision"
 	"onering/train"
@@ -41,7 +41,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 			} else if model, err = localModel(c, model); err != nil {
 				return err
 			}
-			if _, err := qwen2.ReadConfig(model); err != nil {
+			if _, err := models.ReadConfig(model); err != nil {
 				return fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
 			}
 			config := configFlags{file: filepath.Join(here, "..", "run.toml")}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	"onering/models/qwen2"
+	"onering/models"
 	"onering/train"
 )
 
@@ -60,7 +60,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 			if err := engine.env.Download(engine.policy.Weights); err != nil {
 				return err
 			}
-			err = qwen2.Save(out, engine.policy.Model, engine.policy.Weights, qwen2.SaveOptions{DType: element, Tokenizer: engine.policy.Dir})
+			err = engine.policy.Model.Save(out, engine.policy.Weights, models.SaveOptions{DType: element, Tokenizer: engine.policy.Dir})
 			if err != nil {
 				return err
 			}

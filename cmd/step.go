@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/train"
 )
@@ -191,7 +190,7 @@ func takeStep(e *engine, batch []weighted, o stepOptions) (report stepReport, er
 	if err := e.env.Download(e.policy.Weights, optimizer.First, optimizer.Second); err != nil {
 		return report, err
 	}
-	return report, qwen2.Save(o.out, e.policy.Model, e.policy.Weights, qwen2.SaveOptions{
+	return report, e.policy.Model.Save(o.out, e.policy.Weights, models.SaveOptions{
 		Tokenizer: e.policy.Dir,
 		Extra:     func(dir string) error { return writeState(filepath.Join(dir, "state"), optimizer) },
 	})

@@ -1,10 +1,39 @@
 package models
 
-// A Geometry is what running a model needs to know of its shape.
+// Sizes are the numbers that give a model its shape.
+type Sizes struct {
+	Layers  int // L, num_hidden_layers
+	Hidden  int // D, hidden_size
+	Heads   int // H, num_attention_heads
+	KVHeads int // G, num_key_value_heads
+	HeadDim int // K, head_dim, or D/H where it is not stated
+	FFN     int // F, intermediate_size
+	Vocab   int // V, vocab_size
+	// MaxPositions is max_position_embeddings, the longest sequence.
+	MaxPositions int
+}
+
+// A Compute is a way of computing. No file of a model states it.
+type Compute struct {
+	// Type is what the layers compute in: F32 (also Invalid), BF16 or F16.
+	Type DType
+	// Provider is whose kernels the Programs must make do with.
+	Provider Provider
+}
+
+// A Provider is a part of ONNX Runtime with kernels for one kind of device.
+type Provider int
+
+// The providers. Programs of 16 bits are always those for CUDA.
+const (
+	CPU Provider = iota
+	CUDA
+)
+
+// A Geometry is what running a model needs to know of it.
 type Geometry struct {
-	Layers, Hidden, Heads, KVHeads, HeadDim, FFN, Vocab int
-	MaxPositions                                        int
-	RopeTheta                                           float64
+	Sizes
+	RopeTheta float64
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int
@@ -36,6 +65,9 @@ type Architecture interface {
 	// Layer is one decoder layer over packed tokens, forward and backward.
 	// The backward graph reads what the forward graph stashed at that level.
 	Layer(stash Stash, blocks int) (forward, backward Program, err error)
+	// LayerBytes is what a run of the two layer Programs takes at its peak besides
+	// its inputs and outputs, for n tokens in rows rows of T places, in bytes.
+	LayerBytes(stash Stash, blocks, n, rows, T int) (forward, backward int64, err error)
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)
 	// Head is the log-softmax over a slice of the vocabulary. backward takes

@@ -1,12 +1,10 @@
 package runtime_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
@@ -17,10 +15,9 @@ import (
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
 	const layers, passes = 5, 6
-	c, err := qwen2.ParseConfig(fmt.Appendf(nil, `{"model_type": "qwen2", "hidden_size": 16, "intermediate_size": 40, "num_hidden_layers": %d,
-		"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 37, "tie_word_embeddings": true}`, layers), nil)
-	check(t, err)
-	_, ring := madeUpRing(t, c, 1)
+	a := qwen2Of(models.Sizes{Hidden: 16, FFN: 40, Layers: layers, Heads: 2, KVHeads: 1, HeadDim: 8, Vocab: 37, MaxPositions: 512})
+	a.Tied = true
+	_, ring := madeUpRing(t, a, 1)
 
 	batch := make([][]runtime.Sequence, passes)
 	for i := range batch {

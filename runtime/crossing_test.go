@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"onering/models/qwen2"
+	"onering/models"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
@@ -19,7 +19,8 @@ func TestCrossing(t *testing.T) {
 	}
 	env := runtime.OpenStandIn(t, cpu)
 	for _, hidden := range []int{32, 64} {
-		c := qwen2.Config{Layers: 3, HiddenSize: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 64, RopeTheta: 1e4, RMSEps: 1e-6, Tied: true, InitRange: 0.2}
+		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 64})
+		c.Tied = true
 		var results [2][]float32
 		for i, e := range []*runtime.Env{cpu, env} {
 			w, ring := madeUpRing(t, c, 7)
@@ -101,7 +102,8 @@ func TestDecodeCrossing(t *testing.T) {
 	env := runtime.OpenStandIn(t, cpu)
 	const n, kvHeads = 3, 2
 	for _, hidden := range []int{32, 64} {
-		c := qwen2.Config{Layers: 3, HiddenSize: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512, RopeTheta: 1e4, RMSEps: 1e-6, Tied: true, InitRange: 0.2}
+		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512})
+		c.Tied = true
 		var logps [2][]float32
 		for i, e := range []*runtime.Env{cpu, env} {
 			_, ring := madeUpRing(t, c, 7)

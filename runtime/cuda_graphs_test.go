@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/models/graph/graphtest"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
@@ -20,8 +20,8 @@ import (
 func TestCUDAGraphsOnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
 	for _, width := range []int{10, 16} {
-		c := qwen2.Config{HiddenSize: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 40, Vocab: 50,
-			MaxPositions: 16, RopeTheta: 100, RMSEps: 1e-3, CUDA: true}
+		c := qwen2Of(models.Sizes{Hidden: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 40, Vocab: 50, MaxPositions: 16})
+		c.RopeTheta, c.RMSEps, c.Provider = 100, 1e-3, models.CUDA
 		programs := []models.Program{must(c.Prefill())(t)}
 		for _, form := range models.Forms {
 			programs = append(programs, must(c.Decode(form))(t))
@@ -67,9 +67,9 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
 	const B, D = 32, 3
 	for _, vocab := range []int{32, 1500, 2053, 50000} {
-		c := qwen2.Config{HiddenSize: D, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		c := qwen2Of(models.Sizes{Hidden: D, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
 		cuda := c
-		cuda.CUDA = true
+		cuda.Provider = models.CUDA
 		hidden, head, us := make([]float32, B*D), make([]float32, vocab*D), make([]float32, B)
 		for i := range hidden {
 			hidden[i] = float32(r.NormFloat64())
@@ -87,7 +87,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
 			for _, topP := range []float32{0.01, 0.9, 1} {
 				var want, got sampled
-				for into, config := range map[*sampled]qwen2.Config{&want: c, &got: cuda} {
+				for into, config := range map[*sampled]decoder.Architecture{&want: c, &got: cuda} {
 					*into = sampled{make([]int64, B), make([]float32, B), make([]float32, B), make([]float32, B)}
 					p := must(config.Sample(choice, models.Direct))(t)
 					all := map[string]*runtime.Value{
@@ -107,7 +107,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 		}
 
 		z, u := map[bool][]float32{}, map[bool][]float32{}
-		for onCUDA, config := range map[bool]qwen2.Config{false: c, true: cuda} {
+		for onCUDA, config := range map[bool]decoder.Architecture{false: c, true: cuda} {
 			p, _, _, err := config.Head(false)
 			if err != nil {
 				t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/qwen2"
+	"onering/models/decoder"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
@@ -31,8 +31,8 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 			for _, dir := range goldens(t) {
 				t.Run(fmt.Sprintf("%v/%s", d, filepath.Base(dir)), func(t *testing.T) {
 					m := open(t, env, dir)
-					m.config.Compute = d
-					ring, err := runtime.NewRing(m.config, m.weights)
+					m.arch.Type = d
+					ring, err := runtime.NewRing(m.arch, m.weights)
 					check(t, err)
 					t.Cleanup(ring.Close)
 					m.ring = ring
@@ -133,9 +133,10 @@ func TestHalfRollout(t *testing.T) {
 }
 
 // halfModel is small and odd: heads of a width that is no multiple of 16.
-func halfModel() qwen2.Config {
-	return qwen2.Config{Layers: 2, HiddenSize: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64,
-		RopeTheta: 1e4, RMSEps: 1e-6, InitRange: 0.2, Compute: models.F16}
+func halfModel() decoder.Architecture {
+	a := qwen2Of(models.Sizes{Layers: 2, Hidden: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64})
+	a.Type = models.F16
+	return a
 }
 
 // TestHalfCopy: the optimizer's step writes the weights and what the graphs
@@ -143,9 +144,7 @@ func halfModel() qwen2.Config {
 func TestHalfCopy(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		c := halfModel()
-		w, err := qwen2.Init(c, 3)
-		check(t, err)
-		defer w.Close()
+		w := randomWeights(t, c, 3)
 		score := func(w *models.Weights, ring *runtime.Ring) []float32 {
 			l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
 			check(t, err)
@@ -212,7 +211,7 @@ func TestOffload(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t))
 	for _, compute := range []models.DType{models.F32, models.F16} {
 		c := halfModel()
-		c.Compute = compute
+		c.Type = compute
 		var results [2][]float32
 		for i, offload := range []bool{false, true} {
 			w, ring := madeUpRing(t, c, 3)
@@ -283,7 +282,7 @@ func TestBFloat16NeedsGPU(t *testing.T) {
 		t.Skip("is about the CPU")
 	}
 	c := halfModel()
-	c.Compute = models.BF16
+	c.Type = models.BF16
 	_, ring := madeUpRing(t, c, 3)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
 	check(t, err)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"onering/models/qwen2"
+	"onering/models"
 	"onering/runtime/runtimetest"
 )
 
@@ -14,11 +14,8 @@ import (
 // must have the same bits for any number of rows from two.
 func TestInvariant(t *testing.T) {
 	env := runtimetest.Test(t)
-	c, err := qwen2.ParseConfig([]byte(`{"architectures":["Qwen2ForCausalLM"],"model_type":"qwen2","hidden_size":576,
-		"num_hidden_layers":2,"num_attention_heads":9,"num_key_value_heads":3,"intermediate_size":1100,"vocab_size":3000,
-		"tie_word_embeddings":true,"rope_theta":1000000.0,"rms_norm_eps":1e-6,"hidden_act":"silu","max_position_embeddings":512,
-		"initializer_range":0.05,"eos_token_id":1,"torch_dtype":"float32","use_sliding_window":false}`), nil)
-	check(t, err)
+	c := qwen2Of(models.Sizes{Hidden: 576, Layers: 2, Heads: 9, KVHeads: 3, HeadDim: 64, FFN: 1100, Vocab: 3000, MaxPositions: 512})
+	c.Tied, c.RopeTheta = true, 1e6
 	_, ring := madeUpRing(t, c, 1)
 
 	const length = 24

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -71,7 +72,7 @@ type golden struct {
 type model struct {
 	golden
 	dir       string
-	config    qwen2.Config
+	arch      decoder.Architecture
 	weights   *models.Weights
 	ring      *runtime.Ring
 	sequences []runtime.Sequence
@@ -84,12 +85,15 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	data, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	check(t, err)
 	check(t, json.Unmarshal(data, &m.golden))
-	m.config, m.weights, err = qwen2.Load(filepath.Join(dir, "hf"))
+	loaded, weights, err := models.Load(filepath.Join(dir, "hf"))
 	check(t, err)
+	m.arch.Shape, m.weights = loaded.Design.(decoder.Shape), weights
 	t.Cleanup(func() { m.weights.Close() })
 	// On a stand-in run the graphs that a GPU has.
-	m.config.CUDA = env.Device() != "cpu"
-	m.ring, err = runtime.NewRing(m.config, m.weights)
+	if env.Device() != "cpu" {
+		m.arch.Provider = models.CUDA
+	}
+	m.ring, err = runtime.NewRing(m.arch, m.weights)
 	check(t, err)
 	t.Cleanup(m.ring.Close)
 
@@ -126,13 +130,28 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// madeUpRing is a Ring over the random weights of a config, closed with the test.
-func madeUpRing(t *testing.T, c qwen2.Config, seed uint64) (*models.Weights, *runtime.Ring) {
+// qwen2Of is a Qwen2 of these sizes for float32 on the CPU.
+func qwen2Of(sizes models.Sizes) decoder.Architecture {
+	return decoder.Architecture{Shape: qwen2.New(sizes)}
+}
+
+// randomWeights is random weights of a model.
+func randomWeights(t *testing.T, a decoder.Architecture, seed uint64) *models.Weights {
 	t.Helper()
-	w, err := qwen2.Init(c, seed)
+	m, err := models.NewModel(a.Shape)
+	check(t, err)
+	m.InitRange = 0.2
+	w, err := m.Init(seed)
 	check(t, err)
 	t.Cleanup(func() { w.Close() })
-	ring, err := runtime.NewRing(c, w)
+	return w
+}
+
+// madeUpRing is a Ring over random weights of a model, closed with the test.
+func madeUpRing(t *testing.T, a decoder.Architecture, seed uint64) (*models.Weights, *runtime.Ring) {
+	t.Helper()
+	w := randomWeights(t, a, seed)
+	ring, err := runtime.NewRing(a, w)
 	check(t, err)
 	t.Cleanup(ring.Close)
 	return w, ring

@@ -9,7 +9,6 @@ import (
 	"onering/models"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
-	"onering/models/qwen2"
 	"onering/runtime/runtimetest"
 )
 
@@ -63,8 +62,8 @@ func TestBFloat16OnCPU(t *testing.T) {
 // programsIn builds those Programs that depend on the type of the computation.
 func programsIn(t *testing.T, d models.DType) (programs []models.Program) {
 	t.Helper()
-	c := qwen2.Config{HiddenSize: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 16, FFN: 40, Vocab: 50,
-		MaxPositions: 16, RopeTheta: 100, RMSEps: 1e-3, Compute: d}
+	c := qwen2Of(models.Sizes{Hidden: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 16, FFN: 40, Vocab: 50, MaxPositions: 16})
+	c.RopeTheta, c.RMSEps, c.Type = 100, 1e-3, d
 	add := func(err error, p ...models.Program) {
 		if err != nil {
 			t.Fatal(err)

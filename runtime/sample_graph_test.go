@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
@@ -21,7 +20,7 @@ func TestDrawInFloat32(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	const B = 64
 	for _, vocab := range []int{32, 320, 1500, 2048 + 7, 2053, 151936} {
-		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
 		for _, form := range models.Forms {
 			hidden, logits, us := make([]float32, B), make([]float32, vocab), make([]float32, B)
 			next, logp, entropy := make([]int64, B), make([]float32, B), make([]float32, B)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/objectives"
 	"onering/sampler"
 	"onering/train/rundir"
@@ -41,7 +40,7 @@ func (t *Trainer) snapshot() (rundir.Snapshot, error) {
 
 // save writes a Hugging Face folder with the policy's config and tokenizer.
 func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
-	return qwen2.Save(dir, p.Model, w, qwen2.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
+	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
 }
 
 // LoadExact reads the weights of a checkpoint of the policy's shape as they were

@@ -7,7 +7,6 @@ import (
 
 	"onering/data/arithmetic"
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/objectives"
 	"onering/runtime"
 )
@@ -40,16 +39,16 @@ type MemoryEstimate struct {
 }
 
 // ReadModel reads the shape of a model without its weights.
-func ReadModel(path string) (qwen2.Config, error) {
+func ReadModel(path string) (models.Model, error) {
 	if path != Arithmetic {
-		return qwen2.ReadConfig(path)
+		return models.ReadConfig(path)
 	}
 	dir, err := unpack(arithmetic.Model())
 	if err != nil {
-		return qwen2.Config{}, err
+		return models.Model{}, err
 	}
 	defer os.RemoveAll(dir)
-	return qwen2.ReadConfig(dir)
+	return models.ReadConfig(dir)
 }
 
 // programBytes is what the program takes with ONNX Runtime loaded and its
@@ -62,11 +61,18 @@ const tokenBytes = 640
 
 // EstimateMemory computes what a run of c takes with a model of this shape: of
 // a GPU's memory where runtime.device is one.
-func EstimateMemory(c Config, model qwen2.Config) (MemoryEstimate, error) {
-	model.Compute, model.CUDA = ComputeTypes[c.Model.DType], c.onGPU()
-	g := model.Geometry()
+func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
+	compute := models.Compute{Type: ComputeTypes[c.Model.DType]}
+	if c.onGPU() {
+		compute.Provider = models.CUDA
+	}
+	arch, err := model.Architecture(compute)
+	if err != nil {
+		return MemoryEstimate{}, err
+	}
+	g := arch.Geometry()
 	n := int64(model.Layout().Size)
-	_, from, to, err := model.Copy()
+	_, from, to, err := arch.Copy()
 	if err != nil {
 		return MemoryEstimate{}, err
 	}
@@ -78,7 +84,7 @@ func EstimateMemory(c Config, model qwen2.Config) (MemoryEstimate, error) {
 	w := c.work(g, n, size)
 	e.slots, e.KVCache = w.slotCache, w.cache
 	if c.onGPU() {
-		err := e.onCUDA(c, model, w)
+		err := e.onCUDA(c, arch, w)
 		return e, err
 	}
 	e.Copy, e.Available = 12*n, availableBytes()
@@ -164,7 +170,7 @@ func (e MemoryEstimate) Certain() int64 {
 
 // Check returns an error where the peak exceeds what is available, with what
 // to change.
-func (e MemoryEstimate) Check(c Config, model qwen2.Config) error {
+func (e MemoryEstimate) Check(c Config, model models.Model) error {
 	if e.Available == 0 || e.Peak <= e.Available {
 		return nil
 	}
@@ -172,7 +178,7 @@ func (e MemoryEstimate) Check(c Config, model qwen2.Config) error {
 }
 
 // advice says what to set so that the run fits.
-func (e MemoryEstimate) advice(c Config, model qwen2.Config) string {
+func (e MemoryEstimate) advice(c Config, model models.Model) string {
 	if e.Certain() > e.Available {
 		text := fmt.Sprintf("weights, gradients and moments alone are %s; take a smaller model or a larger machine", bytesText(e.Certain()))
 		if e.Certain()-e.Reference <= e.Available {
@@ -207,7 +213,7 @@ func (e MemoryEstimate) advice(c Config, model qwen2.Config) string {
 }
 
 // Refuse returns an error where not even what is certain can fit.
-func (e MemoryEstimate) Refuse(c Config, model qwen2.Config) error {
+func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
 	if e.Available > 0 && e.Certain() > e.Available {
 		return e.Check(c, model)
 	}

@@ -3,7 +3,7 @@ package train
 import (
 	"strings"
 
-	"onering/models/qwen2"
+	"onering/models"
 )
 
 // cudaBytes is what a process takes of a GPU before it holds a number: CUDA's
@@ -16,8 +16,8 @@ func (c Config) onGPU() bool { return strings.HasPrefix(c.Runtime.Device, "cuda"
 // onCUDA completes the estimate for a GPU's memory. Sampling and learning are
 // counted as if each had an arena of its own: the one is idle while the other
 // works, but keeps what it took. It has not been compared with a GPU yet.
-func (e *MemoryEstimate) onCUDA(c Config, model qwen2.Config, w work) error {
-	g := model.Geometry()
+func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) error {
+	g := arch.Geometry()
 	size := int64(g.Compute.Size())
 	if c.Optimizer.Offload {
 		e.Moments, e.Offloaded = 0, e.Moments
@@ -28,7 +28,7 @@ func (e *MemoryEstimate) onCUDA(c Config, model qwen2.Config, w work) error {
 	T := (w.length + 7) / 8 * 8
 	rows := (w.micro + w.length - 1) / w.length
 	blocks := min(8, (T+511)/512)
-	forward, backward, err := model.LayerBytes(w.level, int(blocks), int(w.micro), int(rows), int(T))
+	forward, backward, err := arch.LayerBytes(w.level, int(blocks), int(w.micro), int(rows), int(T))
 	if err != nil {
 		return err
 	}

@@ -3,16 +3,25 @@ package train
 import (
 	"testing"
 
+	"onering/models"
 	"onering/models/qwen2"
 )
 
 // The shapes of Qwen2.5-Math.
 var (
-	math1B5 = qwen2.Config{HiddenSize: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936,
-		MaxPositions: 4096, RopeTheta: 10000, RMSEps: 1e-6, Tied: true}
-	math7B = qwen2.Config{HiddenSize: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, FFN: 18944, Vocab: 152064,
-		MaxPositions: 4096, RopeTheta: 10000, RMSEps: 1e-6}
+	math1B5 = qwen2Math(models.Sizes{Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936, MaxPositions: 4096}, true)
+	math7B  = qwen2Math(models.Sizes{Hidden: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, FFN: 18944, Vocab: 152064, MaxPositions: 4096}, false)
 )
+
+func qwen2Math(sizes models.Sizes, tied bool) models.Model {
+	shape := qwen2.New(sizes)
+	shape.Tied = tied
+	m, err := models.NewModel(shape)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
 
 // TestEstimateCUDA: the paper's recipe - 1,024 trajectories a round, 3,000
 // tokens, K = 8 - of the 1.5B model within 40 GB of a GPU, of the 7B within 141
@@ -21,7 +30,7 @@ var (
 func TestEstimateCUDA(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
-		model        qwen2.Config
+		model        models.Model
 		parameters   int64
 		slots, micro int
 		onDevice     int64 // peaks, in GB rounded up
@@ -41,9 +50,9 @@ func TestEstimateCUDA(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := tt.parameters
-		layers := n - int64(tt.model.Vocab*tt.model.HiddenSize) - int64(tt.model.HiddenSize)
-		if !tt.model.Tied {
-			layers -= int64(tt.model.Vocab * tt.model.HiddenSize)
+		layers := n - int64(tt.model.Vocab*tt.model.Hidden) - int64(tt.model.Hidden)
+		if tt.name == "7B" {
+			layers -= int64(tt.model.Vocab * tt.model.Hidden)
 		}
 		if e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Halves != 2*layers {
 			t.Errorf("%s of %d parameters, %d of layers: %+v", tt.name, n, layers, e)

@@ -9,7 +9,6 @@ import (
 
 	"onering/data/arithmetic"
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/tokenize"
 )
@@ -18,7 +17,7 @@ import (
 type Policy struct {
 	// Dir is the folder that the policy was read from.
 	Dir     string
-	Model   qwen2.Config
+	Model   models.Model
 	Weights *models.Weights
 	Ring    *runtime.Ring
 	// Tokenizer is nil where the folder has none; ids work all the same.
@@ -31,27 +30,34 @@ type Policy struct {
 // Arithmetic, to be computed with in float32 on the CPU. Its weights are held
 // once, in the Ring that samplers and learners share.
 func OpenPolicy(dir string) (*Policy, error) {
-	return openPolicy(dir, func(c qwen2.Config) (qwen2.Config, error) { return c, nil })
+	return openPolicy(dir, models.Compute{})
 }
 
 // OpenPolicyOn is OpenPolicy for a computation on env in a type named as
 // model.dtype has it.
 func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
-	return openPolicy(dir, func(c qwen2.Config) (qwen2.Config, error) { return Adapt(c, env, dtype) })
+	compute, err := ComputeOn(env, dtype)
+	if err != nil {
+		return nil, err
+	}
+	return openPolicy(dir, compute)
 }
 
-// Adapt returns the model whose Programs compute in a type, named as model.dtype
-// has it, on the device of env.
-func Adapt(c qwen2.Config, env *runtime.Env, dtype string) (qwen2.Config, error) {
-	compute, ok := ComputeTypes[dtype]
-	if !ok {
-		return c, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
+// ComputeOn returns how to compute in a type, named as model.dtype has it, on the
+// device of env.
+func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
+	compute := models.Compute{Provider: models.CPU}
+	var ok bool
+	if compute.Type, ok = ComputeTypes[dtype]; !ok {
+		return compute, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
 	}
-	if compute == models.BF16 && env.Device() == "cpu" {
-		return c, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
+	if compute.Type == models.BF16 && env.Device() == "cpu" {
+		return compute, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
 	}
-	c.Compute, c.CUDA = compute, strings.HasPrefix(env.Device(), "cuda")
-	return c, nil
+	if strings.HasPrefix(env.Device(), "cuda") {
+		compute.Provider = models.CUDA
+	}
+	return compute, nil
 }
 
 // BFloat16OnCPU says why a model does not compute in bfloat16 there.
@@ -61,29 +67,26 @@ const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: comp
 // model folder may be written in.
 var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
 
-func openPolicy(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (*Policy, error) {
+func openPolicy(dir string, compute models.Compute) (*Policy, error) {
 	p := &Policy{Dir: dir}
-	if err := p.open(dir, adapt); err != nil {
+	if err := p.open(dir, compute); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Policy) open(dir string, adapt func(qwen2.Config) (qwen2.Config, error)) (err error) {
+func (p *Policy) open(dir string, compute models.Compute) (err error) {
 	if dir == Arithmetic {
 		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
 			return err
 		}
 		dir, p.Dir = p.unpacked, p.unpacked
 	}
-	if p.Model, p.Weights, err = qwen2.Load(dir); err != nil {
+	if p.Model, p.Weights, err = models.Load(dir); err != nil {
 		return err
 	}
-	if p.Model, err = adapt(p.Model); err != nil {
-		return err
-	}
-	if p.Ring, err = runtime.NewRing(p.Model, p.Weights); err != nil {
+	if err = p.bind(compute); err != nil {
 		return err
 	}
 	p.Tokenizer, err = tokenize.Load(dir)
@@ -96,12 +99,25 @@ func (p *Policy) open(dir string, adapt func(qwen2.Config) (qwen2.Config, error)
 	return err
 }
 
-// RandomPolicy makes a policy of a config's shape with random weights, in memory.
-func RandomPolicy(c qwen2.Config, seed uint64) (*Policy, error) {
-	p := &Policy{Model: c}
+// bind makes the Ring of the weights for a way of computing.
+func (p *Policy) bind(compute models.Compute) error {
+	arch, err := p.Model.Architecture(compute)
+	if err != nil {
+		return err
+	}
+	p.Ring, err = runtime.NewRing(arch, p.Weights)
+	return err
+}
+
+// Geometry returns the sizes of the model as its Programs compute it.
+func (p *Policy) Geometry() models.Geometry { return p.Ring.Arch.Geometry() }
+
+// RandomPolicy makes a policy of a model's shape with random weights, in memory.
+func RandomPolicy(model models.Model, compute models.Compute, seed uint64) (*Policy, error) {
+	p := &Policy{Model: model}
 	var err error
-	if p.Weights, err = qwen2.Init(c, seed); err == nil {
-		p.Ring, err = runtime.NewRing(c, p.Weights)
+	if p.Weights, err = model.Init(seed); err == nil {
+		err = p.bind(compute)
 	}
 	if err != nil {
 		p.Close()

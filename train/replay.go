@@ -74,7 +74,7 @@ func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective
 	if err := t.checkWeights(); err != nil {
 		out.Found = append(out.Found, err.Error())
 	}
-	if policy.Model.Compute == models.F16 {
+	if policy.Geometry().Compute == models.F16 {
 		t.setLossScale(adamw.NewLossScale())
 	}
 	micro := microBatches(sequences, live, f.MicroTokens)

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
@@ -80,7 +79,7 @@ func TestHalfCheckpoint(t *testing.T) {
 	}
 	defer embedded.Close()
 	model := filepath.Join(t.TempDir(), "model")
-	if err := qwen2.Save(model, embedded.Model, embedded.Weights, qwen2.SaveOptions{DType: models.BF16, Tokenizer: embedded.Dir}); err != nil {
+	if err := embedded.Model.Save(model, embedded.Weights, models.SaveOptions{DType: models.BF16, Tokenizer: embedded.Dir}); err != nil {
 		t.Fatal(err)
 	}
 	change := func(c *train.Config) {

@@ -152,7 +152,7 @@ func (t *Trainer) tryStep(r *underway, batch []int) (metrics.Record, error) {
 // micro-batches, which the caller releases also where there is an error.
 func (t *Trainer) forward(b objectives.Batch, sequences []runtime.Sequence, live []bool, micro [][]int) ([]*runtime.Pass, error) {
 	passes := make([]*runtime.Pass, len(micro))
-	budget := keptBytes(t.Policy.Model.Geometry(), len(t.Policy.Weights.Data))
+	budget := keptBytes(t.Policy.Geometry(), len(t.Policy.Weights.Data))
 	for i, group := range micro {
 		part := make([]runtime.Sequence, len(group))
 		n := 0

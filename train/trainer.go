@@ -86,8 +86,8 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if want := ComputeTypes[c.Model.DType]; policy.Model.Geometry().Compute != want {
-		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Model.Geometry().Compute)
+	if want := ComputeTypes[c.Model.DType]; policy.Geometry().Compute != want {
+		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Geometry().Compute)
 	}
 	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: metrics.NewStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
 	made := t // which a return of nil hides
@@ -138,7 +138,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if t.optimizer, err = env.NewOptimizer(policy.Ring, t.learner.Gradients, runtime.OptimizerOptions{Offload: c.Optimizer.Offload}); err != nil {
 		return nil, err
 	}
-	if policy.Model.Compute == models.F16 {
+	if policy.Geometry().Compute == models.F16 {
 		t.setLossScale(adamw.NewLossScale())
 	}
 	if objectives.NeedsReference(t.Objective) {
@@ -158,7 +158,7 @@ func (t *Trainer) setLossScale(s adamw.LossScale) {
 
 // stashFor is the highest level whose stash for a micro-batch fits.
 func stashFor(p *Policy, tokens int) models.Stash {
-	return stashLevel(p.Model.Geometry(), len(p.Weights.Data), tokens)
+	return stashLevel(p.Geometry(), len(p.Weights.Data), tokens)
 }
 
 // stashLevel is for a model of so many parameters. Layers of 16 bits are a
@@ -213,7 +213,7 @@ func (t *Trainer) keepReference(env *runtime.Env) (err error) {
 		return err
 	}
 	copy(t.refWeight.Data, t.Policy.Weights.Data)
-	if t.refRing, err = runtime.NewRing(t.Policy.Model, t.refWeight); err != nil {
+	if t.refRing, err = runtime.NewRing(t.Policy.Ring.Arch, t.refWeight); err != nil {
 		return err
 	}
 	t.reference, err = env.NewLearner(t.refRing, runtime.LearnerOptions{Stash: models.StashInput, ScoreOnly: true})

@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"bytes"
@@ -18,14 +18,14 @@ import (
 // have an operator without a kernel, or ports that do; of those of 16 bits none.
 func TestCUDAChanges(t *testing.T) {
 	for _, b := range builds {
-		if b.cuda {
+		if b.Provider == models.CUDA {
 			continue
 		}
 		on := b // as it is, with the flag
-		on.cuda = true
+		on.Provider = models.CUDA
 		have, plain := allPrograms(t, on.of(small())), allPrograms(t, b.of(small()))
 		for name, p := range plain {
-			changes := b.compute == models.F32 && (strings.HasPrefix(name, "prefill") || strings.HasPrefix(name, "decode") ||
+			changes := b.Type == models.F32 && (strings.HasPrefix(name, "prefill") || strings.HasPrefix(name, "decode") ||
 				strings.HasPrefix(name, "sample") || strings.HasPrefix(name, "head.forward") ||
 				strings.HasPrefix(name, "layer") && strings.HasSuffix(name, "blocks 3"))
 			if same := bytes.Equal(p.ONNX, have[name].ONNX); same == changes {

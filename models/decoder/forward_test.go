@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/models/graph/graphtest"
-	"onering/models/qwen2"
 )
 
 // weights makes random weights of a whole model, by Hugging Face's names.
-func weights(c qwen2.Config, r *rand.Rand) map[string]graphtest.Tensor {
+func weights(c decoder.Architecture, r *rand.Rand) map[string]graphtest.Tensor {
 	w := make(map[string]graphtest.Tensor)
 	add := func(name string, dims ...int) {
 		x := graphtest.Normal(r, dims...)
@@ -23,7 +23,7 @@ func weights(c qwen2.Config, r *rand.Rand) map[string]graphtest.Tensor {
 		}
 		w[name] = x
 	}
-	d, hk, gk := c.HiddenSize, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	d, hk, gk := c.Hidden, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	add("model.embed_tokens.weight", c.Vocab, d)
 	add("model.norm.weight", d)
 	for i := range c.Layers {
@@ -45,7 +45,7 @@ func weights(c qwen2.Config, r *rand.Rand) map[string]graphtest.Tensor {
 
 // reference is Qwen2 written out for one sequence, in plain loops: the normed
 // hidden state of each token.
-func reference(c qwen2.Config, w map[string]graphtest.Tensor, ids []int) [][]float64 {
+func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int) [][]float64 {
 	norm := func(x []float64, weight string) []float64 {
 		square := 0.0
 		for _, v := range x {
@@ -153,7 +153,7 @@ func TestLayerForward(t *testing.T) {
 	for _, blocks := range []int{1, 3} {
 		f, _, err := c.Layer(models.StashInput, blocks)
 		layer := load(t, f, err)
-		x := graphtest.Zeros(len(ids), c.HiddenSize)
+		x := graphtest.Zeros(len(ids), c.Hidden)
 		for i, id := range ids {
 			copy(x.Row(i), w["model.embed_tokens.weight"].Row(id))
 		}

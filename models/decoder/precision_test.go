@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 
 	"onering/models"
 	"onering/models/adamw"
+	"onering/models/decoder"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
-	"onering/models/qwen2"
 )
 
 var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.BF16: onnx.BFloat16, models.F16: onnx.Float16}
@@ -21,7 +21,7 @@ var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.BF16: 
 // A trainer runs a model's Programs forward and backward as package runtime
 // does, in the interpreter.
 type trainer struct {
-	c       qwen2.Config
+	c       decoder.Architecture
 	w       map[string]graphtest.Tensor // by Hugging Face's names
 	rounded bool                        // every value to its type
 	stash   models.Stash
@@ -34,7 +34,7 @@ type trainer struct {
 	ids       []int
 }
 
-func newTrainer(c qwen2.Config, w map[string]graphtest.Tensor, sequences [][]int) *trainer {
+func newTrainer(c decoder.Architecture, w map[string]graphtest.Tensor, sequences [][]int) *trainer {
 	tr := &trainer{c: c, w: w, stash: models.StashAttention, blocks: 3, scale: 1, sequences: sequences}
 	var lengths []int
 	for _, s := range sequences {
@@ -76,7 +76,7 @@ func (tr *trainer) layerWeights(i int) map[string]graphtest.Tensor {
 	out := make(map[string]graphtest.Tensor)
 	for name, x := range tr.w {
 		if short, ok := strings.CutPrefix(name, tr.c.LayerPrefix(i)); ok {
-			out[short], out[qwen2.GradientPrefix+short] = x, graphtest.Zeros(x.Dims...)
+			out[short], out[decoder.GradientPrefix+short] = x, graphtest.Zeros(x.Dims...)
 		}
 	}
 	return out
@@ -102,7 +102,7 @@ func (tr *trainer) layers(t testing.TB) (x []graphtest.Tensor, stash []map[strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	x = []graphtest.Tensor{graphtest.Zeros(len(tr.ids), tr.c.HiddenSize)}
+	x = []graphtest.Tensor{graphtest.Zeros(len(tr.ids), tr.c.Hidden)}
 	for i, id := range tr.ids {
 		copy(x[0].Row(i), tr.w[tr.c.Geometry().Embedding].Row(id))
 	}
@@ -130,14 +130,14 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	headForward, headTarget, headBackward, err := c.Head(false)
 	must(err)
 	norm := map[string]graphtest.Tensor{"inv_temperature": graphtest.Floats([]float64{1}), g.Norm: tr.w[g.Norm],
-		qwen2.GradientPrefix + g.Norm: graphtest.Zeros(c.HiddenSize)}
+		decoder.GradientPrefix + g.Norm: graphtest.Zeros(c.Hidden)}
 	y := make([]int, n)
 	for i := range y {
 		y[i] = (tr.ids[i]*5 + 3) % c.Vocab
 	}
 	head := map[string]graphtest.Tensor{"E": tr.w[g.Head], "y": graphtest.Ints(y),
 		"z": graphtest.Zeros(n, 1), "u": graphtest.Zeros(n, 1), "w": graphtest.Zeros(n, 1),
-		"dh": graphtest.Zeros(n, c.HiddenSize), "dE": graphtest.Zeros(c.Vocab, c.HiddenSize)}
+		"dh": graphtest.Zeros(n, c.Hidden), "dE": graphtest.Zeros(c.Vocab, c.Hidden)}
 	for i := range n {
 		head["z"].Data[i], head["w"].Data[i] = -1e30, tr.scale*weight[i]
 	}
@@ -146,7 +146,7 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	logit := tr.run(t, headTarget, head)["logit"]
 	for i := range n {
 		logp = append(logp, logit.Data[i]-z.Data[i])
-		for k := range c.HiddenSize { // the tokens' own part
+		for k := range c.Hidden { // the tokens' own part
 			head["dh"].Row(i)[k] = head["w"].Data[i] * tr.w[g.Head].Row(y[i])[k]
 			head["dE"].Row(y[i])[k] += head["w"].Data[i] * head["h"].Row(i)[k]
 		}
@@ -156,18 +156,18 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	out := tr.run(t, headBackward, head)
 	grads = map[string]graphtest.Tensor{g.Head: out["dE_out"]}
 	out = tr.run(t, normBackward, map[string]graphtest.Tensor{"x": x[c.Layers], "dh": out["dh_out"]}, norm)
-	grads[g.Norm] = out[qwen2.UpdatedPrefix+g.Norm]
+	grads[g.Norm] = out[decoder.UpdatedPrefix+g.Norm]
 	dx := out["dx"]
 	for i := c.Layers - 1; i >= 0; i-- {
 		out = tr.run(t, backward, map[string]graphtest.Tensor{"x": x[i], "dy": dx}, stash[i], tr.in, tr.layerWeights(i))
 		dx = out["dx"]
 		for name, d := range out {
-			if short, ok := strings.CutPrefix(name, qwen2.UpdatedPrefix); ok {
+			if short, ok := strings.CutPrefix(name, decoder.UpdatedPrefix); ok {
 				grads[c.LayerPrefix(i)+short] = d
 			}
 		}
 	}
-	embedding := graphtest.Zeros(c.Vocab, c.HiddenSize)
+	embedding := graphtest.Zeros(c.Vocab, c.Hidden)
 	for i, id := range tr.ids {
 		for k, v := range dx.Row(i) {
 			embedding.Row(id)[k] += v
@@ -181,10 +181,10 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 // are a few units.
 func model(kind build) *trainer {
 	c := kind.of(small())
-	c.HiddenSize, c.HeadDim, c.FFN, c.Layers = 32, 8, 48, 3
+	c.Hidden, c.HeadDim, c.FFN, c.Layers = 32, 8, 48, 3
 	r := rand.New(rand.NewPCG(21, 22))
 	w := weights(c, r)
-	w[c.Geometry().Head] = graphtest.Normal(r, c.Vocab, c.HiddenSize)
+	w[c.Geometry().Head] = graphtest.Normal(r, c.Vocab, c.Hidden)
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		x := w[name]
 		if strings.HasSuffix(name, "_proj.weight") || name == c.Geometry().Head {
@@ -229,7 +229,7 @@ func TestPrecisionsAreOneFormula(t *testing.T) {
 				tr := model(b)
 				tr.stash, tr.blocks = stash, blocks
 				name := fmt.Sprintf("%v, stash %d, %d blocks", b, stash, blocks)
-				if b.compute == models.F16 {
+				if b.Type == models.F16 {
 					tr.scale = 8
 				}
 				logp, grads := tr.logps(t, weight)
@@ -269,8 +269,8 @@ func TestPrecisionBounds(t *testing.T) {
 	}{
 		{float32Build, 1, 2e-6, 2e-6},
 		{cudaBuild, 1, 2e-6, 2e-6},
-		{build{compute: models.BF16}, 1, 0.005, 0.05},
-		{build{compute: models.F16}, 1024, 0.001, 0.007},
+		{build{models.Compute{Type: models.BF16}}, 1, 0.005, 0.05},
+		{build{models.Compute{Type: models.F16}}, 1024, 0.001, 0.007},
 	} {
 		tr := model(tt.build)
 		tr.rounded, tr.scale = true, tt.scale
@@ -356,7 +356,7 @@ func (tr *trainer) hidden(t testing.TB) [][]float64 {
 // training, which share all roundings but neither attention's kernel nor, here
 // by noise, the order of sums. Without noise they are equal.
 func TestPrecisionGap(t *testing.T) {
-	for d, bound := range map[build]float64{float32Build: 2e-4, cudaBuild: 2e-4, {compute: models.BF16}: 0.005, {compute: models.F16}: 0.002} {
+	for d, bound := range map[build]float64{float32Build: 2e-4, cudaBuild: 2e-4, {models.Compute{Type: models.BF16}}: 0.005, {models.Compute{Type: models.F16}}: 0.002} {
 		exact, _ := gap(t, d, nil)
 		if exact > 1e-6 {
 			t.Errorf("%v: log-probs of rollout and training are up to %g apart without noise", d, exact)
@@ -403,7 +403,7 @@ func gap(t *testing.T, kind build, noise func() float64) (worst, mean float64) {
 func TestCopy(t *testing.T) {
 	for _, b := range builds {
 		for _, tied := range []bool{false, true} {
-			c, d := b.of(small()), b.compute
+			c, d := b.of(small()), b.Type
 			c.Tied = tied
 			_, from, to, err := c.Copy()
 			if err != nil {
@@ -447,20 +447,13 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestComputeRefused: other types are an error wherever graphs are built.
+// TestComputeRefused: a model cannot be had for a type that graphs do not compute in.
 func TestComputeRefused(t *testing.T) {
 	c := small()
-	c.Compute = models.F64
-	_, _, _, copied := c.Copy()
-	_, prefill := c.Prefill()
-	_, decode := c.Decode(models.Direct)
-	_, _, layer := c.Layer(models.StashAll, 1)
-	for i, err := range []error{c.Validate(), copied, prefill, decode, layer} {
-		if err == nil || !strings.Contains(err.Error(), "F32, BF16 or F16, not F64") {
-			t.Errorf("%d: error %v", i, err)
-		}
+	if _, err := c.Shape.Architecture(models.Compute{Type: models.F64}); err == nil || !strings.Contains(err.Error(), "F32, BF16 or F16, not F64") {
+		t.Errorf("error %v", err)
 	}
-	c.Compute = models.BF16
+	c.Type = models.BF16
 	if _, err := c.Decode(models.Wide); err == nil || !strings.Contains(err.Error(), "only the direct form") {
 		t.Errorf("error %v", err)
 	}
@@ -478,7 +471,7 @@ func TestLossScale(t *testing.T) {
 	_, want := exact.logps(t, weight)
 	tensor := exact.c.LayerPrefix(0) + "mlp.up_proj.weight"
 
-	tr := model(build{compute: models.F16})
+	tr := model(build{models.Compute{Type: models.F16}})
 	tr.rounded = true
 	if _, grads := tr.logps(t, weight); distance(grads[tensor].Data, want[tensor].Data) < 0.1 {
 		t.Error("gradients of 1e-6 are whole without a scale: the test shows nothing")

@@ -1,4 +1,4 @@
-package qwen2
+package decoder
 
 import (
 	"onering/models"
@@ -10,11 +10,11 @@ import (
 // norm.backward, which takes dh and the running gradient of the weight. The
 // temperature scales h and so the logits: log-probs are those of the policy
 // that samples.
-func (c Config) Norm() (forward, backward models.Program, err error) {
-	name := c.Geometry().Norm
+func (a Architecture) Norm() (forward, backward models.Program, err error) {
+	name := a.Geometry().Norm
 	build := func(g *graph.Graph) (x, w, h *graph.Node) {
-		x, w = g.Float("x", "R", c.HiddenSize), g.Float(name, c.HiddenSize)
-		return x, w, graph.Mul(graph.RMSNorm(x, w, c.RMSEps), g.Float("inv_temperature"))
+		x, w = g.Float("x", "R", a.Hidden), g.Float(name, a.Hidden)
+		return x, w, graph.Mul(graph.RMSNorm(x, w, a.RMSEps), g.Float("inv_temperature"))
 	}
 	forward, err = graph.Build("norm.forward", func(g *graph.Graph) {
 		_, _, h := build(g)
@@ -25,8 +25,8 @@ func (c Config) Norm() (forward, backward models.Program, err error) {
 	}
 	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
 		x, w, h := build(g)
-		dh := g.Float("dh", "R", c.HiddenSize)
-		running := g.Float(GradientPrefix+name, c.HiddenSize)
+		dh := g.Float("dh", "R", a.Hidden)
+		running := g.Float(GradientPrefix+name, a.Hidden)
 		d := graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x, w})
 		g.Output("dx", d[0])
 		g.OutputOnto(UpdatedPrefix+name, graph.AddTo(running, d[1]), running.Name())
@@ -53,13 +53,13 @@ func (c Config) Norm() (forward, backward models.Program, err error) {
 // dlogits = -p (w + v (logit - z + entropy)). Where Compute is F16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
 // larger, and Optimizer's Programs make up for it; see adamw.LossScale.
-func (c Config) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
-	d := c.HiddenSize
+func (a Architecture) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
+	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
 		h, e := g.Float("h", "R", d), g.Float("E", "v", d)
 		z0, u0 := g.Float("z", "R", 1), g.Float("u", "R", 1)
 		logits := graph.Linear(h, e, nil)
-		m := c.largest(logits)
+		m := a.largest(logits)
 		p := graph.Exp(graph.Sub(logits, m))
 		sum := graph.ReduceSum(p, -1)
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
@@ -74,7 +74,7 @@ func (c Config) Head(entropyGradient bool) (forward, target, backward models.Pro
 		return forward, target, backward, err
 	}
 	target, err = graph.Build("head.target", func(g *graph.Graph) {
-		h, e := g.Float("h", "R", d), g.Float("E", c.Vocab, d)
+		h, e := g.Float("h", "R", d), g.Float("E", a.Vocab, d)
 		y := g.Input("y", onnx.Int64, graph.Dims("R"))
 		g.Output("logit", graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
 	})

@@ -1,4 +1,4 @@
-package qwen2
+package models
 
 import (
 	"crypto/sha256"
@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"onering/models"
 )
 
 // initBlock is the number of elements that one generator draws. Changing it
@@ -17,23 +15,20 @@ import (
 const initBlock = 1 << 16
 
 // Init returns random weights as transformers makes them: matrices and
-// embeddings normal with standard deviation initializer_range (0.02 where that is
-// 0), the padding token's embedding zero, biases zero, norms one.
+// embeddings normal with standard deviation InitRange, the padding token's
+// embedding zero, biases zero, norms one.
 //
 // Each block of 65,536 elements has a ChaCha8 generator keyed by the seed, the
-// tensor's Hugging Face name and the block's number. So the numbers depend on
-// nothing else, neither on the layout nor on the number of threads.
-func Init(c Config, seed uint64) (*models.Weights, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	w, err := models.NewWeights(c.Layout())
+// tensor's Hugging Face name and the block's number. The numbers depend on
+// nothing else: not on the layout, not on the number of threads.
+func (m Model) Init(seed uint64) (*Weights, error) {
+	w, err := NewWeights(m.Layout())
 	if err != nil {
 		return nil, err
 	}
-	std := c.InitRange
+	std := m.InitRange
 	if std == 0 {
-		std = 0.02
+		std = defaultInit
 	}
 	var fills []func()
 	for _, t := range w.Tensors() {
@@ -55,9 +50,9 @@ func Init(c Config, seed uint64) (*models.Weights, error) {
 		}
 	}
 	each(fills)
-	if c.Pad != nil {
-		embedding, shape, _ := w.View(c.Geometry().Embedding)
-		row := int(*c.Pad) * shape[1]
+	if m.Pad != nil {
+		embedding, shape, _ := w.View(m.names.Embedding)
+		row := int(*m.Pad) * shape[1]
 		clear(embedding[row : row+shape[1]])
 	}
 	return w, nil

@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 
 	"onering/models"
 	"onering/models/graph/graphtest"
-	"onering/models/qwen2"
 )
 
 // vocabularies: one block; several; blocks of 685; a prime, so that the last of
@@ -25,7 +24,7 @@ type pickers map[string]*graphtest.Graph
 func (p pickers) of(t interface{ Fatal(...any) }, vocab int, choice models.Choice, form models.Form, kind build, single bool) *graphtest.Graph {
 	key := fmt.Sprint(vocab, choice, form, kind, single)
 	if p[key] == nil {
-		c := qwen2.Config{HiddenSize: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab}
+		c := qwen2(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
 		program, err := kind.of(c).Sample(choice, form)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"fmt"
@@ -7,33 +7,29 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/models/graph/graphtest"
-	"onering/models/qwen2"
 )
 
-// A build is a kind of graphs: the type that they compute in, and whether they
-// are for the CUDA provider, as those of 16 bits are in any case.
-type build struct {
-	compute models.DType
-	cuda    bool
-}
+// A build is a kind of graphs. Those of 16 bits are for CUDA in any case.
+type build struct{ models.Compute }
 
 var (
-	float32Build = build{compute: models.F32}
-	cudaBuild    = build{compute: models.F32, cuda: true}
-	builds       = []build{float32Build, cudaBuild, {compute: models.BF16}, {compute: models.F16}}
+	float32Build = build{models.Compute{Type: models.F32}}
+	cudaBuild    = build{models.Compute{Type: models.F32, Provider: models.CUDA}}
+	builds       = []build{float32Build, cudaBuild, {models.Compute{Type: models.BF16}}, {models.Compute{Type: models.F16}}}
 )
 
-func (b build) of(c qwen2.Config) qwen2.Config {
-	c.Compute, c.CUDA = b.compute, b.cuda
-	return c
+func (b build) of(a decoder.Architecture) decoder.Architecture {
+	a.Compute = b.Compute
+	return a
 }
 
 func (b build) String() string {
-	if b.cuda {
-		return b.compute.String() + " for CUDA"
+	if b.Provider == models.CUDA {
+		return b.Type.String() + " for CUDA"
 	}
-	return b.compute.String()
+	return b.Type.String()
 }
 
 // TestOfficialChecker passes every Program of every build through the ONNX

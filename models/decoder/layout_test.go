@@ -1,13 +1,16 @@
-package qwen2
+package decoder
 
 import (
 	"slices"
 	"testing"
+
+	"onering/models"
 )
 
 func TestLayout(t *testing.T) {
 	// Every size differs, so that no two are mistaken for one another.
-	c := Config{HiddenSize: 10, Layers: 1, Heads: 3, KVHeads: 1, HeadDim: 4, FFN: 14, Vocab: 50}
+	c := Shape{Sizes: models.Sizes{Hidden: 10, Layers: 1, Heads: 3, KVHeads: 1, HeadDim: 4, FFN: 14, Vocab: 50},
+		Block: Block{QKVBias: true}, Names: LlamaNames}
 	want := []struct {
 		name  string
 		shape []int

@@ -1,8 +1,6 @@
-package qwen2
+package decoder
 
 import (
-	"fmt"
-
 	"onering/models"
 	"onering/models/adamw"
 	"onering/models/graph"
@@ -34,35 +32,8 @@ import (
 // rollout and training. Products of float32 may run in TensorFloat-32: its 11
 // bits hold both 16-bit types' fractions.
 
-// elem is the element type of the layers' products.
-func (c Config) elem() onnx.ElemType {
-	switch c.Compute {
-	case models.BF16:
-		return onnx.BFloat16
-	case models.F16:
-		return onnx.Float16
-	}
-	return onnx.Float
-}
-
-// compute is Compute with its default.
-func (c Config) compute() models.DType {
-	if c.Compute == models.Invalid {
-		return models.F32
-	}
-	return c.Compute
-}
-
-func (c Config) checkCompute() error {
-	switch c.compute() {
-	case models.F32, models.BF16, models.F16:
-		return nil
-	}
-	return fmt.Errorf("qwen2: graphs compute in F32, BF16 or F16, not %v", c.Compute)
-}
-
 // narrow is x in the type of the layers' products.
-func (c Config) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, c.elem()) }
+func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a.elem()) }
 
 // widen is x in float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
@@ -70,21 +41,21 @@ func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
 // Copy returns the optimizer's step that writes the copy as well, and which
 // elements of the arena the copy holds, from and up to to: those of the layers,
 // which lie one after the other. Where Compute is float32 there are none.
-func (c Config) Copy() (step models.Program, from, to int, err error) {
-	if err := c.checkCompute(); err != nil || c.compute() == models.F32 {
-		return step, 0, 0, err
+func (a Architecture) Copy() (step models.Program, from, to int, err error) {
+	if a.compute() == models.F32 {
+		return step, 0, 0, nil
 	}
-	l := c.Layout()
-	first, _ := l.Find(c.LayerPrefix(0) + inputNorm)
-	after, _ := l.Find(c.Geometry().Norm)
-	step, err = adamw.StepCopy(c.elem())
+	l := a.Layout()
+	first, _ := l.Find(a.LayerPrefix(0) + a.Names.InputNorm)
+	after, _ := l.Find(a.Names.Norm)
+	step, err = adamw.StepCopy(a.elem())
 	return step, first.Offset, after.Offset, err
 }
 
 // Optimizer builds the Programs of package adamw, which are any model's but for
 // the scale of the loss in float16.
-func (c Config) Optimizer() (norm2, step models.Program, err error) {
-	if c.compute() == models.F16 {
+func (a Architecture) Optimizer() (norm2, step models.Program, err error) {
+	if a.compute() == models.F16 {
 		norm2, err = adamw.Norm2Scaled()
 	} else {
 		norm2, err = adamw.Norm2()

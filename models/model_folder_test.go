@@ -1,7 +1,6 @@
-package qwen2
+package models_test
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -28,11 +27,11 @@ func write(t *testing.T, config string, tensors []models.Tensor) string {
 
 func TestSaveAndLoad(t *testing.T) {
 	const generation = `{"eos_token_id": [91, 90],  "temperature": 0.7}`
-	c, err := ParseConfig([]byte(published), []byte(generation))
+	c, err := models.ParseConfig([]byte(published), []byte(generation))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Init(c, 7)
+	w, err := c.Init(7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func TestSaveAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, o := range []SaveOptions{
+	for _, o := range []models.SaveOptions{
 		{},
 		{DType: models.BF16},
 		{DType: models.F16, ShardBytes: 4096},
@@ -52,15 +51,15 @@ func TestSaveAndLoad(t *testing.T) {
 		}},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
-		if err := Save(dir, c, w, o); err != nil {
+		if err := c.Save(dir, w, o); err != nil {
 			t.Fatal(err)
 		}
-		d, back, err := Load(dir)
+		d, back, err := models.Load(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer back.Close()
-		if !slices.Equal(d.EOS, []int32{91, 90}) || string(d.generation) != generation || d.HiddenSize != c.HiddenSize {
+		if !slices.Equal(d.EOS, []int32{91, 90}) || string(d.Text.Generation) != generation || d.Hidden != c.Hidden {
 			t.Errorf("%+v: config %+v", o, d)
 		}
 		wantType := o.DType
@@ -98,22 +97,23 @@ func TestSaveAndLoad(t *testing.T) {
 		if o.ShardBytes > 0 && (!slices.Contains(files, "model.safetensors.index.json") || slices.Contains(files, "model.safetensors")) {
 			t.Errorf("shards: files %q", files)
 		}
-		if err := Save(dir, c, w, o); !errors.Is(err, fs.ErrExist) {
+		if err := c.Save(dir, w, o); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("onto a folder that is there: %v", err)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "out")
 	broken := errors.New("broken")
-	if err := Save(dir, c, w, SaveOptions{Extra: func(string) error { return broken }}); !errors.Is(err, broken) {
+	if err := c.Save(dir, w, models.SaveOptions{Extra: func(string) error { return broken }}); !errors.Is(err, broken) {
 		t.Errorf("%v, want the error of Extra", err)
 	}
 	if e, _ := os.ReadDir(filepath.Dir(dir)); len(e) != 0 {
 		t.Errorf("a failed Save left %v", e)
 	}
-	if err := Save(dir, c, w, SaveOptions{Tokenizer: dir}); !errors.Is(err, fs.ErrNotExist) {
+	if err := c.Save(dir, w, models.SaveOptions{Tokenizer: dir}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without the tokenizer's folder: %v", err)
 	}
-	if err := Save(dir, Config{}, w, SaveOptions{}); err == nil {
+	c.Text = models.ConfigText{}
+	if err := c.Save(dir, w, models.SaveOptions{}); err == nil {
 		t.Error("saved a config without text")
 	}
 }
@@ -154,7 +154,7 @@ func TestLoadChecksTensors(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := write(t, c.config, c.tensors)
-			_, back, err := Load(dir)
+			_, back, err := models.Load(dir)
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) {
 					t.Errorf("%v, want %q", err, c.want)
@@ -170,74 +170,10 @@ func TestLoadChecksTensors(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := Load(filepath.Join(t.TempDir(), "gone")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "gone") {
+	if _, _, err := models.Load(filepath.Join(t.TempDir(), "gone")); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
-	if _, _, err := Load(t.TempDir()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
+	if _, _, err := models.Load(t.TempDir()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("an empty folder: %v", err)
-	}
-}
-
-// TestGoldenFolders loads what transformers wrote, in both styles of config,
-// saves it and compares with the list of parameters that PyTorch gave.
-func TestGoldenFolders(t *testing.T) {
-	root := filepath.Join("..", "testdata", "torch")
-	for _, name := range []string{"tied", "untied", "headdim"} {
-		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(root, name, "golden.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var golden struct {
-				Params map[string][]int `json:"params"`
-			}
-			if err := json.Unmarshal(text, &golden); err != nil {
-				t.Fatal(err)
-			}
-			from := filepath.Join(root, name, "hf")
-			c, w, err := Load(from)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.Close()
-			if len(golden.Params) != len(w.Layout.Names()) {
-				t.Errorf("%d tensors, want %d", len(w.Layout.Names()), len(golden.Params))
-			}
-			for _, tensor := range w.Tensors() {
-				if !slices.Equal(tensor.Shape, golden.Params[tensor.Name]) {
-					t.Errorf("%s has shape %v, want %v", tensor.Name, tensor.Shape, golden.Params[tensor.Name])
-				}
-			}
-			dir := filepath.Join(t.TempDir(), "out")
-			if err := Save(dir, c, w, SaveOptions{Tokenizer: from}); err != nil {
-				t.Fatal(err)
-			}
-			for _, file := range []string{"config.json", "generation_config.json"} {
-				want, err := os.ReadFile(filepath.Join(from, file))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, err := os.ReadFile(filepath.Join(dir, file)); string(got) != string(want) {
-					t.Errorf("%s changed: %v\n%s", file, err, got)
-				}
-			}
-			_, back, err := Load(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer back.Close()
-			if !slices.Equal(back.Data, w.Data) {
-				t.Error("the weights differ after Save")
-			}
-			// Gradients are stored under the same names.
-			f, err := models.OpenSafetensors(filepath.Join(root, name, "grads.safetensors"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			if err := back.Load(f); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package qwen2
+package models_test
 
 import (
 	"math"
@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/qwen2"
 )
 
 func initialised(t *testing.T, text string, seed uint64) *models.Weights {
 	t.Helper()
-	c, err := ParseConfig([]byte(text), nil)
+	m, err := models.ParseConfig([]byte(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := Init(c, seed)
+	w, err := m.Init(seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,12 +44,13 @@ func TestInit(t *testing.T) {
 		v := float64(x) / 0.02
 		sum, squares, fourth = sum+v, squares+v*v, fourth+v*v*v*v
 	}
+	const block = 1 << 16 // elements of one generator
 	// Moments of the normal distribution, within five standard errors.
 	n := float64(len(embedding) - 16)
 	if e := 5 / math.Sqrt(n); math.Abs(sum/n) > e || math.Abs(squares/n-1) > e*math.Sqrt2 || math.Abs(fourth/n-3) > e*math.Sqrt(96) {
 		t.Errorf("moments %g %g %g, want 0 1 3", sum/n, squares/n, fourth/n)
 	}
-	if slices.Equal(embedding[:initBlock-1000], embedding[initBlock:2*initBlock-1000]) {
+	if slices.Equal(embedding[:block-1000], embedding[block:2*block-1000]) {
 		t.Error("two blocks hold the same numbers")
 	}
 	for _, name := range []string{"model.norm.weight", "model.layers.1.input_layernorm.weight", "model.layers.0.post_attention_layernorm.weight"} {
@@ -86,14 +88,13 @@ func TestInitDependsOnSeedAndNameOnly(t *testing.T) {
 }
 
 func BenchmarkInit(b *testing.B) {
-	c, err := ParseConfig([]byte(published), nil)
+	m, err := models.NewModel(qwen2.New(models.Sizes{Hidden: 512, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 128, FFN: 2048, Vocab: 8192, MaxPositions: 128}))
 	if err != nil {
 		b.Fatal(err)
 	}
-	c.HiddenSize, c.HeadDim, c.FFN, c.Vocab = 512, 128, 2048, 8192
-	b.SetBytes(int64(c.Layout().Size) * 4)
+	b.SetBytes(int64(m.Layout().Size) * 4)
 	for b.Loop() {
-		w, err := Init(c, 1)
+		w, err := m.Init(1)
 		if err != nil {
 			b.Fatal(err)
 		}

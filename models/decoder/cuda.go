@@ -1,4 +1,4 @@
-package qwen2
+package decoder
 
 import (
 	"math"
@@ -24,37 +24,39 @@ import (
 
 // forCUDA tells whether graphs are for the CUDA provider. Those of 16 bits are
 // in any case: a CPU runs them only in tests, and then as a GPU has them.
-func (c Config) forCUDA() bool { return c.CUDA || c.compute() != models.F32 }
+func (a Architecture) forCUDA() bool { return a.Provider == models.CUDA || a.compute() != models.F32 }
 
 // byProducts tells whether graphs for prompts do without GroupQueryAttention.
-func (c Config) byProducts() bool { return c.CUDA && c.compute() == models.F32 }
+func (a Architecture) byProducts() bool {
+	return a.Provider == models.CUDA && a.compute() == models.F32
+}
 
 // cacheWidth is K, or the next multiple of 16 where GroupQueryAttention wants it.
-func (c Config) cacheWidth() int {
-	if c.byProducts() {
-		return c.HeadDim
+func (a Architecture) cacheWidth() int {
+	if a.byProducts() {
+		return a.HeadDim
 	}
-	return (c.HeadDim + 15) / 16 * 16
+	return (a.HeadDim + 15) / 16 * 16
 }
 
 // promptProducts is attention of prompts to themselves by products. The scores
 // [B,H,T,T] of one layer are held at a time.
-func (c Config) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+func (a Architecture) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
 	mask := g.Float("mask", "T", "T")
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
-		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, c.HeadDim), 0, 2, 1, 3)
+		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}
 	return func(qkv *graph.Node, _ graph.Cache) (*graph.Node, graph.Cache) {
-		hk, gk := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		parts := graph.Split(qkv, 1, hk+gk, gk)
 		turned := graph.Split(graph.Rotary(parts[0], pos, cos, sin), 1, hk, gk)
-		now := graph.Cache{K: heads(turned[1], c.KVHeads), V: heads(parts[1], c.KVHeads)}
+		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(parts[1], a.KVHeads)}
 		// As in Decode, the heads of a group are rows of one product.
-		q := graph.Reshape(heads(turned[0], c.Heads), 0, c.KVHeads, -1, c.HeadDim)
-		s := graph.Reshape(graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(c.HeadDim))), 0, c.Heads, -1, 0)
-		p := graph.Reshape(graph.Softmax(graph.Add(s, mask)), 0, c.KVHeads, -1, 0)
-		o := graph.Reshape(graph.MatMul(p, now.V, false, false, 1), 0, c.Heads, -1, c.HeadDim)
+		q := graph.Reshape(heads(turned[0], a.Heads), 0, a.KVHeads, -1, a.HeadDim)
+		s := graph.Reshape(graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim))), 0, a.Heads, -1, 0)
+		p := graph.Reshape(graph.Softmax(graph.Add(s, mask)), 0, a.KVHeads, -1, 0)
+		o := graph.Reshape(graph.MatMul(p, now.V, false, false, 1), 0, a.Heads, -1, a.HeadDim)
 		return graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk), now
 	}
 }
@@ -67,8 +69,8 @@ func maskAfter(pos, places *graph.Node) *graph.Node {
 }
 
 // padLast is x with zeros that make its last axis width.
-func (c Config) padLast(x *graph.Node, width int) *graph.Node {
-	if c.forCUDA() {
+func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
+	if a.forCUDA() {
 		return graph.PadLast(x, width)
 	}
 	g, last := x.Graph(), len(x.Shape())-1
@@ -76,8 +78,8 @@ func (c Config) padLast(x *graph.Node, width int) *graph.Node {
 }
 
 // largest is the largest number of each row of x [R,n], as [R,1].
-func (c Config) largest(x *graph.Node) *graph.Node {
-	if !c.forCUDA() {
+func (a Architecture) largest(x *graph.Node) *graph.Node {
+	if !a.forCUDA() {
 		return graph.ReduceMax(x, -1)
 	}
 	at := graph.Reshape(graph.ArgMax(x), -1, 1)
@@ -85,8 +87,8 @@ func (c Config) largest(x *graph.Node) *graph.Node {
 }
 
 // foremost is largest for rows that begin with their largest.
-func (c Config) foremost(x *graph.Node) *graph.Node {
-	if !c.forCUDA() {
+func (a Architecture) foremost(x *graph.Node) *graph.Node {
+	if !a.forCUDA() {
 		return graph.ReduceMax(x, -1)
 	}
 	return column(x, 0)
@@ -94,8 +96,8 @@ func (c Config) foremost(x *graph.Node) *graph.Node {
 
 // total is the end of running sums [R,n] of numbers not below 0, which is their
 // largest: a sum that is rounded does not fall when such a number is added.
-func (c Config) total(running *graph.Node) *graph.Node {
-	if !c.forCUDA() {
+func (a Architecture) total(running *graph.Node) *graph.Node {
+	if !a.forCUDA() {
 		return graph.ReduceMax(running, -1)
 	}
 	return column(running, running.Shape()[1].N-1)
@@ -103,8 +105,8 @@ func (c Config) total(running *graph.Node) *graph.Node {
 
 // before is the running sum before each row's index [R,1], 0 before the first, as
 // [R,1]; passed [R,n] is 1 before the index and 0 from it on, so 0 at the end.
-func (c Config) before(running, passed, index *graph.Node) *graph.Node {
-	if !c.forCUDA() {
+func (a Architecture) before(running, passed, index *graph.Node) *graph.Node {
+	if !a.forCUDA() {
 		return graph.ReduceMax(graph.Mul(passed, running), -1)
 	}
 	zero := column(passed, passed.Shape()[1].N-1)

@@ -1,4 +1,4 @@
-package qwen2
+package models_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 )
 
 // published is a config.json as Qwen2.5 models on the hub have it, of a small shape.
@@ -46,40 +47,42 @@ func with(t *testing.T, old, new string) string {
 	return strings.Replace(published, old, new, 1)
 }
 
+func shape(m models.Model) decoder.Shape { return m.Design.(decoder.Shape) }
+
 func TestParseConfig(t *testing.T) {
-	c, err := ParseConfig([]byte(published), nil)
+	c, err := models.ParseConfig([]byte(published), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.HiddenSize != 16 || c.Layers != 2 || c.Heads != 4 || c.KVHeads != 2 || c.HeadDim != 4 || c.FFN != 24 ||
-		c.Vocab != 96 || c.MaxPositions != 128 || c.RopeTheta != 1e6 || c.RMSEps != 1e-6 || !c.Tied ||
+	if c.Hidden != 16 || c.Layers != 2 || c.Heads != 4 || c.KVHeads != 2 || c.HeadDim != 4 || c.FFN != 24 ||
+		c.Vocab != 96 || c.MaxPositions != 128 || shape(c).RopeTheta != 1e6 || shape(c).RMSEps != 1e-6 || !shape(c).Tied ||
 		!slices.Equal(c.EOS, []int32{91}) || c.Pad != nil || c.InitRange != 0.02 || c.DType != models.BF16 {
 		t.Errorf("%+v", c)
 	}
 	for _, v := range []struct {
 		name, old, new string
-		ok             func(Config) bool
+		ok             func(models.Model) bool
 	}{
-		{"rope_parameters", `"rope_theta": 1000000.0`, `"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}`, func(c Config) bool { return c.RopeTheta == 5e5 }},
-		{"both thetas", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}`, func(c Config) bool { return c.RopeTheta == 5e5 }},
-		{"theta beside rope_parameters", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_parameters": {"rope_type": "default"}`, func(c Config) bool { return c.RopeTheta == 7 }},
-		{"no theta", `"rope_theta": 1000000.0,`, ``, func(c Config) bool { return c.RopeTheta == 10000 }},
-		{"rope_scaling null", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_scaling": null`, func(c Config) bool { return c.RopeTheta == 7 }},
-		{"rope_scaling default", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_scaling": {"type": "default"}`, func(c Config) bool { return c.RopeTheta == 7 }},
-		{"dtype", `"torch_dtype": "bfloat16"`, `"dtype": "float32"`, func(c Config) bool { return c.DType == models.F32 }},
-		{"no dtype", `"torch_dtype": "bfloat16",`, ``, func(c Config) bool { return c.DType == models.Invalid }},
-		{"head_dim", `"hidden_size": 16`, `"hidden_size": 18, "head_dim": 6`, func(c Config) bool { return c.HeadDim == 6 }},
-		{"head_dim null", `"hidden_size": 16`, `"hidden_size": 16, "head_dim": null`, func(c Config) bool { return c.HeadDim == 4 }},
-		{"kv heads null", `"num_key_value_heads": 2`, `"num_key_value_heads": null`, func(c Config) bool { return c.KVHeads == 4 }},
-		{"untied", `"tie_word_embeddings": true`, `"tie_word_embeddings": false`, func(c Config) bool { return !c.Tied }},
-		{"tie unstated", `"tie_word_embeddings": true,`, ``, func(c Config) bool { return !c.Tied }},
-		{"eos list", `"eos_token_id": 91`, `"eos_token_id": [91, 90]`, func(c Config) bool { return slices.Equal(c.EOS, []int32{91, 90}) }},
-		{"eos null", `"eos_token_id": 91`, `"eos_token_id": null`, func(c Config) bool { return c.EOS == nil }},
-		{"pad", `"bos_token_id": 90`, `"pad_token_id": 3`, func(c Config) bool { return c.Pad != nil && *c.Pad == 3 }},
-		{"layer types", `"use_cache": true`, `"layer_types": ["full_attention", "full_attention"]`, func(c Config) bool { return true }},
-		{"no architectures", `"architectures": ["Qwen2ForCausalLM"],`, ``, func(c Config) bool { return true }},
+		{"rope_parameters", `"rope_theta": 1000000.0`, `"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}`, func(c models.Model) bool { return shape(c).RopeTheta == 5e5 }},
+		{"both thetas", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}`, func(c models.Model) bool { return shape(c).RopeTheta == 5e5 }},
+		{"theta beside rope_parameters", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_parameters": {"rope_type": "default"}`, func(c models.Model) bool { return shape(c).RopeTheta == 7 }},
+		{"no theta", `"rope_theta": 1000000.0,`, ``, func(c models.Model) bool { return shape(c).RopeTheta == 10000 }},
+		{"rope_scaling null", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_scaling": null`, func(c models.Model) bool { return shape(c).RopeTheta == 7 }},
+		{"rope_scaling default", `"rope_theta": 1000000.0`, `"rope_theta": 7, "rope_scaling": {"type": "default"}`, func(c models.Model) bool { return shape(c).RopeTheta == 7 }},
+		{"dtype", `"torch_dtype": "bfloat16"`, `"dtype": "float32"`, func(c models.Model) bool { return c.DType == models.F32 }},
+		{"no dtype", `"torch_dtype": "bfloat16",`, ``, func(c models.Model) bool { return c.DType == models.Invalid }},
+		{"head_dim", `"hidden_size": 16`, `"hidden_size": 18, "head_dim": 6`, func(c models.Model) bool { return c.HeadDim == 6 }},
+		{"head_dim null", `"hidden_size": 16`, `"hidden_size": 16, "head_dim": null`, func(c models.Model) bool { return c.HeadDim == 4 }},
+		{"kv heads null", `"num_key_value_heads": 2`, `"num_key_value_heads": null`, func(c models.Model) bool { return c.KVHeads == 4 }},
+		{"untied", `"tie_word_embeddings": true`, `"tie_word_embeddings": false`, func(c models.Model) bool { return !shape(c).Tied }},
+		{"tie unstated", `"tie_word_embeddings": true,`, ``, func(c models.Model) bool { return !shape(c).Tied }},
+		{"eos list", `"eos_token_id": 91`, `"eos_token_id": [91, 90]`, func(c models.Model) bool { return slices.Equal(c.EOS, []int32{91, 90}) }},
+		{"eos null", `"eos_token_id": 91`, `"eos_token_id": null`, func(c models.Model) bool { return c.EOS == nil }},
+		{"pad", `"bos_token_id": 90`, `"pad_token_id": 3`, func(c models.Model) bool { return c.Pad != nil && *c.Pad == 3 }},
+		{"layer types", `"use_cache": true`, `"layer_types": ["full_attention", "full_attention"]`, func(c models.Model) bool { return true }},
+		{"no architectures", `"architectures": ["Qwen2ForCausalLM"],`, ``, func(c models.Model) bool { return true }},
 	} {
-		c, err := ParseConfig([]byte(with(t, v.old, v.new)), nil)
+		c, err := models.ParseConfig([]byte(with(t, v.old, v.new)), nil)
 		if err != nil || !v.ok(c) {
 			t.Errorf("%s: %+v, %v", v.name, c, err)
 		}
@@ -93,7 +96,7 @@ func TestEOSOfGenerationConfig(t *testing.T) {
 		`{"eos_token_id": null}`:                    {91},
 		`{"do_sample": true, "pad_token_id": 9999}`: {91},
 	} {
-		c, err := ParseConfig([]byte(published), []byte(generation))
+		c, err := models.ParseConfig([]byte(published), []byte(generation))
 		if err != nil || !slices.Equal(c.EOS, want) {
 			t.Errorf("%s: eos %v, %v, want %v", generation, c.EOS, err, want)
 		}
@@ -103,7 +106,7 @@ func TestEOSOfGenerationConfig(t *testing.T) {
 		`{"eos_token_id": 96}`:  "eos_token_id (96) is not in the vocabulary of 96",
 		`[]`:                    "generation_config.json: want a JSON object",
 	} {
-		if _, err := ParseConfig([]byte(published), []byte(generation)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := models.ParseConfig([]byte(published), []byte(generation)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", generation, err, want)
 		}
 	}
@@ -147,7 +150,7 @@ func TestConfigErrors(t *testing.T) {
 }`, `96`, "ends too early"},
 	}
 	for _, c := range cases {
-		if _, err := ParseConfig([]byte(strings.Replace(published, c.old, c.new, 1)), nil); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "config.json") {
+		if _, err := models.ParseConfig([]byte(strings.Replace(published, c.old, c.new, 1)), nil); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "config.json") {
 			t.Errorf("%s for %s: %v, want %q", c.new, c.old, err, c.want)
 		}
 	}
@@ -157,22 +160,22 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(published), []byte(`{"eos_token_id": [1]}`))
 	f.Add([]byte(strings.Replace(published, `"rope_theta": 1000000.0`, `"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}`, 1)), []byte("{}"))
 	f.Fuzz(func(t *testing.T, config, generation []byte) {
-		c, err := ParseConfig(config, generation)
+		c, err := models.ParseConfig(config, generation)
 		if err != nil {
 			return
 		}
 		if c.Layers < 100 && c.Layout().Size < 1 {
 			t.Error("accepted a model without weights")
 		}
-		text, err := c.text(models.F32)
+		text, err := models.WithDType(config, models.F32)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseConfig(text, generation)
+		again, err := models.ParseConfig(text, generation)
 		if err != nil {
 			t.Fatalf("the text that Save writes is refused: %v\n%s", err, text)
 		}
-		if again.HiddenSize != c.HiddenSize || again.RopeTheta != c.RopeTheta || !slices.Equal(again.EOS, c.EOS) {
+		if again.Hidden != c.Hidden || shape(again).RopeTheta != shape(c).RopeTheta || !slices.Equal(again.EOS, c.EOS) {
 			t.Errorf("the text that Save writes reads differently:\n%s", text)
 		}
 	})
@@ -180,15 +183,11 @@ func FuzzParseConfig(f *testing.F) {
 
 // TestTextKeepsEverything: only the value of dtype changes.
 func TestTextKeepsEverything(t *testing.T) {
-	c, err := ParseConfig([]byte(published), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	same, err := c.text(models.BF16)
+	same, err := models.WithDType([]byte(published), models.BF16)
 	if err != nil || !bytes.Equal(same, []byte(published)) {
 		t.Errorf("%v:\n%s", err, same)
 	}
-	f32, err := c.text(models.F32)
+	f32, err := models.WithDType([]byte(published), models.F32)
 	if want := with(t, "bfloat16", "float32"); err != nil || string(f32) != want {
 		t.Errorf("%v:\n%s", err, f32)
 	}

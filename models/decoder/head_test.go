@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"math"
@@ -46,7 +46,7 @@ func testHead(t *testing.T, kind build) {
 		f, tg, b, err := c.Head(entropyGradient)
 		forward, target, backward := load(t, f, err), load(t, tg, err), load(t, b, err)
 		r := rand.New(rand.NewPCG(5, 6))
-		h, head := graphtest.Normal(r, R, c.HiddenSize), graphtest.Normal(r, c.Vocab, c.HiddenSize)
+		h, head := graphtest.Normal(r, R, c.Hidden), graphtest.Normal(r, c.Vocab, c.Hidden)
 		w, v := graphtest.Normal(r, R, 1), graphtest.Normal(r, R, 1)
 		if !entropyGradient {
 			clear(v.Data)
@@ -72,7 +72,7 @@ func testHead(t *testing.T, kind build) {
 
 		slices := [][2]int{{0, 7}, {7, 8}, {8, 23}}
 		slice := func(from, to int) graphtest.Tensor {
-			return graphtest.Floats(head.Data[from*c.HiddenSize:to*c.HiddenSize], to-from, c.HiddenSize)
+			return graphtest.Floats(head.Data[from*c.Hidden:to*c.Hidden], to-from, c.Hidden)
 		}
 		z, u := graphtest.Zeros(R, 1), graphtest.Zeros(R, 1)
 		for i := range z.Data {
@@ -95,22 +95,22 @@ func testHead(t *testing.T, kind build) {
 		}
 
 		// The running gradients start with the part of the tokens themselves.
-		dh, dhead := graphtest.Zeros(R, c.HiddenSize), graphtest.Zeros(c.Vocab, c.HiddenSize)
+		dh, dhead := graphtest.Zeros(R, c.Hidden), graphtest.Zeros(c.Vocab, c.Hidden)
 		for i := range R {
-			for k := range c.HiddenSize {
+			for k := range c.Hidden {
 				dh.Row(i)[k] += w.Data[i] * head.Row(y[i])[k]
 				dhead.Row(y[i])[k] += w.Data[i] * h.Row(i)[k]
 			}
 		}
 		for _, s := range slices {
 			in := map[string]graphtest.Tensor{"h": h, "E": slice(s[0], s[1]), "z": z, "w": w, "dh": dh,
-				"dE": graphtest.Floats(dhead.Data[s[0]*c.HiddenSize:s[1]*c.HiddenSize], s[1]-s[0], c.HiddenSize)}
+				"dE": graphtest.Floats(dhead.Data[s[0]*c.Hidden:s[1]*c.Hidden], s[1]-s[0], c.Hidden)}
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
 			}
 			out := run(t, backward, in)
 			dh = out["dh_out"]
-			copy(dhead.Data[s[0]*c.HiddenSize:], out["dE_out"].Data)
+			copy(dhead.Data[s[0]*c.Hidden:], out["dE_out"].Data)
 		}
 		loss := func() float64 { _, _, l := oracle(); return l }
 		check := func(name string, d, x graphtest.Tensor) {
@@ -136,7 +136,7 @@ func TestHeadExtremes(t *testing.T) {
 
 func testHeadExtremes(t *testing.T, kind build) {
 	c := kind.of(small())
-	c.HiddenSize = 1
+	c.Hidden = 1
 	f, _, _, err := c.Head(false)
 	forward := load(t, f, err)
 	forward.Single = true

@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"fmt"
@@ -8,14 +8,19 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/models/graph/graphtest"
-	"onering/models/qwen2"
 )
 
+// qwen2 is an Architecture of Qwen2's block for float32 on the CPU.
+func qwen2(sizes models.Sizes) decoder.Architecture {
+	return decoder.Architecture{Shape: decoder.Shape{Sizes: sizes, RopeTheta: 100, RMSEps: 1e-3,
+		Block: decoder.Block{QKVBias: true}, Names: decoder.LlamaNames}}
+}
+
 // small is a model whose sizes all differ.
-func small() qwen2.Config {
-	return qwen2.Config{HiddenSize: 10, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 7, Vocab: 23,
-		MaxPositions: 16, RopeTheta: 100, RMSEps: 1e-3}
+func small() decoder.Architecture {
+	return qwen2(models.Sizes{Hidden: 10, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 7, Vocab: 23, MaxPositions: 16})
 }
 
 func load(t testing.TB, p models.Program, err error) *graphtest.Graph {
@@ -40,7 +45,7 @@ func run(t testing.TB, g *graphtest.Graph, in map[string]graphtest.Tensor) map[s
 }
 
 // angles are the cosines and sines of the positions up to P.
-func angles(c qwen2.Config, P int) (cos, sin graphtest.Tensor) {
+func angles(c decoder.Architecture, P int) (cos, sin graphtest.Tensor) {
 	half := c.HeadDim / 2
 	cos, sin = graphtest.Zeros(P, half), graphtest.Zeros(P, half)
 	for p := range P {
@@ -54,7 +59,7 @@ func angles(c qwen2.Config, P int) (cos, sin graphtest.Tensor) {
 
 // packed lays out sequences of the given lengths in rows of T places: the
 // inputs of the layer Programs that are not weights or values.
-func packed(c qwen2.Config, lengths []int, T, blocks int) map[string]graphtest.Tensor {
+func packed(c decoder.Architecture, lengths []int, T, blocks int) map[string]graphtest.Tensor {
 	var pos, tokens, rows []int
 	valid, mask := graphtest.Zeros(len(lengths), T, 1), graphtest.Zeros(T, T)
 	for b, n := range lengths {
@@ -133,8 +138,8 @@ func TestLayerBackward(t *testing.T) {
 			}
 			// What was added to the running gradients.
 			for name, d := range got {
-				if w, ok := strings.CutPrefix(name, qwen2.UpdatedPrefix); ok {
-					for i, v := range in[qwen2.GradientPrefix+w].Data {
+				if w, ok := strings.CutPrefix(name, decoder.UpdatedPrefix); ok {
+					for i, v := range in[decoder.GradientPrefix+w].Data {
 						d.Data[i] -= v
 					}
 				}
@@ -160,7 +165,7 @@ func TestLayerBackward(t *testing.T) {
 			}
 			for output, d := range got {
 				x := in["x"]
-				if w, ok := strings.CutPrefix(output, qwen2.UpdatedPrefix); ok {
+				if w, ok := strings.CutPrefix(output, decoder.UpdatedPrefix); ok {
 					x = in[w]
 				}
 				for i := range x.Data {
@@ -221,8 +226,8 @@ func TestNorm(t *testing.T) {
 		}
 	}
 	for i := range in[weight].Data {
-		want := graphtest.Derivative(loss, &in[weight].Data[i]) + in[qwen2.GradientPrefix+weight].Data[i]
-		if d := got[qwen2.UpdatedPrefix+weight].Data[i]; !(math.Abs(d-want) <= 1e-8) {
+		want := graphtest.Derivative(loss, &in[weight].Data[i]) + in[decoder.GradientPrefix+weight].Data[i]
+		if d := got[decoder.UpdatedPrefix+weight].Data[i]; !(math.Abs(d-want) <= 1e-8) {
 			t.Errorf("dw[%d] = %v, want %v", i, d, want)
 		}
 	}
@@ -232,13 +237,12 @@ func TestNorm(t *testing.T) {
 // layer's backward pass of the 1.5B shape takes less than one copy of all
 // scores in float32, 805 MB, beside what has the size of the tokens.
 func TestLayerBytes(t *testing.T) {
-	testLayerBytes(t, build{compute: models.BF16}, 1)
+	testLayerBytes(t, build{models.Compute{Type: models.BF16}}, 1)
 	testLayerBytes(t, cudaBuild, 1.5)
 }
 
 func testLayerBytes(t *testing.T, kind build, most float64) {
-	c := kind.of(qwen2.Config{HiddenSize: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936,
-		RopeTheta: 10000, RMSEps: 1e-6})
+	c := kind.of(qwen2(models.Sizes{Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936}))
 	const T = 4096
 	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
 		_, whole, err := c.LayerBytes(level, 1, T, 1, T)

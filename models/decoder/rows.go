@@ -1,4 +1,4 @@
-package qwen2
+package decoder
 
 import (
 	"onering/models"
@@ -16,8 +16,8 @@ import (
 //
 // A device may add rows of the same index in any order, so their sum may differ
 // in the last bits from one run to the next.
-func (c Config) Rows() (gather, add, token models.Program, err error) {
-	d := c.HiddenSize
+func (a Architecture) Rows() (gather, add, token models.Program, err error) {
+	d := a.Hidden
 	ids := func(g *graph.Graph, name string) *graph.Node { return g.Input(name, onnx.Int64, graph.Dims("n")) }
 	gather, err = graph.Build("rows.gather", func(g *graph.Graph) {
 		g.Output("y", graph.Gather(g.Float("X", "M", d), ids(g, "ids")))

@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package qwen2_test
+package decoder_test
 
 import (
 	"crypto/sha256"
@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/qwen2"
+	"onering/models/decoder"
 )
 
 var update = flag.Bool("update", false, "write testdata/float32.sha256 anew")
 
 // decodeForms are those that Decode has.
-func decodeForms(c qwen2.Config) []models.Form {
+func decodeForms(c decoder.Architecture) []models.Form {
 	if c.Geometry().Compute == models.F32 {
 		return models.Forms
 	}
@@ -25,7 +25,7 @@ func decodeForms(c qwen2.Config) []models.Form {
 }
 
 // allPrograms builds every Program of a config, by a name of its own.
-func allPrograms(t *testing.T, c qwen2.Config) map[string]models.Program {
+func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program {
 	t.Helper()
 	all := make(map[string]models.Program)
 	add := func(name string, err error, programs ...models.Program) {

@@ -1,0 +1,216 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A ConfigFile is the JSON object of config.json or generation_config.json, or
+// an object within one. Its methods read members by key. A member that is wrong
+// is not reported at once: Err returns the first error, so that code can read
+// all members in a row. A member that is null counts as absent.
+type ConfigFile struct {
+	name    string // what errors call it, such as "config.json"
+	members map[string][]byte
+	err     *error // shared by the objects of one file
+}
+
+// parseConfigFile reads the text of a file. The keys' order and the text itself
+// are not kept.
+func parseConfigFile(name string, text []byte) (*ConfigFile, error) {
+	f := &ConfigFile{name: name, members: make(map[string][]byte), err: new(error)}
+	if err := f.parse(text); err != nil {
+		return nil, fmt.Errorf("models: %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func (f *ConfigFile) parse(text []byte) error {
+	return EachMember(text, func(key string, value []byte, _ int) error {
+		f.members[key] = value
+		return nil
+	})
+}
+
+// Err returns the first error of the file.
+func (f *ConfigFile) Err() error { return *f.err }
+
+// Fail reports that something in the file is wrong; the message should begin
+// with the key.
+func (f *ConfigFile) Fail(format string, args ...any) {
+	if *f.err == nil {
+		*f.err = fmt.Errorf("models: %s: %w", f.name, fmt.Errorf(format, args...))
+	}
+}
+
+// Keys returns the keys of all members in alphabetical order, those of null too.
+func (f *ConfigFile) Keys() []string {
+	var keys []string
+	for key := range f.members {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Has reports whether the file states a value for key.
+func (f *ConfigFile) Has(key string) bool {
+	v, ok := f.members[key]
+	return ok && string(v) != "null"
+}
+
+// Decode reads the member into v, which keeps its value where there is no
+// member. want says in words what the member must be.
+func (f *ConfigFile) Decode(key string, v any, want string) {
+	if f.Has(key) && json.Unmarshal(f.members[key], v) != nil {
+		f.Fail("%s: want %s, found %.60s", key, want, f.members[key])
+	}
+}
+
+// Size reads a positive whole number that must be there; 0 after an error.
+func (f *ConfigFile) Size(key string) int {
+	if !f.Has(key) {
+		f.Fail("no %s", key)
+		return 0
+	}
+	n, err := strconv.Atoi(string(f.members[key]))
+	if err != nil || n < 1 {
+		f.Fail("%s: want a positive whole number, found %.60s", key, f.members[key])
+		return 0
+	}
+	return n
+}
+
+// SizeOr reads a positive whole number; otherwise is its value where it is absent.
+func (f *ConfigFile) SizeOr(key string, otherwise int) int {
+	if !f.Has(key) {
+		return otherwise
+	}
+	return f.Size(key)
+}
+
+// Number reads a number; otherwise is its value where it is absent.
+func (f *ConfigFile) Number(key string, otherwise float64) float64 {
+	f.Decode(key, &otherwise, "a number")
+	return otherwise
+}
+
+// Object reads an object within the object; nil where it is absent or wrong.
+func (f *ConfigFile) Object(key string) *ConfigFile {
+	if !f.Has(key) {
+		return nil
+	}
+	o := &ConfigFile{name: f.name + ": " + key, members: make(map[string][]byte), err: f.err}
+	if err := o.parse(f.members[key]); err != nil {
+		o.Fail("%w", err)
+		return nil
+	}
+	return o
+}
+
+// Only refuses any value of key but the one that the Programs compute, which is
+// given as JSON. An absent key is that value.
+func (f *ConfigFile) Only(key, value string) {
+	if v := f.members[key]; f.Has(key) && !sameScalar(v, value) {
+		f.Fail("%s %.60s is not supported, only %s", key, v, value)
+	}
+}
+
+// OnlyClass refuses a model whose architectures, the names of classes in
+// transformers, do not include class. They may be absent.
+func (f *ConfigFile) OnlyClass(class string) {
+	if names := f.classes(); names != nil && !slices.Contains(names, class) {
+		f.Fail("architectures %q is not supported, only %q", names, class)
+	}
+}
+
+func (f *ConfigFile) classes() (names []string) {
+	f.Decode("architectures", &names, "a list of strings")
+	return names
+}
+
+// JSON returns the member's text; nil where it is absent.
+func (f *ConfigFile) JSON(key string) []byte { return f.members[key] }
+
+// Is reports whether the member is this JSON scalar; 0 and 0.0 are the same.
+func (f *ConfigFile) Is(key, value string) bool { return sameScalar(f.members[key], value) }
+
+func sameScalar(a []byte, b string) bool {
+	if string(a) == b {
+		return true
+	}
+	x, errX := strconv.ParseFloat(string(a), 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return errX == nil && errY == nil && x == y
+}
+
+// modelType returns model_type or, where it is absent, the type that the first
+// class in architectures is named after: "qwen2" of "Qwen2ForCausalLM".
+func (f *ConfigFile) modelType() string {
+	var kind string
+	f.Decode("model_type", &kind, "a string")
+	if names := f.classes(); kind == "" && len(names) > 0 {
+		kind = strings.ToLower(strings.TrimSuffix(names[0], "ForCausalLM"))
+	}
+	if kind == "" {
+		f.Fail("neither model_type nor architectures: they name the family of the model, of %s", known())
+	}
+	return kind
+}
+
+// ids reads one token id or a list of them; nil where it is absent.
+func (f *ConfigFile) ids(key string) []int32 {
+	if !f.Has(key) {
+		return nil
+	}
+	var one int32
+	if json.Unmarshal(f.members[key], &one) == nil {
+		return []int32{one}
+	}
+	ids := []int32{}
+	f.Decode(key, &ids, "a token id or a list of token ids")
+	return ids
+}
+
+// dtypeKeys name the type of the tensors, in transformers 5 and before it.
+var dtypeKeys = []string{"dtype", "torch_dtype"}
+
+// dtypeNames are PyTorch's names, as config.json has them.
+var dtypeNames = map[DType]string{F32: "float32", F16: "float16", BF16: "bfloat16", F64: "float64"}
+
+// dtype reads the type of the tensors; Invalid where it is absent.
+func (f *ConfigFile) dtype() DType {
+	for _, key := range dtypeKeys {
+		if !f.Has(key) {
+			continue
+		}
+		var name string
+		f.Decode(key, &name, "a string")
+		for d, n := range dtypeNames {
+			if n == name {
+				return d
+			}
+		}
+		f.Fail("%s %q is not supported, only float32, float16, bfloat16 and float64", key, name)
+	}
+	return Invalid
+}
+
+// withDType returns the text of config.json with the type of the tensors, where
+// it states one, set to d: transformers loads a model in the type stated there.
+func withDType(config []byte, d DType) ([]byte, error) {
+	var out []byte
+	done := 0
+	err := EachMember(config, func(key string, value []byte, at int) error {
+		if slices.Contains(dtypeKeys, key) {
+			out = append(out, config[done:at]...)
+			out = strconv.AppendQuote(out, dtypeNames[d])
+			done = at + len(value)
+		}
+		return nil
+	})
+	return append(out, config[done:]...), err
+}

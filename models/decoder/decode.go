@@ -1,0 +1,237 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// wideOptions keeps the runtime from folding the transpose of Wide back into
+// the product, which would undo it.
+var wideOptions = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
+
+// product is x w^T + b for x [N,in], w [out,in], b [out] or nil, in any form.
+func product(form models.Form, x, w, b *graph.Node) *graph.Node {
+	if form == models.Direct {
+		return graph.Linear(x, w, b)
+	}
+	return graph.Transpose(wide(form, x, w, b), 1, 0)
+}
+
+// wide is the transpose of product: [out,N].
+func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
+	if b != nil {
+		b = graph.Reshape(b, -1, 1)
+	}
+	out, in := w.Shape()[0].N, w.Shape()[1].N
+	if form == models.Wide || out%2 != 0 {
+		return graph.Gemm(w, x, b, false, true)
+	}
+	// [w0 w1] times [x 0] and [0 x] are w0 x and w1 x, in the order of [out,N].
+	beside := x.Graph().Floats(graph.Dims(2, 1, 2, 1), 1, 0, 0, 1)
+	two := graph.Reshape(graph.Mul(graph.Reshape(x, 1, -1, 1, in), beside), -1, 2*in)
+	y := graph.Reshape(graph.Gemm(graph.Reshape(w, out/2, 2*in), two, nil, false, true), out, -1)
+	if b != nil {
+		y = graph.Add(y, b)
+	}
+	return y
+}
+
+// Prefill builds the graph that computes prompts from their first token.
+//
+// Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths
+// less 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
+// cos, sin [P,K/2]; the weights, qkv fused; the caches
+// past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
+// state of the last tokens, and the caches, onto the inputs' buffers. Where K
+// is no multiple of 16, the caches have CacheWidth instead. There, and where
+// Compute is of 16 bits, pos int64 [B*T,1] is an input too.
+//
+// In float32 for CUDA there is no operator for it: pos and mask [T,T], that of
+// Layer, come in place of seqlens, total and the caches past_key.i and
+// past_value.i, and present_key.i and present_value.i are the prompts' own keys
+// and values [B,G,T,K], finite beyond a prompt's end.
+func (a Architecture) Prefill() (models.Program, error) {
+	if a.byProducts() {
+		return a.decoder("prefill", "T", models.Direct, false, a.promptProducts)
+	}
+	return a.decoder("prefill", "T", models.Direct, true, a.groupQuery)
+}
+
+// groupQuery is attention by the contrib operator.
+func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+	seqlens, total := g.Input("seqlens", onnx.Int32, graph.Dims("B")), g.Input("total", onnx.Int32, graph.Dims())
+	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
+	if wide == a.HeadDim && a.compute() == models.F32 {
+		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
+			return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
+		}
+	}
+	// The operator would turn 16-bit heads by 16-bit angles, and wants heads of
+	// a multiple of 16: they are turned before it, and padded with zeros, which
+	// change no score.
+	pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
+		qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
+		if wide != a.HeadDim {
+			qkv = graph.Reshape(a.padLast(graph.Reshape(qkv, -1, all, a.HeadDim), wide), -1, all*wide)
+		}
+		o, now := graph.GroupQueryAttention(graph.Rows(a.narrow(qkv), ids), past, seqlens, total, nil, nil, a.Heads, a.KVHeads, scale)
+		if wide != a.HeadDim {
+			o = graph.Slice(graph.Reshape(o, -1, a.Heads, wide), g.Ints(0), g.Ints(int64(a.HeadDim)), 2, a.HeadDim)
+		}
+		return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
+	}
+}
+
+// Decode builds the graph that computes one more token for each row.
+//
+// Inputs: ids int64 [B,1]; pos int64 [B,1], the tokens cached before; at int64
+// [B,G,3], where the new token's keys and values go: (b, g, pos); mask
+// [B,1,1,S], 0 for the places up to pos and very negative beyond, where the
+// cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
+// Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
+//
+// For CUDA the mask is not an input of B*S numbers that change with every token
+// but follows from pos and places int64 [S], the numbers from 0 to S-1.
+//
+// Where Compute is of 16 bits attention is the contrib operator's, which has a
+// fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
+// tokens cached before as in pos, and total int32 [], the largest of them plus
+// 1. There is only the Direct form: the others are for a CPU's matrix product.
+func (a Architecture) Decode(form models.Form) (models.Program, error) {
+	if a.compute() != models.F32 {
+		if form != models.Direct {
+			return models.Program{}, fmt.Errorf("decoder: decoding in %v has only the direct form, not %q", a.Type, "decode"+form.Suffix())
+		}
+		return a.decoder("decode", 1, form, true, a.groupQuery)
+	}
+	p, err := a.decoder("decode"+form.Suffix(), 1, form, true, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
+		pos := g.Input("pos", onnx.Int64, graph.Dims("B", 1))
+		at := g.Input("at", onnx.Int64, graph.Dims("B", a.KVHeads, 3))
+		var mask *graph.Node // [B,1,1,S]
+		if a.Provider == models.CUDA {
+			mask = maskAfter(pos, g.Input("places", onnx.Int64, graph.Dims("S")))
+		} else {
+			mask = g.Float("mask", "B", 1, 1, "S")
+		}
+		heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
+			x = graph.Reshape(x, append(append([]int{-1}, sizes...), a.HeadDim)...)
+			if a.cacheWidth() != a.HeadDim {
+				x = a.padLast(x, a.cacheWidth())
+			}
+			return x
+		}
+		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+			hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+			parts := graph.Split(qkv, 1, hk+gk, gk)
+			turned := graph.Split(graph.Rotary(parts[0], pos, cos, sin), 1, hk, gk)
+			now := graph.Cache{
+				K: graph.ScatterRows(past.K, at, heads(turned[1], a.KVHeads)),
+				V: graph.ScatterRows(past.V, at, heads(parts[1], a.KVHeads)),
+			}
+			// The heads of a group are rows of one product with their keys. The
+			// contrib operator takes them one by one, which is three to four
+			// times slower.
+			q := heads(turned[0], a.KVHeads, a.Heads/a.KVHeads)
+			s := graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
+			o := graph.MatMul(graph.Softmax(graph.Add(s, mask)), now.V, false, false, 1)
+			if a.cacheWidth() != a.HeadDim {
+				o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
+			}
+			return graph.Reshape(o, -1, hk), now
+		}
+	})
+	if form != models.Direct {
+		p.Options = wideOptions
+	}
+	return p, err
+}
+
+// An attention is one layer's: from qkv [N,(H+2G)*K] and the cache, if there is
+// one, to [N,H*K] and the cache with the new tokens.
+type attention func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
+
+// decoder builds a graph over the cache, or one that has only new tokens where
+// there is no past; attend declares its further inputs.
+func (a Architecture) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
+	return graph.Build(name, func(g *graph.Graph) {
+		ids := g.Input("ids", onnx.Int64, graph.Dims("B", tokens))
+		cos, sin := g.Float("cos", "P", a.HeadDim/2), g.Float("sin", "P", a.HeadDim/2)
+		x := graph.Reshape(graph.Gather(g.Float(a.Names.Embedding, a.Vocab, a.Hidden), ids), -1, a.Hidden)
+		attention := attend(g, ids, x, cos, sin)
+		for i := range a.Layers {
+			x = a.decodeLayer(g, i, form, past, x, attention)
+		}
+		if tokens != 1 {
+			x = graph.Gather(x, g.Input("last", onnx.Int64, graph.Dims("B")))
+		}
+		g.Output("hidden", graph.RMSNorm(x, g.Float(a.Names.Norm, a.Hidden), a.RMSEps))
+	})
+}
+
+// decodeLayer is layer i from x [N,D] to [N,D].
+func (a Architecture) decodeLayer(g *graph.Graph, i int, form models.Form, past bool, x *graph.Node, attend attention) *graph.Node {
+	d, n := a.Hidden, a.Names
+	weights := weights{a: a, g: g, prefix: a.LayerPrefix(i)}
+	cache := func(name string) *graph.Node {
+		return g.Input(fmt.Sprintf("past_%s.%d", name, i), a.elem(), graph.Dims("B", a.KVHeads, "S", a.cacheWidth()))
+	}
+	var before graph.Cache
+	var onKey, onValue string
+	if past {
+		before = graph.Cache{K: cache("key"), V: cache("value")}
+		onKey, onValue = before.K.Name(), before.V.Name()
+	}
+	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
+	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
+	qkv := product(form, h, w, b)
+	if a.Block.QKNorm {
+		qkv = a.normQK(qkv, weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim))
+	}
+	o, now := attend(qkv, before)
+	g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, onKey)
+	g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, onValue)
+	w, b = weights.product(module{n.O, d}, a.Heads*a.HeadDim, a.Block.OBias)
+	x = a.onto(form, x, o, w, b)
+	h = a.narrow(graph.RMSNorm(x, weights.norm(n.PostNorm, d), a.RMSEps))
+	return a.mlp(form, x, h, &weights)
+}
+
+// normQK is qkv [N,(H+2G)*K] with the RMSNorm of each head of q and k.
+func (a Architecture) normQK(qkv, q, k *graph.Node) *graph.Node {
+	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+	parts := graph.Split(widen(qkv), 1, hk, gk, gk)
+	return a.narrow(graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2]))
+}
+
+// onto is sum + x w^T + b; b may be nil.
+func (a Architecture) onto(form models.Form, sum, x, w, b *graph.Node) *graph.Node {
+	if form == models.Direct {
+		return a.plus(sum, x, w, b)
+	}
+	return graph.Add(sum, product(form, x, w, b))
+}
+
+// mlp is sum + down(silu(gate) * up); in the wide forms what is between stays
+// transposed. gate and up lie one behind the other, but a product of both would
+// have to be split.
+func (a Architecture) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
+	gateUp := a.gateUp()
+	gate, gateBias := weights.product(gateUp[0], a.Hidden, a.Block.MLPBias)
+	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
+	down, downBias := weights.product(module{a.Names.Down, a.Hidden}, a.FFN, a.Block.MLPBias)
+	if form == models.Direct {
+		return a.onto(form, sum, graph.SwiGLU(graph.Linear(h, gate, gateBias), graph.Linear(h, up, upBias)), down, downBias)
+	}
+	inner := graph.SwiGLU(wide(form, h, gate, gateBias), wide(form, h, up, upBias))
+	if downBias != nil {
+		downBias = graph.Reshape(downBias, -1, 1)
+	}
+	return graph.Add(sum, graph.Transpose(graph.Gemm(down, inner, downBias, false, false), 1, 0))
+}

@@ -1,0 +1,132 @@
+// Package decoder builds the Programs of decoder-only language models: the graphs
+// that compute prompts, decode, sample, and run layers and head forward and
+// backward. A family of models says by a Shape what its layers are made of; see
+// package qwen2.
+//
+// Every layer is pre-norm attention with rotary embeddings and grouped key/value
+// heads, and pre-norm SwiGLU, each added onto a stream of width D:
+//
+//	x = x + Attention(RMSNorm(x)) Wo^T
+//	x = x + (silu(h Wgate^T) * (h Wup^T)) Wdown^T, with h = RMSNorm(x)
+//
+// What may differ from family to family is in Block and Names.
+package decoder
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"onering/models"
+	"onering/models/onnx"
+)
+
+// A Shape is a decoder-only model without its weights. It implements
+// models.Design.
+type Shape struct {
+	models.Sizes
+	RopeTheta float64 // rope_theta, the base of the rotary embedding
+	RMSEps    float64 // rms_norm_eps, added to the mean square in every norm
+	Tied      bool    // the embedding is the head: no tensor of its own
+	Block     Block
+	Names     Names
+}
+
+// A Block says what the layers of a family have beside what all have.
+type Block struct {
+	// QKVBias, OBias and MLPBias add biases to the products that give queries,
+	// keys and values, to the one behind attention, and to the three of SwiGLU.
+	QKVBias, OBias, MLPBias bool
+	// QKNorm puts an RMSNorm over each head of the queries and of the keys,
+	// before they are turned. Its weights [K] are the same for all heads.
+	QKNorm bool
+}
+
+// An Architecture builds the Programs of a Shape for one way of computing. It
+// implements models.Architecture.
+type Architecture struct {
+	Shape
+	models.Compute
+}
+
+var (
+	_ models.Design       = Shape{}
+	_ models.Architecture = Architecture{}
+)
+
+// Architecture implements models.Design. The error names an impossible size by
+// its key in config.json.
+func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16}, c.Type) {
+		return nil, fmt.Errorf("graphs compute in F32, BF16 or F16, not %v", c.Type)
+	}
+	return Architecture{s, c}, nil
+}
+
+// Geometry returns the sizes and names that running the model needs.
+func (a Architecture) Geometry() models.Geometry {
+	g := models.Geometry{
+		Sizes: a.Sizes, RopeTheta: a.RopeTheta, CacheWidth: a.cacheWidth(), Compute: a.compute(),
+		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm,
+	}
+	if a.Tied {
+		g.Head = g.Embedding
+	}
+	return g
+}
+
+// LayerPrefix is what comes before the names of layer i's weights.
+func (s Shape) LayerPrefix(i int) string { return fmt.Sprintf(s.Names.Layer, i) }
+
+// maxSize bounds every width, so that products of two cannot overflow.
+const maxSize = 1 << 24
+
+// validate reports what is impossible in s, by the keys' names in config.json.
+func (s Shape) validate() error {
+	for _, size := range []struct {
+		key        string
+		value, max int
+	}{
+		{"vocab_size", s.Vocab, maxSize}, {"hidden_size", s.Hidden, maxSize}, {"intermediate_size", s.FFN, maxSize},
+		{"num_hidden_layers", s.Layers, 1 << 12}, {"num_attention_heads", s.Heads, 1 << 12}, {"num_key_value_heads", s.KVHeads, 1 << 12},
+		{"head_dim", s.HeadDim, 1 << 12}, {"max_position_embeddings", s.MaxPositions, 1 << 30},
+	} {
+		if size.value < 1 || size.value > size.max {
+			return fmt.Errorf("%s (%d) must be from 1 to %d", size.key, size.value, size.max)
+		}
+	}
+	switch {
+	case s.Heads%s.KVHeads != 0:
+		return fmt.Errorf("num_attention_heads (%d) must be divisible by num_key_value_heads (%d)", s.Heads, s.KVHeads)
+	case s.HeadDim%2 != 0:
+		return fmt.Errorf("head_dim (%d) must be even: the rotary embedding turns pairs", s.HeadDim)
+	case !(s.RopeTheta > 0) || math.IsInf(s.RopeTheta, 0):
+		return fmt.Errorf("rope_theta (%g) must be positive", s.RopeTheta)
+	case !(s.RMSEps > 0) || s.RMSEps > 1:
+		return fmt.Errorf("rms_norm_eps (%g) must be positive and at most 1", s.RMSEps)
+	}
+	_, err := models.NewLayout(s.fused())
+	return err
+}
+
+// compute is the type that the layers compute in.
+func (a Architecture) compute() models.DType {
+	if a.Type == models.Invalid {
+		return models.F32
+	}
+	return a.Type
+}
+
+// elem is the element type of the layers' products.
+func (a Architecture) elem() onnx.ElemType {
+	switch a.Type {
+	case models.BF16:
+		return onnx.BFloat16
+	case models.F16:
+		return onnx.Float16
+	}
+	return onnx.Float
+}

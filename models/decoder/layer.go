@@ -1,0 +1,207 @@
+package decoder
+
+import (
+	"fmt"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// GradientPrefix and UpdatedPrefix name, before a weight's name, the running
+// gradient that a backward Program reads and the sum that it writes onto it.
+const (
+	GradientPrefix = "grad."
+	UpdatedPrefix  = "grad_out."
+)
+
+// A layer is the decoder layer under construction: an expression from x to y
+// and the values on the way that may be stashed.
+type layer struct {
+	weights      weights
+	x, y         *graph.Node // [N,D]
+	q, k, v      *graph.Node // [N,H*K], [N,G*K], [N,G*K]; see turn
+	o            *graph.Node // [B,T,H*K]
+	x2, gate, up *graph.Node // [N,D], [N,F], [N,F]
+	packing      *graph.Packing
+}
+
+// newLayer declares the inputs and writes the layer's formula: pre-norm
+// attention and pre-norm SwiGLU, each added to the stream.
+func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
+	l := &layer{weights: weights{a: a, g: g}}
+	d, n := a.Hidden, a.Names
+	l.x = g.Float("x", "N", d)
+	pos := g.Input("pos", onnx.Int64, graph.Dims("N", 1))
+	cos, sin := g.Float("cos", "P", a.HeadDim/2), g.Float("sin", "P", a.HeadDim/2)
+	mask := g.Float("mask", "T", "T")
+	l.packing = &graph.Packing{
+		Rows:   g.Input("rows", onnx.Int64, graph.Dims("B", "T")),
+		Tokens: g.Input("tokens", onnx.Int64, graph.Dims("N")),
+	}
+	var bounds *graph.Node
+	if blocks > 1 {
+		bounds = g.Input("bounds", onnx.Int64, graph.Dims(blocks+1))
+	}
+
+	linear := func(x *graph.Node, m module, bias bool) *graph.Node {
+		w, b := l.weights.product(m, d, bias)
+		return graph.Linear(x, w, b)
+	}
+	// A head is normed, where the block does that, and turned. What is stashed
+	// is the last value before that takes a product to compute again.
+	turn := func(x *graph.Node, normName string) (kept, turned *graph.Node) {
+		if a.Block.QKNorm {
+			return x, a.narrow(graph.Rotary(a.normHeads(widen(x), l.weights.norm(normName, a.HeadDim)), pos, cos, sin))
+		}
+		turned = a.narrow(graph.Rotary(widen(x), pos, cos, sin))
+		return turned, turned
+	}
+	var q, k *graph.Node
+	h := a.narrow(graph.RMSNorm(l.x, l.weights.norm(n.InputNorm, d), a.RMSEps))
+	qkv := a.qkv()
+	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias), n.QNorm)
+	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias), n.KNorm)
+	l.v = linear(h, qkv[2], a.Block.QKVBias)
+	in := l.packing.Unpack
+	l.o = graph.CausalAttention(in(q), in(k), in(l.v), mask, bounds,
+		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forCUDA()})
+	o := l.packing.Pack(l.o)
+	w, b := l.weights.product(module{n.O, d}, a.Heads*a.HeadDim, a.Block.OBias)
+	l.x2 = a.plus(l.x, o, w, b)
+	h = a.narrow(graph.RMSNorm(l.x2, l.weights.norm(n.PostNorm, d), a.RMSEps))
+	gateUp := a.gateUp()
+	l.gate = linear(h, gateUp[0], a.Block.MLPBias)
+	l.up = linear(h, gateUp[1], a.Block.MLPBias)
+	inner := graph.SwiGLU(l.gate, l.up)
+	w, b = l.weights.product(module{n.Down, d}, a.FFN, a.Block.MLPBias)
+	l.y = a.plus(l.x2, inner, w, b)
+	return l
+}
+
+// normHeads is the RMSNorm of each head of x [N,heads*K], in float32.
+func (a Architecture) normHeads(x, w *graph.Node) *graph.Node {
+	width := x.Shape()[1].N
+	heads := graph.Reshape(x, -1, width/a.HeadDim, a.HeadDim)
+	return graph.Reshape(graph.RMSNorm(heads, w, a.RMSEps), -1, width)
+}
+
+// weights declares the weights of a layer as inputs of a graph.
+type weights struct {
+	a      Architecture
+	g      *graph.Graph
+	prefix string        // of the inputs' names
+	all    []*graph.Node // in the order of the inputs
+}
+
+func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.Node {
+	n := w.g.Input(w.prefix+name, elem, graph.Dims(sizes...))
+	w.all = append(w.all, n)
+	return n
+}
+
+// norm declares the weight of an RMSNorm, which is float32.
+func (w *weights) norm(name string, size int) *graph.Node { return w.input(name, onnx.Float, size) }
+
+// product declares the matrix [rows,in] of a module and its bias [rows], nil
+// where it has none, in the type of the products.
+func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.Node) {
+	matrix = w.input(m.name+".weight", w.a.elem(), m.rows, in)
+	if bias {
+		offset = w.input(m.name+".bias", w.a.elem(), m.rows)
+	}
+	return matrix, offset
+}
+
+// plus is the float32 stream + x w^T + b; b may be nil.
+func (a Architecture) plus(stream, x, w, b *graph.Node) *graph.Node {
+	if b != nil {
+		return graph.Add(stream, widen(graph.Linear(x, w, b)))
+	}
+	if a.compute() == models.F32 {
+		return graph.Gemm(x, w, stream, false, true)
+	}
+	return graph.Add(stream, widen(graph.Linear(x, w, nil)))
+}
+
+// stash returns what a level keeps besides x, in the order of the ports.
+func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node) {
+	if level >= models.StashAttention {
+		names = append(names, "q", "k", "v", "o", "x2")
+		values = append(values, l.q, l.k, l.v, l.o, l.x2)
+	}
+	if level >= models.StashAll {
+		names = append(names, "gate", "up")
+		values = append(values, l.gate, l.up)
+	}
+	return names, values
+}
+
+// Layer builds layer.forward and layer.backward over packed tokens.
+//
+// Inputs of both: x [N,D]; the layer's weights; pos [N,1]; cos, sin [P,K/2];
+// mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
+// and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
+// graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
+// the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight,
+// and returns dx [N,D] and the gradients, added onto the running ones. All are
+// float32 but, where Compute is of 16 bits, the matrices, the biases and the
+// stash but for x2.
+func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
+	if forward, err = graph.Build("layer.forward", a.layerForward(level, blocks)); err != nil {
+		return forward, backward, err
+	}
+	backward, err = graph.Build("layer.backward", a.layerBackward(level, blocks))
+	return forward, backward, err
+}
+
+func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph.Graph) {
+	return func(g *graph.Graph) {
+		l := a.newLayer(g, blocks)
+		g.Output("y", l.y)
+		names, values := l.stash(level)
+		for i, n := range names {
+			g.Output(n, values[i])
+		}
+	}
+}
+
+func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *graph.Graph) {
+	return func(g *graph.Graph) {
+		l := a.newLayer(g, blocks)
+		l.packing.Valid = g.Float("valid", "B", "T", 1)
+		dy := g.Float("dy", "N", a.Hidden)
+		names, values := l.stash(level)
+		for i, n := range names {
+			graph.Stash(values[i], g.Input(n, values[i].Elem(), values[i].Shape()))
+		}
+		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.all...))
+		g.Output("dx", d[0])
+		for i, w := range l.weights.all {
+			addGradient(g, w, d[i+1])
+		}
+	}
+}
+
+// addGradient adds a weight's gradient onto the running one, in its place.
+func addGradient(g *graph.Graph, weight, d *graph.Node) {
+	running := g.Input(GradientPrefix+weight.Name(), onnx.Float, weight.Shape())
+	g.OutputOnto(UpdatedPrefix+weight.Name(), graph.AddTo(running, d), running.Name())
+}
+
+// LayerBytes computes from shapes what a run of layer.forward and of
+// layer.backward takes at its peak besides what goes in and comes out, for n
+// tokens in rows rows of T places; see graph.Footprint.
+func (a Architecture) LayerBytes(level models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
+	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T}
+	for i := range blocks {
+		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
+		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks
+		sizes[fmt.Sprintf("Tr%d", i)] = T - (i+1)*T/blocks
+	}
+	if forward, err = graph.Footprint(a.layerForward(level, blocks), sizes); err != nil {
+		return forward, 0, err
+	}
+	backward, err = graph.Footprint(a.layerBackward(level, blocks), sizes)
+	return forward, backward, err
+}

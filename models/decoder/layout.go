@@ -1,0 +1,71 @@
+package decoder
+
+import "onering/models"
+
+// Layout places the weights of s in one arena. Those of q, k and v are fused, as
+// are those of gate and up; all others are plain. It panics for a shape that
+// Architecture refuses.
+func (s Shape) Layout() *models.Layout {
+	l, err := models.NewLayout(s.fused())
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// A module is a product of the model by its name, and how many numbers it gives.
+type module struct {
+	name string
+	rows int
+}
+
+func (s Shape) qkv() []module {
+	hk, gk := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	return []module{{s.Names.Q, hk}, {s.Names.K, gk}, {s.Names.V, gk}}
+}
+
+func (s Shape) gateUp() []module {
+	return []module{{s.Names.Gate, s.FFN}, {s.Names.Up, s.FFN}}
+}
+
+// fused is the table of all weights, in the order in which a forward pass reads
+// them: Hugging Face's names and shapes, and the rows that graphs take as one.
+func (s Shape) fused() []models.Fused {
+	d, k, n, b := s.Hidden, s.HeadDim, s.Names, s.Block
+	table := []models.Fused{models.Plain(n.Embedding, s.Vocab, d)}
+	for i := range s.Layers {
+		prefix := s.LayerPrefix(i)
+		norm := func(name string, size int) { table = append(table, models.Plain(prefix+name, size)) }
+		product := func(name string, in int, bias bool, parts ...module) {
+			table = append(table, concat(prefix, name, ".weight", parts, in))
+			if bias {
+				table = append(table, concat(prefix, name, ".bias", parts))
+			}
+		}
+		norm(n.InputNorm, d)
+		product(n.QKV, d, b.QKVBias, s.qkv()...)
+		if b.QKNorm {
+			norm(n.QNorm, k)
+			norm(n.KNorm, k)
+		}
+		product(n.O, s.Heads*k, b.OBias, module{n.O, d})
+		norm(n.PostNorm, d)
+		product(n.GateUp, d, b.MLPBias, s.gateUp()...)
+		product(n.Down, s.FFN, b.MLPBias, module{n.Down, d})
+	}
+	table = append(table, models.Plain(n.Norm, d))
+	if !s.Tied {
+		table = append(table, models.Plain(n.Head, s.Vocab, d))
+	}
+	return table
+}
+
+// concat is the weights or the biases of products of one operand, whose rows lie
+// one after the other.
+func concat(prefix, name, kind string, parts []module, columns ...int) models.Fused {
+	var specs []models.Spec
+	for _, p := range parts {
+		specs = append(specs, models.Spec{Name: prefix + p.name + kind, Shape: append([]int{p.rows}, columns...)})
+	}
+	return models.Concat(prefix+name+kind, specs...)
+}

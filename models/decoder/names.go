@@ -1,0 +1,28 @@
+package decoder
+
+// Names are the Hugging Face names of a model's tensors. Those from InputNorm on
+// are a layer's and lack its prefix; of a product they name the module, whose
+// tensors are .weight and .bias.
+type Names struct {
+	Embedding, Norm, Head string // of tensors
+	Layer                 string // format of a layer's prefix by its index
+
+	InputNorm, PostNorm string // of tensors
+	QNorm, KNorm        string // of tensors, where the Block has them
+	Q, K, V, O          string
+	Gate, Up, Down      string
+	// QKV and GateUp name what decoding reads as one: the rows of q, k and v,
+	// and of gate and up, one after the other. No folder has them.
+	QKV, GateUp string
+}
+
+// LlamaNames are the names of Llama, which Qwen2 and many others share.
+var LlamaNames = Names{
+	Embedding: "model.embed_tokens.weight", Norm: "model.norm.weight", Head: "lm_head.weight",
+	Layer:     "model.layers.%d.",
+	InputNorm: "input_layernorm.weight", PostNorm: "post_attention_layernorm.weight",
+	QNorm: "self_attn.q_norm.weight", KNorm: "self_attn.k_norm.weight",
+	Q: "self_attn.q_proj", K: "self_attn.k_proj", V: "self_attn.v_proj", O: "self_attn.o_proj",
+	Gate: "mlp.gate_proj", Up: "mlp.up_proj", Down: "mlp.down_proj",
+	QKV: "self_attn.qkv_proj", GateUp: "mlp.gate_up_proj",
+}

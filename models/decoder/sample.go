@@ -1,0 +1,122 @@
+package decoder
+
+import (
+	"math"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// Sample builds the graph that chooses a token for each row.
+//
+// Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next
+// int64 [B], logp and entropy [B], both of softmax(logits*inv_temperature)
+// over the whole vocabulary. Draw and Filter take uniforms float32 [B]: next
+// is the first id whose cumulative probability exceeds it. Filter takes also k
+// int64 [1], how many of the largest to look at; top_p []; renormalize [], 1
+// where k is a limit of its own, so that top_p counts within it, else 0. Its
+// output short [B] is 1 where the k largest hold less than top_p: then k was
+// too small and the row must be sampled again with a larger one. Tokens as
+// probable as the last one kept are all kept.
+func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Program, error) {
+	name := [...]string{models.Draw: "sample.draw", models.Filter: "sample.filter", models.Greedy: "sample.greedy"}[choice]
+	p, err := graph.Build(name, func(g *graph.Graph) {
+		hidden := g.Float("hidden", "B", a.Hidden)
+		head := g.Float(a.Geometry().Head, a.Vocab, a.Hidden)
+		logits := product(form, hidden, head, nil)
+		scaled := graph.Mul(logits, g.Float("inv_temperature"))
+		top := a.largest(scaled)
+		z := graph.Sub(scaled, top)
+		e := graph.Exp(z)
+		total := graph.ReduceSum(e, -1)
+		// The float32 logarithm of a row depends on how many rows there are.
+		logTotal := graph.Cast(graph.Log(graph.Cast(total, onnx.Double)), onnx.Float)
+
+		var next *graph.Node // [B,1]
+		switch choice {
+		case models.Greedy:
+			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
+		case models.Draw:
+			next = a.draw(e, g.Float("uniforms", "B"))
+		case models.Filter:
+			kept, short := a.filter(e, total, g.Input("k", onnx.Int64, graph.Dims(1)), g.Float("top_p"), g.Float("renormalize"))
+			g.Output("short", graph.Reshape(short, -1))
+			next = a.draw(kept, g.Float("uniforms", "B"))
+		}
+		g.Output("next", graph.Reshape(next, -1))
+		g.Output("logp", graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
+		mean := graph.Div(graph.ReduceSum(graph.Mul(e, z), -1), total)
+		g.Output("entropy", graph.Reshape(graph.Sub(logTotal, mean), -1))
+	})
+	if form != models.Direct {
+		p.Options = wideOptions
+	}
+	return p, err
+}
+
+// filter zeroes the unnormalized probabilities e [B,V] outside the top k and
+// top p.
+func (a Architecture) filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
+	g := e.Graph()
+	largest, _ := graph.TopK(e, k, "k")
+	held := graph.ReduceSum(largest, -1)
+	limit := graph.Mul(topP, graph.Where(graph.GreaterOrEqual(renormalize, g.Scalar(1)), held, total))
+	before := graph.CumSum(largest, -1, true)
+	// The first token is kept whatever top p is; what is not kept must not
+	// lower the smallest kept probability.
+	within := graph.Where(graph.GreaterOrEqual(before, limit), a.foremost(largest), largest)
+	smallest := graph.Neg(a.largest(graph.Neg(within)))
+	kept = graph.Where(graph.GreaterOrEqual(e, smallest), e, g.Scalar(0))
+	return kept, graph.Where(graph.GreaterOrEqual(held, limit), g.Scalar(0), g.Scalar(1))
+}
+
+// draw inverts the cumulative distribution of unnormalized probabilities
+// e [B,V] at uniforms [B]: next [B,1] is the first id whose cumulative sum
+// exceeds u times the total. Sums over blocks and then inside one block are
+// taken in float64: a running float32 sum over a large vocabulary is wrong too
+// often.
+func (a Architecture) draw(e, uniforms *graph.Node) *graph.Node {
+	g := e.Graph()
+	width := blockWidth(a.Vocab)
+	blocks := (a.Vocab + width - 1) / width
+	if pad := blocks*width - a.Vocab; pad > 0 {
+		e = a.padLast(e, blocks*width)
+	}
+	cells := graph.Reshape(e, -1, blocks, width)
+	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
+
+	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
+	running := graph.CumSum(sums, -1, false)
+	block, rest := a.first(running, graph.Mul(u, a.total(running)))
+	inside := graph.Cast(graph.GatherRows(cells, block), onnx.Double)
+	token, _ := a.first(graph.CumSum(inside, -1, false), rest)
+	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
+}
+
+// first returns the index [B,1] of the first running sum [B,n] that exceeds a
+// target, and the target less the running sum before. An index that brings the
+// running sum to its end is never passed: rounding can bring the target there,
+// but what follows has no mass. Nor is the rest ever under 0, where it would
+// fall on an index of no mass: it is a difference of numbers that were compared.
+func (a Architecture) first(running, target *graph.Node) (index, rest *graph.Node) {
+	total := a.total(running)
+	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
+	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)
+	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
+	return index, graph.Sub(target, a.before(running, passed, index))
+}
+
+// blockWidth is the largest divisor of vocab in [128, 1024], or 512 where
+// there is none (the rest is padded); small vocabularies are one block.
+func blockWidth(vocab int) int {
+	if vocab <= 1024 {
+		return vocab
+	}
+	for w := 1024; w >= 128; w-- {
+		if vocab%w == 0 {
+			return w
+		}
+	}
+	return 512
+}

@@ -1,0 +1,4 @@
+package models
+
+// WithDType is what Save writes as config.json.
+var WithDType = withDType

@@ -1,0 +1,153 @@
+package models
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A Model is what the config files of a model folder say: all but the weights.
+type Model struct {
+	Design // which weights it has and how its Programs are built
+	Sizes  // of the Design
+	Tokens
+	// DType is what the folder's tensors are stored in; Invalid where the config
+	// does not state it.
+	DType DType
+	// InitRange is initializer_range, the standard deviation of random weights.
+	// 0 stands for 0.02.
+	InitRange float64
+	// Text is kept so that Save writes the same keys in the same order.
+	Text ConfigText
+
+	names Geometry // for the names of its tensors
+}
+
+// Tokens are the token ids that mean something to a model.
+type Tokens struct {
+	// EOS are the ids that end a response: generation_config.json's
+	// eos_token_id, else config.json's. It may be empty.
+	EOS []int32
+	// Pad is pad_token_id, nil where there is none. Init zeroes its embedding.
+	Pad *int32
+}
+
+// A ConfigText is the text of the two files. Generation is nil where the folder
+// has no generation_config.json.
+type ConfigText struct{ Config, Generation []byte }
+
+const (
+	configFile     = "config.json"
+	generationFile = "generation_config.json"
+	defaultInit    = 0.02 // transformers' initializer_range
+)
+
+// NewModel returns a Model of a design that no file states. It can be
+// initialised and run, but not saved.
+func NewModel(d Design) (Model, error) {
+	a, err := d.Architecture(Compute{})
+	if err != nil {
+		return Model{}, err
+	}
+	g := a.Geometry()
+	return Model{Design: d, Sizes: g.Sizes, InitRange: defaultInit, names: g}, nil
+}
+
+// ReadConfig reads a model folder's config.json, or the file that path names,
+// and the generation_config.json beside it if there is one.
+func ReadConfig(path string) (Model, error) {
+	named := path
+	if info, err := os.Stat(path); err != nil {
+		return Model{}, fmt.Errorf("models: model: %w; name a folder with config.json and *.safetensors, such as onering init makes, or ORG/NAME on a hub", err)
+	} else if info.IsDir() {
+		path = filepath.Join(path, configFile)
+	}
+	config, err := readSmall(path)
+	if err != nil {
+		return Model{}, fmt.Errorf("models: a model folder needs its config: %w; fetch the whole folder", err)
+	}
+	generation, err := readSmall(filepath.Join(filepath.Dir(path), generationFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Model{}, fmt.Errorf("models: %w", err)
+	}
+	m, err := ParseConfig(config, generation)
+	if err != nil {
+		return Model{}, fmt.Errorf("%w (in %s)", err, named)
+	}
+	return m, nil
+}
+
+// readSmall reads a regular file of at most 1 MB.
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case info.Size() > 1<<20:
+		return nil, fmt.Errorf("%s has %d bytes, too many for a config", path, info.Size())
+	}
+	return os.ReadFile(path)
+}
+
+// ParseConfig reads the text of config.json and of generation_config.json, nil
+// where there is none. The family that model_type names reads the shape; the
+// error for a family that is not registered lists those that are.
+func ParseConfig(config, generation []byte) (Model, error) {
+	f, err := parseConfigFile(configFile, config)
+	if err != nil {
+		return Model{}, err
+	}
+	d, err := design(f)
+	if err != nil {
+		return Model{}, err
+	}
+	m, err := NewModel(d)
+	if err != nil {
+		return Model{}, fmt.Errorf("models: %s: %w", configFile, err)
+	}
+	m.Text = ConfigText{bytes.Clone(config), bytes.Clone(generation)}
+	m.DType = f.dtype()
+	m.InitRange = f.Number("initializer_range", defaultInit)
+	if m.InitRange < 0 {
+		f.Fail("initializer_range (%g) must not be negative", m.InitRange)
+	}
+	if err := m.readTokens(f, generation); err != nil {
+		return Model{}, err
+	}
+	return m, nil
+}
+
+// readTokens reads the token ids; those of generation_config.json come first.
+func (m *Model) readTokens(f *ConfigFile, generation []byte) error {
+	m.EOS = f.ids("eos_token_id")
+	if pad := f.ids("pad_token_id"); len(pad) == 1 {
+		m.Pad = &pad[0]
+	}
+	if f.Err() == nil && generation != nil {
+		g, err := parseConfigFile(generationFile, generation)
+		if err != nil {
+			return err
+		}
+		if eos := g.ids("eos_token_id"); eos != nil {
+			m.EOS = eos
+		}
+		if err := g.Err(); err != nil {
+			return err
+		}
+	}
+	outside := func(id int32) bool { return id < 0 || int(id) >= m.Vocab }
+	for _, id := range m.EOS {
+		if outside(id) {
+			f.Fail("eos_token_id (%d) is not in the vocabulary of %d (vocab_size)", id, m.Vocab)
+		}
+	}
+	if m.Pad != nil && outside(*m.Pad) {
+		f.Fail("pad_token_id (%d) is not in the vocabulary of %d (vocab_size)", *m.Pad, m.Vocab)
+	}
+	return f.Err()
+}

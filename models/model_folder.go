@@ -1,0 +1,209 @@
+package models
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Load reads a Hugging Face folder: its config, and its tensors as float32 into
+// one arena. Names, shapes and element types must be exactly those that the
+// config calls for. Two kinds of tensors that transformers ignores are ignored
+// here too: rotary_emb.inv_freq and, where the embeddings are tied, a second copy
+// of them. The caller closes the weights.
+func Load(dir string) (Model, *Weights, error) {
+	m, err := ReadConfig(dir)
+	if err != nil {
+		return Model{}, nil, err
+	}
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		return Model{}, nil, err
+	}
+	defer folder.Close()
+	src := m.source(folder)
+	layout := m.Layout()
+	if err := layout.Check(src); err != nil { // before memory is allocated
+		return Model{}, nil, err
+	}
+	w, err := NewWeights(layout)
+	if err != nil {
+		return Model{}, nil, err
+	}
+	err = w.Load(src)
+	if err == nil && src.headCopy {
+		err = m.checkHeadCopy(folder, w)
+	}
+	if err != nil {
+		w.Close()
+		return Model{}, nil, err
+	}
+	return m, w, nil
+}
+
+// Check reads the config and the tensors' headers of a Hugging Face folder and
+// returns the error that Load would return, except for wrong numbers within the
+// tensors. It takes milliseconds whatever the model's size.
+func Check(dir string) error {
+	m, err := ReadConfig(dir)
+	if err != nil {
+		return err
+	}
+	folder, err := OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return m.Layout().Check(m.source(folder))
+}
+
+// headName is what transformers calls the head of every decoder-only model.
+const headName = "lm_head.weight"
+
+// A modelSource is a folder's tensors without those that Load ignores.
+type modelSource struct {
+	*Folder
+	names []string
+	// headCopy is set where a tied model's folder has the head as well.
+	headCopy bool
+	// headFor is the embedding's name where a tied model's folder has the head
+	// in its place.
+	headFor string
+}
+
+func (m Model) source(folder *Folder) *modelSource {
+	embedding, tied := m.names.Embedding, m.names.Head == m.names.Embedding
+	_, hasEmbedding := folder.Info(embedding)
+	s := &modelSource{Folder: folder}
+	for _, name := range folder.Names() {
+		switch {
+		case strings.HasSuffix(name, "rotary_emb.inv_freq"):
+			continue
+		case name == headName && tied && hasEmbedding:
+			s.headCopy = true
+			continue
+		case name == headName && tied:
+			s.headFor, name = embedding, embedding
+		}
+		s.names = append(s.names, name)
+	}
+	return s
+}
+
+// stored returns the name under which the folder has a tensor.
+func (s *modelSource) stored(name string) string {
+	if name == s.headFor {
+		return headName
+	}
+	return name
+}
+
+// Names implements Source.
+func (s *modelSource) Names() []string { return s.names }
+
+// Info implements Source.
+func (s *modelSource) Info(name string) (TensorInfo, bool) {
+	return s.Folder.Info(s.stored(name))
+}
+
+// ReadFloat32 implements Source.
+func (s *modelSource) ReadFloat32(name string, dst []float32, first int) error {
+	return s.Folder.ReadFloat32(s.stored(name), dst, first)
+}
+
+// checkHeadCopy compares a tied model's lm_head.weight with the embedding. Where
+// they differ, transformers unties them; here the config must say so.
+func (m Model) checkHeadCopy(folder *Folder, w *Weights) error {
+	name := m.names.Embedding
+	embedding, shape, _ := w.View(name)
+	differ := func(format string, args ...any) error {
+		return fmt.Errorf("models: %s: tie_word_embeddings is true, but %s %s; set it to false in %s, or remove %s from the tensors",
+			folder.Path(), headName, fmt.Sprintf(format, args...), configFile, headName)
+	}
+	if t, _ := folder.Info(headName); !slices.Equal(t.Shape, shape) {
+		return differ("has shape %v and %s %v", t.Shape, name, shape)
+	}
+	chunk := make([]float32, min(len(embedding), 1<<16))
+	for first := 0; first < len(embedding); first += len(chunk) {
+		chunk = chunk[:min(len(chunk), len(embedding)-first)]
+		if err := folder.ReadFloat32(headName, chunk, first); err != nil {
+			return err
+		}
+		for i, v := range chunk {
+			if e := embedding[first+i]; v != e && (v == v || e == e) { // two NaN are equal here
+				return differ("differs from %s: %g and %g at element %d", name, v, e, first+i)
+			}
+		}
+	}
+	return nil
+}
+
+// SaveOptions are what Save may be told. The zero value writes float32.
+type SaveOptions struct {
+	// DType of the tensors: F32, F16 or BF16; Invalid is F32, which is exact.
+	DType DType
+	// Tokenizer is a model folder whose tokenizer files are copied; "" for none.
+	Tokenizer string
+	// ShardBytes is the size from which tensors go to several files, 0 for 5 GB.
+	ShardBytes int64
+	// Extra, if not nil, writes more files into the folder before it appears.
+	Extra func(dir string) error
+}
+
+// tokenizerFiles are the files that a tokenizer can consist of.
+var tokenizerFiles = []string{
+	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+	"special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json",
+}
+
+// Save writes a Hugging Face folder: config.json with the keys it was read with
+// (only the value of dtype or torch_dtype follows the tensors),
+// generation_config.json if there was one, the tensors under their Hugging Face
+// names, and the tokenizer's files. dir appears when all of it is on the disk, or
+// not at all; a dir that exists and is not empty is an error.
+func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
+	if o.DType == Invalid {
+		o.DType = F32
+	}
+	if o.ShardBytes == 0 {
+		o.ShardBytes = 5e9
+	}
+	if m.Text.Config == nil {
+		return fmt.Errorf("models: save %s: the model was not read from files, so there is no text for %s", dir, configFile)
+	}
+	config, err := withDType(m.Text.Config, o.DType)
+	if err != nil {
+		return fmt.Errorf("models: save %s: %s: %w", dir, configFile, err)
+	}
+	return WriteFolder(dir, func(tmp string) error {
+		if err := writeText(filepath.Join(tmp, configFile), config); err != nil {
+			return err
+		}
+		if m.Text.Generation != nil {
+			if err := writeText(filepath.Join(tmp, generationFile), m.Text.Generation); err != nil {
+				return err
+			}
+		}
+		if o.Tokenizer != "" {
+			if err := CopyFiles(tmp, o.Tokenizer, tokenizerFiles...); err != nil {
+				return err
+			}
+		}
+		if err := WriteModel(tmp, o.DType, w.Tensors(), o.ShardBytes); err != nil {
+			return err
+		}
+		if o.Extra != nil {
+			return o.Extra(tmp)
+		}
+		return nil
+	})
+}
+
+func writeText(path string, text []byte) error {
+	return WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}

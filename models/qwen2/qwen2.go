@@ -1,0 +1,26 @@
+// Package qwen2 makes the Qwen2 family known to package models: Qwen2, Qwen2.5
+// and the models distilled into them. Import it for effect.
+//
+// Beside what all decoders have, Qwen2 has biases on queries, keys and values
+// (Yang et al. 2024, "Qwen2 Technical Report", section 2.2).
+package qwen2
+
+import (
+	"onering/models"
+	"onering/models/decoder"
+)
+
+func init() { models.Register("qwen2", open) }
+
+func open(c *models.ConfigFile) (models.Design, error) {
+	c.OnlyClass("Qwen2ForCausalLM")
+	c.Only("use_sliding_window", "false")
+	c.Only("use_mrope", "false")
+	return decoder.Read(c, New(models.Sizes{MaxPositions: 32768}))
+}
+
+// New returns a Qwen2 of these sizes. Where it says no more, it is as
+// transformers' Qwen2Config by default.
+func New(sizes models.Sizes) decoder.Shape {
+	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Block: decoder.Block{QKVBias: true}, Names: decoder.LlamaNames}
+}
