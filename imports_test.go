@@ -47,7 +47,7 @@ var rooms = []struct {
 
 	{"runtime", "models runtime/provision"},
 	{"runtime/provision", ""},
-	{"runtime/runtimetest", "runtime models"},
+	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", ""},
 	{"data/arithmetic", ""},
 
@@ -55,7 +55,7 @@ var rooms = []struct {
 
 	{"train", "train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler verifier tokenize"},
 	{"train/metrics", ""},
-	{"train/rundir", "train/metrics models models/adamw"},
+	{"train/rundir", "train/metrics models"},
 	{"train/sweep", ""},
 
 	{"report", "objectives tokenize data/arithmetic"}, // for ESS, texts and the embedded tokenizer

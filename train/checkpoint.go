@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/objectives"
 	"onering/sampler"
 	"onering/train/rundir"
@@ -19,10 +20,10 @@ func (t *Trainer) snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{
 		State: rundir.State{
 			Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
-			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, LossScale: t.lossScale, Objective: t.Config.Objective.Name,
+			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, LossScale: (*rundir.LossScale)(t.lossScale), Objective: t.Config.Objective.Name,
 			Settings: decisive(t.Config), Problems: t.problemsDigest, Score: t.score, Alarms: t.alarms.State(),
 		},
-		Weights: t.Policy.Weights, First: t.optimizer.First, Second: t.optimizer.Second,
+		Weights: t.Policy.Weights, Optimizer: t.moments(),
 		DType: t.Policy.Model.DType, SaveModel: t.Policy.save,
 	}
 	if m, ok := t.Objective.(encoding.TextMarshaler); ok {
@@ -46,6 +47,11 @@ func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra f
 // LoadExact reads the weights of a checkpoint of the policy's shape as they were
 // in training, to the bit. They are not yet on a device.
 func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
+
+// moments returns the optimizer's state under its names in PyTorch.
+func (t *Trainer) moments() map[string]*models.Weights {
+	return map[string]*models.Weights{"exp_avg": t.optimizer.First, "exp_avg_sq": t.optimizer.Second}
+}
 
 // held returns what of the run's weights and moments a checkpoint holds. On a GPU
 // they lie in the device's memory.
@@ -78,7 +84,7 @@ func (t *Trainer) restore() error {
 	if err := t.Policy.LoadExact(dir); err != nil {
 		return err
 	}
-	if err := rundir.LoadMoments(dir, t.optimizer.First, t.optimizer.Second); err != nil {
+	if err := rundir.LoadOptimizer(dir, t.moments()); err != nil {
 		return err
 	}
 	if err := t.env.Upload(t.held()...); err != nil {
@@ -91,7 +97,7 @@ func (t *Trainer) restore() error {
 	t.round, t.step, t.evaluated, t.optimizer.Steps = s.Round, s.Step, s.Evaluated, s.Updates
 	t.skipped, t.score, t.saved = s.Skipped, s.Score, position{s.Round, s.Step, s.Inside, s.Evaluated}
 	if t.lossScale != nil && s.LossScale != nil {
-		t.setLossScale(*s.LossScale)
+		t.setLossScale(adamw.LossScale(*s.LossScale))
 	}
 	if s.Settings["train.micro_tokens"] == decisive(t.Config)["train.micro_tokens"] {
 		t.microTokens = s.MicroTokens

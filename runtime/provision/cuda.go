@@ -92,8 +92,18 @@ func (c CUDA) FindIfPresent(ctx context.Context, o Options) (Location, error) {
 	return c.Find(ctx, o, 0)
 }
 
-// Check returns an error that names everything that keeps the library from
-// using a GPU.
+// An UnusableGPUError names everything that keeps ONNX Runtime from using a GPU.
+type UnusableGPUError struct {
+	GPU     int // its number
+	Missing []string
+}
+
+func (e *UnusableGPUError) Error() string {
+	return fmt.Sprintf("provision: cuda:%d cannot be used: %s", e.GPU, strings.Join(e.Missing, "; "))
+}
+
+// Check returns an *UnusableGPUError if something keeps the library from using a
+// GPU.
 func (c CUDA) Check(ctx context.Context, library string, gpu int) error {
 	r := c.Report(ctx, library)
 	if len(r.Missing) == 0 && gpu >= len(r.Devices) {
@@ -102,7 +112,7 @@ func (c CUDA) Check(ctx context.Context, library string, gpu int) error {
 	if len(r.Missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("provision: cuda:%d cannot be used: %s", gpu, strings.Join(r.Missing, "; "))
+	return &UnusableGPUError{gpu, r.Missing}
 }
 
 // Report looks for what the CUDA provider beside library needs, first where the

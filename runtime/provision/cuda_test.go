@@ -180,7 +180,8 @@ func TestFindCUDA(t *testing.T) {
 		if _, err := search.FindIfPresent(t.Context(), o); err == nil || err.Error() != c.short {
 			t.Errorf("%v, want %q", err, c.short)
 		}
-		if _, err := search.Find(t.Context(), o, 0); err == nil || !strings.HasPrefix(err.Error(), "provision: cuda:0 cannot be used: ") || !strings.Contains(err.Error(), c.why) {
+		var unusable *UnusableGPUError
+		if _, err := search.Find(t.Context(), o, 0); !errors.As(err, &unusable) || !strings.HasPrefix(err.Error(), "provision: cuda:0 cannot be used: ") || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%v, want %q", err, c.why)
 		}
 	}

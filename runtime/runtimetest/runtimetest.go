@@ -3,13 +3,14 @@ package runtimetest
 
 import (
 	"context"
+	"errors"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"onering/runtime"
+	"onering/runtime/provision"
 )
 
 // SkipVariable is the environment variable that makes tests which need ONNX
@@ -34,7 +35,8 @@ func Test(t testing.TB) *runtime.Env {
 		t.Skipf("%s is set: this test needs ONNX Runtime", SkipVariable)
 	}
 	e, err := open()
-	if err != nil && strings.Contains(err.Error(), device+" cannot be used") {
+	var unusable *provision.UnusableGPUError
+	if errors.As(err, &unusable) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -92,12 +92,19 @@ func LoadWeights(checkpoint string, w *models.Weights) error {
 	return w.Load(folder)
 }
 
-// LoadMoments reads the optimizer's moments of a checkpoint.
-func LoadMoments(checkpoint string, first, second *models.Weights) error {
-	if err := loadTensors(filepath.Join(checkpoint, stateDir, firstMoments), first); err != nil {
-		return err
+// LoadOptimizer reads the optimizer's state of a checkpoint: for each name in state
+// the tensors of state/NAME.safetensors.
+func LoadOptimizer(checkpoint string, state map[string]*models.Weights) error {
+	for name, w := range state {
+		if err := loadTensors(optimizerFile(checkpoint, name), w); err != nil {
+			return err
+		}
 	}
-	return loadTensors(filepath.Join(checkpoint, stateDir, secondMoments), second)
+	return nil
+}
+
+func optimizerFile(checkpoint, name string) string {
+	return filepath.Join(checkpoint, stateDir, name+".safetensors")
 }
 
 func loadTensors(path string, w *models.Weights) error {

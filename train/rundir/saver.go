@@ -24,9 +24,9 @@ type Saver struct {
 	CheckMemory func(bytes int64) error
 	Log         *slog.Logger
 
-	copies [3]*models.Weights // of weights and moments; made by the first Background
-	done   chan error         // has the result of what is being written; nil if nothing is
-	failed bool               // the newest checkpoint could not be written
+	copies []*models.Weights // of the weights and of the optimizer's state; made by the first Background
+	done   chan error        // has the result of what is being written; nil if nothing is
+	failed bool              // the newest checkpoint could not be written
 }
 
 // Busy says whether a checkpoint is being written.
@@ -47,13 +47,9 @@ func (s *Saver) Background(snap Snapshot) error {
 		return err
 	}
 	snap = s.stamp(snap)
-	if err := s.makeCopies(snap.Weights.Layout); err != nil {
+	if err := s.copy(&snap); err != nil {
 		s.Log.Warn("there is no memory for a copy of weights and moments: training waits for each checkpoint", "reason", err)
 		return s.write(snap)
-	}
-	for i, w := range []**models.Weights{&snap.Weights, &snap.First, &snap.Second} {
-		copy(s.copies[i].Data, (*w).Data)
-		*w = s.copies[i]
 	}
 	s.done = make(chan error, 1)
 	go func() { s.done <- s.write(snap) }()
@@ -91,32 +87,48 @@ func (s *Saver) stamp(snap Snapshot) Snapshot {
 	return snap
 }
 
-// makeCopies makes the memory for copies of weights and moments.
-func (s *Saver) makeCopies(l *models.Layout) error {
-	if s.copies[0] != nil {
-		return nil
-	}
-	if err := s.CheckMemory(int64(len(s.copies) * 4 * l.Size)); err != nil {
+// copy puts copies of the weights and of the optimizer's state into the snapshot.
+func (s *Saver) copy(snap *Snapshot) error {
+	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil {
 		return err
 	}
-	for i := range s.copies {
+	copied := func(i int, w *models.Weights) *models.Weights {
+		copy(s.copies[i].Data, w.Data)
+		return s.copies[i]
+	}
+	snap.Weights = copied(0, snap.Weights)
+	optimizer := make(map[string]*models.Weights)
+	for name, w := range snap.Optimizer {
+		optimizer[name] = copied(1+len(optimizer), w)
+	}
+	snap.Optimizer = optimizer
+	return nil
+}
+
+// makeCopies makes the memory for n copies of a layout.
+func (s *Saver) makeCopies(l *models.Layout, n int) error {
+	if len(s.copies) == n {
+		return nil
+	}
+	if err := s.CheckMemory(int64(n * 4 * l.Size)); err != nil {
+		return err
+	}
+	for range n {
 		w, err := models.NewWeights(l)
 		if err != nil {
 			s.closeCopies()
 			return err
 		}
-		s.copies[i] = w
+		s.copies = append(s.copies, w)
 	}
 	return nil
 }
 
 func (s *Saver) closeCopies() {
-	for i, w := range s.copies {
-		if w != nil {
-			w.Close()
-			s.copies[i] = nil
-		}
+	for _, w := range s.copies {
+		w.Close()
 	}
+	s.copies = nil
 }
 
 func (s *Saver) write(snap Snapshot) error {

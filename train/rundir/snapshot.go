@@ -3,8 +3,10 @@ package rundir
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"onering/models"
 )
@@ -16,10 +18,12 @@ const replacedSuffix = ".replaced"
 // A Snapshot is a consistent state of a run, ready to be written as a checkpoint.
 // Its weights may be the run's own or a copy of them.
 type Snapshot struct {
-	State State
-	Round *Round // nil between two rounds
-	// Weights, First and Second are the weights and the optimizer's moments.
-	Weights, First, Second *models.Weights
+	State   State
+	Round   *Round // nil between two rounds
+	Weights *models.Weights
+	// Optimizer is the optimizer's state by name, with the tensor names of the
+	// weights: for AdamW exp_avg and exp_avg_sq.
+	Optimizer map[string]*models.Weights
 	// DType is the type that the model's config.json names for its weights.
 	DType models.DType
 	// SaveModel writes the Hugging Face folder dir with weights of type dtype, and
@@ -88,17 +92,13 @@ func (s Snapshot) writeState(tmp string, dtype models.DType) error {
 			return err
 		}
 	}
-	write := func(name string, w *models.Weights) error {
-		return models.WriteSafetensors(filepath.Join(dir, name), models.F32, w.Tensors(), nil)
-	}
-	if err := write(firstMoments, s.First); err != nil {
-		return err
-	}
-	if err := write(secondMoments, s.Second); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(s.Optimizer)) {
+		if err := models.WriteSafetensors(optimizerFile(tmp, name), models.F32, s.Optimizer[name].Tensors(), nil); err != nil {
+			return err
+		}
 	}
 	if dtype != models.F32 {
-		if err := write(exactWeights, s.Weights); err != nil {
+		if err := models.WriteSafetensors(filepath.Join(dir, exactWeights), models.F32, s.Weights.Tensors(), nil); err != nil {
 			return err
 		}
 	}

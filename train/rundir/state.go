@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/train/metrics"
 )
 
@@ -17,16 +16,14 @@ import (
 // read.
 const stateVersion = 3
 
-// The files of a checkpoint's folder state/. The optimizer's moments have the names
-// of the parameters. So have the exact weights, which are there only if those of
-// the Hugging Face folder are rounded to 16 bits.
+// The files of a checkpoint's folder state/, besides one for each name in the
+// optimizer's state. The exact weights are there only if those of the Hugging Face
+// folder are rounded to 16 bits.
 const (
-	stateDir      = "state"
-	stateFile     = "state.json"
-	roundFile     = "round.gob"
-	exactWeights  = "weights.safetensors"
-	firstMoments  = "exp_avg.safetensors"
-	secondMoments = "exp_avg_sq.safetensors"
+	stateDir     = "state"
+	stateFile    = "state.json"
+	roundFile    = "round.gob"
+	exactWeights = "weights.safetensors"
 )
 
 // A State is state.json of a checkpoint: all that resuming needs besides the
@@ -50,8 +47,8 @@ type State struct {
 	// in which order sums are taken, and so their last bits.
 	MicroTokens int `json:"micro_tokens"`
 	// LossScale is nil unless layers compute in float16.
-	LossScale *adamw.LossScale `json:"loss_scale,omitempty"`
-	Objective string           `json:"objective"`
+	LossScale *LossScale `json:"loss_scale,omitempty"`
+	Objective string     `json:"objective"`
 	// ObjectiveState is what the objective remembers between steps, if anything.
 	ObjectiveState string `json:"objective_state,omitempty"`
 	// Metrics is the size of metrics.jsonl, Unsaved the lines after it that could
@@ -66,6 +63,13 @@ type State struct {
 	Score *float64 `json:"score,omitempty"`
 	// Alarms is nil in checkpoints of versions that had no alarms.
 	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
+}
+
+// A LossScale is what losses are multiplied by before they are differentiated in
+// float16, and how many steps have been taken since it last changed.
+type LossScale struct {
+	Scale float64 `json:"scale"`
+	Clean int     `json:"clean"`
 }
 
 // ReadState reads the state of a checkpoint.
