@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "train train/* report report/* eval data data/* runtime runtime/provision models models/all models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
@@ -58,7 +58,11 @@ var rooms = []struct {
 	{"train/rundir", "train/metrics models"},
 	{"train/sweep", ""},
 
-	{"report", "objectives tokenize data/arithmetic"}, // for ESS, texts and the embedded tokenizer
+	{"serve", "train train/metrics"},
+
+	{"report", "objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report/live", "report report/tensorboard train train/metrics"},
+	{"report/terminal", "report"},
 	{"report/tensorboard", ""},
 }
 

@@ -2,13 +2,11 @@ package cmd
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"onering/models"
 	"onering/report"
 )
 
@@ -59,15 +57,10 @@ the run folder by itself.`,
 	return c
 }
 
-// writeReport writes a page whole or not at all.
+// writeReport writes a page to a file.
 func writeReport(path string, runs []*report.Run, o report.Options) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return usagef("--out %q: it is a folder; name a file for the page, such as %s", path, filepath.Join(path, "report.html"))
 	}
-	if dir := filepath.Dir(path); dir != "." {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return err
-		}
-	}
-	return models.WriteFile(path, func(w io.Writer) error { return report.Write(w, runs, o) })
+	return report.WriteFile(path, runs, o)
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -15,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/report/live"
 	"onering/runtime"
 	"onering/runtime/provision"
+	"onering/serve"
 	"onering/train"
 )
 
@@ -160,13 +163,18 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	defer log.Close()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	observer, finishReports := withReports(c, watch, config)
+	var observer train.Observer = watch
+	var reporter *live.Reporter
+	if on, _ := c.Flags().GetBool("report"); on {
+		reporter = live.NewReporter(config.Output.Dir, observer)
+		observer = reporter
+	}
 	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
 		status, err := startStatus(addr, config.Train.Rounds, observer)
 		if err != nil {
 			return train.Summary{}, err
 		}
-		defer status.close()
+		defer status.Close()
 		observer = status
 	}
 	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), observer)
@@ -187,11 +195,26 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	end, err := trainer.Run(ctx, resume)
-	finishReports()
+	if reporter != nil {
+		reporter.Finish()
+	}
 	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
+}
+
+// startStatus serves the status of a run at the address of --status-addr.
+func startStatus(addr string, rounds int, next train.Observer) (*serve.Status, error) {
+	address, err := serve.Address(addr)
+	if err != nil {
+		return nil, usagef("--status-addr %q: write localhost:PORT", addr)
+	}
+	status, err := serve.Start(address, rounds, next)
+	if err != nil {
+		return nil, fmt.Errorf("--status-addr %s: %w", addr, err)
+	}
+	return status, nil
 }
 
 // checkVacant wants a folder to write that does not exist yet, or is empty.

@@ -9,7 +9,11 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
+
+	"onering/models"
 )
 
 var (
@@ -85,6 +89,15 @@ type legend struct {
 type rollset struct {
 	Run  string    `json:"run"`
 	List []Rollout `json:"list"`
+}
+
+// WriteFile writes a page about runs to a file, whole or not at all. It makes the
+// folder of the file if there is none.
+func WriteFile(path string, runs []*Run, o Options) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return models.WriteFile(path, func(w io.Writer) error { return Write(w, runs, o) })
 }
 
 // Write writes a page about runs: one self-contained HTML file. Runs are

@@ -1,4 +1,4 @@
-package cmd
+package terminal
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func TestWatchFits(t *testing.T) {
 	samples := []report.Rollout{{Round: 20, Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
 	for _, width := range []int{1, 8, 20, 40, 60, 80, 200} {
 		for _, height := range []int{1, 5, 12, 20, 24, 40, 60} {
-			text := drawRun(r, samples, 40, width, height)
+			text := draw(r, samples, 40, width, height)
 			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 			if len(lines) > height {
 				t.Errorf("%d x %d: %d lines", width, height, len(lines))

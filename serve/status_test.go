@@ -1,4 +1,4 @@
-package cmd
+package serve
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"onering/train/metrics"
 )
 
+// nobody is an observer that does nothing.
 type nobody struct{}
 
 func (nobody) Begin(string, string, int)  {}
@@ -19,11 +20,15 @@ func (nobody) Round(metrics.Record)       {}
 func (nobody) Evaluated(train.Evaluation) {}
 
 func TestStatus(t *testing.T) {
-	s, err := startStatus(":0", 24, nobody{})
+	addr, err := Address(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
+	s, err := Start(addr, 24, nobody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	if !isLoopback(s.addr) {
 		t.Fatalf("it listens on %s", s.addr)
 	}
@@ -72,10 +77,13 @@ func TestStatus(t *testing.T) {
 	if code, _ := get("/", ""); code != http.StatusNotFound {
 		t.Errorf("/: code %d", code)
 	}
-	if _, err := startStatus(s.addr, 1, nobody{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := Start(s.addr, 1, nobody{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := startStatus("9090", 1, nobody{}); err == nil || !strings.Contains(err.Error(), "write localhost:PORT") {
-		t.Errorf("error %v", err)
+	if addr, err := Address("9090"); err == nil {
+		t.Errorf("an address without a colon is %q", addr)
+	}
+	if addr, err := Address("0.0.0.0:9090"); err != nil || addr != "0.0.0.0:9090" {
+		t.Errorf("%q, %v", addr, err)
 	}
 }

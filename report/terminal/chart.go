@@ -1,4 +1,4 @@
-package cmd
+package terminal
 
 import (
 	"fmt"
@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// A braille cell holds 2 x 4 dots; dots[y][x] is the bit of one.
+// brailleDots[y][x] is the bit of one of the 2 x 4 dots of a braille character.
 var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// brailleChart draws values as a curve of rows lines, width columns wide with
-// the axis. Values that are not finite leave a gap.
+// brailleChart draws values as a curve in rows lines of braille characters. width
+// is in columns and includes the labels of the axis. A value that is not finite
+// leaves a gap.
 func brailleChart(values []float64, width, rows int) []string {
 	const axis = 8
 	columns := max(1, width-axis)
@@ -55,9 +56,10 @@ func brailleChart(values []float64, width, rows int) []string {
 	return lines
 }
 
-// heightAt is the value at column x of n, as one of levels heights. Between two
-// values it is on the line from one to the other.
-func heightAt(values []float64, x, n int, low, high float64, levels int) (int, bool) {
+// heightAt returns the height, of levels, at which the value for column x of n is
+// drawn. Between two values it interpolates. ok is false if there is no finite
+// value.
+func heightAt(values []float64, x, n int, low, high float64, levels int) (height int, ok bool) {
 	if len(values) == 0 {
 		return 0, false
 	}
@@ -79,7 +81,8 @@ func heightAt(values []float64, x, n int, low, high float64, levels int) (int, b
 	return int(math.Round((v - low) / (high - low) * float64(levels-1))), true
 }
 
-// bounds are the least and the greatest finite value; 0 and 1 if there is none.
+// bounds returns the least and the greatest finite value, or 0 and 1 if there is
+// none.
 func bounds(values []float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, v := range values {

@@ -1,4 +1,6 @@
-package cmd
+// Package serve answers over HTTP how a training run goes: its health as JSON,
+// its metrics for Prometheus, and Go's profiles.
+package serve
 
 import (
 	"context"
@@ -23,51 +25,58 @@ import (
 	"onering/train/metrics"
 )
 
-// A status is how far a run is, for whoever asks over HTTP: /healthz as JSON,
-// /metrics for Prometheus, /debug/pprof/. It passes on what it observes.
-type status struct {
+// A Status serves /healthz, /metrics and /debug/pprof/ for one run. It is an
+// observer of the run that passes everything on to the next one.
+type Status struct {
 	train.Observer
 	server *http.Server
-	addr   string // where it listens
+	addr   string // the address that it listens on
 
 	mu      sync.Mutex
 	health  health
-	figures map[string]float64 // of the newest round and evaluation
+	figures map[string]float64 // of the newest round and evaluation, by Prometheus name
 	now     func() time.Time
-	moved   time.Time // when the run last got on
+	moved   time.Time // when the run last made progress
 }
 
-// A health is what /healthz answers.
+// A health is the JSON of /healthz.
 type health struct {
 	Phase  string `json:"phase"`
 	Done   int    `json:"done"`
-	Total  int    `json:"total"` // of the phase; 0 is unknown
-	Round  int    `json:"round"` // finished
+	Total  int    `json:"total"` // of the phase; 0 if it is not known
+	Round  int    `json:"round"` // the last one that is finished
 	Rounds int    `json:"rounds"`
 	Step   int    `json:"step"`
-	// Idle is the seconds since the run last got on.
+	// Idle is the seconds since the run last made progress.
 	Idle float64 `json:"idle_seconds"`
 }
 
-// startStatus listens on addr. Without a host that is the loopback interface;
-// another one must be named.
-func startStatus(addr string, rounds int, next train.Observer) (*status, error) {
+// Address completes an address to listen on: ":9090" is localhost:9090. Only an
+// address that names another host can be reached from other machines.
+func Address(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, usagef("--status-addr %q: write localhost:PORT", addr)
+		return "", fmt.Errorf("serve: %w", err)
 	}
 	if host == "" {
 		host = "localhost"
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	return net.JoinHostPort(host, port), nil
+}
+
+// Start listens on an address as Address returns it and serves the status of a
+// run of so many rounds until Close. If the address can be reached from other
+// machines it logs a warning.
+func Start(addr string, rounds int, next train.Observer) (*Status, error) {
+	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("--status-addr %s: %w", addr, err)
+		return nil, err
 	}
-	s := &status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}}
+	s := &Status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}}
 	s.moved = s.now()
-	local := isLoopback(listener.Addr().String())
+	local := isLoopback(s.addr)
 	if !local {
-		slog.Warn("the status can be read, and profiles taken, by whoever reaches this address", "address", s.addr)
+		slog.Warn("anyone who reaches this address can read the status and take profiles", "address", s.addr)
 	}
 	s.server = &http.Server{Handler: s.handler(local), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	go func() {
@@ -79,8 +88,8 @@ func startStatus(addr string, rounds int, next train.Observer) (*status, error) 
 	return s, nil
 }
 
-// close stops listening. A profile that is being taken is cut short.
-func (s *status) close() {
+// Close stops listening. A profile that is being taken ends early.
+func (s *Status) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if s.server.Shutdown(ctx) != nil {
@@ -88,7 +97,7 @@ func (s *status) close() {
 	}
 }
 
-func (s *status) handler(local bool) http.Handler {
+func (s *Status) handler(local bool) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s)
 	mux := http.NewServeMux()
@@ -101,8 +110,8 @@ func (s *status) handler(local bool) http.Handler {
 	if !local {
 		return mux
 	}
-	// A page in a browser can make a name of its own resolve to the loopback
-	// address; it cannot make the browser send another name.
+	// A web page can make a host name of its own resolve to the loopback address,
+	// but the browser then sends that name in the request.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
 			http.Error(w, "this address answers to localhost only", http.StatusForbidden)
@@ -112,7 +121,7 @@ func (s *status) handler(local bool) http.Handler {
 	})
 }
 
-// isLoopback says whether HOST:PORT, or a host alone, is this machine's own.
+// isLoopback reports whether HOST:PORT, or a host alone, is the loopback address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -122,7 +131,7 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (s *status) serveHealth(w http.ResponseWriter, _ *http.Request) {
+func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	h := s.health
 	h.Idle = s.now().Sub(s.moved).Seconds()
@@ -132,7 +141,7 @@ func (s *status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 }
 
 // Begin implements train.Observer.
-func (s *status) Begin(phase, units string, total int) {
+func (s *Status) Begin(phase, units string, total int) {
 	s.mu.Lock()
 	s.health.Phase, s.health.Done, s.health.Total, s.moved = phase, 0, total, s.now()
 	s.mu.Unlock()
@@ -140,7 +149,7 @@ func (s *status) Begin(phase, units string, total int) {
 }
 
 // Advance implements train.Observer.
-func (s *status) Advance(n int) {
+func (s *Status) Advance(n int) {
 	s.mu.Lock()
 	s.health.Done += n
 	s.moved = s.now()
@@ -149,7 +158,7 @@ func (s *status) Advance(n int) {
 }
 
 // Round implements train.Observer.
-func (s *status) Round(r metrics.Record) {
+func (s *Status) Round(r metrics.Record) {
 	s.mu.Lock()
 	s.health.Round, s.health.Step, s.moved = int(r.Float("round")), int(r.Float("step")), s.now()
 	s.take(r)
@@ -158,7 +167,7 @@ func (s *status) Round(r metrics.Record) {
 }
 
 // Evaluated implements train.Observer.
-func (s *status) Evaluated(e train.Evaluation) {
+func (s *Status) Evaluated(e train.Evaluation) {
 	s.mu.Lock()
 	for _, x := range e.Results {
 		s.set("eval/"+x.Suite+"/pass_at_1", x.Pass1)
@@ -168,8 +177,8 @@ func (s *status) Evaluated(e train.Evaluation) {
 	s.Observer.Evaluated(e)
 }
 
-// take remembers the numbers of a record.
-func (s *status) take(r metrics.Record) {
+// take keeps the numbers of a record.
+func (s *Status) take(r metrics.Record) {
 	for _, m := range r {
 		switch m.Value.(type) {
 		case int, float64:
@@ -178,15 +187,15 @@ func (s *status) take(r metrics.Record) {
 	}
 }
 
-func (s *status) set(name string, x float64) {
+func (s *Status) set(name string, x float64) {
 	if s.figures == nil {
 		s.figures = make(map[string]float64)
 	}
 	s.figures[metricName(name)] = x
 }
 
-// metricName is a metric's name as Prometheus allows it: response_length/mean
-// is onering_response_length_mean.
+// metricName returns the Prometheus name of a metric: response_length/mean becomes
+// onering_response_length_mean.
 func metricName(name string) string {
 	return "onering_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
@@ -196,12 +205,12 @@ func metricName(name string) string {
 	}, name)
 }
 
-// Describe implements prometheus.Collector: which metrics there are depends on
-// the objective.
-func (*status) Describe(chan<- *prometheus.Desc) {}
+// Describe implements prometheus.Collector. It describes nothing, since the
+// metrics depend on the objective.
+func (*Status) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (s *status) Collect(out chan<- prometheus.Metric) {
+func (s *Status) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	figures := maps.Clone(s.figures)
 	if figures == nil {

@@ -1,0 +1,196 @@
+// Package terminal draws a run as text for a terminal.
+package terminal
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+
+	"onering/report"
+)
+
+// View reads the run in a folder and draws it as text of at most width columns
+// and height lines. done reports whether all its rounds are finished.
+func View(dir string, width, height int) (text string, done bool, err error) {
+	r, err := report.ReadRun(dir)
+	if err != nil {
+		return "", false, err
+	}
+	samples, err := r.Newest(1)
+	if err != nil {
+		return "", false, err
+	}
+	rounds, _ := strconv.Atoi(r.Config["train.rounds"])
+	return draw(r, samples, rounds, width, height), rounds > 0 && r.Rounds.Len() >= rounds, nil
+}
+
+// watched are the metrics of the view, one line each.
+var watched = []struct{ name, label string }{
+	{"grad_norm", "grad norm"}, {"p/mean", "p"}, {"p/share_at_max", "at p_max"}, {"clip_fraction", "f"},
+	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"},
+}
+
+// labelWidth is the columns that a metric's name and value take.
+const labelWidth = 24
+
+// A layout says how much of a run a view shows.
+type layout struct {
+	chart  int  // lines of the reward's curve
+	meters bool // a bar for each phase, instead of one line for all
+	gaps   bool // empty lines between the parts
+	sample int  // lines of the response
+}
+
+// layouts go from the most detail to the least. A terminal gets the first that
+// fits.
+var layouts = []layout{
+	{8, true, true, 4}, {6, true, true, 2}, {5, false, true, 2}, {4, false, false, 2}, {3, false, false, 1},
+}
+
+// draw draws a run as text of at most width columns and height lines.
+func draw(r *report.Run, samples []report.Rollout, rounds, width, height int) string {
+	width, height = max(1, min(width, 120)), max(1, height)
+	var lines []string
+	for _, l := range layouts {
+		v := view{layout: l, width: width}
+		v.draw(r, samples, rounds)
+		lines = v.lines
+		if len(lines) <= height {
+			break
+		}
+	}
+	return strings.Join(lines[:min(len(lines), height)], "\n") + "\n"
+}
+
+// A view is the lines of a run in one layout.
+type view struct {
+	layout
+	width int
+	lines []string
+}
+
+func (v *view) line(format string, args ...any) {
+	v.lines = append(v.lines, runewidth.Truncate(printable(fmt.Sprintf(format, args...)), v.width, "…"))
+}
+
+func (v *view) gap() {
+	if v.gaps {
+		v.line("")
+	}
+}
+
+func (v *view) draw(r *report.Run, samples []report.Rollout, rounds int) {
+	v.progress(r, rounds)
+	v.gap()
+	if r.Rounds.Len() == 0 {
+		v.line("no round is finished yet")
+		return
+	}
+	v.rewards(r)
+	v.gap()
+	v.metrics(r)
+	v.gap()
+	v.phases(r)
+	for _, s := range samples {
+		v.gap()
+		v.response(s)
+	}
+}
+
+// progress draws the run's name and how many of its rounds are finished.
+func (v *view) progress(r *report.Run, rounds int) {
+	v.line("%s  %s", r.Name, r.Config["objective.name"])
+	if rounds <= 0 {
+		return
+	}
+	done, left := r.Rounds.Len(), ""
+	if done > 0 && done < rounds {
+		_, _, total := r.Seconds()
+		left = fmt.Sprintf("  %s left", time.Duration(total/float64(done)*float64(rounds-done)*float64(time.Second)).Round(time.Second))
+	}
+	v.line("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(4, v.width/3)), left)
+}
+
+// rewards draws the curve of the reward, and the evaluations.
+func (v *view) rewards(r *report.Run) {
+	v.line("reward %.3f", r.Rounds.Last("reward"))
+	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
+		v.line("%s", row)
+	}
+	for _, name := range r.Evals.Names() {
+		suite, ok := strings.CutSuffix(name, "/pass@1")
+		if !ok {
+			continue
+		}
+		suite, first, last := strings.TrimPrefix(suite, "eval/"), 100*r.Evals.First(name), 100*r.Evals.Last(name)
+		if r.Evals.Len() < 2 {
+			v.line("%s pass@1 %.1f %% before training", suite, first)
+		} else {
+			v.line("%s pass@1 %.1f %%, before training %.1f %%", suite, last, first)
+		}
+	}
+}
+
+// metrics draws the watched metrics that the run has.
+func (v *view) metrics(r *report.Run) {
+	for _, m := range watched {
+		column := r.Rounds.Column(m.name)
+		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) {
+			continue
+		}
+		v.line("%-10s %10.4g  %s", m.label, r.Rounds.Last(m.name), sparkline(column, v.width-labelWidth))
+	}
+}
+
+// phases draws what share of the time each phase of a round takes.
+func (v *view) phases(r *report.Run) {
+	phases, seconds, total := r.Seconds()
+	var shares []string
+	for _, p := range phases {
+		share := seconds[p] / total
+		switch {
+		case share < 0.01:
+		case v.meters && v.width >= 2*labelWidth:
+			v.line("%-10s %8.0f %%  %s", p, 100*share, meter(share, v.width-labelWidth))
+		default:
+			shares = append(shares, fmt.Sprintf("%s %.0f %%", p, 100*share))
+		}
+	}
+	if len(shares) > 0 {
+		v.line("%s", strings.Join(shares, ", "))
+	}
+}
+
+// response draws the beginning of a sampled response.
+func (v *view) response(s report.Rollout) {
+	verdict := "wrong"
+	if s.Reward > 0 {
+		verdict = "right"
+	}
+	v.line("round %d, %s, answer %s, expected %s", s.Round, verdict, s.Answer, strings.Join(s.Gold, " or "))
+	text := printable(s.Prompt + strings.Join(s.Tokens, ""))
+	for n := 1; text != "" && n <= v.sample; n++ {
+		row := runewidth.Truncate(text, v.width, "")
+		if row == "" || n == v.sample {
+			row = text // line cuts it
+		}
+		v.line("%s", row)
+		text = text[len(row):]
+	}
+}
+
+// printable replaces what cannot be printed in one line, such as characters that
+// move the cursor, by spaces.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
