@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize"},
+	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
@@ -48,12 +48,18 @@ var rooms = []struct {
 	{"runtime", "models runtime/provision"},
 	{"runtime/provision", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
-	{"data", ""},
+	{"data", "data/arithmetic tokenize"},
 	{"data/arithmetic", ""},
 
-	{"eval", "models"}, // its atomic files
+	{"reward", "data sampler"}, // sampler for the Grader, which scores while others are sampled
+	{"reward/all", "reward/*"},
+	{"reward/rewardtest", "reward data"},
+	{"reward/math", "reward verifier"},
+	{"reward/*", "reward data"},
 
-	{"train", "train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler verifier tokenize"},
+	{"eval", "models data reward sampler"}, // models for its atomic files
+
+	{"train", "train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward"},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models"},
 	{"train/sweep", ""},
@@ -76,7 +82,11 @@ var testAllow = map[string]string{
 	"models/adamw":             "models/graph/graphtest",
 	"models/decoder":           "models/graph/graphtest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
-	"train":                    "objectives/all runtime/runtimetest models/qwen2",
+	"train":                    "objectives/all reward/all runtime/runtimetest models/qwen2",
+	"eval":                     "reward/all train runtime/runtimetest tokenize",
+	"reward/math":              "reward/rewardtest data",
+	"reward/*":                 "reward/rewardtest",
+	"reward/rewardtest":        "reward/*",
 	"data/arithmetic":          "tokenize",
 }
 

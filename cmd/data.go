@@ -158,7 +158,7 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 			ID      string   `json:"id"`
 			Prompt  string   `json:"prompt"`
 			Answers []string `json:"answers"`
-		}{row.ID, row.Prompt, row.Answers}); err != nil {
+		}{row.ID, row.Text, row.Answers}); err != nil {
 			return err
 		}
 	}

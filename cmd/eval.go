@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data"
 	"onering/eval"
+	"onering/reward"
+	_ "onering/reward/all"
 	"onering/tokenize"
-	"onering/train"
-	"onering/verifier"
 )
 
 func newEval() *cobra.Command {
@@ -145,17 +146,17 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 	if f.model == "" {
 		return none, usagef("--model is not set: model folder")
 	}
-	var suites []train.Suite
+	var suites []eval.Suite
 	for _, spec := range o.suites {
 		spec, err := localSuite(c, spec)
 		if err != nil {
 			return none, err
 		}
-		s, err := train.OpenSuite(spec, o.dir, o.columns.options(c, spec))
+		s, err := eval.Open(spec, o.dir, o.columns.options(c, spec))
 		if err != nil {
 			return none, err
 		}
-		if warning, ok := eval.Incomplete(s.Name, len(s.Problems)); ok {
+		for _, warning := range s.Warnings() {
 			slog.Warn(warning)
 		}
 		suites = append(suites, s)
@@ -165,27 +166,32 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 		return none, err
 	}
 	defer e.Close()
-	prompter, err := train.NewPrompter(e.policy, o.prompt)
+	prompter, err := e.policy.Prompter(o.prompt)
 	if err != nil {
 		return none, err
 	}
-	decided := prompter.Settings()
-	o.Template, o.System, o.Stops = decided.Template, decided.System, decided.Stops
+	o.Template, o.System, o.Stops = o.prompt.Name, o.prompt.System, o.prompt.Stops
 	o.Model, o.Weights = f.model, e.policy.Fingerprint()
 	if f.dtype != "float32" {
 		o.DType = f.dtype
 	}
-	responses, err := openResponses(o, train.NewPlan(o.Settings, suites))
+	responses, err := openResponses(o, eval.NewPlan(o.Settings, suites))
 	if err != nil {
 		return none, err
 	}
-	v := verifier.Verifier{}
-	err = errors.Join(sampleSuites(c, e, prompter, suites, responses, v, o), responses.Close())
+	rule, err := reward.New(evalReward)
 	if err != nil {
 		return none, err
 	}
-	return responses.Report(train.SameAnswer(v))
+	err = errors.Join(sampleSuites(c, e, prompter, suites, responses, rule, o), responses.Close())
+	if err != nil {
+		return none, err
+	}
+	return responses.Report(reward.SameAnswer(rule))
 }
+
+// evalReward is the reward that the command grades by.
+const evalReward = "math"
 
 func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
 	switch {
@@ -197,12 +203,12 @@ func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
 	return eval.Create(o.out, plan)
 }
 
-func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train.Suite, responses *eval.Responses, v verifier.Verifier, o evalOptions) error {
+func sampleSuites(c *cobra.Command, e *engine, p *data.Prompter, suites []eval.Suite, responses *eval.Responses, rule reward.Reward, o evalOptions) error {
 	have, want := responses.Count()
 	if have > 0 {
 		slog.Info("going on with the responses that are there", "file", o.out, "have", have, "of", want)
 	}
-	longest, err := p.Longest(suites)
+	longest, err := eval.Longest(p, suites)
 	if err != nil {
 		return err
 	}
@@ -217,7 +223,11 @@ func sampleSuites(c *cobra.Command, e *engine, p *train.Prompter, suites []train
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
 	defer bar.finish()
 	bar.set(int64(have), int64(want))
-	err = train.Evaluate(ctx, decoder, p, suites, responses, v, func(int) { bar.add(1) })
+	evaluator := eval.Evaluator{
+		Decoder: decoder, Prompter: p, EOS: e.policy.Model.EOS, Reward: rule,
+		Progress: func(int) { bar.add(1) },
+	}
+	err = evaluator.Evaluate(ctx, suites, responses)
 	if s := stopped(); s != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
 		if o.out != "" {
@@ -237,7 +247,11 @@ func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
 }
 
 func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
-	same := train.SameAnswer(verifier.Verifier{})
+	rule, err := reward.New(evalReward)
+	if err != nil {
+		return err
+	}
+	same := reward.SameAnswer(rule)
 	first, err := eval.ReadReport(a, same)
 	if err != nil {
 		return err

@@ -80,14 +80,14 @@ func Check(path string, o CheckOptions) (CheckReport, error) {
 	}
 	defer r.Close()
 	for {
-		row, err := r.Next()
+		p, err := r.Next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return CheckReport{}, err
 		}
-		c.check(row)
+		c.check(p)
 	}
 	c.report.Report = r.Report()
 	if o.Tokens != nil {
@@ -120,38 +120,38 @@ func (c *checker) find(f *Finding, example string) {
 	}
 }
 
-func (c *checker) check(row Row) {
-	at := fmt.Sprintf("%s:%d", row.File, row.Line)
-	here := place{row.File, row.Line, maphash.String(c.seed, strings.Join(row.Answers, "\x00"))}
+func (c *checker) check(p Problem) {
+	at := fmt.Sprintf("%s:%d", p.File, p.Line)
+	here := place{p.File, p.Line, maphash.String(c.seed, strings.Join(p.Answers, "\x00"))}
 
-	id := maphash.String(c.seed, row.ID)
+	id := maphash.String(c.seed, p.ID)
 	if first, ok := c.ids[id]; ok {
-		c.find(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, row.ID, first.file, first.line))
+		c.find(&c.report.DuplicateIDs, fmt.Sprintf("%s has the id %q of %s:%d", at, p.ID, first.file, first.line))
 	} else {
 		c.ids[id] = here
 	}
-	prompt := maphash.String(c.seed, strings.Join(strings.Fields(row.Prompt), " "))
+	prompt := maphash.String(c.seed, strings.Join(strings.Fields(p.Text), " "))
 	if first, ok := c.prompts[prompt]; ok {
 		c.find(&c.report.DuplicatePrompts, fmt.Sprintf("%s has the prompt of %s:%d", at, first.file, first.line))
 		if first.answers != here.answers {
-			c.find(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, row.Answers))
+			c.find(&c.report.Conflicts, fmt.Sprintf("%s has the prompt of %s:%d, and the answer %q", at, first.file, first.line, p.Answers))
 		}
 	} else {
 		c.prompts[prompt] = here
 	}
-	if c.opts.Parse != nil && len(row.Answers) > 0 {
+	if c.opts.Parse != nil && len(p.Answers) > 0 {
 		var err error
-		for _, answer := range row.Answers {
+		for _, answer := range p.Answers {
 			if err = c.opts.Parse(answer); err == nil {
 				break
 			}
 		}
 		if err != nil {
-			c.find(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, row.Answers, err))
+			c.find(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, p.Answers, err))
 		}
 	}
 	if c.opts.Tokens != nil {
-		n, err := c.opts.Tokens(row.Prompt)
+		n, err := c.opts.Tokens(p.Text)
 		if err != nil {
 			c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 			return

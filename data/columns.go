@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// columns are the columns of a file that rows are made of.
+// columns are the columns of a file that problems are made of.
 type columns struct {
 	prompt, answer, id string
 	opts               Options
@@ -85,39 +85,33 @@ func lookup(o Object, path string) (any, bool) {
 	return lookup(inner, tail)
 }
 
-// row maps a record. The error is the reason for which the row is dropped.
-func (c columns) row(rec Record, unit, name string) (Row, *RowError) {
+// problem makes a problem of a record. The error says why the row is dropped.
+func (c columns) problem(rec Record, unit, name string) (Problem, *RowError) {
 	bad := func(reason string) *RowError {
 		return &RowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: fmt.Errorf("%s (columns %q and %q)", reason, c.prompt, c.answer)}
 	}
-	row := Row{File: rec.File, Line: rec.Line}
+	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	value, _ := lookup(rec.Object, c.prompt)
 	var reason string
-	if row.Prompt, reason = promptOf(value); reason != "" {
-		return Row{}, bad(reason)
+	if p.Text, reason = promptOf(value); reason != "" {
+		return Problem{}, bad(reason)
 	}
 	if c.answer != "" {
 		value, _ := lookup(rec.Object, c.answer)
-		row.Answers, reason = c.answersOf(value)
+		p.Answers, reason = c.answersOf(value)
 		if reason != "" && !(c.opts.NoAnswers && reason == noAnswer) {
-			return Row{}, bad(reason)
+			return Problem{}, bad(reason)
 		}
 	} else if !c.opts.NoAnswers {
-		return Row{}, bad(noAnswer)
+		return Problem{}, bad(noAnswer)
 	}
 	if value, ok := lookup(rec.Object, c.id); ok {
-		row.ID, _ = scalar(value)
+		p.ID, _ = scalar(value)
 	}
-	if row.ID == "" {
-		row.ID = name + ":" + strconv.Itoa(rec.Line)
+	if p.ID == "" {
+		p.ID = name + ":" + strconv.Itoa(rec.Line)
 	}
-	row.Fields = make(map[string]any, len(rec.Object))
-	for _, m := range rec.Object {
-		if m.Name != c.prompt && m.Name != c.answer {
-			row.Fields[m.Name] = plain(m.Value)
-		}
-	}
-	return row, nil
+	return p, nil
 }
 
 // The reasons for which rows are dropped.

@@ -18,22 +18,6 @@ import (
 	"strings"
 )
 
-// A Row is a problem and its accepted answers.
-type Row struct {
-	// ID names the row stably: the id column, else the file's name in the
-	// dataset, a colon, and Line. It does not depend on filters and limits.
-	ID     string
-	Prompt string
-	// Answers are the alternatives, any of which counts; none if
-	// Options.NoAnswers allows it. Numbers are written plainly: 142, not 142.0.
-	Answers []string
-	// Fields holds the other columns: nil, bool, int64, uint64, float64,
-	// string, []byte, []any or map[string]any.
-	Fields map[string]any
-	File   string // path of the file
-	Line   int    // line (JSON lines, CSV) or row in the file, from 1
-}
-
 // Options say which rows of a dataset are read, and from which columns.
 type Options struct {
 	// Prompt, Answer and ID name columns, a column inside a structure as
@@ -97,6 +81,9 @@ type Report struct {
 	Filtered int            `json:"filtered"` // rows the filter left out
 	Rows     int            `json:"rows"`     // rows returned
 	Dropped  map[string]int `json:"dropped"`  // rows without what is needed, by reason
+	// LeftOut are columns that Load did not keep because all of them would take
+	// too much memory.
+	LeftOut []string `json:"left_out,omitempty"`
 	// The columns in use, of the file read last.
 	Prompt string `json:"prompt"`
 	Answer string `json:"answer"`
@@ -165,29 +152,29 @@ func (r *Reader) Close() error { return r.records.Close() }
 
 // Next returns the next row that passes the filter and has a prompt and an
 // answer; io.EOF at the end. After an error every call returns it again.
-func (r *Reader) Next() (Row, error) {
+func (r *Reader) Next() (Problem, error) {
 	if r.err != nil {
-		return Row{}, r.err
+		return Problem{}, r.err
 	}
-	row, err := r.next()
+	p, err := r.next()
 	if err != nil {
 		r.err = err
 		r.Close()
-		return Row{}, err
+		return Problem{}, err
 	}
 	r.report.Rows++
-	return row, nil
+	return p, nil
 }
 
-func (r *Reader) next() (Row, error) {
+func (r *Reader) next() (Problem, error) {
 	if r.opts.Limit > 0 && r.report.Rows == r.opts.Limit {
-		return Row{}, io.EOF
+		return Problem{}, io.EOF
 	}
 	for {
 		rec, err := r.records.Next()
 		if err == io.EOF && len(r.unseen) > 0 && r.report.Read > 0 {
 			// Else a misspelt column would quietly filter everything out.
-			return Row{}, fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
+			return Problem{}, fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
 		}
 		if err != nil && r.opts.goOn && r.records.goOn() {
 			r.report.Read++
@@ -196,11 +183,11 @@ func (r *Reader) next() (Row, error) {
 			continue
 		}
 		if err != nil {
-			return Row{}, err
+			return Problem{}, err
 		}
 		if r.file != r.records.file {
 			if err := r.begin(rec); err != nil {
-				return Row{}, &RowError{File: rec.File, Err: err}
+				return Problem{}, &RowError{File: rec.File, Err: err}
 			}
 		}
 		r.report.Read++
@@ -213,12 +200,12 @@ func (r *Reader) next() (Row, error) {
 				continue
 			}
 		}
-		row, bad := r.columns.row(rec, r.records.src.unit(), r.records.files[r.file].name)
+		p, bad := r.columns.problem(rec, r.records.src.unit(), r.records.files[r.file].name)
 		if bad == nil {
-			return row, nil
+			return p, nil
 		}
 		if r.opts.OnBad == nil {
-			return Row{}, bad
+			return Problem{}, bad
 		}
 		r.report.Dropped[bad.Reason]++
 		r.opts.OnBad(bad)
@@ -245,28 +232,34 @@ func (r *Reader) begin(first Record) error {
 	return nil
 }
 
-// Load reads a whole dataset. A dataset without a single row is an error.
-func Load(path string, o Options) ([]Row, Report, error) {
+// Load reads a whole dataset into memory. A dataset without a single row is an
+// error. Columns besides the prompt's take at most 256 MiB: where they would take
+// more, the largest are left out, and Report.LeftOut names them.
+func Load(path string, o Options) ([]Problem, Report, error) {
 	r, err := Open(path, o)
 	if err != nil {
 		return nil, Report{}, err
 	}
 	defer r.Close()
-	var rows []Row
+	memory := fieldMemory{budget: fieldBudget, bytes: map[string]int{}}
+	var problems []Problem
 	for {
-		row, err := r.Next()
+		p, err := r.Next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return nil, r.Report(), err
 		}
-		rows = append(rows, row)
+		problems = append(problems, p)
+		memory.keep(problems, r.columns.prompt)
 	}
-	if len(rows) == 0 {
-		return nil, r.Report(), fmt.Errorf("dataset: %s: no row is left: %v", path, r.report)
+	report := r.Report()
+	report.LeftOut = memory.leftOut
+	if len(problems) == 0 {
+		return nil, report, fmt.Errorf("dataset: %s: no row is left: %v", path, report)
 	}
-	return rows, r.Report(), nil
+	return problems, report, nil
 }
 
 // A Record is a row as it is in its file.

@@ -73,7 +73,7 @@ func TestBenchmarkAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(rows, func(r Row) bool { return r.ID == c.id })
+		i := slices.IndexFunc(rows, func(p Problem) bool { return p.ID == c.id })
 		if i < 0 || !slices.Equal(rows[i].Answers, c.want) {
 			t.Errorf("%s: row %d; want %q", c.id, i, c.want)
 		}
@@ -95,57 +95,57 @@ func TestAutomaticColumns(t *testing.T) {
 	for _, c := range []struct {
 		name, line string
 		opts       Options
-		want       Row
+		want       Problem
 	}{
 		{
 			"gsm8k as published", `{"question": "1+1?", "answer": "One and one.\n#### 1,002 "}`, Options{},
-			Row{ID: "x:1", Prompt: "1+1?", Answers: []string{"1,002"}},
+			Problem{ID: "x:1", Text: "1+1?", Answers: []string{"1,002"}},
 		},
 		{
 			"math as published", `{"problem": "p", "level": "Level 5", "solution": "so \\boxed{1} or $\\boxed{\\frac{1}{2}}$."}`, Options{},
-			Row{ID: "x:1", Prompt: "p", Answers: []string{`\frac{1}{2}`}, Fields: map[string]any{"level": "Level 5"}},
+			Problem{ID: "x:1", Text: "p", Answers: []string{`\frac{1}{2}`}},
 		},
 		{
 			"own way to find an answer", `{"problem": "p", "solution": "42!"}`,
 			Options{FromSolution: func(s string) (string, bool) { return strings.TrimSuffix(s, "!"), true }},
-			Row{ID: "x:1", Prompt: "p", Answers: []string{"42"}},
+			Problem{ID: "x:1", Text: "p", Answers: []string{"42"}},
 		},
 		{
 			"capitals", `{"ID": "2024-I-1", "Problem": "p", "Solution": "s", "Answer": 204}`, Options{},
-			Row{ID: "2024-I-1", Prompt: "p", Answers: []string{"204"}, Fields: map[string]any{"ID": "2024-I-1", "Solution": "s"}},
+			Problem{ID: "2024-I-1", Text: "p", Answers: []string{"204"}},
 		},
 		{
 			"numeric id", `{"id": 7, "question": "q", "final_answer": ["1", " 2 ", "", 3.50, true]}`, Options{},
-			Row{ID: "7", Prompt: "q", Answers: []string{"1", "2", "3.5", "true"}, Fields: map[string]any{"id": int64(7)}},
+			Problem{ID: "7", Text: "q", Answers: []string{"1", "2", "3.5", "true"}},
 		},
 		{
 			"nested", `{"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "34", "style": "rule"}}`,
 			Options{Answer: "reward_model.ground_truth"},
-			Row{ID: "x:1", Prompt: "q", Answers: []string{"34"}, Fields: map[string]any{"reward_model": map[string]any{"ground_truth": "34", "style": "rule"}}},
+			Problem{ID: "x:1", Text: "q", Answers: []string{"34"}},
 		},
 		{
 			"nested, found", `{"messages": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "34"}}`, Options{},
-			Row{ID: "x:1", Prompt: "q", Answers: []string{"34"}, Fields: map[string]any{"reward_model": map[string]any{"ground_truth": "34"}}},
+			Problem{ID: "x:1", Text: "q", Answers: []string{"34"}},
 		},
 		{
 			"blanks and hyphens", `{"Question": "q", "Final Answer": "1", "problem-id": 3}`, Options{},
-			Row{ID: "3", Prompt: "q", Answers: []string{"1"}, Fields: map[string]any{"problem-id": int64(3)}},
+			Problem{ID: "3", Text: "q", Answers: []string{"1"}},
 		},
 		{
 			"list in a text", `{"question": "q", "answer": "[\"1\", \"one\"]"}`, Options{},
-			Row{ID: "x:1", Prompt: "q", Answers: []string{"1", "one"}},
+			Problem{ID: "x:1", Text: "q", Answers: []string{"1", "one"}},
 		},
 		{
 			"interval in a text", `{"question": "q", "answer": "[1, 2]"}`, Options{},
-			Row{ID: "x:1", Prompt: "q", Answers: []string{"[1, 2]"}},
+			Problem{ID: "x:1", Text: "q", Answers: []string{"[1, 2]"}},
 		},
 		{
 			"name with a dot", `{"a.b": "q", "a": {"b": "no"}, "c": 1e3}`, Options{Prompt: "a.b", Answer: "c"},
-			Row{ID: "x:1", Prompt: "q", Answers: []string{"1000"}, Fields: map[string]any{"a": map[string]any{"b": "no"}}},
+			Problem{ID: "x:1", Text: "q", Answers: []string{"1000"}},
 		},
 		{
 			"no answers", `{"prompt": "q", "n": [1, 2.5, null, 12345678901234567890]}`, Options{NoAnswers: true},
-			Row{ID: "x:1", Prompt: "q", Fields: map[string]any{"n": []any{int64(1), 2.5, nil, 12345678901234567890.0}}},
+			Problem{ID: "x:1", Text: "q"},
 		},
 	} {
 		path := write(t, "x.jsonl", c.line)
@@ -154,12 +154,14 @@ func TestAutomaticColumns(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if c.want.Fields == nil {
-			c.want.Fields = map[string]any{}
+		got := rows[0]
+		if fields, err := got.Fields.MarshalJSON(); err != nil || string(fields) != c.line {
+			t.Errorf("%s: fields %s, %v\nwant %s", c.name, fields, err, c.line)
 		}
+		got.Fields = nil
 		c.want.File, c.want.Line = path, 1
-		if !reflect.DeepEqual(rows[0], c.want) {
-			t.Errorf("%s:\n got %#v\nwant %#v", c.name, rows[0], c.want)
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %#v\nwant %#v", c.name, got, c.want)
 		}
 	}
 }
@@ -270,7 +272,7 @@ func zipped(text string) string {
 	return b.String()
 }
 
-// One row in every text format gives the same Row.
+// One row in every text format gives the same problem.
 func TestTextFormats(t *testing.T) {
 	line := `{"problem": "a \"q\", b\nc", "answer": "é"}`
 	var z bytes.Buffer
@@ -296,7 +298,7 @@ func TestTextFormats(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if len(rows) != 1 || rows[0].Prompt != "a \"q\", b\nc" || !slices.Equal(rows[0].Answers, []string{"é"}) {
+		if len(rows) != 1 || rows[0].Text != "a \"q\", b\nc" || !slices.Equal(rows[0].Answers, []string{"é"}) {
 			t.Errorf("%s: %+v", name, rows)
 		}
 	}
@@ -312,7 +314,7 @@ func TestLongLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 6 || len(rows[4].Prompt) != 1<<20+1 || rows[5].Line != 6 || rows[5].Answers[0] != "5" {
+	if len(rows) != 6 || len(rows[4].Text) != 1<<20+1 || rows[5].Line != 6 || rows[5].Answers[0] != "5" {
 		t.Errorf("%d rows", len(rows))
 	}
 }
@@ -502,7 +504,7 @@ func FuzzParseObject(f *testing.F) {
 func TestSeparators(t *testing.T) {
 	for _, text := range []string{"question,answer\na;b,2\n", "question;answer\r\na,b;2\r\n", "question\tanswer\na,b;\t2\n"} {
 		rows, _, err := Load(write(t, "x.csv", text), Options{})
-		if err != nil || len(rows) != 1 || !slices.Equal(rows[0].Answers, []string{"2"}) || len(rows[0].Prompt) < 3 {
+		if err != nil || len(rows) != 1 || !slices.Equal(rows[0].Answers, []string{"2"}) || len(rows[0].Text) < 3 {
 			t.Errorf("%q: %+v, %v", text, rows, err)
 		}
 	}

@@ -126,30 +126,3 @@ func appendString(b []byte, s string) []byte {
 	}
 	return append(b, '"')
 }
-
-// plain returns value in the Go types that programs expect: objects become
-// maps, and the numbers of JSON files int64 where they are whole and fit, else
-// float64.
-func plain(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			return n
-		}
-		x, _ := v.Float64() // an overflow is an infinity
-		return x
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plain(v[i])
-		}
-		return out
-	case Object:
-		out := make(map[string]any, len(v))
-		for _, m := range v {
-			out[m.Name] = plain(m.Value)
-		}
-		return out
-	}
-	return value
-}

@@ -60,8 +60,26 @@ func (r Response) Truncated() bool { return r.Finish == "length" }
 
 // A Plan is what an evaluation samples, and the first line of its file.
 type Plan struct {
-	Settings Settings `json:"settings"`
-	Suites   []Suite  `json:"suites"`
+	Settings Settings    `json:"settings"`
+	Suites   []SuitePlan `json:"suites"`
+}
+
+// A SuitePlan is what a plan says of a suite.
+type SuitePlan struct {
+	Name string `json:"name"`
+	// IDs are the problems' names, distinct within the suite.
+	IDs []string `json:"problems"`
+	// Digest tells prompts and answers from others of the same names.
+	Digest string `json:"digest"`
+}
+
+// NewPlan is the plan to sample suites with these settings.
+func NewPlan(s Settings, suites []Suite) Plan {
+	p := Plan{Settings: s}
+	for _, x := range suites {
+		p.Suites = append(p.Suites, x.plan())
+	}
+	return p
 }
 
 // A plan line says what kind of file it begins.

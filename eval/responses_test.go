@@ -13,7 +13,7 @@ import (
 func testPlan() Plan {
 	return Plan{
 		Settings: Settings{Model: "m", Weights: "crc32c:1", Template: "no", Samples: 3, Temperature: 0.6, TopP: 0.95, MaxTokens: 9, Seed: 4},
-		Suites:   []Suite{{"one", []string{"a", "b"}, "d1"}, {"two", []string{"a", "c", "d"}, "d2"}},
+		Suites:   []SuitePlan{{"one", []string{"a", "b"}, "d1"}, {"two", []string{"a", "c", "d"}, "d2"}},
 	}
 }
 

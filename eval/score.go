@@ -67,7 +67,7 @@ func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
 	return out, nil
 }
 
-func (r *Responses) score(s Suite, same func(a, b string) bool) Score {
+func (r *Responses) score(s SuitePlan, same func(a, b string) bool) Score {
 	n := r.Settings.Samples
 	out := Score{Suite: s.Name, Problems: len(s.IDs), Samples: n}
 	ks := powers(n)

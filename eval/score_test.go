@@ -9,7 +9,7 @@ import (
 func TestReport(t *testing.T) {
 	p := Plan{
 		Settings: Settings{Model: "m", Template: "no", Samples: 4, Temperature: 1, TopP: 1, MaxTokens: 10},
-		Suites:   []Suite{{"one", []string{"a", "b"}, ""}, {"two", []string{"c"}, ""}},
+		Suites:   []SuitePlan{{"one", []string{"a", "b"}, ""}, {"two", []string{"c"}, ""}},
 	}
 	r := must(New(p))
 	for _, x := range []struct {
@@ -65,7 +65,7 @@ func TestTable2(t *testing.T) {
 	p := Plan{Settings: Settings{Samples: 1, Greedy: true}}
 	right := []int{5, 36, 309, 41, 192} // 16.7 43.4 61.8 15.1 28.4: Qwen2.5-Math-1.5B
 	for _, b := range Benchmarks {
-		s := Suite{Name: b.Name}
+		s := SuitePlan{Name: b.Name}
 		for i := range b.Problems {
 			s.IDs = append(s.IDs, string(rune(i)))
 		}

@@ -1,20 +1,117 @@
 package eval
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"onering/data"
 )
 
-// A Suite is the problems that a model is held against, in order.
+// A Suite is a set of held-out problems, in order.
 type Suite struct {
-	Name string `json:"name"`
-	// IDs are the problems' names, distinct within the suite.
-	IDs []string `json:"problems"`
-	// Digest tells prompts and answers apart from others of the same names.
-	Digest string `json:"digest"`
+	Name     string
+	Problems []data.Problem
+	// LeftOut are columns of the file that the problems lack; see
+	// data.Report.LeftOut.
+	LeftOut []string
+}
+
+// heldOutSums is how many problems the embedded task is evaluated on: enough
+// for a standard error of about two points.
+const heldOutSums = 512
+
+// TrainingSeed is the seed of evaluations during training, and orders the
+// held-out problems of the embedded task. It is the same for every run, so that
+// runs can be compared.
+const TrainingSeed = 1 << 40
+
+// Open reads the suite that spec names: builtin:arithmetic, NAME=PATH, a path, or
+// a name to be looked up in dir; see Locate. A row without a problem or an answer
+// is an error: a score without it would be that of another suite.
+func Open(spec, dir string, o data.Options) (Suite, error) {
+	name, builtin := strings.CutPrefix(spec, "builtin:")
+	path := spec
+	if !builtin {
+		var err error
+		if name, path, err = Locate(spec, dir); err != nil {
+			return Suite{}, err
+		}
+	}
+	problems, report, err := data.OpenProblems(path, o, true)
+	if err != nil {
+		return Suite{}, err
+	}
+	switch list, ok := problems.(data.List); {
+	case ok:
+		return Suite{name, list, report.LeftOut}, nil
+	case builtin:
+		return Suite{Name: name, Problems: problems.Take(TrainingSeed, 0, heldOutSums)}, nil
+	}
+	return Suite{}, fmt.Errorf("evaluation: suite %q: %s is not a file of problems", name, path)
+}
+
+// plan names the suite's problems, each by a name of its own, and says what they
+// are.
+func (s Suite) plan() SuitePlan {
+	out := SuitePlan{Name: s.Name, Digest: data.List(s.Problems).Digest()}
+	seen := map[string]int{}
+	for _, p := range s.Problems {
+		id := p.ID
+		for seen[id] > 0 { // also where another problem has the name of a repetition
+			seen[p.ID]++
+			id = fmt.Sprintf("%s#%d", p.ID, seen[p.ID])
+		}
+		seen[id]++
+		out.IDs = append(out.IDs, id)
+	}
+	return out
+}
+
+// keys are the sampler's keys of the problems. They follow from the texts, so
+// that the draws for a problem are the same in any file, at any place and beside
+// any other problems.
+func (s Suite) keys() []uint64 {
+	seen := map[string]uint64{}
+	out := make([]uint64, len(s.Problems))
+	for i, p := range s.Problems {
+		h := sha256.Sum256([]byte(p.Text))
+		// A problem that comes again has draws of its own.
+		out[i] = binary.LittleEndian.Uint64(h[:]) + seen[p.Text]
+		seen[p.Text]++
+	}
+	return out
+}
+
+// Longest is the most tokens that a prompt of the suites has.
+func Longest(p *data.Prompter, suites []Suite) (int, error) {
+	longest := 0
+	for _, s := range suites {
+		for _, q := range s.Problems {
+			_, ids, err := p.Prompt(q)
+			if err != nil {
+				return 0, err
+			}
+			longest = max(longest, len(ids))
+		}
+	}
+	return longest, nil
+}
+
+// Warnings say what is to be known before the scores of the suite are believed.
+func (s Suite) Warnings() []string {
+	var out []string
+	if b, known := Find(s.Name); known && b.Problems != len(s.Problems) {
+		out = append(out, fmt.Sprintf("%s has %d problems here, the benchmark %d: the score is not the benchmark's", s.Name, len(s.Problems), b.Problems))
+	}
+	if len(s.LeftOut) > 0 {
+		out = append(out, fmt.Sprintf("%s: columns are left out because they take too much memory: %s", s.Name, strings.Join(s.LeftOut, ", ")))
+	}
+	return out
 }
 
 // A Benchmark is a suite that people report.
@@ -53,16 +150,6 @@ func title(name string) string {
 		return b.Title
 	}
 	return name
-}
-
-// Incomplete returns a warning where a suite with a benchmark's name has another
-// number of problems: its score is then not that of the benchmark.
-func Incomplete(name string, problems int) (warning string, ok bool) {
-	b, known := Find(name)
-	if !known || b.Problems == problems {
-		return "", false
-	}
-	return fmt.Sprintf("%s has %d problems here, the benchmark %d: the score is not the benchmark's", name, problems, b.Problems), true
 }
 
 // extensions are those of files that hold problems.

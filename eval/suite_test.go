@@ -3,8 +3,11 @@ package eval
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"onering/data"
 )
 
 func TestLocate(t *testing.T) {
@@ -49,14 +52,54 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-func TestIncomplete(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		problems int
 		warn     bool
 	}{{"aime24", 30, false}, {"amc", 83, false}, {"math500", 500, false}, {"minerva", 272, false}, {"olympiadbench", 675, false}, {"math500", 250, true}, {"own", 7, false}} {
-		if warning, ok := Incomplete(tt.name, tt.problems); ok != tt.warn || ok != strings.Contains(warning, tt.name) {
-			t.Errorf("%s of %d: %q", tt.name, tt.problems, warning)
+		got := Suite{Name: tt.name, Problems: make([]data.Problem, tt.problems)}.Warnings()
+		if len(got) > 0 != tt.warn || tt.warn && !strings.Contains(got[0], tt.name) {
+			t.Errorf("%s of %d: %q", tt.name, tt.problems, got)
+		}
+	}
+	if got := (Suite{Name: "own", LeftOut: []string{"trace", "tags"}}).Warnings(); len(got) != 1 || !strings.Contains(got[0], "trace, tags") {
+		t.Errorf("columns left out: %q", got)
+	}
+}
+
+// TestSuiteKeys: what a problem's draws are keyed by follows from its text.
+func TestSuiteKeys(t *testing.T) {
+	a := Suite{Name: "a", Problems: []data.Problem{{ID: "1", Text: "x"}, {ID: "2", Text: "y"}, {ID: "3", Text: "x"}}}
+	b := Suite{Name: "b", Problems: []data.Problem{{ID: "9", Text: "y"}, {ID: "1", Text: "x"}}}
+	ka, kb := a.keys(), b.keys()
+	if ka[0] != kb[1] || ka[1] != kb[0] {
+		t.Errorf("keys depend on more than the text: %v, %v", ka, kb)
+	}
+	if ka[0] == ka[2] {
+		t.Error("a problem that comes twice has the same draws twice")
+	}
+}
+
+func TestSuitePlan(t *testing.T) {
+	s := Suite{Name: "a", Problems: []data.Problem{{ID: "1", Text: "x"}, {ID: "1", Text: "y"}, {ID: "1#2", Text: "z"}, {ID: "1", Text: "z"}}}
+	p := s.plan()
+	if _, err := New(Plan{Settings: Settings{Samples: 1}, Suites: []SuitePlan{p}}); err != nil {
+		t.Errorf("names %q: %v", p.IDs, err)
+	}
+	if p.IDs[0] != "1" || p.IDs[1] != "1#2" {
+		t.Errorf("names %q", p.IDs)
+	}
+	for _, change := range []func(*data.Problem){
+		func(q *data.Problem) { q.ID += "x" },
+		func(q *data.Problem) { q.Text += "x" },
+		func(q *data.Problem) { q.Answers = []string{"7"} },
+		func(q *data.Problem) { q.Plain = true },
+	} {
+		other := Suite{Name: "a", Problems: slices.Clone(s.Problems)}
+		change(&other.Problems[2])
+		if other.plan().Digest == p.Digest {
+			t.Errorf("the digest does not tell %+v from %+v", other.Problems[2], s.Problems[2])
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"onering/models"
 	"onering/models/adamw"
 	"onering/objectives"
+	"onering/reward"
 	"onering/sampler"
 	"onering/train/rundir"
-	"onering/verifier"
 )
 
 // snapshot takes the run's state without copying the weights.
@@ -166,8 +166,8 @@ func (r *underway) state() *rundir.Round {
 		x, y := &r.rollouts[i], &r.trajectories[i]
 		s.Rollouts = append(s.Rollouts, rundir.Rollout{
 			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-			Text: x.Text, Truncated: x.Truncated, Reward: x.Reward,
-			Verdict: rundir.Verdict{Correct: x.Verdict.Correct, Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Status: string(x.Verdict.Status)},
+			Text: x.Text, Truncated: x.Truncated, Reward: x.Score.Value, Components: x.Score.Components, Log: x.Score.Log,
+			Verdict: rundir.Verdict{Answer: x.Score.Answer, Reason: x.Score.Reason, Status: string(x.Score.Status)},
 		})
 		learned := rundir.Trajectory{
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
@@ -194,10 +194,15 @@ func restoredRound(s *rundir.Round, rescored bool) *underway {
 		},
 	}
 	for i, x := range s.Rollouts {
+		if x.Verdict.Status == "ok" { // in checkpoints from before package reward
+			x.Verdict.Status = string(reward.OK)
+		}
 		r.rollouts = append(r.rollouts, Rollout{
 			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-			Text: x.Text, Truncated: x.Truncated, Reward: x.Reward,
-			Verdict: verifier.Result{Correct: x.Verdict.Correct, Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Status: verifier.Status(x.Verdict.Status)},
+			Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+				Value: x.Reward, Components: x.Components, Log: x.Log,
+				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Status: reward.Status(x.Verdict.Status),
+			},
 		})
 		y := s.Trajectories[i]
 		if y.OldLogProb == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	_ "onering/objectives/all"
+	_ "onering/reward/all"
 )
 
 func valid() Config {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"onering/runtime/runtimetest"
+	"onering/sampler"
 )
 
 // TestInvariant: a sequence has the same bits alone and beside others, and the
@@ -26,7 +27,7 @@ func TestInvariant(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		x := newInvariant(d)
+		x := sampler.NewInvariant(d)
 		if x.Slots() != n {
 			t.Fatalf("%d slots, want %d", x.Slots(), n)
 		}
@@ -64,7 +65,7 @@ func TestInvariant(t *testing.T) {
 			}
 			x.Drop(prefix[0])
 		}
-		x.close()
+		x.Close()
 		return entropies
 	}
 	want := decode(9)

@@ -16,6 +16,7 @@ import (
 	"onering/models"
 	"onering/objectives"
 	_ "onering/objectives/all"
+	_ "onering/reward/all"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"onering/data"
 	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
@@ -179,8 +180,8 @@ func (t *Trainer) whereFrom(s runtime.Sequence) string {
 
 // samplingFailed adds to an error of the sampler, which stops at log-probs that
 // are not finite, where those come from.
-func (t *Trainer) samplingFailed(err error, problems []Problem) error {
-	prompt, failed := t.prompter.Encode(problems[0])
+func (t *Trainer) samplingFailed(err error, problems []data.Problem) error {
+	_, prompt, failed := t.prompter.Prompt(problems[0])
 	if failed != nil {
 		return err
 	}

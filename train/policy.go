@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"onering/data"
 	"onering/data/arithmetic"
 	"onering/models"
 	"onering/runtime"
@@ -145,6 +146,19 @@ func (p *Policy) NeedTokenizer() error {
 		return fmt.Errorf("train: %s has no tokenizer (tokenizer.json, or vocab.json and merges.txt), and text needs one: add it, or give ids", p.Dir)
 	}
 	return nil
+}
+
+// Prompter makes prompts in a template for the policy. It needs a tokenizer and,
+// if the template is the tokenizer's chat template, that one too.
+func (p *Policy) Prompter(template tokenize.Template) (*data.Prompter, error) {
+	if err := p.NeedTokenizer(); err != nil {
+		return nil, err
+	}
+	prompter, err := data.NewPrompter(p.Tokenizer, template)
+	if err != nil {
+		return nil, fmt.Errorf("train: template \"chat\" with the tokenizer of %s: %w", p.Dir, err)
+	}
+	return prompter, nil
 }
 
 // MaxTokens is how many tokens of prompt and response a sequence may have:

@@ -1,8 +1,6 @@
 package train
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -108,18 +106,4 @@ func changedSettings(was, is map[string]string) []change {
 	}
 	slices.SortFunc(changed, func(a, b change) int { return strings.Compare(a.key, b.key) })
 	return changed
-}
-
-// digest tells these problems from others.
-func digest(p Problems) string {
-	list, ok := p.(table)
-	if !ok {
-		return fmt.Sprintf("%T", p)
-	}
-	h := sha256.New()
-	enc := json.NewEncoder(h)
-	for _, q := range list {
-		enc.Encode(q) // neither strings nor a hash can fail
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -2,14 +2,11 @@ package train
 
 import (
 	"context"
-	"fmt"
-	goruntime "runtime"
-	"sync"
 
+	"onering/data"
+	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
-	"onering/tokenize"
-	"onering/verifier"
 )
 
 // A Rollout is one response to a problem, graded.
@@ -21,10 +18,9 @@ type Rollout struct {
 	LogProb  []float64 // per response token, as the sampler saw it
 	Entropy  []float64
 	Text     string
-	Verdict  verifier.Result
-	// Truncated responses reached the token limit; they earn 0 whatever they say.
+	Score    reward.Score
+	// Truncated responses reached the token limit.
 	Truncated bool
-	Reward    float64
 }
 
 // sequence is the rollout as the learner wants it.
@@ -32,105 +28,50 @@ func (r *Rollout) sequence() runtime.Sequence {
 	return runtime.Sequence{Tokens: append(append([]int32{}, r.Prompt...), r.Response...), Prompt: len(r.Prompt)}
 }
 
-// A Prompter turns problems into token ids.
-type Prompter struct {
-	policy   *Policy
-	template tokenize.Template
-}
-
-// NewPrompter makes a Prompter for a policy that has a tokenizer and, where the
-// template is its chat template, has that, too.
-func NewPrompter(p *Policy, template tokenize.Template) (*Prompter, error) {
-	if err := p.NeedTokenizer(); err != nil {
-		return nil, err
-	}
-	if template.Chat { // what fails for one problem fails for all
-		if _, _, err := p.Tokenizer.Prompt(template, "x"); err != nil {
-			return nil, fmt.Errorf("train: template \"chat\" with the tokenizer of %s: %w", p.Dir, err)
-		}
-	}
-	return &Prompter{p, template}, nil
-}
-
-// Encode returns the ids of a problem's prompt.
-func (p *Prompter) Encode(q Problem) ([]int32, error) {
-	if q.Plain {
-		return p.policy.Tokenizer.Encode(q.Text), nil
-	}
-	_, ids, err := p.policy.Tokenizer.Prompt(p.template, q.Text)
-	if err != nil {
-		return nil, fmt.Errorf("train: problem %q: %w", q.ID, err)
-	}
-	return ids, nil
-}
-
-// Stops are the strings at which responses to this template end.
-func (p *Prompter) Stops() []string { return p.template.Stops }
-
 // A Sampling says how Roll samples.
 type Sampling struct {
 	Temperature, TopP float64
 	TopK              int
 	Greedy            bool
 	MaxNewTokens      int
-	Samples           int    // K
-	Seed              uint64 // of the run
-	FirstID           uint64 // the sampler's key of the first problem
+	EOS               []int32 // the tokens that end a response
+	Samples           int     // K
+	Seed              uint64  // of the run
+	FirstID           uint64  // the sampler's key of the first problem
 }
 
-// Roll samples K responses for each problem and grades them. The rollouts are
-// in the order of the problems, then of the samples, whatever the schedule.
-// progress may be nil; it is told of each response's tokens as it ends.
-func Roll(ctx context.Context, d sampler.Decoder, p *Prompter, problems []Problem, s Sampling, v verifier.Verifier, progress func(tokens int)) ([]Rollout, sampler.Stats, error) {
-	reqs := make([]sampler.Request, len(problems))
+// Roll samples K responses to each problem and has r grade those to a problem
+// together. The rollouts are in the order of the problems, then of the samples,
+// whatever the schedule. progress may be nil; it is told of each response's
+// tokens when it is graded.
+func Roll(ctx context.Context, d sampler.Decoder, p *data.Prompter, problems []data.Problem, s Sampling, r reward.Reward, progress func(tokens int)) ([]Rollout, sampler.Stats, error) {
+	tasks := make([]reward.Task, len(problems))
 	for i, q := range problems {
-		prompt, err := p.Encode(q)
+		text, prompt, err := p.Prompt(q)
 		if err != nil {
 			return nil, sampler.Stats{}, err
 		}
-		reqs[i] = sampler.Request{Prompt: prompt, ID: s.FirstID + uint64(i), Samples: s.Samples}
+		tasks[i] = reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: s.FirstID + uint64(i), Samples: s.Samples}}
 	}
 	opts := sampler.Options{
 		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Greedy: s.Greedy,
-		MaxNewTokens: s.MaxNewTokens, EOS: p.policy.Model.EOS, Seed: s.Seed,
-		Stops: p.Stops(), Text: func() sampler.TextDecoder { return p.policy.Tokenizer.NewDecoder() },
+		MaxNewTokens: s.MaxNewTokens, EOS: s.EOS, Seed: s.Seed,
+		Stops: p.Template.Stops, Text: func() sampler.TextDecoder { return p.Tokenizer.NewDecoder() },
 	}
-	var done func(sampler.Response)
-	if progress != nil {
-		done = func(r sampler.Response) { progress(len(r.IDs)) }
-	}
-	responses, stats, err := sampler.Sample(ctx, d, opts, reqs, done)
-	if err != nil {
-		return nil, stats, fmt.Errorf("train: sampling: %w", err)
-	}
-	out := make([]Rollout, len(responses))
-	for i, r := range responses {
-		out[i] = Rollout{
-			Problem: r.Request, Sample: r.Sample, Prompt: reqs[r.Request].Prompt, Response: r.IDs,
-			LogProb: float64s(r.LogProb), Entropy: float64s(r.Entropy), Truncated: r.Finish == sampler.Length,
+	out := make([]Rollout, len(problems)*s.Samples)
+	grader := reward.Grader{Reward: r, Decode: func(ids []int32) string { return p.Tokenizer.Decode(ids, true) }, Together: true}
+	stats, err := grader.Sample(ctx, d, opts, tasks, func(g reward.Graded) error {
+		out[g.Request*s.Samples+g.Sample] = Rollout{
+			Problem: g.Request, Sample: g.Sample, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,
+			LogProb: float64s(g.LogProb), Entropy: float64s(g.Entropy), Text: g.Text,
+			Score: g.Score, Truncated: g.Truncated(),
 		}
-	}
-	grade(out, problems, p, v)
-	return out, stats, nil
-}
-
-// grade decodes and verifies the rollouts on all cores.
-func grade(rollouts []Rollout, problems []Problem, p *Prompter, v verifier.Verifier) {
-	var wg sync.WaitGroup
-	workers := goruntime.GOMAXPROCS(0)
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < len(rollouts); i += workers {
-				r := &rollouts[i]
-				r.Text = p.policy.Tokenizer.Decode(r.Response, true)
-				r.Verdict = v.VerifyAny(problems[r.Problem].Answers, r.Text)
-				if r.Verdict.Correct && !r.Truncated {
-					r.Reward = 1
-				}
-			}
-		})
-	}
-	wg.Wait()
+		if progress != nil {
+			progress(len(g.IDs))
+		}
+		return nil
+	})
+	return out, stats, err
 }
 
 func float64s(x []float32) []float64 {

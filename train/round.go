@@ -2,13 +2,15 @@ package train
 
 import (
 	"iter"
+	"maps"
+	"slices"
 
 	"onering/objectives"
+	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/metrics"
 	"onering/train/rundir"
-	"onering/verifier"
 )
 
 // A round is the trajectories of one round on their way through its optimizer
@@ -37,7 +39,7 @@ func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
 	for i := range rollouts {
 		x := &rollouts[i]
 		r.trajectories[i] = objectives.Trajectory{
-			Reward: x.Reward, LogProb: x.LogProb, OldLogProb: x.LogProb, Entropy: x.Entropy, Truncated: x.Truncated,
+			Reward: x.Score.Value, LogProb: x.LogProb, OldLogProb: x.LogProb, Entropy: x.Entropy, Truncated: x.Truncated,
 		}
 		r.sequences[i] = x.sequence()
 	}
@@ -71,26 +73,26 @@ func (r *round) metrics(stats sampler.Stats, steps []metrics.Record) metrics.Rec
 	longest := 0.0
 	for i := range r.rollouts {
 		x := &r.rollouts[i]
-		rewards = append(rewards, x.Reward)
+		rewards = append(rewards, x.Score.Value)
 		lengths = append(lengths, float64(len(x.Response)))
 		longest = max(longest, float64(len(x.Response)))
 		entropies = append(entropies, x.Entropy...)
 		if x.Truncated {
 			truncated++
 		}
-		switch x.Verdict.Status {
-		case verifier.Limit:
+		switch x.Score.Status {
+		case reward.Limit:
 			limits++
-		case verifier.Error:
+		case reward.Error:
 			failures++
 		}
 	}
 	n := float64(len(r.rollouts))
-	reward, rewardStd := metrics.Moments(rewards)
+	mean, deviation := metrics.Moments(rewards)
 	length, _ := metrics.Moments(lengths)
 	entropy, _ := metrics.Moments(entropies)
 	record := metrics.Record{}.
-		With("reward", reward).With("reward_std", rewardStd).
+		With("reward", mean).With("reward_std", deviation).
 		With("frac_reward_zero_std", float64(r.flat)/float64(r.groups)).
 		With("groups_kept", float64(len(r.kept))/n).
 		With("entropy", entropy).
@@ -98,7 +100,27 @@ func (r *round) metrics(stats sampler.Stats, steps []metrics.Record) metrics.Rec
 		With("truncated_share", truncated/n).
 		With("verifier/errors", failures).With("verifier/limits", limits).
 		With("tokens", stats.Tokens).With("prompt_tokens", stats.PrefillTokens).With("slot_occupancy", stats.Occupancy())
+	record = append(record, r.figures()...)
 	return append(record, r.gap.metrics()...).AppendSteps(steps)
+}
+
+// figures are the means of the rewards' components and log figures, each over the
+// responses that have it.
+func (r *round) figures() (record metrics.Record) {
+	values := map[string][]float64{}
+	for i := range r.rollouts {
+		for name, x := range r.rollouts[i].Score.Components {
+			values["reward/"+name+"/mean"] = append(values["reward/"+name+"/mean"], x)
+		}
+		for name, x := range r.rollouts[i].Score.Log {
+			values["reward_log/"+name+"/mean"] = append(values["reward_log/"+name+"/mean"], x)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		mean, _ := metrics.Moments(values[name])
+		record = record.With(name, mean)
+	}
+	return record
 }
 
 // lines yields the lines of the round's file in rollouts/.
@@ -108,7 +130,7 @@ func (r *underway) lines() iter.Seq[rundir.RolloutLine] {
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
 			line := rundir.RolloutLine{
 				Problem: q.ID, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
-				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Reward: r.trajectories[i].Reward,
+				Answer: x.Score.Answer, Reason: x.Score.Reason, Reward: r.trajectories[i].Reward, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"onering/data"
 	"onering/sampler"
 	"onering/train/metrics"
 	"onering/train/rundir"
@@ -23,7 +24,7 @@ import (
 // underway is a round between its sampling and its end.
 type underway struct {
 	*round
-	problems []Problem
+	problems []data.Problem
 	stats    sampler.Stats
 	batches  [][]int          // the rollouts of each optimizer step
 	steps    []metrics.Record // of the steps that are done
@@ -219,14 +220,14 @@ func (t *Trainer) sample(ctx context.Context) error {
 	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", t.round+1, c.Train.Rounds), "trajectories", len(now.problems)*r.SamplesPerPrompt)
 	decoder := sampler.Decoder(t.decoder)
 	if r.Invariant {
-		single := newInvariant(t.decoder)
-		defer single.close()
-		decoder = single
+		invariant := sampler.NewInvariant(t.decoder)
+		defer invariant.Close()
+		decoder = invariant
 	}
 	rollouts, stats, err := Roll(ctx, decoder, t.prompter, now.problems, Sampling{
-		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens,
+		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens, EOS: t.Policy.Model.EOS,
 		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
-	}, t.verifier, func(int) { t.observer.Advance(1) })
+	}, t.reward, func(int) { t.observer.Advance(1) })
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("train: round %d: %w", t.round+1, t.samplingFailed(err, now.problems))
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"onering/data"
 	"onering/runtime"
 	"onering/tokenize"
 )
@@ -62,23 +63,23 @@ func (c SupervisedConfig) Validate() error {
 // log-prob of a batch's response tokens, EOS included, so w = -1/N. It runs
 // through the same Programs as reinforcement learning. progress is told of
 // each step and may be nil.
-func Supervise(ctx context.Context, env *runtime.Env, p *Policy, data []Demonstration, c SupervisedConfig, progress func(step, steps int, loss, norm float64)) error {
+func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations []Demonstration, c SupervisedConfig, progress func(step, steps int, loss, norm float64)) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if len(data) == 0 {
+	if len(demonstrations) == 0 {
 		return fmt.Errorf("train: no demonstrations")
 	}
-	prompter, err := NewPrompter(p, c.Template)
+	prompter, err := p.Prompter(c.Template)
 	if err != nil {
 		return err
 	}
 	if len(p.Model.EOS) == 0 {
 		return fmt.Errorf("train: %s names no eos_token_id, so a response has no end to learn", p.Dir)
 	}
-	sequences := make([]runtime.Sequence, len(data))
-	for i, d := range data {
-		prompt, err := prompter.Encode(Problem{ID: strconv.Itoa(i + 1), Text: d.Prompt})
+	sequences := make([]runtime.Sequence, len(demonstrations))
+	for i, d := range demonstrations {
+		_, prompt, err := prompter.Prompt(data.Problem{ID: strconv.Itoa(i + 1), Text: d.Prompt})
 		if err != nil {
 			return err
 		}
@@ -102,7 +103,7 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, data []Demonstr
 	}
 	defer optimizer.Close()
 
-	perEpoch := (len(data) + c.BatchSize - 1) / c.BatchSize
+	perEpoch := (len(demonstrations) + c.BatchSize - 1) / c.BatchSize
 	steps := c.Epochs * perEpoch
 	order := rand.New(rand.NewPCG(uint64(c.Seed), 0))
 	for step := 0; step < steps; {

@@ -7,13 +7,15 @@ import (
 	"math"
 	"time"
 
+	"onering/data"
+	"onering/eval"
 	"onering/models"
 	"onering/models/adamw"
 	"onering/objectives"
+	"onering/reward"
 	"onering/runtime"
 	"onering/train/metrics"
 	"onering/train/rundir"
-	"onering/verifier"
 )
 
 // An Observer is told how far a run is. Its methods are called from one
@@ -43,16 +45,16 @@ type Trainer struct {
 
 	log       *slog.Logger
 	observer  Observer
-	prompter  *Prompter
-	problems  Problems
-	suites    []Suite
+	prompter  *data.Prompter
+	problems  data.Problems
+	suites    []eval.Suite
 	decoder   *runtime.Decoder
 	learner   *runtime.Learner
 	optimizer *runtime.Optimizer
 	reference *runtime.Learner // of the policy that training began with, where the objective asks for it
 	refWeight *models.Weights
 	refRing   *runtime.Ring
-	verifier  verifier.Verifier
+	reward    reward.Reward
 	folder    *rundir.Folder
 	saver     *rundir.Saver
 	clock     *metrics.Stopwatch
@@ -100,7 +102,10 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err != nil {
 		return nil, err
 	}
-	if t.prompter, err = NewPrompter(policy, template); err != nil {
+	if t.reward, err = reward.New("math"); err != nil {
+		return nil, err
+	}
+	if t.prompter, err = policy.Prompter(template); err != nil {
 		return nil, err
 	}
 	if t.problems, err = openTraining(c.Data, log); err != nil {
@@ -109,12 +114,12 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if err = t.dropLong(); err != nil {
 		return nil, err
 	}
-	t.problemsDigest = digest(t.problems)
+	t.problemsDigest = t.problems.Digest()
 	if err := checkWeights(policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
 	for _, name := range c.Eval.Suites {
-		s, err := OpenSuite(name, "", c.Eval.Options())
+		s, err := eval.Open(name, "", c.Eval.Options())
 		if err != nil {
 			return nil, fmt.Errorf("train: eval.suites: %w", err)
 		}
@@ -178,13 +183,13 @@ func stashLevel(g models.Geometry, parameters, tokens int) models.Stash {
 
 // dropLong leaves out problems whose prompt exceeds max_prompt_tokens.
 func (t *Trainer) dropLong() error {
-	list, ok := t.problems.(table)
+	list, ok := t.problems.(data.List)
 	if !ok {
 		return nil
 	}
 	kept := list[:0]
 	for _, q := range list {
-		prompt, err := t.prompter.Encode(q)
+		_, prompt, err := t.prompter.Prompt(q)
 		if err != nil {
 			return err
 		}
@@ -269,7 +274,7 @@ func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
 			c.MaxNewTokens = t.Config.Rollout.MaxNewTokens
 		}
 		t.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*c.Samples)
-		result, err := s.run(ctx, t.decoder, t.prompter, c, t.verifier, func(int) { t.observer.Advance(1) })
+		result, err := t.evaluateSuite(ctx, s, c)
 		if err != nil {
 			return e, err
 		}

@@ -14,17 +14,20 @@ import (
 // A RolloutLine is one line of a file in rollouts/: a response, its reward, and
 // what training made of its tokens.
 type RolloutLine struct {
-	Problem   string   `json:"problem"`
-	Sample    int      `json:"sample"`
-	Prompt    string   `json:"prompt"`
-	Response  string   `json:"response"`
-	Answers   []string `json:"answers"`
-	Answer    string   `json:"answer"`
-	Reason    string   `json:"reason,omitempty"`
-	Reward    float64  `json:"reward"`
-	Advantage float64  `json:"advantage"`
-	Truncated bool     `json:"truncated,omitempty"`
-	IDs       []int32  `json:"ids"`
+	Problem  string   `json:"problem"`
+	Sample   int      `json:"sample"`
+	Prompt   string   `json:"prompt"`
+	Response string   `json:"response"`
+	Answers  []string `json:"answers"`
+	Answer   string   `json:"answer"`
+	Reason   string   `json:"reason,omitempty"`
+	Reward   float64  `json:"reward"`
+	// Rewards are the components of the reward, Log its further figures.
+	Rewards   map[string]float64 `json:"rewards,omitempty"`
+	Log       map[string]float64 `json:"log,omitempty"`
+	Advantage float64            `json:"advantage"`
+	Truncated bool               `json:"truncated,omitempty"`
+	IDs       []int32            `json:"ids"`
 	// LogP has the log-prob of each token when it was sampled.
 	LogP Rounded[float64] `json:"logp"`
 	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of

@@ -45,12 +45,13 @@ type Rollout struct {
 	Verdict          Verdict
 	Truncated        bool
 	Reward           float64
+	Components, Log  map[string]float64
 }
 
-// A Verdict is what the verifier said of a response.
+// A Verdict is what the reward said of a response.
 type Verdict struct {
-	Correct                bool
-	Answer, Reason, Status string
+	Answer, Reason string
+	Status         string // as package reward has it; "ok" for its OK in older checkpoints
 }
 
 // A Trajectory is what learning has added to a rollout.

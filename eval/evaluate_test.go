@@ -1,4 +1,4 @@
-package train
+package eval_test
 
 import (
 	"context"
@@ -11,51 +11,71 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data"
 	"onering/eval"
+	"onering/reward"
+	_ "onering/reward/all"
 	"onering/runtime/runtimetest"
+	"onering/sampler"
 	"onering/tokenize"
-	"onering/verifier"
+	"onering/train"
 )
 
 // heldOut is n held-out problems of the embedded task.
-func heldOut(n int) Suite {
-	return Suite{"arithmetic", sums{true}.Take(evalSeed, 0, n)}
+func heldOut(t *testing.T, n int) eval.Suite {
+	t.Helper()
+	problems, _, err := data.OpenProblems(train.Arithmetic, data.Options{}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eval.Suite{Name: "arithmetic", Problems: problems.Take(eval.TrainingSeed, 0, n)}
 }
 
 // evaluator evaluates with the embedded policy.
 type evaluator struct {
 	t        *testing.T
-	policy   *Policy
-	prompter *Prompter
-	suites   []Suite
+	policy   *train.Policy
+	prompter *data.Prompter
+	reward   reward.Reward
+	suites   []eval.Suite
 	settings eval.Settings
 }
 
-func newEvaluator(t *testing.T, settings eval.Settings, suites ...Suite) *evaluator {
+func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *evaluator {
 	t.Helper()
 	runtimetest.Test(t)
-	policy, err := OpenPolicy(Arithmetic)
+	policy, err := train.OpenPolicy(train.Arithmetic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(policy.Close)
-	prompter, err := NewPrompter(policy, tokenize.Template{Name: "no"})
+	prompter, err := policy.Prompter(tokenize.Template{Name: "no"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := reward.New("math")
 	if err != nil {
 		t.Fatal(err)
 	}
 	settings.Weights = policy.Fingerprint()
-	return &evaluator{t, policy, prompter, suites, settings}
+	return &evaluator{t, policy, prompter, rule, suites, settings}
+}
+
+// evaluate samples and grades what r lacks.
+func (e *evaluator) evaluate(ctx context.Context, d sampler.Decoder, r *eval.Responses, progress func(int)) error {
+	x := eval.Evaluator{Decoder: d, Prompter: e.prompter, EOS: e.policy.Model.EOS, Reward: e.reward, Progress: progress}
+	return x.Evaluate(ctx, e.suites, r)
 }
 
 // run samples into a file with so many slots; after stop responses, if not 0,
 // it is interrupted.
 func (e *evaluator) run(path string, slots, stop int) eval.Report {
 	e.t.Helper()
-	r, err := eval.Resume(path, NewPlan(e.settings, e.suites))
+	r, err := eval.Resume(path, eval.NewPlan(e.settings, e.suites))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	longest, err := e.prompter.Longest(e.suites)
+	longest, err := eval.Longest(e.prompter, e.suites)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -67,7 +87,7 @@ func (e *evaluator) run(path string, slots, stop int) eval.Report {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	n := 0
-	err = Evaluate(ctx, decoder, e.prompter, e.suites, r, verifier.Verifier{}, func(int) {
+	err = e.evaluate(ctx, decoder, r, func(int) {
 		if n++; n == stop {
 			cancel()
 		}
@@ -85,7 +105,7 @@ func (e *evaluator) run(path string, slots, stop int) eval.Report {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	report, err := r.Report(SameAnswer(verifier.Verifier{}))
+	report, err := r.Report(reward.SameAnswer(e.reward))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -142,7 +162,7 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 		{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40},
 		{Template: "no", Samples: samples, Temperature: 0.6, TopP: 0.95, MaxTokens: 40, Seed: 11},
 	} {
-		e := newEvaluator(t, s, heldOut(problems))
+		e := newEvaluator(t, s, heldOut(t, problems))
 		dir := t.TempDir()
 		whole := filepath.Join(dir, "64.jsonl")
 		want, _ := json.Marshal(e.run(whole, 64, 0))
@@ -163,47 +183,11 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestSuiteKeys: what a problem's draws are keyed by follows from its text.
-func TestSuiteKeys(t *testing.T) {
-	a := Suite{"a", []Problem{{ID: "1", Text: "x"}, {ID: "2", Text: "y"}, {ID: "3", Text: "x"}}}
-	b := Suite{"b", []Problem{{ID: "9", Text: "y"}, {ID: "1", Text: "x"}}}
-	ka, kb := a.keys(), b.keys()
-	if ka[0] != kb[1] || ka[1] != kb[0] {
-		t.Errorf("keys depend on more than the text: %v, %v", ka, kb)
-	}
-	if ka[0] == ka[2] {
-		t.Error("a problem that comes twice has the same draws twice")
-	}
-}
-
-func TestSuitePlan(t *testing.T) {
-	s := Suite{"a", []Problem{{ID: "1", Text: "x"}, {ID: "1", Text: "y"}, {ID: "1#2", Text: "z"}, {ID: "1", Text: "z"}}}
-	p := s.plan()
-	if _, err := eval.New(eval.Plan{Settings: eval.Settings{Samples: 1}, Suites: []eval.Suite{p}}); err != nil {
-		t.Errorf("names %q: %v", p.IDs, err)
-	}
-	if p.IDs[0] != "1" || p.IDs[1] != "1#2" {
-		t.Errorf("names %q", p.IDs)
-	}
-	for _, change := range []func(*Problem){
-		func(q *Problem) { q.ID += "x" },
-		func(q *Problem) { q.Text += "x" },
-		func(q *Problem) { q.Answers = []string{"7"} },
-		func(q *Problem) { q.Plain = true },
-	} {
-		other := Suite{"a", append([]Problem{}, s.Problems...)}
-		change(&other.Problems[2])
-		if other.plan().Digest == p.Digest {
-			t.Errorf("the digest does not tell %+v from %+v", other.Problems[2], s.Problems[2])
-		}
-	}
-}
-
 // TestEvaluateLongPrompt: a prompt that does not fit is a truncated response,
 // and the others go on.
 func TestEvaluateLongPrompt(t *testing.T) {
-	long := Problem{ID: "long", Text: strings.Repeat("1+", 60), Answers: []string{"60"}, Plain: true}
-	s := heldOut(3)
+	long := data.Problem{ID: "long", Text: strings.Repeat("1+", 60), Answers: []string{"60"}, Plain: true}
+	s := heldOut(t, 3)
 	s.Problems = append(s.Problems, long)
 	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 2, Temperature: 1, TopP: 1, MaxTokens: 40}, s)
 	path := filepath.Join(t.TempDir(), "r.jsonl")
@@ -220,7 +204,7 @@ func TestEvaluateLongPrompt(t *testing.T) {
 // TestEvaluateTwice: what is there is not sampled again, and a problem that the
 // vocabulary cannot express is an error.
 func TestEvaluateTwice(t *testing.T) {
-	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40}, heldOut(5))
+	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40}, heldOut(t, 5))
 	path := filepath.Join(t.TempDir(), "r.jsonl")
 	e.run(path, 5, 0)
 	before, _ := os.Stat(path)
@@ -229,8 +213,8 @@ func TestEvaluateTwice(t *testing.T) {
 		t.Error("the file was written again")
 	}
 	for text, want := range map[string]string{"": "the prompt is empty", "What is 1+1?": "W"} {
-		e.suites = []Suite{{"odd", []Problem{{ID: "o", Text: text, Plain: true}}}}
-		r, err := eval.New(NewPlan(e.settings, e.suites))
+		e.suites = []eval.Suite{{Name: "odd", Problems: []data.Problem{{ID: "o", Text: text, Plain: true}}}}
+		r, err := eval.New(eval.NewPlan(e.settings, e.suites))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,8 +223,8 @@ func TestEvaluateTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer decoder.Close()
-		err = Evaluate(context.Background(), decoder, e.prompter, e.suites, r, verifier.Verifier{}, nil)
-		if err == nil || !strings.HasPrefix(err.Error(), `train: suite "odd", problem "o": `) || !strings.Contains(err.Error(), want) {
+		err = e.evaluate(context.Background(), decoder, r, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), `evaluation: suite "odd", problem "o": `) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

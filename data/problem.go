@@ -1,0 +1,122 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"onering/data/arithmetic"
+)
+
+// A Problem is what a prompt is made of, and what responses to it are graded
+// against: a row of a dataset, or a task that a program makes up.
+type Problem struct {
+	// ID names the problem stably: the id column, else the file's name in the
+	// dataset, a colon, and Line. It does not depend on filters and limits.
+	ID string
+	// Text is the problem as its author wrote it, before any template.
+	Text string
+	// Answers are the accepted answers; a response needs one of them. There are
+	// none if Options.NoAnswers allows it. Numbers are written plainly: 142, not
+	// 142.0.
+	Answers []string
+	// Plain problems are prompts already: no template goes around them.
+	Plain bool
+	// Fields are the columns of the row in the file's order, those of the prompt
+	// and the answer included, with the types of the file; see Object. Load may
+	// leave columns out, see Report.LeftOut. Fields are shared: do not change
+	// them.
+	Fields Object
+	File   string // path of the file; empty if the problem is not from one
+	Line   int    // line (JSON lines, CSV) or row in the file, from 1
+}
+
+// Problems are the training or evaluation problems of a run.
+type Problems interface {
+	// Len is the number of problems; 0 for an endless stream.
+	Len() int
+	// Take returns the problems at places first to first+n-1 of the order that
+	// seed decides; each pass over them has its own order. So a place in the
+	// order is all that resuming needs.
+	Take(seed int64, first, n int) []Problem
+	// Digest tells these problems from others, by what a prompt is made of and
+	// the answers.
+	Digest() string
+}
+
+// OpenProblems reads the problems of a dataset as o says. The name
+// builtin:arithmetic stands for the embedded task, which is endless and has no
+// use for o; heldOut takes its held-out part.
+func OpenProblems(name string, o Options, heldOut bool) (Problems, Report, error) {
+	if name == arithmetic.Name {
+		return sums{heldOut}, Report{}, nil
+	}
+	if strings.HasPrefix(name, "builtin:") {
+		return nil, Report{}, fmt.Errorf("data: unknown built-in task %q; there is %q", name, arithmetic.Name)
+	}
+	list, report, err := Load(name, o)
+	if err != nil {
+		return nil, report, err
+	}
+	return List(list), report, nil
+}
+
+// A List is problems held in memory.
+type List []Problem
+
+// Len is the number of problems.
+func (l List) Len() int { return len(l) }
+
+// Take shuffles each pass over the list with a generator of its own.
+func (l List) Take(seed int64, first, n int) []Problem {
+	out := make([]Problem, 0, n)
+	var order []int
+	for pass := -1; len(out) < n; first++ {
+		if p := first / len(l); p != pass {
+			pass = p
+			order = rand.New(rand.NewPCG(uint64(seed), uint64(pass))).Perm(len(l))
+		}
+		out = append(out, l[order[first%len(l)]])
+	}
+	return out
+}
+
+// Digest is a hash over names, texts and answers in order. Files and other
+// columns do not count: a run may resume with the same problems in another
+// format.
+func (l List) Digest() string {
+	h := sha256.New()
+	enc := json.NewEncoder(h)
+	for _, p := range l {
+		enc.Encode(struct { // neither strings nor a hash can fail
+			ID, Text string
+			Answers  []string
+			Plain    bool
+		}{p.ID, p.Text, p.Answers, p.Plain})
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// sums is the endless stream of arithmetic problems.
+type sums struct{ heldOut bool }
+
+func (sums) Len() int { return 0 }
+
+func (s sums) Take(seed int64, first, n int) []Problem {
+	out := make([]Problem, n)
+	for i := range out {
+		p := arithmetic.Draw(rand.New(rand.NewPCG(uint64(seed), uint64(first+i))), s.heldOut)
+		text, answer := p.Prompt(), p.Answer()
+		out[i] = Problem{
+			ID: text, Text: text, Answers: []string{answer}, Plain: true,
+			Fields: Object{{"problem", text}, {"answer", answer}},
+		}
+	}
+	return out
+}
+
+// Digest is the constant that checkpoints of all versions have for this task.
+func (sums) Digest() string { return "train.sums" }

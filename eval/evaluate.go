@@ -1,0 +1,157 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"onering/data"
+	"onering/reward"
+	"onering/sampler"
+)
+
+// An Evaluator samples the responses to suites and grades them.
+type Evaluator struct {
+	Decoder  sampler.Decoder
+	Prompter *data.Prompter
+	EOS      []int32 // the tokens that end a response
+	Reward   reward.Reward
+	// Progress, if not nil, is told of each response's tokens when it is graded.
+	Progress func(tokens int)
+}
+
+// Evaluate samples and grades the responses that are still missing. responses
+// were made from NewPlan of the same suites. Each response is added when it is
+// graded, so those that were graded stay if there is an error or ctx ends. What a
+// response is depends on the settings, the problem's text and the number of the
+// sample alone, and not on the number of slots or on the responses that are there
+// already. That takes one slot of the decoder (see sampler.Invariant), unless it
+// has only one.
+//
+// A problem whose prompt leaves no room in a slot counts as truncated.
+func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Responses) error {
+	d := e.Decoder
+	if d.Slots() > 1 {
+		invariant := sampler.NewInvariant(d)
+		defer invariant.Close()
+		d = invariant
+	}
+	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: d.MaxTokens()}
+	if err := w.list(); err != nil {
+		return err
+	}
+	if len(w.tasks) == 0 {
+		return nil
+	}
+	s, t := responses.Settings, e.Prompter.Tokenizer
+	o := sampler.Options{
+		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Greedy: s.Greedy,
+		MaxNewTokens: s.MaxTokens, EOS: e.EOS, Seed: s.Seed,
+		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
+	}
+	g := reward.Grader{Reward: e.Reward, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
+	_, err := g.Sample(ctx, d, o, w.tasks, w.add)
+	return err
+}
+
+// wanted are the responses that an evaluation still lacks.
+type wanted struct {
+	Evaluator
+	suites    []Suite
+	responses *Responses
+	maxTokens int // of a slot
+
+	tasks  []reward.Task
+	places []place // parallel to tasks
+}
+
+// A place says which problem of which suite a task is for, and the numbers of
+// the samples that it asks for.
+type place struct {
+	suite, problem string
+	samples        []int
+}
+
+// list makes the tasks.
+func (w *wanted) list() error {
+	for i, suite := range w.suites {
+		plan := w.responses.Suites[i]
+		for j, key := range suite.keys() {
+			missing := w.responses.Missing(plan.Name, j)
+			if len(missing) == 0 {
+				continue
+			}
+			at := place{plan.Name, plan.IDs[j], missing}
+			if err := w.ask(suite.Problems[j], key, at); err != nil {
+				return fmt.Errorf("evaluation: suite %q, problem %q: %w", at.suite, at.problem, err)
+			}
+		}
+	}
+	return nil
+}
+
+// ask adds the task for the missing responses to a problem. A vocabulary that
+// cannot express the problem is an error: that is not the model's fault, but
+// there is no score either.
+func (w *wanted) ask(p data.Problem, key uint64, at place) error {
+	if err := w.Prompter.Tokenizer.Check(p.Text); err != nil {
+		return err
+	}
+	text, prompt, err := w.Prompter.Prompt(p)
+	if err != nil {
+		return err
+	}
+	if len(prompt) == 0 {
+		return errors.New("the prompt is empty")
+	}
+	if len(prompt) >= w.maxTokens {
+		return w.addUnsampled(at, fmt.Sprintf("the prompt has %d tokens, there is room for %d with the response", len(prompt), w.maxTokens))
+	}
+	s := w.responses.Settings
+	r := sampler.Request{Prompt: prompt, ID: key, Samples: len(at.samples)}
+	// The sampler numbers the samples of a request from 0. If others are missing,
+	// their uniforms are given.
+	if len(at.samples) < s.Samples && !s.Greedy {
+		for _, k := range at.samples {
+			u := make([]float32, min(s.MaxTokens, w.maxTokens-len(prompt)))
+			for t := range u {
+				u[t] = sampler.Uniform(s.Seed, key, k, t)
+			}
+			r.Uniforms = append(r.Uniforms, u)
+		}
+	}
+	w.tasks = append(w.tasks, reward.Task{Problem: p, Prompt: text, Request: r})
+	w.places = append(w.places, at)
+	return nil
+}
+
+// addUnsampled adds the responses to a problem whose prompt is too long: wrong
+// and truncated.
+func (w *wanted) addUnsampled(at place, reason string) error {
+	for _, k := range at.samples {
+		if err := w.file(Response{Suite: at.suite, Problem: at.problem, Sample: k, Finish: string(sampler.Length), Reason: reason}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a graded response.
+func (w *wanted) add(g reward.Graded) error {
+	at := w.places[g.Request]
+	return w.file(Response{
+		Suite: at.suite, Problem: at.problem, Sample: at.samples[g.Sample], Right: g.Score.Right(),
+		Answer: g.Score.Answer, Reason: g.Score.Reason, Fault: string(g.Score.Status),
+		Finish: string(g.Finish), Tokens: len(g.IDs), Text: g.Text, IDs: g.IDs, LogProb: g.LogProb,
+	})
+}
+
+func (w *wanted) file(x Response) error {
+	if err := w.responses.Add(x); err != nil {
+		return err
+	}
+	if w.Progress != nil {
+		w.Progress(x.Tokens)
+	}
+	return nil
+}

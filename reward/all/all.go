@@ -1,0 +1,7 @@
+// Package all registers every reward of onering. Import it for effect; one line
+// per reward.
+package all
+
+import (
+	_ "onering/reward/math"
+)

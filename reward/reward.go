@@ -1,0 +1,115 @@
+// Package reward says what a response is worth: the Reward interface, the
+// registry of rewards by name, and the Grader that training and evaluation share.
+//
+// A reward gives each sampled response a number. Each lives in a folder of its
+// own and registers itself; reward/all imports them all. The [reward] section of
+// a run file names the one that a run uses.
+package reward
+
+import (
+	"context"
+
+	"onering/data"
+)
+
+// A Sample is one finished response, with everything that a reward may want to
+// know about it. Samples share their slices and fields with the program: a reward
+// only reads them.
+type Sample struct {
+	// Problem is what was asked, with the accepted answers and all columns of
+	// its row.
+	Problem data.Problem
+	// Prompt is the text that the model saw, PromptIDs its tokens.
+	Prompt    string
+	PromptIDs []int32
+	// Response is the text without special tokens; IDs are its tokens, EOS
+	// included.
+	Response string
+	IDs      []int32
+	// Truncated says that a limit of length cut the response off.
+	Truncated bool
+}
+
+// A Reward grades responses.
+//
+// The value itself is the configuration: its exported fields carry toml tags, the
+// program decodes the run file's [reward] section into what New returned and then
+// calls Validate if there is one. Further abilities are optional interfaces, found
+// by type assertion: Validator and Comparer.
+//
+// Methods observe these rules, each of which is a case of rewardtest:
+//
+//   - New returns a fresh value every time, with defaults that Validate accepts
+//     and a toml name on every exported field.
+//   - Score returns one score per sample, in the order of the samples, for groups
+//     of any size, an empty one included.
+//   - Values, components and log figures are finite, the status is OK, Limit or
+//     Error, and a sample that was skipped or whose status is not OK has value 0.
+//   - Any text is graded without an error: empty, very long, not UTF-8, to a
+//     problem without answers or fields.
+//   - No method modifies its arguments.
+//   - No method keeps a reference to its arguments.
+//   - Equal groups get equal scores, whatever was graded before.
+//   - The order of the samples does not matter.
+//   - Methods may be called concurrently.
+//   - If the context has ended, Score returns without waiting, with scores or
+//     with an error that wraps the context's.
+//   - SameAnswer does not depend on the order of its arguments.
+type Reward interface {
+	// Score grades responses to one prompt together. In training they are all
+	// that were sampled for it; in evaluation each response is graded alone. An
+	// error means that the group could not be graded, and ends the run: it never
+	// counts as a reward of 0.
+	Score(ctx context.Context, group []Sample) ([]Score, error)
+}
+
+// A Score is what a reward says of one sample.
+type Score struct {
+	// Value is the reward. A right response earns at least 1 and a wrong one
+	// less: evaluation counts by that, see Right.
+	Value float64
+	// Skip says that the reward has no opinion on the sample.
+	Skip bool
+	// Answer is what was taken for the response's answer, empty if nothing was.
+	Answer string
+	// Reason is the rule that decided, in a few words.
+	Reason string
+	Status Status
+	// Components are the parts that Value was made of, by name. They are kept
+	// with the rollouts, and their means with the metrics of the round.
+	Components map[string]float64
+	// Log are further figures to keep like Components.
+	Log map[string]float64
+}
+
+// Right says whether the sample counts as right in evaluations.
+func (s Score) Right() bool { return s.Value >= 1 }
+
+// A Status tells a grade that was reached from one that was not.
+type Status string
+
+const (
+	OK    Status = ""      // the sample was graded
+	Limit Status = "limit" // grading would have taken more work than allowed
+	Error Status = "error" // the problem has nothing to grade with, or the grader has a fault
+)
+
+// A Validator rejects impossible configurations. The error joins *settings.Errors
+// that name the keys.
+type Validator interface {
+	Validate() error
+}
+
+// A Comparer says whether two extracted answers mean the same, for the majority
+// vote of evaluations. Without it answers are compared as texts.
+type Comparer interface {
+	SameAnswer(a, b string) bool
+}
+
+// SameAnswer returns the comparison of r, nil if it has none.
+func SameAnswer(r Reward) func(a, b string) bool {
+	if c, ok := r.(Comparer); ok {
+		return c.SameAnswer
+	}
+	return nil
+}

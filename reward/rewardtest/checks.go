@@ -1,0 +1,282 @@
+package rewardtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"onering/data"
+	"onering/reward"
+)
+
+func checkDefaults(new func() reward.Reward) error {
+	r := new()
+	v := reflect.ValueOf(r)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("New returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", r)
+	}
+	if v.Elem().Type().Size() > 0 && r == new() {
+		return errors.New("New returned the same value twice")
+	}
+	if validator, ok := r.(reward.Validator); ok {
+		if err := validator.Validate(); err != nil {
+			return fmt.Errorf("Validate rejects the defaults: %w", err)
+		}
+	}
+	return checkFields(v.Elem().Type(), map[string]bool{"name": true})
+}
+
+// checkFields looks for a toml name on every exported field, embedded ones
+// included, each name once.
+func checkFields(t reflect.Type, taken map[string]bool) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "":
+			if err := checkFields(f.Type, taken); err != nil {
+				return err
+			}
+		case !f.IsExported() || name == "-":
+		case name == "" || name != strings.ToLower(name) || strings.ContainsAny(name, " .-"):
+			return fmt.Errorf("field %s needs a tag such as `toml:\"max_length\"`, or `toml:\"-\"` if it is not a setting", f.Name)
+		case taken[name]:
+			return fmt.Errorf("field %s: the toml name %q is taken", f.Name, name)
+		default:
+			taken[name] = true
+		}
+	}
+	return nil
+}
+
+func checkCount(new func() reward.Reward) error {
+	r := new()
+	all := group()
+	for n := range len(all) + 1 {
+		if _, err := score(r, all[:n]); err != nil {
+			return fmt.Errorf("a group of %d: %w", n, err)
+		}
+	}
+	// A group of many must not exceed a limit of the reward's own.
+	var many []reward.Sample
+	for range 64 {
+		many = append(many, group()...)
+	}
+	if _, err := score(r, many); err != nil {
+		return fmt.Errorf("a group of %d: %w", len(many), err)
+	}
+	return nil
+}
+
+func checkValues(new func() reward.Reward) error {
+	scores, err := score(new(), group())
+	if err != nil {
+		return err
+	}
+	for i, s := range scores {
+		if err := checkScore(s); err != nil {
+			return fmt.Errorf("sample %d (%q): %w", i, variants[i].response, err)
+		}
+	}
+	return nil
+}
+
+func checkScore(s reward.Score) error {
+	if !finite(s.Value) {
+		return fmt.Errorf("the value is %v", s.Value)
+	}
+	for _, figures := range []map[string]float64{s.Components, s.Log} {
+		for _, name := range slices.Sorted(maps.Keys(figures)) {
+			if !finite(figures[name]) {
+				return fmt.Errorf("%q is %v", name, figures[name])
+			}
+		}
+	}
+	if !slices.Contains([]reward.Status{reward.OK, reward.Limit, reward.Error}, s.Status) {
+		return fmt.Errorf("the status is %q", s.Status)
+	}
+	if (s.Skip || s.Status != reward.OK) && s.Value != 0 {
+		return fmt.Errorf("a sample that was not graded has value %v", s.Value)
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+func checkAnyText(new func() reward.Reward) error {
+	r := new()
+	empty := data.Problem{ID: "x"}
+	odd := problem()
+	for _, text := range oddTexts {
+		odd.Text, odd.Answers = text, []string{text}
+		for _, s := range []reward.Sample{
+			sample(problem(), text, false), sample(problem(), text, true),
+			sample(empty, text, false), sample(odd, text, false), sample(odd, `\boxed{4}`, false),
+		} {
+			scores, err := score(r, []reward.Sample{s})
+			if err == nil {
+				err = checkScore(scores[0])
+			}
+			if err != nil {
+				return fmt.Errorf("the response %.40q to the problem %.40q with the answers %.40q: %w", s.Response, s.Problem.Text, s.Problem.Answers, err)
+			}
+		}
+	}
+	return nil
+}
+
+func checkArguments(new func() reward.Reward) error {
+	given, want := group(), group()
+	if _, err := score(new(), given); err != nil {
+		return err
+	}
+	for i := range want {
+		if !reflect.DeepEqual(given[i], want[i]) {
+			return fmt.Errorf("sample %d has changed from %+v to %+v", i, want[i], given[i])
+		}
+	}
+	return nil
+}
+
+func checkRetention(new func() reward.Reward) error {
+	want, err := score(new(), group())
+	if err != nil {
+		return err
+	}
+	r := new()
+	first := group()
+	early, err := score(r, first)
+	if err != nil {
+		return err
+	}
+	// What was graded before is overwritten: later scores must not change...
+	for i := range first {
+		s := &first[i]
+		clear(s.IDs)
+		clear(s.PromptIDs)
+		clear(s.Problem.Answers)
+		clear(s.Problem.Fields)
+		s.Response = "overwritten"
+	}
+	later, err := score(r, group())
+	if err != nil {
+		return err
+	}
+	if err := same(later, want); err != nil {
+		return fmt.Errorf("after an earlier group was overwritten: %w", err)
+	}
+	// ... and neither must earlier ones when others are graded.
+	if _, err := score(r, []reward.Sample{sample(problem(), "another", false)}); err != nil {
+		return err
+	}
+	if err := same(early, want); err != nil {
+		return fmt.Errorf("a later call wrote to an earlier result: %w", err)
+	}
+	return nil
+}
+
+func checkDeterminism(new func() reward.Reward) error {
+	want, err := score(new(), group())
+	if err != nil {
+		return err
+	}
+	r := new()
+	for range 3 {
+		for _, text := range oddTexts {
+			if _, err := score(r, []reward.Sample{sample(problem(), text, true)}); err != nil {
+				return err
+			}
+		}
+		got, err := score(r, group())
+		if err != nil {
+			return err
+		}
+		if err := same(got, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkOrder(new func() reward.Reward) error {
+	r := new()
+	want, err := score(r, group())
+	if err != nil {
+		return err
+	}
+	reversed := group()
+	slices.Reverse(reversed)
+	got, err := score(r, reversed)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(got)
+	return same(got, want)
+}
+
+func checkConcurrency(new func() reward.Reward) error {
+	r := new()
+	want, err := score(new(), group())
+	if err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	var errs [8]error
+	for i := range errs {
+		wait.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					errs[i] = fmt.Errorf("the reward panics: %v", v)
+				}
+			}()
+			for range 20 {
+				got, err := score(r, group())
+				if err == nil {
+					err = same(got, want)
+				}
+				errs[i] = errors.Join(errs[i], err)
+				if c, ok := r.(reward.Comparer); ok {
+					c.SameAnswer("4", "5")
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs[:]...)
+}
+
+func checkContext(new func() reward.Reward) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	given := group()
+	scores, err := new().Score(ctx, given)
+	if err == nil && len(scores) != len(given) {
+		return fmt.Errorf("%d scores for %d samples, and no error", len(scores), len(given))
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("the error %q does not wrap the context's", err)
+	}
+	return nil
+}
+
+func checkSameAnswer(new func() reward.Reward) error {
+	c, ok := new().(reward.Comparer)
+	if !ok {
+		return nil
+	}
+	answers := append([]string{"4", "4.0", "8/2", "5", "A", "x=4", "(1,2)"}, oddTexts...)
+	for i, a := range answers {
+		for _, b := range answers[:i] {
+			if c.SameAnswer(a, b) != c.SameAnswer(b, a) {
+				return fmt.Errorf("%.40q and %.40q are the same in one order only", a, b)
+			}
+		}
+	}
+	return nil
+}
