@@ -62,7 +62,7 @@ var rooms = []struct {
 	{"train", "train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward"},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models"},
-	{"train/sweep", ""},
+	{"train/sweep", "models"},
 
 	{"serve", "train train/metrics"},
 
@@ -70,6 +70,7 @@ var rooms = []struct {
 	{"report/live", "report report/tensorboard train train/metrics"},
 	{"report/terminal", "report"},
 	{"report/tensorboard", ""},
+	{"report/variants", "report train/sweep models"},
 }
 
 // testAllow is what tests may import beyond their package's row.

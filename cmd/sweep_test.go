@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/train"
+	"onering/train/sweep"
 )
 
 // TestPaperRuns loads every file in runs/paper: run files as such, sweeps with
@@ -35,60 +35,22 @@ func TestPaperRuns(t *testing.T) {
 			}
 			continue
 		}
-		p, err := readSweep(path)
+		p, err := sweep.ReadPlan(path)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		runs, err := p.resolve(new(cobra.Command), "out", nil, 1)
-		if err != nil {
+		runs := p.Runs("out")
+		if _, err := resolveRuns(new(cobra.Command), p, runs, nil, 1); err != nil {
 			t.Error(err)
 		}
 		seen := map[string]string{}
 		for _, r := range runs {
-			if other, ok := seen[r.dir]; ok {
-				t.Errorf("%s: %s and %s have the same folder", path, r.variant, other)
+			if other, ok := seen[r.Dir]; ok {
+				t.Errorf("%s: %s and %s have the same folder", path, r.Variant, other)
 			}
-			seen[r.dir] = r.variant
+			seen[r.Dir] = r.Variant
 		}
-	}
-}
-
-func TestSlug(t *testing.T) {
-	for name, want := range map[string]string{
-		"PMPO": "pmpo", "Dr. GRPO": "dr.-grpo", "p_negative = 0": "p_negative=0", "clip / no clip": "clip-no-clip", "../x": "x",
-	} {
-		if got := slug(name); got != want {
-			t.Errorf("slug(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
-// TestDifference sees through pointers and names the key.
-func TestDifference(t *testing.T) {
-	load := func(text string) train.Config {
-		t.Helper()
-		l, err := parseFile("x.toml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := resolve(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Config
-	}
-	a := load("[objective]\nname = \"pmpo\"\np_negative = 0.5\n[runtime]\nthreads = 1\n")
-	b := load("[objective]\nname = \"pmpo\"\np_negative = 0.5\n[output]\ndir = \"b\"\n")
-	if got := difference(a, b); got != "" {
-		t.Errorf("the same configuration: %q", got)
-	}
-	c := load("[objective]\nname = \"pmpo\"\np_negative = 0.25\n")
-	if got, want := difference(a, c), "objective.p_negative is 0.5 there and 0.25 here"; got != want {
-		t.Errorf("difference %q, want %q", got, want)
-	}
-	if got := difference(a, load("[objective]\nname = \"grpo\"\n")); got == "" {
-		t.Error("another objective is no difference")
 	}
 }
 
@@ -117,9 +79,9 @@ func TestSweepExamples(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, `"hard.toml"`, `""`)), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		p, err := readSweep(path)
+		p, err := sweep.ReadPlan(path)
 		if err == nil {
-			_, err = p.resolve(new(cobra.Command), "out", nil, 1)
+			_, err = resolveRuns(new(cobra.Command), p, p.Runs("out"), nil, 1)
 		}
 		if err != nil {
 			t.Errorf("%v\nin\n%s", err, text)

@@ -1,21 +1,24 @@
-package sweep
+package variants
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"onering/train/sweep"
 )
 
-// An Outcome is what one run came to.
+// An Outcome is the result of one run.
 type Outcome struct {
 	Variant string
 	Seed    int64
-	// Values by the metric's name: the one that variants are compared by, and
-	// others that the table shows.
+	// Values are by the metric's name: the one that variants are compared by, and
+	// the others that the table shows.
 	Values map[string]float64
 	// Failed says why there are no values, "" if there are.
 	Failed string
@@ -28,11 +31,10 @@ type Metric struct {
 	Percent bool // shown in percent
 }
 
-// A Comparison is a question stated before the runs.
+// A Comparison is a question stated before the runs, and its answer.
 type Comparison struct {
-	First, Second string
-	Claim         string // what is expected, and by whom
-	Test          Test
+	sweep.Comparison
+	Test Test
 }
 
 // A Row is a variant's line: means over seeds.
@@ -55,72 +57,79 @@ type Table struct {
 
 // New tabulates outcomes: a row per variant in the order given, and the
 // comparisons on the seeds that both variants have.
-func New(metrics []Metric, variants []string, outcomes []Outcome, comparisons []Comparison) (*Table, error) {
+func New(metrics []Metric, variants []string, outcomes []Outcome, comparisons []sweep.Comparison) (*Table, error) {
 	if len(metrics) == 0 {
-		return nil, errors.New("sweep: no metric to compare by")
+		return nil, errors.New("variants: no metric to compare by")
 	}
-	t := &Table{Metrics: metrics, Comparisons: slices.Clone(comparisons)}
-	bySeed := map[string]map[int64]float64{}
+	t := &Table{Metrics: metrics}
+	bySeed := map[string]map[int64]float64{} // the first metric, by variant and seed
 	for _, name := range variants {
-		row := Row{Variant: name, Least: math.NaN(), Most: math.NaN()}
-		values := make([][]float64, len(metrics))
-		bySeed[name] = map[int64]float64{}
-		for _, o := range outcomes {
-			if o.Variant != name {
-				continue
-			}
-			if o.Failed != "" {
-				row.Failed++
-				continue
-			}
-			row.Runs++
-			for k, m := range metrics {
-				if v, ok := o.Values[m.Name]; ok && !math.IsNaN(v) {
-					values[k] = append(values[k], v)
-				}
-			}
-			if v, ok := o.Values[metrics[0].Name]; ok && !math.IsNaN(v) {
-				bySeed[name][o.Seed] = v
-			}
-		}
-		for k := range metrics {
-			row.Mean = append(row.Mean, mean(values[k]))
-			row.SE = append(row.SE, standardError(values[k]))
-		}
-		if len(values[0]) > 0 {
-			row.Least, row.Most = slices.Min(values[0]), slices.Max(values[0])
-		}
+		row, values := newRow(name, metrics, outcomes)
 		t.Rows = append(t.Rows, row)
+		bySeed[name] = values
+	}
+	for _, c := range comparisons {
+		for _, name := range []string{c.First, c.Second} {
+			if bySeed[name] == nil {
+				return nil, fmt.Errorf("variants: a comparison names variant %q; there are %s", name, strings.Join(variants, ", "))
+			}
+		}
+		t.Comparisons = append(t.Comparisons, Comparison{c, Paired(differences(bySeed[c.First], bySeed[c.Second]))})
 	}
 	var tests []*Test
 	for i := range t.Comparisons {
-		c := &t.Comparisons[i]
-		for _, name := range []string{c.First, c.Second} {
-			if bySeed[name] == nil {
-				return nil, fmt.Errorf("sweep: a comparison names variant %q; there are %s", name, strings.Join(variants, ", "))
-			}
-		}
-		var seeds []int64
-		for seed := range bySeed[c.First] {
-			if _, ok := bySeed[c.Second][seed]; ok {
-				seeds = append(seeds, seed)
-			}
-		}
-		slices.Sort(seeds)
-		var d []float64
-		for _, seed := range seeds {
-			d = append(d, bySeed[c.First][seed]-bySeed[c.Second][seed])
-		}
-		c.Test = Paired(d)
-		if len(d) > 0 {
-			tests = append(tests, &c.Test)
+		if test := &t.Comparisons[i].Test; test.N > 0 {
+			tests = append(tests, test)
 		}
 	}
 	adjust(tests)
 	return t, nil
 }
 
-// Cells are the table's headings and rows as text.
+// newRow returns a variant's line and the values of the first metric by seed.
+func newRow(variant string, metrics []Metric, outcomes []Outcome) (Row, map[int64]float64) {
+	row := Row{Variant: variant, Least: math.NaN(), Most: math.NaN()}
+	values := make([][]float64, len(metrics))
+	bySeed := map[int64]float64{}
+	for _, o := range outcomes {
+		if o.Variant != variant {
+			continue
+		}
+		if o.Failed != "" {
+			row.Failed++
+			continue
+		}
+		row.Runs++
+		for k, m := range metrics {
+			if v, ok := o.Values[m.Name]; ok && !math.IsNaN(v) {
+				values[k] = append(values[k], v)
+				if k == 0 {
+					bySeed[o.Seed] = v
+				}
+			}
+		}
+	}
+	for k := range metrics {
+		row.Mean = append(row.Mean, mean(values[k]))
+		row.SE = append(row.SE, standardError(values[k]))
+	}
+	if len(values[0]) > 0 {
+		row.Least, row.Most = slices.Min(values[0]), slices.Max(values[0])
+	}
+	return row, bySeed
+}
+
+// differences returns a - b for each seed that both have, in the order of seeds.
+func differences(a, b map[int64]float64) (d []float64) {
+	for _, seed := range slices.Sorted(maps.Keys(a)) {
+		if y, ok := b[seed]; ok {
+			d = append(d, a[seed]-y)
+		}
+	}
+	return d
+}
+
+// Cells returns the table's headings and rows as text.
 func (t *Table) Cells() (head []string, rows [][]string) {
 	head = []string{"variant", "runs"}
 	for k, m := range t.Metrics {
@@ -150,10 +159,10 @@ func (t *Table) Cells() (head []string, rows [][]string) {
 	return head, rows
 }
 
-// ComparisonCells are the comparisons as text; differences are in points where
-// the metric is in percent.
+// ComparisonCells returns the comparisons as text. For a metric in percent the
+// differences are in percentage points.
 func (t *Table) ComparisonCells() (head []string, rows [][]string) {
-	head = []string{"comparison", "seeds", "first less second", "95 % interval", "p", "p, Holm", "stated before"}
+	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", "p, Holm", "stated before"}
 	m := t.Metrics[0]
 	for _, c := range t.Comparisons {
 		x := c.Test

@@ -1,4 +1,4 @@
-package sweep
+package variants
 
 import (
 	"bytes"
@@ -33,14 +33,14 @@ const (
 	legendHeight = 22
 )
 
-// variantColors tell lines apart on light and on dark pages.
+// variantColors can be told apart on light and on dark pages.
 var variantColors = []string{"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a227", "#d1495b", "#5b7f95", "#7a6ff0"}
 
 // Dynamics draws panels as SVG, with one legend for all. A variant has the same
-// colour in every panel, that of its place in variants.
+// colour in every panel.
 func Dynamics(w io.Writer, variants []string, panels []Panel) error {
 	if len(panels) == 0 || len(variants) == 0 {
-		return errors.New("sweep: no dynamics to draw")
+		return errors.New("variants: no dynamics to draw")
 	}
 	colors := map[string]string{}
 	for i, v := range variants {
@@ -67,7 +67,7 @@ func Dynamics(w io.Writer, variants []string, panels []Panel) error {
 	return err
 }
 
-// draw puts a panel with its upper left corner at x0, y0.
+// draw draws a panel with its upper left corner at x0, y0.
 func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 	text(b, x0+panelLeft, y0+16, "start", p.Title)
 	left, right := math.Inf(1), math.Inf(-1)
@@ -114,6 +114,6 @@ func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 // text writes s at x, y.
 func text(b *bytes.Buffer, x, y float64, anchor, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, anchor)
-	xml.EscapeText(b, []byte(s)) // a buffer takes it
+	xml.EscapeText(b, []byte(s)) // writing to a buffer cannot fail
 	b.WriteString("</text>")
 }

@@ -1,6 +1,6 @@
-// Package sweep says what the runs of a sweep came to: means and standard errors
-// over seeds, paired comparisons of variants, tables of both.
-package sweep
+// Package variants compares the variants of a sweep: means and standard errors
+// over seeds, paired comparisons, and tables and figures of both.
+package variants
 
 import (
 	"math"
@@ -11,23 +11,24 @@ import (
 // A Test compares two variants on the seeds that both have.
 type Test struct {
 	N          int     // seeds
-	Difference float64 // mean of first less second
+	Difference float64 // mean of the first variant minus the second
 	SE         float64 // its standard error; NaN for one seed
 	Low, High  float64 // its 95 % interval by Student's t
 	P          float64 // two-sided, of the sign-flip test
 	Adjusted   float64 // P after Holm's correction over the sweep's comparisons
 }
 
-// exactSeeds is the number of seeds up to which all sign flips are tried.
-const exactSeeds = 18
+// Up to exactSeeds differences every combination of signs is tried, beyond that
+// so many random ones as flips says.
+const (
+	exactSeeds = 18
+	flips      = 100_000
+)
 
-// flips is the number of random ones beyond.
-const flips = 100_000
-
-// Paired tests differences of pairs. The sign-flip test asks how often a mean as
-// far from 0 as the one seen comes up if each difference were as likely to have
-// the other sign; it assumes no distribution. With n pairs the least p-value is
-// 2^(1-n).
+// Paired tests whether the differences of pairs have the mean 0. The sign-flip
+// test asks how often the mean would be as far from 0 as it is if each difference
+// were as likely to have the other sign. It assumes no distribution. With n pairs
+// the smallest possible p-value is 2^(1-n).
 func Paired(d []float64) Test {
 	t := Test{N: len(d), Difference: mean(d), SE: standardError(d), P: signFlip(d)}
 	h := tQuantile(len(d)-1) * t.SE
@@ -44,7 +45,7 @@ func signFlip(d []float64) float64 {
 		seen += x
 		scale += math.Abs(x)
 	}
-	least := math.Abs(seen) - 1e-12*scale // sums that are equal but for rounding count
+	least := math.Abs(seen) - 1e-12*scale // sums that differ by rounding count as equal
 	if len(d) <= exactSeeds {
 		extreme := 0
 		for signs := range 1 << len(d) {
@@ -55,7 +56,7 @@ func signFlip(d []float64) float64 {
 		return float64(extreme) / float64(int(1)<<len(d))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	extreme := 1 // what was seen is one of the draws
+	extreme := 1 // the signs as they are count as one draw
 	for range flips {
 		sum := 0.0
 		for from := 0; from < len(d); from += 64 {
@@ -68,7 +69,7 @@ func signFlip(d []float64) float64 {
 	return float64(extreme) / (flips + 1)
 }
 
-// flipped is the sum of d with the signs that bits say.
+// flipped returns the sum of d with the sign of d[i] changed if bit i is set.
 func flipped(d []float64, bits uint64) (sum float64) {
 	for i, x := range d {
 		if bits>>i&1 == 1 {
@@ -80,8 +81,7 @@ func flipped(d []float64, bits uint64) (sum float64) {
 }
 
 // adjust sets Adjusted of a family of tests by Holm's step-down method: the k-th
-// smallest of m p-values is multiplied by m-k+1, and none is less than one
-// before it.
+// smallest of m p-values is multiplied by m-k+1, and the results never decrease.
 func adjust(tests []*Test) {
 	order := slices.Clone(tests)
 	slices.SortStableFunc(order, func(a, b *Test) int {
@@ -105,10 +105,11 @@ func mean(x []float64) float64 {
 	for _, v := range x {
 		sum += v
 	}
-	return sum / float64(len(x)) // NaN of none
+	return sum / float64(len(x)) // NaN if there are none
 }
 
-// standardError of the mean, from the sample variance; NaN of fewer than two.
+// standardError returns that of the mean, from the sample variance, or NaN for
+// fewer than two values.
 func standardError(x []float64) float64 {
 	if len(x) < 2 {
 		return math.NaN()
@@ -128,9 +129,9 @@ var t975 = []float64{
 	2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 }
 
-// tQuantile is the 97.5 % quantile for df degrees of freedom, NaN for none. Beyond
-// the table the first terms of its expansion at the normal quantile are exact to
-// four digits.
+// tQuantile returns the 97.5 % quantile of Student's t for df degrees of freedom,
+// NaN for df = 0. Beyond the table it uses the first terms of the expansion at the
+// normal quantile, which are exact to four digits.
 func tQuantile(df int) float64 {
 	switch {
 	case df < 1:

@@ -1,4 +1,4 @@
-package sweep
+package variants
 
 import (
 	"encoding/xml"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"onering/train/sweep"
 )
 
 // TestPaired checks against a case worked by hand: of the 16 sign patterns of
@@ -86,7 +88,7 @@ func example(t *testing.T) *Table {
 	}
 	outcomes = append(outcomes, Outcome{Variant: "b", Seed: 9, Failed: "NaN"})
 	table, err := New([]Metric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
-		[]Comparison{{First: "a", Second: "b", Claim: "a is better"}})
+		[]sweep.Comparison{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func TestNew(t *testing.T) {
 	if r := table.Rows[1]; r.Runs != 4 || r.Failed != 1 || !math.IsNaN(r.Mean[1]) {
 		t.Errorf("%+v", r)
 	}
-	if _, err := New(table.Metrics, []string{"a"}, nil, []Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+	if _, err := New(table.Metrics, []string{"a"}, nil, []sweep.Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("an unknown variant: %v", err)
 	}
 }
@@ -114,7 +116,7 @@ func TestMarkdown(t *testing.T) {
 | a | 4 | 51.5 ± 0.6 | 50.0 to 53.0 | 2 |
 | b | 4 (1 failed) | 41.5 ± 0.6 | 40.0 to 43.0 | - |
 
-| comparison | seeds | first less second | 95 % interval | p | p, Holm | stated before |
+| comparison | seeds | first − second | 95 % interval | p | p, Holm | stated before |
 |---|---|---|---|---|---|---|
 | a vs b | 4 | +10.0 ± 0.0 | +10.0 to +10.0 | 0.125 | 0.125 | a is better |
 `

@@ -1,4 +1,4 @@
-package sweep
+package variants
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ const (
 	margin      = 16
 )
 
-// Figure draws the first metric as SVG: a line per variant with the value of
+// Figure draws the first metric as SVG: a line for each variant with the value of
 // each seed, the mean and its 95 % interval. values are by variant. The colours
 // suit light and dark pages.
 func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
@@ -27,7 +27,7 @@ func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
 		}
 	}
 	if low > high {
-		return fmt.Errorf("sweep: no value of %q to draw", t.Metrics[0].Name)
+		return fmt.Errorf("variants: no value of %q to draw", t.Metrics[0].Name)
 	}
 	step := tick(high - low)
 	low, high = step*math.Floor(low/step), step*math.Ceil(high/step)
@@ -74,7 +74,8 @@ func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
 	return err
 }
 
-// tick is a distance of grid lines that makes about six of them over a range.
+// tick returns a distance between grid lines that makes about six of them over a
+// range.
 func tick(span float64) float64 {
 	if span <= 0 {
 		return 0.1
@@ -88,7 +89,7 @@ func tick(span float64) float64 {
 	return 10 * power
 }
 
-// short is a value on an axis.
+// short returns a value as an axis shows it.
 func (m Metric) short(x float64) string {
 	if m.Percent {
 		x *= 100
@@ -96,7 +97,7 @@ func (m Metric) short(x float64) string {
 	return fmt.Sprintf("%.4g", math.Round(x*1e6)/1e6)
 }
 
-// Values are those of a metric by variant, as Figure takes them.
+// Values returns the values of a metric by variant, as Figure takes them.
 func Values(outcomes []Outcome, metric string) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, o := range outcomes {

@@ -1,0 +1,236 @@
+// Package sweep plans and runs sweeps: variants of one run file, each trained
+// with several seeds. docs/experiments.md explains sweep files by example.
+package sweep
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A file is a sweep file as it is written.
+type file struct {
+	Sweep struct {
+		// Base is the run file of all runs, relative to the sweep file. If it is
+		// empty the runs are those of train without --config.
+		Base string `toml:"base"`
+		// Seeds are the values of train.seed and data.seed.
+		Seeds []int64 `toml:"seeds"`
+		// Metric is what variants are compared by. The default is pass@1 of the
+		// first suite, or the reward if there is none.
+		Metric string `toml:"metric"`
+		// Baseline is compared with every variant, except those that [[compare]]
+		// compares with it. Empty is none.
+		Baseline string `toml:"baseline"`
+		// Dynamics are the variants whose course is drawn for --update.
+		Dynamics []string `toml:"dynamics"`
+	} `toml:"sweep"`
+	// Grid has values for keys such as "objective.p". Every variant is run with
+	// every combination of them.
+	Grid map[string][]any `toml:"grid"`
+	// Variant has a name, sections of a run file, and optionally seeds.
+	Variant []map[string]any `toml:"variant"`
+	Compare []Comparison     `toml:"compare"`
+}
+
+// A Comparison is a question about two variants that was stated before the runs.
+type Comparison struct {
+	First  string `toml:"first"`
+	Second string `toml:"second"`
+	// Claim says what is expected, and by whom.
+	Claim string `toml:"claim"`
+}
+
+// A Variant is one configuration of a sweep.
+type Variant struct {
+	Name     string
+	Seeds    []int64
+	Settings []string // section.key=value, as --set takes them
+}
+
+// A Plan is a sweep file with its grid multiplied out.
+type Plan struct {
+	File        string
+	Base        string // the run file; "" is the default run
+	Metric      string // "" is the default
+	Variants    []Variant
+	Comparisons []Comparison
+	Dynamics    []string // the names of variants
+}
+
+// ReadPlan reads a sweep file. The error is that of reading the file or of its
+// TOML, or else names everything that is wrong with its contents.
+func ReadPlan(path string) (*Plan, error) {
+	var f file
+	meta, err := toml.DecodeFile(path, &f)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{File: path, Metric: f.Sweep.Metric, Dynamics: f.Sweep.Dynamics}
+	var errs []error
+	for _, key := range meta.Undecoded() {
+		if key[0] == "variant" {
+			continue // readVariant checks these; the decoder does not know keys in a map
+		}
+		errs = append(errs, fmt.Errorf("unknown key %q", key))
+	}
+	if f.Sweep.Base != "" {
+		p.Base = filepath.Join(filepath.Dir(path), f.Sweep.Base)
+	}
+	errs = append(errs, p.addVariants(f)...)
+	errs = append(errs, p.addComparisons(f)...)
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("%s: %w", path, err)
+	}
+	return p, errors.Join(errs...)
+}
+
+// addVariants sets the variants of the plan and returns what is wrong with them.
+func (p *Plan) addVariants(f file) (errs []error) {
+	p.Variants = []Variant{{Seeds: f.Sweep.Seeds}}
+	if len(f.Variant) > 0 {
+		p.Variants = nil
+	}
+	for i, v := range f.Variant {
+		one, err := readVariant(v, f.Sweep.Seeds)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("variant %d: %w", i+1, err))
+		}
+		p.Variants = append(p.Variants, one)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Grid)) {
+		p.Variants = product(p.Variants, key, f.Grid[key])
+	}
+	seen := map[string]bool{}
+	for _, v := range p.Variants {
+		switch {
+		case v.Name == "":
+			errs = append(errs, errors.New("neither [[variant]] nor [grid] says what to run"))
+		case seen[v.Name]:
+			errs = append(errs, fmt.Errorf("two variants are named %q", v.Name))
+		case len(v.Seeds) == 0:
+			errs = append(errs, fmt.Errorf("variant %q has no seeds: set seeds in [sweep]", v.Name))
+		}
+		seen[v.Name] = true
+	}
+	return errs
+}
+
+// addComparisons sets the comparisons of the plan and returns what is wrong with
+// them and with the other places that name variants.
+func (p *Plan) addComparisons(f file) (errs []error) {
+	known := func(name string) bool {
+		return slices.ContainsFunc(p.Variants, func(v Variant) bool { return v.Name == name })
+	}
+	compared := map[[2]string]bool{}
+	for _, c := range f.Compare {
+		for _, name := range []string{c.First, c.Second} {
+			if !known(name) {
+				errs = append(errs, fmt.Errorf("[[compare]] names %q, which is no variant", name))
+			}
+		}
+		p.Comparisons = append(p.Comparisons, c)
+		compared[[2]string{c.First, c.Second}], compared[[2]string{c.Second, c.First}] = true, true
+	}
+	for _, name := range f.Sweep.Dynamics {
+		if !known(name) {
+			errs = append(errs, fmt.Errorf("sweep.dynamics names %q, which is no variant", name))
+		}
+	}
+	b := f.Sweep.Baseline
+	if b == "" {
+		return errs
+	}
+	if !known(b) {
+		errs = append(errs, fmt.Errorf("sweep.baseline names %q, which is no variant", b))
+	}
+	for _, v := range p.Variants {
+		if v.Name != b && !compared[[2]string{v.Name, b}] {
+			p.Comparisons = append(p.Comparisons, Comparison{First: v.Name, Second: b})
+		}
+	}
+	return errs
+}
+
+// readVariant reads one [[variant]].
+func readVariant(v map[string]any, seeds []int64) (Variant, error) {
+	one := Variant{Seeds: seeds}
+	for _, section := range slices.Sorted(maps.Keys(v)) {
+		switch x := v[section].(type) {
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(x)) {
+				one.Settings = append(one.Settings, settingText(section+"."+key, x[key]))
+			}
+		case string:
+			if section != "name" {
+				return one, fmt.Errorf("key %q: write a setting in its section, such as objective = { name = \"grpo\" }", section)
+			}
+			one.Name = x
+		case []any:
+			if section != "seeds" {
+				return one, fmt.Errorf("unknown key %q", section)
+			}
+			one.Seeds = nil
+			for _, s := range x {
+				n, ok := s.(int64)
+				if !ok {
+					return one, fmt.Errorf("seed %v is no integer", s)
+				}
+				one.Seeds = append(one.Seeds, n)
+			}
+		default:
+			return one, fmt.Errorf("unknown key %q", section)
+		}
+	}
+	if one.Name == "" {
+		return one, errors.New("it has no name")
+	}
+	return one, nil
+}
+
+// product returns every variant with each of a key's values.
+func product(variants []Variant, key string, values []any) []Variant {
+	_, short, _ := strings.Cut(key, ".")
+	var out []Variant
+	for _, v := range variants {
+		for _, value := range values {
+			w := v
+			w.Name = strings.TrimSpace(fmt.Sprintf("%s %s=%v", v.Name, short, value))
+			w.Settings = append(slices.Clone(v.Settings), settingText(key, value))
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// settingText returns a setting as --set takes it. Every JSON value that a setting
+// can have is also a TOML value.
+func settingText(path string, value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return path + "=" + fmt.Sprint(value) // refused when the setting is applied
+	}
+	return path + "=" + string(text)
+}
+
+// folderName returns a variant's name as the name of a folder: "p = 0.5" becomes
+// p=0.5.
+func folderName(name string) string {
+	name = strings.ReplaceAll(strings.ToLower(name), " = ", "=")
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', strings.ContainsRune(".=_", r):
+			b.WriteRune(r)
+		case !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+	}
+	return strings.Trim(b.String(), "-.")
+}

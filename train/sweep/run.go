@@ -1,0 +1,185 @@
+package sweep
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"onering/models"
+)
+
+// A Run is one variant with one seed.
+type Run struct {
+	Variant  string
+	Seed     int64
+	Dir      string   // the run folder
+	Settings []string // of the variant, the seed and the folder, as --set takes them
+	// Config is the complete run.toml, which the caller makes from Settings.
+	Config []byte
+	// Failed is why the run has no result, nil if it has one.
+	Failed error
+}
+
+// resultFile is written into a run folder when its run is finished.
+const resultFile = "result.json"
+
+// Runs returns the runs of a plan, with folders in out and without Config.
+func (p *Plan) Runs(out string) []*Run {
+	var runs []*Run
+	for _, v := range p.Variants {
+		for _, seed := range v.Seeds {
+			dir := filepath.Join(out, folderName(v.Name), fmt.Sprintf("seed-%d", seed))
+			settings := append([]string{}, v.Settings...)
+			settings = append(settings, fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("data.seed=%d", seed), settingText("output.dir", dir))
+			runs = append(runs, &Run{Variant: v.Name, Seed: seed, Dir: dir, Settings: settings})
+		}
+	}
+	return runs
+}
+
+// A ConflictError says that the folder of a run holds a run of other settings.
+type ConflictError struct{ Dir, Difference string }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s holds a run of other settings (%s): choose another folder with --out, or remove it", e.Dir, e.Difference)
+}
+
+// Done reports whether the run's folder holds its result. If the folder holds
+// another configuration the error is a ConflictError, since results of the two
+// must not be mixed. complete fills in the defaults of the run.toml there, whose
+// path it is given for its errors.
+func (r *Run) Done(complete func(path string, text []byte) ([]byte, error)) (bool, error) {
+	path := filepath.Join(r.Dir, "run.toml")
+	there, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if there, err = complete(path, there); err != nil {
+		return false, err
+	}
+	differs, err := difference(there, r.Config)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", r.Dir, err)
+	}
+	if differs != "" {
+		return false, &ConflictError{r.Dir, differs}
+	}
+	_, err = os.Stat(filepath.Join(r.Dir, resultFile))
+	return err == nil, nil
+}
+
+// difference names the first key in which two run files differ, with both values,
+// or returns "". The sections [output] and [runtime], which say where and on what
+// a run is made, may differ.
+func difference(a, b []byte) (string, error) {
+	var there, here map[string]map[string]any
+	metaThere, err := toml.Decode(string(a), &there)
+	if err != nil {
+		return "", err
+	}
+	metaHere, err := toml.Decode(string(b), &here)
+	if err != nil {
+		return "", err
+	}
+	for _, key := range append(metaThere.Keys(), metaHere.Keys()...) {
+		if len(key) != 2 || key[0] == "output" || key[0] == "runtime" {
+			continue
+		}
+		x, y := valueText(there, key), valueText(here, key)
+		if x != y {
+			return fmt.Sprintf("%s is %s there and %s here", key, x, y), nil
+		}
+	}
+	return "", nil
+}
+
+func valueText(sections map[string]map[string]any, key toml.Key) string {
+	value, ok := sections[key[0]][key[1]]
+	if !ok {
+		return "not set"
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}
+
+// TrainAll trains the runs, jobs at a time, and calls finished after each. A run
+// that fails has Failed set and does not keep the others from running. When ctx
+// ends, the runs under way stop at their next checkpoint.
+func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
+	queue := make(chan *Run)
+	var wait sync.WaitGroup
+	for range min(jobs, len(runs)) {
+		wait.Go(func() {
+			for r := range queue {
+				r.Failed = r.train(ctx)
+				finished()
+			}
+		})
+	}
+	for _, r := range runs {
+		select {
+		case queue <- r:
+		case <-ctx.Done():
+		}
+	}
+	close(queue)
+	wait.Wait()
+}
+
+// train trains to the end, from the last checkpoint if there is one. It does so in
+// a process of its own, so that one that dies does not end the others.
+func (r *Run) train(ctx context.Context) error {
+	args := []string{"train", "--config", "-", "--json", "--quiet", "--report=false"}
+	checkpoints, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
+	if len(checkpoints) > 0 {
+		args = append(args, "--resume", "--out", r.Dir)
+	} else if err := os.RemoveAll(r.Dir); err != nil { // of a run that ended before its first checkpoint
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	cmd.Stdin = bytes.NewReader(r.Config)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return fmt.Errorf("%s: %s (%w)", r.Dir, strings.TrimPrefix(lines[len(lines)-1], "onering: "), err)
+	}
+	if !json.Valid(stdout.Bytes()) {
+		return fmt.Errorf("%s: train printed %q, which is no result", r.Dir, stdout.String())
+	}
+	return models.WriteFile(filepath.Join(r.Dir, resultFile), func(w io.Writer) error {
+		_, err := w.Write(stdout.Bytes())
+		return err
+	})
+}
+
+// Threads returns how many threads each of several jobs gets of the machine.
+func Threads(jobs int) int { return max(1, runtime.NumCPU()/jobs) }
