@@ -2,48 +2,52 @@ package runtime
 
 import "onering/models"
 
-// activations are the values that a pass computes between its tokens and its
-// log-probs. A pass that is kept owns one set until it is released; all others
-// take turns with a single one, layer after layer in the same buffers. So a
-// Learner has as many sets as passes are kept at once, and one more.
+// activations are what a pass computes between its tokens and its log-probs. A
+// pass that is kept owns one set until it is released; all others take turns with
+// a single one, layer after layer in the same buffers. So a Learner has as many
+// sets as passes are kept at once, and one more.
 type activations struct {
-	x     []scratch[float32] // layer i's input; the last is the last layer's output
-	stash [][]room           // of each layer
-	xr, h scratch[float32]   // the rows that predict response tokens, before and after the norm
+	x     []buffer   // layer i's input [N,D]; the last is the last layer's output
+	stash [][]buffer // of each layer, what its forward Program keeps for its backward one
+	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
 }
 
 // takeActivations returns a set that nothing uses, for a model whose layers
 // stash these ports.
 func (l *Learner) takeActivations(ports []models.Port) *activations {
-	a := &activations{xr: onDevice[float32](l.env), h: onDevice[float32](l.env)}
+	a := &activations{xr: l.env.buffer(models.F32), h: l.env.buffer(models.F32)}
 	if n := len(l.spare); n > 0 {
 		a, l.spare = l.spare[n-1], l.spare[:n-1]
 	}
-	for len(a.x) <= l.g.Layers {
-		a.x = append(a.x, onDevice[float32](l.env))
-		a.stash = append(a.stash, make([]room, len(ports)))
+	for len(a.x) <= l.geometry.Layers {
+		a.x = append(a.x, l.env.buffer(models.F32))
+		var stash []buffer
+		for _, p := range ports {
+			stash = append(stash, l.env.buffer(p.DType))
+		}
+		a.stash = append(a.stash, stash)
 	}
 	return a
 }
 
-// giveActivations hands a set back. What is in it holds until the next pass.
+// giveActivations hands a set back. Its content stays until the next pass.
 func (l *Learner) giveActivations(a *activations) {
 	if a != nil {
 		l.spare = append(l.spare, a)
 	}
 }
 
-// input is where layer i's input lies, or the last layer's output: a place of
-// its own, or one of two that take turns.
-func (a *activations) input(i int, keep bool) *scratch[float32] {
+// input is the buffer of layer i's input, or of the last layer's output: one of
+// its own where the pass is kept, else one of two that take turns.
+func (a *activations) input(i int, keep bool) *buffer {
 	if !keep {
 		i %= 2
 	}
 	return &a.x[i]
 }
 
-// stashed is where layer i's stash lies.
-func (a *activations) stashed(i int, keep bool) []room {
+// stashed are the buffers of layer i's stash: its own where the pass is kept.
+func (a *activations) stashed(i int, keep bool) []buffer {
 	if !keep {
 		i = 0
 	}
@@ -51,8 +55,7 @@ func (a *activations) stashed(i int, keep bool) []room {
 }
 
 func (a *activations) close() {
-	a.xr.close()
-	a.h.close()
+	closeBuffers(&a.xr, &a.h)
 	for i := range a.x {
 		a.x[i].close()
 	}

@@ -16,13 +16,12 @@ type Binding struct {
 	s       *Session
 	ptr     *C.OrtIoBinding
 	bound   [2][]*Value // by port
-	sizes   []sized     // by Session.sizes, as of the last check
+	sizes   []seenSize  // by Session.sizes, as of the last check
 	checked bool        // that what is bound fits together
-	returns bool        // that a run on a device writes host values
 }
 
-// sized is how large a dimension that varies is, and the port where it was seen.
-type sized struct {
+// seenSize is how large a dimension that varies is, and the port where it was seen.
+type seenSize struct {
 	n          int64 // -1 if not seen
 	side, port int
 }
@@ -34,7 +33,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	if s.ptr == nil {
 		return nil, fmt.Errorf("runtime: program %q: the session is %w", s.name, ErrClosed)
 	}
-	b := &Binding{s: s, sizes: make([]sized, len(s.sizes))}
+	b := &Binding{s: s, sizes: make([]seenSize, len(s.sizes))}
 	if err := check(C.onering_binding(s.ptr, &b.ptr)); err != nil {
 		return nil, fmt.Errorf("runtime: program %q: making a binding: %w", s.name, err)
 	}
@@ -89,27 +88,20 @@ func (b *Binding) Run() error {
 	if b.ptr == nil {
 		return fmt.Errorf("runtime: program %q: the binding is %w", b.s.name, ErrClosed)
 	}
-	for side := range b.bound {
-		for i, v := range b.bound[side] {
-			if v != nil && v.ptr == nil {
-				return b.errorf(side, i, "its value was closed: bind another")
-			}
-		}
-	}
 	if !b.checked {
 		if err := b.check(); err != nil {
 			return err
 		}
 		b.checked = true
 	}
-	if b.s.env.memory != nil {
-		if err := b.cross(); err != nil {
-			return err
-		}
+	wait, err := b.ready()
+	if err != nil {
+		return err
 	}
-	err := check(C.onering_run(b.s.ptr, b.s.env.run, b.ptr))
-	if err == nil && b.returns {
-		err = b.s.env.memory.wait()
+	m := b.s.env.memory
+	err = check(C.onering_run(b.s.ptr, m.runOptions(), b.ptr))
+	if err == nil && wait {
+		err = m.wait()
 	}
 	goruntime.KeepAlive(b) // and with it the Values, whose memory was in use
 	if err != nil {
@@ -118,28 +110,30 @@ func (b *Binding) Run() error {
 	return nil
 }
 
-// cross readies a run on a device. ONNX Runtime copies a host value there when
-// it is bound, so those are bound again; they, and the host values that the run
-// will write, are counted.
-func (b *Binding) cross() error {
-	b.returns = false
+// ready readies the Values for a run. ONNX Runtime copies those of another memory
+// than the session's: inputs when they are bound, so they are bound again, and
+// outputs as part of the run, which wait then says to wait for. Both are counted.
+func (b *Binding) ready() (wait bool, err error) {
+	m := b.s.env.memory
 	for side := range b.bound {
 		for i, v := range b.bound[side] {
-			if v == nil || v.device {
-				continue
+			switch {
+			case v == nil:
+			case v.ptr == nil:
+				return false, b.errorf(side, i, "its value was closed: bind another")
+			case v.memory == m:
+			case side == output:
+				wait = true
+				m.count(0, v.bytes)
+			default:
+				if err := check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr)); err != nil {
+					return false, b.errorf(side, i, "binding it: %w", err)
+				}
+				m.count(v.bytes, 0)
 			}
-			if side == output {
-				b.returns = true
-				b.s.env.traffic.down.Add(int64(v.bytes))
-				continue
-			}
-			if err := check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr)); err != nil {
-				return b.errorf(side, i, "binding it: %w", err)
-			}
-			b.s.env.traffic.up.Add(int64(v.bytes))
 		}
 	}
-	return nil
+	return wait, nil
 }
 
 // check tells whether all that is bound fits together.
@@ -163,7 +157,7 @@ func (b *Binding) check() error {
 				}
 				seen := &b.sizes[dim.size]
 				if seen.n < 0 {
-					*seen = sized{v.shape[d], side, i}
+					*seen = seenSize{v.shape[d], side, i}
 				} else if seen.n != v.shape[d] {
 					return b.errorf(side, i, "dimension %s is %d, but %d in %s %q", b.s.sizes[dim.size], v.shape[d],
 						seen.n, sides[seen.side], b.s.ports[seen.side][seen.port].Name)

@@ -13,14 +13,28 @@ type sampler struct {
 	topK        int
 	choice      models.Choice
 
-	sessions      map[sampleKind]*Binding
-	hidden        scratch[float32]
-	uniforms      scratch[float32]
-	next          scratch[int64]
-	logp, entropy scratch[float32]
-	short         scratch[float32]
-	invT, p, norm scratch[float32]
-	k             scratch[int64]
+	sessions           map[sampleKind]*Binding
+	hidden             buffer // [B,D], what to sample from
+	inverseTemperature buffer
+	uniforms           buffer
+	next               buffer
+	logp, entropy      buffer
+	filters            filters
+}
+
+// filters are what a Program that restricts the choice reads and writes besides.
+type filters struct {
+	topP, renormalize, k buffer
+	short                buffer // 1 for each row of which the k largest hold too little
+}
+
+func newSampler(e *Env) sampler {
+	float := hostBuffer(models.F32)
+	return sampler{
+		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32),
+		inverseTemperature: float, uniforms: float, next: hostBuffer(models.I64), logp: float, entropy: float,
+		filters: filters{topP: float, renormalize: float, k: hostBuffer(models.I64), short: float},
+	}
 }
 
 type sampleKind struct {
@@ -54,55 +68,57 @@ func (s *sampler) SetSampling(temperature, topP float64, topK int, greedy bool) 
 	return nil
 }
 
+// session returns the Program for a choice and a number of rows, with the weights
+// bound.
+func (s *sampler) session(d *Decoder, n int) (*Binding, error) {
+	kind := sampleKind{s.choice, d.form(n)}
+	if b := s.sessions[kind]; b != nil {
+		return b, nil
+	}
+	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
+	if err != nil {
+		return nil, err
+	}
+	session, err := d.env.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := session.NewBinding()
+	if err == nil {
+		err = d.ring.bind(b, "")
+	}
+	if err != nil {
+		session.Close()
+		return nil, err
+	}
+	s.sessions[kind] = b
+	return b, nil
+}
+
 // sample runs on the first n rows of s.hidden.
 func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	if s.temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
-	kind := sampleKind{s.choice, d.form(n)}
-	binding := s.sessions[kind]
-	if binding == nil {
-		p, err := d.ring.Arch.Sample(kind.choice, kind.form)
-		if err != nil {
-			return err
-		}
-		session, err := d.env.Load(p)
-		if err != nil {
-			return err
-		}
-		if binding, err = session.NewBinding(); err == nil {
-			err = d.ring.bind(binding, "")
-		}
-		if err != nil {
-			session.Close()
-			return err
-		}
-		if s.sessions == nil {
-			s.sessions = make(map[sampleKind]*Binding)
-		}
-		s.sessions[kind] = binding
+	binding, err := s.session(d, n)
+	if err != nil {
+		return err
 	}
 	rows := int64(n)
 	b := binder{b: binding}
-	_, v, err := s.hidden.of(rows, int64(d.geometry.Hidden))
+	v, err := s.hidden.of(rows, int64(d.geometry.Hidden))
 	b.in("hidden", v, err)
-	inv, v, err := s.invT.of()
-	b.in("inv_temperature", v, err)
+	inverse := fill[float32](&b, "inv_temperature", &s.inverseTemperature)
 	if s.choice != models.Greedy {
-		u, v, err := s.uniforms.of(rows)
-		b.in("uniforms", v, err)
-		copy(u, uniforms)
+		copy(fill[float32](&b, "uniforms", &s.uniforms, rows), uniforms)
 	}
-	ids, v, err := s.next.of(rows)
-	b.out("next", v, err)
-	lp, v, err := s.logp.of(rows)
-	b.out("logp", v, err)
-	ent, v, err := s.entropy.of(rows)
-	b.out("entropy", v, err)
+	ids := take[int64](&b, "next", &s.next, rows)
+	logps := take[float32](&b, "logp", &s.logp, rows)
+	entropies := take[float32](&b, "entropy", &s.entropy, rows)
 	if b.err != nil {
 		return b.err
 	}
-	inv[0] = 1 / s.temperature
+	inverse[0] = 1 / s.temperature
 	if s.choice == models.Filter {
 		err = s.filter(&b, d.geometry.Vocab, n)
 	} else {
@@ -114,27 +130,24 @@ func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, lo
 	for i, id := range ids {
 		next[i] = int32(id)
 	}
-	copy(logp, lp)
-	copy(entropy, ent)
+	copy(logp, logps)
+	copy(entropy, entropies)
 	return nil
 }
 
 // filter runs with as many of the largest probabilities as top-k and top-p need.
 func (s *sampler) filter(b *binder, vocab, n int) error {
-	top, v, err := s.p.of()
-	b.in("top_p", v, err)
-	norm, v, err := s.norm.of()
-	b.in("renormalize", v, err)
-	k, v, err := s.k.of(1)
-	b.in("k", v, err)
-	short, v, err := s.short.of(int64(n))
-	b.out("short", v, err)
+	f := &s.filters
+	topP := fill[float32](b, "top_p", &f.topP)
+	renormalize := fill[float32](b, "renormalize", &f.renormalize)
+	k := fill[int64](b, "k", &f.k, 1)
+	short := take[float32](b, "short", &f.short, int64(n))
 	if b.err != nil {
 		return b.err
 	}
-	top[0], norm[0], k[0] = s.topP, 0, int64(min(firstK, vocab))
+	topP[0], renormalize[0], k[0] = s.topP, 0, int64(min(firstK, vocab))
 	if s.topK > 0 {
-		norm[0], k[0] = 1, int64(min(s.topK, vocab))
+		renormalize[0], k[0] = 1, int64(min(s.topK, vocab))
 	}
 	for {
 		if err := b.run(); err != nil {
@@ -153,14 +166,9 @@ func (s *sampler) filter(b *binder, vocab, n int) error {
 
 func (s *sampler) close() {
 	for _, b := range s.sessions {
-		session := b.s
-		b.Close()
-		session.Close()
+		closeSessions(b)
 	}
 	s.sessions = nil
-	for _, x := range []*scratch[float32]{&s.hidden, &s.uniforms, &s.logp, &s.entropy, &s.short, &s.invT, &s.p, &s.norm} {
-		x.close()
-	}
-	s.next.close()
-	s.k.close()
+	f := &s.filters
+	closeBuffers(&s.hidden, &s.inverseTemperature, &s.uniforms, &s.next, &s.logp, &s.entropy, &f.topP, &f.renormalize, &f.k, &f.short)
 }

@@ -74,10 +74,10 @@ var ErrClosed = errors.New("already closed")
 // Runtime's environment is a singleton: so is this.
 var process struct {
 	sync.Mutex
-	path    string // of the loaded library; it is never unloaded
-	how     string // it was found
-	version string
-	memory  *C.OrtMemoryInfo // the caller's own CPU memory
+	path       string // of the loaded library; it is never unloaded
+	how        string // it was found
+	version    string
+	memoryInfo *C.OrtMemoryInfo // of the host's memory
 
 	env     *C.OrtEnv
 	options Options      // of env
@@ -89,11 +89,7 @@ var process struct {
 type Env struct {
 	options Options
 	device  device
-	memory  memory           // the device's; nil on the CPU
-	info    *C.OrtMemoryInfo // of memory
-	stream  unsafe.Pointer   // of a GPU
-	run     *C.OrtRunOptions // nil on the CPU
-	traffic traffic
+	memory  memory
 	arenas  sync.Map // *models.Weights -> *arena
 	closed  bool     // under process.Mutex
 }
@@ -130,43 +126,38 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, fmt.Errorf("runtime: ONNX Runtime is open with %d threads in this process: close it before opening it with %d", process.options.threads(), o.threads())
 	}
 	process.refs++
-	e := &Env{options: o, device: d}
-	if d.standIn {
-		e.memory, e.info = newStandIn(), process.memory
+	m, err := openMemory(o, d)
+	if err != nil {
+		return nil, errors.Join(err, releaseLocked())
 	}
-	if d.cuda {
-		if err := e.openCUDA(); err != nil {
-			return nil, errors.Join(err, releaseLocked())
-		}
-	}
-	return e, nil
+	return &Env{options: o, device: d, memory: m}, nil
 }
 
-// openCUDA takes the GPU's memory and its stream.
-func (e *Env) openCUDA() error {
-	m, err := newCUDAMemory(provision.CUDARuntimeLibrary, e.device.id)
+// openMemory returns the memory of a device's sessions.
+func openMemory(o Options, d device) (memory, error) {
+	switch {
+	case d.standIn:
+		return newStandIn(), nil
+	case !d.cuda:
+		return host, nil
+	}
+	m, err := newCUDAMemory(provision.CUDARuntimeLibrary, d.id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e.memory, e.stream = m, m.stream
-	if err := check(C.onering_cuda_memory(C.int(e.device.id), &e.info)); err != nil {
-		return fmt.Errorf("runtime: describing the memory of %s: %w", e.Device(), err)
+	if err := m.describe(); err != nil {
+		return nil, err
 	}
-	if !process.shared[e.device.id] {
+	if !process.shared[d.id] {
 		// As on the CPU (see shareArena): what sessions need together is then what
 		// the largest needs, not the sum.
-		if err := check(C.onering_share_cuda(process.env, C.int(e.device.id))); err == nil {
-			process.shared[e.device.id] = true
-		} else if e.options.Notice != nil {
-			e.options.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", e.Device(), err))
+		if err := check(C.onering_share_cuda(process.env, C.int(d.id))); err == nil {
+			process.shared[d.id] = true
+		} else if o.Notice != nil {
+			o.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", m, err))
 		}
 	}
-	// Work is ordered by the stream; waiting for it after each run, as ONNX
-	// Runtime does otherwise, would leave the GPU idle between layers.
-	if err := check(C.onering_unsynchronized(&e.run)); err != nil {
-		return fmt.Errorf("runtime: run options: %w", err)
-	}
-	return nil
+	return m, nil
 }
 
 // Close lets go of e. The last one to be closed, with all its Sessions, stops
@@ -247,11 +238,11 @@ func load(at provision.Location) error {
 	if C.onering_api(base, provision.MinAPI) == 0 {
 		return fmt.Errorf("runtime: %q is ONNX Runtime %s but lacks version %d of its C interface", path, version, provision.MinAPI)
 	}
-	var memory *C.OrtMemoryInfo
-	if err := check(C.onering_cpu_memory(&memory)); err != nil {
+	var info *C.OrtMemoryInfo
+	if err := check(C.onering_cpu_memory(&info)); err != nil {
 		return fmt.Errorf("runtime: %q: describing CPU memory: %w", path, err)
 	}
-	process.path, process.how, process.version, process.memory = path, at.Found, version, memory
+	process.path, process.how, process.version, process.memoryInfo = path, at.Found, version, info
 	return nil
 }
 
@@ -338,12 +329,11 @@ func shareArena() error {
 
 // Wait returns when all that was begun on the device is done, so that a clock may
 // be read. On the CPU everything is done when its call returns.
-func (e *Env) Wait() error {
-	if e.memory == nil {
-		return nil
-	}
-	return e.memory.wait()
-}
+func (e *Env) Wait() error { return e.memory.wait() }
+
+// Crossed returns how many bytes went from the host to the device since Open,
+// and how many came back. On the CPU nothing crosses.
+func (e *Env) Crossed() (up, down int64) { return e.memory.crossed() }
 
 // release gives back one reference to the environment.
 func release() error {

@@ -3,15 +3,15 @@ package runtime
 // SpareActivations returns how many sets of activations the Learner has between
 // two passes, and the bytes of all of them.
 func (l *Learner) SpareActivations() (sets, bytes int) {
+	size := func(b *buffer) int { return b.bytes(b.capacity) }
 	for _, a := range l.spare {
-		bytes += 4 * (cap(a.xr.data) + cap(a.h.data))
+		bytes += size(&a.xr) + size(&a.h)
 		for i := range a.x {
-			bytes += 4 * cap(a.x[i].data)
+			bytes += size(&a.x[i])
 		}
 		for i := range a.stash {
 			for j := range a.stash[i] {
-				b := a.stash[i][j].block
-				bytes += b.bytes(b.n)
+				bytes += size(&a.stash[i][j])
 			}
 		}
 	}

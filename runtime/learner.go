@@ -2,20 +2,19 @@ package runtime
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"onering/models"
 )
 
-// A Sequence is a prompt and a response of it, as token ids.
+// A Sequence is a prompt and one response to it, as token ids.
 type Sequence struct {
 	Tokens []int32 // prompt and response
 	Prompt int     // tokens of the prompt, at least 1
 }
 
-// fed is how many of the sequence's tokens pass through the layers: all but
-// the last, which nothing is predicted from.
+// fed is how many of the sequence's tokens pass through the layers: all but the
+// last, from which nothing is predicted.
 func (s Sequence) fed() int {
 	if len(s.Tokens) <= s.Prompt {
 		return 0
@@ -36,55 +35,52 @@ type LearnerOptions struct {
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
-	// ScoreOnly leaves out everything that Backward needs, the arena of
-	// gradients above all.
+	// ScoreOnly leaves out everything that only Backward needs, above all the
+	// arena of gradients.
 	ScoreOnly bool
 }
-
-// A Learner computes log-probs and their gradients layer by layer, with one
-// session for all layers. Gradients are added onto Gradients.
-type Learner struct {
-	Gradients *models.Weights
-
-	env      *Env
-	ring     *Ring
-	g        models.Geometry
-	options  LearnerOptions
-	arena    *arena // of Gradients
-	grads    map[string]*Value
-	rows     [3]*Binding            // gather, add, token: on a device
-	layers   map[int]*layerSessions // by blocks
-	norm     [2]*Binding            // forward, backward
-	head     [3]*Binding            // forward, target, backward
-	slices   []headSlice
-	free     []*buffers
-	spare    []*activations
-	mask     scratch[float32] // [T,T], of the newest pass
-	cos, sin scratch[float32]
-	invT     scratch[float32]
-	dx       [2]scratch[float32]
-	dh, dxr  scratch[float32]
-	w, v     scratch[float32]
-	entropy  scratch[float32]
-	failed   error // of ZeroGradients
-}
-
-// layerSessions are the bindings of each layer to the two layer Programs.
-type layerSessions struct {
-	forward, backward []*Binding    // by layer
-	stash             []models.Port // what forward keeps for backward
-}
-
-// A headSlice is some rows of the head and of its gradient.
-type headSlice struct{ e, de *Value }
 
 const (
 	defaultHeadRows    = 8192
 	defaultBlockTokens = 512
 )
 
+// A Learner computes log-probs and their gradients layer by layer, with one
+// session for all layers. Backward adds gradients onto Gradients.
+type Learner struct {
+	Gradients *models.Weights // nil with ScoreOnly
+
+	env       *Env
+	ring      *Ring
+	geometry  models.Geometry
+	options   LearnerOptions
+	gradients *arena // of Gradients; nil with ScoreOnly
+	rows      rowOperations
+	layers    map[int]*layerSessions // by the number of query blocks
+	norm      *normSessions
+	head      *headSessions
+	tables    tables
+	packed    []*packed      // that no pass uses
+	spare     []*activations // that no pass uses
+	dx        [2]buffer      // the gradient of a layer's output and of its input, in turns
+	failed    error          // of ZeroGradients; Backward returns it
+}
+
+// layerSessions are the bindings of each layer to the two layer Programs.
+type layerSessions struct {
+	forward, backward []*Binding    // by layer; backward is empty with ScoreOnly
+	stash             []models.Port // what forward keeps for backward
+}
+
+// normSessions are the final norm with the sampling temperature.
+type normSessions struct {
+	forward, backward  *Binding // backward is nil with ScoreOnly
+	inverseTemperature buffer
+	dx                 buffer // dL/d(input) of the norm, [n,D]
+}
+
 // NewLearner makes an arena for the gradients and loads the Programs.
-func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
+func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if o.HeadRows <= 0 {
 		o.HeadRows = defaultHeadRows
 	}
@@ -94,102 +90,59 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (l *Learner, err error) {
 	if err := r.on(e); err != nil {
 		return nil, err
 	}
-	l = &Learner{env: e, ring: r, g: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
-		mask: aside[float32](e), cos: aside[float32](e), sin: aside[float32](e), w: aside[float32](e), v: aside[float32](e), entropy: aside[float32](e),
-		dh: onDevice[float32](e), dxr: onDevice[float32](e), dx: [2]scratch[float32]{onDevice[float32](e), onDevice[float32](e)}}
-	made := l // which a return of nil hides
-	defer func() {
-		if err != nil {
-			made.Close()
-		}
-	}()
-	if !o.ScoreOnly {
-		if l.Gradients, err = models.NewWeights(r.Weights.Layout); err != nil {
-			return nil, err
-		}
-		if l.arena, err = e.hold(l.Gradients, true); err != nil {
-			return nil, err
-		}
-		if l.grads, err = l.arena.values(); err != nil {
-			return nil, err
-		}
-	}
-	if e.memory != nil {
-		gather, add, token, err := r.Arch.Rows()
-		if err != nil {
-			return nil, err
-		}
-		for i, p := range []models.Program{gather, add, token} {
-			if l.rows[i], err = l.load(p); err != nil {
-				return nil, err
-			}
-		}
-	}
-	forward, backward, err := r.Arch.Norm()
-	if err != nil {
+	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
+		tables: newTables(e), dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}
+	if err := l.open(); err != nil {
+		l.Close()
 		return nil, err
 	}
-	for i, p := range l.needed(forward, backward) {
-		if l.norm[i], err = l.load(p); err == nil {
-			err = l.bindWeights(l.norm[i], "")
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	forward, target, backward, err := r.Arch.Head(o.EntropyGradient)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range l.needed(forward, target, backward) {
-		if l.head[i], err = l.load(p); err != nil {
-			return nil, err
-		}
-	}
-	if err := l.head[1].Input("E", r.values[l.g.Head]); err != nil {
-		return nil, err
-	}
-	return l, l.sliceHead()
+	return l, nil
 }
 
-// needed leaves out the last Program, the backward one, where only scores are
-// asked for.
-func (l *Learner) needed(programs ...models.Program) []models.Program {
-	if l.options.ScoreOnly {
-		return programs[:len(programs)-1]
+// open loads all Programs but those of the layers, which Forward loads.
+func (l *Learner) open() (err error) {
+	if !l.options.ScoreOnly {
+		if l.Gradients, err = models.NewWeights(l.ring.Weights.Layout); err != nil {
+			return err
+		}
+		if l.gradients, err = l.env.hold(l.Gradients, true); err != nil {
+			return err
+		}
+		if err = l.gradients.nameTensors(); err != nil {
+			return err
+		}
 	}
-	return programs
+	if l.rows, err = l.openRows(); err != nil {
+		return err
+	}
+	if err := l.openNorm(); err != nil {
+		return err
+	}
+	return l.openHead()
+}
+
+func (l *Learner) openNorm() error {
+	forward, backward, err := l.ring.Arch.Norm()
+	if err != nil {
+		return err
+	}
+	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)}
+	if l.norm.forward, err = l.load(forward); err != nil {
+		return err
+	}
+	if err := l.bindWeights(l.norm.forward, ""); err != nil || l.options.ScoreOnly {
+		return err
+	}
+	if l.norm.backward, err = l.load(backward); err != nil {
+		return err
+	}
+	return l.bindWeights(l.norm.backward, "")
 }
 
 // HasEntropyGradient says whether Backward takes dL/dentropy.
 func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
 
-// sliceHead cuts the head and its gradient into slices of HeadRows rows.
-func (l *Learner) sliceHead() error {
-	head, ok := l.ring.Weights.Layout.Find(l.g.Head)
-	if !ok {
-		return fmt.Errorf("runtime: the layout has no tensor %q", l.g.Head)
-	}
-	for from := 0; from < l.g.Vocab; from += l.options.HeadRows {
-		to := min(from+l.options.HeadRows, l.g.Vocab)
-		var s headSlice
-		var err error
-		first, after := head.Offset+from*l.g.Hidden, head.Offset+to*l.g.Hidden
-		if s.e, err = l.ring.arena.value(first, after, int64(to-from), int64(l.g.Hidden)); err != nil {
-			return err
-		}
-		l.slices = append(l.slices, s)
-		if l.options.ScoreOnly {
-			continue
-		}
-		last := &l.slices[len(l.slices)-1]
-		if last.de, err = l.arena.value(first, after, int64(to-from), int64(l.g.Hidden)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// load makes a session with one binding.
 func (l *Learner) load(p models.Program) (*Binding, error) {
 	s, err := l.env.Load(p)
 	if err != nil {
@@ -198,8 +151,8 @@ func (l *Learner) load(p models.Program) (*Binding, error) {
 	return s.NewBinding()
 }
 
-// bindWeights binds the weights and, where a Program updates them, the running
-// gradients in place.
+// bindWeights binds the weights and, where a Program adds to gradients, these in
+// place.
 func (l *Learner) bindWeights(b *Binding, prefix string) error {
 	if err := l.ring.bind(b, prefix); err != nil {
 		return err
@@ -209,7 +162,7 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 		if !ok {
 			continue
 		}
-		v := l.grads[prefix+name]
+		v := l.gradients.tensors[prefix+name]
 		if v == nil {
 			return fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+name)
 		}
@@ -239,66 +192,68 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 			s.stash = append(s.stash, p)
 		}
 	}
-	for i, p := range l.needed(forward, backward) {
-		session, err := l.env.Load(p)
-		if err != nil {
+	if s.forward, err = l.bindLayers(forward); err != nil {
+		return nil, err
+	}
+	if !l.options.ScoreOnly {
+		if s.backward, err = l.bindLayers(backward); err != nil {
 			return nil, err
-		}
-		for layer := range l.g.Layers {
-			b, err := session.NewBinding()
-			if err == nil {
-				err = l.bindWeights(b, l.ring.Arch.LayerPrefix(layer))
-			}
-			if err != nil {
-				return nil, err
-			}
-			if i == 0 {
-				s.forward = append(s.forward, b)
-			} else {
-				s.backward = append(s.backward, b)
-			}
 		}
 	}
 	l.layers[blocks] = s
 	return s, nil
 }
 
-// ZeroGradients clears the running gradients.
-func (l *Learner) ZeroGradients() { l.failed = l.arena.zero() }
+// bindLayers loads a layer Program and binds it to the weights of each layer.
+func (l *Learner) bindLayers(p models.Program) (layers []*Binding, err error) {
+	session, err := l.env.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	for i := range l.geometry.Layers {
+		b, err := session.NewBinding()
+		if err == nil {
+			err = l.bindWeights(b, l.ring.Arch.LayerPrefix(i))
+		}
+		if err != nil {
+			session.Close()
+			return nil, err
+		}
+		layers = append(layers, b)
+	}
+	return layers, nil
+}
+
+// ZeroGradients clears Gradients. An error is returned by the next Backward.
+func (l *Learner) ZeroGradients() { l.failed = l.gradients.zero() }
 
 // Close frees the sessions, the buffers and the gradients.
 func (l *Learner) Close() {
-	closeBinding := func(b *Binding) {
-		if b != nil {
-			b.s.Close()
-		}
-	}
 	for _, s := range l.layers {
-		closeBinding(s.forward[0])
+		closeSessions(s.forward[0])
 		if len(s.backward) > 0 {
-			closeBinding(s.backward[0])
+			closeSessions(s.backward[0])
 		}
 	}
-	for _, b := range slices.Concat(l.norm[:], l.head[:], l.rows[:]) {
-		closeBinding(b)
+	if n := l.norm; n != nil {
+		closeSessions(n.forward, n.backward)
+		closeBuffers(&n.inverseTemperature, &n.dx)
 	}
-	for _, s := range l.slices {
-		s.e.Close()
-		if s.de != nil {
-			s.de.Close()
-		}
+	if l.head != nil {
+		l.head.close()
 	}
-	for _, b := range l.free {
+	if l.rows != nil {
+		l.rows.close()
+	}
+	for _, b := range l.packed {
 		b.close()
 	}
 	for _, a := range l.spare {
 		a.close()
 	}
-	closeValues(l.grads)
-	for _, s := range []*scratch[float32]{&l.mask, &l.cos, &l.sin, &l.invT, &l.dx[0], &l.dx[1], &l.dh, &l.dxr, &l.w, &l.v, &l.entropy} {
-		s.close()
-	}
-	l.arena.close()
+	l.tables.close()
+	closeBuffers(&l.dx[0], &l.dx[1])
+	l.gradients.close()
 	if l.Gradients != nil {
 		l.Gradients.Close()
 	}

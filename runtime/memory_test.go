@@ -1,99 +1,118 @@
 package runtime
 
 import (
+	"os"
 	"slices"
-	"strings"
 	"testing"
 	"unsafe"
+
+	"onering/models"
 )
 
-// fakeCudart is a CUDA runtime whose GPU 1 is the host's memory. A copy or a
-// clearing is done when its stream is waited for, as late as a real one may be,
-// and GPU 7 is there but broken.
-const fakeCudart = `#include <stdlib.h>
-#include <string.h>
-static int device, stream, n;
-static struct { void *to; const void *from; size_t bytes; } pending[8];
-int cudaSetDevice(int d) { if (d != 1 && d != 7) return 101; device = d; return 0; }
-int cudaStreamCreateWithFlags(void **s, unsigned flags) { if (device == 7) return 46; *s = &stream; return flags != 0; }
-int cudaMalloc(void **p, size_t bytes) { if (bytes > 1 << 20) return 2; *p = malloc(bytes); return 0; }
-int cudaFree(void *p) { free(p); return 0; }
-int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *s) {
-	if (s != &stream || (kind != 1 && kind != 2)) return 1;
-	pending[n].to = to, pending[n].from = from, pending[n++].bytes = bytes;
-	return 0;
+// TestMemories checks the contract of memory on those that need no device.
+func TestMemories(t *testing.T) {
+	for _, m := range []memory{host, newStandIn()} {
+		t.Run(m.String(), func(t *testing.T) {
+			at, err := m.alloc(16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
+			read := func() []float32 {
+				if err := m.download(unsafe.Pointer(&to[0]), at, 16); err != nil {
+					t.Fatal(err)
+				}
+				return to
+			}
+			if err := m.upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
+				t.Fatal(err)
+			}
+			clear(from) // the upload has finished
+			if got := read(); !slices.Equal(got, []float32{1, 2, 3, 4}) {
+				t.Errorf("uploaded 1 to 4, downloaded %v", got)
+			}
+			if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
+				t.Fatal(err)
+			}
+			// 1 and 0, which are two apart, to the places 1 and 3.
+			if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(); !slices.Equal(got, []float32{1, 1, 0, 0}) {
+				t.Errorf("after clearing and copying: %v", got)
+			}
+			if err := m.wait(); err != nil {
+				t.Error(err)
+			}
+			up, down := m.crossed()
+			if want := int64(16); m.aliases() && up+down != 0 || !m.aliases() && (up != want || down != 2*want) {
+				t.Errorf("%d bytes crossed and %d came back", up, down)
+			}
+			m.free(at)
+		})
+	}
 }
-int cudaMemsetAsync(void *at, int value, size_t bytes, void *s) {
-	if (s != &stream || value) return 1;
-	pending[n].to = at, pending[n].from = 0, pending[n++].bytes = bytes;
-	return 0;
-}
-int cudaMemcpy2DAsync(void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, int kind, void *s) {
-	if (s != &stream || kind != 3 || stride < width || from_stride < width) return 1;
-	for (size_t i = 0; i < runs; i++) memcpy((char *)to + i * stride, (const char *)from + i * from_stride, width);
-	return 0;
-}
-int cudaStreamSynchronize(void *s) {
-	for (int i = 0; i < n; i++)
-		if (pending[i].from) memcpy(pending[i].to, pending[i].from, pending[i].bytes);
-		else memset(pending[i].to, 0, pending[i].bytes);
-	n = 0;
-	return s != &stream;
-}
-const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : code == 101 ? "invalid device ordinal" : "some other error"; }
-`
 
-func TestCUDAMemory(t *testing.T) {
-	dir := t.TempDir()
-	m, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := m.alloc(16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &Env{memory: m, device: device{cuda: true, id: 1}}
-	from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
-	if err := upload(e, at, from); err != nil {
-		t.Fatal(err)
-	}
-	clear(from) // an upload is over when it returns
-	if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
-		t.Fatal(err)
-	}
-	if err := download(e, to, at); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
-		t.Errorf("%v, %v", to, err)
-	}
-	if up, down := e.Crossed(); up != 16 || down != 16 {
-		t.Errorf("%d bytes up and %d down", up, down)
-	}
-	if err := m.copyRuns(at, 0, at, 0, 4, 1); err != nil {
-		t.Errorf("one run has no stride: %v", err)
-	}
-	// 1 and 2, which lie one apart, to places 2 apart.
-	if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 4, 4, 2); err != nil {
-		t.Fatal(err)
-	}
-	if err := download(e, to, at); err != nil || !slices.Equal(to, []float32{1, 1, 0, 1}) {
-		t.Errorf("%v, %v", to, err)
-	}
-	m.free(at)
-	if _, err := m.alloc(2 << 20); err == nil || err.Error() != "cuda:1: allocating 2097152 bytes: out of memory" {
-		t.Errorf("too much memory: %v", err)
-	}
-	for _, c := range []struct {
-		path string
-		id   int
-		want string
-	}{
-		{shared(t, dir, "libcudart-fake.so.13", fakeCudart), 5, "cuda:5: invalid device ordinal"},
-		{shared(t, dir, "libcudart-fake.so.13", fakeCudart), 7, "cuda:7: some other error"},
-		{shared(t, dir, "libempty.so", "int x;"), 0, "lacks the function cudaSetDevice"},
-		{dir + "/none.so", 0, "none.so"},
-	} {
-		if _, err := newCUDAMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
+// TestMirrors: where memory aliases, the host's side of an address is the address;
+// elsewhere it is memory of its own, which is used again.
+func TestMirrors(t *testing.T) {
+	m := newStandIn()
+	for _, m := range []memory{host, m} {
+		at, err := m.alloc(64)
+		if err != nil {
+			t.Fatal(err)
 		}
+		first := mirror(m, at, 64, nil)
+		if same := unsafe.Pointer(&first[0]) == at; same != m.aliases() {
+			t.Errorf("%s: the host's side is the address: %t", m, same)
+		}
+		if second := mirror(m, at, 32, first); &second[0] != &first[0] || len(second) != 32 {
+			t.Errorf("%s: a smaller part has other memory", m)
+		}
+		m.free(at)
 	}
+	if len(m.allocations) > 0 {
+		t.Errorf("%d allocations are left", len(m.allocations))
+	}
+}
+
+// TestBuffersReuse: a buffer of the same shape costs nothing, a smaller one no
+// memory, and one of another type than its elements' is a mistake of the program.
+func TestBuffersReuse(t *testing.T) {
+	if os.Getenv("ONERING_SKIP_RUNTIME") != "" {
+		t.Skip("this test needs ONNX Runtime")
+	}
+	e, err := Open(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	b := hostBuffer(models.F32)
+	defer b.close()
+	big, v, err := sized[float32](&b, 4, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := []int64{4, 8}
+	if n := testing.AllocsPerRun(10, func() {
+		if again, err := b.of(shape...); err != nil || again != v {
+			t.Errorf("%v, %v", again, err)
+		}
+		elements[float32](&b)
+		if err := b.push(); err != nil {
+			t.Error(err)
+		}
+	}); n > 0 {
+		t.Errorf("%g allocations for the same shape again", n)
+	}
+	small, _, err := sized[float32](&b, 3)
+	if err != nil || len(small) != 3 || &small[0] != &big[0] {
+		t.Errorf("a smaller shape: %d elements, %v", len(small), err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("int64 elements of a buffer of float32 were returned")
+		}
+	}()
+	elements[int64](&b)
 }

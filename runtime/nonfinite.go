@@ -1,23 +1,28 @@
 package runtime
 
+import "unsafe"
+
 // FirstNonFinite returns the first layer whose output holds NaN or an infinity
-// for some token, and the index of a sequence that has it; ok is false where
-// the outputs of all layers are finite, or cannot be had. The embedding counts
-// as layer -1. Only a pass that was kept knows.
+// for some token, and the index of a sequence that has it; ok is false where the
+// outputs of all layers are finite, or cannot be had. The embedding counts as
+// layer -1. Only a pass that was kept knows.
 func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 	if p.activations == nil {
 		return 0, 0, false
 	}
-	d := p.l.g.Hidden
-	for i := range p.activations.x[:p.l.g.Layers+1] {
-		x, err := p.activations.x[i].fetch()
-		if err != nil {
+	d := p.l.geometry.Hidden
+	var spare []byte
+	for i := range p.activations.x[:p.l.geometry.Layers+1] {
+		v := p.activations.x[i].value
+		spare = mirror(v.memory, v.data, v.bytes, spare)
+		if err := v.memory.download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {
 			return 0, 0, false
 		}
+		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)
 		at := 0
 		for s, q := range p.sequences {
-			for _, v := range x[at*d : (at+q.fed())*d] {
-				if v-v != 0 {
+			for _, e := range x[at*d : (at+q.fed())*d] {
+				if e-e != 0 {
 					return i - 1, s, true
 				}
 			}

@@ -18,8 +18,8 @@ type AdamW struct {
 
 // An Optimizer holds AdamW's moments and updates a Ring's weights in place.
 //
-// The Ring's LossScale is divided out of the norm and of the update; the
-// gradients keep it where they lie.
+// It divides the Ring's LossScale out of the norm and of the update; the
+// gradients themselves keep it.
 type Optimizer struct {
 	// First and Second are the running means of g and g^2; Steps counts the
 	// updates made.
@@ -31,16 +31,16 @@ type Optimizer struct {
 	gradients  *models.Weights
 	moments    [2]*arena
 	norm, step *Binding
-	stepCopy   *Binding // for elements that have a copy; nil where none have
+	stepCopy   *Binding // for elements that have a 16-bit copy; nil where none have
 	slices     []optimizerSlice
-	scalars    map[string]*scratch[float32]
-	sums       scratch[float32] // of squares, by slice
-	found      scratch[float32] // how many gradients are not finite, by slice; in float16
+	scalars    map[string]*buffer
+	sums       buffer // of squares, by slice
+	found      buffer // how many gradients are not finite, by slice; in float16
 }
 
-// An optimizerSlice is the same elements of the four arenas and of the copy,
-// which may be nil, and where the sum of the squares of its gradients goes and
-// how many are not finite.
+// An optimizerSlice is the same elements of weights, gradients, moments and of
+// the weights' 16-bit copy, which may be nil, and where the sum of the squares of
+// its gradients goes and how many of them are not finite.
 type optimizerSlice struct{ p, g, m, v, copy, sum, found *Value }
 
 // OptimizerOptions say where an Optimizer keeps what. They change no result.
@@ -54,121 +54,111 @@ type OptimizerOptions struct {
 // LossScale. Nothing was updated.
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
-const (
-	// sliceElements bounds a slice, so that the dozen passes over it stay in
-	// the cache.
-	sliceElements = 1 << 18
-	// deviceElements bounds it on a device, where it is the launches that are
-	// to be few and what is between the passes that is not to be large.
-	deviceElements = 1 << 24
-)
-
 // NewOptimizer starts with zero moments.
-func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, options OptimizerOptions) (o *Optimizer, err error) {
+func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, options OptimizerOptions) (*Optimizer, error) {
 	if err := r.on(e); err != nil {
 		return nil, err
 	}
-	o = &Optimizer{env: e, sums: aside[float32](e), found: aside[float32](e), ring: r, gradients: gradients, scalars: make(map[string]*scratch[float32])}
-	made := o // which a return of nil hides
-	defer func() {
-		if err != nil {
-			made.Close()
-		}
-	}()
-	if o.First, err = models.NewWeights(r.Weights.Layout); err != nil {
-		return nil, err
-	}
-	if o.Second, err = models.NewWeights(r.Weights.Layout); err != nil {
-		return nil, err
-	}
-	for i, w := range []*models.Weights{o.First, o.Second} {
-		if options.Offload {
-			o.moments[i] = &arena{host: w}
-		} else if o.moments[i], err = e.hold(w, true); err != nil {
-			return nil, err
-		}
-	}
-	norm, step, err := r.Arch.Optimizer()
-	if err != nil {
-		return nil, err
-	}
-	programs := map[**Binding]models.Program{&o.norm: norm, &o.step: step}
-	if r.arena.copy != nil {
-		if programs[&o.stepCopy], _, _, err = r.Arch.Copy(); err != nil {
-			return nil, err
-		}
-	}
-	for b, p := range programs {
-		s, err := e.Load(p)
-		if err != nil {
-			return nil, err
-		}
-		if *b, err = s.NewBinding(); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.slice(); err != nil {
+	o := &Optimizer{env: e, ring: r, gradients: gradients, scalars: make(map[string]*buffer), sums: e.buffer(models.F32), found: e.buffer(models.F32)}
+	if err := o.open(options); err != nil {
+		o.Close()
 		return nil, err
 	}
 	return o, nil
 }
 
-// slice cuts the arenas into slices. What has a copy begins one and ends one.
-func (o *Optimizer) slice() error {
-	total, step := len(o.ring.Weights.Data), sliceElements
-	if o.env.memory != nil {
-		step = deviceElements
+// open makes the moments, loads the Programs and cuts the arenas into slices.
+func (o *Optimizer) open(options OptimizerOptions) (err error) {
+	for i, w := range []**models.Weights{&o.First, &o.Second} {
+		if *w, err = models.NewWeights(o.ring.Weights.Layout); err != nil {
+			return err
+		}
+		if options.Offload {
+			o.moments[i] = hostArena(*w)
+		} else if o.moments[i], err = o.env.hold(*w, true); err != nil {
+			return err
+		}
 	}
-	c := o.ring.arena.copy
+	norm, step, err := o.ring.Arch.Optimizer()
+	if err != nil {
+		return err
+	}
+	programs := map[**Binding]models.Program{&o.norm: norm, &o.step: step}
+	if o.ring.arena.rounded != nil {
+		if programs[&o.stepCopy], _, _, err = o.ring.Arch.Copy(); err != nil {
+			return err
+		}
+	}
+	for b, p := range programs {
+		s, err := o.env.Load(p)
+		if err != nil {
+			return err
+		}
+		if *b, err = s.NewBinding(); err != nil {
+			return err
+		}
+	}
+	return o.slice()
+}
+
+// slice cuts the arenas into slices.
+func (o *Optimizer) slice() error {
+	bounds := o.bounds()
+	n := len(bounds) - 1
+	o.slices = make([]optimizerSlice, n)
+	if _, err := o.sums.of(int64(n)); err != nil {
+		return err
+	}
+	if _, err := o.found.of(int64(n)); err != nil {
+		return err
+	}
+	for i := range o.slices {
+		if err := o.slices[i].open(o, bounds[i], bounds[i+1], i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounds are where the slices begin, and the number of all elements. What has a
+// 16-bit copy begins one and ends one.
+func (o *Optimizer) bounds() (bounds []int) {
+	total := len(o.ring.Weights.Data)
 	edges := []int{total}
-	if c != nil {
+	if c := o.ring.arena.rounded; c != nil {
 		edges = []int{c.from, c.to, total}
 	}
-	var bounds []int // of the slices
 	for from := 0; from < total; {
 		bounds = append(bounds, from)
 		for from == edges[0] {
 			edges = edges[1:]
 		}
-		from = min(from+step, edges[0])
+		from = min(from+o.env.memory.elementwise(), edges[0])
 	}
-	n := len(bounds)
-	bounds = append(bounds, total)
-	o.slices = make([]optimizerSlice, n)
-	if _, _, err := o.sums.of(int64(n)); err != nil {
-		return err
-	}
-	if _, _, err := o.found.of(int64(n)); err != nil {
-		return err
-	}
-	sums, found := blockOf(o.env, &o.sums), blockOf(o.env, &o.found)
-	for i := range o.slices {
-		from, to, s := bounds[i], bounds[i+1], &o.slices[i]
-		size := int64(to - from)
-		var err error
-		keep := func(to **Value, v *Value, failed error) {
-			*to, err = v, errors.Join(err, failed)
-		}
-		for _, t := range []struct {
-			v    **Value
-			from *arena
-		}{{&s.p, o.ring.arena}, {&s.g, o.env.held(o.gradients)}, {&s.m, o.moments[0]}, {&s.v, o.moments[1]}} {
-			v, failed := t.from.value(from, to, size)
-			keep(t.v, v, failed)
-		}
-		if c != nil && from >= c.from && to <= c.to {
-			v, failed := c.block.value(from-c.from, size)
-			keep(&s.copy, v, failed)
-		}
-		v, failed := sums.value(i)
-		keep(&s.sum, v, failed)
-		v, failed = found.value(i, 1)
-		keep(&s.found, v, failed)
-		if err != nil {
+	return append(bounds, total)
+}
+
+// open makes the Values of slice i, the elements from and up to to.
+func (s *optimizerSlice) open(o *Optimizer, from, to, i int) (err error) {
+	size := int64(to - from)
+	for _, t := range []struct {
+		v    **Value
+		from *arena
+	}{{&s.p, o.ring.arena}, {&s.g, o.env.held(o.gradients)}, {&s.m, o.moments[0]}, {&s.v, o.moments[1]}} {
+		if *t.v, err = t.from.view(from, size); err != nil {
 			return err
 		}
 	}
-	return nil
+	if c := o.ring.arena.rounded; c != nil && c.holds(from, to) {
+		if s.copy, err = c.view(from, size); err != nil {
+			return err
+		}
+	}
+	if s.sum, err = o.sums.view(i); err != nil {
+		return err
+	}
+	s.found, err = o.found.view(i, 1)
+	return err
 }
 
 // GradNorm returns the 2-norm of all gradients, without the LossScale. NaN and
@@ -189,22 +179,24 @@ func (o *Optimizer) GradNorm() (float64, error) {
 		}
 	}
 	if scaled {
-		if err := o.found.pull(); err != nil {
+		found, err := pulled[float32](&o.found)
+		if err != nil {
 			return 0, err
 		}
-		for _, n := range o.found.data[:len(o.slices)] {
+		for _, n := range found {
 			if n != 0 {
 				return 0, ErrOverflow
 			}
 		}
 	}
-	if err := o.sums.pull(); err != nil {
+	sums, err := pulled[float32](&o.sums)
+	if err != nil {
 		return 0, err
 	}
-	for _, sum := range o.sums.data[:len(o.slices)] {
+	for _, sum := range sums {
 		total += float64(sum)
 	}
-	if !scaled { // by a program that knows nothing of it
+	if !scaled { // the Program does not divide by the LossScale
 		total /= o.ring.lossScale() * o.ring.lossScale()
 	}
 	if math.IsNaN(total) || math.IsInf(total, 0) {
@@ -290,35 +282,25 @@ func (o *Optimizer) Step(a AdamW) (norm float64, err error) {
 func (o *Optimizer) scalar(b *binder, name string, x float64) {
 	s := o.scalars[name]
 	if s == nil {
-		s = &scratch[float32]{}
+		empty := hostBuffer(models.F32)
+		s = &empty
 		o.scalars[name] = s
 	}
-	data, v, err := s.of()
-	b.in(name, v, err)
-	if err == nil {
+	if data := fill[float32](b, name, s); data != nil {
 		data[0] = float32(x)
 	}
 }
 
 // Close frees the sessions and the moments.
 func (o *Optimizer) Close() {
-	for _, b := range []*Binding{o.norm, o.step, o.stepCopy} {
-		if b != nil {
-			b.s.Close()
-		}
-	}
+	closeSessions(o.norm, o.step, o.stepCopy)
 	for _, s := range o.slices {
-		for _, v := range []*Value{s.p, s.g, s.m, s.v, s.copy, s.sum, s.found} {
-			if v != nil {
-				v.Close()
-			}
-		}
+		closeValues(s.p, s.g, s.m, s.v, s.copy, s.sum, s.found)
 	}
 	for _, s := range o.scalars {
 		s.close()
 	}
-	o.sums.close()
-	o.found.close()
+	closeBuffers(&o.sums, &o.found)
 	for _, a := range o.moments {
 		a.close()
 	}

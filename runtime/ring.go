@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"math"
 
 	"onering/models"
 )
@@ -21,16 +20,16 @@ type Ring struct {
 	// nothing. Learners multiply by it and Optimizers divide by it.
 	LossScale float64
 
-	arena  *arena
-	values map[string]*Value
+	arena *arena // of Weights: the host's own elements until on
+	env   *Env   // that on was called with; nil before
 }
 
-// NewRing binds nothing yet; it makes a value for every tensor of the layout,
-// by its Hugging Face name and by its fused name.
+// NewRing makes a value of every tensor of the layout, by its Hugging Face name
+// and by its fused name. They go to a device when an Env first uses them there.
 func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
-	r := &Ring{Arch: arch, Weights: w, arena: &arena{host: w}}
-	var err error
-	if r.values, err = r.arena.values(); err != nil {
+	r := &Ring{Arch: arch, Weights: w, arena: hostArena(w)}
+	if err := r.arena.nameTensors(); err != nil {
+		r.Close()
 		return nil, err
 	}
 	return r, nil
@@ -44,16 +43,14 @@ func (r *Ring) lossScale() float64 {
 	return r.LossScale
 }
 
-// on takes the weights to the device of e, once, and rounds those that are
-// computed with in 16 bits. What is on a device the host forgets.
+// on takes the weights to the memory of e, once, and rounds those that are
+// computed with in 16 bits. The host forgets what a device has.
 func (r *Ring) on(e *Env) error {
 	switch {
-	case r.arena.env == e:
+	case r.env != nil && r.arena.memory == e.memory:
 		return nil
-	case r.arena.at != nil:
-		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.env.Device(), e.Device())
-	case r.arena.env != nil && e.memory == nil && r.arena.env.memory == nil:
-		return nil
+	case !r.arena.memory.aliases():
+		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
 	}
 	_, from, to, err := r.Arch.Copy()
 	if err != nil {
@@ -64,43 +61,28 @@ func (r *Ring) on(e *Env) error {
 		return err
 	}
 	if from < to {
-		if err := a.round(r.Arch.Geometry().Compute, from, to); err != nil {
-			a.close()
-			return err
-		}
+		err = a.round(r.Arch.Geometry().Compute, from, to)
 	}
-	values, err := a.values()
+	if err == nil {
+		err = a.nameTensors()
+	}
 	if err != nil {
 		a.close()
 		return err
 	}
-	closeValues(r.values)
-	r.arena, r.values = a, values
+	r.arena.close()
+	r.arena, r.env = a, e
 	e.Forget(r.Weights)
 	return nil
-}
-
-func closeValues(values map[string]*Value) {
-	for _, v := range values {
-		v.Close()
-	}
-}
-
-func int64s(shape []int) []int64 {
-	out := make([]int64, len(shape))
-	for i, n := range shape {
-		out[i] = int64(n)
-	}
-	return out
 }
 
 // bind gives a session's binding every weight it has an input for. prefix is
 // what the session's names lack: a layer's prefix, or "".
 func (r *Ring) bind(b *Binding, prefix string) error {
 	for _, p := range b.s.ports[input] {
-		v := r.values[prefix+p.Name]
-		if c := r.arena.copy; c != nil && p.DType == c.block.dtype && c.values[prefix+p.Name] != nil {
-			v = c.values[prefix+p.Name]
+		v := r.arena.tensors[prefix+p.Name]
+		if c := r.arena.rounded; c != nil && p.DType == c.dtype && c.tensors[prefix+p.Name] != nil {
+			v = c.tensors[prefix+p.Name]
 		}
 		if v != nil {
 			if err := b.Input(p.Name, v); err != nil {
@@ -111,24 +93,6 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 	return nil
 }
 
-// Close lets go of the values; the weights stay, those on a device as the host
-// last downloaded them.
-func (r *Ring) Close() {
-	closeValues(r.values)
-	r.arena.close()
-}
-
-// rotary returns the cosines and sines [n,K/2] of the rotary embedding, in
-// float32 throughout as Hugging Face's models compute them.
-func rotary(n int, g models.Geometry) (cos, sin []float32) {
-	half := g.HeadDim / 2
-	cos, sin = make([]float32, n*half), make([]float32, n*half)
-	for i := range half {
-		freq := float32(1 / math.Pow(g.RopeTheta, float64(2*i)/float64(g.HeadDim)))
-		for p := range n {
-			angle := float64(float32(p) * freq)
-			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
-		}
-	}
-	return cos, sin
-}
+// Close gives back what the ring has besides the host's weights, which stay as
+// they were last downloaded.
+func (r *Ring) Close() { r.arena.close() }

@@ -117,7 +117,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		}
 	}
 	if err == nil && e.device.cuda {
-		err = useCUDA(o, e.device.id, e.stream, e.options.TF32)
+		err = useCUDA(o, e.device.id, e.memory.(*cudaMemory).stream, e.options.TF32)
 	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)
@@ -156,7 +156,7 @@ func (s *Session) setPorts(p models.Program) error {
 			switch {
 			case !ok:
 				return fmt.Errorf("runtime: program %q: the graph has no %s %q", s.name, sides[side], q.Name)
-			case element != elements[q.DType]:
+			case element != onnxTypes[q.DType]:
 				return fmt.Errorf("runtime: program %q: %s %q is stated as %s, but the graph's element type is %s", s.name, sides[side], q.Name, q.DType, elementName(element))
 			}
 			delete(graph, q.Name)
@@ -179,7 +179,7 @@ func (s *Session) setPorts(p models.Program) error {
 }
 
 func elementName(element C.int) string {
-	for d, e := range elements {
+	for d, e := range onnxTypes {
 		if e == element {
 			return d.String()
 		}

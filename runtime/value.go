@@ -19,25 +19,29 @@ type Element interface {
 	float32 | float64 | int64 | int32 | uint8 | bool
 }
 
-// A Value is a tensor over memory that the caller owns. It copies nothing: what
-// is written to the memory is what the next Run reads, and a Run writes there.
-// Several Values may view the same memory, and a sub-slice is a view of rows.
+// A Value is what sessions bind: a tensor's type and shape, and the memory that
+// somebody else owns where its elements are. It copies nothing: a Run reads what
+// was written to the memory last, and writes there. Several Values may view the
+// same memory, and a Value over a part of a slice is a view of some rows.
+//
+// NewValue and NewTensor view the host's memory. Within the package the owners
+// are arenas (what lasts as long as training) and buffers (all else), in the
+// host's memory or a device's.
 //
 // A Value keeps Go memory alive and in place until it is closed. Memory that is
 // not Go's, such as a mapped file, must stay mapped until then.
 type Value struct {
-	ptr   *C.OrtValue
-	data  unsafe.Pointer
-	bytes int
-	dtype models.DType
-	shape []int64
-	pin   goruntime.Pinner
-
-	device bool // data is a device's
+	ptr    *C.OrtValue
+	memory memory
+	data   unsafe.Pointer // an address of memory
+	bytes  int
+	dtype  models.DType
+	shape  []int64
+	pin    goruntime.Pinner
 }
 
-// elements are ONNX's numbers for element types (TensorProto.DataType).
-var elements = map[models.DType]C.int{
+// onnxTypes are ONNX's numbers for element types (TensorProto.DataType).
+var onnxTypes = map[models.DType]C.int{
 	models.F32: 1, models.U8: 2, models.I32: 6, models.I64: 7, models.Bool: 9,
 	models.F16: 10, models.F64: 11, models.BF16: 16,
 }
@@ -46,13 +50,13 @@ var elements = map[models.DType]C.int{
 // the product of shape; no shape at all is a scalar, one element.
 func NewValue[T Element](data []T, shape ...int64) (*Value, error) {
 	var zero T
-	return newValue(dtypeOf[T](), unsafe.Pointer(unsafe.SliceData(data)), len(data)*int(unsafe.Sizeof(zero)), shape)
+	return newValue(host, dtypeOf[T](), unsafe.Pointer(unsafe.SliceData(data)), len(data)*int(unsafe.Sizeof(zero)), shape)
 }
 
 // NewTensor is NewValue for memory that is bytes, such as a mapped file or
 // halves: data holds the elements in the machine's byte order.
 func NewTensor(d models.DType, data []byte, shape ...int64) (*Value, error) {
-	return newValue(d, unsafe.Pointer(unsafe.SliceData(data)), len(data), shape)
+	return newValue(host, d, unsafe.Pointer(unsafe.SliceData(data)), len(data), shape)
 }
 
 func dtypeOf[T Element]() models.DType {
@@ -73,11 +77,12 @@ func dtypeOf[T Element]() models.DType {
 	}
 }
 
-func newValue(d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
-	if _, ok := elements[d]; !ok {
+// newValue is a Value of n bytes at an address of a memory.
+func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
+	if _, ok := onnxTypes[d]; !ok {
 		return nil, fmt.Errorf("runtime: a tensor cannot hold elements of type %s", d)
 	}
-	want, err := size(d, shape)
+	want, err := sizeOf(d, shape)
 	if err != nil {
 		return nil, err
 	}
@@ -87,30 +92,26 @@ func newValue(d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value
 	if uintptr(data)%uintptr(d.Size()) != 0 {
 		return nil, fmt.Errorf("runtime: the memory of a %s tensor must start at a multiple of %d bytes", d, d.Size())
 	}
-	if process.memory == nil {
+	info := m.info()
+	if info == nil {
 		return nil, fmt.Errorf("runtime: a Value needs ONNX Runtime: call Open first")
 	}
-	return newValueIn(process.memory, d, data, n, shape)
-}
-
-// newValueIn is a Value of n bytes in a memory, all checked.
-func newValueIn(memory *C.OrtMemoryInfo, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
-	v := &Value{data: data, bytes: n, dtype: d, shape: slices.Clone(shape)}
+	v := &Value{memory: m, data: data, bytes: n, dtype: d, shape: slices.Clone(shape)}
 	if n > 0 {
 		v.pin.Pin(data) // does nothing for memory that is not Go's
 	}
-	err := check(C.onering_value(memory, data, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), elements[d], &v.ptr))
-	if err != nil {
+	if err := check(C.onering_value(info, data, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), onnxTypes[d], &v.ptr)); err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}
-	// A forgotten Value would leave its memory pinned, which Go reports by a panic.
+	// A Value that is dropped without Close would leave its memory pinned, for
+	// which Go panics.
 	goruntime.SetFinalizer(v, (*Value).Close)
 	return v, nil
 }
 
-// size is the bytes of a tensor.
-func size(d models.DType, shape []int64) (int, error) {
+// sizeOf returns the bytes of a tensor.
+func sizeOf(d models.DType, shape []int64) (int, error) {
 	n := int64(d.Size())
 	for _, s := range shape {
 		if s < 0 {
@@ -140,4 +141,13 @@ func (v *Value) Close() {
 	v.ptr, v.data = nil, nil
 	v.pin.Unpin()
 	goruntime.SetFinalizer(v, nil)
+}
+
+// closeValues closes all that are not nil.
+func closeValues(values ...*Value) {
+	for _, v := range values {
+		if v != nil {
+			v.Close()
+		}
+	}
 }

@@ -13,8 +13,8 @@ func OpenStandIn(t testing.TB, e *Env) *Env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if n := len(on.memory.(*standIn).blocks); n > 0 {
-			t.Errorf("%d blocks of the device's memory were not freed", n)
+		if n := len(on.memory.(*standIn).allocations); n > 0 {
+			t.Errorf("%d allocations of the device's memory were not freed", n)
 		}
 		if err := on.Close(); err != nil {
 			t.Error(err)
@@ -29,11 +29,11 @@ func (o *Optimizer) Slices() int { return len(o.slices) }
 // Packed returns how many rows of how many tokens attention sees in the pass, in
 // how many blocks, and the response tokens.
 func (p *Pass) Packed() (batch, longest, blocks, rows int) {
-	return int(p.buffers.seqRows.shape[0]), p.longest, p.blocks, p.rows
+	return int(p.packed.rows.value.shape[0]), p.longest, p.blocks, p.rows
 }
 
 // Passes returns over how many slices of the vocabulary the head runs.
-func (l *Learner) Passes() int { return len(l.slices) }
+func (l *Learner) Passes() int { return len(l.head.slices) }
 
 // Capacity returns how many tokens a row of the cache has room for.
-func (d *Decoder) Capacity() int { return d.capacity }
+func (d *Decoder) Capacity() int { return d.cache.capacity }

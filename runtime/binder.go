@@ -1,0 +1,86 @@
+package runtime
+
+// A binder binds one value after another and keeps the first error, so that a
+// dozen bindings are a dozen lines.
+type binder struct {
+	b   *Binding
+	err error
+}
+
+// in binds an input. It takes an error too, of making v.
+func (b *binder) in(name string, v *Value, err error) {
+	if b.err == nil {
+		b.err = err
+	}
+	if b.err == nil {
+		b.err = b.b.Input(name, v)
+	}
+}
+
+// out binds an output, likewise.
+func (b *binder) out(name string, v *Value, err error) {
+	if b.err == nil {
+		b.err = err
+	}
+	if b.err == nil {
+		b.err = b.b.Output(name, v)
+	}
+}
+
+// run runs what is bound, or returns the first error of binding it.
+func (b *binder) run() error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.b.Run()
+}
+
+// fill binds an input of the given shape and returns its elements, which Go fills
+// before the run; none after an error.
+func fill[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+	if b.err != nil {
+		return nil
+	}
+	v, err := x.of(shape...)
+	if b.in(name, v, err); b.err != nil {
+		return nil
+	}
+	return elements[T](x)
+}
+
+// take binds an output of the given shape in the host's memory and returns its
+// elements, which hold what the run writes; none after an error.
+func take[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+	if b.err != nil {
+		return nil
+	}
+	v, err := x.of(shape...)
+	if b.out(name, v, err); b.err != nil {
+		return nil
+	}
+	return elements[T](x)
+}
+
+// has says whether the Program has an input: one kind of attention takes others
+// than another.
+func (b *binder) has(name string) bool {
+	_, ok := b.b.s.index[input][name]
+	return ok
+}
+
+// fillIf is fill where the Program has the input; else there are no elements.
+func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
+	if !b.has(name) {
+		return nil
+	}
+	return fill[T](b, name, x, shape...)
+}
+
+// closeSessions closes the sessions of bindings, but for those that are nil.
+func closeSessions(bindings ...*Binding) {
+	for _, b := range bindings {
+		if b != nil {
+			b.s.Close()
+		}
+	}
+}

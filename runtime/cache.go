@@ -1,0 +1,204 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+
+	"onering/models"
+)
+
+// A cache holds the keys and values of the sequences that are being decoded, one
+// row for each. Rows are dense: n sequences always have rows 0 to n-1, the last
+// one moving into the place of one that ends, so a step computes no idle rows.
+type cache struct {
+	env       *Env
+	geometry  models.Geometry
+	maxTokens int
+
+	layers   []cacheLayer // each [slots,G,S,K] with S = capacity
+	capacity int          // tokens that a row has room for; grows up to maxTokens
+	rowOf    []int        // by slot; -1 where the slot is free
+	slotOf   []int        // by row
+	lengths  []int        // tokens cached, by row
+	failed   error        // what left the cache broken; all later calls return it
+}
+
+// A cacheLayer is the keys and values of one layer.
+type cacheLayer struct{ k, v buffer }
+
+// both are the two buffers, with the names that ports have for them.
+func (l *cacheLayer) both() [2]struct {
+	name string
+	*buffer
+} {
+	return [2]struct {
+		name string
+		*buffer
+	}{{"key", &l.k}, {"value", &l.v}}
+}
+
+// newLayers makes a cache of n elements for the keys of each layer, and as many
+// for its values.
+func newLayers(e *Env, g models.Geometry, n int) (layers []cacheLayer, err error) {
+	for range g.Layers {
+		var l cacheLayer
+		l.k, err = e.zeros(g.Compute, n)
+		if err == nil {
+			l.v, err = e.zeros(g.Compute, n)
+		}
+		layers = append(layers, l)
+		if err != nil {
+			closeLayers(layers)
+			return nil, err
+		}
+	}
+	return layers, nil
+}
+
+func closeLayers(layers []cacheLayer) {
+	for i := range layers {
+		closeBuffers(&layers[i].k, &layers[i].v)
+	}
+}
+
+// newCache makes an empty cache for slots sequences.
+func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
+	c := &cache{env: e, geometry: g, maxTokens: maxTokens, rowOf: make([]int, slots), layers: make([]cacheLayer, g.Layers)}
+	for i := range c.rowOf {
+		c.rowOf[i] = -1
+	}
+	for i := range c.layers {
+		c.layers[i] = cacheLayer{e.buffer(g.Compute), e.buffer(g.Compute)}
+	}
+	return c
+}
+
+// rows is how many sequences are being decoded.
+func (c *cache) rows() int { return len(c.slotOf) }
+
+// rowSize is the elements of one row of a layer's keys.
+func (c *cache) rowSize() int { return c.geometry.KVHeads * c.capacity * c.geometry.CacheWidth }
+
+// reserve makes room for n tokens in each row. A step reads whole rows, so the
+// cache grows with the longest sequence, by a quarter and at least 64 tokens.
+func (c *cache) reserve(n int) error {
+	if c.failed != nil || n <= c.capacity {
+		return c.failed
+	}
+	was, wasRow := c.capacity, c.rowSize()
+	c.capacity = min(c.maxTokens, max(n+n/4, n+64))
+	for i := range c.layers {
+		for _, old := range c.layers[i].both() {
+			grown, err := c.env.zeros(c.geometry.Compute, len(c.rowOf)*c.rowSize())
+			for row, length := range c.lengths {
+				if err == nil {
+					err = c.place(&grown, old.buffer, row*wasRow, row, length, was)
+				}
+			}
+			if err != nil {
+				grown.close()
+				c.failed = err // the layers have caches of two sizes
+				return err
+			}
+			old.close()
+			*old.buffer = grown
+		}
+	}
+	return nil
+}
+
+// start gives a slot the next row, with a copy of a prefix.
+func (c *cache) start(slot int, x *prefix) error {
+	if c.rowOf[slot] >= 0 {
+		return fmt.Errorf("runtime: slot %d is in use", slot)
+	}
+	if err := c.reserve(x.length + 1); err != nil {
+		return err
+	}
+	row := c.rows()
+	c.rowOf[slot], c.slotOf, c.lengths = row, append(c.slotOf, slot), append(c.lengths, x.length)
+	for i := range c.layers {
+		key, value := x.parts(c.geometry, i)
+		if err := c.place(&c.layers[i].k, &x.cache, key, row, x.length, x.length); err != nil {
+			return err
+		}
+		if err := c.place(&c.layers[i].v, &x.cache, value, row, x.length, x.length); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place copies the first n tokens of one row, which begins at element at of from
+// and whose heads are stride tokens apart, into a row of the cache.
+func (c *cache) place(to, from *buffer, at, row, n, stride int) error {
+	k := c.geometry.CacheWidth
+	return to.copyRuns(row*c.rowSize(), c.capacity*k, from, at, stride*k, n*k, c.geometry.KVHeads)
+}
+
+// truncate frees the rows from n on, which were started last.
+func (c *cache) truncate(n int) {
+	for _, slot := range c.slotOf[n:] {
+		c.rowOf[slot] = -1
+	}
+	c.slotOf, c.lengths = c.slotOf[:n], c.lengths[:n]
+}
+
+// free gives a slot back; the last row moves into its row's place.
+func (c *cache) free(slot int) {
+	row := c.rowOf[slot]
+	if row < 0 {
+		return
+	}
+	last := c.rows() - 1
+	if row != last {
+		for i := range c.layers {
+			for _, b := range c.layers[i].both() {
+				if err := c.place(b.buffer, b.buffer, last*c.rowSize(), row, c.lengths[last], c.capacity); err != nil {
+					c.failed = errors.Join(c.failed, err)
+				}
+			}
+		}
+		moved := c.slotOf[last]
+		c.rowOf[moved], c.slotOf[row], c.lengths[row] = row, moved, c.lengths[last]
+	}
+	c.rowOf[slot] = -1
+	c.slotOf, c.lengths = c.slotOf[:last], c.lengths[:last]
+}
+
+// A cacheBinding is the Values over a cache that a session is bound to.
+type cacheBinding struct {
+	values       []*Value
+	rows, tokens int // of the cache as it is bound
+}
+
+// bind binds rows rows of a cache of tokens tokens a row, unless it did last
+// time. A cache never changes its memory without one of the two.
+func (c *cacheBinding) bind(b *Binding, layers []cacheLayer, g models.Geometry, rows, tokens int) error {
+	if c.rows == rows && c.tokens == tokens {
+		return nil
+	}
+	c.close()
+	bind := binder{b: b}
+	for i := range layers {
+		for _, half := range layers[i].both() {
+			v, err := half.view(0, int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
+			if err == nil {
+				c.values = append(c.values, v)
+			}
+			if past := fmt.Sprintf("past_%s.%d", half.name, i); bind.has(past) {
+				bind.in(past, v, err)
+			}
+			bind.out(fmt.Sprintf("present_%s.%d", half.name, i), v, err)
+		}
+	}
+	if bind.err == nil {
+		c.rows, c.tokens = rows, tokens
+	}
+	return bind.err
+}
+
+func (c *cacheBinding) close() {
+	closeValues(c.values...)
+	*c = cacheBinding{values: c.values[:0]}
+}

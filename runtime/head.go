@@ -1,0 +1,212 @@
+package runtime
+
+import (
+	"fmt"
+
+	"onering/models"
+)
+
+// headSessions compute log-probs, entropies and their gradients from the rows h
+// [n,D] that predict response tokens, some rows of the vocabulary at a time.
+type headSessions struct {
+	forward, target, backward *Binding // backward is nil with ScoreOnly
+	slices                    []headSlice
+
+	dh buffer // dL/dh [n,D]
+	// The gradients of the loss by each log-prob and entropy, and the entropies
+	// themselves, [n,1]. The last two are used with EntropyGradient only.
+	w, v, entropy buffer
+}
+
+// A headSlice is some rows of the head and of its gradient, which is nil with
+// ScoreOnly.
+type headSlice struct{ e, de *Value }
+
+// openHead loads the Programs of the head and cuts it into slices.
+func (l *Learner) openHead() error {
+	forward, target, backward, err := l.ring.Arch.Head(l.options.EntropyGradient)
+	if err != nil {
+		return err
+	}
+	e := l.env
+	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32)}
+	l.head = h
+	if h.forward, err = l.load(forward); err != nil {
+		return err
+	}
+	if h.target, err = l.load(target); err != nil {
+		return err
+	}
+	if err := h.target.Input("E", l.ring.arena.tensors[l.geometry.Head]); err != nil {
+		return err
+	}
+	if !l.options.ScoreOnly {
+		if h.backward, err = l.load(backward); err != nil {
+			return err
+		}
+	}
+	return l.sliceHead()
+}
+
+// sliceHead cuts the head and its gradient into slices of HeadRows rows.
+func (l *Learner) sliceHead() error {
+	g := l.geometry
+	head, ok := l.ring.Weights.Layout.Find(g.Head)
+	if !ok {
+		return fmt.Errorf("runtime: the layout has no tensor %q", g.Head)
+	}
+	for from := 0; from < g.Vocab; from += l.options.HeadRows {
+		rows := min(l.options.HeadRows, g.Vocab-from)
+		first := head.Offset + from*g.Hidden
+		l.head.slices = append(l.head.slices, headSlice{})
+		s := &l.head.slices[len(l.head.slices)-1]
+		var err error
+		if s.e, err = l.ring.arena.view(first, int64(rows), int64(g.Hidden)); err != nil {
+			return err
+		}
+		if l.options.ScoreOnly {
+			continue
+		}
+		if s.de, err = l.gradients.view(first, int64(rows), int64(g.Hidden)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *headSessions) close() {
+	closeSessions(h.forward, h.target, h.backward)
+	for _, s := range h.slices {
+		closeValues(s.e, s.de)
+	}
+	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy)
+}
+
+// headForward computes log-probs and entropies of the response tokens: from
+// slice to slice of the vocabulary z is the log-sum-exp of the logits and u their
+// mean under the softmax.
+func (p *Pass) headForward(a *activations) error {
+	head, b, rows := p.l.head, p.packed, int64(p.rows)
+	if err := b.z[0].filled(-1e30, rows, 1); err != nil {
+		return err
+	}
+	if err := b.u[0].filled(0, rows, 1); err != nil {
+		return err
+	}
+	bind := binder{b: head.forward}
+	bind.in("h", a.h.value, nil)
+	for i, s := range head.slices {
+		now, next := i%2, (i+1)%2
+		bind.in("E", s.e, nil)
+		bind.in("z", b.z[now].value, nil)
+		bind.in("u", b.u[now].value, nil)
+		z, err := b.z[next].of(rows, 1)
+		bind.out("z_out", z, err)
+		u, err := b.u[next].of(rows, 1)
+		bind.out("u_out", u, err)
+		if err := bind.run(); err != nil {
+			return err
+		}
+	}
+	bind = binder{b: head.target}
+	bind.in("h", a.h.value, nil)
+	bind.in("y", b.targets.value, nil)
+	logit, err := b.logit.of(rows, 1)
+	bind.out("logit", logit, err)
+	if err := bind.run(); err != nil {
+		return err
+	}
+	return p.takeLogProbs()
+}
+
+// last is which of z and u holds the results of the head's last slice.
+func (h *headSessions) last() int { return len(h.slices) % 2 }
+
+// takeLogProbs fills LogProb and Entropy from the results of the head.
+func (p *Pass) takeLogProbs() error {
+	last := p.l.head.last()
+	var results [3][]float32
+	for i, b := range []*buffer{&p.packed.z[last], &p.packed.u[last], &p.packed.logit} {
+		var err error
+		if results[i], err = pulled[float32](b); err != nil {
+			return err
+		}
+	}
+	z, u, logit := results[0], results[1], results[2]
+	i := 0
+	for s := range p.LogProb {
+		for t := range p.LogProb[s] {
+			// Rounding may put a near-certain token a little above 0, and its
+			// entropy a little below.
+			p.LogProb[s][t] = min(logit[i]-z[i], 0)
+			p.Entropy[s][t] = max(z[i]-u[i], 0)
+			i++
+		}
+	}
+	return nil
+}
+
+// headBackward returns dL/dx of the rows that predict response tokens, from the
+// weights in w and, with EntropyGradient, v.
+func (p *Pass) headBackward() (*Value, error) {
+	l, a, head := p.l, p.activations, p.l.head
+	dh, err := head.dh.of(int64(p.rows), int64(l.geometry.Hidden))
+	if err != nil {
+		return nil, err
+	}
+	e, de := l.ring.arena.tensors[l.geometry.Head], l.gradients.tensors[l.geometry.Head]
+	if err := l.rows.token(e, de, a.h.value, p.packed.targets.value, head.w.value, dh); err != nil {
+		return nil, err
+	}
+	bind := binder{b: head.backward}
+	bind.in("h", a.h.value, nil)
+	bind.in("z", p.packed.z[head.last()].value, nil)
+	bind.in("w", head.w.value, nil)
+	if l.options.EntropyGradient {
+		entropy, v, err := sized[float32](&head.entropy, int64(p.rows), 1)
+		bind.in("v", head.v.value, nil)
+		bind.in("entropy", v, err)
+		if bind.err != nil {
+			return nil, bind.err
+		}
+		i := 0
+		for _, s := range p.Entropy {
+			i += copy(entropy[i:], s)
+		}
+		if err := head.entropy.push(); err != nil {
+			return nil, err
+		}
+	}
+	bind.in("dh", dh, nil)
+	bind.out("dh_out", dh, nil)
+	for _, s := range head.slices {
+		bind.in("E", s.e, nil)
+		bind.in("dE", s.de, nil)
+		bind.out("dE_out", s.de, nil)
+		if err := bind.run(); err != nil {
+			return nil, err
+		}
+	}
+	return p.normBackward(dh)
+}
+
+// normBackward returns dL/dx of the final norm's input, given dL/dh.
+func (p *Pass) normBackward(dh *Value) (*Value, error) {
+	norm := p.l.norm
+	bind := binder{b: norm.backward}
+	bind.in("x", p.activations.xr.value, nil)
+	p.bindTemperature(&bind)
+	bind.in("dh", dh, nil)
+	dx, err := norm.dx.of(int64(p.rows), int64(p.l.geometry.Hidden))
+	bind.out("dx", dx, err)
+	return dx, bind.run()
+}
+
+// bindTemperature binds 1/temperature.
+func (p *Pass) bindTemperature(b *binder) {
+	inverse, v, err := sized[float32](&p.l.norm.inverseTemperature)
+	b.in("inv_temperature", v, err)
+	if err == nil {
+		inverse[0] = float32(1 / p.temperature)
+	}
+}

@@ -1,0 +1,143 @@
+package runtime
+
+import "fmt"
+
+// layersForward runs the layers and the final norm and returns what they made,
+// of all layers with keep, else of the last one. The caller gives it back.
+func (p *Pass) layersForward(keep bool) (*activations, error) {
+	l := p.l
+	s, err := l.sessions(p.blocks)
+	if err != nil {
+		return nil, err
+	}
+	a := l.takeActivations(s.stash)
+	if err := p.fillActivations(a, s, keep); err != nil {
+		l.giveActivations(a)
+		return nil, err
+	}
+	return a, nil
+}
+
+// fillActivations is layersForward into a set of activations.
+func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) error {
+	l := p.l
+	if err := l.tables.causal(p.longest); err != nil {
+		return err
+	}
+	x, err := a.input(0, keep).of(p.streamShape()...)
+	if err != nil {
+		return err
+	}
+	if err := l.rows.gather(l.ring.arena.tensors[l.geometry.Embedding], p.packed.ids.value, x); err != nil {
+		return err
+	}
+	for i := range l.geometry.Layers {
+		bind := binder{b: s.forward[i]}
+		p.bindLayer(&bind, a.input(i, keep))
+		y, err := a.input(i+1, keep).of(p.streamShape()...)
+		bind.out("y", y, err)
+		stash := a.stashed(i, keep)
+		for j, port := range s.stash {
+			v, err := stash[j].of(p.stashShape(port.Name)...)
+			bind.out(port.Name, v, err)
+		}
+		if err := bind.run(); err != nil {
+			return fmt.Errorf("runtime: layer %d: %w", i, err)
+		}
+		x = y
+	}
+	return p.normForward(a, x)
+}
+
+// normForward takes the rows that predict response tokens from the last layer's
+// output x, and norms them.
+func (p *Pass) normForward(a *activations, x *Value) error {
+	l, shape := p.l, []int64{int64(p.rows), int64(p.l.geometry.Hidden)}
+	bind := binder{b: l.norm.forward}
+	xr, err := a.xr.of(shape...)
+	bind.in("x", xr, err)
+	p.bindTemperature(&bind)
+	h, err := a.h.of(shape...)
+	bind.out("h", h, err)
+	if bind.err != nil {
+		return bind.err
+	}
+	if err := l.rows.gather(x, p.packed.places.value, xr); err != nil {
+		return err
+	}
+	return bind.run()
+}
+
+// layersBackward runs the layers backward from dL/dxr, the gradient of the rows
+// that predict response tokens, and adds to all gradients but the head's.
+func (p *Pass) layersBackward(dxr *Value) error {
+	l, a := p.l, p.activations
+	if err := l.tables.causal(p.longest); err != nil {
+		return err
+	}
+	dy, err := l.dx[0].of(p.streamShape()...)
+	if err != nil {
+		return err
+	}
+	if err := l.rows.scatter(dxr, p.packed.places.value, dy); err != nil {
+		return err
+	}
+	s, err := l.sessions(p.blocks)
+	if err != nil {
+		return err
+	}
+	for i := l.geometry.Layers - 1; i >= 0; i-- {
+		bind := binder{b: s.backward[i]}
+		p.bindLayer(&bind, &a.x[i])
+		bind.in("valid", p.packed.valid.value, nil)
+		for j, port := range s.stash {
+			bind.in(port.Name, a.stash[i][j].value, nil)
+		}
+		bind.in("dy", dy, nil)
+		dx, err := l.dx[(l.geometry.Layers-i)%2].of(p.streamShape()...)
+		bind.out("dx", dx, err)
+		if err := bind.run(); err != nil {
+			return fmt.Errorf("runtime: layer %d: %w", i, err)
+		}
+		dy = dx
+	}
+	return l.rows.add(dy, p.packed.ids.value, l.gradients.tensors[l.geometry.Embedding])
+}
+
+// bindLayer binds what the two layer Programs have in common; x is the layer's
+// input.
+func (p *Pass) bindLayer(b *binder, x *buffer) {
+	in, tables := p.packed, &p.l.tables
+	v, err := x.of(p.streamShape()...)
+	b.in("x", v, err)
+	b.in("pos", in.pos.value, nil)
+	b.in("cos", tables.angles.cos.value, nil)
+	b.in("sin", tables.angles.sin.value, nil)
+	b.in("mask", tables.mask.value, nil)
+	b.in("rows", in.rows.value, nil)
+	b.in("tokens", in.tokens.value, nil)
+	if p.blocks > 1 {
+		b.in("bounds", in.bounds.value, nil)
+	}
+}
+
+// streamShape is the shape [N,D] of what goes from layer to layer.
+func (p *Pass) streamShape() []int64 { return []int64{int64(p.n), int64(p.l.geometry.Hidden)} }
+
+// stashShape returns the shape of one stashed value.
+func (p *Pass) stashShape(port string) []int64 {
+	g, n := p.l.geometry, int64(p.n)
+	switch port {
+	case "q":
+		return []int64{n, int64(g.Heads * g.HeadDim)}
+	case "k", "v":
+		return []int64{n, int64(g.KVHeads * g.HeadDim)}
+	case "o":
+		s := p.packed.rows.value.shape
+		return []int64{s[0], s[1], int64(g.Heads * g.HeadDim)}
+	case "x2":
+		return []int64{n, int64(g.Hidden)}
+	default: // gate, up
+		return []int64{n, int64(g.FFN)}
+	}
+}

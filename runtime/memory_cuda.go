@@ -1,0 +1,103 @@
+package runtime
+
+// #include <stdlib.h>
+// #include "cuda.h"
+// #include "ort.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// A cudaMemory is one GPU's, used through one stream that the CUDA provider
+// shares.
+type cudaMemory struct {
+	traffic
+	id         C.int
+	stream     unsafe.Pointer
+	memoryInfo *C.OrtMemoryInfo
+	options    *C.OrtRunOptions
+}
+
+// newCUDAMemory opens the CUDA runtime for GPU id. To run sessions on it, call
+// describe first.
+func newCUDAMemory(cudart string, id int) (*cudaMemory, error) {
+	m := &cudaMemory{id: C.int(id)}
+	name := C.CString(cudart)
+	defer C.free(unsafe.Pointer(name))
+	var msg *C.char
+	if C.onering_cuda_open(name, m.id, &m.stream, &msg) != 0 {
+		defer C.free(unsafe.Pointer(msg))
+		return nil, fmt.Errorf("runtime: cuda:%d: %s", id, C.GoString(msg))
+	}
+	return m, nil
+}
+
+// describe makes what ONNX Runtime has to know of the memory.
+func (m *cudaMemory) describe() error {
+	if err := check(C.onering_cuda_memory(m.id, &m.memoryInfo)); err != nil {
+		return fmt.Errorf("runtime: describing the memory of %s: %w", m, err)
+	}
+	// The stream orders all work; waiting for it after each run, as ONNX Runtime
+	// does by default, would leave the GPU idle between layers.
+	if err := check(C.onering_unsynchronized(&m.options)); err != nil {
+		return fmt.Errorf("runtime: run options: %w", err)
+	}
+	return nil
+}
+
+func (m *cudaMemory) check(doing string, code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	return fmt.Errorf("cuda:%d: %s: %s", m.id, doing, C.GoString(C.onering_cuda_text(code)))
+}
+
+func (m *cudaMemory) alloc(bytes int) (at unsafe.Pointer, err error) {
+	err = m.check(fmt.Sprintf("allocating %d bytes", bytes), C.onering_cuda_alloc(m.id, C.size_t(bytes), &at))
+	return at, err
+}
+
+func (m *cudaMemory) free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
+func (m *cudaMemory) aliases() bool          { return false }
+
+func (m *cudaMemory) upload(to, from unsafe.Pointer, bytes int) error {
+	m.count(bytes, 0)
+	if err := m.check("copying to it", C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), 1, m.stream)); err != nil {
+		return err
+	}
+	return m.wait()
+}
+
+func (m *cudaMemory) download(to, from unsafe.Pointer, bytes int) error {
+	m.count(0, bytes)
+	if err := m.check("copying from it", C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), 2, m.stream)); err != nil {
+		return err
+	}
+	return m.wait()
+}
+
+func (m *cudaMemory) zero(at unsafe.Pointer, bytes int) error {
+	return m.check("clearing its memory", C.onering_cuda_zero(m.id, at, C.size_t(bytes), m.stream))
+}
+
+func (m *cudaMemory) copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
+	if width == 0 || runs == 0 {
+		return nil
+	}
+	if runs == 1 {
+		stride, fromStride = width, width // CUDA refuses strides below the width
+	}
+	return m.check("copying within it", C.onering_cuda_copy_runs(m.id, to, C.size_t(stride), from, C.size_t(fromStride), C.size_t(width), C.size_t(runs), m.stream))
+}
+
+func (m *cudaMemory) wait() error {
+	return m.check("computing", C.onering_cuda_wait(m.id, m.stream))
+}
+
+func (m *cudaMemory) info() *C.OrtMemoryInfo       { return m.memoryInfo }
+func (m *cudaMemory) runOptions() *C.OrtRunOptions { return m.options }
+
+func (m *cudaMemory) elementwise() int { return elementwiseOnDevice }
+func (m *cudaMemory) String() string   { return fmt.Sprintf("cuda:%d", m.id) }

@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// fakeCudart is a CUDA runtime whose GPU 1 is the host's memory. A copy or a
+// clearing is done when its stream is waited for, as late as a real one may be,
+// and GPU 7 is there but broken.
+const fakeCudart = `#include <stdlib.h>
+#include <string.h>
+static int device, stream, n;
+static struct { void *to; const void *from; size_t bytes; } pending[8];
+int cudaSetDevice(int d) { if (d != 1 && d != 7) return 101; device = d; return 0; }
+int cudaStreamCreateWithFlags(void **s, unsigned flags) { if (device == 7) return 46; *s = &stream; return flags != 0; }
+int cudaMalloc(void **p, size_t bytes) { if (bytes > 1 << 20) return 2; *p = malloc(bytes); return 0; }
+int cudaFree(void *p) { free(p); return 0; }
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *s) {
+	if (s != &stream || (kind != 1 && kind != 2)) return 1;
+	pending[n].to = to, pending[n].from = from, pending[n++].bytes = bytes;
+	return 0;
+}
+int cudaMemsetAsync(void *at, int value, size_t bytes, void *s) {
+	if (s != &stream || value) return 1;
+	pending[n].to = at, pending[n].from = 0, pending[n++].bytes = bytes;
+	return 0;
+}
+int cudaMemcpy2DAsync(void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, int kind, void *s) {
+	if (s != &stream || kind != 3 || stride < width || from_stride < width) return 1;
+	for (size_t i = 0; i < runs; i++) memcpy((char *)to + i * stride, (const char *)from + i * from_stride, width);
+	return 0;
+}
+int cudaStreamSynchronize(void *s) {
+	for (int i = 0; i < n; i++)
+		if (pending[i].from) memcpy(pending[i].to, pending[i].from, pending[i].bytes);
+		else memset(pending[i].to, 0, pending[i].bytes);
+	n = 0;
+	return s != &stream;
+}
+const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : code == 101 ? "invalid device ordinal" : "some other error"; }
+`
+
+func TestCUDAMemory(t *testing.T) {
+	dir := t.TempDir()
+	m, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := m.alloc(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
+	if err := m.upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
+		t.Fatal(err)
+	}
+	clear(from) // an upload is over when it returns
+	if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
+		t.Errorf("%v, %v", to, err)
+	}
+	if up, down := m.crossed(); up != 16 || down != 16 {
+		t.Errorf("%d bytes up and %d down", up, down)
+	}
+	if err := m.copyRuns(at, 0, at, 0, 4, 1); err != nil {
+		t.Errorf("one run has no stride: %v", err)
+	}
+	// 1 and 2, which lie one apart, to places 2 apart.
+	if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 4, 4, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 1, 0, 1}) {
+		t.Errorf("%v, %v", to, err)
+	}
+	m.free(at)
+	if _, err := m.alloc(2 << 20); err == nil || err.Error() != "cuda:1: allocating 2097152 bytes: out of memory" {
+		t.Errorf("too much memory: %v", err)
+	}
+	for _, c := range []struct {
+		path string
+		id   int
+		want string
+	}{
+		{shared(t, dir, "libcudart-fake.so.13", fakeCudart), 5, "cuda:5: invalid device ordinal"},
+		{shared(t, dir, "libcudart-fake.so.13", fakeCudart), 7, "cuda:7: some other error"},
+		{shared(t, dir, "libempty.so", "int x;"), 0, "lacks the function cudaSetDevice"},
+		{dir + "/none.so", 0, "none.so"},
+	} {
+		if _, err := newCUDAMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package runtime
+
+// #include "ort.h"
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"unsafe"
+)
+
+// A standIn is a memory for tests, apart from the host's only by convention:
+// sessions on the CPU provider read and write it, Go code does so only through
+// the calls that would be copies on a GPU, and these count. Fresh memory is full
+// of NaN. So tests run here what runs on a GPU, and get the bits of the CPU.
+type standIn struct {
+	hostMemory
+	mu          sync.Mutex
+	allocations map[unsafe.Pointer][]byte
+}
+
+func newStandIn() *standIn { return &standIn{allocations: make(map[unsafe.Pointer][]byte)} }
+
+func (s *standIn) alloc(bytes int) (unsafe.Pointer, error) {
+	if bytes <= 0 {
+		return nil, fmt.Errorf("stand-in: allocating %d bytes", bytes)
+	}
+	data := newBytes(bytes)
+	nan := math.Float32bits(float32(math.NaN()))
+	for i := range data {
+		data[i] = byte(nan >> (8 * (i % 4)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := unsafe.Pointer(&data[0])
+	s.allocations[at] = data
+	return at, nil
+}
+
+func (s *standIn) free(at unsafe.Pointer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.allocations[at] == nil {
+		panic("runtime: freed what was not allocated")
+	}
+	delete(s.allocations, at)
+}
+
+func (s *standIn) aliases() bool { return false }
+
+func (s *standIn) upload(to, from unsafe.Pointer, bytes int) error {
+	s.count(bytes, 0)
+	return s.hostMemory.upload(to, from, bytes)
+}
+
+func (s *standIn) download(to, from unsafe.Pointer, bytes int) error {
+	s.count(0, bytes)
+	return s.hostMemory.download(to, from, bytes)
+}
+
+func (s *standIn) elementwise() int { return elementwiseOnDevice }
+func (s *standIn) String() string   { return "stand-in" }

@@ -1,0 +1,123 @@
+package runtime
+
+import "onering/models"
+
+// packed is what a pass knows of its tokens, a few numbers for each. Sequences
+// are packed one after the other to N tokens; attention sees them as rows of T
+// places, [B,T]. A Learner reuses these buffers from pass to pass.
+type packed struct {
+	ids     buffer // int64 [N], the tokens
+	pos     buffer // int64 [N,1], their positions in their sequences
+	rows    buffer // int64 [B,T], which packed token is at each place; 0 where none is
+	tokens  buffer // int64 [N], the place in [B,T] of each token
+	valid   buffer // [B,T,1], 1 where a token is, else 0
+	bounds  buffer // int64, where each block of queries begins, and T
+	places  buffer // int64 [n], which packed tokens predict response tokens
+	targets buffer // int64 [n], the response tokens that these predict
+
+	// z and u of the head, before and after a slice, in turns, and the logits of
+	// the targets, all [n,1].
+	z, u  [2]buffer
+	logit buffer
+}
+
+// takePacked returns buffers that no pass uses.
+func (l *Learner) takePacked() *packed {
+	if n := len(l.packed); n > 0 {
+		p := l.packed[n-1]
+		l.packed = l.packed[:n-1]
+		return p
+	}
+	// The bounds are read where sizes are computed, which is on the host.
+	p := &packed{bounds: hostBuffer(models.I64)}
+	for _, b := range p.ints() {
+		*b = l.env.buffer(models.I64)
+	}
+	for _, b := range p.floats() {
+		*b = l.env.buffer(models.F32)
+	}
+	return p
+}
+
+// ints are the buffers of integers in the memory of the sessions.
+func (p *packed) ints() []*buffer {
+	return []*buffer{&p.ids, &p.pos, &p.rows, &p.tokens, &p.places, &p.targets}
+}
+
+// floats are the buffers of floats.
+func (p *packed) floats() []*buffer {
+	return []*buffer{&p.valid, &p.z[0], &p.z[1], &p.u[0], &p.u[1], &p.logit}
+}
+
+func (p *packed) close() {
+	closeBuffers(p.ints()...)
+	closeBuffers(p.floats()...)
+	p.bounds.close()
+}
+
+// pack lays out the sequences: which token is where in the rows [B,T].
+func (p *Pass) pack() error {
+	batch, longest := 0, 0
+	for _, s := range p.sequences {
+		if n := s.fed(); n > 0 {
+			batch++
+			longest = max(longest, n)
+		}
+	}
+	p.longest = (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
+	p.blocks = 1
+	if size := p.l.options.BlockTokens; p.longest > size {
+		p.blocks = min(8, (p.longest+size-1)/size)
+	}
+	b := p.packed
+	N, n, B, T := int64(p.n), int64(p.rows), int64(batch), int64(p.longest)
+	for _, x := range []struct {
+		b     *buffer
+		shape []int64
+	}{
+		{&b.ids, []int64{N}}, {&b.pos, []int64{N, 1}}, {&b.rows, []int64{B, T}}, {&b.tokens, []int64{N}}, {&b.valid, []int64{B, T, 1}},
+		{&b.bounds, []int64{int64(p.blocks + 1)}}, {&b.places, []int64{n}}, {&b.targets, []int64{n}},
+	} {
+		if _, err := x.b.of(x.shape...); err != nil {
+			return err
+		}
+	}
+	p.layOut()
+	for _, buf := range append(b.ints(), &b.valid) {
+		if err := buf.push(); err != nil {
+			return err
+		}
+	}
+	return p.l.tables.cover(longest, p.l.geometry)
+}
+
+// layOut fills the packed buffers.
+func (p *Pass) layOut() {
+	b, T := p.packed, p.longest
+	ids, pos, tokens := elements[int64](&b.ids), elements[int64](&b.pos), elements[int64](&b.tokens)
+	rows, valid := elements[int64](&b.rows), elements[float32](&b.valid)
+	places, targets := elements[int64](&b.places), elements[int64](&b.targets)
+	clear(valid)
+	clear(rows)
+	row, at, response := 0, 0, 0
+	for _, s := range p.sequences {
+		n := s.fed()
+		if n == 0 {
+			continue
+		}
+		for t := range n {
+			place := row*T + t
+			ids[at+t], pos[at+t], tokens[at+t] = int64(s.Tokens[t]), int64(t), int64(place)
+			rows[place], valid[place] = int64(at+t), 1
+			if t+1 >= s.Prompt {
+				places[response], targets[response] = int64(at+t), int64(s.Tokens[t+1])
+				response++
+			}
+		}
+		row, at = row+1, at+n
+	}
+	bounds := elements[int64](&b.bounds)
+	for i := range bounds {
+		bounds[i] = int64(i * T / p.blocks)
+	}
+}

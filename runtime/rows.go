@@ -1,0 +1,147 @@
+package runtime
+
+import (
+	"unsafe"
+
+	"onering/models"
+)
+
+// rowOperations move rows of float32 matrices [M,D] by indices, ids int64 [n]:
+// what a Learner does at the embedding, and around the head. Go does it where it
+// reaches the memory, always in the order of the ids, without a run for each.
+// Elsewhere Programs do, and a device may add rows of the same id in any order:
+// the last bits of their sum may then differ from one run to the next.
+type rowOperations interface {
+	// gather makes y[i] = x[ids[i]] for y [n,D].
+	gather(x, ids, y *Value) error
+	// scatter clears x and makes x[ids[i]] = rows[i]; no id occurs twice.
+	scatter(rows, ids, x *Value) error
+	// add makes x[ids[i]] += rows[i].
+	add(rows, ids, x *Value) error
+	// token is what tokens y [n] themselves, with weights w [n,1] on their
+	// log-probs, add to the gradients of the head e [V,D] and of its input
+	// h [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i].
+	token(e, de, h, y, w, dh *Value) error
+	close()
+}
+
+// openRows chooses the row operations for the memory of l.
+func (l *Learner) openRows() (rowOperations, error) {
+	if l.env.memory.aliases() {
+		return hostRows{}, nil
+	}
+	gather, add, token, err := l.ring.Arch.Rows()
+	if err != nil {
+		return nil, err
+	}
+	r := &deviceRows{}
+	for b, p := range map[**Binding]models.Program{&r.gatherProgram: gather, &r.addProgram: add, &r.tokenProgram: token} {
+		if *b, err = l.load(p); err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// hostRows are row operations in the host's memory.
+type hostRows struct{}
+
+// valuesOf returns the elements of a Value in the host's memory.
+func valuesOf[T Element](v *Value) []T {
+	return unsafe.Slice((*T)(v.data), v.bytes/v.dtype.Size())
+}
+
+// width is D of a matrix [M,D].
+func width(v *Value) int { return int(v.shape[1]) }
+
+func (hostRows) gather(x, ids, y *Value) error {
+	from, to, d := valuesOf[float32](x), valuesOf[float32](y), width(y)
+	for i, id := range valuesOf[int64](ids) {
+		copy(to[i*d:(i+1)*d], from[int(id)*d:])
+	}
+	return nil
+}
+
+func (hostRows) scatter(rows, ids, x *Value) error {
+	from, to, d := valuesOf[float32](rows), valuesOf[float32](x), width(x)
+	clear(to)
+	for i, id := range valuesOf[int64](ids) {
+		copy(to[int(id)*d:(int(id)+1)*d], from[i*d:])
+	}
+	return nil
+}
+
+func (hostRows) add(rows, ids, x *Value) error {
+	from, to, d := valuesOf[float32](rows), valuesOf[float32](x), width(x)
+	for i, id := range valuesOf[int64](ids) {
+		addScaled(to[int(id)*d:(int(id)+1)*d], 1, from[i*d:(i+1)*d])
+	}
+	return nil
+}
+
+func (hostRows) token(e, de, h, y, w, dh *Value) error {
+	head, gradient := valuesOf[float32](e), valuesOf[float32](de)
+	in, out, ids, d := valuesOf[float32](h), valuesOf[float32](dh), valuesOf[int64](y), width(h)
+	clear(out)
+	for i, weight := range valuesOf[float32](w) {
+		if weight == 0 {
+			continue
+		}
+		row := int(ids[i]) * d
+		addScaled(out[i*d:(i+1)*d], weight, head[row:row+d])
+		addScaled(gradient[row:row+d], weight, in[i*d:(i+1)*d])
+	}
+	return nil
+}
+
+func (hostRows) close() {}
+
+// addScaled makes y += a x.
+func addScaled(y []float32, a float32, x []float32) {
+	x = x[:len(y)]
+	for i := range y {
+		y[i] += a * x[i]
+	}
+}
+
+// deviceRows are row operations by the Programs of Architecture.Rows.
+type deviceRows struct{ gatherProgram, addProgram, tokenProgram *Binding }
+
+func (r *deviceRows) gather(x, ids, y *Value) error {
+	b := binder{b: r.gatherProgram}
+	b.in("X", x, nil)
+	b.in("ids", ids, nil)
+	b.out("y", y, nil)
+	return b.run()
+}
+
+func (r *deviceRows) scatter(rows, ids, x *Value) error {
+	if err := x.memory.zero(x.data, x.bytes); err != nil {
+		return err
+	}
+	return r.add(rows, ids, x)
+}
+
+func (r *deviceRows) add(rows, ids, x *Value) error {
+	b := binder{b: r.addProgram}
+	b.in("X", x, nil)
+	b.in("ids", ids, nil)
+	b.in("rows", rows, nil)
+	b.out("X_out", x, nil)
+	return b.run()
+}
+
+func (r *deviceRows) token(e, de, h, y, w, dh *Value) error {
+	b := binder{b: r.tokenProgram}
+	b.in("E", e, nil)
+	b.in("dE", de, nil)
+	b.in("h", h, nil)
+	b.in("y", y, nil)
+	b.in("w", w, nil)
+	b.out("dh", dh, nil)
+	b.out("dE_out", de, nil)
+	return b.run()
+}
+
+func (r *deviceRows) close() { closeSessions(r.gatherProgram, r.addProgram, r.tokenProgram) }

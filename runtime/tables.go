@@ -1,0 +1,94 @@
+package runtime
+
+import (
+	"math"
+
+	"onering/models"
+)
+
+// tables are what attention reads that depends on positions alone.
+type tables struct {
+	angles angles
+	mask   buffer // [T,T], of the newest pass
+}
+
+func newTables(e *Env) tables { return tables{newAngles(e), e.buffer(models.F32)} }
+
+// causal makes the mask that of rows of T tokens.
+func (t *tables) causal(T int) error {
+	if t.mask.value != nil && t.mask.value.shape[0] == int64(T) {
+		return nil
+	}
+	mask, _, err := sized[float32](&t.mask, int64(T), int64(T))
+	if err != nil {
+		return err
+	}
+	fillCausal(mask, T)
+	return t.mask.push()
+}
+
+// cover makes angles for at least n positions.
+func (t *tables) cover(n int, g models.Geometry) error {
+	if t.angles.length() >= n {
+		return nil
+	}
+	return t.angles.fill(max(256, 2*n), g)
+}
+
+func (t *tables) close() {
+	t.angles.close()
+	t.mask.close()
+}
+
+// fillCausal fills a mask [T,T] for sums with the scores of attention: a token
+// sees itself and those before it.
+func fillCausal(mask []float32, T int) {
+	for i := range T {
+		for j := range T {
+			mask[i*T+j] = 0
+			if j > i {
+				mask[i*T+j] = -math.MaxFloat32
+			}
+		}
+	}
+}
+
+// angles are the cosines and sines [n,K/2] of the rotary embedding.
+type angles struct{ cos, sin buffer }
+
+func newAngles(e *Env) angles { return angles{e.buffer(models.F32), e.buffer(models.F32)} }
+
+// length is how many positions there are angles for.
+func (a *angles) length() int {
+	if a.sin.value == nil {
+		return 0
+	}
+	return int(a.sin.value.shape[0])
+}
+
+// fill makes the angles of n positions, in float32 throughout as Hugging Face's
+// models compute them.
+func (a *angles) fill(n int, g models.Geometry) error {
+	half := g.HeadDim / 2
+	cos, _, err := sized[float32](&a.cos, int64(n), int64(half))
+	if err != nil {
+		return err
+	}
+	sin, _, err := sized[float32](&a.sin, int64(n), int64(half))
+	if err != nil {
+		return err
+	}
+	for i := range half {
+		freq := float32(1 / math.Pow(g.RopeTheta, float64(2*i)/float64(g.HeadDim)))
+		for p := range n {
+			angle := float64(float32(p) * freq)
+			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
+		}
+	}
+	if err := a.cos.push(); err != nil {
+		return err
+	}
+	return a.sin.push()
+}
+
+func (a *angles) close() { closeBuffers(&a.cos, &a.sin) }
