@@ -74,7 +74,7 @@ func isNested(n *latex.Node) bool {
 }
 
 // untransposed is (1,2)^T as the vector (1,2), which is a column too; anything
-// else stands for itself.
+// else is returned as it is.
 func untransposed(n *latex.Node) *latex.Node {
 	if n.Op == latex.Pow && n.Args[0].Is(latex.Bracket) && n.Args[1].Is(latex.Sym) && n.Args[1].Name == "T" {
 		return n.Args[0]

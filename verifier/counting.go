@@ -39,7 +39,7 @@ func counted(n *latex.Node, scripts bool) *latex.Node {
 	return &out
 }
 
-// subscripted parts a name with a subscript: C_n, C_10.
+// subscripted splits a name with a subscript, C_n or C_10, into the name and the subscript.
 func subscripted(n *latex.Node) (string, []*latex.Node) {
 	switch n.Op {
 	case latex.Index:

@@ -9,7 +9,7 @@ import (
 
 // filled is n with each ellipsis between numbers, as in {1, 2, ..., 10} and
 // 1 + 3 + ... + 99, written out where the numbers around it settle an
-// arithmetic or a geometric progression. An ellipsis that goes on for ever stays.
+// arithmetic or a geometric progression. An ellipsis that has no end stays.
 func (c *comparer) filled(n *latex.Node) *latex.Node {
 	if n == nil || !contains(n, latex.Dots) {
 		return n

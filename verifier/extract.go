@@ -13,7 +13,7 @@ type extract struct {
 }
 
 // Where an answer stands. In prose a comma may be a decimal comma, in the other
-// places it parts two numbers.
+// places it separates two numbers.
 const (
 	fromBoxed   = "box"
 	fromTagged  = "tag"

@@ -23,7 +23,7 @@ func isInequality(n *latex.Node) bool {
 }
 
 // ascending is a chain of > and >= read from right to left; anything else
-// stands for itself.
+// is returned as it is.
 func ascending(n *latex.Node) *latex.Node {
 	for _, op := range n.Ops {
 		if op[0] != '>' {
@@ -46,7 +46,7 @@ type bound struct {
 	op         string
 }
 
-// boundsOf parts a chain of inequalities.
+// boundsOf splits a chain of inequalities.
 func boundsOf(n *latex.Node) []bound {
 	var out []bound
 	for i, op := range n.Ops {

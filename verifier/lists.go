@@ -36,7 +36,7 @@ func (c *comparer) lists(g, a *latex.Node) bool {
 	return c.say(false, "a list against one value")
 }
 
-// excluded writes x != 0, 1 as x != 0 and x != 1; anything else stands for itself.
+// excluded writes x != 0, 1 as x != 0 and x != 1; anything else is returned as it is.
 func excluded(n *latex.Node) *latex.Node {
 	if n.Op != latex.List || n.Args[0].Op != latex.Rel || !single(n.Args[0], "!=") || !isName(n.Args[0].Args[0]) {
 		return n

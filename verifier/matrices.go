@@ -50,7 +50,7 @@ func (c *comparer) matrices(g, a *latex.Node) bool {
 }
 
 // asMatrix reads I in n as the identity of m's shape and [[1,2],[3,4]] as a
-// matrix; anything else stands for itself.
+// matrix; anything else is returned as it is.
 func (c *comparer) asMatrix(n, m *latex.Node) *latex.Node {
 	if one := identity(m); one != nil && mentions(n, &latex.Node{Op: latex.Sym, Name: "I"}) {
 		if product := c.computed(replaced(n, "I", one)); product != nil {
@@ -105,7 +105,7 @@ func vectorOf(n, m *latex.Node) *latex.Node {
 
 var unitVectors = [...]string{"i", "j", "k"}
 
-// alongAxis parts a term into its unit vector's axis, -1 if it has none, and
+// alongAxis splits a term into its unit vector's axis, -1 if it has none, and
 // what stands with it.
 func alongAxis(n *latex.Node) (axis int, coefficient *latex.Node) {
 	switch n.Op {
@@ -123,8 +123,8 @@ func alongAxis(n *latex.Node) (axis int, coefficient *latex.Node) {
 	return -1, nil
 }
 
-// one is the entry of a matrix of one entry; anything else stands for itself, larger
-// matrices for nothing.
+// one is the entry of a matrix of one entry; anything else is returned as it is, and
+// nil for a larger matrix.
 func one(n *latex.Node) *latex.Node {
 	if n.Op != latex.Matrix {
 		return n

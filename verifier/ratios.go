@@ -29,8 +29,8 @@ func (c *comparer) ratios(g, a *latex.Node) bool {
 	return c.say(false, "a ratio against something else")
 }
 
-// asRatio is a clock time read as a ratio, nil if it was none; anything else
-// stands for itself.
+// asRatio is a clock time read as a ratio, nil if it cannot be one; anything else
+// is returned as it is.
 func asRatio(n *latex.Node) *latex.Node {
 	if n.Op != latex.Clock {
 		return n

@@ -20,7 +20,7 @@ func isRegionLike(n *latex.Node) bool {
 }
 
 // regions compares g and a as sets of real numbers; ok is false if one of them
-// is none, or if neither has to be read so.
+// is not a set of real numbers, or if neither has to be read as one.
 func (c *comparer) regions(g, a *latex.Node) (verdict, ok bool) {
 	if !mayBeRegion(g) || !mayBeRegion(a) || isPlainElements(g) && isPlainElements(a) {
 		return false, false
@@ -287,7 +287,7 @@ func rangingOver(n *latex.Node) (*latex.Node, bool) {
 
 // asBracket writes a < x < b and x > a as intervals, and a list of such or of
 // pairs with "or" between them as their union, whatever a and b are; anything
-// else stands for itself.
+// else is returned as it is.
 func asBracket(n *latex.Node) *latex.Node {
 	if n.Op == latex.List && n.Name != "and" {
 		union := &latex.Node{Op: latex.Union}
@@ -319,7 +319,7 @@ func asBracket(n *latex.Node) *latex.Node {
 	return &latex.Node{Op: latex.Bracket, Name: name, Args: []*latex.Node{n.Args[0], n.Args[2]}}
 }
 
-// bounded writes x > a as infinity > x > a; anything else stands for itself. Of
+// bounded writes x > a as infinity > x > a; anything else is returned as it is. Of
 // two names the variable is the left one, unless only the right one is usual
 // for a variable.
 func bounded(n *latex.Node) *latex.Node {

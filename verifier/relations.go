@@ -49,7 +49,7 @@ func assignmentOf(n *latex.Node) (assignment, bool) {
 	return assignment{}, false
 }
 
-// valueOf is what an assignment assigns; anything else stands for itself.
+// valueOf is the value of an assignment; anything else is returned as it is.
 func valueOf(n *latex.Node) *latex.Node {
 	if as, ok := assignmentOf(n); ok {
 		return as.value
@@ -181,7 +181,7 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 	return c.say(false, "a relation against something else")
 }
 
-// identical writes f(x) ≡ 0 with an equals sign; a congruence stands for itself.
+// identical writes f(x) ≡ 0 with an equals sign; a congruence is returned as it is.
 func identical(n *latex.Node) *latex.Node {
 	if n.Op != latex.Rel || !single(n, "==") || contains(n, latex.Mod) {
 		return n

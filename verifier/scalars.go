@@ -9,7 +9,7 @@ import (
 	"onering/verifier/latex"
 )
 
-// A quantity is an expression parted from its per cent sign, degree sign and
+// A quantity is an expression without its per cent sign, degree sign and
 // units.
 type quantity struct {
 	value   *latex.Node
@@ -24,7 +24,7 @@ type unitPower struct {
 	power int
 }
 
-// quantityOf parts n.
+// quantityOf splits n.
 func (c *comparer) quantityOf(n *latex.Node) quantity {
 	switch n.Op {
 	case latex.Percent:
@@ -66,7 +66,7 @@ func (c *comparer) quantityOf(n *latex.Node) quantity {
 	return quantity{value: n}
 }
 
-// product parts the factors of n.
+// product splits the factors of n.
 func (c *comparer) product(n *latex.Node) quantity {
 	q := quantity{}
 	var factors []*latex.Node

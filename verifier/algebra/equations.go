@@ -13,7 +13,7 @@ const maxDegree = 60
 //
 // Both are looked at along one random line through the space of the unknowns,
 // over the field: there lowest terms stay lowest terms, and numerators that
-// are no multiples stay so, but for a chance of about the degree over 2^61.
+// are no multiples stay so, except with a chance of about the degree over 2^61.
 func (c *Checker) SameZeros(a, b *latex.Node) bool {
 	l := restriction{c: c, at: formula{c: c, seed: 31, mult: factorLetters(a, b)}}
 	x, y := l.quotient(a), l.quotient(b)

@@ -81,7 +81,7 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 }
 
 // Compare is the order of two real constants, infinity among them; ok is false
-// if they are none or cannot be told apart.
+// if one of them is not a real constant, or if they cannot be told apart.
 func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
 	infA, infB := Infinite(a), Infinite(b)
 	if infA != 0 || infB != 0 {

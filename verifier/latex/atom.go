@@ -172,7 +172,7 @@ func (p *parser) stacked() *Node {
 }
 
 // bracketed parses (...), [...], half-open intervals and <...>. One element
-// in like brackets stands for itself.
+// in brackets of one kind is returned without them.
 func (p *parser) bracketed() *Node {
 	open := p.cur().text
 	p.advance()
@@ -544,7 +544,7 @@ func looksLikeLetters(w string, next *token) bool {
 	return len(w) <= 6 && !next.space && (next.is("^") || next.is("_") || next.is("("))
 }
 
-// namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none.
+// namedWord parses a function, a constant or a numeral that is spelled out; nil if w is none of these.
 func (p *parser) namedWord(w string) *Node {
 	t := p.cur()
 	if name, ok := manyArguments[w]; ok && p.at(1).is("(") {

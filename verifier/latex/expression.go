@@ -293,7 +293,7 @@ func (p *parser) startsFactor() bool {
 	return false
 }
 
-// connective reports whether a word parts statements.
+// connective reports whether a word separates statements.
 func connective(t *token) bool {
 	s := strings.ToLower(t.text)
 	return s == "or" || s == "and" || conditional[s] || s == "am" && t.plain || s == "pm" && t.plain

@@ -213,7 +213,7 @@ func (l *lexer) letters(plain, roman bool) {
 	l.word(l.src[start:l.pos], plain, roman, start)
 }
 
-// word emits a run of letters, parted where a connective was run into a name
+// word emits a run of letters, split where a connective was run into a name
 // ("1orW").
 func (l *lexer) word(text string, plain, roman bool, at int) {
 	for _, joint := range [...]string{"or", "and"} {
@@ -413,7 +413,7 @@ func (l *lexer) words(name string, plain, roman bool) (bool, bool) {
 	}
 	l.steps += i - l.pos
 	if i >= len(l.src) || l.src[i] != '{' {
-		return plain, roman // \mathrm x: the style of one letter is no matter
+		return plain, roman // \mathrm x: the style of one letter does not matter
 	}
 	l.pos = i + 1
 	b := brace{kind: melted, plain: plain, roman: roman}

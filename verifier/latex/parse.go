@@ -206,7 +206,7 @@ func (p *parser) top() (tree *Node, err error) {
 }
 
 // statements parses statements with separators between them, to the end or a
-// closing delimiter. One statement stands for itself; none is nil.
+// closing delimiter. One statement is returned as it is, and nil if there is none.
 func (p *parser) statements() *Node {
 	p.enter()
 	defer p.leave()
@@ -534,7 +534,7 @@ func (p *parser) ratio() *Node {
 	return ratio
 }
 
-// clockOf is the time of day hours:minutes(:seconds), or nil if it is none.
+// clockOf is the time of day hours:minutes(:seconds), or nil if that is no time of day.
 func clockOf(args []*Node, half string) *Node {
 	minutes := new(big.Rat)
 	unit := big.NewRat(60, 1)

@@ -113,7 +113,7 @@ func plainWidth(s string) string {
 	}, s)
 }
 
-// isWidthless reports whether r leaves no mark and parts nothing.
+// isWidthless reports whether r leaves no mark and separates nothing.
 func isWidthless(r rune) bool {
 	return r >= 0x200b && r <= 0x200f || r == 0x2028 || r >= 0x202a && r <= 0x202e || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad
 }
