@@ -22,27 +22,46 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 	if len(s.names) == 0 || s.infinite {
 		return 0, false
 	}
-	factors := s.factors
+	proportional, possible := c.proportionalFormulas(a, b, s.factors)
+	if !possible {
+		return 0, false
+	}
+	factor, ok := c.commonFactor(a, b, s, proportional)
+	if !ok {
+		return 0, false
+	}
+	if !factor.IsReal() {
+		return 0, true
+	}
+	k, err := factor.Re.Sign()
+	return k, err == nil
+}
+
+// proportionalFormulas reports whether a and b are proportional as formulas: their
+// quotient is the same at two random points of the field. possible is false where
+// they are proven not to be proportional, or one of them is zero or undefined.
+func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool) (proportional, possible bool) {
 	var x, y [2]uint64
 	pure := true
 	for i := range x {
 		f := formula{c: c, seed: uint64(i + 21), pure: true, mult: factors}
 		x[i], y[i] = f.value(a), f.value(b)
 		if f.bad {
-			return 0, false
+			return false, false
 		}
 		pure = pure && f.pure
 	}
-	proportional := mulField(x[0], y[1]) == mulField(x[1], y[0])
-	if x[0] == 0 || y[0] == 0 || pure && !proportional {
-		return 0, false
-	}
-	// The factor at one point, tried at the others.
-	var factor ball.Complex
+	proportional = mulField(x[0], y[1]) == mulField(x[1], y[0])
+	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !pure)
+}
+
+// commonFactor is a/b at the first point where both are defined. Unless known says
+// that it is the same everywhere, it has to be so at two other points at least.
+func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
 	found, agreed := false, 0
 	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
 	for _, at := range append(s.fractions(), s.naturals()...) {
-		e := numeric{c: c, ball: ctx, at: at, factors: factors, complex: s.complex}
+		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
 		u, errU := e.value(a)
 		v, errV := e.value(b)
 		if errU != nil || errV != nil || e.left && !s.complex {
@@ -54,7 +73,7 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 				continue
 			}
 			factor, found = q, true
-			if proportional {
+			if known {
 				break
 			}
 			continue
@@ -63,21 +82,14 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 		for _, pair := range [...][2]ball.Real{{u.Re, w.Re}, {u.Im, w.Im}} {
 			different, tight := ctx.Differ(pair[0], pair[1], ball.Larger(e.scale, ball.Larger(u.Re, u.Im)), agreement-10)
 			if different || !tight {
-				return 0, false
+				return factor, false
 			}
 		}
 		if agreed++; agreed >= 4 {
 			break
 		}
 	}
-	if !found || !proportional && agreed < 2 {
-		return 0, false
-	}
-	if !factor.IsReal() {
-		return 0, true
-	}
-	k, err := factor.Re.Sign()
-	return k, err == nil
+	return factor, found && (known || agreed >= 2)
 }
 
 // Compare is the order of two real constants, infinity among them; ok is false

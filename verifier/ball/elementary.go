@@ -207,7 +207,6 @@ func (c *Context) SinCos(a Real) (sin, cos Real, err error) {
 
 // sinCosFloat is sin x and cos x: x = k pi/2 + r, Taylor for r/2^3, doubling.
 func (c *Context) sinCosFloat(x *big.Float) (*big.Float, *big.Float) {
-	const halvings = 3
 	prec := c.Prec + 2*guard
 	half := new(big.Float).SetPrec(prec).Set(c.piFloat())
 	half.SetMantExp(half, -1)
@@ -221,43 +220,8 @@ func (c *Context) sinCosFloat(x *big.Float) (*big.Float, *big.Float) {
 	r := new(big.Float).SetPrec(prec).SetInt64(k)
 	r.Mul(r, half)
 	r.Sub(new(big.Float).SetPrec(prec).Set(x), r)
-	one := big.NewFloat(1)
-	sin := new(big.Float).SetPrec(prec)
-	versine := new(big.Float).SetPrec(prec) // 1 - cos r
-	if r.Sign() != 0 {
-		r.SetMantExp(r, -halvings)
-		square := new(big.Float).SetPrec(prec).Mul(r, r)
-		term := new(big.Float).SetPrec(prec).Set(r)
-		sin.Set(r)
-		even := new(big.Float).SetPrec(prec).SetInt64(1)
-		limit := square.MantExp(nil) - int(prec)
-		for n := int64(2); n < 10_000; n += 2 {
-			even.Mul(even, square)
-			even.Quo(even, new(big.Float).SetInt64((n-1)*n))
-			term.Mul(term, square)
-			term.Quo(term, new(big.Float).SetInt64(n*(n+1)))
-			if even.Sign() == 0 || even.MantExp(nil) < limit {
-				break
-			}
-			if n%4 == 2 {
-				versine.Add(versine, even)
-				sin.Sub(sin, term)
-			} else {
-				versine.Sub(versine, even)
-				sin.Add(sin, term)
-			}
-		}
-		for range halvings {
-			// sin 2r = 2 sin r (1-v), 1 - cos 2r = 2 v (2-v)
-			cos := sub(new(big.Float).SetPrec(prec), one, versine)
-			sin.Mul(sin, cos)
-			sin.SetMantExp(sin, 1)
-			t := sub(new(big.Float).SetPrec(prec), big.NewFloat(2), versine)
-			versine.Mul(versine, t)
-			versine.SetMantExp(versine, 1)
-		}
-	}
-	cos := sub(new(big.Float).SetPrec(prec), one, versine)
+	sin, versine := sinVersine(r, prec)
+	cos := sub(new(big.Float).SetPrec(prec), big.NewFloat(1), versine)
 	switch ((k % 4) + 4) % 4 {
 	case 1:
 		sin, cos = cos, sin.Neg(sin)
@@ -267,6 +231,50 @@ func (c *Context) sinCosFloat(x *big.Float) (*big.Float, *big.Float) {
 		sin, cos = cos.Neg(cos), sin
 	}
 	return sin, cos
+}
+
+// sinVersine is sin r and 1 - cos r for |r| up to pi/4, by their series at r/8 and
+// three doublings of the angle. The versine keeps the digits of small angles that
+// the cosine, which is near 1, would lose. r is changed.
+func sinVersine(r *big.Float, prec uint) (sin, versine *big.Float) {
+	const halvings = 3
+	sin = new(big.Float).SetPrec(prec)
+	versine = new(big.Float).SetPrec(prec)
+	if r.Sign() == 0 {
+		return sin, versine
+	}
+	r.SetMantExp(r, -halvings)
+	square := new(big.Float).SetPrec(prec).Mul(r, r)
+	term := new(big.Float).SetPrec(prec).Set(r)
+	sin.Set(r)
+	even := new(big.Float).SetPrec(prec).SetInt64(1)
+	limit := square.MantExp(nil) - int(prec)
+	for n := int64(2); n < 10_000; n += 2 {
+		even.Mul(even, square)
+		even.Quo(even, new(big.Float).SetInt64((n-1)*n))
+		term.Mul(term, square)
+		term.Quo(term, new(big.Float).SetInt64(n*(n+1)))
+		if even.Sign() == 0 || even.MantExp(nil) < limit {
+			break
+		}
+		if n%4 == 2 {
+			versine.Add(versine, even)
+			sin.Sub(sin, term)
+		} else {
+			versine.Sub(versine, even)
+			sin.Add(sin, term)
+		}
+	}
+	for range halvings {
+		// sin 2r = 2 sin r (1-v), 1 - cos 2r = 2 v (2-v)
+		cos := sub(new(big.Float).SetPrec(prec), big.NewFloat(1), versine)
+		sin.Mul(sin, cos)
+		sin.SetMantExp(sin, 1)
+		t := sub(new(big.Float).SetPrec(prec), big.NewFloat(2), versine)
+		versine.Mul(versine, t)
+		versine.SetMantExp(versine, 1)
+	}
+	return sin, versine
 }
 
 // Atan is the arc tangent of a.
