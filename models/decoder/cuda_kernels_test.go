@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"onering/models/graph"
+	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 
@@ -144,7 +145,7 @@ func TestCUDAKernels(t *testing.T) {
 	used := map[string]bool{}
 	for _, b := range builds {
 		for what, p := range allPrograms(t, b.of(small())) {
-			m, err := onnx.Decode(p.ONNX)
+			m, err := graphtest.Decode(p.ONNX)
 			if err != nil {
 				t.Fatal(err)
 			}

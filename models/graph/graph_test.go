@@ -265,7 +265,7 @@ func TestUnusedPartsAreLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := onnx.Decode(p.ONNX)
+	m, err := graphtest.Decode(p.ONNX)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestConstantsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := onnx.Decode(p.ONNX)
+	m, err := graphtest.Decode(p.ONNX)
 	if err != nil {
 		t.Fatal(err)
 	}

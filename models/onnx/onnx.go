@@ -43,6 +43,21 @@ func (t ElemType) String() string {
 	return fmt.Sprintf("ElemType(%d)", int32(t))
 }
 
+// Size returns the bytes of one element; 0 for a type that is not known.
+func (t ElemType) Size() int {
+	switch t {
+	case Uint8, Boolean:
+		return 1
+	case Float16, BFloat16:
+		return 2
+	case Float, Int32:
+		return 4
+	case Int64, Double:
+		return 8
+	}
+	return 0
+}
+
 // A Model is a graph and the operator sets it is written in.
 type Model struct {
 	Producer string

@@ -32,7 +32,7 @@ type Graph struct {
 // Load decodes a Program and checks that its ports are those of its graph.
 func Load(p models.Program) (g *Graph, err error) {
 	defer recoverTo(&err, p.Name)
-	m, err := onnx.Decode(p.ONNX)
+	m, err := Decode(p.ONNX)
 	if err != nil {
 		return nil, fmt.Errorf("graphtest: %s: %w", p.Name, err)
 	}

@@ -1,4 +1,4 @@
-package onnx
+package graphtest
 
 import (
 	"errors"
@@ -7,14 +7,16 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"onering/models/onnx"
 )
 
-// Decode reads a ModelProto. It holds what Encode writes and no more: a field
-// that Model has no place for is an error, since leaving it out could change
-// what the graph means. Raw data are views of b. Sizes are checked, names and
-// the order of the nodes are not.
-func Decode(b []byte) (Model, error) {
-	var m Model
+// Decode reads a ModelProto as onnx.Model.Encode writes it. A field that
+// onnx.Model has no place for is an error, since leaving it out could change what
+// the graph means. Raw data are views of b. Sizes are checked; names and the
+// order of the nodes are not.
+func Decode(b []byte) (onnx.Model, error) {
+	var m onnx.Model
 	version := int64(-1)
 	err := fields(b, func(f field) error {
 		switch f.number {
@@ -23,25 +25,22 @@ func Decode(b []byte) (Model, error) {
 		case 2:
 			return f.string(&m.Producer)
 		case 7:
-			return f.message(func(b []byte) (err error) { return m.Graph.decode(b) })
+			return message(f, decodeGraph, &m.Graph)
 		case 8:
-			var o Opset
-			err := f.message(func(b []byte) error { return o.decode(b) })
-			m.Opsets = append(m.Opsets, o)
-			return err
+			return add(f, decodeOpset, &m.Opsets)
 		}
 		return f.unknown("ModelProto")
 	})
-	if err == nil && version != IRVersion {
-		err = fmt.Errorf("IR version %d, want %d", version, IRVersion)
+	if err == nil && version != onnx.IRVersion {
+		err = fmt.Errorf("IR version %d, want %d", version, onnx.IRVersion)
 	}
 	if err != nil {
-		return Model{}, fmt.Errorf("onnx: %w", err)
+		return onnx.Model{}, fmt.Errorf("onnx: %w", err)
 	}
 	return m, nil
 }
 
-func (o *Opset) decode(b []byte) error {
+func decodeOpset(b []byte, o *onnx.Opset) error {
 	return fields(b, func(f field) error {
 		switch f.number {
 		case 1:
@@ -53,56 +52,37 @@ func (o *Opset) decode(b []byte) error {
 	})
 }
 
-func (g *Graph) decode(b []byte) error {
+func decodeGraph(b []byte, g *onnx.Graph) error {
 	return fields(b, func(f field) error {
 		switch f.number {
 		case 1:
-			var n Node
-			err := f.message(n.decode)
-			g.Nodes = append(g.Nodes, n)
-			return err
+			return add(f, decodeNode, &g.Nodes)
 		case 2:
 			return f.string(&g.Name)
 		case 5:
-			var t Tensor
-			err := f.message(t.decode)
-			g.Initializers = append(g.Initializers, t)
-			return err
-		case 11, 12:
-			var v ValueInfo
-			err := f.message(v.decode)
-			if f.number == 11 {
-				g.Inputs = append(g.Inputs, v)
-			} else {
-				g.Outputs = append(g.Outputs, v)
-			}
-			return err
+			return add(f, decodeTensor, &g.Initializers)
+		case 11:
+			return add(f, decodeValueInfo, &g.Inputs)
+		case 12:
+			return add(f, decodeValueInfo, &g.Outputs)
 		}
 		return f.unknown("GraphProto")
 	})
 }
 
-func (n *Node) decode(b []byte) error {
+func decodeNode(b []byte, n *onnx.Node) error {
 	err := fields(b, func(f field) error {
 		switch f.number {
-		case 1, 2:
-			var s string
-			err := f.string(&s)
-			if f.number == 1 {
-				n.Inputs = append(n.Inputs, s)
-			} else {
-				n.Outputs = append(n.Outputs, s)
-			}
-			return err
+		case 1:
+			return f.strings(&n.Inputs)
+		case 2:
+			return f.strings(&n.Outputs)
 		case 3:
 			return f.string(&n.Name)
 		case 4:
 			return f.string(&n.Op)
 		case 5:
-			var a Attr
-			err := f.message(a.decode)
-			n.Attrs = append(n.Attrs, a)
-			return err
+			return add(f, decodeAttr, &n.Attrs)
 		case 7:
 			return f.string(&n.Domain)
 		}
@@ -114,9 +94,9 @@ func (n *Node) decode(b []byte) error {
 	return nil
 }
 
-// decode reads an AttributeProto. A zero value may be absent, so the type says
+// decodeAttr reads an AttributeProto. A zero value may be absent, so the type says
 // which field counts; a value of another type than that is an error.
-func (a *Attr) decode(b []byte) error {
+func decodeAttr(b []byte, a *onnx.Attr) error {
 	var (
 		kind    int64
 		present [21]bool // by field number
@@ -174,7 +154,7 @@ func (a *Attr) decode(b []byte) error {
 	return nil
 }
 
-func (t *Tensor) decode(b []byte) error {
+func decodeTensor(b []byte, t *onnx.Tensor) error {
 	err := fields(b, func(f field) error {
 		switch f.number {
 		case 1:
@@ -182,7 +162,7 @@ func (t *Tensor) decode(b []byte) error {
 		case 2:
 			var v int64
 			err := f.int(&v)
-			t.Type = ElemType(v)
+			t.Type = onnx.ElemType(v)
 			return err
 		case 8:
 			return f.string(&t.Name)
@@ -192,7 +172,7 @@ func (t *Tensor) decode(b []byte) error {
 		return f.unknown("TensorProto")
 	})
 	if err == nil {
-		err = t.check()
+		err = checkSize(t)
 	}
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
@@ -200,23 +180,8 @@ func (t *Tensor) decode(b []byte) error {
 	return nil
 }
 
-// Size returns the bytes of one element; 0 for a type that is not known.
-func (t ElemType) Size() int {
-	switch t {
-	case Uint8, Boolean:
-		return 1
-	case Float16, BFloat16:
-		return 2
-	case Float, Int32:
-		return 4
-	case Int64, Double:
-		return 8
-	}
-	return 0
-}
-
-// check compares the data with the dims.
-func (t *Tensor) check() error {
+// checkSize compares the length of the data with the dims.
+func checkSize(t *onnx.Tensor) error {
 	size := int64(t.Type.Size())
 	if size == 0 {
 		return fmt.Errorf("element type %s is not supported", t.Type)
@@ -236,26 +201,23 @@ func (t *Tensor) check() error {
 	return nil
 }
 
-// decode reads ValueInfoProto > TypeProto > Tensor > TensorShapeProto.
-func (v *ValueInfo) decode(b []byte) error {
+// decodeValueInfo reads ValueInfoProto > TypeProto > Tensor > TensorShapeProto.
+func decodeValueInfo(b []byte, v *onnx.ValueInfo) error {
 	shape := func(f field) error {
 		if f.number != 1 {
 			return f.unknown("TensorShapeProto")
 		}
-		var d Dim
-		err := f.message(d.decode)
-		v.Dims = append(v.Dims, d)
-		return err
+		return add(f, decodeDim, &v.Dims)
 	}
 	tensor := func(f field) error {
 		switch f.number {
 		case 1:
 			var e int64
 			err := f.int(&e)
-			v.Type = ElemType(e)
+			v.Type = onnx.ElemType(e)
 			return err
 		case 2:
-			return f.message(func(b []byte) error { return fields(b, shape) })
+			return f.fields(shape)
 		}
 		return f.unknown("TypeProto.Tensor")
 	}
@@ -263,14 +225,14 @@ func (v *ValueInfo) decode(b []byte) error {
 		if f.number != 1 {
 			return f.unknown("TypeProto")
 		}
-		return f.message(func(b []byte) error { return fields(b, tensor) })
+		return f.fields(tensor)
 	}
 	err := fields(b, func(f field) error {
 		switch f.number {
 		case 1:
 			return f.string(&v.Name)
 		case 2:
-			return f.message(func(b []byte) error { return fields(b, kind) })
+			return f.fields(kind)
 		}
 		return f.unknown("ValueInfoProto")
 	})
@@ -283,7 +245,7 @@ func (v *ValueInfo) decode(b []byte) error {
 	return nil
 }
 
-func (d *Dim) decode(b []byte) error {
+func decodeDim(b []byte, d *onnx.Dim) error {
 	err := fields(b, func(f field) error {
 		switch f.number {
 		case 1:
@@ -368,12 +330,37 @@ func (f field) string(to *string) error {
 	return err
 }
 
-func (f field) message(decode func([]byte) error) error {
+func (f field) strings(to *[]string) error {
+	var s string
+	err := f.string(&s)
+	*to = append(*to, s)
+	return err
+}
+
+// fields calls each for the fields of the message that f holds.
+func (f field) fields(each func(field) error) error {
 	var b []byte
 	if err := f.bytes(&b); err != nil {
 		return err
 	}
-	return decode(b)
+	return fields(b, each)
+}
+
+// message reads the message that f holds.
+func message[T any](f field, decode func([]byte, *T) error, to *T) error {
+	var b []byte
+	if err := f.bytes(&b); err != nil {
+		return err
+	}
+	return decode(b, to)
+}
+
+// add reads the message that f holds as one more element.
+func add[T any](f field, decode func([]byte, *T) error, to *[]T) error {
+	var v T
+	err := message(f, decode, &v)
+	*to = append(*to, v)
+	return err
 }
 
 // ints appends a repeated field, which may be packed.
