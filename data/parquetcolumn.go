@@ -1,159 +1,300 @@
 package data
 
 import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
 	"io"
 	"math/bits"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/bitpacked"
+	"github.com/parquet-go/parquet-go/encoding/rle"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // A parquetColumn reads one leaf column, a value at a time. Each value comes
-// with two levels: how much of the path to it is present, and which list goes on
-// (Melnik et al., "Dremel", VLDB 2010, section 4).
+// with two levels: how much of the path to it is present, and which list it
+// continues (Melnik et al., "Dremel", VLDB 2010, section 4).
 type parquetColumn struct {
-	element  *parquetElement
 	name     string // for messages
-	def, rep int    // the highest levels
-	convert  func(parquetValue) any
+	kind     format.Type
+	typ      parquet.Type
+	def, rep int // the highest levels
+	convert  func(parquet.Value) any
+	taken    *int // the budget that the current row used, see spend
 
-	pages  pageReader
-	left   int64 // values of the chunk that were not read yet
-	inPage int64 // and of the page
-	defs   counter
-	reps   counter
-	value  func() any // decodes the page's next value
-	dict   []any      // the chunk's dictionary
-
-	// The value that is next.
-	loaded    bool
-	atDef     int
-	atRep     int
-	taken     *int  // by the row, see rowBudget
-	dictBytes int64 // what dict counts for in pages.held
+	pages pageReader
+	left  int64 // values still to read in the chunk
+	held  int64 // bytes, as counted by pageLimits
+	dict  []any // the chunk's dictionary
+	page  columnPage
 }
 
-// begin goes to the column's chunk of the next row group.
-func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *parquetChunk) {
-	switch at := chunk.data; {
-	case !chunk.described:
-		damaged("column %q has no description", c.name)
-	case chunk.elsewhere:
-		panic(unreadable("column \"" + c.name + "\" is in another file"))
-	case chunk.encrypted:
-		panic(unreadable("column \"" + c.name + "\" is encrypted"))
-	case chunk.kind != c.element.kind:
-		damaged("column %q is of type %d and %d", c.name, c.element.kind, chunk.kind)
-	case chunk.codec == 3 || chunk.codec < 0 || chunk.codec >= int64(len(parquetCodecs)):
-		panic(unreadable("column \"" + c.name + "\" is compressed with " + codecName(chunk.codec) + ", which is not read"))
+// A columnPage is the decoded page of a column.
+type columnPage struct {
+	left       int    // values still to read
+	defs, reps []byte // their levels; nil where the highest level is 0
+	indexes    []int32
+	indexed    bool // the values are indexes into dict
+	dict       []any
+	values     parquet.ValueReader
+	buffer     [64]parquet.Value
+	ready      []parquet.Value // of buffer
+	data       []byte          // memory of the values, used again
+	offsets    []uint32
+}
+
+// The types of columns, as the format numbers them.
+var parquetTypes = []parquet.Type{parquet.BooleanType, parquet.Int32Type, parquet.Int64Type, parquet.Int96Type, parquet.FloatType, parquet.DoubleType, parquet.ByteArrayType}
+
+// inColumn, deferred, adds the name of the column to a panic about the file.
+func inColumn(name string) {
+	switch p := recover().(type) {
+	case nil:
+	case unreadable:
+		panic(unreadable(fmt.Sprintf("column %q: %s", name, string(p))))
 	default:
-		if d := chunk.dictionary; d > 0 && d < at {
-			at = d
-		}
-		if at < 4 || chunk.compressed < 0 || at > size || chunk.compressed > size-at || chunk.values < 0 || chunk.values > mostValues(size) {
-			damaged("column %q has %d values in %d bytes at byte %d of %d", c.name, chunk.values, chunk.compressed, at, size)
-		}
-		c.pages.f, c.pages.at, c.pages.end, c.pages.codec = f, at, at+chunk.compressed, chunk.codec
+		damaged("column %q: %v", name, p)
 	}
-	*c.pages.held -= c.dictBytes
-	c.left, c.inPage, c.dict, c.dictBytes, c.loaded = chunk.values, 0, nil, 0, false
 }
 
-// peek makes the levels of the next value known: repetition 0 is the next row's,
-// and the chunk's end.
-func (c *parquetColumn) peek() (def, rep int) {
-	if c.loaded {
-		return c.atDef, c.atRep
+// begin goes to the column's chunk of the next row group, checking what the
+// metadata says of it.
+func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *format.ColumnChunk) {
+	defer inColumn(c.name)
+	m := &chunk.MetaData
+	at := m.DataPageOffset
+	if d := m.DictionaryPageOffset; d > 0 && d < at {
+		at = d
 	}
+	switch {
+	case chunk.FilePath != "":
+		panic(unreadable("it is in another file"))
+	case chunk.CryptoMetadata.Value != nil:
+		panic(unreadable("it is encrypted"))
+	case m.Type != c.kind:
+		damaged("its type is %s and %s", c.kind, m.Type)
+	case m.Codec == format.LZO || m.Codec < 0 || m.Codec > format.Lz4Raw:
+		panic(unreadable(fmt.Sprintf("it is compressed with %s, which is not read", m.Codec)))
+	case at < 4 || m.TotalCompressedSize < 0 || at > size || m.TotalCompressedSize > size-at || m.NumValues < 0 || m.NumValues > mostValues(size):
+		damaged("%d values in %d bytes at byte %d of %d", m.NumValues, m.TotalCompressedSize, at, size)
+	}
+	c.pages.f, c.pages.at, c.pages.end, c.pages.codec = f, at, at+m.TotalCompressedSize, m.Codec
+	c.left, c.page.left, c.dict = m.NumValues, 0, nil
+}
+
+// peek returns the levels of the next value: repetition 0 begins a row, and is
+// also returned at the chunk's end.
+func (c *parquetColumn) peek() (def, rep int) {
 	if c.left == 0 {
 		return 0, 0
 	}
-	for c.inPage == 0 {
-		c.page()
+	for c.page.left == 0 {
+		c.nextPage()
 	}
-	c.atDef, c.atRep, c.loaded = int(c.defs.next()), int(c.reps.next()), true
-	if c.atDef > c.def || c.atRep > c.rep {
-		damaged("column %q has levels %d and %d, at most %d and %d", c.name, c.atDef, c.atRep, c.def, c.rep)
+	def = c.def
+	if c.page.defs != nil {
+		def = int(c.page.defs[0])
 	}
-	return c.atDef, c.atRep
+	if c.page.reps != nil {
+		rep = int(c.page.reps[0])
+	}
+	return def, rep
 }
 
-// take consumes the next value; it is nil where the value is absent.
+// take consumes the next value and returns it, nil where it is absent.
 func (c *parquetColumn) take() any {
 	def, _ := c.peek()
-	if !c.loaded {
-		damaged("column %q has fewer values than rows want", c.name)
+	if c.left == 0 {
+		damaged("column %q has fewer values than its rows need", c.name)
 	}
 	spend(c.taken, 1)
-	c.loaded, c.left, c.inPage = false, c.left-1, c.inPage-1
+	c.left--
+	p := &c.page
+	p.left--
+	if p.defs != nil {
+		p.defs = p.defs[1:]
+	}
+	if p.reps != nil {
+		p.reps = p.reps[1:]
+	}
 	if def < c.def {
 		return nil
 	}
-	return c.value()
+	if p.indexed {
+		i := p.indexes[0]
+		p.indexes = p.indexes[1:]
+		if i < 0 || int(i) >= len(p.dict) {
+			damaged("column %q has the value %d of a dictionary of %d", c.name, i, len(p.dict))
+		}
+		return p.dict[i]
+	}
+	v := p.next()
+	if hasBytes(v) {
+		spend(c.taken, int64(len(v.ByteArray())/textShare))
+	}
+	return c.convert(v)
 }
 
-// page goes on to the next page, taking in the dictionary before it.
-func (c *parquetColumn) page() {
+// next returns the next value of a page without a dictionary.
+func (p *columnPage) next() parquet.Value {
+	if len(p.ready) == 0 {
+		n, err := p.values.ReadValues(p.buffer[:])
+		if n == 0 {
+			damaged("a page has fewer values than it says: %v", err)
+		}
+		p.ready = p.buffer[:n]
+	}
+	v := p.ready[0]
+	p.ready = p.ready[1:]
+	return v
+}
+
+// nextPage reads and decodes the next page, which may be a dictionary.
+func (c *parquetColumn) nextPage() {
+	defer inColumn(c.name)
 	if c.pages.at >= c.pages.end {
-		damaged("column %q ends %d values early", c.name, c.left)
+		damaged("it ends %d values early", c.left)
 	}
-	p, b := c.pages.next()
-	switch p.kind {
-	case dictionaryPage:
-		if p.encoding != encodingPlain && p.encoding != encodingPlainDictionary {
-			damaged("column %q has a dictionary in the encoding %d", c.name, p.encoding)
-		}
-		c.dictionary(b, p.values)
+	file := c.pages.next()
+	p, b, n := &c.page, file.bytes, file.values
+	var encoding format.Encoding
+	switch file.Type {
+	case format.DictionaryPage:
+		c.readDictionary(file)
 		return
-	case dataPage:
-		c.reps, b = levelReader(b, p.reps, c.rep, p.values)
-		c.defs, b = levelReader(b, p.defs, c.def, p.values)
-	case dataPageV2:
-		c.reps = newHybrid(b[:p.reps], bits.Len(uint(c.rep)))
-		c.defs = newHybrid(b[p.reps:p.reps+p.defs], bits.Len(uint(c.def)))
-		b = b[p.reps+p.defs:]
-	default: // an index, or what is not known yet
-		return
-	}
-	if p.values > c.left {
-		damaged("column %q has a page of %d values, and %d are left", c.name, p.values, c.left)
-	}
-	c.inPage = p.values
-	if p.encoding == encodingDictionary || p.encoding == encodingPlainDictionary {
-		c.value = c.indexed(b)
+	case format.DataPage:
+		h := &file.DataPageHeader.V
+		encoding = h.Encoding
+		p.reps, b = prefixedLevels(b, h.RepetitionLevelEncoding, c.rep, n)
+		p.defs, b = prefixedLevels(b, h.DefinitionLevelEncoding, c.def, n)
+	case format.DataPageV2:
+		h := &file.DataPageHeaderV2.V
+		encoding = h.Encoding
+		reps, defs := h.RepetitionLevelsByteLength, h.DefinitionLevelsByteLength
+		p.reps = levels(b[:reps], format.RLE, c.rep, n)
+		p.defs = levels(b[reps:reps+defs], format.RLE, c.def, n)
+		b = b[reps+defs:]
+	default: // an index, or a kind of page that is not known yet
 		return
 	}
-	// A page of nothing but nulls need not have a sequence of values at all.
-	var next func() parquetValue
-	c.value = func() any {
-		if next == nil {
-			next = c.element.values(b, p.encoding, p.values)
-		}
-		v := next()
-		spend(c.taken, int64(len(v.bytes)/textShare))
-		return c.convert(v)
+	if n > c.left {
+		damaged("a page of %d values, and %d are left", n, c.left)
 	}
+	present := int(n)
+	if p.defs != nil {
+		present = bytes.Count(p.defs, []byte{byte(c.def)})
+	}
+	c.decode(b, encoding, present)
+	p.left = int(n)
+	c.pages.limits.hold(&c.held, c.size())
 }
 
-// dictionary decodes the values that the pages after it number.
-func (c *parquetColumn) dictionary(b []byte, n int64) {
-	next := c.element.values(b, encodingPlain, n)
-	c.dict = c.dict[:0]
-	for range n {
-		c.dict = append(c.dict, c.convert(next()))
+// decode makes n values out of the bytes of a page. A page without any need not
+// have bytes.
+func (c *parquetColumn) decode(b []byte, encoding format.Encoding, n int) {
+	p := &c.page
+	p.indexed, p.indexes, p.values, p.ready = false, nil, nil, nil
+	if n == 0 {
+		return
 	}
-	*c.pages.held -= c.dictBytes
-	c.dictBytes = int64(len(b)) + 32*n
-	*c.pages.held += c.dictBytes
+	switch encoding {
+	case format.PlainDictionary, format.RLEDictionary:
+		p.indexed, p.dict, p.indexes = true, c.dict, indexes(b[1:], int(b[0]), n)
+		return
+	case format.RLE:
+		if c.kind != format.Boolean {
+			damaged("values of type %s in the encoding %s", c.kind, encoding)
+		}
+		p.indexed, p.dict, p.indexes = true, []any{false, true}, indexes(b[4:][:binary.LittleEndian.Uint32(b)], 1, n)
+		return
+	case format.DeltaBinaryPacked, format.DeltaLengthByteArray, format.DeltaByteArray:
+		checkDeltas(b, encoding, n)
+	}
+	values, err := c.typ.Decode(c.typ.NewValues(p.data[:0], p.offsets[:0]), b, parquet.LookupEncoding(encoding))
+	if err != nil {
+		damaged("%v", err)
+	}
+	p.data, p.offsets = values.Data()
+	if c.kind == format.ByteArray && len(p.offsets) <= n || 8*len(p.data) < n*typeBits(c.typ) {
+		damaged("a page of %d values has only %d bytes", n, len(p.data))
+	}
+	p.values = c.typ.NewPage(0, n, values).Values()
 }
 
-func (c *parquetColumn) indexed(b []byte) func() any {
-	var index *hybrid
-	return func() any {
-		if index == nil { // see above
-			index = newHybrid(b[1:], int(b[0]))
-		}
-		i := index.next()
-		if i >= uint64(len(c.dict)) {
-			damaged("column %q has the value %d of a dictionary of %d", c.name, i, len(c.dict))
-		}
-		return c.dict[i]
+// typeBits returns how many bits each value of a type takes, 0 if they vary.
+func typeBits(t parquet.Type) int {
+	if t.Kind() == parquet.FixedLenByteArray {
+		return 8 * t.Length()
 	}
+	return t.Length()
+}
+
+// readDictionary decodes the values to which the indexes of later pages point.
+func (c *parquetColumn) readDictionary(file page) {
+	if e := file.DictionaryPageHeader.V.Encoding; e != format.Plain && e != format.PlainDictionary {
+		damaged("a dictionary in the encoding %s", e)
+	}
+	c.decode(file.bytes, format.Plain, int(file.values))
+	c.dict = make([]any, file.values)
+	for i := range c.dict {
+		c.dict[i] = c.convert(c.page.next())
+	}
+	c.pages.limits.hold(&c.held, c.size())
+}
+
+// size returns about how many bytes the column holds.
+func (c *parquetColumn) size() int64 {
+	p := &c.page
+	n := cap(c.pages.compressed) + cap(c.pages.plain) + len(p.defs) + len(p.reps) + 4*len(p.indexes) + cap(p.data) + 4*cap(p.offsets)
+	return int64(n + 48*len(c.dict)) // an interface, and a value of about 32 bytes
+}
+
+// prefixedLevels decodes the levels of a version 1 page and returns what follows
+// them.
+func prefixedLevels(b []byte, encoding format.Encoding, highest int, n int64) (list, rest []byte) {
+	size := (n*int64(bits.Len(uint(highest))) + 7) / 8
+	if encoding == format.RLE && highest > 0 {
+		size = int64(binary.LittleEndian.Uint32(b))
+		b = b[4:]
+	}
+	return levels(b[:size], encoding, highest, n), b[size:]
+}
+
+// levels decodes n levels, nil if all are 0.
+func levels(b []byte, encoding format.Encoding, highest int, n int64) (list []byte) {
+	width := bits.Len(uint(highest))
+	if width == 0 {
+		return nil
+	}
+	var err error
+	switch encoding {
+	case format.BitPacked:
+		list, err = (&bitpacked.Encoding{BitWidth: width}).DecodeLevels(nil, b)
+	case format.RLE:
+		list, err = (&rle.Encoding{BitWidth: width}).DecodeLevels(make([]byte, 0, n+8), runsOf(b, width, n))
+	default:
+		damaged("levels in the encoding %s", encoding)
+	}
+	if err != nil {
+		damaged("levels: %v", err)
+	}
+	if list = list[:n]; n > 0 && int(slices.Max(list)) > highest {
+		damaged("a level of %d, at most %d is possible", slices.Max(list), highest)
+	}
+	return list
+}
+
+// indexes decodes n indexes of so many bits.
+func indexes(b []byte, width, n int) []int32 {
+	if width > 32 {
+		damaged("indexes of %d bits", width)
+	}
+	list, err := (&rle.Encoding{BitWidth: width}).DecodeInt32(make([]int32, 0, n+8), runsOf(b, width, int64(n)))
+	if err != nil {
+		damaged("%v", err)
+	}
+	return list[:n]
 }

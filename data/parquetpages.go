@@ -11,87 +11,85 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
 	"github.com/pierrec/lz4/v4"
 )
 
 // What pages may take. Writers make pages of about 1 MiB; a small file must not
-// unfold into all the memory there is.
+// unfold into all the memory of the machine.
 const (
 	maxPage    = 512 << 20 // bytes of one page
-	smallPage  = 16 << 20  // a larger page must not be
-	maxRatio   = 1000      // so many times the size of what it is compressed from
-	maxHeld    = 1 << 30   // bytes of the pages that are open in all columns
-	maxValues  = 1 << 27   // values of a page
+	smallPage  = 16 << 20  // the ratio below does not bind pages up to this size
+	maxRatio   = 1000      // how many times its compressed size a page may have
+	maxHeld    = 1 << 30   // bytes that the pages of all columns hold together
+	maxValues  = 1 << 26   // values of a page
 	maxEntries = 1 << 22   // values of a dictionary
 )
 
-// The codecs, as parquet.thrift numbers them.
-var parquetCodecs = []string{"none", "snappy", "gzip", "LZO", "brotli", "LZ4 (Hadoop)", "zstd", "LZ4"}
-
-const (
-	codecNone   = 0
-	codecSnappy = 1
-	codecGzip   = 2
-	codecBrotli = 4
-	codecHadoop = 5
-	codecZstd   = 6
-	codecLZ4    = 7
-)
-
 // A pageReader reads the pages of a column chunk one after the other, into
-// buffers that are used again.
+// buffers that it uses again.
 type pageReader struct {
 	f          io.ReaderAt
 	at, end    int64
-	codec      int64
+	codec      format.CompressionCodec
 	compressed []byte
 	plain      []byte
-	zstd       *zstd.Decoder
-	held       *int64 // bytes of the pages that all columns have open
+	limits     *pageLimits
 }
 
-// next returns the header of the next page and its bytes, decompressed; they
-// are good until the next call. Of a version 2 page the levels come first, as
-// in the file.
-func (r *pageReader) next() (parquetPage, []byte) {
-	p, n := r.header()
-	r.at += n
-	levels := int64(0)
-	if p.kind == dataPageV2 {
-		if levels = p.defs + p.reps; p.defs < 0 || p.reps < 0 || levels > p.compressed || levels > p.plain {
-			damaged("levels of %d and %d bytes in a page of %d", p.defs, p.reps, p.compressed)
+// A page is a page's header and its decompressed bytes, which are good until the
+// next page is read. In version 2 the levels come first, as in the file.
+type page struct {
+	format.PageHeader
+	values int64
+	bytes  []byte
+}
+
+// next reads the next page, checking what its header says first.
+func (r *pageReader) next() page {
+	p := r.header()
+	packed, plain, levels := int64(p.CompressedPageSize), int64(p.UncompressedPageSize), int64(0)
+	stored := r.codec == format.Uncompressed
+	switch p.Type {
+	case format.DataPage:
+		p.values = int64(p.DataPageHeader.V.NumValues)
+	case format.DictionaryPage:
+		p.values = int64(p.DictionaryPageHeader.V.NumValues)
+	case format.DataPageV2:
+		h := &p.DataPageHeaderV2.V
+		p.values = int64(h.NumValues)
+		stored = stored || h.IsCompressed.Valid && !h.IsCompressed.V
+		levels = int64(h.DefinitionLevelsByteLength) + int64(h.RepetitionLevelsByteLength)
+		if h.DefinitionLevelsByteLength < 0 || h.RepetitionLevelsByteLength < 0 || levels > packed || levels > plain {
+			damaged("levels of %d and %d bytes in a page of %d", h.DefinitionLevelsByteLength, h.RepetitionLevelsByteLength, packed)
 		}
 	}
 	switch {
-	case p.compressed < 0 || p.compressed > r.end-r.at || p.plain < 0:
-		damaged("a page at byte %d of %d bytes, %d uncompressed", r.at, p.compressed, p.plain)
-	case p.values < 0 || p.values > maxValues || p.kind == dictionaryPage && p.values > maxEntries:
+	case packed < 0 || packed > r.end-r.at || plain < 0:
+		damaged("a page at byte %d of %d bytes, %d uncompressed", r.at, packed, plain)
+	case p.values < 0 || p.values > maxValues || p.Type == format.DictionaryPage && p.values > maxEntries:
 		damaged("a page at byte %d of %d values", r.at, p.values)
-	case p.compressed > maxPage || p.plain > maxPage || p.plain > smallPage && p.plain/maxRatio > p.compressed:
-		panic(unreadable(fmt.Sprintf("a page at byte %d of %d bytes, %d uncompressed: at most %d MiB are read, and %d times what is compressed", r.at, p.compressed, p.plain, maxPage>>20, maxRatio)))
+	case packed > maxPage || plain > maxPage || plain > smallPage && plain/maxRatio > packed:
+		panic(unreadable(fmt.Sprintf("a page at byte %d of %d bytes, %d uncompressed: at most %d MiB are read, and %d times what is compressed", r.at, packed, plain, maxPage>>20, maxRatio)))
 	}
-	before := int64(cap(r.compressed) + cap(r.plain))
-	r.compressed = resized(r.compressed, p.compressed)
+	r.compressed = resized(r.compressed, packed)
 	if _, err := r.f.ReadAt(r.compressed, r.at); err != nil {
 		damaged("a page at byte %d: %v", r.at, noEnd(err))
 	}
-	if p.checked && crc32.ChecksumIEEE(r.compressed) != uint32(p.crc) {
-		damaged("a page at byte %d has another checksum than it says", r.at)
+	if p.CRC != 0 && crc32.ChecksumIEEE(r.compressed) != uint32(p.CRC) {
+		damaged("a page at byte %d does not have the checksum in its header", r.at)
 	}
-	page := r.compressed
-	if packed := r.compressed[levels:]; r.codec != codecNone && !p.uncompressed && len(packed) > 0 {
-		r.plain = resized(r.plain, p.plain)
+	p.bytes = r.compressed
+	if from := r.compressed[levels:]; !stored && len(from) > 0 {
+		r.plain = resized(r.plain, plain)
 		copy(r.plain, r.compressed[:levels])
-		if err := r.decompress(r.plain[levels:], packed); err != nil {
+		if err := r.decompress(r.plain[levels:], from); err != nil {
 			damaged("a page at byte %d: %v", r.at, err)
 		}
-		page = r.plain
+		p.bytes = r.plain
 	}
-	r.at += p.compressed
-	if *r.held += int64(cap(r.compressed)+cap(r.plain)) - before; *r.held > maxHeld {
-		panic(unreadable(fmt.Sprintf("the pages of the columns take more than %d MiB at once: write the file with smaller pages", maxHeld>>20)))
-	}
-	return p, page
+	r.at += packed
+	return p
 }
 
 // resized returns n bytes, of b if it has them. A buffer far too large is given up.
@@ -102,38 +100,29 @@ func resized(b []byte, n int64) []byte {
 	return b[:n]
 }
 
-// header reads the header at r.at, and says how long it is. It is of tens of
-// bytes, but may hold the column's smallest and largest value.
-func (r *pageReader) header() (p parquetPage, size int64) {
+// header reads the header at r.at and goes to what follows it. A header is of
+// tens of bytes, but may hold the column's smallest and largest value.
+func (r *pageReader) header() (p page) {
 	for window := int64(1 << 8); ; window *= 16 {
 		b := make([]byte, min(window, r.end-r.at))
 		if _, err := r.f.ReadAt(b, r.at); err != nil {
 			damaged("the page header at byte %d: %v", r.at, noEnd(err))
 		}
-		p, n, ok := tryPageHeader(b)
-		if ok {
-			return p, n
+		n, err := decodeThrift(b, &p.PageHeader)
+		if err == nil {
+			r.at += int64(n)
+			return p
 		}
 		if int64(len(b)) == r.end-r.at || window > maxMetadata {
-			damaged("there is no page header at byte %d", r.at)
+			damaged("the page header at byte %d: %v", r.at, err)
 		}
 	}
-}
-
-func tryPageHeader(b []byte) (p parquetPage, size int64, ok bool) {
-	defer func() {
-		if recover() != nil {
-			ok = false
-		}
-	}()
-	p, n := readParquetPage(b)
-	return p, int64(n), true
 }
 
 // decompress fills to with what from holds, which must be as much.
 func (r *pageReader) decompress(to, from []byte) error {
 	switch r.codec {
-	case codecSnappy:
+	case format.Snappy:
 		n, err := snappy.DecodedLen(from)
 		if err == nil && n != len(to) {
 			err = fmt.Errorf("snappy: %d bytes, and the page has %d", n, len(to))
@@ -142,40 +131,33 @@ func (r *pageReader) decompress(to, from []byte) error {
 			_, err = snappy.Decode(to, from)
 		}
 		return err
-	case codecLZ4:
+	case format.Lz4Raw:
 		return lz4Block(to, from)
-	case codecHadoop:
+	case format.Lz4:
 		return lz4Hadoop(to, from)
-	case codecGzip:
+	case format.Gzip:
 		z, err := gzip.NewReader(bytes.NewReader(from))
 		if err != nil {
 			return err
 		}
 		return fill(to, z)
-	case codecBrotli:
+	case format.Brotli:
 		return fill(to, brotli.NewReader(bytes.NewReader(from)))
-	case codecZstd:
-		if r.zstd == nil {
+	case format.Zstd:
+		if r.limits.zstd == nil {
 			// A window is never larger than the page needs.
 			z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
 			if err != nil {
 				return err
 			}
-			r.zstd = z
+			r.limits.zstd = z
 		}
-		if err := r.zstd.Reset(bytes.NewReader(from)); err != nil {
+		if err := r.limits.zstd.Reset(bytes.NewReader(from)); err != nil {
 			return err
 		}
-		return fill(to, r.zstd)
+		return fill(to, r.limits.zstd)
 	}
-	return fmt.Errorf("compressed with %s, which is not read", codecName(r.codec))
-}
-
-func codecName(codec int64) string {
-	if codec < 0 || codec >= int64(len(parquetCodecs)) {
-		return fmt.Sprintf("an unknown codec (%d)", codec)
-	}
-	return parquetCodecs[codec]
+	return fmt.Errorf("compressed with %s, which is not read", r.codec)
 }
 
 // fill reads to full, and wants the end there.
@@ -212,11 +194,4 @@ func lz4Hadoop(to, from []byte) error {
 		}
 	}
 	return lz4Block(to, from)
-}
-
-func (r *pageReader) close() {
-	if r.zstd != nil {
-		r.zstd.Close()
-		r.zstd = nil
-	}
 }

@@ -6,138 +6,141 @@ import (
 	"math"
 	"math/big"
 	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
 )
 
-// The members of the union LogicalType, and the older ConvertedType, as far as
-// they matter here, as parquet.thrift numbers them.
-const (
-	logicalString    = 1
-	logicalMap       = 2
-	logicalList      = 3
-	logicalEnum      = 4
-	logicalDecimal   = 5
-	logicalDate      = 6
-	logicalTime      = 7
-	logicalTimestamp = 8
-	logicalInteger   = 10
-	logicalJSON      = 12
-	logicalUUID      = 14
-	logicalFloat16   = 15
-
-	convertedUTF8            = 0
-	convertedMap             = 1
-	convertedMapKeyValue     = 2
-	convertedList            = 3
-	convertedEnum            = 4
-	convertedDecimal         = 5
-	convertedDate            = 6
-	convertedTimeMillis      = 7
-	convertedTimeMicros      = 8
-	convertedTimestampMillis = 9
-	convertedTimestampMicros = 10
-	convertedUint8           = 11
-	convertedUint64          = 14
-	convertedJSON            = 19
-)
-
-// converter returns how a leaf's values become an Object's. The older
-// annotation is read where the newer is absent.
-func (e *parquetElement) converter() func(parquetValue) any {
-	kind, l := e.kind, e.logical
-	integer := func(v parquetValue) int64 {
-		if kind == parquetInt32 {
-			return int64(int32(v.bits))
-		}
-		return int64(v.bits)
-	}
-	decimal := func(scale int64) func(parquetValue) any {
-		return func(v parquetValue) any { // in two's complement where it is bytes
-			if kind == parquetInt32 || kind == parquetInt64 {
-				return pointed(big.NewInt(integer(v)), int(scale))
-			}
-			return pointed(twosComplement(v.bytes), int(scale))
-		}
-	}
-	times := func(unit time.Duration, write func(time.Time) string) func(parquetValue) any {
-		return func(v parquetValue) any { return write(moment(integer(v), unit)) }
-	}
-	unit := []time.Duration{time.Millisecond, time.Millisecond, time.Microsecond, time.Nanosecond}[min(l.unit, 3)]
-	text := func(v parquetValue) any { return string(v.bytes) }
-	date := func(v parquetValue) any { return day(integer(v)) }
-	numeric := kind == parquetInt32 || kind == parquetInt64
-	switch l.member {
-	case logicalDecimal:
-		return decimal(l.scale)
-	case logicalInteger:
-		if !l.set && numeric {
+// converter returns the function that makes a leaf's values those of an Object.
+// The older annotation, ConvertedType, is read where the newer is absent.
+func converter(e *format.SchemaElement) func(parquet.Value) any {
+	switch t := e.LogicalType.Value.(type) {
+	case *format.DecimalType:
+		return decimalConverter(int(t.Scale))
+	case *format.IntType:
+		if !t.IsSigned {
 			return unsigned
 		}
-	case logicalDate:
+	case *format.DateType:
 		return date
-	case logicalTime:
-		return times(unit, clock)
-	case logicalTimestamp:
+	case *format.TimeType:
+		return timeConverter(unitOf(t.Unit), clock)
+	case *format.TimestampType:
 		zone := ""
-		if l.set {
+		if t.IsAdjustedToUTC {
 			zone = "UTC"
 		}
-		return times(unit, newZone(zone).format)
-	case logicalUUID:
-		return func(v parquetValue) any {
-			b := v.bytes
+		return timeConverter(unitOf(t.Unit), newZone(zone).format)
+	case *format.UUIDType:
+		return func(v parquet.Value) any {
+			b := bytesOf(v)
 			return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 		}
-	case logicalFloat16:
-		return func(v parquetValue) any { return half(binary.LittleEndian.Uint16(v.bytes)) }
-	case logicalString, logicalEnum, logicalJSON:
+	case *format.Float16Type:
+		return func(v parquet.Value) any { return half(binary.LittleEndian.Uint16(bytesOf(v))) }
+	case *format.StringType, *format.EnumType, *format.JsonType:
 		return text
 	}
-	switch c := e.converted; {
-	case c == convertedDecimal:
-		return decimal(e.scale)
-	case c >= convertedUint8 && c <= convertedUint64 && numeric:
+	if !e.ConvertedType.Valid {
+		return unannotated
+	}
+	switch e.ConvertedType.V {
+	case deprecated.Decimal:
+		return decimalConverter(int(e.Scale.V))
+	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
 		return unsigned
-	case c == convertedDate:
+	case deprecated.Date:
 		return date
-	case c == convertedTimeMillis:
-		return times(time.Millisecond, clock)
-	case c == convertedTimeMicros:
-		return times(time.Microsecond, clock)
-	case c == convertedTimestampMillis:
-		return times(time.Millisecond, newZone("UTC").format)
-	case c == convertedTimestampMicros:
-		return times(time.Microsecond, newZone("UTC").format)
-	case c == convertedUTF8 || c == convertedEnum || c == convertedJSON:
+	case deprecated.TimeMillis:
+		return timeConverter(time.Millisecond, clock)
+	case deprecated.TimeMicros:
+		return timeConverter(time.Microsecond, clock)
+	case deprecated.TimestampMillis:
+		return timeConverter(time.Millisecond, newZone("UTC").format)
+	case deprecated.TimestampMicros:
+		return timeConverter(time.Microsecond, newZone("UTC").format)
+	case deprecated.UTF8, deprecated.Enum, deprecated.Json:
 		return text
 	}
-	// There is no annotation.
-	switch kind {
-	case parquetBoolean:
-		return func(v parquetValue) any { return v.bits&1 == 1 }
-	case parquetInt32, parquetInt64:
-		return func(v parquetValue) any { return integer(v) }
-	case parquetInt96:
-		return int96
-	case parquetFloat:
-		return func(v parquetValue) any { return float64(math.Float32frombits(uint32(v.bits))) }
-	case parquetDouble:
-		return func(v parquetValue) any { return math.Float64frombits(v.bits) }
-	}
-	return func(v parquetValue) any { return append([]byte{}, v.bytes...) }
+	return unannotated
 }
 
-// unsigned widens: 32-bit values come without a sign already.
-func unsigned(v parquetValue) any {
-	if v.bits <= math.MaxInt64 {
-		return int64(v.bits)
+// unannotated converts a value whose column has no annotation.
+func unannotated(v parquet.Value) any {
+	switch v.Kind() {
+	case parquet.Boolean:
+		return v.Boolean()
+	case parquet.Int32, parquet.Int64:
+		return integer(v)
+	case parquet.Int96: // a time of old writers: nanoseconds of a day, Julian day
+		x := v.Int96()
+		const epoch = 2440588
+		return newZone("").format(time.Unix((int64(x[2])-epoch)*86400, int64(x[1])<<32|int64(x[0])).UTC())
+	case parquet.Float:
+		return float64(v.Float())
+	case parquet.Double:
+		return v.Double()
 	}
-	return v.bits
+	return append([]byte{}, bytesOf(v)...)
 }
 
-// int96 is a timestamp of old writers: nanoseconds of a day, and the Julian day.
-func int96(v parquetValue) any {
-	nanos := int64(binary.LittleEndian.Uint64(v.bytes))
-	julian := int64(binary.LittleEndian.Uint32(v.bytes[8:]))
-	const epoch = 2440588
-	return newZone("").format(time.Unix((julian-epoch)*86400, nanos).UTC())
+func integer(v parquet.Value) int64 {
+	switch v.Kind() {
+	case parquet.Int32:
+		return int64(v.Int32())
+	case parquet.Int64:
+		return v.Int64()
+	}
+	damaged("its type is %s, which is not that of whole numbers", v.Kind())
+	return 0
+}
+
+// bytesOf returns the memory of a value, which is good until the next page.
+func bytesOf(v parquet.Value) []byte {
+	if !hasBytes(v) {
+		damaged("its type is %s, which is not that of bytes", v.Kind())
+	}
+	return v.ByteArray()
+}
+
+func hasBytes(v parquet.Value) bool {
+	return v.Kind() == parquet.ByteArray || v.Kind() == parquet.FixedLenByteArray
+}
+
+func unsigned(v parquet.Value) any {
+	switch v.Kind() {
+	case parquet.Int32:
+		return int64(v.Uint32())
+	case parquet.Int64:
+		if x := v.Uint64(); x > math.MaxInt64 {
+			return x
+		}
+	}
+	return unannotated(v)
+}
+
+func text(v parquet.Value) any { return string(bytesOf(v)) }
+func date(v parquet.Value) any { return day(integer(v)) }
+
+func unitOf(u format.TimeUnit) time.Duration {
+	if u.Value == nil {
+		return time.Millisecond
+	}
+	return u.Value.Duration()
+}
+
+func timeConverter(unit time.Duration, write func(time.Time) string) func(parquet.Value) any {
+	return func(v parquet.Value) any { return write(moment(integer(v), unit)) }
+}
+
+// decimalConverter reads a whole number, in two's complement where it is
+// bytes, and puts the point scale digits from its end.
+func decimalConverter(scale int) func(parquet.Value) any {
+	return func(v parquet.Value) any {
+		if hasBytes(v) {
+			return pointed(twosComplement(v.ByteArray()), scale)
+		}
+		return pointed(big.NewInt(integer(v)), scale)
+	}
 }
