@@ -84,7 +84,7 @@ var testAllow = map[string]string{
 	"models/decoder":           "models/graph/graphtest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
 	"train":                    "objectives/all reward/all runtime/runtimetest models/qwen2",
-	"eval":                     "reward/all train runtime/runtimetest tokenize",
+	"eval":                     "reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward/math":              "reward/rewardtest data",
 	"reward/*":                 "reward/rewardtest",
 	"reward/rewardtest":        "reward/*",

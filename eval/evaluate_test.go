@@ -13,6 +13,7 @@ import (
 
 	"onering/data"
 	"onering/eval"
+	_ "onering/models/qwen2"
 	"onering/reward"
 	_ "onering/reward/all"
 	"onering/runtime/runtimetest"
