@@ -59,7 +59,8 @@ var rooms = []struct {
 
 	{"eval", "models data reward sampler"}, // models for its atomic files
 
-	{"train", "train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward"},
+	{"train", "train/learn train/metrics train/rundir runtime models eval data data/arithmetic objectives sampler tokenize reward"},
+	{"train/learn", "runtime models"},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models"},
 	{"train/sweep", "models"},

@@ -98,8 +98,8 @@ these, bench/gpu.sh runs it on a GPU.`,
 			}
 			measure("decode", "rollout", func() (any, error) { return train.BenchDecode(env, policy, o) })
 			measure("score", "score", func() (any, error) { return train.BenchScore(env, policy, o) })
-			measure("train", "train", func() (any, error) { return train.BenchTrain(env, policy, o, false) })
-			measure("step", "train", func() (any, error) { return train.BenchTrain(env, policy, o, true) })
+			measure("train", "train", func() (any, error) { return train.BenchTrain(c.Context(), env, policy, o, false) })
+			measure("step", "train", func() (any, error) { return train.BenchTrain(c.Context(), env, policy, o, true) })
 			var printed any = result
 			if len(wanted) == 1 {
 				for _, printed = range result {

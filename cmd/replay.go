@@ -75,7 +75,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 					return err
 				}
 			}
-			out, err := f.Replay(env, policy, r.Objective.Settings)
+			out, err := f.Replay(c.Context(), env, policy, r.Objective.Settings)
 			if err != nil {
 				return err
 			}

@@ -139,7 +139,7 @@ func supervise(c *cobra.Command, e *engine, demonstrations []train.Demonstration
 		}
 	}()
 	first, last := 0.0, 0.0
-	err := train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, func(step, steps int, loss, norm float64) {
+	err := train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, slog.Default(), func(step, steps int, loss, norm float64) {
 		if bar == nil {
 			first = loss
 			bar = newProgress(c.ErrOrStderr(), isQuiet(c), "sft", "steps", int64(steps))

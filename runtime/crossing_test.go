@@ -46,7 +46,7 @@ func TestCrossing(t *testing.T) {
 				batch, longest, blocks, rows := p.Packed()
 				n := p.Tokens()
 				p.Release()
-				norm, err := o.Step(runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1})
+				norm, err := clipAndUpdate(o, runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8})
 				check(t, err)
 				results[i] = append(results[i], float32(norm))
 				up, down := e.Crossed()

@@ -8,13 +8,8 @@ import (
 	"onering/models"
 )
 
-// AdamW are the settings of one step; the names are PyTorch's.
-type AdamW struct {
-	LearningRate, Beta1, Beta2, Eps, WeightDecay float64
-	// MaxGradNorm scales the gradients so that their norm is at most this; 0
-	// leaves them alone.
-	MaxGradNorm float64
-}
+// AdamW are the settings of one update; the names are PyTorch's.
+type AdamW struct{ LearningRate, Beta1, Beta2, Eps, WeightDecay float64 }
 
 // An Optimizer holds AdamW's moments and updates a Ring's weights in place.
 //
@@ -233,17 +228,9 @@ func NotFinite(what string, w *models.Weights) error {
 	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
 }
 
-// Step clips the gradients by their norm, updates the weights and returns the
-// norm before clipping. The gradients are left as they are.
-func (o *Optimizer) Step(a AdamW) (norm float64, err error) {
-	if norm, err = o.GradNorm(); err != nil {
-		return 0, err
-	}
-	clip := 1.0
-	if a.MaxGradNorm > 0 {
-		// As torch.nn.utils.clip_grad_norm_ does.
-		clip = min(1, a.MaxGradNorm/(norm+1e-6))
-	}
+// Update updates the weights with the gradients multiplied by clip. The gradients
+// stay as they are. After an error part of the weights may be updated.
+func (o *Optimizer) Update(a AdamW, clip float64) error {
 	t := float64(o.Steps + 1)
 	plain, copying := binder{b: o.step}, binder{b: o.stepCopy}
 	for name, x := range map[string]float64{
@@ -271,11 +258,11 @@ func (o *Optimizer) Step(a AdamW) (norm float64, err error) {
 		b.out("m1", s.m, nil)
 		b.out("v1", s.v, nil)
 		if err := b.run(); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	o.Steps++
-	return norm, nil
+	return nil
 }
 
 // scalar binds a number.

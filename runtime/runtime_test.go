@@ -104,3 +104,12 @@ func TestRunAccumulatesInPlace(t *testing.T) {
 		t.Errorf("c = %v, want %v", c, want)
 	}
 }
+
+// clipAndUpdate takes an update with the gradients clipped to a norm of 1 and
+// returns the norm before.
+func clipAndUpdate(o *runtime.Optimizer, a runtime.AdamW) (norm float64, err error) {
+	if norm, err = o.GradNorm(); err != nil {
+		return 0, err
+	}
+	return norm, o.Update(a, min(1, 1/(norm+1e-6)))
+}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/train/learn"
 )
 
 // BenchOptions say what Bench measures.
@@ -236,19 +238,27 @@ func BenchScore(env *runtime.Env, p *Policy, o BenchOptions) (ScoreBench, error)
 // BenchTrain measures one pass forward and backward, and with update the update
 // as well, which takes memory for the moments. With an error it returns what it
 // had measured.
-func BenchTrain(env *runtime.Env, p *Policy, o BenchOptions, update bool) (TrainBench, error) {
+func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions, update bool) (TrainBench, error) {
 	b := TrainBench{Tokens: o.Rows * o.Tokens}
-	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: o.Stash})
+	t := &phaseTimer{env: env}
+	s, err := learn.New(env, p.Ring, learn.Options{
+		MaxGradNorm: 1, Temperature: 1, MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash, Offload: o.Offload, Observe: t.enter,
+	})
 	if err != nil {
 		return b, err
 	}
-	defer l.Close()
-	sequences, w := o.sequences(p)
+	defer s.Close()
+	batch := learn.Batch{LearningRate: 1e-6}
+	batch.Sequences, batch.Weights = o.sequences(p)
 	for i := range o.Repeat + 1 {
-		forward, backward, err := pass(env, l, sequences, w)
+		seconds, err := t.measure(func() error {
+			_, err := s.Gradients(ctx, batch, nil)
+			return err
+		})
 		if err != nil {
 			return b, fmt.Errorf("train: bench: %w", err)
 		}
+		forward, backward := seconds[learn.Forward], seconds[learn.Backward]
 		if i == 1 || i > 1 && forward+backward < b.Seconds { // the first warms up
 			b.Forward, b.Backward, b.Seconds = forward, backward, forward+backward
 		}
@@ -258,37 +268,62 @@ func BenchTrain(env *runtime.Env, p *Policy, o BenchOptions, update bool) (Train
 	if !update {
 		return b, nil
 	}
-	opt, err := env.NewOptimizer(p.Ring, l.Gradients, runtime.OptimizerOptions{Offload: o.Offload})
+	settings, err := learn.NewOptimizer("adamw")
+	if err == nil {
+		err = s.OpenOptimizer(settings)
+	}
 	if err != nil {
 		return b, err
 	}
-	defer opt.Close()
-	b.Optimizer, err = o.fastest(env, func() error {
-		_, err := opt.Step(runtime.AdamW{LearningRate: 1e-6, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1})
-		return err
-	})
-	if err != nil {
-		return b, fmt.Errorf("train: bench: update: %w", err)
+	// An update takes the same time whatever the batch: a sequence of two tokens
+	// does.
+	short := o
+	short.Rows, short.Tokens = 1, 1
+	batch.Sequences, batch.Weights = short.sequences(p)
+	for i := range o.Repeat + 1 {
+		seconds, err := t.measure(func() error {
+			_, err := s.Step(ctx, batch, nil)
+			return err
+		})
+		if err != nil {
+			return b, fmt.Errorf("train: bench: update: %w", err)
+		}
+		if x := seconds[learn.Updating]; i == 1 || i > 1 && x < b.Optimizer {
+			b.Optimizer = x
+		}
 	}
 	b.PeakBytes = peakBytes()
 	o.log("update", "seconds", b.Optimizer)
 	return b, nil
 }
 
-// pass returns the seconds of one pass forward and backward.
-func pass(env *runtime.Env, l *runtime.Learner, sequences []runtime.Sequence, w [][]float64) (forward, backward float64, err error) {
-	l.ZeroGradients()
-	var p *runtime.Pass
-	forward, err = clock(env, func() (err error) {
-		p, err = l.Forward(sequences, 1, true)
-		return err
-	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("forward: %w", err)
+// A phaseTimer measures the phases of a Stepper, each until the device is done.
+type phaseTimer struct {
+	env     *runtime.Env
+	seconds map[learn.Phase]float64
+	phase   learn.Phase
+	since   time.Time
+	err     error // the first of waiting for the device
+}
+
+// measure returns the seconds that the phases of f took.
+func (t *phaseTimer) measure(f func() error) (map[learn.Phase]float64, error) {
+	t.seconds, t.phase, t.err = make(map[learn.Phase]float64), learn.Idle, nil
+	t.enter(learn.Idle)
+	err := f()
+	t.enter(learn.Idle)
+	if err == nil {
+		err = t.err
 	}
-	defer p.Release()
-	if backward, err = clock(env, func() error { return p.Backward(w, nil) }); err != nil {
-		return 0, 0, fmt.Errorf("backward: %w", err)
+	return t.seconds, err
+}
+
+// enter is what the Stepper is given to call.
+func (t *phaseTimer) enter(p learn.Phase) {
+	if err := t.env.Wait(); err != nil && t.err == nil {
+		t.err = err
 	}
-	return forward, backward, nil
+	now := time.Now()
+	t.seconds[t.phase] += now.Sub(t.since).Seconds()
+	t.phase, t.since = p, now
 }

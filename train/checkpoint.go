@@ -3,12 +3,14 @@ package train
 import (
 	"encoding"
 	"fmt"
+	"maps"
+	"slices"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
+	"onering/train/learn"
 	"onering/train/rundir"
 )
 
@@ -17,13 +19,14 @@ func (t *Trainer) snapshot() (rundir.Snapshot, error) {
 	if err := t.env.Download(t.held()...); err != nil {
 		return rundir.Snapshot{}, fmt.Errorf("train: checkpoint: %w", err)
 	}
+	step := t.stepper.State()
 	s := rundir.Snapshot{
 		State: rundir.State{
 			Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
-			Updates: t.optimizer.Steps, Skipped: t.skipped, MicroTokens: t.microTokens, LossScale: (*rundir.LossScale)(t.lossScale), Objective: t.Config.Objective.Name,
+			Updates: t.stepper.Optimizer().Updates(), Skipped: t.skipped, MicroTokens: step.MicroTokens, LossScale: (*rundir.LossScale)(step.LossScale), Objective: t.Config.Objective.Name,
 			Settings: decisive(t.Config), Problems: t.problemsDigest, Score: t.score, Alarms: t.alarms.State(),
 		},
-		Weights: t.Policy.Weights, Optimizer: t.moments(),
+		Weights: t.Policy.Weights, Optimizer: t.stepper.Optimizer().State(),
 		DType: t.Policy.Model.DType, SaveModel: t.Policy.save,
 	}
 	if m, ok := t.Objective.(encoding.TextMarshaler); ok {
@@ -48,15 +51,10 @@ func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra f
 // in training, to the bit. They are not yet on a device.
 func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
 
-// moments returns the optimizer's state under its names in PyTorch.
-func (t *Trainer) moments() map[string]*models.Weights {
-	return map[string]*models.Weights{"exp_avg": t.optimizer.First, "exp_avg_sq": t.optimizer.Second}
-}
-
 // held returns what of the run's weights and moments a checkpoint holds. On a GPU
 // they lie in the device's memory.
 func (t *Trainer) held() []*models.Weights {
-	return []*models.Weights{t.Policy.Weights, t.optimizer.First, t.optimizer.Second}
+	return append(slices.Collect(maps.Values(t.stepper.Optimizer().State())), t.Policy.Weights)
 }
 
 // restore brings the run to its newest whole checkpoint, or to its beginning if it
@@ -84,7 +82,7 @@ func (t *Trainer) restore() error {
 	if err := t.Policy.LoadExact(dir); err != nil {
 		return err
 	}
-	if err := rundir.LoadOptimizer(dir, t.moments()); err != nil {
+	if err := rundir.LoadOptimizer(dir, t.stepper.Optimizer().State()); err != nil {
 		return err
 	}
 	if err := t.env.Upload(t.held()...); err != nil {
@@ -94,14 +92,14 @@ func (t *Trainer) restore() error {
 	if err := t.alarms.Restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", dir, err)
 	}
-	t.round, t.step, t.evaluated, t.optimizer.Steps = s.Round, s.Step, s.Evaluated, s.Updates
+	t.round, t.step, t.evaluated = s.Round, s.Step, s.Evaluated
+	t.stepper.Optimizer().SetUpdates(s.Updates)
 	t.skipped, t.score, t.saved = s.Skipped, s.Score, position{s.Round, s.Step, s.Inside, s.Evaluated}
-	if t.lossScale != nil && s.LossScale != nil {
-		t.setLossScale(adamw.LossScale(*s.LossScale))
-	}
+	step := learn.State{LossScale: (*learn.LossScale)(s.LossScale)}
 	if s.Settings["train.micro_tokens"] == decisive(t.Config)["train.micro_tokens"] {
-		t.microTokens = s.MicroTokens
+		step.MicroTokens = s.MicroTokens
 	}
+	t.stepper.Restore(step)
 	if s.Inside {
 		if err := t.restoreRound(dir); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train/learn"
 )
 
 // A MemoryEstimate is what a run takes of memory, in bytes, if every response
@@ -131,9 +132,9 @@ func (c Config) work(g models.Geometry, n, size int64) work {
 
 	step := min(int64(c.Train.BatchSize), w.trajectories) * w.length
 	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
-	w.level = stashLevel(g, int(n), c.Train.MicroTokens)
+	w.level = learn.StashFor(g, int(n), c.Train.MicroTokens)
 	w.one = int64(runtime.StashBytes(g, w.level, int(w.micro)))
-	w.kept = min(int64(runtime.StashBytes(g, w.level, int(step))), int64(keptBytes(g, int(n)))+w.one)
+	w.kept = min(int64(runtime.StashBytes(g, w.level, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
 	return w
 }
 
@@ -190,9 +191,9 @@ func (e MemoryEstimate) advice(c Config, model models.Model) string {
 	less, now := c, e
 	for now.Peak > e.Available {
 		switch {
-		case less.Rollout.Slots > 1 && (now.slots >= now.micro || less.Train.MicroTokens/2 < smallestMicro):
+		case less.Rollout.Slots > 1 && (now.slots >= now.micro || less.Train.MicroTokens/2 < learn.SmallestMicroBatch):
 			less.Rollout.Slots /= 2
-		case less.Train.MicroTokens/2 >= smallestMicro:
+		case less.Train.MicroTokens/2 >= learn.SmallestMicroBatch:
 			less.Train.MicroTokens /= 2
 		default:
 			return fmt.Sprintf("lower rollout.max_new_tokens = %d or train.batch_size = %d", c.Rollout.MaxNewTokens, c.Train.BatchSize)

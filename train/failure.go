@@ -65,7 +65,7 @@ func (t *Trainer) failure(r *underway, batch []int, b objectives.Batch, w [][]fl
 	f := Failure{
 		Version: failureVersion, Round: t.round + 1, Step: t.step + 1, Steps: t.Config.steps(), Reason: reason.Error(),
 		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", t.step)), Objective: t.Config.Objective.Name,
-		Temperature: t.Config.Rollout.Temperature, MicroTokens: t.microTokens,
+		Temperature: t.Config.Rollout.Temperature, MicroTokens: t.stepper.State().MicroTokens,
 	}
 	for i, j := range batch {
 		x, y := b.Trajectories[i], &r.rollouts[j]

@@ -1,38 +1,6 @@
 package train
 
-import (
-	"fmt"
-	"strings"
-)
-
-// isOutOfMemory says whether an error of ONNX Runtime is that an allocation
-// failed. It has no code of its own for that.
-func isOutOfMemory(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := err.Error()
-	for _, sign := range []string{"Failed to allocate memory", "bad_alloc", "bad allocation", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"} {
-		if strings.Contains(text, sign) {
-			return true
-		}
-	}
-	return false
-}
-
-// smallestMicro is below what nothing is gained: a sequence is never split.
-const smallestMicro = 64
-
-// splitMicroBatches halves the micro-batches after an allocation failed, and
-// says so; it returns false where they cannot be smaller.
-func (t *Trainer) splitMicroBatches(err error) bool {
-	if t.microTokens/2 < smallestMicro {
-		return false
-	}
-	t.microTokens /= 2
-	t.log.Warn("memory is short: micro-batches are halved and the step is computed again", "step", t.step+1, "micro_tokens", t.microTokens, "reason", err)
-	return true
-}
+import "fmt"
 
 // checkMemory returns an error unless a third of the available memory is enough for
 // so many bytes. Where the system does not say what is available it returns nil.

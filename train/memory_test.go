@@ -120,8 +120,8 @@ func TestAllocationFails(t *testing.T) {
 	if _, err := trainer.Run(context.Background(), false); err != nil {
 		t.Fatal(err)
 	}
-	if failures == 0 || trainer.microTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
-		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.microTokens, &log)
+	if failures == 0 || trainer.stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
+		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.stepper.State().MicroTokens, &log)
 	}
 	// Where they cannot be smaller the error is the run's.
 	trainer.beforePass = func(int) error { return errors.New("bad_alloc") }

@@ -12,6 +12,7 @@ import (
 	"onering/models"
 	"onering/runtime"
 	"onering/tokenize"
+	"onering/train/learn"
 )
 
 // A Policy is a model folder opened for sampling and learning.
@@ -168,6 +169,11 @@ func (p *Policy) MaxTokens(want int) int {
 		return min(want, m)
 	}
 	return want
+}
+
+// stash is what the forward passes of micro-batches of so many tokens keep.
+func (p *Policy) stash(tokens int) models.Stash {
+	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
 }
 
 // Close frees the weights.

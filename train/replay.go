@@ -1,14 +1,13 @@
 package train
 
 import (
+	"context"
 	"errors"
-	"log/slog"
 	"math"
 
-	"onering/models"
-	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train/learn"
 	"onering/train/metrics"
 )
 
@@ -43,141 +42,116 @@ type ReplayTrajectory struct {
 }
 
 // Replay computes the step of a failure again on a policy that has the weights
-// of then. The objective is to have the settings and, where it keeps one, the
-// state of then.
-func (f Failure) Replay(env *runtime.Env, policy *Policy, o objectives.Objective) (Replay, error) {
-	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason, SameBits: true}
-	l, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: stashFor(policy, f.MicroTokens), EntropyGradient: objectives.WeighsEntropy(o)})
+// before it. The objective has the settings of the run and, where it keeps one,
+// its state before the step.
+func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o objectives.Objective) (Replay, error) {
+	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason}
+	stepper, err := learn.New(env, policy.Ring, learn.Options{
+		// The norm of the gradients is the optimizer's to compute.
+		Optimizer:   learn.AdamW{},
+		Temperature: f.Temperature, MicroTokens: f.MicroTokens, Stash: policy.stash(f.MicroTokens),
+		EntropyGradient: objectives.WeighsEntropy(o),
+	})
 	if err != nil {
 		return out, err
 	}
-	defer l.Close()
-	opt, err := env.NewOptimizer(policy.Ring, l.Gradients, runtime.OptimizerOptions{})
-	if err != nil {
-		return out, err
-	}
-	defer opt.Close()
-	t := &Trainer{Policy: policy, env: env, learner: l, microTokens: f.MicroTokens, log: slog.New(slog.DiscardHandler)}
-	t.Config.Rollout.Temperature = f.Temperature
-
-	b := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}
-	sequences, live := make([]runtime.Sequence, len(f.Trajectories)), make([]bool, len(f.Trajectories))
-	for i, x := range f.Trajectories {
-		r := Rollout{Prompt: x.Prompt, Response: x.Response}
-		sequences[i], live[i] = r.sequence(), true
-		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
-			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
-			Truncated: x.Truncated, Degenerate: x.Degenerate,
-		})
-		live[i] = x.Advantage != 0 || l.HasEntropyGradient() || len(x.RefLogProb) > 0
-	}
-	if err := t.checkWeights(); err != nil {
+	defer stepper.Close()
+	if err := stepper.CheckWeights(); err != nil {
 		out.Found = append(out.Found, err.Error())
 	}
-	if policy.Geometry().Compute == models.F16 {
-		t.setLossScale(adamw.NewLossScale())
-	}
-	micro := microBatches(sequences, live, f.MicroTokens)
-	passes, err := t.forward(b, sequences, live, micro)
-	defer release(passes)
-	if err != nil {
+	b, step := f.batch(o)
+	report, err := stepper.Gradients(ctx, step, func(s learn.Scores) (learn.Loss, error) {
+		for i := range b.Trajectories {
+			b.Trajectories[i].LogProb, b.Trajectories[i].Entropy = s.LogProb[i], s.Entropy[i]
+		}
+		x, _, err := weigh(o, f.Objective, b)
+		return x, err
+	})
+	var found *learn.NonfiniteError
+	if err != nil && !errors.As(err, &found) {
 		return out, err
 	}
-	for i, x := range b.Trajectories {
-		y := ReplayTrajectory{Rollout: f.Trajectories[i].Rollout, Tokens: len(x.LogProb), Advantage: x.Advantage, LogProb: extremes(x.LogProb)}
-		y.Nonfinite = countNonfinite(x.LogProb) + countNonfinite(x.Entropy)
-		out.Trajectories = append(out.Trajectories, y)
-		for pos, v := range f.Trajectories[i].LogProb {
-			if pos >= len(x.LogProb) || math.Float64bits(v) != math.Float64bits(x.LogProb[pos]) && !(math.IsNaN(v) && math.IsNaN(x.LogProb[pos])) {
-				out.SameBits = false
-			}
-		}
+	out.Trajectories, out.SameBits = f.compare(report)
+	if report.Loss.LogProb != nil {
+		out.Loss = metrics.Exact{report.Loss.Value}
 	}
-	if err := finiteLogProbs(b); err != nil {
-		out.Found = append(out.Found, t.explain(err, sequences).Error())
+	switch {
+	case found == nil:
+		out.GradNorm = metrics.Exact{report.GradNorm}
+		return out, nil
+	case report.Loss.Check() != nil, len(found.Sequences) > 0:
+		out.Found = append(out.Found, found.Error())
 		return out, nil
 	}
-	x, err := think(o, f.Objective, b)
-	if err != nil {
-		return out, err
-	}
-	out.Loss = metrics.Exact{x.loss}
-	for i := range x.w {
-		y := &out.Trajectories[i]
-		y.Weight = extremes(x.w[i])
-		y.Nonfinite += countNonfinite(x.w[i])
-	}
-	if err := x.finite(); err != nil {
-		out.Found = append(out.Found, err.Error())
-		return out, nil
-	}
-	if err := t.backward(passes, micro, x); err != nil {
-		return out, err
-	}
-	norm, err := opt.GradNorm()
-	for errors.Is(err, runtime.ErrOverflow) {
-		if err = t.scaled(true); !errors.Is(err, errScale) {
-			break
-		}
-		if passes, err = t.forward(b, sequences, live, micro); err == nil {
-			err = t.backward(passes, micro, x)
-		}
-		if err != nil {
-			release(passes)
-			return out, err
-		}
-		norm, err = opt.GradNorm()
-	}
-	if err == nil {
-		out.GradNorm = metrics.Exact{norm}
-		return out, nil
-	}
-	out.Found = append(out.Found, gradientError(err).Error())
-	for i := range sequences {
-		if out.Trajectories[i].Gradient, err = t.gradientOf(sequences[i], x, i); err != nil {
+	out.Found = append(out.Found, found.Error())
+	for i := range step.Sequences {
+		if out.Trajectories[i].Gradient, err = gradientOf(ctx, stepper, step.Sequences[i:i+1], report.Loss, i); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// gradientOf names the first tensor whose gradient from one trajectory is not
-// finite.
-func (t *Trainer) gradientOf(s runtime.Sequence, x thought, i int) (string, error) {
-	if len(x.w[i]) == 0 {
-		return "", nil
+// batch is the failure's batch as the objective and as the Stepper take it.
+func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step}
+	for _, x := range f.Trajectories {
+		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
+			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
+			Truncated: x.Truncated, Degenerate: x.Degenerate,
+		})
+		r := Rollout{Prompt: x.Prompt, Response: x.Response}
+		step.Sequences = append(step.Sequences, r.sequence())
 	}
-	p, err := t.learner.Forward([]runtime.Sequence{s}, t.Config.Rollout.Temperature, true)
-	if err != nil {
-		return "", err
+	for _, x := range b.Trajectories {
+		step.Live = append(step.Live, isLive(o, x))
 	}
-	defer p.Release()
-	t.learner.ZeroGradients()
-	var v [][]float64
-	if x.v != nil {
-		v = x.v[i : i+1]
-	}
-	if err := p.Backward(x.w[i:i+1], v); err != nil {
-		return "", err
-	}
-	if err := t.env.Download(t.learner.Gradients); err != nil {
-		return "", err
-	}
-	return firstNonfiniteTensor(t.learner.Gradients), nil
+	return b, step
 }
 
-func firstNonfiniteTensor(w *models.Weights) string {
-	for _, x := range w.Tensors() {
-		if !allFinite(x.Data) {
-			return x.Name
+// compare puts the trajectories of a report into figures, and says whether their
+// log-probs have the bits of the failure's.
+func (f Failure) compare(r learn.Report) (out []ReplayTrajectory, same bool) {
+	same = true
+	for i, x := range f.Trajectories {
+		logp := r.LogProb[i]
+		y := ReplayTrajectory{Rollout: x.Rollout, Tokens: len(logp), Advantage: x.Advantage, LogProb: extremes(logp)}
+		y.Nonfinite = countNonfinite(logp) + countNonfinite(r.Entropy[i])
+		if r.Loss.LogProb != nil {
+			y.Weight = extremes(r.Loss.LogProb[i])
+			y.Nonfinite += countNonfinite(r.Loss.LogProb[i])
+		}
+		out = append(out, y)
+		for pos, v := range x.LogProb {
+			if pos >= len(logp) || math.Float64bits(v) != math.Float64bits(logp[pos]) && !(math.IsNaN(v) && math.IsNaN(logp[pos])) {
+				same = false
+			}
 		}
 	}
-	return ""
+	return out, same
+}
+
+// gradientOf names the first tensor whose gradient from one trajectory, number i
+// of the batch, is not finite; "" if none is.
+func gradientOf(ctx context.Context, s *learn.Stepper, one []runtime.Sequence, x learn.Loss, i int) (string, error) {
+	if len(x.LogProb[i]) == 0 {
+		return "", nil
+	}
+	b := learn.Batch{Sequences: one, Weights: x.LogProb[i : i+1]}
+	if x.Entropy != nil {
+		b.EntropyWeights = x.Entropy[i : i+1]
+	}
+	_, err := s.Gradients(ctx, b, nil)
+	var found *learn.NonfiniteError
+	if errors.As(err, &found) {
+		return found.Tensor, nil
+	}
+	return "", err
 }
 
 func countNonfinite(x []float64) (n int) {
 	for _, v := range x {
-		if nonfinite(v) {
+		if learn.Nonfinite(v) {
 			n++
 		}
 	}

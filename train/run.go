@@ -11,6 +11,7 @@ import (
 
 	"onering/data"
 	"onering/sampler"
+	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -185,7 +186,8 @@ func (t *Trainer) stop(err error) error {
 	if t.saver.Failed() {
 		t.saved = nowhere
 	}
-	if t.torn {
+	var half *learn.UpdateError
+	if errors.As(err, &half) {
 		return fmt.Errorf("%w; the update was not finished: resume from the last checkpoint", err)
 	}
 	if t.saved == t.position() || t.step == 0 && t.now == nil {
@@ -239,7 +241,7 @@ func (t *Trainer) sample(ctx context.Context) error {
 	if err := t.checkRollouts(now.round); err != nil {
 		return err
 	}
-	if err := t.oldLogProbs(now.round); err != nil {
+	if err := t.scoreRound(ctx, now.round); err != nil {
 		return err
 	}
 	now.batches = t.batches(now.kept)
@@ -272,7 +274,8 @@ func (t *Trainer) learn(ctx context.Context) error {
 		if err := errors.Join(ctx.Err(), t.saver.Poll()); err != nil {
 			return err
 		}
-		record, err := t.oneStep(now, batch)
+		// A step that has begun is finished.
+		record, err := t.oneStep(context.WithoutCancel(ctx), now, batch)
 		if err != nil {
 			return fmt.Errorf("train: round %d, step %d: %w", t.round+1, t.step+1, err)
 		}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime/runtimetest"
+	"onering/train/learn"
 	"onering/train/metrics"
 )
 
@@ -32,12 +32,12 @@ func TestLossScaleIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer trainer.Close()
-		trainer.setLossScale(adamw.LossScale{Scale: scale})
+		trainer.stepper.Restore(learn.State{LossScale: &learn.LossScale{Scale: scale}})
 		if broken {
 			trainer.Objective = enormous{trainer.Objective}
 		}
 		_, err = trainer.Run(context.Background(), false)
-		return trainer.lossScale.Scale, rounds, slices.Clone(policy.Weights.Data), err
+		return trainer.stepper.State().LossScale.Scale, rounds, slices.Clone(policy.Weights.Data), err
 	}
 	found, rounds, weights, err := run(1<<40, false)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestLossScaleIsFound(t *testing.T) {
 		t.Errorf("the run that began with a smaller scale is another: it found %g, not %g", again, found)
 	}
 	_, _, _, err = run(4, true)
-	var at *NonfiniteError
+	var at *learn.NonfiniteError
 	if !errors.As(err, &at) || at.What != "a gradient in float16" {
 		t.Errorf("gradients that no scale makes small enough: %v", err)
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 
 	"onering/data"
 	"onering/runtime"
 	"onering/tokenize"
+	"onering/train/learn"
 )
 
 // A Demonstration is a prompt and the response that a supervised warm start
@@ -34,6 +36,8 @@ type SupervisedConfig struct {
 	MicroTokens  int
 	Seed         int64
 	Template     tokenize.Template
+
+	beforePass func(tokens int) error // set by tests; see learn.Options
 }
 
 // DefaultSupervised are the settings of the embedded model's warm start. There
@@ -60,10 +64,11 @@ func (c SupervisedConfig) Validate() error {
 }
 
 // Supervise trains the policy on demonstrations: the loss is the mean negative
-// log-prob of a batch's response tokens, EOS included, so w = -1/N. It runs
-// through the same Programs as reinforcement learning. progress is told of
-// each step and may be nil.
-func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations []Demonstration, c SupervisedConfig, progress func(step, steps int, loss, norm float64)) error {
+// log-prob of a batch's response tokens, EOS included, so w = -1/N. It takes the
+// same steps as reinforcement learning. progress is told of each step and may be
+// nil; log is told of steps that are computed again. When ctx ends, training stops
+// before the next micro-batch.
+func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations []Demonstration, c SupervisedConfig, log *slog.Logger, progress func(step, steps int, loss, norm float64)) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -77,31 +82,19 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations 
 	if len(p.Model.EOS) == 0 {
 		return fmt.Errorf("train: %s names no eos_token_id, so a response has no end to learn", p.Dir)
 	}
-	sequences := make([]runtime.Sequence, len(demonstrations))
-	for i, d := range demonstrations {
-		_, prompt, err := prompter.Prompt(data.Problem{ID: strconv.Itoa(i + 1), Text: d.Prompt})
-		if err != nil {
-			return err
-		}
-		response := append(p.Tokenizer.Encode(d.Response), p.Model.EOS[0])
-		if len(prompt) == 0 {
-			return fmt.Errorf("train: demonstration %d has an empty prompt", i+1)
-		}
-		sequences[i] = runtime.Sequence{Tokens: append(prompt, response...), Prompt: len(prompt)}
-		if n, m := len(sequences[i].Tokens), p.Model.MaxPositions; m > 0 && n > m {
-			return fmt.Errorf("train: demonstration %d has %d tokens, and the model's max_position_embeddings is %d: leave it out", i+1, n, m)
-		}
-	}
-	learner, err := env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: stashFor(p, c.MicroTokens)})
+	sequences, err := encodeAll(p, prompter, demonstrations)
 	if err != nil {
 		return err
 	}
-	defer learner.Close()
-	optimizer, err := env.NewOptimizer(p.Ring, learner.Gradients, runtime.OptimizerOptions{})
+	stepper, err := learn.New(env, p.Ring, learn.Options{
+		Optimizer:   learn.AdamW{Beta1: c.Beta1, Beta2: c.Beta2, Eps: 1e-8, WeightDecay: c.WeightDecay},
+		MaxGradNorm: c.MaxGradNorm, Temperature: 1, MicroTokens: c.MicroTokens, Stash: p.stash(c.MicroTokens),
+		Log: log, BeforePass: c.beforePass,
+	})
 	if err != nil {
 		return err
 	}
-	defer optimizer.Close()
+	defer stepper.Close()
 
 	perEpoch := (len(demonstrations) + c.BatchSize - 1) / c.BatchSize
 	steps := c.Epochs * perEpoch
@@ -109,28 +102,40 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations 
 	for step := 0; step < steps; {
 		shuffled := order.Perm(len(sequences))
 		for from := 0; from < len(shuffled); from += c.BatchSize {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			batch := shuffled[from:min(from+c.BatchSize, len(shuffled))]
-			loss, err := superviseBatch(learner, sequences, batch, c.MicroTokens)
-			if err != nil {
-				return fmt.Errorf("train: step %d: %w", step+1, err)
-			}
-			norm, err := optimizer.Step(runtime.AdamW{
-				LearningRate: c.rate(step, steps), Beta1: c.Beta1, Beta2: c.Beta2, Eps: 1e-8,
-				WeightDecay: c.WeightDecay, MaxGradNorm: c.MaxGradNorm,
-			})
+			b := meanLoss(sequences, shuffled[from:min(from+c.BatchSize, len(shuffled))])
+			b.Number, b.LearningRate = step+1, c.rate(step, steps)
+			report, err := stepper.Step(ctx, b, nil)
 			if err != nil {
 				return fmt.Errorf("train: step %d: %w", step+1, err)
 			}
 			step++
 			if progress != nil {
-				progress(step, steps, loss, norm)
+				progress(step, steps, report.Loss.Value, report.GradNorm)
 			}
 		}
 	}
 	return nil
+}
+
+// encodeAll turns demonstrations into sequences that end with the end-of-sequence
+// token.
+func encodeAll(p *Policy, prompter *data.Prompter, demonstrations []Demonstration) ([]runtime.Sequence, error) {
+	sequences := make([]runtime.Sequence, len(demonstrations))
+	for i, d := range demonstrations {
+		_, prompt, err := prompter.Prompt(data.Problem{ID: strconv.Itoa(i + 1), Text: d.Prompt})
+		if err != nil {
+			return nil, err
+		}
+		response := append(p.Tokenizer.Encode(d.Response), p.Model.EOS[0])
+		if len(prompt) == 0 {
+			return nil, fmt.Errorf("train: demonstration %d has an empty prompt", i+1)
+		}
+		sequences[i] = runtime.Sequence{Tokens: append(prompt, response...), Prompt: len(prompt)}
+		if n, m := len(sequences[i].Tokens), p.Model.MaxPositions; m > 0 && n > m {
+			return nil, fmt.Errorf("train: demonstration %d has %d tokens, and the model's max_position_embeddings is %d: leave it out", i+1, n, m)
+		}
+	}
+	return sequences, nil
 }
 
 // rate is the learning rate of step n (from 0) of total.
@@ -142,42 +147,18 @@ func (c SupervisedConfig) rate(n, total int) float64 {
 	return c.LearningRate * (c.Floor + (1-c.Floor)*left)
 }
 
-// superviseBatch leaves the gradient of the batch's mean token loss in the
-// learner and returns the loss.
-func superviseBatch(l *runtime.Learner, sequences []runtime.Sequence, batch []int, microTokens int) (float64, error) {
-	part := make([]runtime.Sequence, len(batch))
-	live := make([]bool, len(batch))
+// meanLoss is a batch whose loss is the mean of -logp over all response tokens.
+func meanLoss(sequences []runtime.Sequence, batch []int) (b learn.Batch) {
 	tokens := 0
-	for i, j := range batch {
-		part[i], live[i] = sequences[j], true
+	for _, j := range batch {
 		tokens += len(sequences[j].Tokens) - sequences[j].Prompt
 	}
-	l.ZeroGradients()
-	loss := 0.0
-	for _, group := range microBatches(part, live, microTokens) {
-		g := make([]runtime.Sequence, len(group))
-		w := make([][]float64, len(group))
-		for i, j := range group {
-			g[i] = part[j]
-			w[i] = make([]float64, len(g[i].Tokens)-g[i].Prompt)
-			for t := range w[i] {
-				w[i][t] = -1 / float64(tokens)
-			}
+	for _, j := range batch {
+		w := make([]float64, len(sequences[j].Tokens)-sequences[j].Prompt)
+		for t := range w {
+			w[t] = -1 / float64(tokens)
 		}
-		p, err := l.Forward(g, 1, true)
-		if err != nil {
-			return 0, err
-		}
-		for i := range p.LogProb {
-			for t, x := range p.LogProb[i] {
-				loss += w[i][t] * float64(x)
-			}
-		}
-		err = p.Backward(w, nil)
-		p.Release()
-		if err != nil {
-			return 0, err
-		}
+		b.Sequences, b.Weights = append(b.Sequences, sequences[j]), append(b.Weights, w)
 	}
-	return loss, nil
+	return b
 }

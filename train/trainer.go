@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"onering/data"
 	"onering/eval"
 	"onering/models"
-	"onering/models/adamw"
 	"onering/objectives"
 	"onering/reward"
 	"onering/runtime"
+	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -49,8 +48,7 @@ type Trainer struct {
 	problems  data.Problems
 	suites    []eval.Suite
 	decoder   *runtime.Decoder
-	learner   *runtime.Learner
-	optimizer *runtime.Optimizer
+	stepper   *learn.Stepper
 	reference *runtime.Learner // of the policy that training began with, where the objective asks for it
 	refWeight *models.Weights
 	refRing   *runtime.Ring
@@ -61,26 +59,16 @@ type Trainer struct {
 	alarms    *metrics.Alarms
 
 	problemsDigest string
-	round, step    int              // done so far
-	now            *underway        // the round between its sampling and its end
-	evaluated      bool             // the evaluation that may come before the next round is done
-	score          *float64         // mean pass@1 of that evaluation
-	skipped        int              // optimizer steps left out because of NaN or infinities
-	microTokens    int              // train.micro_tokens, or what memory has left of it
-	lossScale      *adamw.LossScale // where layers compute in float16
-	saved          position         // of the newest checkpoint
+	round, step    int       // done so far
+	now            *underway // the round between its sampling and its end
+	evaluated      bool      // the evaluation that may come before the next round is done
+	score          *float64  // mean pass@1 of that evaluation
+	skipped        int       // optimizer steps left out because of NaN or infinities
+	saved          position  // of the newest checkpoint
 	savedAt        time.Time
 	overdue        bool                   // a checkpoint waits for the one being written
 	beforePass     func(tokens int) error // of tests: an allocation that fails
-	torn           bool                   // an update failed halfway: the weights are of no step
 }
-
-// stashShare is how much of the memory of weights, gradients and moments the
-// kept forward passes of one micro-batch may take.
-const stashShare = 0.2
-
-// smallStash is what they may take in any case.
-const smallStash = 256 << 20
 
 // New opens everything a run needs and checks that it fits together. The run
 // folder is made by Run.
@@ -91,7 +79,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if want := ComputeTypes[c.Model.DType]; policy.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Geometry().Compute)
 	}
-	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: metrics.NewStopwatch(), microTokens: c.Train.MicroTokens, saved: nowhere}
+	t = &Trainer{Config: c, Policy: policy, env: env, Objective: c.Objective.Settings, log: log, observer: observer, clock: metrics.NewStopwatch(), saved: nowhere}
 	made := t // which a return of nil hides
 	defer func() {
 		if err != nil {
@@ -115,7 +103,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		return nil, err
 	}
 	t.problemsDigest = t.problems.Digest()
-	if err := checkWeights(policy.Weights); err != nil {
+	if err := learn.CheckWeights(policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
 	for _, name := range c.Eval.Suites {
@@ -136,15 +124,8 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if t.decoder, err = env.NewDecoder(policy.Ring, slots, policy.MaxTokens(limit)); err != nil {
 		return nil, err
 	}
-	o := runtime.LearnerOptions{Stash: stashFor(policy, c.Train.MicroTokens), EntropyGradient: objectives.WeighsEntropy(t.Objective)}
-	if t.learner, err = env.NewLearner(policy.Ring, o); err != nil {
+	if t.stepper, err = t.newStepper(); err != nil {
 		return nil, err
-	}
-	if t.optimizer, err = env.NewOptimizer(policy.Ring, t.learner.Gradients, runtime.OptimizerOptions{Offload: c.Optimizer.Offload}); err != nil {
-		return nil, err
-	}
-	if policy.Geometry().Compute == models.F16 {
-		t.setLossScale(adamw.NewLossScale())
 	}
 	if objectives.NeedsReference(t.Objective) {
 		if err = t.keepReference(env); err != nil {
@@ -152,33 +133,6 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 		}
 	}
 	return t, nil
-}
-
-// setLossScale sets what gradients are multiplied by. The one before stays as it
-// is: a checkpoint may be written from it meanwhile.
-func (t *Trainer) setLossScale(s adamw.LossScale) {
-	t.lossScale = &s
-	t.Policy.Ring.LossScale = s.Scale
-}
-
-// stashFor is the highest level whose stash for a micro-batch fits.
-func stashFor(p *Policy, tokens int) models.Stash {
-	return stashLevel(p.Geometry(), len(p.Weights.Data), tokens)
-}
-
-// stashLevel is for a model of so many parameters. Layers of 16 bits are a
-// GPU's: there memory is better spent on slots, and they are computed again.
-func stashLevel(g models.Geometry, parameters, tokens int) models.Stash {
-	if g.Compute != models.F32 {
-		return models.StashInput
-	}
-	allowed := max(smallStash, int(stashShare*4*4*float64(parameters)))
-	for level := models.StashAll; level > models.StashInput; level-- {
-		if runtime.StashBytes(g, level, tokens) <= allowed {
-			return level
-		}
-	}
-	return models.StashInput
 }
 
 // dropLong leaves out problems whose prompt exceeds max_prompt_tokens.
@@ -233,13 +187,11 @@ func (t *Trainer) Close() {
 	if t.decoder != nil {
 		t.decoder.Close()
 	}
-	if t.optimizer != nil {
-		t.optimizer.Close()
+	if t.stepper != nil {
+		t.stepper.Close()
 	}
-	for _, l := range []*runtime.Learner{t.learner, t.reference} {
-		if l != nil {
-			l.Close()
-		}
+	if t.reference != nil {
+		t.reference.Close()
 	}
 	if t.refRing != nil {
 		t.refRing.Close()
@@ -281,25 +233,6 @@ func (t *Trainer) evaluate(ctx context.Context) (Evaluation, error) {
 		e.Results = append(e.Results, result)
 	}
 	return e, nil
-}
-
-// rate is the learning rate of step n (from 1) of total: a linear rise over
-// the first warmup steps, then the schedule.
-func (o OptimizerConfig) rate(n, total int) float64 {
-	if n <= o.Warmup {
-		return o.LearningRate * float64(n) / float64(o.Warmup)
-	}
-	share := 0.0
-	if total > o.Warmup {
-		share = float64(n-o.Warmup) / float64(total-o.Warmup)
-	}
-	switch o.Schedule {
-	case "linear":
-		return o.LearningRate * max(0, 1-share)
-	case "cosine":
-		return o.LearningRate * 0.5 * (1 + math.Cos(math.Pi*min(1, share)))
-	}
-	return o.LearningRate
 }
 
 // steps is how many optimizer steps the whole run takes.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"onering/models"
@@ -107,45 +106,6 @@ func TestStepCopy(t *testing.T) {
 		if n := copies[1]; n < 480 || n > 520 || copies[1+unit] != 600-n {
 			t.Errorf("%v: the copy was %v", elem, copies)
 		}
-	}
-}
-
-func TestLossScale(t *testing.T) {
-	s := adamw.NewLossScale()
-	update := func(found, want bool) {
-		t.Helper()
-		if take, err := s.Update(found); err != nil || take != want {
-			t.Fatalf("found %v: take %v, %v", found, take, err)
-		}
-	}
-	update(true, false)
-	if s.Scale != 1<<15 {
-		t.Errorf("scale %g", s.Scale)
-	}
-	for range 1999 {
-		update(false, true)
-	}
-	update(true, false) // the count begins again
-	for range 2000 {
-		if s.Scale != 1<<14 {
-			t.Fatalf("scale %g", s.Scale)
-		}
-		update(false, true)
-	}
-	if s.Scale != 1<<15 {
-		t.Errorf("scale %g after 2000 clean steps", s.Scale)
-	}
-	for range 40 * 2000 {
-		update(false, true)
-	}
-	if s.Scale != 1<<24 {
-		t.Errorf("scale %g", s.Scale)
-	}
-	for s.Scale > 1 {
-		update(true, false)
-	}
-	if _, err := s.Update(true); err == nil || !strings.Contains(err.Error(), "bfloat16") {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestNonfiniteStops(t *testing.T) {
 	c := chaosConfig("reference", dir)
 	poisoned(&c, math.NaN(), 3)
 	_, err := continueRun(env, c, false)
-	var e *train.NonfiniteError
+	var e *train.FailedStepError
 	if !errors.As(err, &e) {
 		t.Fatalf("error %v", err)
 	}
@@ -65,8 +65,8 @@ func TestNonfiniteStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Step != 4 || len(f.Trajectories) != 16 || len(e.Trajectories) != 1 || f.Trajectories[2].Rollout != e.Trajectories[0] || !math.IsNaN(f.Trajectories[2].Weights[1]) {
-		t.Errorf("the file is of step %d with %d trajectories; the error names %v", f.Step, len(f.Trajectories), e.Trajectories)
+	if f.Step != 4 || len(f.Trajectories) != 16 || len(e.Err.Sequences) != 1 || f.Trajectories[2].Rollout != e.Err.Sequences[0] || !math.IsNaN(f.Trajectories[2].Weights[1]) {
+		t.Errorf("the file is of step %d with %d trajectories; the error names %v", f.Step, len(f.Trajectories), e.Err.Sequences)
 	}
 	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
 	policy, err := train.OpenPolicy(checkpoint)
@@ -77,7 +77,7 @@ func TestNonfiniteStops(t *testing.T) {
 	if err := policy.LoadExact(checkpoint); err != nil {
 		t.Fatal(err)
 	}
-	r, err := f.Replay(env, policy, c.Objective.Settings)
+	r, err := f.Replay(context.Background(), env, policy, c.Objective.Settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestNonfiniteGradient(t *testing.T) {
 	c := chaosConfig("reference", dir)
 	poisoned(&c, 1e38, 1)
 	_, err := continueRun(env, c, false)
-	var e *train.NonfiniteError
+	var e *train.FailedStepError
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "the gradient of ") {
 		t.Fatalf("error %v", err)
 	}
@@ -116,7 +116,7 @@ func TestNonfiniteGradient(t *testing.T) {
 	if err := policy.LoadExact(checkpoint); err != nil {
 		t.Fatal(err)
 	}
-	r, err := f.Replay(env, policy, c.Objective.Settings)
+	r, err := f.Replay(context.Background(), env, policy, c.Objective.Settings)
 	if err != nil {
 		t.Fatal(err)
 	}

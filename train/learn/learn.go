@@ -1,0 +1,224 @@
+// Package learn takes optimizer steps. Its Stepper is the only code that does:
+// reinforcement learning, the supervised warm start, `onering step`, replay and
+// bench all call it.
+//
+// A step computes the log-probs of a batch of sequences, asks for the derivative
+// of the loss with respect to each, computes the gradient of the weights, sums it
+// over the ranks, clips it and hands it to the optimizer. The Stepper cuts the
+// batch into micro-batches and computes the step again with smaller ones when
+// memory ends, and with a smaller loss scale when gradients overflow float16. It
+// looks for NaN and infinities at each stage, so nothing is updated from them.
+//
+// The package knows log-probs and their derivatives, not objectives, rewards or
+// files.
+package learn
+
+import (
+	"context"
+	"log/slog"
+
+	"onering/models"
+	"onering/runtime"
+)
+
+// A Batch is the sequences of one optimizer step.
+type Batch struct {
+	Sequences []runtime.Sequence
+	// Live says which sequences may have derivatives other than zero. The others
+	// are only scored. Nil means all.
+	Live []bool
+	// Weights are dLoss/dlogp by sequence and response token where they are known
+	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
+	// may be nil. Where Weights is nil a Weigh function is asked.
+	Weights, EntropyWeights [][]float64
+	// Number of the step, from 1, for messages.
+	Number       int
+	LearningRate float64
+}
+
+// Scores are the log-probs of response tokens and the entropies, in nats, of the
+// distributions that they were drawn from: by sequence, then by token.
+type Scores struct {
+	LogProb, Entropy [][]float64
+}
+
+// A Loss is the loss of a batch and its derivatives by sequence and response
+// token. Entropy, dLoss/dentropy, is nil where it is zero; else the Stepper needs
+// Options.EntropyGradient.
+type Loss struct {
+	Value            float64
+	LogProb, Entropy [][]float64
+}
+
+// Weigh returns the loss of a batch with the given scores. A step that is
+// computed again asks again.
+type Weigh func(Scores) (Loss, error)
+
+// A Report is what a step did. With an error it holds what was computed until then.
+type Report struct {
+	Scores
+	Loss     Loss
+	GradNorm float64 // before clipping, without the loss scale
+	// Tokens counts the response tokens.
+	Tokens       int
+	MicroBatches int
+	// LossScale is what the loss was multiplied by; 0 where layers do not
+	// compute in float16.
+	LossScale float64
+}
+
+// A Phase is a part of a step.
+type Phase int
+
+// The phases of a step. A step whose derivatives are known alternates between
+// Forward and Backward.
+const (
+	Forward  Phase = iota // log-probs
+	Weighing              // the loss and its derivatives
+	Backward              // gradients, and their sum over the ranks
+	Updating              // the gradient's norm and the optimizer
+	Idle                  // between two steps
+)
+
+// Options are the settings of a Stepper.
+type Options struct {
+	// Optimizer updates the weights; nil where only gradients are wanted, without
+	// memory for an optimizer's state and without their norm.
+	Optimizer OptimizerSettings
+	// Offload keeps the optimizer's state in the host's memory.
+	Offload bool
+	// MaxGradNorm scales a gradient of larger 2-norm down to it; 0 is off.
+	MaxGradNorm float64
+	// Temperature divides the logits.
+	Temperature float64
+	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
+	// sequence goes alone.
+	MicroTokens int
+	// Stash is what forward passes keep for the backward pass; see StashFor.
+	Stash models.Stash
+	// EntropyGradient allows derivatives with respect to the entropy.
+	EntropyGradient bool
+	// Ranks are the processes that take the step together; nil is this one alone.
+	Ranks Ranks
+	// Observe, if not nil, is told each phase as it begins.
+	Observe func(Phase)
+	// Log is told of steps that are computed again; nil discards it.
+	Log *slog.Logger
+	// BeforePass, if not nil, is called with the tokens of each micro-batch
+	// before its forward pass, whose error it may return in its place. Tests let
+	// memory end with it.
+	BeforePass func(tokens int) error
+}
+
+// A Stepper takes optimizer steps on the weights of one ring.
+type Stepper struct {
+	env       *runtime.Env
+	ring      *runtime.Ring
+	options   Options
+	learner   *runtime.Learner
+	optimizer Optimizer // nil without Options.Optimizer
+
+	microTokens int        // Options.MicroTokens, or less after memory ended
+	scale       *LossScale // nil where layers do not compute in float16
+	norm        float64    // of the gradients that Update takes
+}
+
+// New makes room for gradients and, with Options.Optimizer, for its state. The
+// ring stays the caller's.
+func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
+	if o.Ranks == nil {
+		o.Ranks = Alone{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Stepper{env: env, ring: ring, options: o, microTokens: o.MicroTokens}
+	var err error
+	if s.learner, err = env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, EntropyGradient: o.EntropyGradient}); err != nil {
+		return nil, err
+	}
+	if o.Optimizer != nil {
+		if err := s.OpenOptimizer(o.Optimizer); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	if ring.Arch.Geometry().Compute == models.F16 {
+		s.setScale(NewLossScale(), 0)
+	}
+	return s, nil
+}
+
+// OpenOptimizer gives an optimizer to a Stepper that was made without one.
+func (s *Stepper) OpenOptimizer(o OptimizerSettings) (err error) {
+	s.optimizer, err = o.Open(s.env, s.ring, s.learner.Gradients, s.options.Offload)
+	return err
+}
+
+// Close frees the gradients and the optimizer.
+func (s *Stepper) Close() {
+	if s.optimizer != nil {
+		s.optimizer.Close()
+	}
+	s.learner.Close()
+}
+
+// Optimizer returns the optimizer, whose state a checkpoint holds; nil where there
+// is none.
+func (s *Stepper) Optimizer() Optimizer { return s.optimizer }
+
+// A State is what a Stepper needs, besides the optimizer's state, to continue with
+// the same bits.
+type State struct {
+	// MicroTokens is the bound of micro-batches, which moves the last bits of
+	// sums.
+	MicroTokens int
+	// LossScale is nil where layers do not compute in float16. It is never
+	// changed in place, so it may be written to a file during the next step.
+	LossScale *LossScale
+}
+
+// State returns the present state.
+func (s *Stepper) State() State { return State{s.microTokens, s.scale} }
+
+// Restore continues from a state. What is zero in it stays as it is.
+func (s *Stepper) Restore(x State) {
+	if x.MicroTokens > 0 {
+		s.microTokens = x.MicroTokens
+	}
+	if x.LossScale != nil && s.scale != nil {
+		s.setScale(*x.LossScale, 0)
+	}
+}
+
+func (s *Stepper) observe(p Phase) {
+	if s.options.Observe != nil {
+		s.options.Observe(p)
+	}
+}
+
+// Score returns the log-probs of sequences under the ring's weights, without
+// gradients.
+func (s *Stepper) Score(ctx context.Context, sequences []runtime.Sequence) (Scores, error) {
+	return s.ScoreWith(ctx, s.learner, sequences)
+}
+
+// ScoreWith is Score with another learner, such as that of a reference policy, in
+// the Stepper's micro-batches.
+func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence) (Scores, error) {
+	for {
+		out := newScores(len(sequences))
+		var err error
+		for _, group := range microBatches(sequences, nil, s.microTokens) {
+			var p *runtime.Pass
+			if p, err = s.forward(ctx, l, sequences, group, false, out); err != nil {
+				break
+			}
+			p.Release()
+		}
+		if err = s.agree(ctx, err); s.outcome(err) != OutOfMemory {
+			return out, err
+		}
+		s.halve(err)
+	}
+}

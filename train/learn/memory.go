@@ -1,0 +1,73 @@
+package learn
+
+import (
+	"strings"
+
+	"onering/models"
+	"onering/runtime"
+)
+
+const (
+	// stashShare is how much of the memory of weights, gradients and moments the
+	// kept forward pass of one micro-batch may take.
+	stashShare = 0.2
+	// keptShare is how much of the memory of the weights the forward passes of
+	// one step may keep until their backward passes. The layers of further
+	// passes are computed again before their backward pass.
+	keptShare = 0.5
+	// smallStash is what either may take in any case, in bytes.
+	smallStash = 256 << 20
+	// SmallestMicroBatch bounds the halving of micro-batches, in tokens: a
+	// sequence is never cut, so smaller ones gain nothing.
+	SmallestMicroBatch = 64
+)
+
+// StashFor is the highest level whose stash fits, for micro-batches of so many
+// tokens and a model of so many parameters. Layers that compute in 16 bits run on
+// a GPU, where memory is better spent on slots of the sampler: they keep only
+// their inputs.
+func StashFor(g models.Geometry, parameters, tokens int) models.Stash {
+	if g.Compute != models.F32 {
+		return models.StashInput
+	}
+	allowed := max(smallStash, int(stashShare*4*4*float64(parameters)))
+	for level := models.StashAll; level > models.StashInput; level-- {
+		if runtime.StashBytes(g, level, tokens) <= allowed {
+			return level
+		}
+	}
+	return models.StashInput
+}
+
+// KeptBytes is how much the forward passes of a step may keep in all, besides the
+// last one; nothing where layers compute in 16 bits (see StashFor).
+func KeptBytes(g models.Geometry, parameters int) int {
+	if g.Compute != models.F32 {
+		return 0
+	}
+	return max(smallStash, int(keptShare*4*float64(parameters)))
+}
+
+// isOutOfMemory says whether an error of ONNX Runtime is that an allocation
+// failed. ONNX Runtime has no error code for that, so its text decides.
+func isOutOfMemory(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, sign := range []string{"Failed to allocate memory", "bad_alloc", "bad allocation", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// canHalve says whether micro-batches can be smaller.
+func (s *Stepper) canHalve() bool { return s.microTokens/2 >= SmallestMicroBatch }
+
+// halve makes micro-batches smaller after an allocation failed.
+func (s *Stepper) halve(err error, about ...any) {
+	s.microTokens /= 2
+	s.options.Log.Warn("memory is short: micro-batches are halved and the step is computed again", append(about, "micro_tokens", s.microTokens, "reason", err)...)
+}

@@ -1,0 +1,194 @@
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"onering/models"
+	"onering/runtime"
+)
+
+var inf = math.Inf(1)
+
+// A NonfiniteError says where NaN or an infinity was found. Nothing was updated.
+type NonfiniteError struct {
+	// What was not finite, such as "the log-prob of response token 3", and its
+	// value.
+	What  string
+	Value float64
+	// Tensor of the model that it was found in; empty where it is not of one.
+	Tensor string
+	// Cause is where it comes from as far as that is known: a tensor, a layer.
+	Cause string
+	// Sequences that it was found in, by their numbers in Among, "the batch"
+	// unless a caller changes both; empty where it is in a sum over all of them.
+	Sequences []int
+	Among     string
+}
+
+func (e *NonfiniteError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is %v", e.What, e.Value)
+	if n := len(e.Sequences); n > 0 {
+		list := e.Sequences[:min(n, 8)]
+		fmt.Fprintf(&b, " (in %d sequences of %s: %s", n, e.Among, strings.Trim(fmt.Sprint(list), "[]"))
+		if n > len(list) {
+			b.WriteString(" ...")
+		}
+		b.WriteString(")")
+	}
+	if e.Cause != "" {
+		b.WriteString(": " + e.Cause)
+	}
+	b.WriteString("; nothing was updated")
+	return b.String()
+}
+
+// Nonfinite says whether x is NaN or an infinity.
+func Nonfinite(x float64) bool { return x-x != 0 }
+
+// finiteTable looks for NaN and infinities in figures by sequence and token: in
+// those of the given sequences, or of all where rows is nil.
+func finiteTable(what string, table [][]float64, rows []int) error {
+	found := &NonfiniteError{Among: "the batch"}
+	look := func(i int) {
+		for pos, x := range table[i] {
+			if !Nonfinite(x) {
+				continue
+			}
+			if found.Sequences == nil {
+				found.What, found.Value = fmt.Sprintf("%s of response token %d", what, pos), x
+			}
+			found.Sequences = append(found.Sequences, i)
+			return
+		}
+	}
+	if rows == nil {
+		for i := range table {
+			look(i)
+		}
+	}
+	for _, i := range rows {
+		look(i)
+	}
+	if found.Sequences == nil {
+		return nil
+	}
+	return found
+}
+
+// Check returns a *NonfiniteError where a score is not finite. kind is put before
+// the name of the figure, such as "sampled ".
+func (x Scores) Check(kind string) error { return x.finite(kind, nil) }
+
+// finite is Check of the given sequences, or of all where rows is nil.
+func (x Scores) finite(kind string, rows []int) error {
+	if err := finiteTable("the "+kind+"log-prob", x.LogProb, rows); err != nil {
+		return err
+	}
+	return finiteTable("the "+kind+"entropy", x.Entropy, rows)
+}
+
+// Check returns a *NonfiniteError where the loss or a derivative is not finite.
+func (x Loss) Check() error {
+	if err := finiteTable("the objective's weight", x.LogProb, nil); err != nil {
+		return err
+	}
+	if err := finiteTable("the objective's weight of the entropy", x.Entropy, nil); err != nil {
+		return err
+	}
+	if Nonfinite(x.Value) {
+		return &NonfiniteError{What: "the loss", Value: x.Value, Cause: "the objective's weights are finite"}
+	}
+	return nil
+}
+
+// gradientError is what the norm of the gradients found.
+func gradientError(err error) error {
+	var at *runtime.NotFiniteError
+	if errors.As(err, &at) {
+		return &NonfiniteError{What: fmt.Sprintf("the %s of %s at element %d", at.What, at.Tensor, at.Index), Tensor: at.Tensor, Value: float64(at.Value)}
+	}
+	if isOutOfMemory(err) {
+		return err
+	}
+	return &NonfiniteError{What: "the norm of the gradients", Value: inf, Cause: err.Error()}
+}
+
+// CheckWeights names the first weight that is not finite.
+func CheckWeights(w *models.Weights) error {
+	if allFinite(w.Data) {
+		return nil
+	}
+	return runtime.NotFinite("weight", w)
+}
+
+// CheckWeights is CheckWeights of the ring's weights, wherever they lie.
+func (s *Stepper) CheckWeights() error {
+	if err := s.env.Download(s.ring.Weights); err != nil {
+		return err
+	}
+	defer s.env.Forget(s.ring.Weights)
+	return CheckWeights(s.ring.Weights)
+}
+
+// allFinite is fast where everything is finite.
+func allFinite(x []float32) bool {
+	for len(x) > 0 {
+		n := min(len(x), 1<<12)
+		sum := float32(0)
+		for _, v := range x[:n] {
+			sum += v - v // 0, or NaN from the first that is not finite
+		}
+		if sum != 0 {
+			return false
+		}
+		x = x[n:]
+	}
+	return true
+}
+
+func firstNonfiniteTensor(w *models.Weights) string {
+	for _, x := range w.Tensors() {
+		if !allFinite(x.Data) {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+// Explain adds to a *NonfiniteError about scores where those come from: a weight,
+// or the first layer whose output overflows. Sequences are those that the error
+// counts.
+func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
+	var e *NonfiniteError
+	if errors.As(err, &e) && len(e.Sequences) > 0 {
+		e.Cause = s.Cause(sequences[e.Sequences[0]])
+	}
+	return err
+}
+
+// Cause says where the scores of a sequence that are not finite come from.
+func (s *Stepper) Cause(x runtime.Sequence) string {
+	if err := s.CheckWeights(); err != nil {
+		var at *runtime.NotFiniteError
+		if errors.As(err, &at) {
+			return fmt.Sprintf("the weight %s is %v at element %d", at.Tensor, at.Value, at.Index)
+		}
+	}
+	p, err := s.learner.Forward([]runtime.Sequence{x}, s.options.Temperature, true)
+	if err != nil {
+		return err.Error()
+	}
+	defer p.Release()
+	switch layer, _, ok := p.FirstNonFinite(); {
+	case !ok:
+		return "all weights and the outputs of all layers are finite: the logits overflow"
+	case layer < 0:
+		return "all weights are finite, but not the embedding of its tokens"
+	default:
+		return fmt.Sprintf("all weights are finite, but not the output of layer %d", layer)
+	}
+}
