@@ -37,15 +37,16 @@ var rooms = []struct {
 
 	{"models", ""},
 	{"models/onnx", ""},
+	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
-	{"models/adamw", "models models/graph models/onnx"},
+	{"models/adamw", "models models/graph models/onnx models/ports"},
 	{"models/hub", ""},
-	{"models/decoder", "models models/graph models/onnx models/adamw"},
+	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
 	{"models/qwen2", "models models/decoder"},
 	{"models/all", "models/*"},
 
-	{"runtime", "models runtime/provision"},
+	{"runtime", "models models/ports runtime/provision"},
 	{"runtime/provision", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", "data/arithmetic tokenize"},

@@ -9,7 +9,11 @@
 // vocabulary, L layers.
 package models
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // A DType is the element type of a tensor.
 type DType uint8
@@ -62,11 +66,61 @@ func ParseDType(name string) DType {
 }
 
 // A Port is one input or output of a Program. Each entry of Shape is a decimal
-// number or a letter expression such as "B" or "N" for a size that varies.
+// number, a letter such as "N" for a size that varies, or a product such as
+// "4*B*T".
 type Port struct {
 	Name  string   `json:"name"`
 	DType DType    `json:"dtype"`
 	Shape []string `json:"shape"`
+	Use   `json:"-"`
+}
+
+// A Use says what a runtime binds to a port.
+type Use struct {
+	Role Role
+	// Of is the name of the parameter that a Gradient is of.
+	Of string
+	// Layer is the layer whose keys or values a port has.
+	Layer int
+}
+
+// A Role is a kind of ports that a runtime binds alike.
+type Role uint8
+
+const (
+	// Fed ports carry numbers of one run. Package ports names them.
+	Fed Role = iota
+	// Parameter is a tensor of the layout by its name, which in a layer Program
+	// lacks the LayerPrefix.
+	Parameter
+	// Gradient is the running gradient of a parameter; the output is written
+	// onto the input.
+	Gradient
+	// Kept is a value that a forward Program returns and its backward Program
+	// takes under the same name.
+	Kept
+	// Keys and Values are the cache of one layer.
+	Keys
+	Values
+)
+
+// Sizes returns the port's shape where the letters have these sizes.
+func (p Port) Sizes(letters map[string]int) ([]int64, error) {
+	out := make([]int64, len(p.Shape))
+	for i, text := range p.Shape {
+		out[i] = 1
+		for _, factor := range strings.Split(text, "*") {
+			n, ok := letters[factor]
+			if !ok {
+				var err error
+				if n, err = strconv.Atoi(factor); err != nil {
+					return nil, fmt.Errorf("models: port %q has a size %s, and %s is not known", p.Name, text, factor)
+				}
+			}
+			out[i] *= int64(n)
+		}
+	}
+	return out, nil
 }
 
 // A Program is an ONNX graph that any stock ONNX Runtime can run.

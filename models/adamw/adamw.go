@@ -13,12 +13,13 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // Norm2 sums the squares of g [n]: the output "sum" has no dimensions.
 func Norm2() (models.Program, error) {
 	return graph.Build("norm2", func(g *graph.Graph) {
-		g.Output("sum", graph.ReduceSumSquare(g.Float("g", "n")))
+		g.Output(ports.SquareSum, graph.ReduceSumSquare(g.Float(ports.Grad, "n")))
 	})
 }
 
@@ -27,10 +28,10 @@ func Norm2() (models.Program, error) {
 // NaN.
 func Norm2Scaled() (models.Program, error) {
 	return graph.Build("norm2.scaled", func(g *graph.Graph) {
-		grad := g.Float("g", "n")
-		g.Output("sum", graph.ReduceSumSquare(graph.Mul(grad, g.Float("unscale"))))
+		grad := g.Float(ports.Grad, "n")
+		g.Output(ports.SquareSum, graph.ReduceSumSquare(graph.Mul(grad, g.Float(ports.Unscale))))
 		finite := graph.LessOrEqual(graph.Abs(grad), g.Scalar(math.MaxFloat32))
-		g.Output("found", graph.ReduceSum(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
+		g.Output(ports.NotFinite, graph.ReduceSum(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
 	})
 }
 
@@ -52,20 +53,20 @@ func build(name string, elem onnx.ElemType) (models.Program, error) {
 	return graph.Build(name, func(g *graph.Graph) {
 		in := func(name string) *graph.Node { return g.Float(name, "n") }
 		scalar := func(name string) *graph.Node { return g.Float(name) }
-		p, grad, m, v := in("p"), in("g"), in("m"), in("v")
-		clip, beta1, beta2, rest1, rest2 := scalar("clip"), scalar("beta1"), scalar("beta2"), scalar("rest1"), scalar("rest2")
-		rate, root, eps, keep := scalar("rate"), scalar("root"), scalar("eps"), scalar("keep")
+		p, grad, m, v := in(ports.Param), in(ports.Grad), in(ports.First), in(ports.Second)
+		clip, beta1, beta2, rest1, rest2 := scalar(ports.Clip), scalar(ports.Beta1), scalar(ports.Beta2), scalar(ports.Beta1Rest), scalar(ports.Beta2Rest)
+		rate, root, eps, keep := scalar(ports.Rate), scalar(ports.SecondScale), scalar(ports.Eps), scalar(ports.Keep)
 
 		grad = graph.Mul(grad, clip)
 		m1 := graph.Add(graph.Mul(m, beta1), graph.Mul(grad, rest1))
 		v1 := graph.Add(graph.Mul(v, beta2), graph.Mul(graph.Mul(grad, grad), rest2))
 		update := graph.Div(graph.Mul(m1, rate), graph.Add(graph.Mul(graph.Sqrt(v1), root), eps))
 		p1 := graph.Sub(graph.Mul(p, keep), update)
-		g.OutputOnto("p1", p1, "p")
-		g.OutputOnto("m1", m1, "m")
-		g.OutputOnto("v1", v1, "v")
+		g.OutputOnto(ports.ParamOut, p1, ports.Param)
+		g.OutputOnto(ports.FirstOut, m1, ports.First)
+		g.OutputOnto(ports.SecondOut, v1, ports.Second)
 		if elem != onnx.Float {
-			g.Output("copy", graph.Cast(p1, elem))
+			g.Output(ports.Copy, graph.Cast(p1, elem))
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // ONNX Runtime runs what a provider has no kernel for on the CPU, with all that
@@ -42,8 +43,8 @@ func (a Architecture) cacheWidth() int {
 // promptProducts is attention of prompts to themselves by products. The scores
 // [B,H,T,T] of one layer are held at a time.
 func (a Architecture) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
-	pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
-	mask := g.Float("mask", "T", "T")
+	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	mask := g.Float(ports.Mask, "T", "T")
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
 		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}

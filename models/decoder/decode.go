@@ -7,6 +7,7 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // wideOptions keeps the runtime from folding the transpose of Wide back into
@@ -63,7 +64,7 @@ func (a Architecture) Prefill() (models.Program, error) {
 
 // groupQuery is attention by the contrib operator.
 func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
-	seqlens, total := g.Input("seqlens", onnx.Int32, graph.Dims("B")), g.Input("total", onnx.Int32, graph.Dims())
+	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
 	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
 	if wide == a.HeadDim && a.compute() == models.F32 {
 		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
@@ -74,7 +75,7 @@ func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 	// The operator would turn 16-bit heads by 16-bit angles, and wants heads of
 	// a multiple of 16: they are turned before it, and padded with zeros, which
 	// change no score.
-	pos := g.Input("pos", onnx.Int64, graph.Dims(x.Shape()[0], 1))
+	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
 	return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
@@ -112,13 +113,13 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 		return a.decoder("decode", 1, form, true, a.groupQuery)
 	}
 	p, err := a.decoder("decode"+form.Suffix(), 1, form, true, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
-		pos := g.Input("pos", onnx.Int64, graph.Dims("B", 1))
-		at := g.Input("at", onnx.Int64, graph.Dims("B", a.KVHeads, 3))
+		pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
+		at := g.Input(ports.CachePlaces, onnx.Int64, graph.Dims("B", a.KVHeads, 3))
 		var mask *graph.Node // [B,1,1,S]
 		if a.Provider == models.CUDA {
-			mask = maskAfter(pos, g.Input("places", onnx.Int64, graph.Dims("S")))
+			mask = maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims("S")))
 		} else {
-			mask = g.Float("mask", "B", 1, 1, "S")
+			mask = g.Float(ports.Mask, "B", 1, 1, "S")
 		}
 		heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
 			x = graph.Reshape(x, append(append([]int{-1}, sizes...), a.HeadDim)...)
@@ -161,17 +162,17 @@ type attention func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache
 // there is no past; attend declares its further inputs.
 func (a Architecture) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
 	return graph.Build(name, func(g *graph.Graph) {
-		ids := g.Input("ids", onnx.Int64, graph.Dims("B", tokens))
-		cos, sin := g.Float("cos", "P", a.HeadDim/2), g.Float("sin", "P", a.HeadDim/2)
-		x := graph.Reshape(graph.Gather(g.Float(a.Names.Embedding, a.Vocab, a.Hidden), ids), -1, a.Hidden)
+		ids := g.Input(ports.TokenIDs, onnx.Int64, graph.Dims("B", tokens))
+		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
+		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, onnx.Float, a.Vocab, a.Hidden), ids), -1, a.Hidden)
 		attention := attend(g, ids, x, cos, sin)
 		for i := range a.Layers {
 			x = a.decodeLayer(g, i, form, past, x, attention)
 		}
 		if tokens != 1 {
-			x = graph.Gather(x, g.Input("last", onnx.Int64, graph.Dims("B")))
+			x = graph.Gather(x, g.Input(ports.LastTokens, onnx.Int64, graph.Dims("B")))
 		}
-		g.Output("hidden", graph.RMSNorm(x, g.Float(a.Names.Norm, a.Hidden), a.RMSEps))
+		g.Output(ports.Hidden, graph.RMSNorm(x, parameter(g, a.Names.Norm, onnx.Float, a.Hidden), a.RMSEps))
 	})
 }
 
@@ -179,14 +180,9 @@ func (a Architecture) decoder(name string, tokens any, form models.Form, past bo
 func (a Architecture) decodeLayer(g *graph.Graph, i int, form models.Form, past bool, x *graph.Node, attend attention) *graph.Node {
 	d, n := a.Hidden, a.Names
 	weights := weights{a: a, g: g, prefix: a.LayerPrefix(i)}
-	cache := func(name string) *graph.Node {
-		return g.Input(fmt.Sprintf("past_%s.%d", name, i), a.elem(), graph.Dims("B", a.KVHeads, "S", a.cacheWidth()))
-	}
 	var before graph.Cache
-	var onKey, onValue string
 	if past {
-		before = graph.Cache{K: cache("key"), V: cache("value")}
-		onKey, onValue = before.K.Name(), before.V.Name()
+		before = graph.Cache{K: a.cached(g, "key", models.Keys, i), V: a.cached(g, "value", models.Values, i)}
 	}
 	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
 	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
@@ -195,12 +191,31 @@ func (a Architecture) decodeLayer(g *graph.Graph, i int, form models.Form, past 
 		qkv = a.normQK(qkv, weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim))
 	}
 	o, now := attend(qkv, before)
-	g.OutputOnto(fmt.Sprintf("present_key.%d", i), now.K, onKey)
-	g.OutputOnto(fmt.Sprintf("present_value.%d", i), now.V, onValue)
+	present(g, "key", models.Keys, i, now.K, before.K)
+	present(g, "value", models.Values, i, now.V, before.V)
 	w, b = weights.product(module{n.O, d}, a.Heads*a.HeadDim, a.Block.OBias)
 	x = a.onto(form, x, o, w, b)
 	h = a.narrow(graph.RMSNorm(x, weights.norm(n.PostNorm, d), a.RMSEps))
 	return a.mlp(form, x, h, &weights)
+}
+
+// cached declares the keys or the values of a layer that were computed before.
+func (a Architecture) cached(g *graph.Graph, what string, role models.Role, layer int) *graph.Node {
+	name := fmt.Sprintf("past_%s.%d", what, layer)
+	g.Use(name, models.Use{Role: role, Layer: layer})
+	return g.Input(name, a.elem(), graph.Dims("B", a.KVHeads, "S", a.cacheWidth()))
+}
+
+// present returns the keys or the values of a layer with the new ones, onto those
+// before unless they are nil.
+func present(g *graph.Graph, what string, role models.Role, layer int, now, before *graph.Node) {
+	name := fmt.Sprintf("present_%s.%d", what, layer)
+	g.Use(name, models.Use{Role: role, Layer: layer})
+	if before == nil {
+		g.Output(name, now)
+		return
+	}
+	g.OutputOnto(name, now, before.Name())
 }
 
 // normQK is qkv [N,(H+2G)*K] with the RMSNorm of each head of q and k.

@@ -4,6 +4,7 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // Norm builds norm.forward, h = RMSNorm(x) * inv_temperature for x [R,D], and
@@ -13,23 +14,23 @@ import (
 func (a Architecture) Norm() (forward, backward models.Program, err error) {
 	name := a.Geometry().Norm
 	build := func(g *graph.Graph) (x, w, h *graph.Node) {
-		x, w = g.Float("x", "R", a.Hidden), g.Float(name, a.Hidden)
-		return x, w, graph.Mul(graph.RMSNorm(x, w, a.RMSEps), g.Float("inv_temperature"))
+		x, w = g.Float(ports.Stream, "R", a.Hidden), parameter(g, name, onnx.Float, a.Hidden)
+		return x, w, graph.Mul(graph.RMSNorm(x, w, a.RMSEps), g.Float(ports.InverseTemperature))
 	}
 	forward, err = graph.Build("norm.forward", func(g *graph.Graph) {
 		_, _, h := build(g)
-		g.Output("h", h)
+		g.Output(ports.Normed, h)
 	})
 	if err != nil {
 		return forward, backward, err
 	}
 	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
 		x, w, h := build(g)
-		dh := g.Float("dh", "R", a.Hidden)
-		running := g.Float(GradientPrefix+name, a.Hidden)
+		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
+		sum := running(g, w)
 		d := graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x, w})
-		g.Output("dx", d[0])
-		g.OutputOnto(UpdatedPrefix+name, graph.AddTo(running, d[1]), running.Name())
+		g.Output(ports.StreamGradOut, d[0])
+		addGradient(g, w, sum, d[1])
 	})
 	return forward, backward, err
 }
@@ -56,8 +57,8 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 func (a Architecture) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
-		h, e := g.Float("h", "R", d), g.Float("E", "v", d)
-		z0, u0 := g.Float("z", "R", 1), g.Float("u", "R", 1)
+		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
+		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
 		logits := graph.Linear(h, e, nil)
 		m := a.largest(logits)
 		p := graph.Exp(graph.Sub(logits, m))
@@ -67,33 +68,33 @@ func (a Architecture) Head(entropyGradient bool) (forward, target, backward mode
 		// Two log-sum-exps join as log(e^z0 + e^z), two means by their shares.
 		both := graph.Add(graph.Max(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
-		g.Output("z_out", both)
-		g.Output("u_out", mean)
+		g.Output(ports.LogSumExpOut, both)
+		g.Output(ports.MeanLogitOut, mean)
 	})
 	if err != nil {
 		return forward, target, backward, err
 	}
 	target, err = graph.Build("head.target", func(g *graph.Graph) {
-		h, e := g.Float("h", "R", d), g.Float("E", a.Vocab, d)
-		y := g.Input("y", onnx.Int64, graph.Dims("R"))
-		g.Output("logit", graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
+		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, a.Vocab, d)
+		y := g.Input(ports.Targets, onnx.Int64, graph.Dims("R"))
+		g.Output(ports.TargetLogit, graph.ReduceSum(graph.Mul(h, graph.Gather(e, y)), -1))
 	})
 	if err != nil {
 		return forward, target, backward, err
 	}
 	backward, err = graph.Build("head.backward", func(g *graph.Graph) {
-		h, e := g.Float("h", "R", d), g.Float("E", "v", d)
-		z, w := g.Float("z", "R", 1), g.Float("w", "R", 1)
-		dh, de := g.Float("dh", "R", d), g.Float("dE", "v", d)
+		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
+		z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
+		dh, de := g.Float(ports.NormedGrad, "R", d), g.Float(ports.HeadSliceGrad, "v", d)
 		logp := graph.Sub(graph.Linear(h, e, nil), z)
 		weight := graph.Neg(w)
 		if entropyGradient {
-			v, entropy := g.Float("v", "R", 1), g.Float("entropy", "R", 1)
+			v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
 			weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
 		}
 		dlogits := graph.Mul(graph.Exp(logp), weight)
-		g.OutputOnto("dh_out", graph.Gemm(dlogits, e, dh, false, false), "dh")
-		g.OutputOnto("dE_out", graph.Gemm(dlogits, h, de, true, false), "dE")
+		g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh, false, false), ports.NormedGrad)
+		g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, de, true, false), ports.HeadSliceGrad)
 	})
 	return forward, target, backward, err
 }

@@ -6,6 +6,7 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // GradientPrefix and UpdatedPrefix name, before a weight's name, the running
@@ -31,17 +32,17 @@ type layer struct {
 func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	l := &layer{weights: weights{a: a, g: g}}
 	d, n := a.Hidden, a.Names
-	l.x = g.Float("x", "N", d)
-	pos := g.Input("pos", onnx.Int64, graph.Dims("N", 1))
-	cos, sin := g.Float("cos", "P", a.HeadDim/2), g.Float("sin", "P", a.HeadDim/2)
-	mask := g.Float("mask", "T", "T")
+	l.x = g.Float(ports.Stream, "N", d)
+	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("N", 1))
+	cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
+	mask := g.Float(ports.Mask, "T", "T")
 	l.packing = &graph.Packing{
-		Rows:   g.Input("rows", onnx.Int64, graph.Dims("B", "T")),
-		Tokens: g.Input("tokens", onnx.Int64, graph.Dims("N")),
+		Rows:   g.Input(ports.PackedRows, onnx.Int64, graph.Dims("B", "T")),
+		Tokens: g.Input(ports.PackedTokens, onnx.Int64, graph.Dims("N")),
 	}
 	var bounds *graph.Node
 	if blocks > 1 {
-		bounds = g.Input("bounds", onnx.Int64, graph.Dims(blocks+1))
+		bounds = g.Input(ports.BlockBounds, onnx.Int64, graph.Dims(blocks+1))
 	}
 
 	linear := func(x *graph.Node, m module, bias bool) *graph.Node {
@@ -86,6 +87,24 @@ func (a Architecture) normHeads(x, w *graph.Node) *graph.Node {
 	return graph.Reshape(graph.RMSNorm(heads, w, a.RMSEps), -1, width)
 }
 
+// parameter declares a tensor of the layout as an input.
+func parameter(g *graph.Graph, name string, elem onnx.ElemType, sizes ...any) *graph.Node {
+	g.Use(name, models.Use{Role: models.Parameter})
+	return g.Input(name, elem, graph.Dims(sizes...))
+}
+
+// running declares the running gradient of a weight.
+func running(g *graph.Graph, weight *graph.Node) *graph.Node {
+	g.Use(GradientPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
+	return g.Input(GradientPrefix+weight.Name(), onnx.Float, weight.Shape())
+}
+
+// addGradient adds a gradient onto the running one of a weight.
+func addGradient(g *graph.Graph, weight, running, d *graph.Node) {
+	g.Use(UpdatedPrefix+weight.Name(), models.Use{Role: models.Gradient, Of: weight.Name()})
+	g.OutputOnto(UpdatedPrefix+weight.Name(), graph.AddTo(running, d), running.Name())
+}
+
 // weights declares the weights of a layer as inputs of a graph.
 type weights struct {
 	a      Architecture
@@ -95,7 +114,7 @@ type weights struct {
 }
 
 func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.Node {
-	n := w.g.Input(w.prefix+name, elem, graph.Dims(sizes...))
+	n := parameter(w.g, w.prefix+name, elem, sizes...)
 	w.all = append(w.all, n)
 	return n
 }
@@ -158,9 +177,10 @@ func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward m
 func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		l := a.newLayer(g, blocks)
-		g.Output("y", l.y)
+		g.Output(ports.StreamOut, l.y)
 		names, values := l.stash(level)
 		for i, n := range names {
+			g.Use(n, models.Use{Role: models.Kept})
 			g.Output(n, values[i])
 		}
 	}
@@ -169,24 +189,19 @@ func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph
 func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
 		l := a.newLayer(g, blocks)
-		l.packing.Valid = g.Float("valid", "B", "T", 1)
-		dy := g.Float("dy", "N", a.Hidden)
+		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
+		dy := g.Float(ports.StreamGrad, "N", a.Hidden)
 		names, values := l.stash(level)
 		for i, n := range names {
+			g.Use(n, models.Use{Role: models.Kept})
 			graph.Stash(values[i], g.Input(n, values[i].Elem(), values[i].Shape()))
 		}
 		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.all...))
-		g.Output("dx", d[0])
+		g.Output(ports.StreamGradOut, d[0])
 		for i, w := range l.weights.all {
-			addGradient(g, w, d[i+1])
+			addGradient(g, w, running(g, w), d[i+1])
 		}
 	}
-}
-
-// addGradient adds a weight's gradient onto the running one, in its place.
-func addGradient(g *graph.Graph, weight, d *graph.Node) {
-	running := g.Input(GradientPrefix+weight.Name(), onnx.Float, weight.Shape())
-	g.OutputOnto(UpdatedPrefix+weight.Name(), graph.AddTo(running, d), running.Name())
 }
 
 // LayerBytes computes from shapes what a run of layer.forward and of

@@ -4,6 +4,7 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // Rows builds the graphs that look rows up and add rows up where the memory is a
@@ -20,18 +21,18 @@ func (a Architecture) Rows() (gather, add, token models.Program, err error) {
 	d := a.Hidden
 	ids := func(g *graph.Graph, name string) *graph.Node { return g.Input(name, onnx.Int64, graph.Dims("n")) }
 	gather, err = graph.Build("rows.gather", func(g *graph.Graph) {
-		g.Output("y", graph.Gather(g.Float("X", "M", d), ids(g, "ids")))
+		g.Output(ports.RowsOut, graph.Gather(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs)))
 	})
 	if err == nil {
 		add, err = graph.Build("rows.add", func(g *graph.Graph) {
-			g.OutputOnto("X_out", graph.AddRows(g.Float("X", "M", d), ids(g, "ids"), g.Float("rows", "n", d)), "X")
+			g.OutputOnto(ports.TableOut, graph.AddRows(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs), g.Float(ports.Rows, "n", d)), ports.Table)
 		})
 	}
 	if err == nil {
 		token, err = graph.Build("head.token", func(g *graph.Graph) {
-			y, w := ids(g, "y"), g.Float("w", "n", 1)
-			g.Output("dh", graph.Mul(graph.Gather(g.Float("E", "M", d), y), w))
-			g.OutputOnto("dE_out", graph.AddRows(g.Float("dE", "M", d), y, graph.Mul(g.Float("h", "n", d), w)), "dE")
+			y, w := ids(g, ports.Targets), g.Float(ports.LogProbGrad, "n", 1)
+			g.Output(ports.NormedGrad, graph.Mul(graph.Gather(g.Float(ports.HeadSlice, "M", d), y), w))
+			g.OutputOnto(ports.HeadSliceGradOut, graph.AddRows(g.Float(ports.HeadSliceGrad, "M", d), y, graph.Mul(g.Float(ports.Normed, "n", d), w)), ports.HeadSliceGrad)
 		})
 	}
 	return gather, add, token, err

@@ -6,6 +6,7 @@ import (
 	"onering/models"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // Sample builds the graph that chooses a token for each row.
@@ -22,10 +23,10 @@ import (
 func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Program, error) {
 	name := [...]string{models.Draw: "sample.draw", models.Filter: "sample.filter", models.Greedy: "sample.greedy"}[choice]
 	p, err := graph.Build(name, func(g *graph.Graph) {
-		hidden := g.Float("hidden", "B", a.Hidden)
-		head := g.Float(a.Geometry().Head, a.Vocab, a.Hidden)
+		hidden := g.Float(ports.Hidden, "B", a.Hidden)
+		head := parameter(g, a.Geometry().Head, onnx.Float, a.Vocab, a.Hidden)
 		logits := product(form, hidden, head, nil)
-		scaled := graph.Mul(logits, g.Float("inv_temperature"))
+		scaled := graph.Mul(logits, g.Float(ports.InverseTemperature))
 		top := a.largest(scaled)
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
@@ -38,16 +39,16 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		case models.Greedy:
 			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
 		case models.Draw:
-			next = a.draw(e, g.Float("uniforms", "B"))
+			next = a.draw(e, g.Float(ports.Uniforms, "B"))
 		case models.Filter:
-			kept, short := a.filter(e, total, g.Input("k", onnx.Int64, graph.Dims(1)), g.Float("top_p"), g.Float("renormalize"))
-			g.Output("short", graph.Reshape(short, -1))
-			next = a.draw(kept, g.Float("uniforms", "B"))
+			kept, short := a.filter(e, total, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), g.Float(ports.TopP), g.Float(ports.Renormalize))
+			g.Output(ports.Short, graph.Reshape(short, -1))
+			next = a.draw(kept, g.Float(ports.Uniforms, "B"))
 		}
-		g.Output("next", graph.Reshape(next, -1))
-		g.Output("logp", graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
+		g.Output(ports.NextTokens, graph.Reshape(next, -1))
+		g.Output(ports.LogProb, graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
 		mean := graph.Div(graph.ReduceSum(graph.Mul(e, z), -1), total)
-		g.Output("entropy", graph.Reshape(graph.Sub(logTotal, mean), -1))
+		g.Output(ports.Entropy, graph.Reshape(graph.Sub(logTotal, mean), -1))
 	})
 	if form != models.Direct {
 		p.Options = wideOptions

@@ -31,7 +31,8 @@ type Graph struct {
 	nodes   []*Node // in topological order: a node comes after all that it is computed from
 	inputs  []*Node
 	outputs []output
-	consts  []*Node // each value once
+	consts  []*Node               // each value once
+	uses    map[string]models.Use // by the name of a port
 }
 
 // An output is a node under the name by which a caller reads it.
@@ -136,6 +137,15 @@ func (g *Graph) input(name string) *Node {
 // Float declares a float32 input; sizes are as for Dims.
 func (g *Graph) Float(name string, sizes ...any) *Node {
 	return g.Input(name, onnx.Float, Dims(sizes...))
+}
+
+// Use says what a runtime binds to the ports of a name, in place of the numbers of
+// one run. The graph itself is the same.
+func (g *Graph) Use(name string, u models.Use) {
+	if g.uses == nil {
+		g.uses = make(map[string]models.Use)
+	}
+	g.uses[name] = u
 }
 
 // Output names a node as an output.
@@ -273,7 +283,7 @@ func (g *Graph) encode() models.Program {
 	out := models.Program{Name: g.name, Alias: map[string]string{}}
 	for _, n := range g.inputs {
 		m.Graph.Inputs = append(m.Graph.Inputs, valueInfo(n, n.name))
-		out.Inputs = append(out.Inputs, portOf(n, n.name))
+		out.Inputs = append(out.Inputs, g.portOf(n, n.name))
 	}
 	for _, n := range g.consts {
 		if needed[n.id] {
@@ -300,7 +310,7 @@ func (g *Graph) encode() models.Program {
 	}
 	for _, o := range g.outputs {
 		m.Graph.Outputs = append(m.Graph.Outputs, valueInfo(o.node, o.name))
-		out.Outputs = append(out.Outputs, portOf(o.node, o.name))
+		out.Outputs = append(out.Outputs, g.portOf(o.node, o.name))
 		if o.alias != "" {
 			out.Alias[o.name] = o.alias
 		}
@@ -329,8 +339,8 @@ var dtypes = map[onnx.ElemType]models.DType{
 }
 
 // portOf describes n as an input or output to those who run the program.
-func portOf(n *Node, name string) models.Port {
-	p := models.Port{Name: name, DType: dtypes[n.elem], Shape: make([]string, len(n.shape))}
+func (g *Graph) portOf(n *Node, name string) models.Port {
+	p := models.Port{Name: name, DType: dtypes[n.elem], Shape: make([]string, len(n.shape)), Use: g.uses[name]}
 	for i, d := range n.shape {
 		p.Shape[i] = d.String()
 	}

@@ -1,0 +1,104 @@
+// Package ports names the inputs and outputs of Programs that a runtime binds:
+// the graphs declare them and the runtime feeds them by these constants. What a
+// Program wants in such numbers that it is bound in a loop (parameters, gradients,
+// stashed activations, the cache) has no constant: its models.Port says what it is.
+//
+// The letters of shapes are those of package models; P is the number of positions
+// in the rotary tables, R that of rows that predict a response token, and v that
+// of rows in a slice of the vocabulary. What is said to be written onto an input
+// may be bound onto its memory. All are float32 unless a comment says otherwise.
+package ports
+
+// Of the layers and of the final norm, forward and backward.
+const (
+	Stream        = "x"  // [N,D], what goes into a layer; of the norm [R,D]
+	StreamOut     = "y"  // [N,D], what comes out of it
+	StreamGrad    = "dy" // [N,D], dL/dy
+	StreamGradOut = "dx" // [N,D], dL/dx; of the norm [R,D]
+
+	Positions    = "pos"    // int64 [N,1], of each token in its sequence
+	Cos          = "cos"    // [P,K/2], of the angles by which positions turn heads
+	Sin          = "sin"    // [P,K/2]
+	Mask         = "mask"   // [T,T], 0 on and below the diagonal and very negative above
+	PackedRows   = "rows"   // int64 [B,T], the packed token at each place; any where there is none
+	PackedTokens = "tokens" // int64 [N], the place b*T+t of each packed token
+	Valid        = "valid"  // [B,T,1], 1 at places that have a token and 0 at others
+	BlockBounds  = "bounds" // int64 [blocks+1], where blocks of queries begin, and T
+
+	InverseTemperature = "inv_temperature" // []
+	Normed             = "h"               // [R,D], the normed stream over the temperature
+	NormedGrad         = "dh"              // [R,D], dL/dh
+)
+
+// Of the head, which takes the vocabulary slice by slice.
+const (
+	HeadSlice        = "E"       // [v,D] rows of the head; of head.target the whole head
+	HeadSliceGrad    = "dE"      // [v,D], the running gradient of these rows
+	HeadSliceGradOut = "dE_out"  // onto it
+	NormedGradOut    = "dh_out"  // [R,D], onto NormedGrad
+	LogSumExp        = "z"       // [R,1], of the logits of the slices so far
+	LogSumExpOut     = "z_out"   // with those of this slice
+	MeanLogit        = "u"       // [R,1], the mean of the logits of the slices so far
+	MeanLogitOut     = "u_out"   // with those of this slice
+	Targets          = "y"       // int64 [R], the response tokens
+	TargetLogit      = "logit"   // [R], their logits
+	LogProbGrad      = "w"       // [R,1], dL/dlogp
+	EntropyGrad      = "v"       // [R,1], dL/dentropy
+	Entropy          = "entropy" // [R,1] in nats; of Sample [B]
+)
+
+// Of the Programs that look rows up and add rows up on a device.
+const (
+	Table    = "X"     // [M,D]
+	TableOut = "X_out" // onto it
+	RowIDs   = "ids"   // int64 [n]
+	Rows     = "rows"  // [n,D], what is added onto the rows at the ids
+	RowsOut  = "y"     // [n,D], the rows at the ids
+)
+
+// Of Prefill and Decode, besides Positions, Cos, Sin and Mask. In Decode with a
+// mask this one is [B,1,1,S].
+const (
+	TokenIDs     = "ids"     // int64 [B,T], in Decode [B,1]
+	LastTokens   = "last"    // int64 [B], where in [B*T] each prompt has its last token
+	CacheLengths = "seqlens" // int32 [B], the tokens of each row before the last new one
+	CacheTotal   = "total"   // int32 [], the most tokens of a row with the new ones
+	CachePlaces  = "at"      // int64 [B,G,3], where in the cache the new keys and values go
+	CacheIndices = "places"  // int64 [S], the numbers from 0 to S-1
+	Hidden       = "hidden"  // [B,D], the normed state of the last tokens
+)
+
+// Of Sample, besides Hidden, InverseTemperature and Entropy.
+const (
+	Uniforms    = "uniforms"    // [B], from [0,1)
+	TopK        = "k"           // int64 [1], how many of the largest probabilities to look at
+	TopP        = "top_p"       // []
+	Renormalize = "renormalize" // [], 1 where TopP counts within the TopK, else 0
+	NextTokens  = "next"        // int64 [B]
+	LogProb     = "logp"        // [B]
+	Short       = "short"       // [B], 1 where the TopK hold less than TopP
+)
+
+// Of the optimizer's Programs, over n elements of the arena; see package adamw.
+const (
+	Param       = "p"       // [n]
+	ParamOut    = "p1"      // onto it
+	Grad        = "g"       // [n]
+	First       = "m"       // [n], the running mean of g
+	FirstOut    = "m1"      // onto it
+	Second      = "v"       // [n], the running mean of g^2
+	SecondOut   = "v1"      // onto it
+	Copy        = "copy"    // [n], ParamOut rounded to 16 bits
+	SquareSum   = "sum"     // [], of the squares of Grad
+	Unscale     = "unscale" // [], one over the scale of the loss
+	NotFinite   = "found"   // [1], how many elements of Grad are infinite or NaN
+	Clip        = "clip"    // [], what multiplies Grad
+	Beta1       = "beta1"   // []
+	Beta2       = "beta2"   // []
+	Beta1Rest   = "rest1"   // [], 1-beta1
+	Beta2Rest   = "rest2"   // [], 1-beta2
+	Rate        = "rate"    // [], lr/(1-beta1^t)
+	SecondScale = "root"    // [], 1/sqrt(1-beta2^t)
+	Eps         = "eps"     // []
+	Keep        = "keep"    // [], 1-lr*weight_decay
+)
