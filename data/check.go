@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// CheckOptions say how a dataset is checked. What a check knows of tokens and
-// of answers is the caller's, as this package is neither tokenizer nor
-// verifier.
+// CheckOptions say how a dataset is checked. The caller brings the tokenizer and
+// the parser of answers.
 type CheckOptions struct {
 	Options
 	// Tokens counts the tokens of a prompt; nil leaves the lengths out.
 	Tokens func(prompt string) (int, error)
-	// Parse says what the verifier cannot make of an answer; nil leaves that
-	// out. A row is reported if none of its answers can be parsed.
+	// Parse returns an error for an answer that cannot be parsed; nil leaves that
+	// check out. A row is reported if none of its answers can be parsed.
 	Parse func(answer string) error
 	// Examples is how many rows each finding names; 0 means 5.
 	Examples int
@@ -54,10 +53,10 @@ type Lengths struct {
 	Counts []int `json:"counts"`
 }
 
-// Check reads a dataset through and reports what is wrong with its rows, lines of
-// text files that cannot be read among them. A file that cannot be read on is
-// still an error. Memory grows by about a
-// hundred bytes a row, which finding duplicates takes.
+// Check reads a whole dataset and reports what is wrong with its rows. Lines of
+// text files that cannot be read are reported too; a file of which the rest cannot
+// be read is an error. To find duplicates it takes about a hundred bytes of memory
+// a row.
 func Check(path string, o CheckOptions) (CheckReport, error) {
 	c := checker{
 		opts: o, seed: maphash.MakeSeed(), examples: o.Examples,
@@ -73,7 +72,7 @@ func Check(path string, o CheckOptions) (CheckReport, error) {
 			given(err)
 		}
 	}
-	o.Options.goOn = true
+	o.Options.skipBadLines = true
 	r, err := Open(path, o.Options)
 	if err != nil {
 		return CheckReport{}, err
@@ -106,7 +105,7 @@ type checker struct {
 	lengths  map[int]int
 }
 
-// A place is where an id or prompt was met first.
+// A place is where an id or prompt was seen first.
 type place struct {
 	file    string
 	line    int
@@ -160,7 +159,7 @@ func (c *checker) check(p Problem) {
 	}
 }
 
-// summarize describes how often each length was met.
+// summarize makes a distribution of the counts of each length.
 func summarize(count map[int]int) *Lengths {
 	l := &Lengths{}
 	sorted := slices.Sorted(maps.Keys(count))

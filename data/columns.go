@@ -56,7 +56,8 @@ func findColumn(first Object, what, given string, automatic []string) (string, e
 	return "", fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it", what, names(first), automatic)
 }
 
-// underscores makes "Final Answer" and "final-answer" names of programs.
+// underscores turns "Final Answer" and "final-answer" into final_answer, up to
+// the case of letters.
 var underscores = strings.NewReplacer(" ", "_", "-", "_")
 
 func names(o Object) []string {
@@ -68,7 +69,7 @@ func names(o Object) []string {
 }
 
 // lookup returns the value of a column, or of one inside a structure by a path
-// with dots; a column whose own name has dots goes first.
+// with dots. A column whose own name is the path comes first.
 func lookup(o Object, path string) (any, bool) {
 	if v, ok := o.Get(path); ok {
 		return v, true
@@ -189,8 +190,9 @@ func (c columns) answersOf(value any) ([]string, string) {
 	return answers, ""
 }
 
-// final cuts the working off an answer: that of GSM8K as published, which ends
-// with a line "#### 42", and that of a column of solutions.
+// final returns the answer without the working that leads to it. The published
+// GSM8K has both in one column, the answer in a last line "#### 42"; a column of
+// solutions has the answer somewhere in each.
 func (c columns) final(text string) (answer, reason string) {
 	line := text[strings.LastIndexByte(text, '\n')+1:]
 	if answer, ok := strings.CutPrefix(line, "####"); ok {

@@ -67,8 +67,8 @@ func (t *table) next() (Object, int, error) {
 	return o, t.line, nil
 }
 
-// csvError leaves out the line, which the caller states, and says what to do
-// about the commonest fault.
+// csvError leaves out the line, which the caller adds, and explains the commonest
+// fault.
 func csvError(err error) error {
 	var parse *csv.ParseError
 	if !errors.As(err, &parse) {

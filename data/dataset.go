@@ -23,8 +23,8 @@ type Options struct {
 	// Prompt, Answer and ID name columns, a column inside a structure as
 	// "reward_model.ground_truth". Where they are empty the first column of
 	// PromptNames, AnswerNames and IDNames that the file's first row has is
-	// taken, in any case of letters, and with blanks or hyphens for underscores; an
-	// ID column need not exist.
+	// taken. Upper and lower case are the same there, as are blanks, hyphens and
+	// underscores. There need not be an ID column.
 	Prompt, Answer, ID string
 	// Filter keeps the rows for which an expression holds; see ParseFilter.
 	Filter string
@@ -37,16 +37,17 @@ type Options struct {
 	Input io.Reader
 	// NoAnswers takes rows without an answer.
 	NoAnswers bool
-	// FromSolution finds the answer in a worked solution, where that is the
-	// answer column; if nil, the last \boxed{} of it is taken.
+	// FromSolution finds the answer in a worked solution, if the answer column is
+	// called "solution"; if nil, the last \boxed{} in it is taken.
 	FromSolution func(solution string) (answer string, ok bool)
 	// OnBad, if not nil, is called with a *RowError for each row that lacks a
 	// prompt or an answer; such rows are dropped and counted. If nil the first
 	// of them is an error. A row that cannot be read at all is always an error.
 	OnBad func(error)
 
-	// goOn has OnBad told also of lines that cannot be read, where the next can.
-	goOn bool
+	// skipBadLines gives OnBad also the errors of lines that cannot be read, and
+	// reads on where that is possible.
+	skipBadLines bool
 }
 
 // The columns that are looked for, in this order.
@@ -173,10 +174,10 @@ func (r *Reader) next() (Problem, error) {
 	for {
 		rec, err := r.records.Next()
 		if err == io.EOF && len(r.unseen) > 0 && r.report.Read > 0 {
-			// Else a misspelt column would quietly filter everything out.
+			// Otherwise a misspelt column would filter everything out without a word.
 			return Problem{}, fmt.Errorf("dataset: filter %q: no row has a column %q", r.opts.Filter, r.unseen[0])
 		}
-		if err != nil && r.opts.goOn && r.records.goOn() {
+		if err != nil && r.opts.skipBadLines && r.records.skipBadLine() {
 			r.report.Read++
 			r.report.Dropped[unreadableLine]++
 			r.opts.OnBad(err)
@@ -212,7 +213,7 @@ func (r *Reader) next() (Problem, error) {
 	}
 }
 
-// begin fixes the columns for the file that first is the first row of.
+// begin finds the columns of a file by its first row.
 func (r *Reader) begin(first Record) error {
 	r.file = r.records.file
 	var err error
@@ -223,7 +224,7 @@ func (r *Reader) begin(first Record) error {
 	if r.filter == nil || r.records.src.columns() == nil {
 		return nil
 	}
-	// Where all rows have the same columns a wrong name is known at once.
+	// If all rows have the same columns, a wrong name is an error at once.
 	for _, name := range r.filter.Columns() {
 		if _, ok := lookup(first.Object, name); !ok && !strings.Contains(name, ".") {
 			return fmt.Errorf("filter %q: there is no column %q (have %q)", r.opts.Filter, name, names(first.Object))
@@ -311,7 +312,7 @@ func (r *Records) Next() (Record, error) {
 		}
 		unit := r.src.unit()
 		if bad := (badLine{}); errors.As(err, &bad) {
-			// The file stays open: goOn may be called.
+			// The file stays open for skipBadLine.
 			r.err = &RowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
 			break
 		}
@@ -331,9 +332,9 @@ func (r *Records) Next() (Record, error) {
 	return Record{}, r.err
 }
 
-// goOn has Next go on behind a line that could not be read, and says whether
-// that is possible.
-func (r *Records) goOn() bool {
+// skipBadLine clears the error of a line that could not be read, so that Next
+// reads the one after it. It returns false if the error is another one.
+func (r *Records) skipBadLine() bool {
 	var row *RowError
 	if r.src == nil || !errors.As(r.err, &row) || row.Reason != unreadableLine {
 		return false

@@ -19,17 +19,17 @@ type Filter struct {
 //	level in 3..5
 //	gsm8k_split == "train" and not (source in ["a", "b"] or level < 2.5)
 //
-// Comparisons are == != < <= > >=, "in" and "not in" with a range (both ends
-// belong to it) or a list, and "contains" for a part of a text. They are joined
-// by and, or, not and parentheses. A column may be a path with dots, and stands
-// in backquotes where its name is no word. Values are numbers, texts in single
+// Comparisons are == != < <= > >=, "in" and "not in" with a range (which
+// includes both ends) or a list, and "contains" for a part of a text. They are
+// joined by and, or, not and parentheses. A column may be a path with dots; a name
+// that is not a word is written in backquotes. Values are numbers, texts in single
 // or double quotes, true, false and null.
 //
-// A number is compared with a number, with a text that is a number, and with one
-// whose last word is a number ("Level 5"). Other comparisons of unlike values,
-// and all but == and != with a missing one, do not hold. A list passes == and
-// "in" if one of its elements does. != and "not in" are the negations of == and
-// "in".
+// A number is compared with a number, with a text that is a number, and with a
+// text whose last word is a number ("Level 5"). Other comparisons between values of
+// different kinds are false, as are all comparisons with a missing value but == and
+// !=. A list passes == and "in" if one of its elements does. != and "not in" are
+// the negations of == and "in".
 func ParseFilter(text string) (*Filter, error) {
 	p := &filterParser{text: text}
 	if err := p.scan(); err != nil {
@@ -45,7 +45,7 @@ func ParseFilter(text string) (*Filter, error) {
 	return &Filter{match, p.columns}, nil
 }
 
-// Match says whether a row fulfils the condition.
+// Match says whether the condition holds for a row.
 func (f *Filter) Match(row Object) bool { return f.match(row) }
 
 // Columns returns the columns that the condition names.
@@ -305,8 +305,8 @@ func (p *filterParser) compare() (condition, error) {
 
 var operators = []string{"==", "!=", "<", "<=", ">", ">=", "in", "contains"}
 
-// test parses what is right of an operator and returns the test of a value; of
-// that of == for !=.
+// test parses the right side of an operator and returns the test of a value. For
+// != it is that of ==, which the caller negates.
 func (p *filterParser) test(op string) (func(any) bool, error) {
 	if op == "in" {
 		return p.membership()
@@ -345,7 +345,7 @@ func (p *filterParser) test(op string) (func(any) bool, error) {
 	}, nil
 }
 
-// membership parses what stands after "in": a list or a range.
+// membership parses the list or range after "in".
 func (p *filterParser) membership() (func(any) bool, error) {
 	if p.punct("[") {
 		var list []any
@@ -408,7 +408,7 @@ func (p *filterParser) value() (any, error) {
 	return v, p.scan()
 }
 
-// anyElement makes a test of lists out of one of elements.
+// anyElement makes a test of elements a test of lists, too: one element must pass.
 func anyElement(test func(any) bool) func(any) bool {
 	return func(v any) bool {
 		if list, ok := v.([]any); ok {
@@ -431,9 +431,9 @@ func equal(v, right any) bool {
 	return ok && c == 0
 }
 
-// order compares a row's value with a number or text of the filter; it fails if
-// they are unlike.
-func order(v, right any) (int, bool) {
+// order compares a row's value with a number or text of the filter; ok is false
+// if they are of different kinds.
+func order(v, right any) (result int, ok bool) {
 	switch r := right.(type) {
 	case float64:
 		x, ok := number(v)
@@ -454,7 +454,7 @@ func order(v, right any) (int, bool) {
 	return 0, false
 }
 
-// number returns the number that a row's value is, or whose last word is one.
+// number returns a row's value as a number; of a text of two words, the last one.
 func number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case float64:

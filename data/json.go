@@ -46,7 +46,7 @@ func (s *jsonLines) next() (Object, int, error) {
 	}
 }
 
-// read returns the next line, which is good until the next call.
+// read returns the next line, which is valid until the next call.
 func (s *jsonLines) read() ([]byte, error) {
 	s.line++
 	s.long = s.long[:0]
@@ -109,7 +109,7 @@ func (s *jsonArray) next() (Object, int, error) {
 	return nil, s.row, io.EOF
 }
 
-// unexpectedEnd makes the end of the file inside the array an error.
+// unexpectedEnd says in words that the file ends inside the array.
 func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the file ends inside the array: it is cut short")
@@ -139,9 +139,9 @@ func parseObject(text []byte) (Object, error) {
 	return o, nil
 }
 
-// A parser reads JSON text that json.Valid has accepted, so it checks nothing
-// (the nesting is bounded there too). It exists because encoding/json's maps
-// lose the order of the columns.
+// A parser reads JSON text that json.Valid has accepted, so it checks nothing;
+// json.Valid bounds the nesting too. It exists because encoding/json decodes
+// objects into maps, which lose the order of the columns.
 type parser struct {
 	text []byte
 	at   int
@@ -193,8 +193,8 @@ func (p *parser) value() any {
 	return json.Number(p.text[from:p.at])
 }
 
-// object reads on behind the opening brace. Of several members with one name
-// the last holds, as in Python.
+// object reads an object from behind its opening brace. Of several members with
+// the same name the last one counts, as in Python.
 func (p *parser) object() Object {
 	o := Object{}
 	var index map[string]int // built for the rare object with many members

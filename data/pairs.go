@@ -12,9 +12,10 @@ var ResponseNames = []string{"response", "completion", "output", "solution", "an
 type Pair struct{ Prompt, Response string }
 
 // LoadPairs reads the demonstrations of a dataset. Prompt, Split, Input, Filter
-// and Limit of o mean what they do for problems; Answer names the column of the
-// responses, else the first of ResponseNames that the first row has is taken. A
-// row without both texts is an error, as is a dataset without a row.
+// and Limit of o have the same meaning as for problems. Answer names the column of
+// the responses; if it is empty, the first of ResponseNames that the first row has
+// is taken. A row that lacks one of the two texts is an error, as is a dataset
+// without rows.
 func LoadPairs(path string, o Options) ([]Pair, error) {
 	var filter *Filter
 	if o.Filter != "" {

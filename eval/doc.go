@@ -1,10 +1,12 @@
-// Package eval turns graded responses into numbers that can be compared:
-// pass@1, avg@n, pass@k, maj@k, their confidence intervals, and paired
-// differences between two models with their significance.
+// Package eval measures a model on suites of problems: it samples responses,
+// has a reward grade them, and turns the grades into numbers that can be compared:
+// pass@1, avg@n, pass@k, maj@k, their confidence intervals, and paired differences
+// between two models with their significance.
 //
 // In reading order:
 //
-//	suite.go       benchmarks by name, and where their files are
+//	suite.go       sets of problems, benchmarks by name, and where their files are
+//	evaluate.go    sampling and grading what is missing
 //	responses.go   every response, in memory and in a file that survives an interruption
 //	passk.go       the unbiased estimate of pass@k
 //	majority.go    which answer the samples vote for
@@ -14,6 +16,6 @@
 //	signflip.go    the permutation test of paired differences
 //	table.go       text and Markdown
 //
-// Sampling and verification happen elsewhere (package train); nothing here
-// knows of models.
+// The model is a sampler.Decoder and a tokenizer; nothing here depends on what
+// computes it.
 package eval

@@ -6,13 +6,13 @@ type Vote struct {
 	Right  bool
 }
 
-// Majority says whether the answer that most votes agree on is right. Answers
-// agree if they are equal or same says so of the group's first answer; same may
-// be nil. Of groups of one size the one that began first wins. Where all
-// abstain the answer is wrong.
+// Majority says whether the answer that most votes agree on is right. A vote
+// joins the group of an equal answer, else the first group for whose first answer
+// same returns true; same may be nil. If the largest groups have the same size,
+// the one that was begun first wins. If all abstain, the result is false.
 //
-// A group is as right as its first answer: a verifier may accept one spelling
-// of an answer and not another.
+// A group is right if its first answer is: a reward may accept one spelling of an
+// answer and not another.
 func Majority(votes []Vote, same func(a, b string) bool) bool {
 	type group struct {
 		first Vote

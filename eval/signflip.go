@@ -2,9 +2,10 @@ package eval
 
 import "math/rand/v2"
 
-// The sign-flip test asks how often a difference as large as the one seen would
-// come up if the two models were alike: then each problem's difference is as
-// likely to be in favour of one as of the other, so its sign may be flipped.
+// The sign-flip test asks how often a difference at least as large as the observed
+// one would come up if the two models were equally good: then each problem's
+// difference is as likely to be in favour of one as of the other, so its sign may
+// be flipped.
 // With one sample a problem this is McNemar's exact test. All p-values are
 // two-sided.
 
@@ -14,7 +15,7 @@ const exactWork = 2e8
 // flips is the number of random flips where the exact test would take too long.
 const flips = 100_000
 
-// signFlip returns the p-value of the sum of d, exactly where that is cheap.
+// signFlip returns the p-value of the sum of d, the exact one if that is cheap.
 func signFlip(d []int) float64 {
 	total, nonzero := 0.0, 0
 	for _, x := range d {
@@ -60,9 +61,9 @@ func exactFlip(d []int) float64 {
 	return min(1, p)
 }
 
-// randomFlip estimates the p-value by flipping at random, counting what was
-// seen as one of the draws, so that it is never 0 and the test holds its level.
-// The draws are the same each time.
+// randomFlip estimates the p-value from random flips. The observed sum counts as
+// one of the draws, so that the p-value is never 0 and the test keeps its level.
+// The draws are the same in every call.
 func randomFlip(d []float64) float64 {
 	var values []float64
 	seen, scale := 0.0, 0.0
@@ -73,7 +74,7 @@ func randomFlip(d []float64) float64 {
 			scale += max(x, -x)
 		}
 	}
-	seen = max(seen, -seen) - 1e-12*scale // sums that are equal but for rounding count
+	seen = max(seen, -seen) - 1e-12*scale // sums that differ by rounding only count as equal
 	r := rand.New(rand.NewPCG(1, 2))
 	extreme := 1
 	for range flips {
