@@ -12,12 +12,28 @@ type activations struct {
 	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
 }
 
+// spare is what a Learner's next passes may use: what no open pass does.
+type spare struct {
+	packed      []*packed
+	activations []*activations
+}
+
+func (s *spare) close() {
+	for _, p := range s.packed {
+		p.close()
+	}
+	for _, a := range s.activations {
+		a.close()
+	}
+}
+
 // takeActivations returns a set that nothing uses, for a model whose layers
 // stash these ports.
 func (l *Learner) takeActivations(ports []models.Port) *activations {
 	a := &activations{xr: l.env.buffer(models.F32), h: l.env.buffer(models.F32)}
-	if n := len(l.spare); n > 0 {
-		a, l.spare = l.spare[n-1], l.spare[:n-1]
+	if s := &l.spare; len(s.activations) > 0 {
+		last := len(s.activations) - 1
+		a, s.activations = s.activations[last], s.activations[:last]
 	}
 	for len(a.x) <= l.geometry.Layers {
 		a.x = append(a.x, l.env.buffer(models.F32))
@@ -33,7 +49,7 @@ func (l *Learner) takeActivations(ports []models.Port) *activations {
 // giveActivations hands a set back. Its content stays until the next pass.
 func (l *Learner) giveActivations(a *activations) {
 	if a != nil {
-		l.spare = append(l.spare, a)
+		l.spare.activations = append(l.spare.activations, a)
 	}
 }
 

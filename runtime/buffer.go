@@ -31,16 +31,16 @@ func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dt
 // change before each run.
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
-// zeros returns a buffer of n zeros in the memory of e.
-func (e *Env) zeros(d models.DType, n int) (buffer, error) {
-	b := e.buffer(d)
+// zeros returns a buffer of n zeros.
+func zeros(m memory, d models.DType, n int) (buffer, error) {
+	b := buffer{memory: m, dtype: d}
 	err := b.allocate(n)
 	if err == nil {
 		err = b.memory.zero(b.at, b.bytes(n))
 	}
 	if err != nil {
 		b.close()
-		return buffer{}, fmt.Errorf("runtime: %.2f GB on %s: %w", 1e-9*float64(b.bytes(n)), e.memory, err)
+		return buffer{}, fmt.Errorf("runtime: %.2f GB on %s: %w", 1e-9*float64(b.bytes(n)), m, err)
 	}
 	return b, nil
 }

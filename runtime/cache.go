@@ -11,7 +11,7 @@ import (
 // row for each. Rows are dense: n sequences always have rows 0 to n-1, the last
 // one moving into the place of one that ends, so a step computes no idle rows.
 type cache struct {
-	env       *Env
+	memory    memory
 	geometry  models.Geometry
 	maxTokens int
 
@@ -39,12 +39,12 @@ func (l *cacheLayer) both() [2]struct {
 
 // newLayers makes a cache of n elements for the keys of each layer, and as many
 // for its values.
-func newLayers(e *Env, g models.Geometry, n int) (layers []cacheLayer, err error) {
+func newLayers(m memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
 	for range g.Layers {
 		var l cacheLayer
-		l.k, err = e.zeros(g.Compute, n)
+		l.k, err = zeros(m, g.Compute, n)
 		if err == nil {
-			l.v, err = e.zeros(g.Compute, n)
+			l.v, err = zeros(m, g.Compute, n)
 		}
 		layers = append(layers, l)
 		if err != nil {
@@ -63,7 +63,7 @@ func closeLayers(layers []cacheLayer) {
 
 // newCache makes an empty cache for slots sequences.
 func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
-	c := &cache{env: e, geometry: g, maxTokens: maxTokens, rowOf: make([]int, slots), layers: make([]cacheLayer, g.Layers)}
+	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, rowOf: make([]int, slots), layers: make([]cacheLayer, g.Layers)}
 	for i := range c.rowOf {
 		c.rowOf[i] = -1
 	}
@@ -89,7 +89,7 @@ func (c *cache) reserve(n int) error {
 	c.capacity = min(c.maxTokens, max(n+n/4, n+64))
 	for i := range c.layers {
 		for _, old := range c.layers[i].both() {
-			grown, err := c.env.zeros(c.geometry.Compute, len(c.rowOf)*c.rowSize())
+			grown, err := zeros(c.memory, c.geometry.Compute, len(c.rowOf)*c.rowSize())
 			for row, length := range c.lengths {
 				if err == nil {
 					err = c.place(&grown, old.buffer, row*wasRow, row, length, was)

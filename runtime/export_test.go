@@ -4,7 +4,7 @@ package runtime
 // two passes, and the bytes of all of them.
 func (l *Learner) SpareActivations() (sets, bytes int) {
 	size := func(b *buffer) int { return b.bytes(b.capacity) }
-	for _, a := range l.spare {
+	for _, a := range l.spare.activations {
 		bytes += size(&a.xr) + size(&a.h)
 		for i := range a.x {
 			bytes += size(&a.x[i])
@@ -15,5 +15,5 @@ func (l *Learner) SpareActivations() (sets, bytes int) {
 			}
 		}
 	}
-	return len(l.spare), bytes
+	return len(l.spare.activations), bytes
 }

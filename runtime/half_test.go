@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -313,5 +314,21 @@ func TestHostForgets(t *testing.T) {
 			t.Fatal("the device does not have the weights")
 		}
 		env.Forget(w)
+	}
+}
+
+// TestRingStaysOnDevice: weights that are on a device go to no other one.
+func TestRingStaysOnDevice(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	first, second := runtime.OpenStandIn(t, cpu), runtime.OpenStandIn(t, cpu)
+	_, ring := madeUpRing(t, halfModel(), 3)
+	scores := runtime.LearnerOptions{ScoreOnly: true}
+	for range 2 {
+		l, err := first.NewLearner(ring, scores)
+		check(t, err)
+		l.Close()
+	}
+	if _, err := second.NewLearner(ring, scores); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second device: %v", err)
 	}
 }

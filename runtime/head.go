@@ -146,7 +146,7 @@ func (p *Pass) takeLogProbs() error {
 	return nil
 }
 
-// headBackward returns dL/dx of the rows that predict response tokens, from the
+// headBackward returns dL/dx, before the norm, of the rows that predict response tokens, from the
 // weights in w and, with EntropyGradient, v.
 func (p *Pass) headBackward() (*Value, error) {
 	l, a, head := p.l, p.activations, p.l.head
@@ -187,26 +187,5 @@ func (p *Pass) headBackward() (*Value, error) {
 			return nil, err
 		}
 	}
-	return p.normBackward(dh)
-}
-
-// normBackward returns dL/dx of the final norm's input, given dL/dh.
-func (p *Pass) normBackward(dh *Value) (*Value, error) {
-	norm := p.l.norm
-	bind := binder{b: norm.backward}
-	bind.in("x", p.activations.xr.value, nil)
-	p.bindTemperature(&bind)
-	bind.in("dh", dh, nil)
-	dx, err := norm.dx.of(int64(p.rows), int64(p.l.geometry.Hidden))
-	bind.out("dx", dx, err)
-	return dx, bind.run()
-}
-
-// bindTemperature binds 1/temperature.
-func (p *Pass) bindTemperature(b *binder) {
-	inverse, v, err := sized[float32](&p.l.norm.inverseTemperature)
-	b.in("inv_temperature", v, err)
-	if err == nil {
-		inverse[0] = float32(1 / p.temperature)
-	}
+	return l.norm.runBackward(a.xr.value, dh, p.temperature)
 }

@@ -46,26 +46,14 @@ func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) erro
 		}
 		x = y
 	}
-	return p.normForward(a, x)
-}
-
-// normForward takes the rows that predict response tokens from the last layer's
-// output x, and norms them.
-func (p *Pass) normForward(a *activations, x *Value) error {
-	l, shape := p.l, []int64{int64(p.rows), int64(p.l.geometry.Hidden)}
-	bind := binder{b: l.norm.forward}
-	xr, err := a.xr.of(shape...)
-	bind.in("x", xr, err)
-	p.bindTemperature(&bind)
-	h, err := a.h.of(shape...)
-	bind.out("h", h, err)
-	if bind.err != nil {
-		return bind.err
+	xr, err := a.xr.of(int64(p.rows), int64(l.geometry.Hidden))
+	if err != nil {
+		return err
 	}
 	if err := l.rows.gather(x, p.packed.places.value, xr); err != nil {
 		return err
 	}
-	return bind.run()
+	return l.norm.runForward(xr, &a.h, p.temperature)
 }
 
 // layersBackward runs the layers backward from dL/dxr, the gradient of the rows

@@ -60,23 +60,15 @@ type Learner struct {
 	norm      *normSessions
 	head      *headSessions
 	tables    tables
-	packed    []*packed      // that no pass uses
-	spare     []*activations // that no pass uses
-	dx        [2]buffer      // the gradient of a layer's output and of its input, in turns
-	failed    error          // of ZeroGradients; Backward returns it
+	spare     spare
+	dx        [2]buffer // the gradient of a layer's output and of its input, in turns
+	failed    error     // of ZeroGradients; Backward returns it
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
 type layerSessions struct {
 	forward, backward []*Binding    // by layer; backward is empty with ScoreOnly
 	stash             []models.Port // what forward keeps for backward
-}
-
-// normSessions are the final norm with the sampling temperature.
-type normSessions struct {
-	forward, backward  *Binding // backward is nil with ScoreOnly
-	inverseTemperature buffer
-	dx                 buffer // dL/d(input) of the norm, [n,D]
 }
 
 // NewLearner makes an arena for the gradients and loads the Programs.
@@ -119,24 +111,6 @@ func (l *Learner) open() (err error) {
 		return err
 	}
 	return l.openHead()
-}
-
-func (l *Learner) openNorm() error {
-	forward, backward, err := l.ring.Arch.Norm()
-	if err != nil {
-		return err
-	}
-	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)}
-	if l.norm.forward, err = l.load(forward); err != nil {
-		return err
-	}
-	if err := l.bindWeights(l.norm.forward, ""); err != nil || l.options.ScoreOnly {
-		return err
-	}
-	if l.norm.backward, err = l.load(backward); err != nil {
-		return err
-	}
-	return l.bindWeights(l.norm.backward, "")
 }
 
 // HasEntropyGradient says whether Backward takes dL/dentropy.
@@ -235,9 +209,8 @@ func (l *Learner) Close() {
 			closeSessions(s.backward[0])
 		}
 	}
-	if n := l.norm; n != nil {
-		closeSessions(n.forward, n.backward)
-		closeBuffers(&n.inverseTemperature, &n.dx)
+	if l.norm != nil {
+		l.norm.close()
 	}
 	if l.head != nil {
 		l.head.close()
@@ -245,12 +218,7 @@ func (l *Learner) Close() {
 	if l.rows != nil {
 		l.rows.close()
 	}
-	for _, b := range l.packed {
-		b.close()
-	}
-	for _, a := range l.spare {
-		a.close()
-	}
+	l.spare.close()
 	l.tables.close()
 	closeBuffers(&l.dx[0], &l.dx[1])
 	l.gradients.close()

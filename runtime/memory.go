@@ -9,9 +9,8 @@ import (
 )
 
 // A memory is where the sessions of an Env find their tensors: the host's, or a
-// device's. It is all that differs between devices, besides the execution
-// provider that sessions are loaded with (see Env.sessionOptions). To run on
-// another kind of device, implement it and let Open choose it.
+// device's. It is all that differs between devices: to run on another kind,
+// implement it and let parseDevice and openMemory know it.
 //
 // Addresses. alloc reserves bytes (more than 0) of unknown content. What it
 // returns is an address that grows with the bytes: at + n is the address of
@@ -52,9 +51,10 @@ type memory interface {
 	count(up, down int)
 	crossed() (up, down int64)
 
-	// info describes the memory to ONNX Runtime, runOptions are those of all runs
-	// of sessions on it; nil is the default.
+	// info describes the memory to ONNX Runtime, provider makes sessions run on it,
+	// and runOptions are those of all their runs; nil is the default.
 	info() *C.OrtMemoryInfo
+	provider(o *C.OrtSessionOptions) error
 	runOptions() *C.OrtRunOptions
 	// elementwise is how many elements a Program that treats each alone should
 	// take in one run.
@@ -130,12 +130,12 @@ func (m *hostMemory) copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer
 	return nil
 }
 
-func (*hostMemory) wait() error                  { return nil }
-func (*hostMemory) info() *C.OrtMemoryInfo       { return process.memoryInfo }
-func (*hostMemory) runOptions() *C.OrtRunOptions { return nil }
-
-func (*hostMemory) elementwise() int { return elementwiseOnHost }
-func (*hostMemory) String() string   { return "cpu" }
+func (*hostMemory) wait() error                         { return nil }
+func (*hostMemory) info() *C.OrtMemoryInfo              { return process.memoryInfo }
+func (*hostMemory) provider(*C.OrtSessionOptions) error { return nil }
+func (*hostMemory) runOptions() *C.OrtRunOptions        { return nil }
+func (*hostMemory) elementwise() int                    { return elementwiseOnHost }
+func (*hostMemory) String() string                      { return "cpu" }
 
 // What elementwise returns.
 const (

@@ -15,6 +15,7 @@ import (
 type cudaMemory struct {
 	traffic
 	id         C.int
+	tf32       bool // see Options.TF32
 	stream     unsafe.Pointer
 	memoryInfo *C.OrtMemoryInfo
 	options    *C.OrtRunOptions
@@ -22,8 +23,8 @@ type cudaMemory struct {
 
 // newCUDAMemory opens the CUDA runtime for GPU id. To run sessions on it, call
 // describe first.
-func newCUDAMemory(cudart string, id int) (*cudaMemory, error) {
-	m := &cudaMemory{id: C.int(id)}
+func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
+	m := &cudaMemory{id: C.int(id), tf32: tf32}
 	name := C.CString(cudart)
 	defer C.free(unsafe.Pointer(name))
 	var msg *C.char
@@ -98,6 +99,10 @@ func (m *cudaMemory) wait() error {
 
 func (m *cudaMemory) info() *C.OrtMemoryInfo       { return m.memoryInfo }
 func (m *cudaMemory) runOptions() *C.OrtRunOptions { return m.options }
+
+func (m *cudaMemory) provider(o *C.OrtSessionOptions) error {
+	return useCUDA(o, int(m.id), m.stream, m.tf32)
+}
 
 func (m *cudaMemory) elementwise() int { return elementwiseOnDevice }
 func (m *cudaMemory) String() string   { return fmt.Sprintf("cuda:%d", m.id) }

@@ -45,7 +45,7 @@ const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : 
 
 func TestCUDAMemory(t *testing.T) {
 	dir := t.TempDir()
-	m, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1)
+	m, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestCUDAMemory(t *testing.T) {
 		{shared(t, dir, "libempty.so", "int x;"), 0, "lacks the function cudaSetDevice"},
 		{dir + "/none.so", 0, "none.so"},
 	} {
-		if _, err := newCUDAMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := newCUDAMemory(c.path, c.id, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
 		}
 	}

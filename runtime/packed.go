@@ -23,9 +23,10 @@ type packed struct {
 
 // takePacked returns buffers that no pass uses.
 func (l *Learner) takePacked() *packed {
-	if n := len(l.packed); n > 0 {
-		p := l.packed[n-1]
-		l.packed = l.packed[:n-1]
+	if s := &l.spare; len(s.packed) > 0 {
+		last := len(s.packed) - 1
+		p := s.packed[last]
+		s.packed = s.packed[:last]
 		return p
 	}
 	// The bounds are read where sizes are computed, which is on the host.
@@ -40,19 +41,23 @@ func (l *Learner) takePacked() *packed {
 }
 
 // ints are the buffers of integers in the memory of the sessions.
-func (p *packed) ints() []*buffer {
-	return []*buffer{&p.ids, &p.pos, &p.rows, &p.tokens, &p.places, &p.targets}
+func (b *packed) ints() [6]*buffer {
+	return [...]*buffer{&b.ids, &b.pos, &b.rows, &b.tokens, &b.places, &b.targets}
 }
 
 // floats are the buffers of floats.
-func (p *packed) floats() []*buffer {
-	return []*buffer{&p.valid, &p.z[0], &p.z[1], &p.u[0], &p.u[1], &p.logit}
+func (b *packed) floats() [6]*buffer {
+	return [...]*buffer{&b.valid, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
 }
 
-func (p *packed) close() {
-	closeBuffers(p.ints()...)
-	closeBuffers(p.floats()...)
-	p.bounds.close()
+func (b *packed) close() {
+	for _, x := range b.ints() {
+		x.close()
+	}
+	for _, x := range b.floats() {
+		x.close()
+	}
+	b.bounds.close()
 }
 
 // pack lays out the sequences: which token is where in the rows [B,T].
@@ -82,25 +87,27 @@ func (p *Pass) pack() error {
 			return err
 		}
 	}
-	p.layOut()
-	for _, buf := range append(b.ints(), &b.valid) {
+	b.layOut(p.sequences, p.longest, p.blocks)
+	for _, buf := range b.ints() {
 		if err := buf.push(); err != nil {
 			return err
 		}
 	}
+	if err := b.valid.push(); err != nil {
+		return err
+	}
 	return p.l.tables.cover(longest, p.l.geometry)
 }
 
-// layOut fills the packed buffers.
-func (p *Pass) layOut() {
-	b, T := p.packed, p.longest
+// layOut fills the buffers for rows of T places and a number of query blocks.
+func (b *packed) layOut(sequences []Sequence, T, blocks int) {
 	ids, pos, tokens := elements[int64](&b.ids), elements[int64](&b.pos), elements[int64](&b.tokens)
 	rows, valid := elements[int64](&b.rows), elements[float32](&b.valid)
 	places, targets := elements[int64](&b.places), elements[int64](&b.targets)
 	clear(valid)
 	clear(rows)
 	row, at, response := 0, 0, 0
-	for _, s := range p.sequences {
+	for _, s := range sequences {
 		n := s.fed()
 		if n == 0 {
 			continue
@@ -118,6 +125,6 @@ func (p *Pass) layOut() {
 	}
 	bounds := elements[int64](&b.bounds)
 	for i := range bounds {
-		bounds[i] = int64(i * T / p.blocks)
+		bounds[i] = int64(i * T / blocks)
 	}
 }

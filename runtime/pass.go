@@ -93,7 +93,7 @@ func (p *Pass) Release() {
 	p.l.giveActivations(p.activations)
 	p.activations = nil
 	if p.packed != nil {
-		p.l.packed = append(p.l.packed, p.packed)
+		p.l.spare.packed = append(p.l.spare.packed, p.packed)
 		p.packed = nil
 	}
 }

@@ -15,12 +15,12 @@ type prefix struct {
 }
 
 // newPrefix makes room for a prompt of length tokens.
-func newPrefix(e *Env, g models.Geometry, length int) (x *prefix, err error) {
+func newPrefix(m memory, g models.Geometry, length int) (x *prefix, err error) {
 	x = &prefix{length: length}
-	if x.cache, err = e.zeros(g.Compute, 2*g.Layers*g.KVHeads*length*g.CacheWidth); err != nil {
+	if x.cache, err = zeros(m, g.Compute, 2*g.Layers*g.KVHeads*length*g.CacheWidth); err != nil {
 		return nil, err
 	}
-	if x.hidden, err = e.zeros(models.F32, g.Hidden); err != nil {
+	if x.hidden, err = zeros(m, models.F32, g.Hidden); err != nil {
 		x.cache.close()
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *prefillSession) reserve(d *Decoder, batch, tokens int) (err error) {
 	if n := batch * g.KVHeads * tokens * g.CacheWidth; s.layers == nil || s.size < n {
 		s.bound.close()
 		closeLayers(s.layers)
-		if s.layers, err = newLayers(d.env, g, n); err != nil {
+		if s.layers, err = newLayers(d.env.memory, g, n); err != nil {
 			return err
 		}
 		s.size = n
@@ -151,7 +151,7 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int) 
 // of rows of tokens tokens.
 func (s *prefillSession) take(d *Decoder, i, length, tokens int) (*prefix, error) {
 	g := d.geometry
-	x, err := newPrefix(d.env, g, length)
+	x, err := newPrefix(d.env.memory, g, length)
 	if err != nil {
 		return nil, err
 	}

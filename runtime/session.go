@@ -116,8 +116,8 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 			}
 		}
 	}
-	if err == nil && e.device.cuda {
-		err = useCUDA(o, e.device.id, e.memory.(*cudaMemory).stream, e.options.TF32)
+	if err == nil {
+		err = e.memory.provider(o)
 	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)

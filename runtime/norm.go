@@ -1,0 +1,62 @@
+package runtime
+
+import "onering/models"
+
+// normSessions are the final norm of the rows [n,D] that predict response
+// tokens. It divides by the sampling temperature, too.
+type normSessions struct {
+	forward, backward  *Binding // backward is nil with ScoreOnly
+	inverseTemperature buffer
+	dx                 buffer // the gradient of the norm's input
+}
+
+// openNorm loads the Programs of the norm.
+func (l *Learner) openNorm() error {
+	forward, backward, err := l.ring.Arch.Norm()
+	if err != nil {
+		return err
+	}
+	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)}
+	if l.norm.forward, err = l.load(forward); err != nil {
+		return err
+	}
+	if err := l.bindWeights(l.norm.forward, ""); err != nil || l.options.ScoreOnly {
+		return err
+	}
+	if l.norm.backward, err = l.load(backward); err != nil {
+		return err
+	}
+	return l.bindWeights(l.norm.backward, "")
+}
+
+// runForward norms x into h.
+func (s *normSessions) runForward(x *Value, h *buffer, temperature float64) error {
+	b := binder{b: s.forward}
+	b.in("x", x, nil)
+	s.bindTemperature(&b, temperature)
+	v, err := h.of(x.shape...)
+	b.out("h", v, err)
+	return b.run()
+}
+
+// runBackward returns dL/dx, given dL/dh.
+func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, error) {
+	b := binder{b: s.backward}
+	b.in("x", x, nil)
+	s.bindTemperature(&b, temperature)
+	b.in("dh", dh, nil)
+	dx, err := s.dx.of(x.shape...)
+	b.out("dx", dx, err)
+	return dx, b.run()
+}
+
+func (s *normSessions) bindTemperature(b *binder, temperature float64) {
+	if inverse := fill[float32](b, "inv_temperature", &s.inverseTemperature); inverse != nil {
+		inverse[0] = float32(1 / temperature)
+	}
+}
+
+func (s *normSessions) close() {
+	closeSessions(s.forward, s.backward)
+	closeBuffers(&s.inverseTemperature, &s.dx)
+}
