@@ -1,6 +1,8 @@
 package data
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,6 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
 // readAll reads what it can of a file, and at most so many rows; what counts is
@@ -130,7 +137,7 @@ func TestBombs(t *testing.T) {
 		"bomb.page.parquet":   "times what is compressed",
 		"bomb.list.parquet":   "a row or a dictionary is of more than 4194304 values",
 		"bomb.list.arrow":     "a row or a dictionary is of more than 4194304 values",
-		"bomb.texts.arrow":    "or 128 MiB of text",
+		"bomb.texts.arrow":    "times what is compressed",
 		"bomb.levels.parquet": "",
 	} {
 		var rows int
@@ -142,6 +149,31 @@ func TestBombs(t *testing.T) {
 		if n > 1<<30 {
 			t.Errorf("%s took %d MiB", name, n>>20)
 		}
+	}
+}
+
+// A row that names one text of a dictionary many times is refused before each of
+// them is a text of its own.
+func TestDictionaryBomb(t *testing.T) {
+	b := array.NewListBuilder(memory.DefaultAllocator, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String})
+	b.Append(true)
+	for range 200 {
+		if err := b.ValueBuilder().AppendValueFromString(strings.Repeat("a", 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	column := b.NewArray()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "answer", Type: column.DataType()}}, nil)
+	var file bytes.Buffer
+	w := ipc.NewWriter(&file, ipc.WithSchema(schema))
+	if err := errors.Join(w.Write(array.NewRecordBatch(schema, []arrow.Array{column}, 1)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	path := write(t, "x.arrow", file.String())
+	var err error
+	n := allocated(func() { _, err = readAll(path, 1) })
+	if err == nil || !strings.Contains(err.Error(), `column "answer": a row or a dictionary is of more than`) || n > mostDamaged {
+		t.Errorf("%d bytes took %d MiB: %v", file.Len(), n>>20, err)
 	}
 }
 

@@ -49,17 +49,6 @@ type columnPage struct {
 // The types of columns, as the format numbers them.
 var parquetTypes = []parquet.Type{parquet.BooleanType, parquet.Int32Type, parquet.Int64Type, parquet.Int96Type, parquet.FloatType, parquet.DoubleType, parquet.ByteArrayType}
 
-// inColumn, deferred, adds the name of the column to a panic about the file.
-func inColumn(name string) {
-	switch p := recover().(type) {
-	case nil:
-	case unreadable:
-		panic(unreadable(fmt.Sprintf("column %q: %s", name, string(p))))
-	default:
-		damaged("column %q: %v", name, p)
-	}
-}
-
 // begin goes to the column's chunk of the next row group, checking what the
 // metadata says of it.
 func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *format.ColumnChunk) {

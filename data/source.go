@@ -143,24 +143,3 @@ func openText(r *bufio.Reader, name string, closeReader func() error) (source, e
 	}
 	return nil, fmt.Errorf("not a data file: it begins with %d blanks", r.Size())
 }
-
-// rowBudget bounds what a row of a columnar file may take: so many values, or
-// textShare times as many bytes of text. A file of a few bytes can state lists
-// of any length.
-const (
-	rowBudget = 1 << 22
-	textShare = 32
-)
-
-// spend takes n off the budget of a row.
-func spend(taken *int, n int64) {
-	if n > rowBudget || *taken+int(n) > rowBudget {
-		panic(unreadable(fmt.Sprintf("a row or a dictionary is of more than %d values, or %d MiB of text", rowBudget, rowBudget*textShare>>20)))
-	}
-	*taken += int(n)
-}
-
-// mostValues bounds the rows, and the values of a column, of a columnar file of
-// so many bytes. Runs and compression make nothing of repetitions, so that a
-// small file can state enough of them to be read for ever.
-func mostValues(size int64) int64 { return 1<<23 + size<<10 }

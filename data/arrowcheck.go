@@ -1,0 +1,232 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// An arrowCheck walks over the metadata of a message before the library does,
+// which allocates what a list states of its length, and follows tables into
+// tables without end. Fields are numbered as in Message.fbs and Schema.fbs.
+// What lies outside of the metadata panics, with an index out of range.
+type arrowCheck struct {
+	fields int   // columns and notes met so far
+	bytes  int   // what lists and texts may still take: tables may share them
+	end    int64 // bytes of the file behind the metadata
+
+	batch *flatbuffers.Table // of a record batch or a dictionary
+}
+
+// maxFields bounds the columns of a schema, those inside others included.
+const maxFields = 1 << 16
+
+// The kinds of messages (union MessageHeader).
+const (
+	schemaMessage     = 1
+	dictionaryMessage = 2
+	batchMessage      = 3
+)
+
+// unreadTypes are the types of columns that are refused (union Type).
+var unreadTypes = map[byte]string{11: "interval", 14: "union", 22: "run-end encoded", 25: "list view", 26: "large list view"}
+
+const typeTimestamp = 10
+
+// message checks a message and returns the length of its body.
+func (c *arrowCheck) message(m *flatbuffers.Table) int64 {
+	if version := m.GetInt16Slot(slot(0), 0); version < 3 || version > 4 {
+		panic(unreadable(fmt.Sprintf("metadata of version %d, and versions 4 and 5 are read", version+1)))
+	}
+	header, ok := subtable(m, 2)
+	size := m.GetInt64Slot(slot(3), 0)
+	if !ok || size < 0 {
+		damaged("a message without a header")
+	}
+	c.notes(m, 4)
+	switch kind := m.GetByteSlot(slot(1), 0); kind {
+	case schemaMessage:
+		for _, field := range c.tables(header, 1) {
+			c.field(field, 0)
+		}
+		c.notes(header, 2)
+	case dictionaryMessage:
+		if header, ok = subtable(header, 1); !ok {
+			damaged("a dictionary without values")
+		}
+		fallthrough
+	case batchMessage:
+		c.batch = header
+		c.records(size)
+	default:
+		damaged("a message of kind %d", kind)
+	}
+	return size
+}
+
+func slot(field int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*field) }
+
+// subtable returns a field that is a table, and whether it is there.
+func subtable(t *flatbuffers.Table, field int) (*flatbuffers.Table, bool) {
+	o := t.Offset(slot(field))
+	if o == 0 {
+		return nil, false
+	}
+	var sub flatbuffers.Table
+	t.Union(&sub, flatbuffers.UOffsetT(o))
+	return &sub, true
+}
+
+// list returns where the elements of a field are, each of size bytes, and how
+// many; the field may be absent.
+func (c *arrowCheck) list(t *flatbuffers.Table, field, size int) (at flatbuffers.UOffsetT, n int) {
+	o := flatbuffers.UOffsetT(t.Offset(slot(field)))
+	if o == 0 {
+		return 0, 0
+	}
+	at, n = t.Vector(o), t.VectorLen(o)
+	if c.bytes -= n * size; int(at)+n*size > len(t.Bytes) || c.bytes < 0 {
+		damaged("a list of %d is longer than the metadata", n)
+	}
+	return at, n
+}
+
+// tables returns a field that is a list of tables.
+func (c *arrowCheck) tables(t *flatbuffers.Table, field int) []*flatbuffers.Table {
+	at, n := c.list(t, field, 4)
+	if c.fields += n; c.fields > maxFields {
+		damaged("the schema has more than %d columns", maxFields)
+	}
+	list := make([]*flatbuffers.Table, n)
+	for i := range list {
+		list[i] = &flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}
+	}
+	return list
+}
+
+// notes checks a field that is a list of keys with values.
+func (c *arrowCheck) notes(t *flatbuffers.Table, field int) {
+	for _, pair := range c.tables(t, field) {
+		c.list(pair, 0, 1)
+		c.list(pair, 1, 1)
+	}
+}
+
+// field checks a column, and those inside it.
+func (c *arrowCheck) field(f *flatbuffers.Table, depth int) {
+	if depth > 60 {
+		damaged("the columns are nested too deep")
+	}
+	at, n := c.list(f, 0, 1)
+	name := string(f.Bytes[at : int(at)+n])
+	kind := f.GetByteSlot(slot(2), 0)
+	if refused := unreadTypes[kind]; refused != "" {
+		panic(unreadable(fmt.Sprintf("column %q: values of type %s are not read", name, refused)))
+	}
+	t, ok := subtable(f, 3)
+	if !ok {
+		damaged("column %q has no type", name)
+	}
+	if kind == typeTimestamp {
+		c.list(t, 1, 1) // the zone
+	}
+	for _, child := range c.tables(f, 5) {
+		c.field(child, depth+1)
+	}
+	c.notes(f, 6)
+}
+
+// records checks a record batch whose body is of so many bytes.
+func (c *arrowCheck) records(size int64) {
+	most := mostValues(min(size, c.end))
+	if n := c.batch.GetInt64Slot(slot(0), 0); n < 0 || n > most {
+		damaged("a record batch of %d rows in %d bytes", n, size)
+	}
+	at, n := c.list(c.batch, 1, 16)
+	for i := range n {
+		if values := c.number(at, 2*i); values < 0 || values > most {
+			damaged("a column has %d values in %d bytes", values, size)
+		}
+	}
+	at, buffers := c.list(c.batch, 2, 16)
+	for i := range buffers {
+		if from, length := c.number(at, 2*i), c.number(at, 2*i+1); from < 0 || length < 0 || from > size || length > size-from || from%8 != 0 {
+			damaged("a buffer of %d bytes at byte %d of a record batch of %d", length, from, size)
+		}
+	}
+	at, n = c.list(c.batch, 4, 8)
+	for i := range n {
+		if count := c.number(at, i); count < 0 || count > int64(buffers) {
+			damaged("a column of %d buffers, and there are %d", count, buffers)
+		}
+	}
+}
+
+// number returns the 64-bit number i of a list.
+func (c *arrowCheck) number(at flatbuffers.UOffsetT, i int) int64 {
+	return c.batch.GetInt64(at + flatbuffers.UOffsetT(8*i))
+}
+
+// unpack decompresses the buffers of a body, whose sizes the library would
+// believe, and changes the metadata to say so. A compressed buffer begins with
+// its real length, or with -1 if it was left as it is, as all are here.
+func (c *arrowCheck) unpack(body []byte) []byte {
+	if c.batch == nil {
+		return body
+	}
+	compression, ok := subtable(c.batch, 3)
+	if !ok {
+		return body
+	}
+	codec := compression.GetInt8Slot(slot(0), 0)
+	var plain []byte
+	at, n := c.list(c.batch, 2, 16)
+	for i := range n {
+		place := c.batch.Bytes[int(at)+16*i:]
+		from, length := c.number(at, 2*i), c.number(at, 2*i+1)
+		if length == 0 {
+			continue
+		}
+		buffer := body[from : from+length]
+		size := int64(binary.LittleEndian.Uint64(buffer))
+		if size == -1 {
+			size = length - 8
+		} else if size < 0 || size > smallPage && size/maxRatio > length || int64(len(plain))+size > maxHeld {
+			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch, and %d times what is compressed", length, size, maxHeld>>20, maxRatio)))
+		}
+		start := len(plain)
+		plain = append(plain, "\xff\xff\xff\xff\xff\xff\xff\xff"...)
+		plain = append(plain, make([]byte, size)...)
+		if err := unpackBuffer(plain[start+8:], buffer, codec); err != nil {
+			damaged("a compressed buffer: %v", err)
+		}
+		binary.LittleEndian.PutUint64(place, uint64(start))
+		binary.LittleEndian.PutUint64(place[8:], uint64(8+size))
+		plain = append(plain, make([]byte, -len(plain)&7)...)
+	}
+	return plain
+}
+
+// unpackBuffer fills to with what a compressed buffer holds.
+func unpackBuffer(to, buffer []byte, codec int8) error {
+	packed := bytes.NewReader(buffer[8:])
+	switch {
+	case int64(binary.LittleEndian.Uint64(buffer)) == -1:
+		copy(to, buffer[8:])
+		return nil
+	case codec == 0:
+		return fill(to, lz4.NewReader(packed))
+	case codec == 1:
+		z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		return fill(to, z)
+	}
+	return fmt.Errorf("it is compressed in an unknown way (%d)", codec)
+}

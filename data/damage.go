@@ -1,0 +1,73 @@
+package data
+
+import (
+	"fmt"
+	"io"
+)
+
+// The readers of columnar files report what is wrong with a file by a panic,
+// as do the libraries below them; recovered makes it an error.
+
+// maxMetadata bounds the bytes of a footer and of the metadata of a message.
+const maxMetadata = 64 << 20
+
+// A fault is a panic about a damaged file.
+type fault string
+
+func damaged(format string, args ...any) { panic(fault(fmt.Sprintf(format, args...))) }
+
+// unreadable is a panic about a file that is sound, but has something that is
+// not read.
+type unreadable string
+
+// recovered, deferred, turns a panic into an error, and knows what is merely not
+// supported from what is damaged.
+func recovered(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case unreadable:
+		*err = fmt.Errorf("%s", string(p))
+	default:
+		*err = fmt.Errorf("the file is damaged: %v", p)
+	}
+}
+
+// inColumn, deferred, adds the name of the column to a panic about the file.
+func inColumn(name string) {
+	switch p := recover().(type) {
+	case nil:
+	case unreadable:
+		panic(unreadable(fmt.Sprintf("column %q: %s", name, string(p))))
+	default:
+		damaged("column %q: %v", name, p)
+	}
+}
+
+// noEnd makes the end of the file an error where more must follow.
+func noEnd(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// rowBudget bounds what a row of a columnar file may take: so many values, or
+// textShare times as many bytes of text. A file of a few bytes can state lists
+// of any length.
+const (
+	rowBudget = 1 << 22
+	textShare = 32
+)
+
+// spend takes n off the budget of a row.
+func spend(taken *int, n int64) {
+	if n > rowBudget || *taken+int(n) > rowBudget {
+		panic(unreadable(fmt.Sprintf("a row or a dictionary is of more than %d values, or %d MiB of text", rowBudget, rowBudget*textShare>>20)))
+	}
+	*taken += int(n)
+}
+
+// mostValues bounds the rows, and the values of a column, of a columnar file of
+// so many bytes. Runs and compression make nothing of repetitions, so that a
+// small file can state enough of them to be read for ever.
+func mostValues(size int64) int64 { return 1<<23 + size<<10 }

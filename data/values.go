@@ -1,0 +1,98 @@
+package data
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// How the values of columnar files become those of an Object.
+
+// twosComplement reads a number whose highest byte is first.
+func twosComplement(b []byte) *big.Int {
+	x := new(big.Int).SetBytes(b)
+	if len(b) > 0 && b[0] >= 0x80 {
+		x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+	}
+	return x
+}
+
+// pointed writes x with the decimal point scale digits from its end.
+func pointed(x *big.Int, scale int) json.Number {
+	const most = 1000 // no decimal type has more digits
+	digits := x.String()
+	switch {
+	case scale == 0 || scale < -most || scale > most:
+		return json.Number(digits)
+	case scale < 0:
+		if x.Sign() != 0 {
+			digits += strings.Repeat("0", -scale)
+		}
+		return json.Number(digits)
+	}
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	if n := scale + 1 - len(digits); n > 0 {
+		digits = strings.Repeat("0", n) + digits
+	}
+	at := len(digits) - scale
+	return json.Number(sign + digits[:at] + "." + digits[at:])
+}
+
+// half converts an IEEE 754 half.
+func half(b uint16) float64 {
+	sign, exponent, fraction := 1.0, int(b>>10&31), float64(b&1023)
+	if b>>15 == 1 {
+		sign = -1
+	}
+	switch exponent {
+	case 0:
+		return sign * math.Ldexp(fraction, -24)
+	case 31:
+		if fraction != 0 {
+			return math.NaN()
+		}
+		return math.Inf(int(sign))
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}
+
+// moment returns the time that lies x units after the epoch.
+func moment(x int64, unit time.Duration) time.Time {
+	perSecond := int64(time.Second / unit)
+	return time.Unix(x/perSecond, x%perSecond*int64(unit)).UTC()
+}
+
+func day(x int64) string { return moment(x*86400, time.Second).Format(time.DateOnly) }
+
+// clock writes a time of day.
+func clock(t time.Time) string { return t.Format("15:04:05.999999999") }
+
+// A zone writes moments as ISO 8601. In the zone without a name they belong to
+// no place, and have no offset.
+type zone struct {
+	name  string
+	place *time.Location
+}
+
+func newZone(name string) zone {
+	place, err := time.LoadLocation(name)
+	if err != nil {
+		place = time.UTC
+		if offset, err := time.Parse("-07:00", name); err == nil {
+			place = offset.Location()
+		}
+	}
+	return zone{name, place}
+}
+
+func (z zone) format(t time.Time) string {
+	if z.name == "" {
+		return t.Format("2006-01-02T15:04:05.999999999")
+	}
+	return t.In(z.place).Format(time.RFC3339Nano)
+}
