@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// runClient runs a package client in the staging folder, with its temporary
-// files there too, and reports as progress what these have grown to.
+// runClient runs a package client in the staging folder. The client's temporary
+// files go there too, and their size is reported as the progress.
 func (p *provisioner) runClient(ctx context.Context, b build, name, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir = p.staging
@@ -48,12 +48,13 @@ func (p *provisioner) runClient(ctx context.Context, b build, name, command stri
 	}
 }
 
-// account is the name and password in an address, such as that of an index of
-// packages with an account of its own.
+// account matches the name and password in an address, such as that of a private
+// package index. They must not appear in messages.
 var account = regexp.MustCompile(`://[^/@\s]*@`)
 
-// clientError is what went wrong in the client's own words: the first of its
-// lines that says so, since both pip and npm explain at length after it.
+// clientError returns what went wrong in the client's own words: the first line
+// of its output that is marked as an error, since both pip and npm print long
+// explanations after it.
 func clientError(err error, out string) error {
 	lines := strings.Split(strings.TrimSpace(account.ReplaceAllString(out, "://")), "\n")
 	for _, marker := range []string{"ERROR:", "npm error", "npm ERR!"} {
@@ -69,7 +70,8 @@ func clientError(err error, out string) error {
 	return err
 }
 
-// treeSize is the bytes of all files below dir, which may come and go meanwhile.
+// treeSize returns the bytes of all files below dir. Files may appear and
+// disappear while it counts.
 func treeSize(dir string) (n int64) {
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

@@ -137,7 +137,7 @@ func (r *LibraryReport) checkOrigin(text []byte) error {
 	return nil
 }
 
-// clients asks each package client for its version.
+// clients looks for each package client and asks it for its version.
 func clients(ctx context.Context) []Client {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

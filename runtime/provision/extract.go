@@ -18,9 +18,9 @@ import (
 // maxLibrary bounds a library file; the largest known, the CUDA provider, has 284 MB.
 const maxLibrary = 1 << 30
 
-// extract writes one member of the archive (.whl and .zip, else .tgz) to the
-// file into, and compares its SHA-256 where sum is not empty. Only this file is
-// written, whatever names the archive holds.
+// extract writes one member of an archive (.whl, .zip or .tgz) to the file into
+// and checks its SHA-256 if sum is not empty. It writes no other file, whatever
+// names the archive has.
 func extract(archive, member, into, sum string) error {
 	write := func(r io.Reader) error { return writeLibrary(r, into, sum) }
 	var err error
@@ -80,7 +80,8 @@ func inTar(archive, member string, write func(io.Reader) error) error {
 	}
 }
 
-// writeLibrary writes a new file, to the disk, and checks it.
+// writeLibrary writes r to a new file, checks its SHA-256 if sum is not empty, and
+// syncs it to the disk. If anything is wrong it removes the file.
 func writeLibrary(r io.Reader, into, sum string) (err error) {
 	f, err := os.OpenFile(into, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {

@@ -53,7 +53,7 @@ var sources = []source{pip, npm, module, github}
 // cudaSources have the library with its CUDA provider.
 var cudaSources = []source{pipCUDA}
 
-// errAbsent is returned by a source whose client is not on this machine.
+// errAbsent is returned by a source whose package client is not on this machine.
 var errAbsent = errors.New("not installed")
 
 // A provisioner fetches the library into the cache.

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// github downloads the archive of ONNX Runtime's own release, for machines with
-// no package client. The release states the archive's SHA-256; the first one
-// seen is remembered in the cache, and another one for the same archive is
-// refused from then on.
+// github downloads the archive of ONNX Runtime's own release, for machines
+// without a package client. The release states the archive's SHA-256. The first
+// one that was stated is kept in the cache; if the release later states another
+// one for the same archive, the archive is refused.
 var github = source{name: "GitHub", build: releaseBuild, fetch: githubFetch}
 
 const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + pinned
 
-// releaseAPI is where GitHub describes the release; tests put a server of their
-// own in its place.
+// releaseAPI is where GitHub describes the release. Tests replace it with the
+// address of their own server.
 var releaseAPI = "https://api.github.com/repos/microsoft/onnxruntime/releases/tags/v" + pinned
 
 var releaseBuilds = map[string]build{
@@ -44,11 +44,11 @@ func releaseBuild(goos, goarch string) (build, bool) {
 	return b, ok
 }
 
-// asset is one file of a release, as GitHub's API describes it.
+// An asset is one file of a release, as GitHub's API describes it.
 type asset struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
-	Digest string `json:"digest"` // "sha256:" and hexadecimal
+	Digest string `json:"digest"` // "sha256:" and the hexadecimal digits
 	URL    string `json:"browser_download_url"`
 }
 
@@ -67,7 +67,8 @@ func githubFetch(ctx context.Context, p *provisioner, b build, into string) erro
 	return extract(archive, b.member, into, b.sum)
 }
 
-// httpClient gives up on a server that does not answer; a download itself may take long.
+// httpClient gives up on a server that does not answer. A download may take as
+// long as it needs.
 var httpClient = &http.Client{Transport: func() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = 30 * time.Second
@@ -116,7 +117,8 @@ func describe(ctx context.Context, name string) (asset, error) {
 	return asset{}, fmt.Errorf("the release has no %s", name)
 }
 
-// remember compares a's digest with the one that was stated before.
+// remember keeps the digest of a in the cache, and returns an error if another
+// one is kept there.
 func (p *provisioner) remember(a asset) error {
 	path := filepath.Join(p.cache, "github.json")
 	seen := map[string]string{}
@@ -169,7 +171,7 @@ func (p *provisioner) download(ctx context.Context, a asset, b build, path strin
 	return nil
 }
 
-// A counter reports how many bytes were written to it.
+// A counter reports how many bytes were written to it so far.
 type counter struct {
 	n      int64
 	report func(int64)

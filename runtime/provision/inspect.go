@@ -8,9 +8,9 @@ import (
 	"os"
 )
 
-// inspect tells whether the file at path can be the library of a system. It
-// reads the file's headers: loading runs code of the library, and loading one
-// that is cut short ends the process.
+// inspect returns an error if the file at path cannot be ONNX Runtime for a
+// system. It only reads the file's headers: loading a library runs its code, and
+// loading a file that is cut short ends the process.
 func inspect(path, goos, goarch string) error {
 	info, err := os.Stat(path)
 	if err != nil {

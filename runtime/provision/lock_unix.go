@@ -11,7 +11,7 @@ import (
 )
 
 // lock waits until this process alone holds the lock file at path. The system
-// lets go of it when the process ends, however that happens.
+// releases it when the process ends, however that happens.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // sharingViolation is ERROR_SHARING_VIOLATION: another process has the file open.
 const sharingViolation = syscall.Errno(32)
 
-// lock waits until this process alone has the lock file at path open, which it
-// opens without sharing. The system closes it when the process ends.
+// lock waits until it can open the lock file at path without sharing it with
+// other processes. The system closes the file when the process ends.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// module copies the library that the Go module onnxruntime_go carries for its
-// own tests. It is an older one, but where Go has built onering the module is on
-// the machine, so this needs neither a network nor another client.
+// module copies the library that the Go module onnxruntime_go has for its own
+// tests. It is an older version, but a machine on which Go has built onering has
+// the module, so this needs neither a network nor a package client.
 var module = source{name: "the Go module cache", build: moduleBuild, fetch: moduleFetch}
 
 const modulePath = "github.com/yalue/onnxruntime_go"

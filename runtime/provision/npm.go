@@ -11,7 +11,7 @@ import (
 // platforms. Its own install script is not run.
 var npm = source{name: "npm", build: nodePackage, fetch: npmFetch}
 
-// npmVersion is the newest that the package has.
+// npmVersion is the newest version of the package.
 const npmVersion = "1.30.0"
 
 var nodeBuilds = map[string]build{
@@ -34,7 +34,7 @@ func npmFetch(ctx context.Context, p *provisioner, b build, into string) error {
 		return errAbsent
 	}
 	// npm packs into the working folder. It downloads to its own cache first,
-	// so there is no size to show until it is done.
+	// so the size is not known until it is done.
 	if err := p.runClient(ctx, b, "npm", client, "pack", b.ref, "--ignore-scripts", "--silent"); err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// pinned is the version that most sources fetch.
+// pinned is the version of ONNX Runtime that most sources fetch.
 const pinned = "1.31.1"
 
 // pip downloads the wheel of the Python package onnxruntime, pipCUDA that of
 // onnxruntime-gpu, which has the library and its CUDA provider. The wheel is
-// taken for one fixed Python, so the one on this machine does not matter.
+// that for one fixed version of Python, whatever version this machine has.
 var (
 	pip     = wheelSource("onnxruntime=="+pinned, wheels)
 	pipCUDA = wheelSource(cudaRef, cudaWheels)
@@ -40,7 +40,7 @@ var wheels = map[string]wheelBuild{
 		sum: "dc9e2fe646a72829386a24ac9185a7a4e26d7dbe5dc433d41df063603c00bbc7"}, "win_arm64"},
 }
 
-// cudaWheels are built with CUDA 13 and cuDNN 9, which they do not hold.
+// cudaWheels are built with CUDA 13 and cuDNN 9, but do not contain these.
 var cudaWheels = map[string]wheelBuild{
 	"linux/amd64": {build{variant: "cuda13", member: "onnxruntime/capi/libonnxruntime.so.1.31.1", size: 255569273,
 		sum: "5104254339ecadae808da771bd0b63b240f0dbd466514234905e54372435c303",
@@ -50,7 +50,7 @@ var cudaWheels = map[string]wheelBuild{
 		}}, "manylinux_2_28_x86_64"},
 }
 
-// wheelSource is the wheels of one package at one version, by platform.
+// wheelSource returns a source that has wheels of one package, by platform.
 func wheelSource(ref string, wheels map[string]wheelBuild) source {
 	return source{
 		name: "pip",
@@ -65,7 +65,7 @@ func wheelSource(ref string, wheels map[string]wheelBuild) source {
 	}
 }
 
-// pips are the names pip goes by.
+// pips are the commands that may start pip.
 var pips = [][]string{{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"py", "-m", "pip"}, {"pip3"}, {"pip"}}
 
 // findPip returns the command line of the first pip that runs.
@@ -74,7 +74,7 @@ func findPip(ctx context.Context) ([]string, error) {
 		if _, err := exec.LookPath(p[0]); err != nil {
 			continue
 		}
-		// A Python need not have pip, nor a name on the PATH lead to a Python.
+		// Python may be without pip, and a command on the PATH may not start.
 		if exec.CommandContext(ctx, p[0], append(p[1:len(p):len(p)], "--version")...).Run() == nil {
 			return p, nil
 		}
