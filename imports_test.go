@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all"},
+	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
@@ -41,6 +41,7 @@ var rooms = []struct {
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx models/ports"},
+	{"models/export", "models"},
 	{"models/hub", ""},
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
 	{"models/qwen2", "models models/decoder"},

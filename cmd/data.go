@@ -1,13 +1,7 @@
 package cmd
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"regexp"
-	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +15,7 @@ func newData() *cobra.Command {
 		Use:   "data",
 		Short: "Look at files of problems",
 		Long: `Look at files of problems: JSON lines, a JSON array, CSV, Parquet, Arrow, or a
-Hugging Face datasets folder. Formats are told by content; a glob in quotes
+Hugging Face datasets folder. The content decides the format. A glob in quotes
 names several files, hf:ORG/NAME a data set on a hub, and - is stdin.`,
 		Example: "  onering data show train.parquet -n 3\n  onering data check train.jsonl",
 		Args:    knownCommand,
@@ -33,7 +27,7 @@ names several files, hf:ORG/NAME a data set on a hub, and - is stdin.`,
 	return c
 }
 
-// columnFlags say where problems are in a file.
+// columnFlags say which columns of a file hold the problems.
 type columnFlags struct{ prompt, answer, id, split string }
 
 func (f *columnFlags) register(c *cobra.Command) {
@@ -44,7 +38,7 @@ func (f *columnFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.split, "split", "", "split of a datasets folder that has several")
 }
 
-// options are those of reading a file; - is stdin.
+// options returns the options for reading the file of that name; - is stdin.
 func (f columnFlags) options(c *cobra.Command, name string) data.Options {
 	o := data.Options{Prompt: f.prompt, Answer: f.answer, ID: f.id, Split: f.split}
 	if name == "-" {
@@ -53,7 +47,7 @@ func (f columnFlags) options(c *cobra.Command, name string) data.Options {
 	return o
 }
 
-// openedName is what messages call a file.
+// openedName returns what messages call a file.
 func openedName(path string) string {
 	if path == "-" {
 		return "stdin"
@@ -69,8 +63,8 @@ func newDataShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Print the rows of a file as JSON lines",
-		Long: `Print the rows of a file, whatever its format, as one JSON object per line with
-the columns in the file's order. With --mapped, or where a column is named, they
+		Long: `Print the rows of a file of any format as one JSON object per line, with the
+columns in the file's order. With --mapped, or if a column is named, the rows
 are printed as training reads them: {"id", "prompt", "answers"}.`,
 		Example: `  onering data show train.parquet -n 3
   onering data show 'shards/*.arrow' | jq -r .problem
@@ -99,12 +93,13 @@ are printed as training reads them: {"id", "prompt", "answers"}.`,
 		},
 	}
 	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
-	c.Flags().StringVar(&filter, "filter", "", `print the rows for which it holds, such as 'level in 3..5'`)
+	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
 	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
 	columns.register(c)
 	return c
 }
 
+// showData prints rows with the columns of the file.
 func showData(w io.Writer, path string, o data.Options) error {
 	var keep *data.Filter
 	if o.Filter != "" {
@@ -138,7 +133,8 @@ func showData(w io.Writer, path string, o data.Options) error {
 	return nil
 }
 
-// showMapped prints problems; a row without one is an error.
+// showMapped prints rows as training reads them. A row without a problem is an
+// error.
 func showMapped(w io.Writer, path string, o data.Options) error {
 	rows, err := data.Open(path, o)
 	if err != nil {
@@ -183,7 +179,7 @@ A file that cannot be read is an error; findings are not.`,
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o := data.CheckOptions{Options: columns.options(c, args[0]), Parse: readable}
+			o := data.CheckOptions{Options: columns.options(c, args[0]), Parse: verifier.Readable}
 			if o.Filter = filter; filter != "" {
 				if _, err := data.ParseFilter(filter); err != nil {
 					return usageError{err}
@@ -216,7 +212,7 @@ A file that cannot be read is an error; findings are not.`,
 	columns.register(c)
 	around.register(c, "qwen_math")
 	flags := c.Flags()
-	flags.StringVar(&filter, "filter", "", `check the rows for which it holds, such as 'level in 3..5'`)
+	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)
 	flags.StringVar(&model, "model", "", "model folder whose tokenizer measures the prompts")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	must(c.MarkFlagDirname("model"))
@@ -234,7 +230,7 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 	if err != nil {
 		return nil, err
 	}
-	if around.Chat { // what fails for one problem fails for all
+	if around.Chat { // a template that fails for one problem fails for all
 		if _, _, err := t.Prompt(around, "x"); err != nil {
 			return nil, err
 		}
@@ -246,34 +242,4 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 		}
 		return len(ids), err
 	}, nil
-}
-
-// treeText matches the texts in a tree that Verifier.Explain writes.
-var treeText = regexp.MustCompile(`text:("(?:[^"\\]|\\.)*")`)
-
-// readable returns an error for an answer that the verifier cannot read, so that
-// at most the very same text would count as right. Words are readable: they are
-// compared as such.
-func readable(answer string) error {
-	e := verifier.Verifier{}.Explain([]string{answer}, `\boxed{`+answer+`}`)
-	switch {
-	case e.Status != verifier.OK || !e.Correct:
-		return errors.New(e.Reason)
-	case e.GoldTree == "":
-		return errors.New("nothing is left of it without its delimiters")
-	}
-	for _, m := range treeText.FindAllStringSubmatch(e.GoldTree, -1) {
-		if text, err := strconv.Unquote(m[1]); err != nil || !isWords(text) {
-			return fmt.Errorf("the verifier reads %s as text, not as mathematics: only the same text is right", m[1])
-		}
-	}
-	return nil
-}
-
-// isWords says whether a text is what people say in words.
-func isWords(text string) bool {
-	letters := strings.IndexFunc(text, unicode.IsLetter) >= 0
-	return letters && strings.IndexFunc(text, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !unicode.IsMark(r) && !strings.ContainsRune(".,;:'’\"&/-–()%", r)
-	}) < 0
 }

@@ -28,20 +28,26 @@ type Explanation struct {
 // Explain is VerifyAny with the trees that were compared.
 func (v Verifier) Explain(golds []string, response string) Explanation {
 	d := v.judge(golds, response)
-	return Explanation{Result: d.Result, From: d.from, GoldTree: tree(d.gold, d.Gold), AnswerTree: tree(d.answer, d.Answer)}
+	return Explanation{Result: d.Result, From: d.from, GoldTree: treeText(d.gold, d.Gold), AnswerTree: treeText(d.answer, d.Answer)}
 }
 
-// tree is n as an s-expression; where the texts decided before they were read, that of text.
-func tree(n *latex.Node, text string) string {
+// treeText returns tree(n, text) as an s-expression, "" if there is none.
+func treeText(n *latex.Node, text string) string {
+	if n = tree(n, text); n == nil {
+		return ""
+	}
+	return n.String()
+}
+
+// tree returns n, or the tree of text if the texts alone decided, so that they
+// were not parsed. It is nil if text cannot be parsed.
+func tree(n *latex.Node, text string) *latex.Node {
 	if n == nil && text != "" {
 		if p, err := latex.Parse(text, latex.Reading{}); err == nil {
 			n = p.Tree
 		}
 	}
-	if n == nil {
-		return ""
-	}
-	return n.String()
+	return n
 }
 
 // A decision is a Result with the trees behind it.

@@ -1,0 +1,53 @@
+package verifier
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"onering/verifier/latex"
+)
+
+// Readable returns an error for a gold that the verifier cannot read, so that at
+// most the very same text would count as right. Words are readable: they are
+// compared as words.
+func Readable(gold string) error {
+	d := Verifier{}.judge([]string{gold}, `\boxed{`+gold+`}`)
+	if d.Status != OK || !d.Correct {
+		return errors.New(d.Reason)
+	}
+	n := tree(d.gold, d.Gold)
+	switch {
+	case n != nil:
+		return checkTexts(n)
+	case d.Gold == "":
+		return errors.New("nothing is left of it without its delimiters")
+	}
+	return errors.New("it is too long or too deep to be read")
+}
+
+// checkTexts returns an error for the first text in a tree that is no words.
+func checkTexts(n *latex.Node) error {
+	if n == nil {
+		return nil // a bound that is left out, as of an integral
+	}
+	if n.Is(latex.Text) && !isWords(n.Name) {
+		return fmt.Errorf("the verifier reads %q as text, not as mathematics: only the same text is right", n.Name)
+	}
+	for _, arg := range n.Args {
+		if err := checkTexts(arg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isWords reports whether a text has letters, and otherwise only what stands
+// between words.
+func isWords(text string) bool {
+	letters := strings.IndexFunc(text, unicode.IsLetter) >= 0
+	return letters && strings.IndexFunc(text, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !unicode.IsMark(r) && !strings.ContainsRune(".,;:'’\"&/-–()%", r)
+	}) < 0
+}
