@@ -21,11 +21,12 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all"},
+	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", ""},
-	{"sampler", ""},
+	{"settings", ""},
+	{"sampler", "settings"},
 	{"verifier", "verifier/*"},
 	{"verifier/*", "verifier/*"},
 
@@ -47,7 +48,7 @@ var rooms = []struct {
 	{"models/qwen2", "models models/decoder"},
 	{"models/all", "models/*"},
 
-	{"runtime", "models models/ports runtime/provision"},
+	{"runtime", "models models/ports runtime/provision sampler settings"},
 	{"runtime/provision", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", "data/arithmetic tokenize"},
@@ -59,9 +60,9 @@ var rooms = []struct {
 	{"reward/math", "reward verifier"},
 	{"reward/*", "reward data"},
 
-	{"eval", "models data reward sampler"}, // models for its atomic files
+	{"eval", "models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/learn train/metrics train/rundir runtime models eval data data/arithmetic objectives sampler tokenize reward"},
+	{"train", "train/learn train/metrics train/rundir runtime models eval data data/arithmetic objectives sampler tokenize reward settings"},
 	{"train/learn", "runtime models"},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models"},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"onering/settings"
 )
 
 // assign puts the value of s into the field it is for. The error says what the
@@ -54,26 +56,7 @@ func splitList(value any, text string) []string {
 
 func wrongType(s setting, t reflect.Type) error {
 	if text, ok := s.value.(string); ok {
-		return fmt.Errorf("%s = %q: must be %s", s.path(), text, describe(t))
+		return fmt.Errorf("%s = %q: must be %s", s.path(), text, settings.TypeName(t))
 	}
-	return fmt.Errorf("%s = %v: must be %s", s.path(), s.value, describe(t))
-}
-
-// describe names a type in the words of a run file.
-func describe(t reflect.Type) string {
-	switch k := t.Kind(); {
-	case k == reflect.Pointer:
-		return describe(t.Elem())
-	case k == reflect.Slice:
-		return "a list, each element " + describe(t.Elem())
-	case k == reflect.Bool:
-		return "true or false"
-	case k == reflect.String:
-		return "a string in quotes"
-	case reflect.Uint <= k && k <= reflect.Uint64:
-		return "a whole number, at least 0"
-	case isInteger(k):
-		return "a whole number"
-	}
-	return "a number"
+	return fmt.Errorf("%s = %v: must be %s", s.path(), s.value, settings.TypeName(t))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/objectives"
+	"onering/settings"
 	"onering/train"
 )
 
@@ -69,7 +70,7 @@ func (r *resolved) chooseObjective(layers []layer) ([]layer, error) {
 		}
 		if at >= 0 {
 			before := r.Objective.Name
-			if err := r.apply(l[at], []section{{"objective", fieldsOf(&r.Objective)}}); err != nil {
+			if err := r.apply(l[at], []section{{"objective", settings.Fields(&r.Objective)}}); err != nil {
 				return nil, fmt.Errorf("%s: %w", l[at].place, err)
 			}
 			if named = l[at]; r.Objective.Name != before {
@@ -112,9 +113,9 @@ func (r *resolved) apply(s setting, sections []section) error {
 		return fmt.Errorf("unknown section [%s]%s", s.section, didYouMean(s.section, sectionNames()))
 	}
 	for _, f := range sections[at].fields {
-		if f.key == s.key {
+		if f.Key == s.key {
 			r.decided[s.path()] = s
-			return assign(s, f.value)
+			return assign(s, f.Value)
 		}
 	}
 	hint := didYouMean(s.key, keysOf(sections[at].fields))
@@ -139,14 +140,14 @@ func (r *resolved) locate(err error) error {
 		list = joined.Unwrap()
 	}
 	for i, err := range list {
-		var bad *train.FieldError
+		var bad *settings.Error
 		if !errors.As(err, &bad) {
 			continue
 		}
 		s, ok := r.decided[bad.Key]
 		switch {
 		case ok:
-			list[i] = fmt.Errorf("%s: %s", s.place, bad.Problem())
+			list[i] = fmt.Errorf("%s: %s", s.place, bad.Error())
 		case bad.Value == "":
 			list[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)
 		}
@@ -263,7 +264,7 @@ func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Com
 	var keys []cobra.Completion
 	for _, s := range sectionsOf(&c) {
 		for _, field := range s.fields {
-			keys = append(keys, s.name+"."+field.key+"=")
+			keys = append(keys, s.name+"."+field.Key+"=")
 		}
 	}
 	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp

@@ -12,6 +12,7 @@ import (
 	"onering/eval"
 	"onering/reward"
 	_ "onering/reward/all"
+	"onering/sampler"
 	"onering/tokenize"
 )
 
@@ -73,11 +74,8 @@ number.
 	flags.StringSliceVar(&o.suites, "suite", nil, "benchmarks or files of problems; repeatable")
 	flags.StringVar(&o.dir, "suites-dir", ".", "folder of the benchmarks")
 	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
-	flags.BoolVar(&o.Greedy, "greedy", false, "take the likeliest token")
-	flags.Float64Var(&o.Temperature, "temperature", 0.6, "divisor of the logits")
-	flags.Float64Var(&o.TopP, "top-p", 0.95, "keep the smallest set of tokens with this share of the probability; 1 is off")
-	flags.IntVar(&o.TopK, "top-k", 0, "keep this many of the likeliest tokens; 0 is off")
-	flags.IntVar(&o.MaxTokens, "max-tokens", 3000, "most tokens of a response")
+	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
+	addSettings(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	around.register(c, "qwen_math")
 	around.registerStops(c)
@@ -116,18 +114,23 @@ type evalOptions struct {
 
 // complete settles how responses are chosen and refuses what cannot be.
 func (o *evalOptions) complete(c *cobra.Command) error {
-	drawn := c.Flags().Changed("temperature") || c.Flags().Changed("top-p") || c.Flags().Changed("top-k")
-	if o.Samples == 1 && !drawn {
+	drawn := "" // a flag that says how to draw
+	for _, f := range o.Sampling.Drawing() {
+		if c.Flags().Changed(f.Flag) {
+			drawn = f.Flag
+		}
+	}
+	if o.Samples == 1 && drawn == "" {
 		o.Greedy = true
 	}
 	if o.Greedy {
-		if drawn {
-			return usagef("--greedy goes without --temperature, --top-p and --top-k")
+		if drawn != "" {
+			return usagef("--greedy goes without --%s, which has no effect on it", drawn)
 		}
 		if o.Samples > 1 {
 			return usagef("--greedy --samples %d: the samples would all be the same", o.Samples)
 		}
-		o.Temperature, o.TopP = 1, 1
+		o.Sampling = sampler.Greedy(o.MaxNewTokens)
 	}
 	if o.resume && o.out == "" {
 		return usagef("--resume needs --out, the file to go on with")
@@ -135,9 +138,7 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 	if len(o.suites) == 0 {
 		return usagef("name what to measure with --suite: a file of problems, or one of %s", strings.Join(benchmarkNames(), ", "))
 	}
-	g := generateOptions{samples: o.Samples, slots: o.slots}
-	g.Temperature, g.TopP, g.TopK, g.MaxNewTokens = o.Temperature, o.TopP, o.TopK, o.MaxTokens
-	return g.validate()
+	return validateSampling(o.Sampling, o.Samples, o.slots)
 }
 
 // evaluate samples and grades the suites.
@@ -213,7 +214,7 @@ func sampleSuites(c *cobra.Command, e *engine, p *data.Prompter, suites []eval.S
 		return err
 	}
 	// Evaluate keeps a slot to itself.
-	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(longest+o.MaxTokens))
+	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(longest+o.MaxNewTokens))
 	if err != nil {
 		return err
 	}

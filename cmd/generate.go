@@ -15,7 +15,7 @@ import (
 
 func newGenerate() *cobra.Command {
 	var e engineFlags
-	o := generateOptions{Options: sampler.Options{Temperature: 1, TopP: 1, MaxNewTokens: 512}, samples: 1, slots: 32}
+	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
 	c := &cobra.Command{
 		Use:   "generate --model DIR [FILE]",
 		Short: "Sample responses to prompts",
@@ -38,7 +38,7 @@ list (with -n K a list of K lists).`,
   onering generate --model DIR --temperature 0.6 --top-p 0.95 prompts.jsonl > out.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.validate(); err != nil {
+			if err := validateSampling(o.Sampling, o.samples, o.slots); err != nil {
 				return err
 			}
 			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
@@ -54,12 +54,8 @@ list (with -n K a list of K lists).`,
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
 	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")
-	flags.IntVar(&o.MaxNewTokens, "max-tokens", o.MaxNewTokens, "most tokens of a response")
-	flags.Float64Var(&o.Temperature, "temperature", o.Temperature, "divisor of the logits")
-	flags.Float64Var(&o.TopP, "top-p", o.TopP, "keep the smallest set of tokens with this share of the probability; 1 is off")
-	flags.IntVar(&o.TopK, "top-k", 0, "keep this many of the likeliest tokens; 0 is off")
+	addSettings(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	flags.BoolVar(&o.Greedy, "greedy", false, "take the likeliest token")
 	flags.IntVar(&o.slots, "slots", o.slots, "sequences that are decoded at once; it decides speed and memory")
 	return c
 }
@@ -69,22 +65,18 @@ type generateOptions struct {
 	samples, slots int
 }
 
-func (o generateOptions) validate() error {
+// validateSampling refuses impossible values of the flags that generate and
+// eval share.
+func validateSampling(s sampler.Sampling, samples, slots int) error {
 	switch {
-	case o.samples < 1:
-		return usagef("--samples %d: must be at least 1", o.samples)
-	case o.slots < 1:
-		return usagef("--slots %d: must be at least 1", o.slots)
-	case o.MaxNewTokens < 1:
-		return usagef("--max-tokens %d: must be at least 1", o.MaxNewTokens)
-	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 1):
-		return usagef("--temperature %v: must be a finite number above 0; --greedy takes the likeliest token", o.Temperature)
-	case !(o.TopP > 0 && o.TopP <= 1):
-		return usagef("--top-p %v: must be in (0, 1]; 1 turns it off", o.TopP)
-	case o.TopK < 0:
-		return usagef("--top-k %d: must be at least 0; 0 turns it off", o.TopK)
+	case samples < 1:
+		return usagef("--samples %d: must be at least 1", samples)
+	case slots < 1:
+		return usagef("--slots %d: must be at least 1", slots)
+	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 1):
+		return usagef("--temperature %v: must be a finite number above 0; --greedy takes the likeliest token", s.Temperature)
 	}
-	return nil
+	return checkSettings(&s)
 }
 
 // readRequests reads all prompts before anything is computed, so that a bad row

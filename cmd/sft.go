@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -32,7 +31,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
     --out warm --template qwen_math --lr 1e-5`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := flagsOfSFT(o.Validate()); err != nil {
+			if err := checkSettings(&o); err != nil {
 				return err
 			}
 			element, err := parseDType(dtype)
@@ -76,14 +75,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 	flags.StringVar(&columns.Split, "split", "", "split of a datasets folder that has several")
 	flags.StringVar(&columns.Filter, "filter", "", `take the rows for which it holds, such as 'level in 3..5'`)
 	flags.StringVar(&out, "out", "", "folder to write (required)")
-	flags.IntVar(&o.Epochs, "epochs", o.Epochs, "passes over the data")
-	flags.IntVar(&o.BatchSize, "batch-size", o.BatchSize, "demonstrations of a step")
-	flags.Float64Var(&o.LearningRate, "lr", o.LearningRate, "highest learning rate")
-	flags.IntVar(&o.Warmup, "warmup", o.Warmup, "steps over which the rate rises")
-	flags.Float64Var(&o.Floor, "floor", o.Floor, "share of the rate that is left at the end")
-	flags.Float64Var(&o.WeightDecay, "weight-decay", o.WeightDecay, "decoupled weight decay")
-	flags.Float64Var(&o.MaxGradNorm, "max-grad-norm", o.MaxGradNorm, "clip the gradient to this norm; 0 is off")
-	flags.Int64Var(&o.Seed, "seed", o.Seed, "seed of the order of demonstrations")
+	addSettings(flags, &o, "epochs", "batch-size", "lr", "warmup", "floor", "weight-decay", "max-grad-norm", "seed")
 	around.register(c, "no")
 	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
 	must(c.MarkFlagRequired("data"))
@@ -92,24 +84,6 @@ The learning rate rises over --warmup steps and falls linearly.`,
 	must(c.MarkFlagDirname("out"))
 	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
 	return c
-}
-
-// flagsOfSFT names the flags of settings that are impossible.
-func flagsOfSFT(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
-	}
-	var list []error
-	for _, err := range joined.Unwrap() {
-		var bad *train.FieldError
-		if errors.As(err, &bad) {
-			flag := strings.Replace(strings.ReplaceAll(bad.Key, "_", "-"), "learning-rate", "lr", 1)
-			err = fmt.Errorf("--%s %v: %s", flag, bad.Value, bad.Remedy)
-		}
-		list = append(list, err)
-	}
-	return usageError{errors.Join(list...)}
 }
 
 func readDemonstrations(c *cobra.Command, name string, o data.Options) ([]train.Demonstration, error) {

@@ -22,7 +22,7 @@ import (
 
 func newStep() *cobra.Command {
 	var e engineFlags
-	o := stepOptions{Options: learn.Options{MicroTokens: microTokens, Stash: models.StashAll, Log: slog.Default()}}
+	o := stepOptions{update: train.Default().Optimizer.UpdateSettings, Options: learn.Options{MicroTokens: microTokens, Stash: models.StashAll, Log: slog.Default()}}
 	c := &cobra.Command{
 		Use:   "step --model DIR --out DIR [FILE]",
 		Short: "Take one optimizer step with weights of your own",
@@ -62,12 +62,7 @@ is updated or written but the gradients, if asked for.`,
 	flags.StringVar(&o.state, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
 	flags.StringVar(&o.out, "out", "", "folder to write (required but for --dry-run)")
 	flags.StringVar(&o.grads, "grads", "", "also write the gradients, before clipping, to this safetensors file")
-	flags.Float64Var(&o.rate, "lr", 1e-6, "learning rate")
-	flags.Float64Var(&o.adam.Beta1, "beta1", 0.9, "decay of the first moment")
-	flags.Float64Var(&o.adam.Beta2, "beta2", 0.95, "decay of the second moment")
-	flags.Float64Var(&o.adam.Eps, "eps", 1e-8, "added to the root of the second moment")
-	flags.Float64Var(&o.adam.WeightDecay, "weight-decay", 0, "decoupled weight decay")
-	flags.Float64Var(&o.MaxGradNorm, "max-grad-norm", 1, "clip the gradient to this norm; 0 is off")
+	addSettings(flags, &o.update)
 	flags.Float64Var(&o.Temperature, "temperature", 1, "divisor of the logits")
 	flags.BoolVar(&o.dry, "dry-run", false, "compute loss and gradients, update nothing")
 	must(c.MarkFlagDirname("state"))
@@ -77,36 +72,25 @@ is updated or written but the gradients, if asked for.`,
 
 type stepOptions struct {
 	learn.Options
-	adam              learn.AdamW
-	rate              float64
+	update            learn.UpdateSettings
 	state, out, grads string
 	dry               bool
 }
 
 func (o stepOptions) validate() error {
-	a := o.adam
-	finite := func(x float64) bool { return x-x == 0 }
 	switch {
 	case o.out == "" && !o.dry:
 		return usagef("--out is not set: name the folder to write, or try with --dry-run")
 	case o.out != "" && o.dry:
 		return usagef("--dry-run writes no --out")
-	case !(o.rate >= 0) || !finite(o.rate):
-		return usagef("--lr %v: must be a finite number, at least 0", o.rate)
-	case !(a.Beta1 >= 0 && a.Beta1 < 1):
-		return usagef("--beta1 %v: must be in [0, 1)", a.Beta1)
-	case !(a.Beta2 >= 0 && a.Beta2 < 1):
-		return usagef("--beta2 %v: must be in [0, 1)", a.Beta2)
-	case !(a.Eps > 0) || !finite(a.Eps):
-		return usagef("--eps %v: must be a finite number above 0", a.Eps)
-	case !(a.WeightDecay >= 0) || !finite(a.WeightDecay):
-		return usagef("--weight-decay %v: must be a finite number, at least 0", a.WeightDecay)
-	case !(o.MaxGradNorm >= 0) || !finite(o.MaxGradNorm):
-		return usagef("--max-grad-norm %v: must be a finite number, at least 0; 0 turns it off", o.MaxGradNorm)
-	case !(o.Temperature > 0) || !finite(o.Temperature):
+	case !(o.update.LearningRate >= 0) || math.IsInf(o.update.LearningRate, 1):
+		return usagef("--lr %v: must be a finite number, at least 0", o.update.LearningRate)
+	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 1):
 		return usagef("--temperature %v: must be a finite number above 0", o.Temperature)
 	}
-	return nil
+	update := o.update
+	update.LearningRate = 1 // checked: here it may be 0, for a step that changes no weight
+	return checkSettings(&update)
 }
 
 func readBatch(in io.Reader, name string, policy *train.Policy) (batch learn.Batch, err error) {
@@ -145,7 +129,7 @@ type stepReport struct {
 }
 
 func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) (report stepReport, err error) {
-	o.Optimizer = o.adam
+	o.Optimizer, o.MaxGradNorm = o.update.AdamW, o.update.MaxGradNorm
 	stepper, err := learn.New(e.env, e.policy.Ring, o.Options)
 	if err != nil {
 		return report, err
@@ -177,7 +161,7 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 	if o.dry {
 		return report, nil
 	}
-	if err := stepper.Update(o.rate); err != nil {
+	if err := stepper.Update(o.update.LearningRate); err != nil {
 		return report, err
 	}
 	if err := e.env.Download(append(kept, e.policy.Weights)...); err != nil {

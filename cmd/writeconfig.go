@@ -32,12 +32,12 @@ func writeSection(w io.Writer, s section) error {
 		return err
 	}
 	for _, f := range s.fields {
-		if k := f.value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.value.IsNil() {
+		if k := f.Value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.Value.IsNil() {
 			continue
 		}
 		// Each pair alone: an objective may marshal as a whole to something else.
-		if err := toml.NewEncoder(w).Encode(map[string]any{f.key: f.value.Interface()}); err != nil {
-			return fmt.Errorf("write %s.%s: %w", s.name, f.key, err)
+		if err := toml.NewEncoder(w).Encode(map[string]any{f.Key: f.Value.Interface()}); err != nil {
+			return fmt.Errorf("write %s.%s: %w", s.name, f.Key, err)
 		}
 	}
 	return nil

@@ -50,10 +50,10 @@ func Compare(a, b Report) (Comparison, error) {
 	if a.Settings.System != b.Settings.System {
 		warn("the system messages differ: %q and %q", a.Settings.System, b.Settings.System)
 	}
-	if a.Settings.MaxTokens != b.Settings.MaxTokens {
-		warn("the token limits differ: %d and %d", a.Settings.MaxTokens, b.Settings.MaxTokens)
+	if a.Settings.MaxNewTokens != b.Settings.MaxNewTokens {
+		warn("the token limits differ: %d and %d", a.Settings.MaxNewTokens, b.Settings.MaxNewTokens)
 	}
-	if x, y := a.Settings, b.Settings; x.Greedy != y.Greedy || x.Temperature != y.Temperature || x.TopP != y.TopP || x.TopK != y.TopK {
+	if x, y := a.Settings, b.Settings; x.Describe() != y.Describe() {
 		warn("the samplings differ: %s and %s", x.sampling(), y.sampling())
 	}
 	others := map[string]Score{}

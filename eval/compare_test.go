@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"onering/sampler"
 )
 
 // report makes one of right samples per problem; the problems are a, b, c ...
@@ -26,7 +28,7 @@ func report(settings Settings, suites map[string][]int) Report {
 	return out
 }
 
-var greedy = Settings{Model: "base", Template: "qwen_math", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 3000}
+var greedy = Settings{Model: "base", Template: "qwen_math", Samples: 1, Sampling: sampler.Greedy(3000)}
 
 func TestCompare(t *testing.T) {
 	tuned := greedy
@@ -81,7 +83,7 @@ func TestCompareSampled(t *testing.T) {
 
 func TestCompareWarns(t *testing.T) {
 	other := greedy
-	other.Template, other.MaxTokens, other.Greedy, other.Temperature = "r1", 100, false, 0.6
+	other.Template, other.MaxNewTokens, other.Greedy, other.Temperature = "r1", 100, false, 0.6
 	c := must(Compare(report(greedy, map[string][]int{"amc": {1}, "own": {1}}), report(other, map[string][]int{"math500": {1}, "own": {1}})))
 	got := strings.Join(c.Warnings, "\n")
 	want := "the templates differ: qwen_math and r1\nthe token limits differ: 3000 and 100\nthe samplings differ: greedy and 1 sample at T=0.6\nonly the first has suite amc\nonly the second has suite math500"

@@ -45,8 +45,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 	}
 	s, t := responses.Settings, e.Prompter.Tokenizer
 	o := sampler.Options{
-		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Greedy: s.Greedy,
-		MaxNewTokens: s.MaxTokens, EOS: e.EOS, Seed: s.Seed,
+		Sampling: s.Sampling, EOS: e.EOS, Seed: s.Seed,
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
 	g := reward.Grader{Reward: e.Reward, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
@@ -113,7 +112,7 @@ func (w *wanted) ask(p data.Problem, key uint64, at place) error {
 	// their uniforms are given.
 	if len(at.samples) < s.Samples && !s.Greedy {
 		for _, k := range at.samples {
-			u := make([]float32, min(s.MaxTokens, w.maxTokens-len(prompt)))
+			u := make([]float32, min(s.MaxNewTokens, w.maxTokens-len(prompt)))
 			for t := range u {
 				u[t] = sampler.Uniform(s.Seed, key, k, t)
 			}

@@ -80,7 +80,7 @@ func (e *evaluator) run(path string, slots, stop int) eval.Report {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	decoder, err := runtimetest.Test(e.t).NewDecoder(e.policy.Ring, slots+1, e.policy.MaxTokens(longest+e.settings.MaxTokens))
+	decoder, err := runtimetest.Test(e.t).NewDecoder(e.policy.Ring, slots+1, e.policy.MaxTokens(longest+e.settings.MaxNewTokens))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -160,8 +160,8 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 		problems = 40
 	}
 	for _, s := range []eval.Settings{
-		{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40},
-		{Template: "no", Samples: samples, Temperature: 0.6, TopP: 0.95, MaxTokens: 40, Seed: 11},
+		{Template: "no", Samples: 1, Sampling: sampler.Greedy(40)},
+		{Template: "no", Samples: samples, Sampling: sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 40}, Seed: 11},
 	} {
 		e := newEvaluator(t, s, heldOut(t, problems))
 		dir := t.TempDir()
@@ -190,7 +190,7 @@ func TestEvaluateLongPrompt(t *testing.T) {
 	long := data.Problem{ID: "long", Text: strings.Repeat("1+", 60), Answers: []string{"60"}, Plain: true}
 	s := heldOut(t, 3)
 	s.Problems = append(s.Problems, long)
-	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 2, Temperature: 1, TopP: 1, MaxTokens: 40}, s)
+	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 2, Sampling: sampler.Plain(40)}, s)
 	path := filepath.Join(t.TempDir(), "r.jsonl")
 	report := e.run(path, 4, 0)
 	lines := e.lines(path)
@@ -205,7 +205,7 @@ func TestEvaluateLongPrompt(t *testing.T) {
 // TestEvaluateTwice: what is there is not sampled again, and a problem that the
 // vocabulary cannot express is an error.
 func TestEvaluateTwice(t *testing.T) {
-	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Greedy: true, Temperature: 1, TopP: 1, MaxTokens: 40}, heldOut(t, 5))
+	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 1, Sampling: sampler.Greedy(40)}, heldOut(t, 5))
 	path := filepath.Join(t.TempDir(), "r.jsonl")
 	e.run(path, 5, 0)
 	before, _ := os.Stat(path)

@@ -10,8 +10,11 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"onering/models"
+	"onering/sampler"
+	"onering/settings"
 )
 
 // Settings are what decides the responses, besides the problems.
@@ -29,14 +32,10 @@ type Settings struct {
 	// Stops are strings that end a response.
 	Stops []string `json:"stop,omitempty"`
 	// Samples of each problem.
-	Samples     int     `json:"samples"`
-	Greedy      bool    `json:"greedy"`
-	Temperature float64 `json:"temperature"`
-	TopP        float64 `json:"top_p"`
-	TopK        int     `json:"top_k"`
-	// MaxTokens of a response; one that reaches it is truncated and counts as wrong.
-	MaxTokens int    `json:"max_tokens"`
-	Seed      uint64 `json:"seed"`
+	Samples int `json:"samples"`
+	// Sampling is how responses are drawn; a truncated one counts as wrong.
+	sampler.Sampling
+	Seed uint64 `json:"seed"`
 }
 
 // A Response is a graded response, and a line of a file of responses.
@@ -294,22 +293,24 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 // differs names the first thing in which two plans do.
 func (p Plan) differs(q Plan) error {
 	was, want := p.Settings, q.Settings
-	for _, x := range []struct {
+	type difference struct {
 		name      string
 		was, want any
-	}{
+	}
+	list := []difference{
 		{"weights", was.Weights, want.Weights},
 		{"template", was.Template, want.Template},
 		{"system message", was.System, want.System},
 		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
 		{"samples", was.Samples, want.Samples},
-		{"greedy", was.Greedy, want.Greedy},
-		{"temperature", was.Temperature, want.Temperature},
-		{"top_p", was.TopP, want.TopP},
-		{"top_k", was.TopK, want.TopK},
-		{"max_tokens", was.MaxTokens, want.MaxTokens},
 		{"seed", was.Seed, want.Seed},
-	} {
+	}
+	wanted := settings.Fields(&want.Sampling)
+	for i, f := range settings.Fields(&was.Sampling) {
+		name := strings.ReplaceAll(f.Flag, "-", "_") // as in the file
+		list = append(list, difference{name, f.Value.Interface(), wanted[i].Value.Interface()})
+	}
+	for _, x := range list {
 		if x.was != x.want {
 			return fmt.Errorf("it was made with %s %v, not %v", x.name, x.was, x.want)
 		}

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"onering/sampler"
 )
 
 func testPlan() Plan {
 	return Plan{
-		Settings: Settings{Model: "m", Weights: "crc32c:1", Template: "no", Samples: 3, Temperature: 0.6, TopP: 0.95, MaxTokens: 9, Seed: 4},
+		Settings: Settings{Model: "m", Weights: "crc32c:1", Template: "no", Samples: 3, Sampling: sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 9}, Seed: 4},
 		Suites:   []SuitePlan{{"one", []string{"a", "b"}, "d1"}, {"two", []string{"a", "c", "d"}, "d2"}},
 	}
 }
@@ -150,7 +152,7 @@ func TestResumeRefuses(t *testing.T) {
 		{func(p *Plan) { p.Settings.Temperature = 1 }, "temperature 0.6, not 1"},
 		{func(p *Plan) { p.Settings.TopP = 1 }, "top_p 0.95, not 1"},
 		{func(p *Plan) { p.Settings.TopK = 1 }, "top_k 0, not 1"},
-		{func(p *Plan) { p.Settings.MaxTokens = 1 }, "max_tokens 9, not 1"},
+		{func(p *Plan) { p.Settings.MaxNewTokens = 1 }, "max_tokens 9, not 1"},
 		{func(p *Plan) { p.Suites = p.Suites[:1] }, "made with 2 suites, not 1"},
 		{func(p *Plan) { p.Suites[1].Name = "three" }, `suite 2 was "two", not "three"`},
 		{func(p *Plan) { p.Suites[0].Digest = "d3" }, `the problems of suite "one" have changed`},

@@ -3,12 +3,14 @@ package eval
 import (
 	"math"
 	"testing"
+
+	"onering/sampler"
 )
 
 // TestReport follows a small evaluation by hand: two suites, four samples.
 func TestReport(t *testing.T) {
 	p := Plan{
-		Settings: Settings{Model: "m", Template: "no", Samples: 4, Temperature: 1, TopP: 1, MaxTokens: 10},
+		Settings: Settings{Model: "m", Template: "no", Samples: 4, Sampling: sampler.Plain(10)},
 		Suites:   []SuitePlan{{"one", []string{"a", "b"}, ""}, {"two", []string{"c"}, ""}},
 	}
 	r := must(New(p))
@@ -62,7 +64,7 @@ func TestReport(t *testing.T) {
 
 // TestTable2 recomputes an average of the paper's Table 2.
 func TestTable2(t *testing.T) {
-	p := Plan{Settings: Settings{Samples: 1, Greedy: true}}
+	p := Plan{Settings: Settings{Samples: 1, Sampling: sampler.Greedy(1)}}
 	right := []int{5, 36, 309, 41, 192} // 16.7 43.4 61.8 15.1 28.4: Qwen2.5-Math-1.5B
 	for _, b := range Benchmarks {
 		s := SuitePlan{Name: b.Name}

@@ -12,17 +12,10 @@ func (s Settings) sampling() string {
 	if s.Greedy {
 		return "greedy"
 	}
-	text := fmt.Sprintf("%d samples at T=%g", s.Samples, s.Temperature)
 	if s.Samples == 1 {
-		text = fmt.Sprintf("1 sample at T=%g", s.Temperature)
+		return "1 sample at " + s.Describe()
 	}
-	if s.TopP != 1 {
-		text += fmt.Sprintf(", top-p %g", s.TopP)
-	}
-	if s.TopK != 0 {
-		text += fmt.Sprintf(", top-k %d", s.TopK)
-	}
-	return text
+	return fmt.Sprintf("%d samples at %s", s.Samples, s.Describe())
 }
 
 // String says in a line what was evaluated and how.
@@ -31,7 +24,7 @@ func (s Settings) String() string {
 	if strings.ContainsAny(template, " \n{") { // a text, not a name
 		template = fmt.Sprintf("%.60q", template)
 	}
-	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxTokens)
+	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxNewTokens)
 }
 
 // A grid is a table: a row of heads, then rows that begin with a label.

@@ -3,10 +3,12 @@ package eval
 import (
 	"strings"
 	"testing"
+
+	"onering/sampler"
 )
 
 func TestPrint(t *testing.T) {
-	p := Plan{Settings: Settings{Model: "models/m", Template: "qwen_math", Samples: 2, Temperature: 0.6, TopP: 0.95, MaxTokens: 3000}}
+	p := Plan{Settings: Settings{Model: "models/m", Template: "qwen_math", Samples: 2, Sampling: sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}}}
 	p.Suites = []SuitePlan{{"aime24", []string{"a", "b"}, ""}, {"my|own", []string{"c"}, ""}}
 	r := must(New(p))
 	for i, k := range keys(p) {

@@ -18,12 +18,12 @@ import (
 // response, and the others are letters.
 type coins struct{ slots int }
 
-func (d coins) Slots() int                                  { return d.slots }
-func (coins) MaxTokens() int                                { return 100 }
-func (coins) SetSampling(_, _ float64, _ int, _ bool) error { return nil }
-func (coins) Prefill(prompts [][]int32) ([]int, error)      { return make([]int, len(prompts)), nil }
-func (coins) Free(int)                                      {}
-func (coins) Drop(int)                                      {}
+func (d coins) Slots() int                             { return d.slots }
+func (coins) MaxTokens() int                           { return 100 }
+func (coins) SetSampling(sampler.Sampling) error       { return nil }
+func (coins) Prefill(prompts [][]int32) ([]int, error) { return make([]int, len(prompts)), nil }
+func (coins) Free(int)                                 {}
+func (coins) Drop(int)                                 {}
 func (d coins) Start(_, slots []int, uniforms []float32, next []int32, _, _ []float32) error {
 	return d.Step(slots, nil, uniforms, next, nil, nil)
 }
@@ -68,7 +68,7 @@ func byLength(group []reward.Sample) ([]reward.Score, error) {
 	return scores, nil
 }
 
-var options = sampler.Options{Temperature: 1, TopP: 1, MaxNewTokens: 6, EOS: []int32{0}, Seed: 3}
+var options = sampler.Options{Sampling: sampler.Plain(6), EOS: []int32{0}, Seed: 3}
 
 func tasks(problems, samples int) []reward.Task {
 	out := make([]reward.Task, problems)

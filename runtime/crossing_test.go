@@ -8,6 +8,7 @@ import (
 	"onering/models"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
+	"onering/sampler"
 )
 
 // TestCrossing counts what goes between host and device in a training step, to
@@ -110,7 +111,7 @@ func TestDecodeCrossing(t *testing.T) {
 			d, err := e.NewDecoder(ring, n, 200)
 			check(t, err)
 			defer d.Close()
-			check(t, d.SetSampling(1, 1, 0, false))
+			check(t, d.SetSampling(sampler.Plain(1)))
 			prefixes, err := d.Prefill([][]int32{{1, 2, 3}, {4, 5}})
 			check(t, err)
 			slots, uniforms := []int{2, 0, 1}, []float32{0.1, 0.5, 0.9}

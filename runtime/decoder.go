@@ -21,7 +21,7 @@ type Decoder struct {
 	nextID   int             // the next handle
 	steps    map[models.Form]*stepSession
 	prefill  *prefillSession
-	sampler
+	tokenChooser
 }
 
 // NewDecoder makes room for slots sequences of up to maxTokens tokens each.
@@ -39,7 +39,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		angles: newAngles(e), cache: newCache(e, g, slots, maxTokens), prefixes: make(map[int]*prefix),
-		steps: make(map[models.Form]*stepSession), sampler: newSampler(e),
+		steps: make(map[models.Form]*stepSession), tokenChooser: newTokenChooser(e),
 	}
 	if err := d.angles.fill(maxTokens, g); err != nil {
 		d.Close()
@@ -128,7 +128,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		}
 	}()
 	width := d.geometry.Hidden
-	if _, err := d.sampler.hidden.of(int64(len(slots)), int64(width)); err != nil {
+	if _, err := d.tokenChooser.hidden.of(int64(len(slots)), int64(width)); err != nil {
 		return err
 	}
 	for i, slot := range slots {
@@ -139,7 +139,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		if err := d.cache.start(slot, x); err != nil {
 			return err
 		}
-		if err := d.sampler.hidden.copyRuns(i*width, 0, &x.hidden, 0, 0, width, 1); err != nil {
+		if err := d.tokenChooser.hidden.copyRuns(i*width, 0, &x.hidden, 0, 0, width, 1); err != nil {
 			return err
 		}
 	}
@@ -278,7 +278,7 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 // Rows that follow one another are copied at once.
 func (d *Decoder) orderHidden(from *buffer, slots []int) error {
 	n, width := len(slots), d.geometry.Hidden
-	to := &d.sampler.hidden
+	to := &d.tokenChooser.hidden
 	if _, err := to.of(int64(n), int64(width)); err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (d *Decoder) Close() {
 		d.prefill.close()
 		d.prefill = nil
 	}
-	d.sampler.close()
+	d.tokenChooser.close()
 	d.angles.close()
 	closeLayers(d.cache.layers)
 	for _, x := range d.prefixes {

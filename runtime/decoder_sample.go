@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/sampler"
+	"onering/settings"
 )
 
-// A sampler runs the Sample Programs on rows of hidden states.
-type sampler struct {
-	temperature float32
-	topP        float32
-	topK        int
-	choice      models.Choice
+// A tokenChooser runs the Sample Programs on rows of hidden states.
+type tokenChooser struct {
+	sampling sampler.Sampling // zero before SetSampling
+	choice   models.Choice
 
 	sessions           map[sampleKind]*Binding
 	hidden             buffer // [B,D], what to sample from
@@ -28,9 +28,9 @@ type filters struct {
 	short                buffer // 1 for each row of which the k largest hold too little
 }
 
-func newSampler(e *Env) sampler {
+func newTokenChooser(e *Env) tokenChooser {
 	float := hostBuffer(models.F32)
-	return sampler{
+	return tokenChooser{
 		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32),
 		inverseTemperature: float, uniforms: float, next: hostBuffer(models.I64), logp: float, entropy: float,
 		filters: filters{topP: float, renormalize: float, k: hostBuffer(models.I64), short: float},
@@ -47,20 +47,15 @@ type sampleKind struct {
 const firstK = 512
 
 // SetSampling fixes how the following calls sample; see sampler.Decoder.
-func (s *sampler) SetSampling(temperature, topP float64, topK int, greedy bool) error {
-	switch {
-	case !(temperature > 0):
-		return fmt.Errorf("runtime: temperature %g is not above 0; greedy decoding is a choice of its own", temperature)
-	case !(topP > 0 && topP <= 1):
-		return fmt.Errorf("runtime: top_p %g is not in (0, 1]", topP)
-	case topK < 0:
-		return fmt.Errorf("runtime: top_k %d is negative; 0 turns it off", topK)
+func (s *tokenChooser) SetSampling(x sampler.Sampling) error {
+	if err := settings.Check("", &x); err != nil {
+		return fmt.Errorf("runtime: %w", err)
 	}
-	s.temperature, s.topP, s.topK = float32(temperature), float32(topP), topK
+	s.sampling = x
 	switch {
-	case greedy:
+	case x.Greedy:
 		s.choice = models.Greedy
-	case topK > 0 || topP < 1:
+	case x.TopK > 0 || x.TopP < 1:
 		s.choice = models.Filter
 	default:
 		s.choice = models.Draw
@@ -70,7 +65,7 @@ func (s *sampler) SetSampling(temperature, topP float64, topK int, greedy bool) 
 
 // session returns the Program for a choice and a number of rows, with the weights
 // bound.
-func (s *sampler) session(d *Decoder, n int) (*Binding, error) {
+func (s *tokenChooser) session(d *Decoder, n int) (*Binding, error) {
 	kind := sampleKind{s.choice, d.form(n)}
 	if b := s.sessions[kind]; b != nil {
 		return b, nil
@@ -96,8 +91,8 @@ func (s *sampler) session(d *Decoder, n int) (*Binding, error) {
 }
 
 // sample runs on the first n rows of s.hidden.
-func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
-	if s.temperature == 0 {
+func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	if s.sampling.Temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
 	binding, err := s.session(d, n)
@@ -118,7 +113,7 @@ func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, lo
 	if b.err != nil {
 		return b.err
 	}
-	inverse[0] = 1 / s.temperature
+	inverse[0] = 1 / float32(s.sampling.Temperature)
 	if s.choice == models.Filter {
 		err = s.filter(&b, d.geometry.Vocab, n)
 	} else {
@@ -136,7 +131,7 @@ func (s *sampler) sample(d *Decoder, n int, uniforms []float32, next []int32, lo
 }
 
 // filter runs with as many of the largest probabilities as top-k and top-p need.
-func (s *sampler) filter(b *binder, vocab, n int) error {
+func (s *tokenChooser) filter(b *binder, vocab, n int) error {
 	f := &s.filters
 	topP := fill[float32](b, "top_p", &f.topP)
 	renormalize := fill[float32](b, "renormalize", &f.renormalize)
@@ -145,9 +140,9 @@ func (s *sampler) filter(b *binder, vocab, n int) error {
 	if b.err != nil {
 		return b.err
 	}
-	topP[0], renormalize[0], k[0] = s.topP, 0, int64(min(firstK, vocab))
-	if s.topK > 0 {
-		renormalize[0], k[0] = 1, int64(min(s.topK, vocab))
+	topP[0], renormalize[0], k[0] = float32(s.sampling.TopP), 0, int64(min(firstK, vocab))
+	if topK := s.sampling.TopK; topK > 0 {
+		renormalize[0], k[0] = 1, int64(min(topK, vocab))
 	}
 	for {
 		if err := b.run(); err != nil {
@@ -157,14 +152,14 @@ func (s *sampler) filter(b *binder, vocab, n int) error {
 		for _, x := range short {
 			enough = enough && x == 0
 		}
-		if enough || s.topK > 0 || int(k[0]) == vocab {
+		if enough || s.sampling.TopK > 0 || int(k[0]) == vocab {
 			return nil
 		}
 		k[0] = min(8*k[0], int64(vocab))
 	}
 }
 
-func (s *sampler) close() {
+func (s *tokenChooser) close() {
 	for _, b := range s.sessions {
 		closeSessions(b)
 	}

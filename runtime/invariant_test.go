@@ -7,6 +7,7 @@ import (
 
 	"onering/models"
 	"onering/runtime/runtimetest"
+	"onering/sampler"
 )
 
 // TestInvariant decodes the same sequence beside others, on a model whose sums
@@ -24,7 +25,7 @@ func TestInvariant(t *testing.T) {
 		check(t, err)
 		defer d.Close()
 		d.SetInvariant(true)
-		check(t, d.SetSampling(1, 1, 0, false))
+		check(t, d.SetSampling(sampler.Plain(1)))
 		r := rand.New(rand.NewPCG(1, 2))
 		ids := func(r *rand.Rand, n int) []int32 {
 			x := make([]int32, n)

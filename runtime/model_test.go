@@ -336,7 +336,7 @@ func testGenerations(t *testing.T, env *runtime.Env) {
 				for i, r := range m.Greedy.Rows {
 					reqs = append(reqs, sampler.Request{Prompt: r.Prompt, ID: uint64(i), Samples: 1})
 				}
-				opts := sampler.Options{Temperature: 1, TopP: 1, Greedy: true, MaxNewTokens: m.Greedy.Max, EOS: []int32{m.Greedy.EOS}}
+				opts := sampler.Options{Sampling: sampler.Greedy(m.Greedy.Max), EOS: []int32{m.Greedy.EOS}}
 				got, _, err := sampler.Sample(context.Background(), d, opts, reqs, nil)
 				check(t, err)
 				for i, r := range m.Greedy.Rows {

@@ -10,12 +10,12 @@ import (
 // responses end by length, at slightly different times.
 type idleDecoder struct{ slots int }
 
-func (d idleDecoder) Slots() int                                    { return d.slots }
-func (d idleDecoder) MaxTokens() int                                { return 1 << 20 }
-func (d idleDecoder) SetSampling(float64, float64, int, bool) error { return nil }
-func (d idleDecoder) Prefill(p [][]int32) ([]int, error)            { return make([]int, len(p)), nil }
-func (d idleDecoder) Free(int)                                      {}
-func (d idleDecoder) Drop(int)                                      {}
+func (d idleDecoder) Slots() int                         { return d.slots }
+func (d idleDecoder) MaxTokens() int                     { return 1 << 20 }
+func (d idleDecoder) SetSampling(Sampling) error         { return nil }
+func (d idleDecoder) Prefill(p [][]int32) ([]int, error) { return make([]int, len(p)), nil }
+func (d idleDecoder) Free(int)                           {}
+func (d idleDecoder) Drop(int)                           {}
 
 func (d idleDecoder) Start(_, slots []int, u []float32, next []int32, logp, entropy []float32) error {
 	return d.Step(slots, nil, u, next, logp, entropy)
@@ -35,7 +35,7 @@ func BenchmarkSample(b *testing.B) {
 		stops []string
 	}{{"plain", nil}, {"stops", []string{"</answer>", "\n\nQuestion:"}}} {
 		b.Run(c.name, func(b *testing.B) {
-			opts := Options{Temperature: 1, TopP: 1, MaxNewTokens: 400, EOS: []int32{0, 1}, Stops: c.stops, Seed: 1}
+			opts := Options{Sampling: Plain(400), EOS: []int32{0, 1}, Stops: c.stops, Seed: 1}
 			opts.Text = func() TextDecoder { return letter{} }
 			reqs := make([]Request, 192)
 			for i := range reqs {
@@ -64,7 +64,7 @@ func (letter) Add(int32) string { return "word" }
 // buffers of the slots grow by doubling, a few times in a call.)
 func TestStepsDoNotAllocate(t *testing.T) {
 	allocs := func(maxNew int) float64 {
-		opts := Options{Temperature: 1, TopP: 1, MaxNewTokens: maxNew, Stops: []string{"</answer>"}, Text: func() TextDecoder { return letter{} }}
+		opts := Options{Sampling: Plain(maxNew), Stops: []string{"</answer>"}, Text: func() TextDecoder { return letter{} }}
 		reqs := []Request{{Prompt: []int32{1}, Samples: 8}}
 		return testing.AllocsPerRun(3, func() {
 			if _, _, err := Sample(context.Background(), idleDecoder{8}, opts, reqs, nil); err != nil {

@@ -16,12 +16,9 @@ type Decoder interface {
 	// MaxTokens returns the most tokens, prompt and response together, that a
 	// slot can hold.
 	MaxTokens() int
-	// SetSampling fixes how the following calls sample. Log-probs and
-	// entropies are those of softmax(logits/temperature) over the whole
-	// vocabulary, also where topK (0 = off) or topP (1 = off) restrict the
-	// choice. greedy takes the first largest logit and ignores the uniforms,
-	// topK and topP.
-	SetSampling(temperature, topP float64, topK int, greedy bool) error
+	// SetSampling fixes how the following calls choose tokens; MaxNewTokens
+	// is not theirs to keep. Greedy takes the first largest logit.
+	SetSampling(Sampling) error
 	// Prefill computes the prompts, which must not be empty, and returns a
 	// handle for each. The handles stay valid until Drop.
 	Prefill(prompts [][]int32) (prefixes []int, err error)

@@ -121,8 +121,8 @@ func (d *fakeDecoder) failing(call string) error {
 func (d *fakeDecoder) Slots() int     { return d.slots }
 func (d *fakeDecoder) MaxTokens() int { return d.maxTokens }
 
-func (d *fakeDecoder) SetSampling(temperature, topP float64, topK int, greedy bool) error {
-	d.temperature, d.greedy = temperature, greedy
+func (d *fakeDecoder) SetSampling(s Sampling) error {
+	d.temperature, d.greedy = s.Temperature, s.Greedy
 	return d.failing("set")
 }
 

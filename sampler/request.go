@@ -3,25 +3,17 @@ package sampler
 import (
 	"fmt"
 	"math"
+
+	"onering/settings"
 )
 
 // Options say how to sample and when a response ends. They hold for all
-// requests of a call. There are no silent defaults: a zero Temperature, TopP or
-// MaxNewTokens is an error.
+// requests of a call. There are no silent defaults: a Temperature, TopP or
+// MaxNewTokens of 0 is an error.
 type Options struct {
-	// Temperature divides the logits, > 0. Log-probs and entropies are those of
-	// softmax(logits/Temperature), greedy or not (D25).
-	Temperature float64
-	// TopP keeps the smallest set of most likely tokens whose probability
-	// reaches it, in (0, 1]; 1 is off.
-	TopP float64
-	// TopK keeps the k most likely tokens; 0 is off.
-	TopK int
-	// Greedy takes the most likely token and ignores TopP, TopK and uniforms.
-	Greedy bool
-	// MaxNewTokens bounds a response, EOS included; at least 1. A response is
-	// also no longer than what its slot can hold after the prompt.
-	MaxNewTokens int
+	// Sampling is how tokens are chosen. A response is no longer than its
+	// MaxNewTokens, nor than what its slot can hold after the prompt.
+	Sampling
 	// EOS lists the ids that end a response. Such a token is kept: it is part
 	// of the response and has its log-prob.
 	EOS []int32
@@ -97,15 +89,10 @@ func (s Stats) Occupancy() float64 {
 const defaultPrefillTokens = 8192
 
 func (o Options) validate() error {
+	if err := settings.Check("", &o.Sampling); err != nil {
+		return fmt.Errorf("sampler: %w", err)
+	}
 	switch {
-	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 0):
-		return fmt.Errorf("sampler: temperature %v is not a positive number (for the most likely token use greedy)", o.Temperature)
-	case !(o.TopP > 0 && o.TopP <= 1):
-		return fmt.Errorf("sampler: top_p %v is not in (0, 1] (1 is off)", o.TopP)
-	case o.TopK < 0:
-		return fmt.Errorf("sampler: top_k %d is negative (0 is off)", o.TopK)
-	case o.MaxNewTokens < 1:
-		return fmt.Errorf("sampler: max new tokens %d is not at least 1", o.MaxNewTokens)
 	case o.PrefillTokens < 0:
 		return fmt.Errorf("sampler: prefill tokens %d is negative", o.PrefillTokens)
 	case len(o.Stops) > 0 && o.Text == nil:

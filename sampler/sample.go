@@ -37,7 +37,7 @@ func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done f
 	if err != nil {
 		return nil, Stats{}, err
 	}
-	if err := d.SetSampling(opts.Temperature, opts.TopP, opts.TopK, opts.Greedy); err != nil {
+	if err := d.SetSampling(opts.Sampling); err != nil {
 		return nil, Stats{}, fmt.Errorf("sampler: set sampling: %w", err)
 	}
 	defer r.release()

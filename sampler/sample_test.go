@@ -14,17 +14,19 @@ import (
 )
 
 func plain(maxNew int) Options {
-	return Options{Temperature: 1, TopP: 1, MaxNewTokens: maxNew, EOS: []int32{0}, Seed: 5}
+	return Options{Sampling: Plain(maxNew), EOS: []int32{0}, Seed: 5}
 }
 
 func newLetters() TextDecoder { return letters{} }
 
 func drawOptions(t *rapid.T) Options {
 	opts := Options{
-		Temperature:   rapid.SampledFrom([]float64{0.6, 1, 2}).Draw(t, "temperature"),
-		TopP:          1,
-		Greedy:        rapid.Bool().Draw(t, "greedy"),
-		MaxNewTokens:  rapid.IntRange(1, 30).Draw(t, "max new tokens"),
+		Sampling: Sampling{
+			Temperature:  rapid.SampledFrom([]float64{0.6, 1, 2}).Draw(t, "temperature"),
+			TopP:         1,
+			Greedy:       rapid.Bool().Draw(t, "greedy"),
+			MaxNewTokens: rapid.IntRange(1, 30).Draw(t, "max new tokens"),
+		},
 		EOS:           []int32{0},
 		Seed:          rapid.Uint64().Draw(t, "seed"),
 		PrefillTokens: rapid.SampledFrom([]int{0, 1, 10}).Draw(t, "prefill tokens"),
@@ -294,11 +296,11 @@ func TestBadInput(t *testing.T) {
 		req  Request
 		want string
 	}{
-		{"temperature", func(o *Options) { o.Temperature = 0 }, good, "temperature 0 is not a positive number"},
-		{"nan temperature", func(o *Options) { o.Temperature = math.NaN() }, good, "temperature NaN"},
-		{"top_p", func(o *Options) { o.TopP = 0 }, good, "top_p 0 is not in (0, 1]"},
-		{"top_k", func(o *Options) { o.TopK = -1 }, good, "top_k -1 is negative"},
-		{"length", func(o *Options) { o.MaxNewTokens = 0 }, good, "max new tokens 0"},
+		{"temperature", func(o *Options) { o.Temperature = 0 }, good, "temperature = 0: must be a finite number above 0"},
+		{"nan temperature", func(o *Options) { o.Temperature = math.NaN() }, good, "temperature = NaN"},
+		{"top_p", func(o *Options) { o.TopP = 0 }, good, "top_p = 0: must be in (0, 1]; 1 turns it off"},
+		{"top_k", func(o *Options) { o.TopK = -1 }, good, "top_k = -1: must be at least 0; 0 turns it off"},
+		{"length", func(o *Options) { o.MaxNewTokens = 0 }, good, "max_new_tokens = 0: must be at least 1"},
 		{"stops without text", func(o *Options) { o.Stops = []string{"x"} }, good, `stop string "x" needs a text decoder`},
 		{"empty stop", func(o *Options) { o.Stops, o.Text = []string{""}, newLetters }, good, "stop string 0 is empty"},
 		{"prefill", func(o *Options) { o.PrefillTokens = -1 }, good, "prefill tokens -1"},

@@ -10,6 +10,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/sampler"
 	"onering/train/learn"
 )
 
@@ -144,7 +145,7 @@ func (o BenchOptions) prefill(env *runtime.Env, p *Policy, r *rand.Rand) (float6
 		return 0, err
 	}
 	defer d.Close()
-	if err := d.SetSampling(1, 1, 0, false); err != nil {
+	if err := d.SetSampling(sampler.Plain(1)); err != nil {
 		return 0, err
 	}
 	prompt, one, value := o.prompt(r, p, o.Tokens), make([]int32, 1), make([]float32, 1)
@@ -166,7 +167,7 @@ func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, n int) (
 		return StepBench{}, err
 	}
 	defer d.Close()
-	if err := d.SetSampling(1, 1, 0, false); err != nil {
+	if err := d.SetSampling(sampler.Plain(1)); err != nil {
 		return StepBench{}, err
 	}
 	prefix, err := d.Prefill([][]int32{o.prompt(r, p, o.Context)})

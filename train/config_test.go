@@ -8,6 +8,9 @@ import (
 
 	_ "onering/objectives/all"
 	_ "onering/reward/all"
+	"onering/sampler"
+	"onering/settings"
+	"onering/train/learn"
 )
 
 func valid() Config {
@@ -25,11 +28,12 @@ func TestDefaultIsValid(t *testing.T) {
 // keys lists the keys of a run file, objective settings aside.
 func keys() map[string]bool {
 	all := map[string]bool{}
-	t := reflect.TypeFor[Config]()
-	for i := range t.NumField() {
-		section := t.Field(i)
-		for j := range section.Type.NumField() {
-			all[section.Tag.Get("toml")+"."+section.Type.Field(j).Tag.Get("toml")] = true
+	v := reflect.ValueOf(new(Config)).Elem()
+	for i := range v.NumField() {
+		for _, f := range settings.Fields(v.Field(i).Addr().Interface()) {
+			if f.Key != "" {
+				all[v.Type().Field(i).Tag.Get("toml")+"."+f.Key] = true
+			}
 		}
 	}
 	return all
@@ -41,24 +45,24 @@ func TestValidateNamesKeys(t *testing.T) {
 		Model:     ModelConfig{System: "Be brief.", Stop: []string{""}},
 		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
 		Objective: ObjectiveConfig{Name: "none"},
-		Optimizer: OptimizerConfig{Beta1: 1, Beta2: -1, WeightDecay: -1, MaxGradNorm: -1, Warmup: -1},
-		Rollout:   RolloutConfig{TopK: -1},
+		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: learn.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
+		Rollout:   RolloutConfig{Sampling: sampler.Sampling{TopK: -1}},
 		Train:     LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
-		Eval:      EvalConfig{Suites: []string{""}, Temperature: -1, MaxNewTokens: -1},
+		Eval:      EvalConfig{Suites: []string{""}, Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MaxNewTokens: -1}},
 		Runtime:   RuntimeConfig{Threads: -1, Device: "tpu"},
 	}
 	reported, exist := map[string]bool{}, keys()
 	for _, err := range flatten(bad.Validate()) {
-		var field *FieldError
+		var field *settings.Error
 		if !errors.As(err, &field) {
-			t.Errorf("%v is no FieldError", err)
+			t.Errorf("%v is no settings.Error", err)
 			continue
 		}
 		reported[field.Key] = true
 		if !exist[field.Key] {
 			t.Errorf("there is no key %q: %v", field.Key, err)
 		}
-		if !strings.HasPrefix(err.Error(), "train: "+field.Key+" = ") {
+		if !strings.HasPrefix(err.Error(), field.Key+" = ") {
 			t.Errorf("error %q", err)
 		}
 	}
@@ -69,7 +73,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		delete(exist, free)
 	}
 	for key := range exist {
-		if !reported[key] && key != "objective.-" {
+		if !reported[key] {
 			t.Errorf("nothing is said of %s", key)
 		}
 	}
@@ -96,7 +100,7 @@ func TestValidateTogether(t *testing.T) {
 		c := valid()
 		tt.change(&c)
 		err := c.Validate()
-		var field *FieldError
+		var field *settings.Error
 		if tt.key == "" && err != nil || tt.key != "" && (!errors.As(err, &field) || field.Key != tt.key) {
 			t.Errorf("%+v %+v %+v: error %v, want one of %q", c.Model, c.Data, c.Eval, err, tt.key)
 		}
@@ -107,7 +111,7 @@ func TestValidateTogether(t *testing.T) {
 func TestValidateObjective(t *testing.T) {
 	c := valid()
 	reflect.ValueOf(c.Objective.Settings).Elem().FieldByName("PMax").SetFloat(-1)
-	var field *FieldError
+	var field *settings.Error
 	if err := c.Validate(); !errors.As(err, &field) || field.Key != "objective.p_max" {
 		t.Errorf("error %v", err)
 	}

@@ -59,11 +59,7 @@ func (t *Trainer) evaluateSuite(ctx context.Context, s eval.Suite, c EvalConfig)
 	around := t.prompter.Template
 	o := eval.Settings{
 		Template: around.Name, System: around.System, Stops: around.Stops,
-		Samples: c.Samples, Temperature: c.Temperature, TopP: c.TopP,
-		MaxTokens: c.MaxNewTokens, Seed: eval.TrainingSeed,
-	}
-	if c.Temperature == 0 {
-		o.Temperature, o.TopP, o.Greedy = 1, 1, true
+		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}
 	suites := []eval.Suite{s}
 	responses, err := eval.New(eval.NewPlan(o, suites))

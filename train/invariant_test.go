@@ -31,7 +31,7 @@ func TestInvariant(t *testing.T) {
 		if x.Slots() != n {
 			t.Fatalf("%d slots, want %d", x.Slots(), n)
 		}
-		if err := x.SetSampling(1, 1, 0, false); err != nil {
+		if err := x.SetSampling(sampler.Plain(1)); err != nil {
 			t.Fatal(err)
 		}
 		// Twice, so that the second time finds what the first left behind.

@@ -19,6 +19,7 @@ import (
 	_ "onering/reward/all"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
+	"onering/sampler"
 	"onering/train"
 	"onering/train/metrics"
 )
@@ -140,7 +141,7 @@ func TestCollapseIsWarnedOf(t *testing.T) {
 	}
 	c.Rollout.PromptsPerRound, c.Rollout.Temperature = 32, 0.6
 	c.Train.BatchSize, c.Optimizer.LearningRate = 32, 4e-4
-	c.Eval = train.EvalConfig{Samples: 1, TopP: 1}
+	c.Eval = train.EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}
 	var warned bytes.Buffer
 	_, records := learnLogged(t, env, c, warnings(&warned))
 	for _, r := range records {
@@ -176,7 +177,7 @@ func TestSameSeedSameBits(t *testing.T) {
 	var sums [2]uint64
 	for i := range sums {
 		c := embedded(t, "pmpo", 5, 2)
-		c.Eval = train.EvalConfig{Samples: 1, TopP: 1}
+		c.Eval = train.EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}
 		s, _ := learn(t, env, c)
 		policy, err := train.OpenPolicy(s.Checkpoint)
 		if err != nil {

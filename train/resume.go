@@ -3,47 +3,50 @@ package train
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	"onering/settings"
 	"onering/train/rundir"
 )
 
 // decisive lists the settings that decide the course of a run, by key. How
 // long it goes on, what is saved and where things lie do not.
 func decisive(c Config) map[string]string {
-	settings := make(map[string]string)
+	values := make(map[string]string)
 	for name, section := range map[string]any{
-		"model": c.Model, "data": c.Data, "rollout": c.Rollout, "optimizer": c.Optimizer, "train": c.Train, "runtime": c.Runtime,
+		"model": &c.Model, "data": &c.Data, "rollout": &c.Rollout, "optimizer": &c.Optimizer, "train": &c.Train, "runtime": &c.Runtime,
 	} {
-		v := reflect.ValueOf(section)
-		for i := range v.NumField() {
-			settings[name+"."+v.Type().Field(i).Tag.Get("toml")] = fmt.Sprint(v.Field(i).Interface())
+		for _, f := range settings.Fields(section) {
+			if f.Key != "" {
+				values[name+"."+f.Key] = fmt.Sprint(f.Value)
+			}
 		}
 	}
 	for _, key := range []string{
 		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {
-		delete(settings, key)
+		delete(values, key)
 	}
 	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
-		objectiveSettings(settings, v.Elem())
+		objectiveSettings(values, v.Elem())
 	}
-	return settings
+	return values
 }
 
 // objectiveSettings adds an objective's exported fields, one by one: as a whole
 // it may marshal to something else.
-func objectiveSettings(settings map[string]string, v reflect.Value) {
+func objectiveSettings(values map[string]string, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous && f.Type.Kind() == reflect.Struct {
-			objectiveSettings(settings, v.Field(i))
+			objectiveSettings(values, v.Field(i))
 		} else if f.IsExported() {
 			if text, err := json.Marshal(v.Field(i).Interface()); err == nil {
-				settings["objective."+f.Name] = string(text)
+				values["objective."+f.Name] = string(text)
 			}
 		}
 	}
@@ -95,12 +98,16 @@ func (c change) shapesRound() bool {
 	}, c.key)
 }
 
-// changedSettings lists what differs, sorted by key. Settings that a checkpoint of
-// an older version lacks have not changed.
+// changedSettings lists what differs, sorted by key. A setting that a checkpoint
+// of an older version lacks had its default.
 func changedSettings(was, is map[string]string) []change {
+	defaults := Default()
+	defaults.Objective.Settings = nil // the run may have another objective
+	old := decisive(defaults)
+	maps.Copy(old, was)
 	var changed []change
 	for key, value := range is {
-		if before, ok := was[key]; ok && before != value {
+		if before, ok := old[key]; ok && before != value {
 			changed = append(changed, change{key, before, value})
 		}
 	}

@@ -28,23 +28,20 @@ func (r *Rollout) sequence() runtime.Sequence {
 	return runtime.Sequence{Tokens: append(append([]int32{}, r.Prompt...), r.Response...), Prompt: len(r.Prompt)}
 }
 
-// A Sampling says how Roll samples.
-type Sampling struct {
-	Temperature, TopP float64
-	TopK              int
-	Greedy            bool
-	MaxNewTokens      int
-	EOS               []int32 // the tokens that end a response
-	Samples           int     // K
-	Seed              uint64  // of the run
-	FirstID           uint64  // the sampler's key of the first problem
+// A Request says how Roll samples.
+type Request struct {
+	sampler.Sampling
+	EOS     []int32 // the tokens that end a response
+	Samples int     // K
+	Seed    uint64  // of the run
+	FirstID uint64  // the sampler's key of the first problem
 }
 
 // Roll samples K responses to each problem and has r grade those to a problem
 // together. The rollouts are in the order of the problems, then of the samples,
 // whatever the schedule. progress may be nil; it is told of each response's
 // tokens when it is graded.
-func Roll(ctx context.Context, d sampler.Decoder, p *data.Prompter, problems []data.Problem, s Sampling, r reward.Reward, progress func(tokens int)) ([]Rollout, sampler.Stats, error) {
+func Roll(ctx context.Context, d sampler.Decoder, p *data.Prompter, problems []data.Problem, s Request, r reward.Reward, progress func(tokens int)) ([]Rollout, sampler.Stats, error) {
 	tasks := make([]reward.Task, len(problems))
 	for i, q := range problems {
 		text, prompt, err := p.Prompt(q)
@@ -54,8 +51,7 @@ func Roll(ctx context.Context, d sampler.Decoder, p *data.Prompter, problems []d
 		tasks[i] = reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: s.FirstID + uint64(i), Samples: s.Samples}}
 	}
 	opts := sampler.Options{
-		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Greedy: s.Greedy,
-		MaxNewTokens: s.MaxNewTokens, EOS: s.EOS, Seed: s.Seed,
+		Sampling: s.Sampling, EOS: s.EOS, Seed: s.Seed,
 		Stops: p.Template.Stops, Text: func() sampler.TextDecoder { return p.Tokenizer.NewDecoder() },
 	}
 	out := make([]Rollout, len(problems)*s.Samples)

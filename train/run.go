@@ -226,8 +226,8 @@ func (t *Trainer) sample(ctx context.Context) error {
 		defer invariant.Close()
 		decoder = invariant
 	}
-	rollouts, stats, err := Roll(ctx, decoder, t.prompter, now.problems, Sampling{
-		Temperature: r.Temperature, TopP: r.TopP, TopK: r.TopK, MaxNewTokens: r.MaxNewTokens, EOS: t.Policy.Model.EOS,
+	rollouts, stats, err := Roll(ctx, decoder, t.prompter, now.problems, Request{
+		Sampling: r.Sampling, EOS: t.Policy.Model.EOS,
 		Samples: r.SamplesPerPrompt, Seed: uint64(c.Train.Seed), FirstID: uint64(first),
 	}, t.reward, func(int) { t.observer.Advance(1) })
 	if err != nil && ctx.Err() == nil {

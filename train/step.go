@@ -18,7 +18,7 @@ var stepPhases = map[learn.Phase]metrics.Phase{
 func (t *Trainer) newStepper() (*learn.Stepper, error) {
 	c, o, p := t.Config, t.Config.Optimizer, t.Policy
 	return learn.New(t.env, p.Ring, learn.Options{
-		Optimizer: learn.AdamW{Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, WeightDecay: o.WeightDecay},
+		Optimizer: o.AdamW,
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
 		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, Stash: p.stash(c.Train.MicroTokens),
 		EntropyGradient: objectives.WeighsEntropy(t.Objective),

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -10,6 +9,7 @@ import (
 
 	"onering/data"
 	"onering/runtime"
+	"onering/settings"
 	"onering/tokenize"
 	"onering/train/learn"
 )
@@ -21,21 +21,17 @@ type Demonstration struct {
 	Response string `json:"response"`
 }
 
-// A SupervisedConfig says how a warm start is trained.
+// A SupervisedConfig says how a warm start is trained. The learning rate rises
+// over Warmup steps and then falls linearly to Floor of itself.
 type SupervisedConfig struct {
-	Epochs    int
-	BatchSize int // demonstrations a step
-	// LearningRate rises over Warmup steps and then falls linearly to Floor of
-	// itself.
-	LearningRate float64
-	Warmup       int
-	Floor        float64
-	WeightDecay  float64
-	Beta1, Beta2 float64
-	MaxGradNorm  float64
-	MicroTokens  int
-	Seed         int64
-	Template     tokenize.Template
+	Epochs    int `range:"[1,)" help:"passes over the data"`
+	BatchSize int `range:"[1,)" help:"demonstrations of a step"`
+	learn.UpdateSettings
+	Warmup      int     `range:"[0,)" help:"steps over which the rate rises"`
+	Floor       float64 `range:"[0,1]" help:"share of the rate that is left at the end"`
+	MicroTokens int     `range:"[1,)" help:"most tokens of one forward and backward pass"`
+	Seed        int64   `help:"seed of the order of demonstrations"`
+	Template    tokenize.Template
 
 	beforePass func(tokens int) error // set by tests; see learn.Options
 }
@@ -44,23 +40,12 @@ type SupervisedConfig struct {
 // is no template around its prompts.
 func DefaultSupervised() SupervisedConfig {
 	return SupervisedConfig{
-		Epochs: 1, BatchSize: 32, LearningRate: 3e-3, Warmup: 30, Floor: 0.1, WeightDecay: 0.01,
-		Beta1: 0.9, Beta2: 0.95, MaxGradNorm: 1, MicroTokens: 4096,
+		Epochs: 1, BatchSize: 32, Warmup: 30, Floor: 0.1, MicroTokens: 4096,
+		UpdateSettings: learn.UpdateSettings{
+			LearningRate: 3e-3, MaxGradNorm: 1,
+			AdamW: learn.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
+		},
 	}
-}
-
-// Validate reports every impossible setting, joined; each is a *FieldError.
-func (c SupervisedConfig) Validate() error {
-	var v validator
-	v.atLeast("epochs", c.Epochs, 1)
-	v.atLeast("batch_size", c.BatchSize, 1)
-	v.positive("learning_rate", c.LearningRate)
-	v.check("floor", c.Floor, c.Floor >= 0 && c.Floor <= 1, "must be a share of the learning rate, in [0, 1]")
-	v.atLeast("warmup", c.Warmup, 0)
-	v.nonNegative("weight_decay", c.WeightDecay)
-	v.nonNegative("max_grad_norm", c.MaxGradNorm)
-	v.atLeast("micro_tokens", c.MicroTokens, 1)
-	return errors.Join(v.errs...)
 }
 
 // Supervise trains the policy on demonstrations: the loss is the mean negative
@@ -69,7 +54,7 @@ func (c SupervisedConfig) Validate() error {
 // nil; log is told of steps that are computed again. When ctx ends, training stops
 // before the next micro-batch.
 func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations []Demonstration, c SupervisedConfig, log *slog.Logger, progress func(step, steps int, loss, norm float64)) error {
-	if err := c.Validate(); err != nil {
+	if err := settings.Check("", &c); err != nil {
 		return err
 	}
 	if len(demonstrations) == 0 {
@@ -87,7 +72,7 @@ func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations 
 		return err
 	}
 	stepper, err := learn.New(env, p.Ring, learn.Options{
-		Optimizer:   learn.AdamW{Beta1: c.Beta1, Beta2: c.Beta2, Eps: 1e-8, WeightDecay: c.WeightDecay},
+		Optimizer:   c.AdamW,
 		MaxGradNorm: c.MaxGradNorm, Temperature: 1, MicroTokens: c.MicroTokens, Stash: p.stash(c.MicroTokens),
 		Log: log, BeforePass: c.beforePass,
 	})

@@ -14,9 +14,18 @@ func init() {
 // AdamW are the settings of AdamW (Loshchilov & Hutter 2019, algorithm 2); the
 // names are PyTorch's.
 type AdamW struct {
-	Beta1, Beta2 float64 // decay of the first and the second moment, in [0, 1)
-	Eps          float64 // added to the root of the second moment
-	WeightDecay  float64 // each weight shrinks by learning rate x WeightDecay an update
+	Beta1       float64 `toml:"beta1" range:"[0,1)" help:"decay of the first moment"`
+	Beta2       float64 `toml:"beta2" range:"[0,1)" help:"decay of the second moment"`
+	Eps         float64 `toml:"eps" range:"(0,)" help:"added to the root of the second moment"`
+	WeightDecay float64 `toml:"weight_decay" range:"[0,)" help:"decoupled weight decay: an update shrinks each weight by its learning rate times this share"`
+}
+
+// UpdateSettings are AdamW with a learning rate and a clip: what run files and
+// the commands that take optimizer steps declare of an update.
+type UpdateSettings struct {
+	LearningRate float64 `toml:"learning_rate" flag:"lr" range:"(0,)" help:"learning rate, the highest of a schedule"`
+	AdamW
+	MaxGradNorm float64 `toml:"max_grad_norm" range:"[0,)" note:"0 turns it off" help:"scale a gradient of a larger Euclidean norm down to this norm"`
 }
 
 // Open implements OptimizerSettings.

@@ -1,0 +1,67 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"onering/settings"
+)
+
+// addSettings adds a flag for each setting of the struct that pointer points
+// to, or only for those whose flags are named. Their values are the defaults.
+func addSettings(flags *pflag.FlagSet, pointer any, names ...string) {
+	for _, f := range settings.Fields(pointer) {
+		if names != nil && !slices.Contains(names, f.Flag) {
+			continue
+		}
+		switch p := f.Value.Addr().Interface().(type) {
+		case *bool:
+			flags.BoolVar(p, f.Flag, *p, f.Help())
+		case *int:
+			flags.IntVar(p, f.Flag, *p, f.Help())
+		case *int64:
+			flags.Int64Var(p, f.Flag, *p, f.Help())
+		case *float64:
+			flags.Float64Var(p, f.Flag, *p, f.Help())
+		case *string:
+			flags.StringVar(p, f.Flag, *p, f.Help())
+		case *[]string:
+			flags.StringArrayVar(p, f.Flag, *p, f.Help()+"; repeatable")
+		default:
+			panic(fmt.Sprintf("cmd: no flag for a setting of type %T", p))
+		}
+	}
+}
+
+// checkSettings reports the values of the struct's settings that are out of
+// their ranges, by flag.
+func checkSettings(pointer any) error {
+	return namingFlags(settings.Check("", pointer), pointer)
+}
+
+// namingFlags puts the flags of the struct's settings in place of their keys in
+// the *settings.Errors that are joined to err, as a usage error.
+func namingFlags(err error, pointer any) error {
+	if err == nil {
+		return nil
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = slices.Clone(joined.Unwrap())
+	}
+	for i, err := range list {
+		var bad *settings.Error
+		if !errors.As(err, &bad) {
+			continue
+		}
+		for _, f := range settings.Fields(pointer) {
+			if f.Key == bad.Key {
+				list[i] = fmt.Errorf("--%s %v: %s", f.Flag, bad.Value, bad.Remedy)
+			}
+		}
+	}
+	return usageError{errors.Join(list...)}
+}

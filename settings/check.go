@@ -1,0 +1,130 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An Error says that a setting has an impossible value, and which are possible.
+type Error struct {
+	Key    string // as in a run file, such as "optimizer.beta1"
+	Value  any
+	Remedy string // such as "must be in [0, 1)"
+}
+
+func (e *Error) Error() string {
+	if text, ok := e.Value.(string); ok {
+		return fmt.Sprintf("%s = %q: %s", e.Key, text, e.Remedy)
+	}
+	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
+}
+
+// Check reports each setting of a struct that is outside its range or none of
+// its choices, as joined *Errors. Their keys begin with prefix, which is empty
+// or a section and a dot.
+func Check(prefix string, pointer any) error {
+	var errs []error
+	for _, f := range Fields(pointer) {
+		if remedy := f.remedy(); remedy != "" {
+			errs = append(errs, &Error{prefix + f.Key, f.Value.Interface(), remedy})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remedy says which values the setting may have if its own is none of them,
+// else nothing.
+func (f Field) remedy() string {
+	if words := f.choices(); len(words) > 0 && !slices.Contains(words, f.Value.String()) {
+		return "must be one of " + strings.Join(words, ", ")
+	}
+	tag := f.tag.Get("range")
+	if tag == "" || parseRange(tag).contains(f.number()) {
+		return ""
+	}
+	text := "must be " + parseRange(tag).describe(f.Value.Kind())
+	if note := f.tag.Get("note"); note != "" {
+		text += "; " + note
+	}
+	return text
+}
+
+// Allowed says in words which numbers the setting may have, such as "at least
+// 1"; nothing if it has no range. A default outside the range stands for
+// something else, which its section tells: nothing is said there either.
+func (f Field) Allowed() string {
+	tag := f.tag.Get("range")
+	if tag == "" || f.remedy() != "" {
+		return ""
+	}
+	return parseRange(tag).describe(f.Value.Kind())
+}
+
+func (f Field) number() float64 {
+	switch {
+	case f.Value.CanInt():
+		return float64(f.Value.Int())
+	case f.Value.CanUint():
+		return float64(f.Value.Uint())
+	}
+	return f.Value.Float()
+}
+
+// An interval of numbers. High is +Inf where there is no upper end; the infinity
+// itself is not inside then.
+type interval struct {
+	low, high         float64
+	lowOpen, highOpen bool
+}
+
+// parseRange reads a range tag. A malformed one is a mistake in the program.
+func parseRange(tag string) interval {
+	low, high, ok := strings.Cut(tag[1:len(tag)-1], ",")
+	r := interval{high: math.Inf(1), lowOpen: tag[0] == '(', highOpen: tag[len(tag)-1] == ')'}
+	var errs [2]error
+	r.low, errs[0] = strconv.ParseFloat(low, 64)
+	if high != "" {
+		r.high, errs[1] = strconv.ParseFloat(high, 64)
+	}
+	if err := errors.Join(errs[:]...); !ok || err != nil {
+		panic(fmt.Sprintf("settings: range %q: %v", tag, err))
+	}
+	return r
+}
+
+// contains is false for NaN, which a run file can state.
+func (r interval) contains(x float64) bool {
+	above, below := x >= r.low, x <= r.high
+	if r.lowOpen {
+		above = x > r.low
+	}
+	if r.highOpen {
+		below = x < r.high
+	}
+	return above && below
+}
+
+// describe names the interval as what follows "must be".
+func (r interval) describe(kind reflect.Kind) string {
+	switch {
+	case !math.IsInf(r.high, 1):
+		open, end := "[", "]"
+		if r.lowOpen {
+			open = "("
+		}
+		if r.highOpen {
+			end = ")"
+		}
+		return fmt.Sprintf("in %s%v, %v%s", open, r.low, r.high, end)
+	case isInteger(kind):
+		return fmt.Sprintf("at least %v", r.low)
+	case r.lowOpen:
+		return fmt.Sprintf("a finite number above %v", r.low)
+	}
+	return fmt.Sprintf("a finite number, at least %v", r.low)
+}

@@ -1,0 +1,126 @@
+// Package settings reads what structs of settings declare. A setting is one
+// struct field, and its tags are all that the program knows about it:
+//
+//	toml:"top_p"    the key in a run file; "-" is none, and without the tag it
+//	                is the field's name in snake case
+//	flag:"top-p"    the flag on the command line; without the tag it is the key
+//	                with hyphens
+//	range:"(0,1]"   the numbers it may have; "[1,)" has no upper end
+//	choice:"a b"    the words it may have
+//	note:"..."      what to add about its values, such as "1 turns it off"
+//	help:"..."      what it means, for --help and docs/settings.md
+//
+// Run files, environment variables, flags, validation, run.toml and
+// docs/settings.md all follow from these tags, so a setting that several
+// commands and sections share is one field of one struct that they embed.
+package settings
+
+import (
+	"reflect"
+	"strings"
+	"unicode"
+)
+
+// A Field is one setting of a struct.
+type Field struct {
+	Key   string // in a run file; "" if it has none
+	Flag  string // without the hyphens in front
+	Value reflect.Value
+	tag   reflect.StructTag
+}
+
+// Fields lists the settings of the struct that pointer points to, in the order
+// of declaration. The fields of an embedded struct count as fields of the outer
+// one. Fields of types that a run file cannot state are left out. A nil pointer,
+// and a pointer to anything else, has no settings.
+func Fields(pointer any) []Field {
+	v := reflect.ValueOf(pointer)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	return appendFields(nil, v.Elem())
+}
+
+func appendFields(fields []Field, v reflect.Value) []Field {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+		switch {
+		case f.Anonymous && key == "" && f.Type.Kind() == reflect.Struct:
+			fields = appendFields(fields, v.Field(i))
+			continue
+		case !f.IsExported() || !settable(f.Type):
+			continue
+		case key == "-":
+			key = ""
+		case key == "":
+			key = snake(f.Name)
+		}
+		flag := f.Tag.Get("flag")
+		if flag == "" {
+			flag = strings.ReplaceAll(key, "_", "-")
+		}
+		fields = append(fields, Field{key, flag, v.Field(i), f.Tag})
+	}
+	return fields
+}
+
+// settable reports whether a run file can state a value of type t.
+func settable(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		return settable(t.Elem())
+	case reflect.Bool, reflect.String, reflect.Float32, reflect.Float64:
+		return true
+	}
+	return isInteger(t.Kind())
+}
+
+func isInteger(k reflect.Kind) bool { return reflect.Int <= k && k <= reflect.Uint64 }
+
+// snake turns ClipLow into clip_low and EpsESS into eps_ess.
+func snake(name string) string {
+	letters := []rune(name)
+	var b strings.Builder
+	for i, r := range letters {
+		if unicode.IsUpper(r) && i > 0 &&
+			(unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1])) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// Help is what the setting means, with the words it may have and its note.
+func (f Field) Help() string {
+	text := f.tag.Get("help")
+	if words := f.choices(); len(words) > 0 {
+		text += ": " + strings.Join(words, ", ")
+	}
+	if note := f.tag.Get("note"); note != "" {
+		text += "; " + note
+	}
+	return text
+}
+
+func (f Field) choices() []string { return strings.Fields(f.tag.Get("choice")) }
+
+// TypeName says in the words of a run file what values a type has.
+func TypeName(t reflect.Type) string {
+	switch k := t.Kind(); {
+	case k == reflect.Pointer:
+		return TypeName(t.Elem())
+	case k == reflect.Slice:
+		return "a list, each element " + TypeName(t.Elem())
+	case k == reflect.Bool:
+		return "true or false"
+	case k == reflect.String:
+		return "a string in quotes"
+	case reflect.Uint <= k && k <= reflect.Uint64:
+		return "a whole number, at least 0"
+	case isInteger(k):
+		return "a whole number"
+	}
+	return "a number"
+}
