@@ -68,7 +68,7 @@ var rooms = []struct {
 	{"train/rundir", "train/metrics models"},
 	{"train/sweep", "models"},
 
-	{"serve", "train train/metrics"},
+	{"serve", "train train/metrics eval"},
 
 	{"report", "objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/live", "report report/tensorboard train train/metrics"},

@@ -41,7 +41,7 @@ func (w *watcher) Round(r metrics.Record) { w.line(roundLine(r, w.rounds)) }
 // Evaluated implements train.Observer.
 func (w *watcher) Evaluated(e train.Evaluation) {
 	for _, result := range e.Results {
-		w.line(fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, result.Suite, 100*result.Pass1, result.Problems))
+		w.line(fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, result.Suite, 100*result.Pass1.Value, result.Problems))
 	}
 }
 
@@ -119,10 +119,10 @@ func summarize(s train.Summary) summary {
 		out.Reward = s.Reward[:]
 	}
 	for _, after := range s.Last.Results {
-		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1}
+		score := suiteScore{Suite: after.Suite, Problems: after.Problems, After: after.Pass1.Value}
 		for _, before := range s.First.Results {
 			if before.Suite == after.Suite {
-				score.Before = &before.Pass1
+				score.Before = &before.Pass1.Value
 			}
 		}
 		out.Suites = append(out.Suites, score)

@@ -170,7 +170,7 @@ func (s *Status) Round(r metrics.Record) {
 func (s *Status) Evaluated(e train.Evaluation) {
 	s.mu.Lock()
 	for _, x := range e.Results {
-		s.set("eval/"+x.Suite+"/pass_at_1", x.Pass1)
+		s.set("eval/"+x.Suite+"/pass_at_1", x.Pass1.Value)
 	}
 	s.moved = s.now()
 	s.mu.Unlock()

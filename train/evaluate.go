@@ -14,37 +14,36 @@ import (
 // An Evaluation is the results of all suites at one point of a run.
 type Evaluation struct {
 	Round, Step int
-	Results     []Result
+	Results     []eval.Score
 }
 
-// A Result is how a policy did on one suite.
-type Result struct {
-	Suite    string
-	Problems int
-	Samples  int     // per problem
-	Pass1    float64 // mean share of right responses, pass@1
-	Length   float64 // mean response tokens
-	Cut      float64 // share of truncated responses
-	// Score has all of it, with confidence intervals.
-	Score eval.Score
-}
-
+// record is the evaluation as a line of metrics.jsonl.
 func (e Evaluation) record() metrics.Record {
 	r := metrics.Record{}.With("kind", "eval").With("round", e.Round).With("step", e.Step)
-	mean := 0.0
 	for _, x := range e.Results {
 		name := "eval/" + x.Suite
-		r = r.With(name+"/pass@1", x.Pass1).With(name+"/pass@1_low", x.Score.Pass1.Low).With(name+"/pass@1_high", x.Score.Pass1.High)
-		for j, at := range x.Score.PassK {
-			r = r.With(fmt.Sprintf("%s/pass@%d", name, at.K), at.Value).With(fmt.Sprintf("%s/maj@%d", name, at.K), x.Score.MajorityK[j].Value)
+		r = r.With(name+"/pass@1", x.Pass1.Value).With(name+"/pass@1_low", x.Pass1.Low).With(name+"/pass@1_high", x.Pass1.High)
+		for j, at := range x.PassK {
+			r = r.With(fmt.Sprintf("%s/pass@%d", name, at.K), at.Value).With(fmt.Sprintf("%s/maj@%d", name, at.K), x.MajorityK[j].Value)
 		}
-		r = r.With(name+"/response_length", x.Length).With(name+"/truncated_share", x.Cut)
-		mean += x.Pass1 / float64(len(e.Results))
+		r = r.With(name+"/response_length", x.Tokens).With(name+"/truncated_share", x.Truncated)
 	}
 	if len(e.Results) > 1 {
-		r = r.With("eval/average/pass@1", mean)
+		r = r.With("eval/average/pass@1", *e.mean())
 	}
 	return r
+}
+
+// mean is the mean pass@1 of the suites, nil if there are none.
+func (e Evaluation) mean() *float64 {
+	if len(e.Results) == 0 {
+		return nil
+	}
+	mean := 0.0
+	for _, x := range e.Results {
+		mean += x.Pass1.Value / float64(len(e.Results))
+	}
+	return &mean
 }
 
 // Fingerprint tells these weights from others: a checksum over all of them.
@@ -55,7 +54,7 @@ func (p *Policy) Fingerprint() string {
 }
 
 // evaluateSuite evaluates a suite during training, in the way that c says.
-func (t *Trainer) evaluateSuite(ctx context.Context, s eval.Suite, c EvalConfig) (Result, error) {
+func (t *Trainer) evaluateSuite(ctx context.Context, s eval.Suite, c EvalConfig) (eval.Score, error) {
 	around := t.prompter.Template
 	o := eval.Settings{
 		Template: around.Name, System: around.System, Stops: around.Stops,
@@ -64,19 +63,18 @@ func (t *Trainer) evaluateSuite(ctx context.Context, s eval.Suite, c EvalConfig)
 	suites := []eval.Suite{s}
 	responses, err := eval.New(eval.NewPlan(o, suites))
 	if err != nil {
-		return Result{}, err
+		return eval.Score{}, err
 	}
 	e := eval.Evaluator{
 		Decoder: t.decoder, Prompter: t.prompter, EOS: t.Policy.Model.EOS, Reward: t.reward,
 		Progress: func(int) { t.observer.Advance(1) },
 	}
 	if err := e.Evaluate(ctx, suites, responses); err != nil {
-		return Result{}, err
+		return eval.Score{}, err
 	}
 	report, err := responses.Report(reward.SameAnswer(t.reward))
 	if err != nil {
-		return Result{}, err
+		return eval.Score{}, err
 	}
-	x := report.Suites[0]
-	return Result{Suite: x.Suite, Problems: x.Problems, Samples: x.Samples, Pass1: x.Pass1.Value, Length: x.Tokens, Cut: x.Truncated, Score: x}, nil
+	return report.Suites[0], nil
 }

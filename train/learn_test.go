@@ -99,7 +99,7 @@ func TestEmbeddedRunLearns(t *testing.T) {
 			if warned.Len() > 0 {
 				t.Errorf("the run warns:\n%s", &warned)
 			}
-			before, after := s.First.Results[0].Pass1, s.Last.Results[0].Pass1
+			before, after := s.First.Results[0].Pass1.Value, s.Last.Results[0].Pass1.Value
 			t.Logf("pass@1 %.1f %% before, %.1f %% after %d rounds in %.1f s; log-prob gap at most %.1e", 100*before, 100*after, rounds, s.Seconds, s.LogPGap)
 			if after-before < 0.40 {
 				t.Errorf("gained %.1f points, want at least 40", 100*(after-before))
@@ -161,7 +161,7 @@ func TestEveryObjectiveLearns(t *testing.T) {
 	for _, name := range objectives.Names() {
 		t.Run(name, func(t *testing.T) {
 			s, _ := learn(t, env, embedded(t, name, 0, 8))
-			before, after := s.First.Results[0].Pass1, s.Last.Results[0].Pass1
+			before, after := s.First.Results[0].Pass1.Value, s.Last.Results[0].Pass1.Value
 			t.Logf("pass@1 %.1f %% before, %.1f %% after 8 rounds", 100*before, 100*after)
 			// GSPO's clip leaves out half of the sequences and is slower at first.
 			if after-before < 0.15 {

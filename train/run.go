@@ -313,15 +313,3 @@ func (t *Trainer) closeRound() (metrics.Record, error) {
 	t.alarms.Round(record)
 	return record, t.folder.Append(record)
 }
-
-// mean is the mean pass@1 of the suites, nil without any.
-func (e Evaluation) mean() *float64 {
-	if len(e.Results) == 0 {
-		return nil
-	}
-	mean := 0.0
-	for _, x := range e.Results {
-		mean += x.Pass1 / float64(len(e.Results))
-	}
-	return &mean
-}
