@@ -7,6 +7,7 @@ require (
 	github.com/andybalholm/brotli v1.2.3
 	github.com/apache/arrow-go/v18 v18.8.0
 	github.com/go-echarts/go-echarts/v2 v2.6.7
+	github.com/gofrs/flock v0.13.0
 	github.com/google/flatbuffers v25.12.19+incompatible
 	github.com/klauspost/compress v1.19.2
 	github.com/mattn/go-runewidth v0.0.31

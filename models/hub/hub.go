@@ -3,18 +3,23 @@
 //
 //	HUB/models--ORG--NAME/refs/main                   the commit of a branch or tag
 //	HUB/models--ORG--NAME/snapshots/COMMIT/FILE  ->   ../../blobs/ETAG
-//	HUB/models--ORG--NAME/blobs/ETAG                  a file; ETAG.incomplete while it comes
-//	HUB/models--ORG--NAME/onering/COMMIT.json         the names of all its files; ours
-//	HUB/.locks/models--ORG--NAME/ETAG.lock            held by the process that fetches it
+//	HUB/models--ORG--NAME/blobs/ETAG                  a file; ETAG.incomplete during its download
+//	HUB/models--ORG--NAME/onering/COMMIT.json         the names of all files of a commit; only onering reads it
+//	HUB/.locks/models--ORG--NAME/ETAG.lock            held by the process that downloads the file
 //
-// A file counts as there only when its checksum was right (SHA-256, or git's
-// SHA-1 for small files), a snapshot is referred to only when all of it is
-// there. What was cut off goes on where it stopped.
+// A file enters the cache only after its checksum was compared (SHA-256, or
+// git's SHA-1 for small files). A ref names a commit only when the snapshot is
+// complete. An interrupted download continues where it stopped.
 //
-// The places and the account follow the variables of the Python client: HF_HOME,
-// HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN or the file HF_HOME/token, HF_HUB_OFFLINE.
-// The token is sent to the endpoint's host alone, never to where it redirects
-// to, and appears in no message.
+// The folders and the account follow the variables of the Python client:
+// HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN or the file HF_HOME/token,
+// HF_HUB_OFFLINE. The token is sent to the endpoint's host alone, never to a
+// host to which it redirects, and appears in no message.
+//
+// The client is our own because the kept one in Go, gomlx/go-huggingface
+// (v0.3.1), compares no checksums, deletes interrupted downloads, retries
+// nothing, refuses the redirects of mirrors, and knows neither HF_TOKEN nor
+// offline use.
 package hub
 
 import (
