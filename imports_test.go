@@ -88,6 +88,8 @@ var testAllow = map[string]string{
 	"models/decoder":           "models/graph/graphtest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
 	"train":                    "objectives/all reward/all runtime/runtimetest models/qwen2",
+	"cmd":                      "runtime/runtimetest",
+	"train/learn":              "runtime/runtimetest models/qwen2",
 	"eval":                     "reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward/math":              "reward/rewardtest data",
 	"reward/*":                 "reward/rewardtest",

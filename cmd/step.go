@@ -22,7 +22,7 @@ import (
 
 func newStep() *cobra.Command {
 	var e engineFlags
-	o := stepOptions{update: train.Default().Optimizer.UpdateSettings, Options: learn.Options{MicroTokens: microTokens, Stash: models.StashAll, Log: slog.Default()}}
+	o := defaultStep()
 	c := &cobra.Command{
 		Use:   "step --model DIR --out DIR [FILE]",
 		Short: "Take one optimizer step with weights of your own",
@@ -63,7 +63,7 @@ is updated or written but the gradients, if asked for.`,
 	flags.StringVar(&o.out, "out", "", "folder to write (required but for --dry-run)")
 	flags.StringVar(&o.grads, "grads", "", "also write the gradients, before clipping, to this safetensors file")
 	addSettings(flags, &o.update)
-	flags.Float64Var(&o.Temperature, "temperature", 1, "divisor of the logits")
+	flags.Float64Var(&o.Temperature, "temperature", o.Temperature, "divisor of the logits")
 	flags.BoolVar(&o.dry, "dry-run", false, "compute loss and gradients, update nothing")
 	must(c.MarkFlagDirname("state"))
 	must(c.MarkFlagDirname("out"))
@@ -75,6 +75,13 @@ type stepOptions struct {
 	update            learn.UpdateSettings
 	state, out, grads string
 	dry               bool
+}
+
+func defaultStep() stepOptions {
+	return stepOptions{
+		update:  train.Default().Optimizer.UpdateSettings,
+		Options: learn.Options{Temperature: 1, MicroTokens: microTokens, Stash: models.StashAll, Log: slog.Default()},
+	}
 }
 
 func (o stepOptions) validate() error {

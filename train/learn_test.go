@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"onering/data/arithmetic"
-	"onering/models"
 	"onering/objectives"
 	_ "onering/objectives/all"
 	_ "onering/reward/all"
@@ -190,65 +189,5 @@ func TestSameSeedSameBits(t *testing.T) {
 	}
 	if sums[0] != sums[1] {
 		t.Error("two runs with one seed ended with different weights")
-	}
-}
-
-// Gradients do not depend on how a batch is cut into micro-batches.
-func TestMicroBatchesDoNotMatter(t *testing.T) {
-	env := runtimetest.Test(t)
-	policy, err := train.OpenPolicy(train.Arithmetic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer policy.Close()
-	l, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: models.StashAll})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	r := rand.New(rand.NewPCG(1, 2))
-	var sequences []runtime.Sequence
-	var w [][]float64
-	for range 24 {
-		n := 9 + r.IntN(40)
-		s := runtime.Sequence{Prompt: 8}
-		for range n {
-			s.Tokens = append(s.Tokens, int32(r.IntN(25)))
-		}
-		row := make([]float64, n-8)
-		for i := range row {
-			row[i] = r.NormFloat64()
-		}
-		sequences, w = append(sequences, s), append(w, row)
-	}
-	gradients := func(size int) []float32 {
-		l.ZeroGradients()
-		for from := 0; from < len(sequences); from += size {
-			to := min(from+size, len(sequences))
-			p, err := l.Forward(sequences[from:to], 1, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Backward(w[from:to], nil); err != nil {
-				t.Fatal(err)
-			}
-			p.Release()
-		}
-		return append([]float32{}, l.Gradients.Data...)
-	}
-	whole := gradients(len(sequences))
-	norm := 0.0
-	for _, x := range whole {
-		norm += float64(x) * float64(x)
-	}
-	for _, size := range []int{1, 5, 12} {
-		off := 0.0
-		for i, x := range gradients(size) {
-			d := float64(x) - float64(whole[i])
-			off += d * d
-		}
-		if rel := math.Sqrt(off / norm); !(rel <= 1e-6) {
-			t.Errorf("micro-batches of %d: gradients differ by %.2g of their norm, want at most 1e-6", size, rel)
-		}
 	}
 }

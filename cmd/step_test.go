@@ -1,0 +1,136 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"onering/models"
+	ort "onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/train"
+	"onering/train/learn"
+)
+
+// stepOnce does what `onering step` does with a batch, and returns the report and
+// the gradients in the file that --grads names.
+func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report stepReport, gradients []float32, err error) {
+	t.Helper()
+	env := runtimetest.Test(t)
+	policy, err := train.OpenPolicyOn(env, train.Arithmetic, dtype)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	var batch learn.Batch
+	for range 24 {
+		s, w := ort.Sequence{Prompt: 4}, []float64(nil)
+		for range 8 + r.IntN(30) {
+			s.Tokens = append(s.Tokens, int32(r.IntN(15)))
+		}
+		for range len(s.Tokens) - s.Prompt {
+			w = append(w, r.NormFloat64()/1e7) // too small for float16 without a loss scale
+		}
+		batch.Sequences, batch.Weights = append(batch.Sequences, s), append(batch.Weights, w)
+	}
+	dir := t.TempDir()
+	o := defaultStep()
+	o.out, o.grads = filepath.Join(dir, "out"), filepath.Join(dir, "grads")
+	change(&o)
+	if report, err = takeStep(context.Background(), &engine{env, policy}, batch, o); err != nil {
+		if _, missing := os.Stat(o.out); !errors.Is(missing, fs.ErrNotExist) {
+			t.Errorf("a step that failed has written %s: %v", o.out, missing)
+		}
+		return report, nil, err
+	}
+	if _, err := os.Stat(filepath.Join(o.out, "state", "exp_avg.safetensors")); err != nil {
+		t.Error(err)
+	}
+	f, err := models.OpenSafetensors(o.grads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, name := range f.Names() {
+		info, _ := f.Info(name)
+		n := 1
+		for _, d := range info.Shape {
+			n *= d
+		}
+		data := make([]float32, n)
+		if err := f.ReadFloat32(name, data, 0); err != nil {
+			t.Fatal(err)
+		}
+		gradients = append(gradients, data...)
+	}
+	return report, gradients, nil
+}
+
+// sameStep wants the figures of a step to be those of another one but for rounding.
+func sameStep(t *testing.T, name string, got, want stepReport, g, wantG []float32, off float64) {
+	t.Helper()
+	if math.Abs(got.Loss-want.Loss) > off*math.Abs(want.Loss) || math.Abs(got.GradNorm-want.GradNorm) > off*want.GradNorm || got.Tokens != want.Tokens {
+		t.Errorf("%s: %+v, want %+v", name, got, want)
+	}
+	d, norm := 0.0, 0.0
+	for i := range wantG {
+		d += (float64(g[i]) - float64(wantG[i])) * (float64(g[i]) - float64(wantG[i]))
+		norm += float64(wantG[i]) * float64(wantG[i])
+	}
+	if !(d <= off*off*norm) || norm == 0 {
+		t.Errorf("%s: gradients are %.2g of their norm off", name, math.Sqrt(d/norm))
+	}
+}
+
+// Where memory ends the batch is computed again in smaller micro-batches; where
+// they cannot be smaller nothing is written.
+func TestStepMemoryEnds(t *testing.T) {
+	want, wantG, err := stepOnce(t, "float32", func(*stepOptions) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noMemory := errors.New("bad allocation")
+	var log bytes.Buffer
+	got, g, err := stepOnce(t, "float32", func(o *stepOptions) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.BeforePass = func(tokens int) error {
+			if tokens > 200 {
+				return noMemory
+			}
+			return nil
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameStep(t, "small micro-batches", got, want, g, wantG, 1e-5)
+	if !strings.Contains(log.String(), "micro-batches are halved") {
+		t.Errorf("log:\n%s", &log)
+	}
+	if _, _, err := stepOnce(t, "float32", func(o *stepOptions) { o.BeforePass = func(int) error { return noMemory } }); !errors.Is(err, noMemory) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// In float16 the loss is scaled: the gradients written and the norm are without
+// the scale, and those too small for float16 are there.
+func TestStepFloat16(t *testing.T) {
+	want, wantG, err := stepOnce(t, "float32", func(*stepOptions) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, g, err := stepOnce(t, "float16", func(*stepOptions) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameStep(t, "float16", got, want, g, wantG, 0.05)
+}

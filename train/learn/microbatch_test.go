@@ -1,0 +1,53 @@
+package learn
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"onering/runtime"
+)
+
+func TestMicroBatches(t *testing.T) {
+	var sequences []runtime.Sequence
+	for _, n := range []int{3, 9, 4, 20, 5, 4} {
+		sequences = append(sequences, runtime.Sequence{Tokens: make([]int32, n), Prompt: 1})
+	}
+	for _, tt := range []struct {
+		limit int
+		live  []bool
+		want  string
+	}{
+		{1, nil, "[[3] [1] [4] [2] [5] [0]]"},
+		{10, nil, "[[3] [1] [4 2] [5 0]]"},
+		{45, nil, "[[3 1 4 2 5 0]]"},
+		{45, []bool{true, false, true, true, false, true}, "[[3 2 5 0] [1 4]]"},
+		{10, []bool{true, false, true, true, false, true}, "[[3] [2 5] [0] [1] [4]]"},
+	} {
+		if got := fmt.Sprint(microBatches(sequences, tt.live, tt.limit)); got != tt.want {
+			t.Errorf("at most %d tokens, live %v: %s, want %s", tt.limit, tt.live, got, tt.want)
+		}
+	}
+	if got := microBatches(nil, nil, 10); len(got) != 0 {
+		t.Errorf("of no sequences: %v", got)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	for _, tt := range []struct {
+		s    Schedule
+		want []float64 // of steps 1, 2, ...
+	}{
+		{Schedule{Peak: 2, Steps: 3, Shape: "constant"}, []float64{2, 2, 2}},
+		{Schedule{Peak: 2, Warmup: 2, Steps: 4, Shape: "constant"}, []float64{1, 2, 2, 2}},
+		{Schedule{Peak: 2, Warmup: 2, Steps: 6, Shape: "linear"}, []float64{1, 2, 1.5, 1, 0.5, 0}},
+		{Schedule{Peak: 2, Steps: 4, Shape: "cosine"}, []float64{1 + math.Sqrt2/2, 1, 1 - math.Sqrt2/2, 0}},
+		{Schedule{Peak: 2, Warmup: 4, Steps: 2, Shape: "linear"}, []float64{0.5, 1, 1.5, 2, 2}},
+	} {
+		for i, want := range tt.want {
+			if got := tt.s.Rate(i + 1); math.Abs(got-want) > 1e-15 {
+				t.Errorf("%+v: step %d has rate %v, want %v", tt.s, i+1, got, want)
+			}
+		}
+	}
+}
