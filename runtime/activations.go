@@ -3,16 +3,16 @@ package runtime
 import "onering/models"
 
 // activations are what a pass computes between its tokens and its log-probs. A
-// pass that is kept owns one set until it is released; all others take turns with
-// a single one, layer after layer in the same buffers. So a Learner has as many
-// sets as passes are kept at once, and one more.
+// pass that is kept owns a set until it is released. All other passes share one
+// set, and write all layers to the same buffers. So a Learner has as many sets as
+// passes are kept at once, and one more.
 type activations struct {
-	x     []buffer   // layer i's input [N,D]; the last is the last layer's output
-	stash [][]buffer // of each layer, what its forward Program keeps for its backward one
+	x     []buffer   // the input [N,D] of each layer, and the last layer's output
+	stash [][]buffer // for each layer, what forward keeps for backward
 	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
 }
 
-// spare is what a Learner's next passes may use: what no open pass does.
+// spare holds buffers that no open pass uses, for the next passes.
 type spare struct {
 	packed      []*packed
 	activations []*activations
@@ -27,8 +27,8 @@ func (s *spare) close() {
 	}
 }
 
-// takeActivations returns a set that nothing uses, for a model whose layers
-// stash these ports.
+// takeActivations returns a set that no pass uses, for layers that stash these
+// ports.
 func (l *Learner) takeActivations(ports []models.Port) *activations {
 	a := &activations{xr: l.env.buffer(models.F32), h: l.env.buffer(models.F32)}
 	if s := &l.spare; len(s.activations) > 0 {
@@ -46,15 +46,15 @@ func (l *Learner) takeActivations(ports []models.Port) *activations {
 	return a
 }
 
-// giveActivations hands a set back. Its content stays until the next pass.
+// giveActivations gives a set back. Its content stays until the next pass.
 func (l *Learner) giveActivations(a *activations) {
 	if a != nil {
 		l.spare.activations = append(l.spare.activations, a)
 	}
 }
 
-// input is the buffer of layer i's input, or of the last layer's output: one of
-// its own where the pass is kept, else one of two that take turns.
+// input returns the buffer of layer i's input, or of the last layer's output: a
+// buffer of its own if the pass is kept, else one of two in turns.
 func (a *activations) input(i int, keep bool) *buffer {
 	if !keep {
 		i %= 2
@@ -62,7 +62,7 @@ func (a *activations) input(i int, keep bool) *buffer {
 	return &a.x[i]
 }
 
-// stashed are the buffers of layer i's stash: its own where the pass is kept.
+// stashed returns the buffers of layer i's stash: its own if the pass is kept.
 func (a *activations) stashed(i int, keep bool) []buffer {
 	if !keep {
 		i = 0

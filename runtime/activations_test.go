@@ -9,9 +9,9 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// However many passes of a batch are not kept, they take the memory of one
-// layer, and of one pass once they go back; and they make the same bits as
-// passes that are kept.
+// TestPassesShareActivations: together, passes that are not kept take the memory of
+// one layer, and of one pass after Backward. They give the same bits as passes that
+// are kept.
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
 	const layers, passes = 5, 6

@@ -7,29 +7,30 @@ import (
 	"onering/models"
 )
 
-// An arena is what lasts as long as a training run, where sessions find it, with
-// a Value for each named tensor: the weights, their gradients, the moments of an
-// optimizer, and 16-bit copies of weights. Its elements are those of a
-// models.Weights, all or some. A memory that aliases holds them once. In any
-// other memory the host's elements are as of the last download.
+// An arena holds the elements of a models.Weights, all or a range of them, in the
+// memory where sessions find them, with a Value for each tensor that has a name.
+// Weights, gradients, the moments of an optimizer and the 16-bit copies of weights
+// are arenas; they live as long as the Ring, Learner or Optimizer that made them.
+// In a memory that aliases, the arena's elements and the host's are the same. In
+// any other memory, the host's elements are those of the last download.
 type arena struct {
 	memory   memory
 	weights  *models.Weights
-	from, to int          // which of the weights' elements it holds
-	dtype    models.DType // F32, or the type that a copy is rounded to
+	from, to int          // the range of the weights' elements that it holds
+	dtype    models.DType // F32, or the 16-bit type that a copy is rounded to
 	at       unsafe.Pointer
-	tensors  map[string]*Value // by plain and by fused name, once nameTensors was called
-	rounded  *arena            // the 16-bit copy of some elements; nil where no graph reads one
-	env      *Env              // whose Upload and Download know it; nil for the arenas of none
+	tensors  map[string]*Value // by plain and by fused name; empty until nameTensors
+	rounded  *arena            // the 16-bit copy of a range of the elements; nil if no graph reads one
+	env      *Env              // the Env whose Upload and Download find this arena; may be nil
 }
 
-// hostArena is an arena of the host's own elements.
+// hostArena returns an arena of the host's own elements.
 func hostArena(w *models.Weights) *arena {
 	return &arena{memory: host, weights: w, to: len(w.Data), dtype: models.F32, at: unsafe.Pointer(unsafe.SliceData(w.Data))}
 }
 
-// hold gives the sessions of e the elements of w; fresh ones are zero and are not
-// copied. From then on Upload and Download know w.
+// hold makes an arena of w in the memory of e. Upload and Download find it from
+// then on. If fresh is true, w holds zeros only and is not copied.
 func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
 	a := hostArena(w)
 	a.env = e
@@ -56,7 +57,8 @@ func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
 	return a, nil
 }
 
-// held is the arena that hold made of w, else the host's elements.
+// held returns the arena that hold made of w, or one of the host's elements if it
+// made none.
 func (e *Env) held(w *models.Weights) *arena {
 	if a, ok := e.arenas.Load(w); ok {
 		return a.(*arena)
@@ -64,9 +66,9 @@ func (e *Env) held(w *models.Weights) *arena {
 	return hostArena(w)
 }
 
-// Download makes w, the weights of a Ring, the gradients of a Learner or the
-// moments of an Optimizer, what they are on the device. On the CPU they are that
-// already.
+// Download copies from the device to the host: the weights of a Ring, the
+// gradients of a Learner or the moments of an Optimizer. On the CPU the two are
+// the same memory and nothing is copied.
 func (e *Env) Download(w ...*models.Weights) error {
 	for _, w := range w {
 		if err := e.held(w).download(); err != nil {
@@ -76,8 +78,9 @@ func (e *Env) Download(w ...*models.Weights) error {
 	return nil
 }
 
-// Upload makes what sessions read, where a Ring, a Learner or an Optimizer has w,
-// the elements of w. On the CPU only 16-bit copies are made anew.
+// Upload copies from the host to the device what Download copies from there, and
+// rounds the 16-bit copies again. Call it after changing elements of w. On the CPU
+// only the 16-bit copies have to be made again.
 func (e *Env) Upload(w ...*models.Weights) error {
 	for _, w := range w {
 		if err := e.held(w).upload(); err != nil {
@@ -87,9 +90,9 @@ func (e *Env) Upload(w ...*models.Weights) error {
 	return nil
 }
 
-// Forget gives back the host's memory of w where a Ring, a Learner or an Optimizer
-// has it on a device: until the next Download the host's elements are unknown.
-// On the CPU there is nothing to do.
+// Forget gives the host's memory of w back to the system, if a device holds w.
+// The host's elements are then unknown until the next Download. On the CPU Forget
+// does nothing.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
 		if !e.held(w).memory.aliases() {
@@ -101,16 +104,16 @@ func (e *Env) Forget(w ...*models.Weights) {
 // bytes is the size of all elements.
 func (a *arena) bytes() int { return (a.to - a.from) * a.dtype.Size() }
 
-// holds tells whether the arena has the elements from and up to to.
+// holds reports whether the arena has the elements from (included) to to (excluded).
 func (a *arena) holds(from, to int) bool { return a.from <= from && to <= a.to }
 
-// address is where element i of the weights lies.
+// address returns the address of element i of the weights.
 func (a *arena) address(i int) unsafe.Pointer {
 	return unsafe.Add(a.at, (i-a.from)*a.dtype.Size())
 }
 
-// view returns a Value over the elements of the weights from first on, which the
-// caller closes.
+// view returns a Value whose first element is element first of the weights. The
+// caller closes it.
 func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	n, err := sizeOf(a.dtype, shape)
 	if err != nil {
@@ -122,7 +125,7 @@ func (a *arena) view(first int, shape ...int64) (*Value, error) {
 	return newValue(a.memory, a.dtype, a.address(first), n, shape)
 }
 
-// nameTensors makes the Value of each tensor that lies within the arena.
+// nameTensors makes a Value of each tensor of the layout that the arena holds whole.
 func (a *arena) nameTensors() error {
 	a.tensors = make(map[string]*Value)
 	l := a.weights.Layout
@@ -147,7 +150,7 @@ func (a *arena) nameTensors() error {
 	return nil
 }
 
-// round gives the arena its copy of the elements from and up to to in 16 bits.
+// round makes the 16-bit copy of the elements from (included) to to (excluded).
 func (a *arena) round(d models.DType, from, to int) error {
 	c := &arena{memory: a.memory, weights: a.weights, from: from, to: to, dtype: d}
 	var err error
@@ -161,11 +164,12 @@ func (a *arena) round(d models.DType, from, to int) error {
 	return c.nameTensors()
 }
 
-// roundAtOnce is how many elements are rounded on their way to a device at once.
+// roundAtOnce bounds how many rounded elements the host holds on their way to a
+// device.
 const roundAtOnce = 1 << 22
 
-// upload makes the sessions' elements those of the host, rounded to the arena's
-// type, and those of its 16-bit copy too.
+// upload copies the host's elements to the arena and to its 16-bit copy, rounded to
+// the type of each.
 func (a *arena) upload() error {
 	if a.dtype == models.F32 {
 		if err := a.memory.upload(a.at, unsafe.Pointer(unsafe.SliceData(a.weights.Data)), a.bytes()); err != nil || a.rounded == nil {
@@ -185,15 +189,16 @@ func (a *arena) upload() error {
 	return nil
 }
 
-// download makes the host's elements those of the sessions.
+// download copies the elements of a float32 arena to the host.
 func (a *arena) download() error {
 	return a.memory.download(unsafe.Pointer(unsafe.SliceData(a.weights.Data)), a.at, a.bytes())
 }
 
+// zero clears all elements.
 func (a *arena) zero() error { return a.memory.zero(a.at, a.bytes()) }
 
-// close frees what the arena has besides the host's elements. A nil arena has
-// nothing.
+// close frees the Values, the 16-bit copy, and the elements unless they are the
+// host's own. A nil arena is fine.
 func (a *arena) close() {
 	if a == nil {
 		return
@@ -211,6 +216,7 @@ func (a *arena) close() {
 	*a = arena{memory: a.memory, weights: a.weights, dtype: a.dtype}
 }
 
+// int64s converts a shape to the type that ONNX Runtime takes.
 func int64s(shape []int) []int64 {
 	out := make([]int64, len(shape))
 	for i, n := range shape {

@@ -3,10 +3,10 @@ package runtime
 import "fmt"
 
 // Backward adds the gradients of sum_t w[t] logp[t] + v[t] entropy[t] to the
-// Learner's Gradients: w[i][t] = dL/dlogp of sequence i's response token t, v
-// likewise dL/dentropy, nil for none (it takes the option EntropyGradient). All
-// is multiplied by the Ring's LossScale. A pass whose weights are all zero costs
-// nothing.
+// Learner's Gradients. w[i][t] is dL/dlogp of response token t of sequence i, and v
+// is dL/dentropy in the same way; nil means none, anything else requires the option
+// EntropyGradient. The gradients are multiplied by the Ring's LossScale. A pass of
+// which all weights are zero computes nothing.
 func (p *Pass) Backward(w, v [][]float64) error {
 	l := p.l
 	switch {
@@ -35,7 +35,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	return p.layersBackward(dxr)
 }
 
-// takeWeights hands w and v to the sessions and says whether any is not zero.
+// takeWeights hands w and v to the sessions and reports whether any is not zero.
 func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	head := p.l.head
 	ws, _, err := sized[float32](&head.w, int64(p.rows), 1)
@@ -71,8 +71,8 @@ func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	return true, nil
 }
 
-// flatten writes per-sequence weights one after the other and says whether
-// any is not zero.
+// flatten writes the weights of all sequences one after the other and reports
+// whether any is not zero.
 func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err error) {
 	if len(w) != len(p.sequences) {
 		return false, fmt.Errorf("runtime: %s has %d sequences, the pass %d", name, len(w), len(p.sequences))

@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// A Binding is the Values that a Session runs on. Bind once and run often: a
-// Run looks only at what was bound anew. One goroutine at a time may use it.
+// A Binding holds the Values that a Session reads and writes. Bind once and run
+// often: Run checks sizes only after something else was bound. One goroutine at a
+// time may use a Binding.
 type Binding struct {
 	s       *Session
 	ptr     *C.OrtIoBinding
 	bound   [2][]*Value // by port
 	sizes   []seenSize  // by Session.sizes, as of the last check
-	checked bool        // that what is bound fits together
+	checked bool        // whether check has accepted what is bound
 }
 
-// seenSize is how large a dimension that varies is, and the port where it was seen.
+// seenSize is the size of a dimension that varies, and a port that has it.
 type seenSize struct {
 	n          int64 // -1 if not seen
 	side, port int
@@ -44,13 +45,12 @@ func (s *Session) NewBinding() (*Binding, error) {
 	return b, nil
 }
 
-// Input binds v to the input called name, in place of what was bound before.
+// Input binds v to the input called name. It replaces what was bound before.
 func (b *Binding) Input(name string, v *Value) error { return b.bind(input, name, v) }
 
-// Output binds v, which the next Run overwrites, to the output called name. An
-// output that is not bound is not returned. Where the Program's Alias allows,
-// v may have the very memory of that input's Value: the input is then updated
-// in place.
+// Output binds v to the output called name; the next Run overwrites it. An output
+// that is not bound is not returned. If the Program's Alias allows it, v may have
+// the memory of an input's Value: the Run then updates the input in place.
 func (b *Binding) Output(name string, v *Value) error { return b.bind(output, name, v) }
 
 func (b *Binding) bind(side int, name string, v *Value) error {
@@ -82,8 +82,8 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	return nil
 }
 
-// Run runs the Program on what is bound; every input must be. The outputs are
-// complete when it returns.
+// Run runs the Program. Every input must be bound. When it returns, outputs in the
+// host's memory are complete; on a device later calls see them complete.
 func (b *Binding) Run() error {
 	if b.ptr == nil {
 		return fmt.Errorf("runtime: program %q: the binding is %w", b.s.name, ErrClosed)
@@ -103,16 +103,17 @@ func (b *Binding) Run() error {
 	if err == nil && wait {
 		err = m.wait()
 	}
-	goruntime.KeepAlive(b) // and with it the Values, whose memory was in use
+	goruntime.KeepAlive(b) // and the Values that it holds, whose memory the run used
 	if err != nil {
 		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), err)
 	}
 	return nil
 }
 
-// ready readies the Values for a run. ONNX Runtime copies those of another memory
-// than the session's: inputs when they are bound, so they are bound again, and
-// outputs as part of the run, which wait then says to wait for. Both are counted.
+// ready prepares a run on Values of which some may be in another memory than the
+// session's. ONNX Runtime copies such an input when it is bound, so ready binds it
+// again. It copies such an output as a part of the run; wait reports that there is
+// one, and that the run has to be waited for. Both are counted.
 func (b *Binding) ready() (wait bool, err error) {
 	m := b.s.env.memory
 	for side := range b.bound {
@@ -136,7 +137,7 @@ func (b *Binding) ready() (wait bool, err error) {
 	return wait, nil
 }
 
-// check tells whether all that is bound fits together.
+// check returns an error unless the sizes of all bound Values agree.
 func (b *Binding) check() error {
 	for i := range b.sizes {
 		b.sizes[i].n = -1
@@ -171,8 +172,8 @@ func (b *Binding) check() error {
 	return b.checkAliases()
 }
 
-// checkAliases refuses an output over memory that the graph may still read or
-// that another output writes.
+// checkAliases returns an error if an output shares memory with an input that the
+// graph does not update in place, or with another output.
 func (b *Binding) checkAliases() error {
 	for o, v := range b.bound[output] {
 		if v == nil {
@@ -198,6 +199,7 @@ func (b *Binding) checkAliases() error {
 	return nil
 }
 
+// overlap reports whether two Values have memory in common.
 func overlap(v, w *Value) bool {
 	if v.bytes == 0 || w.bytes == 0 {
 		return false
@@ -206,15 +208,14 @@ func overlap(v, w *Value) bool {
 	return a < b+uintptr(w.bytes) && b < a+uintptr(v.bytes)
 }
 
-// Close lets go of what is bound; the Values themselves stay open. Closing
-// twice is fine.
+// Close releases the Binding. The Values stay open. Closing twice is fine.
 func (b *Binding) Close() {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
 	b.free()
 }
 
-// free is Close under s.mu.
+// free is Close for callers that hold s.mu.
 func (b *Binding) free() {
 	if b.ptr == nil {
 		return
@@ -225,11 +226,13 @@ func (b *Binding) free() {
 	delete(b.s.bindings, b)
 }
 
+// errorf returns an error about one port.
 func (b *Binding) errorf(side, i int, format string, args ...any) error {
 	args = append([]any{b.s.name, sides[side], b.s.ports[side][i].Name}, args...)
 	return fmt.Errorf("runtime: program %q: %s %q: "+format, args...)
 }
 
+// names lists the ports of one side, for messages.
 func (b *Binding) names(side int) string {
 	var out []string
 	for _, p := range b.s.ports[side] {
@@ -247,7 +250,8 @@ func (b *Binding) shapes() string {
 	return strings.Join(out, " ")
 }
 
-// fits tells whether a shape has the dimensions that are fixed.
+// fits reports whether a shape has the right number of dimensions and the fixed
+// sizes.
 func fits(shape []int64, dims []dim) bool {
 	if len(shape) != len(dims) {
 		return false

@@ -90,7 +90,7 @@ func TestBindErrors(t *testing.T) {
 	c := set(b.Input, "c", buffer[10:16], 2, 3)
 	wantError(t, b.Run(), "no output is bound")
 	set(b.Output, "y", buffer[10:16], 2, 3)
-	if err := b.Run(); err != nil { // in place, by another Value
+	if err := b.Run(); err != nil { // in place, through another Value
 		t.Fatal(err)
 	}
 	set(b.Output, "y", buffer[13:19], 2, 3)
@@ -163,7 +163,7 @@ func TestOutputsShareMemory(t *testing.T) {
 	equal(t, buffer, []float32{0, 0, 1, 2})
 }
 
-// TestSharedWeights binds one weight to two sessions: a change is seen by both.
+// TestSharedWeights binds one weight to two sessions: both see a change.
 func TestSharedWeights(t *testing.T) {
 	e := runtimetest.Test(t)
 	weight := []float32{1, 1}
@@ -238,8 +238,8 @@ func TestSameBits(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSubnormals checks that they count as zero in every part of a tensor,
-// whichever thread has it, and that Go's own arithmetic keeps them.
+// TestSubnormals: subnormal numbers count as zero in every part of a tensor,
+// whichever thread computes it. Go's own arithmetic keeps them.
 func TestSubnormals(t *testing.T) {
 	e := runtimetest.Test(t)
 	const n = 1 << 20

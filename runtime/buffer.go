@@ -9,29 +9,28 @@ import (
 )
 
 // A buffer is memory for elements of one type that sessions read and write:
-// activations, caches, and the numbers that Go hands to a Program or takes from
-// it. It grows as needed and makes a new Value only when the shape changes.
+// activations, caches, the inputs that Go fills and the outputs that Go reads. It
+// grows as needed, and makes a new Value only when the shape changes.
 //
-// Go reaches the elements through elements, push and pulled. In a memory that
-// aliases these are the sessions' own elements, and nothing is copied.
+// Go code uses elements, push and pulled to reach the content. In a memory that
+// aliases, they give access to the sessions' own elements and copy nothing.
 type buffer struct {
 	memory   memory
 	dtype    models.DType
 	at       unsafe.Pointer // nil before the first use
 	capacity int            // elements
 	value    *Value         // over the first elements; nil before the first use
-	mirror   []byte         // the host's side; nil while Go asks for no elements
+	mirror   []byte         // the host's copy; nil until elements is called
 }
 
 // buffer returns an empty buffer in the memory of e.
 func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dtype: d} }
 
-// hostBuffer returns an empty buffer in the host's memory. Sessions on a device
-// copy its elements at every run, without a push: right for a few numbers that
-// change before each run.
+// hostBuffer returns an empty buffer in the host's memory. ONNX Runtime copies it
+// to a device at every run. Use it for a few numbers that change before each run.
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
-// zeros returns a buffer of n zeros.
+// zeros returns a buffer with memory for n elements, all zero.
 func zeros(m memory, d models.DType, n int) (buffer, error) {
 	b := buffer{memory: m, dtype: d}
 	err := b.allocate(n)
@@ -45,7 +44,7 @@ func zeros(m memory, d models.DType, n int) (buffer, error) {
 	return b, nil
 }
 
-// allocate takes memory for n elements, whose content is unknown.
+// allocate takes memory for n elements. Their content is unknown.
 func (b *buffer) allocate(n int) (err error) {
 	if b.at, err = b.memory.alloc(b.bytes(max(1, n))); err == nil {
 		b.capacity = n
@@ -53,14 +52,14 @@ func (b *buffer) allocate(n int) (err error) {
 	return err
 }
 
-// bytes is the size of n elements.
+// bytes returns the size of n elements.
 func (b *buffer) bytes(n int) int { return n * b.dtype.Size() }
 
-// element is the address of element i.
+// element returns the address of element i.
 func (b *buffer) element(i int) unsafe.Pointer { return unsafe.Add(b.at, b.bytes(i)) }
 
-// of returns the Value of the given shape over the first elements. What the
-// buffer held is lost when it grows.
+// of returns the Value of the given shape over the first elements. The buffer
+// grows if it is too small, and then loses its content.
 func (b *buffer) of(shape ...int64) (*Value, error) {
 	if b.value != nil && slices.Equal(b.value.shape, shape) {
 		return b.value, nil
@@ -86,7 +85,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	return v, nil
 }
 
-// view returns a Value over the elements from first on, which the caller closes.
+// view returns a Value that begins at element first. The caller closes it.
 func (b *buffer) view(first int, shape ...int64) (*Value, error) {
 	n, err := sizeOf(b.dtype, shape)
 	if err == nil && b.bytes(first)+n > b.bytes(b.capacity) {
@@ -98,8 +97,8 @@ func (b *buffer) view(first int, shape ...int64) (*Value, error) {
 	return newValue(b.memory, b.dtype, b.element(first), n, shape)
 }
 
-// elements returns the host's side of the elements of the Value that of returned
-// last: what push copies to the sessions' side and pulled copies from there.
+// elements returns the host's copy of the elements of the Value that of returned
+// last. Call push after changing it, and pulled to read what sessions wrote.
 func elements[T Element](b *buffer) []T {
 	if dtypeOf[T]() != b.dtype {
 		panic(fmt.Sprintf("runtime: elements of a buffer of %s taken as %s", b.dtype, dtypeOf[T]()))
@@ -108,7 +107,7 @@ func elements[T Element](b *buffer) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b.mirror))), b.value.bytes/b.dtype.Size())
 }
 
-// sized is of and elements in one.
+// sized calls of and elements.
 func sized[T Element](b *buffer, shape ...int64) ([]T, *Value, error) {
 	v, err := b.of(shape...)
 	if err != nil {
@@ -117,19 +116,18 @@ func sized[T Element](b *buffer, shape ...int64) ([]T, *Value, error) {
 	return elements[T](b), v, nil
 }
 
-// push copies the elements from the host's side to the sessions'.
+// push copies the elements from the host to the sessions.
 func (b *buffer) push() error {
 	return b.memory.upload(b.at, unsafe.Pointer(unsafe.SliceData(b.mirror)), b.value.bytes)
 }
 
-// pulled returns the elements after copying them from the sessions' side to the
-// host's.
+// pulled copies the elements from the sessions to the host and returns them.
 func pulled[T Element](b *buffer) ([]T, error) {
 	data := elements[T](b)
 	return data, b.memory.download(unsafe.Pointer(unsafe.SliceData(data)), b.at, b.value.bytes)
 }
 
-// filled gives a buffer of F32 a shape and makes all its elements x.
+// filled gives a float32 buffer a shape and sets all elements to x.
 func (b *buffer) filled(x float32, shape ...int64) error {
 	data, _, err := sized[float32](b, shape...)
 	if err != nil {
@@ -142,13 +140,13 @@ func (b *buffer) filled(x float32, shape ...int64) error {
 }
 
 // copyRuns copies runs of width elements from another buffer of the same memory
-// and type. Run i begins there at element fromAt + i*fromStride, here at
-// at + i*stride.
+// and type. Run i is read from element fromAt + i*fromStride and written to
+// element at + i*stride.
 func (b *buffer) copyRuns(at, stride int, from *buffer, fromAt, fromStride, width, runs int) error {
 	return b.memory.copyRuns(b.element(at), b.bytes(stride), from.element(fromAt), b.bytes(fromStride), b.bytes(width), runs)
 }
 
-// close frees the memory; the buffer may be used again.
+// close frees the memory. The buffer is then empty and may be used again.
 func (b *buffer) close() {
 	if b.value != nil {
 		b.value.Close()

@@ -11,8 +11,8 @@ import (
 	"onering/sampler"
 )
 
-// TestCrossing counts what goes between host and device in a training step, to
-// the byte: a few numbers for each token, and nothing that grows with the model.
+// TestCrossing counts the bytes that go between host and device in a training
+// step: a few numbers for each token, and nothing that grows with the model.
 func TestCrossing(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	if cpu.Device() != "cpu" {
@@ -51,10 +51,10 @@ func TestCrossing(t *testing.T) {
 				check(t, err)
 				results[i] = append(results[i], float32(norm))
 				up, down := e.Crossed()
-				if e == env && step > 0 { // the first uploads masks and angles too
+				if e == env && step > 0 { // the first step also uploads masks and angles
 					scalars := 2 + 9*o.Slices() // the temperature in two programs; AdamW's
-					// pos, ids, tokens; rows and valid; y, places, z, u, w, v and entropy; the
-					// bounds of blocks for each layer, forward and backward.
+					// pos, ids, tokens; rows and valid; targets, places, z, u, w, v and entropy;
+					// the bounds of blocks for each layer, forward and backward.
 					wantUp := 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
 					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
 					if int(up-before) != wantUp || int(down-downBefore) != wantDown {
@@ -73,7 +73,7 @@ func TestCrossing(t *testing.T) {
 			check(t, e.Download(o.Second))
 			results[i] = append(results[i], o.Second.Data...)
 
-			// What the host changes counts once it was uploaded.
+			// The graphs read what the host changed after Upload.
 			clear(w.Data)
 			check(t, e.Upload(w))
 			p, err := l.Forward(madeSequences(), 1, false)
@@ -94,7 +94,7 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
-// TestDecodeCrossing does the same for a step of decoding.
+// TestDecodeCrossing counts the bytes of a step of decoding.
 func TestDecodeCrossing(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	if cpu.Device() != "cpu" {

@@ -118,10 +118,9 @@ static struct runtime {
 } cuda;
 
 int onering_cuda_open(const char *cudart, int device, void **stream, char **error) {
-	// ONNX Runtime copies a host value to the device when it is bound, in the
-	// default stream and into memory that a run still under way may have given
-	// back. So this stream has to wait for that one and that one for this: it is
-	// not a non-blocking one.
+	// When a host value is bound, ONNX Runtime copies it to the device in the default
+	// stream, perhaps to memory that an unfinished run has given back. So the two
+	// streams must wait for each other, which a non-blocking stream would not do.
 	enum { blocking = 0 };
 	void *lib = dlopen(cudart, RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
@@ -161,7 +160,7 @@ int onering_cuda_open(const char *cudart, int device, void **stream, char **erro
 
 const char *onering_cuda_text(int code) { return cuda.text(code); }
 
-// A GPU is chosen for each thread, and Go moves between threads.
+// CUDA's choice of a GPU is that of the thread, and Go moves between threads.
 #define ON(device, call) \
 	do { \
 		int code = cuda.set_device(device); \

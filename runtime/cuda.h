@@ -1,5 +1,5 @@
-// The NVIDIA driver and the CUDA runtime, opened by name: onering is built
-// without either and runs where neither is installed.
+// The NVIDIA driver and the CUDA runtime, opened by name. So onering is built
+// without either, and runs on machines that have neither.
 #ifndef ONERING_CUDA_H
 #define ONERING_CUDA_H
 
@@ -18,14 +18,14 @@ typedef struct onering_gpu {
 // newest CUDA that the driver supports.
 int onering_cuda_driver(const char *library, onering_gpu *gpus, int max, int *version, char **error);
 
-// onering_preload loads a library for the whole process, so that a later one
-// which needs it by name gets it wherever it lies. It returns the path it was
-// loaded from, or NULL with *error set; the caller frees both.
+// onering_preload loads a library for the whole process, so that libraries which
+// are loaded later and need one of that name get it. It returns the path that it
+// was loaded from, or NULL with *error set; the caller frees both.
 char *onering_preload(const char *library, char **error);
 
-// What follows calls the CUDA runtime and returns its code, 0 for success.
-// onering_cuda_open opens the runtime's library, once in a process, and makes a
-// stream on a GPU; it returns -1 with *error set where it cannot.
+// The functions below call the CUDA runtime and return its code, 0 for success.
+// onering_cuda_open opens the runtime's library and makes a stream on a GPU. It
+// returns -1 with *error set if it cannot.
 int onering_cuda_open(const char *cudart, int device, void **stream, char **error);
 const char *onering_cuda_text(int code);
 int onering_cuda_alloc(int device, size_t bytes, void **at);

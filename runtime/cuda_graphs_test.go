@@ -15,8 +15,8 @@ import (
 )
 
 // TestCUDAGraphsOnCPU runs the float32 graphs for CUDA on the CPU, whose provider
-// has all their operators too, and compares them with the interpreter, to some
-// units of float32 of the largest element.
+// has the same operators, and compares them with the interpreter. They may differ
+// by some units of float32 of the largest element.
 func TestCUDAGraphsOnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
 	for _, width := range []int{10, 16} {
@@ -60,8 +60,9 @@ func TestCUDAGraphsOnCPU(t *testing.T) {
 	}
 }
 
-// TestCUDASamplingOnCPU: sampling and the head's forward graph for CUDA give bit
-// for bit what those of the CPU do: what they look up is what those compute.
+// TestCUDASamplingOnCPU: the graphs for CUDA of sampling and of the head's forward
+// pass, which look some numbers up, give the same bits as those for the CPU, which
+// compute them.
 func TestCUDASamplingOnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(51, 52))
@@ -82,7 +83,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 		}
 		copy(us, []float32{0, math.Nextafter32(1, 0), 1, 0.5, math.SmallestNonzeroFloat32})
 		hidden[0], hidden[1], hidden[2] = 0, 0, 0         // all logits equal
-		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // hardly more than one has mass
+		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // almost all mass is on one id
 
 		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
 			for _, topP := range []float32{0.01, 0.9, 1} {

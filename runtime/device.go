@@ -18,9 +18,9 @@ import (
 
 // A device is what Sessions run on: the CPU, or one GPU.
 type device struct {
-	auto    bool // a GPU where there is one that can be used, else the CPU
+	auto    bool // a GPU if one can be used, else the CPU
 	cuda    bool
-	standIn bool // see standIn
+	standIn bool // see the type standIn
 	id      int  // CUDA's number of the GPU
 }
 
@@ -88,11 +88,11 @@ func (o Options) onCPU(why error) {
 func cudaOptions(id int, tf32 bool) map[string]string {
 	options := map[string]string{
 		"device_id": strconv.Itoa(id),
-		// Arenas grow by what is asked for, as on the CPU: doubling would keep
-		// up to twice the memory in use.
+		// Allocators grow by as much as is asked for. By default they double, which
+		// would keep up to twice the memory in use.
 		"arena_extend_strategy": "kSameAsRequested",
-		// Products of float32 in float32, not in the 11 bits of TF32, where log-probs
-		// and gradients are held against the CPU's.
+		// TF32 has 11 bits of precision. Without it log-probs and gradients can be
+		// compared with the CPU's.
 		"use_tf32":                  "0",
 		"do_copy_in_default_stream": "1", // one stream
 		"cudnn_conv_algo_search":    "DEFAULT",
@@ -103,8 +103,8 @@ func cudaOptions(id int, tf32 bool) map[string]string {
 	return options
 }
 
-// useCUDA adds the CUDA provider to the options of a session. Nodes that it has
-// no kernel for run on the CPU.
+// useCUDA adds the CUDA provider to the options of a session. Nodes for which it
+// has no kernel run on the CPU.
 func useCUDA(o *C.OrtSessionOptions, id int, stream unsafe.Pointer, tf32 bool) error {
 	options := cudaOptions(id, tf32)
 	var keys, values []*C.char

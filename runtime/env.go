@@ -1,17 +1,22 @@
 // Package runtime runs models.Programs on ONNX Runtime.
 //
-// An Env is the library, loaded once in the process with one pool of threads
-// and one memory arena for all sessions. A Session is one Program made ready to
-// run, a Value a tensor over memory that the caller owns, a Binding the Values
-// that a Session reads and writes. Nothing is copied on the way: a weight that
-// several Sessions bind is one buffer, and an output may be bound onto an input
-// that the Program says it updates.
+// An Env is the library, loaded once in the process, with one pool of threads and
+// one allocator for all sessions. A Session is a loaded Program, a Value is a
+// tensor over memory that something else owns, and a Binding holds the Values that
+// a Session reads and writes. Nothing is copied: a weight that several Sessions
+// bind is in memory once, and an output may be bound to the memory of an input
+// that the Program updates.
 //
-// It is the only package of onering with cgo. Loading the library, its
-// environment, logging and allocators are onnxruntime_go's; sessions, values
-// and bindings go through ort.c, since the Go binding keeps its C pointers to
-// itself and has no shared thread pool, no tensors without dimensions or
-// elements, and no memory but the CPU's.
+// On these stand three users of a model's weights, which a Ring holds: a Decoder
+// samples, a Learner computes log-probs and gradients, an Optimizer updates. Their
+// memory is in arenas and buffers (arena.go, buffer.go), on the CPU or on a device
+// (memory.go).
+//
+// It is the only package of onering with cgo. onnxruntime_go loads the library and
+// makes its environment, logging and allocators. Sessions, values and bindings go
+// through ort.c, because onnxruntime_go does not share its C pointers and has no
+// thread pool for several sessions, no tensors without dimensions or elements, and
+// no memory but the CPU's.
 package runtime
 
 // #cgo linux LDFLAGS: -ldl
@@ -34,26 +39,27 @@ type Options struct {
 	// Options say where the library is and how it is fetched. Notice is also told
 	// why the device "auto" is the CPU.
 	provision.Options
-	// Device is what Sessions run on: "cpu", "cuda" or "cuda:N" for a GPU by
-	// CUDA's number, or "auto": GPU 0 where there is one and all that it needs
-	// is there, else the CPU, which Notice is then told with the reason. Empty
-	// is "cpu". Tests have "stand-in", a device made of the host's memory.
+	// Device is what Sessions run on: "cpu"; "cuda" or "cuda:N" for a GPU by
+	// CUDA's number; or "auto", which is GPU 0 if it can be used and else the CPU,
+	// with the reason told to Notice. Empty means "cpu". Tests also have
+	// "stand-in", a device made of the host's memory.
 	Device string
-	// Threads is how many threads one Run may use, of a pool that all sessions
-	// share; 0 is one for each CPU that Go may use.
+	// Threads is how many threads one Run may use, from a pool that all sessions
+	// share. 0 means one for each CPU that Go may use.
 	Threads int
-	// NoSpin lets waiting threads sleep at once. On cores of its own a Run is
-	// then slower, by a fifth where the kernels are short; on cores that other
-	// processes use too it is faster, by up to a third.
+	// NoSpin lets waiting threads sleep at once. If no other process uses the
+	// cores, a Run of short kernels is then slower by up to a fifth. If others do,
+	// it is faster by up to a third.
 	NoSpin bool
-	// TF32 lets a GPU multiply float32 in TensorFloat-32, of 11 bits: for models
-	// that compute in 16 bits, whose numbers it holds.
+	// TF32 lets a GPU multiply float32 in TensorFloat-32, which has 11 bits of
+	// precision. That is enough for models that compute in 16 bits.
 	TF32 bool
-	// Profile, when set, makes every Session write a profile, a JSON trace for
-	// chrome://tracing, to a file whose name starts with it.
+	// Profile, if not empty, makes every Session write a profile to a file whose
+	// name starts with it: a JSON trace for chrome://tracing.
 	Profile string
 }
 
+// threads is Threads with its default.
 func (o Options) threads() int {
 	if o.Threads > 0 {
 		return o.Threads
@@ -61,7 +67,7 @@ func (o Options) threads() int {
 	return goruntime.GOMAXPROCS(0)
 }
 
-// ErrClosed is wrapped by errors of calls on something that was closed.
+// ErrClosed is wrapped by the errors of calls on something that was closed.
 var ErrClosed = errors.New("already closed")
 
 // An Env is an open ONNX Runtime. It may be used from several goroutines.
@@ -74,8 +80,8 @@ type Env struct {
 }
 
 // Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
-// of a process share one library and one thread pool, so a second Open must want
-// the same ones: another path or number of threads is an error. Close each Env.
+// of a process share one library and one thread pool: it is an error to ask for
+// another path or number of threads while an Env is open. Close each Env.
 func Open(ctx context.Context, o Options) (*Env, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -112,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	return &Env{options: o, device: d, memory: m}, nil
 }
 
-// openMemory returns the memory of a device's sessions.
+// openMemory returns the memory of a device.
 func openMemory(o Options, d device) (memory, error) {
 	switch {
 	case d.standIn:
@@ -128,8 +134,7 @@ func openMemory(o Options, d device) (memory, error) {
 		return nil, err
 	}
 	if !process.shared[d.id] {
-		// As on the CPU (see shareArena): what sessions need together is then what
-		// the largest needs, not the sum.
+		// For the same reason as shareArena has on the CPU.
 		if err := check(C.onering_share_cuda(process.env, C.int(d.id))); err == nil {
 			process.shared[d.id] = true
 		} else if o.Notice != nil {
@@ -139,8 +144,8 @@ func openMemory(o Options, d device) (memory, error) {
 	return m, nil
 }
 
-// Close lets go of e. The last one to be closed, with all its Sessions, stops
-// the threads; the library stays loaded.
+// Close closes e. The threads stop when all Envs and Sessions of the process are
+// closed; the library stays loaded.
 func (e *Env) Close() error {
 	process.Lock()
 	defer process.Unlock()
@@ -170,8 +175,8 @@ func (e *Env) Threads() int {
 	return process.options.threads()
 }
 
-// Providers returns the execution providers that were built into the library,
-// such as "CPUExecutionProvider".
+// Providers returns the names of the execution providers that were built into the
+// library, such as "CPUExecutionProvider".
 func (e *Env) Providers() ([]string, error) {
 	var names **C.char
 	var n C.int
@@ -186,10 +191,10 @@ func (e *Env) Providers() ([]string, error) {
 	return out, nil
 }
 
-// Wait returns when all that was begun on the device is done, so that a clock may
-// be read. On the CPU everything is done when its call returns.
+// Wait returns when the device has completed everything. Call it before reading a
+// clock. On the CPU every call is complete when it returns.
 func (e *Env) Wait() error { return e.memory.wait() }
 
-// Crossed returns how many bytes went from the host to the device since Open,
-// and how many came back. On the CPU nothing crosses.
+// Crossed returns how many bytes were copied from the host to the device since
+// Open, and how many to the host. On the CPU it returns zeros.
 func (e *Env) Crossed() (up, down int64) { return e.memory.crossed() }

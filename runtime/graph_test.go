@@ -11,8 +11,8 @@ import (
 )
 
 // TestOpsMatchInterpreter runs the graph of every op, forward and backward, and
-// compares it with the float64 interpreter: each validates the other. The
-// tolerance is a few units of float32, of the largest element.
+// compares it with the interpreter, which computes in float64. So each checks the
+// other. The tolerance is a few units of float32 of the largest element.
 func TestOpsMatchInterpreter(t *testing.T) {
 	e := runtimetest.Test(t)
 	for _, c := range graphtest.Cases() {
@@ -47,8 +47,9 @@ func compare(t *testing.T, e *runtime.Env, c graphtest.Case, p models.Program) {
 	}
 }
 
-// runBoth runs a Program, g in the interpreter, on inputs that it rounds to
-// their types, and returns the outputs of the interpreter and of ONNX Runtime.
+// runBoth runs a Program in ONNX Runtime and its graph g in the interpreter, on
+// inputs rounded to the types of the ports. It returns the outputs of the
+// interpreter and of ONNX Runtime.
 func runBoth(t *testing.T, e *runtime.Env, g *graphtest.Graph, p models.Program, in map[string]graphtest.Tensor) (want, got map[string]graphtest.Tensor) {
 	t.Helper()
 	values := make(map[string]*runtime.Value)

@@ -19,9 +19,9 @@ import (
 	"onering/sampler"
 )
 
-// inHalf runs a test on every golden model computing in 16 bits: in float16, and
-// in bfloat16 where there are products of it, on a GPU. unit is how far apart two
-// numbers of the type are beside 1.
+// inHalf runs a test on every golden model computing in 16 bits: in float16, and on
+// a GPU also in bfloat16, for which the CPU has no products. unit is the distance
+// of numbers of the type just above 1.
 func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, unit float64)) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		types := map[models.DType]float64{models.F16: 0x1p-10}
@@ -44,7 +44,8 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 	})
 }
 
-// TestHalfGoldens: PyTorch's numbers in float64, computed in 16 bits.
+// TestHalfGoldens compares models that compute in 16 bits with PyTorch's numbers in
+// float64.
 func TestHalfGoldens(t *testing.T) {
 	inHalf(t, func(t *testing.T, env *runtime.Env, m *model, unit float64) {
 		m.ring.LossScale = 1 << 12
@@ -76,8 +77,8 @@ func TestHalfGoldens(t *testing.T) {
 	})
 }
 
-// TestHalfRollout: what the sampler says of its tokens the learner says too, and
-// a step of many rows is that of few.
+// TestHalfRollout: the sampler's log-probs are those of the learner, and a step of
+// many rows samples what a step of few does.
 func TestHalfRollout(t *testing.T) {
 	inHalf(t, func(t *testing.T, env *runtime.Env, m *model, unit float64) {
 		var reqs []sampler.Request
@@ -101,7 +102,7 @@ func TestHalfRollout(t *testing.T) {
 					same++
 				}
 			}
-			if same < len(got)*3/4 { // rounding may tip a draw, seldom
+			if same < len(got)*3/4 { // rounding seldom changes a draw
 				t.Errorf("%d slots: %d of %d responses are those of one slot", slots, same, len(got))
 			}
 		}
@@ -133,15 +134,15 @@ func TestHalfRollout(t *testing.T) {
 	})
 }
 
-// halfModel is small and odd: heads of a width that is no multiple of 16.
+// halfModel is a small model with heads whose width is no multiple of 16.
 func halfModel() decoder.Architecture {
 	a := qwen2Of(models.Sizes{Layers: 2, Hidden: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64})
 	a.Type = models.F16
 	return a
 }
 
-// TestHalfCopy: the optimizer's step writes the weights and what the graphs
-// read, and what the host changes reaches both.
+// TestHalfCopy: an update writes both the weights and the 16-bit copy that graphs
+// read, and Upload does the same with what the host changed.
 func TestHalfCopy(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		c := halfModel()
@@ -187,7 +188,7 @@ func TestHalfCopy(t *testing.T) {
 	})
 }
 
-// train takes a step and returns what it was taken with.
+// train makes two updates and returns the Learner and Optimizer that made them.
 func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.OptimizerOptions) (*runtime.Learner, *runtime.Optimizer) {
 	t.Helper()
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
@@ -206,8 +207,7 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 	return l, o
 }
 
-// TestOffload: the moments of a device's run may lie on the host; every bit stays
-// what it was.
+// TestOffload: moments on the host give the same bits as moments on the device.
 func TestOffload(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t))
 	for _, compute := range []models.DType{models.F32, models.F16} {
@@ -234,8 +234,8 @@ func TestOffload(t *testing.T) {
 	}
 }
 
-// TestLossScale: gradients that float16 cannot hold are found before anything is
-// updated; a scale is a factor of the gradients and nothing else.
+// TestLossScale: gradients that float16 cannot hold are an error before anything is
+// updated. Otherwise the loss scale changes no result.
 func TestLossScale(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		w, ring := madeUpRing(t, halfModel(), 3)
@@ -276,7 +276,8 @@ func TestLossScale(t *testing.T) {
 	})
 }
 
-// TestBFloat16NeedsGPU: on a CPU the library says that it has no such products.
+// TestBFloat16NeedsGPU: on the CPU the library has no products in bfloat16 and says
+// so.
 func TestBFloat16NeedsGPU(t *testing.T) {
 	env := runtimetest.Test(t)
 	if env.Device() != "cpu" {
@@ -293,7 +294,7 @@ func TestBFloat16NeedsGPU(t *testing.T) {
 	}
 }
 
-// TestHostForgets: what lies on a device takes no memory of the host, until it is
+// TestHostForgets: weights on a device take no memory of the host until they are
 // downloaded.
 func TestHostForgets(t *testing.T) {
 	if goruntime.GOOS != "linux" {
@@ -317,7 +318,7 @@ func TestHostForgets(t *testing.T) {
 	}
 }
 
-// TestRingStaysOnDevice: weights that are on a device go to no other one.
+// TestRingStaysOnDevice: weights on one device cannot be used on another.
 func TestRingStaysOnDevice(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	first, second := runtime.OpenStandIn(t, cpu), runtime.OpenStandIn(t, cpu)

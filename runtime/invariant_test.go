@@ -10,9 +10,9 @@ import (
 	"onering/sampler"
 )
 
-// TestInvariant decodes the same sequence beside others, on a model whose sums
-// are longer than a block of the products' kernels: the log-probs and entropies
-// must have the same bits for any number of rows from two.
+// TestInvariant decodes the same sequence together with different numbers of
+// others: from two rows on, its log-probs and entropies must have the same bits.
+// The model's sums are longer than a block of the matrix kernels.
 func TestInvariant(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := qwen2Of(models.Sizes{Hidden: 576, Layers: 2, Heads: 9, KVHeads: 3, HeadDim: 64, FFN: 1100, Vocab: 3000, MaxPositions: 512})

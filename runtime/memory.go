@@ -12,30 +12,35 @@ import (
 // device's. It is all that differs between devices: to run on another kind,
 // implement it and let parseDevice and openMemory know it.
 //
-// Addresses. alloc reserves bytes (more than 0) of unknown content. What it
-// returns is an address that grows with the bytes: at + n is the address of
-// byte n, and a Value may begin at any multiple of its element's size, within an
-// allocation. alloc aligns to at least 64 bytes on a device and 8 on the host.
-// free takes what alloc returned, once no Value over it is bound to a session
-// that still runs.
+// Allocation. alloc reserves bytes, at least 1, of unknown content and returns
+// their address. The address of byte n is at + n. free takes what alloc returned,
+// after the last run that uses it has been waited for or ordered before.
 //
-// Aliasing. Where aliases is true, an address is one of the host's memory: Go
-// reads and writes it, upload and download copy nothing when both addresses are
-// the same, and NewValue's tensors lie in this memory too. Where it is false, Go
-// never touches an address, only passes it on.
+// ONNX Runtime is given addresses as they are. A device that has handles of
+// buffers instead of addresses must give each allocation a range of numbers, find
+// the handle from them, and make the tensors in newValue itself.
 //
-// Copies. upload copies from the host, download to the host. Both have finished
-// when they return: the host's bytes may be changed or read at once. zero clears.
-// copyRuns copies runs of width bytes within the memory; run i begins at
-// to + i*stride and from + i*fromStride, and no two runs overlap.
+// Alignment. alloc returns a multiple of 8 on the host, of 64 or more on a device.
+// A Value may begin at any multiple of its element's size within an allocation.
 //
-// Order. Everything that is done to one memory, and every run of a session on
-// it, takes effect in the order of the calls. zero, copyRuns and runs may still
-// be under way when they return; upload and download wait for all that came
-// before, and so does wait.
+// Aliasing. If aliases returns true, addresses are the host's: Go reads and writes
+// them, upload and download copy nothing if both addresses are the same, and
+// NewValue's tensors are in this memory too. If it returns false, Go code only
+// passes addresses on.
 //
-// Counting. A memory apart from the host's counts the bytes that cross, both of
-// copies and of host values that its sessions read and write.
+// Copies. upload copies from the host and download to the host. Both are complete
+// when they return, so the host's bytes may be changed or read at once. zero sets
+// bytes to 0. copyRuns copies runs of width bytes within the memory: run i from
+// from + i*fromStride to to + i*stride. Runs do not overlap.
+//
+// Synchronisation. All calls on one memory and all runs of its sessions take
+// effect in the order in which they were made. zero, copyRuns and runs may return
+// before they are complete. upload, download and wait return after everything
+// before them is complete.
+//
+// Counting. A memory that does not alias counts the bytes that cross between it
+// and the host, both those of upload and download and those of host values that
+// its sessions read and write.
 type memory interface {
 	alloc(bytes int) (unsafe.Pointer, error)
 	free(at unsafe.Pointer)
@@ -46,18 +51,19 @@ type memory interface {
 	copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error
 	wait() error
 
-	// count adds to what crossed returns: the bytes that went from the host to
-	// this memory, and those that came back.
+	// count adds to what crossed returns: the bytes copied from the host and those
+	// copied to the host.
 	count(up, down int)
 	crossed() (up, down int64)
 
-	// info describes the memory to ONNX Runtime, provider makes sessions run on it,
-	// and runOptions are those of all their runs; nil is the default.
+	// info describes the memory to ONNX Runtime. provider adds the execution
+	// provider of the device to the options of a session. runOptions are the options
+	// of every run; nil means the default.
 	info() *C.OrtMemoryInfo
 	provider(o *C.OrtSessionOptions) error
 	runOptions() *C.OrtRunOptions
-	// elementwise is how many elements a Program that treats each alone should
-	// take in one run.
+	// elementwise returns how many elements an element-wise Program, such as the
+	// optimizer's, should process in one run.
 	elementwise() int
 	// String names the device, as Options.Device does.
 	String() string
@@ -73,15 +79,15 @@ func (t *traffic) count(up, down int) {
 
 func (t *traffic) crossed() (up, down int64) { return t.up.Load(), t.down.Load() }
 
-// newBytes returns zeros aligned for elements of any type.
+// newBytes returns n zero bytes, aligned for elements of any type.
 func newBytes(n int) []byte {
 	words := make([]uint64, (n+7)/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), n)
 }
 
-// mirror returns the host's side of bytes at an address: the very bytes where
-// the memory aliases, else others to upload from and download to, which are
-// those of spare if it has room.
+// mirror returns bytes of the host that stand for those at an address. In a memory
+// that aliases they are the same bytes. Else they are to be copied by upload and
+// download, and are those of spare if it is large enough.
 func mirror(m memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 	switch {
 	case m.aliases():
@@ -92,17 +98,17 @@ func mirror(m memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 	return newBytes(bytes)
 }
 
-// host is the host's own memory, of all Envs on the CPU.
+// host is the host's memory, which all Envs on the CPU share.
 var host = &hostMemory{}
 
-// A hostMemory is the Go heap: sessions on the CPU read and write what Go does.
+// A hostMemory is the Go heap, where sessions on the CPU read and write.
 type hostMemory struct{ traffic }
 
 func (*hostMemory) alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(newBytes(bytes))), nil
 }
 
-// free leaves it to the garbage collector.
+// free does nothing: the garbage collector frees the memory.
 func (*hostMemory) free(unsafe.Pointer) {}
 
 func (*hostMemory) aliases() bool { return true }
@@ -137,12 +143,12 @@ func (*hostMemory) runOptions() *C.OrtRunOptions        { return nil }
 func (*hostMemory) elementwise() int                    { return elementwiseOnHost }
 func (*hostMemory) String() string                      { return "cpu" }
 
-// What elementwise returns.
+// The results of elementwise.
 const (
-	// elementwiseOnHost is small enough that what one operator writes is still in
-	// the processor's cache when the next one reads it.
+	// elementwiseOnHost is so small that an operator finds the results of the one
+	// before it in the processor's cache.
 	elementwiseOnHost = 1 << 18
-	// elementwiseOnDevice is large enough for launches to be few; it bounds what
-	// lies between two operators.
+	// elementwiseOnDevice is so large that starting the kernels takes little of the
+	// time. It is bounded because the results between two operators take memory.
 	elementwiseOnDevice = 1 << 24
 )

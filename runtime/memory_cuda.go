@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// A cudaMemory is one GPU's, used through one stream that the CUDA provider
-// shares.
+// A cudaMemory is the memory of one NVIDIA GPU. It and the CUDA provider use the
+// same CUDA stream, which keeps their work in order.
 type cudaMemory struct {
 	traffic
 	id         C.int
@@ -35,13 +35,13 @@ func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
 	return m, nil
 }
 
-// describe makes what ONNX Runtime has to know of the memory.
+// describe prepares what ONNX Runtime needs to run sessions on the memory.
 func (m *cudaMemory) describe() error {
 	if err := check(C.onering_cuda_memory(m.id, &m.memoryInfo)); err != nil {
 		return fmt.Errorf("runtime: describing the memory of %s: %w", m, err)
 	}
-	// The stream orders all work; waiting for it after each run, as ONNX Runtime
-	// does by default, would leave the GPU idle between layers.
+	// By default ONNX Runtime waits for the GPU after each run, which would leave it
+	// idle between layers. The stream keeps the order without that.
 	if err := check(C.onering_unsynchronized(&m.options)); err != nil {
 		return fmt.Errorf("runtime: run options: %w", err)
 	}

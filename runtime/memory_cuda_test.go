@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// fakeCudart is a CUDA runtime whose GPU 1 is the host's memory. A copy or a
-// clearing is done when its stream is waited for, as late as a real one may be,
-// and GPU 7 is there but broken.
+// fakeCudart is a CUDA runtime with two GPUs. The memory of GPU 1 is the host's; it
+// copies and clears only when its stream is waited for, which is as late as a real
+// GPU may do so. GPU 7 is broken.
 const fakeCudart = `#include <stdlib.h>
 #include <string.h>
 static int device, stream, n;
@@ -57,7 +57,7 @@ func TestCUDAMemory(t *testing.T) {
 	if err := m.upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
 		t.Fatal(err)
 	}
-	clear(from) // an upload is over when it returns
+	clear(from) // an upload is complete when it returns
 	if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestCUDAMemory(t *testing.T) {
 	if err := m.copyRuns(at, 0, at, 0, 4, 1); err != nil {
 		t.Errorf("one run has no stride: %v", err)
 	}
-	// 1 and 2, which lie one apart, to places 2 apart.
+	// Copy 1 and 2, which are neighbours, to places 8 bytes apart.
 	if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 4, 4, 2); err != nil {
 		t.Fatal(err)
 	}

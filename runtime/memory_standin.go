@@ -10,10 +10,10 @@ import (
 	"unsafe"
 )
 
-// A standIn is a memory for tests, apart from the host's only by convention:
-// sessions on the CPU provider read and write it, Go code does so only through
-// the calls that would be copies on a GPU, and these count. Fresh memory is full
-// of NaN. So tests run here what runs on a GPU, and get the bits of the CPU.
+// A standIn is a memory for tests. It is host memory that claims not to be: Go code
+// reaches it through upload and download only, as if it were a GPU's, and these
+// count what they copy. Its sessions run on the CPU, so tests get the bits of the
+// CPU from the code that serves a GPU. New memory is full of NaN.
 type standIn struct {
 	hostMemory
 	mu          sync.Mutex

@@ -26,13 +26,13 @@ func OpenStandIn(t testing.TB, e *Env) *Env {
 // Slices returns how many slices the optimizer's step runs on.
 func (o *Optimizer) Slices() int { return len(o.slices) }
 
-// Packed returns how many rows of how many tokens attention sees in the pass, in
-// how many blocks, and the response tokens.
+// Packed returns how many rows of how many places attention sees in the pass, in
+// how many blocks, and how many response tokens there are.
 func (p *Pass) Packed() (batch, longest, blocks, rows int) {
 	return int(p.packed.rows.value.shape[0]), p.longest, p.blocks, p.rows
 }
 
-// Passes returns over how many slices of the vocabulary the head runs.
+// Passes returns how many slices of the vocabulary the head has.
 func (l *Learner) Passes() int { return len(l.head.slices) }
 
 // Capacity returns how many tokens a row of the cache has room for.

@@ -27,14 +27,14 @@ func TestMemories(t *testing.T) {
 			if err := m.upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
 				t.Fatal(err)
 			}
-			clear(from) // the upload has finished
+			clear(from) // the upload is complete
 			if got := read(); !slices.Equal(got, []float32{1, 2, 3, 4}) {
 				t.Errorf("uploaded 1 to 4, downloaded %v", got)
 			}
 			if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
 				t.Fatal(err)
 			}
-			// 1 and 0, which are two apart, to the places 1 and 3.
+			// Copy runs of one element: from places 2 and 3 to places 1 and 3.
 			if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
 				t.Fatal(err)
 			}
@@ -53,8 +53,8 @@ func TestMemories(t *testing.T) {
 	}
 }
 
-// TestMirrors: where memory aliases, the host's side of an address is the address;
-// elsewhere it is memory of its own, which is used again.
+// TestMirrors: in a memory that aliases, the mirror of an address is the address
+// itself. In others it is host memory that is used again.
 func TestMirrors(t *testing.T) {
 	m := newStandIn()
 	for _, m := range []memory{host, m} {
@@ -76,8 +76,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// TestBuffersReuse: a buffer of the same shape costs nothing, a smaller one no
-// memory, and one of another type than its elements' is a mistake of the program.
+// TestBuffersReuse: the same shape again allocates nothing, and a smaller shape uses
+// the same memory. Asking for elements of another type is a bug and panics.
 func TestBuffersReuse(t *testing.T) {
 	if os.Getenv("ONERING_SKIP_RUNTIME") != "" {
 		t.Skip("this test needs ONNX Runtime")

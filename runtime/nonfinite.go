@@ -2,10 +2,10 @@ package runtime
 
 import "unsafe"
 
-// FirstNonFinite returns the first layer whose output holds NaN or an infinity
-// for some token, and the index of a sequence that has it; ok is false where the
-// outputs of all layers are finite, or cannot be had. The embedding counts as
-// layer -1. Only a pass that was kept knows.
+// FirstNonFinite returns the first layer of which the output has a NaN or an
+// infinity, and the index of a sequence that has it. The embedding is layer -1. ok
+// is false if all outputs are finite, or if the pass was not kept and so no longer
+// has them.
 func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 	if p.activations == nil {
 		return 0, 0, false

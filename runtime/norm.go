@@ -2,8 +2,8 @@ package runtime
 
 import "onering/models"
 
-// normSessions are the final norm of the rows [n,D] that predict response
-// tokens. It divides by the sampling temperature, too.
+// normSessions run the final norm on the rows [n,D] that predict response tokens.
+// The norm also divides by the sampling temperature.
 type normSessions struct {
 	forward, backward  *Binding // backward is nil with ScoreOnly
 	inverseTemperature buffer
@@ -29,7 +29,7 @@ func (l *Learner) openNorm() error {
 	return l.bindWeights(l.norm.backward, "")
 }
 
-// runForward norms x into h.
+// runForward makes h the norm of x.
 func (s *normSessions) runForward(x *Value, h *buffer, temperature float64) error {
 	b := binder{b: s.forward}
 	b.in("x", x, nil)

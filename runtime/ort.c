@@ -13,10 +13,10 @@
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <xmmintrin.h>
-// Subnormal numbers cost x86 twenty times the time of others, and the moments of
-// a parameter that gets no more gradients decay into them and stay. They count
-// as zero (FTZ and DAZ) in ONNX Runtime's threads, so they must in the calling
-// thread, which takes its share of the work; Go's own code keeps its mode.
+// x86 takes twenty times longer for subnormal numbers than for others, and the
+// moments of a parameter without gradients decay to subnormal numbers. ONNX
+// Runtime's threads treat them as zero (FTZ and DAZ). The calling thread does a part
+// of the work, so it must do so too, but only for the run: Go code keeps its mode.
 static unsigned flush_subnormals(void) {
 	unsigned state = _mm_getcsr();
 	_mm_setcsr(state | 0x8040);
@@ -30,7 +30,7 @@ static void restore(unsigned state) { (void)state; }
 
 static void *const *api; // the OrtApi table
 
-// ORT(Name, arguments' types) is the function of that slot.
+// ORT(Name, types of arguments) is the function in the slot of that name.
 #define CALL(ret, name, ...) ((ret (*)(__VA_ARGS__))api[ORT_##name])
 #define ORT(name, ...) CALL(OrtStatus *, name, __VA_ARGS__)
 
@@ -42,7 +42,7 @@ const OrtApiBase *onering_open(const char *path, char **error) {
 		*error = strdup("the path is too long or not UTF-8");
 		return NULL;
 	}
-	// Libraries beside this one (providers) are found too.
+	// The flag also finds libraries in the same folder, such as providers.
 	HMODULE lib = LoadLibraryExW(wide, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
 	if (!lib) {
 		snprintf(text, sizeof text, "LoadLibrary failed with code %lu", (unsigned long)GetLastError());
@@ -85,7 +85,7 @@ int onering_api(const OrtApiBase *base, uint32_t version) {
 const char *onering_message(OrtStatus *s) { return CALL(const char *, GetErrorMessage, const OrtStatus *)(s); }
 void onering_release_status(OrtStatus *s) { CALL(void, ReleaseStatus, OrtStatus *)(s); }
 
-// Severity 4 is fatal: every error comes back as a status, and onering prints it once.
+// Severity 4 is fatal: onering prints errors itself, from the status.
 enum { severity_fatal = 4, optimize_all = 99 };
 
 OrtStatus *onering_env(int threads, int spin, OrtEnv **env) {
@@ -103,7 +103,7 @@ OrtStatus *onering_env(int threads, int spin, OrtEnv **env) {
 void onering_release_env(OrtEnv *env) { CALL(void, ReleaseEnv, OrtEnv *)(env); }
 
 OrtStatus *onering_cpu_memory(OrtMemoryInfo **info) {
-	// OrtDeviceAllocator (0), OrtMemTypeDefault (0): memory that is the caller's own.
+	// OrtDeviceAllocator (0), OrtMemTypeDefault (0): memory that the caller owns.
 	return ORT(CreateCpuMemoryInfo, int, int, OrtMemoryInfo **)(0, 0, info);
 }
 
@@ -150,7 +150,7 @@ OrtStatus *onering_share_cuda(OrtEnv *env, int device) {
 	OrtArenaCfg *arena = NULL;
 	// OrtArenaAllocator (1), OrtMemTypeDefault (0).
 	OrtStatus *s = ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)("Cuda", 1, device, 0, &info);
-	// No limit (0), extended by what is asked for (1), the defaults (-1).
+	// No limit (0), extend by as much as is asked for (1), the defaults (-1).
 	if (!s) s = ORT(CreateArenaCfg, size_t, int, int, int, OrtArenaCfg **)(0, 1, -1, -1, &arena);
 	if (!s) s = ORT(CreateAndRegisterAllocatorV2, OrtEnv *, const char *, const OrtMemoryInfo *, const OrtArenaCfg *, const char *const *, const char *const *, size_t)(
 		env, "CUDAExecutionProvider", info, arena, NULL, NULL, 0);
@@ -198,7 +198,7 @@ void onering_free(char *p) {
 }
 
 OrtStatus *onering_value(OrtMemoryInfo *m, void *data, size_t bytes, const int64_t *shape, size_t rank, int element, OrtValue **v) {
-	static char nothing[64]; // where a tensor without elements points to
+	static char nothing[64]; // the address of tensors without elements
 	return ORT(CreateTensorWithDataAsOrtValue, const OrtMemoryInfo *, void *, size_t, const int64_t *, size_t, int, OrtValue **)(
 		m, bytes ? data : nothing, bytes, shape, rank, element, v);
 }

@@ -1,10 +1,10 @@
 // The part of ONNX Runtime's C interface that onering calls.
 //
-// OrtApi is a table of function pointers to which releases only ever append, so
-// a function's slot is part of the ABI. Declaring the slots used here (a test
-// compares them with the header of the Go binding) saves keeping a copy of that
-// 6,000-line header. Every supported platform is 64-bit, where ORT_API_CALL and
-// the C calling convention are one.
+// OrtApi is a table of function pointers. Releases only append to it, so the slot
+// of a function never changes. This file declares the slots that onering uses
+// instead of copying ONNX Runtime's header of 6,000 lines; a test compares them
+// with the header in the Go binding. Every supported platform is 64-bit, where
+// ORT_API_CALL is the C calling convention.
 #ifndef ONERING_ORT_H
 #define ONERING_ORT_H
 
@@ -93,7 +93,7 @@ enum {
 // message that the caller frees.
 const OrtApiBase *onering_open(const char *path, char **error);
 const char *onering_version(const OrtApiBase *base);
-// onering_api selects the function table; 0 where the library lacks that version.
+// onering_api selects the function table; 0 if the library lacks that version.
 int onering_api(const OrtApiBase *base, uint32_t version);
 
 const char *onering_message(OrtStatus *s);
@@ -109,17 +109,18 @@ OrtStatus *onering_options(OrtSessionOptions **o);
 OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value);
 OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix);
 void onering_release_options(OrtSessionOptions *o);
-// onering_use_cuda makes a session run on a GPU. stream is the CUDA stream that
-// all its work goes to, NULL for one of the provider's own.
+// onering_use_cuda makes a session run on a GPU. stream is the CUDA stream for all
+// its work, or NULL for a stream that the provider makes.
 OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream);
 OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info);
-// onering_share_cuda gives all sessions on a GPU one arena.
+// onering_share_cuda gives all sessions on a GPU one allocator.
 OrtStatus *onering_share_cuda(OrtEnv *env, int device);
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s);
 void onering_release_session(OrtSession *s);
 OrtStatus *onering_port_count(OrtSession *s, int output, size_t *n);
-// onering_port names port i and its element type; the caller frees *name with onering_free.
+// onering_port returns the name and the element type of port i; the caller frees
+// *name with onering_free.
 OrtStatus *onering_port(OrtSession *s, int output, size_t i, char **name, int *element);
 void onering_free(char *p);
 
@@ -129,9 +130,10 @@ void onering_release_value(OrtValue *v);
 OrtStatus *onering_binding(OrtSession *s, OrtIoBinding **b);
 void onering_release_binding(OrtIoBinding *b);
 OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const OrtValue *v);
-// onering_run runs with options, NULL for none.
+// onering_run runs with options, which may be NULL.
 OrtStatus *onering_run(OrtSession *s, OrtRunOptions *o, OrtIoBinding *b);
-// onering_unsynchronized makes options of runs that do not wait for the GPU.
+// onering_unsynchronized makes the options of runs that return before the GPU is
+// done.
 OrtStatus *onering_unsynchronized(OrtRunOptions **o);
 
 #endif

@@ -2,21 +2,21 @@ package runtime
 
 import "onering/models"
 
-// packed is what a pass knows of its tokens, a few numbers for each. Sequences
-// are packed one after the other to N tokens; attention sees them as rows of T
-// places, [B,T]. A Learner reuses these buffers from pass to pass.
+// packed holds what a pass knows of its tokens, a few numbers for each. Without
+// padding, the sequences are N tokens one after the other. Attention gets them as B
+// rows of T places. A Learner uses these buffers again for later passes.
 type packed struct {
 	ids     buffer // int64 [N], the tokens
 	pos     buffer // int64 [N,1], their positions in their sequences
-	rows    buffer // int64 [B,T], which packed token is at each place; 0 where none is
+	rows    buffer // int64 [B,T], the packed token at each place; 0 if there is none
 	tokens  buffer // int64 [N], the place in [B,T] of each token
-	valid   buffer // [B,T,1], 1 where a token is, else 0
-	bounds  buffer // int64, where each block of queries begins, and T
-	places  buffer // int64 [n], which packed tokens predict response tokens
-	targets buffer // int64 [n], the response tokens that these predict
+	valid   buffer // [B,T,1], 1 for places with a token, else 0
+	bounds  buffer // int64, the first place of each block of queries, and T
+	places  buffer // int64 [n], the packed tokens that predict response tokens
+	targets buffer // int64 [n], the response tokens that they predict
 
-	// z and u of the head, before and after a slice, in turns, and the logits of
-	// the targets, all [n,1].
+	// The head's running sums z and u, of which one of each is read and the other
+	// written in turns, and the logits of the targets, all [n,1].
 	z, u  [2]buffer
 	logit buffer
 }
@@ -29,7 +29,7 @@ func (l *Learner) takePacked() *packed {
 		s.packed = s.packed[:last]
 		return p
 	}
-	// The bounds are read where sizes are computed, which is on the host.
+	// The graph computes sizes from the bounds, which happens on the host.
 	p := &packed{bounds: hostBuffer(models.I64)}
 	for _, b := range p.ints() {
 		*b = l.env.buffer(models.I64)
@@ -60,7 +60,8 @@ func (b *packed) close() {
 	b.bounds.close()
 }
 
-// pack lays out the sequences: which token is where in the rows [B,T].
+// pack decides the sizes of the pass, fills its buffers and hands them to the
+// sessions.
 func (p *Pass) pack() error {
 	batch, longest := 0, 0
 	for _, s := range p.sequences {

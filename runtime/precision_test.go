@@ -12,11 +12,10 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// TestFloat16OnCPU runs the graphs of float16 on the CPU, which computes most of
-// their operators in float32 between casts, and compares them with the
-// interpreter, which rounds every value to its type. What the two round at
-// different places may differ by some units of float16 (2^-11) of the largest
-// element.
+// TestFloat16OnCPU compares the graphs of float16 on the CPU with the interpreter.
+// The CPU computes most of their operators in float32 between casts; the interpreter
+// rounds every value to its type. So they may differ by some units of float16
+// (2^-11) of the largest element.
 func TestFloat16OnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
 	for _, p := range programsIn(t, models.F16) {
@@ -44,8 +43,8 @@ func TestFloat16OnCPU(t *testing.T) {
 	}
 }
 
-// TestBFloat16OnCPU: the CPU provider has no product in bfloat16, and says so.
-// The day it has, the graphs can be run like those of float16 above.
+// TestBFloat16OnCPU: the CPU provider has no products in bfloat16 and says so. Once
+// it has, the graphs can be tested like those of float16 above.
 func TestBFloat16OnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
 	for _, p := range programsIn(t, models.BF16) {
@@ -59,7 +58,7 @@ func TestBFloat16OnCPU(t *testing.T) {
 	}
 }
 
-// programsIn builds those Programs that depend on the type of the computation.
+// programsIn builds the Programs that depend on the compute type.
 func programsIn(t *testing.T, d models.DType) (programs []models.Program) {
 	t.Helper()
 	c := qwen2Of(models.Sizes{Hidden: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 16, FFN: 40, Vocab: 50, MaxPositions: 16})

@@ -19,22 +19,22 @@ import (
 	"onering/runtime/provision"
 )
 
-// process is what the one loaded library has for the whole process. ONNX
-// Runtime's environment is a singleton: so is this.
+// process is the state of the loaded library, which all Envs share: ONNX Runtime
+// allows one environment in a process.
 var process struct {
 	sync.Mutex
 	path       string // of the loaded library; it is never unloaded
-	how        string // it was found
+	how        string // how the library was found
 	version    string
 	memoryInfo *C.OrtMemoryInfo // of the host's memory
 
-	env     *C.OrtEnv
-	options Options      // of env
-	shared  map[int]bool // the GPUs whose arena env has
-	refs    int          // Envs and Sessions open on env
+	env     *C.OrtEnv    // nil while no Env is open
+	options Options      // those that env was made with
+	shared  map[int]bool // the GPUs for which env has an allocator
+	refs    int          // open Envs and Sessions
 }
 
-// acquire takes a reference to the environment, to be given back by release.
+// acquire takes a reference to the environment. release gives it back.
 func (e *Env) acquire() (*C.OrtEnv, error) {
 	process.Lock()
 	defer process.Unlock()
@@ -45,7 +45,7 @@ func (e *Env) acquire() (*C.OrtEnv, error) {
 	return process.env, nil
 }
 
-// load loads the library at path and checks its version. Under process.Mutex.
+// load loads a library and checks its version. The caller holds process.Mutex.
 func load(at provision.Location) error {
 	path := at.Path
 	cpath := C.CString(path)
@@ -57,8 +57,8 @@ func load(at provision.Location) error {
 		return fmt.Errorf("runtime: loading %q: %s", path, C.GoString(msg))
 	}
 	version := C.GoString(C.onering_version(base))
-	// The version is compared before the table is asked for: ONNX Runtime
-	// writes to stderr when it does not have it.
+	// Check the version first: asked for a table that it does not have, ONNX
+	// Runtime writes to stderr.
 	if n, ok := apiVersion(version); !ok || n < provision.MinAPI {
 		return fmt.Errorf("runtime: %q is ONNX Runtime %s, which is too old: onering needs 1.%d or newer", path, version, provision.MinAPI)
 	}
@@ -73,8 +73,8 @@ func load(at provision.Location) error {
 	return nil
 }
 
-// sameLibrary refuses a library other than the loaded one, and a device that
-// it does not run on.
+// sameLibrary returns an error if o names another library than the loaded one, or
+// a device that it cannot use. It returns the device, with auto resolved.
 func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 	if o.Library != "" {
 		want, err := provision.Look(o.Options)
@@ -102,7 +102,7 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 	return d, err
 }
 
-// apiVersion is N of version 1.N.x.
+// apiVersion returns N of a version 1.N.x.
 func apiVersion(version string) (int, bool) {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -110,8 +110,8 @@ func apiVersion(version string) (int, bool) {
 	return n, major == "1" && err == nil
 }
 
-// start makes the environment. Ours comes first, with the thread pool that all
-// sessions share; onnxruntime_go's is then a reference to the same singleton.
+// start makes the environment with the thread pool that all sessions share. It
+// must be made before that of onnxruntime_go, which is then the same one.
 func start(o Options) error {
 	spin := C.int(1)
 	if o.NoSpin {
@@ -136,12 +136,12 @@ func start(o Options) error {
 	return nil
 }
 
-// shareArena registers one CPU arena for all sessions. They run one after the
-// other, so the scratch memory they need together is that of the largest, not
-// the sum.
+// shareArena registers one CPU allocator for all sessions. They run one after the
+// other, so together they then need the temporary memory of the largest session
+// instead of the sum.
 func shareArena() error {
-	// Extend by what is asked for (1) rather than to the next power of two:
-	// doubling would keep up to twice the memory that is used.
+	// Extend by as much as is asked for (1). By default allocators double, which
+	// would keep up to twice the memory in use.
 	cfg, err := ort.NewArenaCfg(0, 1, -1, -1)
 	if err != nil {
 		return err
@@ -161,6 +161,7 @@ func release() error {
 	return releaseLocked()
 }
 
+// releaseLocked is release for callers that hold process.Mutex.
 func releaseLocked() error {
 	process.refs--
 	if process.refs > 0 {
@@ -172,7 +173,7 @@ func releaseLocked() error {
 	return err
 }
 
-// check turns a status into an error with ONNX Runtime's own text.
+// check returns a status as an error with ONNX Runtime's text.
 func check(s *C.OrtStatus) error {
 	if s == nil {
 		return nil

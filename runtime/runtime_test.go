@@ -99,7 +99,7 @@ func TestRunAccumulatesInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// x w^T = [[1 3 2] [3 7 6]], added twice.
+	// x w^T is [[1 3 2] [3 7 6]]; two runs add it twice.
 	if want := []float32{12, 26, 34, 46, 64, 72}; !slices.Equal(c, want) {
 		t.Errorf("c = %v, want %v", c, want)
 	}

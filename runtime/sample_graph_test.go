@@ -11,10 +11,10 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// TestDrawInFloat32 draws from distributions of several kinds and compares with
-// the inverse of the cumulative distribution in float64: equal but for uniforms
-// within 1e-6 of a boundary, and never an id without mass. With a hidden state
-// of 1 the head [V,1] is the logits.
+// TestDrawInFloat32 draws from several kinds of distributions and compares with the
+// inverse of the cumulative distribution in float64. They must agree unless the
+// uniform is within 1e-6 of a boundary, and an id without mass is never drawn. The
+// hidden state is 1, so the head [V,1] is the logits.
 func TestDrawInFloat32(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(11, 12))
@@ -79,7 +79,7 @@ func checkDrawn(t *testing.T, what string, logits, us []float32, next []int64, l
 			t.Errorf("%s: u = %v gives id %d, which has no mass", what, u, id)
 			continue
 		}
-		// The interval of u that id stands for, widened by the tolerance.
+		// The uniforms for which id is right, with the tolerance.
 		if before := sums[id] - p[id]; u < 1 && (float64(u) < before-1e-6 || float64(u) > sums[id]+1e-6) {
 			t.Errorf("%s: u = %v gives id %d, which stands for %v to %v", what, u, id, before, sums[id])
 		}

@@ -16,12 +16,12 @@ import (
 	"onering/models"
 )
 
-// A Session is a Program made ready to run. Several goroutines may run it at
-// once, each with its own Binding.
+// A Session is a loaded Program. Several goroutines may run it at once, each with
+// its own Binding.
 type Session struct {
 	env   *Env
 	name  string
-	alias map[string]string // output -> input that it may be bound onto
+	alias map[string]string // from an output to the input whose memory it may have
 	ports [2][]port         // inputs, outputs
 	index [2]map[string]int // by name
 	sizes []string          // the dimensions that vary, such as "B"
@@ -31,7 +31,7 @@ type Session struct {
 	bindings map[*Binding]bool
 }
 
-// Which of a Session's two lists of ports is meant, here and in ort.c.
+// The two sides of a Session: indices of ports, index and bound, here and in ort.c.
 const (
 	input  = 0
 	output = 1
@@ -45,10 +45,9 @@ type port struct {
 	dims  []dim
 }
 
-// A dim is what a port says of one dimension: that it is fixed, or which one of
-// the Session's sizes it is.
+// A dim is one dimension of a port: a fixed size, or one of the sizes that vary.
 type dim struct {
-	fixed int64 // -1 where it varies
+	fixed int64 // -1 if the size varies
 	size  int   // index into Session.sizes
 }
 
@@ -70,8 +69,8 @@ func (s *Session) dims(p models.Port) []dim {
 	return dims
 }
 
-// Load makes p ready to run. It checks that the names and element types that p
-// states are those of its graph.
+// Load makes a Session of p. It checks that the ports of p have the names and
+// element types of its graph.
 func (e *Env) Load(p models.Program) (*Session, error) {
 	if len(p.ONNX) == 0 {
 		return nil, fmt.Errorf("runtime: program %q has no graph", p.Name)
@@ -95,12 +94,12 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	return s, nil
 }
 
+// sessionOptions returns the options that the session of p is made with.
 func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	var o *C.OrtSessionOptions
 	err := check(C.onering_options(&o))
 	entries := map[string]string{
-		// A prepacked weight is a second copy, and one that in-place updates
-		// do not reach.
+		// Prepacking copies a weight, and updates in place do not reach the copy.
 		"session.disable_prepacking": "1",
 		"session.use_env_allocators": "1", // the arena of shareArena
 	}
@@ -133,7 +132,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	return o, nil
 }
 
-// setPorts takes p's ports after comparing them with the graph's.
+// setPorts takes over the ports of p after comparing them with the graph's.
 func (s *Session) setPorts(p models.Program) error {
 	for side, stated := range [2][]models.Port{input: p.Inputs, output: p.Outputs} {
 		graph := map[string]C.int{}
@@ -178,6 +177,7 @@ func (s *Session) setPorts(p models.Program) error {
 	return nil
 }
 
+// elementName names an element type by its ONNX number.
 func elementName(element C.int) string {
 	for d, e := range onnxTypes {
 		if e == element {
@@ -190,7 +190,7 @@ func elementName(element C.int) string {
 // Name returns the name of the Program.
 func (s *Session) Name() string { return s.name }
 
-// Close closes s and its Bindings. No Run may be under way. Closing twice is fine.
+// Close closes s and its Bindings. No Run may be in progress. Closing twice is fine.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,15 +6,15 @@ import (
 	"onering/models"
 )
 
-// tables are what attention reads that depends on positions alone.
+// tables are the inputs of attention that depend on positions alone.
 type tables struct {
 	angles angles
-	mask   buffer // [T,T], of the newest pass
+	mask   buffer // [T,T], for the newest pass
 }
 
 func newTables(e *Env) tables { return tables{newAngles(e), e.buffer(models.F32)} }
 
-// causal makes the mask that of rows of T tokens.
+// causal makes the mask for rows of T tokens.
 func (t *tables) causal(T int) error {
 	if t.mask.value != nil && t.mask.value.shape[0] == int64(T) {
 		return nil
@@ -40,8 +40,8 @@ func (t *tables) close() {
 	t.mask.close()
 }
 
-// fillCausal fills a mask [T,T] for sums with the scores of attention: a token
-// sees itself and those before it.
+// fillCausal fills a mask [T,T] that is added to the scores of attention. It lets
+// each token see itself and the tokens before it.
 func fillCausal(mask []float32, T int) {
 	for i := range T {
 		for j := range T {
@@ -58,7 +58,7 @@ type angles struct{ cos, sin buffer }
 
 func newAngles(e *Env) angles { return angles{e.buffer(models.F32), e.buffer(models.F32)} }
 
-// length is how many positions there are angles for.
+// length returns for how many positions there are angles.
 func (a *angles) length() int {
 	if a.sin.value == nil {
 		return 0
@@ -66,8 +66,8 @@ func (a *angles) length() int {
 	return int(a.sin.value.shape[0])
 }
 
-// fill makes the angles of n positions, in float32 throughout as Hugging Face's
-// models compute them.
+// fill makes the angles of n positions. It computes them in float32, as the models
+// of Hugging Face do.
 func (a *angles) fill(n int, g models.Geometry) error {
 	half := g.HeadDim / 2
 	cos, _, err := sized[float32](&a.cos, int64(n), int64(half))

@@ -13,20 +13,20 @@ import (
 	"onering/models"
 )
 
-// An Element is a Go type that tensors can hold. Halves (F16, BF16) have no Go
-// type: see NewTensor.
+// An Element is a Go type that tensors can hold. The 16-bit float types have none:
+// see NewTensor.
 type Element interface {
 	float32 | float64 | int64 | int32 | uint8 | bool
 }
 
-// A Value is what sessions bind: a tensor's type and shape, and the memory that
-// somebody else owns where its elements are. It copies nothing: a Run reads what
-// was written to the memory last, and writes there. Several Values may view the
-// same memory, and a Value over a part of a slice is a view of some rows.
+// A Value is a tensor that can be bound to sessions: an element type, a shape, and
+// the address of elements that something else owns. It copies nothing: a Run reads
+// and writes the owner's memory. Several Values may view the same memory, and a
+// Value over a part of a slice views some of its rows.
 //
-// NewValue and NewTensor view the host's memory. Within the package the owners
-// are arenas (what lasts as long as training) and buffers (all else), in the
-// host's memory or a device's.
+// The owner is the caller's slice for NewValue and NewTensor, which are always in
+// the host's memory. Within this package it is an arena or a buffer, in the host's
+// memory or a device's.
 //
 // A Value keeps Go memory alive and in place until it is closed. Memory that is
 // not Go's, such as a mapped file, must stay mapped until then.
@@ -40,21 +40,21 @@ type Value struct {
 	pin    goruntime.Pinner
 }
 
-// onnxTypes are ONNX's numbers for element types (TensorProto.DataType).
+// onnxTypes are the numbers that ONNX gives to element types (TensorProto.DataType).
 var onnxTypes = map[models.DType]C.int{
 	models.F32: 1, models.U8: 2, models.I32: 6, models.I64: 7, models.Bool: 9,
 	models.F16: 10, models.F64: 11, models.BF16: 16,
 }
 
-// NewValue returns a Value of the given shape over data, whose length must be
-// the product of shape; no shape at all is a scalar, one element.
+// NewValue returns a Value of the given shape over data. The length of data must be
+// the product of the shape. Without a shape the Value is a scalar of one element.
 func NewValue[T Element](data []T, shape ...int64) (*Value, error) {
 	var zero T
 	return newValue(host, dtypeOf[T](), unsafe.Pointer(unsafe.SliceData(data)), len(data)*int(unsafe.Sizeof(zero)), shape)
 }
 
-// NewTensor is NewValue for memory that is bytes, such as a mapped file or
-// halves: data holds the elements in the machine's byte order.
+// NewTensor is NewValue for elements given as bytes in the machine's byte order,
+// such as those of a mapped file or of 16-bit types.
 func NewTensor(d models.DType, data []byte, shape ...int64) (*Value, error) {
 	return newValue(host, d, unsafe.Pointer(unsafe.SliceData(data)), len(data), shape)
 }
@@ -77,7 +77,7 @@ func dtypeOf[T Element]() models.DType {
 	}
 }
 
-// newValue is a Value of n bytes at an address of a memory.
+// newValue returns a Value of n bytes at an address of a memory.
 func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
 	if _, ok := onnxTypes[d]; !ok {
 		return nil, fmt.Errorf("runtime: a tensor cannot hold elements of type %s", d)
@@ -104,13 +104,12 @@ func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int6
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}
-	// A Value that is dropped without Close would leave its memory pinned, for
-	// which Go panics.
+	// Go panics if memory is still pinned when its Pinner is collected.
 	goruntime.SetFinalizer(v, (*Value).Close)
 	return v, nil
 }
 
-// sizeOf returns the bytes of a tensor.
+// sizeOf returns the size of a tensor in bytes.
 func sizeOf(d models.DType, shape []int64) (int, error) {
 	n := int64(d.Size())
 	for _, s := range shape {
@@ -125,14 +124,14 @@ func sizeOf(d models.DType, shape []int64) (int, error) {
 	return int(n), nil
 }
 
-// DType returns the type of v's elements.
+// DType returns the element type.
 func (v *Value) DType() models.DType { return v.dtype }
 
-// Shape returns v's dimensions; it must not be changed.
+// Shape returns the dimensions. The caller must not change them.
 func (v *Value) Shape() []int64 { return v.shape }
 
-// Close lets go of v's memory. Bindings that v is bound to refuse to run until
-// something else is bound in its place. Closing twice is fine.
+// Close releases the tensor; its elements stay with their owner. Bindings refuse to
+// run until another Value is bound in its place. Closing twice is fine.
 func (v *Value) Close() {
 	if v.ptr == nil {
 		return
@@ -143,7 +142,7 @@ func (v *Value) Close() {
 	goruntime.SetFinalizer(v, nil)
 }
 
-// closeValues closes all that are not nil.
+// closeValues closes those Values that are not nil.
 func closeValues(values ...*Value) {
 	for _, v := range values {
 		if v != nil {

@@ -84,7 +84,7 @@ func TestScalarsAndEmpty(t *testing.T) {
 	equal(t, same(t, e, models.F32, []float32{42}, nil), []float32{42})
 	equal(t, same(t, e, models.F32, []float32{}, []string{"N", "3"}, 0, 3), nil)
 	equal(t, same[float32](t, e, models.F32, nil, []string{"N", "3"}, 0, 3), nil)
-	// An empty part beside a full one.
+	// An empty tensor and one with elements.
 	y := make([]float32, 2)
 	r := bind(t, e, one("Concat", []models.Port{f32("a", "A"), f32("b", "B")}, f32("y", "N"), onnx.Attr{Name: "axis", Value: int64(0)}),
 		map[string]*runtime.Value{"a": value[float32](t, nil, 0), "b": value(t, []float32{1, 2}, 2)}, map[string]*runtime.Value{"y": value(t, y, 2)})
@@ -94,7 +94,7 @@ func TestScalarsAndEmpty(t *testing.T) {
 	equal(t, y, []float32{1, 2})
 }
 
-// TestViews runs on rows of one arena, which is all that they may change.
+// TestViews runs on parts of one slice: a run changes only the part it writes.
 func TestViews(t *testing.T) {
 	e := runtimetest.Test(t)
 	arena := []float32{1, 2, 3, 4, 5, 6, 7, 8}
@@ -136,8 +136,8 @@ func TestValueErrors(t *testing.T) {
 	}
 }
 
-// TestForgottenValues leaves Values to the garbage collector, which unpins them;
-// memory that is still pinned when its pinner dies is a panic.
+// TestForgottenValues leaves Values to the garbage collector, which must unpin their
+// memory: Go panics if it is still pinned.
 func TestForgottenValues(t *testing.T) {
 	runtimetest.Test(t)
 	for range 100 {
@@ -148,7 +148,7 @@ func TestForgottenValues(t *testing.T) {
 	}
 }
 
-// TestBoundValuesLive drops all references to the Values but the Binding's.
+// TestBoundValuesLive drops all references to the Values except the Binding's.
 func TestBoundValuesLive(t *testing.T) {
 	e := runtimetest.Test(t)
 	z := make([]float32, 1000)
@@ -162,7 +162,7 @@ func TestBoundValuesLive(t *testing.T) {
 	r := bind(t, e, add(), map[string]*runtime.Value{"x": make1000(1), "y": make1000(2)}, map[string]*runtime.Value{"z": value(t, z, 1000)})
 	for range 3 {
 		goruntime.GC()
-		_ = make([]float32, 1<<16) // what would reuse the memory
+		_ = make([]float32, 1<<16) // would reuse the memory of freed Values
 		if err := r.Run(); err != nil {
 			t.Fatal(err)
 		}
