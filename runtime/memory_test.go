@@ -34,7 +34,7 @@ func TestMemories(t *testing.T) {
 			if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
 				t.Fatal(err)
 			}
-			// Copy runs of one element: from places 2 and 3 to places 1 and 3.
+			// Copy elements 0 and 2 to 1 and 3.
 			if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
 				t.Fatal(err)
 			}
