@@ -1,60 +1,37 @@
 package train
 
 import (
-	"encoding"
 	"fmt"
-	"maps"
-	"slices"
 
 	"onering/models"
-	"onering/objectives"
-	"onering/reward"
-	"onering/sampler"
-	"onering/train/learn"
 	"onering/train/rundir"
 )
 
-// snapshot takes the run's state without copying the weights.
+// snapshot returns the run's state without copying the weights.
 func (t *Trainer) snapshot() (rundir.Snapshot, error) {
-	if err := t.env.Download(t.held()...); err != nil {
-		return rundir.Snapshot{}, fmt.Errorf("train: checkpoint: %w", err)
+	s := rundir.Snapshot{State: rundir.State{
+		Round: t.at.round, Step: t.at.step, Inside: t.at.next == toLearn, Evaluated: t.at.next == toRoll,
+		Settings: decisive(t.Config), Problems: t.roller.digest, Score: t.score, Alarms: t.alarms.State(),
+	}}
+	if t.round != nil {
+		s.Round = t.round.state()
 	}
-	step := t.stepper.State()
-	s := rundir.Snapshot{
-		State: rundir.State{
-			Round: t.round, Step: t.step, Inside: t.now != nil, Evaluated: t.evaluated,
-			Updates: t.stepper.Optimizer().Updates(), Skipped: t.skipped, MicroTokens: step.MicroTokens, LossScale: (*rundir.LossScale)(step.LossScale), Objective: t.Config.Objective.Name,
-			Settings: decisive(t.Config), Problems: t.problemsDigest, Score: t.score, Alarms: t.alarms.State(),
-		},
-		Weights: t.Policy.Weights, Optimizer: t.stepper.Optimizer().State(),
-		DType: t.Policy.Model.DType, SaveModel: t.Policy.save,
-	}
-	if m, ok := t.Objective.(encoding.TextMarshaler); ok {
-		text, err := m.MarshalText()
-		if err != nil {
-			return s, fmt.Errorf("train: state of objective %q: %w", s.State.Objective, err)
-		}
-		s.State.ObjectiveState = string(text)
-	}
-	if t.now != nil {
-		s.Round = t.now.state()
-	}
-	return s, nil
+	return s, t.learner.saveTo(&s)
 }
 
-// save writes a Hugging Face folder with the policy's config and tokenizer.
-func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
-	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
-}
+// release ends the use of a snapshot.
+func (t *Trainer) release() { t.learner.release() }
 
-// LoadExact reads the weights of a checkpoint of the policy's shape as they were
-// in training, to the bit. They are not yet on a device.
-func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
-
-// held returns what of the run's weights and moments a checkpoint holds. On a GPU
-// they lie in the device's memory.
-func (t *Trainer) held() []*models.Weights {
-	return append(slices.Collect(maps.Values(t.stepper.Optimizer().State())), t.Policy.Weights)
+// positionOf returns the position that a checkpoint with state s was written at.
+func positionOf(s rundir.State) position {
+	next := toEvaluate
+	switch {
+	case s.Inside:
+		next = toLearn
+	case s.Evaluated:
+		next = toRoll
+	}
+	return position{s.Round, s.Step, next}
 }
 
 // restore brings the run to its newest whole checkpoint, or to its beginning if it
@@ -76,32 +53,16 @@ func (t *Trainer) restore() error {
 	if err := t.checkState(s, dir); err != nil {
 		return err
 	}
-	if err := t.restoreObjective(s, dir); err != nil {
+	if err := t.learner.restore(s, dir); err != nil {
 		return err
 	}
-	if err := t.Policy.LoadExact(dir); err != nil {
-		return err
-	}
-	if err := rundir.LoadOptimizer(dir, t.stepper.Optimizer().State()); err != nil {
-		return err
-	}
-	if err := t.env.Upload(t.held()...); err != nil {
-		return fmt.Errorf("train: resume: %w", err)
-	}
-	t.env.Forget(t.held()...)
 	if err := t.alarms.Restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", dir, err)
 	}
-	t.round, t.step, t.evaluated = s.Round, s.Step, s.Evaluated
-	t.stepper.Optimizer().SetUpdates(s.Updates)
-	t.skipped, t.score, t.saved = s.Skipped, s.Score, position{s.Round, s.Step, s.Inside, s.Evaluated}
-	step := learn.State{LossScale: (*learn.LossScale)(s.LossScale)}
-	if s.Settings["train.micro_tokens"] == decisive(t.Config)["train.micro_tokens"] {
-		step.MicroTokens = s.MicroTokens
-	}
-	t.stepper.Restore(step)
+	t.at, t.score = positionOf(s), s.Score
+	t.saver.saved = t.at
 	if s.Inside {
-		if err := t.restoreRound(dir); err != nil {
+		if t.round, err = t.restoredRound(dir); err != nil {
 			return err
 		}
 	}
@@ -112,109 +73,36 @@ func (t *Trainer) restore() error {
 	if err != nil {
 		return fmt.Errorf("train: resume: %w", err)
 	}
-	t.log.Info("resuming", "checkpoint", dir, "round", t.round, "step", t.step)
+	t.log.Info("resuming", "checkpoint", dir, "round", t.at.round, "step", t.at.step)
 	return nil
 }
 
-// restoreObjective gives the objective what it remembered at the checkpoint dir.
-func (t *Trainer) restoreObjective(s rundir.State, dir string) error {
-	if s.ObjectiveState == "" {
-		return nil
-	}
-	m, ok := t.Objective.(encoding.TextUnmarshaler)
-	if !ok {
-		return fmt.Errorf("train: resume: %s holds a state that objective %q cannot read", dir, s.Objective)
-	}
-	if err := m.UnmarshalText([]byte(s.ObjectiveState)); err != nil {
-		return fmt.Errorf("train: resume: state of objective %q: %w", s.Objective, err)
-	}
-	return nil
-}
-
-// restoreRound reads the round that the checkpoint dir lies in.
-func (t *Trainer) restoreRound(dir string) error {
+// restoredRound reads the round that the checkpoint dir lies in.
+func (t *Trainer) restoredRound(dir string) (*round, error) {
 	s, err := rundir.ReadRound(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := t.Config
-	if want := c.Rollout.PromptsPerRound * c.Rollout.SamplesPerPrompt; len(s.Rollouts) != want {
-		return fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
+	c := t.Config.Rollout
+	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) != want {
+		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
 	}
-	t.now = restoredRound(s, c.Rollout.OldLogProb == "rescore")
-	t.now.problems = t.problems.Take(c.Data.Seed, t.round*c.Rollout.PromptsPerRound, c.Rollout.PromptsPerRound)
-	t.now.batches = t.batches(t.now.kept)
-	if len(s.Steps) > len(t.now.batches) {
-		return fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(t.now.batches))
+	r := roundOf(s, c.OldLogProb == "rescore")
+	r.problems, r.batches = t.roller.problemsOf(t.at.round), t.roller.batches(t.at.round, r.kept)
+	if len(s.Steps) > len(r.batches) {
+		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))
 	}
-	return nil
+	return r, nil
 }
 
-// state returns what a checkpoint holds of the round. Nothing in it changes later,
-// so it may be written while training goes on.
-func (r *underway) state() *rundir.Round {
-	s := &rundir.Round{
-		Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: rundir.Gap(r.gap), Steps: r.steps[:len(r.steps):len(r.steps)],
-		Stats: rundir.Sampling{
-			Tokens: r.stats.Tokens, PrefillTokens: r.stats.PrefillTokens,
-			Steps: r.stats.Steps, Slots: r.stats.Slots, SlotSteps: r.stats.SlotSteps,
-		},
-	}
-	for i := range r.rollouts {
-		x, y := &r.rollouts[i], &r.trajectories[i]
-		s.Rollouts = append(s.Rollouts, rundir.Rollout{
-			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-			Text: x.Text, Truncated: x.Truncated, Reward: x.Score.Value, Components: x.Score.Components, Log: x.Score.Log,
-			Verdict: rundir.Verdict{Answer: x.Score.Answer, Reason: x.Score.Reason, Status: string(x.Score.Status)},
-		})
-		learned := rundir.Trajectory{
-			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
-			Truncated: y.Truncated, Degenerate: y.Degenerate,
-		}
-		if r.rescored {
-			learned.OldLogProb = y.OldLogProb
-		}
-		s.Trajectories = append(s.Trajectories, learned)
-		s.Updates = append(s.Updates, rundir.Update(r.updates[i]))
-	}
-	return s
+// save writes a Hugging Face folder with the policy's config and tokenizer.
+func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
+	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
 }
 
-// restoredRound is the round that state was called on, but for its problems and
-// batches.
-func restoredRound(s *rundir.Round, rescored bool) *underway {
-	r := &underway{
-		round: &round{kept: s.Kept, groups: s.Groups, flat: s.Flat, gap: gap(s.Gap), rescored: rescored},
-		steps: s.Steps,
-		stats: sampler.Stats{
-			Tokens: s.Stats.Tokens, PrefillTokens: s.Stats.PrefillTokens,
-			Steps: s.Stats.Steps, Slots: s.Stats.Slots, SlotSteps: s.Stats.SlotSteps,
-		},
-	}
-	for i, x := range s.Rollouts {
-		if x.Verdict.Status == "ok" { // in checkpoints from before package reward
-			x.Verdict.Status = string(reward.OK)
-		}
-		r.rollouts = append(r.rollouts, Rollout{
-			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-			Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
-				Value: x.Reward, Components: x.Components, Log: x.Log,
-				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Status: reward.Status(x.Verdict.Status),
-			},
-		})
-		y := s.Trajectories[i]
-		if y.OldLogProb == nil {
-			y.OldLogProb = x.LogProb
-		}
-		r.trajectories = append(r.trajectories, objectives.Trajectory{
-			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
-			LogProb: x.LogProb, OldLogProb: y.OldLogProb, Entropy: x.Entropy, Truncated: y.Truncated, Degenerate: y.Degenerate,
-		})
-		r.updates = append(r.updates, update(s.Updates[i]))
-		r.sequences = append(r.sequences, r.rollouts[i].sequence())
-	}
-	return r
-}
+// LoadExact reads the weights of a checkpoint of the policy's shape as they were
+// in training, to the bit. They are not yet on a device.
+func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
 
 // ObjectiveState returns the state of the objective in a checkpoint, "" if it
 // keeps none.

@@ -51,9 +51,9 @@ func TestRoundIsKept(t *testing.T) {
 	for _, rescored := range []bool{false, true} {
 		n := 0
 		made := func(v any) { fill(reflect.ValueOf(v).Elem(), &n) }
-		was := &underway{round: &round{
+		was := &round{
 			rollouts: make([]Rollout, 3), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
-		}}
+		}
 		made(&was.groups)
 		made(&was.flat)
 		made(&was.kept)
@@ -71,7 +71,7 @@ func TestRoundIsKept(t *testing.T) {
 			}
 			was.sequences = append(was.sequences, x.sequence())
 		}
-		is := restoredRound(was.state(), rescored)
+		is := roundOf(was.state(), rescored)
 
 		keep := was.stats
 		was.stats = sampler.Stats{Tokens: keep.Tokens, PrefillTokens: keep.PrefillTokens, Steps: keep.Steps, Slots: keep.Slots, SlotSteps: keep.SlotSteps}
@@ -79,7 +79,7 @@ func TestRoundIsKept(t *testing.T) {
 			was.rollouts[i].Score.Skip = false // the grader refuses skipped responses
 		}
 		if !reflect.DeepEqual(was, is) {
-			t.Errorf("rescored %v: the round\n%+v\ncomes back as\n%+v", rescored, was.round, is.round)
+			t.Errorf("rescored %v: the round\n%+v\ncomes back as\n%+v", rescored, was, is)
 		}
 	}
 }

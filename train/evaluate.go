@@ -53,26 +53,71 @@ func (p *Policy) Fingerprint() string {
 	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// evaluateSuite evaluates a suite during training, in the way that c says.
-func (t *Trainer) evaluateSuite(ctx context.Context, s eval.Suite, c EvalConfig) (eval.Score, error) {
-	around := t.prompter.Template
+// An evaluator evaluates the suites of a run, with the decoder and the prompts of
+// its training.
+type evaluator struct {
+	config   Config
+	roller   *roller
+	suites   []eval.Suite
+	observer Observer
+}
+
+// newEvaluator opens the suites.
+func newEvaluator(c Config, r *roller, observer Observer) (*evaluator, error) {
+	e := &evaluator{config: c, roller: r, observer: observer}
+	for _, name := range c.Eval.Suites {
+		s, err := eval.Open(name, "", c.Eval.Options())
+		if err != nil {
+			return nil, fmt.Errorf("train: eval.suites: %w", err)
+		}
+		e.suites = append(e.suites, s)
+	}
+	return e, nil
+}
+
+// evaluate runs the suites; without any it returns no results.
+func (e *evaluator) evaluate(ctx context.Context, at position) (Evaluation, error) {
+	out := Evaluation{Round: at.round, Step: at.step}
+	for _, s := range e.suites {
+		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
+		result, err := e.suite(ctx, s)
+		if err != nil {
+			return out, err
+		}
+		out.Results = append(out.Results, result)
+	}
+	return out, nil
+}
+
+// settings are those of the sampled responses.
+func (e *evaluator) settings() eval.Settings {
+	c, around := e.config.Eval, e.roller.prompter.Template
 	o := eval.Settings{
 		Template: around.Name, System: around.System, Stops: around.Stops,
 		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}
+	if c.MaxNewTokens == 0 {
+		o.MaxNewTokens = e.config.Rollout.MaxNewTokens
+	}
+	return o
+}
+
+// suite evaluates one suite.
+func (e *evaluator) suite(ctx context.Context, s eval.Suite) (eval.Score, error) {
 	suites := []eval.Suite{s}
-	responses, err := eval.New(eval.NewPlan(o, suites))
+	responses, err := eval.New(eval.NewPlan(e.settings(), suites))
 	if err != nil {
 		return eval.Score{}, err
 	}
-	e := eval.Evaluator{
-		Decoder: t.decoder, Prompter: t.prompter, EOS: t.Policy.Model.EOS, Reward: t.reward,
-		Progress: func(int) { t.observer.Advance(1) },
+	r := e.roller
+	sampling := eval.Evaluator{
+		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: r.reward,
+		Progress: func(int) { e.observer.Advance(1) },
 	}
-	if err := e.Evaluate(ctx, suites, responses); err != nil {
+	if err := sampling.Evaluate(ctx, suites, responses); err != nil {
 		return eval.Score{}, err
 	}
-	report, err := responses.Report(reward.SameAnswer(t.reward))
+	report, err := responses.Report(reward.SameAnswer(r.reward))
 	if err != nil {
 		return eval.Score{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	"onering/models"
-	"onering/objectives"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -60,22 +59,23 @@ type FailureTrajectory struct {
 	Weights    metrics.Exact `json:"weights,omitempty"`
 }
 
-// failure collects the batch of a step that failed.
-func (t *Trainer) failure(r *underway, batch []int, b objectives.Batch, w [][]float64, reason error) Failure {
+// failure collects what replaying the next step takes.
+func (t *Trainer) failure(step *failedStep) Failure {
+	c, at := t.Config, t.at
 	f := Failure{
-		Version: failureVersion, Round: t.round + 1, Step: t.step + 1, Steps: t.Config.steps(), Reason: reason.Error(),
-		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", t.step)), Objective: t.Config.Objective.Name,
-		Temperature: t.Config.Rollout.Temperature, MicroTokens: t.stepper.State().MicroTokens,
+		Version: failureVersion, Round: at.round + 1, Step: at.step + 1, Steps: c.steps(), Reason: step.Error(),
+		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.step)), Objective: c.Objective.Name,
+		Temperature: c.Rollout.Temperature, MicroTokens: t.learner.stepper.State().MicroTokens,
 	}
-	for i, j := range batch {
-		x, y := b.Trajectories[i], &r.rollouts[j]
+	for i, j := range step.rollouts {
+		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := FailureTrajectory{
-			Rollout: j, Problem: r.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
+			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
 			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
 		}
-		if w != nil {
-			one.Weights = w[i]
+		if step.weights != nil {
+			one.Weights = step.weights[i]
 		}
 		f.Trajectories = append(f.Trajectories, one)
 	}

@@ -110,7 +110,7 @@ func TestAllocationFails(t *testing.T) {
 	}
 	defer trainer.Close()
 	failures := 0
-	trainer.beforePass = func(tokens int) error {
+	trainer.learner.beforePass = func(tokens int) error {
 		if tokens > 150 {
 			failures++
 			return errors.New("runtime: program \"layer\": run on N=300: Failed to allocate memory for requested buffer of size 1")
@@ -120,13 +120,13 @@ func TestAllocationFails(t *testing.T) {
 	if _, err := trainer.Run(context.Background(), false); err != nil {
 		t.Fatal(err)
 	}
-	if failures == 0 || trainer.stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
-		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.stepper.State().MicroTokens, &log)
+	if failures == 0 || trainer.learner.stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
+		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.learner.stepper.State().MicroTokens, &log)
 	}
 	// Where they cannot be smaller the error is the run's.
-	trainer.beforePass = func(int) error { return errors.New("bad_alloc") }
+	trainer.learner.beforePass = func(int) error { return errors.New("bad_alloc") }
 	trainer.Config.Train.Rounds = 2
-	trainer.round, trainer.evaluated = 1, true
+	trainer.at = position{round: 1, step: trainer.at.step, next: toRoll}
 	if err := trainer.rounds(context.Background(), &Summary{}); err == nil || !strings.Contains(err.Error(), "bad_alloc") {
 		t.Errorf("error %v", err)
 	}

@@ -5,12 +5,23 @@ import (
 	"errors"
 	"fmt"
 
-	"onering/data"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
 )
+
+// A failedStep is an optimizer step that met NaN or an infinity, with its batch.
+type failedStep struct {
+	err      *learn.NonfiniteError // its sequences are rollouts of the round
+	rollouts []int                 // of the round, in the order of the batch
+	batch    objectives.Batch      // as far as it was computed
+	weights  [][]float64           // dLoss/dlogp; nil before the objective was asked
+}
+
+func (e *failedStep) Error() string { return e.err.Error() }
+
+func (e *failedStep) Unwrap() error { return e.err }
 
 // A FailedStepError is an optimizer step of a run that met NaN or an infinity, and
 // whose batch is in a file for `onering replay`. The sequences of its
@@ -26,57 +37,47 @@ func (e *FailedStepError) Error() string {
 
 func (e *FailedStepError) Unwrap() error { return e.Err }
 
-// notFinite ends a step that failed with err. Where it met NaN or an infinity the
-// batch is written to failures/, and the step is skipped or the run stops, as
-// train.on_nonfinite says.
-func (t *Trainer) notFinite(r *underway, batch []int, b objectives.Batch, w [][]float64, err error) (metrics.Record, error) {
-	var e *learn.NonfiniteError
-	if !errors.As(err, &e) {
-		return nil, err
+// step takes an optimizer step on rollouts of the round. The batch of one that met
+// NaN or an infinity is written to failures/; then the step is left out or the run
+// stops, as train.on_nonfinite says.
+func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, error) {
+	record, err := t.learner.step(ctx, t.round, rollouts, t.at.step)
+	var step *failedStep
+	if !errors.As(err, &step) {
+		return record, err
 	}
-	for i, k := range e.Sequences {
-		e.Sequences[i] = batch[k]
+	failed := &FailedStepError{step.err, t.folder.FailureFile(t.at.step + 1)}
+	if err := t.failure(step).write(failed.File); err != nil {
+		return nil, errors.Join(step, err)
 	}
-	e.Among = "the round"
-	failed := &FailedStepError{e, t.folder.FailureFile(t.step + 1)}
-	if err := t.failure(r, batch, b, w, e).write(failed.File); err != nil {
-		return nil, errors.Join(e, err)
-	}
-	c := t.Config.Train
+	c, l := t.Config.Train, t.learner
 	if c.OnNonfinite != "skip" {
 		return nil, failed
 	}
-	if t.skipped >= c.SkipLimit {
+	if l.skipped >= c.SkipLimit {
 		return nil, fmt.Errorf("%w; train.skip_limit = %d steps were skipped before", failed, c.SkipLimit)
 	}
-	// Replay needs the weights before the step.
-	if t.saved != t.position() {
-		if err := t.save(t.saver.Background); err != nil {
-			return nil, errors.Join(failed, err)
-		}
+	if err := t.saver.beforeSkip(t.at); err != nil {
+		return nil, errors.Join(failed, err)
 	}
-	t.skipped++
-	t.log.Warn("an optimizer step is skipped", "step", t.step+1, "skipped", t.skipped, "limit", c.SkipLimit, "reason", failed)
-	return metrics.Record{}.With("skipped", t.skipped).With("reason", e.What), nil
+	l.skipped++
+	t.log.Warn("an optimizer step is skipped", "step", t.at.step+1, "skipped", l.skipped, "limit", c.SkipLimit, "reason", failed)
+	return metrics.Record{}.With("skipped", l.skipped).With("reason", step.err.What), nil
 }
 
-// samplingFailed adds the cause to an error of the sampler, which stops at
+// explainSampling adds the cause to an error of the sampler, which stops at
 // log-probs that are not finite.
-func (t *Trainer) samplingFailed(err error, problems []data.Problem) error {
-	_, prompt, failed := t.prompter.Prompt(problems[0])
-	if failed != nil {
-		return err
-	}
+func (l *learner) explainSampling(err error, prompt []int32) error {
 	s := runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], prompt[0]), Prompt: len(prompt)}
-	scores, failed := t.stepper.Score(context.Background(), []runtime.Sequence{s})
+	scores, failed := l.stepper.Score(context.Background(), []runtime.Sequence{s})
 	if failed != nil || !learn.Nonfinite(scores.LogProb[0][0]) {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, t.stepper.Cause(s))
+	return fmt.Errorf("%w: %s", err, l.stepper.Cause(s))
 }
 
-// checkRollouts refuses a round whose sampling met NaN or infinities.
-func (t *Trainer) checkRollouts(r *round) error {
+// checkSampled refuses a round whose sampling met NaN or infinities.
+func (l *learner) checkSampled(r *round) error {
 	var scores learn.Scores
 	for i := range r.rollouts {
 		scores.LogProb = append(scores.LogProb, r.rollouts[i].LogProb)
@@ -88,5 +89,5 @@ func (t *Trainer) checkRollouts(r *round) error {
 		return err
 	}
 	e.Among = "the round"
-	return fmt.Errorf("train: round %d: %w", t.round+1, t.stepper.Explain(err, r.sequences))
+	return l.stepper.Explain(err, r.sequences)
 }

@@ -14,17 +14,18 @@ import (
 // of the embedded model in model.path.
 const Arithmetic = arithmetic.Name
 
-// openTraining opens the training problems. Rows that lack a problem or an answer
-// are left out; the log names the first of them and says how many there were.
-func openTraining(c DataConfig, log *slog.Logger) (data.Problems, error) {
+// openTraining opens the training problems. Rows without a problem or an answer are
+// left out; the log names the first of them and says how many there were. So are
+// problems whose prompt is too long.
+func openTraining(c Config, p *data.Prompter, log *slog.Logger) (data.Problems, error) {
 	const named = 5
-	o, bad := c.Options(), 0
+	o, bad := c.Data.Options(), 0
 	o.OnBad = func(err error) {
 		if bad++; bad <= named {
 			log.Warn("a row is left out", "why", err)
 		}
 	}
-	problems, report, err := data.OpenProblems(c.Train, o, false)
+	problems, report, err := data.OpenProblems(c.Data.Train, o, false)
 	if err != nil {
 		return nil, fmt.Errorf("train: data.train: %w", err)
 	}
@@ -39,5 +40,30 @@ func openTraining(c DataConfig, log *slog.Logger) (data.Problems, error) {
 	if len(report.LeftOut) > 0 {
 		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them", "columns", strings.Join(report.LeftOut, ", "))
 	}
+	if list, ok := problems.(data.List); ok {
+		return dropLong(c, list, p, log)
+	}
 	return problems, nil
+}
+
+// dropLong leaves out problems whose prompt has more than rollout.max_prompt_tokens
+// tokens.
+func dropLong(c Config, problems data.List, p *data.Prompter, log *slog.Logger) (data.List, error) {
+	kept := problems[:0]
+	for _, q := range problems {
+		_, prompt, err := p.Prompt(q)
+		if err != nil {
+			return nil, err
+		}
+		if len(prompt) <= c.Rollout.MaxPromptTokens {
+			kept = append(kept, q)
+		}
+	}
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("train: every prompt of %s is longer than rollout.max_prompt_tokens = %d", c.Data.Train, c.Rollout.MaxPromptTokens)
+	}
+	if n := len(problems) - len(kept); n > 0 {
+		log.Warn("problems with a longer prompt than max_prompt_tokens are left out", "dropped", n, "kept", len(kept))
+	}
+	return kept, nil
 }

@@ -59,7 +59,7 @@ func (t *Trainer) checkState(s rundir.State, dir string) error {
 		return fmt.Errorf("train: resume: %s was trained with objective %q, not %q", dir, s.Objective, t.Config.Objective.Name)
 	}
 	changed := changedSettings(s.Settings, decisive(t.Config))
-	if s.Problems != t.problemsDigest {
+	if s.Problems != t.roller.digest {
 		changed = append(changed, change{key: problemsKey})
 	}
 	if len(changed) == 0 {

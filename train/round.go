@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"onering/data"
 	"onering/objectives"
 	"onering/reward"
 	"onering/runtime"
@@ -13,26 +14,33 @@ import (
 	"onering/train/rundir"
 )
 
-// A round is the trajectories of one round on their way through its optimizer
+// A round is what was sampled for some problems, on its way through the optimizer
 // steps.
 type round struct {
-	rollouts     []Rollout
-	trajectories []objectives.Trajectory // by rollout; LogProb is the newest known
-	sequences    []runtime.Sequence
-	kept         []int    // rollouts that are trained on
-	updates      []update // by rollout; empty before its first step
-	groups       int
-	flat         int // groups whose rewards are all equal
-
-	rescored bool // OldLogProb is the learner's
-
-	gap gap
+	problems     []data.Problem
+	rollouts     []Rollout               // by problem, then by sample
+	trajectories []objectives.Trajectory // by rollout
+	sequences    []runtime.Sequence      // by rollout
+	updates      []update                // by rollout; empty before its first step
+	stats        sampler.Stats
+	groups, flat int              // groups, and those whose rewards are all equal
+	kept         []int            // rollouts that are trained on
+	batches      [][]int          // the rollouts of each optimizer step
+	steps        []metrics.Record // of the optimizer steps that are done
+	rescored     bool             // old log-probs are the learner's, not the sampler's
+	gap          gap
 }
 
-// newRound shapes the rewards, takes the advantages of each group of k and
-// drops the groups that the objective does not keep.
-func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
-	r := &round{rollouts: rollouts, groups: len(rollouts) / k}
+// An update is what the newest optimizer step of a rollout made of its tokens.
+type update struct {
+	W     []float32 // dLoss/dlogp
+	Delta []float32 // log-prob before the step minus that of the old policy
+}
+
+// newRound shapes the rewards, computes the advantages of each group of k rollouts
+// and drops the groups that the objective does not keep.
+func newRound(problems []data.Problem, rollouts []Rollout, k int, o objectives.Objective) *round {
+	r := &round{problems: problems, rollouts: rollouts, groups: len(rollouts) / k}
 	r.trajectories = make([]objectives.Trajectory, len(rollouts))
 	r.sequences = make([]runtime.Sequence, len(rollouts))
 	r.updates = make([]update, len(rollouts))
@@ -59,15 +67,31 @@ func newRound(rollouts []Rollout, k int, o objectives.Objective) *round {
 	return r
 }
 
-// compare notes how far a training log-prob is from what the sampler saw.
+// compare adds to the gap how far the learner's log-probs of rollout i are from
+// those that the sampler saw.
 func (r *round) compare(i int, logp []float64) {
 	for t, x := range logp {
 		r.gap.add(r.rollouts[i].LogProb[t], x)
 	}
 }
 
-// metrics are the round's figures; seconds are added by the caller.
-func (r *round) metrics(stats sampler.Stats, steps []metrics.Record) metrics.Record {
+// note keeps what an optimizer step made of the rollouts of a batch. It leaves the
+// slices of earlier steps as they are: a checkpoint may be written from them in the
+// background.
+func (r *round) note(batch []int, b objectives.Batch, w [][]float64) {
+	for i, j := range batch {
+		x := &b.Trajectories[i]
+		u := update{W: make([]float32, len(w[i])), Delta: make([]float32, len(w[i]))}
+		for t, v := range w[i] {
+			u.W[t] = float32(v)
+			u.Delta[t] = float32(x.LogProb[t] - x.OldLogProb[t])
+		}
+		r.updates[j] = u
+	}
+}
+
+// metrics returns the figures of the finished round.
+func (r *round) metrics() metrics.Record {
 	var rewards, lengths, entropies []float64
 	truncated, limits, failures := 0.0, 0.0, 0.0
 	longest := 0.0
@@ -99,14 +123,14 @@ func (r *round) metrics(stats sampler.Stats, steps []metrics.Record) metrics.Rec
 		With("response_length/mean", length).With("response_length/max", longest).
 		With("truncated_share", truncated/n).
 		With("verifier/errors", failures).With("verifier/limits", limits).
-		With("tokens", stats.Tokens).With("prompt_tokens", stats.PrefillTokens).With("slot_occupancy", stats.Occupancy())
-	record = append(record, r.figures()...)
-	return append(record, r.gap.metrics()...).AppendSteps(steps)
+		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
+	record = append(record, r.rewardMetrics()...)
+	return append(record, r.gap.metrics()...).AppendSteps(r.steps)
 }
 
-// figures are the means of the rewards' components and log figures, each over the
-// responses that have it.
-func (r *round) figures() (record metrics.Record) {
+// rewardMetrics returns the means of the rewards' components and log figures, each
+// over the responses that have it.
+func (r *round) rewardMetrics() (record metrics.Record) {
 	values := map[string][]float64{}
 	for i := range r.rollouts {
 		for name, x := range r.rollouts[i].Score.Components {
@@ -124,7 +148,7 @@ func (r *round) figures() (record metrics.Record) {
 }
 
 // lines yields the lines of the round's file in rollouts/.
-func (r *underway) lines() iter.Seq[rundir.RolloutLine] {
+func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 	return func(yield func(rundir.RolloutLine) bool) {
 		for i := range r.rollouts {
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]

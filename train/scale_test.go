@@ -22,6 +22,9 @@ func TestLossScaleIsFound(t *testing.T) {
 	run := func(scale float64, broken bool) (found float64, rounds []metrics.Record, weights []float32, err error) {
 		c := tiny(filepath.Join(t.TempDir(), "run"), 2)
 		c.Model.DType = "float16"
+		if broken {
+			c.Objective.Settings = enormous{c.Objective.Settings}
+		}
 		policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 		if err != nil {
 			t.Fatal(err)
@@ -32,12 +35,9 @@ func TestLossScaleIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer trainer.Close()
-		trainer.stepper.Restore(learn.State{LossScale: &learn.LossScale{Scale: scale}})
-		if broken {
-			trainer.Objective = enormous{trainer.Objective}
-		}
+		trainer.learner.stepper.Restore(learn.State{LossScale: &learn.LossScale{Scale: scale}})
 		_, err = trainer.Run(context.Background(), false)
-		return trainer.stepper.State().LossScale.Scale, rounds, slices.Clone(policy.Weights.Data), err
+		return trainer.learner.stepper.State().LossScale.Scale, rounds, slices.Clone(policy.Weights.Data), err
 	}
 	found, rounds, weights, err := run(1<<40, false)
 	if err != nil {

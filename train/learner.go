@@ -1,0 +1,250 @@
+package train
+
+import (
+	"context"
+	"encoding"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"onering/models"
+	"onering/objectives"
+	"onering/runtime"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/rundir"
+)
+
+// A learner scores rounds and takes their optimizer steps (Algorithm 1, lines 2 to
+// 13, of which the objective does all but the update).
+type learner struct {
+	config    Config
+	env       *runtime.Env
+	policy    *Policy
+	objective objectives.Objective
+	stepper   *learn.Stepper
+	reference *reference // nil unless the objective needs one
+	clock     *metrics.Stopwatch
+	skipped   int // optimizer steps left out because of NaN or infinities
+
+	beforePass func(tokens int) error // tests let memory end with it
+}
+
+// stepPhases are the names of a Stepper's phases in the metrics.
+var stepPhases = map[learn.Phase]metrics.Phase{
+	learn.Forward: metrics.PhaseScore, learn.Weighing: metrics.PhaseWeights, learn.Backward: metrics.PhaseBackward,
+	learn.Updating: metrics.PhaseOptimizer, learn.Idle: metrics.PhaseOther,
+}
+
+// newLearner opens what takes the run's optimizer steps. It refuses weights that
+// are not finite.
+func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
+	if err := learn.CheckWeights(policy.Weights); err != nil {
+		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
+	}
+	l := &learner{config: c, env: env, policy: policy, objective: c.Objective.Settings, clock: clock}
+	o := c.Optimizer
+	var err error
+	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
+		Optimizer: o.AdamW,
+		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
+		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, Stash: policy.stash(c.Train.MicroTokens),
+		EntropyGradient: objectives.WeighsEntropy(l.objective),
+		Observe:         func(p learn.Phase) { clock.Enter(stepPhases[p]) },
+		Log:             log,
+		BeforePass: func(tokens int) error {
+			if l.beforePass == nil {
+				return nil
+			}
+			return l.beforePass(tokens)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if objectives.NeedsReference(l.objective) {
+		if l.reference, err = newReference(env, policy); err != nil {
+			l.stepper.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *learner) close() {
+	l.stepper.Close()
+	if l.reference != nil {
+		l.reference.close()
+	}
+}
+
+// score sets the old policy's log-probs of a new round: those of the sampler, or
+// with old_logp = "rescore" the learner's; and the reference policy's if the
+// objective needs them.
+func (l *learner) score(ctx context.Context, r *round) error {
+	r.rescored = l.config.Rollout.OldLogProb == "rescore"
+	if !r.rescored && l.reference == nil {
+		return nil
+	}
+	l.clock.Enter(metrics.PhaseScore)
+	defer l.clock.Enter(metrics.PhaseOther)
+	if r.rescored {
+		scores, err := l.stepper.Score(ctx, r.sequences)
+		if err != nil {
+			return err
+		}
+		for i, logp := range scores.LogProb {
+			r.trajectories[i].OldLogProb = logp
+			r.compare(i, logp)
+		}
+	}
+	if l.reference != nil {
+		scores, err := l.stepper.ScoreWith(ctx, l.reference.learner, r.sequences)
+		if err != nil {
+			return err
+		}
+		for i, logp := range scores.LogProb {
+			r.trajectories[i].RefLogProb = logp
+		}
+	}
+	return nil
+}
+
+// step takes optimizer step n, from 0, on a batch of a round's rollouts, and
+// returns its figures. If it meets NaN or an infinity it updates nothing and
+// returns a *failedStep.
+func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (metrics.Record, error) {
+	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: l.config.steps()}
+	step := learn.Batch{
+		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
+		Number: n + 1, LearningRate: l.config.rate(n + 1),
+	}
+	for i, j := range rollouts {
+		b.Trajectories[i] = r.trajectories[j]
+		step.Sequences[i], step.Live[i] = r.sequences[j], isLive(l.objective, r.trajectories[j])
+	}
+	setScores := func(s learn.Scores) {
+		for i := range b.Trajectories {
+			b.Trajectories[i].LogProb, b.Trajectories[i].Entropy = s.LogProb[i], s.Entropy[i]
+		}
+	}
+	var stats []objectives.Stat
+	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
+		setScores(s)
+		// Until the round's first update the weights are those that sampled, so
+		// the log-probs of sampler and learner can be compared.
+		if len(r.steps) == 0 && !r.rescored {
+			for i, j := range rollouts {
+				r.compare(j, s.LogProb[i])
+			}
+		}
+		x, stats, err = weigh(l.objective, l.config.Objective.Name, b)
+		return x, err
+	})
+	var nonfinite *learn.NonfiniteError
+	if errors.As(err, &nonfinite) {
+		setScores(report.Scores)
+		for i, k := range nonfinite.Sequences {
+			nonfinite.Sequences[i] = rollouts[k]
+		}
+		nonfinite.Among = "the round"
+		return nil, &failedStep{nonfinite, rollouts, b, report.Loss.LogProb}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ob, ok := l.objective.(objectives.Observer); ok {
+		ob.Observe(b)
+	}
+	r.note(rollouts, b, report.Loss.LogProb)
+	return stepRecord(report, step.LearningRate, stats), nil
+}
+
+// stepRecord returns the figures of an optimizer step.
+func stepRecord(report learn.Report, rate float64, stats []objectives.Stat) metrics.Record {
+	record := metrics.Record{}.With("loss", report.Loss.Value).With("grad_norm", report.GradNorm).With("learning_rate", rate).
+		With("train_tokens", report.Tokens).With("micro_batches", report.MicroBatches)
+	if report.LossScale != 0 {
+		record = record.With("loss_scale", report.LossScale)
+	}
+	for _, s := range stats {
+		record = record.With(s.Name, s.Value)
+	}
+	return record
+}
+
+// held returns the weights and the optimizer's state, which a checkpoint holds. On a
+// GPU they lie in the device's memory.
+func (l *learner) held() []*models.Weights {
+	held := []*models.Weights{l.policy.Weights}
+	for _, w := range l.stepper.Optimizer().State() {
+		held = append(held, w)
+	}
+	return held
+}
+
+// saveTo sets what a checkpoint keeps of the learner, without copying weights.
+func (l *learner) saveTo(snap *rundir.Snapshot) error {
+	if err := l.env.Download(l.held()...); err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	snap.Weights, snap.Optimizer = l.policy.Weights, l.stepper.Optimizer().State()
+	snap.DType, snap.SaveModel = l.policy.Model.DType, l.policy.save
+	s, step := &snap.State, l.stepper.State()
+	s.Updates, s.Skipped, s.MicroTokens, s.LossScale = l.stepper.Optimizer().Updates(), l.skipped, step.MicroTokens, (*rundir.LossScale)(step.LossScale)
+	s.Objective = l.config.Objective.Name
+	if m, ok := l.objective.(encoding.TextMarshaler); ok {
+		text, err := m.MarshalText()
+		if err != nil {
+			return fmt.Errorf("train: state of objective %q: %w", s.Objective, err)
+		}
+		s.ObjectiveState = string(text)
+	}
+	return nil
+}
+
+// release frees the host's copies of what saveTo read from a GPU.
+func (l *learner) release() { l.env.Forget(l.held()...) }
+
+// restore reads what the checkpoint dir, with state s, keeps of the learner.
+func (l *learner) restore(s rundir.State, dir string) error {
+	if s.ObjectiveState != "" {
+		m, ok := l.objective.(encoding.TextUnmarshaler)
+		if !ok {
+			return fmt.Errorf("train: resume: %s holds a state that objective %q cannot read", dir, s.Objective)
+		}
+		if err := m.UnmarshalText([]byte(s.ObjectiveState)); err != nil {
+			return fmt.Errorf("train: resume: state of objective %q: %w", s.Objective, err)
+		}
+	}
+	if err := l.policy.LoadExact(dir); err != nil {
+		return err
+	}
+	if err := rundir.LoadOptimizer(dir, l.stepper.Optimizer().State()); err != nil {
+		return err
+	}
+	if err := l.env.Upload(l.held()...); err != nil {
+		return fmt.Errorf("train: resume: %w", err)
+	}
+	l.release()
+	l.stepper.Optimizer().SetUpdates(s.Updates)
+	l.skipped = s.Skipped
+	step := learn.State{LossScale: (*learn.LossScale)(s.LossScale)}
+	if s.Settings["train.micro_tokens"] == decisive(l.config)["train.micro_tokens"] {
+		step.MicroTokens = s.MicroTokens
+	}
+	l.stepper.Restore(step)
+	return nil
+}
+
+// rate is the learning rate of the run's step n, from 1.
+func (c Config) rate(n int) float64 {
+	o := c.Optimizer
+	return learn.Schedule{Peak: o.LearningRate, Warmup: o.Warmup, Steps: c.steps(), Shape: o.Schedule}.Rate(n)
+}
+
+// steps is how many optimizer steps the whole run takes.
+func (c Config) steps() int {
+	perRound := c.Rollout.PromptsPerRound * c.Rollout.SamplesPerPrompt
+	return c.Train.Rounds * c.Train.Epochs * ((perRound + c.Train.BatchSize - 1) / c.Train.BatchSize)
+}
