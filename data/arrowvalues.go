@@ -103,7 +103,7 @@ func signed[T int8 | int16 | int32 | int64](a valued[T]) func(int) any {
 func numberCells(a arrow.Array, _ *int) func(int) any {
 	decimal := func(number func(int) *big.Int) func(int) any {
 		scale := int(a.DataType().(arrow.DecimalType).GetScale())
-		return func(i int) any { return pointed(number(i), scale) }
+		return func(i int) any { return decimalText(number(i), scale) }
 	}
 	switch a := a.(type) {
 	case *array.Int8:
@@ -149,13 +149,13 @@ func timeCells(a arrow.Array, _ *int) func(int) any {
 	unit := func() time.Duration { return a.DataType().(arrow.TemporalWithUnit).TimeUnit().Multiplier() }
 	switch a := a.(type) {
 	case *array.Date32:
-		return func(i int) any { return day(int64(a.Value(i))) }
+		return func(i int) any { return dateText(int64(a.Value(i))) }
 	case *array.Date64:
 		return func(i int) any { return moment(int64(a.Value(i)), time.Millisecond).Format(time.DateOnly) }
 	case *array.Time32:
-		return func(i int) any { return clock(moment(int64(a.Value(i)), unit())) }
+		return func(i int) any { return clockText(moment(int64(a.Value(i)), unit())) }
 	case *array.Time64:
-		return func(i int) any { return clock(moment(int64(a.Value(i)), unit())) }
+		return func(i int) any { return clockText(moment(int64(a.Value(i)), unit())) }
 	case *array.Timestamp:
 		zone := newZone(a.DataType().(*arrow.TimestampType).TimeZone)
 		return func(i int) any { return zone.format(moment(int64(a.Value(i)), unit())) }

@@ -20,8 +20,8 @@ func damaged(format string, args ...any) { panic(fault(fmt.Sprintf(format, args.
 // not read.
 type unreadable string
 
-// recovered, deferred, turns a panic into an error, and knows what is merely not
-// supported from what is damaged.
+// recovered is deferred. It turns a panic into an error, which says whether the
+// file is damaged or only has something that is not read.
 func recovered(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -32,7 +32,7 @@ func recovered(err *error) {
 	}
 }
 
-// inColumn, deferred, adds the name of the column to a panic about the file.
+// inColumn is deferred. It adds the name of the column to a panic about the file.
 func inColumn(name string) {
 	switch p := recover().(type) {
 	case nil:
@@ -51,15 +51,16 @@ func noEnd(err error) error {
 	return err
 }
 
-// rowBudget bounds what a row of a columnar file may take: so many values, or
-// textShare times as many bytes of text. A file of a few bytes can state lists
-// of any length.
+// rowBudget bounds the memory of one row of a columnar file: it is the greatest
+// number of values, and textShare times as many bytes of text are allowed. A file
+// of a few bytes can state lists of any length.
 const (
 	rowBudget = 1 << 22
 	textShare = 32
 )
 
-// spend takes n off the budget of a row.
+// spend adds n to what a row has used of its budget, and refuses the file if that
+// is too much.
 func spend(taken *int, n int64) {
 	if n > rowBudget || *taken+int(n) > rowBudget {
 		panic(unreadable(fmt.Sprintf("a row or a dictionary is of more than %d values, or %d MiB of text", rowBudget, rowBudget*textShare>>20)))
@@ -67,7 +68,8 @@ func spend(taken *int, n int64) {
 	*taken += int(n)
 }
 
-// mostValues bounds the rows, and the values of a column, of a columnar file of
-// so many bytes. Runs and compression make nothing of repetitions, so that a
-// small file can state enough of them to be read for ever.
+// mostValues returns the greatest number of rows, and of values of a column, that
+// a columnar file of so many bytes may have. Runs and compression store
+// repetitions in almost no space, so that without this limit a small file could
+// keep the reader busy for hours.
 func mostValues(size int64) int64 { return 1<<23 + size<<10 }

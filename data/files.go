@@ -15,7 +15,7 @@ import (
 // A file is one data file of a dataset.
 type file struct {
 	path string
-	name string // for ids: the path below the dataset's own, without extension
+	name string // for ids: the path relative to the dataset's folder, without extension
 }
 
 // dataFile matches the names of data files in a folder.
@@ -49,7 +49,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	var paths []string
 	for _, m := range matches {
 		if filepath.Base(m)[0] == '.' && filepath.Base(path)[0] != '.' {
-			continue // as a shell does
+			continue // hidden files, as in a shell
 		}
 		if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() {
 			paths = append(paths, m)
@@ -61,8 +61,9 @@ func findFiles(path, splitName string) ([]file, error) {
 	return named(paths, commonFolder(paths)), nil
 }
 
-// folder lists a folder's data files: those that a Hugging Face `datasets`
-// folder names, else all with a data file's extension, here or in "data".
+// folder lists the data files of a folder: those that the description of a
+// Hugging Face `datasets` folder names, else all files with the extension of a
+// data file in the folder or in its subfolder "data".
 func folder(dir, splitName string) ([]file, error) {
 	if text, err := os.ReadFile(filepath.Join(dir, "dataset_dict.json")); err == nil {
 		var dict struct{ Splits []string }
@@ -126,8 +127,8 @@ func dataFiles(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// ofSplit keeps the files of one split. A folder with several, none of them
-// chosen, is an error: test problems must not slip into training.
+// ofSplit keeps the files of one split. It is an error if the folder has several
+// splits and none is chosen: test problems must not get into training.
 func ofSplit(dir, splitName string, paths []string) ([]string, error) {
 	bySplit := map[string][]string{}
 	var names []string
@@ -187,5 +188,5 @@ func commonFolder(paths []string) string {
 	return dir
 }
 
-// stem cuts a data file's extensions off.
+// stem returns name without the extensions of a data file.
 func stem(name string) string { return dataFile.ReplaceAllString(name, "") }

@@ -29,10 +29,10 @@ func (o Object) Get(name string) (any, bool) {
 	return nil, false
 }
 
-// MarshalJSON writes the members in order. Floats keep a decimal point (142.0),
-// so that a column's type shows; NaN and the infinities, which JSON lacks, are
-// the strings "NaN", "Infinity" and "-Infinity"; bytes that are not text are
-// base64.
+// MarshalJSON writes the members in order. A float has a decimal point (142.0), so
+// that a reader sees the type of the column. NaN and the infinities, which JSON
+// does not have, are the strings "NaN", "Infinity" and "-Infinity". Bytes that are
+// not UTF-8 are base64.
 func (o Object) MarshalJSON() ([]byte, error) { return appendJSON(nil, o), nil }
 
 func appendJSON(b []byte, value any) []byte {
@@ -95,8 +95,8 @@ func appendFloat(b []byte, x float64) []byte {
 	return strconv.AppendFloat(b, x, 'f', -1, 64)
 }
 
-// appendString quotes s, escaping only what JSON wants escaped: LaTeX is full
-// of < and &, which encoding/json would make unreadable.
+// appendString quotes s and escapes only what JSON requires: encoding/json also
+// escapes < and &, which are frequent in LaTeX.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -121,7 +121,7 @@ func appendString(b []byte, s string) []byte {
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
-		b = utf8.AppendRune(b, r) // U+FFFD for a byte that is no UTF-8
+		b = utf8.AppendRune(b, r) // U+FFFD for a byte that is not UTF-8
 		i += n
 	}
 	return append(b, '"')

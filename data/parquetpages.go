@@ -92,7 +92,8 @@ func (r *pageReader) next() page {
 	return p
 }
 
-// resized returns n bytes, of b if it has them. A buffer far too large is given up.
+// resized returns a slice of n bytes, in the memory of b if that is large enough
+// and not much too large.
 func resized(b []byte, n int64) []byte {
 	if int64(cap(b)) < n || int64(cap(b)) > 4*n+1<<20 {
 		return make([]byte, n)
@@ -119,7 +120,7 @@ func (r *pageReader) header() (p page) {
 	}
 }
 
-// decompress fills to with what from holds, which must be as much.
+// decompress decompresses from into to, which must have the exact length.
 func (r *pageReader) decompress(to, from []byte) error {
 	switch r.codec {
 	case format.Snappy:
@@ -145,7 +146,7 @@ func (r *pageReader) decompress(to, from []byte) error {
 		return fill(to, brotli.NewReader(bytes.NewReader(from)))
 	case format.Zstd:
 		if r.limits.zstd == nil {
-			// A window is never larger than the page needs.
+			// A larger window than 64 MiB would take memory that no page needs.
 			z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
 			if err != nil {
 				return err
@@ -160,7 +161,7 @@ func (r *pageReader) decompress(to, from []byte) error {
 	return fmt.Errorf("compressed with %s, which is not read", r.codec)
 }
 
-// fill reads to full, and wants the end there.
+// fill reads exactly len(to) bytes and checks that from ends after them.
 func fill(to []byte, from io.Reader) error {
 	if _, err := io.ReadFull(from, to); err != nil {
 		return noEnd(err)
@@ -179,8 +180,8 @@ func lz4Block(to, from []byte) error {
 	return err
 }
 
-// lz4Hadoop decodes the deprecated codec LZ4: blocks with their two lengths in
-// front, or, of other writers, a block as it is.
+// lz4Hadoop decodes the deprecated codec LZ4: blocks that begin with their two
+// lengths, or, from some writers, one block without them.
 func lz4Hadoop(to, from []byte) error {
 	for at, rest := 0, from; len(rest) >= 8; {
 		plain, packed := binary.BigEndian.Uint32(rest), binary.BigEndian.Uint32(rest[4:])

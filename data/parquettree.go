@@ -14,9 +14,9 @@ type parquetNode struct {
 	name     string
 	kind     nodeKind
 	repeat   format.FieldRepetitionType
-	def, rep int // the levels from which it is present
-	first    int // its first leaf column
-	leaves   int // how many it has
+	def, rep int // it is present from this definition level on; the repetition level of its list
+	first    int // index of its first leaf column
+	leaves   int // number of its leaf columns
 	children []*parquetNode
 }
 
@@ -25,8 +25,8 @@ type nodeKind byte
 const (
 	leafNode nodeKind = iota
 	groupNode
-	listNode // children are the repeated node and its element, nil if that is itself
-	mapNode  // child is the repeated group of key and value
+	listNode // children: the repeated node, and the element inside it (nil if the repeated node is the element)
+	mapNode  // child: the repeated group of key and value
 )
 
 // A schemaBuilder builds the tree of columns out of the flat list of a footer.
@@ -35,8 +35,8 @@ type schemaBuilder struct {
 	rows *parquetRows // receives the leaves
 }
 
-// node takes the next element and what is below it; def and rep are the levels
-// of what is above.
+// node builds the tree of the next element and its descendants. def and rep are
+// the levels of its parent.
 func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 	if len(b.rest) == 0 || depth > 100 {
 		return nil, fmt.Errorf("the schema is damaged")
@@ -91,8 +91,8 @@ func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 	return n, nil
 }
 
-// logical finds the lists and maps among the groups, after the format's
-// LogicalTypes.md with its rules for old writers.
+// logical finds the lists and maps among the groups, by the rules of the format's
+// LogicalTypes.md, including those for files of old writers.
 func (n *parquetNode) logical(e *format.SchemaElement) {
 	if len(n.children) != 1 || n.children[0].repeat != format.Repeated || n.repeat == format.Repeated {
 		return
@@ -108,7 +108,7 @@ func (n *parquetNode) logical(e *format.SchemaElement) {
 	case list:
 		n.kind = listNode
 		// The repeated group is the element itself if it has several members or
-		// is called so; else it only wraps the element.
+		// one of the names of old writers; else it only wraps the element.
 		if inner.kind == groupNode && len(inner.children) == 1 && inner.name != "array" && inner.name != n.name+"_tuple" {
 			n.children = []*parquetNode{inner, inner.children[0]}
 		} else {
@@ -119,7 +119,7 @@ func (n *parquetNode) logical(e *format.SchemaElement) {
 	}
 }
 
-// skip takes the one value that stands for an absent n.
+// skip consumes the values of an absent n: each of its leaves has one.
 func (p *parquetRows) skip(n *parquetNode) {
 	for _, c := range p.leaves[n.first : n.first+n.leaves] {
 		if def, _ := c.peek(); def == c.def {
@@ -134,7 +134,7 @@ func (p *parquetRows) present(n *parquetNode) bool {
 	return def >= n.def
 }
 
-// value reads n out of the values of its leaves.
+// value puts n together from the next values of its leaves.
 func (p *parquetRows) value(n *parquetNode) any {
 	switch n.repeat {
 	case format.Optional:
@@ -142,7 +142,7 @@ func (p *parquetRows) value(n *parquetNode) any {
 			p.skip(n)
 			return nil
 		}
-	case format.Repeated: // outside a list: a list all the same
+	case format.Repeated: // a list that is not annotated as one
 		return p.list(n, func() any { return p.content(n) })
 	}
 	return p.content(n)
@@ -163,7 +163,7 @@ func (p *parquetRows) list(n *parquetNode, element func() any) []any {
 	}
 }
 
-// content reads n, which is there.
+// content reads n, which is present.
 func (p *parquetRows) content(n *parquetNode) any {
 	switch n.kind {
 	case leafNode:

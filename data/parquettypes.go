@@ -1,12 +1,12 @@
 package data
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/float16"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
@@ -25,7 +25,7 @@ func converter(e *format.SchemaElement) func(parquet.Value) any {
 	case *format.DateType:
 		return date
 	case *format.TimeType:
-		return timeConverter(unitOf(t.Unit), clock)
+		return timeConverter(unitOf(t.Unit), clockText)
 	case *format.TimestampType:
 		zone := ""
 		if t.IsAdjustedToUTC {
@@ -38,7 +38,7 @@ func converter(e *format.SchemaElement) func(parquet.Value) any {
 			return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 		}
 	case *format.Float16Type:
-		return func(v parquet.Value) any { return half(binary.LittleEndian.Uint16(bytesOf(v))) }
+		return func(v parquet.Value) any { return float64(float16.FromLEBytes(bytesOf(v)).Float32()) }
 	case *format.StringType, *format.EnumType, *format.JsonType:
 		return text
 	}
@@ -53,9 +53,9 @@ func converter(e *format.SchemaElement) func(parquet.Value) any {
 	case deprecated.Date:
 		return date
 	case deprecated.TimeMillis:
-		return timeConverter(time.Millisecond, clock)
+		return timeConverter(time.Millisecond, clockText)
 	case deprecated.TimeMicros:
-		return timeConverter(time.Microsecond, clock)
+		return timeConverter(time.Microsecond, clockText)
 	case deprecated.TimestampMillis:
 		return timeConverter(time.Millisecond, newZone("UTC").format)
 	case deprecated.TimestampMicros:
@@ -121,7 +121,7 @@ func unsigned(v parquet.Value) any {
 }
 
 func text(v parquet.Value) any { return string(bytesOf(v)) }
-func date(v parquet.Value) any { return day(integer(v)) }
+func date(v parquet.Value) any { return dateText(integer(v)) }
 
 func unitOf(u format.TimeUnit) time.Duration {
 	if u.Value == nil {
@@ -139,8 +139,8 @@ func timeConverter(unit time.Duration, write func(time.Time) string) func(parque
 func decimalConverter(scale int) func(parquet.Value) any {
 	return func(v parquet.Value) any {
 		if hasBytes(v) {
-			return pointed(twosComplement(v.ByteArray()), scale)
+			return decimalText(twosComplement(v.ByteArray()), scale)
 		}
-		return pointed(big.NewInt(integer(v)), scale)
+		return decimalText(big.NewInt(integer(v)), scale)
 	}
 }

@@ -16,25 +16,27 @@ import (
 // A source reads the rows of one file.
 type source interface {
 	// next returns the next row and its number, from 1: the line of a text
-	// file, else the row. At the end the error is io.EOF; any other error ends
-	// the file too, and is about the row with the number returned (0: the file).
+	// file, else the row. At the end the error is io.EOF. After any other error
+	// but a badLine the file is not read further; the error is about the row
+	// whose number is returned, 0 for the whole file.
 	next() (Object, int, error)
-	// columns returns the names that every row has, or nil where rows may
-	// differ.
+	// columns returns the names of the columns, or nil if rows may have
+	// different ones.
 	columns() []string
 	// unit is what the numbers count: "line" or "row".
 	unit() string
 	close() error
 }
 
-// A badLine is an error about a line of a text file behind which the next one
-// can be read.
+// A badLine is an error about one line of a text file; the lines after it can
+// be read.
 type badLine struct{ error }
 
 func (e badLine) Unwrap() error { return e.error }
 
-// openSource opens a file by what is in it; the extension decides only where
-// the content can't (CSV, and Arrow streams of old).
+// openSource opens a file and recognizes the format by its content. The
+// extension decides only for formats without a mark of their own: CSV, and Arrow
+// streams written before version 0.15.
 func openSource(path string) (source, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -98,8 +100,8 @@ func openFormat(f *os.File, path string) (source, error) {
 	return openText(bufio.NewReaderSize(r, 1<<16), name, closeReader)
 }
 
-// separator tells by its first line what separates the fields of a CSV file: a
-// semicolon where spreadsheets write decimal commas.
+// separator returns the separator of the fields of a CSV file, which it finds in
+// the first line. Spreadsheets that write decimal commas use a semicolon.
 func separator(r *bufio.Reader) rune {
 	head, _ := r.Peek(r.Size())
 	line, _, _ := bytes.Cut(head, []byte("\n"))
@@ -124,7 +126,7 @@ func openText(r *bufio.Reader, name string, closeReader func() error) (source, e
 	case ".tsv":
 		return openCSV(r, '\t', closeReader)
 	}
-	// The first byte that is not blank tells an array from lines of objects.
+	// The first byte that is not blank decides between an array and lines of objects.
 	for n := 1; n <= r.Size(); n++ {
 		head, err := r.Peek(n)
 		if err != nil {

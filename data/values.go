@@ -2,7 +2,6 @@ package data
 
 import (
 	"encoding/json"
-	"math"
 	"math/big"
 	"strings"
 	"time"
@@ -19,8 +18,8 @@ func twosComplement(b []byte) *big.Int {
 	return x
 }
 
-// pointed writes x with the decimal point scale digits from its end.
-func pointed(x *big.Int, scale int) json.Number {
+// decimalText writes x with the decimal point scale digits from its end.
+func decimalText(x *big.Int, scale int) json.Number {
 	const most = 1000 // no decimal type has more digits
 	digits := x.String()
 	switch {
@@ -43,37 +42,19 @@ func pointed(x *big.Int, scale int) json.Number {
 	return json.Number(sign + digits[:at] + "." + digits[at:])
 }
 
-// half converts an IEEE 754 half.
-func half(b uint16) float64 {
-	sign, exponent, fraction := 1.0, int(b>>10&31), float64(b&1023)
-	if b>>15 == 1 {
-		sign = -1
-	}
-	switch exponent {
-	case 0:
-		return sign * math.Ldexp(fraction, -24)
-	case 31:
-		if fraction != 0 {
-			return math.NaN()
-		}
-		return math.Inf(int(sign))
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
-}
-
 // moment returns the time that lies x units after the epoch.
 func moment(x int64, unit time.Duration) time.Time {
 	perSecond := int64(time.Second / unit)
 	return time.Unix(x/perSecond, x%perSecond*int64(unit)).UTC()
 }
 
-func day(x int64) string { return moment(x*86400, time.Second).Format(time.DateOnly) }
+func dateText(x int64) string { return moment(x*86400, time.Second).Format(time.DateOnly) }
 
-// clock writes a time of day.
-func clock(t time.Time) string { return t.Format("15:04:05.999999999") }
+// clockText formats the time of day of t.
+func clockText(t time.Time) string { return t.Format("15:04:05.999999999") }
 
-// A zone writes moments as ISO 8601. In the zone without a name they belong to
-// no place, and have no offset.
+// A zone formats times as ISO 8601. Without a name it is the zone of local times,
+// which are written without an offset.
 type zone struct {
 	name  string
 	place *time.Location
