@@ -12,9 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// explainUsage puts what the libraries say of a command line that they refuse
-// into the words of this program: the flag or argument, what is wrong with it,
-// and what it takes.
+// explainUsage rewrites the libraries' errors about a command line in the words of
+// this program: the flag or argument, what is wrong with it, and what it takes.
 func explainUsage(c *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
@@ -30,7 +29,7 @@ func explainUsage(c *cobra.Command, err error) error {
 	if errors.As(err, &missing) {
 		return fmt.Errorf("%w: %s", err, purpose(missing.GetFlag()))
 	}
-	// The rest are texts of cobra's.
+	// cobra has no types for the others.
 	text, args := err.Error(), c.Flags().Args()
 	switch {
 	case strings.HasPrefix(text, "required flag(s) "):
@@ -49,7 +48,8 @@ func explainUsage(c *cobra.Command, err error) error {
 	return err
 }
 
-// unsetFlags names the required flags that are not given, or given as nothing.
+// unsetFlags returns an error that names the required flags that are missing or
+// empty.
 func unsetFlags(c *cobra.Command) error {
 	var list []error
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -77,11 +77,11 @@ func kindOf(f *pflag.Flag) string {
 	return "a " + f.Value.Type()
 }
 
-// purpose is what a flag's help says of it.
+// purpose returns what a flag's help says.
 func purpose(f *pflag.Flag) string { return strings.TrimSuffix(f.Usage, " (required)") }
 
-// unreadable says why a file cannot be read. what is the flag or the kind of
-// file, remedy what to name instead of a file that is not there.
+// unreadable returns an error that says why a file cannot be read. what is the
+// flag or the kind of file; remedy says what to name if the file does not exist.
 func unreadable(what, name string, err error, remedy string) error {
 	var at *fs.PathError
 	switch {

@@ -16,9 +16,9 @@ func newDataArithmetic() *cobra.Command {
 		Short: "Print demonstrations of the embedded task",
 		Long: `Print demonstrations of the embedded task, sums and differences of three-digit
 numbers, as JSON lines {"prompt", "response", "problem", "answer"}: for a warm
-start with onering sft, or with --held-out as problems to evaluate on. The
-student who writes the responses guesses with one probability and slips in a
-step with another. The held-out problems are an eighth of all, never trained on.`,
+start with onering sft, or with --held-out as problems to evaluate on. --guess
+is how often a response is the answer alone, --slip how often a step of the
+working is wrong. The held-out problems, an eighth of all, are never trained on.`,
 		Example: `  onering data arithmetic -n 64000 --guess 0.6 --slip 0.05 > demonstrations.jsonl
   onering data arithmetic -n 512 --held-out > held-out.jsonl`,
 		Args: cobra.NoArgs,
@@ -36,7 +36,7 @@ step with another. The held-out problems are an eighth of all, never trained on.
 	}
 	flags := c.Flags()
 	flags.IntVarP(&o.rows, "rows", "n", 1000, "demonstrations to print")
-	flags.Float64Var(&o.guess, "guess", 0, "probability of a bare, right answer in place of the working")
+	flags.Float64Var(&o.guess, "guess", 0, "probability of a right answer without the working")
 	flags.Float64Var(&o.slip, "slip", 0, "probability of an error in each step of the working")
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of problems and responses")
 	flags.BoolVar(&o.heldOut, "held-out", false, "problems of the held-out part")
@@ -50,11 +50,12 @@ type arithmeticOptions struct {
 	heldOut     bool
 }
 
+// writeArithmetic prints demonstrations.
 func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 	type row struct {
 		Prompt   string `json:"prompt"`
 		Response string `json:"response"`
-		Problem  string `json:"problem"` // as the loader of problems wants it
+		Problem  string `json:"problem"` // as the reader of problems expects it
 		Answer   string `json:"answer"`
 	}
 	out := lineWriter{w}

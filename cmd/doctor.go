@@ -23,12 +23,12 @@ func newDoctor() *cobra.Command {
 		Short: "Say what onering finds on this machine",
 		Long: `Say what onering finds on this machine: the ONNX Runtime library that it would
 load and why that one, what could fetch one, processor, threads and GPU. It
-fetches nothing. The output belongs into a bug report.
+fetches nothing. Add the output to a bug report.
 
 With --device cuda it looks at the library that a run on a GPU would load, and
-all that is missing for one is a problem.
+everything that a GPU run lacks is a problem.
 
-Exit code 1 if something keeps onering from running.`,
+The exit code is 1 if something keeps onering from running.`,
 		Example: `  onering doctor
   onering doctor --device cuda
   onering doctor --json
@@ -60,7 +60,7 @@ Exit code 1 if something keeps onering from running.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.Library, "library", "", "ONNX Runtime library to look at, in place of the usual places")
+	flags.StringVar(&o.Library, "library", "", "ONNX Runtime library to look at, instead of the usual places")
 	flags.IntVar(&o.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
 	flags.StringVar(&o.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -68,9 +68,8 @@ Exit code 1 if something keeps onering from running.`,
 	return c
 }
 
-// printDiagnosis writes a table of two columns; what a GPU needs is left out
-// where there is none and cuda is not set. The problems are left to the error
-// that ends the command.
+// printDiagnosis writes a table of two columns. Without a GPU it lists what a GPU
+// needs only if cuda is set. The problems are in the error that ends the command.
 func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
@@ -98,7 +97,7 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 	if len(r.CUDA.Devices) == 0 {
 		row("cuda", "no device")
 		if !cuda {
-			return // what else it would need is of no interest here; --json has it
+			return // --json also lists what a GPU would need
 		}
 	}
 	for _, d := range r.CUDA.Devices {
@@ -110,7 +109,7 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 	for _, name := range slices.Sorted(maps.Keys(r.CUDA.Libraries)) {
 		row("", "%s %s", name, cmp.Or(r.CUDA.Libraries[name], "missing"))
 	}
-	if !cuda { // else they are among the problems
+	if !cuda { // with cuda they are among the problems
 		for _, missing := range r.CUDA.Missing {
 			row("", "%s", missing)
 		}

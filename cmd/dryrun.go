@@ -11,7 +11,8 @@ import (
 	"onering/train"
 )
 
-// dryRun prints what a run takes of memory; it fails where that is not there.
+// dryRun prints how much memory a run needs, and returns an error if that is more
+// than there is.
 func dryRun(c *cobra.Command, config train.Config, asJSON bool) error {
 	e, model, err := estimate(c, config)
 	if err != nil {
@@ -32,6 +33,7 @@ func dryRun(c *cobra.Command, config train.Config, asJSON bool) error {
 	return e.Check(config, model)
 }
 
+// estimate computes how much memory a run needs.
 func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, model models.Model, err error) {
 	local, err := localConfig(c, &config)
 	if err != nil {
@@ -44,7 +46,7 @@ func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, mo
 	return e, model, err
 }
 
-// checkMemory refuses a run that can never fit and warns of one that may not.
+// checkMemory refuses a run that cannot fit, and warns of one that may not fit.
 func checkMemory(c *cobra.Command, config train.Config) error {
 	e, model, err := estimate(c, config)
 	if err != nil {

@@ -26,7 +26,7 @@ func (f *engineFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", "model folder (required)")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
-	flags.StringVar(&f.runtime.Library, "library", "", "ONNX Runtime library, in place of the usual places")
+	flags.StringVar(&f.runtime.Library, "library", "", "ONNX Runtime library, instead of the usual places")
 	flags.StringVar(&f.runtime.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
 	flags.IntVar(&f.runtime.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
 	must(c.MarkFlagFilename("library"))
@@ -38,7 +38,7 @@ func registerDType(c *cobra.Command, dtype *string) {
 	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// checkDType refuses a type that is none, or that the device has no products of.
+// checkDType refuses an unknown type, and one that the device cannot multiply.
 func checkDType(dtype, device string) error {
 	d, err := parseDType(dtype)
 	if err != nil {
@@ -63,8 +63,8 @@ type engine struct {
 	policy *train.Policy
 }
 
-// open reads the model's config before it opens the library, which may have to
-// be fetched: a wrong folder is known at once.
+// open opens ONNX Runtime and the model. It checks the model's folder first: the
+// library may have to be fetched, and a wrong folder should be reported at once.
 func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if f.runtime.Threads < 0 {
 		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
@@ -97,8 +97,8 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	return &engine{env, policy}, nil
 }
 
-// checkModel looks whether a model folder has what its config calls for, without
-// reading the weights; the embedded model has.
+// checkModel returns an error if a model folder lacks what its config asks for. It
+// does not read the weights.
 func checkModel(path string) error {
 	if path == train.Arithmetic {
 		return nil
@@ -106,8 +106,8 @@ func checkModel(path string) error {
 	return models.Check(path)
 }
 
-// with opens the input that the arguments name and then the model, and closes
-// both behind do. name is what messages call the input.
+// with opens the input that the arguments name and then the model, calls do, and
+// closes both. name is what messages call the input.
 func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, engine *engine) error) error {
 	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
@@ -127,8 +127,8 @@ func (e *engine) Close() {
 	e.env.Close()
 }
 
-// openRuntime opens ONNX Runtime for a type to compute in and shows how the fetching of its library
-// goes, where it has to be fetched.
+// openRuntime opens ONNX Runtime for a type to compute in. If its library has to be
+// fetched, it shows the progress.
 func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.Env, error) {
 	o.TF32 = dtype != "float32"
 	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}

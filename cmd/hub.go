@@ -14,10 +14,10 @@ import (
 	"onering/train"
 )
 
-// Where a model folder or a file of problems is asked for, a name on a Hugging
-// Face hub will do: ORG/NAME for a model, hf:ORG/NAME for either.
+// Every flag for a model folder or a file of problems also takes a name on a
+// Hugging Face hub: ORG/NAME for a model, hf:ORG/NAME for either.
 
-// localModel returns the folder of a model, fetched where it has to be.
+// localModel returns the folder of a model, which it fetches if need be.
 func localModel(c *cobra.Command, name string) (string, error) {
 	return fromHub(c, func(o hub.Options) (string, error) { return hub.Resolve(c.Context(), name, o) })
 }
@@ -30,13 +30,13 @@ func localTokenizer(c *cobra.Command, name string) (string, error) {
 	})
 }
 
-// localData returns the path of a data set, fetched where it has to be.
+// localData returns the path of a data set, which it fetches if need be.
 func localData(c *cobra.Command, name string) (string, error) {
 	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, o) })
 }
 
-// localSuite is localData for a suite, NAME=hf:ORG/DATA or without a name. The
-// folders of the cache are called after commits, so the name is given then.
+// localSuite is localData for a suite, NAME=hf:ORG/DATA or without NAME=. It always
+// returns a name, since the folders in the cache are named after commits.
 func localSuite(c *cobra.Command, spec string) (string, error) {
 	label, name, ok := strings.Cut(spec, "=")
 	if !ok {
@@ -53,9 +53,9 @@ func localSuite(c *cobra.Command, spec string) (string, error) {
 	return label + "=" + resolved, err
 }
 
-// localConfig returns the configuration with paths in place of names on a hub.
-// In config itself such names are pinned to the commit, so that run.toml means
-// the same tomorrow.
+// localConfig returns the configuration with paths instead of names on a hub. In
+// config itself it pins such names to the commit, so that run.toml keeps its
+// meaning when the hub changes.
 func localConfig(c *cobra.Command, config *train.Config) (local train.Config, err error) {
 	local = *config
 	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
@@ -75,7 +75,7 @@ func localConfig(c *cobra.Command, config *train.Config) (local train.Config, er
 	return local, nil
 }
 
-// fromHub shows how a fetch goes.
+// fromHub calls resolve and shows the progress of what it fetches.
 func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (string, error) {
 	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
 	defer fetching.finish()

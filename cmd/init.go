@@ -14,72 +14,26 @@ import (
 )
 
 func newInit() *cobra.Command {
-	var config, out, dtype, tokenizer string
-	var seed uint64
+	var o initOptions
 	c := &cobra.Command{
 		Use:   "init --config config.json --out DIR",
 		Short: "Write a model folder with random weights",
-		Long: `Write a Hugging Face folder with random weights of the shape that a config.json
-states. The same config and seed give the same weights on every machine. The
+		Long: `Write a Hugging Face folder with random weights of the shape in a config.json.
+The same config and seed give the same weights on every machine. The
 generation_config.json and the tokenizer's files beside the config are copied.
 
-DIR must not exist, or be empty; it appears only when it is complete.`,
+DIR must not exist, or must be empty. It appears only when it is complete.`,
 		Example: `  onering init --config Qwen2.5-0.5B/config.json --seed 1 --out random-0.5b
   onering init --config config.json --tokenizer Qwen2.5-Math-1.5B --out small --dtype bfloat16`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			element, err := parseDType(dtype)
-			if err != nil {
-				return err
-			}
-			config, err := localTokenizer(c, config)
-			if err != nil {
-				return err
-			}
-			file := config
-			if folderOf(config) == config {
-				file = filepath.Join(config, "config.json")
-			}
-			if _, err := os.Stat(file); err != nil {
-				return unreadable("--config", file, err, "name a config.json, or a folder that has one")
-			}
-			model, err := models.ReadConfig(config)
-			if err != nil {
-				return err
-			}
-			weights, err := model.Init(seed)
-			if err != nil {
-				return err
-			}
-			defer weights.Close()
-			from := folderOf(config)
-			if tokenizer != "" {
-				if from, err = localTokenizer(c, tokenizer); err != nil {
-					return err
-				}
-				if _, err := os.ReadDir(from); err != nil {
-					return unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
-				}
-			}
-			err = model.Save(out, weights, models.SaveOptions{DType: element, Tokenizer: from})
-			if err != nil {
-				return err
-			}
-			n := 0
-			for _, t := range weights.Tensors() {
-				n += len(t.Data)
-			}
-			slog.Info("wrote a model with random weights", "folder", out, "parameters", n, "seed", seed)
-			fmt.Fprintln(c.OutOrStdout(), out)
-			return nil
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&config, "config", "", "config.json of a model, or its folder (required)")
-	flags.StringVar(&out, "out", "", "folder to write (required)")
-	flags.StringVar(&tokenizer, "tokenizer", "", "folder to copy the tokenizer's files from; default: that of the config")
-	flags.Uint64Var(&seed, "seed", 0, "seed of the weights")
-	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
+	flags.StringVar(&o.config, "config", "", "config.json of a model, or its folder (required)")
+	flags.StringVar(&o.out, "out", "", "folder to write (required)")
+	flags.StringVar(&o.tokenizer, "tokenizer", "", "folder to copy the tokenizer's files from; default: that of the config")
+	flags.Uint64Var(&o.seed, "seed", 0, "seed of the weights")
+	flags.StringVar(&o.dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
 	must(c.MarkFlagRequired("config"))
 	must(c.MarkFlagRequired("out"))
 	must(c.MarkFlagFilename("config", "json"))
@@ -89,7 +43,61 @@ DIR must not exist, or be empty; it appears only when it is complete.`,
 	return c
 }
 
-// folderOf is the folder that a config lies in, or is.
+// An initOptions has the flags of init.
+type initOptions struct {
+	config, out, dtype, tokenizer string
+	seed                          uint64
+}
+
+// run writes the folder.
+func (o initOptions) run(c *cobra.Command) error {
+	element, err := parseDType(o.dtype)
+	if err != nil {
+		return err
+	}
+	config, err := localTokenizer(c, o.config)
+	if err != nil {
+		return err
+	}
+	file := config
+	if folderOf(config) == config {
+		file = filepath.Join(config, "config.json")
+	}
+	if _, err := os.Stat(file); err != nil {
+		return unreadable("--config", file, err, "name a config.json, or a folder that has one")
+	}
+	model, err := models.ReadConfig(config)
+	if err != nil {
+		return err
+	}
+	weights, err := model.Init(o.seed)
+	if err != nil {
+		return err
+	}
+	defer weights.Close()
+	from := folderOf(config)
+	if o.tokenizer != "" {
+		if from, err = localTokenizer(c, o.tokenizer); err != nil {
+			return err
+		}
+		if _, err := os.ReadDir(from); err != nil {
+			return unreadable("--tokenizer", from, err, "name a folder with a tokenizer's files")
+		}
+	}
+	err = model.Save(o.out, weights, models.SaveOptions{DType: element, Tokenizer: from})
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, t := range weights.Tensors() {
+		n += len(t.Data)
+	}
+	slog.Info("wrote a model with random weights", "folder", o.out, "parameters", n, "seed", o.seed)
+	fmt.Fprintln(c.OutOrStdout(), o.out)
+	return nil
+}
+
+// folderOf returns the folder of a config.json, or config if that is the folder.
 func folderOf(config string) string {
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
 		return config
@@ -97,7 +105,7 @@ func folderOf(config string) string {
 	return filepath.Dir(config)
 }
 
-// dtypeNames are the element types of a model folder, as config.json has them.
+// dtypeNames are the element types of a model folder, by their names in config.json.
 var dtypeNames = []string{"float32", "float16", "bfloat16"}
 
 func parseDType(name string) (models.DType, error) {

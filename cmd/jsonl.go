@@ -15,7 +15,7 @@ import (
 const maxLine = 64 << 20
 
 // openInput opens the file called name for reading; "-" is stdin. The second
-// result is the name to use in messages; what is what a message calls the file.
+// result is the name for messages. what says in messages what kind of file it is.
 func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
 		return io.NopCloser(stdin), "stdin", nil
@@ -31,10 +31,10 @@ func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error
 	return f, name, nil
 }
 
-// readLines decodes each line of r into a T and yields it with its 1-based
-// line number. Empty lines are passed over. Reading ends at the first error,
-// which names the place as name:line. Keys that T lacks are ignored, so that
-// rows may carry fields of their own.
+// readLines decodes each line of r into a T and yields it with its line number,
+// counted from 1. It skips empty lines and ends at the first error, which names
+// the place as name:line. Keys that T does not have are ignored, so that rows may
+// have further fields.
 func readLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
 	return func(yield func(int, lineOrError[T]) bool) {
 		in := bufio.NewReaderSize(r, 1<<16)
@@ -64,7 +64,7 @@ func readLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
 	}
 }
 
-// A lineOrError is a decoded line, or why there is none.
+// A lineOrError is a decoded line, or the error of reading it.
 type lineOrError[T any] struct {
 	Row T
 	Err error
@@ -72,8 +72,8 @@ type lineOrError[T any] struct {
 
 var errLongLine = fmt.Errorf("line longer than %d MB", maxLine>>20)
 
-// readLine returns the next line without its end. The last line may lack a
-// newline; io.EOF means that there is no further line.
+// readLine returns the next line without its newline, which the last line need
+// not have. io.EOF means that there is no further line.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -91,7 +91,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// explainJSON rephrases the decoder's errors in terms of the data.
+// explainJSON says what is wrong with the data instead of the Go types.
 func explainJSON(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -106,8 +106,8 @@ func explainJSON(err error) error {
 	return err
 }
 
-// A lineWriter writes one JSON object per line and hands each on at once, so
-// that what was printed is there whatever happens next.
+// A lineWriter writes one JSON object per line, each with a write of its own, so
+// that finished lines are there whatever happens next.
 type lineWriter struct{ w io.Writer }
 
 func (l lineWriter) write(row any) error {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// newLogger writes one line a message. Times are left to log.txt in the run
-// folder: on a console they are noise.
+// newLogger returns a logger that writes one line for each message. It leaves the
+// time out, which log.txt in the run folder has.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
 		Level: level,
@@ -26,11 +26,11 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 }
 
 // A logFile is log.txt of a run folder. What is logged before the folder exists
-// is kept until open.
+// is kept in memory until open.
 type logFile struct {
 	mu     sync.Mutex
 	file   *os.File
-	before []byte
+	before []byte // logged before open
 }
 
 // Write implements io.Writer.
@@ -44,7 +44,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
-// open appends to the file from now on.
+// open creates or opens the file, to which everything is appended from now on.
 func (l *logFile) open(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,13 +72,13 @@ func (l *logFile) Close() error {
 	return l.file.Close()
 }
 
-// tee logs to the console as console does, and everything to the file.
+// tee returns a logger that logs as console does, and every message to the file.
 func (l *logFile) tee(console *slog.Logger) *slog.Logger {
 	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})
 	return slog.New(teeHandler{console.Handler(), file})
 }
 
-// A teeHandler hands each message to several handlers.
+// A teeHandler passes each message to several handlers.
 type teeHandler []slog.Handler
 
 func (t teeHandler) Enabled(ctx context.Context, level slog.Level) bool {

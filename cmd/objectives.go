@@ -27,7 +27,7 @@ func newObjectives() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:     "objectives",
-		Short:   "List the objectives, show one, or begin one of your own",
+		Short:   "List the objectives, show one, or begin your own",
 		Long:    "List the objectives, show the settings of one, or write a new one to begin with.",
 		Example: "  onering objectives\n  onering objectives show pmpo\n  onering objectives new mine",
 		Args:    knownCommand,
@@ -77,11 +77,11 @@ func newObjectivesNew() *cobra.Command {
 		Use:   "new NAME",
 		Short: "Begin an objective of your own",
 		Long: `Begin an objective of your own: write a folder with code that compiles and
-conforms, its test, and the import that makes it known. Run it in the root of a
-checkout of onering. With --module the objective goes to a module of its own,
-with a main package, and nothing of the checkout is touched.
+passes the conformance test, that test, and the import that registers the
+objective. Run it in the root of a checkout of onering. With --module the
+objective goes to a new module with a main package; the checkout stays as it is.
 
-Prints the files that were written.`,
+Prints the names of the files that it wrote.`,
 		Example: "  onering objectives new mine\n  onering objectives new mine --module ../mine",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -104,7 +104,7 @@ Prints the files that were written.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&module, "module", "", "folder of a new module, in place of a folder of the checkout")
+	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
 	must(c.MarkFlagDirname("module"))
 	return c
 }

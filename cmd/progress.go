@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// lineEvery is how often progress is printed where there is no terminal.
+	// lineEvery is how often progress is printed without a terminal.
 	lineEvery = 10 * time.Second
-	// barAfter is how long a task takes before it gets a bar: most are over by
-	// then, and a bar costs more than they do.
+	// barAfter is how long a task runs before it gets a bar. Most tasks are shorter,
+	// and a bar would cost more than they do.
 	barAfter = 400 * time.Millisecond
 )
 
-// A progress shows how far a task is, on stderr: a bar with rate and time left
-// on a terminal, which goes when the task is done; a line now and then elsewhere;
+// A progress shows on stderr how much of a task is done: on a terminal a bar with
+// rate and time left, which disappears at the end; elsewhere a line now and then;
 // nothing with --quiet. Its methods may be called from several goroutines.
 type progress struct {
 	name, unit string // unit is plural, such as "trajectories"; "B" are bytes
@@ -33,13 +33,13 @@ type progress struct {
 	started  time.Time
 	printed  time.Time
 	now      func() time.Time // a clock for tests
-	lines    io.Writer        // nil on a terminal, or when quiet
-	terminal io.Writer        // nil elsewhere
+	lines    io.Writer        // for lines; nil on a terminal, or when quiet
+	terminal io.Writer        // for a bar; nil without a terminal, or when quiet
 	bars     *mpb.Progress    // nil until the bar shows
 	bar      *mpb.Bar
 }
 
-// newProgress begins to show a task of total units; 0 is unknown as yet.
+// newProgress begins to show a task of total units, 0 if that is not known yet.
 func newProgress(w io.Writer, quiet bool, name, unit string, total int64) *progress {
 	p := &progress{name: name, unit: unit, total: total, now: time.Now}
 	p.started = p.now()
@@ -69,15 +69,14 @@ func (p *progress) open() {
 	p.bar.DecoratorAverageAdjust(p.started)
 }
 
-// set says that done of total units are through. It suits callbacks that
-// report both.
+// set says that done of total units are done.
 func (p *progress) set(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.update(done, total)
 }
 
-// add says that n more units are through.
+// add says that n more units are done.
 func (p *progress) add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +99,8 @@ func (p *progress) update(done, total int64) {
 	}
 }
 
-// finish removes the bar or prints the last line. It may be called again, so
-// that a deferred call covers the ways out that fail.
+// finish removes the bar or prints the last line. It may be called more than
+// once, so that a deferred call covers returns with an error.
 func (p *progress) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +112,7 @@ func (p *progress) finish() {
 		p.bar.Abort(true)
 		p.bars.Wait()
 	}
-	// A task too short for a line on the way needs none at its end.
+	// A task that was too short to print a line needs none at its end.
 	if p.lines != nil && p.printed != p.started {
 		p.printLine()
 	}

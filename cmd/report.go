@@ -14,15 +14,14 @@ func newReport() *cobra.Command {
 	var out, title string
 	c := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Show what runs did, as one page for a browser",
+		Short: "Show the course of runs as one page for a browser",
 		Long: `Write one self-contained page about one or several run folders: training
 dynamics, a table of configurations and results, responses token by token. The
 page fetches nothing and can be sent to others as it is. Runs whose
-configurations differ in nothing but seeds share a colour, with their mean on
-top.
+configurations differ only in seeds share a colour, with their mean on top.
 
-The run may still be going on. "onering train" writes the page report.html into
-the run folder by itself.`,
+The run may still be going on. "onering train" itself writes the page
+report.html into the run folder.`,
 		Example: `  onering report runs/out/pmpo-20260102-030405
   onering report runs/out/* -o report.html`,
 		Args: cobra.MinimumNArgs(1),
@@ -51,8 +50,8 @@ the run folder by itself.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&out, "out", "o", "", "the page; - is stdout; default: report.html in the run folder, or here for several runs")
-	flags.StringVar(&title, "title", "", "what stands at the top of the page")
+	flags.StringVarP(&out, "out", "o", "", "file of the page; - is stdout; default: report.html in the run folder, for several runs in the working folder")
+	flags.StringVar(&title, "title", "", "title at the top of the page")
 	must(c.MarkFlagFilename("out", "html"))
 	return c
 }

@@ -2,8 +2,7 @@
 // go to stdout; logs and progress go to stderr. Exit codes: 0 success, 1
 // something failed, 2 the command line or the configuration is wrong.
 //
-// A program of one's own that brings in further objectives is an import of each
-// and a call of [Main].
+// A program with further objectives imports them and calls [Main].
 package cmd
 
 import (
@@ -24,8 +23,8 @@ const (
 	exitUsage  = 2
 )
 
-// A usageError is a mistake in the command line or the configuration, as
-// opposed to something that failed while the command ran.
+// A usageError is a mistake in the command line or the configuration, not
+// something that failed while the command ran.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -34,7 +33,7 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
-// Main runs the program on the command line that it was called with, and exits.
+// Main runs the program with its command line, and exits.
 func Main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns its exit code.
@@ -46,8 +45,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 
-	// An error from before a command's own code ran (a flag, the arguments, an
-	// unknown command) is one of usage.
+	// An error that comes before the command's own code (a flag, the arguments, an
+	// unknown command) is a usage error.
 	running := false
 	walk(root, func(c *cobra.Command) {
 		if inner := c.RunE; inner != nil {
@@ -82,12 +81,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
-// errorLines splits joined errors into lines, so that each stands after the
-// program's name.
+// errorLines splits joined errors into lines, so that each can be printed after
+// the program's name.
 func errorLines(err error) []string {
 	return strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
 }
 
+// walk calls f for c and all commands below it.
 func walk(c *cobra.Command, f func(*cobra.Command)) {
 	f(c)
 	for _, child := range c.Commands() {
@@ -124,8 +124,8 @@ line or the configuration is wrong.`,
 		},
 	}
 	flags := root.PersistentFlags()
-	flags.BoolVarP(&quiet, "quiet", "q", false, "only warnings and errors on stderr, no progress")
-	flags.BoolVarP(&verbose, "verbose", "v", false, "also debug messages on stderr")
+	flags.BoolVarP(&quiet, "quiet", "q", false, "print only warnings and errors on stderr, no progress")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
 	root.AddCommand(
 		newData(),
@@ -151,8 +151,8 @@ line or the configuration is wrong.`,
 	return root
 }
 
-// refuseUnknownTopics has cobra's own commands, which print their help whatever
-// they are asked for, refuse what there is not.
+// refuseUnknownTopics makes cobra's own commands, which ignore arguments that they
+// do not know, refuse them.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -172,7 +172,7 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// knownCommand refuses what is left over where a command's name should be.
+// knownCommand refuses arguments after a command that only has subcommands.
 func knownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

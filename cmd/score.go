@@ -21,8 +21,9 @@ func newScore() *cobra.Command {
 		Short: "Compute the log-probs and entropies of given responses",
 		Long: `Compute the log-probs and entropies of given responses. Input is one JSON
 object per line, from FILE or stdin: {"prompt_ids", "response_ids"}, or as text
-{"prompt", "response"}. Each gives a line {"logp", "entropy"} with a number per
-token of the response, in nats, of softmax(logits / temperature).`,
+{"prompt", "response"}. Each gives a line {"logp", "entropy"}: two lists with a
+number for each token of the response, of
+softmax(logits / temperature), in nats.`,
 		Example: `  echo '{"prompt_ids":[3,1,4],"response_ids":[1,5]}' | onering score --model DIR
   onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
 		Args: cobra.MaximumNArgs(1),
@@ -41,14 +42,14 @@ token of the response, in nats, of softmax(logits / temperature).`,
 	return c
 }
 
-// A pair is a prompt and the response to it, as text or ids.
+// A pair is a prompt and a response to it, as text or ids.
 type pair struct {
 	prompt
 	Response    *string  `json:"response"`
 	ResponseIDs *[]int32 `json:"response_ids"`
 }
 
-// sequence returns the pair as the learner takes it.
+// sequence returns the pair as the learner reads it.
 func (p pair) sequence(policy *train.Policy) (runtime.Sequence, error) {
 	var s runtime.Sequence
 	ids, err := p.ids(policy)
@@ -72,9 +73,10 @@ func (p pair) sequence(policy *train.Policy) (runtime.Sequence, error) {
 	return s, checkLength("prompt and response", len(s.Tokens), policy)
 }
 
-// microTokens is how many tokens go through the layers at once.
+// microTokens is how many tokens are computed at once.
 const microTokens = 4096
 
+// score reads pairs and writes their log-probs and entropies in the same order.
 func score(in io.Reader, name string, out lineWriter, e *engine, temperature float64) error {
 	learner, err := e.env.NewLearner(e.policy.Ring, runtime.LearnerOptions{Stash: models.StashInput})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // catchSignals returns a context that SIGINT or SIGTERM cancels, so that a run
-// ends between two steps, and a function that tells which it was, nil if none. A
-// second signal meets no handler and ends the program at once.
+// ends between two steps, and a function that returns the signal that came, or
+// nil. The second signal is not handled: it ends the program at once.
 func catchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 1)
@@ -37,15 +37,15 @@ func catchSignals(parent context.Context) (ctx context.Context, caught func() os
 	return ctx, caught, stop
 }
 
-// interrupted is the error of a command that a signal ended.
+// An interrupted is the error of a command that a signal ended.
 type interrupted struct {
 	signal os.Signal
-	next   string // how to go on
+	next   string // how to continue
 }
 
 func (e interrupted) Error() string { return fmt.Sprintf("%v: stopped; %s", e.signal, e.next) }
 
-// exitCode is 128 and the signal's number, as shells have it.
+// exitCode returns 128 plus the signal's number, as shells do.
 func (e interrupted) exitCode() int {
 	if s, ok := e.signal.(syscall.Signal); ok {
 		return 128 + int(s)

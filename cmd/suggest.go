@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// closest returns the candidate nearest to word in edit distance, if it is
-// near enough to be a slip: at most a third of the letters differ. Failing
-// that, the first that word begins.
+// closest returns the candidate that word is probably a misspelling of: the one
+// with the smallest edit distance, if at most a third of the letters differ, or
+// else the first one that begins with word.
 func closest(word string, candidates []string) (string, bool) {
 	best, found := "", false
 	limit := max(1, len(word)/3)
@@ -24,7 +24,7 @@ func closest(word string, candidates []string) (string, bool) {
 	return best, found
 }
 
-// didYouMean is closest as the end of a message, or nothing.
+// didYouMean returns closest as the end of a message, or "".
 func didYouMean(word string, candidates []string) string {
 	if c, ok := closest(word, candidates); ok {
 		return fmt.Sprintf("; did you mean %q?", c)

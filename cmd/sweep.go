@@ -20,10 +20,7 @@ import (
 )
 
 func newSweep() *cobra.Command {
-	var out, page string
-	var jobs int
-	var sets []string
-	var plan, markdown bool
+	var o sweepOptions
 	c := &cobra.Command{
 		Use:   "sweep FILE.toml",
 		Short: "Run variants over seeds, and compare them",
@@ -57,44 +54,55 @@ that was stopped. Each run has its folder in --out, with report.html over all.`,
 		Example: `  onering sweep runs/paper/main.toml
   onering sweep -j 2 --plan runs/paper/main.toml`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if jobs < 1 {
-				return usagef("-j %d: want at least 1", jobs)
-			}
-			p, err := readPlan(args[0])
-			if err != nil {
-				return err
-			}
-			name := strings.TrimSuffix(filepath.Base(args[0]), ".toml")
-			if out == "" {
-				out = filepath.Join("runs", "out", name)
-			}
-			runs := p.Runs(out)
-			configs, err := resolveRuns(c, p, runs, sets, jobs)
-			if err != nil {
-				return err
-			}
-			if plan {
-				for _, r := range runs {
-					fmt.Fprintf(c.OutOrStdout(), "%s\tseed %d\t%s\n", r.Variant, r.Seed, r.Dir)
-				}
-				return nil
-			}
-			if err := runSweep(c, runs, configs[0], jobs); err != nil {
-				return err
-			}
-			return printSweep(c, p, runs, name, out, page, markdown)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args[0]) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&out, "out", "", "folder of the runs; default: runs/out and the file's name")
-	flags.IntVarP(&jobs, "jobs", "j", 1, "runs at a time; they share the cores")
-	flags.StringArrayVar(&sets, "set", nil, "section.key=value for all runs; repeatable")
-	flags.BoolVar(&plan, "plan", false, "print the runs, and run none")
-	flags.BoolVar(&markdown, "markdown", false, "print the tables as Markdown")
-	flags.StringVar(&page, "update", "", "Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's")
+	flags.StringVar(&o.out, "out", "", "folder of the runs; default: runs/out and the file's name")
+	flags.IntVarP(&o.jobs, "jobs", "j", 1, "runs at a time; they share the cores")
+	flags.StringArrayVar(&o.sets, "set", nil, "section.key=value for all runs; repeatable")
+	flags.BoolVar(&o.plan, "plan", false, "print the runs, and run none")
+	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
+	flags.StringVar(&o.page, "update", "", "Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's")
 	must(c.MarkFlagDirname("out"))
 	return c
+}
+
+// A sweepOptions has the flags of sweep.
+type sweepOptions struct {
+	out, page      string
+	jobs           int
+	sets           []string
+	plan, markdown bool
+}
+
+// run trains the runs of the sweep file at path and prints what they came to.
+func (o sweepOptions) run(c *cobra.Command, path string) error {
+	if o.jobs < 1 {
+		return usagef("-j %d: want at least 1", o.jobs)
+	}
+	p, err := readPlan(path)
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(filepath.Base(path), ".toml")
+	if o.out == "" {
+		o.out = filepath.Join("runs", "out", name)
+	}
+	runs := p.Runs(o.out)
+	configs, err := resolveRuns(c, p, runs, o.sets, o.jobs)
+	if err != nil {
+		return err
+	}
+	if o.plan {
+		for _, r := range runs {
+			fmt.Fprintf(c.OutOrStdout(), "%s\tseed %d\t%s\n", r.Variant, r.Seed, r.Dir)
+		}
+		return nil
+	}
+	if err := runSweep(c, runs, configs[0], o.jobs); err != nil {
+		return err
+	}
+	return printSweep(c, p, runs, name, o)
 }
 
 // readPlan reads a sweep file. All of its errors are usage errors.
@@ -194,9 +202,9 @@ func completeConfig(path string, text []byte) ([]byte, error) {
 	return encodeConfig(r.Config)
 }
 
-// printSweep writes report.html into the folder out, updates the page if one is
-// named, and prints the tables. The errors of runs that failed come last.
-func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, name, out, page string, markdown bool) error {
+// printSweep writes report.html into the folder of the runs, updates the page if
+// one is named, and prints the tables. The errors of runs that failed come last.
+func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, name string, o sweepOptions) error {
 	var failures []error
 	for _, r := range runs {
 		if r.Failed != nil {
@@ -214,15 +222,15 @@ func printSweep(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, name, out, p
 	if err != nil {
 		return err
 	}
-	if err := results.WriteReport(filepath.Join(out, "report.html")); err != nil {
+	if err := results.WriteReport(filepath.Join(o.out, "report.html")); err != nil {
 		return err
 	}
-	if page != "" {
-		if err := results.UpdatePage(page); err != nil {
+	if o.page != "" {
+		if err := results.UpdatePage(o.page); err != nil {
 			return err
 		}
 	}
-	if markdown {
+	if o.markdown {
 		_, err = io.WriteString(c.OutOrStdout(), results.Table.Markdown())
 	} else {
 		err = results.Table.Print(c.OutOrStdout())

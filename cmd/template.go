@@ -8,7 +8,7 @@ import (
 	"onering/tokenize"
 )
 
-// templateFlags say what is put around a problem.
+// templateFlags say what prompt to make of a problem.
 type templateFlags struct {
 	template, system string
 	stops            []string
@@ -23,7 +23,7 @@ func (f *templateFlags) register(c *cobra.Command, template string) {
 
 // registerStops adds --stop, for commands that sample.
 func (f *templateFlags) registerStops(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.stops, "stop", nil, "text that ends a response, in place of the template's; repeatable")
+	c.Flags().StringArrayVar(&f.stops, "stop", nil, "text that ends a response, instead of the template's; repeatable")
 }
 
 // parse returns the template that the flags describe.

@@ -10,9 +10,7 @@ import (
 )
 
 func newTokenize() *cobra.Command {
-	var model string
-	var prompt templateFlags
-	var decode, chat, skipSpecial bool
+	var o tokenizeOptions
 	c := &cobra.Command{
 		Use:   "tokenize --model DIR [FILE]",
 		Short: "Turn text into token ids and back",
@@ -24,62 +22,72 @@ is one JSON object per line, from FILE or stdin; each gives one line of output.
   --chat      {"messages", "add_generation_prompt"} -> {"text", "ids"}
   --template  {"text"}, a problem        -> {"text", "ids"}, the prompt
 
-Added tokens such as <|im_end|> are recognised in text.`,
+Added tokens such as <|im_end|> are found in text.`,
 		Example: `  echo '{"text":"1+1=2"}' | onering tokenize --model DIR
   echo '{"ids":[16,10,16]}' | onering tokenize --model DIR --decode
   echo '{"text":"What is 1+1?"}' | onering tokenize --model DIR --template qwen_math
   onering tokenize --model DIR --chat chats.jsonl`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if skipSpecial && !decode {
-				return usagef("--skip-special goes with --decode")
-			}
-			var around *tokenize.Template
-			if c.Flags().Changed("template") {
-				found, err := prompt.parse()
-				if err != nil {
-					return err
-				}
-				around = &found
-			} else if prompt.system != "" {
-				return usagef("--system goes with --template chat")
-			}
-			folder, err := localTokenizer(c, model)
-			if err != nil {
-				return err
-			}
-			t, err := tokenize.Load(folder)
-			if err != nil {
-				return err
-			}
-			in, name, err := openInput("input", inputName(args), c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			out := lineWriter{c.OutOrStdout()}
-			switch {
-			case decode:
-				return decodeLines(in, name, out, t, skipSpecial)
-			case chat:
-				return chatLines(in, name, out, t)
-			}
-			return encodeLines(in, name, out, t, around)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&model, "model", "", "model folder with a tokenizer (required)")
-	flags.BoolVar(&decode, "decode", false, "turn ids into text")
-	flags.BoolVar(&skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
-	flags.BoolVar(&chat, "chat", false, "render conversations with the tokenizer's chat template")
-	prompt.register(c, "")
+	flags.StringVar(&o.model, "model", "", "model folder with a tokenizer (required)")
+	flags.BoolVar(&o.decode, "decode", false, "turn ids into text")
+	flags.BoolVar(&o.skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
+	flags.BoolVar(&o.chat, "chat", false, "render conversations with the tokenizer's chat template")
+	o.prompt.register(c, "")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
 	c.MarkFlagsMutuallyExclusive("decode", "chat", "template")
 	return c
 }
 
-// inputName is the file to read: the only argument, else stdin.
+// A tokenizeOptions has the flags of tokenize.
+type tokenizeOptions struct {
+	model                     string
+	prompt                    templateFlags
+	decode, chat, skipSpecial bool
+}
+
+// run tokenizes, or the reverse.
+func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
+	if o.skipSpecial && !o.decode {
+		return usagef("--skip-special goes with --decode")
+	}
+	var around *tokenize.Template
+	if c.Flags().Changed("template") {
+		found, err := o.prompt.parse()
+		if err != nil {
+			return err
+		}
+		around = &found
+	} else if o.prompt.system != "" {
+		return usagef("--system goes with --template chat")
+	}
+	folder, err := localTokenizer(c, o.model)
+	if err != nil {
+		return err
+	}
+	t, err := tokenize.Load(folder)
+	if err != nil {
+		return err
+	}
+	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out := lineWriter{c.OutOrStdout()}
+	switch {
+	case o.decode:
+		return decodeLines(in, name, out, t, o.skipSpecial)
+	case o.chat:
+		return chatLines(in, name, out, t)
+	}
+	return encodeLines(in, name, out, t, around)
+}
+
+// inputName returns the file to read: the only argument, or "-" for stdin.
 func inputName(args []string) string {
 	if len(args) == 0 {
 		return "-"
@@ -87,7 +95,7 @@ func inputName(args []string) string {
 	return args[0]
 }
 
-// A tokenized line. Text is nil where only ids are wanted.
+// A tokenized is a line of output. Text is nil if only the ids are wanted.
 type tokenized struct {
 	Text *string `json:"text,omitempty"`
 	IDs  []int32 `json:"ids"`
@@ -169,7 +177,7 @@ func chatLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer)
 			return fmt.Errorf("%s:%d: %w", name, number, err)
 		}
 		if ids == nil {
-			ids = []int32{} // an empty conversation; null would be no list
+			ids = []int32{} // of an empty conversation; nil would be written as null
 		}
 		if err := out.write(tokenized{&text, ids}); err != nil {
 			return err
@@ -178,7 +186,7 @@ func chatLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer)
 	return nil
 }
 
-// missingField says that a row lacks what it must have.
+// missingField returns the error for a row without a field that it must have.
 func missingField(name string, number int, field string) error {
 	return fmt.Errorf("%s:%d: field %q is missing", name, number, field)
 }

@@ -8,7 +8,7 @@ import (
 	"onering/train"
 )
 
-// A prompt is what a row says of a prompt: text, ids, or a conversation.
+// A prompt is how a row gives a prompt: as text, ids, or a conversation.
 type prompt struct {
 	Prompt    *string             `json:"prompt"`
 	PromptIDs *[]int32            `json:"prompt_ids"`
@@ -39,7 +39,7 @@ func (p prompt) ids(policy *train.Policy) ([]int32, error) {
 		}
 	}
 	if err == nil && len(ids) == 0 {
-		err = errors.New("the prompt is empty: a response needs a token to follow")
+		err = errors.New("the prompt is empty: a response must follow at least one token")
 	}
 	return ids, err
 }
@@ -55,7 +55,7 @@ func encode(policy *train.Policy, text string) ([]int32, error) {
 	return policy.Tokenizer.Encode(text), nil
 }
 
-// checkIDs wants ids that the model has.
+// checkIDs returns an error for an id that the model does not have.
 func checkIDs(field string, ids []int32, policy *train.Policy) error {
 	for i, id := range ids {
 		if id < 0 || int(id) >= policy.Model.Vocab {
@@ -65,7 +65,7 @@ func checkIDs(field string, ids []int32, policy *train.Policy) error {
 	return nil
 }
 
-// checkLength wants a sequence that the model has positions for.
+// checkLength returns an error for n tokens if the model has fewer positions.
 func checkLength(what string, n int, policy *train.Policy) error {
 	if m := policy.Model.MaxPositions; m > 0 && n > m {
 		return fmt.Errorf("%s takes %d tokens, the model's context (max_position_embeddings) is %d", what, n, m)

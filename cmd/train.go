@@ -23,7 +23,7 @@ import (
 	"onering/train"
 )
 
-// defaultRun is the run of `onering train` without a run file.
+// defaultRun is the run file of "onering train" without --config.
 //
 //go:embed default.toml
 var defaultRun []byte
@@ -40,13 +40,14 @@ responses to a number of prompts, verifies them, and takes optimizer steps on
 the weights that the objective gives each token.
 
 Without --config a tiny model that comes with the program learns arithmetic on
-CPU. Any key of the run file can be set with --set section.key=value or in the
-environment as ONERING_SECTION_KEY; flags win over the environment, that over
-the file, and that over the defaults, which are the recipe of the PMPO paper.
+the CPU. Any key of the run file can be set with --set section.key=value, or in
+the environment as ONERING_SECTION_KEY. Flags win over the environment, the
+environment over the file, and the file over the defaults, which are the recipe
+of the PMPO paper.
 
 A run writes a folder: run.toml, the resolved configuration; metrics.jsonl;
-rollouts/; checkpoints/, which are Hugging Face folders; log.txt. After an
-interruption --resume continues it.`,
+rollouts/; checkpoints/, which are Hugging Face folders; log.txt. --resume
+continues a run that was interrupted.`,
 		Example: `  onering train
   onering train --objective=grpo --set train.rounds=8
   onering train --config runs/math.toml --set model.path=DIR --set data.train=FILE.jsonl
@@ -80,7 +81,7 @@ interruption --resume continues it.`,
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
-	flags.BoolVar(&dry, "dry-run", false, "print what the run takes of memory, and fail where it cannot fit")
+	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs, and fail if it does not fit")
 	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
@@ -89,8 +90,8 @@ interruption --resume continues it.`,
 	return c
 }
 
-// resolveRun resolves the configuration of a run and names its folder. A
-// resumed run without --config takes the run.toml that it left.
+// resolveRun resolves the configuration of a run and chooses its folder. To resume
+// without --config it reads the run.toml in the folder.
 func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*resolved, error) {
 	if resume && out == "" {
 		return nil, usagef("--resume needs --out, the folder of the run to continue")
@@ -121,22 +122,28 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	return r, nil
 }
 
-// runTraining runs one configuration to its end, or until a signal.
-func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summary, error) {
+// checkRun checks what can be checked before ONNX Runtime is opened, and returns
+// the configuration with paths instead of names on a hub; see localConfig.
+func checkRun(c *cobra.Command, config *train.Config, resume bool) (local train.Config, err error) {
 	if !resume {
 		if err := checkVacant(config.Output.Dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
-			return train.Summary{}, err
+			return local, err
 		}
 	}
-	local, err := localConfig(c, &config)
-	if err != nil {
-		return train.Summary{}, err
+	if local, err = localConfig(c, config); err != nil {
+		return local, err
 	}
-	// A wrong folder is known before a library may have to be fetched.
+	// Report a wrong folder before fetching a library.
 	if err := checkModel(local.Model.Path); err != nil {
-		return train.Summary{}, err
+		return local, err
 	}
-	if err := checkMemory(c, config); err != nil {
+	return local, checkMemory(c, *config)
+}
+
+// runTraining trains one configuration to its end, or until a signal.
+func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summary, error) {
+	local, err := checkRun(c, &config, resume)
+	if err != nil {
 		return train.Summary{}, err
 	}
 	ctx, stopped, stop := catchSignals(c.Context())
@@ -158,25 +165,16 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	}
 	defer policy.Close()
 
-	// Everything that can be wrong is found before the folder is made.
+	// train.New finds everything that is wrong before the folder is made.
 	log := new(logFile)
 	defer log.Close()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	var observer train.Observer = watch
-	var reporter *live.Reporter
-	if on, _ := c.Flags().GetBool("report"); on {
-		reporter = live.NewReporter(config.Output.Dir, observer)
-		observer = reporter
+	observer, finishReport, closeStatus, err := addObservers(c, watch, config)
+	if err != nil {
+		return train.Summary{}, err
 	}
-	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
-		status, err := startStatus(addr, config.Train.Rounds, observer)
-		if err != nil {
-			return train.Summary{}, err
-		}
-		defer status.Close()
-		observer = status
-	}
+	defer closeStatus()
 	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), observer)
 	if err != nil {
 		return train.Summary{}, err
@@ -189,19 +187,36 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return log.open(filepath.Join(config.Output.Dir, "log.txt"))
 	}
 	if resume {
-		// What is refused, or trained by another process, keeps its run.toml.
+		// Until the run is resumed, its folder keeps its run.toml.
 		trainer.Resumed = begin
 	} else if err := begin(); err != nil {
 		return train.Summary{}, err
 	}
 	end, err := trainer.Run(ctx, resume)
-	if reporter != nil {
-		reporter.Finish()
-	}
+	finishReport()
 	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
+}
+
+// addObservers returns watch with the observers that the flags ask for: one that
+// keeps the report up to date, which finish writes a last time, and one that
+// serves the status until closeStatus.
+func addObservers(c *cobra.Command, watch train.Observer, config train.Config) (observer train.Observer, finish, closeStatus func(), err error) {
+	observer, finish, closeStatus = watch, func() {}, func() {}
+	if on, _ := c.Flags().GetBool("report"); on {
+		reporter := live.NewReporter(config.Output.Dir, observer)
+		observer, finish = reporter, reporter.Finish
+	}
+	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
+		status, err := startStatus(addr, config.Train.Rounds, observer)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		observer, closeStatus = status, status.Close
+	}
+	return observer, finish, closeStatus, nil
 }
 
 // startStatus serves the status of a run at the address of --status-addr.
@@ -217,13 +232,13 @@ func startStatus(addr string, rounds int, next train.Observer) (*serve.Status, e
 	return status, nil
 }
 
-// checkVacant wants a folder to write that does not exist yet, or is empty.
+// checkVacant returns an error unless dir does not exist or is empty.
 func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return unreadable("the folder", dir, err, "choose another with --out")
 	}
-	// A process that was killed before there was a run leaves hidden files.
+	// A process that was killed early leaves hidden files.
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return models.Temporary(e.Name()) })
 	if len(entries) > 0 {
 		return usagef("%s is not empty: %s", dir, remedy)

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// startProfile begins a CPU profile in the folder of --profile, and returns the
-// prefix for ONNX Runtime's traces there and what ends the profile. Without the
-// flag the prefix is empty and there is nothing to end.
+// startProfile begins a CPU profile in the folder of --profile. It returns the
+// prefix of the files for ONNX Runtime's traces, and a function that ends the
+// profile. Without the flag the prefix is empty and the function does nothing.
 func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 	dir, err := c.Flags().GetString("profile")
 	if err != nil || dir == "" {
@@ -32,7 +32,7 @@ func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 	stop = func() {
 		pprof.StopCPUProfile()
 		if err := f.Close(); err != nil {
-			slog.Warn("the profile is not whole", "error", err)
+			slog.Warn("the profile is incomplete", "error", err)
 		}
 	}
 	return filepath.Join(dir, "onnxruntime"), stop, nil

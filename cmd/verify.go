@@ -13,26 +13,25 @@ import (
 )
 
 func newVerify() *cobra.Command {
-	var extract string
-	var explain, asJSON, strict bool
+	var o verifyOptions
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Say whether responses answer as the references do",
-		Long: `Say whether responses answer as the references do. Input is one JSON object per
-line, from FILE or stdin: {"gold", "response"}, where gold is a text, a number,
-or a list of which any element counts. Each gives a line
+		Short: "Say whether responses give the right answer",
+		Long: `Say whether responses give the right answer. Input is one JSON object per line,
+from FILE or stdin: {"gold", "response"}, where gold is the right answer as a
+text or a number, or a list of answers any of which is right. Each gives a line
 
   {"correct", "answer", "gold", "reason", "status"}
 
-with what was found in the response and the rule that decided. The status is
-"ok", or "limit" or "error" where no verdict was reached.
+with the answer that was found in the response and the rule that decided. The
+status is "ok", or "limit" or "error" if no verdict was reached.
 
---explain prints for people: the verdict and the rule, the gold and the answer
-with the trees they were read as, and a count at the end. With --json it prints
+--explain prints for people: the verdict and the rule, gold and answer with the
+trees that were read from them, and a count at the end. With --json it prints
 the lines above with "from", "gold_tree" and "answer_tree" added; a tree is
-empty where there was nothing to read, or too much.
+empty if there was nothing to read, or too much.
 
---extract says where the answer is looked for:
+--extract says where to look for the answer:
   auto   <answer> tags, else the last box, else "the answer is", else the last
          expression
   boxed  the last \boxed{} only
@@ -43,44 +42,53 @@ empty where there was nothing to read, or too much.
   onering verify --explain answers.jsonl
   onering verify --explain --json answers.jsonl | jq -r 'select(.correct|not).answer_tree'`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			mode, err := verifier.ParseMode(extract)
-			if err != nil {
-				return usageError{err}
-			}
-			if strict && mode != verifier.Tag {
-				return usagef("--strict goes with --extract tag")
-			}
-			judge, write := verdictOnly, writeVerdict
-			if explain {
-				judge, write = verifier.Verifier.Explain, describeVerdict
-				if asJSON {
-					write = writeExplanation
-				}
-			}
-			in, name, err := openInput("input", inputName(args), c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			right, total, err := verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: strict}, judge, write)
-			if err == nil && explain && !asJSON && total > 0 {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
-			}
-			return err
-		},
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&extract, "extract", "auto", "where the answer is looked for: auto, boxed, tag, last")
-	flags.BoolVar(&strict, "strict", false, "with --extract tag: want the exact form of the r1 template")
-	flags.BoolVar(&explain, "explain", false, "print what was compared and why, for people")
-	flags.BoolVar(&asJSON, "json", false, "print JSON lines, with --explain too")
+	flags.StringVar(&o.extract, "extract", "auto", "where to look for the answer: auto, boxed, tag, last")
+	flags.BoolVar(&o.strict, "strict", false, "with --extract tag: require the exact form of the r1 template")
+	flags.BoolVar(&o.explain, "explain", false, "print what was compared and why, for people")
+	flags.BoolVar(&o.asJSON, "json", false, "print JSON lines, with --explain too")
 	modes := []string{"auto", "boxed", "tag", "last"}
 	must(c.RegisterFlagCompletionFunc("extract", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
 	return c
 }
 
-// verify judges every row of in, writes each verdict, and counts them.
+// A verifyOptions has the flags of verify.
+type verifyOptions struct {
+	extract                 string
+	explain, asJSON, strict bool
+}
+
+// run verifies the input and prints the verdicts.
+func (o verifyOptions) run(c *cobra.Command, args []string) error {
+	mode, err := verifier.ParseMode(o.extract)
+	if err != nil {
+		return usageError{err}
+	}
+	if o.strict && mode != verifier.Tag {
+		return usagef("--strict goes with --extract tag")
+	}
+	judge, write := verdictOnly, writeVerdict
+	if o.explain {
+		judge, write = verifier.Verifier.Explain, describeVerdict
+		if o.asJSON {
+			write = writeExplanation
+		}
+	}
+	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	right, total, err := verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: o.strict}, judge, write)
+	if err == nil && o.explain && !o.asJSON && total > 0 {
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
+	}
+	return err
+}
+
+// verify judges every row of in, writes the verdicts, and counts them.
 func verify(in io.Reader, name string, w io.Writer, v verifier.Verifier, judge judgement, write verdictWriter) (right, total int, err error) {
 	type row struct {
 		Gold     golds   `json:"gold"`
@@ -107,15 +115,15 @@ func verify(in io.Reader, name string, w io.Writer, v verifier.Verifier, judge j
 	return right, total, nil
 }
 
-// A judgement is the verdict on a response, with the trees behind it or without.
+// A judgement decides whether a response is right.
 type judgement func(v verifier.Verifier, golds []string, response string) verifier.Explanation
 
-// verdictOnly spares the writing of the trees.
+// verdictOnly decides without writing the trees as text.
 func verdictOnly(v verifier.Verifier, golds []string, response string) verifier.Explanation {
 	return verifier.Explanation{Result: v.VerifyAny(golds, response)}
 }
 
-// A verdictWriter writes the verdict on the row of a number.
+// A verdictWriter writes the verdict on row number.
 type verdictWriter func(w io.Writer, number int, e verifier.Explanation) error
 
 func writeVerdict(w io.Writer, _ int, e verifier.Explanation) error {
@@ -126,8 +134,8 @@ func writeExplanation(w io.Writer, _ int, e verifier.Explanation) error {
 	return lineWriter{w}.write(e)
 }
 
-// describeVerdict writes for people: right or wrong and why, then the gold and
-// the answer, each with its tree below it.
+// describeVerdict writes a verdict for people: right or wrong and why, then gold
+// and answer, each with its tree below it.
 func describeVerdict(w io.Writer, number int, e verifier.Explanation) error {
 	verdict := "wrong"
 	switch {
@@ -154,8 +162,8 @@ func treeOrNone(tree string) string {
 	return tree
 }
 
-// golds are the references of a row: a text, a number, or a list of them. A
-// number is taken as it is written.
+// golds are the right answers of a row: a text, a number, or a list of them. A
+// number is kept as it is written.
 type golds []string
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A buildVersion is what `onering version` prints.
+// A buildVersion is what "onering version" prints.
 type buildVersion struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // git commit of the build
@@ -18,8 +18,8 @@ type buildVersion struct {
 	Platform string `json:"platform"`
 }
 
-// readVersion asks the binary: the module version of `go install`, else
-// "devel" and the commit that the go command recorded.
+// readVersion returns what the go command recorded in the binary: the version of
+// the module, or "devel", and the commit.
 func readVersion() buildVersion {
 	v := buildVersion{Version: "devel", Go: goruntime.Version(), Platform: goruntime.GOOS + "/" + goruntime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -12,8 +12,8 @@ import (
 	"onering/train/metrics"
 )
 
-// A watcher shows how a run goes: progress within a round, a line after it. It
-// implements train.Observer.
+// A watcher shows how a run goes: a progress bar within a round, a line after it.
+// It implements train.Observer.
 type watcher struct {
 	stderr io.Writer
 	quiet  bool
@@ -45,6 +45,7 @@ func (w *watcher) Evaluated(e train.Evaluation) {
 	}
 }
 
+// line prints a line and adds it to the log file.
 func (w *watcher) line(text string) {
 	w.close()
 	w.log.print(text)
@@ -60,8 +61,8 @@ func (w *watcher) close() {
 	}
 }
 
-// roundLine is a round in one line: what people watch, in the same place every
-// time. Metrics that the objective lacks are left out.
+// roundLine returns a round in one line: the metrics that people watch, always in
+// the same order. Metrics that the objective does not have are left out.
 func roundLine(r metrics.Record, rounds int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
@@ -90,14 +91,14 @@ func roundLine(r metrics.Record, rounds int) string {
 	return b.String()
 }
 
-// A summary is what `train --json` prints.
+// A summary is what "train --json" prints.
 type summary struct {
 	Folder     string       `json:"folder"`
 	Checkpoint string       `json:"checkpoint"`
 	Rounds     int          `json:"rounds"`
 	Steps      int          `json:"steps"`
 	Seconds    float64      `json:"seconds"`
-	Reward     []float64    `json:"reward,omitempty"` // mean of the first and the last round
+	Reward     []float64    `json:"reward,omitempty"` // means of the first and the last round
 	LogPGap    float64      `json:"logp_gap_max"`
 	Suites     []suiteScore `json:"suites,omitempty"`
 }
@@ -115,7 +116,7 @@ func summarize(s train.Summary) summary {
 		Folder: s.Folder, Checkpoint: s.Checkpoint, Rounds: s.Rounds, Steps: s.Steps,
 		Seconds: s.Seconds, LogPGap: s.LogPGap,
 	}
-	if !math.IsNaN(s.Reward[0]) { // a run that had nothing left to do has none
+	if !math.IsNaN(s.Reward[0]) { // NaN if there was nothing left to do
 		out.Reward = s.Reward[:]
 	}
 	for _, after := range s.Last.Results {
@@ -130,7 +131,7 @@ func summarize(s train.Summary) summary {
 	return out
 }
 
-// print says what was learned, where it is and what to type next.
+// print says what was learned, where the result is and what to type next.
 func (s summary) print(w io.Writer, c train.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
@@ -144,13 +145,13 @@ func (s summary) print(w io.Writer, c train.Config) {
 			fmt.Fprintf(t, "%s\tpass@1 %.1f %% on %d held-out problems\n", x.Suite, 100*x.After, x.Problems)
 		}
 	}
-	fmt.Fprintf(t, "log-probs\trollout and training apart by %.1e at most\n", s.LogPGap)
+	fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
 	fmt.Fprintf(t, "next\t%s\n", s.next(c))
 	t.Flush()
 }
 
-// next is a command that shows what was learned.
+// next returns a command that shows what was learned.
 func (s summary) next(c train.Config) string {
 	if c.Data.Train == train.Arithmetic {
 		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
@@ -162,7 +163,7 @@ func (s summary) next(c train.Config) string {
 	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, template)
 }
 
-// shellQuoted puts quotes around a text that a shell would not take as one word.
+// shellQuoted puts quotes around a text that a shell would split or expand.
 func shellQuoted(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' }) < 0 {
 		return text

@@ -20,11 +20,11 @@ func newWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Follow a run in the terminal",
-		Long: `Show how a run goes: the reward, what the optimizer steps look like, where
-the time goes and a sampled response. The view is drawn anew when the run has
-gone on, until the run is through or Ctrl-C. The run itself is not touched.
+		Long: `Show how a run goes: the reward, metrics of the optimizer steps, where the time
+goes and a sampled response. The view is drawn again whenever the run has
+logged something, until the run is finished or Ctrl-C. It only reads the run.
 
-Where stdout is no terminal, or a dumb one, the view is printed once.`,
+If stdout is not a terminal, or TERM is dumb, the view is printed once.`,
 		Example: `  onering watch runs/out/pmpo-20260102-030405
   onering watch --once RUN`,
 		Args: cobra.ExactArgs(1),
@@ -46,7 +46,8 @@ Where stdout is no terminal, or a dumb one, the view is printed once.`,
 	return c
 }
 
-// followRun draws the view until the run is through or a signal comes.
+// followRun draws the view again and again, until the run is finished or a signal
+// comes.
 func followRun(c *cobra.Command, out *os.File, dir string) error {
 	ctx, _, stop := catchSignals(c.Context())
 	defer stop()
@@ -54,7 +55,7 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 		home  = "\x1b[H"
 		clear = "\x1b[2J"
 		toEnd = "\x1b[J"
-		enter = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
+		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
 		leave = "\x1b[?25h\x1b[?1049l"
 	)
 	fmt.Fprint(out, enter, clear)
@@ -76,13 +77,13 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 				return err
 			}
 			size, width, height, last = grown, w, h, text
-			// Leftovers of longer lines: clear each to its end. An end of the last
-			// line would scroll a full screen.
+			// Clear each line to its end, where a longer line may have been. A newline
+			// after the last line would scroll a full screen.
 			fmt.Fprint(out, home, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\x1b[K\r\n"), "\x1b[K", toEnd)
 			if done {
 				return nil
 			}
-			wait = max(wait, 10*time.Since(began)) // a long run takes a while to read
+			wait = max(wait, 10*time.Since(began)) // reading a long run takes time
 		}
 		select {
 		case <-ctx.Done():

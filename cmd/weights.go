@@ -44,34 +44,37 @@ number, its tokens, and
   onering weights --objective pmpo --set objective.target=attainable --explain batch.json
   onering weights --config runs/grpo-qwen2.5-math-1.5b.toml < batch.json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			r, err := config.resolve(c, nil)
-			if err != nil {
-				return err
-			}
-			if err := r.validateObjective(); err != nil {
-				return err
-			}
-			in, name, err := openInput("input", inputName(args), c.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer in.Close()
-			batch, err := decodeWeights(in)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			result, state, err := computeWeights(r.Objective.Settings, batch)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if explain {
-				return printWeights(c.OutOrStdout(), result)
-			}
-			return lineWriter{c.OutOrStdout()}.write(weightsOutput{result.Loss, result.Groups, state})
-		},
+		RunE: func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) },
 	}
 	config.register(c)
 	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
 	return c
+}
+
+// runWeights reads a batch and prints what the objective makes of it.
+func runWeights(c *cobra.Command, args []string, config *configFlags, explain bool) error {
+	r, err := config.resolve(c, nil)
+	if err != nil {
+		return err
+	}
+	if err := r.validateObjective(); err != nil {
+		return err
+	}
+	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	batch, err := decodeWeights(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	result, state, err := computeWeights(r.Objective.Settings, batch)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if explain {
+		return printWeights(c.OutOrStdout(), result)
+	}
+	return lineWriter{c.OutOrStdout()}.write(weightsOutput{result.Loss, result.Groups, state})
 }
