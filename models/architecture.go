@@ -47,6 +47,20 @@ type Geometry struct {
 	Compute DType
 }
 
+// StashBytes estimates what the layers keep of a forward pass over n tokens for
+// the way back.
+func (g Geometry) StashBytes(level Stash, n int) int {
+	size := g.Compute.Size() // of all but the stream from layer to layer
+	per := 4 * g.Hidden
+	if level >= StashAttention {
+		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden
+	}
+	if level >= StashAll {
+		per += size * 2 * g.FFN
+	}
+	return n * per * g.Layers
+}
+
 // An Architecture builds the Programs of one model. Each names its weight
 // inputs as the Layout does, but for the layer Programs, whose weights are
 // named without their LayerPrefix: one session serves all layers.

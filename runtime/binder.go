@@ -1,5 +1,7 @@
 package runtime
 
+import "onering/models"
+
 // A binder binds one value after another and keeps the first error, so that a
 // dozen bindings are a dozen lines.
 type binder struct {
@@ -59,6 +61,25 @@ func take[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 		return nil
 	}
 	return elements[T](x)
+}
+
+// bindAll binds every input and output of a role to the Value that it gets.
+func (b *Binding) bindAll(role models.Role, value func(models.Port) (*Value, error)) error {
+	for side := range b.s.ports {
+		for _, p := range b.s.ports[side] {
+			if p.Role != role {
+				continue
+			}
+			v, err := value(p.Port)
+			if err == nil {
+				err = b.bind(side, p.Name, v)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // has says whether the Program has an input: one kind of attention takes others

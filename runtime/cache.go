@@ -26,16 +26,8 @@ type cache struct {
 // A cacheLayer is the keys and values of one layer.
 type cacheLayer struct{ k, v buffer }
 
-// both are the two buffers, with the names that ports have for them.
-func (l *cacheLayer) both() [2]struct {
-	name string
-	*buffer
-} {
-	return [2]struct {
-		name string
-		*buffer
-	}{{"key", &l.k}, {"value", &l.v}}
-}
+// both are the keys and the values.
+func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
 
 // newLayers makes a cache of n elements for the keys of each layer, and as many
 // for its values.
@@ -92,7 +84,7 @@ func (c *cache) reserve(n int) error {
 			grown, err := zeros(c.memory, c.geometry.Compute, len(c.rowOf)*c.rowSize())
 			for row, length := range c.lengths {
 				if err == nil {
-					err = c.place(&grown, old.buffer, row*wasRow, row, length, was)
+					err = c.place(&grown, old, row*wasRow, row, length, was)
 				}
 			}
 			if err != nil {
@@ -101,7 +93,7 @@ func (c *cache) reserve(n int) error {
 				return err
 			}
 			old.close()
-			*old.buffer = grown
+			*old = grown
 		}
 	}
 	return nil
@@ -154,7 +146,7 @@ func (c *cache) free(slot int) {
 	if row != last {
 		for i := range c.layers {
 			for _, b := range c.layers[i].both() {
-				if err := c.place(b.buffer, b.buffer, last*c.rowSize(), row, c.lengths[last], c.capacity); err != nil {
+				if err := c.place(b, b, last*c.rowSize(), row, c.lengths[last], c.capacity); err != nil {
 					c.failed = errors.Join(c.failed, err)
 				}
 			}
@@ -179,23 +171,23 @@ func (c *cacheBinding) bind(b *Binding, layers []cacheLayer, g models.Geometry, 
 		return nil
 	}
 	c.close()
-	bind := binder{b: b}
 	for i := range layers {
 		for _, half := range layers[i].both() {
 			v, err := half.view(0, int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
-			if err == nil {
-				c.values = append(c.values, v)
+			if err != nil {
+				return err
 			}
-			if past := fmt.Sprintf("past_%s.%d", half.name, i); bind.has(past) {
-				bind.in(past, v, err)
-			}
-			bind.out(fmt.Sprintf("present_%s.%d", half.name, i), v, err)
+			c.values = append(c.values, v)
 		}
 	}
-	if bind.err == nil {
-		c.rows, c.tokens = rows, tokens
+	for half, role := range []models.Role{models.Keys, models.Values} {
+		err := b.bindAll(role, func(p models.Port) (*Value, error) { return c.values[2*p.Layer+half], nil })
+		if err != nil {
+			return err
+		}
 	}
-	return bind.err
+	c.rows, c.tokens = rows, tokens
+	return nil
 }
 
 func (c *cacheBinding) close() {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"onering/models"
+	"onering/models/ports"
 )
 
 // A Decoder samples from the weights of a Ring: it satisfies sampler.Decoder.
@@ -100,8 +101,8 @@ func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error
 		err = d.ring.bind(b, "")
 	}
 	bind := binder{b: b, err: err}
-	bind.in("cos", d.angles.cos.value, nil)
-	bind.in("sin", d.angles.sin.value, nil)
+	bind.in(ports.Cos, d.angles.cos.value, nil)
+	bind.in(ports.Sin, d.angles.sin.value, nil)
 	if bind.err != nil {
 		s.Close()
 		return decodeSession{}, bind.err
@@ -219,14 +220,14 @@ func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, longest int) error {
 	n, heads, capacity := int64(len(slots)), d.geometry.KVHeads, d.cache.capacity
 	b := binder{b: s.binding}
-	rows := fill[int64](&b, "ids", &s.ids, n, 1)
-	pos := fill[int64](&b, "pos", &s.pos, n, 1)
-	at := fillIf[int64](&b, "at", &s.at, n, int64(heads), 3)
-	mask := fillIf[float32](&b, "mask", &s.mask, n, 1, 1, int64(capacity))
-	lens := fillIf[int32](&b, "seqlens", &s.seqlens, n)
-	total := fillIf[int32](&b, "total", &s.total)
+	rows := fill[int64](&b, ports.TokenIDs, &s.ids, n, 1)
+	pos := fill[int64](&b, ports.Positions, &s.pos, n, 1)
+	at := fillIf[int64](&b, ports.CachePlaces, &s.at, n, int64(heads), 3)
+	mask := fillIf[float32](&b, ports.Mask, &s.mask, n, 1, 1, int64(capacity))
+	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, n)
+	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
-	if b.out("hidden", hidden, err); b.err != nil {
+	if b.out(ports.Hidden, hidden, err); b.err != nil {
 		return b.err
 	}
 	for i, slot := range slots {
@@ -257,14 +258,14 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, longest int) er
 // fillPlaces binds the numbers of the cache's places, where the Program wants
 // them. They change only when the cache grows.
 func (s *stepSession) fillPlaces(b *binder, capacity int) error {
-	if !b.has("places") {
+	if !b.has(ports.CacheIndices) {
 		return nil
 	}
 	if v := s.places.value; v != nil && v.shape[0] == int64(capacity) {
-		b.in("places", v, nil)
+		b.in(ports.CacheIndices, v, nil)
 		return b.err
 	}
-	places := fill[int64](b, "places", &s.places, int64(capacity))
+	places := fill[int64](b, ports.CacheIndices, &s.places, int64(capacity))
 	if b.err != nil {
 		return b.err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/models/ports"
 	"onering/sampler"
 	"onering/settings"
 )
@@ -102,14 +103,14 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 	rows := int64(n)
 	b := binder{b: binding}
 	v, err := s.hidden.of(rows, int64(d.geometry.Hidden))
-	b.in("hidden", v, err)
-	inverse := fill[float32](&b, "inv_temperature", &s.inverseTemperature)
+	b.in(ports.Hidden, v, err)
+	inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature)
 	if s.choice != models.Greedy {
-		copy(fill[float32](&b, "uniforms", &s.uniforms, rows), uniforms)
+		copy(fill[float32](&b, ports.Uniforms, &s.uniforms, rows), uniforms)
 	}
-	ids := take[int64](&b, "next", &s.next, rows)
-	logps := take[float32](&b, "logp", &s.logp, rows)
-	entropies := take[float32](&b, "entropy", &s.entropy, rows)
+	ids := take[int64](&b, ports.NextTokens, &s.next, rows)
+	logps := take[float32](&b, ports.LogProb, &s.logp, rows)
+	entropies := take[float32](&b, ports.Entropy, &s.entropy, rows)
 	if b.err != nil {
 		return b.err
 	}
@@ -133,10 +134,10 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 // filter runs with as many of the largest probabilities as top-k and top-p need.
 func (s *tokenChooser) filter(b *binder, vocab, n int) error {
 	f := &s.filters
-	topP := fill[float32](b, "top_p", &f.topP)
-	renormalize := fill[float32](b, "renormalize", &f.renormalize)
-	k := fill[int64](b, "k", &f.k, 1)
-	short := take[float32](b, "short", &f.short, int64(n))
+	topP := fill[float32](b, ports.TopP, &f.topP)
+	renormalize := fill[float32](b, ports.Renormalize, &f.renormalize)
+	k := fill[int64](b, ports.TopK, &f.k, 1)
+	short := take[float32](b, ports.Short, &f.short, int64(n))
 	if b.err != nil {
 		return b.err
 	}

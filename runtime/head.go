@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/models/ports"
 )
 
 // headSessions compute log-probs, entropies and their gradients from the rows h
@@ -37,7 +38,7 @@ func (l *Learner) openHead() error {
 	if h.target, err = l.load(target); err != nil {
 		return err
 	}
-	if err := h.target.Input("E", l.ring.arena.tensors[l.geometry.Head]); err != nil {
+	if err := h.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
 		return err
 	}
 	if !l.options.ScoreOnly {
@@ -94,25 +95,25 @@ func (p *Pass) headForward(a *activations) error {
 		return err
 	}
 	bind := binder{b: head.forward}
-	bind.in("h", a.h.value, nil)
+	bind.in(ports.Normed, a.h.value, nil)
 	for i, s := range head.slices {
 		now, next := i%2, (i+1)%2
-		bind.in("E", s.e, nil)
-		bind.in("z", b.z[now].value, nil)
-		bind.in("u", b.u[now].value, nil)
+		bind.in(ports.HeadSlice, s.e, nil)
+		bind.in(ports.LogSumExp, b.z[now].value, nil)
+		bind.in(ports.MeanLogit, b.u[now].value, nil)
 		z, err := b.z[next].of(rows, 1)
-		bind.out("z_out", z, err)
+		bind.out(ports.LogSumExpOut, z, err)
 		u, err := b.u[next].of(rows, 1)
-		bind.out("u_out", u, err)
+		bind.out(ports.MeanLogitOut, u, err)
 		if err := bind.run(); err != nil {
 			return err
 		}
 	}
 	bind = binder{b: head.target}
-	bind.in("h", a.h.value, nil)
-	bind.in("y", b.targets.value, nil)
+	bind.in(ports.Normed, a.h.value, nil)
+	bind.in(ports.Targets, b.targets.value, nil)
 	logit, err := b.logit.of(rows, 1)
-	bind.out("logit", logit, err)
+	bind.out(ports.TargetLogit, logit, err)
 	if err := bind.run(); err != nil {
 		return err
 	}
@@ -159,13 +160,13 @@ func (p *Pass) headBackward() (*Value, error) {
 		return nil, err
 	}
 	bind := binder{b: head.backward}
-	bind.in("h", a.h.value, nil)
-	bind.in("z", p.packed.z[head.last()].value, nil)
-	bind.in("w", head.w.value, nil)
+	bind.in(ports.Normed, a.h.value, nil)
+	bind.in(ports.LogSumExp, p.packed.z[head.last()].value, nil)
+	bind.in(ports.LogProbGrad, head.w.value, nil)
 	if l.options.EntropyGradient {
 		entropy, v, err := sized[float32](&head.entropy, int64(p.rows), 1)
-		bind.in("v", head.v.value, nil)
-		bind.in("entropy", v, err)
+		bind.in(ports.EntropyGrad, head.v.value, nil)
+		bind.in(ports.Entropy, v, err)
 		if bind.err != nil {
 			return nil, bind.err
 		}
@@ -177,12 +178,12 @@ func (p *Pass) headBackward() (*Value, error) {
 			return nil, err
 		}
 	}
-	bind.in("dh", dh, nil)
-	bind.out("dh_out", dh, nil)
+	bind.in(ports.NormedGrad, dh, nil)
+	bind.out(ports.NormedGradOut, dh, nil)
 	for _, s := range head.slices {
-		bind.in("E", s.e, nil)
-		bind.in("dE", s.de, nil)
-		bind.out("dE_out", s.de, nil)
+		bind.in(ports.HeadSlice, s.e, nil)
+		bind.in(ports.HeadSliceGrad, s.de, nil)
+		bind.out(ports.HeadSliceGradOut, s.de, nil)
 		if err := bind.run(); err != nil {
 			return nil, err
 		}

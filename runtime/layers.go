@@ -1,6 +1,11 @@
 package runtime
 
-import "fmt"
+import (
+	"fmt"
+
+	"onering/models"
+	"onering/models/ports"
+)
 
 // layersForward runs the layers and the final norm and returns what they made,
 // of all layers with keep, else of the last one. The caller gives it back.
@@ -35,10 +40,10 @@ func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) erro
 		bind := binder{b: s.forward[i]}
 		p.bindLayer(&bind, a.input(i, keep))
 		y, err := a.input(i+1, keep).of(p.streamShape()...)
-		bind.out("y", y, err)
+		bind.out(ports.StreamOut, y, err)
 		stash := a.stashed(i, keep)
 		for j, port := range s.stash {
-			v, err := stash[j].of(p.stashShape(port.Name)...)
+			v, err := p.keep(port, &stash[j])
 			bind.out(port.Name, v, err)
 		}
 		if err := bind.run(); err != nil {
@@ -77,13 +82,13 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	for i := l.geometry.Layers - 1; i >= 0; i-- {
 		bind := binder{b: s.backward[i]}
 		p.bindLayer(&bind, &a.x[i])
-		bind.in("valid", p.packed.valid.value, nil)
+		bind.in(ports.Valid, p.packed.valid.value, nil)
 		for j, port := range s.stash {
 			bind.in(port.Name, a.stash[i][j].value, nil)
 		}
-		bind.in("dy", dy, nil)
+		bind.in(ports.StreamGrad, dy, nil)
 		dx, err := l.dx[(l.geometry.Layers-i)%2].of(p.streamShape()...)
-		bind.out("dx", dx, err)
+		bind.out(ports.StreamGradOut, dx, err)
 		if err := bind.run(); err != nil {
 			return fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
@@ -97,35 +102,26 @@ func (p *Pass) layersBackward(dxr *Value) error {
 func (p *Pass) bindLayer(b *binder, x *buffer) {
 	in, tables := p.packed, &p.l.tables
 	v, err := x.of(p.streamShape()...)
-	b.in("x", v, err)
-	b.in("pos", in.pos.value, nil)
-	b.in("cos", tables.angles.cos.value, nil)
-	b.in("sin", tables.angles.sin.value, nil)
-	b.in("mask", tables.mask.value, nil)
-	b.in("rows", in.rows.value, nil)
-	b.in("tokens", in.tokens.value, nil)
+	b.in(ports.Stream, v, err)
+	b.in(ports.Positions, in.pos.value, nil)
+	b.in(ports.Cos, tables.angles.cos.value, nil)
+	b.in(ports.Sin, tables.angles.sin.value, nil)
+	b.in(ports.Mask, tables.mask.value, nil)
+	b.in(ports.PackedRows, in.rows.value, nil)
+	b.in(ports.PackedTokens, in.tokens.value, nil)
 	if p.blocks > 1 {
-		b.in("bounds", in.bounds.value, nil)
+		b.in(ports.BlockBounds, in.bounds.value, nil)
 	}
 }
 
 // streamShape is the shape [N,D] of what goes from layer to layer.
 func (p *Pass) streamShape() []int64 { return []int64{int64(p.n), int64(p.l.geometry.Hidden)} }
 
-// stashShape returns the shape of one stashed value.
-func (p *Pass) stashShape(port string) []int64 {
-	g, n := p.l.geometry, int64(p.n)
-	switch port {
-	case "q":
-		return []int64{n, int64(g.Heads * g.HeadDim)}
-	case "k", "v":
-		return []int64{n, int64(g.KVHeads * g.HeadDim)}
-	case "o":
-		s := p.packed.rows.value.shape
-		return []int64{s[0], s[1], int64(g.Heads * g.HeadDim)}
-	case "x2":
-		return []int64{n, int64(g.Hidden)}
-	default: // gate, up
-		return []int64{n, int64(g.FFN)}
+// keep gives a port whose value is kept for the way back the memory for it.
+func (p *Pass) keep(port models.Port, b *buffer) (*Value, error) {
+	shape, err := port.Sizes(map[string]int{"N": p.n, "B": int(p.packed.rows.value.shape[0]), "T": p.longest})
+	if err != nil {
+		return nil, err
 	}
+	return b.of(shape...)
 }

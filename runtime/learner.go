@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"strings"
 
 	"onering/models"
 )
@@ -131,23 +130,13 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 	if err := l.ring.bind(b, prefix); err != nil {
 		return err
 	}
-	for out, in := range b.s.alias {
-		name, ok := strings.CutPrefix(in, "grad.")
-		if !ok {
-			continue
-		}
-		v := l.gradients.tensors[prefix+name]
+	return b.bindAll(models.Gradient, func(p models.Port) (*Value, error) {
+		v := l.gradients.tensors[prefix+p.Of]
 		if v == nil {
-			return fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+name)
+			return nil, fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+p.Of)
 		}
-		if err := b.Input(in, v); err != nil {
-			return err
-		}
-		if err := b.Output(out, v); err != nil {
-			return err
-		}
-	}
-	return nil
+		return v, nil
+	})
 }
 
 // sessions returns the layer Programs for a number of query blocks, loading
@@ -162,7 +151,7 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 	}
 	s := &layerSessions{}
 	for _, p := range forward.Outputs {
-		if p.Name != "y" {
+		if p.Role == models.Kept {
 			s.stash = append(s.stash, p)
 		}
 	}

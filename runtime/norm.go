@@ -1,6 +1,9 @@
 package runtime
 
-import "onering/models"
+import (
+	"onering/models"
+	"onering/models/ports"
+)
 
 // normSessions run the final norm on the rows [n,D] that predict response tokens.
 // The norm also divides by the sampling temperature.
@@ -32,26 +35,26 @@ func (l *Learner) openNorm() error {
 // runForward makes h the norm of x.
 func (s *normSessions) runForward(x *Value, h *buffer, temperature float64) error {
 	b := binder{b: s.forward}
-	b.in("x", x, nil)
+	b.in(ports.Stream, x, nil)
 	s.bindTemperature(&b, temperature)
 	v, err := h.of(x.shape...)
-	b.out("h", v, err)
+	b.out(ports.Normed, v, err)
 	return b.run()
 }
 
 // runBackward returns dL/dx, given dL/dh.
 func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, error) {
 	b := binder{b: s.backward}
-	b.in("x", x, nil)
+	b.in(ports.Stream, x, nil)
 	s.bindTemperature(&b, temperature)
-	b.in("dh", dh, nil)
+	b.in(ports.NormedGrad, dh, nil)
 	dx, err := s.dx.of(x.shape...)
-	b.out("dx", dx, err)
+	b.out(ports.StreamGradOut, dx, err)
 	return dx, b.run()
 }
 
 func (s *normSessions) bindTemperature(b *binder, temperature float64) {
-	if inverse := fill[float32](b, "inv_temperature", &s.inverseTemperature); inverse != nil {
+	if inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature); inverse != nil {
 		inverse[0] = float32(1 / temperature)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"onering/models"
+	"onering/models/ports"
 )
 
 // AdamW are the settings of one update; the names are PyTorch's.
@@ -160,14 +161,14 @@ func (s *optimizerSlice) open(o *Optimizer, from, to, i int) (err error) {
 // infinities are an error that names the tensor; in float16 ErrOverflow.
 func (o *Optimizer) GradNorm() (float64, error) {
 	total := 0.0
-	_, scaled := o.norm.s.index[output]["found"]
+	_, scaled := o.norm.s.index[output][ports.NotFinite]
 	for _, s := range o.slices {
 		b := binder{b: o.norm}
-		b.in("g", s.g, nil)
-		b.out("sum", s.sum, nil)
+		b.in(ports.Grad, s.g, nil)
+		b.out(ports.SquareSum, s.sum, nil)
 		if scaled {
-			o.scalar(&b, "unscale", 1/o.ring.lossScale())
-			b.out("found", s.found, nil)
+			o.scalar(&b, ports.Unscale, 1/o.ring.lossScale())
+			b.out(ports.NotFinite, s.found, nil)
 		}
 		if err := b.run(); err != nil {
 			return 0, err
@@ -234,10 +235,10 @@ func (o *Optimizer) Update(a AdamW, clip float64) error {
 	t := float64(o.Steps + 1)
 	plain, copying := binder{b: o.step}, binder{b: o.stepCopy}
 	for name, x := range map[string]float64{
-		"clip": clip / o.ring.lossScale(), "beta1": a.Beta1, "rest1": 1 - a.Beta1, "beta2": a.Beta2, "rest2": 1 - a.Beta2, "eps": a.Eps,
-		"rate": a.LearningRate / (1 - math.Pow(a.Beta1, t)),
-		"root": 1 / math.Sqrt(1-math.Pow(a.Beta2, t)),
-		"keep": 1 - a.LearningRate*a.WeightDecay,
+		ports.Clip: clip / o.ring.lossScale(), ports.Beta1: a.Beta1, ports.Beta1Rest: 1 - a.Beta1, ports.Beta2: a.Beta2, ports.Beta2Rest: 1 - a.Beta2, ports.Eps: a.Eps,
+		ports.Rate:        a.LearningRate / (1 - math.Pow(a.Beta1, t)),
+		ports.SecondScale: 1 / math.Sqrt(1-math.Pow(a.Beta2, t)),
+		ports.Keep:        1 - a.LearningRate*a.WeightDecay,
 	} {
 		o.scalar(&plain, name, x)
 		if o.stepCopy != nil {
@@ -248,15 +249,15 @@ func (o *Optimizer) Update(a AdamW, clip float64) error {
 		b := &plain
 		if s.copy != nil {
 			b = &copying
-			b.out("copy", s.copy, nil)
+			b.out(ports.Copy, s.copy, nil)
 		}
-		b.in("p", s.p, nil)
-		b.in("g", s.g, nil)
-		b.in("m", s.m, nil)
-		b.in("v", s.v, nil)
-		b.out("p1", s.p, nil)
-		b.out("m1", s.m, nil)
-		b.out("v1", s.v, nil)
+		b.in(ports.Param, s.p, nil)
+		b.in(ports.Grad, s.g, nil)
+		b.in(ports.First, s.m, nil)
+		b.in(ports.Second, s.v, nil)
+		b.out(ports.ParamOut, s.p, nil)
+		b.out(ports.FirstOut, s.m, nil)
+		b.out(ports.SecondOut, s.v, nil)
 		if err := b.run(); err != nil {
 			return err
 		}

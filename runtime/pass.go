@@ -1,10 +1,6 @@
 package runtime
 
-import (
-	"fmt"
-
-	"onering/models"
-)
+import "fmt"
 
 // A Pass is a micro-batch of sequences packed one after the other, its
 // log-probs, and what the backward pass needs.
@@ -99,17 +95,4 @@ func (p *Pass) Release() {
 }
 
 // Bytes estimates what a kept pass over n tokens holds.
-func (l *Learner) Bytes(n int) int { return StashBytes(l.geometry, l.options.Stash, n) }
-
-// StashBytes estimates what the layers of a kept pass over n tokens hold.
-func StashBytes(g models.Geometry, level models.Stash, n int) int {
-	size := g.Compute.Size() // of all but the stream from layer to layer
-	per := 4 * g.Hidden
-	if level >= models.StashAttention {
-		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden
-	}
-	if level >= models.StashAll {
-		per += size * 2 * g.FFN
-	}
-	return n * per * g.Layers
-}
+func (l *Learner) Bytes(n int) int { return l.geometry.StashBytes(l.options.Stash, n) }

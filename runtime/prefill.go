@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/models/ports"
 )
 
 // A prefix is one prompt's keys and values, [G,length,K] in each layer, and the
@@ -115,14 +116,14 @@ func (s *prefillSession) reserve(d *Decoder, batch, tokens int) (err error) {
 func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int) error {
 	batch := int64(len(prompts))
 	b := binder{b: s.binding}
-	ids := fill[int64](&b, "ids", &s.ids, batch, int64(tokens))
-	last := fill[int64](&b, "last", &s.last, batch)
-	lens := fillIf[int32](&b, "seqlens", &s.seqlens, batch)
-	total := fillIf[int32](&b, "total", &s.total)
-	pos := fillIf[int64](&b, "pos", &s.pos, batch*int64(tokens), 1)
-	mask := fillIf[float32](&b, "mask", &s.mask, int64(tokens), int64(tokens))
+	ids := fill[int64](&b, ports.TokenIDs, &s.ids, batch, int64(tokens))
+	last := fill[int64](&b, ports.LastTokens, &s.last, batch)
+	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, batch)
+	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
+	pos := fillIf[int64](&b, ports.Positions, &s.pos, batch*int64(tokens), 1)
+	mask := fillIf[float32](&b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
 	hidden, err := s.hidden.of(batch, int64(g.Hidden))
-	if b.out("hidden", hidden, err); b.err != nil {
+	if b.out(ports.Hidden, hidden, err); b.err != nil {
 		return b.err
 	}
 	clear(ids)

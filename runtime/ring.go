@@ -79,18 +79,17 @@ func (r *Ring) on(e *Env) error {
 // bind gives a session's binding every weight it has an input for. prefix is
 // what the session's names lack: a layer's prefix, or "".
 func (r *Ring) bind(b *Binding, prefix string) error {
-	for _, p := range b.s.ports[input] {
-		v := r.arena.tensors[prefix+p.Name]
-		if c := r.arena.rounded; c != nil && p.DType == c.dtype && c.tensors[prefix+p.Name] != nil {
-			v = c.tensors[prefix+p.Name]
+	return b.bindAll(models.Parameter, func(p models.Port) (*Value, error) {
+		tensors := r.arena.tensors
+		if c := r.arena.rounded; c != nil && p.DType == c.dtype {
+			tensors = c.tensors
 		}
-		if v != nil {
-			if err := b.Input(p.Name, v); err != nil {
-				return err
-			}
+		v := tensors[prefix+p.Name]
+		if v == nil {
+			return nil, fmt.Errorf("runtime: program %q reads %q, which the model lacks in %v", b.s.name, prefix+p.Name, p.DType)
 		}
-	}
-	return nil
+		return v, nil
+	})
 }
 
 // Close gives back what the ring has besides the host's weights, which stay as

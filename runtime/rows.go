@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/models/ports"
 )
 
 // rowOperations move rows of float32 matrices [M,D] by indices, ids int64 [n]:
@@ -110,9 +111,9 @@ type deviceRows struct{ gatherProgram, addProgram, tokenProgram *Binding }
 
 func (r *deviceRows) gather(x, ids, y *Value) error {
 	b := binder{b: r.gatherProgram}
-	b.in("X", x, nil)
-	b.in("ids", ids, nil)
-	b.out("y", y, nil)
+	b.in(ports.Table, x, nil)
+	b.in(ports.RowIDs, ids, nil)
+	b.out(ports.RowsOut, y, nil)
 	return b.run()
 }
 
@@ -125,22 +126,22 @@ func (r *deviceRows) scatter(rows, ids, x *Value) error {
 
 func (r *deviceRows) add(rows, ids, x *Value) error {
 	b := binder{b: r.addProgram}
-	b.in("X", x, nil)
-	b.in("ids", ids, nil)
-	b.in("rows", rows, nil)
-	b.out("X_out", x, nil)
+	b.in(ports.Table, x, nil)
+	b.in(ports.RowIDs, ids, nil)
+	b.in(ports.Rows, rows, nil)
+	b.out(ports.TableOut, x, nil)
 	return b.run()
 }
 
 func (r *deviceRows) token(e, de, h, y, w, dh *Value) error {
 	b := binder{b: r.tokenProgram}
-	b.in("E", e, nil)
-	b.in("dE", de, nil)
-	b.in("h", h, nil)
-	b.in("y", y, nil)
-	b.in("w", w, nil)
-	b.out("dh", dh, nil)
-	b.out("dE_out", de, nil)
+	b.in(ports.HeadSlice, e, nil)
+	b.in(ports.HeadSliceGrad, de, nil)
+	b.in(ports.Normed, h, nil)
+	b.in(ports.Targets, y, nil)
+	b.in(ports.LogProbGrad, w, nil)
+	b.out(ports.NormedGrad, dh, nil)
+	b.out(ports.HeadSliceGradOut, de, nil)
 	return b.run()
 }
 

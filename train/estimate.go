@@ -8,7 +8,6 @@ import (
 	"onering/data/arithmetic"
 	"onering/models"
 	"onering/objectives"
-	"onering/runtime"
 	"onering/train/learn"
 )
 
@@ -133,8 +132,8 @@ func (c Config) work(g models.Geometry, n, size int64) work {
 	step := min(int64(c.Train.BatchSize), w.trajectories) * w.length
 	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
 	w.level = learn.StashFor(g, int(n), c.Train.MicroTokens)
-	w.one = int64(runtime.StashBytes(g, w.level, int(w.micro)))
-	w.kept = min(int64(runtime.StashBytes(g, w.level, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
+	w.one = int64(g.StashBytes(w.level, int(w.micro)))
+	w.kept = min(int64(g.StashBytes(w.level, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
 	return w
 }
 

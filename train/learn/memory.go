@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"onering/models"
-	"onering/runtime"
 )
 
 const (
@@ -32,7 +31,7 @@ func StashFor(g models.Geometry, parameters, tokens int) models.Stash {
 	}
 	allowed := max(smallStash, int(stashShare*4*4*float64(parameters)))
 	for level := models.StashAll; level > models.StashInput; level-- {
-		if runtime.StashBytes(g, level, tokens) <= allowed {
+		if g.StashBytes(level, tokens) <= allowed {
 			return level
 		}
 	}
