@@ -43,7 +43,7 @@ var rooms = []struct {
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx models/ports"},
 	{"models/export", "models"},
-	{"models/hub", ""},
+	{"models/hub", "models"}, // its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
 	{"models/qwen2", "models models/decoder"},
 	{"models/all", "models/*"},

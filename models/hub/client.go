@@ -21,13 +21,13 @@ const (
 	// longestWait bounds what a server may ask for.
 	longestWait  = 5 * time.Minute
 	maxRedirects = 10
-	maxAnswer    = 64 << 20 // of the API, in bytes
+	maxAnswer    = 64 << 20 // bytes of an answer of the API
 )
 
-// Bodies may take long, but not stand still.
+// A body may take any time as long as bytes keep coming.
 const (
-	answerTimeout = 30 * time.Second // for the head
-	stallTimeout  = time.Minute
+	answerTimeout = 30 * time.Second // until the header of the answer
+	stallTimeout  = time.Minute      // without any bytes of the body
 )
 
 // A client talks to one endpoint.
@@ -39,7 +39,7 @@ type client struct {
 	attempts    int
 	notice      func(string)
 	wait        func(context.Context, time.Duration) error
-	stall       time.Duration // how long a body may stand still
+	stall       time.Duration // how long a body may bring no bytes
 }
 
 func newClient(s settings, o Options) *client {
@@ -74,9 +74,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send makes one request and follows redirects. Where stay is set, only those
-// within the endpoint: the answer that leads away is returned. The token goes
-// into requests to the endpoint alone. seen, if not nil, is shown each answer.
+// send makes one request and follows redirects. If stay is set, it follows only
+// those within the endpoint and returns the answer that redirects to another
+// host. The token is sent only to the endpoint. seen, if not nil, is called with
+// the header of each answer.
 func (c *client) send(ctx context.Context, method string, address *url.URL, header http.Header, stay bool, seen func(http.Header)) (*http.Response, error) {
 	for range maxRedirects {
 		req, err := http.NewRequestWithContext(ctx, method, address.String(), nil)
@@ -94,7 +95,7 @@ func (c *client) send(ctx context.Context, method string, address *url.URL, head
 		}
 		resp, err := c.transport.RoundTrip(req)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", method, bare(address), err)
+			return nil, fmt.Errorf("%s %s: %w", method, withoutQuery(address), err)
 		}
 		if seen != nil {
 			seen(resp.Header)
@@ -105,11 +106,11 @@ func (c *client) send(ctx context.Context, method string, address *url.URL, head
 		to, err := address.Parse(resp.Header.Get("Location"))
 		if err != nil || resp.Header.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https" {
 			resp.Body.Close()
-			return nil, fmt.Errorf("%s %s: a redirect to nowhere", method, bare(address))
+			return nil, fmt.Errorf("%s %s: a redirect without a web address", method, withoutQuery(address))
 		}
 		if address.Scheme == "https" && to.Scheme == "http" {
 			resp.Body.Close()
-			return nil, fmt.Errorf("%s %s: a redirect from https to http", method, bare(address))
+			return nil, fmt.Errorf("%s %s: a redirect from https to http", method, withoutQuery(address))
 		}
 		if stay && !sameOrigin(to, c.endpoint) {
 			return resp, nil
@@ -117,7 +118,7 @@ func (c *client) send(ctx context.Context, method string, address *url.URL, head
 		resp.Body.Close()
 		address = to
 	}
-	return nil, fmt.Errorf("%s %s: more than %d redirects", method, bare(address), maxRedirects)
+	return nil, fmt.Errorf("%s %s: more than %d redirects", method, withoutQuery(address), maxRedirects)
 }
 
 func sameOrigin(a, b *url.URL) bool {
@@ -131,11 +132,11 @@ func port(u *url.URL) string {
 	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
 }
 
-// bare is an address without its query, which may hold a signature.
-func bare(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
+// withoutQuery returns an address for messages: the query may hold a signature.
+func withoutQuery(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
-// request is send, again after a while where that may help. An answer that it
-// returns is not one of those that may be asked for again.
+// request sends a request, and sends it again after a wait if a later attempt may
+// succeed. The status of the answer that it returns is not retryable.
 func (c *client) request(ctx context.Context, r repo, what, method string, address *url.URL, header http.Header, stay bool, seen func(http.Header)) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		resp, err := c.send(ctx, method, address, header, stay, seen)
@@ -151,7 +152,7 @@ func (c *client) request(ctx context.Context, r repo, what, method string, addre
 				wait = asked
 			}
 			if wait > longestWait {
-				return nil, fmt.Errorf("%w; it asks to come again in %v", err, wait.Round(time.Second))
+				return nil, fmt.Errorf("%w; it asks to wait %v before the next request", err, wait.Round(time.Second))
 			}
 		} else {
 			if ctx.Err() != nil {
@@ -162,15 +163,15 @@ func (c *client) request(ctx context.Context, r repo, what, method string, addre
 		if attempt >= c.attempts {
 			return nil, err
 		}
-		c.notice(fmt.Sprintf("%v; again in %v", err, wait.Round(100*time.Millisecond)))
+		c.notice(fmt.Sprintf("%v; trying again in %v", err, wait.Round(100*time.Millisecond)))
 		if err := c.wait(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// backoff is how long to wait after a failed attempt, with some chance in it so
-// that many clients do not come back at once.
+// backoff returns how long to wait after a failed attempt. It is partly random, so
+// that many clients do not return at the same time.
 func backoff(attempt int) time.Duration {
 	d := firstWait << (attempt - 1)
 	return d/2 + rand.N(d)
@@ -187,8 +188,7 @@ func retryAfter(text string, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// at is an address below the endpoint. Each part is escaped whole, slashes
-// included.
+// at returns an address below the endpoint. The slashes of a part are escaped, too.
 func (c *client) at(parts ...string) *url.URL {
 	u := *c.endpoint
 	for _, p := range parts {
@@ -228,14 +228,14 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
 		return info{}, broken(err)
 	}
-	// The commit and the names become those of folders and files.
+	// The commit and the names become names of folders and files in the cache.
 	if !namePart.MatchString(answer.SHA) {
-		return info{}, broken(fmt.Errorf("commit %q is none", answer.SHA))
+		return info{}, broken(fmt.Errorf("%q is not a commit", answer.SHA))
 	}
 	out := info{commit: answer.SHA}
 	for _, f := range answer.Siblings {
 		if !isRelative(f.Name) {
-			return info{}, broken(fmt.Errorf("file name %q would leave the folder", f.Name))
+			return info{}, broken(fmt.Errorf("file name %q is outside of the folder", f.Name))
 		}
 		out.files = append(out.files, f.Name)
 	}
@@ -246,7 +246,7 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 type remote struct {
 	name string
 	at   *url.URL
-	etag string // without quotes: SHA-256, or git's SHA-1
+	etag string // the checksum, without quotes: SHA-256, or git's SHA-1
 	size int64  // -1 if unknown
 }
 
@@ -282,7 +282,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 		f.size = resp.ContentLength
 	}
 	if digest(f.etag) == nil {
-		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s states no checksum of %s (ETag %q), so it is not used", c.endpoint.Host, name, f.etag))}
+		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %q), so the file is not used", c.endpoint.Host, name, f.etag))}
 	}
 	return f, nil
 }

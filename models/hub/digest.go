@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// digest returns the hash whose sum of a file is its ETag, given the file's
-// size: SHA-256 for large files, for others git's name of the blob, which is
-// SHA-1 of a head and the content. nil if the ETag is neither.
+// digest returns a function that makes, for a file's size, the hash whose sum of
+// the content is the ETag: SHA-256 for large files; for others the name that git
+// gives it, SHA-1 of a header with the size and the content. It returns nil if the
+// ETag is neither.
 func digest(etag string) func(size int64) hash.Hash {
 	if _, err := hex.DecodeString(etag); err != nil {
 		return nil
@@ -31,7 +32,7 @@ func digest(etag string) func(size int64) hash.Hash {
 	return nil
 }
 
-// matches says whether the file at path has the sum that etag states.
+// matches says whether the file at path has the checksum etag.
 func matches(path, etag string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

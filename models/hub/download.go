@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// maxPieces bounds how often a body that is cut off goes on, however little
-// came each time.
+// maxPieces is the greatest number of requests for one file, each for what the
+// interrupted ones before it did not bring.
 const maxPieces = 100
 
-// download brings a file to path, a name of its own beside others that are
-// incomplete, and checks it. What is at path already is the beginning of it.
+// download downloads a file to path and compares its checksum. A file that is at
+// path already is taken for its beginning, which an earlier download left there.
 func (c *client) download(ctx context.Context, r repo, f remote, path string, progress func(Progress)) error {
 	for again := false; ; again = true {
 		if err := c.complete(ctx, r, f, path, progress); err != nil {
@@ -29,18 +29,18 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 		if ok {
 			return nil
 		}
-		// The beginning may have been someone else's: once more from nothing.
+		// The beginning may belong to another version: download all of it once.
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
 		if again {
-			return &Error{Repo: r.id, Err: ErrChecksum, Detail: fmt.Sprintf("%s has another checksum than %s states (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
+			return &Error{Repo: r.id, Err: ErrChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
 		}
-		c.notice(fmt.Sprintf("hub: %s: %s came with a wrong checksum; fetching it again", r.id, f.name))
+		c.notice(fmt.Sprintf("hub: %s: %s has a wrong checksum; downloading it again", r.id, f.name))
 	}
 }
 
-// complete appends to the file at path until all of it is there.
+// complete appends to the file at path until it is complete.
 func (c *client) complete(ctx context.Context, r repo, f remote, path string, progress func(Progress)) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -65,20 +65,20 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 		if err != nil {
 			var e *Error
 			if errors.As(err, &e) || ctx.Err() != nil || errors.Is(err, errDisk) {
-				return err // retried already, refused, or ours
+				return err // request retried it already, the hub refused, or the disk failed
 			}
 			if failures++; have > before {
 				failures = 1
 			}
 			if failures > c.attempts || pieces >= maxPieces {
-				return &Error{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v; what there is of it is kept", f.name, err)}
+				return &Error{Repo: r.id, Err: err, Detail: fmt.Sprintf("%s: %v; the part that was downloaded is kept", f.name, err)}
 			}
 			if err := c.wait(ctx, backoff(failures)); err != nil {
 				return err
 			}
 		}
 	}
-	err = file.Truncate(have) // of an older beginning there may be more
+	err = file.Truncate(have) // the file that was there may have been longer
 	if err == nil {
 		err = file.Sync()
 	}
@@ -90,8 +90,8 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 
 var errDisk = errors.New("writing")
 
-// piece asks for what follows the first have bytes, and writes it. It returns
-// how many bytes are there then, and whether that is all.
+// piece requests what follows the first have bytes and writes it to the file. It
+// returns how many bytes the file has then, and whether it is complete.
 func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(Progress)) (int64, bool, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -106,14 +106,14 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusOK:
-		have = 0 // all of it, asked for or not
+		have = 0 // the server sends the whole file, also if a part was requested
 	case http.StatusPartialContent:
 		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)) {
-			return 0, false, fmt.Errorf("asked for what follows byte %d, the answer is %q", have, resp.Header.Get("Content-Range"))
+			return 0, false, fmt.Errorf("the bytes from %d on were requested, and the answer has %q", have, resp.Header.Get("Content-Range"))
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		if have > 0 {
-			return 0, false, errors.New("the beginning that is there is longer than the file")
+			return 0, false, errors.New("the part that was downloaded before is longer than the file")
 		}
 		fallthrough
 	default:
@@ -123,7 +123,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 		return have, false, fmt.Errorf("hub: %w: %w", errDisk, err)
 	}
 	stalled := time.AfterFunc(c.stall, func() {
-		cancel(fmt.Errorf("nothing came for %v", c.stall))
+		cancel(fmt.Errorf("no bytes came for %v", c.stall))
 	})
 	defer stalled.Stop()
 	buffer := make([]byte, 1<<20)
@@ -132,7 +132,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 		if n > 0 {
 			stalled.Reset(c.stall)
 			if f.size >= 0 && have+int64(n) > f.size {
-				return 0, false, fmt.Errorf("more than the %d bytes that it has", f.size)
+				return 0, false, fmt.Errorf("the answer is longer than the %d bytes of the file", f.size)
 			}
 			if _, err := file.Write(buffer[:n]); err != nil {
 				return have, false, fmt.Errorf("hub: %s: %w: %w", f.name, errDisk, err)
@@ -144,7 +144,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 		case err == io.EOF && (f.size < 0 || have == f.size):
 			return have, true, nil
 		case err == io.EOF:
-			return have, false, fmt.Errorf("cut off after %d of %d bytes", have, f.size)
+			return have, false, fmt.Errorf("the connection ended after %d of %d bytes", have, f.size)
 		case err != nil:
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Why something cannot be had; test with errors.Is.
+// The reasons of failures; test for them with errors.Is.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrUnauthorized = errors.New("not allowed")
@@ -16,10 +16,10 @@ var (
 	ErrChecksum     = errors.New("wrong checksum")
 )
 
-// An Error is what the hub, or the cache, says of a repository.
+// An Error says why a repository or a file of it is not available.
 type Error struct {
 	Repo   string // ORG/NAME
-	Status int    // of HTTP; 0 where there was no answer
+	Status int    // of HTTP; 0 if there was no answer
 	Err    error  // one of the above, or another cause
 	Detail string // what is wrong and what to do
 }
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// unreachable says whether the hub gave no answer that counts.
+// unreachable says whether the hub gave no answer, or one that says to try later.
 func unreachable(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Status == 0 && !errors.Is(err, ErrChecksum) || retryable(e.Status))
@@ -45,8 +45,8 @@ func retryable(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
 }
 
-// refusal explains an answer that is not success. The codes are in the header
-// X-Error-Code.
+// refusal explains an answer that is an error, by its header X-Error-Code and its
+// status. what names the file or list that was requested.
 func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	e := &Error{Repo: r.id, Status: resp.StatusCode, Err: ErrNotFound}
 	page := c.at(r.address()...).String()
@@ -64,7 +64,8 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	case code == "EntryNotFound":
 		e.Detail = fmt.Sprintf("there is no file %s at revision %q", what, r.revision)
 	case code == "RepoNotFound", resp.StatusCode == http.StatusUnauthorized && code == "":
-		// The hub says 401 of what does not exist too, not to give it away.
+		// The hub answers 401 also for repositories that do not exist, so that
+		// nobody learns which private ones do.
 		e.Detail = fmt.Sprintf("there is no such %s at %s, or it is private: check the name, or %s", r.word, c.endpoint.Host, token)
 		if resp.StatusCode == http.StatusUnauthorized {
 			e.Err = ErrUnauthorized
@@ -73,7 +74,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 		e.Err = ErrUnauthorized
 		e.Detail = fmt.Sprintf("%s refuses %s: %s", c.endpoint.Host, what, token)
 	case resp.StatusCode == http.StatusNotFound:
-		e.Detail = fmt.Sprintf("%s has no %s of such a %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)
+		e.Detail = fmt.Sprintf("%s does not have %s of this %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)
 	default:
 		e.Err = errors.New(c.hide(resp.Status))
 		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, resp.Status, what)
@@ -85,7 +86,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	return e
 }
 
-// hide takes the token out of a text, in which a hub may have sent it back.
+// hide removes the token from a text: a hub may have sent it back.
 func (c *client) hide(text string) string {
 	if c.token == "" {
 		return text

@@ -1,5 +1,5 @@
-// Package hub brings models and data sets from a Hugging Face hub into the
-// standard cache, which the Python client shares:
+// Package hub downloads models and data sets from a Hugging Face hub into the
+// standard cache, which it shares with the Python client:
 //
 //	HUB/models--ORG--NAME/refs/main                   the commit of a branch or tag
 //	HUB/models--ORG--NAME/snapshots/COMMIT/FILE  ->   ../../blobs/ETAG
@@ -33,17 +33,17 @@ import (
 
 // Options are what a caller may set; the zero value is fine.
 type Options struct {
-	// Revision is a branch, a tag or a commit; "" is that of the name
-	// (ORG/NAME@REVISION), else main.
+	// Revision is a branch, a tag or a commit. If it is empty, it is taken from
+	// the name (ORG/NAME@REVISION), else it is main.
 	Revision string
-	// NoWeights leaves the weights of a model out.
+	// NoWeights does not download the weights of a model.
 	NoWeights bool
-	// Offline uses what the cache has, as HF_HUB_OFFLINE does.
+	// Offline uses only what is in the cache, as HF_HUB_OFFLINE does.
 	Offline bool
-	// Progress, if not nil, is told how far each file is.
+	// Progress, if not nil, is called while a file is downloaded.
 	Progress func(Progress)
-	// Notice, if not nil, is told what a user should know: that the hub does
-	// not answer and the cache is used, that a file is fetched again.
+	// Notice, if not nil, is called with what a user should know, such as that
+	// the cache is used because the hub does not answer.
 	Notice func(text string)
 	// Getenv is os.Getenv if nil.
 	Getenv func(string) string
@@ -55,19 +55,20 @@ type Options struct {
 	stall time.Duration
 }
 
-// A Progress says how far a file is, in bytes; Total is 0 if unknown.
+// A Progress says how many bytes of a file are there; Total is 0 if unknown.
 type Progress struct {
 	File        string
 	Done, Total int64
 }
 
-// Resolve returns the folder of a model. A folder that exists is returned as it
-// is. ORG/NAME, with @REVISION or not, is a model on the hub, unless there is a
-// folder ORG here, which makes it a path; with "hf:" in front it is one in any
-// case. Other names are returned as they are, for whoever opens them to say
-// what is wrong.
+// Resolve returns the folder of a model. The name of a folder that exists is
+// returned unchanged. ORG/NAME, with or without @REVISION, is a model on the hub,
+// unless the working directory has a folder ORG: then it is a path. With "hf:" in
+// front it is always a model on the hub. Other names are returned unchanged; the
+// caller finds out that there is no such folder.
 //
-// Only what is needed is fetched: configs, the tokenizer's files, and safetensors.
+// Only the files that are needed are downloaded: configs, the files of the
+// tokenizer, and safetensors.
 func Resolve(ctx context.Context, name string, o Options) (dir string, err error) {
 	r, ok, err := parse(name, model)
 	if err != nil || !ok {
@@ -77,8 +78,9 @@ func Resolve(ctx context.Context, name string, o Options) (dir string, err error
 	return fetch(ctx, r, o)
 }
 
-// Pin returns name with the commit that path, what it was resolved to, belongs
-// to, so that it means the same later; a name that is none on the hub as it is.
+// Pin returns name with the commit to which path belongs, the folder that name was
+// resolved to, so that it always means the same files. A name that is not one on
+// the hub is returned unchanged.
 func Pin(name, path string) string {
 	_, rest, ok := strings.Cut(filepath.ToSlash(path), "/snapshots/")
 	if !ok || name == path {
@@ -99,8 +101,8 @@ func Pin(name, path string) string {
 }
 
 // ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with
-// its data files, "hf:ORG/NAME/PATH" a file or folder of it, both with
-// @REVISION after NAME or not. Other names are returned as they are.
+// its data files, "hf:ORG/NAME/PATH" a file or folder of it, both with or without
+// @REVISION after NAME. Other names are returned unchanged.
 func ResolveData(ctx context.Context, name string, o Options) (path string, err error) {
 	r, ok, err := parse(name, dataset)
 	if err != nil || !ok {
@@ -113,7 +115,8 @@ func ResolveData(ctx context.Context, name string, o Options) (path string, err 
 	return filepath.Join(dir, filepath.FromSlash(r.path)), nil
 }
 
-// fetch brings a repository's snapshot into the cache.
+// fetch downloads the snapshot of a repository into the cache, as far as it is not
+// there, and returns its folder.
 func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -143,11 +146,11 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 		return cached, nil
 	}
 	if cached != "" && isCommit(r.revision) {
-		return cached, nil // a commit does not change
+		return cached, nil // a commit never changes
 	}
 	c := newClient(s, o)
 	if cached != "" {
-		c.attempts = 1 // not to wait for a hub that is away
+		c.attempts = 1 // the cache is at hand: do not wait for a hub that does not answer
 	}
 	info, err := c.info(ctx, r)
 	if err != nil {

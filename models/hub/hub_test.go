@@ -277,7 +277,7 @@ func TestRetries(t *testing.T) {
 	}
 	// It does not wait for an hour.
 	f.times(1000, "", func(w http.ResponseWriter) { w.Header().Set("Retry-After", "3600"); w.WriteHeader(429) })
-	if _, w, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "asks to come again in 1h0m0s") || len(w.waits) != 0 {
+	if _, w, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "asks to wait 1h0m0s") || len(w.waits) != 0 {
 		t.Errorf("%v after waits %v", err, w.waits)
 	}
 }
@@ -466,7 +466,7 @@ func TestResumeOddities(t *testing.T) {
 		dir, _, err := e.resolve(t, "org/name")
 		gets := len(f.seen("cdn GET"))
 		if tt.gets < 0 {
-			if err == nil || !strings.Contains(err.Error(), "more than the 320000 bytes that it has") {
+			if err == nil || !strings.Contains(err.Error(), "longer than the 320000 bytes of the file") {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			continue
@@ -495,7 +495,7 @@ func TestChecksum(t *testing.T) {
 		if !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if len(w.notices) != 1 || !strings.Contains(w.notices[0], "fetching it again") {
+		if len(w.notices) != 1 || !strings.Contains(w.notices[0], "downloading it again") {
 			t.Errorf("%s: notices %q", name, w.notices)
 		}
 		files, _ := listFiles(filepath.Join(e["HF_HOME"], "hub"))
@@ -513,7 +513,7 @@ func TestChecksum(t *testing.T) {
 		}
 		return r.Method == http.MethodHead
 	}
-	if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), `states no checksum of config.json (ETag "v1/x")`) {
+	if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), `gives no checksum of config.json (ETag "v1/x")`) {
 		t.Errorf("without a checksum: %v", err)
 	}
 }
@@ -613,7 +613,7 @@ func TestRenamed(t *testing.T) {
 
 func TestRedirects(t *testing.T) {
 	f := newFakeHub(t)
-	for to, want := range map[string]string{"/api/models/org/name/revision/main": "more than 10 redirects", "": "redirect to nowhere", "file:///etc/passwd": "redirect to nowhere"} {
+	for to, want := range map[string]string{"/api/models/org/name/revision/main": "more than 10 redirects", "": "redirect without a web address", "file:///etc/passwd": "redirect without a web address"} {
 		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Location", to)
 			w.WriteHeader(http.StatusFound)
@@ -630,19 +630,19 @@ func TestHostile(t *testing.T) {
 	for _, name := range []string{"../../evil.safetensors", "/etc/passwd", "a/../../b", `..\evil`, "c:evil", "a//b", "./a", ""} {
 		f := newFakeHub(t)
 		f.files[name] = []byte("x")
-		if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "would leave the folder") {
+		if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "is outside of the folder") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, commit := range []string{"", "..", "a/b", "../x", `a\b`} {
 		f := newFakeHub(t)
 		f.commit = commit
-		if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "is none") {
+		if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "is not a commit") {
 			t.Errorf("%q: %v", commit, err)
 		}
 	}
 	for index, want := range map[string]string{
-		`{"weight_map": {"a": "../../x.safetensors"}}`: "would leave the folder",
+		`{"weight_map": {"a": "../../x.safetensors"}}`: "is outside of the folder",
 		`{"weight_map": {"a": "gone.safetensors"}}`:    "which is not there",
 		`{"weight_map": {}}`:                           "lists no weights",
 		`[]`:                                           "model.safetensors.index.json: json",
@@ -719,16 +719,16 @@ func TestNames(t *testing.T) {
 		{"a/b@", model, "", ""},
 		{"a--b/c", model, "", ""},
 		{"hf:gpt2", model, "", "write hf:ORG/NAME"},
-		{"hf:a/b/c", model, "", "no name on the hub"},
-		{"hf:../b", model, "", "no name on the hub"},
-		{"hf:a/..", model, "", "no name on the hub"},
-		{"hf:a/b.git", model, "", "no name on the hub"},
-		{"hf:" + strings.Repeat("a", 60) + "/" + strings.Repeat("b", 60), model, "", "no name on the hub"},
+		{"hf:a/b/c", model, "", "not a name on the hub"},
+		{"hf:../b", model, "", "not a name on the hub"},
+		{"hf:a/..", model, "", "not a name on the hub"},
+		{"hf:a/b.git", model, "", "not a name on the hub"},
+		{"hf:" + strings.Repeat("a", 60) + "/" + strings.Repeat("b", 60), model, "", "not a name on the hub"},
 		{"org/data", dataset, "", ""},
 		{"hf:org/data", dataset, "org/data", ""},
 		{"hf:datasets/org/data", dataset, "org/data", ""},
 		{"hf:org/data/a/b.parquet", dataset, "org/data", ""},
-		{"hf:org/data/../b", dataset, "", "no name on the hub"},
+		{"hf:org/data/../b", dataset, "", "not a name on the hub"},
 	} {
 		r, ok, err := parse(tt.name, tt.kind)
 		if tt.err != "" {
@@ -763,7 +763,7 @@ func TestSettings(t *testing.T) {
 		{env{"HOME": "/h", "HF_ENDPOINT": "https://mirror.example/hf/"}, "/h/.cache/huggingface/hub", "https://mirror.example/hf", ""},
 		{env{"HOME": "/h", "HF_ENDPOINT": "mirror"}, "", "", "HF_ENDPOINT must be an address"},
 		{env{"HOME": "/h", "HF_ENDPOINT": "https://me:pass@mirror"}, "", "", "without a user name"},
-		{env{"HOME": "/h", "HF_TOKEN": "a b"}, "", "", "the token in HF_TOKEN holds characters"},
+		{env{"HOME": "/h", "HF_TOKEN": "a b"}, "", "", "the token in HF_TOKEN has characters"},
 	} {
 		s, err := readSettings(Options{Getenv: func(k string) string { return tt.env[k] }})
 		if tt.err != "" {

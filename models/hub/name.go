@@ -9,9 +9,9 @@ import (
 
 // A kind of repository.
 type kind struct {
-	plural string // in the names of folders and the API's addresses
+	plural string // in names of folders and in addresses of the API
 	word   string // in messages
-	prefix string // of its other addresses, "" for none
+	prefix string // of its addresses outside of the API, may be empty
 }
 
 var (
@@ -19,7 +19,7 @@ var (
 	dataset = kind{"datasets", "data set", "datasets"}
 )
 
-// A repo is a repository at a revision, and the part of it that is wanted.
+// A repo is a repository at a revision, and the part of it to download.
 type repo struct {
 	kind
 	id       string // ORG/NAME, or NAME for old ones
@@ -29,7 +29,7 @@ type repo struct {
 	noWeights bool // of a model
 }
 
-// address is the parts of its address below the endpoint.
+// address returns the parts of its address below the endpoint.
 func (r repo) address() []string {
 	parts := strings.Split(r.id, "/")
 	if r.prefix != "" {
@@ -38,7 +38,7 @@ func (r repo) address() []string {
 	return parts
 }
 
-// folder is the name of the repository's folder in the cache.
+// folder returns the name of the repository's folder in the cache.
 func (r repo) folder() string { return r.plural + "--" + strings.ReplaceAll(r.id, "/", "--") }
 
 var (
@@ -48,7 +48,7 @@ var (
 
 func isCommit(revision string) bool { return commitHash.MatchString(revision) }
 
-// parse says whether a name is one on the hub.
+// parse reads a name; ok says whether it is one on the hub.
 func parse(name string, k kind) (r repo, ok bool, err error) {
 	text, explicit := strings.CutPrefix(name, "hf:")
 	if !explicit && (k == dataset || exists(name)) {
@@ -57,8 +57,8 @@ func parse(name string, k kind) (r repo, ok bool, err error) {
 	if explicit && k == dataset {
 		text = strings.TrimPrefix(text, "datasets/")
 	}
-	// The parts of ORG/NAME@REVISION/PATH. A revision has no slash here; for
-	// one that has there is Options.Revision.
+	// The parts of ORG/NAME@REVISION/PATH. A revision with a slash can only be
+	// given in Options.Revision.
 	parts := strings.SplitN(text, "/", 3)
 	if len(parts) < 2 {
 		if explicit {
@@ -81,21 +81,21 @@ func parse(name string, k kind) (r repo, ok bool, err error) {
 	case valid && (explicit || !exists(parts[0])):
 		return r, true, nil
 	case explicit:
-		return r, false, fmt.Errorf("hub: %q is no name on the hub: it is hf:ORG/NAME, with @REVISION or not", name)
+		return r, false, fmt.Errorf("hub: %q is not a name on the hub: write hf:ORG/NAME or hf:ORG/NAME@REVISION", name)
 	}
 	return r, false, nil
 }
 
-// checkRevision refuses what would leave the folder of refs.
+// checkRevision refuses a revision whose file would be outside of the folder refs.
 func checkRevision(revision string) error {
 	if !isRelative(revision) {
-		return fmt.Errorf("hub: revision %q is no branch, tag or commit", revision)
+		return fmt.Errorf("hub: revision %q is not a branch, tag or commit", revision)
 	}
 	return nil
 }
 
-// isRelative says whether a path with slashes stays within the folder it is
-// joined to, on any system.
+// isRelative says whether a path with slashes is inside the folder to which it is
+// relative, on any system.
 func isRelative(path string) bool {
 	if path == "" || strings.ContainsAny(path, "\\:\x00") {
 		return false

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// beside are the files of a model that come along where there are any: its
+// beside are the files that are downloaded with a model if it has them: its
 // settings and its tokenizer.
 var beside = []string{
 	"generation_config.json",
@@ -18,10 +18,10 @@ var beside = []string{
 	"chat_template.jinja", "chat_template.json",
 }
 
-// dataEnds are those of files with rows.
+// dataEnds are the endings of the names of files with rows.
 var dataEnds = []string{".parquet", ".arrow", ".jsonl", ".json", ".csv", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".csv.gz"}
 
-// needed picks from the files of a repository those that are wanted. read
+// needed returns the files to download out of all files of a repository. read
 // returns the content of one of them.
 func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]string, error) {
 	if r.kind == dataset {
@@ -32,7 +32,7 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 		has[f] = true
 	}
 	if !has["config.json"] {
-		return nil, errors.New("there is no config.json: it is no model")
+		return nil, errors.New("there is no config.json, so it is not a model")
 	}
 	out := []string{"config.json"}
 	for _, f := range beside {
@@ -77,7 +77,7 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 	slices.Sort(names)
 	for _, f := range slices.Compact(names) {
 		if !isRelative(f) {
-			return nil, fmt.Errorf("%s names %.80q, which would leave the folder", index, f)
+			return nil, fmt.Errorf("%s names %.80q, which is outside of the folder", index, f)
 		}
 		if !has[f] {
 			return nil, fmt.Errorf("%s names %s, which is not there", index, f)
@@ -87,8 +87,8 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 	return out, nil
 }
 
-// data picks the files of a data set: the one that is named, or those with rows
-// in the folder that is named.
+// data returns the files of a data set to download: the named one, or those with
+// rows in the named folder.
 func (r repo) data(files []string) ([]string, error) {
 	if slices.Contains(files, r.path) {
 		return []string{r.path}, nil
@@ -98,8 +98,8 @@ func (r repo) data(files []string) ([]string, error) {
 		if r.path != "" && !strings.HasPrefix(f, r.path+"/") {
 			continue
 		}
-		// What describes the data is not data. A saved folder's state is needed
-		// to read it.
+		// Files that describe the data are left out, but for those of a folder
+		// that the library datasets saved: they are needed to read it.
 		base := path.Base(f)
 		if strings.HasPrefix(base, ".") || base == "README.md" {
 			continue
@@ -110,7 +110,7 @@ func (r repo) data(files []string) ([]string, error) {
 	}
 	if len(out) == 0 {
 		if r.path != "" {
-			return nil, fmt.Errorf("there is no file %s with rows, nor a folder of such", r.path)
+			return nil, fmt.Errorf("there is no file %s with rows, and no folder %[1]s with such files", r.path)
 		}
 		return nil, fmt.Errorf("there are no files with rows (%s)", strings.Join(dataEnds, ", "))
 	}

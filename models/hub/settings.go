@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// settings are what the environment says.
+// settings are what the environment variables say.
 type settings struct {
 	cache    string   // the folder "hub"
 	endpoint *url.URL // without a slash at the end
-	token    string   // "" for none
-	source   string   // where the token is from, for messages
+	token    string   // may be empty
+	source   string   // the variable or file of the token, for messages
 	offline  bool
 }
 
 const defaultEndpoint = "https://huggingface.co"
 
-// readSettings follows the Python client's constants.
+// readSettings reads the variables that the Python client reads, with its defaults.
 func readSettings(o Options) (settings, error) {
 	var s settings
 	env := func(names ...string) string {
@@ -75,7 +75,7 @@ func readSettings(o Options) (settings, error) {
 	}
 	s.endpoint, err = url.Parse(strings.TrimRight(endpoint, "/"))
 	if err != nil || s.endpoint.Host == "" || s.endpoint.Scheme != "https" && s.endpoint.Scheme != "http" || s.endpoint.User != nil {
-		// The value may hold a password: it is not repeated.
+		// The value may hold a password, so the message does not repeat it.
 		return s, errors.New("hub: HF_ENDPOINT must be an address such as https://huggingface.co, without a user name")
 	}
 
@@ -94,7 +94,7 @@ func readSettings(o Options) (settings, error) {
 		s.token = strings.TrimSpace(string(text))
 	}
 	if strings.ContainsFunc(s.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return s, fmt.Errorf("hub: the token in %s holds characters that no token has", s.source)
+		return s, fmt.Errorf("hub: the token in %s has characters that a token cannot have", s.source)
 	}
 	return s, nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"onering/models"
 )
 
 // A store is a repository's folder in the cache.
@@ -22,30 +24,30 @@ func (s *store) dir(parts ...string) string {
 	return filepath.Join(append([]string{s.root, s.folder()}, parts...)...)
 }
 
-// cached returns the snapshot of the revision, "" and why where it is not whole.
+// cached returns the folder of the revision's snapshot, or why it is not complete.
 func (s *store) cached() (dir, missing string) {
 	commit := s.revision
 	if !isCommit(commit) {
 		text, err := os.ReadFile(s.dir("refs", filepath.FromSlash(s.revision)))
 		if err != nil {
-			return "", fmt.Sprintf("revision %q is not in the cache (%s), and offline nothing is fetched: unset HF_HUB_OFFLINE, or fetch it where there is a network", s.revision, s.dir())
+			return "", fmt.Sprintf("revision %q is not in the cache (%s), and nothing is downloaded offline: unset HF_HUB_OFFLINE, or download it on a machine with a network", s.revision, s.dir())
 		}
 		commit = strings.TrimSpace(string(text))
 		if !namePart.MatchString(commit) {
-			return "", fmt.Sprintf("%s holds no commit", s.dir("refs", filepath.FromSlash(s.revision)))
+			return "", fmt.Sprintf("%s does not contain a commit", s.dir("refs", filepath.FromSlash(s.revision)))
 		}
 	}
 	dir = s.dir("snapshots", commit)
 	files, err := s.readListing(commit)
 	if err != nil {
-		// A snapshot of another program: what is there is all that is known.
+		// Another program downloaded the snapshot: take the files that it has.
 		if files, err = listFiles(dir); err != nil {
 			return "", fmt.Sprintf("snapshot %s is not in the cache (%s)", commit, s.dir())
 		}
 	}
 	needed, err := s.needed(files, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))) })
 	if err != nil {
-		return "", fmt.Sprintf("the snapshot in the cache (%s) is not whole: %v", dir, err)
+		return "", fmt.Sprintf("the snapshot in the cache (%s) is not complete: %v", dir, err)
 	}
 	for _, name := range needed {
 		if !exists(filepath.Join(dir, filepath.FromSlash(name))) {
@@ -55,8 +57,8 @@ func (s *store) cached() (dir, missing string) {
 	return dir, ""
 }
 
-// listFiles returns the files below a folder, with slashes, but not links to
-// what is gone.
+// listFiles returns the files below a folder, with slashes, without links to
+// files that were deleted.
 func listFiles(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -70,10 +72,9 @@ func listFiles(dir string) ([]string, error) {
 	return files, err
 }
 
-// listing is where the names of all files of a commit are kept, so that it is
-// known offline what belongs to a snapshot. It has a name of its own: in the
-// Python client's (trees) it would tell that client that files are missing which
-// nobody needs.
+// listing returns the path of the list of all files of a commit, from which the
+// files of a snapshot are known offline. It is not in the Python client's folder
+// "trees", where that client would take the files that are not needed for missing.
 func (s *store) listing(commit string) string { return s.dir("onering", commit+".json") }
 
 func (s *store) readListing(commit string) (files []string, err error) {
@@ -101,7 +102,7 @@ func (s *store) writeListing(in info) error {
 	return writeFile(path, string(text))
 }
 
-// fill fetches what the snapshot lacks and then refers to it.
+// fill downloads the files that the snapshot lacks, and then writes its ref.
 func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string, error) {
 	dir := s.dir("snapshots", in.commit)
 	get := func(name string) error {
@@ -143,7 +144,8 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 	return dir, nil
 }
 
-// add fetches a file's blob, unless another snapshot has it, and links to it.
+// add links a file of a snapshot to its blob, which it downloads unless another
+// snapshot has it.
 func (s *store) add(ctx context.Context, c *client, commit, name, path string, o Options) error {
 	f, err := c.stat(ctx, s.repo, commit, name)
 	if err != nil {
@@ -157,7 +159,7 @@ func (s *store) add(ctx context.Context, c *client, commit, name, path string, o
 		}
 	}
 	unlock, err := lock(ctx, filepath.Join(locks, f.etag+".lock"), func() {
-		o.Notice(fmt.Sprintf("waiting for another process that fetches %s of %s", name, s.id))
+		o.Notice(fmt.Sprintf("waiting for another process that downloads %s of %s", name, s.id))
 	})
 	if err != nil {
 		return fmt.Errorf("hub: lock of %s: %w", name, err)
@@ -178,62 +180,36 @@ func (s *store) add(ctx context.Context, c *client, commit, name, path string, o
 	return nil
 }
 
-// link makes path a relative symbolic link to blob; where the system has none
-// to give, a copy.
+// link makes path a relative symbolic link to blob, or a copy of it where the
+// system has no symbolic links.
 func link(blob, path string) error {
 	to, err := filepath.Rel(filepath.Dir(path), blob)
 	if err != nil {
 		return err
 	}
 	temp := fmt.Sprintf("%s.%d.link", path, os.Getpid())
-	os.Remove(temp) // of a process that died
-	if err := os.Symlink(to, temp); err != nil {
-		if err := copyFile(blob, temp); err != nil {
-			os.Remove(temp)
-			return err
-		}
+	os.Remove(temp) // a process that was killed may have left it
+	if os.Symlink(to, temp) == nil {
+		return os.Rename(temp, path)
 	}
-	return os.Rename(temp, path)
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
+	in, err := os.Open(blob)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
+	return models.WriteFile(path, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
 		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
-	}
-	return errors.Join(err, out.Close())
+	})
 }
 
-// writeFile writes a small file whole or not at all.
+// writeFile writes a small file completely or not at all.
 func writeFile(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".*.tmp")
-	if err != nil {
+	return models.WriteFile(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
 		return err
-	}
-	_, err = f.WriteString(text)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	})
 }
