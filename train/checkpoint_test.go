@@ -52,7 +52,7 @@ func TestRoundIsKept(t *testing.T) {
 		n := 0
 		made := func(v any) { fill(reflect.ValueOf(v).Elem(), &n) }
 		was := &round{
-			rollouts: make([]Rollout, 3), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
+			rollouts: make([]rollout, 3), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
 		}
 		made(&was.groups)
 		made(&was.flat)

@@ -3,8 +3,6 @@ package train
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
-	"unsafe"
 
 	"onering/eval"
 	"onering/reward"
@@ -44,13 +42,6 @@ func (e Evaluation) mean() *float64 {
 		mean += x.Pass1.Value / float64(len(e.Results))
 	}
 	return &mean
-}
-
-// Fingerprint tells these weights from others: a checksum over all of them.
-func (p *Policy) Fingerprint() string {
-	data := p.Weights.Data
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*4)
-	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // An evaluator evaluates the suites of a run, with the decoder and the prompts of

@@ -3,9 +3,11 @@ package train
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"strings"
+	"unsafe"
 
 	"onering/data"
 	"onering/data/arithmetic"
@@ -13,6 +15,7 @@ import (
 	"onering/runtime"
 	"onering/tokenize"
 	"onering/train/learn"
+	"onering/train/rundir"
 )
 
 // A Policy is a model folder opened for sampling and learning.
@@ -174,6 +177,22 @@ func (p *Policy) MaxTokens(want int) int {
 // stash is what the forward passes of micro-batches of so many tokens keep.
 func (p *Policy) stash(tokens int) models.Stash {
 	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
+}
+
+// save writes a Hugging Face folder with the policy's config and tokenizer.
+func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
+	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
+}
+
+// LoadExact reads the weights of a checkpoint of the policy's shape as they were
+// in training, to the bit. They are not yet on a device.
+func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
+
+// Fingerprint tells these weights from others: a checksum over all of them.
+func (p *Policy) Fingerprint() string {
+	data := p.Weights.Data
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*4)
+	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // Close frees the weights.

@@ -100,7 +100,7 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
 			Truncated: x.Truncated, Degenerate: x.Degenerate,
 		})
-		r := Rollout{Prompt: x.Prompt, Response: x.Response}
+		r := rollout{Prompt: x.Prompt, Response: x.Response}
 		step.Sequences = append(step.Sequences, r.sequence())
 	}
 	for _, x := range b.Trajectories {

@@ -70,16 +70,45 @@ func (r *roller) roll(ctx context.Context, n int, progress func()) (*round, erro
 		defer invariant.Close()
 		decoder = invariant
 	}
-	rollouts, stats, err := Roll(ctx, decoder, r.prompter, problems, Request{
-		Sampling: c.Sampling, EOS: r.policy.Model.EOS,
-		Samples: c.SamplesPerPrompt, Seed: uint64(r.config.Train.Seed), FirstID: uint64(n * c.PromptsPerRound),
-	}, r.reward, func(int) { progress() })
+	rollouts, stats, err := r.sample(ctx, decoder, problems, n, progress)
 	if err != nil {
 		return nil, err
 	}
 	made := newRound(problems, rollouts, c.SamplesPerPrompt, r.objective)
 	made.stats, made.batches = stats, r.batches(n, made.kept)
 	return made, nil
+}
+
+// sample samples K responses to each problem of round n, and has those to a problem
+// graded together. The rollouts are in the order of the problems, then of the
+// samples, whatever the schedule.
+func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
+	c := r.config.Rollout
+	tasks := make([]reward.Task, len(problems))
+	for i, q := range problems {
+		text, prompt, err := r.prompter.Prompt(q)
+		if err != nil {
+			return nil, sampler.Stats{}, err
+		}
+		id := uint64(n*c.PromptsPerRound + i)
+		tasks[i] = reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: c.SamplesPerPrompt}}
+	}
+	tokenizer := r.prompter.Tokenizer
+	options := sampler.Options{
+		Sampling: c.Sampling, EOS: r.policy.Model.EOS, Seed: uint64(r.config.Train.Seed),
+		Stops: r.prompter.Template.Stops, Text: func() sampler.TextDecoder { return tokenizer.NewDecoder() },
+	}
+	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
+	grader := reward.Grader{Reward: r.reward, Decode: func(ids []int32) string { return tokenizer.Decode(ids, true) }, Together: true}
+	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
+		out[g.Request*c.SamplesPerPrompt+g.Sample] = rollout{
+			Problem: g.Request, Sample: g.Sample, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,
+			LogProb: float64s(g.LogProb), Entropy: float64s(g.Entropy), Text: g.Text, Score: g.Score, Truncated: g.Truncated(),
+		}
+		progress()
+		return nil
+	})
+	return out, stats, err
 }
 
 // batches cuts the kept rollouts of round n into optimizer steps, in an order that
@@ -102,4 +131,12 @@ func (r *roller) batches(n int, kept []int) [][]int {
 func (r *roller) firstPrompt(n int) ([]int32, error) {
 	_, ids, err := r.prompter.Prompt(r.problemsOf(n)[0])
 	return ids, err
+}
+
+func float64s(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
 }

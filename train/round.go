@@ -18,7 +18,7 @@ import (
 // steps.
 type round struct {
 	problems     []data.Problem
-	rollouts     []Rollout               // by problem, then by sample
+	rollouts     []rollout               // by problem, then by sample
 	trajectories []objectives.Trajectory // by rollout
 	sequences    []runtime.Sequence      // by rollout
 	updates      []update                // by rollout; empty before its first step
@@ -28,7 +28,26 @@ type round struct {
 	batches      [][]int          // the rollouts of each optimizer step
 	steps        []metrics.Record // of the optimizer steps that are done
 	rescored     bool             // old log-probs are the learner's, not the sampler's
-	gap          gap
+	gap          metrics.Gap      // measured on the first optimizer step, or on all of a rescored round
+}
+
+// A rollout is one response to a problem, graded.
+type rollout struct {
+	Problem  int // index into the round's problems
+	Sample   int // 0 to K-1
+	Prompt   []int32
+	Response []int32
+	LogProb  []float64 // per response token, as the sampler saw it
+	Entropy  []float64
+	Text     string
+	Score    reward.Score
+	// A truncated response reached the limit of tokens.
+	Truncated bool
+}
+
+// sequence returns the rollout as the learner takes it.
+func (r *rollout) sequence() runtime.Sequence {
+	return runtime.Sequence{Tokens: append(append([]int32{}, r.Prompt...), r.Response...), Prompt: len(r.Prompt)}
 }
 
 // An update is what the newest optimizer step of a rollout made of its tokens.
@@ -39,7 +58,7 @@ type update struct {
 
 // newRound shapes the rewards, computes the advantages of each group of k rollouts
 // and drops the groups that the objective does not keep.
-func newRound(problems []data.Problem, rollouts []Rollout, k int, o objectives.Objective) *round {
+func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.Objective) *round {
 	r := &round{problems: problems, rollouts: rollouts, groups: len(rollouts) / k}
 	r.trajectories = make([]objectives.Trajectory, len(rollouts))
 	r.sequences = make([]runtime.Sequence, len(rollouts))
@@ -71,7 +90,7 @@ func newRound(problems []data.Problem, rollouts []Rollout, k int, o objectives.O
 // those that the sampler saw.
 func (r *round) compare(i int, logp []float64) {
 	for t, x := range logp {
-		r.gap.add(r.rollouts[i].LogProb[t], x)
+		r.gap.Add(r.rollouts[i].LogProb[t], x)
 	}
 }
 
@@ -125,7 +144,7 @@ func (r *round) metrics() metrics.Record {
 		With("verifier/errors", failures).With("verifier/limits", limits).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
 	record = append(record, r.rewardMetrics()...)
-	return append(record, r.gap.metrics()...).AppendSteps(r.steps)
+	return append(record, r.gap.Record()...).AppendSteps(r.steps)
 }
 
 // rewardMetrics returns the means of the rewards' components and log figures, each

@@ -28,7 +28,6 @@ type Observer interface {
 // A Trainer runs the paper's loop (section 4, Algorithm 1) on one policy.
 type Trainer struct {
 	Config Config
-	Policy *Policy
 	// Resumed, if not nil, is called when a run is resumed, after its folder and
 	// checkpoint have been found to belong to it. Before that, nothing in the
 	// folder is changed but what was half-written or damaged. An error ends Run.
@@ -58,7 +57,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if want := ComputeTypes[c.Model.DType]; policy.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Geometry().Compute)
 	}
-	opened := &Trainer{Config: c, Policy: policy, log: log, observer: observer, clock: metrics.NewStopwatch(), alarms: metrics.NewAlarms(log)}
+	opened := &Trainer{Config: c, log: log, observer: observer, clock: metrics.NewStopwatch(), alarms: metrics.NewAlarms(log)}
 	defer func() {
 		if err != nil {
 			opened.Close()

@@ -31,7 +31,7 @@ type Round struct {
 	Kept         []int        // rollouts that are trained on
 	Groups, Flat int          // groups, and those whose rewards are all equal
 	Updates      []Update     // by rollout
-	Gap          Gap
+	Gap          metrics.Gap
 	Stats        Sampling
 	Steps        []metrics.Record // of the optimizer steps that are done
 }
@@ -67,14 +67,6 @@ type Trajectory struct {
 // and the log-prob minus the old policy's. Both are nil before its first step.
 type Update struct {
 	W, Delta []float32
-}
-
-// A Gap is the statistics of the distance between log-probs of sampler and learner.
-type Gap struct {
-	Max, Sum float64
-	Tokens   int
-	Over     [4]int
-	Outside  int
 }
 
 // Sampling is the sampler's counts of a round.
