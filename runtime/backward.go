@@ -8,7 +8,7 @@ import "fmt"
 // EntropyGradient. The gradients are multiplied by the Ring's LossScale. A pass of
 // which all weights are zero computes nothing.
 func (p *Pass) Backward(w, v [][]float64) error {
-	l := p.l
+	l := p.learner
 	switch {
 	case l.options.ScoreOnly:
 		return fmt.Errorf("runtime: this learner only scores")
@@ -37,7 +37,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 
 // takeWeights hands w and v to the sessions and reports whether any is not zero.
 func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
-	head := p.l.head
+	head := p.learner.head
 	ws, _, err := sized[float32](&head.w, int64(p.rows), 1)
 	if err != nil {
 		return false, err
@@ -45,7 +45,7 @@ func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	if any, err = p.flatten(ws, w, "w"); err != nil {
 		return false, err
 	}
-	if p.l.options.EntropyGradient {
+	if p.learner.options.EntropyGradient {
 		vs, _, err := sized[float32](&head.v, int64(p.rows), 1)
 		if err != nil {
 			return false, err
@@ -65,7 +65,7 @@ func (p *Pass) takeWeights(w, v [][]float64) (any bool, err error) {
 	if err := head.w.push(); err != nil {
 		return false, err
 	}
-	if p.l.options.EntropyGradient {
+	if p.learner.options.EntropyGradient {
 		return true, head.v.push()
 	}
 	return true, nil
@@ -77,7 +77,7 @@ func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err 
 	if len(w) != len(p.sequences) {
 		return false, fmt.Errorf("runtime: %s has %d sequences, the pass %d", name, len(w), len(p.sequences))
 	}
-	i, scale := 0, p.l.ring.lossScale()
+	i, scale := 0, p.learner.ring.lossScale()
 	for s := range w {
 		if len(w[s]) != len(p.LogProb[s]) {
 			return false, fmt.Errorf("runtime: %s of sequence %d has %d tokens, its response %d", name, s, len(w[s]), len(p.LogProb[s]))

@@ -2,14 +2,14 @@ package runtime
 
 import "onering/models"
 
-// A binder binds one value after another and keeps the first error, so that a
-// dozen bindings are a dozen lines.
+// A binder binds Values one after the other and keeps the first error, so that the
+// caller checks errors once.
 type binder struct {
 	b   *Binding
 	err error
 }
 
-// in binds an input. It takes an error too, of making v.
+// in binds an input. err is the error of making v, if there was one.
 func (b *binder) in(name string, v *Value, err error) {
 	if b.err == nil {
 		b.err = err
@@ -19,7 +19,7 @@ func (b *binder) in(name string, v *Value, err error) {
 	}
 }
 
-// out binds an output, likewise.
+// out binds an output. err is the error of making v, if there was one.
 func (b *binder) out(name string, v *Value, err error) {
 	if b.err == nil {
 		b.err = err
@@ -29,7 +29,7 @@ func (b *binder) out(name string, v *Value, err error) {
 	}
 }
 
-// run runs what is bound, or returns the first error of binding it.
+// run runs the Program, or returns the first error of binding.
 func (b *binder) run() error {
 	if b.err != nil {
 		return b.err
@@ -37,8 +37,8 @@ func (b *binder) run() error {
 	return b.b.Run()
 }
 
-// fill binds an input of the given shape and returns its elements, which Go fills
-// before the run; none after an error.
+// fill binds an input of the given shape and returns its elements, for the caller
+// to fill before the run. After an error it returns nil.
 func fill[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	if b.err != nil {
 		return nil
@@ -51,7 +51,7 @@ func fill[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 }
 
 // take binds an output of the given shape in the host's memory and returns its
-// elements, which hold what the run writes; none after an error.
+// elements, which the run writes. After an error it returns nil.
 func take[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	if b.err != nil {
 		return nil
@@ -63,7 +63,7 @@ func take[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	return elements[T](x)
 }
 
-// bindAll binds every input and output of a role to the Value that it gets.
+// bindAll binds every input and output of a role to the Value that value returns.
 func (b *Binding) bindAll(role models.Role, value func(models.Port) (*Value, error)) error {
 	for side := range b.s.ports {
 		for _, p := range b.s.ports[side] {
@@ -82,14 +82,14 @@ func (b *Binding) bindAll(role models.Role, value func(models.Port) (*Value, err
 	return nil
 }
 
-// has says whether the Program has an input: one kind of attention takes others
-// than another.
+// has reports whether the Program has an input. The kinds of attention differ in
+// the inputs that they need.
 func (b *binder) has(name string) bool {
 	_, ok := b.b.s.index[input][name]
 	return ok
 }
 
-// fillIf is fill where the Program has the input; else there are no elements.
+// fillIf is fill if the Program has the input. Else it returns nil.
 func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	if !b.has(name) {
 		return nil
@@ -97,7 +97,7 @@ func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	return fill[T](b, name, x, shape...)
 }
 
-// closeSessions closes the sessions of bindings, but for those that are nil.
+// closeSessions closes the sessions of those bindings that are not nil.
 func closeSessions(bindings ...*Binding) {
 	for _, b := range bindings {
 		if b != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // A cache holds the keys and values of the sequences that are being decoded, one
-// row for each. Rows are dense: n sequences always have rows 0 to n-1, the last
-// one moving into the place of one that ends, so a step computes no idle rows.
+// row for each. n sequences always have rows 0 to n-1: when one ends, the last one
+// moves into its row. So a step computes no idle rows.
 type cache struct {
 	memory    memory
 	geometry  models.Geometry
@@ -17,20 +17,19 @@ type cache struct {
 
 	layers   []cacheLayer // each [slots,G,S,K] with S = capacity
 	capacity int          // tokens that a row has room for; grows up to maxTokens
-	rowOf    []int        // by slot; -1 where the slot is free
+	rowOf    []int        // by slot; -1 if the slot is free
 	slotOf   []int        // by row
-	lengths  []int        // tokens cached, by row
-	failed   error        // what left the cache broken; all later calls return it
+	lengths  []int        // tokens in the cache, by row
+	failed   error        // an error that left the cache broken; later calls return it
 }
 
 // A cacheLayer is the keys and values of one layer.
 type cacheLayer struct{ k, v buffer }
 
-// both are the keys and the values.
+// both returns the keys and the values.
 func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
 
-// newLayers makes a cache of n elements for the keys of each layer, and as many
-// for its values.
+// newLayers makes room for n elements of keys and n of values in each layer.
 func newLayers(m memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
 	for range g.Layers {
 		var l cacheLayer
@@ -65,14 +64,15 @@ func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
 	return c
 }
 
-// rows is how many sequences are being decoded.
+// rows returns how many sequences are being decoded.
 func (c *cache) rows() int { return len(c.slotOf) }
 
-// rowSize is the elements of one row of a layer's keys.
+// rowSize returns how many elements one row of a layer's keys has.
 func (c *cache) rowSize() int { return c.geometry.KVHeads * c.capacity * c.geometry.CacheWidth }
 
-// reserve makes room for n tokens in each row. A step reads whole rows, so the
-// cache grows with the longest sequence, by a quarter and at least 64 tokens.
+// reserve makes room for n tokens in each row. A step reads whole rows, so they are
+// not longer than needed: they grow with the longest sequence, each time by a
+// quarter and at least 64 tokens.
 func (c *cache) reserve(n int) error {
 	if c.failed != nil || n <= c.capacity {
 		return c.failed
@@ -89,7 +89,7 @@ func (c *cache) reserve(n int) error {
 			}
 			if err != nil {
 				grown.close()
-				c.failed = err // the layers have caches of two sizes
+				c.failed = err // some layers have grown, others not
 				return err
 			}
 			old.close()
@@ -99,7 +99,7 @@ func (c *cache) reserve(n int) error {
 	return nil
 }
 
-// start gives a slot the next row, with a copy of a prefix.
+// start gives a slot the next row and copies a prefix there.
 func (c *cache) start(slot int, x *prefix) error {
 	if c.rowOf[slot] >= 0 {
 		return fmt.Errorf("runtime: slot %d is in use", slot)
@@ -121,8 +121,8 @@ func (c *cache) start(slot int, x *prefix) error {
 	return nil
 }
 
-// place copies the first n tokens of one row, which begins at element at of from
-// and whose heads are stride tokens apart, into a row of the cache.
+// place copies n tokens into a row of a cache's keys or values. In from, they begin
+// at element at, and their heads are stride tokens apart.
 func (c *cache) place(to, from *buffer, at, row, n, stride int) error {
 	k := c.geometry.CacheWidth
 	return to.copyRuns(row*c.rowSize(), c.capacity*k, from, at, stride*k, n*k, c.geometry.KVHeads)
@@ -136,7 +136,7 @@ func (c *cache) truncate(n int) {
 	c.slotOf, c.lengths = c.slotOf[:n], c.lengths[:n]
 }
 
-// free gives a slot back; the last row moves into its row's place.
+// free gives a slot back. The last row moves into the row of that slot.
 func (c *cache) free(slot int) {
 	row := c.rowOf[slot]
 	if row < 0 {
@@ -158,14 +158,15 @@ func (c *cache) free(slot int) {
 	c.slotOf, c.lengths = c.slotOf[:last], c.lengths[:last]
 }
 
-// A cacheBinding is the Values over a cache that a session is bound to.
+// A cacheBinding holds the Values over a cache that a session is bound to.
 type cacheBinding struct {
 	values       []*Value
-	rows, tokens int // of the cache as it is bound
+	rows, tokens int // of the cache when it was bound; 0 if it is not
 }
 
-// bind binds rows rows of a cache of tokens tokens a row, unless it did last
-// time. A cache never changes its memory without one of the two.
+// bind binds a number of rows of a cache that has a number of tokens in each row.
+// It does nothing if both are what they were, because a cache gets other memory
+// only when its rows grow.
 func (c *cacheBinding) bind(b *Binding, layers []cacheLayer, g models.Geometry, rows, tokens int) error {
 	if c.rows == rows && c.tokens == tokens {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"onering/models/ports"
 )
 
-// A Decoder samples from the weights of a Ring: it satisfies sampler.Decoder.
+// A Decoder samples from the weights of a Ring. It implements sampler.Decoder.
 type Decoder struct {
 	env       *Env
 	ring      *Ring
@@ -55,15 +55,16 @@ func (d *Decoder) Slots() int { return len(d.cache.rowOf) }
 // MaxTokens returns the most tokens, prompt and response, that a slot holds.
 func (d *Decoder) MaxTokens() int { return d.maxTokens }
 
-// SetInvariant makes the bits of a row the same whatever the number of rows,
-// but for a row alone: the product of one row is another kernel's, and Wide and
-// Paired sum in an order that depends on their number. Where rows are few and
-// weights large it takes up to 40 % more time.
+// SetInvariant makes the bits of a row independent of how many other rows there
+// are. It does so by not using the forms Wide and Paired, which sum in an order that
+// depends on the number of rows. A row alone may still differ, because another
+// kernel multiplies a single row. With few rows and large weights, decoding takes up
+// to 40 % more time.
 func (d *Decoder) SetInvariant(on bool) { d.invariant = on }
 
-// form is the fastest for n rows of a model, as measured on x86-64 with
-// AVX-512. Small weights stay in the processor's cache: there Wide pays later.
-// A GPU has no need of the other forms, and graphs of 16 bits do not have them.
+// form returns the fastest form for n rows, as measured on x86-64 with AVX-512.
+// Small weights stay in the processor's cache, so Wide needs more rows to pay. A GPU
+// always uses Direct, and graphs of 16 bits have no other form.
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
 	switch {
@@ -77,12 +78,12 @@ func (d *Decoder) form(n int) models.Form {
 	return models.Wide
 }
 
-// A decodeSession is what prefill and a step of decoding have in common.
+// A decodeSession is what prefillSession and stepSession have in common.
 type decodeSession struct {
 	binding        *Binding
 	bound          cacheBinding
 	ids, pos       buffer // int64, the tokens fed and their positions
-	seqlens, total buffer // int32, the tokens cached before, by row; the longest row with the new token
+	seqlens, total buffer // int32, the last place of each row in the cache; the tokens of the longest row
 	mask           buffer // added to the scores of attention
 	hidden         buffer // [B,D], the normed state of each row's last token
 }
@@ -119,8 +120,8 @@ func (s *decodeSession) close() {
 	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.hidden)
 }
 
-// Start copies each prefix into a row and samples its first token. When it
-// fails it takes no slot.
+// Start copies each prefix into a row and samples the first token. After an error
+// all slots are as before.
 func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) (err error) {
 	began := d.cache.rows()
 	defer func() {
@@ -151,7 +152,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 type stepSession struct {
 	decodeSession
 	at     buffer // int64 [B,G,3], where in the cache each row's new keys and values go
-	places buffer // int64 [S], the numbers from 0 on
+	places buffer // int64 [S], the numbers 0 to S-1
 }
 
 // Step appends ids[i] to the sequence of slots[i] and samples the next token.
@@ -193,8 +194,8 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	return d.sample(d, n, uniforms, next, logp, entropy)
 }
 
-// checkStep refuses a step that cannot be, and returns the length of the longest
-// sequence.
+// checkStep returns an error if the step is not possible, else the length of the
+// longest sequence.
 func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 	if n := d.cache.rows(); len(slots) != n {
 		return 0, fmt.Errorf("runtime: a step over %d of the %d sequences that are being decoded", len(slots), n)
@@ -255,8 +256,8 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, longest int) er
 	return s.fillPlaces(&b, capacity)
 }
 
-// fillPlaces binds the numbers of the cache's places, where the Program wants
-// them. They change only when the cache grows.
+// fillPlaces binds the numbers of the places in a row, if the Program has that
+// input. They change only when the cache grows.
 func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 	if !b.has(ports.CacheIndices) {
 		return nil
@@ -275,8 +276,8 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 	return s.places.push()
 }
 
-// orderHidden gives the sampler the hidden states in the order of the slots.
-// Rows that follow one another are copied at once.
+// orderHidden copies the hidden states for sampling, in the order of the slots.
+// Rows that follow one another are copied together.
 func (d *Decoder) orderHidden(from *buffer, slots []int) error {
 	n, width := len(slots), d.geometry.Hidden
 	to := &d.tokenChooser.hidden

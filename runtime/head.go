@@ -8,19 +8,20 @@ import (
 )
 
 // headSessions compute log-probs, entropies and their gradients from the rows h
-// [n,D] that predict response tokens, some rows of the vocabulary at a time.
+// [n,D] that predict response tokens. They process one slice of the vocabulary after
+// the other, which bounds the memory of the logits.
 type headSessions struct {
 	forward, target, backward *Binding // backward is nil with ScoreOnly
 	slices                    []headSlice
 
 	dh buffer // dL/dh [n,D]
-	// The gradients of the loss by each log-prob and entropy, and the entropies
-	// themselves, [n,1]. The last two are used with EntropyGradient only.
+	// dL/dlogp, dL/dentropy and the entropies, each [n,1]. The last two are used only
+	// with EntropyGradient.
 	w, v, entropy buffer
 }
 
-// A headSlice is some rows of the head and of its gradient, which is nil with
-// ScoreOnly.
+// A headSlice is a range of rows of the head and of its gradient. The gradient is
+// nil with ScoreOnly.
 type headSlice struct{ e, de *Value }
 
 // openHead loads the Programs of the head and cuts it into slices.
@@ -83,11 +84,11 @@ func (h *headSessions) close() {
 	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy)
 }
 
-// headForward computes log-probs and entropies of the response tokens: from
-// slice to slice of the vocabulary z is the log-sum-exp of the logits and u their
-// mean under the softmax.
+// headForward computes the log-probs and entropies of the response tokens. It
+// updates z, the log-sum-exp of the logits, and u, their mean under the softmax,
+// with one slice of the vocabulary after the other.
 func (p *Pass) headForward(a *activations) error {
-	head, b, rows := p.l.head, p.packed, int64(p.rows)
+	head, b, rows := p.learner.head, p.packed, int64(p.rows)
 	if err := b.z[0].filled(-1e30, rows, 1); err != nil {
 		return err
 	}
@@ -120,12 +121,12 @@ func (p *Pass) headForward(a *activations) error {
 	return p.takeLogProbs()
 }
 
-// last is which of z and u holds the results of the head's last slice.
+// last returns the index of z and u that holds the results of the last slice.
 func (h *headSessions) last() int { return len(h.slices) % 2 }
 
 // takeLogProbs fills LogProb and Entropy from the results of the head.
 func (p *Pass) takeLogProbs() error {
-	last := p.l.head.last()
+	last := p.learner.head.last()
 	var results [3][]float32
 	for i, b := range []*buffer{&p.packed.z[last], &p.packed.u[last], &p.packed.logit} {
 		var err error
@@ -137,8 +138,8 @@ func (p *Pass) takeLogProbs() error {
 	i := 0
 	for s := range p.LogProb {
 		for t := range p.LogProb[s] {
-			// Rounding may put a near-certain token a little above 0, and its
-			// entropy a little below.
+			// Without the bounds, rounding can give an almost certain token a log-prob
+			// above 0 and an entropy below 0.
 			p.LogProb[s][t] = min(logit[i]-z[i], 0)
 			p.Entropy[s][t] = max(z[i]-u[i], 0)
 			i++
@@ -147,10 +148,10 @@ func (p *Pass) takeLogProbs() error {
 	return nil
 }
 
-// headBackward returns dL/dx, before the norm, of the rows that predict response tokens, from the
-// weights in w and, with EntropyGradient, v.
+// headBackward returns the gradient of the rows that predict response tokens, before
+// the final norm, and adds to the head's gradient. takeWeights must have set w and v.
 func (p *Pass) headBackward() (*Value, error) {
-	l, a, head := p.l, p.activations, p.l.head
+	l, a, head := p.learner, p.activations, p.learner.head
 	dh, err := head.dh.of(int64(p.rows), int64(l.geometry.Hidden))
 	if err != nil {
 		return nil, err

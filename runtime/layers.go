@@ -7,10 +7,11 @@ import (
 	"onering/models/ports"
 )
 
-// layersForward runs the layers and the final norm and returns what they made,
-// of all layers with keep, else of the last one. The caller gives it back.
+// layersForward runs the layers and the final norm and returns their activations:
+// with keep those of all layers, else those of the last one. The caller gives them
+// back.
 func (p *Pass) layersForward(keep bool) (*activations, error) {
-	l := p.l
+	l := p.learner
 	s, err := l.sessions(p.blocks)
 	if err != nil {
 		return nil, err
@@ -23,9 +24,9 @@ func (p *Pass) layersForward(keep bool) (*activations, error) {
 	return a, nil
 }
 
-// fillActivations is layersForward into a set of activations.
+// fillActivations runs the layers and the final norm and writes to a.
 func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) error {
-	l := p.l
+	l := p.learner
 	if err := l.tables.causal(p.longest); err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) erro
 		bind.out(ports.StreamOut, y, err)
 		stash := a.stashed(i, keep)
 		for j, port := range s.stash {
-			v, err := p.keep(port, &stash[j])
+			v, err := p.stashValue(port, &stash[j])
 			bind.out(port.Name, v, err)
 		}
 		if err := bind.run(); err != nil {
@@ -61,10 +62,10 @@ func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) erro
 	return l.norm.runForward(xr, &a.h, p.temperature)
 }
 
-// layersBackward runs the layers backward from dL/dxr, the gradient of the rows
-// that predict response tokens, and adds to all gradients but the head's.
+// layersBackward runs the layers backward from the gradient of the rows that predict
+// response tokens. It adds to the gradients of the layers and of the embedding.
 func (p *Pass) layersBackward(dxr *Value) error {
-	l, a := p.l, p.activations
+	l, a := p.learner, p.activations
 	if err := l.tables.causal(p.longest); err != nil {
 		return err
 	}
@@ -97,10 +98,10 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	return l.rows.add(dy, p.packed.ids.value, l.gradients.tensors[l.geometry.Embedding])
 }
 
-// bindLayer binds what the two layer Programs have in common; x is the layer's
-// input.
+// bindLayer binds the inputs that the forward and the backward Program of a layer
+// share. x is the layer's input.
 func (p *Pass) bindLayer(b *binder, x *buffer) {
-	in, tables := p.packed, &p.l.tables
+	in, tables := p.packed, &p.learner.tables
 	v, err := x.of(p.streamShape()...)
 	b.in(ports.Stream, v, err)
 	b.in(ports.Positions, in.pos.value, nil)
@@ -114,11 +115,11 @@ func (p *Pass) bindLayer(b *binder, x *buffer) {
 	}
 }
 
-// streamShape is the shape [N,D] of what goes from layer to layer.
-func (p *Pass) streamShape() []int64 { return []int64{int64(p.n), int64(p.l.geometry.Hidden)} }
+// streamShape returns the shape [N,D] of the inputs and outputs of layers.
+func (p *Pass) streamShape() []int64 { return []int64{int64(p.n), int64(p.learner.geometry.Hidden)} }
 
-// keep gives a port whose value is kept for the way back the memory for it.
-func (p *Pass) keep(port models.Port, b *buffer) (*Value, error) {
+// stashValue returns the Value in b of an output that is kept for backward.
+func (p *Pass) stashValue(port models.Port, b *buffer) (*Value, error) {
 	shape, err := port.Sizes(map[string]int{"N": p.n, "B": int(p.packed.rows.value.shape[0]), "T": p.longest})
 	if err != nil {
 		return nil, err

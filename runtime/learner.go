@@ -12,8 +12,8 @@ type Sequence struct {
 	Prompt int     // tokens of the prompt, at least 1
 }
 
-// fed is how many of the sequence's tokens pass through the layers: all but the
-// last, from which nothing is predicted.
+// fed returns how many tokens pass through the layers: all but the last one, which
+// predicts nothing, and none if there is no response.
 func (s Sequence) fed() int {
 	if len(s.Tokens) <= s.Prompt {
 		return 0
@@ -21,21 +21,20 @@ func (s Sequence) fed() int {
 	return len(s.Tokens) - 1
 }
 
-// LearnerOptions tune the memory and speed of a Learner, never its results
-// beyond rounding.
+// LearnerOptions tune the memory and speed of a Learner. They change results by
+// rounding only.
 type LearnerOptions struct {
 	// Stash is how much of the forward pass is kept for the backward pass.
 	Stash models.Stash
 	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
 	// means 8192.
 	HeadRows int
-	// BlockTokens is the query length from which attention is computed in
-	// blocks of about that many queries; 0 means 512.
+	// BlockTokens is the number of queries in a block of attention, about. Rows
+	// that are not longer are computed as one block. 0 means 512.
 	BlockTokens int
 	// EntropyGradient lets Backward take dL/dentropy.
 	EntropyGradient bool
-	// ScoreOnly leaves out everything that only Backward needs, above all the
-	// arena of gradients.
+	// ScoreOnly leaves out what only Backward needs, such as the gradients.
 	ScoreOnly bool
 }
 
@@ -44,8 +43,8 @@ const (
 	defaultBlockTokens = 512
 )
 
-// A Learner computes log-probs and their gradients layer by layer, with one
-// session for all layers. Backward adds gradients onto Gradients.
+// A Learner computes log-probs and their gradients layer by layer, with one session
+// for all layers. Backward adds to Gradients.
 type Learner struct {
 	Gradients *models.Weights // nil with ScoreOnly
 
@@ -53,15 +52,15 @@ type Learner struct {
 	ring      *Ring
 	geometry  models.Geometry
 	options   LearnerOptions
-	gradients *arena // of Gradients; nil with ScoreOnly
+	gradients *arena // holds Gradients; nil with ScoreOnly
 	rows      rowOperations
 	layers    map[int]*layerSessions // by the number of query blocks
 	norm      *normSessions
 	head      *headSessions
 	tables    tables
 	spare     spare
-	dx        [2]buffer // the gradient of a layer's output and of its input, in turns
-	failed    error     // of ZeroGradients; Backward returns it
+	dx        [2]buffer // the gradients of a layer's output and input, in turns
+	failed    error     // the error of ZeroGradients, which Backward returns
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
@@ -90,7 +89,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	return l, nil
 }
 
-// open loads all Programs but those of the layers, which Forward loads.
+// open loads all Programs except those of the layers, which Forward loads.
 func (l *Learner) open() (err error) {
 	if !l.options.ScoreOnly {
 		if l.Gradients, err = models.NewWeights(l.ring.Weights.Layout); err != nil {
@@ -112,7 +111,7 @@ func (l *Learner) open() (err error) {
 	return l.openHead()
 }
 
-// HasEntropyGradient says whether Backward takes dL/dentropy.
+// HasEntropyGradient reports whether Backward takes dL/dentropy.
 func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
 
 // load makes a session with one binding.
@@ -124,8 +123,8 @@ func (l *Learner) load(p models.Program) (*Binding, error) {
 	return s.NewBinding()
 }
 
-// bindWeights binds the weights and, where a Program adds to gradients, these in
-// place.
+// bindWeights binds the weights and, as inputs and outputs with the same memory, the
+// gradients that the Program adds to.
 func (l *Learner) bindWeights(b *Binding, prefix string) error {
 	if err := l.ring.bind(b, prefix); err != nil {
 		return err
@@ -139,8 +138,8 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 	})
 }
 
-// sessions returns the layer Programs for a number of query blocks, loading
-// them on first use.
+// sessions returns the layer Programs for a number of query blocks. It loads them
+// when they are first asked for.
 func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 	if s := l.layers[blocks]; s != nil {
 		return s, nil
@@ -187,7 +186,7 @@ func (l *Learner) bindLayers(p models.Program) (layers []*Binding, err error) {
 	return layers, nil
 }
 
-// ZeroGradients clears Gradients. An error is returned by the next Backward.
+// ZeroGradients clears Gradients. If it fails, the next Backward returns the error.
 func (l *Learner) ZeroGradients() { l.failed = l.gradients.zero() }
 
 // Close frees the sessions, the buffers and the gradients.

@@ -10,9 +10,9 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 	if p.activations == nil {
 		return 0, 0, false
 	}
-	d := p.l.geometry.Hidden
+	d := p.learner.geometry.Hidden
 	var spare []byte
-	for i := range p.activations.x[:p.l.geometry.Layers+1] {
+	for i := range p.activations.x[:p.learner.geometry.Layers+1] {
 		v := p.activations.x[i].value
 		spare = mirror(v.memory, v.data, v.bytes, spare)
 		if err := v.memory.download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {

@@ -53,6 +53,7 @@ func (s *normSessions) runBackward(x, dh *Value, temperature float64) (*Value, e
 	return dx, b.run()
 }
 
+// bindTemperature binds 1/temperature.
 func (s *normSessions) bindTemperature(b *binder, temperature float64) {
 	if inverse := fill[float32](b, ports.InverseTemperature, &s.inverseTemperature); inverse != nil {
 		inverse[0] = float32(1 / temperature)

@@ -72,7 +72,7 @@ func (p *Pass) pack() error {
 	}
 	p.longest = (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
 	p.blocks = 1
-	if size := p.l.options.BlockTokens; p.longest > size {
+	if size := p.learner.options.BlockTokens; p.longest > size {
 		p.blocks = min(8, (p.longest+size-1)/size)
 	}
 	b := p.packed
@@ -97,7 +97,7 @@ func (p *Pass) pack() error {
 	if err := b.valid.push(); err != nil {
 		return err
 	}
-	return p.l.tables.cover(longest, p.l.geometry)
+	return p.learner.tables.cover(longest, p.learner.geometry)
 }
 
 // layOut fills the buffers for rows of T places and a number of query blocks.

@@ -2,32 +2,32 @@ package runtime
 
 import "fmt"
 
-// A Pass is a micro-batch of sequences packed one after the other, its
-// log-probs, and what the backward pass needs.
+// A Pass is a micro-batch of sequences, their log-probs, and what the backward pass
+// needs of them.
 type Pass struct {
-	// LogProb and Entropy hold, for each sequence, log p(token) and the
-	// entropy in nats of the distribution that each response token was drawn
-	// from, at the given temperature.
+	// LogProb and Entropy hold, for each response token of each sequence, its
+	// log-prob and the entropy in nats of the distribution that it was drawn from,
+	// at the temperature of the pass.
 	LogProb, Entropy [][]float32
 
 	sequences   []Sequence
 	temperature float64
-	l           *Learner
+	learner     *Learner
 	packed      *packed
-	activations *activations // nil where the pass is not kept
+	activations *activations // nil if the pass is not kept
 	n, rows     int          // packed tokens; response tokens
-	longest     int          // T, the width of the rows that attention sees
-	blocks      int          // of queries, in which attention is computed
+	longest     int          // T, the places of a row that attention gets
+	blocks      int          // how many blocks of queries attention is computed in
 }
 
 // Forward computes the log-probs of the sequences' responses at a temperature.
-// With keep the pass holds what Backward needs; without, Backward computes the
-// layers again. Release gives the memory back.
+// With keep the pass keeps what Backward needs. Without it, Backward computes the
+// layers again. The caller must Release the pass.
 func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) (*Pass, error) {
 	if !(temperature > 0) {
 		return nil, fmt.Errorf("runtime: temperature %g is not above 0", temperature)
 	}
-	p := &Pass{l: l, sequences: sequences, temperature: temperature}
+	p := &Pass{learner: l, sequences: sequences, temperature: temperature}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -39,9 +39,9 @@ func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) 
 	return p, nil
 }
 
-// check refuses sequences that the model cannot take, and counts tokens.
+// check returns an error if the model cannot compute a sequence, and counts tokens.
 func (p *Pass) check() error {
-	g := p.l.geometry
+	g := p.learner.geometry
 	for i, s := range p.sequences {
 		if s.Prompt < 1 || s.Prompt > len(s.Tokens) {
 			return fmt.Errorf("runtime: sequence %d has a prompt of %d of its %d tokens; it takes at least one", i, s.Prompt, len(s.Tokens))
@@ -79,20 +79,20 @@ func (p *Pass) forward(keep bool) error {
 	if keep {
 		p.activations = a
 	} else {
-		defer p.l.giveActivations(a)
+		defer p.learner.giveActivations(a)
 	}
 	return p.headForward(a)
 }
 
 // Release gives the pass's memory back to the Learner for the next pass.
 func (p *Pass) Release() {
-	p.l.giveActivations(p.activations)
+	p.learner.giveActivations(p.activations)
 	p.activations = nil
 	if p.packed != nil {
-		p.l.spare.packed = append(p.l.spare.packed, p.packed)
+		p.learner.spare.packed = append(p.learner.spare.packed, p.packed)
 		p.packed = nil
 	}
 }
 
-// Bytes estimates what a kept pass over n tokens holds.
+// Bytes estimates the memory in bytes that a kept pass over n tokens takes.
 func (l *Learner) Bytes(n int) int { return l.geometry.StashBytes(l.options.Stash, n) }

@@ -11,7 +11,7 @@ import (
 // normed state of its last token.
 type prefix struct {
 	length int
-	cache  buffer // layer after layer its keys and its values
+	cache  buffer // for one layer after the other, its keys and then its values
 	hidden buffer // [D]
 }
 
@@ -28,8 +28,7 @@ func newPrefix(m memory, g models.Geometry, length int) (x *prefix, err error) {
 	return x, nil
 }
 
-// parts are where in the cache of a prefix the keys and the values of a layer
-// begin.
+// parts returns the first element of the keys and of the values of a layer.
 func (x *prefix) parts(g models.Geometry, layer int) (key, value int) {
 	size := g.KVHeads * x.length * g.CacheWidth
 	return 2 * layer * size, (2*layer + 1) * size
@@ -37,12 +36,12 @@ func (x *prefix) parts(g models.Geometry, layer int) (key, value int) {
 
 func (x *prefix) close() { closeBuffers(&x.cache, &x.hidden) }
 
-// A prefillSession computes prompts in one batch, padded on the right.
+// A prefillSession computes prompts in one batch [B,T], padded on the right.
 type prefillSession struct {
 	decodeSession
 	last   buffer       // int64 [B], the packed index of each prompt's last token
 	layers []cacheLayer // each [B,G,T,K], of the newest batch
-	size   int          // elements of a layer's keys
+	size   int          // how many elements the keys of a layer have room for
 }
 
 // Prefill computes the prompts and returns a handle for the prefix of each.
@@ -81,8 +80,8 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	return out, nil
 }
 
-// checkPrompts refuses prompts that the model cannot take, and returns the
-// length of the longest.
+// checkPrompts returns an error if the model cannot compute one of the prompts, else
+// the length of the longest.
 func (d *Decoder) checkPrompts(prompts [][]int32) (longest int, err error) {
 	for i, p := range prompts {
 		if len(p) == 0 || len(p) >= d.maxTokens {
@@ -98,7 +97,7 @@ func (d *Decoder) checkPrompts(prompts [][]int32) (longest int, err error) {
 	return longest, nil
 }
 
-// reserve makes room for the keys and values of a batch, and binds it.
+// reserve makes room for the keys and values of a batch and binds it.
 func (s *prefillSession) reserve(d *Decoder, batch, tokens int) (err error) {
 	g := d.geometry
 	if n := batch * g.KVHeads * tokens * g.CacheWidth; s.layers == nil || s.size < n {
@@ -148,8 +147,8 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int) 
 	return nil
 }
 
-// take copies what was computed for prompt i, of length tokens, out of a batch
-// of rows of tokens tokens.
+// take copies the results of prompt i, which has length tokens, from a batch with
+// rows of tokens places.
 func (s *prefillSession) take(d *Decoder, i, length, tokens int) (*prefix, error) {
 	g := d.geometry
 	x, err := newPrefix(d.env.memory, g, length)
@@ -180,7 +179,7 @@ func (s *prefillSession) close() {
 	closeLayers(s.layers)
 }
 
-// Drop forgets a prefix.
+// Drop frees a prefix.
 func (d *Decoder) Drop(prefix int) {
 	if x := d.prefixes[prefix]; x != nil {
 		x.close()

@@ -7,11 +7,11 @@ import (
 	"onering/models/ports"
 )
 
-// rowOperations move rows of float32 matrices [M,D] by indices, ids int64 [n]:
-// what a Learner does at the embedding, and around the head. Go does it where it
-// reaches the memory, always in the order of the ids, without a run for each.
-// Elsewhere Programs do, and a device may add rows of the same id in any order:
-// the last bits of their sum may then differ from one run to the next.
+// rowOperations read and write rows of float32 matrices [M,D] by indices, int64
+// [n], for the embedding and the head of a Learner. There are two implementations,
+// because ONNX Runtime's ScatterND may add rows with the same index in any order,
+// and then the last bits of the sum differ from run to run. Go code adds them in
+// order, but works only in memory that aliases the host's.
 type rowOperations interface {
 	// gather makes y[i] = x[ids[i]] for y [n,D].
 	gather(x, ids, y *Value) error
@@ -19,9 +19,9 @@ type rowOperations interface {
 	scatter(rows, ids, x *Value) error
 	// add makes x[ids[i]] += rows[i].
 	add(rows, ids, x *Value) error
-	// token is what tokens y [n] themselves, with weights w [n,1] on their
-	// log-probs, add to the gradients of the head e [V,D] and of its input
-	// h [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i].
+	// token computes the part of the head's gradients that comes from the logits of
+	// the tokens y [n], for w = dL/dlogp [n,1], the head e [V,D] and its input h
+	// [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i].
 	token(e, de, h, y, w, dh *Value) error
 	close()
 }
@@ -45,7 +45,7 @@ func (l *Learner) openRows() (rowOperations, error) {
 	return r, nil
 }
 
-// hostRows are row operations in the host's memory.
+// hostRows implements rowOperations in Go.
 type hostRows struct{}
 
 // valuesOf returns the elements of a Value in the host's memory.
@@ -53,7 +53,7 @@ func valuesOf[T Element](v *Value) []T {
 	return unsafe.Slice((*T)(v.data), v.bytes/v.dtype.Size())
 }
 
-// width is D of a matrix [M,D].
+// width returns D of a matrix [M,D].
 func width(v *Value) int { return int(v.shape[1]) }
 
 func (hostRows) gather(x, ids, y *Value) error {
@@ -98,7 +98,7 @@ func (hostRows) token(e, de, h, y, w, dh *Value) error {
 
 func (hostRows) close() {}
 
-// addScaled makes y += a x.
+// addScaled adds a x to y.
 func addScaled(y []float32, a float32, x []float32) {
 	x = x[:len(y)]
 	for i := range y {
@@ -106,7 +106,7 @@ func addScaled(y []float32, a float32, x []float32) {
 	}
 }
 
-// deviceRows are row operations by the Programs of Architecture.Rows.
+// deviceRows implements rowOperations with the Programs of Architecture.Rows.
 type deviceRows struct{ gatherProgram, addProgram, tokenProgram *Binding }
 
 func (r *deviceRows) gather(x, ids, y *Value) error {
