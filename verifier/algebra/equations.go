@@ -15,7 +15,7 @@ const maxDegree = 60
 // over the field: there lowest terms stay lowest terms, and numerators that
 // are no multiples stay so, except with a chance of about the degree over 2^61.
 func (c *Checker) SameZeros(a, b *latex.Node) bool {
-	l := restriction{c: c, at: formula{c: c, seed: 31, mult: factorLetters(a, b)}}
+	l := restriction{c: c, at: formula{c: c, in: fieldFor(pairSeed(a, b)), seed: 31, mult: factorLetters(a, b)}}
 	x, y := l.quotient(a), l.quotient(b)
 	if l.failed || l.at.bad {
 		return false
@@ -25,7 +25,7 @@ func (c *Checker) SameZeros(a, b *latex.Node) bool {
 		return false // constants have no zeros to compare
 	}
 	for i := range p {
-		if mulField(p[i], q[len(q)-1]) != mulField(q[i], p[len(p)-1]) {
+		if l.at.in.mul(p[i], q[len(q)-1]) != l.at.in.mul(q[i], p[len(p)-1]) {
 			return false
 		}
 	}
@@ -68,7 +68,7 @@ func (l *restriction) quotient(n *latex.Node) quotient {
 		return total
 	case latex.Neg:
 		q := l.quotient(n.Args[0])
-		return quotient{l.times(poly{prime - 1}, q.num), q.den}
+		return quotient{l.times(poly{l.at.in.p - 1}, q.num), q.den}
 	case latex.Mul:
 		total := quotient{poly{1}, poly{1}}
 		for _, arg := range n.Args {
@@ -97,7 +97,7 @@ func (l *restriction) quotient(n *latex.Node) quotient {
 	if len(Variables(n)) == 0 {
 		return quotient{trimmed(poly{v}), poly{1}}
 	}
-	return quotient{trimmed(poly{v, mix(v) % prime}), poly{1}}
+	return quotient{trimmed(poly{v, mix(v) % l.at.in.p}), poly{1}}
 }
 
 // power is q^k.
@@ -129,7 +129,7 @@ func (l *restriction) plus(p, q poly) poly {
 	}
 	sum := append(poly(nil), p...)
 	for i, v := range q {
-		sum[i] = addField(sum[i], v)
+		sum[i] = l.at.in.add(sum[i], v)
 	}
 	return trimmed(sum)
 }
@@ -147,7 +147,7 @@ func (l *restriction) times(p, q poly) poly {
 	product := make(poly, len(p)+len(q)-1)
 	for i, v := range p {
 		for j, w := range q {
-			product[i+j] = addField(product[i+j], mulField(v, w))
+			product[i+j] = l.at.in.add(product[i+j], l.at.in.mul(v, w))
 		}
 	}
 	return trimmed(product)
@@ -178,12 +178,12 @@ func (l *restriction) divided(p, q poly) (ratio, rest poly) {
 		return nil, nil
 	}
 	ratio = make(poly, len(p)-len(q)+1)
-	lead := powField(q[len(q)-1], prime-2)
+	lead := l.at.in.inverse(q[len(q)-1])
 	for i := len(p) - len(q); i >= 0; i-- {
-		k := mulField(rest[i+len(q)-1], lead)
+		k := l.at.in.mul(rest[i+len(q)-1], lead)
 		ratio[i] = k
 		for j, v := range q {
-			rest[i+j] = addField(rest[i+j], negField(mulField(k, v)))
+			rest[i+j] = l.at.in.add(rest[i+j], l.at.in.neg(l.at.in.mul(k, v)))
 		}
 	}
 	return trimmed(ratio), trimmed(rest[:len(q)-1])

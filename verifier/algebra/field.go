@@ -2,55 +2,9 @@ package algebra
 
 import (
 	"math/big"
-	"math/bits"
 
 	"onering/verifier/latex"
 )
-
-// prime is the order of the field that formulas are compared in. It is
-// 1 modulo 4, so -1 has a root, which i is mapped to.
-const prime = 4611686018427387817 // 2^62 - 87
-
-// rootOfMinusOne is a square root of -1 in the field.
-var rootOfMinusOne = func() uint64 {
-	for g := uint64(2); ; g++ {
-		if r := powField(g, (prime-1)/4); mulField(r, r) == prime-1 {
-			return r
-		}
-	}
-}()
-
-func addField(a, b uint64) uint64 {
-	s := a + b
-	if s >= prime {
-		s -= prime
-	}
-	return s
-}
-
-func negField(a uint64) uint64 {
-	if a == 0 {
-		return 0
-	}
-	return prime - a
-}
-
-func mulField(a, b uint64) uint64 {
-	hi, lo := bits.Mul64(a, b)
-	_, rem := bits.Div64(hi, lo, prime)
-	return rem
-}
-
-func powField(a, n uint64) uint64 {
-	r := uint64(1)
-	for ; n > 0; n >>= 1 {
-		if n&1 == 1 {
-			r = mulField(r, a)
-		}
-		a = mulField(a, a)
-	}
-	return r
-}
 
 // mix is a hash of x; splitmix64's finaliser.
 func mix(x uint64) uint64 {
@@ -69,9 +23,10 @@ func hashName(s string, seed uint64) uint64 {
 	return mix(h)
 }
 
-// A formula is an evaluation in the field at one random point.
+// A formula is an evaluation in a field at one random point.
 type formula struct {
 	c      *Checker
+	in     *field
 	seed   uint64
 	pure   bool // only field operations on unknowns so far
 	bad    bool // a division by zero, or out of budget
@@ -83,9 +38,9 @@ type formula struct {
 // formulas reports whether a and b have the same value at two random points, and
 // whether a difference would be proof.
 func (c *Checker) formulas(a, b *latex.Node) (same, pure bool) {
-	factors := factorLetters(a, b)
+	factors, pair := factorLetters(a, b), pairSeed(a, b)
 	for _, seed := range [...]uint64{1, 2} {
-		f := formula{c: c, seed: seed, pure: true, mult: factors}
+		f := formula{c: c, in: fieldFor(pair + seed), seed: seed, pure: true, mult: factors}
 		x, y := f.value(a), f.value(b)
 		if f.bad {
 			return false, false
@@ -113,14 +68,14 @@ func (f *formula) value(n *latex.Node) uint64 {
 	case latex.Sym:
 		for i := len(f.bound) - 1; i >= 0; i-- {
 			if f.bound[i] == n.Name {
-				return mix(f.seed+uint64(i)+77) % prime
+				return mix(f.seed+uint64(i)+77) % f.in.p
 			}
 		}
-		return hashName(n.Name, f.seed) % prime
+		return hashName(n.Name, f.seed) % f.in.p
 	case latex.Const:
 		switch n.Name {
 		case "i":
-			return rootOfMinusOne
+			return f.in.root
 		case "infty":
 			if f.inside == 0 {
 				f.bad = true
@@ -129,28 +84,28 @@ func (f *formula) value(n *latex.Node) uint64 {
 		}
 		return f.constant(n.Name)
 	case latex.Unit:
-		return hashName("unit "+n.Name, f.seed) % prime
+		return hashName("unit "+n.Name, f.seed) % f.in.p
 	case latex.Add:
 		s := uint64(0)
 		for _, arg := range n.Args {
-			s = addField(s, f.value(arg))
+			s = f.in.add(s, f.value(arg))
 		}
 		return s
 	case latex.Mul:
 		p := uint64(1)
 		for _, arg := range n.Args {
-			p = mulField(p, f.value(arg))
+			p = f.in.mul(p, f.value(arg))
 		}
 		return p
 	case latex.Neg:
-		return negField(f.value(n.Args[0]))
+		return f.in.neg(f.value(n.Args[0]))
 	case latex.Div:
-		return mulField(f.value(n.Args[0]), f.inverse(f.value(n.Args[1])))
+		return f.in.mul(f.value(n.Args[0]), f.inverse(f.value(n.Args[1])))
 	case latex.Percent:
-		return mulField(f.value(n.Args[0]), f.inverse(100))
+		return f.in.mul(f.value(n.Args[0]), f.inverse(100))
 	case latex.Degree:
 		turn := f.constant("pi")
-		return mulField(f.value(n.Args[0]), mulField(turn, f.inverse(180)))
+		return f.in.mul(f.value(n.Args[0]), f.in.mul(turn, f.inverse(180)))
 	case latex.Pow:
 		return f.power(n)
 	case latex.Root:
@@ -165,7 +120,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
 	case latex.App:
 		if f.mult[n.Name] && len(n.Args) == 1 {
-			return mulField(hashName(n.Name, f.seed)%prime, f.value(n.Args[0]))
+			return f.in.mul(hashName(n.Name, f.seed)%f.in.p, f.value(n.Args[0]))
 		}
 	case latex.Func:
 		if n.Name == "exp" && len(n.Args) == 1 {
@@ -189,7 +144,7 @@ func (f *formula) value(n *latex.Node) uint64 {
 
 // constant is the residue of pi or e, which nothing is assumed of. It is the
 // same for every seed, so that a factor of pi is one factor.
-func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % prime }
+func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % f.in.p }
 
 // application is the residue of a function of the residues of n's arguments.
 func (f *formula) application(n *latex.Node) uint64 {
@@ -239,27 +194,16 @@ func (f *formula) hash(name string, values ...uint64) uint64 {
 
 func (f *formula) opaque(h uint64, name string) uint64 {
 	f.pure = false
-	return hashName(name, f.seed^h) % prime
+	return hashName(name, f.seed^h) % f.in.p
 }
 
 // ratio is the residue of a rational.
 func (f *formula) ratio(r *big.Rat) uint64 {
-	num := residue(r.Num())
+	num := f.in.residue(r.Num())
 	if r.IsInt() {
 		return num
 	}
-	return mulField(num, f.inverse(residue(r.Denom())))
-}
-
-func residue(n *big.Int) uint64 {
-	if n.IsInt64() {
-		v := n.Int64()
-		if v >= 0 {
-			return uint64(v) % prime
-		}
-		return negField(uint64(-v) % prime)
-	}
-	return new(big.Int).Mod(n, new(big.Int).SetUint64(prime)).Uint64()
+	return f.in.mul(num, f.inverse(f.in.residue(r.Denom())))
 }
 
 // inverse is 1/a; of zero it spoils the point.
@@ -268,7 +212,7 @@ func (f *formula) inverse(a uint64) uint64 {
 		f.bad = true
 		return 0
 	}
-	return powField(a, prime-2)
+	return f.in.inverse(a)
 }
 
 // power is base^exponent: a field operation where the exponent is an integer.
@@ -303,8 +247,8 @@ func (f *formula) power(n *latex.Node) uint64 {
 	}
 	// a^(p-1) = 1
 	e := new(big.Int).Abs(exp.Num())
-	e.Mod(e, new(big.Int).SetUint64(prime-1))
-	return powField(base, e.Uint64())
+	e.Mod(e, new(big.Int).SetUint64(f.in.p-1))
+	return f.in.pow(base, e.Uint64())
 }
 
 // isNumeric reports whether n has no names in it.

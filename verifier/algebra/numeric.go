@@ -21,6 +21,9 @@ type numeric struct {
 	complex bool
 	left    bool      // an operation left the reals
 	scale   ball.Real // the largest summand met
+	// swallowed says that a summand that is not zero was too small to change a sum
+	// at this precision, as in 1 + e^-10000: equality then means nothing.
+	swallowed bool
 }
 
 func (e *numeric) rat(r *big.Rat) ball.Complex { return e.ball.FromRat(r) }
@@ -104,9 +107,7 @@ func (e *numeric) value(n *latex.Node) (ball.Complex, error) {
 		}
 		switch n.Op {
 		case latex.Add:
-			e.notice(total)
-			e.notice(v)
-			total = e.ball.CAdd(total, v)
+			total = e.sum(total, v)
 		case latex.Mul:
 			total = e.ball.CMul(total, v)
 		case latex.Div:
@@ -131,6 +132,16 @@ func (e *numeric) value(n *latex.Node) (ball.Complex, error) {
 		return e.step(n)
 	}
 	return total, nil
+}
+
+// sum is x + y.
+func (e *numeric) sum(x, y ball.Complex) ball.Complex {
+	e.notice(x)
+	e.notice(y)
+	for _, part := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
+		e.swallowed = e.swallowed || e.ball.Swallows(part[0], part[1]) || e.ball.Swallows(part[1], part[0])
+	}
+	return e.ball.CAdd(x, y)
 }
 
 // notice keeps the largest magnitude among summands, for judging cancellation.
@@ -165,7 +176,7 @@ func (e *numeric) constant(name string) (ball.Complex, error) {
 
 // opaque is an unknown that depends on the whole of n as a formula.
 func (e *numeric) opaque(n *latex.Node) (ball.Complex, error) {
-	f := formula{c: e.c, seed: 5, mult: e.factors}
+	f := formula{c: e.c, in: fieldFor(5), seed: 5, mult: e.factors}
 	h := f.value(n)
 	if f.bad {
 		return ball.Complex{}, errNotANumber
@@ -493,8 +504,8 @@ func (e *numeric) hyperbolic(name string, z ball.Complex) (ball.Complex, error) 
 	if err != nil {
 		return z, err
 	}
-	sinh := b.CMul(e.small(1, 2), b.CSub(up, down))
-	cosh := b.CMul(e.small(1, 2), b.CAdd(up, down))
+	sinh := b.CMul(e.small(1, 2), e.sum(up, b.CNeg(down)))
+	cosh := b.CMul(e.small(1, 2), e.sum(up, down))
 	switch name {
 	case "sinh":
 		return sinh, nil

@@ -43,15 +43,16 @@ func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
 func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool) (proportional, possible bool) {
 	var x, y [2]uint64
 	pure := true
+	in := fieldFor(pairSeed(a, b))
 	for i := range x {
-		f := formula{c: c, seed: uint64(i + 21), pure: true, mult: factors}
+		f := formula{c: c, in: in, seed: uint64(i + 21), pure: true, mult: factors}
 		x[i], y[i] = f.value(a), f.value(b)
 		if f.bad {
 			return false, false
 		}
 		pure = pure && f.pure
 	}
-	proportional = mulField(x[0], y[1]) == mulField(x[1], y[0])
+	proportional = in.mul(x[0], y[1]) == in.mul(x[1], y[0])
 	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !pure)
 }
 

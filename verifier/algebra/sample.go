@@ -2,6 +2,7 @@ package algebra
 
 import (
 	"math/big"
+	"slices"
 
 	"onering/verifier/ball"
 	"onering/verifier/latex"
@@ -59,10 +60,13 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 			return Different, "different values at some point"
 		}
 		if equal >= 3 && !s.stepped {
+			if try(s.beyond()) {
+				return Different, "different values at some point"
+			}
 			return Equal, "the same value at every point tried"
 		}
 	}
-	if c.budget >= 0 && try(s.naturals()) {
+	if c.budget >= 0 && (try(s.naturals()) || try(s.beyond())) {
 		return Different, "different values at some point"
 	}
 	switch {
@@ -76,8 +80,41 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 	return Undecided, "expressions that could not be evaluated"
 }
 
+// confirmed looks at numbers what is equal as a formula: an expression that is
+// nowhere defined equals nothing, and large integers may be equal in a field
+// only. What has no value as a number is taken as the formula.
+func (c *Checker) confirmed(a, b *latex.Node) (Outcome, string) {
+	s := survey(a, b)
+	points := []*point{nil}
+	if len(s.names) > 0 {
+		points = append(s.fractions(), s.naturals()...)
+	}
+	if s.infinite {
+		return Equal, "the same formula"
+	}
+	undefined := false
+	for _, at := range points {
+		switch c.samePoint(a, b, s, at) {
+		case pointEqual, pointUndecided, pointNoNumber, pointLimit:
+			return Equal, "the same formula"
+		case pointDifferent:
+			return Different, "different values at some point"
+		case pointUndefined:
+			undefined = true
+		}
+		if c.budget < 0 {
+			return Limit, "expressions too costly to evaluate"
+		}
+	}
+	if undefined {
+		return Undecided, "defined nowhere"
+	}
+	return Equal, "the same formula"
+}
+
 // A variables is what a pair of expressions consists of.
 type variables struct {
+	seed     uint64 // of the points
 	names    []string
 	integer  map[string]bool // to be given natural numbers only
 	complex  bool            // i occurs
@@ -85,11 +122,14 @@ type variables struct {
 	stepped  bool // floors and the like: more points are needed
 	digits   int  // of the longest numeral
 	factors  map[string]bool
+	// constants are the larger integers in the expressions, where steps and corners
+	// may lie, the largest first.
+	constants []*big.Int
 }
 
 // survey lists the variables of a and b and where they stand.
 func survey(nodes ...*latex.Node) variables {
-	s := variables{integer: map[string]bool{}, factors: factorLetters(nodes...)}
+	s := variables{seed: pairSeed(nodes...), integer: map[string]bool{}, factors: factorLetters(nodes...)}
 	seen := map[string]bool{}
 	var walk func(n *latex.Node, discrete bool, bound []string)
 	walk = func(n *latex.Node, discrete bool, bound []string) {
@@ -99,6 +139,7 @@ func survey(nodes ...*latex.Node) variables {
 		switch n.Op {
 		case latex.Num:
 			s.digits = max(s.digits, n.Digits)
+			s.constant(n.Rat)
 		case latex.Sym:
 			for _, b := range bound {
 				if b == n.Name {
@@ -150,7 +191,53 @@ func survey(nodes ...*latex.Node) variables {
 	for _, n := range nodes {
 		walk(n, false, nil)
 	}
+	slices.SortFunc(s.constants, func(x, y *big.Int) int { return y.Cmp(x) })
+	s.constants = slices.CompactFunc(s.constants, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
+	s.constants = s.constants[:min(len(s.constants), mostConstants)]
 	return s
+}
+
+// mostConstants is how many constants have points beyond them.
+const mostConstants = 3
+
+// constant notes a constant beyond the ordinary points.
+func (s *variables) constant(r *big.Rat) {
+	if k := new(big.Int).Abs(floorRat(r)); k.Cmp(big.NewInt(20)) > 0 && k.BitLen() < 200 {
+		s.constants = append(s.constants, k)
+	}
+}
+
+// beyond are points beyond the constants, and far out: a step or a corner at a
+// constant, or at its square, lies between them and the ordinary points.
+func (s *variables) beyond() []*point {
+	var sizes []*big.Int
+	for _, k := range s.constants {
+		square := new(big.Int).Mul(k, k)
+		sizes = append(sizes, new(big.Int).Lsh(k, 1), square.Add(square, k))
+	}
+	sizes = append(sizes, big.NewInt(1_000_000), big.NewInt(1_000_000_000_000))
+	var out []*point
+	for round, size := range sizes {
+		for _, sign := range [...]int64{1, -1} {
+			out = append(out, s.at(func(i int) *big.Rat {
+				// size plus up to size/2, and a little that is no integer
+				h := mix(s.seed ^ uint64(round*1009+i))
+				v := new(big.Rat).SetInt(new(big.Int).Add(size, new(big.Int).Div(new(big.Int).Mul(size, big.NewInt(int64(h%512))), big.NewInt(1024))))
+				if len(s.integer) > 0 && s.integer[s.names[i]] {
+					return v
+				}
+				v.Add(v, fraction(s.seed^h, 0, 1))
+				if sign < 0 {
+					v.Neg(v)
+				}
+				return v
+			}))
+			if len(s.integer) == len(s.names) {
+				break // natural numbers have no sign
+			}
+		}
+	}
+	return out
 }
 
 // integerNames reports whether all variables of n are letters that usually
@@ -184,18 +271,19 @@ func (s *variables) at(value func(i int) *big.Rat) *point {
 }
 
 // fraction is a seeded fraction between low and low + span.
-func fraction(seed, low, span int) *big.Rat {
-	h := mix(uint64(seed))
+func fraction(seed uint64, low, span int) *big.Rat {
+	h := mix(seed)
 	return big.NewRat(int64(low)<<16+int64(h%uint64(span<<16))|1, 1<<16)
 }
 
 // fractions are points with fractional coordinates of several sizes, every
-// variable positive at some and negative at others.
+// variable positive at some and negative at others. Three have all coordinates
+// below one, where arc functions are defined.
 func (s *variables) fractions() []*point {
 	var out []*point
-	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 2}, {0, 3}, {0, 1}, {2, 6}, {5, 20}} {
+	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 1}, {0, 3}, {0, 1}, {2, 6}, {5, 20}, {0, 1}} {
 		out = append(out, s.at(func(i int) *big.Rat {
-			v := fraction(round*1000+i, size.low, size.span)
+			v := fraction(s.seed^uint64(round*1000+i), size.low, size.span)
 			negative := false
 			switch round {
 			case 1:
@@ -227,12 +315,12 @@ func (s *variables) naturals() []*point {
 	for round := range rounds {
 		out = append(out, s.at(func(i int) *big.Rat {
 			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
-				return fraction(round*77+i, 0, 3)
+				return fraction(s.seed^uint64(round*77+i), 0, 3)
 			}
 			if i == 0 && round < 24 { // every number for a while
 				return big.NewRat(int64(round+1), 1)
 			}
-			return big.NewRat(1+int64(mix(uint64(round*131+i))%uint64(8+round/2)), 1)
+			return big.NewRat(1+int64(mix(s.seed^uint64(round*131+i))%uint64(8+round/2)), 1)
 		}))
 	}
 	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
@@ -245,6 +333,7 @@ const (
 	pointEqual
 	pointDifferent
 	pointUndefined
+	pointNoNumber // an unknown function, a matrix: something without a value
 	pointLimit
 )
 
@@ -299,7 +388,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 		case errLimit, ball.ErrRange:
 			return pointLimit
 		case errNotANumber:
-			return pointUndefined
+			return pointNoNumber
 		default:
 			return pointUndecided
 		}
@@ -312,7 +401,7 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 		if different {
 			return pointDifferent
 		}
-		if !tight {
+		if !tight || e.swallowed {
 			return pointUndecided
 		}
 	}

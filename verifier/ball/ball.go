@@ -422,6 +422,14 @@ func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool
 	return false, rad.less(size)
 }
 
+// Swallows reports whether b is not zero and too small to change a at the precision.
+func (c *Context) Swallows(a, b Real) bool {
+	if a.mid == nil || b.mid == nil || a.ContainsZero() || b.ContainsZero() {
+		return false
+	}
+	return b.mid.MantExp(nil) < a.mid.MantExp(nil)-int(c.Prec)
+}
+
 // Larger is the one of a and b with the larger middle, by magnitude.
 func Larger(a, b Real) Real {
 	if above(a.float()).less(above(b.float())) {
