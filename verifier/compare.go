@@ -15,6 +15,8 @@ type comparer struct {
 	limited bool   // a comparison was given up as too costly
 	depth   int
 	steps   int
+	used    convention // that the verdict so far rests on
+	prose   bool       // the answer stood in running text, not in a box or a formula
 }
 
 // say notes the rule that decided and returns the verdict.
@@ -23,9 +25,19 @@ func (c *comparer) say(verdict bool, rule string) bool {
 	return verdict
 }
 
-// equal is the table of rules, by kinds. Each rule is tried on the first kinds that fit; what
-// no rule knows is compared as an expression.
+// equal compares two trees. A comparison that fails has used no convention.
 func (c *comparer) equal(g, a *latex.Node) bool {
+	before := c.used
+	if c.byKind(g, a) {
+		return true
+	}
+	c.used = before
+	return false
+}
+
+// byKind is the table of rules, by kinds. Each rule is tried on the first kinds that
+// fit; what no rule knows is compared as an expression.
+func (c *comparer) byKind(g, a *latex.Node) bool {
 	if g == nil || a == nil {
 		return c.say(false, "nothing to compare")
 	}

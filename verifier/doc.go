@@ -22,16 +22,24 @@
 // Equality is mathematical: any form of the same value counts, simplified or
 // not. Where mathematics leaves a choice it is made as follows.
 //
-//   - Decimals are exact: 0.333 is not 1/3 and 3.14 is not pi. One exception: a
-//     gold with a decimal point and at least five significant digits is taken
-//     to be rounded, so that a longer decimal that rounds to it counts.
+//   - A decimal of at least six significant digits is compared with an exact value
+//     to the digits that it states: 0.333333 is 1/3. Decimals are otherwise exact:
+//     0.333 is not 1/3 and 3.14 is not pi. Where both are decimals, a gold of at
+//     least five significant digits is taken to be rounded, so that a longer decimal
+//     that rounds to it counts.
+//   - One comparison relaxes at most one of these conventions, the same for all
+//     elements of a list: a per cent sign, a degree sign or a unit left out, a per
+//     cent value as a fraction, degrees as radians, an option's content for its letter.
+//   - Parts of a chain must agree: 5 = 7 is no answer, nor is 7 ≈ 2.5, since what
+//     follows ≈ has to be what stands before it, rounded.
 //   - A per cent sign may be added or left out (20% for 20); p% is also p/100.
 //     Below 1 only the latter: 0.5% is not 0.5.
 //   - A degree sign may be added or left out; with pi or another angle on the
 //     other side x° is x pi/180.
 //   - A unit that only one side names does not matter. If both do, units of one
 //     dimension convert (12 inches is 1 foot), others differ; of counted nouns
-//     (5 apples) one must say what the other says, in more or fewer words.
+//     (5 apples) one must say what the other says, in more or fewer words. Only
+//     nouns of a list are left out; number words multiply (5 lakh, 5 hundredths).
 //   - x = 3 is 3, and f(x) = x^2 is x^2; the name does not matter unless several
 //     are named. Other equations are equal if, once fractions are cleared, a
 //     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not

@@ -44,6 +44,9 @@ func (c *comparer) between(given []*latex.Node, next *latex.Node) []*latex.Node 
 		}
 		known = append(known, r)
 	}
+	if len(known) == 1 && len(given) == 1 && known[0].IsInt() && end.IsInt() && known[0].Cmp(end) < 0 {
+		known = append([]*big.Rat{new(big.Rat).Sub(known[0], big.NewRat(1, 1))}, known...) // 1, ..., 5
+	}
 	last := len(known) - 1
 	if last < 1 {
 		return dots

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -342,7 +343,13 @@ func (find *finder) lastExpression(s string) extract {
 	}
 	if start, end := find.lastNumber(s, max(formulaEnd, 0)); start >= 0 {
 		start, end = find.widened(s, max(formulaEnd, 0), start, end)
+		if find.denied(s[:start]) {
+			return extract{}
+		}
 		return extract{texts: []string{find.withSuffix(s, start, end)}, from: place(strings.Contains(s[start:end], `\`))}
+	}
+	if formulaStart >= 0 && find.denied(s[:formulaStart]) {
+		return extract{}
 	}
 	if formulaStart >= 0 {
 		return extract{texts: []string{find.withSuffix(s, formulaStart, formulaEnd)}, from: fromFormula}
@@ -355,6 +362,22 @@ func (find *finder) lastExpression(s string) extract {
 		return extract{texts: []string{s[i+1:]}, from: fromFormula}
 	}
 	return extract{}
+}
+
+// negations are words that deny what follows them.
+var negations = [...]string{"not", "cannot", "never", "neither", "nor"}
+
+// denied reports whether the clause that ends with before denies what comes next:
+// "it cannot be".
+func (find *finder) denied(before string) bool {
+	clause := before[strings.LastIndexAny(before, ".;:,!?\n")+1:]
+	find.steps += len(clause)
+	for _, w := range strings.FieldsFunc(strings.ToLower(clause), func(r rune) bool { return r == ' ' || r == '$' || r == '\t' }) {
+		if slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t") {
+			return true
+		}
+	}
+	return false
 }
 
 // place is where an answer in running text stands.

@@ -122,6 +122,71 @@ func (c *comparer) unitPowerOf(n *latex.Node) (unitPower, bool) {
 	return unitPower{}, false
 }
 
+// withSymbols is q, the quantity that n is, with the letters after its number read as
+// units, 10 m/s, where all of them are units.
+func (c *comparer) withSymbols(n *latex.Node, q quantity) quantity {
+	if len(q.units) > 0 || q.percent || q.degree {
+		return q
+	}
+	value, units, ok := c.symbolUnits(n)
+	if !ok || value == nil || len(units) == 0 {
+		return q
+	}
+	return quantity{value: value, units: units}
+}
+
+// symbolUnits splits a product or quotient of a number and letters that are units.
+func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unitPower, ok bool) {
+	power := func(n *latex.Node, k int) bool {
+		if n.Op == latex.Pow {
+			e, isInt := c.algebra.Integer(n.Args[1])
+			if !isInt || e < -9 || e > 9 {
+				return false
+			}
+			n, k = n.Args[0], k*e
+		}
+		if _, known := units[n.Name]; !known || n.Op != latex.Sym {
+			return false
+		}
+		symbols = append(symbols, unitPower{n.Name, k})
+		return true
+	}
+	switch {
+	case n.Op == latex.Div:
+		if value, symbols, ok = c.symbolUnits(n.Args[0]); !ok {
+			return nil, nil, false
+		}
+		parts := []*latex.Node{n.Args[1]}
+		if n.Args[1].Op == latex.Mul {
+			parts = n.Args[1].Args
+		}
+		for _, part := range parts {
+			if !power(part, -1) {
+				return nil, nil, false
+			}
+		}
+		return value, symbols, true
+	case n.Op == latex.Mul && n.Args[0].Op.Scalar() && len(algebra.Variables(n.Args[0])) == 0:
+		for _, part := range n.Args[1:] {
+			if !power(part, 1) {
+				return nil, nil, false
+			}
+		}
+		return n.Args[0], symbols, true
+	}
+	return n, nil, len(algebra.Variables(n)) == 0
+}
+
+// isArea reports whether n is a number times m^2 or m^3, which nobody means as a
+// variable.
+func isArea(n *latex.Node) bool {
+	if n.Op != latex.Mul || len(n.Args) != 2 || n.Args[0].Op != latex.Num || n.Args[1].Op != latex.Pow {
+		return false
+	}
+	base, exponent := n.Args[1].Args[0], n.Args[1].Args[1]
+	return base.Is(latex.Sym) && base.Name == "m" && exponent.Is(latex.Num) && (exponent.Rat.Cmp(big.NewRat(2, 1)) == 0 || exponent.Rat.Cmp(big.NewRat(3, 1)) == 0)
+}
+
 // sumOf adds quantities of one dimension: 5 feet 6 inches, 3 cm + 4 cm.
 func (c *comparer) sumOf(n *latex.Node) (quantity, bool) {
 	var total quantity
@@ -167,6 +232,11 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 		g, a = counted(g, inG != inA), counted(a, inG != inA)
 	}
 	x, y := c.quantityOf(g), c.quantityOf(a)
+	if (len(x.units) == 0) != (len(y.units) == 0) {
+		x, y = c.withSymbols(g, x), c.withSymbols(a, y)
+	} else if len(y.units) == 0 && isArea(a) && len(algebra.Variables(g)) == 0 {
+		y = c.withSymbols(a, y) // 5 m^2
+	}
 	switch {
 	case x.percent != y.percent:
 		return c.percent(x, y)
@@ -190,13 +260,13 @@ func (c *comparer) percent(x, y quantity) bool {
 	}
 	hundredth := &latex.Node{Op: latex.Percent, Args: []*latex.Node{p.value}}
 	if c.expressions(hundredth, n.value) {
-		return c.say(true, "a per cent value as a fraction")
+		return c.relax(percentValue)
 	}
 	if r, ok := c.algebra.Rational(p.value); ok && new(big.Rat).Abs(r).Cmp(big.NewRat(1, 1)) < 0 {
 		return c.say(false, "a per cent value against a number")
 	}
 	if c.expressions(p.value, n.value) {
-		return c.say(true, "a per cent sign on one side only")
+		return c.relax(percentSign)
 	}
 	return false
 }
@@ -215,9 +285,9 @@ func (c *comparer) degrees(x, y quantity) bool {
 		return c.say(false, "degrees against another unit")
 	}
 	if c.expressions(d.value, n.value) {
-		return c.say(true, "a degree sign on one side only")
+		return c.relax(degreeSign)
 	}
-	return c.expressions(&latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}, n.value)
+	return c.expressions(&latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}, n.value) && c.relax(degreeValue)
 }
 
 // withUnits compares quantities of which at least one has units. A unit that
@@ -225,8 +295,11 @@ func (c *comparer) degrees(x, y quantity) bool {
 // converted.
 func (c *comparer) withUnits(g, a *latex.Node, x, y quantity) bool {
 	if len(x.units) == 0 || len(y.units) == 0 {
+		if noun := nouns(append(x.units, y.units...)); noun != "" && !latex.Droppable(noun) {
+			return c.say(false, "a word that is not known as a thing counted")
+		}
 		if c.expressions(x.value, y.value) {
-			return c.say(true, "a unit on one side only")
+			return c.relax(unitOmitted)
 		}
 		// 5m as a product of a number and a variable.
 		if short(x.units) && short(y.units) {
@@ -367,7 +440,38 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 	if rounded(g, a) {
 		return c.say(true, "a decimal that rounds to the gold")
 	}
+	if c.stated(g, a) {
+		return c.say(true, "equal to the digits that the decimal states")
+	}
 	return c.say(false, rule)
+}
+
+// statedDigits is how many significant digits a decimal needs to stand for an exact
+// value.
+const statedDigits = 6
+
+// stated reports whether one side is a decimal of enough digits, the other an exact
+// value, and they differ by less than one in the decimal's last place:
+// 0.0833333333333333 and 1/12.
+func (c *comparer) stated(g, a *latex.Node) bool {
+	decimal, exact := a, g
+	if isDecimal(g) {
+		decimal, exact = g, a
+	}
+	if !isDecimal(decimal) || contains(exact, latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
+		return false
+	}
+	d := &latex.Node{Op: latex.Abs, Args: []*latex.Node{algebra.Difference(exact, decimal)}}
+	order, ok := c.algebra.Compare(d, algebra.Rational(lastPlace(decimal)))
+	return ok && order < 0
+}
+
+// isDecimal reports whether n is a decimal of enough digits to stand for an exact value.
+func isDecimal(n *latex.Node) bool {
+	for n.Op == latex.Neg {
+		n = n.Args[0]
+	}
+	return n.Op == latex.Num && n.Places > 0 && n.Places <= 1000 && n.Digits >= statedDigits
 }
 
 // rounded reports whether the gold is a decimal of at least five significant

@@ -151,7 +151,7 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) (v
 	if errG != nil || errA != nil {
 		return verdict{rule: "too long or too deep to be read", status: Limit, steps: steps}
 	}
-	v = compareTrees(g, a, checker)
+	v = compareTrees(g, a, checker, !marked)
 	defer func() { v.steps = steps }()
 	if v.equal || v.status == Limit {
 		return v
@@ -164,7 +164,7 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) (v
 		if errG != nil || errA != nil || rg.Comma == latex.Separator && !alike(g2.Tree, a2.Tree) {
 			return false
 		}
-		w := compareTrees(g2, a2, checker)
+		w := compareTrees(g2, a2, checker, !marked)
 		if w.equal {
 			v = w
 		}
@@ -203,8 +203,9 @@ func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args)
 // isList reports whether n is a list that cannot be one number; 12,345 is not (12,345).
 func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }
 
-// compareTrees compares two parsed texts.
-func compareTrees(g, a latex.Parsed, checker *algebra.Checker) verdict {
+// compareTrees compares two parsed texts; prose says that the answer stood in running
+// text.
+func compareTrees(g, a latex.Parsed, checker *algebra.Checker, prose bool) verdict {
 	v := verdict{status: OK, gold: g.Tree, answer: a.Tree}
 	if g.Tree == nil || a.Tree == nil {
 		v.rule = "nothing to compare"
@@ -218,7 +219,7 @@ func compareTrees(g, a latex.Parsed, checker *algebra.Checker) verdict {
 		v.equal, v.rule = same, "words"
 		return v
 	}
-	c := &comparer{algebra: checker}
+	c := &comparer{algebra: checker, prose: prose}
 	v.equal = c.equal(c.filled(g.Tree), c.filled(a.Tree))
 	v.rule = c.rule
 	if !v.equal && (c.limited || c.algebra.Spent()) {
@@ -238,7 +239,11 @@ func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule strin
 		}
 		return false, ""
 	}
-	equal := func(x, y *latex.Node) bool { return (&comparer{algebra: checker}).equal(x, y) }
+	// The letter or its content is a convention of its own: no other may be added.
+	equal := func(x, y *latex.Node) bool {
+		c := &comparer{algebra: checker}
+		return c.equal(x, y) && (c.used == strict || c.used == percentValue || c.used == degreeValue)
+	}
 	x, y := optionLetter(g), optionLetter(a)
 	switch {
 	case x != "" && y != "":
@@ -249,7 +254,7 @@ func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule strin
 			return true, "option letters"
 		}
 	case y == "" && g.Chosen != nil && equal(g.Chosen, a.Tree), x == "" && a.Chosen != nil && equal(g.Tree, a.Chosen):
-		return true, "what stands after an option letter"
+		return true, string(optionContent)
 	}
 	return false, ""
 }

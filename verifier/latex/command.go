@@ -65,8 +65,7 @@ func (p *parser) command() *Node {
 	case "ldots", "cdots", "dots", "dotsc", "dotsb", "vdots", "ddots", "hdots":
 		return &Node{Op: Dots}
 	case "overset", "underset":
-		p.argument()
-		return p.argument()
+		return p.annotated()
 	case "substack":
 		return p.argument()
 	case "$", "textdollar", "dollar", "pounds", "euro", "texteuro":
@@ -105,8 +104,7 @@ func (p *parser) greek(name string) *Node {
 // decorated parses the argument of an accent, and makes one name of both.
 func (p *parser) decorated(accent string) *Node {
 	if accent == "" { // \stackrel{above}{sign}
-		p.argument()
-		return p.argument()
+		return p.annotated()
 	}
 	// A word under an accent is one name: \overline{AB}.
 	if p.cur().is("{") && p.at(1).kind == word && p.at(2).is("}") {
@@ -123,6 +121,20 @@ func (p *parser) decorated(accent string) *Node {
 		return substituted(arg, unit, negated(unit))
 	}
 	return &Node{Op: Opaque, Name: accent, Args: []*Node{arg}}
+}
+
+// annotated parses the two arguments of \overset and the like: a mark, and the base
+// that it stands over. A mark of letters or digits may be a second answer, so with
+// one the formula is no expression.
+func (p *parser) annotated() *Node {
+	from := p.pos
+	p.argument()
+	for _, t := range p.tokens[from:p.pos] {
+		if t.kind == number || t.kind == word {
+			p.fail()
+		}
+	}
+	return p.argument()
 }
 
 func hasImaginary(n *Node) bool {

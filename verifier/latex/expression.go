@@ -119,7 +119,16 @@ func (p *parser) product() *Node {
 				factors = append(factors, &Node{Op: Pow, Args: []*Node{units, integer(-1)}})
 				continue
 			}
-			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
+			denominator := p.factor()
+			percent := denominator.Op == Percent && !p.before().is(")")
+			if percent { // 1/2% is a half of a per cent
+				denominator = denominator.Args[0]
+			}
+			quotient := &Node{Op: Div, Args: []*Node{multiplication(factors), denominator}}
+			if percent {
+				quotient = &Node{Op: Percent, Args: []*Node{quotient}}
+			}
+			factors = []*Node{quotient}
 			continue
 		case literal && p.mixed():
 			part := p.atom()
@@ -130,7 +139,7 @@ func (p *parser) product() *Node {
 			factors[last] = p.postfix(&Node{Op: Add, Args: []*Node{factors[last], part}})
 			literal = false
 			continue
-		case t.cmd("bmod"), t.cmd("mod"), t.cmd("pmod"), t.is("(") && p.at(1).kind == word && p.at(1).text == "mod":
+		case t.cmd("bmod"), t.cmd("mod"), t.kind == word && strings.EqualFold(t.text, "mod"), t.cmd("pmod"), t.is("(") && p.at(1).kind == word && p.at(1).text == "mod":
 			n := p.mod(multiplication(factors))
 			return n
 		}

@@ -180,8 +180,8 @@ func (l *lexer) whole() (string, bool) {
 func (l *lexer) separator() int {
 	rest := l.src[l.pos:]
 	if strings.HasPrefix(rest, ",") && l.pos >= l.listed && l.reading.Comma == Thousands && l.round == 0 {
-		if strings.HasPrefix(rest, `,\!`) {
-			return 3
+		if tight, ok := strings.CutPrefix(rest, `,\!`); ok { // also with white space after, which TeX drops
+			return len(rest) - len(strings.TrimLeft(tight, " "))
 		}
 		return 1
 	}

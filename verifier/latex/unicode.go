@@ -61,6 +61,17 @@ func (l *lexer) unicode(plain bool) {
 		l.sign(s)
 		return
 	}
+	if r == '∛' || r == '∜' {
+		l.emit(token{kind: command, text: "sqrt", at: at})
+		l.sign("[")
+		l.emit(token{kind: number, num: &numeral{value: big.NewRat(int64(r-'∛')+3, 1), places: -1, short: true}, at: at})
+		l.sign("]")
+		return
+	}
+	if r == '‰' {
+		l.emit(token{kind: word, text: "permille", plain: true, at: at})
+		return
+	}
 	if r == '¢' {
 		l.emit(token{kind: word, text: "cents", plain: true, at: at})
 		return

@@ -1,6 +1,9 @@
 package latex
 
-import "strings"
+import (
+	"math/big"
+	"strings"
+)
 
 // unitNames are units by their spellings; verifier converts between them.
 var unitNames = map[string]string{
@@ -106,6 +109,19 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			}
 			p.fail()
 		}
+	case "ppm":
+		p.advance()
+		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 1_000_000), Places: -1}), true
+	case "permille":
+		p.advance()
+		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 1000), Places: -1}), true
+	case "squared", "cubed":
+		if n := p.at(1); n.kind != word { // 5 squared, but not 5 squared metres
+			p.advance()
+			power := map[string]int64{"squared": 2, "cubed": 3}[w]
+			factors[last] = &Node{Op: Pow, Args: []*Node{factors[last], integer(power)}}
+			return factors, true
+		}
 	case "factorial":
 		p.advance()
 		factors[last] = &Node{Op: Fact, Args: []*Node{factors[last]}}
@@ -113,6 +129,11 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	case "choose":
 		p.advance()
 		factors[last] = &Node{Op: Binom, Args: []*Node{factors[last], p.factor()}}
+		return factors, true
+	}
+	if d, ok := fractionWords[w]; ok && (t.plain || t.space) && w != "half" && w != "quarter" && w != "second" {
+		p.advance()
+		factors[last] = &Node{Op: Div, Args: []*Node{factors[last], integer(d)}}
 		return factors, true
 	}
 	if m, ok := multipliers[w]; ok && (t.plain || t.space) {
@@ -247,7 +268,7 @@ func (p *parser) units() []*Node {
 		}
 		if t.is("/") && len(out) > 0 && (p.at(1).kind == word && unitOf(p.at(1).text) != "" || p.at(1).is("{")) {
 			p.advance()
-			if u := p.unit(); u != nil {
+			if u := p.unitSymbol(); u != nil {
 				out = append(out, &Node{Op: Pow, Args: []*Node{u, integer(-1)}})
 				continue
 			}
@@ -318,6 +339,16 @@ func (p *parser) unit() *Node {
 		return &Node{Op: Pow, Args: []*Node{u, p.exponent()}}
 	}
 	return u
+}
+
+// unitSymbol is unit after a sign of division, where a single letter is one too: km/h.
+func (p *parser) unitSymbol() *Node {
+	t := p.cur()
+	if t.kind != word || len(t.text) != 1 || t.plain || t.roman || p.at(1).is("^") {
+		return p.unit()
+	}
+	p.advance()
+	return &Node{Op: Unit, Name: unitOf(t.text)}
 }
 
 // unitGroup parses a braced unit in words, {\text{miles}}; nil if there is none.

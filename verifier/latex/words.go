@@ -15,13 +15,16 @@ var numberWords = map[string]int64{
 
 // multipliers are words that multiply the number before them.
 var multipliers = map[string]int64{
-	"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "trillion": 1_000_000_000_000, "dozen": 12,
+	"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "trillion": 1_000_000_000_000, "quadrillion": 1e15, "quintillion": 1e18,
+	"dozen": 12, "score": 20, "gross": 144, "grand": 1_000, "myriad": 10_000, "lakh": 100_000, "crore": 10_000_000,
 }
 
 // fractions are denominators spelled out.
 var fractionWords = map[string]int64{
 	"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4, "fifth": 5, "fifths": 5,
 	"sixth": 6, "sixths": 6, "seventh": 7, "sevenths": 7, "eighth": 8, "eighths": 8, "ninth": 9, "ninths": 9, "tenth": 10, "tenths": 10,
+	"eleventh": 11, "elevenths": 11, "twelfth": 12, "twelfths": 12, "sixteenth": 16, "sixteenths": 16, "twentieth": 20, "twentieths": 20,
+	"hundredth": 100, "hundredths": 100, "thousandth": 1_000, "thousandths": 1_000, "millionth": 1_000_000, "millionths": 1_000_000,
 }
 
 // bases are the names of number bases.
@@ -282,6 +285,10 @@ func choice(tokens []token) string {
 		return ""
 	}
 	if !(open && mark.is(")") || !open && (mark.is(".") || mark.is(")") || mark.is(":"))) {
+		return ""
+	}
+	// (A)(B) names two options.
+	if next := tokens[i+2:]; len(next) > 2 && next[0].is("(") && next[1].kind == word && len(next[1].text) == 1 && next[2].is(")") {
 		return ""
 	}
 	// (B)+1 is a sum, "(B) or (C)" two options.

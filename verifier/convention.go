@@ -1,0 +1,111 @@
+package verifier
+
+import (
+	"math/big"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
+
+// A convention is a way in which an answer may differ from the gold without being
+// wrong. One comparison uses at most one, the same for all elements of a list:
+// otherwise one answer would be right for several golds.
+type convention string
+
+const (
+	strict        convention = ""
+	percentSign   convention = "a per cent sign on one side only"
+	percentValue  convention = "a per cent value as a fraction"
+	degreeSign    convention = "a degree sign on one side only"
+	degreeValue   convention = "degrees as radians"
+	unitOmitted   convention = "a unit on one side only"
+	optionContent convention = "what stands after an option letter"
+)
+
+// relax uses a convention and notes it as the rule that decided. It fails where
+// another one was used before.
+func (c *comparer) relax(to convention) bool {
+	if c.used != strict && c.used != to {
+		return c.say(false, "more than one convention would have to be relaxed")
+	}
+	c.used = to
+	return c.say(true, string(to))
+}
+
+// agrees reports whether the parts of a chain of equations with values agree: those
+// joined by = are equal, and what follows ≈ is what stands before it, rounded.
+// Otherwise the chain gives several answers: 5 = 7, 7 ≈ 2.5.
+// In running text only the end of a chain may have been found, so there parts that are
+// joined by = need not agree: the last one is the answer.
+func (c *comparer) agrees(chain *latex.Node) bool {
+	for i, op := range chain.Ops {
+		l, r := chain.Args[i], chain.Args[i+1]
+		if !l.Op.Scalar() || !r.Op.Scalar() || isName(l) || isName(r) || len(algebra.Variables(l, r)) > 0 {
+			continue
+		}
+		switch op {
+		case "=":
+			if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) {
+				return false
+			}
+		case "~":
+			if !c.approximates(l, r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// approximates reports whether y is x rounded, or cut, to the digits that y states;
+// where y is no numeral, whether they differ by one per cent at most. Two values
+// that cannot be compared count as agreeing.
+func (c *comparer) approximates(x, y *latex.Node) bool {
+	q, p := c.quantityOf(x), c.quantityOf(y)
+	unit := func(q quantity) *latex.Node { // what one unit of q's value is worth
+		switch {
+		case q.percent:
+			return algebra.Rational(big.NewRat(1, 100))
+		case q.degree && !p.degree:
+			return &latex.Node{Op: latex.Degree, Args: []*latex.Node{integer(1)}}
+		}
+		return integer(1)
+	}
+	times := func(a, b *latex.Node) *latex.Node {
+		return &latex.Node{Op: latex.Mul, Args: []*latex.Node{a, b}}
+	}
+	d := &latex.Node{Op: latex.Abs, Args: []*latex.Node{algebra.Difference(times(q.value, unit(q)), times(p.value, unit(p)))}}
+	tolerance := times(&latex.Node{Op: latex.Abs, Args: []*latex.Node{p.value}}, algebra.Rational(big.NewRat(1, 100)))
+	if step := lastPlace(p.value); step != nil {
+		tolerance = algebra.Rational(step)
+	}
+	order, ok := c.algebra.Compare(d, times(tolerance, unit(p)))
+	return !ok || order <= 0
+}
+
+// lastPlace is what one in the last digit of a numeral is worth; nil if n is none.
+// Zeros at the end of an integer may be the places that were rounded.
+func lastPlace(n *latex.Node) *big.Rat {
+	for n.Op == latex.Neg {
+		n = n.Args[0]
+	}
+	if n.Op != latex.Num || n.Places > 1000 {
+		return nil
+	}
+	if n.Places > 0 {
+		return new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n.Places)), nil))
+	}
+	if !n.Rat.IsInt() {
+		return nil
+	}
+	step, ten, rest := big.NewInt(1), big.NewInt(10), new(big.Int).Set(n.Rat.Num())
+	for digits := 0; rest.Sign() != 0 && digits < 1000; digits++ {
+		quotient, remainder := new(big.Int).QuoRem(rest, ten, new(big.Int))
+		if remainder.Sign() != 0 {
+			break
+		}
+		rest = quotient
+		step.Mul(step, ten)
+	}
+	return new(big.Rat).SetInt(step)
+}
