@@ -40,27 +40,37 @@ func (c *comparer) relax(to convention) bool {
 func (c *comparer) agrees(chain *latex.Node) bool {
 	for i, op := range chain.Ops {
 		l, r := chain.Args[i], chain.Args[i+1]
-		if !l.Op.Scalar() || !r.Op.Scalar() || isName(l) || isName(r) || len(algebra.Variables(l, r)) > 0 {
-			continue
-		}
-		switch op {
-		case "=":
-			if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) {
-				return false
-			}
-		case "~":
+		if op == "~" && !(i == 0 && isName(l)) {
 			if !c.approximates(l, r) {
 				return false
 			}
+			continue
+		}
+		if op != "=" || !l.Op.Scalar() || !r.Op.Scalar() || isName(l) || isName(r) || len(algebra.Variables(l, r)) > 0 {
+			continue
+		}
+		if !c.prose && !(&comparer{algebra: c.algebra}).equal(l, r) {
+			return false
 		}
 	}
 	return true
 }
 
 // approximates reports whether y is x rounded, or cut, to the digits that y states;
-// where y is no numeral, whether they differ by one per cent at most. Two values
-// that cannot be compared count as agreeing.
+// where y is no numeral, whether they differ by one per cent at most. Of tuples all
+// elements have to be so.
 func (c *comparer) approximates(x, y *latex.Node) bool {
+	if x.Op == latex.Bracket && y.Op == latex.Bracket && len(x.Args) == len(y.Args) {
+		for i := range x.Args {
+			if !c.approximates(x.Args[i], y.Args[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	if !x.Op.Scalar() || !y.Op.Scalar() || len(algebra.Variables(x, y)) > 0 {
+		return false
+	}
 	q, p := c.quantityOf(x), c.quantityOf(y)
 	unit := func(q quantity) *latex.Node { // what one unit of q's value is worth
 		switch {
@@ -80,7 +90,7 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 		tolerance = algebra.Rational(step)
 	}
 	order, ok := c.algebra.Compare(d, times(tolerance, unit(p)))
-	return !ok || order <= 0
+	return ok && order <= 0
 }
 
 // lastPlace is what one in the last digit of a numeral is worth; nil if n is none.
