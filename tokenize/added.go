@@ -6,19 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// An addedToken is an entry of added_tokens in tokenizer.json: text that is cut
-// out before anything else and becomes one id.
+// An addedToken is an entry of added_tokens in tokenizer.json: a text that is found
+// before the text around it is split, and becomes one id.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
-	SingleWord bool   `json:"single_word"` // not next to a word character
-	LStrip     bool   `json:"lstrip"`      // takes the white space before it along
+	SingleWord bool   `json:"single_word"` // only where no word character is next to it
+	LStrip     bool   `json:"lstrip"`      // includes the white space before it
 	RStrip     bool   `json:"rstrip"`
-	Normalized bool   `json:"normalized"` // looked for in the normalized text
+	Normalized bool   `json:"normalized"` // searched in the normalized text
 	Special    bool   `json:"special"`    // left out by Decode with skipSpecial
 }
 
-// An addedSet finds added tokens in a text: leftmost, of those the longest.
+// An addedSet finds added tokens in a text: the leftmost, and of several that begin
+// there the longest.
 type addedSet struct {
 	tokens []addedToken
 	// A trie: edges[node<<8|byte] is the next node, token[node] the token that
@@ -47,8 +48,8 @@ func (a *addedSet) add(t addedToken) {
 	a.tokens = append(a.tokens, t)
 }
 
-// find returns the first token at or after from and where it lies; ok is false
-// if there is none.
+// find returns the first token at or after from, its start and end; ok is false if
+// there is none.
 func (a *addedSet) find(s string, from int) (t *addedToken, start, end int, ok bool) {
 	for start = from; start < len(s); start++ {
 		if !a.first[s[start]] {
@@ -71,8 +72,8 @@ func (a *addedSet) find(s string, from int) (t *addedToken, start, end int, ok b
 	return nil, 0, 0, false
 }
 
-// split calls between for the texts around the added tokens of s (not if empty)
-// and found for the tokens, in order.
+// split calls, in order, between for the texts around the added tokens of s that
+// are not empty, and found for the tokens.
 func (a *addedSet) split(s string, between func(string), found func(id int32)) {
 	done := 0
 	for from := 0; len(a.tokens) > 0; {
@@ -111,8 +112,8 @@ func startsWithWord(s string) bool {
 	return s != "" && isWord(r)
 }
 
-// isWord is \w of the reference's added-token code (UTS 18), but for marks that
-// are younger than Go's Unicode.
+// isWord is \w as the reference defines it for added tokens (UTS 18), except for
+// marks that Go's version of Unicode does not have yet.
 func isWord(r rune) bool {
 	return unicode.Is(letters, r) || unicode.Is(numbers, r) && !unicode.Is(unicode.No, r) ||
 		unicode.In(r, unicode.M, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)

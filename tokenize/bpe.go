@@ -9,14 +9,14 @@ import (
 )
 
 // A bpe turns one piece of text into ids by byte-pair encoding: each byte is a
-// symbol, and of all neighbouring pairs the one learned first (the lowest rank,
-// the leftmost of equals) becomes one symbol, until no pair is known. It is
-// safe for concurrent use once built.
+// symbol, and of all neighbouring pairs the one that was learned first (the lowest
+// rank; the leftmost of several) becomes one symbol, until no pair is in the list
+// of merges. It is safe for concurrent use once it is built.
 type bpe struct {
 	bytes  [256]int32       // id of each byte; -1 where the vocabulary has none
 	ranks  map[uint64]int32 // pair(left, right) -> rank
 	merged []int32          // rank -> id of the merged symbol
-	whole  map[string]int32 // pieces that are taken whole, without merging; nil unless ignore_merges
+	whole  map[string]int32 // pieces that become one id without merging; nil unless ignore_merges
 	unk    int32            // id for a byte that the vocabulary lacks; -1 drops it, as the reference does
 	fuse   bool             // one unk for a run of such bytes
 
@@ -24,11 +24,11 @@ type bpe struct {
 	cache []atomic.Pointer[cached]
 }
 
-// The cache is a table of the last piece for each hash: bounded (about 6 MB when
-// full), without locks, and right whoever writes last, since all write the same.
+// The cache is a table with the last piece of each hash. Its size is bounded (about
+// 6 MB when full). It needs no locks: all writers of a piece write the same ids.
 const (
 	maxCache   = 1 << 16 // pieces, for a vocabulary of any size
-	cachePiece = 64      // bytes; longer pieces hardly repeat
+	cachePiece = 64      // bytes; longer pieces seldom repeat
 )
 
 type cached struct {
@@ -55,7 +55,7 @@ func (b *bpe) startCache(n int) {
 
 func pair(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
 
-// rank is that of merging left and right, noRank if they do not merge.
+// rank returns the rank of the merge of left and right, noRank if there is none.
 func (b *bpe) rank(left, right int32) int32 {
 	if rank, ok := b.ranks[pair(left, right)]; ok {
 		return rank
@@ -79,7 +79,7 @@ func (b *bpe) append(dst []int32, piece string) []int32 {
 	}
 	start := len(dst)
 	dst = b.encode(dst, piece)
-	// Clone: a piece must not keep the whole text alive.
+	// Clone, so that the cache does not keep the whole text in memory.
 	slot.Store(&cached{strings.Clone(piece), slices.Clone(dst[start:])})
 	return dst
 }
@@ -109,10 +109,10 @@ func (b *bpe) encode(dst []int32, piece string) []int32 {
 	return dst[:start+len(ids)]
 }
 
-// Up to this many symbols, looking through all pairs beats keeping a heap.
+// Up to this many symbols, a search through all pairs is faster than a heap.
 const shortPiece = 40
 
-// mergeShort merges ids in place by looking for the best pair again and again.
+// mergeShort merges ids in place; it searches all pairs for each merge.
 func (b *bpe) mergeShort(ids []int32) []int32 {
 	var ranks [shortPiece]int32 // ranks[i] of (ids[i], ids[i+1])
 	for i := 0; i+1 < len(ids); i++ {
@@ -143,13 +143,13 @@ func (b *bpe) mergeShort(ids []int32) []int32 {
 }
 
 // mergeLong merges ids in place in O(n log n): the symbols are a linked list,
-// the pairs a heap by rank and place. A heap entry whose place now has another
-// rank is out of date and is passed over. It also returns how many pairs it ranked,
-// each of which costs at most one step of the heap.
+// the pairs are a heap ordered by rank and place. A heap entry is ignored if the
+// pair at its place has another rank by then. The second result is how many pairs
+// were ranked; each costs at most one operation of the heap.
 func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 	n := len(ids)
 	next, prev := make([]int32, n), make([]int32, n)
-	ranks := make([]int32, n) // of the pair that begins here; noRank when gone
+	ranks := make([]int32, n) // of the pair that begins here; noRank if there is none any more
 	heap := make(pairHeap, 0, n)
 	rate := func(i int32) {
 		ranked++
@@ -187,7 +187,7 @@ func (b *bpe) mergeLong(ids []int32) (merged []int32, ranked int) {
 	return slices.DeleteFunc(ids, func(id int32) bool { return id < 0 }), ranked
 }
 
-// A pairHeap holds rank<<32 | place, least on top.
+// A pairHeap holds rank<<32 | place, the smallest first.
 type pairHeap []uint64
 
 func (h *pairHeap) push(v uint64) {

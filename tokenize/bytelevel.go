@@ -7,7 +7,7 @@ import "unicode/utf8"
 // are U+0100 upwards in byte order. So a space is "Ġ" and a newline is "Ċ".
 var (
 	byteToRune [256]rune
-	runeToByte [256 + 68]int16 // -1 where the rune stands for no byte
+	runeToByte [256 + 68]int16 // -1 if the rune stands for no byte
 )
 
 func init() {
@@ -41,11 +41,11 @@ func appendBytes(dst, name []byte) []byte {
 	return dst
 }
 
-// brokenLen measures the ill-formed sequence at the front of b, which must be
-// neither empty nor begin with a whole character. n is the longest prefix that
-// could have begun a character, at least 1: what one U+FFFD replaces (Unicode
-// 16.0 section 3.9, and Rust's from_utf8_lossy). open says that b ended there,
-// so that more bytes might yet complete the character.
+// brokenLen measures the invalid sequence at the beginning of b, which must not be
+// empty or begin with a complete character. n is the length of the longest prefix
+// that could begin a character, at least 1: what one U+FFFD replaces (Unicode 16.0
+// section 3.9, and Rust's from_utf8_lossy). open says that b ends there, so that
+// more bytes could complete the character.
 func brokenLen(b []byte) (n int, open bool) {
 	var need int
 	lo, hi := byte(0x80), byte(0xBF) // what the second byte may be
@@ -83,7 +83,7 @@ func brokenLen(b []byte) (n int, open bool) {
 	return n, false
 }
 
-// appendValid appends b with each ill-formed sequence replaced by one U+FFFD.
+// appendValid appends b with each invalid sequence replaced by one U+FFFD.
 // (A range loop gives one for every byte and strings.ToValidUTF8 one for every
 // run; both differ from the reference.)
 func appendValid(dst, b []byte) []byte {

@@ -8,16 +8,14 @@ import (
 	"slices"
 )
 
-// A Character is a small vocabulary given in full, for models of a toy task: one
-// character, one token, no merges. Its files are those of any Hugging Face
-// tokenizer.
+// A Character is a small vocabulary for models of a toy task: each character is a
+// token, and nothing is merged. Its files are those of any Hugging Face tokenizer.
 type Character struct {
 	Specials []string // have the ids 0, 1, ...
-	// Pieces have the ids after. One of several bytes ("\\boxed{", or a letter
-	// beyond ASCII) is recognised like a special token, but never skipped.
+	// Pieces have the ids after them. A piece of several bytes ("\\boxed{", or a
+	// letter outside of ASCII) is found like a special token, but never skipped.
 	Pieces []string
-	// BOS, EOS and Pad are among Specials, or "" for none. No BOS is added to
-	// texts.
+	// BOS, EOS and Pad are names in Specials, or empty. No BOS is added to texts.
 	BOS, EOS, Pad string
 }
 
@@ -39,7 +37,7 @@ func (c Character) build() (*Tokenizer, error) {
 	seen := map[string]bool{}
 	for _, piece := range slices.Concat(c.Specials, c.Pieces) {
 		if piece == "" || seen[piece] {
-			return nil, fmt.Errorf("piece %q is empty or there twice", piece)
+			return nil, fmt.Errorf("piece %q is empty or is listed twice", piece)
 		}
 		seen[piece] = true
 	}
@@ -59,7 +57,7 @@ func (c Character) build() (*Tokenizer, error) {
 		return nil, err
 	}
 	for id, piece := range slices.Concat(c.Specials, c.Pieces) {
-		// The byte alphabet makes one byte of an added "é": not a text.
+		// The byte alphabet would turn an added "é" into one byte, which is not a text.
 		if got := t.Decode([]int32{int32(id)}, false); got != piece {
 			return nil, fmt.Errorf("piece %q would decode to %q", piece, got)
 		}
@@ -132,13 +130,13 @@ func (c Character) files() (model, config []byte, err error) {
 	return append(model, '\n'), append(config, '\n'), err
 }
 
-// writeFile replaces the file at path as a whole or not at all.
+// writeFile replaces the file at path completely or not at all.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once renamed, as it should
+	defer os.Remove(f.Name()) // fails after the rename, when there is nothing to remove
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Chmod(0o644)

@@ -19,8 +19,8 @@ type Message struct {
 var ErrNoChatTemplate = errors.New("the tokenizer has no chat template")
 
 // Chat renders messages with the chat template of the tokenizer's folder, as
-// transformers' apply_chat_template does; with addGenerationPrompt the text ends
-// where the assistant's answer begins.
+// apply_chat_template of transformers does. With addGenerationPrompt the text ends
+// where the answer of the assistant begins.
 func (t *Tokenizer) Chat(messages []Message, addGenerationPrompt bool) (text string, err error) {
 	text, err = t.chat.render(messages, addGenerationPrompt)
 	if err != nil {
@@ -29,8 +29,8 @@ func (t *Tokenizer) Chat(messages []Message, addGenerationPrompt bool) (text str
 	return text, nil
 }
 
-// EncodeChat is Chat and the ids of its text. It adds nothing around the text,
-// since the template has written the BOS if there is one.
+// EncodeChat returns the text of Chat and its ids. It adds no BOS: the template
+// writes one if the model has one.
 func (t *Tokenizer) EncodeChat(messages []Message, addGenerationPrompt bool) (text string, ids []int32, err error) {
 	text, err = t.Chat(messages, addGenerationPrompt)
 	if err != nil {
@@ -39,10 +39,10 @@ func (t *Tokenizer) EncodeChat(messages []Message, addGenerationPrompt bool) (te
 	return text, t.appendText(nil, text), nil
 }
 
-// A chatTemplate is parsed when it is first used: most runs never do.
+// A chatTemplate is parsed when it is first used: most runs never use it.
 type chatTemplate struct {
 	source string
-	tokens map[string]string // bos_token and the like
+	tokens map[string]string // bos_token and others that templates name
 
 	once     sync.Once
 	template *exec.Template

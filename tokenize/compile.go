@@ -8,24 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// Limits that keep a hostile pattern from taking all memory or time.
+// Limits so that a hostile pattern cannot take all memory or time.
 const (
 	maxProgram = 20000 // instructions, and copies made for counted repeats
 	maxNesting = 100
 	maxRepeat  = 1000
 )
 
-// A compiler parses an expression into parts and lets them write the program
-// from its end to its beginning, since each needs to know where to go on.
+// A compiler parses an expression into parts, which then write the program from its
+// end to its beginning: each part needs to know the instruction after it.
 type compiler struct {
-	rest  string // not yet parsed
+	rest  string // not parsed yet
 	depth int    // of groups
 	fold  bool   // inside (?i: )
 	prog  []inst
 	work  int
 }
 
-// A part writes instructions that go on at next and returns where they begin.
+// A part writes instructions that continue at next and returns the first of them.
 type part func(next int) (start int)
 
 // compile parses expr; errors quote it.
@@ -47,7 +47,7 @@ func compile(expr string) (*pattern, error) {
 	return p, nil
 }
 
-// literal is the pattern that matches text and nothing else.
+// literal returns the pattern that matches only text.
 func literal(text string) *pattern {
 	c := &compiler{}
 	next := c.emit(inst{op: opMatch})
@@ -60,7 +60,7 @@ func literal(text string) *pattern {
 	return p
 }
 
-// emit adds an instruction; past the limit it only counts.
+// emit adds an instruction and returns its index; above the limit it only counts.
 func (c *compiler) emit(in inst) int {
 	if c.work++; c.work > maxProgram {
 		return 0
@@ -157,7 +157,7 @@ func (c *compiler) quantified(p part) (part, error) {
 			start = c.emit(inst{op: opSplit, x: p(start), y: next})
 		}
 		for i := 0; i < least && c.work <= maxProgram; i++ {
-			c.work++ // a copy of nothing counts too
+			c.work++ // a copy without instructions counts, too
 			start = p(start)
 		}
 		return start
@@ -290,7 +290,8 @@ func (c *compiler) class() (set, error) {
 	}
 }
 
-// escapedClass parses \s, \p{L} and the like; nil if there is none here.
+// escapedClass parses an escaped class such as \s or \p{L}; it returns nil if the
+// next characters are not one.
 func (c *compiler) escapedClass() (set, error) {
 	switch {
 	case c.accept(`\s`):
@@ -386,7 +387,7 @@ func (c *compiler) codePoint(kind rune) (rune, error) {
 	return rune(code), nil
 }
 
-// single is the set of r alone, or of all its cases inside (?i: ).
+// single returns the set of r, or of r in upper and lower case inside (?i: ).
 func (c *compiler) single(r rune) set { return c.between(r, r) }
 
 func (c *compiler) between(low, high rune) set {

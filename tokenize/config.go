@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// A configFile is what we use of tokenizer_config.json.
+// A configFile is the part of tokenizer_config.json that is read.
 type configFile struct {
 	Class        string                `json:"tokenizer_class"`
 	BOS          tokenName             `json:"bos_token"`
@@ -25,7 +25,7 @@ type configFile struct {
 	chatTemplate string
 }
 
-// A tokenName is written as a string, as an object with "content", or null.
+// A tokenName is a string, an object with "content", or null in the file.
 type tokenName string
 
 func (n *tokenName) UnmarshalJSON(data []byte) error {
@@ -38,8 +38,8 @@ func (n *tokenName) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(n))
 }
 
-// A templateSource is one template, or a list of named ones of which "default"
-// is meant.
+// A templateSource is one template, or a list of named ones, of which "default" is
+// used.
 type templateSource string
 
 func (s *templateSource) UnmarshalJSON(data []byte) error {
@@ -58,15 +58,15 @@ func (s *templateSource) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(s))
 }
 
-// readConfig reads tokenizer_config.json and chat_template.jinja; a folder need
-// have neither.
+// readConfig reads tokenizer_config.json and chat_template.jinja, if the folder has
+// them.
 func readConfig(fsys fs.FS) (*configFile, error) {
 	c := new(configFile)
 	if err := readJSON(fsys, "tokenizer_config.json", c); err != nil {
 		return nil, err
 	}
 	if c.BOS == "" && c.EOS == "" {
-		// Older folders name them here only.
+		// Older folders have them only here.
 		var names struct {
 			BOS tokenName `json:"bos_token"`
 			EOS tokenName `json:"eos_token"`
@@ -87,7 +87,8 @@ func readConfig(fsys fs.FS) (*configFile, error) {
 	return c, nil
 }
 
-// readJSON decodes the named file into v; without the file v stays as it is.
+// readJSON decodes the named file into v; if there is no such file, v does not
+// change.
 func readJSON(fsys fs.FS, name string, v any) error {
 	data, err := fs.ReadFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +102,8 @@ func readJSON(fsys fs.FS, name string, v any) error {
 	return err
 }
 
-// tokens returns what chat templates may name; a token that is not set is
-// undefined there.
+// tokens returns the tokens that chat templates can name; one that is not set is
+// undefined in the template.
 func (c *configFile) tokens() map[string]string {
 	tokens := map[string]string{}
 	for name, token := range map[string]tokenName{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.Pad, "unk_token": c.Unk} {
@@ -113,8 +114,8 @@ func (c *configFile) tokens() map[string]string {
 	return tokens
 }
 
-// addedTokens returns the added tokens of a folder without tokenizer.json, by
-// id: those of tokenizer_config.json or, older, of added_tokens.json.
+// addedTokens returns the added tokens of a folder without tokenizer.json, by id:
+// those of tokenizer_config.json or, in older folders, of added_tokens.json.
 func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	var tokens []addedToken
 	for key, t := range c.Added {
@@ -138,10 +139,10 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	return tokens, nil
 }
 
-// surround puts BOS and EOS around texts where add_bos_token and add_eos_token
-// say so. That is for folders without tokenizer.json, whose post-processor else
-// decides alone (as in transformers 5; 4 let the configuration of Llama's
-// tokenizer class decide).
+// surround has BOS and EOS put around texts if add_bos_token and add_eos_token say
+// so. It is for folders without tokenizer.json: with that file its post-processor
+// decides (as in transformers 5; in version 4 the configuration of Llama's
+// tokenizer class decided).
 func (c *configFile) surround(t *Tokenizer) error {
 	for _, o := range []struct {
 		key  string

@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// inert lists the code points on which x/text acts and the reference does not.
+// inert lists the code points that x/text normalizes and the reference does not.
 func inert(marks, decomposes class) []rune {
 	isMark, hasParts := rangetable.New(marks.runes()...), rangetable.New(decomposes.runes()...)
 	var runes []rune

@@ -24,22 +24,22 @@ import (
 // Chat templates are Jinja. gonja renders them; this file makes it Hugging
 // Face's Jinja: blocks trimmed, raise_exception and strftime_now, tojson as
 // Python writes it, Python's strip and split, negative indices. A template comes
-// with a downloaded model, so it can read no file and call itself no further:
-// include, import, extends, block, macro, call and recursive loops are left out.
+// with a downloaded model, so it must not read files or call itself: include,
+// import, extends, block, macro, call and recursive loops do not exist.
 
-// statements are those that a template may use.
+// statements are the ones that a template can use.
 var statements = []string{"autoescape", "break", "continue", "do", "filter", "for", "if", "raw", "set", "with"}
 
-// stringMethods are gonja's methods of str that are Python's.
+// stringMethods are the methods of str that gonja has as Python has them.
 var stringMethods = []string{"capitalize", "count", "endswith", "find", "format", "isalnum", "isalpha", "isascii",
 	"isdecimal", "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "join", "lower", "partition",
 	"removeprefix", "removesuffix", "replace", "rfind", "rpartition", "splitlines", "startswith", "swapcase", "title", "upper"}
 
-// gonja's parser is recursive, and a Go program cannot survive a full stack:
-// these bound how deep a template can nest. Those in use have up to 30 kB.
+// gonja's parser is recursive, and a stack overflow ends a Go program, so these
+// limits bound how deep a template can nest. Templates in use have up to 30 kB.
 const (
 	maxTemplate = 64 << 10 // bytes
-	maxBrackets = 500      // open at once
+	maxBrackets = 500      // that are open at the same place
 )
 
 // maxRange is the limit of Jinja's sandbox.
@@ -60,7 +60,7 @@ func parseJinja(source string) (t *exec.Template, err error) {
 		case '(', '[', '{':
 			open++
 		case ')', ']', '}':
-			open = max(open-1, 0) // brackets in text need not pair
+			open = max(open-1, 0) // brackets in text need not match
 		}
 		if open > maxBrackets {
 			return nil, fmt.Errorf("more than %d brackets open at once", maxBrackets)
@@ -80,10 +80,10 @@ func parseJinja(source string) (t *exec.Template, err error) {
 	return exec.NewTemplate(name, c, loader, jinja())
 }
 
-// lexes tells whether gonja's lexer comes to an end. At a number, a point and a
-// character outside ASCII it steps back too far, and makes tokens of nothing for
-// ever: here nobody takes more of them than there can be, which leaves the
-// lexer waiting.
+// lexes returns an error if gonja's lexer does not end. After a number, a point and
+// a character outside of ASCII it steps back too far and makes empty tokens without
+// end. lexes takes no more tokens than a text of that length can have; the lexer
+// then waits and does no harm.
 func lexes(source string, c *config.Config) error {
 	l := tokens.NewLexer(source, c)
 	done := make(chan any, 1)
@@ -114,7 +114,7 @@ func renderJinja(t *exec.Template, data map[string]any) (text string, err error)
 	return t.ExecuteToString(exec.NewContext(data))
 }
 
-// catch makes an error of a panic: gonja has some, on division by zero for one.
+// catch turns a panic into an error: gonja panics on a division by zero, for example.
 func catch(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%v", r)
@@ -153,7 +153,7 @@ var jinja = sync.OnceValue(func() *exec.Environment {
 	}
 })
 
-// A list is a Python list: gonja's own lack the first element as x[-len(x)].
+// A list is a Python list: with those of gonja, x[-len(x)] is not the first element.
 type list []any
 
 // GetItem implements gonja's ItemGetter.
@@ -238,7 +238,7 @@ func boundedRange(args *exec.VarArgs) (list, error) {
 	return l, nil
 }
 
-// strftimeNow formats the current time; it knows what chat templates ask for.
+// strftimeNow formats the current time with the directives that chat templates use.
 func strftimeNow(format string) (string, error) {
 	now := time.Now()
 	var out strings.Builder
@@ -258,8 +258,8 @@ func strftimeNow(format string) (string, error) {
 	return out.String(), nil
 }
 
-// toJSON is json.dumps(value, ensure_ascii=False, indent=indent). Keys come
-// sorted, since gonja's dictionaries have no order.
+// toJSON is json.dumps(value, ensure_ascii=False, indent=indent), but with sorted
+// keys: gonja's dictionaries have no order.
 func toJSON(_ *exec.Evaluator, in *exec.Value, args *exec.VarArgs) *exec.Value {
 	if in.IsError() {
 		return in
@@ -279,7 +279,7 @@ func appendJSON(dst []byte, v any, indent, depth int) ([]byte, error) {
 	if depth > maxNesting {
 		return nil, errors.New("tojson: nested too deep")
 	}
-	// between writes what comes before an element or, at the end, a bracket.
+	// between writes the line break and blanks before an element or closing bracket.
 	between := func(comma string, depth int) {
 		dst = append(dst, comma...)
 		if indent >= 0 {

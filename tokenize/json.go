@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// A scanner walks JSON text without building it. tokenizer.json is 5 MB of two
-// flat collections; encoding/json takes several times longer over it than all
-// of the rest of loading. Small parts are handed on to encoding/json, which
-// also checks them; scanner itself checks no more than it needs to find its way
-// (a literal is skipped unread).
+// A scanner reads JSON text without building values of it. tokenizer.json is 5 MB,
+// mostly of two flat collections, and encoding/json takes several times longer for
+// them than the rest of loading. Small parts are decoded by encoding/json, which
+// also checks them. The scanner itself checks only what it needs to find the end of
+// a value (it does not read literals).
 type scanner struct {
 	data []byte
 	pos  int
@@ -55,7 +55,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// text reads a string. The result may be a part of data.
+// text reads a string. The result may share memory with data.
 func (s *scanner) text() ([]byte, error) {
 	if err := s.expect('"'); err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (s *scanner) list(open, end byte, item func() error) error {
 	}
 }
 
-// raw returns the text of the next value, whatever it is, and moves past it.
-// It only pairs brackets: what it accepts need not be JSON.
+// raw returns the text of the next value of any kind and moves past it. It only
+// counts brackets, so that it also accepts what is not JSON.
 func (s *scanner) raw() (json.RawMessage, error) {
 	s.peek()
 	start, depth := s.pos, 0
@@ -172,7 +172,7 @@ func (s *scanner) raw() (json.RawMessage, error) {
 				return s.data[start:s.pos], nil
 			}
 		}
-		// A literal ends before a comma or a bracket that is not its own.
+		// A number or literal ends before a comma or a closing bracket.
 		if depth < 0 || depth == 0 && s.data[s.pos] == ',' {
 			break
 		}

@@ -14,13 +14,13 @@ import (
 
 // Load reads the tokenizer of a Hugging Face model folder:
 //
-//   - tokenizer.json; or, where there is none, vocab.json and merges.txt of a
-//     Qwen2 or GPT-2 tokenizer
+//   - tokenizer.json; or, without it, vocab.json and merges.txt of a Qwen2 or
+//     GPT-2 tokenizer
 //   - tokenizer_config.json, if present: BOS, EOS, added tokens, chat template
-//   - chat_template.jinja, if present: the chat template, before that of the
-//     configuration
+//   - chat_template.jinja, if present: the chat template, used instead of that of
+//     the configuration
 //
-// It accepts byte-level BPE and says what it does not know. The error wraps
+// It reads byte-level BPE, and its errors name what is not supported. The error wraps
 // fs.ErrNotExist if the folder has no tokenizer.
 func Load(dir string) (*Tokenizer, error) {
 	t, err := load(os.DirFS(dir))
@@ -30,7 +30,7 @@ func Load(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// LoadFS is Load of the files at the root of fsys, embedded ones for example.
+// LoadFS is Load for the files at the root of fsys, for example embedded ones.
 func LoadFS(fsys fs.FS) (*Tokenizer, error) {
 	t, err := load(fsys)
 	if err != nil {
@@ -39,8 +39,8 @@ func LoadFS(fsys fs.FS) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Files are the names of all files that Load may read. A copy of a model takes
-// those along that its folder has.
+// Files are the names of all files that Load may read. A copy of a model needs
+// those that its folder has.
 func Files() []string {
 	return []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
 		"vocab.json", "merges.txt", "added_tokens.json"}
@@ -86,12 +86,12 @@ func newBuilder() *builder {
 	return &builder{t: &Tokenizer{bpe: newBPE()}}
 }
 
-// maxID bounds the ids of a vocabulary: a folder must not make us allocate
-// without limit. The largest vocabularies in use have about 2^18 tokens.
+// maxID bounds the ids of a vocabulary, and so the memory that a hostile folder can
+// make Load allocate. The largest vocabularies in use have about 2^18 tokens.
 const maxID = 1 << 22
 
-// readTokenizer reads tokenizer.json. Its truncation and padding are left
-// aside: they are settings of a training pipeline, not of the vocabulary.
+// readTokenizer reads tokenizer.json. It ignores truncation and padding: they are
+// settings of a training pipeline, not of the vocabulary.
 func (b *builder) readTokenizer(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
@@ -235,7 +235,7 @@ func (b *builder) readModel(raw json.RawMessage) error {
 func (b *builder) readVocab(raw []byte) error {
 	// Names and bytes go into one buffer and become parts of one string: a
 	// quarter of a million small strings would take most of the time. The bytes
-	// are empty where they are the name.
+	// of a token are left empty if they are the same as its name.
 	type entry struct{ id, name, bytes, end int }
 	entries := make([]entry, 0, len(raw)/16)
 	text := make([]byte, 0, len(raw))
@@ -292,8 +292,8 @@ func (b *builder) readVocab(raw []byte) error {
 	return nil
 }
 
-// readMerges reads ["a b", ...] or [["a", "b"], ...], best first. readVocab
-// comes before.
+// readMerges reads ["a b", ...] or [["a", "b"], ...], the best merge first. It needs
+// the result of readVocab.
 func (b *builder) readMerges(raw []byte) error {
 	b.startMerges(len(raw) / 16)
 	s := &scanner{data: raw}
@@ -356,8 +356,8 @@ func (b *builder) addMerge(left, right []byte) error {
 	return nil
 }
 
-// readVocabAndMerges reads the two files of tokenizers from before
-// tokenizer.json, whose other settings are in their class.
+// readVocabAndMerges reads the two files of tokenizers without tokenizer.json; their
+// other settings are those of their Python class.
 func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	vocab, err := fs.ReadFile(fsys, "vocab.json")
 	var merges []byte
@@ -410,7 +410,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	t := b.t
 	for _, a := range b.added {
 		if a.Content == "" {
-			continue // the reference passes over these
+			continue // the reference ignores these
 		}
 		if err := b.addToken(a); err != nil {
 			return nil, err

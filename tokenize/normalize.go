@@ -11,20 +11,20 @@ import (
 //go:generate go run gen_unicode.go
 
 // nfc returns the NFC of s, which must be valid UTF-8, as the reference
-// computes it. That is x/text's NFC but for two things:
+// computes it. That is the NFC of x/text with two differences:
 //
-//   - the reference's data are older, so the characters in inert are ordinary
-//     to it: they neither move nor compose, and marks do not pass them;
+//   - the Unicode data of the reference are older and do not have the characters
+//     in inert: they neither move nor compose, and marks do not move past them;
 //   - x/text breaks up more than 30 marks in a row with U+034F (the Stream-Safe
 //     format of UAX 15), the reference does not.
 func nfc(s string) string {
-	// Below U+0300 everything is in NFC; 0xCC leads the first character above.
+	// Below U+0300 everything is in NFC; 0xCC begins the first character from there on.
 	low := 0
 	for low < len(s) && s[low] < 0xCC {
 		low++
 	}
-	// What x/text finds in NFC is in the reference's too: inert characters only
-	// split it into parts, and parts of a normal text are normal.
+	// A text that is in NFC for x/text is so for the reference, too: the inert
+	// characters only split it into parts, and parts of a normal text are normal.
 	if low == len(s) || norm.NFC.IsNormalString(s) {
 		return s
 	}
@@ -49,13 +49,14 @@ func nfc(s string) string {
 	return string(dst)
 }
 
-// quickSpan returns the end of a text from i that is in NFC whatever follows.
+// quickSpan returns the end of a part of the text from i that is in NFC, whatever
+// follows it.
 func quickSpan(s string, i int) int {
 	end := i + norm.NFC.QuickSpanString(s[i:])
 	if end == len(s) {
 		return end
 	}
-	// x/text also stops within a long run of marks: go back to before it.
+	// x/text also stops inside a long run of marks: go back to its beginning.
 	for end > i && !boundary(s[end:]) {
 		_, n := utf8.DecodeLastRuneInString(s[:end])
 		end -= n
@@ -63,8 +64,8 @@ func quickSpan(s string, i int) int {
 	return end
 }
 
-// boundary reports whether the first character of s neither moves before nor
-// composes with what precedes it.
+// boundary reports whether the first character of s neither moves before the text
+// in front of it nor composes with it.
 func boundary(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return r < 0x300 || norm.NFC.PropertiesString(s).BoundaryBefore() || unicode.Is(inert, r)
@@ -109,11 +110,11 @@ func appendCluster(dst []byte, s string) []byte {
 		slices.SortStableFunc(chars[i:end], func(a, b char) int { return int(a.ccc) - int(b.ccc) })
 		i = end
 	}
-	starter := -1 // index in out of the character that marks compose with
+	starter := -1 // index in out of the character with which marks compose
 	out := chars[:0]
 	for _, c := range chars {
 		if starter >= 0 {
-			// A mark is blocked by a kept one of its class; classes ascend here.
+			// A mark that was kept blocks others of its class; classes ascend here.
 			last := len(out) - 1
 			if last == starter || out[last].ccc < c.ccc {
 				if pair := []rune(norm.NFC.String(string([]rune{out[starter].r, c.r}))); len(pair) == 1 {

@@ -5,15 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// A pattern is a regular expression of a Split pre-tokenizer, for those that
-// have no cutter of their own. It has what such patterns use and package regexp
-// lacks: a lookahead of one character, and \p{L}, \p{N}, \s of the reference.
-// Matching is leftmost-first, as in Perl and Oniguruma, and linear in the text
-// whatever the pattern (a Pike machine: all threads step through it together).
+// A pattern is a regular expression of a Split pre-tokenizer that has no cutter
+// written by hand. It has what such expressions use and package regexp does not
+// have: a lookahead of one character, and \p{L}, \p{N}, \s as in the reference.
+// Matching is leftmost-first, as in Perl and Oniguruma, and takes time linear in the
+// length of the text for every expression (a Pike machine: all threads advance
+// through the text together).
 //
 // Other \p classes are those of Go's unicode package. Lazy and possessive
-// quantifiers, anchors, back-references, lookbehind and longer lookahead are
-// errors. Matches of no characters are passed over.
+// quantifiers, anchors, back-references, lookbehind and longer lookahead are errors.
+// Empty matches are ignored.
 type pattern struct {
 	prog  []inst
 	start int
@@ -22,7 +23,7 @@ type pattern struct {
 
 type inst struct {
 	op   op
-	x, y int // where to go on; y is tried second
+	x, y int // the next instructions; y is tried second
 	set  set
 }
 
@@ -39,8 +40,8 @@ const (
 // A set says which characters belong to it.
 type set func(r rune) bool
 
-// find returns the leftmost match in s[from:], start == end == len(s) if there
-// is none.
+// find returns the leftmost match in s[from:]; without one, start and end are
+// len(s).
 func (p *pattern) find(s string, from int) (start, end int) {
 	m := p.pool.Get().(*machine)
 	defer p.pool.Put(m)
@@ -49,9 +50,9 @@ func (p *pattern) find(s string, from int) (start, end int) {
 
 // A machine holds the threads of one search, the preferred first.
 type machine struct {
-	now, next []thread // at a character; past one, and yet to follow
+	now, next []thread // waiting at a character; past it, not followed yet
 	seen      []int    // seen[pc] is the last position at which a thread reached pc
-	path      []int    // instructions yet to follow
+	path      []int    // instructions still to follow
 }
 
 type thread struct {
@@ -78,7 +79,7 @@ func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 		for n, t := range m.now {
 			if p.prog[t.pc].op == opMatch {
 				start, end, found = t.start, i, true
-				m.now = m.now[:n] // the rest is less preferred
+				m.now = m.now[:n] // the other threads are less preferred
 				break
 			}
 		}
@@ -99,14 +100,14 @@ func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 }
 
 // follow appends the threads that t becomes at position i without reading a
-// character: one for each character or match instruction it reaches.
+// character: one for each character or match instruction that it reaches.
 func (m *machine) follow(p *pattern, threads []thread, t thread, i int, ahead rune) []thread {
 	m.path = append(m.path[:0], t.pc)
 	for len(m.path) > 0 {
 		pc := m.path[len(m.path)-1]
 		m.path = m.path[:len(m.path)-1]
 		if m.seen[pc] == i {
-			continue // a preferred thread was here
+			continue // a more preferred thread was here
 		}
 		m.seen[pc] = i
 		switch in := p.prog[pc]; in.op {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// The stages of tokenizer.json around the model. Each may be null or absent, and
-// each may be a Sequence.
+// The stages of tokenizer.json around the model. Each can be null, absent, or a
+// Sequence.
 
-// kindOfStage returns the "type" of a stage, "" for null.
+// kindOfStage returns the "type" of a stage, the empty string for null.
 func kindOfStage(raw json.RawMessage) (string, error) {
 	if len(raw) == 0 {
 		return "", nil
@@ -51,8 +51,8 @@ func eachOf(raw json.RawMessage, stage any, parts *[]json.RawMessage, read func(
 	return nil
 }
 
-// readPreTokenizer accepts ByteLevel, alone or after any number of Split and
-// Digits.
+// readPreTokenizer accepts ByteLevel, alone or after any number of Split and Digits
+// stages.
 func (b *builder) readPreTokenizer(raw json.RawMessage) error {
 	byteLevel := false
 	if err := b.readCutters(raw, &byteLevel); err != nil {
@@ -97,7 +97,7 @@ func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
 		}
 		return nil
 	case "Split":
-		// Inverted, matches are the gaps; isolated, both are pieces.
+		// With "invert" the matches are the gaps; with Isolated both are pieces.
 		if stage.Behavior != "Isolated" {
 			return fmt.Errorf("Split with behavior %q is not supported, only Isolated is", stage.Behavior)
 		}

@@ -5,18 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// A cutter returns the end of the piece of s that begins at i < len(s).
+// A cutter returns the end of the piece of s that begins at i; i is less than len(s).
 type cutter func(s string, i int) (end int)
 
-// Patterns of the tokenizers that we know. Each alternative of qwenPattern has
-// a comment of its own in cutQwen.
+// The patterns of well-known tokenizers. In cutQwen, each alternative of qwenPattern
+// has a comment.
 const (
 	qwenPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	gptPattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 )
 
-// newCutter returns the cutter of a Split pre-tokenizer with this pattern and
-// behaviour Isolated: matches are pieces, and so is what lies between them.
+// newCutter returns the cutter of a Split pre-tokenizer with this pattern and the
+// behavior Isolated: matches are pieces, and so are the texts between them.
 func newCutter(pattern string) (cutter, error) {
 	if pattern == qwenPattern {
 		return cutQwen, nil
@@ -32,13 +32,13 @@ func (p *pattern) cutter() cutter {
 	return func(s string, i int) int {
 		start, end := p.find(s, i)
 		if start > i {
-			return start // what lies before the match
+			return start // the text before the match
 		}
 		return end
 	}
 }
 
-// The kinds of character that qwenPattern tells apart.
+// The kinds of characters that qwenPattern distinguishes.
 type kind uint8
 
 const (
@@ -64,7 +64,7 @@ func kindOf(r rune) kind {
 		return letter
 	case unicode.Is(numbers, r):
 		return number
-	case unicode.IsSpace(r): // the reference's \s, all 25 of it
+	case unicode.IsSpace(r): // the 25 characters of \s in the reference
 		return space
 	}
 	return other
@@ -91,8 +91,8 @@ func skip(s string, i int, k kind) int {
 	return i
 }
 
-// cutQwen is the cutter of qwenPattern, by hand: Go's regexp has no lookahead,
-// its classes are of another Unicode version, and this is many times faster.
+// cutQwen is the cutter of qwenPattern, written by hand because it is many times
+// faster than any expression (see the package comment).
 func cutQwen(s string, i int) int {
 	k, after := kindAt(s, i)
 	if s[i] == '\'' {
@@ -114,7 +114,7 @@ func cutQwen(s string, i int) int {
 		if next == letter {
 			return skip(s, afterNext, letter)
 		}
-		// Here for its space:  ?[^\s\p{L}\p{N}]+[\r\n]*
+		// The space of  ?[^\s\p{L}\p{N}]+[\r\n]*
 		if s[i] == ' ' && next == other {
 			return skip(s, skip(s, afterNext, other), newline)
 		}
@@ -125,7 +125,8 @@ func cutQwen(s string, i int) int {
 	return cutSpace(s, i)
 }
 
-// cutSpace cuts at white space that no earlier alternative of qwenPattern took.
+// cutSpace is the cutter for white space that no earlier alternative of qwenPattern
+// matches.
 func cutSpace(s string, i int) int {
 	end, afterNewline, last := i, 0, i
 	for end < len(s) {
@@ -139,16 +140,16 @@ func cutSpace(s string, i int) int {
 		}
 	}
 	switch {
-	case afterNewline > 0: // \s*[\r\n]+ gives back what follows the last newline
+	case afterNewline > 0: // \s*[\r\n]+ ends after the last newline
 		return afterNewline
-	case end < len(s) && last > i: // \s+(?!\S) gives back the last one
+	case end < len(s) && last > i: // \s+(?!\S) ends before the last space
 		return last
 	}
 	return end // \s+
 }
 
-// contraction returns the end of the contraction whose apostrophe is at i, or
-// i. Folding case, s is also U+017F.
+// contraction returns the end of the contraction whose apostrophe is at i, or i if
+// there is none. U+017F counts as an s, since case is ignored.
 func contraction(s string, i int) int {
 	rest := s[i+1:]
 	if len(rest) == 0 {

@@ -2,9 +2,9 @@ package tokenize
 
 import "unicode/utf8"
 
-// A StreamDecoder decodes ids as they come. What Add and the last Flush return,
-// joined, is what Decode would return for all ids, and no call returns part of a
-// character.
+// A StreamDecoder decodes ids one after the other. The results of Add and of the
+// last Flush, joined, are what Decode returns for all ids. No call returns a part of
+// a character.
 type StreamDecoder struct {
 	SkipSpecial bool // as in Decode; may be set before the first Add
 
@@ -30,15 +30,15 @@ func (d *StreamDecoder) Add(id int32) string {
 	return text
 }
 
-// Flush returns what is left at the end of a text: one U+FFFD if a character
-// was begun, else nothing. The decoder is then at the beginning of a new text.
+// Flush ends a text. It returns one U+FFFD if the last character is not complete,
+// else nothing. The decoder then begins a new text.
 func (d *StreamDecoder) Flush() string {
 	text := string(appendValid(nil, d.held))
 	d.held = d.held[:0]
 	return text
 }
 
-// wholeLen returns the length of b without a character begun at its end.
+// wholeLen returns the length of b without an incomplete character at its end.
 func wholeLen(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; tail[0] >= 0xC0 { // a leading byte

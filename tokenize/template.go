@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// A Template makes a prompt of a problem by putting text around it. It belongs to
-// the training recipe: base models are trained with it from their first step.
-// Chat is the exception, it stands for the template of the model's own
-// tokenizer, with the problem as the user's message.
+// A Template makes a prompt out of a problem by putting text around it. It belongs
+// to the training recipe: base models are trained with it from their first step.
+// Chat is the exception: it stands for the chat template of the model's tokenizer,
+// with the problem as the message of the user.
 type Template struct {
 	Name           string // as given to ParseTemplate
 	Prefix, Suffix string
 	// Stops are strings that end a response, besides EOS. They stay in it.
 	Stops []string
-	// Chat has Tokenizer.Prompt render the chat template; Prefix and Suffix are
-	// not used. System is the system message, none if empty.
+	// Chat makes Tokenizer.Prompt render the chat template; Prefix and Suffix are
+	// not used then. System is the system message; if it is empty there is none.
 	Chat   bool
 	System string
 }
 
-// placeholder is where the problem goes in a template that is a text.
+// placeholder stands for the problem in a template that is a text.
 const placeholder = "{problem}"
 
 // The templates of the paper's experiments, from sail-sg/understand-r1-zero.
@@ -46,9 +46,9 @@ var templates = map[string]Template{
 // Templates returns the names that ParseTemplate knows, sorted.
 func Templates() []string { return slices.Sorted(maps.Keys(templates)) }
 
-// ParseTemplate returns the template of that name (qwen_math, r1, no, chat), or
-// the one that text itself is: any text that holds {problem}, once. Other braces
-// in it are text.
+// ParseTemplate returns the template of that name (qwen_math, r1, no, chat), or the
+// template that text itself is: a text with {problem} in it, once. Other braces have
+// no meaning.
 func ParseTemplate(text string) (Template, error) {
 	if t, ok := templates[text]; ok {
 		t.Name, t.Stops = text, slices.Clone(t.Stops)
@@ -64,12 +64,12 @@ func ParseTemplate(text string) (Template, error) {
 	return Template{Name: text, Prefix: prefix, Suffix: suffix}, nil
 }
 
-// Render returns the prompt for a problem; that of a chat template needs its
-// tokenizer, see Tokenizer.Prompt.
+// Render returns the prompt for a problem. It does not do so for a chat template,
+// which needs its tokenizer: see Tokenizer.Prompt.
 func (t Template) Render(problem string) string { return t.Prefix + problem + t.Suffix }
 
-// Prompt renders a problem in a template, and encodes it. Only a chat template
-// can fail: the tokenizer may have none, or one that refuses a system message.
+// Prompt renders a problem in a template and encodes it. Only a chat template
+// returns errors: the tokenizer may have none, or one that refuses a system message.
 func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []int32, err error) {
 	if !around.Chat {
 		text = around.Render(problem)

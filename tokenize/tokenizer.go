@@ -8,15 +8,15 @@ import (
 // A Tokenizer turns text into token ids and back. It is safe for concurrent
 // use.
 type Tokenizer struct {
-	names   []string // id -> name as in the vocabulary; "" where no token has the id
-	bytes   []string // id -> the bytes it decodes to
+	names   []string // id -> name as in the vocabulary; empty if no token has the id
+	bytes   []string // id -> the bytes to which it decodes
 	special []bool   // id -> left out by Decode with skipSpecial
 	ids     map[string]int32
 
 	normalize bool     // to NFC
-	raw       addedSet // added tokens looked for in the text as it is
-	normal    addedSet // and those looked for after normalization
-	cutters   []cutter // each cuts the pieces of the one before it
+	raw       addedSet // added tokens that are searched in the text as it is
+	normal    addedSet // added tokens that are searched after normalization
+	cutters   []cutter // each splits the pieces of the one before it
 	bpe       *bpe
 
 	before, after []int32 // what Encode puts around a text (BOS, EOS)
@@ -25,14 +25,14 @@ type Tokenizer struct {
 	chat     *chatTemplate
 }
 
-// Encode returns the ids of text as the reference's encode(text) does: special
-// and other added tokens are recognised in the text, and where the tokenizer
-// puts a BOS in front (DeepSeek's does, Qwen's does not) it is there. Text that
-// already has its BOS, as rendered chats do, goes through EncodeChat.
+// Encode returns the ids of text as the reference's encode(text) does: special and
+// other added tokens are found in the text, and there is a BOS in front if the
+// tokenizer adds one (DeepSeek's does, Qwen's does not). For text that already has
+// its BOS, as rendered chats do, use EncodeChat.
 //
-// Ill-formed UTF-8 is read as U+FFFD, as Decode writes it. A byte that the
-// vocabulary lacks (possible only in small vocabularies) is left out, as in the
-// reference: see Check.
+// Invalid UTF-8 is read as U+FFFD, as Decode writes it. A byte that is not in the
+// vocabulary (possible only in small vocabularies) is left out, as in the reference:
+// see Check.
 func (t *Tokenizer) Encode(text string) []int32 {
 	ids := make([]int32, 0, len(text)/3+len(t.before)+len(t.after)+4)
 	ids = append(ids, t.before...)
@@ -67,9 +67,9 @@ func (t *Tokenizer) cut(ids []int32, s string, cutters []cutter) []int32 {
 	return ids
 }
 
-// Check returns an error that names the first character of text that the
-// vocabulary cannot express and Encode would leave out. Vocabularies with all
-// 256 bytes, as those of real models, express everything.
+// Check returns an error that names the first character of text that is not in the
+// vocabulary, so that Encode would leave it out. Vocabularies with all 256 bytes, as
+// those of real models, have every character.
 func (t *Tokenizer) Check(text string) error {
 	if t.bpe.unk >= 0 {
 		return nil
@@ -88,10 +88,10 @@ func (t *Tokenizer) Check(text string) error {
 	return err
 }
 
-// Decode returns the text of ids: their bytes, joined, with each ill-formed
-// UTF-8 sequence replaced by one U+FFFD. Ids without a token (a model may have
-// more logits than its tokenizer has tokens) give nothing. With skipSpecial
-// neither do special tokens.
+// Decode returns the text of ids: their bytes, joined, with each invalid UTF-8
+// sequence replaced by one U+FFFD. Ids without a token (a model may have more logits
+// than its tokenizer has tokens) add nothing; with skipSpecial, special tokens add
+// nothing either.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	buf := make([]byte, 0, 5*len(ids))
 	for _, id := range ids {
@@ -114,22 +114,22 @@ func (t *Tokenizer) appendToken(dst []byte, id int32, skipSpecial bool) []byte {
 // more logits than that, never fewer.
 func (t *Tokenizer) VocabSize() int { return len(t.names) }
 
-// BOS returns the id of the token that begins a text; ok is false if the
-// tokenizer names none.
+// BOS returns the id of the token that begins a text; ok is false if the tokenizer
+// has none.
 func (t *Tokenizer) BOS() (id int32, ok bool) { return t.ID(t.bos) }
 
-// EOS returns the id of the token that ends a text; ok is false if the tokenizer
-// names none. A model's generation_config.json may name others.
+// EOS returns the id of the token that ends a text; ok is false if the tokenizer has
+// none. The generation_config.json of a model may name others.
 func (t *Tokenizer) EOS() (id int32, ok bool) { return t.ID(t.eos) }
 
-// ID returns the id of a token by its name in the vocabulary, in which " the" is
-// "Ġthe"; ok is false if there is none.
+// ID returns the id of the token with that name in the vocabulary, where " the" is
+// written "Ġthe"; ok is false if there is none.
 func (t *Tokenizer) ID(token string) (id int32, ok bool) {
 	id, ok = t.ids[token]
 	return id, ok && token != ""
 }
 
-// Token returns the name of id in the vocabulary, "" if no token has that id.
+// Token returns the name of id in the vocabulary, empty if no token has that id.
 func (t *Tokenizer) Token(id int32) string {
 	if id < 0 || int(id) >= len(t.names) {
 		return ""
