@@ -94,7 +94,7 @@ func TestCharacterErrors(t *testing.T) {
 		c    Character
 		want string
 	}{
-		{Character{Pieces: []string{"a", "a"}}, `"a" is empty or there twice`},
+		{Character{Pieces: []string{"a", "a"}}, `"a" is empty or is listed twice`},
 		{Character{Pieces: []string{""}}, "empty"},
 		{Character{Pieces: []string{"a"}, EOS: "<eos>"}, `EOS "<eos>" is not among the specials`},
 		{Character{Specials: []string{"Ġ"}, Pieces: []string{" "}}, "both written"},
