@@ -132,7 +132,14 @@ const (
 	Filter
 	// Greedy takes the first largest logit.
 	Greedy
+	// DrawMinP and FilterMinP are Draw and Filter without the tokens that are
+	// less likely than a share of the likeliest one.
+	DrawMinP
+	FilterMinP
 )
+
+// Choices are all of them.
+var Choices = []Choice{Draw, Filter, Greedy, DrawMinP, FilterMinP}
 
 // A Stash is how much of a layer's forward pass is kept for its backward pass.
 type Stash int

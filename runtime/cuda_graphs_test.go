@@ -85,7 +85,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 		hidden[0], hidden[1], hidden[2] = 0, 0, 0         // all logits equal
 		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // almost all mass is on one id
 
-		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
+		for _, choice := range models.Choices {
 			for _, topP := range []float32{0.01, 0.9, 1} {
 				var want, got sampled
 				for into, config := range map[*sampled]decoder.Architecture{&want: c, &got: cuda} {
@@ -94,7 +94,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 					all := map[string]*runtime.Value{
 						"hidden": value(t, hidden, B, D), "lm_head.weight": value(t, head, int64(vocab), D),
 						"inv_temperature": value(t, []float32{0.7}), "uniforms": value(t, us, B),
-						"k": value(t, []int64{int64(min(512, vocab))}, 1), "top_p": value(t, []float32{topP}), "renormalize": value(t, []float32{0}),
+						"k": value(t, []int64{int64(min(512, vocab))}, 1), "top_p": value(t, []float32{topP}), "renormalize": value(t, []float32{0}), "min_p": value(t, []float32{0.1}),
 						"next": value(t, into.next, B), "logp": value(t, into.logp, B), "entropy": value(t, into.entropy, B), "short": value(t, into.short, B),
 					}
 					if err := bind(t, e, p, portsOf(p.Inputs, all), portsOf(p.Outputs, all)).Run(); err != nil {

@@ -26,6 +26,7 @@ type tokenChooser struct {
 // filters are what a Program that restricts the choice reads and writes besides.
 type filters struct {
 	topP, renormalize, k buffer
+	minP                 buffer
 	short                buffer // 1 for each row of which the k largest hold too little
 }
 
@@ -34,7 +35,7 @@ func newTokenChooser(e *Env) tokenChooser {
 	return tokenChooser{
 		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32),
 		inverseTemperature: float, uniforms: float, next: hostBuffer(models.I64), logp: float, entropy: float,
-		filters: filters{topP: float, renormalize: float, k: hostBuffer(models.I64), short: float},
+		filters: filters{topP: float, renormalize: float, minP: float, k: hostBuffer(models.I64), short: float},
 	}
 }
 
@@ -53,11 +54,16 @@ func (s *tokenChooser) SetSampling(x sampler.Sampling) error {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	s.sampling = x
+	largest := x.TopK > 0 || x.TopP < 1
 	switch {
 	case x.Greedy:
 		s.choice = models.Greedy
-	case x.TopK > 0 || x.TopP < 1:
+	case largest && x.MinP > 0:
+		s.choice = models.FilterMinP
+	case largest:
 		s.choice = models.Filter
+	case x.MinP > 0:
+		s.choice = models.DrawMinP
 	default:
 		s.choice = models.Draw
 	}
@@ -111,11 +117,12 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 	ids := take[int64](&b, ports.NextTokens, &s.next, rows)
 	logps := take[float32](&b, ports.LogProb, &s.logp, rows)
 	entropies := take[float32](&b, ports.Entropy, &s.entropy, rows)
+	copy(fillIf[float32](&b, ports.MinP, &s.filters.minP), []float32{float32(s.sampling.MinP)})
 	if b.err != nil {
 		return b.err
 	}
 	inverse[0] = 1 / float32(s.sampling.Temperature)
-	if s.choice == models.Filter {
+	if s.choice == models.Filter || s.choice == models.FilterMinP {
 		err = s.filter(&b, d.geometry.Vocab, n)
 	} else {
 		err = b.run()
@@ -166,5 +173,5 @@ func (s *tokenChooser) close() {
 	}
 	s.sessions = nil
 	f := &s.filters
-	closeBuffers(&s.hidden, &s.inverseTemperature, &s.uniforms, &s.next, &s.logp, &s.entropy, &f.topP, &f.renormalize, &f.k, &f.short)
+	closeBuffers(&s.hidden, &s.inverseTemperature, &s.uniforms, &s.next, &s.logp, &s.entropy, &f.topP, &f.renormalize, &f.k, &f.minP, &f.short)
 }

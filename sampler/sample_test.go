@@ -300,6 +300,7 @@ func TestBadInput(t *testing.T) {
 		{"nan temperature", func(o *Options) { o.Temperature = math.NaN() }, good, "temperature = NaN"},
 		{"top_p", func(o *Options) { o.TopP = 0 }, good, "top_p = 0: must be in (0, 1]; 1 turns it off"},
 		{"top_k", func(o *Options) { o.TopK = -1 }, good, "top_k = -1: must be at least 0; 0 turns it off"},
+		{"min_p", func(o *Options) { o.MinP = 1 }, good, "min_p = 1: must be in [0, 1); 0 turns it off"},
 		{"length", func(o *Options) { o.MaxNewTokens = 0 }, good, "max_new_tokens = 0: must be at least 1"},
 		{"stops without text", func(o *Options) { o.Stops = []string{"x"} }, good, `stop string "x" needs a text decoder`},
 		{"empty stop", func(o *Options) { o.Stops, o.Text = []string{""}, newLetters }, good, "stop string 0 is empty"},

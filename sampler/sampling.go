@@ -12,10 +12,12 @@ import (
 // the flags of the commands that sample, Options, Decoder and reports of
 // evaluations all use it.
 //
-// The filters apply in the order top_k, top_p, each to what the one before has
-// kept, after the temperature. They restrict the choice and nothing else:
-// log-probs and entropies are those of softmax(logits/Temperature) over the
-// whole vocabulary, greedy or not, which is what the learner computes too (D25).
+// The filters apply after the temperature in the order top_k, top_p, min_p, each
+// to what the one before has kept, as in Hugging Face transformers and SGLang;
+// vLLM applies min_p before the other two. They restrict the choice and nothing
+// else: log-probs and entropies are those of softmax(logits/Temperature) over
+// the whole vocabulary, greedy or not, which is what the learner computes too
+// (D25).
 type Sampling struct {
 	// Greedy decoding ignores the filters and the uniforms. A run file says it
 	// with a temperature of 0, where it is possible at all.
@@ -23,6 +25,7 @@ type Sampling struct {
 	Temperature  float64 `toml:"temperature" json:"temperature" range:"(0,)" help:"divisor of the logits"`
 	TopP         float64 `toml:"top_p" json:"top_p" range:"(0,1]" note:"1 turns it off" help:"keep the smallest set of likeliest tokens that holds this share of the probability"`
 	TopK         int     `toml:"top_k" json:"top_k" range:"[0,)" note:"0 turns it off" help:"keep this many of the likeliest tokens"`
+	MinP         float64 `toml:"min_p" json:"min_p,omitempty" range:"[0,1)" note:"0 turns it off" help:"keep the tokens whose probability is at least this share of the largest one"`
 	MaxNewTokens int     `toml:"max_new_tokens" flag:"max-tokens" json:"max_tokens" range:"[1,)" help:"most tokens of a response, the end-of-sequence token included; one that reaches it is truncated"`
 }
 

@@ -46,9 +46,9 @@ func TestValidateNamesKeys(t *testing.T) {
 		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: learn.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
-		Rollout:   RolloutConfig{Sampling: sampler.Sampling{TopK: -1}},
+		Rollout:   RolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:     LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
-		Eval:      EvalConfig{Suites: []string{""}, Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MaxNewTokens: -1}},
+		Eval:      EvalConfig{Suites: []string{""}, Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
 		Runtime:   RuntimeConfig{Threads: -1, Device: "tpu"},
 	}
 	reported, exist := map[string]bool{}, keys()
@@ -114,5 +114,24 @@ func TestValidateObjective(t *testing.T) {
 	var field *settings.Error
 	if err := c.Validate(); !errors.As(err, &field) || field.Key != "objective.p_max" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A checkpoint of a version without a setting had the setting's default.
+func TestChangedSettingsOfOlderVersion(t *testing.T) {
+	c := valid()
+	was := decisive(c)
+	for _, key := range []string{"rollout.min_p", "objective.Norm"} {
+		if _, ok := was[key]; !ok {
+			t.Fatalf("%s does not decide the course of a run", key)
+		}
+		delete(was, key)
+	}
+	if changed := changedSettings(was, decisive(c)); len(changed) > 0 {
+		t.Errorf("changed: %v", changed)
+	}
+	c.Rollout.MinP = 0.1
+	if changed := changedSettings(was, decisive(c)); len(changed) != 1 || changed[0].String() != "rollout.min_p was 0 and is 0.1" {
+		t.Errorf("changed: %v", changed)
 	}
 }

@@ -47,7 +47,7 @@ func TestOfficialChecker(t *testing.T) {
 	for _, b := range builds[:2] {
 		c := b.of(small())
 		for _, c.Vocab = range vocabularies {
-			for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
+			for _, choice := range models.Choices {
 				for _, form := range models.Forms {
 					p, err := c.Sample(choice, form)
 					if err != nil {

@@ -45,7 +45,7 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 			add(fmt.Sprintf(" width %d", width), err, p)
 		}
 	}
-	for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
+	for _, choice := range models.Choices {
 		for _, form := range models.Forms {
 			p, err := c.Sample(choice, form)
 			add(fmt.Sprintf(" form %d", form), err, p)

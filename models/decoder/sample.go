@@ -13,15 +13,20 @@ import (
 //
 // Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next
 // int64 [B], logp and entropy [B], both of softmax(logits*inv_temperature)
-// over the whole vocabulary. Draw and Filter take uniforms float32 [B]: next
+// over the whole vocabulary. All but Greedy take uniforms float32 [B]: next
 // is the first id whose cumulative probability exceeds it. Filter takes also k
 // int64 [1], how many of the largest to look at; top_p []; renormalize [], 1
 // where k is a limit of its own, so that top_p counts within it, else 0. Its
 // output short [B] is 1 where the k largest hold less than top_p: then k was
 // too small and the row must be sampled again with a larger one. Tokens as
-// probable as the last one kept are all kept.
+// probable as the last one kept are all kept. DrawMinP and FilterMinP take also
+// min_p [] and keep, of what Draw and Filter have kept, the tokens whose
+// probability is at least min_p times the largest one.
 func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Program, error) {
-	name := [...]string{models.Draw: "sample.draw", models.Filter: "sample.filter", models.Greedy: "sample.greedy"}[choice]
+	name := [...]string{
+		models.Draw: "sample.draw", models.Filter: "sample.filter", models.Greedy: "sample.greedy",
+		models.DrawMinP: "sample.draw.min_p", models.FilterMinP: "sample.filter.min_p",
+	}[choice]
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
 		head := parameter(g, a.Geometry().Head, onnx.Float, a.Vocab, a.Hidden)
@@ -34,15 +39,20 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		// The float32 logarithm of a row depends on how many rows there are.
 		logTotal := graph.Cast(graph.Log(graph.Cast(total, onnx.Double)), onnx.Float)
 
-		var next *graph.Node // [B,1]
-		switch choice {
-		case models.Greedy:
-			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
-		case models.Draw:
-			next = a.draw(e, g.Float(ports.Uniforms, "B"))
-		case models.Filter:
-			kept, short := a.filter(e, total, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), g.Float(ports.TopP), g.Float(ports.Renormalize))
+		kept := e
+		if choice == models.Filter || choice == models.FilterMinP {
+			var short *graph.Node
+			kept, short = a.filter(e, total, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), g.Float(ports.TopP), g.Float(ports.Renormalize))
 			g.Output(ports.Short, graph.Reshape(short, -1))
+		}
+		if choice == models.DrawMinP || choice == models.FilterMinP {
+			// The largest of e is exp(0), so that min_p is the bound itself.
+			kept = graph.Where(graph.GreaterOrEqual(e, g.Float(ports.MinP)), kept, g.Scalar(0))
+		}
+		var next *graph.Node // [B,1]
+		if choice == models.Greedy {
+			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
+		} else {
 			next = a.draw(kept, g.Float(ports.Uniforms, "B"))
 		}
 		g.Output(ports.NextTokens, graph.Reshape(next, -1))

@@ -276,6 +276,99 @@ func TestFilter(t *testing.T) {
 	})
 }
 
+// TestMinP: of what top-k and top-p keep, min-p keeps the ids that are likely
+// enough beside the likeliest one, and says nothing of log-probs and entropy.
+func TestMinP(t *testing.T) {
+	programs := make(pickers)
+	rapid.Check(t, func(t *rapid.T) {
+		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
+		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
+		kind := rapid.SampledFrom(builds).Draw(t, "build")
+		choice := rapid.SampledFrom([]models.Choice{models.DrawMinP, models.FilterMinP}).Draw(t, "choice")
+		logits, u := drawLogits(t, vocab), drawUniform(t)
+		minP := float64(float32(rapid.SampledFrom([]float64{0, math.SmallestNonzeroFloat32, 0.01, 0.1, 0.5, 0.95, 1 - 1.0/(1<<24)}).Draw(t, "min_p")))
+		k, topP, renormalize := vocab, 1.0, false
+		in := map[string]graphtest.Tensor{
+			"hidden": graphtest.Floats([]float64{1}, 1, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
+			"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats([]float64{u}, 1),
+			"min_p": graphtest.Floats([]float64{minP})}
+		if choice == models.FilterMinP {
+			k = min(rapid.SampledFrom([]int{1, 2, 5, 40, vocab}).Draw(t, "k"), vocab)
+			topP = float64(float32(rapid.SampledFrom([]float64{0.01, 0.5, 0.9, 0.999, 1}).Draw(t, "top_p")))
+			renormalize = rapid.Bool().Draw(t, "renormalize")
+			flag := 0.0
+			if renormalize {
+				flag = 1
+			}
+			in["k"], in["top_p"], in["renormalize"] = graphtest.Ints([]int{k}), graphtest.Floats([]float64{topP}), graphtest.Floats([]float64{flag})
+		}
+		out, err := programs.of(t, vocab, choice, form, kind, false).Run(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logp := logSoftmax(logits)
+		p := make([]float64, vocab)
+		for i, l := range logp {
+			p[i] = math.Exp(l)
+		}
+		checkLogp(t, out, 0, logp, 1e-12)
+		kept, margin := make([]bool, vocab), math.Inf(1)
+		for i := range kept {
+			kept[i] = true
+		}
+		if choice == models.FilterMinP {
+			kept, _, margin = filtered(p, k, topP, renormalize)
+		}
+		bound := minP * slices.Max(p)
+		for i := range p {
+			if p[i] != slices.Max(p) && minP > 0 {
+				margin = min(margin, math.Abs(p[i]-bound)/bound)
+			}
+			kept[i] = kept[i] && p[i] >= bound
+		}
+		if margin < 1e-9 {
+			return // what is kept depends on rounding
+		}
+		checkDrawn(t, int(out["next"].Data[0]), p, kept, u, 1e-12)
+	})
+}
+
+// TestMinPBounds: 0 keeps every id that has mass, as does any share where all
+// are equally likely, and the largest share below 1 keeps the likeliest alone.
+func TestMinPBounds(t *testing.T) {
+	const vocab = 320
+	us, hidden := make([]float64, vocab), make([]float64, vocab)
+	for i := range us {
+		us[i], hidden[i] = (float64(i)+0.5)/vocab, 1
+	}
+	equal, rising := make([]float64, vocab), make([]float64, vocab)
+	for i := range rising {
+		rising[i] = float64(i) / vocab
+	}
+	for _, kind := range builds {
+		for _, tt := range []struct {
+			logits []float64
+			minP   float64
+			want   func(row int) int
+		}{
+			{equal, 0, func(row int) int { return row }},
+			{equal, 0.5, func(row int) int { return row }},
+			{equal, 1 - 1.0/(1<<24), func(row int) int { return row }},
+			{rising, 1 - 1.0/(1<<24), func(int) int { return vocab - 1 }},
+		} {
+			g := make(pickers).of(t, vocab, models.DrawMinP, models.Direct, kind, false)
+			out := run(t, g, map[string]graphtest.Tensor{
+				"hidden": graphtest.Floats(hidden, vocab, 1), "lm_head.weight": graphtest.Floats(tt.logits, vocab, 1),
+				"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats(us, vocab), "min_p": graphtest.Floats([]float64{tt.minP})})
+			for i, id := range out["next"].Data {
+				if int(id) != tt.want(i) {
+					t.Fatalf("%v, min-p %v: u = %v: id %v, want %d", kind, tt.minP, us[i], id, tt.want(i))
+				}
+			}
+		}
+	}
+}
+
 // TestFilterKeepsAll: top-p 1 over the whole vocabulary keeps every id that has
 // mass.
 func TestFilterKeepsAll(t *testing.T) {

@@ -123,7 +123,7 @@ func buildGraphs(arch models.Architecture) ([]graphFile, error) {
 	for _, form := range models.Forms {
 		p, err := arch.Decode(form)
 		add("", err, p)
-		for _, choice := range []models.Choice{models.Draw, models.Filter, models.Greedy} {
+		for _, choice := range models.Choices {
 			p, err := arch.Sample(choice, form)
 			add(form.Suffix(), err, p)
 		}

@@ -74,6 +74,7 @@ const (
 	TopK        = "k"           // int64 [1], how many of the largest probabilities to look at
 	TopP        = "top_p"       // []
 	Renormalize = "renormalize" // [], 1 where TopP counts within the TopK, else 0
+	MinP        = "min_p"       // [], the least share of the largest probability
 	NextTokens  = "next"        // int64 [B]
 	LogProb     = "logp"        // [B]
 	Short       = "short"       // [B], 1 where the TopK hold less than TopP

@@ -1,0 +1,118 @@
+package settings
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+type shared struct {
+	Rate  float64 `toml:"rate" flag:"lr" range:"(0,)" help:"how fast"`
+	Share float64 `toml:"share" range:"[0,1)" note:"0 turns it off" help:"how much"`
+}
+
+type example struct {
+	Name string `choice:"one two" help:"which"`
+	shared
+	Exact   bool `toml:"-" flag:"exact" help:"no rounding"`
+	ClipLow int  `range:"[2,5]"`
+	EpsESS  *float64
+	Words   []string `toml:"words,omitempty"`
+	Skipped map[string]int
+	private int
+}
+
+func good() example { return example{Name: "one", shared: shared{Rate: 1}, ClipLow: 2} }
+
+// Embedded structs count as their fields do, in order; keys and flags follow
+// from names unless tags say otherwise.
+func TestFields(t *testing.T) {
+	x := good()
+	var keys, flags []string
+	for _, f := range Fields(&x) {
+		keys, flags = append(keys, f.Key), append(flags, f.Flag)
+	}
+	if want := []string{"name", "rate", "share", "", "clip_low", "eps_ess", "words"}; !slices.Equal(keys, want) {
+		t.Errorf("keys %q, want %q", keys, want)
+	}
+	if want := []string{"name", "lr", "share", "exact", "clip-low", "eps-ess", "words"}; !slices.Equal(flags, want) {
+		t.Errorf("flags %q, want %q", flags, want)
+	}
+	Fields(&x)[1].Value.SetFloat(7)
+	if x.Rate != 7 {
+		t.Error("a field is a copy")
+	}
+	for _, none := range []any{nil, (*example)(nil), example{}, new(int)} {
+		if f := Fields(none); f != nil {
+			t.Errorf("%T has fields %v", none, f)
+		}
+	}
+	if help := Fields(&x)[0].Help(); help != "which: one, two" {
+		t.Errorf("help %q", help)
+	}
+	if help := Fields(&x)[2].Help(); help != "how much; 0 turns it off" {
+		t.Errorf("help %q", help)
+	}
+}
+
+// Each impossible value is reported, with the key behind the prefix.
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		change func(*example)
+		want   string // of the error; "" for none
+	}{
+		{func(*example) {}, ""},
+		{func(x *example) { x.Rate = math.SmallestNonzeroFloat64 }, ""},
+		{func(x *example) { x.Rate = 0 }, "a.rate = 0: must be a finite number above 0"},
+		{func(x *example) { x.Rate = math.NaN() }, "a.rate = NaN: must be a finite number above 0"},
+		{func(x *example) { x.Rate = math.Inf(1) }, "a.rate = +Inf: must be a finite number above 0"},
+		{func(x *example) { x.Share = math.Nextafter(1, 0) }, ""},
+		{func(x *example) { x.Share = 1 }, "a.share = 1: must be in [0, 1); 0 turns it off"},
+		{func(x *example) { x.Share = math.Nextafter(0, -1) }, "a.share = -5e-324: must be in [0, 1); 0 turns it off"},
+		{func(x *example) { x.ClipLow = 5 }, ""},
+		{func(x *example) { x.ClipLow = 6 }, "a.clip_low = 6: must be in [2, 5]"},
+		{func(x *example) { x.Name = "three" }, `a.name = "three": must be one of one, two`},
+		{func(x *example) { x.Name, x.ClipLow = "", 1 }, "a.name = \"\": must be one of one, two\na.clip_low = 1: must be in [2, 5]"},
+	} {
+		x := good()
+		tt.change(&x)
+		err := Check("a.", &x)
+		if err == nil && tt.want != "" || err != nil && err.Error() != tt.want {
+			t.Errorf("error %v, want %q", err, tt.want)
+		}
+		var bad *Error
+		if err != nil && (!errors.As(err, &bad) || !strings.HasPrefix(bad.Key, "a.")) {
+			t.Errorf("%v is no *Error", err)
+		}
+	}
+}
+
+// A number is inside a range if and only if it is between its ends, which count
+// where the bracket is square.
+func TestRange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.Float64().Draw(t, "x")
+		for tag, want := range map[string]bool{
+			"(0,)": x > 0 && x <= math.MaxFloat64, "[0,)": x >= 0 && x <= math.MaxFloat64,
+			"(0,1]": x > 0 && x <= 1, "[0,1)": x >= 0 && x < 1, "[-2.5,1e3]": x >= -2.5 && x <= 1000,
+		} {
+			if got := parseRange(tag).contains(x); got != want {
+				t.Fatalf("%v in %s: %v", x, tag, got)
+			}
+		}
+	})
+	for _, tag := range []string{"[1]", "[a,2]", "[,2]"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("range %q is taken", tag)
+				}
+			}()
+			parseRange(tag)
+		}()
+	}
+}
