@@ -152,6 +152,33 @@ func (b *builder) readTokenizer(data []byte) error {
 	return nil
 }
 
+// modelOptions are the settings of "model", besides the vocabulary and the merges.
+type modelOptions struct {
+	Type         string   `json:"type"`
+	Unk          *string  `json:"unk_token"`
+	Fuse         bool     `json:"fuse_unk"`
+	Prefix       string   `json:"continuing_subword_prefix"`
+	Suffix       string   `json:"end_of_word_suffix"`
+	ByteFallback bool     `json:"byte_fallback"`
+	IgnoreMerges bool     `json:"ignore_merges"`
+	Dropout      *float64 `json:"dropout"`
+}
+
+// check returns an error that names a setting that is not supported.
+func (o *modelOptions) check() error {
+	switch {
+	case o.Type != "BPE" && o.Type != "":
+		return fmt.Errorf("type %q is not supported, only \"BPE\" is", o.Type)
+	case o.Prefix != "" || o.Suffix != "":
+		return errors.New("continuing_subword_prefix and end_of_word_suffix are not supported")
+	case o.ByteFallback:
+		return errors.New("byte_fallback is not supported, only byte-level vocabularies are")
+	case o.Dropout != nil && *o.Dropout != 0:
+		return errors.New("dropout is not supported")
+	}
+	return nil
+}
+
 // readModel reads "model": byte-pair encoding, its vocabulary and its merges.
 func (b *builder) readModel(raw json.RawMessage) error {
 	var vocab, merges json.RawMessage
@@ -172,49 +199,22 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	var options struct {
-		kind         string
-		unk          *string
-		fuse         bool
-		prefix       *string
-		suffix       *string
-		byteFallback bool
-		ignoreMerges bool
-		dropout      *float64
+	text, err := json.Marshal(rest)
+	if err != nil {
+		return err
 	}
-	for _, o := range []struct {
-		key  string
-		into any
-	}{
-		{"type", &options.kind},
-		{"unk_token", &options.unk},
-		{"fuse_unk", &options.fuse},
-		{"continuing_subword_prefix", &options.prefix},
-		{"end_of_word_suffix", &options.suffix},
-		{"byte_fallback", &options.byteFallback},
-		{"ignore_merges", &options.ignoreMerges},
-		{"dropout", &options.dropout},
-	} {
-		if value := rest[o.key]; value != nil {
-			if err := json.Unmarshal(value, o.into); err != nil {
-				return fmt.Errorf("%s: %w", o.key, err)
-			}
-		}
+	var options modelOptions
+	if err := json.Unmarshal(text, &options); err != nil {
+		return err
 	}
-	switch {
-	case options.kind != "BPE" && options.kind != "":
-		return fmt.Errorf("type %q is not supported, only \"BPE\" is", options.kind)
-	case options.prefix != nil && *options.prefix != "", options.suffix != nil && *options.suffix != "":
-		return errors.New("continuing_subword_prefix and end_of_word_suffix are not supported")
-	case options.byteFallback:
-		return errors.New("byte_fallback is not supported, only byte-level vocabularies are")
-	case options.dropout != nil && *options.dropout != 0:
-		return errors.New("dropout is not supported")
-	case vocab == nil || merges == nil:
+	if err := options.check(); err != nil {
+		return err
+	}
+	if vocab == nil || merges == nil {
 		return errors.New(`want "vocab" and "merges"`)
 	}
-	if options.unk != nil {
-		b.unk, b.fuse = *options.unk, options.fuse
+	if options.Unk != nil {
+		b.unk, b.fuse = *options.Unk, options.Fuse
 	}
 	if err := b.readVocab(vocab); err != nil {
 		return fmt.Errorf("vocab: %w", err)
@@ -222,7 +222,7 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	if err := b.readMerges(merges); err != nil {
 		return fmt.Errorf("merges: %w", err)
 	}
-	if options.ignoreMerges {
+	if options.IgnoreMerges {
 		b.t.bpe.whole = make(map[string]int32, len(b.t.ids))
 		for _, id := range b.t.ids {
 			b.t.bpe.whole[b.t.bytes[id]] = id

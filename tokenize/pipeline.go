@@ -64,6 +64,20 @@ func (b *builder) readPreTokenizer(raw json.RawMessage) error {
 	return nil
 }
 
+// addSplit adds the cutter of a Split stage, which has an expression or a text. With
+// "invert" the matches are the gaps; both are pieces, so it changes nothing.
+func (b *builder) addSplit(expression, text *string) error {
+	switch {
+	case expression != nil:
+		return b.addCutter(*expression)
+	case text != nil && *text != "":
+		b.t.cutters = append(b.t.cutters, literal(*text).cutter())
+		return nil
+	}
+	return errors.New("Split without a pattern")
+}
+
+// readCutters adds the cutters of a stage and of the stages inside it.
 func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
 	kind, err := kindOfStage(raw)
 	if err != nil {
@@ -97,18 +111,10 @@ func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
 		}
 		return nil
 	case "Split":
-		// With "invert" the matches are the gaps; with Isolated both are pieces.
 		if stage.Behavior != "Isolated" {
 			return fmt.Errorf("Split with behavior %q is not supported, only Isolated is", stage.Behavior)
 		}
-		switch {
-		case stage.Pattern.Regex != nil:
-			return b.addCutter(*stage.Pattern.Regex)
-		case stage.Pattern.String != nil && *stage.Pattern.String != "":
-			b.t.cutters = append(b.t.cutters, literal(*stage.Pattern.String).cutter())
-			return nil
-		}
-		return errors.New("Split without a pattern")
+		return b.addSplit(stage.Pattern.Regex, stage.Pattern.String)
 	case "Digits":
 		if stage.Individual {
 			return b.addCutter(`\p{N}`)

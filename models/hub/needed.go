@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -60,6 +61,12 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 	if err != nil {
 		return nil, err
 	}
+	shards, err := shardNames(index, text, has)
+	return append(append(out, index), shards...), err
+}
+
+// shardNames returns the names of the weight files in an index.
+func shardNames(index string, text []byte, has map[string]bool) ([]string, error) {
 	var shards struct {
 		Files map[string]string `json:"weight_map"`
 	}
@@ -69,22 +76,16 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 	if len(shards.Files) == 0 {
 		return nil, fmt.Errorf("%s lists no weights", index)
 	}
-	out = append(out, index)
-	var names []string
-	for _, f := range shards.Files {
-		names = append(names, f)
-	}
-	slices.Sort(names)
-	for _, f := range slices.Compact(names) {
+	names := slices.Compact(slices.Sorted(maps.Values(shards.Files)))
+	for _, f := range names {
 		if !isRelative(f) {
 			return nil, fmt.Errorf("%s names %.80q, which is outside of the folder", index, f)
 		}
 		if !has[f] {
 			return nil, fmt.Errorf("%s names %s, which is not there", index, f)
 		}
-		out = append(out, f)
 	}
-	return out, nil
+	return names, nil
 }
 
 // data returns the files of a data set to download: the named one, or those with

@@ -78,25 +78,30 @@ func readSettings(o Options) (settings, error) {
 		// The value may hold a password, so the message does not repeat it.
 		return s, errors.New("hub: HF_ENDPOINT must be an address such as https://huggingface.co, without a user name")
 	}
+	err = s.readToken(base, env, expand)
+	return s, err
+}
 
+// readToken finds the token: a variable, or a file below base.
+func (s *settings) readToken(base string, env func(...string) string, expand func(string) (string, error)) (err error) {
 	s.token, s.source = strings.TrimSpace(env("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")), "HF_TOKEN"
 	if s.token == "" && !isTrue(env("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
 		s.source = filepath.Join(base, "token")
 		if p := env("HF_TOKEN_PATH"); p != "" {
 			if s.source, err = expand(p); err != nil {
-				return s, err
+				return err
 			}
 		}
 		text, err := os.ReadFile(s.source)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return s, fmt.Errorf("hub: the token: %w", err)
+			return fmt.Errorf("hub: the token: %w", err)
 		}
 		s.token = strings.TrimSpace(string(text))
 	}
 	if strings.ContainsFunc(s.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return s, fmt.Errorf("hub: the token in %s has characters that a token cannot have", s.source)
+		return fmt.Errorf("hub: the token in %s has characters that a token cannot have", s.source)
 	}
-	return s, nil
+	return nil
 }
 
 func isTrue(value string) bool {
