@@ -343,12 +343,12 @@ func (find *finder) lastExpression(s string) extract {
 	}
 	if start, end := find.lastNumber(s, max(formulaEnd, 0)); start >= 0 {
 		start, end = find.widened(s, max(formulaEnd, 0), start, end)
-		if find.denied(s[:start]) {
+		if find.denied(s[:start], s[end:]) {
 			return extract{}
 		}
 		return extract{texts: []string{find.withSuffix(s, start, end)}, from: place(strings.Contains(s[start:end], `\`))}
 	}
-	if formulaStart >= 0 && find.denied(s[:formulaStart]) {
+	if formulaStart >= 0 && find.denied(s[:formulaStart], s[formulaEnd:]) {
 		return extract{}
 	}
 	if formulaStart >= 0 {
@@ -367,17 +367,30 @@ func (find *finder) lastExpression(s string) extract {
 // negations are words that deny what follows them.
 var negations = [...]string{"not", "cannot", "never", "neither", "nor"}
 
-// denied reports whether the clause that ends with before denies what comes next:
-// "it cannot be".
-func (find *finder) denied(before string) bool {
-	clause := before[strings.LastIndexAny(before, ".;:,!?\n")+1:]
-	find.steps += len(clause)
-	for _, w := range strings.FieldsFunc(strings.ToLower(clause), func(r rune) bool { return r == ' ' || r == '$' || r == '\t' }) {
-		if slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t") {
-			return true
-		}
+// refusals are words that deny what stands before them, besides the negations.
+var refusals = [...]string{"wrong", "incorrect", "false", "impossible"}
+
+// denied reports whether the clause around an answer denies it: "it cannot be 5",
+// "5 is wrong".
+func (find *finder) denied(before, after string) bool {
+	const stops = ".;:,!?\n"
+	clause := before[strings.LastIndexAny(before, stops)+1:]
+	if i := strings.LastIndex(clause, " but "); i >= 0 {
+		clause = clause[i:]
 	}
-	return false
+	if i := strings.IndexAny(after, stops); i >= 0 {
+		after = after[:i]
+	}
+	after, _, _ = strings.Cut(after, " but ")
+	find.steps += len(clause) + len(after)
+	negates := func(w string) bool {
+		return slices.Contains(negations[:], w) || strings.HasSuffix(w, "n't") || strings.HasSuffix(w, "n’t")
+	}
+	words := func(s string) []string {
+		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == ' ' || r == '$' || r == '\t' })
+	}
+	return slices.ContainsFunc(words(clause), negates) ||
+		slices.ContainsFunc(words(after), func(w string) bool { return negates(w) || slices.Contains(refusals[:], w) })
 }
 
 // place is where an answer in running text stands.

@@ -130,8 +130,10 @@ func isCompoundName(n *latex.Node) bool {
 // involved.
 func (c *comparer) relations(g, a *latex.Node) bool {
 	g, a = identical(g), identical(a)
-	if a.Op == latex.Rel && !c.agrees(a) {
-		return c.say(false, "the parts of the answer differ")
+	for _, n := range [...]*latex.Node{g, a} {
+		if n.Op == latex.Rel && !c.agrees(n) {
+			return c.say(false, "the parts of a chain differ")
+		}
 	}
 	if verdict, ok := c.namedTuple(g, a); ok {
 		return verdict

@@ -244,6 +244,11 @@ func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule strin
 		c := &comparer{algebra: checker}
 		return c.equal(x, y) && (c.used == strict || c.used == percentValue || c.used == degreeValue)
 	}
+	for _, n := range [...]*latex.Node{g.Chosen, a.Chosen} {
+		if n != nil && n.Op == latex.Rel && !(&comparer{algebra: checker}).agrees(n) {
+			return false, "the parts of a chain differ"
+		}
+	}
 	x, y := optionLetter(g), optionLetter(a)
 	switch {
 	case x != "" && y != "":

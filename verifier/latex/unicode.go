@@ -119,6 +119,14 @@ func plainWidth(s string) string {
 			return '.'
 		case isWidthless(r):
 			return -1
+		case r >= '\U0001d7ce' && r <= '\U0001d7ff': // five sets of mathematical digits
+			return '0' + (r-'\U0001d7ce')%10
+		case unicode.Is(unicode.Nd, r):
+			digit := rune(0) // of another script: blocks of ten, from zero on
+			for digit < 9 && unicode.Is(unicode.Nd, r-digit-1) {
+				digit++
+			}
+			return '0' + digit
 		}
 		return r
 	}, s)

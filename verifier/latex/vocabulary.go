@@ -65,7 +65,7 @@ var ignored = setOf(`
 	nobreak thinspace medspace thickspace enspace enskip negthinspace negmedspace negthickspace relax hline
 	mathopen mathclose mathord mathrel mathbin mathop mathinner mathpunct unskip space lgroup rgroup protect
 	mathbf mathit mathsf mathtt mathcal mathscr mathfrak mathnormal boldsymbol bm pmb boxed fbox framebox
-	ensuremath cancel bcancel mathstyle underbrace overbrace smash mathllap mathrlap
+	ensuremath mathstyle underbrace overbrace smash mathllap mathrlap
 	checkmark qed blacksquare`)
 
 // texts are commands whose argument is words.
