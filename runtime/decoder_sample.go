@@ -9,13 +9,13 @@ import (
 	"onering/settings"
 )
 
-// A tokenChooser runs the Sample Programs on rows of hidden states.
+// A tokenChooser runs the Sample Programs, which choose the next token of each row.
 type tokenChooser struct {
 	sampling sampler.Sampling // zero before SetSampling
 	choice   models.Choice
 
 	sessions           map[sampleKind]*Binding
-	hidden             buffer // [B,D], what to sample from
+	hidden             buffer // [B,D], the normed states of the rows
 	inverseTemperature buffer
 	uniforms           buffer
 	next               buffer
@@ -23,11 +23,12 @@ type tokenChooser struct {
 	filters            filters
 }
 
-// filters are what a Program that restricts the choice reads and writes besides.
+// filters are the additional inputs and outputs of Programs that restrict the
+// choice.
 type filters struct {
 	topP, renormalize, k buffer
 	minP                 buffer
-	short                buffer // 1 for each row of which the k largest hold too little
+	short                buffer // [B], not 0 for rows whose k largest probabilities are too few
 }
 
 func newTokenChooser(e *Env) tokenChooser {
@@ -39,16 +40,17 @@ func newTokenChooser(e *Env) tokenChooser {
 	}
 }
 
+// A sampleKind is what Sample Programs differ in.
 type sampleKind struct {
 	choice models.Choice
 	form   models.Form
 }
 
-// firstK is how many of the largest probabilities top-p looks at first. Where
-// they hold too little, the step is sampled again with eight times as many.
+// firstK is how many of the largest probabilities top-p looks at first. If they
+// are too few for a row, the step is sampled again with eight times as many.
 const firstK = 512
 
-// SetSampling fixes how the following calls sample; see sampler.Decoder.
+// SetSampling sets how the following calls sample; see sampler.Decoder.
 func (s *tokenChooser) SetSampling(x sampler.Sampling) error {
 	if err := settings.Check("", &x); err != nil {
 		return fmt.Errorf("runtime: %w", err)
@@ -70,7 +72,7 @@ func (s *tokenChooser) SetSampling(x sampler.Sampling) error {
 	return nil
 }
 
-// session returns the Program for a choice and a number of rows, with the weights
+// session returns the session for a choice and a number of rows, with the weights
 // bound.
 func (s *tokenChooser) session(d *Decoder, n int) (*Binding, error) {
 	kind := sampleKind{s.choice, d.form(n)}
@@ -97,7 +99,7 @@ func (s *tokenChooser) session(d *Decoder, n int) (*Binding, error) {
 	return b, nil
 }
 
-// sample runs on the first n rows of s.hidden.
+// sample chooses a token for each of the first n rows of s.hidden.
 func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	if s.sampling.Temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
@@ -138,7 +140,8 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 	return nil
 }
 
-// filter runs with as many of the largest probabilities as top-k and top-p need.
+// filter runs the Program with as many of the largest probabilities as top-k and
+// top-p need.
 func (s *tokenChooser) filter(b *binder, vocab, n int) error {
 	f := &s.filters
 	topP := fill[float32](b, ports.TopP, &f.topP)

@@ -12,10 +12,10 @@ import (
 	"onering/sampler"
 )
 
-// TestMinP samples with min-p from a model. Each token is likely enough beside
-// the likeliest one, as greedy decoding of the same tokens says; a bound just
-// below 1 is greedy decoding, and 0 is no bound at all. What is decoded beside a
-// response does not change it.
+// TestMinP samples with min-p from a model. Each token must be at least min-p times
+// as likely as the likeliest one, which greedy decoding of the same tokens gives. A
+// bound just below 1 is greedy decoding, and 0 is no bound. Other responses that are
+// decoded at the same time change nothing.
 func TestMinP(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 64})
@@ -95,7 +95,7 @@ func TestMinP(t *testing.T) {
 	greedy := plain
 	greedy.Greedy = true
 	same("the highest bound", decode(5, highest, reqs), decode(5, greedy, reqs))
-	// The lowest bound that is one keeps what the draw without a bound keeps.
+	// The lowest bound above 0 keeps all tokens, as no bound does.
 	lowest := plain
 	lowest.MinP = math.SmallestNonzeroFloat64
 	same("the lowest bound", decode(5, lowest, reqs), free)
