@@ -49,6 +49,10 @@ type columnPage struct {
 // The types of columns, as the format numbers them.
 var parquetTypes = []parquet.Type{parquet.BooleanType, parquet.Int32Type, parquet.Int64Type, parquet.Int96Type, parquet.FloatType, parquet.DoubleType, parquet.ByteArrayType}
 
+// oldDictionary is the encoding PLAIN_DICTIONARY, with which old writers mark both
+// dictionaries and the indexes into them.
+const oldDictionary format.Encoding = 2
+
 // begin goes to the column's chunk of the next row group, checking what the
 // metadata says of it.
 func (c *parquetColumn) begin(f io.ReaderAt, size int64, chunk *format.ColumnChunk) {
@@ -190,7 +194,7 @@ func (c *parquetColumn) decode(b []byte, encoding format.Encoding, n int) {
 		return
 	}
 	switch encoding {
-	case format.PlainDictionary, format.RLEDictionary:
+	case oldDictionary, format.RLEDictionary:
 		p.indexed, p.dict, p.indexes = true, c.dict, indexes(b[1:], int(b[0]), n)
 		return
 	case format.RLE:
@@ -223,7 +227,7 @@ func typeBits(t parquet.Type) int {
 
 // readDictionary decodes the values to which the indexes of later pages point.
 func (c *parquetColumn) readDictionary(file page) {
-	if e := file.DictionaryPageHeader.V.Encoding; e != format.Plain && e != format.PlainDictionary {
+	if e := file.DictionaryPageHeader.V.Encoding; e != format.Plain && e != oldDictionary {
 		damaged("a dictionary in the encoding %s", e)
 	}
 	c.decode(file.bytes, format.Plain, int(file.values))

@@ -184,7 +184,7 @@ func TestLoadErrors(t *testing.T) {
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", map[string]any{"type": "ByteLevel", "add_prefix_space": true}))), "add_prefix_space"},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Regex", "a", "Removed")))), `behavior "Removed"`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Regex", "(", "Isolated")))), `pattern "(", offset 1`},
-		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Glob", "a", "Isolated")))), "Split without a pattern"},
+		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Glob", "a", "Isolated")))), "a Split has no pattern"},
 		{files("tokenizer.json", edited(t, with("post_processor", stage("BertProcessing")))), "post_processor"},
 		{files("tokenizer.json", edited(t, with("post_processor", stage("TemplateProcessing")))), "TemplateProcessing of 0 texts"},
 		{files("tokenizer.json", edited(t, with("decoder", nil))), "decoder"},

@@ -74,7 +74,7 @@ func (b *builder) addSplit(expression, text *string) error {
 		b.t.cutters = append(b.t.cutters, literal(*text).cutter())
 		return nil
 	}
-	return errors.New("Split without a pattern")
+	return errors.New("a Split has no pattern")
 }
 
 // readCutters adds the cutters of a stage and of the stages inside it.
@@ -112,7 +112,7 @@ func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
 		return nil
 	case "Split":
 		if stage.Behavior != "Isolated" {
-			return fmt.Errorf("Split with behavior %q is not supported, only Isolated is", stage.Behavior)
+			return fmt.Errorf("the behavior %q of Split is not supported, only Isolated is", stage.Behavior)
 		}
 		return b.addSplit(stage.Pattern.Regex, stage.Pattern.String)
 	case "Digits":
@@ -210,7 +210,7 @@ func (b *builder) readDecoder(raw json.RawMessage) error {
 			return err
 		}
 		if len(stage.Decoders) != 1 {
-			return fmt.Errorf("Sequence of %d, want ByteLevel alone", len(stage.Decoders))
+			return fmt.Errorf("a Sequence of %d, want ByteLevel alone", len(stage.Decoders))
 		}
 		return nil
 	}
