@@ -42,7 +42,7 @@ var rooms = []struct {
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx models/ports"},
-	{"models/export", "models"},
+	{"models/export", "models models/adamw"},
 	{"models/hub", "models"}, // its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
 	{"models/qwen2", "models models/decoder"},
@@ -62,8 +62,8 @@ var rooms = []struct {
 
 	{"eval", "models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/learn train/metrics train/rundir runtime models eval data data/arithmetic objectives sampler tokenize reward settings"},
-	{"train/learn", "runtime models"},
+	{"train", "train/learn train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train/learn", "runtime models models/adamw"},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models"},
 	{"train/sweep", "models"},

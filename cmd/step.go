@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
 )
@@ -143,7 +144,7 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 	}
 	defer stepper.Close()
 	optimizer := stepper.Optimizer()
-	kept := slices.Collect(maps.Values(optimizer.State()))
+	kept := slices.Collect(maps.Values(optimizer.State))
 	if o.state != "" {
 		if err := readState(o.state, optimizer); err != nil {
 			return report, err
@@ -190,11 +191,11 @@ type stepState struct {
 	Updates int `json:"updates"` // made so far, for AdamW's bias correction
 }
 
-func writeState(dir string, o learn.Optimizer) error {
+func writeState(dir string, o *runtime.Optimizer) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	text, err := json.Marshal(stepState{Version: 1, Updates: o.Updates()})
+	text, err := json.Marshal(stepState{Version: 1, Updates: o.Updates})
 	if err != nil {
 		return err
 	}
@@ -202,13 +203,13 @@ func writeState(dir string, o learn.Optimizer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
-	for name, w := range o.State() {
+	for name, w := range o.State {
 		err = errors.Join(err, models.WriteSafetensors(filepath.Join(dir, name+".safetensors"), models.F32, w.Tensors(), nil))
 	}
 	return err
 }
 
-func readState(dir string, o learn.Optimizer) error {
+func readState(dir string, o *runtime.Optimizer) error {
 	path := filepath.Join(dir, stateFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -221,7 +222,7 @@ func readState(dir string, o learn.Optimizer) error {
 	if s.Version != 1 || s.Updates < 0 || s.Updates > math.MaxInt32 {
 		return fmt.Errorf("--state: %s: version %d with %d updates; this program reads version 1", path, s.Version, s.Updates)
 	}
-	for name, w := range o.State() {
+	for name, w := range o.State {
 		f, err := models.OpenSafetensors(filepath.Join(dir, name+".safetensors"))
 		if err != nil {
 			return fmt.Errorf("--state: %w", err)
@@ -231,6 +232,6 @@ func readState(dir string, o learn.Optimizer) error {
 			return fmt.Errorf("--state: %w", err)
 		}
 	}
-	o.SetUpdates(s.Updates)
+	o.Updates = s.Updates
 	return nil
 }

@@ -92,13 +92,13 @@ type Architecture interface {
 	// each response token itself adds to the gradients of the head: dh = w E[y]
 	// and, onto dE at y, w h.
 	Rows() (gather, add, token Program, err error)
-	// Optimizer is the sum of squares and one AdamW step over slices of the
-	// arena; see package adamw.
-	Optimizer() (norm2, step Program, err error)
-	// Copy is the step for the elements from and up to to of the arena, of
-	// which the Programs read a copy of the type Compute, written by the step
-	// onto its output "copy". None where Compute is F32.
-	Copy() (step Program, from, to int, err error)
+	// GradNorm is the sum of the squares of a slice of the gradients; see package
+	// adamw.
+	GradNorm() (Program, error)
+	// Copied returns which elements of the weights, from and up to to, the
+	// Programs read from a copy of the type Compute. The optimizer's update writes
+	// it. None where Compute is F32.
+	Copied() (from, to int)
 }
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
@@ -29,7 +30,7 @@ func TestCrossing(t *testing.T) {
 			l, err := e.NewLearner(ring, runtime.LearnerOptions{HeadRows: 128, BlockTokens: 8, EntropyGradient: true})
 			check(t, err)
 			defer l.Close()
-			o, err := e.NewOptimizer(ring, l.Gradients, runtime.OptimizerOptions{})
+			o, err := e.NewOptimizer(ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{})
 			check(t, err)
 			defer o.Close()
 			before, downBefore := e.Crossed()
@@ -47,7 +48,7 @@ func TestCrossing(t *testing.T) {
 				batch, longest, blocks, rows := p.Packed()
 				n := p.Tokens()
 				p.Release()
-				norm, err := clipAndUpdate(o, runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8})
+				norm, err := clipAndUpdate(o, 1e-2)
 				check(t, err)
 				results[i] = append(results[i], float32(norm))
 				up, down := e.Crossed()
@@ -68,10 +69,10 @@ func TestCrossing(t *testing.T) {
 			}
 			check(t, e.Download(w))
 			results[i] = append(results[i], w.Data...)
-			check(t, e.Download(o.First))
-			results[i] = append(results[i], o.First.Data...)
-			check(t, e.Download(o.Second))
-			results[i] = append(results[i], o.Second.Data...)
+			check(t, e.Download(o.State["exp_avg"]))
+			results[i] = append(results[i], o.State["exp_avg"].Data...)
+			check(t, e.Download(o.State["exp_avg_sq"]))
+			results[i] = append(results[i], o.State["exp_avg_sq"].Data...)
 
 			// The graphs read what the host changed after Upload.
 			clear(w.Data)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/models/decoder"
 	"onering/models/qwen2"
 	"onering/runtime"
@@ -286,17 +287,19 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 				l, err := env.NewLearner(m.ring, runtime.LearnerOptions{})
 				check(t, err)
 				defer l.Close()
-				o, err := env.NewOptimizer(m.ring, l.Gradients, runtime.OptimizerOptions{})
+				want := m.AdamW[name]
+				settings := adamw.Default()
+				settings.WeightDecay = want.WeightDecay
+				o, err := env.NewOptimizer(m.ring, l.Gradients, settings, runtime.OptimizerOptions{})
 				check(t, err)
 				defer o.Close()
-				want := m.AdamW[name]
 				for step := range 3 {
 					l.ZeroGradients()
 					p, err := l.Forward(m.sequences, 1, true)
 					check(t, err)
 					check(t, p.Backward(m.w[step], nil))
 					p.Release()
-					norm, err := clipAndUpdate(o, runtime.AdamW{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: want.WeightDecay})
+					norm, err := clipAndUpdate(o, 1e-2)
 					check(t, err)
 					if w := want.F64.Norm[step]; math.Abs(norm-w) > 1e-5*w {
 						t.Errorf("step %d: gradient norm %v, want %v", step, norm, w)

@@ -9,40 +9,46 @@ import (
 	"onering/models/ports"
 )
 
-// AdamW are the settings of one update; the names are PyTorch's.
-type AdamW struct{ LearningRate, Beta1, Beta2, Eps, WeightDecay float64 }
-
-// An Optimizer holds AdamW's moments and updates a Ring's weights in place.
+// An Optimizer holds an optimizer's state and updates a Ring's weights in place.
 //
 // It divides the Ring's LossScale out of the norm and of the update; the
 // gradients themselves keep it.
 type Optimizer struct {
-	// First and Second are the running means of g and g^2; Steps counts the
-	// updates made.
-	First, Second *models.Weights
-	Steps         int
+	// State is what is kept for each parameter, by its name in checkpoints.
+	State map[string]*models.Weights
+	// Updates counts the updates made.
+	Updates int
 
-	env        *Env
-	ring       *Ring
-	gradients  *models.Weights
-	moments    [2]*arena
-	norm, step *Binding
-	stepCopy   *Binding // for elements that have a 16-bit copy; nil where none have
-	slices     []optimizerSlice
-	scalars    map[string]*buffer
-	sums       buffer // of squares, by slice
-	found      buffer // how many gradients are not finite, by slice; in float16
+	env       *Env
+	ring      *Ring
+	gradients *models.Weights
+	rule      models.Optimizer
+	arenas    map[string]*arena // of State, by port
+	norm      *Binding
+	slices    []normSlice
+	programs  map[string]*Binding // that update, by shape and whether they write a copy
+	parts     []optimizerPart
+	scalars   map[string]*buffer
+	sums      buffer // of squares, by slice
+	found     buffer // how many gradients are not finite, by slice; in float16
 }
 
-// An optimizerSlice is the same elements of weights, gradients, moments and of
-// the weights' 16-bit copy, which may be nil, and where the sum of the squares of
-// its gradients goes and how many of them are not finite.
-type optimizerSlice struct{ p, g, m, v, copy, sum, found *Value }
+// A normSlice is a slice of the gradients, and where the sum of its squares goes
+// and how many of its elements are not finite.
+type normSlice struct{ g, sum, found *Value }
+
+// An optimizerPart is what one run of an update's Program changes: a slice of all
+// elements, or a tensor.
+type optimizerPart struct {
+	program    *Binding
+	p, g, copy *Value // copy is nil where the elements have no 16-bit copy
+	state      map[string]*Value
+}
 
 // OptimizerOptions say where an Optimizer keeps what. They change no result.
 type OptimizerOptions struct {
-	// Offload keeps the moments in the host's memory: each step then takes them
-	// to the device and back, 16 bytes a parameter.
+	// Offload keeps the state in the host's memory: each update then takes it to
+	// the device and back, for AdamW 16 bytes a parameter.
 	Offload bool
 }
 
@@ -50,12 +56,15 @@ type OptimizerOptions struct {
 // LossScale. Nothing was updated.
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
-// NewOptimizer starts with zero moments.
-func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, options OptimizerOptions) (*Optimizer, error) {
+// NewOptimizer starts with a state of zeros.
+func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optimizer, options OptimizerOptions) (*Optimizer, error) {
 	if err := r.on(e); err != nil {
 		return nil, err
 	}
-	o := &Optimizer{env: e, ring: r, gradients: gradients, scalars: make(map[string]*buffer), sums: e.buffer(models.F32), found: e.buffer(models.F32)}
+	o := &Optimizer{
+		env: e, ring: r, gradients: gradients, rule: rule, sums: e.buffer(models.F32), found: e.buffer(models.F32),
+		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), scalars: make(map[string]*buffer),
+	}
 	if err := o.open(options); err != nil {
 		o.Close()
 		return nil, err
@@ -63,45 +72,61 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, options Optimizer
 	return o, nil
 }
 
-// open makes the moments, loads the Programs and cuts the arenas into slices.
-func (o *Optimizer) open(options OptimizerOptions) (err error) {
-	for i, w := range []**models.Weights{&o.First, &o.Second} {
-		if *w, err = models.NewWeights(o.ring.Weights.Layout); err != nil {
-			return err
-		}
-		if options.Offload {
-			o.moments[i] = hostArena(*w)
-		} else if o.moments[i], err = o.env.hold(*w, true); err != nil {
-			return err
-		}
-	}
-	norm, step, err := o.ring.Arch.Optimizer()
-	if err != nil {
-		return err
-	}
-	programs := map[**Binding]models.Program{&o.norm: norm, &o.step: step}
-	if o.ring.arena.rounded != nil {
-		if programs[&o.stepCopy], _, _, err = o.ring.Arch.Copy(); err != nil {
-			return err
-		}
-	}
-	for b, p := range programs {
-		s, err := o.env.Load(p)
+// open makes the state, loads the Programs and cuts the arenas into parts.
+func (o *Optimizer) open(options OptimizerOptions) error {
+	for _, s := range o.rule.State() {
+		w, err := models.NewWeights(o.ring.Weights.Layout)
 		if err != nil {
 			return err
 		}
-		if *b, err = s.NewBinding(); err != nil {
+		o.State[s.Name] = w
+		if options.Offload {
+			o.arenas[s.Port] = hostArena(w)
+		} else if o.arenas[s.Port], err = o.env.hold(w, true); err != nil {
 			return err
 		}
 	}
-	return o.slice()
+	norm, err := o.ring.Arch.GradNorm()
+	if err != nil {
+		return err
+	}
+	if o.norm, err = o.load(norm); err != nil {
+		return err
+	}
+	if err := o.slice(); err != nil {
+		return err
+	}
+	if o.rule.ByTensor() {
+		for _, name := range o.ring.Weights.Layout.Names() {
+			place, _ := o.ring.Weights.Layout.Find(name)
+			if err := o.addPart(place.Offset, place.Shape, place.Shape); err != nil {
+				return fmt.Errorf("runtime: the optimizer's update of %s: %w", name, err)
+			}
+		}
+		return nil
+	}
+	bounds := o.bounds()
+	for i, from := range bounds[:len(bounds)-1] {
+		if err := o.addPart(from, []int{bounds[i+1] - from}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// slice cuts the arenas into slices.
+func (o *Optimizer) load(p models.Program) (*Binding, error) {
+	s, err := o.env.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	return s.NewBinding()
+}
+
+// slice cuts the gradients for their norm.
 func (o *Optimizer) slice() error {
 	bounds := o.bounds()
 	n := len(bounds) - 1
-	o.slices = make([]optimizerSlice, n)
+	o.slices = make([]normSlice, n)
 	if _, err := o.sums.of(int64(n)); err != nil {
 		return err
 	}
@@ -109,7 +134,15 @@ func (o *Optimizer) slice() error {
 		return err
 	}
 	for i := range o.slices {
-		if err := o.slices[i].open(o, bounds[i], bounds[i+1], i); err != nil {
+		var err error
+		s := &o.slices[i]
+		if s.g, err = o.env.held(o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i])); err != nil {
+			return err
+		}
+		if s.sum, err = o.sums.view(i); err != nil {
+			return err
+		}
+		if s.found, err = o.found.view(i, 1); err != nil {
 			return err
 		}
 	}
@@ -134,27 +167,45 @@ func (o *Optimizer) bounds() (bounds []int) {
 	return append(bounds, total)
 }
 
-// open makes the Values of slice i, the elements from and up to to.
-func (s *optimizerSlice) open(o *Optimizer, from, to, i int) (err error) {
-	size := int64(to - from)
-	for _, t := range []struct {
-		v    **Value
-		from *arena
-	}{{&s.p, o.ring.arena}, {&s.g, o.env.held(o.gradients)}, {&s.m, o.moments[0]}, {&s.v, o.moments[1]}} {
-		if *t.v, err = t.from.view(from, size); err != nil {
-			return err
-		}
+// addPart adds the elements from from on, of the given dimensions, which a Program
+// for shape updates.
+func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
+	size := 1
+	for _, d := range dims {
+		size *= d
 	}
-	if c := o.ring.arena.rounded; c != nil && c.holds(from, to) {
-		if s.copy, err = c.view(from, size); err != nil {
-			return err
-		}
-	}
-	if s.sum, err = o.sums.view(i); err != nil {
+	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value)})
+	part := &o.parts[len(o.parts)-1]
+	if part.p, err = o.ring.arena.view(from, int64s(dims)...); err != nil {
 		return err
 	}
-	s.found, err = o.found.view(i, 1)
-	return err
+	if part.g, err = o.env.held(o.gradients).view(from, int64s(dims)...); err != nil {
+		return err
+	}
+	for port, a := range o.arenas {
+		if part.state[port], err = a.view(from, int64s(dims)...); err != nil {
+			return err
+		}
+	}
+	copy := models.F32
+	if c := o.ring.arena.rounded; c != nil && c.holds(from, from+size) {
+		copy = o.ring.Arch.Geometry().Compute
+		if part.copy, err = c.view(from, int64s(dims)...); err != nil {
+			return err
+		}
+	}
+	key := fmt.Sprint(shape, copy)
+	if o.programs[key] == nil {
+		p, err := o.rule.Program(shape, copy)
+		if err != nil {
+			return err
+		}
+		if o.programs[key], err = o.load(p); err != nil {
+			return err
+		}
+	}
+	part.program = o.programs[key]
+	return nil
 }
 
 // GradNorm returns the 2-norm of all gradients, without the LossScale. NaN and
@@ -229,40 +280,38 @@ func NotFinite(what string, w *models.Weights) error {
 	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
 }
 
-// Update updates the weights with the gradients multiplied by clip. The gradients
-// stay as they are. After an error part of the weights may be updated.
-func (o *Optimizer) Update(a AdamW, clip float64) error {
-	t := float64(o.Steps + 1)
-	plain, copying := binder{b: o.step}, binder{b: o.stepCopy}
-	for name, x := range map[string]float64{
-		ports.Clip: clip / o.ring.lossScale(), ports.Beta1: a.Beta1, ports.Beta1Rest: 1 - a.Beta1, ports.Beta2: a.Beta2, ports.Beta2Rest: 1 - a.Beta2, ports.Eps: a.Eps,
-		ports.Rate:        a.LearningRate / (1 - math.Pow(a.Beta1, t)),
-		ports.SecondScale: 1 / math.Sqrt(1-math.Pow(a.Beta2, t)),
-		ports.Keep:        1 - a.LearningRate*a.WeightDecay,
-	} {
-		o.scalar(&plain, name, x)
-		if o.stepCopy != nil {
-			o.scalar(&copying, name, x)
+// Update updates the weights at a learning rate with the gradients multiplied by
+// clip. The gradients stay as they are. After an error part of the weights may be
+// updated.
+func (o *Optimizer) Update(rate, clip float64) error {
+	scalars := o.rule.Scalars(o.Updates+1, rate)
+	scalars[ports.Clip] = clip / o.ring.lossScale()
+	for _, program := range o.programs {
+		b := binder{b: program}
+		for name, x := range scalars {
+			o.scalar(&b, name, x)
+		}
+		if b.err != nil {
+			return b.err
 		}
 	}
-	for _, s := range o.slices {
-		b := &plain
-		if s.copy != nil {
-			b = &copying
-			b.out(ports.Copy, s.copy, nil)
+	for _, part := range o.parts {
+		b := binder{b: part.program}
+		b.in(ports.Param, part.p, nil)
+		b.in(ports.Grad, part.g, nil)
+		b.out(ports.ParamOut, part.p, nil)
+		for port, v := range part.state {
+			b.in(port, v, nil)
+			b.out(port+"1", v, nil)
 		}
-		b.in(ports.Param, s.p, nil)
-		b.in(ports.Grad, s.g, nil)
-		b.in(ports.First, s.m, nil)
-		b.in(ports.Second, s.v, nil)
-		b.out(ports.ParamOut, s.p, nil)
-		b.out(ports.FirstOut, s.m, nil)
-		b.out(ports.SecondOut, s.v, nil)
+		if part.copy != nil {
+			b.out(ports.Copy, part.copy, nil)
+		}
 		if err := b.run(); err != nil {
 			return err
 		}
 	}
-	o.Steps++
+	o.Updates++
 	return nil
 }
 
@@ -279,22 +328,29 @@ func (o *Optimizer) scalar(b *binder, name string, x float64) {
 	}
 }
 
-// Close frees the sessions and the moments.
+// Close frees the sessions and the state.
 func (o *Optimizer) Close() {
-	closeSessions(o.norm, o.step, o.stepCopy)
+	closeSessions(o.norm)
+	for _, program := range o.programs {
+		closeSessions(program)
+	}
 	for _, s := range o.slices {
-		closeValues(s.p, s.g, s.m, s.v, s.copy, s.sum, s.found)
+		closeValues(s.g, s.sum, s.found)
+	}
+	for _, part := range o.parts {
+		closeValues(part.p, part.g, part.copy)
+		for _, v := range part.state {
+			closeValues(v)
+		}
 	}
 	for _, s := range o.scalars {
 		s.close()
 	}
 	closeBuffers(&o.sums, &o.found)
-	for _, a := range o.moments {
+	for _, a := range o.arenas {
 		a.close()
 	}
-	for _, w := range []*models.Weights{o.First, o.Second} {
-		if w != nil {
-			w.Close()
-		}
+	for _, w := range o.State {
+		w.Close()
 	}
 }

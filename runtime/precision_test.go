@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 	"onering/runtime/runtimetest"
@@ -79,7 +80,7 @@ func programsIn(t *testing.T, d models.DType) (programs []models.Program) {
 		_, b, err = c.Layer(models.StashInput, blocks)
 		add(err, b)
 	}
-	p, _, _, err = c.Copy()
+	p, err = adamw.AdamW{}.Program(nil, c.Geometry().Compute)
 	add(err, p)
 	return programs
 }

@@ -52,10 +52,7 @@ func (r *Ring) on(e *Env) error {
 	case !r.arena.memory.aliases():
 		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
 	}
-	_, from, to, err := r.Arch.Copy()
-	if err != nil {
-		return err
-	}
+	from, to := r.Arch.Copied()
 	a, err := e.hold(r.Weights, false)
 	if err != nil {
 		return err

@@ -105,11 +105,11 @@ func TestRunAccumulatesInPlace(t *testing.T) {
 	}
 }
 
-// clipAndUpdate takes an update with the gradients clipped to a norm of 1 and
+// clipAndUpdate takes an update at a learning rate with the gradients clipped to a norm of 1 and
 // returns the norm before.
-func clipAndUpdate(o *runtime.Optimizer, a runtime.AdamW) (norm float64, err error) {
+func clipAndUpdate(o *runtime.Optimizer, rate float64) (norm float64, err error) {
 	if norm, err = o.GradNorm(); err != nil {
 		return 0, err
 	}
-	return norm, o.Update(a, min(1, 1/(norm+1e-6)))
+	return norm, o.Update(rate, min(1, 1/(norm+1e-6)))
 }

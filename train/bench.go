@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/learn"
@@ -269,11 +270,7 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions
 	if !update {
 		return b, nil
 	}
-	settings, err := learn.NewOptimizer("adamw")
-	if err == nil {
-		err = s.OpenOptimizer(settings)
-	}
-	if err != nil {
+	if err := s.OpenOptimizer(adamw.Default()); err != nil {
 		return b, err
 	}
 	// An update takes the same time whatever the batch: a sequence of two tokens

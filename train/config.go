@@ -2,6 +2,7 @@ package train
 
 import (
 	"onering/data"
+	"onering/models/adamw"
 	"onering/objectives"
 	"onering/sampler"
 	"onering/tokenize"
@@ -168,7 +169,7 @@ func Default() Config {
 		Optimizer: OptimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
 				LearningRate: 1e-6, MaxGradNorm: 1,
-				AdamW: learn.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8},
+				AdamW: adamw.Default(),
 			},
 			Schedule: "constant",
 		},

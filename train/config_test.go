@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/models/adamw"
 	_ "onering/objectives/all"
 	_ "onering/reward/all"
 	"onering/sampler"
@@ -45,7 +46,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Model:     ModelConfig{System: "Be brief.", Stop: []string{""}},
 		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
 		Objective: ObjectiveConfig{Name: "none"},
-		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: learn.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
+		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
 		Rollout:   RolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:     LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
 		Eval:      EvalConfig{Suites: []string{""}, Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},

@@ -72,10 +72,7 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	}
 	g := arch.Geometry()
 	n := int64(model.Layout().Size)
-	_, from, to, err := arch.Copy()
-	if err != nil {
-		return MemoryEstimate{}, err
-	}
+	from, to := arch.Copied()
 	size := int64(g.Compute.Size())
 	e := MemoryEstimate{Weights: 4 * n, Halves: size * int64(to-from), Gradients: 4 * n, Moments: 8 * n}
 	if objectives.NeedsReference(c.Objective.Settings) {

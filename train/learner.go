@@ -177,7 +177,7 @@ func stepRecord(report learn.Report, rate float64, stats []objectives.Stat) metr
 // GPU they lie in the device's memory.
 func (l *learner) held() []*models.Weights {
 	held := []*models.Weights{l.policy.Weights}
-	for _, w := range l.stepper.Optimizer().State() {
+	for _, w := range l.stepper.Optimizer().State {
 		held = append(held, w)
 	}
 	return held
@@ -188,10 +188,10 @@ func (l *learner) saveTo(snap *rundir.Snapshot) error {
 	if err := l.env.Download(l.held()...); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	snap.Weights, snap.Optimizer = l.policy.Weights, l.stepper.Optimizer().State()
+	snap.Weights, snap.Optimizer = l.policy.Weights, l.stepper.Optimizer().State
 	snap.DType, snap.SaveModel = l.policy.Model.DType, l.policy.save
 	s, step := &snap.State, l.stepper.State()
-	s.Updates, s.Skipped, s.MicroTokens, s.LossScale = l.stepper.Optimizer().Updates(), l.skipped, step.MicroTokens, (*rundir.LossScale)(step.LossScale)
+	s.Updates, s.Skipped, s.MicroTokens, s.LossScale = l.stepper.Optimizer().Updates, l.skipped, step.MicroTokens, (*rundir.LossScale)(step.LossScale)
 	s.Objective = l.config.Objective.Name
 	if m, ok := l.objective.(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()
@@ -220,14 +220,14 @@ func (l *learner) restore(s rundir.State, dir string) error {
 	if err := l.policy.LoadExact(dir); err != nil {
 		return err
 	}
-	if err := rundir.LoadOptimizer(dir, l.stepper.Optimizer().State()); err != nil {
+	if err := rundir.LoadOptimizer(dir, l.stepper.Optimizer().State); err != nil {
 		return err
 	}
 	if err := l.env.Upload(l.held()...); err != nil {
 		return fmt.Errorf("train: resume: %w", err)
 	}
 	l.release()
-	l.stepper.Optimizer().SetUpdates(s.Updates)
+	l.stepper.Optimizer().Updates = s.Updates
 	l.skipped = s.Skipped
 	step := learn.State{LossScale: (*learn.LossScale)(s.LossScale)}
 	if s.Settings["train.micro_tokens"] == decisive(l.config)["train.micro_tokens"] {

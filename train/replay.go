@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"onering/models/adamw"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train/learn"
@@ -48,7 +49,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason}
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
 		// The norm of the gradients is the optimizer's to compute.
-		Optimizer:   learn.AdamW{},
+		Optimizer:   adamw.Default(),
 		Temperature: f.Temperature, MicroTokens: f.MicroTokens, Stash: policy.stash(f.MicroTokens),
 		EntropyGradient: objectives.WeighsEntropy(o),
 	})

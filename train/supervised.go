@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"onering/data"
+	"onering/models/adamw"
 	"onering/runtime"
 	"onering/settings"
 	"onering/tokenize"
@@ -43,7 +44,7 @@ func DefaultSupervised() SupervisedConfig {
 		Epochs: 1, BatchSize: 32, Warmup: 30, Floor: 0.1, MicroTokens: 4096,
 		UpdateSettings: learn.UpdateSettings{
 			LearningRate: 3e-3, MaxGradNorm: 1,
-			AdamW: learn.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
+			AdamW: adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
 		},
 	}
 }

@@ -1,13 +1,14 @@
-// Package adamw builds the optimizer's Programs: the sum of squares for the
-// gradient norm and one AdamW step, both over a slice of the arena, so that
-// they know nothing of tensors.
+// Package adamw is the optimizer AdamW, and the sum of squares of the gradients,
+// which any optimizer's clip needs. Both work on slices of elements, which know
+// nothing of tensors.
 //
 // Weights, gradients and moments are float32 whatever the model computes in.
-// Where that is a 16-bit type the step rounds the new weights into the copy
-// that the model reads: the float32 ones keep what is too small for it.
+// Where that is a 16-bit type the update rounds the new weights into the copy that
+// the model reads: the float32 ones keep what is too small for it.
 package adamw
 
 import (
+	"fmt"
 	"math"
 
 	"onering/models"
@@ -35,21 +36,59 @@ func Norm2Scaled() (models.Program, error) {
 	})
 }
 
-// Step is AdamW with decoupled weight decay (Loshchilov & Hutter 2019,
-// algorithm 2) over p, g, m, v [n]; p, m and v are updated in place. The
-// scalars hold what depends on the step t = 1, 2, ...: clip scales g, rate is
-// lr/(1-beta1^t), root is 1/sqrt(1-beta2^t), keep is 1 - lr*weight_decay. What
-// the loss was scaled by is divided out in clip too.
+// AdamW is AdamW with decoupled weight decay (Loshchilov & Hutter 2019, algorithm
+// 2); the names of its settings and of its state are PyTorch's. Update t = 1, 2,
+// ... is
 //
 //	m = beta1 m + (1-beta1) g,  v = beta2 v + (1-beta2) g^2
 //	p = keep p - rate m / (sqrt(v) root + eps)
-func Step() (models.Program, error) { return build("adamw", onnx.Float) }
+//
+// with g times clip for g, rate = lr/(1-beta1^t), root = 1/sqrt(1-beta2^t) and
+// keep = 1 - lr*weight_decay.
+type AdamW struct {
+	Beta1       float64 `toml:"beta1" range:"[0,1)" help:"decay of the first moment"`
+	Beta2       float64 `toml:"beta2" range:"[0,1)" help:"decay of the second moment"`
+	Eps         float64 `toml:"eps" range:"(0,)" help:"added to the root of the second moment"`
+	WeightDecay float64 `toml:"weight_decay" range:"[0,)" help:"decoupled weight decay: an update shrinks each weight by its learning rate times this share"`
+}
 
-// StepCopy is Step with a further output: "copy" [n], p1 rounded to a 16-bit
-// type.
-func StepCopy(elem onnx.ElemType) (models.Program, error) { return build("adamw.copy", elem) }
+func init() {
+	models.RegisterOptimizer("adamw", func() models.Optimizer { a := Default(); return &a })
+}
 
-func build(name string, elem onnx.ElemType) (models.Program, error) {
+// Default has the settings of the paper's recipe.
+func Default() AdamW { return AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8} }
+
+// State is the running means of g and g^2.
+func (AdamW) State() []models.OptimizerState {
+	return []models.OptimizerState{{Name: "exp_avg", Port: ports.First}, {Name: "exp_avg_sq", Port: ports.Second}}
+}
+
+// ByTensor implements models.Optimizer: each element has its own update.
+func (AdamW) ByTensor() bool { return false }
+
+// Scalars implements models.Optimizer.
+func (a AdamW) Scalars(t int, lr float64) map[string]float64 {
+	return map[string]float64{
+		ports.Beta1: a.Beta1, ports.Beta1Rest: 1 - a.Beta1, ports.Beta2: a.Beta2, ports.Beta2Rest: 1 - a.Beta2, ports.Eps: a.Eps,
+		ports.Rate:        lr / (1 - math.Pow(a.Beta1, float64(t))),
+		ports.SecondScale: 1 / math.Sqrt(1-math.Pow(a.Beta2, float64(t))),
+		ports.Keep:        1 - lr*a.WeightDecay,
+	}
+}
+
+// Program implements models.Optimizer.
+func (AdamW) Program(_ []int, copy models.DType) (models.Program, error) {
+	name, elem := "adamw", onnx.Float
+	switch copy {
+	case models.F16:
+		name, elem = "adamw.copy", onnx.Float16
+	case models.BF16:
+		name, elem = "adamw.copy", onnx.BFloat16
+	case models.F32:
+	default:
+		return models.Program{}, fmt.Errorf("adamw: a copy of the weights in %v: there are only those in BF16 and F16", copy)
+	}
 	return graph.Build(name, func(g *graph.Graph) {
 		in := func(name string) *graph.Node { return g.Float(name, "n") }
 		scalar := func(name string) *graph.Node { return g.Float(name) }

@@ -29,7 +29,7 @@ func TestOfficialChecker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step, err := adamw.Step()
+	step, err := adamw.AdamW{}.Program(nil, models.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func TestOfficialChecker(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := []models.Program{norm, step, scaled}
-	for _, elem := range []onnx.ElemType{onnx.BFloat16, onnx.Float16} {
-		p, err := adamw.StepCopy(elem)
+	for _, copy := range []models.DType{models.BF16, models.F16} {
+		p, err := adamw.AdamW{}.Program(nil, copy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,12 +73,12 @@ func TestNorm2Scaled(t *testing.T) {
 	}
 }
 
-// TestStepCopy: the copy is the new weights rounded, while the weights keep what
+// TestCopy: the copy is the new weights rounded, while the weights keep what
 // is too small for it: five hundred steps of a thousandth of the copy's
 // unit move it.
-func TestStepCopy(t *testing.T) {
+func TestCopy(t *testing.T) {
 	for elem, unit := range map[onnx.ElemType]float64{onnx.BFloat16: 1. / 128, onnx.Float16: 1. / 1024} {
-		p, err := adamw.StepCopy(elem)
+		p, err := adamw.AdamW{}.Program(nil, map[onnx.ElemType]models.DType{onnx.BFloat16: models.BF16, onnx.Float16: models.F16}[elem])
 		g := load(t, p, err)
 		g.Single = true
 		if fmt.Sprint(p.Alias) != "map[m1:m p1:p v1:v]" {
@@ -131,7 +131,7 @@ func TestNorm2(t *testing.T) {
 // its own order: decay the parameter, update the moments, correct their bias,
 // step.
 func TestStep(t *testing.T) {
-	program, err := adamw.Step()
+	program, err := adamw.AdamW{}.Program(nil, models.F32)
 	g := load(t, program, err)
 	if fmt.Sprint(program.Alias) != "map[m1:m p1:p v1:v]" {
 		t.Errorf("aliases %v", program.Alias)

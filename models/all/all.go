@@ -1,5 +1,8 @@
-// Package all registers every family of models of onering. Import it for effect;
-// one line per family.
+// Package all registers every family of models and every optimizer of onering.
+// Import it for effect; one line for each.
 package all
 
-import _ "onering/models/qwen2"
+import (
+	_ "onering/models/adamw"
+	_ "onering/models/qwen2"
+)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/models/decoder"
 )
 
@@ -69,9 +70,12 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 	}
 	gather, rows, token, err := c.Rows()
 	add("", err, gather, rows, token)
-	norm, step, err := c.Optimizer()
-	add("", err, norm, step)
-	if step, from, to, err := c.Copy(); err != nil || to > from {
+	norm, err := c.GradNorm()
+	add("", err, norm)
+	step, err := adamw.AdamW{}.Program(nil, models.F32)
+	add("", err, step)
+	if from, to := c.Copied(); to > from {
+		step, err := adamw.AdamW{}.Program(nil, c.Geometry().Compute)
 		add("", err, step)
 	}
 	return all

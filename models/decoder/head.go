@@ -53,7 +53,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
 // dlogits = -p (w + v (logit - z + entropy)). Where Compute is F16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
-// larger, and Optimizer's Programs make up for it; see adamw.LossScale.
+// larger; the gradients' norm and the optimizer's update divide by it.
 func (a Architecture) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {

@@ -24,7 +24,7 @@ import (
 // reads and writes), its gradient and its two moments, and of these the
 // embedding, the head and the norms are read by the graphs directly. Held
 // twice: the layers, of which the optimizer's step writes a rounded copy beside
-// each float32 slice it updates (see Copy). A ring of one 16-bit copy
+// each float32 slice it updates (see Copied). A ring of one 16-bit copy
 // alone could not learn: a step of 1e-6 is far below the 2^-8 of itself
 // by which a bfloat16 number is rounded. The embedding and the head would gain nothing
 // from a copy: the logits want float32 operands, or the rounding of logits
@@ -38,31 +38,23 @@ func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a
 // widen is x in float32.
 func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
 
-// Copy returns the optimizer's step that writes the copy as well, and which
-// elements of the arena the copy holds, from and up to to: those of the layers,
-// which lie one after the other. Where Compute is float32 there are none.
-func (a Architecture) Copy() (step models.Program, from, to int, err error) {
+// Copied returns the elements of the layers, which lie one after the other. Where
+// Compute is float32 there are none.
+func (a Architecture) Copied() (from, to int) {
 	if a.compute() == models.F32 {
-		return step, 0, 0, nil
+		return 0, 0
 	}
 	l := a.Layout()
 	first, _ := l.Find(a.LayerPrefix(0) + a.Names.InputNorm)
 	after, _ := l.Find(a.Names.Norm)
-	step, err = adamw.StepCopy(a.elem())
-	return step, first.Offset, after.Offset, err
+	return first.Offset, after.Offset
 }
 
-// Optimizer builds the Programs of package adamw, which are any model's but for
+// GradNorm builds the sum of squares of package adamw, which is any model's but for
 // the scale of the loss in float16.
-func (a Architecture) Optimizer() (norm2, step models.Program, err error) {
+func (a Architecture) GradNorm() (models.Program, error) {
 	if a.compute() == models.F16 {
-		norm2, err = adamw.Norm2Scaled()
-	} else {
-		norm2, err = adamw.Norm2()
+		return adamw.Norm2Scaled()
 	}
-	if err != nil {
-		return norm2, step, err
-	}
-	step, err = adamw.Step()
-	return norm2, step, err
+	return adamw.Norm2()
 }

@@ -404,10 +404,7 @@ func TestCopy(t *testing.T) {
 		for _, tied := range []bool{false, true} {
 			c, d := b.of(small()), b.Type
 			c.Tied = tied
-			_, from, to, err := c.Copy()
-			if err != nil {
-				t.Fatal(err)
-			}
+			from, to := c.Copied()
 			if d == models.F32 {
 				if from != to {
 					t.Errorf("in float32 a copy from %d to %d", from, to)
@@ -475,7 +472,7 @@ func TestLossScale(t *testing.T) {
 		t.Error("gradients of 1e-6 are whole without a scale: the test shows nothing")
 	}
 
-	norm2, _, err := tr.c.Optimizer()
+	norm2, err := tr.c.GradNorm()
 	if err != nil {
 		t.Fatal(err)
 	}

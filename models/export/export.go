@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"onering/models"
+	"onering/models/adamw"
 )
 
 // Write writes every graph of a model and manifest.json to a new folder. It
@@ -136,8 +137,10 @@ func buildGraphs(arch models.Architecture) ([]graphFile, error) {
 	add("", err, forward, backward)
 	forward, target, backward, err := arch.Head(false)
 	add("", err, forward, target, backward)
-	norm2, step, err := arch.Optimizer()
-	add("", err, norm2, step)
+	norm2, err := arch.GradNorm()
+	add("", err, norm2)
+	step, err := adamw.Default().Program(nil, models.F32)
+	add("", err, step)
 	if failed != nil {
 		return nil, failed
 	}

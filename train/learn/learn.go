@@ -84,7 +84,7 @@ const (
 type Options struct {
 	// Optimizer updates the weights; nil where only gradients are wanted, without
 	// memory for an optimizer's state and without their norm.
-	Optimizer OptimizerSettings
+	Optimizer models.Optimizer
 	// Offload keeps the optimizer's state in the host's memory.
 	Offload bool
 	// MaxGradNorm scales a gradient of larger 2-norm down to it; 0 is off.
@@ -116,7 +116,7 @@ type Stepper struct {
 	ring      *runtime.Ring
 	options   Options
 	learner   *runtime.Learner
-	optimizer Optimizer // nil without Options.Optimizer
+	optimizer *runtime.Optimizer // nil without Options.Optimizer
 
 	microTokens int        // Options.MicroTokens, or less after memory ended
 	scale       *LossScale // nil where layers do not compute in float16
@@ -150,8 +150,8 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 }
 
 // OpenOptimizer gives an optimizer to a Stepper that was made without one.
-func (s *Stepper) OpenOptimizer(o OptimizerSettings) (err error) {
-	s.optimizer, err = o.Open(s.env, s.ring, s.learner.Gradients, s.options.Offload)
+func (s *Stepper) OpenOptimizer(o models.Optimizer) (err error) {
+	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o, runtime.OptimizerOptions{Offload: s.options.Offload})
 	return err
 }
 
@@ -165,7 +165,7 @@ func (s *Stepper) Close() {
 
 // Optimizer returns the optimizer, whose state a checkpoint holds; nil where there
 // is none.
-func (s *Stepper) Optimizer() Optimizer { return s.optimizer }
+func (s *Stepper) Optimizer() *runtime.Optimizer { return s.optimizer }
 
 // A State is what a Stepper needs, besides the optimizer's state, to continue with
 // the same bits.

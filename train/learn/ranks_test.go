@@ -87,7 +87,7 @@ func TestRanks(t *testing.T) {
 		if !slices.Equal(ranks.agreed, tt.agreed) || ranks.sums != tt.sums || s.State().MicroTokens != tt.tokens {
 			t.Errorf("%s: agreed %v, %d sums, %d tokens", tt.name, ranks.agreed, ranks.sums, s.State().MicroTokens)
 		}
-		if updates := s.Optimizer().Updates(); (updates == 1) != (err == nil) {
+		if updates := s.Optimizer().Updates; (updates == 1) != (err == nil) {
 			t.Errorf("%s: %d updates with error %v", tt.name, updates, err)
 		}
 		if d := r.GradNorm/want.GradNorm - 2; err == nil && (d > 1e-5 || d < -1e-5) {

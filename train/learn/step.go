@@ -69,7 +69,7 @@ func (s *Stepper) Update(rate float64) error {
 		return &UpdateError{err}
 	}
 	if s.scale != nil {
-		s.setScale(s.scale.Counted(), s.optimizer.Updates())
+		s.setScale(s.scale.Counted(), s.optimizer.Updates)
 	}
 	return nil
 }

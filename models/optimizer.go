@@ -1,0 +1,80 @@
+package models
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// An Optimizer is the arithmetic of an update of the weights. It is also the
+// optimizer's settings, in exported fields with the tags of package settings. A
+// runtime keeps the state and runs the Programs over weights and gradients; it
+// clips the gradients and divides the scale of the loss out of them by an input of
+// the Programs.
+//
+// Weights, gradients and state are float32 whatever the model computes in.
+type Optimizer interface {
+	// State lists what is kept for each parameter between updates, zero at first.
+	State() []OptimizerState
+	// ByTensor says whether an update needs whole tensors, for instance the norm
+	// of a matrix or of its rows. Where it does not, elements are updated in
+	// slices that know nothing of tensors, which is fast for any layout.
+	ByTensor() bool
+	// Program is one update of a tensor of a shape, or of a slice of n elements,
+	// in which case shape is nil. Its inputs are "p" and "g", the weights and
+	// gradients, "clip", by which gradients are to be multiplied, the ports of
+	// State and the names of Scalars; its outputs, in place, "p1" and the ports of
+	// State with a 1 behind. Where copy is not F32 the output "copy" is the new
+	// weights rounded to it.
+	Program(shape []int, copy DType) (Program, error)
+	// Scalars are the numbers that update n, from 1, needs with a learning rate,
+	// by the name of their input. They have no dimensions.
+	Scalars(n int, rate float64) map[string]float64
+}
+
+// An OptimizerState is an array of the weights' layout: Name is what checkpoints
+// call it, such as "exp_avg", and Port the input of the Programs.
+type OptimizerState struct{ Name, Port string }
+
+var optimizers struct {
+	sync.RWMutex
+	new map[string]func() Optimizer
+}
+
+// RegisterOptimizer makes an optimizer known by name; call it from init. New
+// returns a fresh one with its default settings. It panics where the name is empty
+// or taken or new is nil: both are mistakes in the program.
+func RegisterOptimizer(name string, new func() Optimizer) {
+	optimizers.Lock()
+	defer optimizers.Unlock()
+	if name == "" || new == nil {
+		panic(fmt.Sprintf("models: RegisterOptimizer(%q) needs a name and a function", name))
+	}
+	if optimizers.new[name] != nil {
+		panic(fmt.Sprintf("models: optimizer %q is registered twice", name))
+	}
+	if optimizers.new == nil {
+		optimizers.new = map[string]func() Optimizer{}
+	}
+	optimizers.new[name] = new
+}
+
+// Optimizers returns the names of all optimizers in alphabetical order.
+func Optimizers() []string {
+	optimizers.RLock()
+	defer optimizers.RUnlock()
+	return slices.Sorted(maps.Keys(optimizers.new))
+}
+
+// NewOptimizer returns an optimizer with its default settings.
+func NewOptimizer(name string) (Optimizer, error) {
+	optimizers.RLock()
+	new := optimizers.new[name]
+	optimizers.RUnlock()
+	if new == nil {
+		return nil, fmt.Errorf("models: there is no optimizer %q, only %s (forgotten import of onering/models/all?)", name, strings.Join(Optimizers(), ", "))
+	}
+	return new(), nil
+}
