@@ -30,9 +30,11 @@ type resolved struct {
 // together is for validate.
 func resolve(layers ...layer) (*resolved, error) {
 	r := &resolved{Config: train.Default(), decided: map[string]setting{}}
-	layers, err := r.chooseObjective(layers)
-	if err != nil {
-		return nil, usageError{err}
+	for _, p := range plugins(&r.Config) {
+		var err error
+		if layers, err = r.choosePlugin(p, layers); err != nil {
+			return nil, usageError{err}
+		}
 	}
 	var errs []error
 	sections := sectionsOf(&r.Config)
@@ -55,57 +57,6 @@ func (r *resolved) validate() error { return r.locate(r.Config.Validate()) }
 // validateObjective reports those of [objective] alone.
 func (r *resolved) validateObjective() error { return r.locate(r.Config.Objective.Validate()) }
 
-// chooseObjective constructs the objective that the strongest layer names. The
-// settings of weaker layers that are for another objective are dropped, with a
-// warning: `--objective grpo` is to work with any run file.
-func (r *resolved) chooseObjective(layers []layer) ([]layer, error) {
-	named := setting{section: "objective", key: "name", value: r.Objective.Name}
-	kept := make([]layer, len(layers))
-	for i, l := range layers {
-		at := -1
-		for j, s := range l {
-			if s.path() == "objective.name" {
-				at = j // the last one counts
-			}
-		}
-		if at >= 0 {
-			before := r.Objective.Name
-			if err := r.apply(l[at], []section{{"objective", settings.Fields(&r.Objective)}}); err != nil {
-				return nil, fmt.Errorf("%s: %w", l[at].place, err)
-			}
-			if named = l[at]; r.Objective.Name != before {
-				for j := range i {
-					kept[j] = dropObjective(kept[j], before, r.Objective.Name)
-				}
-			}
-		}
-		kept[i] = l
-	}
-	settings, err := newObjective(r.Objective.Name)
-	if err != nil && named.place != "" {
-		return nil, fmt.Errorf("%s: %w", named.place, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.Objective.Settings = settings
-	return kept, nil
-}
-
-// dropObjective returns l without the settings of [objective].
-func dropObjective(l layer, from, to string) layer {
-	var kept layer
-	for _, s := range l {
-		if s.section != "objective" || s.key == "name" {
-			kept = append(kept, s)
-			continue
-		}
-		slog.Warn("a setting of another objective is not used",
-			"setting", s.path(), "place", s.place, "for", from, "running", to)
-	}
-	return kept
-}
-
 // apply sets the field that s is for.
 func (r *resolved) apply(s setting, sections []section) error {
 	at := slices.IndexFunc(sections, func(t section) bool { return t.name == s.section })
@@ -123,8 +74,10 @@ func (r *resolved) apply(s setting, sections []section) error {
 		hint = elsewhere(s.section, s.key)
 	}
 	where := "[" + s.section + "]"
-	if s.section == "objective" {
-		where = fmt.Sprintf("[objective] for %q", r.Objective.Name)
+	for _, p := range plugins(&r.Config) {
+		if p.section == s.section {
+			where = fmt.Sprintf("[%s] for %q", p.section, *p.name)
+		}
 	}
 	return fmt.Errorf("unknown key %q in %s%s", s.key, where, hint)
 }

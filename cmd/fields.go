@@ -14,15 +14,17 @@ type section struct {
 	fields []settings.Field
 }
 
-// sectionsOf lists the sections of c in the order of its declaration. The
-// objective's own settings follow its name.
+// sectionsOf lists the sections of c in the order of its declaration. The settings
+// of a plug-in follow its name.
 func sectionsOf(c *train.Config) []section {
 	v := reflect.ValueOf(c).Elem()
 	var sections []section
 	for i := range v.NumField() {
 		s := section{name: v.Type().Field(i).Tag.Get("toml"), fields: settings.Fields(v.Field(i).Addr().Interface())}
-		if s.name == "objective" {
-			s.fields = append(s.fields, settings.Fields(c.Objective.Settings)...)
+		for _, p := range plugins(c) {
+			if p.section == s.name {
+				s.fields = append(s.fields, settings.Fields(p.chosen)...)
+			}
 		}
 		s.fields = slices.DeleteFunc(s.fields, func(f settings.Field) bool { return f.Key == "" })
 		sections = append(sections, s)

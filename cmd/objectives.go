@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,14 +106,4 @@ Prints the names of the files that it wrote.`,
 	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
 	must(c.MarkFlagDirname("module"))
 	return c
-}
-
-// newObjective constructs an objective; the error suggests a name.
-func newObjective(name string) (objectives.Objective, error) {
-	o, err := objectives.New(name)
-	if err != nil {
-		names := objectives.Names()
-		return nil, fmt.Errorf("unknown objective %q%s (there are %s)", name, didYouMean(name, names), strings.Join(names, ", "))
-	}
-	return o, nil
 }

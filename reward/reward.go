@@ -94,8 +94,9 @@ const (
 	Error Status = "error" // the problem has nothing to grade with, or the grader has a fault
 )
 
-// A Validator rejects impossible configurations. The error joins *settings.Errors
-// that name the keys.
+// A Validator rejects impossible configurations. Each of the joined errors is best
+// a *settings.Error, which names the key. What the range tags of the fields forbid
+// (see package settings) is checked without it.
 type Validator interface {
 	Validate() error
 }

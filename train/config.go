@@ -4,6 +4,7 @@ import (
 	"onering/data"
 	"onering/models/adamw"
 	"onering/objectives"
+	"onering/reward"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train/learn"
@@ -23,6 +24,7 @@ type Config struct {
 	Model     ModelConfig     `toml:"model" help:"Which policy is trained"`
 	Data      DataConfig      `toml:"data" help:"Which problems are trained on, and in which order"`
 	Rollout   RolloutConfig   `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
+	Reward    RewardConfig    `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective ObjectiveConfig `toml:"objective" help:"The method and its settings"`
 	Optimizer OptimizerConfig `toml:"optimizer" help:"AdamW with decoupled weight decay"`
 	Train     LoopConfig      `toml:"train" help:"How long and in which portions training goes on"`
@@ -61,6 +63,14 @@ type RolloutConfig struct {
 	Slots           int    `toml:"slots" range:"[1,)" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`
 	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots, as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
+}
+
+// A RewardConfig is the rule that grades responses, and its settings.
+type RewardConfig struct {
+	Name string `toml:"name" help:"a registered reward: math gives 1 to a response that states one of the problem's answers, as onering verify judges, and 0 to others and to truncated ones"`
+	// Rule is the reward itself, whose exported fields are the remaining keys of
+	// the section: at first reward.New(Name).
+	Rule reward.Reward `toml:"-"`
 }
 
 // An ObjectiveConfig is the method and its settings.
@@ -153,11 +163,12 @@ type OutputConfig struct {
 }
 
 // Default returns the paper's recipe (section 4 and the table of
-// hyperparameters) with the objective "pmpo". Model.Path and Data.Train are
-// empty: they have no default. Objective.Settings is nil if no objective
-// "pmpo" is registered.
+// hyperparameters) with the objective "pmpo" and the reward "math". Model.Path and
+// Data.Train are empty: they have no default. Objective.Settings and Reward.Rule
+// are nil if no plug-ins of these names are registered.
 func Default() Config {
 	settings, _ := objectives.New("pmpo")
+	rule, _ := reward.New("math")
 	return Config{
 		Model: ModelConfig{Template: "qwen_math", DType: "float32"},
 		Rollout: RolloutConfig{
@@ -165,6 +176,7 @@ func Default() Config {
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
 			Slots: 32, OldLogProb: "rollout",
 		},
+		Reward:    RewardConfig{Name: "math", Rule: rule},
 		Objective: ObjectiveConfig{Name: "pmpo", Settings: settings},
 		Optimizer: OptimizerConfig{
 			UpdateSettings: learn.UpdateSettings{

@@ -2,12 +2,14 @@ package train
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"onering/models/adamw"
 	_ "onering/objectives/all"
+	"onering/reward"
 	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/settings"
@@ -134,5 +136,31 @@ func TestChangedSettingsOfOlderVersion(t *testing.T) {
 	c.Rollout.MinP = 0.1
 	if changed := changedSettings(was, decisive(c)); len(changed) != 1 || changed[0].String() != "rollout.min_p was 0 and is 0.1" {
 		t.Errorf("changed: %v", changed)
+	}
+}
+
+// A rule is a reward with a setting.
+type rule struct {
+	reward.Reward
+	Weight float64 `toml:"weight"`
+}
+
+// The reward decides the course of a run. Checkpoints from before there was a
+// choice were graded by math.
+func TestRewardIsDecisive(t *testing.T) {
+	old := decisive(valid())
+	delete(old, "reward.name")
+	c := valid()
+	if changed := changedSettings(old, decisive(c)); len(changed) > 0 {
+		t.Errorf("changed without a change: %v", changed)
+	}
+	c.Reward = RewardConfig{"other", &rule{Weight: 2}}
+	if changed := fmt.Sprint(changedSettings(old, decisive(c))); changed != "[reward.name was math and is other]" {
+		t.Errorf("another reward: %s", changed)
+	}
+	was := decisive(c)
+	c.Reward.Rule = &rule{Weight: 3}
+	if changed := fmt.Sprint(changedSettings(was, decisive(c))); changed != "[reward.weight was 2 and is 3]" {
+		t.Errorf("another setting: %s", changed)
 	}
 }

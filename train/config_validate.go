@@ -11,6 +11,7 @@ import (
 	"onering/data"
 	"onering/models"
 	"onering/objectives"
+	"onering/reward"
 	"onering/sampler"
 	"onering/settings"
 	"onering/tokenize"
@@ -48,6 +49,7 @@ func (c Config) Validate() error {
 	}
 
 	v.ranges("rollout.", &c.Rollout)
+	v.errs = append(v.errs, flatten(c.Reward.Validate())...)
 	v.errs = append(v.errs, flatten(c.Objective.Validate())...)
 	v.ranges("optimizer.", &c.Optimizer)
 	v.ranges("train.", &c.Train)
@@ -119,6 +121,27 @@ func IsDevice(value string) bool {
 		return err == nil && i >= 0 && strconv.Itoa(i) == n
 	}
 	return value == "cpu" || value == "auto" || value == "cuda"
+}
+
+// Validate reports an unknown reward, and what the reward itself says of its
+// settings: the ranges of their tags and, if it is a reward.Validator, its own
+// rules.
+func (c RewardConfig) Validate() error {
+	if c.Rule == nil {
+		return &settings.Error{Key: "reward.name", Value: c.Name, Remedy: "must be one of " + strings.Join(reward.Names(), ", ")}
+	}
+	errs := flatten(settings.Check("reward.", c.Rule))
+	if rule, ok := c.Rule.(reward.Validator); ok {
+		for _, err := range flatten(rule.Validate()) {
+			var setting *settings.Error
+			if errors.As(err, &setting) {
+				errs = append(errs, &settings.Error{Key: "reward." + setting.Key, Value: setting.Value, Remedy: setting.Remedy})
+			} else {
+				errs = append(errs, fmt.Errorf("train: reward %q: %w", c.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Validate reports an unknown objective, and what the objective itself says of

@@ -16,12 +16,16 @@ import (
 // long it goes on, what is saved and where things lie do not.
 func decisive(c Config) map[string]string {
 	values := make(map[string]string)
-	for name, section := range map[string]any{
-		"model": &c.Model, "data": &c.Data, "rollout": &c.Rollout, "optimizer": &c.Optimizer, "train": &c.Train, "runtime": &c.Runtime,
+	for _, section := range []struct {
+		name    string
+		pointer any
+	}{
+		{"model", &c.Model}, {"data", &c.Data}, {"rollout", &c.Rollout}, {"reward", &c.Reward}, {"reward", c.Reward.Rule},
+		{"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime},
 	} {
-		for _, f := range settings.Fields(section) {
+		for _, f := range settings.Fields(section.pointer) {
 			if f.Key != "" {
-				values[name+"."+f.Key] = fmt.Sprint(f.Value)
+				values[section.name+"."+f.Key] = fmt.Sprint(f.Value)
 			}
 		}
 	}
@@ -102,7 +106,7 @@ func (c change) shapesRound() bool {
 // of an older version lacks had its default.
 func changedSettings(was, is map[string]string) []change {
 	defaults := Default()
-	defaults.Objective.Settings = nil // the run may have another objective
+	defaults.Objective.Settings, defaults.Reward.Rule = nil, nil // the run may have others
 	old := decisive(defaults)
 	maps.Copy(old, was)
 	var changed []change

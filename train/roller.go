@@ -28,7 +28,7 @@ type roller struct {
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
 // prompt and response that a slot has to hold.
-func newRoller(c Config, env *runtime.Env, policy *Policy, r reward.Reward, maxTokens int, log *slog.Logger) (*roller, error) {
+func newRoller(c Config, env *runtime.Env, policy *Policy, maxTokens int, log *slog.Logger) (*roller, error) {
 	template, err := c.Model.PromptTemplate()
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func newRoller(c Config, env *runtime.Env, policy *Policy, r reward.Reward, maxT
 	if err != nil {
 		return nil, err
 	}
-	return &roller{c, policy, prompter, problems, problems.Digest(), r, c.Objective.Settings, decoder}, nil
+	return &roller{c, policy, prompter, problems, problems.Digest(), c.Reward.Rule, c.Objective.Settings, decoder}, nil
 }
 
 func (r *roller) close() { r.decoder.Close() }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"onering/reward"
 	"onering/runtime"
 	"onering/train/metrics"
 	"onering/train/rundir"
@@ -63,15 +62,11 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 			opened.Close()
 		}
 	}()
-	grade, err := reward.New("math")
-	if err != nil {
-		return nil, err
-	}
 	limit := c.longest()
 	if m := policy.Model.MaxPositions; m > 0 && limit > m {
 		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", max(c.Rollout.MaxNewTokens, c.Eval.MaxNewTokens))
 	}
-	if opened.roller, err = newRoller(c, env, policy, grade, limit, log); err != nil {
+	if opened.roller, err = newRoller(c, env, policy, limit, log); err != nil {
 		return nil, err
 	}
 	if opened.evaluator, err = newEvaluator(c, opened.roller, observer); err != nil {

@@ -70,6 +70,10 @@ type (
 		plain
 		Name string `toml:"name"`
 	}
+	outside struct {
+		plain
+		Weight float64 `toml:"weight" range:"(0,1]"`
+	}
 	byValue   struct{}
 	rejecting struct{ plain }
 	lopsided  struct{ plain }
@@ -103,6 +107,7 @@ func TestBrokenRewards(t *testing.T) {
 		{"one value for all", "defaults", func() reward.Reward { return shared }},
 		{"no tag", "defaults", func() reward.Reward { return new(untagged) }},
 		{"a tag that is taken", "defaults", func() reward.Reward { return new(taken) }},
+		{"a default outside its range", "defaults", func() reward.Reward { return new(outside) }},
 		{"refused defaults", "defaults", func() reward.Reward { return new(rejecting) }},
 		{"a score too few", "count", spoil(func(_ *broken, _ []reward.Sample, scores []reward.Score) ([]reward.Score, error) {
 			return scores[:max(0, len(scores)-1)], nil

@@ -13,6 +13,7 @@ import (
 
 	"onering/data"
 	"onering/reward"
+	"onering/settings"
 )
 
 func checkDefaults(new func() reward.Reward) error {
@@ -23,6 +24,9 @@ func checkDefaults(new func() reward.Reward) error {
 	}
 	if v.Elem().Type().Size() > 0 && r == new() {
 		return errors.New("New returned the same value twice")
+	}
+	if err := settings.Check("", r); err != nil {
+		return fmt.Errorf("the defaults are outside their ranges: %w", err)
 	}
 	if validator, ok := r.(reward.Validator); ok {
 		if err := validator.Validate(); err != nil {

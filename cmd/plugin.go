@@ -1,0 +1,105 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"onering/objectives"
+	"onering/reward"
+	"onering/settings"
+	"onering/train"
+)
+
+// A plugin is a section of the run file in which the key "name" chooses the
+// implementation, and that has the implementation's settings as further keys.
+type plugin struct {
+	section string // and what messages call it
+	config  any    // pointer to the section's struct
+	name    *string
+	chosen  any // the implementation; its exported fields are settings
+	choose  func(name string) error
+}
+
+// plugins lists the sections of c that choose an implementation by name.
+func plugins(c *train.Config) []plugin {
+	return []plugin{
+		{"reward", &c.Reward, &c.Reward.Name, c.Reward.Rule, func(name string) (err error) {
+			c.Reward.Rule, err = newReward(name)
+			return err
+		}},
+		{"objective", &c.Objective, &c.Objective.Name, c.Objective.Settings, func(name string) (err error) {
+			c.Objective.Settings, err = newObjective(name)
+			return err
+		}},
+	}
+}
+
+// newObjective constructs an objective; the error suggests a name.
+func newObjective(name string) (objectives.Objective, error) {
+	o, err := objectives.New(name)
+	if err != nil {
+		return nil, unknownPlugin("objective", name, objectives.Names())
+	}
+	return o, nil
+}
+
+// newReward constructs a reward; the error suggests a name.
+func newReward(name string) (reward.Reward, error) {
+	r, err := reward.New(name)
+	if err != nil {
+		return nil, unknownPlugin("reward", name, reward.Names())
+	}
+	return r, nil
+}
+
+func unknownPlugin(kind, name string, names []string) error {
+	return fmt.Errorf("unknown %s %q%s (there are %s)", kind, name, didYouMean(name, names), strings.Join(names, ", "))
+}
+
+// choosePlugin constructs the implementation that the strongest layer names, with
+// its defaults. The settings of weaker layers that are for another implementation
+// are dropped, with a warning: `--objective grpo` is to work with any run file.
+func (r *resolved) choosePlugin(p plugin, layers []layer) ([]layer, error) {
+	named := setting{}
+	kept := make([]layer, len(layers))
+	for i, l := range layers {
+		at := -1
+		for j, s := range l {
+			if s.path() == p.section+".name" {
+				at = j // the last one counts
+			}
+		}
+		if at >= 0 {
+			before := *p.name
+			if err := r.apply(l[at], []section{{p.section, settings.Fields(p.config)}}); err != nil {
+				return nil, fmt.Errorf("%s: %w", l[at].place, err)
+			}
+			if named = l[at]; *p.name != before {
+				for j := range i {
+					kept[j] = p.dropSettings(kept[j], before)
+				}
+			}
+		}
+		kept[i] = l
+	}
+	err := p.choose(*p.name)
+	if err != nil && named.place != "" {
+		err = fmt.Errorf("%s: %w", named.place, err)
+	}
+	return kept, err
+}
+
+// dropSettings returns l without the settings of the implementation from.
+func (p plugin) dropSettings(l layer, from string) layer {
+	var kept layer
+	for _, s := range l {
+		if s.section != p.section || s.key == "name" {
+			kept = append(kept, s)
+			continue
+		}
+		slog.Warn("a setting of another "+p.section+" is not used",
+			"setting", s.path(), "place", s.place, "for", from, "running", *p.name)
+	}
+	return kept
+}

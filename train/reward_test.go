@@ -1,0 +1,149 @@
+package train_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"onering/reward"
+	"onering/runtime/runtimetest"
+	"onering/train"
+)
+
+// A parted reward is that of math with something for short responses, in parts.
+type parted struct {
+	Short float64 `toml:"short" range:"[0,1)"`
+
+	mu     sync.Mutex
+	groups map[int]int // sizes of the groups that were graded
+	fail   error
+}
+
+func (r *parted) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	r.mu.Lock()
+	r.groups[len(group)]++
+	r.mu.Unlock()
+	rule, err := reward.New("math")
+	if err != nil {
+		return nil, err
+	}
+	scores, err := rule.Score(ctx, group)
+	for i, s := range group {
+		if answer, _ := s.Problem.Fields.Get("answer"); answer != s.Problem.Answers[0] || s.Prompt != s.Problem.Text || len(s.PromptIDs) != 8 {
+			err = fmt.Errorf("the sample lacks parts: %+v", s)
+		}
+		short := 0.0
+		if len(s.IDs) < 20 {
+			short = r.Short
+		}
+		scores[i].Components = map[string]float64{"right": scores[i].Value, "short": short}
+		scores[i].Log = map[string]float64{"tokens": float64(len(s.IDs))}
+		scores[i].Value += short
+	}
+	return scores, errors.Join(err, r.fail)
+}
+
+// partedRun is the configuration of a short run with the reward.
+func partedRun(t *testing.T) (train.Config, *parted) {
+	rule := &parted{Short: 0.25, groups: map[int]int{}}
+	c := embedded(t, "grpo", 3, 1)
+	c.Rollout.PromptsPerRound = 16
+	c.Reward = train.RewardConfig{Name: "parted", Rule: rule}
+	return c, rule
+}
+
+// TestReward: a run is graded by the reward of its configuration, in training by
+// groups and in evaluations, and keeps what the reward says.
+func TestReward(t *testing.T) {
+	env := runtimetest.Test(t)
+	c, rule := partedRun(t)
+	s, rounds := learn(t, env, c)
+	if want := map[int]int{8: 16, 1: 2 * 512}; !reflect.DeepEqual(rule.groups, want) {
+		t.Errorf("groups by size %v, want %v", rule.groups, want)
+	}
+	plain := c
+	plain.Output.Dir = filepath.Join(t.TempDir(), "plain")
+	plain.Reward = train.Default().Reward
+	if p, _ := learn(t, env, plain); p.First.Results[0].Pass1 != s.First.Results[0].Pass1 {
+		t.Errorf("pass@1 before training is %+v, and %+v by math: a response is right if it earns 1", s.First.Results[0].Pass1, p.First.Results[0].Pass1)
+	}
+
+	f, err := os.Open(filepath.Join(c.Output.Dir, "rollouts", "round-00001.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var earned, right, tokens, n float64
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for ; lines.Scan(); n++ {
+		var x struct {
+			Reward  float64
+			Rewards map[string]float64
+			Log     map[string]float64
+			IDs     []int32
+		}
+		if err := json.Unmarshal(lines.Bytes(), &x); err != nil {
+			t.Fatal(err)
+		}
+		if len(x.Rewards) != 2 || x.Reward != x.Rewards["right"]+x.Rewards["short"] || x.Log["tokens"] != float64(len(x.IDs)) {
+			t.Fatalf("line %s", lines.Text())
+		}
+		earned, right, tokens = earned+x.Reward, right+x.Rewards["right"], tokens+float64(len(x.IDs))
+	}
+	if n != 128 || right == 0 || earned <= right {
+		t.Errorf("%v lines earn %v, %v of it for right answers", n, earned, right)
+	}
+	for name, want := range map[string]float64{"reward": earned / n, "reward/right/mean": right / n, "reward/short/mean": (earned - right) / n, "reward_log/tokens/mean": tokens / n} {
+		if got := rounds[0].Float(name); !(math.Abs(got-want) < 1e-12) {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestRewardFails: a response that cannot be graded ends the run; it does not
+// count as a reward of 0.
+func TestRewardFails(t *testing.T) {
+	env := runtimetest.Test(t)
+	c, rule := partedRun(t)
+	c.Eval.Suites = nil
+	rule.fail = errors.New("the judge is out")
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	trainer, err := train.New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), &quiet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	_, err = trainer.Run(context.Background(), false)
+	if !errors.Is(err, rule.fail) || !strings.HasPrefix(err.Error(), `train: round 1: reward: problem "`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRewardSettings: impossible settings of a reward are named as keys of the
+// run file.
+func TestRewardSettings(t *testing.T) {
+	c, rule := partedRun(t)
+	rule.Short = 2
+	if err := c.Validate(); err == nil || err.Error() != "reward.short = 2: must be in [0, 1)" {
+		t.Errorf("error %v", err)
+	}
+	c.Reward = train.RewardConfig{Name: "none"}
+	if err := c.Validate(); err == nil || err.Error() != `reward.name = "none": must be one of math` {
+		t.Errorf("error %v", err)
+	}
+}
