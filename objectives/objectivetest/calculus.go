@@ -35,7 +35,7 @@ func checkDerivative(new func() objectives.Objective) error {
 		}
 	}
 	if skipped > checked/4 {
-		return fmt.Errorf("Loss is not smooth at %d of %d tokens, which is no clip's edge: what the method detaches must be computed from at", skipped, checked+skipped)
+		return fmt.Errorf("the loss is not smooth at %d of %d tokens, which is no clip's edge: what the method detaches must be computed from at", skipped, checked+skipped)
 	}
 	return nil
 }

@@ -17,17 +17,17 @@ func checkDefaults(new func() objectives.Objective) error {
 	o := new()
 	v := reflect.ValueOf(o)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return fmt.Errorf("New returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
+		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
 	}
 	if v.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("New returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
+		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
 	}
 	if v.Elem().Type().Size() > 0 && o == new() {
-		return errors.New("New returned the same value twice")
+		return errors.New("the constructor returned the same value twice")
 	}
 	if validator, ok := o.(objectives.Validator); ok {
 		if err := validator.Validate(); err != nil {
-			return fmt.Errorf("Validate rejects the defaults: %w", err)
+			return fmt.Errorf("the defaults do not pass Validate: %w", err)
 		}
 	}
 	return checkFields(v.Elem().Type(), map[string]bool{})
@@ -122,7 +122,7 @@ func checkArguments(new func() objectives.Objective) error {
 	want := slices.Clone(rewards)
 	objectives.Advantages(o, rewards)
 	if !slices.Equal(rewards, want) {
-		return errors.New("Advantages has changed the rewards")
+		return errors.New("calling Advantages changed the rewards")
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func checkState(new func() objectives.Objective) error {
 	marshaler, marshals := o.(encoding.TextMarshaler)
 	_, unmarshals := o.(encoding.TextUnmarshaler)
 	if observes != marshals || marshals != unmarshals {
-		return errors.New("Observe, MarshalText and UnmarshalText come together or not at all: state must survive a checkpoint")
+		return errors.New("an objective has all of Observe, MarshalText and UnmarshalText or none: state must survive a checkpoint")
 	}
 	s := draw(o, 47)
 	if !observes {
@@ -369,14 +369,14 @@ func checkGroups(new func() objectives.Objective) error {
 			k.Keep(nil)
 			k.Keep(other.Trajectories[:1])
 			if k.Keep(cloneAll(group.Trajectories)) != first {
-				return errors.New("Keep answers differently for an equal group")
+				return errors.New("calls of Keep return different answers for equal groups")
 			}
 		}
 		if shaper, ok := o.(objectives.Shaper); ok {
 			first := shaper.Shape(group.Trajectories[0])
 			shaper.Shape(other.Trajectories[1])
 			if again := shaper.Shape(cloneAll(group.Trajectories)[0]); again != first || !finite(again) {
-				return fmt.Errorf("Shape answers %v and %v for equal trajectories", first, again)
+				return fmt.Errorf("calls of Shape return %v and %v for equal trajectories", first, again)
 			}
 		}
 		weights(o, other)

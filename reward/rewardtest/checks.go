@@ -20,17 +20,17 @@ func checkDefaults(new func() reward.Reward) error {
 	r := new()
 	v := reflect.ValueOf(r)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("New returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", r)
+		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", r)
 	}
 	if v.Elem().Type().Size() > 0 && r == new() {
-		return errors.New("New returned the same value twice")
+		return errors.New("the constructor returned the same value twice")
 	}
 	if err := settings.Check("", r); err != nil {
 		return fmt.Errorf("the defaults are outside their ranges: %w", err)
 	}
 	if validator, ok := r.(reward.Validator); ok {
 		if err := validator.Validate(); err != nil {
-			return fmt.Errorf("Validate rejects the defaults: %w", err)
+			return fmt.Errorf("the defaults do not pass Validate: %w", err)
 		}
 	}
 	return checkFields(v.Elem().Type(), map[string]bool{"name": true})

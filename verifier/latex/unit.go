@@ -166,7 +166,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return nil, false
 	}
 	// 5 feet 6 inches is a sum.
-	for p.cur().kind == number && lastUnit(units) {
+	if p.cur().kind == number && lastUnit(units) {
 		next := p.postfix(p.atom())
 		more := p.units()
 		if more == nil {
