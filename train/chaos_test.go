@@ -30,19 +30,19 @@ import (
 	"onering/train"
 )
 
-// The tests of this file stop a tiny run in every way there is, resume it, and
-// want the files of a run that was never stopped: metrics.jsonl but for the
-// timings, rollouts/, and the last checkpoint to the byte.
+// The tests of this file stop tiny runs in many ways and resume them. The files have
+// to be those of a run that was never stopped: metrics.jsonl except for times,
+// rollouts/, and the last checkpoint to the byte.
 
-// chaosVariable makes the test binary train in the folder it names, instead of
-// testing: the process that is killed.
+// chaosVariable names a folder in which the test binary trains instead of testing.
+// Such a process is then killed.
 const (
 	chaosVariable = "ONERING_CHAOS_FOLDER"
 	kindVariable  = "ONERING_CHAOS_KIND"
 	killVariable  = "ONERING_CHAOS_KILL" // at this file operation
 	slowVariable  = "ONERING_CHAOS_SLOW" // every file operation takes this long
-	// everyVariable makes TestFailingDisk try one file operation in so many: 1
-	// is every one, without it 29.
+	// everyVariable makes TestFailingDisk try one file operation in so many.
+	// Without it that is 29.
 	everyVariable = "ONERING_CHAOS_EVERY"
 )
 
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// chaosKinds are the runs. They differ in what a checkpoint has to carry.
+// chaosKinds are the runs. They differ in what a checkpoint has to hold.
 var chaosKinds = map[string]func(*train.Config){
 	// A state that the objective keeps, and evaluations.
 	"ema": func(c *train.Config) {
@@ -151,7 +151,7 @@ func chaosProcess(dir string) int {
 	return 0
 }
 
-// contents are the files of a finished run that must not depend on how often it
+// contents returns the files of a finished run that must not depend on how often it
 // was stopped.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -233,7 +233,7 @@ func same(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// whole is what each kind of run leaves when it is never stopped.
+// whole returns the contents of each kind of run when it is never stopped.
 func whole(t *testing.T, env *runtime.Env) map[string]map[string]string {
 	t.Helper()
 	out := map[string]map[string]string{}
@@ -247,8 +247,8 @@ func whole(t *testing.T, env *runtime.Env) map[string]map[string]string {
 	return out
 }
 
-// A process that is killed at any instant, resumed and killed again, ends with
-// the same files.
+// A run whose process is killed at random moments, again and again, ends with the
+// same files as one that was never killed.
 func TestKilled(t *testing.T) {
 	env := runtimetest.Test(t)
 	kills := 60
@@ -340,9 +340,9 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d kills of %d runs, each of which ended with the same bits\n%s", done, runs, tally)
 }
 
-// A file operation that fails stops the run; when it is resumed it ends with
-// the same files. The operations fail in their turn, alone and with all that
-// follow.
+// A file operation that fails stops the run, which is then resumed and ends with the
+// same files. Each of the operations that are tried fails alone, and together with
+// all later ones.
 func TestFailingDisk(t *testing.T) {
 	env := runtimetest.Test(t)
 	t.Setenv("TMPDIR", t.TempDir()) // for the rescues
@@ -417,13 +417,12 @@ func TestFailingDisk(t *testing.T) {
 	t.Logf("one operation in %d of the runs %v failed\n%s", stride, kinds, tally)
 }
 
-// A tally counts what was done to the runs, by how; docs/safety.md has its
-// table.
+// A tally counts what was done to the runs. docs/safety.md has its table.
 type tally struct {
 	head  string
 	hows  []string
 	count map[string]map[string]int
-	lost  int // optimizer steps that a resumed run lacks or has otherwise
+	lost  int // see lostSteps
 }
 
 func newTally(head string) *tally { return &tally{head: head, count: map[string]map[string]int{}} }
@@ -461,8 +460,8 @@ func (t *tally) String() string {
 	return b.String()
 }
 
-// lostSteps counts the optimizer steps of the unbroken run whose records a
-// resumed one lacks or has otherwise.
+// lostSteps counts the optimizer steps of the run that was never stopped whose
+// records the resumed run lacks or has with other figures.
 func lostSteps(got, want map[string]string) (n int) {
 	have := map[string]bool{}
 	for line := range strings.SplitSeq(got["metrics.jsonl"], "\n") {

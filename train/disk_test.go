@@ -19,21 +19,21 @@ import (
 	"onering/train/metrics"
 )
 
-// A meddler does something to the disk when a round ends.
-type meddler struct {
+// A diskObserver does something to the disk when a round ends.
+type diskObserver struct {
 	quiet
-	meddle func()
+	act func() // once
 }
 
-func (m *meddler) Round(metrics.Record) {
-	if m.meddle != nil {
-		m.meddle()
-		m.meddle = nil
+func (m *diskObserver) Round(metrics.Record) {
+	if m.act != nil {
+		m.act()
+		m.act = nil
 	}
 }
 
-// The folder goes while the run goes on: it stops at the next step, which is
-// rescued together with the metrics, and goes on there to the same end.
+// The run folder is removed during the run: the run stops at the next step and saves
+// that step and the metrics elsewhere. Resumed there, it comes to the same end.
 func TestFolderVanishes(t *testing.T) {
 	env := runtimetest.Test(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -45,8 +45,8 @@ func TestFolderVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer policy.Close()
-	m := &meddler{meddle: func() {
-		// A checkpoint that is being written puts files into what is removed.
+	m := &diskObserver{act: func() {
+		// A checkpoint that is being written may put new files into the folder.
 		err := os.RemoveAll(dir)
 		for range 1000 {
 			if err == nil {
@@ -69,8 +69,8 @@ func TestFolderVanishes(t *testing.T) {
 	resumeRescue(t, env, "reference", err, "the folder is gone", want)
 }
 
-// A real disk that is full stops the run; with room again it goes on from the
-// last whole checkpoint, and from the rescued step, to the same end. A disk that
+// A full disk stops the run. With free space again it resumes from its last whole
+// checkpoint, or from the step that was saved elsewhere, to the same end. A disk that
 // cannot be written to at all is refused at once.
 func TestDiskFull(t *testing.T) {
 	env := runtimetest.Test(t)
@@ -88,7 +88,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer policy.Close()
-	m := &meddler{meddle: func() {
+	m := &diskObserver{act: func() {
 		f, err := os.Create(ballast)
 		if err != nil {
 			t.Error(err)
@@ -115,8 +115,8 @@ func TestDiskFull(t *testing.T) {
 	if strings.Contains(err.Error(), " is saved in ") {
 		resumeRescue(t, env, "ema", err, "full", want)
 	} else if !strings.Contains(log.String(), "saved a checkpoint before stopping") {
-		// It may be: what a failed checkpoint leaves free can do for the next.
-		t.Errorf("saved nowhere: %v", err)
+		// The space of the failed checkpoint may be enough for the next one.
+		t.Errorf("the last step is not saved: %v", err)
 	}
 
 	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

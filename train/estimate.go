@@ -11,28 +11,28 @@ import (
 	"onering/train/learn"
 )
 
-// A MemoryEstimate is what a run takes of memory, in bytes, if every response
-// is as long as it may be. The parts but the last two are exact.
+// A MemoryEstimate is the memory that a run takes, in bytes, if every response is
+// as long as it may be. All parts are exact except Activations and Other.
 type MemoryEstimate struct {
 	Weights int64 `json:"weights"`
-	// Halves is the copy of the layers that graphs of 16 bits compute with.
+	// Halves is the copy of the layers in 16 bits, for models that compute in them.
 	Halves    int64 `json:"weights_16_bits,omitempty"`
 	Gradients int64 `json:"gradients"`
 	Moments   int64 `json:"moments"`
-	// Offloaded are moments that lie in the host's memory: Moments is then 0.
+	// Offloaded is the moments in the host's memory; Moments is then 0.
 	Offloaded int64 `json:"moments_on_host,omitempty"`
-	// Reference is the second set of weights of an objective with a KL term.
+	// Reference is the second set of weights that an objective with a KL term needs.
 	Reference int64 `json:"reference"`
 	KVCache   int64 `json:"kv_cache"`
 	// Activations of the learner and the sampler at their peak.
 	Activations int64 `json:"activations"`
-	// Rollouts of a round, and what the program and ONNX Runtime take anyway.
+	// Other is the rollouts of a round, the program and ONNX Runtime.
 	Other int64 `json:"other"`
 	Peak  int64 `json:"peak"`
-	// Copy is what writing checkpoints in the background takes on top, where
-	// there is room for it.
+	// Copy is what writing checkpoints in the background takes in addition, if
+	// there is memory for it.
 	Copy int64 `json:"checkpoint_copy"`
-	// Available is what the system has to give; 0 where it does not tell.
+	// Available is the memory that the process may still take, 0 if unknown.
 	Available int64 `json:"available"`
 
 	micro, slots int64 // what train.micro_tokens and rollout.slots contribute
@@ -55,12 +55,12 @@ func ReadModel(path string) (models.Model, error) {
 // sessions open.
 const programBytes = 70e6
 
-// tokenBytes is what a token of a response takes in Go: its figures, and its
-// share of the records, the page and the garbage that they leave.
+// tokenBytes is what a token of a response takes in Go's heap: its figures, its
+// share of the records and of the report, and garbage.
 const tokenBytes = 640
 
-// EstimateMemory computes what a run of c takes with a model of this shape: of
-// a GPU's memory where runtime.device is one.
+// EstimateMemory computes what a run of c takes with a model of this shape, of the
+// GPU's memory if runtime.device is a GPU.
 func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	compute := models.Compute{Type: ComputeTypes[c.Model.DType]}
 	if c.onGPU() {
@@ -85,8 +85,8 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 		return e, err
 	}
 	e.Copy, e.Available = 12*n, availableBytes()
-	// Micro-batches beyond the budget are computed again, in the memory of the
-	// last one.
+	// Micro-batches beyond the budget use the memory of the last one: their layers
+	// are computed again before the backward pass.
 	e.micro = w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
 	e.Activations = max(0, w.kept-w.one) + e.micro + 4*w.slots*int64(g.Vocab)
 
@@ -95,7 +95,7 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	return e, nil
 }
 
-// A work is what a run holds at once, whatever memory it lies in.
+// A work is what a run holds at once, in whatever memory.
 type work struct {
 	trajectories, slots int64
 	length              int64 // tokens of a trajectory
@@ -106,8 +106,8 @@ type work struct {
 	one, kept           int64 // bytes of the stash: of a micro-batch; of all that are kept
 }
 
-// work computes it for a model of n weights whose keys and values take size
-// bytes each.
+// work computes what a run holds at once for a model of n weights whose keys and
+// values take size bytes each.
 func (c Config) work(g models.Geometry, n, size int64) work {
 	r := c.Rollout
 	longest := func(n int) int64 {
@@ -119,7 +119,7 @@ func (c Config) work(g models.Geometry, n, size int64) work {
 	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
 	w.slots = min(int64(r.Slots), w.trajectories)
 	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
-	w.slotCache = w.slots * longest(c.longest()) * row       // evaluation may want longer ones than training
+	w.slotCache = w.slots * longest(c.longest()) * row       // evaluation may have longer responses than training
 	// Prompts are computed some thousand tokens at a time and kept until their
 	// samples have begun.
 	prompts := min(int64(r.PromptsPerRound), w.slots+1) * int64(r.MaxPromptTokens)
@@ -138,10 +138,10 @@ func (e *MemoryEstimate) sum() {
 	e.Peak = e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Other
 }
 
-// layerBytes is what the backward pass of a layer takes in passing: activations
-// and their gradients, and the scores of attention, which are computed in blocks
-// of queries that see no later keys. How many of each are there at once was
-// measured, on layers of width 256 and 512 and rows of 120 to 2,000 tokens.
+// layerBytes is what the backward pass of a layer takes while it runs: activations,
+// their gradients, and the scores of attention, which are computed in blocks of
+// queries. The number of arrays that exist at once was measured on layers of width
+// 256 and 512 and rows of 120 to 2,000 tokens.
 func layerBytes(g models.Geometry, tokens, length int64) int64 {
 	a := int64(g.Heads * g.HeadDim)
 	blocks := max(1, min(8, (length+511)/512))
@@ -149,24 +149,25 @@ func layerBytes(g models.Geometry, tokens, length int64) int64 {
 	return 4 * (tokens*(4*int64(g.Hidden)+4*a+6*int64(g.FFN)) + scores*9/5)
 }
 
-// headBytes is the logits of a slice of the vocabulary, their softmax and its
-// gradient, as measured.
+// headBytes is what the backward pass of the head takes while it runs: the logits
+// of a slice of the vocabulary, their softmax and its gradient. The factor was
+// measured.
 func headBytes(g models.Geometry, tokens int64) int64 {
 	return 4 * tokens * min(int64(g.Vocab), 8192) * 14 / 5
 }
 
-// arenaBytes is what ONNX Runtime holds between runs: it gives nothing back, so
-// head and layers lie beside one another; and where layers decide, buffers for
-// passes of many sizes lie beside one another.
+// arenaBytes is what ONNX Runtime's arena holds between runs. It returns no memory,
+// so it has room for head and layers; and if the layers take more than the head, it
+// has buffers for passes of several sizes.
 func arenaBytes(layer, head int64) int64 { return layer + max(head, layer+head*5/14) }
 
-// Certain is what is taken whatever the lengths of the responses.
+// Certain returns the memory that a run takes however short its responses are.
 func (e MemoryEstimate) Certain() int64 {
 	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + programBytes
 }
 
-// Check returns an error where the peak exceeds what is available, with what
-// to change.
+// Check returns an error if the peak exceeds the available memory. It says which
+// settings to change.
 func (e MemoryEstimate) Check(c Config, model models.Model) error {
 	if e.Available == 0 || e.Peak <= e.Available {
 		return nil
@@ -209,7 +210,7 @@ func (e MemoryEstimate) advice(c Config, model models.Model) string {
 	return "set " + strings.Join(set, " and ")
 }
 
-// Refuse returns an error where not even what is certain can fit.
+// Refuse returns an error if not even Certain fits into the available memory.
 func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
 	if e.Available > 0 && e.Certain() > e.Available {
 		return e.Check(c, model)
@@ -217,7 +218,7 @@ func (e MemoryEstimate) Refuse(c Config, model models.Model) error {
 	return nil
 }
 
-// Lines are the estimate as a table: names and sizes.
+// Lines returns the estimate as a table of names and sizes.
 func (e MemoryEstimate) Lines() [][2]string {
 	lines := [][2]string{{"weights", bytesText(e.Weights)}}
 	if e.Halves > 0 {

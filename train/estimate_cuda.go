@@ -6,16 +6,16 @@ import (
 	"onering/models"
 )
 
-// cudaBytes is what a process takes of a GPU before it holds a number: CUDA's
-// context, the kernels, the workspaces of cuBLAS and cuDNN.
+// cudaBytes is what a process takes of a GPU's memory before it allocates anything:
+// CUDA's context, the kernels, the workspaces of cuBLAS and cuDNN.
 const cudaBytes = 1200e6
 
 // onGPU says whether a run keeps its weights on a GPU.
 func (c Config) onGPU() bool { return strings.HasPrefix(c.Runtime.Device, "cuda") }
 
-// onCUDA completes the estimate for a GPU's memory. Sampling and learning are
-// counted as if each had an arena of its own: the one is idle while the other
-// works, but keeps what it took. It has not been compared with a GPU yet.
+// onCUDA completes the estimate for a GPU's memory. Sampling and learning count in
+// full: while one works, the other's memory is idle but not returned. The estimate
+// has not been compared with a GPU yet.
 func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) error {
 	g := arch.Geometry()
 	size := int64(g.Compute.Size())

@@ -15,7 +15,7 @@ type Evaluation struct {
 	Results     []eval.Score
 }
 
-// record is the evaluation as a line of metrics.jsonl.
+// record returns the evaluation as a record of metrics.jsonl.
 func (e Evaluation) record() metrics.Record {
 	r := metrics.Record{}.With("kind", "eval").With("round", e.Round).With("step", e.Step)
 	for _, x := range e.Results {

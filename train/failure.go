@@ -24,7 +24,7 @@ const failureVersion = 1
 const maxFailure = 1 << 30
 
 // A Failure is the batch of an optimizer step that met NaN or an infinity, with
-// all that it takes to compute the step again.
+// everything that is needed to compute the step again.
 type Failure struct {
 	Version int    `json:"version"`
 	Round   int    `json:"round"`
@@ -40,7 +40,7 @@ type Failure struct {
 	Trajectories []FailureTrajectory `json:"trajectories"`
 }
 
-// A FailureTrajectory is one of them.
+// A FailureTrajectory is a trajectory of that batch.
 type FailureTrajectory struct {
 	Rollout    int     `json:"rollout"` // its number in the round
 	Problem    string  `json:"problem"`
@@ -50,8 +50,8 @@ type FailureTrajectory struct {
 	Advantage  float64 `json:"advantage"`
 	Truncated  bool    `json:"truncated,omitempty"`
 	Degenerate bool    `json:"degenerate,omitempty"`
-	// LogProb and Entropy are what the forward pass made of it then, Weights
-	// what the objective said; the others were its input.
+	// LogProb and Entropy were computed in the forward pass, and Weights by the
+	// objective. The other fields were the step's input.
 	LogProb    metrics.Exact `json:"logp"`
 	OldLogProb metrics.Exact `json:"old_logp"`
 	RefLogProb metrics.Exact `json:"ref_logp,omitempty"`
@@ -133,7 +133,7 @@ func decodeFailure(r io.Reader) (f Failure, err error) {
 		return f, fmt.Errorf("it is of version %d; this program reads version %d", f.Version, failureVersion)
 	}
 	if len(f.Trajectories) == 0 || !(f.Temperature > 0) || f.MicroTokens < 1 || f.Step < 1 {
-		return f, fmt.Errorf("it holds no batch")
+		return f, errors.New("it holds no batch")
 	}
 	for i, x := range f.Trajectories {
 		n := len(x.Response)

@@ -3,7 +3,7 @@ package train
 import "fmt"
 
 // checkMemory returns an error unless a third of the available memory is enough for
-// so many bytes. Where the system does not say what is available it returns nil.
+// so many bytes. It returns nil if the system does not say what is available.
 func checkMemory(bytes int64) error {
 	if free := availableBytes(); free > 0 && bytes > free/3 {
 		return fmt.Errorf("it takes %s, and %s are available", bytesText(bytes), bytesText(free))

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// peakBytes is the most memory that this process has had resident; 0 where the
-// system does not tell.
+// peakBytes is the most memory that this process has had resident, 0 if
+// that is unknown.
 func peakBytes() int64 { return procBytes("/proc/self/status", "VmHWM:") }
 
 // residentBytes is the memory that this process has resident now.
 func residentBytes() int64 { return procBytes("/proc/self/status", "VmRSS:") }
 
 // availableBytes is the memory that this process may still take without
-// swapping: the machine's or, where that is less, its control group's; 0 where
-// the system does not tell.
+// swapping: the machine's, or its control group's if that is less; 0 if unknown.
 func availableBytes() int64 {
 	free := procBytes("/proc/meminfo", "MemAvailable:")
 	limit := number("/sys/fs/cgroup/memory.max")
@@ -27,7 +26,7 @@ func availableBytes() int64 {
 	return free
 }
 
-// procBytes reads a line such as "VmHWM:  123 kB".
+// procBytes reads the value of a line such as "VmHWM:  123 kB".
 func procBytes(file, name string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -53,7 +52,7 @@ func statBytes(file, name string) int64 {
 	return 0
 }
 
-// number reads a file that holds one; 0 where it does not.
+// number reads a file that holds one number. It returns 0 if there is none.
 func number(file string) int64 {
 	text, _ := os.ReadFile(file)
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)

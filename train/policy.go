@@ -25,21 +25,21 @@ type Policy struct {
 	Model   models.Model
 	Weights *models.Weights
 	Ring    *runtime.Ring
-	// Tokenizer is nil where the folder has none; ids work all the same.
+	// Tokenizer is nil if the folder has none; then only token ids can be used.
 	Tokenizer *tokenize.Tokenizer
 
 	unpacked string // a temporary folder to remove
 }
 
-// OpenPolicy reads a Hugging Face folder, or the embedded model where dir is
-// Arithmetic, to be computed with in float32 on the CPU. Its weights are held
-// once, in the Ring that samplers and learners share.
+// OpenPolicy reads a Hugging Face folder, or the embedded model if dir is
+// Arithmetic, for computing in float32 on the CPU. The weights are held once, in the
+// Ring that sampler and learner share.
 func OpenPolicy(dir string) (*Policy, error) {
 	return openPolicy(dir, models.Compute{})
 }
 
-// OpenPolicyOn is OpenPolicy for a computation on env in a type named as
-// model.dtype has it.
+// OpenPolicyOn is OpenPolicy for computing on the device of env in the type dtype, a
+// value of model.dtype.
 func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
 	compute, err := ComputeOn(env, dtype)
 	if err != nil {
@@ -48,8 +48,8 @@ func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
 	return openPolicy(dir, compute)
 }
 
-// ComputeOn returns how to compute in a type, named as model.dtype has it, on the
-// device of env.
+// ComputeOn returns how a model computes on the device of env in the type dtype, a
+// value of model.dtype.
 func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	compute := models.Compute{Provider: models.CPU}
 	var ok bool
@@ -65,11 +65,11 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	return compute, nil
 }
 
-// BFloat16OnCPU says why a model does not compute in bfloat16 there.
+// BFloat16OnCPU says why no model computes in bfloat16 on the CPU.
 const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
 
-// ComputeTypes are the values of model.dtype, which are also what tensors of a
-// model folder may be written in.
+// ComputeTypes are the values of model.dtype. The tensors of a model folder may have
+// the same types.
 var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
 
 func openPolicy(dir string, compute models.Compute) (*Policy, error) {
@@ -188,7 +188,7 @@ func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra f
 // in training, to the bit. They are not yet on a device.
 func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
 
-// Fingerprint tells these weights from others: a checksum over all of them.
+// Fingerprint returns a checksum over all weights.
 func (p *Policy) Fingerprint() string {
 	data := p.Weights.Data
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*4)

@@ -12,8 +12,8 @@ import (
 	"onering/train/rundir"
 )
 
-// decisive lists the settings that decide the course of a run, by key. How
-// long it goes on, what is saved and where things lie do not.
+// decisive returns the settings that decide the course of a run, by key: all but
+// those that say how long it lasts, what is saved and where files are.
 func decisive(c Config) map[string]string {
 	values := make(map[string]string)
 	for _, section := range []struct {
@@ -41,8 +41,8 @@ func decisive(c Config) map[string]string {
 	return values
 }
 
-// objectiveSettings adds an objective's exported fields, one by one: as a whole
-// it may marshal to something else.
+// objectiveSettings adds an objective's exported fields, one by one: the objective
+// as a whole may marshal to its state.
 func objectiveSettings(values map[string]string, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -76,20 +76,20 @@ func (t *Trainer) checkState(s rundir.State, dir string) error {
 		}
 		texts = append(texts, c.String())
 	}
-	t.log.Warn("settings have changed: the run goes another way than it would have", "changed", strings.Join(texts, "; "))
+	t.log.Warn("settings have changed: the run will differ from one that was never stopped", "changed", strings.Join(texts, "; "))
 	return nil
 }
 
-// A change is a setting that was another one when a checkpoint was written.
+// A change is a setting whose value was another one when a checkpoint was written.
 type change struct{ key, was, is string }
 
-// problemsKey is the key of the change to other training problems, which may be
-// under the same name.
+// problemsKey is the key of the change that data.train has other problems, whether
+// its name is the same or not.
 const problemsKey = "data.train"
 
 func (c change) String() string {
 	if c.key == problemsKey {
-		return "the problems of data.train are others"
+		return "data.train has other problems"
 	}
 	return fmt.Sprintf("%s was %s and is %s", c.key, c.was, c.is)
 }

@@ -69,8 +69,8 @@ func continueRun(env *runtime.Env, c train.Config, resume bool) (string, error) 
 // every asks for a checkpoint each round and step.
 func every(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 0 }
 
-// A model of 16 bits has checkpoints of 16 bits, for those who load them, and the
-// exact weights beside them, to resume from.
+// A model in 16 bits has checkpoints in 16 bits, for other programs, and the exact
+// weights beside them, to resume from.
 func TestHalfCheckpoint(t *testing.T) {
 	env := runtimetest.Test(t)
 	embedded, err := train.OpenPolicy(train.Arithmetic)
@@ -123,8 +123,8 @@ func TestHalfCheckpoint(t *testing.T) {
 	same(t, "resumed", contents(t, dir), want)
 }
 
-// Whatever is done to the newest checkpoint, it is refused by name, and the run
-// goes on from the one before to the same end.
+// A newest checkpoint that is damaged, in whatever way, is named and refused. The
+// run resumes from the one before it and comes to the same end.
 func TestDamagedCheckpoint(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir, names := start(t, env, "reference", every)
@@ -171,7 +171,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	}
 }
 
-// Where no checkpoint is whole nothing is begun again behind one's back.
+// If all checkpoints are damaged the run is refused. It does not begin again.
 func TestAllDamaged(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir, names := start(t, env, "dapo", nil)
@@ -186,7 +186,8 @@ func TestAllDamaged(t *testing.T) {
 	}
 }
 
-// Settings that shape a round cannot change inside one; others are named.
+// Settings that shape a round cannot change inside a round. Changes of others are
+// named in the log.
 func TestChangedSettings(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir, names := start(t, env, "reference", every)
@@ -196,8 +197,9 @@ func TestChangedSettings(t *testing.T) {
 	if err != nil || !strings.Contains(log, "optimizer.learning_rate was 0.001 and is 0.0005") {
 		t.Errorf("error %v, log %s", err, log)
 	}
-	// The newest ones go until one lies inside a round of four steps; a step's
-	// checkpoint may be missing where the one before was still being written.
+	// Checkpoints are removed, the newest first, until the newest lies inside a
+	// round of four steps. The checkpoint of a step is missing if the one before it
+	// was still being written.
 	for inside := false; !inside; names = names[:len(names)-1] {
 		if len(names) < 2 {
 			t.Fatal("no checkpoint lies inside a round")
@@ -218,7 +220,7 @@ func TestChangedSettings(t *testing.T) {
 	}
 }
 
-// Two processes cannot train in one folder.
+// Only one process can train in a folder.
 func TestFolderIsLocked(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")

@@ -14,9 +14,10 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// The lines of a rollouts file say what training made of each token: the update
-// raises the tokens of what was better than its group and lowers the others', and
-// only later steps of a round find another policy than the one that sampled.
+// The lines of a rollouts file say what training made of each token: a step raises
+// the log-probs of responses that were better than their group and lowers those of
+// the others, and after a round's first step the policy differs from the one that
+// sampled.
 func TestRolloutLines(t *testing.T) {
 	env := runtimetest.Test(t)
 	for _, kind := range []string{"ema", "dapo"} {
@@ -62,7 +63,7 @@ func TestRolloutLines(t *testing.T) {
 		if trained == 0 || moved == 0 || moved > trained*3/4 {
 			t.Errorf("%s: %d rollouts were trained on, %d after the policy had moved", kind, trained, moved)
 		}
-		// DAPO leaves out groups whose rewards are all equal; nobody else does.
+		// Only DAPO leaves out groups whose rewards are all equal.
 		if kind == "ema" && left > 0 {
 			t.Errorf("%s: %d rollouts without weights", kind, left)
 		}
