@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -12,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// explainUsage rewrites the libraries' errors about a command line in the words of
-// this program: the flag or argument, what is wrong with it, and what it takes.
+// explainUsage rewrites the libraries' errors about a flag in the words of this
+// program: the flag, what is wrong with it, and what it takes.
 func explainUsage(c *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
@@ -29,23 +30,66 @@ func explainUsage(c *cobra.Command, err error) error {
 	if errors.As(err, &missing) {
 		return fmt.Errorf("%w: %s", err, purpose(missing.GetFlag()))
 	}
-	// cobra has no types for the others.
-	text, args := err.Error(), c.Flags().Args()
-	switch {
-	case strings.HasPrefix(text, "required flag(s) "):
-		return unsetFlags(c)
-	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires at least "):
-		if len(args) == 0 {
-			return fmt.Errorf("an argument is missing: %s", c.UseLine())
-		}
-		return fmt.Errorf("%q is an argument too many: %s", args[len(args)-1], c.UseLine())
-	case strings.HasPrefix(text, "unknown command ") && !c.HasSubCommands() && c.Name() != "help" && len(args) > 0:
-		return fmt.Errorf("%q is an argument too many: %s", args[0], c.UseLine())
-	}
-	if m := exclusive.FindStringSubmatch(text); m != nil {
-		return fmt.Errorf("--%s exclude one another", strings.Join(strings.Fields(m[1]), " and --"))
-	}
 	return err
+}
+
+// checkArguments returns an error that names the argument that is missing or too
+// many. validate is the command's check: one of cobra's, whose errors say less, or
+// one of this program's, which returns a usageError.
+func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []string) error {
+	err := validate(c, args)
+	var usage usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	for n, arg := range slices.Backward(args) {
+		if validate(c, args[:n]) == nil {
+			return fmt.Errorf("%q is an argument too many: %s", arg, c.UseLine())
+		}
+	}
+	return fmt.Errorf("an argument is missing: %s", c.UseLine())
+}
+
+// checkFlags returns an error that names required flags that are not given, or given
+// flags that exclude one another. cobra has the same rules, but no types for their
+// errors.
+func checkFlags(c *cobra.Command) error {
+	missing := false
+	given := map[string][]string{} // by group
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
+		missing = missing || required && !f.Changed
+		for _, group := range f.Annotations[exclusiveGroups] {
+			if f.Changed {
+				given[group] = append(given[group], f.Name)
+			}
+		}
+	})
+	if missing {
+		return unsetFlags(c)
+	}
+	for _, group := range slices.Sorted(maps.Keys(given)) {
+		if len(given[group]) > 1 {
+			return fmt.Errorf("--%s exclude one another", strings.Join(given[group], " and --"))
+		}
+	}
+	return nil
+}
+
+// exclusiveGroups is the annotation of a flag with the groups of which at most one
+// flag may be given.
+const exclusiveGroups = "onering_exclusive_groups"
+
+// exclusive makes flags of c, its own or those for all commands, exclude one another.
+func exclusive(c *cobra.Command, names ...string) {
+	c.MarkFlagsMutuallyExclusive(names...) // for completion
+	for _, name := range names {
+		f := c.Flag(name)
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[exclusiveGroups] = append(f.Annotations[exclusiveGroups], strings.Join(names, " "))
+	}
 }
 
 // unsetFlags returns an error that names the required flags that are missing or
@@ -59,8 +103,6 @@ func unsetFlags(c *cobra.Command) error {
 	})
 	return errors.Join(list...)
 }
-
-var exclusive = regexp.MustCompile(`^if any flags in the group .* none of the others can be; \[(.*)\] were all set$`)
 
 // kindOf says what values a flag takes.
 func kindOf(f *pflag.Flag) string {

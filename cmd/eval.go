@@ -89,7 +89,7 @@ number.
 	must(c.MarkFlagDirname("suites-dir"))
 	must(c.MarkFlagFilename("out", "jsonl"))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
-	c.MarkFlagsMutuallyExclusive("json", "markdown")
+	exclusive(c, "json", "markdown")
 	return c
 }
 

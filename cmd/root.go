@@ -49,7 +49,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	// unknown command) is a usage error.
 	running := false
 	walk(root, func(c *cobra.Command) {
+		if validate := c.Args; validate != nil {
+			c.Args = func(c *cobra.Command, args []string) error { return checkArguments(c, validate, args) }
+		}
 		if inner := c.RunE; inner != nil {
+			c.PreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c) }
 			c.RunE = func(c *cobra.Command, args []string) error {
 				running = true
 				return inner(c, args)
@@ -126,7 +130,7 @@ line or the configuration is wrong.`,
 	flags := root.PersistentFlags()
 	flags.BoolVarP(&quiet, "quiet", "q", false, "print only warnings and errors on stderr, no progress")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
-	root.MarkFlagsMutuallyExclusive("quiet", "verbose")
+	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
 		newData(),
 		newDoctor(),
@@ -183,5 +187,5 @@ func knownCommand(c *cobra.Command, args []string) error {
 			names = append(names, child.Name())
 		}
 	}
-	return fmt.Errorf("unknown command %q%s", c.CommandPath()+" "+args[0], didYouMean(args[0], names))
+	return usagef("unknown command %q%s", c.CommandPath()+" "+args[0], didYouMean(args[0], names))
 }

@@ -38,7 +38,7 @@ Added tokens such as <|im_end|> are found in text.`,
 	o.prompt.register(c, "")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
-	c.MarkFlagsMutuallyExclusive("decode", "chat", "template")
+	exclusive(c, "decode", "chat", "template")
 	return c
 }
 
