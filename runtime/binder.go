@@ -97,6 +97,19 @@ func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 	return fill[T](b, name, x, shape...)
 }
 
+// loadBinding makes a session with one binding.
+func (e *Env) loadBinding(p models.Program) (*Binding, error) {
+	s, err := e.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.NewBinding()
+	if err != nil {
+		s.Close()
+	}
+	return b, err
+}
+
 // closeSessions closes the sessions of those bindings that are not nil.
 func closeSessions(bindings ...*Binding) {
 	for _, b := range bindings {

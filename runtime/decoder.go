@@ -27,7 +27,7 @@ type Decoder struct {
 
 // NewDecoder makes room for slots sequences of up to maxTokens tokens each.
 func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
-	if err := r.on(e); err != nil {
+	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
 	g := r.Arch.Geometry()

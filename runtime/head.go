@@ -33,17 +33,17 @@ func (l *Learner) openHead() error {
 	e := l.env
 	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32)}
 	l.head = h
-	if h.forward, err = l.load(forward); err != nil {
+	if h.forward, err = l.env.loadBinding(forward); err != nil {
 		return err
 	}
-	if h.target, err = l.load(target); err != nil {
+	if h.target, err = l.env.loadBinding(target); err != nil {
 		return err
 	}
 	if err := h.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
 		return err
 	}
 	if !l.options.ScoreOnly {
-		if h.backward, err = l.load(backward); err != nil {
+		if h.backward, err = l.env.loadBinding(backward); err != nil {
 			return err
 		}
 	}

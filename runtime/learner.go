@@ -77,7 +77,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if o.BlockTokens <= 0 {
 		o.BlockTokens = defaultBlockTokens
 	}
-	if err := r.on(e); err != nil {
+	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
@@ -113,15 +113,6 @@ func (l *Learner) open() (err error) {
 
 // HasEntropyGradient reports whether Backward takes dL/dentropy.
 func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
-
-// load makes a session with one binding.
-func (l *Learner) load(p models.Program) (*Binding, error) {
-	s, err := l.env.Load(p)
-	if err != nil {
-		return nil, err
-	}
-	return s.NewBinding()
-}
 
 // bindWeights binds the weights and, as inputs and outputs with the same memory, the
 // gradients that the Program adds to.

@@ -23,8 +23,8 @@ func OpenStandIn(t testing.TB, e *Env) *Env {
 	return on
 }
 
-// Slices returns how many slices the optimizer's step runs on.
-func (o *Optimizer) Slices() int { return len(o.slices) }
+// Slices returns how many slices GradNorm sums.
+func (o *Optimizer) Slices() int { return len(o.norm.slices) }
 
 // Packed returns how many rows of how many places attention sees in the pass, in
 // how many blocks, and how many response tokens there are.

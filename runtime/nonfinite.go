@@ -1,6 +1,11 @@
 package runtime
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+
+	"onering/models"
+)
 
 // FirstNonFinite returns the first layer of which the output has a NaN or an
 // infinity, and the index of a sequence that has it. The embedding is layer -1. ok
@@ -30,4 +35,29 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 		}
 	}
 	return 0, 0, false
+}
+
+// A NotFiniteError names a tensor that has a NaN or an infinity.
+type NotFiniteError struct {
+	What, Tensor string
+	Index        int
+	Value        float32
+}
+
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("runtime: the %s of %s is %v at element %d; nothing was updated", e.What, e.Tensor, e.Value, e.Index)
+}
+
+// NotFinite returns an error that names the first element of w that is NaN or
+// infinite. If all are finite, the error says that the sum of squares overflowed.
+func NotFinite(what string, w *models.Weights) error {
+	for _, name := range w.Layout.Names() {
+		data, _, _ := w.View(name)
+		for i, x := range data {
+			if x-x != 0 {
+				return &NotFiniteError{what, name, i, x}
+			}
+		}
+	}
+	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
 }

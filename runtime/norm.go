@@ -20,13 +20,13 @@ func (l *Learner) openNorm() error {
 		return err
 	}
 	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)}
-	if l.norm.forward, err = l.load(forward); err != nil {
+	if l.norm.forward, err = l.env.loadBinding(forward); err != nil {
 		return err
 	}
 	if err := l.bindWeights(l.norm.forward, ""); err != nil || l.options.ScoreOnly {
 		return err
 	}
-	if l.norm.backward, err = l.load(backward); err != nil {
+	if l.norm.backward, err = l.env.loadBinding(backward); err != nil {
 		return err
 	}
 	return l.bindWeights(l.norm.backward, "")

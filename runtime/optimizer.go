@@ -1,22 +1,20 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
-	"math"
 
 	"onering/models"
 	"onering/models/ports"
 )
 
-// An Optimizer holds an optimizer's state and updates a Ring's weights in place.
-//
-// It divides the Ring's LossScale out of the norm and of the update; the
-// gradients themselves keep it.
+// An Optimizer holds an optimizer's state and updates a Ring's weights in place. It
+// divides norms and updates by the Ring's LossScale, by which the gradients are
+// multiplied.
 type Optimizer struct {
-	// State is what is kept for each parameter, by its name in checkpoints.
+	// State is what the optimizer keeps for each parameter, such as moments, by name
+	// in checkpoints.
 	State map[string]*models.Weights
-	// Updates counts the updates made.
+	// Updates counts the updates so far.
 	Updates int
 
 	env       *Env
@@ -24,45 +22,34 @@ type Optimizer struct {
 	gradients *models.Weights
 	rule      models.Optimizer
 	arenas    map[string]*arena // of State, by port
-	norm      *Binding
-	slices    []normSlice
-	programs  map[string]*Binding // that update, by shape and whether they write a copy
+	norm      *normProgram
+	programs  map[string]*Binding // that update, by shape and type of the 16-bit copy
 	parts     []optimizerPart
-	scalars   map[string]*buffer
-	sums      buffer // of squares, by slice
-	found     buffer // how many gradients are not finite, by slice; in float16
+	scalars   map[string]*buffer // by port
 }
 
-// A normSlice is a slice of the gradients, and where the sum of its squares goes
-// and how many of its elements are not finite.
-type normSlice struct{ g, sum, found *Value }
-
-// An optimizerPart is what one run of an update's Program changes: a slice of all
-// elements, or a tensor.
+// An optimizerPart is what one run of a Program updates: a tensor, or a range of all
+// elements.
 type optimizerPart struct {
 	program    *Binding
-	p, g, copy *Value // copy is nil where the elements have no 16-bit copy
-	state      map[string]*Value
+	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy, which may be nil
+	state      map[string]*Value // by port
 }
 
-// OptimizerOptions say where an Optimizer keeps what. They change no result.
+// OptimizerOptions say where an Optimizer keeps its state. They change no result.
 type OptimizerOptions struct {
-	// Offload keeps the state in the host's memory: each update then takes it to
-	// the device and back, for AdamW 16 bytes a parameter.
+	// Offload keeps the state in the host's memory. Each update then copies it to
+	// the device and back: 16 bytes for each parameter with AdamW.
 	Offload bool
 }
 
-// ErrOverflow says that gradients were too large for float16 with the Ring's
-// LossScale. Nothing was updated.
-var ErrOverflow = errors.New("runtime: gradients overflow float16")
-
-// NewOptimizer starts with a state of zeros.
+// NewOptimizer makes an Optimizer with a state of zeros.
 func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optimizer, options OptimizerOptions) (*Optimizer, error) {
-	if err := r.on(e); err != nil {
+	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
 	o := &Optimizer{
-		env: e, ring: r, gradients: gradients, rule: rule, sums: e.buffer(models.F32), found: e.buffer(models.F32),
+		env: e, ring: r, gradients: gradients, rule: rule,
 		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), scalars: make(map[string]*buffer),
 	}
 	if err := o.open(options); err != nil {
@@ -86,14 +73,7 @@ func (o *Optimizer) open(options OptimizerOptions) error {
 			return err
 		}
 	}
-	norm, err := o.ring.Arch.GradNorm()
-	if err != nil {
-		return err
-	}
-	if o.norm, err = o.load(norm); err != nil {
-		return err
-	}
-	if err := o.slice(); err != nil {
+	if err := o.openNorm(); err != nil {
 		return err
 	}
 	if o.rule.ByTensor() {
@@ -114,43 +94,8 @@ func (o *Optimizer) open(options OptimizerOptions) error {
 	return nil
 }
 
-func (o *Optimizer) load(p models.Program) (*Binding, error) {
-	s, err := o.env.Load(p)
-	if err != nil {
-		return nil, err
-	}
-	return s.NewBinding()
-}
-
-// slice cuts the gradients for their norm.
-func (o *Optimizer) slice() error {
-	bounds := o.bounds()
-	n := len(bounds) - 1
-	o.slices = make([]normSlice, n)
-	if _, err := o.sums.of(int64(n)); err != nil {
-		return err
-	}
-	if _, err := o.found.of(int64(n)); err != nil {
-		return err
-	}
-	for i := range o.slices {
-		var err error
-		s := &o.slices[i]
-		if s.g, err = o.env.held(o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i])); err != nil {
-			return err
-		}
-		if s.sum, err = o.sums.view(i); err != nil {
-			return err
-		}
-		if s.found, err = o.found.view(i, 1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bounds are where the slices begin, and the number of all elements. What has a
-// 16-bit copy begins one and ends one.
+// bounds returns the first element of each range, and the number of all elements.
+// Elements with a 16-bit copy and elements without are not in one range.
 func (o *Optimizer) bounds() (bounds []int) {
 	total := len(o.ring.Weights.Data)
 	edges := []int{total}
@@ -167,8 +112,8 @@ func (o *Optimizer) bounds() (bounds []int) {
 	return append(bounds, total)
 }
 
-// addPart adds the elements from from on, of the given dimensions, which a Program
-// for shape updates.
+// addPart adds the elements from from on, as tensors of the given dimensions. shape
+// is the shape that the optimizer makes a Program for, nil for any range.
 func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	size := 1
 	for _, d := range dims {
@@ -200,7 +145,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		if err != nil {
 			return err
 		}
-		if o.programs[key], err = o.load(p); err != nil {
+		if o.programs[key], err = o.env.loadBinding(p); err != nil {
 			return err
 		}
 	}
@@ -208,81 +153,8 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	return nil
 }
 
-// GradNorm returns the 2-norm of all gradients, without the LossScale. NaN and
-// infinities are an error that names the tensor; in float16 ErrOverflow.
-func (o *Optimizer) GradNorm() (float64, error) {
-	total := 0.0
-	_, scaled := o.norm.s.index[output][ports.NotFinite]
-	for _, s := range o.slices {
-		b := binder{b: o.norm}
-		b.in(ports.Grad, s.g, nil)
-		b.out(ports.SquareSum, s.sum, nil)
-		if scaled {
-			o.scalar(&b, ports.Unscale, 1/o.ring.lossScale())
-			b.out(ports.NotFinite, s.found, nil)
-		}
-		if err := b.run(); err != nil {
-			return 0, err
-		}
-	}
-	if scaled {
-		found, err := pulled[float32](&o.found)
-		if err != nil {
-			return 0, err
-		}
-		for _, n := range found {
-			if n != 0 {
-				return 0, ErrOverflow
-			}
-		}
-	}
-	sums, err := pulled[float32](&o.sums)
-	if err != nil {
-		return 0, err
-	}
-	for _, sum := range sums {
-		total += float64(sum)
-	}
-	if !scaled { // the Program does not divide by the LossScale
-		total /= o.ring.lossScale() * o.ring.lossScale()
-	}
-	if math.IsNaN(total) || math.IsInf(total, 0) {
-		if err := o.env.Download(o.gradients); err != nil {
-			return 0, err
-		}
-		return 0, NotFinite("gradient", o.gradients)
-	}
-	return math.Sqrt(total), nil
-}
-
-// A NotFiniteError names a tensor that holds NaN or an infinity.
-type NotFiniteError struct {
-	What, Tensor string
-	Index        int
-	Value        float32
-}
-
-func (e *NotFiniteError) Error() string {
-	return fmt.Sprintf("runtime: the %s of %s is %v at element %d; nothing was updated", e.What, e.Tensor, e.Value, e.Index)
-}
-
-// NotFinite returns an error naming the first element of w that is NaN or
-// infinite, or one that says that only a sum overflowed.
-func NotFinite(what string, w *models.Weights) error {
-	for _, name := range w.Layout.Names() {
-		data, _, _ := w.View(name)
-		for i, x := range data {
-			if x-x != 0 {
-				return &NotFiniteError{what, name, i, x}
-			}
-		}
-	}
-	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
-}
-
-// Update updates the weights at a learning rate with the gradients multiplied by
-// clip. The gradients stay as they are. After an error part of the weights may be
-// updated.
+// Update updates the weights with the gradients multiplied by clip. The gradients do
+// not change. After an error some weights may be updated and others not.
 func (o *Optimizer) Update(rate, clip float64) error {
 	scalars := o.rule.Scalars(o.Updates+1, rate)
 	scalars[ports.Clip] = clip / o.ring.lossScale()
@@ -315,7 +187,7 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	return nil
 }
 
-// scalar binds a number.
+// scalar binds a number to an input.
 func (o *Optimizer) scalar(b *binder, name string, x float64) {
 	s := o.scalars[name]
 	if s == nil {
@@ -330,12 +202,9 @@ func (o *Optimizer) scalar(b *binder, name string, x float64) {
 
 // Close frees the sessions and the state.
 func (o *Optimizer) Close() {
-	closeSessions(o.norm)
+	o.norm.close()
 	for _, program := range o.programs {
 		closeSessions(program)
-	}
-	for _, s := range o.slices {
-		closeValues(s.g, s.sum, s.found)
 	}
 	for _, part := range o.parts {
 		closeValues(part.p, part.g, part.copy)
@@ -346,7 +215,6 @@ func (o *Optimizer) Close() {
 	for _, s := range o.scalars {
 		s.close()
 	}
-	closeBuffers(&o.sums, &o.found)
 	for _, a := range o.arenas {
 		a.close()
 	}

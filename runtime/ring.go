@@ -6,26 +6,26 @@ import (
 	"onering/models"
 )
 
-// A Ring is the one copy of a model's weights as values that every session
-// binds: rollout, scoring and training read the same memory and the optimizer
-// writes it, so an update reaches the sampler at once and without a copy.
+// A Ring holds the only copy of a model's weights, which every session binds:
+// rollout, scoring and training read the same memory, and the optimizer writes it.
+// So the sampler has each update at once, and nothing is copied.
 //
-// Where the model computes in 16 bits the layers' weights lie there a second
-// time, rounded, for all sessions to read: the optimizer's step writes both.
+// If the model computes in 16 bits, the ring also has the layers' weights rounded to
+// 16 bits. All sessions read these; the optimizer writes both.
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
-	// LossScale is what all gradients of the weights are multiplied by on their
-	// way back, so that float16 can hold them; 0 is 1. A power of two rounds
-	// nothing. Learners multiply by it and Optimizers divide by it.
+	// LossScale multiplies all gradients so that float16 can hold them; 0 means 1.
+	// It should be a power of two, which rounds nothing. Learners multiply by it and
+	// Optimizers divide by it.
 	LossScale float64
 
-	arena *arena // of Weights: the host's own elements until on
-	env   *Env   // that on was called with; nil before
+	arena *arena // holds Weights; in the host's memory until moveTo
+	env   *Env   // the Env of the first moveTo; nil before
 }
 
-// NewRing makes a value of every tensor of the layout, by its Hugging Face name
-// and by its fused name. They go to a device when an Env first uses them there.
+// NewRing makes a Ring of w. An Env on a device moves the weights there when it makes
+// the first Decoder, Learner or Optimizer.
 func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
 	r := &Ring{Arch: arch, Weights: w, arena: hostArena(w)}
 	if err := r.arena.nameTensors(); err != nil {
@@ -43,9 +43,9 @@ func (r *Ring) lossScale() float64 {
 	return r.LossScale
 }
 
-// on takes the weights to the memory of e, once, and rounds those that are
-// computed with in 16 bits. The host forgets what a device has.
-func (r *Ring) on(e *Env) error {
+// moveTo moves the weights to the memory of e, unless they are there, and makes the
+// 16-bit copy. The host's memory of weights on a device is given back.
+func (r *Ring) moveTo(e *Env) error {
 	switch {
 	case r.env != nil && r.arena.memory == e.memory:
 		return nil
@@ -73,8 +73,8 @@ func (r *Ring) on(e *Env) error {
 	return nil
 }
 
-// bind gives a session's binding every weight it has an input for. prefix is
-// what the session's names lack: a layer's prefix, or "".
+// bind binds every weight that the Program reads. prefix is what the names of the
+// Program's inputs lack: the prefix of a layer, or "".
 func (r *Ring) bind(b *Binding, prefix string) error {
 	return b.bindAll(models.Parameter, func(p models.Port) (*Value, error) {
 		tensors := r.arena.tensors
@@ -89,6 +89,6 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 	})
 }
 
-// Close gives back what the ring has besides the host's weights, which stay as
-// they were last downloaded.
+// Close frees everything except the host's weights, which stay as they were last
+// downloaded.
 func (r *Ring) Close() { r.arena.close() }

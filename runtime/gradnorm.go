@@ -1,0 +1,131 @@
+package runtime
+
+import (
+	"errors"
+	"math"
+
+	"onering/models"
+	"onering/models/ports"
+)
+
+// ErrOverflow says that gradients were too large for float16 with the Ring's
+// LossScale. Nothing was updated.
+var ErrOverflow = errors.New("runtime: gradients overflow float16")
+
+// A normProgram sums the squares of gradients, one slice after the other.
+type normProgram struct {
+	binding *Binding
+	slices  []normSlice
+	sums    buffer // [slices], the sum of the squares of each slice
+	found   buffer // [slices], in float16 how many elements are not finite
+	unscale buffer // 1/LossScale
+}
+
+// A normSlice is a slice of the gradients, and the elements of sums and found for
+// it.
+type normSlice struct{ g, sum, found *Value }
+
+// openNorm loads the Program and cuts the gradients into slices.
+func (o *Optimizer) openNorm() error {
+	p, err := o.ring.Arch.GradNorm()
+	if err != nil {
+		return err
+	}
+	n := &normProgram{sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32)}
+	o.norm = n
+	if n.binding, err = o.env.loadBinding(p); err != nil {
+		return err
+	}
+	bounds := o.bounds()
+	n.slices = make([]normSlice, len(bounds)-1)
+	if _, err := n.sums.of(int64(len(n.slices))); err != nil {
+		return err
+	}
+	if _, err := n.found.of(int64(len(n.slices))); err != nil {
+		return err
+	}
+	for i := range n.slices {
+		s := &n.slices[i]
+		if s.g, err = o.env.held(o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i])); err != nil {
+			return err
+		}
+		if s.sum, err = n.sums.view(i); err != nil {
+			return err
+		}
+		if s.found, err = n.found.view(i, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// squares returns the sum of the squares of all gradients divided by scale, or
+// ErrOverflow.
+func (n *normProgram) squares(scale float64) (total float64, err error) {
+	_, unscales := n.binding.s.index[output][ports.NotFinite]
+	b := binder{b: n.binding}
+	if unscales {
+		if inverse := fill[float32](&b, ports.Unscale, &n.unscale); inverse != nil {
+			inverse[0] = float32(1 / scale)
+		}
+	}
+	for _, s := range n.slices {
+		b.in(ports.Grad, s.g, nil)
+		b.out(ports.SquareSum, s.sum, nil)
+		if unscales {
+			b.out(ports.NotFinite, s.found, nil)
+		}
+		if err := b.run(); err != nil {
+			return 0, err
+		}
+	}
+	if unscales {
+		found, err := pulled[float32](&n.found)
+		if err != nil {
+			return 0, err
+		}
+		for _, count := range found {
+			if count != 0 {
+				return 0, ErrOverflow
+			}
+		}
+	}
+	sums, err := pulled[float32](&n.sums)
+	if err != nil {
+		return 0, err
+	}
+	for _, sum := range sums {
+		total += float64(sum)
+	}
+	if !unscales {
+		total /= scale * scale
+	}
+	return total, nil
+}
+
+func (n *normProgram) close() {
+	if n == nil {
+		return
+	}
+	closeSessions(n.binding)
+	for _, s := range n.slices {
+		closeValues(s.g, s.sum, s.found)
+	}
+	closeBuffers(&n.sums, &n.found, &n.unscale)
+}
+
+// GradNorm returns the 2-norm of all gradients divided by the LossScale. If some are
+// NaN or infinite, the error names the tensor, or is ErrOverflow for float16.
+func (o *Optimizer) GradNorm() (float64, error) {
+	total, err := o.norm.squares(o.ring.lossScale())
+	if err != nil {
+		return 0, err
+	}
+	if math.IsNaN(total) || math.IsInf(total, 0) {
+		if err := o.env.Download(o.gradients); err != nil {
+			return 0, err
+		}
+		return 0, NotFinite("gradient", o.gradients)
+	}
+	return math.Sqrt(total), nil
+}
