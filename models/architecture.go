@@ -34,6 +34,11 @@ const (
 type Geometry struct {
 	Sizes
 	RopeTheta float64
+	// RopeFrequencies [K/2] give the angle by which position p turns pair i of a
+	// head: p*RopeFrequencies[i].
+	RopeFrequencies []float32
+	// Unturned says of each layer whether it turns no heads; nil where all turn.
+	Unturned []bool
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int

@@ -42,7 +42,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		angles: newAngles(e), cache: newCache(e, g, slots, maxTokens), prefixes: make(map[int]*prefix),
 		steps: make(map[models.Form]*stepSession), tokenChooser: newTokenChooser(e),
 	}
-	if err := d.angles.fill(maxTokens, g); err != nil {
+	if err := d.angles.fill(maxTokens, g.RopeFrequencies); err != nil {
 		d.Close()
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) erro
 	}
 	for i := range l.geometry.Layers {
 		bind := binder{b: s.forward[i]}
-		p.bindLayer(&bind, a.input(i, keep))
+		p.bindLayer(&bind, i, a.input(i, keep))
 		y, err := a.input(i+1, keep).of(p.streamShape()...)
 		bind.out(ports.StreamOut, y, err)
 		stash := a.stashed(i, keep)
@@ -82,7 +82,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	}
 	for i := l.geometry.Layers - 1; i >= 0; i-- {
 		bind := binder{b: s.backward[i]}
-		p.bindLayer(&bind, &a.x[i])
+		p.bindLayer(&bind, i, &a.x[i])
 		bind.in(ports.Valid, p.packed.valid.value, nil)
 		for j, port := range s.stash {
 			bind.in(port.Name, a.stash[i][j].value, nil)
@@ -100,13 +100,14 @@ func (p *Pass) layersBackward(dxr *Value) error {
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer
 // share. x is the layer's input.
-func (p *Pass) bindLayer(b *binder, x *buffer) {
+func (p *Pass) bindLayer(b *binder, layer int, x *buffer) {
 	in, tables := p.packed, &p.learner.tables
+	angles := tables.of(layer, p.learner.geometry)
 	v, err := x.of(p.streamShape()...)
 	b.in(ports.Stream, v, err)
 	b.in(ports.Positions, in.pos.value, nil)
-	b.in(ports.Cos, tables.angles.cos.value, nil)
-	b.in(ports.Sin, tables.angles.sin.value, nil)
+	b.in(ports.Cos, angles.cos.value, nil)
+	b.in(ports.Sin, angles.sin.value, nil)
 	b.in(ports.Mask, tables.mask.value, nil)
 	b.in(ports.PackedRows, in.rows.value, nil)
 	b.in(ports.PackedTokens, in.tokens.value, nil)

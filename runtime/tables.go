@@ -9,10 +9,11 @@ import (
 // tables are the inputs of attention that depend on positions alone.
 type tables struct {
 	angles angles
+	still  angles // which turn nothing, for layers without rotary embedding
 	mask   buffer // [T,T], for the newest pass
 }
 
-func newTables(e *Env) tables { return tables{newAngles(e), e.buffer(models.F32)} }
+func newTables(e *Env) tables { return tables{newAngles(e), newAngles(e), e.buffer(models.F32)} }
 
 // causal makes the mask for rows of T tokens.
 func (t *tables) causal(T int) error {
@@ -32,11 +33,26 @@ func (t *tables) cover(n int, g models.Geometry) error {
 	if t.angles.length() >= n {
 		return nil
 	}
-	return t.angles.fill(max(256, 2*n), g)
+	n = max(256, 2*n)
+	if g.Unturned != nil {
+		if err := t.still.fill(n, make([]float32, len(g.RopeFrequencies))); err != nil {
+			return err
+		}
+	}
+	return t.angles.fill(n, g.RopeFrequencies)
+}
+
+// of returns the angles of a layer.
+func (t *tables) of(layer int, g models.Geometry) *angles {
+	if g.Unturned != nil && g.Unturned[layer] {
+		return &t.still
+	}
+	return &t.angles
 }
 
 func (t *tables) close() {
 	t.angles.close()
+	t.still.close()
 	t.mask.close()
 }
 
@@ -66,10 +82,10 @@ func (a *angles) length() int {
 	return int(a.sin.value.shape[0])
 }
 
-// fill makes the angles of n positions. It computes them in float32, as the models
+// fill makes the angles of n positions at the frequencies of a Geometry. It computes them in float32, as the models
 // of Hugging Face do.
-func (a *angles) fill(n int, g models.Geometry) error {
-	half := g.HeadDim / 2
+func (a *angles) fill(n int, frequencies []float32) error {
+	half := len(frequencies)
 	cos, _, err := sized[float32](&a.cos, int64(n), int64(half))
 	if err != nil {
 		return err
@@ -78,8 +94,7 @@ func (a *angles) fill(n int, g models.Geometry) error {
 	if err != nil {
 		return err
 	}
-	for i := range half {
-		freq := float32(1 / math.Pow(g.RopeTheta, float64(2*i)/float64(g.HeadDim)))
+	for i, freq := range frequencies {
 		for p := range n {
 			angle := float64(float32(p) * freq)
 			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))

@@ -48,10 +48,10 @@ func (a Architecture) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Nod
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
 		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}
-	return func(qkv *graph.Node, _ graph.Cache) (*graph.Node, graph.Cache) {
+	return func(layer int, qkv *graph.Node, _ graph.Cache) (*graph.Node, graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		parts := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(graph.Rotary(parts[0], pos, cos, sin), 1, hk, gk)
+		turned := graph.Split(a.turn(layer, parts[0], pos, cos, sin), 1, hk, gk)
 		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(parts[1], a.KVHeads)}
 		// As in Decode, the heads of a group are rows of one product.
 		q := graph.Reshape(heads(turned[0], a.Heads), 0, a.KVHeads, -1, a.HeadDim)

@@ -67,7 +67,11 @@ func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
 	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
 	if wide == a.HeadDim && a.compute() == models.F32 {
-		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+		return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+			cos, sin := cos, sin
+			if !a.turns(layer) {
+				cos, sin = nil, nil
+			}
 			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
 			return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
 		}
@@ -76,9 +80,9 @@ func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 	// a multiple of 16: they are turned before it, and padded with zeros, which
 	// change no score.
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
-	return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
-		qkv = graph.Concat(1, graph.Rotary(parts[0], pos, cos, sin), parts[1])
+		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, cos, sin), parts[1])
 		if wide != a.HeadDim {
 			qkv = graph.Reshape(a.padLast(graph.Reshape(qkv, -1, all, a.HeadDim), wide), -1, all*wide)
 		}
@@ -112,51 +116,63 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 		}
 		return a.decoder("decode", 1, form, true, a.groupQuery)
 	}
-	p, err := a.decoder("decode"+form.Suffix(), 1, form, true, func(g *graph.Graph, ids, x *graph.Node, cos, sin *graph.Node) attention {
-		pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
-		at := g.Input(ports.CachePlaces, onnx.Int64, graph.Dims("B", a.KVHeads, 3))
-		var mask *graph.Node // [B,1,1,S]
-		if a.Provider == models.CUDA {
-			mask = maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims("S")))
-		} else {
-			mask = g.Float(ports.Mask, "B", 1, 1, "S")
-		}
-		heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
-			x = graph.Reshape(x, append(append([]int{-1}, sizes...), a.HeadDim)...)
-			if a.cacheWidth() != a.HeadDim {
-				x = a.padLast(x, a.cacheWidth())
-			}
-			return x
-		}
-		return func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
-			hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-			parts := graph.Split(qkv, 1, hk+gk, gk)
-			turned := graph.Split(graph.Rotary(parts[0], pos, cos, sin), 1, hk, gk)
-			now := graph.Cache{
-				K: graph.ScatterRows(past.K, at, heads(turned[1], a.KVHeads)),
-				V: graph.ScatterRows(past.V, at, heads(parts[1], a.KVHeads)),
-			}
-			// The heads of a group are rows of one product with their keys. The
-			// contrib operator takes them one by one, which is three to four
-			// times slower.
-			q := heads(turned[0], a.KVHeads, a.Heads/a.KVHeads)
-			s := graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
-			o := graph.MatMul(graph.Softmax(graph.Add(s, mask)), now.V, false, false, 1)
-			if a.cacheWidth() != a.HeadDim {
-				o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
-			}
-			return graph.Reshape(o, -1, hk), now
-		}
-	})
+	p, err := a.decoder("decode"+form.Suffix(), 1, form, true, a.tokenProducts)
 	if form != models.Direct {
 		p.Options = wideOptions
 	}
 	return p, err
 }
 
+// tokenProducts is attention of one new token of each row to its cache by products.
+func (a Architecture) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
+	at := g.Input(ports.CachePlaces, onnx.Int64, graph.Dims("B", a.KVHeads, 3))
+	var mask *graph.Node // [B,1,1,S]
+	if a.Provider == models.CUDA {
+		mask = maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims("S")))
+	} else {
+		mask = g.Float(ports.Mask, "B", 1, 1, "S")
+	}
+	heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
+		x = graph.Reshape(x, append(append([]int{-1}, sizes...), a.HeadDim)...)
+		if a.cacheWidth() != a.HeadDim {
+			x = a.padLast(x, a.cacheWidth())
+		}
+		return x
+	}
+	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+		parts := graph.Split(qkv, 1, hk+gk, gk)
+		turned := graph.Split(a.turn(layer, parts[0], pos, cos, sin), 1, hk, gk)
+		now := graph.Cache{
+			K: graph.ScatterRows(past.K, at, heads(turned[1], a.KVHeads)),
+			V: graph.ScatterRows(past.V, at, heads(parts[1], a.KVHeads)),
+		}
+		// The heads of a group are rows of one product with their keys. The
+		// contrib operator takes them one by one, which is three to four
+		// times slower.
+		q := heads(turned[0], a.KVHeads, a.Heads/a.KVHeads)
+		s := graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
+		o := graph.MatMul(graph.Softmax(graph.Add(s, mask)), now.V, false, false, 1)
+		if a.cacheWidth() != a.HeadDim {
+			o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
+		}
+		return graph.Reshape(o, -1, hk), now
+	}
+}
+
+// turn is the rotary embedding of a layer, where it has one, for the heads x
+// [N,n*K].
+func (a Architecture) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
+	if !a.turns(layer) {
+		return x
+	}
+	return graph.Rotary(x, pos, cos, sin)
+}
+
 // An attention is one layer's: from qkv [N,(H+2G)*K] and the cache, if there is
 // one, to [N,H*K] and the cache with the new tokens.
-type attention func(qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
+type attention func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
 
 // decoder builds a graph over the cache, or one that has only new tokens where
 // there is no past; attend declares its further inputs.
@@ -190,7 +206,7 @@ func (a Architecture) decodeLayer(g *graph.Graph, i int, form models.Form, past 
 	if a.Block.QKNorm {
 		qkv = a.normQK(qkv, weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim))
 	}
-	o, now := attend(qkv, before)
+	o, now := attend(i, qkv, before)
 	present(g, "key", models.Keys, i, now.K, before.K)
 	present(g, "value", models.Values, i, now.V, before.V)
 	w, b = weights.product(module{n.O, d}, a.Heads*a.HeadDim, a.Block.OBias)

@@ -26,10 +26,15 @@ import (
 type Shape struct {
 	models.Sizes
 	RopeTheta float64 // rope_theta, the base of the rotary embedding
-	RMSEps    float64 // rms_norm_eps, added to the mean square in every norm
-	Tied      bool    // the embedding is the head: no tensor of its own
-	Block     Block
-	Names     Names
+	// RopeFrequencies [K/2] are those of Geometry; nil means RopeTheta^(-2i/K).
+	RopeFrequencies []float32
+	// Unturned says of each layer whether it has no rotary embedding; nil where
+	// all have one.
+	Unturned []bool
+	RMSEps   float64 // rms_norm_eps, added to the mean square in every norm
+	Tied     bool    // the embedding is the head: no tensor of its own
+	Block    Block
+	Names    Names
 }
 
 // A Block says what the layers of a family have beside what all have.
@@ -69,7 +74,7 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 // Geometry returns the sizes and names that running the model needs.
 func (a Architecture) Geometry() models.Geometry {
 	g := models.Geometry{
-		Sizes: a.Sizes, RopeTheta: a.RopeTheta, CacheWidth: a.cacheWidth(), Compute: a.compute(),
+		Sizes: a.Sizes, RopeTheta: a.RopeTheta, RopeFrequencies: a.frequencies(), Unturned: a.Unturned, CacheWidth: a.cacheWidth(), Compute: a.compute(),
 		Embedding: a.Names.Embedding, Head: a.Names.Head, Norm: a.Names.Norm,
 	}
 	if a.Tied {
@@ -77,6 +82,22 @@ func (a Architecture) Geometry() models.Geometry {
 	}
 	return g
 }
+
+// frequencies are RopeFrequencies with their default, in float32 as transformers
+// computes them.
+func (s Shape) frequencies() []float32 {
+	if s.RopeFrequencies != nil {
+		return s.RopeFrequencies
+	}
+	f := make([]float32, s.HeadDim/2)
+	for i := range f {
+		f[i] = float32(1 / math.Pow(s.RopeTheta, float64(2*i)/float64(s.HeadDim)))
+	}
+	return f
+}
+
+// turns says whether a layer has a rotary embedding.
+func (s Shape) turns(layer int) bool { return s.Unturned == nil || !s.Unturned[layer] }
 
 // LayerPrefix is what comes before the names of layer i's weights.
 func (s Shape) LayerPrefix(i int) string { return fmt.Sprintf(s.Names.Layer, i) }
@@ -105,6 +126,10 @@ func (s Shape) validate() error {
 		return fmt.Errorf("head_dim (%d) must be even: the rotary embedding turns pairs", s.HeadDim)
 	case !(s.RopeTheta > 0) || math.IsInf(s.RopeTheta, 0):
 		return fmt.Errorf("rope_theta (%g) must be positive", s.RopeTheta)
+	case s.RopeFrequencies != nil && len(s.RopeFrequencies) != s.HeadDim/2:
+		return fmt.Errorf("%d frequencies of the rotary embedding for head_dim (%d): it takes half as many", len(s.RopeFrequencies), s.HeadDim)
+	case s.Unturned != nil && len(s.Unturned) != s.Layers:
+		return fmt.Errorf("%d layers with or without rotary embedding, but num_hidden_layers is %d", len(s.Unturned), s.Layers)
 	case !(s.RMSEps > 0) || s.RMSEps > 1:
 		return fmt.Errorf("rms_norm_eps (%g) must be positive and at most 1", s.RMSEps)
 	}

@@ -16,35 +16,35 @@ import (
 // weights makes random weights of a whole model, by Hugging Face's names.
 func weights(c decoder.Architecture, r *rand.Rand) map[string]graphtest.Tensor {
 	w := make(map[string]graphtest.Tensor)
-	add := func(name string, dims ...int) {
-		x := graphtest.Normal(r, dims...)
+	layout, n := c.Layout(), c.Names
+	add := func(name string) {
+		place, ok := layout.Find(name)
+		if _, drawn := w[name]; !ok || drawn {
+			return
+		}
+		x := graphtest.Normal(r, place.Shape...)
 		for i := range x.Data {
 			x.Data[i] *= 0.4
 		}
 		w[name] = x
 	}
-	d, hk, gk := c.Hidden, c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	add("model.embed_tokens.weight", c.Vocab, d)
-	add("model.norm.weight", d)
+	// The bounds of the tests of precision were found with these draws.
+	add(n.Embedding)
+	add(n.Norm)
 	for i := range c.Layers {
-		layer := func(name string, dims ...int) { add(c.LayerPrefix(i)+name, dims...) }
-		layer("input_layernorm.weight", d)
-		for i, n := range []int{hk, gk, gk} {
-			name := "self_attn." + string("qkv"[i]) + "_proj."
-			layer(name+"weight", n, d)
-			layer(name+"bias", n)
+		for _, name := range []string{n.InputNorm, n.Q + ".weight", n.Q + ".bias", n.K + ".weight", n.K + ".bias", n.V + ".weight", n.V + ".bias", n.O + ".weight",
+			n.PostNorm, n.Gate + ".weight", n.Up + ".weight", n.Down + ".weight"} {
+			add(c.LayerPrefix(i) + name)
 		}
-		layer("self_attn.o_proj.weight", d, hk)
-		layer("post_attention_layernorm.weight", d)
-		layer("mlp.gate_proj.weight", c.FFN, d)
-		layer("mlp.up_proj.weight", c.FFN, d)
-		layer("mlp.down_proj.weight", d, c.FFN)
+	}
+	for _, name := range layout.Names() {
+		add(name)
 	}
 	return w
 }
 
-// reference is Qwen2 written out for one sequence, in plain loops: the normed
-// hidden state of each token.
+// reference is a decoder written out for one sequence, in plain loops: the normed
+// hidden state of each token. It adds the biases and norms that there are.
 func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int) [][]float64 {
 	norm := func(x []float64, weight string) []float64 {
 		square := 0.0
@@ -73,28 +73,39 @@ func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int)
 		return out
 	}
 	turn := func(x []float64, pos int) {
-		for ; len(x) > 0; x = x[c.HeadDim:] {
-			half := c.HeadDim / 2
-			for i := range half {
-				sin, cos := math.Sincos(float64(pos) / math.Pow(c.RopeTheta, float64(i)/float64(half)))
-				a, b := x[i], x[i+half]
-				x[i], x[i+half] = a*cos-b*sin, a*sin+b*cos
+		half := c.HeadDim / 2
+		for i := range half {
+			sin, cos := math.Sincos(float64(pos) * frequency(c, i))
+			a, b := x[i], x[i+half]
+			x[i], x[i+half] = a*cos-b*sin, a*sin+b*cos
+		}
+	}
+	// heads norms and turns each head.
+	heads := func(x []float64, weight string, layer, pos int) {
+		for at := 0; at < len(x); at += c.HeadDim {
+			head := x[at : at+c.HeadDim]
+			if _, ok := w[weight]; ok {
+				copy(head, norm(head, weight))
+			}
+			if c.Unturned == nil || !c.Unturned[layer] {
+				turn(head, pos)
 			}
 		}
 	}
+	n := c.Names
 	stream := make([][]float64, len(ids))
 	for t, id := range ids {
-		stream[t] = append([]float64{}, w["model.embed_tokens.weight"].Row(id)...)
+		stream[t] = append([]float64{}, w[n.Embedding].Row(id)...)
 	}
 	for l := range c.Layers {
 		prefix := c.LayerPrefix(l)
 		var keys, values [][]float64
 		for t, x := range stream {
-			h := norm(x, prefix+"input_layernorm.weight")
-			q, k := linear(h, prefix+"self_attn.q_proj"), linear(h, prefix+"self_attn.k_proj")
-			turn(q, t)
-			turn(k, t)
-			keys, values = append(keys, k), append(values, linear(h, prefix+"self_attn.v_proj"))
+			h := norm(x, prefix+n.InputNorm)
+			q, k := linear(h, prefix+n.Q), linear(h, prefix+n.K)
+			heads(q, prefix+n.QNorm, l, t)
+			heads(k, prefix+n.KNorm, l, t)
+			keys, values = append(keys, k), append(values, linear(h, prefix+n.V))
 			o := make([]float64, len(q))
 			for head := range c.Heads {
 				mine := head * c.HeadDim
@@ -111,21 +122,21 @@ func reference(c decoder.Architecture, w map[string]graphtest.Tensor, ids []int)
 					}
 				}
 			}
-			for i, v := range linear(o, prefix+"self_attn.o_proj") {
+			for i, v := range linear(o, prefix+n.O) {
 				x[i] += v
 			}
-			h = norm(x, prefix+"post_attention_layernorm.weight")
-			gate, up := linear(h, prefix+"mlp.gate_proj"), linear(h, prefix+"mlp.up_proj")
+			h = norm(x, prefix+n.PostNorm)
+			gate, up := linear(h, prefix+n.Gate), linear(h, prefix+n.Up)
 			for i, g := range gate {
 				gate[i] = g / (1 + math.Exp(-g)) * up[i]
 			}
-			for i, v := range linear(gate, prefix+"mlp.down_proj") {
+			for i, v := range linear(gate, prefix+n.Down) {
 				x[i] += v
 			}
 		}
 	}
 	for t, x := range stream {
-		stream[t] = norm(x, "model.norm.weight")
+		stream[t] = norm(x, n.Norm)
 	}
 	return stream
 }
@@ -142,7 +153,12 @@ func checkHidden(t *testing.T, what string, got, want []float64) {
 
 // TestLayerForward runs sequences through the layers and the final norm.
 func TestLayerForward(t *testing.T) {
-	c := small()
+	for name, c := range blocks {
+		t.Run(name, func(t *testing.T) { testLayerForward(t, c) })
+	}
+}
+
+func testLayerForward(t *testing.T, c decoder.Architecture) {
 	r := rand.New(rand.NewPCG(7, 8))
 	w := weights(c, r)
 	sequences := [][]int{{3, 1, 4, 1, 5}, {9}, {2, 6, 5, 3, 5, 8, 9}}
@@ -155,12 +171,15 @@ func TestLayerForward(t *testing.T) {
 		layer := load(t, f, err)
 		x := graphtest.Zeros(len(ids), c.Hidden)
 		for i, id := range ids {
-			copy(x.Row(i), w["model.embed_tokens.weight"].Row(id))
+			copy(x.Row(i), w[c.Names.Embedding].Row(id))
 		}
 		for l := range c.Layers {
 			in := packed(c, lengths, 8, blocks)
 			delete(in, "valid")
 			in["x"] = x
+			if c.Unturned != nil && c.Unturned[l] {
+				in["cos"], in["sin"] = still(c)
+			}
 			for _, port := range f.Inputs {
 				if v, ok := w[c.LayerPrefix(l)+port.Name]; ok {
 					in[port.Name] = v
@@ -169,7 +188,7 @@ func TestLayerForward(t *testing.T) {
 			x = run(t, layer, in)["y"]
 		}
 		n, _, err := c.Norm()
-		h := run(t, load(t, n, err), map[string]graphtest.Tensor{"x": x, "model.norm.weight": w["model.norm.weight"],
+		h := run(t, load(t, n, err), map[string]graphtest.Tensor{"x": x, c.Names.Norm: w[c.Names.Norm],
 			"inv_temperature": graphtest.Floats([]float64{1})})["h"]
 		at := 0
 		for i, s := range sequences {
@@ -179,6 +198,15 @@ func TestLayerForward(t *testing.T) {
 			}
 		}
 	}
+}
+
+// still are angles that turn nothing.
+func still(c decoder.Architecture) (cos, sin graphtest.Tensor) {
+	cos, sin = graphtest.Zeros(c.MaxPositions, c.HeadDim/2), graphtest.Zeros(c.MaxPositions, c.HeadDim/2)
+	for i := range cos.Data {
+		cos.Data[i] = 1
+	}
+	return cos, sin
 }
 
 // causal is the mask [T,T] of rows of T tokens.
@@ -225,6 +253,12 @@ func keep(in map[string]graphtest.Tensor, p models.Program, out map[string]graph
 // token after the other, in every form and build, with heads that the attention
 // operator takes as they are and heads that have to be padded.
 func TestPrefillAndDecode(t *testing.T) {
+	for name, c := range blocks {
+		t.Run(name, func(t *testing.T) { testPrefillAndDecode(t, c) })
+	}
+}
+
+func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {9, 7, 9}, {2, 6, 5, 3, 5, 8}}
 	prompts := []int{5, 1, 3}
 	const T, S = 5, 9
@@ -234,13 +268,13 @@ func TestPrefillAndDecode(t *testing.T) {
 	}
 	var kinds []kind
 	for _, b := range builds {
-		for _, form := range decodeForms(b.of(small())) {
+		for _, form := range decodeForms(b.of(base)) {
 			kinds = append(kinds, kind{b, form})
 		}
 	}
 	for _, width := range []int{6, 16} {
 		for _, kind := range kinds {
-			c, form := kind.of(small()), kind.form
+			c, form := kind.of(base), kind.form
 			c.HeadDim = width
 			r := rand.New(rand.NewPCG(9, 10))
 			w := weights(c, r)
@@ -250,22 +284,14 @@ func TestPrefillAndDecode(t *testing.T) {
 			for name, v := range w {
 				in[name] = v
 			}
-			for l := range c.Layers {
-				rows := func(out string, parts ...string) {
-					x := graphtest.Tensor{Type: w[c.LayerPrefix(l)+parts[0]].Type}
-					for _, p := range parts {
-						v := w[c.LayerPrefix(l)+p]
-						x.Data = append(x.Data, v.Data...)
-						if x.Dims == nil {
-							x.Dims = append([]int{0}, v.Dims[1:]...)
-						}
-						x.Dims[0] += v.Dims[0]
-					}
-					in[c.LayerPrefix(l)+out] = x
+			for _, fused := range c.Layout().Fused() {
+				x := graphtest.Tensor{Type: w[fused.Parts[0].Name].Type, Dims: fused.Shape}
+				for _, p := range fused.Parts {
+					x.Data = append(x.Data, w[p.Name].Data...)
 				}
-				rows("self_attn.qkv_proj.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
-				rows("self_attn.qkv_proj.bias", "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias")
-				rows("mlp.gate_up_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight")
+				in[fused.Name] = x
+			}
+			for l := range c.Layers {
 				for _, cache := range []string{"key", "value"} { // NaN: nothing stale is read
 					x := graphtest.Zeros(B, c.KVHeads, S, c.Geometry().CacheWidth)
 					for i := range x.Data {
