@@ -98,7 +98,7 @@ func (t *Trainer) restoredRound(dir string) (*round, error) {
 }
 
 // state returns what a checkpoint holds of the round. Nothing in it changes later,
-// so it may be written while training goes on.
+// so it may be written in the background.
 func (r *round) state() *rundir.Round {
 	s := &rundir.Round{
 		Kept: r.kept, Groups: r.groups, Flat: r.flat, Gap: r.gap, Steps: r.steps[:len(r.steps):len(r.steps)],

@@ -40,7 +40,7 @@ func (s *Stopwatch) Enter(phase Phase) {
 }
 
 // Take returns the seconds of every phase since the last Take, to the
-// microsecond, and goes on in PhaseOther.
+// microsecond, and enters PhaseOther.
 func (s *Stopwatch) Take() Record {
 	s.Enter(PhaseOther)
 	var r Record

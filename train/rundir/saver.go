@@ -13,7 +13,7 @@ import (
 )
 
 // A Saver writes checkpoints into a run folder, one at a time. While it writes one
-// in the background, from a copy of the weights, training goes on.
+// in the background, from a copy of the weights, training continues.
 type Saver struct {
 	Folder *Folder
 	// KeepLast is how many of the newest checkpoints are kept, 0 for all of them.

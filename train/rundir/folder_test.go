@@ -1,0 +1,187 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/train/metrics"
+)
+
+func open(t *testing.T, dir string, resume bool) *Folder {
+	t.Helper()
+	f, err := Open(dir, resume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A folder with a run in it is opened only to resume, and an empty one only to begin.
+// Two processes, or two Folders, cannot have it at once.
+func TestOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := Open(dir, true); err == nil || !strings.Contains(err.Error(), "no run to resume") {
+		t.Errorf("resuming nothing: %v", err)
+	}
+	f := open(t, dir, false)
+	if _, err := Open(dir, false); err == nil || !strings.Contains(err.Error(), "is not empty: resume it with --resume") {
+		t.Errorf("a second run: %v", err)
+	}
+	if _, err := Open(dir, true); !errors.Is(err, errLocked) {
+		t.Errorf("a folder in use: %v", err)
+	}
+	f.Close()
+	open(t, dir, true)
+}
+
+// What a killed process left half-written is removed, and a checkpoint that it was
+// replacing is there again.
+func TestTidy(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	open(t, dir, false).Close()
+	checkpoint := CheckpointDir(dir, 3)
+	for _, path := range []string{hidden(checkpoint, replacedSuffix), hidden(CheckpointDir(dir, 4), ".tmp-new"), filepath.Join(dir, rolloutsDir, ".round-00001.jsonl.tmp-1")} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, true)
+	entries, _ := filepath.Glob(filepath.Join(dir, "*", "*"))
+	left, _ := filepath.Glob(filepath.Join(dir, "*", ".*"))
+	if !slices.Equal(entries, []string{checkpoint}) || len(left) > 0 {
+		t.Errorf("%v and %v are left", entries, left)
+	}
+}
+
+// Rewind leaves the lines up to a checkpoint, and writes those that could not be
+// written before it.
+func TestRewind(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "run"), false)
+	add := func(n int) error { return f.Append(metrics.Record{}.With("step", n)) }
+	if err := add(1); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left")
+	models.Fault = func(op, _ string) error { return full }
+	err := add(2)
+	models.Fault = nil
+	if !errors.Is(err, full) {
+		t.Fatalf("error %v", err)
+	}
+	s := State{Metrics: f.size, Unsaved: f.unsaved}
+	if err := add(3); err != nil {
+		t.Fatal(err)
+	}
+	steps := func() (out string) {
+		for line := range strings.Lines(read(t, f.metrics.Name())) {
+			out += line[len(`{"step":`):][:1]
+		}
+		return out
+	}
+	if missing, err := f.Rewind(s); missing != 0 || err != nil || steps() != "12" {
+		t.Errorf("steps %s, %d bytes are missing, error %v", steps(), missing, err)
+	}
+	s.Metrics += 1000
+	if missing, err := f.Rewind(s); missing <= 0 || err != nil || !strings.HasPrefix(steps(), "12") {
+		t.Errorf("steps %s, %d bytes are missing, error %v", steps(), missing, err)
+	}
+	os.RemoveAll(f.Dir)
+	if err := add(4); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "the run folder has gone") {
+		t.Errorf("a removed folder: %v", err)
+	}
+}
+
+// snapshotOf makes a tiny snapshot of a step.
+func snapshotOf(t *testing.T, step int, score float64) Snapshot {
+	t.Helper()
+	layout, err := models.NewLayout([]models.Fused{models.Plain("w", 4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := func() *models.Weights {
+		w, err := models.NewWeights(layout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.Close() })
+		for i := range w.Data {
+			w.Data[i] = float32(step + i)
+		}
+		return w
+	}
+	return Snapshot{
+		State:   State{Step: step, MicroTokens: 64, Score: &score},
+		Weights: weights(), Optimizer: map[string]*models.Weights{"exp_avg": weights()},
+		SaveModel: func(dir string, w *models.Weights, dtype models.DType, extra func(string) error) error {
+			return models.WriteFolder(dir, func(tmp string) error {
+				if err := models.WriteModel(tmp, dtype, w.Tensors(), 1<<20); err != nil {
+					return err
+				}
+				return extra(tmp)
+			})
+		},
+	}
+}
+
+// The last and the best checkpoints are kept. A damaged newest one gives way to the
+// one before, which is read as it was written.
+func TestSaver(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "run"), false)
+	log := slog.New(slog.DiscardHandler)
+	s := &Saver{Folder: f, KeepLast: 2, KeepBest: 1, CheckMemory: func(int64) error { return nil }, Log: log}
+	defer s.Close()
+	for step, score := range []float64{0.1, 0.9, 0.2, 0.3, 0.4} {
+		write := s.Background
+		if step%2 == 0 {
+			write = s.Write
+		}
+		if err := errors.Join(write(snapshotOf(t, step, score)), s.Wait()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dirs, err := f.checkpoints()
+	if want := []string{CheckpointDir(f.Dir, 1), CheckpointDir(f.Dir, 3), CheckpointDir(f.Dir, 4)}; err != nil || !slices.Equal(dirs, want) {
+		t.Fatalf("checkpoints %v, want %v, error %v", dirs, want, err)
+	}
+	if err := os.WriteFile(stateJSON(dirs[2]), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := f.NewestCheckpoint(log)
+	if err != nil || dir != dirs[1] {
+		t.Fatalf("checkpoint %s, error %v", dir, err)
+	}
+	got, want := snapshotOf(t, 0, 0), snapshotOf(t, 3, 0)
+	if err := errors.Join(LoadWeights(dir, got.Weights), LoadOptimizer(dir, got.Optimizer)); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := fmt.Sprint(got.Weights.Data[:4], got.Optimizer["exp_avg"].Data[:4]), fmt.Sprint(want.Weights.Data[:4], want.Optimizer["exp_avg"].Data[:4]); a != b {
+		t.Errorf("read %s, wrote %s", a, b)
+	}
+	if st, err := ReadState(dir); err != nil || st.Step != 3 || *st.Score != 0.3 || st.Version != stateVersion {
+		t.Errorf("state %+v, error %v", st, err)
+	}
+	// A checkpoint of the same step takes the place of the one that is there.
+	if err := s.Write(snapshotOf(t, 3, 0.5)); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := ReadState(dir); err != nil || *st.Score != 0.5 {
+		t.Errorf("state %+v, error %v", st, err)
+	}
+}
