@@ -44,7 +44,7 @@ func Load(dir string) (Model, *Weights, error) {
 }
 
 // Check reads the config and the tensors' headers of a Hugging Face folder and
-// returns the error that Load would return, except for wrong numbers within the
+// returns the error that Load would return, unless it is about numbers within the
 // tensors. It takes milliseconds whatever the model's size.
 func Check(dir string) error {
 	m, err := ReadConfig(dir)

@@ -9,30 +9,32 @@ import (
 	"onering/models/ports"
 )
 
-// ONNX Runtime runs what a provider has no kernel for on the CPU, with all that
-// goes in and out copied. Its CUDA provider has none, at the versions of opset
-// 23, for ReduceMax and Pad, and none in float32 for GroupQueryAttention (see
-// testdata/cuda_kernels.txt). Graphs for it use, in place of
+// Where a provider has no kernel for an operator, ONNX Runtime runs it on the CPU
+// and copies its inputs and outputs there and back. At the versions of opset 23 the
+// CUDA provider has no kernel for ReduceMax and Pad, and none in float32 for
+// GroupQueryAttention (see testdata/cuda_kernels.txt). Graphs for CUDA use instead
 //
-//   - ReduceMax: ArgMax and a lookup, or what is known of a row that is sorted or
-//     a running sum;
-//   - Pad: Concat, and in the gradient of attention the form that takes blocks
-//     of queries in turn, which needs neither;
-//   - GroupQueryAttention: products. Nothing then wants heads of a multiple of
-//     16, and the cache is as wide as they are.
+//   - of ReduceMax: ArgMax and a lookup, or the first or last element of a row
+//     that is sorted;
+//   - of Pad: Concat; and the gradient of attention takes the blocks of queries in
+//     turn, which needs no padding;
+//   - of GroupQueryAttention: products. Heads then need not be padded to a multiple
+//     of 16, and the cache is as wide as they are.
 //
-// The graphs of float32 for a CPU keep their operators, and their bytes.
+// The graphs of float32 for a CPU keep these operators, and their bytes.
 
-// forCUDA tells whether graphs are for the CUDA provider. Those of 16 bits are
-// in any case: a CPU runs them only in tests, and then as a GPU has them.
+// forCUDA reports whether graphs are for the CUDA provider. Those of 16 bits always
+// are: a CPU runs them only in tests, which should run what a GPU runs.
 func (a Architecture) forCUDA() bool { return a.Provider == models.CUDA || a.compute() != models.F32 }
 
-// byProducts tells whether graphs for prompts do without GroupQueryAttention.
+// byProducts reports whether graphs for prompts compute attention by products, in
+// place of GroupQueryAttention.
 func (a Architecture) byProducts() bool {
 	return a.Provider == models.CUDA && a.compute() == models.F32
 }
 
-// cacheWidth is K, or the next multiple of 16 where GroupQueryAttention wants it.
+// cacheWidth is the width of a head in the cache: K, or the next multiple of 16
+// where GroupQueryAttention needs it.
 func (a Architecture) cacheWidth() int {
 	if a.byProducts() {
 		return a.HeadDim
@@ -40,8 +42,8 @@ func (a Architecture) cacheWidth() int {
 	return (a.HeadDim + 15) / 16 * 16
 }
 
-// promptProducts is attention of prompts to themselves by products. The scores
-// [B,H,T,T] of one layer are held at a time.
+// promptProducts is attention within prompts by products. It holds the scores
+// [B,H,T,T] of one layer at a time.
 func (a Architecture) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
 	mask := g.Float(ports.Mask, "T", "T")
@@ -87,7 +89,7 @@ func (a Architecture) largest(x *graph.Node) *graph.Node {
 	return graph.Reshape(graph.GatherRows(x, at), -1, 1)
 }
 
-// foremost is largest for rows that begin with their largest.
+// foremost is largest for rows whose first number is the largest.
 func (a Architecture) foremost(x *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(x, -1)
@@ -95,8 +97,8 @@ func (a Architecture) foremost(x *graph.Node) *graph.Node {
 	return column(x, 0)
 }
 
-// total is the end of running sums [R,n] of numbers not below 0, which is their
-// largest: a sum that is rounded does not fall when such a number is added.
+// total is the largest of running sums [R,n] of numbers that are not negative. That
+// is the last: a rounded sum does not fall when such a number is added.
 func (a Architecture) total(running *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(running, -1)
@@ -104,8 +106,8 @@ func (a Architecture) total(running *graph.Node) *graph.Node {
 	return column(running, running.Shape()[1].N-1)
 }
 
-// before is the running sum before each row's index [R,1], 0 before the first, as
-// [R,1]; passed [R,n] is 1 before the index and 0 from it on, so 0 at the end.
+// before is the running sum [R,1] up to each row's index [R,1], without the number
+// at the index: 0 for index 0. passed [R,n] is 1 before the index and 0 from it on.
 func (a Architecture) before(running, passed, index *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(graph.Mul(passed, running), -1)

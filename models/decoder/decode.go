@@ -44,7 +44,7 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // Prefill builds the graph that computes prompts from their first token.
 //
 // Inputs: ids int64 [B,T], padded on the right; seqlens int32 [B], the lengths
-// less 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
+// minus 1; total int32 [], which is T; last int64 [B], the index b*T+length-1;
 // cos, sin [P,K/2]; the weights, qkv fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
@@ -62,7 +62,7 @@ func (a Architecture) Prefill() (models.Program, error) {
 	return a.decoder("prefill", "T", models.Direct, true, a.groupQuery)
 }
 
-// groupQuery is attention by the contrib operator.
+// groupQuery is attention by ONNX Runtime's own operator GroupQueryAttention.
 func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
 	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
@@ -105,7 +105,7 @@ func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 // For CUDA the mask is not an input of B*S numbers that change with every token
 // but follows from pos and places int64 [S], the numbers from 0 to S-1.
 //
-// Where Compute is of 16 bits attention is the contrib operator's, which has a
+// In 16 bits attention is the operator GroupQueryAttention, which has a
 // fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
 // tokens cached before as in pos, and total int32 [], the largest of them plus
 // 1. There is only the Direct form: the others are for a CPU's matrix product.
@@ -223,7 +223,7 @@ func (a Architecture) cached(g *graph.Graph, what string, role models.Role, laye
 }
 
 // present returns the keys or the values of a layer with the new ones, onto those
-// before unless they are nil.
+// before them; before is nil where there were none.
 func present(g *graph.Graph, what string, role models.Role, layer int, now, before *graph.Node) {
 	name := fmt.Sprintf("present_%s.%d", what, layer)
 	g.Use(name, models.Use{Role: role, Layer: layer})

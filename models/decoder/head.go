@@ -51,7 +51,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // dE, and adds the slice's share of the softmax part: dlogits = -w p. The
 // part of the tokens themselves, w at y, is the caller's. With
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
-// dlogits = -p (w + v (logit - z + entropy)). Where Compute is F16 the caller
+// dlogits = -p (w + v (logit - z + entropy)). In float16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
 // larger; the gradients' norm and the optimizer's update divide by it.
 func (a Architecture) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {

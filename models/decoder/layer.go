@@ -49,8 +49,8 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 		w, b := l.weights.product(m, d, bias)
 		return graph.Linear(x, w, b)
 	}
-	// A head is normed, where the block does that, and turned. What is stashed
-	// is the last value before that takes a product to compute again.
+	// turn returns the heads turned, and normed before if the block has QKNorm.
+	// kept is what to stash: from it the turned heads follow without a product.
 	turn := func(x *graph.Node, normName string) (kept, turned *graph.Node) {
 		if a.Block.QKNorm {
 			return x, a.narrow(graph.Rotary(a.normHeads(widen(x), l.weights.norm(normName, a.HeadDim)), pos, cos, sin))
@@ -163,9 +163,9 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
 // graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
 // the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight,
-// and returns dx [N,D] and the gradients, added onto the running ones. All are
-// float32 but, where Compute is of 16 bits, the matrices, the biases and the
-// stash but for x2.
+// and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
+// the matrices, the biases and the stash without x2 have that type; all else is
+// float32.
 func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
 	if forward, err = graph.Build("layer.forward", a.layerForward(level, blocks)); err != nil {
 		return forward, backward, err

@@ -13,8 +13,8 @@ import (
 //
 // Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next
 // int64 [B], logp and entropy [B], both of softmax(logits*inv_temperature)
-// over the whole vocabulary. All but Greedy take uniforms float32 [B]: next
-// is the first id whose cumulative probability exceeds it. Filter takes also k
+// over the whole vocabulary. All choices except Greedy take uniforms float32
+// [B]: next is the first id whose cumulative probability exceeds it. Filter takes also k
 // int64 [1], how many of the largest to look at; top_p []; renormalize [], 1
 // where k is a limit of its own, so that top_p counts within it, else 0. Its
 // output short [B] is 1 where the k largest hold less than top_p: then k was
@@ -106,10 +106,10 @@ func (a Architecture) draw(e, uniforms *graph.Node) *graph.Node {
 }
 
 // first returns the index [B,1] of the first running sum [B,n] that exceeds a
-// target, and the target less the running sum before. An index that brings the
-// running sum to its end is never passed: rounding can bring the target there,
-// but what follows has no mass. Nor is the rest ever under 0, where it would
-// fall on an index of no mass: it is a difference of numbers that were compared.
+// target, and the rest: the target minus the running sum before that index. Where
+// a running sum has reached its end, the index is taken: rounding can bring the
+// target to the end too, but later indices have probability 0. The rest is never
+// negative, since the two numbers were compared.
 func (a Architecture) first(running, target *graph.Node) (index, rest *graph.Node) {
 	total := a.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
