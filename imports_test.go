@@ -62,8 +62,9 @@ var rooms = []struct {
 
 	{"eval", "models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/learn train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train", "train/learn train/memory train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
 	{"train/learn", "runtime models models/adamw"},
+	{"train/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "train/metrics models"},
 	{"train/sweep", "models"},

@@ -13,6 +13,7 @@ import (
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/learn"
+	"onering/train/memory"
 )
 
 // BenchOptions say what Bench measures.
@@ -125,7 +126,7 @@ func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, erro
 	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
 		return b, fmt.Errorf("train: bench: prefill: %w", err)
 	}
-	b.PeakBytes = peakBytes()
+	b.PeakBytes = memory.Peak()
 	o.log("prefill", "tokens", o.Tokens, "seconds", b.PrefillSeconds)
 	for _, n := range o.Batch {
 		step, err := o.decode(env, p, r, n)
@@ -133,7 +134,7 @@ func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, erro
 			return b, fmt.Errorf("train: bench: batch %d: %w", n, err)
 		}
 		b.Decode[strconv.Itoa(n)] = step
-		b.PeakBytes = peakBytes()
+		b.PeakBytes = memory.Peak()
 		o.log("decode", "batch", n, "step_ms", step.StepMilliseconds)
 	}
 	return b, nil
@@ -232,7 +233,7 @@ func BenchScore(env *runtime.Env, p *Policy, o BenchOptions) (ScoreBench, error)
 	if err != nil {
 		return b, fmt.Errorf("train: bench: score: %w", err)
 	}
-	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, peakBytes()
+	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, memory.Peak()
 	o.log("score", "tokens", b.Tokens, "seconds", b.Seconds)
 	return b, nil
 }
@@ -265,7 +266,7 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions
 			b.Forward, b.Backward, b.Seconds = forward, backward, forward+backward
 		}
 	}
-	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, peakBytes()
+	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, memory.Peak()
 	o.log("train", "tokens", b.Tokens, "forward_seconds", b.Forward, "backward_seconds", b.Backward)
 	if !update {
 		return b, nil
@@ -290,7 +291,7 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions
 			b.Optimizer = x
 		}
 	}
-	b.PeakBytes = peakBytes()
+	b.PeakBytes = memory.Peak()
 	o.log("update", "seconds", b.Optimizer)
 	return b, nil
 }

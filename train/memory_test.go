@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"onering/runtime/runtimetest"
+	"onering/train/memory"
 	"onering/train/metrics"
 )
 
@@ -41,7 +42,7 @@ func tiny(dir string, rounds int) Config {
 // Rounds do not grow the process. With ONERING_LONG set it is a thousand rounds.
 func TestMemoryIsFlat(t *testing.T) {
 	env := runtimetest.Test(t)
-	if residentBytes() == 0 {
+	if memory.Resident() == 0 {
 		t.Skip("this system does not tell how much memory is resident")
 	}
 	rounds, warm := 120, 40
@@ -66,9 +67,9 @@ func TestMemoryIsFlat(t *testing.T) {
 	if _, err := trainer.Run(context.Background(), false); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("resident after %d rounds: %s, after %d: %s; peak %s", warm, bytesText(w.first), rounds, bytesText(w.last), bytesText(peakBytes()))
+	t.Logf("resident after %d rounds: %s, after %d: %s; peak %s", warm, memory.Text(w.first), rounds, memory.Text(w.last), memory.Text(memory.Peak()))
 	if w.last > w.first+w.first/10+4<<20 {
-		t.Errorf("memory grew from %s to %s", bytesText(w.first), bytesText(w.last))
+		t.Errorf("memory grew from %s to %s", memory.Text(w.first), memory.Text(w.last))
 	}
 }
 
@@ -86,7 +87,7 @@ func (w *weigher) Round(metrics.Record) {
 	}
 	goruntime.GC()
 	debug.FreeOSMemory()
-	w.last = residentBytes()
+	w.last = memory.Resident()
 	if w.n == w.warm {
 		w.first = w.last
 	}
@@ -167,7 +168,7 @@ func TestEstimateAdvice(t *testing.T) {
 		}
 	}
 	if got, _ := EstimateMemory(c, model); got.Peak > e.Available {
-		t.Errorf("%v: with that it is %s", err, bytesText(got.Peak))
+		t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
 	}
 	e.Available = e.Weights
 	if err := e.Refuse(c, model); err == nil || !strings.Contains(err.Error(), "smaller model") {

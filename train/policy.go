@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"strings"
 	"unsafe"
 
 	"onering/data"
@@ -47,30 +46,6 @@ func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
 	}
 	return openPolicy(dir, compute)
 }
-
-// ComputeOn returns how a model computes on the device of env in the type dtype, a
-// value of model.dtype.
-func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
-	compute := models.Compute{Provider: models.CPU}
-	var ok bool
-	if compute.Type, ok = ComputeTypes[dtype]; !ok {
-		return compute, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
-	}
-	if compute.Type == models.BF16 && env.Device() == "cpu" {
-		return compute, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
-	}
-	if strings.HasPrefix(env.Device(), "cuda") {
-		compute.Provider = models.CUDA
-	}
-	return compute, nil
-}
-
-// BFloat16OnCPU says why no model computes in bfloat16 on the CPU.
-const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
-
-// ComputeTypes are the values of model.dtype. The tensors of a model folder may have
-// the same types.
-var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
 
 func openPolicy(dir string, compute models.Compute) (*Policy, error) {
 	p := &Policy{Dir: dir}
@@ -131,6 +106,19 @@ func RandomPolicy(model models.Model, compute models.Compute, seed uint64) (*Pol
 	return p, nil
 }
 
+// ReadModel reads the shape of a model without its weights.
+func ReadModel(path string) (models.Model, error) {
+	if path != Arithmetic {
+		return models.ReadConfig(path)
+	}
+	dir, err := unpack(arithmetic.Model())
+	if err != nil {
+		return models.Model{}, err
+	}
+	defer os.RemoveAll(dir)
+	return models.ReadConfig(dir)
+}
+
 // unpack writes an embedded folder to the disk.
 func unpack(files fs.FS) (string, error) {
 	dir, err := os.MkdirTemp("", "onering-")
@@ -144,7 +132,7 @@ func unpack(files fs.FS) (string, error) {
 	return dir, nil
 }
 
-// NeedTokenizer returns an error where the folder has no tokenizer.
+// NeedTokenizer returns an error if the folder has no tokenizer.
 func (p *Policy) NeedTokenizer() error {
 	if p.Tokenizer == nil {
 		return fmt.Errorf("train: %s has no tokenizer (tokenizer.json, or vocab.json and merges.txt), and text needs one: add it, or give ids", p.Dir)
@@ -165,8 +153,8 @@ func (p *Policy) Prompter(template tokenize.Template) (*data.Prompter, error) {
 	return prompter, nil
 }
 
-// MaxTokens is how many tokens of prompt and response a sequence may have:
-// want, or what the model's positions allow.
+// MaxTokens returns how many tokens of prompt and response a sequence may have:
+// want, or as many as the model has positions.
 func (p *Policy) MaxTokens(want int) int {
 	if m := p.Model.MaxPositions; m > 0 {
 		return min(want, m)
@@ -174,7 +162,7 @@ func (p *Policy) MaxTokens(want int) int {
 	return want
 }
 
-// stash is what the forward passes of micro-batches of so many tokens keep.
+// stash returns what the forward passes of micro-batches of so many tokens keep.
 func (p *Policy) stash(tokens int) models.Stash {
 	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
 }

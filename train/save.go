@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"onering/train/learn"
+	"onering/train/memory"
 	"onering/train/rundir"
 )
 
@@ -35,7 +36,7 @@ type snapshotter interface {
 var neverSaved = position{round: -1}
 
 func newSaver(c LoopConfig, f *rundir.Folder, source snapshotter, log *slog.Logger) *saver {
-	writer := &rundir.Saver{Folder: f, KeepLast: c.KeepLast, KeepBest: c.KeepBest, CheckMemory: checkMemory, Log: log}
+	writer := &rundir.Saver{Folder: f, KeepLast: c.KeepLast, KeepBest: c.KeepBest, CheckMemory: memory.Fits, Log: log}
 	return &saver{config: c, writer: writer, source: source, log: log, saved: neverSaved, savedAt: time.Now()}
 }
 

@@ -1,4 +1,4 @@
-package train
+package memory
 
 import (
 	"bytes"
@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// peakBytes is the most memory that this process has had resident, 0 if
+// Peak returns the most memory that this process has had resident, 0 if
 // that is unknown.
-func peakBytes() int64 { return procBytes("/proc/self/status", "VmHWM:") }
+func Peak() int64 { return procBytes("/proc/self/status", "VmHWM:") }
 
-// residentBytes is the memory that this process has resident now.
-func residentBytes() int64 { return procBytes("/proc/self/status", "VmRSS:") }
+// Resident returns the memory that this process has resident now.
+func Resident() int64 { return procBytes("/proc/self/status", "VmRSS:") }
 
-// availableBytes is the memory that this process may still take without
+// Available returns the memory that this process may still take without
 // swapping: the machine's, or its control group's if that is less; 0 if unknown.
-func availableBytes() int64 {
+func Available() int64 {
 	free := procBytes("/proc/meminfo", "MemAvailable:")
 	limit := number("/sys/fs/cgroup/memory.max")
 	used := number("/sys/fs/cgroup/memory.current") - statBytes("/sys/fs/cgroup/memory.stat", "inactive_file")
