@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"onering/models"
@@ -128,4 +129,29 @@ func (o *Optimizer) GradNorm() (float64, error) {
 		return 0, NotFinite("gradient", o.gradients)
 	}
 	return math.Sqrt(total), nil
+}
+
+// A NotFiniteError names a tensor that has a NaN or an infinity.
+type NotFiniteError struct {
+	What, Tensor string
+	Index        int
+	Value        float32
+}
+
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("runtime: the %s of %s is %v at element %d; nothing was updated", e.What, e.Tensor, e.Value, e.Index)
+}
+
+// NotFinite returns an error that names the first element of w that is NaN or
+// infinite. If all are finite, the error says that the sum of squares overflowed.
+func NotFinite(what string, w *models.Weights) error {
+	for _, name := range w.Layout.Names() {
+		data, _, _ := w.View(name)
+		for i, x := range data {
+			if x-x != 0 {
+				return &NotFiniteError{what, name, i, x}
+			}
+		}
+	}
+	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
 }

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"sync"
+	"unicode/utf16"
 	"unsafe"
 
 	"onering/models"
@@ -208,4 +210,16 @@ func (s *Session) Close() error {
 		}
 	}
 	return release()
+}
+
+// systemPath returns a path as ONNX Runtime takes it: on Windows UTF-16 with a zero
+// at the end. Free it with C.free.
+func systemPath(path string) unsafe.Pointer {
+	if goruntime.GOOS != "windows" {
+		return unsafe.Pointer(C.CString(path))
+	}
+	wide := append(utf16.Encode([]rune(path)), 0)
+	p := C.malloc(C.size_t(2 * len(wide)))
+	copy(unsafe.Slice((*uint16)(p), len(wide)), wide)
+	return p
 }
