@@ -57,9 +57,9 @@ func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
 	return a, nil
 }
 
-// held returns the arena that hold made of w, or one of the host's elements if it
+// arenaOf returns the arena that hold made of w, or one of the host's elements if it
 // made none.
-func (e *Env) held(w *models.Weights) *arena {
+func arenaOf(e *Env, w *models.Weights) *arena {
 	if a, ok := e.arenas.Load(w); ok {
 		return a.(*arena)
 	}
@@ -71,7 +71,7 @@ func (e *Env) held(w *models.Weights) *arena {
 // the same memory and nothing is copied.
 func (e *Env) Download(w ...*models.Weights) error {
 	for _, w := range w {
-		if err := e.held(w).download(); err != nil {
+		if err := arenaOf(e, w).download(); err != nil {
 			return fmt.Errorf("runtime: copying from the device: %w", err)
 		}
 	}
@@ -83,7 +83,7 @@ func (e *Env) Download(w ...*models.Weights) error {
 // only the 16-bit copies have to be made again.
 func (e *Env) Upload(w ...*models.Weights) error {
 	for _, w := range w {
-		if err := e.held(w).upload(); err != nil {
+		if err := arenaOf(e, w).upload(); err != nil {
 			return fmt.Errorf("runtime: copying to the device: %w", err)
 		}
 	}
@@ -95,7 +95,7 @@ func (e *Env) Upload(w ...*models.Weights) error {
 // does nothing.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
-		if !e.held(w).memory.aliases() {
+		if !arenaOf(e, w).memory.aliases() {
 			w.Forget()
 		}
 	}

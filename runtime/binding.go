@@ -362,7 +362,7 @@ func fillIf[T Element](b *binder, name string, x *buffer, shape ...int64) []T {
 }
 
 // loadBinding makes a session with one binding.
-func (e *Env) loadBinding(p models.Program) (*Binding, error) {
+func loadBinding(e *Env, p models.Program) (*Binding, error) {
 	s, err := e.Load(p)
 	if err != nil {
 		return nil, err

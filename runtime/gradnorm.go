@@ -34,7 +34,7 @@ func (o *Optimizer) openNorm() error {
 	}
 	n := &normProgram{sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32)}
 	o.norm = n
-	if n.binding, err = o.env.loadBinding(p); err != nil {
+	if n.binding, err = loadBinding(o.env, p); err != nil {
 		return err
 	}
 	bounds := o.bounds()
@@ -47,7 +47,7 @@ func (o *Optimizer) openNorm() error {
 	}
 	for i := range n.slices {
 		s := &n.slices[i]
-		if s.g, err = o.env.held(o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i])); err != nil {
+		if s.g, err = arenaOf(o.env, o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i])); err != nil {
 			return err
 		}
 		if s.sum, err = n.sums.view(i); err != nil {

@@ -33,17 +33,17 @@ func (l *Learner) openHead() error {
 	e := l.env
 	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32)}
 	l.head = h
-	if h.forward, err = l.env.loadBinding(forward); err != nil {
+	if h.forward, err = loadBinding(l.env, forward); err != nil {
 		return err
 	}
-	if h.target, err = l.env.loadBinding(target); err != nil {
+	if h.target, err = loadBinding(l.env, target); err != nil {
 		return err
 	}
 	if err := h.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
 		return err
 	}
 	if !l.options.ScoreOnly {
-		if h.backward, err = l.env.loadBinding(backward); err != nil {
+		if h.backward, err = loadBinding(l.env, backward); err != nil {
 			return err
 		}
 	}
@@ -207,13 +207,13 @@ func (l *Learner) openNorm() error {
 		return err
 	}
 	l.norm = &normSessions{inverseTemperature: hostBuffer(models.F32), dx: l.env.buffer(models.F32)}
-	if l.norm.forward, err = l.env.loadBinding(forward); err != nil {
+	if l.norm.forward, err = loadBinding(l.env, forward); err != nil {
 		return err
 	}
 	if err := l.bindWeights(l.norm.forward, ""); err != nil || l.options.ScoreOnly {
 		return err
 	}
-	if l.norm.backward, err = l.env.loadBinding(backward); err != nil {
+	if l.norm.backward, err = loadBinding(l.env, backward); err != nil {
 		return err
 	}
 	return l.bindWeights(l.norm.backward, "")

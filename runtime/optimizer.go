@@ -124,7 +124,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	if part.p, err = o.ring.arena.view(from, int64s(dims)...); err != nil {
 		return err
 	}
-	if part.g, err = o.env.held(o.gradients).view(from, int64s(dims)...); err != nil {
+	if part.g, err = arenaOf(o.env, o.gradients).view(from, int64s(dims)...); err != nil {
 		return err
 	}
 	for port, a := range o.arenas {
@@ -145,7 +145,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		if err != nil {
 			return err
 		}
-		if o.programs[key], err = o.env.loadBinding(p); err != nil {
+		if o.programs[key], err = loadBinding(o.env, p); err != nil {
 			return err
 		}
 	}

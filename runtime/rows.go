@@ -37,7 +37,7 @@ func (l *Learner) openRows() (rowOperations, error) {
 	}
 	r := &deviceRows{}
 	for b, p := range map[**Binding]models.Program{&r.gatherProgram: gather, &r.addProgram: add, &r.tokenProgram: token} {
-		if *b, err = l.env.loadBinding(p); err != nil {
+		if *b, err = loadBinding(l.env, p); err != nil {
 			r.close()
 			return nil, err
 		}
