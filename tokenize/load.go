@@ -39,13 +39,6 @@ func LoadFS(fsys fs.FS) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Files are the names of all files that Load may read. A copy of a model needs
-// those that its folder has.
-func Files() []string {
-	return []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
-		"vocab.json", "merges.txt", "added_tokens.json"}
-}
-
 func load(fsys fs.FS) (*Tokenizer, error) {
 	config, err := readConfig(fsys)
 	if err != nil {
