@@ -26,13 +26,13 @@ func newEval() *cobra.Command {
 		Short: "Measure a model on benchmarks, or compare two measurements",
 		Long: `Measure a model on benchmarks: pass@1 and, with several samples a problem,
 avg@n, pass@k and maj@k, with 95 % confidence intervals. A suite is a file of
-problems, or the name of a benchmark that lies in --dir:
+problems, or the name of a benchmark in the folder of --suites-dir:
 ` + strings.Join(benchmarkNames(), ", ") + `.
 
 One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
 0.95 unless other values are given. Truncated responses count as wrong. --out
-receives every response, a JSON object per line, as soon as it ends; with
---resume the evaluation goes on where it stopped. Neither that nor --slots
+receives every response, a JSON object per line, as soon as it ends; --resume
+samples only what that file still lacks. Neither an interruption nor --slots
 changes a response: it follows from the seed, the problem and the sample's
 number.
 
@@ -70,6 +70,15 @@ number.
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
+	around.register(c, "qwen_math")
+	around.registerStops(c)
+	o.register(c)
+	c.Flags().StringVar(&compare, "compare", "", "compare this measurement with a second one")
+	return c
+}
+
+// register adds the flags that o holds.
+func (o *evalOptions) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringSliceVar(&o.suites, "suite", nil, "benchmarks or files of problems; repeatable")
 	flags.StringVar(&o.dir, "suites-dir", ".", "folder of the benchmarks")
@@ -77,20 +86,16 @@ number.
 	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
 	addSettings(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	around.register(c, "qwen_math")
-	around.registerStops(c)
 	o.columns.register(c)
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
 	flags.StringVar(&o.out, "out", "", "file for every response")
-	flags.BoolVar(&o.resume, "resume", false, "go on with the file of --out, if it is there")
-	flags.StringVar(&compare, "compare", "", "compare this measurement with a second one")
+	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object in place of a table")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the table in Markdown")
 	must(c.MarkFlagDirname("suites-dir"))
 	must(c.MarkFlagFilename("out", "jsonl"))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
 	exclusive(c, "json", "markdown")
-	return c
 }
 
 func benchmarkNames() []string {
@@ -207,7 +212,7 @@ func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
 func sampleSuites(c *cobra.Command, e *engine, p *data.Prompter, suites []eval.Suite, responses *eval.Responses, rule reward.Reward, o evalOptions) error {
 	have, want := responses.Count()
 	if have > 0 {
-		slog.Info("going on with the responses that are there", "file", o.out, "have", have, "of", want)
+		slog.Info("sampling what the file still lacks", "file", o.out, "have", have, "of", want)
 	}
 	longest, err := eval.Longest(p, suites)
 	if err != nil {
