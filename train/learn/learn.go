@@ -14,7 +14,6 @@
 package learn
 
 import (
-	"context"
 	"log/slog"
 
 	"onering/models"
@@ -112,15 +111,13 @@ type Options struct {
 
 // A Stepper takes optimizer steps on the weights of one ring.
 type Stepper struct {
-	env       *runtime.Env
+	explainer
 	ring      *runtime.Ring
 	options   Options
-	learner   *runtime.Learner
 	optimizer *runtime.Optimizer // nil without Options.Optimizer
-
-	microTokens int        // Options.MicroTokens, or less after memory ended
-	scale       *LossScale // nil where layers do not compute in float16
-	norm        float64    // of the gradients that Update takes
+	limit     microLimit
+	scaling   lossScaling
+	norm      float64 // of the gradients that Update takes
 }
 
 // New makes room for gradients and, with Options.Optimizer, for its state. The
@@ -132,10 +129,13 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Stepper{env: env, ring: ring, options: o, microTokens: o.MicroTokens}
-	var err error
-	if s.learner, err = env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, EntropyGradient: o.EntropyGradient}); err != nil {
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, EntropyGradient: o.EntropyGradient})
+	if err != nil {
 		return nil, err
+	}
+	s := &Stepper{
+		explainer: explainer{env: env, weights: ring.Weights, learner: learner, temperature: o.Temperature},
+		ring:      ring, options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log},
 	}
 	if o.Optimizer != nil {
 		if err := s.OpenOptimizer(o.Optimizer); err != nil {
@@ -144,7 +144,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		}
 	}
 	if ring.Arch.Geometry().Compute == models.F16 {
-		s.setScale(NewLossScale(), 0)
+		s.scaling.set(NewLossScale(), 0)
 	}
 	return s, nil
 }
@@ -179,46 +179,20 @@ type State struct {
 }
 
 // State returns the present state.
-func (s *Stepper) State() State { return State{s.microTokens, s.scale} }
+func (s *Stepper) State() State { return State{s.limit.tokens, s.scaling.scale} }
 
 // Restore continues from a state. What is zero in it stays as it is.
 func (s *Stepper) Restore(x State) {
 	if x.MicroTokens > 0 {
-		s.microTokens = x.MicroTokens
+		s.limit.tokens = x.MicroTokens
 	}
-	if x.LossScale != nil && s.scale != nil {
-		s.setScale(*x.LossScale, 0)
+	if x.LossScale != nil && s.scaling.scale != nil {
+		s.scaling.set(*x.LossScale, 0)
 	}
 }
 
 func (s *Stepper) observe(p Phase) {
 	if s.options.Observe != nil {
 		s.options.Observe(p)
-	}
-}
-
-// Score returns the log-probs of sequences under the ring's weights, without
-// gradients.
-func (s *Stepper) Score(ctx context.Context, sequences []runtime.Sequence) (Scores, error) {
-	return s.ScoreWith(ctx, s.learner, sequences)
-}
-
-// ScoreWith is Score with another learner, such as that of a reference policy, in
-// the Stepper's micro-batches.
-func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence) (Scores, error) {
-	for {
-		out := newScores(len(sequences))
-		var err error
-		for _, group := range microBatches(sequences, nil, s.microTokens) {
-			var p *runtime.Pass
-			if p, err = s.forward(ctx, l, sequences, group, false, out); err != nil {
-				break
-			}
-			p.Release()
-		}
-		if err = s.agree(ctx, err); s.outcome(err) != OutOfMemory {
-			return out, err
-		}
-		s.halve(err)
 	}
 }

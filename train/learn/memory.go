@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"log/slog"
 	"strings"
 
 	"onering/models"
@@ -62,11 +63,17 @@ func isOutOfMemory(err error) bool {
 	return false
 }
 
+// A microLimit bounds the tokens of a micro-batch.
+type microLimit struct {
+	tokens int
+	log    *slog.Logger
+}
+
 // canHalve says whether micro-batches can be smaller.
-func (s *Stepper) canHalve() bool { return s.microTokens/2 >= SmallestMicroBatch }
+func (l *microLimit) canHalve() bool { return l.tokens/2 >= SmallestMicroBatch }
 
 // halve makes micro-batches smaller after an allocation failed.
-func (s *Stepper) halve(err error, about ...any) {
-	s.microTokens /= 2
-	s.options.Log.Warn("memory is short: micro-batches are halved and the step is computed again", append(about, "micro_tokens", s.microTokens, "reason", err)...)
+func (l *microLimit) halve(err error, about ...any) {
+	l.tokens /= 2
+	l.log.Warn("memory is short: micro-batches are halved and the step is computed again", append(about, "micro_tokens", l.tokens, "reason", err)...)
 }

@@ -125,15 +125,6 @@ func CheckWeights(w *models.Weights) error {
 	return runtime.NotFinite("weight", w)
 }
 
-// CheckWeights is CheckWeights of the ring's weights, wherever they lie.
-func (s *Stepper) CheckWeights() error {
-	if err := s.env.Download(s.ring.Weights); err != nil {
-		return err
-	}
-	defer s.env.Forget(s.ring.Weights)
-	return CheckWeights(s.ring.Weights)
-}
-
 // allFinite is fast where everything is finite.
 func allFinite(x []float32) bool {
 	for len(x) > 0 {
@@ -157,38 +148,4 @@ func firstNonfiniteTensor(w *models.Weights) string {
 		}
 	}
 	return ""
-}
-
-// Explain adds to a *NonfiniteError about scores where those come from: a weight,
-// or the first layer whose output overflows. Sequences are those that the error
-// counts.
-func (s *Stepper) Explain(err error, sequences []runtime.Sequence) error {
-	var e *NonfiniteError
-	if errors.As(err, &e) && len(e.Sequences) > 0 {
-		e.Cause = s.Cause(sequences[e.Sequences[0]])
-	}
-	return err
-}
-
-// Cause says where the scores of a sequence that are not finite come from.
-func (s *Stepper) Cause(x runtime.Sequence) string {
-	if err := s.CheckWeights(); err != nil {
-		var at *runtime.NotFiniteError
-		if errors.As(err, &at) {
-			return fmt.Sprintf("the weight %s is %v at element %d", at.Tensor, at.Value, at.Index)
-		}
-	}
-	p, err := s.learner.Forward([]runtime.Sequence{x}, s.options.Temperature, true)
-	if err != nil {
-		return err.Error()
-	}
-	defer p.Release()
-	switch layer, _, ok := p.FirstNonFinite(); {
-	case !ok:
-		return "all weights and the outputs of all layers are finite: the logits overflow"
-	case layer < 0:
-		return "all weights are finite, but not the embedding of its tokens"
-	default:
-		return fmt.Sprintf("all weights are finite, but not the output of layer %d", layer)
-	}
 }

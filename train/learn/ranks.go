@@ -70,7 +70,7 @@ func (s *Stepper) outcome(err error) Outcome {
 		return Done
 	case errors.As(err, &nonfinite):
 		return NotFinite
-	case (isOutOfMemory(err) || errors.Is(err, errMemoryElsewhere)) && s.canHalve():
+	case (isOutOfMemory(err) || errors.Is(err, errMemoryElsewhere)) && s.limit.canHalve():
 		return OutOfMemory
 	}
 	return Failed

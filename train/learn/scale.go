@@ -3,6 +3,10 @@ package learn
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+
+	"onering/models"
+	"onering/runtime"
 )
 
 // A LossScale is the factor that the loss, and so every gradient, is multiplied
@@ -45,26 +49,33 @@ func (s LossScale) Counted() LossScale {
 	return s
 }
 
-// halveScale prepares the attempt that follows gradients that overflowed.
-func (s *Stepper) halveScale(step int) error {
+// A lossScaling is the loss scale of a ring's gradients.
+type lossScaling struct {
+	scale *LossScale // nil where layers do not compute in float16
+	ring  *runtime.Ring
+	log   *slog.Logger
+}
+
+// halve prepares the attempt that follows gradients that overflowed in a step.
+func (s *lossScaling) halve(env *runtime.Env, gradients *models.Weights, step int) error {
 	next, err := s.scale.Halved()
 	if err != nil {
 		at := &NonfiniteError{What: "a gradient in float16", Value: inf, Cause: err.Error()}
-		if failed := s.env.Download(s.learner.Gradients); failed != nil {
+		if failed := env.Download(gradients); failed != nil {
 			return errors.Join(at, failed)
 		}
-		at.Tensor = firstNonfiniteTensor(s.learner.Gradients)
+		at.Tensor = firstNonfiniteTensor(gradients)
 		return at
 	}
-	s.setScale(next, step)
+	s.set(next, step)
 	return nil
 }
 
-// setScale sets what gradients are multiplied by. The former scale stays as it is:
-// a checkpoint may be written from it meanwhile.
-func (s *Stepper) setScale(x LossScale, step int) {
+// set sets what gradients are multiplied by. The former scale stays as it is: a
+// checkpoint may be written from it meanwhile.
+func (s *lossScaling) set(x LossScale, step int) {
 	if s.scale != nil && s.scale.Scale != x.Scale {
-		s.options.Log.Debug("the loss scale changes", "step", step, "from", s.scale.Scale, "to", x.Scale)
+		s.log.Debug("the loss scale changes", "step", step, "from", s.scale.Scale, "to", x.Scale)
 	}
 	s.scale = &x
 	s.ring.LossScale = x.Scale

@@ -1,0 +1,174 @@
+package learn
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"onering/runtime"
+)
+
+// An attempt computes the gradients of a batch once, with the micro-batches and
+// the loss scale of the moment.
+type attempt struct {
+	*Stepper
+	batch Batch
+	weigh Weigh
+	micro [][]int // the sequences of each micro-batch
+	Report
+}
+
+func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
+	a := &attempt{Stepper: s, batch: b, weigh: weigh, micro: microBatches(b.Sequences, b.Live, s.limit.tokens)}
+	a.Scores, a.MicroBatches = newScores(len(b.Sequences)), len(a.micro)
+	for _, x := range b.Sequences {
+		a.Tokens += len(x.Tokens) - x.Prompt
+	}
+	if s.scaling.scale != nil {
+		a.LossScale = s.scaling.scale.Scale
+	}
+	return a
+}
+
+// run leaves the gradients, summed over the ranks, and their norm.
+func (a *attempt) run(ctx context.Context) error {
+	var err error
+	if a.weigh == nil {
+		err = a.agree(ctx, a.passByPass(ctx))
+	} else {
+		err = a.allForward(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.options.Ranks.Sum(ctx, a.learner.Gradients); err != nil {
+		return err
+	}
+	if a.optimizer == nil {
+		return nil
+	}
+	a.observe(Updating)
+	if a.norm, err = a.optimizer.GradNorm(); err != nil && !errors.Is(err, runtime.ErrOverflow) {
+		err = gradientError(err)
+	}
+	a.GradNorm = a.norm
+	return err
+}
+
+// passByPass computes the gradients of a batch whose weights are known: each
+// micro-batch forward and backward at once, so memory holds one pass only.
+func (a *attempt) passByPass(ctx context.Context) error {
+	a.Loss = a.batch.known()
+	a.learner.ZeroGradients()
+	for _, group := range a.micro {
+		loss, err := a.onePass(ctx, group)
+		if err != nil {
+			return err
+		}
+		a.Loss.Value += loss
+	}
+	return a.Loss.Check()
+}
+
+// onePass takes one micro-batch forward and backward and returns its part of the
+// loss.
+func (a *attempt) onePass(ctx context.Context, group []int) (loss float64, err error) {
+	a.observe(Forward)
+	p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, true, a.Scores)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	if err := a.Scores.finite("", group); err != nil {
+		return 0, a.Explain(err, a.batch.Sequences)
+	}
+	for _, i := range group {
+		for t, x := range a.LogProb[i] {
+			loss += a.batch.Weights[i][t] * x
+		}
+	}
+	a.observe(Backward)
+	return loss, a.backward(p, group)
+}
+
+// allForward computes the gradients of a batch whose weights depend on the scores
+// of all its sequences: all micro-batches forward, then the loss, then all
+// backward.
+func (a *attempt) allForward(ctx context.Context) error {
+	passes := make([]*runtime.Pass, len(a.micro))
+	defer func() {
+		for _, p := range passes {
+			if p != nil {
+				p.Release()
+			}
+		}
+	}()
+	// All ranks have their scores before any weighs them: weigh may need those of
+	// the other ranks.
+	if err := a.agree(ctx, a.forwardAll(ctx, passes)); err != nil {
+		return err
+	}
+	return a.agree(ctx, a.backwardAll(ctx, passes))
+}
+
+// forwardAll sets the scores of the batch and the passes of its micro-batches.
+func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
+	a.observe(Forward)
+	budget := KeptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
+	for i, group := range a.micro {
+		size := a.learner.Bytes(tokens(a.batch.Sequences, group))
+		// The last pass has its backward pass first: it may always keep.
+		keep := a.batch.live(group[0]) && (size <= budget || i == len(a.micro)-1)
+		if keep {
+			budget -= size
+		}
+		if passes[i], err = a.forward(ctx, a.learner, a.batch.Sequences, group, keep, a.Scores); err != nil {
+			return err
+		}
+	}
+	if err := a.Scores.finite("", nil); err != nil {
+		return a.Explain(err, a.batch.Sequences)
+	}
+	return nil
+}
+
+// backwardAll asks for the loss and computes the gradients of all passes, which it
+// releases one by one.
+func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
+	a.observe(Weighing)
+	if a.Loss, err = a.weigh(a.Scores); err != nil {
+		return err
+	}
+	if err := a.Loss.Check(); err != nil {
+		return err
+	}
+	a.observe(Backward)
+	a.learner.ZeroGradients()
+	// The newest pass is the first: its memory serves those whose layers are
+	// computed again.
+	for i, group := range slices.Backward(a.micro) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := a.backward(passes[i], group); err != nil {
+			return err
+		}
+		passes[i].Release()
+		passes[i] = nil
+	}
+	return nil
+}
+
+// backward adds the gradients of one micro-batch.
+func (a *attempt) backward(p *runtime.Pass, group []int) error {
+	rows := func(table [][]float64) (part [][]float64) {
+		if table == nil {
+			return nil
+		}
+		for _, i := range group {
+			part = append(part, table[i])
+		}
+		return part
+	}
+	return p.Backward(rows(a.Loss.LogProb), rows(a.Loss.Entropy))
+}

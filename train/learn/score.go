@@ -1,0 +1,69 @@
+package learn
+
+import (
+	"context"
+
+	"onering/runtime"
+)
+
+// Score returns the log-probs of sequences under the ring's weights, without
+// gradients.
+func (s *Stepper) Score(ctx context.Context, sequences []runtime.Sequence) (Scores, error) {
+	return s.ScoreWith(ctx, s.learner, sequences)
+}
+
+// ScoreWith is Score with another learner, such as that of a reference policy, in
+// the Stepper's micro-batches.
+func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence) (Scores, error) {
+	for {
+		out := newScores(len(sequences))
+		var err error
+		for _, group := range microBatches(sequences, nil, s.limit.tokens) {
+			var p *runtime.Pass
+			if p, err = s.forward(ctx, l, sequences, group, false, out); err != nil {
+				break
+			}
+			p.Release()
+		}
+		if err = s.agree(ctx, err); s.outcome(err) != OutOfMemory {
+			return out, err
+		}
+		s.limit.halve(err)
+	}
+}
+
+// forward sets the scores of one micro-batch.
+func (s *Stepper) forward(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence, group []int, keep bool, out Scores) (*runtime.Pass, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.options.BeforePass != nil {
+		if err := s.options.BeforePass(tokens(sequences, group)); err != nil {
+			return nil, err
+		}
+	}
+	part := make([]runtime.Sequence, len(group))
+	for k, i := range group {
+		part[k] = sequences[i]
+	}
+	p, err := l.Forward(part, s.options.Temperature, keep)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range group {
+		out.LogProb[i], out.Entropy[i] = float64s(p.LogProb[k]), float64s(p.Entropy[k])
+	}
+	return p, nil
+}
+
+func newScores(n int) Scores {
+	return Scores{LogProb: make([][]float64, n), Entropy: make([][]float64, n)}
+}
+
+func float64s(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
