@@ -14,9 +14,14 @@ import (
 	"onering/train"
 )
 
+// A replayCommand is the flags of `onering replay`.
+type replayCommand struct {
+	model, library string
+	threads        int
+}
+
 func newReplay() *cobra.Command {
-	var model, library string
-	var threads int
+	var r replayCommand
 	c := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Compute a training step again that met NaN or an infinity",
@@ -29,70 +34,83 @@ begins with), and for each trajectory its figures and, where the gradient is
 what overflows, the first tensor whose gradient from it alone does.`,
 		Example: `  onering replay run/failures/step-000123.json`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			f, err := train.ReadFailure(args[0])
-			if err != nil {
-				return err
-			}
-			here := filepath.Dir(args[0])
-			checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
-			if model == "" {
-				model = checkpoint
-			} else if model, err = localModel(c, model); err != nil {
-				return err
-			}
-			if _, err := models.ReadConfig(model); err != nil {
-				return fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
-			}
-			config := configFlags{file: filepath.Join(here, "..", "run.toml")}
-			r, err := config.resolve(c, nil)
-			if err != nil {
-				return err
-			}
-			if r.Objective.Name != f.Objective {
-				return fmt.Errorf("%s is of a run with objective %q, run.toml has %q", args[0], f.Objective, r.Objective.Name)
-			}
-			// Without a checkpoint the objective has forgotten, too.
-			if state, err := train.ObjectiveState(checkpoint); err == nil && state != "" {
-				if u, ok := r.Objective.Settings.(encoding.TextUnmarshaler); ok {
-					if err := u.UnmarshalText([]byte(state)); err != nil {
-						return fmt.Errorf("state of objective %q: %w", f.Objective, err)
-					}
-				}
-			}
-			env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: library}, Device: r.Runtime.Device, Threads: threads}, r.Model.DType)
-			if err != nil {
-				return err
-			}
-			defer env.Close()
-			policy, err := train.OpenPolicyOn(env, model, r.Model.DType)
-			if err != nil {
-				return err
-			}
-			defer policy.Close()
-			if model == checkpoint {
-				if err := policy.LoadExact(checkpoint); err != nil {
-					return err
-				}
-			}
-			out, err := f.Replay(c.Context(), env, policy, r.Objective.Settings)
-			if err != nil {
-				return err
-			}
-			if err := (lineWriter{c.OutOrStdout()}).write(out); err != nil {
-				return err
-			}
-			if len(out.Found) > 0 {
-				return fmt.Errorf("not finite again: %s", strings.Join(out.Found, "; "))
-			}
-			return nil
-		},
+		RunE:    func(c *cobra.Command, args []string) error { return r.run(c, args[0]) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&model, "model", "", "model folder in place of the run's checkpoint")
-	flags.StringVar(&library, "library", "", "ONNX Runtime library, in place of the usual places")
-	flags.IntVar(&threads, "threads", 0, "threads of the kernels; 0 is one per core")
+	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint")
+	flags.StringVar(&r.library, "library", "", "ONNX Runtime library, in place of the usual places")
+	flags.IntVar(&r.threads, "threads", 0, "threads of the kernels; 0 is one per core")
 	must(c.MarkFlagDirname("model"))
 	must(c.MarkFlagFilename("library"))
 	return c
+}
+
+func (r replayCommand) run(c *cobra.Command, file string) error {
+	f, err := train.ReadFailure(file)
+	if err != nil {
+		return err
+	}
+	here := filepath.Dir(file)
+	checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
+	model := checkpoint
+	if r.model != "" {
+		if model, err = localModel(c, r.model); err != nil {
+			return err
+		}
+	}
+	if _, err := models.ReadConfig(model); err != nil {
+		return fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
+	}
+	config := configFlags{file: filepath.Join(here, "..", "run.toml")}
+	settings, err := config.resolve(c, nil)
+	if err != nil {
+		return err
+	}
+	if settings.Objective.Name != f.Objective {
+		return fmt.Errorf("%s is of a run with objective %q, run.toml has %q", file, f.Objective, settings.Objective.Name)
+	}
+	if err := restoreObjective(settings.Objective, checkpoint); err != nil {
+		return err
+	}
+	options := runtime.Options{Options: provision.Options{Library: r.library}, Device: settings.Runtime.Device, Threads: r.threads}
+	env, err := openRuntime(c, options, settings.Model.DType)
+	if err != nil {
+		return err
+	}
+	defer env.Close()
+	policy, err := train.OpenPolicyOn(env, model, settings.Model.DType)
+	if err != nil {
+		return err
+	}
+	defer policy.Close()
+	if model == checkpoint {
+		if err := policy.LoadExact(checkpoint); err != nil {
+			return err
+		}
+	}
+	out, err := f.Replay(c.Context(), env, policy, settings.Objective.Settings)
+	if err != nil {
+		return err
+	}
+	if err := (lineWriter{c.OutOrStdout()}).write(out); err != nil {
+		return err
+	}
+	if len(out.Found) > 0 {
+		return fmt.Errorf("not finite again: %s", strings.Join(out.Found, "; "))
+	}
+	return nil
+}
+
+// restoreObjective gives an objective the state that a checkpoint has of it. A
+// checkpoint that is not there, as where --model replaces it, has none.
+func restoreObjective(o train.ObjectiveConfig, checkpoint string) error {
+	state, err := train.ObjectiveState(checkpoint)
+	u, ok := o.Settings.(encoding.TextUnmarshaler)
+	if err != nil || state == "" || !ok {
+		return nil
+	}
+	if err := u.UnmarshalText([]byte(state)); err != nil {
+		return fmt.Errorf("state of objective %q: %w", o.Name, err)
+	}
+	return nil
 }

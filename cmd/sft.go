@@ -30,8 +30,11 @@ The learning rate rises over --warmup steps and falls linearly.`,
   onering sft --model small --data math.parquet --prompt problem --response solution \
     --out warm --template qwen_math --lr 1e-5`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := checkSettings(&o); err != nil {
+				return err
+			}
+			if o.Template, err = around.parse(); err != nil {
 				return err
 			}
 			element, err := parseDType(dtype)
@@ -39,9 +42,6 @@ The learning rate rises over --warmup steps and falls linearly.`,
 				return err
 			}
 			if err := checkVacant(out, "choose another folder with --out"); err != nil {
-				return err
-			}
-			if o.Template, err = around.parse(); err != nil {
 				return err
 			}
 			demonstrations, err := readDemonstrations(c, file, columns)
@@ -53,18 +53,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 				return err
 			}
 			defer engine.Close()
-			if err := supervise(c, engine, demonstrations, o); err != nil {
-				return err
-			}
-			if err := engine.env.Download(engine.policy.Weights); err != nil {
-				return err
-			}
-			err = engine.policy.Model.Save(out, engine.policy.Weights, models.SaveOptions{DType: element, Tokenizer: engine.policy.Dir})
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(c.OutOrStdout(), out)
-			return nil
+			return supervise(c, engine, demonstrations, o, out, element)
 		},
 	}
 	e.register(c)
@@ -105,13 +94,10 @@ func readDemonstrations(c *cobra.Command, name string, o data.Options) ([]train.
 	return demonstrations, nil
 }
 
-func supervise(c *cobra.Command, e *engine, demonstrations []train.Demonstration, o train.SupervisedConfig) error {
+// supervise trains the engine's policy on demonstrations and writes it to the
+// folder out with tensors of type element.
+func supervise(c *cobra.Command, e *engine, demonstrations []train.Demonstration, o train.SupervisedConfig, out string, element models.DType) error {
 	var bar *progress
-	defer func() {
-		if bar != nil {
-			bar.finish()
-		}
-	}()
 	first, last := 0.0, 0.0
 	err := train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, slog.Default(), func(step, steps int, loss, norm float64) {
 		if bar == nil {
@@ -125,5 +111,18 @@ func supervise(c *cobra.Command, e *engine, demonstrations []train.Demonstration
 	if err == nil {
 		slog.Info("trained on demonstrations", "count", len(demonstrations), "first_loss", first, "last_loss", last)
 	}
-	return err
+	if bar != nil {
+		bar.finish()
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.env.Download(e.policy.Weights); err != nil {
+		return err
+	}
+	if err := e.policy.Model.Save(out, e.policy.Weights, models.SaveOptions{DType: element, Tokenizer: e.policy.Dir}); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.OutOrStdout(), out)
+	return nil
 }

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/learn"
 	"onering/train/memory"
 )
 
-// BenchOptions say what Bench measures.
+// BenchOptions say what the Bench functions measure.
 type BenchOptions struct {
 	Batch   []int // batch sizes of decoding
 	Context int   // tokens in the cache when decoding begins
@@ -24,17 +23,19 @@ type BenchOptions struct {
 	Rows    int   // sequences of the training pass
 	Tokens  int   // tokens of each, and of the prompt whose prefill is timed
 	Stash   models.Stash
-	Repeat  int  // passes timed after the warm-up, of which the fastest counts
-	Offload bool // keep the moments in the host's memory
-	// Log is told each figure as it is there, so that what ends early was not for
-	// nothing; nil tells nobody.
+	Repeat  int // passes timed after the warm-up, of which the fastest counts
+	// Optimizer is the name of the optimizer whose update is timed.
+	Optimizer string
+	Offload   bool // keep the optimizer's state in the host's memory
+	// Log, if not nil, is told each figure once it is measured: a bench that ends
+	// early has then told those before.
 	Log func(message string, args ...any)
 }
 
-// DefaultBench is what bench/compare.py measures; it lowers Stash too, which a
+// DefaultBench is what bench/compare.py measures. That also lowers Stash, which a
 // run chooses by the memory there is.
 func DefaultBench() BenchOptions {
-	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Stash: models.StashAll, Repeat: 1}
+	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Stash: models.StashAll, Repeat: 1, Optimizer: "adamw"}
 }
 
 // A DecodeBench is how fast a policy samples.
@@ -67,8 +68,8 @@ type TrainBench struct {
 	Backward float64 `json:"backward_seconds,omitzero"`
 	// Seconds is forward and backward: what compare.py compares.
 	Seconds float64 `json:"seconds,omitzero"`
-	// TokensPerSecond is of forward and backward: how many passes there are to an
-	// update is up to the recipe.
+	// TokensPerSecond is of forward and backward alone: how many passes an update
+	// has depends on the recipe.
 	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
 	Optimizer       float64 `json:"optimizer_seconds,omitzero"`
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
@@ -118,7 +119,7 @@ func (o BenchOptions) prompt(r *rand.Rand, p *Policy, n int) []int32 {
 }
 
 // BenchDecode measures prefill and decoding. With an error it returns what it had
-// measured.
+// measured until then.
 func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, error) {
 	b := DecodeBench{Decode: make(map[string]StepBench)}
 	r := rand.New(rand.NewPCG(1, 1))
@@ -239,8 +240,8 @@ func BenchScore(env *runtime.Env, p *Policy, o BenchOptions) (ScoreBench, error)
 }
 
 // BenchTrain measures one pass forward and backward, and with update the update
-// as well, which takes memory for the moments. With an error it returns what it
-// had measured.
+// as well, which takes memory for the optimizer's state. With an error it returns
+// what it had measured.
 func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions, update bool) (TrainBench, error) {
 	b := TrainBench{Tokens: o.Rows * o.Tokens}
 	t := &phaseTimer{env: env}
@@ -271,7 +272,11 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions
 	if !update {
 		return b, nil
 	}
-	if err := s.OpenOptimizer(adamw.Default()); err != nil {
+	optimizer, err := models.NewOptimizer(o.Optimizer)
+	if err != nil {
+		return b, err
+	}
+	if err := s.OpenOptimizer(optimizer); err != nil {
 		return b, err
 	}
 	// An update takes the same time whatever the batch: a sequence of two tokens

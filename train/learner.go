@@ -147,7 +147,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		for i, k := range nonfinite.Sequences {
 			nonfinite.Sequences[i] = rollouts[k]
 		}
-		nonfinite.Among = "the round"
+		nonfinite.Among = "trajectories of the round"
 		return nil, &failedStep{nonfinite, rollouts, b, report.Loss.LogProb}
 	}
 	if err != nil {

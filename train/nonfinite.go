@@ -69,11 +69,11 @@ func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, err
 // log-probs that are not finite.
 func (l *learner) explainSampling(err error, prompt []int32) error {
 	s := runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], prompt[0]), Prompt: len(prompt)}
-	scores, failed := l.stepper.Score(context.Background(), []runtime.Sequence{s})
-	if failed != nil || !learn.Nonfinite(scores.LogProb[0][0]) {
+	cause := l.stepper.Cause(s)
+	if cause == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, l.stepper.Cause(s))
+	return fmt.Errorf("%w: %s", err, cause)
 }
 
 // checkSampled refuses a round whose sampling met NaN or infinities.
@@ -88,6 +88,6 @@ func (l *learner) checkSampled(r *round) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	e.Among = "the round"
+	e.Among = "trajectories of the round"
 	return l.stepper.Explain(err, r.sequences)
 }

@@ -12,23 +12,23 @@ import (
 	"onering/train/metrics"
 )
 
-// A Replay is what became of a Failure when its step was computed again, without
-// the update.
+// A Replay is the result of computing the step of a Failure again, without the
+// update.
 type Replay struct {
 	Round  int    `json:"round"`
 	Step   int    `json:"step"`
-	Reason string `json:"reason"` // then
-	// Found is what was not finite this time, from the first cause on; empty if
-	// everything was.
+	Reason string `json:"reason"` // of the failure
+	// Found is what was not finite this time, the first cause first; empty if
+	// everything was finite.
 	Found        []string           `json:"found,omitempty"`
 	Loss         metrics.Exact      `json:"loss"`      // one number
-	GradNorm     metrics.Exact      `json:"grad_norm"` // one number; none where the gradient was not reached
+	GradNorm     metrics.Exact      `json:"grad_norm"` // one number; none if the step ended before its gradients
 	Trajectories []ReplayTrajectory `json:"trajectories"`
-	// SameBits says that the forward pass gave the same log-probs as then.
+	// SameBits says that the forward pass gave the log-probs of the failure.
 	SameBits bool `json:"same_bits"`
 }
 
-// A ReplayTrajectory is a trajectory of the batch in figures.
+// A ReplayTrajectory is what replaying found of one trajectory of the batch.
 type ReplayTrajectory struct {
 	Rollout   int     `json:"rollout"`
 	Tokens    int     `json:"tokens"`
@@ -38,7 +38,8 @@ type ReplayTrajectory struct {
 	LogProb   metrics.Exact `json:"logp_min_max"`
 	Weight    metrics.Exact `json:"weight_min_max,omitempty"`
 	// Gradient is the first tensor whose gradient from this trajectory alone is
-	// not finite; empty if none is. It is looked for where the batch's was not.
+	// not finite; empty if none is. It is looked for only where the gradient of
+	// the whole batch is not finite.
 	Gradient string `json:"gradient,omitempty"`
 }
 
@@ -76,15 +77,19 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 	if report.Loss.LogProb != nil {
 		out.Loss = metrics.Exact{report.Loss.Value}
 	}
-	switch {
-	case found == nil:
+	if found == nil {
 		out.GradNorm = metrics.Exact{report.GradNorm}
 		return out, nil
-	case report.Loss.Check() != nil, len(found.Sequences) > 0:
-		out.Found = append(out.Found, found.Error())
+	}
+	inGradient := report.Loss.LogProb != nil && report.Loss.Check() == nil
+	for i, k := range found.Sequences {
+		found.Sequences[i] = f.Trajectories[k].Rollout
+	}
+	found.Among = "trajectories of the round"
+	out.Found = append(out.Found, found.Error())
+	if !inGradient {
 		return out, nil
 	}
-	out.Found = append(out.Found, found.Error())
 	for i := range step.Sequences {
 		if out.Trajectories[i].Gradient, err = gradientOf(ctx, stepper, step.Sequences[i:i+1], report.Loss, i); err != nil {
 			return out, err
@@ -159,7 +164,7 @@ func countNonfinite(x []float64) (n int) {
 	return n
 }
 
-// extremes are the smallest and the largest of x; NaN where there is one.
+// extremes are the smallest and the largest of x, or NaN twice if x has any.
 func extremes(x []float64) metrics.Exact {
 	if len(x) == 0 {
 		return nil

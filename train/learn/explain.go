@@ -37,7 +37,8 @@ func (e explainer) Explain(err error, sequences []runtime.Sequence) error {
 	return err
 }
 
-// Cause says where the scores of a sequence that are not finite come from.
+// Cause says where the scores of a sequence that are not finite come from; "" where
+// they are finite.
 func (e explainer) Cause(x runtime.Sequence) string {
 	if err := e.CheckWeights(); err != nil {
 		var at *runtime.NotFiniteError
@@ -50,6 +51,9 @@ func (e explainer) Cause(x runtime.Sequence) string {
 		return err.Error()
 	}
 	defer p.Release()
+	if (Scores{LogProb: [][]float64{float64s(p.LogProb[0])}, Entropy: [][]float64{float64s(p.Entropy[0])}}).Check("") == nil {
+		return ""
+	}
 	switch layer, _, ok := p.FirstNonFinite(); {
 	case !ok:
 		return "all weights and the outputs of all layers are finite: the logits overflow"

@@ -22,8 +22,9 @@ type NonfiniteError struct {
 	Tensor string
 	// Cause is where it comes from as far as that is known: a tensor, a layer.
 	Cause string
-	// Sequences that it was found in, by their numbers in Among, "the batch"
-	// unless a caller changes both; empty where it is in a sum over all of them.
+	// Sequences that it was found in, by number; empty where it is in a sum over
+	// all. Among says what the numbers count: "sequences of the batch", unless a
+	// caller changes both.
 	Sequences []int
 	Among     string
 }
@@ -33,7 +34,7 @@ func (e *NonfiniteError) Error() string {
 	fmt.Fprintf(&b, "%s is %v", e.What, e.Value)
 	if n := len(e.Sequences); n > 0 {
 		list := e.Sequences[:min(n, 8)]
-		fmt.Fprintf(&b, " (in %d sequences of %s: %s", n, e.Among, strings.Trim(fmt.Sprint(list), "[]"))
+		fmt.Fprintf(&b, " (in %d %s: %s", n, e.Among, strings.Trim(fmt.Sprint(list), "[]"))
 		if n > len(list) {
 			b.WriteString(" ...")
 		}
@@ -52,7 +53,7 @@ func Nonfinite(x float64) bool { return x-x != 0 }
 // finiteTable looks for NaN and infinities in figures by sequence and token: in
 // those of the given sequences, or of all where rows is nil.
 func finiteTable(what string, table [][]float64, rows []int) error {
-	found := &NonfiniteError{Among: "the batch"}
+	found := &NonfiniteError{Among: "sequences of the batch"}
 	look := func(i int) {
 		for pos, x := range table[i] {
 			if !Nonfinite(x) {

@@ -1,0 +1,108 @@
+package runtime_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+	"onering/runtime"
+)
+
+// rowSteps is an optimizer that needs the shape of tensors: each row of a matrix
+// takes a step of length rate against the running mean of its gradients, whatever
+// their length; vectors are one row.
+type rowSteps struct{ asked map[string]int }
+
+func (rowSteps) State() []models.OptimizerState {
+	return []models.OptimizerState{{Name: "mean", Port: "m"}}
+}
+func (rowSteps) ByTensor() bool { return true }
+func (rowSteps) Scalars(n int, rate float64) map[string]float64 {
+	return map[string]float64{"rate": rate, "old": 1 - 1/float64(n), "new": 1 / float64(n)}
+}
+
+func (r rowSteps) Program(shape []int, copy models.DType) (models.Program, error) {
+	r.asked[fmt.Sprint(shape, copy)]++
+	var sizes []any
+	for _, d := range shape {
+		sizes = append(sizes, d)
+	}
+	return graph.Build("rowsteps", func(g *graph.Graph) {
+		p, grad, mean := g.Float("p", sizes...), g.Float("g", sizes...), g.Float("m", sizes...)
+		m1 := graph.Add(graph.Mul(mean, g.Float("old")), graph.Mul(graph.Mul(grad, g.Float("clip")), g.Float("new")))
+		squares := graph.ReduceSum(graph.Mul(m1, m1), len(shape)-1)
+		p1 := graph.Sub(p, graph.Div(graph.Mul(m1, g.Float("rate")), graph.Sqrt(squares)))
+		g.OutputOnto("p1", p1, "p")
+		g.OutputOnto("m1", m1, "m")
+		if copy != models.F32 {
+			g.Output("copy", graph.Cast(p1, map[models.DType]onnx.ElemType{models.F16: onnx.Float16, models.BF16: onnx.BFloat16}[copy]))
+		}
+	})
+}
+
+// An optimizer that is not AdamW trains: its state has its names, its Programs see
+// whole tensors with their shapes, one Program for all of a shape, and the copy
+// that layers of 16 bits read is that of the new weights.
+func TestOptimizerByTensor(t *testing.T) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		for _, compute := range []models.DType{models.F32, models.F16} {
+			c := halfModel()
+			c.Type = compute
+			w, ring := madeUpRing(t, c, 3)
+			check(t, env.Download(w))
+			before := slices.Clone(w.Data)
+			l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
+			check(t, err)
+			defer l.Close()
+			rule := rowSteps{map[string]int{}}
+			o, err := env.NewOptimizer(ring, l.Gradients, rule, runtime.OptimizerOptions{})
+			check(t, err)
+			defer o.Close()
+			l.ZeroGradients()
+			p, err := l.Forward(madeSequences(), 1, true)
+			check(t, err)
+			check(t, p.Backward(likeLogProb(p, 0.01), nil))
+			p.Release()
+			const rate = 1e-2
+			_, err = clipAndUpdate(o, rate)
+			check(t, err)
+			check(t, env.Download(w, o.State["mean"], l.Gradients))
+			if o.Updates != 1 || len(o.State) != 1 {
+				t.Errorf("%d updates, state %v", o.Updates, o.State)
+			}
+			for shape, n := range rule.asked {
+				if n != 1 {
+					t.Errorf("%d Programs for %s", n, shape)
+				}
+			}
+			moved := 0
+			for _, name := range w.Layout.Names() {
+				place, _ := w.Layout.Find(name)
+				width := place.Shape[len(place.Shape)-1]
+				for row := place.Offset; row < place.Offset+place.Size; row += width {
+					length, g := 0.0, 0.0
+					for i := row; i < row+width; i++ {
+						d := float64(w.Data[i]) - float64(before[i])
+						length += d * d
+						g += math.Abs(float64(l.Gradients.Data[i]))
+					}
+					if g == 0 {
+						continue // a token that is in no sequence: 0/0
+					}
+					moved++
+					if length = math.Sqrt(length); math.Abs(length-rate) > 1e-3*rate {
+						t.Errorf("%v: a row of %s moved by %v, want %v", compute, name, length, rate)
+						break
+					}
+				}
+			}
+			if moved < len(w.Layout.Names()) {
+				t.Errorf("%v: %d rows moved", compute, moved)
+			}
+		}
+	})
+}
