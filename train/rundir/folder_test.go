@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,9 @@ func TestRewind(t *testing.T) {
 	s.Metrics += 1000
 	if missing, err := f.Rewind(s); missing <= 0 || err != nil || !strings.HasPrefix(steps(), "12") {
 		t.Errorf("steps %s, %d bytes are missing, error %v", steps(), missing, err)
+	}
+	if runtime.GOOS == "windows" { // where open files cannot be removed
+		return
 	}
 	os.RemoveAll(f.Dir)
 	if err := add(4); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "the run folder has gone") {
