@@ -26,8 +26,8 @@ stdin: {"prompt"}, {"prompt_ids"} or {"messages"}. Each sample gives a line
 
 with the row's number from 0, the tokens and their log-probs at the sampling
 temperature; "finish" is "stop" after an end-of-sequence token, which is part of
-the response, and "length" where a limit was reached. The lines are in the order
-of the input, whatever ends first. Folders without a tokenizer work with ids.
+the response, and "length" if a limit was reached. The lines are in the order of
+the input. Folders without a tokenizer work with ids.
 
 Each sampled token takes one number u in [0, 1): it is the first in vocabulary
 order whose cumulative probability exceeds u. The numbers follow from the seed,
@@ -79,8 +79,8 @@ func validateSampling(s sampler.Sampling, samples, slots int) error {
 	return checkSettings(&s)
 }
 
-// readRequests reads all prompts before anything is computed, so that a bad row
-// is known at once.
+// readRequests reads all prompts, so that a bad row is reported before anything is
+// computed.
 func readRequests(in io.Reader, name string, policy *train.Policy, samples int) ([]sampler.Request, error) {
 	type row struct {
 		prompt
@@ -132,14 +132,14 @@ func parseUniforms(text json.RawMessage, samples int) ([][]float32, error) {
 			if !(u >= 0 && u < 1) {
 				return nil, fmt.Errorf(`"uniforms" holds %v at %d: want numbers in [0, 1)`, u, i)
 			}
-			// One just below 1 must not round up to it.
+			// A number just below 1 must not be rounded to 1.
 			uniforms[k][i] = min(float32(u), math.Nextafter32(1, 0))
 		}
 	}
 	return uniforms, nil
 }
 
-// A generated line. Text is nil where the model has no tokenizer.
+// A generated is a line of output. Text is nil if the model has no tokenizer.
 type generated struct {
 	Index  int            `json:"index"`
 	Sample int            `json:"sample"`
@@ -165,7 +165,7 @@ func generate(c *cobra.Command, e *engine, requests []sampler.Request, o generat
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(total))
 	defer bar.finish()
 	out := lineWriter{c.OutOrStdout()}
-	// Lines go out in the order of the input, as soon as all before them are.
+	// Lines are written in the order of the input, each when all before it are.
 	ended, next := make(map[int]generated), 0
 	var failed error
 	_, _, err = sampler.Sample(c.Context(), decoder, o.Options, requests, func(r sampler.Response) {

@@ -23,7 +23,7 @@ type example struct {
 	EpsESS  *float64
 	Words   []string `toml:"words,omitempty"`
 	Skipped map[string]int
-	private int
+	private int //lint:ignore U1000 a field that is not a setting
 }
 
 func good() example { return example{Name: "one", shared: shared{Rate: 1}, ClipLow: 2} }
