@@ -98,9 +98,9 @@ func build(name string, f func(g *Graph)) (g *Graph, err error) {
 	if len(g.outputs) == 0 {
 		fail("no outputs")
 	}
-	g.separateOutputs()
-	g.foldSums()
-	g.checkAliases()
+	separateOutputs(g)
+	foldSums(g)
+	checkAliases(g)
 	return g, nil
 }
 

@@ -4,7 +4,7 @@ import "fmt"
 
 // separateOutputs copies outputs that are inputs, constants or other outputs:
 // each output of an ONNX graph is computed by a node of its own.
-func (g *Graph) separateOutputs() {
+func separateOutputs(g *Graph) {
 	taken := make(map[*Node]bool)
 	for i, o := range g.outputs {
 		if s := o.node.source(); s.call == nil || taken[s] {
@@ -65,7 +65,7 @@ func (n *Node) mark(seen []bool) {
 // foldSums turns the sum of a gradient and a matrix product that nothing else
 // reads into one Gemm, whose third operand is free. A product that is read
 // elsewhere too must stay: folded it would be computed twice.
-func (g *Graph) foldSums() {
+func foldSums(g *Graph) {
 	needed, _ := g.live()
 	readers := make([]int, len(g.nodes)) // how many calls and outputs read each node
 	for _, o := range g.outputs {
@@ -106,7 +106,7 @@ func (n *Node) foldable(readers []int) bool {
 // checkAliases fails where an output may not be bound onto the buffer of its
 // input: there is no such input, it has another type or shape, two outputs want it, or
 // a node that does not come before the output still reads it.
-func (g *Graph) checkAliases() {
+func checkAliases(g *Graph) {
 	needed, _ := g.live()
 	onto := make(map[*Node]string)
 	for _, o := range g.outputs {

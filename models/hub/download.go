@@ -126,11 +126,18 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 		cancel(fmt.Errorf("no bytes came for %v", c.stall))
 	})
 	defer stalled.Stop()
+	return receive(ctx, resp.Body, f, file, have, func() { stalled.Reset(c.stall) }, progress)
+}
+
+// receive appends the rest of a file from an open connection, of which have bytes
+// are there. It returns how many bytes are there now and whether that is all. alive is
+// called whenever bytes come.
+func receive(ctx context.Context, from io.Reader, f remote, file *os.File, have int64, alive func(), progress func(Progress)) (int64, bool, error) {
 	buffer := make([]byte, 1<<20)
 	for {
-		n, err := resp.Body.Read(buffer)
+		n, err := from.Read(buffer)
 		if n > 0 {
-			stalled.Reset(c.stall)
+			alive()
 			if f.size >= 0 && have+int64(n) > f.size {
 				return 0, false, fmt.Errorf("the answer is longer than the %d bytes of the file", f.size)
 			}
