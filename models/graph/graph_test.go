@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/models"
 	"onering/models/graph"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
@@ -311,8 +312,14 @@ func TestPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "ports [{x I32 [T B 8]} {v F32 [n]}] [{y I32 [2*B*T 4]} {v1 F32 [n]} {x1 I32 [T B 8]} {x2 I32 [T B 8]}] map[v1:v]"
-	if got := fmt.Sprint(p.Name, " ", p.Inputs, " ", p.Outputs, " ", p.Alias); got != want {
+	want := "ports [x I32 [T B 8] v F32 [n]] [y I32 [2*B*T 4] v1 F32 [n] x1 I32 [T B 8] x2 I32 [T B 8]] map[v1:v]"
+	ports := func(list []models.Port) (all []string) {
+		for _, x := range list {
+			all = append(all, fmt.Sprint(x.Name, " ", x.DType, " ", x.Shape))
+		}
+		return all
+	}
+	if got := fmt.Sprint(p.Name, " ", ports(p.Inputs), " ", ports(p.Outputs), " ", p.Alias); got != want {
 		t.Errorf("ports %s\nwant  %s", got, want)
 	}
 	x := graphtest.Int32(make([]int, 48), 2, 3, 8)
