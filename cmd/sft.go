@@ -48,12 +48,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 			if err != nil {
 				return err
 			}
-			engine, err := e.open(c)
-			if err != nil {
-				return err
-			}
-			defer engine.Close()
-			return supervise(c, engine, demonstrations, o, out, element)
+			return supervise(c, &e, demonstrations, o, out, element)
 		},
 	}
 	e.register(c)
@@ -94,12 +89,17 @@ func readDemonstrations(c *cobra.Command, name string, o data.Options) ([]train.
 	return demonstrations, nil
 }
 
-// supervise trains the engine's policy on demonstrations and writes it to the
-// folder out with tensors of type element.
-func supervise(c *cobra.Command, e *engine, demonstrations []train.Demonstration, o train.SupervisedConfig, out string, element models.DType) error {
+// supervise trains the model that the flags name on demonstrations and writes it to
+// the folder out with tensors of type element.
+func supervise(c *cobra.Command, f *engineFlags, demonstrations []train.Demonstration, o train.SupervisedConfig, out string, element models.DType) error {
+	e, err := f.open(c)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
 	var bar *progress
 	first, last := 0.0, 0.0
-	err := train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, slog.Default(), func(step, steps int, loss, norm float64) {
+	err = train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, slog.Default(), func(step, steps int, loss, norm float64) {
 		if bar == nil {
 			first = loss
 			bar = newProgress(c.ErrOrStderr(), isQuiet(c), "sft", "steps", int64(steps))

@@ -93,7 +93,7 @@ type Options struct {
 	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
 	// sequence goes alone.
 	MicroTokens int
-	// Stash is what forward passes keep for the backward pass; see StashFor.
+	// Stash is how much forward passes keep for the backward pass; see StashFor.
 	Stash models.Stash
 	// EntropyGradient allows derivatives with respect to the entropy.
 	EntropyGradient bool
@@ -104,8 +104,8 @@ type Options struct {
 	// Log is told of steps that are computed again; nil discards it.
 	Log *slog.Logger
 	// BeforePass, if not nil, is called with the tokens of each micro-batch
-	// before its forward pass, whose error it may return in its place. Tests let
-	// memory end with it.
+	// before its forward pass, whose error it may return in its place. Tests use
+	// it to let memory end.
 	BeforePass func(tokens int) error
 }
 
@@ -120,8 +120,8 @@ type Stepper struct {
 	norm      float64 // of the gradients that Update takes
 }
 
-// New makes room for gradients and, with Options.Optimizer, for its state. The
-// ring stays the caller's.
+// New allocates the gradients and, with Options.Optimizer, its state. The caller
+// still owns the ring and closes it after the Stepper.
 func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if o.Ranks == nil {
 		o.Ranks = Alone{}

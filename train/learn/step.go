@@ -57,7 +57,8 @@ func (e *UpdateError) Error() string { return e.Err.Error() }
 
 func (e *UpdateError) Unwrap() error { return e.Err }
 
-// Update clips the gradients that Gradients has left and updates the weights.
+// Update clips the gradients that Gradients has computed and updates the weights
+// with them. After an *UpdateError the weights are those of no step.
 func (s *Stepper) Update(rate float64) error {
 	s.observe(Updating)
 	defer s.observe(Idle)
@@ -74,8 +75,8 @@ func (s *Stepper) Update(rate float64) error {
 	return nil
 }
 
-// WithoutScale calls use with the gradients that Gradients has left, on the host
-// and without the loss scale. They are not clipped. Update may follow.
+// WithoutScale calls use with the gradients that Gradients has computed, in the
+// host's memory, divided by the loss scale and not clipped. Update may follow.
 func (s *Stepper) WithoutScale(use func([]models.Tensor) error) error {
 	g := s.learner.Gradients
 	if err := s.env.Download(g); err != nil {
