@@ -24,7 +24,7 @@ var rooms = []struct {
 	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
-	{"tokenize", ""},
+	{"tokenize", "settings"},
 	{"settings", ""},
 	{"sampler", "settings"},
 	{"verifier", "verifier/*"},
@@ -62,7 +62,7 @@ var rooms = []struct {
 
 	{"eval", "models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/learn train/memory train/metrics train/rundir runtime models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train", "train/learn train/memory train/metrics train/rundir runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
 	{"train/learn", "runtime models models/adamw"},
 	{"train/memory", ""},
 	{"train/metrics", ""},

@@ -22,7 +22,7 @@ type benchCommand struct {
 	config, dtype string
 	parts         []string
 	stash         int
-	runtime       ort.Options
+	runtime       train.RuntimeConfig
 }
 
 func newBench() *cobra.Command {
@@ -61,15 +61,13 @@ these, bench/gpu.sh runs it on a GPU.`,
 	flags.IntVar(&b.Repeat, "repeat", b.Repeat, "passes to time after one that warms up; the fastest counts")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
 	flags.BoolVar(&b.Offload, "offload", false, "keep the state of the optimizer in the host's memory")
-	flags.StringVar(&b.runtime.Library, "library", "", "ONNX Runtime library, in place of the usual places")
-	flags.StringVar(&b.runtime.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
+	b.runtime.Threads = runtime.NumCPU()
+	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
-	flags.IntVar(&b.runtime.Threads, "threads", runtime.NumCPU(), "threads of the kernels")
 	must(c.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(benchParts, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("optimizer", cobra.FixedCompletions(models.Optimizers(), cobra.ShellCompDirectiveNoFileComp)))
 	must(c.MarkFlagRequired("config"))
 	must(c.MarkFlagFilename("config", "json"))
-	must(c.MarkFlagFilename("library"))
 	return c
 }
 
@@ -116,7 +114,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	env, err := openRuntime(c, b.runtime, b.dtype)
+	env, err := openRuntime(c, b.runtime.Options(), b.dtype)
 	if err != nil {
 		return err
 	}

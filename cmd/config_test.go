@@ -85,7 +85,7 @@ answer = "gold"
 	checkRoundTrip(t, c)
 	for text, want := range map[string]string{
 		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of chat, no, qwen_math, r1, or a text with {problem} in it, once`,
-		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with template = "chat"; other templates are written with theirs`,
+		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with the template chat; other templates are written with theirs`,
 		"[data]\nfilter = \"level in\"":          `run.toml:4: data.filter = "level in": `,
 		"[data]\ntrain = \"x\"\nprompts = \"q\"": `run.toml:5: data.prompts = "q": must be a whole number`,
 	} {

@@ -27,20 +27,9 @@ names several files, hf:ORG/NAME a data set on a hub, and - is stdin.`,
 	return c
 }
 
-// columnFlags say which columns of a file hold the problems.
-type columnFlags struct{ prompt, answer, id, split string }
-
-func (f *columnFlags) register(c *cobra.Command) {
-	flags := c.Flags()
-	flags.StringVar(&f.prompt, "prompt", "", "column of the problem; found by name if not given")
-	flags.StringVar(&f.answer, "answer", "", "column of the answer; found by name if not given")
-	flags.StringVar(&f.id, "id", "", "column of the problem's name; found by name if not given")
-	flags.StringVar(&f.split, "split", "", "split of a datasets folder that has several")
-}
-
-// options returns the options for reading the file of that name; - is stdin.
-func (f columnFlags) options(c *cobra.Command, name string) data.Options {
-	o := data.Options{Prompt: f.prompt, Answer: f.answer, ID: f.id, Split: f.split}
+// fileOptions returns the options for reading the file of that name; - is stdin.
+func fileOptions(c *cobra.Command, columns data.Columns, name string) data.Options {
+	o := data.Options{Columns: columns}
 	if name == "-" {
 		o.Input = c.InOrStdin()
 	}
@@ -58,7 +47,7 @@ func openedName(path string) string {
 func newDataShow() *cobra.Command {
 	var limit int
 	var filter string
-	var columns columnFlags
+	var columns data.Columns
 	var mapped bool
 	c := &cobra.Command{
 		Use:   "show FILE",
@@ -75,7 +64,7 @@ are printed as training reads them: {"id", "prompt", "answers"}.`,
 			if limit < 0 {
 				return usagef("-n %d: must be at least 0; 0 prints all rows", limit)
 			}
-			o := columns.options(c, args[0])
+			o := fileOptions(c, columns, args[0])
 			if filter != "" {
 				if _, err := data.ParseFilter(filter); err != nil {
 					return usageError{err}
@@ -95,7 +84,7 @@ are printed as training reads them: {"id", "prompt", "answers"}.`,
 	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
 	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
 	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
-	columns.register(c)
+	addSettings(c.Flags(), &columns)
 	return c
 }
 
@@ -161,8 +150,8 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 }
 
 func newDataCheck() *cobra.Command {
-	var columns columnFlags
-	var around templateFlags
+	var columns data.Columns
+	var around tokenize.TemplateSettings
 	var filter, model string
 	var asJSON bool
 	c := &cobra.Command{
@@ -179,13 +168,13 @@ A file that cannot be read is an error; findings are not.`,
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o := data.CheckOptions{Options: columns.options(c, args[0]), Parse: verifier.Readable}
+			o := data.CheckOptions{Options: fileOptions(c, columns, args[0]), Parse: verifier.Readable}
 			if o.Filter = filter; filter != "" {
 				if _, err := data.ParseFilter(filter); err != nil {
 					return usageError{err}
 				}
 			}
-			template, err := around.parse()
+			template, err := parseTemplate(around)
 			if err != nil {
 				return err
 			}
@@ -209,8 +198,8 @@ A file that cannot be read is an error; findings are not.`,
 			return err
 		},
 	}
-	columns.register(c)
-	around.register(c, "qwen_math")
+	addSettings(c.Flags(), &columns)
+	addTemplate(c, &around, "qwen_math", false)
 	flags := c.Flags()
 	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)
 	flags.StringVar(&model, "model", "", "model folder whose tokenizer measures the prompts")

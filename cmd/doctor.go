@@ -13,10 +13,11 @@ import (
 
 	"onering/runtime"
 	"onering/runtime/provision"
+	"onering/train"
 )
 
 func newDoctor() *cobra.Command {
-	var o runtime.Options
+	var where train.RuntimeConfig
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -35,10 +36,10 @@ The exit code is 1 if something keeps onering from running.`,
   onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkDevice(o.Device); err != nil {
+			if err := checkDevice(where.Device); err != nil {
 				return err
 			}
-			found, err := runtime.Diagnose(c.Context(), o)
+			found, err := runtime.Diagnose(c.Context(), where.Options())
 			if err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ The exit code is 1 if something keeps onering from running.`,
 					return err
 				}
 			} else {
-				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report, strings.HasPrefix(o.Device, "cuda"))
+				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report, strings.HasPrefix(where.Device, "cuda"))
 			}
 			if n := len(r.Problems); n > 0 {
 				return fmt.Errorf("doctor: %s", strings.Join(r.Problems, "\n  "))
@@ -60,11 +61,8 @@ The exit code is 1 if something keeps onering from running.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.Library, "library", "", "ONNX Runtime library to look at, instead of the usual places")
-	flags.IntVar(&o.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
-	flags.StringVar(&o.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
+	addRuntime(c, &where, "device", "threads", "library")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
-	must(c.MarkFlagFilename("library"))
 	return c
 }
 

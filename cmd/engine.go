@@ -18,7 +18,7 @@ import (
 type engineFlags struct {
 	model   string
 	dtype   string // of the computation; "" is float32
-	runtime runtime.Options
+	runtime train.RuntimeConfig
 }
 
 func (f *engineFlags) register(c *cobra.Command) {
@@ -26,9 +26,15 @@ func (f *engineFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.model, "model", "", "model folder (required)")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
-	flags.StringVar(&f.runtime.Library, "library", "", "ONNX Runtime library, instead of the usual places")
-	flags.StringVar(&f.runtime.Device, "device", "cpu", "what to run on: cpu, cuda, cuda:N or auto")
-	flags.IntVar(&f.runtime.Threads, "threads", 0, "threads of the kernels; 0 is one per core")
+	addRuntime(c, &f.runtime, "device", "threads", "library")
+}
+
+// addRuntime adds those of the flags that say where to run.
+func addRuntime(c *cobra.Command, r *train.RuntimeConfig, names ...string) {
+	if r.Device == "" {
+		r.Device = train.Default().Runtime.Device
+	}
+	addSettings(c.Flags(), r, names...)
 	must(c.MarkFlagFilename("library"))
 }
 
@@ -66,8 +72,8 @@ type engine struct {
 // open opens ONNX Runtime and the model. It checks the model's folder first: the
 // library may have to be fetched, and a wrong folder should be reported at once.
 func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
-	if f.runtime.Threads < 0 {
-		return nil, usagef("--threads %d: must be at least 0", f.runtime.Threads)
+	if err := checkSettings(&f.runtime); err != nil {
+		return nil, err
 	}
 	if err := checkDevice(f.runtime.Device); err != nil {
 		return nil, err
@@ -85,7 +91,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
-	env, err := openRuntime(c, f.runtime, f.dtype)
+	env, err := openRuntime(c, f.runtime.Options(), f.dtype)
 	if err != nil {
 		return nil, err
 	}

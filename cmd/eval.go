@@ -19,7 +19,7 @@ import (
 func newEval() *cobra.Command {
 	var e engineFlags
 	var o evalOptions
-	var around templateFlags
+	var around tokenize.TemplateSettings
 	var compare string
 	c := &cobra.Command{
 		Use:   "eval --model DIR --suite NAME,FILE...",
@@ -56,7 +56,7 @@ number.
 				return err
 			}
 			var err error
-			if o.prompt, err = around.parse(); err != nil {
+			if o.prompt, err = parseTemplate(around); err != nil {
 				return err
 			}
 			report, err := evaluate(c, &e, o)
@@ -70,8 +70,7 @@ number.
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
-	around.register(c, "qwen_math")
-	around.registerStops(c)
+	addTemplate(c, &around, "qwen_math", true)
 	o.register(c)
 	c.Flags().StringVar(&compare, "compare", "", "compare this measurement with a second one")
 	return c
@@ -86,7 +85,7 @@ func (o *evalOptions) register(c *cobra.Command) {
 	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
 	addSettings(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	o.columns.register(c)
+	addSettings(flags, &o.columns)
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
 	flags.StringVar(&o.out, "out", "", "file for every response")
 	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
@@ -109,7 +108,7 @@ func benchmarkNames() []string {
 type evalOptions struct {
 	eval.Settings
 	prompt         tokenize.Template
-	columns        columnFlags
+	columns        data.Columns
 	suites         []string
 	dir, out       string
 	slots          int
@@ -158,7 +157,7 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 		if err != nil {
 			return none, err
 		}
-		s, err := eval.Open(spec, o.dir, o.columns.options(c, spec))
+		s, err := eval.Open(spec, o.dir, fileOptions(c, o.columns, spec))
 		if err != nil {
 			return none, err
 		}

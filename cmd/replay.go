@@ -9,15 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
-	"onering/runtime"
-	"onering/runtime/provision"
 	"onering/train"
 )
 
 // A replayCommand is the flags of `onering replay`.
 type replayCommand struct {
-	model, library string
-	threads        int
+	model string
+	where train.RuntimeConfig
 }
 
 func newReplay() *cobra.Command {
@@ -38,10 +36,8 @@ what overflows, the first tensor whose gradient from it alone does.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint")
-	flags.StringVar(&r.library, "library", "", "ONNX Runtime library, in place of the usual places")
-	flags.IntVar(&r.threads, "threads", 0, "threads of the kernels; 0 is one per core")
+	addRuntime(c, &r.where, "threads", "library")
 	must(c.MarkFlagDirname("model"))
-	must(c.MarkFlagFilename("library"))
 	return c
 }
 
@@ -72,8 +68,8 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if err := restoreObjective(settings.Objective, checkpoint); err != nil {
 		return err
 	}
-	options := runtime.Options{Options: provision.Options{Library: r.library}, Device: settings.Runtime.Device, Threads: r.threads}
-	env, err := openRuntime(c, options, settings.Model.DType)
+	r.where.Device = settings.Runtime.Device
+	env, err := openRuntime(c, r.where.Options(), settings.Model.DType)
 	if err != nil {
 		return err
 	}

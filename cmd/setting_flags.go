@@ -39,7 +39,7 @@ func addSettings(flags *pflag.FlagSet, pointer any, names ...string) {
 // checkSettings reports the values of the struct's settings that are out of
 // their ranges, by flag.
 func checkSettings(pointer any) error {
-	return namingFlags(settings.Check("", pointer), pointer)
+	return namingFlags(settings.Check(pointer), pointer)
 }
 
 // namingFlags puts the flags of the struct's settings in place of their keys in

@@ -9,6 +9,7 @@ import (
 
 	"onering/data"
 	"onering/models"
+	"onering/tokenize"
 	"onering/train"
 )
 
@@ -16,7 +17,7 @@ func newSFT() *cobra.Command {
 	var e engineFlags
 	var file, out, dtype string
 	var columns data.Options
-	var around templateFlags
+	var around tokenize.TemplateSettings
 	o := train.DefaultSupervised()
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
@@ -34,7 +35,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 			if err := checkSettings(&o); err != nil {
 				return err
 			}
-			if o.Template, err = around.parse(); err != nil {
+			if o.Template, err = parseTemplate(around); err != nil {
 				return err
 			}
 			element, err := parseDType(dtype)
@@ -60,7 +61,7 @@ The learning rate rises over --warmup steps and falls linearly.`,
 	flags.StringVar(&columns.Filter, "filter", "", `take the rows for which it holds, such as 'level in 3..5'`)
 	flags.StringVar(&out, "out", "", "folder to write (required)")
 	addSettings(flags, &o, "epochs", "batch-size", "lr", "warmup", "floor", "weight-decay", "max-grad-norm", "seed")
-	around.register(c, "no")
+	addTemplate(c, &around, "no", false)
 	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
 	must(c.MarkFlagRequired("data"))
 	must(c.MarkFlagRequired("out"))

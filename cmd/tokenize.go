@@ -35,7 +35,7 @@ Added tokens such as <|im_end|> are found in text.`,
 	flags.BoolVar(&o.decode, "decode", false, "turn ids into text")
 	flags.BoolVar(&o.skipSpecial, "skip-special", false, "with --decode: leave special tokens out")
 	flags.BoolVar(&o.chat, "chat", false, "render conversations with the tokenizer's chat template")
-	o.prompt.register(c, "")
+	addTemplate(c, &o.prompt, "", false)
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
 	exclusive(c, "decode", "chat", "template")
@@ -45,7 +45,7 @@ Added tokens such as <|im_end|> are found in text.`,
 // A tokenizeOptions has the flags of tokenize.
 type tokenizeOptions struct {
 	model                     string
-	prompt                    templateFlags
+	prompt                    tokenize.TemplateSettings
 	decode, chat, skipSpecial bool
 }
 
@@ -56,12 +56,12 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	}
 	var around *tokenize.Template
 	if c.Flags().Changed("template") {
-		found, err := o.prompt.parse()
+		found, err := parseTemplate(o.prompt)
 		if err != nil {
 			return err
 		}
 		around = &found
-	} else if o.prompt.system != "" {
+	} else if o.prompt.System != "" {
 		return usagef("--system goes with --template chat")
 	}
 	folder, err := localTokenizer(c, o.model)

@@ -17,8 +17,6 @@ import (
 
 	"onering/models"
 	"onering/report/live"
-	"onering/runtime"
-	"onering/runtime/provision"
 	"onering/serve"
 	"onering/train"
 )
@@ -154,7 +152,9 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer endProfile()
-	env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: config.Runtime.Library}, Device: config.Runtime.Device, Threads: config.Runtime.Threads, Profile: profile}, config.Model.DType)
+	options := config.Runtime.Options()
+	options.Profile = profile
+	env, err := openRuntime(c, options, config.Model.DType)
 	if err != nil {
 		return train.Summary{}, err
 	}

@@ -26,20 +26,25 @@ import (
 	"strings"
 )
 
+// Columns say where the parts of a problem are in a file: the names of columns, a
+// column inside a structure as "reward_model.ground_truth". Where a name is empty
+// the first column of PromptNames, AnswerNames and IDNames that the file's first
+// row has is taken, in any case of letters, and with blanks or hyphens for
+// underscores; an ID column need not exist.
+type Columns struct {
+	Prompt string `toml:"prompt" help:"column of the problem, one inside a structure as reward_model.ground_truth; found by name if not given"`
+	Answer string `toml:"answer" help:"column of the answer; found by name if not given"`
+	ID     string `toml:"id" help:"column of the problem's name; found by name if not given"`
+	Split  string `toml:"split" help:"split of a datasets folder that has several"`
+}
+
 // Options say which rows of a dataset are read, and from which columns.
 type Options struct {
-	// Prompt, Answer and ID name columns, a column inside a structure as
-	// "reward_model.ground_truth". Where they are empty the first column of
-	// PromptNames, AnswerNames and IDNames that the file's first row has is
-	// taken. Upper and lower case are the same there, as are blanks, hyphens and
-	// underscores. There need not be an ID column.
-	Prompt, Answer, ID string
+	Columns
 	// Filter keeps the rows for which an expression holds; see ParseFilter.
 	Filter string
 	// Limit stops after so many rows; 0 reads all.
 	Limit int
-	// Split chooses among the splits of a folder that has several.
-	Split string
 	// Input, if not nil, is read in place of the path, which then only names it:
 	// JSON lines or a JSON array.
 	Input io.Reader

@@ -120,7 +120,7 @@ func TestAutomaticColumns(t *testing.T) {
 		},
 		{
 			"nested", `{"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "34", "style": "rule"}}`,
-			Options{Answer: "reward_model.ground_truth"},
+			Options{Columns: Columns{Answer: "reward_model.ground_truth"}},
 			Problem{ID: "x:1", Text: "q", Answers: []string{"34"}},
 		},
 		{
@@ -140,7 +140,7 @@ func TestAutomaticColumns(t *testing.T) {
 			Problem{ID: "x:1", Text: "q", Answers: []string{"[1, 2]"}},
 		},
 		{
-			"name with a dot", `{"a.b": "q", "a": {"b": "no"}, "c": 1e3}`, Options{Prompt: "a.b", Answer: "c"},
+			"name with a dot", `{"a.b": "q", "a": {"b": "no"}, "c": 1e3}`, Options{Columns: Columns{Prompt: "a.b", Answer: "c"}},
 			Problem{ID: "x:1", Text: "q", Answers: []string{"1000"}},
 		},
 		{
@@ -246,10 +246,10 @@ func TestErrors(t *testing.T) {
 		{"csv header", file("x.csv", "a,a\n1,2\n"), Options{}, `header: two columns are named "a"`},
 		{"csv bytes", file("x.csv", "problem,answer\n\xff,b\n"), Options{}, `line 2: column "problem": not UTF-8`},
 		{"gzip cut short", file("x.jsonl.gz", zipped(good)[:20]), Options{}, "unexpected EOF"},
-		{"prompt column", file("x.jsonl", good), Options{Prompt: "question"}, `there is no column "question" for the prompt (have ["problem" "answer"])`},
+		{"prompt column", file("x.jsonl", good), Options{Columns: Columns{Prompt: "question"}}, `there is no column "question" for the prompt (have ["problem" "answer"])`},
 		{"answer column", file("x.jsonl", `{"problem": "p", "result": "a"}`), Options{}, `no column looks like the answer (have ["problem" "result"]`},
-		{"id column", file("x.jsonl", good), Options{ID: "key"}, `there is no column "key" for the id`},
-		{"same column", file("x.jsonl", good), Options{Answer: "problem"}, `the column "problem" cannot be both`},
+		{"id column", file("x.jsonl", good), Options{Columns: Columns{ID: "key"}}, `there is no column "key" for the id`},
+		{"same column", file("x.jsonl", good), Options{Columns: Columns{Answer: "problem"}}, `the column "problem" cannot be both`},
 		{"limit", file("x.jsonl", good), Options{Limit: -1}, "limit -1 is negative"},
 		{"filter", file("x.jsonl", good), Options{Filter: "level in 3"}, `filter "level in 3", at byte 11: ".." is wanted, not the end`},
 		{"filter column", file("x.jsonl", good), Options{Filter: "levl == null"}, `no row has a column "levl"`},
@@ -374,7 +374,7 @@ func TestFolders(t *testing.T) {
 		{path: "escape", err: "outside the folder"},
 		{path: "broken", err: "state.json: unexpected end"},
 	} {
-		rows, _, err := Load(filepath.Join(dir, filepath.FromSlash(c.path)), Options{Split: c.split})
+		rows, _, err := Load(filepath.Join(dir, filepath.FromSlash(c.path)), Options{Columns: Columns{Split: c.split}})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: error %v, want %q", c.path, err, c.err)

@@ -52,7 +52,7 @@ const firstK = 512
 
 // SetSampling sets how the following calls sample; see sampler.Decoder.
 func (s *tokenChooser) SetSampling(x sampler.Sampling) error {
-	if err := settings.Check("", &x); err != nil {
+	if err := settings.Check(&x); err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	s.sampling = x

@@ -89,7 +89,7 @@ func (s Stats) Occupancy() float64 {
 const defaultPrefillTokens = 8192
 
 func (o Options) validate() error {
-	if err := settings.Check("", &o.Sampling); err != nil {
+	if err := settings.Check(&o.Sampling); err != nil {
 		return fmt.Errorf("sampler: %w", err)
 	}
 	switch {

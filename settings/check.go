@@ -12,7 +12,7 @@ import (
 
 // An Error says that a setting has an impossible value, and which are possible.
 type Error struct {
-	Key    string // as in a run file, such as "optimizer.beta1"
+	Key    string // in a run file, such as "beta1"; Config.Validate adds its section
 	Value  any
 	Remedy string // such as "must be in [0, 1)"
 }
@@ -25,13 +25,12 @@ func (e *Error) Error() string {
 }
 
 // Check reports each setting of a struct that is outside its range or none of
-// its choices, as joined *Errors. Their keys begin with prefix, which is empty
-// or a section and a dot.
-func Check(prefix string, pointer any) error {
+// its choices, as joined *Errors.
+func Check(pointer any) error {
 	var errs []error
 	for _, f := range Fields(pointer) {
 		if remedy := f.remedy(); remedy != "" {
-			errs = append(errs, &Error{prefix + f.Key, f.Value.Interface(), remedy})
+			errs = append(errs, &Error{f.Key, f.Value.Interface(), remedy})
 		}
 	}
 	return errors.Join(errs...)

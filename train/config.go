@@ -5,6 +5,8 @@ import (
 	"onering/models/adamw"
 	"onering/objectives"
 	"onering/reward"
+	"onering/runtime"
+	"onering/runtime/provision"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train/learn"
@@ -35,20 +37,15 @@ type Config struct {
 
 // A ModelConfig says which policy is trained.
 type ModelConfig struct {
-	Path     string   `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
-	Template string   `toml:"template" help:"what turns a problem into a prompt: qwen_math, r1, no, chat (the template of the model's tokenizer), or a text with {problem} in it"`
-	System   string   `toml:"system" help:"system message of the template chat"`
-	Stop     []string `toml:"stop" help:"texts that end a response, besides the end-of-sequence token, and are part of it; those of the template if there are none"`
-	DType    string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
+	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
+	tokenize.TemplateSettings
+	DType string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
 }
 
 // A DataConfig says which problems are trained on, and in which order.
 type DataConfig struct {
-	Train   string `toml:"train" help:"file of problems with answers; required"`
-	Prompt  string `toml:"prompt" help:"column of the problem, one inside a structure as reward_model.ground_truth; found by name if not given (docs/data.md)"`
-	Answer  string `toml:"answer" help:"column of the answer; found by name if not given"`
-	ID      string `toml:"id" help:"column of the problem's name; found by name if not given"`
-	Split   string `toml:"split" help:"split of a folder that has several"`
+	Train string `toml:"train" help:"file of problems with answers; required"`
+	data.Columns
 	Prompts int    `toml:"prompts" range:"[0,)" note:"0 keeps all" help:"most problems to keep: the first ones that pass the filter"`
 	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
 	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
@@ -112,33 +109,20 @@ type EvalConfig struct {
 	Suites  []string `toml:"suites" help:"files of held-out problems"`
 	Samples int      `toml:"samples" range:"[1,)" help:"responses to each problem"`
 	sampler.Sampling
-	Prompt string `toml:"prompt" help:"column of the problem; found by name if not given"`
-	Answer string `toml:"answer" help:"column of the answer; found by name if not given"`
-	ID     string `toml:"id" help:"column of the problem's name; found by name if not given"`
-	Split  string `toml:"split" help:"split of a folder that has several"`
-}
-
-// PromptTemplate is the template that prompts are made with.
-func (c ModelConfig) PromptTemplate() (tokenize.Template, error) {
-	t, err := tokenize.ParseTemplate(c.Template)
-	if err != nil {
-		return t, err
-	}
-	t.System = c.System
-	if len(c.Stop) > 0 {
-		t.Stops = c.Stop
-	}
-	return t, nil
+	data.Columns
 }
 
 // Options say how the training problems are read.
 func (c DataConfig) Options() data.Options {
-	return data.Options{Prompt: c.Prompt, Answer: c.Answer, ID: c.ID, Split: c.Split, Filter: c.Filter, Limit: c.Prompts}
+	return data.Options{Columns: c.Columns, Filter: c.Filter, Limit: c.Prompts}
 }
 
 // Options say how the suites are read.
-func (c EvalConfig) Options() data.Options {
-	return data.Options{Prompt: c.Prompt, Answer: c.Answer, ID: c.ID, Split: c.Split}
+func (c EvalConfig) Options() data.Options { return data.Options{Columns: c.Columns} }
+
+// Options say what to open ONNX Runtime with.
+func (c RuntimeConfig) Options() runtime.Options {
+	return runtime.Options{Options: provision.Options{Library: c.Library}, Device: c.Device, Threads: c.Threads}
 }
 
 // longest is the most tokens of prompt and response that a slot has to hold.
@@ -154,7 +138,7 @@ func (c Config) longest() int {
 type RuntimeConfig struct {
 	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU, or auto: GPU 0 where there is one and all that it needs, else the CPU"`
 	Threads int    `toml:"threads" range:"[0,)" note:"0 is one for each core" help:"threads of the CPU's kernels"`
-	Library string `toml:"library" help:"ONNX Runtime library, in place of the usual places (onering doctor)"`
+	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }
 
 // An OutputConfig says where the run folder goes.
@@ -170,7 +154,7 @@ func Default() Config {
 	settings, _ := objectives.New("pmpo")
 	rule, _ := reward.New("math")
 	return Config{
-		Model: ModelConfig{Template: "qwen_math", DType: "float32"},
+		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: "qwen_math"}, DType: "float32"},
 		Rollout: RolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,

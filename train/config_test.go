@@ -13,6 +13,7 @@ import (
 	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/settings"
+	"onering/tokenize"
 	"onering/train/learn"
 )
 
@@ -45,7 +46,7 @@ func keys() map[string]bool {
 // Every problem is reported at once, under a key that exists.
 func TestValidateNamesKeys(t *testing.T) {
 	bad := Config{
-		Model:     ModelConfig{System: "Be brief.", Stop: []string{""}},
+		Model:     ModelConfig{TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}}},
 		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},

@@ -14,7 +14,6 @@ import (
 	"onering/reward"
 	"onering/sampler"
 	"onering/settings"
-	"onering/tokenize"
 )
 
 // Validate reports every impossible value of c, joined; each is a *settings.Error.
@@ -24,12 +23,8 @@ func (c Config) Validate() error {
 	var v validator
 
 	v.text("model.path", c.Model.Path, "name the model's folder")
-	_, unknown := tokenize.ParseTemplate(c.Model.Template)
-	v.check("model.template", c.Model.Template, unknown == nil,
-		"must be one of "+strings.Join(tokenize.Templates(), ", ")+", or a text with {problem} in it, once")
-	v.check("model.system", c.Model.System, c.Model.System == "" || c.Model.Template == "chat",
-		`goes with template = "chat"; other templates are written with theirs`)
-	v.check("model.stop", c.Model.Stop, !slices.Contains(c.Model.Stop, ""), "must not hold an empty string")
+	_, err := c.Model.PromptTemplate()
+	v.add("model.", err)
 	v.ranges("model.", &c.Model)
 	v.check("model.dtype", c.Model.DType, ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
 
@@ -106,9 +101,23 @@ func (v *validator) text(key, value, remedy string) {
 	v.check(key, value, strings.TrimSpace(value) != "", remedy)
 }
 
+// add takes over the errors joined to err, with the section in front of the keys
+// of *settings.Errors.
+func (v *validator) add(prefix string, err error) {
+	for _, err := range flatten(err) {
+		var bad *settings.Error
+		if errors.As(err, &bad) {
+			err = &settings.Error{Key: prefix + bad.Key, Value: bad.Value, Remedy: bad.Remedy}
+		} else {
+			err = fmt.Errorf("train: [%s]: %w", strings.TrimSuffix(prefix, "."), err)
+		}
+		v.errs = append(v.errs, err)
+	}
+}
+
 // ranges checks each setting of a section alone.
 func (v *validator) ranges(prefix string, section any) {
-	v.errs = append(v.errs, flatten(settings.Check(prefix, section))...)
+	v.add(prefix, settings.Check(section))
 }
 
 // Devices says what names there are of devices to run on.
@@ -130,18 +139,12 @@ func (c RewardConfig) Validate() error {
 	if c.Rule == nil {
 		return &settings.Error{Key: "reward.name", Value: c.Name, Remedy: "must be one of " + strings.Join(reward.Names(), ", ")}
 	}
-	errs := flatten(settings.Check("reward.", c.Rule))
+	var v validator
+	v.ranges("reward.", c.Rule)
 	if rule, ok := c.Rule.(reward.Validator); ok {
-		for _, err := range flatten(rule.Validate()) {
-			var setting *settings.Error
-			if errors.As(err, &setting) {
-				errs = append(errs, &settings.Error{Key: "reward." + setting.Key, Value: setting.Value, Remedy: setting.Remedy})
-			} else {
-				errs = append(errs, fmt.Errorf("train: reward %q: %w", c.Name, err))
-			}
-		}
+		v.add("reward.", rule.Validate())
 	}
-	return errors.Join(errs...)
+	return errors.Join(v.errs...)
 }
 
 // Validate reports an unknown objective, and what the objective itself says of

@@ -55,7 +55,7 @@ func DefaultSupervised() SupervisedConfig {
 // nil; log is told of steps that are computed again. When ctx ends, training stops
 // before the next micro-batch.
 func Supervise(ctx context.Context, env *runtime.Env, p *Policy, demonstrations []Demonstration, c SupervisedConfig, log *slog.Logger, progress func(step, steps int, loss, norm float64)) error {
-	if err := settings.Check("", &c); err != nil {
+	if err := settings.Check(&c); err != nil {
 		return err
 	}
 	if len(demonstrations) == 0 {

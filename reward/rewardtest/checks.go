@@ -25,7 +25,7 @@ func checkDefaults(new func() reward.Reward) error {
 	if v.Elem().Type().Size() > 0 && r == new() {
 		return errors.New("the constructor returned the same value twice")
 	}
-	if err := settings.Check("", r); err != nil {
+	if err := settings.Check(r); err != nil {
 		return fmt.Errorf("the defaults are outside their ranges: %w", err)
 	}
 	if validator, ok := r.(reward.Validator); ok {
