@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
@@ -9,13 +8,6 @@
     return e;
   };
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const show = (x) => {
-    if (x === null || x === undefined || Number.isNaN(x)) return "-";
-    const a = Math.abs(x);
-    if (a !== 0 && (a < 1e-3 || a >= 1e6)) return x.toExponential(2);
-    return String(Number(x.toPrecision(4)));
-  };
-  const escape = (s) => String(s).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }[c]));
   const dot = (color) => {
     const d = el("span", "dot");
     d.style.background = color;
@@ -32,10 +24,6 @@
     save(name, url);
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   };
-  const csvLine = (cells) => cells.map((c) => {
-    const s = c === null || c === undefined ? "" : String(c);
-    return /[",\n]/.test(s) ? '"' + s.replaceAll('"', '""') + '"' : s;
-  }).join(",") + "\n";
 
   // Light or dark: as the system says, until the button is used.
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -127,7 +115,7 @@
     o.tooltip = {
       ...o.tooltip, confine: true, backgroundColor: card, borderColor: line, textStyle: { color: ink, fontSize: 12 },
       axisPointer: { type: f.kind === "bar" ? "shadow" : "line", lineStyle: { color: soft } },
-      formatter: (p) => tooltip(f, Array.isArray(p) ? p : [p]),
+      formatter: (p) => tooltip(f, Array.isArray(p) ? p : [p], data.legend.length === 1),
     };
     o.series = o.series.map((s, i) => f.kind === "line" ? {
       ...s, data: off.has(s.name) ? [] : smoothed(s.data), silent: !f.labels[i],
@@ -135,23 +123,6 @@
       emphasis: { disabled: true },
     } : { ...s, data: f.kind === "scatter" && off.has(s.name) ? [] : s.data, itemStyle: { ...s.itemStyle, color: s.color } });
     return o;
-  };
-  const tooltipLines = 14;
-  const tooltip = (f, params) => {
-    if (f.kind === "scatter") {
-      const p = params[0];
-      return `${escape(p.seriesName)}, ${escape(f.labels[p.seriesIndex])}<br>p ${show(p.value[0])}, ESS ${show(p.value[1])}`;
-    }
-    const shown = params.filter((p) => f.labels[p.seriesIndex]);
-    const one = data.legend.length === 1 && f.kind === "line";
-    const rows = shown.slice(0, tooltipLines).map((p) => {
-      const value = f.kind === "bar" ? p.value : p.value[1];
-      const label = f.kind === "bar" ? p.seriesName : one ? f.labels[p.seriesIndex] : `${p.seriesName} <i>${escape(f.labels[p.seriesIndex])}</i>`;
-      return `${p.marker}${one || f.kind === "bar" ? escape(label) : label} <b>${show(value)}</b>`;
-    });
-    if (shown.length > tooltipLines) rows.push(`and ${shown.length - tooltipLines} more`);
-    const head = f.kind === "bar" ? escape(params[0].name) : `${escape(f.x)} ${show(params[0].value[0])}`;
-    return [head, ...rows].join("<br>");
   };
   const draw = (f, box) => {
     const chart = charts.get(f.id) || echarts.init(box, null, { renderer: "canvas" });

@@ -2,12 +2,17 @@ package report
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -249,6 +254,60 @@ func TestWriteEscapes(t *testing.T) {
 		if strings.Contains(b.String(), outside) {
 			t.Errorf("the page refers to the outside: %s", outside)
 		}
+	}
+}
+
+// TestPolicy wants a policy that names the page's two scripts by their hash, so that
+// no other script runs.
+func TestPolicy(t *testing.T) {
+	var b bytes.Buffer
+	if err := Write(&b, []*Run{mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 8))}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	found := regexp.MustCompile(`http-equiv="Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(page)
+	if found == nil {
+		t.Fatal("the page has no policy")
+	}
+	policy := html.UnescapeString(found[1])
+	_, scripts, _ := strings.Cut(policy, "script-src ")
+	scripts, _, _ = strings.Cut(scripts, ";")
+	var want []string
+	for _, m := range regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1) {
+		sum := sha256.Sum256([]byte(m[1]))
+		want = append(want, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	if len(want) != 2 || scripts != strings.Join(want, " ") {
+		t.Errorf("script-src %s, want the hashes of the page's two scripts: %s", scripts, want)
+	}
+}
+
+// TestPageText plays text.js in Node.js: text of a run is neither markup in a
+// tooltip nor a formula in a CSV file.
+func TestPageText(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no Node.js on this machine")
+	}
+	const play = `
+const evil = "<img src=x onerror='alert(1)'>", p = (value) => ({ seriesName: evil, seriesIndex: 0, name: evil, value, marker: "" });
+const charts = ["line", "bar", "scatter"].map((kind) => tooltip({ kind, x: evil, labels: [evil] }, [p(kind === "bar" ? evil : [evil, evil])], false));
+charts.push(tooltip({ kind: "line", x: evil, labels: [evil] }, [p([1, 2])], true));
+console.log(JSON.stringify({ markup: charts.join("").replace(/<\/?(br|b|i)>/g, ""),
+  csv: csvLine(["=1+1", "+a", "-0.5", "-1e-7", "+2", "@x", "-x", "\t=1", "a,b", 'say "x"', "\r", -0.25, null, "plain"]) }));`
+	out, err := exec.Command(node, "-e", textJS+play).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Markup, CSV string }
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(got.Markup, "<>'\"") || !strings.Contains(got.Markup, "img src") {
+		t.Errorf("tooltips hold markup of a name: %s", got.Markup)
+	}
+	if want := "'=1+1,'+a,-0.5,-1e-7,+2,'@x,'-x,'\t=1,\"a,b\",\"say \"\"x\"\"\",\"'\r\",-0.25,,plain\n"; got.CSV != want {
+		t.Errorf("CSV %q, want %q", got.CSV, want)
 	}
 }
 
