@@ -26,7 +26,7 @@ func assign(s setting, into reflect.Value) error {
 	if s.meta == nil { // text that is not TOML, for a key that is not a string
 		return wrongType(s, into.Type())
 	}
-	// Decode aside, so that a failure leaves the field as it was.
+	// Decode into a new value first, so that a failure leaves the field as it was.
 	fresh := reflect.New(into.Type())
 	if err := s.meta.PrimitiveDecode(s.primitive, fresh.Interface()); err != nil {
 		return wrongType(s, into.Type())

@@ -16,7 +16,13 @@ import (
 	"onering/train"
 )
 
-// A layer is one source of settings; later layers win.
+// Settings come from the defaults, a run file, the environment and flags, each
+// layer stronger than the one before. The layers are merged here and not by a
+// library such as koanf: it merges into one map, which no longer knows the file
+// and line of a value and passes over unknown keys, so that an error could name
+// neither place nor likely key.
+
+// A layer is one source of settings.
 type layer []setting
 
 // A resolved Config remembers which setting decided each key, for messages.
@@ -121,7 +127,7 @@ func fileLayer(name string, stdin io.Reader) (layer, error) {
 		return nil, err
 	}
 	if len(data) > largest {
-		return nil, usagef("%s: a run file of more than 1 MB is none", name)
+		return nil, usagef("%s: a run file has at most 1 MB", name)
 	}
 	settings, err := parseFile(name, data)
 	if err != nil {
@@ -163,7 +169,7 @@ func envLayer(environ []string) layer {
 		}
 		section, key, ok := strings.Cut(strings.ToLower(rest), "_")
 		if !ok || !slices.Contains(sectionNames(), section) {
-			slog.Warn("an environment variable is no setting", "name", name, "want", envPrefix+"SECTION_KEY")
+			slog.Warn("an environment variable names no setting", "name", name, "want", envPrefix+"SECTION_KEY")
 			continue
 		}
 		l = append(l, parseText(section, key, name, text))

@@ -9,9 +9,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A setting is one key of a Config as some source states it. Settings from run
-// files are typed; those from the command line and the environment are text,
-// which is TOML where it can be and a bare string otherwise.
+// A setting is one key and its value as a source states it. A run file states
+// typed values. The command line and the environment state text, which is read as
+// TOML if it is valid TOML, else as a string.
 type setting struct {
 	section, key string
 	place        string // what messages begin with, such as "runs/pmpo.toml:12"
@@ -25,8 +25,8 @@ type setting struct {
 // path is the setting's name in --set.
 func (s setting) path() string { return s.section + "." + s.key }
 
-// parseFile reads a run file. All its keys are returned, in the file's order;
-// whether they exist is decided when they are applied.
+// parseFile reads a run file and returns its keys in the order of the file. It does
+// not check whether keys exist: that happens when they are applied.
 func parseFile(name string, data []byte) ([]setting, error) {
 	var top map[string]toml.Primitive
 	meta, err := toml.Decode(string(data), &top)
@@ -82,7 +82,7 @@ func parseText(section, key, place, text string) setting {
 	s := setting{section: section, key: key, place: place, text: &text, value: text}
 	var one map[string]toml.Primitive
 	meta, err := toml.Decode("value = "+text, &one)
-	// Text with a line break could bring keys along; it is a bare string then.
+	// Text with a line break may hold further keys; then it counts as a string.
 	if primitive, ok := one["value"]; err == nil && ok && len(one) == 1 {
 		s.value, _ = locate(&meta, primitive)
 		s.meta, s.primitive = &meta, primitive
@@ -90,8 +90,8 @@ func parseText(section, key, place, text string) setting {
 	return s
 }
 
-// A locator is decoded into to learn a primitive's value and line: the package
-// reports positions only in errors.
+// A locator learns the value and the line of a primitive by failing to decode it:
+// the TOML library reports positions only in errors.
 type locator struct{ value any }
 
 var errLocated = errors.New("located")
@@ -127,7 +127,7 @@ func syntaxError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// joinSorted joins errors in a fixed order: maps give them in any.
+// joinSorted joins errors in a fixed order; ranging over a map gives them in any.
 func joinSorted(errs []error) error {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -16,8 +16,8 @@ type Decoder interface {
 	// MaxTokens returns the most tokens, prompt and response together, that a
 	// slot can hold.
 	MaxTokens() int
-	// SetSampling fixes how the following calls choose tokens; MaxNewTokens
-	// is not theirs to keep. Greedy takes the first largest logit.
+	// SetSampling fixes how the following calls choose tokens. The caller sees to
+	// MaxNewTokens. Greedy takes the first of the largest logits.
 	SetSampling(Sampling) error
 	// Prefill computes the prompts, which must not be empty, and returns a
 	// handle for each. The handles stay valid until Drop.

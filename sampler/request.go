@@ -74,7 +74,7 @@ type Stats struct {
 	PrefillTokens int // tokens of those prompts
 	Dropped       int // requests left out by DropLong
 	Slots         int // the decoder's slots
-	SlotSteps     int // sequences moved on, summed over the steps
+	SlotSteps     int // sequences that got a token from Step, summed over the steps
 }
 
 // Occupancy returns the share of the decoder's slots that were in use,

@@ -3,11 +3,10 @@
 // many sequences on together.
 //
 // Sequences end at different times. A slot that becomes free is given to the
-// next sample in line before the next step (continuous batching), so the
-// decoder is never kept waiting for the longest response of a batch. What a
-// response is does not depend on any of this: each token is decided by a number
-// that is a function of the seed, the prompt, the sample and the token's place
-// alone (Uniform).
+// next sample in the queue before the next step (continuous batching), so the
+// decoder never waits for the longest response of a batch. The schedule does not
+// change a response: each token is decided by a number that is a function of the
+// seed, the prompt, the sample and the token's place alone (Uniform).
 package sampler
 
 import (
@@ -19,10 +18,10 @@ import (
 // Sample samples every request's responses and returns them ordered by request,
 // then sample, whatever order they ended in.
 //
-// The whole decoder is Sample's while it runs: its slots, numbered from 0 to
-// Slots()-1, must be free before, and are free after, with no prefix left,
-// however Sample returns. Prompts are taken in the order given. Slots are passed
-// to the decoder in ascending order.
+// Sample uses the whole decoder: its slots, numbered from 0 to Slots()-1, must be
+// free before. However Sample returns, they are free afterwards and no prefix is
+// left. Prompts are taken in the order given. Slots are passed to the decoder in
+// ascending order.
 //
 // done, if not nil, is called with each response as it ends, between two
 // steps, on the caller's goroutine; slow work belongs on another. The response's
@@ -53,7 +52,7 @@ type sequence struct {
 	busy     bool
 	req      int
 	sample   int
-	room     int       // the most tokens it may have
+	limit    int       // the most tokens it may have
 	prompt   uint64    // the prompt id
 	uniforms []float32 // given with the request, or nil
 	text     TextDecoder
@@ -75,12 +74,12 @@ type run struct {
 	first     []int      // where each request's responses begin
 	stats     Stats
 
-	// The line of samples still to start: the requests line[started:], and of
+	// The queue of samples still to start: the requests queue[started:], and of
 	// the first of them the samples from sample on. Requests are computed,
 	// started and dropped in the same order, so the prefixes held are
 	// prefix[dropped:computed].
-	line     []int // indices of the requests to run
-	prefix   []int // handles, parallel to line
+	queue    []int // indices of the requests to run
+	prefix   []int // handles, parallel to queue
 	computed int   // requests that have had their Prefill
 	started  int   // requests whose samples have all begun
 	dropped  int   // requests whose prefix is gone
@@ -134,11 +133,11 @@ func newRun(d Decoder, opts Options, reqs []Request, done func(Response)) (*run,
 			r.stats.Dropped++
 			continue
 		}
-		r.line = append(r.line, i)
+		r.queue = append(r.queue, i)
 		total += q.Samples
 	}
 	r.responses = make([]Response, total)
-	r.prefix = make([]int, len(r.line))
+	r.prefix = make([]int, len(r.queue))
 	return r, nil
 }
 
@@ -190,14 +189,14 @@ func (r *run) step() error {
 	return nil
 }
 
-// refill gives the free slots to the next samples in line until no slot is free
+// refill gives the free slots to the next samples in the queue until no slot is free
 // or no sample is left. A first token may end its response, so this can take
 // several rounds; the end of ctx cuts it short.
 func (r *run) refill(ctx context.Context) error {
-	if r.busy == len(r.slots) || r.started == len(r.line) {
+	if r.busy == len(r.slots) || r.started == len(r.queue) {
 		return nil
 	}
-	for r.busy < len(r.slots) && r.started < len(r.line) && ctx.Err() == nil {
+	for r.busy < len(r.slots) && r.started < len(r.queue) && ctx.Err() == nil {
 		if err := r.prefill(); err != nil {
 			return err
 		}
@@ -214,15 +213,15 @@ func (r *run) refill(ctx context.Context) error {
 	return nil
 }
 
-// prefill computes the next prompts in line: as many as the free slots need
+// prefill computes the next prompts in the queue: as many as the free slots need
 // beyond the samples of those that are computed, and PrefillTokens allows.
 func (r *run) prefill() error {
 	free, tokens := len(r.slots)-r.busy+r.sample, 0
-	for _, i := range r.line[r.started:r.computed] {
+	for _, i := range r.queue[r.started:r.computed] {
 		free -= r.reqs[i].Samples
 	}
 	r.prompts = r.prompts[:0]
-	for _, i := range r.line[r.computed:] {
+	for _, i := range r.queue[r.computed:] {
 		q := r.reqs[i]
 		if free <= 0 || len(r.prompts) > 0 && tokens+len(q.Prompt) > r.opts.PrefillTokens {
 			break
@@ -242,7 +241,7 @@ func (r *run) prefill() error {
 		err = fmt.Errorf("the decoder returned %d prefixes", len(handles))
 	}
 	if err != nil {
-		return fmt.Errorf("sampler: prefill of %d prompts from request %d on: %w", len(r.prompts), r.line[r.computed], err)
+		return fmt.Errorf("sampler: prefill of %d prompts from request %d on: %w", len(r.prompts), r.queue[r.computed], err)
 	}
 	r.computed += copy(r.prefix[r.computed:], handles)
 	r.stats.Prefills++
@@ -281,13 +280,13 @@ func (r *run) start() error {
 	return nil
 }
 
-// assign makes slot s ready for the next sample in line and returns the uniform
+// assign makes slot s ready for the next sample in the queue and returns the uniform
 // of its first token.
 func (r *run) assign(s int) float32 {
-	i := r.line[r.started]
+	i := r.queue[r.started]
 	req, q := &r.reqs[i], &r.slots[s]
 	q.req, q.sample, q.prompt = i, r.sample, req.ID
-	q.room = min(r.opts.MaxNewTokens, r.d.MaxTokens()-len(req.Prompt))
+	q.limit = min(r.opts.MaxNewTokens, r.d.MaxTokens()-len(req.Prompt))
 	q.ids, q.logp, q.entropy, q.tail = q.ids[:0], q.logp[:0], q.entropy[:0], q.tail[:0]
 	q.uniforms = nil
 	if req.Uniforms != nil {
@@ -342,14 +341,14 @@ func (r *run) take(s, i int) (bool, error) {
 			return true, nil
 		}
 	}
-	if len(q.ids) == q.room {
+	if len(q.ids) == q.limit {
 		r.finish(s, Length, "")
 		return true, nil
 	}
 	return false, nil
 }
 
-// finish files the response in slot s and frees the slot.
+// finish stores the response in slot s and frees the slot.
 func (r *run) finish(s int, why Finish, stop string) {
 	q := &r.slots[s]
 	p := &r.responses[r.first[q.req]+q.sample]
@@ -371,7 +370,7 @@ func (r *run) free(s int) {
 	r.d.Free(s)
 }
 
-// release gives back what a run that stopped early still holds.
+// release frees the slots and prefixes that a run holds when it stops early.
 func (r *run) release() {
 	for s := range r.slots {
 		if r.slots[s].busy {
