@@ -44,7 +44,7 @@ func (a Architecture) cacheWidth() int {
 
 // promptProducts is attention within prompts by products. It holds the scores
 // [B,H,T,T] of one layer at a time.
-func (a Architecture) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
 	mask := g.Float(ports.Mask, "T", "T")
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
@@ -81,7 +81,7 @@ func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
 }
 
 // largest is the largest number of each row of x [R,n], as [R,1].
-func (a Architecture) largest(x *graph.Node) *graph.Node {
+func (a sampling) largest(x *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(x, -1)
 	}
@@ -90,7 +90,7 @@ func (a Architecture) largest(x *graph.Node) *graph.Node {
 }
 
 // foremost is largest for rows whose first number is the largest.
-func (a Architecture) foremost(x *graph.Node) *graph.Node {
+func (a sampling) foremost(x *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(x, -1)
 	}
@@ -99,7 +99,7 @@ func (a Architecture) foremost(x *graph.Node) *graph.Node {
 
 // total is the largest of running sums [R,n] of numbers that are not negative. That
 // is the last: a rounded sum does not fall when such a number is added.
-func (a Architecture) total(running *graph.Node) *graph.Node {
+func (a sampling) total(running *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(running, -1)
 	}
@@ -108,7 +108,7 @@ func (a Architecture) total(running *graph.Node) *graph.Node {
 
 // before is the running sum [R,1] up to each row's index [R,1], without the number
 // at the index: 0 for index 0. passed [R,n] is 1 before the index and 0 from it on.
-func (a Architecture) before(running, passed, index *graph.Node) *graph.Node {
+func (a sampling) before(running, passed, index *graph.Node) *graph.Node {
 	if !a.forCUDA() {
 		return graph.ReduceMax(graph.Mul(passed, running), -1)
 	}

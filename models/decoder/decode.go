@@ -56,14 +56,18 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // past_value.i, and present_key.i and present_value.i are the prompts' own keys
 // and values [B,G,T,K], finite beyond a prompt's end.
 func (a Architecture) Prefill() (models.Program, error) {
+	d := decoding{a}
 	if a.byProducts() {
-		return a.decoder("prefill", "T", models.Direct, false, a.promptProducts)
+		return d.decoder("prefill", "T", models.Direct, false, d.promptProducts)
 	}
-	return a.decoder("prefill", "T", models.Direct, true, a.groupQuery)
+	return d.decoder("prefill", "T", models.Direct, true, d.groupQuery)
 }
 
+// decoding builds the parts of Prefill and Decode.
+type decoding struct{ Architecture }
+
 // groupQuery is attention by ONNX Runtime's own operator GroupQueryAttention.
-func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
 	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
 	if wide == a.HeadDim && a.compute() == models.F32 {
@@ -110,13 +114,14 @@ func (a Architecture) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 // tokens cached before as in pos, and total int32 [], the largest of them plus
 // 1. There is only the Direct form: the others are for a CPU's matrix product.
 func (a Architecture) Decode(form models.Form) (models.Program, error) {
+	d := decoding{a}
 	if a.compute() != models.F32 {
 		if form != models.Direct {
 			return models.Program{}, fmt.Errorf("decoder: decoding in %v has only the direct form, not %q", a.Type, "decode"+form.Suffix())
 		}
-		return a.decoder("decode", 1, form, true, a.groupQuery)
+		return d.decoder("decode", 1, form, true, d.groupQuery)
 	}
-	p, err := a.decoder("decode"+form.Suffix(), 1, form, true, a.tokenProducts)
+	p, err := d.decoder("decode"+form.Suffix(), 1, form, true, d.tokenProducts)
 	if form != models.Direct {
 		p.Options = wideOptions
 	}
@@ -124,7 +129,7 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 }
 
 // tokenProducts is attention of one new token of each row to its cache by products.
-func (a Architecture) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+func (a decoding) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
 	at := g.Input(ports.CachePlaces, onnx.Int64, graph.Dims("B", a.KVHeads, 3))
 	var mask *graph.Node // [B,1,1,S]
@@ -163,7 +168,7 @@ func (a Architecture) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node
 
 // turn is the rotary embedding of a layer, where it has one, for the heads x
 // [N,n*K].
-func (a Architecture) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
+func (a decoding) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 	if !a.turns(layer) {
 		return x
 	}
@@ -176,7 +181,7 @@ type attention func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, 
 
 // decoder builds a graph over the cache, or one that has only new tokens where
 // there is no past; attend declares its further inputs.
-func (a Architecture) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
+func (a decoding) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
 	return graph.Build(name, func(g *graph.Graph) {
 		ids := g.Input(ports.TokenIDs, onnx.Int64, graph.Dims("B", tokens))
 		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
@@ -193,9 +198,9 @@ func (a Architecture) decoder(name string, tokens any, form models.Form, past bo
 }
 
 // decodeLayer is layer i from x [N,D] to [N,D].
-func (a Architecture) decodeLayer(g *graph.Graph, i int, form models.Form, past bool, x *graph.Node, attend attention) *graph.Node {
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, past bool, x *graph.Node, attend attention) *graph.Node {
 	d, n := a.Hidden, a.Names
-	weights := weights{a: a, g: g, prefix: a.LayerPrefix(i)}
+	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i)}
 	var before graph.Cache
 	if past {
 		before = graph.Cache{K: a.cached(g, "key", models.Keys, i), V: a.cached(g, "value", models.Values, i)}
@@ -216,7 +221,7 @@ func (a Architecture) decodeLayer(g *graph.Graph, i int, form models.Form, past 
 }
 
 // cached declares the keys or the values of a layer that were computed before.
-func (a Architecture) cached(g *graph.Graph, what string, role models.Role, layer int) *graph.Node {
+func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer int) *graph.Node {
 	name := fmt.Sprintf("past_%s.%d", what, layer)
 	g.Use(name, models.Use{Role: role, Layer: layer})
 	return g.Input(name, a.elem(), graph.Dims("B", a.KVHeads, "S", a.cacheWidth()))
@@ -235,14 +240,14 @@ func present(g *graph.Graph, what string, role models.Role, layer int, now, befo
 }
 
 // normQK is qkv [N,(H+2G)*K] with the RMSNorm of each head of q and k.
-func (a Architecture) normQK(qkv, q, k *graph.Node) *graph.Node {
+func (a decoding) normQK(qkv, q, k *graph.Node) *graph.Node {
 	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	parts := graph.Split(widen(qkv), 1, hk, gk, gk)
 	return a.narrow(graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2]))
 }
 
 // onto is sum + x w^T + b; b may be nil.
-func (a Architecture) onto(form models.Form, sum, x, w, b *graph.Node) *graph.Node {
+func (a decoding) onto(form models.Form, sum, x, w, b *graph.Node) *graph.Node {
 	if form == models.Direct {
 		return a.plus(sum, x, w, b)
 	}
@@ -252,7 +257,7 @@ func (a Architecture) onto(form models.Form, sum, x, w, b *graph.Node) *graph.No
 // mlp is sum + down(silu(gate) * up); in the wide forms what is between stays
 // transposed. gate and up lie one behind the other, but a product of both would
 // have to be split.
-func (a Architecture) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
+func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
 	gateUp := a.gateUp()
 	gate, gateBias := weights.product(gateUp[0], a.Hidden, a.Block.MLPBias)
 	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)

@@ -60,7 +60,7 @@ func (a Architecture) Head(entropyGradient bool) (forward, target, backward mode
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
 		logits := graph.Linear(h, e, nil)
-		m := a.largest(logits)
+		m := sampling{a}.largest(logits)
 		p := graph.Exp(graph.Sub(logits, m))
 		sum := graph.ReduceSum(p, -1)
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)

@@ -32,7 +32,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		head := parameter(g, a.Geometry().Head, onnx.Float, a.Vocab, a.Hidden)
 		logits := product(form, hidden, head, nil)
 		scaled := graph.Mul(logits, g.Float(ports.InverseTemperature))
-		top := a.largest(scaled)
+		top := sampling{a}.largest(scaled)
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
 		total := graph.ReduceSum(e, -1)
@@ -42,7 +42,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		kept := e
 		if choice == models.Filter || choice == models.FilterMinP {
 			var short *graph.Node
-			kept, short = a.filter(e, total, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), g.Float(ports.TopP), g.Float(ports.Renormalize))
+			kept, short = sampling{a}.filter(e, total, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), g.Float(ports.TopP), g.Float(ports.Renormalize))
 			g.Output(ports.Short, graph.Reshape(short, -1))
 		}
 		if choice == models.DrawMinP || choice == models.FilterMinP {
@@ -53,7 +53,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		if choice == models.Greedy {
 			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
 		} else {
-			next = a.draw(kept, g.Float(ports.Uniforms, "B"))
+			next = sampling{a}.draw(kept, g.Float(ports.Uniforms, "B"))
 		}
 		g.Output(ports.NextTokens, graph.Reshape(next, -1))
 		g.Output(ports.LogProb, graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
@@ -66,9 +66,12 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 	return p, err
 }
 
+// sampling builds the parts of Sample, and what the head shares with it.
+type sampling struct{ Architecture }
+
 // filter zeroes the unnormalized probabilities e [B,V] outside the top k and
 // top p.
-func (a Architecture) filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
+func (a sampling) filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
 	g := e.Graph()
 	largest, _ := graph.TopK(e, k, "k")
 	held := graph.ReduceSum(largest, -1)
@@ -87,7 +90,7 @@ func (a Architecture) filter(e, total, k, topP, renormalize *graph.Node) (kept, 
 // exceeds u times the total. Sums over blocks and then inside one block are
 // taken in float64: a running float32 sum over a large vocabulary is wrong too
 // often.
-func (a Architecture) draw(e, uniforms *graph.Node) *graph.Node {
+func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 	g := e.Graph()
 	width := blockWidth(a.Vocab)
 	blocks := (a.Vocab + width - 1) / width
@@ -110,7 +113,7 @@ func (a Architecture) draw(e, uniforms *graph.Node) *graph.Node {
 // a running sum has reached its end, the index is taken: rounding can bring the
 // target to the end too, but later indices have probability 0. The rest is never
 // negative, since the two numbers were compared.
-func (a Architecture) first(running, target *graph.Node) (index, rest *graph.Node) {
+func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
 	total := a.total(running)
 	bounds := graph.Where(graph.GreaterOrEqual(running, total), running.Graph().Double(math.MaxFloat64), running)
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)

@@ -107,9 +107,6 @@ func groupQueryAttention(c *call) []Tensor {
 		fail("%d more tokens for %d rows", T, B)
 	}
 	keys, values, out := pastK.Clone(), pastV.Clone(), zeros(qkv.Type, []int{B, T, heads * K})
-	cached := func(t Tensor, b, g, at int) []float64 {
-		return t.Data[((b*groups+g)*S+at)*K:][:K]
-	}
 	for b := range B {
 		length := seqlens.ints()[b] + 1
 		start, tokens := length-T, T
@@ -120,46 +117,72 @@ func groupQueryAttention(c *call) []Tensor {
 			fail("row %d: length %d of total %d, %d tokens, cache %d", b, length, total.ints()[0], T, S)
 		}
 		for t := range T {
-			row := qkv.Row(b)[t*all*K : (t+1)*all*K]
-			o := out.Row(b)[t*heads*K : (t+1)*heads*K]
-			if t >= tokens { // padding
-				fillNaN(o)
-				for g := range groups {
-					if start+t < S {
-						fillNaN(cached(keys, b, g, start+t))
-						fillNaN(cached(values, b, g, start+t))
-					}
-				}
+			q := queryGroup{heads: heads, groups: groups, width: K, at: start + t, scale: scale}
+			q.row = qkv.Row(b)[t*all*K : (t+1)*all*K]
+			q.keys = func(g, at int) []float64 { return keys.Data[((b*groups+g)*S+at)*K:][:K] }
+			q.values = func(g, at int) []float64 { return values.Data[((b*groups+g)*S+at)*K:][:K] }
+			out := out.Row(b)[t*heads*K : (t+1)*heads*K]
+			if t >= tokens {
+				q.pad(out, start+t < S)
 				continue
 			}
-			head := func(h int) []float64 { return row[h*K : (h+1)*K] }
-			for h := range heads + groups {
-				if rotary {
-					turn(head(h), *in[7], *in[8], start+t)
+			if rotary {
+				for h := range heads + groups {
+					turn(q.head(h), *in[7], *in[8], q.at)
 				}
 			}
-			for g := range groups {
-				copy(cached(keys, b, g, start+t), head(heads+g))
-				copy(cached(values, b, g, start+t), head(heads+groups+g))
-			}
-			for h := range heads {
-				g := h / (heads / groups)
-				scores := Zeros(1, start+t+1)
-				for s := range scores.Data {
-					for i, q := range head(h) {
-						scores.Data[s] += scale * q * cached(keys, b, g, s)[i]
-					}
-				}
-				p := softmax(&call{in: []*Tensor{&scores}, read: map[string]bool{}})[0]
-				for s, w := range p.Data {
-					for i, v := range cached(values, b, g, s) {
-						o[h*K+i] += w * v
-					}
-				}
-			}
+			q.attend(out)
 		}
 	}
 	return []Tensor{out, keys, values}
+}
+
+// A queryGroup is one token of GroupQueryAttention: its packed queries, keys and
+// values, and the cache of its row.
+type queryGroup struct {
+	heads, groups, width int
+	at                   int // the token's place in the cache
+	scale                float64
+	row                  []float64
+	keys, values         func(g, at int) []float64 // of a group at a place in the cache
+}
+
+// head is head h of the token: first the queries, then the keys, then the values.
+func (q queryGroup) head(h int) []float64 { return q.row[h*q.width : (h+1)*q.width] }
+
+// pad spoils the outputs of a token beyond the end of its prompt, which nobody may
+// read.
+func (q queryGroup) pad(out []float64, inCache bool) {
+	fillNaN(out)
+	for g := range q.groups {
+		if inCache {
+			fillNaN(q.keys(g, q.at))
+			fillNaN(q.values(g, q.at))
+		}
+	}
+}
+
+// attend appends the token to the cache and computes its attention.
+func (q queryGroup) attend(out []float64) {
+	for g := range q.groups {
+		copy(q.keys(g, q.at), q.head(q.heads+g))
+		copy(q.values(g, q.at), q.head(q.heads+q.groups+g))
+	}
+	for h := range q.heads {
+		g := h / (q.heads / q.groups)
+		scores := Zeros(1, q.at+1)
+		for s := range scores.Data {
+			for i, x := range q.head(h) {
+				scores.Data[s] += q.scale * x * q.keys(g, s)[i]
+			}
+		}
+		p := softmax(&call{in: []*Tensor{&scores}, read: map[string]bool{}})[0]
+		for s, w := range p.Data {
+			for i, v := range q.values(g, s) {
+				out[h*q.width+i] += w * v
+			}
+		}
+	}
 }
 
 func fillNaN(v []float64) {
