@@ -35,7 +35,7 @@ type MemoryEstimate struct {
 
 // programBytes is what the program takes with ONNX Runtime loaded and its
 // sessions open.
-const programBytes = 70e6
+const programBytes = 85e6
 
 // tokenBytes is what a token of a response takes in Go's heap: its figures, its
 // share of the records and of the report, and garbage.
