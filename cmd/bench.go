@@ -40,9 +40,9 @@ func newBench() *cobra.Command {
 
 and all is decode, score and step. Prints one JSON object: of one part its
 figures, of several theirs under rollout, score and train. Each figure is logged
-once it is measured. peak_bytes is the most of the host's memory, not of a GPU's,
-that the program has taken until then. bench/compare.py puts PyTorch's figures
-beside these, bench/gpu.sh runs it on a GPU.`,
+once it is measured. peak_bytes is the most of the host's memory that the
+program has taken until then, not of a GPU's. bench/compare.py puts PyTorch's
+figures beside these, bench/gpu.sh runs it on a GPU.`,
 		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
   onering bench --config Qwen2.5-1.5B --part decode --batch 8
   onering bench --config bench/qwen2.5-7b --device cuda --dtype bfloat16 --part score,step --offload`,
