@@ -12,25 +12,26 @@ import (
 type figure struct {
 	ID    string         `json:"id"`
 	Title string         `json:"title"`
-	Note  string         `json:"note"` // how to read it
+	Note  string         `json:"note"` // tells the reader how to read the chart
 	X     string         `json:"x"`
-	Kind  string         `json:"kind"` // line, scatter or bar
-	Wide  bool           `json:"wide,omitempty"`
-	Chart map[string]any `json:"chart"` // what ECharts draws
-	// Labels say what each series of the chart is, such as "mean"; those of
-	// faint lines are empty and tooltips leave them out.
+	Kind  string         `json:"kind"`           // line, scatter or bar
+	Wide  bool           `json:"wide,omitempty"` // the chart takes the whole width of the page
+	Chart map[string]any `json:"chart"`          // the options of ECharts
+	// Labels name each series of the chart, such as "mean". A faint line has an
+	// empty label and does not appear in tooltips.
 	Labels []string `json:"labels"`
 
 	series []charts.SingleSeries
 }
 
-// A trace is one metric of a figure: a solid line, or a dashed or dotted one
-// next to it.
+// A trace is one metric of a figure. dash is "" for a solid line, "dashed" or
+// "dotted".
 type trace struct {
 	metric, label, dash string
 }
 
-// A plot is a figure of metrics over optimizer steps.
+// A plot describes a figure that shows metrics over optimizer steps. table selects
+// the records that hold the metrics.
 type plot struct {
 	id, title, note string
 	table           func(*Run) *Table
@@ -38,55 +39,55 @@ type plot struct {
 	axis            axis
 }
 
-// An axis says which values the y axis of a figure shows.
+// An axis sets the range of a figure's y axis.
 type axis int
 
 const (
-	fitted axis = iota // those that occur
-	zero               // from 0
-	shares             // 0 to 1
+	dataRange axis = iota // from the smallest to the largest value
+	fromZero              // from 0 to the largest value
+	zeroToOne             // from 0 to 1, for shares
 )
 
 func steps(r *Run) *Table  { return r.Steps }
 func rounds(r *Run) *Table { return r.Rounds }
 func evals(r *Run) *Table  { return r.Evals }
 
-// dynamics are the panels of the paper's figure of training dynamics, and what
-// belongs next to them. A panel that no run has data for is left out.
+// dynamics are the panels of the PMPO paper's figure of training dynamics, and a
+// few more of the same kind. The page omits a panel if no run has data for it.
 var dynamics = []plot{
-	{"reward", "Reward", "Mean reward of the sampled responses, by round.", rounds, []trace{{"reward", "mean", ""}}, shares},
-	{"grad_norm", "Gradient norm", "Before clipping. Isolated spikes are steps to look at.", steps, []trace{{"grad_norm", "norm", ""}}, zero},
-	{"p", "Exponent p", "Solid: mean over responses. Dashed: largest. Dotted: share at p_max.", steps, []trace{{"p/mean", "mean", ""}, {"p/max", "max", "dashed"}, {"p/share_at_max", "share at p_max", "dotted"}}, zero},
-	{"entropy", "Entropy", "Mean entropy of the policy per sampled token, in nats.", rounds, []trace{{"entropy", "mean", ""}}, zero},
-	{"log_ratio", "Log-importance ratio", "Log-prob now less that when sampled, mean over a response. Dashed: largest and smallest in the step.", steps, []trace{{"log_ratio/mean", "mean", ""}, {"log_ratio/max", "max", "dashed"}, {"log_ratio/min", "min", "dashed"}}, fitted},
-	{"length", "Response length", "Tokens. Solid: mean. Dashed: longest.", rounds, []trace{{"response_length/mean", "mean", ""}, {"response_length/max", "max", "dashed"}}, zero},
-	{"clip", "Clip fraction", "Solid: share f of tokens beyond eps_ess. Dashed: share that the clip cuts.", steps, []trace{{"clip_fraction", "f", ""}, {"clipped", "clipped", "dashed"}}, zero},
-	{"ess", "Effective sample size", "At the chosen p. Dashed: target. Dotted: at p_max; a target far below it is out of reach.", steps, []trace{{"ess", "ESS", ""}, {"target_ess", "target", "dashed"}, {"ess_at_p_max", "at p_max", "dotted"}}, shares},
-	{"loss", "Loss", "Of each optimizer step. Its level says little: it begins at 0 in every round.", steps, []trace{{"loss", "loss", ""}}, fitted},
-	{"groups", "Signal", "Solid: share of groups whose rewards are all equal; they teach nothing. Dashed: share of truncated responses.", rounds, []trace{{"frac_reward_zero_std", "equal rewards", ""}, {"truncated_share", "truncated", "dashed"}}, shares},
-	{"gap", "Sampler against learner", "Largest gap between the log-prob that the sampler saw and the learner's, by round.", rounds, []trace{{"logp_gap_max", "max", ""}}, zero},
+	{"reward", "Reward", "Mean reward of the sampled responses, by round.", rounds, []trace{{"reward", "mean", ""}}, zeroToOne},
+	{"grad_norm", "Gradient norm", "Norm before clipping. Look at the steps that have isolated spikes.", steps, []trace{{"grad_norm", "norm", ""}}, fromZero},
+	{"p", "Exponent p", "Solid: mean over responses. Dashed: largest. Dotted: share at p_max.", steps, []trace{{"p/mean", "mean", ""}, {"p/max", "max", "dashed"}, {"p/share_at_max", "share at p_max", "dotted"}}, fromZero},
+	{"entropy", "Entropy", "Mean entropy of the policy per sampled token, in nats.", rounds, []trace{{"entropy", "mean", ""}}, fromZero},
+	{"log_ratio", "Log-importance ratio", "Log-prob now minus log-prob at sampling, mean over a response. Dashed: largest and smallest in the step.", steps, []trace{{"log_ratio/mean", "mean", ""}, {"log_ratio/max", "max", "dashed"}, {"log_ratio/min", "min", "dashed"}}, dataRange},
+	{"length", "Response length", "Tokens. Solid: mean. Dashed: longest.", rounds, []trace{{"response_length/mean", "mean", ""}, {"response_length/max", "max", "dashed"}}, fromZero},
+	{"clip", "Clip fraction", "Solid: share f of tokens whose log-ratio is beyond eps_ess. Dashed: share of tokens that the clip cuts.", steps, []trace{{"clip_fraction", "f", ""}, {"clipped", "clipped", "dashed"}}, fromZero},
+	{"ess", "Effective sample size", "Solid: at the chosen p. Dashed: target. Dotted: at p_max. If the target is far below the dotted line, no p reaches it.", steps, []trace{{"ess", "ESS", ""}, {"target_ess", "target", "dashed"}, {"ess_at_p_max", "at p_max", "dotted"}}, zeroToOne},
+	{"loss", "Loss", "Loss of each optimizer step. Its level says little, because it starts at 0 in every round.", steps, []trace{{"loss", "loss", ""}}, dataRange},
+	{"groups", "Signal", "Solid: share of groups whose rewards are all equal, so that they give no signal. Dashed: share of truncated responses.", rounds, []trace{{"frac_reward_zero_std", "equal rewards", ""}, {"truncated_share", "truncated", "dashed"}}, zeroToOne},
+	{"gap", "Sampler against learner", "Largest difference between the sampler's and the learner's log-prob of a token, by round.", rounds, []trace{{"logp_gap_max", "max", ""}}, fromZero},
 }
 
-// totalPoints bounds the points of all lines of a page, thinPoints those of one.
+// Limits on the number of points, which bound the size of the page.
 const (
-	totalPoints = 500_000
-	thinPoints  = 1000
-	fewPoints   = 64
+	totalPoints   = 500_000 // on all lines of the page
+	maxLinePoints = 1000    // on one line
+	minLinePoints = 64      // a line keeps so many even if totalPoints is exceeded
 )
 
-// manyRuns is the number of runs beyond which a configuration's runs are drawn
-// as their mean alone.
-const manyRuns = 60
+// maxRunLines is the largest number of runs for which the page draws a line for
+// each run. If there are more, it draws only the mean of each configuration.
+const maxRunLines = 60
 
-// figures describes the charts of a page.
+// figures describes all charts of a page.
 func figures(runs []*Run) []figure {
 	groups := groupRuns(runs)
-	plots := append(suites(runs), dynamics...)
+	plots := append(suitePlots(runs), dynamics...)
 	lines := 0
 	for _, p := range plots {
 		lines += len(p.traces) * len(runs)
 	}
-	limit := max(fewPoints, min(thinPoints, totalPoints/max(1, lines)))
+	limit := max(minLinePoints, min(maxLinePoints, totalPoints/max(1, lines)))
 
 	var list []figure
 	for _, p := range plots {
@@ -94,7 +95,7 @@ func figures(runs []*Run) []figure {
 			list = append(list, f)
 		}
 	}
-	for _, f := range []func([]*group) (figure, bool){spread, exponents, reach, phases} {
+	for _, f := range []func([]*group) (figure, bool){gradientShare, exponentAndESS, essOverExponent, phaseSeconds} {
 		if f, ok := f(groups); ok {
 			list = append(list, f)
 		}
@@ -102,20 +103,21 @@ func figures(runs []*Run) []figure {
 	return list
 }
 
-// suites are the plots of the evaluations, one per suite.
-func suites(runs []*Run) []plot {
+// suitePlots returns a plot of pass@1 for each evaluation suite.
+func suitePlots(runs []*Run) []plot {
 	var plots []plot
 	for _, name := range evalNames(runs) {
 		suite := strings.TrimSuffix(strings.TrimPrefix(name, "eval/"), "/pass@1")
 		plots = append(plots, plot{
 			"eval-" + suite, "Held-out " + suite, "pass@1. Dashed: its 95 % interval.", evals,
-			[]trace{{name, "pass@1", ""}, {name + "_low", "low", "dashed"}, {name + "_high", "high", "dashed"}}, shares,
+			[]trace{{name, "pass@1", ""}, {name + "_low", "low", "dashed"}, {name + "_high", "high", "dashed"}}, zeroToOne,
 		})
 	}
 	return plots
 }
 
-// evalNames are the metrics pass@1 that any run has.
+// evalNames returns the names of all pass@1 metrics that at least one run has, such
+// as eval/arithmetic/pass@1, sorted.
 func evalNames(runs []*Run) []string {
 	var names []string
 	for _, r := range runs {
@@ -129,12 +131,13 @@ func evalNames(runs []*Run) []string {
 	return names
 }
 
-// figure draws the traces of every group; false if there is no data.
+// figure draws the traces of every group, at most limit points per line. It returns
+// false if there is no data.
 func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 	f := figure{ID: p.id, Title: p.title, Note: p.note, X: "step", Kind: "line"}
 	for k, g := range groups {
 		for ti, t := range p.traces {
-			// With many lines only the first trace is readable.
+			// With many runs only the first trace stays readable.
 			if ti > 0 && runs > 12 {
 				break
 			}
@@ -149,7 +152,7 @@ func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 				continue
 			}
 			several := len(g.runs) > 1
-			if !several || runs <= manyRuns && ti == 0 {
+			if !several || runs <= maxRunLines && ti == 0 {
 				for _, l := range lines {
 					f.add(g.name, t, thin(l, limit), k, several)
 				}
@@ -168,20 +171,20 @@ func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 	return f, true
 }
 
-// newLine is an empty chart with the axes of all line charts.
+// newLine returns an empty chart with the axes that all line charts share.
 func newLine(a axis) *charts.Line {
 	c := charts.NewLine()
 	y := opts.YAxis{Type: "value", Scale: opts.Bool(true)}
 	switch a {
-	case zero:
+	case fromZero:
 		y.Min = 0
-	case shares:
+	case zeroToOne:
 		y.Min, y.Max = 0, 1
 	}
 	c.SetGlobalOptions(
 		charts.WithAnimation(false),
 		charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: "axis"}),
-		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(false)}), // one legend for all charts stands above them
+		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(false)}), // the page shows one legend above all charts
 		charts.WithXAxisOpts(opts.XAxis{Type: "value", Min: "dataMin", Max: "dataMax"}),
 		charts.WithYAxisOpts(y),
 		charts.WithDataZoomOpts(opts.DataZoom{Type: "inside", FilterMode: "none"}),
@@ -189,7 +192,8 @@ func newLine(a axis) *charts.Line {
 	return c
 }
 
-// add draws one line of group k. A faint one is a single run behind the mean.
+// add draws one line in the colour of group k. A faint line is a single run, drawn
+// behind the mean of its group.
 func (f *figure) add(name string, t trace, p points, k int, faint bool) {
 	width, opacity, label := float32(1.8), float32(1), t.label
 	if t.dash != "" {
@@ -201,14 +205,14 @@ func (f *figure) add(name string, t trace, p points, k int, faint bool) {
 	f.Labels = append(f.Labels, label)
 	f.series = append(f.series, charts.SingleSeries{
 		Name: name, Type: "line", Data: p, Color: color(k),
-		// A short line is told by its points.
+		// A line of one to three points is hard to see without symbols.
 		ShowSymbol: opts.Bool(len(p) <= 3 && t.dash == ""), Symbol: "circle", SymbolSize: 6,
 		LineStyle: &opts.LineStyle{Width: width, Type: t.dash, Opacity: opts.Float(opacity)},
 	})
 }
 
-// palette tells colours apart for most kinds of colour blindness, on light and
-// on dark ground.
+// palette has colours that readers with most kinds of colour blindness can tell
+// apart, on a light and on a dark background.
 var palette = []string{
 	"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a227",
 	"#d1495b", "#5b7f95", "#7a6ff0", "#4aa8c9", "#8c6d46",

@@ -6,30 +6,30 @@ import (
 	"onering/objectives"
 )
 
-// exponentSteps is the number of exponents, from 0 on, at which ESS is taken;
-// exponentResponses bounds the responses of a round that it is taken of.
 const (
-	exponentSteps     = 20
-	exponentResponses = 200
+	exponentSteps     = 20  // ESS is computed at exponents 0, 1/20, 2/20, ... of the largest
+	exponentResponses = 200 // ESS is computed for about so many responses of a round
 )
 
-// An essTally sums what ESS would have been at each exponent on a run's own
-// responses, by the sign of their advantage: first the positive ones.
+// An essTally sums, over a run's own responses, the effective sample size (ESS) that
+// each exponent p would have given. Index 0 is for responses with a positive
+// advantage, index 1 for those with a negative one.
 type essTally struct {
-	top    float64 // the largest exponent
+	maxP   float64 // the largest exponent
 	ess    [2][exponentSteps + 1]float64
-	target [2]float64 // the paper's: 1/n + f (1 - 1/n)
-	n      [2]int
+	target [2]float64 // the PMPO paper's target: 1/n + f (1 - 1/n)
+	n      [2]int     // number of responses
 }
 
-// tallyESS adds responses that have an advantage and log-ratios. These are clipped
-// as the run's objective clips them, or as PMPO does by default.
+// tallyESS adds the responses that have an advantage and log-ratios. It clips the
+// log-ratios as the run's objective does. A setting that the objective lacks has
+// the default value of PMPO.
 func (r *Run) tallyESS(lines []rolloutLine) {
-	setting := func(key string, otherwise float64) float64 {
+	setting := func(key string, byDefault float64) float64 {
 		if x, err := strconv.ParseFloat(r.Config["objective."+key], 64); err == nil {
 			return x
 		}
-		return otherwise
+		return byDefault
 	}
 	clip := objectives.DefaultLogClip()
 	clip.Clip = setting("clip", clip.Clip)
@@ -41,7 +41,7 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	}
 	eps := setting("eps_ess", 0.1)
 	t := &r.ess
-	t.top = max(1, setting("p_max", 1))
+	t.maxP = max(1, setting("p_max", 1))
 	stride := max(1, len(lines)/exponentResponses)
 	for i := 0; i < len(lines); i += stride {
 		l := &lines[i]
@@ -63,27 +63,27 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 		f, least := float64(beyond)/float64(n), 1/float64(n)
 		t.target[sign] += least + f*(1-least)
 		for k := range t.ess[sign] {
-			t.ess[sign][k] += objectives.ESS(z, t.top*float64(k)/exponentSteps)
+			t.ess[sign][k] += objectives.ESS(z, t.maxP*float64(k)/exponentSteps)
 		}
 	}
 }
 
-// reach draws ESS over p on the runs' own responses, and the target that the
-// paper's rule sets for it.
-func reach(groups []*group) (figure, bool) {
+// essOverExponent draws the ESS that each p gives on the runs' own responses, and
+// the target that the PMPO paper's rule sets.
+func essOverExponent(groups []*group) (figure, bool) {
 	f := figure{
 		ID: "ess-over-p", Title: "ESS over p", X: "p", Kind: "line",
-		Note: "Means over responses. Solid: positive advantage. Dashed: negative. Dotted: the paper's target; below the curve, no p meets it.",
+		Note: "Means over responses. Solid: positive advantage. Dashed: negative advantage. Dotted: the PMPO paper's target. If the target is below the whole curve, no p reaches it.",
 	}
 	for k, g := range groups {
 		for sign, t := range []trace{{"", "A > 0", ""}, {"", "A < 0", "dashed"}} {
 			var curve points
 			var sum essTally
 			for _, r := range g.runs {
-				if r.ess.n[sign] == 0 || sum.top != 0 && r.ess.top != sum.top {
-					continue // exponents of another range cannot be averaged with these
+				if r.ess.n[sign] == 0 || sum.maxP != 0 && r.ess.maxP != sum.maxP {
+					continue // the exponents of this run have another range, so they cannot be averaged
 				}
-				sum.top = r.ess.top
+				sum.maxP = r.ess.maxP
 				sum.n[sign] += r.ess.n[sign]
 				sum.target[sign] += r.ess.target[sign]
 				for i, v := range r.ess.ess[sign] {
@@ -95,17 +95,17 @@ func reach(groups []*group) (figure, bool) {
 				continue
 			}
 			for i, v := range sum.ess[sign] {
-				curve = append(curve, [2]float64{sum.top * float64(i) / exponentSteps, v / n})
+				curve = append(curve, [2]float64{sum.maxP * float64(i) / exponentSteps, v / n})
 			}
 			f.add(g.name, t, curve, k, false)
 			target := sum.target[sign] / n
-			f.add(g.name, trace{"", "target, " + t.label, "dotted"}, points{{0, target}, {sum.top, target}}, k, false)
+			f.add(g.name, trace{"", "target, " + t.label, "dotted"}, points{{0, target}, {sum.maxP, target}}, k, false)
 		}
 	}
 	if len(f.series) == 0 {
 		return f, false
 	}
-	c := newLine(shares)
+	c := newLine(zeroToOne)
 	c.MultiSeries = f.series
 	f.Chart = c.JSON()
 	return f, true

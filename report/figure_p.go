@@ -8,19 +8,18 @@ import (
 	"github.com/go-echarts/go-echarts/v2/opts"
 )
 
-// exponents draws p against the effective sample size that it came to, a point
-// for each optimizer step and sign of the advantage: the run's own counterpart
-// of the paper's figure of the relation between p and ESS.
-func exponents(groups []*group) (figure, bool) {
+// exponentAndESS draws a point at (p, effective sample size) for each optimizer step
+// and each sign of the advantage. The PMPO paper has a figure of the same relation.
+func exponentAndESS(groups []*group) (figure, bool) {
 	f := figure{
 		ID: "p-ess", Title: "p against ESS", X: "p", Kind: "scatter",
-		Note: "Means of each optimizer step. Filled: positive advantage. Hollow: negative. One vertical line: p never moved.",
+		Note: "Means of each optimizer step. Filled: positive advantage. Hollow: negative advantage. If all points lie on a vertical line, p never changed.",
 	}
 	runs := 0
 	for _, g := range groups {
 		runs += len(g.runs)
 	}
-	limit := max(fewPoints, 4000/max(1, runs))
+	limit := max(minLinePoints, 4000/max(1, runs))
 	for k, g := range groups {
 		for _, part := range []struct{ suffix, label, symbol string }{{"/pos", "A > 0", "circle"}, {"/neg", "A < 0", "emptyCircle"}} {
 			var p points
@@ -63,7 +62,7 @@ func exponents(groups []*group) (figure, bool) {
 	return f, true
 }
 
-// pairs joins two columns, leaving out rows where either is no number.
+// pairs joins two columns. It omits rows in which either value is NaN.
 func pairs(x, y []float64) points {
 	var p points
 	for i := range min(len(x), len(y)) {
@@ -74,13 +73,13 @@ func pairs(x, y []float64) points {
 	return p
 }
 
-// spread draws how the gradient is spread over the tokens of a response: the
-// share of sum |w| that the heaviest tenth, two tenths, ... of them hold, a mean
-// over the run's steps.
-func spread(groups []*group) (figure, bool) {
+// gradientShare draws how evenly the gradient is distributed over the tokens of a
+// response: the share of sum |w| that belongs to the 10 %, 20 %, ... of the tokens
+// with the largest weights, as a mean over the run's steps.
+func gradientShare(groups []*group) (figure, bool) {
 	f := figure{
 		ID: "grad-share", Title: "Where the gradient lies", X: "heaviest tokens, %", Kind: "line",
-		Note: "Share of the gradient weight in a response's heaviest tokens. Dashed: negative advantage. Diagonal: all weigh alike.",
+		Note: "Share of a response's gradient weight that its heaviest tokens have. Solid: positive advantage. Dashed: negative advantage. A diagonal line means that all tokens have the same weight.",
 	}
 	for k, g := range groups {
 		for _, t := range []trace{{"/pos", "A > 0", ""}, {"/neg", "A < 0", "dashed"}} {
@@ -107,7 +106,7 @@ func spread(groups []*group) (figure, bool) {
 	if len(f.series) == 0 {
 		return f, false
 	}
-	c := newLine(shares)
+	c := newLine(zeroToOne)
 	c.MultiSeries = f.series
 	f.Chart = c.JSON()
 	return f, true

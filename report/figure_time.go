@@ -9,7 +9,8 @@ import (
 	"github.com/go-echarts/go-echarts/v2/opts"
 )
 
-// phaseOrder is the order of a round; phases that it lacks come after it.
+// phaseOrder lists the phases of a round in their order. The page shows other phases
+// after these.
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
 // Seconds returns the run's phases in the order of a round, the seconds spent in
@@ -39,17 +40,17 @@ func (r *Run) Seconds() (names []string, seconds map[string]float64, total float
 	return names, seconds, total
 }
 
-// barRuns bounds the bars of the figure of seconds.
-const barRuns = 40
+// maxBars is the largest number of configurations in the figure of seconds.
+const maxBars = 40
 
-// phases draws where the time went: a bar for each configuration, stacked by
-// phase, in seconds for a round.
-func phases(groups []*group) (figure, bool) {
+// phaseSeconds draws a bar for each configuration: the seconds of a round, stacked
+// by phase.
+func phaseSeconds(groups []*group) (figure, bool) {
 	f := figure{
 		ID: "phases", Title: "Seconds by phase", X: "seconds a round", Kind: "bar", Wide: true,
 		Note: "Mean seconds of a round, by phase.",
 	}
-	shown := groups[:min(len(groups), barRuns)]
+	shown := groups[:min(len(groups), maxBars)]
 	if len(shown) < len(groups) {
 		f.Note += " The first 40 configurations."
 	}
@@ -66,7 +67,7 @@ func phases(groups []*group) (figure, bool) {
 		return f, false
 	}
 	var labels []string
-	for _, g := range slices.Backward(shown) { // an axis of categories grows upwards
+	for _, g := range slices.Backward(shown) { // ECharts draws the first category at the bottom
 		labels = append(labels, g.name)
 	}
 	for k, phase := range names {

@@ -7,20 +7,22 @@ import (
 	"strings"
 )
 
-// A Finding is one sentence about a run that answers a question people have.
+// A Finding answers one question about a run in a sentence.
 type Finding struct {
 	Question string `json:"question"`
-	Level    string `json:"level"` // good, note or bad
+	Level    string `json:"level"` // "good", "note" (neither good nor bad) or "bad"
 	Text     string `json:"text"`
-	// Show says which responses the sentence is about, by verdict; "" is none.
+	// Show is the verdict of the responses that the sentence is about: "wrong", or ""
+	// if the sentence is about no responses.
 	Show string `json:"show,omitempty"`
 }
 
-// Findings answer: did it learn, is it stable, what did p do, what does it get
-// wrong, where does the time go. A question for which the run has no data is left out.
+// Findings answers five questions: did the run learn, is it stable, what values did
+// the exponent p take, which responses are wrong, where does the time go. It omits
+// a question for which the run has no data.
 func (r *Run) Findings() []Finding {
 	var list []Finding
-	for _, f := range []func() (Finding, bool){r.learned, r.stable, r.exponent, r.mistakes, r.time} {
+	for _, f := range []func() (Finding, bool){r.learningFinding, r.stabilityFinding, r.exponentFinding, r.wrongFinding, r.timeFinding} {
 		if f, ok := f(); ok {
 			list = append(list, f)
 		}
@@ -28,7 +30,9 @@ func (r *Run) Findings() []Finding {
 	return list
 }
 
-func (r *Run) learned() (Finding, bool) {
+// learningFinding compares the first and the last evaluation, and the rewards of the
+// first and the last rounds.
+func (r *Run) learningFinding() (Finding, bool) {
 	f := Finding{Question: "Did it learn?", Level: "note"}
 	var parts []string
 	gain := math.NaN()
@@ -46,7 +50,7 @@ func (r *Run) learned() (Finding, bool) {
 	}
 	rewards := r.Rounds.Column("reward")
 	if len(rewards) > 0 {
-		first, last := ends(rewards)
+		first, last := firstAndLastTenth(rewards)
 		parts = append(parts, fmt.Sprintf("reward %.3f in the first rounds, %.3f in the last", first, last))
 		if math.IsNaN(gain) && len(rewards) > 1 {
 			gain = last - first
@@ -62,12 +66,13 @@ func (r *Run) learned() (Finding, bool) {
 	return f, len(parts) > 0
 }
 
-// ends are the means of the first and of the last tenth of a column.
-func ends(x []float64) (first, last float64) {
+// firstAndLastTenth returns the means of the first and of the last tenth of a column.
+func firstAndLastTenth(x []float64) (first, last float64) {
 	n := max(1, len(x)/10)
 	return mean(x[:n]), mean(x[len(x)-n:])
 }
 
+// mean returns the mean of the values that are not NaN, or NaN if there are none.
 func mean(x []float64) float64 {
 	sum, n := 0.0, 0
 	for _, v := range x {
@@ -76,19 +81,20 @@ func mean(x []float64) float64 {
 			n++
 		}
 	}
-	return sum / float64(n) // NaN of none
+	return sum / float64(n)
 }
 
-// The thresholds beyond which a run is called unstable; they are those that the
-// page states next to the sentence.
+// A run above one of these limits is reported as unstable.
 const (
-	spikeTimes   = 10   // largest gradient norm over the median
-	badTruncated = 0.1  // share of truncated responses in the last round
-	badGap       = 1e-3 // log-prob gap between sampler and learner
-	collapse     = 0.1  // reward lost from its best round to the last
+	spikeLimit     = 10   // largest gradient norm, as a multiple of the median
+	truncatedLimit = 0.1  // share of truncated responses in the last round
+	gapLimit       = 1e-3 // difference between the sampler's and the learner's log-prob
+	rewardLoss     = 0.1  // best reward of a round minus the reward at the end
 )
 
-func (r *Run) stable() (Finding, bool) {
+// stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and
+// the verifier.
+func (r *Run) stabilityFinding() (Finding, bool) {
 	f := Finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
 	norms := finiteOf(r.Steps.Column("grad_norm"))
@@ -96,26 +102,26 @@ func (r *Run) stable() (Finding, bool) {
 		sorted := slices.Sorted(slices.Values(norms))
 		median, largest := sorted[len(sorted)/2], sorted[len(sorted)-1]
 		parts = append(parts, fmt.Sprintf("gradient norm %.2g in the median, %.2g at most", median, largest))
-		if largest > spikeTimes*median {
+		if largest > spikeLimit*median {
 			f.Level = "note"
-			parts = append(parts, fmt.Sprintf("the largest is more than %d times the median", spikeTimes))
+			parts = append(parts, fmt.Sprintf("the largest is more than %d times the median", spikeLimit))
 		}
 	}
 	if n := len(r.Steps.Column("grad_norm")) - len(norms); n > 0 {
 		f.Level = "bad"
 		parts = append(parts, fmt.Sprintf("%d steps without a finite gradient norm", n))
 	}
-	if x := r.Rounds.Last("truncated_share"); x > badTruncated {
+	if x := r.Rounds.Last("truncated_share"); x > truncatedLimit {
 		f.Level = "bad"
 		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses are truncated", 100*x))
 	}
-	if x := finiteOf(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > badGap {
+	if x := finiteOf(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > gapLimit {
 		f.Level = "bad"
 		parts = append(parts, fmt.Sprintf("sampler and learner differ by up to %.1g in log-prob", slices.Max(x)))
 	}
 	if x := finiteOf(r.Rounds.Column("reward")); len(x) > 4 {
-		_, last := ends(x)
-		if best := slices.Max(x); best-last > collapse {
+		_, last := firstAndLastTenth(x)
+		if best := slices.Max(x); best-last > rewardLoss {
 			f.Level = "bad"
 			parts = append(parts, fmt.Sprintf("the reward fell from %.3f to %.3f", best, last))
 		}
@@ -128,24 +134,26 @@ func (r *Run) stable() (Finding, bool) {
 	return f, len(parts) > 0
 }
 
-func (r *Run) exponent() (Finding, bool) {
+// exponentFinding reports the values of the exponent p, for objectives that log it.
+func (r *Run) exponentFinding() (Finding, bool) {
 	f := Finding{Question: "What did p do?", Level: "note"}
 	p, at := r.Steps.Column("p/mean"), r.Steps.Column("p/share_at_max")
 	if len(finiteOf(p)) == 0 {
 		return f, false
 	}
 	low, high := slices.Min(finiteOf(p)), slices.Max(finiteOf(p))
-	f.Text = fmt.Sprintf("p was %.3f in the mean (%.3f to %.3f by step); %.0f %% of the responses were at p_max", mean(p), low, high, 100*mean(at))
+	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step); %.0f %% of the responses were at p_max", mean(p), low, high, 100*mean(at))
 	rule := r.Config["objective.p_rule"]
 	if rule != "fixed" && mean(at) > 0.95 {
-		f.Text += ": the rule hardly ever chose another p, so this run acted as one with a fixed p"
+		f.Text += ". The rule almost never chose another p, so this run acted as one with a fixed p"
 	}
 	f.Text += "."
 	return f, true
 }
 
-func (r *Run) mistakes() (Finding, bool) {
-	v := r.newest
+// wrongFinding counts the wrong responses of the last round.
+func (r *Run) wrongFinding() (Finding, bool) {
+	v := r.newestVerdicts
 	f := Finding{Question: "What is wrong?", Level: "note"}
 	if v.all == 0 {
 		return f, false
@@ -155,12 +163,13 @@ func (r *Run) mistakes() (Finding, bool) {
 		return f, true
 	}
 	f.Show = "wrong"
-	f.Text = fmt.Sprintf("%d of the %d responses of round %d: %d with another answer, %d cut off at the limit, %d without an answer.",
+	f.Text = fmt.Sprintf("%d of the %d responses of round %d: %d with a wrong answer, %d truncated, %d without an answer.",
 		v.wrong, v.all, v.round, v.wrong-v.truncated-v.unanswered, v.truncated, v.unanswered)
 	return f, true
 }
 
-func (r *Run) time() (Finding, bool) {
+// timeFinding reports the share of time of each phase, and the tokens sampled.
+func (r *Run) timeFinding() (Finding, bool) {
 	f := Finding{Question: "Where does the time go?", Level: "note"}
 	names, seconds, total := r.Seconds()
 	if total == 0 {
@@ -183,6 +192,7 @@ func (r *Run) time() (Finding, bool) {
 	return f, true
 }
 
+// finiteOf returns the values that are neither NaN nor infinite.
 func finiteOf(x []float64) []float64 {
 	var kept []float64
 	for _, v := range x {
@@ -193,6 +203,7 @@ func finiteOf(x []float64) []float64 {
 	return kept
 }
 
+// sum adds the finite values.
 func sum(x []float64) float64 {
 	total := 0.0
 	for _, v := range finiteOf(x) {
@@ -201,7 +212,8 @@ func sum(x []float64) float64 {
 	return total
 }
 
-// sentence joins parts and ends them with a full stop, beginning with a capital.
+// sentence joins parts by semicolons, starts with a capital letter and ends with a
+// full stop.
 func sentence(parts []string) string {
 	text := strings.Join(parts, "; ")
 	if text == "" {

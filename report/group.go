@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// A group is the runs of one configuration: they differ in nothing but seeds,
-// folders and the machine. It has one colour in every chart.
+// A group holds the runs of one configuration. They differ only in seeds, folders
+// and the machine. A group has the same colour in every chart.
 type group struct {
 	name string
 	runs []*Run
 }
 
-// incidental says that a key does not make another configuration.
+// incidental reports whether runs that differ in this key still have the same
+// configuration.
 func incidental(key string) bool {
 	section, name, _ := strings.Cut(key, ".")
 	switch section {
@@ -26,12 +27,12 @@ func incidental(key string) bool {
 	return name == "seed"
 }
 
-// varying lists the keys in whose values the runs differ, those incidental left
-// out; the objective's name is first. Settings that some of the objectives lack
-// are listed if runs of one objective differ in them.
-func varying(runs []*Run) []string {
-	keys := within(runs)
-	shared := map[string]int{}
+// varyingKeys lists the keys in whose values the runs differ, without incidental
+// keys. The objective's name comes first. If some objectives lack a setting, it is
+// listed only if runs of one objective differ in it.
+func varyingKeys(runs []*Run) []string {
+	keys := distinguishingKeys(runs)
+	shared := map[string]int{} // the number of runs that have a key
 	values := map[string]map[string]bool{}
 	for _, r := range runs {
 		for key, value := range r.Config {
@@ -47,15 +48,16 @@ func varying(runs []*Run) []string {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, byKey)
+	slices.SortFunc(keys, compareKeys)
 	return keys
 }
 
-// within lists the keys in which runs of one objective differ, and the
-// objective's name if there are several: what it takes to tell them apart.
-func within(runs []*Run) []string {
+// distinguishingKeys lists the keys that tell the configurations apart: those in
+// which runs of one objective differ, those outside of [objective] in which runs of
+// different objectives differ, and the objective's name if there are several.
+func distinguishingKeys(runs []*Run) []string {
 	differ := map[string]bool{}
-	first := map[string]*Run{} // of each objective
+	first := map[string]*Run{} // the first run of each objective
 	for _, r := range runs {
 		name := r.Config["objective.name"]
 		f := first[name]
@@ -84,11 +86,11 @@ func within(runs []*Run) []string {
 	if len(first) > 1 {
 		differ["objective.name"] = true
 	}
-	return slices.SortedFunc(maps.Keys(differ), byKey)
+	return slices.SortedFunc(maps.Keys(differ), compareKeys)
 }
 
-// byKey sorts keys, the objective's name before all others.
-func byKey(a, b string) int {
+// compareKeys orders keys alphabetically, with the objective's name before all others.
+func compareKeys(a, b string) int {
 	const first = "objective.name"
 	switch {
 	case a == b:
@@ -101,26 +103,27 @@ func byKey(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// groupRuns puts runs of one configuration together, in the order of the first
-// of each. A run that has a Group belongs to it whatever its configuration.
+// groupRuns puts the runs of one configuration into one group. Groups are in the
+// order of their first runs. Runs with the same Group are in one group even if their
+// configurations differ.
 func groupRuns(runs []*Run) []*group {
-	keys := within(runs)
+	keys := distinguishingKeys(runs)
 	var groups []*group
-	find := map[string]*group{}
-	taken := map[string]bool{}
+	byConfiguration := map[string]*group{}
+	usedNames := map[string]bool{}
 	for _, r := range runs {
-		name, same := r.Group, r.Group
+		name, configuration := r.Group, r.Group
 		if name == "" {
-			name, same = describe(r, keys)
+			name, configuration = describe(r, keys)
 		}
-		g := find[same]
+		g := byConfiguration[configuration]
 		if g == nil {
-			if taken[name] {
+			if usedNames[name] {
 				name = r.Name
 			}
 			g = &group{name: name}
-			find[same] = g
-			taken[name] = true
+			byConfiguration[configuration] = g
+			usedNames[name] = true
 			groups = append(groups, g)
 		}
 		g.runs = append(g.runs, r)
@@ -133,14 +136,14 @@ func groupRuns(runs []*Run) []*group {
 	return groups
 }
 
-// describe names a configuration by what sets it apart. The name is cut where
-// it would be unreadable, whole is not.
-func describe(r *Run, keys []string) (name, whole string) {
+// describe names a run's configuration by its values of keys. configuration has all
+// values; name has only the first ones if there are many.
+func describe(r *Run, keys []string) (name, configuration string) {
 	var parts []string
 	for _, key := range keys {
 		value, ok := r.Config[key]
 		if !ok || value == "" {
-			continue // a key of another objective
+			continue // this run's objective does not have the key
 		}
 		switch key {
 		case "objective.name":
@@ -152,13 +155,13 @@ func describe(r *Run, keys []string) (name, whole string) {
 			parts = append(parts, short+"="+value)
 		}
 	}
-	whole = strings.Join(parts, " ")
+	configuration = strings.Join(parts, " ")
 	if len(parts) == 0 {
 		return r.Config["objective.name"], ""
 	}
-	const shown = 5 // the table has all
+	const shown = 5 // the page's table has a column for every key
 	if len(parts) > shown {
 		parts = append(parts[:shown], "...")
 	}
-	return strings.Join(parts, " "), whole
+	return strings.Join(parts, " "), configuration
 }

@@ -43,22 +43,22 @@ var echarts = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// rolloutBytes bounds the responses of a page, all runs together; rolloutRun
-// those of one run.
+// Limits on the size of the responses on a page, in bytes of JSON.
 const (
-	rolloutBytes = 3 << 20
-	rolloutRun   = 400 << 10
+	pageRolloutBytes = 3 << 20   // of all runs together
+	runRolloutBytes  = 400 << 10 // of one run
 )
 
-// Options say how a page is made.
+// Options are the caller's choices for a page.
 type Options struct {
-	// Title stands at the top. Empty is the name of the run, or their number.
+	// Title is shown at the top. If it is empty, the page shows the name of the run,
+	// or how many runs there are.
 	Title string
-	// Tables are shown first, such as a sweep's results.
+	// Tables are shown before everything else, such as the results of a sweep.
 	Tables []Results
 }
 
-// Results are a table that comes with the runs, such as that of a sweep.
+// Results is a table that the caller adds to a page, such as the results of a sweep.
 type Results struct {
 	Title   string     `json:"title"`
 	Note    string     `json:"note"`
@@ -66,17 +66,18 @@ type Results struct {
 	Rows    [][]string `json:"rows"`
 }
 
-// page is what the script of a page reads.
+// page is the data that page.js reads, as JSON.
 type page struct {
-	Runs     []runPart `json:"runs"`
-	Figures  []figure  `json:"figures"`
-	Table    summary   `json:"table"`
-	Results  []Results `json:"results"`
-	Legend   []legend  `json:"legend"`
-	Rollouts []rollset `json:"rollouts"`
+	Runs     []runInfo     `json:"runs"`
+	Figures  []figure      `json:"figures"`
+	Table    summary       `json:"table"`
+	Results  []Results     `json:"results"`
+	Legend   []legend      `json:"legend"`
+	Rollouts []runRollouts `json:"rollouts"`
 }
 
-type runPart struct {
+// runInfo describes one run.
+type runInfo struct {
 	Name     string    `json:"name"`
 	Group    string    `json:"group"`
 	Color    string    `json:"color"`
@@ -84,19 +85,21 @@ type runPart struct {
 	Findings []Finding `json:"findings"`
 }
 
+// legend names one group of runs and its colour.
 type legend struct {
 	Name  string `json:"name"`
 	Color string `json:"color"`
 	Runs  int    `json:"runs"`
 }
 
-type rollset struct {
+// runRollouts are the responses of one run.
+type runRollouts struct {
 	Run  string    `json:"run"`
 	List []Rollout `json:"list"`
 }
 
-// WriteFile writes a page about runs to a file, whole or not at all. It makes the
-// folder of the file if there is none.
+// WriteFile writes a page about runs to a file, atomically. It makes the folder of
+// the file if there is none.
 func WriteFile(path string, runs []*Run, o Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -104,9 +107,9 @@ func WriteFile(path string, runs []*Run, o Options) error {
 	return models.WriteFile(path, func(w io.Writer) error { return Write(w, runs, o) })
 }
 
-// Write writes a page about runs: one self-contained HTML file. Runs are
-// renamed where two would have the same name. Rollouts are chosen from the
-// folders of runs that have none yet.
+// Write writes a page about runs: one self-contained HTML file. It renames runs that
+// have the same name. If a run has no Rollouts yet, Write chooses some from its
+// folder.
 func Write(w io.Writer, runs []*Run, o Options) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")
@@ -114,12 +117,12 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 	nameRuns(runs)
 	for _, r := range runs {
 		if r.Rollouts == nil {
-			if err := r.ChooseRollouts(min(rolloutRun, rolloutBytes/len(runs))); err != nil {
+			if err := r.ChooseRollouts(min(runRolloutBytes, pageRolloutBytes/len(runs))); err != nil {
 				return err
 			}
 		}
 	}
-	data, err := json.Marshal(describePage(runs, o)) // escapes <, > and &: safe within a script element
+	data, err := json.Marshal(newPage(runs, o)) // escapes <, > and &: safe within a script element
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -145,28 +148,30 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 	return nil
 }
 
-// scriptHash names a script in the page's Content-Security-Policy. A browser runs
-// the scripts named there and no others, such as one within the name of a run.
+// scriptHash returns the source expression of a script for the page's
+// Content-Security-Policy. The browser runs only scripts whose hashes are listed
+// there, so it does not run a script that is in the name of a run.
 func scriptHash(script string) string {
 	sum := sha256.Sum256([]byte(script))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-func describePage(runs []*Run, o Options) page {
+// newPage collects the data of a page.
+func newPage(runs []*Run, o Options) page {
 	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables}
 	for k, g := range groupRuns(runs) {
 		p.Legend = append(p.Legend, legend{g.name, color(k), len(g.runs)})
 		for _, r := range g.runs {
-			p.Runs = append(p.Runs, runPart{r.Name, g.name, color(k), r.about(), r.Findings()})
+			p.Runs = append(p.Runs, runInfo{r.Name, g.name, color(k), r.about(), r.Findings()})
 			if len(r.Rollouts) > 0 {
-				p.Rollouts = append(p.Rollouts, rollset{r.Name, r.Rollouts})
+				p.Rollouts = append(p.Rollouts, runRollouts{r.Name, r.Rollouts})
 			}
 		}
 	}
 	return p
 }
 
-// about is the run's configuration in a line.
+// about summarizes the run's configuration in one line.
 func (r *Run) about() string {
 	c := r.Config
 	if c == nil {

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Points are a line of a chart: [x, y] pairs in the order of x.
+// points are a line of a chart: [x, y] pairs in the order of x.
 type points [][2]float64
 
-// MarshalJSON writes the pairs with seven significant digits of x, a step as a
-// rule, and four of y: charts show no more, and pages stay small.
+// MarshalJSON writes x, which is usually a step, with seven significant digits and y
+// with four. Charts show no more digits, and the page stays small.
 func (p points) MarshalJSON() ([]byte, error) {
 	b := append(make([]byte, 0, 14*len(p)), '[')
 	for i, xy := range p {
@@ -25,6 +25,7 @@ func (p points) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
+// appendNumber appends x with four significant digits, or null if x is not finite.
 func appendNumber(b []byte, x float64) []byte {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return append(b, "null"...)
@@ -32,7 +33,7 @@ func appendNumber(b []byte, x float64) []byte {
 	return strconv.AppendFloat(b, x, 'g', 4, 64)
 }
 
-// pointsOf pairs xs with a column, leaving out what is no number.
+// pointsOf pairs xs with the values of a column. It omits values that are not finite.
 func pointsOf(xs []int, column []float64) points {
 	var p points
 	for i, y := range column {
@@ -43,8 +44,9 @@ func pointsOf(xs []int, column []float64) points {
 	return p
 }
 
-// thin keeps at most limit points, of each stretch the lowest and the highest:
-// a spike of one step stays visible.
+// thin returns at most limit points of a line. It divides the line into stretches
+// and keeps the lowest and the highest point of each, so that a spike of one step
+// stays visible.
 func thin(p points, limit int) points {
 	if len(p) <= limit || limit < 4 {
 		return p
@@ -70,9 +72,9 @@ func thin(p points, limit int) points {
 	return kept
 }
 
-// Average is the mean of a metric over runs, as [step, value] pairs of at most
-// limit steps: of the optimizer steps where these log it, else of the rounds. It is
-// nil where no run has it.
+// Average returns the mean of a metric over runs, as at most limit pairs
+// [step, value]. It reads the records of optimizer steps, or those of rounds if the
+// steps do not have the metric. It returns nil if no run has the metric.
 func Average(runs []*Run, metric string, limit int) [][2]float64 {
 	for _, table := range []func(*Run) *Table{steps, rounds} {
 		var lines []points
@@ -88,9 +90,10 @@ func Average(runs []*Run, metric string, limit int) [][2]float64 {
 	return nil
 }
 
-// average is the mean line of several, point by point: runs log the same things
-// in the same order, but where an objective drops groups, their rounds do not
-// end with the same step. It ends where less than half of the lines go on.
+// average returns the mean of several lines, point by point. The i-th points of two
+// runs belong together even if their steps differ: an objective that drops groups
+// takes fewer steps in a round. The mean ends where more than half of the lines have
+// ended.
 func average(lines []points) points {
 	var mean points
 	for i := 0; ; i++ {

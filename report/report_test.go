@@ -176,7 +176,7 @@ func TestGroups(t *testing.T) {
 	if want := "pmpo p=1:2, c:1, d:1, mine:1"; strings.Join(got, ", ") != want {
 		t.Errorf("groups %q, want %q", strings.Join(got, ", "), want)
 	}
-	if got := strings.Join(varying(runs), " "); got != "objective.name objective.p" {
+	if got := strings.Join(varyingKeys(runs), " "); got != "objective.name objective.p" {
 		t.Errorf("varying keys %q", got)
 	}
 }
@@ -198,8 +198,8 @@ func TestChooseRollouts(t *testing.T) {
 			t.Fatalf("log-probs %v, log-ratios %v, weights %v", x.LogP, x.Delta, x.Weight)
 		}
 	}
-	if wrong < wrongWanted {
-		t.Errorf("%d wrong answers of the last round, want %d", wrong, wrongWanted)
+	if wrong < minWrong {
+		t.Errorf("%d wrong answers of the last round, want %d", wrong, minWrong)
 	}
 	data, err := json.Marshal(r.Rollouts)
 	if err != nil {
@@ -229,7 +229,7 @@ func TestFindings(t *testing.T) {
 		{"Is it stable?", "bad", "the reward fell from"},
 		{"What did p do?", "note", "acted as one with a fixed p"},
 		{"Where does the time go?", "note", "backward 78 %"},
-		{"What is wrong?", "note", "15 of the 30 responses of round 10: 15 with another answer"},
+		{"What is wrong?", "note", "15 of the 30 responses of round 10: 15 with a wrong answer"},
 	} {
 		f := byQuestion[tt.question]
 		if f.Level != tt.level || !strings.Contains(strings.ToLower(f.Text), tt.part) {
@@ -341,27 +341,27 @@ func TestTallyESS(t *testing.T) {
 		if got.n != [2]int{1, 0} || math.Abs(got.ess[0][exponentSteps]-want) > 1e-12 || got.ess[0][0] != 1 || got.target[0] != 0.625 {
 			t.Errorf("clip %s: %+v", clip, got)
 		}
-		f, ok := reach([]*group{{name: "a", runs: []*Run{r}}})
+		f, ok := essOverExponent([]*group{{name: "a", runs: []*Run{r}}})
 		if !ok || strings.Join(f.Labels, "; ") != "A > 0; target, A > 0" {
 			t.Errorf("clip %s: labels %q", clip, f.Labels)
 		}
 	}
 }
 
-// TestChooseVaries wants ten wrong answers to ten problems where there are as many.
-func TestChooseVaries(t *testing.T) {
+// TestSelectResponsesVaries wants ten wrong answers to ten problems where there are as many.
+func TestSelectResponsesVaries(t *testing.T) {
 	var lines []rolloutLine
 	for i := range 96 {
 		lines = append(lines, rolloutLine{Prompt: fmt.Sprint(i / 8), Response: "x", Reward: float64(i % 2)})
 	}
 	var got []string
-	for _, x := range choose(lines, 1, 1<<20, nil)[:wrongWanted] {
+	for _, x := range selectResponses(lines, 1, 1<<20, nil)[:minWrong] {
 		got = append(got, fmt.Sprint(x.Prompt, ":", x.Reward))
 	}
 	if want := "0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0 8:0 9:0"; strings.Join(got, " ") != want {
 		t.Errorf("first %q, want %q", got, want)
 	}
-	if all := choose(lines, 1, 1<<20, nil); len(all) != len(lines) {
+	if all := selectResponses(lines, 1, 1<<20, nil); len(all) != len(lines) {
 		t.Errorf("%d of %d with room for all", len(all), len(lines))
 	}
 }

@@ -18,9 +18,9 @@ import (
 type Rollout struct {
 	Round     int      `json:"round"`
 	Prompt    string   `json:"prompt"`
-	Tokens    []string `json:"tokens"`          // the texts of the response's tokens; the whole response where there is no tokenizer
+	Tokens    []string `json:"tokens"`          // the text of each token; without a tokenizer, one element with the whole response
 	LogP      []number `json:"logp,omitempty"`  // per token, when it was sampled
-	Delta     []number `json:"delta,omitempty"` // per token: log-prob at the update less that when it was sampled
+	Delta     []number `json:"delta,omitempty"` // per token: log-prob at the update minus log-prob at sampling
 	Weight    []number `json:"w,omitempty"`     // per token: dLoss/dlogp at the update
 	Answer    string   `json:"answer"`
 	Gold      []string `json:"gold"`
@@ -30,7 +30,7 @@ type Rollout struct {
 	Truncated bool     `json:"truncated,omitempty"`
 }
 
-// rolloutLine is a line of rollouts/round-NNNNN.jsonl.
+// A rolloutLine is one line of rollouts/round-NNNNN.jsonl.
 type rolloutLine struct {
 	Prompt    string   `json:"prompt"`
 	Response  string   `json:"response"`
@@ -46,19 +46,21 @@ type rolloutLine struct {
 	Weight    []number `json:"w"`
 }
 
-// wrongWanted is how many wrong answers of the last round are shown at least,
-// where there are as many.
-const wrongWanted = 10
+// minWrong is how many wrong responses of a round come first on the page. A round
+// with fewer wrong responses shows all of them.
+const minWrong = 10
 
-// ChooseRollouts picks responses to show, of about budget bytes in JSON: from
-// the first, the middle and the last rounds; of each round right and wrong
-// ones, the wrong ones of the last round first.
+// ChooseRollouts sets r.Rollouts to right and wrong responses of the first, the last
+// and up to three rounds between them. In JSON they take about budget bytes. It also
+// counts the verdicts of the last round and adds the responses to the run's ESS
+// figure.
 func (r *Run) ChooseRollouts(budget int) error {
 	files, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
 	if err != nil || len(files) == 0 {
 		return err
 	}
 	slices.Sort(files)
+	// The newest file comes first; the order of the others does not matter.
 	pick := []int{len(files) - 1, 0, len(files) / 2, len(files) / 4, len(files) * 3 / 4}
 	slices.Sort(pick[1:])
 	pick = slices.Compact(pick)
@@ -71,27 +73,29 @@ func (r *Run) ChooseRollouts(budget int) error {
 		used[at] = true
 		share := budget / len(pick)
 		if i == 0 && len(pick) > 1 {
-			share *= 2 // the last round is what people look at
+			share *= 2 // readers look at the last round most
 		}
 		lines, err := readRollouts(files[at])
 		if err != nil {
 			return fmt.Errorf("report: %s: %w", files[at], err)
 		}
 		if i == 0 {
-			r.newest = countVerdicts(roundOf(files[at]), lines)
+			r.newestVerdicts = countVerdicts(roundOf(files[at]), lines)
 		}
 		r.tallyESS(lines)
-		r.Rollouts = append(r.Rollouts, choose(lines, roundOf(files[at]), share, tokens)...)
+		r.Rollouts = append(r.Rollouts, selectResponses(lines, roundOf(files[at]), share, tokens)...)
 	}
 	slices.SortStableFunc(r.Rollouts, func(a, b Rollout) int { return a.Round - b.Round })
 	return nil
 }
 
-// verdicts count the responses of a round.
+// verdicts are the numbers of responses of a round: all, the wrong ones, and the wrong
+// ones that are truncated or have no answer.
 type verdicts struct {
-	round, all, wrong, truncated, unanswered int // the last two are of the wrong ones
+	round, all, wrong, truncated, unanswered int
 }
 
+// countVerdicts counts the responses of a round.
 func countVerdicts(round int, lines []rolloutLine) verdicts {
 	v := verdicts{round: round, all: len(lines)}
 	for i := range lines {
@@ -108,8 +112,8 @@ func countVerdicts(round int, lines []rolloutLine) verdicts {
 	return v
 }
 
-// Newest returns the first n responses of the newest rollouts file, none if
-// there is no file as yet. They come without their tokens.
+// Newest returns the first n responses of the newest rollouts file, or none if there
+// is no such file yet. The responses are not split into tokens.
 func (r *Run) Newest(n int) ([]Rollout, error) {
 	files, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
 	if err != nil || len(files) == 0 {
@@ -127,15 +131,16 @@ func (r *Run) Newest(n int) ([]Rollout, error) {
 	return list, nil
 }
 
-// roundOf reads the round in the name of a rollouts file.
+// roundOf returns the round that the name of a rollouts file states.
 func roundOf(path string) (round int) {
 	fmt.Sscanf(filepath.Base(path), "round-%d.jsonl", &round)
 	return round
 }
 
-// choose takes wrong and right responses in turn until the budget is spent, of
-// each kind first one to every problem, then a second one, and so on.
-func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) []Rollout {
+// selectResponses selects responses until their JSON exceeds budget bytes: first up
+// to minWrong wrong ones, then right and wrong ones alternately. Among the wrong and
+// among the right ones, every problem appears once before any appears twice.
+func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) []Rollout {
 	var wrong, right []int
 	for i := range lines {
 		if lines[i].Reward > 0 {
@@ -144,8 +149,8 @@ func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) 
 			wrong = append(wrong, i)
 		}
 	}
-	wrong, right = byProblem(lines, wrong), byProblem(lines, right)
-	order := wrong[:min(wrongWanted, len(wrong))]
+	wrong, right = interleaveProblems(lines, wrong), interleaveProblems(lines, right)
+	order := wrong[:min(minWrong, len(wrong))]
 	rest := wrong[len(order):]
 	for i := range max(len(rest), len(right)) {
 		if i < len(right) {
@@ -160,7 +165,7 @@ func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) 
 		x := lines[i].rollout(round, tokens)
 		size, err := json.Marshal(x)
 		if err != nil {
-			continue // numbers that JSON lacks were made null; there is nothing else to fail
+			continue // cannot happen: type number writes NaN and infinities as null
 		}
 		if budget -= len(size); budget < 0 && len(chosen) > 0 {
 			break
@@ -170,16 +175,19 @@ func choose(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) 
 	return chosen
 }
 
-// byProblem moves responses to problems that are there already behind the others.
-func byProblem(lines []rolloutLine, of []int) []int {
+// interleaveProblems sorts the lines with the given indices: first the first response
+// to every prompt, then the second response to every prompt, and so on.
+func interleaveProblems(lines []rolloutLine, indices []int) []int {
 	turn, seen := map[int]int{}, map[string]int{}
-	for _, i := range of {
+	for _, i := range indices {
 		turn[i] = seen[lines[i].Prompt]
 		seen[lines[i].Prompt]++
 	}
-	return slices.SortedStableFunc(slices.Values(of), func(a, b int) int { return turn[a] - turn[b] })
+	return slices.SortedStableFunc(slices.Values(indices), func(a, b int) int { return turn[a] - turn[b] })
 }
 
+// rollout converts a line for the page. It splits the response into tokens if there
+// is a tokenizer and the line has a log-prob for each token.
 func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 	x := Rollout{
 		Round: round, Prompt: l.Prompt, Answer: l.Answer, Gold: l.Answers, Reason: l.Reason,
@@ -189,7 +197,7 @@ func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 	if tokens == nil || len(l.IDs) != len(l.LogP) {
 		return x
 	}
-	x.Tokens, x.LogP = pieces(tokens, l.IDs), l.LogP
+	x.Tokens, x.LogP = tokenTexts(tokens, l.IDs), l.LogP
 	if len(l.Delta) == len(l.IDs) {
 		x.Delta = l.Delta
 	}
@@ -199,9 +207,9 @@ func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 	return x
 }
 
-// pieces are the texts of ids, one each. A character of several tokens is shown
-// with the last of them.
-func pieces(t *tokenize.Tokenizer, ids []int32) []string {
+// tokenTexts returns the text of each token. If several tokens make up one character,
+// the last of them has it and the others are empty.
+func tokenTexts(t *tokenize.Tokenizer, ids []int32) []string {
 	d := t.NewDecoder()
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -213,8 +221,8 @@ func pieces(t *tokenize.Tokenizer, ids []int32) []string {
 	return texts
 }
 
-// tokenizer is that of the newest checkpoint, else of model.path; nil if
-// neither has one: responses are then shown without their tokens.
+// tokenizer loads the tokenizer of the newest checkpoint, or else that of model.path.
+// It returns nil if neither can be loaded; the page then shows whole responses.
 func (r *Run) tokenizer() *tokenize.Tokenizer {
 	dirs, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
 	slices.Sort(dirs)
@@ -236,6 +244,8 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 	return nil
 }
 
+// readRollouts reads a rollouts file. It ignores a last line without a newline, which
+// a running process may still be writing.
 func readRollouts(path string) ([]rolloutLine, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -260,8 +270,8 @@ func readRollouts(path string) ([]rolloutLine, error) {
 	}
 }
 
-// A number is written with four significant digits, and as null where JSON has
-// no word for it.
+// A number has four significant digits in JSON. NaN and infinities, which JSON
+// cannot represent, are null.
 type number float64
 
 // MarshalJSON implements json.Marshaler.

@@ -15,28 +15,28 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A Run is what a run folder holds, as far as reports need it.
+// A Run is the part of a run folder's contents that reports need.
 type Run struct {
-	Name   string            // how the report calls it; unique within a report
+	Name   string            // the name on the page; Write makes it unique
 	Dir    string            // the run folder
-	Group  string            // what it is a run of, such as a variant of a sweep; "" groups by configuration
-	Config map[string]string // run.toml, by section.key; values as text
+	Group  string            // the name of its group, such as a variant of a sweep; if "", the configuration decides the group
+	Config map[string]string // run.toml: section.key to the value as text
 
 	Steps  *Table // one row per optimizer step
 	Rounds *Table // one row per round
 	Evals  *Table // one row per evaluation
 
-	Rollouts []Rollout // a choice of those in the folder; see ChooseRollouts
+	Rollouts []Rollout // responses to show; see ChooseRollouts
 
-	newest verdicts // of the newest rollouts file
-	ess    essTally // of the rollouts files that were read
+	newestVerdicts verdicts // of the newest rollouts file
+	ess            essTally // of the rollouts files that ChooseRollouts read
 }
 
-// A Table is the records of one kind, by column. Row i was written after
-// Step[i] optimizer steps, in round Round[i].
+// A Table holds the records of one kind in columns. Row i was written after Step[i]
+// optimizer steps, in round Round[i].
 type Table struct {
 	Step, Round []int
-	names       []string // in the order of first appearance
+	names       []string // sorted once the table is complete
 	columns     map[string][]float64
 }
 
@@ -45,14 +45,14 @@ func newTable() *Table { return &Table{columns: map[string][]float64{}} }
 // Len is the number of rows.
 func (t *Table) Len() int { return len(t.Step) }
 
-// Names lists the columns in the order in which they were logged.
+// Names lists the names of the columns, sorted.
 func (t *Table) Names() []string { return t.names }
 
-// Column returns the values of a name, NaN where a row lacks it; nil if all
-// rows do.
+// Column returns the values of a column, with NaN for rows that lack it. It returns
+// nil if all rows lack it.
 func (t *Table) Column(name string) []float64 { return t.columns[name] }
 
-// Last returns the last value of a name that is a number, NaN if there is none.
+// Last returns the last value of a column that is not NaN, or NaN if there is none.
 func (t *Table) Last(name string) float64 {
 	for _, v := range slices.Backward(t.columns[name]) {
 		if !math.IsNaN(v) {
@@ -62,7 +62,7 @@ func (t *Table) Last(name string) float64 {
 	return math.NaN()
 }
 
-// First returns the first value of a name that is a number, NaN if there is none.
+// First returns the first value of a column that is not NaN, or NaN if there is none.
 func (t *Table) First(name string) float64 {
 	for _, v := range t.columns[name] {
 		if !math.IsNaN(v) {
@@ -72,7 +72,8 @@ func (t *Table) First(name string) float64 {
 	return math.NaN()
 }
 
-// add appends a row. Columns that it lacks are filled with NaN later.
+// add appends a row. If the row lacks a column, a later add or finish fills the gap
+// with NaN.
 func (t *Table) add(step, round int, values map[string]any) {
 	row := len(t.Step)
 	t.Step = append(t.Step, step)
@@ -93,7 +94,7 @@ func (t *Table) add(step, round int, values map[string]any) {
 	}
 }
 
-// finish makes all columns equally long and their order independent of maps.
+// finish makes all columns equally long and sorts their names.
 func (t *Table) finish() {
 	slices.Sort(t.names)
 	for name, column := range t.columns {
@@ -104,8 +105,9 @@ func (t *Table) finish() {
 	}
 }
 
-// ReadRun reads a run folder, of a run that may still be going on: a line that
-// is being written is left out. A folder without metrics.jsonl is an error.
+// ReadRun reads a run folder. The run may still be in progress: ReadRun ignores a
+// last line of metrics.jsonl that has no newline yet. It returns an error if the
+// folder does not exist or has no metrics.jsonl.
 func ReadRun(dir string) (*Run, error) {
 	r := &Run{Dir: dir, Name: filepath.Base(filepath.Clean(dir)), Steps: newTable(), Rounds: newTable(), Evals: newTable()}
 	info, err := os.Stat(dir)
@@ -132,12 +134,13 @@ func ReadRun(dir string) (*Run, error) {
 	return r, nil
 }
 
+// readMetrics reads metrics.jsonl into the tables.
 func (r *Run) readMetrics(f io.Reader) error {
 	in := bufio.NewReaderSize(f, 1<<16)
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
 		if err == io.EOF {
-			break // what is left has no end as yet
+			break // the process may still be writing a last line without a newline
 		}
 		if err != nil {
 			return err
@@ -152,8 +155,8 @@ func (r *Run) readMetrics(f io.Reader) error {
 	return nil
 }
 
-// addRecord adds one line of metrics.jsonl. Kinds that reports do not know are
-// skipped.
+// addRecord adds one line of metrics.jsonl to its table. It skips records of kinds
+// that reports do not show.
 func (r *Run) addRecord(line []byte) error {
 	var values map[string]any
 	if err := json.Unmarshal(line, &values); err != nil {
@@ -168,7 +171,8 @@ func (r *Run) addRecord(line []byte) error {
 	return nil
 }
 
-// readConfig reads run.toml flat; a folder without one has no configuration.
+// readConfig reads run.toml into a map from section.key to the value as text. It
+// returns nil if the file does not exist.
 func readConfig(path string) (map[string]string, error) {
 	var sections map[string]map[string]any
 	_, err := toml.DecodeFile(path, &sections)
@@ -187,8 +191,8 @@ func readConfig(path string) (map[string]string, error) {
 	return flat, nil
 }
 
-// nameRuns makes the names unique: by the folders above where the last one is
-// not enough.
+// nameRuns makes the names of runs unique. Runs with equal names get names with more
+// parent folders of their run folders.
 func nameRuns(runs []*Run) {
 	for depth := 1; depth <= 8; depth++ {
 		count := map[string]int{}
@@ -206,6 +210,7 @@ func nameRuns(runs []*Run) {
 	}
 }
 
+// lastElements returns the last n elements of a path.
 func lastElements(path string, n int) string {
 	parts := strings.Split(filepath.ToSlash(filepath.Clean(path)), "/")
 	return strings.Join(parts[max(0, len(parts)-n):], "/")

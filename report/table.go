@@ -6,26 +6,28 @@ import (
 	"strings"
 )
 
-// A summary is the page's table: a row per run, its configuration where the
-// runs differ and its results.
+// A summary is the page's table. Its row for a run has the settings in which the runs
+// differ and the run's results.
 type summary struct {
 	Columns []column `json:"columns"`
 	Rows    []row    `json:"rows"`
 }
 
-// A column of numbers is shown with Digits behind the point; one of text has -1.
+// A column of numbers is shown with so many Digits after the decimal point. A column
+// of text has Digits -1.
 type column struct {
 	Name   string `json:"name"`
-	Title  string `json:"title,omitempty"` // for the tooltip
+	Title  string `json:"title,omitempty"` // the tooltip
 	Digits int    `json:"digits"`
 }
 
+// A row is one run.
 type row struct {
 	Color string `json:"color"`
 	Cells []any  `json:"cells"`
 }
 
-// A result is one figure of a run in the table.
+// A result is one column of the table that is computed from a run.
 type result struct {
 	name, title string
 	digits      int
@@ -33,30 +35,32 @@ type result struct {
 }
 
 var results = []result{
-	{"reward, first", "mean of the first tenth of the rounds", 3, func(r *Run) float64 { a, _ := endsOf(r, "reward"); return a }},
-	{"reward, last", "mean of the last tenth of the rounds", 3, func(r *Run) float64 { _, b := endsOf(r, "reward"); return b }},
+	{"reward, first", "mean of the first tenth of the rounds", 3, func(r *Run) float64 { a, _ := roundsFirstAndLast(r, "reward"); return a }},
+	{"reward, last", "mean of the last tenth of the rounds", 3, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "reward"); return b }},
 	{"grad norm, median", "", 3, func(r *Run) float64 { return quantile(r.Steps.Column("grad_norm"), 0.5) }},
 	{"grad norm, max", "", 3, func(r *Run) float64 { return quantile(r.Steps.Column("grad_norm"), 1) }},
-	{"entropy, last", "nats per token in the last tenth of the rounds", 4, func(r *Run) float64 { _, b := endsOf(r, "entropy"); return b }},
-	{"length, last", "tokens per response in the last tenth of the rounds", 1, func(r *Run) float64 { _, b := endsOf(r, "response_length/mean"); return b }},
+	{"entropy, last", "nats per token in the last tenth of the rounds", 4, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "entropy"); return b }},
+	{"length, last", "tokens per response in the last tenth of the rounds", 1, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "response_length/mean"); return b }},
 	{"p", "mean over steps", 3, func(r *Run) float64 { return mean(r.Steps.Column("p/mean")) }},
 	{"at p_max", "share of responses, mean over steps", 3, func(r *Run) float64 { return mean(r.Steps.Column("p/share_at_max")) }},
-	{"f", "share of tokens beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clip_fraction")) }},
+	{"f", "share of tokens whose log-ratio is beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clip_fraction")) }},
 	{"clipped", "share of tokens that the clip cuts, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clipped")) }},
 	{"steps", "", 0, func(r *Run) float64 { return float64(r.Steps.Len()) }},
 	{"seconds", "in rounds", 1, func(r *Run) float64 { _, _, total := r.Seconds(); return total }},
-	{"log-prob gap", "largest between sampler and learner", 7, func(r *Run) float64 { return quantile(r.Rounds.Column("logp_gap_max"), 1) }},
+	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
-func endsOf(r *Run, name string) (first, last float64) {
+// roundsFirstAndLast returns the means of a round metric over the first and over the
+// last tenth of the rounds, or NaN if no round has the metric.
+func roundsFirstAndLast(r *Run, name string) (first, last float64) {
 	x := r.Rounds.Column(name)
 	if len(x) == 0 {
 		return math.NaN(), math.NaN()
 	}
-	return ends(x)
+	return firstAndLastTenth(x)
 }
 
-// quantile of the finite values, NaN of none.
+// quantile returns the q-quantile of the finite values, or NaN if there are none.
 func quantile(x []float64, q float64) float64 {
 	x = finiteOf(x)
 	if len(x) == 0 {
@@ -66,8 +70,9 @@ func quantile(x []float64, q float64) float64 {
 	return x[int(math.Round(q*float64(len(x)-1)))]
 }
 
+// tabulate makes the page's table.
 func tabulate(runs []*Run) summary {
-	keys := varying(runs)
+	keys := varyingKeys(runs)
 	seeds := false
 	for _, r := range runs {
 		seeds = seeds || r.Config["train.seed"] != runs[0].Config["train.seed"]
@@ -90,7 +95,7 @@ func tabulate(runs []*Run) summary {
 		}
 		s.Columns = append(s.Columns, column{short, key, -1})
 	}
-	// A result that no run has gets no column.
+	// Omit results that no run has.
 	all = slices.DeleteFunc(all, func(x result) bool {
 		return !slices.ContainsFunc(runs, func(r *Run) bool { return !math.IsNaN(x.value(r)) })
 	})
@@ -112,8 +117,8 @@ func tabulate(runs []*Run) summary {
 	return s
 }
 
-// Metric is what runs are compared by where nothing else is said: pass@1 of the
-// first suite, or the reward of a run without suites.
+// Metric returns the name of the metric that runs are compared by unless the user
+// names another: pass@1 of the first suite, or the reward if the run has no suites.
 func (r *Run) Metric() string {
 	if names := evalNames([]*Run{r}); len(names) > 0 {
 		return names[0]
@@ -121,15 +126,19 @@ func (r *Run) Metric() string {
 	return "reward"
 }
 
-// Results are figures of the whole run: the last of every evaluation's metrics;
-// of every metric of the rounds the mean over the last tenth of them; over all
-// steps grad_norm/median, grad_norm/max and the means of p/mean, clipped and
-// clip_fraction; and share/PHASE, the share of the run's seconds. What is no
-// number is left out.
+// Results returns figures of the whole run by name:
+//
+//   - every metric of the evaluations: its last value
+//   - every metric of the rounds: its mean over the last tenth of the rounds
+//   - p/mean, clipped and clip_fraction: their means over all steps
+//   - grad_norm/median and grad_norm/max, over all steps
+//   - share/PHASE: the share of the run's seconds that the phase took
+//
+// Figures that are NaN are omitted.
 func (r *Run) Results() map[string]float64 {
 	values := map[string]float64{}
 	for _, name := range r.Rounds.Names() {
-		_, values[name] = endsOf(r, name)
+		_, values[name] = roundsFirstAndLast(r, name)
 	}
 	for _, name := range r.Evals.Names() {
 		values[name] = r.Evals.Last(name)

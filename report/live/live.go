@@ -1,4 +1,4 @@
-// Package live keeps the report of a run up to date while the run goes on.
+// Package live keeps the report of a run up to date while the run is in progress.
 package live
 
 import (
@@ -12,48 +12,49 @@ import (
 	"onering/train/metrics"
 )
 
-// pageEvery is how often report.html is written at most. Writing it takes a
-// fraction of a second.
-const pageEvery = 30 * time.Second
+// pageInterval is the shortest time between two writes of report.html. A write takes
+// a fraction of a second.
+const pageInterval = 30 * time.Second
 
-// A Reporter keeps report.html and tensorboard/ in a run folder up to date. It is
-// an observer of the run that passes everything on to the next one.
+// A Reporter keeps report.html and tensorboard/ in a run folder up to date. It
+// observes the run and passes every event on to the next observer.
 type Reporter struct {
 	train.Observer
-	dir     string
-	rounds  int // finished while the Reporter watched
-	mirror  *tensorboard.Mirror
-	written time.Time // when the page was
-	warned  bool
+	dir         string
+	rounds      int // finished since the Reporter was made
+	mirror      *tensorboard.Mirror
+	pageWritten time.Time // when the page was last written
+	warned      bool      // an error was logged
 }
 
-// NewReporter returns a Reporter of the run in the folder dir.
+// NewReporter returns a Reporter for the run in the folder dir, which passes events on
+// to next.
 func NewReporter(dir string, next train.Observer) *Reporter {
-	return &Reporter{Observer: next, dir: dir, mirror: tensorboard.NewMirror(dir), written: time.Now()}
+	return &Reporter{Observer: next, dir: dir, mirror: tensorboard.NewMirror(dir), pageWritten: time.Now()}
 }
 
 // Round implements train.Observer.
 func (r *Reporter) Round(record metrics.Record) {
 	r.Observer.Round(record)
 	r.rounds++
-	r.update(time.Since(r.written) >= pageEvery)
+	r.update(time.Since(r.pageWritten) >= pageInterval)
 }
 
-// Finish writes everything a last time. Call it when the run has ended: the last
-// evaluation and the last checkpoint come after the last round.
+// Finish updates the page and the event files a last time. Call it when the run has
+// ended, because the last evaluation comes after the last round.
 func (r *Reporter) Finish() {
-	if r.rounds > 0 { // without a round the folder may be another process's
+	if r.rounds > 0 { // before the first round, the folder may belong to another process
 		r.update(true)
 	}
 }
 
-// update brings the event files up to date, and the page if asked to. An error
-// is only logged, and only once: what shows a run must not end it.
+// update brings the event files up to date, and also the page if page is true. It
+// logs the first error and continues: a report that fails must not end the run.
 func (r *Reporter) update(page bool) {
 	err := r.mirror.Update()
 	if err == nil && page {
 		err = r.writePage()
-		r.written = time.Now()
+		r.pageWritten = time.Now()
 	}
 	if err != nil && !r.warned {
 		slog.Warn("the run continues without a report", "error", err)
@@ -61,6 +62,7 @@ func (r *Reporter) update(page bool) {
 	}
 }
 
+// writePage writes report.html.
 func (r *Reporter) writePage() error {
 	run, err := report.ReadRun(r.dir)
 	if err != nil {
