@@ -66,11 +66,10 @@ continues a run that was interrupted.`,
 			if err != nil {
 				return err
 			}
-			s := summarize(end)
 			if asJSON {
-				return lineWriter{c.OutOrStdout()}.write(s)
+				return lineWriter{c.OutOrStdout()}.write(summarize(end))
 			}
-			s.print(c.OutOrStdout(), r.Config)
+			summarize(end).print(c.OutOrStdout(), r.Config)
 			return nil
 		},
 	}

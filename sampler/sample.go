@@ -74,22 +74,29 @@ type run struct {
 	first     []int      // where each request's responses begin
 	stats     Stats
 
-	// The queue of samples still to start: the requests queue[started:], and of
-	// the first of them the samples from sample on. Requests are computed,
-	// started and dropped in the same order, so the prefixes held are
-	// prefix[dropped:computed].
+	waiting
+
+	slots  []sequence
+	busy   int
+	active []int // the busy slots, ascending
+
+	arguments
+}
+
+// waiting are the samples still to start: those of the requests queue[started:], and
+// of the first of them the samples from sample on. Requests are computed, started and
+// dropped in the same order, so the prefixes held are prefix[dropped:computed].
+type waiting struct {
 	queue    []int // indices of the requests to run
 	prefix   []int // handles, parallel to queue
 	computed int   // requests that have had their Prefill
 	started  int   // requests whose samples have all begun
 	dropped  int   // requests whose prefix is gone
 	sample   int
+}
 
-	slots  []sequence
-	busy   int
-	active []int // the busy slots, ascending
-
-	// The arguments of a decoder call; at most one entry per slot.
+// arguments are those of a decoder call, at most one entry per slot.
+type arguments struct {
 	prompts  [][]int32
 	prefixes []int
 	fresh    []int // slots to start
@@ -116,8 +123,10 @@ func newRun(d Decoder, opts Options, reqs []Request, done func(Response)) (*run,
 		first:  make([]int, len(reqs)),
 		slots:  make([]sequence, n),
 		active: make([]int, 0, n),
-		ids:    make([]int32, n), uniforms: make([]float32, n),
-		next: make([]int32, n), logp: make([]float32, n), entropy: make([]float32, n),
+		arguments: arguments{
+			ids: make([]int32, n), uniforms: make([]float32, n),
+			next: make([]int32, n), logp: make([]float32, n), entropy: make([]float32, n),
+		},
 	}
 	r.stats.Slots = n
 	total := 0

@@ -1,0 +1,143 @@
+package onering
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"strings"
+	"testing"
+)
+
+// What a reader can hold in the head at once. Configurations may have more fields:
+// their keys are a list, not a state.
+const (
+	mostFiles   = 25 // of a package, without its tests
+	mostLines   = 60 // of a function
+	mostFields  = 14 // of a struct
+	mostMethods = 20 // of a type
+)
+
+// longFunctions are those whose length has a reason: a table or a grammar.
+var longFunctions = map[string]string{
+	"models/graph.init":                   "the table of gradient rules",
+	"models/graph/graphtest.Cases":        "the table of cases",
+	"verifier/algebra.Checker.halfTurns":  "a case for each kind of node",
+	"verifier/algebra.Checker.rational":   "a case for each kind of node",
+	"verifier/algebra.formula.value":      "a case for each kind of node",
+	"verifier/algebra.numeric.value":      "a case for each kind of node",
+	"verifier/algebra.numeric.function":   "a case for each function",
+	"verifier/algebra.numeric.inverse":    "a case for each function",
+	"verifier/algebra.survey":             "a case for each kind of node",
+	"verifier/latex.lexer.backslash":      "grammar",
+	"verifier/latex.parser.command":       "grammar",
+	"verifier/latex.parser.product":       "grammar",
+	"verifier/latex.parser.spelledNumber": "grammar",
+	"verifier/latex.parser.suffix":        "grammar",
+	"verifier/latex.parser.units":         "grammar",
+}
+
+// wideTypes are those whose number of fields or methods has a reason: a
+// configuration, a record of a file format.
+var wideTypes = map[string]string{
+	"models/decoder.Architecture": "implements models.Architecture, which has a method for each Program",
+	"models/decoder.Names":        "a table: the names of a family's tensors",
+	"train/rundir.RolloutLine":    "a file format",
+	"train/rundir.State":          "a file format",
+	"verifier.comparer":           "a rule for each pair of kinds",
+	"verifier.finder":             "grammar of running text",
+	"verifier/algebra.Checker":    "arithmetic, an operation each",
+	"verifier/algebra.numeric":    "arithmetic, an operation each",
+	"verifier/ball.Context":       "arithmetic, an operation each",
+	"verifier/latex.lexer":        "grammar",
+	"verifier/latex.parser":       "grammar",
+}
+
+// TestHouse holds packages, functions and types to a size.
+func TestHouse(t *testing.T) {
+	files, err := goFiles(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	methods := map[string]int{}
+	seen := map[string]bool{}
+	fset := token.NewFileSet()
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		folder := path.Dir(file)
+		count[folder]++
+		parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := func(n ast.Node) int { return fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1 }
+		for _, d := range parsed.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				name := folder + "." + d.Name.Name
+				if d.Recv != nil {
+					receiver := folder + "." + receiverName(d.Recv.List[0].Type)
+					methods[receiver]++
+					name = receiver + "." + d.Name.Name
+				}
+				if n := lines(d); n > mostLines {
+					seen[name] = true
+					if longFunctions[name] == "" {
+						t.Errorf("%s: %s has %d lines, more than %d", file, name, n, mostLines)
+					}
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					s, ok := spec.(*ast.TypeSpec)
+					if !ok {
+						continue
+					}
+					name := folder + "." + s.Name.Name
+					if x, ok := s.Type.(*ast.StructType); ok && x.Fields.NumFields() > mostFields {
+						seen[name] = true
+						if wideTypes[name] == "" {
+							t.Errorf("%s: %s has %d fields, more than %d", file, name, x.Fields.NumFields(), mostFields)
+						}
+					}
+				}
+			}
+		}
+	}
+	for name, n := range methods {
+		if n > mostMethods {
+			seen[name] = true
+			if wideTypes[name] == "" {
+				t.Errorf("%s has %d methods, more than %d", name, n, mostMethods)
+			}
+		}
+	}
+	for folder, n := range count {
+		if n > mostFiles && folder != "cmd" { // which has a file for each command
+			t.Errorf("%s has %d files, more than %d", folder, n, mostFiles)
+		}
+	}
+	for _, list := range []map[string]string{longFunctions, wideTypes} {
+		for name := range list {
+			if !seen[name] {
+				t.Errorf("%s is listed as an exception, but is none", name)
+			}
+		}
+	}
+}
+
+// receiverName is the name of a receiver's type.
+func receiverName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverName(e.X)
+	case *ast.IndexExpr:
+		return receiverName(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
