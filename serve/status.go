@@ -1,5 +1,5 @@
-// Package serve answers over HTTP how a training run goes: its health as JSON,
-// its metrics for Prometheus, and Go's profiles.
+// Package serve shows the state of a training run over HTTP: its health as JSON, its
+// metrics for Prometheus, and Go's profiles.
 package serve
 
 import (
@@ -25,26 +25,26 @@ import (
 	"onering/train/metrics"
 )
 
-// A Status serves /healthz, /metrics and /debug/pprof/ for one run. It is an
-// observer of the run that passes everything on to the next one.
+// A Status serves /healthz, /metrics and /debug/pprof/ for one run. It observes the run
+// and passes every event on to the next observer.
 type Status struct {
 	train.Observer
 	server *http.Server
 	addr   string // the address that it listens on
 
-	mu      sync.Mutex
-	health  health
-	figures map[string]float64 // of the newest round and evaluation, by Prometheus name
-	now     func() time.Time
-	moved   time.Time // when the run last made progress
+	mu           sync.Mutex
+	health       health
+	gauges       map[string]float64 // values of the newest round and evaluation, by Prometheus name
+	now          func() time.Time
+	lastProgress time.Time // when the run last made progress
 }
 
 // A health is the JSON of /healthz.
 type health struct {
 	Phase  string `json:"phase"`
-	Done   int    `json:"done"`
-	Total  int    `json:"total"` // of the phase; 0 if it is not known
-	Round  int    `json:"round"` // the last one that is finished
+	Done   int    `json:"done"`  // units of the phase that are finished
+	Total  int    `json:"total"` // units of the phase; 0 if the number is unknown
+	Round  int    `json:"round"` // the last finished round
 	Rounds int    `json:"rounds"`
 	Step   int    `json:"step"`
 	// Idle is the seconds since the run last made progress.
@@ -64,16 +64,16 @@ func Address(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// Start listens on an address as Address returns it and serves the status of a
-// run of so many rounds until Close. If the address can be reached from other
-// machines it logs a warning.
+// Start listens on addr, which has the form that Address returns, and serves the status
+// of a run until Close. rounds is the number of rounds of the run. Start logs a warning
+// if other machines can reach the address.
 func Start(addr string, rounds int, next train.Observer) (*Status, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	s := &Status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}}
-	s.moved = s.now()
+	s.lastProgress = s.now()
 	local := isLoopback(s.addr)
 	if !local {
 		slog.Warn("anyone who reaches this address can read the status and take profiles", "address", s.addr)
@@ -88,7 +88,8 @@ func Start(addr string, rounds int, next train.Observer) (*Status, error) {
 	return s, nil
 }
 
-// Close stops listening. A profile that is being taken ends early.
+// Close stops listening. It waits at most one second for open requests, so that a
+// profile may end early.
 func (s *Status) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -97,6 +98,8 @@ func (s *Status) Close() {
 	}
 }
 
+// handler returns the handler of all pages. If local is true, it refuses requests for
+// any host but the loopback address.
 func (s *Status) handler(local bool) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s)
@@ -110,8 +113,9 @@ func (s *Status) handler(local bool) http.Handler {
 	if !local {
 		return mux
 	}
-	// A web page can make a host name of its own resolve to the loopback address,
-	// but the browser then sends that name in the request.
+	// A web page in the user's browser could read the status if the page's host name
+	// resolves to the loopback address (DNS rebinding). The browser then sends that
+	// host name, so only requests for a loopback host are answered.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
 			http.Error(w, "this address answers to localhost only", http.StatusForbidden)
@@ -131,10 +135,11 @@ func isLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// serveHealth answers /healthz.
 func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	h := s.health
-	h.Idle = s.now().Sub(s.moved).Seconds()
+	h.Idle = s.now().Sub(s.lastProgress).Seconds()
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(h)
@@ -143,7 +148,7 @@ func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 // Begin implements train.Observer.
 func (s *Status) Begin(phase, units string, total int) {
 	s.mu.Lock()
-	s.health.Phase, s.health.Done, s.health.Total, s.moved = phase, 0, total, s.now()
+	s.health.Phase, s.health.Done, s.health.Total, s.lastProgress = phase, 0, total, s.now()
 	s.mu.Unlock()
 	s.Observer.Begin(phase, units, total)
 }
@@ -152,7 +157,7 @@ func (s *Status) Begin(phase, units string, total int) {
 func (s *Status) Advance(n int) {
 	s.mu.Lock()
 	s.health.Done += n
-	s.moved = s.now()
+	s.lastProgress = s.now()
 	s.mu.Unlock()
 	s.Observer.Advance(n)
 }
@@ -160,8 +165,8 @@ func (s *Status) Advance(n int) {
 // Round implements train.Observer.
 func (s *Status) Round(r metrics.Record) {
 	s.mu.Lock()
-	s.health.Round, s.health.Step, s.moved = int(r.Float("round")), int(r.Float("step")), s.now()
-	s.take(r)
+	s.health.Round, s.health.Step, s.lastProgress = int(r.Float("round")), int(r.Float("step")), s.now()
+	s.setNumbers(r)
 	s.mu.Unlock()
 	s.Observer.Round(r)
 }
@@ -172,13 +177,13 @@ func (s *Status) Evaluated(e train.Evaluation) {
 	for _, x := range e.Results {
 		s.set("eval/"+x.Suite+"/pass_at_1", x.Pass1.Value)
 	}
-	s.moved = s.now()
+	s.lastProgress = s.now()
 	s.mu.Unlock()
 	s.Observer.Evaluated(e)
 }
 
-// take keeps the numbers of a record.
-func (s *Status) take(r metrics.Record) {
+// setNumbers sets a gauge for each number in a record.
+func (s *Status) setNumbers(r metrics.Record) {
 	for _, m := range r {
 		switch m.Value.(type) {
 		case int, float64:
@@ -187,14 +192,15 @@ func (s *Status) take(r metrics.Record) {
 	}
 }
 
+// set sets the gauge for the metric name.
 func (s *Status) set(name string, x float64) {
-	if s.figures == nil {
-		s.figures = make(map[string]float64)
+	if s.gauges == nil {
+		s.gauges = make(map[string]float64)
 	}
-	s.figures[metricName(name)] = x
+	s.gauges[metricName(name)] = x
 }
 
-// metricName returns the Prometheus name of a metric: response_length/mean becomes
+// metricName converts the name of a metric for Prometheus: response_length/mean becomes
 // onering_response_length_mean.
 func metricName(name string) string {
 	return "onering_" + strings.Map(func(r rune) rune {
@@ -205,23 +211,23 @@ func metricName(name string) string {
 	}, name)
 }
 
-// Describe implements prometheus.Collector. It describes nothing, since the
-// metrics depend on the objective.
+// Describe implements prometheus.Collector. It describes no metrics in advance, because
+// their names depend on the objective.
 func (*Status) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (s *Status) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
-	figures := maps.Clone(s.figures)
-	if figures == nil {
-		figures = make(map[string]float64)
+	gauges := maps.Clone(s.gauges)
+	if gauges == nil {
+		gauges = make(map[string]float64)
 	}
-	figures["onering_phase_done"], figures["onering_phase_total"] = float64(s.health.Done), float64(s.health.Total)
-	figures["onering_rounds"] = float64(s.health.Rounds)
-	figures["onering_idle_seconds"] = s.now().Sub(s.moved).Seconds()
+	gauges["onering_phase_done"], gauges["onering_phase_total"] = float64(s.health.Done), float64(s.health.Total)
+	gauges["onering_rounds"] = float64(s.health.Rounds)
+	gauges["onering_idle_seconds"] = s.now().Sub(s.lastProgress).Seconds()
 	s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(figures)) {
+	for _, name := range slices.Sorted(maps.Keys(gauges)) {
 		desc := prometheus.NewDesc(name, "of the newest round; see metrics.jsonl", nil, nil)
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, figures[name])
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauges[name])
 	}
 }

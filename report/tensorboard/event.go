@@ -1,8 +1,9 @@
-// Package tensorboard writes scalars in the event files that TensorBoard reads,
-// and mirrors a run's metrics.jsonl in them.
+// Package tensorboard copies the numbers of a run's metrics.jsonl into event files,
+// which TensorBoard reads.
 //
-// An event file is a sequence of TFRecords, each an Event of tensorflow's
-// event.proto. Only the fields that scalars need are written.
+// An event file is a sequence of TFRecords. Each record is an Event message as
+// tensorflow's event.proto defines it. This package writes only the fields that
+// scalars need.
 package tensorboard
 
 import (
@@ -29,19 +30,20 @@ const (
 	valueSimple      = 2 // float
 )
 
+// appendWallTime appends the field that every event begins with.
 func appendWallTime(b []byte, at time.Time) []byte {
 	b = protowire.AppendTag(b, eventWallTime, protowire.Fixed64Type)
 	return protowire.AppendFixed64(b, math.Float64bits(float64(at.UnixNano())/1e9))
 }
 
-// versionEvent is the first event of every file.
+// versionEvent returns the first event of every file.
 func versionEvent(at time.Time) []byte {
 	b := appendWallTime(nil, at)
 	b = protowire.AppendTag(b, eventFileVersion, protowire.BytesType)
 	return protowire.AppendString(b, "brain.Event:2")
 }
 
-// scalarEvent holds the scalars of one step.
+// scalarEvent returns an event with the scalars of one step.
 func scalarEvent(at time.Time, step int64, scalars []Scalar) []byte {
 	var summary, value []byte
 	for _, s := range scalars {

@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// A Mirror keeps the event file of a run folder, in tensorboard/, as far as its
-// metrics.jsonl goes. Tags begin with the kind of the record: step/grad_norm,
-// round/reward, eval/arithmetic/pass@1.
+// A Mirror writes an event file, in the folder tensorboard/ of a run folder, with the
+// numbers of the run's metrics.jsonl. Tags begin with the kind of the record:
+// step/grad_norm, round/reward, eval/arithmetic/pass@1.
 type Mirror struct {
-	run  string
-	path string    // of the event file
-	at   int64     // bytes of metrics.jsonl that are mirrored
-	wall time.Time // of the last record
+	run      string    // the run folder
+	path     string    // the event file; "" before the first Update
+	offset   int64     // how many bytes of metrics.jsonl are mirrored
+	wallTime time.Time // of the last record
 }
 
-// NewMirror returns the mirror of a run folder. Nothing is written yet.
+// NewMirror returns a Mirror for a run folder. It writes nothing before Update.
 func NewMirror(run string) *Mirror { return &Mirror{run: run} }
 
-// Update appends what metrics.jsonl has grown by. The first call writes all of
-// it anew in place of earlier event files: a resumed run drops records, which an
-// event file cannot.
+// Update appends the records that were added to metrics.jsonl since the last call.
+// The first call removes earlier event files and writes all records to a new one,
+// because a resumed run may have dropped records and an event file cannot drop them.
 //
-// The wall time of an event is its record's. Records of older runs have no time of
-// day: theirs is that of the beginning of the run, when run.toml was written, plus
-// the seconds of the rounds before.
+// The wall time of an event is the time in its record. Records of older runs have no
+// time. Update computes one for them: the time when run.toml was written, plus the
+// seconds of the rounds until then.
 func (m *Mirror) Update() error {
 	if err := m.update(); err != nil {
 		return fmt.Errorf("tensorboard: %w", err)
@@ -40,6 +40,7 @@ func (m *Mirror) Update() error {
 	return nil
 }
 
+// update does the work of Update.
 func (m *Mirror) update() error {
 	in, err := os.Open(filepath.Join(m.run, "metrics.jsonl"))
 	if err != nil {
@@ -50,28 +51,29 @@ func (m *Mirror) update() error {
 	if err != nil {
 		return err
 	}
-	if m.path == "" || size < m.at {
-		if err := m.begin(); err != nil {
+	if m.path == "" || size < m.offset {
+		if err := m.newFile(); err != nil {
 			return err
 		}
 	}
-	data := make([]byte, size-m.at)
-	if _, err := in.ReadAt(data, m.at); err != nil {
+	data := make([]byte, size-m.offset)
+	if _, err := in.ReadAt(data, m.offset); err != nil {
 		return err
 	}
-	whole := bytes.LastIndexByte(data, '\n') + 1 // a line that is being written waits
+	// The run may still be writing the last line. The next call reads it.
+	complete := bytes.LastIndexByte(data, '\n') + 1
 	var events []byte
-	for line := range bytes.Lines(data[:whole]) {
+	for line := range bytes.Lines(data[:complete]) {
 		if events, err = m.appendLine(events, line); err != nil {
 			return fmt.Errorf("%s: %w", in.Name(), err)
 		}
 	}
-	m.at += int64(whole)
+	m.offset += int64(complete)
 	return appendFile(m.path, events)
 }
 
-// begin makes a new event file.
-func (m *Mirror) begin() error {
+// newFile removes earlier event files and makes a new one.
+func (m *Mirror) newFile() error {
 	dir := filepath.Join(m.run, "tensorboard")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -85,15 +87,16 @@ func (m *Mirror) begin() error {
 			return err
 		}
 	}
-	m.at, m.wall = 0, time.Now()
+	m.offset, m.wallTime = 0, time.Now()
 	if info, err := os.Stat(filepath.Join(m.run, "run.toml")); err == nil {
-		m.wall = info.ModTime()
+		m.wallTime = info.ModTime()
 	}
 	m.path = filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.onering", time.Now().Unix()))
-	return appendFile(m.path, appendRecord(nil, versionEvent(m.wall)))
+	return appendFile(m.path, appendRecord(nil, versionEvent(m.wallTime)))
 }
 
-// appendLine appends the event of one record. Records of no number have none.
+// appendLine appends the event for one line of metrics.jsonl. It appends nothing if
+// the line has no numbers.
 func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 	var record map[string]any
 	if err := json.Unmarshal(line, &record); err != nil {
@@ -117,18 +120,19 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 		}
 		scalars = append(scalars, Scalar{tag, value})
 	}
-	m.wall = m.wall.Add(time.Duration(seconds * float64(time.Second)))
+	m.wallTime = m.wallTime.Add(time.Duration(seconds * float64(time.Second)))
 	if text, ok := record["time"].(string); ok {
 		if at, err := time.Parse(time.RFC3339, text); err == nil {
-			m.wall = at
+			m.wallTime = at
 		}
 	}
 	if len(scalars) == 0 {
 		return events, nil
 	}
-	return appendRecord(events, scalarEvent(m.wall, int64(step), scalars)), nil
+	return appendRecord(events, scalarEvent(m.wallTime, int64(step), scalars)), nil
 }
 
+// appendFile appends data to a file and creates the file if it does not exist.
 func appendFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of the TFRecord format: a CRC-32C, turned and shifted,
-// since checksums of data that holds checksums are weak.
+// masked returns the checksum of the TFRecord format: a CRC-32C, rotated and with a
+// constant added. The format does so because a plain CRC of data that contains CRCs is
+// weak.
 func masked(data []byte) uint32 {
 	c := crc32.Checksum(data, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

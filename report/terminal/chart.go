@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// brailleDots[y][x] is the bit of one of the 2 x 4 dots of a braille character.
+// brailleDots[y][x] is the bit of the dot in row y and column x of a braille
+// character, which has 4 x 2 dots.
 var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
-// brailleChart draws values as a curve in rows lines of braille characters. width
-// is in columns and includes the labels of the axis. A value that is not finite
-// leaves a gap.
+// brailleChart draws values as a curve and returns the given number of rows, made of
+// braille characters. width is the width of a row in terminal columns, with the labels
+// of the axis. The curve has a gap where a value is not finite.
 func brailleChart(values []float64, width, rows int) []string {
 	const axis = 8
 	columns := max(1, width-axis)
@@ -56,9 +57,9 @@ func brailleChart(values []float64, width, rows int) []string {
 	return lines
 }
 
-// heightAt returns the height, of levels, at which the value for column x of n is
-// drawn. Between two values it interpolates. ok is false if there is no finite
-// value.
+// heightAt returns the height of the curve in column x of n, from 0 for the value low
+// to levels-1 for the value high. It interpolates between two values. ok is false if
+// the value is not finite.
 func heightAt(values []float64, x, n int, low, high float64, levels int) (height int, ok bool) {
 	if len(values) == 0 {
 		return 0, false
@@ -81,8 +82,8 @@ func heightAt(values []float64, x, n int, low, high float64, levels int) (height
 	return int(math.Round((v - low) / (high - low) * float64(levels-1))), true
 }
 
-// bounds returns the least and the greatest finite value, or 0 and 1 if there is
-// none.
+// bounds returns the smallest and the largest finite value, or 0 and 1 if there are
+// no finite values.
 func bounds(values []float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -96,7 +97,8 @@ func bounds(values []float64) (low, high float64) {
 	return low, high
 }
 
-// sparkline draws values in one line.
+// sparkline draws values in one line of at most width characters. A value that is not
+// finite is a space.
 func sparkline(values []float64, width int) string {
 	levels := []rune("▁▂▃▄▅▆▇█")
 	low, high := bounds(values)
@@ -112,7 +114,8 @@ func sparkline(values []float64, width int) string {
 	return b.String()
 }
 
-// meter draws a share of a width as a bar.
+// meter draws a bar of width characters. The share of it that is filled is share,
+// limited to 0..1.
 func meter(share float64, width int) string {
 	full := int(math.Round(max(0, min(1, share)) * float64(width)))
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)

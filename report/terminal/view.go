@@ -14,8 +14,8 @@ import (
 	"onering/report"
 )
 
-// View reads the run in a folder and draws it as text of at most width columns
-// and height lines. done reports whether all its rounds are finished.
+// View reads the run in a folder and draws it as text of at most width columns and
+// height lines. done is true if all rounds of the run are finished.
 func View(dir string, width, height int) (text string, done bool, err error) {
 	r, err := report.ReadRun(dir)
 	if err != nil {
@@ -29,30 +29,31 @@ func View(dir string, width, height int) (text string, done bool, err error) {
 	return draw(r, samples, rounds, width, height), rounds > 0 && r.Rounds.Len() >= rounds, nil
 }
 
-// watched are the metrics of the view, one line each.
-var watched = []struct{ name, label string }{
+// shownMetrics are the metrics that a view shows, one per line.
+var shownMetrics = []struct{ name, label string }{
 	{"grad_norm", "grad norm"}, {"p/mean", "p"}, {"p/share_at_max", "at p_max"}, {"clip_fraction", "f"},
 	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"},
 }
 
-// labelWidth is the columns that a metric's name and value take.
+// labelWidth is the number of columns that a metric's name and value take.
 const labelWidth = 24
 
-// A layout says how much of a run a view shows.
+// A layout sets how much of a run a view shows.
 type layout struct {
-	chart  int  // lines of the reward's curve
-	meters bool // a bar for each phase, instead of one line for all
+	chart  int  // lines that the reward's curve takes
+	meters bool // one line with a bar for each phase, instead of one line for all phases
 	gaps   bool // empty lines between the parts
-	sample int  // lines of the response
+	sample int  // lines that a response takes
 }
 
-// layouts go from the most detail to the least. A terminal gets the first that
-// fits.
+// layouts are sorted from the most detail to the least. draw chooses the first one
+// that fits into the terminal.
 var layouts = []layout{
 	{8, true, true, 4}, {6, true, true, 2}, {5, false, true, 2}, {4, false, false, 2}, {3, false, false, 1},
 }
 
-// draw draws a run as text of at most width columns and height lines.
+// draw draws a run as text of at most width columns and height lines. rounds is the
+// number of rounds that the run will have, 0 if it is unknown.
 func draw(r *report.Run, samples []report.Rollout, rounds, width, height int) string {
 	width, height = max(1, min(width, 120)), max(1, height)
 	var lines []string
@@ -67,23 +68,26 @@ func draw(r *report.Run, samples []report.Rollout, rounds, width, height int) st
 	return strings.Join(lines[:min(len(lines), height)], "\n") + "\n"
 }
 
-// A view is the lines of a run in one layout.
+// A view collects the lines that show a run in one layout.
 type view struct {
 	layout
 	width int
 	lines []string
 }
 
+// line adds a line, cut to the width of the view.
 func (v *view) line(format string, args ...any) {
 	v.lines = append(v.lines, runewidth.Truncate(printable(fmt.Sprintf(format, args...)), v.width, "…"))
 }
 
+// gap adds an empty line if the layout has gaps.
 func (v *view) gap() {
 	if v.gaps {
 		v.line("")
 	}
 }
 
+// draw adds all lines of the run.
 func (v *view) draw(r *report.Run, samples []report.Rollout, rounds int) {
 	v.progress(r, rounds)
 	v.gap()
@@ -102,7 +106,8 @@ func (v *view) draw(r *report.Run, samples []report.Rollout, rounds int) {
 	}
 }
 
-// progress draws the run's name and how many of its rounds are finished.
+// progress draws the run's name, how many of its rounds are finished and how long the
+// others will take.
 func (v *view) progress(r *report.Run, rounds int) {
 	v.line("%s  %s", r.Name, r.Config["objective.name"])
 	if rounds <= 0 {
@@ -116,7 +121,7 @@ func (v *view) progress(r *report.Run, rounds int) {
 	v.line("round %d/%d  %s%s", done, rounds, meter(float64(done)/float64(rounds), max(4, v.width/3)), left)
 }
 
-// rewards draws the curve of the reward, and the evaluations.
+// rewards draws the curve of the reward and the results of the evaluations.
 func (v *view) rewards(r *report.Run) {
 	v.line("reward %.3f", r.Rounds.Last("reward"))
 	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
@@ -136,9 +141,9 @@ func (v *view) rewards(r *report.Run) {
 	}
 }
 
-// metrics draws the watched metrics that the run has.
+// metrics draws those of shownMetrics that the run has.
 func (v *view) metrics(r *report.Run) {
-	for _, m := range watched {
+	for _, m := range shownMetrics {
 		column := r.Rounds.Column(m.name)
 		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) {
 			continue
@@ -147,7 +152,8 @@ func (v *view) metrics(r *report.Run) {
 	}
 }
 
-// phases draws what share of the time each phase of a round takes.
+// phases draws the share of the time that each phase of a round takes, for phases of
+// at least 1 %.
 func (v *view) phases(r *report.Run) {
 	phases, seconds, total := r.Seconds()
 	var shares []string
@@ -177,15 +183,15 @@ func (v *view) response(s report.Rollout) {
 	for n := 1; text != "" && n <= v.sample; n++ {
 		row := runewidth.Truncate(text, v.width, "")
 		if row == "" || n == v.sample {
-			row = text // line cuts it
+			row = text // v.line cuts it to the width
 		}
 		v.line("%s", row)
 		text = text[len(row):]
 	}
 }
 
-// printable replaces what cannot be printed in one line, such as characters that
-// move the cursor, by spaces.
+// printable replaces characters that cannot be printed, such as those that move the
+// cursor, by spaces.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

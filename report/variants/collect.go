@@ -12,27 +12,29 @@ import (
 	"onering/train/sweep"
 )
 
-// Results are what the runs of a sweep came to.
+// Results are the results of a sweep.
 type Results struct {
 	Table    *Table
 	Runs     []*report.Run // those with a result
-	name     string
+	name     string        // the title; it also names the block and the figures of a Markdown page
 	outcomes []Outcome
-	dynamics []string
+	dynamics []string // the variants that the second figure shows
 }
 
-// A MetricError says that a run did not log the metric that a sweep compares by.
+// A MetricError reports that a run did not log the metric by which a sweep compares
+// its variants.
 type MetricError struct{ File, Dir, Metric string }
 
 func (e *MetricError) Error() string {
 	return fmt.Sprintf("%s: sweep.metric: %s has no %q in metrics.jsonl", e.File, e.Dir, e.Metric)
 }
 
-// Collect reads the folders of a sweep's runs and compares the variants. It needs
-// at least one run that did not fail. name is the title of the results.
+// Collect reads the folders of a sweep's runs and compares the variants. At least one
+// run must have succeeded. name is the title of the results. The error is a
+// *MetricError if a run lacks the metric to compare by.
 func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
 	r := &Results{name: name, dynamics: p.Dynamics}
-	metrics := append([]Metric{{Name: p.Metric}}, columns...)
+	metrics := append([]Metric{{Name: p.Metric}}, resultColumns...)
 	for _, one := range runs {
 		o := Outcome{Variant: one.Variant, Seed: one.Seed}
 		if one.Failed != nil {
@@ -66,8 +68,9 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
 	return r, err
 }
 
-// columns are shown next to the metric that variants are compared by.
-var columns = []Metric{
+// resultColumns are the columns of the results after the metric by which the variants
+// are compared.
+var resultColumns = []Metric{
 	{Name: "reward", Title: "last reward"},
 	{Name: "grad_norm/median", Title: "grad norm, median"},
 	{Name: "grad_norm/max", Title: "grad norm, max"},
@@ -77,42 +80,43 @@ var columns = []Metric{
 	{Name: "share/weights", Title: "time in the objective", Percent: true},
 }
 
-// WriteReport writes the page over all runs, with the tables, to a file.
+// WriteReport writes a page about all runs, with the tables of results, to a file.
 func (r *Results) WriteReport(path string) error {
 	head, rows := r.Table.Cells()
-	tables := []report.Results{{Title: "Results", Note: "Means over seeds, the first with its standard error.", Columns: head, Rows: rows}}
+	tables := []report.Results{{Title: "Results", Note: "Means over seeds. The first mean has its standard error.", Columns: head, Rows: rows}}
 	if len(r.Table.Comparisons) > 0 {
 		head, rows := r.Table.ComparisonCells()
 		tables = append(tables, report.Results{
 			Title: "Comparisons", Columns: head, Rows: rows,
-			Note: "Paired by seed: mean difference with its standard error, interval by Student's t, p-value of the exact sign-flip test and after Holm's correction.",
+			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction.",
 		})
 	}
 	return report.WriteFile(path, r.Runs, report.Options{Title: r.name, Tables: tables})
 }
 
-// panelMetrics are the metrics whose course the second figure shows.
+// panelMetrics are the metrics that the second figure shows over the steps.
 var panelMetrics = []struct{ name, title string }{
 	{"reward", "reward"}, {"grad_norm", "gradient norm"}, {"entropy", "entropy, nats"},
 	{"log_ratio/mean", "mean log-importance ratio"}, {"delta/std", "log-ratio of tokens, std"}, {"clipped", "share clipped"},
 }
 
-// panelPoints bounds the points of a line in the second figure.
+// panelPoints is the largest number of points of a line in the second figure.
 const panelPoints = 200
 
-// panels averages the course of the runs of each variant in r.dynamics.
+// panels returns the panels of the second figure: each metric over the steps, averaged
+// over the runs of each variant in r.dynamics.
 func (r *Results) panels() []Panel {
 	var list []Panel
 	for _, m := range panelMetrics {
 		p := Panel{Title: m.title}
 		for _, v := range r.dynamics {
-			var of []*report.Run
+			var runs []*report.Run
 			for _, run := range r.Runs {
 				if run.Group == v {
-					of = append(of, run)
+					runs = append(runs, run)
 				}
 			}
-			if points := report.Average(of, m.name, panelPoints); points != nil {
+			if points := report.Average(runs, m.name, panelPoints); points != nil {
 				p.Lines = append(p.Lines, Line{Variant: v, Points: points})
 			}
 		}
@@ -123,22 +127,22 @@ func (r *Results) panels() []Panel {
 	return list
 }
 
-// UpdatePage puts the tables into a Markdown page, as ReplaceBlock does for the
-// name of the results, and writes the figures beside the page.
+// UpdatePage replaces the block of a Markdown page that has the name of the results
+// (see ReplaceBlock) by the tables, and writes the figures into the page's folder.
 func (r *Results) UpdatePage(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	beside := func(name string, write func(io.Writer) error) error {
+	writeNextToPage := func(name string, write func(io.Writer) error) error {
 		return models.WriteFile(filepath.Join(filepath.Dir(path), name), write)
 	}
 	figure := r.name + ".svg"
 	block := fmt.Sprintf("![%s by variant: seeds, means and 95 %% intervals](%s)\n\n%s", r.Table.Metrics[0].Title, figure, r.Table.Markdown())
 	if panels := r.panels(); len(panels) > 0 {
-		course := r.name + "-dynamics.svg"
-		block += fmt.Sprintf("\n![Training dynamics of %s, means over seeds](%s)\n", strings.Join(r.dynamics, ", "), course)
-		if err := beside(course, func(w io.Writer) error { return Dynamics(w, r.dynamics, panels) }); err != nil {
+		dynamicsFigure := r.name + "-dynamics.svg"
+		block += fmt.Sprintf("\n![Training dynamics of %s, means over seeds](%s)\n", strings.Join(r.dynamics, ", "), dynamicsFigure)
+		if err := writeNextToPage(dynamicsFigure, func(w io.Writer) error { return Dynamics(w, r.dynamics, panels) }); err != nil {
 			return err
 		}
 	}
@@ -147,7 +151,7 @@ func (r *Results) UpdatePage(path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	values := Values(r.outcomes, r.Table.Metrics[0].Name)
-	if err := beside(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
+	if err := writeNextToPage(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
 		return err
 	}
 	return models.WriteFile(path, func(w io.Writer) error {

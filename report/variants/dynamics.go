@@ -9,20 +9,21 @@ import (
 	"math"
 )
 
-// A Panel is one small chart of Dynamics: a metric over optimizer steps, a line
-// for each variant.
+// A Panel is one small chart of Dynamics. It shows a metric over optimizer steps, with
+// a line for each variant.
 type Panel struct {
 	Title string
 	Lines []Line
 }
 
-// A Line is a variant's mean over its seeds, [step, value] in the order of steps.
+// A Line is the mean of a metric over the seeds of a variant, as [step, value] pairs
+// in the order of steps.
 type Line struct {
 	Variant string
 	Points  [][2]float64
 }
 
-// Sizes of a panel and what surrounds its plot, in pixels.
+// Sizes of a panel and of the margins around its plot, in pixels.
 const (
 	panelColumns = 3
 	panelWidth   = figureWidth / panelColumns
@@ -33,11 +34,11 @@ const (
 	legendHeight = 22
 )
 
-// variantColors can be told apart on light and on dark pages.
+// variantColors are easy to tell apart on light and on dark pages.
 var variantColors = []string{"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a227", "#d1495b", "#5b7f95", "#7a6ff0"}
 
-// Dynamics draws panels as SVG, with one legend for all. A variant has the same
-// colour in every panel.
+// Dynamics draws panels as SVG, with one legend for all of them. A variant has the same
+// colour in every panel. It returns an error if there are no panels or no variants.
 func Dynamics(w io.Writer, variants []string, panels []Panel) error {
 	if len(panels) == 0 || len(variants) == 0 {
 		return errors.New("variants: no dynamics to draw")
@@ -81,7 +82,7 @@ func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 	if low > high {
 		return
 	}
-	step := tick(2 * (high - low)) // about three lines
+	step := tick(2 * (high - low)) // about three grid lines
 	low, high = step*math.Floor(low/step), step*math.Ceil(high/step)
 	if high == low {
 		high = low + step
@@ -111,7 +112,7 @@ func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 	b.WriteByte('\n')
 }
 
-// text writes s at x, y.
+// text draws the string s at x, y.
 func text(b *bytes.Buffer, x, y float64, anchor, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">`, x, y, anchor)
 	xml.EscapeText(b, []byte(s)) // writing to a buffer cannot fail

@@ -16,9 +16,10 @@ const (
 	margin      = 16
 )
 
-// Figure draws the first metric as SVG: a line for each variant with the value of
-// each seed, the mean and its 95 % interval. values are by variant. The colours
-// suit light and dark pages.
+// Figure draws the first metric as SVG. Each variant has a row with a dot for each
+// seed, the mean and the 95 % interval of the mean. values has the values of the metric
+// by variant. The colours suit light and dark pages. It returns an error if there are
+// no values.
 func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, list := range values {
@@ -74,8 +75,8 @@ func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
 	return err
 }
 
-// tick returns a distance between grid lines that makes about six of them over a
-// range.
+// tick returns a round distance between grid lines, so that about six grid lines cover
+// span.
 func tick(span float64) float64 {
 	if span <= 0 {
 		return 0.1
@@ -89,7 +90,7 @@ func tick(span float64) float64 {
 	return 10 * power
 }
 
-// short returns a value as an axis shows it.
+// short formats a value for the labels of an axis.
 func (m Metric) short(x float64) string {
 	if m.Percent {
 		x *= 100
@@ -97,7 +98,7 @@ func (m Metric) short(x float64) string {
 	return fmt.Sprintf("%.4g", math.Round(x*1e6)/1e6)
 }
 
-// Values returns the values of a metric by variant, as Figure takes them.
+// Values returns the values of a metric by variant, for Figure. It omits failed runs.
 func Values(outcomes []Outcome, metric string) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, o := range outcomes {

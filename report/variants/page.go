@@ -10,7 +10,7 @@ import (
 //	<!-- NAME -->
 //	<!-- end -->
 //
-// of a Markdown page. It is an error if the page does not have them.
+// of a Markdown page by block. It returns an error if the page lacks these lines.
 func ReplaceBlock(text, name, block string) (string, error) {
 	begin := "<!-- " + name + " -->\n"
 	from := strings.Index(text, begin)

@@ -1,5 +1,5 @@
-// Package variants compares the variants of a sweep: means and standard errors
-// over seeds, paired comparisons, and tables and figures of both.
+// Package variants compares the variants of a sweep. It computes means and standard
+// errors over seeds and paired tests, and shows them in tables and figures.
 package variants
 
 import (
@@ -8,27 +8,28 @@ import (
 	"slices"
 )
 
-// A Test compares two variants on the seeds that both have.
+// A Test is the result of comparing two variants on the seeds that both have.
 type Test struct {
-	N          int     // seeds
+	N          int     // number of seeds
 	Difference float64 // mean of the first variant minus the second
-	SE         float64 // its standard error; NaN for one seed
-	Low, High  float64 // its 95 % interval by Student's t
-	P          float64 // two-sided, of the sign-flip test
+	SE         float64 // standard error of Difference; NaN for one seed
+	Low, High  float64 // 95 % interval of Difference by Student's t
+	P          float64 // two-sided p-value of the sign-flip test
 	Adjusted   float64 // P after Holm's correction over the sweep's comparisons
 }
 
-// Up to exactSeeds differences every combination of signs is tried, beyond that
-// so many random ones as flips says.
+// signFlip tries every combination of signs of up to exactSeeds differences. For more
+// differences it tries randomFlips random combinations.
 const (
-	exactSeeds = 18
-	flips      = 100_000
+	exactSeeds  = 18
+	randomFlips = 100_000
 )
 
-// Paired tests whether the differences of pairs have the mean 0. The sign-flip
-// test asks how often the mean would be as far from 0 as it is if each difference
-// were as likely to have the other sign. It assumes no distribution. With n pairs
-// the smallest possible p-value is 2^(1-n).
+// Paired tests whether the mean of the differences d is 0. The sign-flip test assumes
+// that each difference could equally well have had the other sign. Its p-value is the
+// share of all combinations of signs whose mean is at least as far from 0 as the mean
+// of d. It assumes nothing else about the distribution. With n differences the smallest
+// possible p-value is 2^(1-n).
 func Paired(d []float64) Test {
 	t := Test{N: len(d), Difference: mean(d), SE: standardError(d), P: signFlip(d)}
 	h := tQuantile(len(d)-1) * t.SE
@@ -36,16 +37,18 @@ func Paired(d []float64) Test {
 	return t
 }
 
+// signFlip returns the p-value of the sign-flip test, or NaN if d is empty. Random
+// combinations come from a fixed seed.
 func signFlip(d []float64) float64 {
 	if len(d) == 0 {
 		return math.NaN()
 	}
-	seen, scale := 0.0, 0.0
+	total, scale := 0.0, 0.0
 	for _, x := range d {
-		seen += x
+		total += x
 		scale += math.Abs(x)
 	}
-	least := math.Abs(seen) - 1e-12*scale // sums that differ by rounding count as equal
+	least := math.Abs(total) - 1e-12*scale // so that rounding cannot make equal sums differ
 	if len(d) <= exactSeeds {
 		extreme := 0
 		for signs := range 1 << len(d) {
@@ -56,8 +59,8 @@ func signFlip(d []float64) float64 {
 		return float64(extreme) / float64(int(1)<<len(d))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	extreme := 1 // the signs as they are count as one draw
-	for range flips {
+	extreme := 1 // the actual signs count as one combination
+	for range randomFlips {
 		sum := 0.0
 		for from := 0; from < len(d); from += 64 {
 			sum += flipped(d[from:min(from+64, len(d))], r.Uint64())
@@ -66,7 +69,7 @@ func signFlip(d []float64) float64 {
 			extreme++
 		}
 	}
-	return float64(extreme) / (flips + 1)
+	return float64(extreme) / (randomFlips + 1)
 }
 
 // flipped returns the sum of d with the sign of d[i] changed if bit i is set.
@@ -80,8 +83,9 @@ func flipped(d []float64, bits uint64) (sum float64) {
 	return sum
 }
 
-// adjust sets Adjusted of a family of tests by Holm's step-down method: the k-th
-// smallest of m p-values is multiplied by m-k+1, and the results never decrease.
+// adjust sets the field Adjusted of tests by Holm's step-down method: it multiplies the
+// k-th smallest of m p-values by m-k+1, limits the product to 1 and raises it to the
+// adjusted value before, if that is larger.
 func adjust(tests []*Test) {
 	order := slices.Clone(tests)
 	slices.SortStableFunc(order, func(a, b *Test) int {
@@ -100,16 +104,17 @@ func adjust(tests []*Test) {
 	}
 }
 
+// mean returns the mean of x, or NaN if x is empty.
 func mean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
 		sum += v
 	}
-	return sum / float64(len(x)) // NaN if there are none
+	return sum / float64(len(x))
 }
 
-// standardError returns that of the mean, from the sample variance, or NaN for
-// fewer than two values.
+// standardError returns the standard error of the mean of x, from the sample variance.
+// It returns NaN for fewer than two values.
 func standardError(x []float64) float64 {
 	if len(x) < 2 {
 		return math.NaN()
@@ -129,9 +134,9 @@ var t975 = []float64{
 	2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 }
 
-// tQuantile returns the 97.5 % quantile of Student's t for df degrees of freedom,
-// NaN for df = 0. Beyond the table it uses the first terms of the expansion at the
-// normal quantile, which are exact to four digits.
+// tQuantile returns the 97.5 % quantile of Student's t for df degrees of freedom, or
+// NaN for df < 1. For more degrees than t975 has, it uses the first terms of the
+// Cornish-Fisher expansion around the normal quantile, which give four correct digits.
 func tQuantile(df int) float64 {
 	switch {
 	case df < 1:

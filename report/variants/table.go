@@ -17,52 +17,53 @@ import (
 type Outcome struct {
 	Variant string
 	Seed    int64
-	// Values are by the metric's name: the one that variants are compared by, and
-	// the others that the table shows.
+	// Values are the run's results by the name of the metric.
 	Values map[string]float64
-	// Failed says why there are no values, "" if there are.
+	// Failed is the reason why the run has no values, or "" if it succeeded.
 	Failed string
 }
 
 // A Metric is a column of the table.
 type Metric struct {
-	Name    string // in Outcome.Values
+	Name    string // the key of Outcome.Values
 	Title   string
 	Percent bool // shown in percent
 }
 
-// A Comparison is a question stated before the runs, and its answer.
+// A Comparison is a question that was stated before the runs, and the test that
+// answers it.
 type Comparison struct {
 	sweep.Comparison
 	Test Test
 }
 
-// A Row is a variant's line: means over seeds.
+// A Row is one variant: its means over seeds.
 type Row struct {
 	Variant string
-	Runs    int
-	Failed  int
+	Runs    int       // that succeeded
+	Failed  int       // runs that failed
 	Mean    []float64 // by metric
-	SE      []float64
-	Least   float64 // of the first metric
-	Most    float64
+	SE      []float64 // standard errors of Mean
+	Least   float64   // smallest value of the first metric, NaN if there is none
+	Most    float64   // largest value of the first metric, NaN if there is none
 }
 
 // A Table is the result of a sweep.
 type Table struct {
-	Metrics     []Metric // variants are compared by the first
+	Metrics     []Metric // the first one is the metric by which variants are compared
 	Rows        []Row
 	Comparisons []Comparison
 }
 
-// New tabulates outcomes: a row per variant in the order given, and the
-// comparisons on the seeds that both variants have.
+// New makes a table of outcomes: a row for each variant, in the given order, and the
+// comparisons. A comparison uses the seeds that both variants have. It returns an error
+// if there are no metrics or a comparison names an unknown variant.
 func New(metrics []Metric, variants []string, outcomes []Outcome, comparisons []sweep.Comparison) (*Table, error) {
 	if len(metrics) == 0 {
 		return nil, errors.New("variants: no metric to compare by")
 	}
 	t := &Table{Metrics: metrics}
-	bySeed := map[string]map[int64]float64{} // the first metric, by variant and seed
+	bySeed := map[string]map[int64]float64{} // values of the first metric by variant and seed
 	for _, name := range variants {
 		row, values := newRow(name, metrics, outcomes)
 		t.Rows = append(t.Rows, row)
@@ -86,7 +87,7 @@ func New(metrics []Metric, variants []string, outcomes []Outcome, comparisons []
 	return t, nil
 }
 
-// newRow returns a variant's line and the values of the first metric by seed.
+// newRow returns the row of a variant, and its values of the first metric by seed.
 func newRow(variant string, metrics []Metric, outcomes []Outcome) (Row, map[int64]float64) {
 	row := Row{Variant: variant, Least: math.NaN(), Most: math.NaN()}
 	values := make([][]float64, len(metrics))
@@ -176,6 +177,7 @@ func (t *Table) ComparisonCells() (head []string, rows [][]string) {
 	return head, rows
 }
 
+// title returns the heading of the metric's column.
 func (m Metric) title() string {
 	title := m.Title
 	if title == "" {
@@ -187,6 +189,7 @@ func (m Metric) title() string {
 	return title
 }
 
+// format formats a value for the table, "-" for NaN.
 func (m Metric) format(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -199,6 +202,7 @@ func (m Metric) format(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
+// signed formats a difference, with a plus sign if it is positive.
 func (m Metric) signed(x float64) string {
 	if x > 0 {
 		return "+" + m.format(x)
@@ -206,7 +210,7 @@ func (m Metric) signed(x float64) string {
 	return m.format(x)
 }
 
-// Print writes the table and the comparisons in columns.
+// Print writes the table and the comparisons as text in aligned columns.
 func (t *Table) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	write := func(head []string, rows [][]string) {

@@ -1,5 +1,5 @@
-// Package sweep plans and runs sweeps: variants of one run file, each trained
-// with several seeds. docs/experiments.md explains sweep files by example.
+// Package sweep plans and runs sweeps. A sweep trains several variants of one run file,
+// each with several seeds. docs/reports.md explains sweep files by example.
 package sweep
 
 import (
@@ -14,25 +14,26 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A file is a sweep file as it is written.
+// A file is the TOML of a sweep file.
 type file struct {
 	Sweep struct {
-		// Base is the run file of all runs, relative to the sweep file. If it is
-		// empty the runs are those of train without --config.
+		// Base is the run file that all runs start from, relative to the sweep
+		// file. If it is empty, all runs start from the default settings.
 		Base string `toml:"base"`
 		// Seeds are the values of train.seed and data.seed.
 		Seeds []int64 `toml:"seeds"`
-		// Metric is what variants are compared by. The default is pass@1 of the
-		// first suite, or the reward if there is none.
+		// Metric is the metric by which variants are compared. The default is
+		// pass@1 of the first suite, or the reward if there is no suite.
 		Metric string `toml:"metric"`
-		// Baseline is compared with every variant, except those that [[compare]]
-		// compares with it. Empty is none.
+		// Baseline is the variant that is compared with every other variant. A
+		// pair that [[compare]] lists is not compared again. Empty means no
+		// baseline.
 		Baseline string `toml:"baseline"`
-		// Dynamics are the variants whose course is drawn for --update.
+		// Dynamics are the variants whose training dynamics --update draws.
 		Dynamics []string `toml:"dynamics"`
 	} `toml:"sweep"`
-	// Grid has values for keys such as "objective.p". Every variant is run with
-	// every combination of them.
+	// Grid has a list of values for each of its keys, such as "objective.p". Every
+	// variant runs with every combination of these values.
 	Grid map[string][]any `toml:"grid"`
 	// Variant has a name, sections of a run file, and optionally seeds.
 	Variant []map[string]any `toml:"variant"`
@@ -43,7 +44,7 @@ type file struct {
 type Comparison struct {
 	First  string `toml:"first"`
 	Second string `toml:"second"`
-	// Claim says what is expected, and by whom.
+	// Claim is the expected answer and who expects it, such as "paper: positive".
 	Claim string `toml:"claim"`
 }
 
@@ -54,18 +55,19 @@ type Variant struct {
 	Settings []string // section.key=value, as --set takes them
 }
 
-// A Plan is a sweep file with its grid multiplied out.
+// A Plan is the contents of a sweep file. It has a variant for every combination of
+// the grid's values.
 type Plan struct {
 	File        string
-	Base        string // the run file; "" is the default run
-	Metric      string // "" is the default
+	Base        string // the path of the run file; "" means the default settings
+	Metric      string // "" means the default metric
 	Variants    []Variant
 	Comparisons []Comparison
 	Dynamics    []string // the names of variants
 }
 
-// ReadPlan reads a sweep file. The error is that of reading the file or of its
-// TOML, or else names everything that is wrong with its contents.
+// ReadPlan reads a sweep file. If the file can be read and is valid TOML, the error
+// lists everything that is wrong with its contents.
 func ReadPlan(path string) (*Plan, error) {
 	var f file
 	meta, err := toml.DecodeFile(path, &f)
@@ -76,7 +78,7 @@ func ReadPlan(path string) (*Plan, error) {
 	var errs []error
 	for _, key := range meta.Undecoded() {
 		if key[0] == "variant" {
-			continue // readVariant checks these; the decoder does not know keys in a map
+			continue // readVariant checks the keys of a variant
 		}
 		errs = append(errs, fmt.Errorf("unknown key %q", key))
 	}
@@ -180,7 +182,7 @@ func readVariant(v map[string]any, seeds []int64) (Variant, error) {
 			for _, s := range x {
 				n, ok := s.(int64)
 				if !ok {
-					return one, fmt.Errorf("seed %v is no integer", s)
+					return one, fmt.Errorf("seed %v is not an integer", s)
 				}
 				one.Seeds = append(one.Seeds, n)
 			}
@@ -194,7 +196,8 @@ func readVariant(v map[string]any, seeds []int64) (Variant, error) {
 	return one, nil
 }
 
-// product returns every variant with each of a key's values.
+// product returns a copy of every variant for each value of key. The names of the
+// copies end with KEY=VALUE.
 func product(variants []Variant, key string, values []any) []Variant {
 	_, short, _ := strings.Cut(key, ".")
 	var out []Variant
@@ -209,18 +212,18 @@ func product(variants []Variant, key string, values []any) []Variant {
 	return out
 }
 
-// settingText returns a setting as --set takes it. Every JSON value that a setting
-// can have is also a TOML value.
+// settingText formats a setting as the flag --set expects it. It writes the value as
+// JSON, because every JSON value that a setting can have is also valid TOML.
 func settingText(path string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return path + "=" + fmt.Sprint(value) // refused when the setting is applied
+		return path + "=" + fmt.Sprint(value) // applying the setting reports the bad value
 	}
 	return path + "=" + string(text)
 }
 
-// folderName returns a variant's name as the name of a folder: "p = 0.5" becomes
-// p=0.5.
+// folderName converts a variant's name into the name of a folder: "p = 0.5" becomes
+// "p=0.5".
 func folderName(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(name), " = ", "=")
 	var b strings.Builder

@@ -26,17 +26,19 @@ type Run struct {
 	Variant  string
 	Seed     int64
 	Dir      string   // the run folder
-	Settings []string // of the variant, the seed and the folder, as --set takes them
+	Settings []string // KEY=VALUE for --set: those of the variant, the seeds, the folder
 	// Config is the complete run.toml, which the caller makes from Settings.
 	Config []byte
-	// Failed is why the run has no result, nil if it has one.
+	// Failed is the reason why the run has no result, or nil.
 	Failed error
 }
 
-// resultFile is written into a run folder when its run is finished.
+// resultFile is the name of the file that marks a run as finished. It holds what
+// `train --json` printed.
 const resultFile = "result.json"
 
-// Runs returns the runs of a plan, with folders in out and without Config.
+// Runs returns the runs of a plan, with a run for each variant and seed. Their folders
+// are in the folder out. The caller sets their Config.
 func (p *Plan) Runs(out string) []*Run {
 	var runs []*Run
 	for _, v := range p.Variants {
@@ -50,17 +52,18 @@ func (p *Plan) Runs(out string) []*Run {
 	return runs
 }
 
-// A ConflictError says that the folder of a run holds a run of other settings.
+// A ConflictError reports that the folder of a run contains a run with other settings.
+// Difference names the first setting that differs, with both values.
 type ConflictError struct{ Dir, Difference string }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s holds a run of other settings (%s): choose another folder with --out, or remove it", e.Dir, e.Difference)
 }
 
-// Done reports whether the run's folder holds its result. If the folder holds
-// another configuration the error is a ConflictError, since results of the two
-// must not be mixed. complete fills in the defaults of the run.toml there, whose
-// path it is given for its errors.
+// Done reports whether the run's folder has the result of the run. The error is a
+// *ConflictError if the folder has a run with other settings, because the results of
+// the two must not be mixed. Done calls complete to fill in the defaults of the run.toml
+// in the folder; complete gets the path of the file for its error messages.
 func (r *Run) Done(complete func(path string, text []byte) ([]byte, error)) (bool, error) {
 	path := filepath.Join(r.Dir, "run.toml")
 	there, err := os.ReadFile(path)
@@ -84,9 +87,9 @@ func (r *Run) Done(complete func(path string, text []byte) ([]byte, error)) (boo
 	return err == nil, nil
 }
 
-// difference names the first key in which two run files differ, with both values,
-// or returns "". The sections [output] and [runtime], which say where and on what
-// a run is made, may differ.
+// difference describes the first key whose values differ in two run files, or returns
+// "" if there is none. It ignores the sections [output] and [runtime]: they set the
+// folder and the machine of a run, which do not change its results.
 func difference(a, b []byte) (string, error) {
 	var there, here map[string]map[string]any
 	metaThere, err := toml.Decode(string(a), &there)
@@ -109,6 +112,7 @@ func difference(a, b []byte) (string, error) {
 	return "", nil
 }
 
+// valueText formats the value of a key for an error message.
 func valueText(sections map[string]map[string]any, key toml.Key) string {
 	value, ok := sections[key[0]][key[1]]
 	if !ok {
@@ -121,9 +125,10 @@ func valueText(sections map[string]map[string]any, key toml.Key) string {
 	return string(text)
 }
 
-// TrainAll trains the runs, jobs at a time, and calls finished after each. A run
-// that fails has Failed set and does not keep the others from running. When ctx
-// ends, the runs under way stop at their next checkpoint.
+// TrainAll trains the runs, up to jobs of them at the same time, and calls finished
+// after each one. If a run fails, TrainAll sets its Failed and continues with the
+// others. When ctx ends, running processes save a checkpoint and stop, and no further
+// run starts.
 func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
 	queue := make(chan *Run)
 	var wait sync.WaitGroup
@@ -145,14 +150,14 @@ func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
 	wait.Wait()
 }
 
-// train trains to the end, from the last checkpoint if there is one. It does so in
-// a process of its own, so that one that dies does not end the others.
+// train trains the run to its end, from the last checkpoint if there is one. It starts
+// a process for the run, so that a crash does not end the other runs.
 func (r *Run) train(ctx context.Context) error {
 	args := []string{"train", "--config", "-", "--json", "--quiet", "--report=false"}
 	checkpoints, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
 	if len(checkpoints) > 0 {
 		args = append(args, "--resume", "--out", r.Dir)
-	} else if err := os.RemoveAll(r.Dir); err != nil { // of a run that ended before its first checkpoint
+	} else if err := os.RemoveAll(r.Dir); err != nil { // an earlier run ended before its first checkpoint
 		return err
 	}
 	self, err := os.Executable()
@@ -173,7 +178,7 @@ func (r *Run) train(ctx context.Context) error {
 		return fmt.Errorf("%s: %s (%w)", r.Dir, strings.TrimPrefix(lines[len(lines)-1], "onering: "), err)
 	}
 	if !json.Valid(stdout.Bytes()) {
-		return fmt.Errorf("%s: train printed %q, which is no result", r.Dir, stdout.String())
+		return fmt.Errorf("%s: train printed %q, which is not JSON", r.Dir, stdout.String())
 	}
 	return models.WriteFile(filepath.Join(r.Dir, resultFile), func(w io.Writer) error {
 		_, err := w.Write(stdout.Bytes())
@@ -181,5 +186,6 @@ func (r *Run) train(ctx context.Context) error {
 	})
 }
 
-// Threads returns how many threads each of several jobs gets of the machine.
+// Threads returns the number of threads for each of several jobs that run at the same
+// time: an equal share of the machine's CPUs, at least 1.
 func Threads(jobs int) int { return max(1, runtime.NumCPU()/jobs) }
