@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -118,12 +117,8 @@ func TestDamaged(t *testing.T) {
 					t.Fatal(err)
 				}
 				text[i] = old
-				begin := time.Now()
 				if n := allocated(func() { readAll(damaged, 1e6) }); n > mostDamaged {
 					t.Errorf("%s with byte %d changed by %#x took %d MiB", path, i, b, n>>20)
-				}
-				if d := time.Since(begin); d > 10*time.Second {
-					t.Errorf("%s with byte %d changed by %#x took %v", path, i, b, d)
 				}
 			}
 		}
