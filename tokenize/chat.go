@@ -57,8 +57,9 @@ func (c *chatTemplate) render(messages []Message, addGenerationPrompt bool) (tex
 	if c.err != nil {
 		return "", c.err
 	}
-	turns := make(list, len(messages))
+	turns, size := make(list, len(messages)), 0
 	for i, m := range messages {
+		size += len(m.Role) + len(m.Content)
 		turns[i] = map[string]any{"role": m.Role, "content": m.Content}
 	}
 	data := map[string]any{
@@ -70,5 +71,5 @@ func (c *chatTemplate) render(messages []Message, addGenerationPrompt bool) (tex
 	for name, token := range c.tokens {
 		data[name] = token
 	}
-	return renderJinja(c.template, data)
+	return renderJinja(c.template, data, size)
 }

@@ -54,7 +54,8 @@ func TestJinja(t *testing.T) {
 
 func TestJinjaErrors(t *testing.T) {
 	for source, want := range map[string]string{
-		"{{ raise_exception('roles must alternate') }}": "roles must alternate",
+		"\n{{ raise_exception('roles must alternate') }}":                   "template: line 2: invalid call to function 'raise_exception': roles must alternate",
+		"{% if 1 %}{{ 'a' + raise_exception('no ' + 'tools') }}{% endif %}": "line 1: invalid call to function 'raise_exception': no tools",
 		"{% if %}":                        "",
 		"{{ 1 % 0 }}":                     "divide by zero",
 		"{% for x in":                     "",
@@ -80,5 +81,71 @@ func TestJinjaErrors(t *testing.T) {
 		} else if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "tokenize: chat template: ") {
 			t.Errorf("%.60s: error %.200q, want %q in it", source, err, want)
 		}
+	}
+}
+
+// TestJinjaLimits wants an error from templates that would fill the memory, run for
+// years or overflow the stack. An error that comes late would end the test itself.
+func TestJinjaLimits(t *testing.T) {
+	loop := "{% for i in range(100000) %}"
+	for source, want := range map[string]string{
+		"a\n{% set ns = namespace() %}\n{% set ns.a = ns %}{{ ns }}":                                                      "line 3: a namespace cannot be part",
+		"{% set a = namespace() %}{% set b = namespace(x=a) %}":                                                           "namespace",
+		"{% set ns = namespace() %}{% set ns['a'] = [ns] %}{{ ns | tojson }}":                                             "namespace",
+		"{% set ns = namespace() %}{% set ns.a = dict(b=ns) %}":                                                           "namespace",
+		"{% set d = {'a': 1} %}{% set d.Pairs = [] %}":                                                                    "namespace only",
+		"{% set m = messages[0] %}{% set m.x = messages %}{{ m }}":                                                        "namespace only",
+		"\n{{ ('1' * 100000) * 100000 }}":                                                                                 "line 2: the template does too much",
+		"{{ 'x' | center(100000000000) }}":                                                                                "filter center: the template does too much",
+		"{{ ('a' * 1000000) | replace('a', 'b' * 1000) }}":                                                                "filter replace",
+		"{% set x = 'a' * 1000000 %}{{ x.replace('a', 'b' * 1000, -1) }}":                                                 "method replace",
+		"{{ ('a' * 100000) | replace('', 'b' * 1000) }}":                                                                  "filter replace",
+		"{{ ('a' * 1000000) | join('b' * 1000) }}":                                                                        "filter join",
+		"{{ ('b' * 1000000).join(range(1000)) }}":                                                                         "",
+		"{{ range(100000) | join('b' * 100000) }}":                                                                        "filter join",
+		"{{ [1] | slice(100000000000) | list }}":                                                                          "filter slice",
+		"{{ [1] | batch(100000000000, 0) | list }}":                                                                       "filter batch",
+		"{{ 'a\\nb' | indent(100000000000) }}":                                                                            "filter indent",
+		"{{ 'a\\nb' | indent(width=100000000000) }}":                                                                      "filter indent",
+		"{{ '%100000000d' | format(1) }}":                                                                                 "width",
+		"{{ '{:>1000000000}'.format(1) }}":                                                                                "width",
+		"{{ lipsum(1000000) }}":                                                                                           "lipsum",
+		loop + loop + loop + "{% endfor %}{% endfor %}{% endfor %}":                                                       "too much",
+		"{% set r = range(100000) %}{% for i in r %}{% for j in r %}x{% endfor %}{% endfor %}":                            "too much",
+		loop + strings.Repeat("text ", 10000) + "{% endfor %}":                                                            "too much",
+		"{% set x %}" + loop + strings.Repeat("text ", 10000) + "{% endfor %}{% endset %}":                                "too much",
+		"{% set x = 'x' %}" + strings.Repeat("{% set x = x ~ x %}", 60):                                                   "too much",
+		"{% set x = 'x' %}" + strings.Repeat("{% set x = x + x %}", 60):                                                   "too much",
+		"{% set x = [1] %}" + strings.Repeat("{% set x = [x, x] %}", 60) + "{{ x }}":                                      "too much",
+		"{% set x = [1] %}" + strings.Repeat("{% do x.append(x) %}", 60) + "{{ x }}":                                      "too much",
+		"{% set x = 1 %}" + strings.Repeat("{% with x = [x, x] %}", 60) + "{{ x }}" + strings.Repeat("{% endwith %}", 60): "too much",
+		"{{ '\"'" + strings.Repeat(" | tojson", 60) + " }}":                                                               "filter tojson",
+		"{{ ('a'" + strings.Repeat(".replace('a', 'aa', -1)", 60) + ") }}":                                                "too much",
+		"{{ [1].String() }}":             "String",
+		"{{ ([1] | attr('String'))() }}": "not a name",
+		"{% set f = messages[0].get %}{% set ns = namespace(f=raise_exception) %}": "function",
+	} {
+		got, err := chatOf(source).Chat([]Message{{"user", "x"}}, false)
+		if err == nil {
+			t.Errorf("%.90s: rendered %d bytes, want an error with %q", source, len(got), want)
+		} else if !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "tokenize: chat template: ") {
+			t.Errorf("%.90s: error %.1200q, want %q in it", source, err, want)
+		}
+	}
+}
+
+// TestJinjaLong renders a long conversation within the limits.
+func TestJinjaLong(t *testing.T) {
+	messages := make([]Message, 1000)
+	want := 0
+	for i := range messages {
+		messages[i] = Message{"user", strings.Repeat("word ", 1000)}
+		want += len(messages[i].Content) + 5
+	}
+	const source = "{% set ns = namespace(last=0) %}{% for m in messages %}{% set content = m.content %}" +
+		"{% if 'x' in content or messages[loop.index0].role != 'user' %}?{% endif %}" +
+		"{% set ns.last = loop.index0 %}{{ '<' + m.role + content + ('-' * 0) }}{% endfor %}"
+	if got, err := chatOf(source).Chat(messages, true); err != nil || len(got) != want {
+		t.Errorf("%d bytes, %v, want %d bytes", len(got), err, want)
 	}
 }

@@ -35,6 +35,14 @@ var stringMethods = []string{"capitalize", "count", "endswith", "find", "format"
 	"isdecimal", "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "join", "lower", "partition",
 	"removeprefix", "removesuffix", "replace", "rfind", "rpartition", "splitlines", "startswith", "swapcase", "title", "upper"}
 
+// filterNames are the filters that a template can use: those of gonja, except for the
+// ones of web pages, whose time grows with the square of the text.
+var filterNames = []string{"abs", "attr", "batch", "capitalize", "center", "count", "d", "default", "dictsort", "e",
+	"escape", "filesizeformat", "first", "float", "forceescape", "format", "groupby", "indent", "int", "items", "join",
+	"last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace", "reverse", "round",
+	"safe", "select", "selectattr", "slice", "sort", "string", "sum", "title", "tojson", "trim", "truncate", "unique",
+	"upper", "urlencode", "wordcount"}
+
 // gonja's parser is recursive, and a stack overflow ends a Go program, so these
 // limits bound how deep a template can nest. Templates in use have up to 30 kB.
 const (
@@ -77,7 +85,10 @@ func parseJinja(source string) (t *exec.Template, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return exec.NewTemplate(name, c, loader, jinja())
+	if t, err = exec.NewTemplate(name, c, loader, jinja()); err != nil {
+		return nil, err
+	}
+	return t, guardTemplate(t.Root())
 }
 
 // lexes returns an error if gonja's lexer does not end. After a number, a point and
@@ -109,9 +120,30 @@ func lexes(source string, c *config.Config) error {
 	return fmt.Errorf("line %d cannot be read: a number, a point and a character outside ASCII", line)
 }
 
-func renderJinja(t *exec.Template, data map[string]any) (text string, err error) {
+// renderJinja renders a template with the given data, of which size bytes come from
+// the messages.
+func renderJinja(t *exec.Template, data map[string]any, size int) (text string, err error) {
 	defer catch(&err)
-	return t.ExecuteToString(exec.NewContext(data))
+	b := &budget{left: renderBudget + budgetPerByte*size, factor: map[int]int{}}
+	env := jinja()
+	strs := map[string]exec.Method[string]{}
+	for _, name := range append([]string{"strip", "lstrip", "rstrip", "split"}, stringMethods...) {
+		if m, ok := env.Methods.Str.Get(name); ok {
+			strs[name] = b.method(name, m)
+		}
+	}
+	methods := env.Methods
+	methods.Str = exec.NewMethodSet(strs)
+	c := config.New()
+	var out strings.Builder
+	r := exec.NewRenderer(&exec.Environment{
+		Filters: b.filters(), Methods: methods, Tests: env.Tests, ControlStructures: env.ControlStructures,
+		Context: env.Context.Inherit().Update(exec.NewContext(data)),
+	}, &out, c, nil, t)
+	if err := r.Execute(); err != nil {
+		return "", plainError(err)
+	}
+	return out.String(), nil
 }
 
 // catch turns a panic into an error: gonja panics on a division by zero, for example.
@@ -129,6 +161,7 @@ var jinja = sync.OnceValue(func() *exec.Environment {
 			allowed[name] = p
 		}
 	}
+	dict, _ := builtins.GlobalFunctions.Get("dict")
 	strs := map[string]exec.Method[string]{}
 	for _, name := range stringMethods {
 		if m, ok := builtins.Methods.Str.Get(name); ok {
@@ -141,15 +174,15 @@ var jinja = sync.OnceValue(func() *exec.Environment {
 	methods.Str = exec.NewMethodSet(strs)
 	return &exec.Environment{
 		ControlStructures: exec.NewControlStructureSet(allowed),
-		Filters: exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters).
-			Update(exec.NewFilterSet(map[string]exec.FilterFunction{"tojson": toJSON})),
-		Tests:   builtins.Tests,
-		Methods: methods,
-		Context: exec.EmptyContext().Update(builtins.GlobalFunctions).Update(exec.NewContext(map[string]any{
+		Tests:             builtins.Tests,
+		Methods:           methods,
+		Context: exec.NewContext(map[string]any{
+			"dict":            dict,
+			"namespace":       newNamespace,
 			"raise_exception": func(message string) (string, error) { return "", errors.New(message) },
 			"strftime_now":    strftimeNow,
 			"range":           boundedRange,
-		})),
+		}),
 	}
 })
 
