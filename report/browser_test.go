@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// browser is a Chromium on this machine.
+// browser returns the path of a Chromium, or skips the test if there is none.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
@@ -23,12 +23,13 @@ func browser(t *testing.T) string {
 			return path
 		}
 	}
-	t.Skip("no Chromium on this machine: the page is not drawn")
+	t.Skip("there is no Chromium on this machine to draw the page")
 	return ""
 }
 
-// before and after surround a page's own scripts: errors are collected from the
-// start, then a reader is played, and what was seen is left in the document.
+// The test adds two scripts to a page. before runs first and collects errors. after
+// runs last, uses the page as a reader would, and writes what it saw into the document
+// as JSON.
 const before = `<script>window.errors=[];addEventListener("error",(e)=>errors.push(String(e.message)));
 addEventListener("securitypolicyviolation",(e)=>errors.push("fetches "+e.blockedURI));
 const say=console.error;console.error=(...a)=>{errors.push(a.join(" "));say(...a)}</script>`
@@ -68,7 +69,7 @@ const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
 })().catch((e)=>{const out=document.createElement("pre");out.id="seen";out.textContent=JSON.stringify({errors:[...errors,String(e.stack)]});document.body.append(out)});
 </script></body>`
 
-// A reading is what the played reader saw.
+// A reading is the JSON that the script after writes.
 type reading struct {
 	Errors   []string
 	Figures  int
@@ -77,12 +78,12 @@ type reading struct {
 	Toggled  bool
 	Sorted   bool
 	Tokens   int
-	Verdicts string // of the responses that "What is wrong?" shows
+	Verdicts string // of the responses that the button of the finding "What is wrong?" shows
 	Saved    []string
-	Colours  []string // of the first token, by what tokens are coloured by
+	Colours  []string // of the first token, for each choice of what the colour means
 }
 
-// read opens a page in a headless browser.
+// read opens a page in a headless browser and returns what the script after saw.
 func read(t *testing.T, page []byte) reading {
 	t.Helper()
 	chromium := browser(t)
@@ -125,8 +126,9 @@ func read(t *testing.T, page []byte) reading {
 	return r
 }
 
-// TestBrowser draws a page in a real browser: no error, every chart drawn,
-// hovering shows values, the table sorts, light and dark change, exports work.
+// TestBrowser draws a page in a real browser. It checks that there is no error, every
+// chart is drawn, hovering shows values, the table sorts, the theme changes and the
+// exports work.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -146,7 +148,7 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("console: %q", r.Errors)
 	}
 	if r.Figures < 15 || r.Drawn != r.Figures {
-		t.Errorf("%d of %d charts drawn, want all of 14 or more", r.Drawn, r.Figures)
+		t.Errorf("%d of %d charts drawn, want at least 15 charts, all drawn", r.Drawn, r.Figures)
 	}
 	if !strings.Contains(r.Tooltip, "step") || !strings.Contains(r.Tooltip, "pmpo") {
 		t.Errorf("hovering shows %q", r.Tooltip)
@@ -155,7 +157,7 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("theme changes %v, table sorts %v, %d tokens", r.Toggled, r.Sorted, r.Tokens)
 	}
 	if r.Verdicts != "wrong" {
-		t.Errorf("wrong responses asked for, shown %q", r.Verdicts)
+		t.Errorf("the button for wrong responses shows %q", r.Verdicts)
 	}
 	if got, want := strings.Join(r.Colours, "; "), "logp rgba(224, 123, 57, 0.325); delta rgba(59, 130, 196, 0.545); w rgba(59, 130, 196, 0.7); none "; got != want {
 		t.Errorf("colours of a token %q, want %q", got, want)
@@ -166,8 +168,8 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// TestLargePage holds a page over 50 runs of 1,000 steps to 20 MB, and logs how
-// long a reader's visit takes.
+// TestLargePage checks that a page about 50 runs of 1,000 steps has at most 20 MB, and
+// logs how long the browser takes.
 func TestLargePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 50 runs of 1,000 steps")

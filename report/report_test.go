@@ -19,7 +19,8 @@ import (
 	"onering/tokenize"
 )
 
-// fakeRun writes a run folder with the given steps, eight a round.
+// fakeRun writes a run folder with the given number of steps, eight per round, and
+// returns it.
 func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -52,7 +53,7 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 		t.Fatal(err)
 	}
 	more := ""
-	if objective == "pmpo" { // fields that a run may have
+	if objective == "pmpo" { // not all runs have these fields
 		more = `,"delta":[0.3,0],"w":[-0.2,0.01]`
 	}
 	for _, round := range []int{1, 2, steps / 8} {
@@ -76,7 +77,7 @@ func mustRead(t testing.TB, dir string) *Run {
 
 func TestReadRun(t *testing.T) {
 	dir := fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 16)
-	// A line that is being written does not count.
+	// ReadRun must ignore a last line without a newline.
 	f, err := os.OpenFile(filepath.Join(dir, "metrics.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestReadRunRefuses(t *testing.T) {
 	}
 }
 
-// TestTableLateColumn has a column begin after the first row.
+// TestTableLateColumn adds a row with a column that the first row lacks.
 func TestTableLateColumn(t *testing.T) {
 	table := newTable()
 	table.add(1, 1, map[string]any{"a": 1.0})
@@ -128,7 +129,7 @@ func TestTableLateColumn(t *testing.T) {
 	}
 }
 
-// TestThin keeps the spike, the ends and the order.
+// TestThin checks that thin keeps single extreme values and the order of the points.
 func TestThin(t *testing.T) {
 	p := make(points, 10_000)
 	for i := range p {
@@ -210,7 +211,7 @@ func TestChooseRollouts(t *testing.T) {
 	}
 }
 
-// TestFindings wants the answers that the numbers give.
+// TestFindings checks the sentences and levels for a run with known numbers.
 func TestFindings(t *testing.T) {
 	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 80))
 	for i := range r.Steps.Column("p/share_at_max") {
@@ -238,7 +239,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestWriteEscapes has a response that would end the page's script.
+// TestWriteEscapes writes a page with text that would be markup if it were not escaped.
 func TestWriteEscapes(t *testing.T) {
 	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 8))
 	r.Rollouts = []Rollout{{Prompt: "</script><script>alert(1)</script>", Tokens: []string{"x"}}}
@@ -315,7 +316,7 @@ func TestWriteNothing(t *testing.T) {
 	if err := Write(new(bytes.Buffer), nil, Options{}); err == nil {
 		t.Error("a page about no runs")
 	}
-	// A run that has only begun has a page too.
+	// A run without records has a page, too.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), nil, 0o666); err != nil {
 		t.Fatal(err)
@@ -325,14 +326,15 @@ func TestWriteNothing(t *testing.T) {
 	}
 }
 
-// TestTallyESS takes one response worked by hand: z = log 2, log 2, 0, 0 has
-// ESS(1) = (2+2+1+1)^2 / (4 (4+4+1+1)) = 0.9, and half of its tokens lie beyond
-// eps_ess, so that the target is 1/4 + 1/2 * 3/4. Clipped at 0 nothing is left.
+// TestTallyESS compares with one response computed by hand: z = log 2, log 2, 0, 0 has
+// ESS(1) = (2+2+1+1)^2 / (4 (4+4+1+1)) = 0.9. Half of its log-ratios are beyond
+// eps_ess, so the target is 1/4 + 1/2 * 3/4. A clip of 0 makes all of z equal, and the
+// ESS is 1.
 func TestTallyESS(t *testing.T) {
 	lines := []rolloutLine{
 		{Advantage: 1, Delta: []number{number(math.Ln2), number(math.Ln2), 0, 0}},
-		{Advantage: 0, Delta: []number{9, 0}}, // no gradient
-		{Advantage: -1},                       // no step
+		{Advantage: 0, Delta: []number{9, 0}}, // ignored: it has no advantage
+		{Advantage: -1},                       // ignored: no step used it
 	}
 	for clip, want := range map[string]float64{"1": 0.9, "0": 1} {
 		r := &Run{Config: map[string]string{"objective.clip": clip, "objective.p_max": "1"}}
@@ -348,7 +350,8 @@ func TestTallyESS(t *testing.T) {
 	}
 }
 
-// TestSelectResponsesVaries wants ten wrong answers to ten problems where there are as many.
+// TestSelectResponsesVaries checks that the first ten responses are wrong answers to ten different
+// problems.
 func TestSelectResponsesVaries(t *testing.T) {
 	var lines []rolloutLine
 	for i := range 96 {
@@ -362,12 +365,12 @@ func TestSelectResponsesVaries(t *testing.T) {
 		t.Errorf("first %q, want %q", got, want)
 	}
 	if all := selectResponses(lines, 1, 1<<20, nil); len(all) != len(lines) {
-		t.Errorf("%d of %d with room for all", len(all), len(lines))
+		t.Errorf("%d of %d responses with a budget for all", len(all), len(lines))
 	}
 }
 
-// TestEmbeddedTokens colours a run on the embedded model before its first
-// checkpoint.
+// TestEmbeddedTokens checks that responses are split into tokens for a run on the
+// embedded model that has no checkpoint yet.
 func TestEmbeddedTokens(t *testing.T) {
 	r := &Run{Dir: t.TempDir(), Config: map[string]string{"model.path": "builtin:arithmetic"}}
 	x := (&rolloutLine{IDs: []int32{3, 1}, LogP: []number{-1, -2}, Weight: []number{0.5, 0}}).rollout(1, r.tokenizer())

@@ -12,20 +12,20 @@ import (
 	"onering/train/metrics"
 )
 
-// nobody is an observer that does nothing.
-type nobody struct{}
+// noObserver is an observer that does nothing.
+type noObserver struct{}
 
-func (nobody) Begin(string, string, int)  {}
-func (nobody) Advance(int)                {}
-func (nobody) Round(metrics.Record)       {}
-func (nobody) Evaluated(train.Evaluation) {}
+func (noObserver) Begin(string, string, int)  {}
+func (noObserver) Advance(int)                {}
+func (noObserver) Round(metrics.Record)       {}
+func (noObserver) Evaluated(train.Evaluation) {}
 
 func TestStatus(t *testing.T) {
 	addr, err := Address(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(addr, 24, nobody{})
+	s, err := Start(addr, 24, noObserver{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestStatus(t *testing.T) {
 	if code, _ := get("/", ""); code != http.StatusNotFound {
 		t.Errorf("/: code %d", code)
 	}
-	if _, err := Start(s.addr, 1, nobody{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := Start(s.addr, 1, noObserver{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("error %v", err)
 	}
 	if addr, err := Address("9090"); err == nil {

@@ -9,19 +9,19 @@ import (
 	"onering/train/metrics"
 )
 
-// next counts the rounds that are passed on.
-type next struct {
+// roundCounter counts the rounds that it is told about.
+type roundCounter struct {
 	train.Observer
 	rounds int
 }
 
-func (n *next) Round(metrics.Record) { n.rounds++ }
+func (n *roundCounter) Round(metrics.Record) { n.rounds++ }
 
-// TestReporter: the event files follow each round, the page is written at the
-// end, and a folder that no round was written to is left alone.
+// TestReporter checks that the event files are written after each round and the page
+// at the end, and that nothing is written before the first round.
 func TestReporter(t *testing.T) {
 	dir := t.TempDir()
-	n := &next{}
+	n := &roundCounter{}
 	r := NewReporter(dir, n)
 	r.Finish()
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
@@ -47,9 +47,9 @@ func TestReporter(t *testing.T) {
 	}
 }
 
-// TestReporterFails: a report that cannot be written does not end the run.
+// TestReporterFails checks that the run continues if the report cannot be written.
 func TestReporterFails(t *testing.T) {
-	n := &next{}
+	n := &roundCounter{}
 	r := NewReporter(filepath.Join(t.TempDir(), "none"), n)
 	r.Round(metrics.Record{})
 	r.Finish()

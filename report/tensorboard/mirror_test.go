@@ -27,7 +27,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// events reads an event file back: "step tag=value" for each scalar.
+// events reads the event file of a run and returns "step tag=value" for each scalar.
 func events(t *testing.T, run string) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(run, "tensorboard", "*"))
@@ -137,7 +137,7 @@ func TestMirror(t *testing.T) {
 	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5, 1 round/reward=0.75, 1 round/seconds/rollout=2")
 	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5, 1 round/reward=0.75, 1 round/seconds/rollout=2")
 
-	// Resuming drops records: the events are written anew.
+	// A resumed run drops records, so the event file must be written again.
 	if err := os.Truncate(metrics, int64(len(`{"kind":"eval","round":0,"step":0,"eval/sums/pass@1":0.25}`)+1)); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestMirrorWallTime has the times of the records, where they have one.
+// TestMirrorWallTime checks the wall times of records with and without a time.
 func TestMirrorWallTime(t *testing.T) {
 	run := t.TempDir()
 	begun := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)

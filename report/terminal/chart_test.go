@@ -25,8 +25,8 @@ func TestSparkline(t *testing.T) {
 	}
 }
 
-// TestBrailleChart draws a rising line: its first column is at the bottom left,
-// its last at the top right, and no line is too wide.
+// TestBrailleChart draws a rising line. It checks that the line begins at the bottom
+// left and ends at the top right, and that no row is too wide.
 func TestBrailleChart(t *testing.T) {
 	lines := brailleChart([]float64{0, 1, 2, 3}, 20, 3)
 	if len(lines) != 3 {

@@ -12,8 +12,9 @@ import (
 	"onering/report"
 )
 
-// TestWatchFits draws a run for terminals of many sizes: no line is too wide and
-// none too many, and what matters most is there wherever there is room.
+// TestWatchFits draws a run for terminals of many sizes. It checks that no line is too
+// wide, that there are not too many lines, and that the most important lines are shown
+// where they fit.
 func TestWatchFits(t *testing.T) {
 	dir := t.TempDir()
 	var b strings.Builder

@@ -13,8 +13,8 @@ import (
 	"onering/train/sweep"
 )
 
-// TestPaired checks against a case worked by hand: of the 16 sign patterns of
-// 1, 2, 3, 4 only all plus and all minus reach a sum of 10 in size.
+// TestPaired compares with a case computed by hand: of the 16 combinations of signs of
+// 1, 2, 3, 4, only two have a sum of 10 or -10.
 func TestPaired(t *testing.T) {
 	x := Paired([]float64{1, 2, 3, 4})
 	if x.N != 4 || x.Difference != 2.5 || x.P != 2.0/16 {
@@ -35,8 +35,8 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// TestSignFlipRandom holds random flips to the exact answer, with pairs of
-// difference 0, which change nothing, added to get there.
+// TestSignFlipRandom compares random flips with the exact p-value. It adds differences
+// of 0, which do not change the p-value, until signFlip uses random flips.
 func TestSignFlipRandom(t *testing.T) {
 	d := []float64{1, 2, -0.5, 3, 1.5, 2.5, -1, 4}
 	exact := signFlip(d)
@@ -95,7 +95,8 @@ func example(t *testing.T) *Table {
 	return table
 }
 
-// TestNew pairs by seed: a and b differ by exactly 0.1 on each.
+// TestNew checks that pairs have equal seeds: a and b differ by exactly 0.1 on each
+// seed.
 func TestNew(t *testing.T) {
 	table := example(t)
 	x := table.Comparisons[0].Test
@@ -143,7 +144,8 @@ func TestReplaceBlock(t *testing.T) {
 	}
 }
 
-// TestFigure wants well-formed SVG with a dot for every seed, within the figure.
+// TestFigure checks that the SVG is well-formed and has a dot for every seed, within
+// the figure.
 func TestFigure(t *testing.T) {
 	table := example(t)
 	table.Rows[0].Variant = "a <b>"
@@ -173,7 +175,7 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-// elements are the elements of a figure, which must be well-formed.
+// elements returns the elements of an SVG, which must be well-formed.
 func elements(t *testing.T, svg string) (list []xml.StartElement) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(svg))
@@ -191,8 +193,8 @@ func elements(t *testing.T, svg string) (list []xml.StartElement) {
 	}
 }
 
-// TestDynamics wants well-formed SVG with a path for every line, a colour for every
-// variant, and all of it within the figure.
+// TestDynamics checks that the SVG is well-formed, has a path for every line and a
+// colour for every variant, and that everything is within the figure.
 func TestDynamics(t *testing.T) {
 	panels := []Panel{
 		{"reward <1>", []Line{{"a", [][2]float64{{1, 0.5}, {2, 0.75}}}, {"b", [][2]float64{{1, -3}, {2, 40}}}}},

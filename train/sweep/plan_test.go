@@ -27,8 +27,9 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestPlan multiplies a grid with variants, compares all with the baseline but
-// where a comparison is stated, and makes a run for each seed.
+// TestPlan checks that a plan has every variant with every value of the grid, compares
+// all variants with the baseline except for listed comparisons, and has a run for each
+// seed.
 func TestPlan(t *testing.T) {
 	p, err := ReadPlan(write(t, `
 [sweep]
@@ -74,7 +75,8 @@ claim = "b is better"
 	}
 }
 
-// TestBadPlans: everything wrong with a file is reported at once, with its name.
+// TestBadPlans checks that the error lists everything that is wrong with a file, with
+// the name of the file.
 func TestBadPlans(t *testing.T) {
 	path := write(t, `
 [sweep]
@@ -122,8 +124,8 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// TestDone: a folder without a run, with one that has no result, with a result,
-// and of other settings.
+// TestDone checks a folder without a run, with an unfinished run, with a finished run,
+// and with a run that has other settings.
 func TestDone(t *testing.T) {
 	r := Run{Dir: filepath.Join(t.TempDir(), "run"), Config: []byte("[train]\nseed = 1\n")}
 	same := func(_ string, text []byte) ([]byte, error) { return text, nil }
