@@ -72,7 +72,7 @@ var dynamics = []plot{
 const (
 	totalPoints   = 500_000 // on all lines of the page
 	maxLinePoints = 1000    // on one line
-	minLinePoints = 64      // a line keeps so many even if totalPoints is exceeded
+	minLinePoints = 64      // on one line of many; such lines may exceed totalPoints together
 )
 
 // maxRunLines is the largest number of runs for which the page draws a line for

@@ -8,7 +8,7 @@ import (
 
 const (
 	exponentSteps     = 20  // ESS is computed at exponents 0, 1/20, 2/20, ... of the largest
-	exponentResponses = 200 // ESS is computed for about so many responses of a round
+	exponentResponses = 200 // ESS is computed for about this many responses of a round
 )
 
 // An essTally sums, over a run's own responses, the effective sample size (ESS) that

@@ -258,7 +258,7 @@ func TestWriteEscapes(t *testing.T) {
 	}
 }
 
-// TestPolicy wants a policy that names the page's two scripts by their hash, so that
+// TestPolicy checks that the page has a policy that names the page's two scripts by their hash, so that
 // no other script runs.
 func TestPolicy(t *testing.T) {
 	var b bytes.Buffer

@@ -13,8 +13,8 @@ type summary struct {
 	Rows    []row    `json:"rows"`
 }
 
-// A column of numbers is shown with so many Digits after the decimal point. A column
-// of text has Digits -1.
+// A column of numbers shows Digits digits after the decimal point. A column of text
+// has Digits -1.
 type column struct {
 	Name   string `json:"name"`
 	Title  string `json:"title,omitempty"` // the tooltip

@@ -227,7 +227,7 @@ func (s *Status) Collect(out chan<- prometheus.Metric) {
 	gauges["onering_idle_seconds"] = s.now().Sub(s.lastProgress).Seconds()
 	s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(gauges)) {
-		desc := prometheus.NewDesc(name, "of the newest round; see metrics.jsonl", nil, nil)
+		desc := prometheus.NewDesc(name, "value of the newest round or evaluation; see metrics.jsonl", nil, nil)
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauges[name])
 	}
 }
