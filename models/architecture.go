@@ -13,11 +13,12 @@ type Sizes struct {
 	MaxPositions int
 }
 
-// A Compute is a way of computing. No file of a model states it.
+// A Compute is how the Programs are to compute. The caller chooses it; a model's
+// files do not state it.
 type Compute struct {
 	// Type is what the layers compute in: F32 (also Invalid), BF16 or F16.
 	Type DType
-	// Provider is whose kernels the Programs must make do with.
+	// Provider is the provider whose kernels must be able to run the Programs.
 	Provider Provider
 }
 
@@ -30,14 +31,15 @@ const (
 	CUDA
 )
 
-// A Geometry is what running a model needs to know of it.
+// A Geometry holds what a runtime must know about a model to run it.
 type Geometry struct {
 	Sizes
 	RopeTheta float64
 	// RopeFrequencies [K/2] give the angle by which position p turns pair i of a
 	// head: p*RopeFrequencies[i].
 	RopeFrequencies []float32
-	// Unturned says of each layer whether it turns no heads; nil where all turn.
+	// Unturned[i] is set if layer i applies no rotary embedding; nil if every
+	// layer applies it.
 	Unturned []bool
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
@@ -52,10 +54,10 @@ type Geometry struct {
 	Compute DType
 }
 
-// StashBytes estimates what the layers keep of a forward pass over n tokens for
-// the way back.
+// StashBytes estimates the bytes that the layers keep from a forward pass over n
+// tokens for the backward pass.
 func (g Geometry) StashBytes(level Stash, n int) int {
-	size := g.Compute.Size() // of all but the stream from layer to layer
+	size := g.Compute.Size() // of everything except the layers' inputs and outputs
 	per := 4 * g.Hidden
 	if level >= StashAttention {
 		per += size*(2*g.Heads*g.HeadDim+2*g.KVHeads*g.HeadDim) + 4*g.Hidden
@@ -82,7 +84,7 @@ type Architecture interface {
 	Sample(choice Choice, form Form) (Program, error)
 
 	// Layer is one decoder layer over packed tokens, forward and backward.
-	// The backward graph reads what the forward graph stashed at that level.
+	// The backward graph reads the values that the forward graph kept (see Stash).
 	Layer(stash Stash, blocks int) (forward, backward Program, err error)
 	// LayerBytes is what a run of the two layer Programs takes at its peak besides
 	// its inputs and outputs, for n tokens in rows rows of T places, in bytes.
@@ -92,7 +94,7 @@ type Architecture interface {
 	// Head is the log-softmax over a slice of the vocabulary. backward takes
 	// dL/dentropy too where entropyGradient is set.
 	Head(entropyGradient bool) (forward, target, backward Program, err error)
-	// Rows are for devices, whose memory Go does not reach: gather takes rows
+	// Rows are for devices whose memory Go cannot access: gather takes rows
 	// y [n,D] = X[ids], add adds rows [n,D] onto X at ids, and token is what
 	// each response token itself adds to the gradients of the head: dh = w E[y]
 	// and, onto dE at y, w h.
@@ -100,9 +102,9 @@ type Architecture interface {
 	// GradNorm is the sum of the squares of a slice of the gradients; see package
 	// adamw.
 	GradNorm() (Program, error)
-	// Copied returns which elements of the weights, from and up to to, the
-	// Programs read from a copy of the type Compute. The optimizer's update writes
-	// it. None where Compute is F32.
+	// Copied returns the range of weight elements, from inclusive to exclusive,
+	// that the Programs read from a copy of type Compute. The optimizer's update
+	// writes that copy. The range is empty if Compute is F32.
 	Copied() (from, to int)
 }
 
@@ -121,7 +123,7 @@ const (
 	Paired
 )
 
-// Forms are all of them.
+// Forms lists every form.
 var Forms = []Form{Direct, Wide, Paired}
 
 // Suffix is what a form adds to the name of a Program.
@@ -131,7 +133,8 @@ func (f Form) Suffix() string { return [...]string{"", ".wide", ".paired"}[f] }
 type Choice int
 
 const (
-	// Draw inverts the cumulative distribution of the whole vocabulary.
+	// Draw samples from the whole vocabulary by inverting the cumulative
+	// distribution.
 	Draw Choice = iota
 	// Filter does the same within the top-k and top-p tokens.
 	Filter
@@ -143,7 +146,7 @@ const (
 	FilterMinP
 )
 
-// Choices are all of them.
+// Choices lists every choice.
 var Choices = []Choice{Draw, Filter, Greedy, DrawMinP, FilterMinP}
 
 // A Stash is how much of a layer's forward pass is kept for its backward pass.

@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// Fault, if not nil, is asked before each operation on a file that a failure
-// could tear, with the operation (create, write, sync, rename, mkdir, remove,
-// append, truncate) and the path. What it returns is what the operation
-// returns; a write then leaves half of its bytes. It is how tests make disks
-// full, slow or deadly; it is set before anything is written, if at all.
+// Fault lets tests simulate a disk that is full or slow, or a process that is
+// killed. If it is not nil, it is called before each operation that changes a
+// file, with the operation (create, write, sync, rename, mkdir, remove, append,
+// truncate) and the path. An error that it returns becomes the operation's error;
+// a failed write leaves half of its bytes. Set it before anything is written.
 var Fault func(op, path string) error
 
-// Ask asks Fault.
+// Ask calls Fault, if it is set, and returns its error.
 func Ask(op, path string) error {
 	if Fault == nil {
 		return nil
@@ -28,7 +28,7 @@ func Ask(op, path string) error {
 	return Fault(op, path)
 }
 
-// A faulty writer is a file whose writes ask Fault.
+// A faulty writer is a file that calls Fault before each write.
 type faulty struct{ *os.File }
 
 func (f faulty) Write(p []byte) (int, error) {
@@ -39,9 +39,9 @@ func (f faulty) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// WriteFile makes path hold what write writes: all of it, or what it held
-// before. The bytes go to a hidden file beside path, to the disk, and only then
-// under their name.
+// WriteFile replaces the content of path atomically with what write writes: after
+// a failure, path has its old content. The bytes go to a hidden file beside path,
+// which is synced and then renamed to path.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
 	if err := Ask("create", tmp); err != nil {
@@ -73,11 +73,11 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
-// WriteFolder makes the folder dir with what fill puts into the temporary
-// folder it is given: dir appears when every file in it is on the disk, or not
-// at all. A dir that exists and holds anything is an error (fs.ErrExist), since
-// nothing is ever overwritten; missing parents are made. A killed process leaves
-// at most a hidden folder ".NAME.tmp-..." beside dir.
+// WriteFolder creates the folder dir atomically. It calls fill with a temporary
+// folder, syncs every file that fill wrote, and renames the folder to dir. It
+// overwrites nothing: a dir that exists and is not empty is an error
+// (fs.ErrExist). Missing parents are created. A killed process leaves at most a
+// hidden folder ".NAME.tmp-..." beside dir.
 func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -108,7 +108,7 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 	if err := syncTree(tmp); err != nil {
 		return fmt.Errorf("models: write folder %s: %w", dir, err)
 	}
-	if exists { // an empty one, which not every system renames onto
+	if exists { // it is empty; some systems cannot rename onto an empty folder
 		if err := os.Remove(dir); err != nil {
 			return fmt.Errorf("models: write folder: %w", err)
 		}
@@ -122,7 +122,7 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 	return nil
 }
 
-// Rename is os.Rename that asks Fault.
+// Rename is os.Rename that calls Fault first.
 func Rename(from, to string) error {
 	if err := Ask("rename", to); err != nil {
 		return err
@@ -130,13 +130,14 @@ func Rename(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// Temporary says whether a file or folder of this name, without its path, is
-// what a killed process left of a WriteFile or WriteFolder.
+// Temporary reports whether name, without its path, is that of a temporary file
+// or folder that WriteFile or WriteFolder leaves behind when the process is killed.
 func Temporary(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.Contains(name, ".tmp-")
 }
 
-// checkVacant says whether dir exists; it must then be an empty folder.
+// checkVacant reports whether dir exists. It is an error if dir exists and is not
+// an empty folder.
 func checkVacant(dir string) (exists bool, err error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -152,12 +153,12 @@ func checkVacant(dir string) (exists bool, err error) {
 	return true, nil
 }
 
-// temporary is a hidden name beside path that nothing else uses.
+// temporary returns an unused hidden name beside path.
 func temporary(path string) string {
 	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.tmp-%08x", filepath.Base(path), rand.Uint32()))
 }
 
-// syncTree brings every file and folder under root to the disk.
+// syncTree syncs every file and folder under root to the disk.
 func syncTree(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -168,7 +169,7 @@ func syncTree(root string) error {
 		case !d.Type().IsRegular():
 			return nil
 		}
-		// Windows flushes only what is open for writing.
+		// Windows syncs only files that are open for writing.
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -177,8 +178,8 @@ func syncTree(root string) error {
 	})
 }
 
-// syncFolder brings a folder's list of names to the disk. Windows cannot and
-// need not.
+// syncFolder syncs a folder's list of names to the disk. Windows has no such
+// operation and does not need it.
 func syncFolder(dir string) error {
 	if goruntime.GOOS == "windows" {
 		return nil

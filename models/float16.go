@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// F16ToFloat32 widens an IEEE 754 half. It is exact; the bits of a NaN are kept.
+// F16ToFloat32 converts an IEEE 754 half exactly; it keeps the bits of a NaN.
 func F16ToFloat32(h uint16) float32 {
 	sign, b := uint32(h&0x8000)<<16, uint32(h&0x7FFF)<<13
 	if h&0x7C00 == 0x7C00 { // infinity or NaN
@@ -16,8 +16,8 @@ func F16ToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(b)*0x1p112))
 }
 
-// Float32ToF16 rounds to the nearest half, ties to even. From 65520 on that is
-// infinity. A NaN stays one and keeps its upper payload bits.
+// Float32ToF16 rounds to the nearest half, ties to even. Numbers of magnitude 65520
+// and above become infinity. A NaN stays one and keeps its upper payload bits.
 func Float32ToF16(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign := uint16(b>>16) & 0x8000
@@ -42,7 +42,7 @@ func Float32ToF16(f float32) uint16 {
 	}
 }
 
-// BF16ToFloat32 widens a bfloat16. It is exact; the bits of a NaN are kept.
+// BF16ToFloat32 converts a bfloat16 exactly; it keeps the bits of a NaN.
 func BF16ToFloat32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
 // Float32ToBF16 rounds to the nearest bfloat16, ties to even; numbers beyond
@@ -91,7 +91,7 @@ func decode(dst []float32, src []byte, d DType) {
 }
 
 // Encode writes src rounded to type d, one of F32, F16 and BF16, little-endian.
-// dst has room for it.
+// dst must be long enough.
 func Encode(dst []byte, src []float32, d DType) {
 	le := binary.LittleEndian
 	switch d {
@@ -130,7 +130,7 @@ func overflow(src []float32, d DType) int {
 	return -1
 }
 
-// Holds tells whether type d, one of F32, F16 and BF16, can hold the finite
+// Holds reports whether type d, one of F32, F16 and BF16, can hold the finite
 // elements of src without making them infinite.
 func Holds(d DType, src []float32) bool { return overflow(src, d) < 0 }
 

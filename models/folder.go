@@ -52,7 +52,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	return d, nil
 }
 
-// otherFormats is a hint where a folder has weights that we do not read.
+// otherFormats returns a hint for an error message if the folder has weights in a
+// format that onering does not read.
 func otherFormats(dir string) string {
 	for _, pattern := range []string{"pytorch_model*.bin", "*.gguf", "*.pt", "*.pth"} {
 		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
@@ -62,7 +63,8 @@ func otherFormats(dir string) string {
 	return ""
 }
 
-// add takes over f; its tensors are not in the folder yet.
+// add adds f to the folder, which closes it from then on. The folder must not have
+// tensors of the same names yet.
 func (d *Folder) add(f *File) {
 	d.files = append(d.files, f)
 	d.names = append(d.names, f.Names()...)
@@ -71,8 +73,8 @@ func (d *Folder) add(f *File) {
 	}
 }
 
-// An index is what model.safetensors.index.json says: the tensors of each
-// shard, and the shards in the order of their first mention.
+// An index is the content of model.safetensors.index.json: the tensors of each
+// shard, and the shards in the order in which the file first mentions them.
 type index struct {
 	shards []string
 	within map[string]map[string]bool
@@ -190,7 +192,7 @@ func (d *Folder) Path() string { return d.dir }
 // Names returns the tensors' names, shard by shard in the order of the data.
 func (d *Folder) Names() []string { return d.names }
 
-// Info returns what the header of its file says of a tensor.
+// Info returns a tensor's entry in the header of its file.
 func (d *Folder) Info(name string) (TensorInfo, bool) {
 	if f := d.where[name]; f != nil {
 		return f.Info(name)

@@ -10,9 +10,9 @@ import (
 )
 
 // EachMember calls f for every member of the JSON object that data holds, in
-// its order: key, the value's text, and where in data that text begins. Unlike
-// json.Unmarshal it keeps the order and refuses what would be read differently
-// elsewhere: a key stated twice, text that is not UTF-8, anything after the
+// the order of the text: key, the value's text, and the offset of that text in
+// data. Unlike json.Unmarshal it keeps the order and refuses what other readers may
+// read differently: a repeated key, text that is not UTF-8, anything after the
 // object. It stops at f's first error.
 func EachMember(data []byte, f func(key string, value []byte, at int) error) error {
 	if !utf8.Valid(data) {
@@ -30,7 +30,7 @@ func EachMember(data []byte, f func(key string, value []byte, at int) error) err
 		if err != nil {
 			return syntax(err)
 		}
-		key := t.(string) // the decoder takes nothing else here
+		key := t.(string) // the decoder accepts only a string here
 		if seen[key] {
 			return fmt.Errorf("key %q is stated twice", key)
 		}
@@ -52,7 +52,7 @@ func EachMember(data []byte, f func(key string, value []byte, at int) error) err
 	return nil
 }
 
-// syntax says where the text stops being JSON.
+// syntax returns an error that names the place where the text stops being JSON.
 func syntax(err error) error {
 	var s *json.SyntaxError
 	switch {

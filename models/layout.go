@@ -13,22 +13,22 @@ type Spec struct {
 	Shape []int
 }
 
-// A Fused is one matrix as the graphs want it: Parts are its rows, from the
-// first to the last, so that every Hugging Face tensor stays a contiguous view
-// of the one copy. A tensor that is not fused has one Part of the same name.
+// A Fused is one matrix as the graphs read it. Parts are the Hugging Face tensors
+// whose rows follow one another in it, so that each of them is a contiguous part
+// of the matrix and needs no second copy. A tensor that is not fused has one Part of the same name.
 type Fused struct {
 	Name  string
 	Shape []int
 	Parts []Spec
 }
 
-// Plain is the Fused of a tensor that stands alone.
+// Plain returns the Fused of a single tensor.
 func Plain(name string, shape ...int) Fused {
 	return Fused{name, shape, []Spec{{name, shape}}}
 }
 
-// Concat is the Fused that puts the rows of parts below one another. The parts
-// must agree in every dimension but the first; NewLayout says so if they don't.
+// Concat returns the Fused that stacks the rows of parts. The parts must agree in
+// every dimension but the first; otherwise NewLayout returns an error.
 func Concat(name string, parts ...Spec) Fused {
 	f := Fused{Name: name, Parts: parts}
 	for i, p := range parts {
@@ -47,8 +47,8 @@ type Place struct {
 	Shape        []int
 }
 
-// A Layout says where each tensor lies in one arena of float32. It does not
-// change once it is built; weights, gradients and moments share one.
+// A Layout says where each tensor lies in one arena of float32. It is immutable;
+// the arenas of weights, gradients and moments share one Layout.
 type Layout struct {
 	// Size is the length of the arena in elements, padding included.
 	Size int
@@ -66,7 +66,8 @@ const Align = 16
 const maxElements = 1 << 48
 
 // NewLayout places the tensors one after the other in the order given. It is an
-// error if a name occurs twice (a plain tensor's two are one), if Parts do not
+// error if a name occurs twice (except that a plain tensor has the same name as
+// its only part), if Parts do not
 // add up to their Fused, or if a size is not positive or too large.
 func NewLayout(fused []Fused) (*Layout, error) {
 	l := &Layout{fused: fused, place: make(map[string]Place)}
@@ -116,7 +117,8 @@ func (l *Layout) put(name string, p Place) error {
 	return nil
 }
 
-// elements is the product of shape, at least one dimension, each positive.
+// elements returns the product of shape, which must have at least one dimension,
+// all of them positive.
 func elements(shape []int) (int, error) {
 	if len(shape) == 0 {
 		return 0, fmt.Errorf("no shape")
@@ -141,5 +143,6 @@ func (l *Layout) Find(name string) (Place, bool) {
 // Names returns the Hugging Face names in the arena's order.
 func (l *Layout) Names() []string { return l.names }
 
-// Fused returns what the layout was built from, in the arena's order.
+// Fused returns the matrices from which the layout was built, in the arena's
+// order.
 func (l *Layout) Fused() []Fused { return l.fused }

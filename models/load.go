@@ -10,8 +10,8 @@ import (
 )
 
 // Check compares the names, shapes and element types of src with the layout:
-// every tensor of the layout must be there, in a floating-point type, and no
-// other. One error names all that is wrong, up to a screenful.
+// src must have every tensor of the layout, in a floating-point type, and no other
+// tensor. One error names all differences, up to a screenful.
 func (l *Layout) Check(src Source) error {
 	var wrong []string
 	for _, name := range l.names {

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 )
 
-// A Model is what the config files of a model folder say: all but the weights.
+// A Model holds what the config files of a model folder state: everything except
+// the weights.
 type Model struct {
 	Design // which weights it has and how its Programs are built
 	Sizes  // of the Design
@@ -26,12 +27,12 @@ type Model struct {
 	names Geometry // for the names of its tensors
 }
 
-// Tokens are the token ids that mean something to a model.
+// Tokens are the token ids that have a special meaning in a model.
 type Tokens struct {
 	// EOS are the ids that end a response: generation_config.json's
 	// eos_token_id, else config.json's. It may be empty.
 	EOS []int32
-	// Pad is pad_token_id, nil where there is none. Init zeroes its embedding.
+	// Pad is pad_token_id, nil if the model has none. Init zeroes its embedding.
 	Pad *int32
 }
 

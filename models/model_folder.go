@@ -11,8 +11,8 @@ import (
 // Load reads a Hugging Face folder: its config, and its tensors as float32 into
 // one arena. Names, shapes and element types must be exactly those that the
 // config calls for. Two kinds of tensors that transformers ignores are ignored
-// here too: rotary_emb.inv_freq and, where the embeddings are tied, a second copy
-// of them. The caller closes the weights.
+// here too: rotary_emb.inv_freq and, if the embeddings are tied, a second copy of
+// them. The caller must close the weights.
 func Load(dir string) (Model, *Weights, error) {
 	m, err := ReadConfig(dir)
 	if err != nil {
@@ -25,7 +25,7 @@ func Load(dir string) (Model, *Weights, error) {
 	defer folder.Close()
 	src := m.source(folder)
 	layout := m.Layout()
-	if err := layout.Check(src); err != nil { // before memory is allocated
+	if err := layout.Check(src); err != nil { // before it allocates memory
 		return Model{}, nil, err
 	}
 	w, err := NewWeights(layout)
@@ -140,7 +140,7 @@ func (m Model) checkHeadCopy(folder *Folder, w *Weights) error {
 	return nil
 }
 
-// SaveOptions are what Save may be told. The zero value writes float32.
+// SaveOptions are the settings of Save. The zero value writes float32.
 type SaveOptions struct {
 	// DType of the tensors: F32, F16 or BF16; Invalid is F32, which is exact.
 	DType DType

@@ -16,11 +16,12 @@ import (
 //
 // Weights, gradients and state are float32 whatever the model computes in.
 type Optimizer interface {
-	// State lists what is kept for each parameter between updates, zero at first.
+	// State lists the arrays that the optimizer keeps between updates, with one
+	// element per weight. They start at zero.
 	State() []OptimizerState
 	// ByTensor says whether an update needs whole tensors, for instance the norm
 	// of a matrix or of its rows. Where it does not, elements are updated in
-	// slices that know nothing of tensors, which is fast for any layout.
+	// slices that ignore where tensors begin, which is fast for any layout.
 	ByTensor() bool
 	// Program is one update of a tensor of a shape, or of a slice of n elements,
 	// in which case shape is nil. Its inputs are "p" and "g", the weights and

@@ -1,7 +1,7 @@
-// Package models holds what onering knows of a model apart from running it:
+// Package models describes models without running them:
 // Programs (ONNX graphs with named inputs and outputs), Weights (one buffer
 // that every graph reads and the optimizer writes), and Hugging Face folders
-// in and out. It uses no cgo; package runtime runs what is built here.
+// that it reads and writes. It uses no cgo; package runtime runs the Programs.
 //
 // Shape letters, the same in every comment and every ONNX dim_param: B rows in
 // a batch, T tokens of a row, N packed tokens, S cached length, D hidden width,
@@ -75,23 +75,24 @@ type Port struct {
 	Use   `json:"-"`
 }
 
-// A Use says what a runtime binds to a port.
+// A Use says which value a runtime binds to a port.
 type Use struct {
 	Role Role
-	// Of is the name of the parameter that a Gradient is of.
+	// Of is the name of the parameter to which a Gradient belongs.
 	Of string
-	// Layer is the layer whose keys or values a port has.
+	// Layer is the layer whose Keys or Values the port is.
 	Layer int
 }
 
-// A Role is a kind of ports that a runtime binds alike.
+// A Role is a kind of port. A runtime binds all ports of one role in the same way.
 type Role uint8
 
 const (
-	// Fed ports carry numbers of one run. Package ports names them.
+	// Fed is a port whose value the caller gives for each run, such as token ids.
+	// Package ports names them.
 	Fed Role = iota
-	// Parameter is a tensor of the layout by its name, which in a layer Program
-	// lacks the LayerPrefix.
+	// Parameter is the tensor of the layout that has the port's name. In a layer
+	// Program the name comes without the LayerPrefix.
 	Parameter
 	// Gradient is the running gradient of a parameter; the output is written
 	// onto the input.
@@ -104,7 +105,7 @@ const (
 	Values
 )
 
-// Sizes returns the port's shape where the letters have these sizes.
+// Sizes returns the port's shape as numbers, given the sizes of the letters.
 func (p Port) Sizes(letters map[string]int) ([]int64, error) {
 	out := make([]int64, len(p.Shape))
 	for i, text := range p.Shape {
@@ -134,7 +135,7 @@ type Program struct {
 	// Alias maps an output to the input whose buffer it may be bound onto: the
 	// graph then updates that buffer in place.
 	Alias map[string]string
-	// Options are session configuration entries the graph wants, such as
+	// Options are session configuration entries that the graph needs, such as
 	// "optimization.disable_specified_optimizers".
 	Options map[string]string
 }
@@ -142,7 +143,7 @@ type Program struct {
 // MarshalText writes the safetensors name of d.
 func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the name that MarshalText wrote.
 func (d *DType) UnmarshalText(text []byte) error {
 	if *d = ParseDType(string(text)); *d == Invalid {
 		return fmt.Errorf("models: unknown element type %q", text)

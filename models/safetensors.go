@@ -40,11 +40,11 @@ type Source interface {
 	ReadFloat32(name string, dst []float32, first int) error
 }
 
-// A TensorInfo is what a safetensors header says of one tensor.
+// A TensorInfo is the entry of one tensor in a safetensors header.
 type TensorInfo struct {
 	Name string
-	// DType is Invalid where the element type is not one of ours; TypeName is
-	// the name in the file, whatever it is.
+	// DType is Invalid if onering does not know the element type; TypeName is
+	// the type's name in the file in any case.
 	DType    DType
 	TypeName string
 	Shape    []int
@@ -66,9 +66,10 @@ type File struct {
 }
 
 // OpenSafetensors reads the header of a file and checks it as the reference
-// implementation does: every tensor inside the file, as long as its type and
-// shape say, no gaps, no overlaps, nothing after the last. A length that the
-// file is too short for is refused before anything of that size is allocated.
+// implementation does: every tensor lies inside the file and has the length that its
+// type and shape require; there are no gaps, no overlaps and nothing after the last
+// tensor. It refuses a length beyond the end of the file before it allocates memory
+// of that size.
 func OpenSafetensors(path string) (*File, error) {
 	f, size, err := openRegular(path)
 	if err != nil {
@@ -240,7 +241,7 @@ func (f *File) Close() error {
 // Names returns the tensors' names in the order of the data.
 func (f *File) Names() []string { return f.names }
 
-// Info returns what the header says of a tensor.
+// Info returns a tensor's entry in the header.
 func (f *File) Info(name string) (TensorInfo, bool) {
 	t, ok := f.tensors[name]
 	return t, ok
@@ -337,7 +338,7 @@ func (f *File) errorf(name, format string, args ...any) error {
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// float32Bytes is the memory of s.
+// float32Bytes returns the memory of s as bytes, without a copy.
 func float32Bytes(s []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s))
 }

@@ -19,9 +19,9 @@ type Tensor struct {
 }
 
 // WriteSafetensors writes tensors in the order given as d: F32, F16 or BF16,
-// rounded to nearest, ties to even. Nothing is copied but a small buffer, and
-// path appears only when the whole file is on the disk. A finite number that d
-// cannot hold is an error. metadata may be nil; transformers wants
+// rounded to nearest, ties to even. It copies the data through a small
+// buffer, and path appears only when the whole file is on the disk. A finite number that d
+// cannot hold is an error. metadata may be nil; transformers needs
 // {"format": "pt"}.
 func WriteSafetensors(path string, d DType, tensors []Tensor, metadata map[string]string) error {
 	header, err := safetensorsHeader(d, tensors, metadata)

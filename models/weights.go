@@ -4,12 +4,11 @@ import "fmt"
 
 // Weights is one arena of float32 that holds every tensor of a layout: the
 // parameters, or their gradients, or one of AdamW's moments. Every graph binds
-// slices of Data, so there is one copy of each weight in the process (decision
-// "one ring of weights", design section 3).
+// slices of Data, so the process holds one copy of each weight.
 //
-// Data lies outside the Go heap where the platform allows: it does not move, the
-// collector neither scans it nor counts it, so that gigabytes of weights do not
-// stretch the collector's pacing. It starts as zeros; padding stays zero.
+// Data lies outside the Go heap where the platform allows it. It never moves, and
+// the garbage collector neither scans it nor counts it, so gigabytes of weights do
+// not delay the next collection. Data starts as zeros; padding stays zero.
 type Weights struct {
 	Layout *Layout
 	Data   []float32
@@ -17,9 +16,8 @@ type Weights struct {
 	free func() error
 }
 
-// NewWeights allocates an arena of zeros. Close gives its memory back; a
-// Weights that is dropped without it keeps the memory until the process ends,
-// because slices of Data may outlive the Weights itself.
+// NewWeights allocates an arena of zeros. Close frees its memory. If
+// Close is not called, the memory is kept until the process ends, because slices of Data may outlive the Weights itself.
 func NewWeights(l *Layout) (*Weights, error) {
 	data, free, err := allocate(l.Size)
 	if err != nil {
@@ -48,16 +46,16 @@ func (w *Weights) Tensors() []Tensor {
 	return tensors
 }
 
-// Forget gives the pages of Data back to the system where it takes them: its
-// elements are not known until they are written again, and take no memory.
+// Forget returns the memory of Data to the system where the platform allows it.
+// The elements are undefined until they are written again.
 func (w *Weights) Forget() {
 	if len(w.Data) > 0 {
 		forget(w.Data)
 	}
 }
 
-// Close gives the memory back. No slice of Data may be used afterwards, nor may
-// a session that has one bound run.
+// Close frees the memory. Afterwards no slice of Data may be used, and no session
+// may run that has one bound.
 func (w *Weights) Close() error {
 	free := w.free
 	w.Data, w.free = nil, nil

@@ -15,5 +15,5 @@ func allocate(n int) ([]float32, func() error, error) {
 	return data[skip : skip+n : skip+n], nil, nil
 }
 
-// forget keeps what is the Go heap's.
+// forget does nothing: the Go heap frees the memory itself.
 func forget([]float32) {}

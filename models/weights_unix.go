@@ -9,10 +9,10 @@ import (
 )
 
 // hugeFrom is the arena size, in bytes, from which huge pages are worth asking
-// for: smaller arenas would round up to a page of 2 MB for nothing.
+// for: a smaller arena would only be rounded up to a page of 2 MB.
 const hugeFrom = 64 << 20
 
-// allocate maps n zeroed elements that the Go heap knows nothing of. Pages
+// allocate maps n zeroed elements outside the Go heap. Pages
 // count as resident only once they are written.
 func allocate(n int) ([]float32, func() error, error) {
 	if n == 0 {
@@ -29,8 +29,8 @@ func allocate(n int) ([]float32, func() error, error) {
 	return data, func() error { return unix.Munmap(mem) }, nil
 }
 
-// forget lets the pages of what allocate made go. Advice that is not taken does
-// no harm.
+// forget tells the system that the pages of an arena from allocate are no longer
+// needed. If the system ignores this advice, nothing breaks.
 func forget(data []float32) {
 	unix.Madvise(unsafe.Slice((*byte)(unsafe.Pointer(&data[0])), 4*len(data)), unix.MADV_DONTNEED)
 }

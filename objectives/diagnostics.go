@@ -2,15 +2,15 @@ package objectives
 
 import "math"
 
-// Diagnostics is what an objective says about one trajectory. Fields that an
-// objective lacks are nil and left out of JSON.
+// Diagnostics are the figures that an objective reports for one trajectory. Fields
+// that it does not report are nil and left out of JSON.
 type Diagnostics struct {
 	Advantage float64 `json:"advantage"`
 	// P is the exponent of the power mean.
 	P *float64 `json:"p,omitempty"`
 	// ESS is the normalized effective sample size of the token weights at P, in [1/n, 1].
 	ESS *float64 `json:"ess,omitempty"`
-	// TargetESS is eta*, what ESS was to be.
+	// TargetESS is eta*, the target that P was chosen to meet.
 	TargetESS *float64 `json:"target_ess,omitempty"`
 	// ClipFraction is f, the share of tokens with |d| > eps_ess (D10).
 	ClipFraction *float64 `json:"clip_fraction,omitempty"`

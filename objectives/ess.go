@@ -31,7 +31,7 @@ func (c essCurve) at(p float64) float64 {
 	return s1 * s1 / (s2 * float64(len(c.z)))
 }
 
-// floor returns a lower bound of at(p) that costs nothing: numbers whose largest is
+// floor returns a lower bound of at(p) without looking at z: numbers whose largest is
 // e^x times the smallest have (sum)^2 / (n sum of squares) >= 1/cosh^2(x/2) (Polya
 // and Szego), and it is never under 1/n.
 func (c essCurve) floor(p float64) float64 {
@@ -111,9 +111,9 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 		}
 		return 0.5 * (lo + hi)
 	}
-	// A curve that resists interpolation: bisect after all.
+	// Interpolation did not find the bracket: bisect.
 	lo, hi := s.PMin, s.PMax
-	for i := 0; s.goOn(i, lo, hi); i++ {
+	for i := 0; s.needsHalving(i, lo, hi); i++ {
 		if mid := 0.5 * (lo + hi); mid <= b.in || mid < b.out && b.fits(mid) {
 			lo = mid
 		} else {
@@ -126,7 +126,7 @@ func (s Solver) solve(c essCurve, eta, atMax float64) float64 {
 // halve returns the bracket that bisection would reach if the answer were p.
 func (s Solver) halve(p float64) (lo, hi float64) {
 	lo, hi = s.PMin, s.PMax
-	for i := 0; s.goOn(i, lo, hi); i++ {
+	for i := 0; s.needsHalving(i, lo, hi); i++ {
 		if mid := 0.5 * (lo + hi); mid <= p {
 			lo = mid
 		} else {
@@ -136,8 +136,8 @@ func (s Solver) halve(p float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// goOn reports whether to halve [lo, hi] an i+1st time.
-func (s Solver) goOn(i int, lo, hi float64) bool {
+// needsHalving reports whether to halve [lo, hi] an i+1st time.
+func (s Solver) needsHalving(i int, lo, hi float64) bool {
 	if mid := 0.5 * (lo + hi); mid <= lo || mid >= hi {
 		return false // adjacent floating-point numbers
 	}
@@ -147,7 +147,8 @@ func (s Solver) goOn(i int, lo, hi float64) bool {
 	return i < s.Bisections
 }
 
-// An essBracket closes in on where a curve crosses eta: ESS(in) >= eta > ESS(out).
+// An essBracket encloses the point where a curve crosses eta:
+// ESS(in) >= eta > ESS(out).
 type essBracket struct {
 	curve        essCurve
 	eta          float64
@@ -179,7 +180,7 @@ func (b *essBracket) fits(p float64) bool {
 
 // guess returns a p strictly inside the bracket, near where the line through the
 // last two points crosses eta: it solves g + 2 log p = log(-log eta) by Newton's
-// method. No token is looked at.
+// method, without reading any token.
 func (b *essBracket) guess() float64 {
 	slope := (b.newer.g - b.older.g) / (b.newer.p - b.older.p)
 	goal := math.Log(-math.Log(b.eta))

@@ -2,15 +2,15 @@ package objectives
 
 import "fmt"
 
-// A Result is what an objective makes of the groups of one batch.
+// A Result is the output of an objective for the groups of one batch.
 type Result struct {
 	Loss   float64
-	Groups [][]Weighted // the shape of the groups that were given
+	Groups [][]Weighted // one entry per group and trajectory, as given to Evaluate
 }
 
-// Weighted is what an objective makes of one trajectory.
+// Weighted is the output of an objective for one trajectory.
 type Weighted struct {
-	// Diagnostics has only the advantage if the objective is no Diagnoser.
+	// Diagnostics holds only the advantage if the objective is not a Diagnoser.
 	Diagnostics
 	// Weights holds the derivative of the loss with respect to the log-prob of each token.
 	Weights []float64 `json:"weights"`
@@ -18,12 +18,12 @@ type Weighted struct {
 
 // Evaluate applies o to whole groups of trajectories as one batch, at optimizer
 // step number step of steps. It sets the advantages in groups from the rewards,
-// which o may shape; Keep is not asked. Observe is called last and changes the
+// which o may shape; it does not call Keep. Observe is called last and changes the
 // state of o.
 //
 // Input that o cannot use and results that are not finite are errors that name
 // the group and the response, both counted from 0. A ratio that overflows is
-// left out of Diagnostics; its logarithm is there.
+// left out of Diagnostics, which still holds its logarithm.
 func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, error) {
 	if v, ok := o.(Validator); ok {
 		if err := v.Validate(); err != nil {

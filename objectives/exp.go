@@ -13,7 +13,7 @@ import "math"
 
 const (
 	invLn2N   = 128 / math.Ln2
-	ln2HiN    = 6.93147180369123816490e-01 / 128 // trailing zeros, so that k ln2HiN is exact
+	ln2HiN    = 6.93147180369123816490e-01 / 128 // ends in zero bits, so that k ln2HiN is exact
 	ln2LoN    = 1.90821492927058770002e-10 / 128
 	roundTo   = 0x1.8p52 // adding it leaves round(x) in the low bits
 	expDomain = 708      // e^-708 is the smallest normal power

@@ -33,7 +33,7 @@ func (o LogClip) Validate() error {
 // tokens were cut; a cut token passes no gradient on.
 //
 //	token        z = min(d, c) for A >= 0, max(d, -c) for A < 0 (pessimistic, D4, D5);
-//	             the sides change places in the printed form
+//	             the printed form exchanges the sides
 //	sequence     S = sum d: where S > c (A >= 0) or S < -c (A < 0), every z is c/n or
 //	             -c/n and every token counts as cut (D13). Always pessimistic
 //	none         z = d

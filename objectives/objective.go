@@ -1,4 +1,4 @@
-// Package objectives holds what onering optimizes: the Objective interface, the
+// Package objectives holds the losses that onering minimizes: the Objective interface, the
 // registry of objectives by name, advantages, and the mathematics that several
 // objectives share (log-domain clip, power mean, ESS matching, penalties).
 //
@@ -24,14 +24,15 @@ import (
 // slices have one element per response token (end of sequence included), or are
 // nil where the objective did not ask for them.
 type Trajectory struct {
-	// Reward is what the verifier gave, before shaping.
+	// Reward is the verifier's reward, before shaping.
 	Reward float64
 	// Advantage weighs the whole response; SetAdvantages computes it per group.
 	Advantage float64
 	// LogProb is the learner's log-prob of each token, OldLogProb that of the
 	// policy that sampled it, both at the sampling temperature (D25).
 	LogProb, OldLogProb []float64
-	// RefLogProb is a reference policy's; nil unless NeedsReference.
+	// RefLogProb is the log-prob of each token under the reference policy; nil
+	// unless NeedsReference.
 	RefLogProb []float64
 	// Entropy is the entropy in nats of the distribution that each token was
 	// drawn from. Objectives treat it as a constant, but for EntropyWeights.
@@ -174,15 +175,16 @@ func WeighsEntropy(o Objective) bool {
 	return ok && e.WeighsEntropy()
 }
 
-// Keep reports whether o wants to train on group; without a Keeper it does.
+// Keep reports whether o wants to train on group. An objective that is not a Keeper
+// trains on every group.
 func Keep(o Objective, group []Trajectory) bool {
 	k, ok := o.(Keeper)
 	return !ok || k.Keep(group)
 }
 
-// Check returns an error if b is not what o needs: slices of unequal lengths or
-// missing, or a number that is not finite. Objectives themselves do not check. It
-// is cheap beside anything that fills a batch.
+// Check returns an error if o cannot use b: a slice is missing or of the wrong
+// length, or a number is not finite. Objectives rely on it and do not check
+// themselves. It costs little compared with filling a batch.
 func (b Batch) Check(o Objective) error {
 	for i, t := range b.Trajectories {
 		if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {

@@ -33,7 +33,7 @@ func LogPowerMean(z []float64, p float64, softmax []float64) float64 {
 	if p*spread > 1e-3 {
 		return top + math.Log(sum/n)/p
 	}
-	// log(1 + tiny)/p would lose what p divides out: take the mean off first.
+	// For small p, log(1 + tiny)/p loses precision: subtract the mean of z first.
 	m, tiny := mean(z), 0.0
 	for _, v := range z {
 		tiny += math.Expm1(p * (v - m))

@@ -36,7 +36,7 @@ func (o *RatioClip) Validate() error {
 }
 
 // tokenScale returns how much each token of a response of n tokens counts in a
-// batch of count responses and total tokens. It is infinite where there are none.
+// batch of count responses and total tokens. It is infinite if there are no tokens.
 func (o *RatioClip) tokenScale(n, count, total int) float64 {
 	switch o.Aggregate {
 	case "token-mean":

@@ -12,8 +12,8 @@ import (
 //	L = -1/N sum_i A_i r_i
 //
 // plus the penalties of Shared, each token counting 1/(N n). The weight of a token
-// is -A_i/N r_i dlog(r_i)/dLogProb_t. An objective embeds SequenceRatio, says what
-// its ratio is, and passes that on to SequenceLoss and SequenceWeights. Responses
+// is -A_i/N r_i dlog(r_i)/dLogProb_t. An objective embeds SequenceRatio, computes
+// its ratio, and passes it to SequenceLoss and SequenceWeights. Responses
 // that are empty or have no advantage have no ratio and are skipped.
 type SequenceRatio struct{ Shared }
 
@@ -57,7 +57,7 @@ func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i i
 }
 
 // ClippedMean is a SequenceRatio whose ratio is a power mean of the tokens' ratios,
-// clipped in the log domain: what gmpo (order 0) and pmpo have in common.
+// clipped in the log domain. gmpo (order 0) and pmpo share it.
 type ClippedMean struct {
 	SequenceRatio
 	LogClip
@@ -96,13 +96,12 @@ func (o ClippedMean) LogMean(z []float64, p float64, g []float64) float64 {
 // ClippedLogRatios are the log-ratios of one response after the clip.
 type ClippedLogRatios struct {
 	Z []float64
-	// Cut is how many tokens the clip cut, Saturated how many |d| exceed the
-	// threshold that Clipped was given.
+	// Cut is the number of tokens that the clip cut. Saturated is the number of
+	// tokens with |d| above the threshold given to Read.
 	Cut, Saturated int
 }
 
-// clippedBuffers are used again from call to call, so that nothing is allocated
-// per response.
+// clippedBuffers keeps buffers for reuse, so that no response needs an allocation.
 var clippedBuffers = sync.Pool{New: func() any { return new(ClippedLogRatios) }}
 
 // BorrowClipped returns a buffer for the log-ratios of one response at a time.
@@ -112,7 +111,7 @@ func BorrowClipped() *ClippedLogRatios { return clippedBuffers.Get().(*ClippedLo
 // Release returns a borrowed buffer. Its contents must not be used afterwards.
 func (c *ClippedLogRatios) Release() { clippedBuffers.Put(c) }
 
-// Read replaces the contents by the log-ratios of t as clip clips them. Tokens with
+// Read replaces the contents by the log-ratios of t, clipped by clip. Tokens with
 // |d| > eps count as saturated (D10).
 func (c *ClippedLogRatios) Read(clip LogClip, t Trajectory, eps float64) {
 	n := len(t.LogProb)

@@ -17,10 +17,11 @@ type Shared struct {
 	AdvantageEps float64 `toml:"advantage_eps"`
 	// AdvantageStd is sample (default) or population (D2).
 	AdvantageStd string `toml:"advantage_std"`
-	// KLBeta weighs the k3 estimate of the KL divergence from the reference
+	// KLBeta is the weight of the k3 estimate of the KL divergence from the reference
 	// policy (D20). Default 0: no reference is needed.
 	KLBeta float64 `toml:"kl_beta"`
-	// EntropyBonus weighs the policy's entropy, which it raises. Default 0.
+	// EntropyBonus is the weight of the policy's entropy; a positive value
+	// raises the entropy. Default 0.
 	EntropyBonus float64 `toml:"entropy_bonus"`
 }
 
@@ -128,7 +129,7 @@ func OneOf(key, value string, allowed ...string) error {
 	return &SettingError{key, value, "must be one of " + strings.Join(allowed, ", ")}
 }
 
-// Within returns a *SettingError for key if x is not in [lo, hi]. NaN never is.
+// Within returns a *SettingError for key if x is not in [lo, hi]. NaN is never inside.
 // Bounds of math.MaxFloat64 stand for any finite number.
 func Within(key string, x, lo, hi float64) error {
 	switch {

@@ -13,8 +13,8 @@ type Stat struct {
 }
 
 // Summarize returns figures of one optimizer step for the training log, in an
-// order that depends on the objective alone. w is what Weights gave for b, d what
-// Diagnose gave, nil without a Diagnoser.
+// order that depends on the objective alone. w is the result of Weights for b, d
+// that of Diagnose, nil if the objective is not a Diagnoser.
 //
 // They are means over the responses that are not empty, unless the name says
 // otherwise, of the quantities that the objective reports:
@@ -22,23 +22,23 @@ type Stat struct {
 //	p/mean, p/max, p/share_at_max, ess, ess_at_p_max, target_ess, clip_fraction,
 //	clipped, ratio/mean, ratio/max
 //
-// The others are there for every objective, so that runs of different ones can
-// be laid over one another:
+// The other figures exist for every objective, so that runs of different objectives
+// can be compared:
 //
 //	log_ratio/mean, log_ratio/min, log_ratio/max, delta/std, delta/min, delta/max
 //
-// delta is a token's LogProb less its OldLogProb, log_ratio its mean over a response:
+// delta is a token's LogProb minus its OldLogProb, log_ratio its mean over a response:
 // the logarithm of the response's importance ratio, taken to the power 1/length.
-// Nothing in them is clipped or weighted, other than in ratio, which is the ratio
-// that the objective's formula comes to. delta/... are over tokens.
+// Neither is clipped or weighted, unlike ratio, which is the ratio in the
+// objective's formula. delta/... are over tokens.
 //
 // grad_share/top10 to top90 tell how the gradient is spread over the tokens of a
 // response: the share of sum |w| that the tenth (two tenths, ...) of its tokens with
 // the largest |w| holds, averaged over the responses that have a gradient. top10 is
-// 0.1 where all tokens weigh alike.
+// 0.1 if all tokens have the same |w|.
 //
-// Each name is there again with /pos and /neg, over the responses of positive and
-// of negative advantage alone. A figure over no responses is NaN.
+// Each name also exists with the endings /pos and /neg, over only the responses of
+// positive or of negative advantage. A figure over no responses is NaN.
 func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
 	spread := make([][9]float64, len(w))
 	var sorted []float64
@@ -78,7 +78,7 @@ func Summarize(b Batch, w [][]float64, d []Diagnostics) []Stat {
 // A statistic is one quantity of Diagnostics and how it is reduced to a number.
 type statistic struct {
 	name   string
-	value  func(*Diagnostics) *float64 // nil where it is not reported
+	value  func(*Diagnostics) *float64 // nil if the objective does not report it
 	reduce func(values []float64) float64
 }
 
@@ -120,8 +120,8 @@ func atPMax(d *Diagnostics) *float64 {
 	return new(0.0)
 }
 
-// logRatios returns LogProb less OldLogProb by trajectory and token, and the mean
-// of each trajectory, NaN of an empty one.
+// logRatios returns LogProb minus OldLogProb by trajectory and token, and the mean
+// of each trajectory (NaN if it is empty).
 func logRatios(b Batch) (deltas [][]float64, means []float64) {
 	deltas, means = make([][]float64, len(b.Trajectories)), make([]float64, len(b.Trajectories))
 	for i, t := range b.Trajectories {
@@ -134,7 +134,7 @@ func logRatios(b Batch) (deltas [][]float64, means []float64) {
 	return deltas, means
 }
 
-// drift says how far the policy has moved from the one that sampled the responses
+// drift returns figures of how far the policy has moved from the one that sampled the responses
 // of.
 func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []Stat {
 	var tokens, responses []float64
@@ -150,7 +150,7 @@ func drift(deltas [][]float64, logRatios []float64, of []int, suffix string) []S
 	}
 }
 
-// extremes are the least and the greatest value, NaN of none.
+// extremes returns the least and the greatest value, or NaN if there are no values.
 func extremes(x []float64) (low, high float64) {
 	if len(x) == 0 {
 		return math.NaN(), math.NaN()
@@ -158,7 +158,8 @@ func extremes(x []float64) (low, high float64) {
 	return slices.Min(x), slices.Max(x)
 }
 
-// deviation is the population standard deviation, NaN of none.
+// deviation returns the population standard deviation, or NaN if there are no
+// values.
 func deviation(x []float64) float64 {
 	m, sum := mean(x), 0.0
 	for _, v := range x {

@@ -1,10 +1,11 @@
 // Package adamw is the optimizer AdamW, and the sum of squares of the gradients,
-// which any optimizer's clip needs. Both work on slices of elements, which know
-// nothing of tensors.
+// which clipping the gradients needs with any optimizer. Both work on slices of
+// elements and ignore where tensors begin.
 //
 // Weights, gradients and moments are float32 whatever the model computes in.
 // Where that is a 16-bit type the update rounds the new weights into the copy that
-// the model reads: the float32 ones keep what is too small for it.
+// the model reads; the float32 weights keep the changes that are too small for the
+// 16-bit type.
 package adamw
 
 import (

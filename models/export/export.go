@@ -1,5 +1,5 @@
 // Package export writes the ONNX graphs of a model to files, with a manifest that
-// says what they take, so that other programs can run them.
+// describes their inputs and outputs, so that other programs can run them.
 package export
 
 import (
@@ -63,7 +63,7 @@ type weightPart struct {
 	Shape []int  `json:"shape"`
 }
 
-// letters say what the letters in the shapes of inputs and outputs stand for.
+// letters explains the letters in the shapes of inputs and outputs.
 var letters = map[string]string{
 	"B": "rows in a batch", "T": "tokens of a row", "N": "packed tokens", "S": "cached length", "P": "positions of the rotary tables",
 	"R": "rows that predict a response token", "v": "rows of a slice of the vocabulary",

@@ -1,12 +1,12 @@
 // Package dapo is DAPO (Decoupled Clip and Dynamic Sampling Policy Optimization,
 // arXiv:2503.14476). It is GRPO with four changes:
 //
-//   - the clip is wider above, [1 - 0.2, 1 + 0.28], which leaves rare tokens room to
-//     grow (D22);
+//   - the clip is wider above, [1 - 0.2, 1 + 0.28], so that rare tokens can
+//     become more likely (D22);
 //   - each token of the batch counts the same: aggregate = "token-mean" divides by T,
 //     the tokens of the whole batch (D21; the paper divides per group);
-//   - dynamic_sampling: groups whose rewards are all equal teach nothing, and a host
-//     that can samples others in their place (Keep);
+//   - dynamic_sampling: groups whose rewards are all equal teach nothing; a host that
+//     supports it samples other groups instead of them (Keep);
 //   - overlong punishment: responses longer than overlong_length - overlong_cache lose
 //     up to 1 of their reward, linearly, and 1 beyond overlong_length (Shape, D22).
 //     It is off by default, overlong_length = 0, because the right length is the
@@ -38,7 +38,8 @@ type DAPO struct {
 	// OverlongLength is the length in tokens from which a response loses a whole
 	// unit of reward; 0 (default) turns the punishment off.
 	OverlongLength int `toml:"overlong_length"`
-	// OverlongCache is how many tokens before OverlongLength it sets in. Default 512.
+	// OverlongCache is how many tokens before OverlongLength the punishment begins.
+	// Default 512.
 	OverlongCache int `toml:"overlong_cache"`
 }
 

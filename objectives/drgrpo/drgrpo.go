@@ -1,15 +1,15 @@
 // Package drgrpo is Dr. GRPO (Understanding R1-Zero-like training,
 // arXiv:2503.20783): GRPO without its two biases. Advantages are centered only, so
-// that easy and hard questions weigh alike, and tokens are summed and divided by a
-// constant L instead of the response's own length, so that long wrong answers are
-// not spared:
+// that easy and hard questions have equal weight, and tokens are summed and divided by a
+// constant L instead of the response's own length, so that the tokens of long
+// wrong answers are punished as much as those of short ones:
 //
 //	L = -1/(N L) sum_i sum_t min(r_t A_i, clip(r_t, 1 - clip_low, 1 + clip_high) A_i)
 //
 // The weight of a token is -r_t A_i / (N L), or 0 where the clip cut it. L is
 // constant_length, 3000 by default, the response limit of the PMPO paper's recipe:
-// set it to rollout.max_new_tokens if that differs. It scales the gradient and
-// nothing else.
+// set it to rollout.max_new_tokens if that differs. It only scales the
+// gradient.
 //
 // Degenerate cases: an empty response adds nothing and counts in N; a group with
 // equal rewards, or of one response, has zero advantages.

@@ -8,10 +8,10 @@
 // (objectives.LogClip, D4). Advantages are standardized (D1). The weight of a token
 // is -A_i r_i / (N n_i), or 0 where the clip cut it.
 //
-// clip_mode = "sequence" clips the sum of d instead, "none" nothing (D13). norm
+// clip_mode = "sequence" clips the sum of d instead, "none" turns the clip off (D13). norm
 // replaces the mean: "sum" is exp(sum_t z_t), GMPO's own form without norm;
 // "count-times" is n_i r_i (D14). pmpo with p_rule = "fixed", p = 0 and
-// standardized advantages is this objective, but for norm = "sum".
+// standardized advantages is this objective, except for norm = "sum".
 //
 // Degenerate cases: an empty response adds nothing, counts in N and has ratio 1; a
 // group with equal rewards, or of one response, has zero advantages. With norm =

@@ -7,9 +7,9 @@
 // clip; old log-probs do not matter. The weight of a token is -alpha A_i / T. The
 // paper's F_norm is 1.
 //
-// rescale = true makes up for groups that teach nothing: alpha = N / (N - N'), where
-// N' responses are in groups whose rewards are all equal. Otherwise, and if all
-// are, alpha = 1.
+// rescale = true compensates for groups that teach nothing: alpha = N / (N - N'), where
+// N' responses are in groups whose rewards are all equal. Without rescale, or
+// if all responses are in such groups, alpha = 1.
 //
 // Degenerate cases: an empty response adds nothing but counts in N; a batch without
 // tokens has loss 0; a group with equal rewards, or of one response, has zero
@@ -31,7 +31,7 @@ func init() {
 	})
 }
 
-// alpha returns the factor that makes up for degenerate groups.
+// alpha returns the factor that compensates for degenerate groups.
 func (o *GPG) alpha(b objectives.Batch) float64 {
 	n, dead := len(b.Trajectories), 0
 	for _, t := range b.Trajectories {

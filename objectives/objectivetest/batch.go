@@ -87,8 +87,8 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 	return group
 }
 
-// scribble ruins everything that b points to.
-func scribble(b objectives.Batch) {
+// overwrite changes every number that b points to.
+func overwrite(b objectives.Batch) {
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
 		for _, s := range [][]float64{t.LogProb, t.OldLogProb, t.RefLogProb, t.Entropy, t.TokenAdvantage} {

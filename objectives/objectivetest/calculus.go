@@ -11,7 +11,7 @@ import (
 
 // checkDerivative compares Weights with central differences of Loss(., at = b).
 // Differences at two step sizes tell a kink, such as the edge of a clip, from a
-// wrong weight: tokens at which they disagree are passed over, but most must count.
+// wrong weight: tokens at which they disagree are skipped, but most must be compared.
 func checkDerivative(new func() objectives.Objective) error {
 	checked, skipped := 0, 0
 	for seed := range uint64(4) {
@@ -60,7 +60,7 @@ func slopeOf(x *float64, f func() float64) (slope float64, smooth bool) {
 	return slope, math.Abs(wide-narrow) <= 1e-5*max(math.Abs(slope), 1e-3)
 }
 
-// checkEntropy does the same for EntropyWeights. Loss is linear in the entropy.
+// checkEntropy compares EntropyWeights with differences of Loss in Entropy. Loss is linear in the entropy.
 func checkEntropy(new func() objectives.Objective) error {
 	o := new()
 	e, ok := o.(objectives.EntropyWeigher)
@@ -68,7 +68,7 @@ func checkEntropy(new func() objectives.Objective) error {
 		return errors.New("there is a method EntropyWeights, but the host never calls it: objectives.EntropyWeigher wants WeighsEntropy() bool and EntropyWeights(b objectives.Batch, v [][]float64)")
 	}
 	b := draw(o, 7).ordinary()
-	v := rows(b, 0) // what a loss has that does not depend on the entropy
+	v := rows(b, 0) // the derivative of a loss that does not depend on the entropy
 	if objectives.WeighsEntropy(o) {
 		if b.Trajectories[0].Entropy == nil {
 			return errors.New("WeighsEntropy is true, but NeedsEntropy does not ask for the entropy")
@@ -94,7 +94,7 @@ func checkDirection(new func() objectives.Objective) error {
 	o := new()
 	b := draw(o, 11).onPolicy()
 	for i := range b.Trajectories {
-		b.Trajectories[i].RefLogProb = clone(b).Trajectories[i].LogProb // no pull from a penalty
+		b.Trajectories[i].RefLogProb = clone(b).Trajectories[i].LogProb // makes the gradient of the KL penalty zero
 	}
 	for i, row := range weights(o, b) {
 		sum := 0.0

@@ -71,7 +71,7 @@ func checkOverwrite(new func() objectives.Objective) error {
 	return nil
 }
 
-// same compares to the bit, but for the sign of zero.
+// same reports whether all bits are equal, except for the sign of zero.
 func same(got, want [][]float64) error {
 	for i := range want {
 		for j := range want[i] {
@@ -83,7 +83,7 @@ func same(got, want [][]float64) error {
 	return nil
 }
 
-// everything calls every method that o has on b.
+// everything calls on b every method that o has.
 func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
 	o.Loss(b, at)
 	o.Weights(b, w)
@@ -133,18 +133,18 @@ func checkRetention(new func() objectives.Objective) error {
 	first, second := s.ordinary(), s.ordinary()
 	want, wantLoss := weights(new(), clone(second)), new().Loss(clone(second), clone(second))
 
-	// Results must not lean on what earlier calls were given...
+	// Results must not depend on the arguments of earlier calls...
 	w := rows(first, 0)
 	everything(o, first, first, w)
 	advantages := objectives.Advantages(o, []float64{0, 1})
-	scribble(first)
+	overwrite(first)
 	if got := weights(o, second); same(got, want) != nil {
 		return fmt.Errorf("after an earlier batch was overwritten: %w", same(got, want))
 	}
 	if loss := o.Loss(second, second); loss != wantLoss {
 		return fmt.Errorf("after an earlier batch was overwritten: the loss is %v, and %v at another time", loss, wantLoss)
 	}
-	// ... and later calls must leave earlier results alone.
+	// ... and later calls must not change earlier results.
 	kept, keptAdvantages := weights(o, second), slices.Clone(advantages)
 	everything(o, s.ordinary(), second, rows(second, 0))
 	objectives.Advantages(o, []float64{5, 1})
@@ -179,7 +179,7 @@ func checkEqualRewards(new func() objectives.Objective) error {
 	b := draw(o, 41).ordinary()
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
-		t.Reward, t.RefLogProb = 0.1, slices.Clone(t.LogProb) // a reference that does not pull
+		t.Reward, t.RefLogProb = 0.1, slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
 	}
 	objectives.SetAdvantages(o, b.Trajectories)
 	for i, t := range b.Trajectories {

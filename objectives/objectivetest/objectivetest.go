@@ -20,7 +20,7 @@ type Failure struct {
 	Rule string
 	// Explanation is the rule itself.
 	Explanation string
-	// Err is what was seen.
+	// Err describes what the check found.
 	Err error
 }
 

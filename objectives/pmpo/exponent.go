@@ -10,7 +10,7 @@ import (
 type rule struct {
 	*PMPO
 	solver  objectives.Solver
-	moments moments // that lengths or entropies are scored against
+	moments moments // the history from which z-scores of lengths or entropies are computed
 	cosine  float64 // the exponent of the cosine rule
 }
 

@@ -16,7 +16,7 @@ type moments struct {
 	Variance float64 `json:"variance"`
 }
 
-// parseMoments reads what MarshalText wrote; null gives nil.
+// parseMoments reads the text that MarshalText wrote; null gives nil.
 func parseMoments(text []byte) (*moments, error) {
 	if bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
 		return nil, nil

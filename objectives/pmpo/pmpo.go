@@ -40,8 +40,8 @@
 // f = 1, and about p_max sqrt(1 - f) between.
 //
 // p_negative, unset by default, fixes p for responses of negative advantage. With p
-// near 1 softmax(p z) lets go of tokens that are already far down; p_negative = 0
-// keeps pushing all of a wrong response's tokens alike.
+// near 1 softmax(p z) gives little weight to tokens whose log-prob has already
+// fallen far; p_negative = 0 gives all tokens of a wrong response equal weight.
 //
 // # Degenerate cases
 //
@@ -79,7 +79,8 @@ type PMPO struct {
 	EpsESS float64 `toml:"eps_ess"`
 	// Bisections is how often the solver halves [PMin, PMax]. Default 10.
 	Bisections int `toml:"bisections"`
-	// Tolerance, unless 0, has the solver halve until p is known to it.
+	// Tolerance, unless 0, replaces Bisections: the solver halves until the bracket
+	// of p is no wider.
 	Tolerance float64 `toml:"tolerance"`
 	// EMADecay is the weight of the past in the moving averages. Default 0.9.
 	EMADecay float64 `toml:"ema_decay"`

@@ -61,7 +61,7 @@ func moduleFile(source []byte, root, path string) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "module %s\n", path)
-	fmt.Fprintf(&b, "\nrequire %s v0.0.0\n\n// Where the checkout lies.\nreplace %s => %s\n", host, host, target)
+	fmt.Fprintf(&b, "\nrequire %s v0.0.0\n\n// The checkout of onering.\nreplace %s => %s\n", host, host, target)
 	for line := range strings.Lines(string(source)) {
 		if words := strings.Fields(line); len(words) < 1 || words[0] != "module" {
 			b.WriteString(line)

@@ -27,11 +27,11 @@ var templates embed.FS
 // A file is one file to be written, its path relative to the folder it goes to.
 type file struct {
 	path     string
-	template string // from which it is made, "" if data is it
+	template string // name of the template that makes data; "" if data is already set
 	data     []byte
 }
 
-// fields are what the templates say.
+// fields are the values that the templates insert.
 type fields struct {
 	Name   string // of the objective and its package
 	Type   string // Name as an exported identifier
@@ -80,11 +80,11 @@ func Add(root, name string) ([]string, error) {
 	return append(paths, all), nil
 }
 
-// goName is a package name that Go authors would choose, and an objective's name.
+// goName matches a lower-case Go package name, which is also the objective's name.
 var goName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
-// checkName refuses names that are no package name or that would mislead: a
-// folder of ours, a keyword, a word that the generated code uses.
+// checkName refuses a name that is not a package name, is a Go keyword, is reserved
+// for another folder, or is used by the generated code.
 func checkName(name string) error {
 	switch {
 	case !goName.MatchString(name):
@@ -122,8 +122,8 @@ func moduleOf(gomod []byte) string {
 	return ""
 }
 
-// addImport adds a blank import to a file that consists of such imports. gofmt
-// sorts it into place.
+// addImport adds a blank import to a file that consists of blank imports, and lets
+// gofmt sort them.
 func addImport(source []byte, importPath string) ([]byte, error) {
 	line := fmt.Sprintf("_ %q", importPath)
 	if bytes.Contains(source, []byte(line)) {
@@ -169,7 +169,7 @@ func writeFolder(dir string, f fields, files []file) (paths []string, err error)
 		}
 		paths = append(paths, x.path)
 	}
-	if err := os.Chmod(temporary, 0o755); err != nil { // MkdirTemp is private
+	if err := os.Chmod(temporary, 0o755); err != nil { // MkdirTemp creates folders that only their owner can read
 		return nil, err
 	}
 	return paths, os.Rename(temporary, dir)

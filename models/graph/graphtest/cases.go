@@ -20,9 +20,9 @@ type Case struct {
 	Build func(g *graph.Graph) (y, wrt []*graph.Node)
 	// Sizes are the values of letters.
 	Sizes map[string]int
-	// Values makes the inputs that are not to be normal random numbers.
+	// Values makes the inputs that must not be normal random numbers.
 	Values map[string]func(r *rand.Rand) Tensor
-	// Onto names, for a result such as y0, the input whose buffer it goes onto.
+	// Onto names, for a result such as y0, the input whose buffer it overwrites.
 	Onto map[string]string
 }
 
@@ -52,7 +52,7 @@ func (c Case) Backward() (models.Program, error) {
 	})
 }
 
-// Differentiable says whether the case has a gradient.
+// Differentiable reports whether the case has a gradient.
 func (c Case) Differentiable() (yes bool) {
 	graph.Build(c.Name, func(g *graph.Graph) {
 		_, wrt := c.Build(g)
@@ -127,8 +127,8 @@ func one(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*grap
 	}
 }
 
-// none is one without a gradient.
-func none(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*graph.Graph) (y, wrt []*graph.Node) {
+// noGradient is like one, for an op without a gradient.
+func noGradient(f func(in []*graph.Node) *graph.Node, shapes ...graph.Shape) func(*graph.Graph) (y, wrt []*graph.Node) {
 	return func(g *graph.Graph) ([]*graph.Node, []*graph.Node) {
 		y, _ := one(f, shapes...)(g)
 		return y, nil
@@ -157,10 +157,10 @@ func Cases() []Case {
 		add(name+"/itself", one(func(in []*graph.Node) *graph.Node { return f(in[0], in[0]) }, dims("N", 3)), values{"a": positive(7, 3)})
 	}
 	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"Max": graph.Max, "Min": graph.Min} {
-		add(name, none(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims("N", 1)), nil)
+		add(name, noGradient(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims("N", 1)), nil)
 	}
 	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"LessOrEqual": graph.LessOrEqual, "GreaterOrEqual": graph.GreaterOrEqual} {
-		add(name, none(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims(3)), nil)
+		add(name, noGradient(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims(3)), nil)
 	}
 	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid} {
 		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), nil)
@@ -168,7 +168,7 @@ func Cases() []Case {
 	for name, f := range map[string]func(*graph.Node) *graph.Node{"Log": graph.Log, "Sqrt": graph.Sqrt, "Reciprocal": graph.Reciprocal} {
 		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), values{"a": positive(7, 3)})
 	}
-	add("Abs", none(func(in []*graph.Node) *graph.Node { return graph.Abs(in[0]) }, dims("N", 3)), nil)
+	add("Abs", noGradient(func(in []*graph.Node) *graph.Node { return graph.Abs(in[0]) }, dims("N", 3)), nil)
 	add("Where", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		cond := g.Input("cond", onnx.Boolean, dims("N", 1))
 		a, b := g.Float("a", "N", 3), g.Float("b", 3)
@@ -178,7 +178,7 @@ func Cases() []Case {
 		x := graph.Cast(in[0], onnx.Double) // and an op in that type
 		return graph.Cast(graph.Sigmoid(graph.Where(graph.LessOrEqual(x, in[0].Graph().Double(0.1)), x, graph.Exp(x))), onnx.Float)
 	}, dims("N", 3)), nil)
-	add("Cast/int", none(func(in []*graph.Node) *graph.Node { return graph.Cast(in[0], onnx.Int64) }, dims("N", 3)), nil)
+	add("Cast/int", noGradient(func(in []*graph.Node) *graph.Node { return graph.Cast(in[0], onnx.Int64) }, dims("N", 3)), nil)
 
 	// Products, with every transpose.
 	for i := range 4 {
@@ -222,9 +222,9 @@ func Cases() []Case {
 	}
 	add("ReduceMean", one(func(in []*graph.Node) *graph.Node { return graph.ReduceMean(in[0], -1) }, dims("N", 3)), nil)
 	add("ReduceMean/1", one(func(in []*graph.Node) *graph.Node { return graph.ReduceMean(in[0], 1) }, dims("N", 3, 4)), nil)
-	add("ReduceMax", none(func(in []*graph.Node) *graph.Node { return graph.ReduceMax(in[0], -1) }, dims("B", "N", 3)), nil)
-	add("ReduceSumSquare", none(func(in []*graph.Node) *graph.Node { return graph.ReduceSumSquare(in[0]) }, dims("N", 3)), nil)
-	add("ArgMax", none(func(in []*graph.Node) *graph.Node { return graph.ArgMax(in[0]) }, dims("B", "N", 3)), nil)
+	add("ReduceMax", noGradient(func(in []*graph.Node) *graph.Node { return graph.ReduceMax(in[0], -1) }, dims("B", "N", 3)), nil)
+	add("ReduceSumSquare", noGradient(func(in []*graph.Node) *graph.Node { return graph.ReduceSumSquare(in[0]) }, dims("N", 3)), nil)
+	add("ArgMax", noGradient(func(in []*graph.Node) *graph.Node { return graph.ArgMax(in[0]) }, dims("B", "N", 3)), nil)
 	add("TopK", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		v, i := graph.TopK(g.Float("a", "B", "N"), g.Input("k", onnx.Int64, dims(1)), "k")
 		return []*graph.Node{v, i}, nil
@@ -320,7 +320,7 @@ func Cases() []Case {
 	}
 	add("Unpack", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		x, p := g.Float("x", "N", 3), pack(g)
-		return []*graph.Node{graph.Mul(p.Unpack(x), p.Valid)}, []*graph.Node{x} // masked, as it must be
+		return []*graph.Node{graph.Mul(p.Unpack(x), p.Valid)}, []*graph.Node{x} // mask the padding, whose values are unspecified
 	}, packing)
 	add("Pack", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		x, p := g.Float("x", "B", "T", 3), pack(g)

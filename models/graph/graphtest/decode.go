@@ -12,7 +12,7 @@ import (
 )
 
 // Decode reads a ModelProto as onnx.Model.Encode writes it. A field that
-// onnx.Model has no place for is an error, since leaving it out could change what
+// onnx.Model cannot hold is an error, since leaving it out could change what
 // the graph means. Raw data are views of b. Sizes are checked; names and the
 // order of the nodes are not.
 func Decode(b []byte) (onnx.Model, error) {

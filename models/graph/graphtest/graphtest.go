@@ -20,8 +20,8 @@ type Graph struct {
 	// Single rounds every result to its type - float32, float16 or bfloat16 -
 	// as a runtime does; what an operator computes inside stays float64.
 	Single bool
-	// Noise, where it is set, is what products and attention are off by,
-	// relative to their results: what a kernel makes of the order of its sums.
+	// Noise, if not nil, returns the relative error to add to each result of
+	// products and attention. It imitates kernels that sum in another order.
 	Noise func() float64
 
 	name   string
@@ -159,7 +159,7 @@ func run(n onnx.Node, values map[string]Tensor) (out []Tensor) {
 	return out
 }
 
-// checkPorts compares what a Program says of its ports with its graph.
+// checkPorts compares a Program's ports with the inputs and outputs of its graph.
 func checkPorts(side string, ports []models.Port, infos []onnx.ValueInfo) {
 	if len(ports) != len(infos) {
 		fail("%d %s ports for %d of the graph", len(ports), side, len(infos))
@@ -183,8 +183,8 @@ var dtypes = map[onnx.ElemType]models.DType{
 	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Boolean: models.Bool,
 }
 
-// conform compares a tensor with what the graph states of it. Letters get their
-// size from where they are first seen alone, or as the only one unknown.
+// conform compares a tensor with the type and shape that the graph states for it. A
+// letter gets its size from the first dimension in which it is the only unknown.
 func conform(v onnx.ValueInfo, t Tensor, letters map[string]int) {
 	if t.Type != v.Type || len(t.Dims) != len(v.Dims) {
 		fail("%q is %v, the graph states %v %v", v.Name, t, v.Type, v.Dims)
@@ -212,7 +212,7 @@ func evaluate(product string, n int, letters map[string]int) int {
 		} else if unknown == "" {
 			unknown = f
 		} else {
-			return n // two unknowns: nothing is stated
+			return n // two unknowns: accept any size
 		}
 	}
 	if unknown == "" {
@@ -224,7 +224,7 @@ func evaluate(product string, n int, letters map[string]int) int {
 	return total * letters[unknown]
 }
 
-// A failure is what the interpreter panics with inside.
+// A failure is the value that the interpreter panics with internally.
 type failure string
 
 func fail(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }

@@ -130,7 +130,7 @@ func TestSingle(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := graphtest.Floats([]float64{1, 12, -2}, 3).As(elem)
-		in.Data[2] = math.Pi // which an input may be, whatever its type
+		in.Data[2] = math.Pi // an input need not be rounded to its type
 		for _, single := range []bool{false, true} {
 			g.Single = single
 			out, err := g.Run(map[string]graphtest.Tensor{"x": in})

@@ -150,8 +150,8 @@ type queryGroup struct {
 // head is head h of the token: first the queries, then the keys, then the values.
 func (q queryGroup) head(h int) []float64 { return q.row[h*q.width : (h+1)*q.width] }
 
-// pad spoils the outputs of a token beyond the end of its prompt, which nobody may
-// read.
+// pad sets the outputs of a token beyond the end of its prompt to NaN, since no
+// reader may depend on them.
 func (q queryGroup) pad(out []float64, inCache bool) {
 	fillNaN(out)
 	for g := range q.groups {

@@ -12,8 +12,8 @@ import (
 )
 
 // A Tensor is one value of a graph. Whatever the Type its elements are
-// float64: booleans are 0 and 1, and integers exact up to 2^53. NaN stands for
-// what an operator leaves unspecified.
+// float64: booleans are 0 and 1, and integers exact up to 2^53. NaN marks
+// elements that an operator leaves unspecified.
 type Tensor struct {
 	Type onnx.ElemType
 	Dims []int
@@ -61,8 +61,8 @@ func (t Tensor) Clone() Tensor {
 	return Tensor{t.Type, slices.Clone(t.Dims), slices.Clone(t.Data)}
 }
 
-// As converts t to a floating-point type, rounding its elements to what that
-// can hold; other types stay as they are.
+// As converts t to a floating-point type, rounding its elements to that type. A
+// tensor of another type stays as it is.
 func (t Tensor) As(elem onnx.ElemType) Tensor {
 	var to func(float64) float64
 	switch elem {
@@ -142,8 +142,8 @@ func walk(start int, dims, step []int) []int {
 	return at
 }
 
-// spread returns, for each element of a tensor of dims, where the element of t
-// that broadcasting puts there is.
+// spread returns, for each element of a tensor of shape dims, the index in Data of
+// the element of t that is broadcast to it.
 func (t Tensor) spread(dims []int) []int {
 	step, own := make([]int, len(dims)), strides(t.Dims)
 	for i, n := range t.Dims {
