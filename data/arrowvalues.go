@@ -128,9 +128,9 @@ func numberCells(a arrow.Array, _ *int) func(int) any {
 			return int64(a.Value(i))
 		}
 	case *array.Float16:
-		return func(i int) any { return float64(a.Value(i).Float32()) }
+		return func(i int) any { return shortestFloat16(a.Value(i)) }
 	case *array.Float32:
-		return func(i int) any { return float64(a.Value(i)) }
+		return func(i int) any { return shortestFloat32(a.Value(i)) }
 	case *array.Float64:
 		return func(i int) any { return a.Value(i) }
 	case *array.Decimal32:

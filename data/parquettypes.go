@@ -38,7 +38,7 @@ func converter(e *format.SchemaElement) func(parquet.Value) any {
 			return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 		}
 	case *format.Float16Type:
-		return func(v parquet.Value) any { return float64(float16.FromLEBytes(bytesOf(v)).Float32()) }
+		return func(v parquet.Value) any { return shortestFloat16(float16.FromLEBytes(bytesOf(v))) }
 	case *format.StringType, *format.EnumType, *format.JsonType:
 		return text
 	}
@@ -78,7 +78,7 @@ func unannotated(v parquet.Value) any {
 		const epoch = 2440588
 		return newZone("").format(time.Unix((int64(x[2])-epoch)*86400, int64(x[1])<<32|int64(x[0])).UTC())
 	case parquet.Float:
-		return float64(v.Float())
+		return shortestFloat32(v.Float())
 	case parquet.Double:
 		return v.Double()
 	}
