@@ -9,13 +9,16 @@ import (
 	"syscall"
 )
 
-// catchSignals returns a context that SIGINT or SIGTERM cancels, so that a run
-// ends between two steps, and a function that returns the signal that came, or
-// nil. The second signal is not handled: it ends the program at once.
+// catchSignals returns a context that SIGINT, SIGTERM or SIGHUP cancels, so that a
+// run ends between two steps, and a function that returns the signal that came, or
+// nil. The second signal is not handled: it ends the program at once. Until stop, a
+// reader of stdout or stderr that goes away does not end the program.
 func catchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	pipe := make(chan os.Signal, 1) // signal.Ignore would be inherited by plugins
+	signal.Notify(pipe, syscall.SIGPIPE)
 	var first atomic.Value
 	go func() {
 		select {
@@ -32,6 +35,7 @@ func catchSignals(parent context.Context) (ctx context.Context, caught func() os
 	}
 	stop = func() {
 		signal.Stop(signals)
+		signal.Stop(pipe)
 		cancel()
 	}
 	return ctx, caught, stop

@@ -56,7 +56,7 @@ func TestSignalsSave(t *testing.T) {
 	for _, tt := range []struct {
 		signal syscall.Signal
 		code   int
-	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
+	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}, {syscall.SIGHUP, 129}} {
 		dir := filepath.Join(t.TempDir(), "run")
 		c := program("train", "--out", dir, "--set", "eval.suites=", "--set", "rollout.prompts_per_round=16", "--set", "train.batch_size=16")
 		if err := c.Start(); err != nil {
@@ -72,6 +72,9 @@ func TestSignalsSave(t *testing.T) {
 		}
 		if want := "onering train --resume --out " + dir + "\n"; !strings.HasSuffix(c.Stderr.(*bytes.Buffer).String(), want) {
 			t.Errorf("%v: stderr ends %q, want %q", tt.signal, c.Stderr, want)
+		}
+		if text := c.Stderr.(*bytes.Buffer).String(); strings.Contains(text, "not clean") {
+			t.Errorf("%v: a clean stop is logged as an error:\n%s", tt.signal, text)
 		}
 		saved := lastState(t, dir)
 		if saved.Step != steps(dir) || saved.Step < 3 {
@@ -113,5 +116,30 @@ func TestSecondSignal(t *testing.T) {
 	again := program("train", "--resume", "--out", dir, "-q", "--json", "--set", "train.rounds=2")
 	if err := again.Run(); err != nil {
 		t.Errorf("resuming: %v\n%s", err, again.Stderr)
+	}
+}
+
+// A reader of the log that goes away, such as a closed terminal, does not end a run.
+func TestClosedLog(t *testing.T) {
+	if !libraryFound() {
+		t.Skip("no ONNX Runtime library: run onering doctor")
+	}
+	if testing.Short() {
+		t.Skip("trains for some seconds")
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	defer write.Close()
+	dir := filepath.Join(t.TempDir(), "run")
+	c := program("train", "--out", dir, "--set", "train.rounds=2", "--set", "eval.suites=", "--set", "rollout.prompts_per_round=16", "--set", "train.batch_size=16")
+	c.Stderr = write
+	if err := c.Run(); err != nil {
+		t.Errorf("the run ended with %v after %d steps", err, steps(dir))
+	}
+	if saved := lastState(t, dir); saved.Step != steps(dir) || saved.Step == 0 {
+		t.Errorf("the checkpoint is of step %d, metrics.jsonl has %d", saved.Step, steps(dir))
 	}
 }

@@ -109,7 +109,9 @@ func (s *saver) save(at position, write func(rundir.Snapshot) error) error {
 // stop saves a run that ends with err at a position where it is not saved yet, and
 // returns err with what that came to.
 func (s *saver) stop(at position, err error) error {
-	err = errors.Join(err, s.writer.Wait())
+	if failed := s.writer.Wait(); failed != nil {
+		err = errors.Join(err, failed)
+	}
 	if s.writer.Failed() {
 		s.saved = neverSaved
 	}
