@@ -44,8 +44,8 @@ type Geometry struct {
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int
-	// Embedding and Head name the [V,D] tensors that ids are looked up in and
-	// that logits come from: one tensor where they are tied.
+	// Embedding and Head name the [V,D] tensors of the token embedding and of
+	// the output head. They name the same tensor if the two are tied.
 	Embedding, Head string
 	// Norm names the final norm's weight.
 	Norm string
@@ -86,8 +86,8 @@ type Architecture interface {
 	// Layer is one decoder layer over packed tokens, forward and backward.
 	// The backward graph reads the values that the forward graph kept (see Stash).
 	Layer(stash Stash, blocks int) (forward, backward Program, err error)
-	// LayerBytes is what a run of the two layer Programs takes at its peak besides
-	// its inputs and outputs, for n tokens in rows rows of T places, in bytes.
+	// LayerBytes returns the peak memory in bytes of a run of each layer Program,
+	// without its inputs and outputs, for n tokens in rows rows of T places.
 	LayerBytes(stash Stash, blocks, n, rows, T int) (forward, backward int64, err error)
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)

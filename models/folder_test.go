@@ -21,7 +21,7 @@ func mustWrite(t *testing.T, path, text string) {
 	}
 }
 
-// small is a layout and its weights, each element another number.
+// small returns a layout and weights whose elements are all different.
 func small(t *testing.T) *Weights {
 	t.Helper()
 	l, err := NewLayout([]Fused{Plain("a", 3, 2), Concat("bc", Spec{"b", []int{2, 2}}, Spec{"c", []int{1, 2}}), Plain("d", 5)})

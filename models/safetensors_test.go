@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestReferenceFile reads what the reference library wrote (testdata/make_types.py).
+// TestReferenceFile reads a file that the reference library wrote (testdata/make_types.py).
 func TestReferenceFile(t *testing.T) {
 	f, err := OpenSafetensors("testdata/types.safetensors")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"onering/objectives"
 )
 
-// plainESS and bisect are D9 as it is written down: what Solver must equal.
+// plainESS and bisect implement D9 literally. Solver must give the same results.
 func plainESS(z []float64, p float64) float64 {
 	if len(z) == 0 {
 		return 1
@@ -106,7 +106,7 @@ func TestSolverIsBisection(t *testing.T) {
 			t.Fatalf("Solve = %v, bisection gives %v (target %v)", got, want, eta)
 		}
 	})
-	// -short draws too few problems to say.
+	// -short draws too few problems for this check.
 	if total >= 100 && (interior == 0 || ties > total/2) {
 		t.Errorf("%d problems, %d with an interior answer, %d with ties", total, interior, ties)
 	}
@@ -152,7 +152,7 @@ func TestSolverAttainable(t *testing.T) {
 	}
 }
 
-// TestSolverEdges: what has no spread answers p_max, with ESS 1 everywhere.
+// TestSolverEdges: equal z, one z or none have ESS 1 at every p; the answer is p_max.
 func TestSolverEdges(t *testing.T) {
 	s := objectives.Solver{PMin: 0.01, PMax: 0.99, Bisections: 10}
 	for _, z := range [][]float64{nil, {}, {0}, {-3}, {700}, {0.2, 0.2, 0.2}, make([]float64, 1000)} {

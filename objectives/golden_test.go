@@ -98,8 +98,8 @@ type goldenMethod struct {
 	}
 }
 
-// objective turns a method's spec into an objective and its settings. What the
-// spec does not say is left at its default, which is thereby tested.
+// objective turns a method's spec into an objective and its settings. A setting
+// that the spec does not name keeps its default, so that defaults are tested too.
 func (m goldenMethod) objective(t *testing.T, name string, b goldenBatch) objectives.Objective {
 	t.Helper()
 	set := map[string]any{}

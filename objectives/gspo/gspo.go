@@ -59,7 +59,7 @@ func logRatio(t objectives.Trajectory) float64 {
 	return sum / float64(len(t.LogProb))
 }
 
-// advantage returns that of token j.
+// advantage returns the advantage of token j.
 func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {
 	if o.TokenLevel && t.TokenAdvantage != nil {
 		return t.TokenAdvantage[j]
@@ -97,8 +97,8 @@ func (o *GSPO) tokenLoss(b, at objectives.Batch) float64 {
 	return loss
 }
 
-// Weights implements objectives.Objective. They are the same in both forms, but
-// for the advantage, which differs by token in GSPO-token.
+// Weights implements objectives.Objective. Both forms have the same
+// weights, except that the advantage differs by token in GSPO-token.
 func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))

@@ -15,7 +15,7 @@ import (
 )
 
 // plain is a correct objective: the clipped log-ratio, averaged over tokens and
-// responses. The broken ones below differ from it in one thing each.
+// responses. Each broken one below differs from it in one way.
 type plain struct {
 	C float64 `toml:"c"`
 }
@@ -54,7 +54,7 @@ func (o *plain) count(b objectives.Batch, t objectives.Trajectory) float64 {
 	return float64(len(b.Trajectories) * len(t.LogProb))
 }
 
-// base is plain with what a broken objective replaces.
+// base is plain with methods that a broken objective can replace.
 type base struct {
 	plain
 	loss    func(o *base, b, at objectives.Batch) float64

@@ -80,7 +80,7 @@ func TestPNegative(t *testing.T) {
 			}
 		}
 	}
-	// p = 0 keeps pushing every token of a wrong response alike.
+	// p = 0 gives every token of a wrong response the same weight.
 	b := objectives.Batch{Trajectories: []objectives.Trajectory{one(-1, -0.3, 0.2, 0)}}
 	w := [][]float64{make([]float64, 3)}
 	newPMPO(t, func(o *pmpo.PMPO) { o.PNegative = new(0.0) }).Weights(b, w)
@@ -92,7 +92,7 @@ func TestPNegative(t *testing.T) {
 	}
 }
 
-// TestEmptyResponse: what D8 has logged.
+// TestEmptyResponse: an empty response is logged as D8 says.
 func TestEmptyResponse(t *testing.T) {
 	for _, c := range []struct {
 		set func(*pmpo.PMPO)
@@ -114,7 +114,7 @@ func TestEmptyResponse(t *testing.T) {
 }
 
 // TestOverflow: without norm the ratio of a long response overflows at a small p;
-// its logarithm is there all the same, and clipped tokens still weigh nothing.
+// its logarithm is still reported, and clipped tokens still have weight 0.
 func TestOverflow(t *testing.T) {
 	d := make([]float64, 2000)
 	d[0], d[1] = 1, -1
