@@ -38,6 +38,10 @@ func (e badLine) Unwrap() error { return e.error }
 // extension decides only for formats without a mark of their own: CSV, and Arrow
 // streams written before version 0.15.
 func openSource(path string) (source, error) {
+	// To open a named pipe would wait for a writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("dataset: %s: not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", err)

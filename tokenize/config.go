@@ -77,7 +77,7 @@ func readConfig(fsys fs.FS) (*configFile, error) {
 		c.BOS, c.EOS = names.BOS, names.EOS
 	}
 	c.chatTemplate = string(c.ChatTemplate)
-	template, err := fs.ReadFile(fsys, "chat_template.jinja")
+	template, err := readFile(fsys, "chat_template.jinja")
 	switch {
 	case err == nil:
 		c.chatTemplate = string(template)
@@ -87,10 +87,28 @@ func readConfig(fsys fs.FS) (*configFile, error) {
 	return c, nil
 }
 
+// maxFile bounds the files of a tokenizer. The largest in use have about 40 MB.
+const maxFile = 512 << 20
+
+// readFile reads a file of a tokenizer's folder. It refuses what is not a regular
+// file: to open a named pipe would wait for a writer, and a device has no end.
+func readFile(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d of any tokenizer", name, info.Size(), maxFile)
+	}
+	return fs.ReadFile(fsys, name)
+}
+
 // readJSON decodes the named file into v; if there is no such file, v does not
 // change.
 func readJSON(fsys fs.FS, name string, v any) error {
-	data, err := fs.ReadFile(fsys, name)
+	data, err := readFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

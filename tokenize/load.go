@@ -45,7 +45,7 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 		return nil, err
 	}
 	b := newBuilder()
-	switch data, err := fs.ReadFile(fsys, "tokenizer.json"); {
+	switch data, err := readFile(fsys, "tokenizer.json"); {
 	case err == nil:
 		if err := b.readTokenizer(data); err != nil {
 			return nil, fmt.Errorf("tokenizer.json: %w", err)
@@ -352,10 +352,10 @@ func (b *builder) addMerge(left, right []byte) error {
 // readVocabAndMerges reads the two files of tokenizers without tokenizer.json; their
 // other settings are those of their Python class.
 func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
-	vocab, err := fs.ReadFile(fsys, "vocab.json")
+	vocab, err := readFile(fsys, "vocab.json")
 	var merges []byte
 	if err == nil {
-		merges, err = fs.ReadFile(fsys, "merges.txt")
+		merges, err = readFile(fsys, "merges.txt")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("neither tokenizer.json nor both vocab.json and merges.txt: %w", fs.ErrNotExist)

@@ -261,3 +261,15 @@ func TestAddedTokenFlags(t *testing.T) {
 		t.Errorf("VocabSize = %d: an empty added token must be passed over", got)
 	}
 }
+
+// TestLoadIrregular has pipes and devices in the place of files: Load must not open them.
+func TestLoadIrregular(t *testing.T) {
+	model := edited(t, func(map[string]any) {})
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} {
+		fsys := fstest.MapFS{"tokenizer.json": {Data: []byte(model)}}
+		fsys[name] = &fstest.MapFile{Mode: fs.ModeNamedPipe}
+		if _, err := LoadFS(fsys); err == nil || !strings.Contains(err.Error(), name+" is not a regular file") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
