@@ -26,9 +26,6 @@
 #   PYTHON=python3     one with torch and transformers, for PyTorch's figures
 #   SMALL, LARGE       folders beside this script with the config.json of the shapes
 #   DTYPE=bfloat16     what to compute in
-#
-# Besides what is tracked here the tests read ../shared/goldens/model, PyTorch's
-# numbers, and run in runtime/. Without them the parity part fails.
 set -u
 out=${1:-runs/out/gpu}
 device=${DEVICE:-cuda:0}
