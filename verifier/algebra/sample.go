@@ -85,36 +85,33 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 // only. What has no value as a number is taken as the formula.
 func (c *Checker) confirmed(a, b *latex.Node) (Outcome, string) {
 	s := survey(a, b)
-	points := []*point{nil}
-	if len(s.names) > 0 {
-		points = append(s.fractions(), s.naturals()...)
-	}
 	if s.infinite {
 		return Equal, "the same formula"
 	}
-	undefined := false
-	for _, at := range points {
-		switch c.samePoint(a, b, s, at) {
-		case pointEqual, pointUndecided, pointNoNumber, pointLimit:
-			return Equal, "the same formula"
-		case pointDifferent:
-			return Different, "different values at some point"
-		case pointUndefined:
-			undefined = true
-		}
-		if c.budget < 0 {
-			return Limit, "expressions too costly to evaluate"
+	// Mostly the first point decides, so the others are made only when needed.
+	sets := []func() []*point{s.fractions, s.naturals}
+	if len(s.names) == 0 {
+		sets = []func() []*point{func() []*point { return []*point{nil} }}
+	}
+	for _, points := range sets {
+		for _, at := range points() {
+			switch c.samePoint(a, b, s, at) {
+			case pointEqual, pointUndecided, pointNoNumber, pointLimit:
+				return Equal, "the same formula"
+			case pointDifferent:
+				return Different, "different values at some point"
+			}
+			if c.budget < 0 {
+				return Limit, "expressions too costly to evaluate"
+			}
 		}
 	}
-	if undefined {
-		return Undecided, "defined nowhere"
-	}
-	return Equal, "the same formula"
+	return Undecided, "defined nowhere"
 }
 
 // A variables is what a pair of expressions consists of.
 type variables struct {
-	seed     uint64 // of the points
+	nodes    []*latex.Node // that were surveyed, whose texts seed the points
 	names    []string
 	integer  map[string]bool // to be given natural numbers only
 	complex  bool            // i occurs
@@ -123,13 +120,13 @@ type variables struct {
 	digits   int  // of the longest numeral
 	factors  map[string]bool
 	// constants are the larger integers in the expressions, where steps and corners
-	// may lie, the largest first.
+	// may lie.
 	constants []*big.Int
 }
 
 // survey lists the variables of a and b and where they stand.
 func survey(nodes ...*latex.Node) variables {
-	s := variables{seed: pairSeed(nodes...), integer: map[string]bool{}, factors: factorLetters(nodes...)}
+	s := variables{nodes: nodes, integer: map[string]bool{}, factors: factorLetters(nodes...)}
 	seen := map[string]bool{}
 	var walk func(n *latex.Node, discrete bool, bound []string)
 	walk = func(n *latex.Node, discrete bool, bound []string) {
@@ -191,13 +188,10 @@ func survey(nodes ...*latex.Node) variables {
 	for _, n := range nodes {
 		walk(n, false, nil)
 	}
-	slices.SortFunc(s.constants, func(x, y *big.Int) int { return y.Cmp(x) })
-	s.constants = slices.CompactFunc(s.constants, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
-	s.constants = s.constants[:min(len(s.constants), mostConstants)]
 	return s
 }
 
-// mostConstants is how many constants have points beyond them.
+// mostConstants is how many constants, the largest ones, have points beyond them.
 const mostConstants = 3
 
 // constant notes a constant beyond the ordinary points.
@@ -210,8 +204,11 @@ func (s *variables) constant(r *big.Rat) {
 // beyond are points beyond the constants, and far out: a step or a corner at a
 // constant, or at its square, lies between them and the ordinary points.
 func (s *variables) beyond() []*point {
+	seed := pairSeed(s.nodes...)
+	largest := slices.SortedFunc(slices.Values(s.constants), func(x, y *big.Int) int { return y.Cmp(x) })
+	largest = slices.CompactFunc(largest, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
 	var sizes []*big.Int
-	for _, k := range s.constants {
+	for _, k := range largest[:min(len(largest), mostConstants)] {
 		square := new(big.Int).Mul(k, k)
 		sizes = append(sizes, new(big.Int).Lsh(k, 1), square.Add(square, k))
 	}
@@ -221,12 +218,12 @@ func (s *variables) beyond() []*point {
 		for _, sign := range [...]int64{1, -1} {
 			out = append(out, s.at(func(i int) *big.Rat {
 				// size plus up to size/2, and a little that is no integer
-				h := mix(s.seed ^ uint64(round*1009+i))
+				h := mix(seed ^ uint64(round*1009+i))
 				v := new(big.Rat).SetInt(new(big.Int).Add(size, new(big.Int).Div(new(big.Int).Mul(size, big.NewInt(int64(h%512))), big.NewInt(1024))))
 				if len(s.integer) > 0 && s.integer[s.names[i]] {
 					return v
 				}
-				v.Add(v, fraction(s.seed^h, 0, 1))
+				v.Add(v, fraction(seed^h, 0, 1))
 				if sign < 0 {
 					v.Neg(v)
 				}
@@ -280,10 +277,11 @@ func fraction(seed uint64, low, span int) *big.Rat {
 // variable positive at some and negative at others. Three have all coordinates
 // below one, where arc functions are defined.
 func (s *variables) fractions() []*point {
+	seed := pairSeed(s.nodes...)
 	var out []*point
 	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 1}, {0, 3}, {0, 1}, {2, 6}, {5, 20}, {0, 1}} {
 		out = append(out, s.at(func(i int) *big.Rat {
-			v := fraction(s.seed^uint64(round*1000+i), size.low, size.span)
+			v := fraction(seed^uint64(round*1000+i), size.low, size.span)
 			negative := false
 			switch round {
 			case 1:
@@ -311,16 +309,17 @@ func (s *variables) naturals() []*point {
 	if s.stepped || len(s.integer) > 0 {
 		rounds = 36
 	}
+	seed := pairSeed(s.nodes...)
 	var out []*point
 	for round := range rounds {
 		out = append(out, s.at(func(i int) *big.Rat {
 			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
-				return fraction(s.seed^uint64(round*77+i), 0, 3)
+				return fraction(seed^uint64(round*77+i), 0, 3)
 			}
 			if i == 0 && round < 24 { // every number for a while
 				return big.NewRat(int64(round+1), 1)
 			}
-			return big.NewRat(1+int64(mix(s.seed^uint64(round*131+i))%uint64(8+round/2)), 1)
+			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
 		}))
 	}
 	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
