@@ -2,10 +2,7 @@ package models
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 )
 
 // An Optimizer is the arithmetic of an update of the weights. It is also the
@@ -39,41 +36,26 @@ type Optimizer interface {
 // call it, such as "exp_avg", and Port the input of the Programs.
 type OptimizerState struct{ Name, Port string }
 
-var optimizers struct {
-	sync.RWMutex
-	new map[string]func() Optimizer
-}
+var optimizers registry[func() Optimizer]
 
 // RegisterOptimizer makes an optimizer known by name; call it from init. New
 // returns a fresh one with its default settings. It panics where the name is empty
 // or taken or new is nil: both are mistakes in the program.
 func RegisterOptimizer(name string, new func() Optimizer) {
-	optimizers.Lock()
-	defer optimizers.Unlock()
 	if name == "" || new == nil {
 		panic(fmt.Sprintf("models: RegisterOptimizer(%q) needs a name and a function", name))
 	}
-	if optimizers.new[name] != nil {
+	if !optimizers.add(name, new) {
 		panic(fmt.Sprintf("models: optimizer %q is registered twice", name))
 	}
-	if optimizers.new == nil {
-		optimizers.new = map[string]func() Optimizer{}
-	}
-	optimizers.new[name] = new
 }
 
 // Optimizers returns the names of all optimizers in alphabetical order.
-func Optimizers() []string {
-	optimizers.RLock()
-	defer optimizers.RUnlock()
-	return slices.Sorted(maps.Keys(optimizers.new))
-}
+func Optimizers() []string { return optimizers.names() }
 
 // NewOptimizer returns an optimizer with its default settings.
 func NewOptimizer(name string) (Optimizer, error) {
-	optimizers.RLock()
-	new := optimizers.new[name]
-	optimizers.RUnlock()
+	new := optimizers.get(name)
 	if new == nil {
 		return nil, fmt.Errorf("models: there is no optimizer %q, only %s (forgotten import of onering/models/all?)", name, strings.Join(Optimizers(), ", "))
 	}

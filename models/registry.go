@@ -22,35 +22,56 @@ type Design interface {
 // the family's Programs do not compute is an error of the file.
 type Open func(config *ConfigFile) (Design, error)
 
-var families struct {
-	sync.RWMutex
-	open map[string]Open
+// A registry holds plug-ins by name.
+type registry[T any] struct {
+	mutex   sync.RWMutex
+	entries map[string]T
 }
+
+// add adds an entry and reports whether the name was free.
+func (r *registry[T]) add(name string, entry T) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, taken := r.entries[name]; taken {
+		return false
+	}
+	if r.entries == nil {
+		r.entries = map[string]T{}
+	}
+	r.entries[name] = entry
+	return true
+}
+
+// get returns an entry, the zero value if there is none of the name.
+func (r *registry[T]) get(name string) T {
+	r.mutex.RLock()
+	defer r.mutex.RUnlock()
+	return r.entries[name]
+}
+
+// names returns all names in alphabetical order.
+func (r *registry[T]) names() []string {
+	r.mutex.RLock()
+	defer r.mutex.RUnlock()
+	return slices.Sorted(maps.Keys(r.entries))
+}
+
+var families registry[Open]
 
 // Register makes a family of models known under the model_type of its
 // config.json; call it from init. It panics where the name is empty or taken or
 // open is nil: both are mistakes in the program.
 func Register(modelType string, open Open) {
-	families.Lock()
-	defer families.Unlock()
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))
 	}
-	if _, taken := families.open[modelType]; taken {
+	if !families.add(modelType, open) {
 		panic(fmt.Sprintf("models: %q is registered twice", modelType))
 	}
-	if families.open == nil {
-		families.open = map[string]Open{}
-	}
-	families.open[modelType] = open
 }
 
 // Families returns every registered model_type in alphabetical order.
-func Families() []string {
-	families.RLock()
-	defer families.RUnlock()
-	return slices.Sorted(maps.Keys(families.open))
-}
+func Families() []string { return families.names() }
 
 // known lists the families for messages.
 func known() string {
@@ -70,9 +91,7 @@ func design(config *ConfigFile) (Design, error) {
 	if err := config.Err(); err != nil {
 		return nil, err
 	}
-	families.RLock()
-	open := families.open[kind]
-	families.RUnlock()
+	open := families.get(kind)
 	if open == nil {
 		config.Fail("model_type %q is not supported, only %s", kind, known())
 		return nil, config.Err()
