@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -43,9 +42,9 @@ type Graded struct {
 func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
 
 // Sample samples the responses to the tasks, and hands each to done when it is
-// scored: in any order, but never two at the same time. Scoring takes place on
-// all cores while others are sampled; neither the order nor the overlap changes a
-// score.
+// scored: in any order, but never two at the same time. As many groups are scored
+// at once as Groups says, while others are sampled; neither the order nor the
+// overlap changes a score.
 //
 // An error of the reward or of done ends the sampling. When ctx ends, the reward
 // is still given the responses that have ended before.
@@ -62,7 +61,7 @@ func (g Grader) Sample(ctx context.Context, d sampler.Decoder, o sampler.Options
 	// The queue has room for all responses, so the sampler never waits.
 	queue := make(chan []sampler.Response, total)
 	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	for range Groups(g.Reward) {
 		workers.Go(func() {
 			for responses := range queue {
 				graded, err := g.grade(ctx, tasks[responses[0].Request], responses)
@@ -105,7 +104,7 @@ func (g Grader) grade(ctx context.Context, t Task, responses []sampler.Response)
 		out[i] = Graded{Response: r, Text: g.Decode(r.IDs)}
 		group[i] = Sample{
 			Problem: t.Problem, Prompt: t.Prompt, PromptIDs: t.Request.Prompt,
-			Response: out[i].Text, IDs: r.IDs, Truncated: out[i].Truncated(),
+			Response: out[i].Text, IDs: r.IDs, LogProb: r.LogProb, Truncated: out[i].Truncated(),
 		}
 	}
 	scores, err := g.Reward.Score(ctx, group)

@@ -26,6 +26,9 @@ type Sample struct {
 	// included.
 	Response string
 	IDs      []int32
+	// LogProb has the log-prob of each token of IDs when it was sampled; nil if it
+	// is not known.
+	LogProb []float32
 	// Truncated says that a limit of length cut the response off.
 	Truncated bool
 }
@@ -35,7 +38,7 @@ type Sample struct {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // program decodes the run file's [reward] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Validator and Comparer.
+// by type assertion: Validator, Comparer, Parallel, Varying and io.Closer.
 //
 // Methods observe these rules, each of which is a case of rewardtest:
 //
@@ -49,7 +52,8 @@ type Sample struct {
 //     problem without answers or fields.
 //   - No method modifies its arguments.
 //   - No method keeps a reference to its arguments.
-//   - Equal groups get equal scores, whatever was graded before.
+//   - Equal groups get equal scores, whatever was graded before, unless the reward
+//     is a Varying one.
 //   - The order of the samples does not matter.
 //   - Methods may be called concurrently.
 //   - If the context has ended, Score returns without waiting, with scores or

@@ -55,6 +55,38 @@ func TestPlain(t *testing.T) {
 	rewardtest.RunNew(t, func() reward.Reward { return new(plain) })
 }
 
+// A moody reward gives a response another value each time, and may say so.
+type moody struct {
+	plain
+	calls  atomic.Int32
+	honest bool
+}
+
+func (r *moody) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	scores, err := r.plain.Score(ctx, group)
+	for i := range scores {
+		scores[i].Value += float64(r.calls.Add(1))
+	}
+	return scores, err
+}
+
+func (r *moody) Varies() bool { return r.honest }
+
+// A reward whose scores vary keeps the rules if it says so, and else does not.
+func TestVarying(t *testing.T) {
+	rewardtest.RunNew(t, func() reward.Reward { return &moody{honest: true} })
+	var failed []string
+	for _, err := range joined(rewardtest.Check(func() reward.Reward { return new(moody) })) {
+		var f *rewardtest.Failure
+		if errors.As(err, &f) {
+			failed = append(failed, f.Rule)
+		}
+	}
+	if want := []string{"retention", "determinism", "order", "concurrency"}; !slices.Equal(failed, want) {
+		t.Errorf("broken rules %q, want %q", failed, want)
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	if _, err := reward.New("none"); err == nil || !strings.Contains(err.Error(), `unknown reward "none"`) {
 		t.Errorf("error %v", err)

@@ -159,6 +159,7 @@ func checkRetention(new func() reward.Reward) error {
 	if err != nil {
 		return err
 	}
+	before := fmt.Sprintf("%+v", early)
 	// What was graded before is overwritten: later scores must not change...
 	for i := range first {
 		s := &first[i]
@@ -172,15 +173,15 @@ func checkRetention(new func() reward.Reward) error {
 	if err != nil {
 		return err
 	}
-	if err := same(later, want); err != nil {
+	if err := equal(r, later, want); err != nil {
 		return fmt.Errorf("after an earlier group was overwritten: %w", err)
 	}
 	// ... and neither must earlier ones when others are graded.
 	if _, err := score(r, []reward.Sample{sample(problem(), "another", false)}); err != nil {
 		return err
 	}
-	if err := same(early, want); err != nil {
-		return fmt.Errorf("a later call wrote to an earlier result: %w", err)
+	if after := fmt.Sprintf("%+v", early); after != before {
+		return fmt.Errorf("a later call wrote to an earlier result: it was %s and is %s", before, after)
 	}
 	return nil
 }
@@ -201,7 +202,7 @@ func checkDeterminism(new func() reward.Reward) error {
 		if err != nil {
 			return err
 		}
-		if err := same(got, want); err != nil {
+		if err := equal(r, got, want); err != nil {
 			return err
 		}
 	}
@@ -221,7 +222,7 @@ func checkOrder(new func() reward.Reward) error {
 		return err
 	}
 	slices.Reverse(got)
-	return same(got, want)
+	return equal(r, got, want)
 }
 
 func checkConcurrency(new func() reward.Reward) error {
@@ -242,7 +243,7 @@ func checkConcurrency(new func() reward.Reward) error {
 			for range 20 {
 				got, err := score(r, group())
 				if err == nil {
-					err = same(got, want)
+					err = equal(r, got, want)
 				}
 				errs[i] = errors.Join(errs[i], err)
 				if c, ok := r.(reward.Comparer); ok {

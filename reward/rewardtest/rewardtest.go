@@ -89,7 +89,7 @@ var rules = []rule{
 	{"any-text", "any text is graded without an error: empty, very long, not UTF-8, to a problem without answers or fields", checkAnyText},
 	{"arguments", "no method modifies its arguments", checkArguments},
 	{"retention", "no method keeps a reference to its arguments", checkRetention},
-	{"determinism", "equal groups get equal scores, whatever was graded before", checkDeterminism},
+	{"determinism", "equal groups get equal scores, whatever was graded before, unless the reward is a Varying one", checkDeterminism},
 	{"order", "the order of the samples does not matter", checkOrder},
 	{"concurrency", "methods may be called concurrently", checkConcurrency},
 	{"context", "if the context has ended, Score returns without waiting, with scores or with an error that wraps the context's", checkContext},
