@@ -45,7 +45,10 @@ var rooms = []struct {
 	{"models/export", "models models/adamw"},
 	{"models/hub", "models"}, // its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
+	{"models/llama", "models models/decoder"},
 	{"models/qwen2", "models models/decoder"},
+	{"models/qwen3", "models models/decoder"},
+	{"models/smollm3", "models models/decoder"},
 	{"models/all", "models/*"},
 
 	{"runtime", "models models/ports runtime/provision sampler settings"},
@@ -86,7 +89,7 @@ var testAllow = map[string]string{
 	"models":                   "models/*",
 	"models/graph":             "models/graph/graphtest",
 	"models/adamw":             "models/graph/graphtest",
-	"models/decoder":           "models/graph/graphtest",
+	"models/decoder":           "models/graph/graphtest models/llama",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
 	"train":                    "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                      "runtime/runtimetest",

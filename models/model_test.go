@@ -114,7 +114,7 @@ func TestEOSOfGenerationConfig(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	cases := []struct{ old, new, want string }{
-		{`"model_type": "qwen2"`, `"model_type": "llama"`, `model_type "llama" is not supported`},
+		{`"model_type": "qwen2"`, `"model_type": "mistral"`, `model_type "mistral" is not supported`},
 		{`"Qwen2ForCausalLM"`, `"Qwen2ForSequenceClassification"`, `architectures ["Qwen2ForSequenceClassification"] is not supported`},
 		{`"hidden_act": "silu"`, `"hidden_act": "gelu"`, `hidden_act "gelu" is not supported, only "silu"`},
 		{`"use_sliding_window": false`, `"use_sliding_window": true`, "use_sliding_window true is not supported"},

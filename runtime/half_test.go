@@ -86,7 +86,7 @@ func TestHalfRollout(t *testing.T) {
 		for i, r := range m.Greedy.Rows {
 			reqs = append(reqs, sampler.Request{Prompt: r.Prompt, ID: uint64(i), Samples: 3})
 		}
-		opts := sampler.Options{Sampling: sampler.Plain(40), EOS: []int32{m.Greedy.EOS}, Seed: 5}
+		opts := sampler.Options{Sampling: sampler.Plain(40), EOS: m.eos, Seed: 5}
 		var first []sampler.Response
 		for _, slots := range []int{1, 5, 16} {
 			d, err := env.NewDecoder(m.ring, slots, 64)

@@ -1,23 +1,24 @@
 package decoder
 
 import (
-	"slices"
+	"strconv"
 
 	"onering/models"
 )
 
 // Read completes s, which holds a family's defaults and its block, from the keys
-// of config.json that all families share, in either style: rope_theta and
-// torch_dtype at the top, as most published models have it, or rope_parameters
-// and dtype, as transformers 5 writes. What the graphs do not compute (sliding
-// windows, scaled rotary embeddings, quantized weights ...) is an error that
-// names the key.
-func Read(c *models.ConfigFile, s Shape) (models.Design, error) {
-	c.Only("hidden_act", `"silu"`)
-	c.Only("attention_dropout", "0")
-	c.Only("partial_rotary_factor", "1")
-	c.Only("quantization_config", "null")
-
+// of config.json that all families share, in either style: rope_theta,
+// rope_scaling and torch_dtype at the top, as most published models have it, or
+// rope_parameters and dtype, as transformers 5 writes. What the graphs do not
+// compute (sliding windows, experts, other scalings of the rotary embedding,
+// quantized weights ...) is an error that names the key.
+func Read(c *models.ConfigFile, s Shape) (Shape, error) {
+	for _, only := range fixed {
+		c.Only(only.key, only.value)
+	}
+	for _, key := range []string{"qk_norm", "use_qk_norm", "qk_layernorm"} {
+		c.Only(key, strconv.FormatBool(s.Block.QKNorm))
+	}
 	s.Vocab = c.Size("vocab_size")
 	s.Hidden = c.Size("hidden_size")
 	s.FFN = c.Size("intermediate_size")
@@ -27,17 +28,49 @@ func Read(c *models.ConfigFile, s Shape) (models.Design, error) {
 	switch {
 	case c.Has("head_dim"):
 		s.HeadDim = c.Size("head_dim")
-	case c.Err() == nil && s.Hidden%s.Heads != 0:
+	case s.HeadDim != 0 || c.Err() != nil:
+	case s.Hidden%s.Heads != 0:
 		c.Fail("hidden_size (%d) must be divisible by num_attention_heads (%d)", s.Hidden, s.Heads)
-	case c.Err() == nil:
+	default:
 		s.HeadDim = s.Hidden / s.Heads
 	}
 	s.MaxPositions = c.SizeOr("max_position_embeddings", s.MaxPositions)
 	s.RMSEps = c.Number("rms_norm_eps", s.RMSEps)
 	c.Decode("tie_word_embeddings", &s.Tied, "true or false")
-	s.RopeTheta = ropeTheta(c, s.RopeTheta)
+	rope := readRope(c, s.RopeTheta)
+	s.RopeTheta = rope.theta
 	checkLayerTypes(c, s.Layers)
+	if err := c.Err(); err != nil {
+		return s, err
+	}
+	if err := s.validate(); err != nil {
+		c.Fail("%w", err)
+	} else if rope.llama3 != nil {
+		s.RopeFrequencies = rope.frequencies(s.HeadDim)
+	}
 	return s, c.Err()
+}
+
+// fixed are keys whose other values would change the computation, in whichever
+// family they occur, and the only value that the graphs compute, as JSON. What
+// can only be absent has "null".
+var fixed = []struct{ key, value string }{
+	{"hidden_act", `"silu"`},
+	{"attention_dropout", "0"},
+	{"quantization_config", "null"}, {"compression_config", "null"},
+	// Positions.
+	{"partial_rotary_factor", "1"}, {"rotary_pct", "1"}, {"rope_interleaved", "false"}, {"rope_local_base_freq", "null"},
+	{"position_embedding_type", `"rope"`}, {"alibi", "false"}, {"use_mrope", "false"},
+	// Attention.
+	{"attention_chunk_size", "null"}, {"attention_multiplier", "null"}, {"query_pre_attn_scalar", "null"}, {"clip_qkv", "null"},
+	{"attn_logit_softcapping", "null"}, {"attention_logit_softcapping", "null"}, {"attn_logit_cap", "null"}, {"kv_lora_rank", "null"}, {"q_lora_rank", "null"},
+	{"use_attention_sinks", "false"}, {"is_causal", "true"}, {"use_bidirectional_attention", "false"},
+	// Experts.
+	{"num_experts", "0"}, {"num_local_experts", "0"}, {"n_routed_experts", "0"}, {"num_experts_per_tok", "0"}, {"moe_intermediate_size", "0"},
+	// Layers and what is around them.
+	{"parallel_attn", "false"}, {"use_parallel_residual", "false"}, {"num_nextn_predict_layers", "0"},
+	{"residual_multiplier", "1"}, {"embedding_multiplier", "1"}, {"scale_emb", "1"}, {"scale_depth", "null"},
+	{"logit_scale", "1"}, {"logits_scaling", "1"}, {"final_logit_softcapping", "null"},
 }
 
 // checkLayerTypes refuses layers without full attention.
@@ -55,28 +88,4 @@ func checkLayerTypes(c *models.ConfigFile, layers int) {
 	if len(types) != layers {
 		c.Fail("layer_types names %d layers, num_hidden_layers is %d", len(types), layers)
 	}
-}
-
-// ropeTheta looks where transformers looks, in its order: rope_scaling or
-// rope_parameters, rope_theta, the default.
-func ropeTheta(c *models.ConfigFile, otherwise float64) float64 {
-	theta := c.Number("rope_theta", otherwise)
-	for _, key := range []string{"rope_parameters", "rope_scaling"} {
-		r := c.Object(key)
-		if r == nil {
-			continue
-		}
-		// The type comes first: it says more than the numbers that go with it.
-		for _, name := range slices.Concat([]string{"rope_type", "type"}, r.Keys()) {
-			switch {
-			case !r.Has(name), name == "rope_theta":
-			case (name == "rope_type" || name == "type") && r.Is(name, `"default"`):
-			case name == "partial_rotary_factor" && r.Is(name, "1"):
-			default:
-				r.Fail("%s %.60s is not supported, only the default rotary embedding", name, r.JSON(name))
-			}
-		}
-		theta = r.Number("rope_theta", theta)
-	}
-	return theta
 }

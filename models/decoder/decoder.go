@@ -83,17 +83,12 @@ func (a Architecture) Geometry() models.Geometry {
 	return g
 }
 
-// frequencies are RopeFrequencies with their default, in float32 as transformers
-// computes them.
+// frequencies are RopeFrequencies with their default.
 func (s Shape) frequencies() []float32 {
 	if s.RopeFrequencies != nil {
 		return s.RopeFrequencies
 	}
-	f := make([]float32, s.HeadDim/2)
-	for i := range f {
-		f[i] = float32(1 / math.Pow(s.RopeTheta, float64(2*i)/float64(s.HeadDim)))
-	}
-	return f
+	return rope{theta: s.RopeTheta}.frequencies(s.HeadDim)
 }
 
 // turns says whether a layer has a rotary embedding.

@@ -1,0 +1,30 @@
+// Package qwen3 makes the dense models of the Qwen3 family known to package
+// models. Import it for effect.
+//
+// Qwen3 has no biases unless attention_bias is set. It norms each head of the
+// queries and keys before the rotary embedding (Yang et al. 2025, "Qwen3
+// Technical Report", section 2), and the heads together are wider than the model.
+package qwen3
+
+import (
+	"onering/models"
+	"onering/models/decoder"
+)
+
+func init() { models.Register("qwen3", open) }
+
+func open(c *models.ConfigFile) (models.Design, error) {
+	c.OnlyClass("Qwen3ForCausalLM")
+	c.Only("use_sliding_window", "false")
+	c.Only("mlp_bias", "false")
+	s := New(models.Sizes{MaxPositions: 32768, HeadDim: 128})
+	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
+	s.Block.OBias = s.Block.QKVBias
+	return decoder.Read(c, s)
+}
+
+// New returns a Qwen3 of these sizes. Where it says no more, it is as
+// transformers' Qwen3Config by default.
+func New(sizes models.Sizes) decoder.Shape {
+	return decoder.Shape{Sizes: sizes, RopeTheta: 10000, RMSEps: 1e-6, Block: decoder.Block{QKNorm: true}, Names: decoder.LlamaNames}
+}
