@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all objectives/scaffold sampler verifier tokenize reward reward/all settings"},
+	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "settings"},
@@ -33,7 +33,7 @@ var rooms = []struct {
 	{"objectives", ""},
 	{"objectives/all", "objectives/*"},
 	{"objectives/objectivetest", "objectives"},
-	{"objectives/scaffold", ""},
+	{"scaffold", ""},
 	{"objectives/*", "objectives"},
 
 	{"models", ""},

@@ -38,7 +38,8 @@ type Sample struct {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // program decodes the run file's [reward] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Validator, Comparer, Parallel, Varying and io.Closer.
+// by type assertion: Validator, Comparer, Describer, Parallel, Varying and
+// io.Closer.
 //
 // Methods observe these rules, each of which is a case of rewardtest:
 //
@@ -117,4 +118,17 @@ func SameAnswer(r Reward) func(a, b string) bool {
 		return c.SameAnswer
 	}
 	return nil
+}
+
+// A Describer says what its reward does, in a line for lists.
+type Describer interface {
+	About() string
+}
+
+// About returns what r says of itself, "" if it says nothing.
+func About(r Reward) string {
+	if d, ok := r.(Describer); ok {
+		return d.About()
+	}
+	return ""
 }

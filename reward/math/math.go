@@ -14,6 +14,11 @@ func init() { reward.Register("math", func() reward.Reward { return new(Rule) })
 // A Rule grades by the verifier. It has no settings.
 type Rule struct{}
 
+// About is the reward's line in lists.
+func (*Rule) About() string {
+	return "1 for a response that states one of the answers, compared as mathematics"
+}
+
 // Score gives 1 to a right response and 0 to any other. A truncated response
 // earns 0 whatever it says.
 func (*Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// Module writes dir, a module of its own that brings in an objective without
-// touching root, the checkout of onering it is built against:
+// Module writes dir, a module of its own that brings in a plug-in without touching
+// root, the checkout of onering it is built against:
 //
 //	go.mod, go.sum        the versions of onering's own dependencies; onering from root
-//	NAME.go, NAME_test.go the objective and its conformance test, package example.com/NAME
+//	NAME.go, NAME_test.go the plug-in and its conformance test, package example.com/NAME
 //	cmd/NAME/main.go      the program
 //
 // It returns the paths that it wrote, relative to dir. dir must not exist; on an
 // error nothing is left behind. Building needs no network beyond what building
 // onering needs.
-func Module(root, dir, name string) ([]string, error) {
-	if err := checkName(name); err != nil {
+func (k Kind) Module(root, dir, name string) ([]string, error) {
+	if err := k.checkName(name); err != nil {
 		return nil, err
 	}
 	source, err := readRoot(root)
@@ -41,11 +41,9 @@ func Module(root, dir, name string) ([]string, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("scaffold: %w", err)
 	}
-	return writeFolder(dir, newFields(name, path), append(files,
-		file{path: name + ".go", template: "objective.go.tmpl"},
-		file{path: name + "_test.go", template: "objective_test.go.tmpl"},
-		file{path: filepath.Join("cmd", name, "main.go"), template: "main.go.tmpl"},
-	))
+	files = append(files, k.files(name)...)
+	files = append(files, file{path: filepath.Join("cmd", name, "main.go"), template: k.templates + "/main.go.tmpl"})
+	return writeFolder(dir, newFields(name, path), files)
 }
 
 // moduleFile returns a go.mod for module path that builds against root, whose own

@@ -1,6 +1,6 @@
-// Package scaffold writes the folder from which an author of an objective starts:
-// code that compiles, keeps every rule of objectives.Objective and says where to
-// put one's own formula, with its conformance test.
+// Package scaffold writes the folder from which an author of an objective or a
+// reward starts: code that compiles, keeps every rule of its interface and says
+// where to put one's own, with its conformance test.
 package scaffold
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -24,16 +25,34 @@ const host = "onering"
 //go:embed template
 var templates embed.FS
 
+// A Kind is a kind of plug-in that can be begun: packages in one folder of
+// onering, with a package all beside them that imports them all.
+type Kind struct {
+	// templates is the folder in template with the kind's plugin.go.tmpl,
+	// plugin_test.go.tmpl and main.go.tmpl.
+	templates string
+	// Folder is the path in the checkout that the packages are in.
+	Folder string
+	// reserved are names that the folder or the generated code uses.
+	reserved []string
+}
+
+// The kinds of plug-ins.
+var (
+	Objective = Kind{"objective", "objectives", []string{"objectives", "objectivetest", "math"}}
+	Reward    = Kind{"reward", "reward", []string{"reward", "rewardtest", "context", "strings"}}
+)
+
 // A file is one file to be written, its path relative to the folder it goes to.
 type file struct {
 	path     string
-	template string // name of the template that makes data; "" if data is already set
+	template string // path of the template that makes data; "" if data is already set
 	data     []byte
 }
 
 // fields are the values that the templates insert.
 type fields struct {
-	Name   string // of the objective and its package
+	Name   string // of the plug-in and its package
 	Type   string // Name as an exported identifier
 	Import string // path of the package
 	Host   string
@@ -43,31 +62,29 @@ func newFields(name, importPath string) fields {
 	return fields{Name: name, Type: strings.ToUpper(name[:1]) + name[1:], Import: importPath, Host: host}
 }
 
-// Add writes objectives/NAME into root, the checkout of onering, and adds its
-// import to objectives/all. It returns the paths that it wrote, relative to root.
-// Nothing that exists is overwritten, and on an error nothing is left behind.
-func Add(root, name string) ([]string, error) {
-	if err := checkName(name); err != nil {
+// Add writes a package NAME into the kind's folder of root, the checkout of
+// onering, and adds its import to the package all of that folder. It returns the
+// paths that it wrote, relative to root. Nothing that exists is overwritten, and on
+// an error nothing is left behind.
+func (k Kind) Add(root, name string) ([]string, error) {
+	if err := k.checkName(name); err != nil {
 		return nil, err
 	}
 	if _, err := readRoot(root); err != nil {
 		return nil, err
 	}
-	all := filepath.Join("objectives", "all", "all.go")
+	all := filepath.Join(k.Folder, "all", "all.go")
 	source, err := os.ReadFile(filepath.Join(root, all))
 	if err != nil {
 		return nil, fmt.Errorf("scaffold: %w", err)
 	}
-	importPath := host + "/objectives/" + name
+	importPath := host + "/" + k.Folder + "/" + name
 	imported, err := addImport(source, importPath)
 	if err != nil {
 		return nil, fmt.Errorf("scaffold: %s: %w", all, err)
 	}
-	dir := filepath.Join("objectives", name)
-	paths, err := writeFolder(filepath.Join(root, dir), newFields(name, importPath), []file{
-		{name + ".go", "objective.go.tmpl", nil},
-		{name + "_test.go", "objective_test.go.tmpl", nil},
-	})
+	dir := filepath.Join(k.Folder, name)
+	paths, err := writeFolder(filepath.Join(root, dir), newFields(name, importPath), k.files(name))
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +97,30 @@ func Add(root, name string) ([]string, error) {
 	return append(paths, all), nil
 }
 
-// goName matches a lower-case Go package name, which is also the objective's name.
+// files are the plug-in and its conformance test.
+func (k Kind) files(name string) []file {
+	return []file{
+		{path: name + ".go", template: k.templates + "/plugin.go.tmpl"},
+		{path: name + "_test.go", template: k.templates + "/plugin_test.go.tmpl"},
+	}
+}
+
+// goName matches a lower-case Go package name, which is also the plug-in's name.
 var goName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+
+// reserved are names that have a meaning in every module and folder of plug-ins.
+var reserved = []string{"all", "testdata", "vendor", "internal", "main", "init", host}
 
 // checkName refuses a name that is not a package name, is a Go keyword, is reserved
 // for another folder, or is used by the generated code.
-func checkName(name string) error {
+func (k Kind) checkName(name string) error {
 	switch {
 	case !goName.MatchString(name):
 		return fmt.Errorf("scaffold: %q cannot name a Go package: use small letters and digits, beginning with a letter", name)
 	case token.IsKeyword(name):
 		return fmt.Errorf("scaffold: %q is a keyword of Go: choose another name", name)
 	}
-	switch name {
-	case "all", "objectivetest", "scaffold", "objectives", "testdata", "vendor", "internal", "main", "init", "math", host:
+	if slices.Contains(k.reserved, name) || slices.Contains(reserved, name) {
 		return fmt.Errorf("scaffold: %q means something else here: choose another name", name)
 	}
 	return nil

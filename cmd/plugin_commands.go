@@ -1,0 +1,122 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/scaffold"
+	"onering/train"
+)
+
+// pluginCommands says how one kind of plug-in is listed, shown and begun on the
+// command line.
+type pluginCommands struct {
+	kind, article string // "objective", "an"
+	plural        string // the command
+	sample        string // a name, for the examples
+	names         func() []string
+	// list writes the result of the list; asJSON asks for one line of JSON.
+	list func(c *cobra.Command, asJSON bool) error
+	// choose returns a run's configuration that has the plug-in of that name.
+	choose func(name string) (train.Config, error)
+	begin  scaffold.Kind
+}
+
+// command is the command of the kind: it lists, and has list, show and new.
+func (p pluginCommands) command() *cobra.Command {
+	var asJSON bool
+	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
+	c := &cobra.Command{
+		Use:     p.plural,
+		Short:   fmt.Sprintf("List the %s, show one, or begin your own", p.plural),
+		Long:    fmt.Sprintf("List the %s, show the settings of one, or write a new one to begin with.", p.plural),
+		Example: p.fill("  onering PLURAL\n  onering PLURAL show SAMPLE\n  onering PLURAL new mine"),
+		Args:    knownCommand,
+		RunE:    run,
+	}
+	list := &cobra.Command{
+		Use:     "list",
+		Short:   fmt.Sprintf("List the %s", p.plural),
+		Example: p.fill("  onering PLURAL list\n  onering PLURAL list --json"),
+		Args:    cobra.NoArgs,
+		RunE:    run,
+	}
+	for _, c := range []*cobra.Command{c, list} {
+		c.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
+	}
+	c.AddCommand(list, p.show(), p.new())
+	return c
+}
+
+// fill puts the words of the kind into a text.
+func (p pluginCommands) fill(text string) string {
+	return strings.NewReplacer("PLURAL", p.plural, "ARTICLE", p.article, "KIND", p.kind, "SAMPLE", p.sample).Replace(text)
+}
+
+func (p pluginCommands) show() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: p.fill("Print the settings of ARTICLE KIND"),
+		Long: p.fill(`Print the settings of ARTICLE KIND with their defaults, as the [KIND]
+section of a run file.`),
+		Example: p.fill("  onering PLURAL show SAMPLE\n  onering PLURAL show SAMPLE >> run.toml"),
+		Args:    cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return p.names(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			config, err := p.choose(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			for _, s := range sectionsOf(&config) {
+				if s.name == p.kind {
+					return writeSection(c.OutOrStdout(), s)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (p pluginCommands) new() *cobra.Command {
+	var module string
+	c := &cobra.Command{
+		Use:   "new NAME",
+		Short: p.fill("Begin ARTICLE KIND of your own"),
+		Long: p.fill(`Begin ARTICLE KIND of your own: write a folder with code that compiles and
+passes the conformance test, that test, and the import that registers the
+KIND. Run it in the root of a checkout of onering. With --module the
+KIND goes to a new module with a main package; the checkout stays as it is.
+
+Prints the names of the files that it wrote.`),
+		Example: p.fill("  onering PLURAL new mine\n  onering PLURAL new mine --module ../mine"),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			name := args[0]
+			paths, try := []string(nil), "go test ./"+p.begin.Folder+"/"+name
+			var err error
+			if module == "" {
+				paths, err = p.begin.Add(".", name)
+			} else {
+				paths, err = p.begin.Module(".", module, name)
+				try = "cd " + module + " && go test ."
+			}
+			if err != nil {
+				return err
+			}
+			for _, path := range paths {
+				fmt.Fprintln(c.OutOrStdout(), filepath.Join(module, path))
+			}
+			slog.Info(p.fill("wrote ARTICLE KIND"), "name", name, "next", try)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
+	must(c.MarkFlagDirname("module"))
+	return c
+}
