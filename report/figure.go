@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,13 +11,15 @@ import (
 
 // A figure is one chart of the page.
 type figure struct {
-	ID    string         `json:"id"`
-	Title string         `json:"title"`
-	Note  string         `json:"note"` // tells the reader how to read the chart
-	X     string         `json:"x"`
-	Kind  string         `json:"kind"`           // line, scatter or bar
-	Wide  bool           `json:"wide,omitempty"` // the chart takes the whole width of the page
-	Chart map[string]any `json:"chart"`          // the options of ECharts
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Note  string `json:"note"` // tells the reader how to read the chart
+	X     string `json:"x"`
+	Kind  string `json:"kind"`           // line, scatter or bar
+	Wide  bool   `json:"wide,omitempty"` // the chart takes the whole width of the page
+	// Chart holds the options of ECharts. It is nil if the figure has nothing to show
+	// but what Note says.
+	Chart map[string]any `json:"chart,omitempty"`
 	// Labels name each series of the chart, such as "mean". A faint line has an
 	// empty label and does not appear in tooltips.
 	Labels []string `json:"labels"`
@@ -165,10 +168,36 @@ func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 	if len(f.series) == 0 {
 		return f, false
 	}
+	if text, ok := p.unchanged(groups); ok {
+		return figure{ID: p.id, Title: p.title, Note: text}, true
+	}
 	chart := newLine(p.axis)
 	chart.MultiSeries = f.series
 	f.Chart = chart.JSON()
 	return f, true
+}
+
+// unchanged returns a sentence in place of the figure if each trace has one and the
+// same value throughout, as p has if it is always at its bound. Two points or fewer
+// are drawn all the same: they may still change.
+func (p plot) unchanged(groups []*group) (string, bool) {
+	var parts []string
+	for _, t := range p.traces {
+		var all []float64
+		for _, g := range groups {
+			for _, r := range g.runs {
+				all = append(all, finiteOf(p.table(r).Column(t.metric))...)
+			}
+		}
+		switch {
+		case len(all) == 0:
+			continue
+		case len(all) < 3 || slices.Min(all) != slices.Max(all):
+			return "", false
+		}
+		parts = append(parts, fmt.Sprintf("%s %.3g", t.label, all[0]))
+	}
+	return "The same from the first step to the last: " + strings.Join(parts, ", ") + ".", true
 }
 
 // newLine returns an empty chart with the axes that all line charts share.

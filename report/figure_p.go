@@ -13,7 +13,7 @@ import (
 func exponentAndESS(groups []*group) (figure, bool) {
 	f := figure{
 		ID: "p-ess", Title: "p against ESS", X: "p", Kind: "scatter",
-		Note: "Means of each optimizer step. Filled: positive advantage. Hollow: negative advantage. If all points lie on a vertical line, p never changed.",
+		Note: "Means of each optimizer step. Filled: positive advantage. Hollow: negative advantage.",
 	}
 	runs := 0
 	for _, g := range groups {
@@ -43,18 +43,21 @@ func exponentAndESS(groups []*group) (figure, bool) {
 	if len(f.series) == 0 {
 		return f, false
 	}
-	right := 1.0
+	least, most := math.Inf(1), math.Inf(-1)
 	for _, s := range f.series {
 		for _, xy := range s.Data.(points) {
-			right = max(right, math.Ceil(xy[0]))
+			least, most = min(least, xy[0]), max(most, xy[0])
 		}
+	}
+	if least == most {
+		return figure{ID: f.ID, Title: f.Title, Note: fmt.Sprintf("p was %.3g in every step.", most)}, true
 	}
 	c := charts.NewScatter()
 	c.SetGlobalOptions(
 		charts.WithAnimation(false),
 		charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: "item"}),
 		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(false)}),
-		charts.WithXAxisOpts(opts.XAxis{Type: "value", Name: "p", Min: 0, Max: right}),
+		charts.WithXAxisOpts(opts.XAxis{Type: "value", Name: "p", Min: 0, Max: max(1, math.Ceil(most))}),
 		charts.WithYAxisOpts(opts.YAxis{Type: "value", Name: "ESS", Scale: opts.Bool(true)}),
 	)
 	c.MultiSeries = f.series

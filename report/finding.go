@@ -31,9 +31,13 @@ func (r *Run) Findings() []Finding {
 }
 
 // learningFinding compares the first and the last evaluation, and the rewards of the
-// first and the last rounds.
+// first and the last rounds. If no round had anything to learn from, it says so.
 func (r *Run) learningFinding() (Finding, bool) {
 	f := Finding{Question: "Did it learn?", Level: "note"}
+	if text := r.nothingLearned(); text != "" {
+		f.Level, f.Text = "bad", text
+		return f, true
+	}
 	var parts []string
 	gain := math.NaN()
 	for _, name := range evalNames([]*Run{r}) {
@@ -64,6 +68,36 @@ func (r *Run) learningFinding() (Finding, bool) {
 	}
 	f.Text = sentence(parts)
 	return f, len(parts) > 0
+}
+
+// nothingLearned says why the run cannot have learned and what to do about it, or ""
+// if at least one round had a group whose rewards differ and a gradient.
+func (r *Run) nothingLearned() string {
+	flat, norms := r.Rounds.Column("frac_reward_zero_std"), finiteOf(r.Steps.Column("grad_norm"))
+	if len(flat) == 0 {
+		return ""
+	}
+	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) {
+		reward, remedy := mean(r.Rounds.Column("reward")), "easier problems"
+		if reward > 0.5 {
+			remedy = "harder problems"
+		}
+		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. "+
+			"Try more samples to each problem (rollout.samples_per_prompt), %s, or a higher rollout.temperature; and look below whether the rewards of the responses are right.",
+			count(len(flat), "round"), reward, remedy)
+	}
+	if len(norms) > 0 && slices.Max(norms) == 0 {
+		return fmt.Sprintf("Nothing was learned: the gradient was 0 in %s although rewards differed. Look at the objective: its weights are all 0.", count(len(norms), "step"))
+	}
+	return ""
+}
+
+// count returns "the only round", or "all 3 rounds".
+func count(n int, unit string) string {
+	if n == 1 {
+		return "the only " + unit
+	}
+	return fmt.Sprintf("all %d %ss", n, unit)
 }
 
 // firstAndLastTenth returns the means of the first and of the last tenth of a column.
@@ -98,7 +132,10 @@ func (r *Run) stabilityFinding() (Finding, bool) {
 	f := Finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
 	norms := finiteOf(r.Steps.Column("grad_norm"))
-	if len(norms) > 0 {
+	if len(norms) > 0 && slices.Max(norms) == 0 {
+		f.Level = "bad"
+		parts = append(parts, "no step changed the weights: every gradient was 0")
+	} else if len(norms) > 0 {
 		sorted := slices.Sorted(slices.Values(norms))
 		median, largest := sorted[len(sorted)/2], sorted[len(sorted)-1]
 		parts = append(parts, fmt.Sprintf("gradient norm %.2g in the median, %.2g at most", median, largest))

@@ -163,6 +163,10 @@
       f.chart.series.map((s, i) => s.data.map(([x, y]) => csvLine([s.name, f.labels[i] || "run", x, y])).join("")).join("");
   };
   for (const f of data.figures) {
+    if (!f.chart) { // a sentence says all
+      $("unchanged").append(el("p", "note", f.title + ": " + f.note));
+      continue;
+    }
     const fig = el("figure", "card" + (f.wide ? " wide" : "")), top = el("div", "top"), tools = el("span", "tools");
     for (const [name, act] of [
       ["PNG", () => save(f.id + ".png", picture(f, "canvas"))],

@@ -239,6 +239,51 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestNothingLearned checks what the page says of runs that had nothing to learn from,
+// from the first round on, and that panels without change are sentences.
+func TestNothingLearned(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		rounds       int
+		flat, reward float64 // of each round
+		norm         float64 // of each step
+		learned      string  // what the page says of it
+		stable       string  // level
+	}{
+		{"no reward, one round", 1, 1, 0, 0, "no group had differing rewards in the only round, and the mean reward was 0. Try more samples to each problem (rollout.samples_per_prompt), easier problems", "bad"},
+		{"all right", 3, 1, 1, 0, "in all 3 rounds, and the mean reward was 1. Try more samples to each problem (rollout.samples_per_prompt), harder problems", "bad"},
+		{"weights of zero", 3, 0.5, 0.5, 0, "the gradient was 0 in all 12 steps although rewards differed", "bad"},
+		{"some signal", 3, 0.9, 0.5, 0.1, "", "good"},
+	} {
+		dir := t.TempDir()
+		var b strings.Builder
+		for round := 1; round <= tt.rounds; round++ {
+			for i := range 4 {
+				fmt.Fprintf(&b, `{"kind":"step","step":%d,"round":%d,"grad_norm":%g,"p/mean":1,"p/max":1,"p/mean/pos":1,"ess/pos":0.9}`+"\n", 4*round-3+i, round, tt.norm)
+			}
+			fmt.Fprintf(&b, `{"kind":"round","step":%d,"round":%d,"reward":%g,"frac_reward_zero_std":%g}`+"\n", 4*round, round, tt.reward, tt.flat)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r := mustRead(t, dir)
+		findings := r.Findings()
+		learned, stable := findings[0], findings[1]
+		if tt.learned == "" && learned.Level == "bad" || tt.learned != "" && (learned.Level != "bad" || !strings.Contains(learned.Text, tt.learned)) {
+			t.Errorf("%s: %s %q, want %q", tt.name, learned.Level, learned.Text, tt.learned)
+		}
+		if stable.Level != tt.stable {
+			t.Errorf("%s: stable: %s %q, want %s", tt.name, stable.Level, stable.Text, tt.stable)
+		}
+		for _, f := range figures([]*Run{r}) {
+			want := map[string]string{"p": "The same from the first step to the last: mean 1, max 1.", "p-ess": "p was 1 in every step."}[f.ID]
+			if want != "" && (f.Chart != nil || f.Note != want) {
+				t.Errorf("%s: panel %s: %q, chart %v, want %q", tt.name, f.ID, f.Note, f.Chart != nil, want)
+			}
+		}
+	}
+}
+
 // TestWriteEscapes writes a page with text that would be markup if it were not escaped.
 func TestWriteEscapes(t *testing.T) {
 	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 8))
