@@ -97,8 +97,9 @@ type summary struct {
 	Checkpoint string       `json:"checkpoint"`
 	Rounds     int          `json:"rounds"`
 	Steps      int          `json:"steps"`
-	Seconds    float64      `json:"seconds"`
-	Reward     []float64    `json:"reward,omitempty"` // means of the first and the last round
+	Resumed    int          `json:"resumed,omitempty"` // rounds that were done when the run was last resumed
+	Seconds    float64      `json:"seconds"`           // since it began or was last resumed
+	Reward     []float64    `json:"reward,omitempty"`  // means of the first and the last round
 	LogPGap    float64      `json:"logp_gap_max"`
 	Suites     []suiteScore `json:"suites,omitempty"`
 }
@@ -106,14 +107,14 @@ type summary struct {
 // A suiteScore is pass@1 on held-out problems before and after.
 type suiteScore struct {
 	Suite    string   `json:"suite"`
-	Problems int      `json:"problems"`
-	Before   *float64 `json:"before,omitempty"` // nil for a resumed run
+	Problems int      `json:"problems,omitempty"` // 0 if the run was finished before it was resumed
+	Before   *float64 `json:"before,omitempty"`   // nil if there was no evaluation before the training
 	After    float64  `json:"after"`
 }
 
 func summarize(s train.Summary) summary {
 	out := summary{
-		Folder: s.Folder, Checkpoint: s.Checkpoint, Rounds: s.Rounds, Steps: s.Steps,
+		Folder: s.Folder, Checkpoint: s.Checkpoint, Rounds: s.Rounds, Steps: s.Steps, Resumed: s.Resumed,
 		Seconds: s.Seconds, LogPGap: s.LogPGap,
 	}
 	if !math.IsNaN(s.Reward[0]) { // NaN if there was nothing left to do
@@ -134,16 +135,28 @@ func summarize(s train.Summary) summary {
 // print says what was learned, where the result is and what to type next.
 func (s summary) print(w io.Writer, c train.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
+	switch {
+	case s.Resumed == 0:
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps in %.1f s with %s\n", s.Rounds, s.Steps, s.Seconds, c.Objective.Name)
+	case s.Resumed == s.Rounds:
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s, all of them before it was resumed\n", s.Rounds, s.Steps, c.Objective.Name)
+	default:
+		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; those after round %d took %.1f s since the run was resumed\n", s.Rounds, s.Steps, c.Objective.Name, s.Resumed, s.Seconds)
+	}
 	if s.Reward != nil {
 		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last\n", s.Reward[0], s.Reward[1])
 	}
 	for _, x := range s.Suites {
+		fmt.Fprintf(t, "%s\tpass@1 ", x.Suite)
 		if x.Before != nil {
-			fmt.Fprintf(t, "%s\tpass@1 %.1f %% before, %.1f %% after, on %d held-out problems\n", x.Suite, 100**x.Before, 100*x.After, x.Problems)
+			fmt.Fprintf(t, "%.1f %% before, %.1f %% after", 100**x.Before, 100*x.After)
 		} else {
-			fmt.Fprintf(t, "%s\tpass@1 %.1f %% on %d held-out problems\n", x.Suite, 100*x.After, x.Problems)
+			fmt.Fprintf(t, "%.1f %%", 100*x.After)
 		}
+		if x.Problems > 0 {
+			fmt.Fprintf(t, ", on %d held-out problems", x.Problems)
+		}
+		fmt.Fprintln(t)
 	}
 	fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)

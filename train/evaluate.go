@@ -3,6 +3,9 @@ package train
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"onering/eval"
 	"onering/reward"
@@ -30,6 +33,21 @@ func (e Evaluation) record() metrics.Record {
 		r = r.With("eval/average/pass@1", *e.mean())
 	}
 	return r
+}
+
+// evaluationOf returns what a record of metrics.jsonl says of an evaluation: pass@1
+// of each suite.
+func evaluationOf(record map[string]any) (e Evaluation) {
+	for _, name := range slices.Sorted(maps.Keys(record)) {
+		suite, isEval := strings.CutPrefix(name, "eval/")
+		suite, isPass := strings.CutSuffix(suite, "/pass@1")
+		if value, ok := record[name].(float64); ok && isEval && isPass && suite != "average" {
+			x := eval.Score{Suite: suite}
+			x.Pass1.Value = value
+			e.Results = append(e.Results, x)
+		}
+	}
+	return e
 }
 
 // mean is the mean pass@1 of the suites, nil if there are none.

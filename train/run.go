@@ -51,6 +51,9 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		if err := t.resume(); err != nil {
 			return s, err
 		}
+		if err := t.recall(&s); err != nil {
+			return s, err
+		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
 		stopped := t.saver.stop(t.at, err)
@@ -73,6 +76,32 @@ func (t *Trainer) resume() error {
 		return err
 	}
 	return t.folder.ReadConfig() // Resumed may have written it
+}
+
+// recall fills the summary with what the folder says of the run before it was
+// resumed.
+func (t *Trainer) recall(s *Summary) error {
+	s.Resumed = t.at.round
+	return t.folder.Records(func(record map[string]any) {
+		number := func(name string) float64 { x, _ := record[name].(float64); return x }
+		switch {
+		case record["kind"] == "round":
+			s.addRound(number("reward"), number("logp_gap_max"))
+		case record["kind"] == "eval":
+			s.Last = evaluationOf(record)
+			if number("round") == 0 {
+				s.First = s.Last
+			}
+		}
+	})
+}
+
+// addRound notes a finished round.
+func (s *Summary) addRound(reward, gap float64) {
+	if math.IsNaN(s.Reward[0]) {
+		s.Reward[0] = reward
+	}
+	s.Reward[1], s.LogPGap = reward, max(s.LogPGap, gap)
 }
 
 // rounds trains until the last round is done and saved.
@@ -173,11 +202,7 @@ func (t *Trainer) finishRound(s *Summary) error {
 	if err := t.folder.Append(record); err != nil {
 		return err
 	}
-	if math.IsNaN(s.Reward[0]) {
-		s.Reward[0] = record.Float("reward")
-	}
-	s.Reward[1] = record.Float("reward")
-	s.LogPGap = max(s.LogPGap, record.Float("logp_gap_max"))
+	s.addRound(record.Float("reward"), record.Float("logp_gap_max"))
 	t.observer.Round(record)
 	return nil
 }

@@ -94,7 +94,7 @@ func (t *Trainer) Close() {
 	}
 }
 
-// A Summary is what a run came to.
+// A Summary is what a run came to, from its beginning, also if it was resumed.
 type Summary struct {
 	Folder     string // the run folder
 	Checkpoint string // the last checkpoint in it
@@ -103,6 +103,7 @@ type Summary struct {
 	First      Evaluation // before training; no Results without suites
 	Last       Evaluation
 	Reward     [2]float64 // mean reward of the first and the last round
-	Seconds    float64
-	LogPGap    float64 // the largest between rollout and training log-probs in any round
+	LogPGap    float64    // the largest between rollout and training log-probs in any round
+	Resumed    int        // rounds that were done when the run was last resumed
+	Seconds    float64    // since it began or was last resumed
 }

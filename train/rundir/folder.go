@@ -9,6 +9,7 @@ package rundir
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -205,6 +206,21 @@ func (f *Folder) Rewind(s State) (missing int64, err error) {
 		f.size += int64(len(line))
 	}
 	return missing, nil
+}
+
+// Records calls visit with each record of metrics.jsonl, in order.
+func (f *Folder) Records(visit func(record map[string]any)) error {
+	lines := json.NewDecoder(io.NewSectionReader(f.metrics, 0, f.size))
+	for {
+		var record map[string]any
+		switch err := lines.Decode(&record); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("train: %s: %w", f.metrics.Name(), err)
+		}
+		visit(record)
+	}
 }
 
 // FailureFile returns the path for the batch of an optimizer step that met NaN or
