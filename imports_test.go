@@ -61,7 +61,8 @@ var rooms = []struct {
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data settings"},
 	{"reward/math", "reward verifier"},
-	{"reward/*", "reward data settings"},
+	{"reward/texts", "settings"},
+	{"reward/*", "reward reward/texts data settings"},
 
 	{"eval", "models data reward sampler settings"}, // models for its atomic files
 

@@ -64,7 +64,7 @@ type RolloutConfig struct {
 
 // A RewardConfig is the rule that grades responses, and its settings.
 type RewardConfig struct {
-	Name string `toml:"name" help:"a registered reward: math gives 1 to a response that states one of the problem's answers, as onering verify judges, and 0 to others and to truncated ones"`
+	Name string `toml:"name" help:"a registered reward: onering rewards lists them"`
 	// Rule is the reward itself, whose exported fields are the remaining keys of
 	// the section: at first reward.New(Name).
 	Rule reward.Reward `toml:"-"`

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"onering/reward"
 	"onering/settings"
 )
 
@@ -23,25 +25,18 @@ func TestSettingsPage(t *testing.T) {
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
-		fmt.Fprintf(&page, "\n## [%s]\n\n%s.\n\n| key | default | |\n|---|---|---|\n", tag.Get("toml"), tag.Get("help"))
-		for _, f := range settings.Fields(v.Field(i).Addr().Interface()) {
-			if f.Key == "" {
-				continue
+		fmt.Fprintf(&page, "\n## [%s]\n\n%s.\n", tag.Get("toml"), tag.Get("help"))
+		writeKeys(t, &page, tag.Get("toml"), v.Field(i).Addr().Interface())
+		if tag.Get("toml") == "reward" {
+			page.WriteString("\nThe other keys are the reward's: `onering rewards show NAME` prints them with their defaults, and [rewards.md](rewards.md) says more of what they mean.\n")
+			for _, name := range reward.Names() {
+				rule, err := reward.New(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&page, "\n### %s\n\n%s.\n", name, upper(reward.About(rule)))
+				writeKeys(t, &page, "reward", rule)
 			}
-			help := f.Help()
-			if help == "" {
-				t.Errorf("%s.%s has no help", tag.Get("toml"), f.Key)
-				continue
-			}
-			text := strings.ToUpper(help[:1]) + help[1:] + "."
-			if allowed := f.Allowed(); allowed != "" {
-				text += " Must be " + allowed + "."
-			}
-			value := fmt.Sprintf("`%v`", f.Value)
-			if f.Value.IsZero() && !f.Value.CanInt() && !f.Value.CanFloat() && f.Value.Kind() != reflect.Bool {
-				value = "" // an empty string or list
-			}
-			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", f.Key, value, strings.ReplaceAll(text, "|", `\|`))
 		}
 		if tag.Get("toml") == "objective" {
 			page.WriteString("\nThe other keys are the objective's: `onering objectives show NAME` prints them with their defaults, and [objectives.md](objectives.md) says what they mean.\n")
@@ -61,3 +56,32 @@ func TestSettingsPage(t *testing.T) {
 		t.Error("docs/settings.md is not what the declarations say: go test ./train -run TestSettingsPage -update")
 	}
 }
+
+// writeKeys writes the table of the keys of the struct that pointer points to, if
+// it has any.
+func writeKeys(t *testing.T, page *strings.Builder, section string, pointer any) {
+	t.Helper()
+	for i, f := range slices.DeleteFunc(settings.Fields(pointer), func(f settings.Field) bool { return f.Key == "" }) {
+		if i == 0 {
+			page.WriteString("\n| key | default | |\n|---|---|---|\n")
+		}
+		if f.Help() == "" {
+			t.Errorf("%s.%s has no help", section, f.Key)
+		}
+		text := upper(f.Help()) + "."
+		if allowed := f.Allowed(); allowed != "" {
+			text += " Must be " + allowed + "."
+		}
+		value := fmt.Sprintf("`%v`", f.Value)
+		if f.Value.IsZero() && !f.Value.CanInt() && !f.Value.CanFloat() && f.Value.Kind() != reflect.Bool {
+			value = "" // an empty string or list
+		}
+		fmt.Fprintf(page, "| `%s` | %s | %s |\n", f.Key, value, markdown.Replace(text))
+	}
+}
+
+// markdown keeps a text from being read as columns or tags.
+var markdown = strings.NewReplacer("|", `\|`, "<", `\<`)
+
+// upper is s with a capital at its beginning.
+func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }

@@ -3,5 +3,6 @@
 package all
 
 import (
+	_ "onering/reward/exact"
 	_ "onering/reward/math"
 )

@@ -1,0 +1,65 @@
+// Package exact is the reward for answers that are texts: 1 for a response whose
+// answer is one of the problem's, letter by letter up to the settings, else 0.
+package exact
+
+import (
+	"context"
+
+	"onering/reward"
+	"onering/reward/texts"
+)
+
+func init() { reward.Register("exact", func() reward.Reward { return New() }) }
+
+// A Rule is the reward "exact".
+type Rule struct {
+	texts.Extract
+	texts.Compare
+}
+
+// New returns the reward with its defaults.
+func New() *Rule {
+	return &Rule{texts.Extract{Where: "whole", Tag: "answer"}, texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
+}
+
+// About is the reward's line in lists.
+func (*Rule) About() string { return "1 for a response whose answer is one of the answers as a text" }
+
+// Score gives 1 to a response whose answer equals one of the problem's, and 0 to
+// any other and to a truncated one. An answer of which nothing is left to compare
+// is none.
+func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+	scores := make([]reward.Score, len(group))
+	for i, sample := range group {
+		scores[i] = r.score(sample)
+	}
+	return scores, nil
+}
+
+func (r *Rule) score(sample reward.Sample) reward.Score {
+	golds := map[string]bool{}
+	for _, answer := range sample.Problem.Answers {
+		if gold := r.Normal(answer); gold != "" {
+			golds[gold] = true
+		}
+	}
+	if len(golds) == 0 {
+		return reward.Score{Status: reward.Error, Reason: "the problem has no answer"}
+	}
+	answer, ok := r.Find(sample.Response)
+	switch {
+	case !ok:
+		return reward.Score{Reason: "no answer in the response"}
+	case !golds[r.Normal(answer)]:
+		return reward.Score{Answer: answer, Reason: "another text"}
+	case sample.Truncated:
+		return reward.Score{Answer: answer, Reason: "truncated"}
+	}
+	return reward.Score{Value: 1, Answer: answer, Reason: "the same text"}
+}
+
+// SameAnswer compares as Score does.
+func (r *Rule) SameAnswer(a, b string) bool {
+	normal := r.Normal(a)
+	return normal != "" && normal == r.Normal(b)
+}

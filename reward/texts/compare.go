@@ -1,0 +1,90 @@
+package texts
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// A Compare says which texts are equal. It is embedded in rewards, whose settings
+// its fields then are.
+type Compare struct {
+	IgnoreCase        bool   `toml:"ignore_case" help:"let upper case be equal to lower case"`
+	Whitespace        string `toml:"whitespace" choice:"keep trim collapse remove" note:"collapse trims and makes each run of it one space" help:"what becomes of white space"`
+	Unicode           string `toml:"unicode" choice:"none nfc nfkc" note:"nfc joins letters with their accents, nfkc also makes wide letters, ligatures and raised digits plain" help:"normal form"`
+	IgnorePunctuation bool   `toml:"ignore_punctuation" help:"leave out punctuation, but for the signs of a number (-5, 1.5, 1/2, 20%)"`
+	IgnoreArticles    bool   `toml:"ignore_articles" help:"leave out a, an and the before another word"`
+}
+
+// Normal returns the form of s that equal texts share.
+func (c Compare) Normal(s string) string {
+	form := func(s string) string { return s }
+	switch c.Unicode {
+	case "nfc":
+		form = norm.NFC.String
+	case "nfkc":
+		form = norm.NFKC.String
+	}
+	s = form(s)
+	if c.IgnoreCase {
+		s = form(cases.Fold().String(s)) // folding may take letters apart
+	}
+	if c.IgnorePunctuation {
+		s = withoutPunctuation(s)
+	}
+	if c.IgnoreArticles {
+		s = withoutArticles(s)
+	}
+	switch c.Whitespace {
+	case "trim":
+		s = strings.TrimSpace(s)
+	case "collapse":
+		s = strings.Join(strings.Fields(s), " ")
+	case "remove":
+		s = strings.Join(strings.Fields(s), "")
+	}
+	return s
+}
+
+// withoutPunctuation leaves out marks. Those of a number stay, since -5 is not 5.
+func withoutPunctuation(s string) string {
+	runes := []rune(s)
+	digit := func(i int) bool { return i >= 0 && i < len(runes) && unicode.IsDigit(runes[i]) }
+	var b strings.Builder
+	for i, r := range runes {
+		switch {
+		case strings.ContainsRune("-−+.,/:", r) && digit(i+1):
+		case strings.ContainsRune("%‰", r) && digit(i-1):
+		case unicode.IsPunct(r) || r < unicode.MaxASCII && unicode.IsSymbol(r):
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// withoutArticles leaves out each English article that has a word after it: the A
+// of "vitamin A" is none.
+func withoutArticles(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		start := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsSpace(r) })
+		if start < 0 {
+			break
+		}
+		end := len(s)
+		if n := strings.IndexFunc(s[start:], unicode.IsSpace); n >= 0 {
+			end = start + n
+		}
+		switch word := strings.ToLower(s[start:end]); {
+		case (word == "a" || word == "an" || word == "the") && strings.TrimLeftFunc(s[end:], unicode.IsSpace) != "":
+		default:
+			b.WriteString(s[:end])
+		}
+		s = s[end:]
+	}
+	b.WriteString(s)
+	return b.String()
+}

@@ -1,0 +1,151 @@
+// Package texts finds the answer in a response and compares texts, for the
+// rewards that need no mathematics. What is found depends on the response alone,
+// never on the accepted answers, so a response states one answer.
+package texts
+
+import (
+	"regexp"
+	"strings"
+
+	"onering/settings"
+)
+
+// An Extract says where in a response the answer stands. It is embedded in
+// rewards, whose settings its fields then are.
+type Extract struct {
+	Where string `toml:"extract" choice:"whole last_line boxed tag" note:"boxed is the last complete \\boxed{} or \\fbox{}, tag the last complete <answer>...</answer>" help:"what of a response is its answer"`
+	Tag   string `toml:"tag" help:"name of the tag for extract = \"tag\""`
+	After string `toml:"after" help:"a mark such as </think> or ####: only what follows the last of them counts, and a response without one has no answer"`
+}
+
+var tagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// Validate reports a tag that cannot be one, as a *settings.Error.
+func (e Extract) Validate() error {
+	if !tagName.MatchString(e.Tag) {
+		return &settings.Error{Key: "tag", Value: e.Tag, Remedy: "must be the name of a tag, such as answer"}
+	}
+	return nil
+}
+
+// Find returns the answer that a response states, and whether there is one: white
+// space is none. It reads every byte a fixed number of times.
+func (e Extract) Find(response string) (string, bool) {
+	s, ok := e.Rest(response)
+	switch {
+	case !ok:
+	case e.Where == "last_line":
+		s = LastLine(s)
+	case e.Where == "boxed":
+		s = LastBox(s)
+	case e.Where == "tag":
+		s = LastTag(s, e.Tag)
+	}
+	return s, strings.TrimSpace(s) != ""
+}
+
+// Rest returns what follows the last mark of a response, all of it if no mark is
+// set, and whether the mark is there.
+func (e Extract) Rest(response string) (string, bool) {
+	if e.After == "" {
+		return response, true
+	}
+	at := strings.LastIndex(response, e.After)
+	if at < 0 {
+		return "", false
+	}
+	return response[at+len(e.After):], true
+}
+
+// LastLine returns the last line that is not blank, "" if there is none.
+func LastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
+}
+
+// LastTag returns what stands between <name> and the last </name>, "" if there is
+// no such pair. Of several <name> the one that is nearest to the end counts.
+func LastTag(s, name string) string {
+	end := strings.LastIndex(s, "</"+name+">")
+	if end < 0 {
+		return ""
+	}
+	start := strings.LastIndex(s[:end], "<"+name+">")
+	if start < 0 {
+		return ""
+	}
+	return s[start+len(name)+2 : end]
+}
+
+// A Box is a \boxed{...} or \fbox{...}.
+type Box struct {
+	Start, End int    // of the whole, from the backslash to behind the brace
+	Content    string // between the braces
+	Closed     bool   // without its closing brace a box ends with the text
+}
+
+// LastBox returns the content of the last closed box of s, the innermost where
+// boxes are nested, and "" if there is none.
+func LastBox(s string) string {
+	boxes := Boxes(s)
+	for i := len(boxes) - 1; i >= 0; i-- {
+		if boxes[i].Closed {
+			return boxes[i].Content
+		}
+	}
+	return ""
+}
+
+// Boxes returns the boxes of s in the order in which they begin. Braces behind a
+// backslash do not count. It reads s once.
+func Boxes(s string) []Box {
+	var boxes []Box
+	var open []int // the braces that are open: the index of their box, or -1
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '{':
+			open = append(open, -1)
+		case '}':
+			if len(open) == 0 {
+				break
+			}
+			if at := open[len(open)-1]; at >= 0 {
+				b := &boxes[at]
+				b.Content, b.End, b.Closed = b.Content[:i-(len(s)-len(b.Content))], i+1, true
+			}
+			open = open[:len(open)-1]
+		case '\\':
+			n := boxCommand(s[i:])
+			if n == 0 && boxCommand(s[min(i+1, len(s)):]) > 0 {
+				break // \\boxed, as models write after a line break
+			}
+			if n == 0 {
+				i++ // what is escaped
+				break
+			}
+			open = append(open, len(boxes))
+			boxes = append(boxes, Box{Start: i, End: len(s), Content: s[i+n:]})
+			i += n - 1
+		}
+	}
+	return boxes
+}
+
+// boxCommand returns the length of the box command that s begins with, its brace
+// and at most 8 spaces before it included; 0 if there is none.
+func boxCommand(s string) int {
+	for _, command := range [...]string{`\boxed`, `\fbox`} {
+		rest, ok := strings.CutPrefix(s, command)
+		if !ok {
+			continue
+		}
+		spaces := 0
+		for spaces < min(8, len(rest)) && strings.IndexByte(" \t\n\r", rest[spaces]) >= 0 {
+			spaces++
+		}
+		if spaces < len(rest) && rest[spaces] == '{' {
+			return len(command) + spaces + 1
+		}
+	}
+	return 0
+}
