@@ -143,7 +143,7 @@ func TestRewardSettings(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	c.Reward = train.RewardConfig{Name: "none"}
-	if err := c.Validate(); err == nil || err.Error() != `reward.name = "none": must be one of math` {
+	if err := c.Validate(); err == nil || err.Error() != `reward.name = "none": must be one of `+strings.Join(reward.Names(), ", ") {
 		t.Errorf("error %v", err)
 	}
 }
