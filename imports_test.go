@@ -78,6 +78,7 @@ var rooms = []struct {
 	{"report", "objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/live", "report report/tensorboard train train/metrics"},
 	{"report/terminal", "report"},
+	{"report/sink", ""},
 	{"report/tensorboard", ""},
 	{"report/variants", "report train/sweep models"},
 }

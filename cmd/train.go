@@ -174,17 +174,16 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer closeStatus()
-	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), observer)
+	feed, err := newSinkFeed(config, observer)
+	if err != nil {
+		return train.Summary{}, err
+	}
+	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), feed)
 	if err != nil {
 		return train.Summary{}, err
 	}
 	defer trainer.Close()
-	begin := func() error {
-		if err := writeRun(config); err != nil {
-			return err
-		}
-		return log.open(filepath.Join(config.Output.Dir, "log.txt"))
-	}
+	begin := func() error { return beginRun(config, log, feed) }
 	if resume {
 		// Until the run is resumed, its folder keeps its run.toml.
 		trainer.Resumed = begin
@@ -193,10 +192,22 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	}
 	end, err := trainer.Run(ctx, resume)
 	finishReport()
+	feed.finish(end, err)
 	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
+}
+
+// beginRun writes what a run folder begins with, and starts what observes the run.
+func beginRun(config train.Config, log *logFile, feed *sinkFeed) error {
+	if err := writeRun(config); err != nil {
+		return err
+	}
+	if err := log.open(filepath.Join(config.Output.Dir, "log.txt")); err != nil {
+		return err
+	}
+	return feed.start(config, log.tee(slog.Default()))
 }
 
 // addObservers returns watch with the observers that the flags ask for: one that

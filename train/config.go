@@ -143,7 +143,8 @@ type RuntimeConfig struct {
 
 // An OutputConfig says where the run folder goes.
 type OutputConfig struct {
-	Dir string `toml:"dir" help:"run folder; a new name if not given"`
+	Dir  string   `toml:"dir" help:"run folder; a new name if not given"`
+	Sink []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on: the resolved configuration first, every line of metrics.jsonl, and the summary last, as JSON lines on its standard input"`
 }
 
 // Default returns the paper's recipe (section 4 and the table of

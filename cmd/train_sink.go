@@ -1,0 +1,84 @@
+package cmd
+
+import (
+	"log/slog"
+	"os/exec"
+
+	"github.com/BurntSushi/toml"
+
+	"onering/report/sink"
+	"onering/train"
+	"onering/train/metrics"
+)
+
+// A sinkFeed passes the events of a run on to the next observer, and has the program
+// of output.sink given the metrics.
+type sinkFeed struct {
+	train.Observer
+	sink *sink.Sink // nil before start
+}
+
+// newSinkFeed returns a sinkFeed that start may start; it checks that the program can
+// be found.
+func newSinkFeed(config train.Config, next train.Observer) (*sinkFeed, error) {
+	if command := config.Output.Sink; len(command) > 0 {
+		if _, err := exec.LookPath(command[0]); err != nil {
+			return nil, usagef("output.sink: %v; name a program that is there, or leave output.sink out", err)
+		}
+	}
+	return &sinkFeed{Observer: next}, nil
+}
+
+// start starts the program, if there is one, and gives it the configuration.
+func (f *sinkFeed) start(config train.Config, log *slog.Logger) (err error) {
+	if len(config.Output.Sink) == 0 {
+		return nil
+	}
+	text, err := encodeConfig(config)
+	if err != nil {
+		return err
+	}
+	var resolved map[string]any
+	if err := toml.Unmarshal(text, &resolved); err != nil {
+		return err
+	}
+	f.sink, err = sink.Start(config.Output.Sink, config.Output.Dir, resolved, log)
+	return err
+}
+
+// finish ends the program's input with the summary and waits for the program.
+func (f *sinkFeed) finish(s train.Summary, err error) {
+	if f.sink != nil {
+		f.sink.Finish(summarize(s), err)
+	}
+}
+
+func (f *sinkFeed) update() {
+	if f.sink != nil {
+		f.sink.Update()
+	}
+}
+
+// Begin implements train.Observer.
+func (f *sinkFeed) Begin(phase, units string, total int) {
+	f.Observer.Begin(phase, units, total)
+	f.update()
+}
+
+// Round implements train.Observer.
+func (f *sinkFeed) Round(r metrics.Record) {
+	f.Observer.Round(r)
+	f.update()
+}
+
+// Evaluated implements train.Observer.
+func (f *sinkFeed) Evaluated(e train.Evaluation) {
+	f.Observer.Evaluated(e)
+	f.update()
+}
+
+// Advance implements train.Observer.
+func (f *sinkFeed) Advance(n int) {
+	f.Observer.Advance(n)
+	f.update()
+}

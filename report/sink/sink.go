@@ -1,0 +1,253 @@
+// Package sink gives the figures of a run to a program of the user's while the run is
+// in progress: to a service such as Weights & Biases, MLflow or trackio, or to a
+// table of one's own.
+//
+// The program is started once and reads JSON objects from its standard input, one a
+// line. The first has "kind":"config" and the resolved configuration; then come the
+// lines of metrics.jsonl as they are, whose kind is step, round or eval; the last has
+// "kind":"summary", and "error" if the run ended early. Then the input ends. A
+// program that fails or is slow neither stops the run nor slows it.
+package sink
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+)
+
+// A Sink is a running program. Its methods return at once, except Finish: the file
+// metrics.jsonl is the queue, so a slow program takes no memory and loses nothing
+// while the run goes on.
+type Sink struct {
+	// Patience is how long Finish waits for a program that takes no line, and then
+	// for one that does not end. It is 10 s at first.
+	Patience time.Duration
+
+	log     *slog.Logger
+	metrics string // the path of metrics.jsonl
+	offset  int64  // bytes of it that were given to the program
+	program *exec.Cmd
+	input   io.WriteCloser
+	output  *io.PipeWriter
+	wake    chan struct{} // has room for one
+	last    chan []byte   // the summary
+	done    chan struct{} // closed when the input has been closed
+	taken   atomic.Int64  // lines that the program took
+}
+
+// Start starts a program for the run in the folder dir and gives it the configuration.
+// If there is a metrics.jsonl, the program is given what is added to it from now on.
+// What the program writes to its standard output and error goes to the log.
+func Start(command []string, dir string, config any, log *slog.Logger) (*Sink, error) {
+	if len(command) == 0 || command[0] == "" {
+		return nil, errors.New("sink: the command is empty: name a program and its arguments")
+	}
+	s := &Sink{
+		Patience: 10 * time.Second,
+		log:      log.With("sink", command[0]), metrics: filepath.Join(dir, "metrics.jsonl"),
+		program: exec.Command(command[0], command[1:]...),
+		wake:    make(chan struct{}, 1), last: make(chan []byte, 1), done: make(chan struct{}),
+	}
+	first, err := line(struct {
+		Kind   string `json:"kind"`
+		Run    string `json:"run"`
+		Config any    `json:"config"`
+	}{"config", dir, config})
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(s.metrics)
+	switch {
+	case err == nil:
+		s.offset = info.Size()
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("sink: %w", err)
+	}
+	s.program.WaitDelay = s.Patience // for what the program started and left behind
+	detach(s.program)
+	if s.input, err = s.program.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("sink: %w", err)
+	}
+	var said *io.PipeReader
+	said, s.output = io.Pipe()
+	s.program.Stdout, s.program.Stderr = s.output, s.output
+	if err := s.program.Start(); err != nil {
+		return nil, fmt.Errorf("sink: %w", err)
+	}
+	go s.listen(said)
+	go s.serve(first)
+	return s, nil
+}
+
+// Update has the program given what was added to metrics.jsonl.
+func (s *Sink) Update() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Finish gives the program the rest of the lines and the summary, and waits until it
+// has ended. failure is why the run ended early, nil if it did not. Finish logs how
+// many lines were lost if the program ended before or takes no more.
+func (s *Sink) Finish(summary any, failure error) {
+	end := struct {
+		Kind    string `json:"kind"`
+		Summary any    `json:"summary"`
+		Error   string `json:"error,omitempty"`
+	}{Kind: "summary", Summary: summary}
+	if failure != nil {
+		end.Error = failure.Error()
+	}
+	last, err := line(end)
+	if err != nil {
+		s.log.Warn("the program gets no summary", "error", err)
+	}
+	s.last <- last
+	s.waitTaken()
+	ended := make(chan error, 1)
+	go func() { ended <- s.program.Wait() }()
+	select {
+	case err = <-ended:
+	case <-time.After(s.Patience):
+		_ = s.program.Process.Kill()
+		<-ended
+		err = fmt.Errorf("it did not end within %v after its input", s.Patience)
+	}
+	s.output.Close()
+	lost := s.left()
+	if err != nil || lost > 0 {
+		s.log.Warn("the program for the metrics failed; metrics.jsonl has all of them", "error", err, "lines_lost", lost)
+	}
+}
+
+// waitTaken waits until the input is closed, as long as the program takes lines.
+func (s *Sink) waitTaken() {
+	tick := time.NewTicker(s.Patience)
+	defer tick.Stop()
+	for before := s.taken.Load(); ; before = s.taken.Load() {
+		select {
+		case <-s.done:
+			return
+		case <-tick.C:
+			if s.taken.Load() == before {
+				_ = s.program.Process.Kill() // this ends the write that hangs
+				<-s.done
+				return
+			}
+		}
+	}
+}
+
+// serve gives the program its lines until the last one, or until it takes no more.
+func (s *Sink) serve(first []byte) {
+	defer close(s.done)
+	defer s.input.Close()
+	err := s.write(first)
+	for err == nil {
+		select {
+		case <-s.wake:
+			err = s.copyLines()
+		case last := <-s.last:
+			if err = s.copyLines(); err == nil {
+				err = s.write(last)
+			}
+			return
+		}
+	}
+	s.log.Warn("the program for the metrics takes no more; the run continues, and metrics.jsonl has all of them", "error", err)
+}
+
+func (s *Sink) write(line []byte) error {
+	_, err := s.input.Write(line)
+	if err == nil {
+		s.taken.Add(1)
+	}
+	return err
+}
+
+// copyLines gives the program the complete lines that were added to metrics.jsonl.
+func (s *Sink) copyLines() error {
+	return s.added(func(line []byte) error {
+		err := s.write(line)
+		if err == nil {
+			s.offset += int64(len(line))
+		}
+		return err
+	})
+}
+
+// left returns the number of lines that the program was not given.
+func (s *Sink) left() int {
+	n := 0
+	if err := s.added(func([]byte) error { n++; return nil }); err != nil {
+		s.log.Warn("the metrics cannot be read", "error", err)
+	}
+	return n
+}
+
+// added calls do with each complete line after the offset. The run may still be
+// writing the last line; a later call reads it.
+func (s *Sink) added(do func(line []byte) error) error {
+	f, err := os.Open(s.metrics)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // as yet
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(s.offset, io.SeekStart); err != nil {
+		return err
+	}
+	for r := bufio.NewReader(f); ; {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = do(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// longestLine is the most bytes of one line of the program's output that are logged.
+const longestLine = 1000
+
+// listen logs what the program says.
+func (s *Sink) listen(r *io.PipeReader) {
+	lines := bufio.NewReaderSize(r, longestLine)
+	for {
+		text, more, err := lines.ReadLine()
+		if err != nil {
+			return
+		}
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			s.log.Info(string(text))
+		}
+		for more && err == nil { // the rest of a long line
+			_, more, err = lines.ReadLine()
+		}
+	}
+}
+
+// line returns x as one line of JSON.
+func line(x any) ([]byte, error) {
+	text, err := json.Marshal(x)
+	if err != nil {
+		return nil, fmt.Errorf("sink: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,167 @@
+package sink
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestMain makes the test binary the program of its own tests: with a task in the
+// environment it plays that program.
+func TestMain(m *testing.M) {
+	switch os.Getenv("SINK_TASK") {
+	case "":
+		os.Exit(m.Run())
+	case "copy": // to the file in SINK_FILE
+		f, err := os.Create(os.Getenv("SINK_FILE"))
+		if err == nil {
+			_, err = io.Copy(f, os.Stdin)
+		}
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("all copied")
+	case "die": // after two lines
+		r := bufio.NewReader(os.Stdin)
+		for range 2 {
+			_, _ = r.ReadString('\n')
+		}
+		fmt.Println("out of order")
+		os.Exit(3)
+	case "hang": // without reading
+		time.Sleep(time.Hour)
+	}
+}
+
+// program is the command that plays a task.
+func program(t *testing.T, task string) (command []string, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "got")
+	t.Setenv("SINK_TASK", task)
+	t.Setenv("SINK_FILE", file)
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{path}, file
+}
+
+// A lockedBuffer takes a log from several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func appendLine(t *testing.T, dir, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, "metrics.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSink checks that the program gets the configuration, the lines that are added
+// and the summary, each once and in order, also lines that were half written when it
+// was told.
+func TestSink(t *testing.T) {
+	dir := t.TempDir()
+	appendLine(t, dir, `{"kind":"round","round":1}`+"\n") // of the run before a resume
+	command, file := program(t, "copy")
+	var log lockedBuffer
+	s, err := Start(command, dir, map[string]int{"rounds": 3}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Update()
+	appendLine(t, dir, `{"kind":"round","round":2}`+"\n"+`{"kind":"round",`)
+	s.Update()
+	appendLine(t, dir, `"round":3}`+"\n")
+	s.Update()
+	s.Finish(map[string]int{"steps": 12}, errors.New("stopped"))
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, _ := json.Marshal(dir)
+	want := `{"kind":"config","run":` + string(run) + `,"config":{"rounds":3}}
+{"kind":"round","round":2}
+{"kind":"round","round":3}
+{"kind":"summary","summary":{"steps":12},"error":"stopped"}
+`
+	if string(got) != want {
+		t.Errorf("the program got\n%s\nwant\n%s", got, want)
+	}
+	if text := log.String(); !strings.Contains(text, "all copied") || strings.Contains(text, "WARN") {
+		t.Errorf("log: %s", text)
+	}
+}
+
+// TestSinkFails checks that a program that dies or takes nothing does not hold up the
+// run, and that the lost lines are counted.
+func TestSinkFails(t *testing.T) {
+	for task, want := range map[string][]string{
+		"die":  {"out of order", "exit status 3", "lines_lost="},
+		"hang": {"signal: killed", "lines_lost="},
+	} {
+		dir := t.TempDir()
+		command, _ := program(t, task)
+		var log lockedBuffer
+		s, err := Start(command, dir, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Patience = 100 * time.Millisecond
+		line := `{"kind":"round","text":"` + strings.Repeat("x", 10_000) + `"}` + "\n"
+		for range 100 { // more than a pipe holds
+			appendLine(t, dir, line)
+			s.Update()
+		}
+		s.Finish(nil, nil)
+		for _, part := range want {
+			if !strings.Contains(log.String(), part) {
+				t.Errorf("%s: the log has no %q:\n%s", task, part, log.String())
+			}
+		}
+		if s.left() == 0 {
+			t.Errorf("%s: no line was lost", task)
+		}
+	}
+}
+
+// TestStartFails checks the errors of commands that cannot be started.
+func TestStartFails(t *testing.T) {
+	for _, command := range [][]string{nil, {""}, {filepath.Join(t.TempDir(), "none")}} {
+		if s, err := Start(command, t.TempDir(), nil, slog.Default()); err == nil || s != nil || !strings.HasPrefix(err.Error(), "sink: ") {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+}
