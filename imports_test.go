@@ -45,11 +45,9 @@ var rooms = []struct {
 	{"models/export", "models models/adamw"},
 	{"models/hub", "models"}, // its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
-	{"models/llama", "models models/decoder"},
-	{"models/qwen2", "models models/decoder"},
-	{"models/qwen3", "models models/decoder"},
-	{"models/smollm3", "models models/decoder"},
 	{"models/all", "models/*"},
+	{"models/modeltest", "models models/graph/graphtest models/onnx models/ports"},
+	{"models/*", "models models/decoder"}, // the families
 
 	{"runtime", "models models/ports runtime/provision sampler settings"},
 	{"runtime/provision", ""},
@@ -92,6 +90,9 @@ var testAllow = map[string]string{
 	"models/graph":             "models/graph/graphtest",
 	"models/adamw":             "models/graph/graphtest",
 	"models/decoder":           "models/graph/graphtest models/llama",
+	"models/all":               "models/modeltest",
+	"models/modeltest":         "models/llama models/decoder",
+	"models/*":                 "models/modeltest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
 	"train":                    "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                      "runtime/runtimetest",

@@ -31,13 +31,13 @@ SHAPES = {
     # low and high frequency factors 1 and 4; eps: rms_norm_eps when not 1e-6; bias: attention_bias and mlp_bias; two_eos: a list of two
     # EOS ids; no_rope: SmolLM3's list or, as a number, its interval; drop: keys left out of config.json (their absence means the default)
     "families": {
-        "qwen3_tied":   dict(family="qwen3", hidden=48, layers=2, heads=4, kv=2, inter=104, vocab=272, theta=1e6, tie=True, style="hub", head_dim=16),
-        "llama_scaled": dict(family="llama", hidden=64, layers=3, heads=4, kv=2, inter=144, vocab=288, theta=5e5, tie=False, style="hub", eps=1e-5,
-                             llama3=(8.0, 64), two_eos=True),
-        "llama_bias":   dict(family="llama", hidden=48, layers=2, heads=6, kv=3, inter=96, vocab=240, theta=1e4, tie=True, style="v5", eps=1e-5,
-                             bias=True, head_dim=12),
-        "smollm3":      dict(family="smollm3", hidden=40, layers=4, heads=4, kv=2, inter=88, vocab=208, theta=1e4, tie=True, style="v5",
-                             no_rope=[1, 0, 1, 0]),
+        "qwen3_small":   dict(family="qwen3", hidden=24, layers=2, heads=3, kv=1, inter=40, vocab=120, theta=1e6, tie=False, style="v5", head_dim=10),
+        "llama_small":   dict(family="llama", hidden=32, layers=2, heads=4, kv=2, inter=56, vocab=128, theta=5e5, tie=True, style="hub", eps=1e-5,
+                              llama3=(8.0, 24), two_eos=True),
+        "llama_biases":  dict(family="llama", hidden=24, layers=2, heads=2, kv=2, inter=44, vocab=104, theta=1e4, tie=False, style="v5", eps=1e-5,
+                              bias=True, head_dim=14),
+        "smollm3_small": dict(family="smollm3", hidden=24, layers=4, heads=4, kv=2, inter=40, vocab=112, theta=2e6, tie=True, style="hub",
+                              no_rope=3, drop=["no_rope_layers", "layer_types"]),
     },
 }
 STD = 0.08          # initializer_range; default would be 0.02

@@ -1,0 +1,181 @@
+package modeltest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/ports"
+)
+
+// A decoding is prompts that are under way, with the inputs of Decode.
+type decoding struct {
+	interpreted
+	sequences [][]int
+	at        []int // how many tokens of each are in the cache
+	places    int   // of each row in the cache
+	in        tensors
+}
+
+// checkDecode compares the states of prompts and of the tokens after them with
+// those that the layers of training give.
+func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
+	r := rand.New(rand.NewPCG(9, 10))
+	sequences := make([][]int, 3)
+	for i, n := range []int{7, 3, 6} {
+		for range n {
+			sequences[i] = append(sequences[i], r.IntN(m.Vocab))
+		}
+	}
+	for _, a := range architectures(t, m) {
+		model := interpret(a, w)
+		want := model.forward(t, sequences, 1)
+		check := func(what string, hidden graphtest.Tensor, at []int) {
+			t.Helper()
+			start := 0
+			for row, s := range sequences {
+				for i, x := range want.Row(start + at[row] - 1) {
+					// Graphs hold the scale of attention in float32.
+					if got := hidden.Row(row)[i]; !(math.Abs(got-x) <= 1e-6*(1+math.Abs(x))) {
+						t.Fatalf("%v, %s, row %d, token %d: state [%d] is %v, by the layers %v", a.Geometry().Compute, what, row, at[row]-1, i, got, x)
+					}
+				}
+				start += len(s)
+			}
+		}
+		for _, form := range models.Forms {
+			if form != models.Direct && a.Geometry().Compute != models.F32 {
+				continue // Decode has only the direct form in 16 bits
+			}
+			d := &decoding{interpreted: model, sequences: sequences, at: []int{5, 1, 3}, places: 9}
+			check("prompts", d.prefill(t), d.at)
+			for range 4 {
+				hidden := d.step(t, form)
+				check(fmt.Sprintf("form %d", form), hidden, d.at)
+			}
+		}
+	}
+}
+
+// prefill computes the prompts and returns the states of their last tokens.
+func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
+	B, T := len(d.sequences), slices.Max(d.at)
+	ids, pos, lengths, last := make([]int, B*T), make([]int, B*T), make([]int, B), make([]int, B)
+	for b, s := range d.sequences {
+		copy(ids[b*T:], s[:d.at[b]])
+		lengths[b], last[b] = d.at[b]-1, b*T+d.at[b]-1
+		for t := range T {
+			pos[b*T+t] = t
+		}
+	}
+	d.in = tensors{
+		ports.TokenIDs: graphtest.Ints(ids, B, T), ports.Positions: graphtest.Ints(pos, B*T, 1), ports.LastTokens: graphtest.Ints(last),
+		ports.CacheLengths: graphtest.Int32(lengths, B), ports.CacheTotal: graphtest.Int32([]int{T}), ports.Mask: causal(T),
+	}
+	d.in[ports.Cos], d.in[ports.Sin] = d.angles(d.places, d.turned())
+	p, err := d.Prefill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.fill(t, math.NaN()) // nothing stale may be read
+	hidden := d.keep(t, p)
+	for _, cache := range d.in { // Decode multiplies it by zero
+		for i := range cache.Data {
+			if math.IsNaN(cache.Data[i]) {
+				cache.Data[i] = 50
+			}
+		}
+	}
+	return hidden
+}
+
+// fill makes a cache in which every number is v, under the names that Decode has.
+func (d *decoding) fill(t testing.TB, v float64) {
+	p, err := d.Decode(models.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range p.Inputs {
+		if port.Role == models.Keys || port.Role == models.Values {
+			x := graphtest.Zeros(len(d.sequences), d.KVHeads, d.places, d.CacheWidth)
+			for i := range x.Data {
+				x.Data[i] = v
+			}
+			d.in[port.Name] = x
+		}
+	}
+}
+
+// step feeds each row its next token; a row at its end is fed the last one again.
+func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
+	B := len(d.sequences)
+	ids, pos, mask, places := make([]int, B), make([]int, B), graphtest.Zeros(B, 1, 1, d.places), []int(nil)
+	for b, s := range d.sequences {
+		if d.at[b] == len(s) {
+			d.at[b]--
+		}
+		ids[b], pos[b] = s[d.at[b]], d.at[b]
+		for i := d.at[b] + 1; i < d.places; i++ {
+			mask.Data[b*d.places+i] = -math.MaxFloat32
+		}
+		for h := range d.KVHeads {
+			places = append(places, b, h, d.at[b])
+		}
+		d.at[b]++
+	}
+	indices := make([]int, d.places)
+	for i := range indices {
+		indices[i] = i
+	}
+	d.in[ports.TokenIDs], d.in[ports.Positions] = graphtest.Ints(ids, B, 1), graphtest.Ints(pos, B, 1)
+	d.in[ports.CachePlaces], d.in[ports.Mask], d.in[ports.CacheIndices] = graphtest.Ints(places, B, d.KVHeads, 3), mask, graphtest.Ints(indices)
+	d.in[ports.CacheLengths], d.in[ports.CacheTotal] = graphtest.Int32(pos, B), graphtest.Int32([]int{slices.Max(pos) + 1})
+	p, err := d.Decode(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.keep(t, p)
+}
+
+// keep runs a Program, puts the keys and values that it returns into the cache,
+// and returns the states. What is written onto a cache takes its place; the keys
+// and values of prompts alone go to the start of each row.
+func (d *decoding) keep(t testing.TB, p models.Program) graphtest.Tensor {
+	t.Helper()
+	out := d.run(t, p, "", d.in)
+	for _, port := range p.Outputs {
+		if port.Role != models.Keys && port.Role != models.Values {
+			continue
+		}
+		x := out[port.Name]
+		if past, ok := p.Alias[port.Name]; ok {
+			d.in[past] = x
+			continue
+		}
+		cache := d.in[d.cache(t, port.Use)]
+		row := x.Dims[2] * x.Dims[3]
+		for i := range x.Dims[0] * x.Dims[1] {
+			copy(cache.Data[i*cache.Dims[2]*x.Dims[3]:], x.Data[i*row:(i+1)*row])
+		}
+	}
+	return out[ports.Hidden]
+}
+
+// cache returns the name that Decode has for the keys or values of a layer.
+func (d *decoding) cache(t testing.TB, use models.Use) string {
+	p, err := d.Decode(models.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range p.Inputs {
+		if port.Use == use {
+			return port.Name
+		}
+	}
+	t.Fatalf("Decode has no cache of layer %d", use.Layer)
+	return ""
+}

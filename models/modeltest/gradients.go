@@ -1,0 +1,145 @@
+package modeltest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/ports"
+)
+
+// checkGradients compares backward with differences of forward.
+func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
+	for _, a := range architectures(t, m) {
+		model := interpret(a, w)
+		for _, blocks := range []int{1, 3} {
+			model.checkLayer(t, blocks)
+		}
+		r := rand.New(rand.NewPCG(3, 4))
+		forward, backward, err := a.Norm()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := tensors{ports.InverseTemperature: graphtest.Floats([]float64{1 / 0.7}), ports.Stream: graphtest.Normal(r, 4, m.Hidden), ports.NormedGrad: graphtest.Normal(r, 4, m.Hidden)}
+		p := pair{model, forward, backward, "", ports.Normed, ports.NormedGrad, in}
+		p.compare(t, fmt.Sprintf("%v, norm", a.Geometry().Compute), p.gradients(t, r), r)
+	}
+}
+
+// checkLayer compares a layer's gradients at one level of stash with differences,
+// and those at the other levels with these.
+func (m interpreted) checkLayer(t testing.TB, blocks int) {
+	lengths, T := []int{5, 1, 7}, 8
+	r := rand.New(rand.NewPCG(1, uint64(blocks)))
+	in := m.packed(lengths, T, blocks, m.turned())
+	in[ports.Stream], in[ports.StreamGrad] = graphtest.Normal(r, 13, m.Hidden), graphtest.Normal(r, 13, m.Hidden)
+	var first tensors
+	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+		forward, backward, err := m.Layer(level, blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		what := fmt.Sprintf("%v, layer, stash %d, %d blocks", m.Compute, level, blocks)
+		p := pair{m, forward, backward, m.LayerPrefix(0), ports.StreamOut, ports.StreamGrad, in}
+		got := p.gradients(t, rand.New(rand.NewPCG(5, 6)))
+		if first == nil {
+			first = got
+			p.compare(t, what, got, r)
+			continue
+		}
+		for name, want := range first {
+			for i, x := range want.Data {
+				if !(math.Abs(got[name].Data[i]-x) <= 1e-12*(1+math.Abs(x))) {
+					t.Fatalf("%s: gradient of %s[%d] is %v, without a stash %v", what, name, i, got[name].Data[i], x)
+				}
+			}
+		}
+	}
+}
+
+// A pair is a forward and a backward Program of a model, and the inputs of both.
+type pair struct {
+	interpreted
+	forward, backward models.Program
+	prefix            string // of the weights' names
+	out, outGrad      string // ports
+	in                tensors
+}
+
+// gradients returns those of the stream, under the name of its port, and of the
+// weights, without the running gradients that backward adds them onto.
+func (p pair) gradients(t testing.TB, r *rand.Rand) tensors {
+	t.Helper()
+	for name, x := range p.run(t, p.forward, p.prefix, p.in) {
+		if name != p.out {
+			p.in[name] = x // the stash
+		}
+	}
+	running := tensors{}
+	for _, port := range p.backward.Inputs {
+		if port.Role == models.Gradient {
+			running[port.Of] = graphtest.Normal(r, p.weights[p.prefix+port.Of].Dims...)
+			p.in[port.Name] = running[port.Of]
+		}
+	}
+	out, got := p.run(t, p.backward, p.prefix, p.in), tensors{}
+	got[ports.Stream] = out[ports.StreamGradOut]
+	for _, port := range p.backward.Outputs {
+		if port.Role == models.Gradient {
+			d := out[port.Name].Clone()
+			for i, v := range running[port.Of].Data {
+				d.Data[i] -= v
+			}
+			got[port.Of] = d
+		}
+	}
+	return got
+}
+
+// compare holds each gradient against differences: along a random direction, in
+// which every element has a part, and for single elements.
+func (p pair) compare(t testing.TB, what string, gradients tensors, r *rand.Rand) {
+	t.Helper()
+	loss := func() float64 {
+		s := 0.0
+		for i, v := range p.run(t, p.forward, p.prefix, p.in)[p.out].Data {
+			s += p.in[p.outGrad].Data[i] * v
+		}
+		return s
+	}
+	for _, name := range slices.Sorted(maps.Keys(gradients)) {
+		gradient := gradients[name]
+		x := p.in[name]
+		if name != ports.Stream {
+			x = p.weights[p.prefix+name]
+		}
+		was, direction, slope, h := slices.Clone(x.Data), graphtest.Normal(r, x.Dims...), 0.0, 0.0
+		for i, d := range direction.Data {
+			direction.Data[i] = d / math.Sqrt(float64(len(was)))
+			slope += direction.Data[i] * gradient.Data[i]
+		}
+		along := graphtest.Derivative(func() float64 {
+			for i, d := range direction.Data {
+				x.Data[i] = was[i] + h*d
+			}
+			return loss()
+		}, &h)
+		copy(x.Data, was)
+		if !(math.Abs(slope-along) <= 1e-7*(1+math.Abs(along))) {
+			t.Fatalf("%s: along a random direction the gradient of %s is %v, differences give %v", what, strings.TrimPrefix(name, p.prefix), slope, along)
+		}
+		for range 4 {
+			i := r.IntN(len(x.Data))
+			want := graphtest.Derivative(loss, &x.Data[i])
+			if !(math.Abs(gradient.Data[i]-want) <= 1e-7*(1+math.Abs(want))) {
+				t.Fatalf("%s: gradient of %s[%d] is %v, differences give %v", what, name, i, gradient.Data[i], want)
+			}
+		}
+	}
+}

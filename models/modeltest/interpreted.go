@@ -1,0 +1,214 @@
+package modeltest
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+	"onering/models/onnx"
+	"onering/models/ports"
+)
+
+// tensors are values by the names of ports.
+type tensors = map[string]graphtest.Tensor
+
+// An interpreted model runs its Programs in float64.
+type interpreted struct {
+	models.Architecture
+	models.Geometry
+	weights tensors // by all names of the layout
+}
+
+func interpret(a models.Architecture, w *models.Weights) interpreted {
+	m := interpreted{a, a.Geometry(), tensors{}}
+	add := func(name string) {
+		data, shape, _ := w.View(name)
+		x := graphtest.Zeros(shape...)
+		for i, v := range data {
+			x.Data[i] = float64(v)
+		}
+		m.weights[name] = x
+	}
+	for _, f := range w.Layout.Fused() {
+		add(f.Name)
+		for _, part := range f.Parts {
+			add(part.Name)
+		}
+	}
+	return m
+}
+
+// elems are the types of values that a graph of 16 bits takes. The interpreter
+// computes them exactly all the same.
+var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.F16: onnx.Float16, models.BF16: onnx.BFloat16}
+
+// run runs a Program on the weights, whose names lack prefix, and on the values
+// that it asks for among in.
+func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tensors) tensors {
+	t.Helper()
+	g, err := graphtest.Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := tensors{}
+	for _, port := range p.Inputs {
+		x, ok := in[port.Name]
+		if port.Role == models.Parameter {
+			if x, ok = m.weights[prefix+port.Name]; !ok {
+				t.Fatalf("%s reads the parameter %q, which the layout does not have", p.Name, prefix+port.Name)
+			}
+		}
+		if !ok {
+			t.Fatalf("%s has the input %q, which package ports does not name for it", p.Name, port.Name)
+		}
+		if elem, ok := elems[port.DType]; ok {
+			x.Type = elem
+		}
+		own[port.Name] = x
+	}
+	out, err := g.Run(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// angles are the cosines and sines of positions 0 to n-1; turning nothing where
+// the layer has no rotary embedding.
+func (m interpreted) angles(n, layer int) (cos, sin graphtest.Tensor) {
+	cos, sin = graphtest.Zeros(n, m.HeadDim/2), graphtest.Zeros(n, m.HeadDim/2)
+	for p := range n {
+		for i, f := range m.RopeFrequencies {
+			if m.Unturned != nil && m.Unturned[layer] {
+				f = 0
+			}
+			sin.Row(p)[i], cos.Row(p)[i] = math.Sincos(float64(p) * float64(f))
+		}
+	}
+	return cos, sin
+}
+
+// turned is a layer with a rotary embedding, if there is one: graphs of all layers
+// leave the turning out themselves.
+func (m interpreted) turned() int { return max(0, slices.Index(m.Unturned, false)) }
+
+// packed are the inputs of a layer that are neither its weights nor values, for
+// sequences of the given lengths in rows of T places.
+func (m interpreted) packed(lengths []int, T, blocks, layer int) tensors {
+	var pos, tokens, rows []int
+	valid := graphtest.Zeros(len(lengths), T, 1)
+	for b, n := range lengths {
+		start := len(tokens)
+		for t := range T {
+			if t >= n {
+				rows = append(rows, start/2) // any token
+				continue
+			}
+			rows, tokens, pos = append(rows, start+t), append(tokens, b*T+t), append(pos, t)
+			valid.Row(b)[t] = 1
+		}
+	}
+	in := tensors{
+		ports.Positions: graphtest.Ints(pos, len(pos), 1), ports.PackedRows: graphtest.Ints(rows, len(lengths), T),
+		ports.PackedTokens: graphtest.Ints(tokens), ports.Valid: valid, ports.Mask: causal(T),
+	}
+	in[ports.Cos], in[ports.Sin] = m.angles(T, layer)
+	bounds := make([]int, blocks+1)
+	for i := range bounds {
+		bounds[i] = i * T / blocks
+	}
+	in[ports.BlockBounds] = graphtest.Ints(bounds)
+	return in
+}
+
+// causal is the mask of rows of T tokens.
+func causal(T int) graphtest.Tensor {
+	mask := graphtest.Zeros(T, T)
+	for i := range T {
+		for j := i + 1; j < T; j++ {
+			mask.Row(i)[j] = -math.MaxFloat32
+		}
+	}
+	return mask
+}
+
+// forward returns the normed states [N,D] of the tokens of all sequences, one
+// after the other, by the layers and the norm that training runs.
+func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) graphtest.Tensor {
+	t.Helper()
+	var lengths, ids []int
+	for _, s := range sequences {
+		lengths, ids = append(lengths, len(s)), append(ids, s...)
+	}
+	x := graphtest.Zeros(len(ids), m.Hidden)
+	for i, id := range ids {
+		copy(x.Row(i), m.weights[m.Embedding].Row(id))
+	}
+	program, _, err := m.Layer(models.StashInput, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for layer := range m.Layers {
+		in := m.packed(lengths, slices.Max(lengths), blocks, layer)
+		in[ports.Stream] = x
+		x = m.run(t, program, m.LayerPrefix(layer), in)[ports.StreamOut]
+	}
+	norm, _, err := m.Architecture.Norm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.run(t, norm, "", tensors{ports.Stream: x, ports.InverseTemperature: graphtest.Floats([]float64{1})})[ports.Normed]
+}
+
+// checkWeights compares the weights that the Programs read, and those to which
+// they give gradients, with the layout. The runtime computes the gradients of
+// the embedding and of the head from those of what they give.
+func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
+	for _, a := range architectures(t, m) {
+		g := a.Geometry()
+		_, layer, err := a.Layer(models.StashInput, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, norm, err := a.Norm()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := map[string]bool{g.Embedding: true, g.Head: true}
+		taught := map[string]bool{g.Embedding: true, g.Head: true}
+		collect := func(p models.Program, prefix string) {
+			for _, port := range p.Inputs {
+				if port.Role == models.Parameter {
+					read[prefix+port.Name] = true
+				}
+			}
+			for _, port := range p.Outputs {
+				if port.Role == models.Gradient {
+					taught[prefix+port.Of] = true
+				}
+			}
+		}
+		collect(norm, "")
+		for i := range g.Layers {
+			collect(layer, a.LayerPrefix(i))
+		}
+		for _, name := range w.Layout.Names() {
+			if !read[name] || !taught[name] {
+				t.Errorf("%q is read: %t, has a gradient: %t", name, read[name], taught[name])
+			}
+		}
+		if n := len(w.Layout.Names()); len(read) != n || len(taught) != n {
+			t.Errorf("%d weights are read and %d have gradients, the layout has %d", len(read), len(taught), n)
+		}
+		for _, p := range []models.Program{layer, norm} {
+			for out, in := range p.Alias {
+				if !slices.ContainsFunc(p.Inputs, func(port models.Port) bool { return port.Name == in }) || strings.TrimSpace(out) == "" {
+					t.Errorf("%s writes %q onto %q, which it does not have", p.Name, out, in)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// Package modeltest holds a family of models to what package models promises.
+// Its graphs run in float64, in the interpreter of package graphtest, so it needs
+// no ONNX Runtime and rounds nothing.
+//
+//	func TestConformance(t testing.TB) { modeltest.Run(t, config) }
+//
+// Run finds where the parts of a family contradict one another. It cannot know
+// what the family should compute: for that, Golden compares with PyTorch's
+// numbers.
+package modeltest
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+)
+
+// Run checks the family that a config.json names on the model that it states,
+// which should be small: some ten wide, two layers, a vocabulary of some twenty.
+// Each rule is a subtest:
+//
+//   - config: both spellings of config.json, that of published models and that of
+//     transformers 5, state the same model, and what the graphs do not compute is
+//     refused by the name of its key.
+//   - folder: a saved folder loads as it was, and one with a tensor more or fewer
+//     is refused.
+//   - weights: some Program reads each weight, and each weight gets a gradient.
+//   - decode: prompts and tokens added one by one give the states that the layers
+//     of training give, in every form and for every way of computing.
+//   - gradients: layers and norm backward are the differences of layers and norm
+//     forward, however much is stashed and in however many blocks.
+func Run(t *testing.T, config string) {
+	t.Helper()
+	m, err := models.ParseConfig([]byte(config), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := draw(t, m, 1)
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) { r.check(t, config, m, w) })
+	}
+}
+
+// rules are the subtests of Run.
+var rules = []struct {
+	name  string
+	check func(t testing.TB, config string, m models.Model, w *models.Weights)
+}{{"config", checkConfig}, {"folder", checkFolder}, {"weights", checkWeights}, {"decode", checkDecode}, {"gradients", checkGradients}}
+
+// draw returns random weights. Those of a fresh model would hide mistakes: its
+// norms are one and its biases zero.
+func draw(t testing.TB, m models.Model, seed uint64) *models.Weights {
+	t.Helper()
+	w, err := m.Init(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	r := rand.New(rand.NewPCG(seed, 0x6d6f64656c))
+	for _, tensor := range w.Tensors() {
+		mean := 0.0
+		if len(tensor.Shape) == 1 && tensor.Data[0] == 1 {
+			mean = 1
+		}
+		for i := range tensor.Data {
+			tensor.Data[i] = float32(mean + 0.4*r.NormFloat64())
+		}
+	}
+	return w
+}
+
+// architectures are a model's Architectures for all ways of computing.
+func architectures(t testing.TB, m models.Model) []models.Architecture {
+	t.Helper()
+	var all []models.Architecture
+	for _, c := range []models.Compute{{Type: models.F32}, {Type: models.F32, Provider: models.CUDA}, {Type: models.F16, Provider: models.CUDA}, {Type: models.BF16, Provider: models.CUDA}} {
+		a, err := m.Architecture(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// An edit changes members of a config.json; a nil value removes the member.
+type edit map[string]any
+
+// apply returns the text with the edit.
+func (e edit) apply(t testing.TB, config string) []byte {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal([]byte(config), &members); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range e {
+		if members[key] = value; value == nil {
+			delete(members, key)
+		}
+	}
+	text, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// refused are members that change the computation in ways that no graph of
+// onering computes. The error must name the key, which comes first.
+var refused = []struct {
+	key  string
+	edit edit
+}{
+	{"hidden_act", edit{"hidden_act": "gelu"}},
+	{"quantization_config", edit{"quantization_config": edit{"bits": 4}}},
+	{"use_sliding_window", edit{"use_sliding_window": true, "sliding_window": 4, "max_window_layers": 0}},
+	{"layer_types", edit{"layer_types": []string{"sliding_attention", "full_attention"}}},
+	{"yarn", edit{"rope_parameters": nil, "rope_scaling": edit{"rope_type": "yarn", "factor": 4.0}}},
+	{"dynamic", edit{"rope_parameters": nil, "rope_scaling": edit{"type": "dynamic", "factor": 4.0}}},
+	{"longrope", edit{"rope_scaling": nil, "rope_parameters": edit{"rope_type": "longrope", "factor": 4.0}}},
+	{"partial_rotary_factor", edit{"partial_rotary_factor": 0.5}},
+	{"num_experts", edit{"num_experts": 8}},
+	{"num_local_experts", edit{"num_local_experts": 8}},
+	{"attention_multiplier", edit{"attention_multiplier": 0.1}},
+	{"clip_qkv", edit{"clip_qkv": 8.0}},
+	{"attn_logit_softcapping", edit{"attn_logit_softcapping": 50.0}},
+	{"final_logit_softcapping", edit{"final_logit_softcapping": 30.0}},
+	{"logit_scale", edit{"logit_scale": 0.1}},
+	{"residual_multiplier", edit{"residual_multiplier": 0.2}},
+}
+
+func checkConfig(t testing.TB, config string, _ models.Model, _ *models.Weights) {
+	text := edit{}.apply(t, config)
+	geometry := func(e edit) models.Geometry {
+		m, err := models.ParseConfig(e.apply(t, string(text)), nil)
+		if err != nil {
+			t.Fatalf("%v: %v", e, err)
+		}
+		a, err := m.Architecture(models.Compute{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Geometry()
+	}
+	hub := geometry(edit{"rope_parameters": nil, "rope_scaling": nil, "rope_theta": 1234.5})
+	v5 := geometry(edit{"rope_scaling": nil, "rope_theta": nil, "rope_parameters": edit{"rope_theta": 1234.5, "rope_type": "default"}})
+	if !slices.Equal(hub.RopeFrequencies, v5.RopeFrequencies) || hub.RopeTheta != 1234.5 || v5.RopeTheta != 1234.5 {
+		t.Errorf("rope_theta 1234.5 at the top gives frequencies %v, in rope_parameters %v", hub.RopeFrequencies, v5.RopeFrequencies)
+	}
+	for _, r := range refused {
+		if _, err := models.ParseConfig(r.edit.apply(t, string(text)), nil); err == nil {
+			t.Errorf("%v changes the computation and is not refused", r.edit)
+		} else if !strings.Contains(err.Error(), r.key) {
+			t.Errorf("the error for %v does not name %s: %v", r.edit, r.key, err)
+		}
+	}
+}
