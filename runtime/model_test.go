@@ -20,19 +20,25 @@ import (
 	"onering/sampler"
 )
 
-// goldens returns the folders with PyTorch's numbers for small random models:
-// logits, log-probs, gradients, AdamW steps and generations. Those in ../shared
-// are more of them, where it is there.
+// goldens returns the folders with PyTorch's numbers for small random models of
+// each family: logits, log-probs, gradients, AdamW steps and generations.
 func goldens(t *testing.T) []string {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join("..", "models", "testdata", "torch", "*", "golden.json"))
 	check(t, err)
-	if len(folders) < 3 {
-		t.Fatalf("golden models %q, want at least three", folders)
+	if len(folders) < 7 {
+		t.Fatalf("golden models %q, want at least seven", folders)
 	}
 	for i, file := range folders {
 		folders[i] = filepath.Dir(file)
 	}
+	return folders
+}
+
+// allGoldens returns those in ../shared too, where it is there.
+func allGoldens(t *testing.T) []string {
+	t.Helper()
+	folders := goldens(t)
 	more, err := filepath.Glob(filepath.Join("..", "..", "shared", "goldens", "model", "*", "golden.json"))
 	check(t, err)
 	for _, file := range more {
@@ -204,7 +210,7 @@ func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 func TestGoldenLogProbs(t *testing.T) { onDevices(t, testLogProbs) }
 
 func testLogProbs(t *testing.T, env *runtime.Env) {
-	for _, dir := range goldens(t) {
+	for _, dir := range allGoldens(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
 			for _, o := range learners {
@@ -228,7 +234,7 @@ func testLogProbs(t *testing.T, env *runtime.Env) {
 func TestGoldenGradients(t *testing.T) { onDevices(t, testGradients) }
 
 func testGradients(t *testing.T, env *runtime.Env) {
-	for _, dir := range goldens(t) {
+	for _, dir := range allGoldens(t) {
 		for _, o := range learners {
 			for _, keep := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/stash%d/keep=%t", filepath.Base(dir), o.Stash, keep), func(t *testing.T) {
@@ -286,7 +292,7 @@ func compareTensors(t *testing.T, path string, w *models.Weights, f func(name st
 func TestGoldenAdamW(t *testing.T) { onDevices(t, testAdamW) }
 
 func testAdamW(t *testing.T, env *runtime.Env) {
-	for _, dir := range goldens(t) {
+	for _, dir := range allGoldens(t) {
 		for _, name := range []string{"wd0", "wd01"} {
 			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
 				path := filepath.Join(dir, "adamw_"+name+".safetensors")
@@ -340,7 +346,7 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 func TestGoldenGenerations(t *testing.T) { onDevices(t, testGenerations) }
 
 func testGenerations(t *testing.T, env *runtime.Env) {
-	for _, dir := range goldens(t) {
+	for _, dir := range allGoldens(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
 			for _, slots := range []int{1, 3, 8} {
