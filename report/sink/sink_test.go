@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -163,5 +165,69 @@ func TestStartFails(t *testing.T) {
 		if s, err := Start(command, t.TempDir(), nil, slog.Default()); err == nil || s != nil || !strings.HasPrefix(err.Error(), "sink: ") {
 			t.Errorf("%q: %v", command, err)
 		}
+	}
+}
+
+// TestPage runs the sinks of docs/reports.md on the metrics of a run, without a
+// network. Those whose Python package is not installed are skipped.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reports.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinks := regexp.MustCompile("(?s)```python\n# (\\w+)_sink.py\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(sinks) != 3 {
+		t.Fatalf("%d sinks in the page, want 3", len(sinks))
+	}
+	for _, found := range sinks {
+		name := string(found[1])
+		t.Run(name, func(t *testing.T) {
+			if out, err := exec.Command("python3", "-c", "import "+name).CombinedOutput(); err != nil {
+				t.Skipf("python3 has no %s: %v %.100s", name, err, out)
+			}
+			dir := t.TempDir()
+			for key, value := range map[string]string{
+				"HOME": dir, "TRACKIO_DIR": filepath.Join(dir, "trackio"),
+				"WANDB_MODE": "offline", "WANDB_DIR": dir, "WANDB_SILENT": "true",
+				"MLFLOW_TRACKING_URI": filepath.Join(dir, "mlruns"), "MLFLOW_ALLOW_FILE_STORE": "true",
+			} {
+				t.Setenv(key, value)
+			}
+			script := filepath.Join(dir, "sink.py")
+			if err := os.WriteFile(script, found[2], 0o666); err != nil {
+				t.Fatal(err)
+			}
+			var log lockedBuffer
+			s, err := Start([]string{"python3", script}, dir, map[string]any{"train": map[string]any{"rounds": 2}}, slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Patience = 2 * time.Minute
+			for step := 1; step <= 3; step++ {
+				appendLine(t, dir, fmt.Sprintf(`{"kind":"step","step":%d,"round":1,"grad_norm":0.5,"p/mean":1,"p/mean/pos":1,"time":"2026-01-02T03:04:05Z"}`+"\n", step))
+			}
+			appendLine(t, dir, `{"kind":"round","step":3,"round":1,"reward":0.25,"nothing":null}`+"\n")
+			appendLine(t, dir, `{"kind":"eval","step":3,"round":1,"eval/sums/pass@1":0.5}`+"\n")
+			s.Finish(map[string]any{"rounds": 1}, nil)
+			if strings.Contains(log.String(), "WARN") {
+				t.Error(log.String())
+			}
+			stored := 0
+			if err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+				if err != nil || !e.Type().IsRegular() {
+					return err
+				}
+				text, err := os.ReadFile(path)
+				if path != script && filepath.Base(path) != "metrics.jsonl" && (bytes.Contains(text, []byte("grad_norm")) || strings.Contains(path, "grad_norm")) {
+					stored++
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if stored == 0 {
+				t.Errorf("no file holds the metrics; the program said %s", log.String())
+			}
+		})
 	}
 }
