@@ -20,6 +20,24 @@ type Evaluator struct {
 	Progress func(tokens int)
 }
 
+// An UngradedError says that the reward skipped responses of an evaluation. They
+// are still missing: they count neither as right nor as wrong.
+type UngradedError struct {
+	Count   int
+	Suite   string // of the first of them, with its problem and the reward's reason
+	Problem string
+	Reason  string
+}
+
+func (e *UngradedError) Error() string {
+	reason := e.Reason
+	if reason == "" {
+		reason = "it gave no reason"
+	}
+	return fmt.Sprintf("evaluation: the reward skipped %d responses, the first to problem %q of suite %q: %s; an evaluation needs a grade for each response",
+		e.Count, e.Problem, e.Suite, reason)
+}
+
 // Evaluate samples and grades the responses that are still missing. responses
 // were made from NewPlan of the same suites. Each response is added when it is
 // graded, so those that were graded stay if there is an error or ctx ends. What a
@@ -28,7 +46,8 @@ type Evaluator struct {
 // already. That takes one slot of the decoder (see sampler.Invariant), unless it
 // has only one.
 //
-// A problem whose prompt leaves no room in a slot counts as truncated.
+// A problem whose prompt leaves no room in a slot counts as truncated. A response
+// that the reward skips stays missing, and the error is an *UngradedError.
 func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Responses) error {
 	d := e.Decoder
 	if d.Slots() > 1 {
@@ -49,8 +68,13 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
 	g := reward.Grader{Reward: e.Reward, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
-	_, err := g.Sample(ctx, d, o, w.tasks, w.add)
-	return err
+	if _, err := g.Sample(ctx, d, o, w.tasks, w.add); err != nil {
+		return err
+	}
+	if w.ungraded.Count > 0 {
+		return &w.ungraded
+	}
+	return nil
 }
 
 // wanted are the responses that an evaluation still lacks.
@@ -62,6 +86,8 @@ type wanted struct {
 
 	tasks  []reward.Task
 	places []place // parallel to tasks
+
+	ungraded UngradedError // with Count 0 if there are none
 }
 
 // A place says which problem of which suite a task is for, and the numbers of
@@ -138,6 +164,12 @@ func (w *wanted) addUnsampled(at place, reason string) error {
 // add adds a graded response.
 func (w *wanted) add(g reward.Graded) error {
 	at := w.places[g.Request]
+	if g.Score.Skip {
+		if w.ungraded.Count++; w.ungraded.Count == 1 {
+			w.ungraded.Suite, w.ungraded.Problem, w.ungraded.Reason = at.suite, at.problem, g.Score.Reason
+		}
+		return nil
+	}
 	return w.file(Response{
 		Suite: at.suite, Problem: at.problem, Sample: at.samples[g.Sample], Right: g.Score.Right(),
 		Answer: g.Score.Answer, Reason: g.Score.Reason, Fault: string(g.Score.Status),

@@ -202,6 +202,58 @@ func TestEvaluateLongPrompt(t *testing.T) {
 	}
 }
 
+// A doubtful reward skips responses of an even length.
+type doubtful struct{ reward.Reward }
+
+func (r doubtful) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	scores, err := r.Reward.Score(ctx, group)
+	for i, s := range group {
+		if len(s.IDs)%2 == 0 {
+			scores[i] = reward.Score{Skip: true, Reason: "even"}
+		}
+	}
+	return scores, err
+}
+
+// TestEvaluateUngraded: a response that the reward skips counts neither as right
+// nor as wrong. It stays missing, and a reward that grades it completes the same
+// evaluation.
+func TestEvaluateUngraded(t *testing.T) {
+	e := newEvaluator(t, eval.Settings{Template: "no", Samples: 2, Sampling: sampler.Plain(40)}, heldOut(t, 20))
+	dir := t.TempDir()
+	want, _ := json.Marshal(e.run(filepath.Join(dir, "whole.jsonl"), 4, 0))
+	path := filepath.Join(dir, "r.jsonl")
+	r, err := eval.Create(path, eval.NewPlan(e.settings, e.suites))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := runtimetest.Test(t).NewDecoder(e.policy.Ring, 4, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	rule := e.reward
+	e.reward = doubtful{rule}
+	var ungraded *eval.UngradedError
+	if err := e.evaluate(context.Background(), decoder, r, nil); !errors.As(err, &ungraded) {
+		t.Fatalf("error %v", err)
+	}
+	have, all := r.Count()
+	if ungraded.Count != all-have || ungraded.Count == 0 || have == 0 || ungraded.Reason != "even" || ungraded.Suite != "arithmetic" {
+		t.Errorf("%+v, %d of %d are there", ungraded, have, all)
+	}
+	if _, err := r.Report(nil); err == nil {
+		t.Error("an evaluation with holes has a report")
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.reward = rule
+	if got, _ := json.Marshal(e.run(path, 4, 0)); string(got) != string(want) {
+		t.Errorf("report\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestEvaluateTwice: what is there is not sampled again, and a problem that the
 // vocabulary cannot express is an error.
 func TestEvaluateTwice(t *testing.T) {

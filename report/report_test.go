@@ -371,6 +371,25 @@ func TestWriteNothing(t *testing.T) {
 	}
 }
 
+// A response without a grade is neither right nor wrong: it has no verdict.
+func TestReadRolloutsSkipped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "round-00001.jsonl")
+	text := `{"prompt":"a","response":"x","reward":1}` + "\n" + `{"prompt":"a","response":"y","reward":null,"skipped":true}` + "\n" + `{"prompt":"a","response":"z","reward":0}` + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := readRollouts(path)
+	if err != nil || len(lines) != 2 || countVerdicts(1, lines) != (verdicts{round: 1, all: 2, wrong: 1, unanswered: 1}) {
+		t.Errorf("%+v, %v", lines, err)
+	}
+	if err := os.WriteFile(path, []byte(text+"{\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readRollouts(path); err == nil || !strings.HasPrefix(err.Error(), "line 4: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestTallyESS compares with one response computed by hand: z = log 2, log 2, 0, 0 has
 // ESS(1) = (2+2+1+1)^2 / (4 (4+4+1+1)) = 0.9. Half of its log-ratios are beyond
 // eps_ess, so the target is 1/4 + 1/2 * 3/4. A clip of 0 makes all of z equal, and the

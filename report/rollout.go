@@ -38,6 +38,7 @@ type rolloutLine struct {
 	Answer    string   `json:"answer"`
 	Reason    string   `json:"reason"`
 	Reward    float64  `json:"reward"`
+	Skipped   bool     `json:"skipped"` // the response has no reward
 	Advantage float64  `json:"advantage"`
 	Truncated bool     `json:"truncated"`
 	IDs       []int32  `json:"ids"`
@@ -254,7 +255,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 	defer f.Close()
 	in := bufio.NewReaderSize(f, 1<<16)
 	var lines []rolloutLine
-	for {
+	for number := 1; ; number++ {
 		text, err := in.ReadBytes('\n')
 		if err == io.EOF {
 			return lines, nil
@@ -264,9 +265,11 @@ func readRollouts(path string) ([]rolloutLine, error) {
 		}
 		var l rolloutLine
 		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
-		lines = append(lines, l)
+		if !l.Skipped {
+			lines = append(lines, l)
+		}
 	}
 }
 

@@ -46,6 +46,9 @@ func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
 // at once as Groups says, while others are sampled; neither the order nor the
 // overlap changes a score.
 //
+// A response that the reward skipped has no grade: done leaves it out, and never
+// takes its value of 0 for one.
+//
 // An error of the reward or of done ends the sampling. When ctx ends, the reward
 // is still given the responses that have ended before.
 func (g Grader) Sample(ctx context.Context, d sampler.Decoder, o sampler.Options, tasks []Task, done func(Graded) error) (sampler.Stats, error) {
@@ -113,9 +116,7 @@ func (g Grader) grade(ctx context.Context, t Task, responses []sampler.Response)
 	}
 	for i := 0; i < len(scores) && err == nil; i++ {
 		out[i].Score = scores[i]
-		if err = scores[i].check(); err == nil && scores[i].Skip {
-			err = fmt.Errorf("response %d was skipped, and there is no other reward to grade it", responses[i].Sample)
-		}
+		err = scores[i].check()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reward: problem %q: %w", t.Problem.ID, err)

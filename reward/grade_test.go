@@ -154,7 +154,9 @@ func TestSampleFails(t *testing.T) {
 	}{
 		{"error", func([]reward.Sample) ([]reward.Score, error) { return nil, boom }, "boom"},
 		{"too few", func([]reward.Sample) ([]reward.Score, error) { return nil, nil }, "0 scores for 2 responses"},
-		{"skipped", func(g []reward.Sample) ([]reward.Score, error) { return []reward.Score{{}, {Skip: true}}, nil }, "response 1 was skipped"},
+		{"value of a skipped one", func(g []reward.Sample) ([]reward.Score, error) {
+			return []reward.Score{{}, {Skip: true, Value: 1}}, nil
+		}, "not graded, but its value is 1"},
 		{"status", func(g []reward.Sample) ([]reward.Score, error) { return []reward.Score{{Status: "odd"}, {}}, nil }, `status "odd" is unknown`},
 		{"value", func(g []reward.Sample) ([]reward.Score, error) {
 			return []reward.Score{{Status: reward.Limit, Value: 1}, {}}, nil

@@ -2,7 +2,9 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -69,11 +71,12 @@ type evaluator struct {
 	roller   *roller
 	suites   []eval.Suite
 	observer Observer
+	log      *slog.Logger
 }
 
 // newEvaluator opens the suites.
-func newEvaluator(c Config, r *roller, observer Observer) (*evaluator, error) {
-	e := &evaluator{config: c, roller: r, observer: observer}
+func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*evaluator, error) {
+	e := &evaluator{config: c, roller: r, observer: observer, log: log}
 	for _, name := range c.Eval.Suites {
 		s, err := eval.Open(name, "", c.Eval.Options())
 		if err != nil {
@@ -84,12 +87,18 @@ func newEvaluator(c Config, r *roller, observer Observer) (*evaluator, error) {
 	return e, nil
 }
 
-// evaluate runs the suites; without any it returns no results.
+// evaluate runs the suites; without any it returns no results, and neither if the
+// reward leaves a response without a grade.
 func (e *evaluator) evaluate(ctx context.Context, at position) (Evaluation, error) {
 	out := Evaluation{Round: at.round, Step: at.step}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
 		result, err := e.suite(ctx, s)
+		var ungraded *eval.UngradedError
+		if errors.As(err, &ungraded) {
+			e.log.Warn("the evaluation is left out", "step", at.step, "reason", err)
+			return Evaluation{Round: at.round, Step: at.step}, nil
+		}
 		if err != nil {
 			return out, err
 		}

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,5 +146,117 @@ func TestRewardSettings(t *testing.T) {
 	c.Reward = train.RewardConfig{Name: "none"}
 	if err := c.Validate(); err == nil || err.Error() != `reward.name = "none": must be one of `+strings.Join(reward.Names(), ", ") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A sparse reward skips every third token count, and all responses to some
+// problems; with nothing it skips all.
+type sparse struct {
+	parted
+	nothing bool
+}
+
+func (r *sparse) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	scores, err := r.parted.Score(ctx, group)
+	for i, s := range group {
+		if r.nothing || len(s.IDs)%3 == 0 || s.PromptIDs[1]%4 == 0 {
+			scores[i] = reward.Score{Skip: true, Reason: "no opinion"}
+		}
+	}
+	return scores, err
+}
+
+// TestRewardSkips: a response without a grade is in no average, compared with no
+// other and trained on in no step; it is never a reward of 0.
+func TestRewardSkips(t *testing.T) {
+	env := runtimetest.Test(t)
+	c, rule := partedRun(t)
+	c.Eval.Suites = nil
+	c.Reward.Rule = &sparse{parted: parted{Short: 0.25, groups: rule.groups}}
+	_, rounds := learn(t, env, c)
+	text, err := os.ReadFile(filepath.Join(c.Output.Dir, "rollouts", "round-00001.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type line struct {
+		Problem   string
+		Reward    *float64
+		Skipped   bool
+		Reason    string
+		Advantage float64
+		IDs       []int
+		W         []float64
+	}
+	groups := map[string][]line{}
+	skipped, earned, graded := 0.0, 0.0, 0.0
+	for row := range strings.Lines(string(text)) {
+		var x line
+		if err := json.Unmarshal([]byte(row), &x); err != nil {
+			t.Fatal(err)
+		}
+		groups[x.Problem] = append(groups[x.Problem], x)
+		if x.Skipped != (x.Reward == nil) || x.Skipped && (x.W != nil || x.Advantage != 0 || x.Reason != "no opinion") {
+			t.Errorf("a skipped response: %s", row)
+		}
+		if x.Skipped {
+			skipped++
+			continue
+		}
+		graded++
+		earned += *x.Reward
+	}
+	whole, part := 0, 0
+	for _, group := range groups {
+		// GRPO's advantages are rewards less their mean, over their deviation.
+		sum, n, spread := 0.0, 0, map[float64]bool{}
+		for _, x := range group {
+			if !x.Skipped {
+				sum, n, spread[*x.Reward] = sum+x.Advantage, n+1, true
+			}
+		}
+		switch {
+		case n == 0:
+			whole++
+		case n > 1 && n < 8 && len(spread) > 1:
+			part++
+		}
+		if math.Abs(sum) > 1e-9 {
+			t.Errorf("the advantages of %d graded responses sum to %v", n, sum)
+		}
+	}
+	if whole == 0 || part == 0 {
+		t.Errorf("%d groups without a grade, %d with some: the test shows nothing", whole, part)
+	}
+	if got := rounds[0].Float("reward"); math.Abs(got-earned/graded) > 1e-12 {
+		t.Errorf("the mean reward is %v, want %v", got, earned/graded)
+	}
+	if got := rounds[0].Float("reward/skipped"); got != skipped {
+		t.Errorf("reward/skipped is %v, want %v", got, skipped)
+	}
+}
+
+// TestRewardSkipsAll: a run whose reward grades nothing does not go on as if it
+// learned.
+func TestRewardSkipsAll(t *testing.T) {
+	env := runtimetest.Test(t)
+	c, rule := partedRun(t)
+	c.Reward.Rule = &sparse{parted: parted{groups: rule.groups}, nothing: true}
+	var warned bytes.Buffer
+	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	trainer, err := train.New(context.Background(), c, env, policy, warnings(&warned), &quiet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	s, err := trainer.Run(context.Background(), false)
+	if err == nil || !strings.Contains(err.Error(), "train: round 1: the reward graded fewer than two responses to each problem") || !strings.Contains(err.Error(), "was skipped: no opinion") {
+		t.Errorf("error %v", err)
+	}
+	if len(s.First.Results) > 0 || !strings.Contains(warned.String(), "the evaluation is left out") || !strings.Contains(warned.String(), "skipped 512 responses") {
+		t.Errorf("results %v, warnings:\n%s", s.First.Results, &warned)
 	}
 }

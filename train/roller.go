@@ -75,6 +75,9 @@ func (r *roller) roll(ctx context.Context, n int, progress func()) (*round, erro
 		return nil, err
 	}
 	made := newRound(problems, rollouts, c.SamplesPerPrompt, r.objective)
+	if err := made.checkGraded(); err != nil {
+		return nil, err
+	}
 	made.stats, made.batches = stats, r.batches(n, made.kept)
 	return made, nil
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ type round struct {
 	sequences    []runtime.Sequence      // by rollout
 	updates      []update                // by rollout; empty before its first step
 	stats        sampler.Stats
-	groups, flat int              // groups, and those whose rewards are all equal
+	groups, flat int              // groups with rewards to compare, and those whose rewards are all equal
 	kept         []int            // rollouts that are trained on
 	batches      [][]int          // the rollouts of each optimizer step
 	steps        []metrics.Record // of the optimizer steps that are done
@@ -57,9 +58,11 @@ type update struct {
 }
 
 // newRound shapes the rewards, computes the advantages of each group of k rollouts
-// and drops the groups that the objective does not keep.
+// and drops the groups that the objective does not keep. Rollouts without a grade
+// are left out of their group, and a single one that has a grade is left out with
+// them: there is nothing to compare it with.
 func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.Objective) *round {
-	r := &round{problems: problems, rollouts: rollouts, groups: len(rollouts) / k}
+	r := &round{problems: problems, rollouts: rollouts}
 	r.trajectories = make([]objectives.Trajectory, len(rollouts))
 	r.sequences = make([]runtime.Sequence, len(rollouts))
 	r.updates = make([]update, len(rollouts))
@@ -71,19 +74,53 @@ func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.O
 		r.sequences[i] = x.sequence()
 	}
 	for g := 0; g < len(rollouts); g += k {
-		group := r.trajectories[g : g+k]
+		graded, group := r.graded(g, g+k)
+		if len(group) < 2 {
+			continue
+		}
+		r.groups++
 		objectives.SetAdvantages(o, group)
+		for i, j := range graded {
+			r.trajectories[j] = group[i]
+		}
 		if group[0].Degenerate {
 			r.flat++
 		}
-		if !objectives.Keep(o, group) {
-			continue
-		}
-		for i := range k {
-			r.kept = append(r.kept, g+i)
+		if objectives.Keep(o, group) {
+			r.kept = append(r.kept, graded...)
 		}
 	}
 	return r
+}
+
+// graded returns those of the rollouts from first to end-1 that have a grade, and
+// their trajectories.
+func (r *round) graded(first, end int) (rollouts []int, group []objectives.Trajectory) {
+	for i := first; i < end; i++ {
+		if !r.rollouts[i].Score.Skip {
+			rollouts, group = append(rollouts, i), append(group, r.trajectories[i])
+		}
+	}
+	return rollouts, group
+}
+
+// checkGraded refuses a round that cannot be learned from because hardly a response
+// has a grade.
+func (r *round) checkGraded() error {
+	if r.groups > 0 {
+		return nil
+	}
+	i := slices.IndexFunc(r.rollouts, func(x rollout) bool { return x.Score.Skip })
+	x := r.rollouts[i]
+	return fmt.Errorf("the reward graded fewer than two responses to each problem, so there is nothing to learn from: problem %q, response %d was skipped%s",
+		r.problems[x.Problem].ID, x.Sample, colon(x.Score.Reason))
+}
+
+func colon(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 // compare adds to the gap how far the learner's log-probs of rollout i are from
@@ -112,23 +149,26 @@ func (r *round) note(batch []int, b objectives.Batch, w [][]float64) {
 // metrics returns the figures of the finished round.
 func (r *round) metrics() metrics.Record {
 	var rewards, lengths, entropies []float64
-	truncated, limits, failures := 0.0, 0.0, 0.0
+	truncated, limits, failures, skipped := 0.0, 0.0, 0.0, 0.0
 	longest := 0.0
 	for i := range r.rollouts {
 		x := &r.rollouts[i]
-		rewards = append(rewards, x.Score.Value)
 		lengths = append(lengths, float64(len(x.Response)))
 		longest = max(longest, float64(len(x.Response)))
 		entropies = append(entropies, x.Entropy...)
 		if x.Truncated {
 			truncated++
 		}
-		switch x.Score.Status {
-		case reward.Limit:
+		switch {
+		case x.Score.Skip:
+			skipped++
+			continue
+		case x.Score.Status == reward.Limit:
 			limits++
-		case reward.Error:
+		case x.Score.Status == reward.Error:
 			failures++
 		}
+		rewards = append(rewards, x.Score.Value)
 	}
 	n := float64(len(r.rollouts))
 	mean, deviation := metrics.Moments(rewards)
@@ -141,7 +181,7 @@ func (r *round) metrics() metrics.Record {
 		With("entropy", entropy).
 		With("response_length/mean", length).With("response_length/max", longest).
 		With("truncated_share", truncated/n).
-		With("verifier/errors", failures).With("verifier/limits", limits).
+		With("verifier/errors", failures).With("verifier/limits", limits).With("reward/skipped", skipped).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
 	record = append(record, r.rewardMetrics()...)
 	return append(record, r.gap.Record()...).AppendSteps(r.steps)
@@ -173,9 +213,12 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
 			line := rundir.RolloutLine{
 				Problem: q.ID, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
-				Answer: x.Score.Answer, Reason: x.Score.Reason, Reward: r.trajectories[i].Reward, Rewards: x.Score.Components, Log: x.Score.Log,
+				Answer: x.Score.Answer, Reason: x.Score.Reason, Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
+			}
+			if !x.Score.Skip {
+				line.Reward = &r.trajectories[i].Reward
 			}
 			if !yield(line) {
 				return

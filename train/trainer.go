@@ -69,7 +69,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if opened.roller, err = newRoller(c, env, policy, limit, log); err != nil {
 		return nil, err
 	}
-	if opened.evaluator, err = newEvaluator(c, opened.roller, observer); err != nil {
+	if opened.evaluator, err = newEvaluator(c, opened.roller, observer, log); err != nil {
 		return nil, err
 	}
 	if opened.learner, err = newLearner(c, env, policy, opened.clock, log); err != nil {

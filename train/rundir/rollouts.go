@@ -21,7 +21,9 @@ type RolloutLine struct {
 	Answers  []string `json:"answers"`
 	Answer   string   `json:"answer"`
 	Reason   string   `json:"reason,omitempty"`
-	Reward   float64  `json:"reward"`
+	// Reward is nil, and Skipped true, if the response was not graded.
+	Reward  *float64 `json:"reward"`
+	Skipped bool     `json:"skipped,omitempty"`
 	// Rewards are the components of the reward, Log its further figures.
 	Rewards   map[string]float64 `json:"rewards,omitempty"`
 	Log       map[string]float64 `json:"log,omitempty"`

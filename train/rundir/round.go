@@ -29,7 +29,7 @@ type Round struct {
 	Rollouts     []Rollout
 	Trajectories []Trajectory // by rollout
 	Kept         []int        // rollouts that are trained on
-	Groups, Flat int          // groups, and those whose rewards are all equal
+	Groups, Flat int          // groups with rewards to compare, and those whose rewards are all equal
 	Updates      []Update     // by rollout
 	Gap          metrics.Gap
 	Stats        Sampling
@@ -52,6 +52,7 @@ type Rollout struct {
 type Verdict struct {
 	Answer, Reason string
 	Status         string // as package reward has it; "ok" for its OK in older checkpoints
+	Skip           bool   // the response was not graded
 }
 
 // A Trajectory is what learning has added to a rollout.
