@@ -58,6 +58,9 @@ var rooms = []struct {
 	{"reward", "data sampler"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data settings"},
+	{"reward/external", "reward data"},
+	{"reward/command", "reward reward/external settings"},
+	{"reward/http", "reward reward/external data settings"},
 	{"reward/math", "reward verifier"},
 	{"reward/texts", "settings"},
 	{"reward/*", "reward reward/texts data settings"},
@@ -99,6 +102,7 @@ var testAllow = map[string]string{
 	"train/learn":              "runtime/runtimetest models/qwen2",
 	"eval":                     "reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward/math":              "reward/rewardtest data",
+	"reward/command":           "reward/rewardtest data",
 	"reward/*":                 "reward/rewardtest",
 	"data/arithmetic":          "tokenize",
 }

@@ -1,0 +1,243 @@
+// Package command is the reward of a program that the user writes in any language.
+// The program is started once per worker, reads a JSON object per group from its
+// standard input, a line each, and writes an answer per group to its standard output,
+// in any order. Package external has the shapes.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"onering/reward"
+	"onering/reward/external"
+	"onering/settings"
+)
+
+func init() {
+	reward.Register("command", func() reward.Reward {
+		return &Program{Workers: 1, InFlight: 4, Settings: external.Default()}
+	})
+}
+
+// A Program grades by processes that it keeps running. They are started when they
+// are first needed, and again after they have died.
+type Program struct {
+	Command  []string `toml:"command" help:"the program and its arguments, such as [\"python3\", \"score.py\"]; required"`
+	Workers  int      `toml:"workers" range:"[1,256]" help:"processes of the program that are kept running"`
+	InFlight int      `toml:"in_flight" range:"[1,1024]" help:"most groups that one process has at a time, which it may answer in any order; each has the timeout once for itself and once for each that was there before it"`
+	external.Settings
+
+	mu      sync.Mutex
+	workers []*worker
+	alone   int           // groups that wait for a worker without others
+	changed chan struct{} // closed when a worker has room again
+}
+
+// A worker is the place of one process.
+type worker struct {
+	groups int  // that it has
+	alone  bool // it takes no other group beside the one that it has
+
+	mu       sync.Mutex
+	process  *process  // nil before the first
+	failures int       // processes in a row that died without an answer
+	rested   time.Time // when the next process may start
+}
+
+// About is the reward's line in lists.
+func (*Program) About() string {
+	return "what a program of yours answers, which reads and writes JSON lines"
+}
+
+// Validate implements reward.Validator.
+func (p *Program) Validate() error {
+	if len(p.Command) == 0 || strings.TrimSpace(p.Command[0]) == "" {
+		return &settings.Error{Key: "command", Value: p.Command, Remedy: `must name a program and its arguments, such as ["python3", "score.py"]`}
+	}
+	return nil
+}
+
+// Groups implements reward.Parallel.
+func (p *Program) Groups() int { return p.Workers * p.InFlight }
+
+// Varies implements reward.Varying: nothing is known of the program.
+func (*Program) Varies() bool { return true }
+
+// Score implements reward.Reward. A group whose attempt fails is sent again, then to
+// a process that has no other group, so that it suffers for no other's fault.
+func (p *Program) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	return p.Grade(ctx, "command", group, func(ctx context.Context, try int) ([]reward.Score, error) {
+		w, before, err := p.acquire(ctx, try > 0)
+		if err != nil {
+			return nil, err
+		}
+		defer p.release(w)
+		scores, err := p.ask(ctx, w, before, group)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", strings.Join(p.Command, " "), err)
+		}
+		return scores, nil
+	})
+}
+
+// acquire waits for a worker that has room, or if alone for one that has no group. It
+// also returns how many groups the worker has already.
+func (p *Program) acquire(ctx context.Context, alone bool) (*worker, int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.workers) < p.Workers {
+		p.workers = append(p.workers, new(worker))
+	}
+	if alone {
+		p.alone++
+		defer func() { p.alone-- }()
+	}
+	for {
+		if w := p.roomy(alone); w != nil {
+			w.groups++
+			w.alone = alone
+			return w, w.groups - 1, nil
+		}
+		if p.changed == nil {
+			p.changed = make(chan struct{})
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// roomy returns the worker with the fewest groups that takes another, nil if there is
+// none. Those that want to be alone go first: else there would always be others.
+func (p *Program) roomy(alone bool) *worker {
+	var best *worker
+	for _, w := range p.workers {
+		free := w.groups == 0 || !alone && p.alone == 0 && !w.alone && w.groups < p.InFlight
+		if free && (alone || p.alone == 0) && (best == nil || w.groups < best.groups) {
+			best = w
+		}
+	}
+	return best
+}
+
+func (p *Program) release(w *worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.groups--
+	w.alone = false
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// ask has the worker's process grade the group. It has the timeout once for the group
+// and once for each that the process has before it.
+func (p *Program) ask(ctx context.Context, w *worker, before int, group []reward.Sample) ([]reward.Score, error) {
+	process, err := w.running(ctx, p.Command)
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(p.Wait() * time.Duration(before+1))
+	defer timer.Stop()
+	id, answer := process.expect()
+	line := append(external.Encode(id, group), '\n')
+	input := process.input
+	for {
+		select {
+		case input <- line:
+			input = nil
+			continue
+		case <-timer.C:
+			process.fail(fmt.Errorf("no answer to group %d within %v s, the process is killed; timeout and in_flight say how long it has", id, p.Timeout*float64(before+1)))
+			continue
+		case <-ctx.Done():
+			process.abandon(id)
+			return nil, ctx.Err()
+		case text := <-answer:
+			w.answered()
+			return external.Decode(text, len(group))
+		case <-process.ended:
+		}
+		select {
+		case text := <-answer: // its last one
+			return external.Decode(text, len(group))
+		default:
+			return nil, process.err
+		}
+	}
+}
+
+// running returns the worker's process, after starting it if there is none. One that
+// died without an answer is followed by a pause.
+func (w *worker) running(ctx context.Context, command []string) (*process, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.process != nil {
+		select {
+		case <-w.process.ended:
+			if w.process.answers == 0 {
+				w.failures++
+				w.rested = w.process.endedAt.Add(external.Backoff(w.failures))
+			}
+			w.process = nil
+		default:
+			return w.process, nil
+		}
+	}
+	if err := external.Sleep(ctx, time.Until(w.rested)); err != nil {
+		return nil, err
+	}
+	process, err := start(command)
+	if err != nil {
+		return nil, external.Permanent(err)
+	}
+	w.process = process
+	return process, nil
+}
+
+// answered notes that the worker's process works.
+func (w *worker) answered() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = 0
+}
+
+// Close ends the processes: each is told by the end of its input, and is killed if
+// that does not help. Score starts new ones.
+func (p *Program) Close() error {
+	p.mu.Lock()
+	workers := p.workers
+	p.workers = nil
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, w := range workers {
+		all.Go(w.close)
+	}
+	all.Wait()
+	return nil
+}
+
+func (w *worker) close() {
+	w.mu.Lock()
+	process := w.process
+	w.process = nil
+	w.mu.Unlock()
+	if process != nil {
+		process.stop()
+	}
+}
+
+// errStopped is why a process ended that was told to.
+var errStopped = errors.New("the grader is closed")

@@ -1,0 +1,16 @@
+package command
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// separate gives the process a group of its own, so that Ctrl-C is for onering alone
+// to handle and what the process starts can be ended with it. When onering is killed
+// the system kills the process.
+func separate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// killGroup kills the process and what it has started.
+func killGroup(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package command
+
+import "os/exec"
+
+// separate does nothing: this system has no groups of processes.
+func separate(*exec.Cmd) {}
+
+// killGroup kills the process.
+func killGroup(cmd *exec.Cmd) { cmd.Process.Kill() }

@@ -1,0 +1,156 @@
+// Package external is what the rewards by other programs share: the object that a
+// group is sent as, the answer to it, and what happens when a group could not be
+// graded. Packages command and http carry the two.
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"time"
+	"unicode"
+
+	"onering/reward"
+)
+
+// Settings say how patient a reward is with the program that grades.
+type Settings struct {
+	Timeout float64 `toml:"timeout" range:"(0,86400]" help:"seconds that the grading of a group may take"`
+	Retries int     `toml:"retries" range:"[0,100]" help:"how often a group is sent again after a failure; the pause before that doubles each time"`
+	OnError string  `toml:"on_error" choice:"stop skip" note:"stop ends the run, skip leaves the group out of training; it never counts as a reward of 0" help:"what happens when a group could not be graded"`
+}
+
+// Default returns the settings of a patient run that stops at what it cannot grade.
+func Default() Settings { return Settings{Timeout: 60, Retries: 3, OnError: "stop"} }
+
+// Wait returns the timeout.
+func (s Settings) Wait() time.Duration { return time.Duration(s.Timeout * float64(time.Second)) }
+
+// A permanent error would come again if the group was sent again.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// Permanent marks an error that trying again would not mend.
+func Permanent(err error) error { return permanent{err} }
+
+// A delayed error says when to try again.
+type delayed struct {
+	error
+	after time.Duration
+}
+
+func (d delayed) Unwrap() error { return d.error }
+
+// After marks an error after which the program asked for a pause.
+func After(err error, pause time.Duration) error { return delayed{err, pause} }
+
+// The pauses between attempts, and the longest that a program may ask for.
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 30 * time.Second
+	longestAsked = 5 * time.Minute
+)
+
+// Backoff returns the pause after so many failures in a row, at least 1: it doubles
+// each time up to half a minute, less up to half of it at random, so that those who
+// failed together do not come back together.
+func Backoff(failures int) time.Duration {
+	pause := longestPause
+	if failures < 10 {
+		pause = min(pause, firstPause<<(failures-1))
+	}
+	return pause - time.Duration(rand.Int64N(int64(pause/2)))
+}
+
+// Sleep waits, or returns the error of ctx when that ends first.
+func Sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Grade has attempt grade the group, again after a failure, and then stops or skips
+// the group as the settings say. try is the number of the attempt, from 0. name is
+// that of the reward.
+func (s Settings) Grade(ctx context.Context, name string, group []reward.Sample, attempt func(ctx context.Context, try int) ([]reward.Score, error)) ([]reward.Score, error) {
+	if len(group) == 0 {
+		return nil, ctx.Err()
+	}
+	for try := 0; ; try++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		scores, err := attempt(ctx, try)
+		if err == nil {
+			return scores, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.As(err, new(permanent)) || try == s.Retries {
+			return s.giveUp(name, group, fmt.Errorf("reward %q: %w%s", name, err, attempts(try+1)))
+		}
+		pause := Backoff(try + 1)
+		if asked := (delayed{}); errors.As(err, &asked) {
+			pause = max(pause, min(asked.after, longestAsked))
+		}
+		slog.Warn("a group could not be graded and is sent again", "reward", name, "problem", group[0].Problem.ID, "reason", Printable(err.Error()), "pause", pause.Round(time.Millisecond))
+		if err := Sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func attempts(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (after %d attempts)", n)
+}
+
+// giveUp ends the run with err, or leaves the group without a grade.
+func (s Settings) giveUp(name string, group []reward.Sample, err error) ([]reward.Score, error) {
+	if s.OnError != "skip" {
+		return nil, err
+	}
+	slog.Warn("a group could not be graded and is left out", "reward", name, "problem", group[0].Problem.ID, "responses", len(group), "reason", Printable(err.Error()))
+	scores := make([]reward.Score, len(group))
+	for i := range scores {
+		scores[i] = reward.Score{Skip: true, Status: reward.Error, Reason: err.Error()}
+	}
+	return scores, nil
+}
+
+// MaxAnswer is the most bytes that an answer may have.
+const MaxAnswer = 16 << 20
+
+// Excerpt returns the beginning of what a program wrote, in quotes and with what
+// cannot be printed escaped.
+func Excerpt(text []byte) string {
+	const most = 200
+	if len(text) > most {
+		return strconv.Quote(string(text[:most])) + "..."
+	}
+	return strconv.Quote(string(text))
+}
+
+// Printable returns text with what cannot be printed escaped, so that a program
+// cannot steer the terminal that shows its words.
+func Printable(text string) string {
+	for _, r := range text {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			quoted := strconv.Quote(text)
+			return quoted[1 : len(quoted)-1]
+		}
+	}
+	return text
+}

@@ -1,0 +1,215 @@
+package external
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"onering/data"
+	"onering/reward"
+)
+
+// Encode returns the JSON object that a group is sent as, on one line:
+//
+//	{"id": 7, "problem": {"id": ..., "text": ..., "answers": [...], ...},
+//	 "prompt": ..., "responses": [{"text": ..., "ids": [...], "truncated": false}, ...]}
+//
+// The problem has all columns of its row; see Problem.
+func Encode(id int, group []reward.Sample) []byte {
+	responses := make([]any, len(group))
+	for i, s := range group {
+		responses[i] = data.Object{{Name: "text", Value: s.Response}, {Name: "ids", Value: IDs(s.IDs)}, {Name: "truncated", Value: s.Truncated}}
+	}
+	return Marshal(data.Object{
+		{Name: "id", Value: int64(id)}, {Name: "problem", Value: Problem(group[0].Problem)},
+		{Name: "prompt", Value: group[0].Prompt}, {Name: "responses", Value: responses},
+	})
+}
+
+// Problem returns the problem's id, text and answers and then the columns of its row.
+// A column that is called as one of these three, or "columns", is in an object
+// "columns" instead: the three mean the same with every dataset.
+func Problem(p data.Problem) data.Object {
+	out := data.Object{{Name: "id", Value: p.ID}, {Name: "text", Value: p.Text}, {Name: "answers", Value: Texts(p.Answers)}}
+	var taken data.Object
+	for _, column := range p.Fields {
+		switch column.Name {
+		case "id", "text", "answers", "columns":
+			taken = append(taken, column)
+		default:
+			out = append(out, column)
+		}
+	}
+	if len(taken) > 0 {
+		out = append(out, data.Member{Name: "columns", Value: taken})
+	}
+	return out
+}
+
+// Marshal returns an object as JSON without a line break.
+func Marshal(o data.Object) []byte {
+	text, err := o.MarshalJSON()
+	if err != nil {
+		panic(err) // it never fails
+	}
+	return text
+}
+
+// IDs returns token ids as a value of a data.Object.
+func IDs(ids []int32) []any {
+	out := make([]any, len(ids))
+	for i, id := range ids {
+		out[i] = int64(id)
+	}
+	return out
+}
+
+// Texts returns texts as a value of a data.Object.
+func Texts(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, text := range texts {
+		out[i] = text
+	}
+	return out
+}
+
+// An answer is what a program says of a group. Keys that it does not name are not
+// looked at.
+type answer struct {
+	Rewards    []*float64                 `json:"rewards"`
+	Components map[string][]*float64      `json:"components"`
+	Log        map[string]json.RawMessage `json:"log"`
+	Answers    []string                   `json:"answers"`
+	Reasons    []string                   `json:"reasons"`
+	Error      *string                    `json:"error"`
+}
+
+// Decode reads the answer to a group of n responses:
+//
+//	{"rewards": [1, 0, null, ...], "components": {"name": [...]}, "log": {"name": [...] or a number}}
+//
+// A reward that is null skips its response; in the other lists null stands for no
+// figure. "answers" and "reasons" may have a text for each response. {"error": "..."}
+// says that the group could not be graded.
+func Decode(text []byte, n int) ([]reward.Score, error) {
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, Permanent(fmt.Errorf("the answer %s cannot be read: %w", Excerpt(text), describe(err)))
+	}
+	if a.Error != nil {
+		return nil, fmt.Errorf("the grader reports: %s", Printable(*a.Error))
+	}
+	scores, err := a.scores(n)
+	if err != nil {
+		return nil, Permanent(fmt.Errorf("the answer %s: %w", Excerpt(text), err))
+	}
+	return scores, nil
+}
+
+// describe words an error of package json for people who have not seen our types.
+func describe(err error) error {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) && kind.Field != "" {
+		return fmt.Errorf("%s has a %s where a finite number, a list or null belongs", kind.Field, kind.Value)
+	}
+	return err
+}
+
+func (a *answer) scores(n int) ([]reward.Score, error) {
+	scores := make([]reward.Score, n)
+	for _, list := range []struct {
+		name     string
+		length   int
+		required bool
+	}{{"rewards", len(a.Rewards), true}, {"answers", len(a.Answers), false}, {"reasons", len(a.Reasons), false}} {
+		if list.length != n && (list.required || list.length > 0) {
+			return nil, fmt.Errorf("%q has %d values for %d responses", list.name, list.length, n)
+		}
+	}
+	for i, value := range a.Rewards {
+		if value == nil {
+			scores[i].Skip = true
+		} else {
+			scores[i].Value = *value
+		}
+		if a.Answers != nil {
+			scores[i].Answer = a.Answers[i]
+		}
+		if a.Reasons != nil {
+			scores[i].Reason = a.Reasons[i]
+		}
+	}
+	for name, values := range a.Components {
+		if err := setFigures(scores, "components", name, values, func(s *reward.Score) *map[string]float64 { return &s.Components }); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range a.Log {
+		values, err := logged(text, n)
+		if err == nil {
+			err = setFigures(scores, "log", name, values, func(s *reward.Score) *map[string]float64 { return &s.Log })
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return scores, nil
+}
+
+// logged returns the values of a figure that is a list, or a number for all responses.
+func logged(text json.RawMessage, n int) ([]*float64, error) {
+	var values []*float64
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+		return values, json.Unmarshal(text, &values)
+	}
+	var one *float64
+	if err := json.Unmarshal(text, &one); err != nil {
+		return nil, err
+	}
+	for range n {
+		values = append(values, one)
+	}
+	return values, nil
+}
+
+// mostFigures bounds the names of one answer: each becomes a metric.
+const mostFigures = 100
+
+// setFigures puts the values of one name into the figures of the scores.
+func setFigures(scores []reward.Score, kind, name string, values []*float64, of func(*reward.Score) *map[string]float64) error {
+	if err := CheckName(name); err != nil {
+		return fmt.Errorf("%q: %w", kind, err)
+	}
+	if len(values) != len(scores) {
+		return fmt.Errorf("%q: %q has %d values for %d responses", kind, name, len(values), len(scores))
+	}
+	for i, value := range values {
+		if value == nil {
+			continue
+		}
+		figures := of(&scores[i])
+		if *figures == nil {
+			*figures = map[string]float64{}
+		}
+		if (*figures)[name] = *value; len(*figures) > mostFigures {
+			return fmt.Errorf("%q has more than %d names", kind, mostFigures)
+		}
+	}
+	return nil
+}
+
+// CheckName refuses names that cannot be part of a metric's name.
+func CheckName(name string) error {
+	if name == "" || len(name) > 100 || !utf8.ValidString(name) {
+		return fmt.Errorf("a name needs 1 to 100 bytes of UTF-8, and %s is none", Excerpt([]byte(name)))
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("the name %s has a character that cannot be printed", Excerpt([]byte(name)))
+		}
+	}
+	return nil
+}
