@@ -21,11 +21,12 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
+	{"cmd", "files serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
-	{"tokenize", "settings"},
+	{"tokenize", "files settings"},
 	{"settings", ""},
+	{"files", ""},
 	{"sampler", "settings"},
 	{"verifier", "verifier/*"},
 	{"verifier/*", "verifier/*"},
@@ -36,14 +37,14 @@ var rooms = []struct {
 	{"scaffold", ""},
 	{"objectives/*", "objectives"},
 
-	{"models", ""},
+	{"models", "files"},
 	{"models/onnx", ""},
 	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx models/ports"},
 	{"models/export", "models models/adamw"},
-	{"models/hub", "models"}, // its atomic files
+	{"models/hub", "files models"}, // models for its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
 	{"models/all", "models/*"},
 	{"models/modeltest", "models models/graph/graphtest models/onnx models/ports"},
@@ -52,7 +53,7 @@ var rooms = []struct {
 	{"runtime", "models models/ports runtime/provision sampler settings"},
 	{"runtime/provision", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
-	{"data", "data/arithmetic tokenize"},
+	{"data", "data/arithmetic files tokenize"},
 	{"data/arithmetic", ""},
 
 	{"reward", "data sampler"}, // sampler for the Grader, which scores while others are sampled
@@ -65,22 +66,22 @@ var rooms = []struct {
 	{"reward/texts", "settings"},
 	{"reward/*", "reward reward/texts data settings"},
 
-	{"eval", "models data reward sampler settings"}, // models for its atomic files
+	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/learn train/memory train/metrics train/rundir runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train", "files train/learn train/memory train/metrics train/rundir runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
 	{"train/learn", "runtime models models/adamw"},
 	{"train/memory", ""},
 	{"train/metrics", ""},
-	{"train/rundir", "train/metrics models"},
-	{"train/sweep", "models"},
+	{"train/rundir", "files train/metrics models"},
+	{"train/sweep", "files models"},
 
 	{"serve", "train train/metrics eval"},
 
-	{"report", "objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report", "files objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/live", "report report/tensorboard train train/metrics"},
 	{"report/terminal", "report"},
 	{"report/sink", ""},
-	{"report/tensorboard", ""},
+	{"report/tensorboard", "files"},
 	{"report/variants", "report train/sweep models"},
 }
 

@@ -48,6 +48,10 @@ func (l *logFile) Write(p []byte) (int, error) {
 func (l *logFile) open(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// A run folder may come from elsewhere, with a link to another file.
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err

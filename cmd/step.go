@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/files"
 	"onering/models"
 	"onering/runtime"
 	"onering/train"
@@ -211,7 +212,7 @@ func writeState(dir string, o *runtime.Optimizer) error {
 
 func readState(dir string, o *runtime.Optimizer) error {
 	path := filepath.Join(dir, stateFile)
-	text, err := os.ReadFile(path)
+	text, err := files.ReadIn(path, 1<<20)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}

@@ -99,6 +99,8 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 			return nil, usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
 		} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
 			return nil, usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
+		} else if info, err := os.Lstat(f.file); err == nil && !info.Mode().IsRegular() {
+			return nil, usagef("%s is not a regular file", f.file)
 		}
 	}
 	if out != "" {

@@ -299,7 +299,7 @@ func OpenRecords(path string, o Options) (*Records, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dataset: %s: %w", path, err)
 		}
-		return &Records{files: []file{{path, path}}, src: src}, nil
+		return &Records{files: []file{{path: path, name: path}}, src: src}, nil
 	}
 	files, err := findFiles(path, o.Split)
 	if err != nil {
@@ -308,7 +308,7 @@ func OpenRecords(path string, o Options) (*Records, error) {
 	r := &Records{files: files}
 	// The first file is opened at once, so that a wrong path or format is
 	// known before any work.
-	if r.src, err = openSource(files[0].path); err != nil {
+	if r.src, err = openSource(files[0]); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -339,7 +339,7 @@ func (r *Records) Next() (Record, error) {
 			r.err = io.EOF
 		default:
 			r.file++
-			r.src, r.err = openSource(r.files[r.file].path)
+			r.src, r.err = openSource(r.files[r.file])
 		}
 	}
 	return Record{}, r.err

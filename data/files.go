@@ -10,12 +10,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"onering/files"
 )
 
 // A file is one data file of a dataset.
 type file struct {
 	path string
 	name string // for ids: the path relative to the dataset's folder, without extension
+	root string // the folder that links may not leave; "" for a file that the user named
 }
 
 // dataFile matches the names of data files in a folder.
@@ -35,7 +38,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	case err == nil && info.IsDir():
 		return folder(path, splitName)
 	case err == nil:
-		return []file{{path, stem(filepath.Base(path))}}, nil
+		return []file{{path: path, name: stem(filepath.Base(path))}}, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("dataset: %w", err)
 	}
@@ -58,45 +61,79 @@ func findFiles(path, splitName string) ([]file, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("dataset: %q: no file matches", path)
 	}
-	return named(paths, commonFolder(paths)), nil
+	return named(paths, commonFolder(paths), patternFolder(path)), nil
+}
+
+// patternFolder returns the folder that a glob names without wildcards.
+func patternFolder(glob string) string {
+	dir := filepath.Dir(glob)
+	for strings.ContainsAny(dir, "*?[") {
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 // folder lists the data files of a folder: those that the description of a
 // Hugging Face `datasets` folder names, else all files with the extension of a
 // data file in the folder or in its subfolder "data".
 func folder(dir, splitName string) ([]file, error) {
-	if text, err := os.ReadFile(filepath.Join(dir, "dataset_dict.json")); err == nil {
-		var dict struct{ Splits []string }
-		if err := json.Unmarshal(text, &dict); err != nil {
-			return nil, fmt.Errorf("dataset: %s: %w", filepath.Join(dir, "dataset_dict.json"), err)
-		}
+	var dict struct{ Splits []string }
+	found, err := describes(dir, "dataset_dict.json", &dict)
+	if err != nil {
+		return nil, err
+	}
+	if found {
 		name, err := oneSplit(dir, splitName, dict.Splits)
 		if err != nil {
 			return nil, err
 		}
-		files, err := folder(filepath.Join(dir, name), "")
-		for i := range files {
-			files[i].name = name + "/" + files[i].name
+		if !filepath.IsLocal(name) || name != filepath.Base(name) {
+			return nil, fmt.Errorf("dataset: %s: the split %q is not the name of a folder in it", filepath.Join(dir, "dataset_dict.json"), name)
 		}
-		return files, err
+		parts, err := dataFolder(filepath.Join(dir, name), "", dir)
+		for i := range parts {
+			parts[i].name = name + "/" + parts[i].name
+		}
+		return parts, err
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "state.json")); err == nil {
-		var state struct {
-			Files []struct{ Filename string } `json:"_data_files"`
-		}
-		if err := json.Unmarshal(text, &state); err != nil {
-			return nil, fmt.Errorf("dataset: %s: %w", filepath.Join(dir, "state.json"), err)
-		}
-		if len(state.Files) > 0 {
-			var paths []string
-			for _, f := range state.Files {
-				if !filepath.IsLocal(f.Filename) {
-					return nil, fmt.Errorf("dataset: %s: the data file %q is outside the folder", filepath.Join(dir, "state.json"), f.Filename)
-				}
-				paths = append(paths, filepath.Join(dir, f.Filename))
+	return dataFolder(dir, splitName, dir)
+}
+
+// describes decodes a JSON file of a folder into v, and reports whether there is
+// one.
+func describes(dir, name string, v any) (bool, error) {
+	path := filepath.Join(dir, name)
+	text, err := files.ReadIn(path, maxMetadata)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("dataset: %w", err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return false, fmt.Errorf("dataset: %s: %w", path, err)
+	}
+	return true, nil
+}
+
+// dataFolder lists the data files of a folder without splits of its own. Links may
+// not leave the folder root.
+func dataFolder(dir, splitName, root string) ([]file, error) {
+	var state struct {
+		Files []struct{ Filename string } `json:"_data_files"`
+	}
+	if _, err := describes(dir, "state.json", &state); err != nil {
+		return nil, err
+	}
+	if len(state.Files) > 0 {
+		var paths []string
+		for _, f := range state.Files {
+			if !filepath.IsLocal(f.Filename) {
+				return nil, fmt.Errorf("dataset: %s: the data file %q is outside the folder", filepath.Join(dir, "state.json"), f.Filename)
 			}
-			return named(paths, dir), nil
+			paths = append(paths, filepath.Join(dir, f.Filename))
 		}
+		return named(paths, dir, root), nil
 	}
 	for _, sub := range []string{dir, filepath.Join(dir, "data")} {
 		paths, err := dataFiles(sub)
@@ -105,7 +142,7 @@ func folder(dir, splitName string) ([]file, error) {
 		}
 		if len(paths) > 0 {
 			paths, err := ofSplit(sub, splitName, paths)
-			return named(paths, dir), err
+			return named(paths, dir, root), err
 		}
 	}
 	return nil, fmt.Errorf("dataset: %q: no data file (JSON, CSV, Parquet, Arrow) in the folder", dir)
@@ -160,17 +197,17 @@ func oneSplit(dir, wanted string, have []string) (string, error) {
 	return "", fmt.Errorf("dataset: %q has several splits, %q: name one (split), or give the path or glob of its files", dir, have)
 }
 
-// named gives each path its name for ids, relative to root.
-func named(paths []string, root string) []file {
-	files := make([]file, len(paths))
+// named gives each path its name for ids, relative to dir.
+func named(paths []string, dir, root string) []file {
+	list := make([]file, len(paths))
 	for i, p := range paths {
-		name, err := filepath.Rel(root, p)
+		name, err := filepath.Rel(dir, p)
 		if err != nil {
 			name = filepath.Base(p)
 		}
-		files[i] = file{p, stem(filepath.ToSlash(name))}
+		list[i] = file{p, stem(filepath.ToSlash(name)), root}
 	}
-	return files
+	return list
 }
 
 // commonFolder returns the deepest folder that holds all the paths.

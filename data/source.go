@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"onering/files"
 )
 
 // A source reads the rows of one file.
@@ -37,30 +39,40 @@ func (e badLine) Unwrap() error { return e.error }
 // openSource opens a file and recognizes the format by its content. The
 // extension decides only for formats without a mark of their own: CSV, and Arrow
 // streams written before version 0.15.
-func openSource(path string) (source, error) {
-	// To open a named pipe would wait for a writer.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("dataset: %s: not a regular file", path)
-	}
-	f, err := os.Open(path)
+func openSource(at file) (source, error) {
+	f, err := at.open()
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", err)
 	}
-	s, err := openFormat(f, path)
+	s, err := openFormat(f, at.path)
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("dataset: %s: %w", path, err)
+		return nil, fmt.Errorf("dataset: %s: %w", at.path, err)
 	}
 	return s, nil
+}
+
+// open opens the file, which has to be a regular one.
+func (f file) open() (*os.File, error) {
+	if f.root == "" {
+		return files.Open(f.path)
+	}
+	folder, err := files.OpenFolder(f.root)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	name, err := filepath.Rel(f.root, f.path)
+	if err != nil {
+		return nil, err
+	}
+	return folder.Open(name)
 }
 
 func openFormat(f *os.File, path string) (source, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("not a regular file")
 	}
 	if info.Size() == 0 {
 		return nil, fmt.Errorf("the file is empty")

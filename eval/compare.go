@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+
+	"onering/files"
 )
 
 // A Comparison is how model B did beside model A on the same problems.
@@ -164,14 +167,19 @@ func gcd(a, b int) int {
 // ReadReport reads a report (one JSON object, as Report marshals) or makes one
 // of a file of responses; same is as in Responses.Report.
 func ReadReport(path string, same func(a, b string) bool) (Report, error) {
-	text, err := os.ReadFile(path)
+	f, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return Report{}, fmt.Errorf("evaluation: %q: no such file; name a report, as --json prints it, or a file of responses", path)
 	}
 	if err != nil {
 		return Report{}, fmt.Errorf("evaluation: %w", err)
 	}
-	if first, _, _ := bytes.Cut(text, []byte("\n")); bytes.Contains(first[:min(len(first), 64)], []byte(kind)) {
+	head, err := io.ReadAll(io.LimitReader(f, 64))
+	f.Close()
+	if err != nil {
+		return Report{}, fmt.Errorf("evaluation: %w", err)
+	}
+	if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.Contains(first, []byte(kind)) {
 		r, err := Read(path)
 		if err != nil {
 			return Report{}, err
@@ -181,6 +189,10 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 			return report, fmt.Errorf("%s: %w", path, err)
 		}
 		return report, nil
+	}
+	text, err := files.Read(path, maxLine)
+	if err != nil {
+		return Report{}, fmt.Errorf("evaluation: %w", err)
 	}
 	var r Report
 	if err := json.Unmarshal(text, &r); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"onering/files"
 	"onering/models"
 	"onering/sampler"
 	"onering/settings"
@@ -196,6 +197,9 @@ func Resume(path string, p Plan) (*Responses, error) {
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("evaluation: %s is not a regular file", path)
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
@@ -220,7 +224,7 @@ func Resume(path string, p Plan) (*Responses, error) {
 
 // Read reads a file of responses, whole or not.
 func Read(path string) (*Responses, error) {
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)
 	}

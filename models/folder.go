@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"onering/files"
 )
 
 // A Folder reads the tensors of a Hugging Face model folder: those of
@@ -30,26 +31,40 @@ func OpenFolder(dir string) (*Folder, error) {
 		return nil, fmt.Errorf("models: model folder: %s is not a folder; give the folder that holds config.json", dir)
 	}
 	d := &Folder{dir: dir, where: make(map[string]*File)}
-	f, err := OpenSafetensors(filepath.Join(dir, singleFile))
+	folder, err := files.OpenFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("models: model folder: %w", err)
+	}
+	defer folder.Close()
+	f, err := openMember(folder, dir, singleFile)
 	switch {
 	case err == nil:
 		d.add(f)
 		return d, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return nil, fmt.Errorf("models: %w", err)
 	}
-	index, err := readIndex(filepath.Join(dir, indexFile))
+	index, err := readIndex(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("models: %s holds neither %s nor %s%s, the weights; fetch them, or make some with onering init: %w", dir, singleFile, indexFile, otherFormats(dir), fs.ErrNotExist)
 	}
 	if err == nil {
-		err = d.openShards(index)
+		err = d.openShards(folder, index)
 	}
 	if err != nil {
 		d.Close()
 		return nil, fmt.Errorf("models: %s: %w", filepath.Join(dir, indexFile), err)
 	}
 	return d, nil
+}
+
+// openMember opens a safetensors file of the folder dir.
+func openMember(folder *files.Folder, dir, name string) (*File, error) {
+	f, err := folder.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return newFile(f, filepath.Join(dir, name))
 }
 
 // otherFormats returns a hint for an error message if the folder has weights in a
@@ -81,16 +96,8 @@ type index struct {
 	tensor map[string]string // tensor to shard
 }
 
-func readIndex(path string) (*index, error) {
-	f, size, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if size > maxHeader {
-		return nil, fmt.Errorf("%d bytes, at most %d are allowed: not an index", size, maxHeader)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxHeader))
+func readIndex(folder *files.Folder) (*index, error) {
+	text, err := folder.Read(indexFile, maxHeader)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +137,12 @@ func readIndex(path string) (*index, error) {
 	return x, nil
 }
 
-func (d *Folder) openShards(x *index) error {
+func (d *Folder) openShards(folder *files.Folder, x *index) error {
 	for _, shard := range x.shards {
-		path := filepath.Join(d.dir, shard)
-		if err := staysInside(d.dir, path); err != nil {
-			return fmt.Errorf("shard %q: %w", shard, err)
+		f, err := openMember(folder, d.dir, shard)
+		if link := files.LinkError(""); errors.As(err, &link) {
+			err = link // shard says which
 		}
-		f, err := OpenSafetensors(path)
 		if err != nil {
 			return fmt.Errorf("shard %q: %w", shard, err)
 		}
@@ -154,36 +160,6 @@ func (d *Folder) openShards(x *index) error {
 		}
 	}
 	return nil
-}
-
-// staysInside refuses a link that leads out of the folder, since an index from
-// elsewhere could name one. The one exception is Hugging Face's own cache,
-// whose snapshots/REVISION folders link to the blobs folder beside snapshots.
-func staysInside(dir, path string) error {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	root, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return err
-	}
-	if root, err = filepath.Abs(root); err != nil {
-		return err
-	}
-	if target, err = filepath.Abs(target); err != nil {
-		return err
-	}
-	allowed := []string{root}
-	if snapshots := filepath.Dir(root); filepath.Base(snapshots) == "snapshots" {
-		allowed = append(allowed, filepath.Join(filepath.Dir(snapshots), "blobs"))
-	}
-	for _, a := range allowed {
-		if rel, err := filepath.Rel(a, target); err == nil && filepath.IsLocal(rel) {
-			return nil
-		}
-	}
-	return fmt.Errorf("a link leads out of the folder, to %s; copy the file into the folder", target)
 }
 
 // Path returns the folder's path.

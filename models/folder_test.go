@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"onering/files"
 )
 
 func mustWrite(t *testing.T, path, text string) {
@@ -60,13 +62,13 @@ func TestFolder(t *testing.T) {
 		if err := WriteModel(dir, F32, w.Tensors(), c.shardBytes); err != nil {
 			t.Fatal(err)
 		}
-		var files []string
+		var names []string
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
-			files = append(files, e.Name())
+			names = append(names, e.Name())
 		}
-		if !slices.Equal(files, c.files) {
-			t.Errorf("shards of %d bytes: %q, want %q", c.shardBytes, files, c.files)
+		if !slices.Equal(names, c.files) {
+			t.Errorf("shards of %d bytes: %q, want %q", c.shardBytes, names, c.files)
 		}
 		f, err := OpenFolder(dir)
 		if err != nil {
@@ -241,7 +243,12 @@ func FuzzIndex(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		x, err := readIndex(path)
+		folder, err := files.OpenFolder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer folder.Close()
+		x, err := readIndex(folder)
 		if err != nil {
 			return
 		}

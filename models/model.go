@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"onering/files"
 )
 
 // A Model holds what the config files of a model folder state: everything except
@@ -44,6 +46,7 @@ const (
 	configFile     = "config.json"
 	generationFile = "generation_config.json"
 	defaultInit    = 0.02 // transformers' initializer_range
+	maxConfig      = 1 << 20
 )
 
 // NewModel returns a Model of a design that no file states. It can be
@@ -60,39 +63,32 @@ func NewModel(d Design) (Model, error) {
 // ReadConfig reads a model folder's config.json, or the file that path names,
 // and the generation_config.json beside it if there is one.
 func ReadConfig(path string) (Model, error) {
-	named := path
+	dir, name := path, configFile
 	if info, err := os.Stat(path); err != nil {
 		return Model{}, fmt.Errorf("models: model: %w; name a folder with config.json and *.safetensors, such as onering init makes, or ORG/NAME on a hub", err)
-	} else if info.IsDir() {
-		path = filepath.Join(path, configFile)
+	} else if !info.IsDir() {
+		dir, name = filepath.Dir(path), filepath.Base(path)
+	} else if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+		return Model{}, fmt.Errorf("models: a model folder needs its config: %w; fetch the whole folder", err)
 	}
-	config, err := readSmall(path)
+	folder, err := files.OpenFolder(dir)
+	if err != nil {
+		return Model{}, fmt.Errorf("models: model folder: %w", err)
+	}
+	defer folder.Close()
+	config, err := folder.Read(name, maxConfig)
 	if err != nil {
 		return Model{}, fmt.Errorf("models: a model folder needs its config: %w; fetch the whole folder", err)
 	}
-	generation, err := readSmall(filepath.Join(filepath.Dir(path), generationFile))
+	generation, err := folder.Read(generationFile, maxConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Model{}, fmt.Errorf("models: %w", err)
 	}
 	m, err := ParseConfig(config, generation)
 	if err != nil {
-		return Model{}, fmt.Errorf("%w (in %s)", err, named)
+		return Model{}, fmt.Errorf("%w (in %s)", err, path)
 	}
 	return m, nil
-}
-
-// readSmall reads a regular file of at most 1 MB.
-func readSmall(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	case info.Size() > 1<<20:
-		return nil, fmt.Errorf("%s has %d bytes, too many for a config", path, info.Size())
-	}
-	return os.ReadFile(path)
 }
 
 // ParseConfig reads the text of config.json and of generation_config.json, nil

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"unsafe"
+
+	"onering/files"
 )
 
 // A safetensors file is: the length of the header, 8 bytes little-endian; the
@@ -69,33 +71,33 @@ type File struct {
 // implementation does: every tensor lies inside the file and has the length that its
 // type and shape require; there are no gaps, no overlaps and nothing after the last
 // tensor. It refuses a length beyond the end of the file before it allocates memory
-// of that size.
+// of that size. A link may not lead out of the folder of the file.
 func OpenSafetensors(path string) (*File, error) {
-	f, size, err := openRegular(path)
+	f, err := files.OpenIn(path)
 	if err != nil {
 		return nil, fmt.Errorf("models: %w", err)
 	}
-	s, err := parseSafetensors(f, size)
+	s, err := newFile(f, path)
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("models: %s: %w", path, err)
+		return nil, fmt.Errorf("models: %w", err)
 	}
-	s.path, s.close = path, f.Close
 	return s, nil
 }
 
-// openRegular opens a file for reading, but not a pipe or a device, which could
-// block or never end.
-func openRegular(path string) (*os.File, int64, error) {
-	info, err := os.Stat(path)
+// newFile reads the header of a file that is open, which path names in errors.
+func newFile(f *os.File, path string) (*File, error) {
+	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		f.Close()
+		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is not a regular file", path)
+	s, err := parseSafetensors(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f, err := os.Open(path)
-	return f, info.Size(), err
+	s.path, s.close = path, f.Close
+	return s, nil
 }
 
 func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
-	"slices"
+
+	"onering/files"
 )
 
 // A Tensor is a named tensor in memory, row-major.
@@ -177,23 +179,30 @@ func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
 	})
 }
 
+// maxCopied bounds a file that CopyFiles copies, in bytes.
+const maxCopied = 256 << 20
+
 // CopyFiles copies those of names that the folder from has into the folder to.
-// A name that from lacks is skipped; links are followed.
+// A name that from lacks is skipped. Links are followed where they stay in it.
 func CopyFiles(to, from string, names ...string) error {
-	entries, err := os.ReadDir(from)
+	folder, err := files.OpenFolder(from)
 	if err != nil {
 		return fmt.Errorf("models: %w", err)
 	}
-	for _, e := range entries {
-		if !slices.Contains(names, e.Name()) {
+	defer folder.Close()
+	for _, name := range names {
+		f, err := folder.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		f, _, err := openRegular(filepath.Join(from, e.Name()))
 		if err != nil {
 			return fmt.Errorf("models: copy to %s: %w", to, err)
 		}
-		err = WriteFile(filepath.Join(to, e.Name()), func(w io.Writer) error {
-			_, err := io.Copy(w, f)
+		err = WriteFile(filepath.Join(to, name), func(w io.Writer) error {
+			n, err := io.Copy(w, io.LimitReader(f, maxCopied+1))
+			if n > maxCopied {
+				return fmt.Errorf("models: copy to %s: %s has more than %d bytes", to, filepath.Join(from, name), maxCopied)
+			}
 			return err
 		})
 		f.Close()

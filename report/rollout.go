@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"onering/data/arithmetic"
+	"onering/files"
 	"onering/tokenize"
 )
 
@@ -248,7 +248,7 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 // readRollouts reads a rollouts file. It ignores a last line without a newline, which
 // a running process may still be writing.
 func readRollouts(path string) ([]rolloutLine, error) {
-	f, err := os.Open(path)
+	f, err := files.OpenIn(path)
 	if err != nil {
 		return nil, err
 	}
@@ -256,12 +256,12 @@ func readRollouts(path string) ([]rolloutLine, error) {
 	in := bufio.NewReaderSize(f, 1<<16)
 	var lines []rolloutLine
 	for number := 1; ; number++ {
-		text, err := in.ReadBytes('\n')
+		text, err := readLine(in)
 		if err == io.EOF {
 			return lines, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
 		}
 		var l rolloutLine
 		if err := json.Unmarshal(text, &l); err != nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"onering/files"
 )
 
 // A Run is the part of a run folder's contents that reports need.
@@ -120,7 +122,7 @@ func ReadRun(dir string) (*Run, error) {
 	if r.Config, err = readConfig(filepath.Join(dir, "run.toml")); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(filepath.Join(dir, "metrics.jsonl"))
+	f, err := files.OpenIn(filepath.Join(dir, "metrics.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("report: %s is not a run folder: it has no metrics.jsonl", dir)
 	}
@@ -129,7 +131,7 @@ func ReadRun(dir string) (*Run, error) {
 	}
 	defer f.Close()
 	if err := r.readMetrics(f); err != nil {
-		return nil, fmt.Errorf("report: %s: %w", f.Name(), err)
+		return nil, fmt.Errorf("report: %s: %w", filepath.Join(dir, "metrics.jsonl"), err)
 	}
 	return r, nil
 }
@@ -138,12 +140,12 @@ func ReadRun(dir string) (*Run, error) {
 func (r *Run) readMetrics(f io.Reader) error {
 	in := bufio.NewReaderSize(f, 1<<16)
 	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
+		line, err := readLine(in)
 		if err == io.EOF {
 			break // the process may still be writing a last line without a newline
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("line %d: %w", n, err)
 		}
 		if err := r.addRecord(line); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
@@ -153,6 +155,27 @@ func (r *Run) readMetrics(f io.Reader) error {
 		t.finish()
 	}
 	return nil
+}
+
+// maxLine bounds a line of a file of a run, in bytes.
+const maxLine = 64 << 20
+
+// readLine returns a line with its newline; io.EOF if there is no whole one. It is
+// valid until the next call.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	line, err := in.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return line, err
+	}
+	long := slices.Clone(line)
+	for err == bufio.ErrBufferFull {
+		if len(long) > maxLine {
+			return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
+		}
+		line, err = in.ReadSlice('\n')
+		long = append(long, line...)
+	}
+	return long, err
 }
 
 // addRecord adds one line of metrics.jsonl to its table. It skips records of kinds
@@ -171,15 +194,21 @@ func (r *Run) addRecord(line []byte) error {
 	return nil
 }
 
+// maxConfig bounds run.toml, in bytes.
+const maxConfig = 1 << 20
+
 // readConfig reads run.toml into a map from section.key to the value as text. It
 // returns nil if the file does not exist.
 func readConfig(path string) (map[string]string, error) {
-	var sections map[string]map[string]any
-	_, err := toml.DecodeFile(path, &sections)
+	text, err := files.ReadIn(path, maxConfig)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	var sections map[string]map[string]any
+	if _, err := toml.Decode(string(text), &sections); err != nil {
 		return nil, fmt.Errorf("report: %s: %w", path, err)
 	}
 	flat := map[string]string{}

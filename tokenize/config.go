@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+
+	reading "onering/files"
 )
 
 // A configFile is the part of tokenizer_config.json that is read.
@@ -88,21 +90,11 @@ func readConfig(fsys fs.FS) (*configFile, error) {
 }
 
 // maxFile bounds the files of a tokenizer. The largest in use have about 40 MB.
-const maxFile = 512 << 20
+const maxFile = 256 << 20
 
-// readFile reads a file of a tokenizer's folder. It refuses what is not a regular
-// file: to open a named pipe would wait for a writer, and a device has no end.
+// readFile reads a file of a tokenizer's folder.
 func readFile(fsys fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(fsys, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d of any tokenizer", name, info.Size(), maxFile)
-	}
-	return fs.ReadFile(fsys, name)
+	return reading.ReadFS(fsys, name, maxFile)
 }
 
 // readJSON decodes the named file into v; if there is no such file, v does not

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	reading "onering/files" // tests have a function called files
 )
 
 // Load reads the tokenizer of a Hugging Face model folder:
@@ -23,12 +24,22 @@ import (
 // It reads byte-level BPE, and its errors name what is not supported. The error wraps
 // fs.ErrNotExist if the folder has no tokenizer.
 func Load(dir string) (*Tokenizer, error) {
-	t, err := load(os.DirFS(dir))
+	folder, err := reading.OpenFolder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errNoTokenizer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenize: load %q: %w", dir, err)
+	}
+	defer folder.Close()
+	t, err := load(folder.FS())
 	if err != nil {
 		return nil, fmt.Errorf("tokenize: load %q: %w", dir, err)
 	}
 	return t, nil
 }
+
+var errNoTokenizer = fmt.Errorf("neither tokenizer.json nor both vocab.json and merges.txt: %w", fs.ErrNotExist)
 
 // LoadFS is Load for the files at the root of fsys, for example embedded ones.
 func LoadFS(fsys fs.FS) (*Tokenizer, error) {
@@ -358,7 +369,7 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 		merges, err = readFile(fsys, "merges.txt")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("neither tokenizer.json nor both vocab.json and merges.txt: %w", fs.ErrNotExist)
+		return errNoTokenizer
 	}
 	if err != nil {
 		return err

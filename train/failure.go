@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"onering/files"
 	"onering/models"
 	"onering/train/metrics"
 	"onering/train/rundir"
@@ -92,21 +93,18 @@ func (f Failure) write(path string) error {
 // ReadFailure reads a file of failures/ in a run folder.
 func ReadFailure(path string) (Failure, error) {
 	var f Failure
-	file, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, fmt.Errorf("train: %q: no such file; name one of failures/ in a run folder", path)
 	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFailure) {
+		return f, fmt.Errorf("train: %q is not the file of a failed step; name one of failures/ in a run folder", path)
+	}
+	file, err := files.Open(path)
 	if err != nil {
 		return f, fmt.Errorf("train: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return f, fmt.Errorf("train: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFailure {
-		return f, fmt.Errorf("train: %q is not the file of a failed step; name one of failures/ in a run folder", path)
-	}
 	if f, err = decodeFailure(file); err != nil {
 		return f, fmt.Errorf("train: %q is not the file of a failed step: %w; name one of failures/ in a run folder", path, err)
 	}

@@ -11,8 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"onering/files"
 	"onering/models"
 )
+
+// maxRef bounds a file that holds a commit, in bytes.
+const maxRef = 1 << 10
 
 // A store is a repository's folder in the cache.
 type store struct {
@@ -28,7 +32,7 @@ func (s *store) dir(parts ...string) string {
 func (s *store) cached() (dir, missing string) {
 	commit := s.revision
 	if !isCommit(commit) {
-		text, err := os.ReadFile(s.dir("refs", filepath.FromSlash(s.revision)))
+		text, err := files.Read(s.dir("refs", filepath.FromSlash(s.revision)), maxRef)
 		if err != nil {
 			return "", fmt.Sprintf("revision %q is not in the cache (%s), and nothing is downloaded offline: unset HF_HUB_OFFLINE, or download it on a machine with a network", s.revision, s.dir())
 		}
@@ -38,14 +42,16 @@ func (s *store) cached() (dir, missing string) {
 		}
 	}
 	dir = s.dir("snapshots", commit)
-	files, err := s.readListing(commit)
+	names, err := s.readListing(commit)
 	if err != nil {
 		// Another program downloaded the snapshot: take the files that it has.
-		if files, err = listFiles(dir); err != nil {
+		if names, err = listFiles(dir); err != nil {
 			return "", fmt.Sprintf("snapshot %s is not in the cache (%s)", commit, s.dir())
 		}
 	}
-	needed, err := s.needed(files, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))) })
+	needed, err := s.needed(names, func(name string) ([]byte, error) {
+		return files.ReadIn(filepath.Join(dir, filepath.FromSlash(name)), maxAnswer)
+	})
 	if err != nil {
 		return "", fmt.Sprintf("the snapshot in the cache (%s) is not complete: %v", dir, err)
 	}
@@ -77,17 +83,17 @@ func listFiles(dir string) ([]string, error) {
 // "trees", where that client would take the files that are not needed for missing.
 func (s *store) listing(commit string) string { return s.dir("onering", commit+".json") }
 
-func (s *store) readListing(commit string) (files []string, err error) {
-	text, err := os.ReadFile(s.listing(commit))
+func (s *store) readListing(commit string) (names []string, err error) {
+	text, err := files.Read(s.listing(commit), maxAnswer)
 	if err == nil {
-		err = json.Unmarshal(text, &files)
+		err = json.Unmarshal(text, &names)
 	}
-	for _, name := range files {
+	for _, name := range names {
 		if err == nil && !isRelative(name) {
 			err = fmt.Errorf("file name %q", name)
 		}
 	}
-	return files, err
+	return names, err
 }
 
 func (s *store) writeListing(in info) error {
@@ -116,7 +122,7 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 		if err := get(name); err != nil {
 			return nil, err
 		}
-		return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		return files.ReadIn(filepath.Join(dir, filepath.FromSlash(name)), maxAnswer)
 	})
 	if err != nil {
 		var e *Error
@@ -135,7 +141,7 @@ func (s *store) fill(ctx context.Context, c *client, in info, o Options) (string
 	}
 	if s.revision != in.commit {
 		ref := s.dir("refs", filepath.FromSlash(s.revision))
-		if old, err := os.ReadFile(ref); err != nil || string(old) != in.commit {
+		if old, err := files.Read(ref, maxRef); err != nil || string(old) != in.commit {
 			if err := writeFile(ref, in.commit); err != nil {
 				return "", fmt.Errorf("hub: %w", err)
 			}

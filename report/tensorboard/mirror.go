@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"onering/files"
 )
 
 // A Mirror writes an event file, in the folder tensorboard/ of a run folder, with the
@@ -42,7 +44,7 @@ func (m *Mirror) Update() error {
 
 // update does the work of Update.
 func (m *Mirror) update() error {
-	in, err := os.Open(filepath.Join(m.run, "metrics.jsonl"))
+	in, err := files.OpenIn(filepath.Join(m.run, "metrics.jsonl"))
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (m *Mirror) update() error {
 	var events []byte
 	for line := range bytes.Lines(data[:complete]) {
 		if events, err = m.appendLine(events, line); err != nil {
-			return fmt.Errorf("%s: %w", in.Name(), err)
+			return fmt.Errorf("%s: %w", filepath.Join(m.run, "metrics.jsonl"), err)
 		}
 	}
 	m.offset += int64(complete)

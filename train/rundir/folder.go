@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"onering/files"
 	"onering/models"
 	"onering/train/metrics"
 )
@@ -52,6 +53,9 @@ const (
 	checkpointsDir = "checkpoints"
 	failuresDir    = "failures"
 )
+
+// maxConfig bounds run.toml, in bytes.
+const maxConfig = 1 << 20
 
 // Open makes the run folder dir, or opens it to resume its run. It never writes
 // over a run that is there: without resume the folder has to be new or empty. It
@@ -87,6 +91,10 @@ func Open(dir string, resume bool) (f *Folder, err error) {
 	if err := opened.ReadConfig(); err != nil {
 		return nil, err
 	}
+	// A resumed run truncates the file, which may not be a link to another one.
+	if info, err := os.Lstat(filepath.Join(dir, metricsFile)); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("train: run folder: %s is not a regular file", filepath.Join(dir, metricsFile))
+	}
 	opened.metrics, err = os.OpenFile(filepath.Join(dir, metricsFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("train: run folder: %w", err)
@@ -103,7 +111,7 @@ func belongsToRun(e os.DirEntry) bool {
 // ReadConfig reads run.toml, if there is one, so that a rescue can write it
 // elsewhere.
 func (f *Folder) ReadConfig() (err error) {
-	if f.config, err = os.ReadFile(filepath.Join(f.Dir, configFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if f.config, err = files.ReadIn(filepath.Join(f.Dir, configFile), maxConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
 	return nil

@@ -4,9 +4,9 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
+	"onering/files"
 	"onering/models"
 	"onering/train/metrics"
 )
@@ -86,14 +86,14 @@ func roundGob(checkpoint string) string { return filepath.Join(checkpoint, state
 
 // ReadRound reads the round that a checkpoint inside a round holds.
 func ReadRound(checkpoint string) (*Round, error) {
-	f, err := os.Open(roundGob(checkpoint))
+	f, err := files.OpenIn(roundGob(checkpoint))
 	if err != nil {
 		return nil, fmt.Errorf("train: resume: %w", err)
 	}
 	defer f.Close()
 	r, err := decodeRound(f)
 	if err != nil {
-		return nil, fmt.Errorf("train: resume: %s: %w", f.Name(), err)
+		return nil, fmt.Errorf("train: resume: %s: %w", roundGob(checkpoint), err)
 	}
 	return r, nil
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 
+	"onering/files"
 	"onering/models"
 	"onering/train/metrics"
 )
@@ -15,6 +15,10 @@ import (
 // stateVersion is raised when a state.json of an older version can no longer be
 // read.
 const stateVersion = 3
+
+// maxState bounds a state.json, in bytes. It holds the settings, the state of the
+// objective, and lines of metrics that could not be written.
+const maxState = 256 << 20
 
 // The files of a checkpoint's folder state/, besides one for each name in the
 // optimizer's state. The exact weights are there only if those of the Hugging Face
@@ -75,7 +79,7 @@ type LossScale struct {
 // ReadState reads the state of a checkpoint.
 func ReadState(checkpoint string) (s State, err error) {
 	path := stateJSON(checkpoint)
-	text, err := os.ReadFile(path)
+	text, err := files.ReadIn(path, maxState)
 	if err != nil {
 		return s, fmt.Errorf("train: resume: %w", err)
 	}

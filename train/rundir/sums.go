@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"onering/files"
 	"onering/models"
 )
 
@@ -47,7 +47,7 @@ func writeSums(dir string) error {
 // verifySums checks that the files below dir are those of its list, to the byte.
 // The error names the first file that differs.
 func verifySums(dir string) error {
-	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(sumsFile)))
+	f, err := files.OpenIn(filepath.Join(dir, filepath.FromSlash(sumsFile)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is missing: the checkpoint is damaged, or the folder is no checkpoint", sumsFile)
 	}
@@ -128,7 +128,7 @@ func filesBelow(dir string) ([]string, error) {
 }
 
 func sumFile(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"onering/files"
 	"onering/models"
 )
 
@@ -60,13 +61,16 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s holds a run of other settings (%s): choose another folder with --out, or remove it", e.Dir, e.Difference)
 }
 
+// maxConfig bounds run.toml, in bytes.
+const maxConfig = 1 << 20
+
 // Done reports whether the run's folder has the result of the run. The error is a
 // *ConflictError if the folder has a run with other settings, because the results of
 // the two must not be mixed. Done calls complete to fill in the defaults of the run.toml
 // in the folder; complete gets the path of the file for its error messages.
 func (r *Run) Done(complete func(path string, text []byte) ([]byte, error)) (bool, error) {
 	path := filepath.Join(r.Dir, "run.toml")
-	there, err := os.ReadFile(path)
+	there, err := files.ReadIn(path, maxConfig)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}

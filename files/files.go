@@ -1,0 +1,258 @@
+// Package files opens files that others made: those of a model, a data set, a
+// run. A file has to be regular, since to open a named pipe waits for a writer
+// and a device has no end, and what is read whole has a limit, which is compared
+// before memory is taken. Links of a folder may not lead out of it: a model from
+// elsewhere could have a file that is a link to a private one.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Open opens a regular file for reading. It follows links: path is what the user
+// named.
+func Open(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
+	return checkOpened(f, err, path)
+}
+
+// checkOpened looks at what was opened: another process may have put something
+// else in the place of a regular file. Nothing was waited for then.
+func checkOpened(f *os.File, err error, path string) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func notRegular(path string) error { return fmt.Errorf("%s is not a regular file", path) }
+
+// Read returns the content of a regular file of at most limit bytes. It follows
+// links, as Open does.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, path, limit)
+}
+
+// readAll reads f, which path names in errors.
+func readAll(f fs.File, path string, limit int64) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, tooLarge(path, info.Size(), limit)
+	}
+	// The file may grow, and some files of the system state no size.
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = tooLarge(path, int64(len(text)), limit)
+	}
+	return text, err
+}
+
+func tooLarge(path string, size, limit int64) error {
+	return fmt.Errorf("%s has %d bytes, more than the %d that such a file may have", path, size, limit)
+}
+
+// ReadFS is Read for a file of fsys, such as an embedded folder or FS of a Folder.
+func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(name)
+	}
+	return readAll(f, name, limit)
+}
+
+// A Folder opens the files of one folder. Names are relative to it, with the
+// system's separators. Links may lead to anything in the folder. The one exception
+// is Hugging Face's own cache: the files of ROOT/snapshots/REVISION, and of folders
+// in it, may be links to files in ROOT/blobs.
+type Folder struct {
+	dir  string
+	real string // the folder without links
+	root *os.Root
+}
+
+// OpenFolder opens a folder; dir itself may be a link.
+func OpenFolder(dir string) (*Folder, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() { // to open a pipe would wait
+		return nil, fmt.Errorf("%s is not a folder", dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{dir, real, root}, nil
+}
+
+// Open opens a regular file of the folder for reading.
+func (f *Folder) Open(name string) (*os.File, error) {
+	path := filepath.Join(f.dir, name)
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("%s is outside of the folder %s", path, f.dir)
+	}
+	target, err := filepath.EvalSymlinks(filepath.Join(f.real, name))
+	if err != nil {
+		return nil, named(path, err)
+	}
+	root, within := f.root, inside(f.real, target)
+	if within == "" {
+		blobs := blobsOf(f.real)
+		if within = inside(blobs, target); within == "" {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: LinkError(target)}
+		}
+		if root, err = os.OpenRoot(blobs); err != nil {
+			return nil, named(path, err)
+		}
+		defer root.Close()
+	}
+	// target has no links. If another process puts one there now, root refuses it
+	// where it leads out.
+	info, err := root.Lstat(within)
+	if err != nil {
+		return nil, named(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(path)
+	}
+	opened, err := root.OpenFile(within, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, named(path, err)
+	}
+	return checkOpened(opened, nil, path)
+}
+
+// A LinkError is the target of a link that leads out of its folder.
+type LinkError string
+
+func (e LinkError) Error() string {
+	return fmt.Sprintf("a link leads out of the folder, to %s; copy the file into the folder", string(e))
+}
+
+// inside returns the path of target in the folder dir, or "" if it is not in it.
+func inside(dir, target string) string {
+	within, err := filepath.Rel(dir, target)
+	if dir == "" || err != nil || !filepath.IsLocal(within) {
+		return ""
+	}
+	return within
+}
+
+// blobsOf returns the folder with the files of a snapshot in Hugging Face's cache,
+// or "" if dir is not in such a snapshot.
+func blobsOf(dir string) string {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if snapshots := filepath.Dir(dir); filepath.Base(snapshots) == "snapshots" {
+			return filepath.Join(filepath.Dir(snapshots), "blobs")
+		}
+	}
+	return ""
+}
+
+// named returns err with the path that the caller gave.
+func named(path string, err error) error {
+	op := "open"
+	if at := new(fs.PathError); errors.As(err, &at) {
+		op, err = at.Op, at.Err
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// Read returns the content of a regular file of the folder, of at most limit bytes.
+func (f *Folder) Read(name string, limit int64) ([]byte, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAll(file, filepath.Join(f.dir, name), limit)
+}
+
+// FS returns the folder as an fs.FS that opens its regular files.
+func (f *Folder) FS() fs.FS { return folderFS{f} }
+
+type folderFS struct{ *Folder }
+
+// Open implements fs.FS.
+func (f folderFS) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	file, err := f.Folder.Open(filepath.FromSlash(name))
+	if err != nil {
+		return nil, err // not file, which is nil of another type
+	}
+	return file, nil
+}
+
+// Close closes the folder. Files that it opened stay open.
+func (f *Folder) Close() error { return f.root.Close() }
+
+// OpenIn opens a regular file of a folder: path's last element in the rest of it.
+// It is for a program that opens one file of a folder whose files may be links.
+func OpenIn(path string) (*os.File, error) {
+	folder, err := OpenFolder(filepath.Dir(path))
+	if at := new(fs.PathError); errors.As(err, &at) {
+		err = &fs.PathError{Op: "open", Path: path, Err: at.Err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	return folder.Open(filepath.Base(path))
+}
+
+// ReadIn returns the content of a regular file of a folder, of at most limit
+// bytes; see OpenIn.
+func ReadIn(path string, limit int64) ([]byte, error) {
+	f, err := OpenIn(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, path, limit)
+}
