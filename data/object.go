@@ -29,6 +29,10 @@ func (o Object) Get(name string) (any, bool) {
 	return nil, false
 }
 
+// Lookup returns the value of a column, or of one inside a structure by a path
+// with dots such as reward_model.ground_truth, and whether there is one.
+func (o Object) Lookup(path string) (any, bool) { return lookup(o, path) }
+
 // MarshalJSON writes the members in order. A float has a decimal point (142.0), so
 // that a reader sees the type of the column. NaN and the infinities, which JSON
 // does not have, are the strings "NaN", "Infinity" and "-Infinity". Bytes that are

@@ -3,6 +3,7 @@
 package all
 
 import (
+	_ "onering/reward/choice"
 	_ "onering/reward/command"
 	_ "onering/reward/exact"
 	_ "onering/reward/math"

@@ -1,0 +1,301 @@
+package choice
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Reasons for which a statement picks nothing.
+const (
+	unreadable  = "the answer is none of the choices"
+	several     = "several choices are named"
+	twoChoices  = "letter and text are of two choices"
+	ambiguous   = "two choices have this text"
+	tooMuchText = "the answer is too long"
+)
+
+// normal is s in the form in which statements are read: wide and circled letters
+// are plain, and what leaves no mark is gone.
+func normal(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, norm.NFKC.String(s))
+}
+
+// markup are pairs of marks around a whole text that say how it looks.
+var markup = [][2]string{
+	{"**", "**"}, {"__", "__"}, {"*", "*"}, {"_", "_"}, {"`", "`"}, {"$$", "$$"}, {"$", "$"}, {`\(`, `\)`}, {`\[`, `\]`},
+	{`"`, `"`}, {"'", "'"}, {"“", "”"}, {"‘", "’"}, {`\text{`, "}"}, {`\textbf{`, "}"}, {`\mathrm{`, "}"}, {`\mathbf{`, "}"}, {`\boxed{`, "}"},
+}
+
+// plain is the text of a choice without markup, the full stop at its end, and
+// differences of white space.
+func plain(s string) string {
+	s = strings.Join(strings.Fields(normal(s)), " ")
+	const layers = 8
+	for range layers {
+		before := s
+		s = strings.TrimSpace(strings.TrimRight(s, ".。"))
+		for _, m := range markup {
+			inner, ok := strings.CutPrefix(s, m[0])
+			if inner, closed := strings.CutSuffix(inner, m[1]); ok && closed && !strings.Contains(inner, m[0]) && !strings.Contains(inner, m[1]) {
+				s = strings.TrimSpace(inner)
+			}
+		}
+		if s == before {
+			break
+		}
+	}
+	return s
+}
+
+// withText returns the choice that has a text; -1 if there are two of them.
+func (o options) withText(s string) (at int, ok bool) {
+	at, ok = o.byText[strings.ToLower(plain(s))]
+	return at, ok
+}
+
+var (
+	// lead is what may stand before a letter to say what it is.
+	lead = regexp.MustCompile(`(?i)^[\s*_$"'“(\[]*(?:\\text(?:bf|rm)?\{)?\s*(?:the\s+)?(?:(?:correct|final|right|best|my)\s+)*(?:answers?|options?|choices?)\b[\s*_]*(?:(?:is|are)\b|[:=])?`)
+	both = regexp.MustCompile(`(?i)^\s*both\b`)
+	// opener and closer are marks around a letter.
+	opener = regexp.MustCompile("^(?:[\\s*_$\"'“‘(\\[{`]|\\\\[(\\[]|\\\\(?:text|math)(?:bf|rm|it|sf|tt|up)?\\{|\\\\mbox\\{)*")
+	closer = regexp.MustCompile("^(?:[*_$\"'”’)\\]}`]|\\\\[)\\]])*")
+	// joint is what stands between letters that are picked together.
+	joint = regexp.MustCompile(`(?i)^\s*(?:[,;&、，]\s*)?(?:and\b\s*)?`)
+	// separator is what stands between a letter and the text of its choice.
+	separator = regexp.MustCompile(`^\s*(?:\n|[.):,;=、–—-])+`)
+	// doubt begins what turns the letter before it into no answer.
+	doubt = regexp.MustCompile(`^[\s,]*(?:\?|(?:is|was|are|were|can|cannot|could|would|does|may|might|if|unless)\b)|(?i:\b(?:wrong|incorrect|impossible)\b)`)
+	// contrast is what choices after it are set apart by. afterLetter are words that
+	// follow a letter and hardly the article a.
+	contrast    = regexp.MustCompile(`(?i)\b(?:because|since|as|not|rather|instead|unlike|while|whereas|than)\b`)
+	afterLetter = regexp.MustCompile(`^(?:and|or|nor|` + contrast.String() + `)\b`)
+)
+
+// A mark is a label found in a text.
+type mark struct {
+	at, end int  // which choice, and where the mark ends
+	bare    bool // nothing stands around the letter
+	lower   bool // the letter is a small one, though the label is not
+}
+
+// label reads the label that s begins with, up to marks around it.
+func (o options) label(s string) (m mark, ok bool) {
+	start := len(opener.FindString(s))
+	end := start
+	for end < len(s) {
+		r, n := utf8.DecodeRuneInString(s[end:])
+		if !inWord(r) {
+			break
+		}
+		end += n
+	}
+	word, rest := s[start:end], s[end:]
+	// "A's" and "B-cell" are words.
+	if r, n := utf8.DecodeRuneInString(rest); n < len(rest) && strings.ContainsRune("'’-‐", r) {
+		if next, _ := utf8.DecodeRuneInString(rest[n:]); inWord(next) {
+			return m, false
+		}
+	}
+	for i, label := range o.labels {
+		if word == label || strings.EqualFold(word, label) {
+			shut := len(closer.FindString(rest))
+			return mark{i, end + shut, strings.TrimSpace(s[:start]) == "" && shut == 0, word != label && len(label) == 1}, true
+		}
+	}
+	return m, false
+}
+
+// article says whether a bare letter is probably a word of English: "a dog", "I
+// think". rest is what follows it.
+func (o options) article(m mark, rest string) bool {
+	label := strings.ToLower(o.labels[m.at])
+	word := strings.TrimLeft(rest, " ")
+	r, _ := utf8.DecodeRuneInString(word)
+	return m.bare && (label == "a" || label == "i") && word != rest && unicode.IsLower(r) && !afterLetter.MatchString(word)
+}
+
+// contrastAt is the place of the first word of contrast, -1 if there is none.
+func contrastAt(s string) int {
+	if found := contrast.FindStringIndex(s); found != nil {
+		return found[0]
+	}
+	return -1
+}
+
+// list reads the labels that s begins with, as in "(A), B and C": which they are,
+// the last of them, and what follows.
+func (o options) list(s string) (picked []int, last mark, rest string) {
+	for rest = s; ; {
+		gap := 0
+		if picked != nil {
+			gap = len(joint.FindString(rest))
+		}
+		m, ok := o.label(rest[gap:])
+		if !ok || picked != nil && (m.bare && m.lower || o.article(m, rest[gap+m.end:])) {
+			return picked, last, rest
+		}
+		picked, last, rest = append(picked, m.at), m, rest[gap+m.end:]
+	}
+}
+
+// letters reads a word such as ACD as the list of its letters.
+func (o options) letters(s string) (picked []int) {
+	for _, r := range strings.Trim(s, " \t\n.*_$`\"'(){}[]") {
+		at := slices.Index(o.labels, string(r))
+		if at < 0 || slices.Contains(picked, at) {
+			return nil
+		}
+		picked = append(picked, at)
+	}
+	return picked
+}
+
+// read returns the choices, sorted, that a statement picks. In prose, more may
+// follow it in its line. If it picks none, the reason says why.
+func (o options) read(s string, prose bool) (picked []int, reason string) {
+	if len(s) > longest {
+		return nil, tooMuchText
+	}
+	s = normal(s)
+	body := s[len(lead.FindString(s)):]
+	body = body[len(both.FindString(body)):]
+	picked, last, rest := o.list(body)
+	if picked != nil && strings.Trim(rest, " \t\r\n.,;:!。") == "" {
+		return sorted(picked), ""
+	}
+	for _, text := range []string{s, body, firstSentence(body, prose)} {
+		switch at, ok := o.withText(text); {
+		case ok && at < 0:
+			return nil, ambiguous
+		case ok:
+			return []int{at}, ""
+		}
+	}
+	switch {
+	case picked == nil:
+		if picked = o.letters(body); picked == nil {
+			return nil, unreadable
+		}
+		return sorted(picked), ""
+	case len(picked) == 1:
+		return o.readText(last, rest, prose)
+	case !prose || o.named(firstSentence(rest, true), picked):
+		return nil, several
+	}
+	return sorted(picked), ""
+}
+
+// sorted returns the choices in their order, each once.
+func sorted(picked []int) []int {
+	slices.Sort(picked)
+	return slices.Compact(picked)
+}
+
+// firstSentence is s up to its first full stop or word of contrast, if s is prose.
+func firstSentence(s string, prose bool) string {
+	if at := contrastAt(s); prose && at >= 0 {
+		s = s[:at]
+	}
+	if at := strings.Index(s, ". "); prose && at >= 0 {
+		s = s[:at]
+	}
+	return s
+}
+
+// readText reads what follows the letter m: the text of the choice, or prose.
+func (o options) readText(m mark, rest string, prose bool) (picked []int, reason string) {
+	apart := rest[len(separator.FindString(rest)):]
+	text, own := plain(apart), ""
+	if o.texts != nil {
+		own = o.texts[m.at]
+	}
+	switch at, ok := o.withText(text); {
+	case own != "" && strings.EqualFold(text, own):
+		return []int{m.at}, ""
+	case ok && at != m.at:
+		return nil, twoChoices
+	case m.lower && m.bare && !strings.HasPrefix(rest, ".") && !strings.HasPrefix(rest, ":"),
+		o.article(m, rest):
+		return nil, unreadable
+	case !prose && m.bare && apart == rest:
+		if o.named(firstSentence(rest, true), []int{m.at}) {
+			return nil, several
+		}
+		return nil, unreadable
+	}
+	if n := len(own); n > 0 && len(text) > n && strings.EqualFold(text[:n], own) {
+		if r, _ := utf8.DecodeRuneInString(text[n:]); !inWord(r) {
+			text = text[n:]
+		}
+	}
+	if at := contrastAt(text); at >= 0 {
+		text = text[:at]
+	}
+	switch {
+	case doubt.MatchString(text):
+		return nil, unreadable
+	case o.named(text, []int{m.at}):
+		return nil, several
+	}
+	return []int{m.at}, ""
+}
+
+// named says whether s names a choice besides those, by its label or its text.
+func (o options) named(s string, besides []int) bool {
+	before := ' '
+	for at := 0; at < len(s); {
+		r, n := utf8.DecodeRuneInString(s[at:])
+		if !inWord(r) {
+			before, at = r, at+n
+			continue
+		}
+		if m, ok := o.label(s[at:]); ok && !slices.Contains(besides, m.at) {
+			m.bare = before != '('
+			number := unicode.IsDigit(r)
+			if !m.bare || !m.lower && !number && !o.article(m, s[at+len(o.labels[m.at]):]) {
+				return true
+			}
+		}
+		for at < len(s) && inWord(r) {
+			at += n
+			r, n = utf8.DecodeRuneInString(s[at:])
+		}
+	}
+	lower := strings.ToLower(s)
+	for i, text := range o.texts {
+		if text != "" && !slices.Contains(besides, i) && stands(lower, strings.ToLower(text)) {
+			return true
+		}
+	}
+	return false
+}
+
+// stands says whether word stands in s, not as part of other words.
+func stands(s, word string) bool {
+	for from := 0; ; {
+		at := strings.Index(s[from:], word)
+		if at < 0 {
+			return false
+		}
+		at += from
+		before, _ := utf8.DecodeLastRuneInString(s[:at])
+		after, _ := utf8.DecodeRuneInString(s[at+len(word):])
+		first, n := utf8.DecodeRuneInString(word)
+		last, _ := utf8.DecodeLastRuneInString(word)
+		if !(inWord(before) && inWord(first)) && !(inWord(after) && inWord(last)) {
+			return true
+		}
+		from = at + n
+	}
+}
