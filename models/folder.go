@@ -70,7 +70,10 @@ func openMember(folder *files.Folder, dir, name string) (*File, error) {
 // otherFormats returns a hint for an error message if the folder has weights in a
 // format that onering does not read.
 func otherFormats(dir string) string {
-	for _, pattern := range []string{"pytorch_model*.bin", "*.gguf", "*.pt", "*.pth"} {
+	if what := foreignFolder(dir); what != "" {
+		return " (" + what + ")"
+	}
+	for _, pattern := range []string{"pytorch_model*.bin", "*.pt", "*.pth"} {
 		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
 			return fmt.Sprintf(" (it has %s: save it with transformers' save_pretrained)", filepath.Base(found[0]))
 		}

@@ -93,7 +93,7 @@ func design(config *ConfigFile) (Design, error) {
 	}
 	open := families.get(kind)
 	if open == nil {
-		config.Fail("model_type %q is not supported, only %s", kind, known())
+		config.Fail("model_type %q is not supported, only %s: name a model of one of these families, or add this one with onering models new", kind, known())
 		return nil, config.Err()
 	}
 	return open(config)

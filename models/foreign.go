@@ -1,0 +1,63 @@
+package models
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"path/filepath"
+
+	"onering/files"
+)
+
+// foreignFile says what a file is that is given as a model but is neither a model
+// folder nor a config.json, and what to do; "" where it is nothing known.
+func foreignFile(path string) string {
+	switch {
+	case isGGUF(path):
+		return "it is a GGUF file: " + ungguf(path)
+	case filepath.Ext(path) == ".safetensors":
+		return "it is a file of tensors: name the folder that holds it and " + configFile
+	}
+	return ""
+}
+
+// foreignFolder says the same of a folder that lacks what a model folder has.
+func foreignFolder(path string) string {
+	if text, err := files.Read(filepath.Join(path, adapterFile), maxConfig); err == nil {
+		var adapter struct {
+			Base string `json:"base_model_name_or_path"`
+		}
+		base := "its base model"
+		if json.Unmarshal(text, &adapter) == nil && adapter.Base != "" {
+			base = adapter.Base
+		}
+		return "it is a PEFT adapter (" + adapterFile + "), not a model: merge it into " + base + " with PEFT's merge_and_unload and save_pretrained, and name the folder with the result"
+	}
+	if found, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(found) > 0 {
+		return "it holds a GGUF file: " + ungguf(found[0])
+	}
+	return ""
+}
+
+// adapterFile is what PEFT writes in place of config.json.
+const adapterFile = "adapter_config.json"
+
+// isGGUF reports whether a file has the ending or begins with the letters of GGUF.
+func isGGUF(path string) bool {
+	if filepath.Ext(path) == ".gguf" {
+		return true
+	}
+	f, err := files.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	magic := make([]byte, 4)
+	_, err = io.ReadFull(f, magic)
+	return err == nil && bytes.Equal(magic, []byte("GGUF"))
+}
+
+// ungguf says how to make a model folder of a GGUF file.
+func ungguf(file string) string {
+	return "name the Hugging Face folder that it was made from, or make one with transformers: from_pretrained(DIR, gguf_file=\"" + filepath.Base(file) + "\"), then save_pretrained"
+}
