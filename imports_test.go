@@ -56,7 +56,7 @@ var rooms = []struct {
 	{"data", "data/arithmetic files tokenize"},
 	{"data/arithmetic", ""},
 
-	{"reward", "data sampler"}, // sampler for the Grader, which scores while others are sampled
+	{"reward", "data sampler settings"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data settings"},
 	{"reward/external", "reward data"},
@@ -102,6 +102,7 @@ var testAllow = map[string]string{
 	"cmd":                      "runtime/runtimetest",
 	"train/learn":              "runtime/runtimetest models/qwen2",
 	"eval":                     "reward/all models/qwen2 train runtime/runtimetest tokenize",
+	"reward":                   "reward/rewardtest",
 	"reward/math":              "reward/rewardtest data",
 	"reward/command":           "reward/rewardtest data",
 	"reward/*":                 "reward/rewardtest",

@@ -66,8 +66,14 @@ func (r *resolved) validateObjective() error { return r.locate(r.Config.Objectiv
 // apply sets the field that s is for.
 func (r *resolved) apply(s setting, sections []section) error {
 	at := slices.IndexFunc(sections, func(t section) bool { return t.name == s.section })
-	if at < 0 {
+	part, isPart := strings.CutPrefix(s.section, usePath+".")
+	switch {
+	case at < 0 && isPart:
+		return r.unknownPart(part)
+	case at < 0:
 		return fmt.Errorf("unknown section [%s]%s", s.section, didYouMean(s.section, sectionNames()))
+	case isPart && (s.key == "name" || s.key == "as"):
+		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.path(), usePath)
 	}
 	for _, f := range sections[at].fields {
 		if f.Key == s.key {
@@ -77,13 +83,16 @@ func (r *resolved) apply(s setting, sections []section) error {
 	}
 	hint := didYouMean(s.key, keysOf(sections[at].fields))
 	if hint == "" {
-		hint = elsewhere(s.section, s.key)
+		hint = r.elsewhere(s)
 	}
 	where := "[" + s.section + "]"
 	for _, p := range plugins(&r.Config) {
 		if p.section == s.section {
-			where = fmt.Sprintf("[%s] for %q", p.section, *p.name)
+			where = fmt.Sprintf("[%s] for %q", p.section, p.running())
 		}
+	}
+	if isPart {
+		where = fmt.Sprintf("[[%s]] %q", usePath, part)
 	}
 	return fmt.Errorf("unknown key %q in %s%s", s.key, where, hint)
 }
@@ -144,6 +153,9 @@ func flagLayer(sets []string) (layer, error) {
 		section, key, dotted := strings.Cut(path, ".")
 		if !ok || !dotted {
 			return nil, usagef("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
+		}
+		if at := strings.LastIndexByte(path, '.'); strings.HasPrefix(path, usePath+".") {
+			section, key = path[:at], path[at+1:] // reward.use.PART.KEY
 		}
 		l = append(l, parseText(strings.TrimSpace(section), strings.TrimSpace(key), "--set "+set, strings.TrimSpace(text)))
 	}

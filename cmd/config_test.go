@@ -350,6 +350,8 @@ func FuzzParseFile(f *testing.F) {
 	f.Add("a.b.c = 1\n[[model]]\n")
 	f.Add("model = {path = 'm'}\ntrain.rounds = 3\n")
 	f.Add("[objective]\nname = 'pmpo'\nclip = nan\n")
+	f.Add(needed + "[[reward.use]]\nname = 'math'\n[[reward.use]]\nname = 'math'\nas = 'again'\nweight = -0.5\n[reward]\ncombine = 'gate'\n")
+	f.Add(needed + "reward.use = [{name = 'math', threshold = 0}]\n")
 	f.Fuzz(func(t *testing.T, file string) {
 		l, err := parseFile("run.toml", []byte(file))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 
+	"onering/reward"
 	"onering/settings"
 	"onering/train"
 )
@@ -11,6 +12,7 @@ import (
 // A section is one table of a run file.
 type section struct {
 	name   string
+	header string // where it is not the name in brackets
 	fields []settings.Field
 }
 
@@ -28,6 +30,28 @@ func sectionsOf(c *train.Config) []section {
 		}
 		s.fields = slices.DeleteFunc(s.fields, func(f settings.Field) bool { return f.Key == "" })
 		sections = append(sections, s)
+		if s.name == "reward" {
+			sections = withParts(sections, c.Reward.Rule)
+		}
+	}
+	return sections
+}
+
+// withParts appends the sections of the parts of a combined reward. Such a reward has
+// no name.
+func withParts(sections []section, rule reward.Reward) []section {
+	several, ok := rule.(*reward.Combined)
+	if !ok {
+		return sections
+	}
+	all := &sections[len(sections)-1]
+	all.fields = slices.DeleteFunc(all.fields, func(f settings.Field) bool { return f.Key == "name" })
+	for i := range several.Parts {
+		p := &several.Parts[i]
+		sections = append(sections, section{
+			name: usePath + "." + p.As, header: "[[" + usePath + "]]",
+			fields: slices.Concat(settings.Fields(p), settings.Fields(p.Reward)),
+		})
 	}
 	return sections
 }

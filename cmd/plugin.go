@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"onering/objectives"
@@ -57,31 +58,43 @@ func unknownPlugin(kind, name string, names []string) error {
 	return fmt.Errorf("unknown %s %q%s (there are %s)", kind, name, didYouMean(name, names), strings.Join(names, ", "))
 }
 
+// running names the implementation for messages.
+func (p plugin) running() string {
+	if *p.name == "" {
+		return "several rewards"
+	}
+	return *p.name
+}
+
 // choosePlugin constructs the implementation that the strongest layer names, with
 // its defaults. The settings of weaker layers that are for another implementation
 // are dropped, with a warning: `--objective grpo` is to work with any run file.
 func (r *resolved) choosePlugin(p plugin, layers []layer) ([]layer, error) {
-	named := setting{}
-	kept := make([]layer, len(layers))
+	var named setting
+	kept, last := slices.Clone(layers), 0
 	for i, l := range layers {
-		at := -1
-		for j, s := range l {
-			if s.path() == p.section+".name" {
-				at = j // the last one counts
+		s, ok, err := p.choice(l)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		named, last = s, i
+		before := p.running()
+		if s.path() == usePath {
+			*p.name = ""
+		} else if err := r.apply(s, []section{{name: p.section, fields: settings.Fields(p.config)}}); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.place, err)
+		}
+		if p.running() != before {
+			for j := range i {
+				kept[j] = p.dropSettings(kept[j], before)
 			}
 		}
-		if at >= 0 {
-			before := *p.name
-			if err := r.apply(l[at], []section{{p.section, settings.Fields(p.config)}}); err != nil {
-				return nil, fmt.Errorf("%s: %w", l[at].place, err)
-			}
-			if named = l[at]; *p.name != before {
-				for j := range i {
-					kept[j] = p.dropSettings(kept[j], before)
-				}
-			}
-		}
-		kept[i] = l
+	}
+	if named.path() == usePath {
+		return r.chooseParts(named, kept, last)
 	}
 	err := p.choose(*p.name)
 	if err != nil && named.place != "" {
@@ -90,16 +103,30 @@ func (r *resolved) choosePlugin(p plugin, layers []layer) ([]layer, error) {
 	return kept, err
 }
 
+// choice returns the setting of l that chooses the implementation: the last one counts.
+func (p plugin) choice(l layer) (chosen setting, ok bool, err error) {
+	for _, s := range l {
+		if s.section != p.section || s.key != "name" && s.path() != usePath {
+			continue
+		}
+		if ok && s.key != chosen.key {
+			return s, false, fmt.Errorf("%s: %s goes without %s (%s): a run has one reward by its name, or a list", s.place, s.path(), chosen.path(), chosen.place)
+		}
+		chosen, ok = s, true
+	}
+	return chosen, ok, nil
+}
+
 // dropSettings returns l without the settings of the implementation from.
 func (p plugin) dropSettings(l layer, from string) layer {
 	var kept layer
 	for _, s := range l {
-		if s.section != p.section || s.key == "name" {
+		if s.section != p.section && !strings.HasPrefix(s.section, p.section+".") || s.key == "name" {
 			kept = append(kept, s)
 			continue
 		}
 		slog.Warn("a setting of another "+p.section+" is not used",
-			"setting", s.path(), "place", s.place, "for", from, "running", *p.name)
+			"setting", s.path(), "place", s.place, "for", from, "running", p.running())
 	}
 	return kept
 }

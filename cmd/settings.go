@@ -20,6 +20,7 @@ type setting struct {
 	text         *string
 	meta         *toml.MetaData
 	primitive    toml.Primitive
+	entries      []entry // of reward.use, nil if the value is no list of tables
 }
 
 // path is the setting's name in --set.
@@ -54,6 +55,9 @@ func parseFile(name string, data []byte) ([]setting, error) {
 			s := setting{section: section, key: key, meta: &meta, primitive: primitive}
 			s.value, s.order = locate(&meta, primitive)
 			s.place = place(name, s.order)
+			if s.path() == usePath {
+				s.entries = fileEntries(name, data, s)
+			}
 			settings = append(settings, s)
 		}
 	}
@@ -86,6 +90,9 @@ func parseText(section, key, place, text string) setting {
 	if primitive, ok := one["value"]; err == nil && ok && len(one) == 1 {
 		s.value, _ = locate(&meta, primitive)
 		s.meta, s.primitive = &meta, primitive
+		if s.path() == usePath {
+			s.entries = entriesOf(s, place)
+		}
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"reflect"
@@ -28,7 +29,7 @@ func encodeConfig(c train.Config) ([]byte, error) {
 }
 
 func writeSection(w io.Writer, s section) error {
-	if _, err := fmt.Fprintf(w, "[%s]\n", s.name); err != nil {
+	if _, err := fmt.Fprintln(w, cmp.Or(s.header, "["+s.name+"]")); err != nil {
 		return err
 	}
 	for _, f := range s.fields {

@@ -164,7 +164,7 @@ func (w *wanted) addUnsampled(at place, reason string) error {
 // add adds a graded response.
 func (w *wanted) add(g reward.Graded) error {
 	at := w.places[g.Request]
-	if g.Score.Skip {
+	if !g.Score.Judged() {
 		if w.ungraded.Count++; w.ungraded.Count == 1 {
 			w.ungraded.Suite, w.ungraded.Problem, w.ungraded.Reason = at.suite, at.problem, g.Score.Reason
 		}

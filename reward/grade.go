@@ -17,6 +17,9 @@ import (
 // evaluation both use it, so a response is worth the same in both.
 type Grader struct {
 	Reward Reward
+	// Name, if not empty, is the component that has the value of the reward. A
+	// Combined names its own.
+	Name string
 	// Decode returns the text of response tokens, without special tokens.
 	Decode func(ids []int32) string
 	// Together scores all responses to a prompt at once, when the last of them
@@ -110,18 +113,52 @@ func (g Grader) grade(ctx context.Context, t Task, responses []sampler.Response)
 			Response: out[i].Text, IDs: r.IDs, LogProb: r.LogProb, Truncated: out[i].Truncated(),
 		}
 	}
-	scores, err := g.Reward.Score(ctx, group)
-	if err == nil && len(scores) != len(group) {
-		err = fmt.Errorf("%d scores for %d responses", len(scores), len(group))
-	}
-	for i := 0; i < len(scores) && err == nil; i++ {
-		out[i].Score = scores[i]
-		err = scores[i].check()
-	}
+	scores, err := g.Score(ctx, group)
 	if err != nil {
 		return nil, fmt.Errorf("reward: problem %q: %w", t.Problem.ID, err)
 	}
+	for i := range scores {
+		out[i].Score = scores[i]
+	}
 	return out, nil
+}
+
+// Score scores responses to one prompt, and refuses scores that break the rules of
+// Reward.
+func (g Grader) Score(ctx context.Context, group []Sample) ([]Score, error) {
+	scores, err := g.Reward.Score(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	_, combined := g.Reward.(*Combined) // which has checked its parts
+	if err := checkScores(scores, len(group), combined); err != nil {
+		return nil, err
+	}
+	for i, s := range scores {
+		if _, taken := s.Components[g.Name]; g.Name == "" || taken || s.Skip {
+			continue
+		}
+		scores[i].Components = map[string]float64{g.Name: s.Value}
+		maps.Copy(scores[i].Components, s.Components)
+	}
+	return scores, nil
+}
+
+// checkScores refuses scores of a group of n that break the rules of Reward. Those of
+// a Combined may have a value beside a status.
+func checkScores(scores []Score, n int, combined bool) error {
+	if len(scores) != n {
+		return fmt.Errorf("%d scores for %d responses", len(scores), n)
+	}
+	for i, s := range scores {
+		if combined {
+			s.Status = OK
+		}
+		if err := s.check(); err != nil {
+			return fmt.Errorf("response %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // check refuses a score that breaks the rules of Reward.

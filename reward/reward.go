@@ -73,6 +73,8 @@ type Score struct {
 	// Value is the reward. A right response earns at least 1 and a wrong one
 	// less: evaluation counts by that, see Right.
 	Value float64
+	// Verdict says whether the response is right where Value does not say it.
+	Verdict Verdict
 	// Skip says that the reward has no opinion on the sample.
 	Skip bool
 	// Answer is what was taken for the response's answer, empty if nothing was.
@@ -88,7 +90,25 @@ type Score struct {
 }
 
 // Right says whether the sample counts as right in evaluations.
-func (s Score) Right() bool { return s.Value >= 1 }
+func (s Score) Right() bool {
+	if s.Verdict != ByValue {
+		return s.Verdict == IsRight
+	}
+	return s.Value >= 1
+}
+
+// Judged says whether evaluations can count the sample as right or wrong.
+func (s Score) Judged() bool { return !s.Skip && s.Verdict != Unknown }
+
+// A Verdict is what a reward says of a response's being right.
+type Verdict string
+
+const (
+	ByValue Verdict = "" // right if Value is at least 1
+	IsRight Verdict = "right"
+	IsWrong Verdict = "wrong"
+	Unknown Verdict = "unknown" // it has a value, but who knows what is right skipped it
+)
 
 // A Status tells a grade that was reached from one that was not.
 type Status string
@@ -110,6 +130,13 @@ type Validator interface {
 // vote of evaluations. Without it answers are compared as texts.
 type Comparer interface {
 	SameAnswer(a, b string) bool
+}
+
+// A Templated reward reads responses as the prompt template has them written, such as
+// the answer in a box or between tags. SetTemplate is called once, before the first
+// Score, with the template's name or text.
+type Templated interface {
+	SetTemplate(name string)
 }
 
 // SameAnswer returns the comparison of r, nil if it has none.

@@ -36,6 +36,37 @@ func Check(pointer any) error {
 	return errors.Join(errs...)
 }
 
+// Flatten lists the errors that were joined to err, however deep; none for nil.
+func Flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, Flatten(e)...)
+	}
+	return all
+}
+
+// Under lists the errors that were joined to err, with prefix, such as "reward.", in
+// front of the keys of *Errors.
+func Under(prefix string, err error) []error {
+	errs := Flatten(err)
+	for i, err := range errs {
+		var bad *Error
+		if errors.As(err, &bad) {
+			errs[i] = &Error{Key: prefix + bad.Key, Value: bad.Value, Remedy: bad.Remedy}
+		} else {
+			errs[i] = fmt.Errorf("[%s]: %w", strings.TrimSuffix(prefix, "."), err)
+		}
+	}
+	return errs
+}
+
 // remedy says which values the setting may have if its own is none of them,
 // else nothing.
 func (f Field) remedy() string {

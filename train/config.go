@@ -66,9 +66,14 @@ type RolloutConfig struct {
 type RewardConfig struct {
 	Name string `toml:"name" help:"a registered reward: onering rewards lists them"`
 	// Rule is the reward itself, whose exported fields are the remaining keys of
-	// the section: at first reward.New(Name).
+	// the section: at first reward.New(Name). It is a *reward.Combined, and Name is
+	// empty, if there are several.
 	Rule reward.Reward `toml:"-"`
 }
+
+// Grader returns what grades the responses of the run, in training and in its
+// evaluations.
+func (c RewardConfig) Grader() reward.Grader { return reward.Grader{Reward: c.Rule, Name: c.Name} }
 
 // An ObjectiveConfig is the method and its settings.
 type ObjectiveConfig struct {

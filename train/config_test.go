@@ -56,7 +56,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Runtime:   RuntimeConfig{Threads: -1, Device: "tpu"},
 	}
 	reported, exist := map[string]bool{}, keys()
-	for _, err := range flatten(bad.Validate()) {
+	for _, err := range settings.Flatten(bad.Validate()) {
 		var field *settings.Error
 		if !errors.As(err, &field) {
 			t.Errorf("%v is no settings.Error", err)

@@ -44,8 +44,8 @@ func (c Config) Validate() error {
 	}
 
 	v.ranges("rollout.", &c.Rollout)
-	v.errs = append(v.errs, flatten(c.Reward.Validate())...)
-	v.errs = append(v.errs, flatten(c.Objective.Validate())...)
+	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
+	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
 	v.ranges("optimizer.", &c.Optimizer)
 	v.ranges("train.", &c.Train)
 	v.loop(c)
@@ -104,15 +104,7 @@ func (v *validator) text(key, value, remedy string) {
 // add takes over the errors joined to err, with the section in front of the keys
 // of *settings.Errors.
 func (v *validator) add(prefix string, err error) {
-	for _, err := range flatten(err) {
-		var bad *settings.Error
-		if errors.As(err, &bad) {
-			err = &settings.Error{Key: prefix + bad.Key, Value: bad.Value, Remedy: bad.Remedy}
-		} else {
-			err = fmt.Errorf("train: [%s]: %w", strings.TrimSuffix(prefix, "."), err)
-		}
-		v.errs = append(v.errs, err)
-	}
+	v.errs = append(v.errs, settings.Under(prefix, err)...)
 }
 
 // ranges checks each setting of a section alone.
@@ -159,7 +151,7 @@ func (c ObjectiveConfig) Validate() error {
 		return nil
 	}
 	var errs []error
-	for _, err := range flatten(objective.Validate()) {
+	for _, err := range settings.Flatten(objective.Validate()) {
 		var setting *objectives.SettingError
 		if errors.As(err, &setting) {
 			errs = append(errs, &settings.Error{Key: "objective." + setting.Key, Value: setting.Value, Remedy: setting.Remedy})
@@ -168,20 +160,4 @@ func (c ObjectiveConfig) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// flatten lists the errors that were joined to err, however deep; none for nil.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, flatten(e)...)
-	}
-	return all
 }

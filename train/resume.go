@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"onering/reward"
 	"onering/settings"
 	"onering/train/rundir"
 )
@@ -16,19 +17,31 @@ import (
 // those that say how long it lasts, what is saved and where files are.
 func decisive(c Config) map[string]string {
 	values := make(map[string]string)
-	for _, section := range []struct {
-		name    string
-		pointer any
-	}{
-		{"model", &c.Model}, {"data", &c.Data}, {"rollout", &c.Rollout}, {"reward", &c.Reward}, {"reward", c.Reward.Rule},
-		{"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime},
-	} {
-		for _, f := range settings.Fields(section.pointer) {
+	add := func(section string, pointer any) {
+		for _, f := range settings.Fields(pointer) {
 			if f.Key != "" {
-				values[section.name+"."+f.Key] = fmt.Sprint(f.Value)
+				values[section+"."+f.Key] = fmt.Sprint(f.Value)
 			}
 		}
 	}
+	add("model", &c.Model)
+	add("data", &c.Data)
+	add("rollout", &c.Rollout)
+	add("reward", &c.Reward)
+	add("reward", c.Reward.Rule)
+	if several, ok := c.Reward.Rule.(*reward.Combined); ok {
+		var names []string
+		for i := range several.Parts {
+			p := &several.Parts[i]
+			add("reward.use."+p.As, p)
+			add("reward.use."+p.As, p.Reward)
+			names = append(names, p.As)
+		}
+		values["reward.name"] = strings.Join(names, " + ")
+	}
+	add("optimizer", &c.Optimizer)
+	add("train", &c.Train)
+	add("runtime", &c.Runtime)
 	for _, key := range []string{
 		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",

@@ -97,7 +97,7 @@ func TestReward(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &x); err != nil {
 			t.Fatal(err)
 		}
-		if len(x.Rewards) != 2 || x.Reward != x.Rewards["right"]+x.Rewards["short"] || x.Log["tokens"] != float64(len(x.IDs)) {
+		if len(x.Rewards) != 3 || x.Reward != x.Rewards["parted"] || x.Reward != x.Rewards["right"]+x.Rewards["short"] || x.Log["tokens"] != float64(len(x.IDs)) {
 			t.Fatalf("line %s", lines.Text())
 		}
 		earned, right, tokens = earned+x.Reward, right+x.Rewards["right"], tokens+float64(len(x.IDs))
@@ -105,7 +105,7 @@ func TestReward(t *testing.T) {
 	if n != 128 || right == 0 || earned <= right {
 		t.Errorf("%v lines earn %v, %v of it for right answers", n, earned, right)
 	}
-	for name, want := range map[string]float64{"reward": earned / n, "reward/right/mean": right / n, "reward/short/mean": (earned - right) / n, "reward_log/tokens/mean": tokens / n} {
+	for name, want := range map[string]float64{"reward": earned / n, "reward/parted/mean": earned / n, "reward/right/mean": right / n, "reward/short/mean": (earned - right) / n, "reward_log/tokens/mean": tokens / n} {
 		if got := rounds[0].Float(name); !(math.Abs(got-want) < 1e-12) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}

@@ -102,7 +102,8 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 		Stops: r.prompter.Template.Stops, Text: func() sampler.TextDecoder { return tokenizer.NewDecoder() },
 	}
 	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
-	grader := reward.Grader{Reward: r.reward, Decode: func(ids []int32) string { return tokenizer.Decode(ids, true) }, Together: true}
+	grader := r.config.Reward.Grader()
+	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
 	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
 		out[g.Request*c.SamplesPerPrompt+g.Sample] = rollout{
 			Problem: g.Request, Sample: g.Sample, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,

@@ -27,18 +27,10 @@ func TestSettingsPage(t *testing.T) {
 		tag := v.Type().Field(i).Tag
 		fmt.Fprintf(&page, "\n## [%s]\n\n%s.\n", tag.Get("toml"), tag.Get("help"))
 		writeKeys(t, &page, tag.Get("toml"), v.Field(i).Addr().Interface())
-		if tag.Get("toml") == "reward" {
-			page.WriteString("\nThe other keys are the reward's: `onering rewards show NAME` prints them with their defaults, and [rewards.md](rewards.md) says more of what they mean.\n")
-			for _, name := range reward.Names() {
-				rule, err := reward.New(name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fmt.Fprintf(&page, "\n### %s\n\n%s.\n", name, upper(reward.About(rule)))
-				writeKeys(t, &page, "reward", rule)
-			}
-		}
-		if tag.Get("toml") == "objective" {
+		switch tag.Get("toml") {
+		case "reward":
+			writeRewards(t, &page)
+		case "objective":
 			page.WriteString("\nThe other keys are the objective's: `onering objectives show NAME` prints them with their defaults, and [objectives.md](objectives.md) says what they mean.\n")
 		}
 	}
@@ -55,6 +47,23 @@ func TestSettingsPage(t *testing.T) {
 	if string(have) != page.String() {
 		t.Error("docs/settings.md is not what the declarations say: go test ./train -run TestSettingsPage -update")
 	}
+}
+
+// writeRewards writes what may stand in [reward] beside its name.
+func writeRewards(t *testing.T, page *strings.Builder) {
+	page.WriteString("\nThe other keys are the reward's: `onering rewards show NAME` prints them with their defaults, and [rewards.md](rewards.md) says more of what they mean.\n")
+	for _, name := range reward.Names() {
+		rule, err := reward.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(page, "\n### %s\n\n%s.\n", name, upper(reward.About(rule)))
+		writeKeys(t, page, "reward", rule)
+	}
+	page.WriteString("\n### [[reward.use]]\n\nSeveral rewards take the place of `name`: a table each, with the keys of its reward beside these. [rewards.md](rewards.md#several-rewards) has the rules. `--set 'reward.use=[{name=\"math\"},{name=\"length\",weight=0.2}]'` states all of them, and `--set reward.use.length.weight=0.1` changes one.\n")
+	writeKeys(t, page, "reward.use", &reward.Part{Weight: 1, Threshold: 1})
+	page.WriteString("\nHow they make one stands in `[reward]` itself:\n")
+	writeKeys(t, page, "reward", &reward.Combined{Combine: "sum"})
 }
 
 // writeKeys writes the table of the keys of the struct that pointer points to, if

@@ -104,7 +104,7 @@ type (
 	}
 	outside struct {
 		plain
-		Weight float64 `toml:"weight" range:"(0,1]"`
+		Share float64 `toml:"share" range:"(0,1]"`
 	}
 	byValue   struct{}
 	rejecting struct{ plain }

@@ -33,7 +33,18 @@ func checkDefaults(new func() reward.Reward) error {
 			return fmt.Errorf("the defaults do not pass Validate: %w", err)
 		}
 	}
-	return checkFields(v.Elem().Type(), map[string]bool{"name": true})
+	return checkFields(v.Elem().Type(), taken())
+}
+
+// taken are the keys of a run file that every reward shares its section with.
+func taken() map[string]bool {
+	keys := map[string]bool{}
+	for _, shared := range []any{new(reward.Part), new(reward.Combined)} {
+		for _, f := range settings.Fields(shared) {
+			keys[f.Key] = true
+		}
+	}
+	return keys
 }
 
 // checkFields looks for a toml name on every exported field, embedded ones

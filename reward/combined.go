@@ -1,0 +1,286 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"onering/settings"
+)
+
+// A Combined makes one reward of several. All of them score the same group, at the
+// same time; what a sample earns does not depend on which is done first. The
+// component of a part is called as the part is, and its value is there without the
+// weight. Components and figures that the part itself reports follow as PART/NAME.
+//
+// A part that skips a sample is left out of the sample's reward, and the weights of
+// the others stay as they are. A sample that all of them skip is skipped. A part
+// that reaches no grade (its status is not OK) counts 0, and the first such status is
+// that of the sample: other than for a single reward, the value may then be another
+// than 0.
+type Combined struct {
+	Combine string `toml:"combine" choice:"sum product gate" help:"what makes one number of the values" note:"sum adds weight times value; product multiplies the values; gate is the sum up to the first part whose value is below its threshold: that part still counts, and those after it count 0"`
+	Right   string `toml:"right" help:"the part that says in evaluations whether a response is right, and gives its answer" note:"if not given, the first of math, exact and choice; without one, a response is right that earns 1"`
+	// Parts are in the order of the run file.
+	Parts []Part `toml:"-"`
+}
+
+// A Part is one of the rewards of a Combined.
+type Part struct {
+	Name      string  `toml:"name" help:"a registered reward; required"`
+	As        string  `toml:"as" help:"what the part is called in metrics, rollouts and messages; the reward's name if not given"`
+	Weight    float64 `toml:"weight" help:"factor of its values" note:"0 only measures, a negative one makes it a penalty; product takes no weights"`
+	Threshold float64 `toml:"threshold" help:"with gate, the value from which on the parts after it count"`
+	// Reward is the reward itself, whose exported fields are further keys.
+	Reward Reward `toml:"-"`
+}
+
+// NewPart returns a part with the registered reward called name and the defaults.
+func NewPart(name string) (Part, error) {
+	r, err := New(name)
+	return Part{Name: name, As: name, Weight: 1, Threshold: 1, Reward: r}, err
+}
+
+// judges are the rewards that compare an answer with the problem's.
+var judges = []string{"math", "exact", "choice"}
+
+// judge returns the index of the part that says whether a response is right, -1 if
+// none does.
+func (c *Combined) judge() int {
+	return slices.IndexFunc(c.Parts, func(p Part) bool {
+		if c.Right != "" {
+			return p.As == c.Right
+		}
+		return slices.Contains(judges, p.Name)
+	})
+}
+
+// Validate implements Validator. Keys of a part are use.PART.KEY.
+func (c *Combined) Validate() error {
+	var errs []error
+	add := func(key string, value any, ok bool, remedy string) {
+		if !ok {
+			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+		}
+	}
+	add("use", "", len(c.Parts) > 0, "must name at least one reward")
+	add("right", c.Right, c.Right == "" || c.judge() >= 0, "must be one of "+strings.Join(c.labels(), ", "))
+	for i, p := range c.Parts {
+		under := "use." + p.As + "."
+		add(under+"as", p.As, IsLabel(p.As), "must consist of letters, digits, _ and -")
+		add(under+"as", p.As, slices.Index(c.labels(), p.As) == i, "is the name of two parts: give one another name")
+		add(under+"weight", p.Weight, finite(p.Weight), "must be a finite number")
+		add(under+"weight", p.Weight, p.Weight == 1 || c.Combine != "product", `has no effect with combine = "product"; leave it at 1`)
+		add(under+"threshold", p.Threshold, finite(p.Threshold), "must be a finite number")
+		add(under+"threshold", p.Threshold, p.Threshold == 1 || c.Combine == "gate", `has an effect with combine = "gate" only; leave it at 1`)
+		errs = append(errs, settings.Under(under, settings.Check(p.Reward))...)
+		if v, ok := p.Reward.(Validator); ok {
+			errs = append(errs, settings.Under(under, v.Validate())...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Combined) labels() []string {
+	var list []string
+	for _, p := range c.Parts {
+		list = append(list, p.As)
+	}
+	return list
+}
+
+// IsLabel says whether a part may be called so.
+func IsLabel(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+// Score implements Reward.
+func (c *Combined) Score(ctx context.Context, group []Sample) ([]Score, error) {
+	parts, err := c.scoreParts(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Score, len(group))
+	for i := range out {
+		of := make([]Score, len(parts))
+		for k := range parts {
+			of[k] = parts[k][i]
+		}
+		out[i] = c.combine(of)
+	}
+	return out, nil
+}
+
+// scoreParts returns the scores of each part. The first one that fails ends the
+// others.
+func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed error
+	var once sync.Once
+	var all sync.WaitGroup
+	parts := make([][]Score, len(c.Parts))
+	for k, p := range c.Parts {
+		all.Go(func() {
+			scores, err := p.Reward.Score(ctx, group)
+			if err == nil {
+				err = checkScores(scores, len(group), false)
+			}
+			if parts[k] = scores; err != nil {
+				once.Do(func() { failed = fmt.Errorf("%s: %w", p.As, err) })
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	return parts, failed
+}
+
+// combine makes one score of those that the parts gave a sample.
+func (c *Combined) combine(of []Score) Score {
+	out := Score{Skip: true, Components: map[string]float64{}}
+	sum, product := 0.0, 1.0
+	ended := -1 // the part that ended the gate
+	for k, s := range of {
+		p := c.Parts[k]
+		out.add(p.As, s)
+		if out.Status == OK {
+			out.Status = s.Status
+		}
+		if s.Skip {
+			continue
+		}
+		value := s.Value
+		if ended >= 0 {
+			value = 0
+		}
+		out.Skip = false
+		out.Components[p.As] = value
+		sum += float64(p.Weight * value) // the conversion keeps a processor from rounding once for both
+		product *= value
+		if c.Combine == "gate" && ended < 0 && (s.Status != OK || value < p.Threshold) {
+			ended = k
+		}
+	}
+	switch {
+	case out.Skip:
+	case c.Combine == "product":
+		out.Value = product + 0 // no negative zero
+	default:
+		out.Value = sum
+	}
+	c.judged(&out, of, ended)
+	return out
+}
+
+// add takes over what a part itself reports beside its value.
+func (s *Score) add(part string, of Score) {
+	for name, x := range of.Components {
+		s.Components[part+"/"+name] = x
+	}
+	for name, x := range of.Log {
+		if s.Log == nil {
+			s.Log = map[string]float64{}
+		}
+		s.Log[part+"/"+name] = x
+	}
+}
+
+// judged fills in the verdict, the answer and the reason: those of the judge, or else
+// the first answer and all reasons.
+func (c *Combined) judged(out *Score, of []Score, ended int) {
+	judge := c.judge()
+	if judge >= 0 {
+		s := of[judge]
+		out.Answer, out.Reason = s.Answer, s.Reason
+		switch {
+		case ended >= 0 && ended < judge:
+			out.Verdict = IsWrong
+		case !s.Judged():
+			out.Verdict = Unknown
+		case s.Right():
+			out.Verdict = IsRight
+		default:
+			out.Verdict = IsWrong
+		}
+	}
+	if judge < 0 || out.Skip {
+		var reasons []string
+		for k, s := range of {
+			if out.Answer == "" {
+				out.Answer = s.Answer
+			}
+			if s.Reason != "" {
+				reasons = append(reasons, c.Parts[k].As+": "+s.Reason)
+			}
+		}
+		out.Reason = strings.Join(reasons, "; ")
+	}
+	if ended >= 0 && ended < len(of)-1 {
+		out.Reason = c.Parts[ended].As + " is below its threshold"
+		if why := of[ended].Reason; why != "" {
+			out.Reason += ": " + why
+		}
+	}
+}
+
+// SameAnswer implements Comparer by the judge, or else by the first part that can
+// compare. Without one answers are compared as texts.
+func (c *Combined) SameAnswer(a, b string) bool {
+	if judge := c.judge(); judge >= 0 {
+		if same := SameAnswer(c.Parts[judge].Reward); same != nil {
+			return same(a, b)
+		}
+		return a == b
+	}
+	for _, p := range c.Parts {
+		if same := SameAnswer(p.Reward); same != nil {
+			return same(a, b)
+		}
+	}
+	return a == b
+}
+
+// SetTemplate implements Templated for the parts that do.
+func (c *Combined) SetTemplate(name string) {
+	for _, p := range c.Parts {
+		if t, ok := p.Reward.(Templated); ok {
+			t.SetTemplate(name)
+		}
+	}
+}
+
+// Groups implements Parallel: as many as the narrowest part takes that says so.
+func (c *Combined) Groups() int {
+	n := math.MaxInt
+	for _, p := range c.Parts {
+		if x, ok := p.Reward.(Parallel); ok {
+			n = min(n, x.Groups())
+		}
+	}
+	if n == math.MaxInt {
+		return runtime.GOMAXPROCS(0)
+	}
+	return n
+}
+
+// Varies implements Varying: scores vary if those of a part do.
+func (c *Combined) Varies() bool {
+	return slices.ContainsFunc(c.Parts, func(p Part) bool { return Varies(p.Reward) })
+}
+
+// Close closes the parts.
+func (c *Combined) Close() error {
+	var errs []error
+	for _, p := range c.Parts {
+		if err := Close(p.Reward); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.As, err))
+		}
+	}
+	return errors.Join(errs...)
+}
