@@ -105,6 +105,7 @@ var testAllow = map[string]string{
 	"reward":                   "reward/rewardtest",
 	"reward/math":              "reward/rewardtest data",
 	"reward/command":           "reward/rewardtest data",
+	"reward/http":              "reward/rewardtest",
 	"reward/*":                 "reward/rewardtest",
 	"data/arithmetic":          "tokenize",
 }

@@ -6,5 +6,6 @@ import (
 	_ "onering/reward/choice"
 	_ "onering/reward/command"
 	_ "onering/reward/exact"
+	_ "onering/reward/http"
 	_ "onering/reward/math"
 )

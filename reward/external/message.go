@@ -76,15 +76,16 @@ func Texts(texts []string) []any {
 	return out
 }
 
-// An answer is what a program says of a group. Keys that it does not name are not
+// An Answer is what a program says of a group. Keys that it does not name are not
 // looked at.
-type answer struct {
-	Rewards    []*float64                 `json:"rewards"`
-	Components map[string][]*float64      `json:"components"`
-	Log        map[string]json.RawMessage `json:"log"`
-	Answers    []string                   `json:"answers"`
-	Reasons    []string                   `json:"reasons"`
-	Error      *string                    `json:"error"`
+type Answer struct {
+	Rewards    []*float64            `json:"rewards"` // nil skips the response
+	Components map[string][]*float64 `json:"components"`
+	// Log has a list, or a number for all responses, under each name.
+	Log     map[string]json.RawMessage `json:"log"`
+	Answers []string                   `json:"answers"`
+	Reasons []string                   `json:"reasons"`
+	Error   *string                    `json:"error"`
 }
 
 // Decode reads the answer to a group of n responses:
@@ -95,13 +96,26 @@ type answer struct {
 // figure. "answers" and "reasons" may have a text for each response. {"error": "..."}
 // says that the group could not be graded.
 func Decode(text []byte, n int) ([]reward.Score, error) {
-	var a answer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return nil, Permanent(fmt.Errorf("the answer %s cannot be read: %w", Excerpt(text), describe(err)))
+	var a Answer
+	if err := Read(text, &a); err != nil {
+		return nil, err
 	}
 	if a.Error != nil {
 		return nil, fmt.Errorf("the grader reports: %s", Printable(*a.Error))
 	}
+	return a.Scores(text, n)
+}
+
+// Read reads the JSON of an answer into a value of another dialect.
+func Read(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return Permanent(fmt.Errorf("the answer %s cannot be read: %w", Excerpt(text), describe(err)))
+	}
+	return nil
+}
+
+// Scores returns the scores of n responses that the answer text gives.
+func (a *Answer) Scores(text []byte, n int) ([]reward.Score, error) {
 	scores, err := a.scores(n)
 	if err != nil {
 		return nil, Permanent(fmt.Errorf("the answer %s: %w", Excerpt(text), err))
@@ -118,7 +132,7 @@ func describe(err error) error {
 	return err
 }
 
-func (a *answer) scores(n int) ([]reward.Score, error) {
+func (a *Answer) scores(n int) ([]reward.Score, error) {
 	scores := make([]reward.Score, n)
 	for _, list := range []struct {
 		name     string

@@ -1,0 +1,272 @@
+// Package http is the reward of a server that grades: one of the user's own, which
+// takes the objects of package external, or one that was made for OpenRLHF or NeMo
+// Gym.
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"onering/reward"
+	"onering/reward/external"
+	"onering/settings"
+)
+
+func init() {
+	reward.Register("http", func() reward.Reward {
+		return &Server{Dialect: "onering", Concurrency: 16, Settings: external.Default()}
+	})
+}
+
+// A Server grades by requests to a server.
+type Server struct {
+	URL         string `toml:"url" help:"address of the grader, such as http://localhost:5000/get_reward; several, with commas between them, share the work; required"`
+	Dialect     string `toml:"dialect" choice:"onering openrlhf nemo_gym" note:"onering posts the object that a command reads; openrlhf posts query, prompts and labels; nemo_gym posts each response to /verify under the address" help:"what the server understands"`
+	Concurrency int    `toml:"concurrency" range:"[1,4096]" help:"most requests at a time"`
+	TokenEnv    string `toml:"token_env" help:"name of the environment variable with the bearer token for the server; the token itself is never written anywhere"`
+	SeedSession bool   `toml:"seed_session" help:"with nemo_gym, open a session by /seed_session for each response"`
+	external.Settings
+
+	once   sync.Once
+	client *nethttp.Client
+	slots  chan struct{} // one for each request under way
+	count  atomic.Int64  // of groups
+}
+
+// A dialect grades a group by requests to the server at an address.
+type dialect func(ctx context.Context, s *Server, address string, group []reward.Sample, have []*reward.Score) error
+
+var dialects = map[string]dialect{"onering": postGroup, "openrlhf": postQueries, "nemo_gym": verifyEach}
+
+// About is the reward's line in lists.
+func (*Server) About() string {
+	return "what a server answers, also one for OpenRLHF or NeMo Gym"
+}
+
+// nameInCapitals is how variables are called, and tokens are not.
+var nameInCapitals = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+
+// Validate implements reward.Validator.
+func (s *Server) Validate() error {
+	var errs []error
+	for _, address := range s.addresses() {
+		if remedy := checkAddress(address); remedy != "" {
+			// The address may hold a password.
+			errs = append(errs, &settings.Error{Key: "url", Value: hidePassword(address), Remedy: remedy})
+		}
+	}
+	if s.TokenEnv != "" && !nameInCapitals.MatchString(s.TokenEnv) {
+		errs = append(errs, &settings.Error{Key: "token_env", Value: "...", Remedy: "must be the name of an environment variable in capitals, such as JUDGE_TOKEN, and not the token"})
+	}
+	if s.SeedSession && s.Dialect != "nemo_gym" {
+		errs = append(errs, &settings.Error{Key: "seed_session", Value: true, Remedy: `has a meaning with dialect = "nemo_gym" only`})
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Server) addresses() []string {
+	list := strings.Split(s.URL, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+// checkAddress says what an address must be, nothing if it is that.
+func checkAddress(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return "must be an address such as http://localhost:5000/get_reward"
+	case u.User != nil:
+		return "must not hold a user or password: the run folder would, too; use token_env"
+	case u.Fragment != "":
+		return "must not have a fragment"
+	}
+	return ""
+}
+
+func hidePassword(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		if u.User != nil {
+			u.User = url.User("...")
+		}
+		return u.String()
+	}
+	return "..."
+}
+
+// Groups implements reward.Parallel.
+func (s *Server) Groups() int { return s.Concurrency }
+
+// Varies implements reward.Varying: nothing is known of the server.
+func (*Server) Varies() bool { return true }
+
+// Score implements reward.Reward. A response that was graded is not sent again when
+// another one of its group failed.
+func (s *Server) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	s.once.Do(s.open)
+	addresses := s.addresses()
+	first := int(s.count.Add(1))
+	have := make([]*reward.Score, len(group))
+	return s.Grade(ctx, "http", group, func(ctx context.Context, try int) ([]reward.Score, error) {
+		// Another server may be well when one is not.
+		address := addresses[(first+try)%len(addresses)]
+		if err := dialects[s.Dialect](ctx, s, address, group, have); err != nil {
+			return nil, err
+		}
+		scores := make([]reward.Score, len(have))
+		for i, score := range have {
+			scores[i] = *score
+		}
+		return scores, nil
+	})
+}
+
+// open makes what requests share. Redirects are followed on the same server only: the
+// group and the token are for no other.
+func (s *Server) open() {
+	transport := nethttp.DefaultTransport.(*nethttp.Transport).Clone()
+	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = s.Concurrency, 0
+	s.slots = make(chan struct{}, s.Concurrency)
+	s.client = &nethttp.Client{Transport: transport, CheckRedirect: func(r *nethttp.Request, via []*nethttp.Request) error {
+		switch asked := via[0].URL; {
+		case r.URL.Scheme != asked.Scheme || r.URL.Host != asked.Host:
+			return redirectError(fmt.Sprintf("it redirects to another server, %s://%s: set url to that", r.URL.Scheme, r.URL.Host))
+		case r.Method != nethttp.MethodPost:
+			return redirectError(fmt.Sprintf("it redirects to %s with a status that turns POST into GET: set url to that", r.URL.Path))
+		case len(via) > 5:
+			return redirectError("it redirects without end")
+		}
+		return nil
+	}}
+}
+
+// A redirectError is a redirect that is not followed.
+type redirectError string
+
+func (e redirectError) Error() string { return string(e) }
+
+// Close closes the connections that are idle.
+func (s *Server) Close() error {
+	if s.client != nil {
+		s.client.CloseIdleConnections()
+	}
+	return nil
+}
+
+// post posts a JSON object and returns the answer's body.
+func (s *Server) post(ctx context.Context, client *nethttp.Client, address string, body []byte) ([]byte, error) {
+	token, err := s.token()
+	if err != nil {
+		return nil, external.Permanent(err)
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	limited, cancel := context.WithTimeout(ctx, s.Wait())
+	defer cancel()
+	request, err := nethttp.NewRequestWithContext(limited, nethttp.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, external.Permanent(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "onering")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := exchange(client, request, token)
+	if err == nil {
+		return answer, nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("no answer within %v s", s.Timeout)
+	}
+	return nil, fmt.Errorf("POST %s: %w", address, err)
+}
+
+// token returns the bearer token, "" if none is to be sent.
+func (s *Server) token() (string, error) {
+	if s.TokenEnv == "" {
+		return "", nil
+	}
+	token := strings.TrimSpace(os.Getenv(s.TokenEnv))
+	if token == "" {
+		return "", fmt.Errorf("reward.token_env: the environment variable %s is not set", s.TokenEnv)
+	}
+	return token, nil
+}
+
+// exchange sends a request and returns the body of a good answer. The token is cut out
+// of all that comes back: a server may repeat it.
+func exchange(client *nethttp.Client, request *nethttp.Request, token string) ([]byte, error) {
+	response, err := client.Do(request)
+	var redirect redirectError
+	if errors.As(err, &redirect) {
+		return nil, external.Permanent(redirect)
+	}
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // the address is named already
+		}
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, external.MaxAnswer+1))
+	if token != "" {
+		body = bytes.ReplaceAll(body, []byte(token), []byte("[token]"))
+	}
+	switch status := response.StatusCode; {
+	case status/100 == 2 && err != nil:
+		return nil, err
+	case status/100 == 2 && len(body) > external.MaxAnswer:
+		return nil, external.Permanent(fmt.Errorf("the answer %s is longer than %d MB", external.Excerpt(body), external.MaxAnswer>>20))
+	case status/100 == 2:
+		return body, nil
+	default:
+		err = fmt.Errorf("%d %s: %s", status, nethttp.StatusText(status), external.Excerpt(body))
+		if !passing(status) {
+			return nil, external.Permanent(err)
+		}
+		return nil, external.After(err, retryAfter(response.Header.Get("Retry-After"), time.Now()))
+	}
+}
+
+// passing says whether the server may answer otherwise the next time.
+func passing(status int) bool {
+	switch status {
+	case nethttp.StatusRequestTimeout, nethttp.StatusTooEarly, nethttp.StatusTooManyRequests:
+		return true
+	case nethttp.StatusNotImplemented, nethttp.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return status >= 500
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(value); err == nil {
+		return time.Duration(min(max(seconds, 0), 86400)) * time.Second
+	}
+	if date, err := nethttp.ParseTime(value); err == nil {
+		return max(date.Sub(now), 0)
+	}
+	return 0
+}
