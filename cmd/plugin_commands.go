@@ -21,7 +21,8 @@ type pluginCommands struct {
 	names         func() []string
 	// list writes the result of the list; asJSON asks for one line of JSON.
 	list func(c *cobra.Command, asJSON bool) error
-	// choose returns a run's configuration that has the plug-in of that name.
+	// choose returns a run's configuration that has the plug-in of that name. It is
+	// nil where a plug-in has no settings to show.
 	choose func(name string) (train.Config, error)
 	begin  scaffold.Kind
 }
@@ -32,15 +33,19 @@ func (p pluginCommands) command() *cobra.Command {
 	run := func(c *cobra.Command, _ []string) error { return p.list(c, asJSON) }
 	c := &cobra.Command{
 		Use:     p.plural,
-		Short:   fmt.Sprintf("List the %s, show one, or begin your own", p.plural),
-		Long:    fmt.Sprintf("List the %s, show the settings of one, or write a new one to begin with.", p.plural),
+		Short:   p.fill("List the PLURAL, show one, or begin your own"),
+		Long:    p.fill("List the PLURAL, show the settings of one, or write a new one to begin with."),
 		Example: p.fill("  onering PLURAL\n  onering PLURAL show SAMPLE\n  onering PLURAL new mine"),
 		Args:    knownCommand,
 		RunE:    run,
 	}
+	if p.choose == nil {
+		c.Short, c.Long = p.fill("List every KIND of PLURAL, or begin your own"), p.fill("List every KIND of PLURAL, or write a new one to begin with.")
+		c.Example = p.fill("  onering PLURAL\n  onering PLURAL new mine")
+	}
 	list := &cobra.Command{
 		Use:     "list",
-		Short:   fmt.Sprintf("List the %s", p.plural),
+		Short:   c.Short[:strings.IndexByte(c.Short, ',')],
 		Example: p.fill("  onering PLURAL list\n  onering PLURAL list --json"),
 		Args:    cobra.NoArgs,
 		RunE:    run,
@@ -48,7 +53,10 @@ func (p pluginCommands) command() *cobra.Command {
 	for _, c := range []*cobra.Command{c, list} {
 		c.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
 	}
-	c.AddCommand(list, p.show(), p.new())
+	c.AddCommand(list, p.new())
+	if p.choose != nil {
+		c.AddCommand(p.show())
+	}
 	return c
 }
 

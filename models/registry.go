@@ -56,22 +56,32 @@ func (r *registry[T]) names() []string {
 	return slices.Sorted(maps.Keys(r.entries))
 }
 
-var families registry[Open]
+// A family is what is known of a model_type.
+type family struct {
+	about string
+	open  Open
+}
+
+var families registry[family]
 
 // Register makes a family of models known under the model_type of its
-// config.json; call it from init. It panics where the name is empty or taken or
-// open is nil: both are mistakes in the program.
-func Register(modelType string, open Open) {
+// config.json; call it from init. about says in one line which models are of it.
+// It panics where the name is empty or taken or open is nil: both are mistakes in
+// the program.
+func Register(modelType, about string, open Open) {
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))
 	}
-	if !families.add(modelType, open) {
+	if !families.add(modelType, family{about, open}) {
 		panic(fmt.Sprintf("models: %q is registered twice", modelType))
 	}
 }
 
 // Families returns every registered model_type in alphabetical order.
 func Families() []string { return families.names() }
+
+// About says which models are of a family; "" for one that is not registered.
+func About(modelType string) string { return families.get(modelType).about }
 
 // known lists the families for messages.
 func known() string {
@@ -91,7 +101,7 @@ func design(config *ConfigFile) (Design, error) {
 	if err := config.Err(); err != nil {
 		return nil, err
 	}
-	open := families.get(kind)
+	open := families.get(kind).open
 	if open == nil {
 		config.Fail("model_type %q is not supported, only %s: name a model of one of these families, or add this one with onering models new", kind, known())
 		return nil, config.Err()

@@ -19,7 +19,7 @@ import (
 // without rotary embedding, frequencies and names of its own. Nothing else knows
 // of it but these lines.
 func init() {
-	models.Register("runtime_test", func(c *models.ConfigFile) (models.Design, error) {
+	models.Register("runtime_test", "", func(c *models.ConfigFile) (models.Design, error) {
 		names := decoder.LlamaNames
 		names.Layer, names.Q, names.QNorm = "decoder.%d.", "attention.query", "attention.query_norm.weight"
 		return decoder.Read(c, decoder.Shape{

@@ -21,6 +21,7 @@ var kinds = []struct {
 }{
 	{Objective, "\t_ \"onering/objectives/gspo\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/pmpo\"\n", 15, "pmpo", "math"},
 	{Reward, "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
+	{Model, "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/qwen2\"\n", 5, "llama", "decoder"},
 }
 
 // checkout returns a folder with what Add reads of the checkout: go.mod and the

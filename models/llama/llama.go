@@ -11,7 +11,7 @@ import (
 	"onering/models/decoder"
 )
 
-func init() { models.Register("llama", open) }
+func init() { models.Register("llama", "Llama 2 and 3, SmolLM2, DeepSeek-R1-Distill-Llama", open) }
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("LlamaForCausalLM")

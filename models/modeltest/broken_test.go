@@ -122,7 +122,7 @@ func TestBroken(t *testing.T) {
 			t.Errorf("rule %s: errors %q, want %q", b.rule, r.errors, b.want)
 		}
 	}
-	models.Register("careless", func(c *models.ConfigFile) (models.Design, error) { return shape, nil })
+	models.Register("careless", "", func(c *models.ConfigFile) (models.Design, error) { return shape, nil })
 	r := &recorder{TB: t}
 	checkConfig(r, strings.Replace(small, "llama", "careless", 1), models.Model{}, nil)
 	if all := strings.Join(r.errors, "\n"); !strings.Contains(all, "rope_theta 1234.5") || !strings.Contains(all, "yarn") {

@@ -10,7 +10,7 @@ import (
 	"onering/models/decoder"
 )
 
-func init() { models.Register("qwen2", open) }
+func init() { models.Register("qwen2", "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen", open) }
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen2ForCausalLM")

@@ -11,7 +11,7 @@ import (
 	"onering/models/decoder"
 )
 
-func init() { models.Register("qwen3", open) }
+func init() { models.Register("qwen3", "the dense models of Qwen3", open) }
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen3ForCausalLM")

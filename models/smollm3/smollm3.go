@@ -10,7 +10,7 @@ import (
 	"onering/models/decoder"
 )
 
-func init() { models.Register("smollm3", open) }
+func init() { models.Register("smollm3", "SmolLM3", open) }
 
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("SmolLM3ForCausalLM")
