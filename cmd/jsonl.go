@@ -117,6 +117,6 @@ func (l lineWriter) write(row any) error {
 	if err := enc.Encode(row); err != nil {
 		return err
 	}
-	_, err := l.w.Write(line.Bytes())
+	_, err := raw(l.w).Write(line.Bytes())
 	return err
 }

@@ -63,7 +63,7 @@ func (l *logFile) open(path string) error {
 
 // print adds a line of text with the time.
 func (l *logFile) print(line string) {
-	fmt.Fprintf(l, "%s %s\n", time.Now().Format(time.RFC3339), line)
+	fmt.Fprintf(l, "%s %s\n", time.Now().Format(time.RFC3339), escaped(line))
 }
 
 // Close closes the file, if there is one.

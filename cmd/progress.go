@@ -3,13 +3,11 @@ package cmd
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 )
 
 const (
@@ -41,13 +39,13 @@ type progress struct {
 
 // newProgress begins to show a task of total units, 0 if that is not known yet.
 func newProgress(w io.Writer, quiet bool, name, unit string, total int64) *progress {
-	p := &progress{name: name, unit: unit, total: total, now: time.Now}
+	p := &progress{name: escaped(name), unit: unit, total: total, now: time.Now}
 	p.started = p.now()
 	p.printed = p.started
-	switch f, ok := w.(*os.File); {
+	switch f := screen(w); {
 	case quiet:
-	case ok && term.IsTerminal(int(f.Fd())):
-		p.terminal = w
+	case f != nil:
+		p.terminal = f // a bar moves the cursor
 	default:
 		p.lines = w
 	}

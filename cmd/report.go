@@ -40,7 +40,7 @@ report.html into the run folder.`,
 				out = "report.html"
 			}
 			if out == "-" {
-				return report.Write(c.OutOrStdout(), runs, report.Options{Title: title})
+				return report.Write(raw(c.OutOrStdout()), runs, report.Options{Title: title})
 			}
 			if err := writeReport(out, runs, report.Options{Title: title}); err != nil {
 				return err

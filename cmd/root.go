@@ -42,7 +42,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	refuseUnknownTopics(root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	stderr = &visible{w: stderr}
+	root.SetOut(&visible{w: stdout})
 	root.SetErr(stderr)
 
 	// An error that comes before the command's own code (a flag, the arguments, an
@@ -124,6 +125,9 @@ line or the configuration is wrong.`,
 				level = slog.LevelDebug
 			}
 			slog.SetDefault(newLogger(c.ErrOrStderr(), level))
+			if outlivesReaders[c.CommandPath()] {
+				surviveClosedPipes(c)
+			}
 			return unsetFlags(c)
 		},
 	}

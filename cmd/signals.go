@@ -3,22 +3,41 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
+
+// outlivesReaders are the commands whose work must not be lost because a reader of
+// stdout or stderr goes away, as in "onering train | head -1". Of other commands
+// the result is what they print, and SIGPIPE ends them.
+var outlivesReaders = map[string]bool{
+	"onering train": true, "onering sft": true, "onering sweep": true, "onering eval": true, "onering step": true,
+}
+
+// surviveClosedPipes has the program go on when a reader of its output goes away,
+// up to its end, and makes that no error of the command.
+func surviveClosedPipes(c *cobra.Command) {
+	pipe := make(chan os.Signal, 1) // signal.Ignore would be inherited by plugins
+	signal.Notify(pipe, syscall.SIGPIPE)
+	for _, w := range []io.Writer{c.OutOrStdout(), c.ErrOrStderr()} {
+		if v, ok := w.(*visible); ok {
+			v.deaf = true
+		}
+	}
+}
 
 // catchSignals returns a context that SIGINT, SIGTERM or SIGHUP cancels, so that a
 // run ends between two steps, and a function that returns the signal that came, or
-// nil. The second signal is not handled: it ends the program at once. Until stop, a
-// reader of stdout or stderr that goes away does not end the program.
+// nil. The second signal is not handled: it ends the program at once.
 func catchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	pipe := make(chan os.Signal, 1) // signal.Ignore would be inherited by plugins
-	signal.Notify(pipe, syscall.SIGPIPE)
 	var first atomic.Value
 	go func() {
 		select {
@@ -35,7 +54,6 @@ func catchSignals(parent context.Context) (ctx context.Context, caught func() os
 	}
 	stop = func() {
 		signal.Stop(signals)
-		signal.Stop(pipe)
 		cancel()
 	}
 	return ctx, caught, stop

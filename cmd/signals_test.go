@@ -119,8 +119,9 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// A reader of the log that goes away, such as a closed terminal, does not end a run.
-func TestClosedLog(t *testing.T) {
+// Readers of stdout and stderr that go away, as in "onering train | head -1", do not
+// end a run, also where it prints its result.
+func TestClosedPipes(t *testing.T) {
 	if !libraryFound() {
 		t.Skip("no ONNX Runtime library: run onering doctor")
 	}
@@ -133,13 +134,32 @@ func TestClosedLog(t *testing.T) {
 	}
 	read.Close()
 	defer write.Close()
-	dir := filepath.Join(t.TempDir(), "run")
-	c := program("train", "--out", dir, "--set", "train.rounds=2", "--set", "eval.suites=", "--set", "rollout.prompts_per_round=16", "--set", "train.batch_size=16")
-	c.Stderr = write
-	if err := c.Run(); err != nil {
-		t.Errorf("the run ended with %v after %d steps", err, steps(dir))
+	for _, json := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "run")
+		c := program("train", "--out", dir, "--set", "train.rounds=1", "--set", "eval.suites=", "--set", "rollout.prompts_per_round=16", "--set", "train.batch_size=16")
+		if json {
+			c.Args = append(c.Args, "--json")
+		}
+		c.Stdout, c.Stderr = write, write
+		if err := c.Run(); err != nil {
+			t.Errorf("the run ended with %v after %d steps", err, steps(dir))
+		}
+		if saved := lastState(t, dir); saved.Step != steps(dir) || saved.Step == 0 {
+			t.Errorf("the checkpoint is of step %d, metrics.jsonl has %d", saved.Step, steps(dir))
+		}
 	}
-	if saved := lastState(t, dir); saved.Step != steps(dir) || saved.Step == 0 {
-		t.Errorf("the checkpoint is of step %d, metrics.jsonl has %d", saved.Step, steps(dir))
+	// An error still has its exit code.
+	c := program("train", "--out", filepath.Join(t.TempDir(), "run"), "--set", "model.path=nowhere")
+	c.Stdout, c.Stderr = write, write
+	c.Run()
+	if got := c.ProcessState.ExitCode(); got != exitFailed {
+		t.Errorf("a wrong model: %v, want exit code %d", c.ProcessState, exitFailed)
+	}
+	// The result of other commands is what they print.
+	c = program("objectives")
+	c.Stdout = write
+	c.Run()
+	if status := c.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGPIPE {
+		t.Errorf("a list that nobody reads: %v, want the signal SIGPIPE", c.ProcessState)
 	}
 }

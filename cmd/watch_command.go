@@ -30,8 +30,8 @@ If stdout is not a terminal, or TERM is dumb, the view is printed once.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			out := c.OutOrStdout()
-			f, ok := out.(*os.File)
-			if once || !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+			f := screen(out)
+			if once || f == nil || os.Getenv("TERM") == "dumb" {
 				text, _, err := terminal.View(args[0], 80, math.MaxInt)
 				if err != nil {
 					return err

@@ -261,7 +261,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 			return lines, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		var l rolloutLine
 		if err := json.Unmarshal(text, &l); err != nil {

@@ -1,0 +1,125 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// A visible writes text so that a terminal only shows it. Names of files, messages
+// of a hub and texts of models come from outside and may hold sequences that move
+// the cursor, rename the window or answer for the user, and marks that turn the
+// direction of a line around; their characters are written as \x1b or \u202e.
+// Newlines and tabs stay.
+type visible struct {
+	w    io.Writer
+	part []byte // the beginning of a character whose end the next Write has
+	deaf bool   // a reader that went away is no error
+}
+
+// Write implements io.Writer.
+func (v *visible) Write(p []byte) (int, error) {
+	text := p
+	if len(v.part) > 0 {
+		text = append(v.part, p...)
+	}
+	whole := len(text)
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				whole -= n
+			}
+			break
+		}
+	}
+	v.part = append([]byte(nil), text[whole:]...)
+	_, err := io.WriteString(v.w, escaped(string(text[:whole])))
+	return len(p), v.ignore(err)
+}
+
+// ignore drops the error of a reader that went away, where that is no error.
+func (v *visible) ignore(err error) error {
+	if v.deaf && errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+// escaped returns the text with its control characters, marks of direction and
+// bytes that are no UTF-8 written as escapes. Within a JSON string, whose encoder
+// has escaped those below a space, the result is JSON of the same value.
+func escaped(text string) string {
+	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for i, n := 0, 0; i < len(text); i += n {
+		var r rune
+		r, n = utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case r == '\r':
+			b.WriteString(`\r`)
+		case hidden(r) && r < ' ':
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case hidden(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteString(text[i : i+n])
+		}
+	}
+	return b.String()
+}
+
+// hidden reports whether a terminal acts on a character instead of showing it.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case r < ' ', r >= 0x7f && r <= 0x9f: // C0, DEL and C1
+		return true
+	case r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // separators, directions
+		return true
+	}
+	return false
+}
+
+// screen returns the file under a writer if it is a terminal, else nil.
+func screen(w io.Writer) *os.File {
+	if v, ok := w.(*visible); ok {
+		w = v.w
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// raw returns the writer for results that a program reads: on a terminal w, which
+// escapes, and elsewhere what is under it, so that every byte arrives.
+func raw(w io.Writer) io.Writer {
+	v, ok := w.(*visible)
+	if !ok || screen(v) != nil {
+		return w
+	}
+	return rawWriter{v}
+}
+
+// A rawWriter writes to what is under a visible.
+type rawWriter struct{ *visible }
+
+// Write implements io.Writer.
+func (w rawWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	if err = w.ignore(err); err == nil {
+		n = len(p)
+	}
+	return n, err
+}
