@@ -62,7 +62,7 @@ var rooms = []struct {
 	{"reward/external", "reward data"},
 	{"reward/command", "reward reward/external settings"},
 	{"reward/http", "reward reward/external data settings"},
-	{"reward/math", "reward verifier"},
+	{"reward/math", "reward settings verifier"},
 	{"reward/texts", "settings"},
 	{"reward/*", "reward reward/texts data settings"},
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/objectives"
+	"onering/reward"
 	"onering/settings"
 	"onering/train"
 )
@@ -53,6 +54,11 @@ func resolve(layers ...layer) (*resolved, error) {
 	}
 	if len(errs) > 0 {
 		return nil, usageError{errors.Join(errs...)}
+	}
+	// What a reward takes from the template is part of the configuration. A template
+	// that is impossible is for validate.
+	if template, err := r.Model.PromptTemplate(); err == nil {
+		reward.SetTemplate(r.Reward.Rule, template.Name)
 	}
 	return r, nil
 }

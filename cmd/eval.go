@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,20 +25,7 @@ func newEval() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "eval --model DIR --suite NAME,FILE...",
 		Short: "Measure a model on benchmarks, or compare two measurements",
-		Long: `Measure a model on benchmarks: pass@1 and, with several samples a problem,
-avg@n, pass@k and maj@k, with 95 % confidence intervals. A suite is a file of
-problems, or the name of a benchmark in the folder of --suites-dir:
-` + strings.Join(benchmarkNames(), ", ") + `.
-
-One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
-0.95 unless other values are given. Truncated responses count as wrong. --out
-receives every response, a JSON object per line, as soon as it ends; --resume
-samples only what that file still lacks. Neither an interruption nor --slots
-changes a response: it follows from the seed, the problem and the sample's
-number.
-
---compare A B compares two measurements on the problems they share: reports as
---json prints them, or files of responses.`,
+		Long:  evalHelp(),
 		Example: `  onering eval --model DIR --suite aime24,math500 --suites-dir benchmarks --out dir.jsonl
   onering eval --model DIR --suite held-out.jsonl --samples 16 --json > report.json
   onering eval --compare before.json after.json`,
@@ -76,6 +64,29 @@ number.
 	return c
 }
 
+// evalHelp is what eval does, in detail.
+func evalHelp() string {
+	return `Measure a model on benchmarks: pass@1 and, with several samples a problem,
+avg@n, pass@k and maj@k, with 95 % confidence intervals. A suite is a file of
+problems, or the name of a benchmark in the folder of --suites-dir:
+` + strings.Join(benchmarkNames(), ", ") + `.
+
+A response is right if it states an answer of the problem where --extract looks
+for it: boxed (the last complete box), tag (the form of the r1 template), auto
+(tags, else the last box, else what running text says), last (the last
+expression). The default is what the template asks for.
+
+One sample is decoded greedily. Several are drawn at temperature 0.6 with top-p
+0.95 unless other values are given. Truncated responses count as wrong. --out
+receives every response, a JSON object per line, as soon as it ends; --resume
+samples only what that file still lacks. Neither an interruption nor --slots
+changes a response: it follows from the seed, the problem and the sample's
+number.
+
+--compare A B compares two measurements on the problems they share: reports as
+--json prints them, or files of responses.`
+}
+
 // register adds the flags that o holds.
 func (o *evalOptions) register(c *cobra.Command) {
 	flags := c.Flags()
@@ -86,6 +97,7 @@ func (o *evalOptions) register(c *cobra.Command) {
 	addSettings(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	addSettings(flags, &o.columns)
+	flags.StringVar(&o.extract, "extract", "", "where in a response the answer has to stand: "+strings.Join(reward.ExtractRules, ", ")+"; if not given tag for the template r1, else boxed")
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
 	flags.StringVar(&o.out, "out", "", "file for every response")
 	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
@@ -94,6 +106,7 @@ func (o *evalOptions) register(c *cobra.Command) {
 	must(c.MarkFlagDirname("suites-dir"))
 	must(c.MarkFlagFilename("out", "jsonl"))
 	must(c.RegisterFlagCompletionFunc("suite", cobra.FixedCompletions(benchmarkNames(), cobra.ShellCompDirectiveDefault)))
+	must(c.RegisterFlagCompletionFunc("extract", cobra.FixedCompletions(reward.ExtractRules, cobra.ShellCompDirectiveNoFileComp)))
 	exclusive(c, "json", "markdown")
 }
 
@@ -111,6 +124,7 @@ type evalOptions struct {
 	columns        data.Columns
 	suites         []string
 	dir, out       string
+	extract        string
 	slots          int
 	json, markdown bool
 	resume         bool
@@ -135,6 +149,9 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 			return usagef("--greedy --samples %d: the samples would all be the same", o.Samples)
 		}
 		o.Sampling = sampler.Greedy(o.MaxNewTokens)
+	}
+	if o.extract != "" && !slices.Contains(reward.ExtractRules, o.extract) {
+		return usagef("--extract %q: must be one of %s", o.extract, strings.Join(reward.ExtractRules, ", "))
 	}
 	if o.resume && o.out == "" {
 		return usagef("--resume needs --out, the file to go on with")
@@ -180,11 +197,12 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 	if f.dtype != "float32" {
 		o.DType = f.dtype
 	}
-	responses, err := openResponses(o, eval.NewPlan(o.Settings, suites))
+	rule, err := o.reward()
 	if err != nil {
 		return none, err
 	}
-	rule, err := reward.New(evalReward)
+	o.Extract = reward.Extract(rule)
+	responses, err := openResponses(o, eval.NewPlan(o.Settings, suites))
 	if err != nil {
 		return none, err
 	}
@@ -197,6 +215,16 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 
 // evalReward is the reward that the command grades by.
 const evalReward = "math"
+
+// reward is the rule that responses are graded by.
+func (o evalOptions) reward() (reward.Reward, error) {
+	rule, err := reward.New(evalReward)
+	if err != nil {
+		return nil, err
+	}
+	reward.SetTemplate(rule, o.prompt.Name)
+	return reward.WithExtract(rule, o.extract)
+}
 
 func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
 	switch {

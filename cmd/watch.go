@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"onering/reward"
 	"onering/train"
 	"onering/train/metrics"
 )
@@ -75,6 +76,7 @@ func roundLine(r metrics.Record, rounds int) string {
 		{"entropy", "entropy", "%.3f"},
 		{"response_length/mean", "length", "%.1f"},
 		{"truncated_share", "truncated", "%.3f"},
+		{"no_answer_share", "no answer", "%.3f"},
 		{"logp_gap_max", "logp gap", "%.1e"},
 	} {
 		if x := r.Float(m.name); !math.IsNaN(x) {
@@ -144,7 +146,7 @@ func (s summary) print(w io.Writer, c train.Config) {
 		fmt.Fprintf(t, "trained\t%d rounds, %d steps with %s; those after round %d took %.1f s since the run was resumed\n", s.Rounds, s.Steps, c.Objective.Name, s.Resumed, s.Seconds)
 	}
 	if s.Reward != nil {
-		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last\n", s.Reward[0], s.Reward[1])
+		fmt.Fprintf(t, "reward\t%.3f in the first round, %.3f in the last%s\n", s.Reward[0], s.Reward[1], extraction(c))
 	}
 	for _, x := range s.Suites {
 		fmt.Fprintf(t, "%s\tpass@1 ", x.Suite)
@@ -162,6 +164,14 @@ func (s summary) print(w io.Writer, c train.Config) {
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
 	fmt.Fprintf(t, "next\t%s\n", s.next(c))
 	t.Flush()
+}
+
+// extraction says where the answers had to stand, if that is a setting of the reward.
+func extraction(c train.Config) string {
+	if rule := reward.Extract(c.Reward.Rule); rule != "" {
+		return ", for answers by extract = " + rule
+	}
+	return ""
 }
 
 // next returns a command that shows what was learned.

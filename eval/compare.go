@@ -2,6 +2,7 @@ package eval
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,9 @@ func Compare(a, b Report) (Comparison, error) {
 	}
 	if x, y := a.Settings, b.Settings; x.Describe() != y.Describe() {
 		warn("the samplings differ: %s and %s", x.sampling(), y.sampling())
+	}
+	if x, y := cmp.Or(a.Settings.Extract, "auto"), cmp.Or(b.Settings.Extract, "auto"); x != y {
+		warn("the rules by which answers are found differ: extract %s and %s", x, y)
 	}
 	others := map[string]Score{}
 	for _, s := range b.Suites {

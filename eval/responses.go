@@ -32,6 +32,9 @@ type Settings struct {
 	System string `json:"system,omitempty"`
 	// Stops are strings that end a response.
 	Stops []string `json:"stop,omitempty"`
+	// Extract is the rule by which answers are found in responses; see
+	// reward.Extractor. Reports from before it could be chosen have none, which is auto.
+	Extract string `json:"extract,omitempty"`
 	// Samples of each problem.
 	Samples int `json:"samples"`
 	// Sampling is how responses are drawn; a truncated one counts as wrong.
@@ -306,6 +309,7 @@ func (p Plan) differs(q Plan) error {
 		{"template", was.Template, want.Template},
 		{"system message", was.System, want.System},
 		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
+		{"extract", cmp.Or(was.Extract, "auto"), cmp.Or(want.Extract, "auto")},
 		{"samples", was.Samples, want.Samples},
 		{"seed", was.Seed, want.Seed},
 	}

@@ -24,6 +24,9 @@ func (s Settings) String() string {
 	if strings.ContainsAny(template, " \n{") { // a text, not a name
 		template = fmt.Sprintf("%.60q", template)
 	}
+	if s.Extract != "" {
+		template += ", answers " + s.Extract
+	}
 	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxNewTokens)
 }
 

@@ -122,6 +122,7 @@ func mean(x []float64) float64 {
 const (
 	spikeLimit     = 10   // largest gradient norm, as a multiple of the median
 	truncatedLimit = 0.1  // share of truncated responses in the last round
+	noAnswerLimit  = 0.1  // share of responses without an answer in the last round
 	gapLimit       = 1e-3 // difference between the sampler's and the learner's log-prob
 	rewardLoss     = 0.1  // best reward of a round minus the reward at the end
 )
@@ -151,6 +152,10 @@ func (r *Run) stabilityFinding() (Finding, bool) {
 	if x := r.Rounds.Last("truncated_share"); x > truncatedLimit {
 		f.Level = "bad"
 		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses are truncated", 100*x))
+	}
+	if x := r.Rounds.Last("no_answer_share"); x > noAnswerLimit {
+		f.Level = "bad"
+		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x))
 	}
 	if x := finiteOf(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > gapLimit {
 		f.Level = "bad"

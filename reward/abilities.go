@@ -1,8 +1,10 @@
 package reward
 
 import (
+	"fmt"
 	"io"
 	"runtime"
+	"slices"
 )
 
 // A Parallel reward says how many groups it can grade at once. It is for rewards
@@ -41,4 +43,62 @@ func Close(r Reward) error {
 		return c.Close()
 	}
 	return nil
+}
+
+// A Templated reward depends on the prompt template, which asks for the answer in a
+// form: in a box, in tags. SetTemplate is called before the first Score with the
+// template's name (qwen_math, r1, no, chat), or its text if it is a template of one's
+// own.
+type Templated interface {
+	SetTemplate(name string)
+}
+
+// SetTemplate tells r the template of its prompts, if it asks.
+func SetTemplate(r Reward, name string) {
+	if t, ok := r.(Templated); ok {
+		t.SetTemplate(name)
+	}
+}
+
+// An Extractor finds the answers in responses by a rule that can be chosen.
+type Extractor interface {
+	// Extract is the name of the rule: boxed, tag, auto or last. It is empty if the
+	// reward extracts nothing after all.
+	Extract() string
+	// WithExtract returns the same reward with another rule, and leaves the receiver
+	// as it is. rule is one of the names.
+	WithExtract(rule string) Reward
+}
+
+// ExtractRules are the names of the rules of extraction.
+var ExtractRules = []string{"boxed", "tag", "auto", "last"}
+
+// Extract is the rule by which r finds the answers in responses, "" if it has none.
+func Extract(r Reward) string {
+	if e, ok := r.(Extractor); ok {
+		return e.Extract()
+	}
+	return ""
+}
+
+// FindsAnswers says whether r looks for answers in responses, so that a response
+// without one is worth counting.
+func FindsAnswers(r Reward) bool {
+	if c, ok := r.(*Combined); ok {
+		return slices.ContainsFunc(c.Parts, func(p Part) bool { return FindsAnswers(p.Reward) })
+	}
+	return SameAnswer(r) != nil || Extract(r) != ""
+}
+
+// WithExtract returns r with another rule of extraction; "" keeps r's own. The error is
+// that r has none.
+func WithExtract(r Reward, rule string) (Reward, error) {
+	if rule == "" {
+		return r, nil
+	}
+	e, ok := r.(Extractor)
+	if !ok || e.Extract() == "" {
+		return nil, fmt.Errorf("reward: extract = %q: the reward does not look for answers in responses", rule)
+	}
+	return e.WithExtract(rule), nil
 }

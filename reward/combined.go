@@ -249,10 +249,34 @@ func (c *Combined) SameAnswer(a, b string) bool {
 // SetTemplate implements Templated for the parts that do.
 func (c *Combined) SetTemplate(name string) {
 	for _, p := range c.Parts {
-		if t, ok := p.Reward.(Templated); ok {
-			t.SetTemplate(name)
+		SetTemplate(p.Reward, name)
+	}
+}
+
+// Extract implements Extractor: the rule of the judge, or else of the first part that
+// has one.
+func (c *Combined) Extract() string {
+	if judge := c.judge(); judge >= 0 {
+		return Extract(c.Parts[judge].Reward)
+	}
+	for _, p := range c.Parts {
+		if rule := Extract(p.Reward); rule != "" {
+			return rule
 		}
 	}
+	return ""
+}
+
+// WithExtract implements Extractor for the parts that do.
+func (c *Combined) WithExtract(rule string) Reward {
+	out := *c
+	out.Parts = slices.Clone(c.Parts)
+	for i, p := range out.Parts {
+		if e, ok := p.Reward.(Extractor); ok && e.Extract() != "" {
+			out.Parts[i].Reward = e.WithExtract(rule)
+		}
+	}
+	return &out
 }
 
 // Groups implements Parallel: as many as the narrowest part takes that says so.

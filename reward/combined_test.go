@@ -264,14 +264,21 @@ func TestGraderScore(t *testing.T) {
 type able struct {
 	given
 	template string
+	rule     string
 	groups   int
 	closed   error
 	Size     int `toml:"size" range:"[1,)"`
 }
 
 func (a *able) SetTemplate(name string) { a.template = name }
-func (a *able) Groups() int             { return a.groups }
-func (a *able) Close() error            { return a.closed }
+func (a *able) Extract() string         { return a.rule }
+func (a *able) WithExtract(rule string) reward.Reward {
+	b := *a
+	b.rule = rule
+	return &b
+}
+func (a *able) Groups() int  { return a.groups }
+func (a *able) Close() error { return a.closed }
 func (a *able) Validate() error {
 	return &settings.Error{Key: "size", Value: a.Size, Remedy: "must be even"}
 }
@@ -288,6 +295,17 @@ func TestCombinedAbilities(t *testing.T) {
 	if a.template != "r1" || b.template != "r1" || c.Groups() != 1000 {
 		t.Errorf("%+v %+v %d", a, b, c.Groups())
 	}
+	if reward.Extract(c) != "" || !reward.FindsAnswers(c) {
+		t.Error("a rule of extraction that no part has")
+	}
+	if _, err := reward.WithExtract(c, "auto"); err == nil {
+		t.Error("a rule of extraction for parts that have none")
+	}
+	b.rule = "boxed"
+	if other, err := reward.WithExtract(c, "auto"); err != nil || reward.Extract(other) != "auto" || reward.Extract(c) != "boxed" || b.rule != "boxed" {
+		t.Errorf("%v, %v", other, err)
+	}
+	b.rule = ""
 	if err := c.Close(); !errors.Is(err, boom) || err.Error() != "a: boom" {
 		t.Errorf("error %v", err)
 	}

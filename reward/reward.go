@@ -38,8 +38,8 @@ type Sample struct {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // program decodes the run file's [reward] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Validator, Comparer, Describer, Parallel, Varying and
-// io.Closer.
+// by type assertion: Validator, Comparer, Describer, Templated, Extractor, Parallel,
+// Varying and io.Closer.
 //
 // Methods observe these rules, each of which is a case of rewardtest:
 //
@@ -119,6 +119,14 @@ const (
 	Error Status = "error" // the problem has nothing to grade with, or the grader has a fault
 )
 
+// String returns ok, limit or error.
+func (s Status) String() string {
+	if s == OK {
+		return "ok"
+	}
+	return string(s)
+}
+
 // A Validator rejects impossible configurations. Each of the joined errors is best
 // a *settings.Error, which names the key. What the range tags of the fields forbid
 // (see package settings) is checked without it.
@@ -130,13 +138,6 @@ type Validator interface {
 // vote of evaluations. Without it answers are compared as texts.
 type Comparer interface {
 	SameAnswer(a, b string) bool
-}
-
-// A Templated reward reads responses as the prompt template has them written, such as
-// the answer in a box or between tags. SetTemplate is called once, before the first
-// Score, with the template's name or text.
-type Templated interface {
-	SetTemplate(name string)
 }
 
 // SameAnswer returns the comparison of r, nil if it has none.

@@ -113,6 +113,7 @@ type LoopConfig struct {
 type EvalConfig struct {
 	Suites  []string `toml:"suites" help:"files of held-out problems"`
 	Samples int      `toml:"samples" range:"[1,)" help:"responses to each problem"`
+	Extract string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
 	sampler.Sampling
 	data.Columns
 }

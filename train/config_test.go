@@ -52,7 +52,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
 		Rollout:   RolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:     LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
-		Eval:      EvalConfig{Suites: []string{""}, Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
+		Eval:      EvalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
 		Runtime:   RuntimeConfig{Threads: -1, Device: "tpu"},
 	}
 	reported, exist := map[string]bool{}, keys()

@@ -76,6 +76,7 @@ func (v *validator) eval(e EvalConfig) {
 	v.check("eval.suites", e.Suites, !slices.Contains(e.Suites, ""), "must not hold an empty name")
 	v.check("eval.temperature", e.Temperature, e.Temperature >= 0 && !math.IsInf(e.Temperature, 1), "must be a finite number, at least 0; 0 is greedy decoding")
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
+	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
 	if e.Temperature == 0 {
 		v.check("eval.samples", e.Samples, e.Samples <= 1, "samples of greedy decoding are all the same: set eval.temperature above 0, or 1 sample")
 		off := sampler.Plain(1).Drawing()

@@ -18,6 +18,8 @@ import (
 type Evaluation struct {
 	Round, Step int
 	Results     []eval.Score
+
+	answers bool // the reward looks for answers in responses
 }
 
 // record returns the evaluation as a record of metrics.jsonl.
@@ -30,6 +32,9 @@ func (e Evaluation) record() metrics.Record {
 			r = r.With(fmt.Sprintf("%s/pass@%d", name, at.K), at.Value).With(fmt.Sprintf("%s/maj@%d", name, at.K), x.MajorityK[j].Value)
 		}
 		r = r.With(name+"/response_length", x.Tokens).With(name+"/truncated_share", x.Truncated)
+		if e.answers {
+			r = r.With(name+"/no_answer_share", x.Unanswered)
+		}
 	}
 	if len(e.Results) > 1 {
 		r = r.With("eval/average/pass@1", *e.mean())
@@ -70,13 +75,18 @@ type evaluator struct {
 	config   Config
 	roller   *roller
 	suites   []eval.Suite
+	reward   reward.Reward // that of the training, with the extraction of [eval]
 	observer Observer
 	log      *slog.Logger
 }
 
 // newEvaluator opens the suites.
 func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*evaluator, error) {
-	e := &evaluator{config: c, roller: r, observer: observer, log: log}
+	rule, err := reward.WithExtract(c.Reward.Rule, c.Eval.Extract)
+	if err != nil {
+		return nil, fmt.Errorf("train: eval.extract: %w", err)
+	}
+	e := &evaluator{config: c, roller: r, reward: rule, observer: observer, log: log}
 	for _, name := range c.Eval.Suites {
 		s, err := eval.Open(name, "", c.Eval.Options())
 		if err != nil {
@@ -90,7 +100,7 @@ func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*ev
 // evaluate runs the suites; without any it returns no results, and neither if the
 // reward leaves a response without a grade.
 func (e *evaluator) evaluate(ctx context.Context, at position) (Evaluation, error) {
-	out := Evaluation{Round: at.round, Step: at.step}
+	out := Evaluation{Round: at.round, Step: at.step, answers: reward.FindsAnswers(e.reward)}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
 		result, err := e.suite(ctx, s)
@@ -112,6 +122,7 @@ func (e *evaluator) settings() eval.Settings {
 	c, around := e.config.Eval, e.roller.prompter.Template
 	o := eval.Settings{
 		Template: around.Name, System: around.System, Stops: around.Stops,
+		Extract: reward.Extract(e.reward),
 		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}
 	if c.MaxNewTokens == 0 {
@@ -129,13 +140,13 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite) (eval.Score, error)
 	}
 	r := e.roller
 	sampling := eval.Evaluator{
-		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: r.reward,
+		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if err := sampling.Evaluate(ctx, suites, responses); err != nil {
 		return eval.Score{}, err
 	}
-	report, err := responses.Report(reward.SameAnswer(r.reward))
+	report, err := responses.Report(reward.SameAnswer(e.reward))
 	if err != nil {
 		return eval.Score{}, err
 	}

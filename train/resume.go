@@ -121,6 +121,7 @@ func changedSettings(was, is map[string]string) []change {
 	defaults := Default()
 	defaults.Objective.Settings, defaults.Reward.Rule = nil, nil // the run may have others
 	old := decisive(defaults)
+	old["reward.extract"] = "auto" // before it could be chosen
 	maps.Copy(old, was)
 	var changed []change
 	for key, value := range is {

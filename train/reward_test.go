@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +110,57 @@ func TestReward(t *testing.T) {
 		if got := rounds[0].Float(name); !(math.Abs(got-want) < 1e-12) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
+	}
+}
+
+// An unboxed reward is that of math for responses without their boxes.
+type unboxed struct{ reward.Reward }
+
+func (r unboxed) Score(ctx context.Context, group []reward.Sample) ([]reward.Score, error) {
+	bare := slices.Clone(group)
+	for i := range bare {
+		bare[i].Response = strings.NewReplacer(`\boxed{`, "the answer is ", "}", "").Replace(bare[i].Response)
+	}
+	return r.Reward.Score(ctx, bare)
+}
+
+func (r unboxed) SetTemplate(name string) { reward.SetTemplate(r.Reward, name) }
+func (r unboxed) Extract() string         { return reward.Extract(r.Reward) }
+func (r unboxed) WithExtract(rule string) reward.Reward {
+	return unboxed{r.Reward.(reward.Extractor).WithExtract(rule)}
+}
+
+// TestNoBox: a response without a box earns 0 in training, and [eval] may take its
+// answer all the same.
+func TestNoBox(t *testing.T) {
+	env := runtimetest.Test(t)
+	c, _ := partedRun(t)
+	rule, err := reward.New("math")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Reward = train.RewardConfig{Name: "math", Rule: unboxed{rule}}
+	c.Eval.Extract = "auto"
+	var log bytes.Buffer
+	s, rounds := learnLogged(t, env, c, slog.New(slog.NewTextHandler(&log, nil)))
+	if !strings.Contains(log.String(), `msg="where responses have to state their answers" extract=boxed template=no`) {
+		t.Errorf("the log does not say where answers are looked for:\n%s", &log)
+	}
+	for name, want := range map[string]float64{"reward": 0, "no_answer_share": 1, "verifier/status/ok": 1, "verifier/status/limit": 0, "verifier/status/error": 0, "verifier/errors": 0} {
+		if got := rounds[0].Float(name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if first := s.First.Results[0]; first.Pass1.Value < 0.1 || first.Unanswered > 0.1 {
+		t.Errorf("by extract = auto pass@1 is %v, and %v of the responses have no answer", first.Pass1.Value, first.Unanswered)
+	}
+	text, err := os.ReadFile(filepath.Join(c.Output.Dir, "rollouts", "round-00001.jsonl"))
+	if err != nil || strings.Count(string(text), `"answer":"","reason":"no box","status":"ok","reward":0,`) != 128 {
+		t.Errorf("rollouts (%v) begin %.300s", err, text)
+	}
+	c.Eval.Extract = "box"
+	if err := c.Validate(); err == nil || err.Error() != `eval.extract = "box": must be one of boxed, tag, auto, last; without it that of the reward` {
+		t.Errorf("error %v", err)
 	}
 }
 

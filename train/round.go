@@ -146,10 +146,11 @@ func (r *round) note(batch []int, b objectives.Batch, w [][]float64) {
 	}
 }
 
-// metrics returns the figures of the finished round.
-func (r *round) metrics() metrics.Record {
+// metrics returns the figures of the finished round. answers says whether the reward
+// looks for answers in responses.
+func (r *round) metrics(answers bool) metrics.Record {
 	var rewards, lengths, entropies []float64
-	truncated, limits, failures, skipped := 0.0, 0.0, 0.0, 0.0
+	truncated := 0.0
 	longest := 0.0
 	for i := range r.rollouts {
 		x := &r.rollouts[i]
@@ -159,16 +160,9 @@ func (r *round) metrics() metrics.Record {
 		if x.Truncated {
 			truncated++
 		}
-		switch {
-		case x.Score.Skip:
-			skipped++
-			continue
-		case x.Score.Status == reward.Limit:
-			limits++
-		case x.Score.Status == reward.Error:
-			failures++
+		if !x.Score.Skip {
+			rewards = append(rewards, x.Score.Value)
 		}
-		rewards = append(rewards, x.Score.Value)
 	}
 	n := float64(len(r.rollouts))
 	mean, deviation := metrics.Moments(rewards)
@@ -180,11 +174,38 @@ func (r *round) metrics() metrics.Record {
 		With("groups_kept", float64(len(r.kept))/n).
 		With("entropy", entropy).
 		With("response_length/mean", length).With("response_length/max", longest).
-		With("truncated_share", truncated/n).
-		With("verifier/errors", failures).With("verifier/limits", limits).With("reward/skipped", skipped).
+		With("truncated_share", truncated/n)
+	record = append(record, r.gradeMetrics(answers)...).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
 	record = append(record, r.rewardMetrics()...)
 	return append(record, r.gap.Record()...).AppendSteps(r.steps)
+}
+
+// gradeMetrics returns how many responses have each status, as shares and as counts of
+// those that were not graded, the share of those without an answer, and how many were
+// skipped, which count for nothing else.
+func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
+	counts, unanswered, skipped := map[reward.Status]float64{}, 0.0, 0.0
+	for i := range r.rollouts {
+		s := r.rollouts[i].Score
+		if s.Skip {
+			skipped++
+			continue
+		}
+		counts[s.Status]++
+		if s.Answer == "" {
+			unanswered++
+		}
+	}
+	if n := float64(len(r.rollouts)) - skipped; n > 0 {
+		if answers {
+			record = record.With("no_answer_share", unanswered/n)
+		}
+		for _, s := range [...]reward.Status{reward.OK, reward.Limit, reward.Error} {
+			record = record.With("verifier/status/"+s.String(), counts[s]/n)
+		}
+	}
+	return record.With("verifier/errors", counts[reward.Error]).With("verifier/limits", counts[reward.Limit]).With("reward/skipped", skipped)
 }
 
 // rewardMetrics returns the means of the rewards' components and log figures, each
@@ -213,7 +234,7 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
 			line := rundir.RolloutLine{
 				Problem: q.ID, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
-				Answer: x.Score.Answer, Reason: x.Score.Reason, Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
+				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}

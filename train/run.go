@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"onering/reward"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -195,7 +196,7 @@ func (t *Trainer) finishRound(s *Summary) error {
 	if err := t.folder.WriteRollouts(t.at.round+1, t.round.lines()); err != nil {
 		return err
 	}
-	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.round+1).With("step", t.at.step), t.round.metrics()...)
+	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.round+1).With("step", t.at.step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
 	record = append(record, t.clock.Take()...)
 	t.round, t.at = nil, position{t.at.round + 1, t.at.step, toEvaluate}
 	t.alarms.Round(record)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"onering/reward"
 	"onering/runtime"
 	"onering/train/metrics"
 	"onering/train/rundir"
@@ -65,6 +66,14 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	limit := c.longest()
 	if m := policy.Model.MaxPositions; m > 0 && limit > m {
 		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", max(c.Rollout.MaxNewTokens, c.Eval.MaxNewTokens))
+	}
+	template, err := c.Model.PromptTemplate()
+	if err != nil {
+		return nil, err
+	}
+	reward.SetTemplate(c.Reward.Rule, template.Name)
+	if rule := reward.Extract(c.Reward.Rule); rule != "" {
+		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
 	if opened.roller, err = newRoller(c, env, policy, limit, log); err != nil {
 		return nil, err

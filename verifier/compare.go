@@ -17,6 +17,9 @@ type comparer struct {
 	steps   int
 	used    convention // that the verdict so far rests on
 	prose   bool       // the answer stood in running text, not in a box or a formula
+	// tolerance of decimals relative to the gold; nil compares them to the digits
+	// that they state.
+	tolerance *big.Rat
 }
 
 // say notes the rule that decided and returns the verdict.

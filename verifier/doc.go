@@ -63,6 +63,6 @@
 //   - A number is x (mod m) if it is x's remainder, or x where that is below m.
 //   - In running text, not in a box or formula, 1,5 may be a decimal.
 //   - Words are compared without regard to case, articles and punctuation.
-//   - The last box counts; boxes side by side may also be one answer. A box that
-//     is empty or not closed is no answer.
+//   - The last complete box counts; boxes side by side may also be one answer. A box
+//     that is not closed is passed over, one that is empty is no answer.
 package verifier

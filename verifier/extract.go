@@ -46,14 +46,16 @@ func (find *finder) extractAnswer(v Verifier, response string) extract {
 
 const noBox = "no box"
 
-// fromBox takes the last box of s, and the run of boxes it ends.
+// fromBox takes the last complete box of s, and the run of boxes it ends.
 func (find *finder) fromBox(s string) extract {
 	b, ok := find.lastBox(s)
-	switch {
-	case !ok:
+	if !ok {
 		return extract{reason: noBox}
-	case !b.closed:
-		return extract{reason: "the last box is not closed"}
+	}
+	if !b.closed {
+		if b, ok = find.lastClosedBox(s); !ok {
+			return extract{reason: "the last box is not closed"}
+		}
 	}
 	e := extract{from: fromBoxed}
 	if clean(b.content) == "" {

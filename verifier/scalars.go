@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
 	"sort"
 	"strings"
 
@@ -437,6 +438,9 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 	if outcome == algebra.Equal {
 		return c.say(true, rule)
 	}
+	if c.tolerance != nil {
+		return c.say(c.near(g, a), "decimals and the tolerance")
+	}
 	if rounded(g, a) {
 		return c.say(true, "a decimal that rounds to the gold")
 	}
@@ -472,6 +476,22 @@ func isDecimal(n *latex.Node) bool {
 		n = n.Args[0]
 	}
 	return n.Op == latex.Num && n.Places > 0 && n.Places <= 1000 && n.Digits >= statedDigits
+}
+
+// near reports whether g and a are numbers, one of them with a decimal, that differ by at
+// most the tolerance times g.
+func (c *comparer) near(g, a *latex.Node) bool {
+	if !hasDecimal(g) && !hasDecimal(a) || len(algebra.Variables(g, a)) > 0 {
+		return false
+	}
+	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
+	order, ok := c.algebra.Compare(size(algebra.Difference(g, a)), product(size(g), algebra.Rational(c.tolerance)))
+	return ok && order <= 0
+}
+
+// hasDecimal reports whether a numeral with a decimal point stands in n.
+func hasDecimal(n *latex.Node) bool {
+	return n != nil && (n.Op == latex.Num && n.Places > 0 || slices.ContainsFunc(n.Args, hasDecimal))
 }
 
 // rounded reports whether the gold is a decimal of at least five significant

@@ -6,10 +6,10 @@ import "fmt"
 type Mode int
 
 const (
-	// Auto takes <answer> tags, else the last box, else what follows "the
+	// Auto takes <answer> tags, else the last complete box, else what follows "the
 	// answer is", else the last expression.
 	Auto Mode = iota
-	// Boxed takes the last \boxed{} or \fbox{} only.
+	// Boxed takes the last complete \boxed{} or \fbox{} only.
 	Boxed
 	// Tag takes the last <answer>...</answer> only, or the box in it.
 	Tag
@@ -66,6 +66,10 @@ type Verifier struct {
 	// Strict makes Tag ask for the R1 template's exact form: the response has
 	// "</think> <answer>" and "</answer>".
 	Strict bool
+	// Tolerance, if above 0, is how far a decimal may be from the gold, or the answer
+	// from a decimal gold, relative to the gold: 0.01 is one per cent. Otherwise decimals
+	// are compared to the digits that they state.
+	Tolerance float64
 }
 
 // Verify compares response with gold in mode Auto.

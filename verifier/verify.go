@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 
 	"onering/verifier/algebra"
@@ -78,12 +79,16 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	e := find.extractAnswer(v, response)
 	d := decision{Result: Result{Status: Error, Reason: "the gold is empty"}}
 	limit, steps := false, 0
+	start := comparer{}
+	if v.Tolerance > 0 {
+		start.tolerance = new(big.Rat).SetFloat64(v.Tolerance)
+	}
 	for _, gold := range golds {
 		text, ok := find.goldText(gold)
 		if !ok {
 			continue
 		}
-		d = compareExtract(text, e)
+		d = compareExtract(text, e, start)
 		steps += d.steps
 		if d.Correct {
 			break
@@ -100,19 +105,20 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	return d
 }
 
-// compareExtract compares one gold with the readings of what was extracted.
-func compareExtract(gold string, e extract) decision {
+// compareExtract compares one gold with the readings of what was extracted. start is a
+// comparer without a budget, which has compared nothing yet.
+func compareExtract(gold string, e extract, start comparer) decision {
 	d := decision{Result: Result{Gold: clean(gold), Status: OK, Reason: e.reason}, from: e.from}
 	if d.Reason == "" {
 		d.Reason = "no answer"
 	}
-	checker := algebra.NewChecker() // one budget for all readings
+	start.algebra = algebra.NewChecker() // one budget for all readings
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
 			continue
 		}
-		v := compareTexts(d.Gold, answer, e.from != fromProse, checker)
+		v := compareTexts(d.Gold, answer, e.from != fromProse, start)
 		d.steps += v.steps
 		if i == 0 || v.equal {
 			d.Answer, d.Reason, d.Status = answer, v.rule, v.status
@@ -123,7 +129,7 @@ func compareExtract(gold string, e extract) decision {
 			break
 		}
 	}
-	d.steps += checker.Steps()
+	d.steps += start.algebra.Steps()
 	return d
 }
 
@@ -138,7 +144,8 @@ type verdict struct {
 
 // compareTexts compares a gold and an answer, both without delimiters and not
 // empty. marked says that the answer stood in a box or a formula.
-func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) (v verdict) {
+func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) {
+	start.prose = !marked
 	if gold == answer {
 		return verdict{equal: true, rule: "the same text", status: OK}
 	}
@@ -151,7 +158,7 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) (v
 	if errG != nil || errA != nil {
 		return verdict{rule: "too long or too deep to be read", status: Limit, steps: steps}
 	}
-	v = compareTrees(g, a, checker, !marked)
+	v = compareTrees(g, a, start)
 	defer func() { v.steps = steps }()
 	if v.equal || v.status == Limit {
 		return v
@@ -164,7 +171,7 @@ func compareTexts(gold, answer string, marked bool, checker *algebra.Checker) (v
 		if errG != nil || errA != nil || rg.Comma == latex.Separator && !alike(g2.Tree, a2.Tree) {
 			return false
 		}
-		w := compareTrees(g2, a2, checker, !marked)
+		w := compareTrees(g2, a2, start)
 		if w.equal {
 			v = w
 		}
@@ -203,15 +210,14 @@ func alike(g, a *latex.Node) bool { return isList(g) && isList(a) && len(g.Args)
 // isList reports whether n is a list that cannot be one number; 12,345 is not (12,345).
 func isList(n *latex.Node) bool { return n != nil && (n.Op == latex.List || n.Op == latex.Set) }
 
-// compareTrees compares two parsed texts; prose says that the answer stood in running
-// text.
-func compareTrees(g, a latex.Parsed, checker *algebra.Checker, prose bool) verdict {
+// compareTrees compares two parsed texts.
+func compareTrees(g, a latex.Parsed, start comparer) verdict {
 	v := verdict{status: OK, gold: g.Tree, answer: a.Tree}
 	if g.Tree == nil || a.Tree == nil {
 		v.rule = "nothing to compare"
 		return v
 	}
-	if same, rule := choices(g, a, checker); rule != "" {
+	if same, rule := choices(g, a, start); rule != "" {
 		v.equal, v.rule = same, rule
 		return v
 	}
@@ -219,7 +225,7 @@ func compareTrees(g, a latex.Parsed, checker *algebra.Checker, prose bool) verdi
 		v.equal, v.rule = same, "words"
 		return v
 	}
-	c := &comparer{algebra: checker, prose: prose}
+	c := &start
 	v.equal = c.equal(c.filled(g.Tree), c.filled(a.Tree))
 	v.rule = c.rule
 	if !v.equal && (c.limited || c.algebra.Spent()) {
@@ -231,7 +237,7 @@ func compareTrees(g, a latex.Parsed, checker *algebra.Checker, prose bool) verdi
 // choices compares options, "B. 12": by their letters where both sides name one,
 // else what stands after the letter with the other side. The rule is empty where
 // this says nothing.
-func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule string) {
+func choices(g, a latex.Parsed, start comparer) (same bool, rule string) {
 	if g.Choice == "" && a.Choice == "" {
 		// A letter in words is an option whatever its case.
 		if g.Tree.Op == latex.Sym && a.Tree.Op == latex.Sym && (g.Tree.Words || a.Tree.Words) && strings.EqualFold(g.Tree.Name, a.Tree.Name) {
@@ -241,11 +247,12 @@ func choices(g, a latex.Parsed, checker *algebra.Checker) (same bool, rule strin
 	}
 	// The letter or its content is a convention of its own: no other may be added.
 	equal := func(x, y *latex.Node) bool {
-		c := &comparer{algebra: checker}
+		c := start
+		c.prose = false
 		return c.equal(x, y) && (c.used == strict || c.used == percentValue || c.used == degreeValue)
 	}
 	for _, n := range [...]*latex.Node{g.Chosen, a.Chosen} {
-		if n != nil && n.Op == latex.Rel && !(&comparer{algebra: checker}).agrees(n) {
+		if n != nil && n.Op == latex.Rel && !(&comparer{algebra: start.algebra}).agrees(n) {
 			return false, "the parts of a chain differ"
 		}
 	}

@@ -32,7 +32,7 @@ func View(dir string, width, height int) (text string, done bool, err error) {
 // shownMetrics are the metrics that a view shows, one per line.
 var shownMetrics = []struct{ name, label string }{
 	{"grad_norm", "grad norm"}, {"p/mean", "p"}, {"p/share_at_max", "at p_max"}, {"clip_fraction", "f"},
-	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"},
+	{"log_ratio/mean", "log ratio"}, {"entropy", "entropy"}, {"response_length/mean", "length"}, {"truncated_share", "truncated"}, {"no_answer_share", "no answer"},
 }
 
 // labelWidth is the number of columns that a metric's name and value take.

@@ -4,15 +4,60 @@ package math
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"onering/reward"
+	"onering/settings"
 	"onering/verifier"
 )
 
 func init() { reward.Register("math", func() reward.Reward { return new(Rule) }) }
 
-// A Rule grades by the verifier. It has no settings.
-type Rule struct{}
+// A Rule grades by the verifier. Its zero value takes answers from boxes.
+type Rule struct {
+	// Mode is "" until SetTemplate is called, unless it is chosen.
+	Mode      string  `toml:"extract" help:"where in a response the answer has to stand: boxed (the last complete box), tag (the answer tags of the r1 template, right after its thinking), auto (tags, else the last complete box, else what running text says), last (the last expression, boxed or not). A response without an answer there earns 0. If not given the template decides: tag for r1, boxed for all others"`
+	Tolerance float64 `toml:"tolerance" range:"[0,1)" note:"0 compares decimals to the digits that they state" help:"how far a decimal may be from the answer, relative to it: 0.01 is one per cent"`
+
+	byTemplate bool // Mode follows from the template
+}
+
+// Validate says whether Mode is one.
+func (r *Rule) Validate() error {
+	if r.Mode == "" || slices.Contains(reward.ExtractRules, r.Mode) {
+		return nil
+	}
+	return &settings.Error{Key: "extract", Value: r.Mode, Remedy: "must be one of " + strings.Join(reward.ExtractRules, ", ") + "; without it the template decides"}
+}
+
+// SetTemplate chooses the mode that the template asks for, unless one is set: the tags
+// of r1, else the box.
+func (r *Rule) SetTemplate(name string) {
+	if r.Mode != "" && !r.byTemplate {
+		return
+	}
+	r.Mode, r.byTemplate = verifier.Boxed.String(), true
+	if name == "r1" {
+		r.Mode = verifier.Tag.String()
+	}
+}
+
+// Extract is the rule by which answers are found.
+func (r *Rule) Extract() string { return r.verifier().Mode.String() }
+
+// WithExtract returns a copy with another rule.
+func (r *Rule) WithExtract(mode string) reward.Reward {
+	return &Rule{Mode: mode, Tolerance: r.Tolerance}
+}
+
+func (r *Rule) verifier() verifier.Verifier {
+	mode, err := verifier.ParseMode(r.Mode)
+	if err != nil {
+		mode = verifier.Boxed
+	}
+	return verifier.Verifier{Mode: mode, Strict: mode == verifier.Tag, Tolerance: r.Tolerance}
+}
 
 // About is the reward's line in lists.
 func (*Rule) About() string {
@@ -21,10 +66,10 @@ func (*Rule) About() string {
 
 // Score gives 1 to a right response and 0 to any other. A truncated response
 // earns 0 whatever it says.
-func (*Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
-	scores := make([]reward.Score, len(group))
+func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+	v, scores := r.verifier(), make([]reward.Score, len(group))
 	for i, sample := range group {
-		verdict := verifier.Verifier{}.VerifyAny(sample.Problem.Answers, sample.Response)
+		verdict := v.VerifyAny(sample.Problem.Answers, sample.Response)
 		scores[i] = reward.Score{Answer: verdict.Answer, Reason: verdict.Reason, Status: statuses[verdict.Status]}
 		if verdict.Correct && !sample.Truncated {
 			scores[i].Value = 1
@@ -39,7 +84,14 @@ var statuses = map[verifier.Status]reward.Status{
 
 // SameAnswer says whether either answer is right where the other is the gold: a
 // gold may be stated in ways that a response may not.
-func (*Rule) SameAnswer(a, b string) bool {
-	v := verifier.Verifier{}
+func (r *Rule) SameAnswer(a, b string) bool {
+	v := verifier.Verifier{Mode: verifier.Boxed, Tolerance: r.Tolerance}
 	return v.VerifyAny([]string{a}, `\boxed{`+b+`}`).Correct || v.VerifyAny([]string{b}, `\boxed{`+a+`}`).Correct
 }
+
+var (
+	_ reward.Validator = (*Rule)(nil)
+	_ reward.Comparer  = (*Rule)(nil)
+	_ reward.Templated = (*Rule)(nil)
+	_ reward.Extractor = (*Rule)(nil)
+)

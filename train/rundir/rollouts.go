@@ -21,6 +21,8 @@ type RolloutLine struct {
 	Answers  []string `json:"answers"`
 	Answer   string   `json:"answer"`
 	Reason   string   `json:"reason,omitempty"`
+	// Status is "ok", or "limit" or "error" if the response could not be graded.
+	Status string `json:"status"`
 	// Reward is nil, and Skipped true, if the response was not graded.
 	Reward  *float64 `json:"reward"`
 	Skipped bool     `json:"skipped,omitempty"`
