@@ -213,15 +213,9 @@ func (f *configFlags) register(c *cobra.Command) {
 	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
 }
 
-// resolve reads what the flags name. base is the weakest layer; it stands in
-// for the run file where none is given.
-func (f *configFlags) resolve(c *cobra.Command, base layer) (*resolved, error) {
-	if f.file != "" {
-		var err error
-		if base, err = fileLayer(f.file, c.InOrStdin()); err != nil {
-			return nil, err
-		}
-	}
+// resolve reads what the flags name. The weakest layer is the run file; where none is
+// given, it is what base makes of the other layers, nothing if base is nil.
+func (f *configFlags) resolve(c *cobra.Command, base func(others ...layer) (layer, error)) (*resolved, error) {
 	flags, err := flagLayer(f.sets)
 	if err != nil {
 		return nil, err
@@ -229,7 +223,17 @@ func (f *configFlags) resolve(c *cobra.Command, base layer) (*resolved, error) {
 	if f.objective != "" {
 		flags = append(flags, parseText("objective", "name", "--objective", f.objective))
 	}
-	return resolve(base, envLayer(os.Environ()), flags)
+	environment, file := envLayer(os.Environ()), layer(nil)
+	switch {
+	case f.file != "":
+		file, err = fileLayer(f.file, c.InOrStdin())
+	case base != nil:
+		file, err = base(environment, flags)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resolve(file, environment, flags)
 }
 
 // completeSet offers the keys of --set, those of the chosen objective included.

@@ -366,3 +366,42 @@ func FuzzParseFile(f *testing.F) {
 		}
 	})
 }
+
+// TestEmbeddedRun checks who gets the embedded run's settings, and who the documented
+// defaults.
+func TestEmbeddedRun(t *testing.T) {
+	documented := train.Default()
+	for _, tt := range []struct {
+		sets     []string
+		embedded bool
+		data     string
+	}{
+		{nil, true, train.Arithmetic},
+		{[]string{"train.rounds=3"}, true, train.Arithmetic},
+		{[]string{"model.path=" + train.Arithmetic, "data.train=mine.jsonl"}, true, "mine.jsonl"},
+		{[]string{"model.path=mine"}, false, train.Arithmetic},
+		{[]string{"model.path=mine", "data.train=mine.jsonl"}, false, "mine.jsonl"},
+		{[]string{`model.path="mine"`, "data.train=mine.jsonl"}, false, "mine.jsonl"},
+	} {
+		flags, err := flagLayer(tt.sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, err := embeddedRun(nil, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := resolve(base, nil, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := r.Rollout.MaxPromptTokens == documented.Rollout.MaxPromptTokens && r.Optimizer.LearningRate == documented.Optimizer.LearningRate && r.Model.Template == documented.Model.Template
+		if same == tt.embedded || r.Data.Train != tt.data {
+			t.Errorf("%q: embedded %v with data %q, want %v with %q", tt.sets, !same, r.Data.Train, tt.embedded, tt.data)
+		}
+	}
+	flags, _ := flagLayer([]string{"data.train=mine.jsonl"})
+	if _, err := embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
+		t.Errorf("data without a model: %v", err)
+	}
+}

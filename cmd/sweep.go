@@ -124,17 +124,10 @@ func readPlan(path string) (*sweep.Plan, error) {
 // resolveRuns makes the configuration of every run, so that a wrong one is
 // reported before the first run begins.
 func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []string, jobs int) ([]train.Config, error) {
-	var base layer
-	if p.Base == "" {
-		var err error
-		if base, err = parseFile("default.toml", defaultRun); err != nil {
-			return nil, err
-		}
-	}
 	var configs []train.Config
 	for _, run := range runs {
 		flags := configFlags{file: p.Base, sets: append(slices.Clone(sets), run.Settings...)}
-		r, err := flags.resolve(c, base)
+		r, err := flags.resolve(c, embeddedRun)
 		if err == nil {
 			err = r.validate()
 		}

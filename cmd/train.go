@@ -38,7 +38,8 @@ responses to a number of prompts, verifies them, and takes optimizer steps on
 the weights that the objective gives each token.
 
 Without --config a tiny model that comes with the program learns arithmetic on
-the CPU. Any key of the run file can be set with --set section.key=value, or in
+the CPU; with --set model.path=DIR and --set data.train=FILE it is your model and
+your data, with the defaults of docs/settings.md. Any key of the run file can be set with --set section.key=value, or in
 the environment as ONERING_SECTION_KEY. Flags win over the environment, the
 environment over the file, and the file over the defaults, which are the recipe
 of the PMPO paper.
@@ -48,6 +49,7 @@ rollouts/; checkpoints/, which are Hugging Face folders; log.txt. --resume
 continues a run that was interrupted.`,
 		Example: `  onering train
   onering train --objective=grpo --set train.rounds=8
+  onering train --set model.path=DIR --set data.train=FILE.jsonl
   onering train --config runs/math.toml --set model.path=DIR --set data.train=FILE.jsonl
   onering train --resume --out runs/out/pmpo-20260102-030405`,
 		Args: cobra.NoArgs,
@@ -107,11 +109,7 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		quoted, _ := json.Marshal(out) // a JSON string is a TOML string
 		f.sets = append(f.sets, "output.dir="+string(quoted))
 	}
-	base, err := parseFile("default.toml", defaultRun)
-	if err != nil {
-		return nil, err
-	}
-	r, err := f.resolve(c, base)
+	r, err := f.resolve(c, embeddedRun)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +117,38 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
 	}
 	return r, nil
+}
+
+// embeddedRun returns the layer that stands in for a run file: what others, the
+// environment and flags, leave of the embedded run. Who names a model or data gets
+// the defaults of docs/settings.md instead, since the embedded run's lengths and
+// learning rate suit only its tiny model. A model without data learns the embedded
+// task.
+func embeddedRun(others ...layer) (layer, error) {
+	run, err := parseFile("default.toml", defaultRun)
+	if err != nil {
+		return nil, err
+	}
+	model, data := "", ""
+	for _, l := range others {
+		for _, s := range l {
+			switch s.path() {
+			case "model.path":
+				model = fmt.Sprint(s.value)
+			case "data.train":
+				data = fmt.Sprint(s.value)
+			}
+		}
+	}
+	switch own := func(name string) bool { return name != "" && name != train.Arithmetic }; {
+	case own(model) && own(data):
+		return nil, nil
+	case own(model):
+		return slices.DeleteFunc(run, func(s setting) bool { return s.path() != "data.train" && s.path() != "eval.suites" }), nil
+	case own(data) && model == "":
+		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", train.Arithmetic)
+	}
+	return run, nil
 }
 
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns

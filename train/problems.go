@@ -40,6 +40,9 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (data.Problems, 
 	if len(report.LeftOut) > 0 {
 		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them", "columns", strings.Join(report.LeftOut, ", "))
 	}
+	if 2*bad > report.Rows+bad {
+		return nil, fmt.Errorf("train: data.train: %d of the %d rows of %s have no problem or no answer in the columns %q and %q: name the columns with data.prompt and data.answer, or choose the rows with data.filter", bad, report.Rows+bad, c.Data.Train, report.Prompt, report.Answer)
+	}
 	if list, ok := problems.(data.List); ok {
 		return dropLong(c, list, p, log)
 	}
@@ -49,21 +52,23 @@ func openTraining(c Config, p *data.Prompter, log *slog.Logger) (data.Problems, 
 // dropLong leaves out problems whose prompt has more than rollout.max_prompt_tokens
 // tokens.
 func dropLong(c Config, problems data.List, p *data.Prompter, log *slog.Logger) (data.List, error) {
-	kept := problems[:0]
+	kept, longest := problems[:0], 0
 	for _, q := range problems {
 		_, prompt, err := p.Prompt(q)
 		if err != nil {
 			return nil, err
 		}
+		longest = max(longest, len(prompt))
 		if len(prompt) <= c.Rollout.MaxPromptTokens {
 			kept = append(kept, q)
 		}
 	}
-	if len(kept) == 0 {
-		return nil, fmt.Errorf("train: every prompt of %s is longer than rollout.max_prompt_tokens = %d", c.Data.Train, c.Rollout.MaxPromptTokens)
+	n := len(problems) - len(kept)
+	if 2*n > len(problems) {
+		return nil, fmt.Errorf("train: %d of the %d prompts of %s are longer than rollout.max_prompt_tokens = %d: raise it, at most to the longest's %d tokens, or choose the problems with data.filter", n, len(problems), c.Data.Train, c.Rollout.MaxPromptTokens, longest)
 	}
-	if n := len(problems) - len(kept); n > 0 {
-		log.Warn("problems with a longer prompt than max_prompt_tokens are left out", "dropped", n, "kept", len(kept))
+	if n > 0 {
+		log.Warn("problems with a longer prompt than max_prompt_tokens are left out", "dropped", n, "kept", len(kept), "longest", longest)
 	}
 	return kept, nil
 }
