@@ -8,4 +8,5 @@ import (
 	_ "onering/reward/exact"
 	_ "onering/reward/http"
 	_ "onering/reward/math"
+	_ "onering/reward/regex"
 )

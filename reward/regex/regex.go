@@ -1,0 +1,180 @@
+// Package regex is the reward for the form of a response: whether it has a named
+// format, whether it matches a regular expression of the user's, and whether what
+// the expression captures is one of the problem's answers.
+package regex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"onering/reward"
+	"onering/reward/texts"
+	"onering/settings"
+)
+
+func init() { reward.Register("regex", func() reward.Reward { return New() }) }
+
+// A Rule is the reward "regex". Use it by pointer.
+type Rule struct {
+	Format        string   `toml:"format" choice:"auto none think think_answer boxed json" note:"auto is none where a pattern is set, else think" help:"form that the response must have"`
+	Keys          []string `toml:"keys" help:"keys that the object must have, for format = \"json\""`
+	Pattern       string   `toml:"pattern" help:"regular expression (of Go, which is RE2's) that the response must match"`
+	Search        bool     `toml:"search" help:"let the pattern match anywhere, and the last match count; without it the whole response must match, up to white space around it"`
+	CompareGroup  bool     `toml:"compare" help:"want the first group of the pattern to be one of the answers, too"`
+	After         string   `toml:"after" help:"a mark such as </think>: only what follows the last of them counts, and a response without one does not match"`
+	Match         float64  `toml:"match" help:"the reward of a match"`
+	NoMatch       float64  `toml:"no_match" help:"the reward of other responses, and of truncated ones"`
+	texts.Compare          // for compare
+
+	compiled atomic.Pointer[expression]
+}
+
+// An expression is what was made of a pattern.
+type expression struct {
+	pattern string
+	search  bool
+	*regexp.Regexp
+}
+
+// New returns the reward with its defaults.
+func New() *Rule {
+	return &Rule{Format: "auto", Match: 1, Compare: texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
+}
+
+// About is the reward's line in lists.
+func (*Rule) About() string {
+	return "1 for a response in a form: think tags, one box, JSON, or a regular expression of yours"
+}
+
+// Validate refuses a pattern that is none, and settings that have no use together.
+// Each error is a *settings.Error.
+func (r *Rule) Validate() error {
+	var errs []error
+	refuse := func(wrong bool, key string, value any, remedy string) {
+		if wrong {
+			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+		}
+	}
+	groups := 0
+	if re, err := r.expression(); err != nil {
+		refuse(true, "pattern", r.Pattern, err.Error())
+	} else {
+		groups = re.NumSubexp()
+	}
+	refuse(r.Format == "none" && r.Pattern == "", "pattern", r.Pattern, "must be set where format is none")
+	refuse(r.Search && r.Pattern == "", "search", r.Search, "needs a pattern")
+	refuse(r.CompareGroup && groups == 0, "compare", r.CompareGroup, `needs a pattern with a group in parentheses, such as (\d+)`)
+	refuse(len(r.Keys) > 0 && r.Format != "json", "keys", r.Keys, `needs format = "json"`)
+	refuse(math.IsNaN(r.Match) || math.IsInf(r.Match, 0), "match", r.Match, "must be a finite number")
+	refuse(math.IsNaN(r.NoMatch) || math.IsInf(r.NoMatch, 0), "no_match", r.NoMatch, "must be a finite number")
+	refuse(r.Match == r.NoMatch, "match", r.Match, "must not be what no_match is")
+	return errors.Join(errs...)
+}
+
+// expression compiles the pattern, once for all responses.
+func (r *Rule) expression() (*regexp.Regexp, error) {
+	if e := r.compiled.Load(); e != nil && e.pattern == r.Pattern && e.search == r.Search {
+		return e.Regexp, nil
+	}
+	re, err := regexp.Compile(r.Pattern)
+	if err == nil && !r.Search {
+		re, err = regexp.Compile(`\A(?:` + r.Pattern + `)\z`)
+	}
+	if err == nil {
+		r.compiled.Store(&expression{r.Pattern, r.Search, re})
+	}
+	return re, err
+}
+
+// Score gives Match or NoMatch to each response.
+func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+	scores := make([]reward.Score, len(group))
+	if r.Pattern != "" {
+		if _, err := r.expression(); err != nil {
+			return nil, fmt.Errorf("reward.pattern: %w", err)
+		}
+	}
+	for i, sample := range group {
+		scores[i] = r.score(sample)
+	}
+	return scores, nil
+}
+
+func (r *Rule) score(sample reward.Sample) reward.Score {
+	golds := map[string]bool{}
+	for _, answer := range sample.Problem.Answers {
+		golds[r.Normal(answer)] = true
+	}
+	delete(golds, "")
+	if r.CompareGroup && len(golds) == 0 {
+		return reward.Score{Status: reward.Error, Reason: "the problem has no answer"}
+	}
+	no := reward.Score{Value: r.NoMatch}
+	text, ok := texts.Extract{After: r.After}.Rest(sample.Response)
+	switch {
+	case sample.Truncated:
+		no.Reason = "truncated"
+		return no
+	case !ok:
+		no.Reason = "no " + r.After + " in the response"
+		return no
+	}
+	if no.Reason = r.format(sample.Prompt, text); no.Reason != "" {
+		return no
+	}
+	if r.Pattern != "" {
+		var status reward.Status
+		if no.Answer, no.Reason, status = r.match(text); status != reward.OK {
+			return reward.Score{Status: status, Reason: no.Reason}
+		}
+		switch {
+		case no.Reason != "":
+			return no
+		case r.CompareGroup && !golds[r.Normal(no.Answer)]:
+			no.Reason = "another text"
+			return no
+		}
+	}
+	return reward.Score{Value: r.Match, Answer: no.Answer, Reason: "a match"}
+}
+
+// mostSteps bounds a search: bytes of the text times matches in it. A match may
+// have been found by reading all that follows.
+const mostSteps = 1 << 24
+
+// match returns what the first group of the pattern captures in s. If the pattern
+// does not match, the reason says so.
+func (r *Rule) match(s string) (captured, reason string, status reward.Status) {
+	re, err := r.expression()
+	if err != nil { // Score has looked
+		return "", err.Error(), reward.Error
+	}
+	most := 1
+	if r.Search {
+		most = max(1, mostSteps/(len(s)+1))
+	} else {
+		s = strings.TrimSpace(s)
+	}
+	found := re.FindAllStringSubmatchIndex(s, most+1)
+	switch {
+	case len(found) == 0:
+		return "", "the pattern does not match", reward.OK
+	case len(found) > most:
+		return "", "the pattern matches too often", reward.Limit
+	}
+	if last := found[len(found)-1]; len(last) > 2 && last[2] >= 0 {
+		captured = s[last[2]:last[3]]
+	}
+	return captured, "", reward.OK
+}
+
+// SameAnswer compares as Score does.
+func (r *Rule) SameAnswer(a, b string) bool {
+	normal := r.Normal(a)
+	return normal != "" && normal == r.Normal(b)
+}
