@@ -45,6 +45,8 @@ var wideTypes = map[string]string{
 	"models/decoder.Names":        "a table: the names of a family's tensors",
 	"train/rundir.RolloutLine":    "a file format",
 	"train/rundir.State":          "a file format",
+	"tokenize/jinja.parser":       "grammar",
+	"tokenize/jinja.run":          "Python's operations on values, one each",
 	"verifier.comparer":           "a rule for each pair of kinds",
 	"verifier.finder":             "grammar of running text",
 	"verifier/algebra.Checker":    "arithmetic, an operation each",

@@ -24,7 +24,8 @@ var rooms = []struct {
 	{"cmd", "files serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
-	{"tokenize", "files settings"},
+	{"tokenize", "files settings tokenize/jinja"},
+	{"tokenize/jinja", ""},
 	{"settings", ""},
 	{"files", ""},
 	{"sampler", "settings"},

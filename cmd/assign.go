@@ -18,8 +18,8 @@ func assign(s setting, into reflect.Value) error {
 			// A path such as 7 or true needs no quotes.
 			into.SetString(*s.text)
 			return nil
-		case into.Type() == reflect.TypeFor[[]string]() && !isList(s.value):
-			into.Set(reflect.ValueOf(splitList(s.value, *s.text)))
+		case into.Type().ConvertibleTo(reflect.TypeFor[[]string]()) && !isCollection(s.value):
+			into.Set(reflect.ValueOf(splitList(s.value, *s.text)).Convert(into.Type()))
 			return nil
 		}
 	}
@@ -35,9 +35,12 @@ func assign(s setting, into reflect.Value) error {
 	return nil
 }
 
-func isList(value any) bool {
-	_, ok := value.([]any)
-	return ok
+func isCollection(value any) bool {
+	switch value.(type) {
+	case []any, map[string]any:
+		return true
+	}
+	return false
 }
 
 // splitList reads a,b as a list of strings; an empty text is an empty list.

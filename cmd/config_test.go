@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/tokenize"
 	"onering/train"
 )
 
@@ -85,6 +86,8 @@ answer = "gold"
 	checkRoundTrip(t, c)
 	for text, want := range map[string]string{
 		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of chat, no, qwen_math, r1, or a text with {problem} in it, once`,
+		"template_args = [\"a=1\"]":              `run.toml:3: model.template_args = [a=1]: goes with the template chat; other templates read no names`,
+		"template = \"chat\"\ntemplate_args = 7": `run.toml:4: model.template_args = 7: must be a list`,
 		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with the template chat; other templates are written with theirs`,
 		"[data]\nfilter = \"level in\"":          `run.toml:4: data.filter = "level in": `,
 		"[data]\ntrain = \"x\"\nprompts = \"q\"": `run.toml:5: data.prompts = "q": must be a whole number`,
@@ -93,6 +96,28 @@ answer = "gold"
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", text, err, want)
 		}
+	}
+}
+
+// The arguments of a chat template are a list or a table, in any of TOML's forms.
+func TestTemplateArgs(t *testing.T) {
+	want := tokenize.ArgTexts{"date_string=03 Feb 2025", "enable_thinking=false"}
+	for text, sets := range map[string][]string{
+		`template_args = {enable_thinking = false, date_string = "03 Feb 2025"}`:             nil,
+		"[model.template_args]\nenable_thinking = false\ndate_string = \"03 Feb 2025\"":      nil,
+		`template_args = ["date_string=03 Feb 2025", "enable_thinking=false"]`:               nil,
+		"template_args.enable_thinking = false\ntemplate_args.date_string = \"03 Feb 2025\"": nil,
+		"system = \"a\"": {`model.template_args={enable_thinking = false, date_string = "03 Feb 2025"}`},
+		"system = \"b\"": {`model.template_args=["date_string=03 Feb 2025", "enable_thinking=false"]`},
+		"system = \"c\"": {"model.template_args=date_string=03 Feb 2025,enable_thinking=false"},
+		"template_args = [\"a=1\"]\nsystem = \"d\"": {"model.template_args=date_string=03 Feb 2025,enable_thinking=false"},
+	} {
+		c, err := load("[model]\npath = \"m\"\ntemplate = \"chat\"\n"+text+"\n[data]\ntrain = \"x.jsonl\"\n", nil, sets)
+		if err != nil || !slices.Equal(c.Model.Args, want) {
+			t.Errorf("%s %q: %q, %v, want %q", text, sets, c.Model.Args, err, want)
+			continue
+		}
+		checkRoundTrip(t, c)
 	}
 }
 

@@ -192,7 +192,7 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 	if err != nil {
 		return none, err
 	}
-	o.Template, o.System, o.Stops = o.prompt.Name, o.prompt.System, o.prompt.Stops
+	o.Template, o.System, o.Args, o.Stops = o.prompt.Name, o.prompt.System, o.prompt.Args, o.prompt.Stops
 	o.Model, o.Weights = f.model, e.policy.Fingerprint()
 	if f.dtype != "float32" {
 		o.DType = f.dtype

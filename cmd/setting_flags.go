@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"onering/settings"
+	"onering/tokenize"
 )
 
 // addSettings adds a flag for each setting of the struct that pointer points
@@ -28,6 +29,8 @@ func addSettings(flags *pflag.FlagSet, pointer any, names ...string) {
 			flags.Float64Var(p, f.Flag, *p, f.Help())
 		case *string:
 			flags.StringVar(p, f.Flag, *p, f.Help())
+		case *tokenize.ArgTexts:
+			flags.StringArrayVar((*[]string)(p), f.Flag, *p, f.Help()+"; repeatable")
 		case *[]string:
 			flags.StringArrayVar(p, f.Flag, *p, f.Help()+"; repeatable")
 		default:

@@ -7,10 +7,10 @@ import (
 )
 
 // addTemplate adds the flags that say what prompt to make of a problem: --template,
-// whose default is name, --system and, if asked for, --stop.
+// whose default is name, --system, --template-args and, if asked for, --stop.
 func addTemplate(c *cobra.Command, s *tokenize.TemplateSettings, name string, stop bool) {
 	s.Template = name
-	flags := []string{"template", "system"}
+	flags := []string{"template", "system", "template-args"}
 	if stop {
 		flags = append(flags, "stop")
 	}

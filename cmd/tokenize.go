@@ -19,14 +19,22 @@ is one JSON object per line, from FILE or stdin; each gives one line of output.
 
   {"text"}                               -> {"ids"}
   --decode    {"ids"}                    -> {"text"}
-  --chat      {"messages", "add_generation_prompt"} -> {"text", "ids"}
+  --chat      {"messages"}, a conversation -> {"text", "ids"}
   --template  {"text"}, a problem        -> {"text", "ids"}, the prompt
 
-Added tokens such as <|im_end|> are found in text.`,
+Added tokens such as <|im_end|> are found in text.
+
+A conversation may also have "tools", "documents", "add_generation_prompt" and
+"chat_template_kwargs", an object of further names for the chat template such as
+{"enable_thinking": false}. All fields of messages reach the template.
+
+A line that cannot be turned, such as a text with a character that the vocabulary
+lacks, gives {"error"} in its place. The others are written, and the exit code is 1.`,
 		Example: `  echo '{"text":"1+1=2"}' | onering tokenize --model DIR
   echo '{"ids":[16,10,16]}' | onering tokenize --model DIR --decode
   echo '{"text":"What is 1+1?"}' | onering tokenize --model DIR --template qwen_math
-  onering tokenize --model DIR --chat chats.jsonl`,
+  onering tokenize --model DIR --chat chats.jsonl
+  onering tokenize --model DIR --chat --template-args enable_thinking=false chats.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
@@ -63,6 +71,8 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 		around = &found
 	} else if o.prompt.System != "" {
 		return usagef("--system goes with --template chat")
+	} else if len(o.prompt.Args) > 0 && !o.chat {
+		return usagef("--template-args goes with --chat, and with --template chat")
 	}
 	folder, err := localTokenizer(c, o.model)
 	if err != nil {
@@ -72,6 +82,11 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.chat || around != nil && around.Chat {
+		if err := t.CheckChat(); err != nil {
+			return err
+		}
+	}
 	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
@@ -80,11 +95,15 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	out := lineWriter{c.OutOrStdout()}
 	switch {
 	case o.decode:
-		return decodeLines(in, name, out, t, o.skipSpecial)
+		return turnLines(in, name, out, decodeRow(t, o.skipSpecial))
 	case o.chat:
-		return chatLines(in, name, out, t)
+		given, err := o.prompt.Args.Parse()
+		if err != nil {
+			return usagef("--template-args: %v", err)
+		}
+		return turnLines(in, name, out, chatRow(t, given))
 	}
-	return encodeLines(in, name, out, t, around)
+	return turnLines(in, name, out, encodeRow(t, around))
 }
 
 // inputName returns the file to read: the only argument, or "-" for stdin.
@@ -101,92 +120,107 @@ type tokenized struct {
 	IDs  []int32 `json:"ids"`
 }
 
-func encodeLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer, around *tokenize.Template) error {
-	type row struct {
-		Text *string `json:"text"`
+// turnLines turns each row into a line of output. A row that cannot be turned becomes
+// a line with its error; the first of these errors is returned at the end.
+func turnLines[Row any](in io.Reader, name string, out lineWriter, turn func(Row) (any, error)) error {
+	type failure struct {
+		Error string `json:"error"`
 	}
-	for number, line := range readLines[row](in, name) {
+	var first error
+	failed := 0
+	for number, line := range readLines[Row](in, name) {
 		if line.Err != nil {
 			return line.Err
 		}
-		if line.Row.Text == nil {
-			return missingField(name, number, "text")
-		}
-		text := *line.Row.Text
-		var result tokenized
-		var err error
-		if around != nil {
-			text, result.IDs, err = t.Prompt(*around, text)
-			result.Text = &text
-		} else {
-			result.IDs = t.Encode(text)
-		}
-		if err == nil {
-			err = t.Check(text)
-		}
+		result, err := turn(line.Row)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", name, number, err)
+			result = failure{err.Error()}
+			if failed++; failed == 1 {
+				first = fmt.Errorf("%s:%d: %w", name, number, err)
+			}
 		}
 		if err := out.write(result); err != nil {
 			return err
 		}
 	}
-	return nil
+	if failed > 1 {
+		return fmt.Errorf("%w; %d lines have errors", first, failed)
+	}
+	return first
 }
 
-func decodeLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer, skipSpecial bool) error {
-	type row struct {
-		IDs *[]int32 `json:"ids"`
+// errMissing is the error for a row without a field that it must have.
+func errMissing(field string) error { return fmt.Errorf("field %q is missing", field) }
+
+type textRow struct {
+	Text *string `json:"text"`
+}
+
+func encodeRow(t *tokenize.Tokenizer, around *tokenize.Template) func(textRow) (any, error) {
+	return func(row textRow) (any, error) {
+		if row.Text == nil {
+			return nil, errMissing("text")
+		}
+		text, result := *row.Text, tokenized{}
+		var err error
+		if around == nil {
+			result.IDs = t.Encode(text)
+			return result, t.Check(text)
+		}
+		if text, result.IDs, err = t.Prompt(*around, text); err != nil {
+			return nil, err
+		}
+		result.Text = &text
+		return result, t.Check(text)
 	}
-	type result struct {
+}
+
+type idsRow struct {
+	IDs *[]int32 `json:"ids"`
+}
+
+func decodeRow(t *tokenize.Tokenizer, skipSpecial bool) func(idsRow) (any, error) {
+	type decoded struct {
 		Text string `json:"text"`
 	}
-	for number, line := range readLines[row](in, name) {
-		if line.Err != nil {
-			return line.Err
+	return func(row idsRow) (any, error) {
+		if row.IDs == nil {
+			return nil, errMissing("ids")
 		}
-		if line.Row.IDs == nil {
-			return missingField(name, number, "ids")
-		}
-		for i, id := range *line.Row.IDs {
+		for i, id := range *row.IDs {
 			if id < 0 {
-				return fmt.Errorf("%s:%d: ids[%d] = %d is negative", name, number, i, id)
+				return nil, fmt.Errorf("ids[%d] = %d is negative", i, id)
 			}
 		}
-		if err := out.write(result{t.Decode(*line.Row.IDs, skipSpecial)}); err != nil {
-			return err
-		}
+		return decoded{t.Decode(*row.IDs, skipSpecial)}, nil
 	}
-	return nil
 }
 
-func chatLines(in io.Reader, name string, out lineWriter, t *tokenize.Tokenizer) error {
-	type row struct {
-		Messages            *[]tokenize.Message `json:"messages"`
-		AddGenerationPrompt bool                `json:"add_generation_prompt"`
-	}
-	for number, line := range readLines[row](in, name) {
-		if line.Err != nil {
-			return line.Err
+type chatRowFields struct {
+	tokenize.Conversation
+	Messages *[]tokenize.Message `json:"messages"`
+}
+
+// chatRow renders conversations; given are arguments of the template for all.
+func chatRow(t *tokenize.Tokenizer, given tokenize.TemplateArgs) func(chatRowFields) (any, error) {
+	return func(row chatRowFields) (any, error) {
+		if row.Messages == nil {
+			return nil, errMissing("messages")
 		}
-		if line.Row.Messages == nil {
-			return missingField(name, number, "messages")
-		}
-		text, ids, err := t.EncodeChat(*line.Row.Messages, line.Row.AddGenerationPrompt)
+		chat := row.Conversation
+		chat.Messages, chat.Args = *row.Messages, chat.Args.Over(given)
+		text, ids, err := t.EncodeChat(chat)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", name, number, err)
+			return nil, err
 		}
 		if ids == nil {
 			ids = []int32{} // of an empty conversation; nil would be written as null
 		}
-		if err := out.write(tokenized{&text, ids}); err != nil {
-			return err
-		}
+		return tokenized{&text, ids}, t.Check(text)
 	}
-	return nil
 }
 
 // missingField returns the error for a row without a field that it must have.
 func missingField(name string, number int, field string) error {
-	return fmt.Errorf("%s:%d: field %q is missing", name, number, field)
+	return fmt.Errorf("%s:%d: %w", name, number, errMissing(field))
 }

@@ -13,6 +13,10 @@ type prompt struct {
 	Prompt    *string             `json:"prompt"`
 	PromptIDs *[]int32            `json:"prompt_ids"`
 	Messages  *[]tokenize.Message `json:"messages"`
+	// What else the chat template reads.
+	Tools     tokenize.Data         `json:"tools"`
+	Documents tokenize.Data         `json:"documents"`
+	Args      tokenize.TemplateArgs `json:"chat_template_kwargs"`
 }
 
 // ids returns the prompt's token ids; there is at least one.
@@ -35,7 +39,8 @@ func (p prompt) ids(policy *train.Policy) ([]int32, error) {
 		ids, err = encode(policy, *p.Prompt)
 	default:
 		if err = policy.NeedTokenizer(); err == nil {
-			_, ids, err = policy.Tokenizer.EncodeChat(*p.Messages, true)
+			chat := tokenize.Conversation{Messages: *p.Messages, Tools: p.Tools, Documents: p.Documents, Args: p.Args, AddGenerationPrompt: true}
+			_, ids, err = policy.Tokenizer.EncodeChat(chat)
 		}
 	}
 	if err == nil && len(ids) == 0 {

@@ -183,6 +183,9 @@ func (s summary) next(c train.Config) string {
 	if c.Model.System != "" {
 		template += " --system " + shellQuoted(c.Model.System)
 	}
+	for _, arg := range c.Model.Args {
+		template += " --template-args " + shellQuoted(arg)
+	}
 	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, template)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"onering/files"
 )
@@ -53,6 +54,9 @@ func Compare(a, b Report) (Comparison, error) {
 	}
 	if a.Settings.System != b.Settings.System {
 		warn("the system messages differ: %q and %q", a.Settings.System, b.Settings.System)
+	}
+	if !slices.Equal(a.Settings.Args, b.Settings.Args) {
+		warn("the arguments of the templates differ: %q and %q", a.Settings.Args, b.Settings.Args)
 	}
 	if a.Settings.MaxNewTokens != b.Settings.MaxNewTokens {
 		warn("the token limits differ: %d and %d", a.Settings.MaxNewTokens, b.Settings.MaxNewTokens)

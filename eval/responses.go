@@ -30,6 +30,8 @@ type Settings struct {
 	Template string `json:"template"`
 	// System is the system message of the template "chat".
 	System string `json:"system,omitempty"`
+	// Args are the arguments of the template "chat", each name=value.
+	Args []string `json:"template_args,omitempty"`
 	// Stops are strings that end a response.
 	Stops []string `json:"stop,omitempty"`
 	// Extract is the rule by which answers are found in responses; see
@@ -308,6 +310,7 @@ func (p Plan) differs(q Plan) error {
 		{"weights", was.Weights, want.Weights},
 		{"template", was.Template, want.Template},
 		{"system message", was.System, want.System},
+		{"template_args", fmt.Sprintf("%q", was.Args), fmt.Sprintf("%q", want.Args)},
 		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
 		{"extract", cmp.Or(was.Extract, "auto"), cmp.Or(want.Extract, "auto")},
 		{"samples", was.Samples, want.Samples},

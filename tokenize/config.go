@@ -19,12 +19,13 @@ type configFile struct {
 	EOS          tokenName             `json:"eos_token"`
 	Pad          tokenName             `json:"pad_token"`
 	Unk          tokenName             `json:"unk_token"`
+	Sep          tokenName             `json:"sep_token"`
+	CLS          tokenName             `json:"cls_token"`
+	Mask         tokenName             `json:"mask_token"`
 	AddBOS       bool                  `json:"add_bos_token"`
 	AddEOS       bool                  `json:"add_eos_token"`
 	Added        map[string]addedToken `json:"added_tokens_decoder"`
 	ChatTemplate templateSource        `json:"chat_template"`
-
-	chatTemplate string
 }
 
 // A tokenName is a string, an object with "content", or null in the file.
@@ -38,26 +39,6 @@ func (n *tokenName) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	return json.Unmarshal(data, (*string)(n))
-}
-
-// A templateSource is one template, or a list of named ones, of which "default" is
-// used.
-type templateSource string
-
-func (s *templateSource) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '[' {
-		var list []struct{ Name, Template string }
-		if err := json.Unmarshal(data, &list); err != nil {
-			return err
-		}
-		for _, t := range list {
-			if t.Name == "default" {
-				*s = templateSource(t.Template)
-			}
-		}
-		return nil
-	}
-	return json.Unmarshal(data, (*string)(s))
 }
 
 // readConfig reads tokenizer_config.json and chat_template.jinja, if the folder has
@@ -78,11 +59,10 @@ func readConfig(fsys fs.FS) (*configFile, error) {
 		}
 		c.BOS, c.EOS = names.BOS, names.EOS
 	}
-	c.chatTemplate = string(c.ChatTemplate)
 	template, err := readFile(fsys, "chat_template.jinja")
 	switch {
 	case err == nil:
-		c.chatTemplate = string(template)
+		c.ChatTemplate = templateSource{plain: string(template)}
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
@@ -116,7 +96,9 @@ func readJSON(fsys fs.FS, name string, v any) error {
 // undefined in the template.
 func (c *configFile) tokens() map[string]string {
 	tokens := map[string]string{}
-	for name, token := range map[string]tokenName{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.Pad, "unk_token": c.Unk} {
+	for name, token := range map[string]tokenName{
+		"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.Pad, "unk_token": c.Unk, "sep_token": c.Sep, "cls_token": c.CLS, "mask_token": c.Mask,
+	} {
 		if token != "" {
 			tokens[name] = string(token)
 		}

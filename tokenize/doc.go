@@ -11,7 +11,7 @@
 //	split.go, pattern.go, compile.go  text -> pieces, by the tokenizer's expression
 //	bpe.go                            piece -> ids
 //	bytelevel.go, stream.go           ids -> bytes -> text, at once or as they come
-//	chat.go, jinja.go, template.go    messages or a question -> prompt
+//	chat.go, jinja/, template.go      messages or a question -> prompt
 //	character.go                      small vocabularies of our own
 //
 // # Why the libraries are not used

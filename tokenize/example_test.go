@@ -22,7 +22,7 @@ func Example() {
 	fmt.Println(tok.Encode("2 + 2 = 4<|endoftext|>"))
 	fmt.Printf("%q\n", tok.Decode([]int32{17, 488, 220, 17, 284, 220, 19, 1756}, true))
 
-	chat, err := tok.Chat([]tokenize.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "2+2?"}}, true)
+	chat, err := tok.Chat(tokenize.Talk(tokenize.Message{Role: "system", Content: "Be brief."}, tokenize.Message{Role: "user", Content: "2+2?"}))
 	if err != nil {
 		log.Fatal(err)
 	}

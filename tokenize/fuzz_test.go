@@ -94,9 +94,9 @@ func FuzzPattern(f *testing.F) {
 // Any template renders or is an error.
 func FuzzChat(f *testing.F) {
 	for _, name := range []string{"qwen", "deepseek"} {
-		f.Add(small(f, name).chat.source, "hi")
+		f.Add(small(f, name).chat.plain.source, "hi")
 	}
 	f.Fuzz(func(t *testing.T, template, content string) {
-		_, _ = chatOf(template).Chat([]Message{{"user", content}, {"assistant", content}}, true)
+		_, _ = chatOf(template).Chat(Talk(Message{Role: "user", Content: content}, Message{Role: "assistant", Content: content}))
 	})
 }

@@ -73,7 +73,7 @@ func TestGoldenPipelines(t *testing.T) {
 func TestGoldenChat(t *testing.T) {
 	toks := map[string]*Tokenizer{"qwen": small(t, "qwen"), "deepseek": small(t, "deepseek")}
 	for _, g := range goldens(t, "chat") {
-		text, ids, err := toks[g.Tokenizer].EncodeChat(g.Messages, g.Prompt)
+		text, ids, err := toks[g.Tokenizer].EncodeChat(Conversation{Messages: g.Messages, AddGenerationPrompt: g.Prompt})
 		if err != nil {
 			t.Fatalf("%s: %v", g.Tokenizer, err)
 		}
@@ -93,7 +93,7 @@ func TestOneBOS(t *testing.T) {
 	if !ok || tok.Token(bos) != "<｜begin▁of▁sentence｜>" {
 		t.Fatalf("BOS = %d, %v", bos, ok)
 	}
-	_, ids, err := tok.EncodeChat([]Message{{"user", "hi"}}, true)
+	_, ids, err := tok.EncodeChat(Talk(Message{Role: "user", Content: "hi"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -429,7 +429,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 	}
 	t.bpe.startCache(len(t.names))
 	t.bos, t.eos = string(config.BOS), string(config.EOS)
-	t.chat = &chatTemplate{source: config.chatTemplate, tokens: config.tokens()}
+	t.chat = config.ChatTemplate.template(config.tokens())
 	return t, nil
 }
 

@@ -115,7 +115,7 @@ func TestChatTemplatePlaces(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if got, err := tok.Chat(nil, false); err != nil || got != c.want {
+		if got, err := tok.Chat(Conversation{}); err != nil || got != c.want {
 			t.Errorf("%s: Chat = %q, %v, want %q", c.name, got, err, c.want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestChatTemplatePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tok.Chat(nil, false); !errors.Is(err, ErrNoChatTemplate) {
+	if _, err := tok.Chat(Conversation{}); !errors.Is(err, ErrNoChatTemplate) {
 		t.Errorf("without a template: %v, want ErrNoChatTemplate", err)
 	}
 }

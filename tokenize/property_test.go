@@ -121,7 +121,7 @@ func TestConcurrentUse(t *testing.T) {
 				if got := tok.Encode(g.Text); !slices.Equal(got, g.IDs) {
 					t.Errorf("Encode(%q) = %v, want %v", g.Text, got, g.IDs)
 				}
-				if _, err := tok.Chat([]Message{{"user", g.Text}}, true); err != nil {
+				if _, err := tok.Chat(Talk(Message{Role: "user", Content: g.Text})); err != nil {
 					t.Error(err)
 				}
 			}
@@ -190,7 +190,7 @@ func TestPrompt(t *testing.T) {
 		t.Fatal(err)
 	}
 	tok.before = []int32{2}
-	tok.chat = &chatTemplate{source: "{% for m in messages %}{{ m.role[0] }}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a{% endif %}"}
+	tok.chat = templateSource{plain: "{% for m in messages %}{{ m.role[0] }}{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a{% endif %}"}.template(nil)
 	chat := Template{Name: "chat", Chat: true}
 	system := Template{Name: "chat", Chat: true, System: "b"}
 	for _, tt := range []struct {

@@ -1,17 +1,22 @@
 package tokenize
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"onering/settings"
+	"onering/tokenize/jinja"
 )
 
 // TemplateSettings name a template and say what to change in it.
 type TemplateSettings struct {
 	Template string   `toml:"template" help:"what turns a problem into a prompt: qwen_math, r1, no, chat (the template of the model's tokenizer), or a text with {problem} in it"`
 	System   string   `toml:"system" help:"system message of the template chat"`
+	Args     ArgTexts `toml:"template_args" help:"names that the template chat reads, each name=value such as enable_thinking=false with JSON or a text as the value; in a run file also a table"`
 	Stop     []string `toml:"stop" help:"text that ends a response, besides the end-of-sequence token, and is part of it; instead of the template's"`
 }
 
@@ -29,12 +34,96 @@ func (s TemplateSettings) PromptTemplate() (Template, error) {
 	if s.System != "" && !t.Chat {
 		errs = append(errs, &settings.Error{Key: "system", Value: s.System, Remedy: "goes with the template chat; other templates are written with theirs"})
 	}
+	if len(s.Args) > 0 && !t.Chat && err == nil {
+		errs = append(errs, &settings.Error{Key: "template_args", Value: s.Args, Remedy: "goes with the template chat; other templates read no names"})
+	}
 	if slices.Contains(s.Stop, "") {
 		errs = append(errs, &settings.Error{Key: "stop", Value: s.Stop, Remedy: "must not hold an empty text, which ends nothing"})
 	}
-	t.System = s.System
+	t.System, t.Args = s.System, s.Args
+	if _, err := s.Args.Parse(); err != nil {
+		errs = append(errs, &settings.Error{Key: "template_args", Value: s.Args, Remedy: err.Error()})
+	}
 	if len(s.Stop) > 0 {
 		t.Stops = s.Stop
 	}
 	return t, errors.Join(errs...)
+}
+
+// ArgTexts are the arguments of a chat template as settings state them: name=value,
+// where the value is JSON if it can be read as that, else a text. Python's True, False
+// and None count as JSON's. A run file may also state a table.
+type ArgTexts []string
+
+// UnmarshalTOML takes a list of strings, or a table.
+func (a *ArgTexts) UnmarshalTOML(v any) error {
+	var texts []string
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			text, ok := e.(string)
+			if !ok {
+				return fmt.Errorf("%v is not a text", e)
+			}
+			texts = append(texts, text)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			text, err := argText(v[name])
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			texts = append(texts, name+"="+text)
+		}
+	default:
+		return fmt.Errorf("%v is neither a table nor a list", v)
+	}
+	*a = texts
+	return nil
+}
+
+// argText writes a value of a table so that argValue reads it.
+func argText(v any) (string, error) {
+	if s, ok := v.(string); ok && argValue(s) == jinja.Value(s) {
+		return s, nil
+	}
+	if _, err := jinja.Of(v); err != nil {
+		return "", errors.New("want a text, number, true, false, list or table")
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+// argValue reads the value of an argument.
+func argValue(text string) jinja.Value {
+	switch text {
+	case "True", "False":
+		return text == "True"
+	case "None":
+		return nil
+	}
+	if v, err := jinja.FromJSON([]byte(text)); err == nil {
+		return v
+	}
+	return text
+}
+
+// Parse reads the arguments.
+func (a ArgTexts) Parse() (TemplateArgs, error) {
+	if len(a) == 0 {
+		return TemplateArgs{}, nil
+	}
+	names := jinja.NewDict()
+	for _, text := range a {
+		name, value, ok := strings.Cut(text, "=")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" {
+			return TemplateArgs{}, fmt.Errorf("must be name=value, such as enable_thinking=false, not %q", text)
+		}
+		if slices.Contains([]string{"messages", "tools", "documents", "add_generation_prompt"}, name) {
+			return TemplateArgs{}, fmt.Errorf("cannot hold %s: it is not the same for all problems", name)
+		}
+		names.Set(name, argValue(strings.TrimSpace(value)))
+	}
+	return TemplateArgs{names}, nil
 }

@@ -188,15 +188,14 @@ func TestDecodeRecords(t *testing.T) {
 func TestChatRecords(t *testing.T) {
 	tok := qwen(t)
 	type record struct {
-		ID                  string
-		Messages            []Message
-		AddGenerationPrompt bool `json:"add_generation_prompt"`
-		Rendered            string
-		IDs                 []int32
+		ID string
+		Conversation
+		Rendered string
+		IDs      []int32
 	}
 	eachPart(t, "chat.jsonl", func(t *testing.T, all []record) {
 		for _, r := range all {
-			text, ids, err := tok.EncodeChat(r.Messages, r.AddGenerationPrompt)
+			text, ids, err := tok.EncodeChat(r.Conversation)
 			if err != nil {
 				t.Fatalf("%s: %v", r.ID, err)
 			}

@@ -17,9 +17,11 @@ type Template struct {
 	// Stops are strings that end a response, besides EOS. They stay in it.
 	Stops []string
 	// Chat makes Tokenizer.Prompt render the chat template; Prefix and Suffix are
-	// not used then. System is the system message; if it is empty there is none.
+	// not used then. System is the system message; if it is empty there is none. Args
+	// are further names that the chat template reads.
 	Chat   bool
 	System string
+	Args   ArgTexts
 }
 
 // placeholder stands for the problem in a template that is a text.
@@ -75,9 +77,14 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 		text = around.Render(problem)
 		return text, t.Encode(text), nil
 	}
-	messages := []Message{{Role: "user", Content: problem}}
-	if around.System != "" {
-		messages = slices.Insert(messages, 0, Message{Role: "system", Content: around.System})
+	args, err := around.Args.Parse()
+	if err != nil {
+		return "", nil, fmt.Errorf("tokenize: template_args: %w", err)
 	}
-	return t.EncodeChat(messages, true)
+	chat := Talk(Message{Role: "user", Content: problem})
+	if around.System != "" {
+		chat.Messages = slices.Insert(chat.Messages, 0, Message{Role: "system", Content: around.System})
+	}
+	chat.Args = args
+	return t.EncodeChat(chat)
 }

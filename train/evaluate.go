@@ -121,7 +121,7 @@ func (e *evaluator) evaluate(ctx context.Context, at position) (Evaluation, erro
 func (e *evaluator) settings() eval.Settings {
 	c, around := e.config.Eval, e.roller.prompter.Template
 	o := eval.Settings{
-		Template: around.Name, System: around.System, Stops: around.Stops,
+		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops,
 		Extract: reward.Extract(e.reward),
 		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
 	}

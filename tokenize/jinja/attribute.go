@@ -1,0 +1,235 @@
+package jinja
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// attribute is of.name: an attribute or method, else what is stored under the name.
+func (r *run) attribute(of Value, name string) Value {
+	if v, ok := r.own(of, name); ok {
+		return v
+	}
+	if d, ok := of.(*Dict); ok {
+		if v, ok := d.Get(name); ok {
+			return v
+		}
+	}
+	return missing(of, name)
+}
+
+// item is of[key]: what is stored under the key, else an attribute or method.
+func (r *run) item(of, key Value) Value {
+	r.use(of)
+	if v, ok := r.stored(of, key); ok {
+		return v
+	}
+	if name, ok := text(key); ok {
+		if v, ok := r.own(of, name); ok {
+			return v
+		}
+	}
+	return missing(of, key)
+}
+
+// missing is the value of what does not exist.
+func missing(of, key Value) Value {
+	what := typeName(of) + " object"
+	if of == nil {
+		what = "None"
+	}
+	if name, ok := text(key); ok {
+		return &undefined{quote(what) + " has no attribute " + quote(name)}
+	}
+	if i, ok := key.(int); ok {
+		return &undefined{fmt.Sprintf("%s has no element %d", what, i)}
+	}
+	return &undefined{what + " has no such element"}
+}
+
+// stored is what Python's of[key] gives; ok is false for what it refuses.
+func (r *run) stored(of, key Value) (Value, bool) {
+	if d, ok := of.(*Dict); ok {
+		if s, ok := text(key); ok {
+			r.scan(len(s))
+		}
+		return d.Get(key)
+	}
+	i, ok := integer(key)
+	if !ok {
+		return nil, false
+	}
+	if s, ok := text(of); ok {
+		n := r.length(of)
+		if i < 0 {
+			i += n
+		}
+		if i < 0 || i >= n {
+			return nil, false
+		}
+		return s[offset(s, i):offset(s, i+1)], true
+	}
+	if s, ok := of.(span); ok {
+		if i < 0 {
+			i += s.n
+		}
+		return s.at(i), 0 <= i && i < s.n
+	}
+	l, ok := sequence(of)
+	if i < 0 {
+		i += len(l)
+	}
+	if !ok || i < 0 || i >= len(l) {
+		return nil, false
+	}
+	return l[i], true
+}
+
+// offset returns where the character of that number begins.
+func offset(s string, n int) int {
+	at := 0
+	for ; n > 0 && at < len(s); n-- {
+		_, size := utf8.DecodeRuneInString(s[at:])
+		at += size
+	}
+	return at
+}
+
+// own returns an attribute or a method of a value.
+func (r *run) own(of Value, name string) (Value, bool) {
+	r.use(of)
+	if strings.HasPrefix(name, "__") {
+		if _, ok := of.(*Dict); !ok || name == "__class__" {
+			return unsafe(of, name), true
+		}
+		return nil, false
+	}
+	switch of := of.(type) {
+	case string, markup:
+		if m, ok := textMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+	case *Dict:
+		if m, ok := dictMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+		switch name {
+		case "clear", "pop", "popitem", "setdefault", "update":
+			return unsafe(of, name), true
+		}
+	case List:
+		switch name {
+		case "append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove":
+			return unsafe(of, name), true
+		}
+	case *namespace:
+		return of.attributes.Get(name)
+	case *loop:
+		return of.attribute(name)
+	case *cycler:
+		return of.attribute(name)
+	case *macro:
+		if name == "name" {
+			return of.name, true
+		}
+	case grouped:
+		switch name {
+		case "grouper":
+			return of[0], true
+		case "list":
+			return of[1], true
+		}
+	}
+	if _, ok := sequence(of); ok {
+		if m, ok := listMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+	}
+	return nil, false
+}
+
+// unsafe is the value of an attribute that the sandbox does not give.
+func unsafe(of Value, name string) Value {
+	return &undefined{"access to attribute " + quote(name) + " of " + quote(typeName(of)) + " object is unsafe."}
+}
+
+// A method is a function of a value.
+type method func(r *run, of Value, a arguments) Value
+
+func bound(of Value, name string, m method) *function {
+	return &function{name, func(r *run, a arguments) Value { return m(r, of, a) }}
+}
+
+// slice is of[start:stop:step]; bounds that are left out are nil.
+func (r *run) slice(of Value, bounds []Value) Value {
+	r.use(of)
+	s, isText := text(of)
+	l, isList := sequence(of)
+	var runes []rune
+	n := len(l)
+	switch v := of.(type) {
+	case span:
+		l, isList = r.list(v), true
+		of, n = List(l), len(l)
+	default:
+		if isText {
+			r.spend(len(s))
+			runes = []rune(s)
+			n = len(runes)
+		} else if !isList {
+			return missing(of, nil)
+		}
+	}
+	start, step, count := r.bounds(bounds, n)
+	r.spend(4 * count)
+	if isText {
+		out := make([]rune, count)
+		for i := range out {
+			out[i] = runes[start+i*step]
+		}
+		if _, ok := of.(markup); ok {
+			return markup(out)
+		}
+		return string(out)
+	}
+	out := make([]Value, count)
+	for i := range out {
+		out[i] = l[start+i*step]
+	}
+	if _, ok := of.(List); ok {
+		return List(out)
+	}
+	return Tuple(out)
+}
+
+// bounds returns the first place, the step and the number of places of a slice of n.
+func (r *run) bounds(bounds []Value, n int) (start, step, count int) {
+	step = 1
+	if bounds[2] != nil {
+		if step = r.intOr(bounds[2], 1); step == 0 {
+			r.fail("slice step cannot be zero")
+		}
+		step = max(min(step, n+1), -n-1) // as far as any
+	}
+	low, high := 0, n
+	if step < 0 {
+		low, high = -1, n-1
+	}
+	place := func(v Value, otherwise int) int {
+		if v == nil {
+			return otherwise
+		}
+		i := r.intOr(v, 0)
+		if i < 0 {
+			i += n
+		}
+		return max(low, min(i, high))
+	}
+	if step > 0 {
+		start = place(bounds[0], low)
+		return start, step, max(0, (place(bounds[1], high)-start+step-1)/step)
+	}
+	start = place(bounds[0], high)
+	return start, step, max(0, (start-place(bounds[1], low)-step-1)/-step)
+}

@@ -1,0 +1,208 @@
+package jinja
+
+import "slices"
+
+// arguments are the values of a call.
+type arguments struct {
+	positional []Value
+	names      []string
+	named      []Value
+}
+
+func (a callArgs) eval(r *run, s *scope) arguments {
+	v := arguments{evalAll(r, s, a.positional), slices.Clone(a.names), evalAll(r, s, a.named)}
+	if a.list != nil {
+		v.positional = append(v.positional, r.list(a.list.eval(r, s))...)
+	}
+	if a.dict == nil {
+		return v
+	}
+	d, ok := a.dict.eval(r, s).(*Dict)
+	if !ok {
+		r.fail("what stands after ** must be a dict")
+	}
+	for key, value := range d.All() {
+		name, ok := text(key)
+		if !ok {
+			r.fail("keywords must be strings")
+		}
+		r.spend(elementCost)
+		v.names, v.named = append(v.names, name), append(v.named, value)
+	}
+	return v
+}
+
+// take removes a named argument and returns it.
+func (a *arguments) take(name string) (Value, bool) {
+	i := slices.Index(a.names, name)
+	if i < 0 {
+		return nil, false
+	}
+	v := a.named[i]
+	a.names, a.named = slices.Delete(slices.Clone(a.names), i, i+1), slices.Delete(slices.Clone(a.named), i, i+1)
+	return v, true
+}
+
+// An absent argument was not given.
+type absent struct{}
+
+// bind returns the arguments in the order of the parameters; absent{} stands for those
+// that were not given. It fails if there are others, or fewer than required.
+func (a arguments) bind(r *run, what string, required int, params ...string) []Value {
+	values := make([]Value, len(params))
+	if len(a.positional) > len(params) {
+		r.fail("%s takes at most %d arguments (%d given)", what, len(params), len(a.positional))
+	}
+	for i := range values {
+		values[i] = absent{}
+	}
+	copy(values, a.positional)
+	for i, name := range a.names {
+		at := slices.Index(params, name)
+		if at < 0 {
+			r.fail("%s got an unexpected keyword argument '%s'", what, name)
+		}
+		if values[at] != (Value)(absent{}) {
+			r.fail("%s got multiple values for argument '%s'", what, name)
+		}
+		values[at] = a.named[i]
+	}
+	for i := range required {
+		if _, ok := values[i].(absent); ok {
+			r.fail("%s is missing the argument '%s'", what, params[i])
+		}
+	}
+	return values
+}
+
+// Arguments with a default. They fail if the value has another type.
+
+func (r *run) intOr(v Value, otherwise int) int {
+	if _, ok := v.(absent); ok {
+		return otherwise
+	}
+	n, ok := integer(v)
+	if !ok {
+		r.use(v)
+		r.fail("'%s' object cannot be interpreted as an integer", typeName(v))
+	}
+	return n
+}
+
+func (r *run) textOr(v Value, otherwise string) string {
+	if _, ok := v.(absent); ok {
+		return otherwise
+	}
+	s, ok := text(v)
+	if !ok {
+		r.use(v)
+		r.fail("want a string, not '%s'", typeName(v))
+	}
+	return s
+}
+
+func truthOr(v Value, otherwise bool) bool {
+	if _, ok := v.(absent); ok {
+		return otherwise
+	}
+	return truth(v)
+}
+
+// given tells whether an argument was given and is not None.
+func given(v Value) bool {
+	_, ok := v.(absent)
+	return !ok && v != nil
+}
+
+// use fails if v is undefined.
+func (r *run) use(v Value) {
+	if u, ok := v.(*undefined); ok {
+		r.fail("%s", u.message)
+	}
+}
+
+// call calls a function, macro or recursive loop.
+func (r *run) call(f Value, a arguments) Value {
+	switch f := f.(type) {
+	case *function:
+		return f.call(r, a)
+	case *macro:
+		return f.call(r, a)
+	case *loop:
+		return f.call(r, a)
+	}
+	r.use(f)
+	r.fail("'%s' object is not callable", typeName(f))
+	return nil
+}
+
+// A macro is what a macro statement makes: its names are those around it.
+type macro struct {
+	*macroStmt
+	around *scope
+}
+
+// enter counts calls inside each other; what it returns goes back.
+func (r *run) enter() func() {
+	if r.calls++; r.calls > maxCalls {
+		r.fail("macros or loops call each other deeper than %d", maxCalls)
+	}
+	return func() { r.calls-- }
+}
+
+func (m *macro) call(r *run, a arguments) Value {
+	defer r.enter()()
+	line := r.line
+	s := &scope{around: m.around}
+	given := min(len(a.positional), len(m.params))
+	var missing []int
+	for i, param := range m.params {
+		if i < given {
+			s.set(param, a.positional[i])
+		} else if v, ok := a.take(param); ok {
+			s.set(param, v)
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	m.special(r, s, &a, given)
+	for _, i := range missing {
+		param := m.params[i]
+		if at := i - (len(m.params) - len(m.defaults)); at >= 0 {
+			s.set(param, m.defaults[at].eval(r, s))
+		} else {
+			s.set(param, &undefined{"parameter " + quote(param) + " was not provided"})
+		}
+	}
+	out := r.capture(s, m.body)
+	r.line = line
+	return out
+}
+
+// special sets caller, kwargs and varargs if the macro reads them, and fails if there
+// are arguments left over.
+func (m *macro) special(r *run, s *scope, a *arguments, given int) {
+	if m.uses["caller"] {
+		caller, ok := a.take("caller")
+		if !ok || caller == nil {
+			caller = &undefined{"No caller defined"}
+		}
+		s.set("caller", caller)
+	}
+	switch {
+	case m.uses["kwargs"]:
+		d := NewDict()
+		for i, name := range a.names {
+			d.Set(name, a.named[i])
+		}
+		s.set("kwargs", d)
+	case len(a.names) > 0:
+		r.fail("macro %s takes no keyword argument %s", quote(m.name), quote(a.names[0]))
+	}
+	switch {
+	case m.uses["varargs"]:
+		s.set("varargs", Tuple(a.positional[given:]))
+	case len(a.positional) > len(m.params):
+		r.fail("macro %s takes not more than %d argument(s)", quote(m.name), len(m.params))
+	}
+}

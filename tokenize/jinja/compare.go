@@ -1,0 +1,211 @@
+package jinja
+
+import (
+	"cmp"
+	"math"
+	"math/big"
+	"strings"
+)
+
+// compare is left op right for comparisons and membership.
+func (r *run) compare(op string, left, right Value) bool {
+	switch op {
+	case "==":
+		return r.equal(left, right, 0)
+	case "!=":
+		return !r.equal(left, right, 0)
+	case "in":
+		return r.contains(right, left)
+	case "not in":
+		return !r.contains(right, left)
+	}
+	c, ok := r.order(left, right, 0)
+	if !ok {
+		r.use(left)
+		r.use(right)
+		r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(left), typeName(right))
+	}
+	switch op {
+	case "<":
+		return c < 0
+	case "<=":
+		return c <= 0
+	case ">":
+		return c > 0 && c != unordered
+	}
+	return c >= 0 && c != unordered
+}
+
+// unordered is the order of a number and NaN: every comparison of them is false. It is
+// more than 0, so that < and <= are.
+const unordered = 2
+
+// numbers returns the order of two numbers.
+func numbers(a, b num) int {
+	if a.i != nil && b.i != nil {
+		return a.i.Cmp(b.i)
+	}
+	x, y := a.float(), b.float()
+	if math.IsNaN(x) || math.IsNaN(y) {
+		return unordered
+	}
+	if a.i != nil && !math.IsInf(y, 0) || b.i != nil && !math.IsInf(x, 0) {
+		return a.exact().Cmp(b.exact())
+	}
+	return cmp.Compare(x, y)
+}
+
+func (n num) exact() *big.Float {
+	if n.i != nil {
+		return new(big.Float).SetInt(n.i)
+	}
+	return big.NewFloat(n.f)
+}
+
+// equal is a == b.
+func (r *run) equal(a, b Value, depth int) bool {
+	r.spend(elementCost)
+	if depth > maxDepth {
+		r.fail("values nested deeper than %d", maxDepth)
+	}
+	if x, ok := text(a); ok {
+		y, ok := text(b)
+		if ok && len(x) == len(y) {
+			r.scan(len(x))
+		}
+		return ok && x == y
+	}
+	if x, ok := number(a); ok {
+		y, ok := number(b)
+		return ok && numbers(x, y) == 0
+	}
+	if x, ok := sequence(a); ok {
+		return r.equalSequences(a, b, x, depth)
+	}
+	switch x := a.(type) {
+	case *Dict:
+		y, ok := b.(*Dict)
+		if !ok || x.Len() != y.Len() {
+			return false
+		}
+		for key, value := range x.All() {
+			other, ok := y.Get(key)
+			if !ok || !r.equal(value, other, depth+1) {
+				return false
+			}
+		}
+		return true
+	case *undefined:
+		_, ok := b.(*undefined)
+		return ok
+	case span:
+		y, ok := b.(span)
+		return ok && x.n == y.n && (x.n == 0 || x.start == y.start && (x.n == 1 || x.step == y.step))
+	case view:
+		y, ok := b.(view)
+		return ok && x.kind != "dict_values" && x.kind == y.kind && r.equal(x.dict, y.dict, depth+1)
+	}
+	return a == b
+}
+
+func (r *run) equalSequences(a, b Value, x []Value, depth int) bool {
+	y, ok := sequence(b)
+	_, listA := a.(List)
+	_, listB := b.(List)
+	if !ok || listA != listB || len(x) != len(y) {
+		return false
+	}
+	for i := range x {
+		if !r.equal(x[i], y[i], depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// order compares two values; ok is false if they have no order.
+func (r *run) order(a, b Value, depth int) (c int, ok bool) {
+	r.spend(elementCost)
+	if depth > maxDepth {
+		r.fail("values nested deeper than %d", maxDepth)
+	}
+	if x, ok := number(a); ok {
+		y, ok := number(b)
+		if !ok {
+			return 0, false
+		}
+		return numbers(x, y), true
+	}
+	if x, ok := text(a); ok {
+		y, ok := text(b)
+		r.scan(min(len(x), len(y)))
+		return strings.Compare(x, y), ok
+	}
+	x, okX := sequence(a)
+	y, okY := sequence(b)
+	_, listA := a.(List)
+	_, listB := b.(List)
+	if !okX || !okY || listA != listB {
+		return 0, false
+	}
+	for i := range min(len(x), len(y)) {
+		if !r.equal(x[i], y[i], depth+1) {
+			return r.order(x[i], y[i], depth+1)
+		}
+	}
+	return cmp.Compare(len(x), len(y)), true
+}
+
+// contains is v in container.
+func (r *run) contains(container, v Value) bool {
+	if s, ok := text(container); ok {
+		part, ok := text(v)
+		if !ok {
+			r.fail("'in <string>' requires string as left operand, not %s", typeName(v))
+		}
+		r.scan(len(s))
+		return strings.Contains(s, part)
+	}
+	d, isDict := container.(*Dict)
+	if keys, ok := container.(view); ok && keys.kind == "dict_keys" {
+		d, isDict = keys.dict, true
+	}
+	if isDict {
+		if _, ok := hash(v); !ok {
+			r.fail("unhashable type: '%s'", typeName(v))
+		}
+		if s, ok := text(v); ok {
+			r.scan(len(s))
+		}
+		_, found := d.Get(v)
+		return found
+	}
+	if _, ok := r.each(container); !ok {
+		r.fail("argument of type '%s' is not iterable", typeName(container))
+	}
+	for e := range r.elements(container) {
+		if same(e, v) || r.equal(e, v, 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// same is a is b, as far as it can be told: small values are the same if they are equal.
+func same(a, b Value) bool {
+	x, okX := sequence(a)
+	y, okY := sequence(b)
+	if okX || okY {
+		return okX && okY && typeName(a) == typeName(b) && len(x) == len(y) && (len(x) == 0 && typeName(a) == "tuple" || len(x) > 0 && &x[0] == &y[0])
+	}
+	if typeName(a) != typeName(b) {
+		return false
+	}
+	switch x := a.(type) {
+	case float64:
+		return x == b.(float64)
+	case *big.Int:
+		return x.Cmp(b.(*big.Int)) == 0
+	}
+	return a == b
+}

@@ -1,0 +1,25 @@
+// Package jinja renders chat templates as transformers does: Jinja with blocks
+// trimmed, in a sandbox, with tojson, raise_exception, strftime_now and generation
+// blocks. Text is equal byte for byte: testdata/golden.py compares constructs, and all
+// of some hundred published templates were compared in the same way.
+//
+//	lex.go, parse.go, parse_expr.go, node.go   text -> tree
+//	exec.go, eval.go, loop.go, call.go         tree -> text
+//	value.go, text.go, json.go                 Python's values, str, repr and JSON
+//	operator.go, compare.go, attribute.go      Python's operations
+//	method.go, format.go                       methods of str, dict and list
+//	filter.go, filter_text.go, test.go         filters and tests
+//	globals.go                                 functions
+//	limits.go                                  bounds of time, memory and depth
+//
+// It is our own because a template's text must be exact and because a template comes
+// with a downloaded model. The Go ports of Jinja compute with Go's values: their
+// dictionaries lose the order of keys, which tools show, attributes of what is
+// undefined are no errors, and numbers, booleans and None are written in other ways.
+// They also have no limits of time, memory or recursion, so macros would have to be
+// refused, which the templates of Llama 3.2 and Qwen3 Coder need. Here each value
+// is paid for before it is made (see limits.go).
+//
+// Not supported, with an error: other files (include, import, extends), autoescape,
+// lipsum, and methods that change a list or a dictionary, which the sandbox forbids.
+package jinja

@@ -1,0 +1,177 @@
+package jinja
+
+import "strings"
+
+// A Template is a parsed template. It is safe for concurrent use.
+type Template struct{ body []stmt }
+
+// A run is one rendering.
+type run struct {
+	out   *strings.Builder
+	line  int // of what is computed
+	left  int // of the budget
+	calls int // of macros inside each other
+	root  *scope
+}
+
+// Render returns the text that the template makes of the names in vars, or an *Error.
+// A name of vars that is one of the template language's own (range, say) hides it.
+func (t *Template) Render(vars *Dict) (text string, err error) {
+	defer catch(&err)
+	s := &scope{around: &scope{names: globals}}
+	for key, value := range vars.All() {
+		if name, ok := key.(string); ok {
+			s.set(name, value)
+		}
+	}
+	r := &run{out: new(strings.Builder), line: 1, left: renderBudget + budgetPerByte*dataSize(vars, 0)}
+	r.root = &scope{around: s}
+	r.body(r.root, t.body)
+	return r.out.String(), nil
+}
+
+func (r *run) body(s *scope, body []stmt) flow {
+	for _, st := range body {
+		if f := st.exec(r, s); f != flowNext {
+			return f
+		}
+	}
+	return flowNext
+}
+
+// capture returns the text that a body writes.
+func (r *run) capture(s *scope, body []stmt) string {
+	return r.captured(func() { r.body(s, body) })
+}
+
+// captured returns the text that write writes.
+func (r *run) captured(write func()) string {
+	out := r.out
+	r.out = new(strings.Builder)
+	write()
+	text := r.out.String()
+	r.out = out
+	return text
+}
+
+func (r *run) write(text string) {
+	r.spend(len(text))
+	r.out.WriteString(text)
+}
+
+func (d *data) exec(r *run, _ *scope) flow {
+	r.step(d.line)
+	r.write(d.text)
+	return flowNext
+}
+
+func (p *print) exec(r *run, s *scope) flow {
+	v := p.of.eval(r, s)
+	r.step(p.line)
+	r.write(r.str(v))
+	return flowNext
+}
+
+func (i *ifStmt) exec(r *run, s *scope) flow {
+	r.spend(stepCost)
+	for n, body := range i.bodies {
+		if n == len(i.tests) || truth(i.tests[n].eval(r, s)) {
+			return r.body(s, body)
+		}
+	}
+	return flowNext
+}
+
+func (st *setStmt) exec(r *run, s *scope) flow {
+	v := st.value.eval(r, s)
+	r.step(st.line)
+	r.assign(s, st.target, v)
+	return flowNext
+}
+
+func (st *setBlock) exec(r *run, s *scope) flow {
+	inner := &scope{around: s}
+	var v Value = r.capture(inner, st.body)
+	for _, f := range st.filters {
+		v = f.apply(r, inner, v)
+	}
+	r.step(st.line)
+	r.assign(s, st.target, v)
+	return flowNext
+}
+
+// assign sets a name, an attribute of a namespace, or the parts of a tuple.
+func (r *run) assign(s *scope, target expr, v Value) {
+	switch t := target.(type) {
+	case *name:
+		s.set(t.id, v)
+	case *nsTarget:
+		held, _ := s.get(t.name)
+		ns, ok := held.(*namespace)
+		if !ok {
+			r.fail("cannot assign attribute on non-namespace object %s", quote(t.name))
+		}
+		r.checkAttribute(t.attribute)
+		ns.attributes.Set(t.attribute, v)
+	case *tupleExpr:
+		r.use(v)
+		values := r.list(v)
+		if len(values) != len(t.elements) {
+			r.fail("%d values for %d names", len(values), len(t.elements))
+		}
+		for i, part := range t.elements {
+			r.assign(s, part, values[i])
+		}
+	}
+}
+
+// checkAttribute refuses names that transformers keeps from namespaces.
+func (r *run) checkAttribute(name string) {
+	if strings.HasPrefix(name, "_") {
+		r.fail("a namespace cannot have the attribute %s, which begins with an underscore", quote(name))
+	}
+}
+
+func (w *withStmt) exec(r *run, s *scope) flow {
+	inner := &scope{around: s}
+	values := evalAll(r, s, w.values)
+	for i, target := range w.targets {
+		r.step(w.line)
+		r.assign(inner, target, values[i])
+	}
+	return r.body(inner, w.body)
+}
+
+func (m *macroStmt) exec(_ *run, s *scope) flow {
+	s.set(m.name, &macro{m, s})
+	return flowNext
+}
+
+func (c *callBlock) exec(r *run, s *scope) flow {
+	f := c.call.of.eval(r, s)
+	a := c.call.args.eval(r, s)
+	a.names, a.named = append(a.names, "caller"), append(a.named, &macro{c.macro, s})
+	r.step(c.call.line)
+	r.write(r.str(r.call(f, a)))
+	return flowNext
+}
+
+func (f *filterBlock) exec(r *run, s *scope) flow {
+	inner := &scope{around: s}
+	var v Value = r.capture(inner, f.body)
+	for _, filter := range f.filters {
+		v = filter.apply(r, inner, v)
+	}
+	r.step(f.line)
+	r.write(r.str(v))
+	return flowNext
+}
+
+func (b *block) exec(r *run, s *scope) flow {
+	if b.global {
+		s = r.root
+	}
+	return r.body(&scope{around: s}, b.body)
+}
+
+func (j *jump) exec(*run, *scope) flow { return j.flow }

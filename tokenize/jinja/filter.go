@@ -1,0 +1,466 @@
+package jinja
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A filter makes a value of another.
+type filter func(r *run, v Value, a arguments) Value
+
+var filters map[string]filter
+
+func init() { // not a literal: map and select read the tables
+	filters = map[string]filter{
+		"abs": abs, "attr": attrFilter, "batch": batch, "count": lengthFilter, "length": lengthFilter,
+		"d": orDefault, "default": orDefault, "dictsort": dictSort, "first": first, "last": last,
+		"groupby": groupBy, "items": itemsFilter, "join": joinFilter, "list": listFilter, "map": mapFilter,
+		"max": extreme(1), "min": extreme(-1), "reverse": reverse, "slice": sliceFilter, "sort": sortFilter,
+		"sum": sum, "unique": unique, "tojson": toJSON,
+		"select": choose(false, true), "reject": choose(false, false),
+		"selectattr": choose(true, true), "rejectattr": choose(true, false),
+
+		"capitalize": byMethod("capitalize"), "lower": byMethod("lower"), "upper": byMethod("upper"),
+		"trim": byMethod("strip"), "center": center, "title": titleFilter,
+		"e": escapeFilter, "escape": escapeFilter, "forceescape": escapeFilter, "safe": safe,
+		"string": stringFilter, "float": floatFilter, "int": intFilter, "round": roundFilter,
+		"format": formatFilter, "indent": indent, "replace": replaceFilter, "truncate": truncate,
+		"urlencode": urlEncode, "wordcount": wordCount, "striptags": stripTags, "filesizeformat": fileSize,
+	}
+}
+
+// filter applies the filter of that name.
+func (r *run) filter(name string, v Value, a arguments) Value {
+	f, ok := filters[name]
+	if !ok {
+		r.fail("No filter named %s.", quote(name))
+	}
+	return f(r, v, a)
+}
+
+func abs(r *run, v Value, a arguments) Value {
+	a.bind(r, "abs", 0)
+	n, ok := number(v)
+	if !ok {
+		r.use(v)
+		r.fail("bad operand type for abs(): '%s'", typeName(v))
+	}
+	if n.i == nil && n.f < 0 || n.i != nil && n.i.Sign() < 0 {
+		return r.negative(v)
+	}
+	return r.positive(v)
+}
+
+func attrFilter(r *run, v Value, a arguments) Value {
+	name := r.textOr(a.bind(r, "attr", 1, "name")[0], "")
+	if found, ok := r.own(v, name); ok {
+		return found
+	}
+	return missing(v, name)
+}
+
+func lengthFilter(r *run, v Value, a arguments) Value {
+	a.bind(r, "length", 0)
+	return r.length(v)
+}
+
+func orDefault(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "default", 0, "default_value", "boolean")
+	if _, ok := v.(*undefined); ok || truthOr(o[1], false) && !truth(v) {
+		if _, ok := o[0].(absent); ok {
+			return ""
+		}
+		return o[0]
+	}
+	return v
+}
+
+func listFilter(r *run, v Value, a arguments) Value {
+	a.bind(r, "list", 0)
+	l := r.list(v)
+	r.spend(elementCost * len(l))
+	return slices.Clone(l)
+}
+
+func itemsFilter(r *run, v Value, a arguments) Value {
+	a.bind(r, "items", 0)
+	switch v := v.(type) {
+	case *undefined:
+		return &iterator{"generator", fromSlice(nil)}
+	case *Dict:
+		r.spend(2 * elementCost * v.Len())
+		return &iterator{"generator", fromSlice(v.items())}
+	}
+	r.fail("Can only get item pairs from a mapping.")
+	return nil
+}
+
+func first(r *run, v Value, a arguments) Value {
+	a.bind(r, "first", 0)
+	for e := range r.elements(v) {
+		return e
+	}
+	return &undefined{"No first item, sequence was empty."}
+}
+
+func last(r *run, v Value, a arguments) Value {
+	a.bind(r, "last", 0)
+	l := r.list(r.reversed(v))
+	if len(l) == 0 {
+		return &undefined{"No last item, sequence was empty."}
+	}
+	return l[0]
+}
+
+// reversed is what reversed of Python gives, as a list.
+func (r *run) reversed(v Value) List {
+	if _, ok := v.(*iterator); ok {
+		r.fail("'%s' object is not reversible", typeName(v))
+	}
+	l := slices.Clone(r.list(v))
+	r.spend(4 * len(l))
+	slices.Reverse(l)
+	return l
+}
+
+func reverse(r *run, v Value, a arguments) Value {
+	a.bind(r, "reverse", 0)
+	if _, ok := text(v); ok {
+		return r.slice(v, []Value{nil, nil, -1})
+	}
+	if it, ok := v.(*iterator); ok { // not reversible: a list is made of it
+		return r.reversed(r.list(it))
+	}
+	return &iterator{"reversed", fromSlice(r.reversed(v))}
+}
+
+// getter returns what reads an attribute such as "function.name" of a value; nil reads
+// the value itself.
+func (r *run) getter(path Value) func(Value) Value {
+	var keys []Value
+	if s, ok := text(path); ok {
+		for _, part := range strings.Split(s, ".") {
+			if n, err := strconv.Atoi(part); err == nil && n >= 0 && part[0] != '+' {
+				keys = append(keys, n)
+			} else {
+				keys = append(keys, part)
+			}
+		}
+	} else if given(path) {
+		keys = []Value{path}
+	}
+	return func(v Value) Value {
+		for _, key := range keys {
+			v = r.item(v, key)
+		}
+		return v
+	}
+}
+
+// caseless wraps a getter so that case does not count, unless it is to.
+func (r *run) caseless(get func(Value) Value, sensitive Value) func(Value) Value {
+	if truthOr(sensitive, false) {
+		return get
+	}
+	return func(v Value) Value {
+		v = get(v)
+		if s, ok := text(v); ok {
+			r.spend(len(s))
+			return lower(s)
+		}
+		return v
+	}
+}
+
+func mapFilter(r *run, v Value, a arguments) Value {
+	var apply func(Value) Value
+	if len(a.positional) == 0 {
+		path, ok := a.take("attribute")
+		if !ok {
+			r.fail("map requires a filter argument")
+		}
+		otherwise, _ := a.take("default")
+		if len(a.names) > 0 {
+			r.fail("Unexpected keyword argument %s", quote(a.names[0]))
+		}
+		get := r.getter(path)
+		apply = func(v Value) Value {
+			v = get(v)
+			if _, ok := v.(*undefined); ok && otherwise != nil {
+				return otherwise
+			}
+			return v
+		}
+	} else {
+		name := r.textOr(a.positional[0], "")
+		rest := arguments{a.positional[1:], a.names, a.named}
+		apply = func(v Value) Value { return r.filter(name, v, rest) }
+	}
+	next := r.nextOf(v)
+	return &iterator{"generator", func() (Value, bool) {
+		e, ok := next()
+		if !ok {
+			return nil, false
+		}
+		r.spend(elementCost)
+		return apply(e), true
+	}}
+}
+
+// nextOf returns a function that returns the elements of v, of which there are none if
+// v is false.
+func (r *run) nextOf(v Value) func() (Value, bool) {
+	if !truth(v) {
+		return fromSlice(nil)
+	}
+	next, ok := r.each(v)
+	if !ok {
+		r.fail("'%s' object is not iterable", typeName(v))
+	}
+	return next
+}
+
+// choose is select, reject and their variants for attributes.
+func choose(attribute, want bool) filter {
+	return func(r *run, v Value, a arguments) Value {
+		get := func(v Value) Value { return v }
+		if attribute {
+			if len(a.positional) == 0 {
+				r.fail("Missing parameter for attribute name")
+			}
+			get = r.getter(a.positional[0])
+			a.positional = a.positional[1:]
+		}
+		is := truth
+		if len(a.positional) > 0 {
+			name := r.textOr(a.positional[0], "")
+			rest := arguments{a.positional[1:], a.names, a.named}
+			is = func(v Value) bool { return r.test(name, v, rest) }
+		}
+		next := r.nextOf(v)
+		return &iterator{"generator", func() (Value, bool) {
+			for {
+				e, ok := next()
+				if !ok {
+					return nil, false
+				}
+				r.spend(elementCost)
+				if is(get(e)) == want {
+					return e, true
+				}
+			}
+		}}
+	}
+}
+
+func joinFilter(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "join", 0, "d", "attribute")
+	sep := ""
+	if _, ok := o[0].(absent); !ok {
+		sep = r.str(o[0])
+	}
+	get := r.getter(orNil(o[1]))
+	var out strings.Builder
+	first := true
+	for e := range r.elements(v) {
+		if !first {
+			r.spend(len(sep))
+			out.WriteString(sep)
+		}
+		first = false
+		s := r.str(get(e))
+		r.spend(len(s))
+		out.WriteString(s)
+	}
+	return out.String()
+}
+
+func sortFilter(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "sort", 0, "reverse", "case_sensitive", "attribute")
+	var parts []func(Value) Value
+	if s, ok := text(o[2]); ok {
+		for _, path := range strings.Split(s, ",") {
+			parts = append(parts, r.caseless(r.getter(path), o[1]))
+		}
+	} else {
+		parts = append(parts, r.caseless(r.getter(orNil(o[2])), o[1]))
+	}
+	l := slices.Clone(r.list(v))
+	r.sort(l, func(v Value) Value {
+		key := make(List, len(parts))
+		for i, get := range parts {
+			key[i] = get(v)
+		}
+		return key
+	}, truthOr(o[0], false))
+	return l
+}
+
+func dictSort(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "dictsort", 0, "case_sensitive", "by", "reverse")
+	d, ok := v.(*Dict)
+	if !ok {
+		r.use(v)
+		r.fail("dictsort wants a dict, not '%s'", typeName(v))
+	}
+	at := slices.Index([]string{"key", "value"}, r.textOr(o[1], "key"))
+	if at < 0 {
+		r.fail(`You can only sort by either "key" or "value"`)
+	}
+	pairs := d.items()
+	r.sort(pairs, r.caseless(func(v Value) Value { return v.(Tuple)[at] }, o[0]), truthOr(o[2], false))
+	return List(pairs)
+}
+
+func unique(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "unique", 0, "case_sensitive", "attribute")
+	get := r.caseless(r.getter(orNil(o[1])), o[0])
+	seen := map[any]bool{}
+	next, ok := r.each(v)
+	if !ok {
+		r.fail("'%s' object is not iterable", typeName(v))
+	}
+	return &iterator{"generator", func() (Value, bool) {
+		for {
+			e, ok := next()
+			if !ok {
+				return nil, false
+			}
+			r.spend(elementCost)
+			key := get(e)
+			h, ok := hash(key)
+			if !ok {
+				r.fail("unhashable type: '%s'", typeName(key))
+			}
+			if !seen[h] {
+				seen[h] = true
+				return e, true
+			}
+		}
+	}}
+}
+
+// extreme is min (want -1) and max (want 1).
+func extreme(want int) filter {
+	return func(r *run, v Value, a arguments) Value {
+		o := a.bind(r, "max", 0, "case_sensitive", "attribute")
+		get := r.caseless(r.getter(orNil(o[1])), o[0])
+		var best, bestKey Value
+		found := false
+		for e := range r.elements(v) {
+			key := get(e)
+			if found {
+				op := ">"
+				if want < 0 {
+					op = "<"
+				}
+				if !r.compare(op, key, bestKey) {
+					continue
+				}
+			}
+			best, bestKey, found = e, key, true
+		}
+		if !found {
+			return &undefined{"No aggregated item, sequence was empty."}
+		}
+		return best
+	}
+}
+
+func sum(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "sum", 0, "attribute", "start")
+	get := r.getter(orNil(o[0]))
+	total := Value(0)
+	if _, ok := o[1].(absent); !ok {
+		total = o[1]
+	}
+	if _, ok := text(total); ok {
+		r.fail("sum() can't sum strings [use ''.join(seq) instead]")
+	}
+	for e := range r.elements(v) {
+		total = r.arithmetic("+", total, get(e))
+	}
+	return total
+}
+
+func groupBy(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "groupby", 1, "attribute", "default", "case_sensitive")
+	plain := r.getter(o[0])
+	get := func(v Value) Value {
+		v = plain(v)
+		if _, ok := v.(*undefined); ok && given(o[1]) {
+			return o[1]
+		}
+		return v
+	}
+	key := r.caseless(get, o[2])
+	l := slices.Clone(r.list(v))
+	r.sort(l, key, false)
+	groups := List{}
+	for i := 0; i < len(l); {
+		end := i + 1
+		for end < len(l) && r.equal(key(l[i]), key(l[end]), 0) {
+			end++
+		}
+		groups = append(groups, grouped{get(l[i]), slices.Clone(l[i:end])})
+		i = end
+	}
+	return groups
+}
+
+func batch(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "batch", 1, "linecount", "fill_with")
+	n := r.intOr(o[0], 0)
+	l := r.list(v)
+	var rows []Value
+	for i := 0; i < len(l); {
+		end := len(l)
+		if n > 0 {
+			end = min(end, i+n)
+		}
+		row := slices.Clone(l[i:end])
+		r.spend(elementCost * (len(row) + 1))
+		if given(o[1]) && len(row) < n {
+			r.spendTimes(n-len(row), elementCost)
+			row = append(row, slices.Repeat(List{o[1]}, n-len(row))...)
+		}
+		rows = append(rows, row)
+		i = end
+	}
+	return &iterator{"generator", fromSlice(rows)}
+}
+
+func sliceFilter(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "slice", 1, "slices", "fill_with")
+	n := r.intOr(o[0], 0)
+	l := r.list(v)
+	if n == 0 {
+		r.fail("division by zero")
+	}
+	r.spendTimes(n, 2*elementCost)
+	r.spend(elementCost * len(l))
+	var columns []Value
+	at := 0
+	for i := range max(n, 0) {
+		size := len(l) / n
+		if i < len(l)%n {
+			size++
+		}
+		column := slices.Clone(l[at : at+size])
+		at += size
+		if given(o[1]) && i >= len(l)%n {
+			column = append(column, o[1])
+		}
+		columns = append(columns, column)
+	}
+	return &iterator{"generator", fromSlice(columns)}
+}
+
+func wordCount(r *run, v Value, a arguments) Value {
+	a.bind(r, "wordcount", 0)
+	s := r.str(v)
+	r.spend(len(s))
+	return len(strings.FieldsFunc(s, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsNumber(c) }))
+}

@@ -1,0 +1,266 @@
+package jinja
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+)
+
+// FromJSON reads a JSON value as json.loads of Python does: objects keep the order of
+// their keys, and integers stay integers.
+func FromJSON(data []byte) (Value, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	v, err := readJSON(d, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("more after the JSON value")
+	}
+	return v, nil
+}
+
+func readJSON(d *json.Decoder, depth int) (Value, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("JSON nested deeper than %d", maxDepth)
+	}
+	t, err := d.Token()
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		if t == '[' {
+			l := List{}
+			for d.More() {
+				v, err := readJSON(d, depth+1)
+				if err != nil {
+					return nil, err
+				}
+				l = append(l, v)
+			}
+			_, err := d.Token()
+			return l, err
+		}
+		o := NewDict()
+		for d.More() {
+			key, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			v, err := readJSON(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			o.Set(key.(string), v)
+		}
+		_, err := d.Token()
+		return o, err
+	case json.Number:
+		if strings.ContainsAny(t.String(), ".eE") {
+			f, err := t.Float64()
+			if err != nil && math.IsInf(f, 0) {
+				err = nil // as in Python
+			}
+			return f, err
+		}
+		n, ok := new(big.Int).SetString(t.String(), 10)
+		if !ok || len(t) > maxDigits {
+			return nil, fmt.Errorf("the integer %.20s... is too long", t)
+		}
+		return shrink(n), nil
+	}
+	return t, nil // a string, a bool or nil
+}
+
+// A jsonWriter is json.dumps.
+type jsonWriter struct {
+	r            *run
+	out          strings.Builder
+	ascii        bool
+	sorted       bool
+	indent       string
+	lines        bool // an element on each line
+	comma, colon string
+}
+
+// toJSON is the filter tojson as transformers defines it.
+func toJSON(r *run, v Value, a arguments) Value {
+	o := a.bind(r, "tojson", 0, "ensure_ascii", "indent", "separators", "sort_keys")
+	w := &jsonWriter{r: r, ascii: truthOr(o[0], false), sorted: truthOr(o[3], false), comma: ", ", colon: ": "}
+	if given(o[1]) {
+		w.lines, w.comma = true, ","
+		if s, ok := text(o[1]); ok {
+			w.indent = s
+		} else {
+			n := max(0, r.intOr(o[1], 0))
+			r.spend(n)
+			w.indent = strings.Repeat(" ", n)
+		}
+	}
+	if given(o[2]) {
+		both := r.list(o[2])
+		if len(both) != 2 {
+			r.fail("separators wants two strings")
+		}
+		w.comma, w.colon = r.textOr(both[0], ""), r.textOr(both[1], "")
+	}
+	w.value(v, 0)
+	return w.out.String()
+}
+
+func (w *jsonWriter) write(s string) {
+	w.r.spend(len(s))
+	w.out.WriteString(s)
+}
+
+func (w *jsonWriter) value(v Value, depth int) {
+	w.r.spend(stepCost)
+	if depth > maxDepth {
+		w.r.fail("tojson: values nested deeper than %d", maxDepth)
+	}
+	if s, ok := text(v); ok {
+		w.string(s)
+		return
+	}
+	if l, ok := sequence(v); ok {
+		w.between("[", "]", len(l), depth, func(i int) { w.value(l[i], depth+1) })
+		return
+	}
+	if d, ok := v.(*Dict); ok {
+		if w.sorted {
+			d = w.r.sortedDict(d)
+		}
+		w.between("{", "}", d.Len(), depth, func(i int) {
+			w.string(w.key(d.keys[i]))
+			w.write(w.colon)
+			w.value(d.values[i], depth+1)
+		})
+		return
+	}
+	w.write(w.scalar(v))
+}
+
+// scalar returns the JSON of null, a bool or a number.
+func (w *jsonWriter) scalar(v Value) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return strconv.FormatBool(v)
+	case int, *big.Int:
+		return w.r.scalar(v)
+	case float64:
+		switch {
+		case math.IsNaN(v):
+			return "NaN"
+		case math.IsInf(v, 0):
+			return strings.Replace(floatText(v), "inf", "Infinity", 1)
+		}
+		return floatText(v)
+	}
+	w.r.fail("Object of type %s is not JSON serializable", typeName(v))
+	return ""
+}
+
+// key returns a key of a dictionary as text.
+func (w *jsonWriter) key(v Value) string {
+	if s, ok := text(v); ok {
+		return s
+	}
+	if _, ok := v.(Tuple); ok {
+		w.r.fail("keys must be str, int, float, bool or None, not tuple")
+	}
+	return w.scalar(v)
+}
+
+// between writes n elements with what stands around and between them.
+func (w *jsonWriter) between(open, end string, n, depth int, element func(i int)) {
+	newline := func(depth int) {
+		if w.lines {
+			w.r.spendTimes(depth, len(w.indent))
+			w.write("\n" + strings.Repeat(w.indent, depth))
+		}
+	}
+	w.write(open)
+	for i := range n {
+		if i > 0 {
+			w.write(w.comma)
+		}
+		newline(depth + 1)
+		element(i)
+	}
+	if n > 0 {
+		newline(depth)
+	}
+	w.write(end)
+}
+
+func (r *run) sortedDict(d *Dict) *Dict {
+	pairs := d.items()
+	r.sort(pairs, func(v Value) Value { return v.(Tuple)[0] }, false)
+	sorted := NewDict()
+	for _, p := range pairs {
+		sorted.Set(p.(Tuple)[0], p.(Tuple)[1])
+	}
+	return sorted
+}
+
+// sort sorts in place by what key returns; equal elements keep their order.
+func (r *run) sort(values []Value, key func(Value) Value, reverse bool) {
+	type pair struct{ key, value Value }
+	pairs := make([]pair, len(values))
+	for i, v := range values {
+		r.spend(elementCost)
+		pairs[i] = pair{key(v), v}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int {
+		c, ok := r.order(a.key, b.key, 0)
+		if !ok {
+			r.use(a.key)
+			r.use(b.key)
+			r.fail("'<' not supported between instances of '%s' and '%s'", typeName(b.key), typeName(a.key))
+		}
+		if reverse {
+			return -c
+		}
+		return c
+	})
+	for i := range values {
+		values[i] = pairs[i].value
+	}
+}
+
+var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
+
+func (w *jsonWriter) string(s string) {
+	w.r.spend(len(s))
+	w.out.WriteByte('"')
+	for _, c := range s {
+		escaped, ok := jsonEscapes[c]
+		switch {
+		case ok:
+			w.out.WriteString(escaped)
+		case c < ' ' || w.ascii && c > '~' && c < 0x10000:
+			fmt.Fprintf(&w.out, `\u%04x`, c)
+		case w.ascii && c >= 0x10000:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(&w.out, `\u%04x\u%04x`, high, low)
+		default:
+			w.out.WriteRune(c)
+		}
+	}
+	w.out.WriteByte('"')
+}

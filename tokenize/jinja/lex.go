@@ -1,0 +1,417 @@
+package jinja
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A kind is what a token is. Operators are their own kind: kind("==").
+type kind string
+
+const (
+	kindData       kind = "data"
+	kindBlockBegin kind = "begin of statement block"
+	kindBlockEnd   kind = "end of statement block"
+	kindVarBegin   kind = "begin of print statement"
+	kindVarEnd     kind = "end of print statement"
+	kindName       kind = "name"
+	kindString     kind = "string"
+	kindNumber     kind = "number"
+	kindEOF        kind = "end of template"
+)
+
+type token struct {
+	kind  kind
+	text  string
+	value Value // of a number
+	line  int
+}
+
+// A lexer cuts a template into tokens as jinja2's does with trim_blocks and
+// lstrip_blocks: the newline after a block or comment goes, and so do blanks between
+// the beginning of a line and a block or comment.
+type lexer struct {
+	src       string
+	pos       int
+	line      int
+	lineStart bool // what was read last ends a line
+	open      []byte
+	tokens    []token
+}
+
+func lex(source string) []token {
+	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
+	l := &lexer{src: strings.TrimSuffix(source, "\n"), line: 1, lineStart: true}
+	for l.pos < len(l.src) {
+		l.data()
+	}
+	l.add(kindEOF, "")
+	return l.tokens
+}
+
+func (l *lexer) add(k kind, text string) {
+	l.tokens = append(l.tokens, token{kind: k, text: text, line: l.line})
+}
+
+func (l *lexer) fail(format string, args ...any) { fail(l.line, format, args...) }
+
+// take moves to end, counting lines.
+func (l *lexer) take(end int) string {
+	text := l.src[l.pos:end]
+	l.line += strings.Count(text, "\n")
+	l.pos = end
+	l.lineStart = strings.HasSuffix(text, "\n")
+	return text
+}
+
+// data reads text up to the next tag, and the tag.
+func (l *lexer) data() {
+	at := l.pos
+	for ; at < len(l.src); at++ {
+		if l.src[at] == '{' && at+1 < len(l.src) && strings.IndexByte("{%#", l.src[at+1]) >= 0 {
+			break
+		}
+	}
+	if at == len(l.src) {
+		l.add(kindData, l.src[l.pos:])
+		l.take(at)
+		return
+	}
+	begin, after := l.src[at:at+2], at+2
+	sign := byte(0)
+	if after < len(l.src) && (l.src[after] == '-' || l.src[after] == '+') {
+		sign = l.src[after]
+		after++
+	}
+	l.text(at, sign, begin != "{{")
+	raw := -1
+	if begin == "{%" {
+		raw = l.rawBegin(after)
+	}
+	l.take(after)
+	switch {
+	case raw >= 0:
+		l.take(raw)
+		l.raw()
+	case begin == "{#":
+		l.comment()
+	case begin == "{%":
+		l.add(kindBlockBegin, "")
+		l.inside(true)
+	default:
+		l.add(kindVarBegin, "")
+		l.inside(false)
+	}
+}
+
+// text adds the text before a tag at position at.
+func (l *lexer) text(at int, sign byte, block bool) {
+	text := l.src[l.pos:at]
+	switch {
+	case sign == '-':
+		text = strings.TrimRightFunc(text, isSpace)
+	case sign != '+' && block:
+		start := strings.LastIndexByte(text, '\n') + 1
+		if (start > 0 || l.lineStart) && strings.TrimLeftFunc(text[start:], isSpace) == "" {
+			text = text[:start]
+		}
+	}
+	if text != "" {
+		l.add(kindData, text)
+	}
+	l.take(at)
+}
+
+// spaces returns the end of the white space at position i.
+func (l *lexer) spaces(i int) int {
+	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], isSpace))
+}
+
+// rawBegin returns the end of a raw tag whose name may be at position i, else -1.
+func (l *lexer) rawBegin(i int) int {
+	i = l.spaces(i)
+	if !strings.HasPrefix(l.src[i:], "raw") {
+		return -1
+	}
+	i = l.spaces(i + 3)
+	switch {
+	case strings.HasPrefix(l.src[i:], "-%}"):
+		return l.spaces(i + 3)
+	case strings.HasPrefix(l.src[i:], "%}"):
+		return i + 2
+	}
+	return -1
+}
+
+// closes returns the end of the tag that end closes at position i, with the white
+// space that goes with it; -1 if it is not there.
+func (l *lexer) closes(i int, end string, trim bool) int {
+	rest := l.src[i:]
+	switch {
+	case strings.HasPrefix(rest, "-"+end):
+		return l.spaces(i + 1 + len(end))
+	case trim && strings.HasPrefix(rest, "+"+end):
+		return i + 1 + len(end)
+	case strings.HasPrefix(rest, end):
+		i += len(end)
+		if trim && i < len(l.src) && l.src[i] == '\n' {
+			i++
+		}
+		return i
+	}
+	return -1
+}
+
+func (l *lexer) comment() {
+	n := strings.Index(l.src[l.pos:], "#}")
+	if n < 0 {
+		l.fail("a comment has no end")
+	}
+	at := l.pos + n
+	if n > 0 && (l.src[at-1] == '-' || l.src[at-1] == '+') {
+		at--
+	}
+	l.take(l.closes(at, "#}", true))
+}
+
+// raw reads the text of a raw block and its end.
+func (l *lexer) raw() {
+	for at := l.pos; ; at++ {
+		n := strings.Index(l.src[at:], "{%")
+		if n < 0 {
+			l.fail("a raw block has no end")
+		}
+		at += n
+		name, sign := at+2, byte(0)
+		if name < len(l.src) && (l.src[name] == '-' || l.src[name] == '+') {
+			sign = l.src[name]
+			name++
+		}
+		name = l.spaces(name)
+		if !strings.HasPrefix(l.src[name:], "endraw") {
+			continue
+		}
+		if end := l.closes(l.spaces(name+6), "%}", true); end >= 0 {
+			l.text(at, sign, true)
+			l.take(end)
+			return
+		}
+	}
+}
+
+// inside reads the tokens of a block, or of a print statement, and its end.
+func (l *lexer) inside(block bool) {
+	end, kind := "}}", kindVarEnd
+	if block {
+		end, kind = "%}", kindBlockEnd
+	}
+	for l.pos < len(l.src) {
+		if after := l.closes(l.pos, end, block); after >= 0 && len(l.open) == 0 {
+			l.add(kind, "")
+			l.take(after)
+			return
+		}
+		if after := l.spaces(l.pos); after > l.pos {
+			l.take(after)
+			continue
+		}
+		l.token()
+	}
+	if len(l.open) > 0 {
+		l.fail("%q is never closed", l.open[len(l.open)-1])
+	}
+	l.fail("the template ends inside a tag; want %s", end)
+}
+
+func (l *lexer) token() {
+	rest := l.src[l.pos:]
+	r, _ := utf8.DecodeRuneInString(rest)
+	switch {
+	case '0' <= r && r <= '9':
+		l.number()
+	case isNameRune(r):
+		n := strings.IndexFunc(rest, func(r rune) bool { return !isNameRune(r) })
+		if n < 0 {
+			n = len(rest)
+		}
+		if !unicode.IsLetter(r) && r != '_' && !unicode.Is(unicode.Nl, r) {
+			l.fail("%q is not a name", rest[:n])
+		}
+		l.add(kindName, rest[:n])
+		l.take(l.pos + n)
+	case r == '\'' || r == '"':
+		l.string(byte(r))
+	default:
+		l.operator(rest)
+	}
+}
+
+func isNameRune(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.M, r)
+}
+
+// operators are longest first.
+var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
+
+func (l *lexer) operator(rest string) {
+	for _, op := range operators {
+		if !strings.HasPrefix(rest, op) {
+			continue
+		}
+		switch op {
+		case "(":
+			l.open = append(l.open, ')')
+		case "[":
+			l.open = append(l.open, ']')
+		case "{":
+			l.open = append(l.open, '}')
+		case ")", "]", "}":
+			if len(l.open) == 0 || l.open[len(l.open)-1] != op[0] {
+				l.fail("unexpected %q", op)
+			}
+			l.open = l.open[:len(l.open)-1]
+		}
+		if len(l.open) > maxNesting {
+			l.fail("more than %d brackets open at once", maxNesting)
+		}
+		l.add(kind(op), op)
+		l.take(l.pos + len(op))
+		return
+	}
+	r, _ := utf8.DecodeRuneInString(rest)
+	l.fail("unexpected %q", r)
+}
+
+// digits returns the end of a run of digits at i that may be separated by single
+// underscores, i if there is none.
+func (l *lexer) digits(i int) int {
+	for i < len(l.src) && isDigit(l.src[i]) {
+		i++
+		if i+1 < len(l.src) && l.src[i] == '_' && isDigit(l.src[i+1]) {
+			i++
+		}
+	}
+	return i
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func (l *lexer) number() {
+	end := l.digits(l.pos)
+	isFloat := false
+	if l.pos == 0 || l.src[l.pos-1] != '.' { // a.0.1 has no float in it
+		if end+1 < len(l.src) && l.src[end] == '.' && isDigit(l.src[end+1]) {
+			end, isFloat = l.digits(end+1), true
+		}
+		if exp := end + 1; exp < len(l.src) && l.src[end]|0x20 == 'e' {
+			if l.src[exp] == '+' || l.src[exp] == '-' {
+				exp++
+			}
+			if after := l.digits(exp); after > exp {
+				end, isFloat = after, true
+			}
+		}
+	}
+	if !isFloat {
+		l.integer()
+		return
+	}
+	text := strings.ReplaceAll(l.src[l.pos:end], "_", "")
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil && !strings.Contains(err.Error(), "range") {
+		l.fail("%q is not a number", text)
+	}
+	l.tokens = append(l.tokens, token{kindNumber, text, f, l.line})
+	l.take(end)
+}
+
+func (l *lexer) integer() {
+	end := l.digits(l.pos)
+	if l.src[l.pos] == '0' {
+		for end = l.pos + 1; end < len(l.src) && (l.src[end] == '0' || l.src[end] == '_' && strings.HasPrefix(l.src[end+1:], "0")); end++ {
+		}
+		if end < len(l.src) && strings.IndexByte("xXoObB", l.src[end]) >= 0 && end == l.pos+1 {
+			end += 1 + strings.IndexFunc(l.src[end+1:]+" ", func(r rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF_", r) })
+		}
+	}
+	text := l.src[l.pos:end]
+	base := 10
+	if len(text) > 1 && text[1] > '9' && text[1] != '_' {
+		base = 0
+	}
+	n, ok := new(big.Int).SetString(strings.ReplaceAll(text, "_", ""), base)
+	if !ok || len(text) > 1000 {
+		l.fail("%q is not a number", text)
+	}
+	l.tokens = append(l.tokens, token{kindNumber, text, shrink(n), l.line})
+	l.take(end)
+}
+
+// string reads a literal in quotes.
+func (l *lexer) string(quote byte) {
+	i := l.pos + 1
+	for ; i < len(l.src) && l.src[i] != quote; i++ {
+		if l.src[i] == '\\' {
+			i++
+		}
+	}
+	if i >= len(l.src) {
+		l.fail("a string has no end")
+	}
+	l.add(kindString, l.unescape(l.src[l.pos+1:i]))
+	l.take(i + 1)
+}
+
+var escapes = map[byte]string{'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v"}
+
+// unescape reads escapes as Python does; ones that it does not know stay.
+func (l *lexer) unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); {
+		if s[i] != '\\' {
+			out.WriteByte(s[i])
+			i++
+			continue
+		}
+		c := s[i+1]
+		text, known := escapes[c]
+		width := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
+		switch {
+		case known:
+			out.WriteString(text)
+			i += 2
+		case width > 0:
+			if i+2+width > len(s) {
+				l.fail("\\%c wants %d hexadecimal digits", c, width)
+			}
+			n, err := strconv.ParseUint(s[i+2:i+2+width], 16, 32)
+			if err != nil || n > unicode.MaxRune {
+				l.fail("\\%c wants %d hexadecimal digits of a character", c, width)
+			}
+			out.WriteRune(rune(n))
+			i += 2 + width
+		case '0' <= c && c <= '7':
+			n, end := 0, i+1
+			for ; end < len(s) && end < i+4 && '0' <= s[end] && s[end] <= '7'; end++ {
+				n = n*8 + int(s[end]-'0')
+			}
+			out.WriteRune(rune(n))
+			i = end
+		case c == 'N':
+			l.fail("\\N is not supported; write \\u")
+		default:
+			out.WriteByte('\\')
+			i++
+		}
+	}
+	return out.String()
+}
+
+// isSpace is str.isspace of Python for one character.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }

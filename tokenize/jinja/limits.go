@@ -1,0 +1,104 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A chat template comes with a downloaded model. So that a short one cannot fill the
+// memory or run for years, each rendering has a budget, and a template that has spent
+// it ends with an error. What makes a value spends before it makes it.
+const (
+	renderBudget = 16 << 20
+	// budgetPerByte is added for each byte of the data.
+	budgetPerByte = 64
+
+	stepCost    = 16 // of an expression or statement
+	elementCost = 16 // of an element that is copied or looked at
+	scanShare   = 8  // so many bytes are read for 1; a byte that is written costs 1
+)
+
+// Limits of nesting. Neither templates nor data in use come near them.
+const (
+	maxTemplate = 64 << 10 // bytes
+	maxNesting  = 200      // brackets, and blocks inside each other
+	maxDepth    = 200      // values inside each other
+	maxCalls    = 150      // macros and recursive loops inside each other; Python ends at about as many
+	maxRange    = 100000   // as in the sandbox of jinja2
+	maxDigits   = 4300     // of an integer, as in Python
+)
+
+var errBudget = errors.New("the template does too much work, or makes too large values: is it damaged, or written to do harm?")
+
+// An Error says where in a template something is wrong.
+type Error struct {
+	Line int // counted from 1
+	Err  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns the error without the place.
+func (e *Error) Unwrap() error { return e.Err }
+
+// fail ends the reading or rendering of a template: Parse and Render recover.
+func fail(line int, format string, args ...any) {
+	panic(&Error{line, fmt.Errorf(format, args...)})
+}
+
+// catch turns what fail panics with into an error.
+func catch(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case *Error:
+		*err = p
+	default:
+		panic(p)
+	}
+}
+
+// spend takes n from what is left of the budget.
+func (r *run) spend(n int) {
+	if n < 0 || n > r.left {
+		r.left = 0
+		r.fail("%w", errBudget)
+	}
+	r.left -= n
+}
+
+// spendTimes takes the product of two sizes.
+func (r *run) spendTimes(n, size int) {
+	if n > 0 && size > 0 {
+		if n > r.left/size {
+			r.spend(r.left + 1)
+		}
+		r.spend(n * size)
+	}
+}
+
+// scan takes what it costs to read n bytes.
+func (r *run) scan(n int) { r.spend(n/scanShare + 1) }
+
+func (r *run) fail(format string, args ...any) { fail(r.line, format, args...) }
+
+// dataSize measures data for the budget.
+func dataSize(v Value, depth int) int {
+	size := elementCost
+	if depth > maxDepth {
+		return size
+	}
+	if s, ok := text(v); ok {
+		return size + len(s)
+	}
+	if l, ok := sequence(v); ok {
+		for _, e := range l {
+			size += dataSize(e, depth+1)
+		}
+	}
+	if d, ok := v.(*Dict); ok {
+		for key, value := range d.All() {
+			size += dataSize(key, depth+1) + dataSize(value, depth+1)
+		}
+	}
+	return size
+}

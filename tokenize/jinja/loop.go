@@ -1,0 +1,161 @@
+package jinja
+
+// A loop is the value of loop inside a for statement.
+type loop struct {
+	r                      *run
+	next                   func() (Value, bool)
+	over                   Value
+	index, depth, total    int // total is -1 until it is asked for
+	before, current, after Value
+	ahead, more            bool // after has been read; there is one
+	changed                []Value
+	recurse                func(over Value, depth int) string // nil unless recursive
+}
+
+func (f *forStmt) exec(r *run, s *scope) flow {
+	over := f.over.eval(r, s)
+	r.step(f.line)
+	f.loop(r, s, over, 0)
+	return flowNext
+}
+
+// loop runs the statement for the elements of over.
+func (f *forStmt) loop(r *run, s *scope, over Value, depth int) {
+	next, ok := r.each(over)
+	if !ok {
+		r.fail("'%s' object is not iterable", typeName(over))
+	}
+	l := &loop{r: r, next: next, over: over, index: -1, depth: depth, total: -1}
+	if f.test != nil {
+		l.over, l.next = nil, func() (Value, bool) {
+			for {
+				v, ok := next()
+				if !ok {
+					return nil, false
+				}
+				inner := &scope{around: s}
+				r.step(f.line)
+				r.assign(inner, f.target, v)
+				if truth(f.test.eval(r, inner)) {
+					return v, true
+				}
+			}
+		}
+	}
+	if f.recursive {
+		l.recurse = func(over Value, depth int) string {
+			defer r.enter()()
+			return r.captured(func() { f.loop(r, s, over, depth) })
+		}
+	}
+	for l.advance() {
+		r.step(f.line)
+		inner := &scope{around: s}
+		inner.set("loop", l)
+		r.assign(inner, f.target, l.current)
+		if r.body(inner, f.body) == flowBreak {
+			return
+		}
+	}
+	if l.index < 0 {
+		r.body(&scope{around: s}, f.last)
+	}
+}
+
+// advance moves to the next element.
+func (l *loop) advance() bool {
+	l.peek()
+	if !l.more {
+		return false
+	}
+	l.index++
+	l.before, l.current = l.current, l.after
+	l.after, l.ahead = nil, false
+	return true
+}
+
+// peek reads the element after the current one.
+func (l *loop) peek() {
+	if !l.ahead {
+		l.after, l.more = l.next()
+		l.ahead = true
+	}
+}
+
+// length counts the elements, reading those of an iterator to the end.
+func (l *loop) length() int {
+	if l.total >= 0 {
+		return l.total
+	}
+	if _, isIterator := l.over.(*iterator); l.over != nil && !isIterator {
+		l.total = l.r.length(l.over)
+		return l.total
+	}
+	var rest List
+	for l.peek(); l.more; l.peek() {
+		l.r.spend(elementCost)
+		rest = append(rest, l.after)
+		l.ahead = false
+	}
+	l.total = l.index + 1 + len(rest)
+	l.next, l.ahead = fromSlice(rest), false
+	return l.total
+}
+
+// call is loop(over) of a recursive loop.
+func (l *loop) call(r *run, a arguments) Value {
+	over := a.bind(r, "loop", 1, "iterable")[0]
+	if l.recurse == nil {
+		r.fail("The loop must have the 'recursive' marker to be called recursively.")
+	}
+	return l.recurse(over, l.depth+1)
+}
+
+// attribute returns what templates read of a loop.
+func (l *loop) attribute(name string) (Value, bool) {
+	switch name {
+	case "index":
+		return l.index + 1, true
+	case "index0":
+		return l.index, true
+	case "revindex":
+		return l.length() - l.index, true
+	case "revindex0":
+		return l.length() - l.index - 1, true
+	case "first":
+		return l.index == 0, true
+	case "last":
+		l.peek()
+		return !l.more, true
+	case "length":
+		return l.length(), true
+	case "depth":
+		return l.depth + 1, true
+	case "depth0":
+		return l.depth, true
+	case "previtem":
+		if l.index == 0 {
+			return &undefined{"there is no previous item"}, true
+		}
+		return l.before, true
+	case "nextitem":
+		if l.peek(); !l.more {
+			return &undefined{"there is no next item"}, true
+		}
+		return l.after, true
+	case "cycle":
+		return &function{name, func(r *run, a arguments) Value {
+			if len(a.positional) == 0 {
+				r.fail("no items for cycling given")
+			}
+			return a.positional[l.index%len(a.positional)]
+		}}, true
+	case "changed":
+		return &function{name, func(r *run, a arguments) Value {
+			same := l.changed != nil && r.equal(Tuple(l.changed), Tuple(a.positional), 0)
+			l.changed = append([]Value{}, a.positional...)
+			return !same
+		}}, true
+	}
+	return nil, false
+}

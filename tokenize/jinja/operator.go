@@ -1,0 +1,228 @@
+package jinja
+
+import (
+	"math"
+	"math/big"
+	"strings"
+)
+
+// arithmetic is left op right.
+func (r *run) arithmetic(op string, left, right Value) Value {
+	r.use(left)
+	if s, ok := text(left); ok && op == "%" {
+		return r.percent(left, s, right)
+	}
+	r.use(right)
+	if a, ok := number(left); ok {
+		if b, ok := number(right); ok {
+			return r.compute(op, a, b)
+		}
+	}
+	switch op {
+	case "+":
+		if v, ok := r.join(left, right); ok {
+			return v
+		}
+	case "*":
+		if n, ok := integer(left); ok {
+			left, right = right, n
+		}
+		if n, ok := integer(right); ok {
+			if v, ok := r.repeat(left, max(n, 0)); ok {
+				return v
+			}
+		}
+	}
+	r.fail("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(left), typeName(right))
+	return nil
+}
+
+// join is the sum of two texts, lists or tuples.
+func (r *run) join(left, right Value) (Value, bool) {
+	if a, ok := text(left); ok {
+		b, ok := text(right)
+		if !ok {
+			return nil, false
+		}
+		_, leftSafe := left.(markup)
+		_, rightSafe := right.(markup)
+		switch {
+		case leftSafe && !rightSafe:
+			b = escapeHTML(b)
+		case rightSafe && !leftSafe:
+			a = escapeHTML(a)
+		}
+		r.spend(len(a) + len(b))
+		if leftSafe || rightSafe {
+			return markup(a + b), true
+		}
+		return a + b, true
+	}
+	a, okA := sequence(left)
+	b, okB := sequence(right)
+	_, listA := left.(List)
+	_, listB := right.(List)
+	if !okA || !okB || listA != listB {
+		return nil, false
+	}
+	r.spend(elementCost * (len(a) + len(b)))
+	sum := append(append(make([]Value, 0, len(a)+len(b)), a...), b...)
+	if listA {
+		return List(sum), true
+	}
+	return Tuple(sum), true
+}
+
+func (r *run) repeat(v Value, n int) (Value, bool) {
+	switch v := v.(type) {
+	case string:
+		r.spendTimes(n, len(v))
+		if v == "" {
+			return v, true
+		}
+		return strings.Repeat(v, n), true
+	case markup:
+		t, ok := r.repeat(string(v), n)
+		return markup(t.(string)), ok
+	}
+	l, ok := sequence(v)
+	if !ok {
+		return nil, false
+	}
+	r.spendTimes(n, elementCost*len(l))
+	many := List{}
+	for range n {
+		if len(l) == 0 {
+			break
+		}
+		many = append(many, l...)
+	}
+	if _, ok := v.(List); ok {
+		return many, true
+	}
+	return Tuple(many), true
+}
+
+// A num is a number: an integer, or a float if i is nil.
+type num struct {
+	i *big.Int
+	f float64
+}
+
+func number(v Value) (num, bool) {
+	switch v := v.(type) {
+	case *big.Int:
+		return num{i: v}, true
+	case float64:
+		return num{f: v}, true
+	}
+	n, ok := integer(v)
+	return num{i: big.NewInt(int64(n))}, ok
+}
+
+func (n num) float() float64 {
+	if n.i == nil {
+		return n.f
+	}
+	f, _ := new(big.Float).SetInt(n.i).Float64()
+	return f
+}
+
+// compute is a op b for numbers.
+func (r *run) compute(op string, a, b num) Value {
+	if a.i != nil && b.i != nil && op != "/" {
+		if op != "**" || b.i.Sign() >= 0 {
+			return r.integers(op, a.i, b.i)
+		}
+	}
+	x, y := a.float(), b.float()
+	switch op {
+	case "+":
+		return x + y
+	case "-":
+		return x - y
+	case "*":
+		return x * y
+	case "**":
+		if x == 0 && y < 0 {
+			r.fail("0.0 cannot be raised to a negative power")
+		}
+		if x < 0 && y != math.Trunc(y) {
+			r.fail("the result is not a real number")
+		}
+		return math.Pow(x, y)
+	}
+	if y == 0 {
+		r.fail("division by zero")
+	}
+	switch op {
+	case "/":
+		return x / y
+	case "//":
+		return math.Floor(x / y)
+	}
+	rest := math.Mod(x, y)
+	if rest != 0 && (rest < 0) != (y < 0) {
+		rest += y
+	}
+	return rest
+}
+
+// integers is a op b for integers, which have no size in Python.
+func (r *run) integers(op string, a, b *big.Int) Value {
+	z := new(big.Int)
+	switch op {
+	case "+":
+		z.Add(a, b)
+	case "-":
+		z.Sub(a, b)
+	case "*":
+		z.Mul(a, b)
+	case "**":
+		if !b.IsInt64() || a.BitLen() > 1 && b.Int64() > maxDigits*4/int64(a.BitLen()) {
+			r.fail("the integer has too many digits")
+		}
+		z.Exp(a, b, nil)
+	default:
+		if b.Sign() == 0 {
+			r.fail("division by zero")
+		}
+		rest := new(big.Int)
+		z.QuoRem(a, b, rest)
+		if rest.Sign() != 0 && rest.Sign() != b.Sign() { // Python rounds down
+			z.Sub(z, big.NewInt(1))
+			rest.Add(rest, b)
+		}
+		if op == "%" {
+			z = rest
+		}
+	}
+	if z.BitLen() > 4*maxDigits {
+		r.fail("the integer has too many digits")
+	}
+	r.spend(z.BitLen() / 8)
+	return shrink(z)
+}
+
+func (r *run) negative(v Value) Value {
+	if f, ok := v.(float64); ok {
+		return -f
+	}
+	return r.signed(v, func(i *big.Int) *big.Int { return new(big.Int).Neg(i) }, "-")
+}
+
+func (r *run) positive(v Value) Value {
+	if f, ok := v.(float64); ok {
+		return f
+	}
+	return r.signed(v, func(i *big.Int) *big.Int { return i }, "+")
+}
+
+func (r *run) signed(v Value, change func(*big.Int) *big.Int, op string) Value {
+	n, ok := number(v)
+	if !ok {
+		r.use(v)
+		r.fail("bad operand type for unary %s: '%s'", op, typeName(v))
+	}
+	return shrink(change(n.i))
+}

@@ -1,0 +1,351 @@
+package jinja
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A parser makes a tree of tokens, by the grammar of jinja2.
+type parser struct {
+	tokens []token
+	depth  int
+	loops  int // for statements around this place, within the macro around it
+	// used has, for each macro around this place, the names that it reads.
+	used []map[string]bool
+}
+
+// Parse reads a template. Errors are of type *Error.
+func Parse(source string) (t *Template, err error) {
+	defer catch(&err)
+	if len(source) > maxTemplate {
+		fail(1, "the template is longer than %d bytes", maxTemplate)
+	}
+	p := &parser{tokens: lex(source)}
+	body := p.statements()
+	if p.peek().kind != kindEOF {
+		fail(p.peek().line, "unexpected %q outside of a block", p.tokens[1].text)
+	}
+	return &Template{body}, nil
+}
+
+func (p *parser) peek() token { return p.tokens[0] }
+
+func (p *parser) next() token {
+	t := p.tokens[0]
+	if t.kind != kindEOF {
+		p.tokens = p.tokens[1:]
+	}
+	return t
+}
+
+func (p *parser) isOp(op string) bool { return p.peek().kind == kind(op) }
+
+func (p *parser) isName(names ...string) bool {
+	return p.peek().kind == kindName && slices.Contains(names, p.peek().text)
+}
+
+// acceptOp moves past an operator if it is next.
+func (p *parser) acceptOp(op string) bool {
+	ok := p.isOp(op)
+	if ok {
+		p.next()
+	}
+	return ok
+}
+
+func (p *parser) acceptName(name string) bool {
+	ok := p.isName(name)
+	if ok {
+		p.next()
+	}
+	return ok
+}
+
+func (p *parser) expect(k kind) token {
+	t := p.peek()
+	if t.kind != k {
+		fail(t.line, "found %s, want %s", t, describe(k))
+	}
+	return p.next()
+}
+
+// String describes a token for messages.
+func (t token) String() string {
+	switch t.kind {
+	case kindName, kindNumber:
+		return fmt.Sprintf("%q", t.text)
+	}
+	return describe(t.kind)
+}
+
+func describe(k kind) string {
+	if strings.ContainsAny(string(k), "abcdefghijklmnopqrstuvwxyz") {
+		return string(k)
+	}
+	return fmt.Sprintf("%q", string(k))
+}
+
+// nest counts how deep the parser is in the grammar; what it returns goes back.
+func (p *parser) nest() func() {
+	if p.depth++; p.depth > maxNesting {
+		fail(p.peek().line, "nested deeper than %d", maxNesting)
+	}
+	return func() { p.depth-- }
+}
+
+// statements reads up to the tag that begins with one of the names, and its name; or
+// to the end of the template if there are none.
+func (p *parser) statements(ends ...string) []stmt {
+	defer p.nest()()
+	var body []stmt
+	for {
+		t := p.peek()
+		switch t.kind {
+		case kindData:
+			p.next()
+			body = append(body, &data{t.text, t.line})
+		case kindVarBegin:
+			p.next()
+			body = append(body, &print{p.tuple(true, false), t.line})
+			p.expect(kindVarEnd)
+		case kindBlockBegin:
+			if len(p.tokens) > 1 && p.tokens[1].kind == kindName && slices.Contains(ends, p.tokens[1].text) {
+				p.next()
+				return body
+			}
+			p.next()
+			body = append(body, p.statement(ends)...)
+			p.expect(kindBlockEnd)
+		default:
+			if len(ends) > 0 {
+				fail(t.line, "the template ends where %s is missing", strings.Join(ends, " or "))
+			}
+			return body
+		}
+	}
+}
+
+// body reads the statements after the tag that is open up to the end tag, and its
+// name, which it returns.
+func (p *parser) body(ends ...string) (body []stmt, end string) {
+	p.acceptOp(":")
+	p.expect(kindBlockEnd)
+	body = p.statements(ends...)
+	return body, p.next().text
+}
+
+// statement reads a tag after its beginning.
+func (p *parser) statement(ends []string) []stmt {
+	t := p.expect(kindName)
+	switch t.text {
+	case "if":
+		return []stmt{p.ifStmt()}
+	case "for":
+		return []stmt{p.forStmt(t.line)}
+	case "set":
+		return []stmt{p.setStmt(t.line)}
+	case "with":
+		return []stmt{p.withStmt(t.line)}
+	case "macro":
+		return []stmt{p.macro(t.line)}
+	case "call":
+		return []stmt{p.callBlock(t.line)}
+	case "filter":
+		filters := p.filters(nil, true)
+		body, _ := p.body("endfilter")
+		return []stmt{&filterBlock{filters, body, t.line}}
+	case "print":
+		var all []stmt
+		for p.peek().kind != kindBlockEnd {
+			if len(all) > 0 {
+				p.expect(",")
+			}
+			all = append(all, &print{p.expression(true), t.line})
+		}
+		return all
+	case "generation":
+		body, _ := p.body("endgeneration")
+		return []stmt{&block{body: body}}
+	case "block":
+		name := p.expect(kindName).text
+		scoped := p.acceptName("scoped")
+		body, _ := p.body("endblock")
+		p.acceptName(name)
+		return []stmt{&block{body, !scoped}}
+	case "autoescape":
+		if c, ok := p.expression(true).(*constant); !ok || truth(c.value) {
+			fail(t.line, "autoescape is not supported: prompts are not HTML")
+		}
+		body, _ := p.body("endautoescape")
+		return []stmt{&block{body: body}}
+	case "break", "continue":
+		if p.loops == 0 {
+			fail(t.line, "%s outside of a loop", t.text)
+		}
+		return []stmt{&jump{map[string]flow{"break": flowBreak, "continue": flowContinue}[t.text]}}
+	case "include", "import", "from", "extends":
+		fail(t.line, "%s is not supported: a chat template is one file", t.text)
+	}
+	if len(ends) > 0 {
+		fail(t.line, "unknown tag %q; want %s", t.text, strings.Join(ends, " or "))
+	}
+	fail(t.line, "unknown tag %q", t.text)
+	return nil
+}
+
+func (p *parser) ifStmt() stmt {
+	s := &ifStmt{}
+	for {
+		s.tests = append(s.tests, p.tuple(false, false))
+		body, end := p.body("elif", "else", "endif")
+		s.bodies = append(s.bodies, body)
+		switch end {
+		case "elif":
+			continue
+		case "else":
+			body, _ := p.body("endif")
+			s.bodies = append(s.bodies, body)
+		}
+		return s
+	}
+}
+
+func (p *parser) forStmt(line int) stmt {
+	s := &forStmt{line: line, target: p.target("in")}
+	if !p.acceptName("in") {
+		fail(p.peek().line, "found %s, want in", p.peek())
+	}
+	s.over = p.tuple(false, false, "recursive")
+	if p.acceptName("if") {
+		s.test = p.expression(true)
+	}
+	s.recursive = p.acceptName("recursive")
+	p.loops++
+	body, end := p.body("endfor", "else")
+	p.loops--
+	s.body = body
+	if end == "else" {
+		s.last, _ = p.body("endfor")
+	}
+	return s
+}
+
+func (p *parser) setStmt(line int) stmt {
+	target := p.target()
+	if p.acceptOp("=") {
+		return &setStmt{target, p.tuple(true, false), line}
+	}
+	filters := p.filters(nil, false)
+	body, _ := p.body("endset")
+	return &setBlock{target, filters, body, line}
+}
+
+func (p *parser) withStmt(line int) stmt {
+	s := &withStmt{line: line}
+	for p.peek().kind != kindBlockEnd && !p.isOp(":") {
+		if len(s.targets) > 0 {
+			p.expect(",")
+		}
+		s.targets = append(s.targets, p.primaryTarget())
+		p.expect("=")
+		s.values = append(s.values, p.expression(true))
+	}
+	s.body, _ = p.body("endwith")
+	return s
+}
+
+// target reads what set or for assigns to: names, attributes of namespaces, and tuples
+// of them, up to one of the names in ends.
+func (p *parser) target(ends ...string) expr {
+	defer p.nest()()
+	line := p.peek().line
+	var parts []expr
+	isTuple := false
+	for {
+		if p.atTupleEnd(ends) || p.isOp("=") {
+			break
+		}
+		parts = append(parts, p.primaryTarget())
+		if !p.acceptOp(",") {
+			break
+		}
+		isTuple = true
+	}
+	switch {
+	case isTuple:
+		return &tupleExpr{parts}
+	case len(parts) == 1:
+		return parts[0]
+	}
+	fail(line, "found %s, want a name", p.peek())
+	return nil
+}
+
+func (p *parser) primaryTarget() expr {
+	if p.acceptOp("(") {
+		t := p.target()
+		p.expect(")")
+		return t
+	}
+	t := p.expect(kindName)
+	if p.acceptOp(".") {
+		return &nsTarget{t.text, p.expect(kindName).text, t.line}
+	}
+	if slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, t.text) {
+		fail(t.line, "%s cannot be set", t.text)
+	}
+	return &name{t.text, t.line}
+}
+
+// macro reads the name, parameters and body of a macro.
+func (p *parser) macro(line int) *macroStmt {
+	m := &macroStmt{name: p.expect(kindName).text, line: line}
+	p.signature(m)
+	p.macroBody(m, "endmacro")
+	return m
+}
+
+func (p *parser) signature(m *macroStmt) {
+	p.expect("(")
+	for !p.isOp(")") {
+		if len(m.params) > 0 {
+			p.expect(",")
+		}
+		param := p.expect(kindName)
+		m.params = append(m.params, param.text)
+		if p.acceptOp("=") {
+			m.defaults = append(m.defaults, p.expression(true))
+		} else if len(m.defaults) > 0 {
+			fail(param.line, "the parameter %q has no default, but one before it has", param.text)
+		}
+	}
+	p.expect(")")
+}
+
+// macroBody reads the body of a macro and learns which special names it reads.
+func (p *parser) macroBody(m *macroStmt, end string) {
+	loops := p.loops
+	p.loops = 0
+	p.used = append(p.used, map[string]bool{})
+	m.body, _ = p.body(end)
+	m.uses = p.used[len(p.used)-1]
+	p.used = p.used[:len(p.used)-1]
+	p.loops = loops
+	for _, param := range m.params {
+		delete(m.uses, param)
+	}
+}
+
+func (p *parser) callBlock(line int) stmt {
+	m := &macroStmt{name: "caller", line: line}
+	if p.isOp("(") {
+		p.signature(m)
+	}
+	c, ok := p.expression(true).(*call)
+	if !ok {
+		fail(line, "call wants a call of a macro")
+	}
+	p.macroBody(m, "endcall")
+	return &callBlock{c, m}
+}

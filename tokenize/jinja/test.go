@@ -1,0 +1,91 @@
+package jinja
+
+// A test answers a question about a value.
+type test struct {
+	name   string
+	params int // how many arguments it takes
+	is     func(r *run, v Value, a []Value) bool
+}
+
+var tests map[string]test
+
+func init() { // not a literal: the tests filter and test read the tables
+	tests = map[string]test{}
+	add := func(params int, is func(r *run, v Value, a []Value) bool, names ...string) {
+		for _, name := range names {
+			tests[name] = test{name, params, is}
+		}
+	}
+	// plain tests look at the value only.
+	plain := func(is func(v Value) bool, names ...string) {
+		add(0, func(_ *run, v Value, _ []Value) bool { return is(v) }, names...)
+	}
+	comparison := func(op string, names ...string) {
+		add(1, func(r *run, v Value, a []Value) bool { return r.compare(op, v, a[0]) }, names...)
+	}
+	plain(func(v Value) bool { return typeName(v) != "Undefined" }, "defined")
+	plain(func(v Value) bool { return typeName(v) == "Undefined" }, "undefined")
+	plain(func(v Value) bool { return v == nil }, "none")
+	plain(func(v Value) bool { _, ok := v.(bool); return ok }, "boolean")
+	plain(func(v Value) bool { return v == false }, "false")
+	plain(func(v Value) bool { return v == true }, "true")
+	plain(func(v Value) bool { return typeName(v) == "int" }, "integer")
+	plain(func(v Value) bool { return typeName(v) == "float" }, "float")
+	plain(func(v Value) bool { _, ok := number(v); return ok }, "number")
+	plain(func(v Value) bool { _, ok := text(v); return ok }, "string")
+	plain(func(v Value) bool { return typeName(v) == "dict" }, "mapping")
+	plain(func(v Value) bool { return typeName(v) == "Markup" }, "escaped")
+	plain(isCallable, "callable")
+	plain(isSequence, "sequence")
+	add(0, func(r *run, v Value, _ []Value) bool { _, ok := r.each(v); return ok || typeName(v) == "LoopContext" }, "iterable")
+	add(0, func(r *run, v Value, _ []Value) bool { return truth(textMethods["islower"](r, r.str(v), arguments{})) }, "lower")
+	add(0, func(r *run, v Value, _ []Value) bool { return truth(textMethods["isupper"](r, r.str(v), arguments{})) }, "upper")
+	add(0, func(r *run, v Value, _ []Value) bool { return r.equal(r.arithmetic("%", v, 2), 1, 0) }, "odd")
+	add(0, func(r *run, v Value, _ []Value) bool { return r.equal(r.arithmetic("%", v, 2), 0, 0) }, "even")
+	add(1, func(r *run, v Value, a []Value) bool { return r.equal(r.arithmetic("%", v, a[0]), 0, 0) }, "divisibleby")
+	add(1, func(_ *run, v Value, a []Value) bool { return same(v, a[0]) }, "sameas")
+	add(1, func(r *run, v Value, a []Value) bool { return r.contains(a[0], v) }, "in")
+	add(0, func(r *run, v Value, _ []Value) bool { _, ok := filters[r.str(v)]; return ok }, "filter")
+	add(0, func(r *run, v Value, _ []Value) bool { _, ok := tests[r.str(v)]; return ok }, "test")
+	comparison("==", "==", "eq", "equalto")
+	comparison("!=", "!=", "ne")
+	comparison(">", ">", "gt", "greaterthan")
+	comparison(">=", ">=", "ge")
+	comparison("<", "<", "lt", "lessthan")
+	comparison("<=", "<=", "le")
+}
+
+func isCallable(v Value) bool {
+	switch v := v.(type) {
+	case *function, *macro, *loop:
+		return true
+	case *undefined:
+		return v != nil // Undefined has __call__, which fails
+	}
+	return false
+}
+
+func isSequence(v Value) bool {
+	switch v.(type) {
+	case *undefined, *Dict, span:
+		return true
+	}
+	_, isText := text(v)
+	_, ok := sequence(v)
+	return ok || isText
+}
+
+// test applies the test of that name.
+func (r *run) test(name string, v Value, a arguments) bool {
+	t, ok := tests[name]
+	if !ok {
+		r.fail("No test named %s.", quote(name))
+	}
+	if len(a.positional) == t.params && len(a.names) == 0 {
+		return t.is(r, v, a.positional)
+	}
+	if len(a.positional)+len(a.named) != t.params {
+		r.fail("the test %s takes %d arguments", quote(name), t.params)
+	}
+	return t.is(r, v, append(a.positional, a.named...))
+}
