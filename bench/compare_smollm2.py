@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Compares onering with transformers on a real model: SmolLM2-135M-Instruct.
+
+    python bench/compare_smollm2.py --onering ./onering --model smollm2 --texts texts.jsonl
+
+Needs torch and transformers. --model is the folder that bench/smollm2.py makes;
+--texts has {"text"} on each line. In float32 on the CPU it compares
+
+  chat    the rendered prompts of 20 chats and their ids
+  greedy  64 greedy tokens after each of them, token for token
+  logp    the log-probs of these responses, of responses that onering sampled at
+          temperature 1 and of the responses' tokens in reverse order, with
+          transformers' of the same ids
+  ids     the ids of 500 texts, and the text of the ids
+
+and prints one JSON object. Exits with 1 if greedy tokens or ids differ or a
+log-prob differs by more than 1e-4.
+"""
+import argparse, json, subprocess, sys
+
+import torch, transformers
+
+QUESTIONS = [
+    "What is the capital of France?", "Tom has three apples and buys twenty-four more. How many apples does he have?", "Name three colours of the rainbow.",
+    "Write a haiku about the sea.", "Why is the sky blue?", "Translate 'good morning' into Spanish.", "What is 17 + 25?", "Who wrote Romeo and Juliet?",
+    "List the planets of the solar system.", "Explain photosynthesis to a child.", "Write a Python function that reverses a string.",
+    "What is the boiling point of water in °C?", "Give me a recipe for pancakes.", "How many legs do two spiders have?", "Summarise: The cat sat on the mat. It slept all day.",
+    "What does the word \"ubiquitous\" mean?", "Tell me a joke.", "日本の首都はどこですか?",
+]
+CHATS = [[{"role": "user", "content": q}] for q in QUESTIONS] + [
+    [{"role": "system", "content": "Answer in one word."}, {"role": "user", "content": "What is the opposite of hot?"}],
+    [{"role": "user", "content": "I have a dog."}, {"role": "assistant", "content": "What is its name?"}, {"role": "user", "content": "Rex. What did I say that I have?"}],
+]
+TOKENS = 64
+
+
+def run(a, command, rows, *flags):
+    text = "".join(json.dumps(r) + "\n" for r in rows)
+    out = subprocess.run([a.onering, command, "--model", a.model, "-q", *flags], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
+    return [json.loads(line) for line in out.decode().splitlines()]
+
+
+def log_probs(model, prompt, response):
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1]
+    return torch.log_softmax(logits.double(), -1).gather(1, torch.tensor(response)[:, None])[:, 0].tolist()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--onering", required=True, help="the onering program")
+    p.add_argument("--model", required=True, help="the model's folder")
+    p.add_argument("--texts", required=True, help="JSON lines with a text each")
+    a = p.parse_args()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(a.model)
+    model = transformers.AutoModelForCausalLM.from_pretrained(a.model, dtype=torch.float32).eval()
+
+    rendered = [tokenizer.apply_chat_template(c, add_generation_prompt=True, tokenize=False) for c in CHATS]
+    prompts = [tokenizer(t, add_special_tokens=False).input_ids for t in rendered]
+    chats = run(a, "tokenize", [{"messages": c, "add_generation_prompt": True} for c in CHATS], "--chat")
+    chat_equal = sum(o["text"] == t and o["ids"] == i for o, t, i in zip(chats, rendered, prompts, strict=True))
+
+    greedy = run(a, "generate", [{"prompt_ids": i} for i in prompts], "--greedy", "--max-tokens", str(TOKENS))
+    greedy_equal = 0
+    for row, ids in zip(greedy, prompts, strict=True):
+        theirs = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=TOKENS)[0, len(ids):].tolist()
+        greedy_equal += row["ids"] == theirs
+
+    sampled = run(a, "generate", [{"prompt_ids": i} for i in prompts], "--seed", "1", "--max-tokens", str(TOKENS))
+    pairs = [(i, r["ids"]) for rows in (greedy, sampled) for i, r in zip(prompts, rows)]
+    pairs += [(i, r["ids"][::-1]) for i, r in zip(prompts, greedy)]
+    scored = run(a, "score", [{"prompt_ids": i, "response_ids": r} for i, r in pairs])
+    theirs = [log_probs(model, i, r) for i, r in pairs]
+    differences = [abs(x - y) for o, t in zip(scored, theirs, strict=True) for x, y in zip(o["logp"], t, strict=True)]
+    of_sampler = [abs(x - y) for o, t in zip(greedy + sampled, theirs) for x, y in zip(o["logp"], t, strict=True)]
+
+    with open(a.texts, encoding="utf-8") as f:
+        texts = list(dict.fromkeys(json.loads(line)["text"] for line in f))[:500]
+    ids = [tokenizer(t, add_special_tokens=False).input_ids for t in texts]
+    ours = run(a, "tokenize", [{"text": t} for t in texts])
+    ids_equal = sum(o["ids"] == i for o, i in zip(ours, ids, strict=True))
+    decoded = run(a, "tokenize", [{"ids": i} for i in ids], "--decode")
+    decoded_equal = sum(o["text"] == tokenizer.decode(i, clean_up_tokenization_spaces=False) for o, i in zip(decoded, ids, strict=True))
+
+    json.dump({
+        "chats": len(CHATS), "chats_equal": chat_equal, "greedy_equal": greedy_equal, "greedy_tokens": sum(len(r["ids"]) for r in greedy),
+        "logp_tokens": len(differences), "logp_largest_difference": max(differences), "sampler_logp_largest_difference": max(of_sampler),
+        "texts": len(texts), "ids_equal": ids_equal, "decoded_equal": decoded_equal, "torch": torch.__version__, "transformers": transformers.__version__,
+    }, sys.stdout, indent=1)
+    print()
+    fine = chat_equal == greedy_equal == len(CHATS) and ids_equal == decoded_equal == len(texts) and max(differences + of_sampler) <= 1e-4
+    sys.exit(0 if fine else 1)
+
+
+main()
