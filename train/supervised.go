@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"onering/data"
@@ -112,7 +113,7 @@ func encodeAll(p *Policy, prompter *data.Prompter, demonstrations []Demonstratio
 		if err != nil {
 			return nil, err
 		}
-		response := append(p.Tokenizer.Encode(d.Response), p.Model.EOS[0])
+		response := append(p.Tokenizer.Encode(d.Response), p.end())
 		if len(prompt) == 0 {
 			return nil, fmt.Errorf("train: demonstration %d has an empty prompt", i+1)
 		}
@@ -122,6 +123,16 @@ func encodeAll(p *Policy, prompter *data.Prompter, demonstrations []Demonstratio
 		}
 	}
 	return sequences, nil
+}
+
+// end is the end-of-sequence token that responses learn to end with. Of several the
+// tokenizer names the one that ends a turn; the first is often the one that ends a
+// whole text, as in Llama 3.
+func (p *Policy) end() int32 {
+	if id, ok := p.Tokenizer.EOS(); ok && slices.Contains(p.Model.EOS, id) {
+		return id
+	}
+	return p.Model.EOS[0]
 }
 
 // rate is the learning rate of step n (from 0) of total.

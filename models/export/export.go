@@ -78,7 +78,18 @@ func newManifest(arch models.Architecture, graphs []graphFile) manifest {
 			"num_attention_heads": g.Heads, "num_key_value_heads": g.KVHeads, "head_dim": g.HeadDim,
 			"max_position_embeddings": g.MaxPositions, "rope_theta": g.RopeTheta, "cache_width": g.CacheWidth,
 			"embedding": g.Embedding, "head": g.Head, "norm": g.Norm,
+			// The inputs cos and sin are of position*frequency: theta does not say all.
+			"rope_frequencies": g.RopeFrequencies,
 		},
+	}
+	if g.Unturned != nil { // to the layer graphs of these, angles of 0 are given
+		turned := make([]int, g.Layers)
+		for i, still := range g.Unturned {
+			if !still {
+				turned[i] = 1
+			}
+		}
+		m.Shape["no_rope_layers"] = turned
 	}
 	for _, fused := range arch.Layout().Fused() {
 		w := graphWeight{Name: fused.Name, Shape: fused.Shape}
