@@ -7,6 +7,7 @@ import (
 	_ "onering/reward/command"
 	_ "onering/reward/exact"
 	_ "onering/reward/http"
+	_ "onering/reward/length"
 	_ "onering/reward/math"
 	_ "onering/reward/regex"
 )

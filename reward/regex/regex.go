@@ -135,7 +135,7 @@ func (r *Rule) score(sample reward.Sample) reward.Score {
 		switch {
 		case no.Reason != "":
 			return no
-		case r.CompareGroup && !golds[r.Normal(no.Answer)]:
+		case r.CompareGroup && !golds[no.Answer]:
 			no.Reason = "another text"
 			return no
 		}
@@ -147,8 +147,8 @@ func (r *Rule) score(sample reward.Sample) reward.Score {
 // have been found by reading all that follows.
 const mostSteps = 1 << 24
 
-// match returns what the first group of the pattern captures in s. If the pattern
-// does not match, the reason says so.
+// match returns the normal form of what the first group of the pattern captures in
+// s. If the pattern does not match, the reason says so.
 func (r *Rule) match(s string) (captured, reason string, status reward.Status) {
 	re, err := r.expression()
 	if err != nil { // Score has looked
@@ -168,13 +168,7 @@ func (r *Rule) match(s string) (captured, reason string, status reward.Status) {
 		return "", "the pattern matches too often", reward.Limit
 	}
 	if last := found[len(found)-1]; len(last) > 2 && last[2] >= 0 {
-		captured = s[last[2]:last[3]]
+		captured = r.Normal(s[last[2]:last[3]])
 	}
 	return captured, "", reward.OK
-}
-
-// SameAnswer compares as Score does.
-func (r *Rule) SameAnswer(a, b string) bool {
-	normal := r.Normal(a)
-	return normal != "" && normal == r.Normal(b)
 }
