@@ -12,6 +12,7 @@ import decimal
 import json
 import math
 import os
+import struct
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,9 +56,19 @@ def iso(t):
     return s + ("Z" if o == "+0000" else o[:3] + ":" + o[3:])
 
 
+def shortest(v, code):
+    """The shortest decimal that is v in a format of module struct, as a Python float."""
+    if v is None or not math.isfinite(v):
+        return v
+    return next(x for x in (float(f"{v:.{p}g}") for p in range(1, 18)) if struct.pack(code, x) == struct.pack(code, v))
+
+
 def write_rows(name, table):
+    # Python has no float32: to_pylist gives all the digits of the float64.
+    narrow = {f.name: code for f in table.schema for t, code in [(pa.float16(), "<e"), (pa.float32(), "<f")] if f.type == t}
     with open(name + ".jsonl", "w") as f:
         for row in table.to_pylist():
+            row |= {k: shortest(row[k], code) for k, code in narrow.items()}
             f.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
 
 
