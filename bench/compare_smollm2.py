@@ -7,7 +7,7 @@ Needs torch and transformers. --model is the folder that bench/smollm2.py makes;
 --texts has {"text"} on each line. In float32 on the CPU it compares
 
   chat    the rendered prompts of 20 chats and their ids
-  greedy  64 greedy tokens after each of them, token for token
+  greedy  48 greedy tokens after each of them, token for token
   logp    the log-probs of these responses, of responses that onering sampled at
           temperature 1 and of the responses' tokens in reverse order, with
           transformers' of the same ids
@@ -31,12 +31,16 @@ CHATS = [[{"role": "user", "content": q}] for q in QUESTIONS] + [
     [{"role": "system", "content": "Answer in one word."}, {"role": "user", "content": "What is the opposite of hot?"}],
     [{"role": "user", "content": "I have a dog."}, {"role": "assistant", "content": "What is its name?"}, {"role": "user", "content": "Rex. What did I say that I have?"}],
 ]
-TOKENS = 64
+TOKENS = 48
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
 
 
 def run(a, command, rows, *flags):
     text = "".join(json.dumps(r) + "\n" for r in rows)
-    out = subprocess.run([a.onering, command, "--model", a.model, "-q", *flags], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
+    out = subprocess.run([a.onering, command, "--model", a.model, "-q", *(["--threads", str(a.threads)] if command != "tokenize" else []), *flags], input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
     return [json.loads(line) for line in out.decode().splitlines()]
 
 
@@ -50,8 +54,10 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--onering", required=True, help="the onering program")
     p.add_argument("--model", required=True, help="the model's folder")
+    p.add_argument("--threads", type=int, default=2)
     p.add_argument("--texts", required=True, help="JSON lines with a text each")
     a = p.parse_args()
+    torch.set_num_threads(a.threads)
     tokenizer = transformers.AutoTokenizer.from_pretrained(a.model)
     model = transformers.AutoModelForCausalLM.from_pretrained(a.model, dtype=torch.float32).eval()
 
@@ -65,6 +71,7 @@ def main():
     for row, ids in zip(greedy, prompts, strict=True):
         theirs = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=TOKENS)[0, len(ids):].tolist()
         greedy_equal += row["ids"] == theirs
+        say("greedy:", "equal" if row["ids"] == theirs else f"differs: onering {row['ids']}, transformers {theirs}")
 
     sampled = run(a, "generate", [{"prompt_ids": i} for i in prompts], "--seed", "1", "--max-tokens", str(TOKENS))
     pairs = [(i, r["ids"]) for rows in (greedy, sampled) for i, r in zip(prompts, rows)]
@@ -73,6 +80,8 @@ def main():
     theirs = [log_probs(model, i, r) for i, r in pairs]
     differences = [abs(x - y) for o, t in zip(scored, theirs, strict=True) for x, y in zip(o["logp"], t, strict=True)]
     of_sampler = [abs(x - y) for o, t in zip(greedy + sampled, theirs) for x, y in zip(o["logp"], t, strict=True)]
+
+    say("log-probs: largest difference", max(differences), "and of the sampler's", max(of_sampler))
 
     with open(a.texts, encoding="utf-8") as f:
         texts = list(dict.fromkeys(json.loads(line)["text"] for line in f))[:500]

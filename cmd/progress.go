@@ -134,7 +134,8 @@ func (p *progress) printLine() {
 		} else {
 			line += fmt.Sprintf(", %.1f/s", rate)
 		}
-		if p.total > p.done {
+		// The first of many sequences that run side by side says nothing about the rest.
+		if p.total > p.done && 20*p.done >= p.total {
 			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
 			line += fmt.Sprintf(", %s left", left.Round(time.Second))
 		}
