@@ -82,6 +82,14 @@ func (l *logFile) tee(console *slog.Logger) *slog.Logger {
 	return slog.New(teeHandler{console.Handler(), file})
 }
 
+// join has all that the program logs go to the file, too, such as what graders say,
+// until restore.
+func (l *logFile) join() (restore func()) {
+	console := slog.Default()
+	slog.SetDefault(l.tee(console))
+	return func() { slog.SetDefault(console) }
+}
+
 // A teeHandler passes each message to several handlers.
 type teeHandler []slog.Handler
 

@@ -199,6 +199,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	// train.New finds everything that is wrong before the folder is made.
 	log := new(logFile)
 	defer log.Close()
+	defer log.join()()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
 	observer, finishReport, closeStatus, err := addObservers(c, watch, config)
@@ -210,7 +211,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	if err != nil {
 		return train.Summary{}, err
 	}
-	trainer, err := train.New(ctx, local, env, policy, log.tee(slog.Default()), feed)
+	trainer, err := train.New(ctx, local, env, policy, slog.Default(), feed)
 	if err != nil {
 		return train.Summary{}, err
 	}
@@ -239,7 +240,7 @@ func beginRun(config train.Config, log *logFile, feed *sinkFeed) error {
 	if err := log.open(filepath.Join(config.Output.Dir, "log.txt")); err != nil {
 		return err
 	}
-	return feed.start(config, log.tee(slog.Default()))
+	return feed.start(config, slog.Default())
 }
 
 // addObservers returns watch with the observers that the flags ask for: one that

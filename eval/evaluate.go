@@ -16,6 +16,8 @@ type Evaluator struct {
 	Prompter *data.Prompter
 	EOS      []int32 // the tokens that end a response
 	Reward   reward.Reward
+	// Journal, if not nil, remembers the scores of the suites in this order.
+	Journal reward.Journal
 	// Progress, if not nil, is told of each response's tokens when it is graded.
 	Progress func(tokens int)
 }
@@ -67,7 +69,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Sampling: s.Sampling, EOS: e.EOS, Seed: s.Seed,
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
-	g := reward.Grader{Reward: e.Reward, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
+	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
 	if _, err := g.Sample(ctx, d, o, w.tasks, w.add); err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ type Grader struct {
 	// Together scores all responses to a prompt at once, when the last of them
 	// has ended. Otherwise each is scored alone as it ends.
 	Together bool
+	// Journal, if not nil, remembers the scores.
+	Journal Journal
 }
 
 // A Task asks for responses to one problem.
@@ -113,7 +115,8 @@ func (g Grader) grade(ctx context.Context, t Task, responses []sampler.Response)
 			Response: out[i].Text, IDs: r.IDs, LogProb: r.LogProb, Truncated: out[i].Truncated(),
 		}
 	}
-	scores, err := g.Score(ctx, group)
+	first := responses[0]
+	scores, err := g.remembered(first.Request, first.Sample, group, func() ([]Score, error) { return g.Score(ctx, group) })
 	if err != nil {
 		return nil, fmt.Errorf("reward: problem %q: %w", t.Problem.ID, err)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"onering/models"
 	"onering/objectives"
+	"onering/reward"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
@@ -106,6 +107,11 @@ func chaosConfig(kind, dir string) train.Config {
 	c.Optimizer.LearningRate, c.Optimizer.Schedule = 1e-3, "cosine"
 	c.Train.Rounds, c.Train.BatchSize, c.Train.SaveEvery, c.Train.SaveSteps = 3, 4, 2, 3
 	c.Output.Dir = dir
+	if kind == judgeKind {
+		c.Reward = train.RewardConfig{Name: judgeKind, Rule: new(judge)}
+		c.Train.EvalEvery, c.Eval.Suites, c.Eval.Samples, c.Eval.Temperature = 1, []string{suiteFile}, 2, 1
+		return c
+	}
 	chaosKinds[kind](&c)
 	return c
 }
@@ -492,4 +498,120 @@ func resumeRescue(t *testing.T, env *runtime.Env, kind string, err error, at str
 		}
 	}
 	same(t, at+", rescued", got, want)
+}
+
+// judgeKind is the run whose reward gives another score each time it is asked. It is
+// none of chaosKinds: no two runs of it are the same.
+const judgeKind = "judge"
+
+// A judge gives random scores, and skips some responses.
+type judge struct{}
+
+func (judge) Varies() bool { return true }
+
+func (judge) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+	scores := make([]reward.Score, len(group))
+	for i := range scores {
+		scores[i] = reward.Score{
+			Value: rand.Float64() * 2, Answer: strconv.Itoa(rand.IntN(4)), Reason: "a \"mood\"\n",
+			Components: map[string]float64{"mood": rand.NormFloat64()}, Log: map[string]float64{"third": 1.0 / 3},
+		}
+		if len(group) > 1 && rand.IntN(10) == 0 {
+			scores[i] = reward.Score{Skip: true, Status: reward.Error, Reason: "moody"}
+		}
+	}
+	return scores, nil
+}
+
+// A run whose reward is random is killed again and again. What it had shown before a
+// kill stands: no group is graded twice, and the files are those of a run that was
+// never stopped and whose reward happened to say the same.
+func TestKilledJudge(t *testing.T) {
+	env := runtimetest.Test(t)
+	runs := 4
+	if testing.Short() {
+		runs = 2
+	}
+	kills, lost := 0, 0
+	for run := range runs {
+		dir := filepath.Join(t.TempDir(), fmt.Sprint("run-", run))
+		for attempt := 0; ; attempt++ {
+			c := exec.Command(os.Args[0])
+			c.Env = append(os.Environ(), chaosVariable+"="+dir, kindVariable+"="+judgeKind)
+			c.Stderr = new(bytes.Buffer)
+			if attempt < 5 {
+				c.Env = append(c.Env, killVariable+"="+strconv.Itoa(1+rand.IntN(60)))
+			}
+			shown := shownBy(dir)
+			err := c.Run()
+			for name, before := range shown {
+				after, _ := os.ReadFile(filepath.Join(dir, name))
+				if name == "grades.jsonl" && !strings.HasPrefix(string(after), before) || name != "grades.jsonl" && string(after) != before {
+					t.Errorf("%s was another one before the run was killed", name)
+				}
+			}
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.ExitCode() == -1 {
+				kills++
+				if _, err := os.Stat(filepath.Join(dir, "metrics.jsonl")); err != nil {
+					os.RemoveAll(dir) // killed before there was a run
+				}
+				if len(shownBy(dir)["grades.jsonl"]) > len(shown["grades.jsonl"]) {
+					lost++
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, c.Stderr)
+			}
+			break
+		}
+		grades := shownBy(dir)["grades.jsonl"]
+		seen := map[string]bool{}
+		for line := range strings.Lines(grades) {
+			var x struct{ Key string }
+			if err := json.Unmarshal([]byte(line), &x); err != nil || seen[x.Key] || x.Key == "" {
+				t.Errorf("graded twice, or %v: %s", err, line)
+			}
+			seen[x.Key] = true
+		}
+		if want := 3*4 + 4*4*2; len(seen) != want { // groups, and responses of evaluations
+			t.Errorf("%d groups are graded, want %d", len(seen), want)
+		}
+		// A run that begins anew with these grades grades nothing itself.
+		again := filepath.Join(t.TempDir(), "again")
+		if err := errors.Join(os.Mkdir(again, 0o755), os.WriteFile(filepath.Join(again, "grades.jsonl"), []byte(grades), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		if err := chaosRun(context.Background(), env, judgeKind, again, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		if got := shownBy(again)["grades.jsonl"]; got != grades {
+			t.Errorf("%d bytes of grades have become %d", len(grades), len(got))
+		}
+		same(t, "killed", contents(t, dir), contents(t, again))
+		if t.Failed() {
+			return
+		}
+	}
+	if lost == 0 {
+		t.Error("no run was killed after it had graded: the test shows nothing")
+	}
+	t.Logf("%d kills, %d after something new was graded", kills, lost)
+}
+
+// shownBy returns the files of a run that nothing may change any more: those of
+// finished rounds, and the grades, to which it only adds.
+func shownBy(dir string) map[string]string {
+	out := map[string]string{}
+	names, _ := filepath.Glob(filepath.Join(dir, "rollouts", "round-*.jsonl"))
+	for _, path := range append(names, filepath.Join(dir, "grades.jsonl")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		name, _ := filepath.Rel(dir, path)
+		out[name] = string(text[:bytes.LastIndexByte(text, '\n')+1]) // the last line may be torn
+	}
+	return out
 }

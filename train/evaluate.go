@@ -103,7 +103,7 @@ func (e *evaluator) evaluate(ctx context.Context, at position) (Evaluation, erro
 	out := Evaluation{Round: at.round, Step: at.step, answers: reward.FindsAnswers(e.reward)}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
-		result, err := e.suite(ctx, s)
+		result, err := e.suite(ctx, s, at)
 		var ungraded *eval.UngradedError
 		if errors.As(err, &ungraded) {
 			e.log.Warn("the evaluation is left out", "step", at.step, "reason", err)
@@ -132,7 +132,7 @@ func (e *evaluator) settings() eval.Settings {
 }
 
 // suite evaluates one suite.
-func (e *evaluator) suite(ctx context.Context, s eval.Suite) (eval.Score, error) {
+func (e *evaluator) suite(ctx context.Context, s eval.Suite, at position) (eval.Score, error) {
 	suites := []eval.Suite{s}
 	responses, err := eval.New(eval.NewPlan(e.settings(), suites))
 	if err != nil {
@@ -141,6 +141,7 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite) (eval.Score, error)
 	r := e.roller
 	sampling := eval.Evaluator{
 		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
+		Journal:  r.grades.at(at.round, "evaluation of "+s.Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if err := sampling.Evaluate(ctx, suites, responses); err != nil {

@@ -48,6 +48,11 @@ func decisive(c Config) map[string]string {
 	} {
 		delete(values, key)
 	}
+	// How a grader is waited for does not change what it says.
+	maps.DeleteFunc(values, func(key, _ string) bool {
+		words := strings.Split(key, ".")
+		return words[0] == "reward" && slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
+	})
 	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
 		objectiveSettings(values, v.Elem())
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 
@@ -24,6 +25,7 @@ type roller struct {
 	reward    reward.Reward
 	objective objectives.Objective
 	decoder   *runtime.Decoder
+	grades    *grades // opened by Trainer.Run; nil if there is nothing to remember
 }
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
@@ -49,10 +51,16 @@ func newRoller(c Config, env *runtime.Env, policy *Policy, maxTokens int, log *s
 	if err != nil {
 		return nil, err
 	}
-	return &roller{c, policy, prompter, problems, problems.Digest(), c.Reward.Rule, c.Objective.Settings, decoder}, nil
+	return &roller{
+		config: c, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
+		reward: c.Reward.Rule, objective: c.Objective.Settings, decoder: decoder,
+	}, nil
 }
 
-func (r *roller) close() { r.decoder.Close() }
+func (r *roller) close() {
+	r.decoder.Close()
+	r.grades.close()
+}
 
 // problemsOf returns the problems of round n, from 0.
 func (r *roller) problemsOf(n int) []data.Problem {
@@ -104,6 +112,7 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
 	grader := r.config.Reward.Grader()
 	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
+	grader.Journal = r.grades.at(n, fmt.Sprint("round ", n+1))
 	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
 		out[g.Request*c.SamplesPerPrompt+g.Sample] = rollout{
 			Problem: g.Request, Sample: g.Sample, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,

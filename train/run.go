@@ -56,6 +56,9 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 			return s, err
 		}
 	}
+	if t.roller.grades, err = openGrades(t.Config, t.folder, t.at.round, t.log); err != nil {
+		return s, err
+	}
 	if err = t.rounds(ctx, &s); err != nil {
 		stopped := t.saver.stop(t.at, err)
 		if stopped != err && ctx.Err() != nil {

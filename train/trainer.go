@@ -87,10 +87,13 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	return opened, nil
 }
 
-// Close frees everything but the policy.
+// Close frees everything but the policy, and closes the reward.
 func (t *Trainer) Close() {
 	if t.saver != nil {
 		t.saver.close()
+	}
+	if err := reward.Close(t.Config.Reward.Rule); err != nil {
+		t.log.Warn("the reward was not closed", "reason", err)
 	}
 	if t.roller != nil {
 		t.roller.close()

@@ -28,6 +28,7 @@ import (
 //
 //	run.toml                      the resolved configuration
 //	metrics.jsonl                 one record per optimizer step, round and evaluation
+//	grades.jsonl                  the scores of a reward that varies, as they came
 //	rollouts/round-NNNNN.jsonl    what was sampled, with rewards and what training made of it
 //	checkpoints/step-NNNNNN/      a Hugging Face folder, and state/ to resume from
 //	failures/step-NNNNNN.json     batches that were not finite, for `onering replay`

@@ -1,0 +1,27 @@
+package reward
+
+// A Journal remembers the scores of a Varying reward. A group that is graded a second
+// time, since the run was killed after the first, gets the scores of the first time.
+// Its methods may be called concurrently.
+type Journal interface {
+	// Find returns the scores of the responses to a task from number sample on, nil
+	// if it does not know them.
+	Find(task, sample int, group []Sample) []Score
+	// Keep remembers scores. An error ends the sampling.
+	Keep(task, sample int, group []Sample, scores []Score) error
+}
+
+// remembered scores a group as Grader.Score does, unless the journal knows it.
+func (g Grader) remembered(task, sample int, group []Sample, score func() ([]Score, error)) ([]Score, error) {
+	if g.Journal == nil {
+		return score()
+	}
+	if scores := g.Journal.Find(task, sample, group); scores != nil {
+		return scores, nil
+	}
+	scores, err := score()
+	if err != nil {
+		return nil, err
+	}
+	return scores, g.Journal.Keep(task, sample, group, scores)
+}

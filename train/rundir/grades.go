@@ -1,0 +1,65 @@
+package rundir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"onering/models"
+)
+
+// gradesFile has the scores of a reward that may give others the next time, a group a
+// line, as they came. A resumed run takes them from there. Removing the file has the
+// groups since the last checkpoint graded again.
+const gradesFile = "grades.jsonl"
+
+// Grades are the file of scores.
+type Grades struct {
+	mu   sync.Mutex
+	file *os.File
+	size int64 // up to the end of the last whole line
+}
+
+// OpenGrades opens the file of scores and hands each line that is there to line. A
+// last line that was being written when the process was killed is dropped.
+func (f *Folder) OpenGrades(line func(text []byte)) (*Grades, error) {
+	file, err := os.OpenFile(filepath.Join(f.Dir, gradesFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("train: run folder: %w", err)
+	}
+	text, err := io.ReadAll(file)
+	g := &Grades{file: file, size: int64(bytes.LastIndexByte(text, '\n') + 1)}
+	if err == nil {
+		err = file.Truncate(g.size)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("train: run folder: %w", err), file.Close())
+	}
+	for l := range bytes.Lines(text[:g.size]) {
+		line(l)
+	}
+	return g, nil
+}
+
+// Append adds a line, which ends with a line break. It is there whole or not at all.
+func (g *Grades) Append(line []byte) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := models.Ask("append", g.file.Name())
+	if err == nil {
+		_, err = g.file.Write(line)
+	}
+	if err != nil {
+		g.file.Truncate(g.size)
+		return fmt.Errorf("train: writing grades: %w", err)
+	}
+	g.size += int64(len(line))
+	return nil
+}
+
+// Close closes the file.
+func (g *Grades) Close() error { return g.file.Close() }

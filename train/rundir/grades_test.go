@@ -1,0 +1,59 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"onering/models"
+)
+
+// The file of scores keeps whole lines only, whatever a killed process or a full disk
+// leaves.
+func TestGrades(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "run"), false)
+	read := func() (g *Grades, lines []string) {
+		g, err := f.OpenGrades(func(line []byte) { lines = append(lines, string(line)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { g.Close() })
+		return g, lines
+	}
+	g, lines := read()
+	if err := errors.Join(g.Append([]byte("a\n")), g.Append([]byte("b\n"))); err != nil || lines != nil {
+		t.Fatal(lines, err)
+	}
+	full := errors.New("the disk is full")
+	models.Fault = func(op, _ string) error {
+		if op == "append" {
+			return full
+		}
+		return nil
+	}
+	err := g.Append([]byte("c\n"))
+	models.Fault = nil
+	if !errors.Is(err, full) {
+		t.Errorf("error %v", err)
+	}
+	path := filepath.Join(f.Dir, gradesFile)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(text, "tor"...), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, lines = read()
+	if want := []string{"a\n", "b\n"}; !slices.Equal(lines, want) {
+		t.Errorf("lines %q, want %q", lines, want)
+	}
+	if err := g.Append([]byte("d\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, lines = read(); !slices.Equal(lines, []string{"a\n", "b\n", "d\n"}) {
+		t.Errorf("lines %q", lines)
+	}
+}
