@@ -69,7 +69,8 @@ var rooms = []struct {
 
 	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "files train/learn train/memory train/metrics train/rundir runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train", "train/grades files train/learn train/memory train/metrics train/rundir runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train/grades", "reward train/rundir"},
 	{"train/learn", "runtime models models/adamw"},
 	{"train/memory", ""},
 	{"train/metrics", ""},

@@ -82,12 +82,15 @@ func (l *logFile) tee(console *slog.Logger) *slog.Logger {
 	return slog.New(teeHandler{console.Handler(), file})
 }
 
-// join has all that the program logs go to the file, too, such as what graders say,
-// until restore.
-func (l *logFile) join() (restore func()) {
+// join has all that the program logs go to the file, too, such as what graders say.
+// leave ends that and closes the file.
+func (l *logFile) join() (leave func()) {
 	console := slog.Default()
 	slog.SetDefault(l.tee(console))
-	return func() { slog.SetDefault(console) }
+	return func() {
+		slog.SetDefault(console)
+		l.Close()
+	}
 }
 
 // A teeHandler passes each message to several handlers.

@@ -198,7 +198,6 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 
 	// train.New finds everything that is wrong before the folder is made.
 	log := new(logFile)
-	defer log.Close()
 	defer log.join()()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()

@@ -141,7 +141,7 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at position) (eval.
 	r := e.roller
 	sampling := eval.Evaluator{
 		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
-		Journal:  r.grades.at(at.round, "evaluation of "+s.Name),
+		Journal:  r.grades.At(at.round, "evaluation of "+s.Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if err := sampling.Evaluate(ctx, suites, responses); err != nil {

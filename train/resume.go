@@ -59,6 +59,19 @@ func decisive(c Config) map[string]string {
 	return values
 }
 
+// rewardSettings returns the settings that decide the scores of the run's reward, as
+// one text.
+func rewardSettings(c Config) string {
+	values := decisive(c)
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if strings.HasPrefix(key, "reward.") {
+			fmt.Fprintf(&b, "%s=%s\n", key, values[key])
+		}
+	}
+	return b.String()
+}
+
 // objectiveSettings adds an objective's exported fields, one by one: the objective
 // as a whole may marshal to its state.
 func objectiveSettings(values map[string]string, v reflect.Value) {

@@ -11,6 +11,7 @@ import (
 	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
+	"onering/train/grades"
 )
 
 // A roller makes rounds: it samples responses to the next problems, has them
@@ -25,7 +26,7 @@ type roller struct {
 	reward    reward.Reward
 	objective objectives.Objective
 	decoder   *runtime.Decoder
-	grades    *grades // opened by Trainer.Run; nil if there is nothing to remember
+	grades    *grades.Book // opened by Trainer.Run; nil if there is nothing to remember
 }
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
@@ -59,7 +60,7 @@ func newRoller(c Config, env *runtime.Env, policy *Policy, maxTokens int, log *s
 
 func (r *roller) close() {
 	r.decoder.Close()
-	r.grades.close()
+	r.grades.Close()
 }
 
 // problemsOf returns the problems of round n, from 0.
@@ -112,7 +113,7 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
 	grader := r.config.Reward.Grader()
 	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
-	grader.Journal = r.grades.at(n, fmt.Sprint("round ", n+1))
+	grader.Journal = r.grades.At(n, fmt.Sprint("round ", n+1))
 	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
 		out[g.Request*c.SamplesPerPrompt+g.Sample] = rollout{
 			Problem: g.Request, Sample: g.Sample, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,

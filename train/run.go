@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"onering/reward"
+	"onering/train/grades"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -56,8 +57,10 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 			return s, err
 		}
 	}
-	if t.roller.grades, err = openGrades(t.Config, t.folder, t.at.round, t.log); err != nil {
-		return s, err
+	if reward.Varies(t.Config.Reward.Rule) {
+		if t.roller.grades, err = grades.Open(t.folder, rewardSettings(t.Config), t.at.round, t.log); err != nil {
+			return s, err
+		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
 		stopped := t.saver.stop(t.at, err)

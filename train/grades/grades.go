@@ -1,4 +1,7 @@
-package train
+// Package grades remembers in the run folder what a reward said whose scores vary, so
+// that a run that was killed and resumed goes on with the scores it had: those since
+// the last checkpoint are in no other place.
+package grades
 
 import (
 	"crypto/sha256"
@@ -8,25 +11,20 @@ import (
 	"fmt"
 	"hash"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 
 	"onering/reward"
 	"onering/train/rundir"
 )
 
-// grades remember in the run folder what a reward said whose scores vary, so that a
-// run that was killed and resumed goes on with the scores it had: those since the
-// last checkpoint are in no other place.
-type grades struct {
+// A Book has the scores of a run.
+type Book struct {
 	file     *rundir.Grades
 	known    map[string][]reward.Score
 	settings string // those of the reward that decide its scores
 }
 
-// A gradesLine is a line of the file.
-type gradesLine struct {
+// An entry is a line of the file.
+type entry struct {
 	Round   int            `json:"round"`   // rounds that were done then
 	Place   string         `json:"place"`   // such as "round 3"
 	Problem string         `json:"problem"` // its id
@@ -34,17 +32,14 @@ type gradesLine struct {
 	Scores  []reward.Score `json:"scores"`
 }
 
-// openGrades opens the file of a run that has done so many rounds. It returns nil if
-// equal groups always get equal scores.
-func openGrades(c Config, folder *rundir.Folder, round int, log *slog.Logger) (*grades, error) {
-	if !reward.Varies(c.Reward.Rule) {
-		return nil, nil
-	}
-	g := &grades{known: map[string][]reward.Score{}, settings: rewardSettings(c)}
+// Open opens the book of a run that has done so many rounds. settings are those of the
+// reward that decide its scores, as one text: with others it is asked again.
+func Open(folder *rundir.Folder, settings string, round int, log *slog.Logger) (*Book, error) {
+	g := &Book{known: map[string][]reward.Score{}, settings: settings}
 	damaged := 0
 	var err error
 	g.file, err = folder.OpenGrades(func(text []byte) {
-		var line gradesLine
+		var line entry
 		switch err := json.Unmarshal(text, &line); {
 		case err != nil:
 			damaged++ // the group is graded again
@@ -64,44 +59,33 @@ func openGrades(c Config, folder *rundir.Folder, round int, log *slog.Logger) (*
 	return g, nil
 }
 
-// rewardSettings returns the settings that decide the scores of the run's reward, as
-// one text.
-func rewardSettings(c Config) string {
-	values := decisive(c)
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if strings.HasPrefix(key, "reward.") {
-			fmt.Fprintf(&b, "%s=%s\n", key, values[key])
-		}
-	}
-	return b.String()
-}
-
-// at returns the journal of a place in the run, such as "round 3", after so many
-// rounds; nil if nothing needs to be remembered.
-func (g *grades) at(round int, place string) reward.Journal {
+// At returns the journal of a place in the run, such as "round 3", after so many
+// rounds; nil if there is no book.
+func (g *Book) At(round int, place string) reward.Journal {
 	if g == nil {
 		return nil
 	}
-	return gradesOf{g, round, place}
+	return page{g, round, place}
 }
 
-func (g *grades) close() {
-	if g != nil {
-		g.file.Close()
+// Close closes the book, if there is one.
+func (g *Book) Close() error {
+	if g == nil {
+		return nil
 	}
+	return g.file.Close()
 }
 
-// gradesOf are the grades of one place in the run.
-type gradesOf struct {
-	*grades
+// A page has the scores of one place in the run.
+type page struct {
+	*Book
 	round int
 	place string
 }
 
-// Find implements reward.Journal. What is known does not change after openGrades: a
+// Find implements reward.Journal. What is known does not change after Open: a
 // run grades each group once.
-func (g gradesOf) Find(task, sample int, group []reward.Sample) []reward.Score {
+func (g page) Find(task, sample int, group []reward.Sample) []reward.Score {
 	scores := g.known[g.key(task, sample, group)]
 	if len(scores) != len(group) {
 		return nil
@@ -110,8 +94,8 @@ func (g gradesOf) Find(task, sample int, group []reward.Sample) []reward.Score {
 }
 
 // Keep implements reward.Journal.
-func (g gradesOf) Keep(task, sample int, group []reward.Sample, scores []reward.Score) error {
-	line, err := json.Marshal(gradesLine{g.round, g.place, group[0].Problem.ID, g.key(task, sample, group), scores})
+func (g page) Keep(task, sample int, group []reward.Sample, scores []reward.Score) error {
+	line, err := json.Marshal(entry{g.round, g.place, group[0].Problem.ID, g.key(task, sample, group), scores})
 	if err != nil {
 		return fmt.Errorf("train: writing grades: %w", err)
 	}
@@ -120,7 +104,7 @@ func (g gradesOf) Keep(task, sample int, group []reward.Sample, scores []reward.
 
 // key is a hash over the place of a group, all that the reward is given, and its
 // settings.
-func (g gradesOf) key(task, sample int, group []reward.Sample) string {
+func (g page) key(task, sample int, group []reward.Sample) string {
 	h := sha256.New()
 	texts(h, g.settings, g.place)
 	numbers(h, int32(g.round), int32(task), int32(sample), int32(len(group)))
