@@ -112,7 +112,7 @@ func (r *round) state() *rundir.Round {
 		s.Rollouts = append(s.Rollouts, rundir.Rollout{
 			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
 			Text: x.Text, Truncated: x.Truncated, Reward: x.Score.Value, Components: x.Score.Components, Log: x.Score.Log,
-			Verdict: rundir.Verdict{Answer: x.Score.Answer, Reason: x.Score.Reason, Status: string(x.Score.Status), Skip: x.Score.Skip},
+			Verdict: rundir.Verdict{Answer: x.Score.Answer, Reason: x.Score.Reason, Right: string(x.Score.Verdict), Status: string(x.Score.Status), Skip: x.Score.Skip},
 		})
 		learned := rundir.Trajectory{
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
@@ -145,7 +145,7 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
 			Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 				Value: x.Reward, Components: x.Components, Log: x.Log,
-				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
+				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
 			},
 		})
 		y := s.Trajectories[i]

@@ -51,6 +51,7 @@ type Rollout struct {
 // A Verdict is what the reward said of a response.
 type Verdict struct {
 	Answer, Reason string
+	Right          string // as package reward has it
 	Status         string // as package reward has it; "ok" for its OK in older checkpoints
 	Skip           bool   // the response was not graded
 }
