@@ -171,6 +171,10 @@ func TestRead(t *testing.T) {
 		{anything, "The answer is not B.", ""},
 		{anything, "The answer is B. No: the answer is not B.", ""},
 		{anything, "The answer is neither A nor B.", ""},
+		{anything, "The answer is B.\n\nThe answer is not A.", "B"},
+		{anything, "The answer is B. The answer is not A or B.", ""},
+		{anything, "The answer is B. The answer is none of them.", ""},
+		{anything, "The answer is B. The answer is not clear.", ""},
 		{anything, "The answer is a square.", ""},
 		{anything, "The answer is A square.", ""},
 		{anything, "The answer is B?", ""},
@@ -213,6 +217,7 @@ func TestRead(t *testing.T) {
 		{anything, strings.Repeat(`\boxed{`, 100_000) + "B", ""},
 		{anything, strings.Repeat("the answer is ", 100_000), ""},
 		{anything, strings.Repeat("**", 100_000), ""},
+		{anything, strings.Repeat("The answer is A dog and (B an ox "+strings.Repeat("(x a ", 900)+"\n", 100), ""},
 	} {
 		for _, kind := range []string{withTexts, letters} {
 			if tt.rows != kind && tt.rows != anything {

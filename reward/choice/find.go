@@ -2,6 +2,7 @@ package choice
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"onering/reward/texts"
@@ -82,11 +83,15 @@ func lastBoxes(s string) string {
 // would be", with marks of emphasis in it.
 var phrase = regexp.MustCompile(`(?i)(?:\b(?:answers?|option|choice)\b[*_\s]*(?:\b(?:to|for|of)(?:\s+[\pL\pN]+){1,6}\s+)?(?:(?:is|are|be|was)\b|(?:would|should|must|will|can only) be\b|[:=：])|答案\s*(?:是|为|[:：])|选)[*_\s:：]*`)
 
+const refusedReason = "the answer is said not to be something"
+
 var refusal = regexp.MustCompile(`(?i)^(?:not|never|neither|none|no longer)\b`)
 
 // lastPhrase reads what the last phrase announces. A phrase with something else
-// behind it, as in "this answer is plausible", does not count.
+// behind it, as in "this answer is plausible", does not count. One that says what
+// the answer is not leaves the decision to those before it, if they say otherwise.
 func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
+	var refused []int
 	found := phrase.FindAllStringIndex(s, -1)
 	for i := len(found) - 1; i >= max(0, len(found)-mostPhrases); i-- {
 		rest := s[found[i][1]:]
@@ -94,12 +99,23 @@ func (o options) lastPhrase(s string) (picked []int, reason string, ok bool) {
 		if end := strings.IndexAny(rest, "\n\r"); end >= 0 {
 			rest = rest[:end]
 		}
-		if _, isText := o.withText(rest); refusal.MatchString(rest) && !isText {
-			return nil, "the answer is said not to be something", true
+		if no := refusal.FindString(rest); no != "" {
+			if _, isText := o.withText(rest); !isText {
+				not, _ := o.read(rest[len(no):], true)
+				if not == nil {
+					return nil, refusedReason, true
+				}
+				refused = append(refused, not...)
+				continue
+			}
 		}
-		if picked, reason = o.read(rest, true); len(picked) > 0 || reason != unreadable {
+		picked, reason = o.read(rest, true)
+		switch {
+		case slices.ContainsFunc(picked, func(at int) bool { return slices.Contains(refused, at) }):
+			return nil, refusedReason, true
+		case len(picked) > 0 || reason != unreadable:
 			return picked, reason, true
 		}
 	}
-	return nil, "", false
+	return nil, refusedReason, refused != nil
 }

@@ -5,8 +5,6 @@ package length
 
 import (
 	"context"
-	"errors"
-	"math"
 	"unicode/utf8"
 
 	"onering/reward"
@@ -27,9 +25,9 @@ func init() { reward.Register("length", func() reward.Reward { return New() }) }
 type Rule struct {
 	Kind      string  `toml:"kind" choice:"overlong linear target" note:"overlong falls over the last buffer before max_length, linear from target to max_length, target on both sides of target" help:"which lengths are punished"`
 	Unit      string  `toml:"unit" choice:"tokens characters" help:"what lengths count"`
-	MaxLength int     `toml:"max_length" range:"[1,1000000000]" help:"length from which on the punishment is full; for overlong usually rollout.max_new_tokens"`
-	Buffer    int     `toml:"buffer" range:"[0,1000000000]" help:"for overlong: over how many units before max_length the reward falls"`
-	Target    int     `toml:"target" range:"[0,1000000000]" help:"for linear, the longest response without punishment; for target, the wanted length"`
+	MaxLength int     `toml:"max_length" range:"[1,)" help:"length from which on the punishment is full; for overlong usually rollout.max_new_tokens"`
+	Buffer    int     `toml:"buffer" range:"[0,)" help:"for overlong: over how many units before max_length the reward falls"`
+	Target    int     `toml:"target" range:"[0,)" help:"for linear, the longest response without punishment; for target, the wanted length"`
 	Penalty   float64 `toml:"penalty" range:"(0,)" help:"the full punishment, which a truncated response gets whatever its length"`
 }
 
@@ -46,17 +44,13 @@ func (*Rule) About() string {
 // Validate refuses a place where the punishment begins that is not below the one
 // where it is full, or is negative.
 func (r *Rule) Validate() error {
-	var errs []error
 	switch {
 	case r.Kind == "overlong" && r.Buffer > r.MaxLength:
-		errs = append(errs, &settings.Error{Key: "buffer", Value: r.Buffer, Remedy: "must be at most max_length"})
+		return &settings.Error{Key: "buffer", Value: r.Buffer, Remedy: "must be at most max_length"}
 	case r.Kind != "overlong" && r.Target >= r.MaxLength:
-		errs = append(errs, &settings.Error{Key: "target", Value: r.Target, Remedy: "must be less than max_length"})
+		return &settings.Error{Key: "target", Value: r.Target, Remedy: "must be less than max_length"}
 	}
-	if math.IsInf(r.Penalty, 0) {
-		errs = append(errs, &settings.Error{Key: "penalty", Value: r.Penalty, Remedy: "must be a finite number"})
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Score gives each response its punishment, 0 to -penalty.
