@@ -39,6 +39,13 @@ func (o Object) Lookup(path string) (any, bool) { return lookup(o, path) }
 // not UTF-8 are base64.
 func (o Object) MarshalJSON() ([]byte, error) { return appendJSON(nil, o), nil }
 
+// UnmarshalJSON reads an object with its members in order. Of several members with the
+// same name the last one counts. Numbers are kept as they are written.
+func (o *Object) UnmarshalJSON(text []byte) (err error) {
+	*o, err = parseObject(text)
+	return err
+}
+
 func appendJSON(b []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:

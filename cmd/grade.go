@@ -1,0 +1,273 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"onering/data"
+	"onering/reward"
+)
+
+func newGrade() *cobra.Command {
+	var rewards rewardFlags
+	c := &cobra.Command{
+		Use:   "grade [FILE]",
+		Short: "Say what given responses are worth to a reward",
+		Long: `Say what given responses are worth to a reward, such as that of a run. It needs
+no model. Input is one JSON object per line, from FILE or stdin, as in the folder
+rollouts of a run:
+
+  {"problem", "prompt", "response", "answers", "truncated", "ids"}
+
+Only response must be there. answers is a text, a number or a list of them;
+problem names the problem. Further columns are those of the problem's row. A line
+with a reward is one of a run: what it says of its old grade is no column.
+
+Consecutive lines of the same problem (without one, of the same prompt) are a
+group, as the samples of a prompt are in training: they are graded together. Each
+line gives a line, in the same order:
+
+  {"problem", "reward", "rewards", "right", "answer", "reason", "status",
+   "skip", "log"}
+
+rewards has the components and log the further figures. The status is "ok", or
+"limit" or "error" if no grade was reached. A response that is skipped has the
+reward null. Without --config and --reward, math grades. The answer is looked for
+where model.template of the run file has it written.`,
+		Example: `  onering grade --config runs/math.toml runs/out/pmpo/rollouts/round-00001.jsonl
+  echo '{"response":"so \\boxed{4}","answers":4}' | onering grade
+  onering grade --config run.toml --set reward.use.length.weight=0.5 samples.jsonl
+  onering grade --set 'reward.use=[{name="math"},{name="length"}]' < samples.jsonl | jq -s 'map(.reward)|add/length'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) },
+	}
+	rewards.register(c)
+	return c
+}
+
+// gradeFile grades the lines of the file called file.
+func gradeFile(c *cobra.Command, file string, rewards *rewardFlags) (err error) {
+	if file == "-" && rewards.file == "-" {
+		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
+	}
+	config, err := rewards.resolve(c)
+	if err != nil {
+		return err
+	}
+	in, name, err := openInput("input", file, c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	rule := config.Reward.Rule
+	if t, ok := rule.(reward.Templated); ok {
+		t.SetTemplate(config.Model.Template)
+	}
+	defer func() { err = errors.Join(err, reward.Close(rule)) }()
+	ctx, stopped, stop := catchSignals(c.Context())
+	defer stop()
+	err = grade(ctx, in, name, lineWriter{c.OutOrStdout()}, config.Reward.Grader())
+	if s := stopped(); s != nil && err != nil {
+		return interrupted{s, "the lines so far are graded"}
+	}
+	return err
+}
+
+// A gradedLine is a line of output.
+type gradedLine struct {
+	Problem string             `json:"problem"`
+	Reward  *float64           `json:"reward"`
+	Rewards map[string]float64 `json:"rewards"`
+	Right   bool               `json:"right"`
+	Answer  string             `json:"answer"`
+	Reason  string             `json:"reason"`
+	Status  string             `json:"status"`
+	Skip    bool               `json:"skip"`
+	Log     map[string]float64 `json:"log"`
+}
+
+func newGradedLine(problem string, s reward.Score) gradedLine {
+	line := gradedLine{
+		Problem: problem, Rewards: s.Components, Right: s.Judged() && s.Right(), Answer: s.Answer, Reason: s.Reason,
+		Status: "ok", Skip: s.Skip, Log: s.Log,
+	}
+	if s.Status != reward.OK {
+		line.Status = string(s.Status)
+	}
+	if !s.Skip {
+		line.Reward = &s.Value
+	}
+	for _, figures := range []*map[string]float64{&line.Rewards, &line.Log} {
+		if *figures == nil {
+			*figures = map[string]float64{}
+		}
+	}
+	return line
+}
+
+// A sampleGroup is lines to be graded together, or the error that ends the input.
+type sampleGroup struct {
+	line    int // of the first sample
+	samples []reward.Sample
+	graded  chan error // when scores are there
+	scores  []reward.Score
+	err     error
+}
+
+// grade grades the lines of in and writes what they are worth in their order. As many
+// groups are graded at once as the reward takes.
+func grade(ctx context.Context, in io.Reader, name string, out lineWriter, g reward.Grader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	queue := make(chan *sampleGroup, reward.Groups(g.Reward)-1)
+	defer func() {
+		cancel()
+		for range queue { // the reader ends when it sees that ctx has
+		}
+	}()
+	go func() {
+		defer close(queue)
+		readGroups(in, name, func(group *sampleGroup) bool {
+			group.graded = make(chan error, 1)
+			go func() {
+				var err error
+				if group.err == nil {
+					group.scores, err = g.Score(ctx, group.samples)
+				}
+				group.graded <- err
+			}()
+			select {
+			case queue <- group:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	lines, groups := 0, 0
+	for group := range queue {
+		if group.err != nil {
+			return group.err
+		}
+		if err := <-group.graded; err != nil {
+			return fmt.Errorf("%s:%d: reward: problem %q: %w", name, group.line, group.samples[0].Problem.ID, err)
+		}
+		for i, s := range group.scores {
+			if err := out.write(newGradedLine(group.samples[i].Problem.ID, s)); err != nil {
+				return err
+			}
+		}
+		lines, groups = lines+len(group.scores), groups+1
+	}
+	slog.Info("graded", "responses", lines, "groups", groups)
+	return ctx.Err()
+}
+
+// readGroups hands the groups of in to yield until it returns false.
+func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
+	var group *sampleGroup
+	key := ""
+	for number, line := range readLines[sampleLine](in, name) {
+		if line.Err == nil && !line.Row.stated {
+			line.Err = missingField(name, number, "response")
+		}
+		if line.Err != nil {
+			if group == nil || yield(group) {
+				yield(&sampleGroup{err: line.Err})
+			}
+			return
+		}
+		s := line.Row.sample
+		if group != nil && (line.Row.key == "" || line.Row.key != key) {
+			if !yield(group) {
+				return
+			}
+			group = nil
+		}
+		if group == nil {
+			group, key = &sampleGroup{line: number}, line.Row.key
+		}
+		group.samples = append(group.samples, s)
+	}
+	if group != nil {
+		yield(group)
+	}
+}
+
+// A sampleLine is a line of input.
+type sampleLine struct {
+	sample reward.Sample
+	key    string // equal for the lines of a group; "" for one that is alone
+	stated bool   // there is a response
+}
+
+// oldGrade are the columns of a line of a run that say what the response was worth and
+// what training made of it.
+var oldGrade = []string{"answer", "reason", "reward", "skipped", "rewards", "right", "status", "skip", "log", "advantage", "logp", "w", "delta"}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *sampleLine) UnmarshalJSON(text []byte) error {
+	var row data.Object
+	if err := row.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	var given struct {
+		Problem    texts   `json:"problem"`
+		Prompt     string  `json:"prompt"`
+		PromptText *string `json:"prompt_text"`
+		PromptIDs  []int32 `json:"prompt_ids"`
+		Response   *string `json:"response"`
+		Answers    texts   `json:"answers"`
+		Truncated  bool    `json:"truncated"`
+		IDs        []int32 `json:"ids"`
+	}
+	if err := json.Unmarshal(text, &given); err != nil {
+		return err
+	}
+	if len(given.Problem) > 1 {
+		return errors.New(`field "problem" must be a text or a number`)
+	}
+	*l = sampleLine{sample: reward.Sample{
+		Problem: data.Problem{Text: given.Prompt, Answers: given.Answers},
+		Prompt:  given.Prompt, PromptIDs: given.PromptIDs, IDs: given.IDs, Truncated: given.Truncated,
+	}}
+	s := &l.sample
+	if l.stated = given.Response != nil; l.stated {
+		s.Response = *given.Response
+	}
+	if given.PromptText != nil {
+		s.Prompt = *given.PromptText
+	}
+	if s.Problem.ID = given.Prompt; len(given.Problem) == 1 {
+		s.Problem.ID = given.Problem[0]
+	}
+	l.key = s.Problem.ID
+	_, old := row.Get("reward")
+	s.Problem.Fields = slices.DeleteFunc(row, func(m data.Member) bool {
+		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "truncated", "ids"}, m.Name) ||
+			old && slices.Contains(oldGrade, m.Name)
+	})
+	return nil
+}
+
+// texts are a text, a number or a list of them. A number is kept as it is written.
+type texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *texts) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	var g golds
+	if g.UnmarshalJSON(text) != nil {
+		return errors.New("an answer or the name of a problem must be a text or a number")
+	}
+	*t = texts(g)
+	return nil
+}
