@@ -83,6 +83,9 @@ samples only what that file still lacks. Neither an interruption nor --slots
 changes a response: it follows from the seed, the problem and the sample's
 number.
 
+The reward math grades, unless --config names a run file, whose [reward] then does
+as in the evaluations of its run, or --reward another one.
+
 --compare A B compares two measurements on the problems they share: reports as
 --json prints them, or files of responses.`
 }
@@ -98,6 +101,7 @@ func (o *evalOptions) register(c *cobra.Command) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	addSettings(flags, &o.columns)
 	flags.StringVar(&o.extract, "extract", "", "where in a response the answer has to stand: "+strings.Join(reward.ExtractRules, ", ")+"; if not given tag for the template r1, else boxed")
+	o.rewards.register(c)
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
 	flags.StringVar(&o.out, "out", "", "file for every response")
 	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
@@ -128,6 +132,7 @@ type evalOptions struct {
 	slots          int
 	json, markdown bool
 	resume         bool
+	rewards        rewardFlags
 }
 
 // complete settles how responses are chosen and refuses what cannot be.
@@ -168,6 +173,12 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 	if f.model == "" {
 		return none, usagef("--model is not set: model folder")
 	}
+	rule, err := o.reward(c)
+	if err != nil {
+		return none, err
+	}
+	defer reward.Close(rule)
+	o.Extract = reward.Extract(rule)
 	var suites []eval.Suite
 	for _, spec := range o.suites {
 		spec, err := localSuite(c, spec)
@@ -197,11 +208,6 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 	if f.dtype != "float32" {
 		o.DType = f.dtype
 	}
-	rule, err := o.reward()
-	if err != nil {
-		return none, err
-	}
-	o.Extract = reward.Extract(rule)
 	responses, err := openResponses(o, eval.NewPlan(o.Settings, suites))
 	if err != nil {
 		return none, err
@@ -213,17 +219,18 @@ func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, err
 	return responses.Report(reward.SameAnswer(rule))
 }
 
-// evalReward is the reward that the command grades by.
-const evalReward = "math"
-
-// reward is the rule that responses are graded by.
-func (o evalOptions) reward() (reward.Reward, error) {
-	rule, err := reward.New(evalReward)
+// reward is the rule that responses are graded by. It goes into the settings of o.
+func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
+	config, err := o.rewards.resolve(c, o.prompt.Name)
 	if err != nil {
 		return nil, err
 	}
-	reward.SetTemplate(rule, o.prompt.Name)
-	return reward.WithExtract(rule, o.extract)
+	o.Reward = describeReward(config)
+	rule, err := reward.WithExtract(config.Reward.Rule, o.extract)
+	if err != nil {
+		err = usageError{err}
+	}
+	return rule, err
 }
 
 func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
@@ -280,11 +287,11 @@ func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
 }
 
 func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
-	rule, err := reward.New(evalReward)
+	rewards, err := o.rewards.resolve(c, "")
 	if err != nil {
 		return err
 	}
-	same := reward.SameAnswer(rule)
+	same := reward.SameAnswer(rewards.Reward.Rule)
 	first, err := eval.ReadReport(a, same)
 	if err != nil {
 		return err

@@ -26,8 +26,8 @@ rollouts of a run:
 
   {"problem", "prompt", "response", "answers", "truncated", "ids"}
 
-Only response must be there. answers is a text, a number or a list of them;
-problem names the problem. Further columns are those of the problem's row. A line
+Only response must be there. answers, or gold, is a text, a number or a list of
+them; problem names the problem. Further columns are those of the problem's row. A line
 with a reward is one of a run: what it says of its old grade is no column.
 
 Consecutive lines of the same problem (without one, of the same prompt) are a
@@ -57,7 +57,7 @@ func gradeFile(c *cobra.Command, file string, rewards *rewardFlags) (err error) 
 	if file == "-" && rewards.file == "-" {
 		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
 	}
-	config, err := rewards.resolve(c)
+	config, err := rewards.resolve(c, "")
 	if err != nil {
 		return err
 	}
@@ -67,9 +67,6 @@ func gradeFile(c *cobra.Command, file string, rewards *rewardFlags) (err error) 
 	}
 	defer in.Close()
 	rule := config.Reward.Rule
-	if t, ok := rule.(reward.Templated); ok {
-		t.SetTemplate(config.Model.Template)
-	}
 	defer func() { err = errors.Join(err, reward.Close(rule)) }()
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
@@ -135,19 +132,19 @@ func grade(ctx context.Context, in io.Reader, name string, out lineWriter, g rew
 		defer close(queue)
 		readGroups(in, name, func(group *sampleGroup) bool {
 			group.graded = make(chan error, 1)
-			go func() {
-				var err error
-				if group.err == nil {
-					group.scores, err = g.Score(ctx, group.samples)
-				}
-				group.graded <- err
-			}()
 			select {
 			case queue <- group:
-				return true
 			case <-ctx.Done():
 				return false
 			}
+			if group.err == nil {
+				go func() {
+					var err error
+					group.scores, err = g.Score(ctx, group.samples)
+					group.graded <- err
+				}()
+			}
+			return true
 		})
 	}()
 	lines, groups := 0, 0
@@ -224,6 +221,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		PromptIDs  []int32 `json:"prompt_ids"`
 		Response   *string `json:"response"`
 		Answers    texts   `json:"answers"`
+		Gold       texts   `json:"gold"`
 		Truncated  bool    `json:"truncated"`
 		IDs        []int32 `json:"ids"`
 	}
@@ -238,6 +236,9 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		Prompt:  given.Prompt, PromptIDs: given.PromptIDs, IDs: given.IDs, Truncated: given.Truncated,
 	}}
 	s := &l.sample
+	if given.Answers == nil {
+		s.Problem.Answers = given.Gold
+	}
 	if l.stated = given.Response != nil; l.stated {
 		s.Response = *given.Response
 	}
@@ -250,7 +251,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	l.key = s.Problem.ID
 	_, old := row.Get("reward")
 	s.Problem.Fields = slices.DeleteFunc(row, func(m data.Member) bool {
-		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "truncated", "ids"}, m.Name) ||
+		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}, m.Name) ||
 			old && slices.Contains(oldGrade, m.Name)
 	})
 	return nil

@@ -1,8 +1,8 @@
 package cmd
 
 import (
+	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,8 +27,9 @@ func (f *rewardFlags) register(c *cobra.Command) {
 }
 
 // resolve returns the configuration that the flags state: the defaults without them.
-// Only its reward is checked.
-func (f *rewardFlags) resolve(c *cobra.Command) (train.Config, error) {
+// Only its reward is checked. The reward is told the prompt template, unless it is
+// "" and that of the configuration holds.
+func (f *rewardFlags) resolve(c *cobra.Command, template string) (train.Config, error) {
 	var base layer
 	if f.file != "" {
 		var err error
@@ -47,10 +48,35 @@ func (f *rewardFlags) resolve(c *cobra.Command) (train.Config, error) {
 	if err != nil {
 		return train.Config{}, err
 	}
-	return r.Config, r.locate(r.Config.Reward.Validate())
+	if err := r.locate(r.Config.Reward.Validate()); err != nil {
+		return train.Config{}, err
+	}
+	if template != "" {
+		reward.SetTemplate(r.Reward.Rule, template)
+	}
+	return r.Config, nil
 }
 
-// given says whether the reward may be another than the default.
-func (f *rewardFlags) given() bool {
-	return f.file != "" || f.name != "" || len(f.sets) > 0 || slices.ContainsFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, envPrefix+"REWARD_") })
+// describeReward states the settings of a reward in a line; nothing for the default,
+// wherever that looks for answers.
+func describeReward(c train.Config) string {
+	text := func(c train.Config) string {
+		var list []string
+		for _, s := range sectionsOf(&c) {
+			for _, f := range s.fields {
+				if section, ok := strings.CutPrefix(s.name+".", "reward."); ok {
+					list = append(list, fmt.Sprintf("%s%s=%v", section, f.Key, f.Value))
+				}
+			}
+		}
+		return strings.Join(list, " ")
+	}
+	plain := train.Default()
+	if rule, err := reward.WithExtract(plain.Reward.Rule, reward.Extract(c.Reward.Rule)); err == nil {
+		plain.Reward.Rule = rule
+	}
+	if s := text(c); s != text(plain) {
+		return s
+	}
+	return ""
 }

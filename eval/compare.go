@@ -58,6 +58,9 @@ func Compare(a, b Report) (Comparison, error) {
 	if !slices.Equal(a.Settings.Args, b.Settings.Args) {
 		warn("the arguments of the templates differ: %q and %q", a.Settings.Args, b.Settings.Args)
 	}
+	if x, y := cmp.Or(a.Settings.Reward, "math"), cmp.Or(b.Settings.Reward, "math"); x != y {
+		warn("the rewards differ: %s and %s", x, y)
+	}
 	if a.Settings.MaxNewTokens != b.Settings.MaxNewTokens {
 		warn("the token limits differ: %d and %d", a.Settings.MaxNewTokens, b.Settings.MaxNewTokens)
 	}

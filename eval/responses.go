@@ -37,6 +37,9 @@ type Settings struct {
 	// Extract is the rule by which answers are found in responses; see
 	// reward.Extractor. Reports from before it could be chosen have none, which is auto.
 	Extract string `json:"extract,omitempty"`
+	// Reward is what grades, with its settings, where it is not math with its
+	// defaults.
+	Reward string `json:"reward,omitempty"`
 	// Samples of each problem.
 	Samples int `json:"samples"`
 	// Sampling is how responses are drawn; a truncated one counts as wrong.
@@ -313,6 +316,7 @@ func (p Plan) differs(q Plan) error {
 		{"template_args", fmt.Sprintf("%q", was.Args), fmt.Sprintf("%q", want.Args)},
 		{"stop", fmt.Sprintf("%q", was.Stops), fmt.Sprintf("%q", want.Stops)},
 		{"extract", cmp.Or(was.Extract, "auto"), cmp.Or(want.Extract, "auto")},
+		{"reward", cmp.Or(was.Reward, "math"), cmp.Or(want.Reward, "math")},
 		{"samples", was.Samples, want.Samples},
 		{"seed", was.Seed, want.Seed},
 	}
