@@ -83,8 +83,8 @@ samples only what that file still lacks. Neither an interruption nor --slots
 changes a response: it follows from the seed, the problem and the sample's
 number.
 
-The reward math grades, unless --config names a run file, whose [reward] then does
-as in the evaluations of its run, or --reward another one.
+The reward math grades, unless --config names a run file, whose [reward] then
+does as in the evaluations of its run, or --reward another one.
 
 --compare A B compares two measurements on the problems they share: reports as
 --json prints them, or files of responses.`

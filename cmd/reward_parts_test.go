@@ -87,7 +87,7 @@ use = [{name = "math", weight = 2},
 		{"one key of a part", severalRewards, nil, []string{"reward.use.short.weight=0.5", "reward.use.short.target=7", "reward.use.answer.threshold=0", "reward.use.short.words=c,d"},
 			"gate, test-brevity short 0.5 1 {Target:7 Words:[c d]}, math answer 1 0"},
 		{"environment", needed, []string{`ONERING_REWARD_USE=[{name="math"}]`, "ONERING_REWARD_COMBINE=product"}, nil, "product, math math 1 1"},
-		{"environment over file", severalRewards, []string{`ONERING_REWARD_NAME=math`}, nil, "math &{}"},
+		{"environment over file", severalRewards, []string{`ONERING_REWARD_NAME=math`}, nil, "math &{Mode:boxed Tolerance:0"},
 	} {
 		c, err := load(tt.file, tt.env, tt.sets)
 		if err != nil {

@@ -85,7 +85,7 @@ const maxRunLines = 60
 // figures describes all charts of a page.
 func figures(runs []*Run) []figure {
 	groups := groupRuns(runs)
-	plots := append(suitePlots(runs), dynamics...)
+	plots := slices.Concat(suitePlots(runs), dynamics[:1], componentPlots(runs), dynamics[1:]) // behind the reward
 	lines := 0
 	for _, p := range plots {
 		lines += len(p.traces) * len(runs)
@@ -171,7 +171,7 @@ func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 	if text, ok := p.unchanged(groups); ok {
 		return figure{ID: p.id, Title: p.title, Note: text}, true
 	}
-	chart := newLine(p.axis)
+	chart := newLine(p.widened(groups))
 	chart.MultiSeries = f.series
 	f.Chart = chart.JSON()
 	return f, true

@@ -212,14 +212,34 @@ func product(variants []Variant, key string, values []any) []Variant {
 	return out
 }
 
-// settingText formats a setting as the flag --set expects it. It writes the value as
-// JSON, because every JSON value that a setting can have is also valid TOML.
-func settingText(path string, value any) string {
+// settingText formats a setting as the flag --set expects it.
+func settingText(path string, value any) string { return path + "=" + tomlText(value) }
+
+// tomlText writes a value as TOML. For all but tables that is JSON.
+func tomlText(value any) string {
+	var parts []string
+	switch x := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			parts = append(parts, tomlText(key)+" = "+tomlText(x[key]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []map[string]any:
+		for _, table := range x {
+			parts = append(parts, tomlText(table))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case []any:
+		for _, element := range x {
+			parts = append(parts, tomlText(element))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return path + "=" + fmt.Sprint(value) // applying the setting reports the bad value
+		return fmt.Sprint(value) // applying the setting reports the bad value
 	}
-	return path + "=" + string(text)
+	return string(text)
 }
 
 // folderName converts a variant's name into the name of a folder: "p = 0.5" becomes

@@ -155,3 +155,21 @@ func TestDone(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A variant may have a list of rewards: it is given to --set as TOML.
+func TestPlanOfTables(t *testing.T) {
+	p, err := ReadPlan(write(t, `
+[sweep]
+seeds = [1]
+[[variant]]
+name = "two"
+reward = { combine = "gate", use = [{ name = "math" }, { name = "length", weight = -0.5, "odd key" = ["a\"b", true] }] }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := p.Runs("out")[0].Settings
+	if want := []string{`reward.combine="gate"`, `reward.use=[{"name" = "math"}, {"name" = "length", "odd key" = ["a\"b", true], "weight" = -0.5}]`}; !slices.Equal(settings[:2], want) {
+		t.Errorf("settings %q, want %q", settings, want)
+	}
+}

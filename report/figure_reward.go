@@ -1,0 +1,63 @@
+package report
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxComponents is the largest number of components that get a figure.
+const maxComponents = 24
+
+// componentPlots returns a plot for each component of the rewards. It returns none if
+// there is only one component and it is the reward itself, which has a plot already.
+func componentPlots(runs []*Run) []plot {
+	names := componentNames(runs)
+	if len(names) == 1 && !slices.ContainsFunc(runs, func(r *Run) bool {
+		x := r.Rounds.Column(names[0])
+		return x != nil && !slices.Equal(x, r.Rounds.Column("reward"))
+	}) {
+		return nil
+	}
+	var plots []plot
+	for _, name := range names[:min(len(names), maxComponents)] {
+		component := strings.TrimSuffix(strings.TrimPrefix(name, "reward/"), "/mean")
+		plots = append(plots, plot{
+			"reward-" + component, "Reward " + component, "Mean value of this part of the reward, without its weight, by round.", rounds,
+			[]trace{{name, "mean", ""}}, zeroToOne,
+		})
+	}
+	return plots
+}
+
+// componentNames returns the names of the components' metrics that at least one run
+// has, such as reward/math/mean, sorted.
+func componentNames(runs []*Run) []string {
+	var names []string
+	for _, r := range runs {
+		for _, name := range r.Rounds.Names() {
+			if strings.HasPrefix(name, "reward/") && strings.HasSuffix(name, "/mean") && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// widened is the axis of p, or that of the data where some of it lies outside 0 to 1:
+// a reward may be more, or negative.
+func (p plot) widened(groups []*group) axis {
+	if p.axis != zeroToOne {
+		return p.axis
+	}
+	for _, g := range groups {
+		for _, r := range g.runs {
+			for _, t := range p.traces {
+				if slices.ContainsFunc(finiteOf(p.table(r).Column(t.metric)), func(x float64) bool { return x < 0 || x > 1 }) {
+					return dataRange
+				}
+			}
+		}
+	}
+	return p.axis
+}
