@@ -96,7 +96,7 @@ var testAllow = map[string]string{
 	"models/graph":             "models/graph/graphtest",
 	"models/adamw":             "models/graph/graphtest",
 	"models/decoder":           "models/graph/graphtest models/llama",
-	"models/all":               "models/modeltest",
+	"models/all":               "models models/modeltest",
 	"models/modeltest":         "models/llama models/decoder",
 	"models/*":                 "models/modeltest",
 	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for

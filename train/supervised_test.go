@@ -39,6 +39,24 @@ func supervise(t *testing.T, env *runtime.Env, dtype string, log *slog.Logger, c
 	return losses, policy.Ring.LossScale, err
 }
 
+// Of several ids that end a response SFT teaches the tokenizer's, else the first.
+func TestSuperviseEnd(t *testing.T) {
+	p, err := OpenPolicyOn(runtimetest.Test(t), Arithmetic, "float32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	eos, ok := p.Tokenizer.EOS()
+	for _, c := range []struct {
+		ids  []int32
+		want int32
+	}{{[]int32{eos}, eos}, {[]int32{eos + 1, eos}, eos}, {[]int32{eos + 1, eos + 2}, eos + 1}} {
+		if p.Model.EOS = c.ids; p.end() != c.want || !ok {
+			t.Errorf("of %d responses learn to end with %d, want %d", c.ids, p.end(), c.want)
+		}
+	}
+}
+
 // Where memory ends during a warm start micro-batches are halved and the run goes
 // on to the same losses; where they cannot be smaller its error is returned.
 func TestSuperviseMemoryEnds(t *testing.T) {

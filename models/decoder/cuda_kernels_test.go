@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/models"
 	"onering/models/graph"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
@@ -144,7 +145,13 @@ func TestCUDAKernels(t *testing.T) {
 	fallen := map[string]bool{}
 	used := map[string]bool{}
 	for _, b := range builds {
-		for what, p := range allPrograms(t, b.of(small())) {
+		programs := map[string]models.Program{}
+		for name, block := range blocks {
+			for what, p := range allPrograms(t, b.of(block)) {
+				programs[name+" "+what] = p
+			}
+		}
+		for what, p := range programs {
 			m, err := graphtest.Decode(p.ONNX)
 			if err != nil {
 				t.Fatal(err)

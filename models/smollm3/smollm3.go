@@ -32,6 +32,9 @@ func open(c *models.ConfigFile) (models.Design, error) {
 func unturned(c *models.ConfigFile, layers int) []bool {
 	without := make([]bool, layers)
 	interval := c.SizeOr("no_rope_layer_interval", 4)
+	if c.Err() != nil {
+		return nil
+	}
 	if !c.Has("no_rope_layers") {
 		for i := range without {
 			without[i] = (i+1)%interval == 0
