@@ -56,8 +56,8 @@ func (c *comparer) agrees(chain *latex.Node) bool {
 	return true
 }
 
-// approximates reports whether y is x rounded, or cut, to the digits that y states;
-// where y is no numeral, whether they differ by one per cent at most. Of tuples all
+// approximates reports whether y is x rounded to the digits that y states, or x without
+// the digits after them; where y is no numeral, whether they differ by one per cent at most. Of tuples all
 // elements have to be so.
 func (c *comparer) approximates(x, y *latex.Node) bool {
 	if x.Op == latex.Bracket && y.Op == latex.Bracket && len(x.Args) == len(y.Args) {
@@ -84,13 +84,22 @@ func (c *comparer) approximates(x, y *latex.Node) bool {
 	times := func(a, b *latex.Node) *latex.Node {
 		return &latex.Node{Op: latex.Mul, Args: []*latex.Node{a, b}}
 	}
-	d := &latex.Node{Op: latex.Abs, Args: []*latex.Node{algebra.Difference(times(q.value, unit(q)), times(p.value, unit(p)))}}
-	tolerance := times(&latex.Node{Op: latex.Abs, Args: []*latex.Node{p.value}}, algebra.Rational(big.NewRat(1, 100)))
-	if step := lastPlace(p.value); step != nil {
-		tolerance = algebra.Rational(step)
+	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
+	within := func(difference, tolerance *latex.Node) bool {
+		order, ok := c.algebra.Compare(difference, times(tolerance, unit(p)))
+		return ok && order <= 0
 	}
-	order, ok := c.algebra.Compare(d, times(tolerance, unit(p)))
-	return ok && order <= 0
+	exact, stated := times(q.value, unit(q)), times(p.value, unit(p))
+	d := size(algebra.Difference(exact, stated))
+	step := lastPlace(p.value)
+	if step == nil {
+		return within(d, times(size(p.value), algebra.Rational(big.NewRat(1, 100))))
+	}
+	if within(d, algebra.Rational(new(big.Rat).Mul(step, big.NewRat(1, 2)))) {
+		return true
+	}
+	cut, ok := c.algebra.Compare(size(stated), size(exact))
+	return ok && cut <= 0 && within(d, algebra.Rational(step))
 }
 
 // lastPlace is what one in the last digit of a numeral is worth; nil if n is none.

@@ -31,7 +31,8 @@
 //     elements of a list: a per cent sign, a degree sign or a unit left out, a per
 //     cent value as a fraction, degrees as radians, an option's content for its letter.
 //   - Parts of a chain must agree: 5 = 7 is no answer, nor is 7 ≈ 2.5, since what
-//     follows ≈ has to be what stands before it, rounded.
+//     follows ≈ has to be what stands before it, rounded or cut off. What follows an
+//     arrow is a conclusion from a statement, but 5 => 7 is none from a number.
 //   - A per cent sign may be added or left out (20% for 20); p% is also p/100.
 //     Below 1 only the latter: 0.5% is not 0.5.
 //   - A degree sign may be added or left out; with pi or another angle on the
@@ -57,7 +58,9 @@
 //     though a problem may have asked for an answer in base five.
 //   - log is to base ten, ln to base e. Odd roots of negative numbers are real.
 //   - Variables are real. Expressions are equal if they are wherever both are
-//     defined, so that ln x^2 is 2 ln x but sqrt(x^2) is not x.
+//     defined, so that ln x^2 is 2 ln x but sqrt(x^2) is not x. Where an absolute value
+//     says that negative values are meant, both must be defined at the same points:
+//     |x| is not sqrt(x)^2.
 //   - An option is its letter, or what stands after it: (B) 12 is B and 12. Two
 //     options with one letter and different formulas are not equal.
 //   - A number is x (mod m) if it is x's remainder, or x where that is below m.

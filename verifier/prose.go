@@ -218,6 +218,12 @@ func (find *finder) fromSentence(s string) extract {
 	find.steps += len(s)
 	s = strings.Trim(strings.TrimSpace(s), `"*_`)
 	s = strings.TrimRight(s, `\"`)
+	// "5, not 6" and "not 6 but 5" say 5.
+	if said, _, ok := strings.Cut(s, ", not "); ok && clean(said) != "" {
+		s = said
+	} else if _, said, ok := strings.Cut(s, " but "); ok && strings.HasPrefix(s, "not ") {
+		s = said
+	}
 	if clean(s) == "" {
 		return extract{}
 	}
@@ -365,16 +371,27 @@ func (find *finder) lastExpression(s string) extract {
 }
 
 // negations are words that deny what follows them.
-var negations = [...]string{"not", "cannot", "never", "neither", "nor"}
+var negations = [...]string{"not", "cannot", "never", "neither", "nor", "nobody"}
 
 // refusals are words that deny what stands before them, besides the negations.
-var refusals = [...]string{"wrong", "incorrect", "false", "impossible"}
+var refusals = [...]string{"wrong", "incorrect", "false", "impossible", "excluded", "eliminated", "rejected", "ruled"}
 
-// denied reports whether the clause around an answer denies it: "it cannot be 5",
-// "5 is wrong".
+// bounds are words that make a bound, or an exception, of the number after them.
+var bounds = [...]string{
+	"less than", "more than", "greater than", "fewer than", "smaller than", "larger than", "bigger than", "higher than", "lower than", "other than", "different from",
+	"at most", "at least", "up to", "anything but", "everything but", "all but", "any but", "except", "except for", "excluding", "exclude", "excludes",
+	"exceed", "exceeds", "below", "above", "within", "multiple of", "or equal to",
+}
+
+// denied reports whether the clause around an answer denies it, or takes it for a bound:
+// "it cannot be 5", "5 is wrong", "x is less than 5".
 func (find *finder) denied(before, after string) bool {
 	const stops = ".;:,!?\n"
 	clause := before[strings.LastIndexAny(before, stops)+1:]
+	said := strings.TrimRight(strings.ToLower(clause), " $\t")
+	if slices.ContainsFunc(bounds[:], func(words string) bool { return strings.HasSuffix(" "+said, " "+words) }) {
+		return true
+	}
 	if i := strings.LastIndex(clause, " but "); i >= 0 {
 		clause = clause[i:]
 	}

@@ -149,6 +149,9 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		other = other.Args[0] // x = 0 and {0}
 	}
 	if as, ok := assignmentOf(rel); ok && !isListLike(other) {
+		if isOption(as.name) && isOption(as.value) && isOption(other) {
+			return c.say(false, "two options") // A = B
+		}
 		if c.pair(rel == g, as.value, other) {
 			return true
 		}
@@ -184,6 +187,11 @@ func (c *comparer) relations(g, a *latex.Node) bool {
 		return c.pair(rel == g, interval, other) // a < x < b, x > a
 	}
 	return c.say(false, "a relation against something else")
+}
+
+// isOption reports whether n is a letter that options are called by.
+func isOption(n *latex.Node) bool {
+	return n.Op == latex.Sym && len(n.Name) == 1 && n.Name[0] >= 'A' && n.Name[0] <= 'J'
 }
 
 // identical writes f(x) ≡ 0 with an equals sign; a congruence is returned as it is.

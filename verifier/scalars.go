@@ -178,9 +178,16 @@ func (c *comparer) symbolUnits(n *latex.Node) (value *latex.Node, symbols []unit
 	return n, nil, len(algebra.Variables(n)) == 0
 }
 
-// isArea reports whether n is a number times m^2 or m^3, which nobody means as a
-// variable.
+// isArea reports whether n is a number times m^2, m^3, m/s or m/s^2, which nobody means
+// as variables.
 func isArea(n *latex.Node) bool {
+	if n.Op == latex.Div && n.Args[0].Op == latex.Mul && len(n.Args[0].Args) == 2 && n.Args[0].Args[0].Op == latex.Num && n.Args[0].Args[1].Is(latex.Sym) && n.Args[0].Args[1].Name == "m" {
+		per := n.Args[1]
+		if per.Op == latex.Pow && per.Args[1].Is(latex.Num) && per.Args[1].Rat.Cmp(big.NewRat(2, 1)) == 0 {
+			per = per.Args[0]
+		}
+		return per.Is(latex.Sym) && per.Name == "s"
+	}
 	if n.Op != latex.Mul || len(n.Args) != 2 || n.Args[0].Op != latex.Num || n.Args[1].Op != latex.Pow {
 		return false
 	}
@@ -237,6 +244,8 @@ func (c *comparer) scalars(g, a *latex.Node) bool {
 		x, y = c.withSymbols(g, x), c.withSymbols(a, y)
 	} else if len(y.units) == 0 && isArea(a) && len(algebra.Variables(g)) == 0 {
 		y = c.withSymbols(a, y) // 5 m^2
+	} else if len(x.units) == 0 && isArea(g) && len(algebra.Variables(a)) == 0 {
+		x = c.withSymbols(g, x)
 	}
 	switch {
 	case x.percent != y.percent:
@@ -282,13 +291,17 @@ func (c *comparer) degrees(x, y quantity) bool {
 	if len(n.units) == 1 && (n.units[0].name == "degC" || n.units[0].name == "degF") {
 		return c.expressions(d.value, n.value)
 	}
+	radians := &latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}
+	if len(n.units) == 1 && n.units[0] == (unitPower{"rad", 1}) {
+		return c.expressions(radians, n.value)
+	}
 	if len(n.units) > 0 {
 		return c.say(false, "degrees against another unit")
 	}
 	if c.expressions(d.value, n.value) {
 		return c.relax(degreeSign)
 	}
-	return c.expressions(&latex.Node{Op: latex.Degree, Args: []*latex.Node{d.value}}, n.value) && c.relax(degreeValue)
+	return c.expressions(radians, n.value) && c.relax(degreeValue)
 }
 
 // withUnits compares quantities of which at least one has units. A unit that

@@ -64,6 +64,7 @@ var units = map[string]unit{
 	"mph": {1_609_344, 3_600_000, speed}, "kph": {1000, 3600, speed},
 	"N": {1, 1, force}, "J": {1, 1, energy}, "kJ": {1000, 1, energy}, "cal": {4184, 1000, energy}, "kcal": {4184, 1, energy}, "eV": {1_602_176_634, 0, energy},
 	"W": {1, 1, power}, "kW": {1000, 1, power}, "Pa": {1, 1, pressure}, "kPa": {1000, 1, pressure}, "Hz": {1, 1, of(0, 0, -1)}, "kHz": {1000, 1, of(0, 0, -1)},
+	"rad": {1, 1, dimension{}},
 	"mol": {1, 1, is(amount)}, "A": {1, 1, is(current)}, "C": {1, 1, of(0, 0, 1, 0, 1)}, "V": {1, 1, of(2, 1, -3, 0, -1)}, "ohm": {1, 1, of(2, 1, -3, 0, -2)}, "K": {1, 1, is(temperature)},
 	"USD": {1, 1, is(dollars)}, "cent": {1, 100, is(dollars)}, "EUR": {1, 1, is(euros)}, "GBP": {1, 1, is(pounds)}, "yuan": {1, 1, is(yuan)}, "rupee": {1, 1, is(rupee)}, "yen": {1, 1, is(yen)}, "ruble": {1, 1, is(ruble)},
 }

@@ -117,8 +117,11 @@ type variables struct {
 	complex  bool            // i occurs
 	infinite bool
 	stepped  bool // floors and the like: more points are needed
-	digits   int  // of the longest numeral
-	factors  map[string]bool
+	// bars say that an absolute value of something with variables occurs, so that
+	// negative values are meant: both sides have to be defined at the same points.
+	bars    bool
+	digits  int // of the longest numeral
+	factors map[string]bool
 	// constants are the larger integers in the expressions, where steps and corners
 	// may lie.
 	constants []*big.Int
@@ -155,6 +158,8 @@ func survey(nodes ...*latex.Node) variables {
 			s.infinite = s.infinite || n.Name == "infty"
 		case latex.Fact, latex.Fact2, latex.Binom:
 			discrete = true
+		case latex.Abs:
+			s.bars = s.bars || hasSymbol(n)
 		case latex.Floor, latex.Ceil:
 			s.stepped = true
 			for _, arg := range n.Args {
@@ -191,6 +196,11 @@ func survey(nodes ...*latex.Node) variables {
 	return s
 }
 
+// hasSymbol reports whether a letter stands in n.
+func hasSymbol(n *latex.Node) bool {
+	return n != nil && (n.Op == latex.Sym || slices.ContainsFunc(n.Args, hasSymbol))
+}
+
 // mostConstants is how many constants, the largest ones, have points beyond them.
 const mostConstants = 3
 
@@ -214,6 +224,9 @@ func (s *variables) beyond() []*point {
 	}
 	sizes = append(sizes, big.NewInt(1_000_000), big.NewInt(1_000_000_000_000))
 	var out []*point
+	if s.stepped {
+		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
+	}
 	for round, size := range sizes {
 		for _, sign := range [...]int64{1, -1} {
 			out = append(out, s.at(func(i int) *big.Rat {
@@ -379,6 +392,11 @@ func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) 
 	leftX := e.left
 	e.left = false
 	y, errY := e.value(b)
+	if undefined := func(err error, left bool) bool {
+		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
+	}; at != nil && s.bars && !s.complex && undefined(errX, leftX) != undefined(errY, e.left) && (errX == nil || errY == nil) {
+		return pointDifferent
+	}
 	for _, err := range [...]error{errX, errY} {
 		switch err {
 		case nil:

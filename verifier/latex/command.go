@@ -64,6 +64,13 @@ func (p *parser) command() *Node {
 		return p.environment()
 	case "ldots", "cdots", "dots", "dotsc", "dotsb", "vdots", "ddots", "hdots":
 		return &Node{Op: Dots}
+	case "overbrace", "underbrace":
+		p.advance()
+		n := p.argument()
+		if p.cur().is("_") || p.cur().is("^") {
+			p.fail() // what stands at the brace may be another answer
+		}
+		return n
 	case "overset", "underset":
 		return p.annotated()
 	case "substack":

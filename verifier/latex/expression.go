@@ -12,10 +12,12 @@ func (p *parser) sum() *Node {
 	terms := []*Node{p.term(p.leadingSign())}
 	for {
 		t := p.cur()
-		if t.kind != sign {
+		op := t.text
+		if said := p.operation(); said != "" {
+			op = said
+		} else if t.kind != sign {
 			break
 		}
-		op := t.text
 		if op != "+" && op != "-" && op != "+-" && op != "-+" {
 			break
 		}
@@ -48,9 +50,15 @@ func (p *parser) leadingSign() string {
 			return s
 		}
 	}
-	if t, next := p.cur(), p.at(1); t.kind == word && (t.text == "minus" || t.text == "negative") && (next.kind == number || next.kind == word && numberWords[strings.ToLower(next.text)] > 0) {
-		p.advance()
-		return "-"
+	if t, next := p.cur(), p.at(1); t.kind == word && (next.kind == number || next.kind == word && numberWords[strings.ToLower(next.text)] > 0) {
+		switch t.text {
+		case "minus", "negative":
+			p.advance()
+			return "-"
+		case "plus", "positive":
+			p.advance()
+			return "+"
+		}
 	}
 	return ""
 }
@@ -60,6 +68,9 @@ func (p *parser) term(lead string) *Node {
 	n := p.product()
 	switch lead {
 	case "-":
+		if n.Op == Mod { // -4 (mod 7)
+			return &Node{Op: Mod, Args: []*Node{negated(n.Args[0]), n.Args[1]}}
+		}
 		return negated(n)
 	case "+-":
 		return &Node{Op: PlusMinus, Args: []*Node{nil, n}}
@@ -130,6 +141,27 @@ func (p *parser) product() *Node {
 			}
 			factors = []*Node{quotient}
 			continue
+		case p.operation() == "*", p.operation() == "of" && isPart(factors[len(factors)-1]):
+			p.advance()
+			literal = false
+			factors = append(factors, p.factor())
+			continue
+		case p.operation() == "/":
+			if p.advance(); p.cur().kind == word { // divided by
+				p.advance()
+			}
+			literal = false
+			factors = []*Node{{Op: Div, Args: []*Node{multiplication(factors), p.factor()}}}
+			continue
+		case p.operation() != "":
+			return p.spelledProduct(multiplication(factors), start, spelled)
+		case p.halfAhead() && isNumeral(factors[len(factors)-1]):
+			last := len(factors) - 1
+			part := &Node{Op: Div, Args: []*Node{integer(1), integer(fractionWords[p.at(2).text])}}
+			factors[last] = &Node{Op: Add, Args: []*Node{factors[last], part}}
+			p.pos += 3
+			literal = false
+			continue
 		case literal && p.mixed():
 			part := p.atom()
 			if part.Is(Num) && p.accept("/") { // 1 1/10 in plain text
@@ -166,12 +198,44 @@ func (p *parser) product() *Node {
 		factors = append(factors, p.factor())
 		literal = p.literal(before)
 	}
-	n := multiplication(factors)
+	return p.spelledProduct(multiplication(factors), start, spelled)
+}
+
+// spelledProduct is the product n with its letters as a word, if it is nothing but one.
+func (p *parser) spelledProduct(n *Node, start int, spelled string) *Node {
 	if spelled != "" && n.Op == Mul && p.pos == start+1 {
 		n.Name = spelled
 	}
 	return n
 }
+
+// operation is the sign that words between two numbers stand for, "of" for that word, ""
+// if there are none.
+func (p *parser) operation() string {
+	t, next := p.cur(), p.at(1)
+	if t.kind != word || p.before().kind == word || p.pos == 0 {
+		return ""
+	}
+	op := map[string]string{"plus": "+", "minus": "-", "times": "*", "over": "/", "of": "of", "divided": "/"}[t.text]
+	if t.text == "divided" {
+		if next.kind != word || next.text != "by" {
+			return ""
+		}
+		next = p.at(2)
+	}
+	if next.kind != number {
+		return ""
+	}
+	return op
+}
+
+// halfAhead reports whether "and a half" follows, or another such part.
+func (p *parser) halfAhead() bool {
+	return p.cur().kind == word && p.phrase([]string{"and", "a"}) && p.at(2).kind == word && fractionWords[p.at(2).text] > 0
+}
+
+// isPart reports whether n is a share, of which one takes so much of something.
+func isPart(n *Node) bool { return n.Op == Percent || n.Op == Div }
 
 // literal reports whether what was parsed since from is one integer as written.
 func (p *parser) literal(from int) bool {

@@ -52,6 +52,7 @@ func lex(src string, reading Reading) ([]token, Ambiguity, int, error) {
 		l.steps += l.pos - before
 	}
 	l.emit(token{kind: end})
+	l.joinDigits()
 	return l.tokens, l.met, l.steps, l.err
 }
 
@@ -297,7 +298,10 @@ func (l *lexer) backslash(plain, roman bool) (bool, bool) {
 	case '\\':
 		l.skipSpacing()
 		l.emit(token{kind: newline, at: at})
-	case ' ', '\n', '\t', ',', ';', ':', '!', '>', '/', '-', '@':
+	case '!':
+		// 5\!7 is set as 57.
+		l.space = l.space || at == 0 || !isDigit(l.src[at-1]) || !isDigit(l.peek(0))
+	case ' ', '\n', '\t', ',', ';', ':', '>', '/', '-', '@':
 		l.space = true
 	case '(', ')', '[', ']':
 		l.space = true // \( \) \[ \] delimit mathematics

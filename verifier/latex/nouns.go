@@ -10,8 +10,14 @@ import (
 // as a thing that is counted. Words that are not known are not dropped, because they
 // may change the number: "5 gross", "5 squared".
 func Droppable(noun string) bool {
+	if slices.ContainsFunc(strings.Fields(noun), func(w string) bool { return relative[w] }) {
+		return false
+	}
 	return Generic(noun) || slices.ContainsFunc(strings.Fields(noun), func(w string) bool { return countedNouns[w] })
 }
+
+// relative are words that say what a number is the measure of: 5 orders of magnitude.
+var relative = setOf("order magnitude")
 
 // countedNouns are things that word problems count, in the singular. Words that are
 // also numbers or operations (score, gross, quarter, couple, fold) are left out.

@@ -77,6 +77,61 @@ func (l *lexer) number(plain bool) {
 	l.emit(token{kind: number, num: &n, plain: plain, at: start})
 }
 
+// joinDigits makes one numeral of integers that are set side by side without a space,
+// though in groups: 5{7} is 57, unless the 5 is an argument or an exponent.
+func (l *lexer) joinDigits() {
+	// size is how many tokens an integer at i takes, with its braces; 0 if there is none.
+	size := func(i int, first bool) int {
+		t := l.tokens[i]
+		if t.space && !first {
+			return 0
+		}
+		switch {
+		case t.kind == number && t.num.short:
+			return 1
+		case t.is("{") && i+2 < len(l.tokens) && l.tokens[i+1].kind == number && l.tokens[i+1].num.short && l.tokens[i+2].is("}") && !l.tokens[i+1].space && !l.tokens[i+2].space:
+			return 3
+		}
+		return 0
+	}
+	out := l.tokens[:0] // it never overtakes what is read
+	for i := 0; i < len(l.tokens); {
+		t, n := l.tokens[i], size(i, true)
+		if n == 0 || size(i+n, false) == 0 || len(out) > 0 && !separates(out[len(out)-1]) {
+			out = append(out, t)
+			i++
+			continue
+		}
+		digits := ""
+		for n > 0 && len(digits) < maxDigits {
+			digits += l.tokens[i+n/2].num.text
+			i += n
+			n = size(i, false)
+		}
+		v, _ := new(big.Int).SetString(digits, 10)
+		t.kind, t.text = number, ""
+		t.num = &numeral{value: new(big.Rat).SetInt(v), digits: len(strings.TrimLeft(digits, "0")), places: -1, short: true, text: digits}
+		out = append(out, t)
+	}
+	l.tokens = out
+}
+
+// separates reports whether a numeral after t stands for itself: t takes no argument
+// and ends none.
+func separates(t token) bool {
+	if t.kind == newline || t.kind == quad {
+		return true
+	}
+	if t.kind != sign {
+		return false
+	}
+	switch t.text {
+	case "+", "-", "*", "/", "=", "<", ">", "<=", ">=", "~", "(", "[", "{", "{:", ",", ";", ":", "+-":
+		return true
+	}
+	return false
+}
+
 // tenTo is 10^n.
 func tenTo(n int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)

@@ -350,10 +350,13 @@ func (p *parser) statement() *Node {
 			p.advance()
 		}
 		if p.cur().is("=>") {
-			// What follows is the conclusion.
+			// What follows is the conclusion, but not of a number: 5 => 7.
 			p.advance()
 			if p.closing() {
 				break
+			}
+			if len(ops) == 0 && args[0].Op.Scalar() && isConstant(args[0]) {
+				p.fail()
 			}
 			return p.statement()
 		}

@@ -16,12 +16,13 @@ var unitNames = map[string]string{
 	"hectare": "ha", "acre": "acre",
 	"mph": "mph", "kph": "kph", "kmh": "kph",
 	"N": "N", "newton": "N", "J": "J", "joule": "J", "kJ": "kJ", "W": "W", "watt": "W", "kW": "kW", "Pa": "Pa", "pascal": "Pa", "kPa": "kPa", "V": "V", "volt": "V", "A": "A", "ampere": "A", "amp": "A",
-	"Hz": "Hz", "hertz": "Hz", "kHz": "kHz", "K": "K", "kelvin": "K", "mol": "mol", "mole": "mol", "eV": "eV", "C": "C", "coulomb": "C", "ohm": "ohm", "cal": "cal", "calorie": "cal", "kcal": "kcal",
+	"Hz": "Hz", "hertz": "Hz", "kHz": "kHz", "K": "K", "kelvin": "K", "mol": "mol", "mole": "mol", "rad": "rad", "radian": "rad", "eV": "eV", "C": "C", "coulomb": "C", "ohm": "ohm", "cal": "cal", "calorie": "cal", "kcal": "kcal",
 	"dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
 }
 
 // generic nouns count without saying what.
-var genericNouns = map[string]bool{"unit": true, "square unit": true, "cubic unit": true, "sq unit": true, "su": true, "units2": true, "time": true, "way": true, "value": true, "total": true}
+var genericNouns = map[string]bool{"unit": true, "square unit": true, "cubic unit": true, "sq unit": true, "su": true, "units2": true, "time": true, "way": true, "value": true, "total": true,
+	"left": true, "left over": true, "remaining": true, "each": true, "exactly": true, "altogether": true, "apiece": true, "times as many": true, "times as much": true}
 
 // unitOf is the unit that a word names, in the singular or the plural; "" if none.
 func unitOf(w string) string {
@@ -53,7 +54,7 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	if t.kind == sign && (t.text == "." || t.text == "\\") {
 		return nil, false
 	}
-	if p.remark() {
+	if p.repeated(factors[len(factors)-1]) || p.remark() {
 		return factors, true
 	}
 	if p.phrase([]string{"o'clock"}) {
@@ -89,9 +90,6 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		}
 		factors[last] = &Node{Op: Degree, Args: []*Node{factors[last]}}
 		return factors, true
-	case "radians", "radian", "rad", "rads":
-		p.advance()
-		return factors, true
 	case "per":
 		if n := p.at(1); n.kind == word && strings.EqualFold(n.text, "cent") {
 			p.advance()
@@ -109,6 +107,14 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 			}
 			p.fail()
 		}
+	case "bp", "bps", "basis":
+		if next := p.at(1); w == "basis" && (next.kind != word || next.text != "point" && next.text != "points") {
+			break
+		}
+		if p.advance(); w == "basis" {
+			p.advance()
+		}
+		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 10_000), Places: -1}), true
 	case "ppm":
 		p.advance()
 		return append(factors, &Node{Op: Num, Rat: big.NewRat(1, 1_000_000), Places: -1}), true
@@ -136,11 +142,8 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		factors[last] = &Node{Op: Div, Args: []*Node{factors[last], integer(d)}}
 		return factors, true
 	}
-	if m, ok := multipliers[w]; ok && (t.plain || t.space) {
+	if m, ok := multiplier(w); ok && (t.plain || t.space) {
 		p.advance()
-		if w == "dozen" && p.cur().kind != word {
-			return append(factors, integer(m)), true
-		}
 		return append(factors, integer(m)), true
 	}
 	if len(t.text) == 1 && (t.plain && t.text == "i" || t.roman) && (t.text == "i" || t.text == "e" || t.text == "d") {
@@ -154,7 +157,8 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	}
 	if !t.plain && !t.roman {
 		if unitOf(t.text) == "" || !isConstant(factors[last]) {
-			if looksLikeLetters(t.text, p.at(1)) || p.isNamed(t.text) || !t.space {
+			squared := (w == "square" || w == "sq" || w == "cubic" || w == "cu") && (p.at(1).kind == word || p.at(1).is(".") && p.at(2).kind == word)
+			if (looksLikeLetters(t.text, p.at(1)) && !p.prose() || p.isNamed(t.text)) && !squared || !t.space {
 				return nil, false
 			}
 		} else if len(t.text) == 2 && !t.space && !isNumeral(factors[last]) {
@@ -177,6 +181,20 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return []*Node{{Op: Add, Args: []*Node{first, second}}}, true
 	}
 	return append(factors, units...), true
+}
+
+// repeated passes a number in words in brackets that says n again, "5 (five)". It gives up
+// at one that says another number.
+func (p *parser) repeated(n *Node) bool {
+	if next := p.at(1); !p.cur().is("(") || n.Op != Num || next.kind != word || numberWords[strings.ToLower(next.text)] == 0 {
+		return false
+	}
+	p.advance()
+	if said := p.spelledNumber(); said == nil || said.Op != Num || said.Rat.Cmp(n.Rat) != 0 {
+		p.fail()
+	}
+	p.expect(")")
+	return true
 }
 
 // remark passes words in brackets after a value, "5 (approximately)".
@@ -248,7 +266,7 @@ func (p *parser) units() []*Node {
 			} else if u != nil {
 				continue // "students per day" and the like: the noun is enough
 			}
-			if assertive[w] {
+			if _, times := multiplier(w); (assertive[w] || times || numberWords[w] > 0) && !(w == "times" && (p.at(1).kind == end || p.at(1).kind == word && p.at(1).text == "as")) {
 				p.fail() // "7 is not the answer" counts nothing
 			}
 			if len(w) == 1 && !t.plain && !t.roman && !t.space {
@@ -277,6 +295,9 @@ func (p *parser) units() []*Node {
 		break
 	}
 	if len(noun) > 0 {
+		if len(out) == 0 && noun[0] == "time" {
+			noun = noun[:1] // 5 times as many
+		}
 		name := strings.Join(noun, " ")
 		if p.accept("^") { // units^2
 			if e := p.exponent(); name == "unit" && e.Is(Num) {

@@ -65,7 +65,7 @@ var ignored = setOf(`
 	nobreak thinspace medspace thickspace enspace enskip negthinspace negmedspace negthickspace relax hline
 	mathopen mathclose mathord mathrel mathbin mathop mathinner mathpunct unskip space lgroup rgroup protect
 	mathbf mathit mathsf mathtt mathcal mathscr mathfrak mathnormal boldsymbol bm pmb boxed fbox framebox
-	ensuremath mathstyle underbrace overbrace smash mathllap mathrlap
+	ensuremath mathstyle smash mathllap mathrlap
 	checkmark qed blacksquare`)
 
 // texts are commands whose argument is words.
@@ -93,7 +93,7 @@ var decorations = map[string]string{
 var structures = setOf(`
 	frac dfrac tfrac cfrac sfrac nicefrac xfrac flatfrac sqrt root binom dbinom tbinom choose over atop begin end
 	sum prod int iint iiint oint lim limsup liminf sup inf lfloor rfloor lceil rceil left right mathbb Bbb pmod
-	bmod mod pod not overset underset substack pi infty infin circ degree degrees emptyset varnothing varempty
+	bmod mod pod not overset underset overbrace underbrace substack pi infty infin circ degree degrees emptyset varnothing varempty
 	ldots cdots dots dotsc dotsb vdots ddots hdots quad qquad imath jmath R Z N Q reals Reals neg lnot exists
 	forall pounds euro textdollar texteuro textdegree percent dollar newline linebreak cr celsius textcircled iff
 	because textsuperscript AA`)

@@ -19,6 +19,19 @@ var multipliers = map[string]int64{
 	"dozen": 12, "score": 20, "gross": 144, "grand": 1_000, "myriad": 10_000, "lakh": 100_000, "crore": 10_000_000,
 }
 
+// multiplier is the number that a word, in the singular or the plural, multiplies by.
+func multiplier(w string) (int64, bool) {
+	if m, ok := multipliers[w]; ok {
+		return m, true
+	}
+	w, plural := strings.CutSuffix(w, "s")
+	if plural && w == "ten" {
+		return 10, true
+	}
+	m, ok := multipliers[w]
+	return m, ok && plural && w != "gros"
+}
+
 // fractions are denominators spelled out.
 var fractionWords = map[string]int64{
 	"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4, "fourth": 4, "fourths": 4, "fifth": 5, "fifths": 5,
@@ -131,6 +144,13 @@ func (p *parser) spelledNumber() *Node {
 		return nil
 	}
 	n := integer(total + part)
+	if p.cur().is("(") && p.at(1).kind == number && p.at(2).is(")") { // five (5)
+		if p.at(1).num.value.Cmp(n.Rat) != 0 {
+			p.fail()
+		}
+		p.pos += 3
+		return n
+	}
 	t := p.cur()
 	if t.is("-") && p.at(1).kind == word {
 		t = p.at(1)
@@ -158,6 +178,8 @@ var phraseMeanings = map[string]Node{
 	"infinitely many solutions": {Op: Const, Name: "infty"}, "an infinite number": {Op: Const, Name: "infty"},
 	"dne": {Op: Text, Name: "does not exist", Words: true}, "undefined": {Op: Text, Name: "undefined", Words: true}, "not defined": {Op: Text, Name: "undefined", Words: true},
 	"no limit": {Op: Text, Name: "does not exist", Words: true}, "noon": {Op: Clock, Rat: big.NewRat(720, 1), Name: "pm"}, "midnight": {Op: Clock, Rat: new(big.Rat), Name: "am"},
+	"a half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1}, "a third": {Op: Num, Rat: big.NewRat(1, 3), Places: -1}, "a quarter": {Op: Num, Rat: big.NewRat(1, 4), Places: -1}, "a fourth": {Op: Num, Rat: big.NewRat(1, 4), Places: -1},
+	"a dozen": {Op: Num, Rat: big.NewRat(12, 1), Places: -1}, "a hundred": {Op: Num, Rat: big.NewRat(100, 1), Places: -1}, "a thousand": {Op: Num, Rat: big.NewRat(1000, 1), Places: -1}, "a million": {Op: Num, Rat: big.NewRat(1_000_000, 1), Places: -1},
 	"one half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1}, "half": {Op: Num, Rat: big.NewRat(1, 2), Places: -1},
 	"identity": {Op: Sym, Name: "I"}, "identity matrix": {Op: Sym, Name: "I"}, "the identity matrix": {Op: Sym, Name: "I"},
 }
@@ -281,15 +303,20 @@ func choice(tokens []token) string {
 		return ""
 	}
 	t, mark := tokens[i], tokens[i+1]
-	if t.kind != word || len(t.text) != 1 || t.text[0] < 'A' || t.text[0] > 'J' {
+	if !isOption(t) {
 		return ""
 	}
 	if !(open && mark.is(")") || !open && (mark.is(".") || mark.is(")") || mark.is(":"))) {
 		return ""
 	}
-	// (A)(B) names two options.
-	if next := tokens[i+2:]; len(next) > 2 && next[0].is("(") && next[1].kind == word && len(next[1].text) == 1 && next[2].is(")") {
-		return ""
+	if label := tokens[i+2]; label.kind == word && isOption(label) && tokens[i+3].kind == end {
+		return "" // A: B
+	}
+	// (A)(B) and (A) 12 (B) 13 name two options.
+	for j := i + 2; j+2 < len(tokens); j++ {
+		if tokens[j].is("(") && isOption(tokens[j+1]) && tokens[j+2].is(")") && (tokens[j].space || tokens[j-1].kind != word) {
+			return ""
+		}
 	}
 	// (B)+1 is a sum, "(B) or (C)" two options.
 	switch next := tokens[i+2]; next.kind {
@@ -303,6 +330,11 @@ func choice(tokens []token) string {
 		}
 	}
 	return t.text
+}
+
+// isOption reports whether t is a letter that options are called by.
+func isOption(t token) bool {
+	return t.kind == word && len(t.text) == 1 && t.text[0] >= 'A' && t.text[0] <= 'J'
 }
 
 // months by their first three letters.
