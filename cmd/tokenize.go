@@ -28,8 +28,9 @@ A conversation may also have "tools", "documents", "add_generation_prompt" and
 "chat_template_kwargs", an object of further names for the chat template such as
 {"enable_thinking": false}. All fields of messages reach the template.
 
-A line that cannot be turned, such as a text with a character that the vocabulary
-lacks, gives {"error"} in its place. The others are written, and the exit code is 1.`,
+A line that cannot be turned, such as a text with a character that the
+vocabulary lacks, gives {"error"} in its place. The others are written, and the
+exit code is 1.`,
 		Example: `  echo '{"text":"1+1=2"}' | onering tokenize --model DIR
   echo '{"ids":[16,10,16]}' | onering tokenize --model DIR --decode
   echo '{"text":"What is 1+1?"}' | onering tokenize --model DIR --template qwen_math

@@ -38,11 +38,9 @@ responses to a number of prompts, verifies them, and takes optimizer steps on
 the weights that the objective gives each token.
 
 Without --config a tiny model that comes with the program learns arithmetic on
-the CPU; with --set model.path=DIR and --set data.train=FILE it is your model and
-your data, with the defaults of docs/settings.md. Any key of the run file can be set with --set section.key=value, or in
-the environment as ONERING_SECTION_KEY. Flags win over the environment, the
-environment over the file, and the file over the defaults, which are the recipe
-of the PMPO paper.
+the CPU; --set model.path=DIR and --set data.train=FILE make it your model and
+data. --set section.key=value or ONERING_SECTION_KEY in the environment sets any
+key of docs/settings.md. Flags win over the environment, it over the file.
 
 A run writes a folder: run.toml, the resolved configuration; metrics.jsonl;
 rollouts/; checkpoints/, which are Hugging Face folders; log.txt. --resume
