@@ -56,6 +56,7 @@ var rooms = []struct {
 	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", "data/arithmetic files tokenize"},
 	{"data/arithmetic", ""},
+	{"examples/rewards/unittests", ""},
 
 	{"reward", "data sampler settings"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
@@ -89,27 +90,28 @@ var rooms = []struct {
 
 // testAllow is what tests may import beyond their package's row.
 var testAllow = map[string]string{
-	"objectives":               "objectives/*",
-	"objectives/*":             "objectives/objectivetest",
-	"objectives/objectivetest": "objectives/*",
-	"models":                   "models/*",
-	"models/graph":             "models/graph/graphtest",
-	"models/adamw":             "models/graph/graphtest",
-	"models/decoder":           "models/graph/graphtest models/llama",
-	"models/all":               "models models/modeltest",
-	"models/modeltest":         "models/llama models/decoder",
-	"models/*":                 "models/modeltest",
-	"runtime":                  "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
-	"train":                    "objectives/all reward/all runtime/runtimetest models/qwen2",
-	"cmd":                      "runtime/runtimetest",
-	"train/learn":              "runtime/runtimetest models/qwen2",
-	"eval":                     "reward/all models/qwen2 train runtime/runtimetest tokenize",
-	"reward":                   "reward/rewardtest",
-	"reward/math":              "reward/rewardtest data",
-	"reward/command":           "reward/rewardtest data",
-	"reward/http":              "reward/rewardtest",
-	"reward/*":                 "reward/rewardtest",
-	"data/arithmetic":          "tokenize",
+	"objectives":                 "objectives/*",
+	"objectives/*":               "objectives/objectivetest",
+	"objectives/objectivetest":   "objectives/*",
+	"models":                     "models/*",
+	"models/graph":               "models/graph/graphtest",
+	"models/adamw":               "models/graph/graphtest",
+	"models/decoder":             "models/graph/graphtest models/llama",
+	"models/all":                 "models models/modeltest",
+	"models/modeltest":           "models/llama models/decoder",
+	"models/*":                   "models/modeltest",
+	"runtime":                    "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
+	"train":                      "objectives/all reward/all runtime/runtimetest models/qwen2",
+	"cmd":                        "runtime/runtimetest",
+	"train/learn":                "runtime/runtimetest models/qwen2",
+	"eval":                       "reward/all models/qwen2 train runtime/runtimetest tokenize",
+	"reward":                     "reward/rewardtest",
+	"reward/math":                "reward/rewardtest data",
+	"reward/command":             "reward/rewardtest data",
+	"reward/http":                "reward/rewardtest",
+	"reward/*":                   "reward/rewardtest",
+	"data/arithmetic":            "tokenize",
+	"examples/rewards/unittests": "reward reward/all reward/command reward/http data",
 }
 
 // cgo names the folders that may use cgo or load ONNX Runtime.
