@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"runtime/debug"
 
 	"onering/objectives"
@@ -24,6 +25,12 @@ func weigh(o objectives.Objective, name string, b objectives.Batch) (x learn.Los
 		}
 		return z
 	}
+	before := fingerprint(b)
+	defer func() {
+		if err == nil && fingerprint(b) != before {
+			err = fmt.Errorf("objective %q changes its batch: Loss and Weights may only read it (objectivetest says where)", name)
+		}
+	}()
 	x.LogProb = zeros()
 	x.Value = o.Loss(b, b)
 	o.Weights(b, x.LogProb)
@@ -39,6 +46,33 @@ func weigh(o objectives.Objective, name string, b objectives.Batch) (x learn.Los
 		diagnostics = d.Diagnose(b)
 	}
 	return x, objectives.Summarize(b, x.LogProb, diagnostics), nil
+}
+
+// fingerprint is a hash over every number of a batch, to find out that one changed.
+func fingerprint(b objectives.Batch) uint64 {
+	const prime = 1099511628211 // FNV's
+	h := uint64(14695981039346656037)
+	add := func(x uint64) { h = (h ^ x ^ x>>32) * prime }
+	floats := func(list []float64) {
+		add(uint64(len(list)))
+		for _, x := range list {
+			add(math.Float64bits(x))
+		}
+	}
+	for i := range b.Trajectories {
+		x := &b.Trajectories[i]
+		floats([]float64{x.Reward, x.Advantage})
+		for _, list := range [][]float64{x.LogProb, x.OldLogProb, x.RefLogProb, x.Entropy, x.TokenAdvantage} {
+			floats(list)
+		}
+		for _, flag := range []bool{x.Truncated, x.Degenerate} {
+			if flag {
+				add(1)
+			}
+			add(2)
+		}
+	}
+	return h
 }
 
 // isLive says whether an objective may give a trajectory weights other than zero.
