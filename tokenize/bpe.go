@@ -1,11 +1,13 @@
 package tokenize
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
 // A bpe turns one piece of text into ids by byte-pair encoding: each byte is a
@@ -19,6 +21,9 @@ type bpe struct {
 	whole  map[string]int32 // pieces that become one id without merging; nil unless ignore_merges
 	unk    int32            // id for a byte that the vocabulary lacks; -1 drops it, as the reference does
 	fuse   bool             // one unk for a run of such bytes
+
+	chars    map[string]int32 // of a vocabulary of characters: the symbols are not bytes; else nil
+	fallback bool             // a character without a token becomes tokens of its bytes
 
 	seed  maphash.Seed
 	cache []atomic.Pointer[cached]
@@ -89,6 +94,9 @@ func (b *bpe) encode(dst []int32, piece string) []int32 {
 		return append(dst, id)
 	}
 	start, wasUnk := len(dst), false
+	if b.chars != nil {
+		return b.merge(b.characters(dst, piece), start)
+	}
 	for i := range len(piece) {
 		id := b.bytes[piece[i]]
 		isUnk := id < 0
@@ -100,6 +108,11 @@ func (b *bpe) encode(dst []int32, piece string) []int32 {
 		}
 		wasUnk = isUnk
 	}
+	return b.merge(dst, start)
+}
+
+// merge merges the symbols of dst from start on.
+func (b *bpe) merge(dst []int32, start int) []int32 {
 	ids := dst[start:]
 	if len(ids) <= shortPiece {
 		ids = b.mergeShort(ids)
@@ -107,6 +120,56 @@ func (b *bpe) encode(dst []int32, piece string) []int32 {
 		ids, _ = b.mergeLong(ids)
 	}
 	return dst[:start+len(ids)]
+}
+
+// characters appends the symbols of a piece for a vocabulary of characters.
+func (b *bpe) characters(dst []int32, piece string) []int32 {
+	wasUnk := false
+	for i := 0; i < len(piece); {
+		_, n := utf8.DecodeRuneInString(piece[i:])
+		c := piece[i : i+n]
+		i += n
+		id, ok := b.chars[c]
+		if ok {
+			dst, wasUnk = append(dst, id), false
+			continue
+		}
+		if b.fallback {
+			if all, ok := b.byteTokens(dst, c); ok {
+				dst, wasUnk = all, false
+				continue
+			}
+		}
+		if b.unk >= 0 && !(wasUnk && b.fuse) {
+			dst = append(dst, b.unk)
+		}
+		wasUnk = true
+	}
+	return dst
+}
+
+// byteTokens appends the tokens of the bytes of a character, if there are all.
+func (b *bpe) byteTokens(dst []int32, c string) ([]int32, bool) {
+	for i := range len(c) {
+		id, ok := b.chars[fmt.Sprintf("<0x%02X>", c[i])]
+		if !ok {
+			return nil, false
+		}
+		dst = append(dst, id)
+	}
+	return dst, true
+}
+
+// knows reports whether every character of s has a token or tokens of its bytes.
+func (b *bpe) knows(s string) bool {
+	for _, r := range s {
+		if _, ok := b.chars[string(r)]; !ok {
+			if _, ok := b.byteTokens(nil, string(r)); !ok || !b.fallback {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Up to this many symbols, a search through all pairs is faster than a heap.

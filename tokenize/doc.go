@@ -1,12 +1,13 @@
 // Package tokenize turns text into token ids and back, and conversations and
 // questions into prompts.
 //
-// It reads the byte-level BPE tokenizers of Qwen2, Qwen2.5 and the models made
-// from them (DeepSeek-R1-Distill-Qwen), and gives the same ids as Hugging Face's
+// It reads byte-level BPE (Qwen2 to Qwen3, Llama 3, SmolLM, DeepSeek-R1-Distill) and
+// BPE of characters with tokens of bytes for the others (Llama 2), and gives the same ids as Hugging Face's
 // tokenizers library, the reference here. In the order of the data:
 //
 //	load.go, config.go, pipeline.go   a Hugging Face folder -> Tokenizer
 //	added.go                          special and other added tokens are cut out
+//	form.go                           spaces as ▁, tokens of bytes
 //	normalize.go                      NFC, with the Unicode data of the reference
 //	split.go, pattern.go, compile.go  text -> pieces, by the tokenizer's expression
 //	bpe.go                            piece -> ids

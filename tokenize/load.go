@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,7 +22,7 @@ import (
 //   - chat_template.jinja, if present: the chat template, used instead of that of
 //     the configuration
 //
-// It reads byte-level BPE, and its errors name what is not supported. The error wraps
+// It reads byte-level BPE and BPE of characters with byte fallback, and its errors name what is not supported. The error wraps
 // fs.ErrNotExist if the folder has no tokenizer.
 func Load(dir string) (*Tokenizer, error) {
 	folder, err := reading.OpenFolder(dir)
@@ -136,6 +137,7 @@ func (b *builder) readTokenizer(data []byte) error {
 			return fmt.Errorf("added_tokens: %w", err)
 		}
 	}
+	b.t.form.chars = !bytes.Contains(part.preTokenizer, []byte(`"ByteLevel"`))
 	if err := b.readModel(part.model); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
@@ -175,8 +177,6 @@ func (o *modelOptions) check() error {
 		return fmt.Errorf("type %q is not supported, only \"BPE\" is", o.Type)
 	case o.Prefix != "" || o.Suffix != "":
 		return errors.New("continuing_subword_prefix and end_of_word_suffix are not supported")
-	case o.ByteFallback:
-		return errors.New("byte_fallback is not supported, only byte-level vocabularies are")
 	case o.Dropout != nil && *o.Dropout != 0:
 		return errors.New("dropout is not supported")
 	}
@@ -214,6 +214,9 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	if err := options.check(); err != nil {
 		return err
 	}
+	if options.ByteFallback && !b.t.form.chars {
+		return errors.New("byte_fallback is not supported for byte-level vocabularies, which have all bytes")
+	}
 	if vocab == nil || merges == nil {
 		return errors.New(`want "vocab" and "merges"`)
 	}
@@ -226,10 +229,16 @@ func (b *builder) readModel(raw json.RawMessage) error {
 	if err := b.readMerges(merges); err != nil {
 		return fmt.Errorf("merges: %w", err)
 	}
+	if b.t.form.chars {
+		b.t.bpe.chars, b.t.bpe.fallback = maps.Clone(b.t.ids), options.ByteFallback
+	}
 	if options.IgnoreMerges {
 		b.t.bpe.whole = make(map[string]int32, len(b.t.ids))
-		for _, id := range b.t.ids {
-			b.t.bpe.whole[b.t.bytes[id]] = id
+		for name, id := range b.t.ids {
+			if !b.t.form.chars {
+				name = b.t.bytes[id]
+			}
+			b.t.bpe.whole[name] = id
 		}
 	}
 	return nil
@@ -289,7 +298,7 @@ func (b *builder) readVocab(raw []byte) error {
 		t.ids[name] = int32(e.id)
 	}
 	for c := range t.bpe.bytes {
-		if id, ok := t.ids[string(byteToRune[c])]; ok {
+		if id, ok := t.ids[string(byteToRune[c])]; ok && !t.form.chars {
 			t.bpe.bytes[c] = id
 		}
 	}
@@ -377,7 +386,7 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	pattern := qwenPattern
 	switch class := strings.TrimSuffix(config.Class, "Fast"); class {
 	case "Qwen2Tokenizer", "":
-		b.t.normalize = true
+		b.t.form.steps = append(b.t.form.steps, nfc)
 	case "GPT2Tokenizer":
 		pattern = gptPattern
 	default:
@@ -427,6 +436,7 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 		}
 		t.bpe.unk, t.bpe.fuse = id, b.fuse
 	}
+	t.finishForm()
 	t.bpe.startCache(len(t.names))
 	t.bos, t.eos = string(config.BOS), string(config.EOS)
 	t.chat = config.ChatTemplate.template(config.tokens())
@@ -452,8 +462,8 @@ func (b *builder) addToken(a addedToken) error {
 	t.names[a.ID], t.ids[a.Content] = a.Content, a.ID
 	t.bytes[a.ID] = string(appendBytes(nil, []byte(a.Content)))
 	t.special[a.ID] = a.Special
-	if a.Normalized && t.normalize {
-		a.Content = nfc(a.Content)
+	if a.Normalized && len(t.form.steps) > 0 {
+		a.Content = t.form.apply(a.Content)
 		t.normal.add(a)
 	} else if slices.IndexFunc(t.raw.tokens, func(o addedToken) bool { return o.Content == a.Content }) < 0 {
 		t.raw.add(a)

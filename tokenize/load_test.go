@@ -179,7 +179,7 @@ func TestLoadErrors(t *testing.T) {
 		{files("vocab.json", `{"a": 0}`, "merges.txt", "", "tokenizer_config.json", `{"bos_token": "<none>", "add_bos_token": true}`), `"<none>" is not in the vocabulary`},
 		{files("tokenizer.json", edited(t, with("normalizer", stage("NFKC")))), `normalizer: "NFKC" is not supported`},
 		{files("tokenizer.json", edited(t, with("normalizer", 5))), "normalizer"},
-		{files("tokenizer.json", edited(t, with("pre_tokenizer", nil))), "pre_tokenizer: no ByteLevel"},
+		{files("tokenizer.json", edited(t, with("pre_tokenizer", nil))), `"ByteLevel" is not supported for a vocabulary of characters`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", stage("Whitespace")))), `"Whitespace" is not supported`},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", map[string]any{"type": "ByteLevel", "add_prefix_space": true}))), "add_prefix_space"},
 		{files("tokenizer.json", edited(t, with("pre_tokenizer", split("Regex", "a", "Removed")))), `behavior "Removed"`},

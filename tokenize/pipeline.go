@@ -19,7 +19,7 @@ func kindOfStage(raw json.RawMessage) (string, error) {
 	return stage.Type, err
 }
 
-// readNormalizer accepts null, NFC and sequences of them.
+// readNormalizer accepts null, NFC, Prepend, Replace and sequences of them.
 func (b *builder) readNormalizer(raw json.RawMessage) error {
 	kind, err := kindOfStage(raw)
 	if err != nil {
@@ -29,13 +29,15 @@ func (b *builder) readNormalizer(raw json.RawMessage) error {
 	case "":
 		return nil
 	case "NFC":
-		b.t.normalize = true
+		b.t.form.steps = append(b.t.form.steps, nfc)
 		return nil
 	case "Sequence":
 		var stage struct{ Normalizers []json.RawMessage }
 		return eachOf(raw, &stage, &stage.Normalizers, b.readNormalizer)
 	}
-	return fmt.Errorf("%q is not supported (have NFC, Sequence)", kind)
+	step, err := readStep(kind, raw)
+	b.t.form.steps = append(b.t.form.steps, step)
+	return err
 }
 
 // eachOf decodes a Sequence into stage and reads its parts.
@@ -54,6 +56,9 @@ func eachOf(raw json.RawMessage, stage any, parts *[]json.RawMessage, read func(
 // readPreTokenizer accepts ByteLevel, alone or after any number of Split and Digits
 // stages.
 func (b *builder) readPreTokenizer(raw json.RawMessage) error {
+	if b.t.form.chars {
+		return b.readCharacters(raw)
+	}
 	byteLevel := false
 	if err := b.readCutters(raw, &byteLevel); err != nil {
 		return err
@@ -195,8 +200,12 @@ func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
 	return nil
 }
 
-// readDecoder accepts ByteLevel, alone or in a Sequence.
+// readDecoder accepts ByteLevel, alone or in a Sequence, or the decoders of a
+// vocabulary of characters.
 func (b *builder) readDecoder(raw json.RawMessage) error {
+	if b.t.form.chars {
+		return b.readCharDecoder(raw)
+	}
 	kind, err := kindOfStage(raw)
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@ type StreamDecoder struct {
 	SkipSpecial bool // as in Decode; may be set before the first Add
 
 	t    *Tokenizer
-	held []byte // the beginning of a character; at most 3 bytes between calls
+	text charDecoder // for vocabularies of characters
+	held []byte      // the beginning of a character; at most 3 bytes between calls
 }
 
 // NewDecoder returns a decoder at the beginning of a text.
@@ -17,6 +18,9 @@ func (t *Tokenizer) NewDecoder() *StreamDecoder { return &StreamDecoder{t: t} }
 
 // Add returns the text that id completes, often but not always its own.
 func (d *StreamDecoder) Add(id int32) string {
+	if d.t.form.chars {
+		return string(d.text.add(nil, d.t, id, d.SkipSpecial))
+	}
 	buf := d.t.appendToken(d.held, id, d.SkipSpecial)
 	if len(buf) == 0 {
 		return ""
@@ -33,6 +37,11 @@ func (d *StreamDecoder) Add(id int32) string {
 // Flush ends a text. It returns one U+FFFD if the last character is not complete,
 // else nothing. The decoder then begins a new text.
 func (d *StreamDecoder) Flush() string {
+	if d.t.form.chars {
+		text := string(d.text.flush(nil))
+		d.text = charDecoder{}
+		return text
+	}
 	text := string(appendValid(nil, d.held))
 	d.held = d.held[:0]
 	return text

@@ -13,11 +13,11 @@ type Tokenizer struct {
 	special []bool   // id -> left out by Decode with skipSpecial
 	ids     map[string]int32
 
-	normalize bool     // to NFC
-	raw       addedSet // added tokens that are searched in the text as it is
-	normal    addedSet // added tokens that are searched after normalization
-	cutters   []cutter // each splits the pieces of the one before it
-	bpe       *bpe
+	form    form
+	raw     addedSet // added tokens that are searched in the text as it is
+	normal  addedSet // added tokens that are searched after normalization
+	cutters []cutter // each splits the pieces of the one before it
+	bpe     *bpe
 
 	before, after []int32 // what Encode puts around a text (BOS, EOS)
 
@@ -45,12 +45,18 @@ func (t *Tokenizer) appendText(ids []int32, text string) []int32 {
 	if !utf8.ValidString(text) {
 		text = string(appendValid(nil, []byte(text)))
 	}
-	found := func(id int32) { ids = append(ids, id) }
+	atStart := true
+	found := func(id int32) { atStart = false; ids = append(ids, id) }
 	t.raw.split(text, func(s string) {
-		if t.normalize {
-			s = nfc(s)
-		}
-		t.normal.split(s, func(s string) { ids = t.cut(ids, s, t.cutters) }, found)
+		begins := atStart
+		atStart = false
+		t.normal.split(t.form.apply(s), func(s string) {
+			if t.form.metaspace != nil {
+				s = t.form.metaspace(s, begins)
+			}
+			begins = false
+			ids = t.cut(ids, s, t.cutters)
+		}, func(id int32) { begins = false; found(id) })
 	}, found)
 	return ids
 }
@@ -77,6 +83,11 @@ func (t *Tokenizer) Check(text string) error {
 	var err error
 	check := func(s string) {
 		for i, r := range s {
+			if t.form.chars {
+				if r == ' ' && t.form.metaspace != nil || t.bpe.knows(t.form.apply(string(r))) {
+					continue
+				}
+			}
 			for _, b := range []byte(string(r)) {
 				if t.bpe.bytes[b] < 0 && err == nil {
 					err = fmt.Errorf("tokenize: %q in %.40q is not in the vocabulary", r, s[i:])
@@ -94,6 +105,13 @@ func (t *Tokenizer) Check(text string) error {
 // nothing either.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) string {
 	buf := make([]byte, 0, 5*len(ids))
+	if t.form.chars {
+		var d charDecoder
+		for _, id := range ids {
+			buf = d.add(buf, t, id, skipSpecial)
+		}
+		return string(d.flush(buf))
+	}
 	for _, id := range ids {
 		buf = t.appendToken(buf, id, skipSpecial)
 	}

@@ -1,0 +1,257 @@
+package tokenize
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A form is what is done to a text before it is cut into pieces, and how tokens become
+// text again. Byte-level vocabularies have at most NFC. Those in the style of Llama 2
+// write a space as ▁, and a character without a token as tokens of its bytes, <0xE4>.
+type form struct {
+	steps []func(string) string // the normalizer's
+	// metaspace is the pre-tokenizer's step; begins says that s begins the text.
+	metaspace func(s string, begins bool) string
+
+	// How tokens become text, if they stand for characters and not for bytes.
+	chars   bool
+	spaces  []string // what is replaced, and by what, in turn
+	byteIDs map[int32]byte
+	strip   int  // so many spaces at the beginning of a text are left out
+	first   bool // the first token loses its ▁, as in Metaspace
+}
+
+func (f *form) apply(s string) string {
+	for _, step := range f.steps {
+		s = step(s)
+	}
+	return s
+}
+
+// replacePattern is the pattern of a Replace stage.
+type replacePattern struct{ String, Regex *string }
+
+func (p replacePattern) text() (string, error) {
+	if p.String == nil || *p.String == "" {
+		return "", errors.New("Replace is supported with a text only, not with an expression")
+	}
+	return *p.String, nil
+}
+
+// readStep reads a normalizer other than NFC.
+func readStep(kind string, raw json.RawMessage) (func(string) string, error) {
+	var stage struct {
+		Prepend, Content string
+		Pattern          replacePattern
+	}
+	if err := json.Unmarshal(raw, &stage); err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "Prepend":
+		return func(s string) string {
+			if s == "" {
+				return s
+			}
+			return stage.Prepend + s
+		}, nil
+	case "Replace":
+		old, err := stage.Pattern.text()
+		return func(s string) string { return strings.ReplaceAll(s, old, stage.Content) }, err
+	}
+	return nil, fmt.Errorf("%q is not supported (have NFC, Prepend, Replace, Sequence)", kind)
+}
+
+// A metaspace is the stage of that name, as pre-tokenizer and as decoder.
+type metaspace struct {
+	Replacement string
+	Scheme      string `json:"prepend_scheme"` // always, first or never
+	PrefixSpace *bool  `json:"add_prefix_space"`
+	Split       *bool
+}
+
+func readMetaspace(raw json.RawMessage) (m metaspace, err error) {
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, err
+	}
+	if m.Scheme == "" {
+		m.Scheme = "always"
+	}
+	if m.PrefixSpace != nil && !*m.PrefixSpace {
+		m.Scheme = "never"
+	}
+	if utf8.RuneCountInString(m.Replacement) != 1 {
+		return m, fmt.Errorf("Metaspace with the replacement %q, want one character", m.Replacement)
+	}
+	return m, nil
+}
+
+// readCharacters reads the pre-tokenizer of a vocabulary of characters: null or
+// Metaspace.
+func (b *builder) readCharacters(raw json.RawMessage) error {
+	kind, err := kindOfStage(raw)
+	switch {
+	case err != nil:
+		return err
+	case kind == "":
+		return nil
+	case kind == "Sequence":
+		var stage struct{ Pretokenizers []json.RawMessage }
+		return eachOf(raw, &stage, &stage.Pretokenizers, b.readCharacters)
+	case kind != "Metaspace" || b.t.form.metaspace != nil:
+		return fmt.Errorf("%q is not supported for a vocabulary of characters (have Metaspace)", kind)
+	}
+	m, err := readMetaspace(raw)
+	if err != nil {
+		return err
+	}
+	b.t.form.metaspace = func(s string, begins bool) string {
+		s = strings.ReplaceAll(s, " ", m.Replacement)
+		if (m.Scheme == "always" || m.Scheme == "first" && begins) && !strings.HasPrefix(s, m.Replacement) {
+			s = m.Replacement + s
+		}
+		return s
+	}
+	if m.Split == nil || *m.Split {
+		b.t.cutters = append(b.t.cutters, func(s string, i int) int {
+			_, n := utf8.DecodeRuneInString(s[i:])
+			if at := strings.Index(s[i+n:], m.Replacement); at >= 0 {
+				return i + n + at
+			}
+			return len(s)
+		})
+	}
+	return nil
+}
+
+// readCharDecoder reads the decoder of a vocabulary of characters.
+func (b *builder) readCharDecoder(raw json.RawMessage) error {
+	kind, err := kindOfStage(raw)
+	if err != nil {
+		return err
+	}
+	f := &b.t.form
+	var stage struct {
+		Decoders    []json.RawMessage
+		Pattern     replacePattern
+		Content     string
+		Start, Stop int
+	}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &stage); err != nil {
+			return err
+		}
+	}
+	switch kind {
+	case "", "Fuse":
+		return nil
+	case "Sequence":
+		return eachOf(raw, &stage, &stage.Decoders, b.readCharDecoder)
+	case "ByteFallback":
+		f.byteIDs = map[int32]byte{}
+		return nil
+	case "Replace":
+		old, err := stage.Pattern.text()
+		f.spaces = append(f.spaces, old, stage.Content)
+		return err
+	case "Strip":
+		if stage.Content != " " || stage.Stop != 0 || stage.Start < 0 {
+			return errors.New("Strip is supported for spaces at the beginning only")
+		}
+		f.strip = stage.Start
+		return nil
+	case "Metaspace":
+		m, err := readMetaspace(raw)
+		f.spaces, f.first = append(f.spaces, m.Replacement, " "), m.Scheme != "never"
+		return err
+	}
+	return fmt.Errorf("%q is not supported for a vocabulary of characters (have Replace, ByteFallback, Fuse, Strip, Metaspace, Sequence)", kind)
+}
+
+// byteOf returns the byte that a token such as <0xE4> stands for.
+func byteOf(name string) (byte, bool) {
+	var c byte
+	if len(name) != 6 || !strings.HasPrefix(name, "<0x") || name[5] != '>' {
+		return 0, false
+	}
+	_, err := fmt.Sscanf(name[3:5], "%02X", &c)
+	return c, err == nil
+}
+
+// finishForm makes the texts of tokens from their names.
+func (t *Tokenizer) finishForm() {
+	if !t.form.chars {
+		return
+	}
+	names := slices.Clone(t.names)
+	for _, a := range t.normal.tokens {
+		names[a.ID] = a.Content // the reference decodes these as they are searched
+	}
+	for id, name := range names {
+		if c, ok := byteOf(name); ok && t.form.byteIDs != nil {
+			t.form.byteIDs[int32(id)] = c
+		}
+		for i := 0; i < len(t.form.spaces); i += 2 {
+			name = strings.ReplaceAll(name, t.form.spaces[i], t.form.spaces[i+1])
+		}
+		t.bytes[id] = name
+	}
+}
+
+// A charDecoder turns tokens of characters into text, one after the other.
+type charDecoder struct {
+	run   []byte // of byte tokens; their text is known when the run ends
+	begun bool   // a token was there
+	strip int
+}
+
+func (d *charDecoder) add(dst []byte, t *Tokenizer, id int32, skipSpecial bool) []byte {
+	if id < 0 || int(id) >= len(t.names) || t.names[id] == "" || skipSpecial && t.special[id] {
+		return dst
+	}
+	if !d.begun {
+		d.strip = t.form.strip
+	}
+	begins := !d.begun
+	d.begun = true
+	if c, ok := t.form.byteIDs[id]; ok {
+		d.run = append(d.run, c)
+		return dst
+	}
+	dst = d.flush(dst)
+	text := t.bytes[id]
+	if begins && t.form.first {
+		// The decoder of the reference drops every ▁ of the first token.
+		text = strings.ReplaceAll(t.names[id], t.form.spaces[len(t.form.spaces)-2], "")
+	}
+	return d.append(dst, text)
+}
+
+// append appends a text without the spaces that the text as a whole loses.
+func (d *charDecoder) append(dst []byte, text string) []byte {
+	for ; d.strip > 0 && text != ""; d.strip-- {
+		if text[0] != ' ' {
+			d.strip = 0
+			break
+		}
+		text = text[1:]
+	}
+	return append(dst, text...)
+}
+
+// flush ends a run of byte tokens: if it is not valid as a whole, each byte is U+FFFD.
+func (d *charDecoder) flush(dst []byte) []byte {
+	if len(d.run) == 0 {
+		return dst
+	}
+	text := string(d.run)
+	if !utf8.ValidString(text) {
+		text = strings.Repeat("\ufffd", len(d.run))
+	}
+	d.run = d.run[:0]
+	return d.append(dst, text)
+}
