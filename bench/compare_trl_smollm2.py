@@ -6,7 +6,7 @@
 Needs torch, transformers, datasets and trl; --model is the folder that
 bench/smollm2.py makes, --data the file that examples/sums/problems.py makes.
 Both sides sample 8 prompts x 8 responses of at most 32 tokens at temperature
-0.7 with the same system message, give 1 to a response whose last number is the
+1 with the same system message, give 1 to a response whose last number is the
 answer, and take 8 optimizer steps of GRPO a round, in float32 on the CPU, each
 in a process of its own, one after the other. No text ends a response but the
 end-of-sequence token, because TRL has no setting for more. Prints one JSON
@@ -15,7 +15,7 @@ sampled and trained in a second of it, and the peak memory.
 """
 import argparse, json, os, re, resource, statistics, subprocess, sys, tempfile, time
 
-PROMPTS, SAMPLES, TOKENS, STEPS, TEMPERATURE, RATE = 8, 8, 32, 8, 0.7, 2e-5
+PROMPTS, SAMPLES, TOKENS, STEPS, RATE = 8, 8, 32, 8, 2e-5
 SYSTEM = "You are a helpful assistant. Answer in one line with a calculation."
 
 
@@ -43,7 +43,7 @@ def of_trl(a):
     config = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none", save_strategy="no",
         logging_steps=STEPS, disable_tqdm=True, learning_rate=RATE, lr_scheduler_type="constant", per_device_train_batch_size=PROMPTS * SAMPLES // STEPS,
-        steps_per_generation=STEPS, num_generations=SAMPLES, max_completion_length=TOKENS, temperature=TEMPERATURE, top_p=1.0, top_k=0,
+        steps_per_generation=STEPS, num_generations=SAMPLES, max_completion_length=TOKENS, temperature=1.0, top_p=1.0, top_k=0,
         beta=0.0, loss_type="grpo", max_steps=a.rounds * STEPS, seed=0,
     )
     trainer = trl.GRPOTrainer(
@@ -64,8 +64,9 @@ def trl_side(a):
 def onering_side(a):
     out = os.path.join(tempfile.mkdtemp(), "run")
     settings = {
-        "model.path": a.model, "model.template": "chat", "model.system": SYSTEM, "data.train": a.data, "reward.extract": "last",
-        "rollout.prompts_per_round": PROMPTS, "rollout.samples_per_prompt": SAMPLES, "rollout.max_new_tokens": TOKENS, "rollout.temperature": TEMPERATURE,
+        "model.path": a.model, "model.template": "chat", "model.system": SYSTEM, "data.train": a.data,
+        "reward.name": "regex", "reward.pattern": r"(\d+)", "reward.search": True, "reward.compare": True,
+        "rollout.prompts_per_round": PROMPTS, "rollout.samples_per_prompt": SAMPLES, "rollout.max_new_tokens": TOKENS,
         "rollout.max_prompt_tokens": 80, "rollout.slots": PROMPTS * SAMPLES, "train.batch_size": PROMPTS * SAMPLES // STEPS, "train.rounds": a.rounds,
         "train.save_every": 0, "optimizer.learning_rate": RATE, "runtime.threads": a.threads,
     }
