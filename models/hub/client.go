@@ -22,6 +22,9 @@ const (
 	longestWait  = 5 * time.Minute
 	maxRedirects = 10
 	maxAnswer    = 64 << 20 // bytes of an answer of the API
+	// maxUnstated bounds a file whose size the hub does not state, and files
+	// besides weights and data, in bytes.
+	maxUnstated = 512 << 20
 )
 
 // A body may take any time as long as bytes keep coming.
@@ -40,6 +43,7 @@ type client struct {
 	notice      func(string)
 	wait        func(context.Context, time.Duration) error
 	stall       time.Duration // how long a body may bring no bytes
+	unstated    int64         // maxUnstated
 }
 
 func newClient(s settings, o Options) *client {
@@ -52,13 +56,16 @@ func newClient(s settings, o Options) *client {
 	}
 	c := &client{
 		endpoint: s.endpoint, token: s.token, tokenSource: s.source, transport: t,
-		attempts: maxAttempts, notice: o.Notice, wait: sleep, stall: stallTimeout,
+		attempts: maxAttempts, notice: o.Notice, wait: sleep, stall: stallTimeout, unstated: maxUnstated,
 	}
 	if o.wait != nil {
 		c.wait = o.wait
 	}
 	if o.stall > 0 {
 		c.stall = o.stall
+	}
+	if o.unstated > 0 {
+		c.unstated = o.unstated
 	}
 	return c
 }
@@ -106,11 +113,11 @@ func (c *client) send(ctx context.Context, method string, address *url.URL, head
 		to, err := address.Parse(resp.Header.Get("Location"))
 		if err != nil || resp.Header.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https" {
 			resp.Body.Close()
-			return nil, fmt.Errorf("%s %s: a redirect without a web address", method, withoutQuery(address))
+			return nil, permanent{fmt.Errorf("%s %s: a redirect without a web address", method, withoutQuery(address))}
 		}
 		if address.Scheme == "https" && to.Scheme == "http" {
 			resp.Body.Close()
-			return nil, fmt.Errorf("%s %s: a redirect from https to http", method, withoutQuery(address))
+			return nil, permanent{fmt.Errorf("%s %s: a redirect from https to http", method, withoutQuery(address))}
 		}
 		if stay && !sameOrigin(to, c.endpoint) {
 			return resp, nil
@@ -118,7 +125,7 @@ func (c *client) send(ctx context.Context, method string, address *url.URL, head
 		resp.Body.Close()
 		address = to
 	}
-	return nil, fmt.Errorf("%s %s: more than %d redirects", method, withoutQuery(address), maxRedirects)
+	return nil, permanent{fmt.Errorf("%s %s: more than %d redirects", method, withoutQuery(address), maxRedirects)}
 }
 
 func sameOrigin(a, b *url.URL) bool {
@@ -158,7 +165,11 @@ func (c *client) request(ctx context.Context, r repo, what, method string, addre
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
+			last := lasting(err)
 			err = &Error{Repo: r.id, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
+			if last {
+				return nil, err
+			}
 		}
 		if attempt >= c.attempts {
 			return nil, err
@@ -225,17 +236,26 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 	broken := func(why error) error {
 		return &Error{Repo: r.id, Status: resp.StatusCode, Err: why, Detail: c.hide(fmt.Sprintf("the list of files from %s: %v", c.endpoint.Host, why))}
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
+	// A body that brings no end is ended.
+	defer time.AfterFunc(c.stall, func() { resp.Body.Close() }).Stop()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(text) > maxAnswer {
+		err = fmt.Errorf("more than %d MiB", maxAnswer>>20)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil {
 		return info{}, broken(err)
 	}
 	// The commit and the names become names of folders and files in the cache.
 	if !namePart.MatchString(answer.SHA) {
-		return info{}, broken(fmt.Errorf("%q is not a commit", answer.SHA))
+		return info{}, broken(fmt.Errorf("%.80q is not a commit", answer.SHA))
 	}
 	out := info{commit: answer.SHA}
 	for _, f := range answer.Siblings {
 		if !isRelative(f.Name) {
-			return info{}, broken(fmt.Errorf("file name %q is outside of the folder", f.Name))
+			return info{}, broken(fmt.Errorf("file name %.200q is outside of the folder", f.Name))
 		}
 		out.files = append(out.files, f.Name)
 	}
@@ -282,7 +302,7 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 		f.size = resp.ContentLength
 	}
 	if digest(f.etag) == nil {
-		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %q), so the file is not used", c.endpoint.Host, name, f.etag))}
+		return f, &Error{Repo: r.id, Status: resp.StatusCode, Err: errors.New("no checksum"), Detail: c.hide(fmt.Sprintf("%s gives no checksum of %s (ETag %.80q), so the file is not used", c.endpoint.Host, name, f.etag))}
 	}
 	return f, nil
 }

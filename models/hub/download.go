@@ -88,7 +88,10 @@ func (c *client) complete(ctx context.Context, r repo, f remote, path string, pr
 	return nil
 }
 
-var errDisk = errors.New("writing")
+var (
+	errDisk     = errors.New("writing")
+	errTooLarge = errors.New("too large")
+)
 
 // piece requests what follows the first have bytes and writes it to the file. It
 // returns how many bytes the file has then, and whether it is complete.
@@ -122,17 +125,20 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	if _, err := file.Seek(have, io.SeekStart); err != nil {
 		return have, false, fmt.Errorf("hub: %w: %w", errDisk, err)
 	}
+	if f.size < 0 && resp.ContentLength >= 0 {
+		f.size = have + resp.ContentLength
+	}
 	stalled := time.AfterFunc(c.stall, func() {
 		cancel(fmt.Errorf("no bytes came for %v", c.stall))
 	})
 	defer stalled.Stop()
-	return receive(ctx, resp.Body, f, file, have, func() { stalled.Reset(c.stall) }, progress)
+	return c.receive(ctx, r, resp.Body, f, file, have, func() { stalled.Reset(c.stall) }, progress)
 }
 
 // receive appends the rest of a file from an open connection, of which have bytes
 // are there. It returns how many bytes are there now and whether that is all. alive is
 // called whenever bytes come.
-func receive(ctx context.Context, from io.Reader, f remote, file *os.File, have int64, alive func(), progress func(Progress)) (int64, bool, error) {
+func (c *client) receive(ctx context.Context, r repo, from io.Reader, f remote, file *os.File, have int64, alive func(), progress func(Progress)) (int64, bool, error) {
 	buffer := make([]byte, 1<<20)
 	for {
 		n, err := from.Read(buffer)
@@ -140,6 +146,9 @@ func receive(ctx context.Context, from io.Reader, f remote, file *os.File, have 
 			alive()
 			if f.size >= 0 && have+int64(n) > f.size {
 				return 0, false, fmt.Errorf("the answer is longer than the %d bytes of the file", f.size)
+			}
+			if f.size < 0 && have+int64(n) > c.unstated {
+				return 0, false, &Error{Repo: r.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states no size, and sends more than %d bytes", f.name, c.endpoint.Host, c.unstated)}
 			}
 			if _, err := file.Write(buffer[:n]); err != nil {
 				return have, false, fmt.Errorf("hub: %s: %w: %w", f.name, errDisk, err)

@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 )
@@ -42,7 +44,26 @@ func unreachable(err error) bool {
 
 // retryable says whether the same request may succeed later.
 func retryable(status int) bool {
-	return status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported, http.StatusNetworkAuthenticationRequired:
+		return false
+	}
+	return status >= 500
+}
+
+// A permanent error is one that the same request would meet again.
+type permanent struct{ error }
+
+func (e permanent) Unwrap() error { return e.error }
+
+// lasting reports whether the same request would meet the error again: a wrong
+// redirect, a host that does not exist, a certificate that is not valid.
+func lasting(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var host *net.DNSError
+	return errors.As(err, &permanent{}) || errors.As(err, &certificate) || errors.As(err, &host) && host.IsNotFound
 }
 
 // refusal explains an answer that is an error, by its header X-Error-Code and its
@@ -76,8 +97,9 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	case resp.StatusCode == http.StatusNotFound:
 		e.Detail = fmt.Sprintf("%s does not have %s of this %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)
 	default:
-		e.Err = errors.New(c.hide(resp.Status))
-		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, resp.Status, what)
+		status := fmt.Sprintf("%.100s", resp.Status)
+		e.Err = errors.New(c.hide(status))
+		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, status, what)
 	}
 	if said := strings.Join(strings.Fields(resp.Header.Get("X-Error-Message")), " "); said != "" {
 		e.Detail += fmt.Sprintf(" (it says: %.200s)", c.hide(said))

@@ -53,6 +53,8 @@ type Options struct {
 	// For tests.
 	wait  func(context.Context, time.Duration) error
 	stall time.Duration
+	// unstated is how long a body of no stated size may be.
+	unstated int64
 }
 
 // A Progress says how many bytes of a file are there; Total is 0 if unknown.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -208,6 +210,11 @@ func TestRefusals(t *testing.T) {
 		{"org/name", "", 404, "", "", ErrNotFound, `check the name and the revision "main"`, ""},
 		{"org/name@v9", "", 404, "RevisionNotFound", "Invalid rev id: v9", ErrNotFound, `there is no revision "v9"`, ""},
 		{"org/name", "", 418, "", "", nil, "418 I'm a teapot", ""},
+		{"org/name", "", 400, "", "", nil, "400 Bad Request", ""},
+		{"org/name", "", 410, "", "", nil, "410 Gone", ""},
+		{"org/name", "", 422, "", "", nil, "422 Unprocessable Entity", ""},
+		{"org/name", "", 451, "", "", nil, "451 Unavailable For Legal Reasons", ""},
+		{"org/name", "", 501, "", "", nil, "501 Not Implemented", ""},
 	} {
 		f := newFakeHub(t)
 		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
@@ -619,11 +626,124 @@ func TestRedirects(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 			return true
 		}
-		if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), want) {
+		_, w, err := f.env().resolve(t, "org/name")
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", to, err)
+		}
+		if len(w.waits) > 0 {
+			t.Errorf("%q: asked again after %v", to, w.waits)
 		}
 	}
 }
+
+// TestUnstatedSize has a hub send bodies without a length, which are read up to a
+// limit.
+func TestUnstatedSize(t *testing.T) {
+	const limit = 1 << 20
+	for _, length := range []int{limit / 2, 1 << 30} {
+		f := newFakeHub(t)
+		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodHead && strings.HasSuffix(r.URL.Path, "/tokenizer.json") {
+				w.Header().Set("Etag", gitSHA(f.files["tokenizer.json"]))
+				w.(http.Flusher).Flush() // before a length is known
+				return true
+			}
+			return false
+		}
+		f.files["tokenizer.json"] = []byte(strings.Repeat("x", min(length, limit)))
+		sent := 0
+		f.body = func(w http.ResponseWriter, r *http.Request, name string, content []byte) bool {
+			if name != "tokenizer.json" {
+				return false
+			}
+			for sent < length {
+				n, err := w.Write([]byte(strings.Repeat("x", min(1<<16, length-sent))))
+				if err != nil {
+					break
+				}
+				w.(http.Flusher).Flush()
+				sent += n
+			}
+			return true
+		}
+		w := &watch{}
+		o := w.options(t, f.env())
+		o.unstated = limit
+		_, err := Resolve(t.Context(), "org/name", o)
+		if length < limit && err != nil {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+		if length > limit && (err == nil || !strings.Contains(err.Error(), "tokenizer.json: 127.0.0.1") || !strings.Contains(err.Error(), "sends more than 1048576 bytes")) {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+		if len(w.waits) > 0 || len(f.seen("GET /org/name/resolve/"+f.commit+"/tokenizer.json")) != 1 {
+			t.Errorf("%d bytes: asked again, after %v", length, w.waits)
+		}
+		if sent > 64*limit { // what lies in buffers of the system is sent but not read
+			t.Errorf("%d bytes of %d were sent", sent, length)
+		}
+	}
+	// A small file of a size that none has is not begun.
+	f := newFakeHub(t)
+	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/config.json") {
+			return false
+		}
+		w.Header().Set("Etag", gitSHA(nil))
+		w.Header().Set("X-Linked-Size", "1099511627776")
+		return true
+	}
+	if _, _, err := f.env().resolve(t, "org/name"); err == nil || !strings.Contains(err.Error(), "config.json: 127.0.0.1") || !strings.Contains(err.Error(), "states 1099511627776 bytes") {
+		t.Errorf("a config of a terabyte: %v", err)
+	}
+	if got := f.seen("GET /org/name/resolve"); len(got) > 0 {
+		t.Errorf("a config of a terabyte: %q", got)
+	}
+}
+
+// TestLongAnswers has a hub send a list of files that does not end, and one that
+// stands still.
+func TestLongAnswers(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		f := newFakeHub(t)
+		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+			io.WriteString(w, `{"sha": "`)
+			w.(http.Flusher).Flush()
+			if wait {
+				<-r.Context().Done()
+				return true
+			}
+			for block := strings.Repeat("x", 1<<20); ; {
+				if _, err := io.WriteString(w, block); err != nil {
+					return true
+				}
+			}
+		}
+		o := (&watch{}).options(t, f.env())
+		if wait {
+			o.stall = 50 * time.Millisecond
+		}
+		if _, err := Resolve(t.Context(), "org/name", o); err == nil || !strings.Contains(err.Error(), "the list of files from 127.0.0.1") || !wait && !strings.Contains(err.Error(), "more than 64 MiB") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestNoHost does not ask a host again that does not exist.
+func TestNoHost(t *testing.T) {
+	w := &watch{}
+	o := w.options(t, env{"HOME": t.TempDir(), "HF_HOME": t.TempDir(), "HF_ENDPOINT": "http://hub.invalid"})
+	o.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+		return nil, &net.DNSError{Err: "no such host", Name: "hub.invalid", IsNotFound: true}
+	})
+	if _, err := Resolve(t.Context(), "org/name", o); err == nil || !strings.Contains(err.Error(), "no such host") || len(w.waits) > 0 {
+		t.Errorf("%v, after %v", err, w.waits)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestHostile: names and commits that would lead out of the cache are refused.
 func TestHostile(t *testing.T) {

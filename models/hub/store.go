@@ -157,6 +157,9 @@ func (s *store) add(ctx context.Context, c *client, commit, name, path string, o
 	if err != nil {
 		return err
 	}
+	if s.kind == model && !strings.HasSuffix(name, ".safetensors") && f.size > c.unstated {
+		return &Error{Repo: s.id, Err: errTooLarge, Detail: fmt.Sprintf("%s: %s states %d bytes, more than the %d of any such file", name, c.endpoint.Host, f.size, c.unstated)}
+	}
 	blob := s.dir("blobs", f.etag)
 	locks := filepath.Join(s.root, ".locks", s.folder())
 	for _, d := range []string{filepath.Dir(blob), locks, filepath.Dir(path)} {
