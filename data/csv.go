@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"unicode/utf8"
 )
@@ -13,27 +14,53 @@ import (
 // guessing them would turn 007 into 7.
 type table struct {
 	r           *csv.Reader
+	row         *meter
 	header      []string
 	line        int
 	closeReader func() error
 }
 
+// A meter reads up to a limit that its user renews for each row: a compressed file of
+// some kilobytes can hold a row that has no end.
+type meter struct {
+	r          io.Reader
+	left, most int
+}
+
+func newMeter(r io.Reader) *meter { return &meter{r, maxLine, maxLine} }
+
+// renew begins a row.
+func (m *meter) renew() { m.left = m.most }
+
+// Read implements io.Reader.
+func (m *meter) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, fmt.Errorf("longer than %d MiB", m.most>>20)
+	}
+	n, err := m.r.Read(p[:min(len(p), m.left)])
+	m.left -= n
+	return n, err
+}
+
 func openCSV(r *bufio.Reader, comma rune, closeReader func() error) (*table, error) {
-	c := csv.NewReader(r)
+	row := newMeter(r)
+	c := csv.NewReader(row)
 	c.Comma = comma
 	c.ReuseRecord = true
 	header, err := c.Read()
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", csvError(err))
 	}
-	t := &table{r: c, header: slices.Clone(header), closeReader: closeReader}
-	for i, name := range t.header {
+	t := &table{r: c, row: row, header: slices.Clone(header), closeReader: closeReader}
+	seen := make(map[string]bool, len(header))
+	for _, name := range t.header {
 		if !utf8.ValidString(name) {
 			return nil, fmt.Errorf("header: not UTF-8 (save the file as UTF-8)")
 		}
-		if slices.Contains(t.header[:i], name) {
+		if seen[name] {
 			return nil, fmt.Errorf("header: two columns are named %q", name)
 		}
+		seen[name] = true
 	}
 	return t, nil
 }
@@ -43,6 +70,7 @@ func (t *table) unit() string      { return "line" }
 func (t *table) close() error      { return t.closeReader() }
 
 func (t *table) next() (Object, int, error) {
+	t.row.renew()
 	values, err := t.r.Read()
 	if err != nil {
 		var parse *csv.ParseError

@@ -74,16 +74,18 @@ func (s *jsonLines) read() ([]byte, error) {
 // jsonArray reads a file that is one JSON array of objects, an element at a time.
 type jsonArray struct {
 	d           *json.Decoder
+	element     *meter
 	row         int
 	closeReader func() error
 }
 
 func openArray(r io.Reader, closeReader func() error) (*jsonArray, error) {
-	d := json.NewDecoder(r)
+	element := newMeter(r)
+	d := json.NewDecoder(element)
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
-	return &jsonArray{d: d, closeReader: closeReader}, nil
+	return &jsonArray{d: d, element: element, closeReader: closeReader}, nil
 }
 
 func (s *jsonArray) columns() []string { return nil }
@@ -92,6 +94,7 @@ func (s *jsonArray) close() error      { return s.closeReader() }
 
 func (s *jsonArray) next() (Object, int, error) {
 	s.row++
+	s.element.renew()
 	if s.d.More() {
 		var element json.RawMessage
 		if err := s.d.Decode(&element); err != nil {

@@ -13,21 +13,23 @@ import (
 const fieldBudget = 256 << 20
 
 // fieldMemory keeps the fields of loaded problems within a budget. When a row
-// exceeds it, the column that takes most so far is removed from all rows, those
+// exceeds it, the columns that take most so far are removed from all rows, those
 // to come included.
 type fieldMemory struct {
 	budget  int
 	bytes   map[string]int // by column
 	total   int
 	leftOut []string
+	out     map[string]bool // leftOut
+	visits  int             // of problems and columns, while room was made
 }
 
 // keep counts the fields of the newest problem, and makes room if they are too
 // many. prompt is the column whose text the problems hold in any case.
 func (m *fieldMemory) keep(problems []Problem, prompt string) {
 	newest := &problems[len(problems)-1]
-	if len(m.leftOut) > 0 {
-		newest.remove(m.leftOut...)
+	if len(m.out) > 0 {
+		newest.remove(m.out)
 	}
 	for _, f := range newest.Fields {
 		if f.Name != prompt {
@@ -36,20 +38,42 @@ func (m *fieldMemory) keep(problems []Problem, prompt string) {
 			m.total += n
 		}
 	}
-	for m.total > m.budget {
-		largest := slices.MaxFunc(slices.Sorted(maps.Keys(m.bytes)), func(a, b string) int { return cmp.Compare(m.bytes[a], m.bytes[b]) })
-		m.total -= m.bytes[largest]
-		delete(m.bytes, largest)
-		m.leftOut = append(m.leftOut, largest)
-		for i := range problems {
-			problems[i].remove(largest)
-		}
+	if m.total > m.budget {
+		m.makeRoom(problems)
 	}
 }
 
+// fewColumns is how many columns are left out one by one. Where that is not enough
+// there are very many, and room is made for many rows at once: the time of all rounds
+// together grows as the file.
+const fewColumns = 16
+
+// makeRoom leaves out the largest columns.
+func (m *fieldMemory) makeRoom(problems []Problem) {
+	columns := slices.SortedFunc(maps.Keys(m.bytes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(m.bytes[b], m.bytes[a]), cmp.Compare(a, b))
+	})
+	if m.out == nil {
+		m.out = map[string]bool{}
+	}
+	for _, name := range columns {
+		if m.total <= m.budget && (len(m.leftOut) < fewColumns || m.total <= m.budget/2) {
+			break
+		}
+		m.total -= m.bytes[name]
+		delete(m.bytes, name)
+		m.leftOut = append(m.leftOut, name)
+		m.out[name] = true
+	}
+	for i := range problems {
+		problems[i].remove(m.out)
+	}
+	m.visits += len(columns) + len(problems)
+}
+
 // remove takes columns out of the fields.
-func (p *Problem) remove(columns ...string) {
-	p.Fields = slices.DeleteFunc(p.Fields, func(m Member) bool { return slices.Contains(columns, m.Name) })
+func (p *Problem) remove(columns map[string]bool) {
+	p.Fields = slices.DeleteFunc(p.Fields, func(f Member) bool { return columns[f.Name] })
 }
 
 // valueBytes is about the memory that a value takes, the interface that holds

@@ -1,6 +1,8 @@
 package tokenize
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,83 +21,171 @@ type addedToken struct {
 }
 
 // An addedSet finds added tokens in a text: the leftmost, and of several that begin
-// there the longest.
+// there the longest. Its work is linear in the text whatever the tokens are: it reads
+// the text once, from its end, in an Aho-Corasick automaton of the reversed tokens,
+// which knows at each place the longest token that begins there.
 type addedSet struct {
 	tokens []addedToken
-	// A trie: edges[node<<8|byte] is the next node, token[node] the token that
-	// ends at node or -1; node 0 is the root.
-	edges map[int]int
-	token []int
-	first [256]bool // bytes that begin a token
+	number map[string]int // of a token, by its text
+	first  [256]bool      // bytes that begin a token
+
+	// The automaton: edges[node<<8|byte] is the next node, and node 0 the root, whose
+	// edges are in last too.
+	edges map[int]int32
+	last  [256]int32
+	nodes []addedNode
 }
 
+// An addedNode stands for the end of a token's text, as far as it has been read.
+type addedNode struct {
+	parent, depth int32
+	fail          int32 // the node of the longest shorter text that this one begins with
+	token         int32 // the longest token that begins here, -1 for none
+	by            byte  // the edge from parent
+}
+
+// maxAddedText bounds the added tokens of a tokenizer, in bytes: each takes some 50
+// bytes of the automaton. The largest in use have about 100,000.
+const maxAddedText = 4 << 20
+
+// has reports whether a token of this text was added.
+func (a *addedSet) has(text string) bool {
+	_, ok := a.number[text]
+	return ok
+}
+
+// add adds a token; of several with the same text the last one counts. build must
+// follow.
 func (a *addedSet) add(t addedToken) {
-	if a.edges == nil {
-		a.edges, a.token = map[int]int{}, []int{-1}
+	if n, twice := a.number[t.Content]; twice {
+		a.tokens[n] = t
+		return
 	}
-	node := 0
-	for i := range len(t.Content) {
-		edge := node<<8 | int(t.Content[i])
-		next, ok := a.edges[edge]
-		if !ok {
-			next = len(a.token)
-			a.edges[edge], a.token = next, append(a.token, -1)
-		}
-		node = next
+	if a.number == nil {
+		a.number = map[string]int{}
 	}
-	a.first[t.Content[0]] = true
-	a.token[node] = len(a.tokens)
+	a.number[t.Content] = len(a.tokens)
 	a.tokens = append(a.tokens, t)
 }
 
-// find returns the first token at or after from, its start and end; ok is false if
-// there is none.
-func (a *addedSet) find(s string, from int) (t *addedToken, start, end int, ok bool) {
-	for start = from; start < len(s); start++ {
-		if !a.first[s[start]] {
-			continue
-		}
-		for i, node := start, 0; i < len(s); {
-			next, edge := a.edges[node<<8|int(s[i])]
-			if !edge {
-				break
+// build makes the automaton.
+func (a *addedSet) build() error {
+	total := 0
+	for _, t := range a.tokens {
+		total += len(t.Content)
+	}
+	if total > maxAddedText {
+		return fmt.Errorf("added tokens of %d bytes in all, more than the %d of any tokenizer", total, maxAddedText)
+	}
+	a.edges, a.nodes = map[int]int32{}, []addedNode{{token: -1}}
+	deepest := int32(0)
+	for number, t := range a.tokens {
+		a.first[t.Content[0]] = true
+		at := int32(0)
+		for i := len(t.Content) - 1; i >= 0; i-- {
+			edge := int(at)<<8 | int(t.Content[i])
+			next, ok := a.edges[edge]
+			if !ok {
+				next = int32(len(a.nodes))
+				a.edges[edge] = next
+				a.nodes = append(a.nodes, addedNode{at, a.nodes[at].depth + 1, 0, -1, t.Content[i]})
+				if at == 0 {
+					a.last[t.Content[i]] = next
+				}
 			}
-			i, node = i+1, next
-			if n := a.token[node]; n >= 0 {
-				t, end = &a.tokens[n], i
-			}
+			at = next
 		}
-		if t != nil {
-			return t, start, end, true
+		a.nodes[at].token = int32(number)
+		deepest = max(deepest, a.nodes[at].depth)
+	}
+	// A node's fail is that of its parent, one step further: shorter texts first.
+	byDepth := make([][]int32, deepest+1)
+	for n, node := range a.nodes {
+		byDepth[node.depth] = append(byDepth[node.depth], int32(n))
+	}
+	for _, level := range byDepth[1:] {
+		for _, n := range level {
+			node := &a.nodes[n]
+			if node.parent != 0 {
+				node.fail, _ = a.step(a.nodes[node.parent].fail, node.by)
+			}
+			if node.token < 0 {
+				node.token = a.nodes[node.fail].token
+			}
 		}
 	}
-	return nil, 0, 0, false
+	return nil
+}
+
+// step returns the node after reading one more byte, and how many edges it tried.
+func (a *addedSet) step(at int32, by byte) (next int32, tried int) {
+	for at != 0 {
+		tried++
+		if next, ok := a.edges[int(at)<<8|int(by)]; ok {
+			return next, tried
+		}
+		at = a.nodes[at].fail
+	}
+	return a.last[by], tried + 1
+}
+
+// A foundToken is a place in a text and the longest token that begins there.
+type foundToken struct{ start, token int }
+
+// find returns the places in s where tokens begin, the last one first, and how many
+// edges it tried.
+func (a *addedSet) find(s string) (found []foundToken, tried int) {
+	first := 0
+	for first < len(s) && !a.first[s[first]] {
+		first++
+	}
+	at := int32(0)
+	for i := len(s) - 1; i >= first; i-- {
+		next, n := a.step(at, s[i])
+		at, tried = next, tried+n
+		if a.nodes[at].token >= 0 {
+			found = append(found, foundToken{i, int(a.nodes[at].token)})
+		}
+	}
+	return found, tried
 }
 
 // split calls, in order, between for the texts around the added tokens of s that
 // are not empty, and found for the tokens.
 func (a *addedSet) split(s string, between func(string), found func(id int32)) {
-	done := 0
-	for from := 0; len(a.tokens) > 0; {
-		t, start, end, ok := a.find(s, from)
-		if !ok {
-			break
+	if len(a.tokens) == 0 {
+		if s != "" {
+			between(s)
 		}
+		return
+	}
+	done, from := 0, 0
+	blankEnd := 0 // the end of the white space that was skipped last
+	places, _ := a.find(s)
+	for _, at := range slices.Backward(places) {
+		t, start := &a.tokens[at.token], at.start
+		if start < from {
+			continue // within the token before it
+		}
+		end := start + len(t.Content)
 		from = end
 		if t.SingleWord && (endsWithWord(s[:start]) || startsWithWord(s[end:])) {
 			continue
 		}
-		if t.LStrip {
-			start = max(done, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
+		if t.LStrip && start > done {
+			start = done + len(strings.TrimRightFunc(s[done:start], unicode.IsSpace))
 		}
 		if t.RStrip {
-			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+			if end >= blankEnd {
+				blankEnd = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+			}
+			end = blankEnd
 		}
 		if start > done {
 			between(s[done:start])
 		}
 		found(t.ID)
-		done = end
+		done = end // as in the reference, also where white space was skipped beyond it
 	}
 	if done < len(s) {
 		between(s[done:])

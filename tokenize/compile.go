@@ -13,6 +13,8 @@ const (
 	maxProgram = 20000 // instructions, and copies made for counted repeats
 	maxNesting = 100
 	maxRepeat  = 1000
+	// itemsPerStep items of a class count as an instruction, since each is tried.
+	itemsPerStep = 16
 )
 
 // A compiler parses an expression into parts, which then write the program from its
@@ -23,6 +25,7 @@ type compiler struct {
 	fold  bool   // inside (?i: )
 	prog  []inst
 	work  int
+	items int // of the class that was parsed last
 }
 
 // A part writes instructions that continue at next and returns the first of them.
@@ -36,33 +39,20 @@ func compile(expr string) (*pattern, error) {
 		err = fmt.Errorf("unexpected %q", c.rest[:1])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pattern %q, offset %d: %w", expr, len(expr)-len(c.rest), err)
+		return nil, fmt.Errorf("pattern %.200q, offset %d: %w", expr, len(expr)-len(c.rest), err)
 	}
 	p := &pattern{start: whole(c.emit(inst{op: opMatch}))}
 	if c.work > maxProgram {
-		return nil, fmt.Errorf("pattern %q: longer than %d instructions", expr, maxProgram)
+		return nil, fmt.Errorf("pattern %.200q: longer than %d instructions", expr, maxProgram)
 	}
 	p.prog = c.prog
 	p.pool.New = func() any { return newMachine(p) }
 	return p, nil
 }
 
-// literal returns the pattern that matches only text.
-func literal(text string) *pattern {
-	c := &compiler{}
-	next := c.emit(inst{op: opMatch})
-	runes := []rune(text)
-	for i := len(runes) - 1; i >= 0; i-- {
-		next = c.emit(inst{op: opChar, set: only(runes[i]), x: next})
-	}
-	p := &pattern{prog: c.prog, start: next}
-	p.pool.New = func() any { return newMachine(p) }
-	return p
-}
-
 // emit adds an instruction and returns its index; above the limit it only counts.
 func (c *compiler) emit(in inst) int {
-	if c.work++; c.work > maxProgram {
+	if c.work += 1 + in.items/itemsPerStep; c.work > maxProgram {
 		return 0
 	}
 	c.prog = append(c.prog, in)
@@ -198,7 +188,8 @@ func (c *compiler) atom() (part, error) {
 		return c.group()
 	}
 	s, err := c.character()
-	return func(next int) int { return c.emit(inst{op: opChar, set: s, x: next}) }, err
+	items := c.items
+	return func(next int) int { return c.emit(inst{op: opChar, set: s, items: items, x: next}) }, err
 }
 
 func (c *compiler) group() (part, error) {
@@ -214,11 +205,13 @@ func (c *compiler) lookahead(op op) (part, error) {
 	if err == nil && !c.accept(")") {
 		err = fmt.Errorf("a lookahead must be of one character")
 	}
-	return func(next int) int { return c.emit(inst{op: op, set: s, x: next}) }, err
+	items := c.items
+	return func(next int) int { return c.emit(inst{op: op, set: s, items: items, x: next}) }, err
 }
 
 // character parses what matches one character: a class or a literal.
 func (c *compiler) character() (set, error) {
+	c.items = 0
 	if c.rest == "" {
 		return nil, fmt.Errorf("unexpected end")
 	}
@@ -263,6 +256,9 @@ func (c *compiler) class() (set, error) {
 			return union, nil
 		case strings.HasPrefix(c.rest, "[") || strings.HasPrefix(c.rest, "&&"):
 			return nil, fmt.Errorf("a class within a class is not supported")
+		}
+		if c.items++; c.items > maxProgram {
+			return nil, fmt.Errorf("a class of more than %d items", maxProgram)
 		}
 		if s, err := c.escapedClass(); err != nil {
 			return nil, err
@@ -330,7 +326,7 @@ func (c *compiler) property(negated bool) (set, error) {
 		}
 	}
 	if table == nil {
-		return nil, fmt.Errorf("unknown class \\p{%s}", name)
+		return nil, fmt.Errorf("unknown class \\p{%.40s}", name)
 	}
 	c.rest = rest
 	if negated {
@@ -381,7 +377,7 @@ func (c *compiler) codePoint(kind rune) (rune, error) {
 	}
 	code, err := strconv.ParseUint(text, 16, 21)
 	if err != nil || !utf8.ValidRune(rune(code)) {
-		return 0, fmt.Errorf("bad code point \\%c%s", kind, text)
+		return 0, fmt.Errorf("bad code point \\%c%.40s", kind, text)
 	}
 	c.rest = rest
 	return rune(code), nil

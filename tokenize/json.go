@@ -147,6 +147,28 @@ func (s *scanner) list(open, end byte, item func() error) error {
 	}
 }
 
+// checkNesting refuses JSON whose brackets are nested deeper than in any tokenizer:
+// each stage within a stage is decoded again.
+func checkNesting(raw json.RawMessage) error {
+	depth, inText := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++
+		case inText:
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("nested deeper than %d", maxNesting)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
 // raw returns the text of the next value of any kind and moves past it. It only
 // counts brackets, so that it also accepts what is not JSON.
 func (s *scanner) raw() (json.RawMessage, error) {

@@ -151,11 +151,19 @@ func (b *builder) readTokenizer(data []byte) error {
 		{"post_processor", part.postProcessor, b.readPostProcessor},
 		{"decoder", part.decoder, b.readDecoder},
 	} {
-		if err := stage.read(stage.raw); err != nil {
+		if err := readStage(stage.raw, stage.read); err != nil {
 			return fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
 	return nil
+}
+
+// readStage reads a stage unless it is nested too deep.
+func readStage(raw json.RawMessage, read func(json.RawMessage) error) error {
+	if err := checkNesting(raw); err != nil {
+		return err
+	}
+	return read(raw)
 }
 
 // modelOptions are the settings of "model", besides the vocabulary and the merges.
@@ -429,6 +437,14 @@ func (b *builder) finish(config *configFile) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
+	if err := errors.Join(t.raw.build(), t.normal.build()); err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Concat(t.before, t.after) {
+		if id < 0 || int(id) >= len(t.names) {
+			return nil, fmt.Errorf("post_processor: no token has the id %d", id)
+		}
+	}
 	if b.unk != "" {
 		id, ok := t.ids[b.unk]
 		if !ok {
@@ -465,7 +481,7 @@ func (b *builder) addToken(a addedToken) error {
 	if a.Normalized && len(t.form.steps) > 0 {
 		a.Content = t.form.apply(a.Content)
 		t.normal.add(a)
-	} else if slices.IndexFunc(t.raw.tokens, func(o addedToken) bool { return o.Content == a.Content }) < 0 {
+	} else if !t.raw.has(a.Content) {
 		t.raw.add(a)
 	}
 	return nil

@@ -25,6 +25,8 @@ type inst struct {
 	op   op
 	x, y int // the next instructions; y is tried second
 	set  set
+	// items is the number of parts of set that are tried, 0 for few.
+	items int
 }
 
 type op uint8
@@ -53,7 +55,13 @@ type machine struct {
 	now, next []thread // waiting at a character; past it, not followed yet
 	seen      []int    // seen[pc] is the last position at which a thread reached pc
 	path      []int    // instructions still to follow
+	read      int      // characters that were read, in all searches
 }
+
+// maxAhead is how many characters are read past a match to find a preferred one. An
+// expression that wanted more, such as a(.*b)?, would read the text to its end for
+// each of its pieces.
+const maxAhead = 1024
 
 type thread struct {
 	pc, start int // start is where the thread's match begins
@@ -67,7 +75,7 @@ func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 	}
 	m.next = m.next[:0]
 	start, end = len(s), len(s)
-	for i, found := from, false; ; {
+	for i, found, past := from, false, 0; ; past++ {
 		ahead, size := rune(-1), 0
 		if i < len(s) {
 			ahead, size = utf8.DecodeRuneInString(s[i:])
@@ -78,7 +86,7 @@ func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 		}
 		for n, t := range m.now {
 			if p.prog[t.pc].op == opMatch {
-				start, end, found = t.start, i, true
+				start, end, found, past = t.start, i, true, 0
 				m.now = m.now[:n] // the other threads are less preferred
 				break
 			}
@@ -86,9 +94,10 @@ func (m *machine) find(p *pattern, s string, from int) (start, end int) {
 		if !found {
 			m.now = m.follow(p, m.now, thread{p.start, i}, i, ahead)
 		}
-		if size == 0 || len(m.now) == 0 && found {
+		if size == 0 || found && (len(m.now) == 0 || past > maxAhead) {
 			return start, end
 		}
+		m.read++
 		i += size
 		m.next = m.next[:0]
 		for _, t := range m.now {

@@ -76,8 +76,7 @@ func (b *builder) addSplit(expression, text *string) error {
 	case expression != nil:
 		return b.addCutter(*expression)
 	case text != nil && *text != "":
-		b.t.cutters = append(b.t.cutters, literal(*text).cutter())
-		return nil
+		return b.addStage(literal(*text))
 	}
 	return errors.New("a Split has no pattern")
 }
@@ -140,8 +139,21 @@ func (b *builder) readCutters(raw json.RawMessage, byteLevel *bool) error {
 
 func (b *builder) addCutter(pattern string) error {
 	cut, err := newCutter(pattern)
+	if err != nil {
+		return err
+	}
+	return b.addStage(cut)
+}
+
+// maxStages bounds the stages that split a text: each reads all of it.
+const maxStages = 64
+
+func (b *builder) addStage(cut cutter) error {
+	if len(b.t.cutters) == maxStages {
+		return fmt.Errorf("more than %d stages", maxStages)
+	}
 	b.t.cutters = append(b.t.cutters, cut)
-	return err
+	return nil
 }
 
 // readPostProcessor accepts ByteLevel, which changes offsets only, and
@@ -162,6 +174,9 @@ func (b *builder) readPostProcessor(raw json.RawMessage) error {
 	}
 	return fmt.Errorf("%q is not supported (have ByteLevel, TemplateProcessing, Sequence)", kind)
 }
+
+// maxAround bounds the tokens that are put around a text.
+const maxAround = 64
 
 func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
 	var stage struct {
@@ -185,6 +200,9 @@ func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
 			if !ok {
 				return fmt.Errorf("special token %q is not among special_tokens", part.SpecialToken.ID)
 			}
+			if len(before)+len(after)+len(token.IDs) > maxAround {
+				return fmt.Errorf("TemplateProcessing adds more than %d tokens", maxAround)
+			}
 			if texts == 0 {
 				before = append(before, token.IDs...)
 			} else {
@@ -194,6 +212,9 @@ func (b *builder) readTemplateProcessing(raw json.RawMessage) error {
 	}
 	if texts != 1 {
 		return fmt.Errorf("TemplateProcessing of %d texts, want 1", texts)
+	}
+	if len(before)+len(after)+len(b.t.before)+len(b.t.after) > maxAround {
+		return fmt.Errorf("TemplateProcessing adds more than %d tokens", maxAround)
 	}
 	b.t.before = append(before, b.t.before...)
 	b.t.after = append(b.t.after, after...)

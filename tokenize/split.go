@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -26,6 +27,19 @@ func newCutter(pattern string) (cutter, error) {
 		return nil, err
 	}
 	return p.cutter(), nil
+}
+
+// literal returns the cutter of a Split whose pattern is a text.
+func literal(text string) cutter {
+	return func(s string, i int) int {
+		switch at := strings.Index(s[i:], text); {
+		case at < 0:
+			return len(s)
+		case at > 0:
+			return i + at
+		}
+		return i + len(text)
+	}
 }
 
 func (p *pattern) cutter() cutter {

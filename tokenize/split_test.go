@@ -116,7 +116,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s on %q: %q, want %q", c.pattern, c.text, got, c.want)
 		}
 	}
-	if got := strings.Join(pieces(literal("ab").cutter(), "aabab.ab"), "|"); got != "a|ab|ab|.|ab" {
+	if got := strings.Join(pieces(literal("ab"), "aabab.ab"), "|"); got != "a|ab|ab|.|ab" {
 		t.Errorf("literal: %q", got)
 	}
 }

@@ -1,0 +1,100 @@
+package data
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// The tests in this file count work: what a file from elsewhere may make it grow to.
+
+// TestManyColumns counts the allocations of a CSV header of n columns and of 4n.
+// Duplicates were looked for by comparing all pairs: 3,000 million for the larger one.
+func TestManyColumns(t *testing.T) {
+	header := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "column%d,", i)
+		}
+		return b.String() + "problem\n"
+	}
+	open := func(text string) error {
+		_, err := openCSV(bufio.NewReader(strings.NewReader(text)), ',', func() error { return nil })
+		return err
+	}
+	small, large := header(20_000), header(80_000)
+	allocations := func(text string) float64 {
+		return testing.AllocsPerRun(1, func() {
+			if err := open(text); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if one, four := allocations(small), allocations(large); four > 6*one+100 {
+		t.Errorf("20,000 columns take %.0f allocations, 80,000 take %.0f", one, four)
+	}
+	if err := open(strings.TrimSuffix(large, "\n") + ",column7\n"); err == nil || !strings.Contains(err.Error(), `two columns are named "column7"`) {
+		t.Errorf("a column that is there twice: %v", err)
+	}
+}
+
+// TestManyFields has rows whose columns are all different: room is made in few rounds.
+func TestManyFields(t *testing.T) {
+	visits := func(rows int) int {
+		memory := fieldMemory{budget: 100 * 100, bytes: map[string]int{}}
+		var problems []Problem
+		for i := range rows {
+			problems = append(problems, Problem{Fields: Object{{fmt.Sprint("c", i), strings.Repeat("x", 100)}}})
+			memory.keep(problems, "prompt")
+		}
+		if kept := rows - len(memory.leftOut); kept < 20 || memory.total > memory.budget {
+			t.Errorf("%d rows: %d columns kept, of %d bytes", rows, kept, memory.total)
+		}
+		return memory.visits
+	}
+	// Each round visits all rows, and rounds are as many as rows divided by those that
+	// fill half of the budget: with the real budget, few.
+	if rounds := visits(4000) / 4000; rounds > 100 {
+		t.Errorf("4,000 rows with a column each: all rows were visited %d times", rounds)
+	}
+}
+
+// TestRowsWithoutEnd reads rows that are longer than any may be, as a small compressed
+// file can hold them.
+func TestRowsWithoutEnd(t *testing.T) {
+	const most = 1 << 20
+	endless := func(head string) *bufio.Reader {
+		return bufio.NewReader(io.MultiReader(strings.NewReader(head), zeros{}))
+	}
+	nothing := func() error { return nil }
+	array, err := openArray(endless(`[{"problem": "1"}, {"problem": "`), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	array.element.most = most
+	table, err := openCSV(endless("problem,answer\n1,2\n\""), ',', nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.row.most = most
+	for name, s := range map[string]source{"an array": array, "a table": table} {
+		if _, _, err := s.next(); err != nil {
+			t.Errorf("%s: the first row: %v", name, err)
+		}
+		if _, _, err := s.next(); err == nil || !strings.Contains(err.Error(), "longer than 1 MiB") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}
+
+// zeros is an endless text.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}
