@@ -71,15 +71,24 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	return c
 }
 
+// maxBench bounds the counts of a benchmark: what they measure has to be held.
+const maxBench = 1 << 24
+
 func (b *benchCommand) check() error {
 	for name, n := range map[string]int{"context": b.Context, "steps": b.Steps, "rows": b.Rows, "tokens": b.Tokens, "repeat": b.Repeat} {
 		if n < 1 {
 			return usagef("--%s %d: must be at least 1", name, n)
 		}
+		if n > maxBench {
+			return usagef("--%s %d: must be at most %d", name, n, maxBench)
+		}
 	}
 	for _, n := range b.Batch {
 		if n < 1 {
 			return usagef("--batch %d: must be at least 1", n)
+		}
+		if n > maxSlots {
+			return usagef("--batch %d: must be at most %d", n, maxSlots)
 		}
 	}
 	if err := checkDType(b.dtype, b.runtime.Device); err != nil {

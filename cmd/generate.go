@@ -65,14 +65,25 @@ type generateOptions struct {
 	samples, slots int
 }
 
+// What a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
+const (
+	maxSamples   = 65536
+	maxSlots     = 65536
+	maxResponses = 1 << 26
+)
+
 // validateSampling refuses impossible values of the flags that generate and
 // eval share.
 func validateSampling(s sampler.Sampling, samples, slots int) error {
 	switch {
 	case samples < 1:
 		return usagef("--samples %d: must be at least 1", samples)
+	case samples > maxSamples:
+		return usagef("--samples %d: must be at most %d", samples, maxSamples)
 	case slots < 1:
 		return usagef("--slots %d: must be at least 1", slots)
+	case slots > maxSlots:
+		return usagef("--slots %d: must be at most %d", slots, maxSlots)
 	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 1):
 		return usagef("--temperature %v: must be a finite number above 0; --greedy takes the likeliest token", s.Temperature)
 	}
@@ -106,6 +117,9 @@ func readRequests(in io.Reader, name string, policy *train.Policy, samples int) 
 	}
 	if len(requests) == 0 {
 		return nil, fmt.Errorf("%s holds no prompts", name)
+	}
+	if n := len(requests) * samples; n > maxResponses {
+		return nil, usagef("--samples %d: for the %d prompts of %s these are %d responses, more than %d", samples, len(requests), name, n, maxResponses)
 	}
 	return requests, nil
 }

@@ -80,6 +80,9 @@ func (o sweepOptions) run(c *cobra.Command, path string) error {
 	if o.jobs < 1 {
 		return usagef("-j %d: want at least 1", o.jobs)
 	}
+	if o.jobs > 1024 {
+		return usagef("-j %d: want at most 1024", o.jobs)
+	}
 	p, err := readPlan(path)
 	if err != nil {
 		return err

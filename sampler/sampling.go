@@ -24,9 +24,9 @@ type Sampling struct {
 	Greedy       bool    `toml:"-" flag:"greedy" json:"greedy" help:"take the likeliest token"`
 	Temperature  float64 `toml:"temperature" json:"temperature" range:"(0,)" help:"divisor of the logits"`
 	TopP         float64 `toml:"top_p" json:"top_p" range:"(0,1]" note:"1 turns it off" help:"keep the smallest set of likeliest tokens that holds this share of the probability"`
-	TopK         int     `toml:"top_k" json:"top_k" range:"[0,)" note:"0 turns it off" help:"keep this many of the likeliest tokens"`
+	TopK         int     `toml:"top_k" json:"top_k" range:"[0,1073741824]" note:"0 turns it off" help:"keep this many of the likeliest tokens"`
 	MinP         float64 `toml:"min_p" json:"min_p,omitempty" range:"[0,1)" note:"0 turns it off" help:"keep the tokens whose probability is at least this share of the largest one"`
-	MaxNewTokens int     `toml:"max_new_tokens" flag:"max-tokens" json:"max_tokens" range:"[1,)" help:"most tokens of a response, the end-of-sequence token included; one that reaches it is truncated"`
+	MaxNewTokens int     `toml:"max_new_tokens" flag:"max-tokens" json:"max_tokens" range:"[1,16777216]" help:"most tokens of a response, the end-of-sequence token included; one that reaches it is truncated"`
 }
 
 // Plain is a Sampling without filters, at temperature 1.

@@ -77,7 +77,7 @@ func (f Field) remedy() string {
 	if tag == "" || parseRange(tag).contains(f.number()) {
 		return ""
 	}
-	text := "must be " + parseRange(tag).describe(f.Value.Kind())
+	text := "must be " + parseRange(tag).broken(f.Value.Kind(), f.number())
 	if note := f.tag.Get("note"); note != "" {
 		text += "; " + note
 	}
@@ -139,9 +139,29 @@ func (r interval) contains(x float64) bool {
 	return above && below
 }
 
+// limited reports whether the interval only keeps a number within what a machine can
+// hold, rather than within what it means.
+func (r interval) limited() bool { return !math.IsInf(r.high, 1) && r.high-r.low >= 1000 }
+
+// broken names, as what follows "must be", the end of the interval beyond which x is.
+func (r interval) broken(kind reflect.Kind, x float64) string {
+	switch {
+	case !r.limited():
+		return r.describe(kind)
+	case x > r.high && !math.IsInf(x, 1):
+		return "at most " + strconv.FormatFloat(r.high, 'f', -1, 64)
+	}
+	r.high = math.Inf(1)
+	return r.describe(kind)
+}
+
 // describe names the interval as what follows "must be".
 func (r interval) describe(kind reflect.Kind) string {
 	switch {
+	case r.limited():
+		low := r
+		low.high = math.Inf(1)
+		return low.describe(kind) + " and at most " + strconv.FormatFloat(r.high, 'f', -1, 64)
 	case !math.IsInf(r.high, 1):
 		open, end := "[", "]"
 		if r.lowOpen {

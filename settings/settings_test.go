@@ -21,11 +21,12 @@ type example struct {
 	ClipLow int  `range:"[2,5]"`
 	EpsESS  *float64
 	Words   []string `toml:"words,omitempty"`
+	Slots   int      `range:"[1,65536]" note:"more need more memory"`
 	Skipped map[string]int
 	private int //lint:ignore U1000 a field that is not a setting
 }
 
-func good() example { return example{Name: "one", shared: shared{Rate: 1}, ClipLow: 2} }
+func good() example { return example{Name: "one", shared: shared{Rate: 1}, ClipLow: 2, Slots: 1} }
 
 // Embedded structs count as their fields do, in order; keys and flags follow
 // from names unless tags say otherwise.
@@ -35,10 +36,10 @@ func TestFields(t *testing.T) {
 	for _, f := range Fields(&x) {
 		keys, flags = append(keys, f.Key), append(flags, f.Flag)
 	}
-	if want := []string{"name", "rate", "share", "", "clip_low", "eps_ess", "words"}; !slices.Equal(keys, want) {
+	if want := []string{"name", "rate", "share", "", "clip_low", "eps_ess", "words", "slots"}; !slices.Equal(keys, want) {
 		t.Errorf("keys %q, want %q", keys, want)
 	}
-	if want := []string{"name", "lr", "share", "exact", "clip-low", "eps-ess", "words"}; !slices.Equal(flags, want) {
+	if want := []string{"name", "lr", "share", "exact", "clip-low", "eps-ess", "words", "slots"}; !slices.Equal(flags, want) {
 		t.Errorf("flags %q, want %q", flags, want)
 	}
 	Fields(&x)[1].Value.SetFloat(7)
@@ -74,6 +75,10 @@ func TestCheck(t *testing.T) {
 		{func(x *example) { x.Share = math.Nextafter(0, -1) }, "share = -5e-324: must be in [0, 1); 0 turns it off"},
 		{func(x *example) { x.ClipLow = 5 }, ""},
 		{func(x *example) { x.ClipLow = 6 }, "clip_low = 6: must be in [2, 5]"},
+		{func(x *example) { x.Slots = 65536 }, ""},
+		{func(x *example) { x.Slots = 0 }, "slots = 0: must be at least 1; more need more memory"},
+		{func(x *example) { x.Slots = 65537 }, "slots = 65537: must be at most 65536; more need more memory"},
+		{func(x *example) { x.Slots = math.MaxInt }, "slots = 9223372036854775807: must be at most 65536; more need more memory"},
 		{func(x *example) { x.Name = "three" }, `name = "three": must be one of one, two`},
 		{func(x *example) { x.Name, x.ClipLow = "", 1 }, "name = \"\": must be one of one, two\nclip_low = 1: must be in [2, 5]"},
 	} {

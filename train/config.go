@@ -46,18 +46,18 @@ type ModelConfig struct {
 type DataConfig struct {
 	Train string `toml:"train" help:"file of problems with answers; required"`
 	data.Columns
-	Prompts int    `toml:"prompts" range:"[0,)" note:"0 keeps all" help:"most problems to keep: the first ones that pass the filter"`
+	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems to keep: the first ones that pass the filter"`
 	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
 	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
 }
 
 // A RolloutConfig says how responses are sampled.
 type RolloutConfig struct {
-	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,)" help:"problems of one round"`
-	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[2,)" note:"advantages compare the responses to one prompt" help:"responses to each problem: the group size K"`
+	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
+	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[2,65536]" note:"advantages compare the responses to one prompt" help:"responses to each problem: the group size K"`
 	sampler.Sampling
-	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,)" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
-	Slots           int    `toml:"slots" range:"[1,)" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`
+	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
+	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`
 	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots, as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
 }
@@ -86,33 +86,33 @@ type ObjectiveConfig struct {
 // An OptimizerConfig is AdamW and the schedule of its learning rate.
 type OptimizerConfig struct {
 	learn.UpdateSettings
-	Warmup   int    `toml:"warmup" range:"[0,)" help:"steps over which the learning rate rises linearly from 0"`
+	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
 	Schedule string `toml:"schedule" choice:"constant linear cosine" note:"linear and cosine end at 0 with the last step of the run" help:"learning rate after the warmup"`
 	Offload  bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
 }
 
 // A LoopConfig says how long and in which portions training goes on.
 type LoopConfig struct {
-	Rounds      int     `toml:"rounds" range:"[1,)" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
-	BatchSize   int     `toml:"batch_size" range:"[1,)" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
-	Epochs      int     `toml:"epochs" range:"[1,)" help:"passes over the trajectories of a round"`
-	MicroTokens int     `toml:"micro_tokens" range:"[1,)" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
+	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
+	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
+	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
+	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
-	SaveEvery   int     `toml:"save_every" range:"[0,)" note:"0 saves only the end" help:"rounds between checkpoints"`
-	SaveSteps   int     `toml:"save_steps" range:"[0,)" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round"`
-	SaveMinutes float64 `toml:"save_minutes" range:"[0,)" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
-	KeepLast    int     `toml:"keep_last" range:"[0,)" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
-	KeepBest    int     `toml:"keep_best" range:"[0,)" help:"how many of the best checkpoints are kept beside those of keep_last: of the evaluated ones those with the highest mean pass@1 of the suites"`
+	SaveEvery   int     `toml:"save_every" range:"[0,1000000000]" note:"0 saves only the end" help:"rounds between checkpoints"`
+	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round"`
+	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
+	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
+	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the best checkpoints are kept beside those of keep_last: of the evaluated ones those with the highest mean pass@1 of the suites"`
 	OnNonfinite string  `toml:"on_nonfinite" choice:"stop skip" note:"stop ends the run, skip leaves the step out; both write the batch to failures/ in the run folder, for onering replay" help:"what happens at NaN or an infinity in log-probs, loss or gradients, always before the update"`
-	SkipLimit   int     `toml:"skip_limit" range:"[0,)" help:"how many steps skip may leave out in the whole run before it stops after all"`
-	EvalEvery   int     `toml:"eval_every" range:"[0,)" note:"0 is never" help:"rounds between evaluations"`
+	SkipLimit   int     `toml:"skip_limit" range:"[0,1000000000]" help:"how many steps skip may leave out in the whole run before it stops after all"`
+	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`
 }
 
 // An EvalConfig says what is evaluated during training. A Temperature of 0 is
 // greedy decoding, and MaxNewTokens of 0 stands for that of RolloutConfig.
 type EvalConfig struct {
 	Suites  []string `toml:"suites" help:"files of held-out problems"`
-	Samples int      `toml:"samples" range:"[1,)" help:"responses to each problem"`
+	Samples int      `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
 	Extract string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
 	sampler.Sampling
 	data.Columns
@@ -143,7 +143,7 @@ func (c Config) longest() int {
 // A RuntimeConfig says where the graphs run.
 type RuntimeConfig struct {
 	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU, or auto: GPU 0 where there is one and all that it needs, else the CPU"`
-	Threads int    `toml:"threads" range:"[0,)" note:"0 is one for each core" help:"threads of the CPU's kernels"`
+	Threads int    `toml:"threads" range:"[0,1024]" note:"0 is one for each core" help:"threads of the CPU's kernels"`
 	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }
 

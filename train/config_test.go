@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -163,5 +164,42 @@ func TestRewardIsDecisive(t *testing.T) {
 	c.Reward.Rule = &rule{Weight: 3}
 	if changed := fmt.Sprint(changedSettings(was, decisive(c))); changed != "[reward.weight was 2 and is 3]" {
 		t.Errorf("another setting: %s", changed)
+	}
+}
+
+// Settings that would take all memory, or make counts overflow, are refused; none of
+// the numbers without an upper end is a count.
+func TestUpperBounds(t *testing.T) {
+	for _, tt := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.Rollout.PromptsPerRound = math.MaxInt }, "rollout.prompts_per_round = 9223372036854775807: must be at most 1048576"},
+		{func(c *Config) { c.Rollout.SamplesPerPrompt = 1 << 40 }, "rollout.samples_per_prompt = 1099511627776: must be at most 65536"},
+		{func(c *Config) { c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 1<<20, 1<<16 },
+			"rollout.prompts_per_round = 1048576: times rollout.samples_per_prompt = 65536 is 68719476736 trajectories, more than the 4194304 of a round"},
+		{func(c *Config) { c.Rollout.Slots = math.MaxInt }, "rollout.slots = 9223372036854775807: must be at most 65536"},
+		{func(c *Config) { c.Rollout.MaxNewTokens = math.MaxInt }, "rollout.max_new_tokens = 9223372036854775807: must be at most 16777216"},
+		{func(c *Config) { c.Rollout.MaxPromptTokens = math.MaxInt }, "rollout.max_prompt_tokens = 9223372036854775807: must be at most 16777216"},
+		{func(c *Config) { c.Eval.MaxNewTokens = math.MaxInt }, "eval.max_new_tokens = 9223372036854775807: must be at most 16777216"},
+		{func(c *Config) { c.Eval.Samples, c.Eval.Temperature = math.MaxInt, 1 }, "eval.samples = 9223372036854775807: must be at most 65536"},
+		{func(c *Config) { c.Train.Rounds = math.MaxInt }, "train.rounds = 9223372036854775807: must be at most 100000000"},
+		{func(c *Config) { c.Train.SaveMinutes = 1e300 }, "train.save_minutes = 1e+300: must be at most 10000000"},
+		{func(c *Config) { c.Train.KeepLast = math.MaxInt }, "train.keep_last = 9223372036854775807: must be at most 1000000"},
+		{func(c *Config) { c.Runtime.Threads = math.MaxInt }, "runtime.threads = 9223372036854775807: must be at most 1024; 0 is one for each core"},
+	} {
+		c := Default()
+		c.Model.Path, c.Data.Train = "m", "d"
+		tt.change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
+		}
+	}
+	// Products of what is allowed fit an int64: steps of a run, tokens of a round.
+	c := Default()
+	c.Train.Rounds, c.Train.Epochs, c.Train.BatchSize = 100_000_000, 10_000, 1
+	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 1<<20, 4
+	if got, want := float64(c.steps()), 1e8*1e4*float64(1<<22); got != want {
+		t.Errorf("%g steps, want %g", got, want)
 	}
 }

@@ -55,11 +55,18 @@ func (c Config) Validate() error {
 	return errors.Join(v.errs...)
 }
 
+// maxPerRound bounds the trajectories of a round, which are held in memory. With the
+// ranges of rounds and epochs it keeps the count of optimizer steps within an int64.
+const maxPerRound = 1 << 22
+
 // loop checks what the settings of [train] must be together with others.
 func (v *validator) loop(c Config) {
 	t := c.Train
 	// In float64 the product cannot overflow.
-	if perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt); t.BatchSize >= 1 && perRound >= 1 {
+	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)
+	v.check("rollout.prompts_per_round", c.Rollout.PromptsPerRound, perRound <= maxPerRound,
+		fmt.Sprintf("times rollout.samples_per_prompt = %d is %.0f trajectories, more than the %d of a round", c.Rollout.SamplesPerPrompt, perRound, maxPerRound))
+	if t.BatchSize >= 1 && perRound >= 1 {
 		v.check("train.batch_size", t.BatchSize, math.Mod(perRound, float64(t.BatchSize)) == 0,
 			fmt.Sprintf("must divide the %.0f trajectories of a round (rollout.prompts_per_round x rollout.samples_per_prompt)", perRound))
 	}
@@ -85,7 +92,7 @@ func (v *validator) eval(e EvalConfig) {
 				fmt.Sprintf("has no effect on greedy decoding: set eval.temperature above 0, or %s = %v", f.Key, off[i].Value))
 		}
 	}
-	e.Temperature, e.MaxNewTokens = 1, 1
+	e.Temperature, e.MaxNewTokens = 1, max(1, e.MaxNewTokens) // 0 was looked at above
 	v.ranges("eval.", &e)
 }
 

@@ -26,12 +26,12 @@ type Demonstration struct {
 // A SupervisedConfig says how a warm start is trained. The learning rate rises
 // over Warmup steps and then falls linearly to Floor of itself.
 type SupervisedConfig struct {
-	Epochs    int `range:"[1,)" help:"passes over the data"`
-	BatchSize int `range:"[1,)" help:"demonstrations of a step"`
+	Epochs    int `range:"[1,1000000]" help:"passes over the data"`
+	BatchSize int `range:"[1,4194304]" help:"demonstrations of a step"`
 	learn.UpdateSettings
-	Warmup      int     `range:"[0,)" help:"steps over which the rate rises"`
+	Warmup      int     `range:"[0,1000000000]" help:"steps over which the rate rises"`
 	Floor       float64 `range:"[0,1]" help:"share of the rate that is left at the end"`
-	MicroTokens int     `range:"[1,)" help:"most tokens of one forward and backward pass"`
+	MicroTokens int     `range:"[1,1073741824]" help:"most tokens of one forward and backward pass"`
 	Seed        int64   `help:"seed of the order of demonstrations"`
 	Template    tokenize.Template
 
