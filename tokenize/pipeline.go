@@ -76,7 +76,7 @@ func (b *builder) addSplit(expression, text *string) error {
 	case expression != nil:
 		return b.addCutter(*expression)
 	case text != nil && *text != "":
-		return b.addStage(literal(*text))
+		return addStage(b.t, literal(*text))
 	}
 	return errors.New("a Split has no pattern")
 }
@@ -142,17 +142,17 @@ func (b *builder) addCutter(pattern string) error {
 	if err != nil {
 		return err
 	}
-	return b.addStage(cut)
+	return addStage(b.t, cut)
 }
 
 // maxStages bounds the stages that split a text: each reads all of it.
 const maxStages = 64
 
-func (b *builder) addStage(cut cutter) error {
-	if len(b.t.cutters) == maxStages {
+func addStage(t *Tokenizer, cut cutter) error {
+	if len(t.cutters) == maxStages {
 		return fmt.Errorf("more than %d stages", maxStages)
 	}
-	b.t.cutters = append(b.t.cutters, cut)
+	t.cutters = append(t.cutters, cut)
 	return nil
 }
 
