@@ -182,7 +182,7 @@ func TestHostileTokenizers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return `{"type":"Split","pattern":{"Regex":` + string(quoted) + `},"behavior":"Isolated"}`
+		return `{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":` + string(quoted) + `},"behavior":"Isolated"},{"type":"ByteLevel"}]}`
 	}
 	digits := strings.Repeat(`{"type":"Digits"},`, 1000)
 	for _, tt := range []struct{ key, value, want string }{
