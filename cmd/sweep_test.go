@@ -56,13 +56,15 @@ func TestPaperRuns(t *testing.T) {
 
 // TestSweepExamples reads the files that the documentation and the help show.
 func TestSweepExamples(t *testing.T) {
-	page, err := os.ReadFile("../docs/reports.md")
+	text, err := os.ReadFile("../docs/reports.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, page, _ := strings.Cut(string(text), "\n## Sweeps\n")
+	page, _, _ = strings.Cut(page, "\n## ")
 	var examples []string
-	for _, m := range regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllSubmatch(page, -1) {
-		examples = append(examples, string(m[1]))
+	for _, m := range regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		examples = append(examples, m[1])
 	}
 	indented := regexp.MustCompile(`(?m)^  (.*)$|^$`)
 	var help strings.Builder

@@ -47,7 +47,7 @@ func keys() map[string]bool {
 // Every problem is reported at once, under a key that exists.
 func TestValidateNamesKeys(t *testing.T) {
 	bad := Config{
-		Model:     ModelConfig{TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}}},
+		Model:     ModelConfig{TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
 		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
@@ -95,6 +95,7 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Model.Template = "Q: {problem} {problem}" }, "model.template"},
 		{func(c *Config) { c.Model.Template = "Q: {question}" }, "model.template"},
 		{func(c *Config) { c.Model.System = "Be brief." }, "model.system"},
+		{func(c *Config) { c.Model.Args = tokenize.ArgTexts{"enable_thinking=false"} }, "model.template_args"},
 		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
 		{func(c *Config) { c.Data.Filter = "level in 3..x" }, "data.filter"},
 		{func(c *Config) { c.Data.Train, c.Data.Answer = Arithmetic, "a" }, "data.answer"},
