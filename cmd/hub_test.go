@@ -139,7 +139,7 @@ func TestHubEverywhere(t *testing.T) {
 		"data check hf:org/none",
 		"data check one.jsonl --model org/none",
 		"train --set model.path=org/none --out o",
-		"train --set data.train=hf:org/none --out o",
+		"train --set model.path=org/tiny --set data.train=hf:org/none --out o",
 		"train --set eval.suites=held=hf:org/none --out o",
 		"train --dry-run --set model.path=org/none --out o",
 	} {
