@@ -213,27 +213,37 @@ func (f *configFlags) register(c *cobra.Command) {
 	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
 }
 
-// resolve reads what the flags name. The weakest layer is the run file; where none is
-// given, it is what base makes of the other layers, nothing if base is nil.
+// resolve reads what the flags name; base is that of resolveFlags.
 func (f *configFlags) resolve(c *cobra.Command, base func(others ...layer) (layer, error)) (*resolved, error) {
-	flags, err := flagLayer(f.sets)
+	return resolveFlags(c, f.file, f.sets, "objective", f.objective, base)
+}
+
+// resolveFlags reads the run file, the environment, --set, and the flag of the same
+// name as the section whose implementation it chooses; an empty file or choice is
+// none. Where no run file is given, the weakest layer is what base makes of the
+// others, nothing if base is nil.
+func resolveFlags(c *cobra.Command, file string, sets []string, section, choice string, base func(others ...layer) (layer, error)) (*resolved, error) {
+	var run layer
+	if file != "" {
+		var err error
+		if run, err = fileLayer(file, c.InOrStdin()); err != nil {
+			return nil, err
+		}
+	}
+	flags, err := flagLayer(sets)
 	if err != nil {
 		return nil, err
 	}
-	if f.objective != "" {
-		flags = append(flags, parseText("objective", "name", "--objective", f.objective))
+	if choice != "" {
+		flags = append(flags, parseText(section, "name", "--"+section, choice))
 	}
-	environment, file := envLayer(os.Environ()), layer(nil)
-	switch {
-	case f.file != "":
-		file, err = fileLayer(f.file, c.InOrStdin())
-	case base != nil:
-		file, err = base(environment, flags)
+	environment := envLayer(os.Environ())
+	if file == "" && base != nil {
+		if run, err = base(environment, flags); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return resolve(file, environment, flags)
+	return resolve(run, environment, flags)
 }
 
 // completeSet offers the keys of --set, those of the chosen objective included.

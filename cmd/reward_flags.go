@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,21 +29,7 @@ func (f *rewardFlags) register(c *cobra.Command) {
 // Only its reward is checked. The reward is told the prompt template, unless it is
 // "" and that of the configuration holds.
 func (f *rewardFlags) resolve(c *cobra.Command, template string) (train.Config, error) {
-	var base layer
-	if f.file != "" {
-		var err error
-		if base, err = fileLayer(f.file, c.InOrStdin()); err != nil {
-			return train.Config{}, err
-		}
-	}
-	flags, err := flagLayer(f.sets)
-	if err != nil {
-		return train.Config{}, err
-	}
-	if f.name != "" {
-		flags = append(flags, parseText("reward", "name", "--reward", f.name))
-	}
-	r, err := resolve(base, envLayer(os.Environ()), flags)
+	r, err := resolveFlags(c, f.file, f.sets, "reward", f.name, nil)
 	if err != nil {
 		return train.Config{}, err
 	}
