@@ -106,11 +106,7 @@ func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 }
 
 func (r *Rule) score(sample reward.Sample) reward.Score {
-	golds := map[string]bool{}
-	for _, answer := range sample.Problem.Answers {
-		golds[r.Normal(answer)] = true
-	}
-	delete(golds, "")
+	golds := r.Normals(sample.Problem.Answers)
 	if r.CompareGroup && len(golds) == 0 {
 		return reward.Score{Status: reward.Error, Reason: "the problem has no answer"}
 	}

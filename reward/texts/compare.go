@@ -48,6 +48,18 @@ func (c Compare) Normal(s string) string {
 	return s
 }
 
+// Normals returns the normal forms of the accepted answers. An answer of which nothing
+// is left is none.
+func (c Compare) Normals(answers []string) map[string]bool {
+	all := map[string]bool{}
+	for _, answer := range answers {
+		if s := c.Normal(answer); s != "" {
+			all[s] = true
+		}
+	}
+	return all
+}
+
 // withoutPunctuation leaves out marks. Those of a number stay, since -5 is not 5.
 func withoutPunctuation(s string) string {
 	runes := []rune(s)
