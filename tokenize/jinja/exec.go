@@ -44,6 +44,16 @@ func (r *run) capture(s *scope, body []stmt) string {
 	return r.captured(func() { r.body(s, body) })
 }
 
+// filtered returns the text that a body writes in a scope inside s, after filters.
+func (r *run) filtered(s *scope, body []stmt, filters []*filterExpr) Value {
+	inner := &scope{around: s}
+	var v Value = r.capture(inner, body)
+	for _, f := range filters {
+		v = f.apply(r, inner, v)
+	}
+	return v
+}
+
 // captured returns the text that write writes.
 func (r *run) captured(write func()) string {
 	out := r.out
@@ -90,11 +100,7 @@ func (st *setStmt) exec(r *run, s *scope) flow {
 }
 
 func (st *setBlock) exec(r *run, s *scope) flow {
-	inner := &scope{around: s}
-	var v Value = r.capture(inner, st.body)
-	for _, f := range st.filters {
-		v = f.apply(r, inner, v)
-	}
+	v := r.filtered(s, st.body, st.filters)
 	r.step(st.line)
 	r.assign(s, st.target, v)
 	return flowNext
@@ -157,11 +163,7 @@ func (c *callBlock) exec(r *run, s *scope) flow {
 }
 
 func (f *filterBlock) exec(r *run, s *scope) flow {
-	inner := &scope{around: s}
-	var v Value = r.capture(inner, f.body)
-	for _, filter := range f.filters {
-		v = filter.apply(r, inner, v)
-	}
+	v := r.filtered(s, f.body, f.filters)
 	r.step(f.line)
 	r.write(r.str(v))
 	return flowNext
