@@ -67,6 +67,9 @@ func TestEqual(t *testing.T) {
 		{`\frac{e^{2it}}{2+2i}`, `\frac{(1-i)e^{2it}}{4}`, Equal},
 		{`\sin 1`, `\sin 1^\circ`, Different},
 		{`\gcd(12,18)`, `6`, Equal},
+		{`((3+\sqrt2)^4)^4`, `((3+\sqrt2)^4)^4+10^{-40}`, Different},
+		{`\sin^2 1+\cos^2 1-1+10^{-60}`, `0`, Different},
+		{`\sqrt{2}\cdot 10^{30}`, `\sqrt{2}\cdot 10^{30}+10^{-20}`, Different},
 		{`\int_0^1 x^2 dx`, `\int_0^1 x^2 dx`, Equal},
 		{`\int_0^1 x^2 dx`, `\int_0^1 x^3 dx`, Different},
 	} {

@@ -422,12 +422,22 @@ func (c *Context) Differ(a, b Real, scale Real, bits int) (different, tight bool
 	return false, rad.less(size)
 }
 
-// Swallows reports whether b is not zero and too small to change a at the precision.
+// lostBits is how many bits a summand must keep above the precision to count: what
+// happens to a sum later, as a high power of it, costs it some of its last bits.
+const lostBits = 40
+
+// Swallows reports whether b is not zero and too small to change a at the
+// precision: it comes near the radius of a, or near the last bits of a.
 func (c *Context) Swallows(a, b Real) bool {
-	if a.mid == nil || b.mid == nil || a.ContainsZero() || b.ContainsZero() {
+	if b.mid == nil || b.ContainsZero() {
 		return false
 	}
-	return b.mid.MantExp(nil) < a.mid.MantExp(nil)-int(c.Prec)
+	size, noise := below(b.float()), a.rad
+	noise.e += lostBits / 4
+	if size.less(noise) {
+		return true
+	}
+	return a.mid != nil && a.mid.Sign() != 0 && b.mid.MantExp(nil) < a.mid.MantExp(nil)-int(c.Prec)+lostBits
 }
 
 // Larger is the one of a and b with the larger middle, by magnitude.
