@@ -70,12 +70,13 @@ var rooms = []struct {
 
 	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/grades files train/learn train/memory train/metrics train/rundir runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train", "train/grades files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
 	{"train/grades", "reward train/rundir"},
-	{"train/learn", "runtime models models/adamw"},
+	{"train/learn", "runtime models models/adamw train/metrics"},
 	{"train/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "files train/metrics models"},
+	{"train/saving", "train/learn train/memory train/rundir runtime models"},
 	{"train/sweep", "files models"},
 
 	{"serve", "train train/metrics eval"},

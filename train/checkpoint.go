@@ -7,34 +7,23 @@ import (
 	"onering/reward"
 	"onering/sampler"
 	"onering/train/rundir"
+	"onering/train/saving"
 )
 
-// snapshot returns the run's state without copying the weights.
-func (t *Trainer) snapshot() (rundir.Snapshot, error) {
+// Snapshot implements saving.Source: it copies no weights.
+func (t *Trainer) Snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{State: rundir.State{
-		Round: t.at.round, Step: t.at.step, Inside: t.at.next == toLearn, Evaluated: t.at.next == toRoll,
 		Settings: decisive(t.Config), Problems: t.roller.digest, Score: t.score, Alarms: t.alarms.State(),
 	}}
+	t.at.Mark(&s.State)
 	if t.round != nil {
 		s.Round = t.round.state()
 	}
 	return s, t.learner.saveTo(&s)
 }
 
-// release ends the use of a snapshot.
-func (t *Trainer) release() { t.learner.release() }
-
-// positionOf returns the position that a checkpoint with state s was written at.
-func positionOf(s rundir.State) position {
-	next := toEvaluate
-	switch {
-	case s.Inside:
-		next = toLearn
-	case s.Evaluated:
-		next = toRoll
-	}
-	return position{s.Round, s.Step, next}
-}
+// Release implements saving.Source.
+func (t *Trainer) Release() { t.learner.learned().Release() }
 
 // restore brings the run to its newest whole checkpoint, or to its beginning if it
 // has none yet.
@@ -61,8 +50,8 @@ func (t *Trainer) restore() error {
 	if err := t.alarms.Restore(s.Alarms); err != nil {
 		return fmt.Errorf("train: resume: %s: %w", dir, err)
 	}
-	t.at, t.score = positionOf(s), s.Score
-	t.saver.saved = t.at
+	t.at, t.score = saving.PositionOf(s), s.Score
+	t.saver.Resumed(t.at)
 	if s.Inside {
 		if t.round, err = t.restoredRound(dir); err != nil {
 			return err
@@ -75,7 +64,7 @@ func (t *Trainer) restore() error {
 	if err != nil {
 		return fmt.Errorf("train: resume: %w", err)
 	}
-	t.log.Info("resuming", "checkpoint", dir, "round", t.at.round, "step", t.at.step)
+	t.log.Info("resuming", "checkpoint", dir, "round", t.at.Round, "step", t.at.Step)
 	return nil
 }
 
@@ -90,7 +79,7 @@ func (t *Trainer) restoredRound(dir string) (*round, error) {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
 	}
 	r := roundOf(s, c.OldLogProb == "rescore")
-	r.problems, r.batches = t.roller.problemsOf(t.at.round), t.roller.batches(t.at.round, r.kept)
+	r.problems, r.batches = t.roller.problemsOf(t.at.Round), t.roller.batches(t.at.Round, r.kept)
 	if len(s.Steps) > len(r.batches) {
 		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))
 	}

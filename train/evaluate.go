@@ -12,6 +12,7 @@ import (
 	"onering/eval"
 	"onering/reward"
 	"onering/train/metrics"
+	"onering/train/saving"
 )
 
 // An Evaluation is the results of all suites at one point of a run.
@@ -99,15 +100,15 @@ func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*ev
 
 // evaluate runs the suites; without any it returns no results, and neither if the
 // reward leaves a response without a grade.
-func (e *evaluator) evaluate(ctx context.Context, at position) (Evaluation, error) {
-	out := Evaluation{Round: at.round, Step: at.step, answers: reward.FindsAnswers(e.reward)}
+func (e *evaluator) evaluate(ctx context.Context, at saving.Position) (Evaluation, error) {
+	out := Evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
 		result, err := e.suite(ctx, s, at)
 		var ungraded *eval.UngradedError
 		if errors.As(err, &ungraded) {
-			e.log.Warn("the evaluation is left out", "step", at.step, "reason", err)
-			return Evaluation{Round: at.round, Step: at.step}, nil
+			e.log.Warn("the evaluation is left out", "step", at.Step, "reason", err)
+			return Evaluation{Round: at.Round, Step: at.Step}, nil
 		}
 		if err != nil {
 			return out, err
@@ -132,7 +133,7 @@ func (e *evaluator) settings() eval.Settings {
 }
 
 // suite evaluates one suite.
-func (e *evaluator) suite(ctx context.Context, s eval.Suite, at position) (eval.Score, error) {
+func (e *evaluator) suite(ctx context.Context, s eval.Suite, at saving.Position) (eval.Score, error) {
 	suites := []eval.Suite{s}
 	responses, err := eval.New(eval.NewPlan(e.settings(), suites))
 	if err != nil {
@@ -141,7 +142,7 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at position) (eval.
 	r := e.roller
 	sampling := eval.Evaluator{
 		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
-		Journal:  r.grades.At(at.round, "evaluation of "+s.Name),
+		Journal:  r.grades.At(at.Round, "evaluation of "+s.Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if err := sampling.Evaluate(ctx, suites, responses); err != nil {

@@ -64,8 +64,8 @@ type FailureTrajectory struct {
 func (t *Trainer) failure(step *failedStep) Failure {
 	c, at := t.Config, t.at
 	f := Failure{
-		Version: failureVersion, Round: at.round + 1, Step: at.step + 1, Steps: c.steps(), Reason: step.Error(),
-		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.step)), Objective: c.Objective.Name,
+		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: c.steps(), Reason: step.Error(),
+		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.Step)), Objective: c.Objective.Name,
 		Temperature: c.Rollout.Temperature, MicroTokens: t.learner.stepper.State().MicroTokens,
 	}
 	for i, j := range step.rollouts {

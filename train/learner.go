@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 
-	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
+	"onering/train/saving"
 )
 
 // A learner scores rounds and takes their optimizer steps (Algorithm 1, lines 2 to
@@ -30,12 +30,6 @@ type learner struct {
 	beforePass func(tokens int) error // tests let memory end with it
 }
 
-// stepPhases are the names of a Stepper's phases in the metrics.
-var stepPhases = map[learn.Phase]metrics.Phase{
-	learn.Forward: metrics.PhaseScore, learn.Weighing: metrics.PhaseWeights, learn.Backward: metrics.PhaseBackward,
-	learn.Updating: metrics.PhaseOptimizer, learn.Idle: metrics.PhaseOther,
-}
-
 // newLearner opens what takes the run's optimizer steps. It refuses weights that
 // are not finite.
 func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
@@ -50,7 +44,7 @@ func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopw
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
 		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, Stash: policy.stash(c.Train.MicroTokens),
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
-		Observe:         func(p learn.Phase) { clock.Enter(stepPhases[p]) },
+		Observe:         learn.Timing(clock),
 		Log:             log,
 		BeforePass: func(tokens int) error {
 			if l.beforePass == nil {
@@ -157,42 +151,25 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		ob.Observe(b)
 	}
 	r.note(rollouts, b, report.Loss.LogProb)
-	return stepRecord(report, step.LearningRate, stats), nil
-}
-
-// stepRecord returns the figures of an optimizer step.
-func stepRecord(report learn.Report, rate float64, stats []objectives.Stat) metrics.Record {
-	record := metrics.Record{}.With("loss", report.Loss.Value).With("grad_norm", report.GradNorm).With("learning_rate", rate).
-		With("train_tokens", report.Tokens).With("micro_batches", report.MicroBatches)
-	if report.LossScale != 0 {
-		record = record.With("loss_scale", report.LossScale)
-	}
+	record := report.Record(step.LearningRate)
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}
-	return record
+	return record, nil
 }
 
-// held returns the weights and the optimizer's state, which a checkpoint holds. On a
-// GPU they lie in the device's memory.
-func (l *learner) held() []*models.Weights {
-	held := []*models.Weights{l.policy.Weights}
-	for _, w := range l.stepper.Optimizer().State {
-		held = append(held, w)
-	}
-	return held
+// learned is what its steps change.
+func (l *learner) learned() saving.Learned {
+	return saving.Learned{Env: l.env, Model: l.policy.Model, Weights: l.policy.Weights, Tokenizer: l.policy.Dir, Stepper: l.stepper}
 }
 
 // saveTo sets what a checkpoint keeps of the learner, without copying weights.
 func (l *learner) saveTo(snap *rundir.Snapshot) error {
-	if err := l.env.Download(l.held()...); err != nil {
-		return fmt.Errorf("train: checkpoint: %w", err)
+	if err := l.learned().SaveTo(snap); err != nil {
+		return err
 	}
-	snap.Weights, snap.Optimizer = l.policy.Weights, l.stepper.Optimizer().State
-	snap.DType, snap.SaveModel = l.policy.Model.DType, l.policy.save
-	s, step := &snap.State, l.stepper.State()
-	s.Updates, s.Skipped, s.MicroTokens, s.LossScale = l.stepper.Optimizer().Updates, l.skipped, step.MicroTokens, (*rundir.LossScale)(step.LossScale)
-	s.Objective = l.config.Objective.Name
+	s := &snap.State
+	s.Skipped, s.Objective = l.skipped, l.config.Objective.Name
 	if m, ok := l.objective.(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()
 		if err != nil {
@@ -202,9 +179,6 @@ func (l *learner) saveTo(snap *rundir.Snapshot) error {
 	}
 	return nil
 }
-
-// release frees the host's copies of what saveTo read from a GPU.
-func (l *learner) release() { l.env.Forget(l.held()...) }
 
 // restore reads what the checkpoint dir, with state s, keeps of the learner.
 func (l *learner) restore(s rundir.State, dir string) error {
@@ -217,24 +191,8 @@ func (l *learner) restore(s rundir.State, dir string) error {
 			return fmt.Errorf("train: resume: state of objective %q: %w", s.Objective, err)
 		}
 	}
-	if err := l.policy.LoadExact(dir); err != nil {
-		return err
-	}
-	if err := rundir.LoadOptimizer(dir, l.stepper.Optimizer().State); err != nil {
-		return err
-	}
-	if err := l.env.Upload(l.held()...); err != nil {
-		return fmt.Errorf("train: resume: %w", err)
-	}
-	l.release()
-	l.stepper.Optimizer().Updates = s.Updates
 	l.skipped = s.Skipped
-	step := learn.State{LossScale: (*learn.LossScale)(s.LossScale)}
-	if s.Settings["train.micro_tokens"] == decisive(l.config)["train.micro_tokens"] {
-		step.MicroTokens = s.MicroTokens
-	}
-	l.stepper.Restore(step)
-	return nil
+	return l.learned().Restore(s, dir, s.Settings["train.micro_tokens"] == decisive(l.config)["train.micro_tokens"])
 }
 
 // rate is the learning rate of the run's step n, from 1.

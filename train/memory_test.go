@@ -18,6 +18,7 @@ import (
 	"onering/runtime/runtimetest"
 	"onering/train/memory"
 	"onering/train/metrics"
+	"onering/train/saving"
 )
 
 type silent struct{}
@@ -127,7 +128,7 @@ func TestAllocationFails(t *testing.T) {
 	// Where they cannot be smaller the error is the run's.
 	trainer.learner.beforePass = func(int) error { return errors.New("bad_alloc") }
 	trainer.Config.Train.Rounds = 2
-	trainer.at = position{round: 1, step: trainer.at.step, next: toRoll}
+	trainer.at = saving.Position{Round: 1, Step: trainer.at.Step, Next: saving.ToRoll}
 	if err := trainer.rounds(context.Background(), &Summary{}); err == nil || !strings.Contains(err.Error(), "bad_alloc") {
 		t.Errorf("error %v", err)
 	}

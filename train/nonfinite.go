@@ -41,12 +41,12 @@ func (e *FailedStepError) Unwrap() error { return e.Err }
 // NaN or an infinity is written to failures/; then the step is left out or the run
 // stops, as train.on_nonfinite says.
 func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, error) {
-	record, err := t.learner.step(ctx, t.round, rollouts, t.at.step)
+	record, err := t.learner.step(ctx, t.round, rollouts, t.at.Step)
 	var step *failedStep
 	if !errors.As(err, &step) {
 		return record, err
 	}
-	failed := &FailedStepError{step.err, t.folder.FailureFile(t.at.step + 1)}
+	failed := &FailedStepError{step.err, t.folder.FailureFile(t.at.Step + 1)}
 	if err := t.failure(step).write(failed.File); err != nil {
 		return nil, errors.Join(step, err)
 	}
@@ -57,11 +57,11 @@ func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, err
 	if l.skipped >= c.SkipLimit {
 		return nil, fmt.Errorf("%w; train.skip_limit = %d steps were skipped before", failed, c.SkipLimit)
 	}
-	if err := t.saver.beforeSkip(t.at); err != nil {
+	if err := t.saver.BeforeSkip(t.at); err != nil {
 		return nil, errors.Join(failed, err)
 	}
 	l.skipped++
-	t.log.Warn("an optimizer step is skipped", "step", t.at.step+1, "skipped", l.skipped, "limit", c.SkipLimit, "reason", failed)
+	t.log.Warn("an optimizer step is skipped", "step", t.at.Step+1, "skipped", l.skipped, "limit", c.SkipLimit, "reason", failed)
 	return metrics.Record{}.With("skipped", l.skipped).With("reason", step.err.What), nil
 }
 

@@ -167,11 +167,6 @@ func (p *Policy) stash(tokens int) models.Stash {
 	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
 }
 
-// save writes a Hugging Face folder with the policy's config and tokenizer.
-func (p *Policy) save(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
-	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
-}
-
 // LoadExact reads the weights of a checkpoint of the policy's shape as they were
 // in training, to the bit. They are not yet on a device.
 func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }

@@ -11,6 +11,7 @@ import (
 	"onering/train/grades"
 	"onering/train/metrics"
 	"onering/train/rundir"
+	"onering/train/saving"
 )
 
 // A run is a chain of small deterministic pieces: evaluate, make a round, take one
@@ -18,21 +19,6 @@ import (
 // position, the weights, the optimizer's state and the round that it is inside.
 // That is what a checkpoint holds, so a resumed run does the same pieces with the
 // same bits.
-
-// A position says which pieces of a run are done.
-type position struct {
-	round, step int // rounds and optimizer steps that are done
-	next        stage
-}
-
-// A stage is the piece of a run that comes next.
-type stage int
-
-const (
-	toEvaluate stage = iota // the evaluation after so many rounds, if it is due
-	toRoll                  // the next round
-	toLearn                 // the next optimizer step of the round, or its end
-)
 
 // Run trains for Config.Train.Rounds rounds and writes the run folder. With resume
 // it continues from the folder's newest whole checkpoint, or from the beginning if
@@ -48,7 +34,9 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		return s, err
 	}
 	s.Folder, s.Reward[0] = t.folder.Dir, math.NaN()
-	t.saver = newSaver(t.Config.Train, t.folder, t, t.log)
+	c := t.Config.Train
+	t.saver = saving.New(saving.Due{Rounds: c.SaveEvery, Steps: c.SaveSteps, Minutes: c.SaveMinutes},
+		&rundir.Saver{Folder: t.folder, KeepLast: c.KeepLast, KeepBest: c.KeepBest}, t, t.log)
 	if resume {
 		if err := t.resume(); err != nil {
 			return s, err
@@ -58,19 +46,19 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		}
 	}
 	if reward.Varies(t.Config.Reward.Rule) {
-		if t.roller.grades, err = grades.Open(t.folder, rewardSettings(t.Config), t.at.round, t.log); err != nil {
+		if t.roller.grades, err = grades.Open(t.folder, rewardSettings(t.Config), t.at.Round, t.log); err != nil {
 			return s, err
 		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
-		stopped := t.saver.stop(t.at, err)
+		stopped := t.saver.Stop(t.at, err)
 		if stopped != err && ctx.Err() != nil {
 			// A caller that ended ctx may look only for ctx's error.
 			t.log.Error("stopping was not clean", "reason", stopped)
 		}
 		return s, stopped
 	}
-	s.Rounds, s.Steps, s.Seconds = t.at.round, t.at.step, time.Since(began).Seconds()
+	s.Rounds, s.Steps, s.Seconds = t.at.Round, t.at.Step, time.Since(began).Seconds()
 	return s, nil
 }
 
@@ -88,7 +76,7 @@ func (t *Trainer) resume() error {
 // recall fills the summary with what the folder says of the run before it was
 // resumed.
 func (t *Trainer) recall(s *Summary) error {
-	s.Resumed = t.at.round
+	s.Resumed = t.at.Round
 	return t.folder.Records(func(record map[string]any) {
 		number := func(name string) float64 { x, _ := record[name].(float64); return x }
 		switch {
@@ -113,13 +101,13 @@ func (s *Summary) addRound(reward, gap float64) {
 
 // rounds trains until the last round is done and saved.
 func (t *Trainer) rounds(ctx context.Context, s *Summary) error {
-	if t.at.next != toLearn {
+	if t.at.Next != saving.ToLearn {
 		if err := t.evaluateAndSave(ctx, s); err != nil {
 			return err
 		}
 	}
-	for t.at.round < t.Config.Train.Rounds {
-		if t.at.next != toLearn { // else the run was resumed inside a round
+	for t.at.Round < t.Config.Train.Rounds {
+		if t.at.Next != saving.ToLearn { // else the run was resumed inside a round
 			round, err := t.roll(ctx)
 			if err != nil {
 				return err
@@ -127,7 +115,7 @@ func (t *Trainer) rounds(ctx context.Context, s *Summary) error {
 			if err := t.learner.score(ctx, round); err != nil {
 				return err
 			}
-			t.round, t.score, t.at.next = round, nil, toLearn
+			t.round, t.score, t.at.Next = round, nil, saving.ToLearn
 		}
 		if err := t.learn(ctx); err != nil {
 			return err
@@ -144,7 +132,7 @@ func (t *Trainer) rounds(ctx context.Context, s *Summary) error {
 
 // roll makes the next round.
 func (t *Trainer) roll(ctx context.Context) (*round, error) {
-	n, c := t.at.round, t.Config
+	n, c := t.at.Round, t.Config
 	t.clock.Take()
 	t.clock.Enter(metrics.PhaseRollout)
 	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt)
@@ -169,19 +157,19 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 // learn takes the optimizer steps of the round that are left.
 func (t *Trainer) learn(ctx context.Context) error {
 	left := t.round.batches[len(t.round.steps):]
-	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.at.round+1, t.Config.Train.Rounds), "steps", len(left))
+	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.at.Round+1, t.Config.Train.Rounds), "steps", len(left))
 	for i, batch := range left {
-		if err := errors.Join(ctx.Err(), t.saver.poll()); err != nil {
+		if err := errors.Join(ctx.Err(), t.saver.Poll()); err != nil {
 			return err
 		}
 		// A step that has begun is finished.
 		record, err := t.step(context.WithoutCancel(ctx), batch)
 		if err != nil {
-			return fmt.Errorf("train: round %d, step %d: %w", t.at.round+1, t.at.step+1, err)
+			return fmt.Errorf("train: round %d, step %d: %w", t.at.Round+1, t.at.Step+1, err)
 		}
 		// The step is done, also if its record cannot be written.
-		t.at.step++
-		record = append(metrics.Record{}.With("kind", "step").With("step", t.at.step).With("round", t.at.round+1), record...)
+		t.at.Step++
+		record = append(metrics.Record{}.With("kind", "step").With("step", t.at.Step).With("round", t.at.Round+1), record...)
 		t.round.steps = append(t.round.steps, record)
 		t.alarms.Step(record)
 		if err := t.folder.Append(record); err != nil {
@@ -189,7 +177,7 @@ func (t *Trainer) learn(ctx context.Context) error {
 		}
 		t.observer.Advance(1)
 		if i+1 < len(left) { // after the last step the round is finished first
-			if err := t.saver.afterStep(t.at); err != nil {
+			if err := t.saver.AfterStep(t.at); err != nil {
 				return err
 			}
 		}
@@ -199,12 +187,12 @@ func (t *Trainer) learn(ctx context.Context) error {
 
 // finishRound writes the round's rollouts and record.
 func (t *Trainer) finishRound(s *Summary) error {
-	if err := t.folder.WriteRollouts(t.at.round+1, t.round.lines()); err != nil {
+	if err := t.folder.WriteRollouts(t.at.Round+1, t.round.lines()); err != nil {
 		return err
 	}
-	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.round+1).With("step", t.at.step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
+	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.Round+1).With("step", t.at.Step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
 	record = append(record, t.clock.Take()...)
-	t.round, t.at = nil, position{t.at.round + 1, t.at.step, toEvaluate}
+	t.round, t.at = nil, saving.Position{Round: t.at.Round + 1, Step: t.at.Step}
 	t.alarms.Round(record)
 	if err := t.folder.Append(record); err != nil {
 		return err
@@ -216,7 +204,7 @@ func (t *Trainer) finishRound(s *Summary) error {
 
 // evaluateAndSave evaluates and saves between two rounds, where that is due.
 func (t *Trainer) evaluateAndSave(ctx context.Context, s *Summary) error {
-	if t.at.next == toEvaluate {
+	if t.at.Next == saving.ToEvaluate {
 		if err := t.evaluate(ctx, s); err != nil {
 			return err
 		}
@@ -224,19 +212,19 @@ func (t *Trainer) evaluateAndSave(ctx context.Context, s *Summary) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if t.at.round < t.Config.Train.Rounds {
-		return t.saver.afterRound(t.at)
+	if t.at.Round < t.Config.Train.Rounds {
+		return t.saver.AfterRound(t.at)
 	}
-	s.Checkpoint = rundir.CheckpointDir(t.folder.Dir, t.at.step)
-	return t.saver.afterLastRound(t.at)
+	s.Checkpoint = rundir.CheckpointDir(t.folder.Dir, t.at.Step)
+	return t.saver.AfterLast(t.at)
 }
 
 // evaluate runs the suites before the first round, after the last one and as often
 // as train.eval_every says.
 func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
-	n, c := t.at.round, t.Config.Train
+	n, c := t.at.Round, t.Config.Train
 	if n > 0 && n < c.Rounds && (c.EvalEvery == 0 || n%c.EvalEvery != 0) {
-		t.at.next = toRoll
+		t.at.Next = saving.ToRoll
 		return nil
 	}
 	e, err := t.evaluator.evaluate(ctx, t.at)
@@ -246,7 +234,7 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 	if n == 0 {
 		s.First = e
 	}
-	s.Last, t.score, t.at.next = e, e.mean(), toRoll
+	s.Last, t.score, t.at.Next = e, e.mean(), saving.ToRoll
 	if len(e.Results) == 0 {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"onering/runtime"
 	"onering/train/metrics"
 	"onering/train/rundir"
+	"onering/train/saving"
 )
 
 // An Observer is told how far a run is. Its methods are called from one
@@ -39,11 +40,11 @@ type Trainer struct {
 	learner   *learner
 	evaluator *evaluator
 	folder    *rundir.Folder // opened by Run
-	saver     *saver         // opened by Run
+	saver     *saving.Saver  // opened by Run
 	clock     *metrics.Stopwatch
 	alarms    *metrics.Alarms
 
-	at    position
+	at    saving.Position
 	round *round   // the round that the run is inside, else nil
 	score *float64 // mean pass@1 at this position, if it was evaluated
 }
@@ -90,7 +91,7 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 // Close frees everything but the policy, and closes the reward.
 func (t *Trainer) Close() {
 	if t.saver != nil {
-		t.saver.close()
+		t.saver.Close()
 	}
 	if err := reward.Close(t.Config.Reward.Rule); err != nil {
 		t.log.Warn("the reward was not closed", "reason", err)
