@@ -28,7 +28,9 @@ folder rollouts of a run:
 
 Only response must be there. answers, or gold, is a text, a number or a list of
 them; problem names the problem. Further columns are those of the problem's row.
-A line with a reward is one of a run: what it says of its old grade is none.
+A line with a reward is one of a run: what it says of its old grade is none, its
+columns are those of the row, and they and the prompt as the model saw it are in
+the first line of a group.
 
 Consecutive lines of the same problem (without one, of the same prompt) are a
 group, as the samples of a prompt are in training: they are graded together.
@@ -190,6 +192,10 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 		if group == nil {
 			group, key = &sampleGroup{line: number}, line.Row.key
 		}
+		if len(group.samples) > 0 && line.Row.later {
+			head := group.samples[0]
+			s.Prompt, s.PromptIDs, s.Problem.Fields = head.Prompt, head.PromptIDs, head.Problem.Fields
+		}
 		group.samples = append(group.samples, s)
 	}
 	if group != nil {
@@ -201,12 +207,13 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 type sampleLine struct {
 	sample reward.Sample
 	key    string // equal for the lines of a group; "" for one that is alone
+	later  bool   // a run's line whose prompt and columns are in the first line of its group
 	stated bool   // there is a response
 }
 
 // oldGrade are the columns of a line of a run that say what the response was worth and
 // what training made of it.
-var oldGrade = []string{"answer", "reason", "reward", "skipped", "rewards", "right", "status", "skip", "log", "advantage", "logp", "w", "delta"}
+var oldGrade = []string{"columns", "answer", "reason", "reward", "skipped", "rewards", "right", "status", "skip", "log", "advantage", "logp", "w", "delta"}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *sampleLine) UnmarshalJSON(text []byte) error {
@@ -250,6 +257,12 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	}
 	l.key = s.Problem.ID
 	_, old := row.Get("reward")
+	columns, _ := row.Get("columns")
+	if own, ok := columns.(data.Object); ok && old {
+		s.Problem.Fields = own
+		return nil
+	}
+	l.later = old && given.PromptText == nil
 	s.Problem.Fields = slices.DeleteFunc(row, func(m data.Member) bool {
 		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}, m.Name) ||
 			old && slices.Contains(oldGrade, m.Name)

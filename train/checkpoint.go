@@ -99,7 +99,7 @@ func (r *round) state() *rundir.Round {
 	for i := range r.rollouts {
 		x, y := &r.rollouts[i], &r.trajectories[i]
 		s.Rollouts = append(s.Rollouts, rundir.Rollout{
-			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
+			Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
 			Text: x.Text, Truncated: x.Truncated, Reward: x.Score.Value, Components: x.Score.Components, Log: x.Score.Log,
 			Verdict: rundir.Verdict{Answer: x.Score.Answer, Reason: x.Score.Reason, Right: string(x.Score.Verdict), Status: string(x.Score.Status), Skip: x.Score.Skip},
 		})
@@ -131,7 +131,7 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 			x.Verdict.Status = string(reward.OK)
 		}
 		r.rollouts = append(r.rollouts, rollout{
-			Problem: x.Problem, Sample: x.Sample, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
+			Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
 			Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
 				Value: x.Reward, Components: x.Components, Log: x.Log,
 				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,

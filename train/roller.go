@@ -116,7 +116,7 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 	grader.Journal = r.grades.At(n, fmt.Sprint("round ", n+1))
 	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
 		out[g.Request*c.SamplesPerPrompt+g.Sample] = rollout{
-			Problem: g.Request, Sample: g.Sample, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,
+			Problem: g.Request, Sample: g.Sample, PromptText: tasks[g.Request].Prompt, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,
 			LogProb: float64s(g.LogProb), Entropy: float64s(g.Entropy), Text: g.Text, Score: g.Score, Truncated: g.Truncated(),
 		}
 		progress()

@@ -17,7 +17,7 @@ import (
 // The lines of a rollouts file say what training made of each token: a step raises
 // the log-probs of responses that were better than their group and lowers those of
 // the others, and after a round's first step the policy differs from the one that
-// sampled.
+// sampled. The first line of a group has the prompt as the model saw it and the row.
 func TestRolloutLines(t *testing.T) {
 	env := runtimetest.Test(t)
 	for _, kind := range []string{"ema", "dapo"} {
@@ -29,12 +29,25 @@ func TestRolloutLines(t *testing.T) {
 		trained, left, moved := 0, 0, 0
 		for row := range bytes.Lines(text) {
 			var x struct {
-				Advantage      float64
-				IDs            []int
-				LogP, W, Delta []float64
+				Sample           int
+				Prompt, Response string
+				PromptText       string `json:"prompt_text"`
+				PromptIDs        []int  `json:"prompt_ids"`
+				Columns          map[string]string
+				Right            *bool
+				Reward           float64
+				Advantage        float64
+				IDs              []int
+				LogP, W, Delta   []float64
 			}
 			if err := json.Unmarshal(row, &x); err != nil {
 				t.Fatal(err)
+			}
+			if first := x.Sample == 0; first != (x.PromptText == x.Prompt && len(x.PromptIDs) == len(x.Prompt) && x.Columns["problem"] == x.Prompt) {
+				t.Fatalf("sample %d: prompt %q, as rendered %q, %d tokens, columns %v", x.Sample, x.Prompt, x.PromptText, len(x.PromptIDs), x.Columns)
+			}
+			if x.Right == nil || *x.Right != (x.Reward == 1) {
+				t.Fatalf("reward %v, right %v", x.Reward, x.Right)
 			}
 			if len(x.LogP) != len(x.IDs) || len(x.W) != len(x.Delta) {
 				t.Fatalf("%d tokens, %d log-probs, %d weights, %d deltas", len(x.IDs), len(x.LogP), len(x.W), len(x.Delta))

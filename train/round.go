@@ -34,14 +34,16 @@ type round struct {
 
 // A rollout is one response to a problem, graded.
 type rollout struct {
-	Problem  int // index into the round's problems
-	Sample   int // 0 to K-1
-	Prompt   []int32
-	Response []int32
-	LogProb  []float64 // per response token, as the sampler saw it
-	Entropy  []float64
-	Text     string
-	Score    reward.Score
+	Problem int // index into the round's problems
+	Sample  int // 0 to K-1
+	// PromptText is the prompt as it was rendered, Prompt its tokens.
+	PromptText string
+	Prompt     []int32
+	Response   []int32
+	LogProb    []float64 // per response token, as the sampler saw it
+	Entropy    []float64
+	Text       string
+	Score      reward.Score
 	// A truncated response reached the limit of tokens.
 	Truncated bool
 }
@@ -182,10 +184,11 @@ func (r *round) metrics(answers bool) metrics.Record {
 }
 
 // gradeMetrics returns how many responses have each status, as shares and as counts of
-// those that were not graded, the share of those without an answer, and how many were
-// skipped, which count for nothing else.
+// those that were not graded, the share of right ones and of those without an answer, and
+// how many were skipped, which count for nothing else.
 func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 	counts, unanswered, skipped := map[reward.Status]float64{}, 0.0, 0.0
+	judged, right := 0.0, 0.0
 	for i := range r.rollouts {
 		s := r.rollouts[i].Score
 		if s.Skip {
@@ -193,9 +196,18 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 			continue
 		}
 		counts[s.Status]++
+		if s.Judged() {
+			judged++
+		}
+		if s.Judged() && s.Right() {
+			right++
+		}
 		if s.Answer == "" {
 			unanswered++
 		}
+	}
+	if judged > 0 {
+		record = record.With("right_share", right/judged)
 	}
 	if n := float64(len(r.rollouts)) - skipped; n > 0 {
 		if answers {
@@ -238,8 +250,15 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
+			if x.Sample == 0 {
+				line.PromptText, line.PromptIDs, line.Columns = x.PromptText, x.Prompt, q.Fields
+			}
 			if !x.Score.Skip {
 				line.Reward = &r.trajectories[i].Reward
+			}
+			if x.Score.Judged() {
+				right := x.Score.Right()
+				line.Right = &right
 			}
 			if !yield(line) {
 				return

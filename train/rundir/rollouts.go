@@ -14,9 +14,16 @@ import (
 // A RolloutLine is one line of a file in rollouts/: a response, its reward, and
 // what training made of its tokens.
 type RolloutLine struct {
-	Problem  string   `json:"problem"`
-	Sample   int      `json:"sample"`
-	Prompt   string   `json:"prompt"`
+	Problem string `json:"problem"`
+	Sample  int    `json:"sample"`
+	Prompt  string `json:"prompt"`
+	// PromptText and PromptIDs are the prompt as the model saw it, and Columns are those
+	// of the problem's row. Only the first response to a problem has the three: they are
+	// the same for the others, and may be longer than a response.
+	PromptText string         `json:"prompt_text,omitempty"`
+	PromptIDs  []int32        `json:"prompt_ids,omitempty"`
+	Columns    json.Marshaler `json:"columns,omitempty"`
+
 	Response string   `json:"response"`
 	Answers  []string `json:"answers"`
 	Answer   string   `json:"answer"`
@@ -26,6 +33,8 @@ type RolloutLine struct {
 	// Reward is nil, and Skipped true, if the response was not graded.
 	Reward  *float64 `json:"reward"`
 	Skipped bool     `json:"skipped,omitempty"`
+	// Right says whether the response is right. It is nil if the reward cannot tell.
+	Right *bool `json:"right,omitempty"`
 	// Rewards are the components of the reward, Log its further figures.
 	Rewards   map[string]float64 `json:"rewards,omitempty"`
 	Log       map[string]float64 `json:"log,omitempty"`

@@ -40,6 +40,7 @@ type Round struct {
 type Rollout struct {
 	Problem, Sample  int // numbers of the problem in the round and of its response
 	Prompt, Response []int32
+	PromptText       string    // "" in checkpoints of older versions
 	LogProb, Entropy []float64 // per token of the response, when it was sampled
 	Text             string
 	Verdict          Verdict
