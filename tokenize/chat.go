@@ -140,7 +140,7 @@ var ErrNoChatTemplate = errors.New("the tokenizer has no chat template")
 // so a further turn must be appended to them: do not render the whole conversation
 // again with its new turn.
 func (t *Tokenizer) Chat(c Conversation) (text string, err error) {
-	text, err = t.chat.render(c)
+	text, _, err = t.chat.render(c)
 	if err != nil {
 		return "", fmt.Errorf("tokenize: chat template: %w", err)
 	}
@@ -198,14 +198,18 @@ func (t *templateText) parse() (*jinja.Template, error) {
 	return t.parsed, t.err
 }
 
-func (c *chatTemplate) render(chat Conversation) (text string, err error) {
-	from := c.plain
+// of returns the template for a conversation.
+func (c *chatTemplate) of(chat Conversation) *templateText {
 	if c.tools != nil && chat.Tools.value != nil {
-		from = c.tools
+		return c.tools
 	}
-	template, err := from.parse()
+	return c.plain
+}
+
+func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mark, err error) {
+	template, err := c.of(chat).parse()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	turns := make(jinja.List, len(chat.Messages))
 	for i, m := range chat.Messages {
@@ -225,7 +229,7 @@ func (c *chatTemplate) render(chat Conversation) (text string, err error) {
 	} {
 		data.Set(name, v)
 	}
-	return template.Render(data)
+	return template.RenderMarked(data)
 }
 
 // A templateSource is one template, or a list of named ones, of which "default" and

@@ -13,6 +13,7 @@
 //	bpe.go                            piece -> ids
 //	bytelevel.go, stream.go           ids -> bytes -> text, at once or as they come
 //	chat.go, jinja/, template.go      messages or a question -> prompt
+//	turns.go                          messages -> which of their tokens the assistant wrote
 //	character.go                      small vocabularies of our own
 //
 // # Why the libraries are not used

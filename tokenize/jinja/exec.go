@@ -3,11 +3,23 @@ package jinja
 import "strings"
 
 // A Template is a parsed template. It is safe for concurrent use.
-type Template struct{ body []stmt }
+type Template struct {
+	body  []stmt
+	marks bool
+}
+
+// Marks says whether the template has generation statements, which mark what an
+// assistant writes.
+func (t *Template) Marks() bool { return t.marks }
+
+// A Mark is what a generation statement has written: its bytes in the text.
+type Mark struct{ Start, End int }
 
 // A run is one rendering.
 type run struct {
 	out   *strings.Builder
+	marks []Mark
+	inner int // texts that are captured around this place
 	line  int // of what is computed
 	left  int // of the budget
 	calls int // of macros inside each other
@@ -17,6 +29,14 @@ type run struct {
 // Render returns the text that the template makes of the names in vars, or an *Error.
 // A name of vars that is one of the template language's own (range, say) hides it.
 func (t *Template) Render(vars *Dict) (text string, err error) {
+	text, _, err = t.RenderMarked(vars)
+	return text, err
+}
+
+// RenderMarked is Render that also returns what its generation statements have
+// written, in order. Within a text that a set, a filter or a macro captures nothing
+// is marked.
+func (t *Template) RenderMarked(vars *Dict) (text string, marks []Mark, err error) {
 	defer catch(&err)
 	s := &scope{around: &scope{names: globals}}
 	for key, value := range vars.All() {
@@ -27,7 +47,7 @@ func (t *Template) Render(vars *Dict) (text string, err error) {
 	r := &run{out: new(strings.Builder), line: 1, left: renderBudget + budgetPerByte*dataSize(vars, 0)}
 	r.root = &scope{around: s}
 	r.body(r.root, t.body)
-	return r.out.String(), nil
+	return r.out.String(), r.marks, nil
 }
 
 func (r *run) body(s *scope, body []stmt) flow {
@@ -58,7 +78,9 @@ func (r *run) filtered(s *scope, body []stmt, filters []*filterExpr) Value {
 func (r *run) captured(write func()) string {
 	out := r.out
 	r.out = new(strings.Builder)
+	r.inner++
 	write()
+	r.inner--
 	text := r.out.String()
 	r.out = out
 	return text
@@ -174,6 +196,15 @@ func (b *block) exec(r *run, s *scope) flow {
 		s = r.root
 	}
 	return r.body(&scope{around: s}, b.body)
+}
+
+func (m *marked) exec(r *run, s *scope) flow {
+	start := r.out.Len()
+	f := r.body(&scope{around: s}, m.body)
+	if r.inner == 0 {
+		r.marks = append(r.marks, Mark{start, r.out.Len()})
+	}
+	return f
 }
 
 func (j *jump) exec(*run, *scope) flow { return j.flow }

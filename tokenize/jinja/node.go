@@ -142,11 +142,12 @@ type (
 		body    []stmt
 		line    int
 	}
-	block struct { // a block, or what generation encloses
+	block struct {
 		body   []stmt
 		global bool // sees the names of the whole template only
 	}
-	jump struct{ flow flow }
+	marked struct{ body []stmt } // what generation encloses
+	jump   struct{ flow flow }
 )
 
 // nsTarget is an attribute of a namespace as the target of set.

@@ -10,7 +10,8 @@ import (
 type parser struct {
 	tokens []token
 	depth  int
-	loops  int // for statements around this place, within the macro around it
+	loops  int  // for statements around this place, within the macro around it
+	marks  bool // generation was used
 	// used has, for each macro around this place, the names that it reads.
 	used []map[string]bool
 }
@@ -26,7 +27,7 @@ func Parse(source string) (t *Template, err error) {
 	if p.peek().kind != kindEOF {
 		fail(p.peek().line, "unexpected %q outside of a block", p.tokens[1].text)
 	}
-	return &Template{body}, nil
+	return &Template{body, p.marks}, nil
 }
 
 func (p *parser) peek() token { return p.tokens[0] }
@@ -166,7 +167,8 @@ func (p *parser) statement(ends []string) []stmt {
 		return all
 	case "generation":
 		body, _ := p.body("endgeneration")
-		return []stmt{&block{body: body}}
+		p.marks = true
+		return []stmt{&marked{body}}
 	case "block":
 		name := p.expect(kindName).text
 		scoped := p.acceptName("scoped")

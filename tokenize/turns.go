@@ -1,0 +1,277 @@
+package tokenize
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"onering/tokenize/jinja"
+)
+
+// A Span is a part of a text, in bytes.
+type Span struct{ Start, End int }
+
+// A Dialogue is a conversation as text, with what the assistant has written in it.
+type Dialogue struct {
+	Text string
+	// Turns are the assistant's, in order, each with the special token that the
+	// template ends it with.
+	Turns []Span
+	// Open says that the template writes no special token after the last turn.
+	Open bool
+	// Rewrites says that the template would write an earlier turn anew once a later
+	// one follows, as Qwen3's drops what the model thought. Text has every turn as it
+	// was written when it was the last.
+	Rewrites bool
+	// Apart says that the text before a turn is not the prompt that the template
+	// makes for it, as with a template whose prompts alone end in <think>.
+	Apart bool
+}
+
+// Dialogue renders a conversation for training on the assistant's turns from message
+// number from on. Messages before that one are a prompt, which is rendered as Chat
+// renders it. An assistant's turn begins where the prompt for it ends, and it ends
+// with the special token that the template writes after it. A template with
+// generation statements says itself what the turns are, so the whole conversation is
+// rendered once.
+func (t *Tokenizer) Dialogue(c Conversation, from int) (d Dialogue, err error) {
+	template, err := t.chat.of(c).parse()
+	if err == nil {
+		w := dialogueWriter{t: t, chat: c}
+		if template.Marks() {
+			d, err = w.marked(from)
+		} else {
+			d, err = w.derived(from)
+		}
+	}
+	if err == nil && len(d.Turns) == 0 {
+		err = errors.New("no turn of the assistant is in the text that it makes")
+	}
+	if err != nil {
+		return Dialogue{}, fmt.Errorf("tokenize: chat template: %w", err)
+	}
+	return d, nil
+}
+
+// A dialogueWriter renders parts of a conversation.
+type dialogueWriter struct {
+	t    *Tokenizer
+	chat Conversation
+}
+
+// render returns the text of the first n messages.
+func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark, error) {
+	c := w.chat
+	c.Messages, c.AddGenerationPrompt = c.Messages[:n], prompt
+	return w.t.chat.render(c)
+}
+
+// marked returns what the template's generation statements say.
+func (w dialogueWriter) marked(from int) (d Dialogue, err error) {
+	text, marks, err := w.render(len(w.chat.Messages), false)
+	if err != nil {
+		return d, err
+	}
+	d.Text = text
+	begins := 0
+	if from > 0 {
+		prompt, _, err := w.render(from, true)
+		if err != nil {
+			return d, err
+		}
+		begins = commonPrefix(prompt, text)
+		d.Apart = begins < len(prompt)
+	}
+	for _, m := range marks {
+		if s := (Span{max(m.Start, begins), m.End}); s.Start < s.End {
+			d.Turns = append(d.Turns, s)
+		}
+	}
+	return d, nil
+}
+
+// derived finds the turns of a template without generation statements.
+func (w dialogueWriter) derived(from int) (d Dialogue, err error) {
+	last, tail := -1, "" // the newest turn, and what the template wrote after it
+	for i, m := range w.chat.Messages {
+		if m.Role != "assistant" || i < from {
+			continue
+		}
+		text, start, err := w.turn(i, &d)
+		if err != nil {
+			return d, err
+		}
+		if last >= 0 {
+			follows, err := w.follows(text[:start], last, i+1, tail, &d)
+			if err != nil {
+				return d, err
+			}
+			text, start = d.Text+text[follows:], len(d.Text)+start-follows
+		}
+		other, err := w.replaced(i+1, i)
+		if err != nil {
+			return d, err
+		}
+		tail = text[len(text)-commonSuffix(text[start:], other):]
+		end := w.t.specialEnd(tail)
+		d.Open = end == 0
+		if s := (Span{start, len(text) - len(tail) + end}); s.Start < s.End {
+			d.Turns = append(d.Turns, s)
+		}
+		d.Text, last = text, i
+	}
+	if n := len(w.chat.Messages); last >= 0 && last+1 < n {
+		text, _, err := w.render(n, false)
+		if err != nil {
+			return d, err
+		}
+		follows, err := w.follows(text, last, n, tail, &d)
+		if err != nil {
+			return d, err
+		}
+		d.Text += text[follows:]
+	}
+	return d, nil
+}
+
+// turn renders the messages up to number i, a turn of the assistant, and says where
+// that begins: where the prompt for it ends.
+func (w dialogueWriter) turn(i int, d *Dialogue) (text string, start int, err error) {
+	prompt, _, err := w.render(i, true)
+	if err != nil {
+		return "", 0, err
+	}
+	if text, _, err = w.render(i+1, false); err != nil || strings.HasPrefix(text, prompt) {
+		return text, len(prompt), err
+	}
+	d.Apart = true
+	other, err := w.replaced(i+1, i)
+	return text, commonPrefix(text, other), err
+}
+
+// follows returns where in text, which begins the rendering of n messages, that goes
+// on which follows turn number last and its tail. Where the template has written that
+// turn anew, it is what follows the turn whatever its message is.
+func (w dialogueWriter) follows(text string, last, n int, tail string, d *Dialogue) (int, error) {
+	if strings.HasPrefix(text, d.Text) {
+		return len(d.Text), nil
+	}
+	d.Rewrites = true
+	whole, _, err := w.render(n, false)
+	if err != nil {
+		return 0, err
+	}
+	other, err := w.replaced(n, last)
+	if err != nil {
+		return 0, err
+	}
+	at := len(whole) - commonSuffix(whole, other) + len(tail)
+	if at > len(text) || !strings.HasSuffix(text[:at], tail) {
+		return 0, fmt.Errorf("it writes message %d anew once message %d follows, and what stands between them cannot be told", last+1, n)
+	}
+	return at, nil
+}
+
+// replaced renders the first n messages with another text as message k, whose first
+// and last letter are not those of the message: so both renderings agree right up to
+// the message and right after it.
+func (w dialogueWriter) replaced(n, k int) (string, error) {
+	was := strings.TrimSpace(w.chat.Messages[k].Content)
+	w.chat.Messages = slices.Clone(w.chat.Messages[:n])
+	for _, text := range []string{"x", "y", "z"} {
+		if !strings.HasPrefix(was, text) && !strings.HasSuffix(was, text) {
+			w.chat.Messages[k] = Message{Role: "assistant", Content: text}
+			break
+		}
+	}
+	text, _, err := w.render(n, false)
+	return text, err
+}
+
+// specialEnd returns where the first special token in a text ends, 0 if there is none.
+func (t *Tokenizer) specialEnd(text string) int {
+	end := 0
+	t.raw.split(text, func(string) {}, func(id int32) {
+		if end == 0 && t.special[id] {
+			end = strings.Index(text, t.names[id]) + len(t.names[id])
+		}
+	})
+	return end
+}
+
+// commonPrefix returns the length of the longest text that begins both, in whole
+// characters.
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	for n > 0 && n < len(a) && !utf8.RuneStart(a[n]) {
+		n--
+	}
+	return n
+}
+
+// commonSuffix returns the length of the longest text that ends both, in whole
+// characters.
+func commonSuffix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	for n > 0 && !utf8.RuneStart(a[len(a)-n]) {
+		n--
+	}
+	return n
+}
+
+// EncodeSpans returns the ids of a text as EncodeChat does, and which of them have a
+// part in one of the spans. This is the mask that apply_chat_template of transformers
+// returns for them.
+func (t *Tokenizer) EncodeSpans(text string, spans []Span) (ids []int32, inside []bool) {
+	ids = t.appendText(nil, text)
+	inside = make([]bool, len(ids))
+	places := t.places(text, ids)
+	for _, s := range spans {
+		if s.Start >= s.End {
+			continue
+		}
+		_, last := utf8.DecodeLastRuneInString(text[:s.End])
+		for i, end := places(s.Start), places(s.End-last); i < len(ids) && i <= end; i++ {
+			inside[i] = true
+		}
+	}
+	return ids, inside
+}
+
+// places returns a function that finds the token with the byte at a place of text,
+// whose ids are given.
+func (t *Tokenizer) places(text string, ids []int32) func(at int) int {
+	ends := make([]int, len(ids))
+	n := 0
+	for i, id := range ids {
+		n += len(t.bytes[id])
+		ends[i] = n
+	}
+	if n == len(t.form.apply(text)) && !t.form.chars { // the tokens are the bytes of the normalized text
+		return func(at int) int {
+			i, found := slices.BinarySearch(ends, len(t.form.apply(text[:at])))
+			if found {
+				i++
+			}
+			return i
+		}
+	}
+	// Where spaces are written as ▁ and tokens strip them, the text up to the place is
+	// encoded alone.
+	return func(at int) int {
+		before := t.appendText(nil, text[:at])
+		n := 0
+		for n < min(len(before), len(ids)) && before[n] == ids[n] {
+			n++
+		}
+		return n
+	}
+}
