@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ type client struct {
 	endpoint    *url.URL
 	token       string
 	tokenSource string
+	right       string // what is asked of the token: read or write
 	transport   http.RoundTripper
 	attempts    int
 	notice      func(string)
@@ -55,7 +57,7 @@ func newClient(s settings, o Options) *client {
 		t = d
 	}
 	c := &client{
-		endpoint: s.endpoint, token: s.token, tokenSource: s.source, transport: t,
+		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: t,
 		attempts: maxAttempts, notice: o.Notice, wait: sleep, stall: stallTimeout, unstated: maxUnstated,
 	}
 	if o.wait != nil {
@@ -81,51 +83,135 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send makes one request and follows redirects. If stay is set, it follows only
-// those within the endpoint and returns the answer that redirects to another
-// host. The token is sent only to the endpoint. seen, if not nil, is called with
-// the header of each answer.
-func (c *client) send(ctx context.Context, method string, address *url.URL, header http.Header, stay bool, seen func(http.Header)) (*http.Response, error) {
+// A call is one request, which may be sent several times.
+type call struct {
+	method  string
+	address *url.URL
+	header  http.Header
+	// stay returns an answer that redirects to another host, and does not follow it.
+	stay bool
+	// seen, if not nil, is called with the header of each answer.
+	seen func(http.Header)
+
+	// body, if not nil, returns what is sent and its size, each time from the beginning.
+	body func() (io.Reader, int64)
+	// signed says that the address is signed: a token beside a signature is refused.
+	signed bool
+	// read, if not nil, reads the answer. After its error the call is made again.
+	read func(*http.Response) error
+	// repeat are statuses after which the call is made again, beside those of
+	// retryable.
+	repeat []int
+	// again, if not nil, is called before the call is made again; done says that
+	// this is not needed: what the call was for has happened.
+	again func() (done bool, err error)
+}
+
+// send makes one call and follows redirects. The token is sent only to the
+// endpoint. What has a body is not sent to another host than that of its address.
+func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
+	address := k.address
 	for range maxRedirects {
-		req, err := http.NewRequestWithContext(ctx, method, address.String(), nil)
+		resp, err := c.once(ctx, k, address)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s %s: %w", k.method, withoutQuery(address), err)
 		}
-		req.Header = header.Clone()
-		if req.Header == nil {
-			req.Header = http.Header{}
-		}
-		req.Header.Set("User-Agent", "onering")
-		req.Header.Set("Accept-Encoding", "identity")
-		if c.token != "" && sameOrigin(address, c.endpoint) {
-			req.Header.Set("Authorization", "Bearer "+c.token)
-		}
-		resp, err := c.transport.RoundTrip(req)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", method, withoutQuery(address), err)
-		}
-		if seen != nil {
-			seen(resp.Header)
+		if k.seen != nil {
+			k.seen(resp.Header)
 		}
 		if resp.StatusCode < 300 || resp.StatusCode > 399 || resp.StatusCode == http.StatusNotModified {
 			return resp, nil
 		}
 		to, err := address.Parse(resp.Header.Get("Location"))
-		if err != nil || resp.Header.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https" {
-			resp.Body.Close()
-			return nil, permanent{fmt.Errorf("%s %s: a redirect without a web address", method, withoutQuery(address))}
+		wrong := ""
+		switch {
+		case err != nil || resp.Header.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https":
+			wrong = "a redirect without a web address"
+		case address.Scheme == "https" && to.Scheme == "http":
+			wrong = "a redirect from https to http"
+		case k.body != nil && !sameOrigin(to, address):
+			wrong = "a redirect of an upload to another host"
+		case k.body != nil && resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect:
+			wrong = "a redirect that does not repeat the upload"
 		}
-		if address.Scheme == "https" && to.Scheme == "http" {
+		if wrong != "" {
 			resp.Body.Close()
-			return nil, permanent{fmt.Errorf("%s %s: a redirect from https to http", method, withoutQuery(address))}
+			return nil, permanent{fmt.Errorf("%s %s: %s", k.method, withoutQuery(address), wrong)}
 		}
-		if stay && !sameOrigin(to, c.endpoint) {
+		if k.stay && !sameOrigin(to, c.endpoint) {
 			return resp, nil
 		}
 		resp.Body.Close()
 		address = to
 	}
-	return nil, permanent{fmt.Errorf("%s %s: more than %d redirects", method, withoutQuery(address), maxRedirects)}
+	return nil, permanent{fmt.Errorf("%s %s: more than %d redirects", k.method, withoutQuery(address), maxRedirects)}
+}
+
+// once makes one request.
+func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Response, error) {
+	if k.body == nil {
+		return c.trip(ctx, k, address, nil, 0)
+	}
+	body, size := k.body()
+	ctx, cancel := context.WithCancelCause(ctx)
+	// The answer has a limit of its own; this one is for the bytes before it.
+	stalled := time.AfterFunc(c.stall, func() { cancel(fmt.Errorf("no bytes were taken for %v", c.stall)) })
+	resp, err := c.trip(ctx, k, address, &watched{body, stalled, c.stall}, size)
+	stalled.Stop()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = ended{resp.Body, cancel}
+	return resp, nil
+}
+
+func (c *client) trip(ctx context.Context, k call, address *url.URL, body io.Reader, size int64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, k.method, address.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if req.Header = k.header.Clone(); req.Header == nil {
+		req.Header = http.Header{}
+	}
+	req.ContentLength = size
+	req.Header.Set("User-Agent", "onering")
+	req.Header.Set("Accept-Encoding", "identity")
+	if c.token != "" && !k.signed && sameOrigin(address, c.endpoint) {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return c.transport.RoundTrip(req)
+}
+
+// watched puts off a timer as long as it is read; at its end it stops the timer.
+type watched struct {
+	io.Reader
+	timer *time.Timer
+	limit time.Duration
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if err != nil {
+		w.timer.Stop()
+	} else {
+		w.timer.Reset(w.limit)
+	}
+	return n, err
+}
+
+// ended releases the context of a request when its answer is closed.
+type ended struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (e ended) Close() error {
+	defer e.cancel(nil)
+	return e.ReadCloser.Close()
 }
 
 func sameOrigin(a, b *url.URL) bool {
@@ -142,34 +228,17 @@ func port(u *url.URL) string {
 // withoutQuery returns an address for messages: the query may hold a signature.
 func withoutQuery(u *url.URL) string { return u.Scheme + "://" + u.Host + u.EscapedPath() }
 
-// request sends a request, and sends it again after a wait if a later attempt may
-// succeed. The status of the answer that it returns is not retryable.
-func (c *client) request(ctx context.Context, r repo, what, method string, address *url.URL, header http.Header, stay bool, seen func(http.Header)) (*http.Response, error) {
+// request makes a call, and makes it again after a wait if a later attempt may
+// succeed. The status of the answer that it returns is not retryable; the answer is
+// nil where k.again says that the call is done.
+func (c *client) request(ctx context.Context, r repo, what string, k call) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
-		resp, err := c.send(ctx, method, address, header, stay, seen)
-		if err == nil && !retryable(resp.StatusCode) {
-			return resp, nil
+		resp, wait, err := c.attempt(ctx, r, what, k)
+		if err == nil || wait < 0 {
+			return resp, err
 		}
-		wait := backoff(attempt)
-		if err == nil {
-			asked, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
-			err = c.refusal(r, what, resp)
-			resp.Body.Close()
-			if ok {
-				wait = asked
-			}
-			if wait > longestWait {
-				return nil, fmt.Errorf("%w; it asks to wait %v before the next request", err, wait.Round(time.Second))
-			}
-		} else {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			last := lasting(err)
-			err = &Error{Repo: r.id, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
-			if last {
-				return nil, err
-			}
+		if wait == 0 {
+			wait = backoff(attempt)
 		}
 		if attempt >= c.attempts {
 			return nil, err
@@ -178,7 +247,62 @@ func (c *client) request(ctx context.Context, r repo, what, method string, addre
 		if err := c.wait(ctx, wait); err != nil {
 			return nil, err
 		}
+		if k.again != nil {
+			if done, err := k.again(); done || err != nil {
+				return nil, err
+			}
+		}
 	}
+}
+
+// attempt makes a call once. With an error it returns how long to wait before the
+// call is made again: 0 leaves that to the caller, and below 0 it is not.
+func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*http.Response, time.Duration, error) {
+	resp, err := c.send(ctx, k)
+	if err == nil && (retryable(resp.StatusCode) || slices.Contains(k.repeat, resp.StatusCode)) {
+		wait, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
+		err = c.refusal(r, what, resp)
+		resp.Body.Close()
+		if ok && wait > longestWait {
+			return nil, -1, fmt.Errorf("%w; it asks to wait %v before the next request", err, wait.Round(time.Second))
+		}
+		if ok {
+			wait = max(wait, 1)
+		}
+		return nil, wait, err
+	}
+	status := 0
+	if err == nil && k.read != nil {
+		status = resp.StatusCode
+		if err = k.read(resp); err != nil {
+			resp.Body.Close()
+		}
+	}
+	if err == nil {
+		return resp, 0, nil
+	}
+	if ctx.Err() != nil {
+		return nil, -1, ctx.Err()
+	}
+	var known *Error
+	if !errors.As(err, &known) {
+		err = &Error{Repo: r.id, Status: status, Err: err, Detail: c.hide(fmt.Sprintf("%s: %v", what, err))}
+	}
+	if lasting(err) {
+		return nil, -1, err
+	}
+	return nil, 0, err
+}
+
+// answer reads the body of an answer, of at most limit bytes. A body that brings no
+// end is ended.
+func (c *client) answer(resp *http.Response, limit int64) ([]byte, error) {
+	defer time.AfterFunc(c.stall, func() { resp.Body.Close() }).Stop()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = permanent{fmt.Errorf("more than %d MiB", limit>>20)}
+	}
+	return text, err
 }
 
 // backoff returns how long to wait after a failed attempt. It is partly random, so
@@ -209,50 +333,58 @@ func (c *client) at(parts ...string) *url.URL {
 	return &u
 }
 
+// ask makes a call whose answer is JSON, and reads it into answer.
+func (c *client) ask(ctx context.Context, r repo, what string, k call, answer any) error {
+	k.read = func(resp *http.Response) error {
+		if resp.StatusCode >= 400 {
+			return permanent{c.refusal(r, what, resp)}
+		}
+		text, err := c.answer(resp, maxAnswer)
+		if err == nil {
+			if err = json.Unmarshal(text, answer); err != nil {
+				err = permanent{err}
+			}
+		}
+		if err != nil {
+			err = &Error{Repo: r.id, Status: resp.StatusCode, Err: err, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, err))}
+		}
+		return err
+	}
+	resp, err := c.request(ctx, r, what, k)
+	if resp != nil {
+		resp.Body.Close()
+	}
+	return err
+}
+
 // An info is what the API says of a repository at a revision.
 type info struct {
-	commit string
-	files  []string
+	commit  string
+	files   []string
+	private bool // it says so
 }
 
 // info asks for the commit of a revision and the names of its files.
 func (c *client) info(ctx context.Context, r repo) (info, error) {
-	parts := append([]string{"api", r.plural}, strings.Split(r.id, "/")...)
-	address := c.at(append(parts, "revision", r.revision)...)
-	resp, err := c.request(ctx, r, "the list of files", http.MethodGet, address, nil, false, nil)
-	if err != nil {
-		return info{}, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return info{}, c.refusal(r, "the list of files", resp)
-	}
+	const what = "the list of files"
 	var answer struct {
 		SHA      string `json:"sha"`
+		Private  bool   `json:"private"`
 		Siblings []struct {
 			Name string `json:"rfilename"`
 		} `json:"siblings"`
 	}
+	if err := c.ask(ctx, r, what, call{method: http.MethodGet, address: c.api(r, "revision", r.revision)}, &answer); err != nil {
+		return info{}, err
+	}
 	broken := func(why error) error {
-		return &Error{Repo: r.id, Status: resp.StatusCode, Err: why, Detail: c.hide(fmt.Sprintf("the list of files from %s: %v", c.endpoint.Host, why))}
-	}
-	// A body that brings no end is ended.
-	defer time.AfterFunc(c.stall, func() { resp.Body.Close() }).Stop()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		err = fmt.Errorf("more than %d MiB", maxAnswer>>20)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &answer)
-	}
-	if err != nil {
-		return info{}, broken(err)
+		return &Error{Repo: r.id, Status: http.StatusOK, Err: why, Detail: c.hide(fmt.Sprintf("%s from %s: %v", what, c.endpoint.Host, why))}
 	}
 	// The commit and the names become names of folders and files in the cache.
 	if !namePart.MatchString(answer.SHA) {
 		return info{}, broken(fmt.Errorf("%.80q is not a commit", answer.SHA))
 	}
-	out := info{commit: answer.SHA}
+	out := info{commit: answer.SHA, private: answer.Private}
 	for _, f := range answer.Siblings {
 		if !isRelative(f.Name) {
 			return info{}, broken(fmt.Errorf("file name %.200q is outside of the folder", f.Name))
@@ -260,6 +392,11 @@ func (c *client) info(ctx context.Context, r repo) (info, error) {
 		out.files = append(out.files, f.Name)
 	}
 	return out, nil
+}
+
+// api returns an address of the API about a repository.
+func (c *client) api(r repo, parts ...string) *url.URL {
+	return c.at(append(append([]string{"api", r.plural}, strings.Split(r.id, "/")...), parts...)...)
 }
 
 // A remote is a file on the hub.
@@ -280,11 +417,11 @@ func (c *client) stat(ctx context.Context, r repo, commit, name string) (remote,
 			*value = h.Get(key)
 		}
 	}
-	resp, err := c.request(ctx, r, name, http.MethodHead, f.at, nil, true, func(h http.Header) {
+	resp, err := c.request(ctx, r, name, call{method: http.MethodHead, address: f.at, stay: true, seen: func(h http.Header) {
 		first(&linked, h, "X-Linked-Etag")
 		first(&linkedSize, h, "X-Linked-Size")
 		first(&etag, h, "Etag")
-	})
+	}})
 	if err != nil {
 		return f, err
 	}

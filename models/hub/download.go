@@ -102,7 +102,7 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
-	resp, err := c.request(ctx, r, f.name, http.MethodGet, f.at, header, false, nil)
+	resp, err := c.request(ctx, r, f.name, call{method: http.MethodGet, address: f.at, header: header})
 	if err != nil {
 		return have, false, err
 	}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,7 @@ var (
 type Error struct {
 	Repo   string // ORG/NAME
 	Status int    // of HTTP; 0 if there was no answer
+	Code   string // the hub's own, such as RepoNotFound; may be empty
 	Err    error  // one of the above, or another cause
 	Detail string // what is wrong and what to do
 }
@@ -69,13 +71,13 @@ func lasting(err error) bool {
 // refusal explains an answer that is an error, by its header X-Error-Code and its
 // status. what names the file or list that was requested.
 func (c *client) refusal(r repo, what string, resp *http.Response) error {
-	e := &Error{Repo: r.id, Status: resp.StatusCode, Err: ErrNotFound}
-	page := c.at(r.address()...).String()
-	token := "set HF_TOKEN to a token that may read it"
-	if c.token != "" {
-		token = "the token in " + c.tokenSource + " may not read it, or is not valid"
-	}
 	code := resp.Header.Get("X-Error-Code")
+	e := &Error{Repo: r.id, Status: resp.StatusCode, Code: code, Err: ErrNotFound}
+	page := c.at(r.address()...).String()
+	token := "set HF_TOKEN to a token that may " + c.right + " it"
+	if c.token != "" {
+		token = "the token in " + c.tokenSource + " may not " + c.right + " it, or is not valid"
+	}
 	switch {
 	case code == "GatedRepo":
 		e.Err = ErrGated
@@ -101,11 +103,32 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 		e.Err = errors.New(c.hide(status))
 		e.Detail = fmt.Sprintf("%s answers %s to the request for %s", c.endpoint.Host, status, what)
 	}
-	if said := strings.Join(strings.Fields(resp.Header.Get("X-Error-Message")), " "); said != "" {
+	said := resp.Header.Get("X-Error-Message")
+	if said == "" && c.right == "write" {
+		said = c.reason(resp)
+	}
+	if said = strings.Join(strings.Fields(said), " "); said != "" {
 		e.Detail += fmt.Sprintf(" (it says: %.200s)", c.hide(said))
 	}
 	e.Detail = c.hide(e.Detail)
 	return e
+}
+
+// reason returns what the body of a refusal says: a hub answers {"error": TEXT},
+// its large file storage {"message": TEXT}.
+func (c *client) reason(resp *http.Response) string {
+	var body struct{ Error, Message string }
+	text, err := c.answer(resp, 64<<10)
+	if err == nil {
+		err = json.Unmarshal(text, &body)
+	}
+	if err != nil {
+		return "" // the status says enough
+	}
+	if body.Error != "" {
+		return body.Error
+	}
+	return body.Message
 }
 
 // hide removes the token from a text: a hub may have sent it back.

@@ -1,5 +1,6 @@
-// Package hub downloads models and data sets from a Hugging Face hub into the
-// standard cache, which it shares with the Python client:
+// Package hub downloads models and data sets from a Hugging Face hub, and pushes
+// models to it. Downloads go into the standard cache, which it shares with the
+// Python client:
 //
 //	HUB/models--ORG--NAME/refs/main                   the commit of a branch or tag
 //	HUB/models--ORG--NAME/snapshots/COMMIT/FILE  ->   ../../blobs/ETAG
@@ -15,6 +16,10 @@
 // HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN or the file HF_HOME/token,
 // HF_HUB_OFFLINE. The token is sent to the endpoint's host alone, never to a
 // host to which it redirects, and appears in no message.
+//
+// Push sends files by the protocol of the Python client without Xet. Of an
+// interrupted upload of a large file, HF_HOME/onering/push keeps the addresses of
+// its parts and what was sent; they are signed, so only the user may read them.
 //
 // The client is our own because the kept one in Go, gomlx/go-huggingface
 // (v0.3.1), compares no checksums, deletes interrupted downloads, retries
@@ -55,6 +60,20 @@ type Options struct {
 	stall time.Duration
 	// unstated is how long a body of no stated size may be.
 	unstated int64
+}
+
+// filled returns the options with the defaults of its functions.
+func (o Options) filled() Options {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	return o
 }
 
 // A Progress says how many bytes of a file are there; Total is 0 if unknown.
@@ -120,15 +139,7 @@ func ResolveData(ctx context.Context, name string, o Options) (path string, err 
 // fetch downloads the snapshot of a repository into the cache, as far as it is not
 // there, and returns its folder.
 func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
-	if o.Getenv == nil {
-		o.Getenv = os.Getenv
-	}
-	if o.Progress == nil {
-		o.Progress = func(Progress) {}
-	}
-	if o.Notice == nil {
-		o.Notice = func(string) {}
-	}
+	o = o.filled()
 	if o.Revision != "" {
 		r.revision = o.Revision
 	}

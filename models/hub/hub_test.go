@@ -360,7 +360,7 @@ func TestStall(t *testing.T) {
 	}
 	w := &watch{}
 	o := w.options(t, f.env())
-	o.stall = 50 * time.Millisecond
+	o.stall = time.Second
 	dir, err := Resolve(t.Context(), "org/name", o)
 	if err != nil || stalls != 1 || len(w.waits) != 1 {
 		t.Fatalf("%v after %d stalls, waits %v", err, stalls, w.waits)
@@ -721,7 +721,7 @@ func TestLongAnswers(t *testing.T) {
 		}
 		o := (&watch{}).options(t, f.env())
 		if wait {
-			o.stall = 50 * time.Millisecond
+			o.stall = time.Second
 		}
 		if _, err := Resolve(t.Context(), "org/name", o); err == nil || !strings.Contains(err.Error(), "the list of files from 127.0.0.1") || !wait && !strings.Contains(err.Error(), "more than 64 MiB") {
 			t.Errorf("%v", err)

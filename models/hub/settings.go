@@ -12,6 +12,7 @@ import (
 
 // settings are what the environment variables say.
 type settings struct {
+	home     string   // HF_HOME
 	cache    string   // the folder "hub"
 	endpoint *url.URL // without a slash at the end
 	token    string   // may be empty
@@ -61,7 +62,7 @@ func readSettings(o Options) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	s.cache = filepath.Join(base, "hub")
+	s.home, s.cache = base, filepath.Join(base, "hub")
 	if c := env("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"); c != "" {
 		if s.cache, err = expand(c); err != nil {
 			return s, err

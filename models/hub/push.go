@@ -1,0 +1,361 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// PushOptions are what a caller of Push may set beside Options; of those NoWeights
+// has no use, and Revision is a branch.
+type PushOptions struct {
+	Options
+	// Private makes the repository private where it does not exist, and refuses
+	// one that is not.
+	Private bool
+	// Message is the title of the commit.
+	Message string
+}
+
+// A Pushed says what Push did.
+type Pushed struct {
+	URL     string       `json:"url"`
+	Branch  string       `json:"branch"`
+	Commit  string       `json:"commit"`
+	Created bool         `json:"created"` // the repository
+	Changed bool         `json:"changed"` // there is a new commit
+	Files   []PushedFile `json:"files"`
+	Removed []string     `json:"removed,omitempty"` // weights of the model that was there
+}
+
+// A PushedFile is one file of a push. State is sent; stored, where the hub had its
+// bytes; unchanged, where the branch has the file as it is; kept, where the branch
+// has a file of its own that a default does not replace; or ignored, by the
+// repository's .gitignore.
+type PushedFile struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	State string `json:"state"`
+}
+
+const (
+	// groupSize is the most files of one request, the limit of the Python client.
+	groupSize = 256
+	// maxRegular bounds what a commit holds beside the large files: a hub takes
+	// files of more than 10 MB as large ones.
+	maxRegular = 256 << 20
+)
+
+// A push is one call of Push.
+type push struct {
+	*client
+	ctx     context.Context // of the call
+	repo    repo
+	options PushOptions
+	files   []*outgoing
+	state   string   // folder of what interrupted uploads left
+	parent  string   // the commit that the new one follows
+	had     []string // the files of the parent
+	out     Pushed
+}
+
+// Push makes a branch of a model's repository, OWNER/NAME, hold the files. It makes
+// the repository and the branch where they do not exist. Files that the branch has
+// are not sent, nor are large ones that the hub stores already. Weights that belong
+// to the model that was there and not to this one are removed. All files appear in
+// one commit, or none do. Push called again after an interruption sends what is
+// missing; of a large file, the parts that are missing.
+//
+// The protocol is that of the Python client without Xet: preupload, Git LFS with
+// multipart uploads, and a commit as lines of JSON.
+func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pushed, error) {
+	r, ok, err := parse("hf:"+strings.TrimPrefix(name, "hf:"), model)
+	if err != nil || !ok || strings.Contains(name, "@") {
+		return Pushed{}, fmt.Errorf("hub: %q is not the name of a repository: write OWNER/NAME", name)
+	}
+	if o.Revision != "" {
+		r.revision = o.Revision
+	}
+	if err := checkRevision(r.revision); err != nil {
+		return Pushed{}, err
+	}
+	if isCommit(r.revision) {
+		return Pushed{}, fmt.Errorf("hub: %s is a commit: name a branch", r.revision)
+	}
+	o.Options = o.Options.filled()
+	s, err := readSettings(o.Options)
+	if err != nil {
+		return Pushed{}, err
+	}
+	switch {
+	case s.offline:
+		return Pushed{}, &Error{Repo: r.id, Err: ErrOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
+	case s.token == "":
+		return Pushed{}, &Error{Repo: r.id, Err: ErrUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
+	}
+	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, options: o, state: pushState(s)}
+	p.right = "write"
+	for _, f := range sources {
+		p.files = append(p.files, &outgoing{Source: f})
+	}
+	p.out = Pushed{URL: p.at(r.address()...).String(), Branch: r.revision}
+	for _, step := range []func() error{p.prepare, p.compare, p.sendLarge, p.commit} {
+		if err := step(); err != nil {
+			return p.out, err
+		}
+	}
+	for _, f := range p.files {
+		p.out.Files = append(p.out.Files, PushedFile{f.Name, f.Size, f.state()})
+	}
+	return p.out, nil
+}
+
+// posted returns a call that sends a value as JSON.
+func posted(k call, value any) (call, error) {
+	text, err := json.Marshal(value)
+	k.method = http.MethodPost
+	k.body = func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) }
+	if k.header == nil {
+		k.header = http.Header{"Content-Type": {"application/json"}}
+	}
+	return k, err
+}
+
+// wrong is the error about an answer that makes no sense.
+func (p *push) wrong(format string, args ...any) error {
+	return &Error{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
+}
+
+// prepare makes the repository and the branch, as far as they do not exist.
+func (p *push) prepare() error {
+	err := p.look()
+	var e *Error
+	if errors.As(err, &e) && e.Code != "RevisionNotFound" && (e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized && e.Code == "RepoNotFound") {
+		if err = p.create(); err == nil {
+			err = p.look()
+		}
+	}
+	if errors.As(err, &e) && e.Code == "RevisionNotFound" {
+		if err = p.branch(); err == nil {
+			err = p.look()
+		}
+	}
+	return err
+}
+
+// look asks for the state of the branch.
+func (p *push) look() error {
+	i, err := p.info(p.ctx, p.repo)
+	if err != nil {
+		return err
+	}
+	if p.options.Private && !i.private {
+		return &Error{Repo: p.repo.id, Err: errors.New("public"), Detail: "the repository is not private, and nothing was sent: make it private in its settings, or push without --private"}
+	}
+	p.parent, p.had = i.commit, i.files
+	return nil
+}
+
+// create makes the repository. One that exists by now is fine.
+func (p *push) create() error {
+	owner, name, _ := strings.Cut(p.repo.id, "/")
+	value := map[string]string{"organization": owner, "name": name, "type": "model"}
+	if p.options.Private {
+		value["visibility"] = "private"
+	}
+	return p.make("the new repository", call{address: p.at("api", "repos", "create")}, value, &p.out.Created)
+}
+
+// branch makes the branch, at main.
+func (p *push) branch() error {
+	return p.make("the new branch "+p.repo.revision, call{address: p.api(p.repo, "branch", p.repo.revision)}, struct{}{}, new(bool))
+}
+
+// make posts a value to make something, and sets made where it did not exist.
+func (p *push) make(what string, k call, value any, made *bool) error {
+	k, err := posted(k, value)
+	if err != nil {
+		return err
+	}
+	k.read = func(resp *http.Response) error {
+		if resp.StatusCode == http.StatusConflict {
+			text, err := p.answer(resp, 64<<10)
+			if err == nil && bytes.Contains(text, []byte("conflicting operation")) {
+				err = errors.New("the hub is busy with another request of this account")
+			}
+			return err
+		}
+		if resp.StatusCode >= 400 {
+			return permanent{p.refusal(p.repo, what, resp)}
+		}
+		*made = true
+		return nil
+	}
+	resp, err := p.request(p.ctx, p.repo, what, k)
+	if resp != nil {
+		resp.Body.Close()
+	}
+	return err
+}
+
+// compare asks how each file is to be sent, and which ones the branch has.
+func (p *push) compare() error {
+	type file struct {
+		Path   string `json:"path"`
+		Sample []byte `json:"sample"`
+		Size   int64  `json:"size"`
+	}
+	regular := int64(0)
+	for group := range slices.Chunk(p.files, groupSize) {
+		var request struct {
+			Files []file `json:"files"`
+		}
+		var answer struct {
+			Files []remoteFile `json:"files"`
+		}
+		for _, f := range group {
+			sample, err := f.sample()
+			if err != nil {
+				return err
+			}
+			request.Files = append(request.Files, file{f.Name, sample, f.Size})
+		}
+		k, err := posted(call{address: p.api(p.repo, "preupload", p.repo.revision)}, request)
+		if err != nil {
+			return err
+		}
+		if err := p.ask(p.ctx, p.repo, "how to send the files", k, &answer); err != nil {
+			return err
+		}
+		for _, f := range group {
+			i := slices.IndexFunc(answer.Files, func(r remoteFile) bool { return r.Path == f.Name })
+			if i < 0 {
+				return p.wrong("does not say how to send %s", f.Name)
+			}
+			if err := p.decide(f, answer.Files[i], &regular); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// A remoteFile is what the hub says of a file that is to be sent.
+type remoteFile struct {
+	Path   string `json:"path"`
+	Mode   string `json:"uploadMode"`
+	Ignore bool   `json:"shouldIgnore"`
+	OID    string `json:"oid"` // of the file that the branch has
+}
+
+// decide notes what is done with a file, and reads it. regular counts the bytes of
+// small files.
+func (p *push) decide(f *outgoing, r remoteFile, regular *int64) error {
+	if r.Mode != "lfs" && r.Mode != "regular" {
+		return p.wrong("wants %s sent in a way that onering does not know: %.40q", f.Name, r.Mode)
+	}
+	f.ignored, f.kept = r.Ignore, f.Default && r.OID != ""
+	large := r.Mode == "lfs" && f.Size > 0 // the storage takes no empty files
+	if !large {
+		if *regular += f.Size; *regular > maxRegular {
+			return p.wrong("wants more than %d MiB within the commit, up to %s: track such files with Git LFS in the repository's .gitattributes", maxRegular>>20, f.Name)
+		}
+	}
+	if f.oid == "" || large != f.large {
+		f.large = large
+		if err := f.read(p.ctx); err != nil {
+			return err
+		}
+	}
+	f.there = strings.EqualFold(r.OID, f.oid)
+	return nil
+}
+
+// weightFile matches the files with the weights of a model.
+var weightFile = regexp.MustCompile(`^model(-[0-9]{5}-of-[0-9]{5})?\.safetensors$|^model\.safetensors\.index\.json$`)
+
+// commit makes the branch hold the files. Where the answer is lost, it looks
+// whether the commit happened before it commits again.
+func (p *push) commit() error {
+	text, changed, err := p.lines()
+	if err != nil || !changed {
+		p.out.Commit = p.parent
+		return err
+	}
+	k := call{
+		method: http.MethodPost, address: p.api(p.repo, "commit", p.repo.revision),
+		header: http.Header{"Content-Type": {"application/x-ndjson"}},
+		body:   func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) },
+		repeat: []int{http.StatusConflict, http.StatusPreconditionFailed}, // another commit came between
+	}
+	k.again = func() (bool, error) {
+		if err := p.look(); err != nil {
+			return false, err
+		}
+		if err := p.compare(); err != nil {
+			return false, err
+		}
+		text, changed, err = p.lines()
+		return !changed, err
+	}
+	var answer struct {
+		OID string `json:"commitOid"`
+	}
+	if err := p.ask(p.ctx, p.repo, "the commit", k, &answer); err != nil {
+		return err
+	}
+	if !changed { // it happened at an attempt whose answer was lost
+		answer.OID = p.parent
+	}
+	if !isCommit(answer.OID) {
+		return p.wrong("answers the commit with %.80q, which is not a commit", answer.OID)
+	}
+	p.out.Commit, p.out.Changed = answer.OID, true
+	return nil
+}
+
+// lines returns the commit as lines of JSON, and whether it changes anything.
+func (p *push) lines() (text []byte, changed bool, err error) {
+	var b bytes.Buffer
+	add := func(key string, value any) {
+		if err == nil {
+			err = json.NewEncoder(&b).Encode(map[string]any{"key": key, "value": value})
+		}
+	}
+	add("header", map[string]string{"summary": p.options.Message, "description": "", "parentCommit": p.parent})
+	names := map[string]bool{}
+	for _, f := range p.files {
+		names[f.Name] = true
+		switch {
+		case !f.pending():
+			continue
+		case f.large:
+			add("lfsFile", map[string]any{"path": f.Name, "algo": "sha256", "oid": f.oid, "size": f.Size})
+		default:
+			f.bytes = "sent"
+			add("file", map[string]any{"path": f.Name, "encoding": "base64", "content": f.content})
+		}
+		changed = true
+		if same := f.unchanged(); same != nil {
+			return nil, false, same
+		}
+	}
+	var stale []string
+	for _, name := range p.had {
+		if weightFile.MatchString(name) && !names[name] {
+			stale, changed = append(stale, name), true
+			add("deletedFile", map[string]string{"path": name})
+		}
+	}
+	if changed {
+		p.out.Removed = stale
+	}
+	return b.Bytes(), changed, err
+}

@@ -1,0 +1,209 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"onering/files"
+)
+
+// sampleSize is how much of a file's beginning the hub sees before it says how the
+// file is to be sent.
+const sampleSize = 512
+
+// A Source is a file that Push sends.
+type Source struct {
+	Name string // in the repository, with slashes
+	Size int64
+	// Default leaves a file alone that the repository has under the name.
+	Default bool
+
+	open func() (content, error)
+}
+
+// A content is an opened source.
+type content struct {
+	io.ReaderAt
+	io.Closer
+	size    int64
+	modTime time.Time
+}
+
+// Text is a source of a given content.
+func Text(name, text string) Source {
+	return Source{Name: name, Size: int64(len(text)), open: func() (content, error) {
+		return content{strings.NewReader(text), io.NopCloser(nil), int64(len(text)), time.Time{}}, nil
+	}}
+}
+
+// Sources lists the files of a model folder that are pushed: all but hidden ones
+// and those in a checkpoint's folder state. Links may lead to files of the folder.
+func Sources(dir string) ([]Source, error) {
+	folder, err := files.OpenFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	defer folder.Close()
+	var out []Source
+	err = filepath.WalkDir(dir+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		switch {
+		case err != nil || name == ".":
+			return err
+		case strings.HasPrefix(e.Name(), "."), name == "state":
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case e.IsDir():
+			return nil
+		}
+		source := Source{Name: filepath.ToSlash(name), open: func() (content, error) { return openContent(dir, name) }}
+		if !isRelative(source.Name) {
+			return fmt.Errorf("%s: a repository cannot hold a file of this name", path)
+		}
+		opened, err := folder.Open(name)
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		info, err := opened.Stat()
+		if err != nil {
+			return err
+		}
+		source.Size = info.Size()
+		out = append(out, source)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return out, nil
+}
+
+func openContent(dir, name string) (content, error) {
+	folder, err := files.OpenFolder(dir)
+	if err != nil {
+		return content{}, fmt.Errorf("hub: %w", err)
+	}
+	defer folder.Close()
+	f, err := folder.Open(name)
+	if err != nil {
+		return content{}, fmt.Errorf("hub: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return content{}, fmt.Errorf("hub: %w", err)
+	}
+	return content{f, f, info.Size(), info.ModTime()}, nil
+}
+
+// An outgoing is a file with what is known of it.
+type outgoing struct {
+	Source
+	large   bool
+	content []byte // of one that is not large
+	oid     string // its checksum: SHA-256 of large ones, git's SHA-1 of others
+	modTime time.Time
+
+	there, kept, ignored bool   // see PushedFile
+	bytes                string // sent or stored
+}
+
+// pending says whether the commit has to hold the file.
+func (f *outgoing) pending() bool { return !f.there && !f.kept && !f.ignored }
+
+// state returns what became of the file.
+func (f *outgoing) state() string {
+	switch {
+	case f.bytes != "":
+		return f.bytes
+	case f.ignored:
+		return "ignored"
+	case f.there:
+		return "unchanged"
+	}
+	return "kept"
+}
+
+// sample returns the beginning of the file.
+func (f *outgoing) sample() ([]byte, error) {
+	c, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	text, err := io.ReadAll(io.NewSectionReader(c, 0, min(f.Size, sampleSize)))
+	if err != nil {
+		return nil, fmt.Errorf("hub: %s: %w", f.Name, err)
+	}
+	return text, nil
+}
+
+// read computes the checksum of the file, and keeps the content of one that is not
+// large.
+func (f *outgoing) read(ctx context.Context) error {
+	c, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f.modTime, f.content = c.modTime, nil
+	from := cancelled{ctx, io.NewSectionReader(c, 0, f.Size)}
+	var sum hash.Hash
+	if f.large {
+		sum = sha256.New()
+		_, err = io.Copy(sum, from)
+	} else {
+		f.content, err = io.ReadAll(from)
+		sum = sha1.New()
+		fmt.Fprintf(sum, "blob %d\x00%s", len(f.content), f.content)
+	}
+	if err != nil {
+		return fmt.Errorf("hub: %s: %w", f.Name, err)
+	}
+	f.oid = hex.EncodeToString(sum.Sum(nil))
+	return f.unchanged()
+}
+
+// unchanged returns an error if the file is not the one that was read.
+func (f *outgoing) unchanged() error {
+	c, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if c.size != f.Size || !c.modTime.Equal(f.modTime) {
+		return fmt.Errorf("hub: %s changed during the push: nothing was committed; push again when nothing writes to the folder", f.Name)
+	}
+	return nil
+}
+
+// cancelled is a reader that ends with its context.
+type cancelled struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (c cancelled) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.Reader.Read(p)
+}
+
+// pushState returns the folder of what interrupted uploads left.
+func pushState(s settings) string { return filepath.Join(s.home, "onering", "push") }

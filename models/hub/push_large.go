@@ -1,0 +1,368 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"onering/models"
+)
+
+// Large files go to the hub's storage by the batch API of Git LFS, whose answer for
+// a file is where to send it: as a whole, or in parts of chunk_size bytes.
+
+// maxState bounds the file with the state of an interrupted upload, in bytes.
+const maxState = 16 << 20
+
+// maxUploads is how often the upload of a file is begun: the signatures of its
+// addresses may end before it does.
+const maxUploads = 3
+
+// An object is what the batch API says of a file.
+type object struct {
+	OID     string
+	Actions *struct{ Upload, Verify *action }
+	Error   *struct{ Message string }
+}
+
+// An action is one request to make.
+type action struct {
+	Href   string
+	Header map[string]any
+}
+
+// An upload is where a file is sent, and what was sent. It is kept in a file.
+type upload struct {
+	Address string   // of the whole file, or where the parts are put together
+	Chunk   int64    // bytes of a part; 0 sends the file as a whole
+	Parts   []string // their addresses
+	ETags   []string // of the parts that were sent; "" for the others
+}
+
+// sendLarge makes the hub store the large files that it does not have.
+func (p *push) sendLarge() error {
+	var todo []*outgoing
+	for _, f := range p.files {
+		if f.large && f.pending() {
+			todo = append(todo, f)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(p.state, 0o700); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	unlock, err := lock(p.ctx, p.stateFile("", ".lock"), func() { p.notice("another process pushes to " + p.repo.id + ": waiting for it") })
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	defer unlock()
+	sent := map[string]string{} // files may be the same
+	for group := range slices.Chunk(todo, groupSize) {
+		objects, err := p.batch(group)
+		if err != nil {
+			return err
+		}
+		for _, f := range group {
+			if f.bytes = sent[f.oid]; f.bytes != "" {
+				continue
+			}
+			if err := p.sendOne(f, objects[f.oid]); err != nil {
+				return err
+			}
+			sent[f.oid] = f.bytes
+		}
+	}
+	return nil
+}
+
+// batch asks where to send files.
+func (p *push) batch(group []*outgoing) (map[string]object, error) {
+	type wanted struct {
+		OID  string `json:"oid"`
+		Size int64  `json:"size"`
+	}
+	var want []wanted
+	for _, f := range group {
+		if w := (wanted{f.oid, f.Size}); !slices.Contains(want, w) {
+			want = append(want, w)
+		}
+	}
+	owner, name, _ := strings.Cut(p.repo.id, "/")
+	k, err := posted(call{address: p.at(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
+		"operation": "upload", "transfers": []string{"basic", "multipart"}, "hash_algo": "sha256",
+		"ref": map[string]string{"name": p.repo.revision}, "objects": want,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Objects []object }
+	if err := p.ask(p.ctx, p.repo, "where to send the large files", k, &answer); err != nil {
+		return nil, err
+	}
+	objects := map[string]object{}
+	for _, o := range answer.Objects {
+		objects[o.OID] = o
+	}
+	for _, f := range group {
+		o, ok := objects[f.oid]
+		switch {
+		case !ok:
+			return nil, p.wrong("does not say where to send %s", f.Name)
+		case o.Error != nil:
+			return nil, &Error{Repo: p.repo.id, Err: errors.New("refused"), Detail: p.hide(fmt.Sprintf("%s does not take %s: %.200s", p.endpoint.Host, f.Name, o.Error.Message))}
+		case o.Actions != nil && o.Actions.Upload == nil:
+			return nil, p.wrong("gives no address for %s", f.Name)
+		}
+	}
+	return objects, nil
+}
+
+func lfsHeader() http.Header {
+	const kind = "application/vnd.git-lfs+json"
+	return http.Header{"Accept": {kind}, "Content-Type": {kind}}
+}
+
+// sendOne sends a file, or the parts of it that an interrupted upload left.
+func (p *push) sendOne(f *outgoing, o object) error {
+	for begun := 1; ; begun++ {
+		if o.Actions == nil {
+			p.forget(f)
+			p.options.Progress(Progress{f.Name, f.Size, f.Size})
+			if f.bytes == "" {
+				f.bytes = "stored"
+			}
+			return nil
+		}
+		f.bytes = "sent"
+		u, saved := p.saved(f)
+		if !saved {
+			var err error
+			if u, err = p.plan(f, *o.Actions.Upload); err != nil {
+				return err
+			}
+		}
+		err := p.transfer(f, u)
+		if err == nil {
+			p.forget(f)
+			return p.verify(f, o.Actions.Verify)
+		}
+		var e *Error
+		if !errors.As(err, &e) || e.Status < 400 || e.Status > 499 || retryable(e.Status) {
+			return err // what was sent is kept
+		}
+		// The addresses hold no more, or the upload has ended.
+		p.forget(f)
+		if begun >= maxUploads && !saved {
+			return err
+		}
+		p.notice(fmt.Sprintf("%v; asking for new addresses", err))
+		objects, err := p.batch([]*outgoing{f})
+		if err != nil {
+			return err
+		}
+		o = objects[f.oid]
+	}
+}
+
+// plan reads where to send a file.
+func (p *push) plan(f *outgoing, a action) (upload, error) {
+	u := upload{Address: a.Href}
+	text := func(key string) string {
+		switch v := a.Header[key].(type) {
+		case string:
+			return v
+		case float64:
+			return strconv.FormatInt(int64(v), 10)
+		}
+		return ""
+	}
+	if text("chunk_size") == "" {
+		return u, nil
+	}
+	chunk, err := strconv.ParseInt(text("chunk_size"), 10, 64)
+	if err != nil || chunk <= 0 {
+		return u, p.wrong("wants %s in parts of %.40q bytes", f.Name, text("chunk_size"))
+	}
+	numbers := map[int]string{}
+	for key := range a.Header {
+		if n, err := strconv.Atoi(key); err == nil {
+			numbers[n] = text(key)
+		}
+	}
+	u.Chunk, u.ETags = chunk, make([]string, len(numbers))
+	for n := range len(numbers) {
+		u.Parts = append(u.Parts, numbers[n+1])
+	}
+	if int64(len(u.Parts)) != (f.Size+chunk-1)/chunk || slices.Contains(u.Parts, "") {
+		return u, p.wrong("gives %d addresses for the parts of %s, which are %d", len(u.Parts), f.Name, (f.Size+chunk-1)/chunk)
+	}
+	return u, nil
+}
+
+// transfer sends what is missing of a file.
+func (p *push) transfer(f *outgoing, u upload) error {
+	c, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if u.Chunk == 0 {
+		_, err := p.put(f, c, u.Address, 0, f.Size)
+		return err
+	}
+	type part struct {
+		Number int    `json:"partNumber"`
+		ETag   string `json:"etag"`
+	}
+	var parts []part
+	for i, address := range u.Parts {
+		if u.ETags[i] == "" {
+			from := int64(i) * u.Chunk
+			if u.ETags[i], err = p.put(f, c, address, from, min(u.Chunk, f.Size-from)); err != nil {
+				return err
+			}
+			if u.ETags[i] == "" {
+				return p.wrong("answers part %d of %s without an ETag", i+1, f.Name)
+			}
+			if err := p.save(f, u); err != nil {
+				return err
+			}
+		}
+		parts = append(parts, part{i + 1, u.ETags[i]})
+	}
+	address, err := p.target(u.Address)
+	if err != nil {
+		return err
+	}
+	k, err := posted(call{address: address, header: lfsHeader(), signed: true}, map[string]any{"oid": f.oid, "parts": parts})
+	if err != nil {
+		return err
+	}
+	return p.tell("putting "+f.Name+" together", k, nil)
+}
+
+// put sends size bytes of a file and returns the ETag of the answer.
+func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
+	address, err := p.target(to)
+	if err != nil {
+		return "", err
+	}
+	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3's answer to a slow request
+	k.body = func() (io.Reader, int64) {
+		r := &counted{io.NewSectionReader(c, from, size), from, func(done int64) { p.options.Progress(Progress{f.Name, done, f.Size}) }}
+		return r, size
+	}
+	err = p.tell(f.Name, k, func(resp *http.Response) { etag = resp.Header.Get("ETag") })
+	return etag, err
+}
+
+// tell makes a call whose answer has nothing to read.
+func (p *push) tell(what string, k call, seen func(*http.Response)) error {
+	k.read = func(resp *http.Response) error {
+		if resp.StatusCode >= 400 {
+			return permanent{&Error{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
+				Detail: p.hide(fmt.Sprintf("%s: %s answers %.100s", what, k.address.Host, resp.Status))}}
+		}
+		if seen != nil {
+			seen(resp)
+		}
+		// Read to its end, so that the connection serves the next request.
+		_, err := p.answer(resp, 1<<20)
+		return err
+	}
+	resp, err := p.request(p.ctx, p.repo, what, k)
+	if resp != nil {
+		resp.Body.Close()
+	}
+	return err
+}
+
+// verify has the hub check that it stores a file.
+func (p *push) verify(f *outgoing, a *action) error {
+	if a == nil {
+		return nil
+	}
+	address, err := p.target(a.Href)
+	if err != nil {
+		return err
+	}
+	k, err := posted(call{address: address, header: lfsHeader()}, map[string]any{"oid": f.oid, "size": f.Size})
+	if err != nil {
+		return err
+	}
+	return p.tell("the check of "+f.Name, k, nil)
+}
+
+// target reads an address that the hub gives. Behind another endpoint, such as a
+// proxy, the hub's own addresses are those of the endpoint.
+func (p *push) target(text string) (*url.URL, error) {
+	if rest, ok := strings.CutPrefix(text, defaultEndpoint+"/"); ok {
+		text = p.endpoint.String() + "/" + rest
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https":
+		return nil, p.wrong("gives an address for an upload that is not one of the web")
+	case u.Scheme == "http" && p.endpoint.Scheme == "https":
+		return nil, p.wrong("gives an address for an upload without encryption: %s", withoutQuery(u))
+	}
+	return u, nil
+}
+
+// counted reports how far it was read.
+type counted struct {
+	io.Reader
+	done   int64
+	report func(done int64)
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.done += int64(n)
+	c.report(c.done)
+	return n, err
+}
+
+// stateFile names a file of the repository's uploads.
+func (p *push) stateFile(oid, end string) string {
+	sum := sha256.Sum256([]byte(p.endpoint.String() + "\n" + p.repo.id + "\n" + oid))
+	return filepath.Join(p.state, hex.EncodeToString(sum[:16])+end)
+}
+
+// saved returns the upload of a file that was interrupted. One that cannot be read
+// is as good as none.
+func (p *push) saved(f *outgoing) (u upload, ok bool) {
+	file, err := os.Open(p.stateFile(f.oid, ".json"))
+	if err != nil {
+		return u, false
+	}
+	defer file.Close()
+	if json.NewDecoder(io.LimitReader(file, maxState)).Decode(&u) != nil || u.Chunk <= 0 {
+		return u, false
+	}
+	n := int((f.Size + u.Chunk - 1) / u.Chunk)
+	return u, len(u.Parts) == n && len(u.ETags) == n
+}
+
+func (p *push) save(f *outgoing, u upload) error {
+	err := models.WriteFile(p.stateFile(f.oid, ".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(u) })
+	if err != nil {
+		return fmt.Errorf("hub: what was sent: %w", err)
+	}
+	return nil
+}
+
+// forget removes what save wrote. What stays there is tried and refused.
+func (p *push) forget(f *outgoing) { os.Remove(p.stateFile(f.oid, ".json")) }
