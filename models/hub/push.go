@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,12 +56,9 @@ const (
 
 // A push is one call of Push.
 type push struct {
-	*client
-	ctx     context.Context // of the call
-	repo    repo
+	storage
 	options PushOptions
 	files   []*outgoing
-	state   string   // folder of what interrupted uploads left
 	parent  string   // the commit that the new one follows
 	had     []string // the files of the parent
 	out     Pushed
@@ -100,13 +98,15 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pu
 	case s.token == "":
 		return Pushed{}, &Error{Repo: r.id, Err: ErrUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
 	}
-	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, options: o, state: pushState(s)}
+	state := filepath.Join(s.home, "onering", "push")
+	p := &push{storage: storage{newClient(s, o.Options), ctx, r, o.Progress, state}, options: o}
 	p.right = "write"
 	for _, f := range sources {
 		p.files = append(p.files, &outgoing{Source: f})
 	}
 	p.out = Pushed{URL: p.at(r.address()...).String(), Branch: r.revision}
-	for _, step := range []func() error{p.prepare, p.compare, p.sendLarge, p.commit} {
+	sendLarge := func() error { return p.sendLarge(p.files) }
+	for _, step := range []func() error{p.prepare, p.compare, sendLarge, p.commit} {
 		if err := step(); err != nil {
 			return p.out, err
 		}
@@ -129,7 +129,7 @@ func posted(k call, value any) (call, error) {
 }
 
 // wrong is the error about an answer that makes no sense.
-func (p *push) wrong(format string, args ...any) error {
+func (p *storage) wrong(format string, args ...any) error {
 	return &Error{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
 }
 

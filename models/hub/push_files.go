@@ -204,6 +204,3 @@ func (c cancelled) Read(p []byte) (int, error) {
 	}
 	return c.Reader.Read(p)
 }
-
-// pushState returns the folder of what interrupted uploads left.
-func pushState(s settings) string { return filepath.Join(s.home, "onering", "push") }

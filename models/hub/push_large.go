@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,6 +29,15 @@ const maxState = 16 << 20
 // addresses may end before it does.
 const maxUploads = 3
 
+// A storage is where a repository's large files go.
+type storage struct {
+	*client
+	ctx      context.Context // of the push
+	repo     repo
+	progress func(Progress)
+	state    string // folder of what interrupted uploads left
+}
+
 // An object is what the batch API says of a file.
 type object struct {
 	OID     string
@@ -50,9 +60,9 @@ type upload struct {
 }
 
 // sendLarge makes the hub store the large files that it does not have.
-func (p *push) sendLarge() error {
+func (p *storage) sendLarge(files []*outgoing) error {
 	var todo []*outgoing
-	for _, f := range p.files {
+	for _, f := range files {
 		if f.large && f.pending() {
 			todo = append(todo, f)
 		}
@@ -88,7 +98,7 @@ func (p *push) sendLarge() error {
 }
 
 // batch asks where to send files.
-func (p *push) batch(group []*outgoing) (map[string]object, error) {
+func (p *storage) batch(group []*outgoing) (map[string]object, error) {
 	type wanted struct {
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
@@ -135,11 +145,11 @@ func lfsHeader() http.Header {
 }
 
 // sendOne sends a file, or the parts of it that an interrupted upload left.
-func (p *push) sendOne(f *outgoing, o object) error {
+func (p *storage) sendOne(f *outgoing, o object) error {
 	for begun := 1; ; begun++ {
 		if o.Actions == nil {
 			p.forget(f)
-			p.options.Progress(Progress{f.Name, f.Size, f.Size})
+			p.progress(Progress{f.Name, f.Size, f.Size})
 			if f.bytes == "" {
 				f.bytes = "stored"
 			}
@@ -177,7 +187,7 @@ func (p *push) sendOne(f *outgoing, o object) error {
 }
 
 // plan reads where to send a file.
-func (p *push) plan(f *outgoing, a action) (upload, error) {
+func (p *storage) plan(f *outgoing, a action) (upload, error) {
 	u := upload{Address: a.Href}
 	text := func(key string) string {
 		switch v := a.Header[key].(type) {
@@ -212,7 +222,7 @@ func (p *push) plan(f *outgoing, a action) (upload, error) {
 }
 
 // transfer sends what is missing of a file.
-func (p *push) transfer(f *outgoing, u upload) error {
+func (p *storage) transfer(f *outgoing, u upload) error {
 	c, err := f.open()
 	if err != nil {
 		return err
@@ -254,14 +264,14 @@ func (p *push) transfer(f *outgoing, u upload) error {
 }
 
 // put sends size bytes of a file and returns the ETag of the answer.
-func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
+func (p *storage) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
 	address, err := p.target(to)
 	if err != nil {
 		return "", err
 	}
 	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3's answer to a slow request
 	k.body = func() (io.Reader, int64) {
-		r := &counted{io.NewSectionReader(c, from, size), from, func(done int64) { p.options.Progress(Progress{f.Name, done, f.Size}) }}
+		r := &counted{io.NewSectionReader(c, from, size), from, func(done int64) { p.progress(Progress{f.Name, done, f.Size}) }}
 		return r, size
 	}
 	err = p.tell(f.Name, k, func(resp *http.Response) { etag = resp.Header.Get("ETag") })
@@ -269,7 +279,7 @@ func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag st
 }
 
 // tell makes a call whose answer has nothing to read.
-func (p *push) tell(what string, k call, seen func(*http.Response)) error {
+func (p *storage) tell(what string, k call, seen func(*http.Response)) error {
 	k.read = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			return permanent{&Error{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
@@ -290,7 +300,7 @@ func (p *push) tell(what string, k call, seen func(*http.Response)) error {
 }
 
 // verify has the hub check that it stores a file.
-func (p *push) verify(f *outgoing, a *action) error {
+func (p *storage) verify(f *outgoing, a *action) error {
 	if a == nil {
 		return nil
 	}
@@ -307,7 +317,7 @@ func (p *push) verify(f *outgoing, a *action) error {
 
 // target reads an address that the hub gives. Behind another endpoint, such as a
 // proxy, the hub's own addresses are those of the endpoint.
-func (p *push) target(text string) (*url.URL, error) {
+func (p *storage) target(text string) (*url.URL, error) {
 	if rest, ok := strings.CutPrefix(text, defaultEndpoint+"/"); ok {
 		text = p.endpoint.String() + "/" + rest
 	}
@@ -336,14 +346,14 @@ func (c *counted) Read(b []byte) (int, error) {
 }
 
 // stateFile names a file of the repository's uploads.
-func (p *push) stateFile(oid, end string) string {
+func (p *storage) stateFile(oid, end string) string {
 	sum := sha256.Sum256([]byte(p.endpoint.String() + "\n" + p.repo.id + "\n" + oid))
 	return filepath.Join(p.state, hex.EncodeToString(sum[:16])+end)
 }
 
 // saved returns the upload of a file that was interrupted. One that cannot be read
 // is as good as none.
-func (p *push) saved(f *outgoing) (u upload, ok bool) {
+func (p *storage) saved(f *outgoing) (u upload, ok bool) {
 	file, err := os.Open(p.stateFile(f.oid, ".json"))
 	if err != nil {
 		return u, false
@@ -356,7 +366,7 @@ func (p *push) saved(f *outgoing) (u upload, ok bool) {
 	return u, len(u.Parts) == n && len(u.ETags) == n
 }
 
-func (p *push) save(f *outgoing, u upload) error {
+func (p *storage) save(f *outgoing, u upload) error {
 	err := models.WriteFile(p.stateFile(f.oid, ".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(u) })
 	if err != nil {
 		return fmt.Errorf("hub: what was sent: %w", err)
@@ -365,4 +375,4 @@ func (p *push) save(f *outgoing, u upload) error {
 }
 
 // forget removes what save wrote. What stays there is tried and refused.
-func (p *push) forget(f *outgoing) { os.Remove(p.stateFile(f.oid, ".json")) }
+func (p *storage) forget(f *outgoing) { os.Remove(p.stateFile(f.oid, ".json")) }
