@@ -56,6 +56,7 @@ var rooms = []struct {
 	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", "data/arithmetic files tokenize"},
 	{"data/arithmetic", ""},
+	{"data/mix", "data settings"},
 	{"examples/rewards/unittests", ""},
 
 	{"reward", "data sampler settings"}, // sampler for the Grader, which scores while others are sampled
@@ -70,7 +71,7 @@ var rooms = []struct {
 
 	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/grades files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw eval data data/arithmetic objectives sampler tokenize reward settings"},
+	{"train", "train/grades files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
 	{"train/grades", "reward train/rundir"},
 	{"train/learn", "runtime models models/adamw train/metrics"},
 	{"train/memory", ""},

@@ -11,6 +11,16 @@ import (
 // assign puts the value of s into the field it is for. The error says what the
 // key wants, without naming the place.
 func assign(s setting, into reflect.Value) error {
+	if x, ok := into.Addr().Interface().(settings.Special); ok {
+		value := s.value
+		if _, quoted := value.(string); s.text != nil && !isCollection(value) && !(quoted && s.meta != nil) {
+			value = *s.text
+		}
+		if err := x.UnmarshalTOML(value); err != nil {
+			return fmt.Errorf("%s: %w", s.path(), err)
+		}
+		return nil
+	}
 	if s.text != nil {
 		_, quoted := s.value.(string)
 		switch {

@@ -86,7 +86,7 @@ answer = "gold"
 	}
 	checkRoundTrip(t, c)
 	for text, want := range map[string]string{
-		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of chat, no, qwen_math, r1, or a text with {problem} in it, once`,
+		"template = \"qwen\"":                    `run.toml:3: model.template = "qwen": must be one of auto, chat, no, qwen_math, r1, or a text with {problem} in it, once`,
 		"template_args = [\"a=1\"]":              `run.toml:3: model.template_args = [a=1]: goes with the template chat; other templates read no names`,
 		"template = \"chat\"\ntemplate_args = 7": `run.toml:4: model.template_args = 7: must be a list`,
 		"system = \"Be brief.\"":                 `run.toml:3: model.system = "Be brief.": goes with the template chat; other templates are written with theirs`,
@@ -440,7 +440,7 @@ func TestEmbeddedRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		same := r.Rollout.MaxPromptTokens == documented.Rollout.MaxPromptTokens && r.Optimizer.LearningRate == documented.Optimizer.LearningRate && r.Model.Template == documented.Model.Template
-		if same == tt.embedded || r.Data.Train != tt.data {
+		if same == tt.embedded || r.Data.Train.String() != tt.data {
 			t.Errorf("%q: embedded %v with data %q, want %v with %q", tt.sets, !same, r.Data.Train, tt.embedded, tt.data)
 		}
 	}

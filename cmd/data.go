@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,13 +12,28 @@ import (
 	"onering/verifier"
 )
 
+// columnsHelp says by which names columns are found.
+func columnsHelp() string {
+	return fmt.Sprintf(`
+Without --prompt, --answer and --id, columns are found by their names:
+
+  prompt  %s
+  answer  %s
+  id      %s
+
+A prompt is a text or a list of messages. A column inside a structure is named
+with a dot, as reward_model.ground_truth.`,
+		strings.Join(data.PromptNames, ", "), strings.Join(data.AnswerNames, ", "), strings.Join(data.IDNames, ", "))
+}
+
 func newData() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
 		Short: "Look at files of problems",
 		Long: `Look at files of problems: JSON lines, a JSON array, CSV, Parquet, Arrow, or a
 Hugging Face datasets folder. The content decides the format. A glob in quotes
-names several files, hf:ORG/NAME a data set on a hub, and - is stdin.`,
+names several files, hf:ORG/NAME a data set on a hub, and - is stdin.
+` + columnsHelp(),
 		Example: "  onering data show train.parquet -n 3\n  onering data check train.jsonl",
 		Args:    knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -54,7 +71,9 @@ func newDataShow() *cobra.Command {
 		Short: "Print the rows of a file as JSON lines",
 		Long: `Print the rows of a file of any format as one JSON object per line, with the
 columns in the file's order. With --mapped, or if a column is named, the rows
-are printed as training reads them: {"id", "prompt", "answers"}.`,
+are printed as training reads them: {"id", "prompt", "answers"}, and "chat" if
+the prompt is a list of messages.
+` + columnsHelp(),
 		Example: `  onering data show train.parquet -n 3
   onering data show 'shards/*.arrow' | jq -r .problem
   onering data show math.jsonl --filter 'level in 3..5'
@@ -140,10 +159,11 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 			return err
 		}
 		if err := out.write(struct {
-			ID      string   `json:"id"`
-			Prompt  string   `json:"prompt"`
-			Answers []string `json:"answers"`
-		}{row.ID, row.Text, row.Answers}); err != nil {
+			ID      string     `json:"id"`
+			Prompt  string     `json:"prompt"`
+			Chat    *data.Chat `json:"chat,omitempty"`
+			Answers []string   `json:"answers"`
+		}{row.ID, row.Text, row.Chat, row.Answers}); err != nil {
 			return err
 		}
 	}
@@ -162,7 +182,8 @@ without a problem or an answer, names and problems that occur twice, the same
 problem with another answer, answers that the verifier cannot read, and, with
 --model, the lengths of the prompts in tokens.
 
-A file that cannot be read is an error; findings are not.`,
+A file that cannot be read is an error; findings are not.
+` + columnsHelp(),
 		Example: `  onering data check train.jsonl
   onering data check train.parquet --prompt question --answer final --json
   onering data check train.jsonl --model Qwen2.5-Math-1.5B --template qwen_math`,
@@ -199,7 +220,7 @@ A file that cannot be read is an error; findings are not.`,
 		},
 	}
 	addSettings(c.Flags(), &columns)
-	addTemplate(c, &around, "qwen_math", false)
+	addTemplate(c, &around, tokenize.DefaultTemplate, false)
 	flags := c.Flags()
 	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)
 	flags.StringVar(&model, "model", "", "model folder whose tokenizer measures the prompts")
@@ -210,7 +231,7 @@ A file that cannot be read is an error; findings are not.`,
 
 // promptLength returns a function that counts the tokens of a problem in its
 // template.
-func promptLength(c *cobra.Command, model string, around tokenize.Template) (func(problem string) (int, error), error) {
+func promptLength(c *cobra.Command, model string, around tokenize.Template) (func(data.Problem) (int, error), error) {
 	folder, err := localTokenizer(c, model)
 	if err != nil {
 		return nil, err
@@ -219,13 +240,12 @@ func promptLength(c *cobra.Command, model string, around tokenize.Template) (fun
 	if err != nil {
 		return nil, err
 	}
-	if around.Chat { // a template that fails for one problem fails for all
-		if _, _, err := t.Prompt(around, "x"); err != nil {
-			return nil, err
-		}
+	p, err := data.NewPrompter(t, around)
+	if err != nil {
+		return nil, err
 	}
-	return func(problem string) (int, error) {
-		text, ids, err := t.Prompt(around, problem)
+	return func(q data.Problem) (int, error) {
+		text, ids, err := p.Prompt(q)
 		if err == nil {
 			err = t.Check(text)
 		}

@@ -58,7 +58,7 @@ func newEval() *cobra.Command {
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)
-	addTemplate(c, &around, "qwen_math", true)
+	addTemplate(c, &around, tokenize.DefaultTemplate, true)
 	o.register(c)
 	c.Flags().StringVar(&compare, "compare", "", "compare this measurement with a second one")
 	return c

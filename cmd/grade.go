@@ -27,7 +27,8 @@ folder rollouts of a run:
   {"problem", "prompt", "response", "answers", "truncated", "ids"}
 
 Only response must be there. answers, or gold, is a text, a number or a list of
-them; problem names the problem. Further columns are those of the problem's row.
+them, prompt a text or a list of messages; problem names the problem. Further
+columns are those of the problem's row.
 A line with a reward is one of a run: what it says of its old grade is none, its
 columns are those of the row, and they and the prompt as the model saw it are in
 the first line of a group.
@@ -213,7 +214,7 @@ type sampleLine struct {
 
 // oldGrade are the columns of a line of a run that say what the response was worth and
 // what training made of it.
-var oldGrade = []string{"columns", "answer", "reason", "reward", "skipped", "rewards", "right", "status", "skip", "log", "advantage", "logp", "w", "delta"}
+var oldGrade = []string{"source", "columns", "answer", "reason", "reward", "skipped", "rewards", "right", "status", "skip", "log", "advantage", "logp", "w", "delta"}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *sampleLine) UnmarshalJSON(text []byte) error {
@@ -223,7 +224,6 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	}
 	var given struct {
 		Problem    texts   `json:"problem"`
-		Prompt     string  `json:"prompt"`
 		PromptText *string `json:"prompt_text"`
 		PromptIDs  []int32 `json:"prompt_ids"`
 		Response   *string `json:"response"`
@@ -238,9 +238,13 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if len(given.Problem) > 1 {
 		return errors.New(`field "problem" must be a text or a number`)
 	}
+	prompt, chat, err := promptOf(row)
+	if err != nil {
+		return err
+	}
 	*l = sampleLine{sample: reward.Sample{
-		Problem: data.Problem{Text: given.Prompt, Answers: given.Answers},
-		Prompt:  given.Prompt, PromptIDs: given.PromptIDs, IDs: given.IDs, Truncated: given.Truncated,
+		Problem: data.Problem{Text: prompt, Chat: chat, Answers: given.Answers},
+		Prompt:  prompt, PromptIDs: given.PromptIDs, IDs: given.IDs, Truncated: given.Truncated,
 	}}
 	s := &l.sample
 	if given.Answers == nil {
@@ -252,7 +256,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	if given.PromptText != nil {
 		s.Prompt = *given.PromptText
 	}
-	if s.Problem.ID = given.Prompt; len(given.Problem) == 1 {
+	if s.Problem.ID = prompt; len(given.Problem) == 1 {
 		s.Problem.ID = given.Problem[0]
 	}
 	l.key = s.Problem.ID
@@ -268,6 +272,23 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 			old && slices.Contains(oldGrade, m.Name)
 	})
 	return nil
+}
+
+// promptOf returns the prompt of a line, which may be missing: a text or a list of
+// messages.
+func promptOf(row data.Object) (string, *data.Chat, error) {
+	value, _ := row.Get("prompt")
+	switch v := value.(type) {
+	case nil:
+		return "", nil, nil
+	case string:
+		return v, nil, nil
+	}
+	text, chat, reason := data.ReadPrompt(row, value)
+	if reason != "" {
+		return "", nil, fmt.Errorf("field %q: %s", "prompt", reason)
+	}
+	return text, chat, nil
 }
 
 // texts are a text, a number or a list of them. A number is kept as it is written.

@@ -62,10 +62,18 @@ func localConfig(c *cobra.Command, config *train.Config) (local train.Config, er
 		return local, err
 	}
 	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
-	if local.Data.Train, err = localData(c, config.Data.Train); err != nil {
-		return local, err
+	if len(config.Data.Train) > 1 {
+		local.Data.Train = config.Data.Train.Named() // a folder in the cache is named after a commit
 	}
-	config.Data.Train = hub.Pin(config.Data.Train, local.Data.Train)
+	local.Data.Train = slices.Clone(local.Data.Train)
+	config.Data.Train = slices.Clone(config.Data.Train)
+	for i := range config.Data.Train {
+		from, to := &config.Data.Train[i].Path, &local.Data.Train[i].Path
+		if *to, err = localData(c, *from); err != nil {
+			return local, err
+		}
+		*from = hub.Pin(*from, *to)
+	}
 	local.Eval.Suites = slices.Clone(config.Eval.Suites)
 	for i, spec := range local.Eval.Suites {
 		if local.Eval.Suites[i], err = localSuite(c, spec); err != nil {

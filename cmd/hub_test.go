@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data/mix"
 	"onering/train"
 )
 
@@ -171,7 +172,7 @@ func TestLocalConfig(t *testing.T) {
 	c.SetContext(t.Context())
 	c.SetErr(&bytes.Buffer{})
 	config := train.Config{}
-	config.Model.Path, config.Data.Train = "org/tiny", "hf:org/sums/test.jsonl"
+	config.Model.Path, config.Data.Train = "org/tiny", mix.One("hf:org/sums/test.jsonl")
 	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", train.Arithmetic, "amc=amc.jsonl"}
 	local, err := localConfig(&c, &config)
 	if err != nil {
@@ -182,7 +183,7 @@ func TestLocalConfig(t *testing.T) {
 	if want := filepath.Join(root, "models--org--tiny", "snapshots", commit); local.Model.Path != want || config.Model.Path != "hf:org/tiny@"+commit {
 		t.Errorf("model %q, %q", local.Model.Path, config.Model.Path)
 	}
-	if local.Data.Train != filepath.Join(data, "test.jsonl") || config.Data.Train != "hf:org/sums@"+commit+"/test.jsonl" {
+	if !local.Data.Train.Is(filepath.Join(data, "test.jsonl")) || !config.Data.Train.Is("hf:org/sums@"+commit+"/test.jsonl") {
 		t.Errorf("data %q, %q", local.Data.Train, config.Data.Train)
 	}
 	want := fmt.Sprint([]string{"held=" + data, "test=" + filepath.Join(data, "test.jsonl"), train.Arithmetic, "amc=amc.jsonl"})

@@ -176,7 +176,7 @@ func extraction(c train.Config) string {
 
 // next returns a command that shows what was learned.
 func (s summary) next(c train.Config) string {
-	if c.Data.Train == train.Arithmetic {
+	if c.Data.Train.Is(train.Arithmetic) {
 		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
 	}
 	template := shellQuoted(c.Model.Template)

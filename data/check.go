@@ -15,7 +15,7 @@ import (
 type CheckOptions struct {
 	Options
 	// Tokens counts the tokens of a prompt; nil leaves the lengths out.
-	Tokens func(prompt string) (int, error)
+	Tokens func(Problem) (int, error)
 	// Parse returns an error for an answer that cannot be parsed; nil leaves that
 	// check out. A row is reported if none of its answers can be parsed.
 	Parse func(answer string) error
@@ -150,7 +150,7 @@ func (c *checker) check(p Problem) {
 		}
 	}
 	if c.opts.Tokens != nil {
-		n, err := c.opts.Tokens(p.Text)
+		n, err := c.opts.Tokens(p)
 		if err != nil {
 			c.find(&c.report.Untokenized, fmt.Sprintf("%s: %v", at, err))
 			return

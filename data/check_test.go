@@ -19,11 +19,11 @@ func TestCheck(t *testing.T) {
 `)
 	opts := CheckOptions{
 		Examples: 1,
-		Tokens: func(s string) (int, error) {
-			if s == "refused" {
+		Tokens: func(p Problem) (int, error) {
+			if p.Text == "refused" {
 				return 0, errors.New("no such character")
 			}
-			return len(strings.Fields(s)), nil
+			return len(strings.Fields(p.Text)), nil
 		},
 		Parse: func(s string) error {
 			if s == "??" {

@@ -94,7 +94,7 @@ func (c columns) problem(rec Record, unit, name string) (Problem, *RowError) {
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	value, _ := lookup(rec.Object, c.prompt)
 	var reason string
-	if p.Text, reason = promptOf(value); reason != "" {
+	if p.Text, p.Chat, reason = ReadPrompt(rec.Object, value); reason != "" {
 		return Problem{}, bad(reason)
 	}
 	if c.answer != "" {
@@ -119,7 +119,8 @@ func (c columns) problem(rec Record, unit, name string) (Problem, *RowError) {
 const (
 	noPrompt       = "no prompt"
 	noAnswer       = "no answer"
-	oddPrompt      = "the prompt is neither text nor one user message"
+	oddPrompt      = "the prompt is neither text nor a list of messages, each with a role and a text as its content"
+	answered       = "the conversation ends with the assistant: a prompt ends with a message of the user or of a tool"
 	oddAnswer      = "the answer is neither text, a number nor a list of them"
 	noSolution     = "no answer found in the solution"
 	unreadableLine = "not readable"

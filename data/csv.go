@@ -2,6 +2,7 @@ package data
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -40,6 +41,30 @@ func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p[:min(len(p), m.left)])
 	m.left -= n
 	return n, err
+}
+
+// withNewlines returns r, or a reader of the same text with \n for \r if only \r ends
+// its lines, as in files of old spreadsheets.
+func withNewlines(r *bufio.Reader) *bufio.Reader {
+	head, _ := r.Peek(r.Size())
+	if bytes.IndexByte(head, '\r') < 0 || bytes.IndexByte(head, '\n') >= 0 {
+		return r
+	}
+	return bufio.NewReaderSize(newlines{r}, r.Size())
+}
+
+// newlines reads \r as \n.
+type newlines struct{ r io.Reader }
+
+// Read implements io.Reader.
+func (n newlines) Read(p []byte) (int, error) {
+	read, err := n.r.Read(p)
+	for i, c := range p[:read] {
+		if c == '\r' {
+			p[i] = '\n'
+		}
+	}
+	return read, err
 }
 
 func openCSV(r *bufio.Reader, comma rune, closeReader func() error) (*table, error) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -158,7 +159,10 @@ func TestAutomaticColumns(t *testing.T) {
 		if fields, err := got.Fields.MarshalJSON(); err != nil || string(fields) != c.line {
 			t.Errorf("%s: fields %s, %v\nwant %s", c.name, fields, err, c.line)
 		}
-		got.Fields = nil
+		if isChat := strings.Contains(c.line, `"role"`); isChat != (got.Chat != nil) {
+			t.Errorf("%s: a conversation: %v", c.name, got.Chat != nil)
+		}
+		got.Fields, got.Chat = nil, nil
 		c.want.File, c.want.Line = path, 1
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n got %#v\nwant %#v", c.name, got, c.want)
@@ -288,6 +292,8 @@ func TestTextFormats(t *testing.T) {
 		"lines.json":  line + "\n",
 		"x.csv":       table,
 		"bom.csv":     "\ufeff" + table,
+		"cr.csv":      strings.ReplaceAll(strings.ReplaceAll(table, "\r\n", "\r"), "\n", "\r"),
+		"cr.csv.gz":   zipped(strings.ReplaceAll(strings.ReplaceAll(table, "\r\n", "\r"), "\n", "\r")),
 		"x.tsv":       strings.Replace(strings.Replace(table, "problem,", "problem\t", 1), "\",é", "\"\té", 1),
 		"x.jsonl.gz":  zipped(line),
 		"x.csv.gz":    zipped(table),
@@ -300,6 +306,29 @@ func TestTextFormats(t *testing.T) {
 		}
 		if len(rows) != 1 || rows[0].Text != "a \"q\", b\nc" || !slices.Equal(rows[0].Answers, []string{"é"}) {
 			t.Errorf("%s: %+v", name, rows)
+		}
+	}
+}
+
+// A key that is there twice is an error of its row, at any depth; data check goes on.
+func TestKeysTwice(t *testing.T) {
+	good, bad := `{"problem": "a", "answer": 1}`, []string{
+		`{"problem": "a", "answer": 1, "problem": "b"}`,
+		`{"problem": "a", "answer": {"x": 1, "x": 1}}`,
+		`{"problem": "a", "answer": 1, "l": [{"\u0078": 1, "x": 2}]}`,
+	}
+	for i, row := range bad {
+		key := []string{"problem", "x", "x"}[i]
+		want := fmt.Sprintf("line 2: the key %q is there twice: keep one of them", key)
+		path := write(t, "x.jsonl", good+"\n"+row+"\n"+good)
+		if _, _, err := Load(path, Options{}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", row, err, want)
+		}
+		for _, path := range []string{path, write(t, "x.json", "["+good+","+row+","+good+"]")} {
+			report, err := Check(path, CheckOptions{})
+			if err != nil || report.Rows != 2 || report.Bad.Rows != 1 {
+				t.Errorf("%s in %s: %v, %+v", row, path, err, report)
+			}
 		}
 	}
 }
@@ -464,8 +493,27 @@ func decode(t *testing.T, text string) (v any) {
 	return v
 }
 
-// Any text that encoding/json takes for an object is read to the same values;
-// any other is an error.
+// keyTwice says whether a value that d reads has an object with a key twice.
+func keyTwice(d *json.Decoder) bool {
+	found := false
+	open, _ := d.Token()
+	delim, _ := open.(json.Delim)
+	for seen := map[any]bool{}; delim != 0 && d.More(); {
+		if delim == '{' {
+			key, _ := d.Token()
+			found = found || seen[key]
+			seen[key] = true
+		}
+		found = keyTwice(d) || found
+	}
+	if delim != 0 {
+		d.Token()
+	}
+	return found
+}
+
+// Any text that encoding/json takes for an object without a key that is there twice is
+// read to the same values; any other is an error.
 func FuzzParseObject(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a": [1, -2.5e3, "x\u00e9", null, true, {"b": {}}]}`, ` { "a" : 1 , "a" : [ ] } `, `[1]`, `{"a"`, "{\"\xff\": 1}", `{"a": "\ud800"}`} {
 		f.Add([]byte(s))
@@ -485,8 +533,11 @@ func FuzzParseObject(f *testing.F) {
 			}
 			return
 		}
+		if twice := keyTwice(json.NewDecoder(bytes.NewReader(text))); utf8.Valid(text) && twice != (err != nil) {
+			t.Fatalf("%q: a key twice: %v, error %v", text, twice, err)
+		}
 		if err != nil {
-			if strings.HasPrefix(err.Error(), "not UTF-8") {
+			if !utf8.Valid(text) || strings.HasPrefix(err.Error(), "the key ") {
 				return
 			}
 			t.Fatalf("%q: %v", text, err)

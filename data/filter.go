@@ -436,7 +436,7 @@ func equal(v, right any) bool {
 func order(v, right any) (result int, ok bool) {
 	switch r := right.(type) {
 	case float64:
-		x, ok := number(v)
+		x, ok := Number(v)
 		switch {
 		case !ok || x != x:
 			return 0, false
@@ -454,8 +454,8 @@ func order(v, right any) (result int, ok bool) {
 	return 0, false
 }
 
-// number returns a row's value as a number; of a text of two words, the last one.
-func number(v any) (float64, bool) {
+// Number returns a row's value as a number; of a text of two words, the last one.
+func Number(v any) (float64, bool) {
 	switch x := v.(type) {
 	case float64:
 		return x, true

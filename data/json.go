@@ -101,6 +101,9 @@ func (s *jsonArray) next() (Object, int, error) {
 			return nil, s.row, unexpectedEnd(err)
 		}
 		o, err := parseObject(element)
+		if err != nil {
+			err = badLine{err} // the elements after it can be read
+		}
 		return o, s.row, err
 	}
 	if _, err := s.d.Token(); err != nil { // the closing bracket
@@ -139,6 +142,9 @@ func parseObject(text []byte) (Object, error) {
 	}
 	p := parser{text: text}
 	o, _ := p.value().(Object)
+	if p.twice != nil {
+		return nil, fmt.Errorf("the key %q is there twice: keep one of them", *p.twice)
+	}
 	return o, nil
 }
 
@@ -146,8 +152,9 @@ func parseObject(text []byte) (Object, error) {
 // json.Valid bounds the nesting too. It exists because encoding/json decodes
 // objects into maps, which lose the order of the columns.
 type parser struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	twice *string // the first name that an object has twice
 }
 
 // peek returns the next byte that is not blank.
@@ -196,8 +203,8 @@ func (p *parser) value() any {
 	return json.Number(p.text[from:p.at])
 }
 
-// object reads an object from behind its opening brace. Of several members with
-// the same name the last one counts, as in Python.
+// object reads an object from behind its opening brace. A name that is there twice is
+// noted, since nobody can know which of the values is meant.
 func (p *parser) object() Object {
 	o := Object{}
 	var index map[string]int // built for the rare object with many members
@@ -210,9 +217,8 @@ func (p *parser) object() Object {
 		p.peek()
 		p.at++ // the colon
 		value := p.value()
-		if at := o.find(name, index); at >= 0 {
-			o[at].Value = value
-			continue
+		if p.twice == nil && o.find(name, index) >= 0 {
+			p.twice = &name
 		}
 		if index != nil {
 			index[name] = len(o)

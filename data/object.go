@@ -39,8 +39,8 @@ func (o Object) Lookup(path string) (any, bool) { return lookup(o, path) }
 // not UTF-8 are base64.
 func (o Object) MarshalJSON() ([]byte, error) { return appendJSON(nil, o), nil }
 
-// UnmarshalJSON reads an object with its members in order. Of several members with the
-// same name the last one counts. Numbers are kept as they are written.
+// UnmarshalJSON reads an object with its members in order. A name that is there twice
+// is an error. Numbers are kept as they are written.
 func (o *Object) UnmarshalJSON(text []byte) (err error) {
 	*o, err = parseObject(text)
 	return err

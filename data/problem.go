@@ -23,6 +23,9 @@ type Problem struct {
 	// none if Options.NoAnswers allows it. Numbers are written plainly: 142, not
 	// 142.0.
 	Answers []string
+	// Chat is the prompt if it is a conversation. Text then has its messages one
+	// after the other, or alone the text of a single message of the user.
+	Chat *Chat
 	// Plain problems are prompts already: no template goes around them.
 	Plain bool
 	// Fields are the columns of the row in the file's order, those of the prompt
@@ -30,6 +33,9 @@ type Problem struct {
 	// leave columns out, see Report.LeftOut. Fields are shared: do not change
 	// them.
 	Fields Object
+	// Source is the name of what the problem was drawn from where problems come from
+	// several.
+	Source string
 	File   string // path of the file; empty if the problem is not from one
 	Line   int    // line (JSON lines, CSV) or row in the file, from 1
 }
@@ -95,7 +101,8 @@ func (l List) Digest() string {
 			ID, Text string
 			Answers  []string
 			Plain    bool
-		}{p.ID, p.Text, p.Answers, p.Plain})
+			Chat     *Chat `json:",omitempty"`
+		}{p.ID, p.Text, p.Answers, p.Plain, p.Chat})
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

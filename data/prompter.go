@@ -1,7 +1,9 @@
 package data
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"onering/tokenize"
 )
@@ -26,12 +28,163 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 
 // Prompt returns the prompt of a problem, as text and as token ids.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
-	if q.Plain {
+	switch {
+	case q.Plain:
 		return q.Text, p.Tokenizer.Encode(q.Text), nil
+	case q.Chat == nil:
+		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
+	case p.Template.Chat || p.Template.Auto:
+		text, ids, err = p.Tokenizer.PromptChat(p.Template, q.Chat.Conversation)
+	case len(q.Chat.Messages) == 1:
+		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
+	default:
+		err = fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template (--template) to chat, the template of the model's tokenizer", len(q.Chat.Messages), p.Template.Name)
 	}
-	text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
 	if err != nil {
 		return "", nil, fmt.Errorf("data: problem %q: %w", q.ID, err)
 	}
 	return text, ids, nil
+}
+
+// A Chat is a prompt that is a conversation.
+type Chat struct {
+	tokenize.Conversation
+	source []byte // the JSON that it was read from
+}
+
+// MarshalJSON returns the JSON that the conversation was read from: an object with
+// messages and, if there are any, tools, documents and chat_template_kwargs.
+func (c *Chat) MarshalJSON() ([]byte, error) { return c.source, nil }
+
+// chatColumns are what a row may have beside its messages, for the chat template.
+var chatColumns = []string{"tools", "documents", "chat_template_kwargs"}
+
+// ReadPrompt returns the prompt of a row whose value is a text or a list of messages.
+// If it is neither the reason says so in words.
+func ReadPrompt(row Object, value any) (text string, chat *Chat, reason string) {
+	messages, ok := messagesOf(value)
+	if !ok {
+		text, reason = promptOf(value)
+		return text, nil, reason
+	}
+	var texts []string
+	last := ""
+	for _, m := range messages {
+		message, _ := m.(Object)
+		role, _ := message.Get("role")
+		if last, ok = role.(string); !ok || last == "" {
+			return "", nil, oddPrompt
+		}
+		content, ok := contentOf(message)
+		if !ok {
+			return "", nil, oddPrompt
+		}
+		texts = append(texts, last+": "+content)
+	}
+	if last == "assistant" {
+		return "", nil, answered
+	}
+	if text = strings.Join(texts, "\n\n"); len(texts) == 1 && last == "user" {
+		text = strings.TrimPrefix(text, "user: ")
+	}
+	if strings.TrimSpace(text) == "" || len(messages) == 0 {
+		return "", nil, noPrompt
+	}
+	chat, err := newChat(row, messages)
+	if err != nil {
+		return "", nil, "not a conversation: " + err.Error()
+	}
+	return text, chat, ""
+}
+
+// messagesOf returns the messages of a conversation. In a CSV file they are JSON.
+func messagesOf(value any) ([]any, bool) {
+	if list, ok := value.([]any); ok {
+		return list, true
+	}
+	text, ok := value.(string)
+	if !ok || !strings.HasPrefix(text, "[{") || !strings.Contains(text, `"role"`) {
+		return nil, false
+	}
+	list, ok := fromJSON(text).([]any)
+	return list, ok
+}
+
+// fromJSON returns the value that text is in JSON, nil if it is none.
+func fromJSON(text string) any {
+	row, err := parseObject([]byte(`{"value": ` + text + `}`))
+	if err != nil || len(row) != 1 {
+		return nil
+	}
+	return row[0].Value
+}
+
+// contentOf returns the text of a message, which may consist of parts and be missing
+// where a tool is called.
+func contentOf(message Object) (string, bool) {
+	value, _ := message.Get("content")
+	switch v := value.(type) {
+	case nil:
+		calls, _ := message.Get("tool_calls")
+		return "", calls != nil
+	case string:
+		return v, true
+	case []any:
+		var b strings.Builder
+		for _, part := range v {
+			o, _ := part.(Object)
+			value, _ := o.Get("text")
+			text, ok := value.(string)
+			if !ok {
+				return "", false
+			}
+			b.WriteString(text)
+		}
+		return b.String(), len(v) > 0
+	}
+	return "", false
+}
+
+// newChat makes the conversation of a row's messages as `onering tokenize --chat`
+// reads it from JSON.
+func newChat(row Object, messages []any) (*Chat, error) {
+	parts := Object{{"messages", withoutNulls(messages)}}
+	for _, name := range chatColumns {
+		value, _ := row.Get(name)
+		if text, ok := value.(string); ok { // files without structures have them as JSON
+			value = fromJSON(text)
+		}
+		if value = withoutNulls(value); value != nil {
+			parts = append(parts, Member{name, value})
+		}
+	}
+	source := appendJSON(nil, parts)
+	chat := &Chat{source: source}
+	if err := json.Unmarshal(source, &chat.Conversation); err != nil {
+		return nil, err
+	}
+	chat.AddGenerationPrompt = true
+	return chat, nil
+}
+
+// withoutNulls leaves out members without a value: in a columnar file every message
+// has the members of all others.
+func withoutNulls(value any) any {
+	switch v := value.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = withoutNulls(x)
+		}
+		return list
+	case Object:
+		o := make(Object, 0, len(v))
+		for _, m := range v {
+			if x := withoutNulls(m.Value); x != nil {
+				o = append(o, Member{m.Name, x})
+			}
+		}
+		return o
+	}
+	return value
 }

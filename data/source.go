@@ -136,6 +136,9 @@ func openText(r *bufio.Reader, name string, closeReader func() error) (source, e
 	if bom, _ := r.Peek(3); string(bom) == "\ufeff" {
 		r.Discard(3)
 	}
+	if ext := filepath.Ext(name); ext == ".csv" || ext == ".tsv" {
+		r = withNewlines(r)
+	}
 	switch filepath.Ext(name) {
 	case ".csv":
 		return openCSV(r, separator(r), closeReader)

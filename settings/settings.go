@@ -21,6 +21,17 @@ import (
 	"unicode"
 )
 
+// A Special setting reads values of its own from a run file, and names them.
+type Special interface {
+	// UnmarshalTOML takes a decoded value. It leaves the setting as it was if the
+	// value is wrong, which its error explains.
+	UnmarshalTOML(value any) error
+	// Wanted says in the words of a run file what values there are.
+	Wanted() string
+}
+
+var special = reflect.TypeFor[Special]()
+
 // A Field is one setting of a struct.
 type Field struct {
 	Key   string // in a run file; "" if it has none
@@ -67,6 +78,9 @@ func appendFields(fields []Field, v reflect.Value) []Field {
 
 // settable reports whether a run file can state a value of type t.
 func settable(t reflect.Type) bool {
+	if reflect.PointerTo(t).Implements(special) {
+		return true
+	}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
 		return settable(t.Elem())
@@ -108,6 +122,9 @@ func (f Field) choices() []string { return strings.Fields(f.tag.Get("choice")) }
 
 // TypeName says in the words of a run file what values a type has.
 func TypeName(t reflect.Type) string {
+	if x, ok := reflect.New(t).Interface().(Special); ok {
+		return x.Wanted()
+	}
 	switch k := t.Kind(); {
 	case k == reflect.Pointer:
 		return TypeName(t.Elem())

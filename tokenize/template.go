@@ -19,7 +19,10 @@ type Template struct {
 	// Chat makes Tokenizer.Prompt render the chat template; Prefix and Suffix are
 	// not used then. System is the system message; if it is empty there is none. Args
 	// are further names that the chat template reads.
-	Chat   bool
+	Chat bool
+	// Auto templates leave prompts that are conversations to the chat template;
+	// Prefix and Suffix go around texts.
+	Auto   bool
 	System string
 	Args   ArgTexts
 }
@@ -27,12 +30,20 @@ type Template struct {
 // placeholder stands for the problem in a template that is a text.
 const placeholder = "{problem}"
 
-// The templates of the paper's experiments, from sail-sg/understand-r1-zero.
+// DefaultTemplate is the name of the template that is used where none is named.
+const DefaultTemplate = "auto"
+
+// The template qwen_math.
+const (
+	qwenMathPrefix = "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n<|im_start|>user\n"
+	qwenMathSuffix = "<|im_end|>\n<|im_start|>assistant\n"
+)
+
+// The templates of the paper's experiments, from sail-sg/understand-r1-zero, and
+// those that use the tokenizer's.
 var templates = map[string]Template{
-	"qwen_math": {
-		Prefix: "<|im_start|>system\nPlease reason step by step, and put your final answer within \\boxed{}.<|im_end|>\n<|im_start|>user\n",
-		Suffix: "<|im_end|>\n<|im_start|>assistant\n",
-	},
+	"auto":      {Auto: true, Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
+	"qwen_math": {Prefix: qwenMathPrefix, Suffix: qwenMathSuffix},
 	"r1": {
 		Prefix: "A conversation between User and Assistant. The User asks a question, and the Assistant solves it. " +
 			"The Assistant first thinks about the reasoning process in the mind and then provides the User with the answer. " +
@@ -48,7 +59,7 @@ var templates = map[string]Template{
 // Templates returns the names that ParseTemplate knows, sorted.
 func Templates() []string { return slices.Sorted(maps.Keys(templates)) }
 
-// ParseTemplate returns the template of that name (qwen_math, r1, no, chat), or the
+// ParseTemplate returns the template of that name (auto, qwen_math, r1, no, chat), or the
 // template that text itself is: a text with {problem} in it, once. Other braces have
 // no meaning.
 func ParseTemplate(text string) (Template, error) {
@@ -77,14 +88,21 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 		text = around.Render(problem)
 		return text, t.Encode(text), nil
 	}
+	return t.PromptChat(around, Talk(Message{Role: "user", Content: problem}))
+}
+
+// PromptChat renders a conversation with the tokenizer's chat template and encodes
+// it. The system message and the arguments of around count where the conversation has
+// none of its own.
+func (t *Tokenizer) PromptChat(around Template, chat Conversation) (text string, ids []int32, err error) {
 	args, err := around.Args.Parse()
 	if err != nil {
 		return "", nil, fmt.Errorf("tokenize: template_args: %w", err)
 	}
-	chat := Talk(Message{Role: "user", Content: problem})
-	if around.System != "" {
-		chat.Messages = slices.Insert(chat.Messages, 0, Message{Role: "system", Content: around.System})
+	instructs := func(m Message) bool { return m.Role == "system" || m.Role == "developer" }
+	if around.System != "" && !slices.ContainsFunc(chat.Messages, instructs) {
+		chat.Messages = slices.Insert(slices.Clone(chat.Messages), 0, Message{Role: "system", Content: around.System})
 	}
-	chat.Args = args
+	chat.Args = chat.Args.Over(args)
 	return t.EncodeChat(chat)
 }

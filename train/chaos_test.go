@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"onering/data/mix"
 	"onering/models"
 	"onering/objectives"
 	"onering/reward"
@@ -101,7 +102,7 @@ func set(c *train.Config, objective, settings string) {
 
 func chaosConfig(kind, dir string) train.Config {
 	c := train.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = train.Arithmetic, "no", train.Arithmetic
+	c.Model.Path, c.Model.Template, c.Data.Train = train.Arithmetic, "no", mix.One(train.Arithmetic)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate, c.Optimizer.Schedule = 1e-3, "cosine"

@@ -13,7 +13,7 @@ import (
 // Snapshot implements saving.Source: it copies no weights.
 func (t *Trainer) Snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{State: rundir.State{
-		Settings: decisive(t.Config), Problems: t.roller.digest, Score: t.score, Alarms: t.alarms.State(),
+		Settings: decisive(t.Config), Problems: t.roller.digest, Order: t.roller.problems.State(), Score: t.score, Alarms: t.alarms.State(),
 	}}
 	t.at.Mark(&s.State)
 	if t.round != nil {
@@ -43,6 +43,11 @@ func (t *Trainer) restore() error {
 	}
 	if err := t.checkState(s, dir); err != nil {
 		return err
+	}
+	if s.Problems == t.roller.digest {
+		if err := t.roller.problems.Restore(s.Order); err != nil {
+			return fmt.Errorf("train: resume: %s: %w", dir, err)
+		}
 	}
 	if err := t.learner.restore(s, dir); err != nil {
 		return err

@@ -2,6 +2,7 @@ package train
 
 import (
 	"onering/data"
+	"onering/data/mix"
 	"onering/models/adamw"
 	"onering/objectives"
 	"onering/reward"
@@ -44,11 +45,14 @@ type ModelConfig struct {
 
 // A DataConfig says which problems are trained on, and in which order.
 type DataConfig struct {
-	Train string `toml:"train" help:"file of problems with answers; required"`
+	Train mix.Files `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
 	data.Columns
-	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems to keep: the first ones that pass the filter"`
+	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
 	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
 	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
+	// The order of the problems; see mix.Options.
+	Curriculum string `toml:"curriculum" help:"column of numbers that say how hard a problem is: easy problems come first; -pass_rate, with a minus in front, is for high numbers of easy ones. If not given, problems come in any order"`
+	Rest       int    `toml:"rest" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row in which all of its responses earned the same, a problem is passed over in as many passes over its file"`
 }
 
 // A RolloutConfig says how responses are sampled.
@@ -161,7 +165,7 @@ func Default() Config {
 	settings, _ := objectives.New("pmpo")
 	rule, _ := reward.New("math")
 	return Config{
-		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: "qwen_math"}, DType: "float32"},
+		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
 		Rollout: RolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,

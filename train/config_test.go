@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/mix"
 	"onering/models/adamw"
 	_ "onering/objectives/all"
 	"onering/reward"
@@ -20,7 +21,7 @@ import (
 
 func valid() Config {
 	c := Default()
-	c.Model.Path, c.Data.Train = "model", "problems.jsonl"
+	c.Model.Path, c.Data.Train = "model", mix.One("problems.jsonl")
 	return c
 }
 
@@ -48,7 +49,7 @@ func keys() map[string]bool {
 func TestValidateNamesKeys(t *testing.T) {
 	bad := Config{
 		Model:     ModelConfig{TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
-		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in"},
+		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in", Curriculum: "-", Rest: -1},
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
 		Rollout:   RolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
@@ -98,7 +99,7 @@ func TestValidateTogether(t *testing.T) {
 		{func(c *Config) { c.Model.Args = tokenize.ArgTexts{"enable_thinking=false"} }, "model.template_args"},
 		{func(c *Config) { c.Data.Prompt, c.Data.Answer, c.Data.Filter = "q", "a.b", "level in 3..5" }, ""},
 		{func(c *Config) { c.Data.Filter = "level in 3..x" }, "data.filter"},
-		{func(c *Config) { c.Data.Train, c.Data.Answer = Arithmetic, "a" }, "data.answer"},
+		{func(c *Config) { c.Data.Train, c.Data.Answer = mix.One(Arithmetic), "a" }, "data.answer"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP, c.Eval.MaxNewTokens = 0.6, 0.95, 100 }, ""},
 		{func(c *Config) { c.Eval.TopP = 0.95 }, "eval.top_p"},
 		{func(c *Config) { c.Eval.Temperature, c.Eval.TopP = 1, 1.5 }, "eval.top_p"},
@@ -190,7 +191,7 @@ func TestUpperBounds(t *testing.T) {
 		{func(c *Config) { c.Runtime.Threads = math.MaxInt }, "runtime.threads = 9223372036854775807: must be at most 1024; 0 is one for each core"},
 	} {
 		c := Default()
-		c.Model.Path, c.Data.Train = "m", "d"
+		c.Model.Path, c.Data.Train = "m", mix.One("d")
 		tt.change(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)

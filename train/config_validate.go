@@ -28,7 +28,7 @@ func (c Config) Validate() error {
 	v.ranges("model.", &c.Model)
 	v.check("model.dtype", c.Model.DType, ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
 
-	v.text("data.train", c.Data.Train, "name the file of training problems")
+	v.add("data.", c.Data.Train.Validate("train"))
 	v.ranges("data.", &c.Data)
 	if c.Data.Filter != "" {
 		var bad *data.FilterError
@@ -36,12 +36,15 @@ func (c Config) Validate() error {
 			v.check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	embedded := c.Data.Train == Arithmetic
+	embedded := c.Data.Train.Is(Arithmetic)
 	for _, column := range []struct{ key, value string }{
 		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
+		{"data.curriculum", c.Data.Curriculum},
 	} {
 		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+Arithmetic+" has no columns")
 	}
+	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
+	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+Arithmetic+" never come again")
 
 	v.ranges("rollout.", &c.Rollout)
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"onering/data/arithmetic"
+	"onering/data/mix"
 	"onering/objectives"
 	_ "onering/objectives/all"
 	_ "onering/reward/all"
@@ -35,7 +36,7 @@ func (*quiet) Evaluated(train.Evaluation) {}
 func embedded(t *testing.T, objective string, seed int64, rounds int) train.Config {
 	t.Helper()
 	c := train.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = train.Arithmetic, "no", train.Arithmetic
+	c.Model.Path, c.Model.Template, c.Data.Train = train.Arithmetic, "no", mix.One(train.Arithmetic)
 	c.Data.Seed, c.Train.Seed = seed, seed
 	c.Rollout.PromptsPerRound, c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 64, 40, 16, 128
 	c.Optimizer.LearningRate = 2e-4
@@ -134,8 +135,9 @@ func TestCollapseIsWarnedOf(t *testing.T) {
 		}
 		fmt.Fprintf(&problems, "{\"problem\": %q, \"answer\": %q}\n", p.Prompt(), answer)
 	}
-	c.Data.Train = filepath.Join(t.TempDir(), "wrong.jsonl")
-	if err := os.WriteFile(c.Data.Train, problems.Bytes(), 0o644); err != nil {
+	path := filepath.Join(t.TempDir(), "wrong.jsonl")
+	c.Data.Train = mix.One(path)
+	if err := os.WriteFile(path, problems.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c.Rollout.PromptsPerRound, c.Rollout.Temperature = 32, 0.6

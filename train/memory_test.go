@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/mix"
 	"onering/runtime/runtimetest"
 	"onering/train/memory"
 	"onering/train/metrics"
@@ -30,7 +31,7 @@ func (silent) Evaluated(Evaluation)      {}
 
 func tiny(dir string, rounds int) Config {
 	c := Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = Arithmetic, "no", Arithmetic
+	c.Model.Path, c.Model.Template, c.Data.Train = Arithmetic, "no", mix.One(Arithmetic)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate = 1e-4

@@ -46,7 +46,9 @@ func decisive(c Config) map[string]string {
 		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
 	} {
-		delete(values, key)
+		if key != "train.rounds" || c.Data.Curriculum == "" { // a curriculum is spread over the rounds
+			delete(values, key)
+		}
 	}
 	// How a grader is waited for does not change what it says.
 	maps.DeleteFunc(values, func(key, _ string) bool {
@@ -128,7 +130,7 @@ func (c change) String() string {
 // shapesRound says whether the change is to what a round consists of.
 func (c change) shapesRound() bool {
 	return slices.Contains([]string{
-		problemsKey, "data.seed", "data.filter", "data.prompts", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
+		problemsKey, "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
 		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed",
 	}, c.key)
 }

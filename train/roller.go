@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"onering/data"
+	"onering/data/mix"
 	"onering/objectives"
 	"onering/reward"
 	"onering/runtime"
@@ -21,7 +22,7 @@ type roller struct {
 	config    Config
 	policy    *Policy
 	prompter  *data.Prompter
-	problems  data.Problems
+	problems  *mix.Order
 	digest    string // of the problems
 	reward    reward.Reward
 	objective objectives.Objective
@@ -65,8 +66,7 @@ func (r *roller) close() {
 
 // problemsOf returns the problems of round n, from 0.
 func (r *roller) problemsOf(n int) []data.Problem {
-	per := r.config.Rollout.PromptsPerRound
-	return r.problems.Take(r.config.Data.Seed, n*per, per)
+	return r.problems.Round(n)
 }
 
 // roll makes round n, from 0. progress is told of each response that is graded.

@@ -245,7 +245,7 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 		for i := range r.rollouts {
 			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
 			line := rundir.RolloutLine{
-				Problem: q.ID, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
+				Problem: q.ID, Source: q.Source, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
 				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,

@@ -191,7 +191,8 @@ func (t *Trainer) finishRound(s *Summary) error {
 		return err
 	}
 	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.Round+1).With("step", t.at.Step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
-	record = append(record, t.clock.Take()...)
+	t.roller.problems.Learned(t.round.measures())
+	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.clock.Take()...)
 	t.round, t.at = nil, saving.Position{Round: t.at.Round + 1, Step: t.at.Step}
 	t.alarms.Round(record)
 	if err := t.folder.Append(record); err != nil {

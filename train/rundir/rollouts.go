@@ -15,8 +15,10 @@ import (
 // what training made of its tokens.
 type RolloutLine struct {
 	Problem string `json:"problem"`
-	Sample  int    `json:"sample"`
-	Prompt  string `json:"prompt"`
+	// Source is the file that the problem is from, if there are several.
+	Source string `json:"source,omitempty"`
+	Sample int    `json:"sample"`
+	Prompt string `json:"prompt"`
 	// PromptText and PromptIDs are the prompt as the model saw it, and Columns are those
 	// of the problem's row. Only the first response to a problem has the three: they are
 	// the same for the others, and may be longer than a response.

@@ -63,6 +63,8 @@ type State struct {
 	// digest of the training problems.
 	Settings map[string]string `json:"settings"`
 	Problems string            `json:"problems"`
+	// Order is what was measured of the problems, if their order depends on it.
+	Order string `json:"order,omitempty"`
 	// Score is the mean pass@1 after round Round, if it was evaluated.
 	Score *float64 `json:"score,omitempty"`
 	// Alarms is nil in checkpoints of versions that had no alarms.

@@ -1,0 +1,234 @@
+package mix
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"onering/data"
+	"onering/settings"
+)
+
+// A File is what problems are read from, and what is particular to it: a file, a glob,
+// a folder, or a name on a hub. Keys that it has take the place of those of the same
+// names for all files.
+type File struct {
+	Path    string  `toml:"path"`
+	Name    string  `toml:"name"`
+	Weight  float64 `toml:"weight"`
+	Filter  string  `toml:"filter"`
+	Prompts int     `toml:"prompts"`
+	data.Columns
+}
+
+// Files are what the problems of a run are read from. A run file states a text, or a
+// list of texts and tables.
+type Files []File
+
+// One returns Files of a single path.
+func One(path string) Files { return Files{{Path: path}} }
+
+// Is says whether f is only the given path.
+func (f Files) Is(path string) bool { return len(f) == 1 && f[0] == File{Path: path} }
+
+// String names the paths.
+func (f Files) String() string {
+	paths := make([]string, len(f))
+	for i, file := range f {
+		paths[i] = file.Path
+	}
+	return strings.Join(paths, ", ")
+}
+
+// Options say how the file is read where o says it for all files.
+func (f File) Options(o data.Options) data.Options {
+	o.Prompt, o.Answer = cmp.Or(f.Prompt, o.Prompt), cmp.Or(f.Answer, o.Answer)
+	o.ID, o.Split = cmp.Or(f.ID, o.ID), cmp.Or(f.Split, o.Split)
+	o.Filter, o.Limit = cmp.Or(f.Filter, o.Filter), cmp.Or(f.Prompts, o.Limit)
+	return o
+}
+
+// Wanted implements settings.Special.
+func (Files) Wanted() string {
+	return `a file in quotes, or a list of files and tables such as ["a.jsonl", {path = "b.parquet", weight = 0.3}]`
+}
+
+// UnmarshalTOML takes a text, a table, or a list of both.
+func (f *Files) UnmarshalTOML(value any) error {
+	var list []any
+	switch v := value.(type) {
+	case []any:
+		list = v
+	case []map[string]any:
+		for _, table := range v {
+			list = append(list, table)
+		}
+	case string:
+		if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") || strings.HasPrefix(v, "{") {
+			return fmt.Errorf(`%s is not TOML: must be %s; a shell keeps the quotes inside single quotes: --set 'data.train=["a.jsonl", "b.jsonl"]'`, v, f.Wanted())
+		}
+		list = []any{v}
+	default:
+		list = []any{v}
+	}
+	files := make(Files, len(list))
+	for i, element := range list {
+		place := ""
+		if len(list) > 1 {
+			place = fmt.Sprintf("element %d: ", i+1)
+		}
+		switch v := element.(type) {
+		case string:
+			files[i].Path = v
+		case map[string]any:
+			if err := files[i].read(v); err != nil {
+				return fmt.Errorf("%s%w", place, err)
+			}
+		default:
+			return fmt.Errorf("%s%v: must be %s", place, v, f.Wanted())
+		}
+	}
+	*f = files
+	return nil
+}
+
+// read takes the keys of a table.
+func (f *File) read(table map[string]any) error {
+	fields := settings.Fields(f)
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		at := slices.IndexFunc(fields, func(f settings.Field) bool { return f.Key == key })
+		if at < 0 {
+			var keys []string
+			for _, f := range fields {
+				keys = append(keys, f.Key)
+			}
+			return fmt.Errorf("unknown key %q; a file has %s", key, strings.Join(keys, ", "))
+		}
+		into, value := fields[at].Value, reflect.ValueOf(table[key])
+		_, isInt := table[key].(int64)
+		if into.Kind() != value.Kind() && !(isInt && (into.CanInt() || into.CanFloat())) {
+			return fmt.Errorf("%s = %v: must be %s", key, table[key], settings.TypeName(into.Type()))
+		}
+		into.Set(value.Convert(into.Type()))
+	}
+	return nil
+}
+
+// MarshalTOML writes what UnmarshalTOML reads: a text if that says it all.
+func (f Files) MarshalTOML() ([]byte, error) {
+	var list []string
+	for _, file := range f {
+		var keys []string
+		for _, field := range settings.Fields(&file) {
+			if field.Value.IsZero() && field.Key != "path" {
+				continue
+			}
+			var b bytes.Buffer
+			if err := toml.NewEncoder(&b).Encode(map[string]any{field.Key: field.Value.Interface()}); err != nil {
+				return nil, err
+			}
+			keys = append(keys, strings.TrimSpace(b.String()))
+		}
+		text := "{" + strings.Join(keys, ", ") + "}"
+		if len(keys) == 1 {
+			text = strings.TrimPrefix(keys[0], "path = ")
+		}
+		list = append(list, text)
+	}
+	if len(list) == 1 && (f[0] == File{Path: f[0].Path}) {
+		return []byte(list[0]), nil
+	}
+	return []byte("[" + strings.Join(list, ", ") + "]"), nil
+}
+
+// Validate reports impossible values as joined *settings.Errors of the key.
+func (f Files) Validate(key string) error {
+	var errs []error
+	check := func(value any, ok bool, remedy string) {
+		if !ok {
+			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+		}
+	}
+	check("", len(f) > 0, "name the file of training problems")
+	sum, weighted := 0.0, 0
+	named := map[string]bool{}
+	for _, file := range f {
+		check(file.Path, strings.TrimSpace(file.Path) != "", "name the file of training problems")
+		check(file.Path, len(f) == 1 || !strings.HasPrefix(file.Path, "builtin:"), "an embedded task has no end and stands alone")
+		check(file.Path, file.Weight >= 0 && !math.IsInf(file.Weight, 1), fmt.Sprintf("its weight %v must be a finite number above 0", file.Weight))
+		check(file.Path, file.Prompts >= 0, fmt.Sprintf("its prompts = %d must be at least 0; 0 keeps all", file.Prompts))
+		check(file.Path, file.Name == "" || !named[file.Name], fmt.Sprintf("another file has its name %q", file.Name))
+		check(file.Path, !strings.ContainsAny(file.Name, "/\n"), fmt.Sprintf("its name %q must not hold a slash: names of metrics are made of it", file.Name))
+		named[file.Name] = true
+		if file.Filter != "" {
+			var bad *data.FilterError
+			if _, err := data.ParseFilter(file.Filter); errors.As(err, &bad) {
+				check(file.Path, false, fmt.Sprintf("its filter %q: %s", file.Filter, bad.Problem()))
+			}
+		}
+		if file.Weight > 0 {
+			sum, weighted = sum+file.Weight, weighted+1
+		}
+	}
+	check(f.String(), weighted == len(f) || sum < 1,
+		fmt.Sprintf("the weights add up to %v, and the files without a weight get what is left of 1: lower them, or give each file a weight", sum))
+	return errors.Join(errs...)
+}
+
+// Named returns the files with a name for each: the given one, or one made of the
+// path. A number is put behind a name that an earlier file has.
+func (f Files) Named() Files {
+	f = slices.Clone(f)
+	taken := map[string]bool{}
+	for _, file := range f {
+		taken[file.Name] = true
+	}
+	for i := range f {
+		if f[i].Name != "" {
+			continue
+		}
+		name := label(f[i].Path)
+		for n := 2; taken[name]; n++ {
+			name = fmt.Sprintf("%s#%d", label(f[i].Path), n)
+		}
+		f[i].Name, taken[name] = name, true
+	}
+	return f
+}
+
+// label is the last part of a path without wildcards, revision and extension.
+func label(name string) string {
+	name = strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "hf:")
+	for strings.ContainsAny(path.Base(name), "*?[") {
+		name = path.Dir(name)
+	}
+	base, _, _ := strings.Cut(path.Base(name), "@")
+	for _, end := range []string{".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".feather"} {
+		base = strings.TrimSuffix(base, end)
+	}
+	if base == "." || base == "/" || base == "" {
+		return "data"
+	}
+	return base
+}
+
+// Mark names the file that problems are from, and puts its name in front of theirs:
+// files may use the same names.
+func Mark(name string, problems []data.Problem) {
+	for i := range problems {
+		p := &problems[i]
+		p.Source = name
+		if !strings.HasPrefix(p.ID, name+":") {
+			p.ID = name + "/" + p.ID
+		}
+	}
+}

@@ -1,0 +1,434 @@
+package mix
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"pgregory.net/rapid"
+
+	"onering/data"
+	"onering/settings"
+)
+
+// part makes n problems; their column level is n-i for problem i.
+func part(name string, n int, weight float64) Part {
+	p := Part{File: File{Path: name, Name: name, Weight: weight}}
+	for i := range n {
+		p.Problems = append(p.Problems, data.Problem{
+			ID: fmt.Sprintf("%s:%d", name, i), Text: "t", Answers: []string{"1"},
+			Fields: data.Object{{Name: "level", Value: fmt.Sprint("Level ", n-i)}},
+		})
+	}
+	Mark(name, p.Problems)
+	return p
+}
+
+func mustNew(t interface{ Fatal(...any) }, parts []Part, o Options) *Order {
+	order, err := New(parts, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return order
+}
+
+func ids(problems []data.Problem) []string {
+	var out []string
+	for _, p := range problems {
+		out = append(out, p.ID)
+	}
+	return out
+}
+
+// drawn returns the names of the problems of the first rounds.
+func drawn(o *Order, rounds int) []string {
+	var out []string
+	for n := range rounds {
+		out = append(out, ids(o.Round(n))...)
+	}
+	return out
+}
+
+// Files without weights are one list: every pass has each problem once. A single file
+// is drawn as package data draws it.
+func TestConcatenated(t *testing.T) {
+	a, b := part("a", 7, 0), part("b", 3, 0)
+	o := mustNew(t, []Part{a, b}, Options{Seed: 5, PerRound: 10})
+	for n := range 3 {
+		got := ids(o.Round(n))
+		slices.Sort(got)
+		if want := append(ids(a.Problems), ids(b.Problems)...); !slices.Equal(got, want) {
+			t.Errorf("pass %d has %q", n, got)
+		}
+	}
+	o = mustNew(t, []Part{a}, Options{Seed: 5, PerRound: 4})
+	if got, want := drawn(o, 6), ids(a.Problems.Take(5, 0, 24)); !slices.Equal(got, want) {
+		t.Errorf("a single file: %q, want %q", got, want)
+	}
+	if got, want := o.Digest(), a.Problems.Digest(); got != want {
+		t.Errorf("digest %s, want %s", got, want)
+	}
+}
+
+// weighted draws sources with weights and, perhaps, files that share the rest.
+func weighted(t *rapid.T) []Part {
+	var parts []Part
+	n := rapid.IntRange(1, 5).Draw(t, "weighted files")
+	for i := range n {
+		parts = append(parts, part(fmt.Sprint("w", i), rapid.IntRange(1, 30).Draw(t, "problems"), rapid.Float64Range(0.01, 1).Draw(t, "weight")))
+	}
+	if rapid.Bool().Draw(t, "others") {
+		for i := range parts {
+			parts[i].File.Weight /= float64(n + 1)
+		}
+		for i := range 2 {
+			parts = append(parts, part(fmt.Sprint("rest", i), rapid.IntRange(1, 30).Draw(t, "problems"), 0))
+		}
+	}
+	return parts
+}
+
+// shares returns what part of the draws each source is to have.
+func shares(parts []Part) map[string]float64 {
+	out, sum, rest := map[string]float64{}, 0.0, 0
+	for _, p := range parts {
+		if p.File.Weight == 0 {
+			rest += len(p.Problems)
+		}
+		sum += p.File.Weight
+	}
+	for _, p := range parts {
+		switch {
+		case p.File.Weight == 0:
+			out[p.File.Name] = (1 - sum) * float64(len(p.Problems)) / float64(rest)
+		case rest == 0:
+			out[p.File.Name] = p.File.Weight / sum
+		default:
+			out[p.File.Name] = p.File.Weight
+		}
+	}
+	return out
+}
+
+// After any number of places, a weighted file has had its share up to a draw of its own
+// and of each other source. Each file is passed over as a whole.
+func TestShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := weighted(t)
+		o := mustNew(t, parts, Options{Seed: rapid.Int64Range(0, 100).Draw(t, "seed"), PerRound: rapid.IntRange(1, 50).Draw(t, "per round")})
+		want, got := shares(parts), map[string]float64{}
+		seen := map[string]map[string]int{}
+		for k, id := range drawn(o, 400/o.options.PerRound+1) {
+			name, _, _ := strings.Cut(id, ":")
+			got[name]++
+			if seen[name] == nil {
+				seen[name] = map[string]int{}
+			}
+			seen[name][id]++
+			for _, p := range parts {
+				if off := math.Abs(got[p.File.Name] - float64(k+1)*want[p.File.Name]); p.File.Weight > 0 && off > float64(len(parts)) {
+					t.Fatalf("after %d places %s was drawn %v times, want %v", k+1, p.File.Name, got[p.File.Name], float64(k+1)*want[p.File.Name])
+				}
+			}
+			// No problem is drawn again before all others of its source were.
+			for _, p := range parts {
+				least, most := math.MaxInt, 0
+				for _, q := range p.Problems {
+					n := seen[p.File.Name][q.ID]
+					least, most = min(least, n), max(most, n)
+				}
+				if most > least+1 {
+					t.Fatalf("after %d places a problem of %s was drawn %d times, another %d", k+1, p.File.Name, most, least)
+				}
+			}
+		}
+	})
+}
+
+// The problem at a place does not depend on how many are drawn at a time, nor on
+// whether those before were drawn.
+func TestPlaces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, seed := weighted(t), rapid.Int64Range(0, 9).Draw(t, "seed")
+		all := ids(mustNew(t, parts, Options{Seed: seed, PerRound: 300}).Round(0))
+		per := rapid.IntRange(1, 40).Draw(t, "per round")
+		o := mustNew(t, parts, Options{Seed: seed, PerRound: per})
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 300/per-1), 1, 5).Draw(t, "rounds") {
+			if got, want := ids(o.Round(n)), all[n*per:(n+1)*per]; !slices.Equal(got, want) {
+				t.Fatalf("round %d of %d: %q, want %q", n, per, got, want)
+			}
+		}
+	})
+}
+
+// Shares and order count for the digest, names of files do not.
+func TestDigest(t *testing.T) {
+	digest := func(parts ...Part) string { return mustNew(t, parts, Options{PerRound: 1}).Digest() }
+	base := digest(part("a", 3, 0.5), part("b", 3, 0.5))
+	if base != digest(part("a", 3, 2), part("b", 3, 2)) {
+		t.Error("equal shares have different digests")
+	}
+	for _, other := range []string{
+		digest(part("a", 3, 0.4), part("b", 3, 0.6)), digest(part("b", 3, 0.5), part("a", 3, 0.5)),
+		digest(part("a", 3, 0), part("b", 3, 0)), digest(part("a", 4, 0.5), part("b", 3, 0.5)),
+	} {
+		if other == base {
+			t.Error("other problems or shares have the same digest")
+		}
+	}
+}
+
+// A curriculum has easy problems first: in a run of one pass, each round is harder than
+// the one before, and a longer run repeats nothing within a round.
+func TestCurriculum(t *testing.T) {
+	for _, tt := range []struct{ problems, perRound, rounds int }{{100, 10, 10}, {100, 10, 5}, {100, 10, 40}, {95, 10, 33}, {5, 10, 4}, {1000, 3, 20}} {
+		for _, by := range []string{"level", "-level"} {
+			o := mustNew(t, []Part{part("a", tt.problems, 0)}, Options{Seed: 3, PerRound: tt.perRound, Rounds: tt.rounds, Curriculum: by})
+			last, count := 0.0, map[string]int{}
+			for n := range tt.rounds {
+				mean, here := 0.0, map[string]bool{}
+				for _, p := range o.Round(n) {
+					value, _ := p.Fields.Get("level")
+					x, _ := data.Number(value)
+					if by == "-level" {
+						x = float64(tt.problems) + 1 - x
+					}
+					mean += x / float64(tt.perRound)
+					here[p.ID] = true
+					count[p.ID]++
+				}
+				// A stage has at least as many problems as a round, which may end in the next.
+				slack := 2 * float64(tt.perRound)
+				if mean < last-slack || tt.problems > 5 && len(here) < tt.perRound*3/4 {
+					t.Errorf("%+v by %s: round %d has difficulty %.1f after %.1f, %d different problems", tt, by, n, mean, last, len(here))
+				}
+				last = max(last, mean)
+			}
+			if last < 0.8*float64(tt.problems) && tt.problems > 5 {
+				t.Errorf("%+v by %s: the hardest round has difficulty %.1f", tt, by, last)
+			}
+			expected := float64(tt.rounds*tt.perRound) / float64(tt.problems)
+			for id, n := range count {
+				if math.Abs(float64(n)-expected) > 2 {
+					t.Errorf("%+v by %s: %s was drawn %d times, expected %.1f", tt, by, id, n, expected)
+				}
+			}
+		}
+	}
+	for column, want := range map[string]string{
+		"grade": `problem "a:`, "-grade": `has no column "grade"`, "id": `which is no number`,
+	} {
+		p := part("a", 3, 0)
+		for i := range p.Problems {
+			p.Problems[i].Fields = append(p.Problems[i].Fields, data.Member{Name: "id", Value: "x"})
+		}
+		if _, err := New([]Part{p}, Options{PerRound: 1, Rounds: 1, Curriculum: column}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("curriculum %q: %v", column, err)
+		}
+	}
+}
+
+// A problem that is flat n times in a row is left out of n passes and then comes once;
+// one that teaches comes in every pass.
+func TestRest(t *testing.T) {
+	for _, rests := range []int{1, 2, 3} {
+		const problems = 6
+		o := mustNew(t, []Part{part("a", problems, 0)}, Options{Seed: 1, PerRound: 1, Rest: rests})
+		var flat []int // in which passes over the awake ones problem a:0 was drawn
+		pass, others := 0, 0
+		for n := range 600 {
+			p := o.Round(n)[0]
+			if p.ID == "a:0" {
+				flat = append(flat, pass)
+				o.Learned([]Measure{Flat})
+				continue
+			}
+			o.Learned([]Measure{Taught})
+			if others++; others%(problems-1) == 0 {
+				pass++
+			}
+		}
+		// The pass of a draw is counted by the others, so it may be one off.
+		for i := 1; i < len(flat); i++ {
+			want := 1
+			if i >= rests {
+				want = rests + 1
+			}
+			if d := flat[i] - flat[i-1]; d < want-1 || d > want+1 {
+				t.Errorf("rest %d: draws of the flat problem in passes %v", rests, flat)
+				break
+			}
+		}
+		share := float64(len(flat)) / float64(pass)
+		if want := 1 / float64(rests+1); math.Abs(share-want) > 0.06 {
+			t.Errorf("rest %d: drawn in %.3f of the passes, want %.3f", rests, share, want)
+		}
+	}
+	// If all rest, the order goes on.
+	o := mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
+	count := map[string]int{}
+	for n := range 20 {
+		for _, p := range o.Round(n) {
+			count[p.ID]++
+		}
+		o.Learned([]Measure{Flat, Flat, Flat, Flat})
+		if n == 0 && o.Resting() != 4 {
+			t.Errorf("%d rest after a round without a difference", o.Resting())
+		}
+	}
+	for id, n := range count {
+		if n < 10 || len(count) < 4 {
+			t.Errorf("%s was drawn %d times of 80", id, n)
+		}
+	}
+	// What was not measured changes nothing.
+	o = mustNew(t, []Part{part("a", 4, 0)}, Options{PerRound: 4, Rest: 1})
+	o.Round(0)
+	o.Learned(make([]Measure, 4))
+	if o.Resting() != 0 {
+		t.Error("problems rest that were not measured")
+	}
+}
+
+// measure is a rule for what a problem teaches that changes over the rounds.
+func measure(problems []data.Problem, round int) []Measure {
+	out := make([]Measure, len(problems))
+	for i, p := range problems {
+		h := round / 7
+		for _, c := range p.ID {
+			h = h*31 + int(c)
+		}
+		out[i] = Measure(uint(h) % 3)
+	}
+	return out
+}
+
+// A run that is stopped anywhere and goes on from its state draws what a straight run
+// draws. Drawing a round again changes nothing.
+func TestResume(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := weighted(t)
+		options := Options{Seed: rapid.Int64Range(0, 9).Draw(t, "seed"), PerRound: rapid.IntRange(1, 20).Draw(t, "per round"), Rounds: 40, Rest: rapid.IntRange(0, 3).Draw(t, "rest")}
+		if rapid.Bool().Draw(t, "curriculum") {
+			options.Curriculum = "level"
+		}
+		straight, resumed := mustNew(t, parts, options), mustNew(t, parts, options)
+		stops := rapid.SliceOfN(rapid.IntRange(0, 39), 1, 5).Draw(t, "stops")
+		for n := range 40 {
+			want := straight.Round(n)
+			if slices.Contains(stops, n) {
+				resumed.Round(n) // the checkpoint lies inside round n
+				state := resumed.State()
+				resumed = mustNew(t, parts, options)
+				if err := resumed.Restore(state); err != nil {
+					t.Fatal(err)
+				}
+				if again := resumed.State(); again != state {
+					t.Fatalf("state %s became %s", state, again)
+				}
+			}
+			if got := resumed.Round(n); !slices.Equal(ids(got), ids(want)) {
+				t.Fatalf("round %d: %q, want %q", n, ids(got), ids(want))
+			}
+			m := measure(want, n)
+			straight.Learned(m)
+			resumed.Learned(m)
+		}
+		if (straight.State() == "") != (options.Rest == 0) {
+			t.Errorf("state %q with rest = %d", straight.State(), options.Rest)
+		}
+	})
+}
+
+// A state that cannot be one of these problems is an error, never a panic.
+func TestRestoreRefuses(t *testing.T) {
+	o := mustNew(t, []Part{part("a", 3, 0)}, Options{PerRound: 1, Rest: 1})
+	for _, bad := range []string{
+		"x", "{}", "[]", `[{"stage":1}]`, `[{"stage":-1}]`, `[{"cursor":-1}]`, `[{"flat":[[3,1,1]]}]`, `[{"flat":[[-1,1,1]]}]`, `[{"flat":[[0,1,-1]]}]`, `[{},{}]`,
+	} {
+		if err := o.Restore(bad); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+	o.Round(0) // still works
+}
+
+// What a run file may state of files, and what run.toml makes of it.
+func TestFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		`"a.jsonl"`:                  `"a.jsonl"`,
+		`["a.jsonl"]`:                `"a.jsonl"`,
+		`["a\"b.jsonl", "c"]`:        `["a\"b.jsonl", "c"]`,
+		`{path = "a"}`:               `"a"`,
+		`[{path = "a", weight = 1}]`: `[{path = "a", weight = 1.0}]`,
+		`["a", {split = "train", path = "b", weight = 0.3, filter = "level in 3..5", prompt = "q", answer = "s", id = "i", name = "n", prompts = 7}]`: `["a", {path = "b", name = "n", weight = 0.3, filter = "level in 3..5", prompts = 7, prompt = "q", answer = "s", id = "i", split = "train"}]`,
+	} {
+		var c struct{ Train Files }
+		if _, err := toml.Decode("train = "+text, &c); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got, err := c.Train.MarshalTOML()
+		if err != nil || string(got) != want {
+			t.Errorf("%s is written as %s (%v), want %s", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`7`:                               "7: must be a file in quotes, or a list of files and tables such as",
+		`["a", 7]`:                        "element 2: 7: must be a file",
+		`["a", {weight = 1, wieght = 2}]`: `element 2: unknown key "wieght"; a file has path, name, weight`,
+		`[{path = "a", weight = "x"}]`:    "weight = x: must be a number",
+		`[{path = "a", prompts = 1.5}]`:   "prompts = 1.5: must be a whole number",
+		`[["a"]]`:                         "must be a file in quotes",
+		`"[a.jsonl,b.jsonl]"`:             `[a.jsonl,b.jsonl] is not TOML: must be a file in quotes, or a list`,
+	} {
+		var c struct{ Train Files }
+		if _, err := toml.Decode("train = "+text, &c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestFilesValidate(t *testing.T) {
+	for _, tt := range []struct {
+		files Files
+		want  string // of the error; "" for none
+	}{
+		{One("a"), ""},
+		{Files{{Path: "a"}, {Path: "b", Weight: 0.99}}, ""},
+		{Files{{Path: "a", Weight: 3}, {Path: "b", Weight: 7}}, ""},
+		{Files{}, "name the file of training problems"},
+		{Files{{Path: " "}}, "name the file of training problems"},
+		{Files{{Path: "a"}, {Path: "b", Weight: 0.5}, {Path: "c", Weight: 0.5}}, "the weights add up to 1, and the files without a weight get what is left of 1"},
+		{Files{{Path: "a", Weight: -1}}, "its weight -1 must be a finite number above 0"},
+		{Files{{Path: "a", Weight: math.NaN()}}, "its weight NaN must be a finite number above 0"},
+		{Files{{Path: "a", Weight: math.Inf(1)}}, "its weight +Inf must be a finite number above 0"},
+		{Files{{Path: "a"}, {Path: "builtin:arithmetic"}}, "an embedded task has no end and stands alone"},
+		{Files{{Path: "a", Filter: "level in"}}, `its filter "level in": `},
+		{Files{{Path: "a", Name: "n"}, {Path: "b", Name: "n"}}, `another file has its name "n"`},
+		{Files{{Path: "a", Name: "n/m"}, {Path: "b"}}, `must not hold a slash`},
+		{Files{{Path: "a", Prompts: -1}}, `its prompts = -1 must be at least 0`},
+	} {
+		err := tt.files.Validate("train")
+		var bad *settings.Error
+		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || !errors.As(err, &bad) || bad.Key != "train") {
+			t.Errorf("%v: %v, want %q", tt.files, err, tt.want)
+		}
+	}
+}
+
+// Names are those of files and folders, and differ.
+func TestNamed(t *testing.T) {
+	files := Files{{Path: "x/a.jsonl.gz"}, {Path: "y/a.jsonl"}, {Path: "math/*.parquet"}, {Path: "hf:openai/gsm8k@abc"}, {Path: "hf:openai/gsm8k/main/train.parquet"}, {Path: "z", Name: "a#2"}, {Path: "*"}, {Path: "-"}}
+	var got []string
+	for _, f := range files.Named() {
+		got = append(got, f.Name)
+	}
+	if want := []string{"a", "a#3", "math", "gsm8k", "train", "a#2", "data", "-"}; !slices.Equal(got, want) {
+		t.Errorf("names %q, want %q", got, want)
+	}
+}
