@@ -101,9 +101,6 @@ func (s *jsonArray) next() (Object, int, error) {
 			return nil, s.row, unexpectedEnd(err)
 		}
 		o, err := parseObject(element)
-		if err != nil {
-			err = badLine{err} // the elements after it can be read
-		}
 		return o, s.row, err
 	}
 	if _, err := s.d.Token(); err != nil { // the closing bracket

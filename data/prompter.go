@@ -34,7 +34,10 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	case q.Chat == nil:
 		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
 	case p.Template.Chat || p.Template.Auto:
-		text, ids, err = p.Tokenizer.PromptChat(p.Template, q.Chat.Conversation)
+		var chat tokenize.Conversation
+		if chat, err = p.Template.Around(q.Chat.Conversation); err == nil {
+			text, ids, err = p.Tokenizer.EncodeChat(chat)
+		}
 	case len(q.Chat.Messages) == 1:
 		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
 	default:

@@ -88,21 +88,24 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 		text = around.Render(problem)
 		return text, t.Encode(text), nil
 	}
-	return t.PromptChat(around, Talk(Message{Role: "user", Content: problem}))
+	chat, err := around.Around(Talk(Message{Role: "user", Content: problem}))
+	if err != nil {
+		return "", nil, err
+	}
+	return t.EncodeChat(chat)
 }
 
-// PromptChat renders a conversation with the tokenizer's chat template and encodes
-// it. The system message and the arguments of around count where the conversation has
-// none of its own.
-func (t *Tokenizer) PromptChat(around Template, chat Conversation) (text string, ids []int32, err error) {
-	args, err := around.Args.Parse()
+// Around returns a conversation with the template's system message and arguments where
+// it has none of its own.
+func (t Template) Around(chat Conversation) (Conversation, error) {
+	args, err := t.Args.Parse()
 	if err != nil {
-		return "", nil, fmt.Errorf("tokenize: template_args: %w", err)
+		return chat, fmt.Errorf("tokenize: template_args: %w", err)
 	}
 	instructs := func(m Message) bool { return m.Role == "system" || m.Role == "developer" }
-	if around.System != "" && !slices.ContainsFunc(chat.Messages, instructs) {
-		chat.Messages = slices.Insert(slices.Clone(chat.Messages), 0, Message{Role: "system", Content: around.System})
+	if t.System != "" && !slices.ContainsFunc(chat.Messages, instructs) {
+		chat.Messages = slices.Insert(slices.Clone(chat.Messages), 0, Message{Role: "system", Content: t.System})
 	}
 	chat.Args = chat.Args.Over(args)
-	return t.EncodeChat(chat)
+	return chat, nil
 }
