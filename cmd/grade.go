@@ -29,9 +29,9 @@ folder rollouts of a run:
 Only response must be there. answers, or gold, is a text, a number or a list of
 them, prompt a text or a list of messages; problem names the problem. Further
 columns are those of the problem's row.
-A line with a reward is one of a run: what it says of its old grade is none, its
-columns are those of the row, and they and the prompt as the model saw it are in
-the first line of a group.
+A line with a reward is one of a run: what it says of its old grade counts for
+nothing. Its "columns", which only the first line of a group has, are those of
+the row, and prompt_text is the prompt as the model saw it.
 
 Consecutive lines of the same problem (without one, of the same prompt) are a
 group, as the samples of a prompt are in training: they are graded together.
@@ -194,8 +194,7 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 			group, key = &sampleGroup{line: number}, line.Row.key
 		}
 		if len(group.samples) > 0 && line.Row.later {
-			head := group.samples[0]
-			s.Prompt, s.PromptIDs, s.Problem.Fields = head.Prompt, head.PromptIDs, head.Problem.Fields
+			s.Problem.Fields = group.samples[0].Problem.Fields
 		}
 		group.samples = append(group.samples, s)
 	}
@@ -208,7 +207,7 @@ func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 type sampleLine struct {
 	sample reward.Sample
 	key    string // equal for the lines of a group; "" for one that is alone
-	later  bool   // a run's line whose prompt and columns are in the first line of its group
+	later  bool   // a run's line whose columns are in the first line of its group
 	stated bool   // there is a response
 }
 
@@ -266,7 +265,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 		s.Problem.Fields = own
 		return nil
 	}
-	l.later = old && given.PromptText == nil
+	l.later = old
 	s.Problem.Fields = slices.DeleteFunc(row, func(m data.Member) bool {
 		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}, m.Name) ||
 			old && slices.Contains(oldGrade, m.Name)

@@ -17,7 +17,7 @@ import (
 // The lines of a rollouts file say what training made of each token: a step raises
 // the log-probs of responses that were better than their group and lowers those of
 // the others, and after a round's first step the policy differs from the one that
-// sampled. The first line of a group has the prompt as the model saw it and the row.
+// sampled. Each has the prompt as the model saw it, the first line of a group the row.
 func TestRolloutLines(t *testing.T) {
 	env := runtimetest.Test(t)
 	for _, kind := range []string{"ema", "dapo"} {
@@ -43,7 +43,7 @@ func TestRolloutLines(t *testing.T) {
 			if err := json.Unmarshal(row, &x); err != nil {
 				t.Fatal(err)
 			}
-			if first := x.Sample == 0; first != (x.PromptText == x.Prompt && len(x.PromptIDs) == len(x.Prompt) && x.Columns["problem"] == x.Prompt) {
+			if row := x.Columns["problem"]; x.PromptText != x.Prompt || len(x.PromptIDs) != len(x.Prompt) || (x.Sample == 0) != (row == x.Prompt) || x.Sample > 0 && row != "" {
 				t.Fatalf("sample %d: prompt %q, as rendered %q, %d tokens, columns %v", x.Sample, x.Prompt, x.PromptText, len(x.PromptIDs), x.Columns)
 			}
 			if x.Right == nil || *x.Right != (x.Reward == 1) {

@@ -248,10 +248,11 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 				Problem: q.ID, Source: q.Source, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
 				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
 				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
+				PromptText: x.PromptText, PromptIDs: x.Prompt,
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
 			if x.Sample == 0 {
-				line.PromptText, line.PromptIDs, line.Columns = x.PromptText, x.Prompt, q.Fields
+				line.Columns = q.Fields
 			}
 			if !x.Score.Skip {
 				line.Reward = &r.trajectories[i].Reward

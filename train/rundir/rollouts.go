@@ -19,9 +19,8 @@ type RolloutLine struct {
 	Source string `json:"source,omitempty"`
 	Sample int    `json:"sample"`
 	Prompt string `json:"prompt"`
-	// PromptText and PromptIDs are the prompt as the model saw it, and Columns are those
-	// of the problem's row. Only the first response to a problem has the three: they are
-	// the same for the others, and may be longer than a response.
+	// PromptText and PromptIDs are the prompt as the model saw it. Columns are those of
+	// the problem's row, which may be long: only the first response to a problem has them.
 	PromptText string         `json:"prompt_text,omitempty"`
 	PromptIDs  []int32        `json:"prompt_ids,omitempty"`
 	Columns    json.Marshaler `json:"columns,omitempty"`
