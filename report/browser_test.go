@@ -1,11 +1,12 @@
 package report
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"html"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,19 +28,22 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// The test adds two scripts to a page. before runs first and collects errors. after
-// runs last, uses the page as a reader would, and writes what it saw into the document
-// as JSON.
-const before = `<script>window.errors=[];addEventListener("error",(e)=>errors.push(String(e.message)));
+// before runs before the page's scripts and collects errors.
+const before = `window.errors=[];addEventListener("error",(e)=>errors.push(String(e.message)));
 addEventListener("securitypolicyviolation",(e)=>errors.push("fetches "+e.blockedURI));
-const say=console.error;console.error=(...a)=>{errors.push(a.join(" "));say(...a)}</script>`
+const say=console.error;console.error=(...a)=>{errors.push(a.join(" "));say(...a)}`
 
-const after = `<script>
-const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
-(async()=>{
-  const seen={errors:window.errors};
+// script wraps what uses a page as a reader would. Its value is what it saw, as JSON.
+func script(use string) string {
+	return `(async()=>{const seen={},wait=(ms)=>new Promise((r)=>setTimeout(r,ms));` + use +
+		`;seen.errors=window.errors;return JSON.stringify(seen)})().catch((e)=>JSON.stringify({errors:[...errors,String(e.stack)]}))`
+}
+
+// useCharts draws all charts, points at one and saves it, sorts the table, and changes the
+// theme and the colours.
+const useCharts = `
   const boxes=[...document.querySelectorAll(".chart")];
-  for(const b of boxes)for(let i=0;i<100&&!b.querySelector("canvas");i++){b.scrollIntoView({behavior:"instant"});await new Promise(requestAnimationFrame);await wait(20)}
+  for(const b of boxes)for(let i=0;i<100&&!b.querySelector("canvas");i++){b.scrollIntoView({behavior:"instant"});await Promise.race([new Promise(requestAnimationFrame),wait(50)]);await wait(20)}
   seen.figures=boxes.length;
   seen.drawn=boxes.filter((b)=>b.querySelector("canvas")).length;
   const box=boxes.find((b)=>b.dataset.id==="grad_norm"),at=box.getBoundingClientRect();
@@ -65,11 +69,39 @@ const wait=(ms)=>new Promise((r)=>setTimeout(r,ms));
   const saved=[];HTMLAnchorElement.prototype.click=function(){saved.push(this.download+" "+this.href.slice(0,30))};
   for(const b of box.parentElement.querySelectorAll(".tools button"))b.click();
   seen.saved=saved.map((s)=>s.replace(/blob:.*/,"blob:"));
-  const out=document.createElement("pre");out.id="seen";out.textContent=JSON.stringify(seen);document.body.append(out);
-})().catch((e)=>{const out=document.createElement("pre");out.id="seen";out.textContent=JSON.stringify({errors:[...errors,String(e.stack)]});document.body.append(out)});
-</script></body>`
+`
 
-// A reading is the JSON that the script after writes.
+// useResponses uses every control of the responses, the map of problems and the settings.
+const useResponses = `
+  const bar=document.getElementById("rollout-bar"),control=(text)=>[...bar.querySelectorAll("label")].find((l)=>l.innerText.startsWith(text)).querySelector("input,select");
+  const type=async(i,text)=>{i.value=text;i.dispatchEvent(new Event("input"));await wait(300)};
+  const choose=(s,value)=>{s.value=value;s.dispatchEvent(new Event("change"))};
+  const cards=()=>document.querySelectorAll("#rollout-list .rollout").length;
+  const say=(n)=>document.querySelectorAll("#rollout-list .problem")[n].innerText;
+  choose(control("Verdict"),"all");
+  seen.all=cards();
+  await type(control("Search"),"Q: 1+4=");
+  seen.found=[cards(),document.querySelectorAll("#rollout-list .problem").length];
+  document.querySelector("#rollout-list details").open=true;
+  seen.problem=say(0);
+  await type(control("Search"),"nowhere");
+  seen.none=cards();
+  await type(control("Search"),"");
+  await type(control("Reward from"),"0.5");
+  seen.rewarded=[...document.querySelectorAll("#rollout-list .rollout .head")].map((h)=>/reward ([0-9.]+)/.exec(h.innerText)[1]);
+  await type(control("Reward from"),"");
+  choose(control("Order"),"weight");
+  seen.weights=[...document.querySelectorAll("#rollout-list .problem")].map((p)=>Number(/largest weight ([0-9.]+)/.exec(p.innerText)[1]));
+  choose(control("Order"),"problem");
+  const row=document.querySelector(".heat tbody tr");
+  seen.heat=[document.querySelectorAll(".heat tbody tr").length,row.querySelectorAll("td").length,row.querySelector("td").title];
+  row.querySelector("button").click();
+  seen.clicked=[control("Search").value,control("Round").value,document.querySelectorAll("#rollout-list .problem").length];
+  seen.settings=document.getElementById("settings-table").innerText;
+  seen.width=[document.documentElement.scrollWidth,innerWidth];
+`
+
+// A reading is the JSON that a script returns.
 type reading struct {
 	Errors   []string
 	Figures  int
@@ -81,46 +113,145 @@ type reading struct {
 	Verdicts string // of the responses that the button of the finding "What is wrong?" shows
 	Saved    []string
 	Colours  []string // of the first token, for each choice of what the colour means
+	shown             // by the controls of the responses
+	Width    [2]int   // of the page and of the window
 }
 
-// read opens a page in a headless browser and returns what the script after saw.
-func read(t *testing.T, page []byte) reading {
+// shown is what the page shows after each use of a control.
+type shown struct {
+	All, None int      // responses without a filter, and with a search for what there is not
+	Found     [2]int   // responses and problems that a search finds
+	Problem   string   // the text of the first of them
+	Rewarded  []string // rewards of at least 0.5
+	Weights   []float64
+	Heat      []any  // rows, columns, the title of the first cell
+	Clicked   []any  // what a click on a row searches, the round, and how many problems it shows
+	Settings  string // the table of settings that differ
+}
+
+// A devtools speaks Chromium's debugging protocol through a pair of pipes.
+type devtools struct {
+	t       *testing.T
+	in      io.Writer
+	out     *bufio.Reader
+	session string // of the page
+	id      int
+}
+
+// call has the browser do something and decodes what it answers.
+func (d *devtools) call(method string, params map[string]any, result any) {
+	d.t.Helper()
+	d.id++
+	text, err := json.Marshal(map[string]any{"id": d.id, "method": method, "params": params, "sessionId": d.session})
+	if d.session == "" {
+		text, err = json.Marshal(map[string]any{"id": d.id, "method": method, "params": params})
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := d.in.Write(append(text, 0)); err != nil {
+		d.t.Skipf("the browser does not run here: %v", err)
+	}
+	for {
+		line, err := d.out.ReadBytes(0)
+		if err != nil {
+			d.t.Fatalf("%s: the browser ended: %v", method, err)
+		}
+		var answer struct {
+			ID            int
+			Result, Error json.RawMessage
+		}
+		if err := json.Unmarshal(line[:len(line)-1], &answer); err != nil {
+			d.t.Fatal(err)
+		}
+		switch {
+		case answer.ID != d.id: // an event
+			continue
+		case answer.Error != nil:
+			d.t.Fatalf("%s: %s", method, answer.Error)
+		case result != nil:
+			if err := json.Unmarshal(answer.Result, result); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		return
+	}
+}
+
+// evaluate returns the value of an expression in the page, a text, and waits for it if it
+// is a promise.
+func (d *devtools) evaluate(expression string) string {
+	d.t.Helper()
+	var x struct {
+		Result           struct{ Value string }
+		ExceptionDetails json.RawMessage
+	}
+	d.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &x)
+	if x.ExceptionDetails != nil {
+		d.t.Fatalf("the script failed: %s", x.ExceptionDetails)
+	}
+	return x.Result.Value
+}
+
+// launch starts a browser with an empty page of some width. It ends with the test.
+func launch(t *testing.T, width int) *devtools {
 	t.Helper()
 	chromium := browser(t)
-	text := strings.Replace(string(page), "<head>", "<head>"+before, 1)
-	// The page's policy names its own scripts; those of the test are added to it.
-	ours := ""
-	for _, s := range []string{before, after} {
-		s = s[strings.Index(s, "<script>")+len("<script>") : strings.Index(s, "</script>")]
-		ours += html.EscapeString(scriptHash(s)) + " "
-	}
-	text = strings.Replace(text, "script-src ", "script-src "+ours, 1)
-	// The chart library has the words too: the last ones are the page's.
-	end := strings.LastIndex(text, "</body>")
-	text = text[:end] + after + text[end+len("</body>"):]
-	dir := t.TempDir()
-	path := filepath.Join(dir, "page.html")
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+		"--no-first-run", "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--user-data-dir="+t.TempDir(), "--remote-debugging-pipe")
+	commands, in, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1440,900",
-		"--user-data-dir="+filepath.Join(dir, "profile"), "--virtual-time-budget=20000", "--dump-dom", "file://"+path)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	cmd.WaitDelay = 5 * time.Second
-	dom, err := cmd.Output()
+	out, answers, err := os.Pipe()
 	if err != nil {
-		t.Skipf("%s does not run here: %v\n%s", chromium, err, stderr.String())
+		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?s)<pre id="seen">(.*?)</pre>`).FindSubmatch(dom)
-	if found == nil {
-		t.Fatalf("the page's scripts did not end; its DOM has %d bytes", len(dom))
+	cmd.ExtraFiles = []*os.File{commands, answers} // its descriptors 3 and 4
+	if err := cmd.Start(); err != nil {
+		t.Skipf("%s does not run here: %v", chromium, err)
+	}
+	commands.Close()
+	answers.Close()
+	d := &devtools{t: t, in: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		if !t.Skipped() {
+			d.session = ""
+			in.Write([]byte(`{"id":0,"method":"Browser.close"}` + "\x00"))
+			io.Copy(io.Discard, d.out) // until it has written its profile and ended
+		}
+		cancel()
+		cmd.Wait()
+		in.Close()
+		out.Close()
+	})
+	var target struct{ TargetID string }
+	d.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var attached struct{ SessionID string }
+	d.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	d.session = attached.SessionID
+	d.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	d.call("Page.enable", nil, nil)
+	d.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": before}, nil)
+	return d
+}
+
+// read opens a page in a browser of some width and returns what use saw.
+func read(t *testing.T, page []byte, width int, use string) reading {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(path, page, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d := launch(t, width)
+	d.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
+	for d.evaluate(`location.protocol+document.readyState`) != "file:complete" {
+		time.Sleep(20 * time.Millisecond)
 	}
 	var r reading
-	if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &r); err != nil {
+	if err := json.Unmarshal([]byte(d.evaluate(script(use))), &r); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -143,12 +274,12 @@ func TestBrowser(t *testing.T) {
 	if err := Write(&b, runs, Options{Tables: []Results{{Title: "Results", Columns: []string{"variant", "pass@1"}, Rows: [][]string{{"pmpo", "0.75"}}}}}); err != nil {
 		t.Fatal(err)
 	}
-	r := read(t, b.Bytes())
+	r := read(t, b.Bytes(), 1280, useCharts)
 	if len(r.Errors) > 0 {
-		t.Errorf("console: %q", r.Errors)
+		t.Fatalf("console: %q", r.Errors)
 	}
-	if r.Figures < 15 || r.Drawn != r.Figures {
-		t.Errorf("%d of %d charts drawn, want at least 15 charts, all drawn", r.Drawn, r.Figures)
+	if r.Figures < 12 || r.Drawn != r.Figures {
+		t.Errorf("%d of %d charts drawn, want at least 12 charts, all drawn", r.Drawn, r.Figures)
 	}
 	if !strings.Contains(r.Tooltip, "step") || !strings.Contains(r.Tooltip, "pmpo") {
 		t.Errorf("hovering shows %q", r.Tooltip)
@@ -165,6 +296,49 @@ func TestBrowser(t *testing.T) {
 	saved := strings.Join(r.Saved, "; ")
 	if want := regexp.MustCompile(`^grad_norm\.png data:image/png.*; grad_norm\.svg data:image/svg.*; grad_norm\.csv blob:$`); !want.MatchString(saved) {
 		t.Errorf("exports %q", saved)
+	}
+}
+
+// TestBrowserResponses uses the controls of the responses and the map of problems, on a
+// desktop and on a phone.
+func TestBrowserResponses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	dir := t.TempDir()
+	runs := []*Run{
+		mustRead(t, fakeRun(t, filepath.Join(dir, "a"), "pmpo", 1, 80)),
+		mustRead(t, fakeRun(t, filepath.Join(dir, "c"), "grpo", 1, 80)),
+	}
+	var b bytes.Buffer
+	if err := Write(&b, runs, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, width := range []int{1280, 390} {
+		r := read(t, b.Bytes(), width, useCharts+useResponses)
+		if len(r.Errors) > 0 {
+			t.Fatalf("%d: console: %q", width, r.Errors)
+		}
+		if r.Width[0] > width || r.Width[1] != width {
+			t.Errorf("the page is %d wide in a window of %d, want %d", r.Width[0], r.Width[1], width)
+		}
+		if r.All != 30 || r.None != 0 || r.Found != [2]int{6, 1} || strings.Join(r.Rewarded, "") != strings.Repeat("1", 15) {
+			t.Errorf("%d: all %d, none %d, found %v, rewarded %v", width, r.All, r.None, r.Found, r.Rewarded)
+		}
+		for _, part := range []string{"3 of 6 right", "q4", "round 10", "expected 3", "The prompt as the model saw it: 3 tokens", "Q: 1+4=", "3 7 6"} {
+			if !strings.Contains(r.Problem, part) {
+				t.Errorf("%d: the problem has no %q: %s", width, part, r.Problem)
+			}
+		}
+		if got := fmt.Sprint(r.Weights); got != "[0.39 0.38 0.37 0.36 0.35]" {
+			t.Errorf("%d: largest weights of the problems %s", width, got)
+		}
+		if got := fmt.Sprint(r.Heat, r.Clicked); got != "[5 3 rounds 1-4: 6 of 12 right] [q0 all 3]" {
+			t.Errorf("%d: map and what a click shows: %s", width, got)
+		}
+		if !strings.Contains(r.Settings, "objective.name\tpmpo\tgrpo") || strings.Contains(r.Settings, "objective.clip") {
+			t.Errorf("%d: settings that differ: %q", width, r.Settings)
+		}
 	}
 }
 
@@ -186,7 +360,7 @@ func TestLargePage(t *testing.T) {
 	if b.Len() > 20<<20 {
 		t.Errorf("%d bytes, want at most 20 MB", b.Len())
 	}
-	r := read(t, b.Bytes())
+	r := read(t, b.Bytes(), 1280, useCharts)
 	t.Logf("%.1f MB", float64(b.Len())/1e6)
 	if len(r.Errors) > 0 || r.Figures == 0 || r.Drawn != r.Figures {
 		t.Errorf("errors %q, %d of %d charts", r.Errors, r.Drawn, r.Figures)

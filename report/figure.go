@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -58,7 +59,6 @@ func evals(r *Run) *Table  { return r.Evals }
 // dynamics are the panels of the PMPO paper's figure of training dynamics, and a
 // few more of the same kind. The page omits a panel if no run has data for it.
 var dynamics = []plot{
-	{"reward", "Reward", "Mean reward of the sampled responses, by round.", rounds, []trace{{"reward", "mean", ""}}, zeroToOne},
 	{"grad_norm", "Gradient norm", "Norm before clipping. Look at the steps that have isolated spikes.", steps, []trace{{"grad_norm", "norm", ""}}, fromZero},
 	{"p", "Exponent p", "Solid: mean over responses. Dashed: largest. Dotted: share at p_max.", steps, []trace{{"p/mean", "mean", ""}, {"p/max", "max", "dashed"}, {"p/share_at_max", "share at p_max", "dotted"}}, fromZero},
 	{"entropy", "Entropy", "Mean entropy of the policy per sampled token, in nats.", rounds, []trace{{"entropy", "mean", ""}}, fromZero},
@@ -67,6 +67,7 @@ var dynamics = []plot{
 	{"clip", "Clip fraction", "Solid: share f of tokens whose log-ratio is beyond eps_ess. Dashed: share of tokens that the clip cuts.", steps, []trace{{"clip_fraction", "f", ""}, {"clipped", "clipped", "dashed"}}, fromZero},
 	{"ess", "Effective sample size", "Solid: at the chosen p. Dashed: target. Dotted: at p_max. If the target is far below the dotted line, no p reaches it.", steps, []trace{{"ess", "ESS", ""}, {"target_ess", "target", "dashed"}, {"ess_at_p_max", "at p_max", "dotted"}}, zeroToOne},
 	{"loss", "Loss", "Loss of each optimizer step. Its level says little, because it starts at 0 in every round.", steps, []trace{{"loss", "loss", ""}}, dataRange},
+	{"learning_rate", "Learning rate", "Of each optimizer step.", steps, []trace{{"learning_rate", "rate", ""}}, fromZero},
 	{"groups", "Signal", "Solid: share of groups whose rewards are all equal, so that they give no signal. Dashed: share of truncated responses. Dotted: share of responses without an answer where the reward looks for it.", rounds, []trace{{"frac_reward_zero_std", "equal rewards", ""}, {"truncated_share", "truncated", "dashed"}, {"no_answer_share", "no answer", "dotted"}}, zeroToOne},
 	{"gap", "Sampler against learner", "Largest difference between the sampler's and the learner's log-prob of a token, by round.", rounds, []trace{{"logp_gap_max", "max", ""}}, fromZero},
 }
@@ -85,7 +86,10 @@ const maxRunLines = 60
 // figures describes all charts of a page.
 func figures(runs []*Run) []figure {
 	groups := groupRuns(runs)
-	plots := slices.Concat(suitePlots(runs), dynamics[:1], componentPlots(runs), dynamics[1:]) // behind the reward
+	plots := slices.Concat(suitePlots(runs), lossPlots(runs), []plot{rewardPlot(runs)}, componentPlots(runs), dynamics) // behind the reward
+	if len(lossPlots(runs)) > 0 {                                                                                       // which say it better
+		plots = slices.DeleteFunc(plots, func(p plot) bool { return p.id == "loss" })
+	}
 	lines := 0
 	for _, p := range plots {
 		lines += len(p.traces) * len(runs)
@@ -192,13 +196,16 @@ func (p plot) unchanged(groups []*group) (string, bool) {
 		switch {
 		case len(all) == 0:
 			continue
-		case len(all) < 3 || slices.Min(all) != slices.Max(all):
+		case len(all) < 3 || !same(slices.Min(all), slices.Max(all)):
 			return "", false
 		}
 		parts = append(parts, fmt.Sprintf("%s %.3g", t.label, all[0]))
 	}
 	return "The same from the first step to the last: " + strings.Join(parts, ", ") + ".", true
 }
+
+// same reports whether a chart would show two values, the smaller first, as one.
+func same(least, most float64) bool { return most-least <= 1e-4*max(math.Abs(least), math.Abs(most)) }
 
 // newLine returns an empty chart with the axes that all line charts share.
 func newLine(a axis) *charts.Line {

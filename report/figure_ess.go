@@ -1,7 +1,10 @@
 package report
 
 import (
+	"fmt"
+	"math"
 	"strconv"
+	"strings"
 
 	"onering/objectives"
 )
@@ -68,6 +71,21 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	}
 }
 
+// flat reports whether all lines of the figure but targets have one and the same distance
+// from a function, up to a hundredth, and returns it.
+func (f *figure) flat(from func(x float64) float64) (float64, bool) {
+	least, most := math.Inf(1), math.Inf(-1)
+	for i, s := range f.series {
+		if strings.HasPrefix(f.Labels[i], "target") {
+			continue
+		}
+		for _, xy := range s.Data.(points) {
+			least, most = min(least, xy[1]-from(xy[0])), max(most, xy[1]-from(xy[0]))
+		}
+	}
+	return most, most-least <= 0.01
+}
+
 // essOverExponent draws the ESS that each p gives on the runs' own responses, and
 // the target that the PMPO paper's rule sets.
 func essOverExponent(groups []*group) (figure, bool) {
@@ -104,6 +122,9 @@ func essOverExponent(groups []*group) (figure, bool) {
 	}
 	if len(f.series) == 0 {
 		return f, false
+	}
+	if value, ok := f.flat(func(float64) float64 { return 0 }); ok {
+		return figure{ID: f.ID, Title: f.Title, Note: fmt.Sprintf("ESS was %.3g at every p: the log-ratios of a response's tokens hardly differ, as before a round's first step.", value)}, true
 	}
 	c := newLine(zeroToOne)
 	c.MultiSeries = f.series

@@ -49,7 +49,7 @@ func exponentAndESS(groups []*group) (figure, bool) {
 			least, most = min(least, xy[0]), max(most, xy[0])
 		}
 	}
-	if least == most {
+	if same(least, most) {
 		return figure{ID: f.ID, Title: f.Title, Note: fmt.Sprintf("p was %.3g in every step.", most)}, true
 	}
 	c := charts.NewScatter()
@@ -108,6 +108,9 @@ func gradientShare(groups []*group) (figure, bool) {
 	}
 	if len(f.series) == 0 {
 		return f, false
+	}
+	if _, ok := f.flat(func(x float64) float64 { return x / 100 }); ok {
+		return figure{ID: f.ID, Title: f.Title, Note: "Evenly on the tokens of a response: all of them had the same weight."}, true
 	}
 	c := newLine(zeroToOne)
 	c.MultiSeries = f.series

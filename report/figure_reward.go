@@ -8,6 +8,32 @@ import (
 // maxComponents is the largest number of components that get a figure.
 const maxComponents = 24
 
+// rewardPlot returns the plot of the reward, and of the share of right responses if it is
+// not the same.
+func rewardPlot(runs []*Run) plot {
+	p := plot{"reward", "Reward", "Mean reward of the sampled responses, by round.", rounds, []trace{{"reward", "mean", ""}}, zeroToOne}
+	if slices.ContainsFunc(runs, func(r *Run) bool {
+		x := r.Rounds.Column("right_share")
+		return x != nil && !slices.Equal(x, r.Rounds.Column("reward"))
+	}) {
+		p.note += " Dashed: share of right responses."
+		p.traces = append(p.traces, trace{"right_share", "right", "dashed"})
+	}
+	return p
+}
+
+// lossPlots returns the plots of runs that are all supervised: their losses, which fall if
+// they learn.
+func lossPlots(runs []*Run) []plot {
+	if slices.ContainsFunc(runs, func(r *Run) bool { return !r.supervised() }) {
+		return nil
+	}
+	return []plot{
+		{"held-out-loss", "Held-out loss", "Mean loss of a token of the held-out texts.", evals, []trace{{heldOutLoss, "held-out", ""}}, dataRange},
+		{"train-loss", "Training loss", "Mean loss of a token, of each optimizer step.", steps, []trace{{"loss", "loss", ""}}, dataRange},
+	}
+}
+
 // componentPlots returns a plot for each component of the rewards. It returns none if
 // there is only one component and it is the reward itself, which has a plot already.
 func componentPlots(runs []*Run) []plot {

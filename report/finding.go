@@ -40,6 +40,9 @@ func (r *Run) learningFinding() (Finding, bool) {
 	}
 	var parts []string
 	gain := math.NaN()
+	if r.supervised() {
+		parts, gain = r.lossParts()
+	}
 	for _, name := range evalNames([]*Run{r}) {
 		first, last := r.Evals.First(name), r.Evals.Last(name)
 		suite := strings.TrimSuffix(strings.TrimPrefix(name, "eval/"), "/pass@1")
@@ -56,6 +59,9 @@ func (r *Run) learningFinding() (Finding, bool) {
 	if len(rewards) > 0 {
 		first, last := firstAndLastTenth(rewards)
 		parts = append(parts, fmt.Sprintf("reward %.3f in the first rounds, %.3f in the last", first, last))
+		if a, b := roundsFirstAndLast(r, "right_share"); !math.IsNaN(b) && (a != first || b != last) {
+			parts = append(parts, fmt.Sprintf("right responses %.1f %% and %.1f %%", 100*a, 100*b))
+		}
 		if math.IsNaN(gain) && len(rewards) > 1 {
 			gain = last - first
 		}
@@ -70,6 +76,33 @@ func (r *Run) learningFinding() (Finding, bool) {
 	return f, len(parts) > 0
 }
 
+// supervised says whether the run trained on given texts: it has steps with a loss, but
+// neither rounds nor the log-ratios that every objective's steps have.
+func (r *Run) supervised() bool {
+	return r.Rounds.Len() == 0 && r.Steps.Column("loss") != nil && r.Steps.Column("log_ratio/mean") == nil
+}
+
+// heldOutLoss is the metric of the evaluations of supervised runs.
+const heldOutLoss = "loss"
+
+// lossParts says how the losses of a supervised run fell. gain is the share by which the
+// held-out loss fell, or the loss of the steps if there is no other.
+func (r *Run) lossParts() (parts []string, gain float64) {
+	losses := r.Steps.Column("loss")
+	first, last := firstAndLastTenth(losses)
+	if len(losses) > 1 {
+		parts, gain = append(parts, fmt.Sprintf("loss %.3f in the first steps, %.3f in the last", first, last)), (first-last)/first
+	}
+	switch first, last := r.Evals.First(heldOutLoss), r.Evals.Last(heldOutLoss); {
+	case math.IsNaN(first):
+	case r.Evals.Len() < 2:
+		parts = append(parts, fmt.Sprintf("held-out loss %.3f", first))
+	default:
+		parts, gain = append(parts, fmt.Sprintf("held-out loss %.3f before, %.3f after", first, last)), (first-last)/first
+	}
+	return parts, gain
+}
+
 // nothingLearned says why the run cannot have learned and what to do about it, or ""
 // if at least one round had a group whose rewards differ and a gradient.
 func (r *Run) nothingLearned() string {
@@ -81,6 +114,10 @@ func (r *Run) nothingLearned() string {
 		reward, remedy := mean(r.Rounds.Column("reward")), "easier problems"
 		if reward > 0.5 {
 			remedy = "harder problems"
+		}
+		if share := r.Rounds.Last("truncated_share"); share > 0.5 {
+			return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. %.0f %% of the last round's responses were truncated: raise rollout.max_new_tokens.",
+				count(len(flat), "round"), reward, 100*share)
 		}
 		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. "+
 			"Try more samples to each problem (rollout.samples_per_prompt), %s, or a higher rollout.temperature; and look below whether the rewards of the responses are right.",
@@ -185,6 +222,9 @@ func (r *Run) exponentFinding() (Finding, bool) {
 	}
 	low, high := slices.Min(finiteOf(p)), slices.Max(finiteOf(p))
 	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step); %.0f %% of the responses were at p_max", mean(p), low, high, 100*mean(at))
+	if same(low, high) {
+		f.Text = fmt.Sprintf("p was %.3g in every step; %.0f %% of the responses were at p_max", low, 100*mean(at))
+	}
 	rule := r.Config["objective.p_rule"]
 	if rule != "fixed" && mean(at) > 0.95 {
 		f.Text += ". The rule almost never chose another p, so this run acted as one with a fixed p"
@@ -199,6 +239,10 @@ func (r *Run) wrongFinding() (Finding, bool) {
 	f := Finding{Question: "What is wrong?", Level: "note"}
 	if v.all == 0 {
 		return f, false
+	}
+	if v.unknown == v.all {
+		f.Text = fmt.Sprintf("The reward does not say which responses of round %d are right.", v.round)
+		return f, true
 	}
 	if v.wrong == 0 {
 		f.Text = fmt.Sprintf("None of the %d responses of round %d.", v.all, v.round)

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"onering/models"
@@ -25,6 +26,8 @@ var (
 	pageCSS string
 	//go:embed text.js
 	textJS string
+	//go:embed responses.js
+	responsesJS string
 	//go:embed page.js
 	pageJS string
 	//go:embed assets/echarts.common.min.js.gz
@@ -74,6 +77,10 @@ type page struct {
 	Results  []Results     `json:"results"`
 	Legend   []legend      `json:"legend"`
 	Rollouts []runRollouts `json:"rollouts"`
+	Heat     []heatMap     `json:"heat"`
+	Differ   difference    `json:"differ"`
+	// Supervised says that no run of the page samples responses.
+	Supervised bool `json:"supervised,omitempty"`
 }
 
 // runInfo describes one run.
@@ -94,8 +101,9 @@ type legend struct {
 
 // runRollouts are the responses of one run.
 type runRollouts struct {
-	Run  string    `json:"run"`
-	List []Rollout `json:"list"`
+	Run      string    `json:"run"`
+	Problems []Problem `json:"problems"`
+	List     []Rollout `json:"list"`
 }
 
 // WriteFile writes a page about runs to a file, atomically. It makes the folder of
@@ -122,7 +130,11 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 			}
 		}
 	}
-	data, err := json.Marshal(newPage(runs, o)) // escapes <, > and &: safe within a script element
+	p, err := newPage(runs, o)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(p) // escapes <, > and &: safe within a script element
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -136,7 +148,7 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 	} else if title == "" {
 		title = fmt.Sprintf("%d runs", len(runs))
 	}
-	script := textJS + pageJS
+	script := textJS + responsesJS + pageJS
 	err = pageTemplate.Execute(w, map[string]any{
 		"Title": title, "CSS": template.CSS(pageCSS), "ECharts": template.JS(library),
 		"Script": template.JS(script), "Data": template.JS(data),
@@ -157,18 +169,29 @@ func scriptHash(script string) string {
 }
 
 // newPage collects the data of a page.
-func newPage(runs []*Run, o Options) page {
-	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables}
-	for k, g := range groupRuns(runs) {
+func newPage(runs []*Run, o Options) (page, error) {
+	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables, Differ: settingsDiffer(runs)}
+	p.Supervised = !slices.ContainsFunc(runs, func(r *Run) bool { return !r.supervised() })
+	groups := groupRuns(runs)
+	for k, g := range groups {
+		if k < heatRuns { // of the first run
+			m, ok, err := g.runs[0].heat(heatBytes / int64(min(heatRuns, len(groups))))
+			if err != nil {
+				return p, err
+			}
+			if ok {
+				p.Heat = append(p.Heat, m)
+			}
+		}
 		p.Legend = append(p.Legend, legend{g.name, color(k), len(g.runs)})
 		for _, r := range g.runs {
 			p.Runs = append(p.Runs, runInfo{r.Name, g.name, color(k), r.about(), r.Findings()})
 			if len(r.Rollouts) > 0 {
-				p.Rollouts = append(p.Rollouts, runRollouts{r.Name, r.Rollouts})
+				p.Rollouts = append(p.Rollouts, runRollouts{r.Name, r.Problems, r.Rollouts})
 			}
 		}
 	}
-	return p
+	return p, nil
 }
 
 // about summarizes the run's configuration in one line.
@@ -176,6 +199,9 @@ func (r *Run) about() string {
 	c := r.Config
 	if c == nil {
 		return "no run.toml"
+	}
+	if r.supervised() {
+		return fmt.Sprintf("supervised on %s, %s; %d steps, learning rate %s", c["data.train"], c["model.path"], r.Steps.Len(), c["optimizer.learning_rate"])
 	}
 	return fmt.Sprintf("%s on %s, %s; %d of %s rounds, %d steps, learning rate %s",
 		c["objective.name"], c["data.train"], c["model.path"], r.Rounds.Len(), c["train.rounds"], r.Steps.Len(), c["optimizer.learning_rate"])

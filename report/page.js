@@ -50,7 +50,7 @@
       if (f.show && at >= 0) {
         const b = el("button", "link", "Show them");
         b.type = "button";
-        b.onclick = () => showRollouts(at, f.show);
+        b.onclick = () => showResponses(at, { verdict: f.show });
         dd.append(" ", b);
       }
       dl.append(el("dt", f.level, f.question), dd);
@@ -229,7 +229,7 @@
       th.tabIndex = 0;
       if (i === order.column) th.setAttribute("aria-sort", order.down ? "descending" : "ascending");
       th.onclick = () => { order = { column: i, down: order.column === i ? !order.down : c.digits >= 0 }; fillTable(); };
-      th.onkeydown = (e) => { if (e.key === "Enter") th.onclick(); };
+      th.onkeydown = (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); th.onclick(); } };
       head.append(th);
     });
     const thead = el("thead"), body = el("tbody");
@@ -249,100 +249,9 @@
   fillTable();
   $("table-csv").onclick = () => saveText("runs.csv", csvLine(table.columns.map((c) => c.name)) + table.rows.map((r) => csvLine(r.cells)).join(""), "text/csv");
 
-  // Responses.
-  const select = (label, options) => {
-    const l = el("label", "", label + " "), s = el("select");
-    for (const [value, text] of options) {
-      const o = el("option", "", text);
-      o.value = value;
-      s.append(o);
-    }
-    l.append(s);
-    s.onchange = () => listRollouts(s);
-    $("rollout-bar").append(l);
-    return s;
-  };
-  const colours = {
-    logp: ["log-prob when sampled", "Stronger: less likely when it was sampled."],
-    delta: ["log-ratio at the update", "Blue: more likely at the update than when it was sampled. Red: less."],
-    w: ["gradient weight", "Blue: the update makes it more likely. Red: less likely. Relative to the heaviest token."],
-  };
-  let runSelect, roundSelect, verdictSelect, colourSelect;
-  const listRollouts = (from) => {
-    const set = data.rollouts[runSelect.value];
-    if (from === runSelect || !from) {
-      const rounds = [...new Set(set.list.map((r) => r.round))];
-      roundSelect.replaceChildren(...rounds.map((n) => { const o = el("option", "", "round " + n); o.value = n; return o; }));
-      roundSelect.value = rounds[rounds.length - 1];
-    }
-    const all = set.list.filter((r) => r.round === Number(roundSelect.value));
-    const list = all.filter((r) => verdictSelect.value === "all" || (verdictSelect.value === "truncated" ? r.truncated : (r.reward > 0) === (verdictSelect.value === "right")));
-    const by = colourSelect.value;
-    $("rollout-note").textContent = `${list.length} of ${all.length} responses kept for this report. ${by ? colours[by][1] : ""}`;
-    const page = 50;
-    const append = (begin) => {
-      $("rollout-list").append(...list.slice(begin, begin + page).map((r) => rolloutCard(r, by)));
-      if (begin + page < list.length) {
-        const more = el("button", "", `Show more (${list.length - begin - page} left)`);
-        more.onclick = () => { more.remove(); append(begin + page); };
-        $("rollout-list").append(more);
-      }
-    };
-    $("rollout-list").replaceChildren();
-    append(0);
-    if (!list.length) $("rollout-list").append(el("p", "note", "None among the responses kept for this report; rollouts/ in the run folder has all of them."));
-  };
-  const showRollouts = (run, verdict) => {
-    runSelect.value = run;
-    verdictSelect.value = verdict;
-    listRollouts();
-    $("rollouts").scrollIntoView();
-  };
-  const rolloutCard = (r, by) => {
-    const card = el("div", "card rollout"), head = el("div", "head"), ok = r.reward > 0;
-    head.append(el("span", "verdict " + (ok ? "right" : "wrong"), ok ? "right" : r.truncated ? "truncated" : "wrong"),
-      el("span", "", `answer ${r.answer || "none"}`), el("span", "", `expected ${(r.gold || []).join(" or ")}`),
-      el("span", "", `reward ${show(r.reward)}`), el("span", "", `advantage ${show(r.advantage)}`));
-    if (r.logp) head.append(el("span", "", `${r.tokens.length} tokens`));
-    if (r.reason) head.append(el("span", "", `judged as ${r.reason}`));
-    const pre = el("pre");
-    pre.append(el("span", "prompt", r.prompt));
-    const values = by ? r[by] : null;
-    const largest = by === "w" && values ? Math.max(...values.map((x) => Math.abs(x || 0)), 1e-12) : 1;
-    r.tokens.forEach((t, i) => {
-      const special = values && i === r.tokens.length - 1 && /^<.*>$/.test(t.trim()) && t.trim().length > 2;
-      const span = el("span", special ? "token end" : "token", t);
-      if (values) {
-        const v = values[i];
-        let strength, colour;
-        if (by === "logp") {
-          strength = 1 - Math.exp(Math.max(v, -8));
-          colour = "224,123,57";
-        } else {
-          const signed = by === "w" ? -v / largest : v / 0.4;
-          strength = Math.min(1, Math.abs(signed));
-          colour = signed > 0 ? "59,130,196" : "209,73,91";
-        }
-        if (strength > 0.01) span.style.background = `rgba(${colour},${(0.08 + 0.62 * strength).toFixed(3)})`;
-        span.title = `${JSON.stringify(t)}\nlog-prob ${show(r.logp[i])} (p = ${show(Math.exp(r.logp[i]))})` +
-          (r.delta ? `\nlog-ratio ${show(r.delta[i])}` : "") + (r.w ? `\nweight ${show(r.w[i])}` : "");
-      }
-      pre.append(span);
-    });
-    card.append(head, pre);
-    return card;
-  };
-  if (data.rollouts && data.rollouts.length) {
-    runSelect = select("Run", data.rollouts.map((s, i) => [i, s.run]));
-    roundSelect = select("", []);
-    verdictSelect = select("Verdict", [["all", "all"], ["wrong", "wrong"], ["right", "right"], ["truncated", "truncated"]]);
-    const has = Object.keys(colours).filter((k) => data.rollouts.some((s) => s.list.some((r) => r[k])));
-    colourSelect = select("Colour", [...has.map((k) => [k, colours[k][0]]), ["", "none"]]);
-    if (has.length) colourSelect.value = has.includes("w") ? "w" : has[has.length - 1];
-    listRollouts();
-  } else {
-    $("rollout-note").textContent = "The run folders have no rollouts as yet.";
-  }
+  const showResponses = responses(data, $, el);
+  heatMaps(data, $, el, showResponses);
+  settings(data, $, el);
 
   setTheme(dark.matches ? "dark" : "light");
 })();

@@ -54,12 +54,20 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 	}
 	more := ""
 	if objective == "pmpo" { // not all runs have these fields
-		more = `,"delta":[0.3,0],"w":[-0.2,0.01]`
+		more = `,"right":%t,"delta":[0.3,0],"w":[-%g,0.01]`
 	}
 	for _, round := range []int{1, 2, steps / 8} {
 		var b strings.Builder
 		for i := range 30 {
-			fmt.Fprintf(&b, `{"problem":"q","sample":%d,"prompt":"1+%d=","response":"3","answers":["3"],"answer":"3","reward":%d,"advantage":0.5,"ids":[5,1],"logp":[-0.5,-0.0001]%s}`+"\n", i, i%5, i%2, more)
+			fmt.Fprintf(&b, `{"problem":"q%d","sample":%d,"prompt":"1+%d="`, i%5, i/5, i%5)
+			if i < 5 && more != "" {
+				fmt.Fprintf(&b, `,"prompt_text":"Q: 1+%d=","prompt_ids":[3,7,%d]`, i, 2+i)
+			}
+			fmt.Fprintf(&b, `,"response":"3","answers":["3"],"answer":"3","reward":%d,"advantage":0.5,"ids":[5,1],"logp":[-0.5,-0.0001]`, i%2)
+			if more != "" {
+				fmt.Fprintf(&b, more, i%2 == 1, 0.1+float64(i)/100)
+			}
+			b.WriteString("}\n")
 		}
 		write(fmt.Sprintf("rollouts/round-%05d.jsonl", round), b.String())
 	}
@@ -195,8 +203,11 @@ func TestChooseRollouts(t *testing.T) {
 		if fmt.Sprint(x.Tokens) != "[3 <eos>]" {
 			t.Fatalf("tokens %q", x.Tokens)
 		}
-		if fmt.Sprint(x.LogP, x.Delta, x.Weight) != "[-0.5 -0.0001] [0.3 0] [-0.2 0.01]" {
+		if fmt.Sprint(x.LogP, x.Delta) != "[-0.5 -0.0001] [0.3 0]" || len(x.Weight) != 2 {
 			t.Fatalf("log-probs %v, log-ratios %v, weights %v", x.LogP, x.Delta, x.Weight)
+		}
+		if p := r.Problems[x.Problem]; p.Round != x.Round || p.Prompt != x.Prompt || p.Text != "Q: "+p.Prompt || p.Tokens != 3 || p.All != 6 || p.Judged != 6 || p.Right != 3 {
+			t.Fatalf("%+v of %+v", x, p)
 		}
 	}
 	if wrong < minWrong {
@@ -287,7 +298,8 @@ func TestNothingLearned(t *testing.T) {
 // TestWriteEscapes writes a page with text that would be markup if it were not escaped.
 func TestWriteEscapes(t *testing.T) {
 	r := mustRead(t, fakeRun(t, filepath.Join(t.TempDir(), "a"), "pmpo", 1, 8))
-	r.Rollouts = []Rollout{{Prompt: "</script><script>alert(1)</script>", Tokens: []string{"x"}}}
+	const evil = "</script><script>alert(1)</script>"
+	r.Rollouts, r.Problems = []Rollout{{Answer: evil, Tokens: []string{evil}}}, []Problem{{ID: evil, Prompt: evil, Text: evil, Gold: []string{evil}}}
 	r.Name = `<img src=x>`
 	var b bytes.Buffer
 	if err := Write(&b, []*Run{r}, Options{}); err != nil {
@@ -408,7 +420,11 @@ func TestTallyESS(t *testing.T) {
 			t.Errorf("clip %s: %+v", clip, got)
 		}
 		f, ok := essOverExponent([]*group{{name: "a", runs: []*Run{r}}})
-		if !ok || strings.Join(f.Labels, "; ") != "A > 0; target, A > 0" {
+		if clip == "0" { // the curve is flat
+			if f.Chart != nil || !strings.HasPrefix(f.Note, "ESS was 1 at every p") {
+				t.Errorf("clip %s: %q", clip, f.Note)
+			}
+		} else if !ok || strings.Join(f.Labels, "; ") != "A > 0; target, A > 0" {
 			t.Errorf("clip %s: labels %q", clip, f.Labels)
 		}
 	}
@@ -419,17 +435,23 @@ func TestTallyESS(t *testing.T) {
 func TestSelectResponsesVaries(t *testing.T) {
 	var lines []rolloutLine
 	for i := range 96 {
-		lines = append(lines, rolloutLine{Prompt: fmt.Sprint(i / 8), Response: "x", Reward: float64(i % 2)})
+		lines = append(lines, rolloutLine{rolloutHead: rolloutHead{Prompt: fmt.Sprint(i / 8), Reward: float64(i % 2)}, group: i / 8, Response: "x"})
 	}
 	var got []string
-	for _, x := range selectResponses(lines, 1, 1<<20, nil)[:minWrong] {
+	all, problems := selectResponses(lines, 1, 1<<20, nil)
+	for _, x := range all[:minWrong] {
 		got = append(got, fmt.Sprint(x.Prompt, ":", x.Reward))
 	}
 	if want := "0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0 8:0 9:0"; strings.Join(got, " ") != want {
 		t.Errorf("first %q, want %q", got, want)
 	}
-	if all := selectResponses(lines, 1, 1<<20, nil); len(all) != len(lines) {
-		t.Errorf("%d of %d responses with a budget for all", len(all), len(lines))
+	if len(all) != len(lines) || len(problems) != 12 {
+		t.Errorf("%d of %d responses to %d problems with a budget for all", len(all), len(lines), len(problems))
+	}
+	for _, p := range problems {
+		if p.All != 8 || p.Judged != 8 || p.Right != 4 || p.Reward != 0.5 {
+			t.Errorf("problem %+v", p)
+		}
 	}
 }
 

@@ -8,44 +8,100 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"onering/data/arithmetic"
 	"onering/files"
 	"onering/tokenize"
 )
 
+// A Problem is what the responses of one group answer.
+type Problem struct {
+	Round  int      `json:"round"`
+	ID     string   `json:"id"`
+	Prompt string   `json:"prompt"` // the problem's text
+	Gold   []string `json:"gold"`
+	// Text and IDs are the prompt as the model saw it and the first of its Tokens tokens.
+	// Older runs do not have them.
+	Text   string  `json:"text,omitempty"`
+	IDs    []int32 `json:"ids,omitempty"`
+	Tokens int     `json:"tokens,omitempty"`
+	// All responses were graded, also those that the page does not show. Of Judged ones
+	// the reward can tell whether they are right.
+	All    int    `json:"all"`
+	Judged int    `json:"judged"`
+	Right  int    `json:"right"`
+	Reward number `json:"reward"` // mean
+}
+
 // A Rollout is one sampled response of a run, ready to be shown.
 type Rollout struct {
-	Round     int      `json:"round"`
-	Prompt    string   `json:"prompt"`
+	Round     int      `json:"-"`
+	Prompt    string   `json:"-"`
+	Gold      []string `json:"-"`
+	Problem   int      `json:"at"`              // in the run's Problems, which have the three above on the page
 	Tokens    []string `json:"tokens"`          // the text of each token; without a tokenizer, one element with the whole response
 	LogP      []number `json:"logp,omitempty"`  // per token, when it was sampled
 	Delta     []number `json:"delta,omitempty"` // per token: log-prob at the update minus log-prob at sampling
 	Weight    []number `json:"w,omitempty"`     // per token: dLoss/dlogp at the update
 	Answer    string   `json:"answer"`
-	Gold      []string `json:"gold"`
 	Reason    string   `json:"reason,omitempty"`
 	Reward    number   `json:"reward"`
 	Advantage number   `json:"advantage"`
+	Verdict   string   `json:"verdict"` // right or wrong; unknown if the reward cannot tell
 	Truncated bool     `json:"truncated,omitempty"`
 }
 
 // A rolloutLine is one line of rollouts/round-NNNNN.jsonl.
 type rolloutLine struct {
-	Prompt    string   `json:"prompt"`
-	Response  string   `json:"response"`
-	Answers   []string `json:"answers"`
-	Answer    string   `json:"answer"`
-	Reason    string   `json:"reason"`
-	Reward    float64  `json:"reward"`
-	Skipped   bool     `json:"skipped"` // the response has no reward
-	Advantage float64  `json:"advantage"`
-	Truncated bool     `json:"truncated"`
-	IDs       []int32  `json:"ids"`
-	LogP      []number `json:"logp"`
-	Delta     []number `json:"delta"`
-	Weight    []number `json:"w"`
+	rolloutHead
+	PromptText string   `json:"prompt_text"` // the first line of a group has it, readRollouts gives it to the others
+	PromptIDs  []int32  `json:"prompt_ids"`
+	Response   string   `json:"response"`
+	Answers    []string `json:"answers"`
+	Answer     string   `json:"answer"`
+	Reason     string   `json:"reason"`
+	Advantage  float64  `json:"advantage"`
+	Truncated  bool     `json:"truncated"`
+	IDs        []int32  `json:"ids"`
+	LogP       []number `json:"logp"`
+	Delta      []number `json:"delta"`
+	Weight     []number `json:"w"`
+
+	group int // the number of the problem in its round
 }
+
+// A rolloutHead is what of a line says how right the response was.
+type rolloutHead struct {
+	ID      string  `json:"problem"`
+	Sample  int     `json:"sample"`
+	Prompt  string  `json:"prompt"`
+	Reward  float64 `json:"reward"`
+	Skipped bool    `json:"skipped"` // the response has no reward
+	Right   *bool   `json:"right"`
+}
+
+// The verdicts of a response.
+const (
+	right   = "right"
+	wrong   = "wrong"
+	unknown = "unknown"
+)
+
+// verdict says what the response is. Lines of older runs do not say whether it is right:
+// there it is if the reward is above 0. stated says that the run is no older one.
+func (h *rolloutHead) verdict(stated bool) string {
+	switch {
+	case h.Right == nil && stated:
+		return unknown
+	case h.Right == nil && h.Reward > 0, h.Right != nil && *h.Right:
+		return right
+	}
+	return wrong
+}
+
+// verdict says what the response is.
+func (l *rolloutLine) verdict() string { return l.rolloutHead.verdict(l.PromptIDs != nil) }
 
 // minWrong is how many wrong responses of a round come first on the page. A round
 // with fewer wrong responses shows all of them.
@@ -84,7 +140,11 @@ func (r *Run) ChooseRollouts(budget int) error {
 			r.newestVerdicts = countVerdicts(roundOf(files[at]), lines)
 		}
 		r.tallyESS(lines)
-		r.Rollouts = append(r.Rollouts, selectResponses(lines, roundOf(files[at]), share, tokens)...)
+		chosen, problems := selectResponses(lines, roundOf(files[at]), share, tokens)
+		for i := range chosen {
+			chosen[i].Problem += len(r.Problems)
+		}
+		r.Rollouts, r.Problems = append(r.Rollouts, chosen...), append(r.Problems, problems...)
 	}
 	slices.SortStableFunc(r.Rollouts, func(a, b Rollout) int { return a.Round - b.Round })
 	return nil
@@ -93,15 +153,18 @@ func (r *Run) ChooseRollouts(budget int) error {
 // verdicts are the numbers of responses of a round: all, the wrong ones, and the wrong
 // ones that are truncated or have no answer.
 type verdicts struct {
-	round, all, wrong, truncated, unanswered int
+	round, all, wrong, truncated, unanswered, unknown int
 }
 
 // countVerdicts counts the responses of a round.
 func countVerdicts(round int, lines []rolloutLine) verdicts {
 	v := verdicts{round: round, all: len(lines)}
 	for i := range lines {
-		switch l := &lines[i]; {
-		case l.Reward > 0:
+		switch l, is := &lines[i], lines[i].verdict(); {
+		case is == right:
+			continue
+		case is == unknown:
+			v.unknown++
 			continue
 		case l.Truncated:
 			v.truncated++
@@ -138,51 +201,104 @@ func roundOf(path string) (round int) {
 	return round
 }
 
-// selectResponses selects responses until their JSON exceeds budget bytes: first up
-// to minWrong wrong ones, then right and wrong ones alternately. Among the wrong and
-// among the right ones, every problem appears once before any appears twice.
-func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) []Rollout {
-	var wrong, right []int
+// selectResponses selects responses, and the problems that they answer, until their JSON
+// exceeds budget bytes: first up to minWrong wrong ones, then right and wrong ones
+// alternately. Among the wrong and among the right ones, every problem appears once before
+// any appears twice.
+func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]Rollout, []Problem) {
+	var bad, good []int
 	for i := range lines {
-		if lines[i].Reward > 0 {
-			right = append(right, i)
+		if lines[i].verdict() == right {
+			good = append(good, i)
 		} else {
-			wrong = append(wrong, i)
+			bad = append(bad, i)
 		}
 	}
-	wrong, right = interleaveProblems(lines, wrong), interleaveProblems(lines, right)
-	order := wrong[:min(minWrong, len(wrong))]
-	rest := wrong[len(order):]
-	for i := range max(len(rest), len(right)) {
-		if i < len(right) {
-			order = append(order[:len(order):len(order)], right[i])
+	bad, good = interleaveProblems(lines, bad), interleaveProblems(lines, good)
+	order := bad[:min(minWrong, len(bad))]
+	rest := bad[len(order):]
+	for i := range max(len(rest), len(good)) {
+		if i < len(good) {
+			order = append(order[:len(order):len(order)], good[i])
 		}
 		if i < len(rest) {
 			order = append(order, rest[i])
 		}
 	}
 	var chosen []Rollout
+	var problems []Problem
+	at := map[int]int{} // the place of a group's problem among problems
+	all := problemsOf(lines, round)
+	size := func(x any) int {
+		text, _ := json.Marshal(x) // cannot fail: type number writes NaN and infinities as null
+		return len(text)
+	}
 	for _, i := range order {
-		x := lines[i].rollout(round, tokens)
-		size, err := json.Marshal(x)
-		if err != nil {
-			continue // cannot happen: type number writes NaN and infinities as null
+		x, group := lines[i].rollout(round, tokens), lines[i].group
+		budget -= size(x)
+		if _, ok := at[group]; !ok {
+			budget -= size(all[group])
 		}
-		if budget -= len(size); budget < 0 && len(chosen) > 0 {
+		if budget < 0 && len(chosen) > 0 {
 			break
 		}
+		if _, ok := at[group]; !ok {
+			at[group] = len(problems)
+			problems = append(problems, all[group])
+		}
+		x.Problem = at[group]
 		chosen = append(chosen, x)
 	}
-	return chosen
+	return chosen, problems
+}
+
+// A prompt that is longer is cut on the page.
+const (
+	promptBytes  = 16 << 10
+	promptTokens = 4 << 10
+)
+
+// problemsOf returns the problems that the lines of a round answer, by group.
+func problemsOf(lines []rolloutLine, round int) map[int]Problem {
+	all := map[int]Problem{}
+	for i := range lines {
+		l := &lines[i]
+		p, ok := all[l.group]
+		if !ok {
+			p = Problem{Round: round, ID: l.ID, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
+			if l.PromptText != l.Prompt {
+				p.Text = cut(l.PromptText)
+			}
+		}
+		p.Reward = (p.Reward*number(p.All) + number(l.Reward)) / number(p.All+1)
+		p.All++
+		switch l.verdict() {
+		case right:
+			p.Right++
+			p.Judged++
+		case wrong:
+			p.Judged++
+		}
+		all[l.group] = p
+	}
+	return all
+}
+
+// cut shortens a text to promptBytes.
+func cut(s string) string {
+	if len(s) <= promptBytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:promptBytes], "") + " ..."
 }
 
 // interleaveProblems sorts the lines with the given indices: first the first response
-// to every prompt, then the second response to every prompt, and so on.
+// to every problem, then the second response to every problem, and so on.
 func interleaveProblems(lines []rolloutLine, indices []int) []int {
-	turn, seen := map[int]int{}, map[string]int{}
+	turn, seen := map[int]int{}, map[int]int{}
 	for _, i := range indices {
-		turn[i] = seen[lines[i].Prompt]
-		seen[lines[i].Prompt]++
+		turn[i] = seen[lines[i].group]
+		seen[lines[i].group]++
 	}
 	return slices.SortedStableFunc(slices.Values(indices), func(a, b int) int { return turn[a] - turn[b] })
 }
@@ -192,7 +308,7 @@ func interleaveProblems(lines []rolloutLine, indices []int) []int {
 func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 	x := Rollout{
 		Round: round, Prompt: l.Prompt, Answer: l.Answer, Gold: l.Answers, Reason: l.Reason,
-		Reward: number(l.Reward), Advantage: number(l.Advantage), Truncated: l.Truncated,
+		Reward: number(l.Reward), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(),
 		Tokens: []string{l.Response},
 	}
 	if tokens == nil || len(l.IDs) != len(l.LogP) {
@@ -245,30 +361,70 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 	return nil
 }
 
-// readRollouts reads a rollouts file. It ignores a last line without a newline, which
-// a running process may still be writing.
+// readRollouts reads the graded responses of a rollouts file. It ignores a last line
+// without a newline, which a running process may still be writing.
 func readRollouts(path string) ([]rolloutLine, error) {
-	f, err := files.OpenIn(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<16)
 	var lines []rolloutLine
-	for number := 1; ; number++ {
-		text, err := readLine(in)
-		if err == io.EOF {
-			return lines, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
-		}
+	groups := groupCounter{}
+	var heads []rolloutLine // by group
+	err := eachLine(path, func(text []byte) error {
 		var l rolloutLine
 		if err := json.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return err
+		}
+		if l.group = groups.of(&l.rolloutHead); l.group == len(heads) {
+			heads = append(heads, l)
+		} else {
+			l.PromptText, l.PromptIDs = heads[l.group].PromptText, heads[l.group].PromptIDs
 		}
 		if !l.Skipped {
 			lines = append(lines, l)
+		}
+		return nil
+	})
+	return lines, err
+}
+
+// A groupCounter numbers the groups of a rollouts file by the problem that they answer.
+// A problem may come twice in a round.
+type groupCounter struct {
+	n      int
+	number map[[2]string]int
+}
+
+// of returns the number of the group of a line.
+func (c *groupCounter) of(h *rolloutHead) int {
+	key := [2]string{h.ID, h.Prompt}
+	g, ok := c.number[key]
+	if !ok || h.Sample == 0 {
+		if c.number == nil {
+			c.number = map[[2]string]int{}
+		}
+		g = c.n
+		c.number[key] = g
+		c.n++
+	}
+	return g
+}
+
+// eachLine calls f for each whole line of a file of a run.
+func eachLine(path string, f func(line []byte) error) error {
+	file, err := files.OpenIn(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, 1<<16)
+	for number := 1; ; number++ {
+		line, err := readLine(in)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = f(line)
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
 }

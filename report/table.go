@@ -35,8 +35,24 @@ type result struct {
 }
 
 var results = []result{
+	{"held-out loss, first", "", 4, func(r *Run) float64 { return r.Evals.First(heldOutLoss) }},
+	{"held-out loss, last", "", 4, func(r *Run) float64 { return r.Evals.Last(heldOutLoss) }},
+	{"loss, last", "mean of the last tenth of the steps", 4, func(r *Run) float64 {
+		if !r.supervised() {
+			return math.NaN() // its level says nothing
+		}
+		_, last := firstAndLastTenth(r.Steps.Column("loss"))
+		return last
+	}},
 	{"reward, first", "mean of the first tenth of the rounds", 3, func(r *Run) float64 { a, _ := roundsFirstAndLast(r, "reward"); return a }},
 	{"reward, last", "mean of the last tenth of the rounds", 3, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "reward"); return b }},
+	{"right, last", "share of right responses in the last tenth of the rounds", 3, func(r *Run) float64 {
+		if slices.Equal(r.Rounds.Column("right_share"), r.Rounds.Column("reward")) {
+			return math.NaN() // the reward says it
+		}
+		_, last := roundsFirstAndLast(r, "right_share")
+		return last
+	}},
 	{"grad norm, median", "", 3, func(r *Run) float64 { return quantile(r.Steps.Column("grad_norm"), 0.5) }},
 	{"grad norm, max", "", 3, func(r *Run) float64 { return quantile(r.Steps.Column("grad_norm"), 1) }},
 	{"entropy, last", "nats per token in the last tenth of the rounds", 4, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "entropy"); return b }},
@@ -46,7 +62,12 @@ var results = []result{
 	{"f", "share of tokens whose log-ratio is beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clip_fraction")) }},
 	{"clipped", "share of tokens that the clip cuts, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clipped")) }},
 	{"steps", "", 0, func(r *Run) float64 { return float64(r.Steps.Len()) }},
-	{"seconds", "in rounds", 1, func(r *Run) float64 { _, _, total := r.Seconds(); return total }},
+	{"seconds", "in rounds", 1, func(r *Run) float64 {
+		if _, _, total := r.Seconds(); total > 0 {
+			return total
+		}
+		return math.NaN()
+	}},
 	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 

@@ -1,9 +1,9 @@
-// Package tensorboard copies the numbers of a run's metrics.jsonl into event files,
-// which TensorBoard reads.
+// Package tensorboard copies the numbers of a run's metrics.jsonl, and some of its
+// responses, into event files, which TensorBoard reads.
 //
 // An event file is a sequence of TFRecords. Each record is an Event message as
 // tensorflow's event.proto defines it. This package writes only the fields that
-// scalars need.
+// scalars and texts need.
 package tensorboard
 
 import (
@@ -19,7 +19,13 @@ type Scalar struct {
 	Value float64
 }
 
-// Field numbers of Event, Summary and Summary.Value.
+// A Text is a named text in Markdown.
+type Text struct {
+	Tag, Value string
+}
+
+// Field numbers of Event, Summary, Summary.Value, SummaryMetadata, its PluginData, and
+// TensorProto.
 const (
 	eventWallTime    = 1 // double, seconds
 	eventStep        = 2 // int64
@@ -28,6 +34,14 @@ const (
 	summaryValue     = 1 // Value, repeated
 	valueTag         = 1 // string
 	valueSimple      = 2 // float
+	valueTensor      = 8 // TensorProto
+	valueMetadata    = 9 // SummaryMetadata
+	metadataPlugin   = 1 // PluginData
+	pluginName       = 1 // string
+	tensorType       = 1 // DataType
+	tensorShape      = 2 // TensorShapeProto; empty for a single value
+	tensorString     = 8 // bytes, repeated
+	typeString       = 7 // the DataType of texts
 )
 
 // appendWallTime appends the field that every event begins with.
@@ -43,20 +57,33 @@ func versionEvent(at time.Time) []byte {
 	return protowire.AppendString(b, "brain.Event:2")
 }
 
-// scalarEvent returns an event with the scalars of one step.
-func scalarEvent(at time.Time, step int64, scalars []Scalar) []byte {
+// event returns an event with the scalars and texts of one step.
+func event(at time.Time, step int64, scalars []Scalar, texts []Text) []byte {
 	var summary, value []byte
 	for _, s := range scalars {
-		value = protowire.AppendTag(value[:0], valueTag, protowire.BytesType)
-		value = protowire.AppendString(value, s.Tag)
+		value = appendText(value[:0], valueTag, s.Tag)
 		value = protowire.AppendTag(value, valueSimple, protowire.Fixed32Type)
 		value = protowire.AppendFixed32(value, math.Float32bits(float32(s.Value)))
-		summary = protowire.AppendTag(summary, summaryValue, protowire.BytesType)
-		summary = protowire.AppendBytes(summary, value)
+		summary = appendText(summary, summaryValue, string(value))
+	}
+	for _, t := range texts {
+		tensor := protowire.AppendTag(nil, tensorType, protowire.VarintType)
+		tensor = protowire.AppendVarint(tensor, typeString)
+		tensor = appendText(tensor, tensorShape, "")
+		tensor = appendText(tensor, tensorString, t.Value)
+		value = appendText(value[:0], valueTag, t.Tag)
+		value = appendText(value, valueTensor, string(tensor))
+		plugin := appendText(nil, pluginName, "text")
+		value = appendText(value, valueMetadata, string(appendText(nil, metadataPlugin, string(plugin))))
+		summary = appendText(summary, summaryValue, string(value))
 	}
 	b := appendWallTime(nil, at)
 	b = protowire.AppendTag(b, eventStep, protowire.VarintType)
 	b = protowire.AppendVarint(b, uint64(step))
-	b = protowire.AppendTag(b, eventSummary, protowire.BytesType)
-	return protowire.AppendBytes(b, summary)
+	return appendText(b, eventSummary, string(summary))
+}
+
+// appendText appends a field of text, bytes or a message.
+func appendText(b []byte, field protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }

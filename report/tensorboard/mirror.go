@@ -16,13 +16,16 @@ import (
 )
 
 // A Mirror writes an event file, in the folder tensorboard/ of a run folder, with the
-// numbers of the run's metrics.jsonl. Tags begin with the kind of the record:
-// step/grad_norm, round/reward, eval/arithmetic/pass@1.
+// numbers of the run's metrics.jsonl and a few responses of each round. Tags begin with
+// what they belong to, such as loss/grad_norm, reward/reward and eval/arithmetic/pass@1.
 type Mirror struct {
 	run      string    // the run folder
 	path     string    // the event file; "" before the first Update
 	offset   int64     // how many bytes of metrics.jsonl are mirrored
 	wallTime time.Time // of the last record
+	// inSteps are the names of the metrics that steps have. The means of a round are left
+	// out.
+	inSteps map[string]bool
 }
 
 // NewMirror returns a Mirror for a run folder. It writes nothing before Update.
@@ -89,7 +92,7 @@ func (m *Mirror) newFile() error {
 			return err
 		}
 	}
-	m.offset, m.wallTime = 0, time.Now()
+	m.offset, m.wallTime, m.inSteps = 0, time.Now(), map[string]bool{}
 	if info, err := os.Stat(filepath.Join(m.run, "run.toml")); err == nil {
 		m.wallTime = info.ModTime()
 	}
@@ -106,6 +109,7 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 	}
 	kind, _ := record["kind"].(string)
 	step, _ := record["step"].(float64)
+	round, _ := record["round"].(float64)
 	var scalars []Scalar
 	seconds := 0.0
 	for _, name := range slices.Sorted(maps.Keys(record)) {
@@ -116,11 +120,12 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 		if strings.HasPrefix(name, "seconds/") {
 			seconds += value
 		}
-		tag := name
-		if !strings.HasPrefix(name, kind+"/") {
-			tag = kind + "/" + name
+		if kind == "step" {
+			m.inSteps[name] = true
+		} else if kind == "round" && m.inSteps[name] {
+			continue
 		}
-		scalars = append(scalars, Scalar{tag, value})
+		scalars = append(scalars, Scalar{tagOf(kind, name), value})
 	}
 	m.wallTime = m.wallTime.Add(time.Duration(seconds * float64(time.Second)))
 	if text, ok := record["time"].(string); ok {
@@ -128,10 +133,17 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 			m.wallTime = at
 		}
 	}
-	if len(scalars) == 0 {
+	var texts []Text
+	if kind == "round" {
+		var err error
+		if texts, err = readSamples(m.run, int(round)); err != nil {
+			return nil, err
+		}
+	}
+	if len(scalars)+len(texts) == 0 {
 		return events, nil
 	}
-	return appendRecord(events, scalarEvent(m.wallTime, int64(step), scalars)), nil
+	return appendRecord(events, event(m.wallTime, int64(step), scalars, texts)), nil
 }
 
 // appendFile appends data to a file and creates the file if it does not exist.

@@ -63,15 +63,22 @@ func scalarsOf(t *testing.T, event []byte) (list []string) {
 			step = int64(x)
 		case eventSummary:
 			each(t, v, func(_ protowire.Number, v []byte, _ uint64) {
-				tag, value := "", float32(0)
+				tag, value := "", ""
 				each(t, v, func(n protowire.Number, v []byte, x uint64) {
-					if n == valueTag {
+					switch n {
+					case valueTag:
 						tag = string(v)
-					} else {
-						value = math.Float32frombits(uint32(x))
+					case valueSimple:
+						value = fmt.Sprint(math.Float32frombits(uint32(x)))
+					case valueTensor:
+						each(t, v, func(n protowire.Number, v []byte, x uint64) {
+							if n == tensorString {
+								value = string(v)
+							}
+						})
 					}
 				})
-				list = append(list, fmt.Sprintf("%d %s=%g", step, tag, value))
+				list = append(list, fmt.Sprintf("%d %s=%s", step, tag, value))
 			})
 		}
 	})
@@ -132,10 +139,10 @@ func TestMirror(t *testing.T) {
 		}
 	}
 	write(`{"kind":"eval","round":0,"step":0,"eval/sums/pass@1":0.25}` + "\n" + `{"kind":"step","step":1,"round":1,"loss":null,"grad_norm":0.5}` + "\n" + `{"kind":"ro`)
-	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5")
-	write(`und","step":1,"round":1,"reward":0.75,"seconds/rollout":2}` + "\n")
-	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5, 1 round/reward=0.75, 1 round/seconds/rollout=2")
-	check("0 eval/sums/pass@1=0.25, 1 step/grad_norm=0.5, 1 round/reward=0.75, 1 round/seconds/rollout=2")
+	check("0 eval/sums/pass@1=0.25, 1 loss/grad_norm=0.5")
+	write(`und","step":1,"round":1,"grad_norm":0.5,"reward":0.75,"seconds/rollout":2}` + "\n")
+	check("0 eval/sums/pass@1=0.25, 1 loss/grad_norm=0.5, 1 reward/reward=0.75, 1 time/rollout=2")
+	check("0 eval/sums/pass@1=0.25, 1 loss/grad_norm=0.5, 1 reward/reward=0.75, 1 time/rollout=2")
 
 	// A resumed run drops records, so the event file must be written again.
 	if err := os.Truncate(metrics, int64(len(`{"kind":"eval","round":0,"step":0,"eval/sums/pass@1":0.25}`)+1)); err != nil {
@@ -148,6 +155,59 @@ func TestMirror(t *testing.T) {
 	write("no json\n")
 	if err := m.Update(); err == nil || !strings.Contains(err.Error(), "metrics.jsonl") {
 		t.Errorf("a broken line: %v", err)
+	}
+}
+
+// TestTags checks that the metrics of a real run stand in few groups, whatever names a
+// reward or an objective adds.
+func TestTags(t *testing.T) {
+	for _, tt := range []struct{ kind, name, want string }{
+		{"step", "loss", "loss/loss"}, {"step", "loss_scale", "loss/loss_scale"},
+		{"step", "p/mean/pos", "p/mean/pos"}, {"step", "ess_at_p_max", "p/ess_at_p_max"},
+		{"step", "log_ratio/max/neg", "policy/log_ratio/max/neg"}, {"step", "clipped", "policy/clipped"},
+		{"step", "mine/kappa", "mine/kappa"}, {"step", "kappa", "step/kappa"},
+		{"step", "grad_share/top10", "grad_share/top10"},
+		{"round", "reward_std", "reward/reward_std"}, {"round", "reward/math/mean", "reward/math/mean"},
+		{"round", "reward_log/words/mean", "reward/reward_log/words/mean"},
+		{"round", "response_length/max", "length/response_length/max"},
+		{"round", "seconds/rollout", "time/rollout"}, {"round", "verifier/errors", "verifier/errors"},
+		{"eval", "eval/sums/pass@1", "eval/sums/pass@1"}, {"eval", "loss", "eval/loss"},
+	} {
+		if got := tagOf(tt.kind, tt.name); got != tt.want {
+			t.Errorf("%s %s: tag %q, want %q", tt.kind, tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestSamples checks that the first responses to four problems are texts in which no
+// Markdown and no markup of a response counts.
+func TestSamples(t *testing.T) {
+	run := t.TempDir()
+	if err := os.Mkdir(filepath.Join(run, "rollouts"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&b, `{"problem":"q%d","sample":%d,"prompt":"1+1","response":"# 2\r\n\r\n<script>\n`+"```"+`","answers":["2"],"answer":"2","reward":1,"right":true,"advantage":0.5}`+"\n", i/2, i%2)
+	}
+	for name, text := range map[string]string{
+		"rollouts/round-00003.jsonl": b.String(),
+		"metrics.jsonl":              `{"kind":"round","step":7,"round":3,"reward":1}` + "\n" + `{"kind":"round","step":9,"round":4,"reward":1}` + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(run, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := NewMirror(run).Update(); err != nil {
+		t.Fatal(err)
+	}
+	list := events(t, run)
+	if len(list) != 6 || list[0] != "7 reward/reward=1" || list[5] != "9 reward/reward=1" {
+		t.Fatalf("events %q", list)
+	}
+	want := "7 samples/2=    round 3, problem q1\n    reward 1, right, advantage 0.5\n    answer 2, expected 2\n\n**Prompt**\n\n    1+1\n\n**Response**\n\n    # 2\n    \n    <script>\n    ```\n\n"
+	if list[2] != want {
+		t.Errorf("sample %q, want %q", list[2], want)
 	}
 }
 

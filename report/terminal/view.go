@@ -174,11 +174,7 @@ func (v *view) phases(r *report.Run) {
 
 // response draws the beginning of a sampled response.
 func (v *view) response(s report.Rollout) {
-	verdict := "wrong"
-	if s.Reward > 0 {
-		verdict = "right"
-	}
-	v.line("round %d, %s, answer %s, expected %s", s.Round, verdict, s.Answer, strings.Join(s.Gold, " or "))
+	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
 	text := printable(s.Prompt + strings.Join(s.Tokens, ""))
 	for n := 1; text != "" && n <= v.sample; n++ {
 		row := runewidth.Truncate(text, v.width, "")

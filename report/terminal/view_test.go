@@ -28,7 +28,7 @@ func TestWatchFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := []report.Rollout{{Round: 20, Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
+	samples := []report.Rollout{{Round: 20, Verdict: "wrong", Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
 	for _, width := range []int{1, 8, 20, 40, 60, 80, 200} {
 		for _, height := range []int{1, 5, 12, 20, 24, 40, 60} {
 			text := draw(r, samples, 40, width, height)

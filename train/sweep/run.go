@@ -157,7 +157,7 @@ func TrainAll(ctx context.Context, runs []*Run, jobs int, finished func()) {
 // train trains the run to its end, from the last checkpoint if there is one. It starts
 // a process for the run, so that a crash does not end the other runs.
 func (r *Run) train(ctx context.Context) error {
-	args := []string{"train", "--config", "-", "--json", "--quiet", "--report=false"}
+	args := []string{"train", "--config", "-", "--json", "--quiet"}
 	checkpoints, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
 	if len(checkpoints) > 0 {
 		args = append(args, "--resume", "--out", r.Dir)

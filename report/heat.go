@@ -1,0 +1,168 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Limits on the pass rates of problems over rounds.
+const (
+	heatProblems = 60        // rows of a run's map
+	heatColumns  = 40        // columns
+	heatRuns     = 6         // maps of a page
+	heatBytes    = 128 << 20 // of rollouts files that are read for all maps together
+)
+
+// A heatMap has the pass rate of problems that came more than once.
+type heatMap struct {
+	Run     string    `json:"run"`
+	Columns []string  `json:"columns"` // rounds
+	Rows    []heatRow `json:"rows"`    // from the hardest problem to the easiest
+	Again   int       `json:"again"`   // problems that came more than once, also those without a row
+	Read    int       `json:"read"`    // rounds that were looked at
+	Rounds  int       `json:"rounds"`  // of the run
+}
+
+// A heatRow is one problem. A cell has the right and all judged responses of the column's
+// rounds; it is [0, 0] if the problem did not come in them.
+type heatRow struct {
+	ID     string   `json:"id"`
+	Prompt string   `json:"prompt"` // its beginning
+	Cells  [][2]int `json:"cells"`
+}
+
+// An occurrence says how many responses to a problem were right in one round.
+type occurrence struct{ round, right, judged int }
+
+// A course is what became of one problem over the rounds.
+type course struct {
+	head  rolloutHead
+	times []occurrence
+}
+
+// passRate is the share of right responses in all rounds.
+func (c *course) passRate() float64 {
+	right, judged := 0, 0
+	for _, o := range c.times {
+		right, judged = right+o.right, judged+o.judged
+	}
+	return float64(right) / float64(judged)
+}
+
+// heat reads the run's rollouts files, at most about budget bytes of them, and returns
+// the map. It returns false if no problem came twice.
+func (r *Run) heat(budget int64) (heatMap, bool, error) {
+	paths, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
+	if err != nil || len(paths) < 2 {
+		return heatMap{}, false, err
+	}
+	slices.Sort(paths)
+	read, courses := sample(paths, budget), map[string]*course{}
+	for _, path := range read {
+		if err := readCourses(path, courses); err != nil {
+			return heatMap{}, false, fmt.Errorf("report: %s: %w", path, err)
+		}
+	}
+	var again []*course
+	most := 0
+	for _, c := range courses {
+		if len(c.times) > 1 {
+			again, most = append(again, c), max(most, len(c.times))
+		}
+	}
+	slices.SortFunc(again, func(a, b *course) int {
+		return cmp.Or(cmp.Compare(a.passRate(), b.passRate()), cmp.Compare(a.head.ID, b.head.ID))
+	})
+	first, last := roundOf(paths[0]), roundOf(paths[len(paths)-1])
+	m := heatMap{Run: r.Name, Again: len(again), Read: len(read), Rounds: len(paths)}
+	// As many columns as the problem that came most often has rounds: then the rounds of a
+	// column are about a pass over the data, and few cells are empty.
+	columns := min(heatColumns, most, last-first+1)
+	column := func(round int) int { return (round - first) * columns / (last - first + 1) }
+	for n := first; n <= last; n++ {
+		if c := column(n); c == len(m.Columns) {
+			m.Columns = append(m.Columns, fmt.Sprint(n))
+		} else if n == last || column(n+1) > c {
+			m.Columns[c] += fmt.Sprint("-", n)
+		}
+	}
+	rows := min(heatProblems, len(again))
+	for i := range rows {
+		c := again[i*len(again)/rows]
+		row := heatRow{ID: c.head.ID, Prompt: string([]rune(c.head.Prompt)[:min(80, len([]rune(c.head.Prompt)))]), Cells: make([][2]int, columns)}
+		for _, o := range c.times {
+			cell := &row.Cells[column(o.round)]
+			cell[0], cell[1] = cell[0]+o.right, cell[1]+o.judged
+		}
+		m.Rows = append(m.Rows, row)
+	}
+	return m, rows > 0, nil
+}
+
+// sample returns as many of the files, evenly from the first to the last, as have about
+// budget bytes.
+func sample(paths []string, budget int64) []string {
+	total := int64(0)
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			total += info.Size()
+		}
+	}
+	if total <= budget {
+		return paths
+	}
+	n := max(1, int(int64(len(paths))*budget/total))
+	var list []string
+	for i := range n {
+		list = append(list, paths[(2*i+1)*len(paths)/(2*n)])
+	}
+	return list
+}
+
+// readCourses adds the occurrences of a rollouts file.
+func readCourses(path string, courses map[string]*course) error {
+	round, stated := roundOf(path), false
+	return eachLine(path, func(line []byte) error {
+		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`))
+		var head rolloutHead
+		if err := head.read(line); err != nil {
+			return err
+		}
+		is := head.verdict(stated)
+		if head.Skipped || is == unknown {
+			return nil
+		}
+		c := courses[head.ID]
+		if c == nil {
+			c = &course{head: head}
+			courses[head.ID] = c
+		}
+		if len(c.times) == 0 || c.times[len(c.times)-1].round != round {
+			c.times = append(c.times, occurrence{round: round})
+		}
+		o := &c.times[len(c.times)-1]
+		o.judged++
+		if is == right {
+			o.right++
+		}
+		return nil
+	})
+}
+
+// read reads a line without its arrays of numbers, which stand last and make up most of
+// it: decoding them would take many times as long.
+func (h *rolloutHead) read(line []byte) error {
+	if at := bytes.LastIndex(line, []byte(`,"ids":[`)); at > 0 {
+		short := append(line[:at:at], '}')
+		if json.Unmarshal(short, h) == nil {
+			return nil
+		}
+		*h = rolloutHead{}
+	}
+	return json.Unmarshal(line, h)
+}

@@ -1,0 +1,95 @@
+package tensorboard
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"onering/files"
+)
+
+// Limits on the samples of a round.
+const (
+	samples     = 4       // responses, each to another problem
+	sampleBytes = 4000    // of a prompt and of a response
+	readBytes   = 4 << 20 // of a rollouts file that are read
+)
+
+// A sample is a line of a rollouts file.
+type sample struct {
+	Problem    string   `json:"problem"`
+	Sample     int      `json:"sample"`
+	Prompt     string   `json:"prompt"`
+	PromptText string   `json:"prompt_text"` // older runs do not have it
+	Response   string   `json:"response"`
+	Answers    []string `json:"answers"`
+	Answer     string   `json:"answer"`
+	Reward     *float64 `json:"reward"`
+	Right      *bool    `json:"right"`
+	Advantage  float64  `json:"advantage"`
+}
+
+// readSamples returns the first responses to the first problems of a round. It returns
+// none if the folder run has no file of the round.
+func readSamples(run string, round int) ([]Text, error) {
+	path := filepath.Join(run, "rollouts", fmt.Sprintf("round-%05d.jsonl", round))
+	f, err := files.OpenIn(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := bufio.NewReader(io.LimitReader(f, readBytes))
+	var texts []Text
+	for number := 1; len(texts) < samples; number++ {
+		line, err := in.ReadBytes('\n')
+		if err != nil { // the end of the file, or of what is read of it
+			break
+		}
+		var s sample
+		if err := json.Unmarshal(line, &s); err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
+		}
+		if s.Sample == 0 {
+			texts = append(texts, Text{fmt.Sprintf("samples/%d", len(texts)+1), s.markdown(round)})
+		}
+	}
+	return texts, nil
+}
+
+// markdown shows a sample. All that comes from the run stands in indented blocks, in which
+// Markdown and HTML mean nothing.
+func (s *sample) markdown(round int) string {
+	facts := fmt.Sprintf("round %d, problem %s\nreward ", round, s.Problem)
+	if s.Reward == nil {
+		facts += "none"
+	} else {
+		facts += fmt.Sprint(*s.Reward)
+	}
+	if s.Right != nil {
+		facts += map[bool]string{true: ", right", false: ", wrong"}[*s.Right]
+	}
+	facts += fmt.Sprintf(", advantage %.4g\nanswer %s, expected %s", s.Advantage, s.Answer, strings.Join(s.Answers, " or "))
+	prompt := s.PromptText
+	if prompt == "" {
+		prompt = s.Prompt
+	}
+	return block(facts) + "**Prompt**\n\n" + block(prompt) + "**Response**\n\n" + block(s.Response)
+}
+
+var newlines = strings.NewReplacer("\r\n", "\n    ", "\r", "\n    ", "\n", "\n    ")
+
+// block returns a text as an indented block of Markdown.
+func block(text string) string {
+	if len(text) > sampleBytes {
+		text = strings.ToValidUTF8(text[:sampleBytes], "") + " ..."
+	}
+	return "    " + newlines.Replace(strings.ToValidUTF8(text, "\uFFFD")) + "\n\n"
+}
