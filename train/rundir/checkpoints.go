@@ -25,9 +25,9 @@ func stepOf(name string) (int, bool) {
 	return n, ok && err == nil && n >= 0 && fmt.Sprintf("step-%06d", n) == name
 }
 
-// checkpoints lists the checkpoint folders, the oldest first.
-func (f *Folder) checkpoints() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(f.Dir, checkpointsDir))
+// checkpoints lists the checkpoint folders of a run, the oldest first.
+func checkpoints(run string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(run, checkpointsDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
@@ -40,7 +40,7 @@ func (f *Folder) checkpoints() ([]string, error) {
 	slices.Sort(steps)
 	var dirs []string
 	for _, n := range steps {
-		dirs = append(dirs, CheckpointDir(f.Dir, n))
+		dirs = append(dirs, CheckpointDir(run, n))
 	}
 	return dirs, nil
 }
@@ -50,7 +50,7 @@ func (f *Folder) checkpoints() ([]string, error) {
 // are named in the log and renamed to end in .damaged. If all are damaged that is
 // an error: the run is not begun again without the user's knowledge.
 func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
-	dirs, err := f.checkpoints()
+	dirs, err := checkpoints(f.Dir)
 	if err != nil || len(dirs) == 0 {
 		return "", err
 	}
@@ -64,6 +64,42 @@ func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
 	}
 	return "", fmt.Errorf("train: resume: %s: %w; no other checkpoint is whole: restore one, or remove %s to begin again",
 		dirs[0], err, filepath.Dir(dirs[0]))
+}
+
+// ModelFolder returns the model folder that dir stands for: of a run the newest
+// checkpoint, of others dir itself. The files of a checkpoint are as they were
+// written. It changes nothing, so a run may be going on in the folder.
+func ModelFolder(dir string) (model string, err error) {
+	model = dir
+	if exists(filepath.Join(dir, configFile)) && !exists(filepath.Join(dir, "config.json")) {
+		dirs, err := checkpoints(dir)
+		if err != nil {
+			return "", err
+		}
+		if len(dirs) == 0 {
+			return "", fmt.Errorf("train: the run in %s has no checkpoint yet", dir)
+		}
+		model = dirs[len(dirs)-1]
+	}
+	if exists(filepath.Join(model, stateDir)) {
+		if err := verifySums(model); err != nil {
+			return "", fmt.Errorf("train: checkpoint %s: %w", model, err)
+		}
+	}
+	return model, nil
+}
+
+// RunOf returns the configuration file of the run that a checkpoint belongs to, ""
+// if the folder is no checkpoint of a run.
+func RunOf(checkpoint string) string {
+	abs, err := filepath.Abs(checkpoint)
+	if err != nil || filepath.Base(filepath.Dir(abs)) != checkpointsDir {
+		return ""
+	}
+	if file := filepath.Join(filepath.Dir(filepath.Dir(abs)), configFile); exists(file) {
+		return file
+	}
+	return ""
 }
 
 // setAside renames damaged checkpoints, so that they do not count as checkpoints.

@@ -160,7 +160,7 @@ func TestSaver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dirs, err := f.checkpoints()
+	dirs, err := checkpoints(f.Dir)
 	if want := []string{CheckpointDir(f.Dir, 1), CheckpointDir(f.Dir, 3), CheckpointDir(f.Dir, 4)}; err != nil || !slices.Equal(dirs, want) {
 		t.Fatalf("checkpoints %v, want %v, error %v", dirs, want, err)
 	}

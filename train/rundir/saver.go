@@ -155,7 +155,7 @@ func (s *Saver) prune(newest string) error {
 	if s.KeepLast < 1 {
 		return nil
 	}
-	dirs, err := s.Folder.checkpoints()
+	dirs, err := checkpoints(s.Folder.Dir)
 	if err != nil {
 		return err
 	}

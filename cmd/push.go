@@ -1,0 +1,160 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"onering/models"
+	"onering/models/hub"
+	"onering/runtime/provision"
+	"onering/train/rundir"
+)
+
+func newPush() *cobra.Command {
+	var p pushCommand
+	c := &cobra.Command{
+		Use:   "push --model DIR --to OWNER/NAME",
+		Short: "Send a model folder to a Hugging Face hub",
+		Long: `Send a model folder to a Hugging Face hub: one commit with all of its files.
+DIR is a model folder, a checkpoint, whose folder state/ stays here, or the
+folder of a run, of which the newest checkpoint is sent. Hidden files are left
+out.
+
+The repository and the branch are made if they do not exist. Files that are
+there already are not sent again, and of an interrupted upload only what is
+missing. If the repository holds weights under other names (in shards, or not),
+the commit removes them, since they would be loaded in place of these.
+
+If neither DIR nor the repository has a README.md, a short model card is sent as
+such: the base model, the objective and the settings of the run. It names no
+folders of this machine.
+
+HF_TOKEN, or the file that "hf auth login" writes, has the token; HF_ENDPOINT
+names another hub.`,
+		Example: `  onering push --model run --to me/my-model --private
+  onering push --model run/checkpoints/step-000480 --to me/my-model --revision step-480 --license apache-2.0
+  onering push --model run --to me/my-model --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.run(c) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&p.model, "model", "", "model folder, checkpoint or folder of a run (required)")
+	flags.StringVar(&p.to, "to", "", "repository on the hub, OWNER/NAME (required)")
+	flags.StringVar(&p.options.Revision, "revision", "main", "branch")
+	flags.BoolVar(&p.options.Private, "private", false, "make the repository private if it is new; refuse one that is public")
+	flags.StringVar(&p.options.Message, "message", "", "title of the commit (default: what is sent)")
+	flags.StringVar(&p.license, "license", "", "license that the model card names, such as apache-2.0")
+	flags.BoolVar(&p.dry, "dry-run", false, "list the files and their bytes, and send nothing")
+	flags.BoolVar(&p.json, "json", false, "print one JSON object")
+	must(c.MarkFlagRequired("model"))
+	must(c.MarkFlagRequired("to"))
+	must(c.MarkFlagDirname("model"))
+	return c
+}
+
+// A pushCommand has the flags of push.
+type pushCommand struct {
+	model, to, license string
+	options            hub.PushOptions
+	dry, json          bool
+}
+
+var licenseName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`)
+
+func (p *pushCommand) run(c *cobra.Command) error {
+	if p.license != "" && !licenseName.MatchString(p.license) {
+		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.license)
+	}
+	if info, err := os.Stat(p.model); err != nil {
+		return unreadable("--model", p.model, err, "name a model folder, a checkpoint or the folder of a run")
+	} else if !info.IsDir() {
+		return fmt.Errorf("--model %q: not a folder", p.model)
+	}
+	folder, err := rundir.ModelFolder(p.model)
+	if err != nil {
+		return err
+	}
+	if err := models.Check(folder); err != nil {
+		return err
+	}
+	sources, err := hub.Sources(folder)
+	if err != nil {
+		return err
+	}
+	card := newCard(folder, p.to, p.license)
+	if !card.written(sources) {
+		sources = append(sources, card.source())
+	}
+	if p.options.Message == "" {
+		p.options.Message = "Model trained with onering" + card.after()
+	}
+	if p.dry {
+		return p.list(c, folder, sources)
+	}
+	return p.push(c, sources)
+}
+
+// list prints what would be sent.
+func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source) error {
+	type file struct {
+		Name  string `json:"name"`
+		Bytes int64  `json:"bytes"`
+	}
+	out := struct {
+		Model  string `json:"model"`
+		To     string `json:"to"`
+		Branch string `json:"branch"`
+		Bytes  int64  `json:"bytes"`
+		Files  []file `json:"files"`
+	}{Model: folder, To: p.to, Branch: p.options.Revision}
+	for _, s := range sources {
+		out.Bytes += s.Size
+		out.Files = append(out.Files, file{s.Name, s.Size})
+	}
+	if p.json {
+		return lineWriter{c.OutOrStdout()}.write(out)
+	}
+	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, f := range out.Files {
+		fmt.Fprintf(t, "%d\t %s\n", f.Bytes, f.Name)
+	}
+	fmt.Fprintf(t, "%d\t bytes of %s to %s, branch %s\n", out.Bytes, out.Model, out.To, out.Branch)
+	return t.Flush()
+}
+
+// push sends the files and prints the address of the repository.
+func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
+	sending := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
+	p.options.Offline = os.Getenv("ONERING_OFFLINE") != ""
+	p.options.Notice = func(text string) { slog.Warn(text) }
+	p.options.Progress = func(f hub.Progress) {
+		sending.show(provision.Progress{Step: f.File, Done: f.Done, Total: f.Total})
+	}
+	out, err := hub.Push(c.Context(), p.to, sources, p.options)
+	sending.finish()
+	if err != nil {
+		return err
+	}
+	count := map[string]int{}
+	for _, f := range out.Files {
+		count[f.State]++
+	}
+	text := "pushed the model"
+	if !out.Changed {
+		text = "the repository has all of it: there is nothing to push"
+	}
+	slog.Info(text, "branch", out.Branch, "commit", out.Commit, "sent", count["sent"], "stored", count["stored"], "unchanged", count["unchanged"])
+	if len(out.Removed) > 0 {
+		slog.Warn("removed the weights that were there under other names", "files", out.Removed)
+	}
+	if p.json {
+		return lineWriter{c.OutOrStdout()}.write(out)
+	}
+	fmt.Fprintln(c.OutOrStdout(), out.URL)
+	return nil
+}
