@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/mix"
 	"onering/train"
 	"onering/train/rundir"
 )
@@ -45,7 +46,9 @@ func takePushes(t *testing.T, token string) map[string][]byte {
 			json.NewEncoder(w).Encode(map[string]any{"files": q.Files})
 		case path == "/api/models/me/mine/commit/main":
 			for line := range bytes.Lines(body) {
-				var q struct{ Value struct{ Path, Content string } }
+				var q struct {
+					Value struct{ Path, Content string }
+				}
 				if err := json.Unmarshal(line, &q); err != nil {
 					t.Error(err)
 				}
@@ -77,7 +80,7 @@ func TestPush(t *testing.T) {
 	config := train.Default()
 	config.Model.Path = "hf:org/tiny@" + strings.Repeat("c0", 20)
 	config.Model.System = "a private prompt"
-	config.Data.Train = "/home/someone/problems.jsonl"
+	config.Data.Train = mix.One("/home/someone/problems.jsonl")
 	config.Output.Dir = "/home/someone/run"
 	text, err := encodeConfig(config)
 	if err != nil {
