@@ -12,10 +12,10 @@ import (
 
 // Limits on the pass rates of problems over rounds.
 const (
-	heatProblems = 60        // rows of a run's map
-	heatColumns  = 40        // columns
-	heatRuns     = 6         // maps of a page
-	heatBytes    = 128 << 20 // of rollouts files that are read for all maps together
+	heatProblems = 60       // rows of a run's map
+	heatColumns  = 40       // columns
+	heatRuns     = 6        // maps of a page
+	heatBytes    = 64 << 20 // of rollouts files that are read for all maps together
 )
 
 // A heatMap has the pass rate of problems that came more than once.

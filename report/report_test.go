@@ -445,6 +445,14 @@ func TestSelectResponsesVaries(t *testing.T) {
 	if want := "0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0 8:0 9:0"; strings.Join(got, " ") != want {
 		t.Errorf("first %q, want %q", got, want)
 	}
+	// Then the rest of the first problem and responses to others come by turns.
+	got = got[:0]
+	for _, x := range all[minWrong : minWrong+6] {
+		got = append(got, fmt.Sprint(x.Prompt, ":", x.Reward))
+	}
+	if want := "0:1 10:0 0:0 11:0 0:1 10:1"; strings.Join(got, " ") != want {
+		t.Errorf("then %q, want %q", got, want)
+	}
 	if len(all) != len(lines) || len(problems) != 12 {
 		t.Errorf("%d of %d responses to %d problems with a budget for all", len(all), len(lines), len(problems))
 	}

@@ -44,7 +44,7 @@ const responses = (data, $, el) => {
   const problemOf = (set, r) => (set.problems || [])[r.at] || { prompt: "", gold: [] };
   const words = (set, r) => {
     const q = problemOf(set, r);
-    return r.words ??= [q.id, q.text || q.prompt, r.tokens.join("")].join("\n").toLowerCase();
+    return r.words ??= [q.id, q.source || "", q.text || q.prompt, r.tokens.join("")].join("\n").toLowerCase();
   };
   let run, round, search, verdict, least, most, order, colour;
 
@@ -98,6 +98,7 @@ const responses = (data, $, el) => {
     }
     head.append(el("h3", "", q.id || "problem"), el("span", "", `round ${q.round}`), el("span", "", `mean reward ${show(q.reward)}`),
       el("span", "", `expected ${(q.gold || []).join(" or ") || "nothing"}`));
+    if (q.source) head.append(el("span", "", `from ${q.source}`));
     if (list.length < q.all) head.append(el("span", "", `${list.length} of ${q.all} responses shown`));
     section.append(head, el("pre", "prompt", q.prompt));
     if (q.tokens) {

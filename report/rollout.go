@@ -19,7 +19,8 @@ import (
 type Problem struct {
 	Round  int      `json:"round"`
 	ID     string   `json:"id"`
-	Prompt string   `json:"prompt"` // the problem's text
+	Source string   `json:"source,omitempty"` // the file that it is from, if the run has several
+	Prompt string   `json:"prompt"`           // the problem's text
 	Gold   []string `json:"gold"`
 	// Text and IDs are the prompt as the model saw it and the first of its Tokens tokens.
 	// Older runs do not have them.
@@ -55,7 +56,8 @@ type Rollout struct {
 // A rolloutLine is one line of rollouts/round-NNNNN.jsonl.
 type rolloutLine struct {
 	rolloutHead
-	PromptText string   `json:"prompt_text"` // the first line of a group has it, readRollouts gives it to the others
+	Source     string   `json:"source"`
+	PromptText string   `json:"prompt_text"`
 	PromptIDs  []int32  `json:"prompt_ids"`
 	Response   string   `json:"response"`
 	Answers    []string `json:"answers"`
@@ -202,9 +204,10 @@ func roundOf(path string) (round int) {
 }
 
 // selectResponses selects responses, and the problems that they answer, until their JSON
-// exceeds budget bytes: first up to minWrong wrong ones, then right and wrong ones
-// alternately. Among the wrong and among the right ones, every problem appears once before
-// any appears twice.
+// exceeds budget bytes: first up to minWrong wrong ones, then by turns the other responses
+// to the problems of these, which make their groups whole, and right and wrong ones to
+// further problems. Among the first and among the last every problem appears once before any
+// appears twice.
 func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]Rollout, []Problem) {
 	var bad, good []int
 	for i := range lines {
@@ -215,16 +218,21 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 		}
 	}
 	bad, good = interleaveProblems(lines, bad), interleaveProblems(lines, good)
-	order := bad[:min(minWrong, len(bad))]
-	rest := bad[len(order):]
-	for i := range max(len(rest), len(good)) {
-		if i < len(good) {
-			order = append(order[:len(order):len(order)], good[i])
-		}
-		if i < len(rest) {
-			order = append(order, rest[i])
+	first := bad[:min(minWrong, len(bad))]
+	place := map[int]int{} // of a group among those of the first
+	for k, i := range first {
+		place[lines[i].group] = k
+	}
+	var same, others []int
+	for _, i := range byTurns(good, bad[len(first):]) {
+		if _, ok := place[lines[i].group]; ok {
+			same = append(same, i)
+		} else {
+			others = append(others, i)
 		}
 	}
+	slices.SortStableFunc(same, func(a, b int) int { return place[lines[a].group] - place[lines[b].group] })
+	order := append(slices.Clone(first), byTurns(same, others)...)
 	var chosen []Rollout
 	var problems []Problem
 	at := map[int]int{} // the place of a group's problem among problems
@@ -252,6 +260,20 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	return chosen, problems
 }
 
+// byTurns takes from two lists alternately, and the rest of the longer one.
+func byTurns(a, b []int) []int {
+	var list []int
+	for i := range max(len(a), len(b)) {
+		if i < len(a) {
+			list = append(list, a[i])
+		}
+		if i < len(b) {
+			list = append(list, b[i])
+		}
+	}
+	return list
+}
+
 // A prompt that is longer is cut on the page.
 const (
 	promptBytes  = 16 << 10
@@ -265,7 +287,7 @@ func problemsOf(lines []rolloutLine, round int) map[int]Problem {
 		l := &lines[i]
 		p, ok := all[l.group]
 		if !ok {
-			p = Problem{Round: round, ID: l.ID, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
+			p = Problem{Round: round, ID: l.ID, Source: l.Source, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
 			if l.PromptText != l.Prompt {
 				p.Text = cut(l.PromptText)
 			}
@@ -372,6 +394,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 		if err := json.Unmarshal(text, &l); err != nil {
 			return err
 		}
+		// The lines of a group share one prompt, which only the first may have.
 		if l.group = groups.of(&l.rolloutHead); l.group == len(heads) {
 			heads = append(heads, l)
 		} else {

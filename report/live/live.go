@@ -12,8 +12,8 @@ import (
 	"onering/train/metrics"
 )
 
-// pageInterval is the shortest time between two writes of report.html. A write takes
-// a fraction of a second.
+// pageInterval is the shortest time between two writes of report.html. A write takes a
+// fraction of a second, of a run with hundreds of MB of rollouts a second.
 const pageInterval = 30 * time.Second
 
 // A Reporter keeps report.html and tensorboard/ in a run folder up to date. It
