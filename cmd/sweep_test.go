@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"onering/objectives"
 	"onering/train/sweep"
 )
 
@@ -87,6 +89,40 @@ func TestSweepExamples(t *testing.T) {
 		}
 		if err != nil {
 			t.Errorf("%v\nin\n%s", err, text)
+		}
+	}
+}
+
+// TestBoxRuns loads every file in runs/box. Each objective that is not of the paper has
+// one, of its name.
+func TestBoxRuns(t *testing.T) {
+	files, err := filepath.Glob("../runs/box/*.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]bool{}
+	for _, path := range files {
+		l, err := fileLayer(path, nil)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		r, err := resolve(l)
+		if err == nil {
+			err = r.validate()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if name := strings.TrimSuffix(filepath.Base(path), ".toml"); name == r.Config.Objective.Name {
+			has[name] = true
+		}
+	}
+	for _, name := range objectives.Names() {
+		paper := slices.Contains([]string{"grpo", "drgrpo", "dapo", "gpg", "gspo", "gmpo", "pmpo"}, name)
+		if !paper && !has[name] {
+			t.Errorf("there is no runs/box/%s.toml", name)
 		}
 	}
 }

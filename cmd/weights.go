@@ -17,11 +17,14 @@ each token the derivative of the loss with respect to its log-prob. Input is one
 JSON object, from FILE or stdin:
 
   {"groups": [[{"reward", "logp": [], "old_logp": [], "ref_logp": [],
-     "entropy": [], "token_advantage": []}, ...], ...],
+     "sample_logp": [], "entropy": [], "token_advantage": [], "ids": [],
+     "truncated", "components": {"NAME": {"value", "weight"}}}, ...], ...],
    "step", "steps", "state"}
 
-A group is the responses to one prompt. Only "reward", "logp" and "old_logp" are
-needed by all objectives. Output is one object with the same groups:
+A group is the responses to one prompt, and all groups are one round. Only
+"reward", "logp" and "old_logp" are needed by all objectives. "sample_logp" are
+the sampler's log-probs, where "old_logp" are others. Output is one object with
+the same groups:
 
   {"loss", "groups": [[{"advantage", "p", "ess", "target_ess", "clip_fraction",
      "clipped", "ratio", "log_ratio", "weights": []}, ...], ...], "state"}

@@ -29,6 +29,33 @@ type weightsTrajectory struct {
 	RefLogProb     []float64 `json:"ref_logp"`
 	Entropy        []float64 `json:"entropy"`
 	TokenAdvantage []float64 `json:"token_advantage"`
+	SampleLogProb  []float64 `json:"sample_logp"`
+	IDs            []int32   `json:"ids"`
+	Truncated      bool      `json:"truncated"`
+	// Components are the parts of a combined reward.
+	Components map[string]struct {
+		Value  float64  `json:"value"`
+		Weight *float64 `json:"weight"` // 1 if it is not given
+	} `json:"components"`
+}
+
+// trajectory returns the response as an objective reads it.
+func (t weightsTrajectory) trajectory() objectives.Trajectory {
+	out := objectives.Trajectory{
+		Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
+		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: t.IDs, Truncated: t.Truncated,
+	}
+	for name, c := range t.Components {
+		if out.Components == nil {
+			out.Components = map[string]objectives.Component{}
+		}
+		weight := 1.0
+		if c.Weight != nil {
+			weight = *c.Weight
+		}
+		out.Components[name] = objectives.Component{Value: c.Value, Weight: weight}
+	}
+	return out
 }
 
 // A weightsOutput is what `onering weights` writes.
@@ -82,10 +109,7 @@ func (in weightsInput) trajectories() [][]objectives.Trajectory {
 	for g, inputs := range in.Groups {
 		groups[g] = make([]objectives.Trajectory, len(inputs))
 		for k, t := range inputs {
-			groups[g][k] = objectives.Trajectory{
-				Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
-				Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage,
-			}
+			groups[g][k] = t.trajectory()
 		}
 	}
 	return groups

@@ -1,31 +1,73 @@
 package objectives
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// Advantages returns the advantages of one group from its shaped rewards: those
-// that o computes, else Centered.
-func Advantages(o Objective, rewards []float64) []float64 {
-	if a, ok := o.(Advantager); ok {
-		return a.Advantages(rewards)
+// Advantages returns the advantages of the groups of one round, whose rewards are
+// shaped: those that o computes, else Centered.
+func Advantages(o Objective, groups [][]Trajectory) [][]float64 {
+	switch o := o.(type) {
+	case Advantager:
+		return byGroup(groups, o.Advantages)
+	case RoundAdvantager:
+		return o.RoundAdvantages(groups)
 	}
-	return Centered(rewards)
+	return byGroup(groups, byReward(Centered))
 }
 
-// SetAdvantages fills in Advantage and Degenerate of one whole group: every
-// response to one prompt. Rewards are shaped first if o is a Shaper; Reward
-// itself stays as it is.
-func SetAdvantages(o Objective, group []Trajectory) {
+// byGroup applies a rule to each group.
+func byGroup(groups [][]Trajectory, rule func([]Trajectory) []float64) [][]float64 {
+	all := make([][]float64, len(groups))
+	for g, group := range groups {
+		all[g] = rule(group)
+	}
+	return all
+}
+
+// byReward is the rule that looks at nothing but rewards.
+func byReward(rule func(rewards []float64) []float64) func([]Trajectory) []float64 {
+	return func(group []Trajectory) []float64 { return rule(Rewards(group)) }
+}
+
+// Rewards returns the rewards of a group.
+func Rewards(group []Trajectory) []float64 {
 	rewards := make([]float64, len(group))
-	shaper, shapes := o.(Shaper)
 	for i, t := range group {
 		rewards[i] = t.Reward
-		if shapes {
-			rewards[i] = shaper.Shape(t)
+	}
+	return rewards
+}
+
+// SetAdvantages fills in Advantage, TokenAdvantage and Degenerate of whole groups,
+// which are a round: every response to some prompts. Rewards are shaped first if o is
+// a Shaper; Reward itself stays as it is.
+func SetAdvantages(o Objective, groups ...[]Trajectory) {
+	shaped := make([][]Trajectory, len(groups))
+	shaper, shapes := o.(Shaper)
+	for g, group := range groups {
+		shaped[g] = slices.Clone(group)
+		for i, t := range group {
+			if shapes {
+				shaped[g][i].Reward = shaper.Shape(t)
+			}
 		}
 	}
-	degenerate := allEqual(rewards)
-	for i, a := range Advantages(o, rewards) {
-		group[i].Advantage, group[i].Degenerate = a, degenerate
+	all := Advantages(o, shaped)
+	tokens, perToken := o.(TokenAdvantager)
+	for g, group := range groups {
+		degenerate := allEqual(Rewards(shaped[g]))
+		for i, a := range all[g] {
+			group[i].Advantage, group[i].Degenerate = a, degenerate
+			shaped[g][i].Advantage = a
+		}
+		if !perToken {
+			continue
+		}
+		for i, row := range tokens.TokenAdvantages(shaped[g]) {
+			group[i].TokenAdvantage = row
+		}
 	}
 }
 

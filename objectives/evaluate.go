@@ -31,8 +31,8 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		}
 	}
 	b := Batch{Step: step, Steps: steps}
+	SetAdvantages(o, groups...)
 	for g, group := range groups {
-		SetAdvantages(o, group)
 		for k, t := range group {
 			if err := t.check(NeedsReference(o), NeedsEntropy(o)); err != nil {
 				return Result{}, fmt.Errorf("objectives: group %d, response %d: %w", g, k, err)
@@ -41,7 +41,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		b.Trajectories = append(b.Trajectories, group...)
 	}
 	// Adding 0 turns -0 into 0: JSON writes them differently.
-	out := Result{Loss: o.Loss(b, b) + 0, Groups: make([][]Weighted, len(groups))}
+	out := Result{Loss: Loss(o, b, b) + 0, Groups: make([][]Weighted, len(groups))}
 	if !finite(out.Loss) {
 		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective", out.Loss)
 	}
@@ -49,7 +49,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	for i, t := range b.Trajectories {
 		w[i] = make([]float64, len(t.LogProb))
 	}
-	o.Weights(b, w)
+	Weights(o, b, w)
 	var diagnostics []Diagnostics
 	if d, ok := o.(Diagnoser); ok {
 		diagnostics = d.Diagnose(b)

@@ -18,6 +18,7 @@ package objectives
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // A Trajectory is one sampled response as an objective sees it. The per-token
@@ -38,13 +39,44 @@ type Trajectory struct {
 	// drawn from. Objectives treat it as a constant, but for EntropyWeights.
 	Entropy []float64
 	// TokenAdvantage replaces Advantage token by token in objectives that can
-	// use it (gspo with token_level); nil otherwise.
+	// use it (those that call AdvantageAt, and gspo with token_level); nil otherwise.
 	TokenAdvantage []float64
+	// SampleLogProb is the log-prob of each token as the sampler saw it, nil if it is
+	// OldLogProb. The two differ where the host computes old log-probs again.
+	SampleLogProb []float64
+	// IDs are the tokens, nil if the host has only log-probs.
+	IDs []int32
+	// Components are the parts of a combined reward, by name; nil if it has none.
+	Components map[string]Component
 	// Truncated says that the response hit the length limit.
 	Truncated bool
 	// Degenerate says that all rewards of its group were equal, so that it
 	// teaches nothing. SetAdvantages sets it: a batch may hold only a part of the group.
 	Degenerate bool
+}
+
+// A Component is one part of a combined reward.
+type Component struct{ Value, Weight float64 }
+
+// AdvantageAt returns the advantage of token j.
+func (t *Trajectory) AdvantageAt(j int) float64 {
+	if t.TokenAdvantage != nil {
+		return t.TokenAdvantage[j]
+	}
+	return t.Advantage
+}
+
+// HasAdvantage reports whether any token has an advantage other than 0.
+func (t *Trajectory) HasAdvantage() bool {
+	return t.Advantage != 0 || slices.ContainsFunc(t.TokenAdvantage, func(a float64) bool { return a != 0 })
+}
+
+// SampledLogProb returns the log-probs of the policy that sampled the response.
+func (t *Trajectory) SampledLogProb() []float64 {
+	if t.SampleLogProb != nil {
+		return t.SampleLogProb
+	}
+	return t.OldLogProb
 }
 
 // A Batch is the trajectories of one optimizer step: a minibatch, over which
@@ -68,11 +100,13 @@ func (b Batch) Tokens() int {
 // The value itself is the configuration: its exported fields carry toml tags, the
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
-// by type assertion: Advantager, Validator, Diagnoser, Observer, Referencer,
-// EntropyReader, EntropyWeigher, Keeper, Shaper, and encoding.TextMarshaler with
-// encoding.TextUnmarshaler for state that must survive a checkpoint.
+// by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
+// Diagnoser, Observer, Referencer, EntropyReader, EntropyWeigher, Keeper, Shaper, and
+// encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
+// checkpoint.
 //
-// Methods observe these rules, each of which is a case of objectivetest:
+// Methods observe these rules, each of which is a case of objectivetest. An Exempter
+// says which of them an objective cannot keep by what it is, and why:
 //
 //   - New returns a fresh value every time, with defaults that Validate accepts
 //     and a toml name on every exported field.
@@ -83,6 +117,7 @@ func (b Batch) Tokens() int {
 //   - No method modifies its arguments (but w) or keeps a reference to them.
 //   - Equal arguments give equal results, to the bit, until Observe is called.
 //   - A group with equal rewards has zero advantages and receives no policy weight.
+//   - Where the rewards of a whole round are equal, all advantages are zero.
 //   - An empty batch, empty responses and responses of one token are valid.
 //   - Results are finite for ratios of exp(+-700) under the default configuration.
 //   - The order of the trajectories does not matter.
@@ -102,10 +137,44 @@ type Objective interface {
 	Weights(b Batch, w [][]float64)
 }
 
-// An Advantager computes the advantages of one group from its shaped rewards. The
-// default, without this method, is Centered.
+// An Advantager computes the advantages of one group: every response to one prompt.
+// Reward is the shaped reward, LogProb and OldLogProb are the sampler's, and the
+// reference's log-probs are not known yet. The default, without this method, is
+// that of RoundAdvantager, else Centered.
 type Advantager interface {
-	Advantages(rewards []float64) []float64
+	Advantages(group []Trajectory) []float64
+}
+
+// A RoundAdvantager computes the advantages of all groups that were sampled together,
+// for rules that need figures over the round. What it is given of a response is what
+// an Advantager is given. An objective that is both is asked as an Advantager, so one
+// that embeds Shared replaces its rules by either method.
+type RoundAdvantager interface {
+	RoundAdvantages(groups [][]Trajectory) [][]float64
+}
+
+// A TokenAdvantager sets TokenAdvantage of one group, whose Advantage is set. It
+// returns one row per response, with one number per token or nil.
+type TokenAdvantager interface {
+	TokenAdvantages(group []Trajectory) [][]float64
+}
+
+// A Masker scales the policy gradient by a factor for each token, which is a constant;
+// nil stands for 1 everywhere. Shared is one.
+type Masker interface {
+	Mask(b Batch) [][]float64
+}
+
+// A TokenScaler says how much each token of trajectory i of b counts in its loss, for
+// penalties that the host adds. The default is 1/(N n).
+type TokenScaler interface {
+	TokenScale(b Batch, i int) float64
+}
+
+// An Exempter names the rules of objectivetest that its objective, with its present
+// settings, cannot keep, and says why. The suite checks that it really breaks them.
+type Exempter interface {
+	Exemptions() map[string]string
 }
 
 // A Validator rejects impossible settings. Its error is a *SettingError, or several
@@ -206,6 +275,7 @@ func (t Trajectory) check(reference, entropy bool) error {
 		{"reference log-probs", t.RefLogProb, reference},
 		{"entropies", t.Entropy, entropy},
 		{"token advantages", t.TokenAdvantage, false},
+		{"sampler's log-probs", t.SampleLogProb, false},
 	} {
 		if len(s.values) != n && (s.needed || s.values != nil) {
 			return fmt.Errorf("%d %s for %d response tokens", len(s.values), s.name, n)
@@ -214,6 +284,14 @@ func (t Trajectory) check(reference, entropy bool) error {
 			if !finite(v) {
 				return fmt.Errorf("token %d: %s hold %v, which is not a finite number", j, s.name, v)
 			}
+		}
+	}
+	if t.IDs != nil && len(t.IDs) != n {
+		return fmt.Errorf("%d ids for %d response tokens", len(t.IDs), n)
+	}
+	for name, c := range t.Components {
+		if !finite(c.Value) || !finite(c.Weight) {
+			return fmt.Errorf("component %q: value %v and weight %v must be finite", name, c.Value, c.Weight)
 		}
 	}
 	if !finite(t.Reward) || !finite(t.Advantage) {

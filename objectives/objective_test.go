@@ -13,12 +13,12 @@ import (
 var errInvalid = errors.New("p = 7: must be at most 6")
 
 func TestNames(t *testing.T) {
-	want := []string{"dapo", "drgrpo", "gmpo", "gpg", "grpo", "gspo", "pmpo"}
+	want := []string{"cispo", "dapo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opo", "pmpo", "reinforcepp", "rloo", "sapo", "vespo"}
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
 	_, err := objectives.New("grp")
-	if want := `objectives: unknown objective "grp" (have dapo, drgrpo, gmpo, gpg, grpo, gspo, pmpo; forgotten import?)`; err == nil || err.Error() != want {
+	if want := `objectives: unknown objective "grp" (have ` + strings.Join(want, ", ") + `; forgotten import?)`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
@@ -112,7 +112,31 @@ func TestValidate(t *testing.T) {
 		set       settings
 		want      string
 	}{
-		{"grpo", settings{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo`},
+		{"grpo", settings{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, gdpo, reinforce++, reinforce++-baseline`},
+		{"grpo", settings{"top_entropy": 1.5}, `top_entropy = 1.5: must be in [0, 1]`},
+		{"gmpo", settings{"mask_off_policy": -1.0}, `mask_off_policy = -1`},
+		{"pmpo", settings{"clip_cov": 2.0}, `clip_cov = 2: must be in [0, 1]`},
+		{"gpg", settings{"kl_cov": -0.1}, `kl_cov = -0.1`},
+		{"gpg", settings{"kl_cov_beta": -0.1}, `kl_cov_beta = -0.1`},
+		{"gspo", settings{"importance_cap": inf}, `importance_cap = +Inf`},
+		{"grpo", settings{"clip_cov_low": math.NaN()}, `clip_cov_low = NaN`},
+		{"grpo", settings{"clip_cov_high": math.NaN()}, `clip_cov_high = NaN`},
+		{"cispo", settings{"cap": -1.0}, `cap = -1`},
+		{"cispo", settings{"floor": 6.0}, `floor = 6: must be in [0, 5]`},
+		{"cispo", settings{"aggregate": "sum"}, `aggregate = "sum"`},
+		{"sapo", settings{"tau_positive": 0.0}, `tau_positive = 0`},
+		{"sapo", settings{"tau_negative": -1.0}, `tau_negative = -1`},
+		{"dppo", settings{"tv_low": 1.5}, `tv_low = 1.5: must be in [0, 1]`},
+		{"dppo", settings{"tv_high": -0.5}, `tv_high = -0.5`},
+		{"dppo", settings{"cap": -0.5}, `cap = -0.5`},
+		{"dppo", settings{"drift": -0.5}, `drift = -0.5`},
+		{"m2po", settings{"m2": -1.0}, `m2 = -1`},
+		{"vespo", settings{"k_positive": -1.0}, `k_positive = -1`},
+		{"vespo", settings{"k_negative": 1e3}, `k_negative = 1000`},
+		{"vespo", settings{"lambda_positive": 0.0}, `lambda_positive = 0`},
+		{"vespo", settings{"lambda_negative": 0.0}, `lambda_negative = 0`},
+		{"rloo", settings{"clip_low": 2.0}, `clip_low = 2`},
+		{"luspo", settings{"clip_high": -2.0}, `clip_high = -2`},
 		{"grpo", settings{"advantage_eps": -1.0}, `advantage_eps = -1: must be in [0, 1]`},
 		{"grpo", settings{"advantage_std": "n"}, `advantage_std = "n": must be one of sample, population`},
 		{"gpg", settings{"kl_beta": -0.1}, `kl_beta = -0.1: must be finite and at least 0`},

@@ -56,6 +56,46 @@ func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i i
 	}
 }
 
+// LogRatio returns the sum of the log-ratios d of a response.
+func LogRatio(t *Trajectory) float64 {
+	sum := 0.0
+	for j, logp := range t.LogProb {
+		sum += logp - t.OldLogProb[j]
+	}
+	return sum
+}
+
+// MeanLogRatio returns the mean of the log-ratios d of a response, 0 if it is empty.
+func MeanLogRatio(t *Trajectory) float64 {
+	if len(t.LogProb) == 0 {
+		return 0
+	}
+	return LogRatio(t) / float64(len(t.LogProb))
+}
+
+// Fill sets every element of g to x, or to 0 if the response is cut.
+func Fill(g []float64, x float64, cut bool) {
+	if cut {
+		x = 0
+	}
+	fill(g, x)
+}
+
+// DiagnoseSequences returns the diagnostics of an objective whose ratio is that of a
+// whole response, exp(logRatio), and that cuts all tokens of a response or none.
+func DiagnoseSequences(b Batch, logRatio func(*Trajectory) float64, cut func(*Trajectory) bool) []Diagnostics {
+	all := DiagnoseCut(b, func(i int) int {
+		if t := &b.Trajectories[i]; cut(t) {
+			return len(t.LogProb)
+		}
+		return 0
+	})
+	for i := range all {
+		all[i].SetLogRatio(logRatio(&b.Trajectories[i]))
+	}
+	return all
+}
+
 // ClippedMean is a SequenceRatio whose ratio is a power mean of the tokens' ratios,
 // clipped in the log domain. gmpo (order 0) and pmpo share it.
 type ClippedMean struct {

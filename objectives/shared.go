@@ -11,7 +11,7 @@ import (
 // Shared holds the settings that every objective has, with the methods that act on
 // them. An objective embeds it; its keys then stand beside the objective's own.
 type Shared struct {
-	// Advantage is centered, standardized or rloo (D1 to D3).
+	// Advantage is the rule for advantages, see AdvantageRules (D1 to D3, D26 to D30).
 	Advantage string `toml:"advantage"`
 	// AdvantageEps is added to the standard deviation. Default 1e-8.
 	AdvantageEps float64 `toml:"advantage_eps"`
@@ -23,32 +23,43 @@ type Shared struct {
 	// EntropyBonus is the weight of the policy's entropy; a positive value
 	// raises the entropy. Default 0.
 	EntropyBonus float64 `toml:"entropy_bonus"`
+	Masks
 }
 
 // Defaults returns the default settings with the given kind of advantage.
 func Defaults(advantage string) Shared {
-	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample"}
+	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", Masks: DefaultMasks()}
 }
 
-// Advantages implements Advantager.
-func (s Shared) Advantages(rewards []float64) []float64 {
-	switch s.Advantage {
-	case "standardized":
-		return Standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
-	case "rloo":
-		return LeaveOneOut(rewards)
+// RoundAdvantages implements RoundAdvantager by the rule that Advantage names.
+func (s Shared) RoundAdvantages(groups [][]Trajectory) [][]float64 {
+	for _, r := range rules {
+		if r.name == s.Advantage {
+			return r.advantages(s, groups)
+		}
 	}
-	return Centered(rewards)
+	return byGroup(groups, byReward(Centered))
+}
+
+// Exemptions implements Exempter.
+func (s Shared) Exemptions() map[string]string {
+	for _, r := range rules {
+		if r.name == s.Advantage && r.exempt != "" {
+			return map[string]string{"equal-rewards": r.exempt}
+		}
+	}
+	return nil
 }
 
 // Validate implements Validator.
 func (s Shared) Validate() error {
 	return errors.Join(
-		OneOf("advantage", s.Advantage, "centered", "standardized", "rloo"),
+		OneOf("advantage", s.Advantage, AdvantageRules()...),
 		Within("advantage_eps", s.AdvantageEps, 0, 1),
 		OneOf("advantage_std", s.AdvantageStd, "sample", "population"),
 		Within("kl_beta", s.KLBeta, 0, math.MaxFloat64),
 		Within("entropy_bonus", s.EntropyBonus, -math.MaxFloat64, math.MaxFloat64),
+		s.Masks.Validate(),
 	)
 }
 
@@ -56,7 +67,7 @@ func (s Shared) Validate() error {
 func (s Shared) NeedsReference() bool { return s.KLBeta != 0 }
 
 // NeedsEntropy implements EntropyReader.
-func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 }
+func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }
 
 // Penalty returns the KL and entropy terms of one trajectory, in which every token
 // counts c times:

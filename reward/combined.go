@@ -144,6 +144,9 @@ func (c *Combined) scoreParts(ctx context.Context, group []Sample) ([][]Score, e
 // combine makes one score of those that the parts gave a sample.
 func (c *Combined) combine(of []Score) Score {
 	out := Score{Skip: true, Components: map[string]float64{}}
+	if c.Combine != "product" {
+		out.Weights = map[string]float64{}
+	}
 	sum, product := 0.0, 1.0
 	ended := -1 // the part that ended the gate
 	for k, s := range of {
@@ -161,6 +164,9 @@ func (c *Combined) combine(of []Score) Score {
 		}
 		out.Skip = false
 		out.Components[p.As] = value
+		if out.Weights != nil {
+			out.Weights[p.As] = p.Weight
+		}
 		sum += float64(p.Weight * value) // the conversion keeps a processor from rounding once for both
 		product *= value
 		if c.Combine == "gate" && ended < 0 && (s.Status != OK || value < p.Threshold) {

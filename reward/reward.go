@@ -85,6 +85,8 @@ type Score struct {
 	// Components are the parts that Value was made of, by name. They are kept
 	// with the rollouts, and their means with the metrics of the round.
 	Components map[string]float64
+	// Weights are those of the components that are added, by name.
+	Weights map[string]float64 `json:",omitempty"`
 	// Log are further figures to keep like Components.
 	Log map[string]float64
 }

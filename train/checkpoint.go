@@ -148,7 +148,8 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 		}
 		r.trajectories = append(r.trajectories, objectives.Trajectory{
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
-			LogProb: x.LogProb, OldLogProb: y.OldLogProb, Entropy: x.Entropy, Truncated: y.Truncated, Degenerate: y.Degenerate,
+			LogProb: x.LogProb, OldLogProb: y.OldLogProb, SampleLogProb: x.LogProb, Entropy: x.Entropy, IDs: x.Response,
+			Truncated: y.Truncated, Degenerate: y.Degenerate,
 		})
 		r.updates = append(r.updates, update(s.Updates[i]))
 		r.sequences = append(r.sequences, r.rollouts[i].sequence())

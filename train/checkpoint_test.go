@@ -66,6 +66,9 @@ func TestRoundIsKept(t *testing.T) {
 			made(&was.updates[i])
 			x, y := &was.rollouts[i], &was.trajectories[i]
 			y.LogProb, y.Entropy = x.LogProb, x.Entropy
+			y.SampleLogProb, y.IDs = x.LogProb, x.Response
+			// The parts of the reward are only for advantages, which are computed.
+			y.Components, x.Score.Weights = nil, nil
 			if !rescored {
 				y.OldLogProb = x.LogProb
 			}

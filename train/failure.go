@@ -56,8 +56,11 @@ type FailureTrajectory struct {
 	LogProb    metrics.Exact `json:"logp"`
 	OldLogProb metrics.Exact `json:"old_logp"`
 	RefLogProb metrics.Exact `json:"ref_logp,omitempty"`
-	Entropy    metrics.Exact `json:"entropy"`
-	Weights    metrics.Exact `json:"weights,omitempty"`
+	// SampleLogProb is the sampler's, if that is not OldLogProb.
+	SampleLogProb  metrics.Exact `json:"sample_logp,omitempty"`
+	TokenAdvantage metrics.Exact `json:"token_advantage,omitempty"`
+	Entropy        metrics.Exact `json:"entropy"`
+	Weights        metrics.Exact `json:"weights,omitempty"`
 }
 
 // failure collects what replaying the next step takes.
@@ -74,6 +77,10 @@ func (t *Trainer) failure(step *failedStep) Failure {
 			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
 			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
+			TokenAdvantage: x.TokenAdvantage,
+		}
+		if t.round.rescored {
+			one.SampleLogProb = x.SampleLogProb
 		}
 		if step.weights != nil {
 			one.Weights = step.weights[i]

@@ -115,7 +115,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i] = r.trajectories[j]
-		step.Sequences[i], step.Live[i] = r.sequences[j], isLive(l.objective, r.trajectories[j])
+		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
 	}
 	setScores := func(s learn.Scores) {
 		for i := range b.Trajectories {

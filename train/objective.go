@@ -32,8 +32,8 @@ func weigh(o objectives.Objective, name string, b objectives.Batch) (x learn.Los
 		}
 	}()
 	x.LogProb = zeros()
-	x.Value = o.Loss(b, b)
-	o.Weights(b, x.LogProb)
+	x.Value = objectives.Loss(o, b, b)
+	objectives.Weights(o, b, x.LogProb)
 	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
 		x.Entropy = zeros()
 		e.EntropyWeights(b, x.Entropy)
@@ -45,7 +45,7 @@ func weigh(o objectives.Objective, name string, b objectives.Batch) (x learn.Los
 	if d, ok := o.(objectives.Diagnoser); ok {
 		diagnostics = d.Diagnose(b)
 	}
-	return x, objectives.Summarize(b, x.LogProb, diagnostics), nil
+	return x, append(objectives.Summarize(b, x.LogProb, diagnostics), objectives.MaskStats(o, b)...), nil
 }
 
 // fingerprint is a hash over every number of a batch, to find out that one changed.
@@ -62,7 +62,7 @@ func fingerprint(b objectives.Batch) uint64 {
 	for i := range b.Trajectories {
 		x := &b.Trajectories[i]
 		floats([]float64{x.Reward, x.Advantage})
-		for _, list := range [][]float64{x.LogProb, x.OldLogProb, x.RefLogProb, x.Entropy, x.TokenAdvantage} {
+		for _, list := range [][]float64{x.LogProb, x.OldLogProb, x.RefLogProb, x.Entropy, x.TokenAdvantage, x.SampleLogProb} {
 			floats(list)
 		}
 		for _, flag := range []bool{x.Truncated, x.Degenerate} {
@@ -73,9 +73,4 @@ func fingerprint(b objectives.Batch) uint64 {
 		}
 	}
 	return h
-}
-
-// isLive says whether an objective may give a trajectory weights other than zero.
-func isLive(o objectives.Objective, x objectives.Trajectory) bool {
-	return x.Advantage != 0 || objectives.WeighsEntropy(o) || objectives.NeedsReference(o)
 }

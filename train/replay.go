@@ -104,13 +104,14 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
+			SampleLogProb: x.SampleLogProb, TokenAdvantage: x.TokenAdvantage, IDs: x.Response,
 			Truncated: x.Truncated, Degenerate: x.Degenerate,
 		})
 		r := rollout{Prompt: x.Prompt, Response: x.Response}
 		step.Sequences = append(step.Sequences, r.sequence())
 	}
 	for _, x := range b.Trajectories {
-		step.Live = append(step.Live, isLive(o, x))
+		step.Live = append(step.Live, objectives.Live(o, x))
 	}
 	return b, step
 }

@@ -59,7 +59,7 @@ type update struct {
 	Delta []float32 // log-prob before the step minus that of the old policy
 }
 
-// newRound shapes the rewards, computes the advantages of each group of k rollouts
+// newRound shapes the rewards, computes the advantages of the groups of k rollouts
 // and drops the groups that the objective does not keep. Rollouts without a grade
 // are left out of their group, and a single one that has a grade is left out with
 // them: there is nothing to compare it with.
@@ -71,28 +71,44 @@ func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.O
 	for i := range rollouts {
 		x := &rollouts[i]
 		r.trajectories[i] = objectives.Trajectory{
-			Reward: x.Score.Value, LogProb: x.LogProb, OldLogProb: x.LogProb, Entropy: x.Entropy, Truncated: x.Truncated,
+			Reward: x.Score.Value, LogProb: x.LogProb, OldLogProb: x.LogProb, SampleLogProb: x.LogProb, Entropy: x.Entropy,
+			IDs: x.Response, Components: components(x.Score), Truncated: x.Truncated,
 		}
 		r.sequences[i] = x.sequence()
 	}
+	var indices [][]int
+	var groups [][]objectives.Trajectory
 	for g := 0; g < len(rollouts); g += k {
-		graded, group := r.graded(g, g+k)
-		if len(group) < 2 {
-			continue
+		if graded, group := r.graded(g, g+k); len(group) >= 2 {
+			indices, groups = append(indices, graded), append(groups, group)
 		}
-		r.groups++
-		objectives.SetAdvantages(o, group)
-		for i, j := range graded {
+	}
+	r.groups = len(groups)
+	objectives.SetAdvantages(o, groups...)
+	for g, group := range groups {
+		for i, j := range indices[g] {
 			r.trajectories[j] = group[i]
 		}
 		if group[0].Degenerate {
 			r.flat++
 		}
 		if objectives.Keep(o, group) {
-			r.kept = append(r.kept, graded...)
+			r.kept = append(r.kept, indices[g]...)
 		}
 	}
 	return r
+}
+
+// components returns the parts of a combined reward as an objective reads them.
+func components(s reward.Score) map[string]objectives.Component {
+	if s.Weights == nil {
+		return nil
+	}
+	parts := map[string]objectives.Component{}
+	for name, weight := range s.Weights {
+		parts[name] = objectives.Component{Value: s.Components[name], Weight: weight}
+	}
+	return parts
 }
 
 // graded returns those of the rollouts from first to end-1 that have a grade, and

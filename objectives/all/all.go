@@ -3,11 +3,22 @@
 package all
 
 import (
+	_ "onering/objectives/cispo"
 	_ "onering/objectives/dapo"
+	_ "onering/objectives/dppo"
 	_ "onering/objectives/drgrpo"
+	_ "onering/objectives/gdpo"
 	_ "onering/objectives/gmpo"
 	_ "onering/objectives/gpg"
 	_ "onering/objectives/grpo"
 	_ "onering/objectives/gspo"
+	_ "onering/objectives/luspo"
+	_ "onering/objectives/m2po"
+	_ "onering/objectives/maxrl"
+	_ "onering/objectives/opo"
 	_ "onering/objectives/pmpo"
+	_ "onering/objectives/reinforcepp"
+	_ "onering/objectives/rloo"
+	_ "onering/objectives/sapo"
+	_ "onering/objectives/vespo"
 )

@@ -46,11 +46,7 @@ type DAPO struct {
 func init() {
 	objectives.Register("dapo", func() objectives.Objective {
 		return &DAPO{
-			RatioClip: objectives.RatioClip{
-				Shared:     objectives.Defaults("standardized"),
-				RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.28},
-				Aggregate:  "token-mean", ConstantLength: 3000,
-			},
+			RatioClip:       objectives.NewRatioClip("standardized", "token-mean", 0.2, 0.28),
 			DynamicSampling: true, OverlongCache: 512,
 		}
 	})

@@ -22,11 +22,7 @@ type DrGRPO struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("drgrpo", func() objectives.Objective {
-		return &DrGRPO{objectives.RatioClip{
-			Shared:     objectives.Defaults("centered"),
-			RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.2},
-			Aggregate:  "constant", ConstantLength: 3000,
-		}}
+		return &DrGRPO{objectives.NewRatioClip("centered", "constant", 0.2, 0.2)}
 	})
 }
 

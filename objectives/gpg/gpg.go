@@ -68,6 +68,9 @@ func (o *GPG) Weights(b objectives.Batch, w [][]float64) {
 	}
 }
 
+// TokenScale implements objectives.TokenScaler.
+func (o *GPG) TokenScale(b objectives.Batch, _ int) float64 { return 1 / float64(b.Tokens()) }
+
 // EntropyWeights implements objectives.EntropyWeigher.
 func (o *GPG) EntropyWeights(b objectives.Batch, v [][]float64) {
 	for i := range v {

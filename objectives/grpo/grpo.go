@@ -20,11 +20,7 @@ type GRPO struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("grpo", func() objectives.Objective {
-		return &GRPO{objectives.RatioClip{
-			Shared:     objectives.Defaults("standardized"),
-			RatioBound: objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.2},
-			Aggregate:  "sequence-mean", ConstantLength: 3000,
-		}}
+		return &GRPO{objectives.NewRatioClip("standardized", "sequence-mean", 0.2, 0.2)}
 	})
 }
 

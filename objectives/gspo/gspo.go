@@ -47,18 +47,6 @@ func init() {
 // Validate implements objectives.Validator.
 func (o *GSPO) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
-// logRatio returns log s, 0 for an empty response.
-func logRatio(t objectives.Trajectory) float64 {
-	if len(t.LogProb) == 0 {
-		return 0
-	}
-	sum := 0.0
-	for j, logp := range t.LogProb {
-		sum += logp - t.OldLogProb[j]
-	}
-	return sum / float64(len(t.LogProb))
-}
-
 // advantage returns the advantage of token j.
 func (o *GSPO) advantage(t objectives.Trajectory, j int) float64 {
 	if o.TokenLevel && t.TokenAdvantage != nil {
@@ -75,7 +63,7 @@ func (o *GSPO) Loss(b, at objectives.Batch) float64 {
 	}
 	return o.SequenceLoss(b, func(i int) float64 {
 		t := b.Trajectories[i]
-		s, _ := o.Bound(math.Exp(logRatio(t)), t.Advantage)
+		s, _ := o.Bound(math.Exp(objectives.MeanLogRatio(&t)), t.Advantage)
 		return s
 	})
 }
@@ -85,7 +73,7 @@ func (o *GSPO) tokenLoss(b, at objectives.Batch) float64 {
 	loss := 0.0
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
-		s, detached := math.Exp(logRatio(at.Trajectories[i])), at.Trajectories[i].LogProb
+		s, detached := math.Exp(objectives.MeanLogRatio(&at.Trajectories[i])), at.Trajectories[i].LogProb
 		for j, logp := range t.LogProb {
 			if a := o.advantage(t, j); a != 0 {
 				bounded, _ := o.Bound(s*math.Exp(logp-detached[j]), a)
@@ -102,7 +90,7 @@ func (o *GSPO) tokenLoss(b, at objectives.Batch) float64 {
 func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
 	for i, t := range b.Trajectories {
 		c := 1 / float64(len(b.Trajectories)*len(t.LogProb))
-		s := math.Exp(logRatio(t))
+		s := math.Exp(objectives.MeanLogRatio(&t))
 		clear(w[i])
 		for j := range w[i] {
 			a := o.advantage(t, j)
@@ -118,7 +106,7 @@ func (o *GSPO) Weights(b objectives.Batch, w [][]float64) {
 func (o *GSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	all := make([]objectives.Diagnostics, len(b.Trajectories))
 	for i, t := range b.Trajectories {
-		l, cut := logRatio(t), 0
+		l, cut := objectives.MeanLogRatio(&t), 0
 		for j := range t.LogProb {
 			if _, c := o.Bound(math.Exp(l), o.advantage(t, j)); c {
 				cut++

@@ -1,6 +1,7 @@
 package objectivetest
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -21,16 +22,27 @@ func draw(o objectives.Objective, seed uint64) source {
 // each token. Rewards differ within every group of two and more.
 func (s source) batch(groups [][]int, d func() float64) objectives.Batch {
 	b := objectives.Batch{Step: 3, Steps: 10}
-	for _, lengths := range groups {
-		group := make([]objectives.Trajectory, len(lengths))
+	round := make([][]objectives.Trajectory, len(groups))
+	for g, lengths := range groups {
 		for k, n := range lengths {
-			group[k] = s.trajectory(n, d)
-			group[k].Reward = float64(k % 2)
+			t := s.trajectory(n, d)
+			t.Reward = float64(k % 2)
+			round[g] = append(round[g], t)
 		}
-		objectives.SetAdvantages(s.o, group)
-		b.Trajectories = append(b.Trajectories, group...)
 	}
+	objectives.SetAdvantages(s.o, round...)
+	b.Trajectories = slices.Concat(round...)
 	return b
+}
+
+// group draws one group of responses of some tokens each that have these rewards.
+func (s source) group(rewards []float64) []objectives.Trajectory {
+	group := make([]objectives.Trajectory, len(rewards))
+	for i, r := range rewards {
+		group[i] = s.trajectory(1+s.IntN(12), func() float64 { return 0 })
+		group[i].Reward = r
+	}
+	return group
 }
 
 // ordinary draws a batch as training has it: most tokens near their old log-prob,
@@ -50,10 +62,14 @@ func (s source) onPolicy() objectives.Batch {
 }
 
 func (s source) trajectory(n int, d func() float64) objectives.Trajectory {
-	t := objectives.Trajectory{LogProb: make([]float64, n), OldLogProb: make([]float64, n)}
+	t := objectives.Trajectory{
+		LogProb: make([]float64, n), OldLogProb: make([]float64, n), SampleLogProb: make([]float64, n), IDs: make([]int32, n),
+	}
 	for j := range n {
 		t.OldLogProb[j] = -s.ExpFloat64()
+		t.SampleLogProb[j] = t.OldLogProb[j] + 0.1*s.NormFloat64()
 		t.LogProb[j] = t.OldLogProb[j] + d()
+		t.IDs[j] = s.Int32N(1000)
 	}
 	if objectives.NeedsReference(s.o) {
 		t.RefLogProb = make([]float64, n)
@@ -80,9 +96,10 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 	group = slices.Clone(group)
 	for i := range group {
 		t := &group[i]
-		for _, s := range []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage} {
+		for _, s := range []*[]float64{&t.LogProb, &t.OldLogProb, &t.RefLogProb, &t.Entropy, &t.TokenAdvantage, &t.SampleLogProb} {
 			*s = slices.Clone(*s)
 		}
+		t.IDs, t.Components = slices.Clone(t.IDs), maps.Clone(t.Components)
 	}
 	return group
 }
@@ -91,7 +108,7 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 func overwrite(b objectives.Batch) {
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
-		for _, s := range [][]float64{t.LogProb, t.OldLogProb, t.RefLogProb, t.Entropy, t.TokenAdvantage} {
+		for _, s := range [][]float64{t.LogProb, t.OldLogProb, t.RefLogProb, t.Entropy, t.TokenAdvantage, t.SampleLogProb} {
 			for j := range s {
 				s[j] = -1e3
 			}
@@ -115,7 +132,7 @@ func rows(b objectives.Batch, v float64) [][]float64 {
 // weights returns what o.Weights gives for b.
 func weights(o objectives.Objective, b objectives.Batch) [][]float64 {
 	w := rows(b, 0)
-	o.Weights(b, w)
+	objectives.Weights(o, b, w)
 	return w
 }
 

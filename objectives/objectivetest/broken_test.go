@@ -99,8 +99,13 @@ type (
 		buffer []float64
 	}
 	changedRewards struct{ base }
-	badDefaults    struct{ base }
-	hidden         struct {
+	wholeRound     struct {
+		base
+		exempt map[string]string
+	}
+	longTokens  struct{ base }
+	badDefaults struct{ base }
+	hidden      struct {
 		base
 		Threshold float64
 	}
@@ -135,24 +140,45 @@ type (
 	moodyHost  struct{ base }
 )
 
-func (badAdvantages) Advantages(r []float64) []float64 {
-	return append([]float64(nil), r...) // equal rewards are not zero
+func (badAdvantages) Advantages(group []objectives.Trajectory) []float64 {
+	return objectives.Rewards(group) // equal rewards are not zero
 }
-func (orderedRewards) Advantages(r []float64) []float64 {
-	a := objectives.Centered(r)
-	if a[len(a)-1] != 0 {
+func (orderedRewards) Advantages(group []objectives.Trajectory) []float64 {
+	a := objectives.Centered(objectives.Rewards(group))
+	if len(a) > 0 && a[len(a)-1] != 0 {
 		a[len(a)-1] *= 2
 	}
 	return a
 }
-func (o *sharedRewards) Advantages(r []float64) []float64 {
-	o.buffer = append(o.buffer[:0], objectives.Centered(r)...)
+func (o *sharedRewards) Advantages(group []objectives.Trajectory) []float64 {
+	o.buffer = append(o.buffer[:0], objectives.Centered(objectives.Rewards(group))...)
 	return o.buffer
 }
-func (changedRewards) Advantages(r []float64) []float64 {
-	a := objectives.Centered(r)
-	copy(r, a)
+func (changedRewards) Advantages(group []objectives.Trajectory) []float64 {
+	a := objectives.Centered(objectives.Rewards(group))
+	for i := range group {
+		group[i].Reward = a[i]
+	}
 	return a
+}
+
+// wholeRound compares rewards with the mean of the round, not of the group.
+func (o wholeRound) RoundAdvantages(groups [][]objectives.Trajectory) [][]float64 {
+	centered := objectives.Centered(objectives.Rewards(slices.Concat(groups...)))
+	all := make([][]float64, len(groups))
+	for g, group := range groups {
+		all[g], centered = centered[:len(group):len(group)], centered[len(group):]
+	}
+	return all
+}
+func (o wholeRound) Exemptions() map[string]string { return o.exempt }
+
+func (longTokens) TokenAdvantages(group []objectives.Trajectory) [][]float64 {
+	rows := make([][]float64, len(group))
+	for i, t := range group {
+		rows[i] = make([]float64, len(t.LogProb)+1)
+	}
+	return rows
 }
 func (badDefaults) Validate() error                 { return errors.New("c = 0.4: must be 7") }
 func (*observing) Observe(objectives.Batch)         {}
@@ -357,6 +383,20 @@ func TestBrokenObjectivesFail(t *testing.T) {
 		{"advantages without a baseline", func() objectives.Objective { return &badAdvantages{good()} }, "equal-rewards advantages"},
 		{"advantages by place", func() objectives.Objective { return &orderedRewards{good()} }, "advantages"},
 		{"advantages in a shared buffer", func() objectives.Objective { return &sharedRewards{base: good()} }, "retention"},
+		{"advantages over the round", func() objectives.Objective { return &wholeRound{base: good()} }, "equal-rewards"},
+		{"advantages over the round, declared", func() objectives.Objective {
+			return &wholeRound{good(), map[string]string{"equal-rewards": "rewards are compared over the round"}}
+		}, ""},
+		{"an exemption without need", func() objectives.Objective {
+			return &wholeRound{good(), map[string]string{"equal-rewards": "rewards are compared over the round", "order": "it is hard"}}
+		}, "order"},
+		{"an exemption without a reason", func() objectives.Objective {
+			return &wholeRound{good(), map[string]string{"equal-rewards": ""}}
+		}, "equal-rewards"},
+		{"an exemption from no rule", func() objectives.Objective {
+			return &wholeRound{good(), map[string]string{"equal-rewards": "over the round", "equal": "over the round"}}
+		}, "equal"},
+		{"token advantages of another length", func() objectives.Objective { return &longTokens{good()} }, "advantages"},
 		{"rewards changed", func() objectives.Objective { return &changedRewards{good()} }, "arguments"},
 		{"NaN for an empty response", with(func(o *base, b, at objectives.Batch) float64 {
 			loss := 0.0

@@ -21,7 +21,7 @@ func checkDerivative(new func() objectives.Objective) error {
 		moved := clone(b)
 		for i, t := range moved.Trajectories {
 			for j := range t.LogProb {
-				slope, smooth := slopeOf(&t.LogProb[j], func() float64 { return o.Loss(moved, b) })
+				slope, smooth := slopeOf(&t.LogProb[j], func() float64 { return objectives.Loss(o, moved, b) })
 				if !smooth {
 					skipped++
 					continue
@@ -79,7 +79,7 @@ func checkEntropy(new func() objectives.Objective) error {
 	moved := clone(b)
 	for i, t := range moved.Trajectories {
 		for j := range t.Entropy {
-			slope, _ := slopeOf(&t.Entropy[j], func() float64 { return o.Loss(moved, b) })
+			slope, _ := slopeOf(&t.Entropy[j], func() float64 { return objectives.Loss(o, moved, b) })
 			if !(math.Abs(slope-v[i][j]) <= 1e-6*max(math.Abs(slope), 1e-3)) {
 				return fmt.Errorf("trajectory %d, token %d: the entropy weight is %.9g, the difference quotient of Loss %.9g", i, j, v[i][j], slope)
 			}
@@ -96,7 +96,14 @@ func checkDirection(new func() objectives.Objective) error {
 	for i := range b.Trajectories {
 		b.Trajectories[i].RefLogProb = clone(b).Trajectories[i].LogProb // makes the gradient of the KL penalty zero
 	}
+	var masks [][]float64
+	if m, ok := o.(objectives.Masker); ok {
+		masks = m.Mask(b)
+	}
 	for i, row := range weights(o, b) {
+		if masks != nil && largest(masks[i]) == 0 {
+			continue // the response is left out
+		}
 		sum := 0.0
 		for _, x := range row {
 			sum += x
@@ -110,7 +117,7 @@ func checkDirection(new func() objectives.Objective) error {
 
 // checkFinite runs all of o on b.
 func checkFinite(o objectives.Objective, b objectives.Batch) error {
-	if loss := o.Loss(b, b); !finite(loss) {
+	if loss := objectives.Loss(o, b, b); !finite(loss) {
 		return fmt.Errorf("the loss is %v", loss)
 	}
 	for i, row := range weights(o, b) {

@@ -63,7 +63,7 @@ func checkOverwrite(new func() objectives.Objective) error {
 	want := weights(o, b)
 	for _, garbage := range []float64{math.NaN(), 12345} {
 		w := rows(b, garbage)
-		o.Weights(b, w)
+		objectives.Weights(o, b, w)
 		if err := same(w, want); err != nil {
 			return fmt.Errorf("with w full of %v beforehand: %w", garbage, err)
 		}
@@ -85,8 +85,8 @@ func same(got, want [][]float64) error {
 
 // everything calls on b every method that o has.
 func everything(o objectives.Objective, b, at objectives.Batch, w [][]float64) {
-	o.Loss(b, at)
-	o.Weights(b, w)
+	objectives.Loss(o, b, at)
+	objectives.Weights(o, b, w)
 	if d, ok := o.(objectives.Diagnoser); ok {
 		d.Diagnose(b)
 	}
@@ -118,11 +118,14 @@ func checkArguments(new func() objectives.Objective) error {
 	if !reflect.DeepEqual(at, wantAt) {
 		return errors.New("the batch at which Loss detaches has changed")
 	}
-	rewards := []float64{0, 1, 0.5, 1}
-	want := slices.Clone(rewards)
-	objectives.Advantages(o, rewards)
-	if !slices.Equal(rewards, want) {
-		return errors.New("calling Advantages changed the rewards")
+	groups := [][]objectives.Trajectory{s.group([]float64{0, 1, 0.5, 1}), s.group([]float64{0, 1})}
+	want := [][]objectives.Trajectory{cloneAll(groups[0]), cloneAll(groups[1])}
+	objectives.Advantages(o, groups)
+	if t, ok := o.(objectives.TokenAdvantager); ok {
+		t.TokenAdvantages(groups[0])
+	}
+	if !reflect.DeepEqual(groups, want) {
+		return errors.New("computing advantages changed the groups")
 	}
 	return nil
 }
@@ -131,23 +134,23 @@ func checkRetention(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 31)
 	first, second := s.ordinary(), s.ordinary()
-	want, wantLoss := weights(new(), clone(second)), new().Loss(clone(second), clone(second))
+	want, wantLoss := weights(new(), clone(second)), objectives.Loss(new(), clone(second), clone(second))
 
 	// Results must not depend on the arguments of earlier calls...
 	w := rows(first, 0)
 	everything(o, first, first, w)
-	advantages := objectives.Advantages(o, []float64{0, 1})
+	advantages := objectives.Advantages(o, [][]objectives.Trajectory{s.group([]float64{0, 1})})[0]
 	overwrite(first)
 	if got := weights(o, second); same(got, want) != nil {
 		return fmt.Errorf("after an earlier batch was overwritten: %w", same(got, want))
 	}
-	if loss := o.Loss(second, second); loss != wantLoss {
+	if loss := objectives.Loss(o, second, second); loss != wantLoss {
 		return fmt.Errorf("after an earlier batch was overwritten: the loss is %v, and %v at another time", loss, wantLoss)
 	}
 	// ... and later calls must not change earlier results.
 	kept, keptAdvantages := weights(o, second), slices.Clone(advantages)
 	everything(o, s.ordinary(), second, rows(second, 0))
-	objectives.Advantages(o, []float64{5, 1})
+	objectives.Advantages(o, [][]objectives.Trajectory{s.group([]float64{5, 1})})
 	if err := same(kept, want); err != nil {
 		return fmt.Errorf("a later call wrote to an earlier w: %w", err)
 	}
@@ -160,13 +163,13 @@ func checkRetention(new func() objectives.Objective) error {
 func checkDeterminism(new func() objectives.Objective) error {
 	o, other := new(), new()
 	b := draw(o, 37).ordinary()
-	want, loss := weights(o, b), o.Loss(b, b)
+	want, loss := weights(o, b), objectives.Loss(o, b, b)
 	for range 20 {
 		for _, o := range []objectives.Objective{o, other} {
 			if err := same(weights(o, b), want); err != nil {
 				return err
 			}
-			if again := o.Loss(b, b); again != loss {
+			if again := objectives.Loss(o, b, b); again != loss {
 				return fmt.Errorf("the loss is %v, and %v at another time", again, loss)
 			}
 		}
@@ -176,24 +179,47 @@ func checkDeterminism(new func() objectives.Objective) error {
 
 func checkEqualRewards(new func() objectives.Objective) error {
 	o := new()
-	b := draw(o, 41).ordinary()
+	s := draw(o, 41)
+	b := s.ordinary()
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
 		t.Reward, t.RefLogProb = 0.1, slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
 	}
-	objectives.SetAdvantages(o, b.Trajectories)
+	// Another group, with other rewards, is in the same round.
+	objectives.SetAdvantages(o, b.Trajectories, s.group([]float64{1, 0, 0.5, 1}))
 	for i, t := range b.Trajectories {
-		if t.Advantage != 0 && !shapes(o) {
+		if t.HasAdvantage() && !shapes(o) {
 			return fmt.Errorf("trajectory %d: the advantage is %v", i, t.Advantage)
 		}
-		b.Trajectories[i].Advantage = 0
+		b.Trajectories[i].Advantage, b.Trajectories[i].TokenAdvantage = 0, nil
 	}
+	return checkNoWeight(o, b)
+}
+
+// checkNoWeight wants zeros from Weights.
+func checkNoWeight(o objectives.Objective, b objectives.Batch) error {
 	for i, row := range weights(o, b) {
 		if largest(row) != 0 {
 			return fmt.Errorf("trajectory %d: the largest weight is %v", i, largest(row))
 		}
 	}
 	return nil
+}
+
+func checkEqualRounds(new func() objectives.Objective) error {
+	o := new()
+	s := draw(o, 42)
+	round := [][]objectives.Trajectory{s.group([]float64{0.1, 0.1, 0.1}), s.group([]float64{0.1, 0.1})}
+	objectives.SetAdvantages(o, round...)
+	b := objectives.Batch{Steps: 1, Trajectories: slices.Concat(round...)}
+	for i, t := range b.Trajectories {
+		if t.HasAdvantage() && !shapes(o) {
+			return fmt.Errorf("trajectory %d: the advantage is %v", i, t.Advantage)
+		}
+		b.Trajectories[i].Advantage, b.Trajectories[i].TokenAdvantage = 0, nil
+		b.Trajectories[i].RefLogProb = slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
+	}
+	return checkNoWeight(o, b)
 }
 
 // shapes reports whether equal rewards may differ after shaping.
@@ -204,26 +230,48 @@ func shapes(o objectives.Objective) bool {
 
 func checkAdvantages(new func() objectives.Objective) error {
 	o := new()
+	s := draw(o, 44)
 	for _, rewards := range [][]float64{
 		{}, {1}, {0.1, 0.1, 0.1}, {-3, -3}, {0, 1}, {1, 0, 0, 1, 1}, {-1, 0.25, 1e6, 0.5}, {1e-9, 2e-9, 0},
 	} {
-		got := objectives.Advantages(o, rewards)
-		if len(got) != len(rewards) {
-			return fmt.Errorf("rewards %v: %d advantages", rewards, len(got))
+		group, other := s.group(rewards), s.group([]float64{1, 0, 0})
+		round := objectives.Advantages(o, [][]objectives.Trajectory{group, other})
+		if len(round) != 2 || len(round[0]) != len(rewards) || len(round[1]) != len(other) {
+			return fmt.Errorf("rewards %v: %d groups of advantages for 2 groups, or too few or many of a group", rewards, len(round))
 		}
-		for i, a := range got {
-			switch {
-			case !finite(a):
-				return fmt.Errorf("rewards %v: advantages %v", rewards, got)
-			case slices.Max(rewards) == slices.Min(rewards) && a != 0:
-				return fmt.Errorf("rewards %v are equal, but the advantages are %v", rewards, got)
+		// The same group in reverse, and after the other: advantages must go with
+		// the responses.
+		reversed := slices.Clone(group)
+		slices.Reverse(reversed)
+		moved := objectives.Advantages(o, [][]objectives.Trajectory{other, reversed})[1]
+		for i, a := range round[0] {
+			if !finite(a) {
+				return fmt.Errorf("rewards %v: advantages %v", rewards, round[0])
 			}
-			// The same group in reverse: advantages must go with the rewards.
-			reversed := slices.Clone(rewards)
-			slices.Reverse(reversed)
-			if back := objectives.Advantages(o, reversed)[len(got)-1-i]; math.Abs(back-a) > 1e-9*math.Abs(a)+1e-12 {
+			if back := moved[len(moved)-1-i]; math.Abs(back-a) > 1e-9*math.Abs(a)+1e-12 {
 				return fmt.Errorf("rewards %v: advantage %v of reward %v is %v in reverse order", rewards, a, rewards[i], back)
 			}
+		}
+		if err := checkTokenAdvantages(o, group); err != nil {
+			return fmt.Errorf("rewards %v: %w", rewards, err)
+		}
+	}
+	return nil
+}
+
+// checkTokenAdvantages wants one number per token, or none.
+func checkTokenAdvantages(o objectives.Objective, group []objectives.Trajectory) error {
+	t, ok := o.(objectives.TokenAdvantager)
+	if !ok {
+		return nil
+	}
+	rows := t.TokenAdvantages(group)
+	if len(rows) != len(group) {
+		return fmt.Errorf("%d rows of token advantages for %d responses", len(rows), len(group))
+	}
+	for i, row := range rows {
+		if row != nil && len(row) != len(group[i].LogProb) || slices.ContainsFunc(row, func(a float64) bool { return !finite(a) }) {
+			return fmt.Errorf("response %d of %d tokens has the token advantages %v", i, len(group[i].LogProb), row)
 		}
 	}
 	return nil
@@ -233,14 +281,14 @@ func checkOrder(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 43)
 	b := s.ordinary()
-	want, loss := weights(o, b), o.Loss(b, b)
+	want, loss := weights(o, b), objectives.Loss(o, b, b)
 	order := s.Perm(len(b.Trajectories))
 	shuffled := b
 	shuffled.Trajectories = nil
 	for _, i := range order {
 		shuffled.Trajectories = append(shuffled.Trajectories, b.Trajectories[i])
 	}
-	if x := o.Loss(shuffled, shuffled); math.Abs(x-loss) > 1e-12*max(1, math.Abs(loss)) {
+	if x := objectives.Loss(o, shuffled, shuffled); math.Abs(x-loss) > 1e-12*max(1, math.Abs(loss)) {
 		return fmt.Errorf("the loss is %v, and %v in another order", loss, x)
 	}
 	for k, row := range weights(o, shuffled) {
@@ -261,7 +309,7 @@ func checkConcurrency(new func() objectives.Objective) error {
 	var loss [callers]float64
 	for i := range batches {
 		batches[i] = draw(o, 50+uint64(i)).ordinary()
-		want[i], loss[i] = weights(new(), batches[i]), new().Loss(batches[i], batches[i])
+		want[i], loss[i] = weights(new(), batches[i]), objectives.Loss(new(), batches[i], batches[i])
 	}
 	var wait sync.WaitGroup
 	var errs [callers]error
@@ -276,7 +324,7 @@ func checkConcurrency(new func() objectives.Objective) error {
 				if err := same(weights(o, batches[i]), want[i]); err != nil && errs[i] == nil {
 					errs[i] = err
 				}
-				if x := o.Loss(batches[i], batches[i]); x != loss[i] && errs[i] == nil {
+				if x := objectives.Loss(o, batches[i], batches[i]); x != loss[i] && errs[i] == nil {
 					errs[i] = fmt.Errorf("the loss is %v, and %v alone", x, loss[i])
 				}
 				everything(o, batches[i], batches[i], rows(batches[i], 0))

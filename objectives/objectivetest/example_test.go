@@ -58,6 +58,32 @@ func (o *Capped) Weights(b objectives.Batch, w [][]float64) {
 
 func TestConformance(t *testing.T) { objectivetest.Run(t, "capped") }
 
+// A Cautious is the page's objective with advantages of its own.
+type Cautious struct{ Capped }
+
+// Advantages implements objectives.Advantager: a response that was cut off teaches
+// what to avoid, never what to do.
+func (o *Cautious) Advantages(group []objectives.Trajectory) []float64 {
+	a := objectives.Centered(objectives.Rewards(group))
+	for i, t := range group {
+		if t.Truncated {
+			a[i] = min(a[i], 0)
+		}
+	}
+	return a
+}
+
+func TestCautious(t *testing.T) {
+	objectivetest.RunNew(t, func() objectives.Objective {
+		return &Cautious{Capped{Shared: objectives.Defaults("standardized"), Cap: 2}}
+	})
+	group := []objectives.Trajectory{{Reward: 1, Truncated: true}, {Reward: 1}, {Reward: 0, Truncated: true}}
+	objectives.SetAdvantages(&Cautious{}, group)
+	if group[0].Advantage != 0 || group[1].Advantage <= 0 || group[2].Advantage >= 0 {
+		t.Errorf("%+v", group)
+	}
+}
+
 // The objective of docs/objectives.md at work on two responses to one prompt. The
 // second token of the first was improbable and has become four times as probable;
 // its importance weight is capped at 2.
@@ -132,7 +158,7 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("the page does not name the rule %q", rule)
 		}
 	}
-	for d := 1; d <= 25; d++ {
+	for d := 1; d <= 30; d++ {
 		if !strings.Contains(string(page), fmt.Sprintf("\n| D%d |", d)) {
 			t.Errorf("the page does not state decision D%d", d)
 		}

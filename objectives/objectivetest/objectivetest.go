@@ -3,12 +3,17 @@
 //
 //	func TestConformance(t *testing.T) { objectivetest.Run(t, "mine") }
 //
-// Each rule is a subtest of its own, and a failure prints the rule.
+// Each rule is a subtest of its own, and a failure prints the rule. Of an
+// objectives.Exempter the suite demands that it breaks the rules it names, and keeps
+// all others.
 package objectivetest
 
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"onering/objectives"
@@ -45,8 +50,15 @@ func Run(t *testing.T, name string) {
 // the defaults.
 func RunNew(t *testing.T, new func() objectives.Objective) {
 	t.Helper()
+	exempt := exemptions(new())
+	if err := checkExemptions(exempt); err != nil {
+		t.Error(err)
+	}
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
+			if why := exempt[r.name]; why != "" {
+				t.Logf("exempt: %s", why)
+			}
 			if err := r.apply(new); err != nil {
 				t.Error(err)
 			}
@@ -58,6 +70,9 @@ func RunNew(t *testing.T, new func() objectives.Objective) {
 // *Failure.
 func Check(new func() objectives.Objective) error {
 	var errs []error
+	if err := checkExemptions(exemptions(new())); err != nil {
+		errs = append(errs, err)
+	}
 	for _, r := range rules {
 		if err := r.apply(new); err != nil {
 			errs = append(errs, err)
@@ -88,8 +103,36 @@ func (r rule) apply(new func() objectives.Objective) (err error) {
 			err = &Failure{r.name, r.explanation, fmt.Errorf("the objective panics: %v", v)}
 		}
 	}()
-	if err := r.check(new); err != nil {
+	why, exempt := exemptions(new())[r.name]
+	err = r.check(new)
+	switch {
+	case err != nil && !exempt:
 		return &Failure{r.name, r.explanation, err}
+	case err == nil && exempt:
+		return &Failure{r.name, r.explanation, fmt.Errorf("the objective keeps this rule, from which Exemptions excludes it (%q): remove the exemption", why)}
+	}
+	return nil
+}
+
+// exemptions returns what o says of itself as an Exempter.
+func exemptions(o objectives.Objective) map[string]string {
+	if e, ok := o.(objectives.Exempter); ok {
+		return e.Exemptions()
+	}
+	return nil
+}
+
+// checkExemptions refuses exemptions from rules that there are not, and those without
+// a reason.
+func checkExemptions(exempt map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(exempt)) {
+		i := slices.IndexFunc(rules, func(r rule) bool { return r.name == name })
+		switch {
+		case i < 0:
+			return &Failure{name, "Exemptions names rules of objectivetest", errors.New("there is no such rule")}
+		case strings.TrimSpace(exempt[name]) == "":
+			return &Failure{name, rules[i].explanation, errors.New("Exemptions must say why the objective cannot keep this rule")}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,221 @@
+package objectives
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// rules are the values of the setting advantage.
+var rules = []struct {
+	name       string
+	advantages func(s Shared, groups [][]Trajectory) [][]float64
+	exempt     string // why equal rewards of one group give other advantages than 0
+}{
+	{"centered", func(_ Shared, groups [][]Trajectory) [][]float64 {
+		return byGroup(groups, byReward(Centered))
+	}, ""},
+	{"standardized", func(s Shared, groups [][]Trajectory) [][]float64 {
+		return byGroup(groups, byReward(s.standardize))
+	}, ""},
+	{"rloo", func(_ Shared, groups [][]Trajectory) [][]float64 {
+		return byGroup(groups, byReward(LeaveOneOut))
+	}, ""},
+	{"opo", func(_ Shared, groups [][]Trajectory) [][]float64 {
+		return byGroup(groups, LengthWeighted)
+	}, ""},
+	{"maxrl", func(_ Shared, groups [][]Trajectory) [][]float64 {
+		return byGroup(groups, byReward(MeanScaled))
+	}, ""},
+	{"round-std", func(s Shared, groups [][]Trajectory) [][]float64 {
+		return RoundScaled(groups, s.AdvantageEps)
+	}, ""},
+	{"gdpo", func(s Shared, groups [][]Trajectory) [][]float64 {
+		return Decoupled(groups, s.standardize, s.AdvantageEps)
+	}, ""},
+	{"reinforce++", func(s Shared, groups [][]Trajectory) [][]float64 {
+		return Whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
+	}, "rewards are compared with those of the whole round"},
+	{"reinforce++-baseline", func(s Shared, groups [][]Trajectory) [][]float64 {
+		return Whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
+	}, "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
+}
+
+// AdvantageRules returns the values of the setting advantage.
+func AdvantageRules() []string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.name
+	}
+	return names
+}
+
+// standardize applies the settings of Standardized.
+func (s Shared) standardize(rewards []float64) []float64 {
+	return Standardized(rewards, s.AdvantageEps, s.AdvantageStd == "population")
+}
+
+// LengthWeighted returns each reward minus the mean of the group's rewards weighted by
+// length, sum n R / sum n: OPO's baseline (arXiv:2505.23585, D26). Equal rewards
+// give exact zeros.
+func LengthWeighted(group []Trajectory) []float64 {
+	rewards := Rewards(group)
+	if allEqual(rewards) {
+		return make([]float64, len(group))
+	}
+	sum, tokens := 0.0, 0.0
+	for i, t := range group {
+		n := float64(len(t.LogProb))
+		sum, tokens = sum+n*rewards[i], tokens+n
+	}
+	if tokens == 0 {
+		return Centered(rewards)
+	}
+	for i := range rewards {
+		rewards[i] -= sum / tokens
+	}
+	return rewards
+}
+
+// MeanScaled returns (R - mean) / mean, MaxRL's advantage (arXiv:2602.02710, D27). It
+// is for rewards that are not negative: a group whose mean is not positive gets zeros.
+func MeanScaled(rewards []float64) []float64 {
+	a := Centered(rewards)
+	m := mean(rewards)
+	for i := range a {
+		if m > 0 {
+			a[i] /= m
+		} else {
+			a[i] = 0
+		}
+	}
+	return a
+}
+
+// RoundScaled returns rewards minus the mean of their group, divided by the sample
+// standard deviation of the rewards of the round plus eps (TRL's scale_rewards =
+// "batch", Lite PPO arXiv:2508.08221, D28).
+func RoundScaled(groups [][]Trajectory, eps float64) [][]float64 {
+	all := byGroup(groups, byReward(Centered))
+	var rewards []float64
+	for _, group := range groups {
+		rewards = append(rewards, Rewards(group)...)
+	}
+	return divide(all, sampleDeviation(rewards, nil)+eps)
+}
+
+// Decoupled is GDPO's advantage (arXiv:2601.05242, D29): the values of each component
+// are standardized within the group and added with their weights; the sums, whose mean
+// is 0, are divided by their sample standard deviation over the round plus eps. Without
+// components it is Reward that is standardized.
+func Decoupled(groups [][]Trajectory, standardize func([]float64) []float64, eps float64) [][]float64 {
+	var flat []float64
+	all := byGroup(groups, func(group []Trajectory) []float64 {
+		sums := make([]float64, len(group))
+		for _, part := range componentsOf(group) {
+			for i, a := range standardize(part.values) {
+				sums[i] += part.weight * a
+			}
+		}
+		flat = append(flat, sums...)
+		return sums
+	})
+	return divide(all, sampleDeviation(flat, nil)+eps)
+}
+
+// A part is one component of a group's rewards.
+type part struct {
+	weight float64
+	values []float64
+}
+
+// componentsOf returns the components of a group in the order of their names. A
+// response without a component has 0 there.
+func componentsOf(group []Trajectory) (parts []part) {
+	weights := map[string]float64{}
+	for _, t := range group {
+		for name, c := range t.Components {
+			weights[name] = c.Weight
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		p := part{weights[name], make([]float64, len(group))}
+		for i, t := range group {
+			p.values[i] = t.Components[name].Value
+		}
+		parts = append(parts, p)
+	}
+	if parts == nil {
+		return []part{{1, Rewards(group)}}
+	}
+	return parts
+}
+
+// Whitened returns x minus its mean over the round, divided by its sample standard
+// deviation plus eps (REINFORCE++, arXiv:2501.03262, D30). A response counts as often
+// as it has tokens, as in the released implementations, which whiten token by token.
+// Where all x are equal, the result is exactly 0.
+func Whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
+	var values, tokens []float64
+	for g, group := range groups {
+		for i, t := range group {
+			if n := len(t.LogProb); n > 0 {
+				values, tokens = append(values, x[g][i]), append(tokens, float64(n))
+			}
+		}
+	}
+	out := make([][]float64, len(x))
+	equal := allEqual(slices.Concat(x...))
+	m, scale := weightedMean(values, tokens), sampleDeviation(values, tokens)+eps
+	for g := range x {
+		out[g] = make([]float64, len(x[g]))
+		for i, v := range x[g] {
+			if !equal && scale > 0 && !math.IsNaN(m) {
+				out[g][i] = (v - m) / scale
+			}
+		}
+	}
+	return out
+}
+
+// weightedMean returns the mean of x, in which x[i] counts count[i] times, or once if
+// count is nil. It is NaN if there are no values.
+func weightedMean(x, count []float64) float64 {
+	if count == nil {
+		return mean(x)
+	}
+	sum, n := 0.0, 0.0
+	for i, v := range x {
+		sum, n = sum+count[i]*v, n+count[i]
+	}
+	return sum / n
+}
+
+// sampleDeviation returns the standard deviation of a sample (divisor n - 1), in which
+// x[i] counts count[i] times, or once if count is nil. Fewer than two values have 0.
+func sampleDeviation(x, count []float64) float64 {
+	m, sum, n := weightedMean(x, count), 0.0, 0.0
+	for i, v := range x {
+		times := 1.0
+		if count != nil {
+			times = count[i]
+		}
+		sum, n = sum+times*(v-m)*(v-m), n+times
+	}
+	if n < 2 || allEqual(x) {
+		return 0
+	}
+	return math.Sqrt(sum / (n - 1))
+}
+
+// divide divides every number by scale, if it is positive.
+func divide(all [][]float64, scale float64) [][]float64 {
+	for _, row := range all {
+		for i := range row {
+			if scale > 0 {
+				row[i] /= scale
+			}
+		}
+	}
+	return all
+}

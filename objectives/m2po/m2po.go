@@ -1,0 +1,124 @@
+// Package m2po is Second-Moment Trust Policy Optimization (Prosperity before Collapse,
+// arXiv:2510.01161), for rollouts that are far off policy. Nothing is clipped; the
+// tokens that stray most are left out until the second moment of the rest is small,
+//
+//	L = -1/T sum_i sum_t M_t r_t A_i
+//
+// Candidates are the tokens whose ratio has moved where their advantage pushes it
+// (A d > 0). Those of the largest d^2 have M = 0, as many as it takes for the mean of
+// d^2 over the remaining candidates to be at most m2 (0.04). Advantages are
+// standardized. The weight of a token is -M_t r_t A_i / T.
+//
+// Implementations differ. This is Algorithm 1 as third parties implement it. The
+// authors' code (Infini-AI-Lab/M2PO) turns the same budget into bounds of the ratio
+// for PPO's clip, no narrower than [0.7, 1.5], which leaves the same tokens out but
+// for those within the bounds. AReaL takes all tokens as candidates, whatever their
+// advantage.
+//
+// Degenerate cases: an empty response adds nothing; a batch without tokens has loss 0;
+// a group with equal rewards, or of one response, has zero advantages.
+package m2po
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"onering/objectives"
+)
+
+// A M2PO is the objective "m2po".
+type M2PO struct {
+	objectives.TokenSum
+	// M2 is what the mean of d^2 over candidates may be. Default 0.04.
+	M2 float64 `toml:"m2"`
+}
+
+func init() {
+	objectives.Register("m2po", func() objectives.Objective {
+		return &M2PO{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), M2: 0.04}
+	})
+}
+
+// Validate implements objectives.Validator.
+func (o *M2PO) Validate() error {
+	return errors.Join(o.TokenSum.Validate(), objectives.Within("m2", o.M2, 0, math.MaxFloat64))
+}
+
+// candidate returns d of token j and whether it may be left out.
+func candidate(t *objectives.Trajectory, j int) (d float64, ok bool) {
+	d = t.LogProb[j] - t.OldLogProb[j]
+	return d, d*t.AdvantageAt(j) > 0
+}
+
+// threshold returns the largest d^2 that is trained on.
+func (o *M2PO) threshold(b objectives.Batch) float64 {
+	var squares []float64
+	for i := range b.Trajectories {
+		for j := range b.Trajectories[i].LogProb {
+			if d, ok := candidate(&b.Trajectories[i], j); ok {
+				squares = append(squares, d*d)
+			}
+		}
+	}
+	slices.Sort(squares)
+	// The mean of the k smallest rises with k: the last k that keeps the budget counts.
+	sum, largest := 0.0, 0.0
+	for k, x := range squares {
+		if sum += x; sum > o.M2*float64(k+1) {
+			break
+		}
+		largest = x
+	}
+	return largest
+}
+
+// surrogate sets k to M r A.
+func surrogate(t *objectives.Trajectory, k []float64, mask func(j int) bool) {
+	for j, logp := range t.LogProb {
+		k[j] = 0
+		if a := t.AdvantageAt(j); a != 0 && !mask(j) {
+			k[j] = a * math.Exp(logp-t.OldLogProb[j])
+		}
+	}
+}
+
+// masked says which tokens of a response of at are left out.
+func masked(t *objectives.Trajectory, threshold float64) func(j int) bool {
+	return func(j int) bool {
+		d, ok := candidate(t, j)
+		return ok && d*d > threshold
+	}
+}
+
+// Loss implements objectives.Objective; the mask is detached.
+func (o *M2PO) Loss(b, at objectives.Batch) float64 {
+	threshold := o.threshold(at)
+	return o.SumLoss(b, func(i int, v []float64) {
+		surrogate(&b.Trajectories[i], v, masked(&at.Trajectories[i], threshold))
+	})
+}
+
+// Weights implements objectives.Objective.
+func (o *M2PO) Weights(b objectives.Batch, w [][]float64) {
+	threshold := o.threshold(b)
+	o.SumWeights(b, w, func(i int, g []float64) {
+		surrogate(&b.Trajectories[i], g, masked(&b.Trajectories[i], threshold))
+	})
+}
+
+// Diagnose implements objectives.Diagnoser.
+func (o *M2PO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+	threshold := o.threshold(b)
+	return objectives.DiagnoseCut(b, func(i int) (cut int) {
+		mask := masked(&b.Trajectories[i], threshold)
+		for j := range b.Trajectories[i].LogProb {
+			if mask(j) {
+				cut++
+			}
+		}
+		return cut
+	})
+}
+
+var _ objectives.Diagnoser = (*M2PO)(nil)

@@ -1,0 +1,322 @@
+package objectives
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+)
+
+// Masks are settings of Shared that scale the policy gradient token by token, whatever
+// the objective. Several multiply. All are constants in the gradient, act on the
+// derivative by the log-probs and leave the value of the loss, the KL penalty and the
+// entropy bonus as they are; an objective of whole responses has the ratios of
+// masked tokens in its mean as before. Loss and Weights, the functions, apply them.
+type Masks struct {
+	// MaskOffPolicy drops responses of negative advantage whose mean of
+	// SampleLogProb - LogProb is greater. 0 (default) is off.
+	MaskOffPolicy float64 `toml:"mask_off_policy"`
+	// TopEntropy is the share of the batch's tokens, those of largest entropy, that
+	// are trained on. 0 (default) is off.
+	TopEntropy float64 `toml:"top_entropy"`
+	// ClipCov is the share of the batch's tokens that are dropped at random among
+	// those whose covariance is between ClipCovLow and ClipCovHigh. Default 0 (off), 1, 5.
+	ClipCov     float64 `toml:"clip_cov"`
+	ClipCovLow  float64 `toml:"clip_cov_low"`
+	ClipCovHigh float64 `toml:"clip_cov_high"`
+	// KLCov is the share of the batch's tokens, those of largest covariance, that pay
+	// KLCovBeta |d|. Default 0 (off), 1.
+	KLCov     float64 `toml:"kl_cov"`
+	KLCovBeta float64 `toml:"kl_cov_beta"`
+	// ImportanceCap multiplies by min(exp(OldLogProb - SampleLogProb), cap). 0
+	// (default) is off.
+	ImportanceCap float64 `toml:"importance_cap"`
+}
+
+// DefaultMasks returns masks that are off.
+func DefaultMasks() Masks { return Masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1} }
+
+// Validate implements Validator.
+func (m Masks) Validate() error {
+	const finite = math.MaxFloat64
+	return errors.Join(
+		Within("mask_off_policy", m.MaskOffPolicy, 0, finite),
+		Within("top_entropy", m.TopEntropy, 0, 1),
+		Within("clip_cov", m.ClipCov, 0, 1),
+		Within("clip_cov_low", m.ClipCovLow, -finite, finite),
+		Within("clip_cov_high", m.ClipCovHigh, -finite, finite),
+		Within("kl_cov", m.KLCov, 0, 1),
+		Within("kl_cov_beta", m.KLCovBeta, 0, finite),
+		Within("importance_cap", m.ImportanceCap, 0, finite),
+	)
+}
+
+// Mask implements Masker.
+func (m Masks) Mask(b Batch) [][]float64 {
+	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 {
+		return nil
+	}
+	factors := make([][]float64, len(b.Trajectories))
+	for i := range b.Trajectories {
+		t := &b.Trajectories[i]
+		factors[i] = make([]float64, len(t.LogProb))
+		kept := 1.0
+		if m.offPolicy(t) {
+			kept = 0
+		}
+		for j := range factors[i] {
+			factors[i][j] = kept * m.importance(t, j)
+		}
+	}
+	if m.TopEntropy > 0 && m.TopEntropy < 1 {
+		least := quantile(allTokens(b, func(t *Trajectory, j int) float64 { return t.Entropy[j] }), 1-m.TopEntropy)
+		for i, t := range b.Trajectories {
+			for j, h := range t.Entropy {
+				if h < least {
+					factors[i][j] = 0
+				}
+			}
+		}
+	}
+	for _, k := range m.clipped(b) {
+		factors[k.i][k.j] = 0
+	}
+	return factors
+}
+
+// offPolicy reports whether t is dropped: DeepSeek-V3.2's off-policy sequence mask
+// (arXiv:2512.02556).
+func (m Masks) offPolicy(t *Trajectory) bool {
+	if m.MaskOffPolicy == 0 || t.Advantage >= 0 || len(t.LogProb) == 0 {
+		return false
+	}
+	sum := 0.0
+	for j, sampled := range t.SampledLogProb() {
+		sum += sampled - t.LogProb[j]
+	}
+	return sum/float64(len(t.LogProb)) > m.MaskOffPolicy
+}
+
+// importance returns the truncated importance weight of token j.
+func (m Masks) importance(t *Trajectory, j int) float64 {
+	if m.ImportanceCap == 0 {
+		return 1
+	}
+	return min(math.Exp(t.OldLogProb[j]-t.SampledLogProb()[j]), m.ImportanceCap)
+}
+
+// A place is token j of trajectory i, with its covariance.
+type place struct {
+	i, j       int
+	covariance float64
+}
+
+// covariances returns (A - mean A)(LogProb - mean LogProb) of every token, the means
+// being over the tokens of the batch (arXiv:2505.22617).
+func covariances(b Batch) []place {
+	advantage := mean(allTokens(b, (*Trajectory).AdvantageAt))
+	logp := mean(allTokens(b, func(t *Trajectory, j int) float64 { return t.LogProb[j] }))
+	var all []place
+	for i := range b.Trajectories {
+		t := &b.Trajectories[i]
+		for j := range t.LogProb {
+			all = append(all, place{i, j, (t.AdvantageAt(j) - advantage) * (t.LogProb[j] - logp)})
+		}
+	}
+	return all
+}
+
+// share returns how many of n tokens a share is, at least one.
+func share(of float64, n int) int { return min(max(1, int(of*float64(n))), n) }
+
+// clipped returns the tokens that Clip-Cov drops. Which of the candidates they are
+// follows from the numbers of each, so that neither order nor history matters.
+func (m Masks) clipped(b Batch) []place {
+	if m.ClipCov == 0 {
+		return nil
+	}
+	all := covariances(b)
+	count := share(m.ClipCov, len(all))
+	candidates := slices.DeleteFunc(all, func(k place) bool {
+		return k.covariance <= m.ClipCovLow || k.covariance >= m.ClipCovHigh
+	})
+	slices.SortFunc(candidates, func(x, y place) int { return cmp.Compare(lot(b, x), lot(b, y)) })
+	return candidates[:min(count, len(candidates))]
+}
+
+// lot is a hash over the numbers of a token and the step.
+func lot(b Batch, k place) uint64 {
+	t := &b.Trajectories[k.i]
+	h := uint64(b.Step)
+	for _, x := range []uint64{math.Float64bits(t.LogProb[k.j]), math.Float64bits(t.OldLogProb[k.j]), math.Float64bits(t.Advantage), uint64(k.j)} {
+		h = (h ^ x) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
+// penalized returns the tokens that KL-Cov penalizes: those of largest covariance.
+func (m Masks) penalized(b Batch) []place {
+	if m.KLCov == 0 {
+		return nil
+	}
+	all := covariances(b)
+	count := share(m.KLCov, len(all))
+	slices.SortStableFunc(all, func(x, y place) int { return cmp.Compare(y.covariance, x.covariance) })
+	return all[:count]
+}
+
+// allTokens returns a number of every token of b.
+func allTokens(b Batch, of func(t *Trajectory, j int) float64) []float64 {
+	var all []float64
+	for i := range b.Trajectories {
+		for j := range b.Trajectories[i].LogProb {
+			all = append(all, of(&b.Trajectories[i], j))
+		}
+	}
+	return all
+}
+
+// quantile interpolates linearly between the sorted values, as torch.quantile does.
+// It is NaN if there are none. x is sorted.
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(x)
+	at := q * float64(len(x)-1)
+	low := int(at)
+	return x[low] + (at-float64(low))*(x[min(low+1, len(x)-1)]-x[low])
+}
+
+// shares is what every objective is that embeds Shared.
+type shares interface{ settings() Shared }
+
+func (s Shared) settings() Shared { return s }
+
+// Loss returns the loss of o with its masks: a masked token counts with the log-prob
+// of at, through which no gradient passes. Without masks it is o.Loss(b, at).
+func Loss(o Objective, b, at Batch) float64 {
+	loss := 0.0
+	if factors := maskOf(o, at); factors == nil {
+		loss = o.Loss(b, at)
+	} else {
+		loss = o.Loss(blend(b, at, factors), at)
+		if hasKL(o) {
+			// The penalties alone are the loss without advantages. They are not masked.
+			b, at := withoutAdvantages(b), withoutAdvantages(at)
+			loss += o.Loss(b, at) - o.Loss(blend(b, at, factors), at)
+		}
+	}
+	if s, ok := o.(shares); ok {
+		for _, k := range s.settings().penalized(at) {
+			t := &b.Trajectories[k.i]
+			loss += tokenScale(o, b, k.i) * s.settings().KLCovBeta * math.Abs(t.LogProb[k.j]-t.OldLogProb[k.j])
+		}
+	}
+	return loss
+}
+
+// Weights sets w to the derivative of Loss, the function, with respect to LogProb.
+// Without masks it is o.Weights(b, w).
+func Weights(o Objective, b Batch, w [][]float64) {
+	o.Weights(b, w)
+	if factors := maskOf(o, b); factors != nil {
+		penalties := make([][]float64, len(w))
+		for i := range w {
+			penalties[i] = make([]float64, len(w[i]))
+		}
+		if hasKL(o) {
+			o.Weights(withoutAdvantages(b), penalties)
+		}
+		for i := range w {
+			for j, m := range factors[i] {
+				switch p := penalties[i][j]; m {
+				case 1:
+				case 0: // of an infinite weight, too
+					w[i][j] = p
+				default:
+					w[i][j] = p + m*(w[i][j]-p)
+				}
+			}
+		}
+	}
+	if s, ok := o.(shares); ok {
+		for _, k := range s.settings().penalized(b) {
+			t := &b.Trajectories[k.i]
+			switch d := t.LogProb[k.j] - t.OldLogProb[k.j]; {
+			case d > 0:
+				w[k.i][k.j] += tokenScale(o, b, k.i) * s.settings().KLCovBeta
+			case d < 0:
+				w[k.i][k.j] -= tokenScale(o, b, k.i) * s.settings().KLCovBeta
+			}
+		}
+	}
+}
+
+// MaskStats returns figures about the masks of a step for the training log: the mean
+// of the factors over tokens, and the share of tokens that are dropped. There are none
+// without masks.
+func MaskStats(o Objective, b Batch) []Stat {
+	factors := slices.Concat(maskOf(o, b)...)
+	if len(factors) == 0 {
+		return nil
+	}
+	dropped := 0
+	for _, m := range factors {
+		if m == 0 {
+			dropped++
+		}
+	}
+	return []Stat{{"mask/mean", mean(factors)}, {"mask/dropped", *Fraction(dropped, len(factors))}}
+}
+
+// Live reports whether o may give t weights other than zero.
+func Live(o Objective, t Trajectory) bool {
+	s, ok := o.(shares)
+	return t.HasAdvantage() || WeighsEntropy(o) || NeedsReference(o) || ok && s.settings().KLCov > 0
+}
+
+func maskOf(o Objective, b Batch) [][]float64 {
+	if m, ok := o.(Masker); ok {
+		return m.Mask(b)
+	}
+	return nil
+}
+
+func hasKL(o Objective) bool {
+	s, ok := o.(shares)
+	return ok && s.settings().KLBeta != 0
+}
+
+// tokenScale returns how much a token of trajectory i counts.
+func tokenScale(o Objective, b Batch, i int) float64 {
+	if s, ok := o.(TokenScaler); ok {
+		return s.TokenScale(b, i)
+	}
+	return 1 / float64(len(b.Trajectories)*len(b.Trajectories[i].LogProb))
+}
+
+// blend returns b with log-probs that lie between those of at (factor 0) and its own
+// (factor 1): the derivative by the log-probs of b is multiplied by the factors.
+func blend(b, at Batch, factors [][]float64) Batch {
+	b.Trajectories = slices.Clone(b.Trajectories)
+	for i := range b.Trajectories {
+		mixed := make([]float64, len(factors[i]))
+		for j, m := range factors[i] {
+			from := at.Trajectories[i].LogProb[j]
+			mixed[j] = from + m*(b.Trajectories[i].LogProb[j]-from)
+		}
+		b.Trajectories[i].LogProb = mixed
+	}
+	return b
+}
+
+// withoutAdvantages returns b with advantages of zero.
+func withoutAdvantages(b Batch) Batch {
+	b.Trajectories = slices.Clone(b.Trajectories)
+	for i := range b.Trajectories {
+		b.Trajectories[i].Advantage, b.Trajectories[i].TokenAdvantage = 0, nil
+	}
+	return b
+}
