@@ -20,6 +20,8 @@ type Compute struct {
 	Type DType
 	// Provider is the provider whose kernels must be able to run the Programs.
 	Provider Provider
+	// Adapter is what the Programs compute beside the model; nil for the model alone.
+	Adapter *Adapter
 }
 
 // A Provider is a part of ONNX Runtime with kernels for one kind of device.
@@ -74,6 +76,9 @@ func (g Geometry) StashBytes(level Stash, n int) int {
 type Architecture interface {
 	Geometry() Geometry
 	Layout() *Layout
+	// AdapterLayout places the tensors of the Compute's Adapter; nil without one.
+	// Programs name them without AdapterPrefix, as they name weights.
+	AdapterLayout() *Layout
 	// LayerPrefix is what comes before the names of layer i's weights.
 	LayerPrefix(i int) string
 
@@ -89,6 +94,9 @@ type Architecture interface {
 	// LayerBytes returns the peak memory in bytes of a run of each layer Program,
 	// without its inputs and outputs, for n tokens in rows rows of T places.
 	LayerBytes(stash Stash, blocks, n, rows, T int) (forward, backward int64, err error)
+	// Where there is an Adapter, the gradients of Layer, Norm and Head are those of
+	// the adapter and of what goes into them, and none of weights.
+
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)
 	// Head is the log-softmax over a slice of the vocabulary. backward takes

@@ -150,6 +150,18 @@ func (a *arena) nameTensors() error {
 	return nil
 }
 
+// tensor returns the Value of a tensor by the name that Programs have for it; nil
+// where the arena has none, and of a nil arena.
+func (a *arena) tensor(name string) *Value {
+	if a == nil {
+		return nil
+	}
+	if v := a.tensors[name]; v != nil {
+		return v
+	}
+	return a.tensors[models.AdapterPrefix+name]
+}
+
 // round makes the 16-bit copy of the elements from (included) to to (excluded).
 func (a *arena) round(d models.DType, from, to int) error {
 	c := &arena{memory: a.memory, weights: a.weights, from: from, to: to, dtype: d}

@@ -21,12 +21,12 @@ type headSessions struct {
 }
 
 // A headSlice is a range of rows of the head and of its gradient. The gradient is
-// nil with ScoreOnly.
+// nil where no weights are trained.
 type headSlice struct{ e, de *Value }
 
 // openHead loads the Programs of the head and cuts it into slices.
 func (l *Learner) openHead() error {
-	forward, target, backward, err := l.ring.Arch.Head(l.options.EntropyGradient)
+	forward, target, backward, err := l.arch().Head(l.options.EntropyGradient)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (l *Learner) sliceHead() error {
 		if s.e, err = l.ring.arena.view(first, int64(rows), int64(g.Hidden)); err != nil {
 			return err
 		}
-		if l.options.ScoreOnly {
+		if !l.trainsWeights() {
 			continue
 		}
 		if s.de, err = l.gradients.view(first, int64(rows), int64(g.Hidden)); err != nil {
@@ -156,7 +156,7 @@ func (p *Pass) headBackward() (*Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, de := l.ring.arena.tensors[l.geometry.Head], l.gradients.tensors[l.geometry.Head]
+	e, de := l.ring.arena.tensors[l.geometry.Head], l.gradients.tensors[l.geometry.Head] // de is nil with an adapter
 	if err := l.rows.token(e, de, a.h.value, p.packed.targets.value, head.w.value, dh); err != nil {
 		return nil, err
 	}
@@ -183,8 +183,10 @@ func (p *Pass) headBackward() (*Value, error) {
 	bind.out(ports.NormedGradOut, dh, nil)
 	for _, s := range head.slices {
 		bind.in(ports.HeadSlice, s.e, nil)
-		bind.in(ports.HeadSliceGrad, s.de, nil)
-		bind.out(ports.HeadSliceGradOut, s.de, nil)
+		if s.de != nil {
+			bind.in(ports.HeadSliceGrad, s.de, nil)
+			bind.out(ports.HeadSliceGradOut, s.de, nil)
+		}
 		if err := bind.run(); err != nil {
 			return nil, err
 		}
@@ -202,7 +204,7 @@ type normSessions struct {
 
 // openNorm loads the Programs of the norm.
 func (l *Learner) openNorm() error {
-	forward, backward, err := l.ring.Arch.Norm()
+	forward, backward, err := l.arch().Norm()
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,9 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		}
 		dy = dx
 	}
+	if !l.trainsWeights() {
+		return nil
+	}
 	return l.rows.add(dy, p.packed.ids.value, l.gradients.tensors[l.geometry.Embedding])
 }
 

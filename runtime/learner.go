@@ -36,6 +36,9 @@ type LearnerOptions struct {
 	EntropyGradient bool
 	// ScoreOnly leaves out what only Backward needs, such as the gradients.
 	ScoreOnly bool
+	// Base leaves the ring's adapter out: log-probs are those of the weights alone.
+	// Such a Learner only scores.
+	Base bool
 }
 
 const (
@@ -80,6 +83,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
+	o.ScoreOnly = o.ScoreOnly || o.Base
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
 		tables: newTables(e), dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}
 	if err := l.open(); err != nil {
@@ -92,7 +96,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 // open loads all Programs except those of the layers, which Forward loads.
 func (l *Learner) open() (err error) {
 	if !l.options.ScoreOnly {
-		if l.Gradients, err = models.NewWeights(l.ring.Weights.Layout); err != nil {
+		if l.Gradients, err = models.NewWeights(l.ring.Trained().Layout); err != nil {
 			return err
 		}
 		if l.gradients, err = l.env.hold(l.Gradients, true); err != nil {
@@ -111,6 +115,18 @@ func (l *Learner) open() (err error) {
 	return l.openHead()
 }
 
+// arch is the ring's, or with Base that of its weights alone.
+func (l *Learner) arch() models.Architecture {
+	if l.options.Base {
+		return l.ring.base
+	}
+	return l.ring.Arch
+}
+
+// trainsWeights reports whether Backward adds to gradients of the weights, not to
+// those of an adapter.
+func (l *Learner) trainsWeights() bool { return !l.options.ScoreOnly && l.ring.Adapter == nil }
+
 // HasEntropyGradient reports whether Backward takes dL/dentropy.
 func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }
 
@@ -121,7 +137,7 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 		return err
 	}
 	return b.bindAll(models.Gradient, func(p models.Port) (*Value, error) {
-		v := l.gradients.tensors[prefix+p.Of]
+		v := l.gradients.tensor(prefix + p.Of)
 		if v == nil {
 			return nil, fmt.Errorf("runtime: program %q updates the gradient of %q, which the model lacks", b.s.name, prefix+p.Of)
 		}
@@ -135,7 +151,7 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 	if s := l.layers[blocks]; s != nil {
 		return s, nil
 	}
-	forward, backward, err := l.ring.Arch.Layer(l.options.Stash, blocks)
+	forward, backward, err := l.arch().Layer(l.options.Stash, blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +182,7 @@ func (l *Learner) bindLayers(p models.Program) (layers []*Binding, err error) {
 	for i := range l.geometry.Layers {
 		b, err := session.NewBinding()
 		if err == nil {
-			err = l.bindWeights(b, l.ring.Arch.LayerPrefix(i))
+			err = l.bindWeights(b, l.arch().LayerPrefix(i))
 		}
 		if err != nil {
 			session.Close()

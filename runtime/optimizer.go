@@ -62,7 +62,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 // open makes the state, loads the Programs and cuts the arenas into parts.
 func (o *Optimizer) open(options OptimizerOptions) error {
 	for _, s := range o.rule.State() {
-		w, err := models.NewWeights(o.ring.Weights.Layout)
+		w, err := models.NewWeights(o.ring.Trained().Layout)
 		if err != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ func (o *Optimizer) open(options OptimizerOptions) error {
 		return err
 	}
 	if o.rule.ByTensor() {
-		for _, name := range o.ring.Weights.Layout.Names() {
-			place, _ := o.ring.Weights.Layout.Find(name)
+		for _, name := range o.ring.Trained().Layout.Names() {
+			place, _ := o.ring.Trained().Layout.Find(name)
 			if err := o.addPart(place.Offset, place.Shape, place.Shape); err != nil {
 				return fmt.Errorf("runtime: the optimizer's update of %s: %w", name, err)
 			}
@@ -97,9 +97,9 @@ func (o *Optimizer) open(options OptimizerOptions) error {
 // bounds returns the first element of each range, and the number of all elements.
 // Elements with a 16-bit copy and elements without are not in one range.
 func (o *Optimizer) bounds() (bounds []int) {
-	total := len(o.ring.Weights.Data)
+	total := len(o.ring.Trained().Data)
 	edges := []int{total}
-	if c := o.ring.arena.rounded; c != nil {
+	if c := o.ring.trained().rounded; c != nil {
 		edges = []int{c.from, c.to, total}
 	}
 	for from := 0; from < total; {
@@ -121,7 +121,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	}
 	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value)})
 	part := &o.parts[len(o.parts)-1]
-	if part.p, err = o.ring.arena.view(from, int64s(dims)...); err != nil {
+	if part.p, err = o.ring.trained().view(from, int64s(dims)...); err != nil {
 		return err
 	}
 	if part.g, err = arenaOf(o.env, o.gradients).view(from, int64s(dims)...); err != nil {
@@ -133,7 +133,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		}
 	}
 	copy := models.F32
-	if c := o.ring.arena.rounded; c != nil && c.holds(from, from+size) {
+	if c := o.ring.trained().rounded; c != nil && c.holds(from, from+size) {
 		copy = o.ring.Arch.Geometry().Compute
 		if part.copy, err = c.view(from, int64s(dims)...); err != nil {
 			return err

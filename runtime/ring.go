@@ -15,24 +15,62 @@ import (
 type Ring struct {
 	Arch    models.Architecture
 	Weights *models.Weights
+	// Adapter is what is trained in place of the Weights, which then stay as they
+	// are; nil without Adapt.
+	Adapter *models.Weights
 	// LossScale multiplies all gradients so that float16 can hold them; 0 means 1.
 	// It should be a power of two, which rounds nothing. Learners multiply by it and
 	// Optimizers divide by it.
 	LossScale float64
 
-	arena *arena // holds Weights; in the host's memory until moveTo
-	env   *Env   // the Env of the first moveTo; nil before
+	arena   *arena              // holds Weights; in the host's memory until moveTo
+	adapter *arena              // holds Adapter; nil without one
+	base    models.Architecture // of the Weights alone
+	env     *Env                // the Env of the first moveTo; nil before
 }
 
 // NewRing makes a Ring of w. An Env on a device moves the weights there when it makes
 // the first Decoder, Learner or Optimizer.
 func NewRing(arch models.Architecture, w *models.Weights) (*Ring, error) {
-	r := &Ring{Arch: arch, Weights: w, arena: hostArena(w)}
+	r := &Ring{Arch: arch, Weights: w, arena: hostArena(w), base: arch}
 	if err := r.arena.nameTensors(); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// Adapt puts an adapter beside the weights: from now on all that is made of the ring
+// computes with both, and learners and optimizers train the adapter alone. arch is
+// that of the weights with the adapter. Call it before anything is made of the ring.
+func (r *Ring) Adapt(arch models.Architecture, adapter *models.Weights) error {
+	if r.env != nil || r.Adapter != nil {
+		return fmt.Errorf("runtime: the ring is in use or has an adapter: an adapter comes first")
+	}
+	a := hostArena(adapter)
+	if err := a.nameTensors(); err != nil {
+		a.close()
+		return err
+	}
+	r.Arch, r.Adapter, r.adapter = arch, adapter, a
+	return nil
+}
+
+// Trained returns what learners and optimizers change: the adapter, or the weights
+// where there is none.
+func (r *Ring) Trained() *models.Weights {
+	if r.Adapter != nil {
+		return r.Adapter
+	}
+	return r.Weights
+}
+
+// trained is the arena of Trained.
+func (r *Ring) trained() *arena {
+	if r.adapter != nil {
+		return r.adapter
+	}
+	return r.arena
 }
 
 // lossScale is LossScale with its default.
@@ -53,15 +91,13 @@ func (r *Ring) moveTo(e *Env) error {
 		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
 	}
 	from, to := r.Arch.Copied()
-	a, err := e.hold(r.Weights, false)
-	if err != nil {
-		return err
-	}
-	if from < to {
+	a, err := moved(e, r.Weights)
+	if err == nil && from < to {
 		err = a.round(r.Arch.Geometry().Compute, from, to)
 	}
-	if err == nil {
-		err = a.nameTensors()
+	var adapter *arena
+	if err == nil && r.Adapter != nil {
+		adapter, err = moved(e, r.Adapter)
 	}
 	if err != nil {
 		a.close()
@@ -70,7 +106,25 @@ func (r *Ring) moveTo(e *Env) error {
 	r.arena.close()
 	r.arena, r.env = a, e
 	e.Forget(r.Weights)
+	if adapter != nil {
+		r.adapter.close()
+		r.adapter = adapter
+		e.Forget(r.Adapter)
+	}
 	return nil
+}
+
+// moved holds w in the memory of e, with a Value for each tensor.
+func moved(e *Env, w *models.Weights) (*arena, error) {
+	a, err := e.hold(w, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.nameTensors(); err != nil {
+		a.close()
+		return nil, err
+	}
+	return a, nil
 }
 
 // bind binds every weight that the Program reads. prefix is what the names of the
@@ -83,6 +137,9 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 		}
 		v := tensors[prefix+p.Name]
 		if v == nil {
+			v = r.adapter.tensor(prefix + p.Name)
+		}
+		if v == nil {
 			return nil, fmt.Errorf("runtime: program %q reads %q, which the model lacks in %v", b.s.name, prefix+p.Name, p.DType)
 		}
 		return v, nil
@@ -91,4 +148,7 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 
 // Close frees everything except the host's weights, which stay as they were last
 // downloaded.
-func (r *Ring) Close() { r.arena.close() }
+func (r *Ring) Close() {
+	r.arena.close()
+	r.adapter.close()
+}

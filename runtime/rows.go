@@ -21,7 +21,7 @@ type rowOperations interface {
 	add(rows, ids, x *Value) error
 	// token computes the part of the head's gradients that comes from the logits of
 	// the tokens y [n], for w = dL/dlogp [n,1], the head e [V,D] and its input h
-	// [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i].
+	// [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i]; de may be nil.
 	token(e, de, h, y, w, dh *Value) error
 	close()
 }
@@ -31,7 +31,7 @@ func (l *Learner) openRows() (rowOperations, error) {
 	if l.env.memory.aliases() {
 		return hostRows{}, nil
 	}
-	gather, add, token, err := l.ring.Arch.Rows()
+	gather, add, token, err := l.arch().Rows()
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,10 @@ func (hostRows) add(rows, ids, x *Value) error {
 }
 
 func (hostRows) token(e, de, h, y, w, dh *Value) error {
-	head, gradient := valuesOf[float32](e), valuesOf[float32](de)
+	head, gradient := valuesOf[float32](e), []float32(nil)
+	if de != nil {
+		gradient = valuesOf[float32](de)
+	}
 	in, out, ids, d := valuesOf[float32](h), valuesOf[float32](dh), valuesOf[int64](y), width(h)
 	clear(out)
 	for i, weight := range valuesOf[float32](w) {
@@ -91,7 +94,9 @@ func (hostRows) token(e, de, h, y, w, dh *Value) error {
 		}
 		row := int(ids[i]) * d
 		addScaled(out[i*d:(i+1)*d], weight, head[row:row+d])
-		addScaled(gradient[row:row+d], weight, in[i*d:(i+1)*d])
+		if gradient != nil {
+			addScaled(gradient[row:row+d], weight, in[i*d:(i+1)*d])
+		}
 	}
 	return nil
 }
@@ -136,12 +141,14 @@ func (r *deviceRows) add(rows, ids, x *Value) error {
 func (r *deviceRows) token(e, de, h, y, w, dh *Value) error {
 	b := binder{b: r.tokenProgram}
 	b.in(ports.HeadSlice, e, nil)
-	b.in(ports.HeadSliceGrad, de, nil)
-	b.in(ports.Normed, h, nil)
+	if de != nil {
+		b.in(ports.HeadSliceGrad, de, nil)
+		b.in(ports.Normed, h, nil)
+		b.out(ports.HeadSliceGradOut, de, nil)
+	}
 	b.in(ports.Targets, y, nil)
 	b.in(ports.LogProbGrad, w, nil)
 	b.out(ports.NormedGrad, dh, nil)
-	b.out(ports.HeadSliceGradOut, de, nil)
 	return b.run()
 }
 

@@ -207,15 +207,19 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, past bool
 	}
 	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
 	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
-	qkv := product(form, h, w, b)
+	var qkv *graph.Node
+	if len(a.adapted(a.qkv())) > 0 {
+		qkv = a.adaptedQKV(form, h, w, b, &weights)
+	} else {
+		qkv = product(form, h, w, b)
+	}
 	if a.Block.QKNorm {
 		qkv = a.normQK(qkv, weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim))
 	}
 	o, now := attend(i, qkv, before)
 	present(g, "key", models.Keys, i, now.K, before.K)
 	present(g, "value", models.Values, i, now.V, before.V)
-	w, b = weights.product(module{n.O, d}, a.Heads*a.HeadDim, a.Block.OBias)
-	x = a.onto(form, x, o, w, b)
+	x = a.onto(form, x, o, module{n.O, d}, a.Block.OBias, &weights)
 	h = a.narrow(graph.RMSNorm(x, weights.norm(n.PostNorm, d), a.RMSEps))
 	return a.mlp(form, x, h, &weights)
 }
@@ -246,28 +250,34 @@ func (a decoding) normQK(qkv, q, k *graph.Node) *graph.Node {
 	return a.narrow(graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2]))
 }
 
-// onto is sum + x w^T + b; b may be nil.
-func (a decoding) onto(form models.Form, sum, x, w, b *graph.Node) *graph.Node {
+// onto is sum + the product of a module with x [N,in].
+func (a decoding) onto(form models.Form, sum, x *graph.Node, m module, bias bool, weights *weights) *graph.Node {
 	if form == models.Direct {
-		return a.plus(sum, x, w, b)
+		return weights.onto(sum, x, m, bias)
 	}
-	return graph.Add(sum, product(form, x, w, b))
+	w, b := weights.product(m, x.Shape()[1].N, bias)
+	low := weights.lowDown(m.name, []module{m}, x)[0]
+	return graph.Add(sum, graph.Transpose(weights.besideDown(m, low, wide(form, x, w, b)), 1, 0))
 }
 
 // mlp is sum + down(silu(gate) * up); in the wide forms what is between stays
 // transposed. gate and up lie one behind the other, but a product of both would
 // have to be split.
 func (a decoding) mlp(form models.Form, sum, h *graph.Node, weights *weights) *graph.Node {
-	gateUp := a.gateUp()
+	gateUp, last := a.gateUp(), module{a.Names.Down, a.Hidden}
 	gate, gateBias := weights.product(gateUp[0], a.Hidden, a.Block.MLPBias)
 	up, upBias := weights.product(gateUp[1], a.Hidden, a.Block.MLPBias)
-	down, downBias := weights.product(module{a.Names.Down, a.Hidden}, a.FFN, a.Block.MLPBias)
+	w, b := weights.product(last, a.FFN, a.Block.MLPBias)
 	if form == models.Direct {
-		return a.onto(form, sum, graph.SwiGLU(graph.Linear(h, gate, gateBias), graph.Linear(h, up, upBias)), down, downBias)
+		low := weights.low(a.Names.GateUp, gateUp, h)
+		inner := graph.SwiGLU(weights.beside(gateUp[0], low[0], graph.Linear(h, gate, gateBias)), weights.beside(gateUp[1], low[1], graph.Linear(h, up, upBias)))
+		return weights.ontoBy(sum, inner, last, w, b)
 	}
-	inner := graph.SwiGLU(wide(form, h, gate, gateBias), wide(form, h, up, upBias))
-	if downBias != nil {
-		downBias = graph.Reshape(downBias, -1, 1)
+	low := weights.lowDown(a.Names.GateUp, gateUp, h)
+	inner := graph.SwiGLU(weights.besideDown(gateUp[0], low[0], wide(form, h, gate, gateBias)), weights.besideDown(gateUp[1], low[1], wide(form, h, up, upBias)))
+	if b != nil {
+		b = graph.Reshape(b, -1, 1)
 	}
-	return graph.Add(sum, graph.Transpose(graph.Gemm(down, inner, downBias, false, false), 1, 0))
+	lowest := weights.lowAlong(down, last.name, []module{last}, a.FFN, func(a *graph.Node) *graph.Node { return graph.Gemm(a, inner, nil, false, false) })[0]
+	return graph.Add(sum, graph.Transpose(weights.besideDown(last, lowest, graph.Gemm(w, inner, b, false, false)), 1, 0))
 }

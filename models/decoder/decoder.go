@@ -68,7 +68,8 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16}, c.Type) {
 		return nil, fmt.Errorf("graphs compute in F32, BF16 or F16, not %v", c.Type)
 	}
-	return Architecture{s, c}, nil
+	a := Architecture{s, c}
+	return a, a.checkAdapter()
 }
 
 // Geometry returns the sizes and names that running the model needs.

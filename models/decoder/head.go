@@ -27,6 +27,10 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
 		x, w, h := build(g)
 		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
+		if a.Adapter != nil {
+			g.Output(ports.StreamGradOut, graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x})[0])
+			return
+		}
 		sum := running(g, w)
 		d := graph.Gradient([]*graph.Node{h}, []*graph.Node{dh}, []*graph.Node{x, w})
 		g.Output(ports.StreamGradOut, d[0])
@@ -53,7 +57,8 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
 // dlogits = -p (w + v (logit - z + entropy)). In float16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
-// larger; the gradients' norm and the optimizer's update divide by it.
+// larger; the gradients' norm and the optimizer's update divide by it. Where there
+// is an adapter, nothing has a dE.
 func (a Architecture) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
@@ -85,7 +90,11 @@ func (a Architecture) Head(entropyGradient bool) (forward, target, backward mode
 	backward, err = graph.Build("head.backward", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 		z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
-		dh, de := g.Float(ports.NormedGrad, "R", d), g.Float(ports.HeadSliceGrad, "v", d)
+		dh := g.Float(ports.NormedGrad, "R", d)
+		var de *graph.Node // the running gradient of E, where it has one
+		if a.Adapter == nil {
+			de = g.Float(ports.HeadSliceGrad, "v", d)
+		}
 		logp := graph.Sub(graph.Linear(h, e, nil), z)
 		weight := graph.Neg(w)
 		if entropyGradient {
@@ -94,7 +103,9 @@ func (a Architecture) Head(entropyGradient bool) (forward, target, backward mode
 		}
 		dlogits := graph.Mul(graph.Exp(logp), weight)
 		g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh, false, false), ports.NormedGrad)
-		g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, de, true, false), ports.HeadSliceGrad)
+		if de != nil {
+			g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, de, true, false), ports.HeadSliceGrad)
+		}
 	})
 	return forward, target, backward, err
 }

@@ -45,9 +45,9 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 		bounds = g.Input(ports.BlockBounds, onnx.Int64, graph.Dims(blocks+1))
 	}
 
-	linear := func(x *graph.Node, m module, bias bool) *graph.Node {
+	linear := func(x *graph.Node, m module, bias bool, low *graph.Node) *graph.Node {
 		w, b := l.weights.product(m, d, bias)
-		return graph.Linear(x, w, b)
+		return l.weights.beside(m, low, graph.Linear(x, w, b))
 	}
 	// turn returns the heads turned, and normed before if the block has QKNorm.
 	// kept is what to stash: from it the turned heads follow without a product.
@@ -61,22 +61,21 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	var q, k *graph.Node
 	h := a.narrow(graph.RMSNorm(l.x, l.weights.norm(n.InputNorm, d), a.RMSEps))
 	qkv := a.qkv()
-	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias), n.QNorm)
-	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias), n.KNorm)
-	l.v = linear(h, qkv[2], a.Block.QKVBias)
+	low := l.weights.low(n.QKV, qkv, h)
+	l.q, q = turn(linear(h, qkv[0], a.Block.QKVBias, low[0]), n.QNorm)
+	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias, low[1]), n.KNorm)
+	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
 	in := l.packing.Unpack
 	l.o = graph.CausalAttention(in(q), in(k), in(l.v), mask, bounds,
 		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forCUDA()})
 	o := l.packing.Pack(l.o)
-	w, b := l.weights.product(module{n.O, d}, a.Heads*a.HeadDim, a.Block.OBias)
-	l.x2 = a.plus(l.x, o, w, b)
+	l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias)
 	h = a.narrow(graph.RMSNorm(l.x2, l.weights.norm(n.PostNorm, d), a.RMSEps))
 	gateUp := a.gateUp()
-	l.gate = linear(h, gateUp[0], a.Block.MLPBias)
-	l.up = linear(h, gateUp[1], a.Block.MLPBias)
-	inner := graph.SwiGLU(l.gate, l.up)
-	w, b = l.weights.product(module{n.Down, d}, a.FFN, a.Block.MLPBias)
-	l.y = a.plus(l.x2, inner, w, b)
+	low = l.weights.low(n.GateUp, gateUp, h)
+	l.gate = linear(h, gateUp[0], a.Block.MLPBias, low[0])
+	l.up = linear(h, gateUp[1], a.Block.MLPBias, low[1])
+	l.y = l.weights.onto(l.x2, graph.SwiGLU(l.gate, l.up), module{n.Down, d}, a.Block.MLPBias)
 	return l
 }
 
@@ -109,13 +108,17 @@ func addGradient(g *graph.Graph, weight, running, d *graph.Node) {
 type weights struct {
 	a      Architecture
 	g      *graph.Graph
-	prefix string        // of the inputs' names
-	all    []*graph.Node // in the order of the inputs
+	prefix string // of the inputs' names
+	// trained are those that get gradients, in the order of the inputs: all, or
+	// those of the adapter where there is one.
+	trained []*graph.Node
 }
 
 func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.Node {
 	n := parameter(w.g, w.prefix+name, elem, sizes...)
-	w.all = append(w.all, n)
+	if w.a.Adapter == nil {
+		w.trained = append(w.trained, n)
+	}
 	return n
 }
 
@@ -130,6 +133,21 @@ func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.No
 		offset = w.input(m.name+".bias", w.a.elem(), m.rows)
 	}
 	return matrix, offset
+}
+
+// onto is the float32 stream + the product of a module with x [N,in].
+func (w *weights) onto(stream, x *graph.Node, m module, bias bool) *graph.Node {
+	matrix, offset := w.product(m, x.Shape()[1].N, bias)
+	return w.ontoBy(stream, x, m, matrix, offset)
+}
+
+// ontoBy is onto with the module's weights, which are declared already.
+func (w *weights) ontoBy(stream, x *graph.Node, m module, matrix, offset *graph.Node) *graph.Node {
+	y := w.a.plus(stream, x, matrix, offset)
+	if low := w.low(m.name, []module{m}, x)[0]; low != nil {
+		return w.a.plus(y, low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), nil)
+	}
+	return y
 }
 
 // plus is the float32 stream + x w^T + b; b may be nil.
@@ -162,8 +180,8 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
 // graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
-// the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight,
-// and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
+// the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight (of
+// the adapter's alone where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
 // the matrices, the biases and the stash without x2 have that type; all else is
 // float32.
 func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward models.Program, err error) {
@@ -196,9 +214,9 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 			g.Use(n, models.Use{Role: models.Kept})
 			graph.Stash(values[i], g.Input(n, values[i].Elem(), values[i].Shape()))
 		}
-		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.all...))
+		d := graph.Gradient([]*graph.Node{l.y}, []*graph.Node{dy}, append([]*graph.Node{l.x}, l.weights.trained...))
 		g.Output(ports.StreamGradOut, d[0])
-		for i, w := range l.weights.all {
+		for i, w := range l.weights.trained {
 			addGradient(g, w, running(g, w), d[i+1])
 		}
 	}

@@ -31,32 +31,37 @@ func checkDecode(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			sequences[i] = append(sequences[i], r.IntN(m.Vocab))
 		}
 	}
-	for _, a := range architectures(t, m) {
-		model := interpret(a, w)
-		want := model.forward(t, sequences, 1)
-		check := func(what string, hidden graphtest.Tensor, at []int) {
-			t.Helper()
-			start := 0
-			for row, s := range sequences {
-				for i, x := range want.Row(start + at[row] - 1) {
-					// Graphs hold the scale of attention in float32.
-					if got := hidden.Row(row)[i]; !(math.Abs(got-x) <= 1e-6*(1+math.Abs(x))) {
-						t.Fatalf("%v, %s, row %d, token %d: state [%d] is %v, by the layers %v", a.Geometry().Compute, what, row, at[row]-1, i, got, x)
-					}
+	for _, a := range architectures(t, m, nil) {
+		interpret(a, w).checkDecoding(t, "", sequences)
+	}
+}
+
+// checkDecoding is checkDecode for one way of computing.
+func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int) {
+	t.Helper()
+	want := m.forward(t, sequences, 1)
+	check := func(what string, hidden graphtest.Tensor, at []int) {
+		t.Helper()
+		start := 0
+		for row, s := range sequences {
+			for i, x := range want.Row(start + at[row] - 1) {
+				// Graphs hold the scale of attention in float32.
+				if got := hidden.Row(row)[i]; !(math.Abs(got-x) <= 1e-6*(1+math.Abs(x))) {
+					t.Fatalf("%v, %s%s, row %d, token %d: state [%d] is %v, by the layers %v", m.Compute, name, what, row, at[row]-1, i, got, x)
 				}
-				start += len(s)
 			}
+			start += len(s)
 		}
-		for _, form := range models.Forms {
-			if form != models.Direct && a.Geometry().Compute != models.F32 {
-				continue // Decode has only the direct form in 16 bits
-			}
-			d := &decoding{interpreted: model, sequences: sequences, at: []int{5, 1, 3}, places: 9}
-			check("prompts", d.prefill(t), d.at)
-			for range 4 {
-				hidden := d.step(t, form)
-				check(fmt.Sprintf("form %d", form), hidden, d.at)
-			}
+	}
+	for _, form := range models.Forms {
+		if form != models.Direct && m.Compute != models.F32 {
+			continue // Decode has only the direct form in 16 bits
+		}
+		d := &decoding{interpreted: m, sequences: sequences, at: []int{5, 1, 3}, places: 9}
+		check("prompts", d.prefill(t), d.at)
+		for range 4 {
+			hidden := d.step(t, form)
+			check(fmt.Sprintf("form %d", form), hidden, d.at)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // checkGradients compares backward with differences of forward.
 func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
-	for _, a := range architectures(t, m) {
+	for _, a := range architectures(t, m, nil) {
 		model := interpret(a, w)
 		for _, blocks := range []int{1, 3} {
 			model.checkLayer(t, blocks)

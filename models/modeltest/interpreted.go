@@ -23,22 +23,7 @@ type interpreted struct {
 }
 
 func interpret(a models.Architecture, w *models.Weights) interpreted {
-	m := interpreted{a, a.Geometry(), tensors{}}
-	add := func(name string) {
-		data, shape, _ := w.View(name)
-		x := graphtest.Zeros(shape...)
-		for i, v := range data {
-			x.Data[i] = float64(v)
-		}
-		m.weights[name] = x
-	}
-	for _, f := range w.Layout.Fused() {
-		add(f.Name)
-		for _, part := range f.Parts {
-			add(part.Name)
-		}
-	}
-	return m
+	return interpreted{a, a.Geometry(), tensorsOf(w)}
 }
 
 // elems are the types of values that a graph of 16 bits takes. The interpreter
@@ -167,7 +152,7 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 // they give gradients, with the layout. The runtime computes the gradients of
 // the embedding and of the head from those of what they give.
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
-	for _, a := range architectures(t, m) {
+	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()
 		_, layer, err := a.Layer(models.StashInput, 1)
 		if err != nil {

@@ -33,6 +33,8 @@ import (
 //     of training give, in every form and for every way of computing.
 //   - gradients: layers and norm backward are the differences of layers and norm
 //     forward, however much is stashed and in however many blocks.
+//   - adapter: with low-rank products beside the weights all that holds too, and the
+//     states are those of the weights with the products added to them.
 func Run(t *testing.T, config string) {
 	t.Helper()
 	m, err := models.ParseConfig([]byte(config), nil)
@@ -49,7 +51,7 @@ func Run(t *testing.T, config string) {
 var rules = []struct {
 	name  string
 	check func(t testing.TB, config string, m models.Model, w *models.Weights)
-}{{"config", checkConfig}, {"folder", checkFolder}, {"weights", checkWeights}, {"decode", checkDecode}, {"gradients", checkGradients}}
+}{{"config", checkConfig}, {"folder", checkFolder}, {"weights", checkWeights}, {"decode", checkDecode}, {"gradients", checkGradients}, {"adapter", checkAdapter}}
 
 // draw returns random weights. Those of a fresh model would hide mistakes: its
 // norms are one and its biases zero.
@@ -74,10 +76,11 @@ func draw(t testing.TB, m models.Model, seed uint64) *models.Weights {
 }
 
 // architectures are a model's Architectures for all ways of computing.
-func architectures(t testing.TB, m models.Model) []models.Architecture {
+func architectures(t testing.TB, m models.Model, adapter *models.Adapter) []models.Architecture {
 	t.Helper()
 	var all []models.Architecture
 	for _, c := range []models.Compute{{Type: models.F32}, {Type: models.F32, Provider: models.CUDA}, {Type: models.F16, Provider: models.CUDA}, {Type: models.BF16, Provider: models.CUDA}} {
+		c.Adapter = adapter
 		a, err := m.Architecture(c)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // An explainer finds out where figures that are not finite come from.
 type explainer struct {
 	env         *runtime.Env
-	weights     *models.Weights
+	weights     []*models.Weights // of the model, and the adapter's where there is one
 	learner     *runtime.Learner
 	temperature float64
 }
@@ -19,11 +19,16 @@ type explainer struct {
 // CheckWeights names the first of the ring's weights that is not finite, wherever
 // they lie.
 func (e explainer) CheckWeights() error {
-	if err := e.env.Download(e.weights); err != nil {
-		return err
+	for _, w := range e.weights {
+		if err := e.env.Download(w); err != nil {
+			return err
+		}
+		err := CheckWeights(w)
+		if e.env.Forget(w); err != nil {
+			return err
+		}
 	}
-	defer e.env.Forget(e.weights)
-	return CheckWeights(e.weights)
+	return nil
 }
 
 // Explain adds to a *NonfiniteError about scores where those come from: a weight,

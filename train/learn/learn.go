@@ -133,8 +133,12 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
+	weights := []*models.Weights{ring.Weights}
+	if ring.Adapter != nil {
+		weights = append(weights, ring.Adapter)
+	}
 	s := &Stepper{
-		explainer: explainer{env: env, weights: ring.Weights, learner: learner, temperature: o.Temperature},
+		explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
 		ring:      ring, options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log},
 	}
 	if o.Optimizer != nil {

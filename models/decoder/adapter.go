@@ -1,0 +1,184 @@
+package decoder
+
+import (
+	"fmt"
+	"slices"
+
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// An adapter's matrices are float32, as all that is trained: graphs of 16 bits round
+// them as they run. Modules that share their operand share the product with A: their
+// As lie one behind the other.
+
+// adapted are those of parts that have low-rank products.
+func (a Architecture) adapted(parts []module) []module {
+	var out []module
+	for _, m := range parts {
+		if a.Adapter != nil && slices.Contains(a.Adapter.Modules, m.name) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// operands lists the modules of a layer by what they multiply: the name of those of
+// one group together, and the width of their operand.
+func (s Shape) operands() []operand {
+	n := s.Names
+	return []operand{
+		{n.QKV, s.Hidden, s.qkv()}, {n.O, s.Heads * s.HeadDim, []module{{n.O, s.Hidden}}},
+		{n.GateUp, s.Hidden, s.gateUp()}, {n.Down, s.FFN, []module{{n.Down, s.Hidden}}},
+	}
+}
+
+type operand struct {
+	name    string
+	width   int
+	modules []module
+}
+
+// checkAdapter reports what is impossible in the Compute's Adapter.
+func (a Architecture) checkAdapter() error {
+	x := a.Adapter
+	if x == nil {
+		return nil
+	}
+	if x.Rank < 1 || x.Rank > maxSize {
+		return fmt.Errorf("an adapter's rank (%d) must be from 1 to %d", x.Rank, maxSize)
+	}
+	var known []string
+	for _, o := range a.operands() {
+		for _, m := range o.modules {
+			known = append(known, m.name)
+		}
+	}
+	for _, name := range x.Modules {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("an adapter of %q: a layer has only %q", name, known)
+		}
+	}
+	if len(x.Modules) == 0 {
+		return fmt.Errorf("an adapter of no modules: a layer has %q", known)
+	}
+	_, err := models.NewLayout(a.adapterFused())
+	return err
+}
+
+// AdapterLayout implements models.Architecture.
+func (a Architecture) AdapterLayout() *models.Layout {
+	if a.Adapter == nil {
+		return nil
+	}
+	l, err := models.NewLayout(a.adapterFused())
+	if err != nil {
+		panic(err) // Shape.Architecture has checked it
+	}
+	return l
+}
+
+func (a Architecture) adapterFused() (table []models.Fused) {
+	for i := range a.Layers {
+		prefix := models.AdapterPrefix + a.LayerPrefix(i)
+		for _, o := range a.operands() {
+			parts := a.adapted(o.modules)
+			if len(parts) == 0 {
+				continue
+			}
+			as := slices.Clone(parts)
+			for i := range as {
+				as[i].rows = a.Adapter.Rank
+			}
+			table = append(table, concat(prefix, o.name, models.AdapterA, as, o.width))
+			for _, m := range parts {
+				table = append(table, models.Plain(prefix+m.name+models.AdapterB, m.rows, a.Adapter.Rank))
+			}
+		}
+	}
+	return table
+}
+
+// adapter declares a matrix of the adapter, in the type of the products.
+func (w *weights) adapter(name string, sizes ...any) *graph.Node {
+	n := parameter(w.g, w.prefix+name, onnx.Float, sizes...)
+	w.trained = append(w.trained, n)
+	return w.a.narrow(n)
+}
+
+// The axis of a product's numbers: results are [N,out], or [out,N] in the wide forms.
+const (
+	across = 1
+	down   = 0
+)
+
+// low is Scale A x for each of the modules of an operand x [N,in]; nil for those
+// without low-rank products.
+func (w *weights) low(name string, parts []module, x *graph.Node) []*graph.Node {
+	return w.lowAlong(across, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return graph.Linear(x, a, nil) })
+}
+
+// lowAlong is low for the product with the As, of which the numbers lie along an axis.
+func (w *weights) lowAlong(axis int, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
+	out := make([]*graph.Node, len(parts))
+	adapted := w.a.adapted(parts)
+	if len(adapted) == 0 {
+		return out
+	}
+	x := w.a.Adapter
+	all := graph.Mul(product(w.adapter(name+models.AdapterA, len(adapted)*x.Rank, in)), w.a.narrow(w.g.Scalar(x.Scale)))
+	split := []*graph.Node{all}
+	if len(adapted) > 1 {
+		split = graph.Split(all, axis, slices.Repeat([]int{x.Rank}, len(adapted))...)
+	}
+	for i, m := range parts {
+		if slices.Contains(adapted, m) {
+			out[i], split = split[0], split[1:]
+		}
+	}
+	return out
+}
+
+// beside is y + low B^T, y [N,out] being a module's product; y where low is nil.
+func (w *weights) beside(m module, low, y *graph.Node) *graph.Node {
+	if low == nil {
+		return y
+	}
+	return graph.Gemm(low, w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), y, false, true)
+}
+
+// besideDown is beside for low [Rank,N] and y [out,N].
+func (w *weights) besideDown(m module, low, y *graph.Node) *graph.Node {
+	if low == nil {
+		return y
+	}
+	return graph.Gemm(w.adapter(m.name+models.AdapterB, m.rows, w.a.Adapter.Rank), low, y, false, false)
+}
+
+// adaptedQKV is the product of q, k and v with h, with their low-rank products.
+func (a decoding) adaptedQKV(form models.Form, h, w, b *graph.Node, weights *weights) *graph.Node {
+	parts, sizes := a.qkv(), []int(nil)
+	for _, m := range parts {
+		sizes = append(sizes, m.rows)
+	}
+	if form == models.Direct {
+		low := weights.low(a.Names.QKV, parts, h)
+		split := slices.Clone(graph.Split(graph.Linear(h, w, b), across, sizes...))
+		for i, m := range parts {
+			split[i] = weights.beside(m, low[i], split[i])
+		}
+		return graph.Concat(across, split...)
+	}
+	low := weights.lowDown(a.Names.QKV, parts, h)
+	split := slices.Clone(graph.Split(wide(form, h, w, b), down, sizes...))
+	for i, m := range parts {
+		split[i] = weights.besideDown(m, low[i], split[i])
+	}
+	return graph.Transpose(graph.Concat(down, split...), 1, 0)
+}
+
+// lowDown is low for the wide forms: [Rank,N] of x [N,in].
+func (w *weights) lowDown(name string, parts []module, x *graph.Node) []*graph.Node {
+	return w.lowAlong(down, name, parts, x.Shape()[1].N, func(a *graph.Node) *graph.Node { return wide(models.Wide, x, a, nil) })
+}

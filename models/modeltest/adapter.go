@@ -1,0 +1,166 @@
+package modeltest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/graph/graphtest"
+)
+
+// checkAdapter gives the model adapters, with random As and Bs: its states must be
+// those of the model with W + Scale B A in place of W, prompts and tokens added one
+// by one must give them too, and the gradients must be differences, those of the
+// adapter's tensors and no others.
+func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
+	plain, err := m.Architecture(models.Compute{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := modules(plain)
+	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {6, 5, 3}, {5, 8, 9, 7, 9, 3}}
+	for n, adapter := range []models.Adapter{{Rank: 2, Scale: 0.5, Modules: all}, {Rank: 3, Scale: 2, Modules: []string{all[0], all[2], all[5], all[6]}}} {
+		merged := interpret(plain, w)
+		for i, a := range architectures(t, m, &adapter) {
+			model := interpret(a, w)
+			model.adapt(t, a.AdapterLayout(), rand.New(rand.NewPCG(7, 8)))
+			model.merge(t, merged, adapter)
+			want := merged.forward(t, sequences, 1)
+			for i, x := range model.forward(t, sequences, 1).Data {
+				if !(math.Abs(x-want.Data[i]) <= 1e-9*(1+math.Abs(x))) {
+					t.Fatalf("%v, adapter of rank %d: state [%d] is %v, merged %v", a.Geometry().Compute, adapter.Rank, i, x, want.Data[i])
+				}
+			}
+			model.checkDecoding(t, fmt.Sprintf("adapter of rank %d, ", adapter.Rank), sequences)
+			model.checkTaught(t)
+			if i == 0 || i == 2 && n == 0 { // differences take time
+				model.checkLayer(t, 1)
+			}
+		}
+	}
+}
+
+// modules are the products of a layer, without its prefix: what has a matrix.
+func modules(a models.Architecture) (names []string) {
+	for _, name := range a.Layout().Names() {
+		module, ok := strings.CutPrefix(name, a.LayerPrefix(0))
+		if place, _ := a.Layout().Find(name); ok && len(place.Shape) == 2 {
+			names = append(names, strings.TrimSuffix(module, ".weight"))
+		}
+	}
+	return names
+}
+
+// adapt draws an adapter's tensors.
+func (m interpreted) adapt(t testing.TB, l *models.Layout, r *rand.Rand) {
+	w, err := models.NewWeights(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for i := range w.Data {
+		w.Data[i] = float32(0.2 * r.NormFloat64())
+	}
+	for name, x := range tensorsOf(w) {
+		m.weights[strings.TrimPrefix(name, models.AdapterPrefix)] = x
+	}
+}
+
+// merge sets the weights of to to those of m with the adapter in them.
+func (m interpreted) merge(t testing.TB, to interpreted, adapter models.Adapter) {
+	for name, x := range m.weights {
+		if _, ok := to.weights[name]; ok {
+			to.weights[name] = x.Clone()
+		}
+	}
+	for layer := range m.Layers {
+		for _, module := range adapter.Modules {
+			name := m.LayerPrefix(layer) + module
+			a, b, w := m.weights[name+models.AdapterA], m.weights[name+models.AdapterB], to.weights[name+".weight"]
+			if len(a.Data) == 0 || len(b.Data) == 0 {
+				t.Fatalf("the adapter's layout has no %s", name)
+			}
+			for i := range w.Dims[0] {
+				for k := range adapter.Rank {
+					for j, x := range a.Row(k) {
+						w.Row(i)[j] += adapter.Scale * b.Row(i)[k] * x
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkTaught: backward Programs have gradients of the adapter's tensors only, and
+// of all of them.
+func (m interpreted) checkTaught(t testing.TB) {
+	layout := m.AdapterLayout()
+	taught := map[string]bool{}
+	collect := func(p models.Program, prefix string) {
+		for _, port := range p.Outputs {
+			place, ok := layout.Find(models.AdapterPrefix + prefix + port.Of)
+			switch {
+			case port.Role != models.Gradient:
+			case !ok:
+				t.Errorf("%s has a gradient of %q, which is not the adapter's", p.Name, port.Of)
+			default:
+				taught[fmt.Sprint(place.Offset)] = true
+			}
+		}
+	}
+	_, layer, err := m.Layer(models.StashInput, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, norm, err := m.Architecture.Norm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, head, err := m.Architecture.Head(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, token, err := m.Rows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.Layers {
+		collect(layer, m.LayerPrefix(i))
+	}
+	collect(norm, "")
+	if len(taught) != len(layout.Fused()) {
+		t.Errorf("%d of the adapter's %d matrices have gradients", len(taught), len(layout.Fused()))
+	}
+	for p, n := range map[*models.Program]int{&norm: 1, &head: 1, &token: 1} {
+		if len(p.Outputs) != n {
+			t.Errorf("%s has %d outputs, with an adapter it needs %d", p.Name, len(p.Outputs), n)
+		}
+	}
+	if i := slices.IndexFunc(layer.Inputs, func(p models.Port) bool { return p.Role == models.Gradient && !strings.Contains(p.Of, ".lora_") }); i >= 0 {
+		t.Errorf("%s reads a gradient of %s", layer.Name, layer.Inputs[i].Of)
+	}
+}
+
+// tensorsOf are the tensors of an arena by all names of its layout.
+func tensorsOf(w *models.Weights) tensors {
+	out := tensors{}
+	add := func(name string) {
+		data, shape, _ := w.View(name)
+		x := graphtest.Zeros(shape...)
+		for i, v := range data {
+			x.Data[i] = float64(v)
+		}
+		out[name] = x
+	}
+	for _, f := range w.Layout.Fused() {
+		add(f.Name)
+		for _, part := range f.Parts {
+			add(part.Name)
+		}
+	}
+	return out
+}
