@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "files serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
+	{"cmd", "files serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub models/lora objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "files settings tokenize/jinja"},
@@ -47,6 +47,7 @@ var rooms = []struct {
 	{"models/export", "models models/adamw"},
 	{"models/hub", "files models"}, // models for its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
+	{"models/lora", "files models"},
 	{"models/all", "models/*"},
 	{"models/modeltest", "models models/graph/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
@@ -71,7 +72,7 @@ var rooms = []struct {
 
 	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/grades files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
+	{"train", "train/grades files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
 	{"train/grades", "reward train/rundir"},
 	{"train/learn", "runtime models models/adamw train/metrics"},
 	{"train/memory", ""},
@@ -100,6 +101,7 @@ var testAllow = map[string]string{
 	"models/adamw":               "models/graph/graphtest",
 	"models/decoder":             "models/graph/graphtest models/llama",
 	"models/all":                 "models models/modeltest",
+	"models/lora":                "models/all",
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for

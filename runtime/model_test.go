@@ -14,6 +14,7 @@ import (
 	"onering/models/adamw"
 	_ "onering/models/all"
 	"onering/models/decoder"
+	"onering/models/lora"
 	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -35,13 +36,15 @@ func goldens(t *testing.T) []string {
 	return folders
 }
 
-// allGoldens returns those in ../shared too, where it is there.
+// allGoldens returns those in ../shared too, where it is there, and the adapters'.
 func allGoldens(t *testing.T) []string {
 	t.Helper()
 	folders := goldens(t)
 	more, err := filepath.Glob(filepath.Join("..", "..", "shared", "goldens", "model", "*", "golden.json"))
 	check(t, err)
-	for _, file := range more {
+	adapters, err := filepath.Glob(filepath.Join("..", "..", "shared", "goldens", "lora", "*", "golden.json"))
+	check(t, err)
+	for _, file := range append(more, adapters...) {
 		dir := filepath.Dir(file)
 		if !slices.ContainsFunc(folders, func(have string) bool { return filepath.Base(have) == filepath.Base(dir) }) {
 			folders = append(folders, dir)
@@ -51,6 +54,9 @@ func allGoldens(t *testing.T) []string {
 }
 
 type golden struct {
+	Config struct {
+		Base string // of an adapter: the golden folder of the model
+	} `json:"config"`
 	Batch struct {
 		Lengths       []int       `json:"lengths"`
 		PromptLengths []int       `json:"prompt_lengths"`
@@ -99,10 +105,14 @@ type model struct {
 func open(t *testing.T, env *runtime.Env, dir string) *model {
 	t.Helper()
 	m := &model{dir: dir}
+	base := dir
 	data, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	check(t, err)
 	check(t, json.Unmarshal(data, &m.golden))
-	loaded, weights, err := models.Load(filepath.Join(dir, "hf"))
+	if m.Config.Base != "" {
+		base = filepath.Join(dir, "..", "..", m.Config.Base)
+	}
+	loaded, weights, err := models.Load(filepath.Join(base, "hf"))
 	check(t, err)
 	m.arch.Shape, m.eos, m.weights = loaded.Design.(decoder.Shape), loaded.EOS, weights
 	t.Cleanup(func() { m.weights.Close() })
@@ -113,8 +123,11 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	m.ring, err = runtime.NewRing(m.arch, m.weights)
 	check(t, err)
 	t.Cleanup(m.ring.Close)
+	if base != dir {
+		m.adapt(t, loaded)
+	}
 
-	f, err := models.OpenSafetensors(filepath.Join(dir, "batch.safetensors"))
+	f, err := models.OpenSafetensors(filepath.Join(base, "batch.safetensors"))
 	check(t, err)
 	defer f.Close()
 	ids, err := f.ReadInt64("input_ids")
@@ -138,6 +151,18 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 		}
 	}
 	return m
+}
+
+// adapt puts the golden folder's adapter beside the model.
+func (m *model) adapt(t *testing.T, of models.Model) {
+	t.Helper()
+	a, err := lora.Read(filepath.Join(m.dir, "adapter"), of)
+	check(t, err)
+	w, err := a.Load(filepath.Join(m.dir, "adapter"))
+	check(t, err)
+	t.Cleanup(func() { w.Close() })
+	m.arch.Adapter = &a.Adapter
+	check(t, m.ring.Adapt(m.arch, w))
 }
 
 func check(t *testing.T, err error) {
@@ -322,9 +347,9 @@ func testAdamW(t *testing.T, env *runtime.Env) {
 						t.Errorf("step %d: gradient norm %v, want %v", step, norm, w)
 					}
 				}
-				check(t, env.Download(m.weights))
+				check(t, env.Download(m.ring.Trained()))
 				n, far := 0, 0
-				compareTensors(t, path, m.weights, func(name string, got, want []float32) {
+				compareTensors(t, path, m.ring.Trained(), func(name string, got, want []float32) {
 					for i := range want {
 						n++
 						switch d := math.Abs(float64(got[i]) - float64(want[i])); {

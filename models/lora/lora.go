@@ -1,0 +1,217 @@
+// Package lora reads and writes adapters as PEFT does: a folder with
+// adapter_config.json and adapter_model.safetensors. What of PEFT's methods the
+// graphs do not compute is refused by the name of its key.
+package lora
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"onering/models"
+)
+
+const (
+	configFile = "adapter_config.json"
+	tensorFile = "adapter_model.safetensors"
+)
+
+// An Adapter is an adapter of a model without the numbers of its tensors.
+type Adapter struct {
+	models.Adapter
+	// Dropout is what other programs train the adapter with. onering leaves it out.
+	Dropout float64
+
+	text   []byte // of adapter_config.json
+	base   modules
+	layout *models.Layout
+}
+
+// Settings say what a new adapter is.
+type Settings struct {
+	Rank    int      `toml:"rank" range:"[1,65536]" help:"rows of A and columns of B: how many directions of a weight can change"`
+	Alpha   float64  `toml:"alpha" range:"(0,)" help:"what scales the low-rank products: alpha / rank, or alpha / sqrt(rank) with rslora"`
+	Targets []string `toml:"targets" help:"modules with low-rank products: \"all-linear\", or names such as q_proj"`
+	RSLoRA  bool     `toml:"rslora" flag:"rslora" help:"scale by alpha / sqrt(rank)"`
+	Init    string   `toml:"init" values:"kaiming,gaussian" help:"how A begins; B begins with zeros"`
+}
+
+// Default are the settings of an adapter for reinforcement learning.
+func Default() Settings {
+	return Settings{Rank: 32, Alpha: 32, Targets: []string{allLinear}, Init: "kaiming"}
+}
+
+// New returns a new adapter of the model that base names.
+func New(s Settings, m models.Model, base string) (*Adapter, error) {
+	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{key: "lora.targets", names: s.Targets}}
+	if len(s.Targets) == 1 && s.Targets[0] == allLinear {
+		c.targets = targets{all: true}
+	}
+	a, err := c.adapter(m)
+	if err != nil {
+		return nil, err
+	}
+	init := any(true)
+	if s.Init == "gaussian" {
+		init = s.Init
+	}
+	names := s.Targets
+	if c.targets.all {
+		names = short(a.Modules)
+	}
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err = e.Encode(map[string]any{
+		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": s.Rank, "lora_alpha": s.Alpha, "lora_dropout": 0.0,
+		"bias": "none", "target_modules": names, "use_rslora": s.RSLoRA, "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
+		"init_lora_weights": init, "modules_to_save": nil, "rank_pattern": map[string]int{}, "alpha_pattern": map[string]int{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.text = text.Bytes()
+	return a, nil
+}
+
+// Init returns the tensors of a new adapter. B is zero, so the model begins as it is.
+// A is uniform within 1/sqrt(in), as PEFT's is, or normal with a deviation of 1/rank.
+// The numbers depend on the seed and the tensor's name alone.
+func (a *Adapter) Init(s Settings, seed uint64) (*models.Weights, error) {
+	w, err := models.NewWeights(a.layout)
+	if err != nil {
+		return nil, err
+	}
+	a.eachModule(func(_, nameA, _ string) {
+		data, shape, _ := w.View(nameA)
+		r := rand.New(rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, nameA))))
+		bound := 1 / math.Sqrt(float64(shape[1]))
+		for i := range data {
+			if s.Init == "gaussian" {
+				data[i] = float32(r.NormFloat64() / float64(a.Rank))
+			} else {
+				data[i] = float32(bound * (2*r.Float64() - 1))
+			}
+		}
+	})
+	return w, nil
+}
+
+// Read reads what the adapter in the folder dir is, and checks that it is one of the
+// model m.
+func Read(dir string, m models.Model) (*Adapter, error) {
+	c, err := readConfig(filepath.Join(dir, configFile))
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.adapter(m)
+	if err != nil {
+		return nil, fmt.Errorf("lora: %s: %w", filepath.Join(dir, configFile), err)
+	}
+	a.text, a.Dropout = c.text, c.Dropout
+	return a, nil
+}
+
+// Load reads the tensors of the adapter in the folder dir.
+func (a *Adapter) Load(dir string) (*models.Weights, error) {
+	w, err := models.NewWeights(a.layout)
+	if err != nil {
+		return nil, err
+	}
+	if err := Into(dir, w); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Into reads the tensors of the adapter in the folder dir into w.
+func Into(dir string, w *models.Weights) error {
+	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, old := os.Stat(filepath.Join(dir, "adapter_model.bin")); old == nil {
+			return fmt.Errorf("lora: %s has adapter_model.bin and no %s: save it with PEFT's save_pretrained", dir, tensorFile)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("lora: %w", err)
+	}
+	defer f.Close()
+	if err := w.Layout.Check(f); err != nil {
+		return fmt.Errorf("lora: %s is not an adapter of this model with the modules and the rank of its %s: %w", dir, configFile, err)
+	}
+	return w.Load(f)
+}
+
+// Is reports whether the folder dir holds an adapter.
+func Is(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, configFile))
+	return err == nil
+}
+
+// Save writes the folder dir as PEFT does, with the tensors w. It appears whole or
+// not at all. extra may be nil; else it writes more files into the folder.
+func (a *Adapter) Save(dir string, w *models.Weights, extra func(dir string) error) error {
+	return models.WriteFolder(dir, func(tmp string) error {
+		err := models.WriteFile(filepath.Join(tmp, configFile), func(f io.Writer) error {
+			_, err := f.Write(a.text)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := models.WriteSafetensors(filepath.Join(tmp, tensorFile), models.F32, w.Tensors(), map[string]string{"format": "pt"}); err != nil {
+			return err
+		}
+		if extra != nil {
+			return extra(tmp)
+		}
+		return nil
+	})
+}
+
+// Merge adds Scale B A to each adapted weight of the model.
+func (a *Adapter) Merge(model, adapter *models.Weights) {
+	var wait sync.WaitGroup
+	a.eachModule(func(weight, nameA, nameB string) {
+		wait.Go(func() {
+			w, shape, _ := model.View(weight)
+			am, _, _ := adapter.View(nameA)
+			bm, _, _ := adapter.View(nameB)
+			in, sum := shape[1], make([]float64, shape[1])
+			for i := range shape[0] {
+				clear(sum)
+				for k, b := range bm[i*a.Rank : (i+1)*a.Rank] {
+					for j, x := range am[k*in : (k+1)*in] {
+						sum[j] += float64(b) * float64(x)
+					}
+				}
+				row := w[i*in : (i+1)*in]
+				for j, x := range sum {
+					row[j] = float32(float64(row[j]) + a.Scale*x)
+				}
+			}
+		})
+	})
+	wait.Wait()
+}
+
+// eachModule calls f with the names of a module's weight and of its A and B.
+func (a *Adapter) eachModule(f func(weight, nameA, nameB string)) {
+	for _, prefix := range a.base.prefixes {
+		for _, m := range a.Modules {
+			name := prefix + m
+			f(name+".weight", models.AdapterPrefix+name+models.AdapterA, models.AdapterPrefix+name+models.AdapterB)
+		}
+	}
+}
