@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // engineFlags are the flags of the commands that run a model.
 type engineFlags struct {
 	model   string
+	adapter string // "" for the model alone
 	dtype   string // of the computation; "" is float32
 	runtime train.RuntimeConfig
 }
@@ -27,6 +29,12 @@ func (f *engineFlags) register(c *cobra.Command) {
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
 	addRuntime(c, &f.runtime, "device", "threads", "library")
+}
+
+// registerAdapter adds the flag for an adapter beside the model.
+func (f *engineFlags) registerAdapter(c *cobra.Command) {
+	c.Flags().StringVar(&f.adapter, "adapter", "", "folder of a LoRA adapter of the model, as PEFT and onering write it")
+	must(c.MarkFlagDirname("adapter"))
 }
 
 // addRuntime adds those of the flags that say where to run.
@@ -91,6 +99,11 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
+	if f.adapter != "" {
+		if err := train.CheckAdapter(model, f.adapter); err != nil {
+			return nil, fmt.Errorf("--adapter: %w", err)
+		}
+	}
 	env, err := openRuntime(c, f.runtime.Options(), f.dtype)
 	if err != nil {
 		return nil, err
@@ -100,7 +113,14 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		env.Close()
 		return nil, err
 	}
-	return &engine{env, policy}, nil
+	e := &engine{env, policy}
+	if f.adapter != "" {
+		if err := policy.LoadAdapter(f.adapter); err != nil {
+			e.Close()
+			return nil, fmt.Errorf("--adapter: %w", err)
+		}
+	}
+	return e, nil
 }
 
 // checkModel returns an error if a model folder lacks what its config asks for. It

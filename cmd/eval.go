@@ -55,6 +55,7 @@ func newEval() *cobra.Command {
 		},
 	}
 	e.register(c)
+	e.registerAdapter(c)
 	registerDType(c, &e.dtype)
 	// --compare needs no model; evaluate asks for it.
 	delete(c.Flags().Lookup("model").Annotations, cobra.BashCompOneRequiredFlag)

@@ -51,6 +51,7 @@ list (with -n K a list of K lists).`,
 		},
 	}
 	e.register(c)
+	e.registerAdapter(c)
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
 	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")

@@ -49,6 +49,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"adapter":     adapter,
 			"exits":       exits,
 			"refused":     refused,
 			"safetensors": safetensors,

@@ -37,6 +37,7 @@ softmax(logits / temperature), in nats.`,
 		},
 	}
 	e.register(c)
+	e.registerAdapter(c)
 	registerDType(c, &e.dtype)
 	c.Flags().Float64Var(&temperature, "temperature", 1, "divisor of the logits")
 	return c

@@ -37,10 +37,14 @@ token. Its gradient is clipped by its norm and goes into one AdamW update.
 Prints {"loss", "grad_norm", "tokens"}; the norm is the one before clipping.
 --out receives a model folder and the optimizer's moments in its state/, which
 --state reads. Without --state the moments begin at zero. With --dry-run nothing
-is updated or written but the gradients, if asked for.`,
+is updated or written but the gradients, if asked for.
+
+With --adapter the step changes the adapter alone: --out receives its folder as
+PEFT writes it, and --grads has the gradients under PEFT's names.`,
 		Example: `  onering step --model M0 --out M1 --lr 1e-6 batch.jsonl
   onering step --model M1 --state M1/state --out M2 --lr 1e-6 batch.jsonl
-  onering step --model M0 --dry-run --grads grads.safetensors batch.jsonl`,
+  onering step --model M0 --dry-run --grads grads.safetensors batch.jsonl
+  onering step --model M0 --adapter A1 --state A1/state --out A2 --lr 1e-5 batch.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.validate(); err != nil {
@@ -60,6 +64,7 @@ is updated or written but the gradients, if asked for.`,
 		},
 	}
 	e.register(c)
+	e.registerAdapter(c)
 	flags := c.Flags()
 	flags.StringVar(&o.state, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
 	flags.StringVar(&o.out, "out", "", "folder to write (required but for --dry-run)")
@@ -144,6 +149,9 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 		return report, err
 	}
 	defer stepper.Close()
+	if a := e.policy.Adapter; a != nil && a.Dropout != 0 {
+		o.Log.Warn("the adapter's lora_dropout is not applied: gradients are those without dropout", "lora_dropout", a.Dropout)
+	}
 	optimizer := stepper.Optimizer()
 	kept := slices.Collect(maps.Values(optimizer.State))
 	if o.state != "" {
@@ -173,12 +181,12 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 	if err := stepper.Update(o.update.LearningRate); err != nil {
 		return report, err
 	}
-	if err := e.env.Download(append(kept, e.policy.Weights)...); err != nil {
+	trained := e.policy.Ring.Trained()
+	if err := e.env.Download(append(kept, trained)...); err != nil {
 		return report, err
 	}
-	return report, e.policy.Model.Save(o.out, e.policy.Weights, models.SaveOptions{
-		Tokenizer: e.policy.Dir,
-		Extra:     func(dir string) error { return writeState(filepath.Join(dir, "state"), optimizer) },
+	return report, e.policy.Save(o.out, trained, models.F32, func(dir string) error {
+		return writeState(filepath.Join(dir, "state"), optimizer)
 	})
 }
 

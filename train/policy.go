@@ -11,6 +11,7 @@ import (
 	"onering/data"
 	"onering/data/arithmetic"
 	"onering/models"
+	"onering/models/lora"
 	"onering/runtime"
 	"onering/tokenize"
 	"onering/train/learn"
@@ -26,7 +27,10 @@ type Policy struct {
 	Ring    *runtime.Ring
 	// Tokenizer is nil if the folder has none; then only token ids can be used.
 	Tokenizer *tokenize.Tokenizer
+	// Adapter is what the Ring has beside the Weights; nil for the model alone.
+	Adapter *lora.Adapter
 
+	compute  models.Compute
 	unpacked string // a temporary folder to remove
 }
 
@@ -85,8 +89,61 @@ func (p *Policy) bind(compute models.Compute) error {
 	if err != nil {
 		return err
 	}
+	p.compute = compute
 	p.Ring, err = runtime.NewRing(arch, p.Weights)
 	return err
+}
+
+// LoadAdapter puts the adapter of a folder beside the model. From then on all that is
+// made of the Ring computes with it, and optimizer steps change it alone. It comes
+// before anything is made of the Ring.
+func (p *Policy) LoadAdapter(dir string) error {
+	a, err := lora.Read(dir, p.Model)
+	if err != nil {
+		return err
+	}
+	w, err := a.Load(dir)
+	if err != nil {
+		return err
+	}
+	return p.adapt(a, w)
+}
+
+// adapt puts an adapter with the tensors w beside the model, and closes w in time.
+func (p *Policy) adapt(a *lora.Adapter, w *models.Weights) error {
+	compute := p.compute
+	compute.Adapter = &a.Adapter
+	arch, err := p.Model.Architecture(compute)
+	if err == nil {
+		err = p.Ring.Adapt(arch, w)
+	}
+	if err != nil {
+		w.Close()
+		return err
+	}
+	p.Adapter = a
+	return nil
+}
+
+// CheckAdapter returns the error that LoadAdapter would return for a model's folder
+// and an adapter's, unless it is about the tensors.
+func CheckAdapter(model, adapter string) error {
+	m, err := ReadModel(model)
+	if err != nil {
+		return err
+	}
+	_, err = lora.Read(adapter, m)
+	return err
+}
+
+// Save writes w, what of the policy is trained, to the folder dir: the model's with
+// tensors of a type, or the adapter's. extra may be nil; else it writes more files
+// into the folder before it appears.
+func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(dir string) error) error {
+	if p.Adapter != nil {
+		return p.Adapter.Save(dir, w, extra)
+	}
+	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
 }
 
 // Geometry returns the sizes of the model as its Programs compute it.
@@ -171,10 +228,17 @@ func (p *Policy) stash(tokens int) models.Stash {
 // in training, to the bit. They are not yet on a device.
 func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
 
-// Fingerprint returns a checksum over all weights.
+// Fingerprint returns a checksum over all weights, those of the adapter too.
 func (p *Policy) Fingerprint() string {
-	data := p.Weights.Data
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*4)
+	text := checksum(p.Weights)
+	if p.Adapter != nil {
+		text += " with adapter " + checksum(p.Ring.Adapter)
+	}
+	return text
+}
+
+func checksum(w *models.Weights) string {
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w.Data))), len(w.Data)*4)
 	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
 }
 
@@ -182,6 +246,9 @@ func (p *Policy) Fingerprint() string {
 func (p *Policy) Close() {
 	if p.Ring != nil {
 		p.Ring.Close()
+		if p.Ring.Adapter != nil {
+			p.Ring.Adapter.Close()
+		}
 	}
 	if p.Weights != nil {
 		p.Weights.Close()

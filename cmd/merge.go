@@ -1,0 +1,83 @@
+package cmd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"onering/models"
+	"onering/models/lora"
+)
+
+func newMerge() *cobra.Command {
+	var model, adapter, out, dtype string
+	c := &cobra.Command{
+		Use:   "merge --model DIR --adapter DIR --out DIR",
+		Short: "Add a LoRA adapter to the weights of its model",
+		Long: `Add a LoRA adapter to the weights of its model, W + scale B A, and write a model
+folder that needs no adapter. All other tensors stay as they are. The sums are
+rounded to the type of the tensors, by default that of the model.`,
+		Example: `  onering merge --model M0 --adapter A1 --out M1`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			element := models.Invalid
+			if dtype != "" {
+				var err error
+				if element, err = parseDType(dtype); err != nil {
+					return err
+				}
+			}
+			if err := checkVacant(out, "choose another folder with --out"); err != nil {
+				return err
+			}
+			dir, err := localModel(c, model)
+			if err != nil {
+				return err
+			}
+			if err := merge(dir, adapter, out, element); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), out)
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&model, "model", "", "model folder (required)")
+	flags.StringVar(&adapter, "adapter", "", "folder of the adapter (required)")
+	flags.StringVar(&out, "out", "", "folder to write (required)")
+	flags.StringVar(&dtype, "dtype", "", "type of the tensors: "+strings.Join(dtypeNames, ", ")+" (default: that of the model)")
+	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	for _, name := range []string{"model", "adapter", "out"} {
+		must(c.MarkFlagRequired(name))
+		must(c.MarkFlagDirname(name))
+	}
+	return c
+}
+
+// merge writes the model dir with an adapter in its weights to the folder out.
+func merge(dir, adapter, out string, element models.DType) error {
+	m, err := models.ReadConfig(dir)
+	if err != nil {
+		return err
+	}
+	a, err := lora.Read(adapter, m) // before the weights, which take longer
+	if err != nil {
+		return err
+	}
+	w, err := a.Load(adapter)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	m, base, err := models.Load(dir)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	a.Merge(base, w)
+	if element == models.Invalid {
+		element = m.DType
+	}
+	return m.Save(out, base, models.SaveOptions{DType: element, Tokenizer: dir})
+}
