@@ -31,6 +31,7 @@ func lossPlots(runs []*Run) []plot {
 	return []plot{
 		{"held-out-loss", "Held-out loss", "Mean loss of a token of the held-out texts.", evals, []trace{{heldOutLoss, "held-out", ""}}, dataRange},
 		{"train-loss", "Training loss", "Mean loss of a token, of each optimizer step.", steps, []trace{{"loss", "loss", ""}}, dataRange},
+		{"entropy-steps", "Entropy", "Mean entropy of the model at the learned tokens, in nats.", steps, []trace{{"entropy", "mean", ""}}, fromZero},
 	}
 }
 

@@ -13,16 +13,25 @@ import (
 // after these.
 var phaseOrder = []string{"rollout", "score", "weights", "backward", "optimizer", "other"}
 
+// timed has the seconds: the rounds, or the steps of a supervised run.
+func timed(r *Run) *Table {
+	if r.supervised() {
+		return r.Steps
+	}
+	return r.Rounds
+}
+
 // Seconds returns the run's phases in the order of a round, the seconds spent in
 // each, and their sum.
 func (r *Run) Seconds() (names []string, seconds map[string]float64, total float64) {
 	seconds = map[string]float64{}
-	for _, name := range r.Rounds.Names() {
+	table := timed(r)
+	for _, name := range table.Names() {
 		phase, ok := strings.CutPrefix(name, "seconds/")
 		if !ok {
 			continue
 		}
-		for _, v := range r.Rounds.Column(name) {
+		for _, v := range table.Column(name) {
 			if !math.IsNaN(v) {
 				seconds[phase] += v
 				total += v
@@ -77,7 +86,7 @@ func phaseSeconds(groups []*group) (figure, bool) {
 			for _, r := range g.runs {
 				_, seconds, _ := r.Seconds()
 				sum += seconds[phase]
-				rounds += r.Rounds.Len()
+				rounds += timed(r).Len()
 			}
 			data = append(data, number(sum/float64(max(1, rounds))))
 		}

@@ -41,7 +41,7 @@ func (r *Run) learningFinding() (Finding, bool) {
 	var parts []string
 	gain := math.NaN()
 	if r.supervised() {
-		parts, gain = r.lossParts()
+		parts, gain = lossParts(r)
 	}
 	for _, name := range evalNames([]*Run{r}) {
 		first, last := r.Evals.First(name), r.Evals.Last(name)
@@ -87,7 +87,7 @@ const heldOutLoss = "loss"
 
 // lossParts says how the losses of a supervised run fell. gain is the share by which the
 // held-out loss fell, or the loss of the steps if there is no other.
-func (r *Run) lossParts() (parts []string, gain float64) {
+func lossParts(r *Run) (parts []string, gain float64) {
 	losses := r.Steps.Column("loss")
 	first, last := firstAndLastTenth(losses)
 	if len(losses) > 1 {
@@ -274,6 +274,9 @@ func (r *Run) timeFinding() (Finding, bool) {
 			f.Text += fmt.Sprintf(", %.0f a second of rollout", tokens/s)
 		}
 		f.Text += "."
+	}
+	if tokens := sum(r.Steps.Column("train_tokens")); r.supervised() && tokens > 0 {
+		f.Text += fmt.Sprintf(" %.0f tokens learned, %.0f a second.", tokens, tokens/total)
 	}
 	return f, true
 }

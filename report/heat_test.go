@@ -151,8 +151,8 @@ func TestSettingsDiffer(t *testing.T) {
 func TestSupervised(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"kind":"eval","step":0,"loss":3}
-{"kind":"step","step":1,"loss":2.5,"grad_norm":1,"learning_rate":1e-5,"train_tokens":9}
-{"kind":"step","step":2,"loss":1.5,"grad_norm":1,"learning_rate":1e-5,"train_tokens":9}
+{"kind":"step","step":1,"loss":2.5,"grad_norm":1,"learning_rate":1e-5,"train_tokens":9,"entropy":1,"seconds/backward":3}
+{"kind":"step","step":2,"loss":1.5,"grad_norm":1,"learning_rate":1e-5,"train_tokens":9,"entropy":2,"seconds/backward":1.5}
 {"kind":"eval","step":2,"loss":2}
 `
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(text), 0o666); err != nil {
@@ -160,6 +160,10 @@ func TestSupervised(t *testing.T) {
 	}
 	r := mustRead(t, dir)
 	if f := r.Findings()[0]; f.Level != "good" || f.Text != "Loss 2.500 in the first steps, 1.500 in the last; held-out loss 3.000 before, 2.000 after." {
+		t.Errorf("%+v", f)
+	}
+	all := r.Findings()
+	if f := all[len(all)-1]; f.Text != "Backward 100 % of 4.5 s. 18 tokens learned, 4 a second." {
 		t.Errorf("%+v", f)
 	}
 	p, err := newPage([]*Run{r}, Options{})
@@ -170,10 +174,10 @@ func TestSupervised(t *testing.T) {
 	for _, f := range p.Figures {
 		ids = append(ids, f.ID)
 	}
-	if got := strings.Join(ids, " "); got != "held-out-loss train-loss grad_norm learning_rate" {
+	if got := strings.Join(ids, " "); got != "held-out-loss train-loss entropy-steps grad_norm learning_rate phases" {
 		t.Errorf("figures %s", got)
 	}
-	if got := fmt.Sprint(p.Table.Rows[0].Cells); !strings.HasSuffix(got, " 3 2 1.5 1 1 2]") {
+	if got := fmt.Sprint(p.Table.Rows[0].Cells); !strings.HasSuffix(got, " 3 2 1.5 1 1 2 4.5]") {
 		t.Errorf("table %+v %s", p.Table.Columns, got)
 	}
 }

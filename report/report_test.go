@@ -110,6 +110,20 @@ func TestReadRun(t *testing.T) {
 	}
 }
 
+// Values that are lists or tables are readable in the table of settings.
+func TestSettingText(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.toml")
+	text := "[data]\ntrain = [\"a\", {path = \"b\", weight = 0.3}]\nseed = 3\n[eval]\nsuites = [\"x\"]\n[[reward.use]]\nname = \"math\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readConfig(path)
+	want := `map[data.seed:3 data.train:["a",{"path":"b","weight":0.3}] eval.suites:x reward.use:[{"name":"math"}]]`
+	if err != nil || fmt.Sprint(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
 func TestReadRunRefuses(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "is not a run folder") {

@@ -56,7 +56,6 @@ type Rollout struct {
 // A rolloutLine is one line of rollouts/round-NNNNN.jsonl.
 type rolloutLine struct {
 	rolloutHead
-	Source     string   `json:"source"`
 	PromptText string   `json:"prompt_text"`
 	PromptIDs  []int32  `json:"prompt_ids"`
 	Response   string   `json:"response"`
@@ -73,9 +72,10 @@ type rolloutLine struct {
 	group int // the number of the problem in its round
 }
 
-// A rolloutHead is what of a line says how right the response was.
+// A rolloutHead is what of a line says which problem it answers and how right it is.
 type rolloutHead struct {
 	ID      string  `json:"problem"`
+	Source  string  `json:"source"`
 	Sample  int     `json:"sample"`
 	Prompt  string  `json:"prompt"`
 	Reward  float64 `json:"reward"`

@@ -215,10 +215,27 @@ func readConfig(path string) (map[string]string, error) {
 	flat := map[string]string{}
 	for section, keys := range sections {
 		for key, value := range keys {
-			flat[section+"."+key] = fmt.Sprint(value)
+			flat[section+"."+key] = settingText(value)
 		}
 	}
 	return flat, nil
+}
+
+// settingText returns the value of a key as text: a list or a table as JSON, and the only
+// text of a list as it is.
+func settingText(value any) string {
+	switch v := value.(type) {
+	case []any, []map[string]any, map[string]any:
+		if list, ok := v.([]any); ok && len(list) == 1 {
+			if text, ok := list[0].(string); ok {
+				return text
+			}
+		}
+		if text, err := json.Marshal(v); err == nil {
+			return string(text)
+		}
+	}
+	return fmt.Sprint(value)
 }
 
 // nameRuns makes the names of runs unique. Runs with equal names get names with more

@@ -62,7 +62,7 @@ var results = []result{
 	{"f", "share of tokens whose log-ratio is beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clip_fraction")) }},
 	{"clipped", "share of tokens that the clip cuts, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clipped")) }},
 	{"steps", "", 0, func(r *Run) float64 { return float64(r.Steps.Len()) }},
-	{"seconds", "in rounds", 1, func(r *Run) float64 {
+	{"seconds", "in rounds, or in the steps of a supervised run", 1, func(r *Run) float64 {
 		if _, _, total := r.Seconds(); total > 0 {
 			return total
 		}

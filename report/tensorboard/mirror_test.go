@@ -162,7 +162,7 @@ func TestMirror(t *testing.T) {
 // reward or an objective adds.
 func TestTags(t *testing.T) {
 	for _, tt := range []struct{ kind, name, want string }{
-		{"step", "loss", "loss/loss"}, {"step", "loss_scale", "loss/loss_scale"},
+		{"step", "seconds/backward", "time/backward"}, {"step", "loss", "loss/loss"}, {"step", "loss_scale", "loss/loss_scale"},
 		{"step", "p/mean/pos", "p/mean/pos"}, {"step", "ess_at_p_max", "p/ess_at_p_max"},
 		{"step", "log_ratio/max/neg", "policy/log_ratio/max/neg"}, {"step", "clipped", "policy/clipped"},
 		{"step", "mine/kappa", "mine/kappa"}, {"step", "kappa", "step/kappa"},

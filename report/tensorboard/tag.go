@@ -18,6 +18,8 @@ var groups = []struct{ kind, prefix, group string }{
 	{"round", "tokens", "system"},
 	{"round", "prompt_tokens", "system"},
 	{"round", "slot_occupancy", "system"},
+	{"step", "seconds/", "time"},
+	{"step", "entropy", "policy"},
 	{"step", "loss", "loss"},
 	{"step", "grad_norm", "loss"},
 	{"step", "learning_rate", "loss"},
