@@ -16,9 +16,10 @@ func newReport() *cobra.Command {
 		Use:   "report RUN...",
 		Short: "Show the course of runs as one page for a browser",
 		Long: `Write one self-contained page about one or several run folders: training
-dynamics, a table of configurations and results, responses token by token. The
-page fetches nothing and can be sent to others as it is. Runs whose
-configurations differ only in seeds share a colour, with their mean on top.
+dynamics, a table of configurations and results, settings that differ, the pass
+rate of problems over rounds, responses by problem and token by token. The page
+fetches nothing and can be sent to others as it is. Runs whose configurations
+differ only in seeds share a colour, with their mean on top.
 
 The run may still be going on. "onering train" itself writes the page
 report.html into the run folder.`,
