@@ -29,6 +29,10 @@ type Options struct {
 	// longer prompt still goes alone), and so the memory that prefixes take;
 	// 0 means 8192.
 	PrefillTokens int
+	// Token, if not nil, is called with each token as it is sampled, EOS included,
+	// between two steps and before done is called with the response that the token
+	// ends. The tokens of one response come in their order.
+	Token func(Token)
 	// DropLong leaves out prompts that do not fit, counted in Stats.Dropped,
 	// instead of refusing the whole call.
 	DropLong bool
@@ -43,6 +47,13 @@ type Request struct {
 	// in place of Uniform, one per token. A response that outlives its list is
 	// an error.
 	Uniforms [][]float32
+}
+
+// A Token is one token of a response that is being sampled.
+type Token struct {
+	Request, Sample int // as in Response
+	ID              int32
+	LogProb         float32
 }
 
 // Finish says why a response ended.

@@ -338,6 +338,9 @@ func (r *run) take(s, i int) (bool, error) {
 	q.logp = append(q.logp, logp)
 	q.entropy = append(q.entropy, entropy)
 	r.stats.Tokens++
+	if r.opts.Token != nil {
+		r.opts.Token(Token{q.req, q.sample, id, logp})
+	}
 
 	switch {
 	case slices.Contains(r.opts.EOS, id):

@@ -81,7 +81,20 @@ func TestSampleEqualsOneAtATime(t *testing.T) {
 			prefill += len(q.Prompt)
 		}
 		var seen []Response
-		got, stats, err := Sample(context.Background(), d, opts, reqs, func(p Response) { seen = append(seen, p) })
+		// What Token has seen of a response is all of it when done is called.
+		type key struct{ request, sample int }
+		streamed := map[key]Response{}
+		opts.Token = func(x Token) {
+			p := streamed[key{x.Request, x.Sample}]
+			p.IDs, p.LogProb = append(p.IDs, x.ID), append(p.LogProb, x.LogProb)
+			streamed[key{x.Request, x.Sample}] = p
+		}
+		got, stats, err := Sample(context.Background(), d, opts, reqs, func(p Response) {
+			seen = append(seen, p)
+			if s := streamed[key{p.Request, p.Sample}]; !slices.Equal(s.IDs, p.IDs) || !slices.Equal(s.LogProb, p.LogProb) {
+				t.Fatalf("the tokens of request %d, sample %d came as %v, the response has %v", p.Request, p.Sample, s.IDs, p.IDs)
+			}
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
