@@ -78,6 +78,8 @@ type fakeDecoder struct {
 	sequences   [][]int32 // per slot, nil where free
 	last        []int32   // per slot, the token it gave and has not yet been handed
 
+	fed bool // tokens of a prompt are handed to Step, too
+
 	maxPrefixes int
 	breaches    []string
 	fail        func(call string) error // an error to return, or nil
@@ -206,7 +208,7 @@ func (d *fakeDecoder) Step(slots []int, ids []int32, uniforms []float32, next []
 		switch {
 		case d.sequences[s] == nil:
 			return d.breach("step of slot %d, which is free", s)
-		case ids[i] != d.last[s]:
+		case ids[i] != d.last[s] && !d.fed:
 			return d.breach("slot %d gave %d and was handed %d", s, d.last[s], ids[i])
 		case len(d.sequences[s])+1 >= d.maxTokens:
 			// With the token to be sampled it would be more than maxTokens.

@@ -1,0 +1,86 @@
+package sampler
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Kept decoder, of one slot, keeps the sequence of a call of Sample in its slot. The
+// next prompt is computed from there if it continues that sequence, as the turns of
+// a conversation do: its further tokens are appended by steps. A step takes about as
+// long as computing StepCost tokens of a prompt, so this is done where it is
+// faster.
+type Kept struct {
+	Decoder
+	StepCost int
+	Reused   int // tokens of the newest prompt that were not computed again
+
+	tokens []int32 // of the sequence in the slot; nil if the slot is free
+	prompt []int32 // of the prefix that was handed out
+	grows  bool    // the prompt continues the sequence; else the decoder has computed it
+	broken bool    // a step failed: what the slot holds is not known
+}
+
+// NewKept takes over a decoder of one slot until Close.
+func NewKept(d Decoder, stepCost int) *Kept { return &Kept{Decoder: d, StepCost: stepCost} }
+
+// Prefill computes a prompt, unless it is better appended to the sequence.
+func (d *Kept) Prefill(prompts [][]int32) ([]int, error) {
+	if len(prompts) != 1 || d.Slots() != 1 {
+		return nil, fmt.Errorf("sampler: a Kept decoder has %d prompts and %d slots; it takes one of each", len(prompts), d.Slots())
+	}
+	d.prompt = slices.Clone(prompts[0])
+	further := len(d.prompt) - len(d.tokens)
+	d.grows = d.tokens != nil && !d.broken && further > 0 && further*d.StepCost <= len(d.tokens) &&
+		slices.Equal(d.tokens, d.prompt[:len(d.tokens)])
+	if d.grows {
+		d.Reused = len(d.tokens)
+		return []int{0}, nil
+	}
+	d.Reused = 0
+	d.Close()
+	return d.Decoder.Prefill(prompts)
+}
+
+// Start begins the sequence, or appends the prompt's further tokens to it.
+func (d *Kept) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	if !d.grows {
+		err := d.Decoder.Start(prefixes, slots, uniforms, next, logp, entropy)
+		if err == nil {
+			d.tokens = slices.Clone(d.prompt)
+		}
+		return err
+	}
+	for _, id := range d.prompt[len(d.tokens):] {
+		if err := d.Step(slots, []int32{id}, uniforms, next, logp, entropy); err != nil {
+			d.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// Step appends a token to the sequence.
+func (d *Kept) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+	err := d.Decoder.Step(slots, ids, uniforms, next, logp, entropy)
+	d.tokens, d.broken = append(d.tokens, ids...), d.broken || err != nil
+	return err
+}
+
+// Free keeps the sequence.
+func (d *Kept) Free(int) {}
+
+// Drop forgets a prefix that the decoder has computed.
+func (d *Kept) Drop(prefix int) {
+	if !d.grows {
+		d.Decoder.Drop(prefix)
+	}
+}
+
+// Close frees the slot.
+func (d *Kept) Close() {
+	if d.tokens != nil {
+		d.Decoder.Free(0)
+	}
+	d.tokens, d.broken = nil, false
+}
