@@ -1,0 +1,43 @@
+package tokenize
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// NextTurn returns what a chat template writes after the answer of the assistant that
+// stands before the last message of c: the end of that answer, the last message and,
+// with AddGenerationPrompt, the beginning of the next answer. A conversation grows by
+// it: the tokens that were sampled stay as they were, even where the template would
+// write earlier turns anew. The text of the answer itself does not matter.
+//
+// The end of the answer begins with the token that ends a turn. A response that has
+// sampled it already needs it no more.
+func (t *Tokenizer) NextTurn(c Conversation) (text string, ids []int32, err error) {
+	answer := len(c.Messages) - 2
+	if answer < 0 || c.Messages[answer].Role != "assistant" {
+		return "", nil, errors.New("tokenize: the message before the last one must be an answer of the assistant")
+	}
+	c.Messages = slices.Clone(c.Messages)
+	c.Messages[answer] = Message{Role: "assistant", Content: unused(c.Messages)}
+	whole, err := t.Chat(c)
+	if err != nil {
+		return "", nil, err
+	}
+	before, after, ok := strings.Cut(whole, c.Messages[answer].Content)
+	if !ok || strings.Contains(before+after, c.Messages[answer].Content) {
+		return "", nil, fmt.Errorf("tokenize: chat template: it does not write an answer of the assistant once and as it is, so no turn can follow one")
+	}
+	return after, t.appendText(nil, after), nil
+}
+
+// unused returns a text that no message has.
+func unused(messages []Message) string {
+	text := "ANSWER"
+	for slices.ContainsFunc(messages, func(m Message) bool { return strings.Contains(m.Content, text) }) {
+		text += "R"
+	}
+	return text
+}
