@@ -1,26 +1,33 @@
 package cmd
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"onering/sampler"
+	"onering/tokenize"
 	"onering/train"
 )
 
 func newGenerate() *cobra.Command {
 	var e engineFlags
+	var around tokenize.TemplateSettings
 	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
 	c := &cobra.Command{
 		Use:   "generate --model DIR [FILE]",
 		Short: "Sample responses to prompts",
 		Long: `Sample responses to prompts. Input is one JSON object per line, from FILE or
-stdin: {"prompt"}, {"prompt_ids"} or {"messages"}. Each sample gives a line
+stdin: {"prompt"}, {"prompt_ids"} or {"messages"}. On a terminal a line may also
+be a prompt as plain text. Each sample gives a line
 
   {"index", "sample", "ids", "text", "logp", "finish"}
 
@@ -29,24 +36,40 @@ temperature; "finish" is "stop" after an end-of-sequence token, which is part of
 the response, and "length" if a limit was reached. The lines are in the order of
 the input. Folders without a tokenizer work with ids.
 
+A prompt is taken as it is, unless --template puts a template around it, as
+training does; --chat is the chat template of the model's tokenizer. Messages
+are always rendered with the chat template.
+
+A line that cannot be a prompt, such as one with a character that the vocabulary
+lacks, gives {"index", "error"} in its place. The others are answered, and the
+exit code is 1.
+
 Each sampled token takes one number u in [0, 1): it is the first in vocabulary
 order whose cumulative probability exceeds u. The numbers follow from the seed,
 the row, the sample and the position, or are given by the row as "uniforms", a
 list (with -n K a list of K lists).`,
 		Example: `  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR -n 4 --seed 1
+  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR --chat
   echo '{"prompt_ids":[3,1,4]}' | onering generate --model DIR --greedy --max-tokens 20
   onering generate --model DIR --temperature 0.6 --top-p 0.95 prompts.jsonl > out.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if o.around, err = parseTemplate(around); err != nil {
+				return err
+			}
 			if err := validateSampling(o.Sampling, o.samples, o.slots); err != nil {
 				return err
 			}
+			if o.typed = inputName(args) == "-" && isTerminal(c.InOrStdin()); o.typed {
+				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
+			}
 			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
-				requests, err := readRequests(in, name, engine.policy, o.samples)
+				rows, err := readRequests(in, name, engine.policy, o)
 				if err != nil {
 					return err
 				}
-				return generate(c, engine, requests, o)
+				return generate(c, engine, rows, o)
 			})
 		},
 	}
@@ -56,6 +79,8 @@ list (with -n K a list of K lists).`,
 	flags := c.Flags()
 	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")
 	addSettings(flags, &o.Sampling)
+	addTemplate(c, &around, "no", true)
+	addChat(c, &around)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.IntVar(&o.slots, "slots", o.slots, "sequences that are decoded at once; it decides speed and memory")
 	return c
@@ -64,6 +89,8 @@ list (with -n K a list of K lists).`,
 type generateOptions struct {
 	sampler.Options
 	samples, slots int
+	around         tokenize.Template
+	typed          bool // somebody types the input: a line may be a prompt itself
 }
 
 // What a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
@@ -91,38 +118,85 @@ func validateSampling(s sampler.Sampling, samples, slots int) error {
 	return checkSettings(&s)
 }
 
-// readRequests reads all prompts, so that a bad row is reported before anything is
-// computed.
-func readRequests(in io.Reader, name string, policy *train.Policy, samples int) ([]sampler.Request, error) {
-	type row struct {
-		prompt
-		Uniforms json.RawMessage `json:"uniforms"`
+// A promptRow is a row of the input.
+type promptRow struct {
+	prompt
+	Uniforms json.RawMessage `json:"uniforms"`
+}
+
+// request returns the request for the row, whose number from 0 is index.
+func (r promptRow) request(index int, policy *train.Policy, o generateOptions) (sampler.Request, error) {
+	ids, err := r.ids(policy, o.around)
+	if err == nil {
+		err = checkLength("the prompt and a token of response", len(ids)+1, policy)
 	}
-	var requests []sampler.Request
-	for number, line := range readLines[row](in, name) {
+	var uniforms [][]float32
+	if err == nil {
+		uniforms, err = parseUniforms(r.Uniforms, o.samples)
+	}
+	return sampler.Request{Prompt: ids, ID: uint64(index), Samples: o.samples, Uniforms: uniforms}, err
+}
+
+// generateRows are the rows of the input.
+type generateRows struct {
+	requests []sampler.Request // of the rows without an error, whose ID is their index
+	errors   lineErrors
+	failed   []lineError // in the order of the rows
+}
+
+// readRequests reads all prompts, so that the number of responses is known. A line
+// that is no JSON object is an error.
+func readRequests(in io.Reader, name string, policy *train.Policy, o generateOptions) (*generateRows, error) {
+	rows := &generateRows{errors: lineErrors{name: name}}
+	if o.typed {
+		in = typedPrompts(in)
+	}
+	index := 0
+	for number, line := range readLines[promptRow](in, name) {
 		if line.Err != nil {
 			return nil, line.Err
 		}
-		ids, err := line.Row.ids(policy)
+		q, err := line.Row.request(index, policy, o)
 		if err == nil {
-			err = checkLength("the prompt and a token of response", len(ids)+1, policy)
+			rows.requests = append(rows.requests, q)
+		} else {
+			e, at := rows.errors.add(number, err), index
+			e.Index = &at
+			rows.failed = append(rows.failed, e)
 		}
-		var uniforms [][]float32
-		if err == nil {
-			uniforms, err = parseUniforms(line.Row.Uniforms, samples)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, number, err)
-		}
-		requests = append(requests, sampler.Request{Prompt: ids, ID: uint64(len(requests)), Samples: samples, Uniforms: uniforms})
+		index++
 	}
-	if len(requests) == 0 {
+	if index == 0 {
 		return nil, fmt.Errorf("%s holds no prompts", name)
 	}
-	if n := len(requests) * samples; n > maxResponses {
-		return nil, usagef("--samples %d: for the %d prompts of %s these are %d responses, more than %d", samples, len(requests), name, n, maxResponses)
+	if n := len(rows.requests) * o.samples; n > maxResponses {
+		return nil, usagef("--samples %d: for the %d prompts of %s these are %d responses, more than %d", o.samples, len(rows.requests), name, n, maxResponses)
 	}
-	return requests, nil
+	return rows, nil
+}
+
+// typedPrompts makes a JSON object of each line that does not look like one.
+func typedPrompts(in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		lines := bufio.NewReader(in)
+		for {
+			line, err := readLine(lines)
+			if err == nil {
+				if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '{' {
+					line, err = json.Marshal(map[string]string{"prompt": string(line)})
+				}
+			}
+			if err == nil {
+				_, err = w.Write(append(line, '\n'))
+			}
+			if err != nil {
+				w.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	return r
 }
 
 // parseUniforms reads a list of numbers for one sample, or a list of such lists.
@@ -164,38 +238,78 @@ type generated struct {
 	Finish sampler.Finish `json:"finish"`
 }
 
-func generate(c *cobra.Command, e *engine, requests []sampler.Request, o generateOptions) error {
+// generate samples the responses and writes a line for each and for each error.
+func generate(c *cobra.Command, e *engine, rows *generateRows, o generateOptions) error {
+	out := rowLines{out: lineWriter{c.OutOrStdout()}, samples: o.samples, ended: map[[2]int]any{}}
+	for _, f := range rows.failed {
+		out.failed = append(out.failed, *f.Index)
+		out.ended[[2]int{*f.Index, 0}] = f
+	}
+	if err := out.flush(); err != nil || len(rows.requests) == 0 {
+		return errors.Join(err, rows.errors.err())
+	}
 	longest := 0
-	for _, r := range requests {
+	for _, r := range rows.requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	total := len(requests) * o.samples
+	total := len(rows.requests) * o.samples
 	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, total), e.policy.MaxTokens(longest+o.MaxNewTokens))
 	if err != nil {
 		return err
 	}
 	defer decoder.Close()
-	o.EOS = e.policy.Model.EOS
-
+	if err := o.endsOf(e.policy); err != nil {
+		return err
+	}
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(total))
 	defer bar.finish()
-	out := lineWriter{c.OutOrStdout()}
-	// Lines are written in the order of the input, each when all before it are.
-	ended, next := make(map[int]generated), 0
 	var failed error
-	_, _, err = sampler.Sample(c.Context(), decoder, o.Options, requests, func(r sampler.Response) {
+	_, _, err = sampler.Sample(c.Context(), decoder, o.Options, rows.requests, func(r sampler.Response) {
 		bar.add(1)
-		g := generated{Index: r.Request, Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
+		g := generated{Index: int(rows.requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
 		if t := e.policy.Tokenizer; t != nil {
 			text := t.Decode(r.IDs, true)
 			g.Text = &text
 		}
-		ended[r.Request*o.samples+r.Sample] = g
-		for g, ok := ended[next]; ok && failed == nil; g, ok = ended[next] {
-			delete(ended, next)
-			next++
-			failed = out.write(g)
+		out.ended[[2]int{g.Index, g.Sample}] = g
+		if failed == nil {
+			failed = out.flush()
 		}
 	})
-	return errors.Join(err, failed)
+	return errors.Join(err, failed, rows.errors.err())
+}
+
+// endsOf sets what ends a response: the model's tokens and the template's strings.
+func (o *generateOptions) endsOf(policy *train.Policy) error {
+	o.EOS, o.Stops = policy.Model.EOS, o.around.Stops
+	if len(o.Stops) == 0 {
+		return nil
+	}
+	o.Text = func() sampler.TextDecoder { return policy.Tokenizer.NewDecoder() }
+	return policy.NeedTokenizer()
+}
+
+// rowLines writes the lines of rows in the order of the input, each when all before
+// it are written.
+type rowLines struct {
+	out     lineWriter
+	samples int            // lines of a row
+	failed  []int          // rows that have one line, ascending
+	ended   map[[2]int]any // by row and sample: what is still to be written
+	next    [2]int         // the row and sample to write next
+}
+
+func (l *rowLines) flush() error {
+	for line, ok := l.ended[l.next]; ok; line, ok = l.ended[l.next] {
+		delete(l.ended, l.next)
+		if err := l.out.write(line); err != nil {
+			return err
+		}
+		if _, failed := slices.BinarySearch(l.failed, l.next[0]); failed || l.next[1] == l.samples-1 {
+			l.next = [2]int{l.next[0] + 1, 0}
+		} else {
+			l.next[1]++
+		}
+	}
+	return nil
 }

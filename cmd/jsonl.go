@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"os"
 )
 
@@ -18,6 +19,9 @@ const maxLine = 64 << 20
 // result is the name for messages. what says in messages what kind of file it is.
 func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
+		if isTerminal(stdin) {
+			slog.Info("reading the " + what + " from the terminal until Ctrl-D; --help says what it may be")
+		}
 		return io.NopCloser(stdin), "stdin", nil
 	}
 	f, err := os.Open(name)
@@ -104,6 +108,36 @@ func explainJSON(err error) error {
 		return fmt.Errorf("not a JSON object but a JSON %s", kind.Value)
 	}
 	return err
+}
+
+// lineErrors are the errors of the lines of a file that were answered with their
+// error, while the other lines were answered as usual.
+type lineErrors struct {
+	name  string // of the file
+	first error
+	count int
+}
+
+// A lineError is the line of output for a line of input that has an error.
+type lineError struct {
+	Index *int   `json:"index,omitempty"` // of the row, where the other lines have one
+	Error string `json:"error"`
+}
+
+// add counts an error and returns the line to write for it.
+func (e *lineErrors) add(number int, err error) lineError {
+	if e.count++; e.count == 1 {
+		e.first = fmt.Errorf("%s:%d: %w", e.name, number, err)
+	}
+	return lineError{Error: err.Error()}
+}
+
+// err returns the first error, with their count if there are more.
+func (e *lineErrors) err() error {
+	if e.count > 1 {
+		return fmt.Errorf("%w; %d lines have errors", e.first, e.count)
+	}
+	return e.first
 }
 
 // A lineWriter writes one JSON object per line, each with a write of its own, so

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"math"
 
@@ -10,6 +9,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/tokenize"
 	"onering/train"
 )
 
@@ -23,7 +23,11 @@ func newScore() *cobra.Command {
 object per line, from FILE or stdin: {"prompt_ids", "response_ids"}, or as text
 {"prompt", "response"}. Each gives a line {"logp", "entropy"}: two lists with a
 number for each token of the response, of
-softmax(logits / temperature), in nats.`,
+softmax(logits / temperature), in nats.
+
+A line that the model cannot score, such as one with a character that the
+vocabulary lacks, gives {"error"} in its place. The others are written, and the
+exit code is 1.`,
 		Example: `  echo '{"prompt_ids":[3,1,4],"response_ids":[1,5]}' | onering score --model DIR
   onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
 		Args: cobra.MaximumNArgs(1),
@@ -53,7 +57,7 @@ type pair struct {
 // sequence returns the pair as the learner reads it.
 func (p pair) sequence(policy *train.Policy) (runtime.Sequence, error) {
 	var s runtime.Sequence
-	ids, err := p.ids(policy)
+	ids, err := p.ids(policy, tokenize.Template{})
 	if err != nil {
 		return s, err
 	}
@@ -64,7 +68,7 @@ func (p pair) sequence(policy *train.Policy) (runtime.Sequence, error) {
 	case p.ResponseIDs != nil:
 		response, err = *p.ResponseIDs, checkIDs("response_ids", *p.ResponseIDs, policy)
 	default:
-		response, err = encode(policy, *p.Response)
+		response, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return *p.Response, t.Encode(*p.Response), nil })
 	}
 	if err != nil {
 		return s, err
@@ -107,13 +111,17 @@ func score(in io.Reader, name string, out lineWriter, e *engine, temperature flo
 		batch, tokens = batch[:0], 0
 		return nil
 	}
+	failed := lineErrors{name: name}
 	for number, line := range readLines[pair](in, name) {
 		if line.Err != nil {
 			return errors.Join(flush(), line.Err)
 		}
 		s, err := line.Row.sequence(e.policy)
 		if err != nil {
-			return errors.Join(flush(), fmt.Errorf("%s:%d: %w", name, number, err))
+			if err := errors.Join(flush(), out.write(failed.add(number, err))); err != nil {
+				return err
+			}
+			continue
 		}
 		if tokens+len(s.Tokens) > microTokens {
 			if err := flush(); err != nil {
@@ -123,5 +131,5 @@ func score(in io.Reader, name string, out lineWriter, e *engine, temperature flo
 		batch = append(batch, s)
 		tokens += len(s.Tokens)
 	}
-	return flush()
+	return errors.Join(flush(), failed.err())
 }

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"strconv"
+
 	"github.com/spf13/cobra"
 
 	"onering/tokenize"
@@ -16,6 +18,18 @@ func addTemplate(c *cobra.Command, s *tokenize.TemplateSettings, name string, st
 	}
 	addSettings(c.Flags(), s, flags...)
 	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+}
+
+// addChat adds --chat, which is short for --template chat.
+func addChat(c *cobra.Command, s *tokenize.TemplateSettings) {
+	c.Flags().BoolFunc("chat", "the same as --template chat: the chat template of the model's tokenizer", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		if on {
+			s.Template = "chat"
+		}
+		return err
+	})
+	exclusive(c, "chat", "template")
 }
 
 // parseTemplate returns the template that the flags describe.

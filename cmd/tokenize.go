@@ -75,7 +75,7 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	} else if len(o.prompt.Args) > 0 && !o.chat {
 		return usagef("--template-args goes with --chat, and with --template chat")
 	}
-	folder, err := localTokenizer(c, o.model)
+	folder, err := modelFolder(c, o.model, localTokenizer)
 	if err != nil {
 		return err
 	}
@@ -124,30 +124,20 @@ type tokenized struct {
 // turnLines turns each row into a line of output. A row that cannot be turned becomes
 // a line with its error; the first of these errors is returned at the end.
 func turnLines[Row any](in io.Reader, name string, out lineWriter, turn func(Row) (any, error)) error {
-	type failure struct {
-		Error string `json:"error"`
-	}
-	var first error
-	failed := 0
+	failed := lineErrors{name: name}
 	for number, line := range readLines[Row](in, name) {
 		if line.Err != nil {
 			return line.Err
 		}
 		result, err := turn(line.Row)
 		if err != nil {
-			result = failure{err.Error()}
-			if failed++; failed == 1 {
-				first = fmt.Errorf("%s:%d: %w", name, number, err)
-			}
+			result = failed.add(number, err)
 		}
 		if err := out.write(result); err != nil {
 			return err
 		}
 	}
-	if failed > 1 {
-		return fmt.Errorf("%w; %d lines have errors", first, failed)
-	}
-	return first
+	return failed.err()
 }
 
 // errMissing is the error for a row without a field that it must have.

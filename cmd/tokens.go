@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"onering/tokenize"
 	"onering/train"
@@ -19,8 +20,10 @@ type prompt struct {
 	Args      tokenize.TemplateArgs `json:"chat_template_kwargs"`
 }
 
-// ids returns the prompt's token ids; there is at least one.
-func (p prompt) ids(policy *train.Policy) ([]int32, error) {
+// ids returns the prompt's token ids, in a template; there is at least one. A
+// conversation is rendered with the chat template whatever the template is, with its
+// system message if the row has none.
+func (p prompt) ids(policy *train.Policy, around tokenize.Template) ([]int32, error) {
 	given := 0
 	for _, is := range []bool{p.Prompt != nil, p.PromptIDs != nil, p.Messages != nil} {
 		if is {
@@ -36,12 +39,9 @@ func (p prompt) ids(policy *train.Policy) ([]int32, error) {
 	case p.PromptIDs != nil:
 		ids, err = *p.PromptIDs, checkIDs("prompt_ids", *p.PromptIDs, policy)
 	case p.Prompt != nil:
-		ids, err = encode(policy, *p.Prompt)
+		ids, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return t.Prompt(around, *p.Prompt) })
 	default:
-		if err = policy.NeedTokenizer(); err == nil {
-			chat := tokenize.Conversation{Messages: *p.Messages, Tools: p.Tools, Documents: p.Documents, Args: p.Args, AddGenerationPrompt: true}
-			_, ids, err = policy.Tokenizer.EncodeChat(chat)
-		}
+		ids, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return t.EncodeChat(p.conversation(around)) })
 	}
 	if err == nil && len(ids) == 0 {
 		err = errors.New("the prompt is empty: a response must follow at least one token")
@@ -49,15 +49,28 @@ func (p prompt) ids(policy *train.Policy) ([]int32, error) {
 	return ids, err
 }
 
-// encode turns text into ids.
-func encode(policy *train.Policy, text string) ([]int32, error) {
+// conversation is a row's conversation with what the template adds to it.
+func (p prompt) conversation(around tokenize.Template) tokenize.Conversation {
+	chat := tokenize.Talk(*p.Messages...)
+	if around.System != "" && (len(chat.Messages) == 0 || chat.Messages[0].Role != "system") {
+		chat.Messages = slices.Insert(slices.Clone(chat.Messages), 0, tokenize.Message{Role: "system", Content: around.System})
+	}
+	given, _ := around.Args.Parse() // parseTemplate has read them before
+	chat.Tools, chat.Documents, chat.Args = p.Tools, p.Documents, p.Args.Over(given)
+	return chat
+}
+
+// encode returns the ids of a text that the tokenizer makes, if the vocabulary can
+// express it.
+func encode(policy *train.Policy, text func(*tokenize.Tokenizer) (string, []int32, error)) ([]int32, error) {
 	if err := policy.NeedTokenizer(); err != nil {
 		return nil, err
 	}
-	if err := policy.Tokenizer.Check(text); err != nil {
-		return nil, err
+	made, ids, err := text(policy.Tokenizer)
+	if err == nil {
+		err = policy.Tokenizer.Check(made)
 	}
-	return policy.Tokenizer.Encode(text), nil
+	return ids, err
 }
 
 // checkIDs returns an error for an id that the model does not have.

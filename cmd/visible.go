@@ -91,6 +91,12 @@ func hidden(r rune) bool {
 	return false
 }
 
+// isTerminal reports whether somebody types what r reads.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // screen returns the file under a writer if it is a terminal, else nil.
 func screen(w io.Writer) *os.File {
 	if v, ok := w.(*visible); ok {
