@@ -25,7 +25,7 @@ type engineFlags struct {
 
 func (f *engineFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.model, "model", "", "model folder (required)")
+	flags.StringVar(&f.model, "model", "", "model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagDirname("model"))
 	addRuntime(c, &f.runtime, "device", "threads", "library")
@@ -92,7 +92,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkDType(f.dtype, f.runtime.Device); err != nil {
 		return nil, err
 	}
-	model, err := localModel(c, f.model)
+	model, err := modelFolder(c, f.model, localModel)
 	if err != nil {
 		return nil, err
 	}

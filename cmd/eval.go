@@ -172,7 +172,7 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, error) {
 	var none eval.Report
 	if f.model == "" {
-		return none, usagef("--model is not set: model folder")
+		return none, usagef("--model is not set: %s", purpose(c.Flags().Lookup("model")))
 	}
 	rule, err := o.reward(c)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"onering/models/hub"
 	"onering/runtime/provision"
 	"onering/train"
+	"onering/train/rundir"
 )
 
 // Every flag for a model folder or a file of problems also takes a name on a
@@ -20,6 +21,20 @@ import (
 // localModel returns the folder of a model, which it fetches if need be.
 func localModel(c *cobra.Command, name string) (string, error) {
 	return fromHub(c, func(o hub.Options) (string, error) { return hub.Resolve(c.Context(), name, o) })
+}
+
+// modelFolder is localModel for a flag, which may also name a run folder: the newest
+// checkpoint is its model.
+func modelFolder(c *cobra.Command, name string, resolve func(*cobra.Command, string) (string, error)) (string, error) {
+	dir, err := resolve(c, name)
+	if err != nil {
+		return "", err
+	}
+	newest, err := rundir.Newest(dir)
+	if err == nil && newest != dir {
+		slog.Info("the run's newest checkpoint", "model", newest)
+	}
+	return newest, err
 }
 
 // localTokenizer is localModel without the weights.

@@ -9,9 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -69,7 +73,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if !running {
 		err = explainUsage(command, err)
 	}
-	for _, line := range errorLines(err) {
+	for _, line := range errorLines(err, args) {
 		fmt.Fprintf(stderr, "onering: %s\n", line)
 	}
 	var stopped interrupted
@@ -87,9 +91,43 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // errorLines splits joined errors into lines, so that each can be printed after
-// the program's name.
-func errorLines(err error) []string {
-	return strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
+// the program's name. A name with a newline in it begins no line, and of what is
+// quoted the beginning is enough.
+func errorLines(err error, args []string) []string {
+	text := strings.TrimRight(err.Error(), "\n")
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		args = append(slices.Clone(args), at.Path)
+	}
+	for _, arg := range args {
+		_, value, _ := strings.Cut(arg, "=")
+		for _, name := range []string{arg, value} {
+			if strings.Contains(strings.TrimRight(name, "\n"), "\n") || len(name) > longestQuote {
+				text = strings.ReplaceAll(text, name, shortened(strings.ReplaceAll(name, "\n", `\n`)))
+			}
+		}
+	}
+	return strings.Split(quotation.ReplaceAllStringFunc(text, func(q string) string {
+		return q[:1] + shortened(q[1:len(q)-1]) + q[len(q)-1:]
+	}), "\n")
+}
+
+// longestQuote is how many bytes of what a message quotes are shown.
+const longestQuote = 200
+
+// quotation matches what %q writes.
+var quotation = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
+
+// shortened returns the beginning of a long text.
+func shortened(text string) string {
+	if len(text) <= longestQuote {
+		return text
+	}
+	keep := longestQuote / 2
+	for !utf8.RuneStart(text[keep]) || text[keep-1] == '\\' {
+		keep--
+	}
+	return fmt.Sprintf("%s... (%d bytes)", text[:keep], len(text))
 }
 
 // walk calls f for c and all commands below it.
@@ -136,7 +174,7 @@ line or the configuration is wrong.`,
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print debug messages on stderr")
 	exclusive(root, "quiet", "verbose")
 	root.AddCommand(
-		newData(),
+		newChat(), newData(),
 		newDoctor(),
 		newEval(),
 		newExport(), newBench(),

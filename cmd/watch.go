@@ -162,7 +162,13 @@ func (s summary) print(w io.Writer, c train.Config) {
 	}
 	fmt.Fprintf(t, "log-probs\trollout and training differ by %.1e at most\n", s.LogPGap)
 	fmt.Fprintf(t, "run folder\t%s\n", s.Folder)
-	fmt.Fprintf(t, "next\t%s\n", s.next(c))
+	for i, command := range s.next(c) {
+		label := "next"
+		if i > 0 {
+			label = ""
+		}
+		fmt.Fprintf(t, "%s\t%s\n", label, command)
+	}
 	t.Flush()
 }
 
@@ -174,24 +180,39 @@ func extraction(c train.Config) string {
 	return ""
 }
 
-// next returns a command that shows what was learned.
-func (s summary) next(c train.Config) string {
+// next returns commands that show what was learned, with the template of the training.
+func (s summary) next(c train.Config) []string {
 	if c.Data.Train.Is(train.Arithmetic) {
-		return fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, s.Checkpoint)
+		return []string{fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, shellQuoted(s.Checkpoint))}
 	}
-	template := shellQuoted(c.Model.Template)
+	model := " --model " + shellQuoted(s.Checkpoint)
+	talk, template := "onering chat"+model, " --template "+shellQuoted(c.Model.Template)
+	if c.Model.Template != "chat" {
+		talk = `echo '{"prompt":"What is 1+1?"}' | onering generate` + model + template
+	}
+	rest := ""
 	if c.Model.System != "" {
-		template += " --system " + shellQuoted(c.Model.System)
+		rest += " --system " + shellQuoted(c.Model.System)
 	}
 	for _, arg := range c.Model.Args {
-		template += " --template-args " + shellQuoted(arg)
+		rest += " --template-args " + shellQuoted(arg)
 	}
-	return fmt.Sprintf(`echo '{"text":"What is 1+1?"}' | onering tokenize --model %[1]s --template %[2]s | jq -c '{prompt_ids:.ids}' | onering generate --model %[1]s`, s.Checkpoint, template)
+	for _, text := range c.Model.Stop {
+		rest += " --stop " + shellQuoted(text)
+	}
+	next := []string{talk + rest}
+	if len(c.Eval.Suites) > 0 {
+		next = append(next, "onering eval"+model+template+rest+" --suite "+shellQuoted(strings.Join(c.Eval.Suites, ",")))
+	}
+	return next
 }
 
 // shellQuoted puts quotes around a text that a shell would split or expand.
 func shellQuoted(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' }) < 0 {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:,=@+", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"

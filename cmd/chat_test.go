@@ -1,0 +1,277 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"onering/runtime/runtimetest"
+	"onering/sampler"
+	"onering/tokenize"
+	"onering/train"
+)
+
+// talker writes a model of random weights whose vocabulary has the two bytes of é as
+// tokens of their own, and the escape character. Its chat template writes answers
+// before the last one in another way, as Qwen3's does.
+func talker(t *testing.T) string {
+	t.Helper()
+	runtimetest.Test(t) // skips where there is no library
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"config.json": `{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
+ "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+ "num_key_value_heads": 1, "vocab_size": 9, "max_position_embeddings": 120, "rms_norm_eps": 1e-06,
+ "rope_theta": 10000.0, "tie_word_embeddings": true, "torch_dtype": "float32", "eos_token_id": 8}`,
+		"vocab.json": `{"Ã": 0, "©": 1, "2": 2, "+": 3, "=": 4, "1": 5, "ě": 6, "?": 7, "<eos>": 8}`,
+		"merges.txt": "#version: 0.2\n",
+		"tokenizer_config.json": `{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<eos>",
+ "chat_template": "{% for m in messages %}{{ '?' if m.role == 'user' else '+' }}{{ m.content if loop.index0 + 2 >= messages|length else '' }}<eos>{% endfor %}{% if add_generation_prompt %}={% endif %}",
+ "added_tokens_decoder": {"8": {"content": "<eos>", "special": true}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "talker")
+	var stderr bytes.Buffer
+	if code := run([]string{"init", "--config", dir, "--seed", "3", "--out", out, "-q"}, strings.NewReader(""), &stderr, &stderr); code != 0 {
+		t.Fatal(stderr.String())
+	}
+	return out
+}
+
+// talkTo opens a conversation with the model in a folder.
+func talkTo(t *testing.T, dir string, o chatOptions) *conversation {
+	t.Helper()
+	env := runtimetest.Test(t)
+	policy, err := train.OpenPolicy(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(policy.Close)
+	if o.around.Name == "" {
+		o.around, _ = tokenize.ParseTemplate("chat")
+	}
+	c, err := newConversation(&engine{env, policy}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+// generatedTexts are what generate samples for the rows of input, by index.
+func generatedTexts(t *testing.T, input string, args ...string) (texts []string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(append([]string{"generate", "-q"}, args...), strings.NewReader(input), &stdout, &stderr); code != 0 {
+		t.Fatal(stderr.String())
+	}
+	for line := range strings.Lines(stdout.String()) {
+		var g generated
+		if err := json.Unmarshal([]byte(line), &g); err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, *g.Text)
+	}
+	return texts
+}
+
+// pieces are what was written, call by call.
+type pieces struct {
+	list []string
+	then func() // called after each
+}
+
+func (p *pieces) Write(text []byte) (int, error) {
+	p.list = append(p.list, string(text))
+	if p.then != nil {
+		p.then()
+	}
+	return len(text), nil
+}
+
+// TestChatStreams: what a chat shows of its turns, piece by piece, is what generate
+// samples for the same tokens, however the cache was used.
+func TestChatStreams(t *testing.T) {
+	dir := talker(t)
+	c := talkTo(t, dir, chatOptions{Options: sampler.Options{Sampling: sampler.Plain(24), Seed: 5}})
+	c.decoder.StepCost = 0 // always append
+	tok := c.policy.Tokenizer
+	said := []string{"1+1", "2", "é=?"}
+	var conversation []int32
+	var rows strings.Builder
+	var texts []string
+	for i, text := range said {
+		// Written by hand: the tokens of earlier turns stay, though the template would
+		// drop what they said.
+		end := ""
+		if n := len(conversation); n > 0 && conversation[n-1] != 8 {
+			end = "<eos>"
+		}
+		conversation = append(conversation, tok.Encode(end+"?"+text+"<eos>=")...)
+		ids, _ := json.Marshal(conversation)
+		fmt.Fprintf(&rows, `{"prompt_ids":%s}`+"\n", ids)
+		out := &pieces{}
+		c.out = out
+		a, err := c.answer(context.Background(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Turn != i || a.PromptTokens != len(conversation) {
+			t.Errorf("turn %d with %d tokens before it, want %d with %d", a.Turn, a.PromptTokens, i, len(conversation))
+		}
+		if i > 0 && a.ReusedTokens == 0 {
+			t.Errorf("turn %d: the cache was not used", i)
+		}
+		if got := strings.Join(out.list, ""); got != a.Text || slices.ContainsFunc(out.list, func(s string) bool { return !utf8.ValidString(s) }) {
+			t.Errorf("turn %d: shown as %q, the answer is %q", i, out.list, a.Text)
+		}
+		if len(a.IDs) > 6 && len(out.list) < len(a.IDs)/3 {
+			t.Errorf("turn %d: %d tokens in %d pieces", i, len(a.IDs), len(out.list))
+		}
+		texts = append(texts, a.Text)
+		conversation = append(conversation, a.IDs...)
+	}
+	if want := generatedTexts(t, rows.String(), "--model", dir, "--seed", "5", "--max-tokens", "24"); !slices.Equal(texts, want) {
+		t.Errorf("chat says\n%q\ngenerate\n%q", texts, want)
+	}
+	if want := generatedTexts(t, `{"prompt":"1+1"}`, "--model", dir, "--seed", "5", "--max-tokens", "24", "--chat"); texts[0] != want[0] {
+		t.Errorf("chat says %q, generate --chat %q", texts[0], want[0])
+	}
+}
+
+// TestChatStops: an answer that is stopped stays as far as it came, and the next turn
+// follows it.
+func TestChatStops(t *testing.T) {
+	o := sampler.Sampling{Temperature: 1, TopP: 1, TopK: 1, MaxNewTokens: 60} // the first choice is no EOS for long
+	c := talkTo(t, talker(t), chatOptions{Options: sampler.Options{Sampling: o}})
+	ctx, cancel := context.WithCancel(context.Background())
+	out := &pieces{}
+	out.then = func() {
+		if len(out.list) == 3 {
+			cancel()
+		}
+	}
+	c.out = out
+	a, err := c.answer(ctx, "1")
+	if err != nil || a.Finish != interruptedFinish || len(a.IDs) < 3 || len(a.IDs) == 60 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if n := len(c.ids); n != a.PromptTokens+len(a.IDs) || len(c.messages) != 2 || c.messages[1].Content != a.Text {
+		t.Errorf("%d ids and %v after %+v", n, c.messages, a)
+	}
+	out.then = nil
+	if b, err := c.answer(context.Background(), "2"); err != nil || b.PromptTokens <= a.PromptTokens+len(a.IDs) {
+		t.Errorf("%+v, %v", b, err)
+	}
+	// The context fills up, which is said; what there was stays.
+	var full error
+	for range 4 {
+		if _, full = c.answer(context.Background(), strings.Repeat("1+", 10)); full != nil {
+			break
+		}
+	}
+	before := len(c.messages)
+	if full == nil || !strings.Contains(full.Error(), "the model's context has 120: /save FILE keeps it, /reset begins a new one") {
+		t.Errorf("%v", full)
+	}
+	if _, err := c.answer(context.Background(), "x"); err == nil || len(c.messages) != before {
+		t.Errorf("a character that the vocabulary lacks: %v, %d messages", err, len(c.messages))
+	}
+	c.reset()
+	if _, err := c.answer(context.Background(), "1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChatCommands gives the lines that begin with a slash.
+func TestChatCommands(t *testing.T) {
+	c := talkTo(t, talker(t), chatOptions{Options: sampler.Options{Sampling: sampler.Greedy(4)}})
+	c.out = &pieces{}
+	if _, err := c.answer(context.Background(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there")
+	if err := os.WriteFile(there, []byte("mine"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "a chat.jsonl")
+	for _, tt := range []struct{ line, says string }{
+		{"/help", "/reset"},
+		{"/save " + file, "saved 2 messages"},
+		{"/save " + file, "saved 2 messages"}, // its own file
+		{"/save " + there, "there is such a file already"},
+		{"/save", "/save needs the name of a file"},
+		{"/sav x", `unknown command "/sav"; did you mean "/save"?`},
+		{"/reset now", "takes nothing after it"},
+		{"/system", "there is no system message"},
+		{"/system x", "not in the vocabulary"},
+		{"/system 1+", "begins anew with this system message"},
+		{"/system", "1+"},
+		{"/save " + filepath.Join(dir, "b"), "there is nothing to save yet"},
+	} {
+		var out strings.Builder
+		if err := c.command(&out, tt.line); err != nil {
+			out.WriteString(err.Error())
+		}
+		if !strings.Contains(out.String(), tt.says) {
+			t.Errorf("%s: %q, want %q", tt.line, out.String(), tt.says)
+		}
+	}
+	if mine, _ := os.ReadFile(there); string(mine) != "mine" {
+		t.Errorf("/save wrote over a file: %q", mine)
+	}
+	// What is saved is what generate reads.
+	saved, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var row struct{ Messages []tokenize.Message }
+	if err := json.Unmarshal(saved, &row); err != nil || len(row.Messages) != 2 || row.Messages[0].Content != "1" || row.Messages[1].Role != "assistant" {
+		t.Errorf("%s: %v", saved, err)
+	}
+	if a, err := c.answer(context.Background(), "1"); err != nil || a.PromptTokens != len(c.policy.Tokenizer.Encode("+1+<eos>?1<eos>=")) {
+		t.Errorf("after /system: %+v, %v", a, err)
+	}
+}
+
+// TestChatLines talks through a pipe: a line is a turn, errors are those of a turn.
+func TestChatLines(t *testing.T) {
+	dir := talker(t)
+	chat := func(input string, args ...string) (stdout, stderr string, code int) {
+		var out, talk bytes.Buffer
+		code = run(append([]string{"chat", "--model", dir, "--greedy", "--max-tokens", "4"}, args...), strings.NewReader(input), &out, &talk)
+		return out.String(), talk.String(), code
+	}
+	one, _, code := chat("1\n")
+	if code != 0 || !strings.HasSuffix(one, "\n") {
+		t.Fatalf("exit code %d, %q", code, one)
+	}
+	out, talk, code := chat("\n1\r\nx\n/reset\n1\n/exit\n1\n")
+	if out != one+one || code != 1 || !strings.Contains(talk, "onering: stdin:3: tokenize: 'x'") {
+		t.Errorf("exit code %d, %q\n%s", code, out, talk)
+	}
+	out, _, code = chat("1\nx\n", "--json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 1 || len(lines) != 2 || !strings.HasPrefix(lines[0], `{"turn":0,"prompt":"1","text":`) || !strings.HasPrefix(lines[1], `{"turn":1,"prompt":"x","error":"tokenize: 'x'`) {
+		t.Errorf("exit code %d, %q", code, lines)
+	}
+	// Another template has no memory.
+	out, _, code = chat("1+\n1+\n", "--template", "no")
+	if a, b, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n"); code != 0 || a != b {
+		t.Errorf("exit code %d, %q", code, out)
+	}
+	if _, talk, code = chat("1\n", "--template", "r1", "--system", "1"); code != 2 || !strings.Contains(talk, "--system 1: goes with the template chat") {
+		t.Errorf("exit code %d, %s", code, talk)
+	}
+}

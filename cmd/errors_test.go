@@ -1,0 +1,89 @@
+package cmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestErrorLines: a name begins no line, and what is quoted is shortened, but not
+// what to do about it.
+func TestErrorLines(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	for _, tt := range []struct {
+		err  error
+		args []string
+		want []string
+	}{
+		{errors.Join(errors.New("one"), errors.New("two")), nil, []string{"one", "two"}},
+		{fmt.Errorf("a\nb: bad; name another"), []string{"a\nb"}, []string{`a\nb: bad; name another`}},
+		{fmt.Errorf("p: %w", &fs.PathError{Op: "open", Path: "a\nb", Err: fs.ErrNotExist}), nil, []string{`p: open a\nb: file does not exist`}},
+		{fmt.Errorf("--lr %q: must be a number", long), nil, []string{`--lr "` + long[:100] + `... (3000 bytes)": must be a number`}},
+		{fmt.Errorf("--out %s: must be short", long), []string{"--out=" + long}, []string{"--out " + long[:100] + "... (3000 bytes): must be short"}},
+		{fmt.Errorf("%q has no tokenizer", strings.Repeat("é", 200)), nil, []string{`"` + strings.Repeat("é", 50) + `... (400 bytes)" has no tokenizer`}},
+	} {
+		if got := errorLines(tt.err, tt.args); !slices.Equal(got, tt.want) {
+			t.Errorf("%q\nwant %q", got, tt.want)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "a\nb")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Skip(err)
+	}
+	for _, args := range [][]string{
+		{"watch", dir}, {"report", dir}, {"data", "check", dir + "/none.jsonl"}, {"generate", "--model", dir}, {"tokenize", "--model=" + dir},
+		{"sweep", dir + "/x.toml"}, {"train", "--config", dir + "/x.toml"}, {"replay", dir}, {"eval", "--compare", dir, dir},
+		{"train", "--set", "train.rounds=" + long}, {"train", "--set", long + "=1"}, {"generate", "--model", long, "--temperature", long}, {long}, {"train", "--" + long},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(args, strings.NewReader(""), &stdout, &stderr); code == 0 {
+			t.Errorf("%.80q: exit code 0", args)
+		}
+		for line := range strings.Lines(stderr.String()) {
+			if !strings.HasPrefix(line, "onering: ") && !strings.HasPrefix(line, "Run 'onering") && !strings.HasPrefix(line, "level=") {
+				t.Errorf("%.80q begins the line %.200q", args, line)
+			}
+			if len(line) > 1200 {
+				t.Errorf("%.80q gives a line of %d bytes: %.200q", args, len(line), line)
+			}
+		}
+	}
+}
+
+// TestNext prints commands that can be run as they are.
+func TestNext(t *testing.T) {
+	for _, tt := range []struct {
+		sets []string
+		want []string
+	}{
+		{[]string{"model.template=chat"}, []string{"onering chat --model 'a run/c'"}},
+		{[]string{"model.template=chat", "model.system=Be short.", `eval.suites=["a.jsonl","amc"]`}, []string{
+			"onering chat --model 'a run/c' --system 'Be short.'",
+			"onering eval --model 'a run/c' --template chat --system 'Be short.' --suite a.jsonl,amc",
+		}},
+		{[]string{"model.template=Q: {problem}", `model.stop=["\n"]`}, []string{
+			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template 'Q: {problem}' --stop '` + "\n'",
+		}},
+		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template qwen_math`}},
+	} {
+		settings, err := flagLayer(append(tt.sets, "data.train=x.jsonl", "model.path=m"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := resolve(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := summary{Checkpoint: "a run/c"}.next(r.Config)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q\nwant %q", got, tt.want)
+		}
+		checkShell(t, "next", strings.ReplaceAll(strings.Join(got, "\n"), "'\n'", "x"))
+	}
+}
