@@ -72,7 +72,7 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("onering", "%s %s", v.Version, v.Revision)
+	row("onering", "%s, %s", v.Version, v.commit())
 	row("platform", "%s/%s, %s", r.OS, r.Arch, r.Go)
 	row("processor", "%s, %d cores, %d threads", cmp.Or(r.CPU, "unknown"), r.CPUs, r.Threads)
 	if len(r.Features) > 0 {

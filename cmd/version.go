@@ -13,6 +13,7 @@ import (
 type buildVersion struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // git commit of the build
+	Time     string `json:"time,omitempty"`     // of that commit
 	Modified bool   `json:"modified,omitempty"` // the tree had changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -33,11 +34,28 @@ func readVersion() buildVersion {
 		switch s.Key {
 		case "vcs.revision":
 			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
 		case "vcs.modified":
 			v.Modified = s.Value == "true"
 		}
 	}
 	return v
+}
+
+// commit says which commit the program was built from.
+func (v buildVersion) commit() string {
+	if v.Revision == "" {
+		return "commit not recorded (go run and -buildvcs=false record none; go install ./cmd/onering in a git checkout does)"
+	}
+	text := "commit " + v.Revision
+	if v.Time != "" {
+		text += " of " + v.Time
+	}
+	if v.Modified {
+		text += ", modified"
+	}
+	return text
 }
 
 func newVersion() *cobra.Command {
@@ -52,14 +70,7 @@ func newVersion() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(v)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "onering %s %s %s", v.Version, v.Go, v.Platform)
-			if v.Revision != "" {
-				fmt.Fprintf(c.OutOrStdout(), " %s", v.Revision)
-			}
-			if v.Modified {
-				fmt.Fprint(c.OutOrStdout(), " (modified)")
-			}
-			fmt.Fprintln(c.OutOrStdout())
+			fmt.Fprintf(c.OutOrStdout(), "onering %s %s %s, %s\n", v.Version, v.Go, v.Platform, v.commit())
 			return nil
 		},
 	}
