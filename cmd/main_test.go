@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,50 +114,101 @@ func TestHelp(t *testing.T) {
 // they show.
 func TestExamples(t *testing.T) {
 	walk(newRoot(), func(c *cobra.Command) {
-		example := strings.ReplaceAll(c.Example, "\\\n", " ")
-		for line := range strings.SplitSeq(example, "\n") {
-			for part := range strings.SplitSeq(line, "|") {
-				if words := splitWords(part); len(words) > 0 && words[0] == "onering" {
-					checkCommandLine(t, words)
+		checkShell(t, c.CommandPath()+" --help", c.Example)
+	})
+}
+
+// flagName matches a flag in a text.
+var flagName = regexp.MustCompile(`(?:^|[\s('"])--([a-z][a-z-]*[a-z])`)
+
+// TestHelpNamesFlags wants every flag that a help names to be one of the program's: of
+// the command itself unless its sentence is about another one, such as a Python tool's.
+func TestHelpNamesFlags(t *testing.T) {
+	known := map[string]bool{"help": true}
+	walk(newRoot(), func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+		c.PersistentFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+	})
+	walk(newRoot(), func(c *cobra.Command) {
+		texts := map[string]string{c.CommandPath() + " --help": c.Long}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) { texts[c.CommandPath()+" --"+f.Name] = f.Usage })
+		for place, text := range texts {
+			if c.Name() == "completion" || c.HasParent() && c.Parent().Name() == "completion" {
+				continue // cobra's
+			}
+			for _, m := range flagName.FindAllStringSubmatch(text, -1) {
+				if !known[m[1]] {
+					t.Errorf("%s names --%s, which no command has", place, m[1])
 				}
 			}
 		}
 	})
 }
 
-// TestReadme parses the command lines of the README, and wants its table of
-// commands to be that of the program.
+// TestReadme parses the command lines of the README and of docs, and wants the
+// README's table of commands to be that of the program.
 func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
+	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checked, shell := 0, false
-	joined := strings.ReplaceAll(string(text), "|\n  onering", "| onering")
-	for line := range strings.SplitSeq(joined, "\n") {
-		if strings.HasPrefix(line, "```") {
-			shell = line == "```sh"
-			continue
+	var readme string
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !shell {
-			continue
+		readme = string(text)
+		var shell strings.Builder
+		within := false
+		for line := range strings.SplitSeq(readme, "\n") {
+			if strings.HasPrefix(line, "```") {
+				within = line == "```sh"
+			} else if within {
+				shell.WriteString(line + "\n")
+			}
 		}
+		if n := checkShell(t, page, shell.String()); n < 4 && page == "../README.md" {
+			t.Errorf("found %d command lines in the README", n)
+		}
+	}
+	for _, c := range newRoot().Commands() {
+		if !strings.Contains(readme, "`"+c.Name()) {
+			t.Errorf("the README does not name the command %q", c.Name())
+		}
+	}
+}
+
+// checkShell parses the command lines of this program in a script, and wants the
+// files of the repository that it names to be there. It returns how many there are.
+func checkShell(t *testing.T, place, script string) (checked int) {
+	t.Helper()
+	script = strings.NewReplacer("\\\n", " ", "|\n", "| ").Replace(script)
+	for line := range strings.SplitSeq(script, "\n") {
 		for part := range strings.SplitSeq(line, " | ") {
 			part = strings.Replace(strings.TrimSpace(part), "go run ./cmd/onering ", "onering ", 1)
-			if words := splitWords(part); len(words) > 1 && words[0] == "onering" {
+			words := splitWords(part)
+			for _, w := range words {
+				// What runs/out and other folders hold is written by runs.
+				w = strings.TrimPrefix(w, "./")
+				if _, value, ok := strings.Cut(w, "="); ok {
+					w = value
+				}
+				first, _, deep := strings.Cut(w, "/")
+				if !deep || strings.HasPrefix(w, "runs/out") || !slices.Contains([]string{"runs", "bench", "examples", "docs"}, first) {
+					continue
+				}
+				if _, err := os.Stat("../" + w); err != nil {
+					t.Errorf("%s: %s: %v", place, line, err)
+				}
+			}
+			if len(words) > 1 && words[0] == "onering" {
 				checkCommandLine(t, words)
 				checked++
 			}
 		}
 	}
-	if checked < 4 {
-		t.Errorf("found %d command lines in the README", checked)
-	}
-	for _, c := range newRoot().Commands() {
-		if !strings.Contains(string(text), "`"+c.Name()) {
-			t.Errorf("the README does not name the command %q", c.Name())
-		}
-	}
+	return checked
 }
 
 // checkCommandLine wants a command line that gets as far as the command's own code.

@@ -62,8 +62,10 @@ func (p *progress) open() {
 	p.bars = mpb.New(mpb.WithOutput(p.terminal), mpb.WithWidth(64))
 	p.bar = p.bars.AddBar(p.total, mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.Name(p.name, decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(counters, speed, decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace)))
-	// Rate and time left count from when the task began, not the bar.
+		mpb.AppendDecorators(counters, speed, decor.Any(func(s decor.Statistics) string {
+			return timeLeft(s.Current, s.Total, time.Since(p.started))
+		}, decor.WCSyncSpace)))
+	// The rate counts from when the task began, not the bar.
 	p.bar.DecoratorAverageAdjust(p.started)
 }
 
@@ -134,13 +136,22 @@ func (p *progress) printLine() {
 		} else {
 			line += fmt.Sprintf(", %.1f/s", rate)
 		}
-		// The first of many sequences that run side by side says nothing about the rest.
-		if p.total > p.done && 20*p.done >= p.total {
-			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second))
-			line += fmt.Sprintf(", %s left", left.Round(time.Second))
+		if left := timeLeft(p.done, p.total, p.now().Sub(p.started)); left != "" {
+			line += ", " + left
 		}
 	}
 	fmt.Fprintln(p.lines, line)
+}
+
+// timeLeft says how long the rest of a task takes, by what is done of it. It is "" as
+// long as that says too little: nothing is done, or only the first of many sequences
+// that run side by side.
+func timeLeft(done, total int64, passed time.Duration) string {
+	if done <= 0 || done >= total || 20*done < total || passed <= 0 {
+		return ""
+	}
+	left := time.Duration(float64(total-done) / float64(done) * float64(passed))
+	return fmt.Sprintf("%s left", left.Round(time.Second))
 }
 
 func quantity(n int64, unit string) string {

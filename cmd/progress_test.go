@@ -55,3 +55,17 @@ func TestProgressBytes(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestTimeLeft says nothing before there is something to say.
+func TestTimeLeft(t *testing.T) {
+	for _, tt := range []struct {
+		done, total int64
+		want        string
+	}{
+		{0, 100, ""}, {1, 100, ""}, {4, 100, ""}, {5, 100, "3m10s left"}, {1, 2, "10s left"}, {50, 100, "10s left"}, {100, 100, ""}, {3, 0, ""},
+	} {
+		if got := timeLeft(tt.done, tt.total, 10*time.Second); got != tt.want {
+			t.Errorf("%d of %d after 10 s: %q, want %q", tt.done, tt.total, got, tt.want)
+		}
+	}
+}

@@ -51,8 +51,8 @@ or a grid of values, all combinations of which are run for every variant:
 
 Runs that are finished are not run again: the same command continues a sweep
 that was stopped. Each run has its folder in --out, with report.html over all.`,
-		Example: `  onering sweep runs/paper/main.toml
-  onering sweep -j 2 --plan runs/paper/main.toml`,
+		Example: `  onering sweep runs/paper/sweep-main.toml
+  onering sweep -j 2 --plan runs/paper/sweep-main.toml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args[0]) },
 	}

@@ -72,7 +72,7 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 		wait := time.Second
 		if grown != size || w != width || h != height {
 			began := time.Now()
-			text, done, err := terminal.View(dir, w, h)
+			text, done, err := terminal.View(dir, w, h-1) // the shell's prompt needs a line
 			if err != nil {
 				return err
 			}

@@ -53,7 +53,11 @@ func findColumn(first Object, what, given string, automatic []string) (string, e
 			}
 		}
 	}
-	return "", fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it", what, names(first), automatic)
+	how := "--" + what
+	if what != "response" { // which only sft has
+		how = "data." + what + " in a run file, or " + how
+	}
+	return "", fmt.Errorf("no column looks like the %s (have %q, looked for %q): name it with %s", what, names(first), automatic, how)
 }
 
 // underscores turns "Final Answer" and "final-answer" into final_answer, up to

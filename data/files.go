@@ -194,7 +194,7 @@ func oneSplit(dir, wanted string, have []string) (string, error) {
 		return have[0], nil
 	}
 	slices.Sort(have)
-	return "", fmt.Errorf("dataset: %q has several splits, %q: name one (split), or give the path or glob of its files", dir, have)
+	return "", fmt.Errorf("dataset: %q has several splits, %q: name one with data.split in a run file, or --split, or give the path or glob of its files", dir, have)
 }
 
 // named gives each path its name for ids, relative to dir.

@@ -43,13 +43,15 @@ type layout struct {
 	chart  int  // lines that the reward's curve takes
 	meters bool // one line with a bar for each phase, instead of one line for all phases
 	gaps   bool // empty lines between the parts
-	sample int  // lines that a response takes
+	sample int  // lines that a prompt and its response take
+	most   int  // evaluated suites and metrics that are shown, each; 0 is all
 }
 
 // layouts are sorted from the most detail to the least. draw chooses the first one
 // that fits into the terminal.
 var layouts = []layout{
-	{8, true, true, 4}, {6, true, true, 2}, {5, false, true, 2}, {4, false, false, 2}, {3, false, false, 1},
+	{8, true, true, 5, 0}, {6, true, true, 3, 0}, {5, false, true, 3, 0}, {4, false, false, 3, 0},
+	{4, false, false, 2, 0}, {3, false, false, 2, 0}, {3, false, false, 2, 5}, {3, false, false, 1, 3},
 }
 
 // draw draws a run as text of at most width columns and height lines. rounds is the
@@ -127,27 +129,58 @@ func (v *view) rewards(r *report.Run) {
 	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
 		v.line("%s", row)
 	}
+	var scores []string
 	for _, name := range r.Evals.Names() {
 		suite, ok := strings.CutSuffix(name, "/pass@1")
-		if !ok {
+		if !ok || len(scores) == v.most && v.most > 0 {
 			continue
 		}
 		suite, first, last := strings.TrimPrefix(suite, "eval/"), 100*r.Evals.First(name), 100*r.Evals.Last(name)
-		if r.Evals.Len() < 2 {
-			v.line("%s pass@1 %.1f %% before training", suite, first)
-		} else {
-			v.line("%s pass@1 %.1f %%, before training %.1f %%", suite, last, first)
+		switch {
+		case r.Evals.Len() < 2:
+			scores = append(scores, fmt.Sprintf("%s pass@1 %.1f %% before training", suite, first))
+		case v.gaps:
+			scores = append(scores, fmt.Sprintf("%s pass@1 %.1f %%, before training %.1f %%", suite, last, first))
+		default:
+			scores = append(scores, fmt.Sprintf("%s pass@1 %.1f %% (was %.1f)", suite, last, first))
 		}
+	}
+	if !v.gaps {
+		v.items(scores)
+		return
+	}
+	for _, s := range scores {
+		v.line("%s", s)
+	}
+}
+
+// items draws as many items in each line as fit.
+func (v *view) items(list []string) {
+	row := ""
+	for _, item := range list {
+		if row != "" && runewidth.StringWidth(row+", "+item) >= v.width {
+			v.line("%s,", row)
+			row = ""
+		}
+		if row != "" {
+			row += ", "
+		}
+		row += item
+	}
+	if row != "" {
+		v.line("%s", row)
 	}
 }
 
 // metrics draws those of shownMetrics that the run has.
 func (v *view) metrics(r *report.Run) {
+	shown := 0
 	for _, m := range shownMetrics {
 		column := r.Rounds.Column(m.name)
-		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) {
+		if len(column) == 0 || math.IsNaN(r.Rounds.Last(m.name)) || shown == v.most && v.most > 0 {
 			continue
 		}
+		shown++
 		v.line("%-10s %10.4g  %s", m.label, r.Rounds.Last(m.name), sparkline(column, v.width-labelWidth))
 	}
 }
@@ -167,23 +200,46 @@ func (v *view) phases(r *report.Run) {
 			shares = append(shares, fmt.Sprintf("%s %.0f %%", p, 100*share))
 		}
 	}
-	if len(shares) > 0 {
-		v.line("%s", strings.Join(shares, ", "))
+	v.items(shares)
+}
+
+// response draws the end of a prompt and the beginning of a response to it.
+func (v *view) response(s report.Rollout) {
+	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
+	lines := v.sample
+	if lines > 1 {
+		prompt := printable(strings.TrimSpace(s.Prompt))
+		if over := runewidth.StringWidth(prompt) - v.width; over > 0 {
+			prompt = runewidth.TruncateLeft(prompt, over+1, "…")
+		}
+		v.line("%s", prompt)
+		lines--
+	}
+	text := printable(strings.TrimSpace(strings.Join(s.Tokens, "")))
+	for n := 1; text != "" && n <= lines; n++ {
+		row := firstWords(text, v.width)
+		if n == lines && row != text {
+			row = firstWords(text, v.width-1) + "…"
+		}
+		v.line("%s", row)
+		text = strings.TrimLeft(strings.TrimPrefix(text, row), " ")
 	}
 }
 
-// response draws the beginning of a sampled response.
-func (v *view) response(s report.Rollout) {
-	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
-	text := printable(s.Prompt + strings.Join(s.Tokens, ""))
-	for n := 1; text != "" && n <= v.sample; n++ {
-		row := runewidth.Truncate(text, v.width, "")
-		if row == "" || n == v.sample {
-			row = text // v.line cuts it to the width
-		}
-		v.line("%s", row)
-		text = text[len(row):]
+// firstWords returns the words at the beginning of a text that fit into a line of that
+// width, or a part of the first one if it does not.
+func firstWords(text string, width int) string {
+	row := runewidth.Truncate(text, width, "")
+	if len(row) == len(text) || text[len(row)] == ' ' {
+		return row
 	}
+	if space := strings.LastIndexByte(row, ' '); space > 0 {
+		return row[:space]
+	}
+	if row == "" {
+		return text // not even a character fits; v.line cuts it
+	}
+	return row
 }
 
 // printable replaces characters that cannot be printed, such as those that move the

@@ -99,7 +99,12 @@ type UnusableGPUError struct {
 }
 
 func (e *UnusableGPUError) Error() string {
-	return fmt.Sprintf("provision: cuda:%d cannot be used: %s", e.GPU, strings.Join(e.Missing, "; "))
+	// What is missing first, the driver, is often the reason for the rest.
+	text := fmt.Sprintf("provision: cuda:%d cannot be used: %s", e.GPU, e.Missing[0])
+	if n := len(e.Missing); n > 1 {
+		text += fmt.Sprintf("\n%d more is missing: onering doctor --device cuda says what, and where it comes from", n-1)
+	}
+	return text + "\nwithout a GPU: --device cpu, or device = \"cpu\" in [runtime]"
 }
 
 // Check returns an *UnusableGPUError if something keeps the library from using a

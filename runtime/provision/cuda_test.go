@@ -174,7 +174,7 @@ func TestFindCUDA(t *testing.T) {
 	}{
 		{fakeLoader{version: 13000}, "the NVIDIA driver shows no GPU: see CUDA_VISIBLE_DEVICES", "the NVIDIA driver shows no GPU"},
 		{fakeLoader{err: errors.New("none.so")}, "no GPU can be reached: none.so: install the NVIDIA driver", "no GPU can be reached: none.so"},
-		{fakeLoader{gpus: []string{"First"}, version: 12000}, "update it to 580 or newer", "provision: cuda:0 cannot be used: the NVIDIA driver supports CUDA up to 12.0, the provider needs 13.0: update it to 580 or newer"},
+		{fakeLoader{gpus: []string{"First"}, version: 12000}, "update it to 580 or newer", "provision: cuda:0 cannot be used: the NVIDIA driver supports CUDA up to 12.0, the provider needs 13.0: update it to 580 or newer\nwithout a GPU: --device cpu, or device = \"cpu\" in [runtime]"},
 	} {
 		search.Loader = &c.machine
 		if _, err := search.FindIfPresent(t.Context(), o); err == nil || err.Error() != c.short {
@@ -183,6 +183,11 @@ func TestFindCUDA(t *testing.T) {
 		var unusable *UnusableGPUError
 		if _, err := search.Find(t.Context(), o, 0); !errors.As(err, &unusable) || !strings.HasPrefix(err.Error(), "provision: cuda:0 cannot be used: ") || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%v, want %q", err, c.why)
+		}
+		for line := range strings.SplitSeq(fmt.Sprint(unusable), "\n") {
+			if len(line) > 240 {
+				t.Errorf("a line of %d characters: %s", len(line), line)
+			}
 		}
 	}
 	// A library without a provider cannot be used on a GPU, but on the CPU it can.

@@ -82,8 +82,8 @@ func ReadPlan(path string) (*Plan, error) {
 		}
 		errs = append(errs, fmt.Errorf("unknown key %q", key))
 	}
-	if f.Sweep.Base != "" {
-		p.Base = filepath.Join(filepath.Dir(path), f.Sweep.Base)
+	if p.Base = f.Sweep.Base; p.Base != "" && !filepath.IsAbs(p.Base) {
+		p.Base = filepath.Join(filepath.Dir(path), p.Base)
 	}
 	errs = append(errs, p.addVariants(f)...)
 	errs = append(errs, p.addComparisons(f)...)

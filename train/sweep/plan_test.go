@@ -55,6 +55,9 @@ claim = "b is better"
 	if filepath.Base(p.Base) != "hard.toml" || filepath.Dir(p.Base) != filepath.Dir(p.File) {
 		t.Errorf("base %s of %s", p.Base, p.File)
 	}
+	if p, err := ReadPlan(write(t, "[sweep]\nbase = \"/runs/hard.toml\"\nseeds = [1]\n[[variant]]\nname = \"a\"\n")); err != nil || p.Base != "/runs/hard.toml" {
+		t.Errorf("base %q, %v, want the path as it is", p.Base, err)
+	}
 	var got []string
 	for _, r := range p.Runs("out") {
 		got = append(got, r.Dir)
