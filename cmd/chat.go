@@ -16,14 +16,8 @@ import (
 	"onering/tokenize"
 )
 
-func newChat() *cobra.Command {
-	var e engineFlags
-	var around tokenize.TemplateSettings
-	o := chatOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}}
-	c := &cobra.Command{
-		Use:   "chat --model DIR",
-		Short: "Talk to a model in the terminal",
-		Long: `Talk to a model, which answers token by token. The model is a folder, a
+// chatLong is the help of chat.
+const chatLong = `Talk to a model, which answers token by token. The model is a folder, a
 checkpoint, a run folder, whose newest checkpoint answers, or a name on a hub.
 Each line is a turn, several lines if they are pasted together. Lines that
 begin with a slash are for the program:
@@ -45,7 +39,16 @@ where "finish" is "stop", "length" or "interrupted". A turn that fails has
 {"turn", "prompt", "error"}; the others go on, and the exit code is 1.
 
 Answers follow from --seed and the number of the turn: the first one is what
-generate --chat samples for the same line.`,
+generate --chat samples for the same line.`
+
+func newChat() *cobra.Command {
+	var e engineFlags
+	var around tokenize.TemplateSettings
+	o := chatOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}}
+	c := &cobra.Command{
+		Use:   "chat --model DIR",
+		Short: "Talk to a model in the terminal",
+		Long:  chatLong,
 		Example: `  onering chat --model DIR
   onering chat --model DIR --system 'Answer in one sentence.' --temperature 0.6
   onering chat --model RUN --max-tokens 2000

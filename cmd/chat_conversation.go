@@ -47,10 +47,18 @@ func newConversation(e *engine, o chatOptions) (*conversation, error) {
 	if err := e.policy.NeedTokenizer(); err != nil {
 		return nil, err
 	}
-	if o.around.Chat {
-		if err := e.policy.Tokenizer.CheckChat(); err != nil {
-			return nil, usagef("%s: %w; --template no talks without one, each line for itself", e.policy.Dir, err)
+	noChat := e.policy.Tokenizer.CheckChat()
+	if o.around.Auto && noChat == nil {
+		// The lines of a chat are what a prompt of messages is in training.
+		chat, err := tokenize.ParseTemplate("chat")
+		if err != nil {
+			return nil, err
 		}
+		chat.System, chat.Args, chat.Stops = o.around.System, o.around.Args, o.around.Stops
+		o.around = chat
+	}
+	if o.around.Chat && noChat != nil {
+		return nil, usagef("%s: %w; --template no talks without one, each line for itself", e.policy.Dir, noChat)
 	}
 	length := e.policy.Model.MaxPositions
 	if length == 0 {
@@ -143,10 +151,11 @@ func (c *conversation) prompt(text string) ([]int32, error) {
 	if !c.around.Chat || len(c.messages) == 0 {
 		return encode(c.policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return t.Prompt(c.around, text) })
 	}
-	args, _ := c.around.Args.Parse() // parseTemplate has read them before
-	talk := tokenize.Talk(append(c.withSystem(), tokenize.Message{Role: "user", Content: text})...)
-	talk.Args = args
-	ids, err := encode(c.policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return t.NextTurn(talk) })
+	talk, err := c.around.Around(tokenize.Talk(append(slices.Clone(c.messages), tokenize.Message{Role: "user", Content: text})...))
+	if err != nil {
+		return nil, err
+	}
+	ids, err := encode(c.policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return tokenize.NextTurn(t, talk) })
 	if err != nil {
 		return nil, err
 	}
@@ -155,14 +164,6 @@ func (c *conversation) prompt(text string) ([]int32, error) {
 		ids = ids[1:]
 	}
 	return slices.Concat(c.ids, ids), nil
-}
-
-// withSystem returns the messages with the system message, if there is one.
-func (c *conversation) withSystem() []tokenize.Message {
-	if c.around.System == "" {
-		return slices.Clone(c.messages)
-	}
-	return slices.Insert(slices.Clone(c.messages), 0, tokenize.Message{Role: "system", Content: c.around.System})
 }
 
 // reset forgets the conversation.
@@ -238,7 +239,10 @@ func (c *conversation) save(w io.Writer, name string) error {
 		Content string `json:"content"`
 	}
 	var list []message
-	for _, m := range c.withSystem() {
+	if c.around.System != "" {
+		list = append(list, message{"system", c.around.System})
+	}
+	for _, m := range c.messages {
 		list = append(list, message{m.Role, m.Content})
 	}
 	err := models.WriteFile(name, func(w io.Writer) error {

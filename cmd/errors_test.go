@@ -70,7 +70,7 @@ func TestNext(t *testing.T) {
 		{[]string{"model.template=Q: {problem}", `model.stop=["\n"]`}, []string{
 			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template 'Q: {problem}' --stop '` + "\n'",
 		}},
-		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template qwen_math`}},
+		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template auto`}},
 	} {
 		settings, err := flagLayer(append(tt.sets, "data.train=x.jsonl", "model.path=m"))
 		if err != nil {

@@ -18,14 +18,8 @@ import (
 	"onering/train"
 )
 
-func newGenerate() *cobra.Command {
-	var e engineFlags
-	var around tokenize.TemplateSettings
-	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
-	c := &cobra.Command{
-		Use:   "generate --model DIR [FILE]",
-		Short: "Sample responses to prompts",
-		Long: `Sample responses to prompts. Input is one JSON object per line, from FILE or
+// generateLong is the help of generate.
+const generateLong = `Sample responses to prompts. Input is one JSON object per line, from FILE or
 stdin: {"prompt"}, {"prompt_ids"} or {"messages"}. On a terminal a line may also
 be a prompt as plain text. Each sample gives a line
 
@@ -47,7 +41,16 @@ exit code is 1.
 Each sampled token takes one number u in [0, 1): it is the first in vocabulary
 order whose cumulative probability exceeds u. The numbers follow from the seed,
 the row, the sample and the position, or are given by the row as "uniforms", a
-list (with -n K a list of K lists).`,
+list (with -n K a list of K lists).`
+
+func newGenerate() *cobra.Command {
+	var e engineFlags
+	var around tokenize.TemplateSettings
+	o := generateOptions{Options: sampler.Options{Sampling: sampler.Plain(512)}, samples: 1, slots: 32}
+	c := &cobra.Command{
+		Use:   "generate --model DIR [FILE]",
+		Short: "Sample responses to prompts",
+		Long:  generateLong,
 		Example: `  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR -n 4 --seed 1
   echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR --chat
   echo '{"prompt_ids":[3,1,4]}' | onering generate --model DIR --greedy --max-tokens 20

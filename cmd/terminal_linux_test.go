@@ -118,7 +118,7 @@ func TestChatInTerminal(t *testing.T) {
 	s.wait("> ", 2, "garbage\x03")
 	s.wait("Ctrl-C again leaves", 1, "/help\r")
 	s.wait("/save FILE", 1, "\x1b[200~1+\r2\x1b[201~\r") // two pasted lines
-	s.wait("is not in the vocabulary", 1, "\x04") // the newline between them
+	s.wait("is not in the vocabulary", 1, "\x04")        // the newline between them
 	if code := s.exit(); code != 1 {
 		t.Errorf("exit code %d:\n%s", code, s.text())
 	}

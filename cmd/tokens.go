@@ -3,7 +3,6 @@ package cmd
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"onering/tokenize"
 	"onering/train"
@@ -41,23 +40,19 @@ func (p prompt) ids(policy *train.Policy, around tokenize.Template) ([]int32, er
 	case p.Prompt != nil:
 		ids, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return t.Prompt(around, *p.Prompt) })
 	default:
-		ids, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return t.EncodeChat(p.conversation(around)) })
+		ids, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) {
+			chat := tokenize.Talk(*p.Messages...)
+			chat.Tools, chat.Documents, chat.Args = p.Tools, p.Documents, p.Args
+			if chat, err = around.Around(chat); err != nil {
+				return "", nil, err
+			}
+			return t.EncodeChat(chat)
+		})
 	}
 	if err == nil && len(ids) == 0 {
 		err = errors.New("the prompt is empty: a response must follow at least one token")
 	}
 	return ids, err
-}
-
-// conversation is a row's conversation with what the template adds to it.
-func (p prompt) conversation(around tokenize.Template) tokenize.Conversation {
-	chat := tokenize.Talk(*p.Messages...)
-	if around.System != "" && (len(chat.Messages) == 0 || chat.Messages[0].Role != "system") {
-		chat.Messages = slices.Insert(slices.Clone(chat.Messages), 0, tokenize.Message{Role: "system", Content: around.System})
-	}
-	given, _ := around.Args.Parse() // parseTemplate has read them before
-	chat.Tools, chat.Documents, chat.Args = p.Tools, p.Documents, p.Args.Over(given)
-	return chat
 }
 
 // encode returns the ids of a text that the tokenizer makes, if the vocabulary can

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"onering/reward"
+	"onering/tokenize"
 	"onering/train"
 	"onering/train/metrics"
 )
@@ -187,7 +188,7 @@ func (s summary) next(c train.Config) []string {
 	}
 	model := " --model " + shellQuoted(s.Checkpoint)
 	talk, template := "onering chat"+model, " --template "+shellQuoted(c.Model.Template)
-	if c.Model.Template != "chat" {
+	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(s.Checkpoint)) {
 		talk = `echo '{"prompt":"What is 1+1?"}' | onering generate` + model + template
 	}
 	rest := ""
@@ -205,6 +206,12 @@ func (s summary) next(c train.Config) []string {
 		next = append(next, "onering eval"+model+template+rest+" --suite "+shellQuoted(strings.Join(c.Eval.Suites, ",")))
 	}
 	return next
+}
+
+// canChat reports whether the model in a folder has a chat template.
+func canChat(dir string) bool {
+	t, err := tokenize.Load(dir)
+	return err == nil && t.CheckChat() == nil
 }
 
 // shellQuoted puts quotes around a text that a shell would split or expand.

@@ -2,7 +2,6 @@ package tokenize
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,7 +14,7 @@ import (
 //
 // The end of the answer begins with the token that ends a turn. A response that has
 // sampled it already needs it no more.
-func (t *Tokenizer) NextTurn(c Conversation) (text string, ids []int32, err error) {
+func NextTurn(t *Tokenizer, c Conversation) (text string, ids []int32, err error) {
 	answer := len(c.Messages) - 2
 	if answer < 0 || c.Messages[answer].Role != "assistant" {
 		return "", nil, errors.New("tokenize: the message before the last one must be an answer of the assistant")
@@ -28,7 +27,7 @@ func (t *Tokenizer) NextTurn(c Conversation) (text string, ids []int32, err erro
 	}
 	before, after, ok := strings.Cut(whole, c.Messages[answer].Content)
 	if !ok || strings.Contains(before+after, c.Messages[answer].Content) {
-		return "", nil, fmt.Errorf("tokenize: chat template: it does not write an answer of the assistant once and as it is, so no turn can follow one")
+		return "", nil, errors.New("tokenize: chat template: it does not write an answer of the assistant once and as it is, so no turn can follow one")
 	}
 	return after, t.appendText(nil, after), nil
 }
