@@ -14,6 +14,7 @@ import (
 
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/train/rundir"
 )
 
 // chatLong is the help of chat.
@@ -27,8 +28,8 @@ Ctrl-C stops an answer; twice leaves, as does Ctrl-D.
 
 The conversation is that of the model's chat template. Earlier turns are never
 written anew: a turn is appended to the tokens that were read and sampled. With
-another --template each line is a problem of its own, as in training. Of a run
-folder, the run's template is used.
+another --template each line is a problem of its own, as in training. A run
+folder and its checkpoints have the run's template.
 
 If stdin is no terminal, each of its lines is a turn, and answers are printed as
 they are. --json prints an object for each turn:
@@ -98,14 +99,16 @@ const chatHelp = `  /reset         forget the conversation
   //TEXT         a turn that begins with a slash
 `
 
-// templateOfRun sets the template to that of a run, if name is its folder. What the
-// flags say besides the template's name stays.
+// templateOfRun sets the template to that of a run, if name is its folder or one of
+// its checkpoints. What the flags say besides the template's name stays.
 func templateOfRun(name string, s *tokenize.TemplateSettings) error {
 	path := filepath.Join(name, "run.toml")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if _, err := os.Stat(path); err != nil {
+		if path = rundir.RunOf(name); path == "" {
+			return nil
+		}
 	}
+	text, err := os.ReadFile(path)
 	var settings layer
 	if err == nil {
 		settings, err = parseFile(path, text)

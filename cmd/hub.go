@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -30,7 +31,11 @@ func modelFolder(c *cobra.Command, name string, resolve func(*cobra.Command, str
 	if err != nil {
 		return "", err
 	}
-	newest, err := rundir.Newest(dir)
+	// The files of a run are checked; a folder that is named is taken as it is.
+	if _, err := os.Stat(filepath.Join(dir, "run.toml")); err != nil {
+		return dir, nil
+	}
+	newest, err := rundir.ModelFolder(dir)
 	if err == nil && newest != dir {
 		slog.Info("the run's newest checkpoint", "model", newest)
 	}

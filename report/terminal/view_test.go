@@ -88,7 +88,7 @@ func TestWatchAt80x24(t *testing.T) {
 		t.Fatal(err)
 	}
 	response := strings.Repeat("consider every divisor ", 40)
-	samples := []report.Rollout{{Round: 40, Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
+	samples := []report.Rollout{{Round: 40, Verdict: "wrong", Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
 	// The shell's prompt takes a line.
 	text := draw(r, samples, 50, 80, 23)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

@@ -45,26 +45,6 @@ func checkpoints(run string) ([]string, error) {
 	return dirs, nil
 }
 
-// Newest returns the newest checkpoint of the run in a folder, without a look at its
-// files. It returns the folder itself if that is no run folder: one that holds a
-// model, or nothing of a run.
-func Newest(dir string) (string, error) {
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
-		return dir, nil
-	}
-	if _, err := os.Stat(filepath.Join(dir, "run.toml")); err != nil {
-		return dir, nil
-	}
-	dirs, err := (&Folder{Dir: dir}).checkpoints()
-	if err == nil && len(dirs) == 0 {
-		err = fmt.Errorf("train: the run in %q has no checkpoint yet: name its model, or wait for the first (train.save_every)", dir)
-	}
-	if err != nil {
-		return "", err
-	}
-	return dirs[len(dirs)-1], nil
-}
-
 // NewestCheckpoint returns the newest checkpoint whose files are as they were
 // written, "" if the run has no checkpoint yet. Newer checkpoints that are damaged
 // are named in the log and renamed to end in .damaged. If all are damaged that is
