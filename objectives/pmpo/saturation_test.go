@@ -171,3 +171,151 @@ func TestAttainable(t *testing.T) {
 		}
 	}
 }
+
+// students draws log-ratios of Student's t with so many degrees of freedom (0 is a
+// normal distribution), times a scale.
+func students(degrees int) func(r *rand.Rand, scale float64) float64 {
+	return func(r *rand.Rand, scale float64) float64 {
+		x := scale * r.NormFloat64()
+		if degrees == 0 {
+			return x
+		}
+		squares := 0.0
+		for range degrees {
+			z := r.NormFloat64()
+			squares += z * z
+		}
+		return x / math.Sqrt(squares/float64(degrees))
+	}
+}
+
+// paperP returns the mean p of the published rule with the given p_max, the share of
+// responses at p_max and f, over responses half of which have positive advantage.
+func paperP(t testing.TB, degrees, n int, scale, pMax float64) (p, atMax, f float64) {
+	const responses = 60
+	r := rand.New(rand.NewPCG(uint64(degrees), uint64(n)))
+	draw := students(degrees)
+	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, responses)}
+	for i := range b.Trajectories {
+		x := objectives.Trajectory{Advantage: float64(1 - i%2*2), LogProb: make([]float64, n), OldLogProb: make([]float64, n)}
+		for j := range x.LogProb {
+			x.LogProb[j] = draw(r, scale)
+		}
+		b.Trajectories[i] = x
+	}
+	for _, d := range newPMPO(t, func(o *pmpo.PMPO) { o.PMax = pMax }).Diagnose(b) {
+		p, f = p+*d.P/responses, f+*d.ClipFraction/responses
+		if *d.AtPMax {
+			atMax += 1.0 / responses
+		}
+	}
+	return p, atMax, f
+}
+
+// Example_paper prints which log-ratios give the mean p that the paper reports, 0.8 at
+// p_max = 0.99 and 1.2 at p_max = 4: by tail, spread and length. The figures stand in
+// docs/experiments.md.
+func Example_paper() {
+	fmt.Println("tail    scale   n    | f    | p, p_max = 0.99  at p_max | p, p_max = 4  at p_max")
+	for _, tail := range []struct {
+		name    string
+		degrees int
+	}{{"normal", 0}, {"t, 5", 5}, {"t, 3", 3}, {"t, 2", 2}} {
+		for _, scale := range []float64{0.1, 0.2, 0.35, 0.5} {
+			for _, n := range []int{40, 200, 800, 2400} {
+				p, atMax, f := paperP(new(testing.B), tail.degrees, n, scale, 0.99)
+				p4, atMax4, _ := paperP(new(testing.B), tail.degrees, n, scale, 4)
+				fmt.Printf("%-6s  %.2f    %-4d | %.2f | %.2f             %.2f     | %.2f          %.2f\n", tail.name, scale, n, f, p, atMax, p4, atMax4)
+			}
+		}
+	}
+	// Output:
+	// tail    scale   n    | f    | p, p_max = 0.99  at p_max | p, p_max = 4  at p_max
+	// normal  0.10    40   | 0.32 | 0.99             1.00     | 4.00          1.00
+	// normal  0.10    200  | 0.31 | 0.99             1.00     | 4.00          1.00
+	// normal  0.10    800  | 0.32 | 0.99             1.00     | 4.00          1.00
+	// normal  0.10    2400 | 0.32 | 0.99             1.00     | 4.00          1.00
+	// normal  0.20    40   | 0.60 | 0.99             1.00     | 3.66          0.45
+	// normal  0.20    200  | 0.61 | 0.99             1.00     | 3.66          0.28
+	// normal  0.20    800  | 0.62 | 0.99             1.00     | 3.71          0.17
+	// normal  0.20    2400 | 0.61 | 0.99             1.00     | 3.75          0.12
+	// normal  0.35    40   | 0.78 | 0.99             0.97     | 1.73          0.02
+	// normal  0.35    200  | 0.77 | 0.99             1.00     | 1.75          0.00
+	// normal  0.35    800  | 0.78 | 0.99             1.00     | 1.73          0.00
+	// normal  0.35    2400 | 0.77 | 0.99             1.00     | 1.74          0.00
+	// normal  0.50    40   | 0.84 | 0.92             0.57     | 1.12          0.00
+	// normal  0.50    200  | 0.84 | 0.95             0.62     | 1.10          0.00
+	// normal  0.50    800  | 0.84 | 0.95             0.55     | 1.08          0.00
+	// normal  0.50    2400 | 0.84 | 0.96             0.50     | 1.09          0.00
+	// t, 5    0.10    40   | 0.35 | 0.99             1.00     | 4.00          1.00
+	// t, 5    0.10    200  | 0.36 | 0.99             1.00     | 3.99          0.98
+	// t, 5    0.10    800  | 0.36 | 0.99             1.00     | 3.92          0.93
+	// t, 5    0.10    2400 | 0.36 | 0.99             0.98     | 3.93          0.95
+	// t, 5    0.20    40   | 0.63 | 0.99             1.00     | 3.15          0.20
+	// t, 5    0.20    200  | 0.63 | 0.99             1.00     | 2.91          0.03
+	// t, 5    0.20    800  | 0.64 | 0.98             0.98     | 2.69          0.00
+	// t, 5    0.20    2400 | 0.64 | 0.98             0.98     | 2.71          0.00
+	// t, 5    0.35    40   | 0.77 | 0.98             0.88     | 1.58          0.00
+	// t, 5    0.35    200  | 0.78 | 0.97             0.87     | 1.42          0.00
+	// t, 5    0.35    800  | 0.78 | 0.94             0.72     | 1.35          0.00
+	// t, 5    0.35    2400 | 0.79 | 0.95             0.68     | 1.35          0.00
+	// t, 5    0.50    40   | 0.85 | 0.82             0.43     | 0.96          0.00
+	// t, 5    0.50    200  | 0.85 | 0.81             0.40     | 0.89          0.00
+	// t, 5    0.50    800  | 0.85 | 0.78             0.47     | 0.85          0.00
+	// t, 5    0.50    2400 | 0.85 | 0.79             0.50     | 0.85          0.00
+	// t, 3    0.10    40   | 0.39 | 0.99             1.00     | 3.94          0.93
+	// t, 3    0.10    200  | 0.39 | 0.99             1.00     | 3.78          0.78
+	// t, 3    0.10    800  | 0.40 | 0.99             1.00     | 3.60          0.58
+	// t, 3    0.10    2400 | 0.39 | 0.98             0.97     | 3.26          0.53
+	// t, 3    0.20    40   | 0.65 | 0.99             0.98     | 2.84          0.07
+	// t, 3    0.20    200  | 0.65 | 0.97             0.95     | 2.41          0.00
+	// t, 3    0.20    800  | 0.65 | 0.97             0.90     | 2.24          0.00
+	// t, 3    0.20    2400 | 0.65 | 0.95             0.78     | 2.12          0.00
+	// t, 3    0.35    40   | 0.80 | 0.92             0.75     | 1.35          0.00
+	// t, 3    0.35    200  | 0.80 | 0.87             0.58     | 1.19          0.00
+	// t, 3    0.35    800  | 0.80 | 0.81             0.50     | 1.13          0.00
+	// t, 3    0.35    2400 | 0.79 | 0.76             0.50     | 1.09          0.00
+	// t, 3    0.50    40   | 0.85 | 0.77             0.35     | 0.85          0.00
+	// t, 3    0.50    200  | 0.86 | 0.70             0.23     | 0.74          0.00
+	// t, 3    0.50    800  | 0.86 | 0.68             0.32     | 0.71          0.00
+	// t, 3    0.50    2400 | 0.85 | 0.66             0.42     | 0.68          0.00
+	// t, 2    0.10    40   | 0.43 | 0.98             0.98     | 3.66          0.80
+	// t, 2    0.10    200  | 0.43 | 0.94             0.88     | 3.09          0.55
+	// t, 2    0.10    800  | 0.42 | 0.92             0.83     | 2.66          0.50
+	// t, 2    0.10    2400 | 0.42 | 0.90             0.77     | 2.51          0.50
+	// t, 2    0.20    40   | 0.67 | 0.95             0.88     | 2.26          0.05
+	// t, 2    0.20    200  | 0.67 | 0.86             0.75     | 1.91          0.00
+	// t, 2    0.20    800  | 0.67 | 0.77             0.52     | 1.76          0.00
+	// t, 2    0.20    2400 | 0.67 | 0.72             0.50     | 1.67          0.00
+	// t, 2    0.35    40   | 0.81 | 0.80             0.50     | 1.10          0.00
+	// t, 2    0.35    200  | 0.80 | 0.70             0.50     | 0.95          0.00
+	// t, 2    0.35    800  | 0.80 | 0.63             0.50     | 0.90          0.00
+	// t, 2    0.35    2400 | 0.80 | 0.61             0.50     | 0.85          0.00
+	// t, 2    0.50    40   | 0.87 | 0.60             0.20     | 0.66          0.00
+	// t, 2    0.50    200  | 0.86 | 0.58             0.18     | 0.60          0.00
+	// t, 2    0.50    800  | 0.86 | 0.55             0.12     | 0.55          0.00
+	// t, 2    0.50    2400 | 0.86 | 0.52             0.03     | 0.53          0.00
+}
+
+// TestPaperP: log-ratios of Student's t with 3 degrees of freedom and scale 0.35 give
+// the paper's p at both of its p_max, found independently of this code (0.81 and 1.13,
+// f 0.79, half of the responses at p_max); those of a first run on a real model, normal
+// with a standard deviation of at most 0.2, give p_max.
+func TestPaperP(t *testing.T) {
+	for _, c := range []struct {
+		degrees     int
+		scale, pMax float64
+		p, atMax    float64
+	}{
+		{3, 0.35, 0.99, 0.81, 0.5},
+		{3, 0.35, 4, 1.13, 0},
+		{0, 0.05, 0.99, 0.99, 1},
+		{0, 0.19, 0.99, 0.99, 1},
+		{0, 0.05, 4, 4, 1},
+	} {
+		p, atMax, f := paperP(t, c.degrees, 800, c.scale, c.pMax)
+		if math.Abs(p-c.p) > 0.06*max(1, c.pMax/2) || math.Abs(atMax-c.atMax) > 0.08 {
+			t.Errorf("t with %d degrees, scale %v, p_max %v: p = %.3f, %.2f at p_max (f %.2f), want %v and %v", c.degrees, c.scale, c.pMax, p, atMax, f, c.p, c.atMax)
+		}
+	}
+}
