@@ -79,6 +79,7 @@ var rooms = []struct {
 	{"train/metrics", ""},
 	{"train/rundir", "files train/metrics models"},
 	{"train/saving", "train/learn train/memory train/rundir runtime models"},
+	{"train/supervised", "train train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize settings"},
 	{"train/sweep", "files models"},
 
 	{"serve", "train train/metrics eval"},
@@ -108,6 +109,7 @@ var testAllow = map[string]string{
 	"train":                      "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2",
+	"train/supervised":           "runtime/runtimetest models/qwen2",
 	"eval":                       "reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward":                     "reward/rewardtest",
 	"reward/math":                "reward/rewardtest data",

@@ -17,7 +17,7 @@ if [ ! -e $out/warm-start ]; then
 	rm -rf $out/random
 	$onering init --config $embedded/config.json --seed 1 --out $out/random --tokenizer $embedded
 	$onering data arithmetic -n 64000 --guess 0.6 --slip 0.05 --seed 1 >$out/demonstrations.jsonl
-	nice -n 10 $onering sft --model $out/random --data $out/demonstrations.jsonl --out $out/warm-start --lr 3e-3 --seed 1
+	nice -n 10 $onering sft --model $out/random --data $out/demonstrations.jsonl --out $out/warm-start --template no --lr 3e-3 --seed 1
 fi
 
 for name in main ablations confirm warm; do

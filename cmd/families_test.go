@@ -68,7 +68,7 @@ func TestFamilies(t *testing.T) {
 			at := func(name string) string { return filepath.Join(dir, name) }
 			config := familyFolder(t, family)
 			commandLine(t, "", "init", "--config", config, "--seed", "3", "--out", at("fresh"))
-			commandLine(t, commandLine(t, "", "data", "arithmetic", "-n", "64", "--seed", "1"), "sft", "--model", at("fresh"), "--data", "-", "--out", at("warm"))
+			commandLine(t, commandLine(t, "", "data", "arithmetic", "-n", "64", "--seed", "1"), "sft", "--model", at("fresh"), "--data", "-", "--out", at("warm"), "--template", "no", "--lr", "3e-3")
 			commandLine(t, "", "export", "--model", config, "--out", at("graphs"))
 
 			checkScores(t, at("warm"))

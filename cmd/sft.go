@@ -1,129 +1,385 @@
 package cmd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"math"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"onering/data"
-	"onering/models"
-	"onering/tokenize"
+	"onering/models/hub"
+	"onering/settings"
 	"onering/train"
+	"onering/train/metrics"
+	"onering/train/supervised"
 )
 
 func newSFT() *cobra.Command {
-	var e engineFlags
-	var file, out, dtype string
-	var columns data.Options
-	var around tokenize.TemplateSettings
-	o := train.DefaultSupervised()
+	s := &sftCommand{given: supervised.Default("")}
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
-		Short: "Warm-start a model on demonstrations",
-		Long: `Warm-start a model on demonstrations, through the graphs that reinforcement
-learning uses. FILE has a prompt and a response in each row, in any format that
-data show reads: JSON lines, Parquet ..., a glob, hf:ORG/NAME. The loss is the
-mean negative log-prob of a batch's response tokens, end of sequence included.
-The learning rate rises over --warmup steps and falls linearly.`,
-		Example: `  onering sft --model small --data demonstrations.jsonl --out warm
+		Short: "Train a model on demonstrations",
+		Long: `Train a model on demonstrations, through the graphs that reinforcement learning
+uses. A row of FILE is a conversation {"messages": [...]}, a prompt with a
+completion, each a text or a list of messages, or a {"text"}. Any format that
+data show reads will do: JSON lines, Parquet ..., a glob, hf:ORG/NAME.
+
+The loss is the mean negative log-prob of a batch's learned tokens: what the
+assistant says, to the token with which the chat template ends its turn; of a
+completion all, its end included; of a text all. --assistant-only=false learns
+prompts too. The learning rate rises over --warmup steps and falls linearly.
+
+The folder --out is a model that --model DIR and transformers load, and a run:
+run.toml, metrics.jsonl, report.html, tensorboard/, log.txt, checkpoints/.
+--resume continues a run that was interrupted, and ends with the same bits.`,
+		Example: `  onering sft --model Qwen/Qwen2.5-0.5B --data chats.jsonl --out tuned
   onering sft --model small --data math.parquet --prompt problem --response solution \
-    --out warm --template qwen_math --lr 1e-5`,
+    --out warm --template qwen_math --held-out 0.05 --eval-every 50
+  onering sft --model small --data chats.jsonl --show 2
+  onering sft --resume --out tuned`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if err := checkSettings(&o); err != nil {
-				return err
-			}
-			if o.Template, err = parseTemplate(around); err != nil {
-				return err
-			}
-			element, err := parseDType(dtype)
-			if err != nil {
-				return err
-			}
-			if err := checkVacant(out, "choose another folder with --out"); err != nil {
-				return err
-			}
-			demonstrations, err := readDemonstrations(c, file, columns)
-			if err != nil {
-				return err
-			}
-			return supervise(c, &e, demonstrations, o, out, element)
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
 	}
-	e.register(c)
 	flags := c.Flags()
-	flags.StringVar(&file, "data", "", "file of demonstrations; - is stdin (required)")
-	flags.StringVar(&columns.Prompt, "prompt", "", "column of the prompt; found by name if not given")
-	flags.StringVar(&columns.Answer, "response", "", "column of the response; found by name if not given")
-	flags.StringVar(&columns.Split, "split", "", "split of a datasets folder that has several")
-	flags.StringVar(&columns.Filter, "filter", "", `take the rows for which it holds, such as 'level in 3..5'`)
-	flags.StringVar(&out, "out", "", "folder to write (required)")
-	addSettings(flags, &o, "epochs", "batch-size", "lr", "warmup", "floor", "weight-decay", "max-grad-norm", "seed")
-	addTemplate(c, &around, "no", false)
-	flags.StringVar(&dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
-	must(c.MarkFlagRequired("data"))
-	must(c.MarkFlagRequired("out"))
-	must(c.MarkFlagFilename("data"))
+	flags.StringVar(&s.file, "config", "", "run file in TOML with these settings, such as the run.toml of another run; flags win over it")
+	for _, section := range s.given.Sections() {
+		addSettings(flags, section.Pointer)
+	}
+	flags.BoolVar(&s.resume, "resume", false, "continue the run in --out from its last checkpoint")
+	flags.BoolVar(&s.asJSON, "json", false, "print the summary as one JSON object")
+	flags.IntVar(&s.show, "show", 0, "print the first so many demonstrations as the model sees them, and do not train: text, ids, and which ids are learned")
+	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
+	flags.Bool("report", true, "keep report.html and tensorboard/ in the folder up to date")
+	for _, name := range []string{"data", "eval-data", "config", "library"} {
+		must(c.MarkFlagFilename(name))
+	}
+	must(c.MarkFlagDirname("model"))
 	must(c.MarkFlagDirname("out"))
-	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	for _, name := range []string{"dtype", "compute"} {
+		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	}
 	return c
 }
 
-func readDemonstrations(c *cobra.Command, name string, o data.Options) ([]train.Demonstration, error) {
-	if name == "-" {
-		o.Input = c.InOrStdin()
-	}
-	path, err := localData(c, name)
-	if err != nil {
-		return nil, err
-	}
-	pairs, err := data.LoadPairs(openedName(path), o)
-	if err != nil {
-		return nil, fmt.Errorf("--data: %w", err)
-	}
-	demonstrations := make([]train.Demonstration, len(pairs))
-	for i, p := range pairs {
-		demonstrations[i] = train.Demonstration(p)
-	}
-	return demonstrations, nil
+// An sftCommand has the flags of sft.
+type sftCommand struct {
+	given          supervised.Config // by flags
+	file           string
+	resume, asJSON bool
+	show           int
 }
 
-// supervise trains the model that the flags name on demonstrations and writes it to
-// the folder out with tensors of type element.
-func supervise(c *cobra.Command, f *engineFlags, demonstrations []train.Demonstration, o train.SupervisedConfig, out string, element models.DType) error {
+func (s *sftCommand) run(c *cobra.Command) error {
+	config, err := s.resolve(c)
+	if err != nil {
+		return err
+	}
+	dir := config.Output.Dir
+	switch {
+	case s.resume && supervised.Finished(dir):
+		slog.Info("the run is finished: there is nothing to resume", "folder", dir)
+		fmt.Fprintln(c.OutOrStdout(), dir)
+		return nil
+	case !s.resume && s.show == 0:
+		if err := checkVacant(dir, "choose another folder with --out, or continue the run in it with --resume"); err != nil {
+			return err
+		}
+	}
+	local, err := localSFT(c, &config)
+	if err != nil {
+		return err
+	}
+	list, err := readDemonstrations(c, "--data", local.Data.Train, local.Data)
+	if err != nil {
+		return err
+	}
+	var held []data.Demonstration
+	if local.Data.Eval != "" {
+		if held, err = readDemonstrations(c, "--eval-data", local.Data.Eval, local.Data); err != nil {
+			return err
+		}
+	}
+	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, runtime: local.Runtime}
 	e, err := f.open(c)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	var bar *progress
-	first, last := 0.0, 0.0
-	err = train.Supervise(c.Context(), e.env, e.policy, demonstrations, o, slog.Default(), func(step, steps int, loss, norm float64) {
-		if bar == nil {
-			first = loss
-			bar = newProgress(c.ErrOrStderr(), isQuiet(c), "sft", "steps", int64(steps))
-		}
-		last = loss
-		bar.set(int64(step), int64(steps))
-		slog.Debug("sft", "step", step, "loss", loss, "grad_norm", norm)
-	})
-	if err == nil {
-		slog.Info("trained on demonstrations", "count", len(demonstrations), "first_loss", first, "last_loss", last)
+	if s.show > 0 {
+		return showDemonstrations(c, local, e, list[:min(s.show, len(list))])
 	}
-	if bar != nil {
-		bar.finish()
-	}
+	end, err := trainSFT(c, config, local, e, list, held, s.resume)
 	if err != nil {
 		return err
 	}
-	if err := e.env.Download(e.policy.Weights); err != nil {
+	if s.asJSON {
+		return lineWriter{c.OutOrStdout()}.write(end)
+	}
+	fmt.Fprintln(c.OutOrStdout(), dir)
+	return nil
+}
+
+// localSFT returns the configuration with paths instead of names on a hub, which it
+// pins in config.
+func localSFT(c *cobra.Command, config *supervised.Config) (local supervised.Config, err error) {
+	local = *config
+	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
+		return local, err
+	}
+	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
+	for _, x := range []struct{ named, local *string }{{&config.Data.Train, &local.Data.Train}, {&config.Data.Eval, &local.Data.Eval}} {
+		if *x.named == "" {
+			continue
+		}
+		if *x.local, err = localData(c, *x.named); err != nil {
+			return local, err
+		}
+		*x.named = hub.Pin(*x.named, *x.local)
+	}
+	// Report a wrong folder before fetching a library.
+	return local, checkModel(local.Model.Path)
+}
+
+func readDemonstrations(c *cobra.Command, flag, path string, d supervised.DataConfig) ([]data.Demonstration, error) {
+	o := data.Options{Filter: d.Filter}
+	if path == "-" {
+		o.Input = c.InOrStdin()
+	}
+	list, err := data.LoadDemonstrations(openedName(path), d.DemonstrationColumns, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return list, nil
+}
+
+// showDemonstrations prints demonstrations as the model sees them.
+func showDemonstrations(c *cobra.Command, config supervised.Config, e *engine, list []data.Demonstration) error {
+	encoder, err := supervised.NewEncoder(config, e.policy)
+	if err != nil {
 		return err
 	}
-	if err := e.policy.Model.Save(out, e.policy.Weights, models.SaveOptions{DType: element, Tokenizer: e.policy.Dir}); err != nil {
-		return err
+	for _, d := range list {
+		x, err := encoder.Encode(d)
+		if err != nil {
+			return err
+		}
+		if x == nil {
+			slog.Warn("a demonstration is left out for its length", "place", d.Place)
+			continue
+		}
+		if err := (lineWriter{c.OutOrStdout()}).write(struct {
+			Text string `json:"text"`
+			*supervised.Example
+		}{e.policy.Tokenizer.Decode(x.IDs, false), x}); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(c.OutOrStdout(), out)
+	return nil
+}
+
+// trainSFT trains to the end, or until a signal. local is config with paths instead
+// of names on a hub.
+func trainSFT(c *cobra.Command, config, local supervised.Config, e *engine, list, held []data.Demonstration, resume bool) (sftSummary, error) {
+	ctx, stopped, stop := catchSignals(c.Context())
+	defer stop()
+	log := new(logFile)
+	defer log.join()()
+	watch := &sftWatcher{watcher: watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), log: log}}
+	defer watch.close()
+	dir := config.Output.Dir
+	observer, finishReport, closeStatus, err := addObservers(c, watch, dir, 0)
+	if err != nil {
+		return sftSummary{}, err
+	}
+	defer closeStatus()
+	feed, err := newSinkFeed(config.Output.Sink, observer)
+	if err != nil {
+		return sftSummary{}, err
+	}
+	trainer, err := supervised.New(local, e.env, e.policy, list, held, slog.Default(), sftObserver{feed})
+	if err != nil {
+		return sftSummary{}, err
+	}
+	defer trainer.Close()
+	watch.steps = trainer.Steps()
+	begin := func() error { return beginRun(dir, sectionsOfSFT(&config), log, feed) }
+	if resume {
+		trainer.Resumed = begin // until then its folder keeps its run.toml
+	} else if err := begin(); err != nil {
+		return sftSummary{}, err
+	}
+	end, err := trainer.Run(ctx, resume)
+	finishReport()
+	summary := summarizeSFT(end)
+	feed.finish(summary, err)
+	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
+		return summary, interrupted{s, "to continue from the last checkpoint: onering sft --resume --out " + dir}
+	}
+	if err == nil {
+		watch.close()
+		slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
+	}
+	return summary, err
+}
+
+// An sftSummary is what "sft --json" prints.
+type sftSummary struct {
+	Folder         string    `json:"folder"`
+	Demonstrations int       `json:"demonstrations"`
+	Tokens         int       `json:"tokens"` // that one pass learns
+	Steps          int       `json:"steps"`
+	Resumed        int       `json:"resumed,omitempty"` // steps that were done when the run was last resumed
+	Seconds        float64   `json:"seconds"`           // since it began or was last resumed
+	Loss           []float64 `json:"loss,omitempty"`    // of the first and of the last step
+	HeldOut        []float64 `json:"held_out_loss,omitempty"`
+}
+
+func summarizeSFT(s supervised.Summary) sftSummary {
+	out := sftSummary{Folder: s.Folder, Demonstrations: s.Demonstrations, Tokens: s.Tokens, Steps: s.Steps, Resumed: s.Resumed, Seconds: s.Seconds}
+	if !math.IsNaN(s.Loss[0]) {
+		out.Loss = s.Loss[:]
+	}
+	if !math.IsNaN(s.HeldOut[0]) {
+		out.HeldOut = s.HeldOut[:]
+	}
+	return out
+}
+
+// An sftObserver hands records to observers of rounds: to them a step is one.
+type sftObserver struct{ train.Observer }
+
+// Record implements supervised.Observer.
+func (o sftObserver) Record(r metrics.Record) { o.Round(r) }
+
+// An sftWatcher shows how supervised training goes: a progress bar, a line for each
+// measurement, and one for each twentieth of the steps.
+type sftWatcher struct {
+	watcher
+	steps int
+}
+
+// Round implements train.Observer.
+func (w *sftWatcher) Round(r metrics.Record) {
+	step := int(r.Float("step"))
+	if r.Get("kind") == "eval" {
+		w.line(fmt.Sprintf("after step %d: held-out loss %.4f, perplexity %.4g", step, r.Float("loss"), r.Float("perplexity")))
+		return
+	}
+	text := fmt.Sprintf("step %d/%d  epoch %.2f  loss %.4f  grad norm %.3f  learning rate %.2e", step, w.steps, r.Float("epoch"), r.Float("loss"), r.Float("grad_norm"), r.Float("learning_rate"))
+	if every := max(1, w.steps/20); step%every == 0 || step == w.steps {
+		w.above(text)
+	}
+}
+
+// sectionsOfSFT lists the sections of a configuration.
+func sectionsOfSFT(c *supervised.Config) []section {
+	var list []section
+	for _, s := range c.Sections() {
+		list = append(list, section{name: s.Name, fields: settings.Fields(s.Pointer)})
+	}
+	return list
+}
+
+// resolve applies the run file, if there is one, and the flags to the defaults for
+// the model. All problems are reported at once.
+func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err error) {
+	file := s.file
+	if s.resume {
+		if s.given.Output.Dir == "" {
+			return config, usagef("--resume needs --out, the folder of the run to continue")
+		}
+		if file, err = resumedFile(s.given.Output.Dir); err != nil {
+			return config, err
+		}
+	}
+	var stated layer
+	if file != "" {
+		if stated, err = fileLayer(file, c.InOrStdin()); err != nil {
+			return config, err
+		}
+	}
+	path := s.given.Model.Path
+	for _, x := range stated {
+		if x.path() == "model.path" && !c.Flags().Changed("model") {
+			path = fmt.Sprint(x.value)
+		}
+	}
+	config = supervised.Default(path)
+	sections, flags := sectionsOfSFT(&config), sectionsOfSFT(&s.given)
+	decided := map[string]string{} // the place of each key that the file states
+	var errs []error
+	for _, x := range stated {
+		at := slices.IndexFunc(sections, func(t section) bool { return t.name == x.section })
+		if at < 0 {
+			errs = append(errs, fmt.Errorf("%s: sft has no section [%s]", x.place, x.section))
+			continue
+		}
+		k := slices.IndexFunc(sections[at].fields, func(f settings.Field) bool { return f.Key == x.key })
+		if k < 0 {
+			errs = append(errs, fmt.Errorf("%s: unknown key %q in [%s] of sft%s", x.place, x.key, x.section, didYouMean(x.key, keysOf(sections[at].fields))))
+			continue
+		}
+		decided[x.path()] = x.place
+		if err := assign(x, sections[at].fields[k].Value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", x.place, err))
+		}
+	}
+	if len(errs) > 0 {
+		return config, usageError{errors.Join(errs...)}
+	}
+	for i, t := range flags {
+		for k, f := range t.fields {
+			if c.Flags().Changed(f.Flag) {
+				sections[i].fields[k].Value.Set(f.Value)
+				delete(decided, t.name+"."+f.Key)
+			}
+		}
+	}
+	return config, s.check(c, config, decided)
+}
+
+// check reports what is missing and impossible, by flag or by the place in the file.
+func (s *sftCommand) check(c *cobra.Command, config supervised.Config, decided map[string]string) error {
+	if s.show > 0 && config.Output.Dir == "" {
+		config.Output.Dir = "." // nothing is written
+	}
+	var missing []error
+	for _, x := range []struct{ flag, value string }{{"data", config.Data.Train}, {"model", config.Model.Path}, {"out", config.Output.Dir}} {
+		if x.value == "" {
+			missing = append(missing, fmt.Errorf("--%s is not set: %s", x.flag, purpose(c.Flags().Lookup(x.flag))))
+		}
+	}
+	if len(missing) > 0 {
+		return usageError{errors.Join(missing...)}
+	}
+	if s.show < 0 {
+		return usagef("--show %d: must be at least 0", s.show)
+	}
+	list := settings.Flatten(config.Validate())
+	for i, err := range list {
+		var bad *settings.Error
+		if !errors.As(err, &bad) {
+			continue
+		}
+		if at := decided[bad.Key]; at != "" {
+			list[i] = fmt.Errorf("%s: %w", at, bad)
+			continue
+		}
+		for _, t := range sectionsOfSFT(&config) {
+			for _, f := range t.fields {
+				if t.name+"."+f.Key == bad.Key {
+					list[i] = fmt.Errorf("--%s %v: %s", f.Flag, bad.Value, bad.Remedy)
+				}
+			}
+		}
+	}
+	if len(list) > 0 {
+		return usageError{errors.Join(list...)}
+	}
 	return nil
 }

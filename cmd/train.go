@@ -94,13 +94,9 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		return nil, usagef("--resume needs --out, the folder of the run to continue")
 	}
 	if resume && f.file == "" {
-		f.file = filepath.Join(out, "run.toml")
-		if _, err := os.Stat(f.file); errors.Is(err, os.ErrNotExist) {
-			return nil, usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
-		} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
-			return nil, usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
-		} else if info, err := os.Lstat(f.file); err == nil && !info.Mode().IsRegular() {
-			return nil, usagef("%s is not a regular file", f.file)
+		var err error
+		if f.file, err = resumedFile(out); err != nil {
+			return nil, err
 		}
 	}
 	if out != "" {
@@ -115,6 +111,19 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
 	}
 	return r, nil
+}
+
+// resumedFile returns the run file in the folder of a run that is to be resumed.
+func resumedFile(out string) (string, error) {
+	file := filepath.Join(out, "run.toml")
+	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+		return "", usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
+	} else if info, err := os.Stat(out); err == nil && !info.IsDir() {
+		return "", usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
+	} else if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return "", usagef("%s is not a regular file", file)
+	}
+	return file, nil
 }
 
 // embeddedRun returns the layer that stands in for a run file: what others, the
@@ -199,12 +208,12 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	defer log.join()()
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
 	defer watch.close()
-	observer, finishReport, closeStatus, err := addObservers(c, watch, config)
+	observer, finishReport, closeStatus, err := addObservers(c, watch, config.Output.Dir, config.Train.Rounds)
 	if err != nil {
 		return train.Summary{}, err
 	}
 	defer closeStatus()
-	feed, err := newSinkFeed(config, observer)
+	feed, err := newSinkFeed(config.Output.Sink, observer)
 	if err != nil {
 		return train.Summary{}, err
 	}
@@ -213,7 +222,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer trainer.Close()
-	begin := func() error { return beginRun(config, log, feed) }
+	begin := func() error { return beginRun(config.Output.Dir, sectionsOf(&config), log, feed) }
 	if resume {
 		// Until the run is resumed, its folder keeps its run.toml.
 		trainer.Resumed = begin
@@ -222,35 +231,40 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	}
 	end, err := trainer.Run(ctx, resume)
 	finishReport()
-	feed.finish(end, err)
+	feed.finish(summarize(end), err)
 	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
 }
 
-// beginRun writes what a run folder begins with, and starts what observes the run.
-func beginRun(config train.Config, log *logFile, feed *sinkFeed) error {
-	if err := writeRun(config); err != nil {
+// beginRun writes what a run folder begins with, config as run.toml, and starts what
+// observes the run.
+func beginRun(dir string, config []section, log *logFile, feed *sinkFeed) error {
+	text, err := encodeSections(config)
+	if err != nil {
 		return err
 	}
-	if err := log.open(filepath.Join(config.Output.Dir, "log.txt")); err != nil {
+	if err := writeRun(dir, text); err != nil {
 		return err
 	}
-	return feed.start(config, slog.Default())
+	if err := log.open(filepath.Join(dir, "log.txt")); err != nil {
+		return err
+	}
+	return feed.start(dir, text, slog.Default())
 }
 
 // addObservers returns watch with the observers that the flags ask for: one that
 // keeps the report up to date, which finish writes a last time, and one that
 // serves the status until closeStatus.
-func addObservers(c *cobra.Command, watch train.Observer, config train.Config) (observer train.Observer, finish, closeStatus func(), err error) {
+func addObservers(c *cobra.Command, watch train.Observer, dir string, rounds int) (observer train.Observer, finish, closeStatus func(), err error) {
 	observer, finish, closeStatus = watch, func() {}, func() {}
 	if on, _ := c.Flags().GetBool("report"); on {
-		reporter := live.NewReporter(config.Output.Dir, observer)
+		reporter := live.NewReporter(dir, observer)
 		observer, finish = reporter, reporter.Finish
 	}
 	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
-		status, err := startStatus(addr, config.Train.Rounds, observer)
+		status, err := startStatus(addr, rounds, observer)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -287,15 +301,11 @@ func checkVacant(dir, remedy string) error {
 }
 
 // writeRun makes the run folder and writes run.toml.
-func writeRun(config train.Config) error {
-	text, err := encodeConfig(config)
-	if err != nil {
+func writeRun(dir string, text []byte) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(config.Output.Dir, 0o777); err != nil {
-		return err
-	}
-	return models.WriteFile(filepath.Join(config.Output.Dir, "run.toml"), func(w io.Writer) error {
+	return models.WriteFile(filepath.Join(dir, "run.toml"), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -15,41 +15,39 @@ import (
 // of output.sink given the metrics.
 type sinkFeed struct {
 	train.Observer
-	sink *sink.Sink // nil before start
+	command []string
+	sink    *sink.Sink // nil before start
 }
 
 // newSinkFeed returns a sinkFeed that start may start; it checks that the program can
 // be found.
-func newSinkFeed(config train.Config, next train.Observer) (*sinkFeed, error) {
-	if command := config.Output.Sink; len(command) > 0 {
+func newSinkFeed(command []string, next train.Observer) (*sinkFeed, error) {
+	if len(command) > 0 {
 		if _, err := exec.LookPath(command[0]); err != nil {
 			return nil, usagef("output.sink: %v; name a program that is there, or leave output.sink out", err)
 		}
 	}
-	return &sinkFeed{Observer: next}, nil
+	return &sinkFeed{Observer: next, command: command}, nil
 }
 
-// start starts the program, if there is one, and gives it the configuration.
-func (f *sinkFeed) start(config train.Config, log *slog.Logger) (err error) {
-	if len(config.Output.Sink) == 0 {
+// start starts the program, if there is one, for the run in the folder dir and gives
+// it the configuration, the text of a run file.
+func (f *sinkFeed) start(dir string, text []byte, log *slog.Logger) (err error) {
+	if len(f.command) == 0 {
 		return nil
-	}
-	text, err := encodeConfig(config)
-	if err != nil {
-		return err
 	}
 	var resolved map[string]any
 	if err := toml.Unmarshal(text, &resolved); err != nil {
 		return err
 	}
-	f.sink, err = sink.Start(config.Output.Sink, config.Output.Dir, resolved, log)
+	f.sink, err = sink.Start(f.command, dir, resolved, log)
 	return err
 }
 
 // finish ends the program's input with the summary and waits for the program.
-func (f *sinkFeed) finish(s train.Summary, err error) {
+func (f *sinkFeed) finish(summary any, err error) {
 	if f.sink != nil {
-		f.sink.Finish(summarize(s), err)
+		f.sink.Finish(summary, err)
 	}
 }
 

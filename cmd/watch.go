@@ -47,6 +47,17 @@ func (w *watcher) Evaluated(e train.Evaluation) {
 	}
 }
 
+// above prints a line and shows the same progress bar below it.
+func (w *watcher) above(text string) {
+	bar := w.bar
+	w.line(text)
+	if bar != nil {
+		w.bar = newProgress(w.stderr, w.quiet, bar.name, bar.unit, bar.total)
+		w.bar.started, w.bar.printed = bar.started, bar.printed
+		w.bar.set(bar.done, bar.total)
+	}
+}
+
 // line prints a line and adds it to the log file.
 func (w *watcher) line(text string) {
 	w.close()

@@ -16,8 +16,12 @@ import (
 // to the same Config. Keys without a value (nil pointers and lists) are left
 // out.
 func encodeConfig(c train.Config) ([]byte, error) {
+	return encodeSections(sectionsOf(&c))
+}
+
+func encodeSections(sections []section) ([]byte, error) {
 	var b bytes.Buffer
-	for i, s := range sectionsOf(&c) {
+	for i, s := range sections {
 		if i > 0 {
 			b.WriteByte('\n')
 		}

@@ -3,20 +3,44 @@ package data
 import (
 	"fmt"
 	"io"
+	"slices"
 )
 
-// ResponseNames are the columns that are looked for as responses, in this order.
-var ResponseNames = []string{"response", "completion", "output", "solution", "answer"}
+// DemonstrationColumns say where the parts of a demonstration are in a file. Where
+// all names are empty a row is a conversation if its column messages ends with the
+// assistant, else a prompt with a response, else a text.
+type DemonstrationColumns struct {
+	Messages string `toml:"messages" help:"column of conversations, each a list of messages; found by name if no column is given"`
+	Prompt   string `toml:"prompt" help:"column of the prompt, a text or a list of messages; found by name if not given"`
+	Response string `toml:"response" help:"column of the response to the prompt, a text or a list of messages; found by name if not given"`
+	Text     string `toml:"text" help:"column of texts that are learned whole; found by name if no column is given"`
+	Split    string `toml:"split" help:"split of a datasets folder that has several"`
+}
 
-// A Pair is a prompt and a response to it, both as they are in the file.
-type Pair struct{ Prompt, Response string }
+// The columns that are looked for, in this order.
+var (
+	MessagesNames = []string{"messages", "conversations", "conversation"}
+	ResponseNames = []string{"response", "completion", "output", "solution", "answer"}
+	TextNames     = []string{"text"}
+)
 
-// LoadPairs reads the demonstrations of a dataset. Prompt, Split, Input, Filter
-// and Limit of o have the same meaning as for problems. Answer names the column of
-// the responses; if it is empty, the first of ResponseNames that the first row has
-// is taken. A row that lacks one of the two texts is an error, as is a dataset
-// without rows.
-func LoadPairs(path string, o Options) ([]Pair, error) {
+// A Demonstration is what a row has for supervised training.
+type Demonstration struct {
+	// Chat is the whole conversation if the row has messages, else nil. Those before
+	// number From are a prompt.
+	Chat *Chat
+	From int
+	// Prompt and Response are texts as they are in the file, if both are texts; the
+	// prompt may be a single message of the user. With Whole there is no prompt, and
+	// Response is learned from its beginning.
+	Prompt, Response string
+	Whole            bool
+	Place            string // the file and its line or row, for messages
+}
+
+// LoadDemonstrations reads the demonstrations of a dataset. Of o it takes Input,
+// Filter and Limit. A row that lacks a part is an error, as is a dataset without rows.
+func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demonstration, error) {
 	var filter *Filter
 	if o.Filter != "" {
 		var err error
@@ -24,14 +48,15 @@ func LoadPairs(path string, o Options) ([]Pair, error) {
 			return nil, err
 		}
 	}
+	o.Split = c.Split
 	records, err := OpenRecords(path, o)
 	if err != nil {
 		return nil, err
 	}
 	defer records.Close()
-	var pairs []Pair
-	var prompt, response string
-	for file := -1; o.Limit == 0 || len(pairs) < o.Limit; {
+	var list []Demonstration
+	var found DemonstrationColumns
+	for file := -1; o.Limit == 0 || len(list) < o.Limit; {
 		rec, err := records.Next()
 		if err == io.EOF {
 			break
@@ -41,41 +66,144 @@ func LoadPairs(path string, o Options) ([]Pair, error) {
 		}
 		if file != records.file {
 			file = records.file
-			if prompt, err = findColumn(rec.Object, "prompt", o.Prompt, PromptNames); err == nil {
-				response, err = findColumn(rec.Object, "response", o.Answer, ResponseNames)
-			}
-			if err != nil {
+			if found, err = c.find(rec.Object); err != nil {
 				return nil, &RowError{File: rec.File, Err: err}
 			}
 		}
 		if filter != nil && !filter.Match(rec.Object) {
 			continue
 		}
-		pair, err := pairOf(rec.Object, prompt, response)
+		d, err := found.demonstration(rec.Object)
 		if err != nil {
 			return nil, &RowError{File: rec.File, Unit: records.src.unit(), Line: rec.Line, Err: err}
 		}
-		pairs = append(pairs, pair)
+		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.unit(), rec.Line)
+		list = append(list, d)
 	}
-	if len(pairs) == 0 {
+	if len(list) == 0 {
 		return nil, fmt.Errorf("dataset: %s: no row is left", path)
 	}
-	return pairs, nil
+	return list, nil
 }
 
-func pairOf(o Object, prompt, response string) (Pair, error) {
-	value, _ := lookup(o, prompt)
-	p, reason := promptOf(value)
-	if reason != "" {
-		return Pair{}, fmt.Errorf("%s (column %q)", reason, prompt)
+// find fixes the columns by a file's first row: either Messages, or Prompt and
+// Response, or Text is set.
+func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, err error) {
+	var set []string
+	for _, x := range []struct{ name, column string }{{"messages", c.Messages}, {"text", c.Text}, {"prompt and response", c.Prompt + c.Response}} {
+		if x.column != "" {
+			set = append(set, x.name)
+		}
 	}
-	value, _ = lookup(o, response)
-	r, ok := scalar(value)
+	if len(set) > 1 {
+		return found, fmt.Errorf("columns for %s and %s are named: a demonstration is a conversation, a prompt with a response, or a text", set[0], set[1])
+	}
+	switch auto := len(set) == 0; {
+	case c.Messages != "":
+		found.Messages, err = findColumn(first, "messages", c.Messages, nil)
+	case c.Text != "":
+		found.Text, err = findColumn(first, "text", c.Text, nil)
+	default:
+		if found.Messages, err = findColumn(first, "messages", "", MessagesNames); auto && err == nil && isAnswered(first, found.Messages) {
+			return found, nil
+		}
+		found.Messages = ""
+		if found.Prompt, err = findColumn(first, "prompt", c.Prompt, PromptNames); err == nil {
+			found.Response, err = findColumn(first, "response", c.Response, ResponseNames)
+		}
+		if text, none := findColumn(first, "text", "", TextNames); auto && err != nil && none == nil {
+			return DemonstrationColumns{Text: text}, nil
+		}
+	}
+	return found, err
+}
+
+// isAnswered says whether the column of a row is a conversation with a turn of the
+// assistant.
+func isAnswered(row Object, column string) bool {
+	value, _ := lookup(row, column)
+	messages, _ := messagesOf(value)
+	return slices.ContainsFunc(messages, isAssistant)
+}
+
+func isAssistant(message any) bool {
+	o, _ := message.(Object)
+	role, _ := o.Get("role")
+	return role == "assistant"
+}
+
+// demonstration reads a row.
+func (c DemonstrationColumns) demonstration(row Object) (d Demonstration, err error) {
+	switch {
+	case c.Text != "":
+		d.Whole = true
+		d.Response, err = textOf(row, "text", c.Text)
+		return d, err
+	case c.Messages != "":
+		value, _ := lookup(row, c.Messages)
+		messages, ok := messagesOf(value)
+		if !ok {
+			return d, fmt.Errorf("%s (column %q)", oddMessages, c.Messages)
+		}
+		return conversation(row, messages, 0)
+	}
+	asked, _ := lookup(row, c.Prompt)
+	answer, _ := lookup(row, c.Response)
+	prompt, chats := messagesOf(asked)
+	response, answers := messagesOf(answer)
+	text, reason := promptOf(asked) // also of a single message of the user
+	if !chats {
+		if reason != "" {
+			return d, fmt.Errorf("%s (column %q)", reason, c.Prompt)
+		}
+		prompt = []any{Object{{"role", "user"}, {"content", text}}}
+	}
+	if !answers {
+		if d.Response, err = textOf(row, "response", c.Response); err != nil {
+			return d, err
+		}
+		response = []any{Object{{"role", "assistant"}, {"content", d.Response}}}
+	}
+	if d.Prompt = text; chats || answers {
+		whole, err := conversation(row, slices.Concat(prompt, response), len(prompt))
+		d.Chat, d.From = whole.Chat, whole.From
+		return d, err
+	}
+	return d, nil
+}
+
+// oddMessages says what messages have to be.
+const oddMessages = "the messages are no list of objects, each with a role and a text as its content"
+
+// conversation makes a demonstration of messages, of which those before number from
+// are the prompt.
+func conversation(row Object, messages []any, from int) (d Demonstration, err error) {
+	for i, m := range messages {
+		message, _ := m.(Object)
+		role, _ := message.Get("role")
+		if name, _ := role.(string); name == "" {
+			return d, fmt.Errorf("message %d has no role: %s", i+1, oddMessages)
+		}
+		if _, ok := contentOf(message); !ok {
+			return d, fmt.Errorf("message %d has no text: %s", i+1, oddMessages)
+		}
+	}
+	if !slices.ContainsFunc(messages[from:], isAssistant) {
+		return d, fmt.Errorf("none of the %d messages that are to be learned from is the assistant's", len(messages)-from)
+	}
+	chat, err := newChat(row, messages)
+	return Demonstration{Chat: chat, From: from}, err
+}
+
+// textOf returns the text of a column.
+func textOf(row Object, what, column string) (string, error) {
+	value, _ := lookup(row, column)
+	text, ok := scalar(value)
 	switch {
 	case !ok:
-		return Pair{}, fmt.Errorf("the response is no text (column %q)", response)
-	case r == "":
-		return Pair{}, fmt.Errorf("no response (column %q)", response)
+		return "", fmt.Errorf("the %s is no text (column %q)", what, column)
+	case text == "":
+		return "", fmt.Errorf("no %s (column %q)", what, column)
 	}
-	return Pair{p, r}, nil
+	return text, nil
 }

@@ -26,11 +26,12 @@ func NewPrompter(t *tokenize.Tokenizer, template tokenize.Template) (*Prompter, 
 	return &Prompter{t, template}, nil
 }
 
-// Prompt returns the prompt of a problem, as text and as token ids.
+// Prompt returns the prompt of a problem, as text and as token ids. A character that
+// the vocabulary lacks is an error: the model would see another text.
 func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 	switch {
 	case q.Plain:
-		return q.Text, p.Tokenizer.Encode(q.Text), nil
+		text, ids = q.Text, p.Tokenizer.Encode(q.Text)
 	case q.Chat == nil:
 		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
 	case p.Template.Chat || p.Template.Auto:
@@ -42,6 +43,9 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		text, ids, err = p.Tokenizer.Prompt(p.Template, q.Text)
 	default:
 		err = fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template (--template) to chat, the template of the model's tokenizer", len(q.Chat.Messages), p.Template.Name)
+	}
+	if err == nil {
+		err = p.Tokenizer.CheckKnown(text)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("data: problem %q: %w", q.ID, err)

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -80,6 +81,15 @@ func (t *Tokenizer) Check(text string) error {
 	if t.bpe.unk >= 0 {
 		return nil
 	}
+	return t.CheckKnown(text)
+}
+
+// CheckKnown is Check that also refuses a character for which the vocabulary has only
+// its token for unknown ones: neither can be trained on.
+func (t *Tokenizer) CheckKnown(text string) error {
+	if !t.form.chars && !slices.Contains(t.bpe.bytes[:], -1) {
+		return nil
+	}
 	var err error
 	check := func(s string) {
 		for i, r := range s {
@@ -89,7 +99,7 @@ func (t *Tokenizer) Check(text string) error {
 				}
 			}
 			for _, b := range []byte(string(r)) {
-				if t.bpe.bytes[b] < 0 && err == nil {
+				if err == nil && (t.bpe.bytes[b] < 0 || t.form.chars) {
 					err = fmt.Errorf("tokenize: %q in %.40q is not in the vocabulary", r, s[i:])
 				}
 			}

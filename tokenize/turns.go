@@ -115,7 +115,7 @@ func (w dialogueWriter) derived(from int) (d Dialogue, err error) {
 			return d, err
 		}
 		tail = text[len(text)-commonSuffix(text[start:], other):]
-		end := w.t.specialEnd(tail)
+		end := specialEnd(w.t, tail)
 		d.Open = end == 0
 		if s := (Span{start, len(text) - len(tail) + end}); s.Start < s.End {
 			d.Turns = append(d.Turns, s)
@@ -153,12 +153,12 @@ func (w dialogueWriter) turn(i int, d *Dialogue) (text string, start int, err er
 
 // follows returns where in text, which begins the rendering of n messages, that goes
 // on which follows turn number last and its tail. Where the template has written that
-// turn anew, it is what follows the turn whatever its message is.
+// turn anew, it is what follows the turn whatever its message is. What the template
+// writes only at the end of a conversation is taken off d.Text.
 func (w dialogueWriter) follows(text string, last, n int, tail string, d *Dialogue) (int, error) {
 	if strings.HasPrefix(text, d.Text) {
 		return len(d.Text), nil
 	}
-	d.Rewrites = true
 	whole, _, err := w.render(n, false)
 	if err != nil {
 		return 0, err
@@ -167,11 +167,14 @@ func (w dialogueWriter) follows(text string, last, n int, tail string, d *Dialog
 	if err != nil {
 		return 0, err
 	}
-	at := len(whole) - commonSuffix(whole, other) + len(tail)
-	if at > len(text) || !strings.HasSuffix(text[:at], tail) {
+	after := len(whole) - commonSuffix(whole, other)
+	kept := commonPrefix(tail, whole[after:])
+	if after+kept > len(text) || kept < specialEnd(w.t, tail) || kept == 0 && tail != "" {
 		return 0, fmt.Errorf("it writes message %d anew once message %d follows, and what stands between them cannot be told", last+1, n)
 	}
-	return at, nil
+	d.Text = d.Text[:len(d.Text)-len(tail)+kept]
+	d.Rewrites = d.Rewrites || !strings.HasPrefix(whole, d.Text)
+	return after + kept, nil
 }
 
 // replaced renders the first n messages with another text as message k, whose first
@@ -191,7 +194,7 @@ func (w dialogueWriter) replaced(n, k int) (string, error) {
 }
 
 // specialEnd returns where the first special token in a text ends, 0 if there is none.
-func (t *Tokenizer) specialEnd(text string) int {
+func specialEnd(t *Tokenizer, text string) int {
 	end := 0
 	t.raw.split(text, func(string) {}, func(id int32) {
 		if end == 0 && t.special[id] {
@@ -233,7 +236,7 @@ func commonSuffix(a, b string) int {
 func (t *Tokenizer) EncodeSpans(text string, spans []Span) (ids []int32, inside []bool) {
 	ids = t.appendText(nil, text)
 	inside = make([]bool, len(ids))
-	places := t.places(text, ids)
+	places := placesOf(t, text, ids)
 	for _, s := range spans {
 		if s.Start >= s.End {
 			continue
@@ -246,9 +249,9 @@ func (t *Tokenizer) EncodeSpans(text string, spans []Span) (ids []int32, inside 
 	return ids, inside
 }
 
-// places returns a function that finds the token with the byte at a place of text,
+// placesOf returns a function that finds the token with the byte at a place of text,
 // whose ids are given.
-func (t *Tokenizer) places(text string, ids []int32) func(at int) int {
+func placesOf(t *Tokenizer, text string, ids []int32) func(at int) int {
 	ends := make([]int, len(ids))
 	n := 0
 	for i, id := range ids {

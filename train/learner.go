@@ -42,7 +42,7 @@ func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopw
 	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
 		Optimizer: o.AdamW,
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, Stash: policy.stash(c.Train.MicroTokens),
+		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, Stash: policy.Stash(c.Train.MicroTokens),
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
 		Observe:         learn.Timing(clock),
 		Log:             log,

@@ -219,8 +219,8 @@ func (p *Policy) MaxTokens(want int) int {
 	return want
 }
 
-// stash returns what the forward passes of micro-batches of so many tokens keep.
-func (p *Policy) stash(tokens int) models.Stash {
+// Stash returns what the forward passes of micro-batches of so many tokens keep.
+func (p *Policy) Stash(tokens int) models.Stash {
 	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
 }
 

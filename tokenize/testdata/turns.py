@@ -56,6 +56,8 @@ HEADER = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
 
+CLOSING = CHATML.replace("{%- if add_generation_prompt %}", "{%- if not add_generation_prompt %}{{- '</s>' }}{%- else %}", 1)
+
 PLAIN_TEXT = """\
 {%- for m in messages %}
   {{- m.role + ': ' }}
@@ -90,7 +92,7 @@ FORGETTING = """\
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
 
 TEMPLATES = {
-    "chatml": (CHATML, "strip"), "llama3": (LLAMA3, "strip"), "llama2": (LLAMA2, "strip"), "header": (HEADER, ""),
+    "chatml": (CHATML, "strip"), "llama3": (LLAMA3, "strip"), "llama2": (LLAMA2, "strip"), "header": (HEADER, ""), "closing": (CLOSING, "strip"),
     "plain_text": (PLAIN_TEXT, "strip"), "thinking": (THINKING, FORGETTING),
 }
 

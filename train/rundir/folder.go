@@ -74,10 +74,8 @@ func Open(dir string, resume bool) (f *Folder, err error) {
 	case !resume && slices.ContainsFunc(entries, belongsToRun):
 		return nil, fmt.Errorf("train: %s is not empty: resume it with --resume, or choose another folder with --out", dir)
 	}
-	for _, sub := range []string{rolloutsDir, checkpointsDir} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return nil, fmt.Errorf("train: run folder: %w", err)
-		}
+	if err := os.MkdirAll(filepath.Join(dir, checkpointsDir), 0o755); err != nil {
+		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
 	unlock, err := lock(filepath.Join(dir, lockFile))
 	if err != nil {

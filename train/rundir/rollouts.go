@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -75,6 +76,9 @@ func (x Rounded[F]) MarshalJSON() ([]byte, error) {
 // done: what training makes of a token is known only after its optimizer step.
 func (f *Folder) WriteRollouts(n int, lines iter.Seq[RolloutLine]) error {
 	path := filepath.Join(f.Dir, rolloutsDir, fmt.Sprintf("round-%05d.jsonl", n))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
 	return models.WriteFile(path, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)

@@ -90,6 +90,9 @@ func (s *Saver) Resumed(at Position) { s.saved = at }
 // Close waits for what is being written.
 func (s *Saver) Close() { s.writer.Close() }
 
+// Wait waits for what is being written and returns its error.
+func (s *Saver) Wait() error { return s.writer.Wait() }
+
 // Poll returns the error of a checkpoint that was written in the background.
 func (s *Saver) Poll() error { return s.writer.Poll() }
 

@@ -1,0 +1,91 @@
+package data
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"onering/tokenize"
+)
+
+// A demonstration is a conversation, a prompt with a response, or a text, as the file's
+// first row has it and as columns are named.
+func TestDemonstrations(t *testing.T) {
+	const chat = `[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]`
+	for _, c := range []struct {
+		name, text string
+		columns    DemonstrationColumns
+		want       string // of the first; an error has "error: " in front
+	}{
+		{"messages.jsonl", `{"messages": ` + chat + `, "prompt": "q"}`, DemonstrationColumns{}, `chat of 2 from 0`},
+		{"tools.jsonl", `{"messages": ` + chat + `, "tools": [{"name": "f"}]}`, DemonstrationColumns{}, `chat of 2 from 0`},
+		{"odd.jsonl", `{"dialog": ` + chat + `}`, DemonstrationColumns{Messages: "dialog"}, `chat of 2 from 0`},
+		{"table.csv", "messages\n\"" + strings.ReplaceAll(chat, `"`, `""`) + "\"\n", DemonstrationColumns{}, `chat of 2 from 0`},
+		{"pair.jsonl", `{"prompt": "q", "completion": "a"}`, DemonstrationColumns{}, `"q" "a"`},
+		{"chats.jsonl", `{"prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `chat of 3 from 2`},
+		{"single.jsonl", `{"prompt": [{"role": "user", "content": "q"}], "completion": "a"}`, DemonstrationColumns{}, `"q" "a" chat of 2 from 1`},
+		{"graded.jsonl", `{"messages": [{"role": "user", "content": "q"}], "answer": "a"}`, DemonstrationColumns{}, `"q" "a" chat of 2 from 1`},
+		{"text.jsonl", `{"text": "t", "id": 1}`, DemonstrationColumns{}, `whole "" "t"`},
+		{"named.jsonl", `{"prompt": "q", "completion": "a", "body": "t"}`, DemonstrationColumns{Text: "body"}, `whole "" "t"`},
+		{"none.jsonl", `{"prompt": "q"}`, DemonstrationColumns{}, `error: no column looks like the response`},
+		{"both.jsonl", `{"prompt": "q"}`, DemonstrationColumns{Text: "a", Prompt: "b"}, `error: columns for text and prompt and response are named`},
+		{"role.jsonl", `{"messages": [{"content": "q"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: message 1 has no role`},
+		{"content.jsonl", `{"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: message 1 has no text`},
+		{"later.jsonl", `{"messages": ` + chat + "}\n" + `{"messages": "x"}`, DemonstrationColumns{}, `error: dataset: FILE: line 2: the messages are no list`},
+		{"empty.jsonl", `{"prompt": "q", "response": ""}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: no response (column "response")`},
+	} {
+		path := filepath.Join(t.TempDir(), c.name)
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		list, err := LoadDemonstrations(path, c.columns, Options{})
+		if err != nil {
+			got = "error: " + strings.ReplaceAll(err.Error(), path, "FILE")
+		} else {
+			d := list[0]
+			var parts []string
+			if d.Whole {
+				parts = append(parts, "whole")
+			}
+			if d.Response != "" {
+				parts = append(parts, fmt.Sprintf("%q %q", d.Prompt, d.Response))
+			}
+			if d.Chat != nil {
+				parts = append(parts, fmt.Sprintf("chat of %d from %d", len(d.Chat.Messages), d.From))
+			}
+			got = strings.Join(parts, " ")
+			if unit := map[bool]string{true: "line 2", false: "line 1"}[strings.HasSuffix(c.name, ".csv")]; d.Place != path+": "+unit {
+				t.Errorf("%s: place %q", c.name, d.Place)
+			}
+		}
+		if want, isError := strings.CutPrefix(c.want, "error: "); got != c.want && !(isError && strings.Contains(got, want)) {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A prompt with a character that the vocabulary lacks would be another one to the model.
+func TestPromptUnknownCharacter(t *testing.T) {
+	p, err := NewPrompter(chatFolder(t), tokenizeTemplate(t, "no"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Prompt(Problem{ID: "f.jsonl:3", Text: "naïve"}); err == nil || err.Error() != `data: problem "f.jsonl:3": tokenize: 'ï' in "ïve" is not in the vocabulary` {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := p.Prompt(Problem{Text: "plain", Plain: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+func tokenizeTemplate(t *testing.T, name string) tokenize.Template {
+	t.Helper()
+	template, err := tokenize.ParseTemplate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return template
+}

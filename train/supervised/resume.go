@@ -1,0 +1,182 @@
+package supervised
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"onering/models"
+	"onering/settings"
+	"onering/train"
+	"onering/train/rundir"
+	"onering/train/saving"
+)
+
+// configFile is the file of a Hugging Face folder that is written last: with it the
+// run is finished.
+const configFile = "config.json"
+
+// Finished says whether the run in a folder is done, so that there is nothing to
+// resume.
+func Finished(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, configFile))
+	return err == nil
+}
+
+// finish writes the model into the run folder. A process that is killed in the middle
+// leaves no config.json, and the run is resumed from its checkpoint.
+func (t *Trainer) finish() error {
+	if err := t.saver.Wait(); err != nil {
+		return err
+	}
+	if err := t.env.Download(t.policy.Weights); err != nil {
+		return err
+	}
+	dir := t.Config.Output.Dir
+	whole := filepath.Join(dir, ".model.tmp-whole") // a name that opening the folder removes
+	if err := os.RemoveAll(whole); err != nil {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
+	dtype := train.ComputeTypes[t.Config.Output.DType]
+	if err := t.policy.Model.Save(whole, t.policy.Weights, models.SaveOptions{DType: dtype, Tokenizer: t.policy.Dir}); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(whole)
+	if err != nil {
+		return fmt.Errorf("train: run folder: %w", err)
+	}
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { // config.json is the last
+		switch configFile {
+		case a.Name():
+			return 1
+		case b.Name():
+			return -1
+		}
+		return 0
+	})
+	for _, e := range entries {
+		if err := models.Rename(filepath.Join(whole, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("train: run folder: %w", err)
+		}
+	}
+	return os.Remove(whole)
+}
+
+// learned is what the steps change.
+func (t *Trainer) learned() saving.Learned {
+	return saving.Learned{Env: t.env, Model: t.policy.Model, Weights: t.policy.Weights, Tokenizer: t.policy.Dir, Stepper: t.stepper}
+}
+
+// Snapshot implements saving.Source: it copies no weights.
+func (t *Trainer) Snapshot() (rundir.Snapshot, error) {
+	s := rundir.Snapshot{State: rundir.State{
+		Objective: objective, Settings: decisive(t.Config), Problems: t.digest(), Score: t.course.score, Alarms: t.course.alarms.State(),
+	}}
+	t.course.at.Mark(&s.State)
+	return s, t.learned().SaveTo(&s)
+}
+
+// Release implements saving.Source.
+func (t *Trainer) Release() { t.learned().Release() }
+
+// objective stands in checkpoints where those of reinforcement learning name theirs.
+const objective = "sft"
+
+func (t *Trainer) digest() string {
+	if t.held == nil {
+		return digest(t.learn)
+	}
+	return digest(t.learn, t.held)
+}
+
+// decisive returns the settings that decide the course of a run, by key.
+func decisive(c Config) map[string]string {
+	values := make(map[string]string)
+	for _, s := range c.Sections() {
+		for _, f := range settings.Fields(s.Pointer) {
+			values[s.Name+"."+f.Key] = fmt.Sprint(f.Value)
+		}
+	}
+	for _, key := range []string{
+		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last", "train.keep_best", "train.eval_every",
+		"runtime.library", "output.dir", "output.dtype", "output.sink",
+	} {
+		delete(values, key)
+	}
+	return values
+}
+
+// resume restores the newest checkpoint, or begins again if there is none yet, and
+// recalls what the folder says of the run before.
+func (t *Trainer) resume(s *Summary) error {
+	dir, err := t.folder.NewestCheckpoint(t.log)
+	if err != nil {
+		return err
+	}
+	var state rundir.State
+	if dir == "" {
+		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.folder.Dir)
+	} else {
+		if state, err = rundir.ReadState(dir); err != nil {
+			return err
+		}
+		if err := t.restore(state, dir); err != nil {
+			return err
+		}
+	}
+	missing, err := t.folder.Rewind(state)
+	if missing > 0 {
+		t.log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
+	}
+	if err != nil {
+		return fmt.Errorf("train: resume: %w", err)
+	}
+	if t.Resumed != nil {
+		if err := errors.Join(t.Resumed(), t.folder.ReadConfig()); err != nil {
+			return err
+		}
+	}
+	s.Resumed = t.course.at.Step
+	return t.folder.Records(func(record map[string]any) {
+		switch loss, _ := record["loss"].(float64); record["kind"] {
+		case "step":
+			s.addLoss(loss)
+		case "eval":
+			s.addHeldOut(loss)
+		}
+	})
+}
+
+// restore continues from the checkpoint dir with state s, if it is this run's.
+func (t *Trainer) restore(s rundir.State, dir string) error {
+	var changed []string
+	if s.Objective != objective {
+		return fmt.Errorf("train: resume: %s is of a run with objective %q, not of supervised training: resume it with onering train", dir, s.Objective)
+	}
+	is := decisive(t.Config)
+	for key, value := range is {
+		if was, ok := s.Settings[key]; ok && was != value {
+			changed = append(changed, fmt.Sprintf("%s was %s and is %s", key, was, value))
+		}
+	}
+	if s.Problems != t.digest() {
+		changed = append(changed, "there are other demonstrations")
+	}
+	if len(changed) > 0 {
+		slices.Sort(changed)
+		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", dir, strings.Join(changed, "; "), dir)
+	}
+	if err := t.learned().Restore(s, dir, true); err != nil {
+		return err
+	}
+	if err := t.course.alarms.Restore(s.Alarms); err != nil {
+		return fmt.Errorf("train: resume: %s: %w", dir, err)
+	}
+	t.course.at, t.course.score = saving.PositionOf(s), s.Score
+	t.saver.Resumed(t.course.at)
+	t.log.Info("resuming", "checkpoint", dir, "step", t.course.at.Step)
+	return nil
+}
