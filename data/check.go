@@ -33,6 +33,10 @@ type CheckReport struct {
 	Unparsed         Finding  `json:"unparsed"`          // rows whose answers the verifier cannot parse
 	Untokenized      Finding  `json:"untokenized"`       // rows whose prompts the tokenizer refuses
 	Lengths          *Lengths `json:"lengths,omitempty"` // of the prompts in tokens
+	// Messages counts the prompts that are lists of messages, Hashes those that ask for
+	// the answer behind ####, as GSM8K's do in verl.
+	Messages int `json:"messages"`
+	Hashes   int `json:"hashes"`
 }
 
 // A Finding counts rows with one fault, and names the first of them.
@@ -138,6 +142,12 @@ func (c *checker) check(p Problem) {
 	} else {
 		c.prompts[prompt] = here
 	}
+	if p.Chat != nil {
+		c.report.Messages++
+	}
+	if strings.Contains(p.Text, "####") {
+		c.report.Hashes++
+	}
 	if c.opts.Parse != nil && len(p.Answers) > 0 {
 		var err error
 		for _, answer := range p.Answers {
@@ -236,6 +246,12 @@ func (r CheckReport) String() string {
 	}
 	if r.OK() && r.Rows > 0 {
 		b.WriteString("nothing wrong found\n")
+	}
+	if r.Messages > 0 {
+		fmt.Fprintf(&b, "%d prompts are lists of messages: the templates auto and chat render them with the model's chat template\n", r.Messages)
+	}
+	if r.Hashes > 0 {
+		fmt.Fprintf(&b, "%d prompts have #### in them: if they ask for the answer behind it, set reward.extract = \"auto\"; without it an answer counts only in a box\n", r.Hashes)
 	}
 	if l := r.Lengths; l != nil {
 		fmt.Fprintf(&b, "prompt tokens: mean %.1f, median %d, 95 %% %d, 99 %% %d, most %d\n", l.Mean, l.Median, l.P95, l.P99, l.Max)

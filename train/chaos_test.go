@@ -78,6 +78,12 @@ var chaosKinds = map[string]func(*train.Config){
 		set(c, "gmpo", `{}`)
 		c.Model.DType, c.Train.SaveSteps, c.Train.SaveEvery = "float16", 2, 1
 	},
+	// Problems of two files, easy ones first, whose order depends on what was measured.
+	"mixed": func(c *train.Config) {
+		c.Data.Train = mix.Files{{Path: "testdata/levels.jsonl"}, {Path: "testdata/more.jsonl", Weight: 0.3}}
+		c.Data.Curriculum, c.Data.Rest = "level", 1
+		c.Train.Rounds = 8
+	},
 }
 
 const suiteFile = "testdata/sums.jsonl"

@@ -299,3 +299,42 @@ func metricsLine(t *testing.T, line string) map[string]any {
 	}
 	return fields
 }
+
+// A run whose problems rest and come easy first goes on from any of its checkpoints to
+// the same files. The metrics say which file had which share, and that problems rested.
+func TestMixedResume(t *testing.T) {
+	env := runtimetest.Test(t)
+	dir, names := start(t, env, "mixed", every)
+	want := contents(t, dir)
+	rested, shares := 0.0, 0.0
+	for line := range strings.Lines(want["metrics.jsonl"]) {
+		if r := metricsLine(t, line); r["kind"] == "round" {
+			rested += r["data/resting"].(float64)
+			shares += r["data/source/levels/share"].(float64)
+			if sum := r["data/source/levels/share"].(float64) + r["data/source/more/share"].(float64); sum != 1 {
+				t.Errorf("shares add up to %v", sum)
+			}
+		}
+	}
+	if rested == 0 || shares < 8*0.7-0.5 || shares > 8*0.7+0.5 {
+		t.Errorf("%v rested, shares %v of 8 rounds", rested, shares)
+	}
+	if first := want["rollouts/round-00001.jsonl"]; !strings.Contains(first, `"source":"levels"`) || !strings.Contains(first, `"level":1`) || strings.Contains(first, `"level":3`) {
+		t.Errorf("the first round is not easy:\n%.2000s", first)
+	}
+	for len(names) > 1 {
+		cut := len(names) * 3 / 4
+		for _, name := range names[cut:] {
+			if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := chaosConfig("mixed", dir)
+		every(&c)
+		if _, err := continueRun(env, c, true); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "resumed from "+names[cut-1], contents(t, dir), want)
+		names = names[:cut]
+	}
+}
