@@ -14,16 +14,19 @@ import (
 
 // columnsHelp says by which names columns are found.
 func columnsHelp() string {
-	return fmt.Sprintf(`
-Without --prompt, --answer and --id, columns are found by their names:
-
-  prompt  %s
-  answer  %s
-  id      %s
-
-A prompt is a text or a list of messages. A column inside a structure is named
-with a dot, as reward_model.ground_truth.`,
-		strings.Join(data.PromptNames, ", "), strings.Join(data.AnswerNames, ", "), strings.Join(data.IDNames, ", "))
+	var b strings.Builder
+	b.WriteString("\nWithout --prompt, --answer and --id, columns are found by their names:\n\n")
+	for _, c := range []struct {
+		flag  string
+		names []string
+	}{{"prompt", data.PromptNames}, {"answer", data.AnswerNames}, {"id", data.IDNames}} {
+		for i := 0; i < len(c.names); i += 4 {
+			fmt.Fprintf(&b, "  %-6s  %s\n", c.flag, strings.Join(c.names[i:min(i+4, len(c.names))], ", "))
+			c.flag = ""
+		}
+	}
+	b.WriteString("\nA prompt is a text or a list of messages. A column inside a structure is named\nwith a dot, as reward_model.ground_truth.")
+	return b.String()
 }
 
 func newData() *cobra.Command {
