@@ -49,6 +49,7 @@ empty if there was nothing to read, or too much.
 	flags.BoolVar(&o.strict, "strict", false, "with --extract tag: require the exact form of the r1 template")
 	flags.BoolVar(&o.explain, "explain", false, "print what was compared and why, for people")
 	flags.BoolVar(&o.asJSON, "json", false, "print JSON lines, with --explain too")
+	flags.BoolVar(&o.worked, "worked-out", false, "where the gold is a number, an answer has to work it out: 4+18 is not right for 22")
 	modes := []string{"auto", "boxed", "tag", "last"}
 	must(c.RegisterFlagCompletionFunc("extract", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp)))
 	return c
@@ -58,6 +59,7 @@ empty if there was nothing to read, or too much.
 type verifyOptions struct {
 	extract                 string
 	explain, asJSON, strict bool
+	worked                  bool
 }
 
 // run verifies the input and prints the verdicts.
@@ -81,7 +83,7 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer in.Close()
-	right, total, err := verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: o.strict}, judge, write)
+	right, total, err := verify(in, name, c.OutOrStdout(), verifier.Verifier{Mode: mode, Strict: o.strict, WorkedOut: o.worked}, judge, write)
 	if err == nil && o.explain && !o.asJSON && total > 0 {
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%d of %d correct, %.1f %%\n", right, total, 100*float64(right)/float64(total))
 	}

@@ -20,6 +20,7 @@ type comparer struct {
 	// tolerance of decimals relative to the gold; nil compares them to the digits
 	// that they state.
 	tolerance *big.Rat
+	workedOut bool // as Verifier.WorkedOut
 }
 
 // say notes the rule that decided and returns the verdict.

@@ -70,6 +70,16 @@ type Verifier struct {
 	// from a decimal gold, relative to the gold: 0.01 is one per cent. Otherwise decimals
 	// are compared to the digits that they state.
 	Tolerance float64
+	// WorkedOut asks for an answer that is worked out where the gold is: 4+18 is then
+	// not right for 22. It says nothing about golds that are no numbers, or are not
+	// worked out themselves. Worked out are numerals, with a sign, a unit, a per
+	// cent or degree sign, or in scientific notation (10^3 too); fractions of whole numbers that
+	// do not come out even, in lowest terms or not, and with a whole number beside
+	// them; and, for golds with roots, constants or functions, a root that does not
+	// come out, powers of pi and e, and functions that the gold has, with at most
+	// one rational factor, a divisor, and terms that cannot be added. A list is
+	// worked out if its elements are; of a chain of equations one part is enough.
+	WorkedOut bool
 }
 
 // Verify compares response with gold in mode Auto.

@@ -79,7 +79,7 @@ func (v Verifier) firstAgreeing(golds []string, response string) decision {
 	e := find.extractAnswer(v, response)
 	d := decision{Result: Result{Status: Error, Reason: "the gold is empty"}}
 	limit, steps := false, 0
-	start := comparer{}
+	start := comparer{workedOut: v.WorkedOut}
 	if v.Tolerance > 0 {
 		start.tolerance = new(big.Rat).SetFloat64(v.Tolerance)
 	}
@@ -119,6 +119,9 @@ func compareExtract(gold string, e extract, start comparer) decision {
 			continue
 		}
 		v := compareTexts(d.Gold, answer, e.from != fromProse, start)
+		if v.equal && start.workedOut && !workedOut(v.gold, v.answer, d.Gold, answer) {
+			v.equal, v.rule = false, "the value is right, but it is not worked out"
+		}
 		d.steps += v.steps
 		if i == 0 || v.equal {
 			d.Answer, d.Reason, d.Status = answer, v.rule, v.status

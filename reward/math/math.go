@@ -19,6 +19,7 @@ type Rule struct {
 	// Mode is "" until SetTemplate is called, unless it is chosen.
 	Mode      string  `toml:"extract" help:"where in a response the answer has to stand: boxed (the last complete box), tag (the answer tags of the r1 template, right after its thinking), auto (tags, else the last complete box, else what running text says), last (the last expression, boxed or not). A response without an answer there earns 0. If not given the template decides: tag for r1, boxed for all others"`
 	Tolerance float64 `toml:"tolerance" range:"[0,1)" note:"0 compares decimals to the digits that they state" help:"how far a decimal may be from the answer, relative to it: 0.01 is one per cent"`
+	WorkedOut bool    `toml:"worked_out" help:"where the answer is a number, a response has to work it out: 4+18 is not right for 22, and 22, 22.0, 1/2, 2/4, 1.5e3, 2*sqrt(3) and 3*pi are"`
 
 	byTemplate bool // Mode follows from the template
 }
@@ -48,7 +49,7 @@ func (r *Rule) Extract() string { return r.verifier().Mode.String() }
 
 // WithExtract returns a copy with another rule.
 func (r *Rule) WithExtract(mode string) reward.Reward {
-	return &Rule{Mode: mode, Tolerance: r.Tolerance}
+	return &Rule{Mode: mode, Tolerance: r.Tolerance, WorkedOut: r.WorkedOut}
 }
 
 func (r *Rule) verifier() verifier.Verifier {
@@ -56,7 +57,7 @@ func (r *Rule) verifier() verifier.Verifier {
 	if err != nil {
 		mode = verifier.Boxed
 	}
-	return verifier.Verifier{Mode: mode, Strict: mode == verifier.Tag, Tolerance: r.Tolerance}
+	return verifier.Verifier{Mode: mode, Strict: mode == verifier.Tag, Tolerance: r.Tolerance, WorkedOut: r.WorkedOut}
 }
 
 // About is the reward's line in lists.
