@@ -125,6 +125,8 @@ func TestHubEverywhere(t *testing.T) {
 	for _, line := range []string{
 		"tokenize --model org/none",
 		"generate --model org/none",
+		"chat --model org/none",
+		"merge --model org/none --adapter a --out o",
 		"score --model org/none",
 		"step --model org/none --out o",
 		"eval --model org/none --suite one.jsonl",

@@ -120,13 +120,20 @@ func (p plugin) choice(l layer) (chosen setting, ok bool, err error) {
 // dropSettings returns l without the settings of the implementation from.
 func (p plugin) dropSettings(l layer, from string) layer {
 	var kept layer
+	var dropped []string
+	place := ""
 	for _, s := range l {
 		if s.section != p.section && !strings.HasPrefix(s.section, p.section+".") || s.key == "name" {
 			kept = append(kept, s)
 			continue
 		}
-		slog.Warn("a setting of another "+p.section+" is not used",
-			"setting", s.path(), "place", s.place, "for", from, "running", p.running())
+		if dropped = append(dropped, s.path()); place == "" {
+			place = s.place
+		}
+	}
+	if dropped != nil {
+		slog.Warn("settings of another "+p.section+" are not used",
+			"settings", strings.Join(dropped, ", "), "place", place, "for", from, "running", p.running())
 	}
 	return kept
 }
