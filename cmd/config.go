@@ -32,6 +32,9 @@ type resolved struct {
 	decided map[string]setting // by path
 }
 
+// adapterRate is how much larger the default learning rate of an adapter is.
+const adapterRate = 10
+
 // resolve applies the layers to the defaults, weakest first. All problems are
 // reported at once, each with the place of the setting. What the values mean
 // together is for validate.
@@ -54,6 +57,9 @@ func resolve(layers ...layer) (*resolved, error) {
 	}
 	if len(errs) > 0 {
 		return nil, usageError{errors.Join(errs...)}
+	}
+	if s, decided := r.decided["optimizer.learning_rate"]; r.LoRA.On && (!decided || strings.HasPrefix(s.place, defaultName)) {
+		r.Optimizer.LearningRate *= adapterRate
 	}
 	// What a reward takes from the template is part of the configuration. A template
 	// that is impossible is for validate.
@@ -198,6 +204,7 @@ func envLayer(environ []string) layer {
 
 // configFlags are the flags of the commands that take a run file.
 type configFlags struct {
+	lora      bool // of train
 	file      string
 	sets      []string
 	objective string

@@ -76,6 +76,7 @@ continues a run that was interrupted.`,
 	config.register(c)
 	flags := c.Flags()
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
+	flags.BoolVar(&config.lora, "lora", false, "train a LoRA adapter, as --set lora.on=true does")
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
 	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs, and fail if it does not fit")
@@ -103,6 +104,9 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 		quoted, _ := json.Marshal(out) // a JSON string is a TOML string
 		f.sets = append(f.sets, "output.dir="+string(quoted))
 	}
+	if f.lora {
+		f.sets = append(f.sets, "lora.on=true")
+	}
 	r, err := f.resolve(c, embeddedRun)
 	if err != nil {
 		return nil, err
@@ -126,13 +130,16 @@ func resumedFile(out string) (string, error) {
 	return file, nil
 }
 
+// defaultName is what messages call the embedded run file.
+const defaultName = "onering's default.toml"
+
 // embeddedRun returns the layer that stands in for a run file: what others, the
 // environment and flags, leave of the embedded run. Who names a model or data gets
 // the defaults of docs/settings.md instead, since the embedded run's lengths and
 // learning rate suit only its tiny model. A model without data learns the embedded
 // task.
 func embeddedRun(others ...layer) (layer, error) {
-	run, err := parseFile("default.toml", defaultRun)
+	run, err := parseFile(defaultName, defaultRun)
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +204,12 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer env.Close()
-	policy, err := train.OpenPolicyOn(env, local.Model.Path, config.Model.DType)
+	policy, err := train.OpenPolicyFor(env, local, config.Model.Path)
 	if err != nil {
 		return train.Summary{}, err
 	}
 	defer policy.Close()
+	announceAdapter(policy, config)
 
 	// train.New finds everything that is wrong before the folder is made.
 	log := new(logFile)
@@ -236,6 +244,14 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
+}
+
+// announceAdapter logs what is trained beside a model, if anything is.
+func announceAdapter(policy *train.Policy, config train.Config) {
+	if a := policy.Adapter; a != nil {
+		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
+			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", config.Optimizer.LearningRate)
+	}
 }
 
 // beginRun writes what a run folder begins with, config as run.toml, and starts what

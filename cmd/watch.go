@@ -194,12 +194,16 @@ func extraction(c train.Config) string {
 
 // next returns commands that show what was learned, with the template of the training.
 func (s summary) next(c train.Config) []string {
-	if c.Data.Train.Is(train.Arithmetic) {
-		return []string{fmt.Sprintf(`echo '{"prompt":"417+385="}' | onering generate --model %s`, shellQuoted(s.Checkpoint))}
-	}
 	model := " --model " + shellQuoted(s.Checkpoint)
+	if c.LoRA.On {
+		model = " --model " + shellQuoted(c.Model.Path) + " --adapter " + shellQuoted(s.Checkpoint)
+	}
+	if c.Data.Train.Is(train.Arithmetic) {
+		return []string{`echo '{"prompt":"417+385="}' | onering generate` + model}
+	}
 	talk, template := "onering chat"+model, " --template "+shellQuoted(c.Model.Template)
-	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(s.Checkpoint)) {
+	// chat has no --adapter.
+	if c.LoRA.On || c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(s.Checkpoint)) {
 		talk = `echo '{"prompt":"What is 1+1?"}' | onering generate` + model + template
 	}
 	rest := ""

@@ -46,6 +46,14 @@ func (w *Weights) Tensors() []Tensor {
 	return tensors
 }
 
+// Parameters counts the elements of all tensors.
+func (w *Weights) Parameters() (n int) {
+	for _, name := range w.Layout.names {
+		n += w.Layout.place[name].Size
+	}
+	return n
+}
+
 // Forget returns the memory of Data to the system where the platform allows it.
 // The elements are undefined until they are written again.
 func (w *Weights) Forget() {

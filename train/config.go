@@ -4,6 +4,7 @@ import (
 	"onering/data"
 	"onering/data/mix"
 	"onering/models/adamw"
+	"onering/models/lora"
 	"onering/objectives"
 	"onering/reward"
 	"onering/runtime"
@@ -25,6 +26,7 @@ import (
 // response (D25).
 type Config struct {
 	Model     ModelConfig     `toml:"model" help:"Which policy is trained"`
+	LoRA      LoRAConfig      `toml:"lora" help:"Training an adapter in place of the model's weights"`
 	Data      DataConfig      `toml:"data" help:"Which problems are trained on, and in which order"`
 	Rollout   RolloutConfig   `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
 	Reward    RewardConfig    `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
@@ -41,6 +43,12 @@ type ModelConfig struct {
 	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
 	tokenize.TemplateSettings
 	DType string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
+}
+
+// A LoRAConfig says whether an adapter is trained in place of the weights, and which.
+type LoRAConfig struct {
+	On bool `toml:"on" help:"train an adapter; without a learning rate of its own, a run then has ten times the default one"`
+	lora.Settings
 }
 
 // A DataConfig says which problems are trained on, and in which order.
@@ -166,6 +174,7 @@ func Default() Config {
 	rule, _ := reward.New("math")
 	return Config{
 		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
+		LoRA:  LoRAConfig{Settings: lora.Default()},
 		Rollout: RolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,

@@ -28,6 +28,9 @@ func (c Config) Validate() error {
 	v.ranges("model.", &c.Model)
 	v.check("model.dtype", c.Model.DType, ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
 
+	v.ranges("lora.", &c.LoRA)
+	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+
 	v.add("data.", c.Data.Train.Validate("train"))
 	v.ranges("data.", &c.Data)
 	if c.Data.Filter != "" {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"onering/models"
+	"onering/models/lora"
 	"onering/objectives"
 	"onering/train/memory"
 )
@@ -48,6 +49,13 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	if c.onGPU() {
 		compute.Provider = models.CUDA
 	}
+	if c.LoRA.On {
+		a, err := lora.New(c.LoRA.Settings, model, "")
+		if err != nil {
+			return MemoryEstimate{}, err
+		}
+		compute.Adapter = &a.Adapter
+	}
 	arch, err := model.Architecture(compute)
 	if err != nil {
 		return MemoryEstimate{}, err
@@ -57,7 +65,11 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	from, to := arch.Copied()
 	size := int64(g.Compute.Size())
 	e := MemoryEstimate{Weights: 4 * n, Halves: size * int64(to-from), Gradients: 4 * n, Moments: 8 * n}
-	if objectives.NeedsReference(c.Objective.Settings) {
+	trained := n
+	if l := arch.AdapterLayout(); l != nil {
+		trained = int64(l.Size)
+		e.Weights, e.Gradients, e.Moments = 4*(n+trained), 4*trained, 8*trained
+	} else if objectives.NeedsReference(c.Objective.Settings) {
 		e.Reference = 4*n + e.Halves
 	}
 	w := c.work(g, n, size)
@@ -66,7 +78,7 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 		err := e.onCUDA(c, arch, w)
 		return e, err
 	}
-	e.Copy, e.Available = 12*n, memory.Available()
+	e.Copy, e.Available = 12*trained, memory.Available()
 	// Micro-batches beyond the budget use the memory of the last one: their layers
 	// are computed again before the backward pass.
 	e.micro = w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))

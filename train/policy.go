@@ -30,6 +30,7 @@ type Policy struct {
 	// Adapter is what the Ring has beside the Weights; nil for the model alone.
 	Adapter *lora.Adapter
 
+	base     *rundir.Base // what a new adapter's checkpoints say of the model; else nil
 	compute  models.Compute
 	unpacked string // a temporary folder to remove
 }
@@ -94,6 +95,50 @@ func (p *Policy) bind(compute models.Compute) error {
 	return err
 }
 
+// OpenPolicyFor opens the policy that the run c trains: the model of c, and beside it
+// a new adapter where c trains one. base is what the adapter's files call the model.
+func OpenPolicyFor(env *runtime.Env, c Config, base string) (*Policy, error) {
+	p, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	if err != nil || !c.LoRA.On {
+		return p, err
+	}
+	if err := p.newAdapter(c.LoRA.Settings, base, uint64(c.Train.Seed)); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) newAdapter(s lora.Settings, base string, seed uint64) error {
+	a, err := lora.New(s, p.Model, base)
+	if err != nil {
+		return err
+	}
+	w, err := a.Init(s, seed)
+	if err != nil {
+		return err
+	}
+	p.base = &rundir.Base{Model: base, Digest: checksum(p.Weights)}
+	return p.adapt(a, w)
+}
+
+// checkBase refuses a checkpoint of an adapter of other weights than the policy's, and
+// one of an adapter where the policy has none or the other way round. base is what
+// the checkpoint states.
+func (p *Policy) checkBase(base *rundir.Base, dir string) error {
+	switch {
+	case base == nil && p.Adapter == nil:
+		return nil
+	case base == nil:
+		return fmt.Errorf("train: resume: %s holds a whole model, and lora.on says that an adapter is trained: set it back", dir)
+	case p.Adapter == nil:
+		return fmt.Errorf("train: resume: %s holds an adapter of %s, and lora.on is not set: set it back", dir, base.Model)
+	case base.Digest != p.base.Digest:
+		return fmt.Errorf("train: resume: %s holds an adapter of the weights %s (%s), and those of %s are %s: put the model back that the run began with", dir, base.Digest, base.Model, p.base.Model, p.base.Digest)
+	}
+	return nil
+}
+
 // LoadAdapter puts the adapter of a folder beside the model. From then on all that is
 // made of the Ring computes with it, and optimizer steps change it alone. It comes
 // before anything is made of the Ring.
@@ -134,6 +179,15 @@ func CheckAdapter(model, adapter string) error {
 	}
 	_, err = lora.Read(adapter, m)
 	return err
+}
+
+// folderType is the type that checkpoints have by the model's config.json. An
+// adapter's are float32.
+func (p *Policy) folderType() models.DType {
+	if p.Adapter != nil {
+		return models.F32
+	}
+	return p.Model.DType
 }
 
 // Save writes w, what of the policy is trained, to the folder dir: the model's with
@@ -226,7 +280,9 @@ func (p *Policy) Stash(tokens int) models.Stash {
 
 // LoadExact reads the weights of a checkpoint of the policy's shape as they were
 // in training, to the bit. They are not yet on a device.
-func (p *Policy) LoadExact(checkpoint string) error { return rundir.LoadWeights(checkpoint, p.Weights) }
+func (p *Policy) LoadExact(checkpoint string) error {
+	return rundir.LoadWeights(checkpoint, p.Ring.Trained())
+}
 
 // Fingerprint returns a checksum over all weights, those of the adapter too.
 func (p *Policy) Fingerprint() string {

@@ -12,8 +12,16 @@ type reference struct {
 	learner *runtime.Learner
 }
 
-// newReference copies the policy's weights.
+// newReference copies the policy's weights. Of a policy with an adapter the weights
+// stay as they are, and the reference is the ring without the adapter.
 func newReference(env *runtime.Env, policy *Policy) (r *reference, err error) {
+	if policy.Adapter != nil {
+		learner, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, Base: true})
+		if err != nil {
+			return nil, err
+		}
+		return &reference{learner: learner}, nil
+	}
 	if err := env.Download(policy.Weights); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ func decisive(c Config) map[string]string {
 		}
 	}
 	add("model", &c.Model)
+	add("lora", &c.LoRA)
 	add("data", &c.Data)
 	add("rollout", &c.Rollout)
 	add("reward", &c.Reward)
@@ -94,6 +95,9 @@ func objectiveSettings(values map[string]string, v reflect.Value) {
 func (t *Trainer) checkState(s rundir.State, dir string) error {
 	if s.Objective != t.Config.Objective.Name {
 		return fmt.Errorf("train: resume: %s was trained with objective %q, not %q", dir, s.Objective, t.Config.Objective.Name)
+	}
+	if err := t.learner.policy.checkBase(s.Base, dir); err != nil {
+		return err
 	}
 	changed := changedSettings(s.Settings, decisive(t.Config))
 	if s.Problems != t.roller.digest {

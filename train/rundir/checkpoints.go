@@ -113,11 +113,17 @@ func setAside(dirs []string) error {
 	return nil
 }
 
-// LoadWeights reads the weights of a checkpoint into w, as they were in training,
+// adapterTensors are the tensors of a checkpoint that holds an adapter.
+const adapterTensors = "adapter_model.safetensors"
+
+// LoadWeights reads the weights of a checkpoint, or its adapter, into w, as they were in training,
 // to the bit: those of the folder may be rounded to 16 bits. On the device, if w
 // has one, they are not yet.
 func LoadWeights(checkpoint string, w *models.Weights) error {
 	if path := filepath.Join(checkpoint, stateDir, exactWeights); exists(path) {
+		return loadTensors(path, w)
+	}
+	if path := filepath.Join(checkpoint, adapterTensors); exists(path) {
 		return loadTensors(path, w)
 	}
 	folder, err := models.OpenFolder(checkpoint)

@@ -69,6 +69,15 @@ type State struct {
 	Score *float64 `json:"score,omitempty"`
 	// Alarms is nil in checkpoints of versions that had no alarms.
 	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
+	// Base is the model beside which the checkpoint's adapter was trained; nil where
+	// the checkpoint is a whole model.
+	Base *Base `json:"base,omitempty"`
+}
+
+// A Base names a model and has a digest of its weights.
+type Base struct {
+	Model  string `json:"model"`
+	Digest string `json:"digest"`
 }
 
 // A LossScale is what losses are multiplied by before they are differentiated in

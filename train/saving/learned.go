@@ -17,7 +17,11 @@ type Learned struct {
 	Weights *models.Weights
 	// Tokenizer is the folder whose tokenizer checkpoints get.
 	Tokenizer string
-	Stepper   *learn.Stepper
+	// Save, if not nil, writes checkpoints in place of the Model, and DType is the
+	// type that it wants.
+	Save    func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error
+	DType   models.DType
+	Stepper *learn.Stepper
 }
 
 // held returns the weights and the optimizer's state. On a GPU they lie in the
@@ -38,6 +42,9 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	snap.Weights, snap.Optimizer, snap.DType = l.Weights, l.Stepper.Optimizer().State, l.Model.DType
 	snap.SaveModel = func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
 		return l.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: l.Tokenizer, Extra: extra})
+	}
+	if l.Save != nil {
+		snap.SaveModel, snap.DType = l.Save, l.DType
 	}
 	step := l.Stepper.State()
 	s := &snap.State
