@@ -83,9 +83,15 @@ continues a run that was interrupted.`,
 	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
-	must(c.MarkFlagDirname("out"))
-	must(c.MarkFlagDirname("profile"))
+	markDirs(c, "out", "profile")
 	return c
+}
+
+// markDirs lets the shell complete flags with folders.
+func markDirs(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		must(c.MarkFlagDirname(name))
+	}
 }
 
 // resolveRun resolves the configuration of a run and chooses its folder. To resume
@@ -210,7 +216,6 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 	}
 	defer policy.Close()
 	announceAdapter(policy, config)
-
 	// train.New finds everything that is wrong before the folder is made.
 	log := new(logFile)
 	defer log.join()()
