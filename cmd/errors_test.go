@@ -71,6 +71,10 @@ func TestNext(t *testing.T) {
 			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template 'Q: {problem}' --stop '` + "\n'",
 		}},
 		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template auto`}},
+		{[]string{"lora.on=true", "model.template=chat", "eval.suites=amc"}, []string{
+			`echo '{"prompt":"What is 1+1?"}' | onering generate --model m --adapter 'a run/c' --template chat`,
+			"onering eval --model m --adapter 'a run/c' --template chat --suite amc",
+		}},
 	} {
 		settings, err := flagLayer(append(tt.sets, "data.train=x.jsonl", "model.path=m"))
 		if err != nil {

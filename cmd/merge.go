@@ -8,6 +8,7 @@ import (
 
 	"onering/models"
 	"onering/models/lora"
+	"onering/train"
 )
 
 func newMerge() *cobra.Command {
@@ -35,6 +36,11 @@ rounded to the type of the tensors, by default that of the model.`,
 			if err != nil {
 				return err
 			}
+			dir, remove, err := train.Unpacked(dir)
+			if err != nil {
+				return err
+			}
+			defer remove()
 			if err := merge(dir, adapter, out, element); err != nil {
 				return err
 			}

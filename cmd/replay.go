@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/models"
 	"onering/train"
 )
 
@@ -25,7 +24,8 @@ func newReplay() *cobra.Command {
 		Short: "Compute a training step again that met NaN or an infinity",
 		Long: `Compute a training step again that met NaN or an infinity, without the update.
 FILE is failures/step-NNNNNN.json of a run folder; the weights come from the
-checkpoint that the run wrote with it, the objective from its run.toml.
+checkpoint that the run wrote with it, the objective from its run.toml. If that
+checkpoint is an adapter, its model is the run's, or the one that --model names.
 
 Prints one JSON object: what was not finite (the weight, layer or gradient it
 begins with), and for each trajectory its figures and, where the gradient is
@@ -35,7 +35,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 		RunE:    func(c *cobra.Command, args []string) error { return r.run(c, args[0]) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint")
+	flags.StringVar(&r.model, "model", "", "model folder in place of the run's checkpoint, or of the model beside its adapter")
 	addRuntime(c, &r.where, "threads", "library")
 	must(c.MarkFlagDirname("model"))
 	return c
@@ -48,17 +48,12 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	}
 	here := filepath.Dir(file)
 	checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
-	model := checkpoint
-	if r.model != "" {
-		if model, err = localModel(c, r.model); err != nil {
-			return err
-		}
-	}
-	if _, err := models.ReadConfig(model); err != nil {
-		return fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
-	}
 	config := configFlags{file: filepath.Join(here, "..", "run.toml")}
 	settings, err := config.resolve(c, nil)
+	if err != nil {
+		return err
+	}
+	model, err := r.modelOf(c, settings.Config, checkpoint)
 	if err != nil {
 		return err
 	}
@@ -79,10 +74,13 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	defer policy.Close()
-	if model == checkpoint {
-		if err := policy.LoadExact(checkpoint); err != nil {
-			return err
-		}
+	if settings.LoRA.On {
+		err = policy.LoadAdapter(checkpoint)
+	} else if model == checkpoint {
+		err = policy.LoadExact(checkpoint)
+	}
+	if err != nil {
+		return err
 	}
 	out, err := f.Replay(c.Context(), env, policy, settings.Objective.Settings)
 	if err != nil {
@@ -95,6 +93,27 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return fmt.Errorf("not finite again: %s", strings.Join(out.Found, "; "))
 	}
 	return nil
+}
+
+// modelOf returns the folder of the model that a failed step of a run is computed
+// with: the checkpoint, the model beside it if it is an adapter, or what --model says.
+func (r replayCommand) modelOf(c *cobra.Command, config train.Config, checkpoint string) (model string, err error) {
+	model = checkpoint
+	if config.LoRA.On {
+		model = config.Model.Path
+	}
+	if r.model != "" {
+		model = r.model
+	}
+	if model != checkpoint {
+		if model, err = localModel(c, model); err != nil {
+			return "", err
+		}
+	}
+	if _, err := train.ReadModel(model); err != nil {
+		return "", fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
+	}
+	return model, nil
 }
 
 // restoreObjective gives an objective the state that a checkpoint has of it. A

@@ -31,7 +31,7 @@ func foreignFolder(path string) string {
 		if json.Unmarshal(text, &adapter) == nil && adapter.Base != "" {
 			base = adapter.Base
 		}
-		return "it is a PEFT adapter (" + adapterFile + "), not a model: merge it into " + base + " with PEFT's merge_and_unload and save_pretrained, and name the folder with the result"
+		return "it is a LoRA adapter (" + adapterFile + "), not a model: name " + base + " and give this folder as --adapter, or write a model of both with onering merge"
 	}
 	if found, _ := filepath.Glob(filepath.Join(path, "*.gguf")); len(found) > 0 {
 		return "it holds a GGUF file: " + ungguf(found[0])

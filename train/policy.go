@@ -219,15 +219,24 @@ func RandomPolicy(model models.Model, compute models.Compute, seed uint64) (*Pol
 
 // ReadModel reads the shape of a model without its weights.
 func ReadModel(path string) (models.Model, error) {
-	if path != Arithmetic {
-		return models.ReadConfig(path)
-	}
-	dir, err := unpack(arithmetic.Model())
+	dir, remove, err := Unpacked(path)
 	if err != nil {
 		return models.Model{}, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	return models.ReadConfig(dir)
+}
+
+// Unpacked returns the folder of a model. That of the embedded model is temporary:
+// remove ends it, and does nothing to others.
+func Unpacked(path string) (dir string, remove func(), err error) {
+	if path != Arithmetic {
+		return path, func() {}, nil
+	}
+	if dir, err = unpack(arithmetic.Model()); err != nil {
+		return "", nil, err
+	}
+	return dir, func() { os.RemoveAll(dir) }, nil
 }
 
 // unpack writes an embedded folder to the disk.
