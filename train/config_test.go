@@ -74,7 +74,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 	// These have no impossible value.
 	for _, free := range []string{
-		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "rollout.invariant",
+		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "rollout.invariant", "lora.on", "lora.rslora",
 	} {
 		delete(exist, free)
 	}
