@@ -46,6 +46,11 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
+	if r.model != "" {
+		if r.model, err = localModel(c, r.model); err != nil {
+			return err
+		}
+	}
 	here := filepath.Dir(file)
 	checkpoint := filepath.Join(here, filepath.FromSlash(f.Checkpoint))
 	config := configFlags{file: filepath.Join(here, "..", "run.toml")}
@@ -98,17 +103,15 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 // modelOf returns the folder of the model that a failed step of a run is computed
 // with: the checkpoint, the model beside it if it is an adapter, or what --model says.
 func (r replayCommand) modelOf(c *cobra.Command, config train.Config, checkpoint string) (model string, err error) {
-	model = checkpoint
-	if config.LoRA.On {
-		model = config.Model.Path
-	}
-	if r.model != "" {
+	switch {
+	case r.model != "":
 		model = r.model
-	}
-	if model != checkpoint {
-		if model, err = localModel(c, model); err != nil {
+	case config.LoRA.On:
+		if model, err = localModel(c, config.Model.Path); err != nil {
 			return "", err
 		}
+	default:
+		model = checkpoint
 	}
 	if _, err := train.ReadModel(model); err != nil {
 		return "", fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
