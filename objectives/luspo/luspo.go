@@ -8,8 +8,7 @@
 // with standardized advantages. The weight of a token is -s_i A_i / N, n_i times
 // GSPO's, or 0 throughout a response that the clip cut. The formula is checked against
 // TRL 1.16 (loss_type = "luspo" with importance_sampling_level = "sequence"). The
-// clips of 2e-3 and 2.5e-3 are those that TRL's notes give for the paper; the paper
-// itself was not at hand.
+// clips of 2e-3 and 2.5e-3 are quoted at second hand; the paper itself was not read.
 //
 // Degenerate cases: an empty response adds nothing and counts in N; a group with
 // equal rewards, or of one response, has zero advantages.
