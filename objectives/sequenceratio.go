@@ -56,6 +56,21 @@ func (o SequenceRatio) SequenceWeights(b Batch, w [][]float64, gradient func(i i
 	}
 }
 
+// CutWeights sets w to dL/dLogProb where log r_i is the sum of the log-ratios d, and
+// the ratio of a response that ratio calls cut passes no gradient. For a ratio whose
+// logarithm is their mean, that is the gradient of n times r_i.
+func (o SequenceRatio) CutWeights(b Batch, w [][]float64, ratio func(*Trajectory) (r float64, cut bool)) {
+	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
+		r, cut := ratio(&b.Trajectories[i])
+		if cut {
+			clear(g)
+		} else {
+			fill(g, 1)
+		}
+		return r
+	})
+}
+
 // LogRatio returns the sum of the log-ratios d of a response.
 func LogRatio(t *Trajectory) float64 {
 	sum := 0.0
@@ -73,19 +88,13 @@ func MeanLogRatio(t *Trajectory) float64 {
 	return LogRatio(t) / float64(len(t.LogProb))
 }
 
-// Fill sets every element of g to x, or to 0 if the response is cut.
-func Fill(g []float64, x float64, cut bool) {
-	if cut {
-		x = 0
-	}
-	fill(g, x)
-}
-
 // DiagnoseSequences returns the diagnostics of an objective whose ratio is that of a
-// whole response, exp(logRatio), and that cuts all tokens of a response or none.
-func DiagnoseSequences(b Batch, logRatio func(*Trajectory) float64, cut func(*Trajectory) bool) []Diagnostics {
+// whole response, exp(logRatio), and that cuts all tokens of a response or none: those
+// that ratio, as in CutWeights, calls cut.
+func DiagnoseSequences(b Batch, logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
 	all := DiagnoseCut(b, func(i int) int {
-		if t := &b.Trajectories[i]; cut(t) {
+		t := &b.Trajectories[i]
+		if _, cut := ratio(t); cut {
 			return len(t.LogProb)
 		}
 		return 0

@@ -34,8 +34,7 @@ func (t *Trainer) restore() error {
 	}
 	if dir == "" {
 		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.folder.Dir)
-		_, err := t.folder.Rewind(rundir.State{})
-		return err
+		return t.folder.Rewind(rundir.State{}, t.log)
 	}
 	s, err := rundir.ReadState(dir)
 	if err != nil {
@@ -62,12 +61,8 @@ func (t *Trainer) restore() error {
 			return err
 		}
 	}
-	missing, err := t.folder.Rewind(s)
-	if missing > 0 {
-		t.log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
-	}
-	if err != nil {
-		return fmt.Errorf("train: resume: %w", err)
+	if err := t.folder.Rewind(s, t.log); err != nil {
+		return err
 	}
 	t.log.Info("resuming", "checkpoint", dir, "round", t.at.Round, "step", t.at.Step)
 	return nil

@@ -61,19 +61,12 @@ func (o *RLOO) Loss(b, _ objectives.Batch) float64 {
 
 // Weights implements objectives.Objective.
 func (o *RLOO) Weights(b objectives.Batch, w [][]float64) {
-	o.SequenceWeights(b, w, func(i int, g []float64) float64 {
-		s, cut := o.ratio(&b.Trajectories[i])
-		objectives.Fill(g, 1, cut)
-		return s
-	})
+	o.CutWeights(b, w, o.ratio)
 }
 
 // Diagnose implements objectives.Diagnoser.
 func (o *RLOO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseSequences(b, objectives.LogRatio, func(t *objectives.Trajectory) bool {
-		_, cut := o.ratio(t)
-		return cut
-	})
+	return objectives.DiagnoseSequences(b, objectives.LogRatio, o.ratio)
 }
 
 var _ objectives.Diagnoser = (*RLOO)(nil)

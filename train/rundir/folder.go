@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -184,9 +185,21 @@ func (f *Folder) check() error {
 
 // Rewind makes metrics.jsonl what it was when the checkpoint with state s was
 // written, with the lines that could not be written then: so a resumed run writes
-// every line once. It returns how many bytes before that point are missing. The
-// zero State empties the file.
-func (f *Folder) Rewind(s State) (missing int64, err error) {
+// every line once. That bytes before that point are missing is a warning in the log.
+// The zero State empties the file.
+func (f *Folder) Rewind(s State, log *slog.Logger) error {
+	missing, err := f.rewind(s)
+	if missing > 0 {
+		log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
+	}
+	if err != nil {
+		return fmt.Errorf("train: resume: %s: %w", f.metrics.Name(), err)
+	}
+	return nil
+}
+
+// rewind is Rewind, and returns how many bytes are missing.
+func (f *Folder) rewind(s State) (missing int64, err error) {
 	info, err := f.metrics.Stat()
 	if err != nil {
 		return 0, err

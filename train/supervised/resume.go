@@ -127,12 +127,8 @@ func (t *Trainer) resume(s *Summary) error {
 			return err
 		}
 	}
-	missing, err := t.folder.Rewind(state)
-	if missing > 0 {
-		t.log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
-	}
-	if err != nil {
-		return fmt.Errorf("train: resume: %w", err)
+	if err := t.folder.Rewind(state, t.log); err != nil {
+		return err
 	}
 	if t.Resumed != nil {
 		if err := errors.Join(t.Resumed(), t.folder.ReadConfig()); err != nil {
