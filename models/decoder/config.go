@@ -6,7 +6,7 @@ import (
 	"onering/models"
 )
 
-// Read completes s, which holds a family's defaults and its block, from the keys
+// Read completes s, which holds transformers' defaults for a family and its block, from the keys
 // of config.json that all families share, in either style: rope_theta,
 // rope_scaling and torch_dtype at the top, as most published models have it, or
 // rope_parameters and dtype, as transformers 5 writes. What the graphs do not
@@ -24,7 +24,7 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 	s.FFN = c.Size("intermediate_size")
 	s.Layers = c.Size("num_hidden_layers")
 	s.Heads = c.Size("num_attention_heads")
-	s.KVHeads = c.SizeOr("num_key_value_heads", s.Heads)
+	s.KVHeads = readKVHeads(c, s)
 	switch {
 	case c.Has("head_dim"):
 		s.HeadDim = c.Size("head_dim")
@@ -49,6 +49,19 @@ func Read(c *models.ConfigFile, s Shape) (Shape, error) {
 		s.RopeFrequencies = rope.frequencies(s.HeadDim)
 	}
 	return s, c.Err()
+}
+
+// readKVHeads returns num_key_value_heads. As in transformers null stands for as many
+// as there are heads, and a key that is absent for the family's default, which s has.
+func readKVHeads(c *models.ConfigFile, s Shape) int {
+	const key = "num_key_value_heads"
+	if c.JSON(key) != nil || s.KVHeads == 0 {
+		return c.SizeOr(key, s.Heads)
+	}
+	if s.Heads%s.KVHeads != 0 {
+		c.Fail("no %s, and transformers' default for this family, %d, does not divide num_attention_heads (%d): state it", key, s.KVHeads, s.Heads)
+	}
+	return s.KVHeads
 }
 
 // fixed are keys whose other values would change the computation, in whichever

@@ -14,13 +14,19 @@ type rope struct {
 }
 
 // readRope looks where transformers looks, in its order: rope_scaling, else
-// rope_parameters; a base that neither has is rope_theta, else theta.
+// rope_parameters; a base that neither has is rope_theta, else theta. An
+// original_max_position_embeddings beside the object counts more than one in it.
 func readRope(c *models.ConfigFile, theta float64) rope {
 	stated := rope{theta: c.Number("rope_theta", theta)}
 	found := stated
 	for _, key := range []string{"rope_parameters", "rope_scaling"} { // the second counts
 		if r := c.Object(key); r != nil && len(r.Keys()) > 0 {
 			found = stated.read(r)
+		}
+	}
+	if found.llama3 != nil {
+		if found.llama3.original = c.Number("original_max_position_embeddings", found.llama3.original); !(found.llama3.original >= 1) {
+			c.Fail("original_max_position_embeddings (%g) must be at least 1", found.llama3.original)
 		}
 	}
 	return found

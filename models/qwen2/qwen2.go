@@ -16,7 +16,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen2ForCausalLM")
 	c.Only("use_sliding_window", "false")
 	c.Only("use_mrope", "false")
-	return decoder.Read(c, New(models.Sizes{MaxPositions: 32768}))
+	return decoder.Read(c, New(models.Sizes{MaxPositions: 32768, KVHeads: 32}))
 }
 
 // New returns a Qwen2 of these sizes. Where it says no more, it is as

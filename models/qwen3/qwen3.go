@@ -17,7 +17,7 @@ func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("Qwen3ForCausalLM")
 	c.Only("use_sliding_window", "false")
 	c.Only("mlp_bias", "false")
-	s := New(models.Sizes{MaxPositions: 32768, HeadDim: 128})
+	s := New(models.Sizes{MaxPositions: 32768, KVHeads: 32, HeadDim: 128})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias
 	return decoder.Read(c, s)

@@ -15,7 +15,7 @@ func init() { models.Register("smollm3", "SmolLM3", open) }
 func open(c *models.ConfigFile) (models.Design, error) {
 	c.OnlyClass("SmolLM3ForCausalLM")
 	c.Only("use_sliding_window", "false")
-	s := New(models.Sizes{MaxPositions: 32768})
+	s := New(models.Sizes{MaxPositions: 32768, KVHeads: 4})
 	c.Decode("attention_bias", &s.Block.QKVBias, "true or false")
 	c.Decode("mlp_bias", &s.Block.MLPBias, "true or false")
 	s.Block.OBias = s.Block.QKVBias

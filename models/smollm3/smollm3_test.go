@@ -12,7 +12,7 @@ import (
 // TestLayersWithoutRope reads the list, whose ones are layers with a rotary
 // embedding, and without a list the interval.
 func TestLayersWithoutRope(t *testing.T) {
-	const shape = `{"model_type": "smollm3", "hidden_size": 12, "intermediate_size": 14, "num_hidden_layers": 5, "num_attention_heads": 2, "vocab_size": 9`
+	const shape = `{"model_type": "smollm3", "hidden_size": 12, "intermediate_size": 14, "num_hidden_layers": 5, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 9`
 	for keys, want := range map[string]string{
 		``:                                "[false false false true false]",
 		`, "no_rope_layer_interval": 2`:   "[false true false true false]",
