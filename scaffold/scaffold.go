@@ -117,7 +117,11 @@ var reserved = []string{"all", "testdata", "vendor", "internal", "main", "init",
 func (k Kind) checkName(name string) error {
 	switch {
 	case !goName.MatchString(name):
-		return fmt.Errorf("scaffold: %q cannot name a Go package: use small letters and digits, beginning with a letter", name)
+		remedy := "use small letters and digits, beginning with a letter"
+		if near := nearName(name); near != "" && k.checkName(near) == nil {
+			remedy += ", such as " + near
+		}
+		return fmt.Errorf("scaffold: %q cannot name a Go package: %s", name, remedy)
 	case token.IsKeyword(name):
 		return fmt.Errorf("scaffold: %q is a keyword of Go: choose another name", name)
 	}
@@ -125,6 +129,18 @@ func (k Kind) checkName(name string) error {
 		return fmt.Errorf("scaffold: %q means something else here: choose another name", name)
 	}
 	return nil
+}
+
+// nearName returns what is left of a name without the characters that no package's
+// name has: mymodel2 of My-Model_2.
+func nearName(name string) string {
+	kept := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(name))
+	return strings.TrimLeft(kept, "0123456789")
 }
 
 // readRoot returns the go.mod of root, or an error if that is no checkout of
