@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 
 // chatLong is the help of chat.
 const chatLong = `Talk to a model, which answers token by token. The model is a folder, a
-checkpoint, a run folder, whose newest checkpoint answers, or a name on a hub.
+checkpoint, a run folder, whose newest checkpoint answers, or a name on a hub;
+--adapter puts a LoRA adapter beside it.
 Each line is a turn, several lines if they are pasted together. Lines that
 begin with a slash are for the program:
 
@@ -57,7 +59,7 @@ func newChat() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if !c.Flags().Changed("template") {
-				if err := templateOfRun(e.model, &around); err != nil {
+				if err := templateOfRun(cmp.Or(e.adapter, e.model), &around); err != nil {
 					return err
 				}
 			}
@@ -81,6 +83,7 @@ func newChat() *cobra.Command {
 		},
 	}
 	e.register(c)
+	e.registerAdapter(c)
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
 	addSettings(flags, &o.Sampling)

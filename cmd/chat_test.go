@@ -60,7 +60,7 @@ func talkTo(t *testing.T, dir string, o chatOptions) *conversation {
 	if o.around.Name == "" {
 		o.around, _ = tokenize.ParseTemplate("chat")
 	}
-	c, err := newConversation(&engine{env, policy}, o)
+	c, err := newConversation(&engine{env: env, policy: policy}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +19,12 @@ import (
 
 // engineFlags are the flags of the commands that run a model.
 type engineFlags struct {
-	model   string
-	adapter string // "" for the model alone
-	dtype   string // of the computation; "" is float32
-	runtime train.RuntimeConfig
+	model    string
+	adapter  string // "" for the model alone
+	named    []namedAdapter
+	adapters []string // the values of --adapter from which these two come, where it is repeatable
+	dtype    string   // of the computation; "" is float32
+	runtime  train.RuntimeConfig
 }
 
 func (f *engineFlags) register(c *cobra.Command) {
@@ -35,6 +39,38 @@ func (f *engineFlags) register(c *cobra.Command) {
 func (f *engineFlags) registerAdapter(c *cobra.Command) {
 	c.Flags().StringVar(&f.adapter, "adapter", "", "folder of a LoRA adapter of the model, as PEFT and onering write it")
 	must(c.MarkFlagDirname("adapter"))
+}
+
+// A namedAdapter is an adapter that inputs choose by its name.
+type namedAdapter struct{ name, dir string }
+
+// registerAdapters is registerAdapter for commands whose inputs choose one of several.
+func (f *engineFlags) registerAdapters(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, "folder of a LoRA adapter of the model, as PEFT and onering write it; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
+	must(c.MarkFlagDirname("adapter"))
+}
+
+// nameAdapters reads the values of --adapter where it is repeatable.
+func (f *engineFlags) nameAdapters() error {
+	for _, value := range f.adapters {
+		name, dir, named := strings.Cut(value, "=")
+		if _, err := os.Stat(value); err == nil || strings.ContainsAny(name, `/\`) {
+			named = false
+		}
+		switch {
+		case !named && f.adapter != "":
+			return usagef("--adapter %s: there is one without a name already, %s: name them, as in --adapter NAME=%s", value, f.adapter, value)
+		case !named:
+			f.adapter = value
+		case name == "" || dir == "":
+			return usagef("--adapter %s: write NAME=DIR", value)
+		case slices.ContainsFunc(f.named, func(x namedAdapter) bool { return x.name == name }):
+			return usagef("--adapter %s: there are two with the name %q", value, name)
+		default:
+			f.named = append(f.named, namedAdapter{name, dir})
+		}
+	}
+	return nil
 }
 
 // addRuntime adds those of the flags that say where to run.
@@ -75,6 +111,7 @@ func checkDevice(device string) error {
 type engine struct {
 	env    *runtime.Env
 	policy *train.Policy
+	named  map[string]*train.Policy // of the same weights with other adapters
 }
 
 // open opens ONNX Runtime and the model. It checks the model's folder first: the
@@ -99,8 +136,14 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
-	if f.adapter != "" {
-		if err := train.CheckAdapter(model, f.adapter); err != nil {
+	if err := f.nameAdapters(); err != nil {
+		return nil, err
+	}
+	for _, a := range append(f.named, namedAdapter{dir: f.adapter}) {
+		if a.dir == "" {
+			continue
+		}
+		if err := train.CheckAdapter(model, a.dir); err != nil {
 			return nil, fmt.Errorf("--adapter: %w", err)
 		}
 	}
@@ -113,14 +156,28 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		env.Close()
 		return nil, err
 	}
-	e := &engine{env, policy}
-	if f.adapter != "" {
-		if err := policy.LoadAdapter(f.adapter); err != nil {
-			e.Close()
-			return nil, fmt.Errorf("--adapter: %w", err)
-		}
+	e := &engine{env, policy, map[string]*train.Policy{}}
+	if err := e.adapt(f); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("--adapter: %w", err)
 	}
 	return e, nil
+}
+
+// adapt loads the adapters.
+func (e *engine) adapt(f *engineFlags) (err error) {
+	if f.adapter != "" {
+		if err := e.policy.LoadAdapter(f.adapter); err != nil {
+			return err
+		}
+	}
+	for _, a := range f.named {
+		if e.named[a.name], err = e.policy.Beside(a.dir); err != nil {
+			delete(e.named, a.name)
+			return err
+		}
+	}
+	return nil
 }
 
 // checkModel returns an error if a model folder lacks what its config asks for. It
@@ -149,6 +206,9 @@ func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader
 }
 
 func (e *engine) Close() {
+	for _, p := range e.named {
+		p.Close()
+	}
 	e.policy.Close()
 	e.env.Close()
 }

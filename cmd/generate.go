@@ -3,16 +3,19 @@ package cmd
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train"
@@ -34,6 +37,10 @@ A prompt is taken as it is, unless --template puts a template around it, as
 training does; --chat is the chat template of the model's tokenizer. Messages
 are always rendered with the chat template.
 
+--adapter NAME=DIR, repeated, puts several LoRA adapters beside one model. A row
+with "adapter": NAME is answered by that one, a row without by the model or by
+the adapter that has no name.
+
 A line that cannot be a prompt, such as one with a character that the vocabulary
 lacks, gives {"index", "error"} in its place. The others are answered, and the
 exit code is 1.
@@ -54,6 +61,7 @@ func newGenerate() *cobra.Command {
 		Example: `  echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR -n 4 --seed 1
   echo '{"prompt":"What is 1+1?"}' | onering generate --model DIR --chat
   echo '{"prompt_ids":[3,1,4]}' | onering generate --model DIR --greedy --max-tokens 20
+  onering generate --model DIR --adapter a=A1 --adapter b=A2 prompts.jsonl
   onering generate --model DIR --temperature 0.6 --top-p 0.95 prompts.jsonl > out.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -68,7 +76,7 @@ func newGenerate() *cobra.Command {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}
 			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
-				rows, err := readRequests(in, name, engine.policy, o)
+				rows, err := readRequests(in, name, engine, o)
 				if err != nil {
 					return err
 				}
@@ -77,7 +85,7 @@ func newGenerate() *cobra.Command {
 		},
 	}
 	e.register(c)
-	e.registerAdapter(c)
+	e.registerAdapters(c)
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
 	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")
@@ -125,10 +133,17 @@ func validateSampling(s sampler.Sampling, samples, slots int) error {
 type promptRow struct {
 	prompt
 	Uniforms json.RawMessage `json:"uniforms"`
+	Adapter  string          `json:"adapter"` // of those that have names; "" for the one without
 }
 
 // request returns the request for the row, whose number from 0 is index.
-func (r promptRow) request(index int, policy *train.Policy, o generateOptions) (sampler.Request, error) {
+func (r promptRow) request(index int, e *engine, o generateOptions) (sampler.Request, error) {
+	policy := e.policy
+	if r.Adapter != "" {
+		if policy = e.named[r.Adapter]; policy == nil {
+			return sampler.Request{}, fmt.Errorf("there is no adapter %q, only %q: give it as --adapter %s=DIR", r.Adapter, slices.Sorted(maps.Keys(e.named)), r.Adapter)
+		}
+	}
 	ids, err := r.ids(policy, o.around)
 	if err == nil {
 		err = checkLength("the prompt and a token of response", len(ids)+1, policy)
@@ -142,15 +157,16 @@ func (r promptRow) request(index int, policy *train.Policy, o generateOptions) (
 
 // generateRows are the rows of the input.
 type generateRows struct {
-	requests []sampler.Request // of the rows without an error, whose ID is their index
+	requests map[string][]sampler.Request // by adapter: of the rows without an error, whose ID is their index
+	total    int
 	errors   lineErrors
 	failed   []lineError // in the order of the rows
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
 // that is no JSON object is an error.
-func readRequests(in io.Reader, name string, policy *train.Policy, o generateOptions) (*generateRows, error) {
-	rows := &generateRows{errors: lineErrors{name: name}}
+func readRequests(in io.Reader, name string, e *engine, o generateOptions) (*generateRows, error) {
+	rows := &generateRows{requests: map[string][]sampler.Request{}, errors: lineErrors{name: name}}
 	if o.typed {
 		in = typedPrompts(in)
 	}
@@ -159,9 +175,10 @@ func readRequests(in io.Reader, name string, policy *train.Policy, o generateOpt
 		if line.Err != nil {
 			return nil, line.Err
 		}
-		q, err := line.Row.request(index, policy, o)
+		q, err := line.Row.request(index, e, o)
 		if err == nil {
-			rows.requests = append(rows.requests, q)
+			rows.total++
+			rows.requests[line.Row.Adapter] = append(rows.requests[line.Row.Adapter], q)
 		} else {
 			e, at := rows.errors.add(number, err), index
 			e.Index = &at
@@ -172,8 +189,8 @@ func readRequests(in io.Reader, name string, policy *train.Policy, o generateOpt
 	if index == 0 {
 		return nil, fmt.Errorf("%s holds no prompts", name)
 	}
-	if n := len(rows.requests) * o.samples; n > maxResponses {
-		return nil, usagef("--samples %d: for the %d prompts of %s these are %d responses, more than %d", o.samples, len(rows.requests), name, n, maxResponses)
+	if n := rows.total * o.samples; n > maxResponses {
+		return nil, usagef("--samples %d: for the %d prompts of %s these are %d responses, more than %d", o.samples, rows.total, name, n, maxResponses)
 	}
 	return rows, nil
 }
@@ -248,38 +265,54 @@ func generate(c *cobra.Command, e *engine, rows *generateRows, o generateOptions
 		out.failed = append(out.failed, *f.Index)
 		out.ended[[2]int{*f.Index, 0}] = f
 	}
-	if err := out.flush(); err != nil || len(rows.requests) == 0 {
+	if err := out.flush(); err != nil || rows.total == 0 {
 		return errors.Join(err, rows.errors.err())
 	}
+	if err := o.endsOf(e.policy); err != nil {
+		return err
+	}
+	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
+	defer bar.finish()
+	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
+		policy := e.policy
+		if name != "" {
+			policy = e.named[name]
+		}
+		err := sampleRows(c.Context(), e.env, policy, rows.requests[name], o, func(g generated) error {
+			bar.add(1)
+			out.ended[[2]int{g.Index, g.Sample}] = g
+			return out.flush()
+		})
+		if err != nil {
+			return errors.Join(err, rows.errors.err())
+		}
+	}
+	return rows.errors.err()
+}
+
+// sampleRows samples the responses to requests and hands each over.
+func sampleRows(ctx context.Context, env *runtime.Env, policy *train.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
 	longest := 0
-	for _, r := range rows.requests {
+	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	total := len(rows.requests) * o.samples
-	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, total), e.policy.MaxTokens(longest+o.MaxNewTokens))
+	decoder, err := env.NewDecoder(policy.Ring, min(o.slots, len(requests)*o.samples), policy.MaxTokens(longest+o.MaxNewTokens))
 	if err != nil {
 		return err
 	}
 	defer decoder.Close()
-	if err := o.endsOf(e.policy); err != nil {
-		return err
-	}
-	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(total))
-	defer bar.finish()
 	var failed error
-	_, _, err = sampler.Sample(c.Context(), decoder, o.Options, rows.requests, func(r sampler.Response) {
-		bar.add(1)
-		g := generated{Index: int(rows.requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
-		if t := e.policy.Tokenizer; t != nil {
+	_, _, err = sampler.Sample(ctx, decoder, o.Options, requests, func(r sampler.Response) {
+		g := generated{Index: int(requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
+		if t := policy.Tokenizer; t != nil {
 			text := t.Decode(r.IDs, true)
 			g.Text = &text
 		}
-		out.ended[[2]int{g.Index, g.Sample}] = g
 		if failed == nil {
-			failed = out.flush()
+			failed = each(g)
 		}
 	})
-	return errors.Join(err, failed, rows.errors.err())
+	return errors.Join(err, failed)
 }
 
 // endsOf sets what ends a response: the model's tokens and the template's strings.

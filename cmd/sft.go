@@ -35,11 +35,14 @@ prompts too. The learning rate rises over --warmup steps and falls linearly.
 
 The folder --out is a model that --model DIR and transformers load, and a run:
 run.toml, metrics.jsonl, report.html, tensorboard/, log.txt, checkpoints/.
+With --lora it is an adapter that --adapter DIR and PEFT load, and the default
+learning rate is ten times as large.
 --resume continues a run that was interrupted, and ends with the same bits.`,
 		Example: `  onering sft --model Qwen/Qwen2.5-0.5B --data chats.jsonl --out tuned
   onering sft --model small --data math.parquet --prompt problem --response solution \
     --out warm --template qwen_math --held-out 0.05 --eval-every 50
   onering sft --model small --data chats.jsonl --show 2
+  onering sft --model small --data chats.jsonl --lora --lora-rank 16 --out adapter
   onering sft --resume --out tuned`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },
@@ -110,9 +113,15 @@ func (s *sftCommand) run(c *cobra.Command) error {
 		return err
 	}
 	defer e.Close()
+	if config.LoRA.On {
+		if err := e.policy.NewAdapter(config.LoRA.Settings, config.Model.Path, uint64(config.Train.Seed)); err != nil {
+			return err
+		}
+	}
 	if s.show > 0 {
 		return showDemonstrations(c, local, e, list[:min(s.show, len(list))])
 	}
+	announceAdapter(e.policy, config.Optimizer.LearningRate)
 	end, err := trainSFT(c, config, local, e, list, held, s.resume)
 	if err != nil {
 		return err
@@ -332,6 +341,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err er
 	if len(errs) > 0 {
 		return config, usageError{errors.Join(errs...)}
 	}
+	_, rate := decided["optimizer.learning_rate"]
 	for i, t := range flags {
 		for k, f := range t.fields {
 			if c.Flags().Changed(f.Flag) {
@@ -339,6 +349,9 @@ func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err er
 				delete(decided, t.name+"."+f.Key)
 			}
 		}
+	}
+	if config.LoRA.On && !rate && !c.Flags().Changed("lr") {
+		config.Optimizer.LearningRate *= adapterRate
 	}
 	return config, s.check(c, config, decided)
 }

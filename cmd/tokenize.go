@@ -1,11 +1,14 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
+	"onering/models/lora"
 	"onering/tokenize"
 )
 
@@ -80,6 +83,9 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	t, err := tokenize.Load(folder)
+	if errors.Is(err, fs.ErrNotExist) && lora.Is(folder) {
+		return fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", folder)
+	}
 	if err != nil {
 		return err
 	}

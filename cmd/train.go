@@ -215,7 +215,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer policy.Close()
-	announceAdapter(policy, config)
+	announceAdapter(policy, config.Optimizer.LearningRate)
 	// train.New finds everything that is wrong before the folder is made.
 	log := new(logFile)
 	defer log.join()()
@@ -252,10 +252,10 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 }
 
 // announceAdapter logs what is trained beside a model, if anything is.
-func announceAdapter(policy *train.Policy, config train.Config) {
+func announceAdapter(policy *train.Policy, rate float64) {
 	if a := policy.Adapter; a != nil {
 		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
-			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", config.Optimizer.LearningRate)
+			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)
 	}
 }
 

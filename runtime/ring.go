@@ -26,6 +26,7 @@ type Ring struct {
 	arena   *arena              // holds Weights; in the host's memory until moveTo
 	adapter *arena              // holds Adapter; nil without one
 	base    models.Architecture // of the Weights alone
+	owner   *Ring               // whose Weights and arena these are; nil for its own
 	env     *Env                // the Env of the first moveTo; nil before
 }
 
@@ -54,6 +55,16 @@ func (r *Ring) Adapt(arch models.Architecture, adapter *models.Weights) error {
 	}
 	r.Arch, r.Adapter, r.adapter = arch, adapter, a
 	return nil
+}
+
+// Beside returns another Ring of the same weights, which it does not hold a second
+// time: each may have an adapter of its own. Close it before r.
+func (r *Ring) Beside() *Ring {
+	owner := r
+	if r.owner != nil {
+		owner = r.owner
+	}
+	return &Ring{Arch: r.base, Weights: r.Weights, LossScale: r.LossScale, arena: owner.arena, base: r.base, owner: owner}
 }
 
 // Trained returns what learners and optimizers change: the adapter, or the weights
@@ -87,23 +98,25 @@ func (r *Ring) moveTo(e *Env) error {
 	switch {
 	case r.env != nil && r.arena.memory == e.memory:
 		return nil
-	case !r.arena.memory.aliases():
+	case r.owner == nil && !r.arena.memory.aliases():
 		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
 	}
-	from, to := r.Arch.Copied()
-	a, err := moved(e, r.Weights)
-	if err == nil && from < to {
-		err = a.round(r.Arch.Geometry().Compute, from, to)
-	}
-	var adapter *arena
-	if err == nil && r.Adapter != nil {
-		adapter, err = moved(e, r.Adapter)
-	}
+	a, err := r.moveWeights(e)
 	if err != nil {
-		a.close()
 		return err
 	}
-	r.arena.close()
+	var adapter *arena
+	if r.Adapter != nil {
+		if adapter, err = moved(e, r.Adapter); err != nil {
+			if r.owner == nil {
+				a.close()
+			}
+			return err
+		}
+	}
+	if r.owner == nil {
+		r.arena.close()
+	}
 	r.arena, r.env = a, e
 	e.Forget(r.Weights)
 	if adapter != nil {
@@ -112,6 +125,26 @@ func (r *Ring) moveTo(e *Env) error {
 		e.Forget(r.Adapter)
 	}
 	return nil
+}
+
+// moveWeights returns the arena of the weights in the memory of e, with their 16-bit
+// copy. That of a Ring beside another is the other's.
+func (r *Ring) moveWeights(e *Env) (*arena, error) {
+	if r.owner != nil {
+		err := r.owner.moveTo(e)
+		return r.owner.arena, err
+	}
+	a, err := moved(e, r.Weights)
+	if err != nil {
+		return nil, err
+	}
+	if from, to := r.Arch.Copied(); from < to {
+		if err := a.round(r.Arch.Geometry().Compute, from, to); err != nil {
+			a.close()
+			return nil, err
+		}
+	}
+	return a, nil
 }
 
 // moved holds w in the memory of e, with a Value for each tensor.
@@ -149,6 +182,8 @@ func (r *Ring) bind(b *Binding, prefix string) error {
 // Close frees everything except the host's weights, which stay as they were last
 // downloaded.
 func (r *Ring) Close() {
-	r.arena.close()
+	if r.owner == nil {
+		r.arena.close()
+	}
 	r.adapter.close()
 }

@@ -23,7 +23,7 @@ func TestBase(t *testing.T) {
 		{adapted, nil, "holds a whole model"},
 		{whole, &rundir.Base{Model: "m", Digest: "crc32c:1"}, "holds an adapter of m"},
 	} {
-		err := tt.policy.checkBase(tt.base, "dir")
+		err := tt.policy.CheckBase(tt.base, "dir")
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("base %v: error %v, want %q", tt.base, err, tt.want)
 		}

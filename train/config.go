@@ -47,7 +47,7 @@ type ModelConfig struct {
 
 // A LoRAConfig says whether an adapter is trained in place of the weights, and which.
 type LoRAConfig struct {
-	On bool `toml:"on" help:"train an adapter; without a learning rate of its own, a run then has ten times the default one"`
+	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one"`
 	lora.Settings
 }
 

@@ -160,7 +160,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 
 // learned is what its steps change.
 func (l *learner) learned() saving.Learned {
-	return saving.Learned{Env: l.env, Weights: l.policy.Ring.Trained(), Save: l.policy.Save, DType: l.policy.folderType(), Stepper: l.stepper}
+	return l.policy.Learned(l.env, l.stepper)
 }
 
 // saveTo sets what a checkpoint keeps of the learner, without copying weights.
@@ -169,7 +169,7 @@ func (l *learner) saveTo(snap *rundir.Snapshot) error {
 		return err
 	}
 	s := &snap.State
-	s.Base = l.policy.base
+	s.Base = l.policy.Base()
 	s.Skipped, s.Objective = l.skipped, l.config.Objective.Name
 	if m, ok := l.objective.(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()

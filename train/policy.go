@@ -16,6 +16,7 @@ import (
 	"onering/tokenize"
 	"onering/train/learn"
 	"onering/train/rundir"
+	"onering/train/saving"
 )
 
 // A Policy is a model folder opened for sampling and learning.
@@ -32,6 +33,7 @@ type Policy struct {
 
 	base     *rundir.Base // what a new adapter's checkpoints say of the model; else nil
 	compute  models.Compute
+	shared   bool   // the Weights are another Policy's
 	unpacked string // a temporary folder to remove
 }
 
@@ -102,14 +104,16 @@ func OpenPolicyFor(env *runtime.Env, c Config, base string) (*Policy, error) {
 	if err != nil || !c.LoRA.On {
 		return p, err
 	}
-	if err := p.newAdapter(c.LoRA.Settings, base, uint64(c.Train.Seed)); err != nil {
+	if err := p.NewAdapter(c.LoRA.Settings, base, uint64(c.Train.Seed)); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Policy) newAdapter(s lora.Settings, base string, seed uint64) error {
+// NewAdapter puts a new adapter beside the model, as LoadAdapter does with one that
+// is there. base is what the adapter's files call the model.
+func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	a, err := lora.New(s, p.Model, base)
 	if err != nil {
 		return err
@@ -122,10 +126,10 @@ func (p *Policy) newAdapter(s lora.Settings, base string, seed uint64) error {
 	return p.adapt(a, w)
 }
 
-// checkBase refuses a checkpoint of an adapter of other weights than the policy's, and
+// CheckBase refuses a checkpoint of an adapter of other weights than the policy's, and
 // one of an adapter where the policy has none or the other way round. base is what
 // the checkpoint states.
-func (p *Policy) checkBase(base *rundir.Base, dir string) error {
+func (p *Policy) CheckBase(base *rundir.Base, dir string) error {
 	switch {
 	case base == nil && p.Adapter == nil:
 		return nil
@@ -152,6 +156,31 @@ func (p *Policy) LoadAdapter(dir string) error {
 		return err
 	}
 	return p.adapt(a, w)
+}
+
+// LoadTrained is LoadAdapter for a checkpoint of a run. It refuses another model than
+// the one beside which the adapter was trained.
+func (p *Policy) LoadTrained(checkpoint string) error {
+	s, err := rundir.ReadState(checkpoint)
+	if err != nil {
+		return err
+	}
+	if is := checksum(p.Weights); s.Base != nil && s.Base.Digest != is {
+		return fmt.Errorf("train: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", checkpoint, s.Base.Digest, s.Base.Model, p.Dir, is)
+	}
+	return p.LoadAdapter(checkpoint)
+}
+
+// Beside returns a policy of the same model with the adapter of a folder. It shares
+// the weights: close it before p.
+func (p *Policy) Beside(dir string) (*Policy, error) {
+	other := *p
+	other.Ring, other.Adapter, other.base, other.unpacked, other.shared = p.Ring.Beside(), nil, nil, "", true
+	if err := other.LoadAdapter(dir); err != nil {
+		other.Close()
+		return nil, err
+	}
+	return &other, nil
 }
 
 // adapt puts an adapter with the tensors w beside the model, and closes w in time.
@@ -181,13 +210,18 @@ func CheckAdapter(model, adapter string) error {
 	return err
 }
 
-// folderType is the type that checkpoints have by the model's config.json. An
-// adapter's are float32.
-func (p *Policy) folderType() models.DType {
+// Base is what checkpoints of a new adapter say of the model beside it; nil where the
+// model's weights are trained.
+func (p *Policy) Base() *rundir.Base { return p.base }
+
+// Learned is what the steps of a Stepper of the policy's Ring change, for checkpoints.
+// They have the type of the model's config.json, an adapter's have float32.
+func (p *Policy) Learned(env *runtime.Env, stepper *learn.Stepper) saving.Learned {
+	dtype := p.Model.DType
 	if p.Adapter != nil {
-		return models.F32
+		dtype = models.F32
 	}
-	return p.Model.DType
+	return saving.Learned{Env: env, Weights: p.Ring.Trained(), Save: p.Save, DType: dtype, Stepper: stepper}
 }
 
 // Save writes w, what of the policy is trained, to the folder dir: the model's with
@@ -315,7 +349,7 @@ func (p *Policy) Close() {
 			p.Ring.Adapter.Close()
 		}
 	}
-	if p.Weights != nil {
+	if p.Weights != nil && !p.shared {
 		p.Weights.Close()
 	}
 	if p.unpacked != "" {

@@ -96,7 +96,7 @@ func (t *Trainer) checkState(s rundir.State, dir string) error {
 	if s.Objective != t.Config.Objective.Name {
 		return fmt.Errorf("train: resume: %s was trained with objective %q, not %q", dir, s.Objective, t.Config.Objective.Name)
 	}
-	if err := t.learner.policy.checkBase(s.Base, dir); err != nil {
+	if err := t.learner.policy.CheckBase(s.Base, dir); err != nil {
 		return err
 	}
 	changed := changedSettings(s.Settings, decisive(t.Config))

@@ -13,12 +13,8 @@ import (
 // state.
 type Learned struct {
 	Env     *runtime.Env
-	Model   models.Model
 	Weights *models.Weights
-	// Tokenizer is the folder whose tokenizer checkpoints get.
-	Tokenizer string
-	// Save, if not nil, writes checkpoints in place of the Model, and DType is the
-	// type that it wants.
+	// Save writes the folder of a checkpoint, and DType is the type that it wants.
 	Save    func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error
 	DType   models.DType
 	Stepper *learn.Stepper
@@ -39,13 +35,8 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	if err := l.Env.Download(l.held()...); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	snap.Weights, snap.Optimizer, snap.DType = l.Weights, l.Stepper.Optimizer().State, l.Model.DType
-	snap.SaveModel = func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error {
-		return l.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: l.Tokenizer, Extra: extra})
-	}
-	if l.Save != nil {
-		snap.SaveModel, snap.DType = l.Save, l.DType
-	}
+	snap.Weights, snap.Optimizer = l.Weights, l.Stepper.Optimizer().State
+	snap.SaveModel, snap.DType = l.Save, l.DType
 	step := l.Stepper.State()
 	s := &snap.State
 	s.Updates, s.MicroTokens, s.LossScale = l.Stepper.Optimizer().Updates, step.MicroTokens, (*rundir.LossScale)(step.LossScale)

@@ -21,6 +21,7 @@ import (
 // run file where they mean the same; see train.Config.
 type Config struct {
 	Model     ModelConfig         `toml:"model"`
+	LoRA      train.LoRAConfig    `toml:"lora"`
 	Data      DataConfig          `toml:"data"`
 	Optimizer OptimizerConfig     `toml:"optimizer"`
 	Train     LoopConfig          `toml:"train"`
@@ -87,6 +88,7 @@ type OutputConfig struct {
 func Default(path string) Config {
 	c := Config{
 		Model: ModelConfig{Path: path, Template: train.Default().Model.Template, DType: "float32"},
+		LoRA:  train.Default().LoRA,
 		Data:  DataConfig{AssistantOnly: true, TooLong: "drop"},
 		Optimizer: OptimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
@@ -129,6 +131,8 @@ func (c Config) Validate() error {
 	}
 	check("model.dtype", c.Model.DType, train.ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with the device cpu: "+train.BFloat16OnCPU)
 	check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
+	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+	check("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	held := c.Data.Eval != "" || c.Data.HeldOut > 0
 	check("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")
 	check("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
@@ -144,7 +148,7 @@ type Section struct {
 
 // Sections lists the sections of c.
 func (c *Config) Sections() []Section {
-	return []Section{{"model", &c.Model}, {"data", &c.Data}, {"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime}, {"output", &c.Output}}
+	return []Section{{"model", &c.Model}, {"lora", &c.LoRA}, {"data", &c.Data}, {"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime}, {"output", &c.Output}}
 }
 
 // rate is the learning rate of step n (from 0) of total.

@@ -15,24 +15,27 @@ import (
 	"onering/train/saving"
 )
 
-// configFile is the file of a Hugging Face folder that is written last: with it the
-// run is finished.
-const configFile = "config.json"
+// configFiles are the files of a Hugging Face folder and of an adapter's of which one
+// is written last: with it the run is finished.
+var configFiles = []string{"config.json", "adapter_config.json"}
 
 // Finished says whether the run in a folder is done, so that there is nothing to
 // resume.
 func Finished(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, configFile))
-	return err == nil
+	return slices.ContainsFunc(configFiles, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
-// finish writes the model into the run folder. A process that is killed in the middle
-// leaves no config.json, and the run is resumed from its checkpoint.
+// finish writes the model, or the adapter, into the run folder. A process that is
+// killed in the middle leaves no config, and the run is resumed from its checkpoint.
 func (t *Trainer) finish() error {
 	if err := t.saver.Wait(); err != nil {
 		return err
 	}
-	if err := t.env.Download(t.policy.Weights); err != nil {
+	trained := t.policy.Ring.Trained()
+	if err := t.env.Download(trained); err != nil {
 		return err
 	}
 	dir := t.Config.Output.Dir
@@ -41,22 +44,20 @@ func (t *Trainer) finish() error {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
 	dtype := train.ComputeTypes[t.Config.Output.DType]
-	if err := t.policy.Model.Save(whole, t.policy.Weights, models.SaveOptions{DType: dtype, Tokenizer: t.policy.Dir}); err != nil {
+	if err := t.policy.Save(whole, trained, dtype, nil); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(whole)
 	if err != nil {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
-	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { // config.json is the last
-		switch configFile {
-		case a.Name():
+	last := func(e os.DirEntry) int {
+		if slices.Contains(configFiles, e.Name()) {
 			return 1
-		case b.Name():
-			return -1
 		}
 		return 0
-	})
+	}
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return last(a) - last(b) })
 	for _, e := range entries {
 		if err := models.Rename(filepath.Join(whole, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("train: run folder: %w", err)
@@ -67,13 +68,13 @@ func (t *Trainer) finish() error {
 
 // learned is what the steps change.
 func (t *Trainer) learned() saving.Learned {
-	return saving.Learned{Env: t.env, Model: t.policy.Model, Weights: t.policy.Weights, Tokenizer: t.policy.Dir, Stepper: t.stepper}
+	return t.policy.Learned(t.env, t.stepper)
 }
 
 // Snapshot implements saving.Source: it copies no weights.
 func (t *Trainer) Snapshot() (rundir.Snapshot, error) {
 	s := rundir.Snapshot{State: rundir.State{
-		Objective: objective, Settings: decisive(t.Config), Problems: t.digest(), Score: t.course.score, Alarms: t.course.alarms.State(),
+		Objective: objective, Settings: decisive(t.Config), Problems: t.digest(), Score: t.course.score, Alarms: t.course.alarms.State(), Base: t.policy.Base(),
 	}}
 	t.course.at.Mark(&s.State)
 	return s, t.learned().SaveTo(&s)
@@ -151,6 +152,9 @@ func (t *Trainer) restore(s rundir.State, dir string) error {
 	var changed []string
 	if s.Objective != objective {
 		return fmt.Errorf("train: resume: %s is of a run with objective %q, not of supervised training: resume it with onering train", dir, s.Objective)
+	}
+	if err := t.policy.CheckBase(s.Base, dir); err != nil {
+		return err
 	}
 	is := decisive(t.Config)
 	for key, value := range is {

@@ -74,6 +74,11 @@ func open(t *testing.T, c Config, log *slog.Logger, observer Observer) *Trainer 
 		t.Fatal(err)
 	}
 	t.Cleanup(policy.Close)
+	if c.LoRA.On {
+		if err := policy.NewAdapter(c.LoRA.Settings, c.Model.Path, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
 	trainer, err := New(c, env, policy, sums(64), nil, log, observer)
 	if err != nil {
 		t.Fatal(err)
@@ -153,9 +158,14 @@ func TestMemoryEndsAndFloat16(t *testing.T) {
 // files returns the files of a run folder that have to be the same in every run.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
+	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
+	adapter := err == nil
 	all := map[string]string{}
-	for _, name := range []string{"model.safetensors", "config.json", "metrics.jsonl"} {
+	for _, name := range []string{"model.safetensors", "config.json", "adapter_model.safetensors", "adapter_config.json", "metrics.jsonl"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, os.ErrNotExist) && strings.HasPrefix(name, "adapter") != adapter {
+			continue // it has the others
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,10 +184,20 @@ func files(t *testing.T, dir string) map[string]string {
 
 // A run that is interrupted, after whatever step, and resumed ends with the bits of
 // one that was not: so do its metrics, with the held-out loss.
-func TestResume(t *testing.T) {
+func TestResume(t *testing.T) { testResume(t, func(*Config) {}, "config.json") }
+
+// TestResumeAdapter is TestResume for an adapter in place of the weights.
+func TestResumeAdapter(t *testing.T) {
+	testResume(t, func(c *Config) { c.LoRA.On, c.LoRA.Rank = true, 4 }, "adapter_config.json")
+}
+
+// testResume stops runs with settings that change makes; last is the file that is
+// written last.
+func testResume(t *testing.T, change func(*Config), last string) {
 	settings := func(dir string) Config {
 		c := configured(dir)
 		c.Train.BatchSize, c.Train.EvalEvery, c.Train.SaveSteps, c.Data.HeldOut = 16, 3, 4, 0.1
+		change(&c)
 		return c
 	}
 	dir := t.TempDir()
@@ -198,7 +218,7 @@ func TestResume(t *testing.T) {
 			t.Fatalf("stopped after step %d: %v", after, err)
 		}
 		if after == 16 {
-			os.Remove(filepath.Join(c.Output.Dir, "config.json")) // as if it had been killed while the model was written
+			os.Remove(filepath.Join(c.Output.Dir, last)) // as if it had been killed while the model was written
 		}
 		if Finished(c.Output.Dir) {
 			t.Errorf("stopped after step %d, and finished", after)
@@ -218,7 +238,7 @@ func TestResume(t *testing.T) {
 	}
 	// Another course cannot be taken up in the middle.
 	c = settings(filepath.Join(dir, "stopped-9"))
-	os.Remove(filepath.Join(c.Output.Dir, "config.json"))
+	os.Remove(filepath.Join(c.Output.Dir, last))
 	c.Optimizer.LearningRate = 1
 	if _, err := run(context.Background(), t, c, &recorder{}, true); err == nil || !strings.Contains(err.Error(), "optimizer.learning_rate was 0.003 and is 1") {
 		t.Errorf("resumed with another learning rate: %v", err)
