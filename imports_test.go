@@ -44,7 +44,7 @@ var rooms = []struct {
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
 	{"models/adamw", "models models/graph models/onnx models/ports"},
-	{"models/export", "models models/adamw"},
+	{"models/export", "models models/adamw models/onnx"},
 	{"models/hub", "files models"}, // models for its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
 	{"models/lora", "files models"},
@@ -102,6 +102,7 @@ var testAllow = map[string]string{
 	"models/adamw":               "models/graph/graphtest",
 	"models/decoder":             "models/graph/graphtest models/llama",
 	"models/all":                 "models models/modeltest",
+	"models/export":              "models/all",
 	"models/lora":                "models/all",
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",

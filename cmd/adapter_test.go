@@ -14,17 +14,27 @@ func adapter(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	m, err := models.ReadConfig(ts.MkAbs(args[0]))
 	ts.Check(err)
+	ts.Check(newAdapter(m, args[0], ts.MkAbs(args[1])))
+}
+
+// newAdapter writes a LoRA adapter of the model m, called name, to the folder dir. Its
+// As and Bs are not zero.
+func newAdapter(m models.Model, name, dir string) error {
 	s := lora.Default()
 	s.Rank, s.Alpha, s.Init = 4, 2, "gaussian"
-	a, err := lora.New(s, m, args[0])
-	ts.Check(err)
+	a, err := lora.New(s, m, name)
+	if err != nil {
+		return err
+	}
 	w, err := a.Init(s, 3)
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	defer w.Close()
 	for i := range w.Data {
 		if w.Data[i] == 0 { // B, and what lies between tensors
 			w.Data[i] = float32(i%5) - 2
 		}
 	}
-	ts.Check(a.Save(ts.MkAbs(args[1]), w, nil))
+	return a.Save(dir, w, nil)
 }

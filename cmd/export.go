@@ -8,49 +8,97 @@ import (
 
 	"onering/models"
 	"onering/models/export"
+	"onering/models/lora"
 	"onering/train"
 )
 
 func newExport() *cobra.Command {
-	var model, out string
+	var o exportOptions
 	c := &cobra.Command{
 		Use:   "export --model DIR --out DIR",
 		Short: "Write the ONNX graphs of a model and a manifest",
 		Long: `Write the ONNX graphs that sampling and training of a model run, and
 manifest.json, which lists each graph with its inputs and outputs, and which
-outputs may be bound to the buffer of an input. The graphs are stock ONNX: any
-ONNX Runtime runs them. Weights are inputs of the graphs; the manifest says how
-to make them from the tensors of the model folder. Only config.json is read.`,
-		Example: "  onering export --model Qwen2.5-0.5B --out graphs",
-		Args:    cobra.NoArgs,
+outputs may be bound to the buffer of an input. docs/graphs.md says in which
+order to run them. The graphs are stock ONNX: any ONNX Runtime runs them.
+Weights are inputs of the graphs; the manifest says how to make them from the
+tensors of the model folder. Only config.json is read, and an adapter's.
+
+With --adapter the graphs compute a LoRA adapter beside the model, and the
+gradients are the adapter's alone.`,
+		Example: `  onering export --model Qwen2.5-0.5B --out graphs
+  onering export --model Qwen2.5-0.5B --out graphs --device cuda --dtype bfloat16`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			folder, err := localTokenizer(c, model) // the weights are not needed
+			n, err := o.write(c)
 			if err != nil {
 				return err
 			}
-			config, err := train.ReadModel(folder)
-			if err != nil {
-				return err
-			}
-			arch, err := config.Architecture(models.Compute{})
-			if err != nil {
-				return err
-			}
-			n, err := export.Write(out, arch)
-			if err != nil {
-				return err
-			}
-			slog.Info("wrote the graphs", "folder", out, "graphs", n)
-			fmt.Fprintln(c.OutOrStdout(), out)
+			slog.Info("wrote the graphs", "folder", o.out, "graphs", n)
+			fmt.Fprintln(c.OutOrStdout(), o.out)
 			return nil
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&model, "model", "", "model folder, or its config.json (required)")
-	flags.StringVar(&out, "out", "", "folder to write (required)")
+	flags.StringVar(&o.model, "model", "", "model folder, or its config.json (required)")
+	flags.StringVar(&o.out, "out", "", "folder to write (required)")
+	flags.StringVar(&o.adapter, "adapter", "", "folder of a LoRA adapter of the model, as PEFT and onering write it")
+	flags.StringVar(&o.dtype, "dtype", "float32", "type to compute in: float32, bfloat16 or float16")
+	flags.StringVar(&o.Device, "device", "cpu", "what the graphs are for: cpu or cuda")
+	flags.IntVar(&o.Blocks, "blocks", 1, "in how many blocks of queries layers compute attention; more take less memory with long rows")
 	must(c.MarkFlagRequired("model"))
 	must(c.MarkFlagRequired("out"))
 	must(c.MarkFlagDirname("model"))
 	must(c.MarkFlagDirname("out"))
+	must(c.MarkFlagDirname("adapter"))
 	return c
+}
+
+type exportOptions struct {
+	export.Options
+	model, out, adapter, dtype string
+}
+
+// compute returns how the graphs are to compute.
+func (o exportOptions) compute() (models.Compute, error) {
+	dtype, ok := train.ComputeTypes[o.dtype]
+	switch {
+	case !ok:
+		return models.Compute{}, usagef("--dtype %s: want float32, bfloat16 or float16", o.dtype)
+	case o.Device != "cpu" && o.Device != "cuda":
+		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.Device)
+	case dtype == models.BF16 && o.Device == "cpu":
+		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", train.BFloat16OnCPU)
+	case o.Blocks < 1 || o.Blocks > 64:
+		return models.Compute{}, usagef("--blocks %d: want 1 to 64", o.Blocks)
+	}
+	return models.Compute{Type: dtype, Provider: map[string]models.Provider{"cpu": models.CPU, "cuda": models.CUDA}[o.Device]}, nil
+}
+
+// write writes the graphs and returns how many there are.
+func (o exportOptions) write(c *cobra.Command) (int, error) {
+	compute, err := o.compute()
+	if err != nil {
+		return 0, err
+	}
+	folder, err := localTokenizer(c, o.model) // the weights are not needed
+	if err != nil {
+		return 0, err
+	}
+	model, err := train.ReadModel(folder)
+	if err != nil {
+		return 0, err
+	}
+	if o.adapter != "" {
+		a, err := lora.Read(o.adapter, model)
+		if err != nil {
+			return 0, err
+		}
+		compute.Adapter, o.Adapter = &a.Adapter, &a.Adapter
+	}
+	arch, err := model.Architecture(compute)
+	if err != nil {
+		return 0, err
+	}
+	return export.Write(o.out, arch, o.Options)
 }

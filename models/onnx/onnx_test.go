@@ -30,3 +30,24 @@ func TestAttrOfAnotherTypePanics(t *testing.T) {
 	}()
 	Attr{"axis", 1}.append(nil)
 }
+
+// TestDocument: doc_strings are appended to the messages, as field 6 of ModelProto, 10
+// of GraphProto and 3 of ValueInfoProto, and nothing else changes.
+func TestDocument(t *testing.T) {
+	model := []byte{
+		8, 10, // ir_version
+		0x3a, 12, // graph
+		0x5a, 3, 0x0a, 1, 'x', // input
+		0x62, 5, 0x0a, 1, 'y', 0x12, 0, // output with an empty type
+	}
+	want := "080a" + "3a15" + "5a060a0178" + "1a0158" + "62080a01791200" + "1a0159" + "520141" + "320141"
+	got, err := Document(model, "A", strings.ToUpper)
+	if err != nil || hex.EncodeToString(got) != want {
+		t.Errorf("Document() = %x, %v, want %s", got, err, want)
+	}
+	for n := range model {
+		if _, err := Document(model[:n], "A", strings.ToUpper); err == nil {
+			t.Errorf("the first %d bytes are taken for a model", n)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package export
+
+import (
+	"fmt"
+
+	"onering/models"
+	"onering/models/adamw"
+	"onering/models/onnx"
+)
+
+// A builder collects the graphs of an export until one fails.
+type builder struct {
+	arch  models.Architecture
+	files []graphFile
+	err   error
+}
+
+// add appends Programs to files of their names and a variant.
+func (b *builder) add(variant string, err error, programs ...models.Program) {
+	if b.err == nil {
+		b.err = err
+	}
+	for _, p := range programs {
+		if b.err != nil {
+			return
+		}
+		f := graphFile{File: p.Name + variant + ".onnx", Program: p.Name, Doc: purposes[programOf(p.Name)], Alias: p.Alias, Options: p.Options}
+		if f.Doc == "" {
+			b.err = fmt.Errorf("export: nothing says what %s computes", p.Name)
+			return
+		}
+		if f.Inputs, b.err = portsOf(p, p.Inputs, false); b.err != nil {
+			return
+		}
+		if f.Outputs, b.err = portsOf(p, p.Outputs, true); b.err != nil {
+			return
+		}
+		docs := map[string]string{}
+		for _, x := range append(f.Inputs[:len(f.Inputs):len(f.Inputs)], f.Outputs...) {
+			docs[x.Name] = x.Doc
+		}
+		f.onnx, b.err = onnx.Document(p.ONNX, f.Doc, func(name string) string { return docs[name] })
+		b.files = append(b.files, f)
+	}
+}
+
+// sampling adds prefill and every form of decode and sample.
+func (b *builder) sampling(forms []models.Form) {
+	p, err := b.arch.Prefill()
+	b.add("", err, p)
+	for _, form := range forms {
+		p, err := b.arch.Decode(form)
+		b.add("", err, p)
+		for _, choice := range models.Choices {
+			p, err := b.arch.Sample(choice, form)
+			b.add(form.Suffix(), err, p)
+		}
+	}
+}
+
+// training adds the layers, the head and the optimizer.
+func (b *builder) training(blocks int) {
+	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
+		forward, backward, err := b.arch.Layer(level, blocks)
+		b.add(fmt.Sprintf(".stash%d", level), err, forward, backward)
+	}
+	forward, backward, err := b.arch.Norm()
+	b.add("", err, forward, backward)
+	forward, target, backward, err := b.arch.Head(false)
+	b.add("", err, forward, target, backward)
+	_, _, backward, err = b.arch.Head(true)
+	b.add(".entropy", err, backward)
+	gather, add, token, err := b.arch.Rows()
+	b.add("", err, gather, add, token)
+	norm2, err := b.arch.GradNorm()
+	b.add("", err, norm2)
+	step, err := adamw.Default().Program(nil, b.arch.Geometry().Compute)
+	b.add("", err, step)
+}
+
+// buildGraphs builds every variant of every Program.
+func buildGraphs(arch models.Architecture, o Options) ([]graphFile, error) {
+	forms := models.Forms
+	if o.Device != "cpu" || arch.Geometry().Compute != models.F32 {
+		forms = []models.Form{models.Direct} // the others are for a CPU's matrix product
+	}
+	b := builder{arch: arch}
+	b.sampling(forms)
+	b.training(o.Blocks)
+	if b.err != nil {
+		return nil, b.err
+	}
+	seen := map[string]bool{}
+	for _, f := range b.files {
+		if seen[f.File] {
+			return nil, fmt.Errorf("export: two graphs are called %s", f.File)
+		}
+		seen[f.File] = true
+	}
+	return b.files, nil
+}

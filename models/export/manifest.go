@@ -1,0 +1,136 @@
+package export
+
+import (
+	"onering/models"
+)
+
+// A manifest describes an export.
+type manifest struct {
+	Version int               `json:"version"`
+	DType   string            `json:"dtype"` // what the layers compute in
+	Device  string            `json:"device"`
+	Shape   map[string]any    `json:"shape"` // by the keys of config.json where it has them
+	Letters map[string]string `json:"letters"`
+	// LayerPrefix comes before the names of layer 0's weights. The layer graphs
+	// name their weights without it, so that one graph serves all layers.
+	LayerPrefix string        `json:"layer_prefix"`
+	Weights     []graphWeight `json:"weights"`
+	Adapter     *adapter      `json:"adapter,omitempty"`
+	Graphs      []graphFile   `json:"graphs"`
+}
+
+// An adapter is what the graphs compute beside the model: y = W x + scale B (A x).
+type adapter struct {
+	Rank    int      `json:"rank"`
+	Scale   float64  `json:"scale"`
+	Modules []string `json:"modules"`
+	// Prefix comes before the names of its tensors. The graphs name them without it.
+	Prefix  string        `json:"prefix"`
+	Weights []graphWeight `json:"weights"`
+}
+
+// A graphWeight is a weight as the graphs take it: tensors of the model folder,
+// stacked along the first dimension.
+type graphWeight struct {
+	Name  string       `json:"name"`
+	Shape []int        `json:"shape"`
+	Parts []weightPart `json:"parts"`
+}
+
+// A weightPart is a tensor of the model folder.
+type weightPart struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+}
+
+func weightsOf(l *models.Layout) (out []graphWeight) {
+	for _, fused := range l.Fused() {
+		w := graphWeight{Name: fused.Name, Shape: fused.Shape}
+		for _, part := range fused.Parts {
+			w.Parts = append(w.Parts, weightPart(part))
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// A graphFile is a Program and the file that it is written to.
+type graphFile struct {
+	File    string            `json:"file"`
+	Program string            `json:"program"`
+	Doc     string            `json:"doc"`
+	Inputs  []port            `json:"inputs"`
+	Outputs []port            `json:"outputs"`
+	Alias   map[string]string `json:"alias,omitempty"`   // output -> the input it may be bound onto
+	Options map[string]string `json:"options,omitempty"` // session configuration entries
+	onnx    []byte
+}
+
+// A port is an input or output of a graph, and what it is for.
+type port struct {
+	models.Port
+	// Role is weight, gradient, kept, keys or values; "" for what is fed at each run.
+	Role  string `json:"role,omitempty"`
+	Of    string `json:"of,omitempty"`    // the weight that a gradient is of
+	Layer *int   `json:"layer,omitempty"` // of keys and values
+	Doc   string `json:"doc"`
+}
+
+var roles = map[models.Role]string{
+	models.Parameter: "weight", models.Gradient: "gradient", models.Kept: "kept", models.Keys: "keys", models.Values: "values",
+}
+
+// portsOf describes the inputs or the outputs of a Program.
+func portsOf(p models.Program, list []models.Port, output bool) (out []port, err error) {
+	for _, x := range list {
+		d := port{Port: x, Role: roles[x.Role], Of: x.Of}
+		if x.Role == models.Keys || x.Role == models.Values {
+			d.Layer = &x.Layer
+		}
+		if d.Doc, err = describe(p.Name, x, output); err != nil {
+			return nil, err
+		}
+		if onto := p.Alias[x.Name]; output && onto != "" {
+			d.Doc += "; may be bound onto the memory of " + onto
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// letters explains the letters in the shapes of inputs and outputs.
+var letters = map[string]string{
+	"B": "rows in a batch", "T": "places of a row", "N": "packed tokens", "S": "cached length", "P": "positions of the rotary tables",
+	"R": "rows that predict a response token", "v": "rows of a slice of the vocabulary",
+	"n": "elements of a slice of all weights in the graphs of the optimizer, rows that are looked up or added in rows and head.token",
+	"M": "rows of a matrix",
+}
+
+func newManifest(arch models.Architecture, graphs []graphFile, o Options) manifest {
+	g := arch.Geometry()
+	m := manifest{
+		Version: 1, DType: g.Compute.String(), Device: o.Device, Letters: letters, LayerPrefix: arch.LayerPrefix(0), Graphs: graphs,
+		Weights: weightsOf(arch.Layout()),
+		Shape: map[string]any{
+			"num_hidden_layers": g.Layers, "hidden_size": g.Hidden, "intermediate_size": g.FFN, "vocab_size": g.Vocab,
+			"num_attention_heads": g.Heads, "num_key_value_heads": g.KVHeads, "head_dim": g.HeadDim,
+			"max_position_embeddings": g.MaxPositions, "rope_theta": g.RopeTheta, "cache_width": g.CacheWidth,
+			"embedding": g.Embedding, "head": g.Head, "norm": g.Norm,
+			// The inputs cos and sin are of position*frequency: theta does not say all.
+			"rope_frequencies": g.RopeFrequencies,
+		},
+	}
+	if g.Unturned != nil { // to the layer graphs of these, angles of 0 are given
+		turned := make([]int, g.Layers)
+		for i, still := range g.Unturned {
+			if !still {
+				turned[i] = 1
+			}
+		}
+		m.Shape["no_rope_layers"] = turned
+	}
+	if l := arch.AdapterLayout(); l != nil {
+		m.Adapter = &adapter{o.Adapter.Rank, o.Adapter.Scale, o.Adapter.Modules, models.AdapterPrefix, weightsOf(l)}
+	}
+	return m
+}
