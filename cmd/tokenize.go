@@ -27,9 +27,11 @@ is one JSON object per line, from FILE or stdin; each gives one line of output.
 
 Added tokens such as <|im_end|> are found in text.
 
-A conversation may also have "tools", "documents", "add_generation_prompt" and
-"chat_template_kwargs", an object of further names for the chat template such as
-{"enable_thinking": false}. All fields of messages reach the template.
+A conversation may also have "tools", "documents", "add_generation_prompt",
+"continue_final_message", true or the name of a field of the last message with
+which the text is to end, "chat_template", the name of one of several or a text,
+and "chat_template_kwargs", an object of further names for the chat template,
+such as {"enable_thinking": false}. All fields of messages reach the template.
 
 A line that cannot be turned, such as a text with a character that the
 vocabulary lacks, gives {"error"} in its place. The others are written, and the

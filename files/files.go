@@ -229,6 +229,18 @@ func (f folderFS) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
+// ReadDir implements fs.ReadDirFS. It does not follow links.
+func (f folderFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	info, err := f.root.Lstat(filepath.FromSlash(name))
+	if err != nil {
+		return nil, named(filepath.Join(f.dir, name), err)
+	}
+	if !info.IsDir() { // to open a pipe would wait
+		return nil, fmt.Errorf("%s is not a folder", filepath.Join(f.dir, name))
+	}
+	return fs.ReadDir(f.root.FS(), name)
+}
+
 // Close closes the folder. Files that it opened stay open.
 func (f *Folder) Close() error { return f.root.Close() }
 

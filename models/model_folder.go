@@ -1,8 +1,11 @@
 package models
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,6 +161,33 @@ var tokenizerFiles = []string{
 	"special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json",
 }
 
+// templateFolder holds chat templates for several uses, if a tokenizer has them.
+const templateFolder = "additional_chat_templates"
+
+// copyTokenizer copies the files of a tokenizer.
+func copyTokenizer(to, from string) error {
+	if err := CopyFiles(to, from, tokenizerFiles...); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Join(from, templateFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Mkdir(filepath.Join(to, templateFolder), 0o777)
+	}
+	if err != nil {
+		return fmt.Errorf("models: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".jinja" {
+			names = append(names, filepath.Join(templateFolder, e.Name()))
+		}
+	}
+	return CopyFiles(to, from, names...)
+}
+
 // Save writes a Hugging Face folder: config.json with the keys it was read with
 // (only the value of dtype or torch_dtype follows the tensors),
 // generation_config.json if there was one, the tensors under their Hugging Face
@@ -187,7 +217,7 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 			}
 		}
 		if o.Tokenizer != "" {
-			if err := CopyFiles(tmp, o.Tokenizer, tokenizerFiles...); err != nil {
+			if err := copyTokenizer(tmp, o.Tokenizer); err != nil {
 				return err
 			}
 		}

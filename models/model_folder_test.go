@@ -37,7 +37,10 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 	defer w.Close()
 	tokenizer := t.TempDir()
-	for _, name := range []string{"tokenizer.json", "merges.txt", "notes.txt"} {
+	if err := os.Mkdir(filepath.Join(tokenizer, "additional_chat_templates"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tokenizer.json", "merges.txt", "notes.txt", "additional_chat_templates/rag.jinja", "additional_chat_templates/rag.txt"} {
 		if err := os.WriteFile(filepath.Join(tokenizer, name), []byte(name), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +91,10 @@ func TestSaveAndLoad(t *testing.T) {
 		}
 		want := []string{"config.json", "generation_config.json", "model.safetensors"}
 		if o.Tokenizer != "" {
-			want = append(want, "extra", "merges.txt", "tokenizer.json")
+			want = append(want, "additional_chat_templates", "extra", "merges.txt", "tokenizer.json")
+			if text, err := os.ReadFile(filepath.Join(dir, "additional_chat_templates", "rag.jinja")); string(text) != "additional_chat_templates/rag.jinja" {
+				t.Errorf("rag.jinja: %q, %v", text, err)
+			}
 			slices.Sort(want)
 		}
 		if o.ShardBytes == 0 && !slices.Equal(files, want) {

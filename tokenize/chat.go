@@ -1,11 +1,8 @@
 package tokenize
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"onering/tokenize/jinja"
 )
@@ -37,6 +34,9 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// reasoningFields are the names by which a message may say what a model thought.
+var reasoningFields = []string{"reasoning_content", "thinking", "reasoning"}
+
 // dict is the message as the template sees it, which is as transformers gives it:
 // without fields that are null, and with what a model thought under all names that
 // templates know it by.
@@ -45,7 +45,7 @@ func (m Message) dict() *jinja.Dict {
 		return jinja.NewDict("role", m.Role, "content", m.Content)
 	}
 	var thought jinja.Value
-	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
+	for _, name := range reasoningFields {
 		if v, _ := m.fields.Get(name); v != nil {
 			thought = v
 			break
@@ -87,6 +87,11 @@ type Conversation struct {
 	Args TemplateArgs `json:"chat_template_kwargs"`
 	// With AddGenerationPrompt the text ends where the answer of the assistant begins.
 	AddGenerationPrompt bool `json:"add_generation_prompt"`
+	// With Continue the text ends with a field of the last message, unfinished.
+	Continue Continued `json:"continue_final_message"`
+	// Template is the name of one of the folder's chat templates, or a template
+	// instead of them; "" for the one that fits.
+	Template string `json:"chat_template"`
 }
 
 // Talk returns a conversation of messages that the assistant is to answer.
@@ -112,6 +117,14 @@ func (a *TemplateArgs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// get returns the value of a name.
+func (a TemplateArgs) get(name string) (v jinja.Value, ok bool) {
+	if a.names == nil {
+		return nil, false
+	}
+	return a.names.Get(name)
+}
+
 // Over returns the names of a and, where a does not have them, those of b.
 func (a TemplateArgs) Over(b TemplateArgs) TemplateArgs {
 	if b.names == nil || a.names == nil {
@@ -132,8 +145,8 @@ func (a TemplateArgs) Over(b TemplateArgs) TemplateArgs {
 var ErrNoChatTemplate = errors.New("the tokenizer has no chat template")
 
 // Chat renders a conversation with the chat template of the tokenizer's folder, as
-// apply_chat_template of transformers does. A folder with several has one for
-// conversations with tools, tool_use, and one for others, default.
+// apply_chat_template of transformers does. Of a folder with several it takes the
+// one that the conversation names; else tool_use where there are tools, else default.
 //
 // Templates may write earlier turns in another way than before: Qwen3's drops what
 // the model thought. In training, tokens that were sampled or read stay as they were,
@@ -147,14 +160,9 @@ func (t *Tokenizer) Chat(c Conversation) (text string, err error) {
 	return text, nil
 }
 
-// CheckChat returns the error that Chat has for every conversation: there is no chat
-// template, or it cannot be read.
+// CheckChat returns an error if there is no chat template, or if one cannot be read.
 func (t *Tokenizer) CheckChat() error {
-	_, err := t.chat.plain.parse()
-	if t.chat.tools != nil {
-		_, both := t.chat.tools.parse()
-		err = cmp.Or(err, both)
-	}
+	err := t.chat.check()
 	if err != nil {
 		return fmt.Errorf("tokenize: chat template: %w", err)
 	}
@@ -171,43 +179,13 @@ func (t *Tokenizer) EncodeChat(c Conversation) (text string, ids []int32, err er
 	return text, t.appendText(nil, text), nil
 }
 
-// A chatTemplate is what a folder has of chat templates.
-type chatTemplate struct {
-	plain, tools *templateText     // tools may be nil
-	tokens       map[string]string // bos_token and others that templates name
-}
-
-// A templateText is parsed when it is first used: most runs never use it.
-type templateText struct {
-	source string
-
-	once   sync.Once
-	parsed *jinja.Template
-	err    error
-}
-
-func (t *templateText) parse() (*jinja.Template, error) {
-	if t == nil {
-		return nil, ErrNoChatTemplate
-	}
-	t.once.Do(func() {
-		if t.err = ErrNoChatTemplate; t.source != "" {
-			t.parsed, t.err = jinja.Parse(t.source)
-		}
-	})
-	return t.parsed, t.err
-}
-
-// of returns the template for a conversation.
-func (c *chatTemplate) of(chat Conversation) *templateText {
-	if c.tools != nil && chat.Tools.value != nil {
-		return c.tools
-	}
-	return c.plain
-}
-
+// render returns the text of a conversation and what its template marks in it.
 func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mark, err error) {
-	template, err := c.of(chat).parse()
+	source, err := c.of(chat)
+	if err != nil {
+		return "", nil, err
+	}
+	template, err := source.parse()
 	if err != nil {
 		return "", nil, err
 	}
@@ -215,13 +193,24 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	for i, m := range chat.Messages {
 		turns[i] = m.dict()
 	}
+	said := ""
+	if chat.Continue != "" {
+		if chat.AddGenerationPrompt {
+			return "", nil, errors.New("continue_final_message and add_generation_prompt contradict one another")
+		}
+		if said, err = chat.Continue.mark(turns, source.source); err != nil {
+			return "", nil, err
+		}
+	}
 	data := jinja.NewDict()
 	for name, token := range c.tokens {
 		data.Set(name, token)
 	}
 	if chat.Args.names != nil {
 		for name, v := range chat.Args.names.All() {
-			data.Set(name, v)
+			if name != "chat_template" { // which says what is rendered
+				data.Set(name, v)
+			}
 		}
 	}
 	for name, v := range map[string]jinja.Value{
@@ -229,37 +218,8 @@ func (c *chatTemplate) render(chat Conversation) (text string, marks []jinja.Mar
 	} {
 		data.Set(name, v)
 	}
-	return template.RenderMarked(data)
-}
-
-// A templateSource is one template, or a list of named ones, of which "default" and
-// "tool_use" are used.
-type templateSource struct{ plain, tools string }
-
-func (s *templateSource) UnmarshalJSON(data []byte) error {
-	if len(data) == 0 || data[0] != '[' {
-		return json.Unmarshal(data, &s.plain)
+	if text, marks, err = template.RenderMarked(data); err == nil && chat.Continue != "" {
+		text, err = chat.Continue.cut(text, said)
 	}
-	var list []struct{ Name, Template string }
-	if err := json.Unmarshal(data, &list); err != nil {
-		return err
-	}
-	for _, t := range list {
-		switch t.Name {
-		case "default":
-			s.plain = t.Template
-		case "tool_use":
-			s.tools = t.Template
-		}
-	}
-	return nil
-}
-
-// template returns the chat template of a folder.
-func (s templateSource) template(tokens map[string]string) *chatTemplate {
-	c := &chatTemplate{plain: &templateText{source: s.plain}, tokens: tokens}
-	if s.tools != "" {
-		c.tools = &templateText{source: s.tools}
-	}
-	return c
+	return text, marks, err
 }

@@ -43,24 +43,6 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// A folder may have a template of its own for conversations with tools.
-func TestToolTemplate(t *testing.T) {
-	var s templateSource
-	if err := json.Unmarshal([]byte(`[{"name": "tool_use", "template": "two"}, {"name": "default", "template": "one"}]`), &s); err != nil {
-		t.Fatal(err)
-	}
-	tok := &Tokenizer{chat: s.template(nil)}
-	for row, want := range map[string]string{`{}`: "one", `{"tools": []}`: "two", `{"tools": null}`: "one"} {
-		var chat Conversation
-		if err := json.Unmarshal([]byte(row), &chat); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := tok.Chat(chat); err != nil || got != want {
-			t.Errorf("%s: %q, %v, want %q", row, got, err, want)
-		}
-	}
-}
-
 // Arguments of a run file, a flag or a table reach the template with their types.
 func TestArgTexts(t *testing.T) {
 	const template = "{% for v in [a, b, c] %}{{ v is string }} {{ v | tojson }};{% endfor %}"

@@ -41,8 +41,8 @@ func (n *tokenName) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(n))
 }
 
-// readConfig reads tokenizer_config.json and chat_template.jinja, if the folder has
-// them.
+// readConfig reads tokenizer_config.json and the files with chat templates, if the
+// folder has them.
 func readConfig(fsys fs.FS) (*configFile, error) {
 	c := new(configFile)
 	if err := readJSON(fsys, "tokenizer_config.json", c); err != nil {
@@ -59,14 +59,9 @@ func readConfig(fsys fs.FS) (*configFile, error) {
 		}
 		c.BOS, c.EOS = names.BOS, names.EOS
 	}
-	template, err := readFile(fsys, "chat_template.jinja")
-	switch {
-	case err == nil:
-		c.ChatTemplate = templateSource{plain: string(template)}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	return c, nil
+	templates, err := readTemplates(fsys, c.ChatTemplate)
+	c.ChatTemplate = templates
+	return c, err
 }
 
 // maxFile bounds the files of a tokenizer. The largest in use have about 40 MB.

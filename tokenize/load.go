@@ -19,8 +19,8 @@ import (
 //   - tokenizer.json; or, without it, vocab.json and merges.txt of a Qwen2 or
 //     GPT-2 tokenizer
 //   - tokenizer_config.json, if present: BOS, EOS, added tokens, chat template
-//   - chat_template.jinja, if present: the chat template, used instead of that of
-//     the configuration
+//   - chat_template.jinja and additional_chat_templates/NAME.jinja, if present: the
+//     chat templates, used instead of those of the configuration
 //
 // It reads byte-level BPE and BPE of characters with byte fallback, and its errors name what is not supported. The error wraps
 // fs.ErrNotExist if the folder has no tokenizer.

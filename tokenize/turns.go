@@ -37,7 +37,11 @@ type Dialogue struct {
 // generation statements says itself what the turns are, so the whole conversation is
 // rendered once.
 func (t *Tokenizer) Dialogue(c Conversation, from int) (d Dialogue, err error) {
-	template, err := t.chat.of(c).parse()
+	source, err := t.chat.of(c)
+	if err != nil {
+		return d, fmt.Errorf("tokenize: chat template: %w", err)
+	}
+	template, err := source.parse()
 	if err == nil {
 		w := dialogueWriter{t: t, chat: c}
 		if template.Marks() {

@@ -84,6 +84,8 @@ func TestPin(t *testing.T) {
 
 func TestNoWeights(t *testing.T) {
 	f := newFakeHub(t)
+	f.files["additional_chat_templates/rag.jinja"] = []byte("rag")
+	f.files["additional_chat_templates/old/rag.jinja"] = []byte("old")
 	e := f.env()
 	o := (&watch{}).options(t, e)
 	o.NoWeights = true
@@ -91,7 +93,7 @@ func TestNoWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files, _ := listFiles(dir); !slices.Equal(files, []string{"config.json", "merges.txt", "tokenizer.json"}) {
+	if files, _ := listFiles(dir); !slices.Equal(files, []string{"additional_chat_templates/rag.jinja", "config.json", "merges.txt", "tokenizer.json"}) {
 		t.Errorf("files %q", files)
 	}
 	// What is enough for this is not for another.

@@ -19,6 +19,9 @@ var beside = []string{
 	"chat_template.jinja", "chat_template.json",
 }
 
+// templateFolder holds chat templates for several uses.
+const templateFolder = "additional_chat_templates"
+
 // dataEnds are the endings of the names of files with rows.
 var dataEnds = []string{".parquet", ".arrow", ".jsonl", ".json", ".csv", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".csv.gz"}
 
@@ -42,8 +45,8 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 		return nil, errors.New("there is no config.json, so it is not a model")
 	}
 	out := []string{"config.json"}
-	for _, f := range beside {
-		if has[f] {
+	for _, f := range files {
+		if slices.Contains(beside, f) || path.Dir(f) == templateFolder && path.Ext(f) == ".jinja" {
 			out = append(out, f)
 		}
 	}

@@ -82,7 +82,7 @@ func stringFilter(r *run, v Value, a arguments) Value {
 
 // parseInt is int(s, base) of Python.
 func parseInt(s string, base int) (Value, bool) {
-	s = strings.TrimFunc(s, isSpace)
+	s = strings.TrimFunc(s, IsSpace)
 	digits := strings.TrimLeft(s, "+-")
 	if len(s)-len(digits) > 1 || digits == "" || digits[0] == '_' || digits[len(digits)-1] == '_' || strings.Contains(digits, "__") || len(digits) > maxDigits {
 		return nil, false
@@ -119,7 +119,7 @@ func parseFloat(v Value) (float64, bool) {
 		return n.float(), true
 	}
 	s, ok := text(v)
-	s = strings.TrimFunc(s, isSpace)
+	s = strings.TrimFunc(s, IsSpace)
 	if !ok || strings.ContainsAny(s, "xXpP") {
 		return 0, false
 	}
@@ -312,7 +312,7 @@ func stripTags(r *run, v Value, a arguments) Value {
 	s := r.str(v)
 	r.spendTimes(len(s), 8)
 	s = htmlTag.ReplaceAllString(htmlComment.ReplaceAllString(s, ""), "")
-	s = strings.Join(strings.FieldsFunc(s, isSpace), " ")
+	s = strings.Join(strings.FieldsFunc(s, IsSpace), " ")
 	return strings.NewReplacer("&amp;", "&", "&lt;", "<", "&gt;", ">", "&#39;", "'", "&#34;", `"`, "&quot;", `"`).Replace(s)
 }
 

@@ -112,10 +112,10 @@ func (l *lexer) text(at int, sign byte, block bool) {
 	text := l.src[l.pos:at]
 	switch {
 	case sign == '-':
-		text = strings.TrimRightFunc(text, isSpace)
+		text = strings.TrimRightFunc(text, IsSpace)
 	case sign != '+' && block:
 		start := strings.LastIndexByte(text, '\n') + 1
-		if (start > 0 || l.lineStart) && strings.TrimLeftFunc(text[start:], isSpace) == "" {
+		if (start > 0 || l.lineStart) && strings.TrimLeftFunc(text[start:], IsSpace) == "" {
 			text = text[:start]
 		}
 	}
@@ -127,7 +127,7 @@ func (l *lexer) text(at int, sign byte, block bool) {
 
 // spaces returns the end of the white space at position i.
 func (l *lexer) spaces(i int) int {
-	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], isSpace))
+	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], IsSpace))
 }
 
 // rawBegin returns the end of a raw tag whose name may be at position i, else -1.
@@ -413,5 +413,5 @@ func (l *lexer) unescape(s string) string {
 	return out.String()
 }
 
-// isSpace is str.isspace of Python for one character.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
+// IsSpace is str.isspace of Python for one character.
+func IsSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }

@@ -26,7 +26,7 @@ func init() { // not a literal: format reads attributes, which reads this table
 		"count": countMethod, "partition": partition(strings.Index), "rpartition": partition(strings.LastIndex),
 		"center": pad(true, true), "ljust": pad(false, true), "rjust": pad(true, false),
 		"zfill": zfill, "expandtabs": expandTabs,
-		"isalpha": every(unicode.IsLetter), "isspace": every(isSpace), "isascii": isASCII,
+		"isalpha": every(unicode.IsLetter), "isspace": every(IsSpace), "isascii": isASCII,
 		"isdecimal": every(unicode.IsDigit), "isdigit": every(isDigitRune), "isnumeric": every(unicode.IsNumber),
 		"isalnum":     every(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) }),
 		"isprintable": isPrintable, "isidentifier": isIdentifier,
@@ -114,7 +114,7 @@ func strip(trim func(string, func(rune) bool) string) method {
 		s := r.str(of)
 		r.scan(len(s))
 		if !given(v) {
-			return like(of, trim(s, isSpace))
+			return like(of, trim(s, IsSpace))
 		}
 		chars := r.textOr(v, "")
 		r.spendTimes(utf8.RuneCountInString(chars)/scanShare+1, 1)
@@ -159,8 +159,8 @@ func split(r *run, of Value, a arguments) Value {
 		return r.texts(of, strings.SplitN(s, sep, limit))
 	}
 	var parts []string
-	for s = strings.TrimLeftFunc(s, isSpace); s != ""; s = strings.TrimLeftFunc(s, isSpace) {
-		end := strings.IndexFunc(s, isSpace)
+	for s = strings.TrimLeftFunc(s, IsSpace); s != ""; s = strings.TrimLeftFunc(s, IsSpace) {
+		end := strings.IndexFunc(s, IsSpace)
 		if end < 0 || limit >= 0 && len(parts) >= limit {
 			end = len(s)
 		}
@@ -177,8 +177,8 @@ func rsplit(r *run, of Value, a arguments) Value {
 	r.spend(len(s))
 	var parts []string // the last one first
 	if isSpaces {
-		for s = strings.TrimRightFunc(s, isSpace); s != ""; s = strings.TrimRightFunc(s, isSpace) {
-			begin := len(strings.TrimRightFunc(s, func(c rune) bool { return !isSpace(c) }))
+		for s = strings.TrimRightFunc(s, IsSpace); s != ""; s = strings.TrimRightFunc(s, IsSpace) {
+			begin := len(strings.TrimRightFunc(s, func(c rune) bool { return !IsSpace(c) }))
 			if limit >= 0 && len(parts) >= limit {
 				begin = 0
 			}

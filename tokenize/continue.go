@@ -1,0 +1,102 @@
+package tokenize
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"onering/tokenize/jinja"
+)
+
+// A Continued names the field of a conversation's last message with which its text
+// ends, so that a model writes on there; "" for none. In JSON true stands for content.
+type Continued string
+
+// UnmarshalJSON reads true, false, null or the name of a field.
+func (c *Continued) UnmarshalJSON(data []byte) error {
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	switch v := v.(type) {
+	case nil:
+	case bool:
+		if *c = ""; v {
+			*c = "content"
+		}
+	case string:
+		*c = Continued(v)
+	default:
+		return errors.New("continue_final_message must be true, false or the name of a field of the last message")
+	}
+	return nil
+}
+
+// continueTag marks where the text is to end. As in transformers the blank at its end
+// tells whether the template keeps the blanks at the end of a message.
+const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
+
+// mark writes continueTag behind the field in the last of turns, and returns what the
+// field said. source is the template's.
+func (c Continued) mark(turns jinja.List, source string) (said string, err error) {
+	if len(turns) == 0 {
+		return "", errors.New("continue_final_message: there is no message")
+	}
+	last := turns[len(turns)-1].(*jinja.Dict)
+	value, _ := last.Get(string(c))
+	if value == nil {
+		return "", fmt.Errorf("continue_final_message: the last message has no %q", string(c))
+	}
+	fields := []string{string(c)}
+	if text, ok := value.(string); ok && slices.Contains(reasoningFields, string(c)) {
+		fields = slices.DeleteFunc(slices.Clone(reasoningFields), func(name string) bool { // those that say the same
+			other, _ := last.Get(name)
+			copied, ok := other.(string)
+			return !ok || copied != text
+		})
+	}
+	if !slices.ContainsFunc(fields, func(name string) bool { return strings.Contains(source, name) }) {
+		return "", fmt.Errorf("continue_final_message: the chat template does not read %q", string(c))
+	}
+	switch value := value.(type) {
+	case string:
+		for _, name := range fields {
+			last.Set(name, value+continueTag)
+		}
+		return value, nil
+	case jinja.List:
+		parts := slices.Clone(value)
+		for i, part := range slices.Backward(parts) {
+			block, ok := part.(*jinja.Dict)
+			if !ok {
+				continue
+			}
+			if text, ok := block.Get("text"); ok {
+				said, ok = text.(string)
+				if !ok {
+					break
+				}
+				block = block.Clone()
+				block.Set("text", said+continueTag)
+				parts[i] = block
+				last.Set(string(c), parts)
+				return said, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("continue_final_message: %q of the last message has no text", string(c))
+}
+
+// cut returns the text up to continueTag.
+func (c Continued) cut(text, said string) (string, error) {
+	at := strings.LastIndex(text, strings.TrimSpace(continueTag))
+	if at < 0 || !strings.Contains(text, strings.TrimFunc(said, jinja.IsSpace)) {
+		return "", errors.New("continue_final_message: the chat template changes or leaves out the last message")
+	}
+	if strings.HasPrefix(text[at:], continueTag) {
+		return text[:at], nil
+	}
+	return strings.TrimRightFunc(text[:at], jinja.IsSpace), nil // the template trims messages
+}
