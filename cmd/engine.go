@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +25,8 @@ type engineFlags struct {
 	named    []namedAdapter
 	adapters []string // the values of --adapter from which these two come, where it is repeatable
 	dtype    string   // of the computation; "" is float32
+	fresh    bool     // a new adapter goes beside the model
+	base     string   // lora.base_dtype; "" is float32
 	runtime  train.RuntimeConfig
 }
 
@@ -39,6 +42,13 @@ func (f *engineFlags) register(c *cobra.Command) {
 func (f *engineFlags) registerAdapter(c *cobra.Command) {
 	c.Flags().StringVar(&f.adapter, "adapter", "", "folder of a LoRA adapter of the model, as PEFT and onering write it")
 	must(c.MarkFlagDirname("adapter"))
+	f.registerBase(c)
+}
+
+// registerBase adds the flag for the type of the model beside an adapter.
+func (f *engineFlags) registerBase(c *cobra.Command) {
+	c.Flags().StringVar(&f.base, "base-dtype", "float32", "type to hold the model's layers in beside an adapter: "+strings.Join(dtypeNames, ", "))
+	must(c.RegisterFlagCompletionFunc("base-dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // A namedAdapter is an adapter that inputs choose by its name.
@@ -48,6 +58,7 @@ type namedAdapter struct{ name, dir string }
 func (f *engineFlags) registerAdapters(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, "folder of a LoRA adapter of the model, as PEFT and onering write it; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
 	must(c.MarkFlagDirname("adapter"))
+	f.registerBase(c)
 }
 
 // nameAdapters reads the values of --adapter where it is repeatable.
@@ -123,6 +134,13 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkDevice(f.runtime.Device); err != nil {
 		return nil, err
 	}
+	lora := train.LoRAConfig{On: f.adapter != "" || len(f.adapters) > 0 || f.fresh, BaseDType: cmp.Or(f.base, "float32")}
+	if _, err := parseDType(lora.BaseDType); err != nil {
+		return nil, err
+	}
+	if ok, remedy := lora.Check(cmp.Or(f.dtype, "float32"), f.runtime.Device); !ok {
+		return nil, usagef("--base-dtype %s: %s", f.base, remedy)
+	}
 	if f.dtype == "" {
 		f.dtype = "float32"
 	}
@@ -151,7 +169,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := train.OpenPolicyOn(env, model, f.dtype)
+	policy, err := train.OpenBaseOn(env, model, f.dtype, cmp.Or(f.base, "float32"))
 	if err != nil {
 		env.Close()
 		return nil, err

@@ -74,7 +74,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	defer env.Close()
-	policy, err := train.OpenPolicyOn(env, model, settings.Model.DType)
+	policy, err := train.OpenBaseOn(env, model, settings.Model.DType, settings.LoRA.BaseDType)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (s *sftCommand) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, runtime: local.Runtime}
+	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, fresh: local.LoRA.On, base: local.LoRA.BaseDType, runtime: local.Runtime}
 	e, err := f.open(c)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ a new adapter; the default learning rate is then ten times as large.`,
 	flags.StringVar(&o.out, "out", "", "folder to write (required but for --dry-run)")
 	flags.StringVar(&o.grads, "grads", "", "also write the gradients, before clipping, to this safetensors file")
 	addSettings(flags, &o.update)
-	addSettings(flags, &o.lora)
+	addSettings(flags, &o.lora, "lora", "lora-rank", "lora-alpha", "lora-targets", "lora-rslora", "lora-init")
 	flags.Uint64Var(&o.seed, "lora-seed", 0, "seed of a new adapter")
 	exclusive(c, "adapter", "lora")
 	exclusive(c, "state", "lora")
@@ -92,6 +92,7 @@ func (o stepOptions) run(c *cobra.Command, f engineFlags, args []string) error {
 	if o.lora.On && !c.Flags().Changed("lr") {
 		o.update.LearningRate *= adapterRate
 	}
+	f.fresh = o.lora.On
 	return f.with(c, args, func(in io.Reader, name string, engine *engine) error {
 		if err := o.begin(engine.policy, f.model); err != nil {
 			return err

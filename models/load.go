@@ -55,13 +55,15 @@ func (w *Weights) Load(src Source) error {
 		return err
 	}
 	type job struct {
-		tensor Tensor
-		first  int
+		name  string
+		place Place
+		first int
 	}
 	var jobs []job
-	for _, t := range w.Tensors() {
-		for first := 0; first < len(t.Data); first += loadChunk {
-			jobs = append(jobs, job{t, first})
+	for _, name := range w.Layout.names {
+		p := w.Layout.place[name]
+		for first := 0; first < p.Size; first += loadChunk {
+			jobs = append(jobs, job{name, p, first})
 		}
 	}
 	var next atomic.Int64
@@ -75,8 +77,7 @@ func (w *Weights) Load(src Source) error {
 					return
 				}
 				j := jobs[n]
-				dst := j.tensor.Data[j.first:min(len(j.tensor.Data), j.first+loadChunk)]
-				errs[i] = src.ReadFloat32(j.tensor.Name, dst, j.first)
+				errs[i] = w.loadPart(src, j.name, j.place, j.first)
 			}
 		})
 	}
@@ -85,6 +86,26 @@ func (w *Weights) Load(src Source) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// loadPart reads up to loadChunk elements of a tensor, from its element first on.
+func (w *Weights) loadPart(src Source, name string, p Place, first int) error {
+	at, n := p.Offset+first, min(p.Size-first, loadChunk)
+	if !w.Narrow.holds(p) {
+		return src.ReadFloat32(name, w.Data[at:at+n], first)
+	}
+	wide := make([]float32, min(n, 1<<18))
+	for done := 0; done < n; done += len(wide) {
+		wide = wide[:min(len(wide), n-done)]
+		if err := src.ReadFloat32(name, wide, first+done); err != nil {
+			return err
+		}
+		if i := overflow(wide, w.Narrow.DType); i >= 0 {
+			return fmt.Errorf("models: %s: tensor %q: element %d is %g, which %v cannot hold", src.Path(), name, first+done+i, wide[i], w.Narrow.DType)
+		}
+		Encode(w.Narrow.at(at+done, len(wide)), wide, w.Narrow.DType)
 	}
 	return nil
 }

@@ -16,7 +16,11 @@ import (
 // config calls for. Two kinds of tensors that transformers ignores are ignored
 // here too: rotary_emb.inv_freq and, if the embeddings are tied, a second copy of
 // them. The caller must close the weights.
-func Load(dir string) (Model, *Weights, error) {
+func Load(dir string) (Model, *Weights, error) { return LoadHeld(dir, Compute{}) }
+
+// LoadHeld is Load for Programs of a Compute: matrices that these read from 16 bits
+// alone are held in them.
+func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 	m, err := ReadConfig(dir)
 	if err != nil {
 		return Model{}, nil, err
@@ -31,7 +35,7 @@ func Load(dir string) (Model, *Weights, error) {
 	if err := layout.Check(src); err != nil { // before it allocates memory
 		return Model{}, nil, err
 	}
-	w, err := NewWeights(layout)
+	w, err := m.newWeights(layout, c)
 	if err != nil {
 		return Model{}, nil, err
 	}
@@ -44,6 +48,19 @@ func Load(dir string) (Model, *Weights, error) {
 		return Model{}, nil, err
 	}
 	return m, w, nil
+}
+
+// newWeights allocates the weights that a Compute reads.
+func (m Model) newWeights(l *Layout, c Compute) (*Weights, error) {
+	if !c.Narrow() {
+		return NewWeights(l)
+	}
+	arch, err := m.Architecture(c)
+	if err != nil {
+		return nil, err
+	}
+	from, to := arch.Copied()
+	return NewNarrowWeights(l, c.Base, from, to)
 }
 
 // Check reads the config and the tensors' headers of a Hugging Face folder and

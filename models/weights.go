@@ -12,6 +12,8 @@ import "fmt"
 type Weights struct {
 	Layout *Layout
 	Data   []float32
+	// Narrow has what is not in Data; nil where all is.
+	Narrow *Narrow
 
 	free func() error
 }
@@ -23,20 +25,21 @@ func NewWeights(l *Layout) (*Weights, error) {
 	if err != nil {
 		return nil, fmt.Errorf("models: allocate %.2f GB for %d tensors: %w", float64(l.Size)*4e-9, len(l.names), err)
 	}
-	return &Weights{l, data, free}, nil
+	return &Weights{Layout: l, Data: data, free: free}, nil
 }
 
 // View returns the tensor of a Hugging Face or fused name, as a slice of Data,
-// and its shape.
+// and its shape. Tensors of Narrow are not there.
 func (w *Weights) View(name string) ([]float32, []int, bool) {
 	p, ok := w.Layout.Find(name)
-	if !ok {
+	if !ok || w.Narrow.holds(p) {
 		return nil, nil, false
 	}
 	return w.Data[p.Offset : p.Offset+p.Size : p.Offset+p.Size], p.Shape, true
 }
 
-// Tensors returns a view of every Hugging Face tensor, in the layout's order.
+// Tensors returns a view of every Hugging Face tensor, in the layout's order; those
+// of Narrow have no Data.
 func (w *Weights) Tensors() []Tensor {
 	tensors := make([]Tensor, len(w.Layout.names))
 	for i, name := range w.Layout.names {
@@ -66,7 +69,7 @@ func (w *Weights) Forget() {
 // may run that has one bound.
 func (w *Weights) Close() error {
 	free := w.free
-	w.Data, w.free = nil, nil
+	w.Data, w.Narrow, w.free = nil, nil, nil
 	if free == nil {
 		return nil
 	}

@@ -176,6 +176,13 @@ func (a *arena) round(d models.DType, from, to int) error {
 	return c.nameTensors()
 }
 
+// narrowed names the tensors that the host's weights hold in 16 bits alone.
+func (a *arena) narrowed() error {
+	n := a.weights.Narrow
+	a.rounded = &arena{memory: a.memory, weights: a.weights, from: n.From, to: n.To, dtype: n.DType, at: unsafe.Pointer(unsafe.SliceData(n.Data))}
+	return a.rounded.nameTensors()
+}
+
 // roundAtOnce bounds how many rounded elements the host holds on their way to a
 // device.
 const roundAtOnce = 1 << 22
@@ -188,6 +195,9 @@ func (a *arena) upload() error {
 			return err
 		}
 		return a.rounded.upload()
+	}
+	if a.weights.Narrow != nil {
+		return nil // they are the host's own
 	}
 	var part []byte
 	for first := a.from; first < a.to; first += roundAtOnce {

@@ -145,13 +145,17 @@ func (e *NotFiniteError) Error() string {
 // NotFinite returns an error that names the first element of w that is NaN or
 // infinite. If all are finite, the error says that the sum of squares overflowed.
 func NotFinite(what string, w *models.Weights) error {
-	for _, name := range w.Layout.Names() {
-		data, _, _ := w.View(name)
-		for i, x := range data {
-			if x-x != 0 {
-				return &NotFiniteError{what, name, i, x}
+	var found *NotFiniteError
+	w.Each(func(first int, part []float32) {
+		for i, x := range part {
+			if x-x != 0 && found == nil {
+				name, index := w.Layout.NameOf(first + i)
+				found = &NotFiniteError{what, name, index, x}
 			}
 		}
+	})
+	if found != nil {
+		return found
 	}
 	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
 }

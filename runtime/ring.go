@@ -138,6 +138,13 @@ func (r *Ring) moveWeights(e *Env) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Weights.Narrow != nil {
+		if err := a.narrowed(); err != nil {
+			a.close()
+			return nil, err
+		}
+		return a, nil
+	}
 	if from, to := r.Arch.Copied(); from < to {
 		if err := a.round(r.Arch.Geometry().Compute, from, to); err != nil {
 			a.close()

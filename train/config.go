@@ -49,6 +49,13 @@ type ModelConfig struct {
 type LoRAConfig struct {
 	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one"`
 	lora.Settings
+	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time" note:"16 bits are for the CPU, with model.dtype float32"`
+}
+
+// Check reports a type of the base that does not go with the rest of a run.
+func (c LoRAConfig) Check(dtype, device string) (ok bool, remedy string) {
+	return c.BaseDType == "float32" || c.On && dtype == "float32" && (device == "cpu" || device == "auto"),
+		"is for an adapter (lora.on) on the CPU, with model.dtype float32"
 }
 
 // A DataConfig says which problems are trained on, and in which order.
@@ -174,7 +181,7 @@ func Default() Config {
 	rule, _ := reward.New("math")
 	return Config{
 		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
-		LoRA:  LoRAConfig{Settings: lora.Default()},
+		LoRA:  LoRAConfig{Settings: lora.Default(), BaseDType: "float32"},
 		Rollout: RolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,

@@ -30,6 +30,8 @@ func (c Config) Validate() error {
 
 	v.ranges("lora.", &c.LoRA)
 	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
+	v.check("lora.base_dtype", c.LoRA.BaseDType, ok, remedy)
 
 	v.add("data.", c.Data.Train.Validate("train"))
 	v.ranges("data.", &c.Data)

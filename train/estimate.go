@@ -54,7 +54,7 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 		if err != nil {
 			return MemoryEstimate{}, err
 		}
-		compute.Adapter = &a.Adapter
+		compute.Adapter, compute.Base = &a.Adapter, ComputeTypes[c.LoRA.BaseDType]
 	}
 	arch, err := model.Architecture(compute)
 	if err != nil {

@@ -47,10 +47,17 @@ func OpenPolicy(dir string) (*Policy, error) {
 // OpenPolicyOn is OpenPolicy for computing on the device of env in the type dtype, a
 // value of model.dtype.
 func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
+	return OpenBaseOn(env, dir, dtype, "float32")
+}
+
+// OpenBaseOn is OpenPolicyOn for a model whose layers are held in the type base, a
+// value of lora.base_dtype, beside an adapter.
+func OpenBaseOn(env *runtime.Env, dir, dtype, base string) (*Policy, error) {
 	compute, err := ComputeOn(env, dtype)
 	if err != nil {
 		return nil, err
 	}
+	compute.Base = ComputeTypes[base]
 	return openPolicy(dir, compute)
 }
 
@@ -70,7 +77,7 @@ func (p *Policy) open(dir string, compute models.Compute) (err error) {
 		}
 		dir, p.Dir = p.unpacked, p.unpacked
 	}
-	if p.Model, p.Weights, err = models.Load(dir); err != nil {
+	if p.Model, p.Weights, err = models.LoadHeld(dir, compute); err != nil {
 		return err
 	}
 	if err = p.bind(compute); err != nil {
@@ -100,7 +107,7 @@ func (p *Policy) bind(compute models.Compute) error {
 // OpenPolicyFor opens the policy that the run c trains: the model of c, and beside it
 // a new adapter where c trains one. base is what the adapter's files call the model.
 func OpenPolicyFor(env *runtime.Env, c Config, base string) (*Policy, error) {
-	p, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	p, err := OpenBaseOn(env, c.Model.Path, c.Model.DType, c.LoRA.BaseDType)
 	if err != nil || !c.LoRA.On {
 		return p, err
 	}
@@ -337,8 +344,11 @@ func (p *Policy) Fingerprint() string {
 }
 
 func checksum(w *models.Weights) string {
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w.Data))), len(w.Data)*4)
-	return fmt.Sprintf("crc32c:%08x", crc32.Checksum(bytes, crc32.MakeTable(crc32.Castagnoli)))
+	sum, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
+	w.Each(func(_ int, part []float32) {
+		sum = crc32.Update(sum, table, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(part))), len(part)*4))
+	})
+	return fmt.Sprintf("crc32c:%08x", sum)
 }
 
 // Close frees the weights.

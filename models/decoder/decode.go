@@ -205,6 +205,10 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, past bool
 	if past {
 		before = graph.Cache{K: a.cached(g, "key", models.Keys, i), V: a.cached(g, "value", models.Values, i)}
 	}
+	weights.widen(d, module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim})
+	weights.widen(a.Heads*a.HeadDim, module{n.O, d})
+	weights.widen(d, a.gateUp()...)
+	weights.widen(a.FFN, module{n.Down, d})
 	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
 	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
 	var qkv *graph.Node

@@ -112,6 +112,30 @@ type weights struct {
 	// trained are those that get gradients, in the order of the inputs: all, or
 	// those of the adapter where there is one.
 	trained []*graph.Node
+	// widened are matrices of 16 bits that have been cast already, by name.
+	widened map[string]*graph.Node
+}
+
+// widen casts matrices of a Base of 16 bits before anything that they are multiplied
+// with is computed. ONNX Runtime goes through a graph from its end and, of a node's
+// operands, first to the one that was made last: a cast that was made after the other
+// operand would run before all of the layers below it, and its result would stay in
+// memory while they run.
+func (w *weights) widen(in int, parts ...module) {
+	if !w.a.Compute.Narrow() {
+		return
+	}
+	for _, m := range parts {
+		if w.widened == nil {
+			w.widened = map[string]*graph.Node{}
+		}
+		w.widened[m.name] = w.matrix(m, in)
+	}
+}
+
+// matrix declares the matrix of a module and gives it in the type of the products.
+func (w *weights) matrix(m module, in int) *graph.Node {
+	return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.elem())
 }
 
 func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.Node {
@@ -126,9 +150,11 @@ func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.No
 func (w *weights) norm(name string, size int) *graph.Node { return w.input(name, onnx.Float, size) }
 
 // product declares the matrix [rows,in] of a module and its bias [rows], nil
-// where it has none, in the type of the products.
+// where it has none, and gives them in the type of the products.
 func (w *weights) product(m module, in int, bias bool) (matrix, offset *graph.Node) {
-	matrix = w.input(m.name+".weight", w.a.elem(), m.rows, in)
+	if matrix = w.widened[m.name]; matrix == nil {
+		matrix = w.matrix(m, in)
+	}
 	if bias {
 		offset = w.input(m.name+".bias", w.a.elem(), m.rows)
 	}

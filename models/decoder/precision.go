@@ -30,6 +30,21 @@ import (
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
 // fractions of both 16-bit types.
 
+// With a Base of 16 bits all of this is as in float32, but the matrices of the layers
+// are inputs of 16 bits and widened where they are read: those of a layer are there in
+// float32 while it runs.
+
+// held is the element type in which the matrices of the layers are inputs.
+func (a Architecture) held() onnx.ElemType {
+	switch a.Base {
+	case models.BF16:
+		return onnx.BFloat16
+	case models.F16:
+		return onnx.Float16
+	}
+	return a.elem()
+}
+
 // narrow casts x to the type of the layers' products.
 func (a Architecture) narrow(x *graph.Node) *graph.Node { return graph.Cast(x, a.elem()) }
 
@@ -39,7 +54,7 @@ func widen(x *graph.Node) *graph.Node { return graph.Cast(x, onnx.Float) }
 // Copied implements models.Architecture: the layers lie one after the other in the
 // arena. In float32 nothing is copied.
 func (a Architecture) Copied() (from, to int) {
-	if a.compute() == models.F32 {
+	if a.compute() == models.F32 && !a.Compute.Narrow() {
 		return 0, 0
 	}
 	l := a.Layout()

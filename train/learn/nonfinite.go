@@ -120,7 +120,9 @@ func gradientError(err error) error {
 
 // CheckWeights names the first weight that is not finite.
 func CheckWeights(w *models.Weights) error {
-	if allFinite(w.Data) {
+	finite := true
+	w.Each(func(_ int, part []float32) { finite = finite && allFinite(part) })
+	if finite {
 		return nil
 	}
 	return runtime.NotFinite("weight", w)

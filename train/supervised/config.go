@@ -132,6 +132,8 @@ func (c Config) Validate() error {
 	check("model.dtype", c.Model.DType, train.ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with the device cpu: "+train.BFloat16OnCPU)
 	check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
 	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
+	check("lora.base_dtype", c.LoRA.BaseDType, ok, remedy)
 	check("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	held := c.Data.Eval != "" || c.Data.HeldOut > 0
 	check("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")

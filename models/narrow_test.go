@@ -1,0 +1,109 @@
+package models_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models"
+	_ "onering/models/all"
+)
+
+const narrowConfig = `{"model_type": "qwen2", "hidden_size": 12, "intermediate_size": 14, "num_hidden_layers": 2, "num_attention_heads": 2,
+	"num_key_value_heads": 1, "vocab_size": 23, "max_position_embeddings": 16, "tie_word_embeddings": false, "torch_dtype": "float32"}`
+
+// saved writes a model with random weights, which change may change, and returns its
+// folder and its weights.
+func saved(t *testing.T, change func(w *models.Weights)) (string, *models.Weights) {
+	t.Helper()
+	m, err := models.ParseConfig([]byte(narrowConfig), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := m.Init(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	change(w)
+	dir := filepath.Join(t.TempDir(), "m")
+	if err := m.Save(dir, w, models.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return dir, w
+}
+
+// TestNarrow: of a base in 16 bits the matrices of the layers are rounded and lie
+// outside Data; all else is as it was.
+func TestNarrow(t *testing.T) {
+	dir, want := saved(t, func(w *models.Weights) {})
+	for _, d := range []models.DType{models.BF16, models.F16} {
+		_, w, err := models.LoadHeld(dir, models.Compute{Base: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		var all []float32
+		w.Each(func(first int, part []float32) {
+			if first != len(all) {
+				t.Fatalf("%v: a portion begins at %d, want %d", d, first, len(all))
+			}
+			all = append(all, part...)
+		})
+		if len(all) != len(want.Data) {
+			t.Fatalf("%v: %d elements, want %d", d, len(all), len(want.Data))
+		}
+		rounded := 0
+		for _, x := range want.Tensors() {
+			p, _ := w.Layout.Find(x.Name)
+			narrow := strings.Contains(x.Name, ".layers.") && len(x.Shape) == 2
+			if narrow {
+				bytes := make([]byte, 2*len(x.Data))
+				models.Encode(bytes, x.Data, d)
+				if at := 2 * (p.Offset - w.Narrow.From); !slices.Equal(w.Narrow.Data[at:at+len(bytes)], bytes) {
+					t.Errorf("%v: %s is not rounded", d, x.Name)
+				}
+				rounded++
+			} else if !slices.Equal(all[p.Offset:p.Offset+p.Size], x.Data) {
+				t.Errorf("%v: %s has changed", d, x.Name)
+			}
+			if _, _, ok := w.View(x.Name); ok == narrow {
+				t.Errorf("%v: View(%s) is %t", d, x.Name, ok)
+			}
+			for i, v := range x.Data {
+				if diff := float64(all[p.Offset+i] - v); diff > 0.004*0.1 || diff < -0.004*0.1 {
+					t.Errorf("%v: %s is %g off at %d", d, x.Name, diff, i)
+					break
+				}
+			}
+			if name, i := w.Layout.NameOf(p.Offset + p.Size - 1); name != x.Name || i != p.Size-1 {
+				t.Errorf("the last element of %s is called %s, %d", x.Name, name, i)
+			}
+		}
+		if rounded != 14 {
+			t.Errorf("%v: %d matrices are rounded, want 14", d, rounded)
+		}
+	}
+}
+
+// TestNarrowOverflow: a weight that float16 cannot hold is named.
+func TestNarrowOverflow(t *testing.T) {
+	const name = "model.layers.1.mlp.down_proj.weight"
+	dir, _ := saved(t, func(w *models.Weights) { x, _, _ := w.View(name); x[7] = 7e4 })
+	if _, _, err := models.LoadHeld(dir, models.Compute{Base: models.F16}); err == nil || !strings.Contains(err.Error(), name+`": element 7 is 70000, which F16 cannot hold`) {
+		t.Errorf("error %v", err)
+	}
+	_, w, err := models.LoadHeld(dir, models.Compute{Base: models.BF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if _, _, err := models.LoadHeld(dir, models.Compute{Base: models.BF16, Provider: models.CUDA}); err == nil {
+		t.Error("a base in 16 bits on a GPU: no error")
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+}
