@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/models"
 	"onering/models/lora"
 	"onering/tokenize"
 )
@@ -87,6 +88,9 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 	t, err := tokenize.Load(folder)
 	if errors.Is(err, fs.ErrNotExist) && lora.Is(folder) {
 		return fmt.Errorf("%s is a LoRA adapter and has no tokenizer: name its model", folder)
+	}
+	if what := models.Foreign(folder); err != nil && what != "" {
+		return fmt.Errorf("%s is no model folder: %s", folder, what)
 	}
 	if err != nil {
 		return err

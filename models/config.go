@@ -123,7 +123,7 @@ func (f *ConfigFile) Only(key, value string) {
 // transformers, do not include class. They may be absent.
 func (f *ConfigFile) OnlyClass(class string) {
 	if names := f.classes(); names != nil && !slices.Contains(names, class) {
-		f.Fail("architectures %q is not supported, only %q", names, class)
+		f.Fail("architectures %q is not supported, only %q: name a model of that class", names, class)
 	}
 }
 

@@ -4,10 +4,24 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 
 	"onering/files"
 )
+
+// Foreign says what a file or a folder is that is given as a model but is in another
+// format, and what to do; "" where it is nothing known.
+func Foreign(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return ""
+	case info.IsDir():
+		return foreignFolder(path)
+	}
+	return foreignFile(path)
+}
 
 // foreignFile says what a file is that is given as a model but is neither a model
 // folder nor a config.json, and what to do; "" where it is nothing known.

@@ -16,7 +16,7 @@ type scanner struct {
 	pos  int
 }
 
-var errTruncated = errors.New("unexpected end of JSON input")
+var errTruncated = errors.New("unexpected end of JSON input: fetch the file again")
 
 func (s *scanner) errorf(format string, args ...any) error {
 	return fmt.Errorf("byte %d: "+format, append([]any{s.pos}, args...)...)

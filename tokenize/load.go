@@ -27,7 +27,7 @@ import (
 func Load(dir string) (*Tokenizer, error) {
 	folder, err := reading.OpenFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errNoTokenizer
+		err = MissingError("no such folder")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenize: load %q: %w", dir, err)
@@ -40,7 +40,23 @@ func Load(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-var errNoTokenizer = fmt.Errorf("neither tokenizer.json nor both vocab.json and merges.txt: %w", fs.ErrNotExist)
+// A MissingError says why a folder has no tokenizer. It is fs.ErrNotExist.
+type MissingError string
+
+func (e MissingError) Error() string { return string(e) + ": " + fs.ErrNotExist.Error() }
+
+// Unwrap returns fs.ErrNotExist.
+func (MissingError) Unwrap() error { return fs.ErrNotExist }
+
+// missing says what a folder lacks and, of a tokenizer in another form, how to turn it.
+func missing(fsys fs.FS) error {
+	f, err := fsys.Open("tokenizer.model")
+	if err != nil {
+		return MissingError("neither tokenizer.json nor both vocab.json and merges.txt")
+	}
+	f.Close()
+	return MissingError("neither tokenizer.json nor both vocab.json and merges.txt, but tokenizer.model, which is not read: make tokenizer.json of it with transformers, AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)")
+}
 
 // LoadFS is Load for the files at the root of fsys, for example embedded ones.
 func LoadFS(fsys fs.FS) (*Tokenizer, error) {
@@ -182,7 +198,7 @@ type modelOptions struct {
 func (o *modelOptions) check() error {
 	switch {
 	case o.Type != "BPE" && o.Type != "":
-		return fmt.Errorf("type %q is not supported, only \"BPE\" is", o.Type)
+		return fmt.Errorf("type %q is not supported, only \"BPE\" is, which all models of the known families have", o.Type)
 	case o.Prefix != "" || o.Suffix != "":
 		return errors.New("continuing_subword_prefix and end_of_word_suffix are not supported")
 	case o.Dropout != nil && *o.Dropout != 0:
@@ -386,7 +402,7 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 		merges, err = readFile(fsys, "merges.txt")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return errNoTokenizer
+		return missing(fsys)
 	}
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type Policy struct {
 	compute  models.Compute
 	shared   bool   // the Weights are another Policy's
 	unpacked string // a temporary folder to remove
+	missing  string // why there is no Tokenizer
 }
 
 // OpenPolicy reads a Hugging Face folder, or the embedded model if dir is
@@ -84,11 +85,11 @@ func (p *Policy) open(dir string, compute models.Compute) (err error) {
 		return err
 	}
 	p.Tokenizer, err = tokenize.Load(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		p.Tokenizer, err = nil, nil
+	if missing := tokenize.MissingError(""); errors.As(err, &missing) {
+		p.Tokenizer, p.missing, err = nil, string(missing), nil
 	}
 	if err == nil && p.Tokenizer != nil && p.Tokenizer.VocabSize() > p.Model.Vocab {
-		err = fmt.Errorf("train: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
+		err = fmt.Errorf("train: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
 	}
 	return err
 }
@@ -296,7 +297,7 @@ func unpack(files fs.FS) (string, error) {
 // NeedTokenizer returns an error if the folder has no tokenizer.
 func (p *Policy) NeedTokenizer() error {
 	if p.Tokenizer == nil {
-		return fmt.Errorf("train: %s has no tokenizer (tokenizer.json, or vocab.json and merges.txt), and text needs one: add it, or give ids", p.Dir)
+		return fmt.Errorf("train: %s has no tokenizer, and text needs one: add it, or give ids (there is %s)", p.Dir, p.missing)
 	}
 	return nil
 }

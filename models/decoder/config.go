@@ -13,6 +13,9 @@ import (
 // compute (sliding windows, experts, other scalings of the rotary embedding,
 // quantized weights ...) is an error that names the key.
 func Read(c *models.ConfigFile, s Shape) (Shape, error) {
+	if quantized := "quantization_config"; c.Has(quantized) {
+		c.Fail("%s %.60s: quantized weights are not supported: name the model that was quantized", quantized, c.JSON(quantized))
+	}
 	for _, only := range fixed {
 		c.Only(only.key, only.value)
 	}
@@ -70,7 +73,7 @@ func readKVHeads(c *models.ConfigFile, s Shape) int {
 var fixed = []struct{ key, value string }{
 	{"hidden_act", `"silu"`},
 	{"attention_dropout", "0"},
-	{"quantization_config", "null"}, {"compression_config", "null"},
+	{"compression_config", "null"},
 	// Positions.
 	{"partial_rotary_factor", "1"}, {"rotary_pct", "1"}, {"rope_interleaved", "false"}, {"rope_local_base_freq", "null"},
 	{"position_embedding_type", `"rope"`}, {"alibi", "false"}, {"use_mrope", "false"},
