@@ -144,6 +144,16 @@ func (e *numeric) sum(x, y ball.Complex) ball.Complex {
 	return e.ball.CAdd(x, y)
 }
 
+// fromOne notes that a function of z that is 1 at zero cannot be told from 1 at this
+// precision, as e^z of 10^-600. order is the power of z by which it differs from 1.
+func (e *numeric) fromOne(z ball.Complex, order int) {
+	if order == 2 {
+		z = e.ball.CMul(z, z)
+	}
+	one := e.ball.Int(1)
+	e.swallowed = e.swallowed || e.ball.Swallows(one, z.Re) || e.ball.Swallows(one, z.Im)
+}
+
 // notice keeps the largest magnitude among summands, for judging cancellation.
 func (e *numeric) notice(z ball.Complex) {
 	e.scale = ball.Larger(e.scale, ball.Larger(z.Re, z.Im))
@@ -228,8 +238,7 @@ func (e *numeric) series(n *latex.Node) (ball.Complex, error) {
 		if n.Op == latex.Prod {
 			total = e.ball.CMul(total, v)
 		} else {
-			e.notice(v)
-			total = e.ball.CAdd(total, v)
+			total = e.sum(total, v)
 		}
 	}
 	return total, nil
@@ -262,6 +271,7 @@ func (e *numeric) power(n *latex.Node) (ball.Complex, error) {
 		if err != nil {
 			return w, err
 		}
+		e.fromOne(w, 1)
 		return e.ball.CExp(w)
 	}
 	w, err := e.value(n.Args[1])
@@ -271,6 +281,7 @@ func (e *numeric) power(n *latex.Node) (ball.Complex, error) {
 	if err := e.positive(base); err != nil {
 		return base, err
 	}
+	e.fromOne(w, 1)
 	return e.ball.CPow(base, w)
 }
 
@@ -292,6 +303,7 @@ func (e *numeric) positive(z ball.Complex) error {
 // rationalPower is z^(p/q). With an odd q it is real for negative z, as in
 // school; elsewhere the principal value.
 func (e *numeric) rationalPower(z ball.Complex, exp *big.Rat) (ball.Complex, error) {
+	e.fromOne(e.rat(exp), 1)
 	half := exp.Denom().IsInt64() && exp.Denom().Int64() == 2
 	if half && exp.Num().IsInt64() {
 		r, err := e.squareRoot(z)
@@ -423,6 +435,9 @@ func (e *numeric) function(n *latex.Node) (ball.Complex, error) {
 	one := e.small(1, 1)
 	switch n.Name {
 	case "sin", "cos", "tan", "cot", "sec", "csc":
+		if n.Name == "cos" || n.Name == "sec" {
+			e.fromOne(z, 2)
+		}
 		sin, cos, err := b.CSinCos(z)
 		if err != nil {
 			return z, err
@@ -441,6 +456,7 @@ func (e *numeric) function(n *latex.Node) (ball.Complex, error) {
 		}
 		return b.CQuo(one, sin)
 	case "exp":
+		e.fromOne(z, 1)
 		return b.CExp(z)
 	case "ln":
 		if err := e.positive(z); err != nil {
@@ -535,7 +551,10 @@ func (e *numeric) inverse(name string, z ball.Complex) (ball.Complex, error) {
 		name = map[string]string{"asec": "acos", "acsc": "asin"}[name]
 	case "acot": // between 0 and pi
 		t, err := e.inverse("atan", z)
-		return b.CSub(half, t), err
+		if err != nil {
+			return t, err
+		}
+		return e.sum(half, b.CNeg(t)), nil
 	}
 	switch name {
 	case "atan":
@@ -543,6 +562,9 @@ func (e *numeric) inverse(name string, z ball.Complex) (ball.Complex, error) {
 			return z, errNotANumber
 		}
 		r, err := b.Atan(z.Re)
+		if inverse, errQuo := b.Quo(b.Int(1), z.Re); errQuo == nil {
+			e.swallowed = e.swallowed || b.Swallows(half.Re, inverse) // the arc tangent of 10^600
+		}
 		return ball.Complex{Re: r}, err
 	case "asin", "acos":
 		if !z.IsReal() {
@@ -581,7 +603,7 @@ func (e *numeric) inverse(name string, z ball.Complex) (ball.Complex, error) {
 			a = ball.Complex{Re: r}
 		}
 		if name == "acos" {
-			a = b.CSub(half, a)
+			a = e.sum(half, b.CNeg(a))
 		}
 		return a, nil
 	}

@@ -35,46 +35,78 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 		}
 		return Undecided, "numbers that could not be told apart"
 	}
-	// Fractions first, unless only natural numbers make sense. Where they leave
-	// both sides undefined, as (-1)^n, natural numbers must do.
-	equal, limits := 0, 0
-	try := func(points []*point) (different bool) {
-		for _, at := range points {
-			switch c.samePoint(a, b, s, at) {
-			case pointEqual:
-				equal++
-			case pointDifferent:
-				return true
-			case pointLimit:
-				limits++
-			}
-			if c.budget < 0 {
-				limits++
-				return false
-			}
-		}
+	c.thresholds(&s, a)
+	c.thresholds(&s, b)
+	return (&trial{c: c, a: a, b: b, s: s}).verdict()
+}
+
+// A trial compares two expressions with variables at points.
+type trial struct {
+	c             *Checker
+	a, b          *latex.Node
+	s             variables
+	equal, limits int // points where the two were equal, or could not be computed
+}
+
+// differ reports whether the two differ at one of the points. It stops where the budget
+// ends.
+func (t *trial) differ(points func() []*point) bool {
+	if t.c.budget < 0 {
 		return false
 	}
-	if len(s.integer) == 0 {
-		if try(s.fractions()) {
-			return Different, "different values at some point"
+	for _, at := range points() {
+		switch t.c.samePoint(t.a, t.b, t.s, at) {
+		case pointEqual:
+			t.equal++
+		case pointDifferent:
+			return true
+		case pointLimit:
+			t.limits++
 		}
-		if equal >= 3 && !s.stepped {
-			if try(s.beyond()) {
-				return Different, "different values at some point"
+		if t.c.budget < 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// verdict tries fractions first, unless only natural numbers make sense. Where they leave
+// both sides undefined, as (-1)^n, natural numbers must do.
+func (t *trial) verdict() (Outcome, string) {
+	const different, unreached = "different values at some point", "steps may lie where values are too large to compute"
+	if len(t.s.integer) == 0 {
+		if t.differ(t.s.fractions) {
+			return Different, different
+		}
+		if t.equal >= 3 && !t.s.stepped {
+			if t.differ(t.s.beyond) || t.differ(t.s.farOut) {
+				return Different, different
+			}
+			if t.s.unreachable && (t.s.bars || t.s.root) { // x + 10^5000 + |x - 10^5000|
+				return Limit, unreached
 			}
 			return Equal, "the same value at every point tried"
 		}
 	}
-	if c.budget >= 0 && (try(s.naturals()) || try(s.beyond())) {
-		return Different, "different values at some point"
+	if t.differ(t.s.naturals) {
+		return Different, different
+	}
+	near := t.equal
+	if t.differ(t.s.beyond) {
+		return Different, different
+	}
+	reached := t.equal > near || len(t.s.constants) == 0
+	if t.differ(t.s.farOut) {
+		return Different, different
 	}
 	switch {
-	case c.budget < 0:
+	case t.c.budget < 0:
 		return Limit, "expressions too costly to evaluate"
-	case equal >= 5:
+	case t.s.stepped && (!reached || t.s.unreachable): // n! + floor(n/10^5)
+		return Limit, unreached
+	case t.equal >= 5:
 		return Equal, "the same value at every point tried"
-	case limits > 0:
+	case t.limits > 0:
 		return Limit, "values too large to compute"
 	}
 	return Undecided, "expressions that could not be evaluated"
@@ -122,9 +154,14 @@ type variables struct {
 	bars    bool
 	digits  int // of the longest numeral
 	factors map[string]bool
-	// constants are the larger integers in the expressions, where steps and corners
-	// may lie.
+	// constants are the larger constants in the expressions, rounded down, where steps
+	// and corners may lie.
 	constants []*big.Int
+	// unreachable says that there is a constant too large for a point beyond it.
+	unreachable bool
+	// root and logarithm say that one occurs, which comes up to a constant only far
+	// beyond it.
+	root, logarithm bool
 }
 
 // survey lists the variables of a and b and where they stand.
@@ -139,7 +176,6 @@ func survey(nodes ...*latex.Node) variables {
 		switch n.Op {
 		case latex.Num:
 			s.digits = max(s.digits, n.Digits)
-			s.constant(n.Rat)
 		case latex.Sym:
 			for _, b := range bound {
 				if b == n.Name {
@@ -174,8 +210,11 @@ func survey(nodes ...*latex.Node) variables {
 			walk(n.Args[0], discrete, append(bound[:len(bound):len(bound)], n.Args[1].Name))
 			return
 		case latex.Func:
-			if n.Name == "gcd" || n.Name == "lcm" {
+			switch n.Name {
+			case "gcd", "lcm":
 				discrete, s.stepped = true, true
+			case "max", "min":
+				s.stepped = true
 			}
 		case latex.Opaque, latex.Mod:
 			// Compared as a formula; its variables stay inside.
@@ -201,37 +240,113 @@ func hasSymbol(n *latex.Node) bool {
 	return n != nil && (n.Op == latex.Sym || slices.ContainsFunc(n.Args, hasSymbol))
 }
 
-// mostConstants is how many constants, the largest ones, have points beyond them.
-const mostConstants = 3
+// mostConstants is how many constants, the largest ones, have points beyond them, and
+// mostConstantBits how large those are.
+const (
+	mostConstants    = 3
+	mostConstantBits = 1200
+)
 
-// constant notes a constant beyond the ordinary points.
-func (s *variables) constant(r *big.Rat) {
-	if k := new(big.Int).Abs(floorRat(r)); k.Cmp(big.NewInt(20)) > 0 && k.BitLen() < 200 {
-		s.constants = append(s.constants, k)
+// thresholds notes the constants in n, where steps and corners may lie: numerals, powers
+// and what else has a value without variables.
+func (c *Checker) thresholds(s *variables, n *latex.Node) {
+	if n == nil {
+		return
+	}
+	if hasSymbol(n) || !n.Op.Scalar() {
+		switch {
+		case n.Op == latex.Root, n.Op == latex.Pow && !n.Args[1].Is(latex.Num):
+			s.root = true
+		case n.Op == latex.Func && (n.Name == "ln" || n.Name == "log" || n.Name == "lg"):
+			s.logarithm = true
+		}
+		for _, arg := range n.Args {
+			c.thresholds(s, arg)
+		}
+		return
+	}
+	r, err := c.rational(n, nil)
+	if err == errIrrational && s.stepped {
+		e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}}
+		if z, errValue := e.value(n); errValue == nil && z.IsReal() {
+			if k := z.Re.Exponent(); max(k, -k) > mostConstantBits {
+				s.unreachable = true
+			} else if r, err = big.NewRat(1, 1), nil; k > 0 {
+				r.SetInt(new(big.Int).Lsh(big.NewInt(1), uint(k)))
+			} else {
+				r.SetFrac(big.NewInt(1), new(big.Int).Lsh(big.NewInt(1), uint(-k)))
+			}
+		}
+	}
+	switch {
+	case err == nil:
+		s.constant(r)
+	case err == errLimit:
+		s.unreachable = true
 	}
 }
 
-// beyond are points beyond the constants, and far out: a step or a corner at a
-// constant, or at its square, lies between them and the ordinary points.
+// constant notes a constant beyond the ordinary points, or one whose reciprocal is.
+func (s *variables) constant(r *big.Rat) {
+	if r.Sign() == 0 {
+		return
+	}
+	for _, x := range [...]*big.Rat{r, new(big.Rat).Inv(r)} {
+		k := floorRat(new(big.Rat).Abs(x))
+		switch {
+		case k.BitLen() > mostConstantBits:
+			s.unreachable = true
+		case k.Cmp(big.NewInt(20)) > 0:
+			s.constants = append(s.constants, k)
+		}
+	}
+}
+
+// beyond are points beyond the constants: a step or a corner at a constant, at its square
+// or where a root or a logarithm comes up to it lies between them and the ordinary points.
+// A bump of the width of one may lie at the constant itself.
 func (s *variables) beyond() []*point {
-	seed := pairSeed(s.nodes...)
 	largest := slices.SortedFunc(slices.Values(s.constants), func(x, y *big.Int) int { return y.Cmp(x) })
 	largest = slices.CompactFunc(largest, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
 	var sizes []*big.Int
-	for _, k := range largest[:min(len(largest), mostConstants)] {
+	for i, k := range largest[:min(len(largest), mostConstants)] {
 		square := new(big.Int).Mul(k, k)
-		sizes = append(sizes, new(big.Int).Lsh(k, 1), square.Add(square, k))
+		sizes = append(sizes, new(big.Int).Lsh(k, 1), new(big.Int).Add(square, k))
+		if i == 0 && s.root {
+			sizes = append(sizes, square.Mul(square, square))
+		}
+		if i > 0 || !s.logarithm {
+			continue
+		}
+		if !k.IsInt64() || k.Int64() > mostConstantBits {
+			s.unreachable = true
+		} else {
+			sizes = append(sizes, new(big.Int).Lsh(big.NewInt(1), uint(4*k.Int64())))
+		}
 	}
-	sizes = append(sizes, big.NewInt(1_000_000), big.NewInt(1_000_000_000_000))
+	out := s.outside(sizes, 0)
+	if s.stepped || s.bars {
+		for _, k := range largest[:min(len(largest), mostConstants)] {
+			out = append(out, s.at(func(int) *big.Rat { return new(big.Rat).SetInt(k) }))
+		}
+	}
+	return out
+}
+
+// farOut are points a million and a million million from zero.
+func (s *variables) farOut() []*point {
+	return s.outside([]*big.Int{big.NewInt(1_000_000), big.NewInt(1_000_000_000_000)}, 3*len(s.constants))
+}
+
+// outside are points of the given sizes with both signs, seeded by the pair and salt.
+func (s *variables) outside(sizes []*big.Int, salt int) []*point {
+	seed := pairSeed(s.nodes...)
 	var out []*point
-	if s.stepped {
-		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
-	}
 	for round, size := range sizes {
 		for _, sign := range [...]int64{1, -1} {
 			out = append(out, s.at(func(i int) *big.Rat {
 				// size plus up to size/2, and a little that is no integer
-				h := mix(seed ^ uint64(round*1009+i))
+				h := mix(seed ^ uint64((salt+round)*1009+i))
 				v := new(big.Rat).SetInt(new(big.Int).Add(size, new(big.Int).Div(new(big.Int).Mul(size, big.NewInt(int64(h%512))), big.NewInt(1024))))
 				if len(s.integer) > 0 && s.integer[s.names[i]] {
 					return v
@@ -334,6 +449,9 @@ func (s *variables) naturals() []*point {
 			}
 			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
 		}))
+	}
+	if s.stepped {
+		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
 	}
 	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
 }
