@@ -369,7 +369,7 @@ func (p *parser) startsFactor() bool {
 // connective reports whether a word separates statements.
 func connective(t *token) bool {
 	s := strings.ToLower(t.text)
-	return s == "or" || s == "and" || conditional[s] || s == "am" && t.plain || s == "pm" && t.plain
+	return s == "or" || s == "and" || s == "和" || s == "与" || s == "或" || s == "或者" || conditional[s] || s == "am" && t.plain || s == "pm" && t.plain
 }
 
 // postfix parses what follows an atom: powers, subscripts, factorials, per
@@ -637,8 +637,12 @@ func (p *parser) base() int64 {
 	if t := p.at(i); i == 1 && t.kind == word && strings.EqualFold(t.text, "base") {
 		i++ // 101_{\text{base 2}}
 	}
+	shut := i + 1
+	if i > 0 && p.at(i).is("(") && p.at(i+2).is(")") {
+		i, shut = i+1, i+3 // 101_{(2)}
+	}
 	t := p.at(i)
-	if i > 0 && !p.at(i+1).is("}") {
+	if i > 0 && !p.at(shut).is("}") {
 		return 0
 	}
 	switch t.kind {

@@ -165,6 +165,13 @@ func (l *lexer) punctuation(c byte) {
 		l.sign(two)
 		return
 	}
+	if strings.HasPrefix(l.src[l.pos:], "...") {
+		for l.peek(0) == '.' {
+			l.pos++
+		}
+		l.emit(token{kind: command, text: "ldots", at: l.pos})
+		return
+	}
 	l.pos++
 	switch c {
 	case '(', '[':
@@ -384,6 +391,9 @@ func (l *lexer) command(name string, plain, roman bool, at int) (bool, bool) {
 			for range n {
 				l.skipGroup()
 			}
+			if n == 0 {
+				l.skipLength()
+			}
 			l.space = true
 			break
 		}
@@ -475,6 +485,21 @@ func (l *lexer) delimiter(left bool) {
 	case strings.HasPrefix(rest, `\vert`):
 		l.pos += 5
 		side("l|", "r|")
+	}
+}
+
+// skipLength passes the length after \kern and the like: 7pt, -.5em.
+func (l *lexer) skipLength() {
+	i := l.pos
+	for i < len(l.src) && strings.IndexByte(" -+.0123456789", l.src[i]) >= 0 {
+		i++
+	}
+	l.steps += i - l.pos
+	if i > l.pos && i+2 <= len(l.src) {
+		switch l.src[i : i+2] {
+		case "pt", "mm", "cm", "in", "ex", "em", "mu", "bp", "pc", "sp":
+			l.pos = i + 2
+		}
 	}
 }
 

@@ -47,7 +47,9 @@ func (l *lexer) number(plain bool) {
 	n := numeral{places: -1, short: short}
 	var fraction string
 	if l.decimalPoint() {
-		l.pos++
+		if l.pos++; l.src[l.pos-1] == '{' {
+			l.pos += len(",}")
+		}
 		fraction = l.fraction()
 		n.places, n.short = len(fraction), false
 	}
@@ -288,8 +290,10 @@ func (l *lexer) decimalPoint() bool {
 	switch l.peek(0) {
 	case '.':
 		rest := l.src[l.pos+1:]
-		return isDigit(l.peek(1)) || strings.HasPrefix(rest, `\overline`) || strings.HasPrefix(rest, `\bar`) || strings.HasPrefix(rest, `\dot{`) ||
+		return isDigit(l.peek(1)) || strings.HasPrefix(rest, `\overline`) || strings.HasPrefix(rest, `\bar`) || dotDigit(rest) > 0 ||
 			strings.HasPrefix(rest, "(") && l.peek(2) != 0 && isDigit(l.peek(2)) && parenthesised(rest) != ""
+	case '{': // 0{,}5
+		return l.round == 0 && strings.HasPrefix(l.src[l.pos:], "{,}") && isDigit(l.peek(3)) && !l.braceComma(l.pos+3)
 	case ',':
 		if !isDigit(l.peek(1)) {
 			return false
@@ -298,6 +302,16 @@ func (l *lexer) decimalPoint() bool {
 		return l.reading.Comma == Decimal && l.pos >= l.listed || l.pos == l.listed && l.pos >= 4 && l.src[l.pos-4] == '.'
 	}
 	return false
+}
+
+// braceComma reports whether another {,} follows the digits at i, as in a list.
+func (l *lexer) braceComma(i int) bool {
+	from := i
+	for i < len(l.src) && isDigit(l.src[i]) {
+		i++
+	}
+	l.steps += i - from
+	return strings.HasPrefix(l.src[i:], "{,}")
 }
 
 // fraction reads the digits after the point; \, and the like may group them.
@@ -332,6 +346,11 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 		if fraction == "" && l.src[l.pos-1] != '.' {
 			return nil // 3\overline{AB}
 		}
+		if n := dotDigit(rest); n > 0 {
+			l.pos += n
+			period = strings.Trim(rest[n-2:n], `t {}`) + l.dotted()
+			break
+		}
 		open := strings.IndexByte(rest, '{')
 		shut := strings.IndexByte(rest, '}')
 		if open < 0 || shut < open {
@@ -342,9 +361,6 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 			return nil
 		}
 		l.pos += shut + 1
-		if strings.HasPrefix(rest, `\dot`) {
-			period += l.dotted()
-		}
 	case strings.HasPrefix(rest, "(") && fraction+l.src[l.pos-1:l.pos] != "" && (fraction != "" || l.src[l.pos-1] == '.'):
 		if period = parenthesised(rest); period == "" {
 			return nil
@@ -363,12 +379,28 @@ func (l *lexer) repetend(fraction string) *big.Rat {
 func (l *lexer) dotted() string {
 	start := l.pos
 	more := l.digits()
-	if rest := l.src[l.pos:]; strings.HasPrefix(rest, `\dot{`) && len(rest) > 6 && isDigit(rest[5]) && rest[6] == '}' {
-		l.pos += 7
-		return more + rest[5:6]
+	if rest := l.src[l.pos:]; dotDigit(rest) > 0 {
+		n := dotDigit(rest)
+		l.pos += n
+		return more + strings.Trim(rest[n-2:n], `t {}`)
 	}
 	l.pos = start
 	return ""
+}
+
+// dotDigit is the length of a leading \dot{5}, \dot5 or \dot 5, 0 if s begins otherwise.
+func dotDigit(s string) int {
+	rest, ok := strings.CutPrefix(s, `\dot`)
+	switch {
+	case !ok || len(rest) == 0:
+	case isDigit(rest[0]):
+		return len(`\dot5`)
+	case len(rest) > 1 && rest[0] == ' ' && isDigit(rest[1]):
+		return len(`\dot 5`)
+	case len(rest) > 2 && rest[0] == '{' && isDigit(rest[1]) && rest[2] == '}':
+		return len(`\dot{5}`)
+	}
+	return 0
 }
 
 // parenthesised is the digits of a leading (digits), else "".

@@ -101,6 +101,11 @@ func partStatements(tokens []token) []token {
 				related = false
 			}
 			continue
+		case (t.is("cup") || t.is("cap")) && related && depth == 0 && tokens[i-1].kind == number && relationAhead(tokens[i+1:]):
+			joint := map[string]string{"cup": "or", "cap": "and"}[t.text] // x < 1 \cup x > 3
+			out = append(out, token{kind: word, text: joint, plain: true, at: t.at})
+			related = false
+			continue
 		case t.is("}") && len(out) > 1 && out[len(out)-2].is("{") && isBraced(out[len(out)-1]):
 			out[len(out)-2] = out[len(out)-1] // {-}5
 			out = out[:len(out)-1]
@@ -298,12 +303,12 @@ func (p *parser) separator() string {
 		case "or":
 			p.advance()
 			return "or"
-		case "and", "plus":
-			if t.text == "plus" {
-				return ""
-			}
+		case "and", "和", "与":
 			p.advance()
 			return "and"
+		case "或", "或者":
+			p.advance()
+			return "or"
 		}
 	}
 	return ""
@@ -318,12 +323,19 @@ func (p *parser) trailing() {
 		}
 		p.advance()
 	}
-	if t := p.cur(); t.kind == word && conditional[strings.ToLower(t.text)] {
-		for p.cur().kind != end && !p.closing() {
-			p.advance()
+	t := p.cur()
+	if w := strings.ToLower(t.text); t.kind == word && conditional[w] {
+		for p.advance(); p.cur().kind != end && !p.closing(); p.advance() {
+			// "4 if n is even, 5 otherwise" is two answers.
+			if also := strings.ToLower(p.cur().text); p.cur().kind == word && (also == w && w != "with" || alternatives[also]) {
+				p.fail()
+			}
 		}
 	}
 }
+
+// alternatives are words that give another value under other conditions.
+var alternatives = setOf("otherwise else elsewhere")
 
 // conditional are words that begin a condition after a statement.
 var conditional = setOf("for where when with if such since because")
@@ -371,7 +383,7 @@ func (p *parser) statement() *Node {
 			break
 		}
 		p.accept("&")
-		if p.closing() {
+		if p.closing() && rel == "=" {
 			break // x = : the other side is missing
 		}
 		ops = append(ops, rel)

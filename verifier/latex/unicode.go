@@ -119,8 +119,8 @@ func plainWidth(s string) string {
 			return '.'
 		case isWidthless(r):
 			return -1
-		case r >= '\U0001d7ce' && r <= '\U0001d7ff': // five sets of mathematical digits
-			return '0' + (r-'\U0001d7ce')%10
+		case r >= '\U0001d400' && r <= '\U0001d7ff':
+			return mathematicalLetter(r)
 		case unicode.Is(unicode.Nd, r):
 			digit := rune(0) // of another script: blocks of ten, from zero on
 			for digit < 9 && unicode.Is(unicode.Nd, r-digit-1) {
@@ -130,6 +130,25 @@ func plainWidth(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// mathematicalLetter is the plain letter or digit of a bold, italic, ... one.
+func mathematicalLetter(r rune) rune {
+	switch {
+	case r < '\U0001d6a4': // thirteen Latin alphabets
+		if i := (r - '\U0001d400') % 52; i < 26 {
+			return 'A' + i
+		} else {
+			return 'a' + i - 26
+		}
+	case r < '\U0001d6a8':
+		return 'i' + r - '\U0001d6a4' // without dots
+	case r < '\U0001d7ca': // five Greek ones, with variants
+		return []rune("ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡθΣΤΥΦΧΨΩ∇αβγδεζηθικλμνξοπρςστυφχψω∂εθκφρπ")[(r-'\U0001d6a8')%58]
+	case r < '\U0001d7ce':
+		return r
+	}
+	return '0' + (r-'\U0001d7ce')%10
 }
 
 // isWidthless reports whether r leaves no mark and separates nothing.

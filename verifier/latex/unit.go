@@ -14,7 +14,7 @@ var unitNames = map[string]string{
 	"g": "g", "gram": "g", "gramme": "g", "kg": "kg", "kilogram": "kg", "kilo": "kg", "mg": "mg", "milligram": "mg", "ton": "ton", "tonne": "t", "lb": "lb", "pound": "lb", "ounce": "oz", "oz": "oz",
 	"l": "L", "L": "L", "liter": "L", "litre": "L", "ml": "mL", "mL": "mL", "milliliter": "mL", "millilitre": "mL", "cc": "mL", "gallon": "gal", "gal": "gal", "quart": "qt", "pint": "pt", "cup": "cup",
 	"hectare": "ha", "acre": "acre",
-	"mph": "mph", "kph": "kph", "kmh": "kph",
+	"mph": "mph", "kph": "kph", "kmh": "kph", "kmph": "kph",
 	"N": "N", "newton": "N", "J": "J", "joule": "J", "kJ": "kJ", "W": "W", "watt": "W", "kW": "kW", "Pa": "Pa", "pascal": "Pa", "kPa": "kPa", "V": "V", "volt": "V", "A": "A", "ampere": "A", "amp": "A",
 	"Hz": "Hz", "hertz": "Hz", "kHz": "kHz", "K": "K", "kelvin": "K", "mol": "mol", "mole": "mol", "rad": "rad", "radian": "rad", "eV": "eV", "C": "C", "coulomb": "C", "ohm": "ohm", "cal": "cal", "calorie": "cal", "kcal": "kcal",
 	"dollar": "USD", "usd": "USD", "USD": "USD", "buck": "USD", "cent": "cent", "euro": "EUR", "eur": "EUR", "yuan": "yuan", "rmb": "yuan", "rupee": "rupee", "yen": "yen", "ruble": "ruble",
@@ -66,6 +66,9 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	last := len(factors) - 1
 	w := strings.ToLower(t.text)
 	if !t.plain && !t.roman && len(t.text) == 1 {
+		if sum := p.symbolSum(factors); sum != nil {
+			return sum, true
+		}
 		return nil, false
 	}
 	switch w {
@@ -172,8 +175,11 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 	// 5 feet 6 inches is a sum.
 	if p.cur().kind == number && lastUnit(units) {
 		next := p.postfix(p.atom())
-		more := p.units()
-		if more == nil {
+		var more []*Node
+		if t := p.cur(); t.kind == word && len(t.text) == 1 && unitOf(t.text) != "" { // 1 min 30 s
+			more = []*Node{{Op: Unit, Name: unitOf(t.text)}}
+			p.advance()
+		} else if more = p.units(); more == nil {
 			p.fail()
 		}
 		first := multiplication(append(factors, units...))
@@ -181,6 +187,20 @@ func (p *parser) suffix(factors []*Node) ([]*Node, bool) {
 		return []*Node{{Op: Add, Args: []*Node{first, second}}}, true
 	}
 	return append(factors, units...), true
+}
+
+// symbolSum parses the rest of "2 h 30 min", whose first unit is a letter; nil if that is
+// not what follows.
+func (p *parser) symbolSum(factors []*Node) []*Node {
+	symbol := unitOf(p.cur().text)
+	if value, unit := p.at(1), p.at(2); symbol == "" || value.kind != number || unit.kind != word || unitOf(unit.text) == "" || !isConstant(factors[len(factors)-1]) {
+		return nil
+	}
+	p.advance()
+	second := multiplication([]*Node{p.numeral(), {Op: Unit, Name: unitOf(p.cur().text)}})
+	p.advance()
+	first := multiplication(append(factors, &Node{Op: Unit, Name: symbol}))
+	return []*Node{{Op: Add, Args: []*Node{first, second}}}
 }
 
 // repeated passes a number in words in brackets that says n again, "5 (five)". It gives up
@@ -266,6 +286,14 @@ func (p *parser) units() []*Node {
 			} else if u != nil {
 				continue // "students per day" and the like: the noun is enough
 			}
+			if p.moreOf(w) {
+				p.advance() // 5 more apples
+				continue
+			}
+			if len(noun) > 0 && (w == "are" || w == "is" || w == "were") && p.phrase([]string{w, "left"}) && p.at(2).kind == end {
+				p.pos += 2 // 5 apples are left
+				continue
+			}
 			if _, times := multiplier(w); (assertive[w] || times || numberWords[w] > 0) && !(w == "times" && (p.at(1).kind == end || p.at(1).kind == word && p.at(1).text == "as")) {
 				p.fail() // "7 is not the answer" counts nothing
 			}
@@ -312,6 +340,13 @@ func (p *parser) units() []*Node {
 		return nil
 	}
 	return out
+}
+
+// moreOf reports whether the current word w is the "more" of "5 more apples": a noun that
+// may be left out follows, and no "than".
+func (p *parser) moreOf(w string) bool {
+	noun := p.at(1)
+	return w == "more" && noun.kind == word && Droppable(singular(strings.ToLower(noun.text))) && p.at(2).kind == end
 }
 
 // assertive are words that make a statement of what follows a number.
