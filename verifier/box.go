@@ -151,7 +151,16 @@ func (find *finder) joinedBoxes(s string, last box) []string {
 			break
 		}
 		b := find.readBox(s, at, n)
-		if !b.closed || b.end > start || !find.joins(s[b.end:start]) {
+		if !b.closed || b.end > start {
+			break
+		}
+		gap := s[b.end:start]
+		if before, name := assigned(gap); name != 0 { // x = \boxed{5} or x = \boxed{6}
+			if _, other := assigned(s[max(0, b.start-maxAssigned):b.start]); other == name {
+				gap = before
+			}
+		}
+		if !find.joins(gap) {
 			break
 		}
 		contents = append(contents, b.content)
@@ -164,6 +173,23 @@ func (find *finder) joinedBoxes(s string, last box) []string {
 		contents[i], contents[j] = contents[j], contents[i]
 	}
 	return contents
+}
+
+// maxAssigned is how long "x = " before a box may be.
+const maxAssigned = 8
+
+// assigned is the letter of "x =" at the end of s and what stands before it; 0 if there is
+// none.
+func assigned(s string) (before string, name byte) {
+	before, ok := strings.CutSuffix(strings.TrimRight(s, " "), "=")
+	if before = strings.TrimRight(before, " "); !ok || before == "" {
+		return s, 0
+	}
+	n := len(before) - 1
+	if !isLetter(before[n]) || n > 0 && (isLetter(before[n-1]) || before[n-1] == '\\') {
+		return s, 0
+	}
+	return before[:n], before[n]
 }
 
 // joins reports whether two boxes with gap between them belong together.

@@ -53,6 +53,9 @@ func (c *comparer) byKind(g, a *latex.Node) bool {
 	}
 	defer func() { c.depth-- }()
 	g, a = untransposed(g), untransposed(a)
+	if verdict, ok := c.unranged(g, a); ok {
+		return verdict
+	}
 	switch {
 	case hasSigns(g) || hasSigns(a):
 		return c.signs(g, a)

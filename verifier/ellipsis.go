@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"math/big"
+	"slices"
 
 	"onering/verifier/algebra"
 	"onering/verifier/latex"
@@ -24,7 +25,30 @@ func (c *comparer) filled(n *latex.Node) *latex.Node {
 		}
 		out.Args = append(out.Args, c.filled(arg))
 	}
+	out.Args = c.begun(out.Args)
 	return &out
+}
+
+// begun is elements without those that an ellipsis after them says again: 1, 2, 3, ...
+// is 1, 2, ....
+func (c *comparer) begun(elements []*latex.Node) []*latex.Node {
+	dots := slices.IndexFunc(elements, func(n *latex.Node) bool { return n.Is(latex.Dots) })
+	if dots < 3 {
+		return elements
+	}
+	var next func(*big.Rat) *big.Rat
+	var before *big.Rat
+	for i, n := range elements[:dots] {
+		r, ok := c.algebra.Rational(n)
+		switch {
+		case !ok, i > 1 && next(before).Cmp(r) != 0:
+			return elements
+		case i == 1:
+			next, _ = arithmetic(before, r)
+		}
+		before = r
+	}
+	return append(slices.Clone(elements[:2]), elements[dots:]...)
 }
 
 // between is the elements between the given ones and next; an ellipsis where

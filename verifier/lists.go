@@ -1,6 +1,11 @@
 package verifier
 
-import "onering/verifier/latex"
+import (
+	"strings"
+
+	"onering/verifier/algebra"
+	"onering/verifier/latex"
+)
 
 // isListLike reports whether n is a list or a set of elements.
 func isListLike(n *latex.Node) bool { return n.Op == latex.List || n.Op == latex.Set }
@@ -163,29 +168,99 @@ func tuples(list *latex.Node, size int) *latex.Node {
 // ranging compares statements about every k of a set, "x = 2k\pi, k ∈ Z",
 // whatever the letter.
 func (c *comparer) ranging(g, a *latex.Node) (verdict, ok bool) {
-	split := func(n *latex.Node) (rest, set, variable *latex.Node) {
-		list := &latex.Node{Op: latex.List, Name: n.Name}
-		for _, arg := range n.Args {
-			if v, ok := rangingOver(arg); ok && set == nil {
-				set, variable = arg.Args[1], v
-				continue
-			}
-			list.Args = append(list.Args, arg)
-		}
-		if len(list.Args) == 1 {
-			return list.Args[0], set, variable
-		}
-		return list, set, variable
-	}
-	restG, setG, k := split(g)
-	restA, setA, n := split(a)
+	restG, setG, k := ranged(g)
+	restA, setA, n := ranged(a)
 	if setG == nil || setA == nil || setG.Name != setA.Name {
 		return false, false
 	}
 	if k.Name != n.Name && mentions(restA, k) {
 		return c.say(false, "statements over different variables"), true
 	}
-	return c.equal(restG, replaced(restA, n.Name, k)), true
+	restA = replaced(restA, n.Name, k)
+	return c.equal(restG, restA) || setG.Name == "Z" && c.sameProgression(valueOf(restG), valueOf(restA), k), true
+}
+
+// ranged splits "x = 2k\pi, k ∈ Z" into the statement, the set and the variable; set is
+// nil where n says nothing of the kind.
+func ranged(n *latex.Node) (rest, set, variable *latex.Node) {
+	list := &latex.Node{Op: latex.List, Name: n.Name}
+	for _, arg := range n.Args {
+		if v, ok := rangingOver(arg); ok && set == nil {
+			set, variable = arg.Args[1], v
+			continue
+		}
+		list.Args = append(list.Args, arg)
+	}
+	if len(list.Args) == 1 {
+		return list.Args[0], set, variable
+	}
+	return list, set, variable
+}
+
+// unranged compares a statement about all integers k with one that leaves "k ∈ Z" out,
+// as many do: x = 2n\pi has one letter in k's place.
+func (c *comparer) unranged(g, a *latex.Node) (verdict, ok bool) {
+	list, other := g, a
+	if a.Op == latex.List {
+		list, other = a, g
+	}
+	if list.Op != latex.List || other.Op == latex.List || len(list.Args) != 2 {
+		return false, false
+	}
+	rest, set, k := ranged(list)
+	if set == nil || set.Name != "Z" {
+		return false, false
+	}
+	letter := ""
+	for _, name := range algebra.Variables(valueOf(other)) {
+		if name != k.Name && mentions(valueOf(rest), &latex.Node{Op: latex.Sym, Name: name}) {
+			continue
+		}
+		if letter != "" || !strings.Contains("klmnpqj", name) {
+			return false, false
+		}
+		letter = name
+	}
+	if letter == "" || valueOf(other).Op == latex.Sym {
+		return false, false
+	}
+	other = replaced(other, letter, k)
+	return c.pair(list == g, rest, other) || c.sameProgression(valueOf(rest), valueOf(other), k), true
+}
+
+// mostShifted is how many steps the beginnings of two progressions may be apart.
+const mostShifted = 4
+
+// sameProgression reports whether g and a take the same values where k goes through all
+// integers: both are linear in k with one step, and their beginnings are whole steps
+// apart, as \pi/2 + k\pi and -\pi/2 + k\pi.
+func (c *comparer) sameProgression(g, a, k *latex.Node) bool {
+	if !g.Op.Scalar() || !a.Op.Scalar() {
+		return false
+	}
+	same := func(x, y *latex.Node) bool {
+		outcome, _ := c.algebra.Equal(x, y)
+		return outcome == algebra.Equal
+	}
+	sum := func(x, y *latex.Node) *latex.Node {
+		return &latex.Node{Op: latex.Add, Args: []*latex.Node{x, y}}
+	}
+	linear := func(n *latex.Node) (first, step *latex.Node, ok bool) {
+		first = replaced(n, k.Name, integer(0))
+		step = algebra.Difference(replaced(n, k.Name, integer(1)), first)
+		return first, step, same(n, sum(first, product(step, k))) && !same(step, integer(0))
+	}
+	x, stepX, okX := linear(g)
+	y, stepY, okY := linear(a)
+	if !okX || !okY || !same(stepX, stepY) && !same(stepX, product(integer(-1), stepY)) {
+		return false
+	}
+	for shift := int64(-mostShifted); shift <= mostShifted; shift++ {
+		if same(x, sum(y, product(integer(shift), stepX))) {
+			return c.say(true, "the same progression")
+		}
+	}
+	return false
 }
 
 // byName compares two lists of assignments to the same names.

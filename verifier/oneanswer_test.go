@@ -23,6 +23,17 @@ var goldKinds = []func(a, b int) string{
 	func(a, b int) string { return fmt.Sprintf(`%dx+%d`, a, b) },
 	func(a, b int) string { return string(rune('A' + a%5)) },
 	func(a, b int) string { return fmt.Sprintf("x=%d", a) },
+	func(a, b int) string { return fmt.Sprintf("-%d", a) },
+	func(a, b int) string { return fmt.Sprintf(`%d\times 10^{%d}`, a, b) },
+	func(a, b int) string { return fmt.Sprintf(`[%d,%d)`, a, a+b) },
+	func(a, b int) string { return fmt.Sprintf(`x>%d`, a) },
+	func(a, b int) string { return fmt.Sprintf(`x^2+%dy=%d`, b, a) },
+	func(a, b int) string { return fmt.Sprintf(`%d+%di`, a, b) },
+	func(a, b int) string { return fmt.Sprintf(`%d:%d`, a, b) },
+	func(a, b int) string { return fmt.Sprintf(`\begin{pmatrix}%d\\%d\end{pmatrix}`, a, b) },
+	func(a, b int) string { return fmt.Sprintf(`x=%d+%dk\pi, k\in\mathbb{Z}`, a, b) },
+	func(a, b int) string { return fmt.Sprintf("%d.%d%d%d", a, b, b, b) },
+	func(a, b int) string { return []string{"Yes", "No", "even", "odd", "Monday", "Tuesday"}[a%6] },
 }
 
 // twoForOne are responses that try to give two answers at once.
@@ -32,6 +43,11 @@ var twoForOne = []string{
 	`\boxed{(%s)(%s)}`, `\boxed{%s (%s)}`, `\boxed{%s \to %s}`, `\boxed{%s \text{ i.e. } %s}`, `\boxed{%s\ (\text{or } %s)}`, `\boxed{\{%s, %s\}}`, `\boxed{%s \pm %s}`,
 	`\boxed{%s\text{ (approximately }%s)}`, `The answer is %s, that is %s.`, `It is %s or %s`, `%s = %s`, `%s \approx %s`, `\boxed{%s/%s}`, `\boxed{%s : %s}`,
 	`\boxed{\frac{%s}{%s}}`, `\boxed{%s \leq x \leq %s}`, `\boxed{%s \equiv %s}`, `\boxed{A. %s, B. %s}`, `\boxed{%s \neq %s}`, `\boxed{\text{%s not %s}}`,
+	`\boxed{%s \text{ if } n \text{ is even, } %s \text{ otherwise}}`, `\boxed{%s\text{ for even }n, %s\text{ for odd }n}`, `\boxed{%s \Rightarrow %s}`, `\boxed{\text{either }%s\text{ or }%s}`,
+	`\boxed{%s \lor %s}`, `\boxed{%s \cup %s}`, `\boxed{%s \cap %s}`, `\boxed{%s | %s}`, `\boxed{%s}\text{ or }\boxed{%s}`, `$x=\boxed{%s}$ or $x=\boxed{%s}$`, `<answer>%s</answer><answer>%s</answer>`,
+	`The answer is %s. No, the answer is %s.`, `答案是%s或%s`, `\boxed{%s\\%s}`, `\boxed{%s \quad %s}`, `\boxed{\cancel{%s}%s}`, `\boxed{%s \to %s \to 0}`, `\boxed{%s...%s}`, `\boxed{%s \sim %s}`,
+	`\boxed{\max(%s,%s)}`, `\boxed{\begin{cases}%s\\%s\end{cases}}`, `\boxed{%s \bmod %s}`, `\boxed{%s\text{, rounded: }%s}`, `\boxed{%s^{%s}}`, `\boxed{%s_{%s}}`, `\boxed{%s {,} %s}`, `\boxed{%s\text{ where }x = %s}`,
+	`\boxed{%s\ [%s]}`, `\boxed{\underbrace{%s}_{%s}}`, `\boxed{\text{Option A: }%s\text{; Option B: }%s}`, `\boxed{%s = ? = %s}`, `\boxed{\sqrt{%s}=%s}`, `\boxed{%s\text{ (not }%s)}`, `\boxed{%s \ \&\ %s}`,
 }
 
 // TestOneAnswer: no response of one line is right for two golds that differ.

@@ -3,6 +3,7 @@ package verifier
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"onering/verifier/latex"
@@ -119,7 +120,7 @@ func (find *finder) looksWhole(s string) bool {
 		outside += find.wordsIn(s[pos:])
 		return outside == 0
 	}
-	if isLetter(s[0]) && strings.ContainsAny(s, "0123456789") {
+	if strings.ContainsAny(s, "0123456789") && (isLetter(s[0]) || strings.ContainsFunc(s, isForeign)) {
 		return find.wordsIn(s) == 0 && !isClause(s) // the number is the answer, not the words before it
 	}
 	return find.wordsIn(s) <= 2 || s[0] == '\\' && find.wordsIn(s) <= 3
@@ -136,8 +137,14 @@ func isClause(s string) bool {
 	return false
 }
 
-// wordsIn counts the words of three letters or more in s that are neither commands
-// nor connectives.
+// isForeign reports whether r is a letter of a script in which no mathematics is written,
+// or a full stop of one.
+func isForeign(r rune) bool {
+	return r >= 0x400 && (unicode.In(r, unicode.Cyrillic, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Arabic, unicode.Devanagari) && !unicode.IsDigit(r) || r == '。' || r == '！')
+}
+
+// wordsIn counts the words in s that are neither commands nor connectives: of three ASCII
+// letters or more, or of foreign ones.
 func (find *finder) wordsIn(s string) int {
 	find.steps += len(s)
 	count := 0
@@ -146,6 +153,15 @@ func (find *finder) wordsIn(s string) int {
 			for i+1 < len(s) && isLetter(s[i+1]) {
 				i++
 			}
+			continue
+		}
+		if r, size := utf8.DecodeRuneInString(s[i:]); r >= utf8.RuneSelf && isForeign(r) {
+			for i += size - 1; i+1 < len(s); i += size {
+				if r, size = utf8.DecodeRuneInString(s[i+1:]); !isForeign(r) {
+					break
+				}
+			}
+			count++
 			continue
 		}
 		if !isLetter(s[i]) {
@@ -242,7 +258,7 @@ func (find *finder) fromSentence(s string) extract {
 		}
 		return find.lastExpression(s)
 	}
-	if find.wordsIn(s) <= 3 && len(s) < 120 {
+	if find.wordsIn(s) <= 3 && len(s) < 120 && !(strings.ContainsFunc(s, isForeign) && strings.ContainsAny(s, "0123456789")) {
 		return extract{texts: []string{strings.TrimSuffix(s, ".")}, from: place(strings.Contains(s, `\`))}
 	}
 	if e := find.lastExpression(s); len(e.texts) > 0 {
@@ -370,17 +386,27 @@ func (find *finder) lastExpression(s string) extract {
 	return extract{}
 }
 
-// negations are words that deny what follows them.
-var negations = [...]string{"not", "cannot", "never", "neither", "nor", "nobody"}
+// negations are words that deny what follows them, or doubt it, in several languages.
+var negations = [...]string{
+	"not", "cannot", "never", "neither", "nor", "nobody", "doubt", "doubts", "doubtful", "unlikely", "maybe", "perhaps", "might",
+	"nicht", "kein", "keine", "keinesfalls", "vielleicht", "pas", "jamais", "nunca", "jamás", "tampoco", "não", "mica", "niet", "не",
+}
+
+// negationSigns deny in scripts that put no spaces between words.
+var negationSigns = [...]string{"不是", "不等于", "不会", "並非", "并非", "ではない", "ではありません", "じゃない", "아니"}
 
 // refusals are words that deny what stands before them, besides the negations.
 var refusals = [...]string{"wrong", "incorrect", "false", "impossible", "excluded", "eliminated", "rejected", "ruled"}
+
+// otherwise are words of other languages for "or": what stands after them is one of two
+// answers.
+var otherwise = [...]string{" oder", " ou", " o", " oppure", " или", "或", "或者", "または", "또는"}
 
 // bounds are words that make a bound, or an exception, of the number after them.
 var bounds = [...]string{
 	"less than", "more than", "greater than", "fewer than", "smaller than", "larger than", "bigger than", "higher than", "lower than", "other than", "different from",
 	"at most", "at least", "up to", "anything but", "everything but", "all but", "any but", "except", "except for", "excluding", "exclude", "excludes",
-	"exceed", "exceeds", "below", "above", "within", "multiple of", "or equal to",
+	"no es", "no son", "non è", "exceed", "exceeds", "below", "above", "within", "multiple of", "or equal to",
 }
 
 // denied reports whether the clause around an answer denies it, or takes it for a bound:
@@ -390,6 +416,9 @@ func (find *finder) denied(before, after string) bool {
 	clause := before[strings.LastIndexAny(before, stops)+1:]
 	said := strings.TrimRight(strings.ToLower(clause), " $\t")
 	if slices.ContainsFunc(bounds[:], func(words string) bool { return strings.HasSuffix(" "+said, " "+words) }) {
+		return true
+	}
+	if slices.ContainsFunc(otherwise[:], func(word string) bool { return strings.HasSuffix(" "+said, word) }) {
 		return true
 	}
 	if i := strings.LastIndex(clause, " but "); i >= 0 {
@@ -405,6 +434,12 @@ func (find *finder) denied(before, after string) bool {
 	}
 	words := func(s string) []string {
 		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == ' ' || r == '$' || r == '\t' })
+	}
+	if slices.ContainsFunc(negationSigns[:], func(sign string) bool { return strings.Contains(clause, sign) || strings.Contains(after, sign) }) {
+		return true
+	}
+	if said := words(clause); slices.Contains(said, "if") && slices.Contains(said, "were") {
+		return true // if it were 5
 	}
 	return slices.ContainsFunc(words(clause), negates) ||
 		slices.ContainsFunc(words(after), func(w string) bool { return negates(w) || slices.Contains(refusals[:], w) })
@@ -486,6 +521,9 @@ found:
 // neighbouring words as hold no word of a language.
 func (find *finder) widened(s string, from, start, end int) (int, int) {
 	for end < len(s) && s[end] != ' ' && s[end] != '\n' {
+		if r, _ := utf8.DecodeRuneInString(s[end:]); isForeign(r) {
+			break
+		}
 		end++
 	}
 	for start > from {
@@ -503,6 +541,13 @@ func (find *finder) widened(s string, from, start, end int) (int, int) {
 		}
 		if stop != start || begin < stop {
 			w := s[begin:stop]
+			if i := strings.LastIndexFunc(w, isForeign); i >= 0 { // 答案是5、7
+				_, size := utf8.DecodeRuneInString(w[i:])
+				if rest := strings.TrimLeft(w[i+size:], ":：，,*"); rest != "" {
+					start = stop - len(rest)
+				}
+				break
+			}
 			if (w == "and" || w == "or") && begin >= 2 && isDigit(s[begin-2]) {
 				start = begin
 				continue
@@ -540,7 +585,8 @@ func (find *finder) mathematical(w string) bool {
 	}
 	bare := strings.ToLower(strings.Trim(w, ".,;:!?()\"'*_"))
 	switch bare {
-	case "", "is", "of", "to", "in", "by", "at", "we", "so", "be", "or", "as", "an", "a", "i", "it", "on", "if", "he", "my", "us", "do", "no", "go", "up", "and", "am", "pm":
+	case "", "is", "of", "to", "in", "by", "at", "we", "so", "be", "or", "as", "an", "a", "i", "it", "on", "if", "he", "my", "us", "do", "no", "go", "up", "and", "am", "pm",
+		"es", "la", "le", "de", "el", "un", "il", "er", "en", "et", "se", "si":
 		return bare == "" && w != "" && strings.Trim(w, `*_"'`) != ""
 	}
 	return true

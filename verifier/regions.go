@@ -248,7 +248,11 @@ func (c *comparer) sets(g, a *latex.Node) bool {
 	case g.Op == latex.Named && a.Op == latex.Named:
 		return c.say(g.Name == a.Name, "named sets")
 	case g.Op != a.Op:
-		return c.say(false, "a set against something else")
+		if g.Op == latex.Sym {
+			g, a = a, g
+		}
+		// \mathbf{R} for the set of real numbers.
+		return c.say(g.Op == latex.Named && a.Op == latex.Sym && g.Name == a.Name, "a set against something else")
 	case g.Op == latex.Union || g.Op == latex.Intersect:
 		if len(g.Args) != len(a.Args) {
 			return c.say(false, "different numbers of parts")

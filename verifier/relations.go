@@ -382,7 +382,7 @@ func mentions(n, name *latex.Node) bool {
 // side says f(x): the argument's name is bound. It is nil where x stands for something
 // else in the value.
 func renamed(x, y, value *latex.Node) *latex.Node {
-	if x.Op != latex.App || y.Op != latex.App || len(x.Args) != len(y.Args) {
+	if x.Op != y.Op || x.Op != latex.App && x.Op != latex.Index || len(x.Args) != len(y.Args) {
 		return value
 	}
 	for i := range x.Args {

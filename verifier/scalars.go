@@ -468,8 +468,8 @@ func (c *comparer) expressions(g, a *latex.Node) bool {
 const statedDigits = 6
 
 // stated reports whether one side is a decimal of enough digits, the other an exact
-// value, and they differ by less than one in the decimal's last place:
-// 0.0833333333333333 and 1/12.
+// value, and the decimal is that value rounded or cut off: 0.0833333333333333 and 1/12,
+// 0.666666 and 0.666667 for 2/3.
 func (c *comparer) stated(g, a *latex.Node) bool {
 	decimal, exact := a, g
 	if isDecimal(g) {
@@ -478,9 +478,16 @@ func (c *comparer) stated(g, a *latex.Node) bool {
 	if !isDecimal(decimal) || contains(exact, latex.Num) && isDecimal(exact) || len(algebra.Variables(exact)) > 0 {
 		return false
 	}
-	d := &latex.Node{Op: latex.Abs, Args: []*latex.Node{algebra.Difference(exact, decimal)}}
-	order, ok := c.algebra.Compare(d, algebra.Rational(lastPlace(decimal)))
-	return ok && order < 0
+	size := func(n *latex.Node) *latex.Node { return &latex.Node{Op: latex.Abs, Args: []*latex.Node{n}} }
+	d, step := size(algebra.Difference(exact, decimal)), lastPlace(decimal)
+	if order, ok := c.algebra.Compare(d, algebra.Rational(step)); !ok || order >= 0 {
+		return false
+	}
+	if order, ok := c.algebra.Compare(d, algebra.Rational(new(big.Rat).Quo(step, big.NewRat(2, 1)))); ok && order <= 0 {
+		return true
+	}
+	order, ok := c.algebra.Compare(size(decimal), size(exact))
+	return ok && order <= 0
 }
 
 // isDecimal reports whether n is a decimal of enough digits to stand for an exact value.

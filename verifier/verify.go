@@ -122,6 +122,9 @@ func compareExtract(gold string, e extract, start comparer) decision {
 		if v.equal && start.workedOut && !workedOut(v.gold, v.answer, d.Gold, answer) {
 			v.equal, v.rule = false, "the value is right, but it is not worked out"
 		}
+		if i > 0 && v.equal && !hasParts(v.gold, v.answer) {
+			v.equal, v.rule = false, "several boxes, and the gold is no list"
+		}
 		d.steps += v.steps
 		if i == 0 || v.equal {
 			d.Answer, d.Reason, d.Status = answer, v.rule, v.status
@@ -134,6 +137,12 @@ func compareExtract(gold string, e extract, start comparer) decision {
 	}
 	d.steps += start.algebra.Steps()
 	return d
+}
+
+// hasParts reports whether gold may have the joined boxes of answer as its parts: x > 3 has
+// not, though x > 3 and x > 1 in two boxes make it.
+func hasParts(gold, answer *latex.Node) bool {
+	return gold == nil || gold.Op != latex.Rel && (isListLike(gold) || !contains(answer, latex.Rel))
 }
 
 // A verdict is what comparing two texts came to.
