@@ -23,10 +23,10 @@
 // not. Where mathematics leaves a choice it is made as follows.
 //
 //   - A decimal of at least six significant digits is compared with an exact value
-//     to the digits that it states: 0.333333 is 1/3. Decimals are otherwise exact:
-//     0.333 is not 1/3 and 3.14 is not pi. Where both are decimals, a gold of at
-//     least five significant digits is taken to be rounded, so that a longer decimal
-//     that rounds to it counts.
+//     to the digits that it states, rounded or cut off: 0.333333 is 1/3, 0.333334 is not.
+//     Decimals are otherwise exact: 0.333 is not 1/3 and 3.14 is not pi. Where both are
+//     decimals, a gold of at least five significant digits is taken to be rounded, so
+//     that a longer decimal that rounds to it counts.
 //   - One comparison relaxes at most one of these conventions, the same for all
 //     elements of a list: a per cent sign, a degree sign or a unit left out, a per
 //     cent value as a fraction, degrees as radians, an option's content for its letter.
@@ -46,6 +46,7 @@
 //     constant factor makes them so: xy = 1 is y = 1/x, but xy = x is not
 //     y = 1, which lacks the solutions with x = 0. In a chain (x = 2+3 = 5) the
 //     last part counts.
+//   - "k ∈ Z" may be left out, and progressions are one that begin some steps apart.
 //   - A list without brackets is unordered; in a set repetition does not count.
 //     Against a tuple the list's order counts. Tuples, intervals and sets are
 //     different things, except where (0,1) can be either.
@@ -66,6 +67,6 @@
 //   - A number is x (mod m) if it is x's remainder, or x where that is below m.
 //   - In running text, not in a box or formula, 1,5 may be a decimal.
 //   - Words are compared without regard to case, articles and punctuation.
-//   - The last complete box counts; boxes side by side may also be one answer. A box
-//     that is not closed is passed over, one that is empty is no answer.
+//   - The last complete box counts; boxes side by side may also be the parts of one
+//     answer, of a list or tuple. A box that is not closed is passed over, one that is empty is no answer.
 package verifier
