@@ -20,13 +20,14 @@ var benchParts = []string{"all", "decode", "score", "train", "step"}
 type benchCommand struct {
 	train.BenchOptions
 	config, dtype string
+	lora          train.LoRAConfig
 	parts         []string
 	stash         int
 	runtime       train.RuntimeConfig
 }
 
 func newBench() *cobra.Command {
-	b := benchCommand{BenchOptions: train.DefaultBench()}
+	b := benchCommand{BenchOptions: train.DefaultBench(), lora: train.Default().LoRA}
 	b.Log = slog.Info
 	c := &cobra.Command{
 		Use:   "bench --config config.json",
@@ -41,7 +42,8 @@ func newBench() *cobra.Command {
 and all is decode, score and step. Prints one JSON object: of one part its
 figures, of several theirs under rollout, score and train. Each figure is logged
 once it is measured. peak_bytes is the most of the host's memory that the
-program has taken until then, not of a GPU's. bench/compare.py puts PyTorch's
+program has taken until then, not of a GPU's. With --lora an adapter of the
+layers' products is trained, and sampled with. bench/compare.py puts PyTorch's
 figures beside these, bench/gpu.sh runs it on a GPU.`,
 		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
   onering bench --config Qwen2.5-1.5B --part decode --batch 8
@@ -64,6 +66,7 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	b.runtime.Threads = runtime.NumCPU()
 	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
+	addSettings(flags, &b.lora, "lora", "lora-rank", "base-dtype")
 	must(c.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(benchParts, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("optimizer", cobra.FixedCompletions(models.Optimizers(), cobra.ShellCompDirectiveNoFileComp)))
 	must(c.MarkFlagRequired("config"))
@@ -93,6 +96,12 @@ func (b *benchCommand) check() error {
 	}
 	if err := checkDType(b.dtype, b.runtime.Device); err != nil {
 		return err
+	}
+	if err := checkSettings(&b.lora); err != nil {
+		return err
+	}
+	if ok, remedy := b.lora.Check(b.dtype, b.runtime.Device); !ok {
+		return usagef("--base-dtype %s: %s", b.lora.BaseDType, remedy)
 	}
 	if !slices.Contains(models.Optimizers(), b.Optimizer) {
 		return usagef("--optimizer %q: must be one of %s", b.Optimizer, strings.Join(models.Optimizers(), ", "))
@@ -132,11 +141,17 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	compute.Base = train.ComputeTypes[b.lora.BaseDType]
 	policy, err := train.RandomPolicy(model, compute, 0)
 	if err != nil {
 		return err
 	}
 	defer policy.Close()
+	if b.lora.On {
+		if err := policy.NewAdapter(b.lora.Settings, b.config, 0); err != nil {
+			return err
+		}
+	}
 	result, failed := b.measure(c, env, policy, wanted)
 	var printed any = result
 	if len(wanted) == 1 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,7 +104,7 @@ func (o sweepOptions) run(c *cobra.Command, path string) error {
 		}
 		return nil
 	}
-	if err := runSweep(c, runs, configs[0], o.jobs); err != nil {
+	if err := runSweep(c, runs, configs, o.jobs); err != nil {
 		return err
 	}
 	return printSweep(c, p, runs, name, o)
@@ -148,10 +150,11 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 	return configs, nil
 }
 
-// runSweep trains the runs that have no result yet. config is that of any run.
-func runSweep(c *cobra.Command, runs []*sweep.Run, config train.Config, jobs int) error {
+// runSweep trains the runs that have no result yet. configs are those of the runs.
+func runSweep(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs int) error {
 	var todo []*sweep.Run
-	for _, r := range runs {
+	var left []train.Config // those of todo
+	for i, r := range runs {
 		done, err := r.Done(completeConfig)
 		var conflict *sweep.ConflictError
 		if errors.As(err, &conflict) {
@@ -161,7 +164,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, config train.Config, jobs int
 			return err
 		}
 		if !done {
-			todo = append(todo, r)
+			todo, left = append(todo, r), append(left, configs[i])
 		}
 	}
 	if len(todo) == 0 {
@@ -170,11 +173,17 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, config train.Config, jobs int
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
 	// Fetch the library once, before the runs ask for it at the same time.
+	config := configs[0]
 	env, err := openRuntime(c, runtime.Options{Options: provision.Options{Library: config.Runtime.Library}, Threads: 1}, config.Model.DType)
 	if err != nil {
 		return err
 	}
 	env.Close()
+	unshare, err := shareBases(c, todo, left, jobs)
+	if err != nil {
+		return err
+	}
+	defer unshare()
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(todo)))
 	defer bar.finish()
 	sweep.TrainAll(ctx, todo, jobs, func() { bar.add(1) })
@@ -182,6 +191,48 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, config train.Config, jobs int
 		return interrupted{s, "to continue with the runs that are left, give the same command again"}
 	}
 	return ctx.Err()
+}
+
+// shareBases reads each model of which several of the runs train an adapter at the same
+// time, once for all of them. unshare closes what it has read.
+func shareBases(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs int) (unshare func(), err error) {
+	bases := map[[2]string]*os.File{}
+	unshare = func() {
+		for _, f := range bases {
+			f.Close()
+		}
+	}
+	count := map[[2]string]int{}
+	key := func(x train.Config) [2]string { return [2]string{x.Model.Path, x.LoRA.BaseDType} }
+	for _, x := range configs {
+		if x.LoRA.On && x.Runtime.Device == "cpu" {
+			count[key(x)]++
+		}
+	}
+	for i, x := range configs {
+		k := key(x)
+		if jobs == 1 || count[k] < 2 || !x.LoRA.On || x.Runtime.Device != "cpu" {
+			continue
+		}
+		if bases[k] == nil {
+			local := x
+			if local.Model.Path, err = localModel(c, x.Model.Path); err == nil {
+				bases[k], err = train.ShareBase(local, x.Model.Path)
+			}
+			if errors.Is(err, errors.ErrUnsupported) {
+				delete(bases, k)
+				return unshare, nil // each run then has its own
+			}
+			if err != nil {
+				delete(bases, k)
+				unshare()
+				return nil, err
+			}
+			slog.Info("the runs share the model in memory", "model", x.Model.Path, "runs", count[k])
+		}
+		runs[i].Base, runs[i].BaseFlag = bases[k], baseFlag
+	}
+	return unshare, nil
 }
 
 // completeConfig returns the run file at path with every key, so that it can be

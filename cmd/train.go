@@ -76,7 +76,7 @@ continues a run that was interrupted.`,
 	config.register(c)
 	flags := c.Flags()
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
-	flags.BoolVar(&config.lora, "lora", false, "train a LoRA adapter, as --set lora.on=true does")
+	config.registerLoRA(c)
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
 	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs, and fail if it does not fit")
@@ -210,7 +210,7 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return train.Summary{}, err
 	}
 	defer env.Close()
-	policy, err := train.OpenPolicyFor(env, local, config.Model.Path)
+	policy, err := train.OpenPolicyFor(env, local, config.Model.Path, sharedBase(c))
 	if err != nil {
 		return train.Summary{}, err
 	}
@@ -249,6 +249,25 @@ func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summ
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
+}
+
+// baseFlag is the hidden flag with which sweep hands the weights of a model to runs that
+// train adapters of it.
+const baseFlag = "base-fd"
+
+// registerLoRA adds the flags for training an adapter.
+func (f *configFlags) registerLoRA(c *cobra.Command) {
+	c.Flags().BoolVar(&f.lora, "lora", false, "train a LoRA adapter, as --set lora.on=true does")
+	c.Flags().Int(baseFlag, 0, "descriptor of a file that sweep has made of the model's weights")
+	must(c.Flags().MarkHidden(baseFlag))
+}
+
+// sharedBase is the file that the flag names; nil without it.
+func sharedBase(c *cobra.Command) *os.File {
+	if fd, _ := c.Flags().GetInt(baseFlag); fd > 2 {
+		return os.NewFile(uintptr(fd), "shared base")
+	}
+	return nil
 }
 
 // announceAdapter logs what is trained beside a model, if anything is.

@@ -21,6 +21,20 @@ func Load(dir string) (Model, *Weights, error) { return LoadHeld(dir, Compute{})
 // LoadHeld is Load for Programs of a Compute: matrices that these read from 16 bits
 // alone are held in them.
 func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
+	return load(dir, func(m Model, l *Layout) (*Weights, error) {
+		from, to, err := m.narrowRange(c)
+		if err != nil {
+			return nil, err
+		}
+		if from == to {
+			return NewWeights(l)
+		}
+		return NewNarrowWeights(l, c.Base, from, to)
+	})
+}
+
+// load is LoadHeld into weights that allocate makes.
+func load(dir string, allocate func(m Model, l *Layout) (*Weights, error)) (Model, *Weights, error) {
 	m, err := ReadConfig(dir)
 	if err != nil {
 		return Model{}, nil, err
@@ -35,7 +49,7 @@ func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 	if err := layout.Check(src); err != nil { // before it allocates memory
 		return Model{}, nil, err
 	}
-	w, err := m.newWeights(layout, c)
+	w, err := allocate(m, layout)
 	if err != nil {
 		return Model{}, nil, err
 	}
@@ -50,17 +64,17 @@ func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 	return m, w, nil
 }
 
-// newWeights allocates the weights that a Compute reads.
-func (m Model) newWeights(l *Layout, c Compute) (*Weights, error) {
+// narrowRange is the range of elements whose matrices a Compute wants in 16 bits.
+func (m Model) narrowRange(c Compute) (from, to int, err error) {
 	if !c.Narrow() {
-		return NewWeights(l)
+		return 0, 0, nil
 	}
 	arch, err := m.Architecture(c)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	from, to := arch.Copied()
-	return NewNarrowWeights(l, c.Base, from, to)
+	from, to = arch.Copied()
+	return from, to, nil
 }
 
 // Check reads the config and the tensors' headers of a Hugging Face folder and

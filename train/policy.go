@@ -42,7 +42,7 @@ type Policy struct {
 // Arithmetic, for computing in float32 on the CPU. The weights are held once, in the
 // Ring that sampler and learner share.
 func OpenPolicy(dir string) (*Policy, error) {
-	return openPolicy(dir, models.Compute{})
+	return openPolicy(dir, models.Compute{}, models.LoadHeld)
 }
 
 // OpenPolicyOn is OpenPolicy for computing on the device of env in the type dtype, a
@@ -59,26 +59,29 @@ func OpenBaseOn(env *runtime.Env, dir, dtype, base string) (*Policy, error) {
 		return nil, err
 	}
 	compute.Base = ComputeTypes[base]
-	return openPolicy(dir, compute)
+	return openPolicy(dir, compute, models.LoadHeld)
 }
 
-func openPolicy(dir string, compute models.Compute) (*Policy, error) {
+// A loader reads a model's folder for a way of computing.
+type loader func(dir string, c models.Compute) (models.Model, *models.Weights, error)
+
+func openPolicy(dir string, compute models.Compute, load loader) (*Policy, error) {
 	p := &Policy{Dir: dir}
-	if err := p.open(dir, compute); err != nil {
+	if err := p.open(dir, compute, load); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Policy) open(dir string, compute models.Compute) (err error) {
+func (p *Policy) open(dir string, compute models.Compute, load loader) (err error) {
 	if dir == Arithmetic {
 		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
 			return err
 		}
 		dir, p.Dir = p.unpacked, p.unpacked
 	}
-	if p.Model, p.Weights, err = models.LoadHeld(dir, compute); err != nil {
+	if p.Model, p.Weights, err = load(dir, compute); err != nil {
 		return err
 	}
 	if err = p.bind(compute); err != nil {
@@ -107,8 +110,20 @@ func (p *Policy) bind(compute models.Compute) error {
 
 // OpenPolicyFor opens the policy that the run c trains: the model of c, and beside it
 // a new adapter where c trains one. base is what the adapter's files call the model.
-func OpenPolicyFor(env *runtime.Env, c Config, base string) (*Policy, error) {
-	p, err := OpenBaseOn(env, c.Model.Path, c.Model.DType, c.LoRA.BaseDType)
+// shared, if not nil, is what ShareBase has made of the model.
+func OpenPolicyFor(env *runtime.Env, c Config, base string, shared *os.File) (*Policy, error) {
+	compute, err := ComputeOn(env, c.Model.DType)
+	if err != nil {
+		return nil, err
+	}
+	compute.Base = ComputeTypes[c.LoRA.BaseDType]
+	load := models.LoadHeld
+	if shared != nil {
+		load = func(dir string, compute models.Compute) (models.Model, *models.Weights, error) {
+			return models.LoadShared(shared, dir, sharedKey(base, compute), compute)
+		}
+	}
+	p, err := openPolicy(c.Model.Path, compute, load)
 	if err != nil || !c.LoRA.On {
 		return p, err
 	}
@@ -249,7 +264,10 @@ func (p *Policy) Geometry() models.Geometry { return p.Ring.Arch.Geometry() }
 func RandomPolicy(model models.Model, compute models.Compute, seed uint64) (*Policy, error) {
 	p := &Policy{Model: model}
 	var err error
-	if p.Weights, err = model.Init(seed); err == nil {
+	if p.Weights, err = model.Init(seed); err == nil && compute.Narrow() {
+		err = p.narrow(compute)
+	}
+	if err == nil {
 		err = p.bind(compute)
 	}
 	if err != nil {
@@ -257,6 +275,22 @@ func RandomPolicy(model models.Model, compute models.Compute, seed uint64) (*Pol
 		return nil, err
 	}
 	return p, nil
+}
+
+// narrow puts weights with layers in 16 bits in the place of the policy's.
+func (p *Policy) narrow(compute models.Compute) error {
+	arch, err := p.Model.Architecture(compute)
+	if err != nil {
+		return err
+	}
+	from, to := arch.Copied()
+	w, err := p.Weights.Narrowed(compute.Base, from, to)
+	if err != nil {
+		return err
+	}
+	err = p.Weights.Close()
+	p.Weights = w
+	return err
 }
 
 // ReadModel reads the shape of a model without its weights.

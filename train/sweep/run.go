@@ -30,6 +30,10 @@ type Run struct {
 	Settings []string // KEY=VALUE for --set: those of the variant, the seeds, the folder
 	// Config is the complete run.toml, which the caller makes from Settings.
 	Config []byte
+	// Base, if not nil, is the file of weights that the run's process gets as the
+	// descriptor that its flag BaseFlag names.
+	Base     *os.File
+	BaseFlag string
 	// Failed is the reason why the run has no result, or nil.
 	Failed error
 }
@@ -168,7 +172,13 @@ func (r *Run) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.Base != nil {
+		args = append(args, "--"+r.BaseFlag, "3") // the first of ExtraFiles
+	}
 	cmd := exec.CommandContext(ctx, self, args...)
+	if r.Base != nil {
+		cmd.ExtraFiles = []*os.File{r.Base}
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	cmd.Stdin = bytes.NewReader(r.Config)
