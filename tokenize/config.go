@@ -101,8 +101,8 @@ func (c *configFile) tokens() map[string]string {
 	return tokens
 }
 
-// addedTokens returns the added tokens of a folder without tokenizer.json, by id:
-// those of tokenizer_config.json or, in older folders, of added_tokens.json.
+// addedTokens returns the added tokens of a folder beside those of tokenizer.json, by
+// id: those of tokenizer_config.json or, in older folders, of added_tokens.json.
 func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	var tokens []addedToken
 	for key, t := range c.Added {

@@ -18,7 +18,7 @@ import (
 //
 //   - tokenizer.json; or, without it, vocab.json and merges.txt of a Qwen2 or
 //     GPT-2 tokenizer
-//   - tokenizer_config.json, if present: BOS, EOS, added tokens, chat template
+//   - tokenizer_config.json, if present: BOS, EOS, further added tokens, chat template
 //   - chat_template.jinja and additional_chat_templates/NAME.jinja, if present: the
 //     chat templates, used instead of those of the configuration
 //
@@ -77,6 +77,9 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 	case err == nil:
 		if err := b.readTokenizer(data); err != nil {
 			return nil, fmt.Errorf("tokenizer.json: %w", err)
+		}
+		if err := b.addStated(fsys, config); err != nil {
+			return nil, err
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		if err := b.readVocabAndMerges(fsys, config); err != nil {
@@ -440,6 +443,32 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	}
 	b.added, err = config.addedTokens(fsys)
 	return err
+}
+
+// addStated adds the added tokens of tokenizer_config.json that tokenizer.json does not
+// have among its own, as transformers does when it loads a tokenizer.
+func (b *builder) addStated(fsys fs.FS, config *configFile) error {
+	if config.Added == nil {
+		return nil
+	}
+	stated, err := config.addedTokens(fsys)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(b.added))
+	for _, a := range b.added {
+		known[a.Content] = true
+	}
+	for _, a := range stated {
+		if known[a.Content] {
+			continue
+		}
+		if id, ok := b.t.ids[a.Content]; ok {
+			a.ID = id
+		}
+		b.added = append(b.added, a)
+	}
+	return nil
 }
 
 // finish adds the added tokens and what config says.

@@ -273,3 +273,29 @@ func TestLoadIrregular(t *testing.T) {
 		}
 	}
 }
+
+// TestStatedTokens: tokenizer_config.json may have added tokens that tokenizer.json
+// lacks; they get the ids that transformers 5.23 gives them.
+func TestStatedTokens(t *testing.T) {
+	load := func(stated string) (*Tokenizer, error) {
+		return LoadFS(files("tokenizer.json", edited(t, func(map[string]any) {}), "tokenizer_config.json", `{"added_tokens_decoder": {`+stated+`}}`))
+	}
+	tok, err := load(`"1756": {"content": "<|endoftext|>", "special": false}, "1761": {"content": "<b>"}, "1760": {"content": "<think>", "special": true}, "7": {"content": "in"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tok.Encode("a<think>oinher<b>"), []int32{64, 1760, 78, 258, 71, 261, 1761}; !slices.Equal(got, want) {
+		t.Errorf("ids %v, want %v", got, want)
+	}
+	if got := tok.Decode([]int32{64, 1760, 1756, 1761}, true); got != "a<b>" {
+		t.Errorf("without special tokens %q, want %q", got, "a<b>")
+	}
+	for stated, want := range map[string]string{
+		`"x": {"content": "<b>"}`: `added_tokens_decoder: "x" is not an id`,
+		`"3": {"content": "<b>"}`: `added token "<b>" has the id of`,
+	} {
+		if _, err := load(stated); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", stated, err, want)
+		}
+	}
+}
