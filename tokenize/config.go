@@ -126,6 +126,33 @@ func (c *configFile) addedTokens(fsys fs.FS) ([]addedToken, error) {
 	return tokens, nil
 }
 
+// completed returns the added tokens of tokenizer.json and after them those that only
+// tokenizer_config.json has, as transformers adds them when it loads a tokenizer. Those
+// of the vocabulary keep its ids.
+func (c *configFile) completed(fsys fs.FS, added []addedToken, vocab map[string]int32) ([]addedToken, error) {
+	if c.Added == nil {
+		return added, nil
+	}
+	stated, err := c.addedTokens(fsys)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]bool, len(added))
+	for _, a := range added {
+		known[a.Content] = true
+	}
+	for _, a := range stated {
+		if known[a.Content] {
+			continue
+		}
+		if id, ok := vocab[a.Content]; ok {
+			a.ID = id
+		}
+		added = append(added, a)
+	}
+	return added, nil
+}
+
 // surround has BOS and EOS put around texts if add_bos_token and add_eos_token say
 // so. It is for folders without tokenizer.json: with that file its post-processor
 // decides (as in transformers 5; in version 4 the configuration of Llama's

@@ -78,7 +78,7 @@ func load(fsys fs.FS) (*Tokenizer, error) {
 		if err := b.readTokenizer(data); err != nil {
 			return nil, fmt.Errorf("tokenizer.json: %w", err)
 		}
-		if err := b.addStated(fsys, config); err != nil {
+		if b.added, err = config.completed(fsys, b.added, b.t.ids); err != nil {
 			return nil, err
 		}
 	case errors.Is(err, fs.ErrNotExist):
@@ -443,32 +443,6 @@ func (b *builder) readVocabAndMerges(fsys fs.FS, config *configFile) error {
 	}
 	b.added, err = config.addedTokens(fsys)
 	return err
-}
-
-// addStated adds the added tokens of tokenizer_config.json that tokenizer.json does not
-// have among its own, as transformers does when it loads a tokenizer.
-func (b *builder) addStated(fsys fs.FS, config *configFile) error {
-	if config.Added == nil {
-		return nil
-	}
-	stated, err := config.addedTokens(fsys)
-	if err != nil {
-		return err
-	}
-	known := make(map[string]bool, len(b.added))
-	for _, a := range b.added {
-		known[a.Content] = true
-	}
-	for _, a := range stated {
-		if known[a.Content] {
-			continue
-		}
-		if id, ok := b.t.ids[a.Content]; ok {
-			a.ID = id
-		}
-		b.added = append(b.added, a)
-	}
-	return nil
 }
 
 // finish adds the added tokens and what config says.
