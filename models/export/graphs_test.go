@@ -205,7 +205,7 @@ func TestMeaningsAreUsed(t *testing.T) {
 // TestManifest: what is written is JSON with a role for every port that is bound in
 // a loop, and a graph that says what it is.
 func TestManifest(t *testing.T) {
-	model, err := models.ParseConfig([]byte(`{"model_type": "qwen2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1,
+	model, err := models.ParseConfig([]byte(`{"model_type": "qwen2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1,
 		"intermediate_size": 16, "vocab_size": 20, "max_position_embeddings": 16, "eos_token_id": 1}`), nil)
 	if err != nil {
 		t.Fatal(err)
