@@ -11,7 +11,8 @@ import (
 // as long as it may be. All parts are exact except Activations and Other.
 type MemoryEstimate struct {
 	Weights int64 `json:"weights"`
-	// Halves is the copy of the layers in 16 bits, for models that compute in them.
+	// Halves is the layers in 16 bits: a copy for models that compute in them, and in
+	// place of float32 where lora.base_dtype says so.
 	Halves    int64 `json:"weights_16_bits,omitempty"`
 	Gradients int64 `json:"gradients"`
 	Moments   int64 `json:"moments"`
@@ -69,6 +70,9 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	if l := arch.AdapterLayout(); l != nil {
 		trained = int64(l.Size)
 		e.Weights, e.Gradients, e.Moments = 4*(n+trained), 4*trained, 8*trained
+		if compute.Narrow() {
+			e.Weights, e.Halves = e.Weights-4*int64(to-from), 2*int64(to-from)
+		}
 	} else if objectives.NeedsReference(c.Objective.Settings) {
 		e.Reference = 4*n + e.Halves
 	}
@@ -83,6 +87,9 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	// are computed again before the backward pass.
 	e.micro = w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
 	e.Activations = max(0, w.kept-w.one) + e.micro + 4*w.slots*int64(g.Vocab)
+	if compute.Narrow() { // a layer that runs is widened
+		e.Activations += 4 * int64((to-from)/g.Layers)
+	}
 
 	e.Other = programBytes + w.trajectories*w.length*tokenBytes
 	e.sum()
