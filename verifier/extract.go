@@ -35,16 +35,23 @@ func (find *finder) extractAnswer(v Verifier, response string) extract {
 	case Last:
 		return find.fromText(response)
 	}
-	if e := find.fromTag(response, false); len(e.texts) > 0 {
-		return e
+	tag := find.fromTag(response, false)
+	if len(tag.texts) > 0 {
+		return tag
 	}
 	if e := find.fromBox(response); len(e.texts) > 0 || e.reason != noBox {
 		return e // an empty or an open box is an answer that is not there
 	}
+	if tag.reason == emptyTag {
+		return tag // and so is an empty tag
+	}
 	return find.fromText(response)
 }
 
-const noBox = "no box"
+const (
+	noBox    = "no box"
+	emptyTag = "the <answer> tag is empty"
+)
 
 // fromBox takes the last complete box of s, and the run of boxes it ends.
 func (find *finder) fromBox(s string) extract {
@@ -104,7 +111,7 @@ func (find *finder) fromTag(s string, strict bool) extract {
 		return e
 	}
 	if clean(content) == "" {
-		return extract{reason: "the <answer> tag is empty"}
+		return extract{reason: emptyTag}
 	}
 	if len(content) > 200 || strings.Contains(content, "\n\n") {
 		if e := find.fromText(content); len(e.texts) > 0 {

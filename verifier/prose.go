@@ -406,7 +406,7 @@ var otherwise = [...]string{" oder", " ou", " o", " oppure", " или", "或", "
 var bounds = [...]string{
 	"less than", "more than", "greater than", "fewer than", "smaller than", "larger than", "bigger than", "higher than", "lower than", "other than", "different from",
 	"at most", "at least", "up to", "anything but", "everything but", "all but", "any but", "except", "except for", "excluding", "exclude", "excludes",
-	"no es", "no son", "non è", "exceed", "exceeds", "below", "above", "within", "multiple of", "or equal to",
+	"rule out", "rules out", "discard", "reject", "no es", "no son", "non è", "exceed", "exceeds", "below", "above", "within", "multiple of", "or equal to",
 }
 
 // denied reports whether the clause around an answer denies it, or takes it for a bound:
@@ -520,12 +520,7 @@ found:
 // widened extends a number in running text to the formula it stands in: as many
 // neighbouring words as hold no word of a language.
 func (find *finder) widened(s string, from, start, end int) (int, int) {
-	for end < len(s) && s[end] != ' ' && s[end] != '\n' {
-		if r, _ := utf8.DecodeRuneInString(s[end:]); isForeign(r) {
-			break
-		}
-		end++
-	}
+	end = wordEnd(s, end)
 	for start > from {
 		// The word before.
 		stop := start
@@ -548,7 +543,7 @@ func (find *finder) widened(s string, from, start, end int) (int, int) {
 				}
 				break
 			}
-			if (w == "and" || w == "or") && begin >= 2 && isDigit(s[begin-2]) {
+			if (w == "and" || w == "or") && begin >= 2 && find.endsInNumber(s[from:begin-1]) {
 				start = begin
 				continue
 			}
@@ -575,6 +570,30 @@ func (find *finder) widened(s string, from, start, end int) (int, int) {
 	}
 	t := strings.TrimRight(s[start:end], ".,;:!?*_\"'")
 	return start, start + len(t)
+}
+
+// wordEnd is where the word at s[end:] ends: at white space outside of braces, at a closing
+// tag, and at a letter of another script.
+func wordEnd(s string, end int) int {
+	for ; end < len(s) && s[end] != ' ' && s[end] != '\n'; end++ {
+		if r, _ := utf8.DecodeRuneInString(s[end:]); isForeign(r) || strings.HasPrefix(s[end:], "</") {
+			break
+		}
+		if s[end] == '{' { // 5\text{ apples}
+			shut := latex.ClosingBrace(s, end)
+			if shut < 0 {
+				return strings.IndexAny(s[end:]+" ", " \n") + end
+			}
+			end = shut
+		}
+	}
+	return end
+}
+
+// endsInNumber reports whether the last word of s has a digit and may be part of a formula.
+func (find *finder) endsInNumber(s string) bool {
+	w := s[strings.LastIndexAny(s, " \n")+1:]
+	return strings.ContainsAny(w, "0123456789") && find.mathematical(w)
 }
 
 // mathematical reports whether a piece of running text between spaces may be part

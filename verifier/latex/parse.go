@@ -130,9 +130,12 @@ func isBraced(t token) bool {
 	return t.kind == sign && (t.text == "+" || t.text == "-" || t.text == "+-" || t.text == "=")
 }
 
+// mostAhead bounds how far a relation is looked for.
+const mostAhead = 100
+
 // relationAhead reports whether a name and a relation follow before the next separator.
 func relationAhead(tokens []token) bool {
-	for i, t := range tokens {
+	for i, t := range tokens[:min(len(tokens), mostAhead)] {
 		switch {
 		case t.is(","), t.is(";"), t.kind == quad, t.kind == end, t.kind == newline, t.kind == word && (t.text == "or" || t.text == "and"):
 			return false
