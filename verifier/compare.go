@@ -16,7 +16,7 @@ type comparer struct {
 	depth   int
 	steps   int
 	used    convention // that the verdict so far rests on
-	prose   bool       // the answer stood in running text, not in a box or a formula
+	prose   bool       // the answer stood in running text with more, not in a box or a formula
 	// tolerance of decimals relative to the gold; nil compares them to the digits
 	// that they state.
 	tolerance *big.Rat

@@ -118,6 +118,11 @@ func TestMathVerifyCases(t *testing.T) {
 			}
 		}
 	}
+	for id := range known {
+		if !slices.Contains(c.disagreements, id) {
+			t.Errorf("%s is argued, but agrees", id)
+		}
+	}
 	t.Logf("%d of %d as expected, %.1f %%", c.right, c.total, c.percent())
 	if c.percent() < 94 {
 		t.Errorf("%.1f %% as expected, want at least 94", c.percent())

@@ -9,6 +9,7 @@ import (
 type extract struct {
 	texts  []string // readings of the answer, the likeliest first
 	from   string   // where it stood
+	whole  bool     // it is all that the running text says
 	reason string   // why there is none
 }
 

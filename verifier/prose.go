@@ -81,7 +81,7 @@ func (find *finder) fromText(s string) extract {
 		return extract{texts: []string{inner}, from: fromBoxed}
 	}
 	if find.looksWhole(s) {
-		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole))}
+		return extract{texts: []string{whole}, from: place(strings.ContainsAny(whole, `\$`) && !isPlainNumber(whole)), whole: true}
 	}
 	if e := find.lastExpression(s); len(e.texts) > 0 {
 		return e

@@ -113,6 +113,7 @@ func compareExtract(gold string, e extract, start comparer) decision {
 		d.Reason = "no answer"
 	}
 	start.algebra = algebra.NewChecker() // one budget for all readings
+	start.prose = e.from == fromProse && !e.whole
 	for i, text := range e.texts {
 		answer := clean(text)
 		if answer == "" {
@@ -157,7 +158,6 @@ type verdict struct {
 // compareTexts compares a gold and an answer, both without delimiters and not
 // empty. marked says that the answer stood in a box or a formula.
 func compareTexts(gold, answer string, marked bool, start comparer) (v verdict) {
-	start.prose = !marked
 	if gold == answer {
 		return verdict{equal: true, rule: "the same text", status: OK}
 	}
