@@ -42,6 +42,7 @@ func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, mo
 	if model, err = train.ReadModel(local.Model.Path); err != nil {
 		return e, model, err
 	}
+	config.Model.Reference = local.Model.Reference
 	e, err = train.EstimateMemory(config, model)
 	return e, model, err
 }

@@ -82,6 +82,12 @@ func localConfig(c *cobra.Command, config *train.Config) (local train.Config, er
 		return local, err
 	}
 	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
+	if config.Model.Reference != "" {
+		if local.Model.Reference, err = modelFolder(c, config.Model.Reference, localModel); err != nil {
+			return local, err
+		}
+		config.Model.Reference = hub.Pin(config.Model.Reference, local.Model.Reference)
+	}
 	if len(config.Data.Train) > 1 {
 		local.Data.Train = config.Data.Train.Named() // a folder in the cache is named after a commit
 	}

@@ -186,6 +186,11 @@ func checkRun(c *cobra.Command, config *train.Config, resume bool) (local train.
 	if err := checkModel(local.Model.Path); err != nil {
 		return local, err
 	}
+	if local.Model.Reference != "" {
+		if err := checkModel(local.Model.Reference); err != nil {
+			return local, err
+		}
+	}
 	return local, checkMemory(c, *config)
 }
 

@@ -101,7 +101,7 @@ func (b Batch) Tokens() int {
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
-// Diagnoser, Observer, Referencer, EntropyReader, EntropyWeigher, Keeper, Shaper, and
+// Diagnoser, Observer, Referencer, Learner, EntropyReader, EntropyWeigher, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
 // checkpoint.
 //
@@ -200,6 +200,12 @@ type Referencer interface {
 	NeedsReference() bool
 }
 
+// A Learner says whether the reference must be another model than the policy as it was
+// when training began: from that one there is nothing to learn.
+type Learner interface {
+	NeedsTeacher() bool
+}
+
 // An EntropyReader says whether Entropy must be set.
 type EntropyReader interface {
 	NeedsEntropy() bool
@@ -230,6 +236,12 @@ type Shaper interface {
 func NeedsReference(o Objective) bool {
 	r, ok := o.(Referencer)
 	return ok && r.NeedsReference()
+}
+
+// NeedsTeacher reports whether o wants another model for its reference.
+func NeedsTeacher(o Objective) bool {
+	l, ok := o.(Learner)
+	return ok && l.NeedsTeacher()
 }
 
 // NeedsEntropy reports whether o wants Entropy.

@@ -13,7 +13,7 @@ import (
 var errInvalid = errors.New("p = 7: must be at most 6")
 
 func TestNames(t *testing.T) {
-	want := []string{"cispo", "dapo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opo", "pmpo", "reinforcepp", "rloo", "sapo", "vespo"}
+	want := []string{"cispo", "dapo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opd", "opo", "pmpo", "reinforcepp", "rloo", "sapo", "vespo"}
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}

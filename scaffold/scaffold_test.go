@@ -19,7 +19,7 @@ var kinds = []struct {
 	taken      string // a name that is registered
 	reserved   string // a name that the generated code uses
 }{
-	{Objective, "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opo\"\n", 15, "pmpo", "math"},
+	{Objective, "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opd\"\n", 15, "pmpo", "math"},
 	{Reward, "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
 	{Model, "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/qwen2\"\n", 5, "llama", "decoder"},
 }

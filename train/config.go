@@ -42,7 +42,8 @@ type Config struct {
 type ModelConfig struct {
 	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
 	tokenize.TemplateSettings
-	DType string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
+	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
+	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
 }
 
 // A LoRAConfig says whether an adapter is trained in place of the weights, and which.

@@ -48,7 +48,7 @@ func keys() map[string]bool {
 // Every problem is reported at once, under a key that exists.
 func TestValidateNamesKeys(t *testing.T) {
 	bad := Config{
-		Model:     ModelConfig{TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
+		Model:     ModelConfig{Reference: "teacher", TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
 		Data:      DataConfig{Prompts: -1, Seed: -1, Filter: "level in", Curriculum: "-", Rest: -1},
 		Objective: ObjectiveConfig{Name: "none"},
 		Optimizer: OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},

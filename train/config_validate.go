@@ -28,6 +28,11 @@ func (c Config) Validate() error {
 	v.ranges("model.", &c.Model)
 	v.check("model.dtype", c.Model.DType, ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
 
+	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsReference(c.Objective.Settings),
+		"is for objectives that have a reference: opd, or kl_beta above 0")
+	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsTeacher(c.Objective.Settings),
+		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
+
 	v.ranges("lora.", &c.LoRA)
 	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)

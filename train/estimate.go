@@ -1,6 +1,8 @@
 package train
 
 import (
+	"fmt"
+
 	"onering/models"
 	"onering/models/lora"
 	"onering/objectives"
@@ -18,7 +20,7 @@ type MemoryEstimate struct {
 	Moments   int64 `json:"moments"`
 	// Offloaded is the moments in the host's memory; Moments is then 0.
 	Offloaded int64 `json:"moments_on_host,omitempty"`
-	// Reference is the second set of weights that an objective with a KL term needs.
+	// Reference is the second set of weights that an objective with a reference needs.
 	Reference int64 `json:"reference"`
 	KVCache   int64 `json:"kv_cache"`
 	// Activations of the learner and the sampler at their peak.
@@ -76,6 +78,11 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	} else if objectives.NeedsReference(c.Objective.Settings) {
 		e.Reference = 4*n + e.Halves
 	}
+	if c.Model.Reference != "" {
+		if e.Reference, err = otherReference(c.Model.Reference, compute); err != nil {
+			return MemoryEstimate{}, err
+		}
+	}
 	w := c.work(g, n, size)
 	e.slots, e.KVCache = w.slotCache, w.cache
 	if c.onGPU() {
@@ -94,6 +101,21 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	e.Other = programBytes + w.trajectories*w.length*tokenBytes
 	e.sum()
 	return e, nil
+}
+
+// otherReference returns the bytes of a model in another folder.
+func otherReference(dir string, compute models.Compute) (int64, error) {
+	model, err := ReadModel(dir)
+	if err != nil {
+		return 0, fmt.Errorf("model.reference: %w", err)
+	}
+	compute.Adapter = nil
+	arch, err := model.Architecture(compute)
+	if err != nil {
+		return 0, fmt.Errorf("model.reference: %w", err)
+	}
+	from, to := arch.Copied()
+	return 4*int64(arch.Layout().Size) + int64(arch.Geometry().Compute.Size())*int64(to-from), nil
 }
 
 // sum sets Peak.

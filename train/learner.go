@@ -57,7 +57,7 @@ func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopw
 		return nil, err
 	}
 	if objectives.NeedsReference(l.objective) {
-		if l.reference, err = newReference(env, policy); err != nil {
+		if l.reference, err = newReference(env, c, policy); err != nil {
 			l.stepper.Close()
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 	_ "onering/objectives/luspo"
 	_ "onering/objectives/m2po"
 	_ "onering/objectives/maxrl"
+	_ "onering/objectives/opd"
 	_ "onering/objectives/opo"
 	_ "onering/objectives/pmpo"
 	_ "onering/objectives/reinforcepp"

@@ -152,6 +152,14 @@ def dppo(drift):
     return loss
 
 
+def opd(drift):
+    def loss(new, old, ref, a):
+        keep = (new.exp() - old.exp() >= -0.2).double().detach()
+        return -keep * (ref - new).detach() * (new - old).exp() + drift * (new - old) ** 2
+
+    return loss
+
+
 def m2po(budget):
     def loss(new, old, ref, a):
         d = (new - old).detach()
@@ -213,6 +221,8 @@ def methods(rows, rules):
         keys[f"sapo, {name}"] = ours("sapo", **mine) | trl(rows, a, loss_type="sapo", **theirs) | {"loss": None}
     keys["dppo"] = flat("dppo", dppo(0))
     keys["dppo, drift"] = flat("dppo", dppo(1e-3), drift=1e-3)
+    keys["opd"] = flat("opd", opd(1e-3))
+    keys["opd, drift"] = flat("opd", opd(0.5), drift=0.5)
     keys["m2po"] = flat("m2po", m2po(0.04))
     keys["m2po, wide"] = flat("m2po", m2po(0.5), m2=0.5)
     keys["reinforcepp"] = flat("reinforcepp", dispersed(0.2, 0.2), "reinforce++")
