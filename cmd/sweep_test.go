@@ -15,15 +15,19 @@ import (
 	"onering/train/sweep"
 )
 
-// TestPaperRuns loads every file in runs/paper: run files as such, sweeps with
-// the configuration of each run.
-func TestPaperRuns(t *testing.T) {
-	files, err := filepath.Glob("../runs/paper/*.toml")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("found %d files: %v", len(files), err)
+// TestSweepRuns loads every file in runs/paper and runs/bench: run files as such,
+// sweeps with the configuration of each run.
+func TestSweepRuns(t *testing.T) {
+	var files []string
+	for _, folder := range []string{"paper", "bench"} {
+		some, err := filepath.Glob("../runs/" + folder + "/*.toml")
+		if err != nil || len(some) < 3 {
+			t.Fatalf("found %d files in runs/%s: %v", len(some), folder, err)
+		}
+		files = append(files, some...)
 	}
 	for _, path := range files {
-		if match, _ := filepath.Match("sweep-*", filepath.Base(path)); !match {
+		if kind, _, _ := strings.Cut(filepath.Base(path), "-"); kind != "sweep" && kind != "tune" {
 			l, err := fileLayer(path, nil)
 			if err != nil {
 				t.Error(err)
