@@ -109,11 +109,8 @@ type Architecture interface {
 	// Head is the log-softmax over a slice of the vocabulary. backward takes
 	// dL/dentropy too where entropyGradient is set.
 	Head(entropyGradient bool) (forward, target, backward Program, err error)
-	// Rows are for devices whose memory Go cannot access: gather takes rows
-	// y [n,D] = X[ids], add adds rows [n,D] onto X at ids, and token is what
-	// each response token itself adds to the gradients of the head: dh = w E[y]
-	// and, onto dE at y, w h.
-	Rows() (gather, add, token Program, err error)
+	// Rows are for devices whose memory Go cannot access.
+	Rows() (RowPrograms, error)
 	// GradNorm is the sum of the squares of a slice of the gradients; see package
 	// adamw.
 	GradNorm() (Program, error)
@@ -122,6 +119,15 @@ type Architecture interface {
 	// writes that copy. With a Base of 16 bits it is the range whose matrices have that
 	// type, which nothing writes. The range is empty if both are F32.
 	Copied() (from, to int)
+}
+
+// RowPrograms look rows of float32 matrices up and add them up, for the embedding
+// and for what each response token itself adds to the gradients of the head.
+type RowPrograms struct {
+	Gather Program // y [n,D] = X[ids]
+	Add    Program // rows [n,D] onto X at ids
+	Pair   Program // y [m,D] = rows[left] + pair rows[right]
+	Token  Program // dh = w E[y] and, without an adapter, what is to be added to dE at y: w h
 }
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as

@@ -95,6 +95,42 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
+// TestUnorderedDevice: where a device adds rows in any order, rows of the same token
+// are summed before, and the gradients are those of the CPU.
+func TestUnorderedDevice(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	env := runtime.OpenStandIn(t, cpu)
+	runtime.Unordered(env)
+	for _, tied := range []bool{true, false} {
+		c := qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
+		c.Tied = tied
+		var gradients [2][]float32
+		for i, e := range []*runtime.Env{cpu, env} {
+			_, ring := madeUpRing(t, c, 7)
+			l, err := e.NewLearner(ring, runtime.LearnerOptions{HeadRows: 128, BlockTokens: 8})
+			check(t, err)
+			defer l.Close()
+			p, err := l.Forward(madeSequences(), 1, true)
+			check(t, err)
+			check(t, p.Backward(likeLogProb(p, 0.3), nil))
+			p.Release()
+			check(t, e.Download(l.Gradients))
+			gradients[i] = l.Gradients.Data
+		}
+		largest, worst := 0.0, 0.0
+		for i, x := range gradients[0] {
+			largest = max(largest, math.Abs(float64(x)))
+			worst = max(worst, math.Abs(float64(x-gradients[1][i])))
+		}
+		if !(worst <= 1e-6*largest) || largest == 0 {
+			t.Errorf("tied %v: gradients differ by %g, the largest is %g", tied, worst, largest)
+		}
+	}
+}
+
 // TestDecodeCrossing counts the bytes of a step of decoding.
 func TestDecodeCrossing(t *testing.T) {
 	cpu := runtimetest.Test(t)

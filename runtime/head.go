@@ -157,7 +157,7 @@ func (p *Pass) headBackward() (*Value, error) {
 		return nil, err
 	}
 	e, de := l.ring.arena.tensors[l.geometry.Head], l.gradients.tensors[l.geometry.Head] // de is nil with an adapter
-	if err := l.rows.token(e, de, a.h.value, p.packed.targets.value, head.w.value, dh); err != nil {
+	if err := l.rows.token(e, de, a.h.value, &p.packed.targets, head.w.value, dh); err != nil {
 		return nil, err
 	}
 	bind := binder{b: head.backward}

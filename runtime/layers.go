@@ -98,7 +98,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	if !l.trainsWeights() {
 		return nil
 	}
-	return l.rows.add(dy, p.packed.ids.value, l.gradients.tensors[l.geometry.Embedding])
+	return l.rows.add(dy, &p.packed.ids, l.gradients.tensors[l.geometry.Embedding])
 }
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer

@@ -18,6 +18,7 @@ type standIn struct {
 	hostMemory
 	mu          sync.Mutex
 	allocations map[unsafe.Pointer][]byte
+	unordered   bool // see addsInOrder; many rows the CPU's kernel adds in several threads
 }
 
 func newStandIn() *standIn { return &standIn{allocations: make(map[unsafe.Pointer][]byte)} }
@@ -59,5 +60,6 @@ func (s *standIn) download(to, from unsafe.Pointer, bytes int) error {
 	return s.hostMemory.download(to, from, bytes)
 }
 
-func (s *standIn) elementwise() int { return elementwiseOnDevice }
-func (s *standIn) String() string   { return "stand-in" }
+func (s *standIn) elementwise() int  { return elementwiseOnDevice }
+func (s *standIn) addsInOrder() bool { return !s.unordered }
+func (s *standIn) String() string    { return "stand-in" }

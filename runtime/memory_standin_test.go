@@ -23,6 +23,9 @@ func OpenStandIn(t testing.TB, e *Env) *Env {
 	return on
 }
 
+// Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.
+func Unordered(e *Env) { e.memory.(*standIn).unordered = true }
+
 // Slices returns how many slices GradNorm sums.
 func (o *Optimizer) Slices() int { return len(o.norm.slices) }
 

@@ -8,21 +8,19 @@ import (
 )
 
 // rowOperations read and write rows of float32 matrices [M,D] by indices, int64
-// [n], for the embedding and the head of a Learner. There are two implementations,
-// because ONNX Runtime's ScatterND may add rows with the same index in any order,
-// and then the last bits of the sum differ from run to run. Go code adds them in
-// order, but works only in memory that aliases the host's.
+// [n], for the embedding and the head of a Learner. Go code does it in memory that
+// aliases the host's, Programs in a device's.
 type rowOperations interface {
 	// gather makes y[i] = x[ids[i]] for y [n,D].
 	gather(x, ids, y *Value) error
 	// scatter clears x and makes x[ids[i]] = rows[i]; no id occurs twice.
 	scatter(rows, ids, x *Value) error
 	// add makes x[ids[i]] += rows[i].
-	add(rows, ids, x *Value) error
+	add(rows *Value, ids *buffer, x *Value) error
 	// token computes the part of the head's gradients that comes from the logits of
 	// the tokens y [n], for w = dL/dlogp [n,1], the head e [V,D] and its input h
 	// [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i]; de may be nil.
-	token(e, de, h, y, w, dh *Value) error
+	token(e, de, h *Value, y *buffer, w, dh *Value) error
 	close()
 }
 
@@ -31,18 +29,11 @@ func (l *Learner) openRows() (rowOperations, error) {
 	if l.env.memory.aliases() {
 		return hostRows{}, nil
 	}
-	gather, add, token, err := l.arch().Rows()
+	p, err := l.arch().Rows()
 	if err != nil {
 		return nil, err
 	}
-	r := &deviceRows{}
-	for b, p := range map[**Binding]models.Program{&r.gatherProgram: gather, &r.addProgram: add, &r.tokenProgram: token} {
-		if *b, err = loadBinding(l.env, p); err != nil {
-			r.close()
-			return nil, err
-		}
-	}
-	return r, nil
+	return newDeviceRows(l.env, p)
 }
 
 // hostRows implements rowOperations in Go.
@@ -73,20 +64,20 @@ func (hostRows) scatter(rows, ids, x *Value) error {
 	return nil
 }
 
-func (hostRows) add(rows, ids, x *Value) error {
+func (hostRows) add(rows *Value, ids *buffer, x *Value) error {
 	from, to, d := valuesOf[float32](rows), valuesOf[float32](x), width(x)
-	for i, id := range valuesOf[int64](ids) {
+	for i, id := range elements[int64](ids) {
 		addScaled(to[int(id)*d:(int(id)+1)*d], 1, from[i*d:(i+1)*d])
 	}
 	return nil
 }
 
-func (hostRows) token(e, de, h, y, w, dh *Value) error {
+func (hostRows) token(e, de, h *Value, y *buffer, w, dh *Value) error {
 	head, gradient := valuesOf[float32](e), []float32(nil)
 	if de != nil {
 		gradient = valuesOf[float32](de)
 	}
-	in, out, ids, d := valuesOf[float32](h), valuesOf[float32](dh), valuesOf[int64](y), width(h)
+	in, out, ids, d := valuesOf[float32](h), valuesOf[float32](dh), elements[int64](y), width(h)
 	clear(out)
 	for i, weight := range valuesOf[float32](w) {
 		if weight == 0 {
@@ -112,7 +103,29 @@ func addScaled(y []float32, a float32, x []float32) {
 }
 
 // deviceRows implements rowOperations with the Programs of Architecture.Rows.
-type deviceRows struct{ gatherProgram, addProgram, tokenProgram *Binding }
+type deviceRows struct {
+	env                                                  *Env
+	gatherProgram, addProgram, pairProgram, tokenProgram *Binding
+
+	weighted             buffer    // [n,D], what token adds to the head's gradients
+	sums                 [2]buffer // [m,D], the newest sums of pairs and those before
+	ids                  buffer    // int64 [m], the indices of the newest sums
+	left, right, between buffer    // [m], see pairs
+}
+
+func newDeviceRows(e *Env, p models.RowPrograms) (r *deviceRows, err error) {
+	r = &deviceRows{
+		env: e, weighted: e.buffer(models.F32), sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
+		ids: hostBuffer(models.I64), left: hostBuffer(models.I64), right: hostBuffer(models.I64), between: hostBuffer(models.F32),
+	}
+	for b, p := range map[**Binding]models.Program{&r.gatherProgram: p.Gather, &r.addProgram: p.Add, &r.pairProgram: p.Pair, &r.tokenProgram: p.Token} {
+		if *b, err = loadBinding(e, p); err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
 
 func (r *deviceRows) gather(x, ids, y *Value) error {
 	b := binder{b: r.gatherProgram}
@@ -126,10 +139,12 @@ func (r *deviceRows) scatter(rows, ids, x *Value) error {
 	if err := x.memory.zero(x.data, x.bytes); err != nil {
 		return err
 	}
-	return r.add(rows, ids, x)
+	return r.addAt(rows, ids, x)
 }
 
-func (r *deviceRows) add(rows, ids, x *Value) error {
+// addAt makes x[ids[i]] += rows[i]. Rows of the same index are added in the order of
+// the device's kernel, which on a GPU is any.
+func (r *deviceRows) addAt(rows, ids, x *Value) error {
 	b := binder{b: r.addProgram}
 	b.in(ports.Table, x, nil)
 	b.in(ports.RowIDs, ids, nil)
@@ -138,18 +153,77 @@ func (r *deviceRows) add(rows, ids, x *Value) error {
 	return b.run()
 }
 
-func (r *deviceRows) token(e, de, h, y, w, dh *Value) error {
-	b := binder{b: r.tokenProgram}
-	b.in(ports.HeadSlice, e, nil)
-	if de != nil {
-		b.in(ports.HeadSliceGrad, de, nil)
-		b.in(ports.Normed, h, nil)
-		b.out(ports.HeadSliceGradOut, de, nil)
+func (r *deviceRows) add(rows *Value, ids *buffer, x *Value) error {
+	if r.env.memory.addsInOrder() {
+		return r.addAt(rows, ids.value, x)
 	}
-	b.in(ports.Targets, y, nil)
-	b.in(ports.LogProbGrad, w, nil)
-	b.out(ports.NormedGrad, dh, nil)
-	return b.run()
+	return r.addPaired(rows, elements[int64](ids), x)
 }
 
-func (r *deviceRows) close() { closeSessions(r.gatherProgram, r.addProgram, r.tokenProgram) }
+// addPaired makes x[ids[i]] += rows[i] with the same bits each time: it sums the rows
+// of an index two at a time until each index has one.
+func (r *deviceRows) addPaired(rows *Value, ids []int64, x *Value) error {
+	for turn := 0; ; turn++ {
+		b := binder{b: r.pairProgram}
+		left, right, between, sums := pairs(ids)
+		if len(sums) == len(ids) {
+			break
+		}
+		m := int64(len(sums))
+		b.in(ports.Rows, rows, nil)
+		copy(fill[int64](&b, ports.PairLeft, &r.left, m), left)
+		copy(fill[int64](&b, ports.PairRight, &r.right, m), right)
+		copy(fill[float32](&b, ports.Paired, &r.between, m, 1), between)
+		v, err := r.sums[turn%2].of(m, x.shape[1])
+		b.out(ports.RowsOut, v, err)
+		if err := b.run(); err != nil {
+			return err
+		}
+		rows, ids = v, sums
+	}
+	host, v, err := sized[int64](&r.ids, int64(len(ids)))
+	if err != nil {
+		return err
+	}
+	copy(host, ids)
+	return r.addAt(rows, v, x)
+}
+
+// pairs halves how often each index occurs. Sum j is row left[j], plus row right[j]
+// where paired[j] is 1, and has the index sums[j].
+func pairs(ids []int64) (left, right []int64, paired []float32, sums []int64) {
+	open := make(map[int64]int) // the sum of an index that has no right row yet
+	for i, id := range ids {
+		if j, ok := open[id]; ok {
+			right[j], paired[j] = int64(i), 1
+			delete(open, id)
+			continue
+		}
+		open[id] = len(sums)
+		left, right, paired, sums = append(left, int64(i)), append(right, int64(i)), append(paired, 0), append(sums, id)
+	}
+	return left, right, paired, sums
+}
+
+func (r *deviceRows) token(e, de, h *Value, y *buffer, w, dh *Value) error {
+	b := binder{b: r.tokenProgram}
+	b.in(ports.HeadSlice, e, nil)
+	b.in(ports.Targets, y.value, nil)
+	b.in(ports.LogProbGrad, w, nil)
+	b.out(ports.NormedGrad, dh, nil)
+	if de == nil {
+		return b.run()
+	}
+	b.in(ports.Normed, h, nil)
+	rows, err := r.weighted.of(h.shape...)
+	b.out(ports.Rows, rows, err)
+	if err := b.run(); err != nil {
+		return err
+	}
+	return r.add(rows, y, de)
+}
+
+func (r *deviceRows) close() {
+	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram, r.tokenProgram)
+	closeBuffers(&r.weighted, &r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.between)
+}

@@ -27,6 +27,13 @@ import (
 // are: a CPU runs them only in tests, which should run what a GPU runs.
 func (a Architecture) forCUDA() bool { return a.Provider == models.CUDA || a.compute() != models.F32 }
 
+// orderSums makes the bits of a gradient the same in every run.
+func (a Architecture) orderSums(g *graph.Graph) {
+	if a.forCUDA() {
+		g.OrderSums()
+	}
+}
+
 // byProducts reports whether graphs for prompts compute attention by products, in
 // place of GroupQueryAttention.
 func (a Architecture) byProducts() bool {

@@ -1,6 +1,7 @@
 package decoder_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -134,6 +135,40 @@ func (k cudaKernel) serves(n onnx.Node, types []string) (outputs []string, why s
 	return outputs, why
 }
 
+// TestCUDASumsAreOrdered: graphs for CUDA sum along no first axis, for which the
+// provider's kernel adds in any order.
+func TestCUDASumsAreOrdered(t *testing.T) {
+	sums := 0
+	for _, b := range builds {
+		for name, block := range blocks {
+			for what, p := range allPrograms(t, b.of(block)) {
+				m, err := graphtest.Decode(p.ONNX)
+				if err != nil {
+					t.Fatal(err)
+				}
+				first := ""
+				for _, c := range m.Graph.Initializers {
+					if c.Type == onnx.Int64 && len(c.Dims) == 1 && bytes.Equal(c.Raw, make([]byte, 8)) {
+						first = c.Name
+					}
+				}
+				for _, n := range m.Graph.Nodes {
+					if n.Op != "ReduceSum" || b == float32Build || p.Name == "norm2.scaled" { // that has one axis
+						continue
+					}
+					sums++
+					if n.Inputs[1] == first {
+						t.Errorf("%s %s in %v sums along the first axis", name, what, b)
+					}
+				}
+			}
+		}
+	}
+	if sums == 0 {
+		t.Error("no sums")
+	}
+}
+
 // TestCUDAKernels looks up every operator of every Program, with the types it is
 // used on, among the kernels that the CUDA provider registers. In graphs for CUDA
 // and in those of 16 bits each has one.
@@ -167,6 +202,9 @@ func TestCUDAKernels(t *testing.T) {
 				name := n.Op
 				if n.Domain != "" {
 					name = n.Domain + "." + n.Op
+				}
+				if n.Op == "Split" && b != float32Build && slices.Contains(n.Outputs, "") {
+					t.Errorf("program %q in %v: a part of a Split has no name, with which CUDA's kernel ends the process", what, b)
 				}
 				k, ok := kernels[name]
 				if !ok {

@@ -68,8 +68,8 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 		f, target, b, err := c.Head(entropy)
 		add(fmt.Sprintf(" entropy %v", entropy), err, f, target, b)
 	}
-	gather, rows, token, err := c.Rows()
-	add("", err, gather, rows, token)
+	rows, err := c.Rows()
+	add("", err, rows.Gather, rows.Add, rows.Pair, rows.Token)
 	norm, err := c.GradNorm()
 	add("", err, norm)
 	step, err := adamw.AdamW{}.Program(nil, models.F32)

@@ -25,6 +25,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		return forward, backward, err
 	}
 	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
+		a.orderSums(g)
 		x, w, h := build(g)
 		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
 		if a.Adapter != nil {

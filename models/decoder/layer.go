@@ -232,6 +232,7 @@ func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph
 
 func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
+		a.orderSums(g)
 		l := a.newLayer(g, blocks)
 		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
 		dy := g.Float(ports.StreamGrad, "N", a.Hidden)

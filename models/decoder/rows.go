@@ -12,32 +12,43 @@ import (
 //
 // rows.gather: X [M,D], ids int64 [n] -> y [n,D] = X[ids].
 // rows.add: X [M,D], ids [n], rows [n,D] -> X_out, onto X: X[ids[i]] += rows[i].
-// head.token: E [M,D], dE [M,D], h [n,D], y int64 [n], w [n,1] -> dh [n,D] = w E[y]
-// and dE_out, onto dE: dE[y[i]] += w[i] h[i]; without h, dE and dE_out where there is
-// an adapter.
+// rows.pair: rows [n,D], left, right int64 [m], pair [m,1] -> y [m,D] = rows[left] +
+// pair rows[right].
+// head.token: E [M,D], h [n,D], y int64 [n], w [n,1] -> dh [n,D] = w E[y] and rows
+// [n,D] = w h, which are to be added to dE at y; without h and rows where there is an
+// adapter.
 //
-// A device may add rows of the same index in any order, so their sum may differ
-// in the last bits from one run to the next.
-func (a Architecture) Rows() (gather, add, token models.Program, err error) {
+// A device may add rows of the same index in any order, so the last bits of their sum
+// may differ from one run to the next. rows.pair sums such rows before, two at a time.
+func (a Architecture) Rows() (p models.RowPrograms, err error) {
 	d := a.Hidden
-	ids := func(g *graph.Graph, name string) *graph.Node { return g.Input(name, onnx.Int64, graph.Dims("n")) }
-	gather, err = graph.Build("rows.gather", func(g *graph.Graph) {
-		g.Output(ports.RowsOut, graph.Gather(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs)))
-	})
-	if err == nil {
-		add, err = graph.Build("rows.add", func(g *graph.Graph) {
-			g.OutputOnto(ports.TableOut, graph.AddRows(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs), g.Float(ports.Rows, "n", d)), ports.Table)
-		})
-	}
-	if err == nil {
-		token, err = graph.Build("head.token", func(g *graph.Graph) {
-			y, w := ids(g, ports.Targets), g.Float(ports.LogProbGrad, "n", 1)
+	ids := func(g *graph.Graph, name, n string) *graph.Node { return g.Input(name, onnx.Int64, graph.Dims(n)) }
+	for _, x := range []struct {
+		into *models.Program
+		name string
+		f    func(g *graph.Graph)
+	}{
+		{&p.Gather, "rows.gather", func(g *graph.Graph) {
+			g.Output(ports.RowsOut, graph.Gather(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n")))
+		}},
+		{&p.Add, "rows.add", func(g *graph.Graph) {
+			g.OutputOnto(ports.TableOut, graph.AddRows(g.Float(ports.Table, "M", d), ids(g, ports.RowIDs, "n"), g.Float(ports.Rows, "n", d)), ports.Table)
+		}},
+		{&p.Pair, "rows.pair", func(g *graph.Graph) {
+			x, left, right := g.Float(ports.Rows, "n", d), ids(g, ports.PairLeft, "m"), ids(g, ports.PairRight, "m")
+			g.Output(ports.RowsOut, graph.Add(graph.Gather(x, left), graph.Mul(graph.Gather(x, right), g.Float(ports.Paired, "m", 1))))
+		}},
+		{&p.Token, "head.token", func(g *graph.Graph) {
+			y, w := ids(g, ports.Targets, "n"), g.Float(ports.LogProbGrad, "n", 1)
 			g.Output(ports.NormedGrad, graph.Mul(graph.Gather(g.Float(ports.HeadSlice, "M", d), y), w))
-			if a.Adapter != nil {
-				return
+			if a.Adapter == nil {
+				g.Output(ports.Rows, graph.Mul(g.Float(ports.Normed, "n", d), w))
 			}
-			g.OutputOnto(ports.HeadSliceGradOut, graph.AddRows(g.Float(ports.HeadSliceGrad, "M", d), y, graph.Mul(g.Float(ports.Normed, "n", d), w)), ports.HeadSliceGrad)
-		})
+		}},
+	} {
+		if *x.into, err = graph.Build(x.name, x.f); err != nil {
+			return models.RowPrograms{}, err
+		}
 	}
-	return gather, add, token, err
+	return p, nil
 }

@@ -27,9 +27,12 @@ func TestGradientOfCompositions(t *testing.T) {
 			*at++
 			return recipe[*at-1] % n
 		}
-		steps := rapid.IntRange(1, 12).Draw(t, "steps")
+		steps, ordered := rapid.IntRange(1, 12).Draw(t, "steps"), rapid.Bool().Draw(t, "ordered sums")
 		build := func(name string, backward bool) (models.Program, error) {
 			return graph.Build(name, func(g *graph.Graph) {
+				if ordered {
+					g.OrderSums()
+				}
 				at := 0
 				x, w, m := g.Float("x", "N", 4), g.Float("w", 4), g.Float("m", 4, 4)
 				values, cut := []*graph.Node{x, w, m}, g.Float("cut", "N", 4)

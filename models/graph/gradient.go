@@ -144,6 +144,28 @@ func Stash(x, stash *Node) {
 	x.value = stash
 }
 
+// sumFirst sums over the first n axes, which stay with size 1. See OrderSums.
+func sumFirst(x *Node, n int) *Node {
+	letters := func(d Dim) bool { return d.Letters != "" }
+	if !x.g.ordered || n == 0 || slices.ContainsFunc(x.shape[n:], letters) {
+		for i := range n {
+			x = ReduceSum(x, i)
+		}
+		return x
+	}
+	sizes, rest := make([]int, len(x.shape)), 1
+	for i, d := range x.shape {
+		if sizes[i] = 1; i >= n {
+			sizes[i] = d.N
+			rest *= d.N
+		}
+	}
+	const copies = 32 // of the sums: with a vector of ones cuBLAS adds in any order too
+	x = Reshape(x, -1, rest)
+	ones := x.g.call("Expand", "", x.elem, Shape{x.shape[0], {N: copies}}, []*Node{x.g.fill(1, x), Concat(0, sizeOf(x, 0), x.g.Ints(copies))})
+	return Reshape(Slice(Gemm(ones, x, nil, true, false), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
+}
+
 // sumTo sums a gradient over the axes along which its input was broadcast.
 // Sums of 16 bits are taken in float32.
 func sumTo(dy *Node, like *Node) *Node {
@@ -154,8 +176,14 @@ func sumTo(dy *Node, like *Node) *Node {
 		return Cast(sumTo(Cast(dy, onnx.Float), like), dy.elem)
 	}
 	extra := len(dy.shape) - len(like.shape)
-	for i := range dy.shape {
-		if i < extra || like.shape[i-extra].isOne() && !dy.shape[i].isOne() {
+	broadcast := func(i int) bool { return i < extra || like.shape[i-extra].isOne() && !dy.shape[i].isOne() }
+	first := 0
+	for first < len(dy.shape)-1 && broadcast(first) {
+		first++
+	}
+	dy = sumFirst(dy, first)
+	for i := first; i < len(dy.shape); i++ {
+		if broadcast(i) {
 			dy = ReduceSum(dy, i)
 		}
 	}

@@ -33,7 +33,15 @@ type Graph struct {
 	outputs []output
 	consts  []*Node               // each value once
 	uses    map[string]models.Use // by the name of a port
+	ordered bool                  // see OrderSums
 }
+
+// OrderSums makes the gradients of operands that were broadcast sum over the first
+// axes by products with ones, where the sizes of the others are numbers. The CUDA
+// provider's kernel for ReduceSum over the first axes adds in any order, so that the
+// last bits of the sum change from run to run. (A transpose before the sum would not
+// do: ONNX Runtime takes it away.)
+func (g *Graph) OrderSums() { g.ordered = true }
 
 // An output is a node under the name by which a caller reads it.
 type output struct {

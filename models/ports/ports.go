@@ -49,11 +49,14 @@ const (
 
 // Of the Programs that look rows up and add rows up on a device.
 const (
-	Table    = "X"     // [M,D]
-	TableOut = "X_out" // onto it
-	RowIDs   = "ids"   // int64 [n]
-	Rows     = "rows"  // [n,D], what is added onto the rows at the ids
-	RowsOut  = "y"     // [n,D], the rows at the ids
+	Table     = "X"     // [M,D]
+	TableOut  = "X_out" // onto it
+	RowIDs    = "ids"   // int64 [n]
+	Rows      = "rows"  // [n,D], what is added onto the rows at the ids
+	RowsOut   = "y"     // [n,D], the rows at the ids
+	PairLeft  = "left"  // int64 [m], the row on the left of each sum
+	PairRight = "right" // int64 [m], that on the right
+	Paired    = "pair"  // [m,1], 1 where there is one on the right, else 0
 )
 
 // Of Prefill and Decode, besides Positions, Cos, Sin and Mask. In Decode with a
