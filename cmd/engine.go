@@ -239,11 +239,7 @@ func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.En
 	defer fetching.finish()
 	o.Progress = fetching.show
 	o.Notice = func(text string) { slog.Info(text) }
-	env, err := runtime.Open(c.Context(), o)
-	if err == nil && env.Device() != "cpu" {
-		slog.Warn("onering has not been tried on a GPU yet: compare with the cpu", "device", env.Device())
-	}
-	return env, err
+	return runtime.Open(c.Context(), o)
 }
 
 // A download shows each step of a fetch as a progress of its own.

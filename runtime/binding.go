@@ -101,7 +101,7 @@ func (b *Binding) Run() error {
 		return err
 	}
 	m := b.s.env.memory
-	err = check(C.onering_run(b.s.ptr, m.runOptions(), b.ptr))
+	m.do(func() { err = check(C.onering_run(b.s.ptr, m.runOptions(), b.ptr)) })
 	if err == nil && wait {
 		err = m.wait()
 	}

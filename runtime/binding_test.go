@@ -135,6 +135,9 @@ func TestBindErrors(t *testing.T) {
 // that the binding works again afterwards.
 func TestRunError(t *testing.T) {
 	e := runtimetest.Test(t)
+	if e.Device() != "cpu" {
+		t.Skip("CUDA's Gather takes any index")
+	}
 	p := one("Gather", []models.Port{f32("x", "N"), port("i", models.I64, "I")}, f32("y", "I"))
 	index, y := []int64{0, 9}, make([]float32, 2)
 	r := bind(t, e, p, map[string]*runtime.Value{"x": value(t, []float32{5, 6, 7}, 3), "i": value(t, index, 2)}, map[string]*runtime.Value{"y": value(t, y, 2)})

@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"onering/models"
 	"onering/models/ports"
@@ -55,12 +56,35 @@ func (d *Decoder) Slots() int { return len(d.cache.rowOf) }
 // MaxTokens returns the most tokens, prompt and response, that a slot holds.
 func (d *Decoder) MaxTokens() int { return d.maxTokens }
 
-// SetInvariant makes the bits of a row independent of how many other rows there
-// are. It does so by not using the forms Wide and Paired, which sum in an order that
-// depends on the number of rows. A row alone may still differ, because another
+// SetInvariant makes the bits of a row independent of the other rows.
+//
+// On a CPU it does so by not using the forms Wide and Paired, which sum in an order
+// that depends on the number of rows. A row alone may still differ, because another
 // kernel multiplies a single row. With few rows and large weights, decoding takes up
 // to 40 % more time.
+//
+// A GPU's libraries choose another kernel for almost every number of rows and of
+// cached tokens. So there each step computes all slots, at the full length of the
+// cache, and each prompt is computed alone. The bits depend on the number of slots
+// and on maxTokens, but not on what the slots hold.
 func (d *Decoder) SetInvariant(on bool) { d.invariant = on }
+
+// wholeSteps reports whether each step computes all slots; see SetInvariant.
+func (d *Decoder) wholeSteps() bool { return d.invariant && !d.env.memory.aliases() }
+
+// rows returns how many rows a step over n sequences computes. A GPU's attention
+// kernel may be compiled for each number of rows (cuDNN's is, in about 35 ms), so
+// there the numbers are few: 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on.
+func (d *Decoder) rows(n int) int {
+	switch {
+	case d.wholeSteps():
+		return d.Slots()
+	case d.env.device.cuda:
+		half := max(1, 1<<bits.Len(uint(n))/4) // of the largest power of 2 that is at most n
+		return min(d.Slots(), (n+half-1)/half*half)
+	}
+	return n
+}
 
 // form returns the fastest form for n rows, as measured on x86-64 with AVX-512.
 // Small weights stay in the processor's cache, so Wide needs more rows to pay. A GPU
@@ -130,7 +154,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		}
 	}()
 	width := d.geometry.Hidden
-	if _, err := d.tokenChooser.hidden.of(int64(len(slots)), int64(width)); err != nil {
+	if _, err := d.tokenChooser.hidden.of(int64(d.rows(len(slots))), int64(width)); err != nil {
 		return err
 	}
 	for i, slot := range slots {
@@ -173,13 +197,17 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		s = &stepSession{decodeSession: session, at: hostBuffer(models.I64), places: d.env.buffer(models.I64)}
 		d.steps[form] = s
 	}
-	if err := d.cache.reserve(longest + 1); err != nil {
+	tokens := longest + 1
+	if d.wholeSteps() {
+		tokens = d.maxTokens
+	}
+	if err := d.cache.reserve(tokens); err != nil {
 		return err
 	}
-	if err := s.bound.bind(s.binding, d.cache.layers, d.geometry, n, d.cache.capacity); err != nil {
+	if err := s.bound.bind(s.binding, d.cache.layers, d.geometry, d.rows(n), d.cache.capacity); err != nil {
 		return err
 	}
-	if err := s.fill(d, slots, ids, longest); err != nil {
+	if err := s.fill(d, slots, ids, tokens); err != nil {
 		return err
 	}
 	if err := s.binding.Run(); err != nil {
@@ -217,9 +245,10 @@ func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 	return longest, nil
 }
 
-// fill hands the tokens of a step to the session.
-func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, longest int) error {
-	n, heads, capacity := int64(len(slots)), d.geometry.KVHeads, d.cache.capacity
+// fill hands the ids of a step to the session, over rows of up to tokens tokens. A
+// row that no slot has begins a sequence of its own at every step.
+func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int) error {
+	n, heads, capacity := int64(d.rows(len(slots))), d.geometry.KVHeads, d.cache.capacity
 	b := binder{b: s.binding}
 	rows := fill[int64](&b, ports.TokenIDs, &s.ids, n, 1)
 	pos := fill[int64](&b, ports.Positions, &s.pos, n, 1)
@@ -231,6 +260,8 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, longest int) er
 	if b.out(ports.Hidden, hidden, err); b.err != nil {
 		return b.err
 	}
+	clear(rows)
+	clear(pos)
 	for i, slot := range slots {
 		row := d.cache.rowOf[slot]
 		rows[row], pos[row] = int64(ids[i]), int64(d.cache.lengths[row])
@@ -251,7 +282,7 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, longest int) er
 		lens[i] = int32(pos[i])
 	}
 	for i := range total {
-		total[i] = int32(longest + 1)
+		total[i] = int32(tokens)
 	}
 	return s.fillPlaces(&b, capacity)
 }
@@ -281,7 +312,7 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 func (d *Decoder) orderHidden(from *buffer, slots []int) error {
 	n, width := len(slots), d.geometry.Hidden
 	to := &d.tokenChooser.hidden
-	if _, err := to.of(int64(n), int64(width)); err != nil {
+	if _, err := to.of(int64(d.rows(n)), int64(width)); err != nil {
 		return err
 	}
 	for i := 0; i < n; {

@@ -108,7 +108,7 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 	if err != nil {
 		return err
 	}
-	rows := int64(n)
+	rows := int64(d.rows(n))
 	b := binder{b: binding}
 	v, err := s.hidden.of(rows, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
@@ -125,29 +125,29 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 	}
 	inverse[0] = 1 / float32(s.sampling.Temperature)
 	if s.choice == models.Filter || s.choice == models.FilterMinP {
-		err = s.filter(&b, d.geometry.Vocab, n)
+		err = s.filter(&b, d.geometry.Vocab, n, rows)
 	} else {
 		err = b.run()
 	}
 	if err != nil {
 		return err
 	}
-	for i, id := range ids {
+	for i, id := range ids[:n] {
 		next[i] = int32(id)
 	}
-	copy(logp, logps)
-	copy(entropy, entropies)
+	copy(logp, logps[:n])
+	copy(entropy, entropies[:n])
 	return nil
 }
 
 // filter runs the Program with as many of the largest probabilities as top-k and
 // top-p need.
-func (s *tokenChooser) filter(b *binder, vocab, n int) error {
+func (s *tokenChooser) filter(b *binder, vocab, n int, rows int64) error {
 	f := &s.filters
 	topP := fill[float32](b, ports.TopP, &f.topP)
 	renormalize := fill[float32](b, ports.Renormalize, &f.renormalize)
 	k := fill[int64](b, ports.TopK, &f.k, 1)
-	short := take[float32](b, ports.Short, &f.short, int64(n))
+	short := take[float32](b, ports.Short, &f.short, rows)
 	if b.err != nil {
 		return b.err
 	}
@@ -160,7 +160,7 @@ func (s *tokenChooser) filter(b *binder, vocab, n int) error {
 			return err
 		}
 		enough := true
-		for _, x := range short {
+		for _, x := range short[:n] {
 			enough = enough && x == 0
 		}
 		if enough || s.sampling.TopK > 0 || int(k[0]) == vocab {

@@ -33,6 +33,9 @@ func shared(t *testing.T, dir, name, source string) string {
 	if goruntime.GOOS != "linux" {
 		t.Skip("this test calls the C compiler as on Linux")
 	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
 	cc, err := exec.Command("go", "env", "CC").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -62,9 +62,14 @@ type memory interface {
 	info() *C.OrtMemoryInfo
 	provider(o *C.OrtSessionOptions) error
 	runOptions() *C.OrtRunOptions
+	// do calls f, which runs a session, on the thread that the device needs.
+	do(f func())
 	// elementwise returns how many elements an element-wise Program, such as the
 	// optimizer's, should process in one run.
 	elementwise() int
+	// addsInOrder reports whether ScatterND adds rows of the same index in the order
+	// in which they come. Else the last bits of their sum change from run to run.
+	addsInOrder() bool
 	// String names the device, as Options.Device does.
 	String() string
 }
@@ -140,6 +145,8 @@ func (*hostMemory) wait() error                         { return nil }
 func (*hostMemory) info() *C.OrtMemoryInfo              { return process.memoryInfo }
 func (*hostMemory) provider(*C.OrtSessionOptions) error { return nil }
 func (*hostMemory) runOptions() *C.OrtRunOptions        { return nil }
+func (*hostMemory) do(f func())                         { f() }
+func (*hostMemory) addsInOrder() bool                   { return true }
 func (*hostMemory) elementwise() int                    { return elementwiseOnHost }
 func (*hostMemory) String() string                      { return "cpu" }
 

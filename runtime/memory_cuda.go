@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	goruntime "runtime"
 	"unsafe"
 )
 
@@ -19,12 +20,13 @@ type cudaMemory struct {
 	stream     unsafe.Pointer
 	memoryInfo *C.OrtMemoryInfo
 	options    *C.OrtRunOptions
+	work       chan func() // for the thread of do
 }
 
 // newCUDAMemory opens the CUDA runtime for GPU id. To run sessions on it, call
 // describe first.
 func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
-	m := &cudaMemory{id: C.int(id), tf32: tf32}
+	m := &cudaMemory{id: C.int(id), tf32: tf32, work: make(chan func())}
 	name := C.CString(cudart)
 	defer C.free(unsafe.Pointer(name))
 	var msg *C.char
@@ -32,6 +34,12 @@ func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
 		defer C.free(unsafe.Pointer(msg))
 		return nil, fmt.Errorf("runtime: cuda:%d: %s", id, C.GoString(msg))
 	}
+	go func() {
+		goruntime.LockOSThread()
+		for f := range m.work {
+			f()
+		}
+	}()
 	return m, nil
 }
 
@@ -102,6 +110,17 @@ func (m *cudaMemory) runOptions() *C.OrtRunOptions { return m.options }
 
 func (m *cudaMemory) provider(o *C.OrtSessionOptions) error {
 	return useCUDA(o, int(m.id), m.stream, m.tf32)
+}
+
+func (m *cudaMemory) addsInOrder() bool { return false }
+
+// do calls f on one thread of the system. The CUDA provider has handles of cuBLAS and
+// the kernels that cuDNN compiled for each thread anew, and Go's code moves between
+// threads.
+func (m *cudaMemory) do(f func()) {
+	done := make(chan struct{})
+	m.work <- func() { f(); close(done) }
+	<-done
 }
 
 func (m *cudaMemory) elementwise() int { return elementwiseOnDevice }

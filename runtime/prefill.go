@@ -50,6 +50,9 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	if err != nil || len(prompts) == 0 {
 		return nil, err
 	}
+	if d.wholeSteps() && len(prompts) > 1 {
+		return d.prefillEach(prompts)
+	}
 	if d.prefill == nil {
 		s, err := d.openSession(d.ring.Arch.Prefill())
 		if err != nil {
@@ -78,6 +81,21 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		d.nextID++
 	}
 	return out, nil
+}
+
+// prefillEach computes each prompt alone.
+func (d *Decoder) prefillEach(prompts [][]int32) (handles []int, err error) {
+	for _, p := range prompts {
+		one, err := d.Prefill([][]int32{p})
+		if err != nil {
+			for _, x := range handles {
+				d.Drop(x)
+			}
+			return nil, err
+		}
+		handles = append(handles, one...)
+	}
+	return handles, nil
 }
 
 // checkPrompts returns an error if the model cannot compute one of the prompts, else
