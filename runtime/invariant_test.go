@@ -30,6 +30,9 @@ func TestInvariant(t *testing.T) {
 func testInvariant(t *testing.T, env *runtime.Env, compute models.DType) {
 	c := qwen2Of(models.Sizes{Hidden: 576, Layers: 2, Heads: 9, KVHeads: 3, HeadDim: 64, FFN: 1100, Vocab: 3000, MaxPositions: 512})
 	c.Tied, c.RopeTheta, c.Type = true, 1e6, compute
+	if strings.HasPrefix(env.Device(), "cuda") {
+		c.Provider = models.CUDA
+	}
 	_, ring := madeUpRing(t, c, 1)
 
 	const length = 24

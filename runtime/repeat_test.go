@@ -29,6 +29,9 @@ func TestGradientsRepeat(t *testing.T) {
 func testGradientsRepeat(t *testing.T, env *runtime.Env, compute models.DType) {
 	c := qwen2Of(models.Sizes{Layers: 2, Hidden: 192, Heads: 6, KVHeads: 2, HeadDim: 32, FFN: 400, Vocab: 1000, MaxPositions: 512})
 	c.Tied, c.Block.QKNorm, c.Type = true, true, compute
+	if strings.HasPrefix(env.Device(), "cuda") {
+		c.Provider = models.CUDA
+	}
 	w, ring := madeUpRing(t, c, 7)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{HeadRows: 400, BlockTokens: 64, EntropyGradient: true})
 	check(t, err)

@@ -160,7 +160,7 @@ func sumFirst(x *Node, n int) *Node {
 			rest *= d.N
 		}
 	}
-	const copies = 32 // of the sums: with a vector of ones cuBLAS adds in any order too
+	const copies = 32 // of the sums: a vector's product has kernels of its own, not tried for this
 	x = Reshape(x, -1, rest)
 	ones := x.g.call("Expand", "", x.elem, Shape{x.shape[0], {N: copies}}, []*Node{x.g.fill(1, x), Concat(0, sizeOf(x, 0), x.g.Ints(copies))})
 	return Reshape(Slice(Gemm(ones, x, nil, true, false), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
