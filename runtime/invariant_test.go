@@ -3,10 +3,10 @@ package runtime_test
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/runtime"
 	"onering/sampler"
 )
@@ -15,24 +15,12 @@ import (
 // others: from two rows on, its log-probs and entropies must have the same bits.
 // On a device they must have them for a fixed number of slots. The model's sums
 // are longer than a block of the matrix kernels.
-func TestInvariant(t *testing.T) {
-	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		dtypes := []models.DType{models.F32}
-		if strings.HasPrefix(env.Device(), "cuda") {
-			dtypes = append(dtypes, models.F16, models.BF16)
-		}
-		for _, compute := range dtypes {
-			t.Run(compute.String(), func(t *testing.T) { testInvariant(t, env, compute) })
-		}
-	})
-}
+func TestInvariant(t *testing.T) { inTypes(t, testInvariant) }
 
-func testInvariant(t *testing.T, env *runtime.Env, compute models.DType) {
+func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architecture)) {
 	c := qwen2Of(models.Sizes{Hidden: 576, Layers: 2, Heads: 9, KVHeads: 3, HeadDim: 64, FFN: 1100, Vocab: 3000, MaxPositions: 512})
-	c.Tied, c.RopeTheta, c.Type = true, 1e6, compute
-	if strings.HasPrefix(env.Device(), "cuda") {
-		c.Provider = models.CUDA
-	}
+	c.Tied, c.RopeTheta = true, 1e6
+	set(&c)
 	_, ring := madeUpRing(t, c, 1)
 
 	const length = 24

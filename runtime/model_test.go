@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -230,6 +231,20 @@ func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
 	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
 	t.Run("stand-in", func(t *testing.T) { test(t, runtime.OpenStandIn(t, env)) })
+}
+
+// inTypes runs a test of random weights on the CPU, or on a GPU in each type that it
+// has, and on a stand-in. set makes an Architecture one for the type and device.
+func inTypes(t *testing.T, test func(t *testing.T, env *runtime.Env, set func(*decoder.Architecture))) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		compute := []models.Compute{{Type: models.F32}}
+		if strings.HasPrefix(env.Device(), "cuda") {
+			compute = []models.Compute{{Type: models.F32, Provider: models.CUDA}, {Type: models.F16}, {Type: models.BF16}}
+		}
+		for _, c := range compute {
+			t.Run(c.Type.String(), func(t *testing.T) { test(t, env, func(a *decoder.Architecture) { a.Compute = c }) })
+		}
+	})
 }
 
 func TestGoldenLogProbs(t *testing.T) { onDevices(t, testLogProbs) }

@@ -2,36 +2,24 @@ package runtime_test
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"onering/models"
+	"onering/models/decoder"
 	"onering/runtime"
 )
 
 // TestGradientsRepeat computes a gradient several times: it has the same bits each
 // time, on a GPU too, where kernels that add in any order are not used.
-func TestGradientsRepeat(t *testing.T) {
-	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		types := []models.DType{models.F32}
-		if env.Device() == "stand-in" {
-			runtime.Unordered(env)
-		}
-		if strings.HasPrefix(env.Device(), "cuda") {
-			types = append(types, models.F16, models.BF16)
-		}
-		for _, compute := range types {
-			t.Run(compute.String(), func(t *testing.T) { testGradientsRepeat(t, env, compute) })
-		}
-	})
-}
+func TestGradientsRepeat(t *testing.T) { inTypes(t, testGradientsRepeat) }
 
-func testGradientsRepeat(t *testing.T, env *runtime.Env, compute models.DType) {
-	c := qwen2Of(models.Sizes{Layers: 2, Hidden: 192, Heads: 6, KVHeads: 2, HeadDim: 32, FFN: 400, Vocab: 1000, MaxPositions: 512})
-	c.Tied, c.Block.QKNorm, c.Type = true, true, compute
-	if strings.HasPrefix(env.Device(), "cuda") {
-		c.Provider = models.CUDA
+func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Architecture)) {
+	if env.Device() == "stand-in" {
+		runtime.Unordered(env)
 	}
+	c := qwen2Of(models.Sizes{Layers: 2, Hidden: 192, Heads: 6, KVHeads: 2, HeadDim: 32, FFN: 400, Vocab: 1000, MaxPositions: 512})
+	c.Tied, c.Block.QKNorm = true, true
+	set(&c)
 	w, ring := madeUpRing(t, c, 7)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{HeadRows: 400, BlockTokens: 64, EntropyGradient: true})
 	check(t, err)
