@@ -78,7 +78,7 @@ type RolloutConfig struct {
 	sampler.Sampling
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`
-	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots, as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
+	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
 	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
 }
 
