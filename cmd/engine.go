@@ -169,7 +169,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := train.OpenBaseOn(env, model, f.dtype, cmp.Or(f.base, "float32"))
+	policy, err := train.OpenBaseOn(env, model, f.dtype, lora.BaseDType)
 	if err != nil {
 		env.Close()
 		return nil, err
@@ -180,6 +180,15 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		return nil, fmt.Errorf("--adapter: %w", err)
 	}
 	return e, nil
+}
+
+// policyOf returns the policy with the adapter of a name, "" for the one without; nil
+// if there is none.
+func (e *engine) policyOf(name string) *train.Policy {
+	if name == "" {
+		return e.policy
+	}
+	return e.named[name]
 }
 
 // adapt loads the adapters.

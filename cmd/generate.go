@@ -138,11 +138,9 @@ type promptRow struct {
 
 // request returns the request for the row, whose number from 0 is index.
 func (r promptRow) request(index int, e *engine, o generateOptions) (sampler.Request, error) {
-	policy := e.policy
-	if r.Adapter != "" {
-		if policy = e.named[r.Adapter]; policy == nil {
-			return sampler.Request{}, fmt.Errorf("there is no adapter %q, only %q: give it as --adapter %s=DIR", r.Adapter, slices.Sorted(maps.Keys(e.named)), r.Adapter)
-		}
+	policy := e.policyOf(r.Adapter)
+	if policy == nil {
+		return sampler.Request{}, fmt.Errorf("there is no adapter %q, only %q: give it as --adapter %s=DIR", r.Adapter, slices.Sorted(maps.Keys(e.named)), r.Adapter)
 	}
 	ids, err := r.ids(policy, o.around)
 	if err == nil {
@@ -274,11 +272,7 @@ func generate(c *cobra.Command, e *engine, rows *generateRows, o generateOptions
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.finish()
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
-		policy := e.policy
-		if name != "" {
-			policy = e.named[name]
-		}
-		err := sampleRows(c.Context(), e.env, policy, rows.requests[name], o, func(g generated) error {
+		err := sampleRows(c.Context(), e.env, e.policyOf(name), rows.requests[name], o, func(g generated) error {
 			bar.add(1)
 			out.ended[[2]int{g.Index, g.Sample}] = g
 			return out.flush()

@@ -107,16 +107,16 @@ type deviceRows struct {
 	env                                                  *Env
 	gatherProgram, addProgram, pairProgram, tokenProgram *Binding
 
-	weighted             buffer    // [n,D], what token adds to the head's gradients
-	sums                 [2]buffer // [m,D], the newest sums of pairs and those before
-	ids                  buffer    // int64 [m], the indices of the newest sums
-	left, right, between buffer    // [m], see pairs
+	weighted            buffer    // [n,D], what token adds to the head's gradients
+	sums                [2]buffer // [m,D], the newest sums of pairs and those before
+	ids                 buffer    // int64 [m], the indices of the newest sums
+	left, right, paired buffer    // [m], see pairs
 }
 
 func newDeviceRows(e *Env, p models.RowPrograms) (r *deviceRows, err error) {
 	r = &deviceRows{
 		env: e, weighted: e.buffer(models.F32), sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
-		ids: hostBuffer(models.I64), left: hostBuffer(models.I64), right: hostBuffer(models.I64), between: hostBuffer(models.F32),
+		ids: hostBuffer(models.I64), left: hostBuffer(models.I64), right: hostBuffer(models.I64), paired: hostBuffer(models.F32),
 	}
 	for b, p := range map[**Binding]models.Program{&r.gatherProgram: p.Gather, &r.addProgram: p.Add, &r.pairProgram: p.Pair, &r.tokenProgram: p.Token} {
 		if *b, err = loadBinding(e, p); err != nil {
@@ -164,16 +164,15 @@ func (r *deviceRows) add(rows *Value, ids *buffer, x *Value) error {
 // of an index two at a time until each index has one.
 func (r *deviceRows) addPaired(rows *Value, ids []int64, x *Value) error {
 	for turn := 0; ; turn++ {
-		b := binder{b: r.pairProgram}
-		left, right, between, sums := pairs(ids)
+		left, right, paired, sums := pairs(ids)
 		if len(sums) == len(ids) {
 			break
 		}
-		m := int64(len(sums))
+		m, b := int64(len(sums)), binder{b: r.pairProgram}
 		b.in(ports.Rows, rows, nil)
 		copy(fill[int64](&b, ports.PairLeft, &r.left, m), left)
 		copy(fill[int64](&b, ports.PairRight, &r.right, m), right)
-		copy(fill[float32](&b, ports.Paired, &r.between, m, 1), between)
+		copy(fill[float32](&b, ports.Paired, &r.paired, m, 1), paired)
 		v, err := r.sums[turn%2].of(m, x.shape[1])
 		b.out(ports.RowsOut, v, err)
 		if err := b.run(); err != nil {
@@ -225,5 +224,5 @@ func (r *deviceRows) token(e, de, h *Value, y *buffer, w, dh *Value) error {
 
 func (r *deviceRows) close() {
 	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram, r.tokenProgram)
-	closeBuffers(&r.weighted, &r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.between)
+	closeBuffers(&r.weighted, &r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.paired)
 }
