@@ -58,13 +58,10 @@ func (o *RatioClip) Weights(b Batch, w [][]float64) {
 
 // Diagnose implements Diagnoser.
 func (o *RatioClip) Diagnose(b Batch) []Diagnostics {
-	return DiagnoseCut(b, func(i int) (cut int) {
-		t := &b.Trajectories[i]
-		for j, logp := range t.LogProb {
-			if _, c := o.Bound(math.Exp(logp-t.OldLogProb[j]), t.AdvantageAt(j)); c {
-				cut++
-			}
+	return DiagnoseCut(b, func(t *Trajectory) func(int) bool {
+		return func(j int) bool {
+			_, cut := o.Bound(math.Exp(t.LogProb[j]-t.OldLogProb[j]), t.AdvantageAt(j))
+			return cut
 		}
-		return cut
 	})
 }

@@ -92,12 +92,9 @@ func MeanLogRatio(t *Trajectory) float64 {
 // whole response, exp(logRatio), and that cuts all tokens of a response or none: those
 // that ratio, as in CutWeights, calls cut.
 func DiagnoseSequences(b Batch, logRatio func(*Trajectory) float64, ratio func(*Trajectory) (r float64, cut bool)) []Diagnostics {
-	all := DiagnoseCut(b, func(i int) int {
-		t := &b.Trajectories[i]
-		if _, cut := ratio(t); cut {
-			return len(t.LogProb)
-		}
-		return 0
+	all := DiagnoseCut(b, func(t *Trajectory) func(int) bool {
+		_, cut := ratio(t)
+		return func(int) bool { return cut }
 	})
 	for i := range all {
 		all[i].SetLogRatio(logRatio(&b.Trajectories[i]))

@@ -120,11 +120,18 @@ func (o *TokenSum) ReinforceWeights(b Batch, w [][]float64, coefficients func(t 
 }
 
 // DiagnoseCut returns the diagnostics of an objective that cuts some tokens of a
-// response, of which cut returns the number.
-func DiagnoseCut(b Batch, cut func(i int) int) []Diagnostics {
+// response. cut returns, for a response, which of its tokens are.
+func DiagnoseCut(b Batch, cut func(t *Trajectory) func(token int) bool) []Diagnostics {
 	all := make([]Diagnostics, len(b.Trajectories))
-	for i, t := range b.Trajectories {
-		all[i] = Diagnostics{Advantage: t.Advantage, Clipped: Fraction(cut(i), len(t.LogProb))}
+	for i := range b.Trajectories {
+		t, n := &b.Trajectories[i], 0
+		is := cut(t)
+		for token := range t.LogProb {
+			if is(token) {
+				n++
+			}
+		}
+		all[i] = Diagnostics{Advantage: t.Advantage, Clipped: Fraction(n, len(t.LogProb))}
 	}
 	return all
 }

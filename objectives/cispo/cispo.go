@@ -61,14 +61,11 @@ func (o *CISPO) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(
 
 // Diagnose implements objectives.Diagnoser.
 func (o *CISPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(i int) (cut int) {
-		t := &b.Trajectories[i]
-		for j, logp := range t.LogProb {
-			if r := math.Exp(logp - t.OldLogProb[j]); r > o.Cap || r < o.Floor {
-				cut++
-			}
+	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
+		return func(j int) bool {
+			r := math.Exp(t.LogProb[j] - t.OldLogProb[j])
+			return r > o.Cap || r < o.Floor
 		}
-		return cut
 	})
 }
 

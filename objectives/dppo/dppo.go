@@ -105,14 +105,8 @@ func (o *DPPO) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *DPPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(i int) (cut int) {
-		t := &b.Trajectories[i]
-		for j := range t.LogProb {
-			if o.outside(t, j) {
-				cut++
-			}
-		}
-		return cut
+	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
+		return func(j int) bool { return o.outside(t, j) }
 	})
 }
 

@@ -110,15 +110,7 @@ func (o *M2PO) Weights(b objectives.Batch, w [][]float64) {
 // Diagnose implements objectives.Diagnoser.
 func (o *M2PO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	threshold := o.threshold(b)
-	return objectives.DiagnoseCut(b, func(i int) (cut int) {
-		mask := masked(&b.Trajectories[i], threshold)
-		for j := range b.Trajectories[i].LogProb {
-			if mask(j) {
-				cut++
-			}
-		}
-		return cut
-	})
+	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool { return masked(t, threshold) })
 }
 
 var _ objectives.Diagnoser = (*M2PO)(nil)

@@ -111,14 +111,8 @@ func (o *OPD) Weights(b objectives.Batch, w [][]float64) {
 
 // Diagnose implements objectives.Diagnoser.
 func (o *OPD) Diagnose(b objectives.Batch) []objectives.Diagnostics {
-	return objectives.DiagnoseCut(b, func(i int) (cut int) {
-		t := &b.Trajectories[i]
-		for j := range t.LogProb {
-			if o.outside(t, j) {
-				cut++
-			}
-		}
-		return cut
+	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
+		return func(j int) bool { return o.outside(t, j) }
 	})
 }
 
