@@ -78,6 +78,7 @@ var rooms = []struct {
 	{"train/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "files train/metrics models"},
+	{"train/ranks", "models train/learn"},
 	{"train/saving", "train/learn train/memory train/rundir runtime models"},
 	{"train/supervised", "train train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize settings"},
 	{"train/sweep", "files models"},

@@ -1,0 +1,26 @@
+// Package ranks lets several processes train one model: each samples and learns its
+// share, and all take the same decisions from the same figures.
+//
+// A Transport moves bytes between the processes. What is built on it fixes who adds
+// what to what, and in which order, so that a run with the same number of ranks gives
+// the same bits each time.
+package ranks
+
+import "context"
+
+// Transport moves bytes between the ranks of a run. Its methods may be called by
+// several goroutines at once.
+type Transport interface {
+	Rank() int // 0-based
+	Size() int
+	// Send returns when b may be used again, which may be only when it was received.
+	// Messages of one pair and tag keep their order.
+	Send(ctx context.Context, to, tag int, b []byte) error
+	// Recv fills b whole; a message of another length is an error.
+	Recv(ctx context.Context, from, tag int, b []byte) error
+	// Abort ends all ranks; the first rank's message is the one that people see. A
+	// transport between processes may end this one in it.
+	Abort(err error)
+	// Close ends this rank's part in order (MPI_Finalize). Nothing is called after it.
+	Close() error
+}
