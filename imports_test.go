@@ -110,7 +110,7 @@ var testAllow = map[string]string{
 	"runtime":                    "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
 	"train":                      "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
-	"train/learn":                "runtime/runtimetest models/qwen2",
+	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"train/supervised":           "runtime/runtimetest models/qwen2",
 	"eval":                       "reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward":                     "reward/rewardtest",

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
 )
 
@@ -65,6 +66,18 @@ func (w *Weights) Parameters() (n int) {
 func (w *Weights) Forget() {
 	if len(w.Data) > 0 {
 		forget(w.Data)
+	}
+}
+
+// ForgetOutside is Forget for all but the elements from (included) to to (excluded).
+func (w *Weights) ForgetOutside(from, to int) {
+	// The system takes whole pages, and those at the two ends stay.
+	page := os.Getpagesize() / 4
+	if from = from / page * page; from > 0 {
+		forget(w.Data[:from])
+	}
+	if to = (to + page - 1) / page * page; to < len(w.Data) {
+		forget(w.Data[to:])
 	}
 }
 

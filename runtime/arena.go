@@ -32,14 +32,19 @@ func hostArena(w *models.Weights) *arena {
 // hold makes an arena of w in the memory of e. Upload and Download find it from
 // then on. If fresh is true, w holds zeros only and is not copied.
 func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
+	return holdPart(e, w, 0, len(w.Data), fresh)
+}
+
+// holdPart is hold for the elements from (included) to to (excluded) alone.
+func holdPart(e *Env, w *models.Weights, from, to int, fresh bool) (*arena, error) {
 	a := hostArena(w)
 	a.env = e
 	e.arenas.Store(w, a)
 	if e.memory.aliases() {
 		return a, nil
 	}
-	a.memory, a.at = e.memory, nil
-	at, err := e.memory.alloc(a.bytes())
+	a.memory, a.at, a.from, a.to = e.memory, nil, from, to
+	at, err := e.memory.alloc(max(1, a.bytes()))
 	if err != nil {
 		a.close()
 		return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(a.bytes())*1e-9, e.memory, err)
@@ -191,7 +196,7 @@ const roundAtOnce = 1 << 22
 // the type of each.
 func (a *arena) upload() error {
 	if a.dtype == models.F32 {
-		if err := a.memory.upload(a.at, unsafe.Pointer(unsafe.SliceData(a.weights.Data)), a.bytes()); err != nil || a.rounded == nil {
+		if err := a.memory.upload(a.at, unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.bytes()); err != nil || a.rounded == nil {
 			return err
 		}
 		return a.rounded.upload()
@@ -213,7 +218,7 @@ func (a *arena) upload() error {
 
 // download copies the elements of a float32 arena to the host.
 func (a *arena) download() error {
-	return a.memory.download(unsafe.Pointer(unsafe.SliceData(a.weights.Data)), a.at, a.bytes())
+	return a.memory.download(unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.at, a.bytes())
 }
 
 // zero clears all elements.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"onering/models"
 	"onering/models/ports"
@@ -60,9 +61,10 @@ func (o *Optimizer) openNorm() error {
 	return nil
 }
 
-// squares returns the sum of the squares of all gradients divided by scale, or
-// ErrOverflow.
-func (n *normProgram) squares(scale float64) (total float64, err error) {
+// squares returns the sums of the squares of the gradients divided by scale, by slice,
+// of those slices that begin from element from (included) to to (excluded); the others
+// are 0. A sum is NaN where a gradient overflows float16.
+func (n *normProgram) squares(scale float64, bounds []int, from, to int) (sums []float64, err error) {
 	_, unscales := n.binding.s.index[output][ports.NotFinite]
 	b := binder{b: n.binding}
 	if unscales {
@@ -70,36 +72,54 @@ func (n *normProgram) squares(scale float64) (total float64, err error) {
 			inverse[0] = float32(1 / scale)
 		}
 	}
-	for _, s := range n.slices {
+	own := func(i int) bool { return from <= bounds[i] && bounds[i] < to }
+	for i, s := range n.slices {
+		if !own(i) {
+			continue
+		}
 		b.in(ports.Grad, s.g, nil)
 		b.out(ports.SquareSum, s.sum, nil)
 		if unscales {
 			b.out(ports.NotFinite, s.found, nil)
 		}
 		if err := b.run(); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
+	var found []float32
 	if unscales {
-		found, err := pulled[float32](&n.found)
-		if err != nil {
-			return 0, err
-		}
-		for _, count := range found {
-			if count != 0 {
-				return 0, ErrOverflow
-			}
+		if found, err = pulled[float32](&n.found); err != nil {
+			return nil, err
 		}
 	}
-	sums, err := pulled[float32](&n.sums)
+	singles, err := pulled[float32](&n.sums)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for _, sum := range sums {
-		total += float64(sum)
+	sums = make([]float64, len(singles))
+	for i, x := range singles {
+		switch {
+		case !own(i):
+		case unscales && found[i] != 0:
+			sums[i] = math.NaN()
+		default:
+			sums[i] = float64(x)
+		}
 	}
-	if !unscales {
-		total /= scale * scale
+	return sums, nil
+}
+
+// total adds the sums of all slices. With gradients in float16 it is ErrOverflow that
+// one of them is NaN.
+func (n *normProgram) total(sums []float64, scale float64) (total float64, err error) {
+	for _, x := range sums {
+		total += x
+	}
+	if _, unscales := n.binding.s.index[output][ports.NotFinite]; !unscales {
+		return total / (scale * scale), nil
+	}
+	if slices.ContainsFunc(sums, math.IsNaN) {
+		return 0, ErrOverflow
 	}
 	return total, nil
 }
@@ -118,7 +138,29 @@ func (n *normProgram) close() {
 // GradNorm returns the 2-norm of all gradients divided by the LossScale. If some are
 // NaN or infinite, the error names the tensor, or is ErrOverflow for float16.
 func (o *Optimizer) GradNorm() (float64, error) {
-	total, err := o.norm.squares(o.ring.lossScale())
+	return o.GradNormWith(func([]float64, []int) error { return nil })
+}
+
+// GradNormWith is GradNorm of several Optimizers that each have a part of the elements:
+// share sets sums[i], which is part owner[i]'s, to what the Optimizer of that part has
+// there. The norm is the same, to the bit, as that of one Optimizer.
+func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
+	bounds := o.bounds()
+	from, to := o.Own()
+	sums, err := o.norm.squares(o.ring.lossScale(), bounds, from, to)
+	if err != nil {
+		return 0, err
+	}
+	owner := make([]int, len(sums))
+	for i := range owner {
+		for bounds[i] >= o.edges[owner[i]+1] {
+			owner[i]++
+		}
+	}
+	if err := share(sums, owner); err != nil {
+		return 0, err
+	}
+	total, err := o.norm.total(sums, o.ring.lossScale())
 	if err != nil {
 		return 0, err
 	}

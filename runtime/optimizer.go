@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 
 	"onering/models"
@@ -25,6 +26,8 @@ type Optimizer struct {
 	norm      *normProgram
 	programs  map[string]*Binding // that update, by shape and type of the 16-bit copy
 	parts     []optimizerPart
+	edges     []int // the first element of each rank's part, and the number of elements
+	options   OptimizerOptions
 	scalars   map[string]*buffer // by port
 }
 
@@ -41,6 +44,9 @@ type OptimizerOptions struct {
 	// Offload keeps the state in the host's memory. Each update then copies it to
 	// the device and back: 16 bytes for each parameter with AdamW.
 	Offload bool
+	// Part of Parts: only the elements of this part, from 0, have a state here and are
+	// updated. Parts of 0 or 1 means all of them.
+	Part, Parts int
 }
 
 // NewOptimizer makes an Optimizer with a state of zeros.
@@ -50,9 +56,9 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), scalars: make(map[string]*buffer),
+		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), scalars: make(map[string]*buffer), options: options,
 	}
-	if err := o.open(options); err != nil {
+	if err := o.open(); err != nil {
 		o.Close()
 		return nil, err
 	}
@@ -60,16 +66,22 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 }
 
 // open makes the state, loads the Programs and cuts the arenas into parts.
-func (o *Optimizer) open(options OptimizerOptions) error {
+func (o *Optimizer) open() error {
+	bounds := o.bounds()
+	o.edges = o.cut(bounds)
+	if len(o.edges) > 2 && o.rule.ByTensor() {
+		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
+	}
+	from, to := o.Own()
 	for _, s := range o.rule.State() {
 		w, err := models.NewWeights(o.ring.Trained().Layout)
 		if err != nil {
 			return err
 		}
 		o.State[s.Name] = w
-		if options.Offload {
+		if o.options.Offload {
 			o.arenas[s.Port] = hostArena(w)
-		} else if o.arenas[s.Port], err = o.env.hold(w, true); err != nil {
+		} else if o.arenas[s.Port], err = holdPart(o.env, w, from, to, true); err != nil {
 			return err
 		}
 	}
@@ -85,13 +97,32 @@ func (o *Optimizer) open(options OptimizerOptions) error {
 		}
 		return nil
 	}
-	bounds := o.bounds()
-	for i, from := range bounds[:len(bounds)-1] {
-		if err := o.addPart(from, []int{bounds[i+1] - from}, nil); err != nil {
+	for i, first := range bounds[:len(bounds)-1] {
+		if first < from || first >= to {
+			continue
+		}
+		if err := o.addPart(first, []int{bounds[i+1] - first}, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// cut deals the ranges between bounds to the ranks, as evenly as whole ranges allow.
+func (o *Optimizer) cut(bounds []int) (edges []int) {
+	n := max(1, o.options.Parts)
+	for i := range n + 1 {
+		edges = append(edges, bounds[i*(len(bounds)-1)/n])
+	}
+	return edges
+}
+
+// Bounds returns the first element of each part, and the number of all elements.
+func (o *Optimizer) Bounds() []int { return o.edges }
+
+// Own returns the elements, from (included) to to (excluded), that are updated here.
+func (o *Optimizer) Own() (from, to int) {
+	return o.edges[o.options.Part], o.edges[o.options.Part+1]
 }
 
 // bounds returns the first element of each range, and the number of all elements.

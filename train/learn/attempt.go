@@ -14,12 +14,14 @@ type attempt struct {
 	*Stepper
 	batch Batch
 	weigh Weigh
-	micro [][]int // the sequences of each micro-batch
+	owner []int   // the rank of each sequence
+	micro [][]int // the sequences of each micro-batch, which are this rank's
 	Report
 }
 
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
-	a := &attempt{Stepper: s, batch: b, weigh: weigh, micro: microBatches(b.Sequences, b.Live, s.limit.tokens)}
+	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
+	a.micro = microBatches(b.Sequences, b.Live, s.own(a.owner), s.limit.tokens)
 	a.Scores, a.MicroBatches = newScores(len(b.Sequences)), len(a.micro)
 	for _, x := range b.Sequences {
 		a.Tokens += len(x.Tokens) - x.Prompt
@@ -34,25 +36,45 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 func (a *attempt) run(ctx context.Context) error {
 	var err error
 	if a.weigh == nil {
-		err = a.agree(ctx, a.passByPass(ctx))
+		if err = a.agree(a.passByPass(ctx)); err == nil {
+			err = a.whole()
+		}
 	} else {
 		err = a.allForward(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.options.Ranks.Sum(ctx, a.learner.Gradients); err != nil {
+	if err := a.sum(); err != nil {
 		return err
 	}
 	if a.optimizer == nil {
 		return nil
 	}
 	a.observe(Updating)
-	if a.norm, err = a.optimizer.GradNorm(); err != nil && !errors.Is(err, runtime.ErrOverflow) {
+	if a.norm, err = a.gradNorm(); err != nil && !errors.Is(err, runtime.ErrOverflow) {
 		err = gradientError(err)
 	}
 	a.GradNorm = a.norm
 	return err
+}
+
+// whole adds to the report what the other ranks have computed of a batch whose weights
+// are known.
+func (a *attempt) whole() error {
+	if a.ranks.Size() == 1 {
+		return nil
+	}
+	if err := a.share(a.owner, a.batch.Sequences, a.Scores); err != nil {
+		return err
+	}
+	a.Loss.Value = 0
+	for i, row := range a.LogProb {
+		for t, x := range row {
+			a.Loss.Value += a.batch.Weights[i][t] * x
+		}
+	}
+	return a.Loss.Check()
 }
 
 // passByPass computes the gradients of a batch whose weights are known: each
@@ -103,12 +125,17 @@ func (a *attempt) allForward(ctx context.Context) error {
 			}
 		}
 	}()
-	// All ranks have their scores before any weighs them: weigh may need those of
-	// the other ranks.
-	if err := a.agree(ctx, a.forwardAll(ctx, passes)); err != nil {
+	// Each rank weighs the scores of the whole batch, and so comes to the same.
+	if err := a.agree(a.forwardAll(ctx, passes)); err != nil {
 		return err
 	}
-	return a.agree(ctx, a.backwardAll(ctx, passes))
+	if err := a.share(a.owner, a.batch.Sequences, a.Scores); err != nil {
+		return err
+	}
+	if err := a.Scores.finite("", nil); err != nil {
+		return a.Explain(err, a.batch.Sequences)
+	}
+	return a.agree(a.backwardAll(ctx, passes))
 }
 
 // forwardAll sets the scores of the batch and the passes of its micro-batches.
@@ -125,9 +152,6 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 		if passes[i], err = a.forward(ctx, a.learner, a.batch.Sequences, group, keep, a.Scores); err != nil {
 			return err
 		}
-	}
-	if err := a.Scores.finite("", nil); err != nil {
-		return a.Explain(err, a.batch.Sequences)
 	}
 	return nil
 }

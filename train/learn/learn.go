@@ -74,7 +74,8 @@ type Phase int
 const (
 	Forward  Phase = iota // log-probs
 	Weighing              // the loss and its derivatives
-	Backward              // gradients, and their sum over the ranks
+	Backward              // gradients
+	Reducing              // the ranks' gradients to their sum, and updated parts to all
 	Updating              // the gradient's norm and the optimizer
 	Idle                  // between two steps
 )
@@ -99,6 +100,9 @@ type Options struct {
 	EntropyGradient bool
 	// Ranks are the processes that take the step together; nil is this one alone.
 	Ranks Ranks
+	// Shard has each rank keep a part of the optimizer's state and update that part of
+	// the weights.
+	Shard bool
 	// Observe, if not nil, is told each phase as it begins.
 	Observe func(Phase)
 	// Log is told of steps that are computed again; nil discards it.
@@ -111,13 +115,11 @@ type Options struct {
 
 // A Stepper takes optimizer steps on the weights of one ring.
 type Stepper struct {
-	explainer
-	ring      *runtime.Ring
-	options   Options
-	optimizer *runtime.Optimizer // nil without Options.Optimizer
-	limit     microLimit
-	scaling   lossScaling
-	norm      float64 // of the gradients that Update takes
+	crew
+	options Options
+	limit   microLimit
+	scaling lossScaling
+	norm    float64 // of the gradients that Update takes
 }
 
 // New allocates the gradients and, with Options.Optimizer, its state. The caller
@@ -138,8 +140,11 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		weights = append(weights, ring.Adapter)
 	}
 	s := &Stepper{
-		explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
-		ring:      ring, options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log},
+		crew: crew{
+			explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
+			ring:      ring, ranks: o.Ranks, shard: o.Shard, watch: o.Observe,
+		},
+		options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log},
 	}
 	if o.Optimizer != nil {
 		if err := s.OpenOptimizer(o.Optimizer); err != nil {
@@ -155,7 +160,11 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 
 // OpenOptimizer gives an optimizer to a Stepper that was made without one.
 func (s *Stepper) OpenOptimizer(o models.Optimizer) (err error) {
-	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o, runtime.OptimizerOptions{Offload: s.options.Offload})
+	options := runtime.OptimizerOptions{Offload: s.options.Offload}
+	if s.options.Shard {
+		options.Part, options.Parts = s.ranks.Rank(), s.ranks.Size()
+	}
+	s.optimizer, err = s.env.NewOptimizer(s.ring, s.learner.Gradients, o, options)
 	return err
 }
 
@@ -192,11 +201,5 @@ func (s *Stepper) Restore(x State) {
 	}
 	if x.LossScale != nil && s.scaling.scale != nil {
 		s.scaling.set(*x.LossScale, 0)
-	}
-}
-
-func (s *Stepper) observe(p Phase) {
-	if s.options.Observe != nil {
-		s.options.Observe(p)
 	}
 }

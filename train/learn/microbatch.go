@@ -7,18 +7,15 @@ import (
 	"onering/runtime"
 )
 
-// microBatches cuts the sequences of a batch into micro-batches of at most limit
+// microBatches cuts those sequences of a batch that own lists into micro-batches of at most limit
 // tokens each; a longer sequence goes alone. Sequences that are live and others
 // never share a micro-batch, so the others cost no backward pass. Each kind is
 // sorted by length, longest first: attention pads the rows of a micro-batch to
 // one length, and later micro-batches fit into the memory of earlier ones. live
 // nil means that all are.
-func microBatches(sequences []runtime.Sequence, live []bool, limit int) [][]int {
+func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
-	order := make([]int, len(sequences))
-	for i := range order {
-		order[i] = i
-	}
+	order := slices.Clone(own)
 	slices.SortStableFunc(order, func(a, b int) int {
 		if alive(a) != alive(b) {
 			if alive(a) {

@@ -24,11 +24,11 @@ func TestMicroBatches(t *testing.T) {
 		{45, []bool{true, false, true, true, false, true}, "[[3 2 5 0] [1 4]]"},
 		{10, []bool{true, false, true, true, false, true}, "[[3] [2 5] [0] [1] [4]]"},
 	} {
-		if got := fmt.Sprint(microBatches(sequences, tt.live, tt.limit)); got != tt.want {
+		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit)); got != tt.want {
 			t.Errorf("at most %d tokens, live %v: %s, want %s", tt.limit, tt.live, got, tt.want)
 		}
 	}
-	if got := microBatches(nil, nil, 10); len(got) != 0 {
+	if got := microBatches(nil, nil, nil, 10); len(got) != 0 {
 		t.Errorf("of no sequences: %v", got)
 	}
 }

@@ -1,37 +1,47 @@
 package learn
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
-
-	"onering/models"
 )
 
 // Ranks are the processes that take each step together, one of which is this one.
-// Each computes the gradients of its own sequences of the batch; all hold the same
-// weights, the same optimizer state, the same bound of micro-batches and the same
-// loss scale before the step, and after it, because they take the same decisions
-// from the same figures.
+// Each computes the scores and gradients of its own sequences of the batch; all hold
+// the same weights, the same bound of micro-batches and the same loss scale before the
+// step, and after it, because they take the same decisions from the same figures.
 //
 // An implementation observes these rules:
 //
 //   - Every rank makes the same calls in the same order. A call returns when all
-//     ranks have made it, or with an error when one is gone or ctx has ended.
+//     ranks have made it, or with an error when one is gone. It does not end with a
+//     context: the others would wait for this rank.
 //   - Agree returns on every rank the largest of the outcomes that the ranks gave
 //     it.
-//   - Sum replaces the gradients of every rank by their sum over all ranks, added
-//     in the order of the ranks, so that a run with the same number of ranks gives
-//     the same bits. Gradients are multiplied by the same loss scale everywhere.
-//     Those on a device are at the runtime.Env that made them, not in g.Data.
+//   - Share gives every rank the rows of all: row i is the one of rank owner[i].
+//     Rows that this rank does not own have their length already.
+//   - Sum replaces element i of every rank by the sum over all ranks, added in the
+//     order of the ranks, so that a run with the same number of ranks gives the same
+//     bits. Gradients are multiplied by the same loss scale everywhere.
+//   - SumParts does this only for the elements that this rank owns; the others are
+//     undefined afterwards. Rank r owns those from bounds[r] to bounds[r+1]-1. The
+//     sums have the bits of Sum.
+//   - Spread gives every rank the elements that each owns. Collect gives them to the
+//     first rank alone, and Scatter gives each rank those that it owns from the first.
 //   - After an error no rank updates anything.
 //
 // The norm, the loss scale after an overflow, the clip and the update follow from
 // the summed gradients alone: they need no agreement.
 type Ranks interface {
-	Agree(ctx context.Context, own Outcome) (Outcome, error)
-	Sum(ctx context.Context, g *models.Weights) error
+	Rank() int
+	Size() int
+	Agree(own Outcome) (Outcome, error)
+	Share(owner []int, rows ...[][]float64) error
+	Sum(x []float32) error
+	SumParts(x []float32, bounds []int) error
+	Spread(x []float32, bounds []int) error
+	Collect(x []float32, bounds []int) error
+	Scatter(x []float32, bounds []int) error
 }
 
 // An Outcome is what became of a rank's part of a step. Of several the largest
@@ -48,11 +58,32 @@ const (
 // Alone is the only rank of a run of one process.
 type Alone struct{}
 
+// Rank implements Ranks.
+func (Alone) Rank() int { return 0 }
+
+// Size implements Ranks.
+func (Alone) Size() int { return 1 }
+
 // Agree implements Ranks.
-func (Alone) Agree(_ context.Context, own Outcome) (Outcome, error) { return own, nil }
+func (Alone) Agree(own Outcome) (Outcome, error) { return own, nil }
+
+// Share implements Ranks.
+func (Alone) Share([]int, ...[][]float64) error { return nil }
 
 // Sum implements Ranks.
-func (Alone) Sum(context.Context, *models.Weights) error { return nil }
+func (Alone) Sum([]float32) error { return nil }
+
+// SumParts implements Ranks.
+func (Alone) SumParts([]float32, []int) error { return nil }
+
+// Spread implements Ranks.
+func (Alone) Spread([]float32, []int) error { return nil }
+
+// Collect implements Ranks.
+func (Alone) Collect([]float32, []int) error { return nil }
+
+// Scatter implements Ranks.
+func (Alone) Scatter([]float32, []int) error { return nil }
 
 // errMemoryElsewhere is what a rank returns whose part of the step is done while
 // the memory of another ended.
@@ -77,9 +108,9 @@ func (s *Stepper) outcome(err error) Outcome {
 }
 
 // agree returns err, or what another rank has met where that is worse.
-func (s *Stepper) agree(ctx context.Context, err error) error {
+func (s *Stepper) agree(err error) error {
 	own := s.outcome(err)
-	all, failed := s.options.Ranks.Agree(ctx, own)
+	all, failed := s.ranks.Agree(own)
 	switch {
 	case failed != nil:
 		return errors.Join(err, failed)

@@ -5,7 +5,7 @@ import "onering/train/metrics"
 // phaseNames are the names of a Stepper's phases in the metrics.
 var phaseNames = map[Phase]metrics.Phase{
 	Forward: metrics.PhaseScore, Weighing: metrics.PhaseWeights, Backward: metrics.PhaseBackward,
-	Updating: metrics.PhaseOptimizer, Idle: metrics.PhaseOther,
+	Reducing: metrics.PhaseReduce, Updating: metrics.PhaseOptimizer, Idle: metrics.PhaseOther,
 }
 
 // Timing returns an Options.Observe that has a stopwatch count each phase.

@@ -15,17 +15,21 @@ func (s *Stepper) Score(ctx context.Context, sequences []runtime.Sequence) (Scor
 // ScoreWith is Score with another learner, such as that of a reference policy, in
 // the Stepper's micro-batches.
 func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences []runtime.Sequence) (Scores, error) {
+	owner := s.owners(Batch{Sequences: sequences})
 	for {
 		out := newScores(len(sequences))
 		var err error
-		for _, group := range microBatches(sequences, nil, s.limit.tokens) {
+		for _, group := range microBatches(sequences, nil, s.own(owner), s.limit.tokens) {
 			var p *runtime.Pass
 			if p, err = s.forward(ctx, l, sequences, group, false, out); err != nil {
 				break
 			}
 			p.Release()
 		}
-		if err = s.agree(ctx, err); s.outcome(err) != OutOfMemory {
+		if err = s.agree(err); err == nil {
+			err = s.share(owner, sequences, out)
+		}
+		if s.outcome(err) != OutOfMemory {
 			return out, err
 		}
 		s.limit.halve(err)

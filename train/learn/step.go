@@ -58,7 +58,8 @@ func (e *UpdateError) Error() string { return e.Err.Error() }
 func (e *UpdateError) Unwrap() error { return e.Err }
 
 // Update clips the gradients that Gradients has computed and updates the weights
-// with them. After an *UpdateError the weights are those of no step.
+// with them. After an *UpdateError the weights are those of no step. Where each rank
+// updates a part, it gets the others' from them.
 func (s *Stepper) Update(rate float64) error {
 	s.observe(Updating)
 	defer s.observe(Idle)
@@ -66,7 +67,11 @@ func (s *Stepper) Update(rate float64) error {
 	if most := s.options.MaxGradNorm; most > 0 {
 		clip = min(1, most/(s.norm+1e-6)) // as torch.nn.utils.clip_grad_norm_ does
 	}
-	if err := s.optimizer.Update(rate, clip); err != nil {
+	err := s.optimizer.Update(rate, clip)
+	if err == nil {
+		err = s.spread()
+	}
+	if err != nil {
 		return &UpdateError{err}
 	}
 	if x := s.scaling.scale; x != nil {

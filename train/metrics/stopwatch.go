@@ -14,11 +14,12 @@ const (
 	PhaseScore     Phase = "score"
 	PhaseWeights   Phase = "weights"
 	PhaseBackward  Phase = "backward"
+	PhaseReduce    Phase = "reduce" // of several ranks
 	PhaseOptimizer Phase = "optimizer"
 	PhaseOther     Phase = "other"
 )
 
-var phases = []Phase{PhaseRollout, PhaseScore, PhaseWeights, PhaseBackward, PhaseOptimizer, PhaseOther}
+var phases = []Phase{PhaseRollout, PhaseScore, PhaseWeights, PhaseBackward, PhaseReduce, PhaseOptimizer, PhaseOther}
 
 // A Stopwatch counts the seconds that each phase takes.
 type Stopwatch struct {
@@ -45,6 +46,9 @@ func (s *Stopwatch) Take() Record {
 	s.Enter(PhaseOther)
 	var r Record
 	for _, p := range phases {
+		if _, seen := s.seconds[p]; p == PhaseReduce && !seen {
+			continue // there is one rank
+		}
 		r = append(r, Metric{"seconds/" + string(p), math.Round(s.seconds[p]*1e6) / 1e6})
 	}
 	clear(s.seconds)

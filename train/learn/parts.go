@@ -1,0 +1,202 @@
+package learn
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"onering/models"
+	"onering/runtime"
+)
+
+// A crew is what the ranks of a run share: a model's weights, their gradients and the
+// optimizer.
+type crew struct {
+	explainer
+	ring      *runtime.Ring
+	optimizer *runtime.Optimizer // nil without Options.Optimizer
+	ranks     Ranks
+	shard     bool
+	watch     func(Phase) // nil without Options.Observe
+}
+
+func (c *crew) observe(p Phase) {
+	if c.watch != nil {
+		c.watch(p)
+	}
+}
+
+// owners deals the sequences of a batch to the ranks so that each has about the same
+// to compute, and returns the rank of each. Every rank comes to the same.
+func (c *crew) owners(b Batch) []int {
+	const backward = 2 // costs twice the forward pass
+	costs := make([]int, len(b.Sequences))
+	for i, x := range b.Sequences {
+		costs[i] = len(x.Tokens)
+		if b.live(i) {
+			costs[i] *= 1 + backward
+		}
+	}
+	return Deal(costs, c.ranks.Size())
+}
+
+// Deal gives each of the parts of a work to one of n ranks, whose costs become about
+// equal: the dearest part that is left goes to the rank that has least, and of equal
+// ones the first to the first.
+func Deal(costs []int, n int) (owner []int) {
+	owner = make([]int, len(costs))
+	if n == 1 {
+		return owner
+	}
+	order := make([]int, len(costs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return costs[b] - costs[a] })
+	sums := make([]int, n)
+	for _, i := range order {
+		least := slices.Index(sums, slices.Min(sums))
+		owner[i] = least
+		sums[least] += costs[i]
+	}
+	return owner
+}
+
+// own lists the sequences that are this rank's.
+func (c *crew) own(owner []int) (list []int) {
+	for i, rank := range owner {
+		if rank == c.ranks.Rank() {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// share gives this rank the scores of all sequences.
+func (c *crew) share(owner []int, sequences []runtime.Sequence, x Scores) error {
+	if c.ranks.Size() == 1 {
+		return nil
+	}
+	for i, q := range sequences {
+		if owner[i] != c.ranks.Rank() {
+			n := len(q.Tokens) - q.Prompt
+			x.LogProb[i], x.Entropy[i] = make([]float64, n), make([]float64, n)
+		}
+	}
+	return c.ranks.Share(owner, x.LogProb, x.Entropy)
+}
+
+// sum sums the gradients over the ranks: all, or those of this rank's part.
+func (c *crew) sum() error {
+	if c.ranks.Size() == 1 {
+		return nil
+	}
+	g := c.learner.Gradients
+	c.observe(Reducing)
+	if err := c.env.Download(g); err != nil {
+		return err
+	}
+	var err error
+	if c.sharded() {
+		err = c.ranks.SumParts(g.Data, c.optimizer.Bounds())
+	} else {
+		err = c.ranks.Sum(g.Data)
+	}
+	return errors.Join(err, c.env.Upload(g))
+}
+
+// sharded says whether each rank updates a part of the weights.
+func (c *crew) sharded() bool {
+	return c.shard && c.ranks.Size() > 1 && c.optimizer != nil
+}
+
+// spread gives all ranks the weights that each has updated.
+func (c *crew) spread() error {
+	if !c.sharded() {
+		return nil
+	}
+	w := c.ring.Trained()
+	c.observe(Reducing)
+	if err := c.env.Download(w); err != nil {
+		return err
+	}
+	err := c.ranks.Spread(w.Data, c.optimizer.Bounds())
+	err = errors.Join(err, c.env.Upload(w))
+	c.env.Forget(w)
+	return err
+}
+
+// gradNorm returns the 2-norm of the summed gradients.
+func (c *crew) gradNorm() (float64, error) {
+	if !c.sharded() {
+		return c.optimizer.GradNorm()
+	}
+	return c.optimizer.GradNormWith(func(sums []float64, owner []int) error {
+		rows := make([][]float64, len(sums))
+		for i := range sums {
+			rows[i] = sums[i : i+1]
+		}
+		return c.ranks.Share(owner, rows)
+	})
+}
+
+// state lists the optimizer's state in the order of the names.
+func (c *crew) state() (list []*models.Weights) {
+	for _, name := range slices.Sorted(maps.Keys(c.optimizer.State)) {
+		list = append(list, c.optimizer.State[name])
+	}
+	return list
+}
+
+// Collect gives the first rank the whole of the optimizer's state, in the host's
+// memory, for a checkpoint. Drop frees there what other ranks keep.
+func (c *crew) Collect() error {
+	if err := c.env.Download(c.state()...); err != nil || !c.sharded() {
+		return err
+	}
+	for _, w := range c.state() {
+		if err := c.ranks.Collect(w.Data, c.optimizer.Bounds()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Drop frees the host's copies of what Collect has got.
+func (c *crew) Drop() {
+	c.env.Forget(c.state()...)
+	if c.sharded() {
+		bounds, rank := c.optimizer.Bounds(), c.ranks.Rank()
+		for _, w := range c.state() {
+			w.ForgetOutside(bounds[rank], bounds[rank+1])
+		}
+	}
+}
+
+// Follow gives every rank the weights and the state that the first has, in the host's
+// memory, and all of them to their devices: after a checkpoint was read.
+func (c *crew) Follow() error {
+	w, ranks := c.ring.Trained(), c.ranks
+	all := make([]int, ranks.Size()+1) // the first owns everything
+	for i := range all[1:] {
+		all[1+i] = len(w.Data)
+	}
+	bounds, move := all, ranks.Spread
+	if c.sharded() {
+		bounds, move = c.optimizer.Bounds(), ranks.Scatter
+	}
+	if err := ranks.Spread(w.Data, all); err != nil {
+		return err
+	}
+	for _, x := range c.state() {
+		if err := move(x.Data, bounds); err != nil {
+			return err
+		}
+	}
+	if err := c.env.Upload(append(c.state(), w)...); err != nil {
+		return err
+	}
+	c.env.Forget(w)
+	c.Drop()
+	return nil
+}

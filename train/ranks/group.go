@@ -1,0 +1,198 @@
+package ranks
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"onering/train/learn"
+)
+
+// A Group is this process among the ranks of a run. All ranks call the same methods in
+// the same order; a call returns when all have made it, or with an error when one is
+// gone. In a Group of one rank they do nothing.
+//
+// No context ends a wait: a rank that went its own way would leave the others waiting.
+type Group struct {
+	wire
+	received []float32 // room for the other ranks' elements in add
+}
+
+var _ learn.Ranks = (*Group)(nil)
+
+// New returns the group that a transport connects.
+func New(t Transport) *Group { return &Group{wire: wire{t: t}} }
+
+// Alone returns the group of a process that is the only rank.
+func Alone() *Group { return New(Local(1)[0]) }
+
+// Gather returns what each rank gives, by rank.
+func (g *Group) Gather(own []byte) ([][]byte, error) {
+	all := make([][]byte, g.Size())
+	all[g.Rank()%len(all)] = own
+	if g.Size() == 1 {
+		return all, nil
+	}
+	size := binary.LittleEndian.AppendUint64(nil, uint64(len(own)))
+	sizes := make([]byte, 8*len(all))
+	if err := g.exchange(tagSize, func(int) []byte { return size }, func(r int) []byte { return sizes[8*r:][:8] }); err != nil {
+		return nil, err
+	}
+	for r := range all {
+		if r == g.Rank() {
+			continue
+		}
+		n := binary.LittleEndian.Uint64(sizes[8*r:])
+		if n > mostBytes {
+			return nil, fmt.Errorf("ranks: rank %d announces %d bytes", r, n)
+		}
+		all[r] = make([]byte, n)
+	}
+	return all, g.exchange(tagBlob, func(int) []byte { return own }, func(r int) []byte { return all[r] })
+}
+
+// mostBytes bounds what a rank is believed to send.
+const mostBytes = 1 << 36
+
+// Tell gives every rank what the first has; the others' own is not looked at.
+func (g *Group) Tell(own []byte) ([]byte, error) {
+	if g.Size() == 1 {
+		return own, nil
+	}
+	if !g.First() {
+		own = nil
+	}
+	all, err := g.Gather(own)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// Decide returns the decision of the first rank.
+func (g *Group) Decide(own bool) (bool, error) {
+	if g.Size() == 1 {
+		return own, nil
+	}
+	b := []byte{0}
+	if own {
+		b[0] = 1
+	}
+	b, err := g.Tell(b)
+	return err == nil && len(b) == 1 && b[0] == 1, err
+}
+
+// A RankError is the error of another rank.
+type RankError struct {
+	Rank int
+	Text string
+	kind byte
+}
+
+func (e *RankError) Error() string { return fmt.Sprintf("rank %d: %s", e.Rank, e.Text) }
+
+// Unwrap returns what this rank has to know of the error: context.Canceled of one that
+// was told to stop, a *learn.UpdateError of an update that was not finished.
+func (e *RankError) Unwrap() error {
+	switch e.kind {
+	case stopped:
+		return context.Canceled
+	case half:
+		return &learn.UpdateError{Err: errors.New(e.Text)}
+	}
+	return nil
+}
+
+// Kinds of an error; of several ranks' the largest counts.
+const (
+	stopped = 1 + iota
+	failed
+	half
+)
+
+func kindOf(err error) byte {
+	var update *learn.UpdateError
+	switch {
+	case errors.As(err, &update):
+		return half
+	case errors.Is(err, context.Canceled):
+		return stopped
+	}
+	return failed
+}
+
+// AgreeOn returns nil if all ranks give nil, else on every rank the error of the same
+// one: its own there, a *RankError on the others.
+func (g *Group) AgreeOn(own error) error {
+	if g.Size() == 1 {
+		return own
+	}
+	if err := g.Lost(); err != nil {
+		if own == nil {
+			own = err
+		}
+		return own
+	}
+	var word []byte
+	if own != nil {
+		word = append([]byte{kindOf(own)}, own.Error()...)
+	}
+	all, err := g.Gather(word)
+	if err != nil {
+		return errors.Join(own, err)
+	}
+	worst := -1
+	for r, word := range all {
+		if len(word) > 0 && (worst < 0 || word[0] > all[worst][0]) {
+			worst = r
+		}
+	}
+	switch {
+	case worst < 0:
+		return nil
+	case worst == g.Rank():
+		return own
+	}
+	return &RankError{worst, string(all[worst][1:]), all[worst][0]}
+}
+
+// Agree implements learn.Ranks.
+func (g *Group) Agree(own learn.Outcome) (learn.Outcome, error) {
+	if g.Size() == 1 {
+		return own, nil
+	}
+	words := make([]byte, g.Size())
+	words[g.Rank()] = byte(own)
+	err := g.exchange(tagBlob, func(int) []byte { return words[g.Rank():][:1] }, func(r int) []byte { return words[r:][:1] })
+	for _, w := range words {
+		own = max(own, learn.Outcome(w))
+	}
+	return own, err
+}
+
+// Same returns an error on every rank unless all have the same text of a thing. It
+// names the first rank that has another one than the first rank.
+func (g *Group) Same(thing, text string) error {
+	all, err := g.Gather([]byte(text))
+	if err != nil {
+		return err
+	}
+	for r, other := range all {
+		if string(other) != string(all[0]) {
+			return &DifferError{thing, r, string(other), string(all[0])}
+		}
+	}
+	return nil
+}
+
+// A DifferError says that a rank has something else than the first one.
+type DifferError struct {
+	Thing        string
+	Rank         int
+	Other, First string
+}
+
+func (e *DifferError) Error() string {
+	return fmt.Sprintf("ranks: rank %d has another %s than rank 0: %s, not %s; all ranks need the same", e.Rank, e.Thing, e.Other, e.First)
+}

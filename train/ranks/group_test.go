@@ -1,0 +1,283 @@
+package ranks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"onering/train/learn"
+)
+
+// all runs f on each of n ranks and returns their errors. It fails the test if they do
+// not end.
+func all(t *testing.T, n int, f func(g *Group) error) []error {
+	t.Helper()
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	for i, transport := range Local(n) {
+		wait.Go(func() { errs[i] = f(New(transport)) })
+	}
+	ended := make(chan struct{})
+	go func() { wait.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the ranks wait for each other")
+	}
+	return errs
+}
+
+// well fails the test unless all ranks end without an error.
+func well(t *testing.T, n int, f func(g *Group) error) {
+	t.Helper()
+	for r, err := range all(t, n, f) {
+		if err != nil {
+			t.Errorf("rank %d of %d: %v", r, n, err)
+		}
+	}
+}
+
+// draw returns numbers of very different sizes, so that the order of a sum shows.
+func draw(rank, n int) []float32 {
+	r := rand.New(rand.NewPCG(uint64(rank), 7))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = math.Float32frombits(r.Uint32()&0x83ffffff + 0x3c000000) // of 2^-7 to 1
+	}
+	return x
+}
+
+// Sums are those in the order of the ranks, to the bit, of all elements and of each
+// rank's own, and what is sent is as predicted.
+func TestSum(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		for _, size := range []int{0, 1, n, 1000, []int{0, 0, bucket + 3}[n%3]} {
+			want := draw(0, size)
+			for r := 1; r < n; r++ {
+				for i, v := range draw(r, size) {
+					want[i] += v
+				}
+			}
+			bounds := make([]int, n+1) // uneven parts, one of which may be empty
+			for r := range bounds {
+				bounds[r] = size * r * r / (n * n)
+			}
+			well(t, n, func(g *Group) error {
+				x := draw(g.Rank(), size)
+				if err := g.Sum(x); err != nil {
+					return err
+				}
+				if !slices.Equal(x, want) {
+					return errors.New("another sum")
+				}
+				if sent := g.Sent(); sent != g.Volume(size, nil) {
+					return fmt.Errorf("sent %d bytes, predicted %d", sent, g.Volume(size, nil))
+				}
+				before := g.Sent()
+				x = draw(g.Rank(), size)
+				if err := g.SumParts(x, bounds); err != nil {
+					return err
+				}
+				from, to := bounds[g.Rank()], bounds[g.Rank()+1]
+				if n > 1 && !slices.Equal(x[from:to], want[from:to]) {
+					return errors.New("another sum of a part")
+				}
+				if err := g.Spread(x, bounds); err != nil {
+					return err
+				}
+				if !slices.Equal(x, want) {
+					return errors.New("parts are not where they belong")
+				}
+				if sent := g.Sent() - before; sent != g.Volume(size, bounds) {
+					return fmt.Errorf("sent %d bytes in parts, predicted %d", sent, g.Volume(size, bounds))
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// The first rank gets the parts of all, and each its own from the first.
+func TestCollectScatter(t *testing.T) {
+	bounds := []int{0, 3, 3, 10}
+	well(t, 3, func(g *Group) error {
+		x := make([]float32, 10)
+		for i := bounds[g.Rank()]; i < bounds[g.Rank()+1]; i++ {
+			x[i] = float32(i)
+		}
+		own := slices.Clone(x)
+		if err := g.Collect(x, bounds); err != nil {
+			return err
+		}
+		if g.First() && !slices.Equal(x, []float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+			return fmt.Errorf("collected %v", x)
+		}
+		if !g.First() {
+			clear(x)
+		}
+		if err := g.Scatter(x, bounds); err != nil {
+			return err
+		}
+		if from, to := bounds[g.Rank()], bounds[g.Rank()+1]; !slices.Equal(x[from:to], own[from:to]) {
+			return fmt.Errorf("got %v", x)
+		}
+		return nil
+	})
+}
+
+func TestGatherAndShare(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		well(t, n, func(g *Group) error {
+			text := strings.Repeat("x", g.Rank()*g.Rank()*part/2)
+			texts, err := g.Gather([]byte(text))
+			if err != nil {
+				return err
+			}
+			for r, b := range texts {
+				if len(b) != r*r*part/2 {
+					return fmt.Errorf("rank %d gave %d bytes", r, len(b))
+				}
+			}
+			told, err := g.Tell([]byte(fmt.Sprint("of rank ", g.Rank())))
+			if err != nil || string(told) != "of rank 0" {
+				return fmt.Errorf("told %q, %v", told, err)
+			}
+			if yes, err := g.Decide(g.First()); !yes || err != nil {
+				return fmt.Errorf("decided %v, %v", yes, err)
+			}
+			owner := []int{n - 1, 0, 0, n - 1, n / 2}
+			want, got := make([][]float64, 5), make([][]float64, 5)
+			for i := range want {
+				for k := range i {
+					want[i] = append(want[i], float64(10*i+k))
+				}
+				got[i] = make([]float64, i)
+				if owner[i] == g.Rank() {
+					got[i] = want[i]
+				}
+			}
+			if err := g.Share(owner, got, [][]float64{{}}); err != nil {
+				return err
+			}
+			for i := range want {
+				if !slices.Equal(got[i], want[i]) {
+					return fmt.Errorf("row %d: %v", i, got[i])
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// All ranks return an error of the same rank, the worst one, and each sees of it what
+// it has to know.
+func TestAgreeOn(t *testing.T) {
+	update := &learn.UpdateError{Err: errors.New("half")}
+	for _, tt := range []struct {
+		errs []error
+		want string
+		is   func(error) bool
+	}{
+		{errs: []error{nil, nil, nil}},
+		{[]error{nil, context.Canceled, nil}, "context canceled", func(err error) bool { return errors.Is(err, context.Canceled) }},
+		{[]error{nil, context.Canceled, errors.New("broken")}, "broken", func(err error) bool { return !errors.Is(err, context.Canceled) }},
+		{[]error{errors.New("broken"), nil, update}, "half", func(err error) bool { var u *learn.UpdateError; return errors.As(err, &u) }},
+		{[]error{errors.New("one"), errors.New("two"), errors.New("three")}, "one", func(error) bool { return true }},
+	} {
+		for r, err := range all(t, 3, func(g *Group) error { return g.AgreeOn(tt.errs[g.Rank()]) }) {
+			if (err == nil) != (tt.want == "") || err != nil && (!strings.HasSuffix(err.Error(), tt.want) || !tt.is(err)) {
+				t.Errorf("%v: rank %d returns %v", tt.errs, r, err)
+			}
+		}
+	}
+	for r, err := range all(t, 3, func(g *Group) error { return g.Same("data", []string{"a", "a", "b"}[g.Rank()]) }) {
+		var differ *DifferError
+		if !errors.As(err, &differ) || differ.Rank != 2 || differ.Thing != "data" {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	well(t, 3, func(g *Group) error {
+		out, err := g.Agree([]learn.Outcome{learn.Done, learn.NotFinite, learn.OutOfMemory}[g.Rank()])
+		if out != learn.NotFinite {
+			return fmt.Errorf("agreed on %v", out)
+		}
+		return err
+	})
+}
+
+// What ends one rank's context ends all, and none waits at the end for one that was
+// never told to stop.
+func TestContext(t *testing.T) {
+	for _, stops := range []bool{true, false} {
+		well(t, 4, func(g *Group) error {
+			parent, stop := context.WithCancel(context.Background())
+			defer stop()
+			ctx, end := g.Context(parent)
+			defer end()
+			if !stops {
+				return g.AgreeOn(ctx.Err())
+			}
+			if g.Rank() == 2 {
+				stop()
+			}
+			<-ctx.Done()
+			return nil
+		})
+	}
+}
+
+// When a rank ends all, every other one that waits gets its error; the group is lost
+// from then on, and what is left to do alone can be done.
+func TestLost(t *testing.T) {
+	reason := errors.New("gone")
+	for r, err := range all(t, 3, func(g *Group) error {
+		if g.Rank() == 1 {
+			g.Abort(reason)
+			return nil
+		}
+		if err := g.Sum(make([]float32, 10)); !errors.Is(err, reason) || !errors.Is(g.Lost(), reason) {
+			return fmt.Errorf("sum: %v, lost: %v", err, g.Lost())
+		}
+		if err := g.AgreeOn(nil); !errors.Is(err, reason) {
+			return fmt.Errorf("agreed: %v", err)
+		}
+		g.Leave()
+		yes, err := g.Decide(true)
+		if !yes || g.Size() != 1 {
+			return errors.New("it has not left")
+		}
+		return errors.Join(err, g.AgreeOn(nil))
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// A process alone is the only rank.
+func TestAlone(t *testing.T) {
+	g := Alone()
+	x := []float32{1, 2}
+	all, err := g.Gather([]byte("own"))
+	if g.Rank() != 0 || g.Size() != 1 || !g.First() || !reflect.DeepEqual(all, [][]byte{[]byte("own")}) {
+		t.Errorf("rank %d of %d, gathered %q", g.Rank(), g.Size(), all)
+	}
+	err = errors.Join(err, g.Sum(x), g.SumParts(x, []int{0, 2}), g.Spread(x, []int{0, 2}), g.Share(nil), g.Same("data", "x"), g.AgreeOn(nil), g.Close())
+	if err != nil || !slices.Equal(x, []float32{1, 2}) {
+		t.Errorf("%v, %v", x, err)
+	}
+	g.Leave()
+	g.Abort(nil)
+	ctx, end := g.Context(context.Background())
+	if end(); ctx.Err() == nil {
+		t.Error("the context goes on")
+	}
+}

@@ -1,0 +1,129 @@
+package ranks
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// A wire moves bytes of any length between this rank and all others.
+type wire struct {
+	t    Transport
+	left bool
+	sent atomic.Int64 // bytes of weights and gradients
+
+	mu   sync.Mutex
+	lost error // the first failure of the transport
+}
+
+// Rank returns the number of this rank, from 0.
+func (w *wire) Rank() int { return w.t.Rank() }
+
+// Size returns how many ranks there are.
+func (w *wire) Size() int {
+	if w.left {
+		return 1
+	}
+	return w.t.Size()
+}
+
+// First says whether this is the rank that writes and speaks for all.
+func (w *wire) First() bool { return w.Rank() == 0 }
+
+// Lost returns why the ranks can no longer reach each other; nil while they can.
+func (w *wire) Lost() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+// Leave makes this rank the only one, for what is left to do alone.
+func (w *wire) Leave() { w.left = true }
+
+// Abort ends all ranks with an error.
+func (w *wire) Abort(err error) { w.t.Abort(err) }
+
+// Close ends this rank's part in order.
+func (w *wire) Close() error { return w.t.Close() }
+
+// Sent returns how many bytes of gradients and weights this rank has sent.
+func (w *wire) Sent() int64 { return w.sent.Load() }
+
+// The tags of the messages.
+const (
+	tagSize   = 1 + iota // how long the blob is that follows
+	tagBlob              // a blob of any length
+	tagRows              // rows of figures
+	tagReduce            // a rank's part of all gradients
+	tagSpread            // a rank's own elements
+	tagStop              // a rank is told to stop, or is at its end
+)
+
+// part bounds the bytes of a message: MPI counts in 32 bits, and a pair of ranks holds
+// about this much in flight.
+const part = 4 << 20
+
+// send sends bytes in messages of at most part each.
+func (w *wire) send(ctx context.Context, to, tag int, b []byte) error {
+	for len(b) > 0 {
+		n := min(part, len(b))
+		if err := w.t.Send(ctx, to, tag, b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// recv receives what send sends.
+func (w *wire) recv(ctx context.Context, from, tag int, b []byte) error {
+	for len(b) > 0 {
+		n := min(part, len(b))
+		if err := w.t.Recv(ctx, from, tag, b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// together runs the parts of one exchange at the same time. The first failure ends them
+// all, and is the end of the group.
+func (w *wire) together(parts []func(ctx context.Context) error) error {
+	if err := w.Lost(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	var wait sync.WaitGroup
+	for _, f := range parts {
+		wait.Go(func() {
+			if err := f(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wait.Wait()
+	err := context.Cause(ctx)
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.lost == nil {
+			w.lost = err
+		}
+	}
+	return err
+}
+
+// exchange sends out(r) to each other rank r and fills in(r) with what r sends here.
+func (w *wire) exchange(tag int, out, in func(rank int) []byte) error {
+	var parts []func(context.Context) error
+	for i := 1; i < w.Size(); i++ {
+		// Neighbours first, so that not all ranks begin with the same one.
+		to, from := (w.Rank()+i)%w.Size(), (w.Rank()-i+w.Size())%w.Size()
+		parts = append(parts,
+			func(ctx context.Context) error { return w.send(ctx, to, tag, out(to)) },
+			func(ctx context.Context) error { return w.recv(ctx, from, tag, in(from)) })
+	}
+	return w.together(parts)
+}
