@@ -29,6 +29,7 @@ type Optimizer struct {
 	edges     []int // the first element of each rank's part, and the number of elements
 	options   OptimizerOptions
 	scalars   map[string]*buffer // by port
+	staged    map[string]*buffer // by port, one part of an offloaded state on the device
 }
 
 // An optimizerPart is what one run of a Program updates: a tensor, or a range of all
@@ -56,7 +57,8 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), scalars: make(map[string]*buffer), options: options,
+		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), options: options,
+		scalars: make(map[string]*buffer), staged: make(map[string]*buffer),
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -204,8 +206,9 @@ func (o *Optimizer) Update(rate, clip float64) error {
 		b.in(ports.Grad, part.g, nil)
 		b.out(ports.ParamOut, part.p, nil)
 		for port, v := range part.state {
-			b.in(port, v, nil)
-			b.out(port+"1", v, nil)
+			v, err := o.stage(port, v)
+			b.in(port, v, err)
+			b.out(port+"1", v, err)
 		}
 		if part.copy != nil {
 			b.out(ports.Copy, part.copy, nil)
@@ -213,8 +216,43 @@ func (o *Optimizer) Update(rate, clip float64) error {
 		if err := b.run(); err != nil {
 			return err
 		}
+		if err := o.unstage(part.state); err != nil {
+			return err
+		}
 	}
 	o.Updates++
+	return nil
+}
+
+// stage returns where a run finds v, a part of the state: itself, or if it is
+// offloaded a copy on the device. ONNX Runtime would make a copy too, but in new
+// memory for each part.
+func (o *Optimizer) stage(port string, v *Value) (*Value, error) {
+	if v.memory == o.env.memory {
+		return v, nil
+	}
+	s := o.staged[port]
+	if s == nil {
+		empty := o.env.buffer(v.dtype)
+		s = &empty
+		o.staged[port] = s
+	}
+	to, err := s.of(v.shape...)
+	if err != nil {
+		return nil, err
+	}
+	return to, o.env.memory.upload(to.data, v.data, v.bytes)
+}
+
+// unstage copies back what stage has copied.
+func (o *Optimizer) unstage(state map[string]*Value) error {
+	for port, v := range state {
+		if s := o.staged[port]; s != nil {
+			if err := o.env.memory.download(v.data, s.at, v.bytes); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -243,8 +281,10 @@ func (o *Optimizer) Close() {
 			closeValues(v)
 		}
 	}
-	for _, s := range o.scalars {
-		s.close()
+	for _, buffers := range []map[string]*buffer{o.scalars, o.staged} {
+		for _, b := range buffers {
+			b.close()
+		}
 	}
 	for _, a := range o.arenas {
 		a.close()
