@@ -156,7 +156,8 @@ class Model:
             x.tokens += range(b * T, b * T + n)
             x.places += range(start + len(prompt) - 1, start + n)  # what predicts a response token
             x.targets += response
-        x.fed = dict(pos=np.array(x.pos)[:, None], mask=np.triu(np.full((T, T), LOWEST, np.float32), 1), rows=rows, valid=valid, tokens=x.tokens)
+        x.fed = dict(pos=np.array(x.pos)[:, None], mask=np.triu(np.full((T, T), LOWEST, np.float32), 1), rows=rows, valid=valid, tokens=x.tokens,
+                     copies=np.array(x.tokens[:1])[:, None], copied=np.ones((1, 1, 1), np.float32))
         x.turn, x.still = self.angles(T), {k: np.full_like(a, k == "cos") for k, a in self.angles(T).items()}
         return x
 

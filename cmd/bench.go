@@ -47,6 +47,7 @@ layers' products is trained, and sampled with. bench/compare.py puts PyTorch's
 figures beside these, bench/gpu.sh runs it on a GPU.`,
 		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
   onering bench --config Qwen2.5-1.5B --part decode --batch 8
+  onering bench --config bench/qwen2.5-0.5b --part train --rows 8 --tokens 278 --prompt 150 --group 4
   onering bench --config bench/qwen2.5-7b --device cuda --dtype bfloat16 --part score,step --offload`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return b.run(c) },
@@ -59,6 +60,8 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	flags.IntVar(&b.Steps, "steps", b.Steps, "decode steps to time")
 	flags.IntVar(&b.Rows, "rows", b.Rows, "sequences of the training pass")
 	flags.IntVar(&b.Tokens, "tokens", b.Tokens, "tokens of each sequence, and of the prompt")
+	flags.IntVar(&b.Prompt, "prompt", b.Prompt, "of --tokens, those of the prompt")
+	flags.IntVar(&b.Group, "group", b.Group, "sequences of the training pass that have the same prompt, whose tokens are computed once")
 	flags.IntVar(&b.stash, "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything")
 	flags.IntVar(&b.Repeat, "repeat", b.Repeat, "passes to time after one that warms up; the fastest counts")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
@@ -78,13 +81,16 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 const maxBench = 1 << 24
 
 func (b *benchCommand) check() error {
-	for name, n := range map[string]int{"context": b.Context, "steps": b.Steps, "rows": b.Rows, "tokens": b.Tokens, "repeat": b.Repeat} {
+	for name, n := range map[string]int{"context": b.Context, "steps": b.Steps, "rows": b.Rows, "tokens": b.Tokens, "prompt": b.Prompt, "group": b.Group, "repeat": b.Repeat} {
 		if n < 1 {
 			return usagef("--%s %d: must be at least 1", name, n)
 		}
 		if n > maxBench {
 			return usagef("--%s %d: must be at most %d", name, n, maxBench)
 		}
+	}
+	if b.Prompt > b.Tokens {
+		return usagef("--prompt %d: must be at most --tokens, %d", b.Prompt, b.Tokens)
 	}
 	for _, n := range b.Batch {
 		if n < 1 {

@@ -55,8 +55,9 @@ func TestCrossing(t *testing.T) {
 				if e == env && step > 0 { // the first step also uploads masks and angles
 					scalars := 2 + 9*o.Slices() // the temperature in two programs; AdamW's
 					// pos, ids, tokens; rows and valid; targets, places, z, u, w, v and entropy;
-					// the bounds of blocks for each layer, forward and backward.
-					wantUp := 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
+					// the bounds of blocks for each layer, forward and backward; the place of
+					// one token in copies and copied.
+					wantUp := 8 + 4 + 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
 					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
 					if int(up-before) != wantUp || int(down-downBefore) != wantDown {
 						t.Errorf("hidden %d: %d bytes up and %d down, want %d and %d", hidden, up-before, down-downBefore, wantUp, wantDown)

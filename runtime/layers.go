@@ -84,6 +84,8 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		bind := binder{b: s.backward[i]}
 		p.bindLayer(&bind, i, &a.x[i])
 		bind.in(ports.Valid, p.packed.valid.value, nil)
+		bind.in(ports.TokenCopies, p.packed.copies.value, nil)
+		bind.in(ports.TokenCopied, p.packed.copied.value, nil)
 		for j, port := range s.stash {
 			bind.in(port.Name, a.stash[i][j].value, nil)
 		}

@@ -39,6 +39,9 @@ type LearnerOptions struct {
 	// Base leaves the ring's adapter out: log-probs are those of the weights alone.
 	// Such a Learner only scores.
 	Base bool
+	// Apart computes a prompt with each response to it, also where several follow
+	// one another.
+	Apart bool
 }
 
 const (

@@ -1,16 +1,23 @@
 package runtime
 
-import "onering/models"
+import (
+	"slices"
+
+	"onering/models"
+)
 
 // packed holds what a pass knows of its tokens, a few numbers for each. Without
-// padding, the sequences are N tokens one after the other. Attention gets them as B
-// rows of T places. A Learner uses these buffers again for later passes.
+// padding, the sequences are N tokens: first those that several sequences share, then
+// the others, one sequence after the other. Attention gets them as B rows of T places.
+// A Learner uses these buffers again for later passes.
 type packed struct {
 	ids     buffer // int64 [N], the tokens
 	pos     buffer // int64 [N,1], their positions in their sequences
 	rows    buffer // int64 [B,T], the packed token at each place; 0 if there is none
-	tokens  buffer // int64 [N], the place in [B,T] of each token
-	valid   buffer // [B,T,1], 1 for places with a token, else 0
+	tokens  buffer // int64 [N], the place in [B,T] of each token, of several the first
+	valid   buffer // [B,T,1], 1 for these places, else 0
+	copies  buffer // int64 [M,J], all places of each of the first M tokens
+	copied  buffer // [M,1,J], 1 for these, 0 where a token has fewer than J
 	bounds  buffer // int64, the first place of each block of queries, and T
 	places  buffer // int64 [n], the packed tokens that predict response tokens
 	targets buffer // int64 [n], the response tokens that they predict
@@ -41,13 +48,13 @@ func (l *Learner) takePacked() *packed {
 }
 
 // ints are the buffers of integers in the memory of the sessions.
-func (b *packed) ints() [6]*buffer {
-	return [...]*buffer{&b.ids, &b.pos, &b.rows, &b.tokens, &b.places, &b.targets}
+func (b *packed) ints() [7]*buffer {
+	return [...]*buffer{&b.ids, &b.pos, &b.rows, &b.tokens, &b.copies, &b.places, &b.targets}
 }
 
 // floats are the buffers of floats.
-func (b *packed) floats() [6]*buffer {
-	return [...]*buffer{&b.valid, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
+func (b *packed) floats() [7]*buffer {
+	return [...]*buffer{&b.valid, &b.copied, &b.z[0], &b.z[1], &b.u[0], &b.u[1], &b.logit}
 }
 
 func (b *packed) close() {
@@ -58,6 +65,48 @@ func (b *packed) close() {
 		x.close()
 	}
 	b.bounds.close()
+}
+
+// A span says where the tokens of a sequence are packed: the first shared tokens from
+// head on, the others from own on.
+type span struct{ head, shared, own int }
+
+// at returns where token t is packed.
+func (s span) at(t int) int {
+	if t < s.shared {
+		return s.head + t
+	}
+	return s.own + t - s.shared
+}
+
+// spans returns where the tokens of each sequence are packed, how many tokens there
+// are, how many of them several sequences share, and the most sequences that share
+// one. Sequences that follow one another and have the same prompt share it, all but
+// its last token: that one begins what each has of its own, so that each row that
+// predicts a response token belongs to one response. With apart none shares.
+func spans(sequences []Sequence, apart bool) (list []span, n, shared, copies int) {
+	list = make([]span, len(sequences))
+	for i := 0; i < len(sequences); {
+		prompt, j, with := sequences[i].Tokens[:sequences[i].Prompt], i, 0
+		for ; j < len(sequences) && (j == i || !apart && slices.Equal(sequences[j].Tokens[:sequences[j].Prompt], prompt)); j++ {
+			if sequences[j].fed() > 0 {
+				with++
+			}
+		}
+		if with > 1 && len(prompt) > 1 {
+			for k := i; k < j; k++ {
+				list[k] = span{head: shared, shared: min(len(prompt)-1, sequences[k].fed())}
+			}
+			shared, copies = shared+len(prompt)-1, max(copies, with)
+		}
+		i = j
+	}
+	n = shared
+	for i := range list {
+		list[i].own = n
+		n += sequences[i].fed() - list[i].shared
+	}
+	return list, n, shared, copies
 }
 
 // pack decides the sizes of the pass, fills its buffers and hands them to the
@@ -77,55 +126,71 @@ func (p *Pass) pack() error {
 	}
 	b := p.packed
 	N, n, B, T := int64(p.n), int64(p.rows), int64(batch), int64(p.longest)
+	// The Programs want at least one token with a list of its places.
+	M, J := int64(max(1, p.shared)), int64(max(1, p.copies))
 	for _, x := range []struct {
 		b     *buffer
 		shape []int64
 	}{
 		{&b.ids, []int64{N}}, {&b.pos, []int64{N, 1}}, {&b.rows, []int64{B, T}}, {&b.tokens, []int64{N}}, {&b.valid, []int64{B, T, 1}},
+		{&b.copies, []int64{M, J}}, {&b.copied, []int64{M, 1, J}},
 		{&b.bounds, []int64{int64(p.blocks + 1)}}, {&b.places, []int64{n}}, {&b.targets, []int64{n}},
 	} {
 		if _, err := x.b.of(x.shape...); err != nil {
 			return err
 		}
 	}
-	b.layOut(p.sequences, p.longest, p.blocks)
+	b.layOut(p)
 	for _, buf := range b.ints() {
 		if err := buf.push(); err != nil {
 			return err
 		}
 	}
-	if err := b.valid.push(); err != nil {
-		return err
+	for _, buf := range []*buffer{&b.valid, &b.copied} {
+		if err := buf.push(); err != nil {
+			return err
+		}
 	}
 	return p.learner.tables.cover(longest, p.learner.geometry)
 }
 
-// layOut fills the buffers for rows of T places and a number of query blocks.
-func (b *packed) layOut(sequences []Sequence, T, blocks int) {
+// layOut fills the buffers for a pass.
+func (b *packed) layOut(p *Pass) {
 	ids, pos, tokens := elements[int64](&b.ids), elements[int64](&b.pos), elements[int64](&b.tokens)
 	rows, valid := elements[int64](&b.rows), elements[float32](&b.valid)
+	copies, copied := elements[int64](&b.copies), elements[float32](&b.copied)
 	places, targets := elements[int64](&b.places), elements[int64](&b.targets)
 	clear(valid)
 	clear(rows)
-	row, at, response := 0, 0, 0
-	for _, s := range sequences {
+	clear(copies)
+	clear(copied)
+	seen := make([]int, len(copied)/max(1, p.copies)) // how many places each of the first tokens has so far
+	row, response := 0, 0
+	for i, s := range p.sequences {
 		n := s.fed()
-		if n == 0 {
-			continue
-		}
 		for t := range n {
-			place := row*T + t
-			ids[at+t], pos[at+t], tokens[at+t] = int64(s.Tokens[t]), int64(t), int64(place)
-			rows[place], valid[place] = int64(at+t), 1
+			place, at := row*p.longest+t, p.spans[i].at(t)
+			rows[place] = int64(at)
+			first := at >= len(seen) || seen[at] == 0
+			if at < len(seen) {
+				j := at*max(1, p.copies) + seen[at]
+				copies[j], copied[j] = int64(place), 1
+				seen[at]++
+			}
+			if first {
+				ids[at], pos[at], tokens[at], valid[place] = int64(s.Tokens[t]), int64(t), int64(place), 1
+			}
 			if t+1 >= s.Prompt {
-				places[response], targets[response] = int64(at+t), int64(s.Tokens[t+1])
+				places[response], targets[response] = int64(at), int64(s.Tokens[t+1])
 				response++
 			}
 		}
-		row, at = row+1, at+n
+		if n > 0 {
+			row++
+		}
 	}
 	bounds := elements[int64](&b.bounds)
 	for i := range bounds {
-		bounds[i] = int64(i * T / blocks)
+		bounds[i] = int64(i * p.longest / p.blocks)
 	}
 }

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -18,12 +19,17 @@ type Pass struct {
 	learner     *Learner
 	packed      *packed
 	activations *activations // nil if the pass is not kept
+	spans       []span       // where the tokens of each sequence are packed
 	n, rows     int          // packed tokens; response tokens
+	shared      int          // tokens that several sequences share, which are packed first
+	copies      int          // the most sequences that share a token
 	longest     int          // T, the places of a row that attention gets
 	blocks      int          // how many blocks of queries attention is computed in
 }
 
 // Forward computes the log-probs of the sequences' responses at a temperature.
+// Sequences that follow one another and have the same prompt are computed behind one
+// copy of it.
 // With keep the pass keeps what Backward needs. Without it, Backward computes the
 // layers again. The caller must Release the pass.
 func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) (*Pass, error) {
@@ -59,13 +65,14 @@ func (p *Pass) check() error {
 		}
 		p.LogProb = append(p.LogProb, make([]float32, len(s.Tokens)-s.Prompt))
 		p.Entropy = append(p.Entropy, make([]float32, len(s.Tokens)-s.Prompt))
-		p.n += s.fed()
 		p.rows += len(s.Tokens) - s.Prompt
 	}
+	p.spans, p.n, p.shared, p.copies = spans(p.sequences, p.learner.options.Apart)
 	return nil
 }
 
-// Tokens returns how many tokens pass through the layers.
+// Tokens returns how many tokens pass through the layers. Those of a prompt count
+// once for sequences that share it.
 func (p *Pass) Tokens() int { return p.n }
 
 func (p *Pass) forward(keep bool) error {
@@ -97,8 +104,11 @@ func (p *Pass) Release() {
 	}
 }
 
-// Bytes estimates the memory in bytes that a kept pass over n tokens takes.
-func (l *Learner) Bytes(n int) int { return l.geometry.StashBytes(l.options.Stash, n) }
+// Bytes estimates the memory in bytes that a kept pass over the sequences takes.
+func (l *Learner) Bytes(sequences []Sequence) int {
+	_, n, _, _ := spans(sequences, l.options.Apart)
+	return l.geometry.StashBytes(l.options.Stash, n)
+}
 
 // FirstNonFinite returns the first layer of which the output has a NaN or an
 // infinity, and the index of a sequence that has it. The embedding is layer -1. ok
@@ -117,14 +127,13 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 			return 0, 0, false
 		}
 		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)
-		at := 0
 		for s, q := range p.sequences {
-			for _, e := range x[at*d : (at+q.fed())*d] {
-				if e-e != 0 {
+			for t := range q.fed() {
+				at := p.spans[s].at(t) * d
+				if slices.ContainsFunc(x[at:at+d], func(e float32) bool { return e-e != 0 }) {
 					return i - 1, s, true
 				}
 			}
-			at += q.fed()
 		}
 	}
 	return 0, 0, false

@@ -22,6 +22,8 @@ type BenchOptions struct {
 	Steps   int   // decode steps timed
 	Rows    int   // sequences of the training pass
 	Tokens  int   // tokens of each, and of the prompt whose prefill is timed
+	Prompt  int   // tokens of each that are the prompt's
+	Group   int   // sequences that have the same prompt
 	Stash   models.Stash
 	Repeat  int // passes timed after the warm-up, of which the fastest counts
 	// Optimizer is the name of the optimizer whose update is timed.
@@ -35,7 +37,7 @@ type BenchOptions struct {
 // DefaultBench is what bench/compare.py measures. That also lowers Stash, which a
 // run chooses by the memory there is.
 func DefaultBench() BenchOptions {
-	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Stash: models.StashAll, Repeat: 1, Optimizer: "adamw"}
+	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashAll, Repeat: 1, Optimizer: "adamw"}
 }
 
 // A DecodeBench is how fast a policy samples.
@@ -203,9 +205,13 @@ func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, n int) (
 // sequences makes the rows of a training pass, and a weight for each token.
 func (o BenchOptions) sequences(p *Policy) (sequences []runtime.Sequence, w [][]float64) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for range o.Rows {
-		sequences = append(sequences, runtime.Sequence{Tokens: o.prompt(r, p, o.Tokens+1), Prompt: 1})
-		row := make([]float64, o.Tokens)
+	for i := range o.Rows {
+		s := runtime.Sequence{Tokens: o.prompt(r, p, o.Tokens+1), Prompt: o.Prompt}
+		if first := i - i%o.Group; first < i {
+			copy(s.Tokens[:s.Prompt], sequences[first].Tokens)
+		}
+		sequences = append(sequences, s)
+		row := make([]float64, len(s.Tokens)-s.Prompt)
 		for i := range row {
 			row[i] = r.NormFloat64() / 1000
 		}
@@ -282,7 +288,7 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions
 	// An update takes the same time whatever the batch: a sequence of two tokens
 	// does.
 	short := o
-	short.Rows, short.Tokens = 1, 1
+	short.Rows, short.Tokens, short.Prompt = 1, 1, 1
 	batch.Sequences, batch.Weights = short.sequences(p)
 	for i := range o.Repeat + 1 {
 		seconds, err := t.measure(func() error {

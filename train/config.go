@@ -115,6 +115,7 @@ type OptimizerConfig struct {
 type LoopConfig struct {
 	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
+	Shuffle     string  `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
 	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
@@ -197,7 +198,7 @@ func Default() Config {
 			},
 			Schedule: "constant",
 		},
-		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:    EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
 		Runtime: RuntimeConfig{Device: "cpu"},
 	}

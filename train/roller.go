@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 
 	"onering/data"
 	"onering/data/mix"
@@ -126,14 +127,24 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 }
 
 // batches cuts the kept rollouts of round n into optimizer steps, in an order that
-// follows from the seed and the round.
+// follows from the seed and the round. What is shuffled are single rollouts, or the
+// groups of those to one prompt.
 func (r *roller) batches(n int, kept []int) [][]int {
 	c := r.config.Train
 	order := rand.New(rand.NewPCG(uint64(c.Seed), uint64(n)))
+	var groups [][]int
+	for i, j := range kept {
+		k := r.config.Rollout.SamplesPerPrompt
+		if i == 0 || c.Shuffle != "prompts" || j/k != kept[i-1]/k {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], j)
+	}
 	var out [][]int
 	for range c.Epochs {
-		shuffled := append([]int{}, kept...)
-		order.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		mixed := slices.Clone(groups)
+		order.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+		shuffled := slices.Concat(mixed...)
 		for from := 0; from < len(shuffled); from += c.BatchSize {
 			out = append(out, shuffled[from:min(from+c.BatchSize, len(shuffled))])
 		}

@@ -175,7 +175,9 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 		}
 		for l := range c.Layers {
 			in := packed(c, lengths, 8, blocks)
-			delete(in, "valid")
+			for _, name := range []string{"valid", "copies", "copied"} {
+				delete(in, name)
+			}
 			in["x"] = x
 			if c.Unturned != nil && c.Unturned[l] {
 				in["cos"], in["sin"] = still(c)

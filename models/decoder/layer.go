@@ -66,7 +66,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	l.k, k = turn(linear(h, qkv[1], a.Block.QKVBias, low[1]), n.KNorm)
 	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
 	in := l.packing.Unpack
-	l.o = graph.CausalAttention(in(q), in(k), in(l.v), mask, bounds,
+	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), in(k), in(l.v), mask, bounds,
 		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forCUDA()})
 	o := l.packing.Pack(l.o)
 	l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias)
@@ -206,7 +206,8 @@ func (l *layer) stash(level models.Stash) (names []string, values []*graph.Node)
 // mask [T,T], 0 on and below the diagonal and very negative above; rows [B,T]
 // and tokens [N], see graph.Packing; bounds [blocks+1] where blocks > 1, see
 // graph.CausalAttention. forward returns y [N,D] and the stash. backward takes
-// the stash, dy [N,D], valid [B,T,1] and the running gradient of each weight (of
+// the stash, dy [N,D], valid [B,T,1], copies [M,J] and copied [M,1,J] (see
+// graph.Packing) and the running gradient of each weight (of
 // the adapter's alone where there is one), and returns dx [N,D] and the gradients, added onto the running ones. In 16 bits
 // the matrices, the biases and the stash without x2 have that type; all else is
 // float32.
@@ -235,6 +236,8 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 		a.orderSums(g)
 		l := a.newLayer(g, blocks)
 		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
+		l.packing.Copies = g.Input(ports.TokenCopies, onnx.Int64, graph.Dims("M", "J"))
+		l.packing.Copied = g.Float(ports.TokenCopied, "M", 1, "J")
 		dy := g.Float(ports.StreamGrad, "N", a.Hidden)
 		names, values := l.stash(level)
 		for i, n := range names {
@@ -253,7 +256,7 @@ func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *grap
 // layer.backward takes at its peak besides what goes in and comes out, for n
 // tokens in rows rows of T places; see graph.Footprint.
 func (a Architecture) LayerBytes(level models.Stash, blocks, n, rows, T int) (forward, backward int64, err error) {
-	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T}
+	sizes := map[string]int{"N": n, "B": rows, "T": T, "P": T, "M": 1, "J": 1, "O": n - 1}
 	for i := range blocks {
 		sizes[fmt.Sprintf("Tq%d", i)] = (i+1)*T/blocks - i*T/blocks
 		sizes[fmt.Sprintf("Tk%d", i)] = (i + 1) * T / blocks

@@ -105,7 +105,7 @@ func packed(c decoder.Architecture, lengths []int, T, blocks int) map[string]gra
 	}
 	in := map[string]graphtest.Tensor{
 		"pos": graphtest.Ints(pos, len(pos), 1), "rows": graphtest.Ints(rows, len(lengths), T), "tokens": graphtest.Ints(tokens),
-		"valid": valid, "mask": mask,
+		"valid": valid, "mask": mask, "copies": graphtest.Ints(tokens[:1], 1, 1), "copied": graphtest.Floats([]float64{1}, 1, 1, 1),
 	}
 	in["cos"], in["sin"] = angles(c, c.MaxPositions)
 	if blocks > 1 {

@@ -110,6 +110,15 @@ func TestMisuse(t *testing.T) {
 			y := p.Pack(p.Unpack(x))
 			return graph.Gradient([]n{y}, []n{x}, []n{x})[0]
 		}},
+		{"Unpack: the gradient needs Copies", func(g *graph.Graph, x n) any {
+			y := (&graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T"))}).Unpack(x)
+			return graph.Gradient([]n{y}, []n{y}, []n{x})[0]
+		}},
+		{"Unpack: copies [M,J] and copied [M,J] are not", func(g *graph.Graph, x n) any {
+			p := graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")), Copies: g.Input("copies", onnx.Int64, dims("M", "J")), Copied: g.Float("copied", "M", "J")}
+			y := p.Unpack(x)
+			return graph.Gradient([]n{y}, []n{y}, []n{x})[0]
+		}},
 		{"CausalAttention: operand 1 is nil", func(g *graph.Graph, x n) any {
 			return graph.CausalAttention(nil, x, x, x, nil, graph.Attention{Heads: 1, KVHeads: 1, Blocks: 1})
 		}},

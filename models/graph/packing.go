@@ -1,27 +1,64 @@
 package graph
 
-// A Packing says where packed tokens lie in rows of equal length.
+// A Packing says where packed tokens lie in rows of equal length. Rows that begin
+// with the same tokens may share them: a token is packed once and lies in each of
+// them.
 type Packing struct {
 	// Rows int64 [B,T] is the packed index of each place; any valid index
 	// where a row is shorter than T.
 	Rows *Node
-	// Tokens int64 [N] is b*T+t for each packed token.
+	// Tokens int64 [N] is b*T+t for each packed token: its place, of several the
+	// one from which Pack takes it.
 	Tokens *Node
-	// Valid float32 [B,T,1] is 1 where a token is, 0 beyond the end of a row;
-	// only gradients need it.
+	// Valid float32 [B,T,1] is 1 at the places of Tokens, 0 at all others; only
+	// gradients need it.
 	Valid *Node
+	// Copies int64 [M,J] are the places of the first M packed tokens, and Copied
+	// float32 [M,1,J] is 1 for each, 0 where a token has fewer than J. The other
+	// tokens have one place. Only gradients need them; M is from 1 to N.
+	Copies, Copied *Node
 }
 
 // Unpack lays packed tokens x [N,C] out in rows [B,T,C]. Places beyond the end
 // of a row hold any token's values: what reads them must be masked.
 func (p *Packing) Unpack(x *Node) *Node {
+	return p.unpack(x).composite("Unpack", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{p.sum(dy)}
+	})
+}
+
+// UnpackOnce is Unpack of what counts only at the places of Tokens: the gradient is
+// taken from there, and has to be 0 at all other places.
+func (p *Packing) UnpackOnce(x *Node) *Node {
+	return p.unpack(x).composite("UnpackOnce", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{p.Pack(dy)}
+	})
+}
+
+func (p *Packing) unpack(x *Node) *Node {
 	operands("Unpack", x, p.Rows)
 	if len(x.shape) != 2 || len(p.Rows.shape) != 2 {
 		fail("Unpack: tokens %v and rows %v are not matrices", x.shape, p.Rows.shape)
 	}
-	return Gather(x, p.Rows).composite("Unpack", []*Node{x}, func(dy *Node) []*Node {
-		return []*Node{p.Pack(dy)}
-	})
+	return Gather(x, p.Rows)
+}
+
+// sum adds up what lies at the places of each token: rows [B,T,C] to packed tokens
+// [N,C]. Sums of 16 bits are taken in float32.
+func (p *Packing) sum(x *Node) *Node {
+	if p.Copies == nil || p.Copied == nil {
+		fail("Unpack: the gradient needs Copies and Copied")
+	}
+	operands("Unpack", x, p.Copies, p.Copied)
+	if m := p.Copies.shape; len(m) != 2 || !p.Copied.shape.equal(Shape{m[0], Dim{N: 1}, m[1]}) {
+		fail("Unpack: copies %v and copied %v are not [M,J] and [M,1,J]", p.Copies.shape, p.Copied.shape)
+	}
+	width := x.fixed("Unpack", "the operand", 2)
+	flat := Reshape(x, -1, width)
+	first := MatMul(p.Copied, Cast(Gather(flat, p.Copies), p.Copied.elem), false, false, 1)
+	first = Cast(Reshape(first, -1, width), x.elem)
+	own := Slice(p.Tokens, sizeOf(p.Copies, 0), sizeOf(p.Tokens, 0), 0, "O")
+	return concat(0, p.Tokens.shape[0], first, Gather(flat, own))
 }
 
 // Pack is the inverse of Unpack: rows [B,T,C] to packed tokens [N,C].
@@ -35,6 +72,6 @@ func (p *Packing) Pack(x *Node) *Node {
 		if p.Valid == nil {
 			fail("Pack: the gradient needs Valid")
 		}
-		return []*Node{Mul(p.Unpack(dy), Cast(p.Valid, dy.elem))}
+		return []*Node{Mul(Gather(dy, p.Rows), Cast(p.Valid, dy.elem))}
 	})
 }

@@ -19,7 +19,8 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		model := interpret(a, w)
 		for _, blocks := range []int{1, 3} {
-			model.checkLayer(t, blocks)
+			model.checkLayer(t, []int{5, 1, 7}, 0, blocks)
+			model.checkLayer(t, []int{5, 4, 7}, 3, blocks)
 		}
 		r := rand.New(rand.NewPCG(3, 4))
 		forward, backward, err := a.Norm()
@@ -33,19 +34,21 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 }
 
 // checkLayer compares a layer's gradients at one level of stash with differences,
-// and those at the other levels with these.
-func (m interpreted) checkLayer(t testing.TB, blocks int) {
-	lengths, T := []int{5, 1, 7}, 8
+// and those at the other levels with these. The sequences have their first shared
+// tokens in common.
+func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int) {
+	const T = 8
 	r := rand.New(rand.NewPCG(1, uint64(blocks)))
-	in := m.packed(lengths, T, blocks, m.turned())
-	in[ports.Stream], in[ports.StreamGrad] = graphtest.Normal(r, 13, m.Hidden), graphtest.Normal(r, 13, m.Hidden)
+	in := m.packed(lengths, shared, T, blocks, m.turned())
+	n := in[ports.PackedTokens].Dims[0]
+	in[ports.Stream], in[ports.StreamGrad] = graphtest.Normal(r, n, m.Hidden), graphtest.Normal(r, n, m.Hidden)
 	var first tensors
 	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
 		forward, backward, err := m.Layer(level, blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		what := fmt.Sprintf("%v, layer, stash %d, %d blocks", m.Compute, level, blocks)
+		what := fmt.Sprintf("%v, layer, stash %d, %d blocks, %d tokens shared", m.Compute, level, blocks, shared)
 		p := pair{m, forward, backward, m.LayerPrefix(0), ports.StreamOut, ports.StreamGrad, in}
 		got := p.gradients(t, rand.New(rand.NewPCG(5, 6)))
 		if first == nil {

@@ -81,24 +81,44 @@ func (m interpreted) angles(n, layer int) (cos, sin graphtest.Tensor) {
 func (m interpreted) turned() int { return max(0, slices.Index(m.Unturned, false)) }
 
 // packed are the inputs of a layer that are neither its weights nor values, for
-// sequences of the given lengths in rows of T places.
-func (m interpreted) packed(lengths []int, T, blocks, layer int) tensors {
-	var pos, tokens, rows []int
-	valid := graphtest.Zeros(len(lengths), T, 1)
-	for b, n := range lengths {
-		start := len(tokens)
+// sequences of the given lengths in rows of T places. The sequences share their first
+// shared tokens, which are packed first.
+func (m interpreted) packed(lengths []int, shared, T, blocks, layer int) tensors {
+	n := shared
+	for _, length := range lengths {
+		n += length - shared
+	}
+	M, J := max(1, shared), 1
+	if shared > 0 {
+		J = len(lengths)
+	}
+	pos, tokens, rows, copies := make([]int, n), make([]int, n), make([]int, len(lengths)*T), make([]int, M*J)
+	valid, copied := graphtest.Zeros(len(lengths), T, 1), graphtest.Zeros(M, 1, J)
+	own := shared
+	for b, length := range lengths {
 		for t := range T {
-			if t >= n {
-				rows = append(rows, start/2) // any token
-				continue
+			at := own + t - shared
+			switch {
+			case t >= length:
+				at = own / 2 // any token
+			case t < shared:
+				at = t
+				copies[t*J+b], copied.Data[t*J+b] = b*T+t, 1
 			}
-			rows, tokens, pos = append(rows, start+t), append(tokens, b*T+t), append(pos, t)
-			valid.Row(b)[t] = 1
+			rows[b*T+t] = at
+			if t < length && (t >= shared || b == 0) {
+				pos[at], tokens[at], valid.Row(b)[t] = t, b*T+t, 1
+			}
 		}
+		own += length - shared
+	}
+	if shared == 0 {
+		copies[0], copied.Data[0] = tokens[0], 1
 	}
 	in := tensors{
-		ports.Positions: graphtest.Ints(pos, len(pos), 1), ports.PackedRows: graphtest.Ints(rows, len(lengths), T),
+		ports.Positions: graphtest.Ints(pos, n, 1), ports.PackedRows: graphtest.Ints(rows, len(lengths), T),
 		ports.PackedTokens: graphtest.Ints(tokens), ports.Valid: valid, ports.Mask: causal(T),
+		ports.TokenCopies: graphtest.Ints(copies, M, J), ports.TokenCopied: copied,
 	}
 	in[ports.Cos], in[ports.Sin] = m.angles(T, layer)
 	bounds := make([]int, blocks+1)
@@ -137,7 +157,7 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 		t.Fatal(err)
 	}
 	for layer := range m.Layers {
-		in := m.packed(lengths, slices.Max(lengths), blocks, layer)
+		in := m.packed(lengths, 0, slices.Max(lengths), blocks, layer)
 		in[ports.Stream] = x
 		x = m.run(t, program, m.LayerPrefix(layer), in)[ports.StreamOut]
 	}

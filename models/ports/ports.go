@@ -21,8 +21,10 @@ const (
 	Sin          = "sin"    // [P,K/2]
 	Mask         = "mask"   // [T,T], 0 on and below the diagonal and very negative above
 	PackedRows   = "rows"   // int64 [B,T], the packed token at each place; any where there is none
-	PackedTokens = "tokens" // int64 [N], the place b*T+t of each packed token
-	Valid        = "valid"  // [B,T,1], 1 at places that have a token and 0 at others
+	PackedTokens = "tokens" // int64 [N], the place b*T+t of each packed token, of several the first
+	Valid        = "valid"  // [B,T,1], 1 at the places of PackedTokens and 0 at others
+	TokenCopies  = "copies" // int64 [M,J], all places of each of the first M packed tokens; M is at least 1
+	TokenCopied  = "copied" // [M,1,J], 1 for each of these and 0 where a token has fewer
 	BlockBounds  = "bounds" // int64 [blocks+1], where blocks of queries begin, and T
 
 	InverseTemperature = "inv_temperature" // []

@@ -143,7 +143,7 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 	a.observe(Forward)
 	budget := KeptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
 	for i, group := range a.micro {
-		size := a.learner.Bytes(tokens(a.batch.Sequences, group))
+		size := a.learner.Bytes(chosen(a.batch.Sequences, group))
 		// The last pass has its backward pass first: it may always keep.
 		keep := a.batch.live(group[0]) && (size <= budget || i == len(a.micro)-1)
 		if keep {

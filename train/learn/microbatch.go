@@ -2,20 +2,23 @@ package learn
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"onering/runtime"
 )
 
-// microBatches cuts those sequences of a batch that own lists into micro-batches of at most limit
-// tokens each; a longer sequence goes alone. Sequences that are live and others
-// never share a micro-batch, so the others cost no backward pass. Each kind is
-// sorted by length, longest first: attention pads the rows of a micro-batch to
-// one length, and later micro-batches fit into the memory of earlier ones. live
-// nil means that all are.
+// microBatches cuts those sequences of a batch that own lists into micro-batches of at
+// most limit tokens each, in which a prompt counts with each of its responses; a longer
+// sequence goes alone. Sequences that are live and others never share a micro-batch, so
+// the others cost no backward pass. Responses to one prompt follow one another, so that
+// a pass computes it once. Each kind is sorted by the length of the longest response to
+// the prompt and then by its own, longest first: attention pads the rows of a
+// micro-batch to one length, and later micro-batches fit into the memory of earlier
+// ones. live nil means that all are.
 func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
-	order := slices.Clone(own)
+	order, groups := slices.Clone(own), promptGroups(sequences, own, alive)
 	slices.SortStableFunc(order, func(a, b int) int {
 		if alive(a) != alive(b) {
 			if alive(a) {
@@ -23,7 +26,8 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit in
 			}
 			return 1
 		}
-		return cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens))
+		x, y := groups[a], groups[b]
+		return cmp.Or(cmp.Compare(y.longest, x.longest), cmp.Compare(x.first, y.first), cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens)))
 	})
 	var out [][]int
 	sum := 0
@@ -36,6 +40,38 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit in
 		sum += n
 	}
 	return out
+}
+
+// A promptGroup is the sequences of one kind that have the same prompt.
+type promptGroup struct{ first, longest int } // the first of them; the tokens of the longest
+
+// promptGroups returns the group of each sequence that own lists.
+func promptGroups(sequences []runtime.Sequence, own []int, alive func(i int) bool) []*promptGroup {
+	type key struct {
+		prompt string
+		alive  bool
+	}
+	known, groups := make(map[key]*promptGroup), make([]*promptGroup, len(sequences))
+	for _, i := range own {
+		s := sequences[i]
+		prompt, _ := binary.Append(nil, binary.NativeEndian, s.Tokens[:s.Prompt])
+		k := key{string(prompt), alive(i)}
+		if known[k] == nil {
+			known[k] = &promptGroup{first: i}
+		}
+		groups[i] = known[k]
+		groups[i].longest = max(groups[i].longest, len(s.Tokens))
+	}
+	return groups
+}
+
+// chosen returns the sequences of a micro-batch.
+func chosen(sequences []runtime.Sequence, group []int) []runtime.Sequence {
+	part := make([]runtime.Sequence, len(group))
+	for k, i := range group {
+		part[k] = sequences[i]
+	}
+	return part
 }
 
 // tokens counts the tokens of a micro-batch.

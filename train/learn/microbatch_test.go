@@ -33,6 +33,28 @@ func TestMicroBatches(t *testing.T) {
 	}
 }
 
+// TestMicroBatchesByPrompt: responses to one prompt follow one another, if they are of
+// one kind.
+func TestMicroBatchesByPrompt(t *testing.T) {
+	var sequences []runtime.Sequence
+	for i, n := range []int{6, 9, 7, 5, 8, 9} { // to the prompts 1 and 2 in turns
+		sequences = append(sequences, runtime.Sequence{Tokens: append([]int32{int32(1 + i%2), 3}, make([]int32, n-2)...), Prompt: 2})
+	}
+	for _, tt := range []struct {
+		limit int
+		live  []bool
+		want  string
+	}{
+		{100, nil, "[[1 5 3 4 2 0]]"},
+		{20, nil, "[[1 5] [3 4 2] [0]]"},
+		{100, []bool{true, true, false, true, false, false}, "[[1 3 0] [5 4 2]]"},
+	} {
+		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit)); got != tt.want {
+			t.Errorf("at most %d tokens, live %v: %s, want %s", tt.limit, tt.live, got, tt.want)
+		}
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	for _, tt := range []struct {
 		s    Schedule

@@ -46,11 +46,7 @@ func (s *Stepper) forward(ctx context.Context, l *runtime.Learner, sequences []r
 			return nil, err
 		}
 	}
-	part := make([]runtime.Sequence, len(group))
-	for k, i := range group {
-		part[k] = sequences[i]
-	}
-	p, err := l.Forward(part, s.options.Temperature, keep)
+	p, err := l.Forward(chosen(sequences, group), s.options.Temperature, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package graphtest
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -298,6 +299,7 @@ func Cases() []Case {
 	}
 	// Rows of 5 and 2 tokens; what lies beyond the end is token 3.
 	packing := values{
+		"copies": ints([]int{0}, 1, 1), "copied": func(*rand.Rand) Tensor { return Floats([]float64{1}, 1, 1, 1) },
 		"rows":   ints([]int{0, 1, 2, 3, 4, 5, 6, 3, 3, 3}, 2, 5),
 		"tokens": ints([]int{0, 1, 2, 3, 4, 5, 6}),
 		"valid": func(*rand.Rand) Tensor {
@@ -316,12 +318,29 @@ func Cases() []Case {
 	}
 	pack := func(g *graph.Graph) *graph.Packing {
 		return &graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")),
-			Tokens: g.Input("tokens", onnx.Int64, dims("N")), Valid: g.Float("valid", "B", "T", 1)}
+			Tokens: g.Input("tokens", onnx.Int64, dims("N")), Valid: g.Float("valid", "B", "T", 1),
+			Copies: g.Input("copies", onnx.Int64, dims("M", "J")), Copied: g.Float("copied", "M", 1, "J")}
 	}
+	// Rows of 4 and 5 tokens that begin with the same two.
+	shared := maps.Clone(packing)
+	shared["rows"] = ints([]int{0, 1, 3, 4, 3, 0, 1, 2, 5, 6}, 2, 5)
+	shared["tokens"] = ints([]int{0, 1, 7, 2, 3, 8, 9})
+	shared["copies"] = ints([]int{0, 5, 1, 6, 7, 0}, 3, 2)
+	shared["copied"] = func(*rand.Rand) Tensor { return Floats([]float64{1, 1, 1, 1, 1, 0}, 3, 1, 2) }
+	shared["valid"] = func(*rand.Rand) Tensor { return Floats([]float64{1, 1, 1, 1, 0, 0, 0, 1, 1, 1}, 2, 5, 1) }
+	shared["there"] = func(*rand.Rand) Tensor { return Floats([]float64{1, 1, 1, 1, 0, 1, 1, 1, 1, 1}, 2, 5, 1) }
 	add("Unpack", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		x, p := g.Float("x", "N", 3), pack(g)
 		return []*graph.Node{graph.Mul(p.Unpack(x), p.Valid)}, []*graph.Node{x} // mask the padding, whose values are unspecified
 	}, packing)
+	add("Unpack/shared", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, p := g.Float("x", "N", 3), pack(g)
+		return []*graph.Node{graph.Mul(p.Unpack(x), g.Float("there", "B", "T", 1))}, []*graph.Node{x}
+	}, shared)
+	add("UnpackOnce", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, p := g.Float("x", "N", 3), pack(g)
+		return []*graph.Node{graph.Mul(p.UnpackOnce(x), p.Valid)}, []*graph.Node{x}
+	}, shared)
 	add("Pack", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		x, p := g.Float("x", "B", "T", 3), pack(g)
 		return []*graph.Node{p.Pack(x)}, []*graph.Node{x}
@@ -345,11 +364,13 @@ func Cases() []Case {
 				y = []*graph.Node{graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds(g), form)}
 				return y, []*graph.Node{q, k, v}
 			}, packing)
-			add(name+", packed", func(g *graph.Graph) (y, wrt []*graph.Node) {
+			packed := func(g *graph.Graph) (y, wrt []*graph.Node) {
 				q, k, v, p := g.Float("q", "N", 12), g.Float("k", "N", groups*3), g.Float("v", "N", groups*3), pack(g)
-				o := graph.CausalAttention(p.Unpack(q), p.Unpack(k), p.Unpack(v), g.Float("mask", "T", "T"), bounds(g), form)
+				o := graph.CausalAttention(p.UnpackOnce(q), p.Unpack(k), p.Unpack(v), g.Float("mask", "T", "T"), bounds(g), form)
 				return []*graph.Node{p.Pack(o)}, []*graph.Node{q, k, v}
-			}, packing)
+			}
+			add(name+", packed", packed, packing)
+			add(name+", packed, shared", packed, shared)
 		}
 	}
 	cached := func(tokens int, rotary bool, groups int) func(*graph.Graph) (y, wrt []*graph.Node) {
