@@ -169,7 +169,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 			return err
 		}
 	}
-	return d.sample(d, len(slots), uniforms, next, logp, entropy)
+	return d.sample(d, slots, uniforms, next, logp, entropy)
 }
 
 // A stepSession decodes one more token of each row.
@@ -219,7 +219,7 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	if err := d.orderHidden(&s.hidden, slots); err != nil {
 		return err
 	}
-	return d.sample(d, n, uniforms, next, logp, entropy)
+	return d.sample(d, slots, uniforms, next, logp, entropy)
 }
 
 // checkStep returns an error if the step is not possible, else the length of the

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 
 	"onering/models"
 	"onering/models/ports"
@@ -11,11 +12,12 @@ import (
 
 // A tokenChooser runs the Sample Programs, which choose the next token of each row.
 type tokenChooser struct {
-	sampling sampler.Sampling // zero before SetSampling
-	choice   models.Choice
+	sampling sampler.Sampling   // zero before SetSampling
+	bySlot   []sampler.Sampling // of slots that have one of their own; else zero
 
 	sessions           map[sampleKind]*Binding
 	hidden             buffer // [B,D], the normed states of the rows
+	part               buffer // [B,D], those of the rows that sample in one way
 	inverseTemperature buffer
 	uniforms           buffer
 	next               buffer
@@ -34,7 +36,7 @@ type filters struct {
 func newTokenChooser(e *Env) tokenChooser {
 	float := hostBuffer(models.F32)
 	return tokenChooser{
-		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32),
+		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32), part: e.buffer(models.F32),
 		inverseTemperature: float, uniforms: float, next: hostBuffer(models.I64), logp: float, entropy: float,
 		filters: filters{topP: float, renormalize: float, minP: float, k: hostBuffer(models.I64), short: float},
 	}
@@ -55,27 +57,43 @@ func (s *tokenChooser) SetSampling(x sampler.Sampling) error {
 	if err := settings.Check(&x); err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
-	s.sampling = x
+	s.sampling, s.bySlot = x, nil
+	return nil
+}
+
+// SetSlotSampling sets how the following calls sample one slot, until the next
+// SetSampling; see sampler.MixedDecoder.
+func (d *Decoder) SetSlotSampling(slot int, x sampler.Sampling) error {
+	if err := settings.Check(&x); err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	if d.bySlot == nil {
+		d.bySlot = make([]sampler.Sampling, d.Slots())
+	}
+	d.bySlot[slot] = x
+	return nil
+}
+
+// choiceOf returns the choice of the Program that samples so.
+func choiceOf(x sampler.Sampling) models.Choice {
 	largest := x.TopK > 0 || x.TopP < 1
 	switch {
 	case x.Greedy:
-		s.choice = models.Greedy
+		return models.Greedy
 	case largest && x.MinP > 0:
-		s.choice = models.FilterMinP
+		return models.FilterMinP
 	case largest:
-		s.choice = models.Filter
+		return models.Filter
 	case x.MinP > 0:
-		s.choice = models.DrawMinP
-	default:
-		s.choice = models.Draw
+		return models.DrawMinP
 	}
-	return nil
+	return models.Draw
 }
 
 // session returns the session for a choice and a number of rows, with the weights
 // bound.
-func (s *tokenChooser) session(d *Decoder, n int) (*Binding, error) {
-	kind := sampleKind{s.choice, d.form(n)}
+func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Binding, error) {
+	kind := sampleKind{choice, d.form(n)}
 	if b := s.sessions[kind]; b != nil {
 		return b, nil
 	}
@@ -99,12 +117,76 @@ func (s *tokenChooser) session(d *Decoder, n int) (*Binding, error) {
 	return b, nil
 }
 
-// sample chooses a token for each of the first n rows of s.hidden.
-func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
-	if s.sampling.Temperature == 0 {
+// sample chooses a token for each of the slots, whose states are the first rows of
+// s.hidden.
+func (s *tokenChooser) sample(d *Decoder, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	ways := s.ways(slots)
+	if len(ways) == 1 {
+		return s.sampleRows(d, ways[0].Sampling, len(slots), uniforms, next, logp, entropy)
+	}
+	all, width := s.hidden, d.geometry.Hidden
+	s.hidden = s.part
+	defer func() { s.part, s.hidden = s.hidden, all }()
+	for _, way := range ways {
+		rows := way.rows
+		if d.invariant && len(rows) == 1 {
+			rows = append(rows, rows[0]) // a single row has another kernel; see SetInvariant
+		}
+		n := len(rows)
+		us, ids, logps, entropies := make([]float32, n), make([]int32, n), make([]float32, n), make([]float32, n)
+		if _, err := s.hidden.of(int64(d.rows(n)), int64(width)); err != nil {
+			return err
+		}
+		for i, row := range rows {
+			us[i] = uniforms[row]
+			if err := s.hidden.copyRuns(i*width, 0, &all, row*width, 0, width, 1); err != nil {
+				return err
+			}
+		}
+		if err := s.sampleRows(d, way.Sampling, n, us, ids, logps, entropies); err != nil {
+			return err
+		}
+		for i, row := range rows {
+			next[row], logp[row], entropy[row] = ids[i], logps[i], entropies[i]
+		}
+	}
+	return nil
+}
+
+// A way is the rows that sample alike.
+type way struct {
+	sampler.Sampling
+	rows []int
+}
+
+// ways groups the slots by how they sample.
+func (s *tokenChooser) ways(slots []int) []way {
+	if s.bySlot == nil {
+		return []way{{Sampling: s.sampling}}
+	}
+	var ways []way
+	for row, slot := range slots {
+		x := s.bySlot[slot]
+		if x == (sampler.Sampling{}) {
+			x = s.sampling
+		}
+		x.MaxNewTokens = s.sampling.MaxNewTokens // which is the caller's
+		i := slices.IndexFunc(ways, func(w way) bool { return w.Sampling == x })
+		if i < 0 {
+			i, ways = len(ways), append(ways, way{Sampling: x})
+		}
+		ways[i].rows = append(ways[i].rows, row)
+	}
+	return ways
+}
+
+// sampleRows chooses a token for each of the first n rows of s.hidden, in the same way.
+func (s *tokenChooser) sampleRows(d *Decoder, x sampler.Sampling, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	if x.Temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
-	binding, err := s.session(d, n)
+	choice := choiceOf(x)
+	binding, err := s.session(d, choice, n)
 	if err != nil {
 		return err
 	}
@@ -113,19 +195,19 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 	v, err := s.hidden.of(rows, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
 	inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature)
-	if s.choice != models.Greedy {
+	if choice != models.Greedy {
 		copy(fill[float32](&b, ports.Uniforms, &s.uniforms, rows), uniforms)
 	}
 	ids := take[int64](&b, ports.NextTokens, &s.next, rows)
 	logps := take[float32](&b, ports.LogProb, &s.logp, rows)
 	entropies := take[float32](&b, ports.Entropy, &s.entropy, rows)
-	copy(fillIf[float32](&b, ports.MinP, &s.filters.minP), []float32{float32(s.sampling.MinP)})
+	copy(fillIf[float32](&b, ports.MinP, &s.filters.minP), []float32{float32(x.MinP)})
 	if b.err != nil {
 		return b.err
 	}
-	inverse[0] = 1 / float32(s.sampling.Temperature)
-	if s.choice == models.Filter || s.choice == models.FilterMinP {
-		err = s.filter(&b, d.geometry.Vocab, n, rows)
+	inverse[0] = 1 / float32(x.Temperature)
+	if choice == models.Filter || choice == models.FilterMinP {
+		err = s.filter(&b, x, d.geometry.Vocab, n, rows)
 	} else {
 		err = b.run()
 	}
@@ -142,7 +224,7 @@ func (s *tokenChooser) sample(d *Decoder, n int, uniforms []float32, next []int3
 
 // filter runs the Program with as many of the largest probabilities as top-k and
 // top-p need.
-func (s *tokenChooser) filter(b *binder, vocab, n int, rows int64) error {
+func (s *tokenChooser) filter(b *binder, x sampler.Sampling, vocab, n int, rows int64) error {
 	f := &s.filters
 	topP := fill[float32](b, ports.TopP, &f.topP)
 	renormalize := fill[float32](b, ports.Renormalize, &f.renormalize)
@@ -151,8 +233,8 @@ func (s *tokenChooser) filter(b *binder, vocab, n int, rows int64) error {
 	if b.err != nil {
 		return b.err
 	}
-	topP[0], renormalize[0], k[0] = float32(s.sampling.TopP), 0, int64(min(firstK, vocab))
-	if topK := s.sampling.TopK; topK > 0 {
+	topP[0], renormalize[0], k[0] = float32(x.TopP), 0, int64(min(firstK, vocab))
+	if topK := x.TopK; topK > 0 {
 		renormalize[0], k[0] = 1, int64(min(topK, vocab))
 	}
 	for {
@@ -163,7 +245,7 @@ func (s *tokenChooser) filter(b *binder, vocab, n int, rows int64) error {
 		for _, x := range short[:n] {
 			enough = enough && x == 0
 		}
-		if enough || s.sampling.TopK > 0 || int(k[0]) == vocab {
+		if enough || x.TopK > 0 || int(k[0]) == vocab {
 			return nil
 		}
 		k[0] = min(8*k[0], int64(vocab))
@@ -176,5 +258,5 @@ func (s *tokenChooser) close() {
 	}
 	s.sessions = nil
 	f := &s.filters
-	closeBuffers(&s.hidden, &s.inverseTemperature, &s.uniforms, &s.next, &s.logp, &s.entropy, &f.topP, &f.renormalize, &f.k, &f.minP, &f.short)
+	closeBuffers(&s.hidden, &s.part, &s.inverseTemperature, &s.uniforms, &s.next, &s.logp, &s.entropy, &f.topP, &f.renormalize, &f.k, &f.minP, &f.short)
 }

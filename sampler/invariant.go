@@ -1,5 +1,7 @@
 package sampler
 
+import "fmt"
+
 // An Invariant decoder gives a sequence the same bits whatever is decoded
 // beside it. The decoder below can do that for any number of rows but one: a
 // single row takes another kernel of ONNX Runtime, whose last bits differ. So no
@@ -14,6 +16,7 @@ type Invariant struct {
 	companion int // its slot
 	prefix    int // the companion's prompt; -1 before the first use
 	running   bool
+	ways      map[int]Sampling // how the slots sample that have ways of their own
 }
 
 // An invariantSetter is a Decoder that can compute every row of two or more with
@@ -34,12 +37,41 @@ func NewInvariant(d Decoder) *Invariant {
 // Slots returns the slots that are left for the caller's sequences.
 func (d *Invariant) Slots() int { return d.companion }
 
+// SetSlotSampling fixes how one slot chooses tokens, if the decoder can do that.
+func (d *Invariant) SetSlotSampling(slot int, s Sampling) error {
+	if d.ways == nil {
+		d.ways = make(map[int]Sampling)
+	}
+	d.ways[slot] = s
+	return setSlot(d.Decoder, slot, s)
+}
+
+func setSlot(d Decoder, slot int, s Sampling) error {
+	mixed, ok := d.(MixedDecoder)
+	if !ok {
+		return fmt.Errorf("sampler: a %T samples all slots in one way", d)
+	}
+	return mixed.SetSlotSampling(slot, s)
+}
+
+// follow has the companion sample as the slot beside it does: rows that sample in the
+// same way are sampled together.
+func (d *Invariant) follow(slot int) error {
+	if s, ok := d.ways[slot]; ok {
+		return setSlot(d.Decoder, d.companion, s)
+	}
+	return nil
+}
+
 // Start begins a lone sequence twice, once in the companion's slot.
 func (d *Invariant) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	if len(slots) > 1 {
 		return d.Decoder.Start(prefixes, slots, uniforms, next, logp, entropy)
 	}
 	d.stopCompanion()
+	if err := d.follow(slots[0]); err != nil {
+		return err
+	}
 	var p pair
 	err := d.Decoder.Start([]int{prefixes[0], prefixes[0]}, []int{slots[0], d.companion}, []float32{uniforms[0], uniforms[0]}, p.next[:], p.logp[:], p.entropy[:])
 	if err != nil {
@@ -62,6 +94,9 @@ func (d *Invariant) Step(slots []int, ids []int32, uniforms []float32, next []in
 		if err := d.startCompanion(); err != nil {
 			return err
 		}
+	}
+	if err := d.follow(slots[0]); err != nil {
+		return err
 	}
 	var p pair
 	if err := d.Decoder.Step([]int{slots[0], d.companion}, []int32{ids[0], 0}, []float32{uniforms[0], 0}, p.next[:], p.logp[:], p.entropy[:]); err != nil {

@@ -46,22 +46,6 @@ func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done f
 	return ended, r.stats, err
 }
 
-// A sequence is the response growing in a slot. Its slices are kept from one
-// response to the next, so that the loop allocates only where one ends.
-type sequence struct {
-	busy     bool
-	req      int
-	sample   int
-	limit    int       // the most tokens it may have
-	prompt   uint64    // the prompt id
-	uniforms []float32 // given with the request, or nil
-	text     TextDecoder
-	tail     []byte // of its text; see stops.find
-	ids      []int32
-	logp     []float32
-	entropy  []float32
-}
-
 // A run is the state of one Sample call.
 type run struct {
 	d     Decoder
@@ -173,7 +157,7 @@ func (r *run) step() error {
 	for i, s := range r.active {
 		q := &r.slots[s]
 		r.ids[i] = q.ids[len(q.ids)-1]
-		u, err := r.uniform(q)
+		u, err := q.uniform(&r.opts)
 		if err != nil {
 			return err
 		}
@@ -293,82 +277,39 @@ func (r *run) start() error {
 // of its first token.
 func (r *run) assign(s int) float32 {
 	i := r.queue[r.started]
-	req, q := &r.reqs[i], &r.slots[s]
-	q.req, q.sample, q.prompt = i, r.sample, req.ID
-	q.limit = min(r.opts.MaxNewTokens, r.d.MaxTokens()-len(req.Prompt))
-	q.ids, q.logp, q.entropy, q.tail = q.ids[:0], q.logp[:0], q.entropy[:0], q.tail[:0]
-	q.uniforms = nil
-	if req.Uniforms != nil {
-		q.uniforms = req.Uniforms[r.sample]
-	}
-	if len(r.opts.Stops) > 0 {
-		q.text = r.opts.Text()
-	}
-	if r.sample++; r.sample == req.Samples {
+	q := &r.slots[s]
+	q.begin(&r.opts, &r.reqs[i], i, r.sample, r.d.MaxTokens())
+	if r.sample++; r.sample == r.reqs[i].Samples {
 		r.started, r.sample = r.started+1, 0
 	}
-	u, _ := r.uniform(q) // a given list has at least one
+	u, _ := q.uniform(&r.opts) // a given list has at least one
 	return u
-}
-
-// uniform returns the number that decides q's next token.
-func (r *run) uniform(q *sequence) (float32, error) {
-	t := len(q.ids)
-	switch {
-	case r.opts.Greedy:
-		return 0, nil
-	case q.uniforms == nil:
-		return Uniform(r.opts.Seed, q.prompt, q.sample, t), nil
-	case t < len(q.uniforms):
-		return q.uniforms[t], nil
-	}
-	return 0, fmt.Errorf("sampler: request %d (id %d), sample %d: the %d uniforms given are used up and the response has not ended", q.req, q.prompt, q.sample, t)
 }
 
 // take adds the token at place i of the decoder's answer to the sequence in
 // slot s, and says whether that ended it.
 func (r *run) take(s, i int) (bool, error) {
 	q := &r.slots[s]
-	id, logp, entropy := r.next[i], r.logp[i], r.entropy[i]
-	// x-x is NaN for NaN and for the infinities.
-	if logp-logp != 0 || entropy-entropy != 0 {
-		return false, fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with log-prob %v and entropy %v", q.req, q.prompt, q.sample, len(q.ids), id, logp, entropy)
+	finish, stop, err := q.add(&r.opts, &r.stops, r.next[i], r.logp[i], r.entropy[i])
+	if err != nil {
+		return false, err
 	}
-	q.ids = append(q.ids, id)
-	q.logp = append(q.logp, logp)
-	q.entropy = append(q.entropy, entropy)
 	r.stats.Tokens++
 	if r.opts.Token != nil {
-		r.opts.Token(Token{q.req, q.sample, id, logp})
+		r.opts.Token(Token{q.req, q.sample, r.next[i], r.logp[i]})
 	}
-
-	switch {
-	case slices.Contains(r.opts.EOS, id):
-		r.finish(s, Stop, "")
-		return true, nil
-	case q.text != nil:
-		var found int
-		if found, q.tail = r.stops.find(q.tail, q.text.Add(id)); found >= 0 {
-			r.finish(s, Stop, r.opts.Stops[found])
-			return true, nil
-		}
+	if finish == "" {
+		return false, nil
 	}
-	if len(q.ids) == q.limit {
-		r.finish(s, Length, "")
-		return true, nil
-	}
-	return false, nil
+	r.finish(s, finish, stop)
+	return true, nil
 }
 
 // finish stores the response in slot s and frees the slot.
 func (r *run) finish(s int, why Finish, stop string) {
 	q := &r.slots[s]
 	p := &r.responses[r.first[q.req]+q.sample]
-	*p = Response{
-		Request: q.req, Sample: q.sample,
-		IDs: slices.Clone(q.ids), LogProb: slices.Clone(q.logp), Entropy: slices.Clone(q.entropy),
-		Finish: why, Stop: stop,
-	}
+	*p = q.response(why, stop)
 	r.stats.Responses++
 	r.free(s)
 	if r.done != nil {
