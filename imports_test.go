@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "files serve train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub models/lora objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
+	{"cmd", "files serve serve/openai train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub models/lora objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "files settings tokenize/jinja"},
@@ -84,6 +84,7 @@ var rooms = []struct {
 	{"train/sweep", "files models"},
 
 	{"serve", "train train/metrics eval"},
+	{"serve/openai", "sampler settings tokenize"},
 
 	{"report", "files objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/live", "report report/tensorboard train train/metrics"},

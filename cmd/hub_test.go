@@ -126,6 +126,7 @@ func TestHubEverywhere(t *testing.T) {
 		"tokenize --model org/none",
 		"generate --model org/none",
 		"chat --model org/none",
+		"serve --model org/none",
 		"merge --model org/none --adapter a --out o",
 		"score --model org/none",
 		"step --model org/none --out o",

@@ -74,7 +74,7 @@ func Start(addr string, rounds int, next train.Observer) (*Status, error) {
 	}
 	s := &Status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}}
 	s.lastProgress = s.now()
-	local := isLoopback(s.addr)
+	local := IsLoopback(s.addr)
 	if !local {
 		slog.Warn("anyone who reaches this address can read the status and take profiles", "address", s.addr)
 	}
@@ -113,20 +113,25 @@ func (s *Status) handler(local bool) http.Handler {
 	if !local {
 		return mux
 	}
-	// A web page in the user's browser could read the status if the page's host name
+	return LocalOnly(mux)
+}
+
+// LocalOnly refuses requests for any host but the loopback address.
+func LocalOnly(next http.Handler) http.Handler {
+	// A web page in the user's browser could read what is served if the page's host name
 	// resolves to the loopback address (DNS rebinding). The browser then sends that
 	// host name, so only requests for a loopback host are answered.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.Host) {
+		if !IsLoopback(r.Host) {
 			http.Error(w, "this address answers to localhost only", http.StatusForbidden)
 			return
 		}
-		mux.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 
-// isLoopback reports whether HOST:PORT, or a host alone, is the loopback address.
-func isLoopback(address string) bool {
+// IsLoopback reports whether HOST:PORT, or a host alone, is the loopback address.
+func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = strings.Trim(address, "[]")

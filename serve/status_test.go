@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if !isLoopback(s.addr) {
+	if !IsLoopback(s.addr) {
 		t.Fatalf("it listens on %s", s.addr)
 	}
 	s.Begin("round 4/24: rollout", "trajectories", 512)

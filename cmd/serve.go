@@ -1,0 +1,241 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"onering/sampler"
+	"onering/serve"
+	"onering/serve/openai"
+	"onering/tokenize"
+	"onering/train"
+)
+
+// serveLong is the help of serve.
+const serveLong = `Answer requests over HTTP in the form of OpenAI's API: /v1/chat/completions,
+/v1/completions and /v1/models. docs/serving.md says what a request may have.
+
+The field "model" chooses one of the names: that of the model, which is the last
+part of --model unless --name gives another, and those of the adapters given as
+--adapter NAME=DIR. An adapter without a name answers in the model's place.
+
+Requests are decoded together, up to --slots responses of each model; further
+ones wait, and where --queue of them wait already the answer is 429. A request
+with a seed gets the same tokens whatever else is answered, unless
+--invariant=false, which is faster for few requests of a large model.
+
+The server is for this machine, unless --addr says otherwise. With
+--api-key-env it asks for the key that the environment variable holds. SIGTERM
+and SIGINT let the requests end that have begun, for up to --drain; the second
+signal ends at once.`
+
+type serveOptions struct {
+	addr, name, keyEnv          string
+	slots, queue, context, most int
+	invariant                   bool
+	drain                       time.Duration
+	around                      tokenize.Template
+}
+
+func newServe() *cobra.Command {
+	var e engineFlags
+	var around tokenize.TemplateSettings
+	o := serveOptions{addr: "localhost:8000", slots: 16, queue: 64, context: 8192, most: 4096, invariant: true, drain: time.Minute}
+	c := &cobra.Command{
+		Use:   "serve --model DIR",
+		Short: "Answer requests in the form of OpenAI's API",
+		Long:  serveLong,
+		Example: `  onering serve --model DIR
+  onering serve --model DIR --adapter a=A1 --adapter b=A2
+  SERVE_KEY=... onering serve --model DIR --addr 0.0.0.0:8000 --api-key-env SERVE_KEY
+  curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "1+1="}'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if !c.Flags().Changed("template") {
+				if err := templateOfRun(cmp.Or(e.adapter, e.model), &around); err != nil {
+					return err
+				}
+			}
+			if o.around, err = parseTemplate(around); err != nil {
+				return err
+			}
+			key, err := o.validate()
+			if err != nil {
+				return err
+			}
+			ctx, _, stop := catchSignals(c.Context())
+			defer stop()
+			engine, err := e.open(c)
+			if err != nil {
+				return err
+			}
+			defer engine.Close()
+			return o.serve(ctx, engine, e.model, key)
+		},
+	}
+	e.register(c)
+	e.registerAdapters(c)
+	registerDType(c, &e.dtype)
+	addTemplate(c, &around, "chat", true)
+	flags := c.Flags()
+	flags.StringVar(&o.addr, "addr", o.addr, "address to listen on; :PORT is localhost:PORT")
+	flags.StringVar(&o.name, "name", "", "what requests call the model; default: the last part of --model")
+	flags.StringVar(&o.keyEnv, "api-key-env", "", "environment variable with the key that requests must have")
+	flags.IntVar(&o.slots, "slots", o.slots, "responses that are decoded at once, for each model")
+	flags.IntVar(&o.queue, "queue", o.queue, "responses that may wait for a slot")
+	flags.IntVar(&o.context, "context", o.context, "most tokens of a prompt and its response, if the model has as many positions")
+	flags.IntVar(&o.most, "max-tokens", o.most, "most tokens of a response that a request may ask for, and what a chat has that does not ask")
+	flags.BoolVar(&o.invariant, "invariant", o.invariant, "keep the tokens of a request with a seed the same whatever else is answered")
+	flags.DurationVar(&o.drain, "drain", o.drain, "how long requests that have begun may go on after a signal")
+	return c
+}
+
+// validate refuses impossible flags, and returns the key.
+func (o *serveOptions) validate() (key string, err error) {
+	for _, x := range []struct {
+		flag            string
+		value, from, to int
+	}{
+		{"slots", o.slots, 1, maxSlots}, {"queue", o.queue, 0, 1 << 20},
+		{"context", o.context, 2, 1 << 24}, {"max-tokens", o.most, 1, 1 << 24},
+	} {
+		if x.value < x.from || x.value > x.to {
+			return "", usagef("--%s %d: must be from %d to %d", x.flag, x.value, x.from, x.to)
+		}
+	}
+	if o.drain < 0 {
+		return "", usagef("--drain %v: must be at least 0", o.drain)
+	}
+	if o.addr, err = serve.Address(o.addr); err != nil {
+		return "", usagef("--addr %q: write localhost:PORT", o.addr)
+	}
+	if o.keyEnv != "" {
+		if key = strings.TrimSpace(os.Getenv(o.keyEnv)); key == "" {
+			return "", usagef("--api-key-env %s: the environment variable is not set", o.keyEnv)
+		}
+	}
+	return key, nil
+}
+
+// models returns what the server has: the model, and its adapters by name.
+func (o *serveOptions) models(e *engine, path string) (list []*openai.Model, closeAll func(), err error) {
+	name := cmp.Or(o.name, filepath.Base(filepath.Clean(path)))
+	var closers []func()
+	closeAll = func() {
+		for _, f := range slices.Backward(closers) {
+			f()
+		}
+	}
+	add := func(name, parent string, policy *train.Policy) error {
+		slots := o.slots
+		if o.invariant {
+			slots++
+		}
+		decoder, err := e.env.NewDecoder(policy.Ring, slots, policy.MaxTokens(o.context))
+		if err != nil {
+			return err
+		}
+		closers = append(closers, decoder.Close)
+		m := &openai.Model{
+			Name: name, Parent: parent, Tokenizer: policy.Tokenizer, Template: o.around,
+			EOS: policy.Model.EOS, Vocab: policy.Model.Vocab, Decoder: decoder,
+		}
+		if o.invariant {
+			invariant := sampler.NewInvariant(decoder)
+			closers = append(closers, invariant.Close)
+			m.Decoder = invariant
+		}
+		list = append(list, m)
+		return nil
+	}
+	err = add(name, "", e.policy)
+	for _, adapter := range slices.Sorted(maps.Keys(e.named)) {
+		if adapter == name {
+			err = usagef("--adapter %s: the model has that name, too: give it another with --name", adapter)
+		}
+		if err == nil {
+			err = add(adapter, name, e.named[adapter])
+		}
+	}
+	if err != nil {
+		closeAll()
+	}
+	return list, closeAll, err
+}
+
+// serve answers requests until ctx ends, and those that have begun to their end.
+func (o *serveOptions) serve(ctx context.Context, e *engine, path, key string) error {
+	models, closeModels, err := o.models(e, path)
+	if err != nil {
+		return err
+	}
+	defer closeModels()
+	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.addr)
+	if err != nil {
+		return fmt.Errorf("--addr %s: %w", o.addr, err)
+	}
+	handler, local := answers.Handler(), serve.IsLoopback(listener.Addr().String())
+	switch {
+	case local && key == "":
+		handler = serve.LocalOnly(handler)
+	case key == "":
+		slog.Warn("anyone who reaches this address can use the model; --api-key-env asks for a key", "address", listener.Addr().String())
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}
+	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		answers.Run(decoding)
+		close(ended)
+	}()
+	defer func() {
+		stopDecoding()
+		<-ended
+	}()
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	var names []string
+	for _, m := range models {
+		names = append(names, m.Name)
+	}
+	slog.Info("serving", "url", "http://"+listener.Addr().String()+"/v1", "models", names)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	return o.stop(server)
+}
+
+// stop lets the requests end that have begun.
+func (o *serveOptions) stop(server *http.Server) error {
+	slog.Info("stopping: requests that have begun may go on", "for", o.drain)
+	ctx, cancel := context.WithTimeout(context.Background(), o.drain)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		server.Close()
+		return fmt.Errorf("requests were cut that had not ended within --drain %v", o.drain)
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+//go:build !windows
+
+package cmd
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestServe serves the embedded model in a process: requests with seeds get the same
+// bytes together and alone, a greedy one what generate gives, and SIGTERM ends the
+// server without an error.
+func TestServe(t *testing.T) {
+	if !libraryFound() {
+		t.Skip("no ONNX Runtime library: run onering doctor")
+	}
+	c := program("serve", "--model", "builtin:arithmetic", "--template", "no", "--addr", "localhost:0", "--slots", "3", "--name", "tiny")
+	c.Stderr = nil
+	said, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	lines := bufio.NewScanner(said)
+	url := ""
+	for url == "" && lines.Scan() {
+		if m := regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+			url = m[1]
+		}
+	}
+	post := func(body string) string {
+		r, err := http.Post(url+"/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			return err.Error()
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		var answer struct{ Choices json.RawMessage }
+		if err == nil {
+			err = json.Unmarshal(text, &answer)
+		}
+		if err != nil || r.StatusCode != 200 {
+			return fmt.Sprint(r.Status, err, string(text))
+		}
+		return string(answer.Choices)
+	}
+	body := func(i int) string {
+		return fmt.Sprintf(`{"model": "tiny", "prompt": "%d+%d=", "seed": %d, "temperature": %v, "top_p": %v, "max_tokens": 30, "n": %d, "logprobs": 0, "return_token_ids": true}`,
+			100+i, 200+7*i, i, 0.5*float64(i%3), 1-0.2*float64(i%2), 1+i%4)
+	}
+	const requests = 12
+	var together [requests]string
+	var wait sync.WaitGroup
+	for i := range together {
+		wait.Go(func() { together[i] = post(body(i)) })
+	}
+	wait.Wait()
+	for i, got := range together {
+		if want := post(body(i)); got != want {
+			t.Errorf("request %d: alone %s, beside others %s", i, want, got)
+		}
+	}
+	g := program("generate", "--model", "builtin:arithmetic", "--greedy", "--max-tokens", "30", "-q")
+	g.Stdin = strings.NewReader(`{"prompt": "103+221="}`)
+	if err := g.Run(); err != nil {
+		t.Fatal(err)
+	}
+	var line generated
+	if err := json.Unmarshal(g.Stdout.(*bytes.Buffer).Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	ids, _ := json.Marshal(line.IDs)
+	if !strings.Contains(together[3], `"token_ids":`+string(ids)+"}") {
+		t.Errorf("greedy: %s, generate has %s", together[3], ids)
+	}
+	if r, err := http.NewRequest("GET", url+"/models", nil); err == nil {
+		r.Host = "example.org"
+		if got, err := http.DefaultClient.Do(r); err != nil || got.StatusCode != http.StatusForbidden {
+			t.Errorf("another host's name: %v, %v", got, err)
+		}
+	}
+	c.Process.Signal(syscall.SIGTERM)
+	if _, err := io.ReadAll(said); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}

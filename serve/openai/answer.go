@@ -1,0 +1,299 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"onering/sampler"
+)
+
+// A job is a request on its way.
+type job struct {
+	*common
+	model    *Model
+	prompts  [][]int32
+	options  sampler.Options
+	chat     bool
+	logprobs bool
+
+	id      string
+	created int64
+	choices []*choice // samples of the first prompt, of the second, and so on
+	offsets []int     // where in each choice the next token begins, in characters
+}
+
+// complete answers POST /v1/completions.
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
+	var c completion
+	if err := parse(body, &c); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	j, err := s.job(&c.common, "cmpl")
+	if err != nil {
+		return err
+	}
+	j.logprobs = c.Logprobs != nil
+	for _, p := range c.Prompt {
+		ids, err := j.model.encode(p)
+		if err != nil {
+			return err
+		}
+		j.prompts = append(j.prompts, ids)
+	}
+	const usual = 16 // OpenAI's
+	if err := j.sampled(min(usual, s.MaxTokens), s.MaxTokens, nil); err != nil {
+		return err
+	}
+	return s.answer(w, r, j)
+}
+
+// chat answers POST /v1/chat/completions.
+func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error {
+	var c chat
+	if err := parse(body, &c); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	j, err := s.job(&c.common, "chatcmpl")
+	if err != nil {
+		return err
+	}
+	j.chat, j.logprobs = true, c.Logprobs
+	ids, err := j.model.encodeChat(&c)
+	if err != nil {
+		return err
+	}
+	j.prompts = [][]int32{ids}
+	if err := j.sampled(s.MaxTokens, s.MaxTokens, j.model.Template.Stops); err != nil {
+		return err
+	}
+	return s.answer(w, r, j)
+}
+
+// job begins the job of a request.
+func (s *Server) job(c *common, kind string) (*job, error) {
+	m, err := s.model(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Stop) > 0 && m.Tokenizer == nil {
+		return nil, invalid("stop", "the model has no tokenizer, and stop needs one")
+	}
+	now := time.Now()
+	return &job{common: c, model: m, id: fmt.Sprintf("%s-%x-%d", kind, s.started.UnixNano(), s.requests.Add(1)), created: now.Unix()}, nil
+}
+
+// sampled sets how the responses are sampled.
+func (j *job) sampled(usual, most int, stops []string) error {
+	way, err := j.sampling(usual, most)
+	if err != nil {
+		return err
+	}
+	j.options = j.common.options(j.model, way, stops)
+	return nil
+}
+
+// answer samples the responses and writes them, whole or as they come.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
+	n := len(j.prompts) * j.samples()
+	if err := s.engine.reserve(n); err != nil {
+		return err
+	}
+	defer s.engine.held.Add(-int64(n))
+	a := newAnswer()
+	var calls []*sampler.Call
+	for i, p := range j.prompts {
+		calls = append(calls, a.call(j.options, p, i, j.samples()))
+	}
+	for range n {
+		j.choices = append(j.choices, newChoice(j.model, j.options.Stops))
+	}
+	j.offsets = make([]int, n)
+	end, err := s.engine.submit(r.Context(), j.model, calls)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if j.Stream {
+		return j.stream(w, r, a)
+	}
+	for left := n; left > 0; {
+		events, err := a.next(r.Context())
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if e.err != nil {
+				return e.err
+			}
+			j.choices[e.choice].add(e)
+			if e.finish != "" {
+				left--
+			}
+		}
+	}
+	write(w, http.StatusOK, j.whole())
+	return nil
+}
+
+// whole is the body of an answer that is not streamed.
+func (j *job) whole() reply {
+	body := j.reply("")
+	for i, c := range j.choices {
+		text := c.said.String()
+		p := j.part(i, c.ids, c.logp)
+		if p.Finish = &c.finish; j.chat {
+			p.Message = &said{"assistant", &text}
+		} else {
+			p.Text = &text
+			if j.ReturnTokenIDs {
+				p.PromptIDs = j.prompts[i/j.samples()]
+			}
+		}
+		body.Choices = append(body.Choices, p)
+	}
+	if j.chat && j.ReturnTokenIDs {
+		body.PromptIDs = j.prompts[0]
+	}
+	body.Usage = j.usage()
+	return body
+}
+
+// reply is a body without choices; suffix makes its kind of object.
+func (j *job) reply(suffix string) reply {
+	object := "text_completion"
+	if j.chat {
+		object = "chat.completion" + suffix
+	}
+	return reply{ID: j.id, Object: object, Created: j.created, Model: j.model.Name, Choices: []part{}}
+}
+
+// part is what a choice has beside its text, of some of its tokens.
+func (j *job) part(i int, ids []int32, logp []float32) part {
+	p := part{Index: i}
+	if j.logprobs && j.chat {
+		p.Logprobs = j.model.chatLogprobs(ids, logp)
+	} else if j.logprobs {
+		p.Logprobs, j.offsets[i] = j.model.completionLogprobs(ids, logp, j.offsets[i])
+	}
+	if j.ReturnTokenIDs {
+		if ids == nil {
+			ids = []int32{}
+		}
+		p.IDs = &ids
+	}
+	return p
+}
+
+func (j *job) usage() *usage {
+	u := usage{}
+	for _, p := range j.prompts {
+		u.Prompt += len(p)
+	}
+	for _, c := range j.choices {
+		u.Completion += len(c.ids)
+	}
+	u.Total = u.Prompt + u.Completion
+	return &u
+}
+
+// patience is how long a client may take to read a piece, or to send a request.
+const patience = 30 * time.Second
+
+// stream writes pieces as they come. After the first one an error is a piece, too.
+func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
+	control := http.NewResponseController(w)
+	send := func(body any) error {
+		text, err := json.Marshal(body)
+		if err == nil {
+			_ = control.SetWriteDeadline(time.Now().Add(patience)) // a writer without deadlines has none
+			_, err = fmt.Fprintf(w, "data: %s\n\n", text)
+		}
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	left := len(j.choices)
+	if err := send(j.opening()); err != nil {
+		return nil
+	}
+	for left > 0 {
+		if control.Flush() != nil {
+			return nil
+		}
+		events, err := a.next(r.Context())
+		if err != nil {
+			return nil // the client is gone
+		}
+		for _, e := range events {
+			if e.err != nil {
+				_ = send(failureOf(e.err))
+				return nil
+			}
+			if e.finish != "" {
+				left--
+			}
+			if send(j.piece(e)) != nil {
+				return nil
+			}
+		}
+	}
+	if j.StreamOptions != nil && j.StreamOptions.IncludeUsage {
+		body := j.reply(".chunk")
+		body.Usage = j.usage()
+		if send(body) != nil {
+			return nil
+		}
+	}
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n") // the last thing: a client that is gone misses nothing
+	return nil
+}
+
+// opening is the first piece: of a chat who speaks, and the prompts' ids if asked for.
+func (j *job) opening() reply {
+	body := j.reply(".chunk")
+	nothing := ""
+	for i := range j.choices {
+		p := part{Index: i}
+		if j.chat {
+			p.Delta = &said{"assistant", &nothing}
+		} else {
+			p.Text = &nothing
+			if j.ReturnTokenIDs {
+				p.PromptIDs = j.prompts[i/j.samples()]
+			}
+		}
+		body.Choices = append(body.Choices, p)
+	}
+	if j.chat && j.ReturnTokenIDs {
+		body.PromptIDs = j.prompts[0]
+	}
+	return body
+}
+
+// piece is what an event adds.
+func (j *job) piece(e event) reply {
+	c := j.choices[e.choice]
+	text := c.add(e)
+	var p part
+	if e.finish == "" {
+		p = j.part(e.choice, []int32{e.id}, []float32{e.logp})
+	} else {
+		p = part{Index: e.choice, Finish: &c.finish}
+	}
+	if j.chat {
+		p.Delta = &said{Content: &text}
+	} else {
+		p.Text = &text
+	}
+	body := j.reply(".chunk")
+	body.Choices = append(body.Choices, p)
+	return body
+}

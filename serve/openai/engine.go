@@ -1,0 +1,174 @@
+package openai
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"onering/sampler"
+	"onering/tokenize"
+)
+
+// A Model is what requests choose by its name.
+type Model struct {
+	Name      string
+	Parent    string              // the name of the model beside which it is an adapter, else ""
+	Tokenizer *tokenize.Tokenizer // nil if there is none; then there are only ids
+	Template  tokenize.Template   // of chats
+	EOS       []int32
+	Vocab     int                  // ids are below it
+	Decoder   sampler.MixedDecoder // has no sequences; the Server alone uses it
+
+	live *sampler.Live
+}
+
+// An engine decodes for all requests, on one goroutine.
+type engine struct {
+	models   []*Model
+	commands chan func() // run between two steps
+	ended    chan struct{}
+
+	most int64 // samples that may be in the works
+	held atomic.Int64
+}
+
+// run decodes until ctx ends, and then ends what is being answered.
+func (e *engine) run(ctx context.Context) {
+	defer close(e.ended)
+	defer func() {
+		for _, m := range e.models {
+			m.live.Close()
+		}
+	}()
+	for busy := false; ; {
+		if !busy {
+			select {
+			case do := <-e.commands:
+				do()
+			case <-ctx.Done():
+				return
+			}
+		}
+		for more := true; more; {
+			select {
+			case do := <-e.commands:
+				do()
+			case <-ctx.Done():
+				return
+			default:
+				more = false
+			}
+		}
+		busy = false
+		for _, m := range e.models {
+			busy = m.live.Step() || busy
+		}
+	}
+}
+
+// do runs f between two steps, unless the engine has ended or ctx has.
+func (e *engine) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case e.commands <- func() { f(); close(done) }:
+		<-done // the engine never leaves a command undone
+		return nil
+	case <-e.ended:
+		return errStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reserve takes n of the samples that may be in the works, until they are given back.
+func (e *engine) reserve(n int) error {
+	if int64(n) > e.most {
+		return invalid("n", "the request asks for %d responses, and this server has room for %d at a time", n, e.most)
+	}
+	if e.held.Add(int64(n)) > e.most {
+		e.held.Add(-int64(n))
+		return errFull
+	}
+	return nil
+}
+
+// An answer collects what the engine says of a request until the handler takes it.
+type answer struct {
+	mu     sync.Mutex
+	events []event
+	wake   chan struct{} // has an element if there are events
+}
+
+// An event is a token, the end of a response, or the failure of the request.
+type event struct {
+	choice int
+	id     int32
+	logp   float32
+	finish sampler.Finish // "" for a token
+	stop   string
+	err    error
+}
+
+func newAnswer() *answer { return &answer{wake: make(chan struct{}, 1)} }
+
+// add hands over an event; it never waits.
+func (a *answer) add(e event) {
+	a.mu.Lock()
+	a.events = append(a.events, e)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next waits for events.
+func (a *answer) next(ctx context.Context) ([]event, error) {
+	select {
+	case <-a.wake:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	events := a.events
+	a.events = nil
+	return events, nil
+}
+
+// call makes the call for prompt number i of a request with samples of each.
+func (a *answer) call(o sampler.Options, prompt []int32, i, samples int) *sampler.Call {
+	c := &sampler.Call{Options: o, Request: sampler.Request{Prompt: prompt, ID: uint64(i), Samples: samples}}
+	c.Token = func(t sampler.Token) { a.add(event{choice: i*samples + t.Sample, id: t.ID, logp: t.LogProb}) }
+	c.Done = func(r sampler.Response) {
+		a.add(event{choice: i*samples + r.Sample, finish: r.Finish, stop: r.Stop})
+	}
+	c.Failed = func(err error) { a.add(event{err: err}) }
+	return c
+}
+
+// submit begins calls of a model and returns a function that ends those that are
+// still being answered.
+func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (end func(), err error) {
+	var refused error
+	err = e.do(ctx, func() {
+		for i, c := range calls {
+			if refused = m.live.Add(c); refused != nil {
+				for _, c := range calls[:i] {
+					m.live.Cancel(c)
+				}
+				return
+			}
+		}
+	})
+	if err == nil && refused != nil {
+		err = fmt.Errorf("openai: %w", refused)
+	}
+	cancel := func() {
+		for _, c := range calls {
+			m.live.Cancel(c)
+		}
+	}
+	return func() { _ = e.do(context.Background(), cancel) }, err
+}

@@ -1,0 +1,102 @@
+package openai
+
+import (
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// A reply is the body of an answer, and of a piece of a streamed one.
+type reply struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	Model   string `json:"model"`
+	Choices []part `json:"choices"`
+	Usage   *usage `json:"usage,omitempty"`
+	// PromptIDs are those of a chat; a completion's are in its choices.
+	PromptIDs []int32 `json:"prompt_token_ids,omitempty"`
+}
+
+// A part is a choice, or a piece of one. What a kind of answer does not have is nil.
+type part struct {
+	Index     int      `json:"index"`
+	Text      *string  `json:"text,omitempty"`    // of a completion
+	Message   *said    `json:"message,omitempty"` // of a whole chat
+	Delta     *said    `json:"delta,omitempty"`   // of a streamed chat
+	Logprobs  any      `json:"logprobs"`
+	Finish    *string  `json:"finish_reason"`
+	PromptIDs []int32  `json:"prompt_token_ids,omitempty"`
+	IDs       *[]int32 `json:"token_ids,omitempty"`
+}
+
+// said is a message, or a piece of one.
+type said struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+}
+
+type usage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+}
+
+// completionLogprobs are those of /v1/completions.
+type completionLogprobs struct {
+	Tokens  []string  `json:"tokens"`
+	LogP    []float32 `json:"token_logprobs"`
+	Top     []any     `json:"top_logprobs"`
+	Offsets []int     `json:"text_offset"` // in characters of the response's tokens
+}
+
+// chatLogprobs are those of /v1/chat/completions.
+type chatLogprobs struct {
+	Content []chatLogprob `json:"content"`
+}
+
+type chatLogprob struct {
+	Token string  `json:"token"`
+	LogP  float32 `json:"logprob"`
+	Bytes []int   `json:"bytes"` // null if the token is a part of a character
+	Top   []any   `json:"top_logprobs"`
+}
+
+// name is a token as text: "token_id:ID" where the model has no tokenizer.
+func (m *Model) name(id int32) string {
+	if m.Tokenizer == nil {
+		return "token_id:" + strconv.Itoa(int(id))
+	}
+	return m.Tokenizer.Decode([]int32{id}, false)
+}
+
+// chatLogprobs returns the log-probs of tokens.
+func (m *Model) chatLogprobs(ids []int32, logp []float32) *chatLogprobs {
+	out := &chatLogprobs{Content: []chatLogprob{}}
+	for i, id := range ids {
+		x := chatLogprob{Token: m.name(id), LogP: logp[i], Top: []any{}}
+		if !slices.Contains([]rune(x.Token), utf8.RuneError) {
+			x.Bytes = []int{}
+			for _, b := range []byte(x.Token) {
+				x.Bytes = append(x.Bytes, int(b))
+			}
+		}
+		out.Content = append(out.Content, x)
+	}
+	return out
+}
+
+// completionLogprobs returns the log-probs of tokens, the first of which begins at a
+// character of the response, and where the next one would begin.
+func (m *Model) completionLogprobs(ids []int32, logp []float32, at int) (*completionLogprobs, int) {
+	out := &completionLogprobs{Tokens: []string{}, LogP: slices.Clone(logp), Top: make([]any, len(ids)), Offsets: []int{}}
+	for _, id := range ids {
+		name := m.name(id)
+		out.Tokens, out.Offsets = append(out.Tokens, name), append(out.Offsets, at)
+		at += utf8.RuneCountInString(name)
+	}
+	if out.LogP == nil {
+		out.LogP = []float32{}
+	}
+	return out, at
+}

@@ -1,0 +1,405 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+
+	"onering/sampler"
+	"onering/settings"
+	"onering/tokenize"
+)
+
+// A completion is the body of POST /v1/completions.
+type completion struct {
+	common
+	Prompt   prompts          `json:"prompt"`
+	Logprobs *int             `json:"logprobs"`
+	Echo     *bool            `json:"echo"`
+	BestOf   *int             `json:"best_of"`
+	Suffix   *string          `json:"suffix"`
+	Format   *json.RawMessage `json:"response_format"`
+}
+
+// A chat is the body of POST /v1/chat/completions.
+type chat struct {
+	common
+	Messages    []message             `json:"messages"`
+	Logprobs    bool                  `json:"logprobs"`
+	TopLogprobs *int                  `json:"top_logprobs"`
+	MaxTokens2  *int                  `json:"max_completion_tokens"`
+	Tools       tokenize.Data         `json:"tools"`
+	ToolChoice  *json.RawMessage      `json:"tool_choice"`
+	Parallel    *bool                 `json:"parallel_tool_calls"` // has no effect: calls of tools are text
+	Args        tokenize.TemplateArgs `json:"chat_template_kwargs"`
+	Format      *struct {
+		Type string `json:"type"`
+	} `json:"response_format"`
+}
+
+// common is what both kinds of requests have.
+type common struct {
+	Model string `json:"model"` // the first one of the server if empty
+	drawing
+	MaxTokens      *int  `json:"max_tokens"`
+	N              *int  `json:"n"`
+	Stop           texts `json:"stop"`
+	Stream         bool  `json:"stream"`
+	ReturnTokenIDs bool  `json:"return_token_ids"`
+	StreamOptions  *struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	neutral
+	ignored
+}
+
+// drawing is how tokens are chosen.
+type drawing struct {
+	Temperature *float64 `json:"temperature"`
+	TopP        *float64 `json:"top_p"`
+	TopK        *int     `json:"top_k"` // 0 and -1 turn it off
+	MinP        *float64 `json:"min_p"`
+	Seed        *int64   `json:"seed"` // drawn if not given
+}
+
+// neutral are fields that change what is sampled and are not there: a request may
+// state the value that changes nothing.
+type neutral struct {
+	Frequency  *float64                   `json:"frequency_penalty"`
+	Presence   *float64                   `json:"presence_penalty"`
+	Repetition *float64                   `json:"repetition_penalty"`
+	Bias       map[string]json.RawMessage `json:"logit_bias"`
+}
+
+// ignored are fields that say who asks and how to account for it.
+type ignored struct {
+	User     *string          `json:"user"`
+	Safety   *string          `json:"safety_identifier"`
+	CacheKey *string          `json:"prompt_cache_key"`
+	Metadata *json.RawMessage `json:"metadata"`
+	Store    *bool            `json:"store"`
+	Tier     *string          `json:"service_tier"`
+}
+
+// texts are one text or a list of them.
+type texts []string
+
+// UnmarshalJSON reads a text, a list of texts or null.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one *string
+	if json.Unmarshal(data, &one) == nil {
+		if *t = nil; one != nil {
+			*t = texts{*one}
+		}
+		return nil
+	}
+	var list []string
+	if json.Unmarshal(data, &list) != nil {
+		return errors.New("stop must be a text or a list of texts")
+	}
+	*t = list
+	return nil
+}
+
+// A promptOf is a text or, if the text is nil, ids.
+type promptOf struct {
+	text *string
+	ids  []int32
+}
+
+// prompts are a text, ids, or a list of either.
+type prompts []promptOf
+
+// UnmarshalJSON reads the four forms of a prompt.
+func (p *prompts) UnmarshalJSON(data []byte) error {
+	var list texts
+	if list.UnmarshalJSON(data) == nil {
+		for i := range list {
+			*p = append(*p, promptOf{text: &list[i]})
+		}
+		return nil
+	}
+	var one []int32
+	if json.Unmarshal(data, &one) == nil {
+		*p = prompts{{ids: one}}
+		return nil
+	}
+	var many [][]int32
+	if json.Unmarshal(data, &many) != nil {
+		return errors.New("prompt must be a text, a list of token ids, or a list of texts or of lists of token ids")
+	}
+	for _, ids := range many {
+		*p = append(*p, promptOf{ids: ids})
+	}
+	return nil
+}
+
+// A message is one of a conversation. A content of several texts is joined.
+type message struct{ tokenize.Message }
+
+// UnmarshalJSON reads an object whose content is a text, or a list of parts with texts.
+func (m *message) UnmarshalJSON(data []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
+		return errors.New("a message must be a JSON object")
+	}
+	if content := bytes.TrimSpace(fields["content"]); len(content) > 0 && content[0] == '[' {
+		var parts []struct{ Type, Text string }
+		if json.Unmarshal(content, &parts) != nil {
+			return errors.New(`the content of a message must be a text, or a list of {"type": "text", "text": ...}`)
+		}
+		var joined strings.Builder
+		for _, p := range parts {
+			if p.Type != "text" {
+				return fmt.Errorf("a message has a part of type %q; there is text only", p.Type)
+			}
+			joined.WriteString(p.Text)
+		}
+		fields["content"], _ = json.Marshal(joined.String())
+		data, _ = json.Marshal(fields)
+	}
+	if err := m.Message.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	if m.Role == "" {
+		return errors.New(`a message needs a "role"`)
+	}
+	return nil
+}
+
+// unknownField matches what encoding/json says of a field that it does not know.
+var unknownField = regexp.MustCompile(`^json: unknown field "(.*)"$`)
+
+// parse reads a body strictly: a field that is not known could mean something that
+// the answer would not keep to.
+func parse(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			return invalid("", "there is more than one JSON value in the body")
+		}
+		return nil
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // behind the embedded structs
+		return invalid(field, "%s must not be a %s", field, wrong.Value)
+	}
+	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+		return invalid(m[1], "the field %q is not known here", m[1])
+	}
+	return invalid("", "the body is no request: %v", err)
+}
+
+// check refuses what the server cannot keep to.
+func (c *common) check() error {
+	zero := func(x *float64, at float64) bool { return x == nil || *x == at }
+	switch {
+	case !zero(c.Frequency, 0):
+		return invalid("frequency_penalty", "frequency_penalty must be 0: there are no penalties here")
+	case !zero(c.Presence, 0):
+		return invalid("presence_penalty", "presence_penalty must be 0: there are no penalties here")
+	case !zero(c.Repetition, 1):
+		return invalid("repetition_penalty", "repetition_penalty must be 1: there are no penalties here")
+	case len(c.Bias) > 0:
+		return invalid("logit_bias", "logit_bias is not there: leave it out")
+	case c.N != nil && (*c.N < 1 || *c.N > maxSamples):
+		return invalid("n", "n = %d: must be from 1 to %d", *c.N, maxSamples)
+	case len(c.Stop) > maxStops:
+		return invalid("stop", "stop has %d texts, more than %d", len(c.Stop), maxStops)
+	}
+	for _, s := range c.Stop {
+		if s == "" || len(s) > maxStopBytes {
+			return invalid("stop", "a text of stop has %d bytes: there must be 1 to %d", len(s), maxStopBytes)
+		}
+	}
+	return nil
+}
+
+// What a request may ask for at most.
+const (
+	maxSamples   = 128
+	maxPrompts   = 128
+	maxStops     = 16
+	maxStopBytes = 1000
+)
+
+// check refuses what the server cannot keep to.
+func (c *completion) check() error {
+	switch {
+	case c.Echo != nil && *c.Echo:
+		return invalid("echo", "echo is not there: the prompt's tokens come with return_token_ids, and onering score has their log-probs")
+	case c.BestOf != nil && *c.BestOf != c.samples():
+		return invalid("best_of", "best_of must be n: all samples are returned")
+	case c.Suffix != nil && *c.Suffix != "":
+		return invalid("suffix", "suffix is not there: leave it out")
+	case c.Format != nil:
+		return invalid("response_format", "response_format is not there: leave it out")
+	case c.Logprobs != nil && *c.Logprobs != 0:
+		return invalid("logprobs", "logprobs = %d: must be 0, the log-probs of the sampled tokens: those of others are not known", *c.Logprobs)
+	case len(c.Prompt) < 1 || len(c.Prompt) > maxPrompts:
+		return invalid("prompt", "there must be 1 to %d prompts, and there are %d", maxPrompts, len(c.Prompt))
+	}
+	return c.common.check()
+}
+
+// check refuses what the server cannot keep to.
+func (c *chat) check() error {
+	choice := ""
+	if c.ToolChoice != nil && (json.Unmarshal(*c.ToolChoice, &choice) != nil || choice != "auto" && choice != "none") {
+		return invalid("tool_choice", `tool_choice must be "auto" or "none": what a model writes is not constrained`)
+	}
+	switch {
+	case choice == "none":
+		c.Tools = tokenize.Data{}
+	case c.TopLogprobs != nil && *c.TopLogprobs != 0:
+		return invalid("top_logprobs", "top_logprobs = %d: must be 0: the log-probs of other tokens are not known", *c.TopLogprobs)
+	case c.Format != nil && c.Format.Type != "text":
+		return invalid("response_format", "response_format must be of type text: what a model writes is not constrained")
+	case len(c.Messages) == 0:
+		return invalid("messages", "messages must have at least one message")
+	}
+	if c.MaxTokens2 != nil {
+		c.MaxTokens = c.MaxTokens2
+	}
+	return c.common.check()
+}
+
+func (c *common) samples() int {
+	if c.N == nil {
+		return 1
+	}
+	return *c.N
+}
+
+// sampling returns how the tokens are chosen, of which a response may have up to most;
+// without a limit of its own it has up to usual.
+func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
+	s := sampler.Plain(usual)
+	for _, x := range []struct {
+		to   *float64
+		from *float64
+	}{{&s.Temperature, c.Temperature}, {&s.TopP, c.TopP}, {&s.MinP, c.MinP}} {
+		if x.from != nil {
+			*x.to = *x.from
+		}
+	}
+	if c.TopK != nil {
+		if s.TopK = *c.TopK; s.TopK == -1 {
+			s.TopK = 0
+		}
+	}
+	if c.MaxTokens != nil {
+		s.MaxNewTokens = *c.MaxTokens
+	}
+	if s.Temperature != 0 && !(s.Temperature >= coldest && s.Temperature <= hottest) {
+		return s, invalid("temperature", "temperature = %v: must be 0, which takes the likeliest token, or from %v to %v", s.Temperature, coldest, hottest)
+	}
+	if s.Temperature == 0 {
+		s.Greedy, s.Temperature = true, 1
+	}
+	if s.MaxNewTokens > most {
+		return s, invalid("max_tokens", "max_tokens = %d: this server gives up to %d", s.MaxNewTokens, most)
+	}
+	var wrong *settings.Error
+	if err := settings.Check(&s); errors.As(err, &wrong) {
+		key := wrong.Key
+		if key == "max_new_tokens" {
+			key = "max_tokens"
+		}
+		return s, invalid(key, "%s = %v: %s", key, wrong.Value, wrong.Remedy)
+	} else if err != nil {
+		return s, invalid("", "%v", err)
+	}
+	return s, nil
+}
+
+// The temperatures between which a logit divided by one stays a number.
+const (
+	coldest = 1e-3
+	hottest = 1e3
+)
+
+// options returns the options of a call that answers the request.
+func (c *common) options(m *Model, s sampler.Sampling, stops []string) sampler.Options {
+	seed := rand.Uint64()
+	if c.Seed != nil {
+		seed = uint64(*c.Seed)
+	}
+	o := sampler.Options{Sampling: s, EOS: m.EOS, Stops: slices.Concat(c.Stop, stops), Seed: seed}
+	if len(o.Stops) > 0 {
+		o.Text = func() sampler.TextDecoder { return m.Tokenizer.NewDecoder() }
+	}
+	return o
+}
+
+// encode returns the ids of a prompt as it is.
+func (m *Model) encode(p promptOf) (ids []int32, err error) {
+	ids = p.ids
+	if p.text != nil {
+		if m.Tokenizer == nil {
+			return nil, invalid("prompt", "the model has no tokenizer: give token ids")
+		}
+		if err := m.Tokenizer.Check(*p.text); err != nil {
+			return nil, invalid("prompt", "%v", err)
+		}
+		ids = m.Tokenizer.Encode(*p.text)
+	}
+	return ids, m.checkIDs(ids, "prompt")
+}
+
+// encodeChat returns the ids of a conversation in the model's template.
+func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
+	if m.Tokenizer == nil {
+		return nil, invalid("messages", "the model has no tokenizer: use /v1/completions with token ids")
+	}
+	var messages []tokenize.Message
+	for _, x := range c.Messages {
+		messages = append(messages, x.Message)
+	}
+	var text string
+	if m.Template.Chat || m.Template.Auto {
+		talk := tokenize.Talk(messages...)
+		talk.Tools, talk.Args = c.Tools, c.Args
+		if talk, err = m.Template.Around(talk); err == nil {
+			text, ids, err = m.Tokenizer.EncodeChat(talk)
+		}
+	} else if len(messages) == 1 && messages[0].Role == "user" {
+		text, ids, err = m.Tokenizer.Prompt(m.Template, messages[0].Content)
+	} else {
+		err = fmt.Errorf("the template %q takes one message of the user", m.Template.Name)
+	}
+	if err == nil {
+		err = m.Tokenizer.Check(text)
+	}
+	if err != nil {
+		return nil, invalid("messages", "%v", err)
+	}
+	return ids, m.checkIDs(ids, "messages")
+}
+
+// checkIDs refuses a prompt that the model cannot read.
+func (m *Model) checkIDs(ids []int32, param string) error {
+	if len(ids) == 0 {
+		return invalid(param, "the prompt is empty: a response must follow at least one token")
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= m.Vocab {
+			return invalid(param, "the prompt has the id %d: the model has ids 0 to %d", id, m.Vocab-1)
+		}
+	}
+	if room := m.Decoder.MaxTokens(); len(ids) >= room {
+		e := invalid(param, "the prompt has %d tokens, and prompt and response together have room for %d", len(ids), room)
+		e.code = "context_length_exceeded"
+		return e
+	}
+	return nil
+}

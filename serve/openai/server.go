@@ -1,0 +1,205 @@
+package openai
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"onering/sampler"
+)
+
+// Options say what a Server serves.
+type Options struct {
+	// Models are chosen by their names; the first one answers requests without.
+	Models []*Model
+	// MaxTokens is the most tokens of a response.
+	MaxTokens int
+	// Queue is how many responses may wait for a slot.
+	Queue int
+	// Key is what clients have to send; "" is no key.
+	Key string
+}
+
+// A Server answers requests.
+type Server struct {
+	Options
+	engine   *engine
+	started  time.Time
+	requests atomic.Int64 // for ids
+	open     atomic.Int64 // requests that are being read or answered
+}
+
+// New makes a Server. It answers while Run runs.
+func New(o Options) (*Server, error) {
+	most := o.Queue
+	names := map[string]bool{}
+	for _, m := range o.Models {
+		if names[m.Name] {
+			return nil, fmt.Errorf("openai: there are two models with the name %q", m.Name)
+		}
+		names[m.Name] = true
+		var err error
+		if m.live, err = sampler.NewLive(m.Decoder); err != nil {
+			return nil, fmt.Errorf("openai: model %q: %w", m.Name, err)
+		}
+		most += m.Decoder.Slots()
+	}
+	if len(names) == 0 {
+		return nil, errors.New("openai: there is no model")
+	}
+	e := &engine{models: o.Models, commands: make(chan func()), ended: make(chan struct{}), most: int64(most)}
+	return &Server{Options: o, engine: e, started: time.Now()}, nil
+}
+
+// Run decodes until ctx ends; what is not answered by then fails.
+func (s *Server) Run(ctx context.Context) { s.engine.run(ctx) }
+
+// maxBody is the most bytes of a request.
+const maxBody = 4 << 20
+
+// Handler returns the handler of all paths.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.HandleFunc("GET /v1/models", s.authorized(s.listModels))
+	mux.HandleFunc("GET /v1/models/{name...}", s.authorized(s.showModel))
+	mux.HandleFunc("POST /v1/completions", s.authorized(s.answering(s.complete)))
+	mux.HandleFunc("POST /v1/chat/completions", s.authorized(s.answering(s.chat)))
+	paths := map[string]string{"/health": "GET", "/v1/models": "GET", "/v1/completions": "POST", "/v1/chat/completions": "POST"}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if method := paths[r.URL.Path]; method != "" {
+			w.Header().Set("Allow", method)
+			refuse(w, &failure{http.StatusMethodNotAllowed, r.URL.Path + " takes " + method, "invalid_request_error", "", ""})
+			return
+		}
+		refuse(w, &failure{http.StatusNotFound, fmt.Sprintf("there is no path %q", r.URL.Path), "invalid_request_error", "", ""})
+	})
+	return mux
+}
+
+// authorized refuses requests without the key.
+func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
+	want := sha256.Sum256([]byte(s.Key))
+	return func(w http.ResponseWriter, r *http.Request) {
+		sent, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got := sha256.Sum256([]byte(sent))
+		if s.Key != "" && (!is || subtle.ConstantTimeCompare(got[:], want[:]) != 1) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, errKey)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// answering reads the body of a request, if there is room for one more.
+func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, body []byte) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer s.open.Add(-1)
+		if s.open.Add(1) > s.engine.most {
+			refuse(w, errFull)
+			return
+		}
+		// A page in a browser can send another type to any address, but not this one.
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+			refuse(w, errNoJSON)
+			return
+		}
+		// Without a deadline afterwards: the server reads on, to learn when the client goes.
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(patience))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		_ = control.SetReadDeadline(time.Time{})
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			err = errTooLarge
+		case err != nil:
+			err = errSlow
+		default:
+			err = next(w, r, body)
+		}
+		if err != nil && r.Context().Err() == nil {
+			refuse(w, failureOf(err))
+		}
+	}
+}
+
+// model returns the model of a name.
+func (s *Server) model(name string) (*Model, error) {
+	names := []string{}
+	for _, m := range s.Models {
+		if name == m.Name || name == "" {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	return nil, &failure{http.StatusNotFound, fmt.Sprintf("there is no model %.100q; this server has %q", name, names), "invalid_request_error", "model", "model_not_found"}
+}
+
+// A modelCard is a model in /v1/models.
+type modelCard struct {
+	ID      string  `json:"id"`
+	Object  string  `json:"object"`
+	Created int64   `json:"created"`
+	Owner   string  `json:"owned_by"`
+	Parent  *string `json:"parent"`
+	Room    int     `json:"max_model_len"` // tokens of prompt and response
+}
+
+func (s *Server) card(m *Model) modelCard {
+	c := modelCard{m.Name, "model", s.started.Unix(), "onering", nil, m.Decoder.MaxTokens()}
+	if m.Parent != "" {
+		c.Parent = &m.Parent
+	}
+	return c
+}
+
+func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
+	cards := []modelCard{}
+	for _, m := range s.Models {
+		cards = append(cards, s.card(m))
+	}
+	write(w, http.StatusOK, map[string]any{"object": "list", "data": cards})
+}
+
+func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
+	m, err := s.model(r.PathValue("name"))
+	if err != nil {
+		refuse(w, failureOf(err))
+		return
+	}
+	write(w, http.StatusOK, s.card(m))
+}
+
+// write writes a body as JSON.
+func write(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		slog.Error("an answer is no JSON", "reason", err)
+		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"the answer is no JSON","type":"server_error","param":null,"code":null}}`)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(append(text, '\n'))
+}
+
+func refuse(w http.ResponseWriter, f *failure) {
+	if f.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	write(w, f.status, f)
+}

@@ -1,0 +1,561 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"onering/sampler"
+	"onering/tokenize"
+)
+
+// letters is the vocabulary of the tests: id 0 ends a response, 1 to 26 are the
+// letters, and the others are signs.
+const letters = "abcdefghijklmnopqrstuvwxyz<>!."
+
+// tokenizer returns a tokenizer of letters with a chat template.
+func tokenizer(t testing.TB) *tokenize.Tokenizer {
+	t.Helper()
+	vocab := map[string]int{"<|end|>": 0}
+	for i, r := range letters {
+		vocab[string(r)] = i + 1
+	}
+	dir := t.TempDir()
+	for name, content := range map[string]any{
+		"vocab.json": vocab,
+		"tokenizer_config.json": map[string]any{
+			"tokenizer_class":      "Qwen2Tokenizer",
+			"added_tokens_decoder": map[string]any{"0": map[string]any{"content": "<|end|>", "special": true}},
+			"chat_template":        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if tools %}!{% endif %}{% if add_generation_prompt %}<a>{% endif %}",
+		},
+	} {
+		text, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "merges.txt"), []byte("#version: 0.2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenize.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// A fake decodes letters: the next one is that of the uniform. A step waits for the
+// gate if there is one, and fails if it is told to.
+type fake struct {
+	slots, room int
+	busy        map[int]int // tokens by slot
+	prefixes    map[int]int
+	gate        chan bool // true lets a step pass, false has it fail
+}
+
+func newFake(slots, room int) *fake {
+	return &fake{slots: slots, room: room, busy: map[int]int{}, prefixes: map[int]int{}}
+}
+
+func (d *fake) Slots() int                                  { return d.slots }
+func (d *fake) MaxTokens() int                              { return d.room }
+func (d *fake) SetSampling(sampler.Sampling) error          { return nil }
+func (d *fake) SetSlotSampling(int, sampler.Sampling) error { return nil }
+func (d *fake) Free(slot int)                               { delete(d.busy, slot) }
+func (d *fake) Drop(prefix int)                             { delete(d.prefixes, prefix) }
+func (d *fake) Prefill(prompts [][]int32) (h []int, _ error) {
+	for _, p := range prompts {
+		d.prefixes[len(d.prefixes)+1] = len(p)
+		h = append(h, len(d.prefixes))
+	}
+	return h, nil
+}
+
+func (d *fake) choose(uniforms []float32, next []int32, logp, entropy []float32) {
+	for i, u := range uniforms {
+		next[i], logp[i], entropy[i] = int32(u*float32(len(letters)+1)), -u, u
+	}
+}
+
+func (d *fake) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	for i, s := range slots {
+		d.busy[s] = d.prefixes[prefixes[i]]
+	}
+	d.choose(uniforms, next, logp, entropy)
+	return nil
+}
+
+func (d *fake) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+	if d.gate != nil && !<-d.gate {
+		return errors.New("the device is gone")
+	}
+	d.choose(uniforms, next, logp, entropy)
+	return nil
+}
+
+// A tester is a server over fakes.
+type tester struct {
+	*testing.T
+	url     string
+	server  *Server
+	decoder *fake
+	stop    func()
+	key     string
+}
+
+func newTester(t *testing.T, decoder *fake, change func(*Options)) *tester {
+	t.Helper()
+	template, err := tokenize.ParseTemplate("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok := tokenizer(t)
+	o := Options{MaxTokens: 20, Queue: 2, Models: []*Model{
+		{Name: "base", Tokenizer: tok, Template: template, EOS: []int32{0}, Vocab: 31, Decoder: decoder},
+		{Name: "bare", Parent: "base", EOS: []int32{0}, Vocab: 31, Decoder: newFake(2, 50)},
+	}}
+	if change != nil {
+		change(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	web := httptest.NewServer(s.Handler())
+	x := &tester{T: t, url: web.URL, server: s, decoder: decoder, key: o.Key, stop: func() { cancel(); <-ended }}
+	t.Cleanup(func() { x.stop(); web.Close() })
+	return x
+}
+
+// send sends a request and returns the answer.
+func (t *tester) send(ctx context.Context, method, path, body string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, t.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	r.Header.Set("Authorization", "Bearer "+t.key)
+	return http.DefaultClient.Do(r)
+}
+
+// ask returns the status and the body.
+func (t *tester) ask(method, path, body string) (int, []byte) {
+	t.Helper()
+	r, err := t.send(context.Background(), method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, text
+}
+
+// answered is what both kinds of answers are read as.
+type answered struct {
+	Object  string
+	Model   string
+	Choices []struct {
+		Index          int
+		Text           string
+		Message, Delta struct{ Role, Content string }
+		Finish         *string `json:"finish_reason"`
+		IDs            []int32 `json:"token_ids"`
+		Logprobs       *struct {
+			Tokens  []string
+			LogP    []float32 `json:"token_logprobs"`
+			Offsets []int     `json:"text_offset"`
+			Content []struct {
+				Token string
+				LogP  float32 `json:"logprob"`
+			}
+		}
+	}
+	Usage     *usage
+	PromptIDs []int32 `json:"prompt_token_ids"`
+	Error     *struct{ Message, Type, Param, Code string }
+}
+
+// post expects an answer with a status.
+func (t *tester) post(path, body string, status int) (a answered) {
+	t.Helper()
+	got, text := t.ask("POST", path, body)
+	if err := json.Unmarshal(text, &a); err != nil || got != status {
+		t.Fatalf("%s: status %d, want %d: %s (%v)", body, got, status, text, err)
+	}
+	return a
+}
+
+// pieces reads the pieces of a streamed answer up to its end.
+func (t *tester) pieces(path, body string) (list []answered) {
+	t.Helper()
+	status, text := t.ask("POST", path, body)
+	if status != http.StatusOK {
+		t.Fatalf("%s: status %d: %s", body, status, text)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		data, is := strings.CutPrefix(lines.Text(), "data: ")
+		if data == "[DONE]" {
+			return list
+		}
+		var a answered
+		if !is {
+			continue
+		}
+		if err := json.Unmarshal([]byte(data), &a); err != nil {
+			t.Fatal(err, data)
+		}
+		list = append(list, a)
+	}
+	t.Fatalf("%s: there is no end: %s", body, text)
+	return nil
+}
+
+// TestWholeAndStreamed sends the same request both ways: texts, ids, log-probs and ends
+// must agree, and be those of the sampler.
+func TestWholeAndStreamed(t *testing.T) {
+	x := newTester(t, newFake(3, 60), nil)
+	for path, prompt := range map[string]string{
+		"/v1/completions":      `"prompt": ["abc", "d"], "logprobs": 0`,
+		"/v1/chat/completions": `"messages": [{"role": "u", "content": "abc"}], "logprobs": true`,
+	} {
+		for _, stop := range []string{"", `, "stop": ["e", "zz"]`, `, "stop": "pq"`} {
+			body := `{` + prompt + stop + `, "seed": 3, "n": 2, "max_tokens": 19, "return_token_ids": true, "stream_options": {"include_usage": true}, "stream": `
+			whole := x.post(path, body+"false}", 200)
+			type said struct {
+				text, finish string
+				ids          []int32
+				logp         []float32
+			}
+			got := map[int]*said{}
+			var use *usage
+			for _, piece := range x.pieces(path, body+"true}") {
+				if len(piece.Choices) == 0 {
+					use = piece.Usage
+				}
+				for _, c := range piece.Choices {
+					if got[c.Index] == nil {
+						got[c.Index] = &said{}
+					}
+					s := got[c.Index]
+					s.text += c.Text + c.Delta.Content
+					s.ids = append(s.ids, c.IDs...)
+					if c.Finish != nil {
+						s.finish += *c.Finish
+					}
+					if c.Logprobs != nil {
+						s.logp = append(s.logp, c.Logprobs.LogP...)
+						for _, l := range c.Logprobs.Content {
+							s.logp = append(s.logp, l.LogP)
+						}
+					}
+				}
+			}
+			if use == nil || *use != *whole.Usage || len(got) != len(whole.Choices) {
+				t.Fatalf("%s: usage %v and %v, %d and %d choices", body, use, whole.Usage, len(got), len(whole.Choices))
+			}
+			total := 0
+			for _, c := range whole.Choices {
+				logp := c.Logprobs.LogP
+				for _, l := range c.Logprobs.Content {
+					logp = append(logp, l.LogP)
+				}
+				s := got[c.Index]
+				if text := c.Text + c.Message.Content; s.text != text || s.finish != *c.Finish || !slices.Equal(s.ids, c.IDs) || !slices.Equal(s.logp, logp) {
+					t.Errorf("%s: choice %d is %+v, streamed %+v", body, c.Index, c, s)
+				}
+				for i, id := range c.IDs {
+					u := sampler.Uniform(3, uint64(c.Index/2), c.Index%2, i)
+					if want := int32(u * 31); id != want || logp[i] != -u {
+						t.Fatalf("%s: choice %d, token %d is %d with %v, want %d", body, c.Index, i, id, logp[i], want)
+					}
+				}
+				total += len(c.IDs)
+			}
+			if whole.Usage.Completion != total || whole.Usage.Total != total+whole.Usage.Prompt {
+				t.Errorf("%s: usage %+v of %d tokens", body, whole.Usage, total)
+			}
+		}
+	}
+	if got := x.post("/v1/chat/completions", `{"messages": [{"role": "u", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "tools": [{}], "return_token_ids": true, "max_tokens": 1}`, 200); len(got.PromptIDs) != len("<u>ab!<a>") {
+		t.Errorf("the prompt has the ids %v", got.PromptIDs)
+	}
+	bare := x.post("/v1/completions", `{"model": "bare", "prompt": [1, 2], "seed": 1, "logprobs": 0}`, 200)
+	if c := bare.Choices[0]; c.Text != "" || c.Logprobs.Tokens[0] != fmt.Sprint("token_id:", int32(sampler.Uniform(1, 0, 0, 0)*31)) {
+		t.Errorf("without a tokenizer: %+v", c)
+	}
+}
+
+// TestChoice compares a text that comes in pieces, cut at a stop text, with the
+// whole text, cut there.
+func TestChoice(t *testing.T) {
+	m := &Model{Tokenizer: tokenizer(t), EOS: []int32{0}}
+	rapid.Check(t, func(t *rapid.T) {
+		stops := rapid.SliceOfN(rapid.StringMatching(`[ab]{1,3}`), 0, 3).Draw(t, "stops")
+		ids := rapid.SliceOf(rapid.Int32Range(1, 3)).Draw(t, "ids")
+		c, got := newChoice(m, stops), ""
+		for _, id := range ids {
+			got += c.add(event{id: id})
+		}
+		got += c.add(event{finish: sampler.Stop})
+		want := m.Tokenizer.Decode(ids, true)
+		at := len(want)
+		for n := range len(want) + 1 { // the stop text that is complete first
+			cut := slices.ContainsFunc(stops, func(s string) bool { return strings.HasSuffix(want[:n], s) })
+			if cut {
+				for _, s := range stops {
+					if strings.HasSuffix(want[:n], s) {
+						at = min(at, n-len(s))
+					}
+				}
+				break
+			}
+		}
+		if got != want[:at] || c.said.String() != got {
+			t.Fatalf("%q cut at %q is %q, want %q", want, stops, got, want[:at])
+		}
+	})
+}
+
+// TestRefused has requests be refused with the name of the field.
+func TestRefused(t *testing.T) {
+	x := newTester(t, newFake(3, 60), nil)
+	const completions, chats = "/v1/completions", "/v1/chat/completions"
+	for _, tt := range []struct {
+		path, body string
+		status     int
+		param      string
+	}{
+		{completions, `{`, 400, ""},
+		{completions, `[]`, 400, ""},
+		{completions, `{"prompt": "a"} {}`, 400, ""},
+		{completions, `{}`, 400, "prompt"},
+		{completions, `{"prompt": ""}`, 400, "prompt"},
+		{completions, `{"prompt": "A"}`, 400, "prompt"},
+		{completions, `{"prompt": [99]}`, 400, "prompt"},
+		{completions, `{"prompt": [[1], [-1]]}`, 400, "prompt"},
+		{completions, `{"prompt": {"a": 1}}`, 400, ""},
+		{completions, `{"prompt": "` + strings.Repeat("a", 60) + `"}`, 400, "prompt"},
+		{completions, `{"prompt": "a", "model": "other"}`, 404, "model"},
+		{completions, `{"prompt": "a", "model": "bare"}`, 400, "prompt"},
+		{completions, `{"prompt": [1], "model": "bare", "stop": "a"}`, 400, "stop"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "model": "bare"}`, 400, "messages"},
+		{completions, `{"prompt": "a", "temprature": 1}`, 400, "temprature"},
+		{completions, `{"prompt": "a", "temperature": "1"}`, 400, "temperature"},
+		{completions, `{"prompt": "a", "temperature": -1}`, 400, "temperature"},
+		{completions, `{"prompt": "a", "temperature": 1e-9}`, 400, "temperature"},
+		{completions, `{"prompt": "a", "top_p": 0}`, 400, "top_p"},
+		{completions, `{"prompt": "a", "top_k": -2}`, 400, "top_k"},
+		{completions, `{"prompt": "a", "min_p": 1}`, 400, "min_p"},
+		{completions, `{"prompt": "a", "max_tokens": 0}`, 400, "max_tokens"},
+		{completions, `{"prompt": "a", "max_tokens": 21}`, 400, "max_tokens"},
+		{completions, `{"prompt": "a", "n": 0}`, 400, "n"},
+		{completions, `{"prompt": "a", "n": 8}`, 400, "n"}, // 3 + 2 slots, 2 waiting
+		{completions, `{"prompt": "a", "stop": ""}`, 400, "stop"},
+		{completions, `{"prompt": "a", "stop": [1]}`, 400, ""},
+		{completions, `{"prompt": "a", "echo": true}`, 400, "echo"},
+		{completions, `{"prompt": "a", "best_of": 3}`, 400, "best_of"},
+		{completions, `{"prompt": "a", "logprobs": 1}`, 400, "logprobs"},
+		{completions, `{"prompt": "a", "suffix": "b"}`, 400, "suffix"},
+		{completions, `{"prompt": "a", "logit_bias": {"1": 2}}`, 400, "logit_bias"},
+		{completions, `{"prompt": "a", "presence_penalty": 1}`, 400, "presence_penalty"},
+		{chats, `{"messages": []}`, 400, "messages"},
+		{chats, `{"messages": ["a"]}`, 400, ""},
+		{chats, `{"messages": [{"role": "u", "content": [{"type": "image_url"}]}]}`, 400, ""},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "top_logprobs": 2}`, 400, "top_logprobs"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "tool_choice": "required"}`, 400, "tool_choice"},
+		{chats, `{"messages": [{"role": "u", "content": "a"}], "response_format": {"type": "json_object"}}`, 400, "response_format"},
+		{"/v1/embeddings", `{}`, 404, ""},
+	} {
+		if got := x.post(tt.path, tt.body, tt.status); got.Error == nil || got.Error.Message == "" || got.Error.Param != tt.param {
+			t.Errorf("%s: %+v, want an error about %q", tt.body, got.Error, tt.param)
+		}
+	}
+	x.post(completions, `{"prompt": "a", "user": "me", "metadata": {"a": 1}, "presence_penalty": 0, "logit_bias": {}, "stop": null, "top_k": -1, "best_of": 1}`, 200)
+	if status, _ := x.ask("GET", completions, ""); status != 405 {
+		t.Errorf("GET has the status %d", status)
+	}
+	if status, _ := x.ask("POST", completions, `{"prompt": "`+strings.Repeat("a", maxBody)+`"}`); status != 413 {
+		t.Errorf("a large body has the status %d", status)
+	}
+	if r, err := http.Post(x.url+completions, "text/plain", strings.NewReader(`{"prompt": "a"}`)); err != nil || r.StatusCode != 415 {
+		t.Errorf("text/plain: %v, %v", r, err)
+	}
+}
+
+// TestKey lets requests with the key in and no others.
+func TestKey(t *testing.T) {
+	x := newTester(t, newFake(1, 60), func(o *Options) { o.Key = "secret" })
+	x.post("/v1/completions", `{"prompt": "a"}`, 200)
+	if status, text := x.ask("GET", "/v1/models", ""); status != 200 || !bytes.Contains(text, []byte(`"bare"`)) {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if status, _ := x.ask("GET", "/v1/models/base", ""); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	for _, key := range []string{"", "secre", "secret2"} {
+		x.key = key
+		if got := x.post("/v1/completions", `{"prompt": "a"}`, 401); got.Error.Code != "invalid_api_key" {
+			t.Errorf("key %q: %+v", key, got.Error)
+		}
+		if status, _ := x.ask("GET", "/v1/models", ""); status != 401 {
+			t.Errorf("key %q: status %d", key, status)
+		}
+	}
+	if status, _ := x.ask("GET", "/health", ""); status != 200 {
+		t.Errorf("health has the status %d", status)
+	}
+}
+
+// TestGone has clients go while their requests are answered, or wait: their slots and
+// places are free for others.
+func TestGone(t *testing.T) {
+	d := newFake(1, 60)
+	d.gate = make(chan bool)
+	x := newTester(t, d, func(o *Options) { o.Models, o.Queue = o.Models[:1], 1 })
+	const long = `{"prompt": "a", "max_tokens": 20, "seed": 8, "stream": true}`
+	ctx, leave := context.WithCancel(context.Background())
+	first, err := x.send(ctx, "POST", "/v1/completions", long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	behind, leaveBehind := context.WithCancel(context.Background())
+	go func() {
+		r, err := x.send(behind, "POST", "/v1/completions", long)
+		if err == nil {
+			io.ReadAll(r.Body)
+		}
+		waiting <- err
+	}()
+	d.gate <- true
+	for x.server.engine.held.Load() != 2 { // until the second one has its place
+		time.Sleep(time.Millisecond)
+	}
+	if got := x.post("/v1/completions", `{"prompt": "a"}`, 429); got.Error.Code != "queue_full" {
+		t.Errorf("%+v", got.Error)
+	}
+	leave()
+	leaveBehind()
+	first.Body.Close()
+	go func() { <-waiting }()
+	done := make(chan answered)
+	go func() {
+		for x.server.engine.held.Load() != 0 {
+			select {
+			case d.gate <- true:
+			case <-time.After(time.Millisecond):
+			}
+		}
+		done <- x.post("/v1/completions", `{"prompt": "b", "max_tokens": 3, "seed": 9}`, 200)
+	}()
+	for {
+		select {
+		case d.gate <- true:
+			continue
+		case got := <-done:
+			if len(got.Choices) != 1 {
+				t.Errorf("%+v", got)
+			}
+		}
+		break
+	}
+	close(d.gate)
+}
+
+// TestDecoderFails has a request that fails in its middle be told so, and the next one
+// be answered.
+func TestDecoderFails(t *testing.T) {
+	d := newFake(2, 60)
+	d.gate = make(chan bool, 1)
+	x := newTester(t, d, nil)
+	d.gate <- false
+	if got := x.post("/v1/completions", `{"prompt": "a", "seed": 8}`, 500); !strings.Contains(got.Error.Message, "the device is gone") {
+		t.Errorf("%+v", got.Error)
+	}
+	d.gate <- false
+	_, text := x.ask("POST", "/v1/completions", `{"prompt": "a", "seed": 8, "stream": true}`)
+	if !bytes.Contains(text, []byte(`data: {"error":{"message":"sampler: step with 1 sequences: the device is gone"`)) || bytes.Contains(text, []byte("DONE")) {
+		t.Errorf("the stream is %s", text)
+	}
+	go func() {
+		for range 20 {
+			d.gate <- true
+		}
+	}()
+	x.post("/v1/completions", `{"prompt": "a", "seed": 8}`, 200)
+	x.stop()
+	if got := x.post("/v1/completions", `{"prompt": "a"}`, 503); got.Error.Code != "stopping" {
+		t.Errorf("%+v", got.Error)
+	}
+}
+
+// FuzzRequest reads bodies: what is not refused must be a call that the sampler takes.
+func FuzzRequest(f *testing.F) {
+	for _, body := range []string{
+		`{"prompt": "abc", "n": 2, "stop": ["a", "b"], "temperature": 0, "logprobs": 0}`,
+		`{"prompt": [[1, 2], [3]], "top_k": 3, "min_p": 0.1, "seed": -1}`,
+		`{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "tools": [{"a": {}}], "chat_template_kwargs": {"x": 1}}`,
+		`{"messages": [{"role": "user", "content": null, "tool_calls": []}], "tool_choice": "none", "max_completion_tokens": 3}`,
+		`{"prompt": "a", "stream_options": null, "logit_bias": {}, "metadata": [1]}`,
+	} {
+		f.Add([]byte(body))
+	}
+	template, _ := tokenize.ParseTemplate("chat")
+	d := newFake(2, 40)
+	m := &Model{Name: "m", Tokenizer: tokenizer(f), Template: template, EOS: []int32{0}, Vocab: 31, Decoder: d}
+	live, err := sampler.NewLive(d)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		take := func(c *common, ids []int32, err error) {
+			if err != nil {
+				return
+			}
+			way, err := c.sampling(5, 9)
+			if err != nil {
+				return
+			}
+			call := newAnswer().call(c.options(m, way, nil), ids, 0, c.samples())
+			if err := live.Check(call); err != nil {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		var c completion
+		if parse(body, &c) == nil && c.check() == nil {
+			for _, p := range c.Prompt {
+				ids, err := m.encode(p)
+				take(&c.common, ids, err)
+			}
+		}
+		var talk chat
+		if parse(body, &talk) == nil && talk.check() == nil {
+			ids, err := m.encodeChat(&talk)
+			take(&talk.common, ids, err)
+		}
+	})
+}

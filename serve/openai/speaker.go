@@ -1,0 +1,79 @@
+package openai
+
+import (
+	"slices"
+	"strings"
+
+	"onering/tokenize"
+)
+
+// A choice is one response as it is told to a client: a text without end-of-sequence
+// tokens, that ends before the stop text.
+type choice struct {
+	eos    []int32
+	stops  []string
+	decode *tokenize.StreamDecoder // nil without a tokenizer
+	held   string                  // what may be the beginning of a stop text
+	cut    bool                    // a stop text came
+
+	ids    []int32
+	logp   []float32
+	said   strings.Builder
+	finish string // "" until the end
+}
+
+func newChoice(m *Model, stops []string) *choice {
+	c := &choice{eos: m.EOS, stops: stops}
+	if m.Tokenizer != nil {
+		c.decode = m.Tokenizer.NewDecoder()
+		c.decode.SkipSpecial = true
+	}
+	return c
+}
+
+// add takes an event and returns the text that it adds.
+func (c *choice) add(e event) string {
+	text := ""
+	if e.finish != "" {
+		c.finish = string(e.finish)
+		if c.decode != nil {
+			text = c.hold(c.decode.Flush())
+		}
+		if !c.cut {
+			text, c.held = text+c.held, ""
+		}
+	} else {
+		c.ids, c.logp = append(c.ids, e.id), append(c.logp, e.logp)
+		if c.decode != nil && !slices.Contains(c.eos, e.id) {
+			text = c.hold(c.decode.Add(e.id))
+		}
+	}
+	c.said.WriteString(text)
+	return text
+}
+
+// hold adds text and returns what cannot be part of a stop text any more.
+func (c *choice) hold(text string) string {
+	if c.cut {
+		return ""
+	}
+	c.held += text
+	end := len(c.held)
+	for _, s := range c.stops {
+		if i := strings.Index(c.held, s); i >= 0 {
+			end, c.cut = min(end, i), true
+		}
+	}
+	if !c.cut {
+		for _, s := range c.stops {
+			for n := min(len(s)-1, len(c.held)); n > 0; n-- {
+				if strings.HasSuffix(c.held, s[:n]) {
+					end = min(end, len(c.held)-n)
+					break
+				}
+			}
+		}
+	}
+	text, c.held = c.held[:end], c.held[end:]
+	return text
+}
