@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "files serve serve/openai train train/* report report/* eval data data/* runtime runtime/provision models models/all models/export models/hub models/lora objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
+	{"cmd", "files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all scaffold sampler verifier tokenize reward reward/all settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "files settings tokenize/jinja"},
@@ -54,6 +54,7 @@ var rooms = []struct {
 
 	{"runtime", "models models/ports runtime/provision sampler settings"},
 	{"runtime/provision", ""},
+	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", "data/arithmetic files tokenize"},
 	{"data/arithmetic", ""},
@@ -123,8 +124,8 @@ var testAllow = map[string]string{
 	"examples/rewards/unittests": "reward reward/all reward/command reward/http data",
 }
 
-// cgo names the folders that may use cgo or load ONNX Runtime.
-var cgo = []string{"runtime"}
+// cgo names the folders that may use cgo or load a library.
+var cgo = []string{"runtime", "runtime/mpi"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

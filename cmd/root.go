@@ -18,6 +18,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"onering/runtime/mpi"
 )
 
 // Exit codes.
@@ -38,7 +40,7 @@ func usagef(format string, args ...any) error {
 }
 
 // Main runs the program with its command line, and exits.
-func Main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func Main() { mpi.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -1,0 +1,283 @@
+package mpi
+
+// #include "mpi.h"
+import "C"
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// controlTag is that of the messages between the threads of the ranks. Every MPI allows
+// tags up to 32767.
+const controlTag = 32000
+
+// What a thread tells another.
+const (
+	beat  = "beat"  // it lives
+	leave = "leave" // its rank has called Close
+	last  = "last"  // no more beats come
+	abort = "abort" // to rank 0: end the run
+	ended = "ended" // from the rank that ends the run
+)
+
+type notice struct {
+	Kind string
+	Rank int    `json:",omitempty"` // that wanted the end
+	Text string `json:",omitempty"` // why
+}
+
+// noticeBytes bounds a notice: libraries send so little without waiting for the receiver.
+const noticeBytes = 2048
+
+const (
+	// grace is how long a rank waits for rank 0 to take up that the run ends.
+	grace = 2 * time.Second
+	// saving is how long at least rank 0 may save what it has before all ranks end.
+	saving = time.Minute
+)
+
+// A control is the part of the thread that watches over the ranks.
+type control struct {
+	*loop
+	timeout time.Duration
+	every   time.Duration // between beats
+	step    time.Duration // between looks
+	say     func(string)
+	peers   []Peer
+
+	looked  time.Time
+	beaten  time.Time
+	silence time.Duration // since the last sign of life of the rank before this one
+	sending []*parcel     // notices under way
+	ending
+	parting
+}
+
+// An ending is how far the end by Abort is.
+type ending struct {
+	begun    bool
+	deadline time.Time // when this rank ends all ranks
+	line     string    // that it then prints; "" if that is done
+}
+
+// A parting is how far the end in order is.
+type parting struct {
+	leaving  bool              // this rank has called Close
+	told     bool              // and the others know
+	left     map[int]time.Time // the others that have called Close
+	lastSent bool
+	lastCame bool
+}
+
+func newControl(l *loop, o Options) *control {
+	every := min(o.Timeout/10, time.Second)
+	return &control{
+		loop: l, timeout: o.Timeout, every: every, step: min(every/4, 50*time.Millisecond), say: o.Say,
+		looked: time.Now(), parting: parting{left: map[int]time.Time{}},
+	}
+}
+
+// know notes who the others are.
+func (c *control) know(peers []Peer) { c.ask(func(c *control) { c.peers = peers }) }
+
+func (c *control) name(rank int) string {
+	if rank >= 0 && rank < len(c.peers) {
+		return c.peers[rank].String()
+	}
+	return fmt.Sprintf("rank %d", rank)
+}
+
+// tick does what is due and reports whether MPI can end.
+func (c *control) tick(now time.Time) (over bool) {
+	passed := now.Sub(c.looked)
+	if passed < c.step && !c.begun && !(c.leaving && passed > time.Millisecond) {
+		return false
+	}
+	c.looked = now
+	c.reap()
+	c.receive(now)
+	size, rank := c.w.Size(), c.w.Rank()
+	next, previous := (rank+1)%size, (rank+size-1)%size
+	if size > 1 && !c.lastSent && now.Sub(c.beaten) >= c.every {
+		c.send(next, notice{Kind: beat})
+		c.beaten = now
+	}
+	// A pause of this process is not one of the other's.
+	c.silence += min(passed, 2*c.step)
+	if size > 1 && !c.lastCame && c.silence > c.timeout {
+		c.abort(fmt.Sprintf("%s has given no sign of life for %v: it is stopped or hangs, or its machine or network is gone", c.name(previous), c.timeout))
+		if previous == 0 { // which cannot end the run
+			c.deadline = now
+		}
+	}
+	if c.begun && !now.Before(c.deadline) {
+		c.end()
+	}
+	c.release(now)
+	return c.part(next)
+}
+
+// part goes through the end in order and reports whether it is over.
+func (c *control) part(next int) bool {
+	size, rank := c.w.Size(), c.w.Rank()
+	if !c.leaving || c.begun {
+		return false
+	}
+	if !c.told {
+		c.told = true
+		for to := range size {
+			if to != rank {
+				c.send(to, notice{Kind: leave})
+			}
+		}
+	}
+	if len(c.left) < size-1 {
+		return false
+	}
+	if size > 1 && !c.lastSent {
+		c.send(next, notice{Kind: last})
+		c.lastSent = true
+	}
+	return size == 1 || c.lastCame && len(c.sending) == 0
+}
+
+// release ends the calls that wait for a rank that has left: what it sent before that
+// is here within a second.
+func (c *control) release(now time.Time) {
+	if len(c.left) == 0 {
+		return
+	}
+	for _, m := range slices.Clone(c.active) {
+		at, gone := c.left[m.peer]
+		if gone && !m.ended && now.Sub(at) > time.Second && now.Sub(m.moved) > time.Second {
+			c.lose(m, fmt.Errorf("mpi: %v: %s has left the run", m.route, c.name(m.peer)))
+		}
+	}
+}
+
+// abort has the run end because of what this rank met. Rank 0 tells the others and has
+// time to save what it has; another rank tells rank 0.
+func (c *control) abort(why string) {
+	if c.begun {
+		return
+	}
+	if rank := c.w.Rank(); rank > 0 {
+		c.begin(rank, why, time.Now().Add(grace))
+		c.send(0, notice{abort, rank, why})
+		return
+	}
+	c.announce(0, why)
+}
+
+// announce prints on rank 0 why the run ends and tells the other ranks.
+func (c *control) announce(rank int, why string) {
+	if c.begun {
+		return
+	}
+	c.begin(rank, why, time.Now().Add(max(saving, c.timeout)))
+	c.say(c.line)
+	c.line = ""
+	for to := 1; to < c.w.Size(); to++ {
+		c.send(to, notice{ended, rank, why})
+	}
+}
+
+// begin ends the calls of this rank.
+func (c *control) begin(rank int, why string, deadline time.Time) {
+	c.ending = ending{true, deadline, fmt.Sprintf("onering: %s of %d: %s", c.name(rank), c.w.Size(), why)}
+	c.fail(&AbortError{rank, errors.New(why)})
+}
+
+// end ends all ranks.
+func (c *control) end() {
+	if c.line != "" {
+		c.say(c.line)
+	}
+	for began := time.Now(); len(c.sending) > 0 && time.Since(began) < 300*time.Millisecond; time.Sleep(time.Millisecond) {
+		c.reap()
+	}
+	watchdog(grace, c.say, "onering: MPI_Abort does not end this process: it ends itself")
+	C.onering_mpi_abort(1)
+	os.Exit(1) // where MPI_Abort returns
+}
+
+// watchdog ends this process after a time unless the function that it returns was called.
+func watchdog(after time.Duration, say func(string), why string) (stop func()) {
+	t := time.AfterFunc(after, func() {
+		say(why)
+		os.Exit(1)
+	})
+	return func() { t.Stop() }
+}
+
+// receive takes what other threads told this one.
+func (c *control) receive(now time.Time) {
+	for {
+		var found, from, size C.int
+		if code := C.onering_mpi_probe(controlTag, &found, &from, &size); code != 0 || found == 0 {
+			return
+		}
+		p := c.w.store.get(int(size))
+		part := &p.parts[0]
+		C.onering_mpi_receive(part, p.bytes, size, from, controlTag)
+		for part.done == 0 { // it is here already
+			C.onering_mpi_test(part)
+		}
+		var n notice
+		err := json.Unmarshal(p.slice(int(size)), &n)
+		c.w.store.put(p)
+		if err != nil {
+			c.abort(fmt.Sprintf("%s sent %d bytes that are no notice: %v", c.name(int(from)), int(size), err))
+			continue
+		}
+		c.hear(int(from), n, now)
+	}
+}
+
+// hear acts on a notice.
+func (c *control) hear(from int, n notice, now time.Time) {
+	if size := c.w.Size(); from == (c.w.Rank()+size-1)%size {
+		c.silence = 0
+	}
+	switch n.Kind {
+	case leave:
+		c.left[from] = now
+	case last:
+		c.lastCame = true
+	case abort:
+		c.announce(n.Rank, n.Text)
+	case ended:
+		c.begin(n.Rank, n.Text, now.Add(max(saving, c.timeout)+2*grace)) // rank 0 ends all before
+		c.line = ""
+	}
+}
+
+// send sends a notice without waiting.
+func (c *control) send(to int, n notice) {
+	n.Text = n.Text[:min(len(n.Text), noticeBytes/2)]
+	line, err := json.Marshal(n)
+	if err != nil || len(line) > noticeBytes {
+		line = []byte(`{"Kind":"` + n.Kind + `"}`)
+	}
+	p := c.w.store.get(len(line))
+	copy(p.slice(len(line)), line)
+	C.onering_mpi_send(&p.parts[0], p.bytes, C.int(len(line)), C.int(to), controlTag)
+	c.sending = append(c.sending, p)
+}
+
+// reap lets notices go and takes back their memory.
+func (c *control) reap() {
+	c.sending = slices.DeleteFunc(c.sending, func(p *parcel) bool {
+		part := &p.parts[0]
+		C.onering_mpi_test(part)
+		if part.done != 0 {
+			c.w.store.put(p)
+		}
+		return part.done != 0
+	})
+}

@@ -1,0 +1,52 @@
+package mpi
+
+import (
+	"context"
+	"encoding/binary"
+)
+
+// Gather returns on rank 0 what each rank gives, in the order of ranks, and nil on the
+// others.
+func (w *World) Gather(ctx context.Context, b []byte) ([][]byte, error) {
+	if w.Rank() > 0 {
+		return nil, w.sendSized(ctx, 0, b)
+	}
+	all := [][]byte{b}
+	for from := 1; from < w.Size(); from++ {
+		one, err := w.recvSized(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// spread returns on all ranks what rank 0 gives.
+func (w *World) spread(ctx context.Context, b []byte) ([]byte, error) {
+	if w.Rank() > 0 {
+		return w.recvSized(ctx, 0)
+	}
+	for to := 1; to < w.Size(); to++ {
+		if err := w.sendSized(ctx, to, b); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (w *World) sendSized(ctx context.Context, to int, b []byte) error {
+	if err := w.Send(ctx, to, helloTag, binary.LittleEndian.AppendUint64(nil, uint64(len(b)))); err != nil {
+		return err
+	}
+	return w.Send(ctx, to, helloTag, b)
+}
+
+func (w *World) recvSized(ctx context.Context, from int) ([]byte, error) {
+	n := make([]byte, 8)
+	if err := w.Recv(ctx, from, helloTag, n); err != nil {
+		return nil, err
+	}
+	b := make([]byte, binary.LittleEndian.Uint64(n))
+	return b, w.Recv(ctx, from, helloTag, b)
+}

@@ -1,0 +1,323 @@
+package mpi
+
+// #include "mpi.h"
+// #include <stdlib.h>
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+func free(text *C.char) { C.free(unsafe.Pointer(text)) }
+
+// A route is where messages keep their order.
+type route struct {
+	peer, tag int
+	receive   bool
+}
+
+func (r route) String() string {
+	if r.receive {
+		return fmt.Sprintf("receiving from rank %d (tag %d)", r.peer, r.tag)
+	}
+	return fmt.Sprintf("sending to rank %d (tag %d)", r.peer, r.tag)
+}
+
+// A message is a call of Send or Recv. It goes as parts of partBytes and a last one
+// that is shorter, perhaps empty: its length says where the message ends.
+type message struct {
+	route
+	size   int
+	parcel *parcel
+	posted int        // parts that were started
+	done   int        // of those, in order
+	moved  time.Time  // when it began, or a part of it was done
+	result chan error // gets one value
+	ended  bool       // result has it
+	given  bool       // nobody waits any more: its parcel is for the thread to keep
+}
+
+func (m *message) parts() int { return parts(m.size) }
+
+// part returns the i-th part and the bytes that are its.
+func (m *message) part(i int) (p *C.onering_part, at unsafe.Pointer, size int) {
+	return &m.parcel.parts[i%window], unsafe.Add(m.parcel.bytes, i*partBytes), min(m.size-i*partBytes, partBytes)
+}
+
+// A loop is the thread that calls the library, and what others ask of it.
+type loop struct {
+	w       *World
+	control *control
+
+	mu     sync.Mutex
+	queue  []*message       // to begin
+	drop   []*message       // that nobody waits for any more
+	asks   []func(*control) // what Abort and Close want
+	ending error            // why calls fail
+	over   chan struct{}    // closed when ending is set
+
+	posting map[route][]*message // the first has parts to start, the others wait for it
+	active  []*message           // with parts under way
+	lost    map[route]error      // routes whose messages no longer match
+
+	finished chan struct{} // closed at the end of MPI
+	closing  error         // how that went; read after finished
+}
+
+func newLoop(w *World, o Options) *loop {
+	l := &loop{w: w, over: make(chan struct{}), finished: make(chan struct{}), posting: map[route][]*message{}, lost: map[route]error{}}
+	l.control = newControl(l, o)
+	return l
+}
+
+// move has the thread move a message and waits for it.
+func (w *World) move(ctx context.Context, r route, b []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l := w.loop
+	m := &message{route: r, size: len(b), parcel: w.store.get(len(b)), result: make(chan error, 1)}
+	if !r.receive {
+		copy(m.parcel.slice(len(b)), b)
+	}
+	l.mu.Lock()
+	l.queue = append(l.queue, m)
+	l.mu.Unlock()
+	C.onering_mpi_wake()
+	var err error
+	select {
+	case err = <-m.result:
+	case <-l.over:
+		err = l.reason()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		l.mu.Lock()
+		l.drop = append(l.drop, m)
+		l.mu.Unlock()
+		C.onering_mpi_wake()
+		return err
+	}
+	if r.receive {
+		copy(b, m.parcel.slice(len(b)))
+	}
+	w.store.put(m.parcel)
+	return nil
+}
+
+// ask has the thread do something.
+func (l *loop) ask(f func(*control)) {
+	l.mu.Lock()
+	l.asks = append(l.asks, f)
+	l.mu.Unlock()
+	C.onering_mpi_wake()
+}
+
+// reason is why calls fail.
+func (l *loop) reason() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ending
+}
+
+// fail ends all calls, now and later. The first reason counts.
+func (l *loop) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ending == nil {
+		l.ending = err
+		close(l.over)
+	}
+}
+
+const (
+	// spinFor is how long the thread tests without a pause after something moved: longer
+	// than a part takes.
+	spinFor = 300 * time.Microsecond
+	// While nothing moves it sleeps for a sixteenth of the time that it has waited, within
+	// these bounds.
+	shortestDoze = 20 * time.Microsecond
+	longestDoze  = time.Millisecond
+)
+
+// serve moves messages until all ranks have left.
+func (l *loop) serve() {
+	moved := time.Now()
+	var heads []*C.onering_part
+	for {
+		l.mu.Lock()
+		begin, drop, asks := l.queue, l.drop, l.asks
+		l.queue, l.drop, l.asks = nil, nil, nil
+		l.mu.Unlock()
+		for _, m := range drop { // before its route is asked for again
+			l.abandon(m)
+		}
+		for _, m := range begin {
+			l.begin(m)
+		}
+		for _, ask := range asks {
+			ask(l.control)
+		}
+		now := time.Now()
+		if l.control.tick(now) {
+			l.finish()
+			return
+		}
+		if len(begin) > 0 {
+			moved = now
+		}
+		heads = heads[:0]
+		for _, m := range l.active {
+			p, _, _ := m.part(m.done)
+			heads = append(heads, p)
+		}
+		spin, doze := time.Duration(0), min(max(now.Sub(moved)/16, shortestDoze), longestDoze)
+		if now.Sub(moved) < spinFor {
+			spin = spinFor
+		}
+		if len(heads) == 0 {
+			doze = l.control.step
+		}
+		if C.onering_mpi_wait(unsafe.SliceData(heads), C.int(len(heads)), C.int64_t(spin), C.int64_t(doze)) > 0 {
+			moved = time.Now()
+			if l.collect(moved) {
+				goruntime.Gosched() // to the goroutines that waited
+			}
+		}
+	}
+}
+
+// begin starts a message once those before it on its route have started.
+func (l *loop) begin(m *message) {
+	if err := l.lost[m.route]; err != nil {
+		l.end(m, err)
+		return
+	}
+	m.moved = time.Now()
+	l.posting[m.route] = append(l.posting[m.route], m)
+	if len(l.posting[m.route]) == 1 {
+		l.post(m.route)
+	}
+}
+
+// post starts parts of the messages of a route.
+func (l *loop) post(r route) {
+	for len(l.posting[r]) > 0 {
+		m := l.posting[r][0]
+		if m.posted == 0 {
+			l.active = append(l.active, m)
+		}
+		for ; m.posted < m.parts() && m.posted-m.done < window; m.posted++ {
+			p, at, size := m.part(m.posted)
+			if r.receive {
+				C.onering_mpi_receive(p, at, partBytes, C.int(r.peer), C.int(r.tag))
+			} else {
+				C.onering_mpi_send(p, at, C.int(size), C.int(r.peer), C.int(r.tag))
+			}
+			// An error is in the part, which is done then.
+		}
+		if m.posted < m.parts() {
+			return
+		}
+		l.posting[r] = l.posting[r][1:]
+	}
+	delete(l.posting, r)
+}
+
+// collect takes the parts that are done and starts others. It reports whether a message
+// ended.
+func (l *loop) collect(now time.Time) (ended bool) {
+	before := slices.Clone(l.active)
+	for _, m := range before {
+		p, _, size := m.part(m.done)
+		if p.done == 0 {
+			continue
+		}
+		m.moved = now
+		m.done++
+		switch {
+		case p.code != 0:
+			l.lose(m, fmt.Errorf("mpi: %v: %s", m.route, text(p.code)))
+		case m.receive && int(p.size) != size:
+			l.lose(m, fmt.Errorf("mpi: %v: the message is not of the %d bytes that are expected", m.route, m.size))
+		case m.done == m.parts():
+			l.end(m, nil)
+		default:
+			if q := l.posting[m.route]; len(q) > 0 && q[0] == m {
+				l.post(m.route)
+			}
+		}
+		ended = ended || m.ended
+	}
+	l.active = slices.DeleteFunc(l.active, func(m *message) bool {
+		over := m.done == m.posted
+		if over && m.given {
+			l.w.store.put(m.parcel)
+		}
+		return over
+	})
+	return ended
+}
+
+// end tells the caller.
+func (l *loop) end(m *message, err error) {
+	if !m.ended {
+		m.ended = true
+		m.result <- err
+	}
+}
+
+// lose ends a message whose route cannot be used any more.
+func (l *loop) lose(m *message, err error) {
+	l.end(m, err)
+	r := m.route
+	if l.lost[r] == nil {
+		l.lost[r] = fmt.Errorf("mpi: %v: not possible after an earlier call failed: %w", r, err)
+	}
+	for _, other := range l.posting[r] {
+		l.end(other, l.lost[r])
+	}
+	delete(l.posting, r)
+}
+
+// abandon takes over a message whose caller returned with an error.
+func (l *loop) abandon(m *message) {
+	m.given = true
+	if !m.ended {
+		l.lose(m, errors.New("its caller has given up"))
+	}
+	if m.posted == m.done {
+		l.w.store.put(m.parcel)
+	}
+}
+
+// finish ends MPI.
+func (l *loop) finish() {
+	for _, m := range l.active {
+		l.end(m, errors.New("mpi: this rank has left the run"))
+		for i := m.done; m.receive && i < m.posted; i++ {
+			p, _, _ := m.part(i)
+			C.onering_mpi_cancel(p)
+		}
+	}
+	if len(l.lost) > 0 { // libraries end the process then
+		l.fail(errors.New("mpi: messages are left over that nobody receives or sent: MPI does not end in order"))
+		return
+	}
+	stop := watchdog(l.control.timeout, l.control.say, fmt.Sprintf("mpi: %s has not ended after %v (MPI_Finalize): this process ends itself", l.w.library.Name, l.control.timeout))
+	if code := C.onering_mpi_finalize(); code != 0 {
+		l.closing = fmt.Errorf("mpi: %s does not end in order: error %d", l.w.library.Name, int(code))
+	}
+	stop()
+	leaver.Store(l.w.library.Kind != OpenMPI)
+	close(l.finished)
+	l.fail(errors.New("mpi: this rank has left the run"))
+}

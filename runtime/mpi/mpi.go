@@ -1,0 +1,336 @@
+// Package mpi moves bytes between the ranks of a run that mpirun, mpiexec or srun
+// started. The MPI library is opened by name at run time: a plain start loads none,
+// and the program is built without one.
+//
+// One locked thread calls the library (loop.go). Beside the messages of the caller it
+// sends signs of life around the ring of ranks (control.go): a rank watches the one
+// before it, and one that is stopped, hangs in the library or is gone ends all ranks
+// with one message. A rank that computes for long while others wait for it is no
+// failure.
+package mpi
+
+// #include <stdlib.h>
+// #include "mpi.h"
+import "C"
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"sync/atomic"
+	"time"
+)
+
+// Options are what Open needs to know.
+type Options struct {
+	// Library is the path of the MPI library; "" takes ONERING_MPI's, or finds the one
+	// that belongs to the launcher.
+	Library string
+	// Version is onering's; ranks of another version are refused.
+	Version string
+	// Timeout is how long a rank may give no sign of life, and how long MPI may take to
+	// end and, where that is more than a minute, to start. 0 is DefaultTimeout.
+	Timeout time.Duration
+	// Say is told why all ranks end, on one rank. Nil writes to stderr.
+	Say func(text string)
+}
+
+// DefaultTimeout is how long a rank may give no sign of life.
+const DefaultTimeout = time.Minute
+
+// A Peer is a rank of the run.
+type Peer struct {
+	Rank      int    `json:"rank"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	LocalRank int    `json:"local_rank"` // among the ranks of its host
+}
+
+func (p Peer) String() string { return fmt.Sprintf("rank %d (host %s, pid %d)", p.Rank, p.Host, p.PID) }
+
+// An AbortError is what the calls of a rank return once a rank ended the run. Its text
+// has been printed, so nobody needs to print it again.
+type AbortError struct {
+	Rank int // that ended it
+	Err  error
+}
+
+func (e *AbortError) Error() string { return fmt.Sprintf("rank %d ended the run: %v", e.Rank, e.Err) }
+
+func (e *AbortError) Unwrap() error { return e.Err }
+
+// A World is this process as one of the ranks of a run. Its methods may be called by
+// several goroutines at once.
+type World struct {
+	library Library
+	self    C.onering_world
+	peers   []Peer
+	version string
+	loop    *loop
+	store   store
+}
+
+// Open opens the library, starts MPI and waits until all ranks have done so. It refuses
+// a run whose ranks have different libraries or versions of onering, or whose library
+// is of another MPI than the launcher. A process calls it once, before anything slow:
+// the other ranks wait.
+func Open(ctx context.Context, o Options) (*World, error) {
+	launch, ok := Launched()
+	if !ok {
+		return nil, errors.New("mpi: this process was not started by a launcher of MPI: start it with mpirun -n N onering …")
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Say == nil {
+		o.Say = func(text string) { fmt.Fprintln(os.Stderr, text) }
+	}
+	w, err := start(ctx, o, launch)
+	if err != nil {
+		// What fails here mostly fails on all ranks. The others let rank 0 say it, and the
+		// launcher ends them.
+		if launch.Rank > 0 {
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+			}
+		}
+		return nil, err
+	}
+	if err := w.introduce(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// start opens the library and starts the thread that calls it.
+func start(ctx context.Context, o Options, launch Launch) (*World, error) {
+	if o.Library == "" {
+		o.Library = os.Getenv("ONERING_MPI")
+	}
+	for k, v := range quiet {
+		if _, set := os.LookupEnv(k); !set {
+			os.Setenv(k, v)
+		}
+	}
+	C.onering_signals_save() // libraries below MPI may handle signals once they are loaded
+	lib, err := open(o.Library, launch)
+	C.onering_signals_repair()
+	if err != nil {
+		return nil, err
+	}
+	w := &World{library: lib, version: o.Version, store: store{free: map[int][]*parcel{}}}
+	started := make(chan error, 1)
+	go func() {
+		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := w.init()
+		if err == nil {
+			w.loop = newLoop(w, o)
+		}
+		started <- err
+		if err == nil {
+			w.loop.serve()
+		}
+	}()
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(max(o.Timeout, time.Minute)):
+		return nil, fmt.Errorf("mpi: %s has not started after %v: MPI_Init waits for a rank that did not come so far, or for a network", lib.Name, max(o.Timeout, time.Minute))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := int(w.self.size); launch.Size > 0 && n != launch.Size {
+		return nil, fmt.Errorf("mpi: %s started %d ranks, but %s (%s) sees %d: the library and the launcher are of two installations; name the launcher's library in ONERING_MPI%s", launch.Launcher, launch.Size, lib.Name, lib.Path, n, remedy(launch))
+	}
+	return w, nil
+}
+
+// remedy is what else helps where a launcher and a library do not meet.
+func remedy(l Launch) string {
+	if l.Launcher == "srun" || l.Launcher == "srun without PMI" {
+		return ", or start with srun --mpi=pmix (or pmi2; srun --mpi=list shows which there are)"
+	}
+	return ""
+}
+
+// quiet are variables that keep libraries below MPI from handling signals.
+var quiet = map[string]string{
+	"UCX_ERROR_SIGNALS":        "", // UCX: SIGSEGV and others
+	"UCX_WARN_UNUSED_ENV_VARS": "n",
+	"IPATH_NO_BACKTRACE":       "1",
+	"HFI_NO_BACKTRACE":         "1",
+}
+
+// init starts MPI on the calling thread.
+func (w *World) init() error {
+	C.onering_mpi_use(C.int(w.library.Kind))
+	code := C.onering_mpi_init(&w.self)
+	C.onering_signals_repair()
+	if code != 0 {
+		return fmt.Errorf("mpi: %s (%s) does not start: %s", w.library.Name, w.library.Path, text(code))
+	}
+	if w.self.threads == 0 {
+		return fmt.Errorf("mpi: %s (%s) is built without threads (MPI_THREAD_FUNNELED), and onering has several", w.library.Name, w.library.Path)
+	}
+	return nil
+}
+
+// helloTag is that of the messages of introduce and Gather; callers have 0 to 9999.
+const helloTag = 10001
+
+// A hello is what a rank tells rank 0 about itself.
+type hello struct {
+	Peer
+	Library, Version string
+}
+
+// introduce has the ranks know each other. Rank 0 ends a run whose ranks do not fit.
+func (w *World) introduce(ctx context.Context) error {
+	own := hello{Peer{w.Rank(), C.GoString(&w.self.host[0]), os.Getpid(), w.LocalRank()}, w.library.Name, w.version}
+	line, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	all, err := w.Gather(ctx, line)
+	if err != nil {
+		return fmt.Errorf("mpi: meeting the other ranks: %w", err)
+	}
+	var peers []byte
+	if w.Rank() == 0 {
+		for _, line := range all {
+			var h hello
+			if err := json.Unmarshal(line, &h); err != nil {
+				return fmt.Errorf("mpi: meeting the other ranks: %w", err)
+			}
+			w.peers = append(w.peers, h.Peer)
+			if h.Library != own.Library {
+				w.Abort(fmt.Errorf("rank %d on host %s has %s, rank 0 on host %s has %s: install the same MPI on all hosts", h.Rank, h.Host, h.Library, own.Host, own.Library))
+			}
+			if h.Version != own.Version {
+				w.Abort(fmt.Errorf("rank %d on host %s is onering %s, rank 0 on host %s is %s: install the same onering on all hosts", h.Rank, h.Host, h.Version, own.Host, own.Version))
+			}
+		}
+		if peers, err = json.Marshal(w.peers); err != nil {
+			return err
+		}
+	}
+	if peers, err = w.spread(ctx, peers); err == nil {
+		err = json.Unmarshal(peers, &w.peers)
+	}
+	if err != nil {
+		return fmt.Errorf("mpi: meeting the other ranks: %w", err)
+	}
+	w.loop.control.know(w.peers)
+	return nil
+}
+
+// Rank returns this rank's number, from 0.
+func (w *World) Rank() int { return int(w.self.rank) }
+
+// Size returns the number of ranks.
+func (w *World) Size() int { return int(w.self.size) }
+
+// LocalRank returns this rank's number among those of its host, from 0.
+func (w *World) LocalRank() int { return int(w.self.local) }
+
+// LocalSize returns the number of ranks on this host.
+func (w *World) LocalSize() int { return int(w.self.local_size) }
+
+// Library returns the library that was opened.
+func (w *World) Library() Library { return w.library }
+
+// CUDAAware reports whether the library says that it takes pointers to the memory of
+// CUDA devices.
+func (w *World) CUDAAware() bool { return w.self.cuda != 0 }
+
+// Peers returns all ranks in order.
+func (w *World) Peers() []Peer { return w.peers }
+
+// Send sends b to a rank and returns when b may be used again. Messages of one pair of
+// ranks and one tag keep their order. After ctx has ended it returns at once; the
+// message may yet arrive, and no more can be sent with that tag.
+func (w *World) Send(ctx context.Context, to, tag int, b []byte) error {
+	if err := w.check(to, tag); err != nil {
+		return err
+	}
+	return w.move(ctx, route{to, tag, false}, b)
+}
+
+// Recv fills b with the next message from a rank. A message of another length is an
+// error, after which no more can be received with that tag; so is the end of ctx.
+func (w *World) Recv(ctx context.Context, from, tag int, b []byte) error {
+	if err := w.check(from, tag); err != nil {
+		return err
+	}
+	return w.move(ctx, route{from, tag, true}, b)
+}
+
+func (w *World) check(peer, tag int) error {
+	if peer < 0 || peer >= w.Size() || peer == w.Rank() {
+		return fmt.Errorf("mpi: no message goes between rank %d and rank %d of %d", w.Rank(), peer, w.Size())
+	}
+	if tag < 0 || tag >= controlTag {
+		return fmt.Errorf("mpi: tag %d is not between 0 and %d", tag, controlTag-1)
+	}
+	return nil
+}
+
+// Abort ends all ranks and does not return. Rank 0 prints the message that reaches it
+// first, and the calls of all ranks end with it as an *AbortError. Then rank 0 has a
+// minute, or the timeout where that is longer, to save what it has, until it calls
+// Abort too. A rank that gives no sign of life ends the run in the same way.
+func (w *World) Abort(err error) {
+	w.loop.ask(func(c *control) {
+		c.abort(err.Error())
+		if w.Rank() == 0 {
+			c.deadline = time.Now()
+		}
+	})
+	time.Sleep(2 * grace)
+	if w.loop.reason() == nil { // the library does not let the thread go
+		w.loop.control.say(err.Error())
+		os.Exit(1)
+	}
+	select {} // the thread ends the process
+}
+
+// Close ends this rank's part in order: it waits until all ranks have called it and
+// ends MPI. A library that does not end within the timeout ends the process.
+func (w *World) Close() error {
+	l := w.loop
+	l.ask(func(c *control) { c.leaving = true })
+	<-l.over
+	select {
+	case <-l.finished:
+		return l.closing
+	default:
+		return l.reason()
+	}
+}
+
+// leaver is set where a library was ended that still has to take its leave; see Exit.
+var leaver atomic.Bool
+
+// Exit is os.Exit for a process that may have closed a World. MPICH, from version 4.2
+// on, takes its leave of the launcher only when C's exit runs, which os.Exit does not
+// call: the launcher would take that for a crash.
+func Exit(code int) {
+	if leaver.Load() {
+		time.AfterFunc(2*grace, func() { os.Exit(code) }) // another library's part of it may hang
+		C.exit(C.int(code))
+	}
+	os.Exit(code)
+}
+
+// text is the library's text for a code.
+func text(code C.int) string {
+	t := C.onering_mpi_text(code)
+	defer free(t)
+	return C.GoString(t)
+}
