@@ -101,7 +101,7 @@ func (b Batch) Tokens() int {
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
-// Diagnoser, Observer, Referencer, Learner, EntropyReader, EntropyWeigher, Keeper, Shaper, and
+// Diagnoser, Observer, Referencer, Learner, EntropyReader, EntropyWeigher, BatchReader, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
 // checkpoint.
 //
@@ -117,6 +117,8 @@ func (b Batch) Tokens() int {
 //   - No method modifies its arguments (but w) or keeps a reference to them.
 //   - Equal arguments give equal results, to the bit, until Observe is called.
 //   - A group with equal rewards has zero advantages and receives no policy weight.
+//   - The log-probs of a response without advantage change nothing of the others,
+//     unless a BatchReader says so.
 //   - Where the rewards of a whole round are equal, all advantages are zero.
 //   - An empty batch, empty responses and responses of one token are valid.
 //   - Results are finite for ratios of exp(+-700) under the default configuration.
@@ -220,6 +222,14 @@ type EntropyWeigher interface {
 	EntropyWeights(b Batch, v [][]float64)
 }
 
+// A BatchReader says whether what a batch's other responses are given, weights or what
+// Observe keeps, depends on the log-probs or the entropies of responses that cannot
+// have weights themselves; see Live. If so the host computes those too. Without the
+// method it does so only for an objective that NeedsEntropy.
+type BatchReader interface {
+	ReadsBatch() bool
+}
+
 // A Keeper says whether a freshly sampled group is worth training on. A host that
 // samples dynamically draws other groups in place of those refused.
 type Keeper interface {
@@ -254,6 +264,12 @@ func NeedsEntropy(o Objective) bool {
 func WeighsEntropy(o Objective) bool {
 	e, ok := o.(EntropyWeigher)
 	return ok && e.WeighsEntropy()
+}
+
+// NeedsAll reports whether o wants the log-probs of responses that cannot have weights.
+func NeedsAll(o Objective) bool {
+	r, ok := o.(BatchReader)
+	return NeedsEntropy(o) || ok && r.ReadsBatch()
 }
 
 // Keep reports whether o wants to train on group. An objective that is not a Keeper

@@ -69,6 +69,9 @@ func (s Shared) NeedsReference() bool { return s.KLBeta != 0 }
 // NeedsEntropy implements EntropyReader.
 func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }
 
+// ReadsBatch implements BatchReader: the covariances of masks are over the whole batch.
+func (s Shared) ReadsBatch() bool { return s.ClipCov != 0 || s.KLCov != 0 }
+
 // Penalty returns the KL and entropy terms of one trajectory, in which every token
 // counts c times:
 //

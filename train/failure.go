@@ -37,6 +37,9 @@ type Failure struct {
 	Objective   string  `json:"objective"`
 	Temperature float64 `json:"temperature"`
 	MicroTokens int     `json:"micro_tokens"`
+	// LeftOut says that trajectories that could have no weight were not computed:
+	// their log-probs are the old ones.
+	LeftOut bool `json:"left_out,omitempty"`
 	// Trajectories in the order of the batch.
 	Trajectories []FailureTrajectory `json:"trajectories"`
 }
@@ -71,6 +74,7 @@ func (t *Trainer) failure(step *failedStep) Failure {
 		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.Step)), Objective: c.Objective.Name,
 		Temperature: c.Rollout.Temperature, MicroTokens: t.learner.stepper.State().MicroTokens,
 	}
+	f.LeftOut = step.leftOut
 	for i, j := range step.rollouts {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
 		one := FailureTrajectory{

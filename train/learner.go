@@ -112,16 +112,13 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.rate(n + 1),
+		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i] = r.trajectories[j]
 		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
 	}
-	setScores := func(s learn.Scores) {
-		for i := range b.Trajectories {
-			b.Trajectories[i].LogProb, b.Trajectories[i].Entropy = s.LogProb[i], s.Entropy[i]
-		}
-	}
+	setScores := func(s learn.Scores) { setScores(b, s, step) }
 	var stats []objectives.Stat
 	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
 		setScores(s)
@@ -129,10 +126,10 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		// the log-probs of sampler and learner can be compared.
 		if len(r.steps) == 0 && !r.rescored {
 			for i, j := range rollouts {
-				r.compare(j, s.LogProb[i])
+				r.compare(j, s.LogProb[i]) // which is nil where a response was left out
 			}
 		}
-		x, stats, err = weigh(l.objective, l.config.Objective.Name, b)
+		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
 		return x, err
 	})
 	var nonfinite *learn.NonfiniteError
@@ -142,7 +139,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 			nonfinite.Sequences[i] = rollouts[k]
 		}
 		nonfinite.Among = "trajectories of the round"
-		return nil, &failedStep{nonfinite, rollouts, b, report.Loss.LogProb}
+		return nil, &failedStep{nonfinite, rollouts, b, report.Loss.LogProb, step.LiveOnly}
 	}
 	if err != nil {
 		return nil, err
@@ -150,12 +147,26 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	if ob, ok := l.objective.(objectives.Observer); ok {
 		ob.Observe(b)
 	}
-	r.note(rollouts, b, report.Loss.LogProb)
+	r.note(rollouts, b, report)
 	record := report.Record(step.LearningRate)
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}
 	return record, nil
+}
+
+// setScores puts the learner's scores into a batch. A response that was left out has no
+// weight, whatever its log-probs are: it keeps the entropies of the sampler, and the old
+// log-probs stand for its own.
+func setScores(b objectives.Batch, s learn.Scores, step learn.Batch) {
+	for i := range b.Trajectories {
+		x := &b.Trajectories[i]
+		if step.LeavesOut(i) {
+			x.LogProb = x.OldLogProb
+			continue
+		}
+		x.LogProb, x.Entropy = s.LogProb[i], s.Entropy[i]
+	}
 }
 
 // learned is what its steps change.

@@ -17,6 +17,7 @@ type failedStep struct {
 	rollouts []int                 // of the round, in the order of the batch
 	batch    objectives.Batch      // as far as it was computed
 	weights  [][]float64           // dLoss/dlogp; nil before the objective was asked
+	leftOut  bool                  // what could have no weight was not computed
 }
 
 func (e *failedStep) Error() string { return e.err.Error() }

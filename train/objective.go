@@ -10,9 +10,9 @@ import (
 )
 
 // weigh asks an objective for the loss and the derivatives of a batch, and for
-// figures about them where they are finite. An objective is a plug-in: its panic
-// is an error that names it.
-func weigh(o objectives.Objective, name string, b objectives.Batch) (x learn.Loss, stats []objectives.Stat, err error) {
+// figures about them where they are finite: those of the responses that have scores s.
+// An objective is a plug-in: its panic is an error that names it.
+func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scores) (x learn.Loss, stats []objectives.Stat, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("objective %q panics: %v\n%s", name, p, debug.Stack())
@@ -45,7 +45,26 @@ func weigh(o objectives.Objective, name string, b objectives.Batch) (x learn.Los
 	if d, ok := o.(objectives.Diagnoser); ok {
 		diagnostics = d.Diagnose(b)
 	}
-	return x, append(objectives.Summarize(b, x.LogProb, diagnostics), objectives.MaskStats(o, b)...), nil
+	of, w, diagnostics := scored(b, x.LogProb, diagnostics, s)
+	return x, append(objectives.Summarize(of, w, diagnostics), objectives.MaskStats(o, b)...), nil
+}
+
+// scored returns the part of a batch, of its weights and of its diagnostics, of which
+// there may be none, that has scores.
+func scored(b objectives.Batch, w [][]float64, d []objectives.Diagnostics, s learn.Scores) (objectives.Batch, [][]float64, []objectives.Diagnostics) {
+	part := objectives.Batch{Step: b.Step, Steps: b.Steps}
+	var weights [][]float64
+	var diagnostics []objectives.Diagnostics
+	for i, logp := range s.LogProb {
+		if logp == nil {
+			continue
+		}
+		part.Trajectories, weights = append(part.Trajectories, b.Trajectories[i]), append(weights, w[i])
+		if d != nil {
+			diagnostics = append(diagnostics, d[i])
+		}
+	}
+	return part, weights, diagnostics
 }
 
 // fingerprint is a hash over every number of a batch, to find out that one changed.

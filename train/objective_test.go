@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"onering/objectives"
+	"onering/train/learn"
 )
 
 // A meddler is an objective that does something to its batch.
@@ -45,7 +46,7 @@ func TestChangedBatch(t *testing.T) {
 			}
 		}
 		b := objectives.Batch{Trajectories: []objectives.Trajectory{trajectory(1), trajectory(-1)}, Steps: 1}
-		_, _, err = weigh(meddler{o, change}, "mine", b)
+		_, _, err = weigh(meddler{o, change}, "mine", b, learn.Scores{LogProb: [][]float64{b.Trajectories[0].LogProb, b.Trajectories[1].LogProb}})
 		if what == "" && err != nil || what != "" && (err == nil || !strings.HasPrefix(err.Error(), `objective "mine" changes its batch: `)) {
 			t.Errorf("%s: error %v", what, err)
 		}

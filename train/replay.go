@@ -63,10 +63,8 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 	}
 	b, step := f.batch(o)
 	report, err := stepper.Gradients(ctx, step, func(s learn.Scores) (learn.Loss, error) {
-		for i := range b.Trajectories {
-			b.Trajectories[i].LogProb, b.Trajectories[i].Entropy = s.LogProb[i], s.Entropy[i]
-		}
-		x, _, err := weigh(o, f.Objective, b)
+		setScores(b, s, step)
+		x, _, err := weigh(o, f.Objective, b, s)
 		return x, err
 	})
 	var found *learn.NonfiniteError
@@ -100,7 +98,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 
 // batch is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step}
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
@@ -130,6 +128,9 @@ func (f Failure) compare(r learn.Report) (out []ReplayTrajectory, same bool) {
 		}
 		out = append(out, y)
 		for pos, v := range x.LogProb {
+			if logp == nil { // it was left out
+				break
+			}
 			if pos >= len(logp) || math.Float64bits(v) != math.Float64bits(logp[pos]) && !(math.IsNaN(v) && math.IsNaN(logp[pos])) {
 				same = false
 			}

@@ -53,6 +53,9 @@ func TestRolloutLines(t *testing.T) {
 				t.Fatalf("%d tokens, %d log-probs, %d weights, %d deltas", len(x.IDs), len(x.LogP), len(x.W), len(x.Delta))
 			}
 			if x.W == nil {
+				if kind == "ema" && x.Advantage != 0 {
+					t.Errorf("a response of advantage %v has no weights", x.Advantage)
+				}
 				left++
 				continue
 			}
@@ -76,9 +79,8 @@ func TestRolloutLines(t *testing.T) {
 		if trained == 0 || moved == 0 || moved > trained*3/4 {
 			t.Errorf("%s: %d rollouts were trained on, %d after the policy had moved", kind, trained, moved)
 		}
-		// Only DAPO leaves out groups whose rewards are all equal.
-		if kind == "ema" && left > 0 {
-			t.Errorf("%s: %d rollouts without weights", kind, left)
+		if left == 0 {
+			t.Errorf("%s: groups whose rewards are all equal have weights", kind)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
+	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -149,11 +150,15 @@ func (r *round) compare(i int, logp []float64) {
 	}
 }
 
-// note keeps what an optimizer step made of the rollouts of a batch. It leaves the
-// slices of earlier steps as they are: a checkpoint may be written from them in the
-// background.
-func (r *round) note(batch []int, b objectives.Batch, w [][]float64) {
+// note keeps what an optimizer step made of the rollouts of a batch, but for those that
+// it left out. It leaves the slices of earlier steps as they are: a checkpoint may be
+// written from them in the background.
+func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
+	w := report.Loss.LogProb
 	for i, j := range batch {
+		if report.LogProb[i] == nil {
+			continue
+		}
 		x := &b.Trajectories[i]
 		u := update{W: make([]float32, len(w[i])), Delta: make([]float32, len(w[i]))}
 		for t, v := range w[i] {

@@ -318,6 +318,16 @@ func TestBrokenObjectivesFail(t *testing.T) {
 				}
 			}
 		}), "overwrite"},
+		{"weights by the mean log-ratio of the batch", with(nil, func(o *base, b objectives.Batch, w [][]float64) {
+			o.plain.Weights(b, w)
+			sum := 0.0
+			for _, t := range b.Trajectories {
+				for j := range t.LogProb {
+					sum += t.LogProb[j] - t.OldLogProb[j]
+				}
+			}
+			scaleAll(w, 1/(1+sum*sum))
+		}), "alone"},
 		{"rows of zero advantage left out", with(nil, func(o *base, b objectives.Batch, w [][]float64) {
 			for i := range b.Trajectories {
 				if b.Trajectories[i].Advantage != 0 {

@@ -206,6 +206,68 @@ func checkNoWeight(o objectives.Objective, b objectives.Batch) error {
 	return nil
 }
 
+func checkAlone(new func() objectives.Objective) error {
+	o := new()
+	if objectives.NeedsAll(o) {
+		return nil
+	}
+	s := draw(o, 45)
+	for range 3 {
+		b := s.ordinary()
+		for i := range b.Trajectories {
+			if i%2 == 1 {
+				b.Trajectories[i].Advantage, b.Trajectories[i].TokenAdvantage = 0, nil
+			}
+		}
+		other := clone(b)
+		dead := func(i int) bool { return !objectives.Live(o, b.Trajectories[i]) }
+		for i := range other.Trajectories {
+			if dead(i) {
+				copy(other.Trajectories[i].LogProb, other.Trajectories[i].OldLogProb)
+			}
+		}
+		w, again := weights(o, b), weights(o, other)
+		for i := range w {
+			if !slices.Equal(w[i], again[i]) {
+				return fmt.Errorf("trajectory %d: other weights where the log-probs of responses without advantage are other", i)
+			}
+			if dead(i) && largest(w[i]) != 0 {
+				return fmt.Errorf("trajectory %d has no advantage: the largest weight is %v", i, largest(w[i]))
+			}
+		}
+		if x, y := objectives.Loss(o, b, b), objectives.Loss(o, other, other); !(math.Abs(x-y) <= 1e-12*(1+math.Abs(x))) {
+			return fmt.Errorf("the loss is %v, and %v where the log-probs of responses without advantage are other", x, y)
+		}
+		if err := sameState(new, b, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameState wants an Observer to keep the same of two batches.
+func sameState(new func() objectives.Objective, b, other objectives.Batch) error {
+	var texts [2]string
+	for i, batch := range []objectives.Batch{b, other} {
+		o := new()
+		ob, ok := o.(objectives.Observer)
+		m, carries := o.(encoding.TextMarshaler)
+		if !ok || !carries {
+			return nil
+		}
+		ob.Observe(batch)
+		text, err := m.MarshalText()
+		if err != nil {
+			return err
+		}
+		texts[i] = string(text)
+	}
+	if texts[0] != texts[1] {
+		return fmt.Errorf("Observe keeps %s, and %s where the log-probs of responses without advantage are other", texts[0], texts[1])
+	}
+	return nil
+}
+
 func checkEqualRounds(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 42)

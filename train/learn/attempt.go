@@ -21,9 +21,14 @@ type attempt struct {
 
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
-	a.micro = microBatches(b.Sequences, b.Live, s.own(a.owner), s.limit.tokens)
+	own := slices.DeleteFunc(s.own(a.owner), b.LeavesOut)
+	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens)
 	a.Scores, a.MicroBatches = newScores(len(b.Sequences)), len(a.micro)
-	for _, x := range b.Sequences {
+	for i, x := range b.Sequences {
+		if b.LeavesOut(i) {
+			a.LeftOut++
+			continue
+		}
 		a.Tokens += len(x.Tokens) - x.Prompt
 	}
 	if s.scaling.scale != nil {
@@ -65,7 +70,7 @@ func (a *attempt) whole() error {
 	if a.ranks.Size() == 1 {
 		return nil
 	}
-	if err := a.share(a.owner, a.batch.Sequences, a.Scores); err != nil {
+	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
 	}
 	a.Loss.Value = 0
@@ -129,7 +134,7 @@ func (a *attempt) allForward(ctx context.Context) error {
 	if err := a.agree(a.forwardAll(ctx, passes)); err != nil {
 		return err
 	}
-	if err := a.share(a.owner, a.batch.Sequences, a.Scores); err != nil {
+	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
 	}
 	if err := a.Scores.finite("", nil); err != nil {

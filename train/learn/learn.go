@@ -26,6 +26,9 @@ type Batch struct {
 	// Live says which sequences may have derivatives other than zero. The others
 	// are only scored. Nil means all.
 	Live []bool
+	// LiveOnly leaves the others out: nothing of them is computed, and their scores
+	// are nil.
+	LiveOnly bool
 	// Weights are dLoss/dlogp by sequence and response token where they are known
 	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
 	// may be nil. Where Weights is nil a Weigh function is asked.
@@ -58,8 +61,10 @@ type Report struct {
 	Scores
 	Loss     Loss
 	GradNorm float64 // before clipping, without the loss scale
-	// Tokens counts the response tokens.
-	Tokens       int
+	// Tokens counts the response tokens that were computed.
+	Tokens int
+	// LeftOut counts the sequences of which nothing was computed; see Batch.LiveOnly.
+	LeftOut      int
 	MicroBatches int
 	// LossScale is what the loss was multiplied by; 0 where layers do not
 	// compute in float16.

@@ -82,5 +82,8 @@ func tokens(sequences []runtime.Sequence, group []int) (n int) {
 	return n
 }
 
+// LeavesOut says whether nothing of sequence i is computed.
+func (b Batch) LeavesOut(i int) bool { return b.LiveOnly && !b.live(i) }
+
 // live says whether sequence i may have derivatives other than zero.
 func (b Batch) live(i int) bool { return b.Live == nil || b.Live[i] }

@@ -33,8 +33,11 @@ func (c *crew) owners(b Batch) []int {
 	costs := make([]int, len(b.Sequences))
 	for i, x := range b.Sequences {
 		costs[i] = len(x.Tokens)
-		if b.live(i) {
+		switch {
+		case b.live(i):
 			costs[i] *= 1 + backward
+		case b.LiveOnly:
+			costs[i] = 0
 		}
 	}
 	return Deal(costs, c.ranks.Size())
@@ -72,13 +75,13 @@ func (c *crew) own(owner []int) (list []int) {
 	return list
 }
 
-// share gives this rank the scores of all sequences.
-func (c *crew) share(owner []int, sequences []runtime.Sequence, x Scores) error {
+// share gives this rank the scores of all sequences that are computed.
+func (c *crew) share(owner []int, b Batch, x Scores) error {
 	if c.ranks.Size() == 1 {
 		return nil
 	}
-	for i, q := range sequences {
-		if owner[i] != c.ranks.Rank() {
+	for i, q := range b.Sequences {
+		if owner[i] != c.ranks.Rank() && !b.LeavesOut(i) {
 			n := len(q.Tokens) - q.Prompt
 			x.LogProb[i], x.Entropy[i] = make([]float64, n), make([]float64, n)
 		}

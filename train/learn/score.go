@@ -27,7 +27,7 @@ func (s *Stepper) ScoreWith(ctx context.Context, l *runtime.Learner, sequences [
 			p.Release()
 		}
 		if err = s.agree(err); err == nil {
-			err = s.share(owner, sequences, out)
+			err = s.share(owner, Batch{Sequences: sequences}, out)
 		}
 		if s.outcome(err) != OutOfMemory {
 			return out, err

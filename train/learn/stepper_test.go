@@ -113,6 +113,65 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(d / norm)
 }
 
+// TestLiveOnly: of sequences that are not live nothing is computed, and the gradients
+// have the bits that they have beside them. A batch that has only such sequences is a
+// step with no gradient.
+func TestLiveOnly(t *testing.T) {
+	var passes []int
+	s, w := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 200, BeforePass: func(tokens int) error {
+		passes = append(passes, tokens)
+		return nil
+	}})
+	known := drawBatch(24)
+	known.Live = make([]bool, 24)
+	live, response := 0, 0
+	for i, x := range known.Sequences {
+		if known.Live[i] = i%3 == 1; !known.Live[i] {
+			clear(known.Weights[i])
+			continue
+		}
+		live += len(x.Tokens)
+		response += len(x.Tokens) - x.Prompt
+	}
+	b, weigh := weighed(known)
+	all, want := gradients(t, s, b, weigh)
+	passes, b.LiveOnly = nil, true
+	var seen learn.Scores
+	r, got := gradients(t, s, b, func(x learn.Scores) (learn.Loss, error) {
+		seen = x
+		return weigh(x)
+	})
+	if sum := sum(passes); sum != live {
+		t.Errorf("%d tokens were computed, the live sequences have %d", sum, live)
+	}
+	if r.LeftOut != 16 || r.Tokens != response || all.LeftOut != 0 || all.MicroBatches <= r.MicroBatches {
+		t.Errorf("%d sequences left out, %d response tokens in %d micro-batches; want 16, %d and fewer than %d", r.LeftOut, r.Tokens, r.MicroBatches, response, all.MicroBatches)
+	}
+	if !slices.Equal(got, want) || r.GradNorm != all.GradNorm {
+		t.Error("the gradients have other bits than with the others scored")
+	}
+	for i, row := range seen.LogProb {
+		if b.Live[i] && !slices.Equal(row, all.LogProb[i]) || !b.Live[i] && (row != nil || seen.Entropy[i] != nil) {
+			t.Errorf("sequence %d, live %t: log-probs %v", i, b.Live[i], row)
+		}
+	}
+	passes, b.Live = nil, make([]bool, 24)
+	before := slices.Clone(w.Data)
+	if r, err := s.Step(context.Background(), b, weigh); err != nil || r.GradNorm != 0 || r.LeftOut != 24 || len(passes) != 0 {
+		t.Errorf("no live sequence: norm %v, %d left out, passes %v, %v", r.GradNorm, r.LeftOut, passes, err)
+	}
+	if !slices.Equal(w.Data, before) {
+		t.Error("no live sequence: the weights moved")
+	}
+}
+
+func sum(x []int) (n int) {
+	for _, v := range x {
+		n += v
+	}
+	return n
+}
+
 // Gradients and loss depend neither on how a batch is cut into micro-batches nor
 // on whether its weights are known before the forward pass; nor on the sequences
 // that are not live.
