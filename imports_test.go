@@ -73,15 +73,15 @@ var rooms = []struct {
 
 	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/grades files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
-	{"train/grades", "reward train/rundir"},
+	{"train", "train/grades train/ranks files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
+	{"train/grades", "reward train/ranks train/rundir"},
 	{"train/learn", "runtime models models/adamw train/metrics"},
 	{"train/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "files train/metrics models"},
 	{"train/ranks", "models train/learn"},
-	{"train/saving", "train/learn train/memory train/rundir runtime models"},
-	{"train/supervised", "train train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize settings"},
+	{"train/saving", "train/learn train/ranks train/memory train/rundir runtime models"},
+	{"train/supervised", "train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize settings"},
 	{"train/sweep", "files models"},
 
 	{"serve", "train train/metrics eval"},

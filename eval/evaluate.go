@@ -18,6 +18,11 @@ type Evaluator struct {
 	Reward   reward.Reward
 	// Journal, if not nil, remembers the scores of the suites in this order.
 	Journal reward.Journal
+	// Mine, if not nil, says of which tasks the responses are sampled here, and Added is
+	// told of each of them. A task is a problem that lacks responses; they are counted
+	// over all suites. The responses to the others stay missing.
+	Mine  func(task int) bool
+	Added func(Response)
 	// Progress, if not nil, is told of each response's tokens when it is graded.
 	Progress func(tokens int)
 }
@@ -60,6 +65,12 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: d.MaxTokens()}
 	if err := w.list(); err != nil {
 		return err
+	}
+	if e.Mine != nil {
+		numbers := w.keepMine()
+		if e.Journal != nil {
+			e.Journal = reward.Renumbered{Journal: e.Journal, Numbers: numbers}
+		}
 	}
 	if len(w.tasks) == 0 {
 		return nil
@@ -117,6 +128,18 @@ func (w *wanted) list() error {
 	return nil
 }
 
+// keepMine leaves the tasks that are sampled here, and returns which ones they are.
+func (w *wanted) keepMine() (numbers []int) {
+	tasks, places := w.tasks, w.places
+	w.tasks, w.places = nil, nil
+	for i := range tasks {
+		if w.Mine(i) {
+			w.tasks, w.places, numbers = append(w.tasks, tasks[i]), append(w.places, places[i]), append(numbers, i)
+		}
+	}
+	return numbers
+}
+
 // ask adds the task for the missing responses to a problem. A vocabulary that
 // cannot express the problem is an error: that is not the model's fault, but
 // there is no score either.
@@ -172,11 +195,15 @@ func (w *wanted) add(g reward.Graded) error {
 		}
 		return nil
 	}
-	return w.file(Response{
+	x := Response{
 		Suite: at.suite, Problem: at.problem, Sample: at.samples[g.Sample], Right: g.Score.Right(),
 		Answer: g.Score.Answer, Reason: g.Score.Reason, Fault: string(g.Score.Status),
 		Finish: string(g.Finish), Tokens: len(g.IDs), Text: g.Text, IDs: g.IDs, LogProb: g.LogProb,
-	})
+	}
+	if w.Added != nil {
+		w.Added(x)
+	}
+	return w.file(x)
 }
 
 func (w *wanted) file(x Response) error {

@@ -25,3 +25,20 @@ func (g Grader) remembered(task, sample int, group []Sample, score func() ([]Sco
 	}
 	return scores, g.Journal.Keep(task, sample, group, scores)
 }
+
+// Renumbered is a Journal for some of the tasks of a whole: Numbers are those that they
+// have there.
+type Renumbered struct {
+	Journal
+	Numbers []int
+}
+
+// Find implements Journal.
+func (r Renumbered) Find(task, sample int, group []Sample) []Score {
+	return r.Journal.Find(r.Numbers[task], sample, group)
+}
+
+// Keep implements Journal.
+func (r Renumbered) Keep(task, sample int, group []Sample, scores []Score) error {
+	return r.Journal.Keep(r.Numbers[task], sample, group, scores)
+}

@@ -28,17 +28,14 @@ func (t *Trainer) Release() { t.learner.learned().Release() }
 // restore brings the run to its newest whole checkpoint, or to its beginning if it
 // has none yet.
 func (t *Trainer) restore() error {
-	dir, err := t.folder.NewestCheckpoint(t.log)
+	found, err := newest(t.roller, t.folder, t.log)
 	if err != nil {
 		return err
 	}
+	s, dir := found.State, found.Dir
 	if dir == "" {
-		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.folder.Dir)
-		return t.folder.Rewind(rundir.State{}, t.log)
-	}
-	s, err := rundir.ReadState(dir)
-	if err != nil {
-		return err
+		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.Config.Output.Dir)
+		return t.learner.ranks.AgreeOn(t.folder.Rewind(rundir.State{}, t.log))
 	}
 	if err := t.checkState(s, dir); err != nil {
 		return err
@@ -57,23 +54,19 @@ func (t *Trainer) restore() error {
 	t.at, t.score = saving.PositionOf(s), s.Score
 	t.saver.Resumed(t.at)
 	if s.Inside {
-		if t.round, err = t.restoredRound(dir); err != nil {
+		if t.round, err = t.restoredRound(found.Round, dir); err != nil {
 			return err
 		}
 	}
-	if err := t.folder.Rewind(s, t.log); err != nil {
+	if err := t.learner.ranks.AgreeOn(t.folder.Rewind(s, t.log)); err != nil {
 		return err
 	}
 	t.log.Info("resuming", "checkpoint", dir, "round", t.at.Round, "step", t.at.Step)
 	return nil
 }
 
-// restoredRound reads the round that the checkpoint dir lies in.
-func (t *Trainer) restoredRound(dir string) (*round, error) {
-	s, err := rundir.ReadRound(dir)
-	if err != nil {
-		return nil, err
-	}
+// restoredRound returns the round that the checkpoint dir lies in, of which it holds s.
+func (t *Trainer) restoredRound(s *rundir.Round, dir string) (*round, error) {
 	c := t.Config.Rollout
 	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) != want {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)

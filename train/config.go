@@ -25,17 +25,18 @@ import (
 // Lengths are in tokens, and the end-of-sequence token counts as part of a
 // response (D25).
 type Config struct {
-	Model     ModelConfig     `toml:"model" help:"Which policy is trained"`
-	LoRA      LoRAConfig      `toml:"lora" help:"Training an adapter in place of the model's weights"`
-	Data      DataConfig      `toml:"data" help:"Which problems are trained on, and in which order"`
-	Rollout   RolloutConfig   `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
-	Reward    RewardConfig    `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
-	Objective ObjectiveConfig `toml:"objective" help:"The method and its settings"`
-	Optimizer OptimizerConfig `toml:"optimizer" help:"AdamW with decoupled weight decay"`
-	Train     LoopConfig      `toml:"train" help:"How long and in which portions training goes on"`
-	Eval      EvalConfig      `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
-	Runtime   RuntimeConfig   `toml:"runtime" help:"Where the graphs run"`
-	Output    OutputConfig    `toml:"output" help:"Where the run folder goes"`
+	Model       ModelConfig       `toml:"model" help:"Which policy is trained"`
+	LoRA        LoRAConfig        `toml:"lora" help:"Training an adapter in place of the model's weights"`
+	Data        DataConfig        `toml:"data" help:"Which problems are trained on, and in which order"`
+	Rollout     RolloutConfig     `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
+	Reward      RewardConfig      `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
+	Objective   ObjectiveConfig   `toml:"objective" help:"The method and its settings"`
+	Optimizer   OptimizerConfig   `toml:"optimizer" help:"AdamW with decoupled weight decay"`
+	Train       LoopConfig        `toml:"train" help:"How long and in which portions training goes on"`
+	Eval        EvalConfig        `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
+	Runtime     RuntimeConfig     `toml:"runtime" help:"Where the graphs run"`
+	Distributed DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
+	Output      OutputConfig      `toml:"output" help:"Where the run folder goes"`
 }
 
 // A ModelConfig says which policy is trained.
@@ -174,6 +175,13 @@ type RuntimeConfig struct {
 	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }
 
+// A DistributedConfig says how several ranks train together.
+type DistributedConfig struct {
+	Shard      string  `toml:"shard" choice:"none optimizer" note:"optimizer has each rank keep its part of the moments and update that part of the weights; it changes no bit" help:"what the ranks divide among them"`
+	CheckEvery int     `toml:"check_every" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between two comparisons of all ranks' weights"`
+	Timeout    float64 `toml:"timeout" range:"[1,86400]" help:"seconds without a sign of life after which a rank is taken for dead"`
+}
+
 // An OutputConfig says where the run folder goes.
 type OutputConfig struct {
 	Dir  string   `toml:"dir" help:"run folder; a new name if not given"`
@@ -204,8 +212,9 @@ func Default() Config {
 			},
 			Schedule: "constant",
 		},
-		Train:   LoopConfig{Rounds: 67, BatchSize: 128, Portions: Portions{Shuffle: "responses", Score: "trained"}, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
-		Eval:    EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
-		Runtime: RuntimeConfig{Device: "cpu"},
+		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Portions: Portions{Shuffle: "responses", Score: "trained"}, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
+		Runtime:     RuntimeConfig{Device: "cpu"},
+		Distributed: DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
 	}
 }

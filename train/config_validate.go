@@ -65,6 +65,7 @@ func (c Config) Validate() error {
 	v.eval(c.Eval)
 	v.check("runtime.device", c.Runtime.Device, IsDevice(c.Runtime.Device), "must be "+Devices)
 	v.ranges("runtime.", &c.Runtime)
+	v.ranges("distributed.", &c.Distributed)
 	return errors.Join(v.errs...)
 }
 

@@ -140,12 +140,21 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at saving.Position)
 		return eval.Score{}, err
 	}
 	r := e.roller
+	var added []eval.Response
 	sampling := eval.Evaluator{
 		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
 		Journal:  r.grades.At(at.Round, "evaluation of "+s.Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
-	if err := sampling.Evaluate(ctx, suites, responses); err != nil {
+	if r.ranks.Size() > 1 {
+		sampling.Mine = r.mine
+		sampling.Added = func(x eval.Response) {
+			x.Text, x.IDs, x.LogProb = "", nil, nil
+			added = append(added, x)
+		}
+	}
+	err = sampling.Evaluate(ctx, suites, responses)
+	if err := r.gatherResponses(err, added, responses); err != nil {
 		return eval.Score{}, err
 	}
 	report, err := responses.Report(reward.SameAnswer(e.reward))

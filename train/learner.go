@@ -11,6 +11,7 @@ import (
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
+	"onering/train/ranks"
 	"onering/train/rundir"
 	"onering/train/saving"
 )
@@ -24,6 +25,7 @@ type learner struct {
 	objective objectives.Objective
 	stepper   *learn.Stepper
 	reference *reference // nil unless the objective needs one
+	ranks     *ranks.Group
 	clock     *metrics.Stopwatch
 	skipped   int // optimizer steps left out because of NaN or infinities
 
@@ -32,11 +34,11 @@ type learner struct {
 
 // newLearner opens what takes the run's optimizer steps. It refuses weights that
 // are not finite.
-func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
+func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
 	if err := learn.CheckWeights(policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
-	l := &learner{config: c, env: env, policy: policy, objective: c.Objective.Settings, clock: clock}
+	l := &learner{config: c, env: env, policy: policy, objective: c.Objective.Settings, ranks: group, clock: clock}
 	o := c.Optimizer
 	var err error
 	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
@@ -46,6 +48,7 @@ func newLearner(c Config, env *runtime.Env, policy *Policy, clock *metrics.Stopw
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
 		Observe:         learn.Timing(clock),
 		Log:             log,
+		Ranks:           group, Shard: c.Distributed.Shard == "optimizer",
 		BeforePass: func(tokens int) error {
 			if l.beforePass == nil {
 				return nil
@@ -120,6 +123,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	}
 	setScores := func(s learn.Scores) { setScores(b, s, step) }
 	var stats []objectives.Stat
+	sent := l.ranks.Sent()
 	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
 		setScores(s)
 		// Until the round's first update the weights are those that sampled, so
@@ -148,7 +152,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		ob.Observe(b)
 	}
 	r.note(rollouts, b, report)
-	record := report.Record(step.LearningRate)
+	record := append(report.Record(step.LearningRate), l.volume(sent)...)
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}

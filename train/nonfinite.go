@@ -9,6 +9,7 @@ import (
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
+	"onering/train/rundir"
 )
 
 // A failedStep is an optimizer step that met NaN or an infinity, with its batch.
@@ -47,11 +48,15 @@ func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, err
 	if !errors.As(err, &step) {
 		return record, err
 	}
-	failed := &FailedStepError{step.err, t.folder.FailureFile(t.at.Step + 1)}
-	if err := t.failure(step).write(failed.File); err != nil {
+	c, l := t.Config.Train, t.learner
+	failed := &FailedStepError{step.err, rundir.FailureFile(t.Config.Output.Dir, t.at.Step+1)}
+	var unwritten error
+	if l.ranks.First() {
+		unwritten = t.failure(step).write(failed.File)
+	}
+	if err := l.ranks.AgreeOn(unwritten); err != nil {
 		return nil, errors.Join(step, err)
 	}
-	c, l := t.Config.Train, t.learner
 	if c.OnNonfinite != "skip" {
 		return nil, failed
 	}

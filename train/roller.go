@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/grades"
+	"onering/train/ranks"
 )
 
 // A roller makes rounds: it samples responses to the next problems, has them
@@ -21,6 +23,7 @@ import (
 // line 1).
 type roller struct {
 	config    Config
+	ranks     *ranks.Group
 	policy    *Policy
 	prompter  *data.Prompter
 	problems  *mix.Order
@@ -33,7 +36,7 @@ type roller struct {
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
 // prompt and response that a slot has to hold.
-func newRoller(c Config, env *runtime.Env, policy *Policy, maxTokens int, log *slog.Logger) (*roller, error) {
+func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, maxTokens int, log *slog.Logger) (*roller, error) {
 	template, err := c.Model.PromptTemplate()
 	if err != nil {
 		return nil, err
@@ -46,7 +49,8 @@ func newRoller(c Config, env *runtime.Env, policy *Policy, maxTokens int, log *s
 	if err != nil {
 		return nil, err
 	}
-	slots := min(c.Rollout.Slots, c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt)
+	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
+	slots := min(c.Rollout.Slots, share*c.Rollout.SamplesPerPrompt)
 	if c.Rollout.Invariant {
 		slots++ // see sampler.Invariant
 	}
@@ -55,7 +59,7 @@ func newRoller(c Config, env *runtime.Env, policy *Policy, maxTokens int, log *s
 		return nil, err
 	}
 	return &roller{
-		config: c, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
+		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
 		reward: c.Reward.Rule, objective: c.Objective.Settings, decoder: decoder,
 	}, nil
 }
@@ -70,8 +74,9 @@ func (r *roller) problemsOf(n int) []data.Problem {
 	return r.problems.Round(n)
 }
 
-// roll makes round n, from 0. progress is told of each response that is graded.
-func (r *roller) roll(ctx context.Context, n int, progress func()) (*round, error) {
+// roll makes round n, from 0. progress is told of each response that is graded, and
+// explain adds to an error of sampling what is known of its cause.
+func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
 	c := r.config.Rollout
 	problems := r.problemsOf(n)
 	decoder := sampler.Decoder(r.decoder)
@@ -82,6 +87,13 @@ func (r *roller) roll(ctx context.Context, n int, progress func()) (*round, erro
 	}
 	rollouts, stats, err := r.sample(ctx, decoder, problems, n, progress)
 	if err != nil {
+		err = explain(err)
+	}
+	// What the other ranks have graded is written also if the round ends here.
+	if err := r.ranks.AgreeOn(errors.Join(err, r.grades.Exchange())); err != nil {
+		return nil, err
+	}
+	if err := r.gather(rollouts, &stats); err != nil {
 		return nil, err
 	}
 	made := newRound(problems, rollouts, c.SamplesPerPrompt, r.objective)
@@ -92,34 +104,45 @@ func (r *roller) roll(ctx context.Context, n int, progress func()) (*round, erro
 	return made, nil
 }
 
-// sample samples K responses to each problem of round n, and has those to a problem
-// graded together. The rollouts are in the order of the problems, then of the
-// samples, whatever the schedule.
+// sample samples K responses to each of this rank's problems of round n, and has those to
+// a problem graded together. The rollouts are in the order of the problems, then of the
+// samples, whatever the schedule; those of other ranks have no response.
 func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
-	tasks := make([]reward.Task, len(problems))
+	var tasks []reward.Task
+	var numbers []int // of their problems
+	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
 	for i, q := range problems {
 		text, prompt, err := r.prompter.Prompt(q)
 		if err != nil {
 			return nil, sampler.Stats{}, err
 		}
 		id := uint64(n*c.PromptsPerRound + i)
-		tasks[i] = reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: c.SamplesPerPrompt}}
+		for k := range c.SamplesPerPrompt {
+			out[i*c.SamplesPerPrompt+k] = rollout{Problem: i, Sample: k, PromptText: text, Prompt: prompt}
+		}
+		if r.mine(i) {
+			tasks = append(tasks, reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: c.SamplesPerPrompt}})
+			numbers = append(numbers, i)
+		}
+	}
+	if len(tasks) == 0 {
+		return out, sampler.Stats{}, ctx.Err()
 	}
 	tokenizer := r.prompter.Tokenizer
 	options := sampler.Options{
 		Sampling: c.Sampling, EOS: r.policy.Model.EOS, Seed: uint64(r.config.Train.Seed),
 		Stops: r.prompter.Template.Stops, Text: func() sampler.TextDecoder { return tokenizer.NewDecoder() },
 	}
-	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
 	grader := r.config.Reward.Grader()
 	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
-	grader.Journal = r.grades.At(n, fmt.Sprint("round ", n+1))
+	if journal := r.grades.At(n, fmt.Sprint("round ", n+1)); journal != nil {
+		grader.Journal = reward.Renumbered{Journal: journal, Numbers: numbers}
+	}
 	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
-		out[g.Request*c.SamplesPerPrompt+g.Sample] = rollout{
-			Problem: g.Request, Sample: g.Sample, PromptText: tasks[g.Request].Prompt, Prompt: tasks[g.Request].Request.Prompt, Response: g.IDs,
-			LogProb: float64s(g.LogProb), Entropy: float64s(g.Entropy), Text: g.Text, Score: g.Score, Truncated: g.Truncated(),
-		}
+		x := &out[numbers[g.Request]*c.SamplesPerPrompt+g.Sample]
+		x.Response, x.LogProb, x.Entropy = g.IDs, float64s(g.LogProb), float64s(g.Entropy)
+		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
 		progress()
 		return nil
 	})

@@ -30,27 +30,39 @@ import (
 // goes to the system's folder for temporary files, which the error names.
 func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 	began := time.Now()
-	if t.folder, err = rundir.Open(t.Config.Output.Dir, resume); err != nil {
+	group := t.learner.ranks
+	ctx, end := group.Context(ctx)
+	defer end()
+	if group.First() {
+		t.folder, err = rundir.Open(t.Config.Output.Dir, resume)
+	}
+	if err := group.AgreeOn(err); err != nil {
 		return s, err
 	}
-	s.Folder, s.Reward[0] = t.folder.Dir, math.NaN()
+	if err := t.checkSame(); err != nil {
+		return s, err
+	}
+	s.Folder, s.Reward[0] = t.Config.Output.Dir, math.NaN()
 	c := t.Config.Train
-	t.saver = saving.New(saving.Due{Rounds: c.SaveEvery, Steps: c.SaveSteps, Minutes: c.SaveMinutes},
+	t.saver = saving.New(saving.Due{Rounds: c.SaveEvery, Steps: c.SaveSteps, Minutes: c.SaveMinutes}, group,
 		&rundir.Saver{Folder: t.folder, KeepLast: c.KeepLast, KeepBest: c.KeepBest}, t, t.log)
 	if resume {
 		if err := t.resume(); err != nil {
 			return s, err
 		}
-		if err := t.recall(&s); err != nil {
+		if err := group.AgreeOn(t.recall(&s)); err != nil {
 			return s, err
 		}
 	}
 	if reward.Varies(t.Config.Reward.Rule) {
-		if t.roller.grades, err = grades.Open(t.folder, rewardSettings(t.Config), t.at.Round, t.log); err != nil {
+		if t.roller.grades, err = grades.Open(t.folder, group, rewardSettings(t.Config), t.at.Round, t.log); err != nil {
 			return s, err
 		}
 	}
 	if err = t.rounds(ctx, &s); err != nil {
+		if group.Lost() != nil {
+			group.Leave() // what the first rank has is whole, and it can save alone
+		}
 		stopped := t.saver.Stop(t.at, err)
 		if stopped != err && ctx.Err() != nil {
 			// A caller that ended ctx may look only for ctx's error.
@@ -64,13 +76,16 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 
 // resume restores the newest checkpoint and tells the caller.
 func (t *Trainer) resume() error {
-	if err := t.restore(); err != nil || t.Resumed == nil {
+	if err := t.restore(); err != nil {
 		return err
 	}
-	if err := t.Resumed(); err != nil {
-		return err
+	var err error
+	if t.Resumed != nil {
+		if err = t.Resumed(); err == nil {
+			err = t.folder.ReadConfig() // Resumed may have written it
+		}
 	}
-	return t.folder.ReadConfig() // Resumed may have written it
+	return t.learner.ranks.AgreeOn(err)
 }
 
 // recall fills the summary with what the folder says of the run before it was
@@ -135,23 +150,21 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 	n, c := t.at.Round, t.Config
 	t.clock.Take()
 	t.clock.Enter(metrics.PhaseRollout)
-	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", c.Rollout.PromptsPerRound*c.Rollout.SamplesPerPrompt)
-	r, err := t.roller.roll(ctx, n, func() { t.observer.Advance(1) })
-	t.clock.Enter(metrics.PhaseOther)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, err
-	case err != nil:
-		if prompt, failed := t.roller.firstPrompt(n); failed == nil {
+	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.Rollout.SamplesPerPrompt)
+	r, err := t.roller.roll(ctx, n, func() { t.observer.Advance(1) }, func(err error) error {
+		if prompt, failed := t.roller.firstPrompt(n); failed == nil && ctx.Err() == nil {
 			err = t.learner.explainSampling(err, prompt)
 		}
-	default:
+		return err
+	})
+	t.clock.Enter(metrics.PhaseOther)
+	if err == nil {
 		err = t.learner.checkSampled(r)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("train: round %d: %w", n+1, err)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("train: round %d: %w", n+1, err)
 	}
-	return r, nil
+	return r, err
 }
 
 // learn takes the optimizer steps of the round that are left.
@@ -159,20 +172,20 @@ func (t *Trainer) learn(ctx context.Context) error {
 	left := t.round.batches[len(t.round.steps):]
 	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.at.Round+1, t.Config.Train.Rounds), "steps", len(left))
 	for i, batch := range left {
-		if err := errors.Join(ctx.Err(), t.saver.Poll()); err != nil {
+		if err := t.learner.ranks.AgreeOn(errors.Join(ctx.Err(), t.saver.Poll())); err != nil {
 			return err
 		}
 		// A step that has begun is finished.
 		record, err := t.step(context.WithoutCancel(ctx), batch)
 		if err != nil {
-			return fmt.Errorf("train: round %d, step %d: %w", t.at.Round+1, t.at.Step+1, err)
+			err = fmt.Errorf("train: round %d, step %d: %w", t.at.Round+1, t.at.Step+1, err)
+		} else {
+			err = t.stepDone(record)
 		}
-		// The step is done, also if its record cannot be written.
-		t.at.Step++
-		record = append(metrics.Record{}.With("kind", "step").With("step", t.at.Step).With("round", t.at.Round+1), record...)
-		t.round.steps = append(t.round.steps, record)
-		t.alarms.Step(record)
-		if err := t.folder.Append(record); err != nil {
+		if err := t.learner.ranks.AgreeOn(err); err != nil {
+			return err
+		}
+		if err := t.checkWeights(); err != nil {
 			return err
 		}
 		t.observer.Advance(1)
@@ -185,9 +198,19 @@ func (t *Trainer) learn(ctx context.Context) error {
 	return nil
 }
 
+// stepDone notes a step that was taken.
+func (t *Trainer) stepDone(record metrics.Record) error {
+	// The step is done, also if its record cannot be written.
+	t.at.Step++
+	record = append(metrics.Record{}.With("kind", "step").With("step", t.at.Step).With("round", t.at.Round+1), record...)
+	t.round.steps = append(t.round.steps, record)
+	t.alarms.Step(record)
+	return t.folder.Append(record)
+}
+
 // finishRound writes the round's rollouts and record.
 func (t *Trainer) finishRound(s *Summary) error {
-	if err := t.folder.WriteRollouts(t.at.Round+1, t.round.lines()); err != nil {
+	if err := t.learner.ranks.AgreeOn(t.folder.WriteRollouts(t.at.Round+1, t.round.lines())); err != nil {
 		return err
 	}
 	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.Round+1).With("step", t.at.Step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
@@ -195,7 +218,7 @@ func (t *Trainer) finishRound(s *Summary) error {
 	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.clock.Take()...)
 	t.round, t.at = nil, saving.Position{Round: t.at.Round + 1, Step: t.at.Step}
 	t.alarms.Round(record)
-	if err := t.folder.Append(record); err != nil {
+	if err := t.learner.ranks.AgreeOn(t.folder.Append(record)); err != nil {
 		return err
 	}
 	s.addRound(record.Float("reward"), record.Float("logp_gap_max"))
@@ -210,13 +233,13 @@ func (t *Trainer) evaluateAndSave(ctx context.Context, s *Summary) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := t.learner.ranks.AgreeOn(ctx.Err()); err != nil {
 		return err
 	}
 	if t.at.Round < t.Config.Train.Rounds {
 		return t.saver.AfterRound(t.at)
 	}
-	s.Checkpoint = rundir.CheckpointDir(t.folder.Dir, t.at.Step)
+	s.Checkpoint = rundir.CheckpointDir(t.Config.Output.Dir, t.at.Step)
 	return t.saver.AfterLast(t.at)
 }
 
@@ -240,5 +263,5 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 		return nil
 	}
 	t.observer.Evaluated(e)
-	return t.folder.Append(e.record())
+	return t.learner.ranks.AgreeOn(t.folder.Append(e.record()))
 }

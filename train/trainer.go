@@ -8,6 +8,7 @@ import (
 	"onering/reward"
 	"onering/runtime"
 	"onering/train/metrics"
+	"onering/train/ranks"
 	"onering/train/rundir"
 	"onering/train/saving"
 )
@@ -49,9 +50,15 @@ type Trainer struct {
 	score *float64 // mean pass@1 at this position, if it was evaluated
 }
 
-// New opens everything a run needs and checks that it fits together. The run
-// folder is made by Run.
-func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *slog.Logger, observer Observer) (t *Trainer, err error) {
+// New is NewOn of a process that is the only rank.
+func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *slog.Logger, observer Observer) (*Trainer, error) {
+	return NewOn(ctx, ranks.Alone(), c, env, policy, log, observer)
+}
+
+// NewOn opens everything a run needs and checks that it fits together. The run
+// folder is made by Run. Of several ranks all call it, and then Run; the first writes the
+// folder, and is the one whose log and observer are told of what concerns all.
+func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, policy *Policy, log *slog.Logger, observer Observer) (t *Trainer, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -76,13 +83,13 @@ func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *s
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
-	if opened.roller, err = newRoller(c, env, policy, limit, log); err != nil {
+	if opened.roller, err = newRoller(c, group, env, policy, limit, log); err != nil {
 		return nil, err
 	}
 	if opened.evaluator, err = newEvaluator(c, opened.roller, observer, log); err != nil {
 		return nil, err
 	}
-	if opened.learner, err = newLearner(c, env, policy, opened.clock, log); err != nil {
+	if opened.learner, err = newLearner(c, group, env, policy, opened.clock, log); err != nil {
 		return nil, err
 	}
 	return opened, nil

@@ -4,21 +4,28 @@
 package grades
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"log/slog"
+	"sync"
 
 	"onering/reward"
+	"onering/train/ranks"
 	"onering/train/rundir"
 )
 
 // A Book has the scores of a run.
 type Book struct {
-	file     *rundir.Grades
+	file     *rundir.Grades // nil on all ranks but the first
+	ranks    *ranks.Group
+	mu       sync.Mutex
+	lines    []byte // that the first rank does not have yet
 	known    map[string][]reward.Score
 	settings string // those of the reward that decide its scores
 }
@@ -33,22 +40,30 @@ type entry struct {
 }
 
 // Open opens the book of a run that has done so many rounds. settings are those of the
-// reward that decide its scores, as one text: with others it is asked again.
-func Open(folder *rundir.Folder, settings string, round int, log *slog.Logger) (*Book, error) {
-	g := &Book{known: map[string][]reward.Score{}, settings: settings}
-	damaged := 0
+// reward that decide its scores, as one text: with others it is asked again. Of several
+// ranks the first has the folder.
+func Open(folder *rundir.Folder, group *ranks.Group, settings string, round int, log *slog.Logger) (*Book, error) {
+	g := &Book{known: map[string][]reward.Score{}, settings: settings, ranks: group}
+	var text []byte
 	var err error
-	g.file, err = folder.OpenGrades(func(text []byte) {
+	if folder != nil {
+		g.file, err = folder.OpenGrades(func(line []byte) { text = append(text, line...) })
+	}
+	if err := group.AgreeOn(err); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	if text, err = group.Tell(text); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	damaged := 0
+	for one := range bytes.Lines(text) {
 		var line entry
-		switch err := json.Unmarshal(text, &line); {
+		switch err := json.Unmarshal(one, &line); {
 		case err != nil:
 			damaged++ // the group is graded again
 		case line.Round >= round:
 			g.known[line.Key] = line.Scores
 		}
-	})
-	if err != nil {
-		return nil, err
 	}
 	if damaged > 0 {
 		log.Warn("lines of grades.jsonl cannot be read: their groups are graded again", "lines", damaged)
@@ -70,10 +85,31 @@ func (g *Book) At(round int, place string) reward.Journal {
 
 // Close closes the book, if there is one.
 func (g *Book) Close() error {
-	if g == nil {
+	if g == nil || g.file == nil {
 		return nil
 	}
 	return g.file.Close()
+}
+
+// Exchange has the first rank write what the others have graded since the last Exchange:
+// all ranks call it when they have sampled.
+func (g *Book) Exchange() error {
+	if g == nil || g.ranks.Size() == 1 {
+		return nil
+	}
+	all, err := g.ranks.Gather(g.lines)
+	g.lines = nil
+	if err != nil || g.file == nil {
+		return err
+	}
+	for _, lines := range all {
+		for line := range bytes.Lines(lines) {
+			if err := g.file.Append(line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // A page has the scores of one place in the run.
@@ -99,7 +135,14 @@ func (g page) Keep(task, sample int, group []reward.Sample, scores []reward.Scor
 	if err != nil {
 		return fmt.Errorf("train: writing grades: %w", err)
 	}
-	return g.file.Append(append(line, '\n'))
+	line = append(line, '\n')
+	if g.file == nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.lines = append(g.lines, line...)
+		return nil
+	}
+	return g.file.Append(line)
 }
 
 // key is a hash over the place of a group, all that the reward is given, and its

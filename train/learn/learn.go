@@ -147,7 +147,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	s := &Stepper{
 		crew: crew{
 			explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
-			ring:      ring, ranks: o.Ranks, shard: o.Shard, watch: o.Observe,
+			ring:      ring, ranks: o.Ranks, watch: o.Observe,
 		},
 		options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log},
 	}

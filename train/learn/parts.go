@@ -16,9 +16,11 @@ type crew struct {
 	ring      *runtime.Ring
 	optimizer *runtime.Optimizer // nil without Options.Optimizer
 	ranks     Ranks
-	shard     bool
 	watch     func(Phase) // nil without Options.Observe
 }
+
+// Ranks returns the processes that take the steps.
+func (c *crew) Ranks() Ranks { return c.ranks }
 
 func (c *crew) observe(p Phase) {
 	if c.watch != nil {
@@ -27,12 +29,18 @@ func (c *crew) observe(p Phase) {
 }
 
 // owners deals the sequences of a batch to the ranks so that each has about the same
-// to compute, and returns the rank of each. Every rank comes to the same.
+// to compute, and returns the rank of each. Every rank comes to the same. Responses to
+// one prompt, which is computed once for them, stay together if that leaves no rank with
+// a tenth more than its share.
 func (c *crew) owners(b Batch) []int {
+	n := c.ranks.Size()
+	if n == 1 {
+		return make([]int, len(b.Sequences))
+	}
 	const backward = 2 // costs twice the forward pass
-	costs := make([]int, len(b.Sequences))
+	costs, all := make([]int, len(b.Sequences)), make([]int, len(b.Sequences))
 	for i, x := range b.Sequences {
-		costs[i] = len(x.Tokens)
+		all[i], costs[i] = i, len(x.Tokens)
 		switch {
 		case b.live(i):
 			costs[i] *= 1 + backward
@@ -40,7 +48,21 @@ func (c *crew) owners(b Batch) []int {
 			costs[i] = 0
 		}
 	}
-	return Deal(costs, c.ranks.Size())
+	groups := promptGroups(b.Sequences, all, b.live)
+	together := make([]int, len(costs)) // the costs of each group, at its first sequence
+	for i, g := range groups {
+		together[g.first] += costs[i]
+	}
+	owner, sums, sum := Deal(together, n), make([]int, n), 0
+	for i, g := range groups {
+		owner[i] = owner[g.first]
+		sums[owner[i]] += costs[i]
+		sum += costs[i]
+	}
+	if float64(slices.Max(sums)*n) <= 1.1*float64(sum) {
+		return owner
+	}
+	return Deal(costs, n)
 }
 
 // Deal gives each of the parts of a work to one of n ranks, whose costs become about
@@ -110,7 +132,7 @@ func (c *crew) sum() error {
 
 // sharded says whether each rank updates a part of the weights.
 func (c *crew) sharded() bool {
-	return c.shard && c.ranks.Size() > 1 && c.optimizer != nil
+	return c.optimizer != nil && len(c.optimizer.Bounds()) > 2
 }
 
 // spread gives all ranks the weights that each has updated.
@@ -154,8 +176,14 @@ func (c *crew) state() (list []*models.Weights) {
 // Collect gives the first rank the whole of the optimizer's state, in the host's
 // memory, for a checkpoint. Drop frees there what other ranks keep.
 func (c *crew) Collect() error {
+	if !c.sharded() && c.ranks.Rank() > 0 {
+		return nil
+	}
 	if err := c.env.Download(c.state()...); err != nil || !c.sharded() {
 		return err
+	}
+	if c.ranks.Size() == 1 {
+		return errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them")
 	}
 	for _, w := range c.state() {
 		if err := c.ranks.Collect(w.Data, c.optimizer.Bounds()); err != nil {

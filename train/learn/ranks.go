@@ -18,6 +18,7 @@ import (
 //     context: the others would wait for this rank.
 //   - Agree returns on every rank the largest of the outcomes that the ranks gave
 //     it.
+//   - AgreeOn returns nil if all ranks give nil, and else an error on each.
 //   - Share gives every rank the rows of all: row i is the one of rank owner[i].
 //     Rows that this rank does not own have their length already.
 //   - Sum replaces element i of every rank by the sum over all ranks, added in the
@@ -36,6 +37,7 @@ type Ranks interface {
 	Rank() int
 	Size() int
 	Agree(own Outcome) (Outcome, error)
+	AgreeOn(own error) error
 	Share(owner []int, rows ...[][]float64) error
 	Sum(x []float32) error
 	SumParts(x []float32, bounds []int) error
@@ -66,6 +68,9 @@ func (Alone) Size() int { return 1 }
 
 // Agree implements Ranks.
 func (Alone) Agree(own Outcome) (Outcome, error) { return own, nil }
+
+// AgreeOn implements Ranks.
+func (Alone) AgreeOn(own error) error { return own }
 
 // Share implements Ranks.
 func (Alone) Share([]int, ...[][]float64) error { return nil }

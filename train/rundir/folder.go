@@ -34,7 +34,8 @@ import (
 //	checkpoints/step-NNNNNN/      a Hugging Face folder, and state/ to resume from
 //	failures/step-NNNNNN.json     batches that were not finite, for `onering replay`
 //
-// Only one process at a time has it open.
+// Only one process at a time has it open. Of several ranks that is the first; the nil
+// Folder of the others writes nothing.
 type Folder struct {
 	Dir string
 
@@ -111,6 +112,9 @@ func belongsToRun(e os.DirEntry) bool {
 // ReadConfig reads run.toml, if there is one, so that a rescue can write it
 // elsewhere.
 func (f *Folder) ReadConfig() (err error) {
+	if f == nil {
+		return nil
+	}
 	if f.config, err = files.ReadIn(filepath.Join(f.Dir, configFile), maxConfig); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
@@ -147,6 +151,9 @@ func (f *Folder) tidy() error {
 // whole or not at all. A line that cannot be written is kept in memory, for the
 // next checkpoint.
 func (f *Folder) Append(r metrics.Record) error {
+	if f == nil {
+		return nil
+	}
 	line, err := r.Line(time.Now())
 	if err != nil {
 		return err
@@ -188,6 +195,9 @@ func (f *Folder) check() error {
 // every line once. That bytes before that point are missing is a warning in the log.
 // The zero State empties the file.
 func (f *Folder) Rewind(s State, log *slog.Logger) error {
+	if f == nil {
+		return nil
+	}
 	missing, err := f.rewind(s)
 	if missing > 0 {
 		log.Warn("metrics.jsonl has lost lines since the checkpoint", "bytes", missing)
@@ -230,6 +240,9 @@ func (f *Folder) rewind(s State) (missing int64, err error) {
 
 // Records calls visit with each record of metrics.jsonl, in order.
 func (f *Folder) Records(visit func(record map[string]any)) error {
+	if f == nil {
+		return nil
+	}
 	lines := json.NewDecoder(io.NewSectionReader(f.metrics, 0, f.size))
 	for {
 		var record map[string]any
@@ -243,14 +256,17 @@ func (f *Folder) Records(visit func(record map[string]any)) error {
 	}
 }
 
-// FailureFile returns the path for the batch of an optimizer step that met NaN or
-// an infinity.
-func (f *Folder) FailureFile(step int) string {
-	return filepath.Join(f.Dir, failuresDir, fmt.Sprintf("step-%06d.json", step))
+// FailureFile returns the path in a run folder for the batch of an optimizer step that met
+// NaN or an infinity.
+func FailureFile(run string, step int) string {
+	return filepath.Join(run, failuresDir, fmt.Sprintf("step-%06d.json", step))
 }
 
 // Close closes the folder's open file and gives up its lock.
 func (f *Folder) Close() error {
+	if f == nil {
+		return nil
+	}
 	var err error
 	if f.metrics != nil {
 		err = f.metrics.Close()

@@ -75,6 +75,9 @@ func (x Rounded[F]) MarshalJSON() ([]byte, error) {
 // WriteRollouts writes the file of round n, from 1. It is written when the round is
 // done: what training makes of a token is known only after its optimizer step.
 func (f *Folder) WriteRollouts(n int, lines iter.Seq[RolloutLine]) error {
+	if f == nil {
+		return nil
+	}
 	path := filepath.Join(f.Dir, rolloutsDir, fmt.Sprintf("round-%05d.jsonl", n))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("train: run folder: %w", err)

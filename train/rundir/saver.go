@@ -15,7 +15,7 @@ import (
 // A Saver writes checkpoints into a run folder, one at a time. While it writes one
 // in the background, from a copy of the weights, training continues.
 type Saver struct {
-	Folder *Folder
+	Folder *Folder // nil writes nothing
 	// KeepLast is how many of the newest checkpoints are kept, 0 for all of them.
 	// KeepBest is how many of those with the best scores are kept besides.
 	KeepLast, KeepBest int
@@ -37,12 +37,20 @@ func (s *Saver) Busy() bool { return s.done != nil && len(s.done) == 0 }
 func (s *Saver) Failed() bool { return s.failed }
 
 // Write writes a checkpoint and removes those that are not to be kept.
-func (s *Saver) Write(snap Snapshot) error { return s.write(s.stamp(snap)) }
+func (s *Saver) Write(snap Snapshot) error {
+	if s.Folder == nil {
+		return nil
+	}
+	return s.write(s.stamp(snap))
+}
 
 // Background copies the weights of a snapshot and writes it while training goes
 // on. It waits for the one before, whose error it returns. Without memory for the
 // copy it writes at once.
 func (s *Saver) Background(snap Snapshot) error {
+	if s.Folder == nil {
+		return nil
+	}
 	if err := s.Wait(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package saving
 
 import (
+	"errors"
 	"fmt"
 
 	"onering/models"
@@ -20,19 +21,13 @@ type Learned struct {
 	Stepper *learn.Stepper
 }
 
-// held returns the weights and the optimizer's state. On a GPU they lie in the
-// device's memory.
-func (l Learned) held() []*models.Weights {
-	held := []*models.Weights{l.Weights}
-	for _, w := range l.Stepper.Optimizer().State {
-		held = append(held, w)
-	}
-	return held
-}
-
 // SaveTo sets what a checkpoint keeps of it, without copying weights.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {
-	if err := l.Env.Download(l.held()...); err != nil {
+	var err error
+	if l.Stepper.Ranks().Rank() == 0 {
+		err = l.Env.Download(l.Weights)
+	}
+	if err := errors.Join(err, l.Stepper.Collect()); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
 	snap.Weights, snap.Optimizer = l.Weights, l.Stepper.Optimizer().State
@@ -44,22 +39,28 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 }
 
 // Release frees the host's copies of what SaveTo read from a GPU.
-func (l Learned) Release() { l.Env.Forget(l.held()...) }
+func (l Learned) Release() {
+	l.Env.Forget(l.Weights)
+	l.Stepper.Drop()
+}
 
-// Restore reads what the checkpoint dir, with state s, keeps of it. sameMicro says
+// Restore reads what the checkpoint dir, with state s, keeps of it. Of several ranks the
+// first reads, and the others get it from there. sameMicro says
 // that train.micro_tokens is what it was: the bound that memory has left since then
 // holds only under that.
 func (l Learned) Restore(s rundir.State, dir string, sameMicro bool) error {
-	if err := rundir.LoadWeights(dir, l.Weights); err != nil {
+	var err error
+	if l.Stepper.Ranks().Rank() == 0 {
+		if err = rundir.LoadWeights(dir, l.Weights); err == nil {
+			err = rundir.LoadOptimizer(dir, l.Stepper.Optimizer().State)
+		}
+	}
+	if err := l.Stepper.Ranks().AgreeOn(err); err != nil {
 		return err
 	}
-	if err := rundir.LoadOptimizer(dir, l.Stepper.Optimizer().State); err != nil {
-		return err
-	}
-	if err := l.Env.Upload(l.held()...); err != nil {
+	if err := l.Stepper.Follow(); err != nil {
 		return fmt.Errorf("train: resume: %w", err)
 	}
-	l.Release()
 	l.Stepper.Optimizer().Updates = s.Updates
 	step := learn.State{LossScale: (*learn.LossScale)(s.LossScale)}
 	if sameMicro {

@@ -12,6 +12,7 @@ import (
 
 	"onering/train/learn"
 	"onering/train/memory"
+	"onering/train/ranks"
 	"onering/train/rundir"
 )
 
@@ -55,11 +56,13 @@ type Due struct {
 	Minutes       float64
 }
 
-// A Saver saves a run when that is due, and when the run stops.
+// A Saver saves a run when that is due, and when the run stops. Of several ranks the
+// first decides and writes; all make the same calls.
 type Saver struct {
 	due    Due
 	writer *rundir.Saver
 	source Source
+	ranks  *ranks.Group
 	log    *slog.Logger
 
 	saved   Position // of the newest checkpoint
@@ -79,9 +82,9 @@ type Source interface {
 var neverSaved = Position{Round: -1}
 
 // New returns a Saver that writes with writer, which needs no CheckMemory and no Log.
-func New(due Due, writer *rundir.Saver, source Source, log *slog.Logger) *Saver {
+func New(due Due, group *ranks.Group, writer *rundir.Saver, source Source, log *slog.Logger) *Saver {
 	writer.CheckMemory, writer.Log = memory.Fits, log
-	return &Saver{due: due, writer: writer, source: source, log: log, saved: neverSaved, savedAt: time.Now()}
+	return &Saver{due: due, ranks: group, writer: writer, source: source, log: log, saved: neverSaved, savedAt: time.Now()}
 }
 
 // Resumed says that the run continues from its checkpoint at a position.
@@ -99,27 +102,26 @@ func (s *Saver) Poll() error { return s.writer.Poll() }
 // AfterStep saves the run inside a round if that is due. A checkpoint that is still
 // being written delays the next one.
 func (s *Saver) AfterStep(at Position) error {
-	if !s.isDue(at) {
-		return nil
+	due := s.isDue(at)
+	if due {
+		s.delayed = s.writer.Busy()
+		due = !s.delayed
 	}
-	if s.delayed = s.writer.Busy(); s.delayed {
-		return nil
-	}
-	return s.save(at, s.writer.Background)
+	return s.saveIf(due, at, s.writer.Background)
 }
 
 // AfterRound saves the run between two rounds if that is due.
 func (s *Saver) AfterRound(at Position) error {
 	every := s.due.Rounds
-	if at.Round == 0 || s.saved == at || !(every > 0 && at.Round%every == 0 || s.isDue(at)) {
+	if at.Round == 0 || s.saved == at {
 		return nil
 	}
-	return s.save(at, s.writer.Background)
+	return s.saveIf(every > 0 && at.Round%every == 0 || s.isDue(at), at, s.writer.Background)
 }
 
 // AfterLast saves the finished run and waits for that.
 func (s *Saver) AfterLast(at Position) error {
-	if err := s.writer.Wait(); err != nil || s.saved == at {
+	if err := s.ranks.AgreeOn(s.writer.Wait()); err != nil || s.saved == at {
 		return err
 	}
 	return s.save(at, s.writer.Write)
@@ -142,15 +144,22 @@ func (s *Saver) isDue(at Position) bool {
 		c.Minutes > 0 && time.Since(s.savedAt) >= time.Duration(c.Minutes*float64(time.Minute))
 }
 
+// saveIf is save where the first rank says so.
+func (s *Saver) saveIf(due bool, at Position, write func(rundir.Snapshot) error) error {
+	if due, err := s.ranks.Decide(due); err != nil || !due {
+		return err
+	}
+	return s.save(at, write)
+}
+
 // save writes the run's state in one of the writer's ways.
 func (s *Saver) save(at Position, write func(rundir.Snapshot) error) error {
 	snap, err := s.source.Snapshot()
-	if err != nil {
-		return err
+	if err == nil {
+		err = write(snap)
+		s.source.Release()
 	}
-	err = write(snap)
-	s.source.Release()
-	if err != nil {
+	if err := s.ranks.AgreeOn(err); err != nil {
 		return err
 	}
 	s.saved, s.savedAt, s.delayed = at, time.Now(), false
@@ -168,12 +177,23 @@ func (s *Saver) Stop(at Position, err error) error {
 	}
 	var half *learn.UpdateError
 	if errors.As(err, &half) {
-		return fmt.Errorf("%w; the update was not finished: resume from the last checkpoint", err)
+		return fmt.Errorf("%w; its weights are those of no step: resume from the last checkpoint", err)
 	}
-	if s.saved == at || at.Step == 0 && at.Next != ToLearn {
+	wanted, failed := s.ranks.Decide(s.saved != at && (at.Step > 0 || at.Next == ToLearn))
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	if !wanted {
 		return err
 	}
-	failed := s.save(at, s.writer.Write)
+	failed = s.save(at, s.writer.Write)
+	if s.writer.Folder == nil {
+		if failed != nil { // the first rank tries another folder, and may need what is kept here
+			_, failed = s.source.Snapshot()
+			s.source.Release()
+		}
+		return errors.Join(err, failed)
+	}
 	run := s.writer.Folder.Dir
 	if failed == nil {
 		s.log.Info("saved a checkpoint before stopping", "folder", rundir.CheckpointDir(run, at.Step), "step", at.Step)

@@ -14,6 +14,7 @@ import (
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
+	"onering/train/ranks"
 	"onering/train/rundir"
 	"onering/train/saving"
 )
@@ -161,7 +162,7 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 	if t.folder, err = rundir.Open(c.Output.Dir, resume); err != nil {
 		return s, err
 	}
-	t.saver = saving.New(saving.Due{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes},
+	t.saver = saving.New(saving.Due{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes}, ranks.Alone(),
 		&rundir.Saver{Folder: t.folder, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest}, t, t.log)
 	if resume {
 		if err := t.resume(&s); err != nil {
