@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -230,6 +231,43 @@ func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader
 	}
 	defer engine.Close()
 	return do(in, name, engine)
+}
+
+// withTeam is with for a command whose work the ranks divide: the first one has the
+// input.
+func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(in io.Reader, name string, engine *engine) error) error {
+	if t.Size() == 1 {
+		return f.with(c, args, do)
+	}
+	name, text := inputName(args), []byte(nil)
+	var err error
+	if t.First() {
+		text, err = readInput(c, &name)
+	}
+	if err := t.AgreeOn(err); err != nil {
+		return err
+	}
+	if text, err = t.Tell(text); err != nil {
+		return err
+	}
+	var e *engine
+	t.place(&f.runtime)
+	if err := t.inTurn(func() error { e, err = f.open(c); return err }); err != nil {
+		return err
+	}
+	defer e.Close()
+	return do(bytes.NewReader(text), name, e)
+}
+
+// readInput reads all of an input, and sets what messages call it.
+func readInput(c *cobra.Command, name *string) ([]byte, error) {
+	in, shown, err := openInput("input", *name, c.InOrStdin())
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	*name = shown
+	return io.ReadAll(in)
 }
 
 func (e *engine) Close() {

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/train"
 )
 
 func newEval() *cobra.Command {
@@ -47,11 +49,15 @@ func newEval() *cobra.Command {
 			if o.prompt, err = parseTemplate(around); err != nil {
 				return err
 			}
-			report, err := evaluate(c, &e, o)
+			t, err := joinTeam(c, train.Default().Distributed)
 			if err != nil {
 				return err
 			}
-			return o.write(c, report)
+			report, err := evaluate(c, t, &e, o)
+			if err == nil && t.First() {
+				err = o.write(c, report)
+			}
+			return t.leave(err)
 		},
 	}
 	e.register(c)
@@ -168,56 +174,106 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 	return validateSampling(o.Sampling, o.Samples, o.slots)
 }
 
-// evaluate samples and grades the suites.
-func evaluate(c *cobra.Command, f *engineFlags, o evalOptions) (eval.Report, error) {
-	var none eval.Report
+// An evaluation is what sampling and grading the suites take.
+type evaluation struct {
+	evalOptions
+	rule     reward.Reward
+	suites   []eval.Suite
+	engine   *engine
+	prompter *data.Prompter
+}
+
+// open opens the suites and the model.
+func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 	if f.model == "" {
-		return none, usagef("--model is not set: %s", purpose(c.Flags().Lookup("model")))
+		return usagef("--model is not set: %s", purpose(c.Flags().Lookup("model")))
 	}
-	rule, err := o.reward(c)
-	if err != nil {
-		return none, err
+	if x.rule, err = x.reward(c); err != nil {
+		return err
 	}
-	defer reward.Close(rule)
-	o.Extract = reward.Extract(rule)
-	var suites []eval.Suite
-	for _, spec := range o.suites {
+	x.Extract = reward.Extract(x.rule)
+	for _, spec := range x.evalOptions.suites {
 		spec, err := localSuite(c, spec)
 		if err != nil {
-			return none, err
+			return err
 		}
-		s, err := eval.Open(spec, o.dir, fileOptions(c, o.columns, spec))
+		s, err := eval.Open(spec, x.dir, fileOptions(c, x.columns, spec))
 		if err != nil {
-			return none, err
+			return err
 		}
 		for _, warning := range s.Warnings() {
 			slog.Warn(warning)
 		}
-		suites = append(suites, s)
+		x.suites = append(x.suites, s)
 	}
-	e, err := f.open(c)
-	if err != nil {
-		return none, err
+	if x.engine, err = f.open(c); err != nil {
+		return err
 	}
-	defer e.Close()
-	prompter, err := e.policy.Prompter(o.prompt)
-	if err != nil {
-		return none, err
+	if x.prompter, err = x.engine.policy.Prompter(x.prompt); err != nil {
+		return err
 	}
-	o.Template, o.System, o.Args, o.Stops = o.prompt.Name, o.prompt.System, o.prompt.Args, o.prompt.Stops
-	o.Model, o.Weights = f.model, e.policy.Fingerprint()
+	x.Template, x.System, x.Args, x.Stops = x.prompt.Name, x.prompt.System, x.prompt.Args, x.prompt.Stops
+	x.Model, x.Weights = f.model, x.engine.policy.Fingerprint()
 	if f.dtype != "float32" {
-		o.DType = f.dtype
+		x.DType = f.dtype
 	}
-	responses, err := openResponses(o, eval.NewPlan(o.Settings, suites))
+	return nil
+}
+
+func (x *evaluation) close() {
+	if x.engine != nil {
+		x.engine.Close()
+	}
+	if x.rule != nil {
+		reward.Close(x.rule)
+	}
+}
+
+// evaluate samples and grades the suites.
+func evaluate(c *cobra.Command, t team, f *engineFlags, o evalOptions) (eval.Report, error) {
+	var none eval.Report
+	x := evaluation{evalOptions: o}
+	defer x.close()
+	t.place(&f.runtime)
+	if err := t.inTurn(func() error { return x.open(c, f) }); err != nil {
+		return none, err
+	}
+	if err := errors.Join(t.Same("model", x.Weights)); err != nil {
+		return none, err
+	}
+	responses, err := x.openResponses(t)
 	if err != nil {
 		return none, err
 	}
-	err = errors.Join(sampleSuites(c, e, prompter, suites, responses, rule, o), responses.Close())
-	if err != nil {
+	err = errors.Join(x.sample(c, t, responses), responses.Close())
+	if err := t.AgreeOn(err); err != nil {
 		return none, err
 	}
-	return responses.Report(reward.SameAnswer(rule))
+	return responses.Report(reward.SameAnswer(x.rule))
+}
+
+// openResponses opens the file of responses on the first rank, and has the others know
+// which responses are there.
+func (x *evaluation) openResponses(t team) (responses *eval.Responses, err error) {
+	plan := eval.NewPlan(x.Settings, x.suites)
+	if t.First() {
+		responses, err = openResponses(x.evalOptions, plan)
+	} else {
+		responses, err = eval.New(plan)
+	}
+	if err := t.AgreeOn(err); err != nil || t.Size() == 1 {
+		return responses, err
+	}
+	seen, err := gathered(t, responses.Seen())
+	if err != nil || t.First() {
+		return responses, err
+	}
+	for _, r := range seen[0] {
+		if err := responses.Add(r); err != nil {
+			return nil, err
+		}
+	}
+	return responses, nil
 }
 
 // reward is the rule that responses are graded by. It goes into the settings of o.
@@ -244,39 +300,67 @@ func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
 	return eval.Create(o.out, plan)
 }
 
-func sampleSuites(c *cobra.Command, e *engine, p *data.Prompter, suites []eval.Suite, responses *eval.Responses, rule reward.Reward, o evalOptions) error {
+// sample samples and grades what is missing. Of several ranks each does so for its share
+// of the problems, and gets the others' when all are done.
+func (x *evaluation) sample(c *cobra.Command, t team, responses *eval.Responses) error {
 	have, want := responses.Count()
 	if have > 0 {
-		slog.Info("sampling what the file still lacks", "file", o.out, "have", have, "of", want)
+		slog.Info("sampling what the file still lacks", "file", x.out, "have", have, "of", want)
 	}
-	longest, err := eval.Longest(p, suites)
-	if err != nil {
-		return err
-	}
-	// Evaluate keeps a slot to itself.
-	decoder, err := e.env.NewDecoder(e.policy.Ring, min(o.slots, want)+1, e.policy.MaxTokens(longest+o.MaxNewTokens))
-	if err != nil {
-		return err
-	}
-	defer decoder.Close()
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
-	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
-	defer bar.finish()
-	bar.set(int64(have), int64(want))
-	evaluator := eval.Evaluator{
-		Decoder: decoder, Prompter: p, EOS: e.policy.Model.EOS, Reward: rule,
-		Progress: func(int) { bar.add(1) },
+	ctx, end := t.Context(ctx)
+	defer end()
+	var added []eval.Response
+	err := x.sampleOwn(ctx, c, t, responses, &added)
+	if t.Size() > 1 {
+		all, failed := gathered(t, added)
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		for rank, list := range all {
+			for i := 0; i < len(list) && rank != t.Rank() && failed == nil; i++ {
+				failed = responses.Add(list[i])
+			}
+		}
+		err = errors.Join(err, failed)
 	}
-	err = evaluator.Evaluate(ctx, suites, responses)
 	if s := stopped(); s != nil && err != nil {
 		again := "what there was is lost; with --out it would be kept"
-		if o.out != "" {
-			again = "the same command with --resume goes on with " + o.out
+		if x.out != "" {
+			again = "the same command with --resume goes on with " + x.out
 		}
 		return interrupted{s, again}
 	}
 	return err
+}
+
+// sampleOwn samples and grades this rank's share of what is missing.
+func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t team, responses *eval.Responses, added *[]eval.Response) error {
+	have, want := responses.Count()
+	longest, err := eval.Longest(x.prompter, x.suites)
+	if err != nil {
+		return err
+	}
+	// Evaluate keeps a slot to itself.
+	policy := x.engine.policy
+	decoder, err := x.engine.env.NewDecoder(policy.Ring, min(x.slots, want)+1, policy.MaxTokens(longest+x.MaxNewTokens))
+	if err != nil {
+		return err
+	}
+	defer decoder.Close()
+	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
+	defer bar.finish()
+	bar.set(int64(have), int64(want))
+	evaluator := eval.Evaluator{
+		Decoder: decoder, Prompter: x.prompter, EOS: policy.Model.EOS, Reward: x.rule,
+		Progress: func(int) { bar.add(1) },
+	}
+	if t.Size() > 1 {
+		evaluator.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
+		evaluator.Added = func(r eval.Response) { *added = append(*added, r) }
+	}
+	return evaluator.Evaluate(ctx, x.suites, responses)
 }
 
 // write prints a report as asked for.

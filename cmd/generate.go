@@ -75,13 +75,17 @@ func newGenerate() *cobra.Command {
 			if o.typed = inputName(args) == "-" && isTerminal(c.InOrStdin()); o.typed {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}
-			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
+			t, err := joinTeam(c, train.Default().Distributed)
+			if err != nil {
+				return err
+			}
+			return t.leave(e.withTeam(c, t, args, func(in io.Reader, name string, engine *engine) error {
 				rows, err := readRequests(in, name, engine, o)
 				if err != nil {
 					return err
 				}
-				return generate(c, engine, rows, o)
-			})
+				return generate(c, t, engine, rows, o)
+			}))
 		},
 	}
 	e.register(c)
@@ -257,13 +261,14 @@ type generated struct {
 }
 
 // generate samples the responses and writes a line for each and for each error.
-func generate(c *cobra.Command, e *engine, rows *generateRows, o generateOptions) error {
+func generate(c *cobra.Command, t team, e *engine, rows *generateRows, o generateOptions) error {
 	out := rowLines{out: lineWriter{c.OutOrStdout()}, samples: o.samples, ended: map[[2]int]any{}}
 	for _, f := range rows.failed {
 		out.failed = append(out.failed, *f.Index)
 		out.ended[[2]int{*f.Index, 0}] = f
 	}
-	if err := out.flush(); err != nil || rows.total == 0 {
+	err := out.flush()
+	if err != nil || rows.total == 0 {
 		return errors.Join(err, rows.errors.err())
 	}
 	if err := o.endsOf(e.policy); err != nil {
@@ -271,17 +276,47 @@ func generate(c *cobra.Command, e *engine, rows *generateRows, o generateOptions
 	}
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
 	defer bar.finish()
+	var own []generated // of several ranks'
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
-		err := sampleRows(c.Context(), e.env, e.policyOf(name), rows.requests[name], o, func(g generated) error {
+		// Each rank has its share of the rows, and those of the others come at the end.
+		requests := slices.DeleteFunc(rows.requests[name], func(r sampler.Request) bool { return int(r.ID)%t.Size() != t.Rank() })
+		if len(requests) == 0 {
+			continue
+		}
+		err = sampleRows(c.Context(), e.env, e.policyOf(name), requests, o, func(g generated) error {
 			bar.add(1)
+			if !t.First() {
+				own = append(own, g)
+				return nil
+			}
 			out.ended[[2]int{g.Index, g.Sample}] = g
 			return out.flush()
 		})
 		if err != nil {
-			return errors.Join(err, rows.errors.err())
+			break
 		}
 	}
-	return rows.errors.err()
+	if err := t.AgreeOn(err); err != nil {
+		return errors.Join(err, rows.errors.err())
+	}
+	if t.Size() > 1 {
+		err = out.complete(t, own)
+	}
+	return errors.Join(err, rows.errors.err())
+}
+
+// complete writes the lines that wait for those of other ranks.
+func (l *rowLines) complete(t team, own []generated) error {
+	all, err := gathered(t, own)
+	if err != nil || !t.First() {
+		return err
+	}
+	for _, lines := range all {
+		for _, g := range lines {
+			l.ended[[2]int{g.Index, g.Sample}] = g
+		}
+	}
+	return l.flush()
 }
 
 // sampleRows samples the responses to requests and hands each over.

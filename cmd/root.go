@@ -75,6 +75,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if !running {
 		err = explainUsage(command, err)
 	}
+	var elsewhere saidElsewhere
+	if errors.As(err, &elsewhere) {
+		return exitOK // that of the first rank is the exit code of all
+	}
 	for _, line := range errorLines(err, args) {
 		fmt.Fprintf(stderr, "onering: %s\n", line)
 	}
@@ -168,7 +172,7 @@ line or the configuration is wrong.`,
 			if outlivesReaders[c.CommandPath()] {
 				surviveClosedPipes(c)
 			}
-			return unsetFlags(c)
+			return errors.Join(aloneOnly(c), unsetFlags(c))
 		},
 	}
 	flags := root.PersistentFlags()

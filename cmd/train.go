@@ -17,6 +17,7 @@ import (
 
 	"onering/models"
 	"onering/report/live"
+	"onering/runtime"
 	"onering/serve"
 	"onering/train"
 )
@@ -26,14 +27,8 @@ import (
 //go:embed default.toml
 var defaultRun []byte
 
-func newTrain() *cobra.Command {
-	var config configFlags
-	var out string
-	var resume, asJSON, dry bool
-	c := &cobra.Command{
-		Use:   "train",
-		Short: "Train a model: sample, verify, weigh, update",
-		Long: `Train a model with group-based reinforcement learning. Each round samples
+// trainLong is the help of train.
+const trainLong = `Train a model with group-based reinforcement learning. Each round samples
 responses to a number of prompts, verifies them, and takes optimizer steps on
 the weights that the objective gives each token.
 
@@ -44,7 +39,19 @@ key of docs/settings.md. Flags win over the environment, it over the file.
 
 A run writes a folder: run.toml, the resolved configuration; metrics.jsonl;
 rollouts/; checkpoints/, which are Hugging Face folders; log.txt. --resume
-continues a run that was interrupted.`,
+continues a run that was interrupted.
+
+mpirun -n N onering train divides the work among N processes, on one machine or
+several.`
+
+func newTrain() *cobra.Command {
+	var config configFlags
+	var out string
+	var resume, asJSON, dry bool
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Train a model: sample, verify, weigh, update",
+		Long:  trainLong,
 		Example: `  onering train
   onering train --objective=grpo --set train.rounds=8
   onering train --set model.path=DIR --set data.train=FILE.jsonl
@@ -62,8 +69,12 @@ continues a run that was interrupted.`,
 			if dry {
 				return dryRun(c, r.Config, asJSON)
 			}
-			end, err := runTraining(c, r.Config, resume)
+			t, err := joinTeam(c, r.Distributed)
 			if err != nil {
+				return err
+			}
+			end, err := runTraining(c, t, r.Config, resume)
+			if err := t.leave(err); err != nil {
 				return err
 			}
 			if asJSON {
@@ -194,66 +205,120 @@ func checkRun(c *cobra.Command, config *train.Config, resume bool) (local train.
 	return local, checkMemory(c, *config)
 }
 
-// runTraining trains one configuration to its end, or until a signal.
-func runTraining(c *cobra.Command, config train.Config, resume bool) (train.Summary, error) {
-	local, err := checkRun(c, &config, resume)
-	if err != nil {
-		return train.Summary{}, err
-	}
-	ctx, stopped, stop := catchSignals(c.Context())
-	defer stop()
+// A training is a run that is about to begin, with all that it needs.
+type training struct {
+	config, local train.Config // as the run folder has it, and with paths in place of names
+	ctx           context.Context
+	stopped       func() os.Signal
+	trainer       *train.Trainer
+	log           *logFile
+	feed          *sinkFeed // nil on all ranks but the first
+	finishReport  func()
+	closers       []func() error
+}
 
-	profile, endProfile, err := startProfile(c)
+// runTraining trains one configuration to its end, or until a signal.
+func runTraining(c *cobra.Command, t team, config train.Config, resume bool) (train.Summary, error) {
+	dir, err := t.Tell([]byte(config.Output.Dir)) // a new name has the time in it
 	if err != nil {
 		return train.Summary{}, err
 	}
-	defer endProfile()
-	options := config.Runtime.Options()
-	options.Profile = profile
-	env, err := openRuntime(c, options, config.Model.DType)
-	if err != nil {
+	config.Output.Dir = string(dir)
+	x := &training{config: config}
+	defer x.close()
+	if err := t.inTurn(func() error { return x.open(c, t, resume) }); err != nil {
 		return train.Summary{}, err
 	}
-	defer env.Close()
-	policy, err := train.OpenPolicyFor(env, local, config.Model.Path, sharedBase(c))
-	if err != nil {
-		return train.Summary{}, err
+	end, err := x.trainer.Run(x.ctx, resume)
+	if t.First() {
+		x.finishReport()
+		x.feed.finish(summarize(end), err)
 	}
-	defer policy.Close()
-	announceAdapter(policy, config.Optimizer.LearningRate)
-	// train.New finds everything that is wrong before the folder is made.
-	log := new(logFile)
-	defer log.join()()
-	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: config.Train.Rounds, log: log}
-	defer watch.close()
-	observer, finishReport, closeStatus, err := addObservers(c, watch, config.Output.Dir, config.Train.Rounds)
-	if err != nil {
-		return train.Summary{}, err
-	}
-	defer closeStatus()
-	feed, err := newSinkFeed(config.Output.Sink, observer)
-	if err != nil {
-		return train.Summary{}, err
-	}
-	trainer, err := train.New(ctx, local, env, policy, slog.Default(), feed)
-	if err != nil {
-		return train.Summary{}, err
-	}
-	defer trainer.Close()
-	begin := func() error { return beginRun(config.Output.Dir, sectionsOf(&config), log, feed) }
-	if resume {
-		// Until the run is resumed, its folder keeps its run.toml.
-		trainer.Resumed = begin
-	} else if err := begin(); err != nil {
-		return train.Summary{}, err
-	}
-	end, err := trainer.Run(ctx, resume)
-	finishReport()
-	feed.finish(summarize(end), err)
-	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
+	if s := x.stopped(); s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
+}
+
+// open opens everything that the run needs, and begins its folder on the first rank.
+func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
+	if x.local, err = checkRun(c, &x.config, resume || !t.First()); err != nil {
+		return err
+	}
+	var stop func()
+	x.ctx, x.stopped, stop = catchSignals(c.Context())
+	x.closers = append(x.closers, func() error { stop(); return nil })
+
+	profile, endProfile, err := startProfile(c)
+	if err != nil {
+		return err
+	}
+	x.closers = append(x.closers, func() error { endProfile(); return nil })
+	where := x.config.Runtime
+	t.place(&where)
+	options := where.Options()
+	options.Profile = profile
+	env, err := openRuntime(c, options, x.config.Model.DType)
+	if err != nil {
+		return err
+	}
+	x.closers = append(x.closers, env.Close)
+	policy, err := train.OpenPolicyFor(env, x.local, x.config.Model.Path, sharedBase(c))
+	if err != nil {
+		return err
+	}
+	x.closers = append(x.closers, func() error { policy.Close(); return nil })
+	announceAdapter(policy, x.config.Optimizer.LearningRate)
+	if !t.First() {
+		return x.newTrainer(t, env, policy, unobserved{})
+	}
+	return x.openFirst(c, t, env, policy, resume)
+}
+
+// openFirst is the end of open on the rank that writes and prints.
+func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy *train.Policy, resume bool) error {
+	// train.New finds everything that is wrong before the folder is made.
+	x.log = new(logFile)
+	leave := x.log.join()
+	x.closers = append(x.closers, func() error { leave(); return nil })
+	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: x.config.Train.Rounds, log: x.log}
+	x.closers = append(x.closers, func() error { watch.close(); return nil })
+	observer, finishReport, closeStatus, err := addObservers(c, watch, x.config.Output.Dir, x.config.Train.Rounds)
+	if err != nil {
+		return err
+	}
+	x.finishReport = finishReport
+	x.closers = append(x.closers, func() error { closeStatus(); return nil })
+	if x.feed, err = newSinkFeed(x.config.Output.Sink, observer); err != nil {
+		return err
+	}
+	if err := x.newTrainer(t, env, policy, x.feed); err != nil {
+		return err
+	}
+	begin := func() error { return beginRun(x.config.Output.Dir, sectionsOf(&x.config), x.log, x.feed) }
+	if resume {
+		// Until the run is resumed, its folder keeps its run.toml.
+		x.trainer.Resumed = begin
+		return nil
+	}
+	return begin()
+}
+
+func (x *training) newTrainer(t team, env *runtime.Env, policy *train.Policy, observer train.Observer) (err error) {
+	if x.trainer, err = train.NewOn(x.ctx, t.Group, x.local, env, policy, slog.Default(), observer); err != nil {
+		return err
+	}
+	x.closers = append(x.closers, func() error { x.trainer.Close(); return nil })
+	return nil
+}
+
+// close closes what was opened, the last first.
+func (x *training) close() {
+	for _, f := range slices.Backward(x.closers) {
+		if err := f(); err != nil {
+			slog.Warn("closing", "reason", err)
+		}
+	}
 }
 
 // baseFlag is the hidden flag with which sweep hands the weights of a model to runs that

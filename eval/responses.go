@@ -398,6 +398,21 @@ func (r *Responses) place(x Response, at span) error {
 	return nil
 }
 
+// Seen returns the responses that are there, without text, ids and log-probs, in the
+// order of suites, problems and samples.
+func (r *Responses) Seen() (list []Response) {
+	for _, s := range r.Suites {
+		for _, samples := range r.suites[s.Name].seen {
+			for _, x := range samples {
+				if x != nil {
+					list = append(list, *x)
+				}
+			}
+		}
+	}
+	return list
+}
+
 // Missing returns the samples that a problem, by its place in a suite, still
 // lacks.
 func (r *Responses) Missing(suite string, problem int) []int {

@@ -1,0 +1,174 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"onering/runtime/mpi"
+	"onering/train"
+	"onering/train/metrics"
+	"onering/train/ranks"
+)
+
+// A team is this process and the others that mpirun or srun has started with it. Alone it
+// is the only rank.
+type team struct {
+	*ranks.Group
+	world *mpi.World // nil alone
+}
+
+// joinTeam joins the other ranks where a launcher of MPI has started several processes.
+// From then on only the first rank prints.
+func joinTeam(c *cobra.Command, d train.DistributedConfig) (team, error) {
+	launch, ok := mpi.Launched()
+	if !ok || launch.Size == 1 {
+		return team{Group: ranks.Alone()}, nil
+	}
+	version := readVersion()
+	world, err := mpi.Open(c.Context(), mpi.Options{
+		Version: strings.TrimSpace(version.Version + " " + version.Revision),
+		Timeout: time.Duration(d.Timeout * float64(time.Second)),
+	})
+	if err != nil {
+		return team{}, err
+	}
+	t := team{ranks.New(world), world}
+	if !t.First() {
+		c.SetOut(io.Discard)
+		c.SetErr(io.Discard)
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
+	return t, nil
+}
+
+// leave ends this rank's part of a command that all ranks end with an error, or with nil.
+// If the ranks have lost each other, the first one ends what is left of them.
+func (t team) leave(err error) error {
+	if t.world == nil {
+		return err
+	}
+	if lost := t.Lost(); lost != nil {
+		t.Abort(err)
+		return saidElsewhere{err}
+	}
+	closed := t.Close()
+	switch {
+	case err != nil && !t.First():
+		return saidElsewhere{err}
+	case err != nil:
+		return err
+	}
+	return closed
+}
+
+// A saidElsewhere is an error that the first rank prints, whose exit code is that of all.
+type saidElsewhere struct{ error }
+
+func (e saidElsewhere) Unwrap() error { return e.error }
+
+// inTurn calls f on one rank of each host, and then on the others: what has to be fetched
+// is fetched once. All return an error if one does.
+func (t team) inTurn(f func() error) error {
+	local := 0
+	if t.world != nil {
+		local = t.world.LocalRank()
+	}
+	for turn := range 2 {
+		var err error
+		if turn == min(local, 1) {
+			err = f()
+		}
+		if t.Size() == 1 {
+			return err
+		}
+		if err := t.AgreeOn(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place gives this rank its device and its share of the host's cores, where the settings
+// leave that open.
+func (t team) place(o *train.RuntimeConfig) {
+	if t.world == nil || t.Size() == 1 {
+		return
+	}
+	if o.Device == "cuda" || o.Device == "auto" && t.world.LocalRank() > 0 && hasGPU(t.world.LocalRank()) {
+		o.Device = fmt.Sprintf("cuda:%d", t.world.LocalRank())
+	}
+	if n := t.world.LocalSize(); o.Threads == 0 && !bound() {
+		o.Threads = max(1, goruntime.NumCPU()/n)
+	}
+}
+
+// hasGPU says whether the system shows a GPU of a number.
+func hasGPU(n int) bool {
+	_, err := os.Stat(fmt.Sprintf("/dev/nvidia%d", n))
+	return err == nil
+}
+
+// bound says whether the launcher gave this process only some of the cores.
+func bound() bool {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online") // such as 0-7,16-23
+	online := 0
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
+		var first, last int
+		switch n, _ := fmt.Sscanf(part, "%d-%d", &first, &last); n {
+		case 1:
+			online++
+		case 2:
+			online += last - first + 1
+		}
+	}
+	return err == nil && goruntime.NumCPU() < online
+}
+
+// gathered returns what each rank gives, by rank.
+func gathered[T any](t team, own T) ([]T, error) {
+	text, err := json.Marshal(own)
+	if err := t.AgreeOn(err); err != nil {
+		return nil, err
+	}
+	texts, err := t.Gather(text)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(texts))
+	for rank, text := range texts {
+		if err := json.Unmarshal(text, &all[rank]); err != nil {
+			return nil, fmt.Errorf("what rank %d has sent: %w", rank, err)
+		}
+	}
+	return all, nil
+}
+
+// runsAlone are commands that several ranks would each do as a whole.
+var runsAlone = map[string]bool{
+	"onering bench": true, "onering merge": true, "onering push": true, "onering replay": true, "onering serve": true,
+	"onering sft": true, "onering step": true, "onering sweep": true,
+}
+
+// aloneOnly refuses a command that runs alone where several ranks were started.
+func aloneOnly(c *cobra.Command) error {
+	if launch, ok := mpi.Launched(); ok && launch.Size != 1 && runsAlone[c.CommandPath()] {
+		return usagef("%s runs in one process, and %s has started several: start it without; train, eval and generate divide their work", c.CommandPath(), launch.Launcher)
+	}
+	return nil
+}
+
+// unobserved is the observer of all ranks but the first.
+type unobserved struct{}
+
+func (unobserved) Begin(string, string, int)  {}
+func (unobserved) Advance(int)                {}
+func (unobserved) Round(metrics.Record)       {}
+func (unobserved) Evaluated(train.Evaluation) {}
