@@ -41,6 +41,7 @@ func TestDefaults(t *testing.T) {
 		"luspo":       shared("standardized") + "clip_low=0.002 clip_high=0.0025",
 		"dppo":        shared("standardized") + sum("token-mean") + "tv_low=0.2 tv_high=0.2 cap=20 drift=0",
 		"m2po":        shared("standardized") + sum("token-mean") + "m2=0.04",
+		"dispo":       shared("standardized") + sum("token-mean") + "low_positive=0.2 high_positive=10 low_negative=1 high_negative=100",
 		"vespo":       shared("standardized") + sum("token-mean") + "k_positive=2 lambda_positive=3 k_negative=3 lambda_negative=2",
 	} {
 		o, err := objectives.New(name)

@@ -13,7 +13,7 @@ import (
 var errInvalid = errors.New("p = 7: must be at most 6")
 
 func TestNames(t *testing.T) {
-	want := []string{"cispo", "dapo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opd", "opo", "pmpo", "reinforcepp", "rloo", "sapo", "vespo"}
+	want := []string{"cispo", "dapo", "dispo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opd", "opo", "pmpo", "reinforcepp", "rloo", "sapo", "vespo"}
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
@@ -131,6 +131,10 @@ func TestValidate(t *testing.T) {
 		{"dppo", settings{"cap": -0.5}, `cap = -0.5`},
 		{"dppo", settings{"drift": -0.5}, `drift = -0.5`},
 		{"m2po", settings{"m2": -1.0}, `m2 = -1`},
+		{"dispo", settings{"low_positive": 1.5}, `low_positive = 1.5`},
+		{"dispo", settings{"high_positive": -1.0}, `high_positive = -1`},
+		{"dispo", settings{"low_negative": -0.5}, `low_negative = -0.5`},
+		{"dispo", settings{"high_negative": -1.0}, `high_negative = -1`},
 		{"vespo", settings{"k_positive": -1.0}, `k_positive = -1`},
 		{"vespo", settings{"k_negative": 1e3}, `k_negative = 1000`},
 		{"vespo", settings{"lambda_positive": 0.0}, `lambda_positive = 0`},

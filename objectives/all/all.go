@@ -5,6 +5,7 @@ package all
 import (
 	_ "onering/objectives/cispo"
 	_ "onering/objectives/dapo"
+	_ "onering/objectives/dispo"
 	_ "onering/objectives/dppo"
 	_ "onering/objectives/drgrpo"
 	_ "onering/objectives/gdpo"

@@ -152,6 +152,15 @@ def dppo(drift):
     return loss
 
 
+def dispo(bounds):
+    def loss(new, old, ref, a):
+        low = torch.where(a >= 0, bounds[0], bounds[2])
+        high = torch.where(a >= 0, bounds[1], bounds[3])
+        return -((new - old).exp().clamp(1 - low, 1 + high) * a).detach() * new
+
+    return loss
+
+
 def opd(drift):
     def loss(new, old, ref, a):
         keep = (new.exp() - old.exp() >= -0.2).double().detach()
@@ -221,6 +230,9 @@ def methods(rows, rules):
         keys[f"sapo, {name}"] = ours("sapo", **mine) | trl(rows, a, loss_type="sapo", **theirs) | {"loss": None}
     keys["dppo"] = flat("dppo", dppo(0))
     keys["dppo, drift"] = flat("dppo", dppo(1e-3), drift=1e-3)
+    keys["dispo"] = flat("dispo", dispo((0.2, 10, 1, 100)))
+    narrow = dict(low_positive=0.1, high_positive=0.2, low_negative=0.3, high_negative=0.05)
+    keys["dispo, narrow"] = flat("dispo", dispo(list(narrow.values())), **narrow)
     keys["opd"] = flat("opd", opd(1e-3))
     keys["opd, drift"] = flat("opd", opd(0.5), drift=0.5)
     keys["m2po"] = flat("m2po", m2po(0.04))
