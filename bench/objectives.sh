@@ -1,16 +1,28 @@
 #!/bin/sh
-# Makes the tables of docs/bench.md: for each task a tuning sweep of 66 or 88 runs and a
-# comparison of 110. Runs that are through are kept in runs/out/bench.
-# Run from the repository's root; arguments name tasks, and none means all three.
+# Makes the tables of docs/bench.md: for each task a tuning sweep, bench/tuned.py, and a
+# comparison with each variant's best rate on other seeds. Runs that are through are kept
+# in runs/out/bench, so that a second call does only what is left.
+#
+#   bench/objectives.sh [TASK...]     the tasks to run, by default all four
+#   bench/objectives.sh tables        puts the tables of what was run into docs/bench.md
+#
+# Run it from the repository's root. From the environment it takes
+#
+#   JOBS      runs at a time, of one thread each (2)
+#   ONERING   the program (built here if unset)
+#   LIMIT     seconds after which it stops; give the same command again to go on
+#   OUT       folder for small archives of the results (bench/pack.py), which are all
+#             that `tables` needs: unpack them in the repository's root of any machine
 set -eu
 out=runs/out/bench
 mkdir -p $out
-go build -o $out/onering ./cmd/onering
-onering=$out/onering
+began=$(date +%s)
+onering=${ONERING:-$out/onering}
+[ -n "${ONERING:-}" ] || go build -o $onering ./cmd/onering
 
 # The model of the task long: the embedded one, with room for longer responses, learns
 # to write scratch before it answers.
-if [ ! -e $out/scratch ]; then
+scratch() {
 	rm -rf $out/base $out/first
 	cp -r data/arithmetic/model $out/base
 	sed 's/"max_position_embeddings": 64/"max_position_embeddings": 128/' data/arithmetic/model/config.json >$out/base/config.json
@@ -18,12 +30,36 @@ if [ ! -e $out/scratch ]; then
 	$onering data arithmetic -n 12000 --guess 0.45 --slip 0.02 --seed 12 | python3 bench/scratch.py --seed 12 >$out/second.jsonl
 	$onering sft --model $out/base --data $out/first.jsonl --out $out/first --template no --lr 2e-3 --seed 11
 	$onering sft --model $out/first --data $out/second.jsonl --out $out/scratch --template no --lr 2e-3 --seed 12
+}
+
+# sweep NAME FOLDER writes the table of runs/bench/NAME.toml to $out/FOLDER.md, with
+# what failed in $out/FOLDER.log. It fails if the time is over before the last run.
+sweep() {
+	left=$((began + ${LIMIT:-1000000} - $(date +%s)))
+	[ $left -gt 0 ] || return 1
+	rm -f "$out/$2.md"
+	nice -n 10 timeout -s INT -k 30 $left "$onering" sweep -j "${JOBS:-2}" --out "$out/$2" --markdown "runs/bench/$1.toml" >"$out/$2.new" 2>"$out/$2.log" || true
+	[ -s "$out/$2.new" ] || { tail -n 3 "$out/$2.log"; return 1; } # runs that failed are rows of the table
+	mv "$out/$2.new" "$out/$2.md"
+	echo "$(($(date +%s) - began)) s: $2"
+}
+
+if [ "${1:-}" = tables ]; then
+	for file in runs/bench/sweep-*.toml; do
+		task=$(basename "$file" .toml | sed 's/^sweep-//')
+		[ ! -d "$out/$task" ] || "$onering" sweep -j "${JOBS:-2}" --out "$out/$task" --update docs/bench.md "$file"
+	done
+	exit
 fi
 
-for task in "${@:-on-policy off-policy long}"; do
-	for one in $task; do
-		nice -n 10 $onering sweep -j "${JOBS:-2}" --out "$out/tune-$one" --markdown "runs/bench/tune-$one.toml" >"$out/tune-$one.md"
-		python3 bench/tuned.py "$one" <"$out/tune-$one.md"
-		nice -n 10 $onering sweep -j "${JOBS:-2}" --out "$out/$one" --update docs/bench.md "runs/bench/sweep-$one.toml"
-	done
+[ -e $out/scratch/config.json ] || scratch
+[ $# -gt 0 ] || set -- long on-policy exponent off-policy
+through=yes
+for task in "$@"; do
+	if ! sweep "tune-$task" "tune-$task" || ! python3 bench/tuned.py "$task" <"$out/tune-$task.md" || ! sweep "sweep-$task" "$task"; then
+		through=no
+		break
+	fi
 done
+[ -z "${OUT:-}" ] || python3 bench/pack.py "$OUT"
+[ $through = yes ] || { echo "objectives.sh: stopped before the end: give the same command again"; exit 3; }

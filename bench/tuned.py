@@ -1,31 +1,38 @@
 #!/usr/bin/env python3
-"""Writes the sweep that compares the objectives of runs/bench with their best rates.
+"""Writes the sweep that compares the variants of a tuning sweep with their best rates.
 
     onering sweep --markdown --out runs/out/bench/tune-TASK runs/bench/tune-TASK.toml | python3 bench/tuned.py TASK
 
-It reads the tuning sweep's table and writes runs/bench/sweep-TASK.toml: each objective
-with the learning rate of the highest mean, on ten seeds that the tuning did not use.
+It reads the tuning sweep's table and writes runs/bench/sweep-TASK.toml: each variant
+with the learning rate of the highest mean, on seeds that the tuning did not use.
 """
-import re, sys
+import json, re, sys, tomllib
 
 task = sys.argv[1]
+with open(f"runs/bench/tune-{task}.toml", "rb") as f:
+    tuning = tomllib.load(f)
 best = {}
-for name, rate, mean in re.findall(r"^\| (\w+) learning_rate=(\S+) \| \d+ \| ([\d.]+)", sys.stdin.read(), re.M):
+for name, rate, mean in re.findall(r"^\| ([^|]+) learning_rate=(\S+) \| [^|]+ \| ([\d.]+)", sys.stdin.read(), re.M):
     if name not in best or float(mean) > best[name][1]:
         best[name] = (float(rate), float(mean))
-if not best:
-    sys.exit("tuned.py: there is no table of a tuning sweep on stdin")
-text = f"""# The objectives on {task}.toml, each with the learning rate that was best for it in
-# tune-{task}.toml (bench/tuned.py wrote this file). docs/bench.md has the result.
+missing = [v["name"] for v in tuning["variant"] if v["name"] not in best]
+if missing:
+    sys.exit(f"tuned.py: the table on stdin has no result of {', '.join(missing)}")
+base = tuning["sweep"]["base"]
+seeds = list(range(101, 121 if task == "exponent" else 111))
+text = f"""# The variants of tune-{task}.toml on {base}, each with the learning rate that was best
+# for it there (bench/tuned.py wrote this file). docs/bench.md has the result.
 #
-#   onering sweep -j 2 --update docs/bench.md runs/bench/sweep-{task}.toml
+#   onering sweep -j 2 --out runs/out/bench/{task} runs/bench/sweep-{task}.toml
 
 [sweep]
-base = "{task}.toml"
-seeds = [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]
+base = "{base}"
+seeds = {seeds}
 metric = "eval/arithmetic/pass@1"
 baseline = "grpo"
 """
-for name, (rate, _) in best.items():
-    text += f'\n[[variant]]\nname = "{name}"\nobjective = {{ name = "{name}" }}\noptimizer = {{ learning_rate = {rate:g} }}\n'
-open(f"runs/bench/sweep-{task}.toml", "w").write(text)
+for v in tuning["variant"]:
+    objective = ", ".join(f"{k} = {json.dumps(x)}" for k, x in v["objective"].items())
+    text += f'\n[[variant]]\nname = "{v["name"]}"\nobjective = {{ {objective} }}\noptimizer = {{ learning_rate = {best[v["name"]][0]:g} }}\n'
+with open(f"runs/bench/sweep-{task}.toml", "w") as f:
+    f.write(text)
