@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"onering/models"
 	"onering/report/live"
 	"onering/runtime"
+	"onering/runtime/mpi"
 	"onering/serve"
 	"onering/train"
 )
@@ -65,6 +67,9 @@ func newTrain() *cobra.Command {
 			}
 			if err := r.validate(); err != nil {
 				return err
+			}
+			if launch, ok := mpi.Launched(); ok && dry && launch.Rank > 0 {
+				return nil // rank 0 says what each needs
 			}
 			if dry {
 				return dryRun(c, r.Config, asJSON)
@@ -234,7 +239,11 @@ func runTraining(c *cobra.Command, t team, config train.Config, resume bool) (tr
 		x.finishReport()
 		x.feed.finish(summarize(end), err)
 	}
-	if s := x.stopped(); s != nil && errors.Is(err, context.Canceled) {
+	s := x.stopped()
+	if s == nil && t.world != nil {
+		s = syscall.SIGTERM // came to another rank
+	}
+	if s != nil && errors.Is(err, context.Canceled) {
 		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
