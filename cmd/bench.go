@@ -147,7 +147,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	compute.Base = train.ComputeTypes[b.lora.BaseDType]
+	compute.Base = train.BaseTypes[b.lora.BaseDType]
 	policy, err := train.RandomPolicy(model, compute, 0)
 	if err != nil {
 		return err

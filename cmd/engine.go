@@ -46,10 +46,13 @@ func (f *engineFlags) registerAdapter(c *cobra.Command) {
 	f.registerBase(c)
 }
 
+// baseTypes are the values of --base-dtype.
+var baseTypes = append(slices.Clone(dtypeNames), "int8")
+
 // registerBase adds the flag for the type of the model beside an adapter.
 func (f *engineFlags) registerBase(c *cobra.Command) {
-	c.Flags().StringVar(&f.base, "base-dtype", "float32", "type to hold the model's layers in beside an adapter: "+strings.Join(dtypeNames, ", "))
-	must(c.RegisterFlagCompletionFunc("base-dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
+	c.Flags().StringVar(&f.base, "base-dtype", "float32", "type to hold the model's layers in beside an adapter: "+strings.Join(baseTypes, ", "))
+	must(c.RegisterFlagCompletionFunc("base-dtype", cobra.FixedCompletions(baseTypes, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // A namedAdapter is an adapter that inputs choose by its name.
@@ -136,8 +139,8 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		return nil, err
 	}
 	lora := train.LoRAConfig{On: f.adapter != "" || len(f.adapters) > 0 || f.fresh, BaseDType: cmp.Or(f.base, "float32")}
-	if _, err := parseDType(lora.BaseDType); err != nil {
-		return nil, err
+	if _, ok := train.BaseTypes[lora.BaseDType]; !ok {
+		return nil, usagef("--base-dtype %q: must be one of %s", lora.BaseDType, strings.Join(baseTypes, ", "))
 	}
 	if ok, remedy := lora.Check(cmp.Or(f.dtype, "float32"), f.runtime.Device); !ok {
 		return nil, usagef("--base-dtype %s: %s", f.base, remedy)

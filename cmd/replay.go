@@ -80,7 +80,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	}
 	defer policy.Close()
 	if settings.LoRA.On {
-		err = policy.LoadTrained(checkpoint)
+		err = policy.LoadAdapter(checkpoint)
 	} else if model == checkpoint {
 		err = policy.LoadExact(checkpoint)
 	}

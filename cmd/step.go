@@ -20,6 +20,7 @@ import (
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
+	"onering/train/rundir"
 )
 
 func newStep() *cobra.Command {
@@ -220,7 +221,7 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 		return report, err
 	}
 	return report, e.policy.Save(o.out, trained, models.F32, func(dir string) error {
-		return writeState(filepath.Join(dir, "state"), optimizer)
+		return writeState(filepath.Join(dir, "state"), optimizer, e.policy.Base())
 	})
 }
 
@@ -232,13 +233,15 @@ const stateFile = "state.json"
 type stepState struct {
 	Version int `json:"version"`
 	Updates int `json:"updates"` // made so far, for AdamW's bias correction
+	// Base is the model beside an adapter, where it is known.
+	Base *rundir.Base `json:"base,omitempty"`
 }
 
-func writeState(dir string, o *runtime.Optimizer) error {
+func writeState(dir string, o *runtime.Optimizer, base *rundir.Base) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}
-	text, err := json.Marshal(stepState{Version: 1, Updates: o.Updates})
+	text, err := json.Marshal(stepState{Version: 1, Updates: o.Updates, Base: base})
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,14 @@ type Compute struct {
 	// Adapter is what the Programs compute beside the model; nil for the model alone.
 	Adapter *Adapter
 	// Base is what the matrices of the layers are held in where these are never
-	// trained, beside an Adapter: F32 (also Invalid), BF16 or F16. The Programs widen
+	// trained, beside an Adapter: F32 (also Invalid), BF16, F16 or I8, in which every Block
+	// elements of a row have a scale. The Programs widen
 	// them as they run and compute in Type, which must be F32.
 	Base DType
 }
 
-// Narrow reports whether the matrices of the layers are held in 16 bits alone.
-func (c Compute) Narrow() bool { return c.Base == BF16 || c.Base == F16 }
+// Narrow reports whether the matrices of the layers are held in fewer bits alone.
+func (c Compute) Narrow() bool { return c.Base == BF16 || c.Base == F16 || c.Base == I8 }
 
 // A Provider is a part of ONNX Runtime with kernels for one kind of device.
 type Provider int
@@ -116,7 +117,7 @@ type Architecture interface {
 	GradNorm() (Program, error)
 	// Copied returns the range of weight elements, from inclusive to exclusive,
 	// that the Programs read from a copy of type Compute. The optimizer's update
-	// writes that copy. With a Base of 16 bits it is the range whose matrices have that
+	// writes that copy. With a Base of fewer bits it is the range whose matrices have that
 	// type, which nothing writes. The range is empty if both are F32.
 	Copied() (from, to int)
 }

@@ -105,7 +105,7 @@ func (w *Weights) loadPart(src Source, name string, p Place, first int) error {
 		if i := overflow(wide, w.Narrow.DType); i >= 0 {
 			return fmt.Errorf("models: %s: tensor %q: element %d is %g, which %v cannot hold", src.Path(), name, first+done+i, wide[i], w.Narrow.DType)
 		}
-		Encode(w.Narrow.at(at+done, len(wide)), wide, w.Narrow.DType)
+		w.Narrow.encode(at+done, wide)
 	}
 	return nil
 }

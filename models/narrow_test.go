@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,15 @@ const narrowConfig = `{"model_type": "qwen2", "hidden_size": 12, "intermediate_s
 // folder and its weights.
 func saved(t *testing.T, change func(w *models.Weights)) (string, *models.Weights) {
 	t.Helper()
-	m, err := models.ParseConfig([]byte(narrowConfig), nil)
+	return savedAs(t, narrowConfig, change)
+}
+
+// blockConfig is that of a model whose rows are whole blocks of int8.
+var blockConfig = strings.NewReplacer(`"hidden_size": 12`, `"hidden_size": 64`, `"intermediate_size": 14`, `"intermediate_size": 96`).Replace(narrowConfig)
+
+func savedAs(t *testing.T, config string, change func(w *models.Weights)) (string, *models.Weights) {
+	t.Helper()
+	m, err := models.ParseConfig([]byte(config), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,5 +114,58 @@ func TestNarrowOverflow(t *testing.T) {
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestInt8: each number of a base in int8 is a whole multiple of its block's scale, of
+// which the largest is 127, and is off by at most half of the scale.
+func TestInt8(t *testing.T) {
+	dir, want := savedAs(t, blockConfig, func(w *models.Weights) {
+		x, _, _ := w.View("model.layers.1.mlp.down_proj.weight")
+		clear(x[:models.Block]) // a block without a scale
+	})
+	_, w, err := models.LoadHeld(dir, models.Compute{Base: models.I8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	all := make([]float32, len(want.Data))
+	w.Each(func(first int, part []float32) { copy(all[first:], part) })
+	matrices := 0
+	for _, x := range want.Tensors() {
+		p, _ := w.Layout.Find(x.Name)
+		got := all[p.Offset : p.Offset+p.Size]
+		if !strings.Contains(x.Name, ".layers.") || len(x.Shape) != 2 {
+			if !slices.Equal(got, x.Data) {
+				t.Errorf("%s has changed", x.Name)
+			}
+			continue
+		}
+		matrices++
+		scales := w.Narrow.ScalesOf(p)
+		if len(scales) != p.Size/models.Block {
+			t.Fatalf("%s has %d scales", x.Name, len(scales))
+		}
+		for i, v := range x.Data {
+			scale, q := scales[i/models.Block], float32(int8(w.Narrow.Data[p.Offset+i-w.Narrow.From]))
+			off := float64(got[i] - v)
+			if got[i] != q*scale || q < -127 || math.Abs(off) > 0.5001*float64(scale) {
+				t.Fatalf("%s: element %d is %g, held as %g * %g", x.Name, i, v, q, scale)
+			}
+		}
+	}
+	if matrices != 14 {
+		t.Errorf("%d matrices, want 14", matrices)
+	}
+	bad, _ := savedAs(t, blockConfig, func(w *models.Weights) {
+		x, _, _ := w.View("model.layers.0.mlp.up_proj.weight")
+		x[3] = float32(math.Inf(1))
+	})
+	if _, _, err := models.LoadHeld(bad, models.Compute{Base: models.I8}); err == nil || !strings.Contains(err.Error(), "element 3 is +Inf, which I8 cannot hold") {
+		t.Errorf("error %v", err)
+	}
+	odd, _ := saved(t, func(*models.Weights) {})
+	if _, _, err := models.LoadHeld(odd, models.Compute{Base: models.I8}); err == nil || !strings.Contains(err.Error(), `those of "self_attn.qkv_proj" are 12: hold it in BF16`) {
+		t.Errorf("error %v", err)
 	}
 }

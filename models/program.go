@@ -29,6 +29,7 @@ const (
 	I32
 	U8
 	Bool
+	I8
 )
 
 var dtypes = [...]struct {
@@ -36,7 +37,7 @@ var dtypes = [...]struct {
 	size int
 }{
 	Invalid: {"invalid", 0}, F32: {"F32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2}, F64: {"F64", 8},
-	I64: {"I64", 8}, I32: {"I32", 4}, U8: {"U8", 1}, Bool: {"BOOL", 1},
+	I64: {"I64", 8}, I32: {"I32", 4}, U8: {"U8", 1}, Bool: {"BOOL", 1}, I8: {"I8", 1},
 }
 
 // String returns the name that safetensors headers use, such as "BF16".

@@ -11,7 +11,7 @@ import (
 )
 
 // sharedHeader is the size in bytes of what a shared file says of its weights: what
-// Share was told, to a zero. The elements follow, then those of 16 bits.
+// Share was told, to a zero. The elements follow, then those of Narrow.
 const sharedHeader = 1 << 16
 
 // Share reads the weights of the model in a folder, as LoadHeld does, into memory that
@@ -76,7 +76,7 @@ func LoadShared(f *os.File, dir, key string, c Compute) (Model, *Weights, error)
 // sharedSize is the size in bytes of a shared file.
 func sharedSize(m Model, l *Layout, c Compute) (int64, error) {
 	from, to, err := m.narrowRange(c)
-	return sharedHeader + 4*int64(l.Size) + 2*int64(to-from), err
+	return sharedHeader + 4*int64(l.Size) + int64(narrowSize(c.Base, to-from)), err
 }
 
 // mapShared maps a shared file.
@@ -85,14 +85,14 @@ func mapShared(f *os.File, m Model, l *Layout, c Compute, protection int) (*Weig
 	if err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, sharedHeader+4*l.Size+2*(to-from), protection, unix.MAP_SHARED)
+	mem, err := unix.Mmap(int(f.Fd()), 0, sharedHeader+4*l.Size+narrowSize(c.Base, to-from), protection, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("models: map shared weights: %w", err)
 	}
 	rest := mem[sharedHeader:]
 	w := &Weights{Layout: l, Data: unsafe.Slice((*float32)(unsafe.Pointer(&rest[0])), l.Size), free: func() error { return unix.Munmap(mem) }}
 	if from < to {
-		w.Narrow = &Narrow{c.Base, from, to, rest[4*l.Size:]}
+		w.Narrow = newNarrow(c.Base, from, to, rest[4*l.Size:])
 	}
 	return w, nil
 }

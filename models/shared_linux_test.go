@@ -12,8 +12,8 @@ import (
 // TestShare: weights that are shared are those of the folder, once in memory for all
 // that map them.
 func TestShare(t *testing.T) {
-	dir, _ := saved(t, func(*models.Weights) {})
-	for _, c := range []models.Compute{{}, {Base: models.BF16}} {
+	dir, _ := savedAs(t, blockConfig, func(*models.Weights) {})
+	for _, c := range []models.Compute{{}, {Base: models.BF16}, {Base: models.I8}} {
 		_, want, err := models.LoadHeld(dir, c)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func TestShare(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer maps[i].Close()
-			if !slices.Equal(maps[i].Data, want.Data) || c.Narrow() && !slices.Equal(maps[i].Narrow.Data, want.Narrow.Data) {
+			if !slices.Equal(maps[i].Data, want.Data) || c.Narrow() && !(slices.Equal(maps[i].Narrow.Data, want.Narrow.Data) && slices.Equal(maps[i].Narrow.Scales, want.Narrow.Scales)) {
 				t.Errorf("%v: the shared weights are others", c.Base)
 			}
 		}

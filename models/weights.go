@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"unsafe"
 )
@@ -95,17 +96,53 @@ func (w *Weights) Close() error {
 	return nil
 }
 
-// Narrow are the matrices of Weights that are held in 16 bits in place of float32:
+// Narrow are the matrices of Weights that are held in fewer bits in place of float32:
 // those of whole matrices between two elements of the arena. They cannot be trained.
-// Element i of the arena lies at 2*(i-From) of Data.
+// Element i of the arena lies at i-From of Data, times the size of the type.
+//
+// In int8, every Block elements of a row have a scale, by which they are multiplied:
+// the largest of them is 127 times the scale, so none is off by more than 1/254 of the
+// largest. The scale of the block of element i is (i-From)/Block of Scales.
 type Narrow struct {
-	DType    DType // BF16 or F16
+	DType    DType // BF16, F16 or I8
 	From, To int
 	Data     []byte
+	Scales   []float32 // of I8
+}
+
+// Block is how many elements of a row share a scale in int8.
+const Block = 32
+
+// ScaleSuffix is what the name of a matrix's scales has in addition to the matrix's.
+const ScaleSuffix = ".scale"
+
+// newNarrow makes the Narrow of elements between two of an arena in memory that has
+// narrowSize bytes.
+func newNarrow(d DType, from, to int, memory []byte) *Narrow {
+	n := &Narrow{DType: d, From: from, To: to, Data: memory[: (to-from)*d.Size() : (to-from)*d.Size()]}
+	if d == I8 {
+		scales := memory[narrowSize(d, to-from)-4*scalesOf(to-from):]
+		n.Scales = unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(scales))), scalesOf(to-from))
+	}
+	return n
+}
+
+// scalesOf is how many scales n elements have, whatever the first block's place.
+func scalesOf(n int) int { return n/Block + 1 }
+
+// NarrowBytes is how many bytes the matrices of n elements take in a type.
+func NarrowBytes(d DType, n int) int64 { return int64(narrowSize(d, n)) }
+
+// narrowSize is how many bytes n elements take, scales included.
+func narrowSize(d DType, n int) int {
+	if d != I8 {
+		return d.Size() * n
+	}
+	return (n+3)/4*4 + 4*scalesOf(n)
 }
 
 // NewNarrowWeights is NewWeights for weights whose matrices between two elements of
-// the arena are held in 16 bits. View does not find those, and their elements of Data
+// the arena are held in the type d. View does not find those, and their elements of Data
 // take no memory.
 func NewNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	w, err := NewWeights(l)
@@ -113,12 +150,13 @@ func NewNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 		return nil, err
 	}
 	noHuge(w.Data[from:to]) // else a norm would have 2 MB for itself
-	half, free, err := allocate((to - from + 1) / 2)
+	bytes := narrowSize(d, to-from)
+	memory, free, err := allocate((bytes + 3) / 4)
 	if err != nil {
 		w.Close()
-		return nil, fmt.Errorf("models: allocate %.2f GB: %w", float64(to-from)*2e-9, err)
+		return nil, fmt.Errorf("models: allocate %.2f GB: %w", float64(bytes)*1e-9, err)
 	}
-	w.Narrow = &Narrow{d, from, to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(half))), 2*(to-from))}
+	w.Narrow = newNarrow(d, from, to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), bytes))
 	wide := w.free
 	w.free = func() error {
 		err := free()
@@ -131,7 +169,7 @@ func NewNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 }
 
 // Narrowed returns a copy of weights of which the matrices between two elements are
-// rounded to 16 bits.
+// rounded to the type d.
 func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 	out, err := NewNarrowWeights(w.Layout, d, from, to)
 	if err != nil {
@@ -141,7 +179,7 @@ func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
 		p := w.Layout.place[name]
 		data := w.Data[p.Offset : p.Offset+p.Size]
 		if out.Narrow.holds(p) {
-			Encode(out.Narrow.at(p.Offset, p.Size), data, d)
+			out.Narrow.encode(p.Offset, data)
 		} else {
 			copy(out.Data[p.Offset:], data)
 		}
@@ -156,11 +194,60 @@ func (n *Narrow) holds(p Place) bool {
 
 // at are the bytes of count elements from element first on.
 func (n *Narrow) at(first, count int) []byte {
-	return n.Data[2*(first-n.From):][: 2*count : 2*count]
+	size := n.DType.Size()
+	return n.Data[size*(first-n.From):][: size*count : size*count]
+}
+
+// scales are those of count elements from element first on, which begins a block.
+func (n *Narrow) scales(first, count int) []float32 {
+	return n.Scales[(first-n.From)/Block:][: count/Block : count/Block]
+}
+
+// ScalesOf returns the scales of a matrix in int8.
+func (n *Narrow) ScalesOf(p Place) []float32 { return n.scales(p.Offset, p.Size) }
+
+// encode rounds elements and stores them from element first on. In int8 they are
+// whole blocks.
+func (n *Narrow) encode(first int, src []float32) {
+	to := n.at(first, len(src))
+	if n.DType != I8 {
+		Encode(to, src, n.DType)
+		return
+	}
+	scales := n.scales(first, len(src))
+	for b := range scales {
+		block, largest := src[b*Block:(b+1)*Block], float32(0)
+		for _, x := range block {
+			largest = max(largest, float32(math.Abs(float64(x))))
+		}
+		scale := largest / 127
+		scales[b] = scale
+		for i, x := range block {
+			q := float64(0)
+			if scale > 0 {
+				q = math.RoundToEven(float64(x) / float64(scale))
+			}
+			to[b*Block+i] = byte(int8(max(-127, min(127, q))))
+		}
+	}
+}
+
+// decode widens elements from element first on. In int8 they are whole blocks.
+func (n *Narrow) decode(dst []float32, first int) {
+	from := n.at(first, len(dst))
+	if n.DType != I8 {
+		decode(dst, from, n.DType)
+		return
+	}
+	for b, scale := range n.scales(first, len(dst)) {
+		for i := b * Block; i < (b+1)*Block; i++ {
+			dst[i] = float32(int8(from[i])) * scale
+		}
+	}
 }
 
 // Each calls f with all elements in order, a portion at a time; first is the index of
-// the portion's first element. Elements of 16 bits are widened. f must not keep or
+// the portion's first element. Those of Narrow are widened. f must not keep or
 // change the portion.
 func (w *Weights) Each(f func(first int, part []float32)) {
 	if w.Narrow == nil {
@@ -179,7 +266,7 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 		}
 		for at = p.Offset; at < p.Offset+p.Size; {
 			part := buffer[:min(len(buffer), p.Offset+p.Size-at)]
-			decode(part, w.Narrow.at(at, len(part)), w.Narrow.DType)
+			w.Narrow.decode(part, at)
 			f(at, part)
 			at += len(part)
 		}

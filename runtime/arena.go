@@ -185,7 +185,21 @@ func (a *arena) round(d models.DType, from, to int) error {
 func (a *arena) narrowed() error {
 	n := a.weights.Narrow
 	a.rounded = &arena{memory: a.memory, weights: a.weights, from: n.From, to: n.To, dtype: n.DType, at: unsafe.Pointer(unsafe.SliceData(n.Data))}
-	return a.rounded.nameTensors()
+	if err := a.rounded.nameTensors(); err != nil || n.Scales == nil {
+		return err
+	}
+	for name := range a.rounded.tensors {
+		p, _ := a.weights.Layout.Find(name)
+		if len(p.Shape) != 2 {
+			continue
+		}
+		v, err := NewValue(n.ScalesOf(p), int64(p.Shape[0]), int64(p.Shape[1]/models.Block))
+		if err != nil {
+			return fmt.Errorf("runtime: the scales of %q: %w", name, err)
+		}
+		a.tensors[name+models.ScaleSuffix] = v
+	}
+	return nil
 }
 
 // roundAtOnce bounds how many rounded elements the host holds on their way to a

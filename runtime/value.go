@@ -42,7 +42,7 @@ type Value struct {
 
 // onnxTypes are the numbers that ONNX gives to element types (TensorProto.DataType).
 var onnxTypes = map[models.DType]C.int{
-	models.F32: 1, models.U8: 2, models.I32: 6, models.I64: 7, models.Bool: 9,
+	models.F32: 1, models.U8: 2, models.I8: 3, models.I32: 6, models.I64: 7, models.Bool: 9,
 	models.F16: 10, models.F64: 11, models.BF16: 16,
 }
 

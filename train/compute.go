@@ -31,3 +31,6 @@ const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: comp
 // ComputeTypes are the values of model.dtype. The tensors of a model folder may have
 // the same types.
 var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16}
+
+// BaseTypes are the values of lora.base_dtype.
+var BaseTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16, "int8": models.I8}

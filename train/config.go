@@ -51,7 +51,7 @@ type ModelConfig struct {
 type LoRAConfig struct {
 	On bool `toml:"on" flag:"lora" help:"train a LoRA adapter in place of the weights; without a learning rate of its own, a run then has ten times the default one"`
 	lora.Settings
-	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time" note:"16 bits are for the CPU, with model.dtype float32"`
+	BaseDType string `toml:"base_dtype" flag:"base-dtype" choice:"float32 bfloat16 float16 int8" help:"type that the matrices of the model's layers are held in beside an adapter; they are rounded to it, and widened layer by layer as the graphs run, which takes less memory and more time; int8 has a scale for every 32 numbers of a row" note:"types other than float32 are for the CPU, with model.dtype float32"`
 }
 
 // Check reports a type of the base that does not go with the rest of a run.

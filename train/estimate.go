@@ -13,8 +13,8 @@ import (
 // as long as it may be. All parts are exact except Activations and Other.
 type MemoryEstimate struct {
 	Weights int64 `json:"weights"`
-	// Halves is the layers in 16 bits: a copy for models that compute in them, and in
-	// place of float32 where lora.base_dtype says so.
+	// Halves is the layers in 16 bits, or in int8 with their scales: a copy for models
+	// that compute in them, and in place of float32 where lora.base_dtype says so.
 	Halves    int64 `json:"weights_16_bits,omitempty"`
 	Gradients int64 `json:"gradients"`
 	Moments   int64 `json:"moments"`
@@ -57,7 +57,7 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 		if err != nil {
 			return MemoryEstimate{}, err
 		}
-		compute.Adapter, compute.Base = &a.Adapter, ComputeTypes[c.LoRA.BaseDType]
+		compute.Adapter, compute.Base = &a.Adapter, BaseTypes[c.LoRA.BaseDType]
 	}
 	arch, err := model.Architecture(compute)
 	if err != nil {
@@ -73,7 +73,7 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 		trained = int64(l.Size)
 		e.Weights, e.Gradients, e.Moments = 4*(n+trained), 4*trained, 8*trained
 		if compute.Narrow() {
-			e.Weights, e.Halves = e.Weights-4*int64(to-from), 2*int64(to-from)
+			e.Weights, e.Halves = e.Weights-4*int64(to-from), models.NarrowBytes(compute.Base, to-from)
 		}
 	} else if objectives.NeedsReference(c.Objective.Settings) {
 		e.Reference = 4*n + e.Halves
@@ -132,7 +132,7 @@ func (e MemoryEstimate) Certain() int64 {
 func (e MemoryEstimate) Lines() [][2]string {
 	lines := [][2]string{{"weights", memory.Text(e.Weights)}}
 	if e.Halves > 0 {
-		lines = append(lines, [2]string{"weights in 16 bits", memory.Text(e.Halves)})
+		lines = append(lines, [2]string{"weights in fewer bits", memory.Text(e.Halves)})
 	}
 	lines = append(lines, [2]string{"gradients", memory.Text(e.Gradients)}, [2]string{"moments", memory.Text(e.Moments)})
 	if e.Reference > 0 {

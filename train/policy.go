@@ -1,10 +1,12 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"log/slog"
 	"os"
 	"unsafe"
 
@@ -31,7 +33,7 @@ type Policy struct {
 	// Adapter is what the Ring has beside the Weights; nil for the model alone.
 	Adapter *lora.Adapter
 
-	base     *rundir.Base // what a new adapter's checkpoints say of the model; else nil
+	base     *rundir.Base // see Base
 	compute  models.Compute
 	shared   bool   // the Weights are another Policy's
 	unpacked string // a temporary folder to remove
@@ -58,7 +60,7 @@ func OpenBaseOn(env *runtime.Env, dir, dtype, base string) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	compute.Base = ComputeTypes[base]
+	compute.Base = BaseTypes[base]
 	return openPolicy(dir, compute, models.LoadHeld)
 }
 
@@ -116,7 +118,7 @@ func OpenPolicyFor(env *runtime.Env, c Config, base string, shared *os.File) (*P
 	if err != nil {
 		return nil, err
 	}
-	compute.Base = ComputeTypes[c.LoRA.BaseDType]
+	compute.Base = BaseTypes[c.LoRA.BaseDType]
 	load := models.LoadHeld
 	if shared != nil {
 		load = func(dir string, compute models.Compute) (models.Model, *models.Weights, error) {
@@ -145,7 +147,7 @@ func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	p.base = &rundir.Base{Model: base, Digest: checksum(p.Weights)}
+	p.base = &rundir.Base{Model: base, Digest: checksum(p.Weights), Held: heldIn(p.Weights)}
 	return p.adapt(a, w)
 }
 
@@ -168,10 +170,14 @@ func (p *Policy) CheckBase(base *rundir.Base, dir string) error {
 
 // LoadAdapter puts the adapter of a folder beside the model. From then on all that is
 // made of the Ring computes with it, and optimizer steps change it alone. It comes
-// before anything is made of the Ring.
+// before anything is made of the Ring. If a state in the folder says beside which
+// weights it was trained, LoadAdapter refuses others.
 func (p *Policy) LoadAdapter(dir string) error {
 	a, err := lora.Read(dir, p.Model)
 	if err != nil {
+		return err
+	}
+	if err := p.checkTrained(dir); err != nil {
 		return err
 	}
 	w, err := a.Load(dir)
@@ -181,17 +187,33 @@ func (p *Policy) LoadAdapter(dir string) error {
 	return p.adapt(a, w)
 }
 
-// LoadTrained is LoadAdapter for a checkpoint of a run. It refuses another model than
-// the one beside which the adapter was trained.
-func (p *Policy) LoadTrained(checkpoint string) error {
-	s, err := rundir.ReadState(checkpoint)
-	if err != nil {
+// checkTrained refuses the adapter of a folder that was trained beside other weights.
+func (p *Policy) checkTrained(dir string) error {
+	base, err := rundir.ReadBase(dir)
+	if err != nil || base == nil {
 		return err
 	}
-	if is := checksum(p.Weights); s.Base != nil && s.Base.Digest != is {
-		return fmt.Errorf("train: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", checkpoint, s.Base.Digest, s.Base.Model, p.Dir, is)
+	is := checksum(p.Weights)
+	switch {
+	case base.Digest == is:
+		p.base = base
+	case base.Held != heldIn(p.Weights):
+		slog.Warn("the adapter was trained beside a model held in another type, so it cannot be told whether this is that model", "adapter", dir, "model", base.Model,
+			"trained_beside", cmp.Or(base.Held, "float32"), "held_in", cmp.Or(heldIn(p.Weights), "float32"))
+	default:
+		return fmt.Errorf("train: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, p.Dir, is)
 	}
-	return p.LoadAdapter(checkpoint)
+	return nil
+}
+
+// heldIn is the type of the layers of w as Base.Held has it.
+func heldIn(w *models.Weights) string {
+	for name, d := range BaseTypes {
+		if n := w.Narrow; n != nil && n.DType == d {
+			return name
+		}
+	}
+	return ""
 }
 
 // Beside returns a policy of the same model with the adapter of a folder. It shares
@@ -233,8 +255,8 @@ func CheckAdapter(model, adapter string) error {
 	return err
 }
 
-// Base is what checkpoints of a new adapter say of the model beside it; nil where the
-// model's weights are trained.
+// Base is what checkpoints of an adapter say of the model beside it; nil where the
+// model's weights are trained, and for an adapter whose folder did not say it.
 func (p *Policy) Base() *rundir.Base { return p.base }
 
 // Learned is what the steps of a Stepper of the policy's Ring change, for checkpoints.

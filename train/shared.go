@@ -16,7 +16,7 @@ func ShareBase(c Config, base string) (*os.File, error) {
 		return nil, err
 	}
 	defer remove()
-	compute := models.Compute{Base: ComputeTypes[c.LoRA.BaseDType]}
+	compute := models.Compute{Base: BaseTypes[c.LoRA.BaseDType]}
 	return models.Share(dir, sharedKey(base, compute), compute)
 }
 

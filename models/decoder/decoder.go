@@ -68,10 +68,10 @@ func (s Shape) Architecture(c models.Compute) (models.Architecture, error) {
 	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16}, c.Type) {
 		return nil, fmt.Errorf("graphs compute in F32, BF16 or F16, not %v", c.Type)
 	}
-	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16}, c.Base) || c.Narrow() && (c.Type == models.BF16 || c.Type == models.F16 || c.Provider != models.CPU) {
-		return nil, fmt.Errorf("a base in %v: it may be F32, BF16 or F16, and 16 bits go with computing in F32 on the CPU", c.Base)
-	}
 	a := Architecture{s, c}
+	if err := a.checkBase(); err != nil {
+		return nil, err
+	}
 	return a, a.checkAdapter()
 }
 

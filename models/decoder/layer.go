@@ -135,7 +135,15 @@ func (w *weights) widen(in int, parts ...module) {
 
 // matrix declares the matrix of a module and gives it in the type of the products.
 func (w *weights) matrix(m module, in int) *graph.Node {
-	return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.elem())
+	if w.a.Base != models.I8 {
+		return graph.Cast(w.input(m.name+".weight", w.a.held(), m.rows, in), w.a.elem())
+	}
+	blocks := in / models.Block // which have no gradient, even where there is no adapter
+	name := w.prefix + m.name + ".weight"
+	x := graph.Cast(parameter(w.g, name, onnx.Int8, m.rows, in), onnx.Float)
+	scales := parameter(w.g, name+models.ScaleSuffix, onnx.Float, m.rows, blocks)
+	scaled := graph.Mul(graph.Reshape(x, m.rows, blocks, models.Block), graph.Reshape(scales, m.rows, blocks, 1))
+	return graph.Reshape(scaled, m.rows, in)
 }
 
 func (w *weights) input(name string, elem onnx.ElemType, sizes ...any) *graph.Node {

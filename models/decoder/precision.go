@@ -1,6 +1,9 @@
 package decoder
 
 import (
+	"fmt"
+	"slices"
+
 	"onering/models"
 	"onering/models/adamw"
 	"onering/models/graph"
@@ -30,9 +33,25 @@ import (
 // training. Products of float32 may run in TensorFloat-32: its 11 bits hold the
 // fractions of both 16-bit types.
 
-// With a Base of 16 bits all of this is as in float32, but the matrices of the layers
-// are inputs of 16 bits and widened where they are read: those of a layer are there in
-// float32 while it runs.
+// With a Base of 16 or 8 bits all of this is as in float32, but the matrices of the
+// layers are inputs of that type and widened where they are read: those of a layer are
+// there in float32 while it runs.
+
+// checkBase reports an impossible Base.
+func (a Architecture) checkBase() error {
+	c := a.Compute
+	if !slices.Contains([]models.DType{models.Invalid, models.F32, models.BF16, models.F16, models.I8}, c.Base) || c.Narrow() && (c.Type == models.BF16 || c.Type == models.F16 || c.Provider != models.CPU) {
+		return fmt.Errorf("a base in %v: it may be F32, BF16, F16 or I8, and fewer than 32 bits go with computing in F32 on the CPU", c.Base)
+	}
+	if c.Base == models.I8 {
+		for _, o := range a.operands() {
+			if o.width%models.Block != 0 {
+				return fmt.Errorf("a base in I8 has a scale for every %d numbers of a row, and those of %q are %d: hold it in BF16", models.Block, o.name, o.width)
+			}
+		}
+	}
+	return nil
+}
 
 // held is the element type in which the matrices of the layers are inputs.
 func (a Architecture) held() onnx.ElemType {
@@ -41,6 +60,8 @@ func (a Architecture) held() onnx.ElemType {
 		return onnx.BFloat16
 	case models.F16:
 		return onnx.Float16
+	case models.I8:
+		return onnx.Int8
 	}
 	return a.elem()
 }

@@ -343,7 +343,7 @@ func valueInfo(n *Node, name string) onnx.ValueInfo {
 // dtypes are the element types that a graph may use, as the rest of onering calls them.
 var dtypes = map[onnx.ElemType]models.DType{
 	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Double: models.F64,
-	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Boolean: models.Bool,
+	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Int8: models.I8, onnx.Boolean: models.Bool,
 }
 
 // portOf describes n as an input or output to those who run the program.

@@ -22,6 +22,7 @@ type ElemType int32
 const (
 	Float    ElemType = 1
 	Uint8    ElemType = 2
+	Int8     ElemType = 3
 	Int32    ElemType = 6
 	Int64    ElemType = 7
 	Boolean  ElemType = 9
@@ -31,7 +32,7 @@ const (
 )
 
 var elemNames = map[ElemType]string{
-	Float: "float", Uint8: "uint8", Int32: "int32", Int64: "int64", Boolean: "bool",
+	Float: "float", Uint8: "uint8", Int8: "int8", Int32: "int32", Int64: "int64", Boolean: "bool",
 	Float16: "float16", Double: "double", BFloat16: "bfloat16",
 }
 
@@ -46,7 +47,7 @@ func (t ElemType) String() string {
 // Size returns the bytes of one element; 0 for a type that is not known.
 func (t ElemType) Size() int {
 	switch t {
-	case Uint8, Boolean:
+	case Uint8, Int8, Boolean:
 		return 1
 	case Float16, BFloat16:
 		return 2

@@ -2,9 +2,12 @@ package rundir
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 
 	"onering/files"
@@ -78,6 +81,28 @@ type State struct {
 type Base struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
+	// Held is the type that its layers were held in; "" is float32.
+	Held string `json:"held,omitempty"`
+}
+
+// ReadBase reads what the state in an adapter's folder says of the model beside it;
+// nil if there is no state, or if it says nothing.
+func ReadBase(dir string) (*Base, error) {
+	path := stateJSON(dir)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text, err := files.ReadIn(path, maxState)
+	var s struct{ Base *Base }
+	if err == nil {
+		if err = json.Unmarshal(text, &s); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("train: the state of an adapter: %w", err)
+	}
+	return s.Base, nil
 }
 
 // A LossScale is what losses are multiplied by before they are differentiated in
