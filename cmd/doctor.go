@@ -18,7 +18,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	var where train.RuntimeConfig
-	var asJSON bool
+	var asJSON, ranks bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what onering finds on this machine",
@@ -29,15 +29,23 @@ fetches nothing. Add the output to a bug report.
 With --device cuda it looks at the library that a run on a GPU would load, and
 everything that a GPU run lacks is a problem.
 
+With --mpi, started by mpirun or srun, it shows the ranks of a run, their hosts and
+devices and the MPI library, and measures how fast messages are between neighbours in
+the ring of ranks. ONERING_MPI names an MPI library other than the one it finds.
+
 The exit code is 1 if something keeps onering from running.`,
 		Example: `  onering doctor
   onering doctor --device cuda
   onering doctor --json
+  mpirun -n 4 onering doctor --mpi
   onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkDevice(where.Device); err != nil {
 				return err
+			}
+			if ranks {
+				return doctorMPI(c, where, asJSON)
 			}
 			found, err := runtime.Diagnose(c.Context(), where.Options())
 			if err != nil {
@@ -62,6 +70,7 @@ The exit code is 1 if something keeps onering from running.`,
 	}
 	flags := c.Flags()
 	addRuntime(c, &where, "device", "threads", "library")
+	flags.BoolVar(&ranks, "mpi", false, "look at the ranks that mpirun or srun started")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }

@@ -79,8 +79,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if errors.As(err, &elsewhere) {
 		return exitOK // that of the first rank is the exit code of all
 	}
-	for _, line := range errorLines(err, args) {
-		fmt.Fprintf(stderr, "onering: %s\n", line)
+	var ended *mpi.AbortError // which rank 0 prints for all
+	if !errors.As(err, &ended) {
+		for _, line := range errorLines(err, args) {
+			fmt.Fprintf(stderr, "onering: %s\n", line)
+		}
 	}
 	var stopped interrupted
 	if errors.As(err, &stopped) {

@@ -25,6 +25,19 @@ var programs = map[string]func(*World) error{
 	"left":     oneLeaves,
 	"context":  contextEnds,
 	"gather":   gatherAll,
+	"measure": func(w *World) error {
+		links, err := w.Measure(context.Background())
+		if err != nil || w.Rank() > 0 || w.Size() == 1 {
+			return err
+		}
+		for i, l := range links {
+			if l.From != i || l.To != (i+1)%w.Size() || l.Latency <= 0 || l.Bandwidth <= 0 || l.Ring <= 0 {
+				return fmt.Errorf("link %d: %+v", i, l)
+			}
+		}
+		fmt.Println(links)
+		return nil
+	},
 	"abort": func(w *World) error {
 		if w.Rank() > 0 {
 			w.Abort(fmt.Errorf("this is why"))
@@ -128,7 +141,7 @@ func mpirun(t *testing.T, n int, program string, env ...string) (string, error) 
 
 // What must go well does, for one rank and several.
 func TestRanks(t *testing.T) {
-	for _, program := range []string{"messages", "nil", "length", "left", "context", "gather", "close"} {
+	for _, program := range []string{"messages", "nil", "length", "left", "context", "gather", "measure", "close"} {
 		for _, n := range []int{1, 2, 3} {
 			out, err := mpirun(t, n, program)
 			if lossy[program] {
