@@ -29,9 +29,9 @@ fetches nothing. Add the output to a bug report.
 With --device cuda it looks at the library that a run on a GPU would load, and
 everything that a GPU run lacks is a problem.
 
-With --mpi, started by mpirun or srun, it shows the ranks of a run, their hosts and
-devices and the MPI library, and measures how fast messages are between neighbours in
-the ring of ranks. ONERING_MPI names an MPI library other than the one it finds.
+With --mpi, started by mpirun or srun, it shows the ranks of a run, their hosts
+and devices and the MPI library, and measures how fast messages are between
+neighbours in the ring of ranks. ONERING_MPI names another library.
 
 The exit code is 1 if something keeps onering from running.`,
 		Example: `  onering doctor

@@ -141,6 +141,9 @@ func mpirun(t *testing.T, n int, program string, env ...string) (string, error) 
 
 // What must go well does, for one rank and several.
 func TestRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
 	for _, program := range []string{"messages", "nil", "length", "left", "context", "gather", "measure", "close"} {
 		for _, n := range []int{1, 2, 3} {
 			out, err := mpirun(t, n, program)
