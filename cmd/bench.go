@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ type benchCommand struct {
 	config, dtype string
 	lora          train.LoRAConfig
 	parts         []string
+	contexts      []string
 	stash         int
 	runtime       train.RuntimeConfig
 }
@@ -48,6 +50,7 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
   onering bench --config Qwen2.5-1.5B --part decode --batch 8
   onering bench --config bench/qwen2.5-0.5b --part train --rows 8 --tokens 278 --prompt 150 --group 4
+  onering bench --config bench/qwen2.5-0.5b --part decode --batch 16 --context 64 --contexts 64x16 --contexts 64x15,3000
   onering bench --config bench/qwen2.5-7b --device cuda --dtype bfloat16 --part score,step --offload`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return b.run(c) },
@@ -57,6 +60,7 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	flags.StringSliceVar(&b.parts, "part", benchParts[:1], "what to measure: all, or some of "+strings.Join(benchParts[1:], ", "))
 	flags.IntSliceVar(&b.Batch, "batch", b.Batch, "batch sizes of decoding")
 	flags.IntVar(&b.Context, "context", b.Context, "tokens in the cache when decoding begins")
+	flags.StringArrayVar(&b.contexts, "contexts", nil, "decode rows of several contexts together, such as 64x15,3000 for fifteen of 64 and one of 3000; may be given several times")
 	flags.IntVar(&b.Steps, "steps", b.Steps, "decode steps to time")
 	flags.IntVar(&b.Rows, "rows", b.Rows, "sequences of the training pass")
 	flags.IntVar(&b.Tokens, "tokens", b.Tokens, "tokens of each sequence, and of the prompt")
@@ -100,6 +104,14 @@ func (b *benchCommand) check() error {
 			return usagef("--batch %d: must be at most %d", n, maxSlots)
 		}
 	}
+	b.Contexts = make(map[string][]int)
+	for _, text := range b.contexts {
+		rows, err := parseContexts(text)
+		if err != nil {
+			return err
+		}
+		b.Contexts[text] = rows
+	}
 	if err := checkDType(b.dtype, b.runtime.Device); err != nil {
 		return err
 	}
@@ -117,6 +129,23 @@ func (b *benchCommand) check() error {
 	}
 	b.Stash = models.Stash(b.stash)
 	return nil
+}
+
+// parseContexts reads the rows of --contexts: lengths, each with how many rows have it.
+func parseContexts(text string) (rows []int, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		length, times, several := strings.Cut(part, "x")
+		n, err := strconv.Atoi(length)
+		k := 1
+		if err == nil && several {
+			k, err = strconv.Atoi(times)
+		}
+		if err != nil || n < 1 || n > maxBench || k < 1 || len(rows)+k > maxSlots {
+			return nil, usagef("--contexts %q: must be lengths such as 64x15,3000: from 1 to %d tokens, and at most %d rows", text, maxBench, maxSlots)
+		}
+		rows = append(rows, slices.Repeat([]int{n}, k)...)
+	}
+	return rows, nil
 }
 
 func (b *benchCommand) run(c *cobra.Command) error {

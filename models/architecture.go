@@ -51,6 +51,9 @@ type Geometry struct {
 	// Unturned[i] is set if layer i applies no rotary embedding; nil if every
 	// layer applies it.
 	Unturned []bool
+	// CacheParts is in how many parts DecodeParts takes the cache; 1 where there is no
+	// such Program.
+	CacheParts int
 	// CacheWidth is the width of a head in the cache: HeadDim, or the next
 	// multiple of 16.
 	CacheWidth int
@@ -91,9 +94,11 @@ type Architecture interface {
 	LayerPrefix(i int) string
 
 	// Prefill computes prompts from their start, Decode one more token for
-	// each row of the cache, Sample chooses tokens.
+	// each row of the cache, Sample chooses tokens. DecodeParts is Decode over a cache
+	// in CacheParts parts, whose rows have room for different numbers of tokens.
 	Prefill() (Program, error)
 	Decode(form Form) (Program, error)
+	DecodeParts(form Form) (Program, error)
 	Sample(choice Choice, form Form) (Program, error)
 
 	// Layer is one decoder layer over packed tokens, forward and backward.

@@ -81,8 +81,18 @@ type Use struct {
 	Role Role
 	// Of is the name of the parameter to which a Gradient belongs.
 	Of string
-	// Layer is the layer whose Keys or Values the port is.
-	Layer int
+	// Layer is the layer whose Keys or Values the port is, and Part the part of the
+	// cache, from 0, in a Program that takes one in parts.
+	Layer, Part int
+}
+
+// InPart is the name of a port in a part of the cache, for DecodeParts: from part 1 on
+// the ports of caches, of places in them and of masks have one for each part.
+func InPart(name string, part int) string {
+	if part == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s.part%d", name, part)
 }
 
 // A Role is a kind of port. A runtime binds all ports of one role in the same way.

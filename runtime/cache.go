@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"onering/models"
 )
@@ -10,18 +11,36 @@ import (
 // A cache holds the keys and values of the sequences that are being decoded, one
 // row for each. n sequences always have rows 0 to n-1: when one ends, the last one
 // moves into its row. So a step computes no idle rows.
+//
+// Where inParts is set, rows that are much longer than the others lie in a second part
+// with room for more tokens: a step reads whole rows, up to the capacity of their part.
+// The rows of both are numbered through, those of the first part first.
 type cache struct {
 	memory    memory
 	geometry  models.Geometry
 	maxTokens int
 
-	layers   []cacheLayer // each [slots,G,S,K] with S = capacity
-	capacity int          // tokens that a row has room for; grows up to maxTokens
-	rowOf    []int        // by slot; -1 if the slot is free
+	parts   [2]cachePart
+	placeOf []cachePlace // by slot
+	failed  error        // an error that left the cache broken; later calls return it
+
+	inParts bool // whether arrange is used: capacities shrink too, and there may be two parts
+	least   int  // the bytes of a layer that two parts must spare in a step
+	steps   int  // since rows were arranged
+}
+
+// A cachePart is some rows of a cache.
+type cachePart struct {
+	layers   []cacheLayer // each [room,G,S,K] with S = capacity
+	room     int          // rows
+	capacity int          // tokens that a row has room for
 	slotOf   []int        // by row
 	lengths  []int        // tokens in the cache, by row
-	failed   error        // an error that left the cache broken; later calls return it
+	made     int          // how often it got other memory
 }
+
+// A cachePlace is where the sequence of a slot lies; its row is -1 if the slot is free.
+type cachePlace struct{ part, row int }
 
 // A cacheLayer is the keys and values of one layer.
 type cacheLayer struct{ k, v buffer }
@@ -54,46 +73,216 @@ func closeLayers(layers []cacheLayer) {
 
 // newCache makes an empty cache for slots sequences.
 func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
-	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, rowOf: make([]int, slots), layers: make([]cacheLayer, g.Layers)}
-	for i := range c.rowOf {
-		c.rowOf[i] = -1
-	}
-	for i := range c.layers {
-		c.layers[i] = cacheLayer{e.buffer(g.Compute), e.buffer(g.Compute)}
+	// Other kernels than products on a CPU are given the length of each row.
+	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots),
+		inParts: g.CacheParts > 1 && e.memory.aliases(), least: 2 << 20}
+	for i := range c.placeOf {
+		c.placeOf[i].row = -1
 	}
 	return c
 }
 
+func (c *cache) close() {
+	for i := range c.parts {
+		closeLayers(c.parts[i].layers)
+	}
+}
+
 // rows returns how many sequences are being decoded.
-func (c *cache) rows() int { return len(c.slotOf) }
+func (c *cache) rows() int { return len(c.parts[0].slotOf) + len(c.parts[1].slotOf) }
+
+// rowOf returns the row of a slot, counted through both parts; -1 if it is free.
+func (c *cache) rowOf(slot int) int {
+	x := c.placeOf[slot]
+	if x.part == 1 {
+		return len(c.parts[0].slotOf) + x.row
+	}
+	return x.row
+}
+
+// length returns how many tokens of a slot that is in use are in the cache.
+func (c *cache) length(slot int) int {
+	return c.parts[c.placeOf[slot].part].lengths[c.placeOf[slot].row]
+}
+
+// stepped counts the token that a step has added to each row.
+func (c *cache) stepped() {
+	for i := range c.parts {
+		for row := range c.parts[i].lengths {
+			c.parts[i].lengths[row]++
+		}
+	}
+}
+
+// used returns the parts that have rows, at least the first.
+func (c *cache) used() []cachePart {
+	if len(c.parts[1].slotOf) > 0 {
+		return c.parts[:]
+	}
+	return c.parts[:1]
+}
 
 // rowSize returns how many elements one row of a layer's keys has.
-func (c *cache) rowSize() int { return c.geometry.KVHeads * c.capacity * c.geometry.CacheWidth }
+func (p *cachePart) rowSize(g models.Geometry) int { return g.KVHeads * p.capacity * g.CacheWidth }
 
-// reserve makes room for n tokens in each row. A step reads whole rows, so they are
-// not longer than needed: they grow with the longest sequence, each time by a
-// quarter and at least 64 tokens.
+// holds reports whether each row has room for one more token.
+func (p *cachePart) holds() bool {
+	return len(p.lengths) == 0 || slices.Max(p.lengths) < p.capacity
+}
+
+// reserve makes room for n tokens in each row of the first part. A step reads whole
+// rows, so they are not longer than needed: they grow with the longest sequence, each
+// time by a quarter and at least 64 tokens.
 func (c *cache) reserve(n int) error {
-	if c.failed != nil || n <= c.capacity {
+	p := &c.parts[0]
+	if c.failed != nil || n <= p.capacity && p.room == len(c.placeOf) {
 		return c.failed
 	}
-	was, wasRow := c.capacity, c.rowSize()
-	c.capacity = min(c.maxTokens, max(n+n/4, n+64))
-	for i := range c.layers {
-		for _, old := range c.layers[i].both() {
-			grown, err := zeros(c.memory, c.geometry.Compute, len(c.rowOf)*c.rowSize())
-			for row, length := range c.lengths {
-				if err == nil {
-					err = c.place(&grown, old, row*wasRow, row, length, was)
+	capacity := p.capacity
+	if n > capacity {
+		capacity = min(c.maxTokens, max(n+n/4, n+64))
+	}
+	return c.rebuild(arrangement{p.slotOf, len(c.placeOf), capacity}, c.parts[1].arrangement())
+}
+
+// arrangeEvery is after how many steps rows are arranged anew if that pays.
+const arrangeEvery = 64
+
+// arrange gives each row room for one more token. It moves rows between the parts and
+// changes their capacities where a row has no room, and now and then where that spares
+// a fifth of what a step reads. That decides no result: the tokens beyond a row's end
+// are masked.
+func (c *cache) arrange() error {
+	if c.failed != nil {
+		return c.failed
+	}
+	c.steps++
+	fits := len(c.parts[0].slotOf) > 0
+	now := 0
+	for i := range c.parts {
+		p := &c.parts[i]
+		fits = fits && p.holds()
+		now += len(p.slotOf) * p.capacity
+	}
+	if fits && c.steps < arrangeEvery {
+		return nil
+	}
+	c.steps = 0
+	first, second := c.plan()
+	if fits && 5*(len(first.slots)*first.capacity+len(second.slots)*second.capacity) > 4*now {
+		return nil
+	}
+	return c.rebuild(first, second)
+}
+
+// An arrangement says which slots a part has, in the order of its rows, and its sizes.
+type arrangement struct {
+	slots          []int
+	room, capacity int
+}
+
+func (p *cachePart) arrangement() arrangement { return arrangement{p.slotOf, p.room, p.capacity} }
+
+// plan returns the parts that a step reads least of.
+func (c *cache) plan() (first, second arrangement) {
+	slots := slices.Concat(c.parts[0].slotOf, c.parts[1].slotOf)
+	lengths := make([]int, len(slots))
+	for i, slot := range slots {
+		lengths[i] = c.length(slot)
+	}
+	slices.Sort(lengths)
+	n := len(slots)
+	capacity := func(length int) int {
+		return min(c.maxTokens, (length+max(64, length/8)+63)/64*64)
+	}
+	longest := capacity(lengths[n-1])
+	whole := n * longest
+	least, bound := whole, lengths[n-1] // of the first part
+	for k := 1; k < n; k++ {
+		if cost := k*capacity(lengths[k-1]) + (n-k)*longest; lengths[k] > lengths[k-1] && cost < least {
+			least, bound = cost, lengths[k-1]
+		}
+	}
+	// A second part has its own operators in each layer.
+	if spared := (whole - least) * 2 * c.geometry.KVHeads * c.geometry.CacheWidth * c.geometry.Compute.Size(); spared < c.least {
+		bound = lengths[n-1]
+	}
+	for _, slot := range slots {
+		if c.length(slot) <= bound {
+			first.slots = append(first.slots, slot)
+		} else {
+			second.slots = append(second.slots, slot)
+		}
+	}
+	first.room, first.capacity = len(c.placeOf), capacity(bound)
+	if second.room = len(second.slots); second.room > 0 {
+		second.capacity = longest
+	}
+	return first, second
+}
+
+// rebuild moves all rows to where an arrangement of the two parts has them. A part that
+// stays what it is keeps its memory.
+func (c *cache) rebuild(arrangements ...arrangement) error {
+	var made [2]cachePart
+	for i, a := range arrangements {
+		old := &c.parts[i]
+		if a.room == old.room && a.capacity == old.capacity && slices.Equal(a.slots, old.slotOf) {
+			made[i] = *old
+			continue
+		}
+		made[i] = cachePart{room: a.room, capacity: a.capacity, slotOf: slices.Clone(a.slots), made: old.made + 1}
+		for _, slot := range a.slots {
+			made[i].lengths = append(made[i].lengths, c.length(slot))
+		}
+		if a.room > 0 {
+			made[i].layers = make([]cacheLayer, c.geometry.Layers)
+		}
+	}
+	if c.failed = c.move(&made); c.failed != nil { // some layers have moved, others not
+		for i := range made {
+			if made[i].made != c.parts[i].made {
+				closeLayers(made[i].layers)
+			}
+		}
+		return c.failed
+	}
+	c.parts = made
+	for i := range made {
+		for row, slot := range made[i].slotOf {
+			c.placeOf[slot] = cachePlace{i, row}
+		}
+	}
+	return nil
+}
+
+// move copies the rows of all layers to new parts, layer by layer, and frees the old.
+func (c *cache) move(made *[2]cachePart) error {
+	for layer := range c.geometry.Layers {
+		for half := range 2 {
+			for i := range made {
+				p := &made[i]
+				if p.room == 0 || p.made == c.parts[i].made {
+					continue
+				}
+				to, err := zeros(c.memory, c.geometry.Compute, p.room*p.rowSize(c.geometry))
+				if err != nil {
+					return err
+				}
+				*p.layers[layer].both()[half] = to
+				for row, slot := range p.slotOf {
+					from := &c.parts[c.placeOf[slot].part]
+					at := c.placeOf[slot].row * from.rowSize(c.geometry)
+					if err := c.place(p, &to, from.layers[layer].both()[half], at, row, p.lengths[row], from.capacity); err != nil {
+						return err
+					}
 				}
 			}
-			if err != nil {
-				grown.close()
-				c.failed = err // some layers have grown, others not
-				return err
+			for i := range c.parts {
+				if old := &c.parts[i]; old.layers != nil && old.made != made[i].made {
+					old.layers[layer].both()[half].close()
+				}
 			}
-			old.close()
-			*old = grown
 		}
 	}
 	return nil
@@ -101,93 +290,109 @@ func (c *cache) reserve(n int) error {
 
 // start gives a slot the next row and copies a prefix there.
 func (c *cache) start(slot int, x *prefix) error {
-	if c.rowOf[slot] >= 0 {
+	if c.placeOf[slot].row >= 0 {
 		return fmt.Errorf("runtime: slot %d is in use", slot)
 	}
 	if err := c.reserve(x.length + 1); err != nil {
 		return err
 	}
-	row := c.rows()
-	c.rowOf[slot], c.slotOf, c.lengths = row, append(c.slotOf, slot), append(c.lengths, x.length)
-	for i := range c.layers {
+	c.steps = arrangeEvery // the next step looks whether the new row lies well
+	p := &c.parts[0]
+	row := len(p.slotOf)
+	c.placeOf[slot], p.slotOf, p.lengths = cachePlace{0, row}, append(p.slotOf, slot), append(p.lengths, x.length)
+	for i := range p.layers {
 		key, value := x.parts(c.geometry, i)
-		if err := c.place(&c.layers[i].k, &x.cache, key, row, x.length, x.length); err != nil {
+		if err := c.place(p, &p.layers[i].k, &x.cache, key, row, x.length, x.length); err != nil {
 			return err
 		}
-		if err := c.place(&c.layers[i].v, &x.cache, value, row, x.length, x.length); err != nil {
+		if err := c.place(p, &p.layers[i].v, &x.cache, value, row, x.length, x.length); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place copies n tokens into a row of a cache's keys or values. In from, they begin
+// place copies n tokens into a row of a part's keys or values. In from, they begin
 // at element at, and their heads are stride tokens apart.
-func (c *cache) place(to, from *buffer, at, row, n, stride int) error {
+func (c *cache) place(p *cachePart, to, from *buffer, at, row, n, stride int) error {
 	k := c.geometry.CacheWidth
-	return to.copyRuns(row*c.rowSize(), c.capacity*k, from, at, stride*k, n*k, c.geometry.KVHeads)
+	return to.copyRuns(row*p.rowSize(c.geometry), p.capacity*k, from, at, stride*k, n*k, c.geometry.KVHeads)
 }
 
-// truncate frees the rows from n on, which were started last.
+// truncate frees the rows of the first part from n on, which were started last.
 func (c *cache) truncate(n int) {
-	for _, slot := range c.slotOf[n:] {
-		c.rowOf[slot] = -1
+	p := &c.parts[0]
+	for _, slot := range p.slotOf[n:] {
+		c.placeOf[slot] = cachePlace{0, -1}
 	}
-	c.slotOf, c.lengths = c.slotOf[:n], c.lengths[:n]
+	p.slotOf, p.lengths = p.slotOf[:n], p.lengths[:n]
 }
 
-// free gives a slot back. The last row moves into the row of that slot.
+// free gives a slot back. The last row of its part moves into the row of that slot.
 func (c *cache) free(slot int) {
-	row := c.rowOf[slot]
-	if row < 0 {
+	at := c.placeOf[slot]
+	if at.row < 0 {
 		return
 	}
-	last := c.rows() - 1
-	if row != last {
-		for i := range c.layers {
-			for _, b := range c.layers[i].both() {
-				if err := c.place(b, b, last*c.rowSize(), row, c.lengths[last], c.capacity); err != nil {
+	p := &c.parts[at.part]
+	last := len(p.slotOf) - 1
+	if at.row != last {
+		for i := range p.layers {
+			for _, b := range p.layers[i].both() {
+				if err := c.place(p, b, b, last*p.rowSize(c.geometry), at.row, p.lengths[last], p.capacity); err != nil {
 					c.failed = errors.Join(c.failed, err)
 				}
 			}
 		}
-		moved := c.slotOf[last]
-		c.rowOf[moved], c.slotOf[row], c.lengths[row] = row, moved, c.lengths[last]
+		moved := p.slotOf[last]
+		c.placeOf[moved], p.slotOf[at.row], p.lengths[at.row] = at, moved, p.lengths[last]
 	}
-	c.rowOf[slot] = -1
-	c.slotOf, c.lengths = c.slotOf[:last], c.lengths[:last]
+	c.placeOf[slot] = cachePlace{0, -1}
+	p.slotOf, p.lengths = p.slotOf[:last], p.lengths[:last]
+	if at.part == 1 && last == 0 {
+		closeLayers(p.layers)
+		*p = cachePart{made: p.made}
+	}
+}
+
+// A cacheView is the rows of a cache, or of a part of one, that a session computes.
+type cacheView struct {
+	layers       []cacheLayer
+	rows, tokens int
+	made         int // changes when the layers get other memory
 }
 
 // A cacheBinding holds the Values over a cache that a session is bound to.
 type cacheBinding struct {
-	values       []*Value
-	rows, tokens int // of the cache when it was bound; 0 if it is not
+	values []*Value // by part, layer and half
+	bound  []cacheView
 }
 
-// bind binds a number of rows of a cache that has a number of tokens in each row.
-// It does nothing if both are what they were, because a cache gets other memory
-// only when its rows grow.
-func (c *cacheBinding) bind(b *Binding, layers []cacheLayer, g models.Geometry, rows, tokens int) error {
-	if c.rows == rows && c.tokens == tokens {
+// bind binds the parts of a cache. It does nothing if they are what they were.
+func (c *cacheBinding) bind(b *Binding, g models.Geometry, parts ...cacheView) error {
+	same := func(x, y cacheView) bool { return x.rows == y.rows && x.tokens == y.tokens && x.made == y.made }
+	if slices.EqualFunc(c.bound, parts, same) {
 		return nil
 	}
 	c.close()
-	for i := range layers {
-		for _, half := range layers[i].both() {
-			v, err := half.view(0, int64(rows), int64(g.KVHeads), int64(tokens), int64(g.CacheWidth))
-			if err != nil {
-				return err
+	for _, p := range parts {
+		for i := range p.layers {
+			for _, half := range p.layers[i].both() {
+				v, err := half.view(0, int64(p.rows), int64(g.KVHeads), int64(p.tokens), int64(g.CacheWidth))
+				if err != nil {
+					return err
+				}
+				c.values = append(c.values, v)
 			}
-			c.values = append(c.values, v)
 		}
 	}
 	for half, role := range []models.Role{models.Keys, models.Values} {
-		err := b.bindAll(role, func(p models.Port) (*Value, error) { return c.values[2*p.Layer+half], nil })
+		err := b.bindAll(role, func(p models.Port) (*Value, error) { return c.values[2*(p.Part*g.Layers+p.Layer)+half], nil })
 		if err != nil {
 			return err
 		}
 	}
-	c.rows, c.tokens = rows, tokens
+	c.bound = parts
 	return nil
 }
 

@@ -21,7 +21,7 @@ type Decoder struct {
 	cache    *cache
 	prefixes map[int]*prefix // by handle
 	nextID   int             // the next handle
-	steps    map[models.Form]*stepSession
+	steps    map[stepKind]*stepSession
 	prefill  *prefillSession
 	tokenChooser
 }
@@ -41,7 +41,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		angles: newAngles(e), cache: newCache(e, g, slots, maxTokens), prefixes: make(map[int]*prefix),
-		steps: make(map[models.Form]*stepSession), tokenChooser: newTokenChooser(e),
+		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
 	}
 	if err := d.angles.fill(maxTokens, g.RopeFrequencies); err != nil {
 		d.Close()
@@ -51,7 +51,7 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 }
 
 // Slots returns how many sequences can be decoded at once.
-func (d *Decoder) Slots() int { return len(d.cache.rowOf) }
+func (d *Decoder) Slots() int { return len(d.cache.placeOf) }
 
 // MaxTokens returns the most tokens, prompt and response, that a slot holds.
 func (d *Decoder) MaxTokens() int { return d.maxTokens }
@@ -108,7 +108,7 @@ type decodeSession struct {
 	bound          cacheBinding
 	ids, pos       buffer // int64, the tokens fed and their positions
 	seqlens, total buffer // int32, the last place of each row in the cache; the tokens of the longest row
-	mask           buffer // added to the scores of attention
+	mask           buffer // [T,T], added to the scores of attention within prompts
 	hidden         buffer // [B,D], the normed state of each row's last token
 }
 
@@ -147,7 +147,7 @@ func (s *decodeSession) close() {
 // Start copies each prefix into a row and samples the first token. After an error
 // all slots are as before.
 func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) (err error) {
-	began := d.cache.rows()
+	began := len(d.cache.parts[0].slotOf)
 	defer func() {
 		if err != nil {
 			d.cache.truncate(began)
@@ -172,11 +172,34 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 	return d.sample(d, slots, uniforms, next, logp, entropy)
 }
 
+// A stepKind is what Programs for a step differ in.
+type stepKind struct {
+	form  models.Form
+	parts int // of the cache
+}
+
 // A stepSession decodes one more token of each row.
 type stepSession struct {
 	decodeSession
-	at     buffer // int64 [B,G,3], where in the cache each row's new keys and values go
-	places buffer // int64 [S], the numbers 0 to S-1
+	at     [2]buffer // by part, int64 [B,G,3], where in the cache each row's new keys and values go
+	masks  [2]buffer // by part, [B,1,1,S], added to the scores of attention
+	places buffer    // int64 [S], the numbers 0 to S-1
+}
+
+func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
+	program := d.ring.Arch.Decode
+	if k.parts > 1 {
+		program = d.ring.Arch.DecodeParts
+	}
+	session, err := d.openSession(program(k.form))
+	if err != nil {
+		return nil, err
+	}
+	s := &stepSession{decodeSession: session, places: d.env.buffer(models.I64)}
+	for i := range s.at {
+		s.at[i], s.masks[i] = hostBuffer(models.I64), hostBuffer(models.F32)
+	}
+	return s, nil
 }
 
 // Step appends ids[i] to the sequence of slots[i] and samples the next token.
@@ -186,40 +209,52 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	if err != nil {
 		return err
 	}
-	n := len(slots)
-	form := d.form(n)
-	s := d.steps[form]
-	if s == nil {
-		session, err := d.openSession(d.ring.Arch.Decode(form))
-		if err != nil {
-			return err
-		}
-		s = &stepSession{decodeSession: session, at: hostBuffer(models.I64), places: d.env.buffer(models.I64)}
-		d.steps[form] = s
-	}
-	tokens := longest + 1
+	n, tokens := len(slots), longest+1
 	if d.wholeSteps() {
 		tokens = d.maxTokens
 	}
-	if err := d.cache.reserve(tokens); err != nil {
+	if d.cache.inParts {
+		err = d.cache.arrange()
+	} else {
+		err = d.cache.reserve(tokens)
+	}
+	if err != nil {
 		return err
 	}
-	if err := s.bound.bind(s.binding, d.cache.layers, d.geometry, d.rows(n), d.cache.capacity); err != nil {
+	parts := d.views(n)
+	kind := stepKind{d.form(n), len(parts)}
+	s := d.steps[kind]
+	if s == nil {
+		if s, err = d.newStepSession(kind); err != nil {
+			return err
+		}
+		d.steps[kind] = s
+	}
+	if err := s.bound.bind(s.binding, d.geometry, parts...); err != nil {
 		return err
 	}
-	if err := s.fill(d, slots, ids, tokens); err != nil {
+	if err := s.fill(d, slots, ids, tokens, parts); err != nil {
 		return err
 	}
 	if err := s.binding.Run(); err != nil {
 		return err
 	}
-	for row := range d.cache.lengths {
-		d.cache.lengths[row]++
-	}
+	d.cache.stepped()
 	if err := d.orderHidden(&s.hidden, slots); err != nil {
 		return err
 	}
 	return d.sample(d, slots, uniforms, next, logp, entropy)
+}
+
+// views returns the rows of the cache that a step over n sequences computes, by part.
+func (d *Decoder) views(n int) (parts []cacheView) {
+	for _, p := range d.cache.used() {
+		parts = append(parts, cacheView{p.layers, len(p.slotOf), p.capacity, p.made})
+	}
+	if len(parts) == 1 {
+		parts[0].rows = d.rows(n)
+	}
+	return parts
 }
 
 // checkStep returns an error if the step is not possible, else the length of the
@@ -229,11 +264,10 @@ func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 		return 0, fmt.Errorf("runtime: a step over %d of the %d sequences that are being decoded", len(slots), n)
 	}
 	for i, slot := range slots {
-		row := d.cache.rowOf[slot]
-		if row < 0 {
+		if d.cache.rowOf(slot) < 0 {
 			return 0, fmt.Errorf("runtime: slot %d is not in use", slot)
 		}
-		length := d.cache.lengths[row]
+		length := d.cache.length(slot)
 		if length >= d.maxTokens {
 			return 0, fmt.Errorf("runtime: slot %d is full with %d tokens", slot, d.maxTokens)
 		}
@@ -247,13 +281,11 @@ func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 
 // fill hands the ids of a step to the session, over rows of up to tokens tokens. A
 // row that no slot has begins a sequence of its own at every step.
-func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int) error {
-	n, heads, capacity := int64(d.rows(len(slots))), d.geometry.KVHeads, d.cache.capacity
+func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int, parts []cacheView) error {
+	n := int64(d.rows(len(slots)))
 	b := binder{b: s.binding}
 	rows := fill[int64](&b, ports.TokenIDs, &s.ids, n, 1)
 	pos := fill[int64](&b, ports.Positions, &s.pos, n, 1)
-	at := fillIf[int64](&b, ports.CachePlaces, &s.at, n, int64(heads), 3)
-	mask := fillIf[float32](&b, ports.Mask, &s.mask, n, 1, 1, int64(capacity))
 	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, n)
 	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
@@ -263,8 +295,33 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int) err
 	clear(rows)
 	clear(pos)
 	for i, slot := range slots {
-		row := d.cache.rowOf[slot]
-		rows[row], pos[row] = int64(ids[i]), int64(d.cache.lengths[row])
+		row := d.cache.rowOf(slot)
+		rows[row], pos[row] = int64(ids[i]), int64(d.cache.length(slot))
+	}
+	for i := range lens {
+		lens[i] = int32(pos[i])
+	}
+	for i := range total {
+		total[i] = int32(tokens)
+	}
+	first := 0
+	for i, p := range parts {
+		s.fillPart(&b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
+		first += p.rows
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return s.fillPlaces(&b, parts[0].tokens)
+}
+
+// fillPart fills what tells the rows of a part of the cache apart by their positions.
+func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64) {
+	n := int64(len(pos))
+	at := fillIf[int64](b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
+	mask := fillIf[float32](b, models.InPart(ports.Mask, part), &s.masks[part], n, 1, 1, int64(capacity))
+	if b.err != nil {
+		return
 	}
 	for i := range len(at) / 3 {
 		row, head := i/heads, i%heads
@@ -278,13 +335,6 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int) err
 			}
 		}
 	}
-	for i := range lens {
-		lens[i] = int32(pos[i])
-	}
-	for i := range total {
-		total[i] = int32(tokens)
-	}
-	return s.fillPlaces(&b, capacity)
 }
 
 // fillPlaces binds the numbers of the places in a row, if the Program has that
@@ -316,8 +366,8 @@ func (d *Decoder) orderHidden(from *buffer, slots []int) error {
 		return err
 	}
 	for i := 0; i < n; {
-		row, run := d.cache.rowOf[slots[i]], 1
-		for i+run < n && d.cache.rowOf[slots[i+run]] == row+run {
+		row, run := d.cache.rowOf(slots[i]), 1
+		for i+run < n && d.cache.rowOf(slots[i+run]) == row+run {
 			run++
 		}
 		if err := to.copyRuns(i*width, 0, from, row*width, 0, run*width, 1); err != nil {
@@ -335,7 +385,7 @@ func (d *Decoder) Free(slot int) { d.cache.free(slot) }
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at, &s.places)
+		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places)
 	}
 	d.steps = nil
 	if d.prefill != nil {
@@ -344,7 +394,7 @@ func (d *Decoder) Close() {
 	}
 	d.tokenChooser.close()
 	d.angles.close()
-	closeLayers(d.cache.layers)
+	d.cache.close()
 	for _, x := range d.prefixes {
 		x.close()
 	}

@@ -17,3 +17,14 @@ func (l *Learner) SpareActivations() (sets, bytes int) {
 	}
 	return len(l.spare.activations), bytes
 }
+
+// PartsAlways puts rows of the cache into two parts as soon as their lengths differ.
+func (d *Decoder) PartsAlways() { d.cache.least = 0 }
+
+// Parts returns how many rows each part of the cache has, and their capacities.
+func (d *Decoder) Parts() (rows, capacity [2]int) {
+	for i, p := range d.cache.parts {
+		rows[i], capacity[i] = len(p.slotOf), p.capacity
+	}
+	return rows, capacity
+}

@@ -39,4 +39,4 @@ func (p *Pass) Packed() (batch, longest, blocks, rows int) {
 func (l *Learner) Passes() int { return len(l.head.slices) }
 
 // Capacity returns how many tokens a row of the cache has room for.
-func (d *Decoder) Capacity() int { return d.cache.capacity }
+func (d *Decoder) Capacity() int { return d.cache.parts[0].capacity }

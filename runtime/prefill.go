@@ -42,6 +42,7 @@ type prefillSession struct {
 	last   buffer       // int64 [B], the packed index of each prompt's last token
 	layers []cacheLayer // each [B,G,T,K], of the newest batch
 	size   int          // how many elements the keys of a layer have room for
+	made   int          // how often they got other memory
 }
 
 // Prefill computes the prompts and returns a handle for the prefix of each.
@@ -125,8 +126,9 @@ func (s *prefillSession) reserve(d *Decoder, batch, tokens int) (err error) {
 			return err
 		}
 		s.size = n
+		s.made++
 	}
-	return s.bound.bind(s.binding, s.layers, g, batch, tokens)
+	return s.bound.bind(s.binding, g, cacheView{s.layers, batch, tokens, s.made})
 }
 
 // fill hands the prompts to the session.

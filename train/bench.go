@@ -3,8 +3,10 @@ package train
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,13 +21,16 @@ import (
 type BenchOptions struct {
 	Batch   []int // batch sizes of decoding
 	Context int   // tokens in the cache when decoding begins
-	Steps   int   // decode steps timed
-	Rows    int   // sequences of the training pass
-	Tokens  int   // tokens of each, and of the prompt whose prefill is timed
-	Prompt  int   // tokens of each that are the prompt's
-	Group   int   // sequences that have the same prompt
-	Stash   models.Stash
-	Repeat  int // passes timed after the warm-up, of which the fastest counts
+	// Contexts are further batches to decode, by name: of each row the tokens in the
+	// cache when decoding begins.
+	Contexts map[string][]int
+	Steps    int // decode steps timed
+	Rows     int // sequences of the training pass
+	Tokens   int // tokens of each, and of the prompt whose prefill is timed
+	Prompt   int // tokens of each that are the prompt's
+	Group    int // sequences that have the same prompt
+	Stash    models.Stash
+	Repeat   int // passes timed after the warm-up, of which the fastest counts
 	// Optimizer is the name of the optimizer whose update is timed.
 	Optimizer string
 	Offload   bool // keep the optimizer's state in the host's memory
@@ -42,7 +47,7 @@ func DefaultBench() BenchOptions {
 
 // A DecodeBench is how fast a policy samples.
 type DecodeBench struct {
-	// Decode is by batch size.
+	// Decode is by batch size, and by the names of Contexts.
 	Decode map[string]StepBench `json:"decode"`
 	// PrefillSeconds is the time to the first token of a prompt, warm.
 	PrefillSeconds float64 `json:"prefill_seconds,omitzero"`
@@ -131,14 +136,25 @@ func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, erro
 	}
 	b.PeakBytes = memory.Peak()
 	o.log("prefill", "tokens", o.Tokens, "seconds", b.PrefillSeconds)
-	for _, n := range o.Batch {
-		step, err := o.decode(env, p, r, n)
+	measure := func(name string, contexts []int) error {
+		step, err := o.decode(env, p, r, contexts)
 		if err != nil {
-			return b, fmt.Errorf("train: bench: batch %d: %w", n, err)
+			return fmt.Errorf("train: bench: batch %s: %w", name, err)
 		}
-		b.Decode[strconv.Itoa(n)] = step
+		b.Decode[name] = step
 		b.PeakBytes = memory.Peak()
-		o.log("decode", "batch", n, "step_ms", step.StepMilliseconds)
+		o.log("decode", "batch", name, "step_ms", step.StepMilliseconds)
+		return nil
+	}
+	for _, n := range o.Batch {
+		if err := measure(strconv.Itoa(n), slices.Repeat([]int{o.Context}, n)); err != nil {
+			return b, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Contexts)) {
+		if err := measure(name, o.Contexts[name]); err != nil {
+			return b, err
+		}
 	}
 	return b, nil
 }
@@ -166,8 +182,10 @@ func (o BenchOptions) prefill(env *runtime.Env, p *Policy, r *rand.Rand) (float6
 	})
 }
 
-func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, n int) (StepBench, error) {
-	d, err := env.NewDecoder(p.Ring, n, o.Context+o.Steps+3)
+// decode measures the steps of rows that begin with these numbers of tokens.
+func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, contexts []int) (StepBench, error) {
+	n := len(contexts)
+	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
 	if err != nil {
 		return StepBench{}, err
 	}
@@ -175,14 +193,18 @@ func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, n int) (
 	if err := d.SetSampling(sampler.Plain(1)); err != nil {
 		return StepBench{}, err
 	}
-	prefix, err := d.Prefill([][]int32{o.prompt(r, p, o.Context)})
-	if err != nil {
-		return StepBench{}, err
-	}
 	slots, prefixes, u := make([]int, n), make([]int, n), make([]float32, n)
 	next, logp, entropy := make([]int32, n), make([]float32, n), make([]float32, n)
-	for i := range slots {
-		slots[i], prefixes[i], u[i] = i, prefix[0], r.Float32()
+	of := make(map[int]int) // the prefix of a length
+	for i, length := range contexts {
+		if _, ok := of[length]; !ok {
+			prefix, err := d.Prefill([][]int32{o.prompt(r, p, length)})
+			if err != nil {
+				return StepBench{}, err
+			}
+			of[length] = prefix[0]
+		}
+		slots[i], prefixes[i], u[i] = i, of[length], r.Float32()
 	}
 	if err := d.Start(prefixes, slots, u, next, logp, entropy); err != nil {
 		return StepBench{}, err

@@ -57,7 +57,7 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 	heads := func(x *graph.Node, n int) *graph.Node { // [B*T,n*K] -> [B,n,T,K]
 		return graph.Transpose(graph.Reshape(graph.Rows(x, ids), 0, 0, n, a.HeadDim), 0, 2, 1, 3)
 	}
-	return func(layer int, qkv *graph.Node, _ graph.Cache) (*graph.Node, graph.Cache) {
+	return func(layer int, qkv *graph.Node, _ []graph.Cache) (*graph.Node, []graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		parts := graph.Split(qkv, 1, hk+gk, gk)
 		turned := graph.Split(a.turn(layer, parts[0], pos, cos, sin), 1, hk, gk)
@@ -67,7 +67,7 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 		s := graph.Reshape(graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim))), 0, a.Heads, -1, 0)
 		p := graph.Reshape(graph.Softmax(graph.Add(s, mask)), 0, a.KVHeads, -1, 0)
 		o := graph.Reshape(graph.MatMul(p, now.V, false, false, 1), 0, a.Heads, -1, a.HeadDim)
-		return graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk), now
+		return graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk), []graph.Cache{now}
 	}
 }
 

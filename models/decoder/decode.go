@@ -71,30 +71,30 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) atten
 	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
 	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
 	if wide == a.HeadDim && a.compute() == models.F32 {
-		return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+		return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 			cos, sin := cos, sin
 			if !a.turns(layer) {
 				cos, sin = nil, nil
 			}
-			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
-			return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
+			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past[0], seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
+			return graph.Reshape(o, -1, a.Heads*a.HeadDim), []graph.Cache{now}
 		}
 	}
 	// The operator would turn 16-bit heads by 16-bit angles, and wants heads of
 	// a multiple of 16: they are turned before it, and padded with zeros, which
 	// change no score.
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
-	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
+	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, cos, sin), parts[1])
 		if wide != a.HeadDim {
 			qkv = graph.Reshape(a.padLast(graph.Reshape(qkv, -1, all, a.HeadDim), wide), -1, all*wide)
 		}
-		o, now := graph.GroupQueryAttention(graph.Rows(a.narrow(qkv), ids), past, seqlens, total, nil, nil, a.Heads, a.KVHeads, scale)
+		o, now := graph.GroupQueryAttention(graph.Rows(a.narrow(qkv), ids), past[0], seqlens, total, nil, nil, a.Heads, a.KVHeads, scale)
 		if wide != a.HeadDim {
 			o = graph.Slice(graph.Reshape(o, -1, a.Heads, wide), g.Ints(0), g.Ints(int64(a.HeadDim)), 2, a.HeadDim)
 		}
-		return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
+		return graph.Reshape(o, -1, a.Heads*a.HeadDim), []graph.Cache{now}
 	}
 }
 
@@ -128,16 +128,82 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 	return p, err
 }
 
+// DecodeParts builds Decode for a cache in two parts, whose rows have room for different
+// numbers of tokens, so that a step does not compute all at the size of the longest. The
+// first rows of ids, pos and hidden are those of the first part. The second part has a
+// mask, places at, and caches of its own; see models.InPart. There is one for the CPU in
+// float32 alone: other kernels take the length of each row.
+func (a Architecture) DecodeParts(form models.Form) (models.Program, error) {
+	if a.cacheParts() == 1 {
+		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d takes its cache in one part", a.compute(), a.Provider)
+	}
+	d := decoding{a}
+	n := a.cacheParts()
+	p, err := d.decoderOf("decode.parts"+form.Suffix(), 1, form, n, func(g *graph.Graph, _, _, cos, sin *graph.Node) attention {
+		return d.partProducts(g, n, cos, sin)
+	})
+	if form != models.Direct {
+		p.Options = wideOptions
+	}
+	return p, err
+}
+
+// cacheParts is how many parts of the cache DecodeParts takes, or 1.
+func (a Architecture) cacheParts() int {
+	if a.forCUDA() {
+		return 1
+	}
+	return 2
+}
+
 // tokenProducts is attention of one new token of each row to its cache by products.
 func (a decoding) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
+	return a.partProducts(g, 1, cos, sin)
+}
+
+// partProducts is tokenProducts for a cache in a number of parts.
+func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) attention {
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims("B", 1))
-	at := g.Input(ports.CachePlaces, onnx.Int64, graph.Dims("B", a.KVHeads, 3))
-	var mask *graph.Node // [B,1,1,S]
-	if a.Provider == models.CUDA {
-		mask = maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims("S")))
-	} else {
-		mask = g.Float(ports.Mask, "B", 1, 1, "S")
+	parts := make([]partInputs, n)
+	for i := range parts {
+		parts[i] = a.partInputs(g, pos, i, n)
 	}
+	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
+		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+		split := graph.Split(qkv, 1, hk+gk, gk)
+		turned := graph.Split(a.turn(layer, split[0], pos, cos, sin), 1, hk, gk)
+		if len(past) == 1 {
+			o, now := a.attendTo(parts[0], past[0], turned[0], turned[1], split[1])
+			return o, []graph.Cache{now}
+		}
+		outs, now, sizes := make([]*graph.Node, len(past)), make([]graph.Cache, len(past)), []*graph.Node{}
+		for i := range past {
+			sizes = append(sizes, parts[i].at)
+			part := func(x *graph.Node) *graph.Node { return graph.Part(x, sizes...) }
+			outs[i], now[i] = a.attendTo(parts[i], past[i], part(turned[0]), part(turned[1]), part(split[1]))
+		}
+		return graph.Whole(qkv, outs...), now
+	}
+}
+
+// partInputs are the inputs of a part of the cache: where new tokens go, int64 [B,G,3],
+// and the mask [B,1,1,S].
+type partInputs struct{ at, mask *graph.Node }
+
+func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) partInputs {
+	rows, places := partSizes(part, parts)
+	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), onnx.Int64, graph.Dims(rows, a.KVHeads, 3))}
+	if a.Provider == models.CUDA {
+		p.mask = maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims(places)))
+	} else {
+		p.mask = g.Float(models.InPart(ports.Mask, part), rows, 1, 1, places)
+	}
+	return p
+}
+
+// attendTo is the attention of rows q [B,H*K] to a part of the cache, with their own
+// k and v [B,G*K], which are put there.
+func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node) (*graph.Node, graph.Cache) {
 	heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
 		x = graph.Reshape(x, append(append([]int{-1}, sizes...), a.HeadDim)...)
 		if a.cacheWidth() != a.HeadDim {
@@ -145,25 +211,20 @@ func (a decoding) tokenProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) at
 		}
 		return x
 	}
-	return func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache) {
-		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-		parts := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turn(layer, parts[0], pos, cos, sin), 1, hk, gk)
-		now := graph.Cache{
-			K: graph.ScatterRows(past.K, at, heads(turned[1], a.KVHeads)),
-			V: graph.ScatterRows(past.V, at, heads(parts[1], a.KVHeads)),
-		}
-		// The heads of a group are rows of one product with their keys. The
-		// contrib operator takes them one by one, which is three to four
-		// times slower.
-		q := heads(turned[0], a.KVHeads, a.Heads/a.KVHeads)
-		s := graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
-		o := graph.MatMul(graph.Softmax(graph.Add(s, mask)), now.V, false, false, 1)
-		if a.cacheWidth() != a.HeadDim {
-			o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
-		}
-		return graph.Reshape(o, -1, hk), now
+	now := graph.Cache{
+		K: graph.ScatterRows(past.K, in.at, heads(k, a.KVHeads)),
+		V: graph.ScatterRows(past.V, in.at, heads(v, a.KVHeads)),
 	}
+	// The heads of a group are rows of one product with their keys. The
+	// contrib operator takes them one by one, which is three to four
+	// times slower.
+	s := graph.MatMul(heads(q, a.KVHeads, a.Heads/a.KVHeads), now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
+	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), now.V, false, false, 1)
+	if a.cacheWidth() != a.HeadDim {
+		g := o.Graph()
+		o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
+	}
+	return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
 }
 
 // turn is the rotary embedding of a layer, where it has one, for the heads x
@@ -176,19 +237,28 @@ func (a decoding) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 }
 
 // An attention is one layer's: from qkv [N,(H+2G)*K] and the cache, if there is
-// one, to [N,H*K] and the cache with the new tokens.
-type attention func(layer int, qkv *graph.Node, past graph.Cache) (*graph.Node, graph.Cache)
+// one, in its parts, to [N,H*K] and the cache with the new tokens.
+type attention func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache)
 
 // decoder builds a graph over the cache, or one that has only new tokens where
 // there is no past; attend declares its further inputs.
 func (a decoding) decoder(name string, tokens any, form models.Form, past bool, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
+	parts := 0
+	if past {
+		parts = 1
+	}
+	return a.decoderOf(name, tokens, form, parts, attend)
+}
+
+// decoderOf is decoder for a cache in a number of parts.
+func (a decoding) decoderOf(name string, tokens any, form models.Form, parts int, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
 	return graph.Build(name, func(g *graph.Graph) {
 		ids := g.Input(ports.TokenIDs, onnx.Int64, graph.Dims("B", tokens))
 		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
 		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, onnx.Float, a.Vocab, a.Hidden), ids), -1, a.Hidden)
 		attention := attend(g, ids, x, cos, sin)
 		for i := range a.Layers {
-			x = a.decodeLayer(g, i, form, past, x, attention)
+			x = a.decodeLayer(g, i, form, parts, x, attention)
 		}
 		if tokens != 1 {
 			x = graph.Gather(x, g.Input(ports.LastTokens, onnx.Int64, graph.Dims("B")))
@@ -198,12 +268,12 @@ func (a decoding) decoder(name string, tokens any, form models.Form, past bool, 
 }
 
 // decodeLayer is layer i from x [N,D] to [N,D].
-func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, past bool, x *graph.Node, attend attention) *graph.Node {
+func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int, x *graph.Node, attend attention) *graph.Node {
 	d, n := a.Hidden, a.Names
 	weights := weights{a: a.Architecture, g: g, prefix: a.LayerPrefix(i)}
-	var before graph.Cache
-	if past {
-		before = graph.Cache{K: a.cached(g, "key", models.Keys, i), V: a.cached(g, "value", models.Values, i)}
+	var before []graph.Cache
+	for part := range parts {
+		before = append(before, graph.Cache{K: a.cached(g, "key", models.Keys, i, part, parts), V: a.cached(g, "value", models.Values, i, part, parts)})
 	}
 	weights.widen(d, module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim})
 	weights.widen(a.Heads*a.HeadDim, module{n.O, d})
@@ -221,25 +291,41 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, past bool
 		qkv = a.normQK(qkv, weights.norm(n.QNorm, a.HeadDim), weights.norm(n.KNorm, a.HeadDim))
 	}
 	o, now := attend(i, qkv, before)
-	present(g, "key", models.Keys, i, now.K, before.K)
-	present(g, "value", models.Values, i, now.V, before.V)
+	for part := range now {
+		var was graph.Cache
+		if parts > 0 {
+			was = before[part]
+		}
+		present(g, "key", models.Keys, i, part, now[part].K, was.K)
+		present(g, "value", models.Values, i, part, now[part].V, was.V)
+	}
 	x = a.onto(form, x, o, module{n.O, d}, a.Block.OBias, &weights)
 	h = a.narrow(graph.RMSNorm(x, weights.norm(n.PostNorm, d), a.RMSEps))
 	return a.mlp(form, x, h, &weights)
 }
 
-// cached declares the keys or the values of a layer that were computed before.
-func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer int) *graph.Node {
-	name := fmt.Sprintf("past_%s.%d", what, layer)
-	g.Use(name, models.Use{Role: role, Layer: layer})
-	return g.Input(name, a.elem(), graph.Dims("B", a.KVHeads, "S", a.cacheWidth()))
+// cached declares the keys or the values of a layer in a part of the cache that were
+// computed before.
+func (a decoding) cached(g *graph.Graph, what string, role models.Role, layer, part, parts int) *graph.Node {
+	name := models.InPart(fmt.Sprintf("past_%s.%d", what, layer), part)
+	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
+	rows, places := partSizes(part, parts)
+	return g.Input(name, a.elem(), graph.Dims(rows, a.KVHeads, places, a.cacheWidth()))
+}
+
+// partSizes are the letters of the rows of a part of the cache, and of their places.
+func partSizes(part, parts int) (rows, places string) {
+	if parts == 1 {
+		return "B", "S"
+	}
+	return fmt.Sprintf("B%d", part), fmt.Sprintf("S%d", part)
 }
 
 // present returns the keys or the values of a layer with the new ones, onto those
 // before them; before is nil where there were none.
-func present(g *graph.Graph, what string, role models.Role, layer int, now, before *graph.Node) {
-	name := fmt.Sprintf("present_%s.%d", what, layer)
-	g.Use(name, models.Use{Role: role, Layer: layer})
+func present(g *graph.Graph, what string, role models.Role, layer, part int, now, before *graph.Node) {
+	name := models.InPart(fmt.Sprintf("present_%s.%d", what, layer), part)
+	g.Use(name, models.Use{Role: role, Layer: layer, Part: part})
 	if before == nil {
 		g.Output(name, now)
 		return

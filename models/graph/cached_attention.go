@@ -51,6 +51,27 @@ func GroupQueryAttention(qkv *Node, past Cache, seqlens, total, cos, sin *Node, 
 	return out[0], Cache{out[1], out[2]}
 }
 
+// Part is the rows of x [B,...] that belong to the last of some parts, which have [Bi,...]
+// and follow one another: [Bi,...] of it.
+func Part(x *Node, parts ...*Node) *Node {
+	operands("Part", append([]*Node{x}, parts...)...)
+	x.ranked("Part", "the operand", 1)
+	start := x.g.Ints(0)
+	for _, p := range parts[:len(parts)-1] {
+		start = Add(start, sizeOf(p, 0))
+	}
+	last := parts[len(parts)-1]
+	last.ranked("Part", "the last part", 1)
+	return Slice(x, start, Add(start, sizeOf(last, 0)), 0, last.shape[0])
+}
+
+// Whole is the inverse of Part: the rows of all parts one after the other, as many as
+// x has.
+func Whole(x *Node, parts ...*Node) *Node {
+	operands("Whole", append([]*Node{x}, parts...)...)
+	return concat(0, x.shape[0], parts...)
+}
+
 // Rows gives x [B*T,C] the sizes [B,T,C] of the ids [B,T] it was computed from.
 func Rows(x, ids *Node) *Node {
 	operands("Rows", x, ids)

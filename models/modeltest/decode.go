@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -59,9 +60,13 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 		}
 		d := &decoding{interpreted: m, sequences: sequences, at: []int{5, 1, 3}, places: 9}
 		check("prompts", d.prefill(t), d.at)
-		for range 4 {
+		for i := range 4 {
+			before := maps.Clone(d.in)
 			hidden := d.step(t, form)
 			check(fmt.Sprintf("form %d", form), hidden, d.at)
+			if i == 0 && m.CacheParts > 1 {
+				d.checkParts(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
+			}
 		}
 	}
 }
@@ -144,6 +149,52 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 		t.Fatal(err)
 	}
 	return d.keep(t, p)
+}
+
+// checkParts takes the newest step again from the cache before it, in two parts: the last
+// row at its full length, the others as short as they can be.
+func (d *decoding) checkParts(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
+	t.Helper()
+	p, err := d.DecodeParts(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	B := len(d.sequences)
+	rows, capacity := [2][2]int{{0, B - 1}, {B - 1, B}}, [2]int{slices.Max(d.at[:B-1]), d.places}
+	in := maps.Clone(d.in)
+	for part, r := range rows {
+		// cut takes the part's rows of x [B,heads,d.places,width] and their first places.
+		cut := func(x graphtest.Tensor, heads, width int) graphtest.Tensor {
+			y := graphtest.Zeros(r[1]-r[0], heads, capacity[part], width)
+			for i := range (r[1] - r[0]) * heads {
+				from := (r[0]*heads + i) * d.places * width
+				copy(y.Data[i*capacity[part]*width:(i+1)*capacity[part]*width], x.Data[from:])
+			}
+			return y
+		}
+		for _, port := range p.Inputs {
+			if (port.Role == models.Keys || port.Role == models.Values) && port.Part == part {
+				use := port.Use
+				use.Part = 0
+				in[port.Name] = cut(before[d.cache(t, use)], d.KVHeads, d.CacheWidth)
+			}
+		}
+		mask := cut(d.in[ports.Mask], 1, 1)
+		mask.Dims = []int{r[1] - r[0], 1, 1, capacity[part]}
+		var at []int
+		for row := r[0]; row < r[1]; row++ {
+			for h := range d.KVHeads {
+				at = append(at, row-r[0], h, d.at[row]-1)
+			}
+		}
+		in[models.InPart(ports.Mask, part)] = mask
+		in[models.InPart(ports.CachePlaces, part)] = graphtest.Ints(at, r[1]-r[0], d.KVHeads, 3)
+	}
+	for i, x := range d.run(t, p, "", in)[ports.Hidden].Data {
+		if !(math.Abs(x-want.Data[i]) <= 1e-12*(1+math.Abs(x))) {
+			t.Fatalf("%s: state [%d] is %v with the cache in parts, %v in one", what, i, x, want.Data[i])
+		}
+	}
 }
 
 // keep runs a Program, puts the keys and values that it returns into the cache,
