@@ -66,10 +66,12 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	flags.IntVar(&b.Tokens, "tokens", b.Tokens, "tokens of each sequence, and of the prompt")
 	flags.IntVar(&b.Prompt, "prompt", b.Prompt, "of --tokens, those of the prompt")
 	flags.IntVar(&b.Group, "group", b.Group, "sequences of the training pass that have the same prompt, whose tokens are computed once")
-	flags.IntVar(&b.stash, "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything")
+	flags.IntVar(&b.stash, "stash", int(b.Stash), "what the forward pass keeps: 0 layer inputs, 1 attention too, 2 everything of the layers, 3 the logits too")
 	flags.IntVar(&b.Repeat, "repeat", b.Repeat, "passes to time after one that warms up; the fastest counts")
 	flags.StringVar(&b.Optimizer, "optimizer", b.Optimizer, "optimizer whose update is measured: "+strings.Join(models.Optimizers(), ", "))
 	flags.BoolVar(&b.Offload, "offload", false, "keep the state of the optimizer in the host's memory")
+	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
+	markDirs(c, "profile")
 	b.runtime.Threads = runtime.NumCPU()
 	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
@@ -124,8 +126,8 @@ func (b *benchCommand) check() error {
 	if !slices.Contains(models.Optimizers(), b.Optimizer) {
 		return usagef("--optimizer %q: must be one of %s", b.Optimizer, strings.Join(models.Optimizers(), ", "))
 	}
-	if b.stash < int(models.StashInput) || b.stash > int(models.StashAll) {
-		return usagef("--stash %d: must be 0, 1 or 2", b.stash)
+	if b.stash < int(models.StashInput) || b.stash > int(models.StashLogits) {
+		return usagef("--stash %d: must be 0, 1, 2 or 3", b.stash)
 	}
 	b.Stash = models.Stash(b.stash)
 	return nil
@@ -167,7 +169,14 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	env, err := openRuntime(c, b.runtime.Options(), b.dtype)
+	profile, endProfile, err := startProfile(c)
+	if err != nil {
+		return err
+	}
+	defer endProfile()
+	options := b.runtime.Options()
+	options.Profile = profile
+	env, err := openRuntime(c, options, b.dtype)
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ type Geometry struct {
 	Compute DType
 }
 
-// StashBytes estimates the bytes that the layers keep from a forward pass over n
-// tokens for the backward pass.
+// StashBytes estimates the bytes that the layers, and the head, keep from a forward
+// pass over n tokens for the backward pass.
 func (g Geometry) StashBytes(level Stash, n int) int {
 	size := g.Compute.Size() // of everything except the layers' inputs and outputs
 	per := 4 * g.Hidden
@@ -78,7 +78,11 @@ func (g Geometry) StashBytes(level Stash, n int) int {
 	if level >= StashAll {
 		per += size * 2 * g.FFN
 	}
-	return n * per * g.Layers
+	kept := n * per * g.Layers
+	if level >= StashLogits {
+		kept += n * 4 * g.Vocab
+	}
+	return kept
 }
 
 // An Architecture builds the Programs of one model. Each names its weight
@@ -113,8 +117,9 @@ type Architecture interface {
 	// Norm is the final norm with the sampling temperature.
 	Norm() (forward, backward Program, err error)
 	// Head is the log-softmax over a slice of the vocabulary. backward takes
-	// dL/dentropy too where entropyGradient is set.
-	Head(entropyGradient bool) (forward, target, backward Program, err error)
+	// dL/dentropy too where entropyGradient is set, and the logits that forward kept
+	// where stash is StashLogits.
+	Head(stash Stash, entropyGradient bool) (forward, target, backward Program, err error)
 	// Rows are for devices whose memory Go cannot access.
 	Rows() (RowPrograms, error)
 	// GradNorm is the sum of the squares of a slice of the gradients; see package
@@ -187,4 +192,6 @@ const (
 	StashAttention
 	// StashAll keeps gate and up as well.
 	StashAll
+	// StashLogits keeps the logits of the head as well.
+	StashLogits
 )

@@ -11,7 +11,7 @@ import (
 
 // TestPassesShareActivations: together, passes that are not kept take the memory of
 // one layer, and of one pass after Backward. They give the same bits as passes that
-// are kept.
+// are kept, and as passes whose logits are.
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
 	const layers, passes = 5, 6
@@ -29,8 +29,8 @@ func TestPassesShareActivations(t *testing.T) {
 			batch[i] = append(batch[i], runtime.Sequence{Tokens: tokens, Prompt: 4})
 		}
 	}
-	run := func(keep bool) (logp []float32, gradients []float32, sets [2]int, bytes [2]int) {
-		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAll})
+	run := func(stash models.Stash, keep bool) (logp []float32, gradients []float32, sets [2]int, bytes [2]int) {
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: stash, HeadRows: 16})
 		check(t, err)
 		defer l.Close()
 		var open []*runtime.Pass
@@ -52,18 +52,24 @@ func TestPassesShareActivations(t *testing.T) {
 		sets[1], bytes[1] = l.SpareActivations()
 		return logp, slices.Clone(l.Gradients.Data), sets, bytes
 	}
-	logp, gradients, sets, bytes := run(false)
+	logp, gradients, sets, bytes := run(models.StashAll, false)
 	if sets != [2]int{1, 1} {
 		t.Errorf("%v sets of activations after passes and after going back, want one each time", sets)
 	}
 	if bytes[0]*(layers-1) > bytes[1] {
 		t.Errorf("passes that are not kept take %d bytes, with all of %d layers it is %d", bytes[0], layers, bytes[1])
 	}
-	keptLogP, keptGradients, keptSets, _ := run(true)
+	keptLogP, keptGradients, keptSets, _ := run(models.StashAll, true)
 	if keptSets != [2]int{0, passes} {
 		t.Errorf("%v sets of activations where all passes are kept, want 0 and %d", keptSets, passes)
 	}
 	if !slices.Equal(logp, keptLogP) || !slices.Equal(gradients, keptGradients) {
 		t.Error("passes that are kept and passes that are not differ")
+	}
+	for _, keep := range []bool{false, true} {
+		withLogP, withGradients, _, _ := run(models.StashLogits, keep)
+		if !slices.Equal(logp, withLogP) || !slices.Equal(gradients, withGradients) {
+			t.Errorf("keep %v: passes that keep their logits differ from those that compute them again", keep)
+		}
 	}
 }

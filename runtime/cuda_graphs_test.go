@@ -109,7 +109,7 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 
 		z, u := map[bool][]float32{}, map[bool][]float32{}
 		for onCUDA, config := range map[bool]decoder.Architecture{false: c, true: cuda} {
-			p, _, _, err := config.Head(false)
+			p, _, _, err := config.Head(models.StashInput, false)
 			if err != nil {
 				t.Fatal(err)
 			}

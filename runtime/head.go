@@ -26,7 +26,7 @@ type headSlice struct{ e, de *Value }
 
 // openHead loads the Programs of the head and cuts it into slices.
 func (l *Learner) openHead() error {
-	forward, target, backward, err := l.arch().Head(l.options.EntropyGradient)
+	forward, target, backward, err := l.arch().Head(l.options.Stash, l.options.EntropyGradient)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,9 @@ func (h *headSessions) close() {
 
 // headForward computes the log-probs and entropies of the response tokens. It
 // updates z, the log-sum-exp of the logits, and u, their mean under the softmax,
-// with one slice of the vocabulary after the other.
-func (p *Pass) headForward(a *activations) error {
+// with one slice of the vocabulary after the other. With keep the logits of all stay
+// in a where the Learner keeps them.
+func (p *Pass) headForward(a *activations, keep bool) error {
 	head, b, rows := p.learner.head, p.packed, int64(p.rows)
 	if err := b.z[0].filled(-1e30, rows, 1); err != nil {
 		return err
@@ -98,6 +99,10 @@ func (p *Pass) headForward(a *activations) error {
 	bind := binder{b: head.forward}
 	bind.in(ports.Normed, a.h.value, nil)
 	for i, s := range head.slices {
+		if p.learner.keepsLogits() {
+			logits, err := a.slice(i, keep).of(rows, s.e.shape[0])
+			bind.out(ports.Logits, logits, err)
+		}
 		now, next := i%2, (i+1)%2
 		bind.in(ports.HeadSlice, s.e, nil)
 		bind.in(ports.LogSumExp, b.z[now].value, nil)
@@ -181,8 +186,11 @@ func (p *Pass) headBackward() (*Value, error) {
 	}
 	bind.in(ports.NormedGrad, dh, nil)
 	bind.out(ports.NormedGradOut, dh, nil)
-	for _, s := range head.slices {
+	for i, s := range head.slices {
 		bind.in(ports.HeadSlice, s.e, nil)
+		if l.keepsLogits() {
+			bind.in(ports.Logits, a.logits[i].value, nil)
+		}
 		if s.de != nil {
 			bind.in(ports.HeadSliceGrad, s.de, nil)
 			bind.out(ports.HeadSliceGradOut, s.de, nil)

@@ -141,6 +141,8 @@ type activations struct {
 	x     []buffer   // the input [N,D] of each layer, and the last layer's output
 	stash [][]buffer // for each layer, what forward keeps for backward
 	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
+	// logits [n,v] of each slice of the vocabulary, where they are kept
+	logits []buffer
 }
 
 // spare holds buffers that no open pass uses, for the next passes.
@@ -165,6 +167,9 @@ func (l *Learner) takeActivations(ports []models.Port) *activations {
 	if s := &l.spare; len(s.activations) > 0 {
 		last := len(s.activations) - 1
 		a, s.activations = s.activations[last], s.activations[:last]
+	}
+	for len(a.logits) < len(l.head.slices) {
+		a.logits = append(a.logits, l.env.buffer(models.F32))
 	}
 	for len(a.x) <= l.geometry.Layers {
 		a.x = append(a.x, l.env.buffer(models.F32))
@@ -201,8 +206,19 @@ func (a *activations) stashed(i int, keep bool) []buffer {
 	return a.stash[i]
 }
 
+// slice returns the buffer of the logits of slice i: its own if the pass is kept.
+func (a *activations) slice(i int, keep bool) *buffer {
+	if !keep {
+		i = 0
+	}
+	return &a.logits[i]
+}
+
 func (a *activations) close() {
 	closeBuffers(&a.xr, &a.h)
+	for i := range a.logits {
+		a.logits[i].close()
+	}
 	for i := range a.x {
 		a.x[i].close()
 	}

@@ -27,7 +27,7 @@ type LearnerOptions struct {
 	// Stash is how much of the forward pass is kept for the backward pass.
 	Stash models.Stash
 	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
-	// means 8192.
+	// means 8176.
 	HeadRows int
 	// BlockTokens is the number of queries in a block of attention, about. Rows
 	// that are not longer are computed as one block. 0 means 512.
@@ -45,7 +45,9 @@ type LearnerOptions struct {
 }
 
 const (
-	defaultHeadRows    = 8192
+	// Not a power of two: the rows of the logits would all lie in the same places of
+	// the CPU's cache, and products with them would wait for memory.
+	defaultHeadRows    = 8176
 	defaultBlockTokens = 512
 )
 
@@ -86,7 +88,9 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
-	o.ScoreOnly = o.ScoreOnly || o.Base
+	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
+		o.Stash = models.StashInput // nothing is kept
+	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
 		tables: newTables(e), dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}
 	if err := l.open(); err != nil {
@@ -129,6 +133,9 @@ func (l *Learner) arch() models.Architecture {
 // trainsWeights reports whether Backward adds to gradients of the weights, not to
 // those of an adapter.
 func (l *Learner) trainsWeights() bool { return !l.options.ScoreOnly && l.ring.Adapter == nil }
+
+// keepsLogits reports whether forward passes keep logits for Backward.
+func (l *Learner) keepsLogits() bool { return l.options.Stash >= models.StashLogits }
 
 // HasEntropyGradient reports whether Backward takes dL/dentropy.
 func (l *Learner) HasEntropyGradient() bool { return l.options.EntropyGradient }

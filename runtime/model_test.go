@@ -223,6 +223,7 @@ var learners = []runtime.LearnerOptions{
 	{Stash: models.StashInput},
 	{Stash: models.StashAttention, HeadRows: 100},
 	{Stash: models.StashAll, HeadRows: 64, BlockTokens: 8},
+	{Stash: models.StashLogits, HeadRows: 64},
 }
 
 // onDevices runs a test on the CPU (or, with the build tag cuda, on a GPU) and on

@@ -91,7 +91,7 @@ func (p *Pass) forward(keep bool) error {
 	} else {
 		defer p.learner.giveActivations(a)
 	}
-	return p.headForward(a)
+	return p.headForward(a, keep)
 }
 
 // Release gives the pass's memory back to the Learner for the next pass.
@@ -163,6 +163,11 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		var err error
 		if p.activations, err = p.layersForward(true); err != nil {
 			return err
+		}
+		if l.keepsLogits() {
+			if err = p.headForward(p.activations, true); err != nil {
+				return err
+			}
 		}
 	}
 	dxr, err := p.headBackward()

@@ -42,7 +42,7 @@ type BenchOptions struct {
 // DefaultBench is what bench/compare.py measures. That also lowers Stash, which a
 // run chooses by the memory there is.
 func DefaultBench() BenchOptions {
-	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashAll, Repeat: 1, Optimizer: "adamw"}
+	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw"}
 }
 
 // A DecodeBench is how fast a policy samples.

@@ -59,7 +59,7 @@ func layerBytes(g models.Geometry, tokens, length int64) int64 {
 // of a slice of the vocabulary, their softmax and its gradient. The factor was
 // measured.
 func headBytes(g models.Geometry, tokens int64) int64 {
-	return 4 * tokens * min(int64(g.Vocab), 8192) * 14 / 5
+	return 4 * tokens * min(int64(g.Vocab), 8176) * 14 / 5
 }
 
 // arenaBytes is what ONNX Runtime's arena holds between runs. It returns no memory,

@@ -65,8 +65,10 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 	f, b, err := c.Norm()
 	add("", err, f, b)
 	for _, entropy := range []bool{false, true} {
-		f, target, b, err := c.Head(entropy)
+		f, target, b, err := c.Head(models.StashInput, entropy)
 		add(fmt.Sprintf(" entropy %v", entropy), err, f, target, b)
+		f, _, b, err = c.Head(models.StashLogits, entropy)
+		add(fmt.Sprintf(" entropy %v stash %d", entropy, models.StashLogits), err, f, b)
 	}
 	rows, err := c.Rows()
 	add("", err, rows.Gather, rows.Add, rows.Pair, rows.Token)

@@ -53,14 +53,16 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // their logits [R].
 //
 // head.backward takes h, E [v,D], z [R], w = dL/dlogp [R], the running dh and
-// dE, and adds the slice's share of the softmax part: dlogits = -w p. The
+// dE, and adds the slice's share of the softmax part: dlogits = -w p. With
+// StashLogits forward returns the slice's logits [R,v] as well, and backward takes
+// them in place of computing them again. The
 // part of the tokens themselves, w at y, is the caller's. With
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
 // dlogits = -p (w + v (logit - z + entropy)). In float16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
 // larger; the gradients' norm and the optimizer's update divide by it. Where there
 // is an adapter, nothing has a dE.
-func (a Architecture) Head(entropyGradient bool) (forward, target, backward models.Program, err error) {
+func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
@@ -76,6 +78,10 @@ func (a Architecture) Head(entropyGradient bool) (forward, target, backward mode
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
 		g.Output(ports.LogSumExpOut, both)
 		g.Output(ports.MeanLogitOut, mean)
+		if stash >= models.StashLogits {
+			g.Use(ports.Logits, models.Use{Role: models.Kept})
+			g.Output(ports.Logits, logits)
+		}
 	})
 	if err != nil {
 		return forward, target, backward, err
@@ -88,25 +94,33 @@ func (a Architecture) Head(entropyGradient bool) (forward, target, backward mode
 	if err != nil {
 		return forward, target, backward, err
 	}
-	backward, err = graph.Build("head.backward", func(g *graph.Graph) {
-		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
-		z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
-		dh := g.Float(ports.NormedGrad, "R", d)
-		var de *graph.Node // the running gradient of E, where it has one
-		if a.Adapter == nil {
-			de = g.Float(ports.HeadSliceGrad, "v", d)
-		}
-		logp := graph.Sub(graph.Linear(h, e, nil), z)
-		weight := graph.Neg(w)
-		if entropyGradient {
-			v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
-			weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
-		}
-		dlogits := graph.Mul(graph.Exp(logp), weight)
-		g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh, false, false), ports.NormedGrad)
-		if de != nil {
-			g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, de, true, false), ports.HeadSliceGrad)
-		}
-	})
+	backward, err = graph.Build("head.backward", func(g *graph.Graph) { a.headBackward(g, stash, entropyGradient) })
 	return forward, target, backward, err
+}
+
+func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGradient bool) {
+	d := a.Hidden
+	h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
+	z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
+	dh := g.Float(ports.NormedGrad, "R", d)
+	var de *graph.Node // the running gradient of E, where it has one
+	if a.Adapter == nil {
+		de = g.Float(ports.HeadSliceGrad, "v", d)
+	}
+	logits := graph.Linear(h, e, nil)
+	if stash >= models.StashLogits {
+		g.Use(ports.Logits, models.Use{Role: models.Kept})
+		graph.Stash(logits, g.Float(ports.Logits, "R", "v"))
+	}
+	logp := graph.Sub(logits, z)
+	weight := graph.Neg(w)
+	if entropyGradient {
+		v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
+		weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
+	}
+	dlogits := graph.Mul(graph.Exp(logp), weight)
+	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh, false, false), ports.NormedGrad)
+	if de != nil {
+		g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, de, true, false), ports.HeadSliceGrad)
+	}
 }

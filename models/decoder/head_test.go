@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"onering/models"
 	"onering/models/graph/graphtest"
 )
 
@@ -35,15 +36,16 @@ func entropyOf(logp []float64) (h float64) {
 // compares log-probs, entropies and their gradient with a plain log-softmax.
 func TestHead(t *testing.T) {
 	for _, b := range builds {
-		testHead(t, b)
+		testHead(t, b, models.StashAll)
+		testHead(t, b, models.StashLogits)
 	}
 }
 
-func testHead(t *testing.T, kind build) {
+func testHead(t *testing.T, kind build, stash models.Stash) {
 	const R = 5
 	c := kind.of(small())
 	for _, entropyGradient := range []bool{false, true} {
-		f, tg, b, err := c.Head(entropyGradient)
+		f, tg, b, err := c.Head(stash, entropyGradient)
 		forward, target, backward := load(t, f, err), load(t, tg, err), load(t, b, err)
 		r := rand.New(rand.NewPCG(5, 6))
 		h, head := graphtest.Normal(r, R, c.Hidden), graphtest.Normal(r, c.Vocab, c.Hidden)
@@ -74,6 +76,7 @@ func testHead(t *testing.T, kind build) {
 		slice := func(from, to int) graphtest.Tensor {
 			return graphtest.Floats(head.Data[from*c.Hidden:to*c.Hidden], to-from, c.Hidden)
 		}
+		var kept []graphtest.Tensor
 		z, u := graphtest.Zeros(R, 1), graphtest.Zeros(R, 1)
 		for i := range z.Data {
 			z.Data[i] = -1e30
@@ -81,6 +84,7 @@ func testHead(t *testing.T, kind build) {
 		for _, s := range slices {
 			out := run(t, forward, map[string]graphtest.Tensor{"h": h, "E": slice(s[0], s[1]), "z": z, "u": u})
 			z, u = out["z_out"], out["u_out"]
+			kept = append(kept, out["logits"])
 		}
 		logit := run(t, target, map[string]graphtest.Tensor{"h": h, "E": head, "y": graphtest.Ints(y)})["logit"]
 		entropy := graphtest.Zeros(R, 1)
@@ -102,11 +106,14 @@ func testHead(t *testing.T, kind build) {
 				dhead.Row(y[i])[k] += w.Data[i] * h.Row(i)[k]
 			}
 		}
-		for _, s := range slices {
+		for i, s := range slices {
 			in := map[string]graphtest.Tensor{"h": h, "E": slice(s[0], s[1]), "z": z, "w": w, "dh": dh,
 				"dE": graphtest.Floats(dhead.Data[s[0]*c.Hidden:s[1]*c.Hidden], s[1]-s[0], c.Hidden)}
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
+			}
+			if stash == models.StashLogits {
+				in["logits"] = kept[i]
 			}
 			out := run(t, backward, in)
 			dh = out["dh_out"]
@@ -137,7 +144,7 @@ func TestHeadExtremes(t *testing.T) {
 func testHeadExtremes(t *testing.T, kind build) {
 	c := kind.of(small())
 	c.Hidden = 1
-	f, _, _, err := c.Head(false)
+	f, _, _, err := c.Head(models.StashInput, false)
 	forward := load(t, f, err)
 	forward.Single = true
 	for _, logits := range [][]float64{

@@ -98,6 +98,7 @@ var meanings = map[string]string{
 	"head.z_out":             "with this slice",
 	"head.u":                 "the mean of the logits under the softmax of the slices so far: 0 before the first",
 	"head.u_out":             "with this slice",
+	"head.logits":            "the logits of the slice (only where they are kept)",
 	"head.y":                 "the response tokens",
 	"head.logit":             "their logits",
 	"head.w":                 "dL/dlogp of each response token, which the objective returns; of a scaled loss, times the scale",

@@ -120,7 +120,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, head, err := m.Architecture.Head(true)
+	_, _, head, err := m.Architecture.Head(models.StashInput, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ const (
 	LogSumExpOut     = "z_out"   // with those of this slice
 	MeanLogit        = "u"       // [R,1], the mean of the logits of the slices so far
 	MeanLogitOut     = "u_out"   // with those of this slice
+	Logits           = "logits"  // [R,v] of the slice, where they are kept
 	Targets          = "y"       // int64 [R], the response tokens
 	TargetLogit      = "logit"   // [R], their logits
 	LogProbGrad      = "w"       // [R,1], dL/dlogp

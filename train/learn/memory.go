@@ -31,7 +31,7 @@ func StashFor(g models.Geometry, parameters, tokens int) models.Stash {
 		return models.StashInput
 	}
 	allowed := max(smallStash, int(stashShare*4*4*float64(parameters)))
-	for level := models.StashAll; level > models.StashInput; level-- {
+	for level := models.StashLogits; level > models.StashInput; level-- {
 		if g.StashBytes(level, tokens) <= allowed {
 			return level
 		}
