@@ -52,7 +52,8 @@ var rooms = []struct {
 	{"models/modeltest", "models models/graph/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
-	{"runtime", "models models/ports runtime/provision sampler settings"},
+	{"runtime", "models models/ports runtime/provision runtime/tiles sampler settings"},
+	{"runtime/tiles", "models"},
 	{"runtime/provision", ""},
 	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
@@ -110,6 +111,7 @@ var testAllow = map[string]string{
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/graph/graphtest sampler", // its Decoder is what sampler asks for
+	"runtime/tiles":              "models/adamw models/graph",
 	"train":                      "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",

@@ -1,5 +1,7 @@
 package runtime
 
+import "onering/models"
+
 // SpareActivations returns how many sets of activations the Learner has between
 // two passes, and the bytes of all of them.
 func (l *Learner) SpareActivations() (sets, bytes int) {
@@ -27,4 +29,19 @@ func (d *Decoder) Parts() (rows, capacity [2]int) {
 		rows[i], capacity[i] = len(p.slotOf), p.capacity
 	}
 	return rows, capacity
+}
+
+// Untiled makes the Optimizer run its Programs on ONNX Runtime alone.
+func (o *Optimizer) Untiled(program models.Program) error {
+	for _, u := range o.programs {
+		if u.code == nil {
+			continue
+		}
+		var err error
+		if u.binding, err = loadBinding(o.env, program); err != nil {
+			return err
+		}
+		u.code = nil
+	}
+	return nil
 }

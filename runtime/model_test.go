@@ -166,7 +166,7 @@ func (m *model) adapt(t *testing.T, of models.Model) {
 	check(t, m.ring.Adapt(m.arch, w))
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func qwen2Of(sizes models.Sizes) decoder.Architecture {
 }
 
 // randomWeights is random weights of a model.
-func randomWeights(t *testing.T, a decoder.Architecture, seed uint64) *models.Weights {
+func randomWeights(t testing.TB, a decoder.Architecture, seed uint64) *models.Weights {
 	t.Helper()
 	m, err := models.NewModel(a.Shape)
 	check(t, err)
@@ -191,7 +191,7 @@ func randomWeights(t *testing.T, a decoder.Architecture, seed uint64) *models.We
 }
 
 // madeUpRing is a Ring over random weights of a model, closed with the test.
-func madeUpRing(t *testing.T, a decoder.Architecture, seed uint64) (*models.Weights, *runtime.Ring) {
+func madeUpRing(t testing.TB, a decoder.Architecture, seed uint64) (*models.Weights, *runtime.Ring) {
 	t.Helper()
 	w := randomWeights(t, a, seed)
 	ring, err := runtime.NewRing(a, w)

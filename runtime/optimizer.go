@@ -1,11 +1,20 @@
 package runtime
 
+// #cgo LDFLAGS: -lm
+// #include "tiles.h"
+import "C"
+
 import (
 	"errors"
 	"fmt"
+	goruntime "runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"onering/models"
 	"onering/models/ports"
+	"onering/runtime/tiles"
 )
 
 // An Optimizer holds an optimizer's state and updates a Ring's weights in place. It
@@ -24,7 +33,7 @@ type Optimizer struct {
 	rule      models.Optimizer
 	arenas    map[string]*arena // of State, by port
 	norm      *normProgram
-	programs  map[string]*Binding // that update, by shape and type of the 16-bit copy
+	programs  map[string]*update // by shape and type of the 16-bit copy
 	parts     []optimizerPart
 	edges     []int // the first element of each rank's part, and the number of elements
 	options   OptimizerOptions
@@ -35,7 +44,8 @@ type Optimizer struct {
 // An optimizerPart is what one run of a Program updates: a tensor, or a range of all
 // elements.
 type optimizerPart struct {
-	program    *Binding
+	program    *update
+	elements   int
 	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy, which may be nil
 	state      map[string]*Value // by port
 }
@@ -57,7 +67,7 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*Binding), options: options,
+		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*update), options: options,
 		scalars: make(map[string]*buffer), staged: make(map[string]*buffer),
 	}
 	if err := o.open(); err != nil {
@@ -152,7 +162,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	for _, d := range dims {
 		size *= d
 	}
-	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value)})
+	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value), elements: size})
 	part := &o.parts[len(o.parts)-1]
 	if part.p, err = o.ring.trained().view(from, int64s(dims)...); err != nil {
 		return err
@@ -178,7 +188,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 		if err != nil {
 			return err
 		}
-		if o.programs[key], err = loadBinding(o.env, p); err != nil {
+		if o.programs[key], err = o.newUpdate(p); err != nil {
 			return err
 		}
 	}
@@ -192,7 +202,13 @@ func (o *Optimizer) Update(rate, clip float64) error {
 	scalars := o.rule.Scalars(o.Updates+1, rate)
 	scalars[ports.Clip] = clip / o.ring.lossScale()
 	for _, program := range o.programs {
-		b := binder{b: program}
+		if program.code != nil {
+			if err := program.give(scalars); err != nil {
+				return err
+			}
+			continue
+		}
+		b := binder{b: program.binding}
 		for name, x := range scalars {
 			o.scalar(&b, name, x)
 		}
@@ -200,26 +216,16 @@ func (o *Optimizer) Update(rate, clip float64) error {
 			return b.err
 		}
 	}
-	for _, part := range o.parts {
-		b := binder{b: part.program}
-		b.in(ports.Param, part.p, nil)
-		b.in(ports.Grad, part.g, nil)
-		b.out(ports.ParamOut, part.p, nil)
-		for port, v := range part.state {
-			v, err := o.stage(port, v)
-			b.in(port, v, err)
-			b.out(port+"1", v, err)
-		}
-		if part.copy != nil {
-			b.out(ports.Copy, part.copy, nil)
-		}
-		if err := b.run(); err != nil {
-			return err
-		}
-		if err := o.unstage(part.state); err != nil {
+	var tiled []*optimizerPart
+	for i := range o.parts {
+		part := &o.parts[i]
+		if part.program.code != nil {
+			tiled = append(tiled, part)
+		} else if err := o.run(part); err != nil {
 			return err
 		}
 	}
+	atOnce(o.env.Threads(), len(tiled), func(i int) { tiled[i].runTiles() })
 	o.Updates++
 	return nil
 }
@@ -256,6 +262,112 @@ func (o *Optimizer) unstage(state map[string]*Value) error {
 	return nil
 }
 
+// run updates a part in one run of its session.
+func (o *Optimizer) run(p *optimizerPart) error {
+	b := binder{b: p.program.binding}
+	b.in(ports.Param, p.p, nil)
+	b.in(ports.Grad, p.g, nil)
+	b.out(ports.ParamOut, p.p, nil)
+	for port, v := range p.state {
+		v, err := o.stage(port, v)
+		b.in(port, v, err)
+		b.out(port+"1", v, err)
+	}
+	if p.copy != nil {
+		b.out(ports.Copy, p.copy, nil)
+	}
+	if err := b.run(); err != nil {
+		return err
+	}
+	return o.unstage(p.state)
+}
+
+// An update is a Program that updates: a session's binding or, on the CPU where every
+// operator is element-wise, its code with the same results to the bit. Code reads and
+// writes weights, gradients and moments once, 28 bytes for each parameter with AdamW.
+type update struct {
+	binding *Binding
+	code    *tiles.Code
+	steps   []C.tile_step
+	scalars []C.float
+}
+
+// stepOps are the operators of tiles.Step.
+var stepOps = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.tile_sub, "Div": C.tile_div, "Sqrt": C.tile_sqrt}
+
+// newUpdate makes the update of a Program.
+func (o *Optimizer) newUpdate(p models.Program) (*update, error) {
+	if o.env.memory.aliases() {
+		// What is not element-wise is ONNX Runtime's.
+		if code, err := tiles.Compile(p); err == nil {
+			return newTiles(code), nil
+		}
+	}
+	b, err := loadBinding(o.env, p)
+	return &update{binding: b}, err
+}
+
+func newTiles(code *tiles.Code) *update {
+	u := &update{code: code, scalars: make([]C.float, len(code.Scalars))}
+	is := func(x tiles.Operand) C.int {
+		if x.Scalar {
+			return 1
+		}
+		return 0
+	}
+	for _, s := range code.Steps {
+		u.steps = append(u.steps, C.tile_step{
+			op: stepOps[s.Op], to: C.int(s.To), a: C.int(s.A.Index), b: C.int(s.B.Index), a_scalar: is(s.A), b_scalar: is(s.B),
+		})
+	}
+	return u
+}
+
+// give sets the scalars of the code.
+func (u *update) give(scalars map[string]float64) error {
+	for i, name := range u.code.Scalars {
+		x, ok := scalars[name]
+		if !ok {
+			return fmt.Errorf("runtime: the optimizer gives no %q, which its update reads", name)
+		}
+		u.scalars[i] = C.float(x)
+	}
+	return nil
+}
+
+// runTiles updates the part with the code of its program.
+func (p *optimizerPart) runTiles() {
+	u := p.program
+	var at [tiles.Most]*C.float
+	for i, name := range u.code.Inputs {
+		v := p.state[name]
+		switch name {
+		case ports.Param:
+			v = p.p
+		case ports.Grad:
+			v = p.g
+		}
+		at[i] = (*C.float)(v.data)
+	}
+	C.onering_tiles(&u.steps[0], C.size_t(len(u.steps)), &at[0], C.size_t(len(u.code.Inputs)), C.size_t(u.code.Arrays),
+		unsafe.SliceData(u.scalars), C.size_t(p.elements))
+	goruntime.KeepAlive(p)
+}
+
+// atOnce calls run with each number below n, on so many threads at once.
+func atOnce(threads, n int, run func(i int)) {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(threads, n) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				run(int(i))
+			}
+		})
+	}
+	group.Wait()
+}
+
 // scalar binds a number to an input.
 func (o *Optimizer) scalar(b *binder, name string, x float64) {
 	s := o.scalars[name]
@@ -273,7 +385,7 @@ func (o *Optimizer) scalar(b *binder, name string, x float64) {
 func (o *Optimizer) Close() {
 	o.norm.close()
 	for _, program := range o.programs {
-		closeSessions(program)
+		closeSessions(program.binding)
 	}
 	for _, part := range o.parts {
 		closeValues(part.p, part.g, part.copy)

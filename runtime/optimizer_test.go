@@ -3,13 +3,17 @@ package runtime_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"onering/models"
+	"onering/models/adamw"
 	"onering/models/graph"
 	"onering/models/onnx"
 	"onering/runtime"
+	"onering/runtime/runtimetest"
 )
 
 // rowSteps is an optimizer that needs the shape of tensors: each row of a matrix
@@ -105,4 +109,79 @@ func TestOptimizerByTensor(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Tiles and ONNX Runtime update to the same bits, also with gradients and moments that
+// are zero, subnormal or huge, and in ranges whose length is no multiple of a vector's.
+func TestTilesAreONNXRuntimes(t *testing.T) {
+	env := runtimetest.Test(t)
+	c := halfModel()
+	c.Type = models.F32
+	var bits [2][]uint32
+	for side := range bits {
+		w, ring := madeUpRing(t, c, 3)
+		gradients, err := models.NewWeights(c.Layout())
+		check(t, err)
+		defer gradients.Close()
+		rule := adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
+		o, err := env.NewOptimizer(ring, gradients, &rule, runtime.OptimizerOptions{})
+		check(t, err)
+		defer o.Close()
+		if side == 1 {
+			p, err := rule.Program(nil, models.F32)
+			check(t, err)
+			check(t, o.Untiled(p))
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 4 {
+			for i := range gradients.Data {
+				gradients.Data[i] = float32(r.NormFloat64() * math.Pow(10, float64(r.IntN(60)-42)))
+				if i%7 == 0 {
+					gradients.Data[i] = 0
+				}
+			}
+			check(t, o.Update(1e-3, 0.37))
+		}
+		for _, x := range []*models.Weights{w, o.State["exp_avg"], o.State["exp_avg_sq"]} {
+			for _, v := range x.Data {
+				bits[side] = append(bits[side], math.Float32bits(v))
+			}
+		}
+	}
+	for i, x := range bits[0] {
+		if y := bits[1][i]; x != y {
+			t.Fatalf("element %d of %d: %08x by tiles, %08x by ONNX Runtime", i, len(bits[0]), x, y)
+		}
+	}
+}
+
+// BenchmarkAdamW updates a model of 64 million parameters, with the norm that clips
+// the gradients, and says how many nanoseconds a parameter takes.
+func BenchmarkAdamW(b *testing.B) {
+	env := runtimetest.Test(b)
+	c := qwen2Of(models.Sizes{Layers: 2, Hidden: 512, Heads: 8, KVHeads: 2, HeadDim: 64, FFN: 4096, Vocab: 100000, MaxPositions: 64})
+	w, ring := madeUpRing(b, c, 3)
+	gradients, err := models.NewWeights(c.Layout())
+	check(b, err)
+	defer gradients.Close()
+	for i := range gradients.Data {
+		gradients.Data[i] = float32(i%1021-510) * 1e-6
+	}
+	rule := adamw.Default()
+	o, err := env.NewOptimizer(ring, gradients, &rule, runtime.OptimizerOptions{})
+	check(b, err)
+	defer o.Close()
+	norm, update := time.Hour, time.Hour // the least
+	for b.Loop() {
+		began := time.Now()
+		x, err := o.GradNorm()
+		check(b, err)
+		norm = min(norm, time.Since(began))
+		began = time.Now()
+		check(b, o.Update(1e-6, min(1, 1/x)))
+		update = min(update, time.Since(began))
+	}
+	n := float64(len(w.Data))
+	b.ReportMetric(float64(norm.Nanoseconds())/n, "norm-ns/parameter")
+	b.ReportMetric(float64(update.Nanoseconds())/n, "update-ns/parameter")
 }
