@@ -9,8 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
+
+	"onering/files"
 )
 
 // Fault lets tests simulate a disk that is full or slow, or a process that is
@@ -28,20 +32,41 @@ func Ask(op, path string) error {
 	return Fault(op, path)
 }
 
-// A faulty writer is a file that calls Fault before each write.
-type faulty struct{ *os.File }
+// A steady writer is a file whose bytes are on their way to the disk while the next
+// ones are written. It calls Fault before each write.
+type steady struct {
+	*os.File
+	written, started int64 // bytes that the system has, and that it was told to write
+}
 
-func (f faulty) Write(p []byte) (int, error) {
+// atOnce is how many bytes a steady writer gives to the system before it has them
+// written.
+const atOnce = 32 << 20
+
+func (f *steady) Write(p []byte) (n int, err error) {
 	if err := Ask("write", f.Name()); err != nil {
 		n, _ := f.File.Write(p[:len(p)/2])
 		return n, err
 	}
-	return f.File.Write(p)
+	for part := range slices.Chunk(p, atOnce) {
+		k, err := f.File.Write(part)
+		n, f.written = n+k, f.written+int64(k)
+		if err != nil {
+			return n, err
+		}
+		if f.written-f.started >= atOnce {
+			files.StartWriting(f.File, f.started, f.written-f.started)
+			f.started = f.written
+		}
+	}
+	return n, nil
 }
 
 // WriteFile replaces the content of path atomically with what write writes: after
 // a failure, path has its old content. The bytes go to a hidden file beside path,
-// which is synced and then renamed to path.
+// which is synced and then renamed to path. In a folder that WriteFolder fills it is
+// not synced: WriteFolder does that with all files at the end, when the disk has most
+// of their bytes.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
 	if err := Ask("create", tmp); err != nil {
@@ -58,19 +83,36 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("models: write %s: %w", path, err)
 		}
 	}()
-	if err := write(faulty{f}); err != nil {
+	out := &steady{File: f}
+	if err := write(out); err != nil {
 		return err
 	}
-	if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
+	later := isFilled(path)
+	if later {
+		files.StartWriting(f, out.started, out.written-out.started)
+	} else if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := Rename(tmp, path); err != nil {
+	if err := Rename(tmp, path); err != nil || later {
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
+}
+
+// filled has the temporary folders that WriteFolder is filling.
+var filled sync.Map
+
+// isFilled reports whether a file is below a folder that WriteFolder is filling.
+func isFilled(path string) bool {
+	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, ok := filled.Load(dir); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // WriteFolder creates the folder dir atomically. It calls fill with a temporary
@@ -102,6 +144,8 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
+	filled.Store(tmp, true)
+	defer filled.Delete(tmp)
 	if err := fill(tmp); err != nil {
 		return err
 	}
@@ -174,7 +218,7 @@ func syncTree(root string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.Sync(), f.Close())
+		return errors.Join(Ask("sync", path), f.Sync(), f.Close())
 	})
 }
 

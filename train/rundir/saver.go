@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"onering/models"
@@ -100,8 +101,10 @@ func (s *Saver) copy(snap *Snapshot) error {
 	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil {
 		return err
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
 	copied := func(i int, w *models.Weights) *models.Weights {
-		copy(s.copies[i].Data, w.Data)
+		group.Go(func() { copy(s.copies[i].Data, w.Data) })
 		return s.copies[i]
 	}
 	snap.Weights = copied(0, snap.Weights)
