@@ -74,7 +74,9 @@ var rooms = []struct {
 
 	{"eval", "files models data reward sampler settings"}, // models for its atomic files
 
-	{"train", "train/grades train/ranks files train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
+	{"train", "train/grades train/ranks files train/limits train/learn train/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward settings"},
+	{"train/limits", "models models/graph runtime train/metrics"},
+	{"train/bench", "train train/limits train/learn train/memory train/metrics train/rundir runtime models sampler"},
 	{"train/grades", "reward train/ranks train/rundir"},
 	{"train/learn", "runtime models models/adamw train/metrics"},
 	{"train/memory", ""},
@@ -115,6 +117,8 @@ var testAllow = map[string]string{
 	"train":                      "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
+	"train/limits":               "models/all",
+	"train/bench":                "models/all runtime/runtimetest",
 	"train/supervised":           "runtime/runtimetest models/qwen2",
 	"eval":                       "reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward":                     "reward/rewardtest",

@@ -8,10 +8,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"onering/models"
 	ort "onering/runtime"
 	"onering/train"
+	"onering/train/bench"
 )
 
 // benchParts are what --part takes.
@@ -25,11 +27,13 @@ type benchCommand struct {
 	parts         []string
 	contexts      []string
 	stash         int
+	whole         bool
+	round         bench.Round
 	runtime       train.RuntimeConfig
 }
 
 func newBench() *cobra.Command {
-	b := benchCommand{BenchOptions: train.DefaultBench(), lora: train.Default().LoRA}
+	b := benchCommand{BenchOptions: train.DefaultBench(), lora: train.Default().LoRA, round: bench.DefaultRound()}
 	b.Log = slog.Info
 	c := &cobra.Command{
 		Use:   "bench --config config.json",
@@ -46,7 +50,12 @@ figures, of several theirs under rollout, score and train. Each figure is logged
 once it is measured. peak_bytes is the most of the host's memory that the
 program has taken until then, not of a GPU's. With --lora an adapter of the
 layers' products is trained, and sampled with. bench/compare.py puts PyTorch's
-figures beside these, bench/gpu.sh runs it on a GPU.`,
+figures beside these, bench/gpu.sh runs it on a GPU.
+
+With --round it measures a whole round instead, cold and warm: prompts and
+responses whose lengths spread as a model's do, optimizer steps, and a
+checkpoint on the disk. --roofline also measures a product of matrices and a
+copy, and says what share of that limit each phase reaches.`,
 		Example: `  onering bench --config bench/qwen2.5-0.5b/config.json
   onering bench --config Qwen2.5-1.5B --part decode --batch 8
   onering bench --config bench/qwen2.5-0.5b --part train --rows 8 --tokens 278 --prompt 150 --group 4
@@ -72,6 +81,7 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	flags.BoolVar(&b.Offload, "offload", false, "keep the state of the optimizer in the host's memory")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	markDirs(c, "profile")
+	b.addRound(flags)
 	b.runtime.Threads = runtime.NumCPU()
 	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
@@ -81,6 +91,50 @@ figures beside these, bench/gpu.sh runs it on a GPU.`,
 	must(c.MarkFlagRequired("config"))
 	must(c.MarkFlagFilename("config", "json"))
 	return c
+}
+
+// addRound adds the flags of a whole round.
+func (b *benchCommand) addRound(flags *pflag.FlagSet) {
+	r := &b.round
+	flags.BoolVar(&b.whole, "round", false, "measure a whole round in place of parts, cold and warm: rollout, steps, a checkpoint")
+	flags.BoolVar(&r.Roofline, "roofline", false, "measure a product of matrices and a copy too, and say what share of that limit each phase of --round reaches")
+	flags.IntVar(&r.Prompts, "prompts", r.Prompts, "problems of a round")
+	flags.IntVar(&r.Samples, "samples", r.Samples, "responses to each problem of a round")
+	flags.IntVar(&r.Prompt, "prompt-length", r.Prompt, "tokens of each prompt of a round")
+	flags.IntVar(&r.Length, "length", r.Length, "mean tokens of the responses of a round; their lengths spread up to three times as many")
+	flags.IntVar(&r.Slots, "slots", r.Slots, "responses that a round samples at once")
+	flags.IntVar(&r.Steps, "updates", r.Steps, "optimizer steps of a round")
+	flags.IntVar(&r.MicroTokens, "micro-tokens", r.MicroTokens, "tokens of a pass of a round")
+	flags.StringVar(&r.Dir, "dir", "", "folder on the disk that a round's checkpoint is written to and removed from (default the system's for temporary files)")
+}
+
+// checkRound checks the flags of a whole round.
+func (b *benchCommand) checkRound(c *cobra.Command) error {
+	r := &b.round
+	r.Offload, r.Optimizer = b.Offload, b.Optimizer
+	if !b.whole {
+		if r.Roofline {
+			return usagef("--roofline goes with --round")
+		}
+		return nil
+	}
+	if c.Flags().Changed("part") {
+		return usagef("--round measures all of a round: leave out --part")
+	}
+	if r.Roofline && b.runtime.Device != "cpu" {
+		return usagef("--roofline measures the limits of a CPU: it goes with --device cpu")
+	}
+	for name, n := range map[string]int{
+		"prompts": r.Prompts, "samples": r.Samples, "prompt-length": r.Prompt, "length": r.Length, "slots": r.Slots, "updates": r.Steps, "micro-tokens": r.MicroTokens,
+	} {
+		if n < 1 || n > maxBench {
+			return usagef("--%s %d: must be from 1 to %d", name, n, maxBench)
+		}
+	}
+	if n := r.Prompts * r.Samples; r.Slots > maxSlots || r.Steps > n || n > maxBench {
+		return usagef("%d responses in %d slots, for %d updates: want at most %d slots and %d responses, and a response for each update", n, r.Slots, r.Steps, maxSlots, maxBench)
+	}
+	return nil
 }
 
 // maxBench bounds the counts of a benchmark: what they measure has to be held.
@@ -154,6 +208,9 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err := b.check(); err != nil {
 		return err
 	}
+	if err := b.checkRound(c); err != nil {
+		return err
+	}
 	wanted, err := wantedParts(b.parts)
 	if err != nil {
 		return err
@@ -196,22 +253,23 @@ func (b *benchCommand) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	result, failed := b.measure(c, env, policy, wanted)
-	var printed any = result
-	if len(wanted) == 1 {
-		for _, printed = range result {
-		}
-	}
+	measured, failed := b.measure(c, env, policy, wanted)
 	// The parts that were measured before one failed are printed too.
-	if err := (lineWriter{c.OutOrStdout()}).write(printed); err != nil {
+	if err := (lineWriter{c.OutOrStdout()}).write(measured); err != nil {
 		return err
 	}
 	return failed
 }
 
-// measure returns the figures of the wanted parts, up to the first that fails.
-func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *train.Policy, wanted map[string]bool) (result map[string]any, err error) {
-	result = make(map[string]any)
+// measure returns the figures of a round, or of the wanted parts up to the first that
+// fails.
+func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *train.Policy, wanted map[string]bool) (any, error) {
+	if b.whole {
+		return bench.Run(c.Context(), env, policy, b.round)
+	}
+	var err error
+	var newest any
+	result := make(map[string]any)
 	for _, x := range []struct {
 		part, name string
 		measure    func() (any, error)
@@ -222,8 +280,12 @@ func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *train.Pol
 		{"step", "train", func() (any, error) { return train.BenchTrain(c.Context(), env, policy, b.BenchOptions, true) }},
 	} {
 		if wanted[x.part] && err == nil {
-			result[x.name], err = x.measure()
+			newest, err = x.measure()
+			result[x.name] = newest
 		}
+	}
+	if len(wanted) == 1 {
+		return newest, err
 	}
 	return result, err
 }

@@ -4,6 +4,7 @@ package runtime
 import "C"
 
 import (
+	goruntime "runtime"
 	"sync/atomic"
 	"unsafe"
 )
@@ -129,8 +130,12 @@ func (m *hostMemory) download(to, from unsafe.Pointer, bytes int) error {
 	return m.upload(to, from, bytes)
 }
 
+// zero has several threads clear gradients: the first time, the system gives each page
+// when it is written.
 func (*hostMemory) zero(at unsafe.Pointer, bytes int) error {
-	clear(unsafe.Slice((*byte)(at), bytes))
+	const part = 16 << 20
+	all := unsafe.Slice((*byte)(at), bytes)
+	atOnce(goruntime.GOMAXPROCS(0), (bytes+part-1)/part, func(i int) { clear(all[i*part : min((i+1)*part, bytes)]) })
 	return nil
 }
 

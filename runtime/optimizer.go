@@ -358,13 +358,15 @@ func (p *optimizerPart) runTiles() {
 func atOnce(threads, n int, run func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup
-	for range min(threads, n) {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				run(int(i))
-			}
-		})
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+			run(int(i))
+		}
 	}
+	for range min(threads, n) - 1 {
+		group.Go(work)
+	}
+	work()
 	group.Wait()
 }
 

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train/learn"
+	"onering/train/limits"
 	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rundir"
@@ -27,7 +29,8 @@ type learner struct {
 	reference *reference // nil unless the objective needs one
 	ranks     *ranks.Group
 	clock     *metrics.Stopwatch
-	skipped   int // optimizer steps left out because of NaN or infinities
+	tally     *limits.Tally // nil where the machine's limits are not known, and with several ranks
+	skipped   int           // optimizer steps left out because of NaN or infinities
 
 	beforePass func(tokens int) error // tests let memory end with it
 }
@@ -58,6 +61,9 @@ func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, 
 	})
 	if err != nil {
 		return nil, err
+	}
+	if n := policy.Ring.Trained().Parameters(); group.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
+		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, o.AdamW, policy.Adapter != nil)}
 	}
 	if objectives.NeedsReference(l.objective) {
 		if l.reference, err = newReference(env, c, policy); err != nil {
@@ -156,7 +162,51 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}
+	l.count(r, rollouts, step)
 	return record, nil
+}
+
+// count notes the work of a step.
+func (l *learner) count(r *round, rollouts []int, step learn.Batch) {
+	if l.tally == nil {
+		return
+	}
+	var done []limits.Sequence
+	for i, j := range rollouts {
+		if !step.LeavesOut(i) {
+			done = append(done, r.rollouts[j].work(step.Live[i]))
+		}
+	}
+	l.tally.Step(done)
+}
+
+// shares returns what share of the seconds of a round's phases the machine needs for
+// their work, none where its limits are not known.
+func (l *learner) shares(r *round, times metrics.Record) (metrics.Record, error) {
+	if l.tally == nil {
+		return nil, nil
+	}
+	prompts := make([]int, len(r.problems))
+	responses := make([]limits.Sequence, len(r.rollouts))
+	for i := range r.rollouts {
+		responses[i] = r.rollouts[i].work(true)
+		prompts[responses[i].Problem] = responses[i].Prompt
+	}
+	l.tally.Rollout(r.stats.Steps, r.stats.SlotSteps, prompts, responses)
+	peaks, err := limits.Machine(l.env)
+	if err != nil {
+		return nil, err
+	}
+	shares := l.tally.Shares(peaks, times)
+	if r.rescored || l.reference != nil { // those passes are in the same seconds
+		shares = slices.DeleteFunc(shares, func(m metrics.Metric) bool { return m.Name == "limit/"+string(metrics.PhaseScore) })
+	}
+	return shares, nil
+}
+
+// work is the rollout as limits counts it.
+func (r *rollout) work(live bool) limits.Sequence {
+	return limits.Sequence{Problem: r.Problem, Prompt: len(r.Prompt), Response: len(r.Response), Live: live}
 }
 
 // setScores puts the learner's scores into a batch. A response that was left out has no

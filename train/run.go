@@ -215,7 +215,12 @@ func (t *Trainer) finishRound(s *Summary) error {
 	}
 	record := append(metrics.Record{}.With("kind", "round").With("round", t.at.Round+1).With("step", t.at.Step), t.round.metrics(reward.FindsAnswers(t.Config.Reward.Rule))...)
 	t.roller.problems.Learned(t.round.measures())
-	record = append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), t.clock.Take()...)
+	times := t.clock.Take()
+	shares, err := t.learner.shares(t.round, times)
+	if err != nil {
+		t.log.Warn("the limits of the machine could not be measured", "reason", err)
+	}
+	record = append(append(append(record, t.round.sources(t.Config.Data, t.roller.problems)...), times...), shares...)
 	t.round, t.at = nil, saving.Position{Round: t.at.Round + 1, Step: t.at.Step}
 	t.alarms.Round(record)
 	if err := t.learner.ranks.AgreeOn(t.folder.Append(record)); err != nil {

@@ -2,7 +2,7 @@
 // that can be done for a few elements at a time.
 //
 // ONNX Runtime runs the operators of a graph one after the other, each over whole
-// tensors. On the CPU an update of AdamW so moves 160 bytes for each parameter, of which
+// tensors. On the CPU an update of AdamW so moves 136 bytes for each parameter, of which
 // 28 are weights, gradients and moments; the others are results between operators. Done
 // tile by tile, those never leave the cache of a core.
 package tiles
