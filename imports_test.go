@@ -40,6 +40,7 @@ var rooms = []struct {
 
 	{"models", "files"},
 	{"models/onnx", ""},
+	{"models/moves", "models models/onnx"},
 	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"models/graph/graphtest", "models models/graph models/onnx"},
@@ -52,7 +53,7 @@ var rooms = []struct {
 	{"models/modeltest", "models models/graph/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
-	{"runtime", "models models/ports runtime/provision runtime/tiles sampler settings"},
+	{"runtime", "models models/moves models/ports runtime/provision runtime/tiles sampler settings"},
 	{"runtime/tiles", "models"},
 	{"runtime/provision", ""},
 	{"runtime/mpi", ""},

@@ -26,8 +26,8 @@ func newDoctor() *cobra.Command {
 load and why that one, what could fetch one, processor, threads and GPU. It
 fetches nothing. Add the output to a bug report.
 
-With --device cuda it looks at the library that a run on a GPU would load, and
-everything that a GPU run lacks is a problem.
+With --device cuda or webgpu it looks at the library that a run on a GPU would
+load, and everything that a GPU run lacks is a problem.
 
 With --mpi, started by mpirun or srun, it shows the ranks of a run, their hosts
 and devices and the MPI library, and measures how fast messages are between
@@ -36,6 +36,7 @@ neighbours in the ring of ranks. ONERING_MPI names another library.
 The exit code is 1 if something keeps onering from running.`,
 		Example: `  onering doctor
   onering doctor --device cuda
+  onering doctor --device webgpu
   onering doctor --json
   mpirun -n 4 onering doctor --mpi
   onering doctor --library /opt/onnxruntime/lib/libonnxruntime.so`,
@@ -100,6 +101,14 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 	row("cache", "%s", r.Cache)
 	for _, c := range r.Clients {
 		row(c.Name, "%s", cmp.Or(c.Missing, c.Version))
+	}
+	for _, a := range r.WebGPU.Adapters {
+		kind := "GPU"
+		if a.Software {
+			kind = "in software"
+		}
+		row("webgpu", "%s (%s), driver %s", a.Name, kind, a.Driver)
+		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
 	}
 	if len(r.CUDA.Devices) == 0 {
 		row("cuda", "no device")

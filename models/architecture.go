@@ -39,6 +39,7 @@ type Provider int
 const (
 	CPU Provider = iota
 	CUDA
+	WebGPU
 )
 
 // A Geometry holds what a runtime must know about a model to run it.

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"onering/models"
@@ -50,6 +51,7 @@ func holdPart(e *Env, w *models.Weights, from, to int, fresh bool) (*arena, erro
 		return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(a.bytes())*1e-9, e.memory, err)
 	}
 	a.at = at
+	a.cut()
 	if fresh {
 		err = a.zero()
 	} else {
@@ -106,6 +108,31 @@ func (e *Env) Forget(w ...*models.Weights) {
 	}
 }
 
+// cut makes each tensor begin a buffer of its own, where the memory needs that.
+func (a *arena) cut() {
+	if !a.memory.cuts() {
+		return
+	}
+	var bytes []int
+	for _, e := range a.edges() {
+		bytes = append(bytes, (e-a.from)*a.dtype.Size())
+	}
+	a.memory.cut(a.at, bytes)
+}
+
+// edges returns the first element of each tensor that the arena holds; an arena
+// begins at one. The fused tensors are not among them.
+func (a *arena) edges() []int {
+	edges := []int{a.from}
+	for _, name := range a.weights.Layout.Names() {
+		if p, _ := a.weights.Layout.Find(name); a.from < p.Offset && p.Offset < a.to {
+			edges = append(edges, p.Offset)
+		}
+	}
+	slices.Sort(edges)
+	return slices.Compact(edges)
+}
+
 // bytes is the size of all elements.
 func (a *arena) bytes() int { return (a.to - a.from) * a.dtype.Size() }
 
@@ -135,8 +162,10 @@ func (a *arena) nameTensors() error {
 	a.tensors = make(map[string]*Value)
 	l := a.weights.Layout
 	names := append([]string{}, l.Names()...)
-	for _, f := range l.Fused() {
-		names = append(names, f.Name)
+	if !a.memory.cuts() { // else each tensor is a buffer, and a fused one is several
+		for _, f := range l.Fused() {
+			names = append(names, f.Name)
+		}
 	}
 	for _, name := range names {
 		p, ok := l.Find(name)
@@ -175,6 +204,7 @@ func (a *arena) round(d models.DType, from, to int) error {
 		return fmt.Errorf("runtime: %.2f GB on %s: %w", float64(c.bytes())*1e-9, c.memory, err)
 	}
 	a.rounded = c
+	c.cut()
 	if err := c.upload(); err != nil {
 		return err
 	}

@@ -36,4 +36,17 @@ int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream);
 int onering_cuda_wait(int device, void *stream);
 
+// A GPU that Vulkan shows, or a driver in software.
+typedef struct onering_adapter {
+	char name[256], driver[512];
+	int software;
+	uint32_t storage;     // bytes that a buffer may have in a kernel
+	uint32_t shared;      // bytes that a workgroup shares
+	uint32_t invocations; // of a workgroup
+} onering_adapter;
+
+// onering_vulkan opens Vulkan's loader for the whole process and describes up to max
+// of its adapters. It returns how many there are, or -1 with *error set.
+int onering_vulkan(const char *library, onering_adapter *adapters, int max, char **error);
+
 #endif

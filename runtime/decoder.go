@@ -79,7 +79,7 @@ func (d *Decoder) rows(n int) int {
 	switch {
 	case d.wholeSteps():
 		return d.Slots()
-	case d.env.device.cuda:
+	case d.env.device.gpu():
 		half := max(1, 1<<bits.Len(uint(n))/4) // of the largest power of 2 that is at most n
 		return min(d.Slots(), (n+half-1)/half*half)
 	}
@@ -92,7 +92,7 @@ func (d *Decoder) rows(n int) int {
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
 	switch {
-	case d.invariant || d.env.device.cuda || g.Compute != models.F32:
+	case d.invariant || d.env.device.gpu() || g.Compute != models.F32:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct

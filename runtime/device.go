@@ -1,13 +1,18 @@
 package runtime
 
 // #include <stdlib.h>
+// #include "cuda.h"
 // #include "ort.h"
 import "C"
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +26,15 @@ type device struct {
 	auto    bool // a GPU if one can be used, else the CPU
 	cuda    bool
 	standIn bool // see the type standIn
-	id      int  // CUDA's number of the GPU
+	webgpu  bool
+	id      int // CUDA's number of the GPU; of WebGPU 0 for the fastest, 1 for the most frugal
 }
 
-// parseDevice reads "cpu" (also ""), "cuda", "cuda:N" or "auto", and for tests
-// "stand-in".
+// gpu reports whether the device is a GPU.
+func (d device) gpu() bool { return d.cuda || d.webgpu }
+
+// parseDevice reads "cpu" (also ""), "cuda", "cuda:N", "webgpu", "webgpu:N" or "auto",
+// and for tests "stand-in".
 func parseDevice(s string) (device, error) {
 	switch kind, n, numbered := strings.Cut(s, ":"); {
 	case s == "" || s == "cpu":
@@ -41,8 +50,12 @@ func parseDevice(s string) (device, error) {
 		if id, err := strconv.ParseUint(n, 10, 16); err == nil {
 			return device{cuda: true, id: int(id)}, nil
 		}
+	case s == "webgpu" || s == "webgpu:0":
+		return device{webgpu: true}, nil
+	case s == "webgpu:1":
+		return device{webgpu: true, id: 1}, nil
 	}
-	return device{}, fmt.Errorf("runtime: device %q: want cpu, cuda, cuda:N with the number of a GPU, or auto", s)
+	return device{}, fmt.Errorf("runtime: device %q: want cpu, cuda, cuda:N with the number of a GPU, webgpu for the fastest GPU of the system, webgpu:1 for the most frugal, or auto", s)
 }
 
 func (d device) String() string {
@@ -53,13 +66,19 @@ func (d device) String() string {
 		return "stand-in"
 	case d.cuda:
 		return fmt.Sprintf("cuda:%d", d.id)
+	case d.webgpu:
+		return fmt.Sprintf("webgpu:%d", d.id)
 	}
 	return "cpu"
 }
 
 // choose decides what "auto" is and finds the library for the device. If auto
 // comes out as the CPU, Notice is told the reason in one line.
-func choose(ctx context.Context, o Options, d device, c provision.CUDA) (device, provision.Location, error) {
+func choose(ctx context.Context, o Options, d device, c provision.CUDA, w provision.WebGPU) (device, provision.Location, error) {
+	if d.webgpu {
+		at, err := w.Find(ctx, o.Options, d.String())
+		return d, at, err
+	}
 	if d.cuda {
 		at, err := c.Find(ctx, o.Options, d.id)
 		return d, at, err
@@ -68,6 +87,9 @@ func choose(ctx context.Context, o Options, d device, c provision.CUDA) (device,
 		at, err := c.FindIfPresent(ctx, o.Options)
 		if err == nil {
 			return device{cuda: true}, at, nil
+		}
+		if at, none := w.FindHardware(ctx, o.Options, "webgpu:0"); none == nil {
+			return device{webgpu: true}, at, nil
 		}
 		o.onCPU(err)
 		d = device{}
@@ -106,7 +128,23 @@ func cudaOptions(id int, tf32 bool) map[string]string {
 // useCUDA adds the CUDA provider to the options of a session. Nodes for which it
 // has no kernel run on the CPU.
 func useCUDA(o *C.OrtSessionOptions, id int, stream unsafe.Pointer, tf32 bool) error {
-	options := cudaOptions(id, tf32)
+	return withOptions(cudaOptions(id, tf32), func(keys, values **C.char, n C.size_t) *C.OrtStatus {
+		return C.onering_use_cuda(o, keys, values, n, stream)
+	})
+}
+
+// useProvider adds a provider that is built into the library to the options of a
+// session.
+func useProvider(o *C.OrtSessionOptions, name string, options map[string]string) error {
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	return withOptions(options, func(keys, values **C.char, n C.size_t) *C.OrtStatus {
+		return C.onering_use_provider(o, cname, keys, values, n)
+	})
+}
+
+// withOptions calls f with the settings of a provider as C has them.
+func withOptions(options map[string]string, f func(keys, values **C.char, n C.size_t) *C.OrtStatus) error {
 	var keys, values []*C.char
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		keys, values = append(keys, C.CString(k)), append(values, C.CString(options[k]))
@@ -117,5 +155,129 @@ func useCUDA(o *C.OrtSessionOptions, id int, stream unsafe.Pointer, tf32 bool) e
 			C.free(unsafe.Pointer(values[i]))
 		}
 	}()
-	return check(C.onering_use_cuda(o, &keys[0], &values[0], C.size_t(len(keys)), stream))
+	return check(f(&keys[0], &values[0], C.size_t(len(keys))))
+}
+
+// loader lets package provision ask libraries that this package loads.
+type loader struct{}
+
+var (
+	cuda   = provision.CUDA{Loader: loader{}}
+	webgpu = provision.WebGPU{Adapters: adapters}
+)
+
+// Diagnose says what onering finds on this machine. It loads the library that
+// Open would load with the same options, so a later Open is bound to it, but it
+// fetches none.
+func Diagnose(ctx context.Context, o Options) (provision.Report, error) {
+	d, err := parseDevice(o.Device)
+	if err != nil {
+		return provision.Report{}, err
+	}
+	r := provision.Diagnose(ctx, o.Options, cuda, webgpu, provision.Target{CUDA: d.cuda, WebGPU: d.webgpu, GPU: d.id})
+	r.Threads = o.threads()
+	return r, nil
+}
+
+func (loader) GPUs() ([]string, int, error) { return cudaDriver(provision.CUDADriverLibrary) }
+
+func (loader) Preload(name string) (string, error) { return preload(name) }
+
+func (loader) Describe(ctx context.Context, library string) (version string, providers []string, err error) {
+	e, err := Open(ctx, Options{Options: provision.Options{Library: library}})
+	if err != nil {
+		return "", nil, err
+	}
+	version = e.Version()
+	providers, err = e.Providers()
+	return version, providers, errors.Join(err, e.Close())
+}
+
+func (loader) TryCUDA(ctx context.Context, library string, gpu int) error {
+	e, err := Open(ctx, Options{Options: provision.Options{Library: library}})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	var o *C.OrtSessionOptions
+	if err := check(C.onering_options(&o)); err != nil {
+		return err
+	}
+	defer C.onering_release_options(o)
+	return useCUDA(o, gpu, nil, false)
+}
+
+// cudaDriver opens the NVIDIA driver's library and describes its GPUs as
+// provision.Loader.GPUs does.
+func cudaDriver(library string) (gpus []string, version int, err error) {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	var list [64]C.onering_gpu
+	var v C.int
+	var msg *C.char
+	n := C.onering_cuda_driver(name, &list[0], C.int(len(list)), &v, &msg)
+	if n < 0 {
+		defer C.free(unsafe.Pointer(msg))
+		return nil, int(v), errors.New(C.GoString(msg))
+	}
+	for _, g := range list[:min(int(n), len(list))] {
+		gpus = append(gpus, fmt.Sprintf("%s, %.1f GiB, compute capability %d.%d", C.GoString(&g.name[0]), float64(g.bytes)/(1<<30), g.major, g.minor))
+	}
+	return gpus, int(v), nil
+}
+
+// preload does what provision.Loader.Preload says.
+func preload(library string) (string, error) {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	var msg *C.char
+	path := C.onering_preload(name, &msg)
+	if path == nil {
+		defer C.free(unsafe.Pointer(msg))
+		return "", errors.New(C.GoString(msg))
+	}
+	defer C.free(unsafe.Pointer(path))
+	return C.GoString(path), nil
+}
+
+// adapters lists what Vulkan shows. Where its loader is not among the system's
+// libraries, it may lie beside the driver that the user names, as in Debian's chromium.
+// On other systems than Linux the GPU is that of the system, and is not looked at.
+func adapters() ([]provision.Adapter, error) {
+	switch goruntime.GOOS {
+	case "darwin":
+		return []provision.Adapter{{Name: "the system's GPU", Driver: "Metal"}}, nil
+	case "windows":
+		return []provision.Adapter{{Name: "the system's GPU", Driver: "Direct3D 12"}}, nil
+	}
+	found, err := vulkan("libvulkan.so.1")
+	for _, variable := range []string{"VK_DRIVER_FILES", "VK_ICD_FILENAMES"} {
+		if err != nil && os.Getenv(variable) != "" {
+			dir := filepath.Dir(filepath.SplitList(os.Getenv(variable))[0])
+			if beside, besideErr := vulkan(filepath.Join(dir, "libvulkan.so.1")); besideErr == nil {
+				return beside, nil
+			}
+		}
+	}
+	return found, err
+}
+
+// vulkan lists the adapters that a loader of Vulkan shows.
+func vulkan(library string) (found []provision.Adapter, err error) {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	var list [16]C.onering_adapter
+	var msg *C.char
+	n := C.onering_vulkan(name, &list[0], C.int(len(list)), &msg)
+	if n < 0 {
+		defer C.free(unsafe.Pointer(msg))
+		return nil, errors.New(C.GoString(msg))
+	}
+	for _, a := range list[:n] {
+		found = append(found, provision.Adapter{
+			Name: C.GoString(&a.name[0]), Driver: strings.TrimSpace(C.GoString(&a.driver[0])), Software: a.software != 0,
+			MaxBuffer: int64(a.storage), MaxShared: int64(a.shared), MaxWorkgroup: int64(a.invocations),
+		})
+	}
+	return found, nil
 }

@@ -147,17 +147,18 @@ func TestAutoIsTheCPU(t *testing.T) {
 	var o Options
 	o.Notice = func(s string) { notices = append(notices, s) }
 	c := provision.CUDA{Loader: noGPU{}}
-	d, at, err := choose(context.Background(), o, device{auto: true}, c)
+	w := provision.WebGPU{Adapters: func() ([]provision.Adapter, error) { return []provision.Adapter{{Name: "slow", Software: true}}, nil }}
+	d, at, err := choose(context.Background(), o, device{auto: true}, c, w)
 	if err != nil || d != (device{}) || at.Path != lib {
 		t.Errorf("%v, %v, %v", d, at, err)
 	}
 	if len(notices) != 1 || notices[0] != "running on the CPU: no GPU can be reached: no driver" {
 		t.Errorf("notices %q", notices)
 	}
-	if d, at, err := choose(context.Background(), o, device{standIn: true}, c); err != nil || !d.standIn || at.Path != lib {
+	if d, at, err := choose(context.Background(), o, device{standIn: true}, c, w); err != nil || !d.standIn || at.Path != lib {
 		t.Errorf("%v, %v, %v", d, at, err)
 	}
-	if _, _, err := choose(context.Background(), o, device{cuda: true}, c); err == nil || len(notices) != 1 {
+	if _, _, err := choose(context.Background(), o, device{cuda: true}, c, w); err == nil || len(notices) != 1 {
 		t.Errorf("cuda:0 without a driver: %v, notices %q", err, notices)
 	}
 }

@@ -37,6 +37,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"onering/models"
 	"onering/runtime/provision"
 )
 
@@ -46,8 +47,10 @@ type Options struct {
 	// why the device "auto" is the CPU.
 	provision.Options
 	// Device is what Sessions run on: "cpu"; "cuda" or "cuda:N" for a GPU by
-	// CUDA's number; or "auto", which is GPU 0 if it can be used and else the CPU,
-	// with the reason told to Notice. Empty means "cpu". Tests also have
+	// CUDA's number; "webgpu" for the GPU that the WebGPU provider finds fastest and
+	// "webgpu:1" for the most frugal; or "auto", which is CUDA's GPU 0 if it can be
+	// used, else WebGPU's if Vulkan shows one, and else the CPU, with the reason told
+	// to Notice. Empty means "cpu". Tests also have
 	// "stand-in", a device made of the host's memory.
 	Device string
 	// Threads is how many threads one Run may use, from a pool that all sessions
@@ -100,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	}
 	if process.path == "" {
 		var found provision.Location
-		if d, found, err = choose(ctx, o, d, cuda); err != nil {
+		if d, found, err = choose(ctx, o, d, cuda, webgpu); err != nil {
 			return nil, err
 		}
 		if err := load(found); err != nil {
@@ -121,7 +124,16 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	if err != nil {
 		return nil, errors.Join(err, releaseLocked())
 	}
-	return &Env{options: o, device: d, memory: m}, nil
+	e := &Env{options: o, device: d, memory: m}
+	if m, ok := m.(*webgpuMemory); ok {
+		process.Unlock() // its sessions are an Env's
+		err := m.open(e)
+		process.Lock()
+		if err != nil {
+			return nil, errors.Join(err, releaseLocked())
+		}
+	}
+	return e, nil
 }
 
 // openMemory returns the memory of a device.
@@ -129,6 +141,8 @@ func openMemory(o Options, d device) (memory, error) {
 	switch {
 	case d.standIn:
 		return newStandIn(), nil
+	case d.webgpu:
+		return newWebGPUMemory(d.id)
 	case !d.cuda:
 		return host, nil
 	}
@@ -153,6 +167,9 @@ func openMemory(o Options, d device) (memory, error) {
 // Close closes e. The threads stop when all Envs and Sessions of the process are
 // closed; the library stays loaded.
 func (e *Env) Close() error {
+	if m, ok := e.memory.(*webgpuMemory); ok {
+		m.close()
+	}
 	process.Lock()
 	defer process.Unlock()
 	if e.closed {
@@ -173,6 +190,18 @@ func (e *Env) Found() string { return process.how }
 
 // Device returns what Sessions run on: "cpu", or "cuda:0" and so on.
 func (e *Env) Device() string { return e.device.String() }
+
+// ProviderOf returns the provider of the device of e, whose kernels graphs are made
+// for. Those of the stand-in are what a GPU runs.
+func ProviderOf(e *Env) models.Provider {
+	switch {
+	case e.device.webgpu:
+		return models.WebGPU
+	case e.device.cuda || e.device.standIn:
+		return models.CUDA
+	}
+	return models.CPU
+}
 
 // Threads returns how many threads one Run may use.
 func (e *Env) Threads() int {
@@ -274,6 +303,9 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 		if b, err := os.Stat(process.path); err != nil || !os.SameFile(a, b) {
 			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.Path)
 		}
+	}
+	if d.webgpu {
+		return d, webgpu.Check(process.path, d.String())
 	}
 	if !d.auto && !d.cuda {
 		return d, nil

@@ -40,11 +40,10 @@ func (o *Optimizer) openNorm() error {
 	}
 	bounds := o.bounds()
 	n.slices = make([]normSlice, len(bounds)-1)
-	if _, err := n.sums.of(int64(len(n.slices))); err != nil {
-		return err
-	}
-	if _, err := n.found.of(int64(len(n.slices))); err != nil {
-		return err
+	for _, b := range []*buffer{&n.sums, &n.found} {
+		if err := b.pieces(len(n.slices)); err != nil {
+			return err
+		}
 	}
 	for i := range n.slices {
 		s := &n.slices[i]

@@ -88,6 +88,9 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
+	if e.memory.cuts() { // a buffer holds the whole head
+		o.HeadRows = r.Arch.Geometry().Vocab
+	}
 	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
 		o.Stash = models.StashInput // nothing is kept
 	}

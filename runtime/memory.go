@@ -17,9 +17,11 @@ import (
 // their address. The address of byte n is at + n. free takes what alloc returned,
 // after the last run that uses it has been waited for or ordered before.
 //
-// ONNX Runtime is given addresses as they are. A device that has handles of
-// buffers instead of addresses must give each allocation a range of numbers, find
-// the handle from them, and make the tensors in newValue itself.
+// A device may have handles of buffers and no addresses. It then gives each
+// allocation a range of numbers, which stand for addresses, and tensor finds the
+// handle of one. A Value may begin only where a buffer does: at the start of an
+// allocation, or where cut has said that one begins. cuts reports whether a device
+// needs that.
 //
 // Alignment. alloc returns a multiple of 8 on the host, of 64 or more on a device.
 // A Value may begin at any multiple of its element's size within an allocation.
@@ -52,6 +54,13 @@ type memory interface {
 	copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error
 	wait() error
 
+	// cuts reports whether Values may begin only at the start of an allocation and
+	// at the edges, in bytes from it, that cut was given before its first use.
+	cuts() bool
+	cut(at unsafe.Pointer, edges []int)
+	// tensor returns what ONNX Runtime is given as the address of a tensor.
+	tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, error)
+
 	// count adds to what crossed returns: the bytes copied from the host and those
 	// copied to the host.
 	count(up, down int)
@@ -73,6 +82,38 @@ type memory interface {
 	addsInOrder() bool
 	// String names the device, as Options.Device does.
 	String() string
+}
+
+// addressed is what memories with addresses have in common: Values may begin anywhere.
+type addressed struct{}
+
+func (addressed) cuts() bool                { return false }
+func (addressed) cut(unsafe.Pointer, []int) {}
+func (addressed) tensor(at unsafe.Pointer, _ int) (unsafe.Pointer, error) {
+	return at, nil
+}
+
+// A thread runs functions on one thread of the system. Go's code moves between
+// threads, and the providers of devices keep state by thread: CUDA's has handles of
+// cuBLAS and the kernels that cuDNN compiled for each thread anew.
+type thread struct{ work chan func() }
+
+func newThread() thread {
+	t := thread{make(chan func())}
+	go func() {
+		goruntime.LockOSThread()
+		for f := range t.work {
+			f()
+		}
+	}()
+	return t
+}
+
+// do calls f on the thread and returns when f has.
+func (t thread) do(f func()) {
+	done := make(chan struct{})
+	t.work <- func() { f(); close(done) }
+	<-done
 }
 
 // traffic counts the bytes that cross between the host and a device.
@@ -108,7 +149,10 @@ func mirror(m memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 var host = &hostMemory{}
 
 // A hostMemory is the Go heap, where sessions on the CPU read and write.
-type hostMemory struct{ traffic }
+type hostMemory struct {
+	traffic
+	addressed
+}
 
 func (*hostMemory) alloc(bytes int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(unsafe.SliceData(newBytes(bytes))), nil

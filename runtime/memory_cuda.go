@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"fmt"
-	goruntime "runtime"
 	"unsafe"
 )
 
@@ -20,13 +19,14 @@ type cudaMemory struct {
 	stream     unsafe.Pointer
 	memoryInfo *C.OrtMemoryInfo
 	options    *C.OrtRunOptions
-	work       chan func() // for the thread of do
+	thread
+	addressed
 }
 
 // newCUDAMemory opens the CUDA runtime for GPU id. To run sessions on it, call
 // describe first.
 func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
-	m := &cudaMemory{id: C.int(id), tf32: tf32, work: make(chan func())}
+	m := &cudaMemory{id: C.int(id), tf32: tf32, thread: newThread()}
 	name := C.CString(cudart)
 	defer C.free(unsafe.Pointer(name))
 	var msg *C.char
@@ -34,18 +34,14 @@ func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
 		defer C.free(unsafe.Pointer(msg))
 		return nil, fmt.Errorf("runtime: cuda:%d: %s", id, C.GoString(msg))
 	}
-	go func() {
-		goruntime.LockOSThread()
-		for f := range m.work {
-			f()
-		}
-	}()
 	return m, nil
 }
 
 // describe prepares what ONNX Runtime needs to run sessions on the memory.
 func (m *cudaMemory) describe() error {
-	if err := check(C.onering_cuda_memory(m.id, &m.memoryInfo)); err != nil {
+	name := C.CString("Cuda")
+	defer C.free(unsafe.Pointer(name))
+	if err := check(C.onering_device_memory(name, m.id, &m.memoryInfo)); err != nil {
 		return fmt.Errorf("runtime: describing the memory of %s: %w", m, err)
 	}
 	// By default ONNX Runtime waits for the GPU after each run, which would leave it
@@ -113,15 +109,6 @@ func (m *cudaMemory) provider(o *C.OrtSessionOptions) error {
 }
 
 func (m *cudaMemory) addsInOrder() bool { return false }
-
-// do calls f on one thread of the system. The CUDA provider has handles of cuBLAS and
-// the kernels that cuDNN compiled for each thread anew, and Go's code moves between
-// threads.
-func (m *cudaMemory) do(f func()) {
-	done := make(chan struct{})
-	m.work <- func() { f(); close(done) }
-	<-done
-}
 
 func (m *cudaMemory) elementwise() int { return elementwiseOnDevice }
 func (m *cudaMemory) String() string   { return fmt.Sprintf("cuda:%d", m.id) }

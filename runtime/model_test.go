@@ -117,9 +117,9 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	check(t, err)
 	m.arch.Shape, m.eos, m.weights = loaded.Design.(decoder.Shape), loaded.EOS, weights
 	t.Cleanup(func() { m.weights.Close() })
-	// On a stand-in run the graphs that a GPU has.
-	if env.Device() != "cpu" {
-		m.arch.Provider = models.CUDA
+	m.arch.Provider = runtime.ProviderOf(env) // on a stand-in CUDA
+	if base != dir && runtime.ProviderOf(env) == models.WebGPU {
+		t.Skip("adapters are not for WebGPU yet")
 	}
 	m.ring, err = runtime.NewRing(m.arch, m.weights)
 	check(t, err)
@@ -226,11 +226,14 @@ var learners = []runtime.LearnerOptions{
 	{Stash: models.StashLogits, HeadRows: 64},
 }
 
-// onDevices runs a test on the CPU (or, with the build tag cuda, on a GPU) and on
-// the stand-in for a device.
+// onDevices runs a test on the CPU and on the stand-in for a device, or with the build
+// tags cuda and webgpu on a GPU.
 func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
 	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
+	if runtime.ProviderOf(env) == models.WebGPU {
+		return // the stand-in has run without the build tag
+	}
 	t.Run("stand-in", func(t *testing.T) { test(t, runtime.OpenStandIn(t, env)) })
 }
 
@@ -239,7 +242,10 @@ func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 func inTypes(t *testing.T, test func(t *testing.T, env *runtime.Env, set func(*decoder.Architecture))) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		compute := []models.Compute{{Type: models.F32}}
-		if strings.HasPrefix(env.Device(), "cuda") {
+		switch {
+		case runtime.ProviderOf(env) == models.WebGPU:
+			compute[0].Provider = models.WebGPU
+		case strings.HasPrefix(env.Device(), "cuda"):
 			compute = []models.Compute{{Type: models.F32, Provider: models.CUDA}, {Type: models.F16}, {Type: models.BF16}}
 		}
 		for _, c := range compute {

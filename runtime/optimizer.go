@@ -145,12 +145,16 @@ func (o *Optimizer) bounds() (bounds []int) {
 	if c := o.ring.trained().rounded; c != nil {
 		edges = []int{c.from, c.to, total}
 	}
+	size := o.env.memory.elementwise()
+	if o.env.memory.cuts() { // each buffer is a range
+		edges, size = append(o.ring.trained().edges()[1:], total), total
+	}
 	for from := 0; from < total; {
 		bounds = append(bounds, from)
 		for from == edges[0] {
 			edges = edges[1:]
 		}
-		from = min(from+o.env.memory.elementwise(), edges[0])
+		from = min(from+size, edges[0])
 	}
 	return append(bounds, total)
 }

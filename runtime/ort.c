@@ -140,9 +140,29 @@ OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const
 	return s;
 }
 
-OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info) {
+OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n) {
+	return ORT(SessionOptionsAppendExecutionProvider, OrtSessionOptions *, const char *, const char *const *, const char *const *, size_t)(o, name, keys, values, n);
+}
+
+OrtStatus *onering_device_memory(const char *name, int device, OrtMemoryInfo **info) {
 	// OrtDeviceAllocator (0), OrtMemTypeDefault (0), as for the CPU.
-	return ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)("Cuda", 0, device, 0, info);
+	return ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)(name, 0, device, 0, info);
+}
+
+OrtStatus *onering_allocator(OrtSession *s, const OrtMemoryInfo *info, OrtAllocator **a) {
+	return ORT(CreateAllocator, const OrtSession *, const OrtMemoryInfo *, OrtAllocator **)(s, info, a);
+}
+
+void onering_release_allocator(OrtAllocator *a) { CALL(void, ReleaseAllocator, OrtAllocator *)(a); }
+
+OrtStatus *onering_allocate(OrtAllocator *a, size_t bytes, void **at) {
+	return ORT(AllocatorAlloc, OrtAllocator *, size_t, void **)(a, bytes, at);
+}
+
+OrtStatus *onering_deallocate(OrtAllocator *a, void *at) { return ORT(AllocatorFree, OrtAllocator *, void *)(a, at); }
+
+OrtStatus *onering_copy(OrtEnv *env, const OrtValue *from, OrtValue *to) {
+	return ORT(CopyTensors, const OrtEnv *, const OrtValue *const *, OrtValue *const *, void *, size_t)(env, &from, &to, NULL, 1);
 }
 
 OrtStatus *onering_share_cuda(OrtEnv *env, int device) {

@@ -52,6 +52,7 @@ enum {
 	ORT_GetTensorElementType = 60,
 	ORT_CreateMemoryInfo = 68,
 	ORT_CreateCpuMemoryInfo = 69,
+	ORT_AllocatorAlloc = 75,
 	ORT_AllocatorFree = 76,
 	ORT_GetAllocatorWithDefaultOptions = 78,
 	ORT_ReleaseEnv = 92,
@@ -68,6 +69,8 @@ enum {
 	ORT_GetAvailableProviders = 125,
 	ORT_ReleaseAvailableProviders = 126,
 	ORT_AddSessionConfigEntry = 130,
+	ORT_CreateAllocator = 131,
+	ORT_ReleaseAllocator = 132,
 	ORT_RunWithBinding = 133,
 	ORT_CreateIoBinding = 134,
 	ORT_ReleaseIoBinding = 135,
@@ -84,8 +87,10 @@ enum {
 	ORT_CreateCUDAProviderOptions = 205,
 	ORT_UpdateCUDAProviderOptions = 206,
 	ORT_ReleaseCUDAProviderOptions = 208,
+	ORT_SessionOptionsAppendExecutionProvider = 216,
 	ORT_CreateAndRegisterAllocatorV2 = 259,
 	ORT_UpdateCUDAProviderOptionsWithValue = 263,
+	ORT_CopyTensors = 386,
 };
 
 // onering_open loads the library at path (UTF-8) and keeps it loaded for the
@@ -112,7 +117,20 @@ void onering_release_options(OrtSessionOptions *o);
 // onering_use_cuda makes a session run on a GPU. stream is the CUDA stream for all
 // its work, or NULL for a stream that the provider makes.
 OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream);
-OrtStatus *onering_cuda_memory(int device, OrtMemoryInfo **info);
+// onering_use_provider makes a session run on a provider that is built into the
+// library, by its short name, such as "WebGPU".
+OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n);
+// onering_device_memory describes a device's memory, by ONNX Runtime's name for its
+// kind.
+OrtStatus *onering_device_memory(const char *name, int device, OrtMemoryInfo **info);
+// onering_allocator returns the allocator that a session has for a memory.
+OrtStatus *onering_allocator(OrtSession *s, const OrtMemoryInfo *info, OrtAllocator **a);
+void onering_release_allocator(OrtAllocator *a);
+OrtStatus *onering_allocate(OrtAllocator *a, size_t bytes, void **at);
+OrtStatus *onering_deallocate(OrtAllocator *a, void *at);
+// onering_copy copies the bytes of one tensor to another, between the memories of
+// a device and the host.
+OrtStatus *onering_copy(OrtEnv *env, const OrtValue *from, OrtValue *to);
 // onering_share_cuda gives all sessions on a GPU one allocator.
 OrtStatus *onering_share_cuda(OrtEnv *env, int device);
 

@@ -33,9 +33,9 @@ func TestSlots(t *testing.T) {
 	}
 	body, _, _ = strings.Cut(body, "\n};")
 	slots := map[string]int{}
-	member := regexp.MustCompile(`ORT_API2_STATUS\((\w+)|ORT_CLASS_RELEASE\((\w+)\)|\(\s*ORT_API_CALL\s*\*\s*(\w+)\s*\)`)
+	member := regexp.MustCompile(`ORT_API2_STATUS\((\w+)|ORT_CLASS_RELEASE\((\w+)\)|\(\s*ORT_API_CALL\s*\*\s*(\w+)\s*\)|ORT_API_T\([^,]*,\s*(\w+)`)
 	for i, m := range member.FindAllStringSubmatch(body, -1) {
-		name := m[1] + m[3]
+		name := m[1] + m[3] + m[4]
 		if m[2] != "" {
 			name = "Release" + m[2]
 		}

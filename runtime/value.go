@@ -96,11 +96,15 @@ func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int6
 	if info == nil {
 		return nil, fmt.Errorf("runtime: a Value needs ONNX Runtime: call Open first")
 	}
+	at, err := m.tensor(data, n)
+	if err != nil {
+		return nil, err
+	}
 	v := &Value{memory: m, data: data, bytes: n, dtype: d, shape: slices.Clone(shape)}
 	if n > 0 {
 		v.pin.Pin(data) // does nothing for memory that is not Go's
 	}
-	if err := check(C.onering_value(info, data, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), onnxTypes[d], &v.ptr)); err != nil {
+	if err := check(C.onering_value(info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), onnxTypes[d], &v.ptr)); err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}

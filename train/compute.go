@@ -2,7 +2,6 @@ package train
 
 import (
 	"fmt"
-	"strings"
 
 	"onering/models"
 	"onering/runtime"
@@ -19,8 +18,11 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	if compute.Type == models.BF16 && env.Device() == "cpu" {
 		return compute, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
 	}
-	if strings.HasPrefix(env.Device(), "cuda") {
-		compute.Provider = models.CUDA
+	if env.Device() != "stand-in" { // whose tests want the CPU's bits
+		compute.Provider = runtime.ProviderOf(env)
+	}
+	if compute.Provider == models.WebGPU && compute.Type != models.F32 {
+		return compute, fmt.Errorf("train: %s: in 16 bits no graph has been run on %s yet: compute in float32", dtype, env.Device())
 	}
 	return compute, nil
 }

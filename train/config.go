@@ -170,7 +170,7 @@ func (c Config) longest() int {
 
 // A RuntimeConfig says where the graphs run.
 type RuntimeConfig struct {
-	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU, or auto: GPU 0 where there is one and all that it needs, else the CPU"`
+	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU of NVIDIA, webgpu for any GPU (webgpu:1 for the most frugal), or auto: a GPU where there is one and all that it needs, else the CPU"`
 	Threads int    `toml:"threads" range:"[0,1024]" note:"0 is one for each core" help:"threads of the CPU's kernels"`
 	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
 }

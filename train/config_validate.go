@@ -135,7 +135,7 @@ func (v *validator) ranges(prefix string, section any) {
 }
 
 // Devices says what names there are of devices to run on.
-const Devices = "cpu, cuda, cuda:N with the number of a device, or auto"
+const Devices = "cpu, cuda, cuda:N with the number of a device, webgpu, webgpu:1, or auto"
 
 // IsDevice says whether value is such a name.
 func IsDevice(value string) bool {
@@ -143,7 +143,7 @@ func IsDevice(value string) bool {
 		i, err := strconv.Atoi(n)
 		return err == nil && i >= 0 && strconv.Itoa(i) == n
 	}
-	return value == "cpu" || value == "auto" || value == "cuda"
+	return slices.Contains([]string{"cpu", "auto", "cuda", "webgpu", "webgpu:0", "webgpu:1"}, value)
 }
 
 // Validate reports an unknown reward, and what the reward itself says of its

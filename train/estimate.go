@@ -50,7 +50,7 @@ const tokenBytes = 640
 func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	compute := models.Compute{Type: ComputeTypes[c.Model.DType]}
 	if c.onGPU() {
-		compute.Provider = models.CUDA
+		compute.Provider = c.provider()
 	}
 	if c.LoRA.On {
 		a, err := lora.New(c.LoRA.Settings, model, "")

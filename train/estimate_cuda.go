@@ -10,8 +10,23 @@ import (
 // CUDA's context, the kernels, the workspaces of cuBLAS and cuDNN.
 const cudaBytes = 1200e6
 
+// webgpuBytes is the same for the WebGPU provider, as a guess: its device, the kernels
+// and the buffers that it keeps to use again.
+const webgpuBytes = 300e6
+
 // onGPU says whether a run keeps its weights on a GPU.
-func (c Config) onGPU() bool { return strings.HasPrefix(c.Runtime.Device, "cuda") }
+func (c Config) onGPU() bool { return c.provider() != models.CPU }
+
+// provider is that of the device that a run names.
+func (c Config) provider() models.Provider {
+	switch kind, _, _ := strings.Cut(c.Runtime.Device, ":"); kind {
+	case "cuda":
+		return models.CUDA
+	case "webgpu":
+		return models.WebGPU
+	}
+	return models.CPU
+}
 
 // onCUDA completes the estimate for a GPU's memory. Sampling and learning count in
 // full: while one works, the other's memory is idle but not returned. The estimate
@@ -35,6 +50,12 @@ func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) erro
 	stream := 4 * w.micro * int64(g.Hidden)
 	e.micro = w.one + max(forward, backward, headBytes(g, w.micro)) + 4*stream + 4*T*T // x, y, dx, dy; the mask
 	// Sampling: logits and what draws from them; the widest values of a prefill.
+	if c.provider() == models.WebGPU {
+		// The head is one slice; an update in place has a copy of what it updates, and
+		// the largest tensor is the head.
+		e.Other = webgpuBytes
+		e.micro += max(0, 4*w.micro*int64(g.Vocab)*4-headBytes(g, w.micro)) + 2*4*int64(g.Vocab)*int64(g.Hidden)
+	}
 	sampling := 4*4*w.slots*int64(g.Vocab) + w.prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
 	e.Activations = max(0, w.kept-w.one) + e.micro + sampling
 	e.sum()

@@ -23,21 +23,28 @@ import (
 //
 // The graphs of float32 for a CPU keep these operators, and their bytes.
 
-// forCUDA reports whether graphs are for the CUDA provider. Those of 16 bits always
-// are: a CPU runs them only in tests, which should run what a GPU runs.
-func (a Architecture) forCUDA() bool { return a.Provider == models.CUDA || a.compute() != models.F32 }
+// Those for the WebGPU provider are the same but for what it lacks: FusedMatMul, Max,
+// comparisons of int64, and float64.
 
-// orderSums makes the bits of a gradient the same in every run.
-func (a Architecture) orderSums(g *graph.Graph) {
-	if a.forCUDA() {
+// forGPU reports whether graphs are for a GPU. Those of 16 bits always are: a CPU runs
+// them only in tests, which should run what a GPU runs.
+func (a Architecture) forGPU() bool { return a.Provider != models.CPU || a.compute() != models.F32 }
+
+// forProvider makes a graph use what the provider has, and the bits of a gradient the
+// same in every run.
+func (a Architecture) forProvider(g *graph.Graph) {
+	if a.forGPU() {
 		g.OrderSums()
+	}
+	if a.Provider == models.WebGPU {
+		graph.StockProducts(g)
 	}
 }
 
 // byProducts reports whether graphs for prompts compute attention by products, in
 // place of GroupQueryAttention.
 func (a Architecture) byProducts() bool {
-	return a.Provider == models.CUDA && a.compute() == models.F32
+	return a.Provider != models.CPU && a.compute() == models.F32
 }
 
 // cacheWidth is the width of a head in the cache: K, or the next multiple of 16
@@ -72,24 +79,35 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 }
 
 // maskAfter is [B,1,1,S], 0 for places up to pos [B,1] and very negative beyond.
-func maskAfter(pos, places *graph.Node) *graph.Node {
+func (a Architecture) maskAfter(pos, places *graph.Node) *graph.Node {
 	g := pos.Graph()
+	if a.Provider == models.WebGPU {
+		pos, places = graph.Cast(pos, onnx.Float), graph.Cast(places, onnx.Float)
+	}
 	mask := graph.Where(graph.LessOrEqual(places, pos), g.Scalar(0), g.Scalar(-math.MaxFloat32))
 	return graph.Reshape(mask, 0, 1, 1, -1)
 }
 
 // padLast is x with zeros that make its last axis width.
 func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
-	if a.forCUDA() {
+	if a.forGPU() {
 		return graph.PadLast(x, width)
 	}
 	g, last := x.Graph(), len(x.Shape())-1
 	return graph.Pad(x, g.Ints(0), g.Ints(int64(width-x.Shape()[last].N)), last, graph.Dims(width)[0])
 }
 
+// larger is the larger of two numbers at each place.
+func (a Architecture) larger(x, y *graph.Node) *graph.Node {
+	if a.Provider != models.WebGPU {
+		return graph.Max(x, y)
+	}
+	return graph.Where(graph.GreaterOrEqual(x, y), x, y)
+}
+
 // largest is the largest number of each row of x [R,n], as [R,1].
 func (a sampling) largest(x *graph.Node) *graph.Node {
-	if !a.forCUDA() {
+	if !a.forGPU() {
 		return graph.ReduceMax(x, -1)
 	}
 	at := graph.Reshape(graph.ArgMax(x), -1, 1)
@@ -98,7 +116,7 @@ func (a sampling) largest(x *graph.Node) *graph.Node {
 
 // foremost is largest for rows whose first number is the largest.
 func (a sampling) foremost(x *graph.Node) *graph.Node {
-	if !a.forCUDA() {
+	if !a.forGPU() {
 		return graph.ReduceMax(x, -1)
 	}
 	return column(x, 0)
@@ -107,7 +125,7 @@ func (a sampling) foremost(x *graph.Node) *graph.Node {
 // total is the largest of running sums [R,n] of numbers that are not negative. That
 // is the last: a rounded sum does not fall when such a number is added.
 func (a sampling) total(running *graph.Node) *graph.Node {
-	if !a.forCUDA() {
+	if !a.forGPU() {
 		return graph.ReduceMax(running, -1)
 	}
 	return column(running, running.Shape()[1].N-1)
@@ -116,7 +134,7 @@ func (a sampling) total(running *graph.Node) *graph.Node {
 // before is the running sum [R,1] up to each row's index [R,1], without the number
 // at the index: 0 for index 0. passed [R,n] is 1 before the index and 0 from it on.
 func (a sampling) before(running, passed, index *graph.Node) *graph.Node {
-	if !a.forCUDA() {
+	if !a.forGPU() {
 		return graph.ReduceMax(graph.Mul(passed, running), -1)
 	}
 	zero := column(passed, passed.Shape()[1].N-1)

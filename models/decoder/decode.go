@@ -150,7 +150,7 @@ func (a Architecture) DecodeParts(form models.Form) (models.Program, error) {
 
 // cacheParts is how many parts of the cache DecodeParts takes, or 1.
 func (a Architecture) cacheParts() int {
-	if a.forCUDA() {
+	if a.forGPU() {
 		return 1
 	}
 	return 2
@@ -193,8 +193,8 @@ type partInputs struct{ at, mask *graph.Node }
 func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) partInputs {
 	rows, places := partSizes(part, parts)
 	p := partInputs{at: g.Input(models.InPart(ports.CachePlaces, part), onnx.Int64, graph.Dims(rows, a.KVHeads, 3))}
-	if a.Provider == models.CUDA {
-		p.mask = maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims(places)))
+	if a.byProducts() {
+		p.mask = a.maskAfter(pos, g.Input(ports.CacheIndices, onnx.Int64, graph.Dims(places)))
 	} else {
 		p.mask = g.Float(models.InPart(ports.Mask, part), rows, 1, 1, places)
 	}
@@ -253,6 +253,7 @@ func (a decoding) decoder(name string, tokens any, form models.Form, past bool, 
 // decoderOf is decoder for a cache in a number of parts.
 func (a decoding) decoderOf(name string, tokens any, form models.Form, parts int, attend func(g *graph.Graph, ids, x, cos, sin *graph.Node) attention) (models.Program, error) {
 	return graph.Build(name, func(g *graph.Graph) {
+		a.forProvider(g)
 		ids := g.Input(ports.TokenIDs, onnx.Int64, graph.Dims("B", tokens))
 		cos, sin := g.Float(ports.Cos, "P", a.HeadDim/2), g.Float(ports.Sin, "P", a.HeadDim/2)
 		x := graph.Reshape(graph.Gather(parameter(g, a.Names.Embedding, onnx.Float, a.Vocab, a.Hidden), ids), -1, a.Hidden)
@@ -280,9 +281,10 @@ func (a decoding) decodeLayer(g *graph.Graph, i int, form models.Form, parts int
 	weights.widen(d, a.gateUp()...)
 	weights.widen(a.FFN, module{n.Down, d})
 	h := a.narrow(graph.RMSNorm(x, weights.norm(n.InputNorm, d), a.RMSEps))
-	w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias)
 	var qkv *graph.Node
-	if len(a.adapted(a.qkv())) > 0 {
+	if a.Provider == models.WebGPU {
+		qkv = a.separateQKV(h, &weights)
+	} else if w, b := weights.product(module{n.QKV, (a.Heads + 2*a.KVHeads) * a.HeadDim}, d, a.Block.QKVBias); len(a.adapted(a.qkv())) > 0 {
 		qkv = a.adaptedQKV(form, h, w, b, &weights)
 	} else {
 		qkv = product(form, h, w, b)
@@ -331,6 +333,17 @@ func present(g *graph.Graph, what string, role models.Role, layer, part int, now
 		return
 	}
 	g.OutputOnto(name, now, before.Name())
+}
+
+// separateQKV is the products of h with q, k and v one by one: a buffer of WebGPU
+// cannot be both a tensor and a part of another.
+func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
+	var parts []*graph.Node
+	for _, m := range a.qkv() {
+		w, b := weights.product(m, a.Hidden, a.Block.QKVBias)
+		parts = append(parts, graph.Linear(h, w, b))
+	}
+	return graph.Concat(1, parts...)
 }
 
 // normQK is qkv [N,(H+2G)*K] with the RMSNorm of each head of q and k.

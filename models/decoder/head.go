@@ -25,7 +25,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 		return forward, backward, err
 	}
 	backward, err = graph.Build("norm.backward", func(g *graph.Graph) {
-		a.orderSums(g)
+		a.forProvider(g)
 		x, w, h := build(g)
 		dh := g.Float(ports.NormedGrad, "R", a.Hidden)
 		if a.Adapter != nil {
@@ -74,7 +74,7 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
 		z := graph.Add(m, graph.Log(sum))
 		// Two log-sum-exps join as log(e^z0 + e^z), two means by their shares.
-		both := graph.Add(graph.Max(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
+		both := graph.Add(a.larger(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
 		g.Output(ports.LogSumExpOut, both)
 		g.Output(ports.MeanLogitOut, mean)
@@ -99,6 +99,7 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 }
 
 func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGradient bool) {
+	a.forProvider(g)
 	d := a.Hidden
 	h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 	z, w := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.LogProbGrad, "R", 1)
@@ -119,8 +120,8 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 		weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
 	}
 	dlogits := graph.Mul(graph.Exp(logp), weight)
-	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, dh, false, false), ports.NormedGrad)
+	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, graph.Copied(dh), false, false), ports.NormedGrad)
 	if de != nil {
-		g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, de, true, false), ports.HeadSliceGrad)
+		g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, graph.Copied(de), true, false), ports.HeadSliceGrad)
 	}
 }

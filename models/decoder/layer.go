@@ -67,7 +67,7 @@ func (a Architecture) newLayer(g *graph.Graph, blocks int) *layer {
 	l.v = linear(h, qkv[2], a.Block.QKVBias, low[2])
 	in := l.packing.Unpack
 	l.o = graph.CausalAttention(l.packing.UnpackOnce(q), in(k), in(l.v), mask, bounds,
-		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forCUDA()})
+		graph.Attention{Heads: a.Heads, KVHeads: a.KVHeads, Blocks: blocks, InTurn: a.forGPU()})
 	o := l.packing.Pack(l.o)
 	l.x2 = l.weights.onto(l.x, o, module{n.O, d}, a.Block.OBias)
 	h = a.narrow(graph.RMSNorm(l.x2, l.weights.norm(n.PostNorm, d), a.RMSEps))
@@ -229,6 +229,7 @@ func (a Architecture) Layer(level models.Stash, blocks int) (forward, backward m
 
 func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
+		a.forProvider(g)
 		l := a.newLayer(g, blocks)
 		g.Output(ports.StreamOut, l.y)
 		names, values := l.stash(level)
@@ -241,7 +242,7 @@ func (a Architecture) layerForward(level models.Stash, blocks int) func(g *graph
 
 func (a Architecture) layerBackward(level models.Stash, blocks int) func(g *graph.Graph) {
 	return func(g *graph.Graph) {
-		a.orderSums(g)
+		a.forProvider(g)
 		l := a.newLayer(g, blocks)
 		l.packing.Valid = g.Float(ports.Valid, "B", "T", 1)
 		l.packing.Copies = g.Input(ports.TokenCopies, onnx.Int64, graph.Dims("M", "J"))

@@ -36,8 +36,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		z := graph.Sub(scaled, top)
 		e := graph.Exp(z)
 		total := graph.ReduceSum(e, -1)
-		// The float32 logarithm of a row depends on how many rows there are.
-		logTotal := graph.Cast(graph.Log(graph.Cast(total, onnx.Double)), onnx.Float)
+		logTotal := sampling{a}.log(total)
 
 		kept := e
 		if choice == models.Filter || choice == models.FilterMinP {
@@ -69,6 +68,15 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 // sampling builds the parts of Sample, and what the head shares with it.
 type sampling struct{ Architecture }
 
+// log is the logarithm of a number of each row. On a CPU that of float32 depends on
+// how many rows there are.
+func (a sampling) log(x *graph.Node) *graph.Node {
+	if a.Provider == models.WebGPU {
+		return graph.Log(x)
+	}
+	return graph.Cast(graph.Log(graph.Cast(x, onnx.Double)), onnx.Float)
+}
+
 // filter zeroes the unnormalized probabilities e [B,V] outside the top k and
 // top p.
 func (a sampling) filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
@@ -98,6 +106,9 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 		e = a.padLast(e, blocks*width)
 	}
 	cells := graph.Reshape(e, -1, blocks, width)
+	if a.Provider == models.WebGPU {
+		return a.drawSingle(cells, graph.Reshape(uniforms, -1, 1), blocks, width)
+	}
 	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
 
 	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
@@ -119,6 +130,48 @@ func (a sampling) first(running, target *graph.Node) (index, rest *graph.Node) {
 	passed := graph.Cast(graph.GreaterOrEqual(target, bounds), onnx.Double)
 	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
 	return index, graph.Sub(target, a.before(running, passed, index))
+}
+
+// drawSingle is draw in float32, of cells [B,blocks,width] and uniforms [B,1]. Its
+// running sums are exact but for the rounding of the sums of blocks and of the last
+// addition: see split.
+func (a sampling) drawSingle(cells, u *graph.Node, blocks, width int) *graph.Node {
+	g := cells.Graph()
+	sums := graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks)
+	block, rest := a.firstSingle(sums, u, nil)
+	inside := graph.Reshape(graph.GatherRows(cells, block), -1, width)
+	token, _ := a.firstSingle(inside, nil, rest)
+	return graph.Add(graph.Mul(block, g.Ints(int64(width))), token)
+}
+
+// firstSingle is first for numbers x [B,n] whose running sums it computes. The target
+// is target, or where that is nil u times the sum.
+func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node) {
+	g := x.Graph()
+	high, low := a.split(x)
+	highs, lows := graph.CumSum(high, -1, false), graph.CumSum(low, -1, false)
+	running := graph.Add(highs, lows)
+	total := a.largest(running)
+	if target == nil {
+		target = graph.Mul(u, total)
+	}
+	// How far each running sum is beyond the target: the difference of two near
+	// numbers is exact.
+	beyond := graph.Add(graph.Sub(highs, target), lows)
+	ended := graph.GreaterOrEqual(running, total)
+	passed := graph.Where(ended, g.Scalar(0), graph.Where(graph.LessOrEqual(beyond, g.Scalar(0)), g.Scalar(1), g.Scalar(0)))
+	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
+	before := graph.Add(graph.Sub(target, a.before(highs, passed, index)), graph.Neg(a.before(lows, passed, index)))
+	return index, a.larger(before, g.Scalar(0))
+}
+
+// split is x [B,n] as two parts whose sum it is exactly. The high parts are multiples
+// of a unit so large that float32 holds all of their sums; the low parts are half a
+// unit at most, 2^-23 of the sum of all.
+func (a sampling) split(x *graph.Node) (high, low *graph.Node) {
+	shift := graph.Mul(graph.ReduceSum(x, -1), x.Graph().Scalar(2))
+	high = graph.Sub(graph.Add(x, shift), shift)
+	return high, graph.Sub(x, high)
 }
 
 // blockWidth is the largest divisor of vocab in [128, 1024], or 512 where

@@ -127,7 +127,17 @@ func AddTo(running, grad *Node) *Node {
 	operands("AddTo", running, grad)
 	grad.shaped("AddTo", "the gradient", running.shape)
 	grad = Cast(grad, running.elem)
-	return accumulate(running, grad)
+	return accumulate(Copied(running), grad)
+}
+
+// Copied is x, or after StockProducts a copy of x: a kernel of WebGPU may not read the
+// buffer that it writes, which would be that of x if the result is bound onto it. Two
+// signs are no operator that ONNX Runtime leaves out.
+func Copied(x *Node) *Node {
+	if !x.g.stock {
+		return x
+	}
+	return Neg(Neg(x))
 }
 
 // Stash takes the value of x from the input stash, where an earlier graph left it.

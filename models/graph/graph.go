@@ -34,6 +34,7 @@ type Graph struct {
 	consts  []*Node               // each value once
 	uses    map[string]models.Use // by the name of a port
 	ordered bool                  // see OrderSums
+	stock   bool                  // see StockProducts
 }
 
 // OrderSums makes the gradients of operands that were broadcast sum over the first
@@ -42,6 +43,10 @@ type Graph struct {
 // last bits of the sum change from run to run. (A transpose before the sum would not
 // do: ONNX Runtime takes it away.)
 func (g *Graph) OrderSums() { g.ordered = true }
+
+// StockProducts makes MatMul the operators Transpose, Mul and MatMul, for providers
+// that have no FusedMatMul.
+func StockProducts(g *Graph) { g.stock = true }
 
 // An output is a node under the name by which a caller reads it.
 type output struct {

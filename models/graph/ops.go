@@ -179,6 +179,9 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	if !transA && !transB && alpha == 1 {
 		return a.g.call("MatMul", "", a.elem, s, []*Node{a, b})
 	}
+	if a.g.stock {
+		return stockMatMul(a, b, transA, transB, alpha)
+	}
 	attrs := []onnx.Attr{attr("alpha", float32(alpha))}
 	if transA {
 		attrs = append(attrs, attr("transA", 1))
@@ -187,6 +190,27 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 		attrs = append(attrs, attr("transB", 1))
 	}
 	return a.g.call("FusedMatMul", microsoft, a.elem, s, []*Node{a, b}, attrs...)
+}
+
+// stockMatMul is MatMul without FusedMatMul. See StockProducts.
+func stockMatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
+	turned := func(x *Node, turn bool) *Node {
+		if !turn {
+			return x
+		}
+		perm := make([]int, len(x.shape))
+		for i := range perm {
+			perm[i] = i
+		}
+		r := len(perm)
+		perm[r-2], perm[r-1] = r-1, r-2
+		return Transpose(x, perm...)
+	}
+	a, b = turned(a, transA), turned(b, transB)
+	if alpha != 1 {
+		a = Mul(a, a.g.fill(alpha, a))
+	}
+	return MatMul(a, b, false, false, 1)
 }
 
 // Softmax is e^x / sum e^x over the last dimension.

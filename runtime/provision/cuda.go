@@ -94,15 +94,15 @@ func (c CUDA) FindIfPresent(ctx context.Context, o Options) (Location, error) {
 
 // An UnusableGPUError names everything that keeps ONNX Runtime from using a GPU.
 type UnusableGPUError struct {
-	GPU     int // its number
+	Device  string // as Options name it
 	Missing []string
 }
 
 func (e *UnusableGPUError) Error() string {
 	// What is missing first, the driver, is often the reason for the rest.
-	text := fmt.Sprintf("provision: cuda:%d cannot be used: %s", e.GPU, e.Missing[0])
+	text := fmt.Sprintf("provision: %s cannot be used: %s", e.Device, e.Missing[0])
 	if n := len(e.Missing); n > 1 {
-		text += fmt.Sprintf("\n%d more is missing: onering doctor --device cuda says what, and where it comes from", n-1)
+		text += fmt.Sprintf("\n%d more is missing: onering doctor --device %s says what, and where it comes from", n-1, strings.TrimSuffix(e.Device, ":0"))
 	}
 	return text + "\nwithout a GPU: --device cpu, or device = \"cpu\" in [runtime]"
 }
@@ -117,7 +117,7 @@ func (c CUDA) Check(ctx context.Context, library string, gpu int) error {
 	if len(r.Missing) == 0 {
 		return nil
 	}
-	return &UnusableGPUError{gpu, r.Missing}
+	return &UnusableGPUError{fmt.Sprintf("cuda:%d", gpu), r.Missing}
 }
 
 // Report looks for what the CUDA provider beside library needs, first where the

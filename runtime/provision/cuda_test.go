@@ -242,7 +242,7 @@ for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31
 	}
 	t.Setenv("PATH", bin)
 	of := func(beside []part) kind {
-		return kind{with: cudaKind.with, sources: []source{wheelSource(cudaRef, map[string]wheelBuild{runtime.GOOS + "/" + runtime.GOARCH: {
+		return kind{with: cudaKind.with, name: cudaKind.name, ref: cudaRef, sources: []source{wheelSource(cudaRef, pinned, map[string]wheelBuild{runtime.GOOS + "/" + runtime.GOARCH: {
 			build{variant: "cuda13", member: parts[0].member, sum: parts[0].sum, beside: beside}, "any"}})}}
 	}
 	cache := t.TempDir()

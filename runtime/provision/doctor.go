@@ -29,6 +29,7 @@ type Report struct {
 	Library *LibraryReport `json:"library,omitempty"` // nil if none was found
 	Clients []Client       `json:"clients"`           // that can fetch a library
 	CUDA    CUDAReport     `json:"cuda"`
+	WebGPU  WebGPUReport   `json:"webgpu"`
 
 	// Problems keep onering from running; each is a sentence with the remedy.
 	Problems []string `json:"problems"`
@@ -52,10 +53,16 @@ type Client struct {
 	Missing string `json:"missing,omitempty"` // why it cannot be used
 }
 
+// A Target is the device that Diagnose looks for.
+type Target struct {
+	CUDA, WebGPU bool // neither is the CPU
+	GPU          int  // CUDA's number of it
+}
+
 // Diagnose looks at the machine as a run with the same options would, but
-// fetches nothing. With onGPU it looks for a library for that GPU of CUDA, and
-// whatever a GPU lacks is a problem.
-func Diagnose(ctx context.Context, o Options, c CUDA, onGPU bool, gpu int) Report {
+// fetches nothing. For a GPU it looks for a library with its provider, and
+// whatever the GPU lacks is a problem.
+func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report {
 	r := Report{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0), Problems: []string{}}
 	r.CPU, r.Features = cpu()
 	problem := func(err error) { r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: ")) }
@@ -65,8 +72,11 @@ func Diagnose(ctx context.Context, o Options, c CUDA, onGPU bool, gpu int) Repor
 	}
 	r.Clients = clients(ctx)
 	k, with := cpuKind, ""
-	if onGPU {
+	switch {
+	case t.CUDA:
 		k, with = cudaKind, " with CUDA"
+	case t.WebGPU:
+		k, with = webgpuKind, " with WebGPU"
 	}
 	at, err := look(o, k)
 	switch {
@@ -81,12 +91,16 @@ func Diagnose(ctx context.Context, o Options, c CUDA, onGPU bool, gpu int) Repor
 	}
 	r.CUDA = c.Report(ctx, at.Path)
 	if len(r.CUDA.Missing) == 0 && r.Library != nil {
-		if err := c.Loader.TryCUDA(ctx, at.Path, gpu); err != nil {
+		if err := c.Loader.TryCUDA(ctx, at.Path, t.GPU); err != nil {
 			r.CUDA.missing("ONNX Runtime does not load its CUDA provider: %v", err)
 		}
 	}
-	if onGPU {
+	r.WebGPU = w.Report(at.Path)
+	switch {
+	case t.CUDA:
 		r.Problems = append(r.Problems, r.CUDA.Missing...)
+	case t.WebGPU:
+		r.Problems = append(r.Problems, r.WebGPU.Missing...)
 	}
 	return r
 }

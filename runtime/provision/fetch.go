@@ -181,9 +181,9 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 // missing returns the error for a machine where no library could be had. It says
 // what was tried and what the user can do.
 func (p *provisioner) missing(why ...error) error {
-	if len(p.kind.with) > 0 {
-		return fmt.Errorf("provision: no ONNX Runtime library with CUDA was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
-			indented{errors.Join(why...)}, cudaRef, envLibrary)
+	if p.kind.name != "" {
+		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
+			p.kind.name, indented{errors.Join(why...)}, p.kind.ref, envLibrary)
 	}
 	return fmt.Errorf(`provision: no ONNX Runtime library was found and none could be fetched:
 %w

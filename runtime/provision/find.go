@@ -18,16 +18,22 @@ import (
 type kind struct {
 	sources []source
 	with    []string // files that must lie beside the library
+	mark    string   // what must be in the library; "" for nothing
+	name    string   // for messages, such as "with CUDA"; "" for the CPU alone
+	ref     string   // pip's name of it
 }
 
 var (
 	cpuKind  = kind{sources: sources}
-	cudaKind = kind{sources: cudaSources, with: []string{cudaProvider, "libonnxruntime_providers_shared.so"}}
+	cudaKind = kind{sources: cudaSources, with: []string{cudaProvider, "libonnxruntime_providers_shared.so"}, name: "with CUDA", ref: cudaRef}
 )
 
 // lacks returns the first file that k needs and that is not beside the library
-// at path, or "".
+// at path, or the provider that is not in it, or "".
 func (k kind) lacks(path string) string {
+	if k.mark != "" && !marked(path, k.mark) {
+		return k.mark
+	}
 	for _, name := range k.with {
 		if besideLibrary(path, name) == "" {
 			return name
@@ -77,8 +83,12 @@ func look(o Options, k kind) (Location, error) {
 		if err == nil {
 			err = inspect(path, goos, goarch)
 		}
-		if err == nil && k.lacks(path) != "" {
-			err = fmt.Errorf("%s does not lie beside %q: it is not a build with CUDA, such as that of pip's %s", k.lacks(path), path, cudaRef)
+		if lacks := k.lacks(path); err == nil && lacks != "" {
+			where := "does not lie beside"
+			if lacks == k.mark {
+				where = "is not in"
+			}
+			err = fmt.Errorf("%s %s %q: it is not a build %s, such as that of pip's %s", lacks, where, path, k.name, k.ref)
 		}
 		if err != nil {
 			by := asked.Found

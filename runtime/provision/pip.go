@@ -16,8 +16,8 @@ const pinned = "1.31.1"
 // onnxruntime-gpu, which has the library and its CUDA provider. The wheel is
 // that for one fixed version of Python, whatever version this machine has.
 var (
-	pip     = wheelSource("onnxruntime=="+pinned, wheels)
-	pipCUDA = wheelSource(cudaRef, cudaWheels)
+	pip     = wheelSource("onnxruntime=="+pinned, pinned, wheels)
+	pipCUDA = wheelSource(cudaRef, pinned, cudaWheels)
 )
 
 const cudaRef = "onnxruntime-gpu==" + pinned
@@ -51,12 +51,12 @@ var cudaWheels = map[string]wheelBuild{
 }
 
 // wheelSource returns a source that has wheels of one package, by platform.
-func wheelSource(ref string, wheels map[string]wheelBuild) source {
+func wheelSource(ref, version string, wheels map[string]wheelBuild) source {
 	return source{
 		name: "pip",
 		build: func(goos, goarch string) (build, bool) {
 			w, ok := wheels[goos+"/"+goarch]
-			w.version, w.ref = pinned, ref
+			w.version, w.ref = version, ref
 			return w.build, ok
 		},
 		fetch: func(ctx context.Context, p *provisioner, b build, into string) error {

@@ -1,0 +1,89 @@
+// Package moves builds the graphs that copy and clear memory of a device whose
+// provider has copies of whole buffers only.
+package moves
+
+import (
+	"onering/models"
+	"onering/models/onnx"
+)
+
+// Names of inputs and outputs. Elements are int32, which no kernel changes, whatever
+// type they are of.
+const (
+	From    = "from"     // int32 [F,u]
+	FromIDs = "from_ids" // int64 [n], the rows to copy
+	Rows    = "rows"     // int32 [n,u]
+	To      = "to"       // int32 [M,u]
+	ToIDs   = "to_ids"   // int64 [n,1], where the rows go
+	ToOut   = "to_out"   // int32 [M,u], onto to
+	Size    = "size"     // int64 [1]
+	Zeros   = "zeros"    // float32 [n]
+)
+
+// Take copies rows out of a buffer: From, FromIDs -> Rows.
+func Take() models.Program {
+	g := onnx.Graph{
+		Nodes:   []onnx.Node{{Op: "Gather", Inputs: []string{From, FromIDs}, Outputs: []string{Rows}}},
+		Inputs:  []onnx.ValueInfo{info(From, onnx.Int32, "F", "u"), info(FromIDs, onnx.Int64, "n")},
+		Outputs: []onnx.ValueInfo{info(Rows, onnx.Int32, "n", "u")},
+	}
+	return program("moves.take", g, nil)
+}
+
+// Put copies rows into a buffer: To, ToIDs, Rows -> ToOut. No row is written twice.
+func Put() models.Program {
+	g := onnx.Graph{
+		Nodes:   []onnx.Node{{Op: "ScatterND", Inputs: []string{To, ToIDs, Rows}, Outputs: []string{ToOut}}},
+		Inputs:  []onnx.ValueInfo{info(To, onnx.Int32, "M", "u"), info(ToIDs, onnx.Int64, "n", "1"), info(Rows, onnx.Int32, "n", "u")},
+		Outputs: []onnx.ValueInfo{info(ToOut, onnx.Int32, "M", "u")},
+	}
+	return program("moves.put", g, map[string]string{ToOut: To})
+}
+
+// Clear makes zeros: Size -> Zeros.
+func Clear() models.Program {
+	g := onnx.Graph{
+		Nodes:        []onnx.Node{{Op: "Expand", Inputs: []string{"zero", Size}, Outputs: []string{Zeros}}},
+		Inputs:       []onnx.ValueInfo{info(Size, onnx.Int64, "1")},
+		Outputs:      []onnx.ValueInfo{info(Zeros, onnx.Float, "n")},
+		Initializers: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)},
+	}
+	return program("moves.clear", g, nil)
+}
+
+// info declares an input or output; sizes are letters, or 1.
+func info(name string, t onnx.ElemType, sizes ...string) onnx.ValueInfo {
+	v := onnx.ValueInfo{Name: name, Type: t}
+	for _, s := range sizes {
+		d := onnx.Dim{Param: s}
+		if s == "1" {
+			d = onnx.Dim{Value: 1}
+		}
+		v.Dims = append(v.Dims, d)
+	}
+	return v
+}
+
+// program encodes a graph.
+func program(name string, g onnx.Graph, alias map[string]string) models.Program {
+	g.Name = name
+	p := models.Program{Name: name, Alias: alias}
+	types := map[onnx.ElemType]models.DType{onnx.Float: models.F32, onnx.Int32: models.I32, onnx.Int64: models.I64}
+	ports := func(of []onnx.ValueInfo) (out []models.Port) {
+		for _, v := range of {
+			port := models.Port{Name: v.Name, DType: types[v.Type]}
+			for _, d := range v.Dims {
+				size := d.Param
+				if size == "" {
+					size = "1"
+				}
+				port.Shape = append(port.Shape, size)
+			}
+			out = append(out, port)
+		}
+		return out
+	}
+	p.Inputs, p.Outputs = ports(g.Inputs), ports(g.Outputs)
+	p.ONNX = onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: 23}}, Graph: g}.Encode()
+	return p
+}
