@@ -1,18 +1,10 @@
 #include "tiles.h"
+#include "subnormals.h"
 
 #include <math.h>
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
-static unsigned flush_subnormals(void) {
-	unsigned state = _mm_getcsr();
-	_mm_setcsr(state | 0x8040);
-	return state;
-}
-static void restore(unsigned state) { _mm_setcsr(state); }
-#else
-static unsigned flush_subnormals(void) { return 0; }
-static void restore(unsigned state) { (void)state; }
 #endif
 
 typedef void loop(float *to, const float *a, const float *b, float x, size_t n);
