@@ -11,10 +11,33 @@ import (
 	"onering/train"
 )
 
-// dryRun prints how much memory a run needs, and returns an error if that is more
-// than there is.
-func dryRun(c *cobra.Command, config train.Config, asJSON bool) error {
-	e, model, err := estimate(c, config)
+// dryRun prints how much memory a run needs, of several ranks each of them, and returns
+// an error if that is more than there is. planned is how many ranks the run shall have,
+// each on a machine or a GPU of its own; 0 is as many as were started.
+func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) error {
+	t, err := joinTeam(c, config.Distributed)
+	if err != nil {
+		return err
+	}
+	split := t.split()
+	switch {
+	case planned < 0:
+		err = usagef("--ranks %d: must be at least 1", planned)
+	case planned > 0 && t.world != nil:
+		err = usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size())
+	case planned > 0:
+		split.Ranks = planned
+	}
+	if err == nil && t.First() {
+		err = printEstimate(c, config, split, asJSON)
+	}
+	return t.leave(t.AgreeOn(err))
+}
+
+// printEstimate prints what a run needs, and returns an error if that is more than there
+// is.
+func printEstimate(c *cobra.Command, config train.Config, split train.Split, asJSON bool) error {
+	e, model, err := estimate(c, config, split)
 	if err != nil {
 		return err
 	}
@@ -34,7 +57,7 @@ func dryRun(c *cobra.Command, config train.Config, asJSON bool) error {
 }
 
 // estimate computes how much memory a run needs.
-func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, model models.Model, err error) {
+func estimate(c *cobra.Command, config train.Config, split train.Split) (e train.MemoryEstimate, model models.Model, err error) {
 	local, err := localConfig(c, &config)
 	if err != nil {
 		return e, model, err
@@ -43,13 +66,13 @@ func estimate(c *cobra.Command, config train.Config) (e train.MemoryEstimate, mo
 		return e, model, err
 	}
 	config.Model.Reference = local.Model.Reference
-	e, err = train.EstimateMemory(config, model)
+	e, err = train.EstimateMemory(config, model, split)
 	return e, model, err
 }
 
 // checkMemory refuses a run that cannot fit, and warns of one that may not fit.
-func checkMemory(c *cobra.Command, config train.Config) error {
-	e, model, err := estimate(c, config)
+func checkMemory(c *cobra.Command, config train.Config, split train.Split) error {
+	e, model, err := estimate(c, config, split)
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"onering": Main})
+	testscript.Main(m, programs)
 }
+
+// programs are what the test binary is where it is called by their names.
+var programs = map[string]func(){"onering": Main}
 
 // TestScript runs the text scripts in testdata/script: command lines with their
 // exact output, error and exit code. `go test -run TestScript/NAME` runs one.

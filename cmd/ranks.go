@@ -110,6 +110,14 @@ func (t team) place(o *train.RuntimeConfig) {
 	}
 }
 
+// split says how a run is divided.
+func (t team) split() train.Split {
+	if t.world == nil {
+		return train.Split{Ranks: 1, OnHost: 1}
+	}
+	return train.Split{Ranks: t.Size(), OnHost: t.world.LocalSize()}
+}
+
 // hasGPU says whether the system shows a GPU of a number.
 func hasGPU(n int) bool {
 	_, err := os.Stat(fmt.Sprintf("/dev/nvidia%d", n))

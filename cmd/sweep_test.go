@@ -166,7 +166,7 @@ func TestTableRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := train.EstimateMemory(r.Config, model)
+			e, err := train.EstimateMemory(r.Config, model, train.Split{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,6 @@ import (
 	"onering/models"
 	"onering/report/live"
 	"onering/runtime"
-	"onering/runtime/mpi"
 	"onering/serve"
 	"onering/train"
 )
@@ -50,6 +49,7 @@ func newTrain() *cobra.Command {
 	var config configFlags
 	var out string
 	var resume, asJSON, dry bool
+	var planned int
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Train a model: sample, verify, weigh, update",
@@ -68,11 +68,11 @@ func newTrain() *cobra.Command {
 			if err := r.validate(); err != nil {
 				return err
 			}
-			if launch, ok := mpi.Launched(); ok && dry && launch.Rank > 0 {
-				return nil // rank 0 says what each needs
-			}
 			if dry {
-				return dryRun(c, r.Config, asJSON)
+				return dryRun(c, r.Config, planned, asJSON)
+			}
+			if c.Flags().Changed("ranks") {
+				return usagef("--ranks goes with --dry-run; to train with several ranks: mpirun -n %d onering train", max(2, planned))
 			}
 			t, err := joinTeam(c, r.Distributed)
 			if err != nil {
@@ -96,6 +96,7 @@ func newTrain() *cobra.Command {
 	flags.BoolVar(&resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&asJSON, "json", false, "print the summary as one JSON object")
 	flags.BoolVar(&dry, "dry-run", false, "print how much memory the run needs, and fail if it does not fit")
+	flags.IntVar(&planned, "ranks", 0, "with --dry-run: plan for so many ranks, each on a machine or a GPU of its own")
 	flags.String("status-addr", "", "serve health, Prometheus metrics and profiles at this address, such as localhost:9090")
 	flags.String("profile", "", "folder for cpu.pprof (go tool pprof) and ONNX Runtime's traces (chrome://tracing)")
 	flags.Bool("report", true, "keep report.html and tensorboard/ in the run folder up to date")
@@ -189,7 +190,7 @@ func embeddedRun(others ...layer) (layer, error) {
 
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns
 // the configuration with paths instead of names on a hub; see localConfig.
-func checkRun(c *cobra.Command, config *train.Config, resume bool) (local train.Config, err error) {
+func checkRun(c *cobra.Command, config *train.Config, split train.Split, resume bool) (local train.Config, err error) {
 	if !resume {
 		if err := checkVacant(config.Output.Dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
 			return local, err
@@ -207,7 +208,7 @@ func checkRun(c *cobra.Command, config *train.Config, resume bool) (local train.
 			return local, err
 		}
 	}
-	return local, checkMemory(c, *config)
+	return local, checkMemory(c, *config, split)
 }
 
 // A training is a run that is about to begin, with all that it needs.
@@ -251,7 +252,7 @@ func runTraining(c *cobra.Command, t team, config train.Config, resume bool) (tr
 
 // open opens everything that the run needs, and begins its folder on the first rank.
 func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
-	if x.local, err = checkRun(c, &x.config, resume || !t.First()); err != nil {
+	if x.local, err = checkRun(c, &x.config, t.split(), resume || !t.First()); err != nil {
 		return err
 	}
 	var stop func()

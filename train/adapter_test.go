@@ -48,12 +48,12 @@ func TestEstimateAdapter(t *testing.T) {
 	c := Default()
 	c.Runtime.Device = "cpu"
 	c.LoRA.On, c.LoRA.Rank = true, 4
-	wide, err := EstimateMemory(c, model)
+	wide, err := EstimateMemory(c, model, Split{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.LoRA.BaseDType = "bfloat16"
-	narrow, err := EstimateMemory(c, model)
+	narrow, err := EstimateMemory(c, model, Split{})
 	if err != nil {
 		t.Fatal(err)
 	}

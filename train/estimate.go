@@ -7,10 +7,24 @@ import (
 	"onering/models/lora"
 	"onering/objectives"
 	"onering/train/memory"
+	"onering/train/ranks"
 )
 
+// A Split says into how many processes a run is divided; the zero Split is one.
+type Split struct {
+	Ranks  int // of the run
+	OnHost int // of those, how many share the memory of this machine
+}
+
+// share is the largest part that a rank has of n things.
+func (s Split) share(n int64) int64 {
+	ranks := int64(max(1, s.Ranks))
+	return (n + ranks - 1) / ranks
+}
+
 // A MemoryEstimate is the memory that a run takes, in bytes, if every response is
-// as long as it may be. All parts are exact except Activations and Other.
+// as long as it may be; with several ranks that of each. All parts are exact except
+// Activations, Reduction and Other.
 type MemoryEstimate struct {
 	Weights int64 `json:"weights"`
 	// Halves is the layers in 16 bits, or in int8 with their scales: a copy for models
@@ -34,8 +48,28 @@ type MemoryEstimate struct {
 	// Available is the memory that the process may still take, 0 if unknown.
 	Available int64 `json:"available"`
 
-	micro, slots int64 // what train.micro_tokens and rollout.slots contribute
+	Divided
+	levers
 }
+
+// A Divided is what an estimate has only with several ranks.
+type Divided struct {
+	Ranks  int `json:"ranks,omitempty"`
+	OnHost int `json:"ranks_on_host,omitempty"` // that share Available
+	// Reduction is what a rank sums gradients in, and messages on their way.
+	Reduction int64 `json:"reduction,omitempty"`
+	// Staging is this in the host's memory beside a GPU, with a copy of the gradients;
+	// Reduction is then 0.
+	Staging int64 `json:"reduction_on_host,omitempty"`
+	// Gathered is what rank 0 takes more while it writes a checkpoint: the moments that
+	// the others keep.
+	Gathered int64 `json:"moments_gathered,omitempty"`
+	// Sent is how many bytes of gradients and weights rank 0 sends in a step.
+	Sent int64 `json:"sent_per_step,omitempty"`
+}
+
+// levers are what train.micro_tokens and rollout.slots contribute.
+type levers struct{ micro, slots int64 }
 
 // programBytes is what the program takes with ONNX Runtime loaded and its
 // sessions open.
@@ -45,9 +79,12 @@ const programBytes = 85e6
 // share of the records and of the report, and garbage.
 const tokenBytes = 640
 
+// mpiBytes is what Open MPI takes of a rank, as measured.
+const mpiBytes = 12e6
+
 // EstimateMemory computes what a run of c takes with a model of this shape, of the
 // GPU's memory if runtime.device is a GPU.
-func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
+func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, error) {
 	compute := models.Compute{Type: ComputeTypes[c.Model.DType]}
 	if c.onGPU() {
 		compute.Provider = c.provider()
@@ -83,8 +120,9 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 			return MemoryEstimate{}, err
 		}
 	}
-	w := c.work(g, n, size)
+	w := c.work(g, n, size, split)
 	e.slots, e.KVCache = w.slotCache, w.cache
+	e.divide(c, trained, split)
 	if c.onGPU() {
 		err := e.onCUDA(c, arch, w)
 		return e, err
@@ -99,8 +137,28 @@ func EstimateMemory(c Config, model models.Model) (MemoryEstimate, error) {
 	}
 
 	e.Other = programBytes + w.trajectories*w.length*tokenBytes
+	if e.Ranks > 1 {
+		e.Other += mpiBytes
+	}
 	e.sum()
 	return e, nil
+}
+
+// divide sets what each of several ranks takes where so many elements are trained.
+func (e *MemoryEstimate) divide(c Config, trained int64, split Split) {
+	if split.Ranks < 2 {
+		return
+	}
+	e.Divided = Divided{Ranks: split.Ranks, OnHost: max(1, split.OnHost)}
+	e.Sent = ranks.Volume(0, split.Ranks, int(trained), nil)
+	e.Reduction = ranks.Buffers(split.Ranks, int(trained))
+	if c.onGPU() {
+		e.Reduction, e.Staging = 0, e.Reduction+4*trained
+	}
+	if c.Distributed.Shard == "optimizer" {
+		own := split.share(e.Moments)
+		e.Moments, e.Gathered = own, e.Moments-own
+	}
 }
 
 // otherReference returns the bytes of a model in another folder.
@@ -120,7 +178,12 @@ func otherReference(dir string, compute models.Compute) (int64, error) {
 
 // sum sets Peak.
 func (e *MemoryEstimate) sum() {
-	e.Peak = e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Other
+	e.Peak = e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Reduction + e.Other
+}
+
+// onHost is what the ranks of this machine take of its memory if each takes so much.
+func (e MemoryEstimate) onHost(each int64) int64 {
+	return int64(max(1, e.OnHost))*each + e.Gathered
 }
 
 // Certain returns the memory that a run takes however short its responses are.
@@ -130,7 +193,11 @@ func (e MemoryEstimate) Certain() int64 {
 
 // Lines returns the estimate as a table of names and sizes.
 func (e MemoryEstimate) Lines() [][2]string {
-	lines := [][2]string{{"weights", memory.Text(e.Weights)}}
+	var lines [][2]string
+	if e.Ranks > 1 {
+		lines = append(lines, [2]string{"ranks", fmt.Sprintf("%d, of which each takes:", e.Ranks)})
+	}
+	lines = append(lines, [2]string{"weights", memory.Text(e.Weights)})
 	if e.Halves > 0 {
 		lines = append(lines, [2]string{"weights in fewer bits", memory.Text(e.Halves)})
 	}
@@ -138,17 +205,32 @@ func (e MemoryEstimate) Lines() [][2]string {
 	if e.Reference > 0 {
 		lines = append(lines, [2]string{"reference", memory.Text(e.Reference)})
 	}
-	lines = append(lines, [][2]string{
-		{"KV cache", memory.Text(e.KVCache)}, {"activations", memory.Text(e.Activations)}, {"other", memory.Text(e.Other)}, {"peak", memory.Text(e.Peak)},
-	}...)
+	lines = append(lines, [2]string{"KV cache", memory.Text(e.KVCache)}, [2]string{"activations", memory.Text(e.Activations)})
+	if e.Reduction > 0 {
+		lines = append(lines, [2]string{"reduction", memory.Text(e.Reduction)})
+	}
+	lines = append(lines, [2]string{"other", memory.Text(e.Other)}, [2]string{"peak", memory.Text(e.Peak)})
 	if e.Offloaded > 0 {
 		lines = append(lines, [2]string{"moments, on the host", memory.Text(e.Offloaded)})
+	}
+	if e.Staging > 0 {
+		lines = append(lines, [2]string{"reduction, on the host", memory.Text(e.Staging)})
+	}
+	if e.Gathered > 0 {
+		lines = append(lines, [2]string{"moments of the others", memory.Text(e.Gathered) + " more on rank 0 while a checkpoint is written"})
+	}
+	if e.Sent > 0 {
+		lines = append(lines, [2]string{"sent per step", memory.Text(e.Sent)})
 	}
 	if e.Copy > 0 {
 		lines = append(lines, [2]string{"checkpoint copy", memory.Text(e.Copy) + " more, where there is room"})
 	}
 	if e.Available > 0 {
-		lines = append(lines, [2]string{"available", memory.Text(e.Available)})
+		text := memory.Text(e.Available)
+		if e.OnHost > 1 {
+			text += fmt.Sprintf(" to %d ranks, which take %s", e.OnHost, memory.Text(e.onHost(e.Peak)))
+		}
+		lines = append(lines, [2]string{"available", text})
 	}
 	return lines
 }

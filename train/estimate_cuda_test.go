@@ -45,7 +45,7 @@ func TestEstimateCUDA(t *testing.T) {
 		c := Default()
 		c.Model.DType, c.Runtime.Device = "bfloat16", "cuda"
 		c.Rollout.Slots, c.Train.MicroTokens = tt.slots, tt.micro
-		e, err := EstimateMemory(c, tt.model)
+		e, err := EstimateMemory(c, tt.model, Split{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestEstimateCUDA(t *testing.T) {
 		}
 		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
 		c.Optimizer.Offload = true
-		less, err := EstimateMemory(c, tt.model)
+		less, err := EstimateMemory(c, tt.model, Split{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestEstimateCUDA(t *testing.T) {
 	}
 	c := Default()
 	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
-	e, err := EstimateMemory(c, math1B5)
+	e, err := EstimateMemory(c, math1B5, Split{})
 	if err != nil || e.Halves != 0 || e.Peak <= e.Certain() {
 		t.Errorf("in float32: %+v, %v", e, err)
 	}

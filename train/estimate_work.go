@@ -16,9 +16,9 @@ type work struct {
 	one, kept           int64 // bytes of the stash: of a micro-batch; of all that are kept
 }
 
-// work computes what a run holds at once for a model of n weights whose keys and
+// work computes what a process holds at once for a model of n weights whose keys and
 // values take size bytes each.
-func (c Config) work(g models.Geometry, n, size int64) work {
+func (c Config) work(g models.Geometry, n, size int64, split Split) work {
 	r := c.Rollout
 	longest := func(n int) int64 {
 		if g.MaxPositions > 0 {
@@ -27,16 +27,17 @@ func (c Config) work(g models.Geometry, n, size int64) work {
 		return int64(n)
 	}
 	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
-	w.slots = min(int64(r.Slots), w.trajectories)
+	own := split.share(int64(r.PromptsPerRound)) // prompts that are sampled here
+	w.slots = min(int64(r.Slots), own*int64(r.SamplesPerPrompt))
 	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
 	w.slotCache = w.slots * longest(c.longest()) * row       // evaluation may have longer responses than training
 	// Prompts are computed some thousand tokens at a time and kept until their
 	// samples have begun.
-	prompts := min(int64(r.PromptsPerRound), w.slots+1) * int64(r.MaxPromptTokens)
+	prompts := min(own, w.slots+1) * int64(r.MaxPromptTokens)
 	w.prefill = min(prompts, 8192)
 	w.cache = w.slotCache + row*(prompts+w.prefill)
 
-	step := min(int64(c.Train.BatchSize), w.trajectories) * w.length
+	step := split.share(min(int64(c.Train.BatchSize), w.trajectories)) * w.length
 	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
 	w.level = learn.StashFor(g, int(n), c.Train.MicroTokens)
 	w.one = int64(g.StashBytes(w.level, int(w.micro)))

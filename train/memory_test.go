@@ -143,7 +143,7 @@ func TestEstimateAdvice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := EstimateMemory(c, model)
+	e, err := EstimateMemory(c, model, Split{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestEstimateAdvice(t *testing.T) {
 			}
 		}
 	}
-	if got, _ := EstimateMemory(c, model); got.Peak > e.Available {
+	if got, _ := EstimateMemory(c, model, Split{}); got.Peak > e.Available {
 		t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
 	}
 	e.Available = e.Weights

@@ -170,7 +170,11 @@ func (g *Group) Scatter(x []float32, bounds []int) error {
 // Volume returns how many bytes of gradients and weights this rank sends in a step that
 // changes so many elements; bounds are the ranks' parts, nil without parts.
 func (g *Group) Volume(elements int, bounds []int) (bytes int64) {
-	n, rank := g.Size(), g.Rank()
+	return Volume(g.Rank(), g.Size(), elements, bounds)
+}
+
+// Volume is Group.Volume of a rank of n.
+func Volume(rank, n, elements int, bounds []int) (bytes int64) {
 	send := func(size int, bounds []int) {
 		own := bounds[rank+1] - bounds[rank]
 		bytes += 4 * int64(size-own+own*(n-1))
@@ -186,4 +190,11 @@ func (g *Group) Volume(elements int, bounds []int) (bytes int64) {
 		}
 	}
 	return bytes
+}
+
+// Buffers returns how many bytes the sum of so many elements takes beside them in each of
+// n ranks: what the others have sent, and messages on their way to and from each.
+func Buffers(n, elements int) int64 {
+	share := 4 * int64((min(bucket, elements)+n-1)/n) // of a bucket
+	return int64(n-1) * (share + 2*min(part, share))
 }
