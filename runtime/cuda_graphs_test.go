@@ -14,14 +14,15 @@ import (
 	"onering/runtime/runtimetest"
 )
 
-// TestCUDAGraphsOnCPU runs the float32 graphs for CUDA on the CPU, whose provider
-// has the same operators, and compares them with the interpreter. They may differ
+// TestGPUGraphsOnCPU runs the float32 graphs for CUDA and WebGPU on the CPU, whose
+// provider has the same operators, and compares them with the interpreter. They may differ
 // by some units of float32 of the largest element.
-func TestCUDAGraphsOnCPU(t *testing.T) {
+func TestGPUGraphsOnCPU(t *testing.T) {
 	e := runtimetest.Test(t)
-	for _, width := range []int{10, 16} {
+	for i := range 4 {
+		width, provider := []int{10, 16}[i%2], []models.Provider{models.CUDA, models.WebGPU}[i/2]
 		c := qwen2Of(models.Sizes{Hidden: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 40, Vocab: 50, MaxPositions: 16})
-		c.RopeTheta, c.RMSEps, c.Provider = 100, 1e-3, models.CUDA
+		c.RopeTheta, c.RMSEps, c.Provider = 100, 1e-3, provider
 		programs := []models.Program{must(c.Prefill())(t)}
 		for _, form := range models.Forms {
 			programs = append(programs, must(c.Decode(form))(t))
@@ -36,7 +37,7 @@ func TestCUDAGraphsOnCPU(t *testing.T) {
 			}
 		}
 		for _, p := range programs {
-			t.Run(fmt.Sprint(p.Name, " ", width), func(t *testing.T) {
+			t.Run(fmt.Sprint(p.Name, " ", width, " ", provider), func(t *testing.T) {
 				in := madeUp(p)
 				if _, decodes := in["places"]; decodes {
 					in["places"] = graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 6, 7})

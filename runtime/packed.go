@@ -11,16 +11,17 @@ import (
 // the others, one sequence after the other. Attention gets them as B rows of T places.
 // A Learner uses these buffers again for later passes.
 type packed struct {
-	ids     buffer // int64 [N], the tokens
-	pos     buffer // int64 [N,1], their positions in their sequences
-	rows    buffer // int64 [B,T], the packed token at each place; 0 if there is none
-	tokens  buffer // int64 [N], the place in [B,T] of each token, of several the first
-	valid   buffer // [B,T,1], 1 for these places, else 0
-	copies  buffer // int64 [M,J], all places of each of the first M tokens
-	copied  buffer // [M,1,J], 1 for these, 0 where a token has fewer than J
-	bounds  buffer // int64, the first place of each block of queries, and T
-	places  buffer // int64 [n], the packed tokens that predict response tokens
-	targets buffer // int64 [n], the response tokens that they predict
+	ids     buffer                 // int64 [N], the tokens
+	pos     buffer                 // int64 [N,1], their positions in their sequences
+	rows    buffer                 // int64 [B,T], the packed token at each place; 0 if there is none
+	tokens  buffer                 // int64 [N], the place in [B,T] of each token, of several the first
+	valid   buffer                 // [B,T,1], 1 for these places, else 0
+	copies  buffer                 // int64 [M,J], all places of each of the first M tokens
+	copied  buffer                 // [M,1,J], 1 for these, 0 where a token has fewer than J
+	bounds  buffer                 // int64, the first place of each block of queries, and T
+	edges   [mostBlocks - 1]buffer // int64 [1], that of each block but the first
+	places  buffer                 // int64 [n], the packed tokens that predict response tokens
+	targets buffer                 // int64 [n], the response tokens that they predict
 
 	// The head's running sums z and u, of which one of each is read and the other
 	// written in turns, and the logits of the targets, all [n,1].
@@ -38,6 +39,9 @@ func (l *Learner) takePacked() *packed {
 	}
 	// The graph computes sizes from the bounds, which happens on the host.
 	p := &packed{bounds: hostBuffer(models.I64)}
+	for i := range p.edges {
+		p.edges[i] = hostBuffer(models.I64)
+	}
 	for _, b := range p.ints() {
 		*b = l.env.buffer(models.I64)
 	}
@@ -65,7 +69,13 @@ func (b *packed) close() {
 		x.close()
 	}
 	b.bounds.close()
+	for i := range b.edges {
+		b.edges[i].close()
+	}
 }
+
+// mostBlocks is the most blocks of queries that attention is computed in.
+const mostBlocks = 8
 
 // A span says where the tokens of a sequence are packed: the first shared tokens from
 // head on, the others from own on.
@@ -122,7 +132,7 @@ func (p *Pass) pack() error {
 	p.longest = (longest + 7) / 8 * 8 // fewer different sizes for the runtime's memory planner
 	p.blocks = 1
 	if size := p.learner.options.BlockTokens; p.longest > size {
-		p.blocks = min(8, (p.longest+size-1)/size)
+		p.blocks = min(mostBlocks, (p.longest+size-1)/size)
 	}
 	b := p.packed
 	N, n, B, T := int64(p.n), int64(p.rows), int64(batch), int64(p.longest)
@@ -137,6 +147,11 @@ func (p *Pass) pack() error {
 		{&b.bounds, []int64{int64(p.blocks + 1)}}, {&b.places, []int64{n}}, {&b.targets, []int64{n}},
 	} {
 		if _, err := x.b.of(x.shape...); err != nil {
+			return err
+		}
+	}
+	for i := range p.blocks - 1 {
+		if _, err := b.edges[i].of(1); err != nil {
 			return err
 		}
 	}
@@ -192,5 +207,8 @@ func (b *packed) layOut(p *Pass) {
 	bounds := elements[int64](&b.bounds)
 	for i := range bounds {
 		bounds[i] = int64(i * p.longest / p.blocks)
+		if 0 < i && i < p.blocks {
+			elements[int64](&b.edges[i-1])[0] = bounds[i]
+		}
 	}
 }

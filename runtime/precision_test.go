@@ -92,7 +92,7 @@ func madeUp(p models.Program) map[string]graphtest.Tensor {
 	in := map[string]graphtest.Tensor{
 		"rows":   graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 7, 8, 9, 10, 11, 12}, 3, 6),
 		"tokens": graphtest.Ints([]int{0, 1, 2, 3, 4, 5, 6, 12, 13, 14, 15, 16, 17}),
-		"bounds": graphtest.Ints([]int{0, 2, 4, 6}),
+		"bounds": graphtest.Ints([]int{0, 2, 4, 6}), "bounds.1": graphtest.Ints([]int{2}), "bounds.2": graphtest.Ints([]int{4}),
 		"copies": graphtest.Ints([]int{0}, 1, 1),
 		"copied": graphtest.Floats([]float64{1}, 1, 1, 1),
 		"valid":  graphtest.Floats([]float64{1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 3, 6, 1),

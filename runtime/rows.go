@@ -33,7 +33,11 @@ func (l *Learner) openRows() (rowOperations, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDeviceRows(l.env, p)
+	r, err := newDeviceRows(l.env, p)
+	if err != nil {
+		return nil, err // and not an interface with a nil pointer, which Close would use
+	}
+	return r, nil
 }
 
 // hostRows implements rowOperations in Go.

@@ -105,6 +105,11 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		"session.disable_prepacking": "1",
 		"session.use_env_allocators": "1", // the arena of shareArena
 	}
+	if e.device.webgpu {
+		// A node for which the provider has no kernel is an error, and does not run on
+		// the CPU, with its operands copied there and back.
+		entries["session.disable_cpu_ep_fallback"] = "1"
+	}
 	maps.Copy(entries, p.Options)
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		if err == nil {

@@ -24,7 +24,8 @@ import (
 // The graphs of float32 for a CPU keep these operators, and their bytes.
 
 // Those for the WebGPU provider are the same but for what it lacks: FusedMatMul, Max,
-// comparisons of int64, and float64.
+// most operators of int64, and float64. No node of them may need the CPU's provider,
+// which also computes what follows from sizes: see graph.Stock.
 
 // forGPU reports whether graphs are for a GPU. Those of 16 bits always are: a CPU runs
 // them only in tests, which should run what a GPU runs.
@@ -37,7 +38,7 @@ func (a Architecture) forProvider(g *graph.Graph) {
 		g.OrderSums()
 	}
 	if a.Provider == models.WebGPU {
-		graph.StockProducts(g)
+		graph.Stock(g)
 	}
 }
 

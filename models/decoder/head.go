@@ -65,6 +65,7 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, target, backward models.Program, err error) {
 	d := a.Hidden
 	forward, err = graph.Build("head.forward", func(g *graph.Graph) {
+		a.forProvider(g)
 		h, e := g.Float(ports.Normed, "R", d), g.Float(ports.HeadSlice, "v", d)
 		z0, u0 := g.Float(ports.LogSumExp, "R", 1), g.Float(ports.MeanLogit, "R", 1)
 		logits := graph.Linear(h, e, nil)

@@ -46,7 +46,11 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 			}
 		}},
 	} {
-		if *x.into, err = graph.Build(x.name, x.f); err != nil {
+		build := func(g *graph.Graph) {
+			a.forProvider(g)
+			x.f(g)
+		}
+		if *x.into, err = graph.Build(x.name, build); err != nil {
 			return models.RowPrograms{}, err
 		}
 	}

@@ -28,6 +28,7 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		models.DrawMinP: "sample.draw.min_p", models.FilterMinP: "sample.filter.min_p",
 	}[choice]
 	p, err := graph.Build(name, func(g *graph.Graph) {
+		a.forProvider(g)
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
 		head := parameter(g, a.Geometry().Head, onnx.Float, a.Vocab, a.Hidden)
 		logits := product(form, hidden, head, nil)

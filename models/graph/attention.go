@@ -19,6 +19,9 @@ type Attention struct {
 	// only one block's is ever held. Without it the gradient holds the
 	// probabilities, and mostly their gradients, of all blocks.
 	InTurn bool
+	// Edges are, in place of the bounds, those between blocks: int64 [1] each, one
+	// fewer than Blocks. The blocks' order then follows from their numbers.
+	Edges []*Node
 }
 
 // CausalAttention is softmax(q k^T / sqrt(K) + mask) v for rows of tokens:
@@ -26,7 +29,7 @@ type Attention struct {
 // key head h/(H/G)), mask [T,T]; the result is [B,T,H*K]. The queries are
 // taken in blocks: bounds int64 [blocks+1] rises strictly from 0 to T, and block i
 // reads only the keys before bounds[i+1], so the mask has to be causal. One block
-// needs no bounds.
+// needs no bounds, and neither do blocks with Edges.
 //
 // Of 16-bit q, k and v the scores, the softmax, both products and their
 // gradients are in float32, as is the mask; only the result is rounded to 16
@@ -106,14 +109,39 @@ func (a *causalAttention) boundary(bounds *Node, i int) *Node {
 	return Slice(bounds, a.g.Ints(int64(i)), a.g.Ints(int64(i+1)), 0, 1)
 }
 
+// edges are the first query of block i and the query after its last.
+func (a *causalAttention) edges(i int, after []*Node) (from, to *Node) {
+	if a.Edges == nil {
+		bounds := inTurn(a.bounds, after)
+		return a.boundary(bounds, i), a.boundary(bounds, i+1)
+	}
+	from, to = a.g.Ints(0), a.g.Ints(toEnd)
+	if i > 0 {
+		from = a.Edges[i-1]
+	}
+	if i < a.Blocks-1 {
+		to = a.Edges[i]
+	}
+	return from, to
+}
+
+// afterAll is x, plus 0 times a number of each of the nodes of after. One that is not
+// finite would make x so, but then the result is not finite anyway.
+func afterAll(x *Node, after []*Node) *Node {
+	for _, n := range after {
+		one := Slice(Reshape(n, -1), x.g.Ints(0), x.g.Ints(1), 0, 1)
+		x = Add(x, Mul(one, x.g.fill(0, x)))
+	}
+	return x
+}
+
 // block computes the probabilities of block i, P = softmax(Q K^T / sqrt(K) + mask),
 // not before the nodes of after.
 func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 	b := &attentionBlock{index: i}
 	mask := a.mask
 	if a.Blocks > 1 {
-		bounds := inTurn(a.bounds, after)
-		b.from, b.to = a.boundary(bounds, i), a.boundary(bounds, i+1)
+		b.from, b.to = a.edges(i, after)
 		rows := func(x *Node) *Node { return Slice(x, b.from, b.to, 0, fmt.Sprintf("Tq%d", i)) }
 		if a.InTurn {
 			mask = a.keys(b, rows(mask), 1) // so nothing of the mask's size lies between
@@ -121,7 +149,11 @@ func (a *causalAttention) block(i int, after ...*Node) *attentionBlock {
 			mask = rows(a.keys(b, mask, 1))
 		}
 	}
-	b.q, b.k, b.v = a.folded(a.queries(b, a.q)), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
+	q := a.queries(b, a.q)
+	if a.Edges != nil {
+		q = afterAll(q, after)
+	}
+	b.q, b.k, b.v = a.folded(q), a.keys(b, a.k, 2), a.keys(b, a.v, 2)
 	scores := MatMul(b.q, b.k, false, true, a.scale)
 	scores = Reshape(scores, 0, a.Heads, -1, 0)
 	b.p = Softmax(Add(scores, mask))
@@ -145,7 +177,7 @@ func (a *causalAttention) order() []int {
 func (a *causalAttention) forward() ([]*attentionBlock, *Node) {
 	parts, outs := make([]*attentionBlock, a.Blocks), make([]*Node, a.Blocks)
 	var before []*Node
-	if a.again {
+	if a.again && a.Edges == nil {
 		// ONNX Runtime computes on the CPU what follows from shapes, which is where
 		// Slice wants its bounds. From bounds alone a GPU would compute them and send
 		// them back.
@@ -216,7 +248,11 @@ func addFirst(sum, part, n *Node, i int) *Node {
 	}
 	g := sum.g
 	first := Add(Slice(sum, g.Ints(0), n, 2, part.shape[2]), part)
-	rest := Slice(sum, n, sizeOf(sum, 2), 2, fmt.Sprintf("Tr%d", i))
+	end := g.Ints(toEnd)
+	if !g.stock {
+		end = sizeOf(sum, 2)
+	}
+	rest := Slice(sum, n, end, 2, fmt.Sprintf("Tr%d", i))
 	return concat(2, sum.shape[2], first, rest)
 }
 
@@ -256,7 +292,10 @@ func (a Attention) check(q, k, v, mask, bounds *Node) int {
 	k.shaped(op, "k", keys)
 	v.shaped(op, "v", keys)
 	mask.shaped(op, "the mask", Shape{q.shape[1], q.shape[1]})
-	if blocks < 1 || blocks > 1 != (bounds != nil) {
+	if a.Edges != nil && (len(a.Edges) != blocks-1 || bounds != nil || !a.InTurn) {
+		fail("%s: %d edges of %d blocks, which need %d, no bounds and to be in turn", op, len(a.Edges), blocks, blocks-1)
+	}
+	if blocks < 1 || blocks > 1 != (bounds != nil || a.Edges != nil) {
 		fail("%s: %d blocks need bounds where there is more than one, and only there", op, blocks)
 	}
 	if bounds != nil {

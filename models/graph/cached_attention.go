@@ -79,6 +79,9 @@ func Rows(x, ids *Node) *Node {
 		fail("Rows: %v has no row for each of ids %v", x.shape, ids.shape)
 	}
 	x.fixed("Rows", "the operand", 1)
+	if x.g.stock {
+		return reshapeLike(x, beside(Reshape(Cast(ids, onnx.Float), 0, 0, 1), 0, x.shape[1].N))
+	}
 	shape := Concat(0, sizeOf(ids, 0), sizeOf(ids, 1), x.g.Ints(int64(x.shape[1].N)))
 	return x.g.call("Reshape", "", x.elem, append(append(Shape{}, ids.shape...), x.shape[1]), []*Node{x, shape})
 }

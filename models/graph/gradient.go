@@ -130,7 +130,7 @@ func AddTo(running, grad *Node) *Node {
 	return accumulate(Copied(running), grad)
 }
 
-// Copied is x, or after StockProducts a copy of x: a kernel of WebGPU may not read the
+// Copied is x, or after Stock a copy of x: a kernel of WebGPU may not read the
 // buffer that it writes, which would be that of x if the result is bound onto it. Two
 // signs are no operator that ONNX Runtime leaves out.
 func Copied(x *Node) *Node {
@@ -172,7 +172,7 @@ func sumFirst(x *Node, n int) *Node {
 	}
 	const copies = 32 // of the sums: a vector's product has kernels of its own, not tried for this
 	x = Reshape(x, -1, rest)
-	ones := x.g.call("Expand", "", x.elem, Shape{x.shape[0], {N: copies}}, []*Node{x.g.fill(1, x), Concat(0, sizeOf(x, 0), x.g.Ints(copies))})
+	ones := beside(x, 1, copies)
 	return Reshape(Slice(Gemm(ones, x, nil, true, false), x.g.Ints(0), x.g.Ints(1), 0, 1), sizes...)
 }
 

@@ -34,7 +34,7 @@ type Graph struct {
 	consts  []*Node               // each value once
 	uses    map[string]models.Use // by the name of a port
 	ordered bool                  // see OrderSums
-	stock   bool                  // see StockProducts
+	stock   bool                  // see Stock
 }
 
 // OrderSums makes the gradients of operands that were broadcast sum over the first
@@ -44,9 +44,10 @@ type Graph struct {
 // do: ONNX Runtime takes it away.)
 func (g *Graph) OrderSums() { g.ordered = true }
 
-// StockProducts makes MatMul the operators Transpose, Mul and MatMul, for providers
-// that have no FusedMatMul.
-func StockProducts(g *Graph) { g.stock = true }
+// Stock makes operators into others, for the WebGPU provider: it has no FusedMatMul,
+// which becomes Transpose, Mul and MatMul; its integers for arithmetic have 32 bits;
+// and sizes that follow from other sizes would be computed on the CPU.
+func Stock(g *Graph) { g.stock = true }
 
 // An output is a node under the name by which a caller reads it.
 type output struct {

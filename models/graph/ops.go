@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"onering/models"
@@ -20,7 +21,16 @@ func attr(name string, v any) onnx.Attr {
 // that one of the two lacks in front, are repeated to the size of the other's.
 func pairwise(op string, a, b *Node) *Node {
 	numbers(op, a, b)
+	if a.g.stock && a.elem == onnx.Int64 {
+		return Cast(pairwise(op, Cast(a, onnx.Int32), Cast(b, onnx.Int32)), onnx.Int64)
+	}
 	return a.g.call(op, "", a.elem, broadcast(op, a.shape, b.shape), []*Node{a, b})
+}
+
+// compare adds an op that compares two numbers, element by element.
+func compare(op string, a, b *Node) *Node {
+	numbers(op, a, b)
+	return a.g.call(op, "", onnx.Boolean, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
 // unary adds an op of one number, element by element.
@@ -80,18 +90,10 @@ func Abs(x *Node) *Node { return unary("Abs", x) }
 // selects from.
 
 // LessOrEqual is a <= b.
-func LessOrEqual(a, b *Node) *Node {
-	n := pairwise("LessOrEqual", a, b)
-	n.elem = onnx.Boolean
-	return n
-}
+func LessOrEqual(a, b *Node) *Node { return compare("LessOrEqual", a, b) }
 
 // GreaterOrEqual is a >= b.
-func GreaterOrEqual(a, b *Node) *Node {
-	n := pairwise("GreaterOrEqual", a, b)
-	n.elem = onnx.Boolean
-	return n
-}
+func GreaterOrEqual(a, b *Node) *Node { return compare("GreaterOrEqual", a, b) }
 
 // Where is a where cond holds, else b.
 func Where(cond, a, b *Node) *Node {
@@ -192,7 +194,7 @@ func MatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	return a.g.call("FusedMatMul", microsoft, a.elem, s, []*Node{a, b}, attrs...)
 }
 
-// stockMatMul is MatMul without FusedMatMul. See StockProducts.
+// stockMatMul is MatMul without FusedMatMul. See Stock.
 func stockMatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	turned := func(x *Node, turn bool) *Node {
 		if !turn {
@@ -292,6 +294,9 @@ func TopK(x, k *Node, letter string) (values, indices *Node) {
 // (at most once) for what is left. Letters need no name: they follow from x.
 func Reshape(x *Node, sizes ...int) *Node {
 	operands("Reshape", x)
+	if x.g.stock && x.elem == onnx.Int64 {
+		return Cast(Reshape(Cast(x, onnx.Int32), sizes...), onnx.Int64)
+	}
 	s := make(Shape, len(sizes))
 	known, rest := Dim{N: 1}, -1 // the product of the sizes that are given; where -1 stands
 	spec := make([]int64, len(sizes))
@@ -411,6 +416,9 @@ func AddRows(x, index, rows *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, Reshape(index, -1, 1), rows}, attr("reduction", "add"))
 }
 
+// toEnd is an end that Slice takes for the end of any axis.
+const toEnd = math.MaxInt32
+
 // Slice takes the elements from start to end, without end (int64 nodes of one element, 0 <= start <= end
 // <= the size) of one axis; size is the new size, a letter or an int.
 func Slice(x, start, end *Node, axis int, size any) *Node {
@@ -449,15 +457,29 @@ func PadLast(x *Node, width int) *Node {
 	if more == 0 {
 		return x
 	}
-	// The zeros have the sizes of x but for the last; those are read when the graph runs.
-	shape := x.g.Ints(int64(more))
+	return Concat(last, x, beside(x, 0, more)).composite("PadLast", []*Node{x}, func(dy *Node) []*Node {
+		return []*Node{Slice(dy, x.g.Ints(0), x.g.Ints(int64(was)), last, was)}
+	})
+}
+
+// beside is [...,width], all elements of which are a constant, with the sizes of x but
+// for the last.
+func beside(x *Node, constant float64, width int) *Node {
+	last := len(x.shape) - 1
+	s := append(slices.Clone(x.shape[:last]), Dim{N: width})
+	if x.g.stock {
+		x = Slice(x, x.g.Ints(0), x.g.Ints(1), last, 1)
+		always := LessOrEqual(x.g.Floats(Dims(width), make([]float32, width)...), x.g.Scalar(0))
+		n := Where(always, x.g.fill(constant, x), x)
+		n.shaped("beside", "the result", s)
+		return n
+	}
+	// The sizes are read when the graph runs.
+	shape := x.g.Ints(int64(width))
 	if last > 0 {
 		shape = Concat(0, x.g.call("Shape", "", onnx.Int64, Dims(last), []*Node{x}, attr("start", 0), attr("end", last)), shape)
 	}
-	zeros := x.g.call("Expand", "", x.elem, append(slices.Clone(x.shape[:last]), Dim{N: more}), []*Node{x.g.fill(0, x), shape})
-	return Concat(last, x, zeros).composite("PadLast", []*Node{x}, func(dy *Node) []*Node {
-		return []*Node{Slice(dy, x.g.Ints(0), x.g.Ints(int64(was)), last, was)}
-	})
+	return x.g.call("Expand", "", x.elem, s, []*Node{x.g.fill(constant, x), shape})
 }
 
 // Concat joins along one axis of fixed sizes.

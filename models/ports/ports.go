@@ -9,6 +9,12 @@
 // may be bound onto its memory. All are float32 unless a comment says otherwise.
 package ports
 
+import "fmt"
+
+// BlockEdge names, in place of BlockBounds, the first place of a block of queries from
+// block 1 on: int64 [1].
+func BlockEdge(block int) string { return fmt.Sprintf("%s.%d", BlockBounds, block) }
+
 // Of the layers and of the final norm, forward and backward.
 const (
 	Stream        = "x"  // [N,D], what goes into a layer; of the norm [R,D]

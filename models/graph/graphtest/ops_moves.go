@@ -166,7 +166,7 @@ func slice(c *call) []Tensor {
 		}
 	}
 	start, end, axis := in[1].ints()[0], in[2].ints()[0], x.axis(in[3].ints()[0])
-	if start < 0 || start > end || end > x.Dims[axis] {
+	if end = min(end, x.Dims[axis]); start < 0 || start > end { // as in ONNX, an end may be beyond
 		fail("from %d to %d of %d", start, end, x.Dims[axis])
 	}
 	return []Tensor{x.part(axis, start, end-start)}

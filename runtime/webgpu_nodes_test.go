@@ -1,0 +1,142 @@
+//go:build webgpu
+
+package runtime_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/models/adamw"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/sampler"
+)
+
+// TestWebGPUNodes lists, by ONNX Runtime's own profile, which provider ran each node
+// of each kind of graph, for a model of each golden folder. None may be another than
+// WebGPU's: a node on the CPU would take its operands there and back in each run. (Every
+// session asks ONNX Runtime for an error where a node has no kernel; this test would
+// also see copies that it adds.)
+func TestWebGPUNodes(t *testing.T) {
+	runtimetest.Test(t) // skips where there is no device
+	kinds := map[string]bool{}
+	for _, dir := range allGoldens(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			prefix := filepath.Join(t.TempDir(), "profile")
+			env, err := runtime.Open(t.Context(), runtime.Options{Device: "webgpu", Profile: prefix})
+			check(t, err)
+			t.Cleanup(func() { // after the ring that open makes is closed
+				check(t, env.Close())
+				for program, providers := range nodesOf(t, prefix) {
+					kinds[program] = true
+					t.Logf("%s: %v", program, providers)
+					for provider, ops := range providers {
+						if provider != "WebGpuExecutionProvider" || slices.ContainsFunc(ops, isCopy) {
+							t.Errorf("%s: %s ran %v", program, provider, ops)
+						}
+					}
+				}
+			})
+			runAll(t, env, open(t, env, dir))
+		})
+	}
+	for _, kind := range []string{
+		"prefill", "decode", "sample.draw", "sample.draw.min_p", "sample.filter", "sample.filter.min_p", "sample.greedy",
+		"layer.forward", "layer.backward", "norm.forward", "norm.backward", "head.forward", "head.target", "head.backward", "head.token",
+		"rows.gather", "rows.add", "rows.pair", "adamw", "norm2", "moves.take", "moves.put", "moves.clear",
+	} {
+		if !kinds[kind] {
+			t.Errorf("no graph %q was run; those that were are %v", kind, kinds)
+		}
+	}
+}
+
+// runAll runs every kind of graph of a model.
+func runAll(t *testing.T, env *runtime.Env, m *model) {
+	for i, o := range learners {
+		o.EntropyGradient = i%2 == 1
+		l, err := env.NewLearner(m.ring, o)
+		check(t, err)
+		p, err := l.Forward(m.sequences, 0.8, true)
+		check(t, err)
+		check(t, p.Backward(m.w[0], nil))
+		p.Release()
+		if i == 0 {
+			opt, err := env.NewOptimizer(m.ring, l.Gradients, adamw.Default(), runtime.OptimizerOptions{})
+			check(t, err)
+			_, err = clipAndUpdate(opt, 1e-3)
+			check(t, err)
+			opt.Close()
+		}
+		l.Close()
+	}
+	d, err := env.NewDecoder(m.ring, 3, 64)
+	check(t, err)
+	defer d.Close()
+	var prompts [][]int32
+	for _, r := range m.Greedy.Rows[:2] {
+		prompts = append(prompts, r.Prompt)
+	}
+	for _, s := range []sampler.Sampling{
+		sampler.Plain(4), sampler.Greedy(4), {MaxNewTokens: 4, Temperature: 1, TopP: 0.9}, {MaxNewTokens: 4, Temperature: 1, TopP: 1, MinP: 0.1}, {MaxNewTokens: 4, Temperature: 1, TopP: 0.9, MinP: 0.1},
+	} {
+		check(t, d.SetSampling(s))
+		prefixes, err := d.Prefill(prompts)
+		check(t, err)
+		next, logp, entropy, uniforms := make([]int32, 3), make([]float32, 3), make([]float32, 3), []float32{0.1, 0.5, 0.9}
+		check(t, d.Start([]int{prefixes[0], prefixes[1], prefixes[0]}, []int{2, 0, 1}, uniforms, next, logp, entropy))
+		for _, x := range prefixes {
+			d.Drop(x)
+		}
+		check(t, d.Step([]int{2, 0, 1}, next, uniforms, next, logp, entropy))
+		d.Free(2) // the last row moves into its place
+		check(t, d.Step([]int{0, 1}, next[1:], uniforms[:2], next[:2], logp[:2], entropy[:2]))
+		d.Free(0)
+		d.Free(1)
+	}
+}
+
+// isCopy reports whether an operator is one that ONNX Runtime adds, which copies between
+// the host and the device.
+func isCopy(op string) bool { return strings.HasPrefix(op, "Memcpy") }
+
+// nodesOf reads the profiles that begin with a prefix: for each program the operators
+// by the provider that ran them.
+func nodesOf(t *testing.T, prefix string) map[string]map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob(prefix + "-*.json")
+	check(t, err)
+	name := regexp.MustCompile(`^` + regexp.QuoteMeta(prefix) + `-(.*)_\d{4}-\d{2}-\d{2}_.*\.json$`)
+	nodes := map[string]map[string][]string{}
+	for _, file := range files {
+		program := name.FindStringSubmatch(file)
+		data, err := os.ReadFile(file)
+		check(t, err)
+		var events []struct {
+			Category string `json:"cat"`
+			Args     struct {
+				Provider string `json:"provider"`
+				Op       string `json:"op_name"`
+			} `json:"args"`
+		}
+		if program == nil || json.Unmarshal(data, &events) != nil {
+			t.Fatalf("%s is no profile", file)
+		}
+		of := nodes[program[1]]
+		if of == nil {
+			of = map[string][]string{}
+			nodes[program[1]] = of
+		}
+		for _, e := range events {
+			if e.Category == "Node" && e.Args.Provider != "" && !slices.Contains(of[e.Args.Provider], e.Args.Op) {
+				of[e.Args.Provider] = append(of[e.Args.Provider], e.Args.Op)
+			}
+		}
+	}
+	return nodes
+}
