@@ -18,12 +18,14 @@ JSON object, from FILE or stdin:
 
   {"groups": [[{"reward", "logp": [], "old_logp": [], "ref_logp": [],
      "sample_logp": [], "entropy": [], "token_advantage": [], "ids": [],
-     "truncated", "components": {"NAME": {"value", "weight"}}}, ...], ...],
+     "truncated", "components": {"NAME": {"value", "weight"}}, "greedy_reward"},
+     ...], ...],
    "step", "steps", "state"}
 
 A group is the responses to one prompt, and all groups are one round. Only
 "reward", "logp" and "old_logp" are needed by all objectives. "sample_logp" are
-the sampler's log-probs, where "old_logp" are others. Output is one object with
+the sampler's log-probs, where "old_logp" are others. "greedy_reward" is that of
+the greedy response to the prompt, which remax needs. Output is one object with
 the same groups:
 
   {"loss", "groups": [[{"advantage", "p", "ess", "target_ess", "clip_fraction",

@@ -32,6 +32,7 @@ type weightsTrajectory struct {
 	SampleLogProb  []float64 `json:"sample_logp"`
 	IDs            []int32   `json:"ids"`
 	Truncated      bool      `json:"truncated"`
+	GreedyReward   *float64  `json:"greedy_reward"`
 	// Components are the parts of a combined reward.
 	Components map[string]struct {
 		Value  float64  `json:"value"`
@@ -44,6 +45,9 @@ func (t weightsTrajectory) trajectory() objectives.Trajectory {
 	out := objectives.Trajectory{
 		Reward: *t.Reward, LogProb: t.LogProb, OldLogProb: t.OldLogProb, RefLogProb: t.RefLogProb,
 		Entropy: t.Entropy, TokenAdvantage: t.TokenAdvantage, SampleLogProb: t.SampleLogProb, IDs: t.IDs, Truncated: t.Truncated,
+	}
+	if t.GreedyReward != nil {
+		out.Greedy = &objectives.Trajectory{Reward: *t.GreedyReward}
 	}
 	for name, c := range t.Components {
 		if out.Components == nil {

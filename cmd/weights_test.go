@@ -87,6 +87,19 @@ func TestWeightsState(t *testing.T) {
 	}
 }
 
+// TestWeightsGreedy: the reward of the greedy response is the baseline, in groups of one
+// too.
+func TestWeightsGreedy(t *testing.T) {
+	in := decodeInput(t, `{"groups":[[{"reward":1,"logp":[-1,-1],"old_logp":[-1,-1],"greedy_reward":0.25}]]}`)
+	result, _, err := computeWeights(withSettings(t, "remax", ""), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := result.Groups[0][0]; x.Advantage != 0.75 || x.Weights[1] != -0.375 {
+		t.Errorf("%+v", x)
+	}
+}
+
 func TestWeightsErrors(t *testing.T) {
 	for _, c := range []struct{ name, objective, input, want string }{
 		{"nothing", "grpo", ``, `no input: want one object`},
@@ -97,6 +110,7 @@ func TestWeightsErrors(t *testing.T) {
 		{"no reward", "grpo", `{"groups":[[{"logp":[]}]]}`, `group 0, response 0: "reward" and "logp" must be given`},
 		{"no logp", "grpo", `{"groups":[[],[{"reward":1}]]}`, `group 1, response 0: "reward" and "logp"`},
 		{"no old_logp", "grpo", `{"groups":[[{"reward":1,"logp":[-1]}]]}`, `group 0, response 0: 0 old log-probs for 1 response tokens`},
+		{"no greedy response", "remax", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1]}]]}`, `group 0, response 0: its reward is compared with that of a greedy response, which is missing`},
 		{"token advantages", "gspo", `{"groups":[[{"reward":1,"logp":[-1],"old_logp":[-1],"token_advantage":[]}]]}`, `0 token advantages for 1`},
 		{"a number too large", "grpo", `{"groups":[[{"reward":1e999,"logp":[],"old_logp":[]}]]}`, `cannot be a JSON number 1e999`},
 		{"a state that the objective cannot use", "grpo", `{"groups":[],"state":{"mean":1,"variance":1}}`, `the objective keeps none`},

@@ -49,15 +49,21 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 	for g, group := range groups {
 		shaped[g] = slices.Clone(group)
 		for i, t := range group {
-			if shapes {
-				shaped[g][i].Reward = shaper.Shape(t)
+			if !shapes {
+				continue
+			}
+			shaped[g][i].Reward = shaper.Shape(t)
+			if t.Greedy != nil {
+				greedy := *t.Greedy
+				greedy.Reward = shaper.Shape(greedy)
+				shaped[g][i].Greedy = &greedy
 			}
 		}
 	}
 	all := Advantages(o, shaped)
 	tokens, perToken := o.(TokenAdvantager)
 	for g, group := range groups {
-		degenerate := allEqual(Rewards(shaped[g]))
+		degenerate := teachesNothing(shaped[g])
 		for i, a := range all[g] {
 			group[i].Advantage, group[i].Degenerate = a, degenerate
 			shaped[g][i].Advantage = a
@@ -69,6 +75,16 @@ func SetAdvantages(o Objective, groups ...[]Trajectory) {
 			group[i].TokenAdvantage = row
 		}
 	}
+}
+
+// teachesNothing says whether all rewards of a group are equal, that of the greedy
+// response included if there is one.
+func teachesNothing(group []Trajectory) bool {
+	rewards := Rewards(group)
+	if len(group) > 0 && group[0].Greedy != nil {
+		rewards = append(rewards, group[0].Greedy.Reward)
+	}
+	return allEqual(rewards)
 }
 
 // Centered returns rewards minus their mean (D1). Equal rewards give exact zeros.

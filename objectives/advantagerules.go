@@ -33,6 +33,9 @@ var rules = []struct {
 	{"gdpo", func(s Shared, groups [][]Trajectory) [][]float64 {
 		return Decoupled(groups, s.standardize, s.AdvantageEps)
 	}, ""},
+	{"remax", func(_ Shared, groups [][]Trajectory) [][]float64 {
+		return byGroup(groups, OverGreedy)
+	}, "rewards are compared with that of the greedy response"},
 	{"reinforce++", func(s Shared, groups [][]Trajectory) [][]float64 {
 		return Whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
 	}, "rewards are compared with those of the whole round"},
@@ -88,6 +91,16 @@ func MeanScaled(rewards []float64) []float64 {
 		} else {
 			a[i] = 0
 		}
+	}
+	return a
+}
+
+// OverGreedy returns each reward minus that of the greedy response to the same prompt,
+// ReMax's advantage (arXiv:2310.10505, D31).
+func OverGreedy(group []Trajectory) []float64 {
+	a := Rewards(group)
+	for i, t := range group {
+		a[i] -= t.Greedy.Reward
 	}
 	return a
 }

@@ -17,7 +17,7 @@ type boxBatch struct {
 		Group                           int
 		Old, New, Ref, Sampled, Entropy []float64
 		Parts                           map[string]float64
-		Reward                          float64
+		Reward, Greedy                  float64
 	}
 	Weights    map[string]float64
 	Advantages map[string][]float64
@@ -43,7 +43,7 @@ func (b boxBatch) groups() [][]objectives.Trajectory {
 		}
 		groups[row.Group] = append(groups[row.Group], objectives.Trajectory{
 			Reward: row.Reward, Components: parts, LogProb: row.New, OldLogProb: row.Old, RefLogProb: row.Ref,
-			SampleLogProb: row.Sampled, Entropy: row.Entropy,
+			SampleLogProb: row.Sampled, Entropy: row.Entropy, Greedy: &objectives.Trajectory{Reward: row.Greedy},
 		})
 	}
 	return groups

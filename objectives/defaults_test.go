@@ -10,7 +10,7 @@ import (
 	"onering/objectives"
 )
 
-// TestDefaults states every key of every objective and its default (D1 to D25):
+// TestDefaults states every key of every objective and its default (D1 to D31):
 // results depend on them, so that none changes by accident.
 func TestDefaults(t *testing.T) {
 	shared := func(advantage string) string {
@@ -35,6 +35,7 @@ func TestDefaults(t *testing.T) {
 		"reinforcepp": shared("reinforce++") + ratio("0.2", "token-mean"),
 		"opo":         shared("opo") + ratio("0.2", "token-mean"),
 		"maxrl":       shared("maxrl") + ratio("0.2", "token-mean"),
+		"remax":       shared("remax") + ratio("0.2", "token-mean"),
 		"gdpo":        shared("gdpo") + ratio("0.2", "sequence-mean"),
 		"cispo":       shared("standardized") + sum("token-mean") + "cap=5 floor=0",
 		"sapo":        shared("standardized") + sum("sequence-mean") + "tau_positive=1 tau_negative=1.05",

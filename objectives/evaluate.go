@@ -31,6 +31,9 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		}
 	}
 	b := Batch{Step: step, Steps: steps}
+	if err := checkGreedy(o, groups); err != nil {
+		return Result{}, err
+	}
 	SetAdvantages(o, groups...)
 	for g, group := range groups {
 		for k, t := range group {
@@ -76,4 +79,19 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		observer.Observe(b)
 	}
 	return out, nil
+}
+
+// checkGreedy refuses groups without the reward of a greedy response that o needs.
+func checkGreedy(o Objective, groups [][]Trajectory) error {
+	for g, group := range groups {
+		for k, t := range group {
+			switch {
+			case t.Greedy == nil && NeedsGreedy(o):
+				return fmt.Errorf("objectives: group %d, response %d: its reward is compared with that of a greedy response, which is missing", g, k)
+			case t.Greedy != nil && !finite(t.Greedy.Reward):
+				return fmt.Errorf("objectives: group %d, response %d: the greedy response's reward is %v, which is not a finite number", g, k, t.Greedy.Reward)
+			}
+		}
+	}
+	return nil
 }

@@ -11,7 +11,7 @@
 // Letters used throughout: N trajectories in a batch (empty ones included), n
 // response tokens of one trajectory, T response tokens of the batch, d = log-prob
 // minus old log-prob of a token, z = d after clipping in the log domain, A the
-// advantage. D1 to D25 are the numbered decisions of docs/objectives.md, which
+// advantage. D1 to D31 are the numbered decisions of docs/objectives.md, which
 // settle what the papers leave open.
 package objectives
 
@@ -48,10 +48,14 @@ type Trajectory struct {
 	IDs []int32
 	// Components are the parts of a combined reward, by name; nil if it has none.
 	Components map[string]Component
+	// Greedy is the greedy response to the same prompt, which is not trained on. It is
+	// there only while advantages are computed, and only for a GreedyReader.
+	Greedy *Trajectory
 	// Truncated says that the response hit the length limit.
 	Truncated bool
-	// Degenerate says that all rewards of its group were equal, so that it
-	// teaches nothing. SetAdvantages sets it: a batch may hold only a part of the group.
+	// Degenerate says that all rewards of its group were equal, that of Greedy
+	// included, so that it teaches nothing. SetAdvantages sets it: a batch may hold
+	// only a part of the group.
 	Degenerate bool
 }
 
@@ -101,7 +105,7 @@ func (b Batch) Tokens() int {
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
-// Diagnoser, Observer, Referencer, Learner, EntropyReader, EntropyWeigher, BatchReader, Keeper, Shaper, and
+// Diagnoser, Observer, Referencer, Learner, GreedyReader, EntropyReader, EntropyWeigher, BatchReader, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
 // checkpoint.
 //
@@ -208,6 +212,12 @@ type Learner interface {
 	NeedsTeacher() bool
 }
 
+// A GreedyReader says whether Greedy must be set. The host then samples a greedy
+// response to each prompt beside the group, and has it graded with the group.
+type GreedyReader interface {
+	NeedsGreedy() bool
+}
+
 // An EntropyReader says whether Entropy must be set.
 type EntropyReader interface {
 	NeedsEntropy() bool
@@ -252,6 +262,12 @@ func NeedsReference(o Objective) bool {
 func NeedsTeacher(o Objective) bool {
 	l, ok := o.(Learner)
 	return ok && l.NeedsTeacher()
+}
+
+// NeedsGreedy reports whether o wants a greedy response to each prompt.
+func NeedsGreedy(o Objective) bool {
+	g, ok := o.(GreedyReader)
+	return ok && g.NeedsGreedy()
 }
 
 // NeedsEntropy reports whether o wants Entropy.

@@ -13,7 +13,7 @@ import (
 var errInvalid = errors.New("p = 7: must be at most 6")
 
 func TestNames(t *testing.T) {
-	want := []string{"cispo", "dapo", "dispo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opd", "opo", "pmpo", "reinforcepp", "rloo", "sapo", "vespo"}
+	want := []string{"cispo", "dapo", "dispo", "dppo", "drgrpo", "gdpo", "gmpo", "gpg", "grpo", "gspo", "luspo", "m2po", "maxrl", "opd", "opo", "pmpo", "reinforcepp", "remax", "rloo", "sapo", "vespo"}
 	if got := objectives.Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %q, want %q", got, want)
 	}
@@ -41,6 +41,29 @@ func TestRegisterPanics(t *testing.T) {
 			}()
 			objectives.Register(c.name, c.new)
 		}()
+	}
+}
+
+// TestGreedy: the greedy response is shaped as the others are, and a group teaches
+// nothing only if it earned the same as they did.
+func TestGreedy(t *testing.T) {
+	o := makeObjective(t, "dapo", settings{"advantage": "remax", "overlong_length": 10, "overlong_cache": 10})
+	group := make([]objectives.Trajectory, 2)
+	greedy := &objectives.Trajectory{Reward: 1, LogProb: make([]float64, 5)} // half of the punishment
+	for i := range group {
+		group[i] = objectives.Trajectory{Reward: 1, LogProb: make([]float64, 10*i), Greedy: greedy}
+	}
+	objectives.SetAdvantages(o, group)
+	if group[0].Advantage != 0.5 || group[1].Advantage != -0.5 || greedy.Reward != 1 {
+		t.Errorf("advantages %v and %v, and a greedy reward of %v, want 0.5, -0.5 and 1", group[0].Advantage, group[1].Advantage, greedy.Reward)
+	}
+	for reward, degenerate := range map[float64]bool{0: false, 1: true} {
+		greedy.Reward = reward
+		one := []objectives.Trajectory{{Reward: 1, LogProb: make([]float64, 5), Greedy: greedy}}
+		objectives.SetAdvantages(o, one)
+		if one[0].Degenerate != degenerate || objectives.Keep(o, one) == degenerate {
+			t.Errorf("greedy reward %v: degenerate %v, kept %v", reward, one[0].Degenerate, objectives.Keep(o, one))
+		}
 	}
 }
 
@@ -112,7 +135,7 @@ func TestValidate(t *testing.T) {
 		set       settings
 		want      string
 	}{
-		{"grpo", settings{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, gdpo, reinforce++, reinforce++-baseline`},
+		{"grpo", settings{"advantage": "central"}, `advantage = "central": must be one of centered, standardized, rloo, opo, maxrl, round-std, gdpo, remax, reinforce++, reinforce++-baseline`},
 		{"grpo", settings{"top_entropy": 1.5}, `top_entropy = 1.5: must be in [0, 1]`},
 		{"gmpo", settings{"mask_off_policy": -1.0}, `mask_off_policy = -1`},
 		{"pmpo", settings{"clip_cov": 2.0}, `clip_cov = 2: must be in [0, 1]`},

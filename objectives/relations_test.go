@@ -258,7 +258,7 @@ func TestPenalties(t *testing.T) {
 		for _, name := range objectives.Names() {
 			each := func(n int) float64 { return 1 / float64(len(b.Trajectories)*n) }
 			switch name {
-			case "dapo", "gpg", "reinforcepp", "opo", "maxrl", "cispo", "dispo", "dppo", "m2po", "opd", "vespo":
+			case "dapo", "gpg", "reinforcepp", "opo", "maxrl", "remax", "cispo", "dispo", "dppo", "m2po", "opd", "vespo":
 				each = func(int) float64 { return 1 / float64(b.Tokens()) }
 			case "drgrpo":
 				each = func(int) float64 { return 1 / (3000 * float64(len(b.Trajectories))) }

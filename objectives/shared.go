@@ -11,7 +11,7 @@ import (
 // Shared holds the settings that every objective has, with the methods that act on
 // them. An objective embeds it; its keys then stand beside the objective's own.
 type Shared struct {
-	// Advantage is the rule for advantages, see AdvantageRules (D1 to D3, D26 to D30).
+	// Advantage is the rule for advantages, see AdvantageRules (D1 to D3, D26 to D31).
 	Advantage string `toml:"advantage"`
 	// AdvantageEps is added to the standard deviation. Default 1e-8.
 	AdvantageEps float64 `toml:"advantage_eps"`
@@ -65,6 +65,9 @@ func (s Shared) Validate() error {
 
 // NeedsReference implements Referencer.
 func (s Shared) NeedsReference() bool { return s.KLBeta != 0 }
+
+// NeedsGreedy implements GreedyReader.
+func (s Shared) NeedsGreedy() bool { return s.Advantage == "remax" }
 
 // NeedsEntropy implements EntropyReader.
 func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }

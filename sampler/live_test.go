@@ -27,6 +27,9 @@ func (d *mixedFake) SetSlotSampling(slot int, s Sampling) error {
 // mix draws the answers again, each in its slot's way.
 func (d *mixedFake) mix(slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	for i, s := range slots {
+		if d.ways[s] == (Sampling{}) {
+			continue // it samples as all do
+		}
 		d.temperature, d.greedy = d.ways[s].Temperature, d.ways[s].Greedy
 		if err := d.sample(i, s, uniforms[i], next, logp, entropy); err != nil {
 			return err

@@ -43,6 +43,9 @@ type Request struct {
 	Prompt  []int32 // token ids, at least one
 	ID      uint64  // the prompt id in the key of Uniform; requests with equal ids share their draws
 	Samples int     // K, at least 1
+	// LastGreedy takes the likeliest tokens for the last sample, whatever the Options
+	// say of the others; the decoder has to be a MixedDecoder.
+	LastGreedy bool
 	// Uniforms, if not nil, holds for each sample the numbers in [0, 1) to use
 	// in place of Uniform, one per token. A response that outlives its list is
 	// an error.
@@ -115,6 +118,14 @@ func (o Options) validate() error {
 		}
 	}
 	return nil
+}
+
+// sampling returns how sample number k of the request chooses tokens.
+func (r Request) sampling(o Sampling, k int) Sampling {
+	if r.LastGreedy && k == r.Samples-1 {
+		o.Greedy, o.TopP, o.TopK, o.MinP = true, 1, 0, 0
+	}
+	return o
 }
 
 // fits says whether a slot of maxTokens can hold the prompt and one token more.

@@ -54,8 +54,9 @@ type run struct {
 	reqs  []Request
 	done  func(Response)
 
-	responses []Response // of all requests, in the order returned
-	first     []int      // where each request's responses begin
+	mixed     MixedDecoder // d, if samples choose tokens in different ways; else nil
+	responses []Response   // of all requests, in the order returned
+	first     []int        // where each request's responses begin
 	stats     Stats
 
 	waiting
@@ -118,6 +119,12 @@ func newRun(d Decoder, opts Options, reqs []Request, done func(Response)) (*run,
 		r.first[i] = total
 		if err := q.validate(i, opts.Greedy); err != nil {
 			return nil, err
+		}
+		if q.LastGreedy {
+			var ok bool
+			if r.mixed, ok = d.(MixedDecoder); !ok {
+				return nil, fmt.Errorf("sampler: request %d (id %d): a %T cannot sample one response greedily beside others", i, q.ID, d)
+			}
 		}
 		if !q.fits(maxTokens) {
 			if !opts.DropLong {
@@ -250,7 +257,11 @@ func (r *run) start() error {
 	for s := 0; s < len(r.slots) && r.started < r.computed; s++ {
 		if !r.slots[s].busy {
 			r.prefixes = append(r.prefixes, r.prefix[r.started])
-			r.uniforms[len(r.fresh)] = r.assign(s)
+			u, err := r.assign(s)
+			if err != nil {
+				return err
+			}
+			r.uniforms[len(r.fresh)] = u
 			r.fresh = append(r.fresh, s)
 		}
 	}
@@ -275,15 +286,20 @@ func (r *run) start() error {
 
 // assign makes slot s ready for the next sample in the queue and returns the uniform
 // of its first token.
-func (r *run) assign(s int) float32 {
+func (r *run) assign(s int) (float32, error) {
 	i := r.queue[r.started]
 	q := &r.slots[s]
+	if r.mixed != nil {
+		if err := r.mixed.SetSlotSampling(s, r.reqs[i].sampling(r.opts.Sampling, r.sample)); err != nil {
+			return 0, fmt.Errorf("sampler: set sampling: %w", err)
+		}
+	}
 	q.begin(&r.opts, &r.reqs[i], i, r.sample, r.d.MaxTokens())
 	if r.sample++; r.sample == r.reqs[i].Samples {
 		r.started, r.sample = r.started+1, 0
 	}
 	u, _ := q.uniform(&r.opts) // a given list has at least one
-	return u
+	return u, nil
 }
 
 // take adds the token at place i of the decoder's answer to the sequence in

@@ -478,3 +478,40 @@ func TestPanicFreesSlots(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLastGreedy: the last sample of a request that asks for it takes the likeliest
+// tokens, whatever the schedule, and the others are what they are without it.
+func TestLastGreedy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newMixed(rapid.IntRange(1, 5).Draw(t, "slots"), 24)
+		opts := Options{Sampling: Plain(rapid.IntRange(1, 9).Draw(t, "limit")), EOS: []int32{0}, Seed: 5}
+		opts.TopK = rapid.IntRange(0, 3).Draw(t, "top k") // which the fake ignores
+		var reqs []Request
+		for i := range rapid.IntRange(1, 4).Draw(t, "requests") {
+			reqs = append(reqs, Request{
+				Prompt: []int32{int32(1 + i)}, ID: uint64(i), Samples: rapid.IntRange(1, 6).Draw(t, "samples"),
+				LastGreedy: rapid.Bool().Draw(t, "greedy"),
+			})
+		}
+		got, _, err := Sample(context.Background(), d, opts, reqs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range got {
+			q, one := reqs[p.Request], opts
+			one.Greedy = q.LastGreedy && p.Sample == q.Samples-1
+			want := oracle(q, p.Sample, one, 24)
+			want.Request = p.Request
+			if !reflect.DeepEqual(p, want) {
+				t.Errorf("request %+v, sample %d: %+v, want %+v", q, p.Sample, p, want)
+			}
+		}
+		if err := d.clean(); err != nil {
+			t.Error(err)
+		}
+	})
+	_, _, err := Sample(context.Background(), newFake(2, 24), Options{Sampling: Plain(3)}, []Request{{Prompt: []int32{1}, Samples: 2, LastGreedy: true}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "cannot sample one response greedily") {
+		t.Errorf("a decoder of one way: %v", err)
+	}
+}

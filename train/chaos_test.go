@@ -68,6 +68,11 @@ var chaosKinds = map[string]func(*train.Config){
 		set(c, "grpo", `{"KLBeta":0.05}`)
 		c.Rollout.OldLogProb, c.Train.Epochs = "rescore", 2
 	},
+	// One response to each problem, and a greedy one beside it.
+	"remax": func(c *train.Config) {
+		set(c, "remax", `{}`)
+		c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt, c.Train.SaveSteps = 16, 1, 1
+	},
 	// Groups that are left out, and an entropy bonus.
 	"dapo": func(c *train.Config) {
 		set(c, "dapo", `{"EntropyBonus":0.01}`)

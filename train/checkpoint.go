@@ -71,6 +71,9 @@ func (t *Trainer) restoredRound(s *rundir.Round, dir string) (*round, error) {
 	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) != want {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
 	}
+	if want := c.PromptsPerRound; t.Config.sampled() > c.SamplesPerPrompt && len(s.Greedy) != want {
+		return nil, fmt.Errorf("train: resume: %s holds %d greedy rollouts, the run has %d a round", dir, len(s.Greedy), want)
+	}
 	r := roundOf(s, c.OldLogProb == "rescore")
 	r.problems, r.batches = t.roller.problemsOf(t.at.Round), t.roller.batches(t.at.Round, r.kept)
 	if len(s.Steps) > len(r.batches) {
@@ -91,11 +94,7 @@ func (r *round) state() *rundir.Round {
 	}
 	for i := range r.rollouts {
 		x, y := &r.rollouts[i], &r.trajectories[i]
-		s.Rollouts = append(s.Rollouts, rundir.Rollout{
-			Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-			Text: x.Text, Truncated: x.Truncated, Reward: x.Score.Value, Components: x.Score.Components, Log: x.Score.Log,
-			Verdict: rundir.Verdict{Answer: x.Score.Answer, Reason: x.Score.Reason, Right: string(x.Score.Verdict), Status: string(x.Score.Status), Skip: x.Score.Skip},
-		})
+		s.Rollouts = append(s.Rollouts, x.state())
 		learned := rundir.Trajectory{
 			Reward: y.Reward, Advantage: y.Advantage, TokenAdvantage: y.TokenAdvantage, RefLogProb: y.RefLogProb,
 			Truncated: y.Truncated, Degenerate: y.Degenerate,
@@ -106,7 +105,33 @@ func (r *round) state() *rundir.Round {
 		s.Trajectories = append(s.Trajectories, learned)
 		s.Updates = append(s.Updates, rundir.Update(r.updates[i]))
 	}
+	for i := range r.greedy {
+		s.Greedy = append(s.Greedy, r.greedy[i].state())
+	}
 	return s
+}
+
+// state returns what a checkpoint holds of a rollout.
+func (r *rollout) state() rundir.Rollout {
+	return rundir.Rollout{
+		Problem: r.Problem, Sample: r.Sample, PromptText: r.PromptText, Prompt: r.Prompt, Response: r.Response, LogProb: r.LogProb, Entropy: r.Entropy,
+		Text: r.Text, Truncated: r.Truncated, Reward: r.Score.Value, Components: r.Score.Components, Log: r.Score.Log,
+		Verdict: rundir.Verdict{Answer: r.Score.Answer, Reason: r.Score.Reason, Right: string(r.Score.Verdict), Status: string(r.Score.Status), Skip: r.Score.Skip},
+	}
+}
+
+// rolloutOf returns the rollout that state was called on.
+func rolloutOf(x rundir.Rollout) rollout {
+	if x.Verdict.Status == "ok" { // in checkpoints from before package reward
+		x.Verdict.Status = string(reward.OK)
+	}
+	return rollout{
+		Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
+		Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
+			Value: x.Reward, Components: x.Components, Log: x.Log,
+			Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
+		},
+	}
 }
 
 // roundOf returns the round that state was called on, except its problems and
@@ -120,16 +145,7 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 		},
 	}
 	for i, x := range s.Rollouts {
-		if x.Verdict.Status == "ok" { // in checkpoints from before package reward
-			x.Verdict.Status = string(reward.OK)
-		}
-		r.rollouts = append(r.rollouts, rollout{
-			Problem: x.Problem, Sample: x.Sample, PromptText: x.PromptText, Prompt: x.Prompt, Response: x.Response, LogProb: x.LogProb, Entropy: x.Entropy,
-			Text: x.Text, Truncated: x.Truncated, Score: reward.Score{
-				Value: x.Reward, Components: x.Components, Log: x.Log,
-				Answer: x.Verdict.Answer, Reason: x.Verdict.Reason, Verdict: reward.Verdict(x.Verdict.Right), Status: reward.Status(x.Verdict.Status), Skip: x.Verdict.Skip,
-			},
-		})
+		r.rollouts = append(r.rollouts, rolloutOf(x))
 		y := s.Trajectories[i]
 		if y.OldLogProb == nil {
 			y.OldLogProb = x.LogProb
@@ -141,6 +157,9 @@ func roundOf(s *rundir.Round, rescored bool) *round {
 		})
 		r.updates = append(r.updates, update(s.Updates[i]))
 		r.sequences = append(r.sequences, r.rollouts[i].sequence())
+	}
+	for _, x := range s.Greedy {
+		r.greedy = append(r.greedy, rolloutOf(x))
 	}
 	return r
 }

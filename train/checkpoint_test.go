@@ -40,6 +40,7 @@ func fill(v reflect.Value, n *int) {
 		for i := range v.NumField() {
 			fill(v.Field(i), n)
 		}
+	case reflect.Pointer: // a trajectory's greedy one, which is only for advantages
 	default:
 		panic(v.Type().String())
 	}
@@ -52,7 +53,7 @@ func TestRoundIsKept(t *testing.T) {
 		n := 0
 		made := func(v any) { fill(reflect.ValueOf(v).Elem(), &n) }
 		was := &round{
-			rollouts: make([]rollout, 3), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
+			rollouts: make([]rollout, 3), greedy: make([]rollout, 2), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
 		}
 		made(&was.groups)
 		made(&was.flat)
@@ -73,6 +74,10 @@ func TestRoundIsKept(t *testing.T) {
 				y.OldLogProb = x.LogProb
 			}
 			was.sequences = append(was.sequences, x.sequence())
+		}
+		for i := range was.greedy {
+			made(&was.greedy[i])
+			was.greedy[i].Score.Weights = nil
 		}
 		is := roundOf(was.state(), rescored)
 

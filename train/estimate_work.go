@@ -28,7 +28,7 @@ func (c Config) work(g models.Geometry, n, size int64, split Split) work {
 	}
 	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
 	own := split.share(int64(r.PromptsPerRound)) // prompts that are sampled here
-	w.slots = min(int64(r.Slots), own*int64(r.SamplesPerPrompt))
+	w.slots = min(int64(r.Slots), own*int64(c.sampled()))
 	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
 	w.slotCache = w.slots * longest(c.longest()) * row       // evaluation may have longer responses than training
 	// Prompts are computed some thousand tokens at a time and kept until their

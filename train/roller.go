@@ -50,7 +50,7 @@ func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, m
 		return nil, err
 	}
 	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
-	slots := min(c.Rollout.Slots, share*c.Rollout.SamplesPerPrompt)
+	slots := min(c.Rollout.Slots, share*c.sampled())
 	if c.Rollout.Invariant {
 		slots++ // see sampler.Invariant
 	}
@@ -96,7 +96,7 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 	if err := r.gather(rollouts, &stats); err != nil {
 		return nil, err
 	}
-	made := newRound(problems, rollouts, c.SamplesPerPrompt, r.objective)
+	made := newRound(problems, rollouts, r.config, r.objective)
 	if err := made.checkGraded(); err != nil {
 		return nil, err
 	}
@@ -104,25 +104,42 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 	return made, nil
 }
 
-// sample samples K responses to each of this rank's problems of round n, and has those to
+// sampled is how many responses to each problem are sampled: K, and a greedy one if the
+// objective compares with it.
+func (c Config) sampled() int {
+	if objectives.NeedsGreedy(c.Objective.Settings) {
+		return c.Rollout.SamplesPerPrompt + 1
+	}
+	return c.Rollout.SamplesPerPrompt
+}
+
+// sample samples responses to each of this rank's problems of round n, and has those to
 // a problem graded together. The rollouts are in the order of the problems, then of the
-// samples, whatever the schedule; those of other ranks have no response.
+// samples, whatever the schedule; those of other ranks have no response. Greedy ones
+// come last, one for each problem.
 func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
 	var tasks []reward.Task
 	var numbers []int // of their problems
-	out := make([]rollout, len(problems)*c.SamplesPerPrompt)
+	k, each := c.SamplesPerPrompt, r.config.sampled()
+	at := func(problem, sample int) int { // where a rollout is in out
+		if sample == k {
+			return len(problems)*k + problem
+		}
+		return problem*k + sample
+	}
+	out := make([]rollout, len(problems)*each)
 	for i, q := range problems {
 		text, prompt, err := r.prompter.Prompt(q)
 		if err != nil {
 			return nil, sampler.Stats{}, err
 		}
 		id := uint64(n*c.PromptsPerRound + i)
-		for k := range c.SamplesPerPrompt {
-			out[i*c.SamplesPerPrompt+k] = rollout{Problem: i, Sample: k, PromptText: text, Prompt: prompt}
+		for j := range each {
+			out[at(i, j)] = rollout{Problem: i, Sample: j, PromptText: text, Prompt: prompt}
 		}
 		if r.mine(i) {
-			tasks = append(tasks, reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: c.SamplesPerPrompt}})
+			tasks = append(tasks, reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: each, LastGreedy: each > k}})
 			numbers = append(numbers, i)
 		}
 	}
@@ -140,7 +157,7 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 		grader.Journal = reward.Renumbered{Journal: journal, Numbers: numbers}
 	}
 	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
-		x := &out[numbers[g.Request]*c.SamplesPerPrompt+g.Sample]
+		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, float64s(g.LogProb), float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
 		progress()

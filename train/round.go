@@ -21,6 +21,7 @@ import (
 type round struct {
 	problems     []data.Problem
 	rollouts     []rollout               // by problem, then by sample
+	greedy       []rollout               // by problem, not trained on; nil if the objective needs none
 	trajectories []objectives.Trajectory // by rollout
 	sequences    []runtime.Sequence      // by rollout
 	updates      []update                // by rollout; empty before its first step
@@ -60,27 +61,27 @@ type update struct {
 	Delta []float32 // log-prob before the step minus that of the old policy
 }
 
-// newRound shapes the rewards, computes the advantages of the groups of k rollouts
-// and drops the groups that the objective does not keep. Rollouts without a grade
-// are left out of their group, and a single one that has a grade is left out with
-// them: there is nothing to compare it with.
-func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.Objective) *round {
-	r := &round{problems: problems, rollouts: rollouts}
-	r.trajectories = make([]objectives.Trajectory, len(rollouts))
-	r.sequences = make([]runtime.Sequence, len(rollouts))
-	r.updates = make([]update, len(rollouts))
-	for i := range rollouts {
-		x := &rollouts[i]
-		r.trajectories[i] = objectives.Trajectory{
-			Reward: x.Score.Value, LogProb: x.LogProb, OldLogProb: x.LogProb, SampleLogProb: x.LogProb, Entropy: x.Entropy,
-			IDs: x.Response, Components: components(x.Score), Truncated: x.Truncated,
-		}
-		r.sequences[i] = x.sequence()
+// newRound shapes the rewards, computes the advantages of the groups of rollouts and
+// drops the groups that the objective does not keep. Rollouts without a grade are left
+// out of their group, and a single one that has a grade is left out with them: there is
+// nothing to compare it with. Where rollouts are compared with a greedy one, that is
+// what has to be graded. The greedy ones are the last of sampled.
+func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives.Objective) *round {
+	k := c.Rollout.SamplesPerPrompt
+	n := len(problems) * k
+	r := &round{problems: problems, rollouts: sampled[:n:n], greedy: sampled[n:]}
+	r.trajectories = make([]objectives.Trajectory, n)
+	r.sequences = make([]runtime.Sequence, n)
+	r.updates = make([]update, n)
+	for i := range r.rollouts {
+		r.trajectories[i] = r.rollouts[i].trajectory()
+		r.sequences[i] = r.rollouts[i].sequence()
 	}
 	var indices [][]int
 	var groups [][]objectives.Trajectory
-	for g := 0; g < len(rollouts); g += k {
-		if graded, group := r.graded(g, g+k); len(group) >= 2 {
+	for g := range problems {
+		graded, group := r.graded(g*k, (g+1)*k)
+		if r.comparable(g, group) {
 			indices, groups = append(indices, graded), append(groups, group)
 		}
 	}
@@ -89,6 +90,7 @@ func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.O
 	for g, group := range groups {
 		for i, j := range indices[g] {
 			r.trajectories[j] = group[i]
+			r.trajectories[j].Greedy = nil // a resumed round does not have it
 		}
 		if group[0].Degenerate {
 			r.flat++
@@ -98,6 +100,27 @@ func newRound(problems []data.Problem, rollouts []rollout, k int, o objectives.O
 		}
 	}
 	return r
+}
+
+// trajectory returns the rollout as an objective reads it.
+func (r *rollout) trajectory() objectives.Trajectory {
+	return objectives.Trajectory{
+		Reward: r.Score.Value, LogProb: r.LogProb, OldLogProb: r.LogProb, SampleLogProb: r.LogProb, Entropy: r.Entropy,
+		IDs: r.Response, Components: components(r.Score), Truncated: r.Truncated,
+	}
+}
+
+// comparable says whether there is something to compare the graded rollouts of problem
+// g with: each other, or the greedy one, which it puts beside them.
+func (r *round) comparable(g int, group []objectives.Trajectory) bool {
+	if len(r.greedy) == 0 {
+		return len(group) >= 2
+	}
+	greedy := r.greedy[g].trajectory()
+	for i := range group {
+		group[i].Greedy = &greedy
+	}
+	return len(group) >= 1 && !r.greedy[g].Score.Skip
 }
 
 // components returns the parts of a combined reward as an objective reads them.
@@ -129,10 +152,13 @@ func (r *round) checkGraded() error {
 	if r.groups > 0 {
 		return nil
 	}
-	i := slices.IndexFunc(r.rollouts, func(x rollout) bool { return x.Score.Skip })
-	x := r.rollouts[i]
-	return fmt.Errorf("the reward graded fewer than two responses to each problem, so there is nothing to learn from: problem %q, response %d was skipped%s",
-		r.problems[x.Problem].ID, x.Sample, colon(x.Score.Reason))
+	all, needed := slices.Concat(r.rollouts, r.greedy), "fewer than two responses to each problem"
+	if len(r.greedy) > 0 {
+		needed = "not both the greedy response and another one to any problem"
+	}
+	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })]
+	return fmt.Errorf("the reward graded %s, so there is nothing to learn from: problem %q, response %d was skipped%s",
+		needed, r.problems[x.Problem].ID, x.Sample, colon(x.Score.Reason))
 }
 
 func colon(reason string) string {
@@ -200,7 +226,7 @@ func (r *round) metrics(answers bool) metrics.Record {
 		With("truncated_share", truncated/n)
 	record = append(record, r.gradeMetrics(answers)...).
 		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
-	record = append(record, r.rewardMetrics()...)
+	record = append(append(record, r.greedyMetrics()...), r.rewardMetrics()...)
 	return append(record, r.gap.Record()...).AppendSteps(r.steps)
 }
 
@@ -241,6 +267,21 @@ func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
 	return record.With("verifier/errors", counts[reward.Error]).With("verifier/limits", counts[reward.Limit]).With("reward/skipped", skipped)
 }
 
+// greedyMetrics returns the mean reward of the greedy responses, if there are any.
+func (r *round) greedyMetrics() (record metrics.Record) {
+	var rewards []float64
+	for _, x := range r.greedy {
+		if !x.Score.Skip {
+			rewards = append(rewards, x.Score.Value)
+		}
+	}
+	if len(rewards) == 0 {
+		return nil
+	}
+	mean, _ := metrics.Moments(rewards)
+	return record.With("reward_greedy", mean)
+}
+
 // rewardMetrics returns the means of the rewards' components and log figures, each
 // over the responses that have it.
 func (r *round) rewardMetrics() (record metrics.Record) {
@@ -273,7 +314,7 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
 			if x.Sample == 0 {
-				line.Columns = q.Fields
+				line.Columns, line.Greedy = q.Fields, r.greedyLine(x.Problem)
 			}
 			if !x.Score.Skip {
 				line.Reward = &r.trajectories[i].Reward
@@ -287,4 +328,17 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 			}
 		}
 	}
+}
+
+// greedyLine returns what a line says of the greedy response to a problem, if there is one.
+func (r *round) greedyLine(problem int) *rundir.GreedyLine {
+	if len(r.greedy) == 0 {
+		return nil
+	}
+	x := &r.greedy[problem]
+	line := &rundir.GreedyLine{Response: x.Text, Answer: x.Score.Answer, Skipped: x.Score.Skip, Truncated: x.Truncated, IDs: x.Response, LogP: x.LogProb}
+	if !x.Score.Skip {
+		line.Reward = &x.Score.Value
+	}
+	return line
 }

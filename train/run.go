@@ -150,7 +150,7 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 	n, c := t.at.Round, t.Config
 	t.clock.Take()
 	t.clock.Enter(metrics.PhaseRollout)
-	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.Rollout.SamplesPerPrompt)
+	t.observer.Begin(fmt.Sprintf("round %d/%d: rollout", n+1, c.Train.Rounds), "trajectories", t.roller.count(c.Rollout.PromptsPerRound)*c.sampled())
 	r, err := t.roller.roll(ctx, n, func() { t.observer.Advance(1) }, func(err error) error {
 		if prompt, failed := t.roller.firstPrompt(n); failed == nil && ctx.Err() == nil {
 			err = t.learner.explainSampling(err, prompt)

@@ -20,6 +20,7 @@ import (
 	_ "onering/objectives/opo"
 	_ "onering/objectives/pmpo"
 	_ "onering/objectives/reinforcepp"
+	_ "onering/objectives/remax"
 	_ "onering/objectives/rloo"
 	_ "onering/objectives/sapo"
 	_ "onering/objectives/vespo"

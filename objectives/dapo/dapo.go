@@ -69,7 +69,7 @@ func (o *DAPO) Validate() error {
 // Keep implements objectives.Keeper: it wants rewards that differ, before shaping.
 func (o *DAPO) Keep(group []objectives.Trajectory) bool {
 	for _, t := range group {
-		if t.Reward != group[0].Reward {
+		if t.Reward != group[0].Reward || t.Greedy != nil && t.Reward != t.Greedy.Reward {
 			return true
 		}
 	}

@@ -7,9 +7,11 @@
 // with (low, high) = (0.2, 10) for A >= 0 and (1, 100) for A < 0, and standardized
 // advantages. The weight of a token is -A_i/T times the clipped ratio.
 //
-// Of the paper the abstract was read. The formula and the bounds are those of a fork of
-// slime that has the loss (orangeaico/slime, slime/utils/ppo_utils.py and the bounds of
-// its run scripts), and of a third party's summary of the paper; the two agree.
+// Of the paper the abstract was read, and its objective as a public list of papers quotes
+// it: a mean over the tokens of a group of sg(r) A log pi, with r clipped by four bounds.
+// The bounds are those of a fork of slime that has the loss (orangeaico/slime,
+// slime/utils/ppo_utils.py and its run scripts), and of a third party's summary of the
+// paper; the two agree.
 //
 // Degenerate cases: an empty response adds nothing; a batch without tokens has loss 0;
 // a group with equal rewards, or of one response, has zero advantages.

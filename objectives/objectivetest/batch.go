@@ -24,25 +24,44 @@ func (s source) batch(groups [][]int, d func() float64) objectives.Batch {
 	b := objectives.Batch{Step: 3, Steps: 10}
 	round := make([][]objectives.Trajectory, len(groups))
 	for g, lengths := range groups {
+		greedy := s.greedy(0.5)
 		for k, n := range lengths {
 			t := s.trajectory(n, d)
-			t.Reward = float64(k % 2)
+			t.Reward, t.Greedy = float64(k%2), greedy
 			round[g] = append(round[g], t)
 		}
 	}
 	objectives.SetAdvantages(s.o, round...)
 	b.Trajectories = slices.Concat(round...)
+	for i := range b.Trajectories {
+		b.Trajectories[i].Greedy = nil // a step does not know it
+	}
 	return b
 }
 
-// group draws one group of responses of some tokens each that have these rewards.
+// group draws one group of responses of some tokens each that have these rewards. The
+// greedy response to their prompt has that of the first.
 func (s source) group(rewards []float64) []objectives.Trajectory {
 	group := make([]objectives.Trajectory, len(rewards))
 	for i, r := range rewards {
 		group[i] = s.trajectory(1+s.IntN(12), func() float64 { return 0 })
 		group[i].Reward = r
+		if i == 0 {
+			group[0].Greedy = s.greedy(r)
+		}
+		group[i].Greedy = group[0].Greedy
 	}
 	return group
+}
+
+// greedy draws a greedy response with a reward, or nil if the objective needs none.
+func (s source) greedy(reward float64) *objectives.Trajectory {
+	if !objectives.NeedsGreedy(s.o) {
+		return nil
+	}
+	t := s.trajectory(1+s.IntN(12), func() float64 { return 0 })
+	t.Reward = reward
+	return &t
 }
 
 // ordinary draws a batch as training has it: most tokens near their old log-prob,
@@ -100,6 +119,9 @@ func cloneAll(group []objectives.Trajectory) []objectives.Trajectory {
 			*s = slices.Clone(*s)
 		}
 		t.IDs, t.Components = slices.Clone(t.IDs), maps.Clone(t.Components)
+		if t.Greedy != nil {
+			t.Greedy = &cloneAll([]objectives.Trajectory{*t.Greedy})[0]
+		}
 	}
 	return group
 }
@@ -112,6 +134,9 @@ func overwrite(b objectives.Batch) {
 			for j := range s {
 				s[j] = -1e3
 			}
+		}
+		if t.Greedy != nil {
+			*t.Greedy = objectives.Trajectory{Reward: -1e3}
 		}
 		*t = objectives.Trajectory{Reward: -1e3, Advantage: -1e3}
 	}

@@ -180,10 +180,11 @@ func checkDeterminism(new func() objectives.Objective) error {
 func checkEqualRewards(new func() objectives.Objective) error {
 	o := new()
 	s := draw(o, 41)
-	b := s.ordinary()
+	b, greedy := s.ordinary(), s.greedy(0.5)
 	for i := range b.Trajectories {
 		t := &b.Trajectories[i]
-		t.Reward, t.RefLogProb = 0.1, slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
+		t.Reward, t.Greedy = 0.1, greedy
+		t.RefLogProb = slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
 	}
 	// Another group, with other rewards, is in the same round.
 	objectives.SetAdvantages(o, b.Trajectories, s.group([]float64{1, 0, 0.5, 1}))

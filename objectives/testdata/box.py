@@ -39,6 +39,9 @@ def draw(seed, groups, scale):
     weights = {"right": 1.0, "short": -0.25}
     for row in rows:
         row["reward"] = sum(weights[k] * v for k, v in row["parts"].items())
+    greedy = np.round(np.random.default_rng(seed + 100).random(len(groups)), 3)  # rewards of the greedy responses
+    for row in rows:
+        row["greedy"] = float(greedy[row["group"]])
     return rows, weights
 
 
@@ -66,6 +69,14 @@ def whiten(rows, x, eps):
     return (x - flat.mean()) / (flat.std(ddof=1) + eps)
 
 
+def to_go(row):
+    """verl's ReMax: the reward, given at the last token, summed from each token on, less the greedy one."""
+    given = np.append(np.zeros(len(row["old"]) - 1), row["reward"])
+    per_token = np.flip(np.cumsum(np.flip(given))) - row["greedy"]
+    assert (per_token == per_token[0]).all()
+    return per_token[0]
+
+
 def advantages(rows, weights, eps):
     """The rules beyond centered and standardized, each with its eps."""
     centered = by_group(rows, lambda g: rewards(g) - rewards(g).mean())
@@ -78,6 +89,7 @@ def advantages(rows, weights, eps):
         "maxrl": by_group(rows, lambda g: (rewards(g) - rewards(g).mean()) / rewards(g).mean() if rewards(g).mean() > 0 else 0 * rewards(g)),
         "round-std": centered / (rewards(rows).std(ddof=1) + eps),
         "gdpo": (gdpo - gdpo.mean()) / (gdpo.std(ddof=1) + eps),
+        "remax": np.array([to_go(row) for row in rows]),
         "reinforce++": whiten(rows, rewards(rows), eps),
         "reinforce++-baseline": whiten(rows, centered, eps),
     }
@@ -241,6 +253,7 @@ def methods(rows, rules):
     keys["reinforcepp, baseline"] = flat("reinforcepp", dispersed(0.2, 0.2), "reinforce++-baseline", advantage="reinforce++-baseline")
     keys["opo"] = flat("opo", dispersed(0.2, 0.2), "opo")
     keys["maxrl"] = flat("maxrl", dispersed(0.2, 0.2), "maxrl")
+    keys["remax"] = flat("remax", dispersed(0.2, 0.2), "remax")
     keys["gdpo"] = ours("gdpo") | trl(rows, rules["gdpo"])
     keys["kl_cov"] = flat("grpo", kl_cov(0.1, 0.5), aggregate="token-mean", kl_cov=0.1, kl_cov_beta=0.5)
     return keys

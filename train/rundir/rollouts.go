@@ -25,6 +25,9 @@ type RolloutLine struct {
 	PromptText string         `json:"prompt_text,omitempty"`
 	PromptIDs  []int32        `json:"prompt_ids,omitempty"`
 	Columns    json.Marshaler `json:"columns,omitempty"`
+	// Greedy is the greedy response to the problem, if the objective compares with it:
+	// beside the first response.
+	Greedy *GreedyLine `json:"greedy,omitempty"`
 
 	Response string   `json:"response"`
 	Answers  []string `json:"answers"`
@@ -50,6 +53,17 @@ type RolloutLine struct {
 	// part of. They are nil if there was none.
 	W     Rounded[float32] `json:"w,omitempty"`
 	Delta Rounded[float32] `json:"delta,omitempty"`
+}
+
+// A GreedyLine is a response that is not trained on. Its fields are those of a RolloutLine.
+type GreedyLine struct {
+	Response  string           `json:"response"`
+	Answer    string           `json:"answer"`
+	Reward    *float64         `json:"reward"`
+	Skipped   bool             `json:"skipped,omitempty"`
+	Truncated bool             `json:"truncated,omitempty"`
+	IDs       []int32          `json:"ids"`
+	LogP      Rounded[float64] `json:"logp"`
 }
 
 // Rounded floats have five digits in JSON, enough to read them. They have to be

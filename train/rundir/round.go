@@ -27,6 +27,7 @@ type Round struct {
 	Version int // set when the checkpoint is written
 
 	Rollouts     []Rollout
+	Greedy       []Rollout    // by problem; nil unless the objective compares with them
 	Trajectories []Trajectory // by rollout
 	Kept         []int        // rollouts that are trained on
 	Groups, Flat int          // groups with rewards to compare, and those whose rewards are all equal
@@ -127,6 +128,11 @@ func decodeRound(in io.Reader) (*Round, error) {
 		}
 		if r.Rollouts[i].Response == nil { // a gob does not tell empty from nil, but JSON does
 			r.Rollouts[i].Response = []int32{}
+		}
+	}
+	for i := range r.Greedy {
+		if !fits(&r.Greedy[i], &Trajectory{}, &Update{}) {
+			return nil, fmt.Errorf("greedy rollout %d: its parts do not have the %d tokens of its response", i, len(r.Greedy[i].Response))
 		}
 	}
 	return &r, nil

@@ -1,0 +1,10 @@
+package remax_test
+
+import (
+	"testing"
+
+	"onering/objectives/objectivetest"
+	_ "onering/objectives/remax"
+)
+
+func TestConformance(t *testing.T) { objectivetest.Run(t, "remax") }
