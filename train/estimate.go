@@ -48,8 +48,15 @@ type MemoryEstimate struct {
 	// Available is the memory that the process may still take, 0 if unknown.
 	Available int64 `json:"available"`
 
+	Lengths
 	Divided
-	levers
+}
+
+// Lengths are those that are assumed of every prompt and response, in tokens: the
+// longest there may be.
+type Lengths struct {
+	PromptTokens   int `json:"prompt_tokens"`
+	ResponseTokens int `json:"response_tokens"`
 }
 
 // A Divided is what an estimate has only with several ranks.
@@ -67,9 +74,6 @@ type Divided struct {
 	// Sent is how many bytes of gradients and weights rank 0 sends in a step.
 	Sent int64 `json:"sent_per_step,omitempty"`
 }
-
-// levers are what train.micro_tokens and rollout.slots contribute.
-type levers struct{ micro, slots int64 }
 
 // programBytes is what the program takes with ONNX Runtime loaded and its
 // sessions open.
@@ -104,7 +108,8 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 	n := int64(model.Layout().Size)
 	from, to := arch.Copied()
 	size := int64(g.Compute.Size())
-	e := MemoryEstimate{Weights: 4 * n, Halves: size * int64(to-from), Gradients: 4 * n, Moments: 8 * n}
+	e := MemoryEstimate{Weights: 4 * n, Halves: size * int64(to-from), Gradients: 4 * n, Moments: 8 * n,
+		Lengths: Lengths{c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens}}
 	trained := n
 	if l := arch.AdapterLayout(); l != nil {
 		trained = int64(l.Size)
@@ -121,7 +126,7 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 		}
 	}
 	w := c.work(g, n, size, split)
-	e.slots, e.KVCache = w.slotCache, w.cache
+	e.KVCache = w.cache
 	e.divide(c, trained, split)
 	if c.onGPU() {
 		err := e.onCUDA(c, arch, w)
@@ -130,8 +135,8 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 	e.Copy, e.Available = 12*trained, memory.Available()
 	// Micro-batches beyond the budget use the memory of the last one: their layers
 	// are computed again before the backward pass.
-	e.micro = w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
-	e.Activations = max(0, w.kept-w.one) + e.micro + 4*w.slots*int64(g.Vocab)
+	one := w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
+	e.Activations = max(0, w.kept-w.one) + one + 4*w.slots*int64(g.Vocab)
 	if compute.Narrow() { // a layer that runs is widened
 		e.Activations += 4 * int64((to-from)/g.Layers)
 	}
@@ -191,6 +196,11 @@ func (e MemoryEstimate) Certain() int64 {
 	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + programBytes
 }
 
+// assumed says what is assumed.
+func (l Lengths) assumed() string {
+	return fmt.Sprintf("every prompt of %d tokens and every response of %d", l.PromptTokens, l.ResponseTokens)
+}
+
 // Lines returns the estimate as a table of names and sizes.
 func (e MemoryEstimate) Lines() [][2]string {
 	var lines [][2]string
@@ -232,5 +242,5 @@ func (e MemoryEstimate) Lines() [][2]string {
 		}
 		lines = append(lines, [2]string{"available", text})
 	}
-	return lines
+	return append(lines, [2]string{"assumed", e.assumed() + "; shorter ones take less"})
 }

@@ -48,16 +48,16 @@ func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) erro
 		return err
 	}
 	stream := 4 * w.micro * int64(g.Hidden)
-	e.micro = w.one + max(forward, backward, headBytes(g, w.micro)) + 4*stream + 4*T*T // x, y, dx, dy; the mask
+	one := w.one + max(forward, backward, headBytes(g, w.micro)) + 4*stream + 4*T*T // x, y, dx, dy; the mask
 	// Sampling: logits and what draws from them; the widest values of a prefill.
 	if c.provider() == models.WebGPU {
 		// The head is one slice; an update in place has a copy of what it updates, and
 		// the largest tensor is the head.
 		e.Other = webgpuBytes
-		e.micro += max(0, 4*w.micro*int64(g.Vocab)*4-headBytes(g, w.micro)) + 2*4*int64(g.Vocab)*int64(g.Hidden)
+		one += max(0, 4*w.micro*int64(g.Vocab)*4-headBytes(g, w.micro)) + 2*4*int64(g.Vocab)*int64(g.Hidden)
 	}
 	sampling := 4*4*w.slots*int64(g.Vocab) + w.prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
-	e.Activations = max(0, w.kept-w.one) + e.micro + sampling
+	e.Activations = max(0, w.kept-w.one) + one + sampling
 	e.sum()
 	return nil
 }

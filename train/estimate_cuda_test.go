@@ -57,8 +57,9 @@ func TestEstimateCUDA(t *testing.T) {
 		if e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Halves != 2*layers {
 			t.Errorf("%s of %d parameters, %d of layers: %+v", tt.name, n, layers, e)
 		}
-		if want := int64(tt.slots) * 4024 * 2 * 2 * int64(28*tt.model.KVHeads*128); e.slots != want {
-			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.slots, want)
+		prompts := min(c.Rollout.PromptsPerRound, tt.slots+1) * c.Rollout.MaxPromptTokens
+		if want := int64(tt.slots*4024+prompts+min(prompts, 8192)) * 2 * 2 * int64(28*tt.model.KVHeads*128); e.KVCache != want {
+			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.KVCache, want)
 		}
 		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
 		c.Optimizer.Offload = true

@@ -10,7 +10,7 @@ type work struct {
 	trajectories, slots int64
 	length              int64 // tokens of a trajectory
 	prefill             int64 // tokens of prompts computed at once
-	slotCache, cache    int64 // bytes of keys and values: of the slots; with those of prompts
+	cache               int64 // bytes of keys and values, of slots and of prompts
 	micro               int64 // tokens of a micro-batch
 	level               models.Stash
 	one, kept           int64 // bytes of the stash: of a micro-batch; of all that are kept
@@ -30,16 +30,16 @@ func (c Config) work(g models.Geometry, n, size int64, split Split) work {
 	own := split.share(int64(r.PromptsPerRound)) // prompts that are sampled here
 	w.slots = min(int64(r.Slots), own*int64(c.sampled()))
 	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
-	w.slotCache = w.slots * longest(c.longest()) * row       // evaluation may have longer responses than training
+	slots := w.slots * longest(c.longest()) * row            // evaluation may have longer responses than training
 	// Prompts are computed some thousand tokens at a time and kept until their
 	// samples have begun.
 	prompts := min(own, w.slots+1) * int64(r.MaxPromptTokens)
 	w.prefill = min(prompts, 8192)
-	w.cache = w.slotCache + row*(prompts+w.prefill)
+	w.cache = slots + row*(prompts+w.prefill)
 
 	step := split.share(min(int64(c.Train.BatchSize), w.trajectories)) * w.length
 	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
-	w.level = learn.StashFor(g, int(n), c.Train.MicroTokens)
+	w.level = learn.StashFor(g, int(n), max(c.Train.MicroTokens, int(w.length)))
 	w.one = int64(g.StashBytes(w.level, int(w.micro)))
 	w.kept = min(int64(g.StashBytes(w.level, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
 	return w

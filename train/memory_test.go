@@ -154,23 +154,37 @@ func TestEstimateAdvice(t *testing.T) {
 	if err := e.Check(c, model); err != nil {
 		t.Error(err)
 	}
-	e.Available = e.Peak - e.slots/3
-	err = e.Check(c, model)
-	if err == nil || e.Refuse(c, model) != nil {
-		t.Fatalf("error %v", err)
+	// Whatever there is between the least and the most: the settings that the error
+	// names fit, by an estimate of their own.
+	c.Train.BatchSize, c.Train.MicroTokens, c.Rollout.MaxNewTokens = 1024, 2048, 400
+	model = math1B5
+	if e, err = EstimateMemory(c, model, Split{}); err != nil {
+		t.Fatal(err)
 	}
-	for _, key := range []string{"slots", "micro_tokens"} {
-		if m := regexp.MustCompile(key + ` = (\d+)`).FindStringSubmatch(err.Error()); m != nil {
-			n, _ := strconv.Atoi(m[1])
-			if key == "slots" {
-				c.Rollout.Slots = n
-			} else {
-				c.Train.MicroTokens = n
-			}
+	half := c
+	half.Train.MicroTokens /= 2
+	if h, err := EstimateMemory(half, model, Split{}); err != nil || h.Peak <= e.Peak {
+		t.Fatalf("the test wants a size where smaller micro-batches take more: %d, %d, %v", h.Peak, e.Peak, err)
+	}
+	const parts = 8
+	for i := range parts {
+		e.Available = e.Certain() + (e.Peak-e.Certain())*int64(i)/parts
+		err := e.Check(c, model)
+		if err == nil || e.Refuse(c, model) != nil {
+			t.Fatalf("error %v", err)
 		}
-	}
-	if got, _ := EstimateMemory(c, model, Split{}); got.Peak > e.Available {
-		t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
+		less := c
+		found := regexp.MustCompile(`(slots|micro_tokens|max_new_tokens) = (\d+)`).FindAllStringSubmatch(err.Error(), -1)
+		for _, m := range found {
+			n, _ := strconv.Atoi(m[2])
+			*map[string]*int{"slots": &less.Rollout.Slots, "micro_tokens": &less.Train.MicroTokens, "max_new_tokens": &less.Rollout.MaxNewTokens}[m[1]] = n
+		}
+		if got, _ := EstimateMemory(less, model, Split{}); found != nil && got.Peak > e.Available {
+			t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
+		}
+		if found == nil && i > 1 {
+			t.Errorf("part %d of %d: no advice: %v", i, parts, err)
+		}
 	}
 	e.Available = e.Weights
 	if err := e.Refuse(c, model); err == nil || !strings.Contains(err.Error(), "smaller model") {
@@ -179,7 +193,7 @@ func TestEstimateAdvice(t *testing.T) {
 }
 
 func ExampleMemoryEstimate_Lines() {
-	for _, line := range (MemoryEstimate{Weights: 3e9, Gradients: 3e9, Moments: 6e9, KVCache: 2e8, Activations: 5e8, Other: 12e7, Peak: 12.82e9, Copy: 9e9}).Lines() {
+	for _, line := range (MemoryEstimate{Weights: 3e9, Gradients: 3e9, Moments: 6e9, KVCache: 2e8, Activations: 5e8, Other: 12e7, Peak: 12.82e9, Copy: 9e9, Lengths: Lengths{1024, 3000}}).Lines() {
 		fmt.Println(line[0]+":", line[1])
 	}
 	// Output:
@@ -191,4 +205,5 @@ func ExampleMemoryEstimate_Lines() {
 	// other: 120.0 MB
 	// peak: 12.82 GB
 	// checkpoint copy: 9.00 GB more, where there is room
+	// assumed: every prompt of 1024 tokens and every response of 3000; shorter ones take less
 }

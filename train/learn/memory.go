@@ -23,7 +23,8 @@ const (
 )
 
 // StashFor is the highest level whose stash fits, for micro-batches of so many
-// tokens and a model of so many parameters. Layers that compute in 16 bits run on
+// tokens, of which one sequence may have more than train.micro_tokens, and a model of
+// so many parameters. Layers that compute in 16 bits run on
 // a GPU, where memory is better spent on slots of the sampler: they keep only
 // their inputs.
 func StashFor(g models.Geometry, parameters, tokens int) models.Stash {
