@@ -53,7 +53,8 @@ var rooms = []struct {
 	{"models/modeltest", "models models/graph/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
-	{"runtime", "models models/moves models/ports runtime/provision runtime/tiles sampler settings"},
+	{"runtime", "models models/moves models/ports runtime/buffers runtime/provision runtime/tiles sampler settings"},
+	{"runtime/buffers", ""},
 	{"runtime/tiles", "models"},
 	{"runtime/provision", ""},
 	{"runtime/mpi", ""},

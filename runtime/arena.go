@@ -15,7 +15,7 @@ import (
 // In a memory that aliases, the arena's elements and the host's are the same. In
 // any other memory, the host's elements are those of the last download.
 type arena struct {
-	memory   memory
+	memory   *memory
 	weights  *models.Weights
 	from, to int          // the range of the weights' elements that it holds
 	dtype    models.DType // F32, or the 16-bit type that a copy is rounded to
@@ -41,17 +41,16 @@ func holdPart(e *Env, w *models.Weights, from, to int, fresh bool) (*arena, erro
 	a := hostArena(w)
 	a.env = e
 	e.arenas.Store(w, a)
-	if e.memory.aliases() {
+	if e.memory.Aliases() {
 		return a, nil
 	}
 	a.memory, a.at, a.from, a.to = e.memory, nil, from, to
-	at, err := e.memory.alloc(max(1, a.bytes()))
+	at, err := e.memory.Alloc(max(1, a.bytes()), a.cuts())
 	if err != nil {
 		a.close()
 		return nil, fmt.Errorf("runtime: %.2f GB on %s: %w", float64(a.bytes())*1e-9, e.memory, err)
 	}
 	a.at = at
-	a.cut()
 	if fresh {
 		err = a.zero()
 	} else {
@@ -102,22 +101,18 @@ func (e *Env) Upload(w ...*models.Weights) error {
 // does nothing.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
-		if !arenaOf(e, w).memory.aliases() {
+		if !arenaOf(e, w).memory.Aliases() {
 			w.Forget()
 		}
 	}
 }
 
-// cut makes each tensor begin a buffer of its own, where the memory needs that.
-func (a *arena) cut() {
-	if !a.memory.cuts() {
-		return
-	}
-	var bytes []int
+// cuts returns where each tensor begins, in bytes.
+func (a *arena) cuts() (bytes []int) {
 	for _, e := range a.edges() {
 		bytes = append(bytes, (e-a.from)*a.dtype.Size())
 	}
-	a.memory.cut(a.at, bytes)
+	return bytes
 }
 
 // edges returns the first element of each tensor that the arena holds; an arena
@@ -162,7 +157,7 @@ func (a *arena) nameTensors() error {
 	a.tensors = make(map[string]*Value)
 	l := a.weights.Layout
 	names := append([]string{}, l.Names()...)
-	if !a.memory.cuts() { // else each tensor is a buffer, and a fused one is several
+	if !a.memory.Cuts() { // else each tensor is a buffer, and a fused one is several
 		for _, f := range l.Fused() {
 			names = append(names, f.Name)
 		}
@@ -200,11 +195,10 @@ func (a *arena) tensor(name string) *Value {
 func (a *arena) round(d models.DType, from, to int) error {
 	c := &arena{memory: a.memory, weights: a.weights, from: from, to: to, dtype: d}
 	var err error
-	if c.at, err = c.memory.alloc(c.bytes()); err != nil {
+	if c.at, err = c.memory.Alloc(c.bytes(), c.cuts()); err != nil {
 		return fmt.Errorf("runtime: %.2f GB on %s: %w", float64(c.bytes())*1e-9, c.memory, err)
 	}
 	a.rounded = c
-	c.cut()
 	if err := c.upload(); err != nil {
 		return err
 	}
@@ -240,7 +234,7 @@ const roundAtOnce = 1 << 22
 // the type of each.
 func (a *arena) upload() error {
 	if a.dtype == models.F32 {
-		if err := a.memory.upload(a.at, unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.bytes()); err != nil || a.rounded == nil {
+		if err := a.memory.Upload(a.at, unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.bytes()); err != nil || a.rounded == nil {
 			return err
 		}
 		return a.rounded.upload()
@@ -253,7 +247,7 @@ func (a *arena) upload() error {
 		data := a.weights.Data[first:min(first+roundAtOnce, a.to)]
 		part = mirror(a.memory, a.address(first), len(data)*a.dtype.Size(), part)
 		models.Encode(part, data, a.dtype)
-		if err := a.memory.upload(a.address(first), unsafe.Pointer(unsafe.SliceData(part)), len(part)); err != nil {
+		if err := a.memory.Upload(a.address(first), unsafe.Pointer(unsafe.SliceData(part)), len(part)); err != nil {
 			return err
 		}
 	}
@@ -262,11 +256,11 @@ func (a *arena) upload() error {
 
 // download copies the elements of a float32 arena to the host.
 func (a *arena) download() error {
-	return a.memory.download(unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.at, a.bytes())
+	return a.memory.Download(unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.at, a.bytes())
 }
 
 // zero clears all elements.
-func (a *arena) zero() error { return a.memory.zero(a.at, a.bytes()) }
+func (a *arena) zero() error { return a.memory.Zero(a.at, a.bytes()) }
 
 // close frees the Values, the 16-bit copy, and the elements unless they are the
 // host's own. A nil arena is fine.
@@ -282,7 +276,7 @@ func (a *arena) close() {
 		a.env.arenas.Delete(a.weights)
 	}
 	if a.at != nil {
-		a.memory.free(a.at)
+		a.memory.Free(a.at)
 	}
 	*a = arena{memory: a.memory, weights: a.weights, dtype: a.dtype}
 }

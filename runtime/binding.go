@@ -101,9 +101,9 @@ func (b *Binding) Run() error {
 		return err
 	}
 	m := b.s.env.memory
-	m.do(func() { err = check(C.onering_run(b.s.ptr, m.runOptions(), b.ptr)) })
-	if err == nil && wait {
-		err = m.wait()
+	m.do(func() { err = check(C.onering_run(b.s.ptr, m.runs, b.ptr)) })
+	if err == nil && wait && m.runs != nil {
+		err = m.Wait()
 	}
 	goruntime.KeepAlive(b) // and the Values that it holds, whose memory the run used
 	if err != nil {
@@ -127,12 +127,12 @@ func (b *Binding) ready() (wait bool, err error) {
 			case v.memory == m:
 			case side == output:
 				wait = true
-				m.count(0, v.bytes)
+				m.Count(0, v.bytes)
 			default:
 				if err := check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr)); err != nil {
 					return false, b.errorf(side, i, "binding it: %w", err)
 				}
-				m.count(v.bytes, 0)
+				m.Count(v.bytes, 0)
 			}
 		}
 	}

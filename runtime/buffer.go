@@ -15,7 +15,7 @@ import (
 // Go code uses elements, push and pulled to reach the content. In a memory that
 // aliases, they give access to the sessions' own elements and copy nothing.
 type buffer struct {
-	memory   memory
+	memory   *memory
 	dtype    models.DType
 	at       unsafe.Pointer // nil before the first use
 	capacity int            // elements
@@ -31,11 +31,11 @@ func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dt
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
 // zeros returns a buffer with memory for n elements, all zero.
-func zeros(m memory, d models.DType, n int) (buffer, error) {
+func zeros(m *memory, d models.DType, n int) (buffer, error) {
 	b := buffer{memory: m, dtype: d}
-	err := b.allocate(n)
+	err := b.allocate(n, nil)
 	if err == nil {
-		err = b.memory.zero(b.at, b.bytes(n))
+		err = b.memory.Zero(b.at, b.bytes(n))
 	}
 	if err != nil {
 		b.close()
@@ -44,9 +44,10 @@ func zeros(m memory, d models.DType, n int) (buffer, error) {
 	return b, nil
 }
 
-// allocate takes memory for n elements. Their content is unknown.
-func (b *buffer) allocate(n int) (err error) {
-	if b.at, err = b.memory.alloc(b.bytes(max(1, n))); err == nil {
+// allocate takes memory for n elements, of tensors that begin at edges in bytes. Their
+// content is unknown.
+func (b *buffer) allocate(n int, edges []int) (err error) {
+	if b.at, err = b.memory.Alloc(b.bytes(max(1, n)), edges); err == nil {
 		b.capacity = n
 	}
 	return err
@@ -54,18 +55,17 @@ func (b *buffer) allocate(n int) (err error) {
 
 // pieces makes room for n elements each of which a Value of its own may be.
 func (b *buffer) pieces(n int) error {
-	if err := b.allocate(n); err != nil {
-		return fmt.Errorf("runtime: %d elements on %s: %w", n, b.memory, err)
-	}
-	if !b.memory.cuts() {
-		_, err := b.of(int64(n))
-		return err
-	}
 	var edges []int
 	for i := range n {
 		edges = append(edges, b.bytes(i))
 	}
-	b.memory.cut(b.at, edges)
+	if err := b.allocate(n, edges); err != nil {
+		return fmt.Errorf("runtime: %d elements on %s: %w", n, b.memory, err)
+	}
+	if !b.memory.Cuts() {
+		_, err := b.of(int64(n))
+		return err
+	}
 	// For pulled: no session can bind all pieces at once.
 	b.value = &Value{memory: b.memory, data: b.at, bytes: b.bytes(n), dtype: b.dtype, shape: []int64{int64(n)}}
 	return nil
@@ -89,7 +89,7 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	}
 	if b.at == nil || b.capacity < n {
 		b.close()
-		if err := b.allocate(n + n/8); err != nil {
+		if err := b.allocate(n+n/8, nil); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
 		}
 	}
@@ -137,13 +137,13 @@ func sized[T Element](b *buffer, shape ...int64) ([]T, *Value, error) {
 
 // push copies the elements from the host to the sessions.
 func (b *buffer) push() error {
-	return b.memory.upload(b.at, unsafe.Pointer(unsafe.SliceData(b.mirror)), b.value.bytes)
+	return b.memory.Upload(b.at, unsafe.Pointer(unsafe.SliceData(b.mirror)), b.value.bytes)
 }
 
 // pulled copies the elements from the sessions to the host and returns them.
 func pulled[T Element](b *buffer) ([]T, error) {
 	data := elements[T](b)
-	return data, b.memory.download(unsafe.Pointer(unsafe.SliceData(data)), b.at, b.value.bytes)
+	return data, b.memory.Download(unsafe.Pointer(unsafe.SliceData(data)), b.at, b.value.bytes)
 }
 
 // filled gives a float32 buffer a shape and sets all elements to x.
@@ -162,7 +162,7 @@ func (b *buffer) filled(x float32, shape ...int64) error {
 // and type. Run i is read from element fromAt + i*fromStride and written to
 // element at + i*stride.
 func (b *buffer) copyRuns(at, stride int, from *buffer, fromAt, fromStride, width, runs int) error {
-	return b.memory.copyRuns(b.element(at), b.bytes(stride), from.element(fromAt), b.bytes(fromStride), b.bytes(width), runs)
+	return b.memory.CopyRuns(b.element(at), b.bytes(stride), from.element(fromAt), b.bytes(fromStride), b.bytes(width), runs)
 }
 
 // close frees the memory. The buffer is then empty and may be used again.
@@ -171,7 +171,7 @@ func (b *buffer) close() {
 		b.value.Close()
 	}
 	if b.at != nil {
-		b.memory.free(b.at)
+		b.memory.Free(b.at)
 	}
 	*b = buffer{memory: b.memory, dtype: b.dtype}
 }

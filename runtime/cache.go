@@ -16,7 +16,7 @@ import (
 // with room for more tokens: a step reads whole rows, up to the capacity of their part.
 // The rows of both are numbered through, those of the first part first.
 type cache struct {
-	memory    memory
+	memory    *memory
 	geometry  models.Geometry
 	maxTokens int
 
@@ -49,7 +49,7 @@ type cacheLayer struct{ k, v buffer }
 func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
 
 // newLayers makes room for n elements of keys and n of values in each layer.
-func newLayers(m memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
+func newLayers(m *memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
 	for range g.Layers {
 		var l cacheLayer
 		l.k, err = zeros(m, g.Compute, n)
@@ -75,7 +75,7 @@ func closeLayers(layers []cacheLayer) {
 func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
 	// Other kernels than products on a CPU are given the length of each row.
 	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots),
-		inParts: g.CacheParts > 1 && e.memory.aliases(), least: 2 << 20}
+		inParts: g.CacheParts > 1 && e.memory.Aliases(), least: 2 << 20}
 	for i := range c.placeOf {
 		c.placeOf[i].row = -1
 	}

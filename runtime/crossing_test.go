@@ -19,7 +19,7 @@ func TestCrossing(t *testing.T) {
 	if cpu.Device() != "cpu" {
 		t.Skip("compares a stand-in with the CPU")
 	}
-	env := runtime.OpenStandIn(t, cpu)
+	env := runtime.OpenStandIn(t, cpu, "stand-in")
 	for _, hidden := range []int{32, 64} {
 		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 64})
 		c.Tied = true
@@ -103,7 +103,7 @@ func TestUnorderedDevice(t *testing.T) {
 	if cpu.Device() != "cpu" {
 		t.Skip("compares a stand-in with the CPU")
 	}
-	env := runtime.OpenStandIn(t, cpu)
+	env := runtime.OpenStandIn(t, cpu, "stand-in")
 	runtime.Unordered(env)
 	for _, tied := range []bool{true, false} {
 		c := qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
@@ -138,7 +138,7 @@ func TestDecodeCrossing(t *testing.T) {
 	if cpu.Device() != "cpu" {
 		t.Skip("compares a stand-in with the CPU")
 	}
-	env := runtime.OpenStandIn(t, cpu)
+	env := runtime.OpenStandIn(t, cpu, "stand-in")
 	const n, kvHeads = 3, 2
 	for _, hidden := range []int{32, 64} {
 		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512})

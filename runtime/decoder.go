@@ -70,7 +70,7 @@ func (d *Decoder) MaxTokens() int { return d.maxTokens }
 func (d *Decoder) SetInvariant(on bool) { d.invariant = on }
 
 // wholeSteps reports whether each step computes all slots; see SetInvariant.
-func (d *Decoder) wholeSteps() bool { return d.invariant && !d.env.memory.aliases() }
+func (d *Decoder) wholeSteps() bool { return d.invariant && !d.env.memory.Aliases() }
 
 // rows returns how many rows a step over n sequences computes. A GPU's attention
 // kernel may be compiled for each number of rows (cuDNN's is, in about 35 ms), so

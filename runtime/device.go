@@ -25,7 +25,8 @@ import (
 type device struct {
 	auto    bool // a GPU if one can be used, else the CPU
 	cuda    bool
-	standIn bool // see the type standIn
+	standIn bool // see openStandIn
+	grain   int  // of a stand-in
 	webgpu  bool
 	id      int // CUDA's number of the GPU; of WebGPU 0 for the fastest, 1 for the most frugal
 }
@@ -41,6 +42,8 @@ func parseDevice(s string) (device, error) {
 		return device{}, nil
 	case s == "stand-in":
 		return device{standIn: true}, nil
+	case s == "stand-in:handles":
+		return device{standIn: true, grain: webgpuGrain}, nil
 	case s == "auto":
 		return device{auto: true}, nil
 	case s == "cuda":
@@ -62,6 +65,8 @@ func (d device) String() string {
 	switch {
 	case d.auto:
 		return "auto"
+	case d.grain > 0:
+		return "stand-in:handles"
 	case d.standIn:
 		return "stand-in"
 	case d.cuda:

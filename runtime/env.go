@@ -83,7 +83,7 @@ var ErrClosed = errors.New("already closed")
 type Env struct {
 	options Options
 	device  device
-	memory  memory
+	memory  *memory
 	arenas  sync.Map // *models.Weights -> *arena
 	closed  bool     // under process.Mutex
 }
@@ -125,9 +125,12 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, errors.Join(err, releaseLocked())
 	}
 	e := &Env{options: o, device: d, memory: m}
-	if m, ok := m.(*webgpuMemory); ok {
+	if m.load != nil {
 		process.Unlock() // its sessions are an Env's
-		err := m.open(e)
+		err := m.load(e)
+		if err != nil {
+			m.close()
+		}
 		process.Lock()
 		if err != nil {
 			return nil, errors.Join(err, releaseLocked())
@@ -137,39 +140,22 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 }
 
 // openMemory returns the memory of a device.
-func openMemory(o Options, d device) (memory, error) {
+func openMemory(o Options, d device) (*memory, error) {
 	switch {
 	case d.standIn:
-		return newStandIn(), nil
+		return openStandIn(d.String(), d.grain), nil
 	case d.webgpu:
-		return newWebGPUMemory(d.id)
-	case !d.cuda:
-		return host, nil
+		return openWebGPU(d.id)
+	case d.cuda:
+		return openCUDA(o, d.id)
 	}
-	m, err := newCUDAMemory(provision.CUDARuntimeLibrary, d.id, o.TF32)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.describe(); err != nil {
-		return nil, err
-	}
-	if !process.shared[d.id] {
-		// For the same reason as shareArena has on the CPU.
-		if err := check(C.onering_share_cuda(process.env, C.int(d.id))); err == nil {
-			process.shared[d.id] = true
-		} else if o.Notice != nil {
-			o.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", m, err))
-		}
-	}
-	return m, nil
+	return host, nil
 }
 
 // Close closes e. The threads stop when all Envs and Sessions of the process are
 // closed; the library stays loaded.
 func (e *Env) Close() error {
-	if m, ok := e.memory.(*webgpuMemory); ok {
-		m.close()
-	}
+	e.memory.close()
 	process.Lock()
 	defer process.Unlock()
 	if e.closed {
@@ -195,7 +181,7 @@ func (e *Env) Device() string { return e.device.String() }
 // for. Those of the stand-in are what a GPU runs.
 func ProviderOf(e *Env) models.Provider {
 	switch {
-	case e.device.webgpu:
+	case e.device.webgpu || e.device.grain > 0:
 		return models.WebGPU
 	case e.device.cuda || e.device.standIn:
 		return models.CUDA
@@ -228,20 +214,19 @@ func (e *Env) Providers() ([]string, error) {
 
 // Wait returns when the device has completed everything. Call it before reading a
 // clock. On the CPU every call is complete when it returns.
-func (e *Env) Wait() error { return e.memory.wait() }
+func (e *Env) Wait() error { return e.memory.Wait() }
 
 // Crossed returns how many bytes were copied from the host to the device since
 // Open, and how many to the host. On the CPU it returns zeros.
-func (e *Env) Crossed() (up, down int64) { return e.memory.crossed() }
+func (e *Env) Crossed() (up, down int64) { return e.memory.Crossed() }
 
 // process is the state of the loaded library, which all Envs share: ONNX Runtime
 // allows one environment in a process.
 var process struct {
 	sync.Mutex
-	path       string // of the loaded library; it is never unloaded
-	how        string // how the library was found
-	version    string
-	memoryInfo *C.OrtMemoryInfo // of the host's memory
+	path    string // of the loaded library; it is never unloaded
+	how     string // how the library was found
+	version string
 
 	env     *C.OrtEnv    // nil while no Env is open
 	options Options      // those that env was made with
@@ -284,7 +269,7 @@ func load(at provision.Location) error {
 	if err := check(C.onering_cpu_memory(&info)); err != nil {
 		return fmt.Errorf("runtime: %q: describing CPU memory: %w", path, err)
 	}
-	process.path, process.how, process.version, process.memoryInfo = path, at.Found, version, info
+	process.path, process.how, process.version, host.info = path, at.Found, version, info
 	return nil
 }
 

@@ -59,7 +59,11 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 	if !slices.Equal(w.Data, made.Data) {
 		t.Fatal("the folder holds other weights")
 	}
-	arch, err := m.Architecture(models.Compute{})
+	var compute models.Compute
+	if runtime.ProviderOf(env) == models.WebGPU { // whose weights are not fused
+		compute.Provider = models.WebGPU
+	}
+	arch, err := m.Architecture(compute)
 	check(t, err)
 	ring, err := runtime.NewRing(arch, w)
 	check(t, err)

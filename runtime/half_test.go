@@ -21,12 +21,12 @@ import (
 )
 
 // inHalf runs a test on every golden model computing in 16 bits: in float16, and on
-// a GPU also in bfloat16, for which the CPU has no products. unit is the distance
+// CUDA also in bfloat16, for which the CPU has no products. unit is the distance
 // of numbers of the type just above 1.
 func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, unit float64)) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		types := map[models.DType]float64{models.F16: 0x1p-10}
-		if env.Device() != "cpu" && env.Device() != "stand-in" {
+		if strings.HasPrefix(env.Device(), "cuda") {
 			types[models.BF16] = 0x1p-7
 		}
 		for d, unit := range types {
@@ -210,7 +210,7 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 
 // TestOffload: moments on the host give the same bits as moments on the device.
 func TestOffload(t *testing.T) {
-	env := runtime.OpenStandIn(t, runtimetest.Test(t))
+	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in")
 	for _, compute := range []models.DType{models.F32, models.F16} {
 		c := halfModel()
 		c.Type = compute
@@ -300,7 +300,7 @@ func TestHostForgets(t *testing.T) {
 	if goruntime.GOOS != "linux" {
 		t.Skip("elsewhere a system need not say at once what it took back")
 	}
-	env := runtime.OpenStandIn(t, runtimetest.Test(t))
+	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in")
 	w, ring := madeUpRing(t, halfModel(), 3)
 	was := slices.Clone(w.Data)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -321,7 +321,7 @@ func TestHostForgets(t *testing.T) {
 // TestRingStaysOnDevice: weights on one device cannot be used on another.
 func TestRingStaysOnDevice(t *testing.T) {
 	cpu := runtimetest.Test(t)
-	first, second := runtime.OpenStandIn(t, cpu), runtime.OpenStandIn(t, cpu)
+	first, second := runtime.OpenStandIn(t, cpu, "stand-in"), runtime.OpenStandIn(t, cpu, "stand-in")
 	_, ring := madeUpRing(t, halfModel(), 3)
 	scores := runtime.LearnerOptions{ScoreOnly: true}
 	for range 2 {

@@ -88,7 +88,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}
-	if e.memory.cuts() { // a buffer holds the whole head
+	if e.memory.Cuts() { // a buffer holds the whole head
 		o.HeadRows = r.Arch.Geometry().Vocab
 	}
 	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {

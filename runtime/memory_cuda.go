@@ -6,109 +6,104 @@ package runtime
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
+
+	"onering/runtime/buffers"
+	"onering/runtime/provision"
 )
 
-// A cudaMemory is the memory of one NVIDIA GPU. It and the CUDA provider use the
-// same CUDA stream, which keeps their work in order.
-type cudaMemory struct {
-	traffic
-	id         C.int
-	tf32       bool // see Options.TF32
-	stream     unsafe.Pointer
-	memoryInfo *C.OrtMemoryInfo
-	options    *C.OrtRunOptions
-	thread
-	addressed
+// A cudaBuffers is the memory of one NVIDIA GPU, which has addresses. It and the CUDA
+// provider use the same CUDA stream, which keeps their work in order.
+type cudaBuffers struct {
+	id     C.int
+	stream unsafe.Pointer
 }
 
-// newCUDAMemory opens the CUDA runtime for GPU id. To run sessions on it, call
-// describe first.
-func newCUDAMemory(cudart string, id int, tf32 bool) (*cudaMemory, error) {
-	m := &cudaMemory{id: C.int(id), tf32: tf32, thread: newThread()}
-	name := C.CString(cudart)
-	defer C.free(unsafe.Pointer(name))
-	var msg *C.char
-	if C.onering_cuda_open(name, m.id, &m.stream, &msg) != 0 {
-		defer C.free(unsafe.Pointer(msg))
-		return nil, fmt.Errorf("runtime: cuda:%d: %s", id, C.GoString(msg))
+// openCUDA returns the memory of GPU id.
+func openCUDA(o Options, id int) (*memory, error) {
+	m, d, err := newCUDAMemory(provision.CUDARuntimeLibrary, id)
+	if err != nil {
+		return nil, err
+	}
+	m.provider = func(s *C.OrtSessionOptions) error { return useCUDA(s, id, d.stream, o.TF32) }
+	if err := m.describe("Cuda", id); err != nil {
+		return nil, err
+	}
+	// By default ONNX Runtime waits for the GPU after each run, which would leave it
+	// idle between layers. The stream keeps the order without that.
+	if err := check(C.onering_unsynchronized(&m.runs)); err != nil {
+		return nil, fmt.Errorf("runtime: run options: %w", err)
+	}
+	if !process.shared[id] {
+		// For the same reason as shareArena has on the CPU.
+		if err := check(C.onering_share_cuda(process.env, C.int(id))); err == nil {
+			process.shared[id] = true
+		} else if o.Notice != nil {
+			o.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", m, err))
+		}
 	}
 	return m, nil
 }
 
-// describe prepares what ONNX Runtime needs to run sessions on the memory.
-func (m *cudaMemory) describe() error {
-	name := C.CString("Cuda")
-	defer C.free(unsafe.Pointer(name))
-	if err := check(C.onering_device_memory(name, m.id, &m.memoryInfo)); err != nil {
-		return fmt.Errorf("runtime: describing the memory of %s: %w", m, err)
+// newCUDAMemory opens the CUDA runtime for GPU id. Sessions cannot run on it yet.
+func newCUDAMemory(cudart string, id int) (*memory, *cudaBuffers, error) {
+	m := &memory{name: fmt.Sprintf("cuda:%d", id), thread: newThread(), elementwise: elementwiseOnDevice}
+	d := &cudaBuffers{id: C.int(id)}
+	library := C.CString(cudart)
+	defer C.free(unsafe.Pointer(library))
+	var msg *C.char
+	if C.onering_cuda_open(library, d.id, &d.stream, &msg) != 0 {
+		defer C.free(unsafe.Pointer(msg))
+		return nil, nil, fmt.Errorf("runtime: %s: %s", m, C.GoString(msg))
 	}
-	// By default ONNX Runtime waits for the GPU after each run, which would leave it
-	// idle between layers. The stream keeps the order without that.
-	if err := check(C.onering_unsynchronized(&m.options)); err != nil {
-		return fmt.Errorf("runtime: run options: %w", err)
-	}
-	return nil
+	m.Memory = buffers.New(m.name, d, d, 0)
+	return m, d, nil
 }
 
-func (m *cudaMemory) check(doing string, code C.int) error {
+// cudaError returns a code of the CUDA runtime as an error.
+func cudaError(code C.int) error {
 	if code == 0 {
 		return nil
 	}
-	return fmt.Errorf("cuda:%d: %s: %s", m.id, doing, C.GoString(C.onering_cuda_text(code)))
+	return errors.New(C.GoString(C.onering_cuda_text(code)))
 }
 
-func (m *cudaMemory) alloc(bytes int) (at unsafe.Pointer, err error) {
-	err = m.check(fmt.Sprintf("allocating %d bytes", bytes), C.onering_cuda_alloc(m.id, C.size_t(bytes), &at))
+func (d *cudaBuffers) Alloc(bytes int) (at unsafe.Pointer, err error) {
+	err = cudaError(C.onering_cuda_alloc(d.id, C.size_t(bytes), &at))
 	return at, err
 }
 
-func (m *cudaMemory) free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
-func (m *cudaMemory) aliases() bool          { return false }
+func (d *cudaBuffers) Free(at unsafe.Pointer) { C.onering_cuda_free(d.id, at) }
 
-func (m *cudaMemory) upload(to, from unsafe.Pointer, bytes int) error {
-	m.count(bytes, 0)
-	if err := m.check("copying to it", C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), 1, m.stream)); err != nil {
+func (d *cudaBuffers) Write(to buffers.Place, from []byte) error {
+	const toDevice = 1
+	return d.copy(to.Address(), unsafe.Pointer(unsafe.SliceData(from)), len(from), toDevice)
+}
+
+func (d *cudaBuffers) Read(to []byte, from buffers.Place) error {
+	const toHost = 2
+	return d.copy(unsafe.Pointer(unsafe.SliceData(to)), from.Address(), len(to), toHost)
+}
+
+// copy copies and waits for it.
+func (d *cudaBuffers) copy(to, from unsafe.Pointer, bytes int, kind C.int) error {
+	if err := cudaError(C.onering_cuda_copy(d.id, to, from, C.size_t(bytes), kind, d.stream)); err != nil {
 		return err
 	}
-	return m.wait()
+	return d.Wait()
 }
 
-func (m *cudaMemory) download(to, from unsafe.Pointer, bytes int) error {
-	m.count(0, bytes)
-	if err := m.check("copying from it", C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), 2, m.stream)); err != nil {
-		return err
-	}
-	return m.wait()
+func (d *cudaBuffers) Zero(at buffers.Place, bytes int) error {
+	return cudaError(C.onering_cuda_zero(d.id, at.Address(), C.size_t(bytes), d.stream))
 }
 
-func (m *cudaMemory) zero(at unsafe.Pointer, bytes int) error {
-	return m.check("clearing its memory", C.onering_cuda_zero(m.id, at, C.size_t(bytes), m.stream))
+func (d *cudaBuffers) CopyRuns(to buffers.Place, stride int, from buffers.Place, fromStride, width, runs int) error {
+	return cudaError(C.onering_cuda_copy_runs(d.id, to.Address(), C.size_t(stride), from.Address(), C.size_t(fromStride), C.size_t(width), C.size_t(runs), d.stream))
 }
 
-func (m *cudaMemory) copyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
-	if width == 0 || runs == 0 {
-		return nil
-	}
-	if runs == 1 {
-		stride, fromStride = width, width // CUDA refuses strides below the width
-	}
-	return m.check("copying within it", C.onering_cuda_copy_runs(m.id, to, C.size_t(stride), from, C.size_t(fromStride), C.size_t(width), C.size_t(runs), m.stream))
-}
+func (d *cudaBuffers) Wait() error { return cudaError(C.onering_cuda_wait(d.id, d.stream)) }
 
-func (m *cudaMemory) wait() error {
-	return m.check("computing", C.onering_cuda_wait(m.id, m.stream))
-}
-
-func (m *cudaMemory) info() *C.OrtMemoryInfo       { return m.memoryInfo }
-func (m *cudaMemory) runOptions() *C.OrtRunOptions { return m.options }
-
-func (m *cudaMemory) provider(o *C.OrtSessionOptions) error {
-	return useCUDA(o, int(m.id), m.stream, m.tf32)
-}
-
-func (m *cudaMemory) addsInOrder() bool { return false }
-
-func (m *cudaMemory) elementwise() int { return elementwiseOnDevice }
-func (m *cudaMemory) String() string   { return fmt.Sprintf("cuda:%d", m.id) }
+// Close does nothing: the stream is the process's until it ends.
+func (d *cudaBuffers) Close() {}

@@ -45,40 +45,40 @@ const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : 
 
 func TestCUDAMemory(t *testing.T) {
 	dir := t.TempDir()
-	m, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1, false)
+	m, _, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := m.alloc(16)
+	at, err := m.Alloc(16, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
-	if err := m.upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
+	if err := m.Upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
 		t.Fatal(err)
 	}
 	clear(from) // an upload is complete when it returns
-	if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
+	if err := m.Zero(unsafe.Add(at, 8), 4); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
+	if err := m.Download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
 		t.Errorf("%v, %v", to, err)
 	}
-	if up, down := m.crossed(); up != 16 || down != 16 {
+	if up, down := m.Crossed(); up != 16 || down != 16 {
 		t.Errorf("%d bytes up and %d down", up, down)
 	}
-	if err := m.copyRuns(at, 0, at, 0, 4, 1); err != nil {
+	if err := m.CopyRuns(at, 0, at, 0, 4, 1); err != nil {
 		t.Errorf("one run has no stride: %v", err)
 	}
 	// Copy elements 0 and 2 to 1 and 3.
-	if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
+	if err := m.CopyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {
+	if err := m.Download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {
 		t.Errorf("%v, %v", to, err)
 	}
-	m.free(at)
-	if _, err := m.alloc(2 << 20); err == nil || err.Error() != "cuda:1: allocating 2097152 bytes: out of memory" {
+	m.Free(at)
+	if _, err := m.Alloc(2<<20, nil); err == nil || err.Error() != "cuda:1: allocating 2097152 bytes: out of memory" {
 		t.Errorf("too much memory: %v", err)
 	}
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestCUDAMemory(t *testing.T) {
 		{shared(t, dir, "libempty.so", "int x;"), 0, "lacks the function cudaSetDevice"},
 		{dir + "/none.so", 0, "none.so"},
 	} {
-		if _, err := newCUDAMemory(c.path, c.id, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := newCUDAMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
 		}
 	}

@@ -5,15 +5,16 @@ import (
 	"testing"
 )
 
-// OpenStandIn opens another Env beside e, on a stand-in for a device.
-func OpenStandIn(t testing.TB, e *Env) *Env {
+// OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in" has
+// addresses, and "stand-in:handles" has buffers as WebGPU.
+func OpenStandIn(t testing.TB, e *Env, name string) *Env {
 	t.Helper()
-	on, err := Open(context.Background(), Options{Threads: e.Threads(), Device: "stand-in"})
+	on, err := Open(context.Background(), Options{Threads: e.Threads(), Device: name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if n := len(on.memory.(*standIn).allocations); n > 0 {
+		if n := on.leftOnDevice(); n > 0 {
 			t.Errorf("%d allocations of the device's memory were not freed", n)
 		}
 		if err := on.Close(); err != nil {
@@ -24,7 +25,7 @@ func OpenStandIn(t testing.TB, e *Env) *Env {
 }
 
 // Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.
-func Unordered(e *Env) { e.memory.(*standIn).unordered = true }
+func Unordered(e *Env) { e.memory.addsInOrder = false }
 
 // Slices returns how many slices GradNorm sums.
 func (o *Optimizer) Slices() int { return len(o.norm.slices) }

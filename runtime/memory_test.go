@@ -1,57 +1,149 @@
 package runtime
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"testing"
 	"unsafe"
 
 	"onering/models"
+	"onering/runtime/buffers"
+	"onering/runtime/provision"
 )
 
-// TestMemories checks the contract of memory on those that need no device.
+// openOn opens an Env on a device, or skips. At the end nothing may be left in its memory.
+func openOn(t *testing.T, name string) *Env {
+	t.Helper()
+	if os.Getenv("ONERING_SKIP_RUNTIME") != "" {
+		t.Skip("this test needs ONNX Runtime")
+	}
+	e, err := Open(t.Context(), Options{Device: name})
+	var unusable *provision.UnusableGPUError
+	if errors.As(err, &unusable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if n := e.leftOnDevice(); n > 0 {
+			t.Errorf("%d allocations of the device's memory were not freed", n)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// leftOnDevice returns how many allocations a device has. Those that moves keep for the
+// next are freed first.
+func (e *Env) leftOnDevice() int {
+	if e.memory.moves != nil {
+		e.memory.moves.rows.close()
+	}
+	if d, ok := e.memory.Memory.(*buffers.Device); ok {
+		return d.Held()
+	}
+	return 0
+}
+
+// TestMemories checks the contract of buffers.Memory on the host and on devices with
+// addresses and with handles, where graphs move bytes.
 func TestMemories(t *testing.T) {
-	for _, m := range append([]memory{host, newStandIn()}, deviceMemories(t)...) {
-		t.Run(m.String(), func(t *testing.T) {
-			at, err := m.alloc(16)
+	for _, device := range devices {
+		t.Run(device, func(t *testing.T) {
+			m := openOn(t, device).memory
+			at, err := m.Alloc(16, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer m.Free(at)
 			from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
 			read := func() []float32 {
-				if err := m.download(unsafe.Pointer(&to[0]), at, 16); err != nil {
+				if err := m.Download(unsafe.Pointer(&to[0]), at, 16); err != nil {
 					t.Fatal(err)
 				}
 				return to
 			}
-			if err := m.upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
+			if err := m.Upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
 				t.Fatal(err)
 			}
 			clear(from) // the upload is complete
 			if got := read(); !slices.Equal(got, []float32{1, 2, 3, 4}) {
 				t.Errorf("uploaded 1 to 4, downloaded %v", got)
 			}
-			if err := m.zero(unsafe.Add(at, 8), 4); err != nil {
+			if err := m.Zero(unsafe.Add(at, 8), 4); err != nil {
 				t.Fatal(err)
 			}
 			// Copy elements 0 and 2 to 1 and 3.
-			if err := m.copyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
+			if err := m.CopyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
 				t.Fatal(err)
 			}
 			if got := read(); !slices.Equal(got, []float32{1, 1, 0, 0}) {
 				t.Errorf("after clearing and copying: %v", got)
 			}
-			if err := m.wait(); err != nil {
+			if err := m.Wait(); err != nil {
 				t.Error(err)
 			}
-			up, down := m.crossed()
-			if m.cuts() {
-				up = min(up, 16) // graphs copy and clear, and take the places of rows from the host
+			up, down := m.Crossed()
+			want := int64(16)
+			if m.Cuts() {
+				want += 4 + 4*8 // the zeros inside a buffer, and the rows that a graph takes and puts
 			}
-			if want := int64(16); m.aliases() && up+down != 0 || !m.aliases() && (up != want || down != 2*want) {
-				t.Errorf("%d bytes crossed and %d came back", up, down)
+			if m.Aliases() && up+down != 0 || !m.Aliases() && (up != want || down != 2*16) {
+				t.Errorf("%d bytes crossed and %d came back, want %d and 32", up, down, want)
 			}
-			m.free(at)
+		})
+	}
+}
+
+// TestMemoriesCut: an allocation that is cut has a buffer from each edge on, where the
+// device has handles, and copies go over the edges.
+func TestMemoriesCut(t *testing.T) {
+	for _, device := range devices {
+		t.Run(device, func(t *testing.T) {
+			m := openOn(t, device).memory
+			at, err := m.Alloc(40, []int{0, 12, 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free(at)
+			from := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+			to := make([]float32, 10)
+			holds := func(want ...float32) {
+				t.Helper()
+				if err := m.Download(unsafe.Pointer(&to[0]), at, 40); err != nil || !slices.Equal(to, want) {
+					t.Errorf("%v, %v, want %v", to, err, want)
+				}
+			}
+			if err := m.Upload(at, unsafe.Pointer(&from[0]), 40); err != nil {
+				t.Fatal(err)
+			}
+			holds(from...)
+			// Parts of two buffers: the rest stays.
+			if err := m.Upload(unsafe.Add(at, 8), unsafe.Pointer(&from[7]), 12); err != nil {
+				t.Fatal(err)
+			}
+			holds(1, 2, 8, 9, 10, 6, 7, 8, 9, 10)
+			if err := m.Zero(unsafe.Add(at, 4), 16); err != nil {
+				t.Fatal(err)
+			}
+			holds(1, 0, 0, 0, 0, 6, 7, 8, 9, 10)
+			if err := m.CopyRuns(unsafe.Add(at, 16), 0, unsafe.Add(at, 28), 0, 8, 1); err != nil {
+				t.Fatal(err)
+			}
+			holds(1, 0, 0, 0, 8, 9, 7, 8, 9, 10)
+			for place, bytes := range map[int]int{4: 8, 0: 16} { // inside a buffer, over two
+				v, err := newValue(m, models.F32, unsafe.Add(at, place), bytes, []int64{int64(bytes / 4)})
+				if err == nil {
+					v.Close()
+				}
+				if (err != nil) != m.Cuts() {
+					t.Errorf("a Value of %d bytes at %d: %v", bytes, place, err)
+				}
+			}
 		})
 	}
 }
@@ -59,37 +151,26 @@ func TestMemories(t *testing.T) {
 // TestMirrors: in a memory that aliases, the mirror of an address is the address
 // itself. In others it is host memory that is used again.
 func TestMirrors(t *testing.T) {
-	m := newStandIn()
-	for _, m := range []memory{host, m} {
-		at, err := m.alloc(64)
+	for _, m := range []*memory{host, openStandIn("stand-in", 0)} {
+		at, err := m.Alloc(64, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		first := mirror(m, at, 64, nil)
-		if same := unsafe.Pointer(&first[0]) == at; same != m.aliases() {
+		if same := unsafe.Pointer(&first[0]) == at; same != m.Aliases() {
 			t.Errorf("%s: the host's side is the address: %t", m, same)
 		}
 		if second := mirror(m, at, 32, first); &second[0] != &first[0] || len(second) != 32 {
 			t.Errorf("%s: a smaller part has other memory", m)
 		}
-		m.free(at)
-	}
-	if len(m.allocations) > 0 {
-		t.Errorf("%d allocations are left", len(m.allocations))
+		m.Free(at)
 	}
 }
 
 // TestBuffersReuse: the same shape again allocates nothing, and a smaller shape uses
 // the same memory. Asking for elements of another type is a bug and panics.
 func TestBuffersReuse(t *testing.T) {
-	if os.Getenv("ONERING_SKIP_RUNTIME") != "" {
-		t.Skip("this test needs ONNX Runtime")
-	}
-	e, err := Open(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
+	openOn(t, "cpu")
 	b := hostBuffer(models.F32)
 	defer b.close()
 	big, v, err := sized[float32](&b, 4, 8)

@@ -226,15 +226,18 @@ var learners = []runtime.LearnerOptions{
 	{Stash: models.StashLogits, HeadRows: 64},
 }
 
-// onDevices runs a test on the CPU and on the stand-in for a device, or with the build
-// tags cuda and webgpu on a GPU.
+// onDevices runs a test on the CPU and on the stand-ins for devices with addresses and
+// with handles, which have the graphs of CUDA and WebGPU, or with the build tags cuda and
+// webgpu on a GPU.
 func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
 	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
 	if runtime.ProviderOf(env) == models.WebGPU {
-		return // the stand-in has run without the build tag
+		return // the stand-ins have run without the build tag
 	}
-	t.Run("stand-in", func(t *testing.T) { test(t, runtime.OpenStandIn(t, env)) })
+	for _, name := range []string{"stand-in", "stand-in:handles"} {
+		t.Run(name, func(t *testing.T) { test(t, runtime.OpenStandIn(t, env, name)) })
+	}
 }
 
 // inTypes runs a test of random weights on the CPU, or on a GPU in each type that it

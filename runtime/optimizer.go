@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	goruntime "runtime"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"onering/models"
@@ -145,8 +143,8 @@ func (o *Optimizer) bounds() (bounds []int) {
 	if c := o.ring.trained().rounded; c != nil {
 		edges = []int{c.from, c.to, total}
 	}
-	size := o.env.memory.elementwise()
-	if o.env.memory.cuts() { // each buffer is a range
+	size := o.env.memory.elementwise
+	if o.env.memory.Cuts() { // each buffer is a range
 		edges, size = append(o.ring.trained().edges()[1:], total), total
 	}
 	for from := 0; from < total; {
@@ -251,14 +249,14 @@ func (o *Optimizer) stage(port string, v *Value) (*Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return to, o.env.memory.upload(to.data, v.data, v.bytes)
+	return to, o.env.memory.Upload(to.data, v.data, v.bytes)
 }
 
 // unstage copies back what stage has copied.
 func (o *Optimizer) unstage(state map[string]*Value) error {
 	for port, v := range state {
 		if s := o.staged[port]; s != nil {
-			if err := o.env.memory.download(v.data, s.at, v.bytes); err != nil {
+			if err := o.env.memory.Download(v.data, s.at, v.bytes); err != nil {
 				return err
 			}
 		}
@@ -301,7 +299,7 @@ var stepOps = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.ti
 
 // newUpdate makes the update of a Program.
 func (o *Optimizer) newUpdate(p models.Program) (*update, error) {
-	if o.env.memory.aliases() {
+	if o.env.memory.Aliases() {
 		// What is not element-wise is ONNX Runtime's.
 		if code, err := tiles.Compile(p); err == nil {
 			return newTiles(code), nil
@@ -356,22 +354,6 @@ func (p *optimizerPart) runTiles() {
 	C.onering_tiles(&u.steps[0], C.size_t(len(u.steps)), &at[0], C.size_t(len(u.code.Inputs)), C.size_t(u.code.Arrays),
 		unsafe.SliceData(u.scalars), C.size_t(p.elements))
 	goruntime.KeepAlive(p)
-}
-
-// atOnce calls run with each number below n, on so many threads at once.
-func atOnce(threads, n int, run func(i int)) {
-	var next atomic.Int64
-	var group sync.WaitGroup
-	work := func() {
-		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-			run(int(i))
-		}
-	}
-	for range min(threads, n) - 1 {
-		group.Go(work)
-	}
-	work()
-	group.Wait()
 }
 
 // scalar binds a number to an input.

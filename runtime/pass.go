@@ -123,7 +123,7 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 	for i := range p.activations.x[:p.learner.geometry.Layers+1] {
 		v := p.activations.x[i].value
 		spare = mirror(v.memory, v.data, v.bytes, spare)
-		if err := v.memory.download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {
+		if err := v.memory.Download(unsafe.Pointer(&spare[0]), v.data, v.bytes); err != nil {
 			return 0, 0, false
 		}
 		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)

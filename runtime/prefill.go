@@ -16,7 +16,7 @@ type prefix struct {
 }
 
 // newPrefix makes room for a prompt of length tokens.
-func newPrefix(m memory, g models.Geometry, length int) (x *prefix, err error) {
+func newPrefix(m *memory, g models.Geometry, length int) (x *prefix, err error) {
 	x = &prefix{length: length}
 	if x.cache, err = zeros(m, g.Compute, 2*g.Layers*g.KVHeads*length*g.CacheWidth); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type rowOperations interface {
 
 // openRows chooses the row operations for the memory of l.
 func (l *Learner) openRows() (rowOperations, error) {
-	if l.env.memory.aliases() {
+	if l.env.memory.Aliases() {
 		return hostRows{}, nil
 	}
 	p, err := l.arch().Rows()
@@ -140,7 +140,7 @@ func (r *deviceRows) gather(x, ids, y *Value) error {
 }
 
 func (r *deviceRows) scatter(rows, ids, x *Value) error {
-	if err := x.memory.zero(x.data, x.bytes); err != nil {
+	if err := x.memory.Zero(x.data, x.bytes); err != nil {
 		return err
 	}
 	return r.addAt(rows, ids, x)
@@ -158,7 +158,7 @@ func (r *deviceRows) addAt(rows, ids, x *Value) error {
 }
 
 func (r *deviceRows) add(rows *Value, ids *buffer, x *Value) error {
-	if r.env.memory.addsInOrder() {
+	if r.env.memory.addsInOrder {
 		return r.addAt(rows, ids.value, x)
 	}
 	return r.addPaired(rows, elements[int64](ids), x)

@@ -122,7 +122,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 			}
 		}
 	}
-	if err == nil {
+	if err == nil && e.memory.provider != nil {
 		err = e.memory.provider(o)
 	}
 	if err == nil && e.options.Profile != "" {

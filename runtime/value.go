@@ -32,7 +32,7 @@ type Element interface {
 // not Go's, such as a mapped file, must stay mapped until then.
 type Value struct {
 	ptr    *C.OrtValue
-	memory memory
+	memory *memory
 	data   unsafe.Pointer // an address of memory
 	bytes  int
 	dtype  models.DType
@@ -78,7 +78,7 @@ func dtypeOf[T Element]() models.DType {
 }
 
 // newValue returns a Value of n bytes at an address of a memory.
-func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
+func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
 	if _, ok := onnxTypes[d]; !ok {
 		return nil, fmt.Errorf("runtime: a tensor cannot hold elements of type %s", d)
 	}
@@ -92,11 +92,10 @@ func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int6
 	if uintptr(data)%uintptr(d.Size()) != 0 {
 		return nil, fmt.Errorf("runtime: the memory of a %s tensor must start at a multiple of %d bytes", d, d.Size())
 	}
-	info := m.info()
-	if info == nil {
+	if m.info == nil {
 		return nil, fmt.Errorf("runtime: a Value needs ONNX Runtime: call Open first")
 	}
-	at, err := m.tensor(data, n)
+	at, err := m.Tensor(data, n)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func newValue(m memory, d models.DType, data unsafe.Pointer, n int, shape []int6
 	if n > 0 {
 		v.pin.Pin(data) // does nothing for memory that is not Go's
 	}
-	if err := check(C.onering_value(info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), onnxTypes[d], &v.ptr)); err != nil {
+	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), onnxTypes[d], &v.ptr)); err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}

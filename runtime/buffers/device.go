@@ -1,0 +1,212 @@
+package buffers
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A Device is the Memory of a device. It may be used from several goroutines.
+type Device struct {
+	name     string
+	driver   Driver
+	mover    Mover
+	grain    int // 0 if buffers have addresses
+	up, down atomic.Int64
+	table    table
+}
+
+// New returns the memory of a device, which errors call name. grain is 0 if the driver
+// has addresses, and else how many bytes its sizes are multiples of.
+func New(name string, driver Driver, mover Mover, grain int) *Device {
+	return &Device{name: name, driver: driver, mover: mover, grain: grain, table: table{name: name, handles: grain > 0, next: firstAddress}}
+}
+
+func (d *Device) Aliases() bool { return false }
+func (d *Device) Cuts() bool    { return d.grain > 0 }
+
+func (d *Device) Count(up, down int) {
+	d.up.Add(int64(up))
+	d.down.Add(int64(down))
+}
+
+func (d *Device) Crossed() (up, down int64) { return d.up.Load(), d.down.Load() }
+
+// Held returns how many allocations there are.
+func (d *Device) Held() int { return d.table.len() }
+
+func (d *Device) Alloc(bytes int, edges []int) (unsafe.Pointer, error) {
+	if bytes <= 0 {
+		return nil, fmt.Errorf("%s: allocating %d bytes", d.name, bytes)
+	}
+	if len(edges) == 0 || !d.Cuts() {
+		edges = []int{0}
+	}
+	a := &allocation{bytes: bytes}
+	err := d.fill(a, edges)
+	if err == nil {
+		err = d.table.add(a)
+	}
+	if err != nil {
+		d.release(a)
+		return nil, err
+	}
+	return a.at, nil
+}
+
+// fill makes the buffers of an allocation.
+func (d *Device) fill(a *allocation, edges []int) error {
+	if edges[0] != 0 {
+		return fmt.Errorf("%s: the first of %d edges is %d", d.name, len(edges), edges[0])
+	}
+	for i, from := range edges {
+		to := a.bytes
+		if i+1 < len(edges) {
+			to = edges[i+1]
+		}
+		bytes := to - from
+		if bytes <= 0 {
+			return fmt.Errorf("%s: a buffer from byte %d to %d of %d", d.name, from, to, a.bytes)
+		}
+		if d.grain > 0 {
+			bytes = (bytes + d.grain - 1) / d.grain * d.grain
+		}
+		buffer, err := d.driver.Alloc(bytes)
+		if err != nil {
+			return fmt.Errorf("%s: allocating %d bytes: %w", d.name, bytes, err)
+		}
+		a.parts = append(a.parts, part{from, to - from, buffer})
+	}
+	return nil
+}
+
+// Free panics if nothing is allocated at the address, unless Close has freed all.
+func (d *Device) Free(at unsafe.Pointer) {
+	if a := d.table.remove(at); a != nil {
+		d.release(a)
+	}
+}
+
+func (d *Device) release(a *allocation) {
+	for _, p := range a.parts {
+		d.driver.Free(p.buffer)
+	}
+}
+
+func (d *Device) Close() {
+	all, first := d.table.close()
+	for _, a := range all {
+		d.release(a)
+	}
+	if first {
+		d.driver.Close()
+	}
+}
+
+func (d *Device) Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, error) {
+	if bytes == 0 {
+		return at, nil
+	}
+	p, err := d.table.within(at, bytes)
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Cuts() && p.First != 0:
+		return nil, fmt.Errorf("%s: a tensor begins at byte %d of a buffer", d.name, p.First)
+	}
+	return p.Address(), nil
+}
+
+// each calls f for each buffer that some bytes are in: n bytes at p, of which done
+// were before.
+func (d *Device) each(doing string, at unsafe.Pointer, bytes int, f func(p Place, done, n int) error) error {
+	for done := 0; done < bytes; {
+		p, left, err := d.table.place(unsafe.Add(at, done))
+		if err != nil {
+			return err
+		}
+		n := min(bytes-done, left)
+		if n < bytes-done && !d.Cuts() {
+			return fmt.Errorf("%s: %d bytes at %d of a buffer of %d", d.name, bytes, p.First, p.Bytes)
+		}
+		if err := f(p, done, n); err != nil {
+			return d.errorf(doing, err)
+		}
+		done += n
+	}
+	return nil
+}
+
+func (d *Device) errorf(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", d.name, doing, err)
+}
+
+func (d *Device) Upload(to, from unsafe.Pointer, bytes int) error {
+	d.Count(bytes, 0)
+	return d.each("copying to it", to, bytes, func(p Place, done, n int) error {
+		return d.write(p, unsafe.Slice((*byte)(unsafe.Add(from, done)), n))
+	})
+}
+
+// write copies to a buffer. What a driver with handles does not reach is staged: the
+// whole buffer is read, changed and written.
+func (d *Device) write(p Place, from []byte) error {
+	if !d.Cuts() || p.First == 0 && (len(from) == p.Bytes || len(from)%d.grain == 0) {
+		return d.driver.Write(p, from)
+	}
+	start := p
+	start.First = 0
+	whole := make([]byte, p.Bytes)
+	if err := d.driver.Read(whole, start); err != nil {
+		return err
+	}
+	copy(whole[p.First:], from)
+	return d.driver.Write(start, whole)
+}
+
+func (d *Device) Download(to, from unsafe.Pointer, bytes int) error {
+	d.Count(0, bytes)
+	return d.each("copying from it", from, bytes, func(p Place, done, n int) error {
+		into := unsafe.Slice((*byte)(unsafe.Add(to, done)), n)
+		if !d.Cuts() || p.First == 0 {
+			return d.driver.Read(into, p)
+		}
+		start := p
+		start.First = 0
+		whole := make([]byte, p.First+n)
+		err := d.driver.Read(whole, start)
+		copy(into, whole[p.First:])
+		return err
+	})
+}
+
+func (d *Device) Zero(at unsafe.Pointer, bytes int) error {
+	return d.each("clearing its memory", at, bytes, func(p Place, _, n int) error {
+		if d.Cuts() && (p.First != 0 || n%4 != 0) {
+			d.Count(n, 0)
+			return d.write(p, make([]byte, n))
+		}
+		return d.mover.Zero(p, n)
+	})
+}
+
+func (d *Device) CopyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
+	if width == 0 || runs == 0 {
+		return nil
+	}
+	if runs == 1 {
+		stride, fromStride = width, width // which a single run does not need
+	}
+	target, err := d.table.within(to, (runs-1)*stride+width)
+	source, sourceErr := d.table.within(from, (runs-1)*fromStride+width)
+	if err := errors.Join(err, sourceErr); err != nil {
+		return err
+	}
+	return d.errorf("copying within it", d.mover.CopyRuns(target, stride, source, fromStride, width, runs))
+}
+
+func (d *Device) Wait() error { return d.errorf("computing", d.driver.Wait()) }

@@ -1,0 +1,201 @@
+package buffers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// counted is a Driver that counts its buffers and fails to make the one after limit.
+type counted struct {
+	StandIn
+	held, limit, closed int
+}
+
+func (c *counted) Alloc(bytes int) (unsafe.Pointer, error) {
+	if c.held == c.limit {
+		return nil, errors.New("out of memory")
+	}
+	if c.Grain > 0 && bytes%c.Grain != 0 {
+		return nil, fmt.Errorf("%d is no multiple of %d", bytes, c.Grain)
+	}
+	c.held++
+	return c.StandIn.Alloc(bytes)
+}
+
+func (c *counted) Free(unsafe.Pointer) { c.held-- }
+func (c *counted) Close()              { c.closed++ }
+
+// device is a Device with addresses (grain 0) or handles.
+func device(grain int) (*Device, *counted) {
+	c := &counted{StandIn: StandIn{Grain: grain}, limit: 1 << 20}
+	return New("test:0", c, c, grain), c
+}
+
+// Whatever is copied, cleared and moved, wherever it begins and ends, a Device has the
+// bytes that memory of the host has after the same calls, and counts what crossed.
+func TestDeviceIsMemory(t *testing.T) {
+	for _, grain := range []int{0, 4, 16} {
+		d, c := device(grain)
+		r := rand.New(rand.NewPCG(uint64(grain), 1))
+		for range 200 {
+			n := 1 + r.IntN(200)
+			edges := []int{0}
+			for at := 1 + r.IntN(40); at < n; at += 1 + r.IntN(40) {
+				edges = append(edges, at)
+			}
+			at, err := d.Alloc(n, edges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := d.Alloc(1+r.IntN(5000), nil) // so that addresses have neighbours
+			if err != nil {
+				t.Fatal(err)
+			}
+			host, got := make([]byte, n), make([]byte, n)
+			if err := d.Upload(at, unsafe.Pointer(&host[0]), n); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				change(t, r, d, at, host, edges)
+			}
+			up, down := d.Crossed()
+			if err := d.Download(unsafe.Pointer(&got[0]), at, n); err != nil || !bytes.Equal(got, host) {
+				t.Fatalf("grain %d: %v, %v, want %v", grain, got, err, host)
+			}
+			if nowUp, nowDown := d.Crossed(); nowUp != up || nowDown != down+int64(n) {
+				t.Fatalf("grain %d: a download of %d counts %d up and %d down", grain, n, nowUp-up, nowDown-down)
+			}
+			d.Free(at)
+			d.Free(other)
+		}
+		if d.Held() != 0 || c.held != 0 {
+			t.Errorf("grain %d: %d allocations of %d buffers are left", grain, d.Held(), c.held)
+		}
+	}
+}
+
+// change does one thing to a device's bytes and to the host's.
+func change(t *testing.T, r *rand.Rand, d *Device, at unsafe.Pointer, host []byte, edges []int) {
+	t.Helper()
+	from := r.IntN(len(host))
+	n := 1 + r.IntN(len(host)-from)
+	var err error
+	switch r.IntN(3) {
+	case 0:
+		data := make([]byte, n)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		err = d.Upload(unsafe.Add(at, from), unsafe.Pointer(&data[0]), n)
+		copy(host[from:], data)
+		clear(data) // the upload is complete
+	case 1:
+		err = d.Zero(unsafe.Add(at, from), n)
+		clear(host[from : from+n])
+	case 2: // runs stay in one buffer, and do not overlap
+		edges = append(edges, len(host))
+		i := r.IntN(len(edges) - 1)
+		half := (edges[i+1] - edges[i]) / 2
+		if half == 0 {
+			return
+		}
+		width := 1 + r.IntN(half)
+		stride := width + r.IntN(half)
+		runs := 1 + (half-width)/stride
+		err = d.CopyRuns(unsafe.Add(at, edges[i]+half), stride, unsafe.Add(at, edges[i]), stride, width, runs)
+		for k := range runs {
+			copy(host[edges[i]+half+k*stride:][:width], host[edges[i]+k*stride:])
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is outside of an allocation is not reached, and a failure leaves nothing behind.
+func TestDeviceRefuses(t *testing.T) {
+	for _, grain := range []int{0, 16} {
+		d, c := device(grain)
+		at, err := d.Alloc(100, []int{0, 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var spare [200]byte
+		p := unsafe.Pointer(&spare[0])
+		for name, err := range map[string]error{
+			"an upload beyond the end":    d.Upload(at, p, 101),
+			"a download beyond the end":   d.Download(p, unsafe.Add(at, 50), 51),
+			"clearing beyond the end":     d.Zero(unsafe.Add(at, 99), 2),
+			"clearing what is not there":  d.Zero(unsafe.Add(at, 100), 1),
+			"runs beyond the end":         d.CopyRuns(at, 50, unsafe.Add(at, 60), 30, 10, 3),
+			"a tensor beyond the end":     second(d.Tensor(at, 101)),
+			"a tensor that is not there":  second(d.Tensor(p, 1)),
+			"no bytes":                    second(d.Alloc(0, nil)),
+			"a negative number of bytes":  second(d.Alloc(-1, nil)),
+			"a download from elsewhere":   d.Download(p, unsafe.Add(at, -1), 1),
+			"a download of host's memory": d.Download(p, p, 1),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "test:0: ") {
+				t.Errorf("grain %d: %s: %v", grain, name, err)
+			}
+		}
+		if grain > 0 {
+			for _, edges := range [][]int{{1}, {0, 100}, {0, 4, 4}, {0, 8, 4}} {
+				if _, err := d.Alloc(100, edges); err == nil {
+					t.Errorf("cut at %d", edges)
+				}
+			}
+			if _, err := d.Tensor(unsafe.Add(at, 4), 4); err == nil {
+				t.Error("a tensor begins within a buffer")
+			}
+		}
+		held := c.held
+		c.limit = held + 1
+		if _, err := d.Alloc(1<<20, nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.Alloc(100, []int{0, 50}); err == nil || !strings.Contains(err.Error(), "out of memory") {
+			t.Errorf("grain %d: without memory: %v", grain, err)
+		}
+		if c.held != held+1 {
+			t.Errorf("grain %d: %d buffers, want %d", grain, c.held, held+1)
+		}
+		d.Close()
+		d.Close()
+		d.Free(at) // which Close has freed
+		if _, err := d.Alloc(1, nil); err == nil || c.held != 0 || c.closed != 1 {
+			t.Errorf("grain %d: after Close: %v, %d buffers, closed %d times", grain, err, c.held, c.closed)
+		}
+	}
+}
+
+// Only what was allocated can be freed, and only once.
+func TestDeviceFreesOnce(t *testing.T) {
+	for _, grain := range []int{0, 16} {
+		d, _ := device(grain)
+		at, err := d.Alloc(100, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range []unsafe.Pointer{unsafe.Add(at, 8), nil, at} {
+			if wrong == at {
+				d.Free(at)
+			}
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("grain %d: freed %p, allocated %p", grain, wrong, at)
+					}
+				}()
+				d.Free(wrong)
+			}()
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,70 @@
+package buffers
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// StandIn is a Driver and a Mover for tests. Its buffers are the host's memory, so sessions on the
+// CPU can run on it, but Go code reaches them as if they were a GPU's. New buffers are
+// full of NaN. With a grain it has handles, and refuses what these need not do.
+type StandIn struct{ Grain int }
+
+func (s StandIn) Alloc(bytes int) (unsafe.Pointer, error) {
+	words := make([]uint64, (bytes+7)/8)
+	nan := uint64(math.Float32bits(float32(math.NaN())))
+	for i := range words {
+		words[i] = nan<<32 | nan
+	}
+	return unsafe.Pointer(unsafe.SliceData(words)), nil
+}
+
+// Free does nothing: the garbage collector frees what the Device forgets.
+func (StandIn) Free(unsafe.Pointer) {}
+
+// at returns the bytes of a place.
+func (s StandIn) at(p Place, n int) ([]byte, error) {
+	if n < 0 || p.First < 0 || p.First+n > p.Bytes || s.Grain > 0 && p.First != 0 {
+		return nil, fmt.Errorf("%d bytes at %d of a buffer of %d", n, p.First, p.Bytes)
+	}
+	return unsafe.Slice((*byte)(p.Address()), n), nil
+}
+
+func (s StandIn) Write(to Place, from []byte) error {
+	data, err := s.at(to, len(from))
+	if s.Grain > 0 && len(from)%s.Grain != 0 && len(from) != to.Bytes {
+		err = fmt.Errorf("writing %d of %d bytes", len(from), to.Bytes)
+	}
+	if err == nil {
+		copy(data, from)
+	}
+	return err
+}
+
+func (s StandIn) Read(to []byte, from Place) error {
+	data, err := s.at(from, len(to))
+	copy(to, data)
+	return err
+}
+
+func (s StandIn) Zero(at Place, bytes int) error {
+	data, err := s.at(at, bytes)
+	if s.Grain > 0 && bytes%4 != 0 {
+		err = fmt.Errorf("clearing %d bytes", bytes)
+	}
+	if err == nil {
+		clear(data)
+	}
+	return err
+}
+
+func (s StandIn) CopyRuns(to Place, stride int, from Place, fromStride, width, runs int) error {
+	for i := range runs {
+		copy(unsafe.Slice((*byte)(unsafe.Add(to.Address(), i*stride)), width), unsafe.Slice((*byte)(unsafe.Add(from.Address(), i*fromStride)), width))
+	}
+	return nil
+}
+
+func (StandIn) Wait() error { return nil }
+func (StandIn) Close()      {}
