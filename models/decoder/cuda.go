@@ -36,6 +36,8 @@ func (a Architecture) forGPU() bool { return a.Provider != models.CPU || a.compu
 func (a Architecture) forProvider(g *graph.Graph) {
 	if a.forGPU() {
 		g.OrderSums()
+	} else {
+		graph.TurnProducts(g)
 	}
 	if a.Provider == models.WebGPU {
 		graph.Stock(g)

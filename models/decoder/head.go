@@ -123,6 +123,6 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 	dlogits := graph.Mul(graph.Exp(logp), weight)
 	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, graph.Copied(dh), false, false), ports.NormedGrad)
 	if de != nil {
-		g.OutputOnto(ports.HeadSliceGradOut, graph.Gemm(dlogits, h, graph.Copied(de), true, false), ports.HeadSliceGrad)
+		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, graph.Copied(de)), ports.HeadSliceGrad)
 	}
 }

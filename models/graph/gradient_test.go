@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -422,5 +423,66 @@ func TestCastToIntStopsGradient(t *testing.T) {
 	out := run(t, load(t, p, err), map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{2.5}, 1), "dy": graphtest.Floats([]float64{3}, 1)})
 	if out["dx"].Data[0] != 6 {
 		t.Errorf("dx = %v, want 6", out["dx"].Data[0])
+	}
+}
+
+// TestOuter: the forms of d^T x + c compute the same. A product is turned where it is
+// large enough, the narrower operand first.
+func TestOuter(t *testing.T) {
+	for _, tt := range []struct {
+		m, n     int
+		letter   bool // whether m varies
+		onto     bool
+		wantGemm string // what the product reads
+	}{
+		{512, 600, false, true, "turned d"}, {600, 512, false, true, "turned x"}, {600, 512, false, false, "turned x"},
+		{512, 512, true, true, "turned x"}, {511, 600, false, true, "d"}, {600, 511, true, true, "d"},
+	} {
+		var out [2][]float64
+		for turn := range out {
+			p, err := graph.Build("outer", func(g *graph.Graph) {
+				if turn == 1 {
+					graph.TurnProducts(g)
+				}
+				var m any = tt.m
+				if tt.letter {
+					m = "v"
+				}
+				d, x := g.Float("d", "N", m), g.Float("x", "N", tt.n)
+				var c *graph.Node
+				if tt.onto {
+					c = g.Float("c", m, tt.n)
+				}
+				g.Output("y", graph.Outer(d, x, c))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if turned := strings.Count(string(p.ONNX), "Transpose_") > 0; turned != (turn == 1 && tt.wantGemm != "d") || turned != (len(p.Options) > 0) {
+				t.Errorf("%+v: turned %v, options %v", tt, turned, p.Options)
+			}
+			if twice := strings.Count(string(p.ONNX), "Transpose_") == 2; turn == 1 && twice != (tt.wantGemm == "turned x") {
+				t.Errorf("%+v: two transposes: %v", tt, twice)
+			}
+			g, err := graphtest.Load(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := rand.New(rand.NewPCG(3, 1))
+			in := map[string]graphtest.Tensor{"d": graphtest.Normal(r, 3, tt.m), "x": graphtest.Normal(r, 3, tt.n)}
+			if tt.onto {
+				in["c"] = graphtest.Normal(r, tt.m, tt.n)
+			}
+			got, err := g.Run(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[turn] = got["y"].Data
+		}
+		for i, x := range out[0] {
+			if math.Abs(out[1][i]-x) > 1e-12 {
+				t.Fatalf("%+v: element %d is %v, turned %v", tt, i, x, out[1][i])
+			}
+		}
 	}
 }

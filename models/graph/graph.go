@@ -35,6 +35,8 @@ type Graph struct {
 	uses    map[string]models.Use // by the name of a port
 	ordered bool                  // see OrderSums
 	stock   bool                  // see Stock
+	turn    bool                  // see TurnProducts
+	options map[string]string     // of the Program
 }
 
 // OrderSums makes the gradients of operands that were broadcast sum over the first
@@ -48,6 +50,11 @@ func (g *Graph) OrderSums() { g.ordered = true }
 // which becomes Transpose, Mul and MatMul; its integers for arithmetic have 32 bits;
 // and sizes that follow from other sizes would be computed on the CPU.
 func Stock(g *Graph) { g.stock = true }
+
+// TurnProducts makes Outer transpose an operand of large products before them. ONNX
+// Runtime's Gemm on the CPU reads a first operand that it has to transpose anew for
+// every 128 columns of the result.
+func TurnProducts(g *Graph) { g.turn = true }
 
 // An output is a node under the name by which a caller reads it.
 type output struct {
@@ -329,7 +336,7 @@ func (g *Graph) encode() models.Program {
 			out.Alias[o.name] = o.alias
 		}
 	}
-	out.ONNX = m.Encode()
+	out.ONNX, out.Options = m.Encode(), g.options
 	return out
 }
 

@@ -158,6 +158,33 @@ func Gemm(a, b, c *Node, transA, transB bool) *Node {
 // which may be nil, give [N,out].
 func Linear(x, w, b *Node) *Node { return Gemm(x, w, b, false, true) }
 
+// turnFrom is the size of a result, in rows and in columns, from which Outer transposes
+// an operand first. For smaller ones the transposes take longer than they save.
+const turnFrom = 512
+
+// Outer is d^T x + c: d [N,m] and x [N,n] give [m,n], such as the gradient of a matrix
+// of weights; c [m,n] may be nil. After TurnProducts the narrower operand is transposed
+// and comes first, as the product is fastest with few rows and many columns; its result
+// is then transposed if that operand was x. Otherwise, and for small results, it is one
+// Gemm.
+func Outer(d, x, c *Node) *Node {
+	large := func(n Dim) bool { return n.Letters != "" || n.N >= turnFrom }
+	if len(d.shape) != 2 || len(x.shape) != 2 || !d.g.turn || !large(d.shape[1]) || !large(x.shape[1]) {
+		return Gemm(d, x, c, true, false)
+	}
+	// Else the runtime makes the transpose a part of the product again.
+	d.g.options = map[string]string{"optimization.disable_specified_optimizers": "GemmTransposeFusion"}
+	turned := func(x *Node) *Node { return Transpose(x, 1, 0) }
+	if m, n := d.shape[1], x.shape[1]; m.Letters == "" && (n.Letters != "" || m.N <= n.N) {
+		return Gemm(turned(d), x, c, false, false)
+	}
+	y := turned(Gemm(turned(x), d, nil, false, false))
+	if c != nil {
+		y = Add(c, y)
+	}
+	return y
+}
+
 // MatMul is alpha op(a) op(b) over the last two dimensions, where op is the transpose
 // if transA or transB asks for it: op(a) [...,m,k] and op(b) [...,k,n] give [...,m,n].
 // The leading dimensions of a and b are equal.

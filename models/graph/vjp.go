@@ -142,9 +142,12 @@ func gemmVJP(c *call, dy []*Node) []*Node {
 	} else {
 		da = Gemm(d, b, nil, false, !tB)
 	}
-	if tB {
-		db = Gemm(d, a, nil, true, tA)
-	} else {
+	switch {
+	case tB && !tA:
+		db = Outer(d, a, nil)
+	case tB:
+		db = Gemm(d, a, nil, true, true)
+	default:
 		db = Gemm(a, d, nil, !tA, false)
 	}
 	if len(c.in) == 2 {
