@@ -76,6 +76,12 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// Before the model is read: an address that is taken is said at once.
+			listener, err := net.Listen("tcp", o.addr)
+			if err != nil {
+				return fmt.Errorf("--addr %s: %w", o.addr, err)
+			}
+			defer listener.Close()
 			ctx, _, stop := catchSignals(c.Context())
 			defer stop()
 			engine, err := e.open(c)
@@ -83,7 +89,7 @@ func newServe() *cobra.Command {
 				return err
 			}
 			defer engine.Close()
-			return o.serve(ctx, engine, e.model, key)
+			return o.serve(ctx, listener, engine, e.model, key)
 		},
 	}
 	e.register(c)
@@ -177,7 +183,7 @@ func (o *serveOptions) models(e *engine, path string) (list []*openai.Model, clo
 }
 
 // serve answers requests until ctx ends, and those that have begun to their end.
-func (o *serveOptions) serve(ctx context.Context, e *engine, path, key string) error {
+func (o *serveOptions) serve(ctx context.Context, listener net.Listener, e *engine, path, key string) error {
 	models, closeModels, err := o.models(e, path)
 	if err != nil {
 		return err
@@ -186,10 +192,6 @@ func (o *serveOptions) serve(ctx context.Context, e *engine, path, key string) e
 	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key})
 	if err != nil {
 		return err
-	}
-	listener, err := net.Listen("tcp", o.addr)
-	if err != nil {
-		return fmt.Errorf("--addr %s: %w", o.addr, err)
 	}
 	handler, local := answers.Handler(), serve.IsLoopback(listener.Addr().String())
 	switch {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -97,5 +98,21 @@ func TestServe(t *testing.T) {
 	}
 	if err := c.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// TestServeTaken says that the address is taken before it reads a model.
+func TestServeTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	c := program("serve", "--model", t.TempDir(), "--addr", taken.Addr().String())
+	var said bytes.Buffer
+	c.Stderr = &said
+	err = c.Run()
+	if err == nil || !strings.Contains(said.String(), "--addr "+taken.Addr().String()) {
+		t.Errorf("%v: %s", err, &said)
 	}
 }

@@ -204,9 +204,6 @@ func (j *job) usage() *usage {
 	return &u
 }
 
-// patience is how long a client may take to read a piece, or to send a request.
-const patience = 30 * time.Second
-
 // stream writes pieces as they come. After the first one an error is a piece, too.
 func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 	control := http.NewResponseController(w)

@@ -2,11 +2,13 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -176,6 +178,12 @@ func (m *message) UnmarshalJSON(data []byte) error {
 // unknownField matches what encoding/json says of a field that it does not know.
 var unknownField = regexp.MustCompile(`^json: unknown field "(.*)"$`)
 
+// kinds say what the fields of a request may have.
+var kinds = map[reflect.Kind]string{
+	reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number of 64 bits",
+	reflect.Float64: "a number", reflect.Slice: "a list", reflect.Struct: "an object", reflect.Map: "an object",
+}
+
 // parse reads a body strictly: a field that is not known could mean something that
 // the answer would not keep to.
 func parse(body []byte, into any) error {
@@ -191,7 +199,14 @@ func parse(body []byte, into any) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // behind the embedded structs
-		return invalid(field, "%s must not be a %s", field, wrong.Value)
+		kind := cmp.Or(kinds[wrong.Type.Kind()], wrong.Type.String())
+		switch number, is := strings.CutPrefix(wrong.Value, "number "); {
+		case field == "":
+			return invalid("", "the body must be a JSON object, such as {\"prompt\": \"1+1=\"}")
+		case is:
+			return invalid(field, "%s = %s: must be %s", field, number, kind)
+		}
+		return invalid(field, "%s must be %s", field, kind)
 	}
 	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
 		return invalid(m[1], "the field %q is not known here", m[1])

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -28,6 +29,8 @@ type Options struct {
 	Queue int
 	// Key is what clients have to send; "" is no key.
 	Key string
+
+	patience time.Duration // 0 is the usual one
 }
 
 // A Server answers requests.
@@ -38,6 +41,9 @@ type Server struct {
 	requests atomic.Int64 // for ids
 	open     atomic.Int64 // requests that are being read or answered
 }
+
+// patience is how long a client may take to read a piece, or to send a request.
+const patience = 30 * time.Second
 
 // New makes a Server. It answers while Run runs.
 func New(o Options) (*Server, error) {
@@ -86,7 +92,12 @@ func (s *Server) Handler() http.Handler {
 		}
 		refuse(w, &failure{http.StatusNotFound, fmt.Sprintf("there is no path %q", r.URL.Path), "invalid_request_error", "", ""})
 	})
-	return mux
+	// A body that is not read by its handler is read by net/http before it answers, and
+	// that must end, too.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // authorized refuses requests without the key.
@@ -117,11 +128,7 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 			refuse(w, errNoJSON)
 			return
 		}
-		// Without a deadline afterwards: the server reads on, to learn when the client goes.
-		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Now().Add(patience))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		_ = control.SetReadDeadline(time.Time{})
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
@@ -129,9 +136,12 @@ func (s *Server) answering(next func(w http.ResponseWriter, r *http.Request, bod
 		case err != nil:
 			err = errSlow
 		default:
+			// The server reads on, to learn when the client goes.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 			err = next(w, r, body)
 		}
-		if err != nil && r.Context().Err() == nil {
+		// A body that did not end has ended the context, too; the client may still listen.
+		if err != nil && (err == errSlow || r.Context().Err() == nil) {
 			refuse(w, failureOf(err))
 		}
 	}

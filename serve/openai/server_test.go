@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -403,6 +404,48 @@ func TestRefused(t *testing.T) {
 	}
 	if r, err := http.Post(x.url+completions, "text/plain", strings.NewReader(`{"prompt": "a"}`)); err != nil || r.StatusCode != 415 {
 		t.Errorf("text/plain: %v, %v", r, err)
+	}
+}
+
+// TestSlow has clients promise a body and never send its end: the server answers and
+// closes, whichever handler it is that does not get the body.
+func TestSlow(t *testing.T) {
+	x := newTester(t, newFake(1, 60), func(o *Options) { o.patience = 20 * time.Millisecond })
+	for _, tt := range []struct{ request, want string }{
+		{"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json", "408 Request Timeout"},
+		{"POST /v1/completions HTTP/1.1\r\nContent-Type: text/plain", "415 Unsupported"},
+		{"POST /v1/models HTTP/1.1", "405 Method Not"},
+		{"GET /health HTTP/1.1", "200 OK"},
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "%s\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{\"prompt\":", tt.request)
+		got, err := io.ReadAll(c) // ends when the server closes
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 "+tt.want) {
+			t.Errorf("%s: %q, %v", tt.request, got, err)
+		}
+		c.Close()
+	}
+}
+
+// TestTypes has fields of another type be refused with what they may be.
+func TestTypes(t *testing.T) {
+	x := newTester(t, newFake(1, 60), nil)
+	for body, want := range map[string]string{
+		`[]`:                                     `the body must be a JSON object, such as {"prompt": "1+1="}`,
+		`{"prompt": "a", "max_tokens": 1e30}`:    "max_tokens = 1e30: must be a whole number",
+		`{"prompt": "a", "seed": 1.5}`:           "seed = 1.5: must be a whole number of 64 bits",
+		`{"prompt": "a", "temperature": 1e400}`:  "temperature = 1e400: must be a number",
+		`{"prompt": "a", "stream": "yes"}`:       "stream must be true or false",
+		`{"prompt": "a", "model": 7}`:            "model must be a text",
+		`{"prompt": "a", "stream_options": "x"}`: "stream_options must be an object",
+		`{"prompt": "a", "logit_bias": [1]}`:     "logit_bias must be an object",
+	} {
+		if got := x.post("/v1/completions", body, 400); got.Error.Message != want {
+			t.Errorf("%s: %q, want %q", body, got.Error.Message, want)
+		}
 	}
 }
 
