@@ -165,7 +165,7 @@ func TestInt8(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	odd, _ := saved(t, func(*models.Weights) {})
-	if _, _, err := models.LoadHeld(odd, models.Compute{Base: models.I8}); err == nil || !strings.Contains(err.Error(), `those of "self_attn.qkv_proj" are 12: hold it in BF16`) {
+	if _, _, err := models.LoadHeld(odd, models.Compute{Base: models.I8}); err == nil || !strings.Contains(err.Error(), `those of "self_attn.qkv_proj" are 12: hold it in bfloat16`) {
 		t.Errorf("error %v", err)
 	}
 }

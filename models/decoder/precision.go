@@ -46,7 +46,7 @@ func (a Architecture) checkBase() error {
 	if c.Base == models.I8 {
 		for _, o := range a.operands() {
 			if o.width%models.Block != 0 {
-				return fmt.Errorf("a base in I8 has a scale for every %d numbers of a row, and those of %q are %d: hold it in BF16", models.Block, o.name, o.width)
+				return fmt.Errorf("a base in int8 has a scale for every %d numbers of a row, and those of %q are %d: hold it in bfloat16", models.Block, o.name, o.width)
 			}
 		}
 	}

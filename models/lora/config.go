@@ -75,8 +75,8 @@ func parseConfig(text []byte) (config, error) {
 		return c, err
 	case c.Rank < 1 || c.Rank > 1<<16:
 		return c, fmt.Errorf("r (%d) must be from 1 to %d", c.Rank, 1<<16)
-	case math.IsInf(c.Alpha, 0) || math.IsNaN(c.Alpha):
-		return c, fmt.Errorf("lora_alpha (%v) must be a finite number", c.Alpha)
+	case !(math.Abs(c.Alpha) <= math.MaxFloat32):
+		return c, fmt.Errorf("lora_alpha (%v) must be a number of float32", c.Alpha)
 	}
 	return c, nil
 }

@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"onering/models"
@@ -150,7 +151,16 @@ func Into(dir string, w *models.Weights) error {
 	if err := w.Layout.Check(f); err != nil {
 		return fmt.Errorf("lora: %s is not an adapter of this model with the modules and the rank of its %s: %w", dir, configFile, err)
 	}
-	return w.Load(f)
+	if err := w.Load(f); err != nil {
+		return err
+	}
+	for _, name := range w.Layout.Names() {
+		data, _, _ := w.View(name)
+		if i := slices.IndexFunc(data, func(x float32) bool { return x-x != 0 }); i >= 0 {
+			return fmt.Errorf("lora: %s: tensor %q has %v at its element %d: the training that wrote it had failed; take an earlier checkpoint", filepath.Join(dir, tensorFile), name, data[i], i)
+		}
+	}
+	return nil
 }
 
 // Is reports whether the folder dir holds an adapter.

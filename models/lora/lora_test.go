@@ -52,6 +52,7 @@ func TestRefused(t *testing.T) {
 		{`"r": 0`, "r (0)"},
 		{`"r": "many"`, "r: want a whole number"},
 		{`"lora_alpha": 1e999`, "lora_alpha"},
+		{`"lora_alpha": 1e300`, "lora_alpha"},
 		{`"target_modules": ["q_proj", "lm_head"]`, `"lm_head" is no module`},
 		{`"target_modules": ["model.layers.1.self_attn.q_proj"]`, "all layers share one graph"},
 		{`"target_modules": "(" `, "target_modules"},
@@ -140,6 +141,14 @@ func TestNew(t *testing.T) {
 	defer back.Close()
 	if !slices.Equal(back.Data, w.Data) || b.Scale != 2 || !slices.Equal(a.Modules, b.Modules) {
 		t.Errorf("read back: scale %g, modules %v", b.Scale, b.Modules)
+	}
+	w.Data[len(w.Data)-1] = float32(math.NaN())
+	broken := filepath.Join(t.TempDir(), "adapter")
+	if err := a.Save(broken, w, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Load(broken); err == nil || !strings.Contains(err.Error(), `lora_B.weight" has NaN at its element`) {
+		t.Errorf("a tensor with NaN: error %v", err)
 	}
 	s.Targets = []string{"q_proj", "nothing"}
 	if _, err := lora.New(s, m, ""); err == nil || !strings.Contains(err.Error(), `lora.targets: "nothing"`) {
