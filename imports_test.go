@@ -133,7 +133,7 @@ var testAllow = map[string]string{
 }
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/mpi"}
+var cgo = []string{"runtime", "runtime/mpi", "runtime/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

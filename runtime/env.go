@@ -12,11 +12,11 @@
 // memory is in arenas and buffers (arena.go, buffer.go), on the CPU or on a device
 // (memory.go).
 //
-// It is the only package of onering with cgo. onnxruntime_go loads the library and
-// makes its environment, logging and allocators. Sessions, values and bindings go
-// through ort.c, because onnxruntime_go does not share its C pointers and has no
-// thread pool for several sessions, no tensors without dimensions or elements, and
-// no memory but the CPU's.
+// With its sub-packages it is the only one of onering with cgo. onnxruntime_go loads
+// the library and makes its environment, logging and allocators. Sessions, values and
+// bindings go through ort.c, because onnxruntime_go does not share its C pointers and
+// has no thread pool for several sessions, no tensors without dimensions or elements,
+// and no memory but the CPU's.
 package runtime
 
 // #cgo linux LDFLAGS: -ldl

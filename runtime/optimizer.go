@@ -1,14 +1,8 @@
 package runtime
 
-// #cgo LDFLAGS: -lm
-// #include "tiles.h"
-import "C"
-
 import (
 	"errors"
 	"fmt"
-	goruntime "runtime"
-	"unsafe"
 
 	"onering/models"
 	"onering/models/ports"
@@ -43,7 +37,6 @@ type Optimizer struct {
 // elements.
 type optimizerPart struct {
 	program    *update
-	elements   int
 	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy, which may be nil
 	state      map[string]*Value // by port
 }
@@ -164,7 +157,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	for _, d := range dims {
 		size *= d
 	}
-	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value), elements: size})
+	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value)})
 	part := &o.parts[len(o.parts)-1]
 	if part.p, err = o.ring.trained().view(from, int64s(dims)...); err != nil {
 		return err
@@ -227,7 +220,11 @@ func (o *Optimizer) Update(rate, clip float64) error {
 			return err
 		}
 	}
-	atOnce(o.env.Threads(), len(tiled), func(i int) { tiled[i].runTiles() })
+	failed := make([]error, len(tiled))
+	atOnce(o.env.Threads(), len(tiled), func(i int) { failed[i] = tiled[i].runTiles() })
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
 	o.Updates++
 	return nil
 }
@@ -290,39 +287,19 @@ func (o *Optimizer) run(p *optimizerPart) error {
 type update struct {
 	binding *Binding
 	code    *tiles.Code
-	steps   []C.tile_step
-	scalars []C.float
+	scalars []float32 // of the code
 }
-
-// stepOps are the operators of tiles.Step.
-var stepOps = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.tile_sub, "Div": C.tile_div, "Sqrt": C.tile_sqrt}
 
 // newUpdate makes the update of a Program.
 func (o *Optimizer) newUpdate(p models.Program) (*update, error) {
 	if o.env.memory.Aliases() {
 		// What is not element-wise is ONNX Runtime's.
 		if code, err := tiles.Compile(p); err == nil {
-			return newTiles(code), nil
+			return &update{code: code, scalars: make([]float32, len(code.Scalars))}, nil
 		}
 	}
 	b, err := loadBinding(o.env, p)
 	return &update{binding: b}, err
-}
-
-func newTiles(code *tiles.Code) *update {
-	u := &update{code: code, scalars: make([]C.float, len(code.Scalars))}
-	is := func(x tiles.Operand) C.int {
-		if x.Scalar {
-			return 1
-		}
-		return 0
-	}
-	for _, s := range code.Steps {
-		u.steps = append(u.steps, C.tile_step{
-			op: stepOps[s.Op], to: C.int(s.To), a: C.int(s.A.Index), b: C.int(s.B.Index), a_scalar: is(s.A), b_scalar: is(s.B),
-		})
-	}
-	return u
 }
 
 // give sets the scalars of the code.
@@ -332,15 +309,15 @@ func (u *update) give(scalars map[string]float64) error {
 		if !ok {
 			return fmt.Errorf("runtime: the optimizer gives no %q, which its update reads", name)
 		}
-		u.scalars[i] = C.float(x)
+		u.scalars[i] = float32(x)
 	}
 	return nil
 }
 
 // runTiles updates the part with the code of its program.
-func (p *optimizerPart) runTiles() {
+func (p *optimizerPart) runTiles() error {
 	u := p.program
-	var at [tiles.Most]*C.float
+	arrays := make([][]float32, len(u.code.Inputs))
 	for i, name := range u.code.Inputs {
 		v := p.state[name]
 		switch name {
@@ -349,11 +326,9 @@ func (p *optimizerPart) runTiles() {
 		case ports.Grad:
 			v = p.g
 		}
-		at[i] = (*C.float)(v.data)
+		arrays[i] = valuesOf[float32](v)
 	}
-	C.onering_tiles(&u.steps[0], C.size_t(len(u.steps)), &at[0], C.size_t(len(u.code.Inputs)), C.size_t(u.code.Arrays),
-		unsafe.SliceData(u.scalars), C.size_t(p.elements))
-	goruntime.KeepAlive(p)
+	return u.code.Run(arrays, u.scalars)
 }
 
 // scalar binds a number to an input.

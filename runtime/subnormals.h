@@ -8,7 +8,7 @@
 // moments of a parameter without gradients decay to subnormal numbers. ONNX
 // Runtime's threads treat them as zero (FTZ and DAZ). The calling thread does a part
 // of the work, so it must do so too, but only for the run: Go code keeps its mode.
-// The loops of tiles.c do the same, since their results are ONNX Runtime's.
+// The loops of package tiles do the same, since their results are ONNX Runtime's.
 static unsigned flush_subnormals(void) {
 	unsigned state = _mm_getcsr();
 	_mm_setcsr(state | 0x8040);

@@ -1,5 +1,5 @@
-// Package tiles reads element-wise Programs, such as an optimizer's update, as steps
-// that can be done for a few elements at a time.
+// Package tiles runs element-wise Programs, such as an optimizer's update, on the CPU:
+// it reads them as steps (Compile), and does all steps for a few elements at a time.
 //
 // ONNX Runtime runs the operators of a graph one after the other, each over whole
 // tensors. On the CPU an update of AdamW so moves 136 bytes for each parameter, of which

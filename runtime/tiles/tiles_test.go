@@ -1,6 +1,8 @@
 package tiles_test
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,45 @@ func TestAdamW(t *testing.T) {
 	}
 	if _, err := tiles.Compile(p); err == nil || !strings.Contains(err.Error(), `output "copy"`) {
 		t.Errorf("with a copy: %v", err)
+	}
+}
+
+// Run has the results of Go's operators, one after the other, in ranges of any length,
+// and refuses arrays that the code is not for.
+func TestRun(t *testing.T) {
+	p, err := graph.Build("all", func(g *graph.Graph) {
+		x, y, s := g.Float("x", "n"), g.Float("y", "n"), g.Float("s")
+		z := graph.Sub(graph.Mul(x, s), graph.Div(s, y))
+		g.OutputOnto("x1", graph.Add(graph.Sqrt(graph.Mul(z, z)), y), "x")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tiles.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const s = 1.7
+	for _, n := range []int{0, 1, 15, 16, 17, 255, 256, 257, 1000} {
+		x, y, want := make([]float32, n), make([]float32, n), make([]float32, n)
+		for i := range x {
+			x[i], y[i] = 0.3*float32(i)-7, 1+0.11*float32(i%90)
+			product, quotient := float32(x[i]*s), float32(s/y[i])
+			z := float32(product - quotient)
+			want[i] = float32(math.Sqrt(float64(float32(z*z)))) + y[i]
+		}
+		if err := c.Run([][]float32{x, y}, []float32{s}); err != nil || !slices.Equal(x, want) {
+			t.Errorf("%d elements: %v, %v, want %v", n, err, x, want)
+		}
+	}
+	three := make([]float32, 3)
+	for _, arrays := range [][][]float32{{three}, {three, three[1:]}, {three, three, three}} {
+		if c.Run(arrays, []float32{1}) == nil {
+			t.Errorf("%d arrays, the last of %d elements", len(arrays), len(arrays[len(arrays)-1]))
+		}
+	}
+	if c.Run([][]float32{three, three}, nil) == nil {
+		t.Error("no scalar is given")
 	}
 }
 

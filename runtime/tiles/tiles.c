@@ -1,5 +1,5 @@
 #include "tiles.h"
-#include "subnormals.h"
+#include "../subnormals.h"
 
 #include <math.h>
 

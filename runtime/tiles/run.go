@@ -1,0 +1,50 @@
+package tiles
+
+// #cgo LDFLAGS: -lm
+// #include "tiles.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// operators are those of Step.
+var operators = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.tile_sub, "Div": C.tile_div, "Sqrt": C.tile_sqrt}
+
+// Run does the steps on arrays of one length, in the order of Inputs, with scalars in
+// the order of Scalars. The bits are those of ONNX Runtime's kernels on the CPU, in
+// which subnormal numbers are zero. It uses one thread; several may each run a part.
+func (c *Code) Run(arrays [][]float32, scalars []float32) error {
+	if len(arrays) != len(c.Inputs) || len(scalars) != len(c.Scalars) {
+		return fmt.Errorf("tiles: %d arrays and %d scalars for inputs %q and %q", len(arrays), len(scalars), c.Inputs, c.Scalars)
+	}
+	var at [Most]*C.float
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	for i, a := range arrays {
+		if len(a) != len(arrays[0]) {
+			return fmt.Errorf("tiles: %d elements of %q, %d of %q", len(a), c.Inputs[i], len(arrays[0]), c.Inputs[0])
+		}
+		if len(a) == 0 {
+			return nil
+		}
+		pins.Pin(&a[0]) // does nothing for memory that is not Go's
+		at[i] = (*C.float)(unsafe.Pointer(&a[0]))
+	}
+	steps := make([]C.tile_step, len(c.Steps))
+	for i, s := range c.Steps {
+		steps[i] = C.tile_step{op: operators[s.Op], to: C.int(s.To), a: C.int(s.A.Index), b: C.int(s.B.Index), a_scalar: isScalar(s.A), b_scalar: isScalar(s.B)}
+	}
+	C.onering_tiles(unsafe.SliceData(steps), C.size_t(len(steps)), &at[0], C.size_t(len(arrays)), C.size_t(c.Arrays),
+		(*C.float)(unsafe.SliceData(scalars)), C.size_t(len(arrays[0])))
+	return nil
+}
+
+func isScalar(x Operand) C.int {
+	if x.Scalar {
+		return 1
+	}
+	return 0
+}
