@@ -71,12 +71,13 @@ func TestNext(t *testing.T) {
 			`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template 'Q: {problem}' --stop '` + "\n'",
 		}},
 		{nil, []string{`echo '{"prompt":"What is 1+1?"}' | onering generate --model 'a run/c' --template auto`}},
+		{[]string{"model.path=builtin:arithmetic", "model.template=no"}, []string{`echo '{"prompt":"1+1="}' | onering generate --model 'a run/c' --template no`}},
 		{[]string{"lora.on=true", "model.template=chat", "eval.suites=amc"}, []string{
-			`echo '{"prompt":"What is 1+1?"}' | onering generate --model m --adapter 'a run/c' --template chat`,
+			`onering chat --model m --adapter 'a run/c'`,
 			"onering eval --model m --adapter 'a run/c' --template chat --suite amc",
 		}},
 	} {
-		settings, err := flagLayer(append(tt.sets, "data.train=x.jsonl", "model.path=m"))
+		settings, err := flagLayer(append([]string{"data.train=x.jsonl", "model.path=m"}, tt.sets...))
 		if err != nil {
 			t.Fatal(err)
 		}

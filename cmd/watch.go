@@ -194,17 +194,21 @@ func extraction(c train.Config) string {
 
 // next returns commands that show what was learned, with the template of the training.
 func (s summary) next(c train.Config) []string {
-	model := " --model " + shellQuoted(s.Checkpoint)
+	model, tokenizer := " --model "+shellQuoted(s.Checkpoint), s.Checkpoint
 	if c.LoRA.On {
+		tokenizer = c.Model.Path
 		model = " --model " + shellQuoted(c.Model.Path) + " --adapter " + shellQuoted(s.Checkpoint)
 	}
 	if c.Data.Train.Is(train.Arithmetic) {
 		return []string{`echo '{"prompt":"417+385="}' | onering generate` + model}
 	}
 	talk, template := "onering chat"+model, " --template "+shellQuoted(c.Model.Template)
-	// chat has no --adapter.
-	if c.LoRA.On || c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(s.Checkpoint)) {
-		talk = `echo '{"prompt":"What is 1+1?"}' | onering generate` + model + template
+	if c.Model.Template != "chat" && !(c.Model.Template == tokenize.DefaultTemplate && canChat(tokenizer)) {
+		prompt := "What is 1+1?"
+		if c.Model.Path == train.Arithmetic { // has no letters in its vocabulary
+			prompt = "1+1="
+		}
+		talk = `echo '{"prompt":"` + prompt + `"}' | onering generate` + model + template
 	}
 	rest := ""
 	if c.Model.System != "" {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -148,8 +149,11 @@ func openText(r *bufio.Reader, name string, closeReader func() error) (source, e
 	// The first byte that is not blank decides between an array and lines of objects.
 	for n := 1; n <= r.Size(); n++ {
 		head, err := r.Peek(n)
+		if err == io.EOF {
+			return nil, errors.New("no rows: the file has only blank lines")
+		}
 		if err != nil {
-			return nil, fmt.Errorf("no rows: %w", err)
+			return nil, err
 		}
 		switch c := head[n-1]; {
 		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
