@@ -85,7 +85,7 @@ var rooms = []struct {
 	{"train/metrics", ""},
 	{"train/rundir", "files train/metrics models"},
 	{"train/ranks", "models train/learn"},
-	{"train/saving", "train/learn train/ranks train/memory train/rundir runtime models"},
+	{"train/saving", "train/learn train/ranks train/memory train/metrics train/rundir runtime models"},
 	{"train/supervised", "train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize settings"},
 	{"train/sweep", "files models"},
 

@@ -179,7 +179,7 @@ func flagLayer(sets []string) (layer, error) {
 const envPrefix = "ONERING_"
 
 // envOthers are variables of the same prefix that are not settings of a run.
-var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE"}
+var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI"}
 
 // envLayer reads the settings in environ, whose entries are NAME=value. An empty
 // variable counts as none.

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,8 +29,7 @@ type team struct {
 // joinTeam joins the other ranks where a launcher of MPI has started several processes.
 // From then on only the first rank prints.
 func joinTeam(c *cobra.Command, d train.DistributedConfig) (team, error) {
-	launch, ok := mpi.Launched()
-	if !ok || launch.Size == 1 {
+	if launch, ok := mpi.Launched(); !ok || !launch.Several() {
 		return team{Group: ranks.Alone()}, nil
 	}
 	version := readVersion()
@@ -118,6 +118,24 @@ func (t team) split() train.Split {
 	return train.Split{Ranks: t.Size(), OnHost: t.world.LocalSize()}
 }
 
+// shareInput gives all ranks the standard input of the first, where that is what a
+// command reads.
+func (t team) shareInput(c *cobra.Command, path string) (err error) {
+	if path != "-" || t.Size() == 1 {
+		return nil
+	}
+	var text []byte
+	if t.First() {
+		text, err = io.ReadAll(c.InOrStdin())
+	}
+	if err := t.AgreeOn(err); err != nil {
+		return err
+	}
+	text, err = t.Tell(text)
+	c.SetIn(bytes.NewReader(text))
+	return err
+}
+
 // hasGPU says whether the system shows a GPU of a number.
 func hasGPU(n int) bool {
 	_, err := os.Stat(fmt.Sprintf("/dev/nvidia%d", n))
@@ -162,15 +180,37 @@ func gathered[T any](t team, own T) ([]T, error) {
 // runsAlone are commands that several ranks would each do as a whole.
 var runsAlone = map[string]bool{
 	"onering bench": true, "onering merge": true, "onering push": true, "onering replay": true, "onering serve": true,
-	"onering sft": true, "onering step": true, "onering sweep": true,
+	"onering step": true, "onering sweep": true,
 }
 
-// aloneOnly refuses a command that runs alone where several ranks were started.
+// aloneOnly refuses what goes with one process where several were started.
 func aloneOnly(c *cobra.Command) error {
-	if launch, ok := mpi.Launched(); ok && launch.Size != 1 && runsAlone[c.CommandPath()] {
-		return usagef("%s runs in one process, and %s has started several: start it without; train, eval and generate divide their work", c.CommandPath(), launch.Launcher)
+	launch, ok := mpi.Launched()
+	if !ok || !launch.Several() {
+		return nil
+	}
+	if runsAlone[c.CommandPath()] {
+		return usagef("%s runs in one process, and %s has started several: start it without; train, sft, eval and generate divide their work", c.CommandPath(), launch.Launcher)
+	}
+	if f := c.Flags().Lookup("config"); f != nil && f.Value.String() == "-" {
+		return usagef("--config -: only the first of the processes that %s has started has an input: name a file that all can read", launch.Launcher)
 	}
 	return nil
+}
+
+// follows says whether this process is one of several and not the first, which speaks
+// for all.
+func follows() bool {
+	launch, ok := mpi.Launched()
+	return ok && launch.Several() && launch.Rank > 0
+}
+
+// setLogger has the first of the processes that were started log to w.
+func setLogger(w io.Writer, level slog.Level) {
+	slog.SetDefault(newLogger(w, level))
+	if follows() {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
 }
 
 // unobserved is the observer of all ranks but the first.

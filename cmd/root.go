@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -81,6 +82,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	var ended *mpi.AbortError // which rank 0 prints for all
 	if !errors.As(err, &ended) {
+		if follows() {
+			// What fails before the ranks have met mostly fails on all. Rank 0 says it, and the
+			// launcher ends the others.
+			time.Sleep(2 * time.Second)
+		}
 		for _, line := range errorLines(err, args) {
 			fmt.Fprintf(stderr, "onering: %s\n", line)
 		}
@@ -171,7 +177,7 @@ line or the configuration is wrong.`,
 			case verbose:
 				level = slog.LevelDebug
 			}
-			slog.SetDefault(newLogger(c.ErrOrStderr(), level))
+			setLogger(c.ErrOrStderr(), level)
 			if outlivesReaders[c.CommandPath()] {
 				surviveClosedPipes(c)
 			}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,10 @@ The folder --out is a model that --model DIR and transformers load, and a run:
 run.toml, metrics.jsonl, report.html, tensorboard/, log.txt, checkpoints/.
 With --lora it is an adapter that --adapter DIR and PEFT load, and the default
 learning rate is ten times as large.
---resume continues a run that was interrupted, and ends with the same bits.`,
+--resume continues a run that was interrupted, and ends with the same bits.
+
+mpirun -n N onering sft divides the work among N processes, on one machine or
+several.`,
 		Example: `  onering sft --model Qwen/Qwen2.5-0.5B --data chats.jsonl --out tuned
   onering sft --model small --data math.parquet --prompt problem --response solution \
     --out warm --template qwen_math --held-out 0.05 --eval-every 50
@@ -82,47 +86,45 @@ func (s *sftCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	t, err := joinTeam(c, config.Distributed)
+	if err != nil {
+		return err
+	}
+	return t.leave(s.runOn(c, t, config))
+}
+
+// runOn is run of all ranks. The first one looks after the folder and has the input.
+func (s *sftCommand) runOn(c *cobra.Command, t team, config supervised.Config) error {
 	dir := config.Output.Dir
-	switch {
-	case s.resume && supervised.Finished(dir):
+	finished, err := t.Decide(s.resume && supervised.Finished(dir))
+	if err != nil {
+		return err
+	}
+	if finished {
 		slog.Info("the run is finished: there is nothing to resume", "folder", dir)
 		fmt.Fprintln(c.OutOrStdout(), dir)
 		return nil
-	case !s.resume && s.show == 0:
-		if err := checkVacant(dir, "choose another folder with --out, or continue the run in it with --resume"); err != nil {
-			return err
-		}
 	}
-	local, err := localSFT(c, &config)
-	if err != nil {
+	if !s.resume && s.show == 0 && t.First() {
+		err = checkVacant(dir, "choose another folder with --out, or continue the run in it with --resume")
+	}
+	if err := t.AgreeOn(err); err != nil {
 		return err
 	}
-	list, err := readDemonstrations(c, "--data", local.Data.Train, local.Data)
-	if err != nil {
+	if err := t.shareInput(c, config.Data.Train); err != nil {
 		return err
 	}
-	var held []data.Demonstration
-	if local.Data.Eval != "" {
-		if held, err = readDemonstrations(c, "--eval-data", local.Data.Eval, local.Data); err != nil {
-			return err
-		}
-	}
-	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, fresh: local.LoRA.On, base: local.LoRA.BaseDType, runtime: local.Runtime}
-	e, err := f.open(c)
-	if err != nil {
+	x := &demonstrations{given: config}
+	defer x.close()
+	if err := t.inTurn(func() error { return x.open(c, t) }); err != nil {
 		return err
 	}
-	defer e.Close()
-	if config.LoRA.On {
-		if err := e.policy.NewAdapter(config.LoRA.Settings, config.Model.Path, uint64(config.Train.Seed)); err != nil {
-			return err
-		}
-	}
+	e, local := x.engine, x.local
 	if s.show > 0 {
-		return showDemonstrations(c, local, e, list[:min(s.show, len(list))])
+		return showDemonstrations(c, local, e, x.list[:min(s.show, len(x.list))])
 	}
 	announceAdapter(e.policy, config.Optimizer.LearningRate)
-	end, err := trainSFT(c, config, local, e, list, held, s.resume)
+	end, err := trainSFT(c, t, x, s.resume)
 	if err != nil {
 		return err
 	}
@@ -131,6 +133,41 @@ func (s *sftCommand) run(c *cobra.Command) error {
 	}
 	fmt.Fprintln(c.OutOrStdout(), dir)
 	return nil
+}
+
+// demonstrations are what a model is trained on, and the model.
+type demonstrations struct {
+	given, local supervised.Config // with names on a hub, pinned, and with paths in their place
+	list, held   []data.Demonstration
+	engine       *engine
+}
+
+// open reads the demonstrations and opens the model.
+func (x *demonstrations) open(c *cobra.Command, t team) (err error) {
+	if x.local, err = localSFT(c, &x.given); err != nil {
+		return err
+	}
+	local := x.local
+	if x.list, err = readDemonstrations(c, "--data", local.Data.Train, local.Data); err != nil {
+		return err
+	}
+	if local.Data.Eval != "" {
+		if x.held, err = readDemonstrations(c, "--eval-data", local.Data.Eval, local.Data); err != nil {
+			return err
+		}
+	}
+	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, fresh: local.LoRA.On, base: local.LoRA.BaseDType, runtime: local.Runtime}
+	t.place(&f.runtime)
+	if x.engine, err = f.open(c); err != nil || !local.LoRA.On {
+		return err
+	}
+	return x.engine.policy.NewAdapter(local.LoRA.Settings, x.given.Model.Path, uint64(local.Train.Seed))
+}
+
+func (x *demonstrations) close() {
+	if x.engine != nil {
+		x.engine.Close()
+	}
 }
 
 // localSFT returns the configuration with paths instead of names on a hub, which it
@@ -191,42 +228,50 @@ func showDemonstrations(c *cobra.Command, config supervised.Config, e *engine, l
 	return nil
 }
 
-// trainSFT trains to the end, or until a signal. local is config with paths instead
-// of names on a hub.
-func trainSFT(c *cobra.Command, config, local supervised.Config, e *engine, list, held []data.Demonstration, resume bool) (sftSummary, error) {
+// trainSFT trains to the end, or until a signal.
+func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSummary, error) {
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
+	if !t.First() {
+		end, err := trainOn(ctx, t, x, unrecorded{}, resume, func(*supervised.Trainer) error { return nil })
+		return summarizeSFT(end), err
+	}
 	log := new(logFile)
 	defer log.join()()
 	watch := &sftWatcher{watcher: watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), log: log}}
 	defer watch.close()
-	dir := config.Output.Dir
+	dir := x.given.Output.Dir
 	observer, finishReport, closeStatus, err := addObservers(c, watch, dir, 0)
 	if err != nil {
-		return sftSummary{}, err
+		return sftSummary{}, t.AgreeOn(err)
 	}
 	defer closeStatus()
-	feed, err := newSinkFeed(config.Output.Sink, observer)
+	feed, err := newSinkFeed(x.given.Output.Sink, observer)
 	if err != nil {
-		return sftSummary{}, err
+		return sftSummary{}, t.AgreeOn(err)
 	}
-	trainer, err := supervised.New(local, e.env, e.policy, list, held, slog.Default(), sftObserver{feed})
-	if err != nil {
-		return sftSummary{}, err
-	}
-	defer trainer.Close()
-	watch.steps = trainer.Steps()
-	begin := func() error { return beginRun(dir, sectionsOfSFT(&config), log, feed) }
-	if resume {
-		trainer.Resumed = begin // until then its folder keeps its run.toml
-	} else if err := begin(); err != nil {
-		return sftSummary{}, err
-	}
-	end, err := trainer.Run(ctx, resume)
-	finishReport()
+	begun := false
+	end, err := trainOn(ctx, t, x, sftObserver{feed}, resume, func(trainer *supervised.Trainer) error {
+		watch.steps = trainer.Steps()
+		begin := func() error { return beginRun(dir, sectionsOfSFT(&x.given), log, feed) }
+		begun = true
+		if resume {
+			trainer.Resumed = begin // until then its folder keeps its run.toml
+			return nil
+		}
+		return begin()
+	})
 	summary := summarizeSFT(end)
+	if !begun {
+		return summary, err
+	}
+	finishReport()
 	feed.finish(summary, err)
-	if s := stopped(); s != nil && errors.Is(err, context.Canceled) {
+	s := stopped()
+	if s == nil && t.world != nil {
+		s = syscall.SIGTERM // came to another rank
+	}
+	if s != nil && errors.Is(err, context.Canceled) {
 		return summary, interrupted{s, "to continue from the last checkpoint: onering sft --resume --out " + dir}
 	}
 	if err == nil {
@@ -235,6 +280,25 @@ func trainSFT(c *cobra.Command, config, local supervised.Config, e *engine, list
 	}
 	return summary, err
 }
+
+// trainOn opens a Trainer on each rank, has each prepare and trains.
+func trainOn(ctx context.Context, t team, x *demonstrations, observer supervised.Observer, resume bool, prepare func(*supervised.Trainer) error) (supervised.Summary, error) {
+	trainer, err := supervised.NewOn(t.Group, x.local, x.engine.env, x.engine.policy, x.list, x.held, slog.Default(), observer)
+	if err == nil {
+		defer trainer.Close()
+		err = prepare(trainer)
+	}
+	if err := t.AgreeOn(err); err != nil {
+		return supervised.Summary{}, err
+	}
+	return trainer.Run(ctx, resume)
+}
+
+// unrecorded is the observer of all ranks but the first.
+type unrecorded struct{ unobserved }
+
+// Record implements supervised.Observer.
+func (unrecorded) Record(metrics.Record) {}
 
 // An sftSummary is what "sft --json" prints.
 type sftSummary struct {

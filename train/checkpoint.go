@@ -28,7 +28,7 @@ func (t *Trainer) Release() { t.learner.learned().Release() }
 // restore brings the run to its newest whole checkpoint, or to its beginning if it
 // has none yet.
 func (t *Trainer) restore() error {
-	found, err := newest(t.roller, t.folder, t.log)
+	found, err := saving.Newest(t.learner.ranks, t.folder, t.log)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
-	"unsafe"
 
 	"onering/data"
 	"onering/data/arithmetic"
@@ -147,7 +145,7 @@ func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	p.base = &rundir.Base{Model: base, Digest: checksum(p.Weights), Held: heldIn(p.Weights)}
+	p.base = &rundir.Base{Model: base, Digest: saving.Checksum(p.Weights), Held: heldIn(p.Weights)}
 	return p.adapt(a, w)
 }
 
@@ -193,7 +191,7 @@ func (p *Policy) checkTrained(dir string) error {
 	if err != nil || base == nil {
 		return err
 	}
-	is := checksum(p.Weights)
+	is := saving.Checksum(p.Weights)
 	switch {
 	case base.Digest == is:
 		p.base = base
@@ -393,19 +391,11 @@ func (p *Policy) LoadExact(checkpoint string) error {
 
 // Fingerprint returns a checksum over all weights, those of the adapter too.
 func (p *Policy) Fingerprint() string {
-	text := checksum(p.Weights)
+	text := saving.Checksum(p.Weights)
 	if p.Adapter != nil {
-		text += " with adapter " + checksum(p.Ring.Adapter)
+		text += " with adapter " + saving.Checksum(p.Ring.Adapter)
 	}
 	return text
-}
-
-func checksum(w *models.Weights) string {
-	sum, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
-	w.Each(func(_ int, part []float32) {
-		sum = crc32.Update(sum, table, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(part))), len(part)*4))
-	})
-	return fmt.Sprintf("crc32c:%08x", sum)
 }
 
 // Close frees the weights.

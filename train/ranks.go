@@ -1,22 +1,15 @@
 package train
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/gob"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
-	"runtime/debug"
-	"slices"
 
 	"onering/eval"
 	"onering/reward"
 	"onering/sampler"
-	"onering/train/learn"
-	"onering/train/metrics"
-	"onering/train/rundir"
+	"onering/settings"
+	"onering/train/ranks"
+	"onering/train/saving"
 )
 
 // Of several ranks each samples and grades the responses to its share of the problems,
@@ -65,7 +58,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats) error {
 			own.Rollouts = append(own.Rollouts, graded{x.Response, x.LogProb, x.Entropy, x.Text, x.Score, x.Truncated})
 		}
 	}
-	all, err := gatherAll(r, own)
+	all, err := ranks.GatherAll(r.ranks, own)
 	if err != nil {
 		return err
 	}
@@ -92,25 +85,6 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats) error {
 	return nil
 }
 
-// gatherAll returns what each rank gives, by rank.
-func gatherAll[T any](r *roller, own T) ([]T, error) {
-	var b bytes.Buffer
-	if err := r.ranks.AgreeOn(gob.NewEncoder(&b).Encode(own)); err != nil {
-		return nil, err
-	}
-	texts, err := r.ranks.Gather(b.Bytes())
-	if err != nil {
-		return nil, err
-	}
-	all := make([]T, len(texts))
-	for rank, text := range texts {
-		if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&all[rank]); err != nil {
-			return nil, fmt.Errorf("train: what rank %d has sent: %w", rank, err)
-		}
-	}
-	return all, nil
-}
-
 // evaluated is what a rank has sampled of an evaluation.
 type evaluated struct {
 	Responses []eval.Response
@@ -130,7 +104,7 @@ func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Resp
 	if err := r.ranks.AgreeOn(errors.Join(err, r.grades.Exchange())); err != nil {
 		return err
 	}
-	all, err := gatherAll(r, own)
+	all, err := ranks.GatherAll(r.ranks, own)
 	if err != nil {
 		return err
 	}
@@ -156,40 +130,6 @@ func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Resp
 	return nil
 }
 
-// A found is the newest checkpoint of a run; Dir is empty where there is none.
-type found struct {
-	Dir   string
-	State rundir.State
-	Round *rundir.Round // that it lies inside, or nil
-}
-
-// newest reads the newest checkpoint on the first rank, and returns it on all: the others
-// may have no folder of the run.
-func newest(r *roller, folder *rundir.Folder, log *slog.Logger) (f found, err error) {
-	group := r.ranks
-	if group.First() {
-		f, err = readNewest(folder, log)
-	}
-	if err := group.AgreeOn(err); err != nil || group.Size() == 1 {
-		return f, err
-	}
-	all, err := gatherAll(r, f)
-	if err != nil {
-		return f, err
-	}
-	return all[0], nil
-}
-
-func readNewest(folder *rundir.Folder, log *slog.Logger) (f found, err error) {
-	if f.Dir, err = folder.NewestCheckpoint(log); err != nil || f.Dir == "" {
-		return f, err
-	}
-	if f.State, err = rundir.ReadState(f.Dir); err == nil && f.State.Inside {
-		f.Round, err = rundir.ReadRound(f.Dir)
-	}
-	return f, err
-}
-
 // checkSame ends the run unless all ranks have the same program, settings, problems and
 // weights.
 func (t *Trainer) checkSame() error {
@@ -197,36 +137,22 @@ func (t *Trainer) checkSame() error {
 	if group.Size() == 1 {
 		return nil
 	}
-	program := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		program = digest(info.String())
-	}
 	c := t.Config
-	settings := fmt.Sprintf("%v %+v %+v %+v", c.Train, c.Eval, c.Distributed, c.Optimizer)
-	for _, key := range slices.Sorted(maps.Keys(decisive(c))) {
-		settings += "\n" + key + "=" + decisive(c)[key]
-	}
-	for _, x := range []struct{ thing, text string }{
-		{"program", program}, {"configuration", digest(settings)}, {"set of problems", t.roller.digest}, {"model", t.learner.fingerprint(true)},
-	} {
-		if err := group.Same(x.thing, x.text); err != nil {
-			return err
+	values := decisive(c)
+	for section, pointer := range map[string]any{"train": &c.Train, "eval": &c.Eval, "distributed": &c.Distributed, "optimizer": &c.Optimizer} {
+		for _, f := range settings.Fields(pointer) {
+			values[section+"."+f.Key] = fmt.Sprint(f.Value)
 		}
+	}
+	err := saving.CheckSame(group, saving.Configuration(values),
+		saving.Trait{Thing: "set of problems", Text: t.roller.digest}, saving.Trait{Thing: "model", Text: t.learner.policy.Fingerprint()})
+	if err != nil {
+		return err
 	}
 	trained := t.learner.policy.Ring.Trained()
 	t.log.Info("ranks train together", "ranks", group.Size(), "shard", c.Distributed.Shard,
-		"bytes_sent_per_step", t.learner.predicted(), "parameters", trained.Parameters())
+		"bytes_sent_per_step", t.learner.learned().Predicted(group), "parameters", trained.Parameters())
 	return nil
-}
-
-func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16] }
-
-// fingerprint is a digest of the weights that are trained or, with all, of all.
-func (l *learner) fingerprint(all bool) string {
-	if all {
-		return l.policy.Fingerprint()
-	}
-	return checksum(l.policy.Ring.Trained())
 }
 
 // checkWeights ends the run unless all ranks have the same weights, where
@@ -236,32 +162,5 @@ func (t *Trainer) checkWeights() error {
 	if l.ranks.Size() == 1 || every == 0 || t.at.Step%every != 0 {
 		return nil
 	}
-	w := l.policy.Ring.Trained()
-	if err := l.ranks.AgreeOn(l.env.Download(w)); err != nil {
-		return err
-	}
-	text := l.fingerprint(false)
-	l.env.Forget(w)
-	if err := l.ranks.Same("digest of the weights", text); err != nil {
-		return &learn.UpdateError{Err: fmt.Errorf("train: after step %d: %w", t.at.Step, err)}
-	}
-	return nil
-}
-
-// predicted is how many bytes this rank sends in a step.
-func (l *learner) predicted() int64 {
-	var bounds []int
-	if b := l.stepper.Optimizer().Bounds(); len(b) > 2 {
-		bounds = b
-	}
-	return l.ranks.Volume(len(l.policy.Ring.Trained().Data), bounds)
-}
-
-// volume is how many bytes of gradients and weights this rank has sent since it had sent
-// so many, and how many a step should take.
-func (l *learner) volume(sent int64) metrics.Record {
-	if l.ranks.Size() == 1 {
-		return nil
-	}
-	return metrics.Record{}.With("ranks/sent_bytes", l.ranks.Sent()-sent).With("ranks/predicted_bytes", l.predicted())
+	return l.learned().CheckWeights(l.ranks, t.at.Step)
 }

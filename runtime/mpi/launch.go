@@ -28,6 +28,9 @@ var launchers = []struct {
 	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0},
 }
 
+// Several says whether the launcher started more than one process, as far as it says.
+func (l Launch) Several() bool { return l.Size != 1 }
+
 // Launched says whether a launcher of MPI started this process, mpirun, mpiexec or
 // srun, by the environment alone: it loads no library. A launcher may start a single
 // rank, with Size 1. srun counts where it started several tasks.

@@ -90,14 +90,6 @@ func Open(ctx context.Context, o Options) (*World, error) {
 	}
 	w, err := start(ctx, o, launch)
 	if err != nil {
-		// What fails here mostly fails on all ranks. The others let rank 0 say it, and the
-		// launcher ends them.
-		if launch.Rank > 0 {
-			select {
-			case <-time.After(2 * time.Second):
-			case <-ctx.Done():
-			}
-		}
 		return nil, err
 	}
 	if err := w.introduce(ctx); err != nil {

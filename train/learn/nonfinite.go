@@ -27,9 +27,14 @@ type NonfiniteError struct {
 	// caller changes both.
 	Sequences []int
 	Among     string
+	// Elsewhere is what the rank says that found it, if that is another one.
+	Elsewhere string
 }
 
 func (e *NonfiniteError) Error() string {
+	if e.Elsewhere != "" {
+		return e.Elsewhere
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is %v", e.What, e.Value)
 	if n := len(e.Sequences); n > 0 {

@@ -2,7 +2,6 @@ package learn
 
 import (
 	"errors"
-	"fmt"
 	"math"
 )
 
@@ -94,10 +93,6 @@ func (Alone) Scatter([]float32, []int) error { return nil }
 // the memory of another ended.
 var errMemoryElsewhere = errors.New("learn: memory ended on another rank")
 
-// ErrOtherRank is what a rank returns whose step stops because another rank
-// failed.
-var ErrOtherRank = errors.New("learn: another rank failed")
-
 // outcome is what err means for the step.
 func (s *Stepper) outcome(err error) Outcome {
 	var nonfinite *NonfiniteError
@@ -119,14 +114,20 @@ func (s *Stepper) agree(err error) error {
 	switch {
 	case failed != nil:
 		return errors.Join(err, failed)
-	case all == own:
-		return err
-	case all == OutOfMemory:
+	case all == OutOfMemory && own != all:
 		return errMemoryElsewhere
-	case all == NotFinite:
-		return &NonfiniteError{What: "a figure of another rank", Value: math.NaN()}
-	case err != nil:
-		return fmt.Errorf("%w; on this rank: %v", ErrOtherRank, err)
+	case all < NotFinite:
+		return err
 	}
-	return ErrOtherRank
+	if own != all {
+		err = nil // theirs counts
+	}
+	said := s.ranks.AgreeOn(err)
+	switch {
+	case all == Failed:
+		return said
+	case own == all:
+		return err
+	}
+	return &NonfiniteError{What: "a figure of another rank", Value: math.NaN(), Elsewhere: said.Error()}
 }

@@ -34,6 +34,16 @@ func (o *others) Agree(own learn.Outcome) (learn.Outcome, error) {
 	return own, o.gone
 }
 
+var errTheirs = errors.New("rank 1: what they met")
+
+// AgreeOn is called where an outcome says that somebody has an error.
+func (o *others) AgreeOn(own error) error {
+	if own == nil {
+		return errTheirs
+	}
+	return own
+}
+
 func (o *others) Sum([]float32) error {
 	o.sums++
 	return nil
@@ -62,11 +72,11 @@ func TestRanks(t *testing.T) {
 		{name: "their memory ends, weighed", outcomes: []learn.Outcome{done, memory}, agreed: []learn.Outcome{done, done, done, done}, sums: 1, tokens: 256},
 		{name: "our memory ends", fails: 1, agreed: []learn.Outcome{memory, done, done}, sums: 1, tokens: 256},
 		{name: "theirs is not finite", outcomes: []learn.Outcome{notFinite}, agreed: []learn.Outcome{done}, tokens: 512,
-			check: func(err error) bool { return errors.As(err, &nonfinite) }},
+			check: func(err error) bool { return errors.As(err, &nonfinite) && err.Error() == errTheirs.Error() }},
 		{name: "theirs is not finite while our memory ends", fails: 1, outcomes: []learn.Outcome{notFinite}, agreed: []learn.Outcome{memory}, tokens: 512,
 			check: func(err error) bool { return errors.As(err, &nonfinite) }},
 		{name: "they fail", known: true, outcomes: []learn.Outcome{failed}, agreed: []learn.Outcome{done}, tokens: 512,
-			check: func(err error) bool { return errors.Is(err, learn.ErrOtherRank) }},
+			check: func(err error) bool { return errors.Is(err, errTheirs) }},
 		{name: "they are gone", known: true, gone: errors.New("no answer"), agreed: []learn.Outcome{done}, tokens: 512,
 			check: func(err error) bool { return err != nil && err.Error() == "no answer" }},
 	} {

@@ -1,10 +1,13 @@
 package ranks
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
+	"strings"
 
 	"onering/train/learn"
 )
@@ -50,6 +53,25 @@ func (g *Group) Gather(own []byte) ([][]byte, error) {
 		all[r] = make([]byte, n)
 	}
 	return all, g.exchange(tagBlob, func(int) []byte { return own }, func(r int) []byte { return all[r] })
+}
+
+// GatherAll returns what each rank gives, by rank: a value that package gob can carry.
+func GatherAll[T any](g *Group, own T) ([]T, error) {
+	var b bytes.Buffer
+	if err := g.AgreeOn(gob.NewEncoder(&b).Encode(own)); err != nil {
+		return nil, err
+	}
+	texts, err := g.Gather(b.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(texts))
+	for rank, text := range texts {
+		if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&all[rank]); err != nil {
+			return nil, fmt.Errorf("ranks: what rank %d has sent: %w", rank, err)
+		}
+	}
+	return all, nil
 }
 
 // mostBytes bounds what a rank is believed to send.
@@ -172,7 +194,8 @@ func (g *Group) Agree(own learn.Outcome) (learn.Outcome, error) {
 }
 
 // Same returns an error on every rank unless all have the same text of a thing. It
-// names the first rank that has another one than the first rank.
+// names the first rank that has another one than the first rank, and the first line in
+// which they differ.
 func (g *Group) Same(thing, text string) error {
 	all, err := g.Gather([]byte(text))
 	if err != nil {
@@ -180,10 +203,30 @@ func (g *Group) Same(thing, text string) error {
 	}
 	for r, other := range all {
 		if string(other) != string(all[0]) {
-			return &DifferError{thing, r, string(other), string(all[0])}
+			x := &DifferError{Thing: thing, Rank: r}
+			x.Other, x.First = firstDifference(string(other), string(all[0]))
+			return x
 		}
 	}
 	return nil
+}
+
+// firstDifference returns the first lines in which two texts differ.
+func firstDifference(a, b string) (lineOfA, lineOfB string) {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	i := 0
+	for i < min(len(x), len(y))-1 && x[i] == y[i] {
+		i++
+	}
+	return shortened(x[i]), shortened(y[i])
+}
+
+// shortened returns at most 200 bytes of a text.
+func shortened(text string) string {
+	if len(text) <= 200 {
+		return text
+	}
+	return strings.ToValidUTF8(text[:200], "") + " ..."
 }
 
 // A DifferError says that a rank has something else than the first one.

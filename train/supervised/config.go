@@ -26,7 +26,9 @@ type Config struct {
 	Optimizer OptimizerConfig     `toml:"optimizer"`
 	Train     LoopConfig          `toml:"train"`
 	Runtime   train.RuntimeConfig `toml:"runtime"`
-	Output    OutputConfig        `toml:"output"`
+	// Distributed says how several ranks train together; alone they change nothing.
+	Distributed train.DistributedConfig `toml:"distributed"`
+	Output      OutputConfig            `toml:"output"`
 }
 
 // A ModelConfig says which model is trained.
@@ -98,8 +100,8 @@ func Default(path string) Config {
 			Warmup: 30, Floor: 0.1,
 		},
 		Train:   LoopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
-		Runtime: train.Default().Runtime,
-		Output:  OutputConfig{DType: "float32"},
+		Runtime: train.Default().Runtime, Distributed: train.Default().Distributed,
+		Output: OutputConfig{DType: "float32"},
 	}
 	if path == train.Arithmetic {
 		c.Model.Template, c.Optimizer.LearningRate = "no", 3e-3
@@ -150,7 +152,7 @@ type Section struct {
 
 // Sections lists the sections of c.
 func (c *Config) Sections() []Section {
-	return []Section{{"model", &c.Model}, {"lora", &c.LoRA}, {"data", &c.Data}, {"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime}, {"output", &c.Output}}
+	return []Section{{"model", &c.Model}, {"lora", &c.LoRA}, {"data", &c.Data}, {"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime}, {"distributed", &c.Distributed}, {"output", &c.Output}}
 }
 
 // rate is the learning rate of step n (from 0) of total.

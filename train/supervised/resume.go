@@ -31,7 +31,7 @@ func Finished(dir string) bool {
 // finish writes the model, or the adapter, into the run folder. A process that is
 // killed in the middle leaves no config, and the run is resumed from its checkpoint.
 func (t *Trainer) finish() error {
-	if err := t.saver.Wait(); err != nil {
+	if err := t.saver.Wait(); err != nil || t.folder == nil {
 		return err
 	}
 	trained := t.policy.Ring.Trained()
@@ -103,7 +103,7 @@ func decisive(c Config) map[string]string {
 	}
 	for _, key := range []string{
 		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last", "train.keep_best", "train.eval_every",
-		"runtime.library", "output.dir", "output.dtype", "output.sink",
+		"runtime.library", "distributed.shard", "distributed.check_every", "distributed.timeout", "output.dir", "output.dtype", "output.sink",
 	} {
 		delete(values, key)
 	}
@@ -113,38 +113,58 @@ func decisive(c Config) map[string]string {
 // resume restores the newest checkpoint, or begins again if there is none yet, and
 // recalls what the folder says of the run before.
 func (t *Trainer) resume(s *Summary) error {
-	dir, err := t.folder.NewestCheckpoint(t.log)
+	found, err := saving.Newest(t.ranks, t.folder, t.log)
 	if err != nil {
 		return err
 	}
-	var state rundir.State
-	if dir == "" {
-		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.folder.Dir)
-	} else {
-		if state, err = rundir.ReadState(dir); err != nil {
-			return err
-		}
-		if err := t.restore(state, dir); err != nil {
-			return err
-		}
-	}
-	if err := t.folder.Rewind(state, t.log); err != nil {
+	if found.Dir == "" {
+		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.Config.Output.Dir)
+	} else if err := t.restore(found.State, found.Dir); err != nil {
 		return err
 	}
-	if t.Resumed != nil {
-		if err := errors.Join(t.Resumed(), t.folder.ReadConfig()); err != nil {
-			return err
-		}
+	err = t.folder.Rewind(found.State, t.log)
+	if err == nil && t.Resumed != nil {
+		err = errors.Join(t.Resumed(), t.folder.ReadConfig())
+	}
+	if err := t.ranks.AgreeOn(err); err != nil {
+		return err
 	}
 	s.Resumed = t.course.at.Step
-	return t.folder.Records(func(record map[string]any) {
+	return t.ranks.AgreeOn(t.folder.Records(func(record map[string]any) {
 		switch loss, _ := record["loss"].(float64); record["kind"] {
 		case "step":
 			s.addLoss(loss)
 		case "eval":
 			s.addHeldOut(loss)
 		}
-	})
+	}))
+}
+
+// checkSame ends the run unless all ranks have the same program, settings,
+// demonstrations and weights.
+func (t *Trainer) checkSame() error {
+	if t.ranks.Size() == 1 {
+		return nil
+	}
+	values := decisive(t.Config)
+	for key, x := range map[string]any{
+		"train.save_steps": t.Config.Train.SaveSteps, "train.save_minutes": t.Config.Train.SaveMinutes, "train.eval_every": t.Config.Train.EvalEvery,
+		"distributed.shard": t.Config.Distributed.Shard, "distributed.check_every": t.Config.Distributed.CheckEvery,
+	} {
+		values[key] = fmt.Sprint(x)
+	}
+	return saving.CheckSame(t.ranks, saving.Configuration(values),
+		saving.Trait{Thing: "set of demonstrations", Text: t.digest()}, saving.Trait{Thing: "model", Text: t.policy.Fingerprint()})
+}
+
+// checkWeights ends the run unless all ranks have the same weights, where
+// distributed.check_every says that it is time to look.
+func (t *Trainer) checkWeights() error {
+	every, step := t.Config.Distributed.CheckEvery, t.course.at.Step
+	if t.ranks.Size() == 1 || every == 0 || step%every != 0 {
+		return nil
+	}
+	return t.learned().CheckWeights(t.ranks, step)
 }
 
 // restore continues from the checkpoint dir with state s, if it is this run's.

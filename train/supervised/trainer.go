@@ -42,13 +42,19 @@ type Trainer struct {
 	observer Observer
 	learn    *Set
 	held     *Set // nil if nothing is held out
+	ranks    *ranks.Group
 	stepper  *learn.Stepper
-	folder   *rundir.Folder // opened by Run
-	saver    *saving.Saver  // opened by Run
-	clock    *metrics.Stopwatch
-	course   course
+	output
+	clock  *metrics.Stopwatch
+	course course
 
 	beforePass func(tokens int) error // set by tests; see learn.Options
+}
+
+// An output is what Run opens.
+type output struct {
+	folder *rundir.Folder // nil on all ranks but the first
+	saver  *saving.Saver
 }
 
 // A course is where a run is, and what it remembers besides weights and moments.
@@ -70,16 +76,23 @@ type Summary struct {
 	Seconds        float64    // since it began or was last resumed
 }
 
-// New opens everything that a run needs and checks that it fits together. heldOut are
-// the demonstrations of data.eval. The run folder is made by Run.
+// New is NewOn of a process that is the only rank.
 func New(c Config, env *runtime.Env, policy *train.Policy, list, heldOut []data.Demonstration, log *slog.Logger, observer Observer) (*Trainer, error) {
+	return NewOn(ranks.Alone(), c, env, policy, list, heldOut, log, observer)
+}
+
+// NewOn opens everything that a run needs and checks that it fits together. heldOut are
+// the demonstrations of data.eval. The run folder is made by Run. Of several ranks all
+// call it, and then Run; the first writes the folder, and is the one whose log and
+// observer are told of what concerns all.
+func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *train.Policy, list, heldOut []data.Demonstration, log *slog.Logger, observer Observer) (*Trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if err := learn.CheckWeights(policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
-	t := &Trainer{Config: c, env: env, policy: policy, log: log, observer: observer, clock: metrics.NewStopwatch()}
+	t := &Trainer{Config: c, env: env, policy: policy, log: log, observer: observer, ranks: group, clock: metrics.NewStopwatch()}
 	t.course.alarms = metrics.NewAlarms(log)
 	encoder, err := NewEncoder(c, policy)
 	if err != nil {
@@ -102,6 +115,7 @@ func New(c Config, env *runtime.Env, policy *train.Policy, list, heldOut []data.
 		Optimizer: c.Optimizer.AdamW, MaxGradNorm: c.Optimizer.MaxGradNorm,
 		Temperature: 1, MicroTokens: c.Train.MicroTokens, Stash: policy.Stash(c.Train.MicroTokens),
 		Observe: learn.Timing(t.clock), Log: log,
+		Ranks: group, Shard: c.Distributed.Shard == "optimizer",
 		BeforePass: func(tokens int) error {
 			if t.beforePass == nil {
 				return nil
@@ -159,10 +173,18 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 	began, c := time.Now(), t.Config
 	nan := math.NaN()
 	s = Summary{Folder: c.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens, Loss: [2]float64{nan, nan}, HeldOut: [2]float64{nan, nan}}
-	if t.folder, err = rundir.Open(c.Output.Dir, resume); err != nil {
+	ctx, end := t.ranks.Context(ctx)
+	defer end()
+	if t.ranks.First() {
+		t.folder, err = rundir.Open(c.Output.Dir, resume)
+	}
+	if err := t.ranks.AgreeOn(err); err != nil {
 		return s, err
 	}
-	t.saver = saving.New(saving.Due{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes}, ranks.Alone(),
+	if err := t.checkSame(); err != nil {
+		return s, err
+	}
+	t.saver = saving.New(saving.Due{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes}, t.ranks,
 		&rundir.Saver{Folder: t.folder, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest}, t, t.log)
 	if resume {
 		if err := t.resume(&s); err != nil {
@@ -170,13 +192,16 @@ func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
 		}
 	}
 	if err := t.train(ctx, &s); err != nil {
+		if t.ranks.Lost() != nil {
+			t.ranks.Leave() // what the first rank has is whole, and it can save alone
+		}
 		stopped := t.saver.Stop(t.course.at, err)
 		if stopped != err && ctx.Err() != nil {
 			t.log.Error("stopping was not clean", "reason", stopped)
 		}
 		return s, stopped
 	}
-	if err := t.finish(); err != nil {
+	if err := t.ranks.AgreeOn(t.finish()); err != nil {
 		return s, errors.Join(err, t.saver.Stop(t.course.at, nil))
 	}
 	s.Steps, s.Seconds = t.course.at.Step, time.Since(began).Seconds()
@@ -199,7 +224,7 @@ func (t *Trainer) train(ctx context.Context, s *Summary) error {
 		if at.Step == steps {
 			return nil
 		}
-		if err := errors.Join(ctx.Err(), t.saver.Poll()); err != nil {
+		if err := t.ranks.AgreeOn(errors.Join(ctx.Err(), t.saver.Poll())); err != nil {
 			return err
 		}
 		if !begun {
@@ -214,15 +239,14 @@ func (t *Trainer) train(ctx context.Context, s *Summary) error {
 		// A step that has begun is finished.
 		record, err := t.step(context.WithoutCancel(ctx), order[from:min(from+t.Config.Train.BatchSize, len(order))])
 		if err != nil {
-			return fmt.Errorf("train: step %d: %w", at.Step+1, err)
+			err = fmt.Errorf("train: step %d: %w", at.Step+1, err)
+		} else {
+			err = t.stepDone(record, s)
 		}
-		at.Step, t.course.score = at.Step+1, nil
-		if every := t.Config.Train.EvalEvery; at.Step == steps || every > 0 && at.Step%every == 0 {
-			at.Next = saving.ToEvaluate
+		if err := t.ranks.AgreeOn(err); err != nil {
+			return err
 		}
-		s.addLoss(record.Float("loss"))
-		t.course.alarms.Step(record)
-		if err := t.folder.Append(record); err != nil {
+		if err := t.checkWeights(); err != nil {
 			return err
 		}
 		t.observer.Record(record)
@@ -233,6 +257,19 @@ func (t *Trainer) train(ctx context.Context, s *Summary) error {
 			}
 		}
 	}
+}
+
+// stepDone notes a step that was taken.
+func (t *Trainer) stepDone(record metrics.Record, s *Summary) error {
+	// The step is done, also if its record cannot be written.
+	at := &t.course.at
+	at.Step, t.course.score = at.Step+1, nil
+	if every := t.Config.Train.EvalEvery; at.Step == t.Steps() || every > 0 && at.Step%every == 0 {
+		at.Next = saving.ToEvaluate
+	}
+	s.addLoss(record.Float("loss"))
+	t.course.alarms.Step(record)
+	return t.folder.Append(record)
 }
 
 // addLoss notes the loss of a step.
@@ -264,6 +301,7 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 		sequence, weights := t.learn.Examples[i].sequence(-1 / float64(learned))
 		b.Sequences, b.Weights = append(b.Sequences, sequence), append(b.Weights, weights)
 	}
+	sent := t.ranks.Sent()
 	report, err := t.stepper.Step(ctx, b, nil)
 	var nonfinite *learn.NonfiniteError
 	if errors.As(err, &nonfinite) {
@@ -289,7 +327,8 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 			record[i].Value = learned // the Stepper counts those between turns too
 		}
 	}
-	return append(record.With("entropy", entropy), t.clock.Take()...), nil
+	record = append(record.With("entropy", entropy), t.learned().Volume(t.ranks, sent)...)
+	return append(record, t.clock.Take()...), nil
 }
 
 // evaluate measures the held-out loss and saves the run if that is due.
@@ -297,7 +336,7 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 	at := &t.course.at
 	if t.held != nil {
 		loss, err := t.heldOut(ctx)
-		if err != nil {
+		if err := t.ranks.AgreeOn(err); err != nil {
 			return err
 		}
 		s.addHeldOut(loss)
@@ -305,7 +344,7 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 		t.course.score = &score
 		record := metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", float64(at.Step)/float64(t.perEpoch())).
 			With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.held.tokens)
-		if err := t.folder.Append(record); err != nil {
+		if err := t.ranks.AgreeOn(t.folder.Append(record)); err != nil {
 			return err
 		}
 		t.observer.Record(record)
