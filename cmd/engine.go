@@ -39,9 +39,12 @@ func (f *engineFlags) register(c *cobra.Command) {
 	addRuntime(c, &f.runtime, "device", "threads", "library")
 }
 
+// adapterHelp is the help of --adapter.
+const adapterHelp = "folder of a LoRA adapter of the model, as PEFT and onering write it, or a run folder for its newest checkpoint"
+
 // registerAdapter adds the flag for an adapter beside the model.
 func (f *engineFlags) registerAdapter(c *cobra.Command) {
-	c.Flags().StringVar(&f.adapter, "adapter", "", "folder of a LoRA adapter of the model, as PEFT and onering write it")
+	c.Flags().StringVar(&f.adapter, "adapter", "", adapterHelp)
 	must(c.MarkFlagDirname("adapter"))
 	f.registerBase(c)
 }
@@ -60,7 +63,7 @@ type namedAdapter struct{ name, dir string }
 
 // registerAdapters is registerAdapter for commands whose inputs choose one of several.
 func (f *engineFlags) registerAdapters(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, "folder of a LoRA adapter of the model, as PEFT and onering write it; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
+	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, adapterHelp+"; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
 	must(c.MarkFlagDirname("adapter"))
 	f.registerBase(c)
 }
@@ -161,11 +164,18 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := f.nameAdapters(); err != nil {
 		return nil, err
 	}
-	for _, a := range append(f.named, namedAdapter{dir: f.adapter}) {
-		if a.dir == "" {
+	dirs := []*string{&f.adapter}
+	for i := range f.named {
+		dirs = append(dirs, &f.named[i].dir)
+	}
+	for _, dir := range dirs {
+		if *dir == "" {
 			continue
 		}
-		if err := train.CheckAdapter(model, a.dir); err != nil {
+		if *dir, err = newestOf(*dir); err == nil {
+			err = train.CheckAdapter(model, *dir)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("--adapter: %w", err)
 		}
 	}

@@ -40,9 +40,9 @@ gradients are the adapter's alone.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.model, "model", "", "model folder, or its config.json (required)")
+	flags.StringVar(&o.model, "model", "", "model folder, or a run folder for its newest checkpoint, or a config.json, or ORG/NAME on a hub (required)")
 	flags.StringVar(&o.out, "out", "", "folder to write (required)")
-	flags.StringVar(&o.adapter, "adapter", "", "folder of a LoRA adapter of the model, as PEFT and onering write it")
+	flags.StringVar(&o.adapter, "adapter", "", adapterHelp)
 	flags.StringVar(&o.dtype, "dtype", "float32", "type to compute in: float32, bfloat16 or float16")
 	flags.StringVar(&o.Device, "device", "cpu", "what the graphs are for: cpu or cuda")
 	flags.IntVar(&o.Blocks, "blocks", 1, "in how many blocks of queries layers compute attention; more take less memory with long rows")
@@ -81,7 +81,7 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	folder, err := localTokenizer(c, o.model) // the weights are not needed
+	folder, err := modelFolder(c, o.model, localTokenizer) // the weights are not needed
 	if err != nil {
 		return 0, err
 	}
@@ -90,7 +90,11 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 		return 0, err
 	}
 	if o.adapter != "" {
-		a, err := lora.Read(o.adapter, model)
+		dir, err := newestOf(o.adapter)
+		if err != nil {
+			return 0, err
+		}
+		a, err := lora.Read(dir, model)
 		if err != nil {
 			return 0, err
 		}

@@ -31,6 +31,11 @@ func modelFolder(c *cobra.Command, name string, resolve func(*cobra.Command, str
 	if err != nil {
 		return "", err
 	}
+	return newestOf(dir)
+}
+
+// newestOf returns the newest checkpoint of a run folder, and another folder as it is.
+func newestOf(dir string) (string, error) {
 	// The files of a run are checked; a folder that is named is taken as it is.
 	if _, err := os.Stat(filepath.Join(dir, "run.toml")); err != nil {
 		return dir, nil

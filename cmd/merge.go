@@ -32,7 +32,7 @@ rounded to the type of the tensors, by default that of the model.`,
 			if err := checkVacant(out, "choose another folder with --out"); err != nil {
 				return err
 			}
-			dir, err := localModel(c, model)
+			dir, err := modelFolder(c, model, localModel)
 			if err != nil {
 				return err
 			}
@@ -41,6 +41,9 @@ rounded to the type of the tensors, by default that of the model.`,
 				return err
 			}
 			defer remove()
+			if adapter, err = newestOf(adapter); err != nil {
+				return err
+			}
 			if err := merge(dir, adapter, out, element); err != nil {
 				return err
 			}
@@ -49,8 +52,8 @@ rounded to the type of the tensors, by default that of the model.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&model, "model", "", "model folder (required)")
-	flags.StringVar(&adapter, "adapter", "", "folder of the adapter (required)")
+	flags.StringVar(&model, "model", "", "model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)")
+	flags.StringVar(&adapter, "adapter", "", adapterHelp+" (required)")
 	flags.StringVar(&out, "out", "", "folder to write (required)")
 	flags.StringVar(&dtype, "dtype", "", "type of the tensors: "+strings.Join(dtypeNames, ", ")+" (default: that of the model)")
 	must(c.RegisterFlagCompletionFunc("dtype", cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))

@@ -29,8 +29,11 @@ func (p prompt) ids(policy *train.Policy, around tokenize.Template) ([]int32, er
 			given++
 		}
 	}
-	if given != 1 {
-		return nil, errors.New(`one of "prompt", "prompt_ids" and "messages" must be given`)
+	switch {
+	case given == 0:
+		return nil, errors.New(`one of "prompt", "prompt_ids" and "messages" must be given; onering data show FILE --mapped writes problems as prompts`)
+	case given > 1:
+		return nil, errors.New(`only one of "prompt", "prompt_ids" and "messages" may be given`)
 	}
 	var ids []int32
 	var err error

@@ -43,7 +43,7 @@ var (
 func readConfig(path string) (config, error) {
 	text, err := files.ReadIn(path, 1<<20)
 	if err != nil {
-		return config{}, fmt.Errorf("lora: an adapter's folder needs its config: %w", err)
+		return config{}, fmt.Errorf("lora: an adapter's folder needs its config: %w; name the folder that PEFT or onering wrote", err)
 	}
 	c, err := parseConfig(text)
 	if err != nil {

@@ -66,12 +66,13 @@ func (f *Folder) NewestCheckpoint(log *slog.Logger) (string, error) {
 		dirs[0], err, filepath.Dir(dirs[0]))
 }
 
-// ModelFolder returns the model folder that dir stands for: of a run the newest
+// ModelFolder returns the folder of a model or an adapter that dir stands for: of a run the newest
 // checkpoint, of others dir itself. The files of a checkpoint are as they were
 // written. It changes nothing, so a run may be going on in the folder.
 func ModelFolder(dir string) (model string, err error) {
 	model = dir
-	if exists(filepath.Join(dir, configFile)) && !exists(filepath.Join(dir, "config.json")) {
+	is := func(file string) bool { return exists(filepath.Join(dir, file)) }
+	if is(configFile) && !is("config.json") && !is("adapter_config.json") {
 		dirs, err := checkpoints(dir)
 		if err != nil {
 			return "", err
