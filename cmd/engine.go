@@ -161,23 +161,8 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
-	if err := f.nameAdapters(); err != nil {
+	if err := f.checkAdapters(model); err != nil {
 		return nil, err
-	}
-	dirs := []*string{&f.adapter}
-	for i := range f.named {
-		dirs = append(dirs, &f.named[i].dir)
-	}
-	for _, dir := range dirs {
-		if *dir == "" {
-			continue
-		}
-		if *dir, err = newestOf(*dir); err == nil {
-			err = train.CheckAdapter(model, *dir)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--adapter: %w", err)
-		}
 	}
 	env, err := openRuntime(c, f.runtime.Options(), f.dtype)
 	if err != nil {
@@ -194,6 +179,29 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		return nil, fmt.Errorf("--adapter: %w", err)
 	}
 	return e, nil
+}
+
+// checkAdapters finds the folders of the adapters and checks that they are the model's.
+func (f *engineFlags) checkAdapters(model string) (err error) {
+	if err := f.nameAdapters(); err != nil {
+		return err
+	}
+	dirs := []*string{&f.adapter}
+	for i := range f.named {
+		dirs = append(dirs, &f.named[i].dir)
+	}
+	for _, dir := range dirs {
+		if *dir == "" {
+			continue
+		}
+		if *dir, err = newestOf(*dir); err == nil {
+			err = train.CheckAdapter(model, *dir)
+		}
+		if err != nil {
+			return fmt.Errorf("--adapter: %w", err)
+		}
+	}
+	return nil
 }
 
 // policyOf returns the policy with the adapter of a name, "" for the one without; nil
