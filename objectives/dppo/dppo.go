@@ -8,9 +8,10 @@
 // with pi = e^LogProb, mu = e^OldLogProb, thresholds of 0.2, cap = 20 and standardized
 // advantages. The weight of a token is -A_i/T M_t min(r_t, cap) + 2 drift d_t / T.
 //
-// This is verl's dppo_tv (drift = 0). prime-rl's default loss has the same mask and
-// thresholds, no cap, and drift = 1e-3 (its kl_tau). That source was read, the paper
-// was not.
+// This is verl's dppo_tv (drift = 0), and the authors' dppo_binary_tv
+// (sail-sg/Stable-RL), which leaves thresholds and cap to its run scripts. prime-rl's
+// default loss has the same mask and thresholds, no cap, and drift = 1e-3 (its kl_tau),
+// which tokens without advantage pay there too. The paper was not read.
 //
 // Degenerate cases: an empty response adds nothing; a batch without tokens has loss 0;
 // a group with equal rewards, or of one response, has zero advantages.

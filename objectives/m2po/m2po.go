@@ -10,10 +10,11 @@
 // standardized. The weight of a token is -M_t r_t A_i / T.
 //
 // Implementations differ. This is Algorithm 1 as third parties implement it. The
-// authors' code (Infini-AI-Lab/M2PO) turns the same budget into bounds of the ratio
-// for PPO's clip, no narrower than [0.7, 1.5], which leaves the same tokens out but
-// for those within the bounds. AReaL takes all tokens as candidates, whatever their
-// advantage.
+// authors' code (Infini-AI-Lab/M2PO) makes bounds for PPO's clip of the ratio from
+// the budget, the largest tau for which the mean of min(d^2, tau^2) over all candidates
+// is at most m2, no narrower than [0.7, 1.5]: a token that is cut still counts tau^2, so
+// more are cut than here, but for those within the bounds. AReaL takes all tokens as
+// candidates, whatever their advantage.
 //
 // Degenerate cases: an empty response adds nothing; a batch without tokens has loss 0;
 // a group with equal rewards, or of one response, has zero advantages.
