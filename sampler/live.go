@@ -103,17 +103,6 @@ func (l *Live) Cancel(c *Call) {
 	l.drop(c)
 }
 
-// Waiting returns how many samples have no slot yet.
-func (l *Live) Waiting() (n int) {
-	for _, c := range l.queue {
-		n += c.Samples - c.started
-	}
-	return n
-}
-
-// Active returns how many sequences are being decoded.
-func (l *Live) Active() int { return len(l.busy()) }
-
 // Step begins samples of at most one waiting call in the free slots, and moves every
 // sequence on by a token. Errors go to the calls that they are about. It reports
 // whether there is more to do.
@@ -124,7 +113,7 @@ func (l *Live) Step() bool {
 			l.fail(active, err)
 		}
 	}
-	return len(l.queue) > 0 || l.Active() > 0
+	return len(l.queue) > 0 || len(l.busy()) > 0
 }
 
 // busy lists the slots in use, ascending.
