@@ -33,13 +33,19 @@ func (c *Code) Run(arrays [][]float32, scalars []float32) error {
 		pins.Pin(&a[0]) // does nothing for memory that is not Go's
 		at[i] = (*C.float)(unsafe.Pointer(&a[0]))
 	}
+	steps := c.cSteps()
+	C.onering_tiles(unsafe.SliceData(steps), C.size_t(len(steps)), &at[0], C.size_t(len(arrays)), C.size_t(c.Arrays),
+		(*C.float)(unsafe.SliceData(scalars)), C.size_t(len(arrays[0])))
+	return nil
+}
+
+// cSteps are the steps as C has them.
+func (c *Code) cSteps() []C.tile_step {
 	steps := make([]C.tile_step, len(c.Steps))
 	for i, s := range c.Steps {
 		steps[i] = C.tile_step{op: operators[s.Op], to: C.int(s.To), a: C.int(s.A.Index), b: C.int(s.B.Index), a_scalar: isScalar(s.A), b_scalar: isScalar(s.B)}
 	}
-	C.onering_tiles(unsafe.SliceData(steps), C.size_t(len(steps)), &at[0], C.size_t(len(arrays)), C.size_t(c.Arrays),
-		(*C.float)(unsafe.SliceData(scalars)), C.size_t(len(arrays[0])))
-	return nil
+	return steps
 }
 
 func isScalar(x Operand) C.int {
@@ -47,4 +53,12 @@ func isScalar(x Operand) C.int {
 		return 1
 	}
 	return 0
+}
+
+// OneLoop tells whether Run does the steps in one loop on this processor, which keeps
+// the results between steps in registers. That is so for the steps of AdamW on x86 with
+// AVX2; those of other Programs run one after the other.
+func (c *Code) OneLoop() bool {
+	steps := c.cSteps()
+	return C.onering_tiles_one_loop(unsafe.SliceData(steps), C.size_t(len(steps)), C.size_t(len(c.Inputs))) != 0
 }

@@ -19,6 +19,10 @@ typedef struct {
 // and lie in the cache. Subnormal numbers are zero.
 void onering_tiles(const tile_step *steps, size_t count, float *const *at, size_t given, size_t arrays, const float *scalars, size_t n);
 
+// onering_tiles_one_loop tells whether onering_tiles runs the steps in one loop on this
+// processor, without results in memory.
+int onering_tiles_one_loop(const tile_step *steps, size_t count, size_t given);
+
 enum { tile_elements = 256, tile_arrays = 32 };
 
 #endif

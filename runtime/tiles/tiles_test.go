@@ -2,9 +2,13 @@ package tiles_test
 
 import (
 	"math"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/cpu"
 
 	"onering/models"
 	"onering/models/adamw"
@@ -103,5 +107,63 @@ func TestRefuses(t *testing.T) {
 	}
 	if _, err := tiles.Compile(models.Program{Name: "torn", ONNX: []byte{0x3a, 0xff}}); err == nil {
 		t.Error("a torn graph is taken")
+	}
+}
+
+// AdamW's steps are one loop where there are vectors, with the bits of the steps one
+// after the other, which they are once the terms of a sum have changed places.
+func TestOneLoop(t *testing.T) {
+	p, err := adamw.Default().Program(nil, models.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := tiles.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !one.OneLoop() {
+		if runtime.GOARCH == "amd64" && cpu.X86.HasAVX2 {
+			t.Fatal("the steps of AdamW run one after the other: runtime/tiles/tiles.c lists others")
+		}
+		t.Skip("a processor without AVX2")
+	}
+	several := *one
+	several.Steps = slices.Clone(one.Steps)
+	for i, s := range several.Steps {
+		if s.Op == "Add" && !s.B.Scalar {
+			several.Steps[i].A, several.Steps[i].B = s.B, s.A
+		}
+	}
+	if several.OneLoop() {
+		t.Fatal("other steps run in AdamW's loop")
+	}
+	for _, n := range []int{1, 7, 8, 15, 16, 17, 255, 256, 1000} {
+		var got [2][][]float32
+		for side, c := range []*tiles.Code{&several, one} {
+			r := rand.New(rand.NewPCG(1, uint64(n)))
+			for range c.Inputs {
+				x := make([]float32, n)
+				for i := range x {
+					x[i] = float32(math.Abs(r.NormFloat64()) * math.Pow(10, float64(r.IntN(60)-42)))
+				}
+				got[side] = append(got[side], x)
+			}
+			scalars := make([]float32, len(c.Scalars))
+			for i := range scalars {
+				scalars[i] = r.Float32()
+			}
+			for range 3 {
+				if err := c.Run(got[side], scalars); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for i, want := range got[0] {
+			for j, x := range want {
+				if y := got[1][i][j]; math.Float32bits(x) != math.Float32bits(y) {
+					t.Fatalf("element %d of %d of %s: %v in one loop, %v by steps", j, n, one.Inputs[i], y, x)
+				}
+			}
+		}
 	}
 }
