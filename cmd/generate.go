@@ -79,6 +79,7 @@ func newGenerate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			o.invariant = o.invariant || t.Size() > 1
 			return t.leave(e.withTeam(c, t, args, func(in io.Reader, name string, engine *engine) error {
 				rows, err := readRequests(in, name, engine, o)
 				if err != nil {
@@ -98,6 +99,7 @@ func newGenerate() *cobra.Command {
 	addChat(c, &around)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.IntVar(&o.slots, "slots", o.slots, "sequences that are decoded at once; it decides speed and memory")
+	flags.BoolVar(&o.invariant, "invariant", false, "make the bits of a response the same whatever is decoded beside it, as they always are with several ranks; it takes a slot more and some time")
 	return c
 }
 
@@ -106,6 +108,7 @@ type generateOptions struct {
 	samples, slots int
 	around         tokenize.Template
 	typed          bool // somebody types the input: a line may be a prompt itself
+	invariant      bool // see sampler.Invariant
 }
 
 // What a machine can hold: the ranges of rollout.samples_per_prompt and rollout.slots.
@@ -325,11 +328,21 @@ func sampleRows(ctx context.Context, env *runtime.Env, policy *train.Policy, req
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	decoder, err := env.NewDecoder(policy.Ring, min(o.slots, len(requests)*o.samples), policy.MaxTokens(longest+o.MaxNewTokens))
+	slots := min(o.slots, len(requests)*o.samples)
+	if o.invariant {
+		slots++
+	}
+	opened, err := env.NewDecoder(policy.Ring, slots, policy.MaxTokens(longest+o.MaxNewTokens))
 	if err != nil {
 		return err
 	}
-	defer decoder.Close()
+	defer opened.Close()
+	decoder := sampler.Decoder(opened)
+	if o.invariant {
+		invariant := sampler.NewInvariant(opened)
+		defer invariant.Close()
+		decoder = invariant
+	}
 	var failed error
 	_, _, err = sampler.Sample(ctx, decoder, o.Options, requests, func(r sampler.Response) {
 		g := generated{Index: int(requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}

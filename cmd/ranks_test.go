@@ -1,3 +1,5 @@
+//go:build unix
+
 package cmd
 
 import (
@@ -5,9 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // A launcher starts this program with several ranks.
@@ -56,4 +61,100 @@ func (l launcher) run(n int, stdin string, args ...string) (stdout string) {
 		l.t.Fatalf("%d ranks of onering %s: %v\n%s%s", n, strings.Join(args, " "), err, &out, &errs)
 	}
 	return out.String()
+}
+
+// generate and eval print the same, to the byte, with any number of ranks: with prompts
+// that cannot be read, and with more ranks than problems.
+func TestRanksPrintTheSame(t *testing.T) {
+	l := newLauncher(t)
+	var prompts strings.Builder
+	for _, text := range []string{"41+1=", "7+38=", "not a sum", "900-1=", "5+5=", "12+13="} {
+		prompts.WriteString(`{"prompt":"` + text + `"}` + "\n")
+	}
+	suite := filepath.Join(t.TempDir(), "held.jsonl")
+	if err := os.WriteFile(suite, []byte(l.run(1, "", "data", "arithmetic", "-n", "3", "--held-out")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var generated, report, lines []string
+	for _, n := range []int{1, 2, 4} {
+		c := l.command(n, "onering", "generate", "--model", "builtin:arithmetic", "-q", "-n", "3", "--slots", "4", "--seed", "5", "--max-tokens", "20", "--invariant")
+		c.Stdin = strings.NewReader(prompts.String())
+		out, err := c.Output()
+		if err == nil || strings.Count(string(out), "\n") != 16 || !strings.Contains(string(out), `"error":`) {
+			t.Errorf("%d ranks: want an error for the third prompt beside 15 lines: %v\n%s", n, err, out)
+		}
+		generated = append(generated, string(out))
+		file := filepath.Join(t.TempDir(), "out.jsonl")
+		report = append(report, l.run(n, "", "eval", "--model", "builtin:arithmetic", "--template", "no", "--suite", suite, "--samples", "3", "--max-tokens", "20", "--json", "-q", "--out", file))
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sorted := slices.Sorted(strings.Lines(string(text)))
+		lines = append(lines, strings.Join(sorted, ""))
+	}
+	for i, all := range [][]string{generated, report, lines} {
+		if all[1] != all[0] || all[2] != all[0] {
+			t.Errorf("%s depends on the number of ranks:\n%s", []string{"generate", "eval", "eval --out"}[i], strings.Join(all, "\n\n"))
+		}
+	}
+}
+
+// A mistake that all ranks find, before they have met or after, is said once.
+func TestRanksSayItOnce(t *testing.T) {
+	l := newLauncher(t)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"train", "--set", "nonsense=1"}, "write section.key=value"},
+		{[]string{"train", "--config", "-"}, "--config -: only the first"},
+		{[]string{"train", "--ranks", "4"}, "--ranks goes with --dry-run"},
+		{[]string{"train", "--dry-run", "--ranks", "4"}, "a launcher has started 3 ranks"},
+		{[]string{"sft", "--model", "builtin:arithmetic", "--data", "none.jsonl", "--out", filepath.Join(t.TempDir(), "out")}, "none.jsonl"},
+		{[]string{"bench", "--config", "x"}, "runs in one process"},
+	} {
+		out, err := l.command(3, "onering", tt.args...).CombinedOutput()
+		if n := strings.Count(string(out), tt.want); err == nil || n != 1 {
+			t.Errorf("%v: %q is said %d times: %v\n%s", tt.args, tt.want, n, err, out)
+		}
+	}
+}
+
+// SIGUSR1 to mpirun stops all ranks in order, with a checkpoint that another number of
+// ranks resumes.
+func TestRanksSignal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains for some seconds")
+	}
+	l := newLauncher(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	settings := []string{"train", "-q", "--json", "--report=false", "--out", dir}
+	for _, s := range []string{"rollout.prompts_per_round=8", "rollout.samples_per_prompt=4", "train.batch_size=16", "train.save_minutes=0", "eval.suites="} {
+		settings = append(settings, "--set", s)
+	}
+	c := l.command(2, "onering", append(settings, "--set", "train.rounds=1000")...)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); steps(dir) < 3; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("no steps after a minute")
+		}
+	}
+	c.Process.Signal(syscall.SIGUSR1)
+	err := c.Wait()
+	if code := c.ProcessState.ExitCode(); code != 128+int(syscall.SIGUSR1) || strings.Count(errs.String(), "stopped; to continue") != 1 {
+		t.Errorf("exit code %d, %v\n%s", code, err, &errs)
+	}
+	s := lastState(t, dir)
+	if s.Step != steps(dir) {
+		t.Errorf("the checkpoint is of step %d of %d", s.Step, steps(dir))
+	}
+	l.run(3, "", append(settings, "--set", "train.rounds="+strconv.Itoa(s.Step/2+2), "--resume")...)
+	if n := steps(dir); n <= s.Step {
+		t.Errorf("%d steps after %d", n, s.Step)
+	}
 }

@@ -31,13 +31,13 @@ func surviveClosedPipes(c *cobra.Command) {
 	}
 }
 
-// catchSignals returns a context that SIGINT, SIGTERM or SIGHUP cancels, so that a
+// catchSignals returns a context that SIGINT, SIGTERM, SIGHUP or SIGUSR1 cancels, so that a
 // run ends between two steps, and a function that returns the signal that came, or
 // nil. The second signal is not handled: it ends the program at once.
 func catchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, stopSignals...)
 	var first atomic.Value
 	go func() {
 		select {
