@@ -78,3 +78,38 @@ func TestDeviceTrains(t *testing.T) {
 		t.Errorf("%d bytes went to the device and %d came back", up, down)
 	}
 }
+
+// TestRanksOnDevice: two ranks whose weights, gradients and moments are on a device, and
+// pass through the host's memory on their way to each other, write the very files of two
+// ranks on the CPU, whole and resumed, with all of the moments and with a half.
+func TestRanksOnDevice(t *testing.T) {
+	cpu := runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer env.Close()
+	for _, shard := range []string{"none", "optimizer"} {
+		run := func(env *runtime.Env) map[string]string {
+			dir := filepath.Join(t.TempDir(), "run")
+			config := func(int) train.Config {
+				c := kindConfig("dapo", dir)
+				c.Distributed.Shard, c.Distributed.CheckEvery = shard, 1
+				return c
+			}
+			wellTogether(t, env, 2, false, config)
+			names := list(t, dir)
+			for _, name := range names[len(names)/2:] {
+				if err := os.RemoveAll(filepath.Join(dir, "checkpoints", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wellTogether(t, env, 2, true, config)
+			return contents(t, dir)
+		}
+		same(t, "shard = "+shard, run(env), run(cpu))
+	}
+}

@@ -144,7 +144,7 @@ func (t *Trainer) checkSame() error {
 			values[section+"."+f.Key] = fmt.Sprint(f.Value)
 		}
 	}
-	err := saving.CheckSame(group, saving.Configuration(values),
+	err := saving.CheckSame(group, saving.Configuration(values), saving.Trait{Thing: "version of ONNX Runtime", Text: t.learner.env.Version()},
 		saving.Trait{Thing: "set of problems", Text: t.roller.digest}, saving.Trait{Thing: "model", Text: t.learner.policy.Fingerprint()})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ type Launch struct {
 	Rank     int    // 0-based
 	Size     int    // number of ranks; 0 where the launcher does not say
 	kind     Kind   // of the library that belongs to the launcher; 0 where any may
+	likely   Kind   // of the library that is looked for first where any may
 }
 
 // launchers say by which variables a launcher shows itself. The first that fits counts:
@@ -19,13 +20,15 @@ var launchers = []struct {
 	name       string
 	rank, size string
 	kind       Kind
+	likely     Kind
 }{
-	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", OpenMPI},
-	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0},
-	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0},
-	{"mpiexec (PMIx)", "PMIX_RANK", "", 0},
-	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", MPICH},
-	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0},
+	{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", OpenMPI, 0},
+	{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, OpenMPI},
+	// Open MPI speaks PMI-1 and PMI-2 only where it was built for that, from 5 on never.
+	{"srun", "PMI_RANK", "SLURM_STEP_NUM_TASKS", 0, MPICH},
+	{"mpiexec (PMIx)", "PMIX_RANK", "", 0, OpenMPI},
+	{"mpiexec of MPICH", "PMI_RANK", "PMI_SIZE", MPICH, 0},
+	{"srun without PMI", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0, OpenMPI},
 }
 
 // Several says whether the launcher started more than one process, as far as it says.
@@ -48,7 +51,7 @@ func launched(lookup func(string) (string, bool)) (Launch, bool) {
 		if !ok || l.size != "" && !sized || l.name == "srun without PMI" && size < 2 {
 			continue
 		}
-		return Launch{l.name, rank, size, l.kind}, true
+		return Launch{l.name, rank, size, l.kind, l.likely}, true
 	}
 	return Launch{}, false
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -44,6 +45,20 @@ var names = map[Kind][]string{
 	0:       {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"},
 }
 
+// names are the file names to look for, in order.
+func (l Launch) names() []string {
+	if l.kind != 0 {
+		return names[l.kind]
+	}
+	list := slices.Clone(names[l.likely])
+	for _, name := range names[0] {
+		if !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // open opens the library at a path or, where that is empty, one of the kind that the
 // launcher wants: by its name, where the system looks for libraries, or beside the
 // mpirun of PATH.
@@ -58,12 +73,12 @@ func open(path string, l Launch) (Library, error) {
 		}
 		return lib, nil
 	}
-	tries := names[l.kind]
+	tries := l.names()
 	for _, program := range []string{"mpirun", "mpiexec"} {
 		if at, err := exec.LookPath(program); err == nil {
 			if at, err = filepath.EvalSymlinks(at); err == nil {
 				prefix := filepath.Dir(filepath.Dir(at))
-				for _, name := range names[l.kind] {
+				for _, name := range l.names() {
 					tries = append(tries[:len(tries):len(tries)], filepath.Join(prefix, "lib", name), filepath.Join(prefix, "lib64", name))
 				}
 			}
@@ -89,7 +104,7 @@ func open(path string, l Launch) (Library, error) {
 }
 
 func notFound(l Launch, failed []string) error {
-	text := fmt.Sprintf("mpi: %s started this process, but no library of %s can be used (looked for %s)", l.Launcher, cmp.Or(l.kind.String(), "MPI"), strings.Join(names[l.kind], ", "))
+	text := fmt.Sprintf("mpi: %s started this process, but no library of %s can be used (looked for %s)", l.Launcher, cmp.Or(l.kind.String(), "MPI"), strings.Join(l.names(), ", "))
 	for _, f := range failed {
 		text += "\n  " + f
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -133,6 +134,23 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%v: nobody says %q:\n%s", tt.env, want, out)
 			}
 		}
+	}
+}
+
+// Where any library may belong to the launcher, what the launcher speaks says which is
+// looked for first.
+func TestLikelyLibrary(t *testing.T) {
+	for likely, first := range map[Kind]string{MPICH: "libmpi.so.12", OpenMPI: "libmpi.so.40", 0: "libmpi.so.40"} {
+		got := Launch{likely: likely}.names()
+		if want := slices.Sorted(slices.Values(names[0])); got[0] != first || !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			t.Errorf("%v: %q, want all of %q and %s first", likely, got, want, first)
+		}
+	}
+	if l, ok := launched(func(name string) (string, bool) {
+		value, ok := map[string]string{"PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}[name]
+		return value, ok
+	}); !ok || l.likely != MPICH || l.kind != 0 {
+		t.Errorf("srun with PMI-2: %+v", l)
 	}
 }
 

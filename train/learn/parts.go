@@ -179,7 +179,11 @@ func (c *crew) Collect() error {
 	if !c.sharded() && c.ranks.Rank() > 0 {
 		return nil
 	}
-	if err := c.env.Download(c.state()...); err != nil || !c.sharded() {
+	err := c.env.Download(c.state()...)
+	if !c.sharded() {
+		return err
+	}
+	if err := c.ranks.AgreeOn(err); err != nil { // else the others would wait for this rank's part
 		return err
 	}
 	if c.ranks.Size() == 1 {

@@ -153,7 +153,7 @@ func (t *Trainer) checkSame() error {
 	} {
 		values[key] = fmt.Sprint(x)
 	}
-	return saving.CheckSame(t.ranks, saving.Configuration(values),
+	return saving.CheckSame(t.ranks, saving.Configuration(values), saving.Trait{Thing: "version of ONNX Runtime", Text: t.env.Version()},
 		saving.Trait{Thing: "set of demonstrations", Text: t.digest()}, saving.Trait{Thing: "model", Text: t.policy.Fingerprint()})
 }
 
