@@ -34,7 +34,7 @@ func (s *store) cached() (dir, missing string) {
 	if !isCommit(commit) {
 		text, err := files.Read(s.dir("refs", filepath.FromSlash(s.revision)), maxRef)
 		if err != nil {
-			return "", fmt.Sprintf("revision %q is not in the cache (%s), and nothing is downloaded offline: unset HF_HUB_OFFLINE, or download it on a machine with a network", s.revision, s.dir())
+			return "", fmt.Sprintf("revision %q is not in the cache (%s), and nothing is downloaded offline: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE, or download it on a machine with a network", s.revision, s.dir())
 		}
 		commit = strings.TrimSpace(string(text))
 		if !namePart.MatchString(commit) {
