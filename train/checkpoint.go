@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 
 	"onering/objectives"
 	"onering/reward"
@@ -75,6 +76,9 @@ func (t *Trainer) restoredRound(s *rundir.Round, dir string) (*round, error) {
 		return nil, fmt.Errorf("train: resume: %s holds %d greedy rollouts, the run has %d a round", dir, len(s.Greedy), want)
 	}
 	r := roundOf(s, c.OldLogProb == "rescore")
+	if objectives.NeedsReference(t.Config.Objective.Settings) && slices.ContainsFunc(r.trajectories, func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
+		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, t.at.Round+1)
+	}
 	r.problems, r.batches = t.roller.problemsOf(t.at.Round), t.roller.batches(t.at.Round, r.kept)
 	if len(s.Steps) > len(r.batches) {
 		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))

@@ -135,7 +135,7 @@ func (c change) String() string {
 func (c change) shapesRound() bool {
 	return slices.Contains([]string{
 		problemsKey, "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
-		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed",
+		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed", "train.shuffle",
 	}, c.key)
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,9 +198,31 @@ func TestChangedSettings(t *testing.T) {
 	if err != nil || !strings.Contains(log, "optimizer.learning_rate was 0.001 and is 0.0005") {
 		t.Errorf("error %v, log %s", err, log)
 	}
-	// Checkpoints are removed, the newest first, until the newest lies inside a
-	// round of four steps. The checkpoint of a step is missing if the one before it
-	// was still being written.
+	keepInside(t, dir, names)
+	refuse := func(want string) {
+		t.Helper()
+		if _, err := continueRun(env, c, true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	c.Train.BatchSize = 8
+	refuse("train.batch_size was 4 and is 8: that can change only between two rounds")
+	c.Train.BatchSize, c.Train.Shuffle = 4, "prompts"
+	refuse("train.shuffle was responses and is prompts: that can change only between two rounds")
+
+	dir, names = start(t, env, "dapo", every)
+	keepInside(t, dir, names)
+	c = chaosConfig("dapo", dir)
+	every(&c)
+	reflect.ValueOf(c.Objective.Settings).Elem().FieldByName("KLBeta").SetFloat(0.1)
+	refuse("objective.kl_beta can become positive only between two rounds")
+}
+
+// keepInside removes checkpoints, the newest first, until the newest lies inside a
+// round of four steps. The checkpoint of a step is missing if the one before it was
+// still being written.
+func keepInside(t *testing.T, dir string, names []string) {
+	t.Helper()
 	for inside := false; !inside; names = names[:len(names)-1] {
 		if len(names) < 2 {
 			t.Fatal("no checkpoint lies inside a round")
@@ -212,11 +235,6 @@ func TestChangedSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		inside = step%4 != 0
-	}
-	c.Train.BatchSize = 8
-	_, err = continueRun(env, c, true)
-	if want := "train.batch_size was 4 and is 8: that can change only between two rounds"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
