@@ -210,10 +210,11 @@ func TestChangedSettings(t *testing.T) {
 	c.Train.BatchSize, c.Train.Shuffle = 4, "prompts"
 	refuse("train.shuffle was responses and is prompts: that can change only between two rounds")
 
-	dir, names = start(t, env, "dapo", every)
+	all := func(c *train.Config) { every(c); c.Train.KeepBest = 0 }
+	dir, names = start(t, env, "ema", all)
 	keepInside(t, dir, names)
-	c = chaosConfig("dapo", dir)
-	every(&c)
+	c = chaosConfig("ema", dir)
+	all(&c)
 	reflect.ValueOf(c.Objective.Settings).Elem().FieldByName("KLBeta").SetFloat(0.1)
 	refuse("objective.kl_beta can become positive only between two rounds")
 }
