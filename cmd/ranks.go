@@ -46,6 +46,9 @@ func joinTeam(c *cobra.Command, d train.DistributedConfig) (team, error) {
 		c.SetErr(io.Discard)
 		slog.SetDefault(slog.New(slog.DiscardHandler))
 	}
+	if err := t.Same("command", c.CommandPath()); err != nil {
+		return t, t.leave(err)
+	}
 	return t, nil
 }
 

@@ -113,6 +113,7 @@ func TestRanksSayItOnce(t *testing.T) {
 		{[]string{"train", "--dry-run", "--ranks", "4"}, "a launcher has started 3 ranks"},
 		{[]string{"sft", "--model", "builtin:arithmetic", "--data", "none.jsonl", "--out", filepath.Join(t.TempDir(), "out")}, "none.jsonl"},
 		{[]string{"bench", "--config", "x"}, "runs in one process"},
+		{[]string{"generate", "--model", "builtin:arithmetic", ":", "-n", "1", filepath.Join(l.folder, "onering"), "eval", "--model", "builtin:arithmetic", "--suite", "arithmetic"}, "rank 3 has another command than rank 0: onering eval, not onering generate"},
 	} {
 		out, err := l.command(3, "onering", tt.args...).CombinedOutput()
 		if n := strings.Count(string(out), tt.want); err == nil || n != 1 {
