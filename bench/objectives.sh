@@ -1,9 +1,10 @@
 #!/bin/sh
 # Makes the tables of docs/bench.md: for each task a tuning sweep, bench/tuned.py, and a
-# comparison with each variant's best rate on other seeds. Runs that are through are kept
-# in runs/out/bench, so that a second call does only what is left.
+# comparison with each variant's best rate on other seeds. A task without a tuning sweep
+# has its rates in the comparison. Runs that are through are kept in runs/out/bench, so
+# that a second call does only what is left.
 #
-#   bench/objectives.sh [TASK...]     the tasks to run, by default all four
+#   bench/objectives.sh [TASK...]     the tasks to run, by default all
 #   bench/objectives.sh tables        puts the tables of what was run into docs/bench.md
 #
 # Run it from the repository's root. From the environment it takes
@@ -32,6 +33,14 @@ scratch() {
 	$onering sft --model $out/first --data $out/second.jsonl --out $out/scratch --template no --lr 2e-3 --seed 12
 }
 
+# The teacher of on-policy-more is a policy that off-policy.toml has trained.
+teacher() {
+	rm -rf $out/teacher $out/teacher-run
+	$onering train --config runs/bench/off-policy.toml --objective vespo --set optimizer.learning_rate=2.5e-4 \
+		--set train.seed=100 --set data.seed=100 --out $out/teacher-run
+	cp -r $out/teacher-run/checkpoints/step-000096 $out/teacher
+}
+
 # sweep NAME FOLDER writes the table of runs/bench/NAME.toml to $out/FOLDER.md, with
 # what failed in $out/FOLDER.log. It fails if the time is over before the last run.
 sweep() {
@@ -44,6 +53,12 @@ sweep() {
 	echo "$(($(date +%s) - began)) s: $2"
 }
 
+# tune TASK writes the comparison of a task that has a tuning sweep.
+tune() {
+	[ -e "runs/bench/tune-$1.toml" ] || return 0
+	sweep "tune-$1" "tune-$1" && python3 bench/tuned.py "$1" <"$out/tune-$1.md"
+}
+
 if [ "${1:-}" = tables ]; then
 	for file in runs/bench/sweep-*.toml; do
 		task=$(basename "$file" .toml | sed 's/^sweep-//')
@@ -53,10 +68,11 @@ if [ "${1:-}" = tables ]; then
 fi
 
 [ -e $out/scratch/config.json ] || scratch
-[ $# -gt 0 ] || set -- long on-policy exponent off-policy
+[ -e $out/teacher/config.json ] || teacher
+[ $# -gt 0 ] || set -- long on-policy exponent off-policy off-policy-more on-policy-more
 through=yes
 for task in "$@"; do
-	if ! sweep "tune-$task" "tune-$task" || ! python3 bench/tuned.py "$task" <"$out/tune-$task.md" || ! sweep "sweep-$task" "$task"; then
+	if ! tune "$task" || ! sweep "sweep-$task" "$task"; then
 		through=no
 		break
 	fi

@@ -31,8 +31,15 @@ seeds = {seeds}
 metric = "eval/arithmetic/pass@1"
 baseline = "grpo"
 """
+if not any(v["name"] == "grpo" for v in tuning["variant"]):  # its rate is known from the base's own sweep
+    with open(f"runs/bench/sweep-{base.removesuffix('.toml')}.toml", "rb") as f:
+        known = next(v for v in tomllib.load(f)["variant"] if v["name"] == "grpo")
+    tuning["variant"].insert(0, known)
+    best["grpo"] = (known["optimizer"]["learning_rate"], 0)
 for v in tuning["variant"]:
     objective = ", ".join(f"{k} = {json.dumps(x)}" for k, x in v["objective"].items())
     text += f'\n[[variant]]\nname = "{v["name"]}"\nobjective = {{ {objective} }}\noptimizer = {{ learning_rate = {best[v["name"]][0]:g} }}\n'
+    if "model" in v:
+        text += f'model = {{ reference = {json.dumps(v["model"]["reference"])} }}\n'
 with open(f"runs/bench/sweep-{task}.toml", "w") as f:
     f.write(text)
