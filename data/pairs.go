@@ -104,15 +104,18 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 	case c.Text != "":
 		found.Text, err = findColumn(first, "text", c.Text, nil)
 	default:
-		if found.Messages, err = findColumn(first, "messages", "", MessagesNames); auto && err == nil && isAnswered(first, found.Messages) {
-			return found, nil
+		messages, none := findColumn(first, "messages", "", MessagesNames)
+		if auto && none == nil && isAnswered(first, messages) {
+			return DemonstrationColumns{Messages: messages}, nil
 		}
-		found.Messages = ""
 		if found.Prompt, err = findColumn(first, "prompt", c.Prompt, PromptNames); err == nil {
 			found.Response, err = findColumn(first, "response", c.Response, ResponseNames)
 		}
 		if text, none := findColumn(first, "text", "", TextNames); auto && err != nil && none == nil {
 			return DemonstrationColumns{Text: text}, nil
+		}
+		if auto && err != nil && none == nil {
+			err = fmt.Errorf(`%q of the first row has no message {"role": "assistant", "content": ...}, and %w`, messages, err)
 		}
 	}
 	return found, err

@@ -29,6 +29,8 @@ func TestDemonstrations(t *testing.T) {
 		{"graded.jsonl", `{"messages": [{"role": "user", "content": "q"}], "answer": "a"}`, DemonstrationColumns{}, `"q" "a" chat of 2 from 1`},
 		{"text.jsonl", `{"text": "t", "id": 1}`, DemonstrationColumns{}, `whole "" "t"`},
 		{"named.jsonl", `{"prompt": "q", "completion": "a", "body": "t"}`, DemonstrationColumns{Text: "body"}, `whole "" "t"`},
+		{"asked.jsonl", `{"messages": [{"role": "user", "content": "q"}]}`, DemonstrationColumns{}, `error: "messages" of the first row has no message {"role": "assistant", "content": ...}, and no column looks like the response`},
+		{"share.jsonl", `{"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}`, DemonstrationColumns{}, `error: "conversations" of the first row has no message {"role": "assistant", "content": ...}, and no column looks like the prompt`},
 		{"none.jsonl", `{"prompt": "q"}`, DemonstrationColumns{}, `error: no column looks like the response`},
 		{"both.jsonl", `{"prompt": "q"}`, DemonstrationColumns{Text: "a", Prompt: "b"}, `error: columns for text and prompt and response are named`},
 		{"role.jsonl", `{"messages": [{"content": "q"}, {"role": "assistant", "content": "a"}]}`, DemonstrationColumns{}, `error: dataset: FILE: line 1: message 1 has no role`},
