@@ -108,8 +108,11 @@ func (t team) place(o *train.RuntimeConfig) {
 	if o.Device == "cuda" || o.Device == "auto" && t.world.LocalRank() > 0 && hasGPU(t.world.LocalRank()) {
 		o.Device = fmt.Sprintf("cuda:%d", t.world.LocalRank())
 	}
-	if n := t.world.LocalSize(); o.Threads == 0 && !bound() {
-		o.Threads = max(1, goruntime.NumCPU()/n)
+	if o.Threads == 0 {
+		o.Threads = goruntime.NumCPU() // not Go's own number, which MPI's threads raise
+		if !bound() {
+			o.Threads = max(1, o.Threads/t.world.LocalSize())
+		}
 	}
 }
 

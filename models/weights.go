@@ -70,15 +70,16 @@ func (w *Weights) Forget() {
 	}
 }
 
-// ForgetOutside is Forget for all but the elements from (included) to to (excluded).
-func (w *Weights) ForgetOutside(from, to int) {
+// ForgetPart is Forget for the elements from (included) to to (excluded).
+func (w *Weights) ForgetPart(from, to int) {
 	// The system takes whole pages, and those at the two ends stay.
 	page := os.Getpagesize() / 4
-	if from = from / page * page; from > 0 {
-		forget(w.Data[:from])
+	from = (from + page - 1) / page * page
+	if to < len(w.Data) {
+		to = to / page * page
 	}
-	if to = (to + page - 1) / page * page; to < len(w.Data) {
-		forget(w.Data[to:])
+	if from < to {
+		forget(w.Data[from:to])
 	}
 }
 

@@ -18,12 +18,17 @@ type arena struct {
 	memory   *memory
 	weights  *models.Weights
 	from, to int          // the range of the weights' elements that it holds
+	pieces   []piece      // of that range, where it holds only these, in order
 	dtype    models.DType // F32, or the 16-bit type that a copy is rounded to
 	at       unsafe.Pointer
 	tensors  map[string]*Value // by plain and by fused name; empty until nameTensors
 	rounded  *arena            // the 16-bit copy of a range of the elements; nil if no graph reads one
 	env      *Env              // the Env whose Upload and Download find this arena; may be nil
 }
+
+// A piece is a range of the elements of a models.Weights: those from from (included) to
+// to (excluded).
+type piece struct{ from, to int }
 
 // hostArena returns an arena of the host's own elements.
 func hostArena(w *models.Weights) *arena {
@@ -33,18 +38,19 @@ func hostArena(w *models.Weights) *arena {
 // hold makes an arena of w in the memory of e. Upload and Download find it from
 // then on. If fresh is true, w holds zeros only and is not copied.
 func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
-	return holdPart(e, w, 0, len(w.Data), fresh)
+	return holdPieces(e, w, nil, fresh)
 }
 
-// holdPart is hold for the elements from (included) to to (excluded) alone.
-func holdPart(e *Env, w *models.Weights, from, to int, fresh bool) (*arena, error) {
+// holdPieces is hold for some of the elements, which follow one another in the arena;
+// nil means all.
+func holdPieces(e *Env, w *models.Weights, pieces []piece, fresh bool) (*arena, error) {
 	a := hostArena(w)
 	a.env = e
 	e.arenas.Store(w, a)
 	if e.memory.Aliases() {
 		return a, nil
 	}
-	a.memory, a.at, a.from, a.to = e.memory, nil, from, to
+	a.memory, a.at, a.pieces = e.memory, nil, pieces
 	at, err := e.memory.Alloc(max(1, a.bytes()), a.cuts())
 	if err != nil {
 		a.close()
@@ -96,6 +102,23 @@ func (e *Env) Upload(w ...*models.Weights) error {
 	return nil
 }
 
+// DownloadPart is Env.Download for the elements from (included) to to (excluded), which the
+// device holds one after the other.
+func DownloadPart(e *Env, w *models.Weights, from, to int) error {
+	if err := arenaOf(e, w).move(from, to, true); err != nil {
+		return fmt.Errorf("runtime: copying from the device: %w", err)
+	}
+	return nil
+}
+
+// UploadPart is Env.Upload for such a part of what has no 16-bit copy, such as gradients.
+func UploadPart(e *Env, w *models.Weights, from, to int) error {
+	if err := arenaOf(e, w).move(from, to, false); err != nil {
+		return fmt.Errorf("runtime: copying to the device: %w", err)
+	}
+	return nil
+}
+
 // Forget gives the host's memory of w back to the system, if a device holds w.
 // The host's elements are then unknown until the next Download. On the CPU Forget
 // does nothing.
@@ -110,33 +133,77 @@ func (e *Env) Forget(w ...*models.Weights) {
 // cuts returns where each tensor begins, in bytes.
 func (a *arena) cuts() (bytes []int) {
 	for _, e := range a.edges() {
-		bytes = append(bytes, (e-a.from)*a.dtype.Size())
+		bytes = append(bytes, a.before(e)*a.dtype.Size())
 	}
 	return bytes
 }
 
-// edges returns the first element of each tensor that the arena holds; an arena
-// begins at one. The fused tensors are not among them.
-func (a *arena) edges() []int {
-	edges := []int{a.from}
-	for _, name := range a.weights.Layout.Names() {
-		if p, _ := a.weights.Layout.Find(name); a.from < p.Offset && p.Offset < a.to {
-			edges = append(edges, p.Offset)
+// edges returns the first element of each tensor that the arena holds; an arena and its
+// pieces begin at one. The fused tensors are not among them.
+func (a *arena) edges() (edges []int) {
+	for _, h := range a.held() {
+		edges = append(edges, h.from)
+		for _, name := range a.weights.Layout.Names() {
+			if p, _ := a.weights.Layout.Find(name); h.from < p.Offset && p.Offset < h.to {
+				edges = append(edges, p.Offset)
+			}
 		}
 	}
 	slices.Sort(edges)
 	return slices.Compact(edges)
 }
 
-// bytes is the size of all elements.
-func (a *arena) bytes() int { return (a.to - a.from) * a.dtype.Size() }
+// held are the ranges that the arena holds.
+func (a *arena) held() []piece {
+	if a.pieces != nil {
+		return a.pieces
+	}
+	return []piece{{a.from, a.to}}
+}
 
-// holds reports whether the arena has the elements from (included) to to (excluded).
-func (a *arena) holds(from, to int) bool { return a.from <= from && to <= a.to }
+// bytes is the size of all elements.
+func (a *arena) bytes() int { return a.before(a.to) * a.dtype.Size() }
+
+// before counts the elements that the arena holds and that come before element i.
+func (a *arena) before(i int) (n int) {
+	for _, h := range a.held() {
+		n += max(0, min(i, h.to)-h.from)
+	}
+	return n
+}
+
+// holds reports whether the arena has the elements from (included) to to (excluded), one
+// after the other.
+func (a *arena) holds(from, to int) bool {
+	return slices.ContainsFunc(a.held(), func(h piece) bool { return h.from <= from && to <= h.to })
+}
 
 // address returns the address of element i of the weights.
 func (a *arena) address(i int) unsafe.Pointer {
-	return unsafe.Add(a.at, (i-a.from)*a.dtype.Size())
+	return unsafe.Add(a.at, a.before(i)*a.dtype.Size())
+}
+
+// move copies elements that the arena holds between it and the host.
+func (a *arena) move(from, to int, down bool) error {
+	bytes := (to - from) * a.dtype.Size()
+	if bytes == 0 {
+		return nil
+	}
+	host := unsafe.Pointer(unsafe.SliceData(a.weights.Data[from:to]))
+	if down {
+		return a.memory.Download(host, a.address(from), bytes)
+	}
+	return a.memory.Upload(a.address(from), host, bytes)
+}
+
+// moveAll is move for all that it holds.
+func (a *arena) moveAll(down bool) error {
+	for _, h := range a.held() {
+		if err := a.move(h.from, h.to, down); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // view returns a Value whose first element is element first of the weights. The
@@ -234,7 +301,7 @@ const roundAtOnce = 1 << 22
 // the type of each.
 func (a *arena) upload() error {
 	if a.dtype == models.F32 {
-		if err := a.memory.Upload(a.at, unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.bytes()); err != nil || a.rounded == nil {
+		if err := a.moveAll(false); err != nil || a.rounded == nil {
 			return err
 		}
 		return a.rounded.upload()
@@ -255,9 +322,7 @@ func (a *arena) upload() error {
 }
 
 // download copies the elements of a float32 arena to the host.
-func (a *arena) download() error {
-	return a.memory.Download(unsafe.Pointer(unsafe.SliceData(a.weights.Data[a.from:])), a.at, a.bytes())
-}
+func (a *arena) download() error { return a.moveAll(true) }
 
 // zero clears all elements.
 func (a *arena) zero() error { return a.memory.Zero(a.at, a.bytes()) }

@@ -45,3 +45,9 @@ func (o *Optimizer) Untiled(program models.Program) error {
 	}
 	return nil
 }
+
+// Share deals ranges to the parts of an Optimizer.
+func Share(bounds []int, parts, bucket int) (owner []int, buckets [][]int) {
+	s := share(bounds, parts, bucket)
+	return s.owner, s.buckets
+}

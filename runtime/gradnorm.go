@@ -60,10 +60,9 @@ func (o *Optimizer) openNorm() error {
 	return nil
 }
 
-// squares returns the sums of the squares of the gradients divided by scale, by slice,
-// of those slices that begin from element from (included) to to (excluded); the others
-// are 0. A sum is NaN where a gradient overflows float16.
-func (n *normProgram) squares(scale float64, bounds []int, from, to int) (sums []float64, err error) {
+// squares returns the sums of the squares of the gradients divided by scale, by slice, of
+// this part's slices; the others are 0. A sum is NaN where a gradient overflows float16.
+func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []float64, err error) {
 	_, unscales := n.binding.s.index[output][ports.NotFinite]
 	b := binder{b: n.binding}
 	if unscales {
@@ -71,7 +70,6 @@ func (n *normProgram) squares(scale float64, bounds []int, from, to int) (sums [
 			inverse[0] = float32(1 / scale)
 		}
 	}
-	own := func(i int) bool { return from <= bounds[i] && bounds[i] < to }
 	for i, s := range n.slices {
 		if !own(i) {
 			continue
@@ -144,19 +142,11 @@ func (o *Optimizer) GradNorm() (float64, error) {
 // share sets sums[i], which is part owner[i]'s, to what the Optimizer of that part has
 // there. The norm is the same, to the bit, as that of one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
-	bounds := o.bounds()
-	from, to := o.Own()
-	sums, err := o.norm.squares(o.ring.lossScale(), bounds, from, to)
+	sums, err := o.norm.squares(o.ring.lossScale(), o.owns)
 	if err != nil {
 		return 0, err
 	}
-	owner := make([]int, len(sums))
-	for i := range owner {
-		for bounds[i] >= o.edges[owner[i]+1] {
-			owner[i]++
-		}
-	}
-	if err := share(sums, owner); err != nil {
+	if err := share(sums, o.shares.owner); err != nil {
 		return 0, err
 	}
 	total, err := o.norm.total(sums, o.ring.lossScale())

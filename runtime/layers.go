@@ -69,7 +69,7 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	if err := l.tables.causal(p.longest); err != nil {
 		return err
 	}
-	dy, err := l.dx[0].of(p.streamShape()...)
+	dy, err := l.back.dx[0].of(p.streamShape()...)
 	if err != nil {
 		return err
 	}
@@ -90,17 +90,23 @@ func (p *Pass) layersBackward(dxr *Value) error {
 			bind.in(port.Name, a.stash[i][j].value, nil)
 		}
 		bind.in(ports.StreamGrad, dy, nil)
-		dx, err := l.dx[(l.geometry.Layers-i)%2].of(p.streamShape()...)
+		dx, err := l.back.dx[(l.geometry.Layers-i)%2].of(p.streamShape()...)
 		bind.out(ports.StreamGradOut, dx, err)
 		if err := bind.run(); err != nil {
 			return fmt.Errorf("runtime: layer %d: %w", i, err)
 		}
 		dy = dx
+		l.final(i)
 	}
-	if !l.trainsWeights() {
-		return nil
+	if l.trainsWeights() {
+		if err := l.rows.add(dy, &p.packed.ids, l.gradients.tensors[l.geometry.Embedding]); err != nil {
+			return err
+		}
 	}
-	return l.rows.add(dy, &p.packed.ids, l.gradients.tensors[l.geometry.Embedding])
+	if l.options.Final != nil {
+		l.options.Final(0)
+	}
+	return nil
 }
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer

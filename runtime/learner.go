@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"strings"
 
 	"onering/models"
 )
@@ -39,6 +40,11 @@ type LearnerOptions struct {
 	// Base leaves the ring's adapter out: log-probs are those of the weights alone.
 	// Such a Learner only scores.
 	Base bool
+	// Final, if not nil, is told during Backward from which element of Gradients on
+	// nothing more is added by this Backward: after the head, after each layer from the
+	// last to the first, and at the end. On a device the work may not be done yet; a
+	// download waits for it.
+	Final func(first int)
 	// Apart computes a prompt with each response to it, also where several follow
 	// one another.
 	Apart bool
@@ -67,8 +73,14 @@ type Learner struct {
 	head      *headSessions
 	tables    tables
 	spare     spare
-	dx        [2]buffer // the gradients of a layer's output and input, in turns
-	failed    error     // the error of ZeroGradients, which Backward returns
+	back      backward
+}
+
+// backward is what backward passes need.
+type backward struct {
+	dx     [2]buffer // the gradients of a layer's output and input, in turns
+	failed error     // the error of ZeroGradients, which Backward returns
+	final  []int     // what Final is told after layer i; after the head where i is Layers
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
@@ -95,7 +107,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 		o.Stash = models.StashInput // nothing is kept
 	}
 	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
-		tables: newTables(e), dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}
+		tables: newTables(e), back: backward{dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}}
 	if err := l.open(); err != nil {
 		l.Close()
 		return nil, err
@@ -115,6 +127,7 @@ func (l *Learner) open() (err error) {
 		if err = l.gradients.nameTensors(); err != nil {
 			return err
 		}
+		l.back.final = finals(l)
 	}
 	if l.rows, err = l.openRows(); err != nil {
 		return err
@@ -206,8 +219,37 @@ func (l *Learner) bindLayers(p models.Program) (layers []*Binding, err error) {
 	return layers, nil
 }
 
+// finals finds what Final is told: behind which tensors all are of layers that are done,
+// of the norm, or of a head of its own.
+func finals(l *Learner) (first []int) {
+	first = make([]int, l.geometry.Layers+1)
+	for _, name := range l.Gradients.Layout.Names() {
+		p, _ := l.Gradients.Layout.Find(name)
+		open := len(first) // it is not final after this layer and those above it
+		if name == l.geometry.Embedding {
+			open = 0
+		}
+		for i := range l.geometry.Layers {
+			if strings.HasPrefix(strings.TrimPrefix(name, models.AdapterPrefix), l.arch().LayerPrefix(i)) {
+				open = i + 1
+			}
+		}
+		for i := open; i < len(first); i++ {
+			first[i] = max(first[i], p.Offset+p.Size)
+		}
+	}
+	return first
+}
+
+// final tells that layer i is done, or the head where i is the number of layers.
+func (l *Learner) final(i int) {
+	if l.options.Final != nil {
+		l.options.Final(l.back.final[i])
+	}
+}
+
 // ZeroGradients clears Gradients. If it fails, the next Backward returns the error.
-func (l *Learner) ZeroGradients() { l.failed = l.gradients.zero() }
+func (l *Learner) ZeroGradients() { l.back.failed = l.gradients.zero() }
 
 // Close frees the sessions, the buffers and the gradients.
 func (l *Learner) Close() {
@@ -228,7 +270,7 @@ func (l *Learner) Close() {
 	}
 	l.spare.close()
 	l.tables.close()
-	closeBuffers(&l.dx[0], &l.dx[1])
+	closeBuffers(&l.back.dx[0], &l.back.dx[1])
 	l.gradients.close()
 	if l.Gradients != nil {
 		l.Gradients.Close()

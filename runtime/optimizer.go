@@ -27,7 +27,7 @@ type Optimizer struct {
 	norm      *normProgram
 	programs  map[string]*update // by shape and type of the 16-bit copy
 	parts     []optimizerPart
-	edges     []int // the first element of each rank's part, and the number of elements
+	shares    shares
 	options   OptimizerOptions
 	scalars   map[string]*buffer // by port
 	staged    map[string]*buffer // by port, one part of an offloaded state on the device
@@ -47,8 +47,23 @@ type OptimizerOptions struct {
 	// the device and back: 16 bytes for each parameter with AdamW.
 	Offload bool
 	// Part of Parts: only the elements of this part, from 0, have a state here and are
-	// updated. Parts of 0 or 1 means all of them.
+	// updated; see Buckets. Parts of 0 or 1 means all of them.
 	Part, Parts int
+	// Bucket is how many elements of a part follow one another, about. 0 means
+	// DefaultBucket. Few of them change the last bits of the gradients' norm.
+	Bucket int
+}
+
+// DefaultBucket is how many elements of gradients are worth moving at once: enough that
+// the start of a message costs little, and few enough that the last ones, which nothing
+// hides, are soon over.
+const DefaultBucket = 4 << 20
+
+// shares say who updates what.
+type shares struct {
+	bounds  []int   // the first element of each range, and the number of all elements
+	owner   []int   // the part that each range belongs to
+	buckets [][]int // see Buckets
 }
 
 // NewOptimizer makes an Optimizer with a state of zeros.
@@ -71,11 +86,19 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 // open makes the state, loads the Programs and cuts the arenas into parts.
 func (o *Optimizer) open() error {
 	bounds := o.bounds()
-	o.edges = o.cut(bounds)
-	if len(o.edges) > 2 && o.rule.ByTensor() {
+	o.shares = share(bounds, max(1, o.options.Parts), o.options.Bucket)
+	if o.sharded() && o.rule.ByTensor() {
 		return errors.New("runtime: this optimizer updates whole tensors, so it cannot be kept in parts")
 	}
-	from, to := o.Own()
+	var own []piece
+	if o.sharded() {
+		own = make([]piece, 0)
+		for _, b := range o.shares.buckets {
+			if part := o.options.Part; b[part] < b[part+1] {
+				own = append(own, piece{b[part], b[part+1]})
+			}
+		}
+	}
 	for _, s := range o.rule.State() {
 		w, err := models.NewWeights(o.ring.Trained().Layout)
 		if err != nil {
@@ -84,7 +107,7 @@ func (o *Optimizer) open() error {
 		o.State[s.Name] = w
 		if o.options.Offload {
 			o.arenas[s.Port] = hostArena(w)
-		} else if o.arenas[s.Port], err = holdPart(o.env, w, from, to, true); err != nil {
+		} else if o.arenas[s.Port], err = holdPieces(o.env, w, own, true); err != nil {
 			return err
 		}
 	}
@@ -101,7 +124,7 @@ func (o *Optimizer) open() error {
 		return nil
 	}
 	for i, first := range bounds[:len(bounds)-1] {
-		if first < from || first >= to {
+		if !o.owns(i) {
 			continue
 		}
 		if err := o.addPart(first, []int{bounds[i+1] - first}, nil); err != nil {
@@ -111,22 +134,46 @@ func (o *Optimizer) open() error {
 	return nil
 }
 
-// cut deals the ranges between bounds to the ranks, as evenly as whole ranges allow.
-func (o *Optimizer) cut(bounds []int) (edges []int) {
-	n := max(1, o.options.Parts)
-	for i := range n + 1 {
-		edges = append(edges, bounds[i*(len(bounds)-1)/n])
+// share deals the ranges between bounds to parts. Each has a share of every bucket of
+// about parts times bucket elements, as even as whole ranges allow, so that no part waits
+// for the end of a backward pass with all its gradients.
+func share(bounds []int, parts, bucket int) shares {
+	if bucket <= 0 {
+		bucket = DefaultBucket
 	}
-	return edges
+	s := shares{bounds: bounds, owner: make([]int, len(bounds)-1)}
+	for first := 0; first < len(s.owner); {
+		last := first + 1
+		for last < len(s.owner) && (bounds[last]-bounds[first] < parts*bucket || (last-first)%parts != 0) {
+			last++
+		}
+		cut := []int{bounds[first]}
+		for part := 1; part <= parts; part++ {
+			for first < last && (bounds[first]-cut[0])*parts < (bounds[last]-cut[0])*part {
+				s.owner[first] = part - 1
+				first++
+			}
+			cut = append(cut, bounds[first])
+		}
+		s.buckets = append(s.buckets, cut)
+	}
+	return s
 }
 
-// Bounds returns the first element of each part, and the number of all elements.
-func (o *Optimizer) Bounds() []int { return o.edges }
-
-// Own returns the elements, from (included) to to (excluded), that are updated here.
-func (o *Optimizer) Own() (from, to int) {
-	return o.edges[o.options.Part], o.edges[o.options.Part+1]
+// Buckets are the elements in order, in buckets of which each part has a share: part i
+// has those from b[i] (included) to b[i+1] (excluded) of a bucket b. Without parts there
+// are none.
+func (o *Optimizer) Buckets() [][]int {
+	if !o.sharded() {
+		return nil
+	}
+	return o.shares.buckets
 }
+
+func (o *Optimizer) sharded() bool { return o.options.Parts > 1 }
+
+// owns says whether range i is updated here.
+func (o *Optimizer) owns(i int) bool { return o.shares.owner[i] == o.options.Part }
 
 // bounds returns the first element of each range, and the number of all elements.
 // Elements with a 16-bit copy and elements without are not in one range.
@@ -137,6 +184,9 @@ func (o *Optimizer) bounds() (bounds []int) {
 		edges = []int{c.from, c.to, total}
 	}
 	size := o.env.memory.elementwise
+	if o.options.Bucket > 0 {
+		size = min(size, o.options.Bucket)
+	}
 	if o.env.memory.Cuts() { // each buffer is a range
 		edges, size = append(o.ring.trained().edges()[1:], total), total
 	}

@@ -151,8 +151,8 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		return fmt.Errorf("runtime: this learner only scores")
 	case v != nil && !l.options.EntropyGradient:
 		return fmt.Errorf("runtime: an entropy gradient takes the option EntropyGradient")
-	case l.failed != nil:
-		return fmt.Errorf("runtime: clearing the gradients: %w", l.failed)
+	case l.back.failed != nil:
+		return fmt.Errorf("runtime: clearing the gradients: %w", l.back.failed)
 	case p.rows == 0:
 		return nil
 	}
@@ -174,6 +174,7 @@ func (p *Pass) Backward(w, v [][]float64) error {
 	if err != nil {
 		return err
 	}
+	l.final(l.geometry.Layers)
 	return p.layersBackward(dxr)
 }
 

@@ -6,6 +6,7 @@ import (
 	"onering/models"
 	"onering/models/lora"
 	"onering/objectives"
+	"onering/train/learn"
 	"onering/train/memory"
 	"onering/train/ranks"
 )
@@ -155,7 +156,7 @@ func (e *MemoryEstimate) divide(c Config, trained int64, split Split) {
 		return
 	}
 	e.Divided = Divided{Ranks: split.Ranks, OnHost: max(1, split.OnHost)}
-	e.Sent = ranks.Volume(0, split.Ranks, int(trained), nil)
+	e.Sent = ranks.Volume(0, split.Ranks, learn.EvenBuckets(int(trained), 0, split.Ranks))
 	e.Reduction = ranks.Buffers(split.Ranks, int(trained))
 	if c.onGPU() {
 		e.Reduction, e.Staging = 0, e.Reduction+4*trained

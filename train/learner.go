@@ -158,7 +158,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		ob.Observe(b)
 	}
 	r.note(rollouts, b, report)
-	record := append(report.Record(step.LearningRate), l.learned().Volume(l.ranks, sent)...)
+	record := append(report.Record(step.LearningRate), l.learned().Volume(l.ranks, sent, report.Early)...)
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}

@@ -8,9 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	goruntime "runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -40,7 +40,8 @@ type message struct {
 	done   int        // of those, in order
 	moved  time.Time  // when it began, or a part of it was done
 	result chan error // gets one value
-	ended  bool       // result has it
+	over   C.int      // result has it; see onering_mpi_linger
+	ended  bool       // likewise
 	given  bool       // nobody waits any more: its parcel is for the thread to keep
 }
 
@@ -67,6 +68,8 @@ type loop struct {
 	active  []*message           // with parts under way
 	lost    map[route]error      // routes whose messages no longer match
 
+	lingering atomic.Int32 // callers that look for the end of their message
+
 	finished chan struct{} // closed at the end of MPI
 	closing  error         // how that went; read after finished
 }
@@ -77,40 +80,60 @@ func newLoop(w *World, o Options) *loop {
 	return l
 }
 
-// move has the thread move a message and waits for it.
-func (w *World) move(ctx context.Context, r route, b []byte) error {
+// A move is what a message takes or brings.
+type move struct {
+	route
+	bytes []byte
+}
+
+// move has the thread move messages and waits for them.
+func (l *loop) move(ctx context.Context, moves ...move) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l := w.loop
-	m := &message{route: r, size: len(b), parcel: w.store.get(len(b)), result: make(chan error, 1)}
-	if !r.receive {
-		copy(m.parcel.slice(len(b)), b)
+	messages := make([]*message, len(moves))
+	for i, x := range moves {
+		m := &message{route: x.route, size: len(x.bytes), parcel: l.w.store.get(len(x.bytes)), result: make(chan error, 1)}
+		if !x.receive {
+			copy(m.parcel.slice(m.size), x.bytes)
+		}
+		messages[i] = m
 	}
 	l.mu.Lock()
-	l.queue = append(l.queue, m)
+	l.queue = append(l.queue, messages...)
 	l.mu.Unlock()
 	C.onering_mpi_wake()
-	var err error
-	select {
-	case err = <-m.result:
-	case <-l.over:
-		err = l.reason()
-	case <-ctx.Done():
-		err = ctx.Err()
+	for i, m := range messages {
+		if err := l.wait(ctx, m); err != nil {
+			l.mu.Lock()
+			l.drop = append(l.drop, messages[i:]...)
+			l.mu.Unlock()
+			C.onering_mpi_wake()
+			return err
+		}
+		if m.receive {
+			copy(moves[i].bytes, m.parcel.slice(m.size))
+		}
+		l.w.store.put(m.parcel)
 	}
-	if err != nil {
-		l.mu.Lock()
-		l.drop = append(l.drop, m)
-		l.mu.Unlock()
-		C.onering_mpi_wake()
-		return err
-	}
-	if r.receive {
-		copy(b, m.parcel.slice(len(b)))
-	}
-	w.store.put(m.parcel)
 	return nil
+}
+
+// wait waits for the end of a message. It first looks for it for a while: to be woken
+// takes longer than most messages do.
+func (l *loop) wait(ctx context.Context, m *message) error {
+	if l.lingering.Add(1) <= mostLinger {
+		C.onering_mpi_linger(&m.over, C.int64_t(lingerFor))
+	}
+	l.lingering.Add(-1)
+	select {
+	case err := <-m.result:
+		return err
+	case <-l.over:
+		return l.reason()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ask has the thread do something.
@@ -139,11 +162,17 @@ func (l *loop) fail(err error) {
 }
 
 const (
-	// spinFor is how long the thread tests without a pause after something moved: longer
-	// than a part takes.
-	spinFor = 300 * time.Microsecond
-	// While nothing moves it sleeps for a sixteenth of the time that it has waited, within
-	// these bounds.
+	// spinFor is how long the thread tests without a pause after something moved or was
+	// asked for: longer than a part takes, and than it takes to be woken on an idle core.
+	// lingerFor is how long a caller looks for the end of its message: longer than a short
+	// one takes. Both give way to whatever else can run.
+	spinFor   = time.Millisecond
+	lingerFor = 100 * time.Microsecond
+	// mostLinger bounds the callers that look at once.
+	mostLinger = 2
+	// While nothing moves the thread sleeps for this part of the time that it has waited,
+	// within these bounds.
+	dozePart     = 64
 	shortestDoze = 20 * time.Microsecond
 	longestDoze  = time.Millisecond
 )
@@ -179,7 +208,10 @@ func (l *loop) serve() {
 			p, _, _ := m.part(m.done)
 			heads = append(heads, p)
 		}
-		spin, doze := time.Duration(0), min(max(now.Sub(moved)/16, shortestDoze), longestDoze)
+		if len(begin) > 0 {
+			moved = now
+		}
+		spin, doze := time.Duration(0), min(max(now.Sub(moved)/dozePart, shortestDoze), longestDoze)
 		if now.Sub(moved) < spinFor {
 			spin = spinFor
 		}
@@ -188,9 +220,7 @@ func (l *loop) serve() {
 		}
 		if C.onering_mpi_wait(unsafe.SliceData(heads), C.int(len(heads)), C.int64_t(spin), C.int64_t(doze)) > 0 {
 			moved = time.Now()
-			if l.collect(moved) {
-				goruntime.Gosched() // to the goroutines that waited
-			}
+			l.collect(moved)
 		}
 	}
 }
@@ -232,9 +262,8 @@ func (l *loop) post(r route) {
 	delete(l.posting, r)
 }
 
-// collect takes the parts that are done and starts others. It reports whether a message
-// ended.
-func (l *loop) collect(now time.Time) (ended bool) {
+// collect takes the parts that are done and starts others.
+func (l *loop) collect(now time.Time) {
 	before := slices.Clone(l.active)
 	for _, m := range before {
 		p, _, size := m.part(m.done)
@@ -255,7 +284,6 @@ func (l *loop) collect(now time.Time) (ended bool) {
 				l.post(m.route)
 			}
 		}
-		ended = ended || m.ended
 	}
 	l.active = slices.DeleteFunc(l.active, func(m *message) bool {
 		over := m.done == m.posted
@@ -264,7 +292,6 @@ func (l *loop) collect(now time.Time) (ended bool) {
 		}
 		return over
 	})
-	return ended
 }
 
 // end tells the caller.
@@ -272,6 +299,7 @@ func (l *loop) end(m *message, err error) {
 	if !m.ended {
 		m.ended = true
 		m.result <- err
+		C.onering_mpi_over(&m.over)
 	}
 }
 

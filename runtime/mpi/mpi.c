@@ -242,6 +242,12 @@ static int64_t nanoseconds(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+void onering_mpi_linger(const int *over, int64_t most) {
+	for (int64_t end = nanoseconds() + most; !__atomic_load_n(over, __ATOMIC_ACQUIRE) && nanoseconds() < end;) sched_yield();
+}
+
+void onering_mpi_over(int *over) { __atomic_store_n(over, 1, __ATOMIC_RELEASE); }
+
 static int test_all(onering_part **parts, int n) {
 	int done = 0;
 	for (int i = 0; i < n; i++) {

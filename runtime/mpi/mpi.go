@@ -114,6 +114,11 @@ func start(ctx context.Context, o Options, launch Launch) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The thread is in the library most of the time, and so may be a caller: what computes
+	// needs more places than those two take.
+	if goruntime.GOMAXPROCS(0) < 4 {
+		goruntime.GOMAXPROCS(4)
+	}
 	w := &World{library: lib, version: o.Version, store: store{free: map[int][]*parcel{}}}
 	started := make(chan error, 1)
 	go func() {
@@ -251,7 +256,7 @@ func (w *World) Send(ctx context.Context, to, tag int, b []byte) error {
 	if err := w.check(to, tag); err != nil {
 		return err
 	}
-	return w.move(ctx, route{to, tag, false}, b)
+	return w.loop.move(ctx, move{route{to, tag, false}, b})
 }
 
 // Recv fills b with the next message from a rank. A message of another length is an
@@ -260,7 +265,38 @@ func (w *World) Recv(ctx context.Context, from, tag int, b []byte) error {
 	if err := w.check(from, tag); err != nil {
 		return err
 	}
-	return w.move(ctx, route{from, tag, true}, b)
+	return w.loop.move(ctx, move{route{from, tag, true}, b})
+}
+
+// atOnce is how many bytes Exchange moves at once between two ranks.
+const atOnce = 4 << 20
+
+// Exchange sends out[r] to each rank r and fills in[r] with what r sends here. Where
+// either has no bytes there is no message. It is one Send and one Recv for each rank, all
+// at once.
+func (w *World) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
+	for first := 0; ; first += atOnce {
+		var moves []move
+		for i := 1; i < w.Size(); i++ {
+			// Neighbours first, so that not all ranks begin with the same one.
+			to, from := (w.Rank()+i)%w.Size(), (w.Rank()-i+w.Size())%w.Size()
+			if b := out[to]; first < len(b) {
+				moves = append(moves, move{route{to, tag, false}, b[first:min(first+atOnce, len(b))]})
+			}
+			if b := in[from]; first < len(b) {
+				moves = append(moves, move{route{from, tag, true}, b[first:min(first+atOnce, len(b))]})
+			}
+		}
+		if len(moves) == 0 {
+			return nil
+		}
+		if err := w.check((w.Rank()+1)%w.Size(), tag); err != nil {
+			return err
+		}
+		if err := w.loop.move(ctx, moves...); err != nil {
+			return err
+		}
+	}
 }
 
 func (w *World) check(peer, tag int) error {

@@ -57,6 +57,10 @@ void onering_mpi_test(onering_part *p);
 // call, ends the wait, or the next one if there is none.
 int onering_mpi_wait(onering_part **parts, int n, int64_t spin, int64_t doze);
 void onering_mpi_wake(void);
+// onering_mpi_linger looks, for so many nanoseconds at most, whether onering_mpi_over was
+// called. Any threads may call both.
+void onering_mpi_linger(const int *over, int64_t nanoseconds);
+void onering_mpi_over(int *over);
 
 // onering_signals_save notes how the process handles signals. onering_signals_repair
 // returns the number of signals that are handled otherwise since: where there was a

@@ -41,20 +41,14 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 func (a *attempt) run(ctx context.Context) error {
 	var err error
 	if a.weigh == nil {
-		if err = a.agree(a.passByPass(ctx)); err == nil {
+		if err = a.reduce(func() error { return a.passByPass(ctx) }); err == nil {
 			err = a.whole()
 		}
 	} else {
 		err = a.allForward(ctx)
 	}
-	if err != nil {
+	if err != nil || a.optimizer == nil {
 		return err
-	}
-	if err := a.sum(); err != nil {
-		return err
-	}
-	if a.optimizer == nil {
-		return nil
 	}
 	a.observe(Updating)
 	if a.norm, err = a.gradNorm(); err != nil && !errors.Is(err, runtime.ErrOverflow) {
@@ -62,6 +56,22 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	a.GradNorm = a.norm
 	return err
+}
+
+// reduce sums the gradients that compute leaves over the ranks. All ranks return an error
+// if one of them fails; their gradients are then of no use.
+func (a *attempt) reduce(compute func() error) error {
+	a.reduction = a.openReduction()
+	err := compute()
+	if r := a.reduction; r != nil {
+		a.Early = r.count
+	}
+	copied, lost := a.reduction.finish()
+	a.reduction = nil
+	if err = errors.Join(err, copied); lost != nil {
+		return errors.Join(err, lost)
+	}
+	return a.agree(err)
 }
 
 // whole adds to the report what the other ranks have computed of a batch whose weights
@@ -87,7 +97,13 @@ func (a *attempt) whole() error {
 func (a *attempt) passByPass(ctx context.Context) error {
 	a.Loss = a.batch.known()
 	a.learner.ZeroGradients()
-	for _, group := range a.micro {
+	// Those that are not live are at the end.
+	last := len(a.micro) - 1
+	for last > 0 && !a.batch.live(a.micro[last][0]) {
+		last--
+	}
+	for i, group := range a.micro {
+		a.ends(i == last)
 		loss, err := a.onePass(ctx, group)
 		if err != nil {
 			return err
@@ -140,7 +156,7 @@ func (a *attempt) allForward(ctx context.Context) error {
 	if err := a.Scores.finite("", nil); err != nil {
 		return a.Explain(err, a.batch.Sequences)
 	}
-	return a.agree(a.backwardAll(ctx, passes))
+	return a.reduce(func() error { return a.backwardAll(ctx, passes) })
 }
 
 // forwardAll sets the scores of the batch and the passes of its micro-batches.
@@ -179,6 +195,7 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		a.ends(i == 0)
 		if err := a.backward(passes[i], group); err != nil {
 			return err
 		}
@@ -186,6 +203,13 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 		passes[i] = nil
 	}
 	return nil
+}
+
+// ends says whether the backward pass that follows is the last one.
+func (a *attempt) ends(last bool) {
+	if a.reduction != nil {
+		a.reduction.last = last
+	}
 }
 
 // backward adds the gradients of one micro-batch.

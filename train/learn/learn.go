@@ -66,6 +66,9 @@ type Report struct {
 	// LeftOut counts the sequences of which nothing was computed; see Batch.LiveOnly.
 	LeftOut      int
 	MicroBatches int
+	// Early is how many gradients were final, and were handed to the other ranks, before
+	// the end of the backward pass.
+	Early int
 	// LossScale is what the loss was multiplied by; 0 where layers do not
 	// compute in float16.
 	LossScale float64
@@ -108,6 +111,9 @@ type Options struct {
 	// Shard has each rank keep a part of the optimizer's state and update that part of
 	// the weights.
 	Shard bool
+	// Bucket is how many elements of gradients the ranks sum at once, and how many of a
+	// part follow one another with Shard, about. 0 means runtime.DefaultBucket.
+	Bucket int
 	// Observe, if not nil, is told each phase as it begins.
 	Observe func(Phase)
 	// Log is told of steps that are computed again; nil discards it.
@@ -125,6 +131,8 @@ type Stepper struct {
 	limit   microLimit
 	scaling lossScaling
 	norm    float64 // of the gradients that Update takes
+
+	reduction *reduction // under way; nil between two and of one rank
 }
 
 // New allocates the gradients and, with Options.Optimizer, its state. The caller
@@ -136,7 +144,8 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, EntropyGradient: o.EntropyGradient})
+	s := &Stepper{options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log}}
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, EntropyGradient: o.EntropyGradient, Final: s.final})
 	if err != nil {
 		return nil, err
 	}
@@ -144,12 +153,9 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if ring.Adapter != nil {
 		weights = append(weights, ring.Adapter)
 	}
-	s := &Stepper{
-		crew: crew{
-			explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
-			ring:      ring, ranks: o.Ranks, watch: o.Observe,
-		},
-		options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log},
+	s.crew = crew{
+		explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
+		ring:      ring, ranks: o.Ranks, watch: o.Observe,
 	}
 	if o.Optimizer != nil {
 		if err := s.OpenOptimizer(o.Optimizer); err != nil {
@@ -165,7 +171,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 
 // OpenOptimizer gives an optimizer to a Stepper that was made without one.
 func (s *Stepper) OpenOptimizer(o models.Optimizer) (err error) {
-	options := runtime.OptimizerOptions{Offload: s.options.Offload}
+	options := runtime.OptimizerOptions{Offload: s.options.Offload, Bucket: s.options.Bucket}
 	if s.options.Shard {
 		options.Part, options.Parts = s.ranks.Rank(), s.ranks.Size()
 	}

@@ -111,28 +111,9 @@ func (c *crew) share(owner []int, b Batch, x Scores) error {
 	return c.ranks.Share(owner, x.LogProb, x.Entropy)
 }
 
-// sum sums the gradients over the ranks: all, or those of this rank's part.
-func (c *crew) sum() error {
-	if c.ranks.Size() == 1 {
-		return nil
-	}
-	g := c.learner.Gradients
-	c.observe(Reducing)
-	if err := c.env.Download(g); err != nil {
-		return err
-	}
-	var err error
-	if c.sharded() {
-		err = c.ranks.SumParts(g.Data, c.optimizer.Bounds())
-	} else {
-		err = c.ranks.Sum(g.Data)
-	}
-	return errors.Join(err, c.env.Upload(g))
-}
-
 // sharded says whether each rank updates a part of the weights.
 func (c *crew) sharded() bool {
-	return c.optimizer != nil && len(c.optimizer.Bounds()) > 2
+	return c.optimizer != nil && c.optimizer.Buckets() != nil
 }
 
 // spread gives all ranks the weights that each has updated.
@@ -142,13 +123,25 @@ func (c *crew) spread() error {
 	}
 	w := c.ring.Trained()
 	c.observe(Reducing)
-	if err := c.env.Download(w); err != nil {
-		return err
+	for _, b := range c.optimizer.Buckets() {
+		if err := runtime.DownloadPart(c.env, w, b[c.ranks.Rank()], b[c.ranks.Rank()+1]); err != nil {
+			return err
+		}
 	}
-	err := c.ranks.Spread(w.Data, c.optimizer.Bounds())
+	err := each(c.optimizer.Buckets(), w, c.ranks.Spread)
 	err = errors.Join(err, c.env.Upload(w))
 	c.env.Forget(w)
 	return err
+}
+
+// each moves the buckets of an arena, one after the other.
+func each(buckets [][]int, w *models.Weights, move func(x []float32, bounds []int) error) error {
+	for _, b := range buckets {
+		if err := move(w.Data, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // gradNorm returns the 2-norm of the summed gradients.
@@ -190,7 +183,7 @@ func (c *crew) Collect() error {
 		return errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them")
 	}
 	for _, w := range c.state() {
-		if err := c.ranks.Collect(w.Data, c.optimizer.Bounds()); err != nil {
+		if err := each(c.optimizer.Buckets(), w, c.ranks.Collect); err != nil {
 			return err
 		}
 	}
@@ -201,9 +194,12 @@ func (c *crew) Collect() error {
 func (c *crew) Drop() {
 	c.env.Forget(c.state()...)
 	if c.sharded() {
-		bounds, rank := c.optimizer.Bounds(), c.ranks.Rank()
+		rank := c.ranks.Rank()
 		for _, w := range c.state() {
-			w.ForgetOutside(bounds[rank], bounds[rank+1])
+			for _, b := range c.optimizer.Buckets() {
+				w.ForgetPart(b[0], b[rank])
+				w.ForgetPart(b[rank+1], b[len(b)-1])
+			}
 		}
 	}
 }
@@ -216,15 +212,15 @@ func (c *crew) Follow() error {
 	for i := range all[1:] {
 		all[1+i] = len(w.Data)
 	}
-	bounds, move := all, ranks.Spread
+	buckets, move := [][]int{all}, ranks.Spread
 	if c.sharded() {
-		bounds, move = c.optimizer.Bounds(), ranks.Scatter
+		buckets, move = c.optimizer.Buckets(), ranks.Scatter
 	}
 	if err := ranks.Spread(w.Data, all); err != nil {
 		return err
 	}
 	for _, x := range c.state() {
-		if err := move(x.Data, bounds); err != nil {
+		if err := each(buckets, x, move); err != nil {
 			return err
 		}
 	}

@@ -12,23 +12,26 @@ import (
 //
 // An implementation observes these rules:
 //
-//   - Every rank makes the same calls in the same order. A call returns when all
-//     ranks have made it, or with an error when one is gone. It does not end with a
+//   - Every rank makes the same calls in the same order; but a Spread may be made
+//     while a SumParts goes on, each in its own order. A call returns when all ranks
+//     have made it, or with an error when one is gone. It does not end with a
 //     context: the others would wait for this rank.
 //   - Agree returns on every rank the largest of the outcomes that the ranks gave
 //     it.
 //   - AgreeOn returns nil if all ranks give nil, and else an error on each.
 //   - Share gives every rank the rows of all: row i is the one of rank owner[i].
 //     Rows that this rank does not own have their length already.
-//   - Sum replaces element i of every rank by the sum over all ranks, added in the
-//     order of the ranks, so that a run with the same number of ranks gives the same
-//     bits. Gradients are multiplied by the same loss scale everywhere.
-//   - SumParts does this only for the elements that this rank owns; the others are
-//     undefined afterwards. Rank r owns those from bounds[r] to bounds[r+1]-1. The
-//     sums have the bits of Sum.
+//   - SumParts replaces each element that this rank owns by the sum over all ranks,
+//     added in the order of the ranks, so that a run with the same number of ranks
+//     gives the same bits. Rank r owns those from bounds[r] to bounds[r+1]-1; the
+//     others between the first and the last bound are left as they are. Gradients are
+//     multiplied by the same loss scale everywhere.
 //   - Spread gives every rank the elements that each owns. Collect gives them to the
 //     first rank alone, and Scatter gives each rank those that it owns from the first.
 //   - After an error no rank updates anything.
+//
+// Gradients are summed while the backward pass goes on, so a rank that fails in it sums
+// what it has, and the ranks agree afterwards.
 //
 // The norm, the loss scale after an overflow, the clip and the update follow from
 // the summed gradients alone: they need no agreement.
@@ -38,7 +41,6 @@ type Ranks interface {
 	Agree(own Outcome) (Outcome, error)
 	AgreeOn(own error) error
 	Share(owner []int, rows ...[][]float64) error
-	Sum(x []float32) error
 	SumParts(x []float32, bounds []int) error
 	Spread(x []float32, bounds []int) error
 	Collect(x []float32, bounds []int) error
@@ -73,9 +75,6 @@ func (Alone) AgreeOn(own error) error { return own }
 
 // Share implements Ranks.
 func (Alone) Share([]int, ...[][]float64) error { return nil }
-
-// Sum implements Ranks.
-func (Alone) Sum([]float32) error { return nil }
 
 // SumParts implements Ranks.
 func (Alone) SumParts([]float32, []int) error { return nil }

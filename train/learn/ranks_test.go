@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -20,7 +21,7 @@ type others struct {
 	learn.Alone
 	outcomes []learn.Outcome
 	agreed   []learn.Outcome // what the first rank gave
-	sums     int
+	sums     []int           // the first element of each bucket
 	gone     error
 }
 
@@ -44,13 +45,14 @@ func (o *others) AgreeOn(own error) error {
 	return own
 }
 
-func (o *others) Sum([]float32) error {
-	o.sums++
+func (o *others) SumParts(_ []float32, bounds []int) error {
+	o.sums = append(o.sums, bounds[0])
 	return nil
 }
 
 // What another rank meets decides here too: all compute a step again, leave it out
-// or stop together, and gradients are summed only where all have theirs.
+// or stop together. Gradients are summed once an attempt that has come so far on all
+// ranks, whatever becomes of it.
 func TestRanks(t *testing.T) {
 	const done, memory, notFinite, failed = learn.Done, learn.OutOfMemory, learn.NotFinite, learn.Failed
 	noMemory := errors.New("bad_alloc")
@@ -68,16 +70,16 @@ func TestRanks(t *testing.T) {
 	}{
 		{name: "all well", known: true, agreed: []learn.Outcome{done}, sums: 1, tokens: 512},
 		{name: "all well, weighed", agreed: []learn.Outcome{done, done}, sums: 1, tokens: 512},
-		{name: "their memory ends", known: true, outcomes: []learn.Outcome{memory}, agreed: []learn.Outcome{done, done}, sums: 1, tokens: 256},
-		{name: "their memory ends, weighed", outcomes: []learn.Outcome{done, memory}, agreed: []learn.Outcome{done, done, done, done}, sums: 1, tokens: 256},
+		{name: "their memory ends", known: true, outcomes: []learn.Outcome{memory}, agreed: []learn.Outcome{done, done}, sums: 2, tokens: 256},
+		{name: "their memory ends, weighed", outcomes: []learn.Outcome{done, memory}, agreed: []learn.Outcome{done, done, done, done}, sums: 2, tokens: 256},
 		{name: "our memory ends", fails: 1, agreed: []learn.Outcome{memory, done, done}, sums: 1, tokens: 256},
 		{name: "theirs is not finite", outcomes: []learn.Outcome{notFinite}, agreed: []learn.Outcome{done}, tokens: 512,
 			check: func(err error) bool { return errors.As(err, &nonfinite) && err.Error() == errTheirs.Error() }},
 		{name: "theirs is not finite while our memory ends", fails: 1, outcomes: []learn.Outcome{notFinite}, agreed: []learn.Outcome{memory}, tokens: 512,
 			check: func(err error) bool { return errors.As(err, &nonfinite) }},
-		{name: "they fail", known: true, outcomes: []learn.Outcome{failed}, agreed: []learn.Outcome{done}, tokens: 512,
+		{name: "they fail", known: true, outcomes: []learn.Outcome{failed}, agreed: []learn.Outcome{done}, sums: 1, tokens: 512,
 			check: func(err error) bool { return errors.Is(err, errTheirs) }},
-		{name: "they are gone", known: true, gone: errors.New("no answer"), agreed: []learn.Outcome{done}, tokens: 512,
+		{name: "they are gone", known: true, gone: errors.New("no answer"), agreed: []learn.Outcome{done}, sums: 1, tokens: 512,
 			check: func(err error) bool { return err != nil && err.Error() == "no answer" }},
 	} {
 		ranks := &others{outcomes: tt.outcomes, gone: tt.gone}
@@ -96,8 +98,8 @@ func TestRanks(t *testing.T) {
 		if tt.check == nil && err != nil || tt.check != nil && !tt.check(err) {
 			t.Errorf("%s: error %v", tt.name, err)
 		}
-		if !slices.Equal(ranks.agreed, tt.agreed) || ranks.sums != tt.sums || s.State().MicroTokens != tt.tokens {
-			t.Errorf("%s: agreed %v, %d sums, %d tokens", tt.name, ranks.agreed, ranks.sums, s.State().MicroTokens)
+		if !slices.Equal(ranks.agreed, tt.agreed) || len(ranks.sums) != tt.sums || s.State().MicroTokens != tt.tokens {
+			t.Errorf("%s: agreed %v, %d sums, %d tokens", tt.name, ranks.agreed, len(ranks.sums), s.State().MicroTokens)
 		}
 		if updates := s.Optimizer().Updates; (updates == 1) != (err == nil) {
 			t.Errorf("%s: %d updates with error %v", tt.name, updates, err)
@@ -107,13 +109,14 @@ func TestRanks(t *testing.T) {
 
 // several takes steps with n ranks and returns the weights of each, which it also has
 // collect the optimizer's state.
-func several(t *testing.T, n int, shard, known bool) (weights, states [][]float32) {
+func several(t *testing.T, n, bucket int, shard, known bool) (weights, states [][]float32) {
 	t.Helper()
 	weights, states = make([][]float32, n), make([][]float32, n)
-	errs := make([]error, n)
+	errs, sent := make([]error, n), make([]int64, n)
 	var wait sync.WaitGroup
 	for r, transport := range ranks.Local(n) {
-		s, w := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 128, Ranks: ranks.New(transport), Shard: shard})
+		group := ranks.New(transport)
+		s, w := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 128, Ranks: group, Shard: shard, Bucket: bucket})
 		wait.Go(func() {
 			for step := range 3 {
 				b := drawBatch(8 + step)
@@ -136,6 +139,9 @@ func several(t *testing.T, n int, shard, known bool) (weights, states [][]float3
 				}
 				errs[r] = errors.Join(errs[r], err)
 			}
+			if sent[r] = group.Sent(); sent[r] != 3*group.Volume(s.Buckets()) {
+				errs[r] = errors.Join(errs[r], fmt.Errorf("sent %d bytes in three steps of %d", sent[r], group.Volume(s.Buckets())))
+			}
 			errs[r] = errors.Join(errs[r], s.Collect())
 			weights[r] = slices.Clone(w.Data)
 			states[r] = slices.Clone(s.Optimizer().State["exp_avg_sq"].Data)
@@ -147,9 +153,10 @@ func several(t *testing.T, n int, shard, known bool) (weights, states [][]float3
 			if !slices.Equal(w.Data, weights[r]) {
 				errs[r] = errors.Join(errs[r], errors.New("the weights of the first rank did not arrive"))
 			}
-			from, to := s.Optimizer().Own()
-			if !slices.Equal(s.Optimizer().State["exp_avg_sq"].Data[from:to], states[0][from:to]) {
-				errs[r] = errors.Join(errs[r], errors.New("the state did not arrive"))
+			for _, b := range s.Optimizer().Buckets() {
+				if from, to := b[r], b[r+1]; !slices.Equal(s.Optimizer().State["exp_avg_sq"].Data[from:to], states[0][from:to]) {
+					errs[r] = errors.Join(errs[r], errors.New("the state did not arrive"))
+				}
 			}
 		})
 	}
@@ -159,11 +166,20 @@ func several(t *testing.T, n int, shard, known bool) (weights, states [][]float3
 			t.Fatalf("rank %d of %d: %v", r, n, err)
 		}
 	}
+	all := int64(0)
+	for _, bytes := range sent {
+		all += bytes
+	}
+	// Whoever owns what: to all ranks but one twice, 4 bytes each.
+	if want := 3 * int64(8*(n-1)*len(weights[0])); all != want {
+		t.Errorf("%d ranks have sent %d bytes in three steps, want %d", n, all, want)
+	}
 	return weights, states
 }
 
 // Several ranks come to the weights and the moments of one, up to the rounding of sums,
-// and all to the same bits, whether each keeps all moments or a part.
+// and all to the same bits, whether each keeps all moments or a part, in one bucket or
+// in many.
 func TestRanksTogether(t *testing.T) {
 	far := func(a, b []float32) float64 {
 		var d, norm float64
@@ -173,11 +189,12 @@ func TestRanksTogether(t *testing.T) {
 		}
 		return math.Sqrt(d / norm)
 	}
-	for _, known := range []bool{true, false} {
-		weights, states := several(t, 1, false, known)
+	for i, known := range []bool{true, false, true} {
+		bucket := []int{0, 700, 5000}[i]
+		weights, states := several(t, 1, bucket, false, known)
 		for n := 2; n <= 4; n++ {
-			whole, moments := several(t, n, false, known)
-			parts, collected := several(t, n, true, known)
+			whole, moments := several(t, n, bucket, false, known)
+			parts, collected := several(t, n, bucket, true, known)
 			for r := range n {
 				if !slices.Equal(whole[r], whole[0]) || !slices.Equal(parts[r], whole[0]) {
 					t.Errorf("rank %d of %d has other weights", r, n)
@@ -191,4 +208,98 @@ func TestRanksTogether(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Buckets are summed while the backward pass goes on: those of a layer once the last
+// micro-batch has passed it. The sums have the bits of the ranks' gradients added in the
+// order of the ranks, as they have where all are summed at the end.
+func TestOverlap(t *testing.T) {
+	draw := rand.New(rand.NewPCG(3, 4))
+	for turn := range 6 {
+		n, bucket, micro, known := 2+turn%3, 300+draw.IntN(4000), 60+draw.IntN(200), turn%2 == 0
+		b := drawBatch(5 + draw.IntN(8))
+		b.Live = make([]bool, len(b.Sequences))
+		for i := range b.Live {
+			if b.Live[i] = draw.IntN(4) > 0; !b.Live[i] {
+				clear(b.Weights[i])
+			}
+		}
+		early, atOnce := summed(t, n, bucket, micro, b, known), summed(t, n, 1<<30, micro, b, known)
+		want := slices.Clone(atOnce[0].own)
+		for _, x := range atOnce[1:] {
+			for i, v := range x.own {
+				want[i] += v
+			}
+		}
+		for r, x := range early {
+			if !slices.Equal(x.own, atOnce[r].own) {
+				t.Errorf("turn %d: rank %d of %d has handed over what was not final, in buckets of %d", turn, r, n, bucket)
+			}
+			if !slices.Equal(x.sum, want) || !slices.Equal(atOnce[r].sum, want) {
+				t.Errorf("turn %d: rank %d of %d has other sums in buckets of %d", turn, r, n, bucket)
+			}
+			// All but the buckets with the embedding, which is the last to be final.
+			most := 0
+			if slices.ContainsFunc(x.own, func(v float32) bool { return v != 0 }) {
+				most = max(0, len(want)-(x.embedding+bucket-1)/bucket*bucket)
+			}
+			if x.early != most || atOnce[r].early > 0 {
+				t.Errorf("turn %d: rank %d of %d has handed over %d gradients early in buckets of %d, want %d", turn, r, n, x.early, bucket, most)
+			}
+		}
+	}
+}
+
+// A part is what a rank has of a step.
+type part struct {
+	own, sum  []float32 // gradients, before and after the reduction
+	early     int
+	embedding int // its last element
+}
+
+// recorder notes what a rank gives to be summed, bucket by bucket, before it is.
+type recorder struct {
+	*ranks.Group
+	own, all []float32
+	firsts   []int
+}
+
+func (g *recorder) SumParts(x []float32, bounds []int) error {
+	if g.own == nil {
+		g.own, g.all = make([]float32, len(x)), x
+	}
+	from, to := bounds[0], bounds[len(bounds)-1]
+	copy(g.own[from:to], x[from:to])
+	g.firsts = append(g.firsts, from)
+	return g.Group.SumParts(x, bounds)
+}
+
+// summed has n ranks compute the gradients of a batch.
+func summed(t *testing.T, n, bucket, micro int, b learn.Batch, known bool) []part {
+	t.Helper()
+	parts, errs := make([]part, n), make([]error, n)
+	weigh := learn.Weigh(nil)
+	if !known {
+		b, weigh = weighed(b)
+	}
+	var wait sync.WaitGroup
+	for r, transport := range ranks.Local(n) {
+		group := &recorder{Group: ranks.New(transport)}
+		s, w := open(t, models.F32, learn.Options{MicroTokens: micro, Ranks: group, Bucket: bucket})
+		wait.Go(func() {
+			report, err := s.Gradients(context.Background(), b, weigh)
+			embedding, _ := w.Layout.Find("model.embed_tokens.weight")
+			parts[r], errs[r] = part{group.own, slices.Clone(group.all), report.Early, embedding.Offset + embedding.Size}, err
+			if !slices.IsSortedFunc(group.firsts, func(a, b int) int { return b - a }) || group.firsts[len(group.firsts)-1] != 0 {
+				errs[r] = errors.Join(err, fmt.Errorf("buckets at %v", group.firsts))
+			}
+		})
+	}
+	wait.Wait()
+	for r, err := range errs {
+		if err != nil {
+			t.Fatalf("rank %d of %d: %v", r, n, err)
+		}
+	}
+	return parts
 }

@@ -37,22 +37,27 @@ func (g *Group) Gather(own []byte) ([][]byte, error) {
 	if g.Size() == 1 {
 		return all, nil
 	}
-	size := binary.LittleEndian.AppendUint64(nil, uint64(len(own)))
-	sizes := make([]byte, 8*len(all))
-	if err := g.exchange(tagSize, func(int) []byte { return size }, func(r int) []byte { return sizes[8*r:][:8] }); err != nil {
+	first := make([]byte, firstBytes)
+	binary.LittleEndian.PutUint64(first, uint64(len(own)))
+	rest := own[copy(first[8:], own):]
+	firsts := make([]byte, firstBytes*len(all))
+	of := func(r int) []byte { return firsts[firstBytes*r:][:firstBytes] }
+	if err := g.exchange(tagSize, func(int) []byte { return first }, of); err != nil {
 		return nil, err
 	}
+	rests := make([][]byte, len(all))
 	for r := range all {
 		if r == g.Rank() {
 			continue
 		}
-		n := binary.LittleEndian.Uint64(sizes[8*r:])
+		n := binary.LittleEndian.Uint64(of(r))
 		if n > mostBytes {
 			return nil, fmt.Errorf("ranks: rank %d announces %d bytes", r, n)
 		}
 		all[r] = make([]byte, n)
+		rests[r] = all[r][copy(all[r], of(r)[8:]):]
 	}
-	return all, g.exchange(tagBlob, func(int) []byte { return own }, func(r int) []byte { return all[r] })
+	return all, g.exchange(tagBlob, func(int) []byte { return rest }, func(r int) []byte { return rests[r] })
 }
 
 // GatherAll returns what each rank gives, by rank: a value that package gob can carry.
@@ -74,8 +79,13 @@ func GatherAll[T any](g *Group, own T) ([]T, error) {
 	return all, nil
 }
 
-// mostBytes bounds what a rank is believed to send.
-const mostBytes = 1 << 36
+const (
+	// mostBytes bounds what a rank is believed to send.
+	mostBytes = 1 << 36
+	// firstBytes is the message that says how much a rank gives, and has the first of it:
+	// mostly all.
+	firstBytes = 256
+)
 
 // Tell gives every rank what the first has; the others' own is not looked at.
 func (g *Group) Tell(own []byte) ([]byte, error) {

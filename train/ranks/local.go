@@ -123,6 +123,29 @@ func (l *local) Recv(ctx context.Context, from, tag int, b []byte) error {
 	return l.gone(ctx, from)
 }
 
+// Exchange implements Transport.
+func (l *local) Exchange(ctx context.Context, tag int, out, in [][]byte) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wait sync.WaitGroup
+	start := func(move func(context.Context, int, int, []byte) error, rank int, b []byte) {
+		if len(b) == 0 {
+			return
+		}
+		wait.Go(func() {
+			if err := move(ctx, rank, tag, b); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	for r := range out {
+		start(l.Send, r, out[r])
+		start(l.Recv, r, in[r])
+	}
+	wait.Wait()
+	return context.Cause(ctx)
+}
+
 // Abort implements Transport.
 func (l *local) Abort(err error) {
 	l.mu.Lock()

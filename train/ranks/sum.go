@@ -2,9 +2,9 @@ package ranks
 
 import "unsafe"
 
-// bucket is how many elements are summed at once, by all ranks together. Their copies
+// atOnce is how many elements are summed at once, by all ranks together. Their copies
 // of other ranks take as much memory again.
-const bucket = 4 << 20
+const atOnce = 4 << 20
 
 // bytesOf is the memory of floats.
 func bytesOf[F float32 | float64](x []F) []byte {
@@ -38,38 +38,13 @@ func (g *Group) Share(owner []int, rows ...[][]float64) error {
 	return nil
 }
 
-// Sum implements learn.Ranks. Each rank adds the elements of its part of a bucket, and
-// gives the sums to the others.
-func (g *Group) Sum(x []float32) error {
-	for first := 0; first < len(x) && g.Size() > 1; first += bucket {
-		part := x[first:min(first+bucket, len(x))]
-		bounds := even(len(part), g.Size())
-		if err := g.addOwn(part, bounds); err != nil {
-			return err
-		}
-		if err := g.Spread(part, bounds); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// even cuts n elements into parts of about the same size.
-func even(n, parts int) []int {
-	bounds := make([]int, parts+1)
-	for i := range bounds {
-		bounds[i] = int(int64(n) * int64(i) / int64(parts))
-	}
-	return bounds
-}
-
 // SumParts implements learn.Ranks.
 func (g *Group) SumParts(x []float32, bounds []int) error {
 	longest := 0
 	for r := range g.Size() {
 		longest = max(longest, bounds[r+1]-bounds[r])
 	}
-	step := max(1, bucket/g.Size())
+	step := max(1, atOnce/g.Size())
 	for first := 0; first < longest && g.Size() > 1; first += step {
 		// The same share of each rank's part at a time.
 		from, to := make([]int, g.Size()), make([]int, g.Size())
@@ -81,11 +56,6 @@ func (g *Group) SumParts(x []float32, bounds []int) error {
 		}
 	}
 	return nil
-}
-
-// addOwn sums the elements of this rank's part over all ranks.
-func (g *Group) addOwn(x []float32, bounds []int) error {
-	return g.add(x, bounds[:len(bounds)-1], bounds[1:])
 }
 
 // add sums the elements from[r] to to[r]-1 of rank r at that rank, in the order of the
@@ -167,34 +137,28 @@ func (g *Group) Scatter(x []float32, bounds []int) error {
 		})
 }
 
-// Volume returns how many bytes of gradients and weights this rank sends in a step that
-// changes so many elements; bounds are the ranks' parts, nil without parts.
-func (g *Group) Volume(elements int, bounds []int) (bytes int64) {
-	return Volume(g.Rank(), g.Size(), elements, bounds)
-}
+// Volume returns how many bytes of gradients and weights this rank sends in a step whose
+// elements are in such buckets; see learn.Stepper.Buckets.
+func (g *Group) Volume(buckets [][]int) int64 { return Volume(g.Rank(), g.Size(), buckets) }
 
-// Volume is Group.Volume of a rank of n.
-func Volume(rank, n, elements int, bounds []int) (bytes int64) {
-	send := func(size int, bounds []int) {
-		own := bounds[rank+1] - bounds[rank]
-		bytes += 4 * int64(size-own+own*(n-1))
-	}
-	switch {
-	case n == 1:
-	case bounds != nil:
-		send(elements, bounds)
-	default:
-		for first := 0; first < elements; first += bucket {
-			size := min(bucket, elements-first)
-			send(size, even(size, n))
-		}
+// Volume is Group.Volume of a rank of n: its own sums to all others, and to each of them
+// the elements that are the other's. It is 4 bytes a gradient times 2 (n-1)/n where
+// shares are even.
+func Volume(rank, n int, buckets [][]int) (bytes int64) {
+	for _, b := range buckets {
+		own := b[rank+1] - b[rank]
+		bytes += 4 * int64(b[n]-b[0]-own+own*(n-1))
 	}
 	return bytes
 }
 
+// messageBytes is how much of a message a transport holds at most.
+const messageBytes = 4 << 20
+
 // Buffers returns how many bytes the sum of so many elements takes beside them in each of
-// n ranks: what the others have sent, and messages on their way to and from each.
+// n ranks: what the others have sent, and messages on their way to and from each, of one
+// bucket to be summed and of one to be spread.
 func Buffers(n, elements int) int64 {
-	share := 4 * int64((min(bucket, elements)+n-1)/n) // of a bucket
-	return int64(n-1) * (share + 2*min(part, share))
+	share := 4 * int64((min(atOnce, elements)+n-1)/n) // of a bucket
+	return int64(n-1) * (share + 4*min(messageBytes, share))
 }

@@ -18,6 +18,10 @@ type Transport interface {
 	Send(ctx context.Context, to, tag int, b []byte) error
 	// Recv fills b whole; a message of another length is an error.
 	Recv(ctx context.Context, from, tag int, b []byte) error
+	// Exchange sends out[r] to each rank r and fills in[r] with what it sends here; where
+	// that has no bytes there is no message. Exchanges of one tag keep their order, and
+	// all ranks make the same. It returns when all is moved, or after the first failure.
+	Exchange(ctx context.Context, tag int, out, in [][]byte) error
 	// Abort ends all ranks; the first rank's message is the one that people see. A
 	// transport between processes may end this one in it.
 	Abort(err error)

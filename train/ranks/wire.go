@@ -59,52 +59,19 @@ const (
 	tagStop              // a rank is told to stop, or is at its end
 )
 
-// part bounds the bytes of a message: MPI counts in 32 bits, and a pair of ranks holds
-// about this much in flight.
-const part = 4 << 20
-
-// send sends bytes in messages of at most part each.
-func (w *wire) send(ctx context.Context, to, tag int, b []byte) error {
-	for len(b) > 0 {
-		n := min(part, len(b))
-		if err := w.t.Send(ctx, to, tag, b[:n]); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-// recv receives what send sends.
-func (w *wire) recv(ctx context.Context, from, tag int, b []byte) error {
-	for len(b) > 0 {
-		n := min(part, len(b))
-		if err := w.t.Recv(ctx, from, tag, b[:n]); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-// together runs the parts of one exchange at the same time. The first failure ends them
-// all, and is the end of the group.
-func (w *wire) together(parts []func(ctx context.Context) error) error {
+// exchange sends out(r) to each other rank r and fills in(r) with what r sends here. The
+// first failure is the end of the group.
+func (w *wire) exchange(tag int, out, in func(rank int) []byte) error {
 	if err := w.Lost(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	var wait sync.WaitGroup
-	for _, f := range parts {
-		wait.Go(func() {
-			if err := f(ctx); err != nil {
-				cancel(err)
-			}
-		})
+	send, receive := make([][]byte, w.Size()), make([][]byte, w.Size())
+	for r := range send {
+		if r != w.Rank() {
+			send[r], receive[r] = out(r), in(r)
+		}
 	}
-	wait.Wait()
-	err := context.Cause(ctx)
+	err := w.t.Exchange(context.Background(), tag, send, receive)
 	if err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -113,17 +80,4 @@ func (w *wire) together(parts []func(ctx context.Context) error) error {
 		}
 	}
 	return err
-}
-
-// exchange sends out(r) to each other rank r and fills in(r) with what r sends here.
-func (w *wire) exchange(tag int, out, in func(rank int) []byte) error {
-	var parts []func(context.Context) error
-	for i := 1; i < w.Size(); i++ {
-		// Neighbours first, so that not all ranks begin with the same one.
-		to, from := (w.Rank()+i)%w.Size(), (w.Rank()-i+w.Size())%w.Size()
-		parts = append(parts,
-			func(ctx context.Context) error { return w.send(ctx, to, tag, out(to)) },
-			func(ctx context.Context) error { return w.recv(ctx, from, tag, in(from)) })
-	}
-	return w.together(parts)
 }

@@ -99,20 +99,17 @@ func (l Learned) CheckWeights(group *ranks.Group, step int) error {
 
 // Predicted is how many bytes this rank sends in a step.
 func (l Learned) Predicted(group *ranks.Group) int64 {
-	var bounds []int
-	if b := l.Stepper.Optimizer().Bounds(); len(b) > 2 {
-		bounds = b
-	}
-	return group.Volume(len(l.Weights.Data), bounds)
+	return group.Volume(l.Stepper.Buckets())
 }
 
 // Volume is how many bytes of gradients and weights this rank has sent since it had sent
-// so many, and how many a step should take; nothing of one rank.
-func (l Learned) Volume(group *ranks.Group, sent int64) metrics.Record {
+// so many, how many a step should take, and of how many bytes of gradients the sums began
+// before the end of the backward pass; nothing of one rank.
+func (l Learned) Volume(group *ranks.Group, sent int64, early int) metrics.Record {
 	if group.Size() == 1 {
 		return nil
 	}
-	return metrics.Record{}.With("ranks/sent_bytes", group.Sent()-sent).With("ranks/predicted_bytes", l.Predicted(group))
+	return metrics.Record{}.With("ranks/sent_bytes", group.Sent()-sent).With("ranks/predicted_bytes", l.Predicted(group)).With("ranks/early_bytes", 4*early)
 }
 
 // Checksum is a digest of weights.

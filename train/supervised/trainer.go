@@ -327,7 +327,7 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 			record[i].Value = learned // the Stepper counts those between turns too
 		}
 	}
-	record = append(record.With("entropy", entropy), t.learned().Volume(t.ranks, sent)...)
+	record = append(record.With("entropy", entropy), t.learned().Volume(t.ranks, sent, report.Early)...)
 	return append(record, t.clock.Take()...), nil
 }
 

@@ -1,0 +1,135 @@
+package learn
+
+import (
+	"errors"
+	"sync"
+
+	"onering/runtime"
+)
+
+// Buckets are the elements of the gradients, from the first to the last, in the buckets
+// that the ranks sum at once. Rank r sums elements b[r] (included) to b[r+1] (excluded) of
+// a bucket b; where each rank updates a part, these are its own. All ranks have the same
+// buckets.
+func (s *Stepper) Buckets() [][]int {
+	if s.sharded() {
+		return s.optimizer.Buckets()
+	}
+	return EvenBuckets(len(s.learner.Gradients.Data), s.options.Bucket, s.ranks.Size())
+}
+
+// EvenBuckets are the Buckets of elements where all ranks update all. size is
+// Options.Bucket.
+func EvenBuckets(elements, size, ranks int) (buckets [][]int) {
+	if size <= 0 {
+		size = runtime.DefaultBucket
+	}
+	for first := 0; first < elements; first += size {
+		n := min(size, elements-first)
+		bounds := make([]int, ranks+1)
+		for r := range bounds {
+			bounds[r] = first + int(int64(n)*int64(r)/int64(ranks))
+		}
+		buckets = append(buckets, bounds)
+	}
+	return buckets
+}
+
+// A reduction sums the gradients over the ranks, one bucket after the other, while the
+// backward pass computes those that come later.
+type reduction struct {
+	*Stepper
+	left  [][]int // buckets that were not handed over; the last is the next
+	last  bool    // the backward pass that follows is the last one
+	count int     // elements that were handed over
+	tasks chan []int
+	done  chan error
+	err   error // of copying from the device
+}
+
+// openReduction starts a reduction, which has to be finished, whatever becomes of the
+// gradients of this rank: the others wait for it. Of one rank it is nil.
+func (s *Stepper) openReduction() *reduction {
+	if s.ranks.Size() == 1 {
+		return nil
+	}
+	r := &reduction{Stepper: s, left: s.Buckets(), done: make(chan error, 1)}
+	r.tasks = make(chan []int, len(r.left)) // handing over never waits
+	go r.work()
+	return r
+}
+
+// work sums the buckets as they come and, where all ranks need all sums, gives them to
+// the others beside the next bucket.
+func (r *reduction) work() {
+	x, whole := r.learner.Gradients.Data, !r.sharded()
+	summed := make(chan []int, cap(r.tasks))
+	var failed error
+	var group sync.WaitGroup
+	group.Go(func() {
+		for b := range summed {
+			if failed == nil {
+				failed = r.ranks.Spread(x, b)
+			}
+		}
+	})
+	var err error
+	for b := range r.tasks {
+		if err != nil {
+			continue
+		}
+		if err = r.ranks.SumParts(x, b); err == nil && whole {
+			summed <- b
+		}
+	}
+	close(summed)
+	group.Wait()
+	if err == nil {
+		err = failed
+	}
+	r.done <- err
+}
+
+// hand hands over the buckets whose elements are all first or above, which no pass that
+// follows adds to.
+func (r *reduction) hand(first int) {
+	for n := len(r.left); n > 0 && r.left[n-1][0] >= first; n = len(r.left) {
+		b := r.left[n-1]
+		r.left = r.left[:n-1]
+		r.count += b[len(b)-1] - b[0]
+		if r.err == nil {
+			r.err = runtime.DownloadPart(r.env, r.learner.Gradients, b[0], b[len(b)-1])
+		}
+		r.tasks <- b
+	}
+}
+
+// final is what the Learner tells.
+func (s *Stepper) final(first int) {
+	if r := s.reduction; r != nil && r.last && first > 0 {
+		r.hand(first)
+	}
+}
+
+// finish hands over what is left, waits for the sums and gives them to the device. lost
+// is why the ranks do not reach each other.
+func (r *reduction) finish() (err, lost error) {
+	if r == nil {
+		return nil, nil
+	}
+	r.observe(Reducing)
+	r.hand(0)
+	close(r.tasks)
+	if lost = <-r.done; lost != nil || r.err != nil {
+		return r.err, lost
+	}
+	g, own := r.learner.Gradients, r.ranks.Rank()
+	for _, b := range r.Buckets() {
+		from, to := b[0], b[len(b)-1]
+		if r.sharded() {
+			from, to = b[own], b[own+1]
+		}
+		err = errors.Join(err, runtime.UploadPart(r.env, g, from, to))
+	}
+	return err, nil
+}
