@@ -108,7 +108,13 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 			kind = "in software"
 		}
 		row("webgpu", "%s (%s), driver %s", a.Name, kind, a.Driver)
+		if a.MaxBuffer == 0 {
+			continue // only Vulkan is asked
+		}
 		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
+	}
+	if r.WebGPU.Plugin != "" {
+		row("", "provider %s", r.WebGPU.Plugin)
 	}
 	if len(r.CUDA.Devices) == 0 {
 		row("cuda", "no device")

@@ -212,6 +212,14 @@ func (loader) TryCUDA(ctx context.Context, library string, gpu int) error {
 	return useCUDA(o, gpu, nil, false)
 }
 
+func (loader) TryWebGPU(ctx context.Context, library string, gpu int) error {
+	e, err := Open(ctx, Options{Options: provision.Options{Library: library}, Device: device{webgpu: true, id: gpu}.String()})
+	if err != nil {
+		return err
+	}
+	return e.Close()
+}
+
 // cudaDriver opens the NVIDIA driver's library and describes its GPUs as
 // provision.Loader.GPUs does.
 func cudaDriver(library string) (gpus []string, version int, err error) {

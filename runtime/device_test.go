@@ -15,12 +15,12 @@ import (
 )
 
 func TestParseDevice(t *testing.T) {
-	for text, want := range map[string]string{"": "cpu", "cpu": "cpu", "auto": "auto", "cuda": "cuda:0", "cuda:0": "cuda:0", "cuda:7": "cuda:7"} {
+	for text, want := range map[string]string{"": "cpu", "cpu": "cpu", "auto": "auto", "cuda": "cuda:0", "cuda:0": "cuda:0", "cuda:7": "cuda:7", "webgpu": "webgpu:0", "webgpu:0": "webgpu:0", "webgpu:1": "webgpu:1"} {
 		if d, err := parseDevice(text); err != nil || d.String() != want {
 			t.Errorf("%q: %v, %v; want %s", text, d, err, want)
 		}
 	}
-	for _, text := range []string{"CUDA", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:0:1", "cuda:99999", "cpu:0", "auto:1", " cpu"} {
+	for _, text := range []string{"CUDA", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:0:1", "cuda:99999", "cpu:0", "webgpu:2", "webgpu:", "auto:1", " cpu"} {
 		if d, err := parseDevice(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 			t.Errorf("%q: %v, %v; want an error that names it", text, d, err)
 		}

@@ -231,6 +231,7 @@ var process struct {
 	env     *C.OrtEnv    // nil while no Env is open
 	options Options      // those that env was made with
 	shared  map[int]bool // the GPUs for which env has an allocator
+	plugged bool         // env has the WebGPU provider's own library
 	refs    int          // open Envs and Sessions
 }
 
@@ -296,13 +297,16 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 		return d, nil
 	}
 	err := cuda.Check(ctx, process.path, d.id)
-	if d.auto {
-		if err != nil {
-			o.onCPU(err)
-		}
-		return device{cuda: err == nil}, nil
+	switch {
+	case !d.auto:
+		return d, err
+	case err == nil:
+		return device{cuda: true}, nil
+	case webgpu.CheckHardware(process.path, "webgpu:0") == nil:
+		return device{webgpu: true}, nil
 	}
-	return d, err
+	o.onCPU(err)
+	return device{}, nil
 }
 
 // apiVersion returns N of a version 1.N.x.
@@ -335,7 +339,7 @@ func start(o Options) error {
 		C.onering_release_env(env)
 		return fmt.Errorf("runtime: starting ONNX Runtime %s: %w", process.version, err)
 	}
-	process.env, process.options, process.shared = env, o, make(map[int]bool)
+	process.env, process.options, process.shared, process.plugged = env, o, make(map[int]bool), false
 	return nil
 }
 

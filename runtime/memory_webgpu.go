@@ -10,6 +10,7 @@ import (
 
 	"onering/models"
 	"onering/runtime/buffers"
+	"onering/runtime/provision"
 )
 
 // A webgpuBuffers is the memory of a GPU that ONNX Runtime's WebGPU provider reaches. Its
@@ -32,14 +33,44 @@ func openWebGPU(id int) (*memory, error) {
 	d := &webgpuBuffers{thread: m.thread, memory: m}
 	m.moves = &graphMoves{memory: m}
 	m.Memory, m.load = buffers.New(m.name, d, m.moves, webgpuGrain), d.load
+	options := map[string]string{
+		// Indices are int64. The provider's kernels read their low 32 bits.
+		"enableInt64":     "1",
+		"powerPreference": [...]string{"high-performance", "low-power"}[id],
+	}
+	if plugin := provision.WebGPUPlugin(process.path); plugin != "" {
+		return m, m.plugIn(plugin, options)
+	}
+	m.provider = func(o *C.OrtSessionOptions) error { return useProvider(o, "WebGPU", options) }
+	return m, m.describe("WebGPU_Buffer", 0)
+}
+
+// plugIn makes sessions run on the provider's own library, beside an ONNX Runtime
+// without WebGPU.
+func (m *memory) plugIn(path string, options map[string]string) error {
+	cname, cpath := C.CString(provision.WebGPUProvider), systemPath(path)
+	defer C.free(unsafe.Pointer(cname))
+	defer C.free(cpath)
+	if !process.plugged {
+		if err := check(C.onering_register(process.env, cname, cpath)); err != nil {
+			return fmt.Errorf("runtime: %s: loading %q: %w", m, path, err)
+		}
+		process.plugged = true
+	}
+	var device *C.OrtEpDevice
+	if err := check(C.onering_find_device(process.env, cname, &device)); err != nil {
+		return fmt.Errorf("runtime: %s: %w", m, err)
+	}
+	if device == nil {
+		return &provision.UnusableGPUError{Device: m.name, Missing: []string{provision.WebGPUPluginSeesNone}}
+	}
+	m.info = (*C.OrtMemoryInfo)(unsafe.Pointer(C.onering_device_info(device)))
 	m.provider = func(o *C.OrtSessionOptions) error {
-		return useProvider(o, "WebGPU", map[string]string{
-			// Indices are int64. The provider's kernels read their low 32 bits.
-			"enableInt64":     "1",
-			"powerPreference": [...]string{"high-performance", "low-power"}[id],
+		return withOptions(options, func(keys, values **C.char, n C.size_t) *C.OrtStatus {
+			return C.onering_use_device(o, process.env, device, keys, values, n)
 		})
 	}
-	return m, m.describe("WebGPU_Buffer", 0)
+	return nil
 }
 
 // load makes the sessions of the memory, of which one has the allocator.

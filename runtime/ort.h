@@ -25,6 +25,9 @@ typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
 typedef struct OrtRunOptions OrtRunOptions;
 typedef struct OrtArenaCfg OrtArenaCfg;
+typedef struct OrtEpDevice OrtEpDevice;
+typedef struct OrtHardwareDevice OrtHardwareDevice;
+typedef struct OrtKeyValuePairs OrtKeyValuePairs;
 
 typedef struct OrtApiBase {
 	const void *(*GetApi)(uint32_t version);
@@ -90,6 +93,14 @@ enum {
 	ORT_SessionOptionsAppendExecutionProvider = 216,
 	ORT_CreateAndRegisterAllocatorV2 = 259,
 	ORT_UpdateCUDAProviderOptionsWithValue = 263,
+	ORT_GetKeyValue = 297,
+	ORT_RegisterExecutionProviderLibrary = 301,
+	ORT_GetEpDevices = 303,
+	ORT_SessionOptionsAppendExecutionProvider_V2 = 304,
+	ORT_HardwareDevice_Metadata = 311,
+	ORT_EpDevice_EpName = 312,
+	ORT_EpDevice_Device = 316,
+	ORT_EpDevice_MemoryInfo = 374,
 	ORT_CopyTensors = 386,
 };
 
@@ -120,6 +131,15 @@ OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const
 // onering_use_provider makes a session run on a provider that is built into the
 // library, by its short name, such as "WebGPU".
 OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n);
+// onering_register loads a provider's own library into an environment, under a name.
+OrtStatus *onering_register(OrtEnv *env, const char *name, const void *path);
+// onering_find_device returns the first device that a registered provider can run on,
+// by the provider's full name, or NULL. Virtual devices, which only compile, are none.
+OrtStatus *onering_find_device(OrtEnv *env, const char *provider, const OrtEpDevice **device);
+// onering_device_info describes the memory of a device.
+const OrtMemoryInfo *onering_device_info(const OrtEpDevice *device);
+// onering_use_device makes a session run on a device.
+OrtStatus *onering_use_device(OrtSessionOptions *o, OrtEnv *env, const OrtEpDevice *device, const char *const *keys, const char *const *values, size_t n);
 // onering_device_memory describes a device's memory, by ONNX Runtime's name for its
 // kind.
 OrtStatus *onering_device_memory(const char *name, int device, OrtMemoryInfo **info);

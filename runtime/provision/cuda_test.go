@@ -75,6 +75,14 @@ func (l *fakeLoader) Describe(context.Context, string) (string, []string, error)
 
 func (l *fakeLoader) TryCUDA(context.Context, string, int) error { return nil }
 
+// TryWebGPU refuses GPU 1.
+func (l *fakeLoader) TryWebGPU(_ context.Context, _ string, gpu int) error {
+	if gpu == 1 {
+		return &UnusableGPUError{"webgpu:1", []string{WebGPUPluginSeesNone}}
+	}
+	return nil
+}
+
 func in(dir string) func(context.Context) []string {
 	return func(context.Context) []string { return []string{dir} }
 }
@@ -221,7 +229,7 @@ func TestPipCUDA(t *testing.T) {
 		}
 		sum := sha256.Sum256(data)
 		members = append(members, "onnxruntime/capi/"+name, string(data))
-		parts = append(parts, part{"onnxruntime/capi/" + name, hex.EncodeToString(sum[:])})
+		parts = append(parts, part{member: "onnxruntime/capi/" + name, sum: hex.EncodeToString(sum[:])})
 	}
 	wheel := write(t, filepath.Join(t.TempDir(), "wheel"), zipOf(t, members...))
 	// The client puts the wheel where --dest says, as pip does.
@@ -247,7 +255,7 @@ for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31
 	}
 	cache := t.TempDir()
 	p := provisionerOf(t, cache)
-	p.kind = of([]part{parts[1], {parts[2].member, strings.Repeat("0", 64)}})
+	p.kind = of([]part{parts[1], {member: parts[2].member, sum: strings.Repeat("0", 64)}})
 	if _, err := p.provision(t.Context()); err == nil || !regexp.MustCompile(`onnxruntime_gpu-.*providers_cuda.so: its SHA-256 is `).MatchString(err.Error()) || !strings.Contains(err.Error(), cudaRef) {
 		t.Errorf("a changed provider: %v", err)
 	}

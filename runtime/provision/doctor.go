@@ -76,7 +76,7 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 	case t.CUDA:
 		k, with = cudaKind, " with CUDA"
 	case t.WebGPU:
-		k, with = webgpuKind, " with WebGPU"
+		k, with = w.kind(), " with WebGPU"
 	}
 	at, err := look(o, k)
 	switch {
@@ -96,6 +96,11 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 		}
 	}
 	r.WebGPU = w.Report(at.Path)
+	if t.WebGPU && len(r.WebGPU.Missing) == 0 && r.Library != nil {
+		if err := c.Loader.TryWebGPU(ctx, at.Path, t.GPU); err != nil {
+			r.WebGPU.Missing = append(r.WebGPU.Missing, remedyOf(err))
+		}
+	}
 	switch {
 	case t.CUDA:
 		r.Problems = append(r.Problems, r.CUDA.Missing...)

@@ -25,8 +25,9 @@ type build struct {
 	beside  []part // files that the library loads from its own folder
 }
 
-// A part is one more file of a build: its path in the archive and its SHA-256.
-type part struct{ member, sum string }
+// A part is one more file of a build: its path in the archive and its SHA-256. ref is
+// the package that it comes with, "" for the build's own.
+type part struct{ member, sum, ref string }
 
 // path returns where the library of b lies in the cache.
 func (b build) path(cache, goos, goarch string) string {

@@ -389,6 +389,15 @@ func TestPackages(t *testing.T) {
 			})
 		}
 	}
+	for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
+		t.Run("plug-in/"+platform, func(t *testing.T) {
+			p := provisionerOf(t, t.TempDir(), pipWebGPUPlugin)
+			p.goos, p.goarch, _ = strings.Cut(platform, "/")
+			if at, err := p.provision(t.Context()); err != nil || besideLibrary(at.Path, webgpuPlugins[p.goos]) == "" {
+				t.Fatal(at, err)
+			}
+		})
+	}
 	t.Run("pip/linux/amd64 with CUDA", func(t *testing.T) {
 		p := provisionerOf(t, t.TempDir())
 		p.goos, p.goarch, p.kind = "linux", "amd64", cudaKind

@@ -18,7 +18,9 @@ import (
 type kind struct {
 	sources []source
 	with    []string // files that must lie beside the library
-	mark    string   // what must be in the library; "" for nothing
+	mark    string   // a text that is in libraries with the provider built in; "" for nothing
+	plugin  string   // a file that may lie beside the library in place of that
+	what    string   // the provider's name, for messages
 	name    string   // for messages, such as "with CUDA"; "" for the CPU alone
 	ref     string   // pip's name of it
 }
@@ -29,10 +31,10 @@ var (
 )
 
 // lacks returns the first file that k needs and that is not beside the library
-// at path, or the provider that is not in it, or "".
+// at path, or the provider that is neither in it nor beside it, or "".
 func (k kind) lacks(path string) string {
-	if k.mark != "" && !marked(path, k.mark) {
-		return k.mark
+	if k.mark != "" && !marked(path, k.mark) && besideLibrary(path, k.plugin) == "" {
+		return k.what
 	}
 	for _, name := range k.with {
 		if besideLibrary(path, name) == "" {
@@ -85,7 +87,7 @@ func look(o Options, k kind) (Location, error) {
 		}
 		if lacks := k.lacks(path); err == nil && lacks != "" {
 			where := "does not lie beside"
-			if lacks == k.mark {
+			if lacks == k.what {
 				where = "is not in"
 			}
 			err = fmt.Errorf("%s %s %q: it is not a build %s, such as that of pip's %s", lacks, where, path, k.name, k.ref)

@@ -1,11 +1,13 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -45,8 +47,8 @@ var cudaWheels = map[string]wheelBuild{
 	"linux/amd64": {build{variant: "cuda13", member: "onnxruntime/capi/libonnxruntime.so.1.31.1", size: 255569273,
 		sum: "5104254339ecadae808da771bd0b63b240f0dbd466514234905e54372435c303",
 		beside: []part{
-			{"onnxruntime/capi/libonnxruntime_providers_shared.so", "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d"},
-			{"onnxruntime/capi/libonnxruntime_providers_cuda.so", "8387867e857499e045caff5d13ac6a5de29571c801562fa2dde0e45f1f31de52"},
+			{member: "onnxruntime/capi/libonnxruntime_providers_shared.so", sum: "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d"},
+			{member: "onnxruntime/capi/libonnxruntime_providers_cuda.so", sum: "8387867e857499e045caff5d13ac6a5de29571c801562fa2dde0e45f1f31de52"},
 		}}, "manylinux_2_28_x86_64"},
 }
 
@@ -87,21 +89,33 @@ func pipFetch(ctx context.Context, p *provisioner, b build, platform, into strin
 	if err != nil {
 		return err
 	}
-	args := append(client[1:len(client):len(client)], "download", b.ref, "--no-deps", "--only-binary=:all:",
+	refs := []string{b.ref}
+	for _, f := range b.beside {
+		if f.ref != "" && !slices.Contains(refs, f.ref) {
+			refs = append(refs, f.ref)
+		}
+	}
+	args := append(client[1:len(client):len(client)], "download")
+	args = append(args, refs...)
+	args = append(args, "--no-deps", "--only-binary=:all:",
 		"--python-version=3.12", "--implementation=cp", "--platform="+platform,
 		"--dest="+p.staging, "--no-input", "--disable-pip-version-check", "--quiet")
 	if err := p.runClient(ctx, b, "pip", client[0], args...); err != nil {
 		return err
 	}
-	name, _, _ := strings.Cut(b.ref, "==")
-	found, err := filepath.Glob(filepath.Join(p.staging, strings.ReplaceAll(name, "-", "_")+"-*.whl"))
-	if err != nil || len(found) != 1 {
-		return fmt.Errorf("it left %d wheels, not one", len(found))
+	wheels := map[string]string{}
+	for _, ref := range refs {
+		name, _, _ := strings.Cut(ref, "==")
+		found, err := filepath.Glob(filepath.Join(p.staging, strings.ReplaceAll(name, "-", "_")+"-*.whl"))
+		if err != nil || len(found) != 1 {
+			return fmt.Errorf("it left %d wheels of %s, not one", len(found), ref)
+		}
+		wheels[ref] = found[0]
 	}
 	for _, f := range b.beside {
-		if err := extract(found[0], f.member, filepath.Join(filepath.Dir(into), path.Base(f.member)), f.sum); err != nil {
+		if err := extract(wheels[cmp.Or(f.ref, b.ref)], f.member, filepath.Join(filepath.Dir(into), path.Base(f.member)), f.sum); err != nil {
 			return err
 		}
 	}
-	return extract(found[0], b.member, into, b.sum)
+	return extract(wheels[b.ref], b.member, into, b.sum)
 }

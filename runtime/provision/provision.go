@@ -67,4 +67,7 @@ type Loader interface {
 	Describe(ctx context.Context, library string) (version string, providers []string, err error)
 	// TryCUDA makes an ONNX Runtime library load its CUDA provider for a GPU.
 	TryCUDA(ctx context.Context, library string, gpu int) error
+	// TryWebGPU makes an ONNX Runtime library run its WebGPU provider on a GPU, as
+	// Options.Device numbers it.
+	TryWebGPU(ctx context.Context, library string, gpu int) error
 }

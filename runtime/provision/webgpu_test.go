@@ -3,9 +3,77 @@ package provision
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// appendTo writes a text to the end of a file.
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWebGPUPlugin: the provider's own library beside one for the CPU is as good as
+// one with the provider built in, and is fetched for hardware that ONNX Runtime finds.
+func TestWebGPUPlugin(t *testing.T) {
+	t.Setenv(envOffline, "1")
+	cards := t.TempDir()
+	appendTo(t, filepath.Join(cards, "card0"), "0x1002")
+	for _, c := range []struct {
+		adapter Adapter
+		cards   string
+		plugin  bool
+	}{
+		{Adapter{Name: "hard"}, cards + "/card*", true},
+		{Adapter{Name: "hard"}, cards + "/none*", runtime.GOOS != "linux"}, // such as a container that has no /sys/class/drm
+		{Adapter{Name: "soft", Software: true}, cards + "/card*", false},
+	} {
+		w := WebGPU{Adapters: func() ([]Adapter, error) { return []Adapter{c.adapter}, nil }, cards: c.cards}
+		b, ok := w.kind().sources[0].build("linux", "amd64")
+		if !ok || (b.variant == "webgpu-plugin") != c.plugin {
+			t.Errorf("%v with %s: first %+v", c.adapter, c.cards, b)
+		}
+		if _, ok := w.kind().sources[1].build("linux", "amd64"); !ok {
+			t.Errorf("%v with %s: there is no second source", c.adapter, c.cards)
+		}
+	}
+	lib := stub(t, "1.99.0")
+	t.Setenv(envLibrary, lib)
+	w := WebGPU{Adapters: func() ([]Adapter, error) { return []Adapter{{Name: "hard"}}, nil }}
+	if _, err := w.Find(t.Context(), Options{}, "webgpu:0"); err == nil {
+		t.Error("a library without the provider is taken")
+	}
+	plugin := filepath.Join(filepath.Dir(lib), webgpuPlugins[runtime.GOOS])
+	appendTo(t, plugin, webgpuMark)
+	if at, err := w.Find(t.Context(), Options{}, "webgpu:0"); err != nil || at.Path != lib {
+		t.Errorf("with the plug-in: %v, %v", at, err)
+	}
+	if r := w.Report(lib); r.Plugin != plugin || len(r.Missing) > 0 {
+		t.Errorf("with the plug-in: %+v", r)
+	}
+	for gpu, want := range [][]string{nil, {WebGPUPluginSeesNone}} {
+		r := Diagnose(t.Context(), Options{Cache: t.TempDir()}, CUDA{Loader: &fakeLoader{}}, w, Target{WebGPU: true, GPU: gpu})
+		if !slices.Equal(r.Problems, want) && len(r.Problems)+len(want) > 0 {
+			t.Errorf("webgpu:%d: problems %q, want %q", gpu, r.Problems, want)
+		}
+	}
+	appendTo(t, lib, webgpuMark)
+	if got := WebGPUPlugin(lib); got != "" {
+		t.Errorf("the provider is built in and beside: %q is loaded", got)
+	}
+}
 
 // TestFindWebGPU takes a library that has the provider, and an adapter of hardware
 // where the device is chosen for the user.
@@ -14,16 +82,8 @@ func TestFindWebGPU(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "")
 	plain := stub(t, "1.99.0")
 	with := stub(t, "1.98.0")
-	f, err := os.OpenFile(with, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString(webgpuMark); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	appendTo(t, with, webgpuMark)
+	appendTo(t, plain, WebGPUProvider) // which is in every library
 	o := Options{Cache: t.TempDir()}
 	of := func(err error, a ...Adapter) WebGPU {
 		return WebGPU{Adapters: func() ([]Adapter, error) { return a, err }}
@@ -47,7 +107,7 @@ func TestFindWebGPU(t *testing.T) {
 		}
 	}
 	t.Setenv(envLibrary, plain)
-	if _, err := of(nil, hard).Find(t.Context(), o, "webgpu:0"); err == nil || !strings.Contains(err.Error(), webgpuMark+" is not in") || !strings.Contains(err.Error(), webgpuRef) {
+	if _, err := of(nil, hard).Find(t.Context(), o, "webgpu:0"); err == nil || !strings.Contains(err.Error(), WebGPUProvider+" is not in") || !strings.Contains(err.Error(), webgpuRef) {
 		t.Errorf("a library without the provider: %v", err)
 	}
 	if err := of(nil, hard).Check(plain, "webgpu:0"); !errors.As(err, &unusable) {
