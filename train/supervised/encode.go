@@ -184,6 +184,14 @@ type Set struct {
 	tokens   int // that are learned in one pass
 }
 
+// longest returns how many ids the longest example has.
+func (s *Set) longest() (n int) {
+	for _, x := range s.Examples {
+		n = max(n, len(x.IDs))
+	}
+	return n
+}
+
 // EncodeAll encodes demonstrations; flag names their file in messages.
 func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*Set, error) {
 	all, err := e.encodeEach(list)
