@@ -110,8 +110,10 @@ def attention(a):
 def products(a):
     found = []
     for line in script("products.py", "--shape", "0.5b", "--tokens", "2048", "--product", "qkv,o,up,down,head 8176", "--threads", str(a.threads)).splitlines():
-        if m := re.search(r" (forward|dX|dW) +(.*)$", line):
-            found.append([m[1], {name: float(x) for name, x in (form.rsplit(" ", 1) for form in m[2].split("  "))}])
+        if m := re.search(r"^\S+ +\d+ (.+?) +(forward|dX|dW) +(.*)$", line):
+            # That of graph.Outer for dW: the narrower operand is turned.
+            own = "Gemm" if m[2] != "dW" else "turned A" if m[1] in ("o", "down") else "swapped, turned"
+            found.append([m[2], {name: float(x) for name, x in (form.rsplit(" ", 1) for form in m[3].split("  "))}, own])
     return found
 
 
@@ -220,10 +222,10 @@ def attention_table(turns):
 def products_table(turns):
     rows = []
     for kind, name in (("forward", "forward"), ("dX", "dX"), ("dW", "dW, onto the running sum")):
-        found = [forms for t in turns for k, forms in t if k == kind]
-        other = [max(x for form, x in forms.items() if form not in ("Gemm", "torch")) for forms in found]
-        rows.append((name, span([f["Gemm"] for f in found]), span(other), span([f["torch"] for f in found])))
-    return table(("GFLOP/s", "Gemm, onering's form", "the best other form", "torch"), rows)
+        found = [(forms, own) for t in turns for k, forms, own in t if k == kind]
+        other = [max(x for form, x in forms.items() if form not in (own, "torch")) for forms, own in found]
+        rows.append((name, span([f[own] for f, own in found]), span(other), span([f["torch"] for f, _ in found])))
+    return table(("GFLOP/s", "onering's form", "the best other form", "torch"), rows)
 
 
 def round_table(turns):
