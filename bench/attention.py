@@ -1,5 +1,5 @@
-"""Times the attention of one decode step, in microseconds a layer: by products, as in
-onering's graphs for a CPU, and by the operator GroupQueryAttention, which the graphs of
+"""Times the attention of one decode step, in microseconds a layer: by products
+of the heads of a group with its cache, and by the operator GroupQueryAttention, which the graphs of
 onnxruntime-genai have. Prints a line per batch and context, with how fast the cache is read.
 
     python3 bench/attention.py [--heads 14 --groups 2 --width 64 --threads 2]

@@ -76,6 +76,11 @@ func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
 	// Other kernels than products on a CPU are given the length of each row.
 	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots),
 		inParts: g.CacheParts > 1 && e.memory.Aliases(), least: 2 << 20}
+	if e.memory.Aliases() {
+		// The products over a row take four places at a time, and what is left singly, in
+		// another order: so that a place has the same bits at any capacity, none is left.
+		c.maxTokens = (maxTokens + 15) / 16 * 16
+	}
 	for i := range c.placeOf {
 		c.placeOf[i].row = -1
 	}
@@ -140,7 +145,7 @@ func (c *cache) reserve(n int) error {
 	}
 	capacity := p.capacity
 	if n > capacity {
-		capacity = min(c.maxTokens, max(n+n/4, n+64))
+		capacity = min(c.maxTokens, (max(n+n/4, n+64)+15)/16*16)
 	}
 	return c.rebuild(arrangement{p.slotOf, len(c.placeOf), capacity}, c.parts[1].arrangement())
 }

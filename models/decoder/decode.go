@@ -215,9 +215,10 @@ func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node)
 		K: graph.ScatterRows(past.K, in.at, heads(k, a.KVHeads)),
 		V: graph.ScatterRows(past.V, in.at, heads(v, a.KVHeads)),
 	}
-	// The heads of a group are rows of one product with their keys. The
-	// contrib operator takes them one by one, which is three to four
-	// times slower.
+	if a.Provider == models.CPU {
+		return a.attendByRows(in, now, q), now
+	}
+	// The heads of a group are rows of one product with their keys.
 	s := graph.MatMul(heads(q, a.KVHeads, a.Heads/a.KVHeads), now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
 	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), now.V, false, false, 1)
 	if a.cacheWidth() != a.HeadDim {
@@ -225,6 +226,25 @@ func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node)
 		o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
 	}
 	return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
+}
+
+// attendByRows is attendTo for a CPU: each head is a row alone of products with the
+// cache of its group, which takes two thirds of the time of one product of the group.
+func (a decoding) attendByRows(in partInputs, now graph.Cache, q *graph.Node) *graph.Node {
+	width, rows := a.cacheWidth(), a.Heads/a.KVHeads
+	q = graph.Mul(q, q.Graph().Scalar(1/math.Sqrt(float64(a.HeadDim))))
+	q = graph.Reshape(q, -1, a.KVHeads, rows, 1, a.HeadDim)
+	if width != a.HeadDim {
+		q = a.padLast(q, width)
+	}
+	shared := func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, a.KVHeads, 1, -1, width) } // [B,G,1,S,K]
+	s := graph.RowProducts(q, shared(now.K), true)
+	o := graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(in.mask, 0, 1, 1, 1, -1))), shared(now.V), false)
+	if width != a.HeadDim {
+		g := o.Graph()
+		o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 4, a.HeadDim)
+	}
+	return graph.Reshape(o, -1, a.Heads*a.HeadDim)
 }
 
 // turn is the rotary embedding of a layer, where it has one, for the heads x

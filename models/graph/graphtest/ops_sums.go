@@ -71,14 +71,22 @@ func fusedMatMul(c *call) []Tensor {
 	return batches(c, c.flag("transA"), c.flag("transB"), c.float("alpha", 1))
 }
 
-// batches multiplies over the last two dimensions, the others being equal.
+// batches multiplies over the last two dimensions, the others being equal, or 1 in the
+// third but last of b.
 func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 	in := c.operands(2, 2)
 	a, b := *in[0], *in[1]
 	a.typed(floating...)
 	b.typed(a.Type)
 	r := len(a.Dims)
-	if r < 2 || len(b.Dims) != r || !slices.Equal(a.Dims[:r-2], b.Dims[:r-2]) {
+	if r < 2 || len(b.Dims) != r {
+		fail("batches differ")
+	}
+	share := 1 // how many matrices of a there are for each of b
+	if r > 2 && b.Dims[r-3] == 1 {
+		share = a.Dims[r-3]
+	}
+	if size(a.Dims[:r-2]) != share*size(b.Dims[:r-2]) || !slices.Equal(a.Dims[:max(0, r-3)], b.Dims[:max(0, r-3)]) {
 		fail("batches differ")
 	}
 	ar, ac, br, bc := a.Dims[r-2], a.Dims[r-1], b.Dims[r-2], b.Dims[r-1]
@@ -91,7 +99,7 @@ func batches(c *call, tA, tB bool, alpha float64) []Tensor {
 	}
 	out := zeros(a.Type, append(slices.Clone(a.Dims[:r-2]), m, n))
 	for i := range size(a.Dims[:r-2]) {
-		product(out.Data[i*m*n:(i+1)*m*n], a.Data[i*ar*ac:(i+1)*ar*ac], b.Data[i*br*bc:(i+1)*br*bc], ar, ac, br, bc, tA, tB, alpha)
+		product(out.Data[i*m*n:(i+1)*m*n], a.Data[i*ar*ac:(i+1)*ar*ac], b.Data[i/share*br*bc:(i/share+1)*br*bc], ar, ac, br, bc, tA, tB, alpha)
 	}
 	return []Tensor{out}
 }
