@@ -171,10 +171,11 @@ const (
 	// mostLinger bounds the callers that look at once.
 	mostLinger = 2
 	// While nothing moves the thread sleeps for this part of the time that it has waited,
-	// within these bounds.
-	dozePart     = 64
+	// within these bounds. It waits for something all the time, such as for another rank to
+	// say that it stops, and each look takes time from what computes.
+	dozePart     = 128
 	shortestDoze = 20 * time.Microsecond
-	longestDoze  = time.Millisecond
+	longestDoze  = 10 * time.Millisecond
 )
 
 // serve moves messages until all ranks have left.
