@@ -15,8 +15,9 @@ import (
 func TestFinal(t *testing.T) {
 	dirs := append(goldens(t), allGoldens(t)...)
 	slices.Sort(dirs)
+	dirs = slices.Compact(dirs)
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		for _, dir := range slices.Compact(dirs) {
+		for _, dir := range dirs {
 			if testing.Short() && !strings.Contains(dir, "tied") {
 				continue
 			}
