@@ -23,7 +23,11 @@ import (
 // session asks ONNX Runtime for an error where a node has no kernel; this test would
 // also see copies that it adds.)
 func TestWebGPUNodes(t *testing.T) {
-	runtimetest.Test(t) // skips where there is no device
+	device := runtimetest.Test(t).Device() // skips where there is none
+	t.Run(device, testWebGPUNodes)
+}
+
+func testWebGPUNodes(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, dir := range allGoldens(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
