@@ -76,11 +76,23 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	if !fits(v.shape, p.dims) {
 		return b.errorf(side, i, "has shape %v, the value %v", p.Shape, v.shape)
 	}
-	if err := check(C.onering_bind(b.ptr, C.int(side), p.cname, v.ptr)); err != nil {
-		return b.errorf(side, i, "binding it: %w", err)
+	if err := b.give(side, i, v); err != nil {
+		return err
 	}
 	b.bound[side][i] = v
 	b.checked = false
+	return nil
+}
+
+// give hands v to ONNX Runtime, which copies one of the host's to a device: on the
+// thread of the runs, with which it would get mixed up on another.
+func (b *Binding) give(side, i int, v *Value) (err error) {
+	b.s.env.memory.do(func() {
+		err = check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr))
+	})
+	if err != nil {
+		return b.errorf(side, i, "binding it: %w", err)
+	}
 	return nil
 }
 
@@ -129,8 +141,8 @@ func (b *Binding) ready() (wait bool, err error) {
 				wait = true
 				m.Count(0, v.bytes)
 			default:
-				if err := check(C.onering_bind(b.ptr, C.int(side), b.s.ports[side][i].cname, v.ptr)); err != nil {
-					return false, b.errorf(side, i, "binding it: %w", err)
+				if err := b.give(side, i, v); err != nil {
+					return false, err
 				}
 				m.Count(v.bytes, 0)
 			}

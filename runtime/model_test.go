@@ -173,10 +173,16 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// qwen2Of is a Qwen2 of these sizes for float32 on the CPU.
+// qwen2Of is a Qwen2 of these sizes for float32.
 func qwen2Of(sizes models.Sizes) decoder.Architecture {
-	return decoder.Architecture{Shape: qwen2.New(sizes)}
+	a := decoder.Architecture{Shape: qwen2.New(sizes)}
+	a.Provider = provider
+	return a
 }
+
+// provider is whose kernels the graphs of tests are for, unless they say otherwise: with
+// the build tag webgpu WebGPU's, which has no others'.
+var provider = models.CPU
 
 // randomWeights is random weights of a model.
 func randomWeights(t testing.TB, a decoder.Architecture, seed uint64) *models.Weights {

@@ -84,7 +84,9 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	s := &Session{env: e, name: p.Name, alias: maps.Clone(p.Alias), bindings: map[*Binding]bool{}}
 	o, err := e.sessionOptions(p)
 	if err == nil {
-		err = check(C.onering_session(env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr))
+		e.memory.do(func() {
+			err = check(C.onering_session(env, unsafe.Pointer(&p.ONNX[0]), C.size_t(len(p.ONNX)), o, &s.ptr))
+		})
 		C.onering_release_options(o)
 	}
 	if err != nil {
@@ -207,7 +209,7 @@ func (s *Session) Close() error {
 	for b := range s.bindings {
 		b.free()
 	}
-	C.onering_release_session(s.ptr)
+	s.env.memory.do(func() { C.onering_release_session(s.ptr) })
 	s.ptr = nil
 	for side := range s.ports {
 		for _, p := range s.ports[side] {

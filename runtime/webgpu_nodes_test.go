@@ -11,11 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"onering/models"
 	"onering/models/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
+
+func init() { provider = models.WebGPU }
 
 // TestWebGPUNodes lists, by ONNX Runtime's own profile, which provider ran each node
 // of each kind of graph, for a model of each golden folder. None may be another than
