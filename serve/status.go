@@ -123,6 +123,7 @@ func LocalOnly(next http.Handler) http.Handler {
 	// host name, so only requests for a loopback host are answered.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !IsLoopback(r.Host) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // else the server waits for the body's end
 			http.Error(w, "this address answers to localhost only", http.StatusForbidden)
 			return
 		}

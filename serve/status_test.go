@@ -3,7 +3,9 @@ package serve
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -86,5 +88,26 @@ func TestStatus(t *testing.T) {
 	}
 	if addr, err := Address("0.0.0.0:9090"); err != nil || addr != "0.0.0.0:9090" {
 		t.Errorf("%q, %v", addr, err)
+	}
+}
+
+// A request for another host is refused though its body never ends.
+func TestLocalOnly(t *testing.T) {
+	server := httptest.NewServer(LocalOnly(http.NotFoundHandler()))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 100\r\n\r\nhalf"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(conn) // to the end of the connection
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(text), "HTTP/1.1 403 ") {
+		t.Errorf("the answer is %q", text)
 	}
 }
