@@ -43,19 +43,25 @@ func TestInvariantRollouts(t *testing.T) {
 	}
 }
 
+// cpuAndStandIn are the CPU and a stand-in for a device, to be compared.
+func cpuAndStandIn(t *testing.T) (cpu, standIn *runtime.Env) {
+	cpu = runtimetest.Test(t)
+	if cpu.Device() != "cpu" {
+		t.Skip("compares a stand-in with the CPU")
+	}
+	standIn, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { standIn.Close() })
+	return cpu, standIn
+}
+
 // TestDeviceTrains trains on a stand-in for a device, whole and resumed from a
 // checkpoint, and wants the very files of a run on the CPU: whatever the trainer
 // keeps on the device reaches them.
 func TestDeviceTrains(t *testing.T) {
-	cpu := runtimetest.Test(t)
-	if cpu.Device() != "cpu" {
-		t.Skip("compares a stand-in with the CPU")
-	}
-	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer env.Close()
+	cpu, env := cpuAndStandIn(t)
 	often := func(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
 	for kind := range chaosKinds {
 		dir, _ := start(t, cpu, kind, often)
@@ -83,15 +89,7 @@ func TestDeviceTrains(t *testing.T) {
 // pass through the host's memory on their way to each other, write the very files of two
 // ranks on the CPU, whole and resumed, with all of the moments and with a half.
 func TestRanksOnDevice(t *testing.T) {
-	cpu := runtimetest.Test(t)
-	if cpu.Device() != "cpu" {
-		t.Skip("compares a stand-in with the CPU")
-	}
-	env, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer env.Close()
+	cpu, env := cpuAndStandIn(t)
 	for _, shard := range []string{"none", "optimizer"} {
 		run := func(env *runtime.Env) map[string]string {
 			dir := filepath.Join(t.TempDir(), "run")
