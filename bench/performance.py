@@ -333,7 +333,7 @@ def main():
         before = machine(a)
         figures[name] = {"machine": before, "turns": [measure(a) for _ in range(a.turns or turns)]}
         # A part that was measured is kept if the next one fails.
-        write(FIGURES, json.dumps(figures, indent=1, sort_keys=True) + "\n")
+        write(FIGURES, json.dumps(figures, indent=1) + "\n")
         write(PAGE, render(read(PAGE), figures))
     write(PAGE, render(read(PAGE), figures))
 
