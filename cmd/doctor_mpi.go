@@ -77,7 +77,7 @@ func reportRanks(ctx context.Context, world *mpi.World, where train.RuntimeConfi
 	if err != nil {
 		return nil, err
 	}
-	own := rankReport{Peer: world.Peers()[world.Rank()], CPU: found.CPU, CPUs: found.CPUs, Devices: found.CUDA.Devices, Problems: append([]string{}, found.Problems...)}
+	own := rankReport{Peer: world.Peers()[world.Rank()], CPU: found.CPU, CPUs: world.CPUs, Devices: found.CUDA.Devices, Problems: append([]string{}, found.Problems...)}
 	if found.Library != nil {
 		own.Library = found.Library.Version
 	}

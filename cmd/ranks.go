@@ -109,7 +109,7 @@ func (t team) place(o *train.RuntimeConfig) {
 		o.Device = fmt.Sprintf("cuda:%d", t.world.LocalRank())
 	}
 	if o.Threads == 0 {
-		o.Threads = goruntime.NumCPU() // not Go's own number, which MPI's threads raise
+		o.Threads = t.world.CPUs
 		if !bound() {
 			o.Threads = max(1, o.Threads/t.world.LocalSize())
 		}

@@ -65,6 +65,9 @@ func (e *AbortError) Unwrap() error { return e.Err }
 // A World is this process as one of the ranks of a run. Its methods may be called by
 // several goroutines at once.
 type World struct {
+	// CPUs is how many CPUs this process may use: GOMAXPROCS before Open, which raises it.
+	CPUs int
+
 	library Library
 	self    C.onering_world
 	peers   []Peer
@@ -116,10 +119,9 @@ func start(ctx context.Context, o Options, launch Launch) (*World, error) {
 	}
 	// The thread is in the library most of the time, and so may be a caller: what computes
 	// needs more places than those two take.
-	if goruntime.GOMAXPROCS(0) < 4 {
-		goruntime.GOMAXPROCS(4)
-	}
-	w := &World{library: lib, version: o.Version, store: store{free: map[int][]*parcel{}}}
+	cpus := goruntime.GOMAXPROCS(0)
+	goruntime.GOMAXPROCS(max(cpus, 4))
+	w := &World{library: lib, version: o.Version, store: store{free: map[int][]*parcel{}}, CPUs: cpus}
 	started := make(chan error, 1)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
