@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"onering/runtime/runtimetest"
-	"onering/train"
 	"onering/train/ranks"
 )
 
@@ -43,16 +42,7 @@ func together(t *testing.T, n int, c Config, resume bool, change func(rank int, 
 		if change != nil {
 			change(r, x)
 		}
-		policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(policy.Close)
-		if c.LoRA.On {
-			if err := policy.NewAdapter(c.LoRA.Settings, c.Model.Path, 1); err != nil {
-				t.Fatal(err)
-			}
-		}
+		policy := openPolicy(t, env, c)
 		group := ranks.New(transport)
 		trainer, err := NewOn(group, x.config, env, policy, sums(64), nil, quiet, &x.recorder)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"onering/data"
 	_ "onering/models/qwen2"
+	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
 	"onering/train/learn"
@@ -65,10 +66,9 @@ func configured(dir string) Config {
 	return c
 }
 
-// open opens a run of the embedded model on 64 sums.
-func open(t *testing.T, c Config, log *slog.Logger, observer Observer) *Trainer {
+// openPolicy opens the model of a run, with a new adapter where the run trains one.
+func openPolicy(t *testing.T, env *runtime.Env, c Config) *train.Policy {
 	t.Helper()
-	env := runtimetest.Test(t)
 	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +79,14 @@ func open(t *testing.T, c Config, log *slog.Logger, observer Observer) *Trainer 
 			t.Fatal(err)
 		}
 	}
+	return policy
+}
+
+// open opens a run of the embedded model on 64 sums.
+func open(t *testing.T, c Config, log *slog.Logger, observer Observer) *Trainer {
+	t.Helper()
+	env := runtimetest.Test(t)
+	policy := openPolicy(t, env, c)
 	trainer, err := New(c, env, policy, sums(64), nil, log, observer)
 	if err != nil {
 		t.Fatal(err)
