@@ -44,7 +44,6 @@ func joinTeam(c *cobra.Command, d train.DistributedConfig) (team, error) {
 	if !t.First() {
 		c.SetOut(io.Discard)
 		c.SetErr(io.Discard)
-		slog.SetDefault(slog.New(slog.DiscardHandler))
 	}
 	if err := t.Same("command", c.CommandPath()); err != nil {
 		return t, t.leave(err)
@@ -213,10 +212,11 @@ func follows() bool {
 
 // setLogger has the first of the processes that were started log to w.
 func setLogger(w io.Writer, level slog.Level) {
-	slog.SetDefault(newLogger(w, level))
+	log := newLogger(w, level)
 	if follows() {
-		slog.SetDefault(slog.New(slog.DiscardHandler))
+		log = slog.New(slog.DiscardHandler)
 	}
+	slog.SetDefault(log)
 }
 
 // unobserved is the observer of all ranks but the first.
