@@ -118,9 +118,6 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	m.arch.Shape, m.eos, m.weights = loaded.Design.(decoder.Shape), loaded.EOS, weights
 	t.Cleanup(func() { m.weights.Close() })
 	m.arch.Provider = runtime.ProviderOf(env) // on a stand-in CUDA
-	if base != dir && runtime.ProviderOf(env) == models.WebGPU {
-		t.Skip("adapters are not for WebGPU yet")
-	}
 	m.ring, err = runtime.NewRing(m.arch, m.weights)
 	check(t, err)
 	t.Cleanup(m.ring.Close)

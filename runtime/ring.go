@@ -101,9 +101,6 @@ func (r *Ring) moveTo(e *Env) error {
 	case r.owner == nil && !r.arena.memory.Aliases():
 		return fmt.Errorf("runtime: the weights lie on %s already: close the ring and make another for %s", r.arena.memory, e.memory)
 	}
-	if r.Adapter != nil && e.memory.Cuts() {
-		return fmt.Errorf("runtime: adapters are not for %s yet: take cuda or cpu", e.memory)
-	}
 	a, err := r.moveWeights(e)
 	if err != nil {
 		return err

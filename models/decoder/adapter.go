@@ -10,8 +10,8 @@ import (
 )
 
 // An adapter's matrices are float32, as all that is trained: graphs of 16 bits round
-// them as they run. Modules that share their operand share the product with A: their
-// As lie one behind the other.
+// them as they run. Modules that share their operand share the product with A, but on
+// WebGPU: their As lie one behind the other.
 
 // adapted are those of parts that have low-rank products.
 func (a Architecture) adapted(parts []module) []module {
@@ -121,16 +121,23 @@ func (w *weights) low(name string, parts []module, x *graph.Node) []*graph.Node 
 
 // lowAlong is low for the product with the As, of which the numbers lie along an axis.
 func (w *weights) lowAlong(axis int, name string, parts []module, in int, product func(a *graph.Node) *graph.Node) []*graph.Node {
-	out := make([]*graph.Node, len(parts))
-	adapted := w.a.adapted(parts)
-	if len(adapted) == 0 {
-		return out
-	}
+	out, adapted := make([]*graph.Node, len(parts)), w.a.adapted(parts)
 	x := w.a.Adapter
-	all := graph.Mul(product(w.adapter(name+models.AdapterA, len(adapted)*x.Rank, in)), w.a.narrow(w.g.Scalar(x.Scale)))
-	split := []*graph.Node{all}
-	if len(adapted) > 1 {
-		split = graph.Split(all, axis, slices.Repeat([]int{x.Rank}, len(adapted))...)
+	scaled := func(name string, modules int) *graph.Node {
+		return graph.Mul(product(w.adapter(name+models.AdapterA, modules*x.Rank, in)), w.a.narrow(w.g.Scalar(x.Scale)))
+	}
+	var split []*graph.Node
+	switch {
+	case len(adapted) == 0:
+		return out
+	case w.a.Provider == models.WebGPU: // where one tensor cannot be a part of another
+		for _, m := range adapted {
+			split = append(split, scaled(m.name, 1))
+		}
+	case len(adapted) == 1:
+		split = append(split, scaled(name, 1))
+	default:
+		split = graph.Split(scaled(name, len(adapted)), axis, slices.Repeat([]int{x.Rank}, len(adapted))...)
 	}
 	for i, m := range parts {
 		if slices.Contains(adapted, m) {

@@ -355,13 +355,14 @@ func present(g *graph.Graph, what string, role models.Role, layer, part int, now
 	g.OutputOnto(name, now, before.Name())
 }
 
-// separateQKV is the products of h with q, k and v one by one: a buffer of WebGPU
-// cannot be both a tensor and a part of another.
+// separateQKV is the products of h with q, k and v one by one, with their low-rank
+// products: a buffer of WebGPU cannot be both a tensor and a part of another.
 func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
 	var parts []*graph.Node
-	for _, m := range a.qkv() {
+	low := weights.low(a.Names.QKV, a.qkv(), h)
+	for i, m := range a.qkv() {
 		w, b := weights.product(m, a.Hidden, a.Block.QKVBias)
-		parts = append(parts, graph.Linear(h, w, b))
+		parts = append(parts, weights.beside(m, low[i], graph.Linear(h, w, b)))
 	}
 	return graph.Concat(1, parts...)
 }
