@@ -112,7 +112,7 @@ func TestCrossing(t *testing.T) {
 // TestUnorderedDevice: where a device adds rows in any order, rows of the same token
 // are summed before, and the gradients are those of the CPU.
 func TestUnorderedDevice(t *testing.T) {
-	cpu := runtimetest.Test(t)
+	cpu := onCPU(t)
 	if cpu.Device() != "cpu" {
 		t.Skip("compares a stand-in with the CPU")
 	}
@@ -225,10 +225,7 @@ func hostAndDevice(t *testing.T) (cpu, device *runtime.Env) {
 	if runtime.ProviderOf(env) != models.WebGPU {
 		t.Skip("compares a stand-in with the CPU")
 	}
-	cpu, err := runtime.Open(t.Context(), runtime.Options{})
-	check(t, err)
-	t.Cleanup(func() { check(t, cpu.Close()) })
-	return cpu, env
+	return runtimetest.CPU(t), env
 }
 
 // pairBytes is what summing rows of the same index before they are added sends, where a

@@ -279,7 +279,7 @@ func TestLossScale(t *testing.T) {
 // TestBFloat16NeedsGPU: on the CPU the library has no products in bfloat16 and says
 // so.
 func TestBFloat16NeedsGPU(t *testing.T) {
-	env := runtimetest.Test(t)
+	env := onCPU(t)
 	if env.Device() != "cpu" {
 		t.Skip("is about the CPU")
 	}

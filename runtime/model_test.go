@@ -181,6 +181,20 @@ func qwen2Of(sizes models.Sizes) decoder.Architecture {
 // the build tag webgpu WebGPU's, which has no others'.
 var provider = models.CPU
 
+// onCPU returns the Env for a test about what the CPU runs, which with the build tag
+// webgpu is one beside the GPU's. With the tag cuda it is that of the GPU.
+func onCPU(t *testing.T) *runtime.Env {
+	t.Helper()
+	e := runtimetest.Test(t)
+	if runtime.ProviderOf(e) != models.WebGPU {
+		return e
+	}
+	was := provider
+	provider = models.CPU
+	t.Cleanup(func() { provider = was })
+	return runtimetest.CPU(t)
+}
+
 // randomWeights is random weights of a model.
 func randomWeights(t testing.TB, a decoder.Architecture, seed uint64) *models.Weights {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/models/moves"
 	"onering/models/ports"
 	"onering/runtime/tiles"
 )
@@ -346,6 +347,12 @@ func (o *Optimizer) newUpdate(p models.Program) (*update, error) {
 		// What is not element-wise is ONNX Runtime's.
 		if code, err := tiles.Compile(p); err == nil {
 			return &update{code: code, scalars: make([]float32, len(code.Scalars))}, nil
+		}
+	}
+	if o.env.memory.Cuts() {
+		var err error
+		if p, err = moves.Apart(p); err != nil {
+			return nil, err
 		}
 	}
 	b, err := loadBinding(o.env, p)

@@ -6,7 +6,6 @@ import (
 
 	"onering/models"
 	"onering/runtime"
-	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
 
@@ -14,7 +13,7 @@ import (
 // in one, while rows grow, move, end and begin. A step reads less than the longest row
 // for each, and the capacity shrinks when the long rows have ended.
 func TestCacheInParts(t *testing.T) {
-	env := runtimetest.Test(t)
+	env := onCPU(t)
 	if env.Device() != "cpu" {
 		t.Skip("a device takes the cache in one part")
 	}

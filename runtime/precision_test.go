@@ -10,7 +10,6 @@ import (
 	"onering/models/adamw"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
-	"onering/runtime/runtimetest"
 )
 
 // TestFloat16OnCPU compares the graphs of float16 on the CPU with the interpreter.
@@ -18,7 +17,7 @@ import (
 // rounds every value to its type. So they may differ by some units of float16
 // (2^-11) of the largest element.
 func TestFloat16OnCPU(t *testing.T) {
-	e := runtimetest.Test(t)
+	e := onCPU(t)
 	for _, p := range programsIn(t, models.F16) {
 		t.Run(p.Name, func(t *testing.T) {
 			g := must(graphtest.Load(p))(t)
@@ -47,7 +46,7 @@ func TestFloat16OnCPU(t *testing.T) {
 // TestBFloat16OnCPU: the CPU provider has no products in bfloat16 and says so. Once
 // it has, the graphs can be tested like those of float16 above.
 func TestBFloat16OnCPU(t *testing.T) {
-	e := runtimetest.Test(t)
+	e := onCPU(t)
 	for _, p := range programsIn(t, models.BF16) {
 		s, err := e.Load(p)
 		if err == nil {

@@ -23,9 +23,9 @@ import (
 //
 // The graphs of float32 for a CPU keep these operators, and their bytes.
 
-// Those for the WebGPU provider are the same but for what it lacks: FusedMatMul, Max,
-// most operators of int64, and float64. No node of them may need the CPU's provider,
-// which also computes what follows from sizes: see graph.Stock.
+// Those for the WebGPU provider are the same but for what it lacks, of which package
+// graph has other forms (graph.Stock), and float64. No node of them may need the CPU's provider,
+// which also computes what follows from sizes.
 
 // forGPU reports whether graphs are for a GPU. Those of 16 bits always are: a CPU runs
 // them only in tests, which should run what a GPU runs.
@@ -98,14 +98,6 @@ func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
 	}
 	g, last := x.Graph(), len(x.Shape())-1
 	return graph.Pad(x, g.Ints(0), g.Ints(int64(width-x.Shape()[last].N)), last, graph.Dims(width)[0])
-}
-
-// larger is the larger of two numbers at each place.
-func (a Architecture) larger(x, y *graph.Node) *graph.Node {
-	if a.Provider != models.WebGPU {
-		return graph.Max(x, y)
-	}
-	return graph.Where(graph.GreaterOrEqual(x, y), x, y)
 }
 
 // largest is the largest number of each row of x [R,n], as [R,1].

@@ -75,7 +75,7 @@ func (a Architecture) Head(stash models.Stash, entropyGradient bool) (forward, t
 		u := graph.Div(graph.ReduceSum(graph.Mul(p, logits), -1), sum)
 		z := graph.Add(m, graph.Log(sum))
 		// Two log-sum-exps join as log(e^z0 + e^z), two means by their shares.
-		both := graph.Add(a.larger(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
+		both := graph.Add(graph.Max(z0, z), graph.Log(graph.Add(g.Scalar(1), graph.Exp(graph.Neg(graph.Abs(graph.Sub(z0, z)))))))
 		mean := graph.Add(graph.Mul(u0, graph.Exp(graph.Sub(z0, both))), graph.Mul(u, graph.Exp(graph.Sub(z, both))))
 		g.Output(ports.LogSumExpOut, both)
 		g.Output(ports.MeanLogitOut, mean)

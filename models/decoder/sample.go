@@ -163,7 +163,7 @@ func (a sampling) firstSingle(x, u, target *graph.Node) (index, rest *graph.Node
 	passed := graph.Where(ended, g.Scalar(0), graph.Where(graph.LessOrEqual(beyond, g.Scalar(0)), g.Scalar(1), g.Scalar(0)))
 	index = graph.Cast(graph.ReduceSum(passed, -1), onnx.Int64)
 	before := graph.Add(graph.Sub(target, a.before(highs, passed, index)), graph.Neg(a.before(lows, passed, index)))
-	return index, a.larger(before, g.Scalar(0))
+	return index, graph.Max(before, g.Scalar(0))
 }
 
 // split is x [B,n] as two parts whose sum it is exactly. The high parts are multiples

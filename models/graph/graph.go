@@ -47,8 +47,9 @@ type Graph struct {
 func (g *Graph) OrderSums() { g.ordered = true }
 
 // Stock makes operators into others, for the WebGPU provider: it has no FusedMatMul,
-// which becomes Transpose, Mul and MatMul; its integers for arithmetic have 32 bits;
-// and sizes that follow from other sizes would be computed on the CPU.
+// which becomes Transpose, Mul and MatMul, and no Max and Min, which become Where; its
+// integers for arithmetic and comparisons have 32 bits; and sizes that follow from other
+// sizes would be computed on the CPU.
 func Stock(g *Graph) { g.stock = true }
 
 // TurnProducts makes Outer transpose an operand of large products before them. ONNX

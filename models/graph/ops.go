@@ -30,6 +30,9 @@ func pairwise(op string, a, b *Node) *Node {
 // compare adds an op that compares two numbers, element by element.
 func compare(op string, a, b *Node) *Node {
 	numbers(op, a, b)
+	if a.g.stock && a.elem == onnx.Int64 {
+		return compare(op, Cast(a, onnx.Int32), Cast(b, onnx.Int32))
+	}
 	return a.g.call(op, "", onnx.Boolean, broadcast(op, a.shape, b.shape), []*Node{a, b})
 }
 
@@ -60,10 +63,20 @@ func Mul(a, b *Node) *Node { return pairwise("Mul", a, b) }
 func Div(a, b *Node) *Node { return pairwise("Div", a, b) }
 
 // Max is the larger of a and b; it has no gradient.
-func Max(a, b *Node) *Node { return pairwise("Max", a, b) }
+func Max(a, b *Node) *Node {
+	if operands("Max", a, b); a.g.stock {
+		return Where(GreaterOrEqual(a, b), a, b)
+	}
+	return pairwise("Max", a, b)
+}
 
 // Min is the smaller of a and b; it has no gradient.
-func Min(a, b *Node) *Node { return pairwise("Min", a, b) }
+func Min(a, b *Node) *Node {
+	if operands("Min", a, b); a.g.stock {
+		return Where(LessOrEqual(a, b), a, b)
+	}
+	return pairwise("Min", a, b)
+}
 
 // Neg is -x.
 func Neg(x *Node) *Node { return unary("Neg", x) }
@@ -113,6 +126,9 @@ func Cast(x *Node, to onnx.ElemType) *Node {
 	}
 	if x.elem == to {
 		return x
+	}
+	if x.g.stock && to == onnx.Int64 && x.elem != onnx.Int32 { // WebGPU casts negative floats wrongly
+		x = Cast(x, onnx.Int32)
 	}
 	return x.g.call("Cast", "", to, x.shape, []*Node{x}, attr("to", int(to)))
 }
@@ -260,7 +276,7 @@ func stockMatMul(a, b *Node, transA, transB bool, alpha float64) *Node {
 	if alpha != 1 {
 		a = Mul(a, a.g.fill(alpha, a))
 	}
-	return MatMul(a, b, false, false, 1)
+	return product(a, b, false, false, 1)
 }
 
 // Softmax is e^x / sum e^x over the last dimension.

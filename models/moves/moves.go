@@ -3,6 +3,8 @@
 package moves
 
 import (
+	"fmt"
+
 	"onering/models"
 	"onering/models/onnx"
 )
@@ -49,6 +51,17 @@ func Clear() models.Program {
 		Initializers: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)},
 	}
 	return program("moves.clear", g, nil)
+}
+
+// Apart returns a Program for a device whose kernels may not read what they write: those
+// that make an output in the place of an input read a copy of it.
+func Apart(p models.Program) (models.Program, error) {
+	model, err := onnx.Apart(p.ONNX, p.Alias)
+	if err != nil {
+		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
+	}
+	p.ONNX = model
+	return p, nil
 }
 
 // info declares an input or output; sizes are letters, or 1.

@@ -41,6 +41,47 @@ func Document(model []byte, about string, of func(name string) string) ([]byte, 
 	return appendString(out, 6, about), nil
 }
 
+// Apart returns an encoded ModelProto whose nodes write over nothing that they read. of
+// is the input over which each output is written. A node that makes an output and reads
+// that input gets a copy of it: two signs, which ONNX Runtime does not leave out.
+func Apart(model []byte, of map[string]string) ([]byte, error) {
+	return rewrite(model, func(field protowire.Number, graph []byte) ([]byte, error) {
+		if field != 7 {
+			return graph, nil
+		}
+		var copies []byte
+		copied := map[string]bool{}
+		nodes, err := rewrite(graph, func(field protowire.Number, node []byte) ([]byte, error) {
+			if field != 1 {
+				return node, nil
+			}
+			over := map[string]bool{}
+			_, err := rewrite(node, func(field protowire.Number, value []byte) ([]byte, error) {
+				if in := of[string(value)]; field == 2 && in != "" {
+					over[in] = true
+				}
+				return value, nil
+			})
+			if err != nil || len(over) == 0 {
+				return node, err
+			}
+			return rewrite(node, func(field protowire.Number, value []byte) ([]byte, error) {
+				in := string(value)
+				if field != 1 || !over[in] {
+					return value, nil
+				}
+				if !copied[in] {
+					copied[in] = true
+					copies = appendMessage(copies, 1, Node{Op: "Neg", Inputs: []string{in}, Outputs: []string{in + ".minus"}}.append)
+					copies = appendMessage(copies, 1, Node{Op: "Neg", Inputs: []string{in + ".minus"}, Outputs: []string{in + ".copy"}}.append)
+				}
+				return []byte(in + ".copy"), nil
+			})
+		})
+		return append(copies, nodes...), err // copies are first, as they read inputs alone
+	})
+}
+
 // rewrite copies a message. Fields of bytes become what f makes of them.
 func rewrite(message []byte, f func(field protowire.Number, value []byte) ([]byte, error)) (out []byte, err error) {
 	for len(message) > 0 {

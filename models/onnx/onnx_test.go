@@ -51,3 +51,30 @@ func TestDocument(t *testing.T) {
 		}
 	}
 }
+
+// TestApart: a node that makes an output over an input, and reads it, reads a copy; other
+// nodes read the input as before, and where there is none such the bytes stay.
+func TestApart(t *testing.T) {
+	model := func(nodes ...Node) []byte {
+		return Model{Graph: Graph{Name: "g", Nodes: nodes, Inputs: []ValueInfo{{Name: "p", Type: Float}, {Name: "x", Type: Float}}}}.Encode()
+	}
+	before := []Node{{Op: "Mul", Inputs: []string{"p", "x"}, Outputs: []string{"a"}}, {Op: "Sub", Inputs: []string{"p", "a"}, Outputs: []string{"p1"}}}
+	after := []Node{
+		{Op: "Neg", Inputs: []string{"p"}, Outputs: []string{"p.minus"}}, {Op: "Neg", Inputs: []string{"p.minus"}, Outputs: []string{"p.copy"}},
+		before[0], {Op: "Sub", Inputs: []string{"p.copy", "a"}, Outputs: []string{"p1"}},
+	}
+	for _, tt := range []struct {
+		of   map[string]string
+		want []Node
+	}{{map[string]string{"p1": "p"}, after}, {map[string]string{"p1": "x"}, before}, {nil, before}} {
+		got, err := Apart(model(before...), tt.of)
+		if err != nil || hex.EncodeToString(got) != hex.EncodeToString(model(tt.want...)) {
+			t.Errorf("%v: %x, %v, want %x", tt.of, got, err, model(tt.want...))
+		}
+	}
+	for n := range 3 {
+		if _, err := Apart(model(before...)[:20+n], map[string]string{"p1": "p"}); err == nil {
+			t.Errorf("the first %d bytes are taken for a model", 20+n)
+		}
+	}
+}

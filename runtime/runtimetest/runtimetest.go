@@ -44,3 +44,23 @@ func Test(t testing.TB) *runtime.Env {
 	}
 	return e
 }
+
+// CPU returns an Env on the CPU, for tests about its graphs. With a build tag it is in
+// the library of the GPU, and closed with the test.
+func CPU(t testing.TB) *runtime.Env {
+	t.Helper()
+	e := Test(t)
+	if e.Device() == "cpu" {
+		return e
+	}
+	e, err := runtime.Open(context.Background(), runtime.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}

@@ -27,9 +27,13 @@ type Case struct {
 	Onto map[string]string
 }
 
-// Forward builds the graph with the outputs y0, y1, ...
-func (c Case) Forward() (models.Program, error) {
+// Forward builds the graph with the outputs y0, y1, ... set are called first, such as
+// graph.Stock.
+func (c Case) Forward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name, func(g *graph.Graph) {
+		for _, f := range set {
+			f(g)
+		}
 		y, _ := c.Build(g)
 		for i, n := range y {
 			name := fmt.Sprintf("y%d", i)
@@ -40,8 +44,11 @@ func (c Case) Forward() (models.Program, error) {
 
 // Backward builds the graph of the gradient: it has besides an input dy0, dy1,
 // ... for each result, and for each differentiated input x the output d.x.
-func (c Case) Backward() (models.Program, error) {
+func (c Case) Backward(set ...func(*graph.Graph)) (models.Program, error) {
 	return graph.Build(c.Name+".backward", func(g *graph.Graph) {
+		for _, f := range set {
+			f(g)
+		}
 		y, wrt := c.Build(g)
 		dy := make([]*graph.Node, len(y))
 		for i, n := range y {
@@ -162,6 +169,9 @@ func Cases() []Case {
 	}
 	for name, f := range map[string]func(a, b *graph.Node) *graph.Node{"LessOrEqual": graph.LessOrEqual, "GreaterOrEqual": graph.GreaterOrEqual} {
 		add(name, noGradient(func(in []*graph.Node) *graph.Node { return f(in[0], in[1]) }, dims("N", 3), dims(3)), nil)
+		add(name+"/int", func(g *graph.Graph) (y, wrt []*graph.Node) {
+			return []*graph.Node{f(g.Input("a", onnx.Int64, dims("N", 3)), g.Input("b", onnx.Int64, dims(3)))}, nil
+		}, values{"a": ints([]int{-3, -2, 9, 0, 1, 7, 2, -2, -9, 5, 5, 8, -1, 0, 7, 1, 2, 3, 0, -1, -2}, 7, 3), "b": ints([]int{0, -2, 7}, 3)})
 	}
 	for name, f := range map[string]func(*graph.Node) *graph.Node{"Neg": graph.Neg, "Exp": graph.Exp, "Sigmoid": graph.Sigmoid} {
 		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), nil)
@@ -323,7 +333,7 @@ func Cases() []Case {
 			}
 			return m
 		},
-		"bounds": ints([]int{0, 2, 3, 5}),
+		"bounds": ints([]int{0, 2, 3, 5}), "bounds.1": ints([]int{2}, 1), "bounds.2": ints([]int{3}, 1),
 	}
 	pack := func(g *graph.Graph) *graph.Packing {
 		return &graph.Packing{Rows: g.Input("rows", onnx.Int64, dims("B", "T")),
@@ -355,27 +365,27 @@ func Cases() []Case {
 		return []*graph.Node{p.Pack(x)}, []*graph.Node{x}
 	}, packing)
 	for _, groups := range []int{1, 2, 4} { // key heads of 4 heads
-		for _, form := range []graph.Attention{{Blocks: 1}, {Blocks: 3}, {Blocks: 3, InTurn: true}} {
-			form.Heads, form.KVHeads = 4, groups
-			blocks := form.Blocks
-			name := fmt.Sprintf("CausalAttention/%d of 4 heads, %d blocks", groups, blocks)
-			if form.InTurn {
-				name += " in turn"
-			}
-			bounds := func(g *graph.Graph) *graph.Node {
-				if blocks == 1 {
-					return nil
+		for _, how := range []string{"1 blocks", "3 blocks", "3 blocks in turn", "3 blocks with edges"} {
+			form := graph.Attention{Heads: 4, KVHeads: groups, Blocks: int(how[0] - '0'), InTurn: how != "3 blocks"}
+			name := fmt.Sprintf("CausalAttention/%d of 4 heads, %s", groups, how)
+			attention := func(g *graph.Graph, q, k, v *graph.Node) *graph.Node {
+				form, mask := form, g.Float("mask", "T", "T")
+				var bounds *graph.Node
+				switch {
+				case how == "3 blocks with edges":
+					form.Edges = []*graph.Node{g.Input("bounds.1", onnx.Int64, dims(1)), g.Input("bounds.2", onnx.Int64, dims(1))}
+				case form.Blocks > 1:
+					bounds = g.Input("bounds", onnx.Int64, dims(form.Blocks+1))
 				}
-				return g.Input("bounds", onnx.Int64, dims(blocks+1))
+				return graph.CausalAttention(q, k, v, mask, bounds, form)
 			}
 			add(name, func(g *graph.Graph) (y, wrt []*graph.Node) {
 				q, k, v := g.Float("q", "B", "T", 12), g.Float("k", "B", "T", groups*3), g.Float("v", "B", "T", groups*3)
-				y = []*graph.Node{graph.CausalAttention(q, k, v, g.Float("mask", "T", "T"), bounds(g), form)}
-				return y, []*graph.Node{q, k, v}
+				return []*graph.Node{attention(g, q, k, v)}, []*graph.Node{q, k, v}
 			}, packing)
 			packed := func(g *graph.Graph) (y, wrt []*graph.Node) {
 				q, k, v, p := g.Float("q", "N", 12), g.Float("k", "N", groups*3), g.Float("v", "N", groups*3), pack(g)
-				o := graph.CausalAttention(p.UnpackOnce(q), p.Unpack(k), p.Unpack(v), g.Float("mask", "T", "T"), bounds(g), form)
+				o := attention(g, p.UnpackOnce(q), p.Unpack(k), p.Unpack(v))
 				return []*graph.Node{p.Pack(o)}, []*graph.Node{q, k, v}
 			}
 			add(name+", packed", packed, packing)
