@@ -209,14 +209,21 @@ func (s *Session) Close() error {
 	for b := range s.bindings {
 		b.free()
 	}
-	s.env.memory.do(func() { C.onering_release_session(s.ptr) })
+	m, err := s.env.memory, error(nil)
+	if m.runs != nil {
+		// What a run borrowed of the host is given back when the GPU comes to that
+		// place. If the session is gone by then, its memory is freed from a callback of
+		// CUDA, where that is not allowed and ends the process.
+		err = m.Wait()
+	}
+	m.do(func() { C.onering_release_session(s.ptr) })
 	s.ptr = nil
 	for side := range s.ports {
 		for _, p := range s.ports[side] {
 			C.free(unsafe.Pointer(p.cname))
 		}
 	}
-	return release()
+	return errors.Join(err, release())
 }
 
 // systemPath returns a path as ONNX Runtime takes it: on Windows UTF-16 with a zero
