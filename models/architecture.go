@@ -101,9 +101,11 @@ type Architecture interface {
 	// Prefill computes prompts from their start, Decode one more token for
 	// each row of the cache, Sample chooses tokens. DecodeParts is Decode over a cache
 	// in CacheParts parts, whose rows have room for different numbers of tokens.
+	// DecodeMany is Decode for many rows on a CPU in float32.
 	Prefill() (Program, error)
 	Decode(form Form) (Program, error)
 	DecodeParts(form Form) (Program, error)
+	DecodeMany(form Form) (Program, error)
 	Sample(choice Choice, form Form) (Program, error)
 
 	// Layer is one decoder layer over packed tokens, forward and backward.

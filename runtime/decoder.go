@@ -175,7 +175,18 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 // A stepKind is what Programs for a step differ in.
 type stepKind struct {
 	form  models.Form
-	parts int // of the cache
+	parts int  // of the cache
+	many  bool // by DecodeMany
+}
+
+// leastMany is the fewest rows of a step that DecodeMany computes.
+const leastMany = 24
+
+// kindOf returns the kind of a step over n rows. DecodeMany is for a CPU in float32, like a
+// cache in parts. Its operator takes rows one by one up to their own lengths, which is
+// faster where there are many. The last bits of a row are others then.
+func kindOf(d *Decoder, n int, parts []cacheView) stepKind {
+	return stepKind{d.form(n), len(parts), len(parts) == 1 && n >= leastMany && d.cache.inParts && !d.invariant}
 }
 
 // A stepSession decodes one more token of each row.
@@ -188,7 +199,10 @@ type stepSession struct {
 
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	program := d.ring.Arch.Decode
-	if k.parts > 1 {
+	switch {
+	case k.many:
+		program = d.ring.Arch.DecodeMany
+	case k.parts > 1:
 		program = d.ring.Arch.DecodeParts
 	}
 	session, err := d.openSession(program(k.form))
@@ -222,7 +236,7 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		return err
 	}
 	parts := d.views(n)
-	kind := stepKind{d.form(n), len(parts)}
+	kind := kindOf(d, n, parts)
 	s := d.steps[kind]
 	if s == nil {
 		if s, err = d.newStepSession(kind); err != nil {
@@ -285,12 +299,15 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int, par
 	n := int64(d.rows(len(slots)))
 	b := binder{b: s.binding}
 	rows := fill[int64](&b, ports.TokenIDs, &s.ids, n, 1)
-	pos := fill[int64](&b, ports.Positions, &s.pos, n, 1)
+	pos := fillIf[int64](&b, ports.Positions, &s.pos, n, 1)
 	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, n)
 	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
 	if b.out(ports.Hidden, hidden, err); b.err != nil {
 		return b.err
+	}
+	if pos == nil {
+		pos = make([]int64, n)
 	}
 	clear(rows)
 	clear(pos)

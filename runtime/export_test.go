@@ -23,6 +23,14 @@ func (l *Learner) SpareActivations() (sets, bytes int) {
 // PartsAlways puts rows of the cache into two parts as soon as their lengths differ.
 func (d *Decoder) PartsAlways() { d.cache.least = 0 }
 
+// ManySteps reports whether steps were computed by DecodeMany.
+func (d *Decoder) ManySteps() (many bool) {
+	for kind := range d.steps {
+		many = many || kind.many
+	}
+	return many
+}
+
 // Parts returns how many rows each part of the cache has, and their capacities.
 func (d *Decoder) Parts() (rows, capacity [2]int) {
 	for i, p := range d.cache.parts {

@@ -124,3 +124,70 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 	}
 	return all, seen
 }
+
+// TestManyRows: steps of many rows, which another graph computes, give the log-probs and
+// entropies of those graphs that compute few, while rows end and their number falls.
+func TestManyRows(t *testing.T) {
+	env := runtimetest.Test(t)
+	if env.Device() != "cpu" {
+		t.Skip("a device has one graph for all numbers of rows")
+	}
+	for _, width := range []int{12, 16} { // of a head; the cache has heads of 16
+		c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 80, Vocab: 300, MaxPositions: 1000})
+		c.Tied = true
+		_, ring := madeUpRing(t, c, 1)
+		const rows = 70
+		var want []float32
+		for _, invariant := range []bool{true, false} {
+			d, err := env.NewDecoder(ring, rows, 200)
+			check(t, err)
+			defer d.Close()
+			d.SetInvariant(invariant)
+			check(t, d.SetSampling(sampler.Plain(1)))
+			got := decodeFewer(t, d, rows)
+			if many := d.ManySteps(); many != !invariant {
+				t.Errorf("width %d, invariant %t: steps by the graph for many rows: %t", width, invariant, many)
+			}
+			if want == nil {
+				want = got
+			}
+			for i := range want {
+				if diff := got[i] - want[i]; !(diff < 1e-5 && diff > -1e-5) {
+					t.Fatalf("width %d: number %d is %v by the graph for many rows, %v by that for few", width, i, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+// decodeFewer decodes rows of different lengths, of which one ends at each step, and
+// returns all log-probs and entropies.
+func decodeFewer(t *testing.T, d *runtime.Decoder, rows int) (all []float32) {
+	t.Helper()
+	var prompts [][]int32
+	slots := make([]int, rows)
+	for i := range slots {
+		slots[i] = i
+		prompts = append(prompts, make([]int32, 1+i*37%90))
+		for j := range prompts[i] {
+			prompts[i][j] = int32((31*i + 7*j) % 300)
+		}
+	}
+	prefixes, err := d.Prefill(prompts)
+	check(t, err)
+	ids, uniforms, next := make([]int32, rows), make([]float32, rows), make([]int32, rows)
+	logp, entropy := make([]float32, rows), make([]float32, rows)
+	check(t, d.Start(prefixes, slots, uniforms, next, logp, entropy))
+	for step := 0; len(slots) > 2; step++ {
+		n := len(slots)
+		all = append(all, append(logp[:n:n], entropy[:n]...)...)
+		for i, slot := range slots {
+			ids[i] = int32((17*step + 5*slot) % 300)
+		}
+		check(t, d.Step(slots, ids[:n], uniforms[:n], next[:n], logp[:n], entropy[:n]))
+		at := step * 13 % n
+		d.Free(slots[at])
+		slots = slices.Delete(slots, at, at+1)
+	}
+	return all
+}

@@ -128,6 +128,21 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 	return p, err
 }
 
+// DecodeMany builds Decode for many rows: attention is the operator GroupQueryAttention,
+// which reads of each row what it has. It takes what Decode takes in 16 bits, and pos only
+// where K is no multiple of 16. There is one for the CPU in float32 alone.
+func (a Architecture) DecodeMany(form models.Form) (models.Program, error) {
+	if a.forGPU() {
+		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d has no graph for many rows", a.compute(), a.Provider)
+	}
+	d := decoding{a}
+	p, err := d.decoder("decode.many"+form.Suffix(), 1, form, true, d.groupQuery)
+	if form != models.Direct {
+		p.Options = wideOptions
+	}
+	return p, err
+}
+
 // DecodeParts builds Decode for a cache in two parts, whose rows have room for different
 // numbers of tokens, so that a step does not compute all at the size of the longest. The
 // first rows of ids, pos and hidden are those of the first part. The second part has a

@@ -58,6 +58,10 @@ func (a brokenArchitecture) Decode(f models.Form) (models.Program, error) {
 	return a.changed(a.decode).Decode(f)
 }
 
+func (a brokenArchitecture) DecodeMany(f models.Form) (models.Program, error) {
+	return a.changed(a.decode).DecodeMany(f)
+}
+
 func (a brokenArchitecture) DecodeParts(f models.Form) (models.Program, error) {
 	return a.changed(a.decode).DecodeParts(f)
 }

@@ -66,6 +66,7 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 			check(fmt.Sprintf("form %d", form), hidden, d.at)
 			if i == 0 && m.CacheParts > 1 {
 				d.checkParts(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
+				d.checkMany(t, fmt.Sprintf("%v, %sform %d", m.Compute, name, form), form, before, hidden)
 			}
 		}
 	}
@@ -193,6 +194,26 @@ func (d *decoding) checkParts(t testing.TB, what string, form models.Form, befor
 	for i, x := range d.run(t, p, "", in)[ports.Hidden].Data {
 		if !(math.Abs(x-want.Data[i]) <= 1e-12*(1+math.Abs(x))) {
 			t.Fatalf("%s: state [%d] is %v with the cache in parts, %v in one", what, i, x, want.Data[i])
+		}
+	}
+}
+
+// checkMany takes the newest step again from the cache before it by DecodeMany.
+func (d *decoding) checkMany(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
+	t.Helper()
+	p, err := d.DecodeMany(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := maps.Clone(d.in)
+	for _, port := range p.Inputs {
+		if port.Role == models.Keys || port.Role == models.Values {
+			in[port.Name] = before[port.Name]
+		}
+	}
+	for i, x := range d.run(t, p, "", in)[ports.Hidden].Data {
+		if !(math.Abs(x-want.Data[i]) <= 1e-6*(1+math.Abs(x))) { // the operator holds its scale in float32
+			t.Fatalf("%s: state [%d] is %v by the graph for many rows, %v by that for few", what, i, x, want.Data[i])
 		}
 	}
 }
