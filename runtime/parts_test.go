@@ -128,7 +128,7 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 // TestManyRows: steps of many rows, which another graph computes, give the log-probs and
 // entropies of those graphs that compute few, while rows end and their number falls.
 func TestManyRows(t *testing.T) {
-	env := runtimetest.Test(t)
+	env := onCPU(t)
 	if env.Device() != "cpu" {
 		t.Skip("a device has one graph for all numbers of rows")
 	}
