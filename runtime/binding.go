@@ -6,8 +6,10 @@ import "C"
 import (
 	"fmt"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"onering/models"
 )
@@ -19,6 +21,7 @@ type Binding struct {
 	s       *Session
 	ptr     *C.OrtIoBinding
 	bound   [2][]*Value // by port
+	given   [][]byte    // by input, what ONNX Runtime last copied to a device if it was little
 	sizes   []seenSize  // by Session.sizes, as of the last check
 	checked bool        // whether check has accepted what is bound
 }
@@ -43,6 +46,7 @@ func (s *Session) NewBinding() (*Binding, error) {
 	for side := range b.bound {
 		b.bound[side] = make([]*Value, len(s.ports[side]))
 	}
+	b.given = make([][]byte, len(s.ports[input]))
 	s.bindings[b] = true
 	return b, nil
 }
@@ -76,7 +80,9 @@ func (b *Binding) bind(side int, name string, v *Value) error {
 	if !fits(v.shape, p.dims) {
 		return b.errorf(side, i, "has shape %v, the value %v", p.Shape, v.shape)
 	}
-	if err := b.give(side, i, v); err != nil {
+	if side == input && v.memory != b.s.env.memory {
+		b.given[i] = nil // ready gives it, once it is filled
+	} else if err := b.give(side, i, v); err != nil {
 		return err
 	}
 	b.bound[side][i] = v
@@ -124,10 +130,15 @@ func (b *Binding) Run() error {
 	return nil
 }
 
+// littleBytes is up to which size an input is compared with what was copied last.
+const littleBytes = 4096
+
 // ready prepares a run on Values of which some may be in another memory than the
 // session's. ONNX Runtime copies such an input when it is bound, so ready binds it
-// again. It copies such an output as a part of the run; wait reports that there is
-// one, and that the run has to be waited for. Both are counted.
+// again, unless it is little and has not changed: the least copy costs up to a
+// millisecond where each is handed to the GPU on its own. It copies such an output as a
+// part of the run; wait reports that there is one, and that the run has to be waited
+// for. Both are counted.
 func (b *Binding) ready() (wait bool, err error) {
 	m := b.s.env.memory
 	for side := range b.bound {
@@ -141,10 +152,18 @@ func (b *Binding) ready() (wait bool, err error) {
 				wait = true
 				m.Count(0, v.bytes)
 			default:
+				bytes := unsafe.Slice((*byte)(v.data), v.bytes)
+				if last := b.given[i]; last != nil && slices.Equal(last, bytes) {
+					continue
+				}
 				if err := b.give(side, i, v); err != nil {
 					return false, err
 				}
 				m.Count(v.bytes, 0)
+				b.given[i] = nil
+				if v.bytes <= littleBytes {
+					b.given[i] = slices.Clone(bytes)
+				}
 			}
 		}
 	}
