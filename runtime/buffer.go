@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/runtime/buffers"
 )
 
 // A buffer is memory for elements of one type that sessions read and write:
@@ -158,11 +159,27 @@ func (b *buffer) filled(x float32, shape ...int64) error {
 	return b.push()
 }
 
-// copyRuns copies runs of width elements from another buffer of the same memory
-// and type. Run i is read from element fromAt + i*fromStride and written to
-// element at + i*stride.
-func (b *buffer) copyRuns(at, stride int, from *buffer, fromAt, fromStride, width, runs int) error {
-	return b.memory.CopyRuns(b.element(at), b.bytes(stride), from.element(fromAt), b.bytes(fromStride), b.bytes(width), runs)
+// copyRuns copies the same runs, counted in elements, from buffers of the same memory and
+// type.
+func copyRuns(to, from []*buffer, runs ...buffers.Runs) error {
+	if len(to) == 0 {
+		return nil
+	}
+	size := to[0].dtype.Size()
+	bytes := make([]buffers.Runs, len(runs))
+	for i, r := range runs {
+		bytes[i] = buffers.Runs{To: r.To * size, Stride: r.Stride * size, From: r.From * size, FromStride: r.FromStride * size, Width: r.Width * size, Count: r.Count}
+	}
+	targets, sources := make([]unsafe.Pointer, len(to)), make([]unsafe.Pointer, len(to))
+	for i := range to {
+		targets[i], sources[i] = to[i].at, from[i].at
+	}
+	return to[0].memory.CopyRuns(targets, sources, bytes...)
+}
+
+// copyRuns copies runs of elements from another buffer of the same memory and type.
+func (b *buffer) copyRuns(from *buffer, runs ...buffers.Runs) error {
+	return copyRuns([]*buffer{b}, []*buffer{from}, runs...)
 }
 
 // close frees the memory. The buffer is then empty and may be used again.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"onering/models"
+	"onering/runtime/buffers"
 )
 
 // A cache holds the keys and values of the sequences that are being decoded, one
@@ -36,6 +37,7 @@ type cachePart struct {
 	capacity int          // tokens that a row has room for
 	slotOf   []int        // by row
 	lengths  []int        // tokens in the cache, by row
+	moved    map[int]int  // rows that have yet to be copied here, and from where; see settle
 	made     int          // how often it got other memory
 }
 
@@ -48,13 +50,21 @@ type cacheLayer struct{ k, v buffer }
 // both returns the keys and the values.
 func (l *cacheLayer) both() [2]*buffer { return [2]*buffer{&l.k, &l.v} }
 
-// newLayers makes room for n elements of keys and n of values in each layer.
+// newLayers makes room for n elements of keys and n of values in each layer. They are
+// zero, but for devices whose graphs for prompts write all of them.
 func newLayers(m *memory, g models.Geometry, n int) (layers []cacheLayer, err error) {
+	room := func() (buffer, error) {
+		if !m.Cuts() {
+			return zeros(m, g.Compute, n)
+		}
+		b := buffer{memory: m, dtype: g.Compute}
+		return b, b.allocate(n, nil)
+	}
 	for range g.Layers {
 		var l cacheLayer
-		l.k, err = zeros(m, g.Compute, n)
+		l.k, err = room()
 		if err == nil {
-			l.v, err = zeros(m, g.Compute, n)
+			l.v, err = room()
 		}
 		layers = append(layers, l)
 		if err != nil {
@@ -140,6 +150,7 @@ func (p *cachePart) holds() bool {
 // time by a quarter and at least 64 tokens.
 func (c *cache) reserve(n int) error {
 	p := &c.parts[0]
+	c.settle()
 	if c.failed != nil || n <= p.capacity && p.room == len(c.placeOf) {
 		return c.failed
 	}
@@ -158,6 +169,7 @@ const arrangeEvery = 64
 // a fifth of what a step reads. That decides no result: the tokens beyond a row's end
 // are masked.
 func (c *cache) arrange() error {
+	c.settle()
 	if c.failed != nil {
 		return c.failed
 	}
@@ -275,10 +287,17 @@ func (c *cache) move(made *[2]cachePart) error {
 					return err
 				}
 				*p.layers[layer].both()[half] = to
+				var runs [2][]buffers.Runs // by the part that they come from
 				for row, slot := range p.slotOf {
-					from := &c.parts[c.placeOf[slot].part]
-					at := c.placeOf[slot].row * from.rowSize(c.geometry)
-					if err := c.place(p, &to, from.layers[layer].both()[half], at, row, p.lengths[row], from.capacity); err != nil {
+					at := c.placeOf[slot]
+					from := &c.parts[at.part]
+					runs[at.part] = append(runs[at.part], c.runs(p, row, at.row*from.rowSize(c.geometry), p.lengths[row], from.capacity))
+				}
+				for part, runs := range runs {
+					if len(runs) == 0 {
+						continue
+					}
+					if err := to.copyRuns(c.parts[part].layers[layer].both()[half], runs...); err != nil {
 						return err
 					}
 				}
@@ -293,35 +312,53 @@ func (c *cache) move(made *[2]cachePart) error {
 	return nil
 }
 
-// start gives a slot the next row and copies a prefix there.
-func (c *cache) start(slot int, x *prefix) error {
-	if c.placeOf[slot].row >= 0 {
-		return fmt.Errorf("runtime: slot %d is in use", slot)
+// start gives each slot a row and copies its prefix there. Slots whose prefixes were
+// computed together are copied together.
+func (c *cache) start(slots []int, prefixes []*prefix) error {
+	longest := 0
+	for i, slot := range slots {
+		if c.placeOf[slot].row >= 0 {
+			return fmt.Errorf("runtime: slot %d is in use", slot)
+		}
+		longest = max(longest, prefixes[i].length)
 	}
-	if err := c.reserve(x.length + 1); err != nil {
+	if err := c.reserve(longest + 1); err != nil {
 		return err
 	}
-	c.steps = arrangeEvery // the next step looks whether the new row lies well
-	p := &c.parts[0]
-	row := len(p.slotOf)
-	c.placeOf[slot], p.slotOf, p.lengths = cachePlace{0, row}, append(p.slotOf, slot), append(p.lengths, x.length)
-	for i := range p.layers {
-		key, value := x.parts(c.geometry, i)
-		if err := c.place(p, &p.layers[i].k, &x.cache, key, row, x.length, x.length); err != nil {
-			return err
+	c.steps = arrangeEvery // the next step looks whether the new rows lie well
+	p, g := &c.parts[0], c.geometry
+	for i := 0; i < len(slots); {
+		batch := prefixes[i].batch
+		var runs []buffers.Runs
+		for ; i < len(slots) && prefixes[i].batch == batch; i++ {
+			x, row := prefixes[i], len(p.slotOf)
+			if c.placeOf[slots[i]].row >= 0 {
+				return fmt.Errorf("runtime: slot %d is named twice", slots[i])
+			}
+			c.placeOf[slots[i]] = cachePlace{0, row}
+			p.slotOf, p.lengths = append(p.slotOf, slots[i]), append(p.lengths, x.length)
+			runs = append(runs, c.runs(p, row, x.row*g.KVHeads*batch.tokens*g.CacheWidth, x.length, batch.tokens))
 		}
-		if err := c.place(p, &p.layers[i].v, &x.cache, value, row, x.length, x.length); err != nil {
+		if err := copyRuns(halves(p.layers), halves(batch.layers), runs...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place copies n tokens into a row of a part's keys or values. In from, they begin
-// at element at, and their heads are stride tokens apart.
-func (c *cache) place(p *cachePart, to, from *buffer, at, row, n, stride int) error {
+// halves are the keys and values of all layers.
+func halves(layers []cacheLayer) (all []*buffer) {
+	for i := range layers {
+		all = append(all, &layers[i].k, &layers[i].v)
+	}
+	return all
+}
+
+// runs copies n tokens into a row of a part's keys or values. Where they come from, they
+// begin at element at, and their heads are stride tokens apart.
+func (c *cache) runs(p *cachePart, row, at, n, stride int) buffers.Runs {
 	k := c.geometry.CacheWidth
-	return to.copyRuns(row*p.rowSize(c.geometry), p.capacity*k, from, at, stride*k, n*k, c.geometry.KVHeads)
+	return buffers.Runs{To: row * p.rowSize(c.geometry), Stride: p.capacity * k, From: at, FromStride: stride * k, Width: n * k, Count: c.geometry.KVHeads}
 }
 
 // truncate frees the rows of the first part from n on, which were started last.
@@ -333,7 +370,8 @@ func (c *cache) truncate(n int) {
 	p.slotOf, p.lengths = p.slotOf[:n], p.lengths[:n]
 }
 
-// free gives a slot back. The last row of its part moves into the row of that slot.
+// free gives a slot back. The last row of its part moves into the row of that slot, before
+// the next step.
 func (c *cache) free(slot int) {
 	at := c.placeOf[slot]
 	if at.row < 0 {
@@ -342,21 +380,42 @@ func (c *cache) free(slot int) {
 	p := &c.parts[at.part]
 	last := len(p.slotOf) - 1
 	if at.row != last {
-		for i := range p.layers {
-			for _, b := range p.layers[i].both() {
-				if err := c.place(p, b, b, last*p.rowSize(c.geometry), at.row, p.lengths[last], p.capacity); err != nil {
-					c.failed = errors.Join(c.failed, err)
-				}
-			}
+		if p.moved == nil {
+			p.moved = make(map[int]int)
 		}
+		from, ok := p.moved[last]
+		if !ok {
+			from = last
+		}
+		p.moved[at.row] = from
 		moved := p.slotOf[last]
 		c.placeOf[moved], p.slotOf[at.row], p.lengths[at.row] = at, moved, p.lengths[last]
 	}
+	delete(p.moved, last)
 	c.placeOf[slot] = cachePlace{0, -1}
 	p.slotOf, p.lengths = p.slotOf[:last], p.lengths[:last]
 	if at.part == 1 && last == 0 {
 		closeLayers(p.layers)
 		*p = cachePart{made: p.made}
+	}
+}
+
+// settle copies the rows that free has moved, of all layers at once. They come from
+// beyond the rows that are left, so none is written before it is read.
+func (c *cache) settle() {
+	for i := range c.parts {
+		p := &c.parts[i]
+		var runs []buffers.Runs
+		for row := range p.slotOf {
+			if from, ok := p.moved[row]; ok {
+				runs = append(runs, c.runs(p, row, from*p.rowSize(c.geometry), p.lengths[row], p.capacity))
+			}
+		}
+		if len(runs) > 0 {
+			all := halves(p.layers)
+			c.failed = errors.Join(c.failed, copyRuns(all, all, runs...))
+		}
+		clear(p.moved)
 	}
 }
 

@@ -305,8 +305,9 @@ func webgpuUp(sequences []runtime.Sequence, slices, layers int) int {
 		fed, targets = append(fed, s.Tokens[:len(s.Tokens)-1]...), append(targets, s.Tokens[s.Prompt:]...)
 	}
 	// How much to clear: each tensor's gradient, and the gradient of the last layer's
-	// output. Of the bounds of blocks the first and the last are not sent.
-	return 8*(slices+1) - 2*layers*2*8 + pairBytes(fed) + pairBytes(targets)
+	// output. Of the bounds of blocks the first and the last are not sent, and AdamW's
+	// scalars once.
+	return 8*(slices+1) - 2*layers*2*8 - 4*9*(slices-1) + pairBytes(fed) + pairBytes(targets)
 }
 
 func madeSequences() (s []runtime.Sequence) {

@@ -7,6 +7,7 @@ import (
 
 	"onering/models"
 	"onering/models/ports"
+	"onering/runtime/buffers"
 )
 
 // A Decoder samples from the weights of a Ring. It implements sampler.Decoder.
@@ -157,15 +158,22 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 	if _, err := d.tokenChooser.hidden.of(int64(d.rows(len(slots))), int64(width)); err != nil {
 		return err
 	}
-	for i, slot := range slots {
-		x := d.prefixes[prefixes[i]]
-		if x == nil {
+	all := make([]*prefix, len(slots))
+	for i := range slots {
+		if all[i] = d.prefixes[prefixes[i]]; all[i] == nil {
 			return fmt.Errorf("runtime: there is no prefix %d", prefixes[i])
 		}
-		if err := d.cache.start(slot, x); err != nil {
-			return err
+	}
+	if err := d.cache.start(slots, all); err != nil {
+		return err
+	}
+	for i := 0; i < len(all); {
+		batch := all[i].batch
+		var runs []buffers.Runs
+		for ; i < len(all) && all[i].batch == batch; i++ {
+			runs = append(runs, buffers.Runs{To: i * width, From: all[i].row * width, Width: width, Count: 1})
 		}
-		if err := d.tokenChooser.hidden.copyRuns(i*width, 0, &x.hidden, 0, 0, width, 1); err != nil {
+		if err := d.tokenChooser.hidden.copyRuns(&batch.hidden, runs...); err != nil {
 			return err
 		}
 	}
@@ -382,17 +390,16 @@ func (d *Decoder) orderHidden(from *buffer, slots []int) error {
 	if _, err := to.of(int64(d.rows(n)), int64(width)); err != nil {
 		return err
 	}
+	var runs []buffers.Runs
 	for i := 0; i < n; {
 		row, run := d.cache.rowOf(slots[i]), 1
 		for i+run < n && d.cache.rowOf(slots[i+run]) == row+run {
 			run++
 		}
-		if err := to.copyRuns(i*width, 0, from, row*width, 0, run*width, 1); err != nil {
-			return err
-		}
+		runs = append(runs, buffers.Runs{To: i * width, From: row * width, Width: run * width, Count: 1})
 		i += run
 	}
-	return nil
+	return to.copyRuns(from, runs...)
 }
 
 // Free gives a slot back.
@@ -405,6 +412,9 @@ func (d *Decoder) Close() {
 		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places)
 	}
 	d.steps = nil
+	for x := range d.prefixes {
+		d.Drop(x)
+	}
 	if d.prefill != nil {
 		d.prefill.close()
 		d.prefill = nil
@@ -412,8 +422,4 @@ func (d *Decoder) Close() {
 	d.tokenChooser.close()
 	d.angles.close()
 	d.cache.close()
-	for _, x := range d.prefixes {
-		x.close()
-	}
-	d.prefixes = nil
 }

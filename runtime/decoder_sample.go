@@ -6,6 +6,7 @@ import (
 
 	"onering/models"
 	"onering/models/ports"
+	"onering/runtime/buffers"
 	"onering/sampler"
 	"onering/settings"
 )
@@ -137,11 +138,13 @@ func (s *tokenChooser) sample(d *Decoder, slots []int, uniforms []float32, next 
 		if _, err := s.hidden.of(int64(d.rows(n)), int64(width)); err != nil {
 			return err
 		}
+		runs := make([]buffers.Runs, n)
 		for i, row := range rows {
 			us[i] = uniforms[row]
-			if err := s.hidden.copyRuns(i*width, 0, &all, row*width, 0, width, 1); err != nil {
-				return err
-			}
+			runs[i] = buffers.Runs{To: i * width, From: row * width, Width: width, Count: 1}
+		}
+		if err := s.hidden.copyRuns(&all, runs...); err != nil {
+			return err
 		}
 		if err := s.sampleRows(d, way.Sampling, n, us, ids, logps, entropies); err != nil {
 			return err

@@ -143,9 +143,11 @@ func (heap) Zero(at unsafe.Pointer, bytes int) error {
 	return nil
 }
 
-func (h heap) CopyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
-	for i := range runs {
-		h.Upload(unsafe.Add(to, i*stride), unsafe.Add(from, i*fromStride), width)
+func (h heap) CopyRuns(to, from []unsafe.Pointer, runs ...buffers.Runs) error {
+	for i := range to {
+		for _, r := range runs {
+			r.Each(func(a, b int) { h.Upload(unsafe.Add(to[i], a), unsafe.Add(from[i], b), r.Width) })
+		}
 	}
 	return nil
 }

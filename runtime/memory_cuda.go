@@ -99,8 +99,16 @@ func (d *cudaBuffers) Zero(at buffers.Place, bytes int) error {
 	return cudaError(C.onering_cuda_zero(d.id, at.Address(), C.size_t(bytes), d.stream))
 }
 
-func (d *cudaBuffers) CopyRuns(to buffers.Place, stride int, from buffers.Place, fromStride, width, runs int) error {
-	return cudaError(C.onering_cuda_copy_runs(d.id, to.Address(), C.size_t(stride), from.Address(), C.size_t(fromStride), C.size_t(width), C.size_t(runs), d.stream))
+func (d *cudaBuffers) CopyRuns(to, from []buffers.Place, runs []buffers.Runs) error {
+	for i := range to {
+		for _, r := range runs {
+			code := C.onering_cuda_copy_runs(d.id, unsafe.Add(to[i].Address(), r.To), C.size_t(r.Stride), unsafe.Add(from[i].Address(), r.From), C.size_t(r.FromStride), C.size_t(r.Width), C.size_t(r.Count), d.stream)
+			if err := cudaError(code); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (d *cudaBuffers) Wait() error { return cudaError(C.onering_cuda_wait(d.id, d.stream)) }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"onering/runtime/buffers"
 )
 
 // fakeCudart is a CUDA runtime with two GPUs. The memory of GPU 1 is the host's; it
@@ -67,11 +69,11 @@ func TestCUDAMemory(t *testing.T) {
 	if up, down := m.Crossed(); up != 16 || down != 16 {
 		t.Errorf("%d bytes up and %d down", up, down)
 	}
-	if err := m.CopyRuns(at, 0, at, 0, 4, 1); err != nil {
+	if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, buffers.Runs{Width: 4, Count: 1}); err != nil {
 		t.Errorf("one run has no stride: %v", err)
 	}
 	// Copy elements 0 and 2 to 1 and 3.
-	if err := m.CopyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
+	if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, buffers.Runs{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
 
 	"onering/models"
@@ -12,29 +11,41 @@ import (
 // graphMoves is the buffers.Mover of a device whose provider has copies between the host
 // and whole buffers only: graphs copy within it and clear it (package moves).
 type graphMoves struct {
-	memory    *memory
-	take, put *Binding
-	clear     *Binding
-	size      buffer // int64 [1]
-	from, to  buffer // int64 [n], the rows that CopyRuns reads and writes
-	rows      buffer // the rows on their way
+	env      *Env // that has the memory
+	memory   *memory
+	copies   map[copyKind]*Binding
+	clear    *Binding
+	size     buffer // int64 [1]
+	from, to buffer // int64 [n], the rows that CopyRuns reads and writes
 }
+
+// A copyKind is what Programs that copy differ in.
+type copyKind struct {
+	buffers int
+	within  bool
+}
+
+// mostCopied is from how many buffers one run copies at most. What it copies is held
+// once more meanwhile.
+const mostCopied = 32
 
 // load makes the sessions, which are those of the Env that has the memory.
 func (g *graphMoves) load(e *Env) (err error) {
-	g.size, g.from, g.to, g.rows = hostBuffer(models.I64), hostBuffer(models.I64), hostBuffer(models.I64), e.buffer(models.I32)
-	for into, p := range map[**Binding]models.Program{&g.take: moves.Take(), &g.put: moves.Put(), &g.clear: moves.Clear()} {
-		if *into, err = loadBinding(e, p); err != nil {
-			return fmt.Errorf("runtime: %s: %w", g.memory, err)
-		}
+	g.env, g.copies = e, map[copyKind]*Binding{}
+	g.size, g.from, g.to = hostBuffer(models.I64), hostBuffer(models.I64), hostBuffer(models.I64)
+	if g.clear, err = loadBinding(e, moves.Clear()); err != nil {
+		return fmt.Errorf("runtime: %s: %w", g.memory, err)
 	}
 	return nil
 }
 
 func (g *graphMoves) close() {
-	closeBuffers(&g.size, &g.from, &g.to, &g.rows)
-	closeSessions(g.take, g.put, g.clear)
-	g.take, g.put, g.clear = nil, nil, nil
+	closeBuffers(&g.size, &g.from, &g.to)
+	for _, b := range g.copies {
+		closeSessions(b)
+	}
+	closeSessions(g.clear)
+	g.copies, g.clear = nil, nil
 }
 
 // Zero implements buffers.Mover.
@@ -54,44 +65,87 @@ func (g *graphMoves) Zero(at buffers.Place, bytes int) error {
 // CopyRuns implements buffers.Mover. All is counted in rows of a size that divides
 // everything. The end of a buffer that no run reaches may be less than a row, and is
 // left out.
-func (g *graphMoves) CopyRuns(to buffers.Place, stride int, from buffers.Place, fromStride, width, runs int) error {
-	row := divisor(width, stride, fromStride, to.First, from.First)
+func (g *graphMoves) CopyRuns(to, from []buffers.Place, runs []buffers.Runs) error {
+	for len(to) > 0 {
+		// Those whose rows have the same numbers are copied together.
+		n := 1
+		for n < min(len(to), mostCopied) && to[n].First == to[0].First && from[n].First == from[0].First && (to[n].Buffer == from[n].Buffer) == (to[0].Buffer == from[0].Buffer) {
+			n++
+		}
+		if err := g.copyAlike(to[:n], from[:n], runs); err != nil {
+			return err
+		}
+		to, from = to[n:], from[n:]
+	}
+	return nil
+}
+
+// copyAlike copies in one run.
+func (g *graphMoves) copyAlike(to, from []buffers.Place, runs []buffers.Runs) error {
+	row, n := divisor(to[0].First, from[0].First), 0
+	for _, r := range runs {
+		row = divisor(row, r.To, r.Stride, r.From, r.FromStride, r.Width)
+	}
 	if row%4 != 0 {
 		return fmt.Errorf("copies in units of %d bytes", row)
 	}
-	each := width / row // rows of a run
-	n := int64(each * runs)
-	take, put := binder{b: g.take}, binder{b: g.put}
-	ids := fill[int64](&take, moves.FromIDs, &g.from, n)
-	places := fill[int64](&put, moves.ToIDs, &g.to, n, 1)
-	if err := errors.Join(take.err, put.err); err != nil {
-		return err
+	for _, r := range runs {
+		n += r.Count * r.Width / row
 	}
-	for i := range ids {
-		run, rest := i/each, i%each
-		ids[i] = int64((from.First+run*fromStride)/row + rest)
-		places[i] = int64((to.First+run*stride)/row + rest)
-	}
-	source, err := g.table(from, row)
+	kind := copyKind{len(to), to[0].Buffer == from[0].Buffer}
+	binding, err := g.binding(kind)
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	target, err := g.table(to, row)
+	b := binder{b: binding}
+	ids := fill[int64](&b, moves.FromIDs, &g.from, int64(n))
+	places := fill[int64](&b, moves.ToIDs, &g.to, int64(n), 1)
+	if b.err != nil {
+		return b.err
+	}
+	i := 0
+	for _, r := range runs {
+		r.Each(func(target, source int) {
+			for k := range r.Width / row {
+				ids[i], places[i] = int64((from[0].First+source)/row+k), int64((to[0].First+target)/row+k)
+				i++
+			}
+		})
+	}
+	var tables []*Value
+	defer func() { closeValues(tables...) }()
+	table := func(p buffers.Place) *Value {
+		v, err := g.table(p, row)
+		if b.err == nil {
+			b.err = err
+		}
+		if err == nil {
+			tables = append(tables, v)
+		}
+		return v
+	}
+	for i := range to {
+		if !kind.within {
+			b.in(moves.Name(moves.From, i), table(from[i]), nil)
+		}
+		v := table(to[i])
+		b.in(moves.Name(moves.To, i), v, nil)
+		b.out(moves.Name(moves.ToOut, i), v, nil)
+	}
+	return b.run()
+}
+
+// binding returns that of a Program.
+func (g *graphMoves) binding(kind copyKind) (*Binding, error) {
+	if b := g.copies[kind]; b != nil {
+		return b, nil
+	}
+	b, err := loadBinding(g.env, moves.Copy(kind.buffers, kind.within))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer target.Close()
-	rows, err := g.rows.of(n, int64(row/4))
-	take.in(moves.From, source, nil)
-	take.out(moves.Rows, rows, err)
-	if err := take.run(); err != nil {
-		return err
-	}
-	put.in(moves.To, target, nil)
-	put.in(moves.Rows, rows, nil)
-	put.out(moves.ToOut, target, nil)
-	return put.run()
+	g.copies[kind] = b
+	return b, nil
 }
 
 // table returns the whole rows of a place's buffer, a matrix of int32.

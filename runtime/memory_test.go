@@ -37,12 +37,8 @@ func openOn(t *testing.T, name string) *Env {
 	return e
 }
 
-// leftOnDevice returns how many allocations a device has. Those that moves keep for the
-// next are freed first.
+// leftOnDevice returns how many allocations a device has.
 func (e *Env) leftOnDevice() int {
-	if e.memory.moves != nil {
-		e.memory.moves.rows.close()
-	}
 	if d, ok := e.memory.Memory.(*buffers.Device); ok {
 		return d.Held()
 	}
@@ -78,7 +74,7 @@ func TestMemories(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Copy elements 0 and 2 to 1 and 3.
-			if err := m.CopyRuns(unsafe.Add(at, 4), 8, at, 8, 4, 2); err != nil {
+			if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, buffers.Runs{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}); err != nil {
 				t.Fatal(err)
 			}
 			if got := read(); !slices.Equal(got, []float32{1, 1, 0, 0}) {
@@ -131,7 +127,7 @@ func TestMemoriesCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			holds(1, 0, 0, 0, 0, 6, 7, 8, 9, 10)
-			if err := m.CopyRuns(unsafe.Add(at, 16), 0, unsafe.Add(at, 28), 0, 8, 1); err != nil {
+			if err := m.CopyRuns([]unsafe.Pointer{unsafe.Add(at, 16)}, []unsafe.Pointer{unsafe.Add(at, 28)}, buffers.Runs{Width: 8, Count: 1}); err != nil {
 				t.Fatal(err)
 			}
 			holds(1, 0, 0, 0, 8, 9, 7, 8, 9, 10)

@@ -7,42 +7,37 @@ import (
 	"onering/models/ports"
 )
 
-// A prefix is one prompt's keys and values, [G,length,K] in each layer, and the
-// normed state of its last token.
+// A prefix is one prompt's keys and values, and the normed state of its last token. They
+// stay where the batch with it was computed.
 type prefix struct {
 	length int
-	cache  buffer // for one layer after the other, its keys and then its values
-	hidden buffer // [D]
+	batch  *prefillBatch
+	row    int
 }
 
-// newPrefix makes room for a prompt of length tokens.
-func newPrefix(m *memory, g models.Geometry, length int) (x *prefix, err error) {
-	x = &prefix{length: length}
-	if x.cache, err = zeros(m, g.Compute, 2*g.Layers*g.KVHeads*length*g.CacheWidth); err != nil {
-		return nil, err
+// A prefillBatch is what a session has computed of some prompts.
+type prefillBatch struct {
+	layers []cacheLayer // each [B,G,T,K] with T = tokens
+	hidden buffer       // [B,D]
+	tokens int
+	size   int // how many elements the keys of a layer have room for
+	users  int // prefixes
+	made   int // the number of the batch's memory
+}
+
+func (b *prefillBatch) close() {
+	if b != nil {
+		closeLayers(b.layers)
+		b.hidden.close()
 	}
-	if x.hidden, err = zeros(m, models.F32, g.Hidden); err != nil {
-		x.cache.close()
-		return nil, err
-	}
-	return x, nil
 }
-
-// parts returns the first element of the keys and of the values of a layer.
-func (x *prefix) parts(g models.Geometry, layer int) (key, value int) {
-	size := g.KVHeads * x.length * g.CacheWidth
-	return 2 * layer * size, (2*layer + 1) * size
-}
-
-func (x *prefix) close() { closeBuffers(&x.cache, &x.hidden) }
 
 // A prefillSession computes prompts in one batch [B,T], padded on the right.
 type prefillSession struct {
 	decodeSession
-	last   buffer       // int64 [B], the packed index of each prompt's last token
-	layers []cacheLayer // each [B,G,T,K], of the newest batch
-	size   int          // how many elements the keys of a layer have room for
-	made   int          // how often they got other memory
+	last  buffer        // int64 [B], the packed index of each prompt's last token
+	spare *prefillBatch // one that no prefix uses, for the next; may be nil
+	made  int           // how many batches got memory
 }
 
 // Prefill computes the prompts and returns a handle for the prefix of each.
@@ -62,25 +57,24 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		d.prefill = &prefillSession{decodeSession: s, last: hostBuffer(models.I64)}
 	}
 	s := d.prefill
-	if err := s.reserve(d, len(prompts), tokens); err != nil {
-		return nil, err
+	batch, err := s.batch(d, len(prompts), tokens)
+	if err == nil {
+		err = s.fill(d.geometry, prompts, tokens, &batch.hidden)
 	}
-	if err := s.fill(d.geometry, prompts, tokens); err != nil {
-		return nil, err
+	if err == nil {
+		err = s.binding.Run()
 	}
-	if err := s.binding.Run(); err != nil {
+	if err != nil {
+		batch.close()
 		return nil, err
 	}
 	out := make([]int, len(prompts))
 	for i, p := range prompts {
-		x, err := s.take(d, i, len(p), tokens)
-		if err != nil {
-			return nil, err
-		}
 		out[i] = d.nextID
-		d.prefixes[d.nextID] = x
+		d.prefixes[d.nextID] = &prefix{length: len(p), batch: batch, row: i}
 		d.nextID++
 	}
+	batch.users = len(prompts)
 	return out, nil
 }
 
@@ -116,23 +110,24 @@ func (d *Decoder) checkPrompts(prompts [][]int32) (longest int, err error) {
 	return longest, nil
 }
 
-// reserve makes room for the keys and values of a batch and binds it.
-func (s *prefillSession) reserve(d *Decoder, batch, tokens int) (err error) {
+// batch makes room for the results of a batch and binds it.
+func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch, err error) {
 	g := d.geometry
-	if n := batch * g.KVHeads * tokens * g.CacheWidth; s.layers == nil || s.size < n {
-		s.bound.close()
-		closeLayers(s.layers)
-		if s.layers, err = newLayers(d.env.memory, g, n); err != nil {
-			return err
-		}
-		s.size = n
+	n := prompts * g.KVHeads * tokens * g.CacheWidth
+	if b, s.spare = s.spare, nil; b == nil || b.size < n {
+		b.close()
 		s.made++
+		b = &prefillBatch{size: n, hidden: d.env.buffer(models.F32), made: s.made}
+		if b.layers, err = newLayers(d.env.memory, g, n); err != nil {
+			return nil, err
+		}
 	}
-	return s.bound.bind(s.binding, g, cacheView{s.layers, batch, tokens, s.made})
+	b.tokens = tokens
+	return b, s.bound.bind(s.binding, g, cacheView{b.layers, prompts, tokens, b.made})
 }
 
 // fill hands the prompts to the session.
-func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int) error {
+func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, to *buffer) error {
 	batch := int64(len(prompts))
 	b := binder{b: s.binding}
 	ids := fill[int64](&b, ports.TokenIDs, &s.ids, batch, int64(tokens))
@@ -141,7 +136,7 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int) 
 	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
 	pos := fillIf[int64](&b, ports.Positions, &s.pos, batch*int64(tokens), 1)
 	mask := fillIf[float32](&b, ports.Mask, &s.mask, int64(tokens), int64(tokens))
-	hidden, err := s.hidden.of(batch, int64(g.Hidden))
+	hidden, err := to.of(batch, int64(g.Hidden))
 	if b.out(ports.Hidden, hidden, err); b.err != nil {
 		return b.err
 	}
@@ -167,42 +162,24 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int) 
 	return nil
 }
 
-// take copies the results of prompt i, which has length tokens, from a batch with
-// rows of tokens places.
-func (s *prefillSession) take(d *Decoder, i, length, tokens int) (*prefix, error) {
-	g := d.geometry
-	x, err := newPrefix(d.env.memory, g, length)
-	if err != nil {
-		return nil, err
-	}
-	size, from := length*g.CacheWidth, tokens*g.CacheWidth
-	err = x.hidden.copyRuns(0, 0, &s.hidden, i*g.Hidden, 0, g.Hidden, 1)
-	for j := range s.layers {
-		key, value := x.parts(g, j)
-		if err == nil {
-			err = x.cache.copyRuns(key, size, &s.layers[j].k, i*g.KVHeads*from, from, size, g.KVHeads)
-		}
-		if err == nil {
-			err = x.cache.copyRuns(value, size, &s.layers[j].v, i*g.KVHeads*from, from, size, g.KVHeads)
-		}
-	}
-	if err != nil {
-		x.close()
-		return nil, err
-	}
-	return x, nil
-}
-
 func (s *prefillSession) close() {
 	s.decodeSession.close()
 	s.last.close()
-	closeLayers(s.layers)
+	s.spare.close()
 }
 
 // Drop frees a prefix.
 func (d *Decoder) Drop(prefix int) {
-	if x := d.prefixes[prefix]; x != nil {
-		x.close()
-		delete(d.prefixes, prefix)
+	x := d.prefixes[prefix]
+	if x == nil {
+		return
 	}
+	delete(d.prefixes, prefix)
+	if x.batch.users--; x.batch.users > 0 {
+		return
+	}
+	if s := d.prefill; s.spare == nil || s.spare.size < x.batch.size {
+		x.batch, s.spare = s.spare, x.batch
+	}
+	x.batch.close()
 }

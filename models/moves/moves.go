@@ -10,11 +10,10 @@ import (
 )
 
 // Names of inputs and outputs. Elements are int32, which no kernel changes, whatever
-// type they are of.
+// type they are of. Of several buffers each has its number behind the name.
 const (
 	From    = "from"     // int32 [F,u]
 	FromIDs = "from_ids" // int64 [n], the rows to copy
-	Rows    = "rows"     // int32 [n,u]
 	To      = "to"       // int32 [M,u]
 	ToIDs   = "to_ids"   // int64 [n,1], where the rows go
 	ToOut   = "to_out"   // int32 [M,u], onto to
@@ -22,24 +21,34 @@ const (
 	Zeros   = "zeros"    // float32 [n]
 )
 
-// Take copies rows out of a buffer: From, FromIDs -> Rows.
-func Take() models.Program {
-	g := onnx.Graph{
-		Nodes:   []onnx.Node{{Op: "Gather", Inputs: []string{From, FromIDs}, Outputs: []string{Rows}}},
-		Inputs:  []onnx.ValueInfo{info(From, onnx.Int32, "F", "u"), info(FromIDs, onnx.Int64, "n")},
-		Outputs: []onnx.ValueInfo{info(Rows, onnx.Int32, "n", "u")},
-	}
-	return program("moves.take", g, nil)
-}
+// Name returns the name of an input or output of buffer i.
+func Name(port string, i int) string { return fmt.Sprint(port, ".", i) }
 
-// Put copies rows into a buffer: To, ToIDs, Rows -> ToOut. No row is written twice.
-func Put() models.Program {
-	g := onnx.Graph{
-		Nodes:   []onnx.Node{{Op: "ScatterND", Inputs: []string{To, ToIDs, Rows}, Outputs: []string{ToOut}}},
-		Inputs:  []onnx.ValueInfo{info(To, onnx.Int32, "M", "u"), info(ToIDs, onnx.Int64, "n", "1"), info(Rows, onnx.Int32, "n", "u")},
-		Outputs: []onnx.ValueInfo{info(ToOut, onnx.Int32, "M", "u")},
+// Copy copies the same rows of n buffers: From, FromIDs, To, ToIDs -> ToOut. No row is
+// written twice. Within it copies from To itself and has no From.
+func Copy(n int, within bool) models.Program {
+	g := onnx.Graph{Inputs: []onnx.ValueInfo{info(FromIDs, onnx.Int64, "n"), info(ToIDs, onnx.Int64, "n", "1")}}
+	name, alias := "moves.copy", map[string]string{}
+	if within {
+		name = "moves.within"
 	}
-	return program("moves.put", g, map[string]string{ToOut: To})
+	for i := range n {
+		from, to, out, rows := Name(From, i), Name(To, i), Name(ToOut, i), Name("rows", i)
+		// The sizes of each buffer have letters of their own.
+		size, width := fmt.Sprint("M", i), fmt.Sprint("u", i)
+		if within {
+			from = to
+		} else {
+			g.Inputs = append(g.Inputs, info(from, onnx.Int32, fmt.Sprint("F", i), width))
+		}
+		g.Inputs = append(g.Inputs, info(to, onnx.Int32, size, width))
+		g.Outputs = append(g.Outputs, info(out, onnx.Int32, size, width))
+		g.Nodes = append(g.Nodes,
+			onnx.Node{Op: "Gather", Inputs: []string{from, FromIDs}, Outputs: []string{rows}},
+			onnx.Node{Op: "ScatterND", Inputs: []string{to, ToIDs, rows}, Outputs: []string{out}})
+		alias[out] = to
+	}
+	return program(name, g, alias)
 }
 
 // Clear makes zeros: Size -> Zeros.

@@ -32,7 +32,7 @@ type Memory interface {
 	Upload(to, from unsafe.Pointer, bytes int) error
 	Download(to, from unsafe.Pointer, bytes int) error
 	Zero(at unsafe.Pointer, bytes int) error
-	CopyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error
+	CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error
 	Wait() error
 
 	// Tensor returns what ONNX Runtime is given as the address of a tensor. Within an
@@ -77,8 +77,21 @@ type Mover interface {
 	// Zero sets bytes to 0. With handles, these begin where the buffer does and are a
 	// multiple of 4.
 	Zero(at Place, bytes int) error
-	// CopyRuns is as that of Memory. Strides are at least width.
-	CopyRuns(to Place, stride int, from Place, fromStride, width, runs int) error
+	// CopyRuns is as that of Memory. Strides are at least a run's width.
+	CopyRuns(to, from []Place, runs []Runs) error
+}
+
+// Runs are Count runs of Width bytes: run i is copied from byte From + i*FromStride of
+// one address to byte To + i*Stride of another.
+type Runs struct {
+	To, Stride, From, FromStride, Width, Count int
+}
+
+// Each calls f with the first bytes of each run.
+func (r Runs) Each(f func(to, from int)) {
+	for i := range r.Count {
+		f(r.To+i*r.Stride, r.From+i*r.FromStride)
+	}
 }
 
 // A Place is where bytes lie on a device.

@@ -194,19 +194,32 @@ func (d *Device) Zero(at unsafe.Pointer, bytes int) error {
 	})
 }
 
-func (d *Device) CopyRuns(to unsafe.Pointer, stride int, from unsafe.Pointer, fromStride, width, runs int) error {
-	if width == 0 || runs == 0 {
+func (d *Device) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
+	var some []Runs
+	ends := [2]int{} // of what is written and read
+	for _, r := range runs {
+		if r.Width == 0 || r.Count == 0 {
+			continue
+		}
+		if r.Count == 1 {
+			r.Stride, r.FromStride = r.Width, r.Width // which a single run does not need
+		}
+		some = append(some, r)
+		ends[0], ends[1] = max(ends[0], r.To+(r.Count-1)*r.Stride+r.Width), max(ends[1], r.From+(r.Count-1)*r.FromStride+r.Width)
+	}
+	if len(some) == 0 {
 		return nil
 	}
-	if runs == 1 {
-		stride, fromStride = width, width // which a single run does not need
+	targets, sources := make([]Place, len(to)), make([]Place, len(from))
+	for i := range to {
+		var err, sourceErr error
+		targets[i], err = d.table.within(to[i], ends[0])
+		sources[i], sourceErr = d.table.within(from[i], ends[1])
+		if err := errors.Join(err, sourceErr); err != nil {
+			return err
+		}
 	}
-	target, err := d.table.within(to, (runs-1)*stride+width)
-	source, sourceErr := d.table.within(from, (runs-1)*fromStride+width)
-	if err := errors.Join(err, sourceErr); err != nil {
-		return err
-	}
-	return d.errorf("copying within it", d.mover.CopyRuns(target, stride, source, fromStride, width, runs))
+	return d.errorf("copying within it", d.mover.CopyRuns(targets, sources, some))
 }
 
 func (d *Device) Wait() error { return d.errorf("computing", d.driver.Wait()) }

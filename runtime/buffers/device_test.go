@@ -107,7 +107,10 @@ func change(t *testing.T, r *rand.Rand, d *Device, at unsafe.Pointer, host []byt
 		width := 1 + r.IntN(half)
 		stride := width + r.IntN(half)
 		runs := 1 + (half-width)/stride
-		err = d.CopyRuns(unsafe.Add(at, edges[i]+half), stride, unsafe.Add(at, edges[i]), stride, width, runs)
+		// In two pieces, of which the first may be empty.
+		first, buffer := r.IntN(runs), []unsafe.Pointer{unsafe.Add(at, edges[i])}
+		err = d.CopyRuns(buffer, buffer, Runs{half, stride, 0, stride, width, first},
+			Runs{half + first*stride, stride, first * stride, stride, width, runs - first})
 		for k := range runs {
 			copy(host[edges[i]+half+k*stride:][:width], host[edges[i]+k*stride:])
 		}
@@ -132,7 +135,7 @@ func TestDeviceRefuses(t *testing.T) {
 			"a download beyond the end":   d.Download(p, unsafe.Add(at, 50), 51),
 			"clearing beyond the end":     d.Zero(unsafe.Add(at, 99), 2),
 			"clearing what is not there":  d.Zero(unsafe.Add(at, 100), 1),
-			"runs beyond the end":         d.CopyRuns(at, 50, unsafe.Add(at, 60), 30, 10, 3),
+			"runs beyond the end":         d.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{unsafe.Add(at, 60)}, Runs{Stride: 50, FromStride: 30, Width: 10, Count: 3}),
 			"a tensor beyond the end":     second(d.Tensor(at, 101)),
 			"a tensor that is not there":  second(d.Tensor(p, 1)),
 			"no bytes":                    second(d.Alloc(0, nil)),

@@ -59,9 +59,13 @@ func (s StandIn) Zero(at Place, bytes int) error {
 	return err
 }
 
-func (s StandIn) CopyRuns(to Place, stride int, from Place, fromStride, width, runs int) error {
-	for i := range runs {
-		copy(unsafe.Slice((*byte)(unsafe.Add(to.Address(), i*stride)), width), unsafe.Slice((*byte)(unsafe.Add(from.Address(), i*fromStride)), width))
+func (s StandIn) CopyRuns(to, from []Place, runs []Runs) error {
+	for i := range to {
+		for _, r := range runs {
+			r.Each(func(a, b int) {
+				copy(unsafe.Slice((*byte)(unsafe.Add(to[i].Address(), a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i].Address(), b)), r.Width))
+			})
+		}
 	}
 	return nil
 }
