@@ -135,13 +135,11 @@ type Architecture interface {
 	Copied() (from, to int)
 }
 
-// RowPrograms look rows of float32 matrices up and add them up, for the embedding
-// and for what each response token itself adds to the gradients of the head.
+// RowPrograms look rows of float32 matrices up and add them up, for the embedding.
 type RowPrograms struct {
 	Gather Program // y [n,D] = X[ids]
 	Add    Program // rows [n,D] onto X at ids
 	Pair   Program // y [m,D] = rows[left] + pair rows[right]
-	Token  Program // dh = w E[y] and, without an adapter, what is to be added to dE at y: w h
 }
 
 // A Form is how a Program for few tokens multiplies: Direct has the weight as

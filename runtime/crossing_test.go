@@ -59,9 +59,10 @@ func TestCrossing(t *testing.T) {
 				if e == env && step > 0 { // the first step also uploads masks and angles
 					scalars := 2 + 9*o.Slices() // the temperature in two programs; AdamW's
 					// pos, ids, tokens; rows and valid; targets, places, z, u, w, v and entropy;
+					// for each slice of the head where the targets are and their w;
 					// the bounds of blocks for each layer, forward and backward; the place of
 					// one token in copies and copied.
-					wantUp := 8 + 4 + 3*8*n + 12*batch*longest + (2*8+5*4)*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
+					wantUp := 8 + 4 + 3*8*n + 12*batch*longest + (2*8+5*4+(2*8+4)*l.Passes())*rows + 2*c.Layers*8*(blocks+1) + 4*scalars
 					wantDown := 3*4*rows + 4*o.Slices() // z, u, logit; sums of squares
 					if onWebGPU {
 						wantUp += webgpuUp(sequences, o.Slices(), c.Layers)

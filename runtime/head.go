@@ -18,6 +18,8 @@ type headSessions struct {
 	// dL/dlogp, dL/dentropy and the entropies, each [n,1]. The last two are used only
 	// with EntropyGradient.
 	w, v, entropy buffer
+	// Where the logits of the tokens are in a slice, int64 [n,2], and their dL/dlogp [n].
+	at, dlogit buffer
 }
 
 // A headSlice is a range of rows of the head and of its gradient. The gradient is
@@ -31,7 +33,7 @@ func (l *Learner) openHead() error {
 		return err
 	}
 	e := l.env
-	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32)}
+	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
 	l.head = h
 	if h.forward, err = loadBinding(l.env, forward); err != nil {
 		return err
@@ -81,7 +83,7 @@ func (h *headSessions) close() {
 	for _, s := range h.slices {
 		closeValues(s.e, s.de)
 	}
-	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy)
+	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy, &h.at, &h.dlogit)
 }
 
 // headForward computes the log-probs and entropies of the response tokens. It
@@ -161,8 +163,7 @@ func (p *Pass) headBackward() (*Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, de := l.ring.arena.tensors[l.geometry.Head], l.gradients.tensors[l.geometry.Head] // de is nil with an adapter
-	if err := l.rows.token(e, de, a.h.value, &p.packed.targets, head.w.value, dh); err != nil {
+	if err := dh.memory.Zero(dh.data, dh.bytes); err != nil {
 		return nil, err
 	}
 	bind := binder{b: head.backward}
@@ -186,7 +187,10 @@ func (p *Pass) headBackward() (*Value, error) {
 	}
 	bind.in(ports.NormedGrad, dh, nil)
 	bind.out(ports.NormedGradOut, dh, nil)
+	first := int64(0)
 	for i, s := range head.slices {
+		head.place(&bind, elements[int64](&p.packed.targets), first, s.e.shape[0])
+		first += s.e.shape[0]
 		bind.in(ports.HeadSlice, s.e, nil)
 		if l.keepsLogits() {
 			bind.in(ports.Logits, a.logits[i].value, nil)
@@ -200,6 +204,23 @@ func (p *Pass) headBackward() (*Value, error) {
 		}
 	}
 	return l.norm.runBackward(a.xr.value, dh, p.temperature)
+}
+
+// place binds where the logits of the tokens y are in a slice of n rows of the head,
+// and dL/dlogp of those that are.
+func (h *headSessions) place(b *binder, y []int64, first, n int64) {
+	rows := int64(len(y))
+	at, d := fill[int64](b, ports.TargetPlaces, &h.at, rows, 2), fill[float32](b, ports.TargetGrad, &h.dlogit, rows)
+	if b.err != nil {
+		return
+	}
+	w := elements[float32](&h.w)
+	for r, id := range y {
+		at[2*r], at[2*r+1], d[r] = int64(r), 0, 0
+		if i := id - first; i >= 0 && i < n {
+			at[2*r+1], d[r] = i, w[r]
+		}
+	}
 }
 
 // normSessions run the final norm on the rows [n,D] that predict response tokens.

@@ -17,10 +17,6 @@ type rowOperations interface {
 	scatter(rows, ids, x *Value) error
 	// add makes x[ids[i]] += rows[i].
 	add(rows *Value, ids *buffer, x *Value) error
-	// token computes the part of the head's gradients that comes from the logits of
-	// the tokens y [n], for w = dL/dlogp [n,1], the head e [V,D] and its input h
-	// [n,D]: dh[i] = w[i] e[y[i]] and de[y[i]] += w[i] h[i]; de may be nil.
-	token(e, de, h *Value, y *buffer, w, dh *Value) error
 	close()
 }
 
@@ -76,26 +72,6 @@ func (hostRows) add(rows *Value, ids *buffer, x *Value) error {
 	return nil
 }
 
-func (hostRows) token(e, de, h *Value, y *buffer, w, dh *Value) error {
-	head, gradient := valuesOf[float32](e), []float32(nil)
-	if de != nil {
-		gradient = valuesOf[float32](de)
-	}
-	in, out, ids, d := valuesOf[float32](h), valuesOf[float32](dh), elements[int64](y), width(h)
-	clear(out)
-	for i, weight := range valuesOf[float32](w) {
-		if weight == 0 {
-			continue
-		}
-		row := int(ids[i]) * d
-		addScaled(out[i*d:(i+1)*d], weight, head[row:row+d])
-		if gradient != nil {
-			addScaled(gradient[row:row+d], weight, in[i*d:(i+1)*d])
-		}
-	}
-	return nil
-}
-
 func (hostRows) close() {}
 
 // addScaled adds a x to y.
@@ -108,10 +84,9 @@ func addScaled(y []float32, a float32, x []float32) {
 
 // deviceRows implements rowOperations with the Programs of Architecture.Rows.
 type deviceRows struct {
-	env                                                  *Env
-	gatherProgram, addProgram, pairProgram, tokenProgram *Binding
+	env                                    *Env
+	gatherProgram, addProgram, pairProgram *Binding
 
-	weighted            buffer    // [n,D], what token adds to the head's gradients
 	sums                [2]buffer // [m,D], the newest sums of pairs and those before
 	ids                 buffer    // int64 [m], the indices of the newest sums
 	left, right, paired buffer    // [m], see pairs
@@ -119,10 +94,10 @@ type deviceRows struct {
 
 func newDeviceRows(e *Env, p models.RowPrograms) (r *deviceRows, err error) {
 	r = &deviceRows{
-		env: e, weighted: e.buffer(models.F32), sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
+		env: e, sums: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)},
 		ids: hostBuffer(models.I64), left: hostBuffer(models.I64), right: hostBuffer(models.I64), paired: hostBuffer(models.F32),
 	}
-	for b, p := range map[**Binding]models.Program{&r.gatherProgram: p.Gather, &r.addProgram: p.Add, &r.pairProgram: p.Pair, &r.tokenProgram: p.Token} {
+	for b, p := range map[**Binding]models.Program{&r.gatherProgram: p.Gather, &r.addProgram: p.Add, &r.pairProgram: p.Pair} {
 		if *b, err = loadBinding(e, p); err != nil {
 			r.close()
 			return nil, err
@@ -208,25 +183,7 @@ func pairs(ids []int64) (left, right []int64, paired []float32, sums []int64) {
 	return left, right, paired, sums
 }
 
-func (r *deviceRows) token(e, de, h *Value, y *buffer, w, dh *Value) error {
-	b := binder{b: r.tokenProgram}
-	b.in(ports.HeadSlice, e, nil)
-	b.in(ports.Targets, y.value, nil)
-	b.in(ports.LogProbGrad, w, nil)
-	b.out(ports.NormedGrad, dh, nil)
-	if de == nil {
-		return b.run()
-	}
-	b.in(ports.Normed, h, nil)
-	rows, err := r.weighted.of(h.shape...)
-	b.out(ports.Rows, rows, err)
-	if err := b.run(); err != nil {
-		return err
-	}
-	return r.add(rows, y, de)
-}
-
 func (r *deviceRows) close() {
-	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram, r.tokenProgram)
-	closeBuffers(&r.weighted, &r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.paired)
+	closeSessions(r.gatherProgram, r.addProgram, r.pairProgram)
+	closeBuffers(&r.sums[0], &r.sums[1], &r.ids, &r.left, &r.right, &r.paired)
 }

@@ -75,7 +75,7 @@ func allPrograms(t *testing.T, c decoder.Architecture) map[string]models.Program
 		add(fmt.Sprintf(" entropy %v stash %d", entropy, models.StashLogits), err, f, b)
 	}
 	rows, err := c.Rows()
-	add("", err, rows.Gather, rows.Add, rows.Pair, rows.Token)
+	add("", err, rows.Gather, rows.Add, rows.Pair)
 	norm, err := c.GradNorm()
 	add("", err, norm)
 	step, err := adamw.AdamW{}.Program(nil, models.F32)

@@ -53,12 +53,14 @@ func (a Architecture) Norm() (forward, backward models.Program, err error) {
 // their logits [R].
 //
 // head.backward takes h, E [v,D], z [R], w = dL/dlogp [R], the running dh and
-// dE, and adds the slice's share of the softmax part: dlogits = -w p. With
+// dE, and adds the slice's share: dlogits = w (onehot(y) - p). Which of the tokens y
+// are in the slice, and where, it takes from the caller. The difference is taken before
+// the products, since of a token that is almost certain little is left of it: sums of
+// w h and of -w p h apart would leave their rounding. With
 // StashLogits forward returns the slice's logits [R,v] as well, and backward takes
-// them in place of computing them again. The
-// part of the tokens themselves, w at y, is the caller's. With
+// them in place of computing them again. With
 // entropyGradient it takes also v = dL/dentropy and the entropy [R]:
-// dlogits = -p (w + v (logit - z + entropy)). In float16 the caller
+// dlogits = w onehot(y) - p (w + v (logit - z + entropy)). In float16 the caller
 // multiplies w and v by a scale of the loss: all gradients are then that much
 // larger; the gradients' norm and the optimizer's update divide by it. Where there
 // is an adapter, nothing has a dE.
@@ -120,7 +122,8 @@ func (a Architecture) headBackward(g *graph.Graph, stash models.Stash, entropyGr
 		v, entropy := g.Float(ports.EntropyGrad, "R", 1), g.Float(ports.Entropy, "R", 1)
 		weight = graph.Sub(weight, graph.Mul(v, graph.Add(logp, entropy)))
 	}
-	dlogits := graph.Mul(graph.Exp(logp), weight)
+	at, own := g.Input(ports.TargetPlaces, onnx.Int64, graph.Dims("R", 2)), g.Float(ports.TargetGrad, "R")
+	dlogits := graph.AddElements(graph.Mul(graph.Exp(logp), weight), at, own)
 	g.OutputOnto(ports.NormedGradOut, graph.Gemm(dlogits, e, graph.Copied(dh), false, false), ports.NormedGrad)
 	if de != nil {
 		g.OutputOnto(ports.HeadSliceGradOut, graph.Outer(dlogits, h, graph.Copied(de)), ports.HeadSliceGrad)

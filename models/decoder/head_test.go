@@ -41,6 +41,19 @@ func TestHead(t *testing.T) {
 	}
 }
 
+// targets returns where the logits of the tokens y are in the slice of the vocabulary from
+// one row to another, and dL/dlogp of those that are.
+func targets(y []int, w graphtest.Tensor, from, to int) (at, dlogit graphtest.Tensor) {
+	at, dlogit = graphtest.Ints(make([]int, 2*len(y)), len(y), 2), graphtest.Zeros(len(y))
+	for i, id := range y {
+		at.Data[2*i] = float64(i)
+		if id >= from && id < to {
+			at.Data[2*i+1], dlogit.Data[i] = float64(id-from), w.Data[i]
+		}
+	}
+	return at, dlogit
+}
+
 func testHead(t *testing.T, kind build, stash models.Stash) {
 	const R = 5
 	c := kind.of(small())
@@ -98,17 +111,11 @@ func testHead(t *testing.T, kind build, stash models.Stash) {
 			}
 		}
 
-		// The running gradients start with the part of the tokens themselves.
 		dh, dhead := graphtest.Zeros(R, c.Hidden), graphtest.Zeros(c.Vocab, c.Hidden)
-		for i := range R {
-			for k := range c.Hidden {
-				dh.Row(i)[k] += w.Data[i] * head.Row(y[i])[k]
-				dhead.Row(y[i])[k] += w.Data[i] * h.Row(i)[k]
-			}
-		}
 		for i, s := range slices {
 			in := map[string]graphtest.Tensor{"h": h, "E": slice(s[0], s[1]), "z": z, "w": w, "dh": dh,
 				"dE": graphtest.Floats(dhead.Data[s[0]*c.Hidden:s[1]*c.Hidden], s[1]-s[0], c.Hidden)}
+			in["at"], in["dlogit"] = targets(y, w, s[0], s[1])
 			if entropyGradient {
 				in["v"], in["entropy"] = v, entropy
 			}

@@ -145,13 +145,10 @@ func (tr *trainer) logps(t testing.TB, weight []float64) (logp []float64, grads 
 	logit := tr.run(t, headTarget, head)["logit"]
 	for i := range n {
 		logp = append(logp, logit.Data[i]-z.Data[i])
-		for k := range c.Hidden { // the tokens' own part
-			head["dh"].Row(i)[k] = head["w"].Data[i] * tr.w[g.Head].Row(y[i])[k]
-			head["dE"].Row(y[i])[k] += head["w"].Data[i] * head["h"].Row(i)[k]
-		}
 	}
 
 	head["z"] = z
+	head["at"], head["dlogit"] = targets(y, head["w"], 0, c.Vocab)
 	out := tr.run(t, headBackward, head)
 	grads = map[string]graphtest.Tensor{g.Head: out["dE_out"]}
 	out = tr.run(t, normBackward, map[string]graphtest.Tensor{"x": x[c.Layers], "dh": out["dh_out"]}, norm)

@@ -14,9 +14,6 @@ import (
 // rows.add: X [M,D], ids [n], rows [n,D] -> X_out, onto X: X[ids[i]] += rows[i].
 // rows.pair: rows [n,D], left, right int64 [m], pair [m,1] -> y [m,D] = rows[left] +
 // pair rows[right].
-// head.token: E [M,D], h [n,D], y int64 [n], w [n,1] -> dh [n,D] = w E[y] and rows
-// [n,D] = w h, which are to be added to dE at y; without h and rows where there is an
-// adapter.
 //
 // A device may add rows of the same index in any order, so the last bits of their sum
 // may differ from one run to the next. rows.pair sums such rows before, two at a time.
@@ -37,13 +34,6 @@ func (a Architecture) Rows() (p models.RowPrograms, err error) {
 		{&p.Pair, "rows.pair", func(g *graph.Graph) {
 			x, left, right := g.Float(ports.Rows, "n", d), ids(g, ports.PairLeft, "m"), ids(g, ports.PairRight, "m")
 			g.Output(ports.RowsOut, graph.Add(graph.Gather(x, left), graph.Mul(graph.Gather(x, right), g.Float(ports.Paired, "m", 1))))
-		}},
-		{&p.Token, "head.token", func(g *graph.Graph) {
-			y, w := ids(g, ports.Targets, "n"), g.Float(ports.LogProbGrad, "n", 1)
-			g.Output(ports.NormedGrad, graph.Mul(graph.Gather(g.Float(ports.HeadSlice, "M", d), y), w))
-			if a.Adapter == nil {
-				g.Output(ports.Rows, graph.Mul(g.Float(ports.Normed, "n", d), w))
-			}
 		}},
 	} {
 		build := func(g *graph.Graph) {

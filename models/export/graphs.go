@@ -76,7 +76,7 @@ func (b *builder) training(blocks int) {
 	_, _, backward, err = b.arch.Head(models.StashLogits, true)
 	b.add(logits+".entropy", err, backward)
 	rows, err := b.arch.Rows()
-	b.add("", err, rows.Gather, rows.Add, rows.Pair, rows.Token)
+	b.add("", err, rows.Gather, rows.Add, rows.Pair)
 	norm2, err := b.arch.GradNorm()
 	b.add("", err, norm2)
 	step, err := adamw.Default().Program(nil, b.arch.Geometry().Compute)

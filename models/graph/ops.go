@@ -480,6 +480,18 @@ func AddRows(x, index, rows *Node) *Node {
 	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, Reshape(index, -1, 1), rows}, attr("reduction", "add"))
 }
 
+// AddElements adds y[i] of y [N] to the element of x [R,C] at index int64 [N,2]. No gradient.
+func AddElements(x, index, y *Node) *Node {
+	const op = "AddElements"
+	operands(op, x, index, y)
+	if len(x.shape) != 2 || len(y.shape) != 1 {
+		fail("%s: shapes %v and %v are not of two axes and one", op, x.shape, y.shape)
+	}
+	index.typed(op, "the index", onnx.Int64)
+	index.shaped(op, "the index", Shape{y.shape[0], {N: 2}})
+	return x.g.call("ScatterND", "", x.elem, x.shape, []*Node{x, index, y}, attr("reduction", "add"))
+}
+
 // toEnd is an end that Slice takes for the end of any axis.
 const toEnd = math.MaxInt32
 

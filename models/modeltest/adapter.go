@@ -124,10 +124,6 @@ func (m interpreted) checkTaught(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := m.Rows()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range m.Layers {
 		collect(layer, m.LayerPrefix(i))
 	}
@@ -135,7 +131,7 @@ func (m interpreted) checkTaught(t testing.TB) {
 	if len(taught) != len(layout.Fused()) {
 		t.Errorf("%d of the adapter's %d matrices have gradients", len(taught), len(layout.Fused()))
 	}
-	for p, n := range map[*models.Program]int{&norm: 1, &head: 1, &rows.Token: 1} {
+	for p, n := range map[*models.Program]int{&norm: 1, &head: 1} {
 		if len(p.Outputs) != n {
 			t.Errorf("%s has %d outputs, with an adapter it needs %d", p.Name, len(p.Outputs), n)
 		}

@@ -51,6 +51,8 @@ const (
 	Logits           = "logits"  // [R,v] of the slice, where they are kept
 	Targets          = "y"       // int64 [R], the response tokens
 	TargetLogit      = "logit"   // [R], their logits
+	TargetPlaces     = "at"      // int64 [R,2], (r, y[r] - the slice's first row), or (r, 0) where y[r] is in another slice
+	TargetGrad       = "dlogit"  // [R], w[r], or 0 where y[r] is in another slice
 	LogProbGrad      = "w"       // [R,1], dL/dlogp
 	EntropyGrad      = "v"       // [R,1], dL/dentropy
 	Entropy          = "entropy" // [R,1] in nats; of Sample [B]

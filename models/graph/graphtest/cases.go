@@ -295,6 +295,10 @@ func Cases() []Case {
 		return []*graph.Node{graph.AddRows(x, at, g.Float("rows", "N", 3))}, nil
 	}, values{"at": ints([]int{1, 0, 1, 1, 0, 1, 0}, 7)})
 	cases[len(cases)-1].Onto = map[string]string{"y0": "x"}
+	add("AddElements", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, at := g.Float("x", "B", 3), g.Input("at", onnx.Int64, dims("N", 2))
+		return []*graph.Node{graph.AddElements(graph.Neg(x), at, g.Float("y", "N"))}, nil
+	}, values{"at": ints([]int{1, 0, 0, 2, 1, 1, 0, 0, 1, 0, 0, 1, 1, 2}, 7, 2)})
 	add("Rows", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		x, ids := g.Float("x", "B", "N", 3), g.Input("ids", onnx.Int64, dims("B", "N"))
 		return []*graph.Node{graph.Rows(graph.Reshape(x, -1, 3), ids)}, []*graph.Node{x}

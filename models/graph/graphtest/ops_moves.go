@@ -124,6 +124,9 @@ func scatterND(c *call) []Tensor {
 	x, at, rows := *in[0], *in[1], *in[2]
 	at.typed(onnx.Int64)
 	if attribute(c, "reduction", "none") == "add" {
+		if len(rows.Dims) == 1 {
+			return addElements(x, at, rows)
+		}
 		return addRows(x, at, rows)
 	}
 	if len(x.Dims) != 4 || !slices.Equal(at.Dims, []int{x.Dims[0], x.Dims[1], 3}) || !slices.Equal(rows.Dims, []int{x.Dims[0], x.Dims[1], x.Dims[3]}) {
@@ -137,6 +140,17 @@ func scatterND(c *call) []Tensor {
 			place = place*x.Dims[axis] + index(v, x.Dims[axis])
 		}
 		copy(out.Data[place*k:(place+1)*k], rows.Data[i/3*k:])
+	}
+	return []Tensor{out}
+}
+
+func addElements(x, at, y Tensor) []Tensor {
+	if len(x.Dims) != 2 || !slices.Equal(at.Dims, []int{y.Dims[0], 2}) {
+		fail("only elements [N] added to [R,C]")
+	}
+	out := Tensor{Type: x.Type, Dims: x.Dims, Data: slices.Clone(x.Data)}
+	for i, v := range y.Data {
+		out.Data[index(at.Data[2*i], x.Dims[0])*x.Dims[1]+index(at.Data[2*i+1], x.Dims[1])] += v
 	}
 	return []Tensor{out}
 }
