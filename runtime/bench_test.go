@@ -117,3 +117,25 @@ func BenchmarkDenormals(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCopies copies between the host and a device; on the CPU it copies nothing.
+// With ONERING_UNPINNED=1 a GPU's copies do without pinned memory.
+func BenchmarkCopies(b *testing.B) {
+	e := runtimetest.Test(b)
+	for _, bytes := range []int{64 << 10, 1 << 20, 16 << 20, 256 << 20} {
+		up, down := runtime.Copies(b, e, bytes)
+		for _, c := range []struct {
+			name string
+			copy func() error
+		}{{"up", up}, {"down", down}} {
+			b.Run(fmt.Sprintf("%s/%d", c.name, bytes>>10), func(b *testing.B) {
+				b.SetBytes(int64(bytes))
+				for b.Loop() {
+					if err := c.copy(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -28,6 +28,7 @@ const char *onering_cuda_text(int code) { return "a GPU is used on Linux only"; 
 int onering_cuda_alloc(int device, size_t bytes, void **at) { return -1; }
 int onering_cuda_free(int device, void *at) { return -1; }
 int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream) { return -1; }
+int onering_cuda_pinned(int device, size_t bytes, void **at) { return -1; }
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { return -1; }
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream) { return -1; }
 int onering_cuda_wait(int device, void *stream) { return -1; }
@@ -115,6 +116,7 @@ static struct runtime {
 	int (*copy_runs)(void *, size_t, const void *, size_t, size_t, size_t, int, void *);
 	int (*wait)(void *);
 	const char *(*text)(int);
+	int (*pinned)(void **, size_t, unsigned); // may be NULL
 } cuda;
 
 int onering_cuda_open(const char *cudart, int device, void **stream, char **error) {
@@ -151,6 +153,7 @@ int onering_cuda_open(const char *cudart, int device, void **stream, char **erro
 			return -1;
 		}
 	}
+	found.pinned = (int (*)(void **, size_t, unsigned))dlsym(lib, "cudaHostAlloc");
 	cuda = found;
 	int code = cuda.set_device(device);
 	if (!code) code = cuda.stream(stream, blocking);
@@ -171,6 +174,11 @@ int onering_cuda_alloc(int device, size_t bytes, void **at) { ON(device, cuda.al
 int onering_cuda_free(int device, void *at) { ON(device, cuda.free(at)); }
 int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream) {
 	ON(device, cuda.copy(to, from, bytes, kind, stream));
+}
+int onering_cuda_pinned(int device, size_t bytes, void **at) {
+	enum { of_all_gpus = 1 };
+	if (!cuda.pinned) return -1;
+	ON(device, cuda.pinned(at, bytes, of_all_gpus));
 }
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream) { ON(device, cuda.zero(at, 0, bytes, stream)); }
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream) {

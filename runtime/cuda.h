@@ -32,6 +32,9 @@ int onering_cuda_alloc(int device, size_t bytes, void **at);
 int onering_cuda_free(int device, void *at);
 // onering_cuda_copy copies to the GPU (kind 1) or from it (kind 2).
 int onering_cuda_copy(int device, void *to, const void *from, size_t bytes, int kind, void *stream);
+// onering_cuda_pinned allocates memory of the host that the GPU reads and writes by
+// itself. It returns -1 if the runtime's library has no such function.
+int onering_cuda_pinned(int device, size_t bytes, void **at);
 int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream);
 int onering_cuda_wait(int device, void *stream);

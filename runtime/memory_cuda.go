@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"onering/runtime/buffers"
@@ -19,6 +20,7 @@ import (
 type cudaBuffers struct {
 	id     C.int
 	stream unsafe.Pointer
+	pinned *buffers.Pinned // nil where there is none
 }
 
 // openCUDA returns the memory of GPU id.
@@ -26,6 +28,9 @@ func openCUDA(o Options, id int) (*memory, error) {
 	m, d, err := newCUDAMemory(provision.CUDARuntimeLibrary, id)
 	if err != nil {
 		return nil, err
+	}
+	if err := d.pin(); err != nil && o.Notice != nil {
+		o.Notice(fmt.Sprintf("copies between %s and the host are slower than they could be, through memory that is not pinned: %v", m, err))
 	}
 	m.provider = func(s *C.OrtSessionOptions) error { return useCUDA(s, id, d.stream, o.TF32) }
 	if err := m.describe("Cuda", id); err != nil {
@@ -77,22 +82,52 @@ func (d *cudaBuffers) Alloc(bytes int) (at unsafe.Pointer, err error) {
 
 func (d *cudaBuffers) Free(at unsafe.Pointer) { C.onering_cuda_free(d.id, at) }
 
+// unpinned in the environment with any value but "" has copies go without pinned memory,
+// for measuring what it brings.
+const unpinned = "ONERING_UNPINNED"
+
+// pin allocates the memory through which large copies go. It stays until the process
+// ends, as the stream does.
+func (d *cudaBuffers) pin() error {
+	if os.Getenv(unpinned) != "" {
+		return fmt.Errorf("%s is set", unpinned)
+	}
+	var at unsafe.Pointer
+	switch code := C.onering_cuda_pinned(d.id, 2*buffers.PinnedPart, &at); {
+	case code < 0:
+		return errors.New("CUDA's runtime lacks the function cudaHostAlloc")
+	case code > 0:
+		return fmt.Errorf("allocating %d bytes: %w", 2*buffers.PinnedPart, cudaError(code))
+	}
+	d.pinned = buffers.NewPinned(at)
+	return nil
+}
+
 func (d *cudaBuffers) Write(to buffers.Place, from []byte) error {
 	const toDevice = 1
-	return d.copy(to.Address(), unsafe.Pointer(unsafe.SliceData(from)), len(from), toDevice)
+	start := func(at int, piece []byte) error {
+		return d.start(unsafe.Add(to.Address(), at), unsafe.Pointer(unsafe.SliceData(piece)), len(piece), toDevice)
+	}
+	if d.pinned.Stages(len(from)) {
+		return d.pinned.Up(from, start, d.Wait)
+	}
+	return errors.Join(start(0, from), d.Wait())
 }
 
 func (d *cudaBuffers) Read(to []byte, from buffers.Place) error {
 	const toHost = 2
-	return d.copy(unsafe.Pointer(unsafe.SliceData(to)), from.Address(), len(to), toHost)
+	start := func(piece []byte, at int) error {
+		return d.start(unsafe.Pointer(unsafe.SliceData(piece)), unsafe.Add(from.Address(), at), len(piece), toHost)
+	}
+	if d.pinned.Stages(len(to)) {
+		return d.pinned.Down(to, start, d.Wait)
+	}
+	return errors.Join(start(to, 0), d.Wait())
 }
 
-// copy copies and waits for it.
-func (d *cudaBuffers) copy(to, from unsafe.Pointer, bytes int, kind C.int) error {
-	if err := cudaError(C.onering_cuda_copy(d.id, to, from, C.size_t(bytes), kind, d.stream)); err != nil {
-		return err
-	}
-	return d.Wait()
+// start begins to copy.
+func (d *cudaBuffers) start(to, from unsafe.Pointer, bytes int, kind C.int) error {
+	return cudaError(C.onering_cuda_copy(d.id, to, from, C.size_t(bytes), kind, d.stream))
 }
 
 func (d *cudaBuffers) Zero(at buffers.Place, bytes int) error {

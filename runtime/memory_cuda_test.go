@@ -18,7 +18,8 @@ static int device, stream, n;
 static struct { void *to; const void *from; size_t bytes; } pending[8];
 int cudaSetDevice(int d) { if (d != 1 && d != 7) return 101; device = d; return 0; }
 int cudaStreamCreateWithFlags(void **s, unsigned flags) { if (device == 7) return 46; *s = &stream; return flags != 0; }
-int cudaMalloc(void **p, size_t bytes) { if (bytes > 1 << 20) return 2; *p = malloc(bytes); return 0; }
+int cudaMalloc(void **p, size_t bytes) { if (bytes > 20 << 20) return 2; *p = malloc(bytes); return 0; }
+int cudaHostAlloc(void **p, size_t bytes, unsigned flags) { *p = malloc(bytes); return getenv("NO_PINNED") ? 2 : 0; }
 int cudaFree(void *p) { free(p); return 0; }
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *s) {
 	if (s != &stream || (kind != 1 && kind != 2)) return 1;
@@ -80,7 +81,7 @@ func TestCUDAMemory(t *testing.T) {
 		t.Errorf("%v, %v", to, err)
 	}
 	m.Free(at)
-	if _, err := m.Alloc(2<<20, nil); err == nil || err.Error() != "cuda:1: allocating 2097152 bytes: out of memory" {
+	if _, err := m.Alloc(21<<20, nil); err == nil || err.Error() != "cuda:1: allocating 22020096 bytes: out of memory" {
 		t.Errorf("too much memory: %v", err)
 	}
 	for _, c := range []struct {
@@ -96,5 +97,48 @@ func TestCUDAMemory(t *testing.T) {
 		if _, _, err := newCUDAMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
 		}
+	}
+}
+
+// Large copies go through pinned memory, where there is any, and are the same without.
+func TestCUDAPinned(t *testing.T) {
+	const bytes = 20<<20 - 4
+	without := strings.Replace(fakeCudart, "cudaHostAlloc", "otherwise", 1)
+	for _, c := range []struct{ name, library, variable, want string }{
+		{"with", fakeCudart, "", ""},
+		{"without the function", without, "", "lacks the function cudaHostAlloc"},
+		{"without memory", fakeCudart, "NO_PINNED", "allocating 16777216 bytes: out of memory"},
+		{"switched off", fakeCudart, unpinned, "ONERING_UNPINNED is set"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.variable != "" {
+				t.Setenv(c.variable, "1")
+			}
+			m, d, err := newCUDAMemory(shared(t, t.TempDir(), "libcudart-fake.so.13", c.library), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = d.pin()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || (err == nil) != (d.pinned != nil) {
+				t.Fatalf("pinned %v, %v; want %q", d.pinned != nil, err, c.want)
+			}
+			at, err := m.Alloc(bytes, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free(at)
+			from, to := make([]uint32, bytes/4), make([]uint32, bytes/4)
+			for i := range from {
+				from[i] = uint32(i) * 2654435761
+			}
+			want := slices.Clone(from)
+			if err := m.Upload(at, unsafe.Pointer(&from[0]), bytes); err != nil {
+				t.Fatal(err)
+			}
+			clear(from)
+			if err := m.Download(unsafe.Pointer(&to[0]), at, bytes); err != nil || !slices.Equal(to, want) {
+				t.Errorf("%v, the same %v", err, slices.Equal(to, want))
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"testing"
+	"unsafe"
 )
 
 // OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in" has
@@ -41,3 +42,16 @@ func (l *Learner) Passes() int { return len(l.head.slices) }
 
 // Capacity returns how many tokens a row of the cache has room for.
 func (d *Decoder) Capacity() int { return d.cache.parts[0].capacity }
+
+// Copies returns functions that copy so many bytes to the memory of e and from there. The
+// bytes are freed with the test.
+func Copies(t testing.TB, e *Env, bytes int) (up, down func() error) {
+	t.Helper()
+	at, err := e.memory.Alloc(bytes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.memory.Free(at) })
+	host := unsafe.Pointer(unsafe.SliceData(newBytes(bytes)))
+	return func() error { return e.memory.Upload(at, host, bytes) }, func() error { return e.memory.Download(host, at, bytes) }
+}
