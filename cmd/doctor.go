@@ -112,6 +112,7 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 			continue // only Vulkan is asked
 		}
 		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
+		row("", "computes in %s", map[bool]string{true: "float32 and float16", false: "float32 only: it has no shaders of 16 bits"}[a.Float16])
 	}
 	if r.WebGPU.Plugin != "" {
 		row("", "provider %s", r.WebGPU.Plugin)

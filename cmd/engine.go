@@ -108,12 +108,11 @@ func registerDType(c *cobra.Command, dtype *string) {
 
 // checkDType refuses an unknown type, and one that the device cannot multiply.
 func checkDType(dtype, device string) error {
-	d, err := parseDType(dtype)
-	if err != nil {
+	if _, err := parseDType(dtype); err != nil {
 		return err
 	}
-	if d == models.BF16 && device == "cpu" {
-		return usagef("--dtype bfloat16 with --device cpu: %s", train.BFloat16OnCPU)
+	if why := train.RefusedType(dtype, device); why != "" {
+		return usagef("--dtype %s with --device %s: %s", dtype, device, why)
 	}
 	return nil
 }

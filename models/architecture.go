@@ -35,7 +35,7 @@ func (c Compute) Narrow() bool { return c.Base == BF16 || c.Base == F16 || c.Bas
 // A Provider is a part of ONNX Runtime with kernels for one kind of device.
 type Provider int
 
-// The providers. Programs of 16 bits are always those for CUDA.
+// The providers. Programs of 16 bits for a CPU are those for CUDA.
 const (
 	CPU Provider = iota
 	CUDA

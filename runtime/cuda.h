@@ -43,6 +43,7 @@ int onering_cuda_wait(int device, void *stream);
 typedef struct onering_adapter {
 	char name[256], driver[512];
 	int software;
+	int half;             // whether shaders have float16, also in buffers
 	uint32_t storage;     // bytes that a buffer may have in a kernel
 	uint32_t shared;      // bytes that a workgroup shares
 	uint32_t invocations; // of a workgroup

@@ -288,7 +288,7 @@ func vulkan(library string) (found []provision.Adapter, err error) {
 	}
 	for _, a := range list[:n] {
 		found = append(found, provision.Adapter{
-			Name: C.GoString(&a.name[0]), Driver: strings.TrimSpace(C.GoString(&a.driver[0])), Software: a.software != 0,
+			Name: C.GoString(&a.name[0]), Driver: strings.TrimSpace(C.GoString(&a.driver[0])), Software: a.software != 0, Float16: a.half != 0,
 			MaxBuffer: int64(a.storage), MaxShared: int64(a.shared), MaxWorkgroup: int64(a.invocations),
 		})
 	}

@@ -22,13 +22,18 @@ import (
 
 // inHalf runs a test on every golden model computing in 16 bits: in float16, and on
 // CUDA also in bfloat16, for which the CPU has no products. unit is the distance
-// of numbers of the type just above 1.
+// of numbers of the type just above 1; twice that on WebGPU, whose products are summed in
+// float16.
 func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, unit float64)) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		types := map[models.DType]float64{models.F16: 0x1p-10}
 		if strings.HasPrefix(env.Device(), "cuda") {
 			types[models.BF16] = 0x1p-7
 		}
+		if strings.HasPrefix(env.Device(), "webgpu") {
+			types[models.F16] *= 2
+		}
+		needsFloat16(t, env)
 		for d, unit := range types {
 			for _, dir := range goldens(t) {
 				t.Run(fmt.Sprintf("%v/%s", d, filepath.Base(dir)), func(t *testing.T) {
@@ -43,6 +48,14 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 			}
 		}
 	})
+}
+
+// needsFloat16 skips a test on a GPU that has no float16.
+func needsFloat16(t *testing.T, env *runtime.Env) {
+	t.Helper()
+	if err := runtime.CheckFloat16(env); err != nil {
+		t.Skip(err)
+	}
 }
 
 // TestHalfGoldens compares models that compute in 16 bits with PyTorch's numbers in
@@ -135,10 +148,13 @@ func TestHalfRollout(t *testing.T) {
 	})
 }
 
-// halfModel is a small model with heads whose width is no multiple of 16.
-func halfModel() decoder.Architecture {
+// halfModel is a small model with heads whose width is no multiple of 16, for an Env.
+func halfModel(env *runtime.Env) decoder.Architecture {
 	a := qwen2Of(models.Sizes{Layers: 2, Hidden: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64})
 	a.Type = models.F16
+	if runtime.ProviderOf(env) == models.WebGPU {
+		a.Provider = models.WebGPU
+	}
 	return a
 }
 
@@ -146,7 +162,8 @@ func halfModel() decoder.Architecture {
 // read, and Upload does the same with what the host changed.
 func TestHalfCopy(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		c := halfModel()
+		needsFloat16(t, env)
+		c := halfModel(env)
 		w := randomWeights(t, c, 3)
 		score := func(w *models.Weights, ring *runtime.Ring) []float32 {
 			l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -212,7 +229,7 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 func TestOffload(t *testing.T) {
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in")
 	for _, compute := range []models.DType{models.F32, models.F16} {
-		c := halfModel()
+		c := halfModel(env)
 		c.Type = compute
 		var results [2][]float32
 		for i, offload := range []bool{false, true} {
@@ -239,7 +256,8 @@ func TestOffload(t *testing.T) {
 // updated. Otherwise the loss scale changes no result.
 func TestLossScale(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		w, ring := madeUpRing(t, halfModel(), 3)
+		needsFloat16(t, env)
+		w, ring := madeUpRing(t, halfModel(env), 3)
 		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: models.StashAttention})
 		check(t, err)
 		defer l.Close()
@@ -283,7 +301,7 @@ func TestBFloat16NeedsGPU(t *testing.T) {
 	if env.Device() != "cpu" {
 		t.Skip("is about the CPU")
 	}
-	c := halfModel()
+	c := halfModel(env)
 	c.Type = models.BF16
 	_, ring := madeUpRing(t, c, 3)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -301,7 +319,7 @@ func TestHostForgets(t *testing.T) {
 		t.Skip("elsewhere a system need not say at once what it took back")
 	}
 	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in")
-	w, ring := madeUpRing(t, halfModel(), 3)
+	w, ring := madeUpRing(t, halfModel(env), 3)
 	was := slices.Clone(w.Data)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
 	check(t, err)
@@ -322,7 +340,7 @@ func TestHostForgets(t *testing.T) {
 func TestRingStaysOnDevice(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	first, second := runtime.OpenStandIn(t, cpu, "stand-in"), runtime.OpenStandIn(t, cpu, "stand-in")
-	_, ring := madeUpRing(t, halfModel(), 3)
+	_, ring := madeUpRing(t, halfModel(cpu), 3)
 	scores := runtime.LearnerOptions{ScoreOnly: true}
 	for range 2 {
 		l, err := first.NewLearner(ring, scores)
@@ -332,4 +350,16 @@ func TestRingStaysOnDevice(t *testing.T) {
 	if _, err := second.NewLearner(ring, scores); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a second device: %v", err)
 	}
+}
+
+// TestCheckFloat16: a GPU that has no float16 says so in an error with the remedy, and
+// one that has it, as any other device, in none.
+func TestCheckFloat16(t *testing.T) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		err := runtime.CheckFloat16(env)
+		t.Logf("%s: %v", env.Device(), err)
+		if err != nil && (!strings.HasPrefix(env.Device(), "webgpu") || !strings.Contains(err.Error(), "compute in float32")) {
+			t.Errorf("%s: %v", env.Device(), err)
+		}
+	})
 }

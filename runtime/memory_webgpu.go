@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"onering/models"
+	"onering/models/moves"
 	"onering/runtime/buffers"
 	"onering/runtime/provision"
 )
@@ -69,6 +70,36 @@ func (m *memory) plugIn(path string, options map[string]string) error {
 		return withOptions(options, func(keys, values **C.char, n C.size_t) *C.OrtStatus {
 			return C.onering_use_device(o, process.env, device, keys, values, n)
 		})
+	}
+	return nil
+}
+
+// CheckFloat16 returns an error if the device of e does not compute in float16: on WebGPU
+// that is left to the adapter. It tries, since only Vulkan can be asked.
+func CheckFloat16(e *Env) error {
+	if !e.device.webgpu {
+		return nil
+	}
+	refuse := func(why error) error {
+		return fmt.Errorf("runtime: %s does not compute in float16, for which its adapter needs shader-f16 (onering doctor --device webgpu): compute in float32: %w", e.memory, why)
+	}
+	half, err := loadBinding(e, moves.Half())
+	if err != nil {
+		return refuse(err)
+	}
+	defer half.s.Close()
+	number, rounded := hostBuffer(models.F32), hostBuffer(models.F32)
+	b := binder{b: half}
+	in := fill[float32](&b, moves.Number, &number, 1)
+	out := take[float32](&b, moves.Rounded, &rounded, 1)
+	if in != nil {
+		in[0] = 1 + 0x1p-12
+	}
+	if err := b.run(); err != nil {
+		return refuse(err)
+	}
+	if out[0] != 1 {
+		return refuse(fmt.Errorf("1.000244 rounded to it is %v", out[0]))
 	}
 	return nil
 }

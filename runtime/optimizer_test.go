@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -55,10 +54,10 @@ func (r rowSteps) Program(shape []int, copy models.DType) (models.Program, error
 func TestOptimizerByTensor(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		for _, compute := range []models.DType{models.F32, models.F16} {
-			if compute == models.F16 && strings.HasPrefix(env.Device(), "webgpu") {
-				continue // refused
+			if compute == models.F16 && runtime.CheckFloat16(env) != nil {
+				continue // a GPU without it
 			}
-			c := halfModel()
+			c := halfModel(env)
 			c.Type = compute
 			w, ring := madeUpRing(t, c, 3)
 			check(t, env.Download(w))
@@ -119,7 +118,7 @@ func TestOptimizerByTensor(t *testing.T) {
 // are zero, subnormal or huge, and in ranges whose length is no multiple of a vector's.
 func TestTilesAreONNXRuntimes(t *testing.T) {
 	env := runtimetest.Test(t)
-	c := halfModel()
+	c := halfModel(env)
 	c.Type = models.F32
 	var bits [2][]uint32
 	for side := range bits {

@@ -54,6 +54,12 @@ struct properties {
 	uint32_t sparse[5];
 };
 
+struct features {
+	uint32_t type;
+	void *next;
+	uint32_t at[56]; // VkPhysicalDeviceFeatures has 55
+};
+
 int onering_vulkan(const char *library, onering_adapter *adapters, int max, char **error) {
 	enum { kind_cpu = 4, storage_range = 28 / 4, shared = 216 / 4, invocations = 232 / 4 };
 	void *lib = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
@@ -76,8 +82,9 @@ int onering_vulkan(const char *library, onering_adapter *adapters, int max, char
 	}
 	int (*list)(void *, uint32_t *, void **) = (int (*)(void *, uint32_t *, void **))get(instance, "vkEnumeratePhysicalDevices");
 	void (*describe)(void *, void *) = (void (*)(void *, void *))get(instance, "vkGetPhysicalDeviceProperties2");
+	void (*ask)(void *, void *) = (void (*)(void *, void *))get(instance, "vkGetPhysicalDeviceFeatures2");
 	void (*destroy)(void *, const void *) = (void (*)(void *, const void *))get(instance, "vkDestroyInstance");
-	if (!list || !describe || !destroy) {
+	if (!list || !describe || !ask || !destroy) {
 		*error = strdup("its Vulkan is older than 1.1");
 		return -1;
 	}
@@ -88,11 +95,16 @@ int onering_vulkan(const char *library, onering_adapter *adapters, int max, char
 		struct driver_properties driver = {.type = 1000196000};
 		struct properties p = {.type = 1000059001, .next = &driver};
 		describe(devices[i], &p);
+		struct features half = {.type = 1000082000}; // shaderFloat16, shaderInt8
+		struct features storage = {.type = 1000083000, .next = &half}; // storageBuffer16BitAccess, uniformAndStorageBuffer16BitAccess
+		struct features f = {.type = 1000059000, .next = &storage};
+		ask(devices[i], &f);
 		onering_adapter *a = &adapters[i];
 		memset(a, 0, sizeof *a);
 		snprintf(a->name, sizeof a->name, "%s", p.name);
 		snprintf(a->driver, sizeof a->driver, "%s %s", driver.name, driver.info);
 		a->software = p.kind == kind_cpu;
+		a->half = half.at[0] && storage.at[0] && storage.at[1];
 		a->storage = p.limits.at[storage_range];
 		a->shared = p.limits.at[shared];
 		a->invocations = p.limits.at[invocations];

@@ -49,7 +49,11 @@ func testWebGPUNodes(t *testing.T) {
 					}
 				}
 			})
-			runAll(t, env, open(t, env, dir))
+			m := open(t, env, dir)
+			runAll(t, env, m)
+			if runtime.CheckFloat16(env) == nil {
+				runAll(t, env, m.half(t, env))
+			}
 		})
 	}
 	for _, kind := range []string{
@@ -61,6 +65,25 @@ func testWebGPUNodes(t *testing.T) {
 			t.Errorf("no graph %q was run; those that were are %v", kind, kinds)
 		}
 	}
+}
+
+// half is the model computing in float16, with the weights that it has now.
+func (m *model) half(t *testing.T, env *runtime.Env) *model {
+	t.Helper()
+	check(t, env.Download(m.weights))
+	adapter := m.ring.Adapter
+	if adapter != nil {
+		check(t, env.Download(adapter))
+	}
+	h := *m
+	h.arch.Type = models.F16
+	ring, err := runtime.NewRing(h.arch, h.weights)
+	check(t, err)
+	t.Cleanup(ring.Close)
+	if h.ring = ring; adapter != nil {
+		check(t, ring.Adapt(h.arch, adapter))
+	}
+	return &h
 }
 
 // runAll runs every kind of graph of a model.

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"strings"
 
 	"onering/models"
 	"onering/runtime"
@@ -15,20 +16,35 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	if compute.Type, ok = ComputeTypes[dtype]; !ok {
 		return compute, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
 	}
-	if compute.Type == models.BF16 && env.Device() == "cpu" {
-		return compute, fmt.Errorf("train: bfloat16: %s", BFloat16OnCPU)
+	if why := RefusedType(dtype, env.Device()); why != "" {
+		return compute, fmt.Errorf("train: %s: %s", dtype, why)
 	}
 	if env.Device() != "stand-in" { // whose tests want the CPU's bits
 		compute.Provider = runtime.ProviderOf(env)
 	}
-	if compute.Provider == models.WebGPU && compute.Type != models.F32 {
-		return compute, fmt.Errorf("train: %s: in 16 bits no graph has been run on %s yet: compute in float32", dtype, env.Device())
+	if compute.Type == models.F16 {
+		if err := runtime.CheckFloat16(env); err != nil {
+			return compute, fmt.Errorf("train: float16: %w", err)
+		}
 	}
 	return compute, nil
 }
 
 // BFloat16OnCPU says why no model computes in bfloat16 on the CPU.
 const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
+
+// RefusedType says why no model computes in a value of model.dtype on a value of
+// runtime.device; "" where that is not known of the two alone.
+func RefusedType(dtype, device string) string {
+	kind, _, _ := strings.Cut(device, ":")
+	switch {
+	case ComputeTypes[dtype] == models.BF16 && kind == "cpu":
+		return BFloat16OnCPU
+	case ComputeTypes[dtype] == models.BF16 && kind == "webgpu":
+		return "WebGPU has no bfloat16: compute in float32, or in float16 where the adapter has it (onering doctor --device webgpu says so)"
+	}
+	return ""
+}
 
 // ComputeTypes are the values of model.dtype. The tensors of a model folder may have
 // the same types.

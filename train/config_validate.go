@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"onering/data"
-	"onering/models"
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
@@ -26,7 +25,8 @@ func (c Config) Validate() error {
 	_, err := c.Model.PromptTemplate()
 	v.add("model.", err)
 	v.ranges("model.", &c.Model)
-	v.check("model.dtype", c.Model.DType, ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with runtime.device = \"cpu\": "+BFloat16OnCPU)
+	why := RefusedType(c.Model.DType, c.Runtime.Device)
+	v.check("model.dtype", c.Model.DType, why == "", fmt.Sprintf("with runtime.device = %q: %s", c.Runtime.Device, why))
 
 	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsReference(c.Objective.Settings),
 		"is for objectives that have a reference: opd, or kl_beta above 0")

@@ -45,9 +45,10 @@ func (a Architecture) forProvider(g *graph.Graph) {
 }
 
 // byProducts reports whether graphs for prompts compute attention by products, in
-// place of GroupQueryAttention.
+// place of GroupQueryAttention. In 16 bits too their operands are float32 then, as in
+// Layer, and what the cache holds has 16 bits.
 func (a Architecture) byProducts() bool {
-	return a.Provider != models.CPU && a.compute() == models.F32
+	return a.Provider == models.WebGPU || a.Provider == models.CUDA && a.compute() == models.F32
 }
 
 // cacheWidth is the width of a head in the cache: K, or the next multiple of 16
@@ -70,14 +71,14 @@ func (a decoding) promptProducts(g *graph.Graph, ids, x, cos, sin *graph.Node) a
 	return func(layer int, qkv *graph.Node, _ []graph.Cache) (*graph.Node, []graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		parts := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turn(layer, parts[0], pos, cos, sin), 1, hk, gk)
-		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(parts[1], a.KVHeads)}
+		turned := graph.Split(a.turned(layer, parts[0], pos, cos, sin), 1, hk, gk)
+		now := graph.Cache{K: heads(turned[1], a.KVHeads), V: heads(a.narrow(parts[1]), a.KVHeads)}
 		// As in Decode, the heads of a group are rows of one product.
-		q := graph.Reshape(heads(turned[0], a.Heads), 0, a.KVHeads, -1, a.HeadDim)
-		s := graph.Reshape(graph.MatMul(q, now.K, false, true, 1/math.Sqrt(float64(a.HeadDim))), 0, a.Heads, -1, 0)
+		q := graph.Reshape(heads(widen(turned[0]), a.Heads), 0, a.KVHeads, -1, a.HeadDim)
+		s := graph.Reshape(graph.MatMul(q, widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim))), 0, a.Heads, -1, 0)
 		p := graph.Reshape(graph.Softmax(graph.Add(s, mask)), 0, a.KVHeads, -1, 0)
-		o := graph.Reshape(graph.MatMul(p, now.V, false, false, 1), 0, a.Heads, -1, a.HeadDim)
-		return graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk), []graph.Cache{now}
+		o := graph.Reshape(graph.MatMul(p, widen(now.V), false, false, 1), 0, a.Heads, -1, a.HeadDim)
+		return a.narrow(graph.Reshape(graph.Transpose(o, 0, 2, 1, 3), -1, hk)), []graph.Cache{now}
 	}
 }
 

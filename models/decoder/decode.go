@@ -51,7 +51,7 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // is no multiple of 16, the caches have CacheWidth instead. There, and where
 // Compute is of 16 bits, pos int64 [B*T,1] is an input too.
 //
-// In float32 for CUDA there is no operator for it: pos and mask [T,T], that of
+// In float32 for CUDA, and for WebGPU, there is no operator for it: pos and mask [T,T], that of
 // Layer, come in place of seqlens, total and the caches past_key.i and
 // past_value.i, and present_key.i and present_value.i are the prompts' own keys
 // and values [B,G,T,K], finite beyond a prompt's end.
@@ -106,19 +106,19 @@ func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) atten
 // cache must hold finite numbers; cos, sin, weights and caches as for Prefill.
 // Outputs: hidden [B,D] and the caches, onto the inputs' buffers.
 //
-// For CUDA the mask is not an input of B*S numbers that change with every token
+// For CUDA and WebGPU the mask is not an input of B*S numbers that change with every token
 // but follows from pos and places int64 [S], the numbers from 0 to S-1.
 //
-// In 16 bits attention is the operator GroupQueryAttention, which has a
+// In 16 bits, but on WebGPU, attention is the operator GroupQueryAttention, which has a
 // fast kernel on GPUs: in place of at and mask there are seqlens int32 [B], the
 // tokens cached before as in pos, and total int32 [], the largest of them plus
 // 1. There is only the Direct form: the others are for a CPU's matrix product.
 func (a Architecture) Decode(form models.Form) (models.Program, error) {
 	d := decoding{a}
-	if a.compute() != models.F32 {
-		if form != models.Direct {
-			return models.Program{}, fmt.Errorf("decoder: decoding in %v has only the direct form, not %q", a.Type, "decode"+form.Suffix())
-		}
+	if a.compute() != models.F32 && form != models.Direct {
+		return models.Program{}, fmt.Errorf("decoder: decoding in %v has only the direct form, not %q", a.Type, "decode"+form.Suffix())
+	}
+	if a.compute() != models.F32 && !a.byProducts() {
 		return d.decoder("decode", 1, form, true, d.groupQuery)
 	}
 	p, err := d.decoder("decode"+form.Suffix(), 1, form, true, d.tokenProducts)
@@ -186,9 +186,9 @@ func (a decoding) partProducts(g *graph.Graph, n int, cos, sin *graph.Node) atte
 	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 		split := graph.Split(qkv, 1, hk+gk, gk)
-		turned := graph.Split(a.turn(layer, split[0], pos, cos, sin), 1, hk, gk)
+		turned := graph.Split(a.turned(layer, split[0], pos, cos, sin), 1, hk, gk)
 		if len(past) == 1 {
-			o, now := a.attendTo(parts[0], past[0], turned[0], turned[1], split[1])
+			o, now := a.attendTo(parts[0], past[0], turned[0], turned[1], a.narrow(split[1]))
 			return o, []graph.Cache{now}
 		}
 		outs, now, sizes := make([]*graph.Node, len(past)), make([]graph.Cache, len(past)), []*graph.Node{}
@@ -234,13 +234,13 @@ func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node)
 		return a.attendByRows(in, now, q), now
 	}
 	// The heads of a group are rows of one product with their keys.
-	s := graph.MatMul(heads(q, a.KVHeads, a.Heads/a.KVHeads), now.K, false, true, 1/math.Sqrt(float64(a.HeadDim)))
-	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), now.V, false, false, 1)
+	s := graph.MatMul(heads(widen(q), a.KVHeads, a.Heads/a.KVHeads), widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim)))
+	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), widen(now.V), false, false, 1)
 	if a.cacheWidth() != a.HeadDim {
 		g := o.Graph()
 		o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
 	}
-	return graph.Reshape(o, -1, a.Heads*a.HeadDim), now
+	return a.narrow(graph.Reshape(o, -1, a.Heads*a.HeadDim)), now
 }
 
 // attendByRows is attendTo for a CPU: each head is a row alone of products with the
@@ -269,6 +269,11 @@ func (a decoding) turn(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
 		return x
 	}
 	return graph.Rotary(x, pos, cos, sin)
+}
+
+// turned is turn in float32 for x in the type of the products.
+func (a decoding) turned(layer int, x, pos, cos, sin *graph.Node) *graph.Node {
+	return a.narrow(a.turn(layer, widen(x), pos, cos, sin))
 }
 
 // An attention is one layer's: from qkv [N,(H+2G)*K] and the cache, if there is
@@ -382,11 +387,12 @@ func (a decoding) separateQKV(h *graph.Node, weights *weights) *graph.Node {
 	return graph.Concat(1, parts...)
 }
 
-// normQK is qkv [N,(H+2G)*K] with the RMSNorm of each head of q and k.
+// normQK is qkv [N,(H+2G)*K] in float32 with the RMSNorm of each head of q and k, which
+// are rounded when they are turned, as in Layer.
 func (a decoding) normQK(qkv, q, k *graph.Node) *graph.Node {
 	hk, gk := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	parts := graph.Split(widen(qkv), 1, hk, gk, gk)
-	return a.narrow(graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2]))
+	return graph.Concat(1, a.normHeads(parts[0], q), a.normHeads(parts[1], k), parts[2])
 }
 
 // onto is sum + the product of a module with x [N,in].

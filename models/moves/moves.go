@@ -19,6 +19,8 @@ const (
 	ToOut   = "to_out"   // int32 [M,u], onto to
 	Size    = "size"     // int64 [1]
 	Zeros   = "zeros"    // float32 [n]
+	Number  = "number"   // float32 [1]
+	Rounded = "rounded"  // float32 [1]
 )
 
 // Name returns the name of an input or output of buffer i.
@@ -71,6 +73,25 @@ func Apart(p models.Program) (models.Program, error) {
 	}
 	p.ONNX = model
 	return p, nil
+}
+
+// Half rounds a number to float16 and back, where a device computes in it: Number ->
+// Rounded.
+func Half() models.Program {
+	cast := func(from, to string, t onnx.ElemType) onnx.Node {
+		return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
+	}
+	g := onnx.Graph{
+		Nodes: []onnx.Node{
+			cast(Number, "half", onnx.Float16),
+			{Op: "Add", Inputs: []string{"half", "half"}, Outputs: []string{"twice"}},
+			{Op: "Sub", Inputs: []string{"twice", "half"}, Outputs: []string{"once"}},
+			cast("once", Rounded, onnx.Float),
+		},
+		Inputs:  []onnx.ValueInfo{info(Number, onnx.Float, "1")},
+		Outputs: []onnx.ValueInfo{info(Rounded, onnx.Float, "1")},
+	}
+	return program("moves.half", g, nil)
 }
 
 // info declares an input or output; sizes are letters, or 1.

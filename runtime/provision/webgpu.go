@@ -88,6 +88,7 @@ type Adapter struct {
 	Name     string `json:"name"`
 	Driver   string `json:"driver"`
 	Software bool   `json:"software"`
+	Float16  bool   `json:"float16"` // whether kernels compute in it; of Vulkan's adapters
 	// Limits of a kernel: the bytes of a buffer, the bytes that a workgroup shares,
 	// and how many invocations it has.
 	MaxBuffer    int64 `json:"max_buffer"`

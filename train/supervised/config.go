@@ -9,7 +9,6 @@ import (
 	"math"
 
 	"onering/data"
-	"onering/models"
 	"onering/models/adamw"
 	"onering/settings"
 	"onering/tokenize"
@@ -131,7 +130,8 @@ func (c Config) Validate() error {
 			check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	check("model.dtype", c.Model.DType, train.ComputeTypes[c.Model.DType] != models.BF16 || c.Runtime.Device != "cpu", "with the device cpu: "+train.BFloat16OnCPU)
+	why := train.RefusedType(c.Model.DType, c.Runtime.Device)
+	check("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
 	check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
 	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
