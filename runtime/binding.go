@@ -131,7 +131,7 @@ func (b *Binding) Run() error {
 }
 
 // littleBytes is up to which size an input is compared with what was copied last.
-const littleBytes = 4096
+const littleBytes = 1 << 16
 
 // ready prepares a run on Values of which some may be in another memory than the
 // session's. ONNX Runtime copies such an input when it is bound, so ready binds it

@@ -177,7 +177,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 			return err
 		}
 	}
-	return d.sample(d, slots, uniforms, next, logp, entropy)
+	return d.sample(d, &d.tokenChooser.hidden, slots, uniforms, next, logp, entropy)
 }
 
 // A stepKind is what Programs for a step differ in.
@@ -262,10 +262,7 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 		return err
 	}
 	d.cache.stepped()
-	if err := d.orderHidden(&s.hidden, slots); err != nil {
-		return err
-	}
-	return d.sample(d, slots, uniforms, next, logp, entropy)
+	return d.sampleInRows(&s.hidden, slots, uniforms, next, logp, entropy)
 }
 
 // views returns the rows of the cache that a step over n sequences computes, by part.
@@ -382,24 +379,23 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 	return s.places.push()
 }
 
-// orderHidden copies the hidden states for sampling, in the order of the slots.
-// Rows that follow one another are copied together.
-func (d *Decoder) orderHidden(from *buffer, slots []int) error {
-	n, width := len(slots), d.geometry.Hidden
-	to := &d.tokenChooser.hidden
-	if _, err := to.of(int64(d.rows(n)), int64(width)); err != nil {
+// sampleInRows samples with the hidden states of a step, whose rows are those of the cache.
+func (d *Decoder) sampleInRows(hidden *buffer, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	n := len(slots)
+	inRow, us := make([]int, n), make([]float32, n)
+	for i, slot := range slots {
+		row := d.cache.rowOf(slot)
+		inRow[row], us[row] = slot, uniforms[i]
+	}
+	ids, logps, entropies := make([]int32, n), make([]float32, n), make([]float32, n)
+	if err := d.sample(d, hidden, inRow, us, ids, logps, entropies); err != nil {
 		return err
 	}
-	var runs []buffers.Runs
-	for i := 0; i < n; {
-		row, run := d.cache.rowOf(slots[i]), 1
-		for i+run < n && d.cache.rowOf(slots[i+run]) == row+run {
-			run++
-		}
-		runs = append(runs, buffers.Runs{To: i * width, From: row * width, Width: run * width, Count: 1})
-		i += run
+	for i, slot := range slots {
+		row := d.cache.rowOf(slot)
+		next[i], logp[i], entropy[i] = ids[row], logps[row], entropies[row]
 	}
-	return to.copyRuns(from, runs...)
+	return nil
 }
 
 // Free gives a slot back.

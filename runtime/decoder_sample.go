@@ -17,7 +17,7 @@ type tokenChooser struct {
 	bySlot   []sampler.Sampling // of slots that have one of their own; else zero
 
 	sessions           map[sampleKind]*Binding
-	hidden             buffer // [B,D], the normed states of the rows
+	hidden             buffer // [B,D], the normed states of rows that begin
 	part               buffer // [B,D], those of the rows that sample in one way
 	inverseTemperature buffer
 	uniforms           buffer
@@ -118,16 +118,14 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	return b, nil
 }
 
-// sample chooses a token for each of the slots, whose states are the first rows of
-// s.hidden.
-func (s *tokenChooser) sample(d *Decoder, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// sample chooses a token for each of the slots, whose normed states [B,D] are the first
+// rows of hidden.
+func (s *tokenChooser) sample(d *Decoder, hidden *buffer, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	ways := s.ways(slots)
 	if len(ways) == 1 {
-		return s.sampleRows(d, ways[0].Sampling, len(slots), uniforms, next, logp, entropy)
+		return s.sampleRows(d, hidden, ways[0].Sampling, len(slots), uniforms, next, logp, entropy)
 	}
-	all, width := s.hidden, d.geometry.Hidden
-	s.hidden = s.part
-	defer func() { s.part, s.hidden = s.hidden, all }()
+	width := d.geometry.Hidden
 	for _, way := range ways {
 		rows := way.rows
 		if d.invariant && len(rows) == 1 {
@@ -135,7 +133,7 @@ func (s *tokenChooser) sample(d *Decoder, slots []int, uniforms []float32, next 
 		}
 		n := len(rows)
 		us, ids, logps, entropies := make([]float32, n), make([]int32, n), make([]float32, n), make([]float32, n)
-		if _, err := s.hidden.of(int64(d.rows(n)), int64(width)); err != nil {
+		if _, err := s.part.of(int64(d.rows(n)), int64(width)); err != nil {
 			return err
 		}
 		runs := make([]buffers.Runs, n)
@@ -143,10 +141,10 @@ func (s *tokenChooser) sample(d *Decoder, slots []int, uniforms []float32, next 
 			us[i] = uniforms[row]
 			runs[i] = buffers.Runs{To: i * width, From: row * width, Width: width, Count: 1}
 		}
-		if err := s.hidden.copyRuns(&all, runs...); err != nil {
+		if err := s.part.copyRuns(hidden, runs...); err != nil {
 			return err
 		}
-		if err := s.sampleRows(d, way.Sampling, n, us, ids, logps, entropies); err != nil {
+		if err := s.sampleRows(d, &s.part, way.Sampling, n, us, ids, logps, entropies); err != nil {
 			return err
 		}
 		for i, row := range rows {
@@ -183,8 +181,8 @@ func (s *tokenChooser) ways(slots []int) []way {
 	return ways
 }
 
-// sampleRows chooses a token for each of the first n rows of s.hidden, in the same way.
-func (s *tokenChooser) sampleRows(d *Decoder, x sampler.Sampling, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// sampleRows chooses a token for each of the first n rows of hidden, in the same way.
+func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, x sampler.Sampling, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	if x.Temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
@@ -195,7 +193,7 @@ func (s *tokenChooser) sampleRows(d *Decoder, x sampler.Sampling, n int, uniform
 	}
 	rows := int64(d.rows(n))
 	b := binder{b: binding}
-	v, err := s.hidden.of(rows, int64(d.geometry.Hidden))
+	v, err := hidden.of(rows, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
 	inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature)
 	if choice != models.Greedy {
