@@ -132,6 +132,9 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 			m.close()
 		}
 		process.Lock()
+		if err != nil && d.webgpu { // whose provider, where it takes no adapter, crashes as the environment ends
+			return nil, err
+		}
 		if err != nil {
 			return nil, errors.Join(err, releaseLocked())
 		}
