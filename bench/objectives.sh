@@ -69,7 +69,7 @@ fi
 
 [ -e $out/scratch/config.json ] || scratch
 [ -e $out/teacher/config.json ] || teacher
-[ $# -gt 0 ] || set -- long on-policy exponent off-policy off-policy-more on-policy-more
+[ $# -gt 0 ] || set -- long on-policy exponent off-policy off-policy-more on-policy-more long-more two-rewards
 through=yes
 for task in "$@"; do
 	if ! tune "$task" || ! sweep "sweep-$task" "$task"; then
