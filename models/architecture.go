@@ -86,6 +86,20 @@ func (g Geometry) StashBytes(level Stash, n int) int {
 	return kept
 }
 
+// Fuller returns how many layers can keep StashAll in so many bytes from a pass over n
+// tokens where all others keep level, and what all keep then.
+func (g Geometry) Fuller(level Stash, n, bytes int) (layers, kept int) {
+	kept = g.StashBytes(level, n)
+	if level >= StashAll {
+		return g.Layers, kept
+	}
+	if each := (g.StashBytes(StashAll, n) - kept) / max(1, g.Layers); each > 0 && bytes > kept {
+		layers = min(g.Layers, (bytes-kept)/each)
+		kept += layers * each
+	}
+	return layers, kept
+}
+
 // An Architecture builds the Programs of one model. Each names its weight
 // inputs as the Layout does, but for the layer Programs, whose weights are
 // named without their LayerPrefix: one session serves all layers.

@@ -29,8 +29,9 @@ func TestPassesShareActivations(t *testing.T) {
 			batch[i] = append(batch[i], runtime.Sequence{Tokens: tokens, Prompt: 4})
 		}
 	}
+	most := 0 // what one pass may take
 	run := func(stash models.Stash, keep bool) (logp []float32, gradients []float32, sets [2]int, bytes [2]int) {
-		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: stash, HeadRows: 16})
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: stash, StashBytes: most, HeadRows: 16})
 		check(t, err)
 		defer l.Close()
 		var open []*runtime.Pass
@@ -70,6 +71,22 @@ func TestPassesShareActivations(t *testing.T) {
 		withLogP, withGradients, _, _ := run(models.StashLogits, keep)
 		if !slices.Equal(logp, withLogP) || !slices.Equal(gradients, withGradients) {
 			t.Errorf("keep %v: passes that keep their logits differ from those that compute them again", keep)
+		}
+	}
+	g := ring.Arch.Geometry()
+	_, _, _, less := run(models.StashAttention, true)
+	n := len(batch[0][0].Tokens) + len(batch[0][1].Tokens) + len(batch[0][2].Tokens) - 3 // tokens of the first pass, which keeps more
+	for _, full := range []int{1, layers} {
+		_, base := g.Fuller(models.StashAttention, n, 0)
+		_, all := g.Fuller(models.StashAll, n, 0)
+		each := (all - base) / layers
+		most = base + full*each + each/2
+		fullerLogP, fullerGradients, _, fuller := run(models.StashAttention, true)
+		if !slices.Equal(logp, fullerLogP) || !slices.Equal(gradients, fullerGradients) {
+			t.Errorf("%d layers that keep all: log-probs or gradients differ from those of passes that keep nothing", full)
+		}
+		if more := fuller[1] - less[1]; more < full*each || more > full*each*9/8+8*layers {
+			t.Errorf("%d layers that keep all in one of %d passes take %d bytes more, want %d and up to an eighth more", full, passes, more, full*each)
 		}
 	}
 }

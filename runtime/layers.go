@@ -12,12 +12,8 @@ import (
 // back.
 func (p *Pass) layersForward(keep bool) (*activations, error) {
 	l := p.learner
-	s, err := l.sessions(p.blocks)
-	if err != nil {
-		return nil, err
-	}
-	a := l.takeActivations(s.stash)
-	if err := p.fillActivations(a, s, keep); err != nil {
+	a := l.takeActivations(p.n, keep)
+	if err := p.fillActivations(a, keep); err != nil {
 		l.giveActivations(a)
 		return nil, err
 	}
@@ -25,7 +21,7 @@ func (p *Pass) layersForward(keep bool) (*activations, error) {
 }
 
 // fillActivations runs the layers and the final norm and writes to a.
-func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) error {
+func (p *Pass) fillActivations(a *activations, keep bool) error {
 	l := p.learner
 	if err := l.tables.causal(p.longest); err != nil {
 		return err
@@ -38,11 +34,15 @@ func (p *Pass) fillActivations(a *activations, s *layerSessions, keep bool) erro
 		return err
 	}
 	for i := range l.geometry.Layers {
+		s, err := l.sessions(p.form(a, i))
+		if err != nil {
+			return err
+		}
 		bind := binder{b: s.forward[i]}
 		p.bindLayer(&bind, i, a.input(i, keep))
 		y, err := a.input(i+1, keep).of(p.streamShape()...)
 		bind.out(ports.StreamOut, y, err)
-		stash := a.stashed(i, keep)
+		stash := a.stashed(i, keep, s.stash)
 		for j, port := range s.stash {
 			v, err := p.stashValue(port, &stash[j])
 			bind.out(port.Name, v, err)
@@ -76,11 +76,11 @@ func (p *Pass) layersBackward(dxr *Value) error {
 	if err := l.rows.scatter(dxr, p.packed.places.value, dy); err != nil {
 		return err
 	}
-	s, err := l.sessions(p.blocks)
-	if err != nil {
-		return err
-	}
 	for i := l.geometry.Layers - 1; i >= 0; i-- {
+		s, err := l.sessions(p.form(a, i))
+		if err != nil {
+			return err
+		}
 		bind := binder{b: s.backward[i]}
 		p.bindLayer(&bind, i, &a.x[i])
 		bind.in(ports.Valid, p.packed.valid.value, nil)
@@ -107,6 +107,15 @@ func (p *Pass) layersBackward(dxr *Value) error {
 		l.options.Final(0)
 	}
 	return nil
+}
+
+// form is that of layer i's Programs in a pass whose activations are a.
+func (p *Pass) form(a *activations, i int) layerForm {
+	f := layerForm{p.blocks, p.learner.options.Stash}
+	if i < a.full {
+		f.stash = max(f.stash, models.StashAll)
+	}
+	return f
 }
 
 // bindLayer binds the inputs that the forward and the backward Program of a layer
@@ -152,6 +161,7 @@ func (p *Pass) stashValue(port models.Port, b *buffer) (*Value, error) {
 type activations struct {
 	x     []buffer   // the input [N,D] of each layer, and the last layer's output
 	stash [][]buffer // for each layer, what forward keeps for backward
+	full  int        // the first so many layers keep all
 	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
 	// logits [n,v] of each slice of the vocabulary, where they are kept
 	logits []buffer
@@ -161,6 +171,7 @@ type activations struct {
 type spare struct {
 	packed      []*packed
 	activations []*activations
+	fuller      *activations // in use by the one pass that keeps more than the others; or nil
 }
 
 func (s *spare) close() {
@@ -172,9 +183,8 @@ func (s *spare) close() {
 	}
 }
 
-// takeActivations returns a set that no pass uses, for layers that stash these
-// ports.
-func (l *Learner) takeActivations(ports []models.Port) *activations {
+// takeActivations returns a set that no pass uses, for n tokens.
+func (l *Learner) takeActivations(n int, keep bool) *activations {
 	a := &activations{xr: l.env.buffer(models.F32), h: l.env.buffer(models.F32)}
 	if s := &l.spare; len(s.activations) > 0 {
 		last := len(s.activations) - 1
@@ -184,12 +194,12 @@ func (l *Learner) takeActivations(ports []models.Port) *activations {
 		a.logits = append(a.logits, l.env.buffer(models.F32))
 	}
 	for len(a.x) <= l.geometry.Layers {
-		a.x = append(a.x, l.env.buffer(models.F32))
-		var stash []buffer
-		for _, p := range ports {
-			stash = append(stash, l.env.buffer(p.DType))
+		a.x, a.stash = append(a.x, l.env.buffer(models.F32)), append(a.stash, nil)
+	}
+	if a.full = 0; keep && l.spare.fuller == nil {
+		if a.full, _ = l.geometry.Fuller(l.options.Stash, n, l.options.StashBytes); a.full > 0 {
+			l.spare.fuller = a
 		}
-		a.stash = append(a.stash, stash)
 	}
 	return a
 }
@@ -197,6 +207,9 @@ func (l *Learner) takeActivations(ports []models.Port) *activations {
 // giveActivations gives a set back. Its content stays until the next pass.
 func (l *Learner) giveActivations(a *activations) {
 	if a != nil {
+		if l.spare.fuller == a {
+			l.spare.fuller = nil
+		}
 		l.spare.activations = append(l.spare.activations, a)
 	}
 }
@@ -210,12 +223,21 @@ func (a *activations) input(i int, keep bool) *buffer {
 	return &a.x[i]
 }
 
-// stashed returns the buffers of layer i's stash: its own if the pass is kept.
-func (a *activations) stashed(i int, keep bool) []buffer {
+// stashed returns the buffers of layer i's stash: its own if the pass is kept. Those of
+// an earlier pass that kept more are freed.
+func (a *activations) stashed(i int, keep bool, ports []models.Port) []buffer {
 	if !keep {
 		i = 0
 	}
-	return a.stash[i]
+	s := a.stash[i]
+	for j := len(s); j < len(ports); j++ {
+		s = append(s, buffer{memory: a.h.memory, dtype: ports[j].DType})
+	}
+	for j := len(ports); j < len(s); j++ {
+		s[j].close()
+	}
+	a.stash[i] = s
+	return s[:len(ports)]
 }
 
 // slice returns the buffer of the logits of slice i: its own if the pass is kept.

@@ -25,8 +25,11 @@ func (s Sequence) fed() int {
 // LearnerOptions tune the memory and speed of a Learner. They change results by
 // rounding only.
 type LearnerOptions struct {
-	// Stash is how much of the forward pass is kept for the backward pass.
+	// Stash is how much of the forward pass is kept for the backward pass, at least.
 	Stash models.Stash
+	// StashBytes is what one of the passes that are kept at the same time may take, so
+	// that as many of its layers as that has room for keep all. It changes no bits.
+	StashBytes int
 	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
 	// means 8176.
 	HeadRows int
@@ -68,7 +71,7 @@ type Learner struct {
 	options   LearnerOptions
 	gradients *arena // holds Gradients; nil with ScoreOnly
 	rows      rowOperations
-	layers    map[int]*layerSessions // by the number of query blocks
+	layers    map[layerForm]*layerSessions
 	norm      *normSessions
 	head      *headSessions
 	tables    tables
@@ -81,6 +84,12 @@ type backward struct {
 	dx     [2]buffer // the gradients of a layer's output and input, in turns
 	failed error     // the error of ZeroGradients, which Backward returns
 	final  []int     // what Final is told after layer i; after the head where i is Layers
+}
+
+// A layerForm is what the Programs of a layer depend on.
+type layerForm struct {
+	blocks int // of queries
+	stash  models.Stash
 }
 
 // layerSessions are the bindings of each layer to the two layer Programs.
@@ -104,9 +113,9 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 		o.HeadRows = r.Arch.Geometry().Vocab
 	}
 	if o.ScoreOnly = o.ScoreOnly || o.Base; o.ScoreOnly {
-		o.Stash = models.StashInput // nothing is kept
+		o.Stash, o.StashBytes = models.StashInput, 0 // nothing is kept
 	}
-	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[int]*layerSessions),
+	l := &Learner{env: e, ring: r, geometry: r.Arch.Geometry(), options: o, layers: make(map[layerForm]*layerSessions),
 		tables: newTables(e), back: backward{dx: [2]buffer{e.buffer(models.F32), e.buffer(models.F32)}}}
 	if err := l.open(); err != nil {
 		l.Close()
@@ -171,13 +180,13 @@ func (l *Learner) bindWeights(b *Binding, prefix string) error {
 	})
 }
 
-// sessions returns the layer Programs for a number of query blocks. It loads them
-// when they are first asked for.
-func (l *Learner) sessions(blocks int) (*layerSessions, error) {
-	if s := l.layers[blocks]; s != nil {
+// sessions returns the layer Programs of a form. It loads them when they are first
+// asked for.
+func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
+	if s := l.layers[f]; s != nil {
 		return s, nil
 	}
-	forward, backward, err := l.arch().Layer(l.options.Stash, blocks)
+	forward, backward, err := l.arch().Layer(f.stash, f.blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +204,7 @@ func (l *Learner) sessions(blocks int) (*layerSessions, error) {
 			return nil, err
 		}
 	}
-	l.layers[blocks] = s
+	l.layers[f] = s
 	return s, nil
 }
 

@@ -41,6 +41,9 @@ func (c Config) work(g models.Geometry, n, size int64, split Split) work {
 	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
 	w.level = learn.StashFor(g, int(n), max(c.Train.MicroTokens, int(w.length)))
 	w.one = int64(g.StashBytes(w.level, int(w.micro)))
+	if w.level < models.StashAll && !c.LoRA.On { // a shorter one keeps more
+		w.one = max(w.one, int64(min(learn.StashBytes(g, int(n)), g.StashBytes(models.StashAll, int(w.micro)))))
+	}
 	w.kept = min(int64(g.StashBytes(w.level, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
 	return w
 }

@@ -47,7 +47,7 @@ func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, 
 	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
 		Optimizer: o.AdamW,
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, Stash: policy.Stash(max(c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens))),
+		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, StashBytes: StashBytes(policy), Stash: policy.Stash(max(c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens))),
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
 		Observe:         learn.Timing(clock),
 		Log:             log,

@@ -156,7 +156,7 @@ func TestEstimateAdvice(t *testing.T) {
 	}
 	// Whatever there is between the least and the most: the settings that the error
 	// names fit, by an estimate of their own.
-	c.Train.BatchSize, c.Train.MicroTokens, c.Rollout.MaxNewTokens = 1024, 2048, 400
+	c.Train.BatchSize, c.Train.MicroTokens, c.Rollout.MaxNewTokens = 1024, 3560, 400
 	model = math1B5
 	if e, err = EstimateMemory(c, model, Split{}); err != nil {
 		t.Fatal(err)

@@ -383,6 +383,15 @@ func (p *Policy) Stash(tokens int) models.Stash {
 	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
 }
 
+// StashBytes is what one forward pass may keep; see learn.StashBytes. Beside an adapter,
+// which is trained to take little memory, it is 0.
+func StashBytes(p *Policy) int {
+	if p.Adapter != nil {
+		return 0
+	}
+	return learn.StashBytes(p.Geometry(), len(p.Weights.Data))
+}
+
 // LoadExact reads the weights of a checkpoint of the policy's shape as they were
 // in training, to the bit. They are not yet on a device.
 func (p *Policy) LoadExact(checkpoint string) error {

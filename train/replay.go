@@ -51,7 +51,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
 		// The norm of the gradients is the optimizer's to compute.
 		Optimizer:   adamw.Default(),
-		Temperature: f.Temperature, MicroTokens: f.MicroTokens, Stash: policy.Stash(f.MicroTokens),
+		Temperature: f.Temperature, MicroTokens: f.MicroTokens, Stash: policy.Stash(f.MicroTokens), StashBytes: StashBytes(policy),
 		EntropyGradient: objectives.WeighsEntropy(o),
 	})
 	if err != nil {

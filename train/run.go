@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"time"
 
 	"onering/reward"
 	"onering/train/grades"
+	"onering/train/limits"
 	"onering/train/metrics"
 	"onering/train/rundir"
 	"onering/train/saving"
@@ -158,6 +160,11 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 		return err
 	})
 	t.clock.Enter(metrics.PhaseOther)
+	if t.learner.policy.Weights.Parameters() >= limits.Smallest {
+		// Caches that were too small for a longer response are garbage, which would lie
+		// beside the activations of all steps: these allocate little, so nothing collects it.
+		debug.FreeOSMemory()
+	}
 	if err == nil {
 		err = t.learner.checkSampled(r)
 	}

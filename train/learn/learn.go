@@ -102,8 +102,10 @@ type Options struct {
 	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
 	// sequence goes alone.
 	MicroTokens int
-	// Stash is how much forward passes keep for the backward pass; see StashFor.
+	// Stash is how much forward passes keep for the backward pass, at least; see StashFor.
 	Stash models.Stash
+	// StashBytes is what one of them may take to keep more; see the function.
+	StashBytes int
 	// EntropyGradient allows derivatives with respect to the entropy.
 	EntropyGradient bool
 	// Ranks are the processes that take the step together; nil is this one alone.
@@ -145,7 +147,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Stepper{options: o, limit: microLimit{o.MicroTokens, o.Log}, scaling: lossScaling{ring: ring, log: o.Log}}
-	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, EntropyGradient: o.EntropyGradient, Final: s.final})
+	learner, err := env.NewLearner(ring, runtime.LearnerOptions{Stash: o.Stash, StashBytes: o.StashBytes, EntropyGradient: o.EntropyGradient, Final: s.final})
 	if err != nil {
 		return nil, err
 	}

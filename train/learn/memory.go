@@ -11,6 +11,8 @@ const (
 	// stashShare is how much of the memory of weights, gradients and moments the
 	// kept forward pass of one micro-batch may take.
 	stashShare = 0.2
+	// fullerShare is how much of it a short one may take to keep more than StashFor says.
+	fullerShare = 0.15
 	// keptShare is how much of the memory of the weights the forward passes of
 	// one step may keep until their backward passes. The layers of further
 	// passes are computed again before their backward pass.
@@ -38,6 +40,16 @@ func StashFor(g models.Geometry, parameters, tokens int) models.Stash {
 		}
 	}
 	return models.StashInput
+}
+
+// StashBytes is what the kept forward pass of one micro-batch may take: that of a short
+// one keeps all of some layers or of all where StashFor keeps less. It is 0 where layers
+// compute in 16 bits.
+func StashBytes(g models.Geometry, parameters int) int {
+	if g.Compute != models.F32 {
+		return 0
+	}
+	return max(smallStash, int(fullerShare*4*4*float64(parameters)))
 }
 
 // KeptBytes is how much the forward passes of a step may keep in all, besides the

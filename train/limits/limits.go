@@ -6,6 +6,7 @@ package limits
 import (
 	"fmt"
 	"math"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ func Measure(env *runtime.Env) (Peaks, error) {
 	}
 	seconds = fastest(func() { copyAtOnce(to, from, env.Threads()) })
 	p.Bytes = 8 * peakFloats / seconds
+	from, to = nil, nil
+	debug.FreeOSMemory() // else both would lie beside the next round
 	return p, nil
 }
 
