@@ -7,7 +7,7 @@
 #
 # A rank that is killed must end all ranks within the timeout of ten seconds. With SIGNAL
 # = STOP the heartbeat has to find it, and a rank that is stopped while MPI starts is
-# found after a minute: 75 seconds. Exits with 1 if one took longer, or if an end differs.
+# found after 15 seconds: 30 seconds. Exits with 1 if one took longer, or if an end differs.
 # Needs Open MPI and Linux.
 set -euo pipefail
 onering=$(realpath "$1")
@@ -16,7 +16,7 @@ times=${3:-20}
 signal=${4:-KILL}
 timeout=10 # distributed.timeout
 within=$((timeout * 1000))
-[ "$signal" = KILL ] || within=75000
+[ "$signal" = KILL ] || within=30000
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mkdir -p "$folder"
 settings=(--set train.rounds=8 --set train.save_steps=2 --set rollout.prompts_per_round=16 --set train.batch_size=32

@@ -32,7 +32,7 @@ type Options struct {
 	// Version is onering's; ranks of another version are refused.
 	Version string
 	// Timeout is how long a rank may give no sign of life, and how long MPI may take to
-	// end and, where that is more than a minute, to start. 0 is DefaultTimeout.
+	// end and, where that is more than 15 seconds, to start. 0 is DefaultTimeout.
 	Timeout time.Duration
 	// Say is told why all ranks end, on one rank. Nil writes to stderr.
 	Say func(text string)
@@ -40,6 +40,9 @@ type Options struct {
 
 // DefaultTimeout is how long a rank may give no sign of life.
 const DefaultTimeout = time.Minute
+
+// startTimeout is how long MPI may take to start, at least: ranks do not come at once.
+const startTimeout = 15 * time.Second
 
 // A Peer is a rank of the run.
 type Peer struct {
@@ -134,12 +137,13 @@ func start(ctx context.Context, o Options, launch Launch) (*World, error) {
 			w.loop.serve()
 		}
 	}()
+	within := max(o.Timeout, startTimeout)
 	select {
 	case err = <-started:
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-time.After(max(o.Timeout, time.Minute)):
-		return nil, fmt.Errorf("mpi: %s has not started after %v: MPI_Init waits for a rank that did not come so far, or for a network", lib.Name, max(o.Timeout, time.Minute))
+	case <-time.After(within):
+		return nil, fmt.Errorf("mpi: %s has not started after %v: MPI_Init waits for a rank that is stopped or did not come so far, or for a network; a longer distributed.timeout gives it more time", lib.Name, within)
 	}
 	if err != nil {
 		return nil, err
