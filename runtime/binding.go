@@ -102,6 +102,10 @@ func (b *Binding) give(side, i int, v *Value) (err error) {
 	return nil
 }
 
+// mostUnwaited is how many runs of a session on a GPU do not wait for it in a row. Only one
+// that waits gives back what the runs before it borrowed of the host.
+const mostUnwaited = 100
+
 // Run runs the Program. Every input must be bound. When it returns, outputs in the
 // host's memory are complete; on a device later calls see them complete.
 func (b *Binding) Run() error {
@@ -119,10 +123,12 @@ func (b *Binding) Run() error {
 		return err
 	}
 	m := b.s.env.memory
-	m.do(func() { err = check(C.onering_run(b.s.ptr, m.runs, b.ptr)) })
-	if err == nil && wait && m.runs != nil {
-		err = m.Wait()
+	options := m.runs
+	if wait || b.s.unwaited.Add(1) >= mostUnwaited {
+		options = nil
+		b.s.unwaited.Store(0)
 	}
+	m.do(func() { err = check(C.onering_run(b.s.ptr, options, b.ptr)) })
 	goruntime.KeepAlive(b) // and the Values that it holds, whose memory the run used
 	if err != nil {
 		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), err)

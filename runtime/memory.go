@@ -22,11 +22,13 @@ type memory struct {
 	buffers.Memory
 	thread // on which all runs are
 
-	name  string           // as Options.Device has it
-	info  *C.OrtMemoryInfo // describes the memory to ONNX Runtime; nil until the library is loaded
-	runs  *C.OrtRunOptions // of runs that return before they are complete; nil if none does
-	moves *graphMoves      // nil if the device itself moves its bytes
-	load  func(*Env) error // opens what takes sessions; nil if nothing does
+	name string           // as Options.Device has it
+	info *C.OrtMemoryInfo // describes the memory to ONNX Runtime; nil until the library is loaded
+	runs *C.OrtRunOptions // of runs that return before they are complete; nil if none does
+	// borrowed describes the host's memory that unfinished runs hold; nil if none does.
+	borrowed *C.OrtMemoryInfo
+	moves    *graphMoves      // nil if the device itself moves its bytes
+	load     func(*Env) error // opens what takes sessions; nil if nothing does
 	// provider adds the device's execution provider to the options of a session; nil
 	// means the CPU.
 	provider func(*C.OrtSessionOptions) error
@@ -49,13 +51,19 @@ func (m *memory) close() {
 }
 
 // describe sets info to memory of a device, by ONNX Runtime's name for its kind.
-func (m *memory) describe(kind string, id int) error {
+func (m *memory) describe(kind string, id int) (err error) {
+	m.info, err = deviceMemory(kind, id)
+	return err
+}
+
+// deviceMemory describes memory of a device to ONNX Runtime, by its name for the kind.
+func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 	name := C.CString(kind)
 	defer C.free(unsafe.Pointer(name))
-	if err := check(C.onering_device_memory(name, C.int(id), &m.info)); err != nil {
-		return fmt.Errorf("runtime: describing the memory of %s: %w", m, err)
+	if err := check(C.onering_device_memory(name, C.int(id), &info)); err != nil {
+		return nil, fmt.Errorf("runtime: describing the memory %s of device %d: %w", kind, id, err)
 	}
-	return nil
+	return info, nil
 }
 
 // A thread runs functions on one thread of the system. Go's code moves between

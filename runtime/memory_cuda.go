@@ -36,6 +36,9 @@ func openCUDA(o Options, id int) (*memory, error) {
 	if err := m.describe("Cuda", id); err != nil {
 		return nil, err
 	}
+	if m.borrowed, err = deviceMemory("CudaPinned", id); err != nil {
+		return nil, err
+	}
 	// By default ONNX Runtime waits for the GPU after each run, which would leave it
 	// idle between layers. The stream keeps the order without that.
 	if err := check(C.onering_unsynchronized(&m.runs)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"unicode/utf16"
 	"unsafe"
 
@@ -27,6 +28,8 @@ type Session struct {
 	ports [2][]port         // inputs, outputs
 	index [2]map[string]int // by name
 	sizes []string          // the dimensions that vary, such as "B"
+
+	unwaited atomic.Int64 // runs since one that waited for the device
 
 	mu       sync.Mutex
 	ptr      *C.OrtSession
@@ -209,14 +212,13 @@ func (s *Session) Close() error {
 	for b := range s.bindings {
 		b.free()
 	}
-	m, err := s.env.memory, error(nil)
-	if m.runs != nil {
-		// What a run borrowed of the host is given back when the GPU comes to that
-		// place. If the session is gone by then, its memory is freed from a callback of
-		// CUDA, where that is not allowed and ends the process.
-		err = m.Wait()
-	}
+	m := s.env.memory
+	borrowed, err := s.keepBorrowed()
 	m.do(func() { C.onering_release_session(s.ptr) })
+	if borrowed != nil {
+		err = errors.Join(err, m.Wait())
+		C.onering_release_allocator(borrowed)
+	}
 	s.ptr = nil
 	for side := range s.ports {
 		for _, p := range s.ports[side] {
@@ -224,6 +226,19 @@ func (s *Session) Close() error {
 		}
 	}
 	return errors.Join(err, release())
+}
+
+// keepBorrowed keeps what runs have borrowed of the host and not given back, until the
+// caller has waited for the device and releases it. The session gives it back from a
+// callback on CUDA's stream, which may not be the last to hold it: to free it there is an
+// error that ends the process. nil means that nothing is borrowed.
+func (s *Session) keepBorrowed() (a *C.OrtAllocator, err error) {
+	if m := s.env.memory; m.borrowed != nil {
+		if err = check(C.onering_allocator(s.ptr, m.borrowed, &a)); err != nil {
+			err = fmt.Errorf("runtime: program %q: pinned memory of %s: %w", s.name, m, err)
+		}
+	}
+	return a, err
 }
 
 // systemPath returns a path as ONNX Runtime takes it: on Windows UTF-16 with a zero
