@@ -59,7 +59,7 @@ func testWebGPUNodes(t *testing.T) {
 	for _, kind := range []string{
 		"prefill", "decode", "sample.draw", "sample.draw.min_p", "sample.filter", "sample.filter.min_p", "sample.greedy",
 		"layer.forward", "layer.backward", "norm.forward", "norm.backward", "head.forward", "head.target", "head.backward",
-		"rows.gather", "rows.add", "rows.pair", "adamw", "norm2", "moves.take", "moves.put", "moves.clear",
+		"rows.gather", "rows.add", "rows.pair", "adamw", "norm2", "moves.copy", "moves.within", "moves.clear",
 	} {
 		if !kinds[kind] {
 			t.Errorf("no graph %q was run; those that were are %v", kind, kinds)
