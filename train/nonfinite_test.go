@@ -19,7 +19,8 @@ import (
 	"onering/train"
 )
 
-// poison is an objective whose weights are NaN at some steps.
+// poison is an objective of which at some steps a weight is a value that is not finite, or
+// all weights of a trajectory are a large one.
 type poison struct {
 	objectives.Objective
 	steps map[int]bool
@@ -30,6 +31,11 @@ func (p poison) Weights(b objectives.Batch, w [][]float64) {
 	p.Objective.Weights(b, w)
 	if p.steps[b.Step] {
 		w[2][1] = p.value
+		if p.value-p.value == 0 {
+			for t := range w[2] {
+				w[2][t] = p.value
+			}
+		}
 	}
 }
 
@@ -97,7 +103,7 @@ func TestNonfiniteGradient(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	c := chaosConfig("reference", dir)
-	poisoned(&c, 1e38, 1)
+	poisoned(&c, 3e38, 1)
 	_, err := continueRun(env, c, false)
 	var e *train.FailedStepError
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "the gradient of ") {
