@@ -65,7 +65,7 @@ func TestElementTypes(t *testing.T) {
 
 // TestHalves reads bfloat16 as bytes and casts to float32.
 func TestHalves(t *testing.T) {
-	e := onCPU(t) // WebGPU has no float64, int64 or bfloat16
+	e := onCPU(t)                            // WebGPU has no float64, int64 or bfloat16
 	half := []uint16{0x3fc0, 0xc000, 0x4049} // 1.5, -2, 3.140625
 	x := must(runtime.NewTensor(models.BF16, unsafe.Slice((*byte)(unsafe.Pointer(&half[0])), 6), 3))(t)
 	defer x.Close()
