@@ -188,13 +188,13 @@ class Model:
 
     def backward(self, x, w):
         """Adds the gradients of sum_t w_t logp_t to the running ones."""
-        head, w = self.tensors[self.shape["head"]], np.array(w, np.float32)[:, None]
+        head, w, y = self.tensors[self.shape["head"]], np.array(w, np.float32), np.array(x.targets)
         dE = self.grads.tensors.get(self.shape["head"])  # none with an adapter
-        dh = w * head[x.targets]
-        if dE is not None:
-            np.add.at(dE, x.targets, w * x.h)
+        dh = np.zeros_like(x.h)
         for v in self.slices():
-            self.run("head.backward", h=x.h, E=head[v], z=x.z, w=w, dh=dh, dE=None if dE is None else dE[v])
+            here = (v.start <= y) & (y < v.stop)
+            self.run("head.backward", h=x.h, E=head[v], z=x.z, w=w[:, None], dh=dh, dE=None if dE is None else dE[v],
+                     at=np.stack([np.arange(len(y)), np.where(here, y - v.start, 0)], 1), dlogit=np.where(here, w, 0))
         dy = np.zeros((len(x.ids), self.shape["hidden_size"]), np.float32)
         dy[x.places] = self.run("norm.backward", dh=dh, **x.norm)["dx"]
         for i in reversed(range(self.shape["num_hidden_layers"])):
