@@ -24,7 +24,7 @@ import (
 func newSweep() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
-		Use:   "sweep FILE.toml",
+		Use:   "sweep FILE.toml...",
 		Short: "Run variants over seeds, and compare them",
 		Long: `Train every variant of a sweep with every seed, then print the means with
 their standard errors and the comparisons that the file states. Seeds are
@@ -52,11 +52,14 @@ or a grid of values, all combinations of which are run for every variant:
   "optimizer.learning_rate" = [1e-4, 2e-4]
 
 Runs that are finished are not run again: the same command continues a sweep
-that was stopped. Each run has its folder in --out, with report.html over all.`,
+that was stopped. Each run has its folder in --out, with report.html over all.
+Several files are swept one after the other, each in a folder of its name; run
+files among them, which have no [sweep], are left out.`,
 		Example: `  onering sweep runs/paper/sweep-main.toml
-  onering sweep -j 2 --plan runs/paper/sweep-main.toml`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args[0]) },
+  onering sweep -j 2 --plan runs/paper/sweep-main.toml
+  onering sweep -j 2 runs/bench/*.toml`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return o.each(c, args) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.out, "out", "", "folder of the runs; default: runs/out and the file's name")
@@ -75,6 +78,35 @@ type sweepOptions struct {
 	jobs           int
 	sets           []string
 	plan, markdown bool
+}
+
+// each runs the sweep files at paths. Of several, those that are no sweeps are left out.
+func (o sweepOptions) each(c *cobra.Command, paths []string) error {
+	if len(paths) == 1 {
+		return o.run(c, paths[0])
+	}
+	swept := 0
+	for _, path := range paths {
+		var file struct{ Sweep map[string]any }
+		if _, err := toml.DecodeFile(path, &file); err == nil && file.Sweep == nil {
+			fmt.Fprintf(c.ErrOrStderr(), "%s has no [sweep] and is left out\n", path)
+			continue
+		} // what else is wrong with a file run says
+		one := o
+		if o.out != "" {
+			one.out = filepath.Join(o.out, strings.TrimSuffix(filepath.Base(path), ".toml"))
+		}
+		if swept++; !o.plan {
+			fmt.Fprintf(c.OutOrStdout(), "%s\n", path)
+		}
+		if err := one.run(c, path); err != nil {
+			return err
+		}
+	}
+	if swept == 0 {
+		return usagef("none of the %d files is a sweep: name one with [sweep], such as runs/paper/sweep-main.toml", len(paths))
+	}
+	return nil
 }
 
 // run trains the runs of the sweep file at path and prints what they came to.
