@@ -8,6 +8,7 @@ import (
 
 	"onering/models"
 	"onering/models/adamw"
+	"onering/models/graph"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
@@ -24,8 +25,11 @@ func load(t *testing.T, p models.Program, err error) *graphtest.Graph {
 	return g
 }
 
+// plain leaves a graph as it is.
+func plain(*graph.Graph) {}
+
 func TestOfficialChecker(t *testing.T) {
-	norm, err := adamw.Norm2()
+	norm, err := adamw.Norm2(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +37,7 @@ func TestOfficialChecker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaled, err := adamw.Norm2Scaled()
+	scaled, err := adamw.Norm2Scaled(plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +54,7 @@ func TestOfficialChecker(t *testing.T) {
 
 // TestNorm2Scaled finds what is not finite, and only that.
 func TestNorm2Scaled(t *testing.T) {
-	p, err := adamw.Norm2Scaled()
+	p, err := adamw.Norm2Scaled(plain)
 	g := load(t, p, err)
 	g.Single = true
 	for _, tt := range []struct {
@@ -110,7 +114,7 @@ func TestCopy(t *testing.T) {
 }
 
 func TestNorm2(t *testing.T) {
-	p, err := adamw.Norm2()
+	p, err := adamw.Norm2(plain)
 	g := load(t, p, err)
 	for _, v := range [][]float64{{3}, {3, -4}, {1, 2, 3, 4, -5}, {0, 0}} {
 		want := 0.0
