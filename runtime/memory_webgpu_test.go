@@ -8,7 +8,6 @@ import (
 
 	"onering/models"
 	"onering/models/adamw"
-	"onering/models/graph"
 	"onering/models/ports"
 )
 
@@ -98,49 +97,5 @@ func TestWebGPUInPlace(t *testing.T) {
 	}
 	if results[0][0] == 0.5 {
 		t.Error("nothing was updated")
-	}
-}
-
-// TestWebGPUNorm: the sum of the squares of a few numbers has nothing of what was summed
-// before.
-func TestWebGPUNorm(t *testing.T) {
-	e := openOn(t, "webgpu")
-	p, err := adamw.Norm2(graph.Stock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	norm, err := loadBinding(e, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeSessions(norm)
-	sum := e.buffer(models.F32)
-	defer sum.close()
-	squares := func(n int64, value float32) float32 {
-		x := e.buffer(models.F32)
-		defer x.close()
-		if err := x.filled(value, n); err != nil {
-			t.Fatal(err)
-		}
-		b := binder{b: norm}
-		b.in(ports.Grad, x.value, nil)
-		v, err := sum.of()
-		b.out(ports.SquareSum, v, err)
-		if err := b.run(); err != nil {
-			t.Fatal(err)
-		}
-		got, err := pulled[float32](&sum)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got[0]
-	}
-	for n := range int64(70) {
-		if many := squares(5000, 64); many != 5000*64*64 {
-			t.Errorf("5,000 times 64: the sum of squares is %v", many)
-		}
-		if few := squares(n+1, 1); few != float32(n+1) {
-			t.Errorf("%d ones: the sum of squares is %v", n+1, few)
-		}
 	}
 }

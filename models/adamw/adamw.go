@@ -18,11 +18,9 @@ import (
 	"onering/models/ports"
 )
 
-// Norm2 sums the squares of g [n]: the output "sum" has no dimensions. form is applied to
-// the graph first, such as graph.Stock.
-func Norm2(form func(*graph.Graph)) (models.Program, error) {
+// Norm2 sums the squares of g [n]: the output "sum" has no dimensions.
+func Norm2() (models.Program, error) {
 	return graph.Build("norm2", func(g *graph.Graph) {
-		form(g)
 		g.Output(ports.SquareSum, graph.ReduceSumSquare(g.Float(ports.Grad, "n")))
 	})
 }
@@ -30,9 +28,8 @@ func Norm2(form func(*graph.Graph)) (models.Program, error) {
 // Norm2Scaled is Norm2 for gradients that are 1/unscale times too large: "sum"
 // is that of g*unscale, and "found" [1] is how many elements of g are infinite or
 // NaN.
-func Norm2Scaled(form func(*graph.Graph)) (models.Program, error) {
+func Norm2Scaled() (models.Program, error) {
 	return graph.Build("norm2.scaled", func(g *graph.Graph) {
-		form(g)
 		grad := g.Float(ports.Grad, "n")
 		g.Output(ports.SquareSum, graph.ReduceSumSquare(graph.Mul(grad, g.Float(ports.Unscale))))
 		finite := graph.LessOrEqual(graph.Abs(grad), g.Scalar(math.MaxFloat32))

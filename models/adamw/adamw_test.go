@@ -8,7 +8,6 @@ import (
 
 	"onering/models"
 	"onering/models/adamw"
-	"onering/models/graph"
 	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
@@ -25,11 +24,8 @@ func load(t *testing.T, p models.Program, err error) *graphtest.Graph {
 	return g
 }
 
-// plain leaves a graph as it is.
-func plain(*graph.Graph) {}
-
 func TestOfficialChecker(t *testing.T) {
-	norm, err := adamw.Norm2(plain)
+	norm, err := adamw.Norm2()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +33,7 @@ func TestOfficialChecker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scaled, err := adamw.Norm2Scaled(plain)
+	scaled, err := adamw.Norm2Scaled()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +50,7 @@ func TestOfficialChecker(t *testing.T) {
 
 // TestNorm2Scaled finds what is not finite, and only that.
 func TestNorm2Scaled(t *testing.T) {
-	p, err := adamw.Norm2Scaled(plain)
+	p, err := adamw.Norm2Scaled()
 	g := load(t, p, err)
 	g.Single = true
 	for _, tt := range []struct {
@@ -114,7 +110,7 @@ func TestCopy(t *testing.T) {
 }
 
 func TestNorm2(t *testing.T) {
-	p, err := adamw.Norm2(plain)
+	p, err := adamw.Norm2()
 	g := load(t, p, err)
 	for _, v := range [][]float64{{3}, {3, -4}, {1, 2, 3, 4, -5}, {0, 0}} {
 		want := 0.0

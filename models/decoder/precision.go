@@ -93,7 +93,7 @@ func (a Architecture) Copied() (from, to int) {
 // divides by the scale of the loss.
 func (a Architecture) GradNorm() (models.Program, error) {
 	if a.compute() == models.F16 {
-		return adamw.Norm2Scaled(a.forProvider)
+		return adamw.Norm2Scaled()
 	}
-	return adamw.Norm2(a.forProvider)
+	return adamw.Norm2()
 }

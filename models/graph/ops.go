@@ -290,11 +290,6 @@ func Softmax(x *Node) *Node {
 func reduce(op string, x *Node, axis int) *Node {
 	numbers(op, x)
 	axis = x.axis(op, axis)
-	if x.g.stock && len(x.shape) == 1 {
-		// Over all axes WebGPU's kernel takes four elements at once, and at the end of a
-		// tensor what lies behind it.
-		return Reshape(reduce(op, Reshape(x, 1, -1), 1), 1)
-	}
 	s := append(Shape{}, x.shape...)
 	s[axis] = Dim{N: 1}
 	return x.g.call(op, "", x.elem, s, []*Node{x, x.g.Ints(int64(axis))}, attr("keepdims", 1))
@@ -315,10 +310,7 @@ func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
 // ReduceSumSquare is the sum of squares of all elements, of no dimensions; no
 // gradient.
 func ReduceSumSquare(x *Node) *Node {
-	if numbers("ReduceSumSquare", x); x.g.stock {
-		sum := reduce("ReduceSumSquare", Reshape(x, -1), 0)
-		return x.g.call("Squeeze", "", x.elem, Shape{}, []*Node{sum, x.g.Ints(0)})
-	}
+	numbers("ReduceSumSquare", x)
 	return x.g.call("ReduceSumSquare", "", x.elem, Shape{}, []*Node{x}, attr("keepdims", 0))
 }
 
