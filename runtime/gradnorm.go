@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"onering/models"
 	"onering/models/ports"
@@ -24,8 +25,11 @@ type normProgram struct {
 }
 
 // A normSlice is a slice of the gradients, and the elements of sums and found for
-// it.
-type normSlice struct{ g, sum, found *Value }
+// it. The host sums one that is odd.
+type normSlice struct {
+	g, sum, found *Value
+	odd           bool
+}
 
 // openNorm loads the Program and cuts the gradients into slices.
 func (o *Optimizer) openNorm() error {
@@ -56,6 +60,9 @@ func (o *Optimizer) openNorm() error {
 		if s.found, err = n.found.view(i, 1); err != nil {
 			return err
 		}
+		// Of a tensor whose size is no multiple of four WebGPU's sum is now and then too
+		// large, as if it had what lies behind the end.
+		s.odd = o.env.memory.Cuts() && (bounds[i+1]-bounds[i])%4 != 0
 	}
 	return nil
 }
@@ -71,7 +78,7 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 		}
 	}
 	for i, s := range n.slices {
-		if !own(i) {
+		if !own(i) || s.odd {
 			continue
 		}
 		b.in(ports.Grad, s.g, nil)
@@ -97,6 +104,10 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 	for i, x := range singles {
 		switch {
 		case !own(i):
+		case n.slices[i].odd:
+			if sums[i], err = n.slices[i].onHost(unscales, scale); err != nil {
+				return nil, err
+			}
 		case unscales && found[i] != 0:
 			sums[i] = math.NaN()
 		default:
@@ -104,6 +115,24 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 		}
 	}
 	return sums, nil
+}
+
+// onHost is the sum of an odd slice, as the Program computes it.
+func (s normSlice) onHost(unscales bool, scale float64) (sum float64, err error) {
+	g := make([]float32, s.g.bytes/4)
+	if err := s.g.memory.Download(unsafe.Pointer(unsafe.SliceData(g)), s.g.data, s.g.bytes); err != nil {
+		return 0, err
+	}
+	for _, x := range g {
+		y := float64(x)
+		if unscales {
+			if y /= scale; x-x != 0 {
+				y = math.NaN()
+			}
+		}
+		sum += y * y
+	}
+	return sum, nil
 }
 
 // total adds the sums of all slices. With gradients in float16 it is ErrOverflow that
