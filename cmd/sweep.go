@@ -57,7 +57,7 @@ Several files are swept one after the other, each in a folder of its name; run
 files among them, which have no [sweep], are left out.`,
 		Example: `  onering sweep runs/paper/sweep-main.toml
   onering sweep -j 2 --plan runs/paper/sweep-main.toml
-  onering sweep -j 2 runs/bench/*.toml`,
+  onering sweep -j 2 runs/bench/sweep-on-policy.toml runs/bench/sweep-long.toml`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.each(c, args) },
 	}
