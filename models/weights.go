@@ -275,6 +275,18 @@ func (w *Weights) Each(f func(first int, part []float32)) {
 	f(at, w.Data[at:])
 }
 
+// ClearPadding sets to zero what of the elements from (included) to to (excluded) belongs
+// to no tensor, as it is from the start.
+func (w *Weights) ClearPadding(from, to int) {
+	for _, f := range w.Layout.fused {
+		p := w.Layout.place[f.Name]
+		end := p.Offset + p.Size
+		if first, last := max(from, end), min(to, (end+Align-1)/Align*Align); first < last {
+			clear(w.Data[first:last])
+		}
+	}
+}
+
 // NameOf is the Hugging Face tensor that has an element of the arena, and where in it
 // the element is; "" for padding.
 func (l *Layout) NameOf(element int) (name string, index int) {

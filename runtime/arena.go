@@ -191,7 +191,11 @@ func (a *arena) move(from, to int, down bool) error {
 	}
 	host := unsafe.Pointer(unsafe.SliceData(a.weights.Data[from:to]))
 	if down {
-		return a.memory.Download(host, a.address(from), bytes)
+		err := a.memory.Download(host, a.address(from), bytes)
+		if a.memory.Cuts() {
+			a.weights.ClearPadding(from, to) // kernels write there; see Optimizer.span
+		}
+		return err
 	}
 	return a.memory.Upload(a.address(from), host, bytes)
 }

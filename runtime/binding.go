@@ -133,6 +133,9 @@ func (b *Binding) Run() error {
 	if err != nil {
 		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), err)
 	}
+	if m.ran != nil {
+		m.ran(b)
+	}
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 
 	"onering/models"
 	"onering/models/ports"
@@ -25,11 +24,8 @@ type normProgram struct {
 }
 
 // A normSlice is a slice of the gradients, and the elements of sums and found for
-// it. The host sums one that is odd.
-type normSlice struct {
-	g, sum, found *Value
-	odd           bool
-}
+// it.
+type normSlice struct{ g, sum, found *Value }
 
 // openNorm loads the Program and cuts the gradients into slices.
 func (o *Optimizer) openNorm() error {
@@ -51,7 +47,7 @@ func (o *Optimizer) openNorm() error {
 	}
 	for i := range n.slices {
 		s := &n.slices[i]
-		if s.g, err = arenaOf(o.env, o.gradients).view(bounds[i], int64(bounds[i+1]-bounds[i])); err != nil {
+		if s.g, err = arenaOf(o.env, o.gradients).view(bounds[i], int64(o.span(bounds, i))); err != nil {
 			return err
 		}
 		if s.sum, err = n.sums.view(i); err != nil {
@@ -60,9 +56,6 @@ func (o *Optimizer) openNorm() error {
 		if s.found, err = n.found.view(i, 1); err != nil {
 			return err
 		}
-		// Of a tensor whose size is no multiple of four WebGPU's sum is now and then too
-		// large, as if it had what lies behind the end.
-		s.odd = o.env.memory.Cuts() && (bounds[i+1]-bounds[i])%4 != 0
 	}
 	return nil
 }
@@ -78,7 +71,7 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 		}
 	}
 	for i, s := range n.slices {
-		if !own(i) || s.odd {
+		if !own(i) {
 			continue
 		}
 		b.in(ports.Grad, s.g, nil)
@@ -104,10 +97,6 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 	for i, x := range singles {
 		switch {
 		case !own(i):
-		case n.slices[i].odd:
-			if sums[i], err = n.slices[i].onHost(unscales, scale); err != nil {
-				return nil, err
-			}
 		case unscales && found[i] != 0:
 			sums[i] = math.NaN()
 		default:
@@ -115,24 +104,6 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 		}
 	}
 	return sums, nil
-}
-
-// onHost is the sum of an odd slice, as the Program computes it.
-func (s normSlice) onHost(unscales bool, scale float64) (sum float64, err error) {
-	g := make([]float32, s.g.bytes/4)
-	if err := s.g.memory.Download(unsafe.Pointer(unsafe.SliceData(g)), s.g.data, s.g.bytes); err != nil {
-		return 0, err
-	}
-	for _, x := range g {
-		y := float64(x)
-		if unscales {
-			if y /= scale; x-x != 0 {
-				y = math.NaN()
-			}
-		}
-		sum += y * y
-	}
-	return sum, nil
 }
 
 // total adds the sums of all slices. With gradients in float16 it is ErrOverflow that

@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"math"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -23,6 +25,29 @@ func OpenStandIn(t testing.TB, e *Env, name string) *Env {
 		}
 	})
 	return on
+}
+
+// Dirty fills with NaN what the next allocations get on a device that uses memory again, so
+// that a test sees whatever reads behind the end of a tensor, or what nothing wrote.
+func Dirty(t testing.TB, e *Env) {
+	t.Helper()
+	for bytes := 16; bytes <= 64<<10; bytes *= 2 {
+		var held []unsafe.Pointer
+		for range 64 {
+			at, err := e.memory.Alloc(bytes, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, at)
+			nan := slices.Repeat([]float32{float32(math.NaN())}, bytes/4)
+			if err := e.memory.Upload(at, unsafe.Pointer(unsafe.SliceData(nan)), bytes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, at := range held {
+			e.memory.Free(at)
+		}
+	}
 }
 
 // Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.

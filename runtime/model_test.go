@@ -248,8 +248,12 @@ var learners = []runtime.LearnerOptions{
 // webgpu on a GPU.
 func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
+	webGPU := runtime.ProviderOf(env) == models.WebGPU
+	if webGPU {
+		runtime.Dirty(t, env)
+	}
 	t.Run(env.Device(), func(t *testing.T) { test(t, env) })
-	if runtime.ProviderOf(env) == models.WebGPU {
+	if webGPU {
 		return // the stand-ins have run without the build tag
 	}
 	for _, name := range []string{"stand-in", "stand-in:handles"} {

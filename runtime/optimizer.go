@@ -128,7 +128,7 @@ func (o *Optimizer) open() error {
 		if !o.owns(i) {
 			continue
 		}
-		if err := o.addPart(first, []int{bounds[i+1] - first}, nil); err != nil {
+		if err := o.addPart(first, []int{o.span(bounds, i)}, nil); err != nil {
 			return err
 		}
 	}
@@ -199,6 +199,18 @@ func (o *Optimizer) bounds() (bounds []int) {
 		from = min(from+size, edges[0])
 	}
 	return append(bounds, total)
+}
+
+// span returns how many elements range i has. Where each tensor is a buffer, that is
+// without the padding behind it: WebGPU's kernels write four elements at once, beyond the
+// end of a tensor too, so what is there is unknown.
+func (o *Optimizer) span(bounds []int, i int) int {
+	if layout := o.ring.Trained().Layout; o.env.memory.Cuts() {
+		name, _ := layout.NameOf(bounds[i])
+		place, _ := layout.Find(name)
+		return place.Size
+	}
+	return bounds[i+1] - bounds[i]
 }
 
 // addPart adds the elements from from on, as tensors of the given dimensions. shape

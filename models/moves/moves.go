@@ -9,6 +9,9 @@ import (
 	"onering/models/onnx"
 )
 
+// Prefix begins the names of the Programs.
+const Prefix = "moves."
+
 // Names of inputs and outputs. Elements are int32, which no kernel changes, whatever
 // type they are of. Of several buffers each has its number behind the name.
 const (

@@ -118,6 +118,9 @@ func (d *Device) Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, error) {
 	return p.Address(), nil
 }
 
+// Place returns where a tensor of so many bytes lies.
+func (d *Device) Place(at unsafe.Pointer, bytes int) (Place, error) { return d.table.within(at, bytes) }
+
 // each calls f for each buffer that some bytes are in: n bytes at p, of which done
 // were before.
 func (d *Device) each(doing string, at unsafe.Pointer, bytes int, f func(p Place, done, n int) error) error {

@@ -8,7 +8,7 @@ import (
 
 // StandIn is a Driver and a Mover for tests. Its buffers are the host's memory, so sessions on the
 // CPU can run on it, but Go code reaches them as if they were a GPU's. New buffers are
-// full of NaN. With a grain it has handles, and refuses what these need not do.
+// full of NaN. With a grain it has handles, refuses what these need not do, and Spills.
 type StandIn struct{ Grain int }
 
 func (s StandIn) Alloc(bytes int) (unsafe.Pointer, error) {
@@ -68,6 +68,15 @@ func (s StandIn) CopyRuns(to, from []Place, runs []Runs) error {
 		}
 	}
 	return nil
+}
+
+// Spill writes NaN behind so many bytes of a buffer, up to the grain, where kernels that
+// write several elements at once leave anything.
+func (s StandIn) Spill(p Place, bytes int) {
+	whole := (bytes + s.Grain - 1) / s.Grain * s.Grain
+	for i := bytes; i+4 <= min(whole, p.Bytes); i += 4 {
+		*(*float32)(unsafe.Add(p.Buffer, i)) = float32(math.NaN())
+	}
 }
 
 func (StandIn) Wait() error { return nil }
