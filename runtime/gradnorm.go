@@ -14,13 +14,15 @@ import (
 // LossScale. Nothing was updated.
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
-// A normProgram sums the squares of gradients, one slice after the other.
+// A normProgram sums the squares of gradients by slice. The sum of a slice takes one
+// thread, so on the CPU several slices are summed at once, each by a binding of its own.
 type normProgram struct {
-	binding *Binding
-	slices  []normSlice
-	sums    buffer // [slices], the sum of the squares of each slice
-	found   buffer // [slices], in float16 how many elements are not finite
-	unscale buffer // 1/LossScale
+	session  *Session
+	bindings []*Binding
+	slices   []normSlice
+	sums     buffer // [slices], the sum of the squares of each slice
+	found    buffer // [slices], in float16 how many elements are not finite
+	unscale  buffer // 1/LossScale
 }
 
 // A normSlice is a slice of the gradients, and the elements of sums and found for
@@ -35,11 +37,20 @@ func (o *Optimizer) openNorm() error {
 	}
 	n := &normProgram{sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32)}
 	o.norm = n
-	if n.binding, err = loadBinding(o.env, p); err != nil {
+	if n.session, err = o.env.Load(p); err != nil {
 		return err
 	}
 	bounds := o.bounds()
 	n.slices = make([]normSlice, len(bounds)-1)
+	n.bindings = make([]*Binding, 1)
+	if o.env.memory.Aliases() {
+		n.bindings = make([]*Binding, min(o.env.Threads(), len(n.slices)))
+	}
+	for i := range n.bindings {
+		if n.bindings[i], err = n.session.NewBinding(); err != nil {
+			return err
+		}
+	}
 	for _, b := range []*buffer{&n.sums, &n.found} {
 		if err := b.pieces(len(n.slices)); err != nil {
 			return err
@@ -63,28 +74,33 @@ func (o *Optimizer) openNorm() error {
 // squares returns the sums of the squares of the gradients divided by scale, by slice, of
 // this part's slices; the others are 0. A sum is NaN where a gradient overflows float16.
 func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []float64, err error) {
-	_, unscales := n.binding.s.index[output][ports.NotFinite]
-	b := binder{b: n.binding}
-	if unscales {
-		if inverse := fill[float32](&b, ports.Unscale, &n.unscale); inverse != nil {
+	free := make(chan *binder, len(n.bindings))
+	for _, binding := range n.bindings {
+		b := &binder{b: binding}
+		if inverse := fillIf[float32](b, ports.Unscale, &n.unscale); inverse != nil {
 			inverse[0] = float32(1 / scale)
 		}
+		free <- b
 	}
-	for i, s := range n.slices {
-		if !own(i) {
-			continue
+	atOnce(len(n.bindings), len(n.slices), func(i int) {
+		b := <-free
+		if s := n.slices[i]; own(i) && b.err == nil {
+			b.in(ports.Grad, s.g, nil)
+			b.out(ports.SquareSum, s.sum, nil)
+			if n.unscales() {
+				b.out(ports.NotFinite, s.found, nil)
+			}
+			b.err = b.run()
 		}
-		b.in(ports.Grad, s.g, nil)
-		b.out(ports.SquareSum, s.sum, nil)
-		if unscales {
-			b.out(ports.NotFinite, s.found, nil)
-		}
-		if err := b.run(); err != nil {
-			return nil, err
+		free <- b
+	})
+	for range n.bindings {
+		if b := <-free; b.err != nil {
+			return nil, b.err
 		}
 	}
 	var found []float32
-	if unscales {
+	if n.unscales() {
 		if found, err = pulled[float32](&n.found); err != nil {
 			return nil, err
 		}
@@ -97,7 +113,7 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 	for i, x := range singles {
 		switch {
 		case !own(i):
-		case unscales && found[i] != 0:
+		case n.unscales() && found[i] != 0:
 			sums[i] = math.NaN()
 		default:
 			sums[i] = float64(x)
@@ -106,13 +122,19 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 	return sums, nil
 }
 
+// unscales says whether the gradients are in float16, with the Ring's LossScale.
+func (n *normProgram) unscales() bool {
+	_, found := n.session.index[output][ports.NotFinite]
+	return found
+}
+
 // total adds the sums of all slices. With gradients in float16 it is ErrOverflow that
 // one of them is NaN.
 func (n *normProgram) total(sums []float64, scale float64) (total float64, err error) {
 	for _, x := range sums {
 		total += x
 	}
-	if _, unscales := n.binding.s.index[output][ports.NotFinite]; !unscales {
+	if !n.unscales() {
 		return total / (scale * scale), nil
 	}
 	if slices.ContainsFunc(sums, math.IsNaN) {
@@ -125,7 +147,9 @@ func (n *normProgram) close() {
 	if n == nil {
 		return
 	}
-	closeSessions(n.binding)
+	if n.session != nil {
+		n.session.Close()
+	}
 	for _, s := range n.slices {
 		closeValues(s.g, s.sum, s.found)
 	}
