@@ -51,6 +51,17 @@ func TestPassesShareActivations(t *testing.T) {
 			p.Release()
 		}
 		sets[1], bytes[1] = l.SpareActivations()
+		if l.Release(); env.Device() == "cpu" {
+			if n, left := l.SpareActivations(); n != 0 || left != 0 {
+				t.Errorf("%d sets of activations, of %d bytes, after Release", n, left)
+			}
+		}
+		p, err := l.Forward(batch[0], 1, keep)
+		check(t, err)
+		if !slices.EqualFunc(p.LogProb, open[0].LogProb, slices.Equal) {
+			t.Error("a pass gives other log-probs after Release")
+		}
+		p.Release()
 		return logp, slices.Clone(l.Gradients.Data), sets, bytes
 	}
 	logp, gradients, sets, bytes := run(models.StashAll, false)

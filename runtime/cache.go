@@ -103,6 +103,14 @@ func (c *cache) close() {
 	}
 }
 
+// release frees the memory of a cache without rows.
+func (c *cache) release() {
+	c.close()
+	for i := range c.parts {
+		c.parts[i] = cachePart{made: c.parts[i].made}
+	}
+}
+
 // rows returns how many sequences are being decoded.
 func (c *cache) rows() int { return len(c.parts[0].slotOf) + len(c.parts[1].slotOf) }
 

@@ -401,6 +401,23 @@ func (d *Decoder) sampleInRows(hidden *buffer, slots []int, uniforms []float32, 
 // Free gives a slot back.
 func (d *Decoder) Free(slot int) { d.cache.free(slot) }
 
+// Release frees the cache and the room for prompts, which the next ones make anew. It does
+// nothing while there is a sequence or a prefix.
+func (d *Decoder) Release() {
+	if d.cache.rows() > 0 || len(d.prefixes) > 0 || !d.env.memory.Aliases() {
+		return
+	}
+	d.cache.release()
+	for _, s := range d.steps {
+		s.bound.close()
+	}
+	if d.prefill != nil {
+		d.prefill.bound.close()
+		d.prefill.spare.close()
+		d.prefill.spare = nil
+	}
+}
+
 // Close frees the sessions and the cache.
 func (d *Decoder) Close() {
 	for _, s := range d.steps {

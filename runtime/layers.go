@@ -14,7 +14,7 @@ func (p *Pass) layersForward(keep bool) (*activations, error) {
 	l := p.learner
 	a := l.takeActivations(p.n, keep)
 	if err := p.fillActivations(a, keep); err != nil {
-		l.giveActivations(a)
+		l.spare.give(a)
 		return nil, err
 	}
 	return a, nil
@@ -204,13 +204,13 @@ func (l *Learner) takeActivations(n int, keep bool) *activations {
 	return a
 }
 
-// giveActivations gives a set back. Its content stays until the next pass.
-func (l *Learner) giveActivations(a *activations) {
+// give takes a set back. Its content stays until the next pass.
+func (s *spare) give(a *activations) {
 	if a != nil {
-		if l.spare.fuller == a {
-			l.spare.fuller = nil
+		if s.fuller == a {
+			s.fuller = nil
 		}
-		l.spare.activations = append(l.spare.activations, a)
+		s.activations = append(s.activations, a)
 	}
 }
 

@@ -260,6 +260,16 @@ func (l *Learner) final(i int) {
 // ZeroGradients clears Gradients. If it fails, the next Backward returns the error.
 func (l *Learner) ZeroGradients() { l.back.failed = l.gradients.zero() }
 
+// Release frees the buffers that passes leave for the next ones, which make them anew;
+// not on a device, which waits for memory.
+func (l *Learner) Release() {
+	if !l.env.memory.Aliases() {
+		return
+	}
+	l.spare.close()
+	l.spare = spare{fuller: l.spare.fuller}
+}
+
 // Close frees the sessions, the buffers and the gradients.
 func (l *Learner) Close() {
 	for _, s := range l.layers {

@@ -42,9 +42,15 @@ func TestCacheInParts(t *testing.T) {
 			if want == nil {
 				want = got
 			}
+			// A second time in memory that was given back and taken again.
+			d.Release()
+			if rows, capacity := d.Parts(); rows != [2]int{} || capacity != [2]int{} {
+				t.Errorf("hidden %d, parts %t: rows %v with room for %v tokens after Release", hidden, parts, rows, capacity)
+			}
+			again, _ := decodeMixed(t, d)
 			for i := range want {
-				if !slices.Equal(got[i], want[i]) {
-					t.Fatalf("hidden %d, parts %t: step %d gives %v, in one part %v", hidden, parts, i, got[i], want[i])
+				if !slices.Equal(got[i], want[i]) || !slices.Equal(again[i], want[i]) {
+					t.Fatalf("hidden %d, parts %t: step %d gives %v, after Release %v, in one part %v", hidden, parts, i, got[i], again[i], want[i])
 				}
 			}
 		}
@@ -122,6 +128,8 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 		}
 		seen.last = capacity[0]
 	}
+	d.Release() // does nothing yet
+	free(slices.Clone(active)...)
 	return all, seen
 }
 

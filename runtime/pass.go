@@ -89,14 +89,14 @@ func (p *Pass) forward(keep bool) error {
 	if keep {
 		p.activations = a
 	} else {
-		defer p.learner.giveActivations(a)
+		defer p.learner.spare.give(a)
 	}
 	return p.headForward(a, keep)
 }
 
 // Release gives the pass's memory back to the Learner for the next pass.
 func (p *Pass) Release() {
-	p.learner.giveActivations(p.activations)
+	p.learner.spare.give(p.activations)
 	p.activations = nil
 	if p.packed != nil {
 		p.learner.spare.packed = append(p.learner.spare.packed, p.packed)

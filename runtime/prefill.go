@@ -42,7 +42,7 @@ type prefillSession struct {
 
 // Prefill computes the prompts and returns a handle for the prefix of each.
 func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
-	tokens, err := d.checkPrompts(prompts)
+	tokens, err := checkPrompts(prompts, d.maxTokens, d.geometry.Vocab)
 	if err != nil || len(prompts) == 0 {
 		return nil, err
 	}
@@ -93,16 +93,16 @@ func (d *Decoder) prefillEach(prompts [][]int32) (handles []int, err error) {
 	return handles, nil
 }
 
-// checkPrompts returns an error if the model cannot compute one of the prompts, else
-// the length of the longest.
-func (d *Decoder) checkPrompts(prompts [][]int32) (longest int, err error) {
+// checkPrompts returns an error if a model with so many ids cannot compute one of the
+// prompts in a slot of so many tokens, else the length of the longest.
+func checkPrompts(prompts [][]int32, maxTokens, vocab int) (longest int, err error) {
 	for i, p := range prompts {
-		if len(p) == 0 || len(p) >= d.maxTokens {
-			return 0, fmt.Errorf("runtime: prompt %d has %d tokens; a slot holds 1 to %d and one to sample", i, len(p), d.maxTokens-1)
+		if len(p) == 0 || len(p) >= maxTokens {
+			return 0, fmt.Errorf("runtime: prompt %d has %d tokens; a slot holds 1 to %d and one to sample", i, len(p), maxTokens-1)
 		}
 		for t, id := range p {
-			if id < 0 || int(id) >= d.geometry.Vocab {
-				return 0, fmt.Errorf("runtime: prompt %d holds id %d at %d; the model has ids 0 to %d", i, id, t, d.geometry.Vocab-1)
+			if id < 0 || int(id) >= vocab {
+				return 0, fmt.Errorf("runtime: prompt %d holds id %d at %d; the model has ids 0 to %d", i, id, t, vocab-1)
 			}
 		}
 		longest = max(longest, len(p))

@@ -134,20 +134,28 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 		return e, err
 	}
 	e.Copy, e.Available = 12*trained, memory.Available()
+	widened := int64(0) // of a layer that runs
+	if compute.Narrow() {
+		widened = 4 * int64((to-from)/g.Layers)
+	}
+	e.onCPU(g, int(n), w, widened)
+	return e, nil
+}
+
+// onCPU sets what rollouts and steps take, and Peak.
+func (e *MemoryEstimate) onCPU(g models.Geometry, parameters int, w work, widened int64) {
 	// Micro-batches beyond the budget use the memory of the last one: their layers
 	// are computed again before the backward pass.
-	one := w.one + arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro))
-	e.Activations = max(0, w.kept-w.one) + one + 4*w.slots*int64(g.Vocab)
-	if compute.Narrow() { // a layer that runs is widened
-		e.Activations += 4 * int64((to-from)/g.Layers)
-	}
-
+	arena := arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro)) + 4*w.slots*int64(g.Vocab) + widened
+	e.Activations = max(w.one, w.kept) + arena
 	e.Other = programBytes + w.trajectories*w.length*tokenBytes
 	if e.Ranks > 1 {
 		e.Other += mpiBytes
 	}
-	e.sum()
-	return e, nil
+	e.Peak = e.always() + e.KVCache + e.Activations
+	if memory.TakesTurns(parameters) {
+		e.Peak = e.always() + max(e.KVCache+arena, e.Activations)
+	}
 }
 
 // divide sets what each of several ranks takes where so many elements are trained.
@@ -182,9 +190,9 @@ func otherReference(dir string, compute models.Compute) (int64, error) {
 	return 4*int64(arch.Layout().Size) + int64(arch.Geometry().Compute.Size())*int64(to-from), nil
 }
 
-// sum sets Peak.
-func (e *MemoryEstimate) sum() {
-	e.Peak = e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Reduction + e.Other
+// always is what a run takes from its beginning to its end.
+func (e MemoryEstimate) always() int64 {
+	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.Reduction + e.Other
 }
 
 // onHost is what the ranks of this machine take of its memory if each takes so much.
@@ -216,7 +224,11 @@ func (e MemoryEstimate) Lines() [][2]string {
 	if e.Reference > 0 {
 		lines = append(lines, [2]string{"reference", memory.Text(e.Reference)})
 	}
-	lines = append(lines, [2]string{"KV cache", memory.Text(e.KVCache)}, [2]string{"activations", memory.Text(e.Activations)})
+	cache, activations := "KV cache", "activations"
+	if e.Peak < e.always()+e.KVCache+e.Activations {
+		cache, activations = "KV cache, while sampling", "activations, while training"
+	}
+	lines = append(lines, [2]string{cache, memory.Text(e.KVCache)}, [2]string{activations, memory.Text(e.Activations)})
 	if e.Reduction > 0 {
 		lines = append(lines, [2]string{"reduction", memory.Text(e.Reduction)})
 	}

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"time"
 
 	"onering/reward"
 	"onering/train/grades"
-	"onering/train/limits"
+	"onering/train/memory"
 	"onering/train/metrics"
 	"onering/train/rundir"
 	"onering/train/saving"
@@ -160,11 +159,7 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 		return err
 	})
 	t.clock.Enter(metrics.PhaseOther)
-	if t.learner.policy.Weights.Parameters() >= limits.Smallest {
-		// Caches that were too small for a longer response are garbage, which would lie
-		// beside the activations of all steps: these allocate little, so nothing collects it.
-		debug.FreeOSMemory()
-	}
+	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller.decoder)
 	if err == nil {
 		err = t.learner.checkSampled(r)
 	}
@@ -176,6 +171,7 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 
 // learn takes the optimizer steps of the round that are left.
 func (t *Trainer) learn(ctx context.Context) error {
+	defer memory.GiveBack(t.learner.policy.Weights.Parameters(), t.learner.stepper)
 	left := t.round.batches[len(t.round.steps):]
 	t.observer.Begin(fmt.Sprintf("round %d/%d: learn", t.at.Round+1, t.Config.Train.Rounds), "steps", len(left))
 	for i, batch := range left {
@@ -264,6 +260,7 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 		return nil
 	}
 	e, err := t.evaluator.evaluate(ctx, t.at)
+	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller.decoder)
 	if err != nil {
 		return err
 	}

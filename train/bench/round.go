@@ -175,10 +175,13 @@ func (b *bencher) round(ctx context.Context) (p Phases, err error) {
 	if err != nil {
 		return p, err
 	}
+	parameters := b.policy.Weights.Parameters()
+	memory.GiveBack(parameters, b.decoder)
 	b.clock.Take()
 	if err := b.learn(ctx, prompts, responses); err != nil {
 		return p, err
 	}
+	memory.GiveBack(parameters, b.stepper)
 	times := b.clock.Take()
 	at := func(phase metrics.Phase) float64 { return times.Float("seconds/" + string(phase)) }
 	p.Forward.Seconds, p.Backward.Seconds, p.Optimizer.Seconds = at(metrics.PhaseScore), at(metrics.PhaseBackward), at(metrics.PhaseOptimizer)

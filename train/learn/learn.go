@@ -181,6 +181,9 @@ func (s *Stepper) OpenOptimizer(o models.Optimizer) (err error) {
 	return err
 }
 
+// Release frees what steps leave in memory for the next ones; see runtime.Learner.Release.
+func (s *Stepper) Release() { s.learner.Release() }
+
 // Close frees the gradients and the optimizer.
 func (s *Stepper) Close() {
 	if s.optimizer != nil {
