@@ -14,7 +14,10 @@ import (
 // are kept, and as passes whose logits are.
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
-	const layers, passes = 5, 6
+	layers, passes := 5, 6
+	if runtime.ProviderOf(env) == models.WebGPU {
+		layers, passes = 3, 3 // it may be software
+	}
 	a := qwen2Of(models.Sizes{Hidden: 16, FFN: 40, Layers: layers, Heads: 2, KVHeads: 1, HeadDim: 8, Vocab: 37, MaxPositions: 512})
 	a.Tied = true
 	_, ring := madeUpRing(t, a, 1)

@@ -18,7 +18,8 @@ func TestFinal(t *testing.T) {
 	dirs = slices.Compact(dirs)
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		for _, dir := range dirs {
-			if testing.Short() && !strings.Contains(dir, "tied") {
+			few := testing.Short() || runtime.ProviderOf(env) == models.WebGPU // which may be software
+			if few && !strings.Contains(dir, "tied") {
 				continue
 			}
 			m := open(t, env, dir)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"onering/models"
+	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
@@ -30,7 +31,10 @@ func TestMinP(t *testing.T) {
 		}
 		reqs = append(reqs, sampler.Request{Prompt: prompt, ID: uint64(i), Samples: 3})
 	}
-	const length = 8
+	length, more := 8, []int{3, 5, 13}
+	if runtime.ProviderOf(env) == models.WebGPU {
+		length, more = 5, more[2:] // it may be software
+	}
 	decode := func(slots int, s sampler.Sampling, reqs []sampler.Request) []sampler.Response {
 		t.Helper()
 		d, err := env.NewDecoder(ring, slots, 32)
@@ -86,7 +90,7 @@ func TestMinP(t *testing.T) {
 		if n := unlikely(want, temperature, share); n > 0 {
 			t.Errorf("%s: %d tokens are less likely than that", s.Describe(), n)
 		}
-		for _, slots := range []int{3, 5, 13} {
+		for _, slots := range more {
 			same(s.Describe(), decode(slots, s, reqs), want)
 		}
 	}

@@ -405,17 +405,11 @@ func (o *Optimizer) scalar(b *binder, name string, x float64) {
 	s := o.scalars[name]
 	if s == nil {
 		empty := hostBuffer(models.F32)
-		if o.env.memory.Cuts() { // runs are many, one for each tensor
-			empty = o.env.buffer(models.F32)
-		}
 		s = &empty
 		o.scalars[name] = s
 	}
 	if data := fill[float32](b, name, s); data != nil {
 		data[0] = float32(x)
-		if s.memory != host {
-			b.err = s.push()
-		}
 	}
 }
 

@@ -24,8 +24,12 @@ func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Archi
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{HeadRows: 400, BlockTokens: 64, EntropyGradient: true})
 	check(t, err)
 	defer l.Close()
+	count, turns := 12, 4
+	if runtime.ProviderOf(env) == models.WebGPU {
+		count, turns = 5, 3 // it may be software
+	}
 	var sequences []runtime.Sequence
-	for i := range 12 {
+	for i := range count {
 		s := runtime.Sequence{Prompt: 5 + i}
 		for j := range 90 - 4*i {
 			s.Tokens = append(s.Tokens, int32((i+j*j)%97)) // few tokens, so that many are the same
@@ -33,7 +37,7 @@ func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Archi
 		sequences = append(sequences, s)
 	}
 	var first []float32
-	for turn := range 4 {
+	for turn := range turns {
 		l.ZeroGradients()
 		p, err := l.Forward(sequences, 0.8, true)
 		check(t, err)

@@ -45,13 +45,14 @@ func testSharedPrompts(t *testing.T, env *runtime.Env) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			m := open(t, env, dir)
 			sequences, tokens, shared := promptGroups(m.arch.Vocab)
-			for i, o := range []runtime.LearnerOptions{{Stash: models.StashAttention}, {BlockTokens: 6, EntropyGradient: true}} {
+			options := []runtime.LearnerOptions{{Stash: models.StashAttention}, {BlockTokens: 6, EntropyGradient: true}}
+			for _, o := range ways(env, dir, options, options[1]) {
 				apart := o
 				apart.Apart = true
 				want := sharedResult(t, env, m.ring, apart, sequences, len(sequences), tokens)
 				got := sharedResult(t, env, m.ring, o, sequences, len(sequences), shared)
-				compareShared(t, fmt.Sprintf("%d, shared", i), got, want, 2e-5)
-				if i > 0 {
+				compareShared(t, fmt.Sprintf("%+v, shared", o), got, want, 2e-5)
+				if o.EntropyGradient {
 					continue
 				}
 				compareShared(t, "again", sharedResult(t, env, m.ring, o, sequences, len(sequences), shared), got, 0)

@@ -50,9 +50,9 @@ func testWebGPUNodes(t *testing.T) {
 				}
 			})
 			m := open(t, env, dir)
-			runAll(t, env, m)
+			runAll(t, env, dir, m)
 			if runtime.CheckFloat16(env) == nil {
-				runAll(t, env, m.half(t, env))
+				runAll(t, env, dir, m.half(t, env))
 			}
 		})
 	}
@@ -86,9 +86,10 @@ func (m *model) half(t *testing.T, env *runtime.Env) *model {
 	return &h
 }
 
-// runAll runs every kind of graph of a model.
-func runAll(t *testing.T, env *runtime.Env, m *model) {
-	for i, o := range learners {
+// runAll runs every kind of graph of a model; of most, two of those that sample, which are
+// the same for all.
+func runAll(t *testing.T, env *runtime.Env, dir string, m *model) {
+	for i, o := range ways(env, dir, learners, learners[0], learners[3]) {
 		o.EntropyGradient = i%2 == 1
 		l, err := env.NewLearner(m.ring, o)
 		check(t, err)
@@ -112,9 +113,10 @@ func runAll(t *testing.T, env *runtime.Env, m *model) {
 	for _, r := range m.Greedy.Rows[:2] {
 		prompts = append(prompts, r.Prompt)
 	}
-	for _, s := range []sampler.Sampling{
+	samplings := []sampler.Sampling{
 		sampler.Plain(4), sampler.Greedy(4), {MaxNewTokens: 4, Temperature: 1, TopP: 0.9}, {MaxNewTokens: 4, Temperature: 1, TopP: 1, MinP: 0.1}, {MaxNewTokens: 4, Temperature: 1, TopP: 0.9, MinP: 0.1},
-	} {
+	}
+	for _, s := range ways(env, dir, samplings, samplings[0], samplings[2]) {
 		check(t, d.SetSampling(s))
 		prefixes, err := d.Prefill(prompts)
 		check(t, err)

@@ -158,7 +158,7 @@ func chaosProcess(dir string) int {
 		}
 		return nil
 	}
-	env, err := runtime.Open(context.Background(), runtime.Options{NoSpin: true})
+	env, err := runtime.Open(context.Background(), runtime.Options{Device: runtimetest.Device, NoSpin: true})
 	if err == nil {
 		err = chaosRun(context.Background(), env, os.Getenv(kindVariable), dir, slog.New(slog.DiscardHandler))
 	}

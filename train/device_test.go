@@ -4,9 +4,11 @@ package train_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,6 +85,33 @@ func TestDeviceTrains(t *testing.T) {
 	if up, down := env.Crossed(); up == 0 || down == 0 {
 		t.Errorf("%d bytes went to the device and %d came back", up, down)
 	}
+}
+
+// TestRepeated: on what the tests run on, which with a build tag is a GPU, a second run
+// writes the very files of the first, and so does one whose process is killed and that is
+// resumed.
+func TestRepeated(t *testing.T) {
+	env := runtimetest.Test(t)
+	const kind = "dapo"
+	dir, checkpoints := start(t, env, kind, nil)
+	want := contents(t, dir)
+	dir, _ = start(t, env, kind, nil)
+	same(t, "repeated", contents(t, dir), want)
+
+	dir = filepath.Join(t.TempDir(), "run")
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), chaosVariable+"="+dir, kindVariable+"="+kind, killVariable+"=60")
+	var killed *exec.ExitError
+	if out, err := process.CombinedOutput(); !errors.As(err, &killed) || killed.ExitCode() != -1 {
+		t.Fatalf("the process ended with %v\n%s", err, out)
+	}
+	if left := list(t, dir); len(left) == 0 || slices.Contains(left, checkpoints[len(checkpoints)-1]) {
+		t.Fatalf("it was killed with the checkpoints %v", left)
+	}
+	if _, err := continueRun(env, chaosConfig(kind, dir), true); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "killed and resumed", contents(t, dir), want)
 }
 
 // TestRanksOnDevice: two ranks whose weights, gradients and moments are on a device, and

@@ -2,5 +2,5 @@
 
 package runtimetest
 
-// device is what tests run on.
-const device = "cpu"
+// Device is what tests run on.
+const Device = "cpu"

@@ -2,6 +2,6 @@
 
 package runtimetest
 
-// device is what tests run on: with the build tag cuda the first GPU, and where
+// Device is what tests run on: with the build tag cuda the first GPU, and where
 // there is none that can be used they are skipped with the reason.
-const device = "cuda:0"
+const Device = "cuda:0"

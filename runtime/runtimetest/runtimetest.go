@@ -21,7 +21,7 @@ const SkipVariable = "ONERING_SKIP_RUNTIME"
 var open = sync.OnceValues(func() (*runtime.Env, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	o := runtime.Options{Device: device}
+	o := runtime.Options{Device: Device}
 	o.Notice = func(s string) { os.Stderr.WriteString(s + "\n") }
 	return runtime.Open(ctx, o)
 })
