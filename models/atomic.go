@@ -1,8 +1,11 @@
 package models
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -33,10 +36,12 @@ func Ask(op, path string) error {
 }
 
 // A steady writer is a file whose bytes are on their way to the disk while the next
-// ones are written. It calls Fault before each write.
+// ones are written. It calls Fault before each write. It has none of the file's other
+// ways to write, which would go past it.
 type steady struct {
-	*os.File
-	written, started int64 // bytes that the system has, and that it was told to write
+	file             *os.File
+	sum              hash.Hash // of the bytes written, or nil
+	written, started int64     // bytes that the system has, and that it was told to write
 }
 
 // atOnce is how many bytes a steady writer gives to the system before it has them
@@ -44,22 +49,34 @@ type steady struct {
 const atOnce = 32 << 20
 
 func (f *steady) Write(p []byte) (n int, err error) {
-	if err := Ask("write", f.Name()); err != nil {
-		n, _ := f.File.Write(p[:len(p)/2])
+	if err := Ask("write", f.file.Name()); err != nil {
+		n, _ := f.file.Write(p[:len(p)/2])
 		return n, err
 	}
 	for part := range slices.Chunk(p, atOnce) {
-		k, err := f.File.Write(part)
+		k, err := f.put(part)
 		n, f.written = n+k, f.written+int64(k)
 		if err != nil {
 			return n, err
 		}
 		if f.written-f.started >= atOnce {
-			files.StartWriting(f.File, f.started, f.written-f.started)
+			files.StartWriting(f.file, f.started, f.written-f.started)
 			f.started = f.written
 		}
 	}
 	return n, nil
+}
+
+// put writes bytes while another thread adds them to the sum: either takes as long as
+// the disk, and the sum taken from the file afterwards would read all of it again.
+func (f *steady) put(part []byte) (int, error) {
+	if f.sum == nil {
+		return f.file.Write(part)
+	}
+	var beside sync.WaitGroup
+	beside.Go(func() { f.sum.Write(part) })
+	defer beside.Wait()
+	return f.file.Write(part)
 }
 
 // WriteFile replaces the content of path atomically with what write writes: after
@@ -83,12 +100,14 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("models: write %s: %w", path, err)
 		}
 	}()
-	out := &steady{File: f}
+	out, filling := &steady{file: f}, fillingOf(path)
+	if filling != nil && filling.summed {
+		out.sum = sha256.New()
+	}
 	if err := write(out); err != nil {
 		return err
 	}
-	later := isFilled(path)
-	if later {
+	if filling != nil {
 		files.StartWriting(f, out.started, out.written-out.started)
 	} else if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
 		return err
@@ -96,23 +115,48 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := Rename(tmp, path); err != nil || later {
+	if err := Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	if filling == nil {
+		return syncFolder(filepath.Dir(path))
+	}
+	if out.sum != nil {
+		filling.sums.Store(path, hex.EncodeToString(out.sum.Sum(nil)))
+	}
+	return nil
 }
 
-// filled has the temporary folders that WriteFolder is filling.
+// A filling is a temporary folder that WriteFolder fills.
+type filling struct {
+	summed bool     // whether sums are taken of the files; set before the first
+	sums   sync.Map // their SHA-256 in hexadecimal, by path
+}
+
+// filled has the fillings by their folders' paths.
 var filled sync.Map
 
-// isFilled reports whether a file is below a folder that WriteFolder is filling.
-func isFilled(path string) bool {
+// fillingOf returns the filling that a file is in, or nil.
+func fillingOf(path string) *filling {
 	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, ok := filled.Load(dir); ok {
-			return true
+		if f, ok := filled.Load(dir); ok {
+			return f.(*filling)
 		}
 	}
-	return false
+	return nil
+}
+
+// WrittenSum returns the SHA-256, in hexadecimal, of what WriteFile wrote to a path in
+// the folder that SaveOptions.Extra adds files to. It is taken while the bytes are
+// written, and known until the folder appears.
+func WrittenSum(path string) (sum string, ok bool) {
+	f := fillingOf(path)
+	if f == nil {
+		return "", false
+	}
+	x, ok := f.sums.Load(path)
+	sum, _ = x.(string)
+	return sum, ok
 }
 
 // WriteFolder creates the folder dir atomically. It calls fill with a temporary
@@ -144,7 +188,7 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
-	filled.Store(tmp, true)
+	filled.Store(tmp, new(filling))
 	defer filled.Delete(tmp)
 	if err := fill(tmp); err != nil {
 		return err

@@ -183,6 +183,7 @@ type SaveOptions struct {
 	// ShardBytes is the size from which tensors go to several files, 0 for 5 GB.
 	ShardBytes int64
 	// Extra, if not nil, writes more files into the folder before it appears.
+	// WrittenSum then has the sums of all that WriteFile writes there.
 	Extra func(dir string) error
 }
 
@@ -239,6 +240,9 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 		return fmt.Errorf("models: save %s: %s: %w", dir, configFile, err)
 	}
 	return WriteFolder(dir, func(tmp string) error {
+		if f := fillingOf(filepath.Join(tmp, configFile)); o.Extra != nil {
+			f.summed = true
+		}
 		if err := writeText(filepath.Join(tmp, configFile), config); err != nil {
 			return err
 		}

@@ -1,7 +1,10 @@
 package models_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -181,5 +184,80 @@ func TestLoadChecksTensors(t *testing.T) {
 	}
 	if _, _, err := models.Load(t.TempDir()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// The sums of a folder's files are those of what lies there, however it was written,
+// and nobody has them once the folder has appeared or where nothing is added to it.
+func TestWrittenSum(t *testing.T) {
+	c, err := models.ParseConfig([]byte(published), []byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Init(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	tokenizer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tokenizer, "tokenizer.json"), []byte("{}"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("0123456789abcdef", 4<<20) // is written in parts
+	writers := map[string]func(io.Writer) error{
+		"empty":   func(io.Writer) error { return nil },
+		"string":  func(w io.Writer) error { _, err := io.WriteString(w, long+"end"); return err },
+		"printed": func(w io.Writer) error { _, err := fmt.Fprintf(w, "%d and %d", 1, 2); return err },
+		"copied": func(w io.Writer) error {
+			f, err := os.Open(filepath.Join(tokenizer, "tokenizer.json"))
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(w, f)
+			return err
+		},
+	}
+	var added, dir = "", filepath.Join(t.TempDir(), "out")
+	if err := c.Save(dir, w, models.SaveOptions{Tokenizer: tokenizer, Extra: func(tmp string) error {
+		for name, write := range writers {
+			if err := models.WriteFile(filepath.Join(tmp, name), write); err != nil {
+				return err
+			}
+		}
+		added = filepath.Join(tmp, "string")
+		entries, err := os.ReadDir(tmp)
+		if want := 4 + len(writers); len(entries) != want {
+			t.Errorf("%d files, want %d", len(entries), want)
+		}
+		for _, e := range entries {
+			data, err := os.ReadFile(filepath.Join(tmp, e.Name()))
+			if err != nil {
+				return err
+			}
+			if sum, ok := models.WrittenSum(filepath.Join(tmp, e.Name())); !ok || sum != fmt.Sprintf("%x", sha256.Sum256(data)) {
+				t.Errorf("the sum of %s is %q, %v", e.Name(), sum, ok)
+			}
+		}
+		return err
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{added, filepath.Join(dir, "string")} {
+		if sum, ok := models.WrittenSum(path); ok {
+			t.Errorf("after all was written, %s has the sum %s", path, sum)
+		}
+	}
+	if err := models.WriteFolder(filepath.Join(t.TempDir(), "out"), func(tmp string) error {
+		path := filepath.Join(tmp, "string")
+		if err := models.WriteFile(path, writers["string"]); err != nil {
+			return err
+		}
+		if sum, ok := models.WrittenSum(path); ok {
+			t.Errorf("nobody asked for the sum %s", sum)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,19 +27,30 @@ const sumsFile = "state/SHA256SUMS"
 // maxSums bounds how much of a list is read, in bytes.
 const maxSums = 1 << 20
 
-// writeSums lists the sums of the files below dir.
+// writeSums lists the sums of the files below dir. Those taken while the files were
+// written need no reading.
 func writeSums(dir string) error {
 	names, err := filesBelow(dir)
 	if err != nil {
 		return err
 	}
-	sums, err := sumFiles(dir, names)
+	sums, unread := make(map[string]string), []string(nil)
+	for _, name := range names {
+		sum, ok := models.WrittenSum(filepath.Join(dir, filepath.FromSlash(name)))
+		if sums[name] = sum; !ok {
+			unread = append(unread, name)
+		}
+	}
+	read, err := sumFiles(dir, unread)
 	if err != nil {
 		return err
 	}
+	for i, name := range unread {
+		sums[name] = read[i]
+	}
 	var b strings.Builder
-	for i, name := range names {
-		fmt.Fprintf(&b, "%s  %s\n", sums[i], name)
+	for _, name := range names {
+		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
 	}
 	return models.WriteFile(filepath.Join(dir, filepath.FromSlash(sumsFile)), func(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
