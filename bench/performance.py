@@ -17,7 +17,8 @@ train      compare.py: forward and backward beside PyTorch         2         9 m
 prompt     responses behind one copy of their prompt               2         2 min
 small      compare_trl.py: a round of a small model                3         2 min
 mixed      a long row among short ones                             2         1 min
-limits     bench --round --roofline: the phases of a round         1         4 min
+limits     bench --round --roofline: the phases of a round         1         2 min
+checkpoint a checkpoint beside a file of as many bytes             2         2 min
 update     AdamW beside PyTorch's fused one                        2         2 min
 attention  attention.py: products beside GroupQueryAttention       2         1 min
 products   products.py: the forms of a layer's products            1         2 min
@@ -76,7 +77,27 @@ def mixed(a):
 
 
 def limits(a):
-    return bench(a, "--round", "--roofline", "--length", "128", "--dir", a.dir or tempfile.gettempdir())
+    return bench(a, "--round", "--roofline", "--prompts", "2", "--updates", "2", "--length", "128", "--dir", a.dir or tempfile.gettempdir())
+
+
+def file_seconds(folder, size):
+    """The seconds in which a file of random bytes is written and synced, with nothing else done: 32 MiB at once, and again and again the same."""
+    import time
+    data = os.urandom(32 << 20)
+    with tempfile.NamedTemporaryFile(dir=folder, buffering=0) as f:
+        began = time.perf_counter()
+        for at in range(0, size, len(data)):
+            f.write(data[:size - at])
+        os.fsync(f.fileno())
+        return time.perf_counter() - began
+
+
+def checkpoint(a):
+    folder = a.dir or tempfile.gettempdir()
+    # As little of a round as there can be: it is about what is saved after it.
+    r = bench(a, "--round", "--prompts", "1", "--samples", "1", "--prompt-length", "8", "--length", "1", "--updates", "1", "--micro-tokens", "64", "--dir", folder)
+    return {"bytes": r["checkpoint_bytes"], "checkpoint": [r[x]["checkpoint"]["seconds"] for x in ("cold", "warm")],
+            "file": [file_seconds(folder, r["checkpoint_bytes"]) for _ in range(2)]}
 
 
 def fused_adamw(a):
@@ -199,8 +220,16 @@ def limits_table(turns):
     end += f"; the checkpoint at {span([t['checkpoint_bytes'] / t['warm']['checkpoint']['seconds'] / 1e9 for t in turns], ' GB/s')}"
     peaks = [t["peaks"] for t in turns if t.get("peaks")]
     if peaks:
-        end += "; measured with it: " + ", ".join(f"{k} {span([p[k] for p in peaks])}" for k in sorted(peaks[0]))
+        end += f"; measured with it: a product at {span([p['gemm_flops_per_second'] / 1e9 for p in peaks], ' GFLOP/s')}, a copy at {span([p['copy_bytes_per_second'] / 1e9 for p in peaks], ' GB/s')}"
     return table(("", "cold", "warm", "share of the limit, warm"), rows) + ["", end + "."]
+
+
+def checkpoint_table(turns):
+    rows = []
+    for name, key, which in (("the first checkpoint of a program, with its sums, synced and renamed", "checkpoint", slice(1)), ("the second", "checkpoint", slice(1, 2)),
+                             ("one file of as many bytes, written and synced", "file", slice(None))):
+        rows.append((name, span([x for t in turns for x in t[key][which]], " s"), span([t["bytes"] / x / 1e9 for t in turns for x in t[key][which]], " GB/s")))
+    return table((span([t["bytes"] / 1e9 for t in turns], " GB"), "seconds", "rate"), rows)
 
 
 def update_table(turns):
@@ -246,7 +275,7 @@ def round_table(turns):
 # The parts: what measures a turn, what makes the table, and how many turns.
 PARTS = {
     "decode": (decode, decode_table, 3), "train": (train, train_table, 2), "prompt": (prompt, prompt_table, 2), "small": (small, small_table, 3),
-    "mixed": (mixed, mixed_table, 2), "limits": (limits, limits_table, 1), "update": (update, update_table, 2), "attention": (attention, attention_table, 2),
+    "mixed": (mixed, mixed_table, 2), "limits": (limits, limits_table, 1), "checkpoint": (checkpoint, checkpoint_table, 2), "update": (update, update_table, 2), "attention": (attention, attention_table, 2),
     "products": (products, products_table, 1), "round": (round, round_table, 3),
 }
 
