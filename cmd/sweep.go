@@ -85,29 +85,39 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 	if len(paths) == 1 {
 		return o.run(c, paths[0])
 	}
-	swept := 0
+	named := map[string]string{} // the sweeps, by the names of their folders
+	var sweeps []string
 	for _, path := range paths {
-		var file struct{ Sweep map[string]any }
-		if _, err := toml.DecodeFile(path, &file); err == nil && file.Sweep == nil {
+		if sweep.Lacks(path) { // what else is wrong with a file run says
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no [sweep] and is left out\n", path)
 			continue
-		} // what else is wrong with a file run says
+		}
+		name := sweepName(path)
+		if named[name] != "" {
+			return usagef("%s and %s would both have the folder %s: rename one, or sweep them apart with --out", named[name], path, name)
+		}
+		named[name], sweeps = path, append(sweeps, path)
+	}
+	for _, path := range sweeps {
 		one := o
 		if o.out != "" {
-			one.out = filepath.Join(o.out, strings.TrimSuffix(filepath.Base(path), ".toml"))
+			one.out = filepath.Join(o.out, sweepName(path))
 		}
-		if swept++; !o.plan {
+		if !o.plan {
 			fmt.Fprintf(c.OutOrStdout(), "%s\n", path)
 		}
 		if err := one.run(c, path); err != nil {
 			return err
 		}
 	}
-	if swept == 0 {
+	if len(sweeps) == 0 {
 		return usagef("none of the %d files is a sweep: name one with [sweep], such as runs/paper/sweep-main.toml", len(paths))
 	}
 	return nil
 }
+
+// sweepName is what the folder and the tables of the sweep file at path are called.
+func sweepName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".toml") }
 
 // run trains the runs of the sweep file at path and prints what they came to.
 func (o sweepOptions) run(c *cobra.Command, path string) error {
@@ -121,7 +131,7 @@ func (o sweepOptions) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	name := strings.TrimSuffix(filepath.Base(path), ".toml")
+	name := sweepName(path)
 	if o.out == "" {
 		o.out = filepath.Join("runs", "out", name)
 	}

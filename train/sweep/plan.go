@@ -12,6 +12,13 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"onering/files"
+)
+
+const (
+	maxFile = 16 << 20 // bytes of a sweep file
+	maxRuns = 100_000  // a grid with more was not meant, and listing it would not end
 )
 
 // A file is the TOML of a sweep file.
@@ -70,7 +77,7 @@ type Plan struct {
 // lists everything that is wrong with its contents.
 func ReadPlan(path string) (*Plan, error) {
 	var f file
-	meta, err := toml.DecodeFile(path, &f)
+	meta, err := decode(path, &f)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +100,22 @@ func ReadPlan(path string) (*Plan, error) {
 	return p, errors.Join(errs...)
 }
 
+// decode reads the TOML file at path into v.
+func decode(path string, v any) (toml.MetaData, error) {
+	text, err := files.Read(path, maxFile)
+	if err != nil {
+		return toml.MetaData{}, err
+	}
+	return toml.Decode(string(text), v)
+}
+
+// Lacks reports whether the file at path is TOML without a [sweep], such as a run file.
+func Lacks(path string) bool {
+	var f struct{ Sweep map[string]any }
+	_, err := decode(path, &f)
+	return err == nil && f.Sweep == nil
+}
+
 // addVariants sets the variants of the plan and returns what is wrong with them.
 func (p *Plan) addVariants(f file) (errs []error) {
 	p.Variants = []Variant{{Seeds: f.Sweep.Seeds}}
@@ -106,20 +129,44 @@ func (p *Plan) addVariants(f file) (errs []error) {
 		}
 		p.Variants = append(p.Variants, one)
 	}
-	for _, key := range slices.Sorted(maps.Keys(f.Grid)) {
-		p.Variants = product(p.Variants, key, f.Grid[key])
-	}
-	seen := map[string]bool{}
+	runs := 0
 	for _, v := range p.Variants {
+		runs += len(v.Seeds)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Grid)) {
+		values := f.Grid[key]
+		if len(values) == 0 {
+			return append(errs, fmt.Errorf("grid.%q has no values: list one or more, or remove it", key))
+		}
+		if runs *= len(values); runs > maxRuns {
+			return append(errs, fmt.Errorf("the grid has more than %d runs: list fewer values or seeds", maxRuns))
+		}
+		p.Variants = product(p.Variants, key, values)
+	}
+	return append(errs, p.checkVariants()...)
+}
+
+// checkVariants returns what is wrong with the variants. No two runs may have one
+// folder: the second would be taken for finished, and a comparison would count the
+// first twice.
+func (p *Plan) checkVariants() (errs []error) {
+	seen, folders := map[string]bool{}, map[string]string{}
+	for _, v := range p.Variants {
+		folder := folderName(v.Name)
+		seeds := slices.Sorted(slices.Values(v.Seeds))
 		switch {
 		case v.Name == "":
 			errs = append(errs, errors.New("neither [[variant]] nor [grid] says what to run"))
 		case seen[v.Name]:
 			errs = append(errs, fmt.Errorf("two variants are named %q", v.Name))
+		case folders[folder] != "":
+			errs = append(errs, fmt.Errorf("variants %q and %q would both have the folder %q: rename one", folders[folder], v.Name, folder))
 		case len(v.Seeds) == 0:
 			errs = append(errs, fmt.Errorf("variant %q has no seeds: set seeds in [sweep]", v.Name))
+		case len(slices.Compact(seeds)) < len(v.Seeds):
+			errs = append(errs, fmt.Errorf("variant %q has a seed twice: %d", v.Name, v.Seeds))
 		}
-		seen[v.Name] = true
+		seen[v.Name], folders[folder] = true, v.Name
 	}
 	return errs
 }

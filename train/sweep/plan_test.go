@@ -110,6 +110,26 @@ second = "e"
 	}
 }
 
+// TestRunsApart checks that a plan is refused where two runs would have one folder,
+// where a grid has nothing or too much to run, and where the file is none.
+func TestRunsApart(t *testing.T) {
+	values := strings.Repeat("1, ", 400)
+	for text, want := range map[string]string{
+		"[sweep]\nseeds = [1, 2, 1]\n[[variant]]\nname = \"a\"\n":                                          `variant "a" has a seed twice: [1 2 1]`,
+		"[sweep]\nseeds = [1]\n[[variant]]\nname = \"a\"\nseeds = [3, 3]\n":                                `variant "a" has a seed twice: [3 3]`,
+		"[sweep]\nseeds = [1]\n[[variant]]\nname = \"a b\"\n[[variant]]\nname = \"A/b\"\n":                 `variants "a b" and "A/b" would both have the folder "a-b": rename one`,
+		"[sweep]\nseeds = [1]\n[grid]\n\"train.seed\" = []\n":                                              `grid."train.seed" has no values`,
+		"[sweep]\nseeds = [1]\n[grid]\na = [" + values + "]\nb = [" + values + "]\nc = [" + values + "]\n": "the grid has more than 100000 runs",
+	} {
+		if _, err := ReadPlan(write(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := ReadPlan(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
 func TestDifference(t *testing.T) {
 	const a = "[objective]\nname = \"pmpo\"\np_negative = 0.5\n[runtime]\nthreads = 1\n"
 	for _, c := range []struct{ b, want string }{
