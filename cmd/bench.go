@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -208,7 +209,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err := b.check(); err != nil {
 		return err
 	}
-	if err := b.checkRound(c); err != nil {
+	if err := cmp.Or(b.checkRound(c), checkAdapterFlags(c.Flags(), b.lora.On)); err != nil {
 		return err
 	}
 	wanted, err := wantedParts(b.parts)
@@ -254,6 +255,9 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		}
 	}
 	measured, failed := b.measure(c, env, policy, wanted)
+	if measured == nil {
+		return failed
+	}
 	// The parts that were measured before one failed are printed too.
 	if err := (lineWriter{c.OutOrStdout()}).write(measured); err != nil {
 		return err
@@ -262,10 +266,14 @@ func (b *benchCommand) run(c *cobra.Command) error {
 }
 
 // measure returns the figures of a round, or of the wanted parts up to the first that
-// fails.
+// fails; nil if there are none of a round.
 func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *train.Policy, wanted map[string]bool) (any, error) {
 	if b.whole {
-		return bench.Run(c.Context(), env, policy, b.round)
+		r, err := bench.Run(c.Context(), env, policy, b.round)
+		if err != nil && r.Cold.Seconds == 0 {
+			return nil, err // zeros would be taken for figures
+		}
+		return r, err
 	}
 	var err error
 	var newest any

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -37,6 +38,17 @@ func addSettings(flags *pflag.FlagSet, pointer any, names ...string) {
 			panic(fmt.Sprintf("cmd: no flag for a setting of type %T", p))
 		}
 	}
+}
+
+// checkAdapterFlags refuses flags about a new adapter where none is trained (on is
+// false): the command would train all weights, which is not what they ask for.
+func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "lora-") && !on && err == nil {
+			err = usagef("--%s is about a new adapter, and none is trained: add --lora, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // checkSettings reports the values of the struct's settings that are out of

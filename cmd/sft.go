@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -417,7 +418,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err er
 	if config.LoRA.On && !rate && !c.Flags().Changed("lr") {
 		config.Optimizer.LearningRate *= adapterRate
 	}
-	return config, s.check(c, config, decided)
+	return config, cmp.Or(checkAdapterFlags(c.Flags(), config.LoRA.On), s.check(c, config, decided))
 }
 
 // check reports what is missing and impossible, by flag or by the place in the file.

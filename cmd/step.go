@@ -90,6 +90,9 @@ func (o stepOptions) run(c *cobra.Command, f engineFlags, args []string) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	if err := checkAdapterFlags(c.Flags(), o.lora.On); err != nil {
+		return err
+	}
 	if o.lora.On && !c.Flags().Changed("lr") {
 		o.update.LearningRate *= adapterRate
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -133,6 +134,11 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	r, err := f.resolve(c, embeddedRun)
 	if err != nil {
 		return nil, err
+	}
+	for _, set := range f.sets {
+		if key, _, _ := strings.Cut(set, "="); strings.HasPrefix(key, "lora.") && key != "lora.on" && !r.LoRA.On {
+			return nil, usagef("--set %s is about an adapter, and none is trained: add --lora, or leave it out", set)
+		}
 	}
 	if r.Output.Dir == "" {
 		r.Output.Dir = filepath.Join("runs", "out", r.Objective.Name+"-"+time.Now().Format("20060102-150405"))
