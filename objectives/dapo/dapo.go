@@ -58,6 +58,11 @@ func (o *DAPO) Validate() error {
 	if o.OverlongLength < 0 {
 		err = errors.Join(err, &objectives.SettingError{Key: "overlong_length", Value: o.OverlongLength, Remedy: "must be at least 0; 0 is off"})
 	}
+	if o.OverlongLength > 0 && o.Advantage == "gdpo" {
+		err = errors.Join(err, &objectives.SettingError{
+			Key: "overlong_length", Value: o.OverlongLength, Remedy: `must be 0 with advantage = "gdpo", which compares the parts of the reward and not their punished sum: make the reward "length" one of the parts`,
+		})
+	}
 	if o.OverlongLength > 0 && (o.OverlongCache < 1 || o.OverlongCache > o.OverlongLength) {
 		err = errors.Join(err, &objectives.SettingError{
 			Key: "overlong_cache", Value: o.OverlongCache, Remedy: fmt.Sprintf("must be in [1, overlong_length = %d]", o.OverlongLength),

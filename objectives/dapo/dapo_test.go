@@ -60,10 +60,11 @@ func TestKeep(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, set := range map[string]func(*dapo.DAPO){
-		"overlong_length = -1": func(o *dapo.DAPO) { o.OverlongLength = -1 },
-		"overlong_cache = 512": func(o *dapo.DAPO) { o.OverlongLength = 100 },
-		"overlong_cache = 0":   func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache = 100, 0 },
-		"clip_high":            func(o *dapo.DAPO) { o.ClipHigh = -1 },
+		"overlong_length = -1":     func(o *dapo.DAPO) { o.OverlongLength = -1 },
+		"overlong_cache = 512":     func(o *dapo.DAPO) { o.OverlongLength = 100 },
+		"overlong_cache = 0":       func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache = 100, 0 },
+		"must be 0 with advantage": func(o *dapo.DAPO) { o.OverlongLength, o.OverlongCache, o.Advantage = 10, 4, "gdpo" },
+		"clip_high":                func(o *dapo.DAPO) { o.ClipHigh = -1 },
 	} {
 		if err := newDAPO(t, set).Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
