@@ -54,24 +54,6 @@ func (b *buffer) allocate(n int, edges []int) (err error) {
 	return err
 }
 
-// pieces makes room for n elements each of which a Value of its own may be.
-func (b *buffer) pieces(n int) error {
-	var edges []int
-	for i := range n {
-		edges = append(edges, b.bytes(i))
-	}
-	if err := b.allocate(n, edges); err != nil {
-		return fmt.Errorf("runtime: %d elements on %s: %w", n, b.memory, err)
-	}
-	if !b.memory.Cuts() {
-		_, err := b.of(int64(n))
-		return err
-	}
-	// For pulled: no session can bind all pieces at once.
-	b.value = &Value{memory: b.memory, data: b.at, bytes: b.bytes(n), dtype: b.dtype, shape: []int64{int64(n)}}
-	return nil
-}
-
 // bytes returns the size of n elements.
 func (b *buffer) bytes(n int) int { return n * b.dtype.Size() }
 

@@ -1,7 +1,5 @@
 package runtime
 
-import "onering/models"
-
 // SpareActivations returns how many sets of activations the Learner has between
 // two passes, and the bytes of all of them.
 func (l *Learner) SpareActivations() (sets, bytes int) {
@@ -40,16 +38,15 @@ func (d *Decoder) Parts() (rows, capacity [2]int) {
 }
 
 // Untiled makes the Optimizer run its Programs on ONNX Runtime alone.
-func (o *Optimizer) Untiled(program models.Program) error {
-	for _, u := range o.programs {
+func (o *Optimizer) Untiled() error {
+	for _, u := range o.updates {
 		if u.code == nil {
 			continue
 		}
-		var err error
-		if u.binding, err = loadBinding(o.env, program); err != nil {
+		u.code = nil
+		if err := o.loadRuns(u); err != nil {
 			return err
 		}
-		u.code = nil
 	}
 	return nil
 }

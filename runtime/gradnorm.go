@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"onering/models"
+	"onering/models/moves"
 	"onering/models/ports"
 )
 
@@ -15,19 +16,24 @@ import (
 var ErrOverflow = errors.New("runtime: gradients overflow float16")
 
 // A normProgram sums the squares of gradients by slice. The sum of a slice takes one
-// thread, so on the CPU several slices are summed at once, each by a binding of its own.
+// thread, so on the CPU several runs are at once, each by a binding of its own.
 type normProgram struct {
-	session  *Session
-	bindings []*Binding
-	slices   []normSlice
-	sums     buffer // [slices], the sum of the squares of each slice
-	found    buffer // [slices], in float16 how many elements are not finite
-	unscale  buffer // 1/LossScale
+	bindings []*Binding // of one session; none where the Optimizer owns no slice
+	runs     []normRun
+	slices   int    // of all parts
+	sums     buffer // [slices that it owns], the sum of the squares of each
+	found    buffer // the same, in float16 how many elements are not finite
+	unscale  buffer // [1], 1/LossScale
+	unscales bool   // whether the Program has the last two
 }
 
-// A normSlice is a slice of the gradients, and the elements of sums and found for
-// it.
-type normSlice struct{ g, sum, found *Value }
+// A normRun is what one run sums: a slice of the gradients or, where each tensor is a
+// buffer and runs are dear, all slices that the Optimizer owns.
+type normRun struct {
+	slices     []int
+	g          []*Value
+	sum, found *Value // [len(slices)]
+}
 
 // openNorm loads the Program and cuts the gradients into slices.
 func (o *Optimizer) openNorm() error {
@@ -35,36 +41,63 @@ func (o *Optimizer) openNorm() error {
 	if err != nil {
 		return err
 	}
-	n := &normProgram{sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32)}
+	bounds := o.bounds()
+	n := &normProgram{
+		slices: len(bounds) - 1, unscales: len(p.Outputs) > 1,
+		sums: o.env.buffer(models.F32), found: o.env.buffer(models.F32), unscale: hostBuffer(models.F32),
+	}
 	o.norm = n
-	if n.session, err = o.env.Load(p); err != nil {
+	for i := range n.slices {
+		if !o.owns(i) {
+			continue
+		}
+		if len(n.runs) == 0 || !o.env.memory.Cuts() {
+			n.runs = append(n.runs, normRun{})
+		}
+		r := &n.runs[len(n.runs)-1]
+		g, err := arenaOf(o.env, o.gradients).view(bounds[i], int64(o.span(bounds, i)))
+		if err != nil {
+			return err
+		}
+		r.slices, r.g = append(r.slices, i), append(r.g, g)
+	}
+	if len(n.runs) == 0 {
+		return nil
+	}
+	return n.open(o.env, p)
+}
+
+// open loads the Program for the slices of a run, and makes room for the sums.
+func (n *normProgram) open(e *Env, p models.Program) (err error) {
+	each, joined := len(n.runs[0].g), []string{ports.SquareSum}
+	if n.unscales {
+		joined = append(joined, ports.NotFinite)
+	}
+	if p, err = moves.Several(p, each, joined...); err != nil {
 		return err
 	}
-	bounds := o.bounds()
-	n.slices = make([]normSlice, len(bounds)-1)
-	n.bindings = make([]*Binding, 1)
-	if o.env.memory.Aliases() {
-		n.bindings = make([]*Binding, min(o.env.Threads(), len(n.slices)))
+	first, err := loadBinding(e, p)
+	if err != nil {
+		return err
 	}
-	for i := range n.bindings {
-		if n.bindings[i], err = n.session.NewBinding(); err != nil {
+	n.bindings = append(n.bindings, first)
+	for e.memory.Aliases() && len(n.bindings) < min(e.Threads(), len(n.runs)) {
+		b, err := first.s.NewBinding()
+		if err != nil {
 			return err
 		}
+		n.bindings = append(n.bindings, b)
 	}
 	for _, b := range []*buffer{&n.sums, &n.found} {
-		if err := b.pieces(len(n.slices)); err != nil {
+		if _, err := b.of(int64(len(n.runs) * each)); err != nil {
 			return err
 		}
 	}
-	for i := range n.slices {
-		s := &n.slices[i]
-		if s.g, err = arenaOf(o.env, o.gradients).view(bounds[i], int64(o.span(bounds, i))); err != nil {
+	for i := range n.runs {
+		if n.runs[i].sum, err = n.sums.view(i, int64(each)); err != nil {
 			return err
 		}
-		if s.sum, err = n.sums.view(i); err != nil {
-			return err
-		}
-		if s.found, err = n.found.view(i, 1); err != nil {
+		if n.runs[i].found, err = n.found.view(i, int64(each)); err != nil {
 			return err
 		}
 	}
@@ -73,25 +106,32 @@ func (o *Optimizer) openNorm() error {
 
 // squares returns the sums of the squares of the gradients divided by scale, by slice, of
 // this part's slices; the others are 0. A sum is NaN where a gradient overflows float16.
-func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []float64, err error) {
+func (n *normProgram) squares(scale float64) (sums []float64, err error) {
+	sums = make([]float64, n.slices)
+	if len(n.runs) == 0 {
+		return sums, nil
+	}
 	free := make(chan *binder, len(n.bindings))
 	for _, binding := range n.bindings {
 		b := &binder{b: binding}
-		if inverse := fillIf[float32](b, ports.Unscale, &n.unscale); inverse != nil {
-			inverse[0] = float32(1 / scale)
+		if n.unscales {
+			if inverse := fill[float32](b, moves.Scalars, &n.unscale, 1); inverse != nil {
+				inverse[0] = float32(1 / scale)
+			}
 		}
 		free <- b
 	}
-	atOnce(len(n.bindings), len(n.slices), func(i int) {
+	atOnce(len(n.bindings), len(n.runs), func(i int) {
 		b := <-free
-		if s := n.slices[i]; own(i) && b.err == nil {
-			b.in(ports.Grad, s.g, nil)
-			b.out(ports.SquareSum, s.sum, nil)
-			if n.unscales() {
-				b.out(ports.NotFinite, s.found, nil)
-			}
-			b.err = b.run()
+		r := n.runs[i]
+		for k, g := range r.g {
+			b.in(moves.Name(ports.Grad, k), g, nil)
 		}
+		b.out(ports.SquareSum, r.sum, nil)
+		if n.unscales {
+			b.out(ports.NotFinite, r.found, nil)
+		}
+		b.err = b.run()
 		free <- b
 	})
 	for range n.bindings {
@@ -99,33 +139,28 @@ func (n *normProgram) squares(scale float64, own func(slice int) bool) (sums []f
 			return nil, b.err
 		}
 	}
-	var found []float32
-	if n.unscales() {
-		if found, err = pulled[float32](&n.found); err != nil {
-			return nil, err
-		}
-	}
 	singles, err := pulled[float32](&n.sums)
 	if err != nil {
 		return nil, err
 	}
-	sums = make([]float64, len(singles))
-	for i, x := range singles {
-		switch {
-		case !own(i):
-		case n.unscales() && found[i] != 0:
-			sums[i] = math.NaN()
-		default:
-			sums[i] = float64(x)
+	var found []float32
+	if n.unscales {
+		if found, err = pulled[float32](&n.found); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range n.runs {
+		for i, slice := range r.slices {
+			if sums[slice] = float64(singles[i]); n.unscales && found[i] != 0 {
+				sums[slice] = math.NaN()
+			}
+		}
+		singles = singles[len(r.slices):]
+		if n.unscales {
+			found = found[len(r.slices):]
 		}
 	}
 	return sums, nil
-}
-
-// unscales says whether the gradients are in float16, with the Ring's LossScale.
-func (n *normProgram) unscales() bool {
-	_, found := n.session.index[output][ports.NotFinite]
-	return found
 }
 
 // total adds the sums of all slices. With gradients in float16 it is ErrOverflow that
@@ -134,7 +169,7 @@ func (n *normProgram) total(sums []float64, scale float64) (total float64, err e
 	for _, x := range sums {
 		total += x
 	}
-	if !n.unscales() {
+	if !n.unscales {
 		return total / (scale * scale), nil
 	}
 	if slices.ContainsFunc(sums, math.IsNaN) {
@@ -147,11 +182,10 @@ func (n *normProgram) close() {
 	if n == nil {
 		return
 	}
-	if n.session != nil {
-		n.session.Close()
-	}
-	for _, s := range n.slices {
-		closeValues(s.g, s.sum, s.found)
+	closeSessions(n.bindings...)
+	for _, r := range n.runs {
+		closeValues(r.g...)
+		closeValues(r.sum, r.found)
 	}
 	closeBuffers(&n.sums, &n.found, &n.unscale)
 }
@@ -166,7 +200,7 @@ func (o *Optimizer) GradNorm() (float64, error) {
 // share sets sums[i], which is part owner[i]'s, to what the Optimizer of that part has
 // there. The norm is the same, to the bit, as that of one Optimizer.
 func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) (float64, error) {
-	sums, err := o.norm.squares(o.ring.lossScale(), o.owns)
+	sums, err := o.norm.squares(o.ring.lossScale())
 	if err != nil {
 		return 0, err
 	}

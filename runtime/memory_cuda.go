@@ -133,8 +133,13 @@ func (d *cudaBuffers) start(to, from unsafe.Pointer, bytes int, kind C.int) erro
 	return cudaError(C.onering_cuda_copy(d.id, to, from, C.size_t(bytes), kind, d.stream))
 }
 
-func (d *cudaBuffers) Zero(at buffers.Place, bytes int) error {
-	return cudaError(C.onering_cuda_zero(d.id, at.Address(), C.size_t(bytes), d.stream))
+func (d *cudaBuffers) Zero(at []buffers.Place, bytes []int) error {
+	for i, n := range bytes {
+		if err := cudaError(C.onering_cuda_zero(d.id, at[i].Address(), C.size_t(n), d.stream)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *cudaBuffers) CopyRuns(to, from []buffers.Place, runs []buffers.Runs) error {

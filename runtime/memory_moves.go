@@ -14,9 +14,9 @@ type graphMoves struct {
 	env      *Env // that has the memory
 	memory   *memory
 	copies   map[copyKind]*Binding
-	clear    *Binding
-	size     buffer // int64 [1]
-	from, to buffer // int64 [n], the rows that CopyRuns reads and writes
+	clear    map[int]*Binding // by how many buffers
+	sizes    []buffer         // int64 [1], of buffers to clear
+	from, to buffer           // int64 [n], the rows that CopyRuns reads and writes
 }
 
 // A copyKind is what Programs that copy differ in.
@@ -31,34 +31,59 @@ const mostCopied = 32
 
 // load makes the sessions, which are those of the Env that has the memory.
 func (g *graphMoves) load(e *Env) (err error) {
-	g.env, g.copies = e, map[copyKind]*Binding{}
-	g.size, g.from, g.to = hostBuffer(models.I64), hostBuffer(models.I64), hostBuffer(models.I64)
-	if g.clear, err = loadBinding(e, moves.Clear()); err != nil {
-		return fmt.Errorf("runtime: %s: %w", g.memory, err)
+	g.env, g.copies, g.clear = e, map[copyKind]*Binding{}, map[int]*Binding{}
+	g.from, g.to = hostBuffer(models.I64), hostBuffer(models.I64)
+	_, err = g.clearing(1)
+	return err
+}
+
+// clearing returns the Program that clears n buffers.
+func (g *graphMoves) clearing(n int) (*Binding, error) {
+	if b := g.clear[n]; b != nil {
+		return b, nil
 	}
-	return nil
+	b, err := loadBinding(g.env, moves.Clear(n))
+	if err != nil {
+		return nil, fmt.Errorf("runtime: %s: %w", g.memory, err)
+	}
+	g.clear[n] = b
+	return b, nil
 }
 
 func (g *graphMoves) close() {
-	closeBuffers(&g.size, &g.from, &g.to)
+	closeBuffers(&g.from, &g.to)
+	for i := range g.sizes {
+		g.sizes[i].close()
+	}
 	for _, b := range g.copies {
 		closeSessions(b)
 	}
-	closeSessions(g.clear)
-	g.copies, g.clear = nil, nil
+	for _, b := range g.clear {
+		closeSessions(b)
+	}
+	g.copies, g.clear, g.sizes = nil, nil, nil
 }
 
-// Zero implements buffers.Mover.
-func (g *graphMoves) Zero(at buffers.Place, bytes int) error {
-	n := int64(bytes / 4)
-	v, err := newValue(g.memory, models.F32, at.At, bytes, []int64{n})
+// Zero implements buffers.Mover, in one run.
+func (g *graphMoves) Zero(at []buffers.Place, bytes []int) error {
+	binding, err := g.clearing(len(at))
 	if err != nil {
 		return err
 	}
-	defer v.Close()
-	b := binder{b: g.clear}
-	copy(fill[int64](&b, moves.Size, &g.size, 1), []int64{n})
-	b.out(moves.Zeros, v, nil)
+	for len(g.sizes) < len(at) {
+		g.sizes = append(g.sizes, hostBuffer(models.I64))
+	}
+	b := binder{b: binding}
+	for i := range at {
+		n := int64(bytes[i] / 4)
+		v, err := newValue(g.memory, models.F32, at[i].At, bytes[i], []int64{n})
+		if err != nil {
+			return err
+		}
+		defer v.Close()
+		copy(fill[int64](&b, moves.Name(moves.Size, i), &g.sizes[i], 1), []int64{n})
+		b.out(moves.Name(moves.Zeros, i), v, nil)
+	}
 	return b.run()
 }
 

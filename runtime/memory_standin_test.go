@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"onering/runtime/buffers"
 )
 
 // OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in" has
@@ -50,11 +52,30 @@ func Dirty(t testing.TB, e *Env) {
 	}
 }
 
+// Calls returns a function that counts what was handed to the device of e since its last
+// call: runs of sessions, and copies between host and device.
+func Calls(t testing.TB, e *Env) func() (runs, copies int) {
+	m := e.memory
+	device, ran, now := m.Memory.(*buffers.Device), m.ran, 0
+	t.Cleanup(func() { m.ran = ran })
+	m.ran = func(b *Binding) {
+		if now++; ran != nil {
+			ran(b)
+		}
+	}
+	before := device.Copies.Load()
+	return func() (runs, copies int) {
+		runs, copies = now, int(device.Copies.Load()-before)
+		now, before = 0, device.Copies.Load()
+		return runs, copies
+	}
+}
+
 // Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.
 func Unordered(e *Env) { e.memory.addsInOrder = false }
 
 // Slices returns how many slices GradNorm sums.
-func (o *Optimizer) Slices() int { return len(o.norm.slices) }
+func (o *Optimizer) Slices() int { return o.norm.slices }
 
 // Packed returns how many rows of how many places attention sees in the pass, in
 // how many blocks, and how many response tokens there are.

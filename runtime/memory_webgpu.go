@@ -108,7 +108,7 @@ func CheckFloat16(e *Env) error {
 func (d *webgpuBuffers) load(e *Env) error {
 	err := d.memory.moves.load(e)
 	if err == nil {
-		err = check(C.onering_allocator(d.memory.moves.clear.s.ptr, d.memory.info, &d.allocator))
+		err = check(C.onering_allocator(d.memory.moves.clear[1].s.ptr, d.memory.info, &d.allocator))
 	}
 	if err == nil {
 		d.fence.Buffer, err = d.Alloc(webgpuGrain)

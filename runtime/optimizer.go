@@ -3,6 +3,8 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"onering/models"
 	"onering/models/moves"
@@ -26,18 +28,15 @@ type Optimizer struct {
 	rule      models.Optimizer
 	arenas    map[string]*arena // of State, by port
 	norm      *normProgram
-	programs  map[string]*update // by shape and type of the 16-bit copy
-	parts     []optimizerPart
+	updates   []*update
 	shares    shares
 	options   OptimizerOptions
-	scalars   map[string]*buffer // by port
+	scalars   buffer             // the rule's numbers, in the order of their names
 	staged    map[string]*buffer // by port, one part of an offloaded state on the device
 }
 
-// An optimizerPart is what one run of a Program updates: a tensor, or a range of all
-// elements.
+// An optimizerPart is a tensor, or a range of all elements.
 type optimizerPart struct {
-	program    *update
 	p, g, copy *Value            // weights, gradients, and the weights' 16-bit copy, which may be nil
 	state      map[string]*Value // by port
 }
@@ -74,8 +73,8 @@ func (e *Env) NewOptimizer(r *Ring, gradients *models.Weights, rule models.Optim
 	}
 	o := &Optimizer{
 		env: e, ring: r, gradients: gradients, rule: rule,
-		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), programs: make(map[string]*update), options: options,
-		scalars: make(map[string]*buffer), staged: make(map[string]*buffer),
+		State: make(map[string]*models.Weights), arenas: make(map[string]*arena), options: options,
+		scalars: e.buffer(models.F32), staged: make(map[string]*buffer),
 	}
 	if err := o.open(); err != nil {
 		o.Close()
@@ -115,6 +114,19 @@ func (o *Optimizer) open() error {
 	if err := o.openNorm(); err != nil {
 		return err
 	}
+	if err := o.addParts(bounds); err != nil {
+		return err
+	}
+	for _, u := range o.updates {
+		if err := o.load(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addParts adds the tensors or the ranges of elements.
+func (o *Optimizer) addParts(bounds []int) error {
 	if o.rule.ByTensor() {
 		for _, name := range o.ring.Trained().Layout.Names() {
 			place, _ := o.ring.Trained().Layout.Find(name)
@@ -220,8 +232,16 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	for _, d := range dims {
 		size *= d
 	}
-	o.parts = append(o.parts, optimizerPart{state: make(map[string]*Value)})
-	part := &o.parts[len(o.parts)-1]
+	part := &optimizerPart{state: make(map[string]*Value)}
+	copy, rounded := models.F32, o.ring.trained().rounded
+	if rounded != nil && rounded.holds(from, from+size) {
+		copy = o.ring.Arch.Geometry().Compute
+	}
+	u, err := o.updateOf(shape, copy)
+	if err != nil {
+		return err
+	}
+	u.parts = append(u.parts, part) // Close finds it from here on
 	if part.p, err = o.ring.trained().view(from, int64s(dims)...); err != nil {
 		return err
 	}
@@ -233,25 +253,26 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 			return err
 		}
 	}
-	copy := models.F32
-	if c := o.ring.trained().rounded; c != nil && c.holds(from, from+size) {
-		copy = o.ring.Arch.Geometry().Compute
-		if part.copy, err = c.view(from, int64s(dims)...); err != nil {
-			return err
+	if copy != models.F32 {
+		part.copy, err = rounded.view(from, int64s(dims)...)
+	}
+	return err
+}
+
+// updateOf returns the update for parts of a shape and with a 16-bit copy of a type.
+func (o *Optimizer) updateOf(shape []int, copy models.DType) (*update, error) {
+	for _, u := range o.updates {
+		if u.copy == copy && slices.Equal(u.shape, shape) {
+			return u, nil
 		}
 	}
-	key := fmt.Sprint(shape, copy)
-	if o.programs[key] == nil {
-		p, err := o.rule.Program(shape, copy)
-		if err != nil {
-			return err
-		}
-		if o.programs[key], err = o.newUpdate(p); err != nil {
-			return err
-		}
+	p, err := o.rule.Program(shape, copy)
+	if err != nil {
+		return nil, err
 	}
-	part.program = o.programs[key]
-	return nil
+	u := &update{program: p, shape: shape, copy: copy}
+	o.updates = append(o.updates, u)
+	return u, nil
 }
 
 // Update updates the weights with the gradients multiplied by clip. The gradients do
@@ -259,37 +280,41 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 func (o *Optimizer) Update(rate, clip float64) error {
 	scalars := o.rule.Scalars(o.Updates+1, rate)
 	scalars[ports.Clip] = clip / o.ring.lossScale()
-	for _, program := range o.programs {
-		if program.code != nil {
-			if err := program.give(scalars); err != nil {
+	if err := o.give(scalars); err != nil {
+		return err
+	}
+	for _, u := range o.updates {
+		if u.code != nil {
+			if err := u.runTiles(o.env.Threads(), scalars); err != nil {
 				return err
 			}
-			continue
 		}
-		b := binder{b: program.binding}
-		for name, x := range scalars {
-			o.scalar(&b, name, x)
+		for _, r := range u.runs {
+			if err := o.run(r); err != nil {
+				return err
+			}
 		}
-		if b.err != nil {
-			return b.err
-		}
-	}
-	var tiled []*optimizerPart
-	for i := range o.parts {
-		part := &o.parts[i]
-		if part.program.code != nil {
-			tiled = append(tiled, part)
-		} else if err := o.run(part); err != nil {
-			return err
-		}
-	}
-	failed := make([]error, len(tiled))
-	atOnce(o.env.Threads(), len(tiled), func(i int) { failed[i] = tiled[i].runTiles() })
-	if err := errors.Join(failed...); err != nil {
-		return err
 	}
 	o.Updates++
 	return nil
+}
+
+// give hands the scalars to the runs.
+func (o *Optimizer) give(scalars map[string]float64) error {
+	names := slices.Sorted(maps.Keys(scalars))
+	if o.scalars.at == nil { // as large as they are, so that a copy is of the whole
+		if err := o.scalars.allocate(len(names), nil); err != nil {
+			return err
+		}
+	}
+	data, _, err := sized[float32](&o.scalars, int64(len(names)))
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		data[i] = float32(scalars[name])
+	}
+	return o.scalars.push()
 }
 
 // stage returns where a run finds v, a part of the state: itself, or if it is
@@ -324,111 +349,146 @@ func (o *Optimizer) unstage(state map[string]*Value) error {
 	return nil
 }
 
-// run updates a part in one run of its session.
-func (o *Optimizer) run(p *optimizerPart) error {
-	b := binder{b: p.program.binding}
-	b.in(ports.Param, p.p, nil)
-	b.in(ports.Grad, p.g, nil)
-	b.out(ports.ParamOut, p.p, nil)
-	for port, v := range p.state {
-		v, err := o.stage(port, v)
-		b.in(port, v, err)
-		b.out(port+"1", v, err)
-	}
-	if p.copy != nil {
-		b.out(ports.Copy, p.copy, nil)
+// run updates parts in one run of their session.
+func (o *Optimizer) run(r optimizerRun) error {
+	b := binder{b: r.binding}
+	b.in(moves.Scalars, o.scalars.value, nil)
+	for i, p := range r.parts {
+		b.in(moves.Name(ports.Param, i), p.p, nil)
+		b.in(moves.Name(ports.Grad, i), p.g, nil)
+		b.out(moves.Name(ports.ParamOut, i), p.p, nil)
+		for port, v := range p.state {
+			v, err := o.stage(port, v)
+			b.in(moves.Name(port, i), v, err)
+			b.out(moves.Name(port+"1", i), v, err)
+		}
+		if p.copy != nil {
+			b.out(moves.Name(ports.Copy, i), p.copy, nil)
+		}
 	}
 	if err := b.run(); err != nil {
 		return err
 	}
-	return o.unstage(p.state)
+	for _, p := range r.parts {
+		if err := o.unstage(p.state); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// An update is a Program that updates: a session's binding or, on the CPU where every
-// operator is element-wise, its code with the same results to the bit. Code reads and
-// writes weights, gradients and moments once, 28 bytes for each parameter with AdamW.
+// An update is a Program and what it updates: in runs of sessions or, on the CPU where
+// every operator is element-wise, by its code with the same results to the bit. Code reads
+// and writes weights, gradients and moments once, 28 bytes for each parameter with AdamW.
 type update struct {
-	binding *Binding
+	program models.Program
+	shape   []int        // that the Program is for; nil for any range
+	copy    models.DType // of the 16-bit copy, or F32
+	parts   []*optimizerPart
+	runs    []optimizerRun
 	code    *tiles.Code
-	scalars []float32 // of the code
 }
 
-// newUpdate makes the update of a Program.
-func (o *Optimizer) newUpdate(p models.Program) (*update, error) {
+// An optimizerRun is what one run updates.
+type optimizerRun struct {
+	binding *Binding
+	parts   []*optimizerPart
+}
+
+// mostUpdated is how many tensors one run updates at most, where each is a buffer and runs
+// are dear.
+const mostUpdated = 32
+
+// load makes the code or the runs of an update.
+func (o *Optimizer) load(u *update) (err error) {
 	if o.env.memory.Aliases() {
 		// What is not element-wise is ONNX Runtime's.
-		if code, err := tiles.Compile(p); err == nil {
-			return &update{code: code, scalars: make([]float32, len(code.Scalars))}, nil
+		if u.code, err = tiles.Compile(u.program); err == nil {
+			return nil
 		}
 	}
-	if o.env.memory.Cuts() {
-		var err error
-		if p, err = moves.Apart(p); err != nil {
-			return nil, err
-		}
-	}
-	b, err := loadBinding(o.env, p)
-	return &update{binding: b}, err
+	return o.loadRuns(u)
 }
 
-// give sets the scalars of the code.
-func (u *update) give(scalars map[string]float64) error {
+// loadRuns makes the runs of an update.
+func (o *Optimizer) loadRuns(u *update) (err error) {
+	p, most, cuts := u.program, 1, o.env.memory.Cuts()
+	if cuts {
+		if p, err = moves.Apart(p); err != nil {
+			return err
+		}
+		if !o.options.Offload { // whose state is staged one part at a time
+			most = mostUpdated
+		}
+	}
+	bindings := map[int]*Binding{} // by how many parts
+	for parts := range slices.Chunk(u.parts, most) {
+		b := bindings[len(parts)]
+		if b == nil {
+			several, err := moves.Several(p, len(parts))
+			if err != nil {
+				return err
+			}
+			if b, err = loadBinding(o.env, several); err != nil {
+				return err
+			}
+			bindings[len(parts)] = b
+		} else if cuts { // so that nothing is bound twice
+			if b, err = b.s.NewBinding(); err != nil {
+				return err
+			}
+		}
+		u.runs = append(u.runs, optimizerRun{b, parts})
+	}
+	return nil
+}
+
+// runTiles updates the parts with the code of the Program.
+func (u *update) runTiles(threads int, scalars map[string]float64) error {
+	numbers := make([]float32, len(u.code.Scalars))
 	for i, name := range u.code.Scalars {
 		x, ok := scalars[name]
 		if !ok {
 			return fmt.Errorf("runtime: the optimizer gives no %q, which its update reads", name)
 		}
-		u.scalars[i] = float32(x)
+		numbers[i] = float32(x)
 	}
-	return nil
-}
-
-// runTiles updates the part with the code of its program.
-func (p *optimizerPart) runTiles() error {
-	u := p.program
-	arrays := make([][]float32, len(u.code.Inputs))
-	for i, name := range u.code.Inputs {
-		v := p.state[name]
-		switch name {
-		case ports.Param:
-			v = p.p
-		case ports.Grad:
-			v = p.g
+	failed := make([]error, len(u.parts))
+	atOnce(threads, len(u.parts), func(i int) {
+		p := u.parts[i]
+		arrays := make([][]float32, len(u.code.Inputs))
+		for i, name := range u.code.Inputs {
+			v := p.state[name]
+			switch name {
+			case ports.Param:
+				v = p.p
+			case ports.Grad:
+				v = p.g
+			}
+			arrays[i] = valuesOf[float32](v)
 		}
-		arrays[i] = valuesOf[float32](v)
-	}
-	return u.code.Run(arrays, u.scalars)
-}
-
-// scalar binds a number to an input.
-func (o *Optimizer) scalar(b *binder, name string, x float64) {
-	s := o.scalars[name]
-	if s == nil {
-		empty := hostBuffer(models.F32)
-		s = &empty
-		o.scalars[name] = s
-	}
-	if data := fill[float32](b, name, s); data != nil {
-		data[0] = float32(x)
-	}
+		failed[i] = u.code.Run(arrays, numbers)
+	})
+	return errors.Join(failed...)
 }
 
 // Close frees the sessions and the state.
 func (o *Optimizer) Close() {
 	o.norm.close()
-	for _, program := range o.programs {
-		closeSessions(program.binding)
-	}
-	for _, part := range o.parts {
-		closeValues(part.p, part.g, part.copy)
-		for _, v := range part.state {
-			closeValues(v)
+	for _, u := range o.updates {
+		for _, r := range u.runs {
+			closeSessions(r.binding)
+		}
+		for _, part := range u.parts {
+			closeValues(part.p, part.g, part.copy)
+			for _, v := range part.state {
+				closeValues(v)
+			}
 		}
 	}
-	for _, buffers := range []map[string]*buffer{o.scalars, o.staged} {
-		for _, b := range buffers {
-			b.close()
-		}
+	o.scalars.close()
+	for _, b := range o.staged {
+		b.close()
 	}
 	for _, a := range o.arenas {
 		a.close()

@@ -4,6 +4,8 @@ package moves
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"onering/models"
 	"onering/models/onnx"
@@ -24,6 +26,7 @@ const (
 	Zeros   = "zeros"    // float32 [n]
 	Number  = "number"   // float32 [1]
 	Rounded = "rounded"  // float32 [1]
+	Scalars = "scalars"  // float32 [m]
 )
 
 // Name returns the name of an input or output of buffer i.
@@ -56,13 +59,13 @@ func Copy(n int, within bool) models.Program {
 	return program(name, g, alias)
 }
 
-// Clear makes zeros: Size -> Zeros.
-func Clear() models.Program {
-	g := onnx.Graph{
-		Nodes:        []onnx.Node{{Op: "Expand", Inputs: []string{"zero", Size}, Outputs: []string{Zeros}}},
-		Inputs:       []onnx.ValueInfo{info(Size, onnx.Int64, "1")},
-		Outputs:      []onnx.ValueInfo{info(Zeros, onnx.Float, "n")},
-		Initializers: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)},
+// Clear makes zeros of n buffers: Size -> Zeros.
+func Clear(n int) models.Program {
+	g := onnx.Graph{Initializers: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)}}
+	for i := range n {
+		g.Nodes = append(g.Nodes, onnx.Node{Op: "Expand", Inputs: []string{"zero", Name(Size, i)}, Outputs: []string{Name(Zeros, i)}})
+		g.Inputs = append(g.Inputs, info(Name(Size, i), onnx.Int64, "1"))
+		g.Outputs = append(g.Outputs, info(Name(Zeros, i), onnx.Float, fmt.Sprint("n", i)))
 	}
 	return program("moves.clear", g, nil)
 }
@@ -76,6 +79,89 @@ func Apart(p models.Program) (models.Program, error) {
 	}
 	p.ONNX = model
 	return p, nil
+}
+
+// Several returns a Program that does for n tensors, or slices of elements, what p does
+// for one: each node stands in it n times, so the bits are those of n runs. Where each run
+// is handed to a device on its own, one is faster. Inputs without dimensions are the same
+// for all: they are the elements of Scalars, in the order of their names. The outputs
+// joined, of shape [1], are one of shape [n]. Other inputs and outputs, and the sizes that
+// vary, have their number behind the name.
+func Several(p models.Program, n int, joined ...string) (models.Program, error) {
+	g := onnx.Graph{Name: p.Name}
+	shared := map[string]bool{}
+	var scalars []string
+	for _, in := range p.Inputs {
+		if len(in.Shape) == 0 {
+			scalars, shared[in.Name] = append(scalars, in.Name), true
+		}
+	}
+	slices.Sort(scalars)
+	for i, name := range scalars {
+		index := onnx.Int64s(Name(Scalars, i), []int64{int64(i)})
+		index.Dims = nil
+		g.Initializers = append(g.Initializers, index)
+		g.Nodes = append(g.Nodes, onnx.Node{Op: "Gather", Inputs: []string{Scalars, index.Name}, Outputs: []string{name}})
+	}
+	if len(scalars) > 0 {
+		g.Inputs = append(g.Inputs, info(Scalars, onnx.Float, fmt.Sprint(len(scalars))))
+	}
+	var join []onnx.Node
+	for _, name := range joined {
+		g.Outputs = append(g.Outputs, info(name, onnx.Float, fmt.Sprint(n)))
+		if shared[name] = n == 1; n > 1 {
+			join = append(join, onnx.Node{Op: "Concat", Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}})
+		}
+	}
+	alias := map[string]string{}
+	for i := range n {
+		for _, in := range p.Inputs {
+			if !shared[in.Name] {
+				g.Inputs = append(g.Inputs, numbered(in, i))
+			}
+		}
+		for _, out := range p.Outputs {
+			if !slices.Contains(joined, out.Name) {
+				g.Outputs = append(g.Outputs, numbered(out, i))
+			}
+		}
+		for out, in := range p.Alias {
+			alias[Name(out, i)] = Name(in, i)
+		}
+		for k := range join {
+			join[k].Inputs = append(join[k].Inputs, Name(join[k].Outputs[0], i))
+		}
+	}
+	several := models.Program{Name: p.Name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias, Options: p.Options}
+	var err error
+	several.ONNX, err = onnx.Repeat(p.ONNX, n, func(i int, name string) string {
+		if shared[name] {
+			return name
+		}
+		return Name(name, i)
+	}, g, join)
+	if err != nil {
+		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
+	}
+	return several, nil
+}
+
+// numbered declares the port of tensor i of several.
+func numbered(p models.Port, i int) onnx.ValueInfo {
+	var elem onnx.ElemType
+	for t, d := range types {
+		if d == p.DType {
+			elem = t
+		}
+	}
+	var sizes []string
+	for _, size := range p.Shape {
+		if _, err := strconv.Atoi(size); err != nil {
+			size = fmt.Sprint(size, i)
+		}
+		sizes = append(sizes, size)
+	}
+	return info(Name(p.Name, i), elem, sizes...)
 }
 
 // Half rounds a number to float16 and back, where a device computes in it: Number ->
@@ -97,39 +183,43 @@ func Half() models.Program {
 	return program("moves.half", g, nil)
 }
 
-// info declares an input or output; sizes are letters, or 1.
+// info declares an input or output; sizes are letters or numbers.
 func info(name string, t onnx.ElemType, sizes ...string) onnx.ValueInfo {
 	v := onnx.ValueInfo{Name: name, Type: t}
 	for _, s := range sizes {
 		d := onnx.Dim{Param: s}
-		if s == "1" {
-			d = onnx.Dim{Value: 1}
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			d = onnx.Dim{Value: n}
 		}
 		v.Dims = append(v.Dims, d)
 	}
 	return v
 }
 
+var types = map[onnx.ElemType]models.DType{
+	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Int32: models.I32, onnx.Int64: models.I64,
+}
+
+// portsOf returns the ports of inputs or outputs.
+func portsOf(of []onnx.ValueInfo) (out []models.Port) {
+	for _, v := range of {
+		port := models.Port{Name: v.Name, DType: types[v.Type]}
+		for _, d := range v.Dims {
+			size := d.Param
+			if size == "" {
+				size = fmt.Sprint(d.Value)
+			}
+			port.Shape = append(port.Shape, size)
+		}
+		out = append(out, port)
+	}
+	return out
+}
+
 // program encodes a graph.
 func program(name string, g onnx.Graph, alias map[string]string) models.Program {
 	g.Name = name
-	p := models.Program{Name: name, Alias: alias}
-	types := map[onnx.ElemType]models.DType{onnx.Float: models.F32, onnx.Int32: models.I32, onnx.Int64: models.I64}
-	ports := func(of []onnx.ValueInfo) (out []models.Port) {
-		for _, v := range of {
-			port := models.Port{Name: v.Name, DType: types[v.Type]}
-			for _, d := range v.Dims {
-				size := d.Param
-				if size == "" {
-					size = "1"
-				}
-				port.Shape = append(port.Shape, size)
-			}
-			out = append(out, port)
-		}
-		return out
-	}
-	p.Inputs, p.Outputs = ports(g.Inputs), ports(g.Outputs)
+	p := models.Program{Name: name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias}
 	p.ONNX = onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: 23}}, Graph: g}.Encode()
 	return p
 }

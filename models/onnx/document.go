@@ -82,6 +82,54 @@ func Apart(model []byte, of map[string]string) ([]byte, error) {
 	})
 }
 
+// Repeat returns an encoded ModelProto of n copies of a graph: what copy i makes or takes
+// has the name that of gives it, and constants are the same for all. around is the rest:
+// the new graph's name, inputs, outputs, further constants, and nodes before the copies;
+// after are the nodes behind them.
+func Repeat(model []byte, n int, of func(i int, name string) string, around Graph, after []Node) ([]byte, error) {
+	return rewrite(model, func(field protowire.Number, graph []byte) ([]byte, error) {
+		if field != 7 {
+			return graph, nil
+		}
+		out, constants := around.append(nil), map[string]bool{"": true} // no name is an input that is left out
+		each := func(of protowire.Number, f func(message []byte) error) error {
+			_, err := rewrite(graph, func(field protowire.Number, message []byte) ([]byte, error) {
+				if field != of {
+					return message, nil
+				}
+				return message, f(message)
+			})
+			return err
+		}
+		err := each(5, func(tensor []byte) error {
+			out = protowire.AppendBytes(protowire.AppendTag(out, 5, protowire.BytesType), tensor)
+			_, err := rewrite(tensor, func(field protowire.Number, value []byte) ([]byte, error) {
+				if field == 8 {
+					constants[string(value)] = true
+				}
+				return value, nil
+			})
+			return err
+		})
+		for i := 0; i < n && err == nil; i++ {
+			err = each(1, func(node []byte) error {
+				node, err := rewrite(node, func(field protowire.Number, value []byte) ([]byte, error) {
+					if field > 3 || constants[string(value)] { // inputs, outputs and the node's name
+						return value, nil
+					}
+					return []byte(of(i, string(value))), nil
+				})
+				out = protowire.AppendBytes(protowire.AppendTag(out, 1, protowire.BytesType), node)
+				return err
+			})
+		}
+		for _, node := range after {
+			out = appendMessage(out, 1, node.append)
+		}
+		return out, err
+	})
+}
+
 // rewrite copies a message. Fields of bytes become what f makes of them.
 func rewrite(message []byte, f func(field protowire.Number, value []byte) ([]byte, error)) (out []byte, err error) {
 	for len(message) > 0 {

@@ -45,7 +45,7 @@ type Memory interface {
 	Aliases() bool
 
 	// Count adds to what Crossed returns: the bytes copied from the host and those
-	// copied to the host. Upload and Download count theirs; the caller counts those of
+	// copied to the host, of one copy. Upload and Download count theirs; the caller counts those of
 	// the host's values that sessions read and write. The host's memory counts nothing.
 	Count(up, down int)
 	Crossed() (up, down int64)
@@ -74,9 +74,9 @@ type Driver interface {
 
 // A Mover changes bytes within a device, in order with what its Driver and runs do.
 type Mover interface {
-	// Zero sets bytes to 0. With handles, these begin where the buffer does and are a
-	// multiple of 4.
-	Zero(at Place, bytes int) error
+	// Zero sets bytes[i] bytes at at[i] to 0. With handles, these begin where the buffer
+	// does and are a multiple of 4.
+	Zero(at []Place, bytes []int) error
 	// CopyRuns is as that of Memory. Strides are at least a run's width.
 	CopyRuns(to, from []Place, runs []Runs) error
 }

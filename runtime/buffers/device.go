@@ -14,6 +14,7 @@ type Device struct {
 	mover    Mover
 	grain    int // 0 if buffers have addresses
 	up, down atomic.Int64
+	Copies   atomic.Int64 // of what Crossed returns, for tests
 	table    table
 }
 
@@ -27,6 +28,7 @@ func (d *Device) Aliases() bool { return false }
 func (d *Device) Cuts() bool    { return d.grain > 0 }
 
 func (d *Device) Count(up, down int) {
+	d.Copies.Add(1)
 	d.up.Add(int64(up))
 	d.down.Add(int64(down))
 }
@@ -149,8 +151,8 @@ func (d *Device) errorf(doing string, err error) error {
 }
 
 func (d *Device) Upload(to, from unsafe.Pointer, bytes int) error {
-	d.Count(bytes, 0)
 	return d.each("copying to it", to, bytes, func(p Place, done, n int) error {
+		d.Count(n, 0)
 		return d.write(p, unsafe.Slice((*byte)(unsafe.Add(from, done)), n))
 	})
 }
@@ -172,8 +174,8 @@ func (d *Device) write(p Place, from []byte) error {
 }
 
 func (d *Device) Download(to, from unsafe.Pointer, bytes int) error {
-	d.Count(0, bytes)
 	return d.each("copying from it", from, bytes, func(p Place, done, n int) error {
+		d.Count(0, n)
 		into := unsafe.Slice((*byte)(unsafe.Add(to, done)), n)
 		if !d.Cuts() || p.First == 0 {
 			return d.driver.Read(into, p)
@@ -188,13 +190,21 @@ func (d *Device) Download(to, from unsafe.Pointer, bytes int) error {
 }
 
 func (d *Device) Zero(at unsafe.Pointer, bytes int) error {
-	return d.each("clearing its memory", at, bytes, func(p Place, _, n int) error {
+	const doing = "clearing its memory"
+	var places []Place
+	var sizes []int
+	err := d.each(doing, at, bytes, func(p Place, _, n int) error {
 		if d.Cuts() && (p.First != 0 || n%4 != 0) {
 			d.Count(n, 0)
 			return d.write(p, make([]byte, n))
 		}
-		return d.mover.Zero(p, n)
+		places, sizes = append(places, p), append(sizes, n)
+		return nil
 	})
+	if err != nil || len(places) == 0 {
+		return err
+	}
+	return d.errorf(doing, d.mover.Zero(places, sizes))
 }
 
 func (d *Device) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {

@@ -48,15 +48,18 @@ func (s StandIn) Read(to []byte, from Place) error {
 	return err
 }
 
-func (s StandIn) Zero(at Place, bytes int) error {
-	data, err := s.at(at, bytes)
-	if s.Grain > 0 && bytes%4 != 0 {
-		err = fmt.Errorf("clearing %d bytes", bytes)
-	}
-	if err == nil {
+func (s StandIn) Zero(at []Place, bytes []int) error {
+	for i, n := range bytes {
+		data, err := s.at(at[i], n)
+		if s.Grain > 0 && n%4 != 0 {
+			err = fmt.Errorf("clearing %d bytes", n)
+		}
+		if err != nil {
+			return err
+		}
 		clear(data)
 	}
-	return err
+	return nil
 }
 
 func (s StandIn) CopyRuns(to, from []Place, runs []Runs) error {
