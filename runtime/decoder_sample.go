@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"onering/models"
+	"onering/models/moves"
 	"onering/models/ports"
 	"onering/runtime/buffers"
 	"onering/sampler"
@@ -21,9 +22,39 @@ type tokenChooser struct {
 	part               buffer // [B,D], those of the rows that sample in one way
 	inverseTemperature buffer
 	uniforms           buffer
-	next               buffer
-	logp, entropy      buffer
+	outputs            sampledBuffers
 	filters            filters
+}
+
+// sampledBuffers are the outputs of a Program, [B] each or [B] after [B] in together.
+type sampledBuffers struct{ next, logp, entropy, short, together buffer }
+
+// sampled is what a run writes: the tokens are ids or, in together, singles.
+type sampled struct {
+	ids                           []int64
+	singles, logp, entropy, short []float32
+}
+
+// take binds the outputs, which are one if the Program is that of moves.Together. short is
+// whether there is that output.
+func (o *sampledBuffers) take(b *binder, rows int64, short bool) (r sampled) {
+	if _, together := b.b.s.index[output][moves.Results]; !together {
+		r.ids = take[int64](b, ports.NextTokens, &o.next, rows)
+		r.logp = take[float32](b, ports.LogProb, &o.logp, rows)
+		r.entropy = take[float32](b, ports.Entropy, &o.entropy, rows)
+		if short {
+			r.short = take[float32](b, ports.Short, &o.short, rows)
+		}
+		return r
+	}
+	vectors := int64(3)
+	if short {
+		vectors++
+	}
+	if all := take[float32](b, moves.Results, &o.together, vectors*rows); all != nil {
+		r.singles, r.logp, r.entropy, r.short = all[:rows], all[rows:2*rows], all[2*rows:3*rows], all[3*rows:]
+	}
+	return r
 }
 
 // filters are the additional inputs and outputs of Programs that restrict the
@@ -31,15 +62,15 @@ type tokenChooser struct {
 type filters struct {
 	topP, renormalize, k buffer
 	minP                 buffer
-	short                buffer // [B], not 0 for rows whose k largest probabilities are too few
 }
 
 func newTokenChooser(e *Env) tokenChooser {
 	float := hostBuffer(models.F32)
 	return tokenChooser{
 		sessions: make(map[sampleKind]*Binding), hidden: e.buffer(models.F32), part: e.buffer(models.F32),
-		inverseTemperature: float, uniforms: float, next: hostBuffer(models.I64), logp: float, entropy: float,
-		filters: filters{topP: float, renormalize: float, minP: float, k: hostBuffer(models.I64), short: float},
+		inverseTemperature: float, uniforms: float,
+		outputs: sampledBuffers{next: hostBuffer(models.I64), logp: float, entropy: float, short: float, together: float},
+		filters: filters{topP: float, renormalize: float, minP: float, k: hostBuffer(models.I64)},
 	}
 }
 
@@ -101,6 +132,15 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
 	if err != nil {
 		return nil, err
+	}
+	if d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 holds the ids
+		names := []string{ports.NextTokens, ports.LogProb, ports.Entropy}
+		if len(p.Outputs) > len(names) {
+			names = append(names, ports.Short)
+		}
+		if p, err = moves.Together(p, names...); err != nil {
+			return nil, err
+		}
 	}
 	session, err := d.env.Load(p)
 	if err != nil {
@@ -199,38 +239,40 @@ func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, x sampler.Sampling
 	if choice != models.Greedy {
 		copy(fill[float32](&b, ports.Uniforms, &s.uniforms, rows), uniforms)
 	}
-	ids := take[int64](&b, ports.NextTokens, &s.next, rows)
-	logps := take[float32](&b, ports.LogProb, &s.logp, rows)
-	entropies := take[float32](&b, ports.Entropy, &s.entropy, rows)
+	filters := choice == models.Filter || choice == models.FilterMinP
+	out := s.outputs.take(&b, rows, filters)
 	copy(fillIf[float32](&b, ports.MinP, &s.filters.minP), []float32{float32(x.MinP)})
 	if b.err != nil {
 		return b.err
 	}
 	inverse[0] = 1 / float32(x.Temperature)
-	if choice == models.Filter || choice == models.FilterMinP {
-		err = s.filter(&b, x, d.geometry.Vocab, n, rows)
+	if filters {
+		err = s.filter(&b, x, d.geometry.Vocab, out.short[:n])
 	} else {
 		err = b.run()
 	}
 	if err != nil {
 		return err
 	}
-	for i, id := range ids[:n] {
-		next[i] = int32(id)
+	for i := range n {
+		if out.ids != nil {
+			next[i] = int32(out.ids[i])
+		} else {
+			next[i] = int32(out.singles[i])
+		}
 	}
-	copy(logp, logps[:n])
-	copy(entropy, entropies[:n])
+	copy(logp, out.logp[:n])
+	copy(entropy, out.entropy[:n])
 	return nil
 }
 
 // filter runs the Program with as many of the largest probabilities as top-k and
-// top-p need.
-func (s *tokenChooser) filter(b *binder, x sampler.Sampling, vocab, n int, rows int64) error {
+// top-p need. The run sets short, which is not 0 for rows whose k largest are too few.
+func (s *tokenChooser) filter(b *binder, x sampler.Sampling, vocab int, short []float32) error {
 	f := &s.filters
 	topP := fill[float32](b, ports.TopP, &f.topP)
 	renormalize := fill[float32](b, ports.Renormalize, &f.renormalize)
 	k := fill[int64](b, ports.TopK, &f.k, 1)
-	short := take[float32](b, ports.Short, &f.short, rows)
 	if b.err != nil {
 		return b.err
 	}
@@ -243,7 +285,7 @@ func (s *tokenChooser) filter(b *binder, x sampler.Sampling, vocab, n int, rows 
 			return err
 		}
 		enough := true
-		for _, x := range short[:n] {
+		for _, x := range short {
 			enough = enough && x == 0
 		}
 		if enough || x.TopK > 0 || int(k[0]) == vocab {
@@ -258,6 +300,7 @@ func (s *tokenChooser) close() {
 		closeSessions(b)
 	}
 	s.sessions = nil
-	f := &s.filters
-	closeBuffers(&s.hidden, &s.part, &s.inverseTemperature, &s.uniforms, &s.next, &s.logp, &s.entropy, &f.topP, &f.renormalize, &f.k, &f.minP, &f.short)
+	f, o := &s.filters, &s.outputs
+	closeBuffers(&s.hidden, &s.part, &s.inverseTemperature, &s.uniforms, &f.topP, &f.renormalize, &f.k, &f.minP)
+	closeBuffers(&o.next, &o.logp, &o.entropy, &o.short, &o.together)
 }

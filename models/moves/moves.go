@@ -27,6 +27,7 @@ const (
 	Number  = "number"   // float32 [1]
 	Rounded = "rounded"  // float32 [1]
 	Scalars = "scalars"  // float32 [m]
+	Results = "results"  // float32 [k*B]
 )
 
 // Name returns the name of an input or output of buffer i.
@@ -117,12 +118,12 @@ func Several(p models.Program, n int, joined ...string) (models.Program, error) 
 	for i := range n {
 		for _, in := range p.Inputs {
 			if !shared[in.Name] {
-				g.Inputs = append(g.Inputs, numbered(in, i))
+				g.Inputs = append(g.Inputs, declared(in, Name(in.Name, i), fmt.Sprint(i)))
 			}
 		}
 		for _, out := range p.Outputs {
 			if !slices.Contains(joined, out.Name) {
-				g.Outputs = append(g.Outputs, numbered(out, i))
+				g.Outputs = append(g.Outputs, declared(out, Name(out.Name, i), fmt.Sprint(i)))
 			}
 		}
 		for out, in := range p.Alias {
@@ -146,8 +147,41 @@ func Several(p models.Program, n int, joined ...string) (models.Program, error) 
 	return several, nil
 }
 
-// numbered declares the port of tensor i of several.
-func numbered(p models.Port, i int) onnx.ValueInfo {
+// Together returns a Program whose outputs of a vector each, of the names given, are one
+// output Results, in float32 and one after the other: where each copy to the host is
+// dear, that is one. The vectors are of one length; integers must be less than 2^24.
+func Together(p models.Program, names ...string) (models.Program, error) {
+	g, together := onnx.Graph{Name: p.Name}, p
+	together.Outputs = nil
+	join := onnx.Node{Op: "Concat", Outputs: []string{Results}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
+	for _, name := range names {
+		join.Inputs = append(join.Inputs, name+".float")
+	}
+	var nodes []onnx.Node
+	var results onnx.ValueInfo
+	for _, out := range p.Outputs {
+		if !slices.Contains(names, out.Name) {
+			g.Outputs, together.Outputs = append(g.Outputs, declared(out, out.Name, "")), append(together.Outputs, out)
+			continue
+		}
+		results = info(Results, onnx.Float, fmt.Sprintf("%d*%s", len(names), out.Shape[0]))
+		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{out.Name}, Outputs: []string{out.Name + ".float"}, Attrs: []onnx.Attr{{Name: "to", Value: int64(onnx.Float)}}})
+	}
+	g.Outputs = append(g.Outputs, results)
+	together.Outputs = append(together.Outputs, portsOf(g.Outputs[len(g.Outputs)-1:])...)
+	for _, in := range p.Inputs {
+		g.Inputs = append(g.Inputs, declared(in, in.Name, ""))
+	}
+	var err error
+	together.ONNX, err = onnx.Repeat(p.ONNX, 1, func(_ int, name string) string { return name }, g, append(nodes, join))
+	if err != nil {
+		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
+	}
+	return together, nil
+}
+
+// declared declares a port by a name, with letters behind which there is a suffix.
+func declared(p models.Port, name, suffix string) onnx.ValueInfo {
 	var elem onnx.ElemType
 	for t, d := range types {
 		if d == p.DType {
@@ -157,11 +191,11 @@ func numbered(p models.Port, i int) onnx.ValueInfo {
 	var sizes []string
 	for _, size := range p.Shape {
 		if _, err := strconv.Atoi(size); err != nil {
-			size = fmt.Sprint(size, i)
+			size += suffix
 		}
 		sizes = append(sizes, size)
 	}
-	return info(Name(p.Name, i), elem, sizes...)
+	return info(name, elem, sizes...)
 }
 
 // Half rounds a number to float16 and back, where a device computes in it: Number ->
