@@ -1,0 +1,101 @@
+package moves_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"onering/models"
+	"onering/models/adamw"
+	"onering/models/graph/graphtest"
+	"onering/models/moves"
+)
+
+// run interprets a Program.
+func run(t *testing.T, p models.Program, err error, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graphtest.Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := g.Run(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Several does what a run for each tensor does, whatever their sizes, and with constants.
+func TestSeveral(t *testing.T) {
+	step, err := adamw.Default().Program(nil, models.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm, err := adamw.Norm2Scaled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		p      models.Program
+		joined []string
+	}{{step, nil}, {norm, []string{norm.Outputs[0].Name, norm.Outputs[1].Name}}} {
+		for n := 1; n <= 3; n++ {
+			r := rand.New(rand.NewPCG(1, uint64(n)))
+			var scalars []string
+			for _, in := range tt.p.Inputs {
+				if len(in.Shape) == 0 {
+					scalars = append(scalars, in.Name)
+				}
+			}
+			slices.Sort(scalars)
+			numbers := make([]float64, len(scalars))
+			for i := range numbers {
+				numbers[i] = 0.1 + r.Float64()
+			}
+			all, want := map[string]graphtest.Tensor{moves.Scalars: graphtest.Floats(numbers, len(numbers))}, map[string][]float64{}
+			for i := range n {
+				one := map[string]graphtest.Tensor{}
+				for _, in := range tt.p.Inputs {
+					if k := slices.Index(scalars, in.Name); k >= 0 {
+						one[in.Name] = graphtest.Floats(numbers[k : k+1])
+						continue
+					}
+					x := graphtest.Normal(r, 2+i)
+					for k, v := range x.Data {
+						x.Data[k] = math.Abs(v) // moments of squares
+					}
+					one[in.Name], all[moves.Name(in.Name, i)] = x, x
+				}
+				for name, x := range run(t, tt.p, nil, one) {
+					if !slices.Contains(tt.joined, name) {
+						name = moves.Name(name, i)
+					}
+					want[name] = append(want[name], x.Data...)
+				}
+			}
+			several, err := moves.Several(tt.p, n, tt.joined...)
+			out := run(t, several, err, all)
+			for name, x := range want {
+				if got, ok := out[name]; !ok || !slices.Equal(got.Data, x) {
+					t.Errorf("%s of %d: %s is %v, want %v", tt.p.Name, n, name, got.Data, x)
+				}
+			}
+			if len(out) != len(want) {
+				t.Errorf("%s of %d: %d outputs, want %d", tt.p.Name, n, len(out), len(want))
+			}
+			for out, in := range tt.p.Alias {
+				if several.Alias[moves.Name(out, n-1)] != moves.Name(in, n-1) {
+					t.Errorf("%s of %d: %s is not in place of %s", tt.p.Name, n, out, in)
+				}
+			}
+		}
+	}
+	step.ONNX = step.ONNX[:len(step.ONNX)-1]
+	if _, err := moves.Several(step, 2); err == nil {
+		t.Error("half a graph is taken for one")
+	}
+}
