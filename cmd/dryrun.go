@@ -15,6 +15,9 @@ import (
 // an error if that is more than there is. planned is how many ranks the run shall have,
 // each on a machine or a GPU of its own; 0 is as many as were started.
 func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) error {
+	if planned < 1 && c.Flags().Changed("ranks") {
+		return usagef("--ranks %d: give at least 1", planned)
+	}
 	t, err := joinTeam(c, config.Distributed)
 	if err != nil {
 		return err

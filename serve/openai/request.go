@@ -395,6 +395,9 @@ func (m *Model) encodeChat(c *chat) (ids []int32, err error) {
 	if err == nil {
 		err = m.Tokenizer.Check(text)
 	}
+	if errors.Is(err, tokenize.ErrNoChatTemplate) {
+		err = fmt.Errorf("%w: ask /v1/completions, or start onering serve with --template", err)
+	}
 	if err != nil {
 		return nil, invalid("messages", "%v", err)
 	}

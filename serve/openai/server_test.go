@@ -30,19 +30,27 @@ const letters = "abcdefghijklmnopqrstuvwxyz<>!."
 
 // tokenizer returns a tokenizer of letters with a chat template.
 func tokenizer(t testing.TB) *tokenize.Tokenizer {
+	return tokenizerWith(t, "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if tools %}!{% endif %}{% if add_generation_prompt %}<a>{% endif %}")
+}
+
+// tokenizerWith has this chat template, or none if it is empty.
+func tokenizerWith(t testing.TB, template string) *tokenize.Tokenizer {
 	t.Helper()
 	vocab := map[string]int{"<|end|>": 0}
 	for i, r := range letters {
 		vocab[string(r)] = i + 1
 	}
+	settings := map[string]any{
+		"tokenizer_class":      "Qwen2Tokenizer",
+		"added_tokens_decoder": map[string]any{"0": map[string]any{"content": "<|end|>", "special": true}},
+	}
+	if template != "" {
+		settings["chat_template"] = template
+	}
 	dir := t.TempDir()
 	for name, content := range map[string]any{
-		"vocab.json": vocab,
-		"tokenizer_config.json": map[string]any{
-			"tokenizer_class":      "Qwen2Tokenizer",
-			"added_tokens_decoder": map[string]any{"0": map[string]any{"content": "<|end|>", "special": true}},
-			"chat_template":        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if tools %}!{% endif %}{% if add_generation_prompt %}<a>{% endif %}",
-		},
+		"vocab.json":            vocab,
+		"tokenizer_config.json": settings,
 	} {
 		text, err := json.Marshal(content)
 		if err != nil {
@@ -404,6 +412,15 @@ func TestRefused(t *testing.T) {
 	}
 	if r, err := http.Post(x.url+completions, "text/plain", strings.NewReader(`{"prompt": "a"}`)); err != nil || r.StatusCode != 415 {
 		t.Errorf("text/plain: %v, %v", r, err)
+	}
+}
+
+// TestNoChatTemplate: a chat of a model without a template is refused with the remedy.
+func TestNoChatTemplate(t *testing.T) {
+	x := newTester(t, newFake(1, 60), func(o *Options) { o.Models[0].Tokenizer = tokenizerWith(t, "") })
+	got := x.post("/v1/chat/completions", `{"messages": [{"role": "user", "content": "a"}]}`, 400)
+	if want := "ask /v1/completions, or start onering serve with --template"; !strings.Contains(got.Error.Message, want) {
+		t.Errorf("%+v, want %q", got.Error, want)
 	}
 }
 
