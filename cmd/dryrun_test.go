@@ -117,9 +117,10 @@ func TestDryRunRanksMeasured(t *testing.T) {
 			fmt.Sscan(string(text), &measured)
 			ratio := float64(want) / float64(measured)
 			t.Logf("%s: rank %d: estimated %.1f MB, measured %.1f MB: %.3f", shard, rank, float64(want)/1e6, float64(measured)/1e6, ratio)
-			// With sequences this short activations and the program are 20 % too high.
-			if ratio < 0.97 || ratio > 1.15 {
-				t.Errorf("%s: rank %d: the estimate is %.3f of what was measured, want 0.97 to 1.15", shard, rank, ratio)
+			// With sequences this short activations and the program are 20 % too high, and the
+			// one checkpoint is written when the activations have been given back.
+			if ratio < 0.97 || ratio > 1.2 {
+				t.Errorf("%s: rank %d: the estimate is %.3f of what was measured, want 0.97 to 1.2", shard, rank, ratio)
 			}
 			peaks = append(peaks, measured)
 		}
