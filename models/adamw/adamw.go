@@ -18,7 +18,7 @@ import (
 	"onering/models/ports"
 )
 
-// Norm2 sums the squares of g [n]: the output is "sum" [1].
+// Norm2 sums the squares of g [n]: the output "sum" has no dimensions.
 func Norm2() (models.Program, error) {
 	return graph.Build("norm2", func(g *graph.Graph) {
 		g.Output(ports.SquareSum, graph.ReduceSumSquare(g.Float(ports.Grad, "n")))

@@ -121,7 +121,7 @@ func TestNorm2(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := out["sum"]; len(got.Dims) != 1 || got.Data[0] != want {
+		if got := out["sum"]; len(got.Dims) != 0 || got.Data[0] != want {
 			t.Errorf("%v: %v, want %v", v, got.Data, want)
 		}
 	}

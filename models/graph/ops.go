@@ -307,15 +307,11 @@ func ReduceMean(x *Node, axis int) *Node {
 // ReduceMax is the largest over one axis, which stays with size 1; no gradient.
 func ReduceMax(x *Node, axis int) *Node { return reduce("ReduceMax", x, axis) }
 
-// ReduceSumSquare is the sum of squares of all elements, with as many dimensions, each of
-// size 1; no gradient.
+// ReduceSumSquare is the sum of squares of all elements, of no dimensions; no
+// gradient.
 func ReduceSumSquare(x *Node) *Node {
 	numbers("ReduceSumSquare", x)
-	ones := make([]any, len(x.shape))
-	for i := range ones {
-		ones[i] = 1
-	}
-	return x.g.call("ReduceSumSquare", "", x.elem, Dims(ones...), []*Node{x}, attr("keepdims", 1))
+	return x.g.call("ReduceSumSquare", "", x.elem, Shape{}, []*Node{x}, attr("keepdims", 0))
 }
 
 // ArgMax is the first index of the largest value of the last axis, int64,

@@ -86,8 +86,8 @@ func Apart(p models.Program) (models.Program, error) {
 // for one: each node stands in it n times, so the bits are those of n runs. Where each run
 // is handed to a device on its own, one is faster. Inputs without dimensions are the same
 // for all: they are the elements of Scalars, in the order of their names. The outputs
-// joined, of shape [1], are one of shape [n]. Other inputs and outputs, and the sizes that
-// vary, have their number behind the name.
+// joined, of one element each, are one of shape [n]. Other inputs and outputs, and the
+// sizes that vary, have their number behind the name.
 func Several(p models.Program, n int, joined ...string) (models.Program, error) {
 	g := onnx.Graph{Name: p.Name}
 	shared := map[string]bool{}
@@ -107,13 +107,7 @@ func Several(p models.Program, n int, joined ...string) (models.Program, error) 
 	if len(scalars) > 0 {
 		g.Inputs = append(g.Inputs, info(Scalars, onnx.Float, fmt.Sprint(len(scalars))))
 	}
-	var join []onnx.Node
-	for _, name := range joined {
-		g.Outputs = append(g.Outputs, info(name, onnx.Float, fmt.Sprint(n)))
-		if shared[name] = n == 1; n > 1 {
-			join = append(join, onnx.Node{Op: "Concat", Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}})
-		}
-	}
+	join := joining(&g, n, joined)
 	alias := map[string]string{}
 	for i := range n {
 		for _, in := range p.Inputs {
@@ -129,9 +123,6 @@ func Several(p models.Program, n int, joined ...string) (models.Program, error) 
 		for out, in := range p.Alias {
 			alias[Name(out, i)] = Name(in, i)
 		}
-		for k := range join {
-			join[k].Inputs = append(join[k].Inputs, Name(join[k].Outputs[0], i))
-		}
 	}
 	several := models.Program{Name: p.Name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias, Options: p.Options}
 	var err error
@@ -145,6 +136,26 @@ func Several(p models.Program, n int, joined ...string) (models.Program, error) 
 		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
 	}
 	return several, nil
+}
+
+// joining adds outputs [n] to a graph and returns the nodes that make each of the results
+// of n copies, of one element and of one dimension or none.
+func joining(g *onnx.Graph, n int, outputs []string) (nodes []onnx.Node) {
+	const one = "moves.one"
+	if len(outputs) > 0 {
+		g.Initializers = append(g.Initializers, onnx.Int64s(one, []int64{1}))
+	}
+	for _, name := range outputs {
+		g.Outputs = append(g.Outputs, info(name, onnx.Float, fmt.Sprint(n)))
+		all := onnx.Node{Op: "Concat", Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
+		for i := range n {
+			part := Name(name, i)
+			all.Inputs = append(all.Inputs, part+".one")
+			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{part, one}, Outputs: []string{part + ".one"}})
+		}
+		nodes = append(nodes, all)
+	}
+	return nodes
 }
 
 // Together returns a Program whose outputs of a vector each, of the names given, are one

@@ -104,7 +104,7 @@ const (
 	Second      = "v"       // [n], the running mean of g^2
 	SecondOut   = "v1"      // onto it
 	Copy        = "copy"    // [n], ParamOut rounded to 16 bits
-	SquareSum   = "sum"     // [1], of the squares of Grad
+	SquareSum   = "sum"     // [], of the squares of Grad
 	Unscale     = "unscale" // [], one over the scale of the loss
 	NotFinite   = "found"   // [1], how many elements of Grad are infinite or NaN
 	Clip        = "clip"    // [], what multiplies Grad

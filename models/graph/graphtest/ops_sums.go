@@ -205,11 +205,10 @@ func reduce(f func([]float64) float64) func(*call) []Tensor {
 		x, keep := *in[0], c.int("keepdims", 1) == 1
 		x.typed(numeric...)
 		if in[1] == nil {
-			dims := []int{}
 			if keep {
-				dims = slices.Repeat([]int{1}, len(x.Dims))
+				fail("all axes, but kept")
 			}
-			return []Tensor{{x.Type, dims, []float64{f(x.Data)}}}
+			return []Tensor{{x.Type, []int{}, []float64{f(x.Data)}}}
 		}
 		in[1].typed(onnx.Int64)
 		if len(in[1].Data) != 1 || !keep {
