@@ -302,6 +302,11 @@ func (o *Optimizer) Update(rate, clip float64) error {
 // give hands the scalars to the runs.
 func (o *Optimizer) give(scalars map[string]float64) error {
 	names := slices.Sorted(maps.Keys(scalars))
+	for _, u := range o.updates {
+		if reads := moves.ScalarsOf(u.program); len(u.runs) > 0 && !slices.Equal(reads, names) {
+			return fmt.Errorf("runtime: the optimizer gives %q, and its update %q reads %q", names, u.program.Name, reads)
+		}
+	}
 	if o.scalars.at == nil { // as large as they are, so that a copy is of the whole
 		if err := o.scalars.allocate(len(names), nil); err != nil {
 			return err

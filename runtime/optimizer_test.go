@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,37 @@ func (r rowSteps) Program(shape []int, copy models.DType) (models.Program, error
 		g.OutputOnto("m1", m1, "m")
 		if copy != models.F32 {
 			g.Output("copy", graph.Cast(p1, map[models.DType]onnx.ElemType{models.F16: onnx.Float16, models.BF16: onnx.BFloat16}[copy]))
+		}
+	})
+}
+
+// otherNames gives as many scalars as its update reads, of which one has another name.
+type otherNames struct{ rowSteps }
+
+func (o otherNames) Scalars(n int, rate float64) map[string]float64 {
+	given := o.rowSteps.Scalars(n, rate)
+	given["young"] = given["new"]
+	delete(given, "new")
+	return given
+}
+
+// Scalars go to an update by their order, so their names must be those that it reads.
+func TestScalarsByName(t *testing.T) {
+	onDevices(t, func(t *testing.T, env *runtime.Env) {
+		w, ring := madeUpRing(t, halfModel(env), 3)
+		l, err := env.NewLearner(ring, runtime.LearnerOptions{})
+		check(t, err)
+		defer l.Close()
+		o, err := env.NewOptimizer(ring, l.Gradients, otherNames{rowSteps{map[string]int{}}}, runtime.OptimizerOptions{})
+		check(t, err)
+		defer o.Close()
+		check(t, env.Download(w))
+		before := slices.Clone(w.Data)
+		if err := o.Update(1e-2, 1); err == nil || !strings.Contains(err.Error(), `"young"`) {
+			t.Errorf("error %v", err)
+		}
+		if check(t, env.Download(w)); !slices.Equal(w.Data, before) {
+			t.Error("weights were updated")
 		}
 	})
 }

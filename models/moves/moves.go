@@ -82,23 +82,29 @@ func Apart(p models.Program) (models.Program, error) {
 	return p, nil
 }
 
+// ScalarsOf returns the names of the inputs without dimensions, in the order of Scalars.
+func ScalarsOf(p models.Program) (names []string) {
+	for _, in := range p.Inputs {
+		if len(in.Shape) == 0 {
+			names = append(names, in.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Several returns a Program that does for n tensors, or slices of elements, what p does
 // for one: each node stands in it n times, so the bits are those of n runs. Where each run
 // is handed to a device on its own, one is faster. Inputs without dimensions are the same
-// for all: they are the elements of Scalars, in the order of their names. The outputs
+// for all: they are the elements of Scalars; see ScalarsOf. The outputs
 // joined, of one element each, are one of shape [n]. Other inputs and outputs, and the
 // sizes that vary, have their number behind the name.
 func Several(p models.Program, n int, joined ...string) (models.Program, error) {
 	g := onnx.Graph{Name: p.Name}
 	shared := map[string]bool{}
-	var scalars []string
-	for _, in := range p.Inputs {
-		if len(in.Shape) == 0 {
-			scalars, shared[in.Name] = append(scalars, in.Name), true
-		}
-	}
-	slices.Sort(scalars)
+	scalars := ScalarsOf(p)
 	for i, name := range scalars {
+		shared[name] = true
 		index := onnx.Int64s(Name(Scalars, i), []int64{int64(i)})
 		index.Dims = nil
 		g.Initializers = append(g.Initializers, index)
