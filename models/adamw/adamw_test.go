@@ -12,18 +12,6 @@ import (
 	"onering/models/onnx"
 )
 
-func load(t *testing.T, p models.Program, err error) *graphtest.Graph {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := graphtest.Load(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func TestOfficialChecker(t *testing.T) {
 	norm, err := adamw.Norm2()
 	if err != nil {
@@ -51,7 +39,7 @@ func TestOfficialChecker(t *testing.T) {
 // TestNorm2Scaled finds what is not finite, and only that.
 func TestNorm2Scaled(t *testing.T) {
 	p, err := adamw.Norm2Scaled()
-	g := load(t, p, err)
+	g := graphtest.Loaded(t, p, err)
 	g.Single = true
 	for _, tt := range []struct {
 		g     []float64
@@ -79,7 +67,7 @@ func TestNorm2Scaled(t *testing.T) {
 func TestCopy(t *testing.T) {
 	for elem, unit := range map[onnx.ElemType]float64{onnx.BFloat16: 1. / 128, onnx.Float16: 1. / 1024} {
 		p, err := adamw.AdamW{}.Program(nil, map[onnx.ElemType]models.DType{onnx.BFloat16: models.BF16, onnx.Float16: models.F16}[elem])
-		g := load(t, p, err)
+		g := graphtest.Loaded(t, p, err)
 		g.Single = true
 		if fmt.Sprint(p.Alias) != "map[m1:m p1:p v1:v]" {
 			t.Errorf("aliases %v", p.Alias)
@@ -111,7 +99,7 @@ func TestCopy(t *testing.T) {
 
 func TestNorm2(t *testing.T) {
 	p, err := adamw.Norm2()
-	g := load(t, p, err)
+	g := graphtest.Loaded(t, p, err)
 	for _, v := range [][]float64{{3}, {3, -4}, {1, 2, 3, 4, -5}, {0, 0}} {
 		want := 0.0
 		for _, x := range v {
@@ -132,7 +120,7 @@ func TestNorm2(t *testing.T) {
 // step.
 func TestStep(t *testing.T) {
 	program, err := adamw.AdamW{}.Program(nil, models.F32)
-	g := load(t, program, err)
+	g := graphtest.Loaded(t, program, err)
 	if fmt.Sprint(program.Alias) != "map[m1:m p1:p v1:v]" {
 		t.Errorf("aliases %v", program.Alias)
 	}

@@ -104,7 +104,7 @@ func TestCUDAPrefill(t *testing.T) {
 		in["ids"], in["pos"], in["last"] = graphtest.Ints(ids, B, T), graphtest.Ints(pos, B*T, 1), graphtest.Ints(last)
 		outputs := func(b build) (map[string]graphtest.Tensor, int) {
 			p, err := b.of(c).Prefill()
-			g := load(t, p, err)
+			g := graphtest.Loaded(t, p, err)
 			return run(t, g, only(p, in, r, map[string]int{"B": B, "S": T})), b.of(c).Geometry().CacheWidth
 		}
 		want, wide := outputs(float32Build)

@@ -168,7 +168,7 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 	}
 	for _, blocks := range []int{1, 3} {
 		f, _, err := c.Layer(models.StashInput, blocks)
-		layer := load(t, f, err)
+		layer := graphtest.Loaded(t, f, err)
 		x := graphtest.Zeros(len(ids), c.Hidden)
 		for i, id := range ids {
 			copy(x.Row(i), w[c.Names.Embedding].Row(id))
@@ -190,7 +190,7 @@ func testLayerForward(t *testing.T, c decoder.Architecture) {
 			x = run(t, layer, in)["y"]
 		}
 		n, _, err := c.Norm()
-		h := run(t, load(t, n, err), map[string]graphtest.Tensor{"x": x, c.Names.Norm: w[c.Names.Norm],
+		h := run(t, graphtest.Loaded(t, n, err), map[string]graphtest.Tensor{"x": x, c.Names.Norm: w[c.Names.Norm],
 			"inv_temperature": graphtest.Floats([]float64{1})})["h"]
 		at := 0
 		for i, s := range sequences {
@@ -304,7 +304,7 @@ func testPrefillAndDecode(t *testing.T, base decoder.Architecture) {
 			}
 			step := func(p models.Program, err error) graphtest.Tensor {
 				own := make(map[string]graphtest.Tensor)
-				g := load(t, p, err)
+				g := graphtest.Loaded(t, p, err)
 				for _, port := range p.Inputs {
 					x := in[port.Name]
 					if elem, ok := elems[port.DType]; ok {

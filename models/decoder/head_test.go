@@ -59,7 +59,7 @@ func testHead(t *testing.T, kind build, stash models.Stash) {
 	c := kind.of(small())
 	for _, entropyGradient := range []bool{false, true} {
 		f, tg, b, err := c.Head(stash, entropyGradient)
-		forward, target, backward := load(t, f, err), load(t, tg, err), load(t, b, err)
+		forward, target, backward := graphtest.Loaded(t, f, err), graphtest.Loaded(t, tg, err), graphtest.Loaded(t, b, err)
 		r := rand.New(rand.NewPCG(5, 6))
 		h, head := graphtest.Normal(r, R, c.Hidden), graphtest.Normal(r, c.Vocab, c.Hidden)
 		w, v := graphtest.Normal(r, R, 1), graphtest.Normal(r, R, 1)
@@ -152,7 +152,7 @@ func testHeadExtremes(t *testing.T, kind build) {
 	c := kind.of(small())
 	c.Hidden = 1
 	f, _, _, err := c.Head(models.StashInput, false)
-	forward := load(t, f, err)
+	forward := graphtest.Loaded(t, f, err)
 	forward.Single = true
 	for _, logits := range [][]float64{
 		{1000, -1000, 0, 1}, {-1000, 0, 1000, 999}, {-80, -90, -100, -110}, {0, 0, 0, 0}, {1e-3, 0, 5e4, -5e4},

@@ -38,18 +38,6 @@ func other() decoder.Architecture {
 // blocks are the models whose layers are compared with formulas written out.
 var blocks = map[string]decoder.Architecture{"Qwen2": small(), "other": other()}
 
-func load(t testing.TB, p models.Program, err error) *graphtest.Graph {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := graphtest.Load(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func run(t testing.TB, g *graphtest.Graph, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
 	out, err := g.Run(in)
@@ -158,7 +146,7 @@ func testLayerBackward(t *testing.T, c decoder.Architecture) {
 		var reference map[string]graphtest.Tensor
 		for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
 			f, b, err := c.Layer(level, blocks)
-			forward, backward := load(t, f, err), load(t, b, err)
+			forward, backward := graphtest.Loaded(t, f, err), graphtest.Loaded(t, b, err)
 			fin := only(f, in, r, sizes)
 			for name, v := range run(t, forward, fin) {
 				if name != "y" {
@@ -222,7 +210,7 @@ func TestLayerStashSparesWork(t *testing.T) {
 	gemms := make(map[models.Stash]int)
 	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
 		_, b, err := c.Layer(level, 1)
-		gemms[level] = load(t, b, err).Ops()["Gemm"]
+		gemms[level] = graphtest.Loaded(t, b, err).Ops()["Gemm"]
 	}
 	// The gradient has two products for each of seven matrices. Of the seven of
 	// the forward pass the last is never needed: six without a stash, gate and
@@ -239,7 +227,7 @@ func TestLayerStashSparesWork(t *testing.T) {
 func TestNorm(t *testing.T) {
 	c := small()
 	f, b, err := c.Norm()
-	forward, backward := load(t, f, err), load(t, b, err)
+	forward, backward := graphtest.Loaded(t, f, err), graphtest.Loaded(t, b, err)
 	r := rand.New(rand.NewPCG(3, 4))
 	in := map[string]graphtest.Tensor{"inv_temperature": graphtest.Floats([]float64{1 / 0.7})}
 	bin := only(b, in, r, map[string]int{"R": 4})

@@ -47,7 +47,7 @@ func newTrainer(c decoder.Architecture, w map[string]graphtest.Tensor, sequences
 // run feeds a Program the inputs it has, in the types it wants.
 func (tr *trainer) run(t testing.TB, p models.Program, sources ...map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
-	g := load(t, p, nil)
+	g := graphtest.Loaded(t, p, nil)
 	g.Single, g.Noise = tr.rounded, tr.noise
 	in := make(map[string]graphtest.Tensor)
 	for _, port := range p.Inputs {

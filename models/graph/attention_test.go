@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"onering/models/graph"
+	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 
@@ -38,7 +39,7 @@ func TestAttentionHoldsOneBlock(t *testing.T) {
 					}
 					values, together = g.Alive(func(op string, s graph.Shape) bool { return block(s) != "" })
 				})
-				load(t, p, err)
+				graphtest.Loaded(t, p, err)
 				kept := func() string {
 					for pair := range together {
 						a, b := pair[0], pair[1]

@@ -209,7 +209,7 @@ func TestStepsAreAll(t *testing.T) {
 			})
 			g.Output("y", y)
 		})
-		for op := range load(t, p, err).Ops() {
+		for op := range graphtest.Loaded(t, p, err).Ops() {
 			ops = append(ops, op)
 		}
 	}

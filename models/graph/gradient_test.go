@@ -25,18 +25,6 @@ import (
 // the central differences.
 const tolerance = 2e-9
 
-func load(t testing.TB, p models.Program, err error) *graphtest.Graph {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := graphtest.Load(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func run(t testing.TB, g *graphtest.Graph, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
 	out, err := g.Run(in)
@@ -66,7 +54,7 @@ func TestRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := c.Forward()
-			forward := load(t, p, err)
+			forward := graphtest.Loaded(t, p, err)
 			for op := range forward.Ops() {
 				emitted[op] = true
 				differentiated[op] = differentiated[op] || len(wrt) > 0
@@ -79,7 +67,7 @@ func TestRules(t *testing.T) {
 				composites[u] = true
 			}
 			b, err := c.Backward()
-			backward := load(t, b, err)
+			backward := graphtest.Loaded(t, b, err)
 			for op := range backward.Ops() {
 				emitted[op] = true
 			}
@@ -218,7 +206,7 @@ func TestShapes(t *testing.T) {
 			}
 			g.OutputAll()
 		})
-		g := load(t, p, err)
+		g := graphtest.Loaded(t, p, err)
 		if _, err := g.Run(c.Inputs(p)); err != nil {
 			t.Errorf("%s: %v", c.Name, err)
 		}
@@ -263,9 +251,9 @@ func TestStash(t *testing.T) {
 		})
 	}
 	p, err := build(false)
-	plain := load(t, p, err)
+	plain := graphtest.Loaded(t, p, err)
 	p, err = build(true)
-	stashed := load(t, p, err)
+	stashed := graphtest.Loaded(t, p, err)
 	if n := stashed.Ops()["Exp"] + stashed.Ops()["Sigmoid"]; n != 1 || plain.Ops()["Exp"] != 1 {
 		t.Errorf("%v with the stash, %v without", stashed.Ops(), plain.Ops())
 	}
@@ -286,7 +274,7 @@ func TestStashOneOfTwo(t *testing.T) {
 		graph.Stash(parts[0], g.Float("left", "N", 2))
 		g.Output("y", y)
 	})
-	out := run(t, load(t, p, err), map[string]graphtest.Tensor{
+	out := run(t, graphtest.Loaded(t, p, err), map[string]graphtest.Tensor{
 		"x": graphtest.Floats([]float64{1, 2, 3, 4}, 1, 4), "left": graphtest.Floats([]float64{10, 20}, 1, 2)})
 	if want := []float64{30, 80}; !slices.Equal(out["y"].Data, want) {
 		t.Errorf("y = %v, want %v", out["y"].Data, want)
@@ -304,7 +292,7 @@ func TestSumsOfProducts(t *testing.T) {
 		g.Output("dx", d[0])
 		g.OutputOnto("dw", graph.AddTo(running, d[1]), "running")
 	})
-	g := load(t, p, err)
+	g := graphtest.Loaded(t, p, err)
 	if ops := g.Ops(); ops["Add"] != 0 || ops["Gemm"] != 3 {
 		t.Errorf("%v, want three products and no sum", ops)
 	}
@@ -347,7 +335,7 @@ func TestSumWithProductFirst(t *testing.T) {
 			y := graph.Add(parts[0], parts[1])
 			g.Output("dx", graph.Gradient([]*graph.Node{y}, []*graph.Node{dy}, []*graph.Node{x})[0])
 		})
-		g := load(t, p, err)
+		g := graphtest.Loaded(t, p, err)
 		if ops := g.Ops(); ops["Gemm"] != 1 || ops["Add"] != 0 {
 			t.Errorf("%v, want one product that holds the sum", ops)
 		}
@@ -364,7 +352,7 @@ func TestSharedProductStays(t *testing.T) {
 		y := graph.Linear(graph.Add(h, graph.Mul(h, h)), w, nil)
 		g.Output("dx", graph.Gradient([]*graph.Node{y}, []*graph.Node{dy}, []*graph.Node{x})[0])
 	})
-	if ops := load(t, p, err).Ops(); ops["Gemm"] != 1 {
+	if ops := graphtest.Loaded(t, p, err).Ops(); ops["Gemm"] != 1 {
 		t.Errorf("%v, want one product", ops)
 	}
 }
@@ -381,7 +369,7 @@ func TestGradientOfGradient(t *testing.T) {
 		g.Output("dd", dd[0])
 	})
 	x := 0.7
-	out := run(t, load(t, p, err), map[string]graphtest.Tensor{
+	out := run(t, graphtest.Loaded(t, p, err), map[string]graphtest.Tensor{
 		"x": graphtest.Floats([]float64{x}, 1, 1), "one": graphtest.Floats([]float64{1}, 1, 1)})
 	e := math.Exp(x * x)
 	if d := out["d"].Data[0]; math.Abs(d-2*x*e) > 1e-12 {
@@ -406,7 +394,7 @@ func TestGradientByIntermediate(t *testing.T) {
 	if d[1] != nil || d[2] != nil {
 		t.Errorf("gradients %v of what y does not depend on", d[1:3])
 	}
-	out := run(t, load(t, p, err), map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{0.5}, 1),
+	out := run(t, graphtest.Loaded(t, p, err), map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{0.5}, 1),
 		"dy": graphtest.Floats([]float64{3}, 1), "other": graphtest.Floats([]float64{0}, 1)})
 	if want := 3*2*math.Exp(0.5) + 3; math.Abs(out["dh"].Data[0]-want) > 1e-12 {
 		t.Errorf("dh = %v, want %v", out["dh"].Data[0], want)
@@ -420,7 +408,7 @@ func TestCastToIntStopsGradient(t *testing.T) {
 		y := graph.Mul(x, graph.Cast(graph.Cast(x, onnx.Int64), onnx.Float))
 		g.Output("dx", graph.Gradient([]*graph.Node{y}, []*graph.Node{dy}, []*graph.Node{x})[0])
 	})
-	out := run(t, load(t, p, err), map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{2.5}, 1), "dy": graphtest.Floats([]float64{3}, 1)})
+	out := run(t, graphtest.Loaded(t, p, err), map[string]graphtest.Tensor{"x": graphtest.Floats([]float64{2.5}, 1), "dy": graphtest.Floats([]float64{3}, 1)})
 	if out["dx"].Data[0] != 6 {
 		t.Errorf("dx = %v, want 6", out["dx"].Data[0])
 	}

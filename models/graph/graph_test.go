@@ -333,7 +333,7 @@ func TestPorts(t *testing.T) {
 	}
 	x := graphtest.Int32(make([]int, 48), 2, 3, 8)
 	x.Data[5] = 7
-	out := run(t, load(t, p, nil), map[string]graphtest.Tensor{"x": x, "v": graphtest.Zeros(4)})
+	out := run(t, graphtest.Loaded(t, p, nil), map[string]graphtest.Tensor{"x": x, "v": graphtest.Zeros(4)})
 	for _, name := range []string{"x1", "x2"} {
 		if !slices.Equal(out[name].Data, x.Data) {
 			t.Errorf("%s is not x", name)

@@ -15,14 +15,7 @@ import (
 // run interprets a Program.
 func run(t *testing.T, p models.Program, err error, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := graphtest.Load(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := g.Run(in)
+	out, err := graphtest.Loaded(t, p, err).Run(in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,20 @@ import (
 //go:embed check.py
 var script string
 
+// Loaded is Load of a Program that was just built, for tests: an error of either ends the
+// test.
+func Loaded(t testing.TB, p models.Program, err error) *Graph {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // Check passes Programs through the official ONNX checker and its strict shape
 // inference, and compares the outputs' stated shapes with those inferred. It
 // needs a Python with the onnx package, that of the environment variable
