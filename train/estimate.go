@@ -152,9 +152,9 @@ func (e *MemoryEstimate) onCPU(g models.Geometry, parameters int, w work, widene
 	if e.Ranks > 1 {
 		e.Other += mpiBytes
 	}
-	e.Peak = e.always() + e.KVCache + e.Activations
-	if memory.TakesTurns(parameters) {
-		e.Peak = e.always() + max(e.KVCache+arena, e.Activations)
+	e.Peak = e.total()
+	if memory.TakesTurns(parameters) { // the arena stays while responses are sampled
+		e.Peak -= min(e.KVCache, e.Activations-arena)
 	}
 }
 
@@ -190,9 +190,9 @@ func otherReference(dir string, compute models.Compute) (int64, error) {
 	return 4*int64(arch.Layout().Size) + int64(arch.Geometry().Compute.Size())*int64(to-from), nil
 }
 
-// always is what a run takes from its beginning to its end.
-func (e MemoryEstimate) always() int64 {
-	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.Reduction + e.Other
+// total is all parts together, of which the cache and activations may take turns.
+func (e MemoryEstimate) total() int64 {
+	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Reduction + e.Other
 }
 
 // onHost is what the ranks of this machine take of its memory if each takes so much.
@@ -225,7 +225,7 @@ func (e MemoryEstimate) Lines() [][2]string {
 		lines = append(lines, [2]string{"reference", memory.Text(e.Reference)})
 	}
 	cache, activations := "KV cache", "activations"
-	if e.Peak < e.always()+e.KVCache+e.Activations {
+	if e.Peak < e.total() {
 		cache, activations = "KV cache, while sampling", "activations, while training"
 	}
 	lines = append(lines, [2]string{cache, memory.Text(e.KVCache)}, [2]string{activations, memory.Text(e.Activations)})

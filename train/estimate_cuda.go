@@ -58,6 +58,6 @@ func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) erro
 	}
 	sampling := 4*4*w.slots*int64(g.Vocab) + w.prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
 	e.Activations = max(0, w.kept-w.one) + one + sampling
-	e.Peak = e.always() + e.KVCache + e.Activations
+	e.Peak = e.total()
 	return nil
 }
