@@ -240,8 +240,8 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 		return fmt.Errorf("models: save %s: %s: %w", dir, configFile, err)
 	}
 	return WriteFolder(dir, func(tmp string) error {
-		if f := fillingOf(filepath.Join(tmp, configFile)); o.Extra != nil {
-			f.summed = true
+		if o.Extra != nil {
+			fillingOf(filepath.Join(tmp, configFile)).summed = true
 		}
 		if err := writeText(filepath.Join(tmp, configFile), config); err != nil {
 			return err

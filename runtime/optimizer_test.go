@@ -146,8 +146,8 @@ func TestOptimizerByTensor(t *testing.T) {
 	})
 }
 
-// Tiles and ONNX Runtime update to the same bits, and so do runs of several tensors, also with gradients and moments that
-// are zero, subnormal or huge, and in ranges whose length is no multiple of a vector's.
+// Tiles and ONNX Runtime update to the same bits, and so do runs of several tensors, also
+// with gradients and moments that are zero, subnormal or huge, and in ranges whose length is no multiple of a vector's.
 func TestTilesAreONNXRuntimes(t *testing.T) {
 	cpu := runtimetest.Test(t)
 	c := halfModel(cpu)

@@ -45,8 +45,8 @@ type Memory interface {
 	Aliases() bool
 
 	// Count adds to what Crossed returns: the bytes copied from the host and those
-	// copied to the host, of one copy. Upload and Download count theirs; the caller counts those of
-	// the host's values that sessions read and write. The host's memory counts nothing.
+	// copied to the host, of one copy. Upload and Download count theirs; the caller counts
+	// those of the host's values that sessions read and write. The host's memory counts nothing.
 	Count(up, down int)
 	Crossed() (up, down int64)
 	// Close frees everything that is still allocated.
