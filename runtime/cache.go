@@ -23,7 +23,8 @@ type cache struct {
 
 	parts   [2]cachePart
 	placeOf []cachePlace // by slot
-	failed  error        // an error that left the cache broken; later calls return it
+	failed  error        // an error that left the cache broken; calls return it until it is empty
+	unbind  func()       // closes the Values over its memory, which keep that alive
 
 	inParts bool // whether arrange is used: capacities shrink too, and there may be two parts
 	least   int  // the bytes of a layer that two parts must spare in a step
@@ -82,9 +83,9 @@ func closeLayers(layers []cacheLayer) {
 }
 
 // newCache makes an empty cache for slots sequences.
-func newCache(e *Env, g models.Geometry, slots, maxTokens int) *cache {
+func newCache(e *Env, g models.Geometry, slots, maxTokens int, unbind func()) *cache {
 	// Other kernels than products on a CPU are given the length of each row.
-	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots),
+	c := &cache{memory: e.memory, geometry: g, maxTokens: maxTokens, placeOf: make([]cachePlace, slots), unbind: unbind,
 		inParts: g.CacheParts > 1 && e.memory.Aliases(), least: 2 << 20}
 	if e.memory.Aliases() {
 		// The products over a row take four places at a time, and what is left singly, in
@@ -103,12 +104,14 @@ func (c *cache) close() {
 	}
 }
 
-// release frees the memory of a cache without rows.
+// release frees the memory of a cache without rows. It is whole then, whatever failed.
 func (c *cache) release() {
+	c.unbind()
 	c.close()
 	for i := range c.parts {
 		c.parts[i] = cachePart{made: c.parts[i].made}
 	}
+	c.failed = nil
 }
 
 // rows returns how many sequences are being decoded.
@@ -264,6 +267,7 @@ func (c *cache) rebuild(arrangements ...arrangement) error {
 			made[i].layers = make([]cacheLayer, c.geometry.Layers)
 		}
 	}
+	c.unbind()
 	if c.failed = c.move(&made); c.failed != nil { // some layers have moved, others not
 		for i := range made {
 			if made[i].made != c.parts[i].made {
@@ -323,6 +327,9 @@ func (c *cache) move(made *[2]cachePart) error {
 // start gives each slot a row and copies its prefix there. Slots whose prefixes were
 // computed together are copied together.
 func (c *cache) start(slots []int, prefixes []*prefix) error {
+	if c.failed != nil && c.rows() == 0 {
+		c.release()
+	}
 	longest := 0
 	for i, slot := range slots {
 		if c.placeOf[slot].row >= 0 {
@@ -403,6 +410,7 @@ func (c *cache) free(slot int) {
 	c.placeOf[slot] = cachePlace{0, -1}
 	p.slotOf, p.lengths = p.slotOf[:last], p.lengths[:last]
 	if at.part == 1 && last == 0 {
+		c.unbind()
 		closeLayers(p.layers)
 		*p = cachePart{made: p.made}
 	}
@@ -411,6 +419,9 @@ func (c *cache) free(slot int) {
 // settle copies the rows that free has moved, of all layers at once. They come from
 // beyond the rows that are left, so none is written before it is read.
 func (c *cache) settle() {
+	if c.failed != nil {
+		return // some rows have no memory
+	}
 	for i := range c.parts {
 		p := &c.parts[i]
 		var runs []buffers.Runs

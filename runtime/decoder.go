@@ -41,9 +41,14 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	}
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
-		angles: newAngles(e), cache: newCache(e, g, slots, maxTokens), prefixes: make(map[int]*prefix),
+		angles: newAngles(e), prefixes: make(map[int]*prefix),
 		steps: make(map[stepKind]*stepSession), tokenChooser: newTokenChooser(e),
 	}
+	d.cache = newCache(e, g, slots, maxTokens, func() {
+		for _, s := range d.steps {
+			s.bound.close()
+		}
+	})
 	if err := d.angles.fill(maxTokens, g.RopeFrequencies); err != nil {
 		d.Close()
 		return nil, err
@@ -279,7 +284,7 @@ func (d *Decoder) views(n int) (parts []cacheView) {
 // checkStep returns an error if the step is not possible, else the length of the
 // longest sequence.
 func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
-	if n := d.cache.rows(); len(slots) != n {
+	if n := d.cache.rows(); len(slots) != n || n == 0 {
 		return 0, fmt.Errorf("runtime: a step over %d of the %d sequences that are being decoded", len(slots), n)
 	}
 	for i, slot := range slots {
@@ -408,13 +413,9 @@ func (d *Decoder) Release() {
 		return
 	}
 	d.cache.release()
-	for _, s := range d.steps {
-		s.bound.close()
-	}
-	if d.prefill != nil {
-		d.prefill.bound.close()
-		d.prefill.spare.close()
-		d.prefill.spare = nil
+	if s := d.prefill; s != nil {
+		s.free(s.spare)
+		s.spare = nil
 	}
 }
 

@@ -1,5 +1,7 @@
 package runtime
 
+import "weak"
+
 // SpareActivations returns how many sets of activations the Learner has between
 // two passes, and the bytes of all of them.
 func (l *Learner) SpareActivations() (sets, bytes int) {
@@ -35,6 +37,17 @@ func (d *Decoder) Parts() (rows, capacity [2]int) {
 		rows[i], capacity[i] = len(p.slotOf), p.capacity
 	}
 	return rows, capacity
+}
+
+// CacheMemory returns where the keys of the cache's first layer are, by part, and does not
+// keep them alive.
+func (d *Decoder) CacheMemory() (at []weak.Pointer[byte]) {
+	for _, p := range d.cache.parts {
+		if p.layers != nil {
+			at = append(at, weak.Make((*byte)(p.layers[0].k.at)))
+		}
+	}
+	return at
 }
 
 // Untiled makes the Optimizer run its Programs on ONNX Runtime alone.

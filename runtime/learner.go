@@ -201,6 +201,7 @@ func (l *Learner) sessions(f layerForm) (*layerSessions, error) {
 	}
 	if !l.options.ScoreOnly {
 		if s.backward, err = l.bindLayers(backward); err != nil {
+			closeSessions(s.forward[0])
 			return nil, err
 		}
 	}

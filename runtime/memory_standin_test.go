@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -69,6 +70,26 @@ func Calls(t testing.TB, e *Env) func() (runs, copies int) {
 		now, before = 0, device.Copies.Load()
 		return runs, copies
 	}
+}
+
+// A full memory has no room after so many allocations.
+type full struct {
+	buffers.Memory
+	left int
+}
+
+func (f *full) Alloc(bytes int, edges []int) (unsafe.Pointer, error) {
+	if f.left--; f.left < 0 {
+		return nil, errors.New("the memory is full")
+	}
+	return f.Memory.Alloc(bytes, edges)
+}
+
+// Full lets the memory of e end after so many more allocations, until empty is called.
+func Full(e *Env, allocations int) (empty func()) {
+	was := e.memory.Memory
+	e.memory.Memory = &full{was, allocations}
+	return func() { e.memory.Memory = was }
 }
 
 // Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.

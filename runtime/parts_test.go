@@ -1,8 +1,11 @@
 package runtime_test
 
 import (
+	goruntime "runtime"
 	"slices"
+	"strings"
 	"testing"
+	"weak"
 
 	"onering/models"
 	"onering/runtime"
@@ -165,6 +168,108 @@ func TestManyRows(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestCacheIsFreed: a cache that was replaced by a larger one is garbage, also where it was
+// last computed by a session that has not run since.
+func TestCacheIsFreed(t *testing.T) {
+	env := onCPU(t)
+	if env.Device() != "cpu" {
+		t.Skip("a device's memory is freed whoever has bound it")
+	}
+	c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
+	c.Tied = true
+	_, ring := madeUpRing(t, c, 1)
+	const rows = 30
+	d, err := env.NewDecoder(ring, rows, 300)
+	check(t, err)
+	defer d.Close()
+	check(t, d.SetSampling(sampler.Plain(1)))
+	slots, prompts := make([]int, rows), make([][]int32, rows)
+	for i := range slots {
+		slots[i], prompts[i] = i, []int32{int32(i)}
+	}
+	ids, floats := make([]int32, rows), make([]float32, rows)
+	check(t, d.Start(must(d.Prefill(prompts))(t), slots, floats, ids, floats, floats))
+	replaced := map[weak.Pointer[byte]]bool{}
+	for step := range 250 {
+		n := rows - step/10 // from step 70 on other sessions compute them
+		for len(slots) > n {
+			d.Free(slots[n])
+			slots = slots[:n]
+		}
+		check(t, d.Step(slots, ids[:n], floats[:n], ids[:n], floats[:n], floats[:n]))
+		for _, at := range d.CacheMemory() {
+			replaced[at] = true
+		}
+	}
+	for _, at := range d.CacheMemory() {
+		delete(replaced, at)
+	}
+	goruntime.GC()
+	if len(replaced) < 2 {
+		t.Errorf("%d caches were replaced: the test wants more", len(replaced))
+	}
+	for at := range replaced {
+		if at.Value() != nil {
+			t.Error("a cache that was replaced is kept alive")
+		}
+	}
+	for _, slot := range slots {
+		d.Free(slot)
+	}
+	if err := d.Step(nil, nil, nil, nil, nil, nil); err == nil {
+		t.Error("a step over no sequence")
+	}
+}
+
+// TestCacheRunsOut: where a device's memory ends while the cache grows, steps return the
+// error until no sequence is left. Then others begin as in a new decoder.
+func TestCacheRunsOut(t *testing.T) {
+	c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
+	c.Tied = true
+	env := runtime.OpenStandIn(t, onCPU(t), "stand-in")
+	_, ring := madeUpRing(t, c, 1)
+	d, err := env.NewDecoder(ring, 3, 300)
+	check(t, err)
+	defer d.Close()
+	check(t, d.SetSampling(sampler.Plain(1)))
+	ids, floats := make([]int32, 3), make([]float32, 3)
+	start := func() {
+		prefixes := must(d.Prefill([][]int32{{1, 2, 3}, {4, 5}, {6}}))(t)
+		check(t, d.Start(prefixes, []int{0, 1, 2}, make([]float32, 3), ids, make([]float32, 3), floats))
+		for _, x := range prefixes {
+			d.Drop(x)
+		}
+	}
+	step := func(slots ...int) error {
+		return d.Step(slots, make([]int32, len(slots)), make([]float32, len(slots)), ids, make([]float32, len(slots)), floats)
+	}
+	var want []float32
+	for allocations := range 4 { // of four
+		start()
+		for range 80 - 3 { // until the longest row is full
+			check(t, step(0, 1, 2))
+		}
+		if allocations == 0 {
+			want = slices.Clone(floats)
+		}
+		if n := d.Capacity(); n != 80 || !slices.Equal(floats, want) {
+			t.Errorf("after memory has ended, entropies in a cache of %d are %v, before %v", n, floats, want)
+		}
+		empty := runtime.Full(env, allocations)
+		err := step(0, 1, 2)
+		if err == nil || !strings.Contains(err.Error(), "the memory is full") {
+			t.Fatalf("%d of four allocations: error %v", allocations, err)
+		}
+		d.Free(0)
+		if again := step(1, 2); again == nil || again.Error() != err.Error() {
+			t.Fatalf("a second step: error %v, the first's was %v", again, err)
+		}
+		empty()
+		d.Free(1)
+		d.Free(2)
 	}
 }
 

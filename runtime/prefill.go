@@ -25,19 +25,22 @@ type prefillBatch struct {
 	made   int // the number of the batch's memory
 }
 
-func (b *prefillBatch) close() {
-	if b != nil {
-		closeLayers(b.layers)
-		b.hidden.close()
-	}
-}
-
 // A prefillSession computes prompts in one batch [B,T], padded on the right.
 type prefillSession struct {
 	decodeSession
 	last  buffer        // int64 [B], the packed index of each prompt's last token
 	spare *prefillBatch // one that no prefix uses, for the next; may be nil
 	made  int           // how many batches got memory
+}
+
+// free frees a batch, which may be nil, and what the session has bound, which would keep
+// its memory alive.
+func (s *prefillSession) free(b *prefillBatch) {
+	if b != nil {
+		s.bound.close()
+		closeLayers(b.layers)
+		b.hidden.close()
+	}
 }
 
 // Prefill computes the prompts and returns a handle for the prefix of each.
@@ -65,7 +68,7 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 		err = s.binding.Run()
 	}
 	if err != nil {
-		batch.close()
+		s.free(batch)
 		return nil, err
 	}
 	out := make([]int, len(prompts))
@@ -115,7 +118,7 @@ func (s *prefillSession) batch(d *Decoder, prompts, tokens int) (b *prefillBatch
 	g := d.geometry
 	n := prompts * g.KVHeads * tokens * g.CacheWidth
 	if b, s.spare = s.spare, nil; b == nil || b.size < n {
-		b.close()
+		s.free(b)
 		s.made++
 		b = &prefillBatch{size: n, hidden: d.env.buffer(models.F32), made: s.made}
 		if b.layers, err = newLayers(d.env.memory, g, n); err != nil {
@@ -165,7 +168,7 @@ func (s *prefillSession) fill(g models.Geometry, prompts [][]int32, tokens int, 
 func (s *prefillSession) close() {
 	s.decodeSession.close()
 	s.last.close()
-	s.spare.close()
+	s.free(s.spare)
 }
 
 // Drop frees a prefix.
@@ -178,8 +181,9 @@ func (d *Decoder) Drop(prefix int) {
 	if x.batch.users--; x.batch.users > 0 {
 		return
 	}
-	if s := d.prefill; s.spare == nil || s.spare.size < x.batch.size {
+	s := d.prefill
+	if s.spare == nil || s.spare.size < x.batch.size {
 		x.batch, s.spare = s.spare, x.batch
 	}
-	x.batch.close()
+	s.free(x.batch)
 }
