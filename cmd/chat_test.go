@@ -52,7 +52,7 @@ func talker(t *testing.T) string {
 func talkTo(t *testing.T, dir string, o chatOptions) *conversation {
 	t.Helper()
 	env := runtimetest.Test(t)
-	policy, err := train.OpenPolicy(dir)
+	policy, err := train.OpenPolicyOn(env, dir, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,7 @@ type evaluator struct {
 
 func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *evaluator {
 	t.Helper()
-	runtimetest.Test(t)
-	policy, err := train.OpenPolicy(train.Arithmetic)
+	policy, err := train.OpenPolicyOn(runtimetest.Test(t), train.Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,26 +28,31 @@ func write(t *testing.T, config string, tensors []models.Tensor) string {
 	return dir
 }
 
-func TestSaveAndLoad(t *testing.T) {
-	const generation = `{"eos_token_id": [91, 90],  "temperature": 0.7}`
+// toSave makes a model with a generation_config.json, and the folder of a tokenizer with
+// files of these names, which they hold.
+func toSave(t *testing.T, generation string, names ...string) (c models.Model, w *models.Weights, tokenizer string) {
+	t.Helper()
 	c, err := models.ParseConfig([]byte(published), []byte(generation))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.Init(7)
-	if err != nil {
+	if w, err = c.Init(7); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
-	tokenizer := t.TempDir()
-	if err := os.Mkdir(filepath.Join(tokenizer, "additional_chat_templates"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"tokenizer.json", "merges.txt", "notes.txt", "additional_chat_templates/rag.jinja", "additional_chat_templates/rag.txt"} {
-		if err := os.WriteFile(filepath.Join(tokenizer, name), []byte(name), 0o666); err != nil {
+	t.Cleanup(func() { w.Close() })
+	tokenizer = t.TempDir()
+	for _, name := range names {
+		path := filepath.Join(tokenizer, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(name), 0o666)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return c, w, tokenizer
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	const generation = `{"eos_token_id": [91, 90],  "temperature": 0.7}`
+	c, w, tokenizer := toSave(t, generation, "tokenizer.json", "merges.txt", "notes.txt", "additional_chat_templates/rag.jinja", "additional_chat_templates/rag.txt")
 	for _, o := range []models.SaveOptions{
 		{},
 		{DType: models.BF16},
@@ -190,19 +195,7 @@ func TestLoadChecksTensors(t *testing.T) {
 // The sums of a folder's files are those of what lies there, however it was written,
 // and nobody has them once the folder has appeared or where nothing is added to it.
 func TestWrittenSum(t *testing.T) {
-	c, err := models.ParseConfig([]byte(published), []byte(`{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := c.Init(7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	tokenizer := t.TempDir()
-	if err := os.WriteFile(filepath.Join(tokenizer, "tokenizer.json"), []byte("{}"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	c, w, tokenizer := toSave(t, `{}`, "tokenizer.json")
 	long := strings.Repeat("0123456789abcdef", 4<<20) // is written in parts
 	writers := map[string]func(io.Writer) error{
 		"empty":   func(io.Writer) error { return nil },

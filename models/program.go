@@ -35,9 +35,10 @@ const (
 var dtypes = [...]struct {
 	name string
 	size int
+	onnx int32
 }{
-	Invalid: {"invalid", 0}, F32: {"F32", 4}, F16: {"F16", 2}, BF16: {"BF16", 2}, F64: {"F64", 8},
-	I64: {"I64", 8}, I32: {"I32", 4}, U8: {"U8", 1}, Bool: {"BOOL", 1}, I8: {"I8", 1},
+	Invalid: {"invalid", 0, 0}, F32: {"F32", 4, 1}, F16: {"F16", 2, 10}, BF16: {"BF16", 2, 16}, F64: {"F64", 8, 11},
+	I64: {"I64", 8, 7}, I32: {"I32", 4, 6}, U8: {"U8", 1, 2}, Bool: {"BOOL", 1, 9}, I8: {"I8", 1, 3},
 }
 
 // String returns the name that safetensors headers use, such as "BF16".
@@ -60,6 +61,25 @@ func (d DType) Size() int {
 func ParseDType(name string) DType {
 	for d, e := range dtypes {
 		if d > 0 && e.name == name {
+			return DType(d)
+		}
+	}
+	return Invalid
+}
+
+// ONNX returns the number of d among ONNX's element types (TensorProto.DataType); 0 for
+// Invalid.
+func (d DType) ONNX() int32 {
+	if int(d) < len(dtypes) {
+		return dtypes[d].onnx
+	}
+	return 0
+}
+
+// FromONNX is the inverse of ONNX; it returns Invalid for a number that it does not know.
+func FromONNX[T ~int32](number T) DType {
+	for d, e := range dtypes {
+		if e.onnx == int32(number) {
 			return DType(d)
 		}
 	}

@@ -1,6 +1,11 @@
 package runtime
 
-import "weak"
+import (
+	"unsafe"
+	"weak"
+
+	"onering/models"
+)
 
 // SpareActivations returns how many sets of activations the Learner has between
 // two passes, and the bytes of all of them.
@@ -18,6 +23,12 @@ func (l *Learner) SpareActivations() (sets, bytes int) {
 		}
 	}
 	return len(l.spare.activations), bytes
+}
+
+// NewTensor is NewValue for elements given as bytes in the machine's byte order, such as
+// those of a mapped file or of 16-bit types.
+func NewTensor(d models.DType, data []byte, shape ...int64) (*Value, error) {
+	return newValue(host, d, unsafe.Pointer(unsafe.SliceData(data)), len(data), shape)
 }
 
 // PartsAlways puts rows of the cache into two parts as soon as their lengths differ.

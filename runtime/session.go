@@ -167,7 +167,7 @@ func (s *Session) setPorts(p models.Program) error {
 			switch {
 			case !ok:
 				return fmt.Errorf("runtime: program %q: the graph has no %s %q", s.name, sides[side], q.Name)
-			case element != onnxTypes[q.DType]:
+			case element != C.int(q.DType.ONNX()):
 				return fmt.Errorf("runtime: program %q: %s %q is stated as %s, but the graph's element type is %s", s.name, sides[side], q.Name, q.DType, elementName(element))
 			}
 			delete(graph, q.Name)
@@ -191,10 +191,8 @@ func (s *Session) setPorts(p models.Program) error {
 
 // elementName names an element type by its ONNX number.
 func elementName(element C.int) string {
-	for d, e := range onnxTypes {
-		if e == element {
-			return d.String()
-		}
+	if d := models.FromONNX(element); d != models.Invalid {
+		return d.String()
 	}
 	return fmt.Sprintf("ONNX type %d", element)
 }

@@ -13,8 +13,7 @@ import (
 	"onering/models"
 )
 
-// An Element is a Go type that tensors can hold. The 16-bit float types have none:
-// see NewTensor.
+// An Element is a Go type that tensors can hold. The 16-bit float types have none.
 type Element interface {
 	float32 | float64 | int64 | int32 | uint8 | bool
 }
@@ -24,9 +23,8 @@ type Element interface {
 // and writes the owner's memory. Several Values may view the same memory, and a
 // Value over a part of a slice views some of its rows.
 //
-// The owner is the caller's slice for NewValue and NewTensor, which are always in
-// the host's memory. Within this package it is an arena or a buffer, in the host's
-// memory or a device's.
+// The owner is the caller's slice for NewValue, which is always in the host's memory.
+// Within this package it is an arena or a buffer, in the host's memory or a device's.
 //
 // A Value keeps Go memory alive and in place until it is closed. Memory that is
 // not Go's, such as a mapped file, must stay mapped until then.
@@ -40,23 +38,11 @@ type Value struct {
 	pin    goruntime.Pinner
 }
 
-// onnxTypes are the numbers that ONNX gives to element types (TensorProto.DataType).
-var onnxTypes = map[models.DType]C.int{
-	models.F32: 1, models.U8: 2, models.I8: 3, models.I32: 6, models.I64: 7, models.Bool: 9,
-	models.F16: 10, models.F64: 11, models.BF16: 16,
-}
-
 // NewValue returns a Value of the given shape over data. The length of data must be
 // the product of the shape. Without a shape the Value is a scalar of one element.
 func NewValue[T Element](data []T, shape ...int64) (*Value, error) {
 	var zero T
 	return newValue(host, dtypeOf[T](), unsafe.Pointer(unsafe.SliceData(data)), len(data)*int(unsafe.Sizeof(zero)), shape)
-}
-
-// NewTensor is NewValue for elements given as bytes in the machine's byte order,
-// such as those of a mapped file or of 16-bit types.
-func NewTensor(d models.DType, data []byte, shape ...int64) (*Value, error) {
-	return newValue(host, d, unsafe.Pointer(unsafe.SliceData(data)), len(data), shape)
 }
 
 func dtypeOf[T Element]() models.DType {
@@ -79,7 +65,7 @@ func dtypeOf[T Element]() models.DType {
 
 // newValue returns a Value of n bytes at an address of a memory.
 func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int64) (*Value, error) {
-	if _, ok := onnxTypes[d]; !ok {
+	if d.ONNX() == 0 {
 		return nil, fmt.Errorf("runtime: a tensor cannot hold elements of type %s", d)
 	}
 	want, err := sizeOf(d, shape)
@@ -103,7 +89,7 @@ func newValue(m *memory, d models.DType, data unsafe.Pointer, n int, shape []int
 	if n > 0 {
 		v.pin.Pin(data) // does nothing for memory that is not Go's
 	}
-	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), onnxTypes[d], &v.ptr)); err != nil {
+	if err := check(C.onering_value(m.info, at, C.size_t(n), (*C.int64_t)(unsafe.SliceData(v.shape)), C.size_t(len(shape)), C.int(d.ONNX()), &v.ptr)); err != nil {
 		v.pin.Unpin()
 		return nil, fmt.Errorf("runtime: making a %s tensor of shape %v: %w", d, shape, err)
 	}

@@ -27,7 +27,7 @@ func TestDistill(t *testing.T) {
 		t.Skip("trains for some seconds")
 	}
 	env := runtimetest.Test(t)
-	p, err := train.OpenPolicy(train.Arithmetic)
+	p, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestGreedy(t *testing.T) {
 // returns.
 func checkGreedy(t *testing.T, env *runtime.Env, dir string, k int) (rewards []float64) {
 	t.Helper()
-	policy, err := train.OpenPolicy(train.Arithmetic)
+	policy, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

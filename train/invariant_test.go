@@ -11,7 +11,7 @@ import (
 // companion leaves nothing behind.
 func TestInvariant(t *testing.T) {
 	env := runtimetest.Test(t)
-	policy, err := OpenPolicy(Arithmetic)
+	policy, err := OpenPolicyOn(env, Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

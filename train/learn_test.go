@@ -184,7 +184,7 @@ func TestSameSeedSameBits(t *testing.T) {
 		c := embedded(t, "pmpo", 5, 2)
 		c.Eval = train.EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}
 		s, _ := learn(t, env, c)
-		policy, err := train.OpenPolicy(s.Checkpoint)
+		policy, err := train.OpenPolicyOn(env, s.Checkpoint, "float32")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func TestNonfiniteStops(t *testing.T) {
 		t.Errorf("the file is of step %d with %d trajectories; the error names %v", f.Step, len(f.Trajectories), e.Err.Sequences)
 	}
 	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
-	policy, err := train.OpenPolicy(checkpoint)
+	policy, err := train.OpenPolicyOn(env, checkpoint, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestNonfiniteGradient(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
-	policy, err := train.OpenPolicy(checkpoint)
+	policy, err := train.OpenPolicyOn(env, checkpoint, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

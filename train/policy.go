@@ -38,15 +38,9 @@ type Policy struct {
 	missing  string // why there is no Tokenizer
 }
 
-// OpenPolicy reads a Hugging Face folder, or the embedded model if dir is
-// Arithmetic, for computing in float32 on the CPU. The weights are held once, in the
-// Ring that sampler and learner share.
-func OpenPolicy(dir string) (*Policy, error) {
-	return openPolicy(dir, models.Compute{}, models.LoadHeld)
-}
-
-// OpenPolicyOn is OpenPolicy for computing on the device of env in the type dtype, a
-// value of model.dtype.
+// OpenPolicyOn reads a Hugging Face folder, or the embedded model if dir is Arithmetic, for
+// computing on the device of env in the type dtype, a value of model.dtype. The weights are
+// held once, in the Ring that sampler and learner share.
 func OpenPolicyOn(env *runtime.Env, dir, dtype string) (*Policy, error) {
 	return OpenBaseOn(env, dir, dtype, "float32")
 }

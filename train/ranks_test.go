@@ -124,7 +124,7 @@ func apart(t *testing.T, a, b string) float64 {
 	load := func(dir string) *models.Weights {
 		names := list(t, dir)
 		checkpoint := filepath.Join(dir, "checkpoints", names[len(names)-1])
-		p, err := train.OpenPolicy(checkpoint)
+		p, err := train.OpenPolicyOn(runtimetest.Test(t), checkpoint, "float32")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -449,7 +449,7 @@ func TestRanksDiffer(t *testing.T) {
 // noisyModel is the embedded model with one weight changed.
 func noisyModel(t *testing.T) string {
 	t.Helper()
-	p, err := train.OpenPolicy(train.Arithmetic)
+	p, err := train.OpenPolicyOn(runtimetest.Test(t), train.Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

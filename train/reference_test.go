@@ -16,7 +16,7 @@ import (
 // noisyCopy writes the embedded model with noise on its weights.
 func noisyCopy(t *testing.T, size float64) (dir string) {
 	t.Helper()
-	p, err := OpenPolicy(Arithmetic)
+	p, err := OpenPolicyOn(runtimetest.Test(t), Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func every(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.Keep
 // weights beside them, to resume from.
 func TestHalfCheckpoint(t *testing.T) {
 	env := runtimetest.Test(t)
-	embedded, err := train.OpenPolicy(train.Arithmetic)
+	embedded, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestHalfCheckpoint(t *testing.T) {
 	dir, names := start(t, env, "reference", change)
 	want := contents(t, dir)
 	newest := filepath.Join(dir, "checkpoints", names[len(names)-1])
-	rounded, err := train.OpenPolicy(newest)
+	rounded, err := train.OpenPolicyOn(env, newest, "float32")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func TestNorm2Scaled(t *testing.T) {
 // unit move it.
 func TestCopy(t *testing.T) {
 	for elem, unit := range map[onnx.ElemType]float64{onnx.BFloat16: 1. / 128, onnx.Float16: 1. / 1024} {
-		p, err := adamw.AdamW{}.Program(nil, map[onnx.ElemType]models.DType{onnx.BFloat16: models.BF16, onnx.Float16: models.F16}[elem])
+		p, err := adamw.AdamW{}.Program(nil, models.FromONNX(elem))
 		g := graphtest.Loaded(t, p, err)
 		g.Single = true
 		if fmt.Sprint(p.Alias) != "map[m1:m p1:p v1:v]" {

@@ -135,7 +135,7 @@ func (g *Graph) Input(name string, elem onnx.ElemType, shape Shape) *Node {
 	if name == "" || name[0] == '%' {
 		fail("input %q: a name must not be empty or begin with %%", name)
 	}
-	if dtypes[elem] == models.Invalid {
+	if models.FromONNX(elem) == models.Invalid {
 		fail("input %q: element type %v is not supported", name, elem)
 	}
 	for _, d := range shape {
@@ -354,15 +354,9 @@ func valueInfo(n *Node, name string) onnx.ValueInfo {
 	return v
 }
 
-// dtypes are the element types that a graph may use, as the rest of onering calls them.
-var dtypes = map[onnx.ElemType]models.DType{
-	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Double: models.F64,
-	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Int8: models.I8, onnx.Boolean: models.Bool,
-}
-
 // portOf describes n as an input or output to those who run the program.
 func (g *Graph) portOf(n *Node, name string) models.Port {
-	p := models.Port{Name: name, DType: dtypes[n.elem], Shape: make([]string, len(n.shape)), Use: g.uses[name]}
+	p := models.Port{Name: name, DType: models.FromONNX(n.elem), Shape: make([]string, len(n.shape)), Use: g.uses[name]}
 	for i, d := range n.shape {
 		p.Shape[i] = d.String()
 	}

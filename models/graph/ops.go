@@ -70,14 +70,6 @@ func Max(a, b *Node) *Node {
 	return pairwise("Max", a, b)
 }
 
-// Min is the smaller of a and b; it has no gradient.
-func Min(a, b *Node) *Node {
-	if operands("Min", a, b); a.g.stock {
-		return Where(LessOrEqual(a, b), a, b)
-	}
-	return pairwise("Min", a, b)
-}
-
 // Neg is -x.
 func Neg(x *Node) *Node { return unary("Neg", x) }
 
@@ -121,7 +113,7 @@ func Where(cond, a, b *Node) *Node {
 // gradient is cast back, and is none where either type is not floating-point.
 func Cast(x *Node, to onnx.ElemType) *Node {
 	operands("Cast", x)
-	if dtypes[to] == models.Invalid {
+	if models.FromONNX(to) == models.Invalid {
 		fail("Cast: element type %v is not supported", to)
 	}
 	if x.elem == to {

@@ -199,12 +199,6 @@ func Together(p models.Program, names ...string) (models.Program, error) {
 
 // declared declares a port by a name, with letters behind which there is a suffix.
 func declared(p models.Port, name, suffix string) onnx.ValueInfo {
-	var elem onnx.ElemType
-	for t, d := range types {
-		if d == p.DType {
-			elem = t
-		}
-	}
 	var sizes []string
 	for _, size := range p.Shape {
 		if _, err := strconv.Atoi(size); err != nil {
@@ -212,7 +206,7 @@ func declared(p models.Port, name, suffix string) onnx.ValueInfo {
 		}
 		sizes = append(sizes, size)
 	}
-	return info(name, elem, sizes...)
+	return info(name, onnx.ElemType(p.DType.ONNX()), sizes...)
 }
 
 // Half rounds a number to float16 and back, where a device computes in it: Number ->
@@ -247,14 +241,10 @@ func info(name string, t onnx.ElemType, sizes ...string) onnx.ValueInfo {
 	return v
 }
 
-var types = map[onnx.ElemType]models.DType{
-	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Int32: models.I32, onnx.Int64: models.I64,
-}
-
 // portsOf returns the ports of inputs or outputs.
 func portsOf(of []onnx.ValueInfo) (out []models.Port) {
 	for _, v := range of {
-		port := models.Port{Name: v.Name, DType: types[v.Type]}
+		port := models.Port{Name: v.Name, DType: models.FromONNX(v.Type)}
 		for _, d := range v.Dims {
 			size := d.Param
 			if size == "" {

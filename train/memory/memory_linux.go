@@ -11,9 +11,6 @@ import (
 // that is unknown.
 func Peak() int64 { return procBytes("/proc/self/status", "VmHWM:") }
 
-// Resident returns the memory that this process has resident now.
-func Resident() int64 { return procBytes("/proc/self/status", "VmRSS:") }
-
 // Available returns the memory that this process may still take without
 // swapping: the machine's, or its control group's if that is less; 0 if unknown.
 func Available() int64 {

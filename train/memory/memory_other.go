@@ -6,10 +6,6 @@ package memory
 // that is unknown.
 func Peak() int64 { return 0 }
 
-// Resident returns the memory that this process has resident now, 0 if that
-// is unknown.
-func Resident() int64 { return 0 }
-
 // Available returns the memory that this process may still take, 0 if that is
 // unknown.
 func Available() int64 { return 0 }

@@ -20,6 +20,7 @@ import (
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
+	"onering/train/ranks"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -87,7 +88,7 @@ func open(t *testing.T, c Config, log *slog.Logger, observer Observer) *Trainer 
 	t.Helper()
 	env := runtimetest.Test(t)
 	policy := openPolicy(t, env, c)
-	trainer, err := New(c, env, policy, sums(64), nil, log, observer)
+	trainer, err := NewOn(ranks.Alone(), c, env, policy, sums(64), nil, log, observer)
 	if err != nil {
 		t.Fatal(err)
 	}

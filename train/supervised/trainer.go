@@ -76,11 +76,6 @@ type Summary struct {
 	Seconds        float64    // since it began or was last resumed
 }
 
-// New is NewOn of a process that is the only rank.
-func New(c Config, env *runtime.Env, policy *train.Policy, list, heldOut []data.Demonstration, log *slog.Logger, observer Observer) (*Trainer, error) {
-	return NewOn(ranks.Alone(), c, env, policy, list, heldOut, log, observer)
-}
-
 // NewOn opens everything that a run needs and checks that it fits together. heldOut are
 // the demonstrations of data.eval. The run folder is made by Run. Of several ranks all
 // call it, and then Run; the first writes the folder, and is the one whose log and

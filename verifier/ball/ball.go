@@ -201,12 +201,6 @@ func (a Real) Sign() (int, error) {
 // Exponent is the least k with |a| < 2^k at the middle, 0 for zero.
 func (a Real) Exponent() int { return a.float().MantExp(nil) }
 
-// Float64 is the middle of a.
-func (a Real) Float64() float64 {
-	f, _ := a.float().Float64()
-	return f
-}
-
 // Neg is -a.
 func (c *Context) Neg(a Real) Real {
 	if a.mid == nil {

@@ -8,6 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Float64 is the middle of a.
+func (a Real) Float64() float64 {
+	f, _ := a.float().Float64()
+	return f
+}
+
 func context(prec uint) *Context {
 	budget := 1 << 30
 	return &Context{Prec: prec, Budget: &budget}

@@ -172,15 +172,10 @@ func checkPorts(side string, ports []models.Port, infos []onnx.ValueInfo) {
 				shape[j] = strconv.FormatInt(d.Value, 10)
 			}
 		}
-		if p.Name != v.Name || p.DType != dtypes[v.Type] || !slices.Equal(p.Shape, shape) {
+		if p.Name != v.Name || p.DType != models.FromONNX(v.Type) || !slices.Equal(p.Shape, shape) {
 			fail("%s port %v is %v in the graph", side, p, v)
 		}
 	}
-}
-
-var dtypes = map[onnx.ElemType]models.DType{
-	onnx.Float: models.F32, onnx.Float16: models.F16, onnx.BFloat16: models.BF16, onnx.Double: models.F64,
-	onnx.Int64: models.I64, onnx.Int32: models.I32, onnx.Uint8: models.U8, onnx.Boolean: models.Bool,
 }
 
 // conform compares a tensor with the type and shape that the graph states for it. A

@@ -22,7 +22,7 @@ func program(elem onnx.ElemType, dims []onnx.Dim, nodes ...onnx.Node) models.Pro
 		Outputs:      []onnx.ValueInfo{{Name: "y", Type: elem, Dims: dims}}}}
 	p := models.Program{Name: "test", ONNX: m.Encode(), Inputs: []models.Port{
 		{Name: "x", DType: models.F32, Shape: []string{"N", "3"}}, {Name: "i", DType: models.I64, Shape: []string{"1"}}}}
-	y := models.Port{Name: "y", DType: map[onnx.ElemType]models.DType{onnx.Float: models.F32, onnx.Int64: models.I64}[elem]}
+	y := models.Port{Name: "y", DType: models.FromONNX(elem)}
 	for _, d := range dims {
 		s := d.Param
 		if s == "" {

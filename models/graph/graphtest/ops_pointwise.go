@@ -3,6 +3,7 @@ package graphtest
 import (
 	"math"
 
+	"onering/models"
 	"onering/models/onnx"
 )
 
@@ -15,7 +16,6 @@ func init() {
 		"Mul": arithmetic(func(a, b float64) float64 { return a * b }),
 		"Div": arithmetic(func(a, b float64) float64 { return a / b }),
 		"Max": arithmetic(math.Max),
-		"Min": arithmetic(math.Min),
 
 		"LessOrEqual":    comparison(func(a, b float64) bool { return a <= b }),
 		"GreaterOrEqual": comparison(func(a, b float64) bool { return a >= b }),
@@ -144,12 +144,12 @@ func where(c *call) []Tensor {
 func cast(c *call) []Tensor {
 	x := c.operands(1, 1)[0]
 	to := onnx.ElemType(c.int("to", 0))
-	if dtypes[to] == 0 {
+	if models.FromONNX(to) == models.Invalid {
 		fail("to %v", to)
 	}
 	out := x.like(func(v float64) float64 {
 		switch to {
-		case onnx.Int64, onnx.Int32, onnx.Uint8:
+		case onnx.Int64, onnx.Int32, onnx.Uint8, onnx.Int8:
 			return math.Trunc(v)
 		case onnx.Boolean:
 			if v != 0 {
