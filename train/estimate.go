@@ -69,9 +69,12 @@ type Divided struct {
 	// Staging is this in the host's memory beside a GPU, with a copy of the gradients;
 	// Reduction is then 0.
 	Staging int64 `json:"reduction_on_host,omitempty"`
-	// Gathered is what rank 0 takes more while it writes a checkpoint: the moments that
-	// the others keep.
+	// Gathered is the moments that the others keep, which rank 0 has while it writes a
+	// checkpoint.
 	Gathered int64 `json:"moments_gathered,omitempty"`
+	// Writing is all that rank 0 takes then, when it has given back what steps left; 0
+	// beside a GPU.
+	Writing int64 `json:"peak_at_checkpoint,omitempty"`
 	// Sent is how many bytes of gradients and weights rank 0 sends in a step.
 	Sent int64 `json:"sent_per_step,omitempty"`
 }
@@ -138,12 +141,13 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 	if compute.Narrow() {
 		widened = 4 * int64((to-from)/g.Layers)
 	}
-	e.onCPU(g, int(n), w, widened)
+	e.onCPU(g, [2]int{int(n), int(trained)}, w, widened)
 	return e, nil
 }
 
-// onCPU sets what rollouts and steps take, and Peak.
-func (e *MemoryEstimate) onCPU(g models.Geometry, parameters int, w work, widened int64) {
+// onCPU sets what rollouts, steps and checkpoints take, and Peak. parameters are those of
+// the model, and how many are trained.
+func (e *MemoryEstimate) onCPU(g models.Geometry, parameters [2]int, w work, widened int64) {
 	// Micro-batches beyond the budget use the memory of the last one: their layers
 	// are computed again before the backward pass.
 	arena := arenaBytes(layerBytes(g, w.micro, w.length), headBytes(g, w.micro)) + 4*w.slots*int64(g.Vocab) + widened
@@ -153,8 +157,15 @@ func (e *MemoryEstimate) onCPU(g models.Geometry, parameters int, w work, widene
 		e.Other += mpiBytes
 	}
 	e.Peak = e.total()
-	if memory.TakesTurns(parameters) { // the arena stays while responses are sampled
-		e.Peak -= min(e.KVCache, e.Activations-arena)
+	kept := e.Activations - arena // the arena stays
+	if memory.TakesTurns(parameters[0]) {
+		e.Peak -= min(e.KVCache, kept)
+	}
+	if e.Gathered > 0 {
+		e.Writing = e.total() + e.Gathered
+		if memory.TakesTurns(parameters[1]) { // see saving.Learned.SaveTo
+			e.Writing -= e.KVCache + kept
+		}
 	}
 }
 
@@ -195,9 +206,10 @@ func (e MemoryEstimate) total() int64 {
 	return e.Weights + e.Halves + e.Gradients + e.Moments + e.Reference + e.KVCache + e.Activations + e.Reduction + e.Other
 }
 
-// onHost is what the ranks of this machine take of its memory if each takes so much.
+// onHost is what the ranks of this machine take of its memory if each takes so much, with
+// what rank 0 takes more for a checkpoint.
 func (e MemoryEstimate) onHost(each int64) int64 {
-	return int64(max(1, e.OnHost))*each + e.Gathered
+	return int64(max(1, e.OnHost))*each + max(0, min(e.Gathered, e.Writing-each))
 }
 
 // Certain returns the memory that a run takes however short its responses are.
@@ -240,7 +252,11 @@ func (e MemoryEstimate) Lines() [][2]string {
 		lines = append(lines, [2]string{"reduction, on the host", memory.Text(e.Staging)})
 	}
 	if e.Gathered > 0 {
-		lines = append(lines, [2]string{"moments of the others", memory.Text(e.Gathered) + " more on rank 0 while a checkpoint is written"})
+		text := memory.Text(e.Gathered) + " on rank 0 while a checkpoint is written"
+		if e.Writing > 0 {
+			text += ", when it takes " + memory.Text(e.Writing)
+		}
+		lines = append(lines, [2]string{"moments of the others", text})
 	}
 	if e.Sent > 0 {
 		lines = append(lines, [2]string{"sent per step", memory.Text(e.Sent)})

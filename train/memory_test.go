@@ -17,6 +17,7 @@ import (
 
 	"onering/data/mix"
 	"onering/runtime/runtimetest"
+	"onering/train/learn"
 	"onering/train/memory"
 	"onering/train/metrics"
 	"onering/train/saving"
@@ -175,6 +176,20 @@ func TestEstimateAdvice(t *testing.T) {
 	if h, err := EstimateMemory(half, model, Split{}); err != nil || h.Peak <= e.Peak {
 		t.Fatalf("the test wants a size where smaller micro-batches take more: %d, %d, %v", h.Peak, e.Peak, err)
 	}
+	least := e.Peak // of all settings that the advice may name
+	for n := c.Rollout.MaxNewTokens; n > 0; n /= 2 {
+		for slots := c.Rollout.Slots; slots > 0; slots /= 2 {
+			for micro := c.Train.MicroTokens; micro >= learn.SmallestMicroBatch; micro /= 2 {
+				less := c
+				less.Rollout.MaxNewTokens, less.Rollout.Slots, less.Train.MicroTokens = n, slots, micro
+				x, err := EstimateMemory(less, model, Split{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				least = min(least, x.Peak)
+			}
+		}
+	}
 	const parts = 8
 	for i := range parts {
 		e.Available = e.Certain() + (e.Peak-e.Certain())*int64(i)/parts
@@ -191,8 +206,8 @@ func TestEstimateAdvice(t *testing.T) {
 		if got, _ := EstimateMemory(less, model, Split{}); found != nil && got.Peak > e.Available {
 			t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
 		}
-		if found == nil && i >= parts/2 {
-			t.Errorf("part %d of %d: no advice: %v", i, parts, err)
+		if fits := least <= e.Available; fits != (found != nil) {
+			t.Errorf("part %d of %d: that some settings fit is %t: %v", i, parts, fits, err)
 		}
 	}
 	e.Available = e.Weights

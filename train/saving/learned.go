@@ -7,6 +7,7 @@ import (
 	"onering/models"
 	"onering/runtime"
 	"onering/train/learn"
+	"onering/train/memory"
 	"onering/train/rundir"
 )
 
@@ -21,10 +22,14 @@ type Learned struct {
 	Stepper *learn.Stepper
 }
 
-// SaveTo sets what a checkpoint keeps of it, without copying weights.
+// SaveTo sets what a checkpoint keeps of it, without copying weights. The moments of the
+// other ranks take the room of what steps left.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	var err error
 	if l.Stepper.Ranks().Rank() == 0 {
+		if l.Stepper.Optimizer().Buckets() != nil {
+			memory.GiveBack(l.Weights.Parameters(), l.Stepper)
+		}
 		err = l.Env.Download(l.Weights)
 	}
 	if err := errors.Join(err, l.Stepper.Collect()); err != nil {
