@@ -6,6 +6,7 @@
 #
 #   bench/objectives.sh [TASK...]     the tasks to run, by default all
 #   bench/objectives.sh tables        puts the tables of what was run into docs/bench.md
+#   bench/objectives.sh models        makes only what runs/bench/*.toml begin with
 #
 # Run it from the repository's root. From the environment it takes
 #
@@ -69,6 +70,7 @@ fi
 
 [ -e $out/scratch/config.json ] || scratch
 [ -e $out/teacher/config.json ] || teacher
+[ "${1:-}" != models ] || exit 0
 [ $# -gt 0 ] || set -- long on-policy exponent off-policy off-policy-more on-policy-more long-more two-rewards
 through=yes
 for task in "$@"; do

@@ -54,7 +54,8 @@ or a grid of values, all combinations of which are run for every variant:
 Runs that are finished are not run again: the same command continues a sweep
 that was stopped. Each run has its folder in --out, with report.html over all.
 Several files are swept one after the other, each in a folder of its name; run
-files among them, which have no [sweep], are left out.`,
+files among them, which have no [sweep], are left out. What is wrong with any of
+them, or a model that is not there, is said before the first run.`,
 		Example: `  onering sweep runs/paper/sweep-main.toml
   onering sweep -j 2 --plan runs/paper/sweep-main.toml
   onering sweep -j 2 runs/bench/sweep-on-policy.toml runs/bench/sweep-long.toml`,
@@ -65,7 +66,7 @@ files among them, which have no [sweep], are left out.`,
 	flags.StringVar(&o.out, "out", "", "folder of the runs; default: runs/out and the file's name")
 	flags.IntVarP(&o.jobs, "jobs", "j", 1, "runs at a time; they share the cores")
 	flags.StringArrayVar(&o.sets, "set", nil, "section.key=value for all runs; repeatable")
-	flags.BoolVar(&o.plan, "plan", false, "print the runs, and run none")
+	flags.BoolVar(&o.listOnly, "plan", false, "print the runs, and run none")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the tables as Markdown")
 	flags.StringVar(&o.page, "update", "", "Markdown page to put the tables into, between <!-- NAME --> and <!-- end -->; NAME is the file's")
 	must(c.MarkFlagDirname("out"))
@@ -74,19 +75,25 @@ files among them, which have no [sweep], are left out.`,
 
 // A sweepOptions has the flags of sweep.
 type sweepOptions struct {
-	out, page      string
-	jobs           int
-	sets           []string
-	plan, markdown bool
+	out, page          string
+	jobs               int
+	sets               []string
+	listOnly, markdown bool
 }
 
-// each runs the sweep files at paths. Of several, those that are no sweeps are left out.
+// each runs the sweep files at paths, when all of them can begin. Of several, those that are
+// no sweeps are left out.
 func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 	if len(paths) == 1 {
-		return o.run(c, paths[0])
+		s, err := o.open(c, paths[0])
+		if err != nil {
+			return err
+		}
+		return s.run(c)
 	}
 	named := map[string]string{} // the sweeps, by the names of their folders
-	var sweeps []string
+	var sweeps []*opened
+	var errs []error
 	for _, path := range paths {
 		if sweep.Lacks(path) { // what else is wrong with a file run says
 			fmt.Fprintf(c.ErrOrStderr(), "%s has no [sweep] and is left out\n", path)
@@ -96,22 +103,27 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 		if named[name] != "" {
 			return usagef("%s and %s would both have the folder %s: rename one, or sweep them apart with --out", named[name], path, name)
 		}
-		named[name], sweeps = path, append(sweeps, path)
-	}
-	for _, path := range sweeps {
+		named[name] = path
 		one := o
 		if o.out != "" {
-			one.out = filepath.Join(o.out, sweepName(path))
+			one.out = filepath.Join(o.out, name)
 		}
-		if !o.plan {
-			fmt.Fprintf(c.OutOrStdout(), "%s\n", path)
-		}
-		if err := one.run(c, path); err != nil {
-			return err
-		}
+		s, err := one.open(c, path)
+		sweeps, errs = append(sweeps, s), append(errs, err)
 	}
 	if len(sweeps) == 0 {
 		return usagef("none of the %d files is a sweep: name one with [sweep], such as runs/paper/sweep-main.toml", len(paths))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, s := range sweeps {
+		if !o.listOnly {
+			fmt.Fprintf(c.OutOrStdout(), "%s\n", s.plan.File)
+		}
+		if err := s.run(c); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -119,37 +131,88 @@ func (o sweepOptions) each(c *cobra.Command, paths []string) error {
 // sweepName is what the folder and the tables of the sweep file at path are called.
 func sweepName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".toml") }
 
-// run trains the runs of the sweep file at path and prints what they came to.
-func (o sweepOptions) run(c *cobra.Command, path string) error {
+// An opened sweep is a sweep file whose runs can begin.
+type opened struct {
+	sweepOptions
+	plan *sweep.Plan
+	runs []*sweep.Run
+	todo []*sweep.Run   // those that have no result yet
+	left []train.Config // of todo
+}
+
+// open reads the sweep file at path and finds what is wrong with it before the first run.
+func (o sweepOptions) open(c *cobra.Command, path string) (*opened, error) {
 	if o.jobs < 1 {
-		return usagef("-j %d: want at least 1", o.jobs)
+		return nil, usagef("-j %d: want at least 1", o.jobs)
 	}
 	if o.jobs > 1024 {
-		return usagef("-j %d: want at most 1024", o.jobs)
+		return nil, usagef("-j %d: want at most 1024", o.jobs)
 	}
 	p, err := readPlan(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	name := sweepName(path)
 	if o.out == "" {
-		o.out = filepath.Join("runs", "out", name)
+		o.out = filepath.Join("runs", "out", sweepName(path))
 	}
-	runs := p.Runs(o.out)
-	configs, err := resolveRuns(c, p, runs, o.sets, o.jobs)
-	if err != nil {
-		return err
+	s := &opened{sweepOptions: o, plan: p, runs: p.Runs(o.out)}
+	configs, err := resolveRuns(c, p, s.runs, o.sets, o.jobs)
+	if err != nil || o.listOnly {
+		return s, err
 	}
-	if o.plan {
-		for _, r := range runs {
+	for i, r := range s.runs {
+		done, err := r.Done(completeConfig)
+		var conflict *sweep.ConflictError
+		if errors.As(err, &conflict) {
+			return nil, usageError{err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !done {
+			s.todo, s.left = append(s.todo, r), append(s.left, configs[i])
+		}
+	}
+	return s, s.checkModels(c)
+}
+
+// checkModels returns an error if a model that runs begin with, or their reference, is not
+// there: all of them would end with it.
+func (s *opened) checkModels(c *cobra.Command) error {
+	seen := map[string]bool{"": true}
+	for i, x := range s.left {
+		for _, name := range []string{x.Model.Path, x.Model.Reference} {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			dir, err := modelFolder(c, name, localModel)
+			if err == nil {
+				_, err = train.ReadModel(dir)
+			}
+			if errors.Is(err, fs.ErrNotExist) && s.plan.Base != "" {
+				err = fmt.Errorf("%w; if something makes it, the head of %s says what", err, s.plan.Base)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: variant %q: %w", s.plan.File, s.todo[i].Variant, err)
+			}
+		}
+	}
+	return nil
+}
+
+// run trains the runs and prints what they came to.
+func (s *opened) run(c *cobra.Command) error {
+	if s.listOnly {
+		for _, r := range s.runs {
 			fmt.Fprintf(c.OutOrStdout(), "%s\tseed %d\t%s\n", r.Variant, r.Seed, r.Dir)
 		}
 		return nil
 	}
-	if err := runSweep(c, runs, configs, o.jobs); err != nil {
+	if err := runSweep(c, s.todo, s.left, s.jobs); err != nil {
 		return err
 	}
-	return printSweep(c, p, runs, name, o)
+	return printSweep(c, s.plan, s.runs, sweepName(s.plan.File), s.sweepOptions)
 }
 
 // readPlan reads a sweep file. All of its errors are usage errors.
@@ -192,24 +255,9 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 	return configs, nil
 }
 
-// runSweep trains the runs that have no result yet. configs are those of the runs.
+// runSweep trains runs. configs are those of the runs.
 func runSweep(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs int) error {
-	var todo []*sweep.Run
-	var left []train.Config // those of todo
-	for i, r := range runs {
-		done, err := r.Done(completeConfig)
-		var conflict *sweep.ConflictError
-		if errors.As(err, &conflict) {
-			return usageError{err}
-		}
-		if err != nil {
-			return err
-		}
-		if !done {
-			todo, left = append(todo, r), append(left, configs[i])
-		}
-	}
-	if len(todo) == 0 {
+	if len(runs) == 0 {
 		return nil
 	}
 	ctx, stopped, stop := catchSignals(c.Context())
@@ -221,14 +269,14 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs 
 		return err
 	}
 	env.Close()
-	unshare, err := shareBases(c, todo, left, jobs)
+	unshare, err := shareBases(c, runs, configs, jobs)
 	if err != nil {
 		return err
 	}
 	defer unshare()
-	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(todo)))
+	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(runs)))
 	defer bar.finish()
-	sweep.TrainAll(ctx, todo, jobs, func() { bar.add(1) })
+	sweep.TrainAll(ctx, runs, jobs, func() { bar.add(1) })
 	if s := stopped(); s != nil {
 		return interrupted{s, "to continue with the runs that are left, give the same command again"}
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -58,6 +59,38 @@ func TestSweepRuns(t *testing.T) {
 			}
 			seen[r.Dir] = r.Variant
 		}
+	}
+}
+
+// TestSweepLacksModel: of several sweeps none begins where one wants a model that is not
+// there, and the error is one line that says where to look for what makes it. The plan is
+// shown all the same.
+func TestSweepLacksModel(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for name, text := range map[string]string{
+		"base.toml": "[model]\npath = \"made/by/hand\"\n[data]\ntrain = \"builtin:arithmetic\"\n",
+		"a.toml":    "[sweep]\nseeds = [1]\n[[variant]]\nname = \"a\"\nobjective = { name = \"grpo\" }\n",
+		"b.toml":    "[sweep]\nbase = \"base.toml\"\nseeds = [1, 2]\n[[variant]]\nname = \"b\"\n[[variant]]\nname = \"c\"\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"a.toml", "b.toml"}, {"b.toml"}} {
+		var out, stderr bytes.Buffer
+		if code := run(append([]string{"sweep", "-q"}, args...), strings.NewReader(""), &out, &stderr); code == 0 || out.Len() > 0 {
+			t.Errorf("%q: exit status %d, %s", args, code, &out)
+		}
+		if text := stderr.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `b.toml: variant "b"`) || !strings.Contains(text, "stat made/by/hand") || !strings.Contains(text, "the head of base.toml says what") {
+			t.Errorf("%q: %s", args, text)
+		}
+		if code := run(append([]string{"sweep", "--plan"}, args...), strings.NewReader(""), &out, &stderr); code != 0 || !strings.Contains(out.String(), "seed 2") {
+			t.Errorf("the plan of %q: exit status %d, %s", args, code, &out)
+		}
+	}
+	if _, err := os.Stat("runs"); err == nil {
+		t.Error("a run has begun")
 	}
 }
 
