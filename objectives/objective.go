@@ -105,7 +105,7 @@ func (b Batch) Tokens() int {
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
-// Diagnoser, Observer, Referencer, Learner, GreedyReader, EntropyReader, EntropyWeigher, BatchReader, Keeper, Shaper, and
+// Diagnoser, Observer, Referencer, Learner, GreedyReader, GroupReader, EntropyReader, EntropyWeigher, BatchReader, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
 // checkpoint.
 //
@@ -218,6 +218,12 @@ type GreedyReader interface {
 	NeedsGreedy() bool
 }
 
+// A GroupReader says whether a response teaches something only beside another one to the
+// same prompt. Without the method it does so unless the objective NeedsGreedy.
+type GroupReader interface {
+	NeedsGroup() bool
+}
+
 // An EntropyReader says whether Entropy must be set.
 type EntropyReader interface {
 	NeedsEntropy() bool
@@ -268,6 +274,12 @@ func NeedsTeacher(o Objective) bool {
 func NeedsGreedy(o Objective) bool {
 	g, ok := o.(GreedyReader)
 	return ok && g.NeedsGreedy()
+}
+
+// NeedsGroup reports whether o learns only from groups of at least two responses.
+func NeedsGroup(o Objective) bool {
+	g, ok := o.(GroupReader)
+	return !NeedsGreedy(o) && (!ok || g.NeedsGroup())
 }
 
 // NeedsEntropy reports whether o wants Entropy.

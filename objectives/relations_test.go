@@ -47,6 +47,45 @@ func weigh(o objectives.Objective, b objectives.Batch) [][]float64 {
 	return w
 }
 
+// TestLoneResponses: an objective that wants no groups learns from a round of single
+// responses, whose rewards differ, and one that wants them has nothing to learn there.
+func TestLoneResponses(t *testing.T) {
+	for _, name := range objectives.Names() {
+		for _, rule := range append(objectives.AdvantageRules(), "") {
+			set := settings{}
+			if rule != "" {
+				set["advantage"] = rule
+			}
+			o := makeObjective(t, name, set)
+			if objectives.NeedsGreedy(o) {
+				continue
+			}
+			var groups [][]objectives.Trajectory
+			for i := range 4 {
+				groups = append(groups, []objectives.Trajectory{{
+					Reward: float64(i % 2), LogProb: []float64{-1, -2}, OldLogProb: []float64{-1, -2}, RefLogProb: []float64{-1.5, -1}, Entropy: []float64{1, 1},
+				}})
+			}
+			objectives.SetAdvantages(o, groups...)
+			b := objectives.Batch{}
+			for _, group := range groups {
+				if objectives.Keep(o, group) {
+					b.Trajectories = append(b.Trajectories, group...)
+				}
+			}
+			learns := false
+			for _, row := range weigh(o, b) {
+				for _, w := range row {
+					learns = learns || w != 0
+				}
+			}
+			if needs := objectives.NeedsGroup(o); learns == needs {
+				t.Errorf("%s, advantage %q: that it wants groups is %t, and that it learns from single responses %t", name, rule, needs, learns)
+			}
+		}
+	}
+}
+
 // settings are toml keys and values.
 type settings map[string]any
 

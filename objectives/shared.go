@@ -69,6 +69,9 @@ func (s Shared) NeedsReference() bool { return s.KLBeta != 0 }
 // NeedsGreedy implements GreedyReader.
 func (s Shared) NeedsGreedy() bool { return s.Advantage == "remax" }
 
+// NeedsGroup implements GroupReader.
+func (s Shared) NeedsGroup() bool { return s.Advantage != "reinforce++" }
+
 // NeedsEntropy implements EntropyReader.
 func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy != 0 }
 

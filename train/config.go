@@ -75,7 +75,7 @@ type DataConfig struct {
 // A RolloutConfig says how responses are sampled.
 type RolloutConfig struct {
 	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
-	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for advantages that compare with a greedy response" help:"responses to each problem: the group size K"`
+	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
 	sampler.Sampling
 	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
 	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`

@@ -78,8 +78,8 @@ func (v *validator) loop(c Config) {
 	t := c.Train
 	// In float64 the product cannot overflow.
 	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)
-	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || objectives.NeedsGreedy(c.Objective.Settings),
-		"must be at least 2; advantages compare the responses to one prompt, but for objective.advantage = \"remax\"")
+	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || !objectives.NeedsGroup(c.Objective.Settings),
+		"must be at least 2; the objective compares the responses to one prompt, which opd and, where no group is refused, objective.advantage = \"remax\" and \"reinforce++\" do not")
 	v.check("rollout.prompts_per_round", c.Rollout.PromptsPerRound, perRound <= maxPerRound,
 		fmt.Sprintf("times rollout.samples_per_prompt = %d is %.0f trajectories, more than the %d of a round", c.Rollout.SamplesPerPrompt, perRound, maxPerRound))
 	if t.BatchSize >= 1 && perRound >= 1 {

@@ -288,10 +288,21 @@ func TestRewardSkips(t *testing.T) {
 }
 
 // TestRewardSkipsAll: a run whose reward grades nothing does not go on as if it
-// learned.
+// learned, with groups and without.
 func TestRewardSkipsAll(t *testing.T) {
+	t.Run("groups", func(t *testing.T) { skipAll(t, "fewer than two responses to each problem", func(*train.Config) {}) })
+	t.Run("single responses", func(t *testing.T) {
+		skipAll(t, "no response", func(c *train.Config) {
+			c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt, c.Objective = 64, 1, embedded(t, "reinforcepp", 1, 1).Objective
+		})
+	})
+}
+
+// skipAll runs with a reward that skips everything, which graded what is named.
+func skipAll(t *testing.T, graded string, change func(*train.Config)) {
 	env := runtimetest.Test(t)
 	c, rule := partedRun(t)
+	change(&c)
 	c.Reward.Rule = &sparse{parted: parted{groups: rule.groups}, nothing: true}
 	var warned bytes.Buffer
 	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
@@ -305,7 +316,7 @@ func TestRewardSkipsAll(t *testing.T) {
 	}
 	defer trainer.Close()
 	s, err := trainer.Run(context.Background(), false)
-	if err == nil || !strings.Contains(err.Error(), "train: round 1: the reward graded fewer than two responses to each problem") || !strings.Contains(err.Error(), "was skipped: no opinion") {
+	if err == nil || !strings.Contains(err.Error(), "train: round 1: the reward graded "+graded+", so") || !strings.Contains(err.Error(), "was skipped: no opinion") {
 		t.Errorf("error %v", err)
 	}
 	if len(s.First.Results) > 0 || !strings.Contains(warned.String(), "the evaluation is left out") || !strings.Contains(warned.String(), "skipped 512 responses") {

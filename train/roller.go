@@ -97,7 +97,7 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 		return nil, err
 	}
 	made := newRound(problems, rollouts, r.config, r.objective)
-	if err := made.checkGraded(); err != nil {
+	if err := made.checkGraded(r.objective); err != nil {
 		return nil, err
 	}
 	made.stats, made.batches = stats, r.batches(n, made.kept)

@@ -63,9 +63,9 @@ type update struct {
 
 // newRound shapes the rewards, computes the advantages of the groups of rollouts and
 // drops the groups that the objective does not keep. Rollouts without a grade are left
-// out of their group, and a single one that has a grade is left out with them: there is
-// nothing to compare it with. Where rollouts are compared with a greedy one, that is
-// what has to be graded. The greedy ones are the last of sampled.
+// out of their group, and with them a single one that has a grade where the objective
+// compares it with others. Where rollouts are compared with a greedy one, that is what has
+// to be graded. The greedy ones are the last of sampled.
 func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives.Objective) *round {
 	k := c.Rollout.SamplesPerPrompt
 	n := len(problems) * k
@@ -81,7 +81,7 @@ func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives
 	var groups [][]objectives.Trajectory
 	for g := range problems {
 		graded, group := r.graded(g*k, (g+1)*k)
-		if r.comparable(g, group) {
+		if r.comparable(g, group, objectives.NeedsGroup(o)) {
 			indices, groups = append(indices, graded), append(groups, group)
 		}
 	}
@@ -92,7 +92,7 @@ func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives
 			r.trajectories[j] = group[i]
 			r.trajectories[j].Greedy = nil // a resumed round does not have it
 		}
-		if group[0].Degenerate {
+		if group[0].Degenerate && (len(group) > 1 || len(r.greedy) > 0) { // a single reward equals none
 			r.flat++
 		}
 		if objectives.Keep(o, group) {
@@ -110,11 +110,11 @@ func (r *rollout) trajectory() objectives.Trajectory {
 	}
 }
 
-// comparable says whether there is something to compare the graded rollouts of problem
-// g with: each other, or the greedy one, which it puts beside them.
-func (r *round) comparable(g int, group []objectives.Trajectory) bool {
+// comparable says whether the graded rollouts of problem g can be learned from. They may
+// have to be compared with each other, or with the greedy one, which it puts beside them.
+func (r *round) comparable(g int, group []objectives.Trajectory, needsGroup bool) bool {
 	if len(r.greedy) == 0 {
-		return len(group) >= 2
+		return len(group) >= 2 || len(group) == 1 && !needsGroup
 	}
 	greedy := r.greedy[g].trajectory()
 	for i := range group {
@@ -148,13 +148,16 @@ func (r *round) graded(first, end int) (rollouts []int, group []objectives.Traje
 
 // checkGraded refuses a round that cannot be learned from because hardly a response
 // has a grade.
-func (r *round) checkGraded() error {
+func (r *round) checkGraded(o objectives.Objective) error {
 	if r.groups > 0 {
 		return nil
 	}
 	all, needed := slices.Concat(r.rollouts, r.greedy), "fewer than two responses to each problem"
-	if len(r.greedy) > 0 {
+	switch {
+	case len(r.greedy) > 0:
 		needed = "not both the greedy response and another one to any problem"
+	case !objectives.NeedsGroup(o):
+		needed = "no response"
 	}
 	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })]
 	return fmt.Errorf("the reward graded %s, so there is nothing to learn from: problem %q, response %d was skipped%s",

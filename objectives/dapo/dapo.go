@@ -81,6 +81,10 @@ func (o *DAPO) Keep(group []objectives.Trajectory) bool {
 	return !o.DynamicSampling
 }
 
+// NeedsGroup implements objectives.GroupReader: the reward of a single response does not
+// differ from any.
+func (o *DAPO) NeedsGroup() bool { return o.DynamicSampling || o.Shared.NeedsGroup() }
+
 // Shape implements objectives.Shaper.
 func (o *DAPO) Shape(t objectives.Trajectory) float64 {
 	if o.OverlongLength == 0 {

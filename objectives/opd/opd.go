@@ -9,7 +9,8 @@
 // probability has fallen too far already. The weight of a token is
 // (-M_t r_t (RefLogProb_t - LogProb_t) + 2 drift d_t) / T; on policy that is an unbiased
 // estimate of the gradient of the mean of KL(pi, teacher), each token's alone.
-// Rewards and advantages have no part in it: they are only logged.
+// Rewards and advantages have no part in it: they are only logged, and one response to a
+// problem is enough (rollout.samples_per_prompt = 1).
 //
 // This is prime-rl's ref_kl loss (tv_low = 0.2, drift = 1e-3), whose source was read.
 // The idea is from Thinking Machines' post "On-Policy Distillation" (2025), which was
@@ -56,6 +57,9 @@ func (o *OPD) NeedsReference() bool { return true }
 
 // NeedsTeacher implements objectives.Learner.
 func (o *OPD) NeedsTeacher() bool { return true }
+
+// NeedsGroup implements objectives.GroupReader.
+func (o *OPD) NeedsGroup() bool { return false }
 
 // Exemptions implements objectives.Exempter.
 func (o *OPD) Exemptions() map[string]string {
@@ -119,4 +123,6 @@ func (o *OPD) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 var (
 	_ objectives.Diagnoser = (*OPD)(nil)
 	_ objectives.Learner   = (*OPD)(nil)
+
+	_ objectives.GroupReader = (*OPD)(nil)
 )

@@ -18,7 +18,7 @@
 //
 // Degenerate cases: an empty response adds nothing; a round whose rewards are all
 // equal has zero advantages. A group with equal rewards does have advantages, so
-// groups of one response can be trained on where the host samples them.
+// one response to a problem is enough (rollout.samples_per_prompt = 1).
 package reinforcepp
 
 import "onering/objectives"
