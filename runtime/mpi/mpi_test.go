@@ -65,8 +65,9 @@ var programs = map[string]func(*World) error{
 		}
 		return w.Recv(context.Background(), 2, 1, nil)
 	},
-	"close":        func(w *World) error { return nil },
-	"stop the end": func(w *World) error { return nil },
+	"close":          func(w *World) error { return nil },
+	"stop the start": func(w *World) error { return nil },
+	"stop the end":   func(w *World) error { return nil },
 	"leaves without a word": func(w *World) error {
 		if w.Rank() == 1 {
 			os.Exit(3)
@@ -88,6 +89,11 @@ func TestMain(m *testing.M) {
 		o.Timeout = time.Second
 	}
 	launch, _ := Launched()
+	if name == "stop the start" {
+		if startTimeout = time.Second; launch.Rank == 1 {
+			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		}
+	}
 	if name == "version" && launch.Rank == 1 {
 		o.Version = "2"
 	}
@@ -167,6 +173,7 @@ func TestEnds(t *testing.T) {
 		{"stop0", "rank 0 (host "},
 		{"kill", "signal 9"},
 		{"leaves without a word", ""},
+		{"stop the start", "has not started after 1s: MPI_Init waits for a rank that is stopped"},
 	} {
 		out, err := mpirun(t, 3, tt.program)
 		if err == nil {
