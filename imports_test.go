@@ -28,17 +28,18 @@ var rooms = []struct {
 	{"tokenize/jinja", ""},
 	{"settings", ""},
 	{"files", ""},
+	{"registry", ""},
 	{"sampler", "settings"},
 	{"verifier", "verifier/*"},
 	{"verifier/*", "verifier/*"},
 
-	{"objectives", ""},
+	{"objectives", "registry"},
 	{"objectives/all", "objectives/*"},
 	{"objectives/objectivetest", "objectives"},
 	{"scaffold", ""},
 	{"objectives/*", "objectives"},
 
-	{"models", "files"},
+	{"models", "files registry"},
 	{"models/onnx", ""},
 	{"models/moves", "models models/onnx"},
 	{"models/ports", ""},
@@ -56,7 +57,7 @@ var rooms = []struct {
 	{"runtime", "models models/moves models/ports runtime/buffers runtime/provision runtime/tiles sampler settings"},
 	{"runtime/buffers", ""},
 	{"runtime/tiles", "models"},
-	{"runtime/provision", ""},
+	{"runtime/provision", "files"},
 	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/provision models"},
 	{"data", "data/arithmetic files tokenize"},
@@ -64,7 +65,7 @@ var rooms = []struct {
 	{"data/mix", "data settings"},
 	{"examples/rewards/unittests", ""},
 
-	{"reward", "data sampler settings"}, // sampler for the Grader, which scores while others are sampled
+	{"reward", "data registry sampler settings"}, // sampler for the Grader, which scores while others are sampled
 	{"reward/all", "reward/*"},
 	{"reward/rewardtest", "reward data settings"},
 	{"reward/external", "reward data"},

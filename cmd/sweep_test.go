@@ -29,16 +29,7 @@ func TestSweepRuns(t *testing.T) {
 	}
 	for _, path := range files {
 		if kind, _, _ := strings.Cut(filepath.Base(path), "-"); kind != "sweep" && kind != "tune" {
-			l, err := fileLayer(path, nil)
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			r, err := resolve(l)
-			if err == nil {
-				err = r.validate()
-			}
-			if err != nil {
+			if _, err := loaded(path); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
 			continue
@@ -60,6 +51,19 @@ func TestSweepRuns(t *testing.T) {
 			seen[r.Dir] = r.Variant
 		}
 	}
+}
+
+// loaded reads and checks a run file.
+func loaded(path string) (*resolved, error) {
+	l, err := fileLayer(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	r, err := resolve(l)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.validate()
 }
 
 // TestSweepLacksModel: of several sweeps none begins where one wants a model that is not
@@ -140,15 +144,7 @@ func TestBoxRuns(t *testing.T) {
 	}
 	has := map[string]bool{}
 	for _, path := range files {
-		l, err := fileLayer(path, nil)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		r, err := resolve(l)
-		if err == nil {
-			err = r.validate()
-		}
+		r, err := loaded(path)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue

@@ -6,6 +6,8 @@
 package files
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +58,20 @@ func Read(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return readAll(f, path, limit)
+}
+
+// Sum returns the SHA-256 of a regular file in hexadecimal. It follows links, as Open does.
+func Sum(path string) (string, error) {
+	f, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // readAll reads f, which path names in errors.

@@ -1,9 +1,6 @@
 package models
 
-import (
-	"fmt"
-	"strings"
-)
+import "onering/registry"
 
 // An Optimizer is the arithmetic of an update of the weights. It is also the
 // optimizer's settings, in exported fields with the tags of package settings. A
@@ -36,28 +33,15 @@ type Optimizer interface {
 // call it, such as "exp_avg", and Port the input of the Programs.
 type OptimizerState struct{ Name, Port string }
 
-var optimizers registry[func() Optimizer]
+var optimizers = registry.Makers[Optimizer]{Package: "models", Kind: "optimizer"}
 
-// RegisterOptimizer makes an optimizer known by name; call it from init. New
-// returns a fresh one with its default settings. It panics where the name is empty
-// or taken or new is nil: both are mistakes in the program.
-func RegisterOptimizer(name string, new func() Optimizer) {
-	if name == "" || new == nil {
-		panic(fmt.Sprintf("models: RegisterOptimizer(%q) needs a name and a function", name))
-	}
-	if !optimizers.add(name, new) {
-		panic(fmt.Sprintf("models: optimizer %q is registered twice", name))
-	}
-}
+// RegisterOptimizer makes an optimizer known by name; call it from init. new returns a
+// fresh one with its default settings. It panics where the name is empty or taken or new
+// is nil: both are mistakes in the program.
+func RegisterOptimizer(name string, new func() Optimizer) { optimizers.Register(name, new) }
 
 // Optimizers returns the names of all optimizers in alphabetical order.
-func Optimizers() []string { return optimizers.names() }
+func Optimizers() []string { return optimizers.Names() }
 
 // NewOptimizer returns an optimizer with its default settings.
-func NewOptimizer(name string) (Optimizer, error) {
-	new := optimizers.get(name)
-	if new == nil {
-		return nil, fmt.Errorf("models: there is no optimizer %q, only %s (forgotten import of onering/models/all?)", name, strings.Join(Optimizers(), ", "))
-	}
-	return new(), nil
-}
+func NewOptimizer(name string) (Optimizer, error) { return optimizers.New(name) }

@@ -2,10 +2,9 @@ package models
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
+
+	"onering/registry"
 )
 
 // A Design is the shape of a model: which weights it has, and how Programs are
@@ -22,47 +21,13 @@ type Design interface {
 // the family's Programs do not compute is an error of the file.
 type Open func(config *ConfigFile) (Design, error)
 
-// A registry holds plug-ins by name.
-type registry[T any] struct {
-	mutex   sync.RWMutex
-	entries map[string]T
-}
-
-// add adds an entry and reports whether the name was free.
-func (r *registry[T]) add(name string, entry T) bool {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if _, taken := r.entries[name]; taken {
-		return false
-	}
-	if r.entries == nil {
-		r.entries = map[string]T{}
-	}
-	r.entries[name] = entry
-	return true
-}
-
-// get returns an entry, the zero value if there is none of the name.
-func (r *registry[T]) get(name string) T {
-	r.mutex.RLock()
-	defer r.mutex.RUnlock()
-	return r.entries[name]
-}
-
-// names returns all names in alphabetical order.
-func (r *registry[T]) names() []string {
-	r.mutex.RLock()
-	defer r.mutex.RUnlock()
-	return slices.Sorted(maps.Keys(r.entries))
-}
-
 // A family is what is known of a model_type.
 type family struct {
 	about string
 	open  Open
 }
 
-var families registry[family]
+var families registry.Table[family]
 
 // Register makes a family of models known under the model_type of its
 // config.json; call it from init. about says in one line which models are of it.
@@ -72,16 +37,16 @@ func Register(modelType, about string, open Open) {
 	if modelType == "" || open == nil {
 		panic(fmt.Sprintf("models: Register(%q) needs a model_type and a function", modelType))
 	}
-	if !families.add(modelType, family{about, open}) {
+	if !families.Add(modelType, family{about, open}) {
 		panic(fmt.Sprintf("models: %q is registered twice", modelType))
 	}
 }
 
 // Families returns every registered model_type in alphabetical order.
-func Families() []string { return families.names() }
+func Families() []string { return families.Names() }
 
 // About says which models are of a family; "" for one that is not registered.
-func About(modelType string) string { return families.get(modelType).about }
+func About(modelType string) string { return families.Get(modelType).about }
 
 // known lists the families for messages.
 func known() string {
@@ -101,7 +66,7 @@ func design(config *ConfigFile) (Design, error) {
 	if err := config.Err(); err != nil {
 		return nil, err
 	}
-	open := families.get(kind).open
+	open := families.Get(kind).open
 	if open == nil {
 		config.Fail("model_type %q is not supported, only %s: name a model of one of these families, or add this one with onering models new", kind, known())
 		return nil, config.Err()

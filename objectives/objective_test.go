@@ -29,8 +29,8 @@ func TestRegisterPanics(t *testing.T) {
 		name, want string
 		new        func() objectives.Objective
 	}{
-		{"", "needs a name", make},
-		{"nothing", "needs a name and a constructor", nil},
+		{"", "takes a name", make},
+		{"nothing", "takes a name and a constructor", nil},
 		{"grpo", `"grpo" is registered twice`, make},
 	} {
 		func() {

@@ -1,50 +1,16 @@
 package objectives
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
-)
+import "onering/registry"
 
-var registry struct {
-	sync.RWMutex
-	constructors map[string]func() Objective
-}
+var registered = registry.Makers[Objective]{Package: "objectives", Kind: "objective"}
 
 // Register makes an objective available by name; call it from init. new returns a
 // fresh value that holds the defaults. Register panics if the name is empty or
 // taken, or if new is nil: both are mistakes in the program.
-func Register(name string, new func() Objective) {
-	registry.Lock()
-	defer registry.Unlock()
-	if name == "" || new == nil {
-		panic(fmt.Sprintf("objectives: Register(%q) needs a name and a constructor", name))
-	}
-	if _, taken := registry.constructors[name]; taken {
-		panic(fmt.Sprintf("objectives: %q is registered twice", name))
-	}
-	if registry.constructors == nil {
-		registry.constructors = map[string]func() Objective{}
-	}
-	registry.constructors[name] = new
-}
+func Register(name string, new func() Objective) { registered.Register(name, new) }
 
 // New returns a fresh objective with its defaults.
-func New(name string) (Objective, error) {
-	registry.RLock()
-	new := registry.constructors[name]
-	registry.RUnlock()
-	if new == nil {
-		return nil, fmt.Errorf("objectives: unknown objective %q (have %s; forgotten import?)", name, strings.Join(Names(), ", "))
-	}
-	return new(), nil
-}
+func New(name string) (Objective, error) { return registered.New(name) }
 
 // Names returns the registered names, sorted.
-func Names() []string {
-	registry.RLock()
-	defer registry.RUnlock()
-	return slices.Sorted(maps.Keys(registry.constructors))
-}
+func Names() []string { return registered.Names() }

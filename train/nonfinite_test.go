@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"onering/objectives"
+	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
 )
@@ -67,14 +68,28 @@ func TestNonfiniteStops(t *testing.T) {
 			t.Errorf("error %q lacks %q", err, want)
 		}
 	}
-	f, err := train.ReadFailure(e.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, r := replayed(t, env, e.File, c)
 	if f.Step != 4 || len(f.Trajectories) != 16 || len(e.Err.Sequences) != 1 || f.Trajectories[2].Rollout != e.Err.Sequences[0] || !math.IsNaN(f.Trajectories[2].Weights[1]) {
 		t.Errorf("the file is of step %d with %d trajectories; the error names %v", f.Step, len(f.Trajectories), e.Err.Sequences)
 	}
-	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
+	if !r.SameBits || len(r.Found) != 1 || r.Trajectories[2].Nonfinite != 1 || r.Trajectories[3].Nonfinite != 0 {
+		t.Errorf("replay: same bits %v, found %q", r.SameBits, r.Found)
+	}
+	// Cured, the run goes on from the step before.
+	poisoned(&c, 0)
+	if _, err := continueRun(env, c, true); err != nil {
+		t.Error(err)
+	}
+}
+
+// replayed reads what a failed step left in a file, and takes the step again.
+func replayed(t *testing.T, env *runtime.Env, file string, c train.Config) (train.Failure, train.Replay) {
+	t.Helper()
+	f, err := train.ReadFailure(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkpoint := filepath.Join(filepath.Dir(file), f.Checkpoint)
 	policy, err := train.OpenPolicyOn(env, checkpoint, "float32")
 	if err != nil {
 		t.Fatal(err)
@@ -87,14 +102,7 @@ func TestNonfiniteStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.SameBits || len(r.Found) != 1 || r.Trajectories[2].Nonfinite != 1 || r.Trajectories[3].Nonfinite != 0 {
-		t.Errorf("replay: same bits %v, found %q", r.SameBits, r.Found)
-	}
-	// Cured, the run goes on from the step before.
-	poisoned(&c, 0)
-	if _, err := continueRun(env, c, true); err != nil {
-		t.Error(err)
-	}
+	return f, r
 }
 
 // Gradients that overflow are named with their tensor, in replay with the
@@ -109,23 +117,7 @@ func TestNonfiniteGradient(t *testing.T) {
 	if !errors.As(err, &e) || !strings.Contains(err.Error(), "the gradient of ") {
 		t.Fatalf("error %v", err)
 	}
-	f, err := train.ReadFailure(e.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkpoint := filepath.Join(filepath.Dir(e.File), f.Checkpoint)
-	policy, err := train.OpenPolicyOn(env, checkpoint, "float32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer policy.Close()
-	if err := policy.LoadExact(checkpoint); err != nil {
-		t.Fatal(err)
-	}
-	r, err := f.Replay(context.Background(), env, policy, c.Objective.Settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, r := replayed(t, env, e.File, c)
 	for i, x := range r.Trajectories {
 		if (x.Gradient != "") != (i == 2) {
 			t.Errorf("trajectory %d: gradient %q", i, x.Gradient)

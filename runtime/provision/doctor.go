@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"onering/files"
 )
 
 // A Report says what onering finds on this machine.
@@ -115,7 +117,7 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 func describeLibrary(ctx context.Context, at Location, l Loader) (*LibraryReport, error) {
 	r := &LibraryReport{Path: at.Path, Found: at.Found}
 	var err error
-	if r.SHA256, err = fileSum(at.Path); err != nil {
+	if r.SHA256, err = files.Sum(at.Path); err != nil {
 		return r, err
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(at.Path), originName))
@@ -147,7 +149,7 @@ func (r *LibraryReport) checkOrigin(text []byte) error {
 	}
 	for name, want := range from.Beside {
 		file := filepath.Join(filepath.Dir(r.Path), name)
-		if got, err := fileSum(file); err != nil {
+		if got, err := files.Sum(file); err != nil {
 			return err
 		} else if got != want {
 			return changed(file)

@@ -2,16 +2,15 @@ package provision
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"onering/files"
 )
 
 // A build is the library of one source, for one platform.
@@ -154,7 +153,7 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 	}
 	from := origin{Source: s.name, Ref: b.ref, Version: b.version}
 	var err error
-	if from.SHA256, err = fileSum(lib); err != nil {
+	if from.SHA256, err = files.Sum(lib); err != nil {
 		return "", err
 	}
 	for _, f := range b.beside {
@@ -162,7 +161,7 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 			from.Beside = map[string]string{}
 		}
 		name := filepath.Base(f.member)
-		if from.Beside[name], err = fileSum(filepath.Join(ready, name)); err != nil {
+		if from.Beside[name], err = files.Sum(filepath.Join(ready, name)); err != nil {
 			return "", err
 		}
 	}
@@ -203,17 +202,3 @@ func (e indented) Error() string {
 	return "  " + strings.ReplaceAll(e.error.Error(), "\n", "\n  ")
 }
 func (e indented) Unwrap() error { return e.error }
-
-// fileSum returns the SHA-256 of a file in hexadecimal.
-func fileSum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}

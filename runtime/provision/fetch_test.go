@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"onering/files"
 )
 
 // envNetwork makes tests fetch the real packages with the real clients.
@@ -115,7 +117,7 @@ func TestProvisionFallsThrough(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(data, &from)
 	}
-	sum, _ := fileSum(good)
+	sum, _ := files.Sum(good)
 	if want := (origin{Source: "good", Ref: "stub@1.99.0", Version: "1.99.0", SHA256: sum}); err != nil || !reflect.DeepEqual(from, want) {
 		t.Errorf("origin %+v, %v; want %+v", from, err, want)
 	}

@@ -151,23 +151,10 @@ func sumFiles(dir string, names []string) ([]string, error) {
 	for range min(len(names), runtime.GOMAXPROCS(0)) {
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				sums[i], errs[i] = sumFile(filepath.Join(dir, filepath.FromSlash(names[i])))
+				sums[i], errs[i] = files.Sum(filepath.Join(dir, filepath.FromSlash(names[i])))
 			}
 		})
 	}
 	group.Wait()
 	return sums, errors.Join(errs...)
-}
-
-func sumFile(path string) (string, error) {
-	f, err := files.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

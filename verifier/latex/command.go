@@ -322,22 +322,25 @@ func (p *parser) rounded(op Op, shut string) *Node {
 	return &Node{Op: op, Args: []*Node{n}}
 }
 
-// series parses \sum_{k=a}^{b} term and \prod.
-func (p *parser) series(op Op) *Node {
-	var low, high *Node
+// bounds parses what is below and above an operator, in either order; nil is none.
+func (p *parser) bounds() (low, high *Node) {
 	for {
-		if p.cur().is("_") && low == nil {
+		switch {
+		case p.cur().is("_") && low == nil:
 			p.advance()
 			low = p.scriptArgument()
-			continue
-		}
-		if p.cur().is("^") && high == nil {
+		case p.cur().is("^") && high == nil:
 			p.advance()
 			high = p.scriptArgument()
-			continue
+		default:
+			return low, high
 		}
-		break
 	}
+}
+
+// series parses \sum_{k=a}^{b} term and \prod.
+func (p *parser) series(op Op) *Node {
+	low, high := p.bounds()
 	term := p.product()
 	if low.Is(Rel) && len(low.Args) <= 3 {
 		for _, arg := range low.Args {
@@ -388,20 +391,7 @@ func (p *parser) scriptArgument() *Node {
 
 // limits parses an integral or a limit; its parts are compared as written.
 func (p *parser) limits(name string) *Node {
-	var low, high *Node
-	for {
-		if p.cur().is("_") && low == nil {
-			p.advance()
-			low = p.scriptArgument()
-			continue
-		}
-		if p.cur().is("^") && high == nil {
-			p.advance()
-			high = p.scriptArgument()
-			continue
-		}
-		break
-	}
+	low, high := p.bounds()
 	return &Node{Op: Opaque, Name: name, Args: []*Node{p.product(), low, high}}
 }
 
