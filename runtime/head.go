@@ -11,8 +11,11 @@ import (
 // [n,D] that predict response tokens. They process one slice of the vocabulary after
 // the other, which bounds the memory of the logits.
 type headSessions struct {
-	forward, target, backward *Binding // backward is nil with ScoreOnly
-	slices                    []headSlice
+	target *Binding
+	// products are the Programs of passes that compute the logits again in the backward
+	// pass, and of those that keep them; nil until a pass needs them.
+	products [2]*headProducts
+	slices   []headSlice
 
 	dh buffer // dL/dh [n,D]
 	// dL/dlogp, dL/dentropy and the entropies, each [n,1]. The last two are used only
@@ -22,34 +25,60 @@ type headSessions struct {
 	at, dlogit buffer
 }
 
+// headProducts are the Programs of the head that multiply by all of it.
+type headProducts struct{ forward, backward *Binding } // backward is nil with ScoreOnly
+
 // A headSlice is a range of rows of the head and of its gradient. The gradient is
 // nil where no weights are trained.
 type headSlice struct{ e, de *Value }
 
-// openHead loads the Programs of the head and cuts it into slices.
+// openHead loads the Programs of the head that most passes need and cuts it into slices.
 func (l *Learner) openHead() error {
-	forward, target, backward, err := l.arch().Head(l.options.Stash, l.options.EntropyGradient)
+	_, target, _, err := l.arch().Head(l.options.Stash, l.options.EntropyGradient)
 	if err != nil {
 		return err
 	}
 	e := l.env
 	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
 	l.head = h
-	if h.forward, err = loadBinding(l.env, forward); err != nil {
-		return err
-	}
 	if h.target, err = loadBinding(l.env, target); err != nil {
 		return err
 	}
 	if err := h.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
 		return err
 	}
-	if !l.options.ScoreOnly {
-		if h.backward, err = loadBinding(l.env, backward); err != nil {
-			return err
-		}
+	if _, err := h.of(l, l.keepsLogits()); err != nil {
+		return err
 	}
 	return l.sliceHead()
+}
+
+// of returns the Programs of the head for passes that keep their logits or
+// not. It loads them when they are first asked for.
+func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
+	i, stash := 0, min(l.options.Stash, models.StashAll)
+	if keepsLogits {
+		i, stash = 1, models.StashLogits
+	}
+	if h := s.products[i]; h != nil {
+		return h, nil
+	}
+	forward, _, backward, err := l.arch().Head(stash, l.options.EntropyGradient)
+	if err != nil {
+		return nil, err
+	}
+	h := &headProducts{}
+	if h.forward, err = loadBinding(l.env, forward); err != nil {
+		return nil, err
+	}
+	if !l.options.ScoreOnly {
+		if h.backward, err = loadBinding(l.env, backward); err != nil {
+			closeSessions(h.forward)
+			return nil, err
+		}
+	}
+	s.products[i] = h
+	return h, nil
 }
 
 // sliceHead cuts the head and its gradient into slices of HeadRows rows.
@@ -79,7 +108,12 @@ func (l *Learner) sliceHead() error {
 }
 
 func (h *headSessions) close() {
-	closeSessions(h.forward, h.target, h.backward)
+	closeSessions(h.target)
+	for _, p := range h.products {
+		if p != nil {
+			closeSessions(p.forward, p.backward)
+		}
+	}
 	for _, s := range h.slices {
 		closeValues(s.e, s.de)
 	}
@@ -89,7 +123,7 @@ func (h *headSessions) close() {
 // headForward computes the log-probs and entropies of the response tokens. It
 // updates z, the log-sum-exp of the logits, and u, their mean under the softmax,
 // with one slice of the vocabulary after the other. With keep the logits of all stay
-// in a where the Learner keeps them.
+// in a where it keeps them.
 func (p *Pass) headForward(a *activations, keep bool) error {
 	head, b, rows := p.learner.head, p.packed, int64(p.rows)
 	if err := b.z[0].filled(-1e30, rows, 1); err != nil {
@@ -98,10 +132,14 @@ func (p *Pass) headForward(a *activations, keep bool) error {
 	if err := b.u[0].filled(0, rows, 1); err != nil {
 		return err
 	}
-	bind := binder{b: head.forward}
+	products, err := head.of(p.learner, a.keepsLogits)
+	if err != nil {
+		return err
+	}
+	bind := binder{b: products.forward}
 	bind.in(ports.Normed, a.h.value, nil)
 	for i, s := range head.slices {
-		if p.learner.keepsLogits() {
+		if a.keepsLogits {
 			logits, err := a.slice(i, keep).of(rows, s.e.shape[0])
 			bind.out(ports.Logits, logits, err)
 		}
@@ -166,7 +204,11 @@ func (p *Pass) headBackward() (*Value, error) {
 	if err := dh.memory.Zero(dh.data, dh.bytes); err != nil {
 		return nil, err
 	}
-	bind := binder{b: head.backward}
+	products, err := head.of(l, a.keepsLogits)
+	if err != nil {
+		return nil, err
+	}
+	bind := binder{b: products.backward}
 	bind.in(ports.Normed, a.h.value, nil)
 	bind.in(ports.LogSumExp, p.packed.z[head.last()].value, nil)
 	bind.in(ports.LogProbGrad, head.w.value, nil)
@@ -192,7 +234,7 @@ func (p *Pass) headBackward() (*Value, error) {
 		head.place(&bind, elements[int64](&p.packed.targets), first, s.e.shape[0])
 		first += s.e.shape[0]
 		bind.in(ports.HeadSlice, s.e, nil)
-		if l.keepsLogits() {
+		if a.keepsLogits {
 			bind.in(ports.Logits, a.logits[i].value, nil)
 		}
 		if s.de != nil {

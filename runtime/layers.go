@@ -12,7 +12,7 @@ import (
 // back.
 func (p *Pass) layersForward(keep bool) (*activations, error) {
 	l := p.learner
-	a := l.takeActivations(p.n, keep)
+	a := l.takeActivations(p, keep)
 	if err := p.fillActivations(a, keep); err != nil {
 		l.spare.give(a)
 		return nil, err
@@ -164,7 +164,8 @@ type activations struct {
 	full  int        // the first so many layers keep all
 	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
 	// logits [n,v] of each slice of the vocabulary, where they are kept
-	logits []buffer
+	logits      []buffer
+	keepsLogits bool
 }
 
 // spare holds buffers that no open pass uses, for the next passes.
@@ -183,8 +184,8 @@ func (s *spare) close() {
 	}
 }
 
-// takeActivations returns a set that no pass uses, for n tokens.
-func (l *Learner) takeActivations(n int, keep bool) *activations {
+// takeActivations returns a set for p that no other pass uses.
+func (l *Learner) takeActivations(p *Pass, keep bool) *activations {
 	a := &activations{xr: l.env.buffer(models.F32), h: l.env.buffer(models.F32)}
 	if s := &l.spare; len(s.activations) > 0 {
 		last := len(s.activations) - 1
@@ -196,12 +197,29 @@ func (l *Learner) takeActivations(n int, keep bool) *activations {
 	for len(a.x) <= l.geometry.Layers {
 		a.x, a.stash = append(a.x, l.env.buffer(models.F32)), append(a.stash, nil)
 	}
-	if a.full = 0; keep && l.spare.fuller == nil {
-		if a.full, _ = l.geometry.Fuller(l.options.Stash, n, l.options.StashBytes); a.full > 0 {
-			l.spare.fuller = a
+	a.full, a.keepsLogits = 0, l.keepsLogits()
+	if keep && l.spare.fuller == nil {
+		a.fill(p)
+	}
+	if !a.keepsLogits { // an earlier pass may have
+		for i := range a.logits {
+			a.logits[i].close()
 		}
 	}
 	return a
+}
+
+// fill has a keep as much of p as StashBytes has room for: all of some layers, then all
+// of all, then the logits too.
+func (a *activations) fill(p *Pass) {
+	l := p.learner
+	g, most := l.geometry, l.options.StashBytes
+	var kept int
+	a.full, kept = g.Fuller(l.options.Stash, p.n, most)
+	a.keepsLogits = a.keepsLogits || a.full == g.Layers && kept+4*p.rows*g.Vocab <= most
+	if a.full > 0 || a.keepsLogits {
+		l.spare.fuller = a
+	}
 }
 
 // give takes a set back. Its content stays until the next pass.

@@ -28,7 +28,8 @@ type LearnerOptions struct {
 	// Stash is how much of the forward pass is kept for the backward pass, at least.
 	Stash models.Stash
 	// StashBytes is what one of the passes that are kept at the same time may take, so
-	// that as many of its layers as that has room for keep all. It changes no bits.
+	// that as many of its layers as that has room for keep all, and beside them its
+	// logits. It changes no bits.
 	StashBytes int
 	// HeadRows is how many rows of the vocabulary are multiplied at once; 0
 	// means 8176.
@@ -159,7 +160,7 @@ func (l *Learner) arch() models.Architecture {
 // those of an adapter.
 func (l *Learner) trainsWeights() bool { return !l.options.ScoreOnly && l.ring.Adapter == nil }
 
-// keepsLogits reports whether forward passes keep logits for Backward.
+// keepsLogits reports whether all forward passes keep logits for Backward.
 func (l *Learner) keepsLogits() bool { return l.options.Stash >= models.StashLogits }
 
 // HasEntropyGradient reports whether Backward takes dL/dentropy.

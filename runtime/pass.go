@@ -164,7 +164,8 @@ func (p *Pass) Backward(w, v [][]float64) error {
 		if p.activations, err = p.layersForward(true); err != nil {
 			return err
 		}
-		if l.keepsLogits() {
+		// Only now: what the forward pass has not kept is not computed twice.
+		if p.activations.keepsLogits = l.keepsLogits(); p.activations.keepsLogits {
 			if err = p.headForward(p.activations, true); err != nil {
 				return err
 			}
