@@ -82,7 +82,7 @@ func defaultStep() stepOptions {
 	return stepOptions{
 		update:  train.Default().Optimizer.UpdateSettings,
 		lora:    train.Default().LoRA,
-		Options: learn.Options{Temperature: 1, MicroTokens: microTokens, Stash: models.StashAll, Log: slog.Default()},
+		Options: learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: microTokens, Stash: models.StashAll}, Log: slog.Default()},
 	}
 }
 

@@ -105,7 +105,7 @@ func (b Batch) Tokens() int {
 // host decodes the run file's [objective] section into what New returned and then
 // calls Validate if there is one. Further abilities are optional interfaces, found
 // by type assertion: Advantager, RoundAdvantager, TokenAdvantager, Masker, TokenScaler, Validator,
-// Diagnoser, Observer, Referencer, Learner, GreedyReader, GroupReader, EntropyReader, EntropyWeigher, BatchReader, Keeper, Shaper, and
+// Diagnoser, Observer, Referencer, Learner, GreedyReader, GroupReader, EntropyReader, EntropyWeigher, BatchReader, ResponseWeigher, Keeper, Shaper, and
 // encoding.TextMarshaler with encoding.TextUnmarshaler for state that must survive a
 // checkpoint.
 //
@@ -123,6 +123,8 @@ func (b Batch) Tokens() int {
 //   - A group with equal rewards has zero advantages and receives no policy weight.
 //   - The log-probs of a response without advantage change nothing of the others,
 //     unless a BatchReader says so.
+//   - The log-probs and entropies of a response change no weight of the others, if a
+//     ResponseWeigher says so.
 //   - Where the rewards of a whole round are equal, all advantages are zero.
 //   - An empty batch, empty responses and responses of one token are valid.
 //   - Results are finite for ratios of exp(+-700) under the default configuration.
@@ -246,6 +248,15 @@ type BatchReader interface {
 	ReadsBatch() bool
 }
 
+// A ResponseWeigher says whether what its Weights and EntropyWeights give a response
+// depends on the log-probs and entropies of that response alone. The host then weighs some
+// responses of a batch before it has computed the others, whose log-probs are the old ones
+// until then: it needs less memory, and computes nothing twice to save some. Without the
+// method it waits for those of the whole batch.
+type ResponseWeigher interface {
+	WeighsApart() bool
+}
+
 // A Keeper says whether a freshly sampled group is worth training on. A host that
 // samples dynamically draws other groups in place of those refused.
 type Keeper interface {
@@ -298,6 +309,13 @@ func WeighsEntropy(o Objective) bool {
 func NeedsAll(o Objective) bool {
 	r, ok := o.(BatchReader)
 	return NeedsEntropy(o) || ok && r.ReadsBatch()
+}
+
+// WeighsApart reports whether the weights of a response depend on its own log-probs and
+// entropies alone.
+func WeighsApart(o Objective) bool {
+	w, ok := o.(ResponseWeigher)
+	return ok && w.WeighsApart()
 }
 
 // Keep reports whether o wants to train on group. An objective that is not a Keeper

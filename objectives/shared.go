@@ -78,6 +78,9 @@ func (s Shared) NeedsEntropy() bool { return s.EntropyBonus != 0 || s.TopEntropy
 // ReadsBatch implements BatchReader: the covariances of masks are over the whole batch.
 func (s Shared) ReadsBatch() bool { return s.ClipCov != 0 || s.KLCov != 0 }
 
+// WeighsApart implements ResponseWeigher: some masks compare the tokens of the whole batch.
+func (s Shared) WeighsApart() bool { return s.TopEntropy == 0 && s.ClipCov == 0 && s.KLCov == 0 }
+
 // Penalty returns the KL and entropy terms of one trajectory, in which every token
 // counts c times:
 //

@@ -274,7 +274,7 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions
 	b := TrainBench{Tokens: o.Rows * o.Tokens}
 	t := &phaseTimer{env: env}
 	s, err := learn.New(env, p.Ring, learn.Options{
-		MaxGradNorm: 1, Temperature: 1, MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash, Offload: o.Offload, Observe: t.enter,
+		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload, Observe: t.enter,
 	})
 	if err != nil {
 		return b, err

@@ -43,7 +43,7 @@ func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) erro
 	T := (w.length + 7) / 8 * 8
 	rows := (w.micro + w.length - 1) / w.length
 	blocks := min(8, (T+511)/512)
-	forward, backward, err := arch.LayerBytes(w.level, int(blocks), int(w.micro), int(rows), int(T))
+	forward, backward, err := arch.LayerBytes(w.passes.Stash, int(blocks), int(w.micro), int(rows), int(T))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package train
 
 import (
+	"cmp"
+
 	"onering/models"
+	"onering/objectives"
 	"onering/train/learn"
 )
 
@@ -12,7 +15,7 @@ type work struct {
 	prefill             int64 // tokens of prompts computed at once
 	cache               int64 // bytes of keys and values, of slots and of prompts
 	micro               int64 // tokens of a micro-batch
-	level               models.Stash
+	passes              learn.Passes
 	one, kept           int64 // bytes of the stash: of a micro-batch; of all that are kept
 }
 
@@ -38,13 +41,15 @@ func (c Config) work(g models.Geometry, n, size int64, split Split) work {
 	w.cache = slots + row*(prompts+w.prefill)
 
 	step := split.share(min(int64(c.Train.BatchSize), w.trajectories)) * w.length
-	w.micro = min(max(int64(c.Train.MicroTokens), w.length), step)
-	w.level = learn.StashFor(g, int(n), max(c.Train.MicroTokens, int(w.length)))
-	w.one = int64(g.StashBytes(w.level, int(w.micro)))
-	if w.level < models.StashAll && !c.LoRA.On { // a shorter one keeps more
-		w.one = max(w.one, int64(min(learn.StashBytes(g, int(n)), g.StashBytes(models.StashAll, int(w.micro)))))
+	w.passes = learn.PassesFor(g, int(n), c.Train.MicroTokens, int(w.length), objectives.WeighsApart(c.Objective.Settings) && !c.onGPU())
+	w.micro = min(max(int64(cmp.Or(w.passes.AloneTokens, w.passes.MicroTokens)), w.length), step)
+	w.one = int64(g.StashBytes(w.passes.Stash, int(w.micro)))
+	if w.passes.Stash < models.StashLogits && !c.LoRA.On { // a shorter one keeps more
+		w.one = max(w.one, int64(min(w.passes.StashBytes, g.StashBytes(models.StashLogits, int(w.micro)))))
 	}
-	w.kept = min(int64(g.StashBytes(w.level, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
+	if w.kept = w.one; w.passes.AloneTokens == 0 {
+		w.kept = min(int64(g.StashBytes(w.passes.Stash, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
+	}
 	return w
 }
 

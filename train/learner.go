@@ -47,7 +47,7 @@ func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, 
 	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
 		Optimizer: o.AdamW,
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, MicroTokens: c.Train.MicroTokens, StashBytes: StashBytes(policy), Stash: policy.Stash(max(c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens))),
+		Temperature: c.Rollout.Temperature, Passes: PassesOf(policy, env, c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens), objectives.WeighsApart(l.objective)),
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
 		Observe:         learn.Timing(clock),
 		Log:             log,
@@ -121,27 +121,28 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	step := learn.Batch{
 		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
 		Number: n + 1, LearningRate: l.config.rate(n + 1),
+		Apart:    objectives.WeighsApart(l.objective),
 		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
 	}
 	for i, j := range rollouts {
 		b.Trajectories[i] = r.trajectories[j]
 		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
 	}
-	setScores := func(s learn.Scores) { setScores(b, s, step) }
+	setScores := func(s learn.Scores) { setScores(b, s) }
 	var stats []objectives.Stat
 	sent := l.ranks.Sent()
 	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
 		setScores(s)
-		// Until the round's first update the weights are those that sampled, so
-		// the log-probs of sampler and learner can be compared.
-		if len(r.steps) == 0 && !r.rescored {
-			for i, j := range rollouts {
-				r.compare(j, s.LogProb[i]) // which is nil where a response was left out
-			}
-		}
 		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
 		return x, err
 	})
+	// Until the round's first update the weights are those that sampled, so
+	// the log-probs of sampler and learner can be compared.
+	if len(r.steps) == 0 && !r.rescored && report.Loss.LogProb != nil {
+		for i, j := range rollouts {
+			r.compare(j, report.LogProb[i]) // which is nil where a response was left out
+		}
+	}
 	var nonfinite *learn.NonfiniteError
 	if errors.As(err, &nonfinite) {
 		setScores(report.Scores)
@@ -211,11 +212,11 @@ func (r *rollout) work(live bool) limits.Sequence {
 
 // setScores puts the learner's scores into a batch. A response that was left out has no
 // weight, whatever its log-probs are: it keeps the entropies of the sampler, and the old
-// log-probs stand for its own.
-func setScores(b objectives.Batch, s learn.Scores, step learn.Batch) {
+// log-probs stand for its own. So they do for one that is not computed yet.
+func setScores(b objectives.Batch, s learn.Scores) {
 	for i := range b.Trajectories {
 		x := &b.Trajectories[i]
-		if step.LeavesOut(i) {
+		if s.LogProb[i] == nil {
 			x.LogProb = x.OldLogProb
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"onering/data/mix"
+	"onering/objectives"
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
 	"onering/train/memory"
@@ -165,7 +166,11 @@ func TestEstimateAdvice(t *testing.T) {
 		t.Error(err)
 	}
 	// Whatever there is between the least and the most: the settings that the error
-	// names fit, by an estimate of their own.
+	// names fit, by an estimate of their own. All passes of a step are kept at once for
+	// an objective that weighs whole batches.
+	if c.Objective.Settings, err = objectives.New("m2po"); err != nil {
+		t.Fatal(err)
+	}
 	c.Rollout.Slots, c.Train.BatchSize, c.Train.MicroTokens, c.Rollout.MaxNewTokens = 128, 1024, 2880, 400
 	model = math1B5
 	if e, err = EstimateMemory(c, model, Split{}); err != nil {

@@ -372,18 +372,15 @@ func (p *Policy) MaxTokens(want int) int {
 	return want
 }
 
-// Stash returns what the forward passes of micro-batches of so many tokens keep.
-func (p *Policy) Stash(tokens int) models.Stash {
-	return learn.StashFor(p.Geometry(), len(p.Weights.Data), tokens)
-}
-
-// StashBytes is what one forward pass may keep; see learn.StashBytes. Beside an adapter,
-// which is trained to take little memory, it is 0.
-func StashBytes(p *Policy) int {
-	if p.Adapter != nil {
-		return 0
+// PassesOf returns how a step on the policy is cut into passes, and what they keep, for
+// micro-batches of micro tokens and sequences of up to longest. alone is that of
+// learn.PassesFor.
+func PassesOf(p *Policy, env *runtime.Env, micro, longest int, alone bool) learn.Passes {
+	passes := learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, longest, alone && env.Device() == "cpu")
+	if p.Adapter != nil { // which is trained to take little memory
+		passes.StashBytes = 0
 	}
-	return learn.StashBytes(p.Geometry(), len(p.Weights.Data))
+	return passes
 }
 
 // LoadExact reads the weights of a checkpoint of the policy's shape as they were

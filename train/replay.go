@@ -51,7 +51,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
 		// The norm of the gradients is the optimizer's to compute.
 		Optimizer:   adamw.Default(),
-		Temperature: f.Temperature, MicroTokens: f.MicroTokens, Stash: policy.Stash(f.MicroTokens), StashBytes: StashBytes(policy),
+		Temperature: f.Temperature, Passes: PassesOf(policy, env, f.MicroTokens, 0, objectives.WeighsApart(o)),
 		EntropyGradient: objectives.WeighsEntropy(o),
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 	}
 	b, step := f.batch(o)
 	report, err := stepper.Gradients(ctx, step, func(s learn.Scores) (learn.Loss, error) {
-		setScores(b, s, step)
+		setScores(b, s)
 		x, _, err := weigh(o, f.Objective, b, s)
 		return x, err
 	})
@@ -98,7 +98,7 @@ func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o
 
 // batch is the failure's batch as the objective and as the Stepper take it.
 func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
-	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut}
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: objectives.WeighsApart(o)}
 	for _, x := range f.Trajectories {
 		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
 			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,

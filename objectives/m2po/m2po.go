@@ -46,6 +46,9 @@ func (o *M2PO) Validate() error {
 	return errors.Join(o.TokenSum.Validate(), objectives.Within("m2", o.M2, 0, math.MaxFloat64))
 }
 
+// WeighsApart implements objectives.ResponseWeigher: the budget is that of the whole batch.
+func (o *M2PO) WeighsApart() bool { return false }
+
 // candidate returns d of token j and whether it may be left out.
 func candidate(t *objectives.Trajectory, j int) (d float64, ok bool) {
 	d = t.LogProb[j] - t.OldLogProb[j]

@@ -161,6 +161,15 @@ func weights(o objectives.Objective, b objectives.Batch) [][]float64 {
 	return w
 }
 
+// entropyWeights returns what o.EntropyWeights gives for b; zeros where there are none.
+func entropyWeights(o objectives.Objective, b objectives.Batch) [][]float64 {
+	v := rows(b, 0)
+	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
+		e.EntropyWeights(b, v)
+	}
+	return v
+}
+
 // largest returns the largest |x| of a row.
 func largest(row []float64) float64 {
 	m := 0.0

@@ -128,6 +128,7 @@ type (
 		base
 		told []objectives.Diagnostics
 	}
+	hasty    struct{ base }
 	entropic struct {
 		base
 		factor float64
@@ -204,6 +205,7 @@ func (o *impatient) Weights(b objectives.Batch, w [][]float64) { o.base.Weights(
 func (o *talkative) Diagnose(objectives.Batch) []objectives.Diagnostics {
 	return o.told
 }
+func (o *hasty) WeighsApart() bool     { return true }
 func (o *entropic) NeedsEntropy() bool { return o.asks }
 func (o *entropic) Loss(b, at objectives.Batch) float64 {
 	loss := o.base.Loss(b, at)
@@ -328,6 +330,22 @@ func TestBrokenObjectivesFail(t *testing.T) {
 			}
 			scaleAll(w, 1/(1+sum*sum))
 		}), "alone"},
+		{"weights by the mean log-ratio of responses with advantage, said to be apart", func() objectives.Objective {
+			o := good()
+			o.weights = func(o *base, b objectives.Batch, w [][]float64) {
+				o.plain.Weights(b, w)
+				sum := 0.0
+				for _, t := range b.Trajectories {
+					for j := range t.LogProb {
+						if t.Advantage != 0 {
+							sum += t.LogProb[j] - t.OldLogProb[j]
+						}
+					}
+				}
+				scaleAll(w, 1/(1+sum*sum))
+			}
+			return &hasty{o}
+		}, "apart"},
 		{"rows of zero advantage left out", with(nil, func(o *base, b objectives.Batch, w [][]float64) {
 			for i := range b.Trajectories {
 				if b.Trajectories[i].Advantage != 0 {

@@ -246,6 +246,36 @@ func checkAlone(new func() objectives.Objective) error {
 	return nil
 }
 
+// checkApart compares the weights of each response beside others whose log-probs and
+// entropies are what the host has while they are not computed: the old ones, and the
+// sampler's.
+func checkApart(new func() objectives.Objective) error {
+	o := new()
+	if !objectives.WeighsApart(o) {
+		return nil
+	}
+	s := draw(o, 46)
+	for range 3 {
+		b := s.ordinary()
+		w, v := weights(o, b), entropyWeights(o, b)
+		for i := range b.Trajectories {
+			other := clone(b)
+			for j := range other.Trajectories {
+				if t := &other.Trajectories[j]; j != i {
+					copy(t.LogProb, t.OldLogProb)
+					for k := range t.Entropy {
+						t.Entropy[k] = math.Abs(t.OldLogProb[k])
+					}
+				}
+			}
+			if !slices.Equal(w[i], weights(o, other)[i]) || !slices.Equal(v[i], entropyWeights(o, other)[i]) {
+				return fmt.Errorf("trajectory %d: other weights where the log-probs and entropies of other responses are other: WeighsApart must be false", i)
+			}
+		}
+	}
+	return nil
+}
+
 // sameState wants an Observer to keep the same of two batches.
 func sameState(new func() objectives.Objective, b, other objectives.Batch) error {
 	var texts [2]string

@@ -11,6 +11,7 @@ var rules = []rule{
 	{"determinism", "equal arguments give equal results, to the bit", checkDeterminism},
 	{"equal-rewards", "a group with equal rewards has zero advantages and receives no policy weight", checkEqualRewards},
 	{"alone", "the log-probs of a response without advantage change nothing of the others, unless a BatchReader says so", checkAlone},
+	{"apart", "the log-probs and entropies of a response change no weight of the others, if a ResponseWeigher says so", checkApart},
 	{"equal-rounds", "where the rewards of a whole round are equal, all advantages are zero", checkEqualRounds},
 	{"advantages", "advantages are one finite number per response, which does not depend on its place", checkAdvantages},
 	{"empty", "an empty batch and empty responses are valid", checkEmpty},

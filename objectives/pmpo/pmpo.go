@@ -148,6 +148,9 @@ func (o *PMPO) Validate() error {
 // NeedsEntropy implements objectives.EntropyReader.
 func (o *PMPO) NeedsEntropy() bool { return o.PRule == "entropy" || o.Shared.NeedsEntropy() }
 
+// WeighsApart implements objectives.ResponseWeigher: the entropy rule compares responses.
+func (o *PMPO) WeighsApart() bool { return o.PRule != "entropy" && o.Shared.WeighsApart() }
+
 // Loss implements objectives.Objective; the exponents are computed from at.
 func (o *PMPO) Loss(b, at objectives.Batch) float64 {
 	c := objectives.BorrowClipped()

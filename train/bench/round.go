@@ -153,7 +153,7 @@ func (b *bencher) open() (err error) {
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
 		Optimizer: optimizer, Offload: b.Offload, MaxGradNorm: 1, Temperature: 1,
-		MicroTokens: b.MicroTokens, Stash: b.policy.Stash(b.MicroTokens), StashBytes: train.StashBytes(b.policy), Observe: learn.Timing(b.clock),
+		Passes: train.PassesOf(b.policy, b.env, b.MicroTokens, longest, true), Observe: learn.Timing(b.clock),
 	})
 	return err
 }

@@ -3,6 +3,7 @@ package learn
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"onering/runtime"
@@ -16,13 +17,20 @@ type attempt struct {
 	weigh Weigh
 	owner []int   // the rank of each sequence
 	micro [][]int // the sequences of each micro-batch, which are this rank's
+	apart bool    // weigh is asked after each
 	Report
 }
 
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
 	own := slices.DeleteFunc(s.own(a.owner), b.LeavesOut)
-	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens)
+	alone := 0
+	if a.apart = b.Apart && !s.joint; a.apart || weigh == nil {
+		alone = s.options.AloneTokens
+	}
+	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, alone)
+	// A single pass is the whole batch; but of several ranks another may have several.
+	a.apart = a.apart && (len(a.micro) > 1 || s.ranks.Size() > 1)
 	a.Scores, a.MicroBatches = newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
 		if b.LeavesOut(i) {
@@ -40,11 +48,17 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 // run leaves the gradients, summed over the ranks, and their norm.
 func (a *attempt) run(ctx context.Context) error {
 	var err error
-	if a.weigh == nil {
+	switch {
+	case a.weigh == nil:
 		if err = a.reduce(func() error { return a.passByPass(ctx) }); err == nil {
 			err = a.whole()
 		}
-	} else {
+	case a.apart:
+		var used Loss
+		if err = a.reduce(func() (err error) { used, err = a.weighApart(ctx); return err }); err == nil {
+			err = a.agree(a.weighWhole(used))
+		}
+	default:
 		err = a.allForward(ctx)
 	}
 	if err != nil || a.optimizer == nil {
@@ -97,11 +111,7 @@ func (a *attempt) whole() error {
 func (a *attempt) passByPass(ctx context.Context) error {
 	a.Loss = a.batch.known()
 	a.learner.ZeroGradients()
-	// Those that are not live are at the end.
-	last := len(a.micro) - 1
-	for last > 0 && !a.batch.live(a.micro[last][0]) {
-		last--
-	}
+	last := a.lastLive()
 	for i, group := range a.micro {
 		a.ends(i == last)
 		loss, err := a.onePass(ctx, group)
@@ -111,6 +121,102 @@ func (a *attempt) passByPass(ctx context.Context) error {
 		a.Loss.Value += loss
 	}
 	return a.Loss.Check()
+}
+
+// lastLive is the last micro-batch that has gradients: those that are not live are at the
+// end.
+func (a *attempt) lastLive() int {
+	last := len(a.micro) - 1
+	for last > 0 && !a.batch.live(a.micro[last][0]) {
+		last--
+	}
+	return last
+}
+
+// weighApart computes the gradients of a batch whose sequences are weighed apart: each
+// micro-batch forward, its weights and backward at once. It returns the weights.
+func (a *attempt) weighApart(ctx context.Context) (used Loss, err error) {
+	n := len(a.batch.Sequences)
+	used = Loss{LogProb: make([][]float64, n), Entropy: make([][]float64, n)}
+	a.learner.ZeroGradients()
+	last := a.lastLive()
+	for i, group := range a.micro {
+		a.ends(i == last)
+		if err := a.forwardAndBack(ctx, group, used); err != nil {
+			if a.Scores.finite("", group) != nil {
+				err = a.explainScores(ctx, a.micro[i+1:])
+			}
+			return used, err
+		}
+	}
+	return used, nil
+}
+
+// explainScores explains scores that are not finite, which takes those of the
+// micro-batches that follow too.
+func (a *attempt) explainScores(ctx context.Context, following [][]int) error {
+	for _, group := range following {
+		p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, false, a.Scores)
+		if err != nil {
+			return err
+		}
+		p.Release()
+	}
+	return a.Explain(a.Scores.finite("", nil), a.batch.Sequences)
+}
+
+// forwardAndBack takes a micro-batch forward and, with weights that it puts into used,
+// backward.
+func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) error {
+	a.observe(Forward)
+	live := a.batch.live(group[0])
+	p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, live, a.Scores)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	if err := a.Scores.finite("", group); err != nil || !live {
+		return err
+	}
+	a.observe(Weighing)
+	loss, err := a.weigh(a.Scores)
+	if err != nil {
+		return err
+	}
+	if err := loss.Check(); err != nil {
+		a.Loss = loss
+		return err
+	}
+	for _, i := range group {
+		if used.LogProb[i] = loss.LogProb[i]; loss.Entropy != nil {
+			used.Entropy[i] = loss.Entropy[i]
+		}
+	}
+	a.observe(Backward)
+	return a.backward(p, group, loss)
+}
+
+// weighWhole asks for the loss of the whole batch, now that all scores are known. Its
+// weights must have the bits of those that were used.
+func (a *attempt) weighWhole(used Loss) (err error) {
+	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
+		return err
+	}
+	a.observe(Weighing)
+	if a.Loss, err = a.weigh(a.Scores); err != nil {
+		return err
+	}
+	if err := a.Loss.Check(); err != nil {
+		return err
+	}
+	same := func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) }
+	for i := range used.LogProb {
+		if used.LogProb[i] != nil && !slices.EqualFunc(used.LogProb[i], a.Loss.LogProb[i], same) ||
+			used.Entropy[i] != nil && !slices.EqualFunc(used.Entropy[i], a.Loss.Entropy[i], same) {
+			return errJoint
+		}
+	}
+	return nil
 }
 
 // onePass takes one micro-batch forward and backward and returns its part of the
@@ -131,7 +237,7 @@ func (a *attempt) onePass(ctx context.Context, group []int) (loss float64, err e
 		}
 	}
 	a.observe(Backward)
-	return loss, a.backward(p, group)
+	return loss, a.backward(p, group, a.Loss)
 }
 
 // allForward computes the gradients of a batch whose weights depend on the scores
@@ -196,7 +302,7 @@ func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err 
 			return err
 		}
 		a.ends(i == 0)
-		if err := a.backward(passes[i], group); err != nil {
+		if err := a.backward(passes[i], group, a.Loss); err != nil {
 			return err
 		}
 		passes[i].Release()
@@ -213,7 +319,7 @@ func (a *attempt) ends(last bool) {
 }
 
 // backward adds the gradients of one micro-batch.
-func (a *attempt) backward(p *runtime.Pass, group []int) error {
+func (a *attempt) backward(p *runtime.Pass, group []int, loss Loss) error {
 	rows := func(table [][]float64) (part [][]float64) {
 		if table == nil {
 			return nil
@@ -223,5 +329,5 @@ func (a *attempt) backward(p *runtime.Pass, group []int) error {
 		}
 		return part
 	}
-	return p.Backward(rows(a.Loss.LogProb), rows(a.Loss.Entropy))
+	return p.Backward(rows(loss.LogProb), rows(loss.Entropy))
 }

@@ -33,6 +33,10 @@ type Batch struct {
 	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
 	// may be nil. Where Weights is nil a Weigh function is asked.
 	Weights, EntropyWeights [][]float64
+	// Apart says that what a Weigh function gives a sequence depends on the scores of that
+	// sequence alone, so that it can be asked before those of others are known. A step
+	// in which it turns out not to be so is computed again.
+	Apart bool
 	// Number of the step, from 1, for messages.
 	Number       int
 	LearningRate float64
@@ -53,7 +57,8 @@ type Loss struct {
 }
 
 // Weigh returns the loss of a batch with the given scores. A step that is
-// computed again asks again.
+// computed again asks again. With Batch.Apart it is asked after each micro-batch, when the
+// scores of those that follow are nil, and then once more.
 type Weigh func(Scores) (Loss, error)
 
 // A Report is what a step did. With an error it holds what was computed until then.
@@ -99,13 +104,7 @@ type Options struct {
 	MaxGradNorm float64
 	// Temperature divides the logits.
 	Temperature float64
-	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
-	// sequence goes alone.
-	MicroTokens int
-	// Stash is how much forward passes keep for the backward pass, at least; see StashFor.
-	Stash models.Stash
-	// StashBytes is what one of them may take to keep more; see the function.
-	StashBytes int
+	Passes
 	// EntropyGradient allows derivatives with respect to the entropy.
 	EntropyGradient bool
 	// Ranks are the processes that take the step together; nil is this one alone.
@@ -133,6 +132,7 @@ type Stepper struct {
 	limit   microLimit
 	scaling lossScaling
 	norm    float64 // of the gradients that Update takes
+	joint   bool    // some batch that was said to be Apart was not
 
 	reduction *reduction // under way; nil between two and of one rank
 }

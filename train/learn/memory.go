@@ -19,10 +19,41 @@ const (
 	keptShare = 0.5
 	// smallStash is what either may take in any case, in bytes.
 	smallStash = 256 << 20
+	// fewestTokens is how many a pass has room for that is taken backward before the next
+	// one: products over fewer are slower.
+	fewestTokens = 512
 	// SmallestMicroBatch bounds the halving of micro-batches, in tokens: a
 	// sequence is never cut, so smaller ones gain nothing.
 	SmallestMicroBatch = 64
 )
+
+// Passes say how a step is cut into passes and what these keep for the backward pass.
+type Passes struct {
+	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
+	// sequence goes alone.
+	MicroTokens int
+	// AloneTokens bounds them too where each pass is taken backward before the next one
+	// begins, so that memory holds all of one pass; a prompt that several sequences share
+	// counts once. 0 is no such bound.
+	AloneTokens int
+	// Stash is how much forward passes keep for the backward pass, at least; see StashFor.
+	Stash models.Stash
+	// StashBytes is what one of them may take to keep more; see the function.
+	StashBytes int
+}
+
+// PassesFor returns the Passes of a run on the CPU, or with alone false on a device or of an
+// objective that weighs no response before it has the log-probs of all. micro is
+// train.micro_tokens and longest the tokens of the longest sequence.
+func PassesFor(g models.Geometry, parameters, micro, longest int, alone bool) Passes {
+	p := Passes{MicroTokens: micro, StashBytes: StashBytes(g, parameters)}
+	if alone && g.Compute == models.F32 {
+		p.AloneTokens = min(micro, max(fewestTokens, p.StashBytes/g.StashBytes(models.StashLogits, 1)))
+		micro = p.AloneTokens
+	}
+	p.Stash = StashFor(g, parameters, max(micro, longest))
+	return p
+}
 
 // StashFor is the highest level whose stash fits, for micro-batches of so many
 // tokens, of which one sequence may have more than train.micro_tokens, and a model of

@@ -9,14 +9,14 @@ import (
 )
 
 // microBatches cuts those sequences of a batch that own lists into micro-batches of at
-// most limit tokens each, in which a prompt counts with each of its responses; a longer
-// sequence goes alone. Sequences that are live and others never share a micro-batch, so
+// most limit tokens each, in which a prompt counts with each of its responses, and of at
+// most alone, unless that is 0, in which it counts once; a longer sequence goes alone. Sequences that are live and others never share a micro-batch, so
 // the others cost no backward pass. Responses to one prompt follow one another, so that
 // a pass computes it once. Each kind is sorted by the length of the longest response to
 // the prompt and then by its own, longest first: attention pads the rows of a
 // micro-batch to one length, and later micro-batches fit into the memory of earlier
 // ones. live nil means that all are.
-func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit int) [][]int {
+func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, alone int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
 	order, groups := slices.Clone(own), promptGroups(sequences, own, alive)
 	slices.SortStableFunc(order, func(a, b int) int {
@@ -30,14 +30,19 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit in
 		return cmp.Or(cmp.Compare(y.longest, x.longest), cmp.Compare(x.first, y.first), cmp.Compare(len(sequences[b].Tokens), len(sequences[a].Tokens)))
 	})
 	var out [][]int
-	sum := 0
+	sum, packed := 0, 0
 	for i, s := range order {
 		n := len(sequences[s].Tokens)
-		if i == 0 || sum+n > limit || alive(s) != alive(order[i-1]) {
-			out, sum = append(out, nil), 0
+		own := n
+		if i > 0 && groups[s] == groups[order[i-1]] {
+			own -= sequences[s].Prompt
+		}
+		if i == 0 || sum+n > limit || alone > 0 && packed+own > alone || alive(s) != alive(order[i-1]) {
+			out, sum, packed = append(out, nil), 0, 0
+			own = n
 		}
 		out[len(out)-1] = append(out[len(out)-1], s)
-		sum += n
+		sum, packed = sum+n, packed+own
 	}
 	return out
 }

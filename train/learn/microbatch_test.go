@@ -24,11 +24,11 @@ func TestMicroBatches(t *testing.T) {
 		{45, []bool{true, false, true, true, false, true}, "[[3 2 5 0] [1 4]]"},
 		{10, []bool{true, false, true, true, false, true}, "[[3] [2 5] [0] [1] [4]]"},
 	} {
-		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit)); got != tt.want {
+		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit, 0)); got != tt.want {
 			t.Errorf("at most %d tokens, live %v: %s, want %s", tt.limit, tt.live, got, tt.want)
 		}
 	}
-	if got := microBatches(nil, nil, nil, 10); len(got) != 0 {
+	if got := microBatches(nil, nil, nil, 10, 0); len(got) != 0 {
 		t.Errorf("of no sequences: %v", got)
 	}
 }
@@ -41,16 +41,19 @@ func TestMicroBatchesByPrompt(t *testing.T) {
 		sequences = append(sequences, runtime.Sequence{Tokens: append([]int32{int32(1 + i%2), 3}, make([]int32, n-2)...), Prompt: 2})
 	}
 	for _, tt := range []struct {
-		limit int
-		live  []bool
-		want  string
+		limit, alone int
+		live         []bool
+		want         string
 	}{
-		{100, nil, "[[1 5 3 4 2 0]]"},
-		{20, nil, "[[1 5] [3 4 2] [0]]"},
-		{100, []bool{true, true, false, true, false, false}, "[[1 3 0] [5 4 2]]"},
+		{100, 0, nil, "[[1 5 3 4 2 0]]"},
+		{20, 0, nil, "[[1 5] [3 4 2] [0]]"},
+		{100, 0, []bool{true, true, false, true, false, false}, "[[1 3 0] [5 4 2]]"},
+		{100, 15, nil, "[[1] [5 3] [4 2] [0]]"}, // the second of two to one prompt counts 2 less
+		{100, 16, nil, "[[1 5] [3 4] [2 0]]"},
+		{9, 16, nil, "[[1] [5] [3] [4] [2] [0]]"},
 	} {
-		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit)); got != tt.want {
-			t.Errorf("at most %d tokens, live %v: %s, want %s", tt.limit, tt.live, got, tt.want)
+		if got := fmt.Sprint(microBatches(sequences, tt.live, []int{0, 1, 2, 3, 4, 5}, tt.limit, tt.alone)); got != tt.want {
+			t.Errorf("at most %d tokens, alone %d, live %v: %s, want %s", tt.limit, tt.alone, tt.live, got, tt.want)
 		}
 	}
 }

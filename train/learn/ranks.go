@@ -53,6 +53,7 @@ type Outcome int
 
 const (
 	Done        Outcome = iota // continue
+	Joint                      // weigh the batch as a whole and compute the step again
 	OutOfMemory                // halve micro-batches and compute the step again
 	NotFinite                  // leave the step out: NaN or an infinity was found
 	Failed                     // stop
@@ -92,6 +93,9 @@ func (Alone) Scatter([]float32, []int) error { return nil }
 // the memory of another ended.
 var errMemoryElsewhere = errors.New("learn: memory ended on another rank")
 
+// errJoint is what a step returns whose batch is not Apart though it says so.
+var errJoint = errors.New("learn: the weights of a response depend on the log-probs of others")
+
 // outcome is what err means for the step.
 func (s *Stepper) outcome(err error) Outcome {
 	var nonfinite *NonfiniteError
@@ -100,6 +104,8 @@ func (s *Stepper) outcome(err error) Outcome {
 		return Done
 	case errors.As(err, &nonfinite):
 		return NotFinite
+	case errors.Is(err, errJoint):
+		return Joint
 	case (isOutOfMemory(err) || errors.Is(err, errMemoryElsewhere)) && s.limit.canHalve():
 		return OutOfMemory
 	}
@@ -115,6 +121,8 @@ func (s *Stepper) agree(err error) error {
 		return errors.Join(err, failed)
 	case all == OutOfMemory && own != all:
 		return errMemoryElsewhere
+	case all == Joint && own != all:
+		return errJoint
 	case all < NotFinite:
 		return err
 	}

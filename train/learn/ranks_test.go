@@ -60,6 +60,7 @@ func TestRanks(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		known    bool
+		apart    bool
 		outcomes []learn.Outcome // of the others
 		fails    int             // pass whose memory ends here
 		gone     error
@@ -70,6 +71,8 @@ func TestRanks(t *testing.T) {
 	}{
 		{name: "all well", known: true, agreed: []learn.Outcome{done}, sums: 1, tokens: 512},
 		{name: "all well, weighed", agreed: []learn.Outcome{done, done}, sums: 1, tokens: 512},
+		{name: "all well, apart", apart: true, agreed: []learn.Outcome{done, done}, sums: 1, tokens: 512},
+		{name: "theirs depend on each other", apart: true, outcomes: []learn.Outcome{done, learn.Joint}, agreed: []learn.Outcome{done, done, done, done}, sums: 2, tokens: 512},
 		{name: "their memory ends", known: true, outcomes: []learn.Outcome{memory}, agreed: []learn.Outcome{done, done}, sums: 2, tokens: 256},
 		{name: "their memory ends, weighed", outcomes: []learn.Outcome{done, memory}, agreed: []learn.Outcome{done, done, done, done}, sums: 2, tokens: 256},
 		{name: "our memory ends", fails: 1, agreed: []learn.Outcome{memory, done, done}, sums: 1, tokens: 256},
@@ -84,7 +87,7 @@ func TestRanks(t *testing.T) {
 	} {
 		ranks := &others{outcomes: tt.outcomes, gone: tt.gone}
 		passes := 0
-		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 512, Ranks: ranks, BeforePass: func(int) error {
+		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 512}, Ranks: ranks, BeforePass: func(int) error {
 			if passes++; passes == tt.fails {
 				return noMemory
 			}
@@ -93,6 +96,7 @@ func TestRanks(t *testing.T) {
 		b, weigh := drawBatch(8), learn.Weigh(nil)
 		if !tt.known {
 			b, weigh = weighed(b)
+			b.Apart = tt.apart
 		}
 		_, err := s.Step(context.Background(), b, weigh)
 		if tt.check == nil && err != nil || tt.check != nil && !tt.check(err) {
@@ -116,7 +120,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 	var wait sync.WaitGroup
 	for r, transport := range ranks.Local(n) {
 		group := ranks.New(transport)
-		s, w := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 128, Ranks: group, Shard: shard, Bucket: bucket})
+		s, w := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 128}, Ranks: group, Shard: shard, Bucket: bucket})
 		wait.Go(func() {
 			for step := range 3 {
 				b := drawBatch(8 + step)
@@ -130,6 +134,7 @@ func several(t *testing.T, n, bucket int, shard, known bool) (weights, states []
 				weigh := learn.Weigh(nil)
 				if !known {
 					b, weigh = weighed(b)
+					b.Apart = step == 1
 				}
 				report, err := s.Step(context.Background(), b, weigh)
 				for i, row := range report.LogProb {
@@ -285,7 +290,7 @@ func summed(t *testing.T, n, bucket, micro int, b learn.Batch, known bool) []par
 	var wait sync.WaitGroup
 	for r, transport := range ranks.Local(n) {
 		group := &recorder{Group: ranks.New(transport)}
-		s, w := open(t, models.F32, learn.Options{MicroTokens: micro, Ranks: group, Bucket: bucket})
+		s, w := open(t, models.F32, learn.Options{Passes: learn.Passes{MicroTokens: micro}, Ranks: group, Bucket: bucket})
 		wait.Go(func() {
 			report, err := s.Gradients(context.Background(), b, weigh)
 			embedding, _ := w.Layout.Find("model.embed_tokens.weight")

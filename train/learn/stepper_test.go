@@ -118,7 +118,7 @@ func distance(a, b []float32) float64 {
 // step with no gradient.
 func TestLiveOnly(t *testing.T) {
 	var passes []int
-	s, w := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 200, BeforePass: func(tokens int) error {
+	s, w := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 200}, BeforePass: func(tokens int) error {
 		passes = append(passes, tokens)
 		return nil
 	}})
@@ -183,7 +183,7 @@ func TestMicroBatchesDoNotMatter(t *testing.T) {
 		t.Fatalf("%d micro-batches, norm %v", whole.MicroBatches, whole.GradNorm)
 	}
 	for _, tokens := range []int{1, 100, 300, 4096} {
-		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: tokens})
+		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: tokens}})
 		asked, weigh := weighed(known)
 		partly, _ := weighed(known)
 		partly.Live = make([]bool, 24)
@@ -218,6 +218,93 @@ func TestMicroBatchesDoNotMatter(t *testing.T) {
 	}
 }
 
+// TestApart: a batch whose sequences are weighed apart is computed pass by pass, with the
+// bits of one whose weights are known. Where the weights depend on other sequences
+// nevertheless, the step is computed again with those of the whole batch, and so are all
+// that follow.
+func TestApart(t *testing.T) {
+	const alone = 100
+	var passes, asked, scored []int
+	open := func(passTokens int) *learn.Stepper {
+		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300, AloneTokens: passTokens}, BeforePass: func(tokens int) error {
+			passes = append(passes, tokens)
+			return nil
+		}})
+		return s
+	}
+	known := drawBatch(12)
+	s := open(alone)
+	_, want := gradients(t, s, known, nil)
+	cut := passes
+	b, weigh := weighed(known)
+	b.Apart = true
+	counting := func(x learn.Scores) (learn.Loss, error) {
+		n := 0
+		for _, row := range x.LogProb {
+			if row != nil {
+				n++
+			}
+		}
+		asked, scored = append(asked, len(passes)), append(scored, n)
+		return weigh(x)
+	}
+	passes = nil
+	r, got := gradients(t, s, b, counting)
+	if !slices.Equal(got, want) || !slices.Equal(passes, cut) || len(passes) < 3 || slices.Max(passes) > alone {
+		t.Errorf("passes of %v tokens, with known weights %v; the same bits: %t", passes, cut, slices.Equal(got, want))
+	}
+	// After each pass, and then once more.
+	for i, n := range asked {
+		if n != min(i+1, len(passes)) || scored[i] == 0 || i > 0 && i < len(passes) && scored[i] <= scored[i-1] {
+			t.Errorf("asked after %v passes with the scores of %v sequences", asked, scored)
+			break
+		}
+	}
+	if len(asked) != len(passes)+1 || slices.ContainsFunc(r.LogProb, func(x []float64) bool { return x == nil }) {
+		t.Errorf("asked %d times for %d passes", len(asked), len(passes))
+	}
+
+	dependent := func(x learn.Scores) (learn.Loss, error) {
+		loss, err := weigh(x)
+		sum := 0.0
+		for _, row := range x.LogProb {
+			for _, logp := range row {
+				sum += logp
+			}
+		}
+		loss.LogProb = slices.Clone(loss.LogProb)
+		for i, row := range loss.LogProb {
+			loss.LogProb[i] = slices.Clone(row)
+			for t := range row {
+				loss.LogProb[i][t] *= sum
+			}
+		}
+		return loss, err
+	}
+	joint := b
+	joint.Apart = false
+	passes = nil
+	_, want = gradients(t, s, joint, dependent)
+	together := len(passes)
+	for i, n := range []int{len(cut) + together, together} {
+		passes = nil
+		if r, got := gradients(t, s, b, dependent); !slices.Equal(got, want) || len(passes) != n || r.MicroBatches != together {
+			t.Errorf("step %d: %d passes, want %d; the same bits: %t", i, len(passes), n, slices.Equal(got, want))
+		}
+	}
+	// Whatever is no number is found before anything is updated, with the scores of all.
+	s = open(alone)
+	_, err := s.Step(context.Background(), b, func(x learn.Scores) (learn.Loss, error) {
+		loss, err := dependent(x)
+		loss.LogProb[5][0] = math.NaN()
+		return loss, err
+	})
+	var nonfinite *learn.NonfiniteError
+	if !errors.As(err, &nonfinite) || !slices.Equal(nonfinite.Sequences, []int{5}) || s.Optimizer().Updates != 0 {
+		t.Errorf("NaN among the weights: %v", err)
+	}
+}
+
 // When memory ends the step is computed again with smaller micro-batches, to the
 // same update but for rounding, also where it ends in the middle; where they
 // cannot be smaller nothing is updated.
@@ -239,7 +326,7 @@ func TestMemoryEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		passes := 0
-		s, r, got, err := step(learn.Options{MicroTokens: 1024, BeforePass: func(tokens int) error {
+		s, r, got, err := step(learn.Options{Passes: learn.Passes{MicroTokens: 1024}, BeforePass: func(tokens int) error {
 			if passes++; tokens > 300 || passes == 4 {
 				return noMemory
 			}
@@ -357,7 +444,7 @@ func TestContextEnds(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		ctx, cancel := context.WithCancel(context.Background())
 		passes := 0
-		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 100, BeforePass: func(int) error {
+		s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 100}, BeforePass: func(int) error {
 			if passes++; passes == 3 {
 				cancel()
 			}
@@ -376,7 +463,7 @@ func TestContextEnds(t *testing.T) {
 // The phases are those of a step in their order.
 func TestPhases(t *testing.T) {
 	var seen []learn.Phase
-	s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, MicroTokens: 300, Observe: func(p learn.Phase) {
+	s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300}, Observe: func(p learn.Phase) {
 		if len(seen) == 0 || seen[len(seen)-1] != p {
 			seen = append(seen, p)
 		}

@@ -108,7 +108,7 @@ func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *train.Policy,
 	}
 	t.stepper, err = learn.New(env, policy.Ring, learn.Options{
 		Optimizer: c.Optimizer.AdamW, MaxGradNorm: c.Optimizer.MaxGradNorm,
-		Temperature: 1, MicroTokens: c.Train.MicroTokens, StashBytes: train.StashBytes(policy), Stash: policy.Stash(max(c.Train.MicroTokens, t.learn.longest())),
+		Temperature: 1, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, t.learn.longest(), true),
 		Observe: learn.Timing(t.clock), Log: log,
 		Ranks: group, Shard: c.Distributed.Shard == "optimizer",
 		BeforePass: func(tokens int) error {
