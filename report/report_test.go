@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -16,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/tokenize"
+	"onering/data/arithmetic"
 )
 
 // fakeRun writes a run folder with the given number of steps, eight per round, and
@@ -48,9 +49,12 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 	fmt.Fprintf(&b, `{"kind":"eval","round":%d,"step":%d,"eval/sums/pass@1":0.75,"eval/sums/pass@1_low":0.7,"eval/sums/pass@1_high":0.8}`+"\n", steps/8, steps)
 	write("metrics.jsonl", b.String())
 
-	characters := tokenize.Character{Specials: []string{"<pad>", "<eos>"}, Pieces: []string{"0", "1", "2", "3", "4", "+", "="}, EOS: "<eos>", Pad: "<pad>"}
-	if err := characters.Save(filepath.Join(dir, "checkpoints/step-000008")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		text, err := fs.ReadFile(arithmetic.Model(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(filepath.Join("checkpoints/step-000008", name), string(text))
 	}
 	more := ""
 	if objective == "pmpo" { // not all runs have these fields
@@ -61,7 +65,7 @@ func fakeRun(t testing.TB, dir, objective string, seed uint64, steps int) string
 		for i := range 30 {
 			fmt.Fprintf(&b, `{"problem":"q%d","sample":%d,"prompt":"1+%d="`, i%5, i/5, i%5)
 			if i < 5 && more != "" {
-				fmt.Fprintf(&b, `,"prompt_text":"Q: 1+%d=","prompt_ids":[3,7,%d]`, i, 2+i)
+				fmt.Fprintf(&b, `,"prompt_text":"Q: 1+%d=","prompt_ids":[3,12,%d]`, i, 2+i)
 			}
 			fmt.Fprintf(&b, `,"response":"3","answers":["3"],"answer":"3","reward":%d,"advantage":0.5,"ids":[5,1],"logp":[-0.5,-0.0001]`, i%2)
 			if more != "" {

@@ -1,42 +1,46 @@
 package arithmetic
 
 import (
-	"bytes"
-	"flag"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"onering/tokenize"
 )
 
-var update = flag.Bool("update", false, "write the embedded tokenizer anew")
-
-// The embedded tokenizer's files are what tokenize makes of Specials and Pieces.
+// The embedded tokenizer has the ids of Specials and Pieces, and each character of a text
+// is a token.
 func TestEmbeddedTokenizer(t *testing.T) {
-	c := tokenize.Character{Specials: Specials, Pieces: Pieces, EOS: "<eos>", Pad: "<pad>"}
-	dir := t.TempDir()
-	if *update {
-		dir = "model"
-	}
-	if err := c.Save(dir); err != nil {
+	tok, err := tokenize.Load("model")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
-		want, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
+	all := slices.Concat(Specials, Pieces)
+	if eos, ok := tok.EOS(); tok.VocabSize() != len(all) || !ok || all[eos] != "<eos>" {
+		t.Errorf("%d tokens, of which %d ends a text, %t", tok.VocabSize(), eos, ok)
+	}
+	for id, piece := range all {
+		if got := tok.Encode(piece); !slices.Equal(got, []int32{int32(id)}) {
+			t.Errorf("%q has the ids %v, want %d", piece, got, id)
 		}
-		got, err := fs.ReadFile(Model(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s differs from what tokenize writes: run go test -update and remake.sh", name)
-		}
+	}
+	const text = `3-9-0=4c;\boxed{714}<eos>`
+	want := []int32{5, 13, 11, 13, 2, 14, 6, 16, 15, 17, 18, 19, 20, 21, 22, 23, 9, 3, 6, 24, 1}
+	if got := tok.Encode(text); !slices.Equal(got, want) {
+		t.Errorf("Encode(%q) = %v, want %v", text, got, want)
+	}
+	if got := tok.Decode(want, false); got != text {
+		t.Errorf("Decode = %q, want %q", got, text)
+	}
+	if got := tok.Decode(want, true); got != strings.TrimSuffix(text, "<eos>") {
+		t.Errorf("Decode without specials = %q", got)
+	}
+	if err := tok.Check("1+1=2<eos>"); err != nil {
+		t.Errorf("Check of a text in the vocabulary: %v", err)
+	}
+	if err := tok.Check("1+1 =2"); err == nil || !strings.Contains(err.Error(), `' ' in " =2"`) {
+		t.Errorf("Check = %v, want an error that names the space", err)
 	}
 }
 
