@@ -118,17 +118,8 @@ func TestTemplateArgs(t *testing.T) {
 			t.Errorf("%s %q: %q, %v, want %q", text, sets, c.Model.Args, err, want)
 			continue
 		}
-		data, err := encodeConfig(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := parseFile("run.toml", data)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, data)
-		}
-		r, err := resolve(l)
-		if err != nil || !slices.Equal(r.Config.Model.Args, want) {
-			t.Errorf("run.toml loads to %q, %v, want %q", r.Config.Model.Args, err, want)
+		if again, _ := reread(t, c); !slices.Equal(again.Model.Args, want) {
+			t.Errorf("run.toml loads to %q, want %q", again.Model.Args, want)
 		}
 	}
 }
@@ -312,30 +303,36 @@ func TestRunFiles(t *testing.T) {
 	}
 }
 
-// checkRoundTrip writes c as run.toml and reads it again.
-func checkRoundTrip(t *testing.T, c train.Config) {
+// reread writes c as run.toml and reads it again.
+func reread(t *testing.T, c train.Config) (again train.Config, file []byte) {
 	t.Helper()
-	data, err := encodeConfig(c)
+	file, err := encodeConfig(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := parseFile("run.toml", data)
+	l, err := parseFile("run.toml", file)
 	if err != nil {
-		t.Fatalf("%v in\n%s", err, data)
+		t.Fatalf("%v in\n%s", err, file)
 	}
 	r, err := resolve(l)
 	if err != nil {
-		t.Fatalf("%v in\n%s", err, data)
+		t.Fatalf("%v in\n%s", err, file)
 	}
-	again, err := encodeConfig(r.Config)
+	return r.Config, file
+}
+
+// checkRoundTrip compares c with what run.toml says of it, and that file with the next.
+func checkRoundTrip(t *testing.T, c train.Config) {
+	t.Helper()
+	got, file := reread(t, c)
+	again, err := encodeConfig(got)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A reward may know beside its settings where it has them from.
-	got := r.Config
 	got.Reward.Rule, c.Reward.Rule = nil, nil
-	if !reflect.DeepEqual(got, c) || !bytes.Equal(again, data) {
-		t.Errorf("run.toml loads to\n%+v\nwant\n%+v\nthe file is\n%s", r.Config, c, data)
+	if !reflect.DeepEqual(got, c) || !bytes.Equal(again, file) {
+		t.Errorf("run.toml loads to\n%+v\nwant\n%+v\nthe file is\n%s", got, c, file)
 	}
 }
 

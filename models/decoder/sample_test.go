@@ -21,6 +21,15 @@ var vocabularies = []int{32, 320, 1500, 2048 + 7, 2053}
 // hidden state of 1 the head is the logits.
 type pickers map[string]*graphtest.Graph
 
+// draw returns a Program for a choice, in any form and build, and the size of its
+// vocabulary.
+func (p pickers) draw(t *rapid.T, choice models.Choice, single bool) (g *graphtest.Graph, vocab int) {
+	vocab = rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
+	form := rapid.SampledFrom(models.Forms).Draw(t, "form")
+	return p.of(t, vocab, choice, form, rapid.SampledFrom(builds).Draw(t, "build"), single), vocab
+}
+
+// of returns a Program.
 func (p pickers) of(t interface{ Fatal(...any) }, vocab int, choice models.Choice, form models.Form, kind build, single bool) *graphtest.Graph {
 	key := fmt.Sprint(vocab, choice, form, kind, single)
 	if p[key] == nil {
@@ -110,11 +119,8 @@ func inverse(p []float64, kept []bool, u float64) (id int, margin float64) {
 func TestDraw(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
-		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		kind := rapid.SampledFrom(builds).Draw(t, "build")
 		single := rapid.Bool().Draw(t, "single")
-		g := programs.of(t, vocab, models.Draw, form, kind, single)
+		g, vocab := programs.draw(t, models.Draw, single)
 		inv := rapid.SampledFrom([]float64{1, 0.5, 2}).Draw(t, "1/temperature")
 		logits := drawLogits(t, vocab)
 		us := []float64{drawUniform(t), drawUniform(t), drawUniform(t)}
@@ -184,10 +190,7 @@ func checkLogp(t *rapid.T, out map[string]graphtest.Tensor, row int, logp []floa
 func TestGreedy(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
-		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		kind := rapid.SampledFrom(builds).Draw(t, "build")
-		g := programs.of(t, vocab, models.Greedy, form, kind, false)
+		g, vocab := programs.draw(t, models.Greedy, false)
 		logits := drawLogits(t, vocab)
 		out, err := g.Run(map[string]graphtest.Tensor{"hidden": graphtest.Floats([]float64{1}, 1, 1),
 			"lm_head.weight": graphtest.Floats(logits, vocab, 1), "inv_temperature": graphtest.Floats([]float64{1})})
@@ -239,10 +242,7 @@ func filtered(p []float64, k int, topP float64, renormalize bool) (kept []bool, 
 func TestFilter(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
-		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		kind := rapid.SampledFrom(builds).Draw(t, "build")
-		g := programs.of(t, vocab, models.Filter, form, kind, false)
+		g, vocab := programs.draw(t, models.Filter, false)
 		logits := drawLogits(t, vocab)
 		k := min(rapid.SampledFrom([]int{1, 2, 5, 40, 512, vocab}).Draw(t, "k"), vocab)
 		topP := float64(float32(rapid.SampledFrom([]float64{0.01, 0.5, 0.9, 0.95, 0.999, 1}).Draw(t, "top_p")))
@@ -281,10 +281,8 @@ func TestFilter(t *testing.T) {
 func TestMinP(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
-		vocab := rapid.SampledFrom(vocabularies).Draw(t, "vocabulary")
-		form := rapid.SampledFrom(models.Forms).Draw(t, "form")
-		kind := rapid.SampledFrom(builds).Draw(t, "build")
 		choice := rapid.SampledFrom([]models.Choice{models.DrawMinP, models.FilterMinP}).Draw(t, "choice")
+		g, vocab := programs.draw(t, choice, false)
 		logits, u := drawLogits(t, vocab), drawUniform(t)
 		minP := float64(float32(rapid.SampledFrom([]float64{0, math.SmallestNonzeroFloat32, 0.01, 0.1, 0.5, 0.95, 1 - 1.0/(1<<24)}).Draw(t, "min_p")))
 		k, topP, renormalize := vocab, 1.0, false
@@ -302,7 +300,7 @@ func TestMinP(t *testing.T) {
 			}
 			in["k"], in["top_p"], in["renormalize"] = graphtest.Ints([]int{k}), graphtest.Floats([]float64{topP}), graphtest.Floats([]float64{flag})
 		}
-		out, err := programs.of(t, vocab, choice, form, kind, false).Run(in)
+		out, err := g.Run(in)
 		if err != nil {
 			t.Fatal(err)
 		}

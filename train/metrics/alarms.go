@@ -120,7 +120,7 @@ func (a *Alarms) Round(r Record) {
 		s.Flat = 0
 	}
 	if s.Flat > 0 && s.Flat%flatRounds == 0 {
-		a.log.Warn("all responses to each problem earn the same: nothing is learned", "round", n, "rounds_in_a_row", s.Flat, "reward", reward)
+		a.log.Warn("all responses to each problem earn the same: an objective that compares them learns nothing", "round", n, "rounds_in_a_row", s.Flat, "reward", reward)
 	}
 
 	s.Rounds++
