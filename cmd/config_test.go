@@ -200,7 +200,7 @@ func TestBadConfig(t *testing.T) {
 		{name: "batch does not divide", file: needed + "[train]\nbatch_size = 100\n",
 			want: []string{`run.toml:6: train.batch_size = 100: must divide the 1024 trajectories of a round (rollout.prompts_per_round x rollout.samples_per_prompt)`}},
 		{name: "group of one", file: needed + "[rollout]\nsamples_per_prompt = 1\n",
-			want: []string{`run.toml:6: rollout.samples_per_prompt = 1: must be at least 2; the objective compares the responses to one prompt, which opd and, where no group is refused, objective.advantage = "remax" and "reinforce++" do not`}},
+			want: []string{`run.toml:6: rollout.samples_per_prompt = 1: must be at least 2; this objective compares the responses to one prompt (opd does not, nor do objective.advantage = "remax" and, without dapo's dynamic_sampling, "reinforce++")`}},
 		{name: "choice", file: needed + "[model]\n",
 			want: []string{`run.toml:5: Key 'model' has already been defined.`}},
 		{name: "top_k as the paper writes it", file: needed + "[rollout]\ntop_k = -1\n",

@@ -79,7 +79,7 @@ func (v *validator) loop(c Config) {
 	// In float64 the product cannot overflow.
 	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)
 	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || !objectives.NeedsGroup(c.Objective.Settings),
-		"must be at least 2; the objective compares the responses to one prompt, which opd and, where no group is refused, objective.advantage = \"remax\" and \"reinforce++\" do not")
+		"must be at least 2; this objective compares the responses to one prompt (opd does not, nor do objective.advantage = \"remax\" and, without dapo's dynamic_sampling, \"reinforce++\")")
 	v.check("rollout.prompts_per_round", c.Rollout.PromptsPerRound, perRound <= maxPerRound,
 		fmt.Sprintf("times rollout.samples_per_prompt = %d is %.0f trajectories, more than the %d of a round", c.Rollout.SamplesPerPrompt, perRound, maxPerRound))
 	if t.BatchSize >= 1 && perRound >= 1 {
