@@ -130,6 +130,13 @@ func (e *Env) Forget(w ...*models.Weights) {
 	}
 }
 
+// ForgetPart is Env.Forget for such a part.
+func ForgetPart(e *Env, w *models.Weights, from, to int) {
+	if !arenaOf(e, w).memory.Aliases() {
+		w.ForgetPart(from, to)
+	}
+}
+
 // cuts returns where each tensor begins, in bytes.
 func (a *arena) cuts() (bytes []int) {
 	for _, e := range a.edges() {

@@ -33,8 +33,6 @@ type MemoryEstimate struct {
 	Halves    int64 `json:"weights_16_bits,omitempty"`
 	Gradients int64 `json:"gradients"`
 	Moments   int64 `json:"moments"`
-	// Offloaded is the moments in the host's memory; Moments is then 0.
-	Offloaded int64 `json:"moments_on_host,omitempty"`
 	// Reference is the second set of weights that an objective with a reference needs.
 	Reference int64 `json:"reference"`
 	KVCache   int64 `json:"kv_cache"`
@@ -44,13 +42,24 @@ type MemoryEstimate struct {
 	Other int64 `json:"other"`
 	Peak  int64 `json:"peak"`
 	// Copy is what writing checkpoints in the background takes in addition, if
-	// there is memory for it.
+	// there is memory for it: the host's, and beside a GPU in place of Saving.
 	Copy int64 `json:"checkpoint_copy"`
 	// Available is the memory that the process may still take, 0 if unknown.
 	Available int64 `json:"available"`
 
+	Hosted
 	Lengths
 	Divided
+}
+
+// A Hosted is what a run on a GPU takes of the host's memory; of several ranks see
+// Divided too.
+type Hosted struct {
+	// Offloaded is the moments in the host's memory; Moments is then 0.
+	Offloaded int64 `json:"moments_on_host,omitempty"`
+	// Saving is what is read back while a checkpoint is written: the weights, and the
+	// moments one after the other, or with several ranks that share them all at once.
+	Saving int64 `json:"checkpoint_on_host,omitempty"`
 }
 
 // Lengths are those that are assumed of every prompt and response, in tokens: the
@@ -114,9 +123,9 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 	size := int64(g.Compute.Size())
 	e := MemoryEstimate{Weights: 4 * n, Halves: size * int64(to-from), Gradients: 4 * n, Moments: 8 * n,
 		Lengths: Lengths{c.Rollout.MaxPromptTokens, c.Rollout.MaxNewTokens}}
-	trained := n
+	layout, trained := model.Layout(), n
 	if l := arch.AdapterLayout(); l != nil {
-		trained = int64(l.Size)
+		layout, trained = l, int64(l.Size)
 		e.Weights, e.Gradients, e.Moments = 4*(n+trained), 4*trained, 8*trained
 		if compute.Narrow() {
 			e.Weights, e.Halves = e.Weights-4*int64(to-from), models.NarrowBytes(compute.Base, to-from)
@@ -133,6 +142,7 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 	e.KVCache = w.cache
 	e.divide(c, trained, split)
 	if c.onGPU() {
+		e.readBack(c, layout)
 		err := e.onCUDA(c, arch, w)
 		return e, err
 	}
@@ -261,7 +271,10 @@ func (e MemoryEstimate) Lines() [][2]string {
 	if e.Sent > 0 {
 		lines = append(lines, [2]string{"sent per step", memory.Text(e.Sent)})
 	}
-	if e.Copy > 0 {
+	if e.Saving > 0 {
+		text := memory.Text(e.Saving) + " while one is written, or " + memory.Text(e.Copy) + " beside training, where there is room"
+		lines = append(lines, [2]string{"checkpoint, on the host", text})
+	} else if e.Copy > 0 {
 		lines = append(lines, [2]string{"checkpoint copy", memory.Text(e.Copy) + " more, where there is room"})
 	}
 	if e.Available > 0 {

@@ -28,15 +28,34 @@ func (c Config) provider() models.Provider {
 	return models.CPU
 }
 
+// readBack sets what a run on a GPU takes of the host's memory where l is the layout of what
+// is trained.
+func (e *MemoryEstimate) readBack(c Config, l *models.Layout) {
+	weights := 4 * int64(l.Size)
+	moments := e.Moments
+	if c.Optimizer.Offload {
+		e.Moments, e.Offloaded, moments = 0, moments, 0
+	}
+	if e.Gathered > 0 { // all at once, and copied from there
+		e.Saving = weights + moments
+		e.Copy = 3*weights + e.Saving + e.Gathered
+		return
+	}
+	e.Saving = weights + moments/2
+	largest := 0
+	for _, name := range l.Names() {
+		p, _ := l.Find(name)
+		largest = max(largest, p.Size)
+	}
+	e.Copy = 3*weights + 4*int64(largest)
+}
+
 // onCUDA completes the estimate for a GPU's memory. Sampling and learning count in
 // full: while one works, the other's memory is idle but not returned. The estimate
 // has not been compared with a GPU yet.
 func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) error {
 	g := arch.Geometry()
 	size := int64(g.Compute.Size())
-	if c.Optimizer.Offload {
-		e.Moments, e.Offloaded = 0, e.Moments
-	}
 	e.Other = cudaBytes
 	// Learning: what micro-batches keep, and the graphs' own values, of layers
 	// or of the head.

@@ -67,6 +67,13 @@ func TestEstimateCUDA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// A checkpoint is read back: the weights, then each of two moments in their place
+		// beside them; or, to be written beside training, all three and on the way there the
+		// largest tensor.
+		embedding := int64(4 * tt.model.Vocab * tt.model.Hidden)
+		if e.Saving != 8*n || less.Saving != 4*n || e.Copy != 12*n+embedding || less.Copy != e.Copy {
+			t.Errorf("%s: a checkpoint takes %d bytes of the host, offloaded %d, beside training %d and %d", tt.name, e.Saving, less.Saving, e.Copy, less.Copy)
+		}
 		if up(e.Peak) != tt.onDevice || up(less.Peak) != tt.onHost || less.Moments != 0 || less.Offloaded != 8*n {
 			t.Errorf("%s with %d slots and micro-batches of %d: %d GB, %d GB with the moments on the host, want %d and %d",
 				tt.name, tt.slots, tt.micro, up(e.Peak), up(less.Peak), tt.onDevice, tt.onHost)

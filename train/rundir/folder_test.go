@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -122,11 +123,7 @@ func snapshotOf(t *testing.T, step int, score float64) Snapshot {
 		t.Fatal(err)
 	}
 	weights := func() *models.Weights {
-		w, err := models.NewWeights(layout)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { w.Close() })
+		w := newWeights(t, layout)
 		for i := range w.Data {
 			w.Data[i] = float32(step + i)
 		}
@@ -143,6 +140,113 @@ func snapshotOf(t *testing.T, step int, score float64) Snapshot {
 				return extra(tmp)
 			})
 		},
+	}
+}
+
+// A deviceOf holds weights, and counts the elements of them that the host has.
+type deviceOf struct {
+	held      map[*models.Weights][]float32
+	has, most int
+	fails     error
+}
+
+func (d *deviceOf) Fetch(w *models.Weights, from, to int) error {
+	copy(w.Data[from:to], d.held[w][from:to])
+	d.has += to - from
+	d.most = max(d.most, d.has)
+	return d.fails
+}
+
+func (d *deviceOf) Drop(w *models.Weights, from, to int) {
+	for i := from; i < to; i++ {
+		if !math.IsNaN(float64(w.Data[i])) {
+			d.has--
+		}
+		w.Data[i] = float32(math.NaN())
+	}
+}
+
+// onDevice makes a snapshot whose weights and state, of tensors of so many elements, only a
+// device has.
+func onDevice(t *testing.T, layout *models.Layout) (Snapshot, *deviceOf) {
+	t.Helper()
+	d := &deviceOf{held: map[*models.Weights][]float32{}}
+	snap := snapshotOf(t, 1, 0)
+	snap.Device = d
+	for i, to := range []func(*models.Weights){
+		func(w *models.Weights) { snap.Weights = w },
+		func(w *models.Weights) { snap.Optimizer["exp_avg"] = w },
+		func(w *models.Weights) { snap.Optimizer["exp_avg_sq"] = w },
+	} {
+		w := newWeights(t, layout)
+		for j := range w.Data {
+			w.Data[j] = float32(i*layout.Size + j)
+		}
+		d.held[w] = slices.Clone(w.Data)
+		d.Drop(w, 0, len(w.Data))
+		to(w)
+	}
+	return snap, d
+}
+
+func newWeights(t *testing.T, layout *models.Layout) *models.Weights {
+	t.Helper()
+	w, err := models.NewWeights(layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// TestSaverOfDevice: what a device holds is written as if the host had it, and the host has
+// little of it at once: one tensor beside the copies of a checkpoint that is written while
+// training goes on, else the weights and one part of the state.
+func TestSaverOfDevice(t *testing.T) {
+	const a, b = 1024, 3072 // no padding
+	layout, err := models.NewLayout([]models.Fused{models.Plain("a", a), models.Plain("b", b)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, filepath.Join(t.TempDir(), "run"), false)
+	s := &Saver{Folder: f, CheckMemory: func(int64) error { return nil }, Log: slog.New(slog.DiscardHandler)}
+	defer s.Close()
+	snap, d := onDevice(t, layout)
+	for step, tt := range []struct {
+		write func(Snapshot) error
+		most  int
+	}{{s.Background, b}, {s.Write, 2 * (a + b)}, {s.Background, b}, {s.Background, b}} {
+		d.has, d.most = 0, 0
+		snap.State.Step = step + 1
+		if err := errors.Join(tt.write(snap), s.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		if d.has != 0 || d.most != tt.most {
+			t.Errorf("checkpoint %d: the host had %d elements at once, want %d, and %d were left", step+1, d.most, tt.most, d.has)
+		}
+		dir := CheckpointDir(f.Dir, step+1)
+		w := newWeights(t, layout)
+		state := map[string]*models.Weights{"exp_avg": newWeights(t, layout), "exp_avg_sq": newWeights(t, layout)}
+		if err := errors.Join(LoadWeights(dir, w), LoadOptimizer(dir, state)); err != nil {
+			t.Fatal(err)
+		}
+		same := slices.Equal(w.Data, d.held[snap.Weights])
+		for name, w := range state {
+			same = same && slices.Equal(w.Data, d.held[snap.Optimizer[name]])
+		}
+		if !same {
+			t.Errorf("checkpoint %d is not what the device holds", step+1)
+		}
+	}
+	d.fails = errors.New("the device is lost")
+	snap.State.Step = 9
+	for _, write := range []func(Snapshot) error{s.Background, s.Write} {
+		if err := errors.Join(write(snap), s.Wait()); !errors.Is(err, d.fails) {
+			t.Errorf("a lost device: %v", err)
+		}
+	}
+	if left, _ := filepath.Glob(CheckpointDir(f.Dir, 9) + "*"); len(left) > 0 {
+		t.Errorf("a lost device leaves %v", left)
 	}
 }
 

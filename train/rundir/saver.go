@@ -37,10 +37,14 @@ func (s *Saver) Busy() bool { return s.done != nil && len(s.done) == 0 }
 // be written. Wait or Poll has returned the reason.
 func (s *Saver) Failed() bool { return s.failed }
 
-// Write writes a checkpoint and removes those that are not to be kept.
+// Write writes a checkpoint and removes those that are not to be kept. Beside a device it
+// first frees the copies that Background has made, unless they are being written.
 func (s *Saver) Write(snap Snapshot) error {
 	if s.Folder == nil {
 		return nil
+	}
+	if snap.Device != nil && !s.Busy() {
+		s.closeCopies()
 	}
 	return s.write(s.stamp(snap))
 }
@@ -56,9 +60,12 @@ func (s *Saver) Background(snap Snapshot) error {
 		return err
 	}
 	snap = s.stamp(snap)
-	if err := s.copy(&snap); err != nil {
+	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil {
 		s.Log.Warn("there is no memory for a copy of weights and moments: training waits for each checkpoint", "reason", err)
 		return s.write(snap)
+	}
+	if err := s.copy(&snap); err != nil {
+		return err
 	}
 	s.done = make(chan error, 1)
 	go func() { s.done <- s.write(snap) }()
@@ -96,23 +103,29 @@ func (s *Saver) stamp(snap Snapshot) Snapshot {
 	return snap
 }
 
-// copy puts copies of the weights and of the optimizer's state into the snapshot.
+// copy puts copies of the weights and of the optimizer's state into the snapshot, those of
+// a device one after the other.
 func (s *Saver) copy(snap *Snapshot) error {
-	if err := s.makeCopies(snap.Weights.Layout, 1+len(snap.Optimizer)); err != nil {
-		return err
-	}
-	var group sync.WaitGroup
-	defer group.Wait()
-	copied := func(i int, w *models.Weights) *models.Weights {
-		group.Go(func() { copy(s.copies[i].Data, w.Data) })
-		return s.copies[i]
-	}
-	snap.Weights = copied(0, snap.Weights)
+	from := []*models.Weights{snap.Weights}
 	optimizer := make(map[string]*models.Weights)
 	for name, w := range snap.Optimizer {
-		optimizer[name] = copied(1+len(optimizer), w)
+		optimizer[name] = s.copies[len(from)]
+		from = append(from, w)
 	}
-	snap.Optimizer = optimizer
+	if snap.Device == nil {
+		var group sync.WaitGroup
+		for i, w := range from {
+			group.Go(func() { copy(s.copies[i].Data, w.Data) })
+		}
+		group.Wait()
+	} else {
+		for i, w := range from {
+			if err := snap.fetchTo(s.copies[i], w); err != nil {
+				return err
+			}
+		}
+	}
+	snap.Weights, snap.Optimizer, snap.Device = s.copies[0], optimizer, nil
 	return nil
 }
 

@@ -15,6 +15,14 @@ import (
 // place.
 const replacedSuffix = ".replaced"
 
+// A Device holds weights and state outside the host's memory.
+type Device interface {
+	// Fetch copies the elements from (included) to to (excluded) of w to the host.
+	Fetch(w *models.Weights, from, to int) error
+	// Drop gives the host's memory of them back, if a device holds them.
+	Drop(w *models.Weights, from, to int)
+}
+
 // A Snapshot is a consistent state of a run, ready to be written as a checkpoint.
 // Its weights may be the run's own or a copy of them.
 type Snapshot struct {
@@ -24,6 +32,9 @@ type Snapshot struct {
 	// Optimizer is the optimizer's state by name, with the tensor names of the
 	// weights: for AdamW exp_avg and exp_avg_sq.
 	Optimizer map[string]*models.Weights
+	// Device is where the elements of both have to be fetched from before they are read;
+	// nil if they are on the host.
+	Device Device
 	// DType is the type that the model's config.json names for its weights.
 	DType models.DType
 	// SaveModel writes the Hugging Face folder dir with weights of type dtype, and
@@ -41,10 +52,48 @@ func (s Snapshot) folderType() models.DType {
 	return models.F32
 }
 
+// fetch copies to the host what a device holds of w.
+func (s Snapshot) fetch(w *models.Weights) error {
+	if s.Device == nil {
+		return nil
+	}
+	if err := s.Device.Fetch(w, 0, len(w.Data)); err != nil {
+		return fmt.Errorf("train: checkpoint: %w", err)
+	}
+	return nil
+}
+
+// drop gives back what fetch took.
+func (s Snapshot) drop(w *models.Weights) {
+	if s.Device != nil {
+		s.Device.Drop(w, 0, len(w.Data))
+	}
+}
+
+// fetchTo copies what a device holds of w to a copy of its layout. Beside the copy the
+// host has one tensor at a time.
+func (s Snapshot) fetchTo(to, w *models.Weights) error {
+	for _, name := range w.Layout.Names() {
+		p, _ := w.Layout.Find(name)
+		end := p.Offset + p.Size
+		if err := s.Device.Fetch(w, p.Offset, end); err != nil {
+			return fmt.Errorf("train: checkpoint: %w", err)
+		}
+		copy(to.Data[p.Offset:end], w.Data[p.Offset:end])
+		s.Device.Drop(w, p.Offset, end)
+	}
+	s.drop(w) // the pages that two tensors share
+	return nil
+}
+
 // write makes dir a checkpoint: a Hugging Face folder whose state/ holds what
 // resuming needs. It appears whole or not at all. A checkpoint that is there stays
 // until then.
 func (s Snapshot) write(dir string) error {
+	if err := s.fetch(s.Weights); err != nil {
+		return err
+	}
+	defer s.drop(s.Weights)
 	dtype := s.folderType()
 	save := func(dir string) error {
 		return s.SaveModel(dir, s.Weights, dtype, func(tmp string) error { return s.writeState(tmp, dtype) })
@@ -78,7 +127,7 @@ func hidden(dir, suffix string) string {
 }
 
 // writeState fills state/ of the checkpoint that is being written in the folder
-// tmp, with the list of sums last.
+// tmp, with the list of sums last. The host has one part of a device's state at a time.
 func (s Snapshot) writeState(tmp string, dtype models.DType) error {
 	dir := filepath.Join(tmp, stateDir)
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -93,9 +142,14 @@ func (s Snapshot) writeState(tmp string, dtype models.DType) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Optimizer)) {
-		if err := models.WriteSafetensors(optimizerFile(tmp, name), models.F32, s.Optimizer[name].Tensors(), nil); err != nil {
+		w := s.Optimizer[name]
+		if err := s.fetch(w); err != nil {
 			return err
 		}
+		if err := models.WriteSafetensors(optimizerFile(tmp, name), models.F32, w.Tensors(), nil); err != nil {
+			return err
+		}
+		s.drop(w)
 	}
 	if dtype != models.F32 {
 		if err := models.WriteSafetensors(filepath.Join(dir, exactWeights), models.F32, s.Weights.Tensors(), nil); err != nil {

@@ -22,18 +22,22 @@ type Learned struct {
 	Stepper *learn.Stepper
 }
 
-// SaveTo sets what a checkpoint keeps of it, without copying weights. The moments of the
-// other ranks take the room of what steps left.
+// SaveTo sets what a checkpoint keeps of it, without copying weights: what a device holds
+// is fetched as it is written. The moments of the other ranks take the room of what steps
+// left.
 func (l Learned) SaveTo(snap *rundir.Snapshot) error {
-	var err error
-	if l.Stepper.Ranks().Rank() == 0 {
-		if l.Stepper.Optimizer().Buckets() != nil {
+	switch {
+	case l.Stepper.Optimizer().Buckets() != nil:
+		var err error
+		if l.Stepper.Ranks().Rank() == 0 {
 			memory.GiveBack(l.Weights.Parameters(), l.Stepper)
+			err = l.Env.Download(l.Weights)
 		}
-		err = l.Env.Download(l.Weights)
-	}
-	if err := errors.Join(err, l.Stepper.Collect()); err != nil {
-		return fmt.Errorf("train: checkpoint: %w", err)
+		if err := errors.Join(err, l.Stepper.Collect()); err != nil {
+			return fmt.Errorf("train: checkpoint: %w", err)
+		}
+	case l.Env.Device() != "cpu":
+		snap.Device = device{l.Env}
 	}
 	snap.Weights, snap.Optimizer = l.Weights, l.Stepper.Optimizer().State
 	snap.SaveModel, snap.DType = l.Save, l.DType
@@ -43,7 +47,16 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 	return nil
 }
 
-// Release frees the host's copies of what SaveTo read from a GPU.
+// A device is where an Env keeps weights and state, as a Snapshot has it.
+type device struct{ env *runtime.Env }
+
+func (d device) Fetch(w *models.Weights, from, to int) error {
+	return runtime.DownloadPart(d.env, w, from, to)
+}
+
+func (d device) Drop(w *models.Weights, from, to int) { runtime.ForgetPart(d.env, w, from, to) }
+
+// Release frees the host's copies of what SaveTo and the writer read from a GPU.
 func (l Learned) Release() {
 	l.Env.Forget(l.Weights)
 	l.Stepper.Drop()
