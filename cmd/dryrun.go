@@ -11,12 +11,15 @@ import (
 	"onering/train"
 )
 
+// maxRanks is more than the processors of any cluster that MPI has started.
+const maxRanks = 1 << 20
+
 // dryRun prints how much memory a run needs, of several ranks each of them, and returns
 // an error if that is more than there is. planned is how many ranks the run shall have,
 // each on a machine or a GPU of its own; 0 is as many as were started.
 func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) error {
-	if planned < 1 && c.Flags().Changed("ranks") {
-		return usagef("--ranks %d: give at least 1", planned)
+	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
+		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
 	}
 	t, err := joinTeam(c, config.Distributed)
 	if err != nil {
@@ -24,8 +27,6 @@ func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) err
 	}
 	split := t.split()
 	switch {
-	case planned < 0:
-		err = usagef("--ranks %d: must be at least 1", planned)
 	case planned > 0 && t.world != nil:
 		err = usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size())
 	case planned > 0:

@@ -102,6 +102,7 @@ func (o *evalOptions) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringSliceVar(&o.suites, "suite", nil, "benchmarks or files of problems; repeatable")
 	flags.StringVar(&o.dir, "suites-dir", ".", "folder of the benchmarks")
+	flags.IntVar(&o.limit, "limit", 0, "measure the first so many problems of each suite; 0 is all")
 	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
 	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
 	addSettings(flags, &o.Sampling)
@@ -136,7 +137,7 @@ type evalOptions struct {
 	suites         []string
 	dir, out       string
 	extract        string
-	slots          int
+	slots, limit   int
 	json, markdown bool
 	resume         bool
 	rewards        rewardFlags
@@ -164,6 +165,9 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 	}
 	if o.extract != "" && !slices.Contains(reward.ExtractRules, o.extract) {
 		return usagef("--extract %q: must be one of %s", o.extract, strings.Join(reward.ExtractRules, ", "))
+	}
+	if o.limit < 0 {
+		return usagef("--limit %d: must be at least 0; 0 is all problems", o.limit)
 	}
 	if o.resume && o.out == "" {
 		return usagef("--resume needs --out, the file to go on with")
@@ -201,6 +205,7 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 		if err != nil {
 			return err
 		}
+		s = s.First(x.limit)
 		for _, warning := range s.Warnings() {
 			slog.Warn(warning)
 		}

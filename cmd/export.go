@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -96,6 +98,12 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 		}
 		a, err := lora.Read(dir, model)
 		if err != nil {
+			return 0, err
+		}
+		// The graphs need no tensors, but those that are there must be this model's.
+		if w, err := a.Load(dir); err == nil {
+			w.Close()
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return 0, err
 		}
 		compute.Adapter, o.Adapter = &a.Adapter, &a.Adapter

@@ -367,7 +367,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err er
 		if s.given.Output.Dir == "" {
 			return config, usagef("--resume needs --out, the folder of the run to continue")
 		}
-		if file, err = resumedFile(s.given.Output.Dir); err != nil {
+		if file, err = resumedFile(s.given.Output.Dir, "sft"); err != nil {
 			return config, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"onering/models"
@@ -120,7 +121,7 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	}
 	if resume && f.file == "" {
 		var err error
-		if f.file, err = resumedFile(out); err != nil {
+		if f.file, err = resumedFile(out, "train"); err != nil {
 			return nil, err
 		}
 	}
@@ -146,8 +147,9 @@ func (f *configFlags) resolveRun(c *cobra.Command, out string, resume bool) (*re
 	return r, nil
 }
 
-// resumedFile returns the run file in the folder of a run that is to be resumed.
-func resumedFile(out string) (string, error) {
+// resumedFile returns the run file in the folder of a run of command, train or sft, that
+// is to be resumed.
+func resumedFile(out, command string) (string, error) {
 	file := filepath.Join(out, "run.toml")
 	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 		return "", usagef("there is no run to resume in %s: it has no run.toml; name the folder that a run has written", out)
@@ -155,6 +157,21 @@ func resumedFile(out string) (string, error) {
 		return "", usagef("there is no run to resume in %s: it is a file; name the folder that a run has written", out)
 	} else if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
 		return "", usagef("%s is not a regular file", file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var sections map[string]any
+	if toml.Unmarshal(text, &sections) != nil {
+		return file, nil // who reads it says where it is wrong
+	}
+	of := "sft"
+	if _, ok := sections["rollout"]; ok {
+		of = "train"
+	}
+	if of != command {
+		return "", usagef("%s is a run of %s: continue it with onering %s --resume --out %s", out, of, of, out)
 	}
 	return file, nil
 }

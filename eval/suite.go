@@ -55,6 +55,14 @@ func Open(spec, dir string, o data.Options) (Suite, error) {
 	return Suite{}, fmt.Errorf("evaluation: suite %q: %s is not a file of problems", name, path)
 }
 
+// First returns the suite with its first n problems, or all of them where n is 0.
+func (s Suite) First(n int) Suite {
+	if n > 0 {
+		s.Problems = s.Problems[:min(n, len(s.Problems))]
+	}
+	return s
+}
+
 // plan names the suite's problems, each by a name of its own, and says what they
 // are.
 func (s Suite) plan() SuitePlan {

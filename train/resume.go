@@ -108,6 +108,9 @@ func (t *Trainer) checkState(s rundir.State, dir string) error {
 	}
 	var texts []string
 	for _, c := range changed {
+		if t.learner.policy.Adapter != nil && (c.key == "lora.rank" || c.key == "lora.targets") {
+			return fmt.Errorf("train: resume: %s holds an adapter, and since then %s: an adapter keeps its rank and its modules; set it back, or begin a run in another folder", dir, c)
+		}
 		if s.Inside && c.shapesRound() {
 			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c)
 		}

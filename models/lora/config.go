@@ -212,7 +212,7 @@ func (t targets) of(base modules) (found []string, err error) {
 			known = known || slices.ContainsFunc(base.names, func(m string) bool { return covers(name, prefix+m) })
 		}
 		if !known {
-			return nil, fmt.Errorf("%s: %q is no module of a layer: it has %s", key, name, strings.Join(base.names, ", "))
+			return nil, fmt.Errorf("%s: %q is no module of a layer: it has %s (all-linear is all of them)", key, name, strings.Join(base.names, ", "))
 		}
 	}
 	for _, m := range base.names {
@@ -227,7 +227,7 @@ func (t targets) of(base modules) (found []string, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: they name no module of a layer: it has %s", key, strings.Join(base.names, ", "))
+		return nil, fmt.Errorf("%s: they name no module of a layer: it has %s (all-linear is all of them)", key, strings.Join(base.names, ", "))
 	}
 	return found, nil
 }
