@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"text/tabwriter"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/runtime"
 	"onering/train"
 )
 
@@ -57,7 +59,16 @@ func printEstimate(c *cobra.Command, config train.Config, split train.Split, asJ
 	if err != nil {
 		return err
 	}
-	return e.Check(config, model)
+	return errors.Join(e.Check(config, model), checkBuffers(config, model))
+}
+
+// checkBuffers refuses a model that a kernel of the GPU cannot train. The tensors of an
+// adapter are small.
+func checkBuffers(c train.Config, model models.Model) error {
+	if c.LoRA.On {
+		return nil
+	}
+	return runtime.CheckTrained(c.Runtime.Device, model.Layout())
 }
 
 // estimate computes how much memory a run needs.
@@ -80,7 +91,7 @@ func checkMemory(c *cobra.Command, config train.Config, split train.Split) error
 	if err != nil {
 		return err
 	}
-	if err := e.Refuse(config, model); err != nil {
+	if err := errors.Join(e.Refuse(config, model), checkBuffers(config, model)); err != nil {
 		return err
 	}
 	if err := e.Check(config, model); err != nil {

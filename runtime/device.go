@@ -18,6 +18,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"onering/models"
 	"onering/runtime/provision"
 )
 
@@ -170,6 +171,25 @@ var (
 	cuda   = provision.CUDA{Loader: loader{}}
 	webgpu = provision.WebGPU{Adapters: adapters}
 )
+
+// CheckTrained returns an error if device, as in Options, is a GPU behind WebGPU whose
+// buffers are too small for the gradients of the largest tensor of l.
+func CheckTrained(device string, l *models.Layout) error {
+	d, err := parseDevice(device)
+	if err != nil || !d.webgpu {
+		return err
+	}
+	largest, size := "", 0
+	for _, name := range l.Names() {
+		if p, _ := l.Find(name); p.Size > size {
+			largest, size = name, p.Size
+		}
+	}
+	if err := webgpu.CheckTrained(d.String(), largest, 4*int64(size)); err != nil {
+		return fmt.Errorf("runtime: %w", err)
+	}
+	return nil
+}
 
 // Diagnose says what onering finds on this machine. It loads the library that
 // Open would load with the same options, so a later Open is bound to it, but it

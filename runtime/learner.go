@@ -107,6 +107,11 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 	if o.BlockTokens <= 0 {
 		o.BlockTokens = defaultBlockTokens
 	}
+	if !o.ScoreOnly && !o.Base {
+		if err := CheckTrained(e.Device(), r.Trained().Layout); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.moveTo(e); err != nil {
 		return nil, err
 	}

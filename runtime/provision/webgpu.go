@@ -127,6 +127,35 @@ func (w WebGPU) hardware() error {
 	return errors.New("Vulkan shows no GPU")
 }
 
+// CheckTrained returns an error if no adapter can train a tensor of so many bytes: the
+// kernel that adds gradients of rows (ScatterND) takes whole buffers, where others take
+// large ones in pieces. Which of several GPUs the provider takes is not known, so the
+// largest limit counts, and that of software only where there is no GPU. It returns nil
+// where an adapter does not say its limit.
+func (w WebGPU) CheckTrained(device, tensor string, bytes int64) error {
+	adapters, err := w.Adapters()
+	if err != nil || len(adapters) == 0 {
+		return nil // Check says so
+	}
+	software := w.hardware() != nil
+	var best Adapter
+	for _, a := range adapters {
+		switch {
+		case a.Software && !software:
+			continue
+		case a.MaxBuffer == 0:
+			return nil
+		case a.MaxBuffer > best.MaxBuffer:
+			best = a
+		}
+	}
+	if bytes <= best.MaxBuffer {
+		return nil
+	}
+	return fmt.Errorf("%s: the gradients of %q are %d MiB, and a kernel of %s takes buffers of up to %d MiB (onering doctor --device webgpu): train an adapter (--lora), a model with a smaller vocabulary, or on another device",
+		device, tensor, (bytes+1<<20-1)>>20, best.Name, best.MaxBuffer>>20)
+}
+
 // discovers reports whether ONNX Runtime finds a GPU, which the plug-in asks it for.
 func (w WebGPU) discovers() bool {
 	if runtime.GOOS != "linux" {

@@ -118,3 +118,37 @@ func TestFindWebGPU(t *testing.T) {
 		t.Errorf("offline and without a library: %v", err)
 	}
 }
+
+// TestCheckTrained: a tensor that no adapter can train is refused, with its name, the
+// adapter's and the remedy; what is not known refuses nothing.
+func TestCheckTrained(t *testing.T) {
+	const embedding = 544 << 20
+	soft, small := Adapter{Name: "soft", Software: true, MaxBuffer: 1 << 30}, Adapter{Name: "small", MaxBuffer: 128 << 20}
+	large, unknown := Adapter{Name: "large", MaxBuffer: 4 << 30}, Adapter{Name: "unknown"}
+	for _, c := range []struct {
+		adapters []Adapter
+		bytes    int64
+		refused  bool
+	}{
+		{[]Adapter{small}, embedding, true},
+		{[]Adapter{small}, 128<<20 + 1, true},
+		{[]Adapter{small}, 128 << 20, false},
+		{[]Adapter{small, soft}, embedding, true}, // which takes the GPU
+		{[]Adapter{soft}, embedding, false},
+		{[]Adapter{small, large}, embedding, false},
+		{[]Adapter{large}, embedding, false},
+		{[]Adapter{small, unknown}, embedding, false},
+		{nil, embedding, false},
+	} {
+		w := WebGPU{Adapters: func() ([]Adapter, error) { return c.adapters, nil }}
+		err := w.CheckTrained("webgpu:0", "model.embed_tokens.weight", c.bytes)
+		if (err != nil) != c.refused {
+			t.Errorf("%d bytes on %v: %v", c.bytes, c.adapters, err)
+		}
+		for _, part := range []string{"webgpu:0", "model.embed_tokens.weight", "small", "128 MiB", "--lora"} {
+			if err != nil && !strings.Contains(err.Error(), part) {
+				t.Errorf("%q lacks %q", err, part)
+			}
+		}
+	}
+}
