@@ -22,19 +22,28 @@ func newInit() *cobra.Command {
 The same config and seed give the same weights on every machine. The
 generation_config.json and the tokenizer's files beside the config are copied.
 
+With --model in place of --config the folder has the weights of that model:
+so other programs can load the embedded one, beside an adapter that was trained
+on it too, and --dtype turns a model into another type.
+
 DIR must not exist, or must be empty. It appears only when it is complete.`,
 		Example: `  onering init --config Qwen2.5-0.5B/config.json --seed 1 --out random-0.5b
-  onering init --config config.json --tokenizer Qwen2.5-Math-1.5B --out small --dtype bfloat16`,
+  onering init --config config.json --tokenizer Qwen2.5-Math-1.5B --out small --dtype bfloat16
+  onering init --model builtin:arithmetic --out arithmetic`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.config, "config", "", "config.json of a model, or its folder (required)")
+	flags.StringVar(&o.config, "config", "", "config.json of a model, or its folder")
+	flags.StringVar(&o.model, "model", "", "model to write as it is: a folder, ORG/NAME, or builtin:arithmetic")
 	flags.StringVar(&o.out, "out", "", "folder to write (required)")
 	flags.StringVar(&o.tokenizer, "tokenizer", "", "folder to copy the tokenizer's files from; default: that of the config")
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of the weights")
-	flags.StringVar(&o.dtype, "dtype", "float32", "type of the tensors: "+strings.Join(dtypeNames, ", "))
-	must(c.MarkFlagRequired("config"))
+	flags.StringVar(&o.dtype, "dtype", "", "type of the tensors: "+strings.Join(dtypeNames, ", ")+"; default: float32, of --model its own")
+	exclusive(c, "config", "model")
+	exclusive(c, "seed", "model")
+	exclusive(c, "tokenizer", "model")
+	must(c.MarkFlagDirname("model"))
 	must(c.MarkFlagRequired("out"))
 	must(c.MarkFlagFilename("config", "json"))
 	must(c.MarkFlagDirname("out"))
@@ -45,15 +54,24 @@ DIR must not exist, or must be empty. It appears only when it is complete.`,
 
 // An initOptions has the flags of init.
 type initOptions struct {
-	config, out, dtype, tokenizer string
-	seed                          uint64
+	config, model, out, dtype, tokenizer string
+	seed                                 uint64
 }
 
 // run writes the folder.
 func (o initOptions) run(c *cobra.Command) error {
-	element, err := parseDType(o.dtype)
-	if err != nil {
-		return err
+	if o.config == "" && o.model == "" {
+		return usagef("give --config, the shape of a model with random weights, or --model, one to write as it is")
+	}
+	element := models.F32
+	var err error
+	if o.dtype != "" {
+		if element, err = parseDType(o.dtype); err != nil {
+			return err
+		}
+	}
+	if o.model != "" {
+		return o.copy(c, element)
 	}
 	config, err := localTokenizer(c, o.config)
 	if err != nil {
@@ -93,6 +111,33 @@ func (o initOptions) run(c *cobra.Command) error {
 		n += len(t.Data)
 	}
 	slog.Info("wrote a model with random weights", "folder", o.out, "parameters", n, "seed", o.seed)
+	fmt.Fprintln(c.OutOrStdout(), o.out)
+	return nil
+}
+
+// copy writes the folder of a model with its weights, in the type element if one is given.
+func (o initOptions) copy(c *cobra.Command, element models.DType) error {
+	folder, err := modelFolder(c, o.model, localModel)
+	if err != nil {
+		return err
+	}
+	dir, remove, err := train.Unpacked(folder)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	model, weights, err := models.Load(dir)
+	if err != nil {
+		return err
+	}
+	defer weights.Close()
+	if o.dtype == "" {
+		element = model.DType
+	}
+	if err := model.Save(o.out, weights, models.SaveOptions{DType: element, Tokenizer: dir}); err != nil {
+		return err
+	}
+	slog.Info("wrote a model", "folder", o.out, "parameters", weights.Parameters())
 	fmt.Fprintln(c.OutOrStdout(), o.out)
 	return nil
 }
