@@ -137,6 +137,7 @@ func TestHubEverywhere(t *testing.T) {
 		"sft --model org/tiny --data hf:org/none --out o",
 		"export --model org/none --out o",
 		"init --config org/none --out o",
+		"init --model org/none --out o",
 		"bench --config org/none",
 		"replay failure.json --model org/none",
 		"data show hf:org/none",

@@ -325,7 +325,7 @@ func TestBrowserResponses(t *testing.T) {
 		if r.All != 30 || r.None != 0 || r.Found != [2]int{6, 1} || strings.Join(r.Rewarded, "") != strings.Repeat("1", 15) {
 			t.Errorf("%d: all %d, none %d, found %v, rewarded %v", width, r.All, r.None, r.Found, r.Rewarded)
 		}
-		for _, part := range []string{"3 of 6 right", "q4", "round 10", "expected 3", "The prompt as the model saw it: 3 tokens", "Q: 1+4=", "3 7 6"} {
+		for _, part := range []string{"3 of 6 right", "q4", "round 10", "expected 3", "The prompt as the model saw it: 3 tokens", "Q: 1+4=", "3 12 6"} {
 			if !strings.Contains(r.Problem, part) {
 				t.Errorf("%d: the problem has no %q: %s", width, part, r.Problem)
 			}
