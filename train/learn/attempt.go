@@ -24,13 +24,9 @@ type attempt struct {
 func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	a := &attempt{Stepper: s, batch: b, weigh: weigh, owner: s.owners(b)}
 	own := slices.DeleteFunc(s.own(a.owner), b.LeavesOut)
-	alone := 0
-	if a.apart = b.Apart && !s.joint; a.apart || weigh == nil {
-		alone = s.options.AloneTokens
-	}
-	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, alone)
+	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.AloneTokens)
 	// A single pass is the whole batch; but of several ranks another may have several.
-	a.apart = a.apart && (len(a.micro) > 1 || s.ranks.Size() > 1)
+	a.apart = b.Apart && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
 	a.Scores, a.MicroBatches = newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
 		if b.LeavesOut(i) {

@@ -32,9 +32,9 @@ type Passes struct {
 	// MicroTokens bounds the tokens of a micro-batch to begin with; a longer
 	// sequence goes alone.
 	MicroTokens int
-	// AloneTokens bounds them too where each pass is taken backward before the next one
-	// begins, so that memory holds all of one pass; a prompt that several sequences share
-	// counts once. 0 is no such bound.
+	// AloneTokens bounds them too where each pass may be taken backward before the next
+	// one begins, so that memory holds all of one pass; a prompt that several sequences
+	// share counts once. 0 is no such bound.
 	AloneTokens int
 	// Stash is how much forward passes keep for the backward pass, at least; see StashFor.
 	Stash models.Stash

@@ -10,9 +10,10 @@ import (
 
 // microBatches cuts those sequences of a batch that own lists into micro-batches of at
 // most limit tokens each, in which a prompt counts with each of its responses, and of at
-// most alone, unless that is 0, in which it counts once; a longer sequence goes alone. Sequences that are live and others never share a micro-batch, so
-// the others cost no backward pass. Responses to one prompt follow one another, so that
-// a pass computes it once. Each kind is sorted by the length of the longest response to
+// most alone, unless that is 0, in which it counts once; a longer sequence goes alone.
+// Sequences that are live and others never share a micro-batch, so the others cost no
+// backward pass. Responses to one prompt follow one another, so that a pass computes it
+// once. Each kind is sorted by the length of the longest response to
 // the prompt and then by its own, longest first: attention pads the rows of a
 // micro-batch to one length, and later micro-batches fit into the memory of earlier
 // ones. live nil means that all are.
@@ -33,16 +34,16 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 	sum, packed := 0, 0
 	for i, s := range order {
 		n := len(sequences[s].Tokens)
-		own := n
+		adds := n
 		if i > 0 && groups[s] == groups[order[i-1]] {
-			own -= sequences[s].Prompt
+			adds -= sequences[s].Prompt
 		}
-		if i == 0 || sum+n > limit || alone > 0 && packed+own > alone || alive(s) != alive(order[i-1]) {
+		if i == 0 || sum+n > limit || alone > 0 && packed+adds > alone || alive(s) != alive(order[i-1]) {
 			out, sum, packed = append(out, nil), 0, 0
-			own = n
+			adds = n
 		}
 		out[len(out)-1] = append(out[len(out)-1], s)
-		sum, packed = sum+n, packed+own
+		sum, packed = sum+n, packed+adds
 	}
 	return out
 }
