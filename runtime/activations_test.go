@@ -94,11 +94,10 @@ func TestPassesShareActivations(t *testing.T) {
 		_, base := g.Fuller(models.StashAttention, n, 0)
 		_, all := g.Fuller(models.StashAll, n, 0)
 		each := (all - base) / layers
+		logits := 4 * (n + 3 - 3*4) * g.Vocab // of the response tokens
 		kept := min(full, layers) * each
-		most = base + kept + each/2
-		if full > layers {
-			logits := 4 * (n + 3 - 3*4) * g.Vocab // of the response tokens
-			kept, most = kept+logits, base+kept+logits
+		if most = base + kept + logits - 1; full > layers {
+			kept, most = kept+logits, most+1
 		}
 		fullerLogP, fullerGradients, _, fuller := run(models.StashAttention, true)
 		if !slices.Equal(logp, fullerLogP) || !slices.Equal(gradients, fullerGradients) {

@@ -16,6 +16,9 @@ func (l *Learner) SpareActivations() (sets, bytes int) {
 		for i := range a.x {
 			bytes += size(&a.x[i])
 		}
+		for i := range a.logits {
+			bytes += size(&a.logits[i])
+		}
 		for i := range a.stash {
 			for j := range a.stash[i] {
 				bytes += size(&a.stash[i][j])
