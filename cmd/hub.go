@@ -34,6 +34,15 @@ func modelFolder(c *cobra.Command, name string, resolve func(*cobra.Command, str
 	return newestOf(dir)
 }
 
+// unpackedModel is modelFolder for a model that is read at once, which may be the embedded
+// one. remove ends its folder.
+func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), err error) {
+	if dir, err = modelFolder(c, name, localModel); err != nil {
+		return "", nil, err
+	}
+	return train.Unpacked(dir)
+}
+
 // newestOf returns the newest checkpoint of a run folder, and another folder as it is.
 func newestOf(dir string) (string, error) {
 	// The files of a run are checked; a folder that is named is taken as it is.

@@ -117,11 +117,7 @@ func (o initOptions) run(c *cobra.Command) error {
 
 // copy writes the folder of a model with its weights, in the type element if one is given.
 func (o initOptions) copy(c *cobra.Command, element models.DType) error {
-	folder, err := modelFolder(c, o.model, localModel)
-	if err != nil {
-		return err
-	}
-	dir, remove, err := train.Unpacked(folder)
+	dir, remove, err := unpackedModel(c, o.model)
 	if err != nil {
 		return err
 	}

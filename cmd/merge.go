@@ -8,7 +8,6 @@ import (
 
 	"onering/models"
 	"onering/models/lora"
-	"onering/train"
 )
 
 func newMerge() *cobra.Command {
@@ -32,11 +31,7 @@ rounded to the type of the tensors, by default that of the model.`,
 			if err := checkVacant(out, "choose another folder with --out"); err != nil {
 				return err
 			}
-			dir, err := modelFolder(c, model, localModel)
-			if err != nil {
-				return err
-			}
-			dir, remove, err := train.Unpacked(dir)
+			dir, remove, err := unpackedModel(c, model)
 			if err != nil {
 				return err
 			}

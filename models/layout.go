@@ -143,6 +143,16 @@ func (l *Layout) Find(name string) (Place, bool) {
 // Names returns the Hugging Face names in the arena's order.
 func (l *Layout) Names() []string { return l.names }
 
+// Largest returns the tensor with the most elements, the first of several.
+func (l *Layout) Largest() (name string, size int) {
+	for _, n := range l.names {
+		if p, _ := l.Find(n); p.Size > size {
+			name, size = n, p.Size
+		}
+	}
+	return name, size
+}
+
 // Fused returns the matrices from which the layout was built, in the arena's
 // order.
 func (l *Layout) Fused() []Fused { return l.fused }

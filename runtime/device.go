@@ -179,12 +179,7 @@ func CheckTrained(device string, l *models.Layout) error {
 	if err != nil || !d.webgpu {
 		return err
 	}
-	largest, size := "", 0
-	for _, name := range l.Names() {
-		if p, _ := l.Find(name); p.Size > size {
-			largest, size = name, p.Size
-		}
-	}
+	largest, size := l.Largest()
 	if err := webgpu.CheckTrained(d.String(), largest, 4*int64(size)); err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}

@@ -34,19 +34,9 @@ type headSlice struct{ e, de *Value }
 
 // openHead loads the Programs of the head that most passes need and cuts it into slices.
 func (l *Learner) openHead() error {
-	_, target, _, err := l.arch().Head(l.options.Stash, l.options.EntropyGradient)
-	if err != nil {
-		return err
-	}
 	e := l.env
 	h := &headSessions{dh: e.buffer(models.F32), w: e.buffer(models.F32), v: e.buffer(models.F32), entropy: e.buffer(models.F32), at: hostBuffer(models.I64), dlogit: hostBuffer(models.F32)}
 	l.head = h
-	if h.target, err = loadBinding(l.env, target); err != nil {
-		return err
-	}
-	if err := h.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
-		return err
-	}
 	if _, err := h.of(l, l.keepsLogits()); err != nil {
 		return err
 	}
@@ -63,9 +53,17 @@ func (s *headSessions) of(l *Learner, keepsLogits bool) (*headProducts, error) {
 	if h := s.products[i]; h != nil {
 		return h, nil
 	}
-	forward, _, backward, err := l.arch().Head(stash, l.options.EntropyGradient)
+	forward, target, backward, err := l.arch().Head(stash, l.options.EntropyGradient)
 	if err != nil {
 		return nil, err
+	}
+	if s.target == nil { // passes of both kinds share it
+		if s.target, err = loadBinding(l.env, target); err != nil {
+			return nil, err
+		}
+		if err := s.target.Input(ports.HeadSlice, l.ring.arena.tensors[l.geometry.Head]); err != nil {
+			return nil, err
+		}
 	}
 	h := &headProducts{}
 	if h.forward, err = loadBinding(l.env, forward); err != nil {

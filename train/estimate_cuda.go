@@ -42,11 +42,7 @@ func (e *MemoryEstimate) readBack(c Config, l *models.Layout) {
 		return
 	}
 	e.Saving = weights + moments/2
-	largest := 0
-	for _, name := range l.Names() {
-		p, _ := l.Find(name)
-		largest = max(largest, p.Size)
-	}
+	_, largest := l.Largest()
 	e.Copy = 3*weights + 4*int64(largest)
 }
 

@@ -128,11 +128,10 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		b.Trajectories[i] = r.trajectories[j]
 		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
 	}
-	setScores := func(s learn.Scores) { setScores(b, s) }
 	var stats []objectives.Stat
 	sent := l.ranks.Sent()
 	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
-		setScores(s)
+		setScores(b, s)
 		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
 		return x, err
 	})
@@ -145,7 +144,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 	}
 	var nonfinite *learn.NonfiniteError
 	if errors.As(err, &nonfinite) {
-		setScores(report.Scores)
+		setScores(b, report.Scores)
 		for i, k := range nonfinite.Sequences {
 			nonfinite.Sequences[i] = rollouts[k]
 		}

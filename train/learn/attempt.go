@@ -106,27 +106,35 @@ func (a *attempt) whole() error {
 // micro-batch forward and backward at once, so memory holds one pass only.
 func (a *attempt) passByPass(ctx context.Context) error {
 	a.Loss = a.batch.known()
-	a.learner.ZeroGradients()
-	last := a.lastLive()
-	for i, group := range a.micro {
-		a.ends(i == last)
+	err := a.eachPass(func(_ int, group []int) error {
 		loss, err := a.onePass(ctx, group)
-		if err != nil {
-			return err
+		if err == nil {
+			a.Loss.Value += loss
 		}
-		a.Loss.Value += loss
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return a.Loss.Check()
 }
 
-// lastLive is the last micro-batch that has gradients: those that are not live are at the
-// end.
-func (a *attempt) lastLive() int {
+// eachPass clears the gradients and calls pass with each micro-batch, which takes it
+// forward and backward.
+func (a *attempt) eachPass(pass func(i int, group []int) error) error {
+	a.learner.ZeroGradients()
+	// Those that are not live are at the end.
 	last := len(a.micro) - 1
 	for last > 0 && !a.batch.live(a.micro[last][0]) {
 		last--
 	}
-	return last
+	for i, group := range a.micro {
+		a.ends(i == last)
+		if err := pass(i, group); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // weighApart computes the gradients of a batch whose sequences are weighed apart: each
@@ -134,18 +142,13 @@ func (a *attempt) lastLive() int {
 func (a *attempt) weighApart(ctx context.Context) (used Loss, err error) {
 	n := len(a.batch.Sequences)
 	used = Loss{LogProb: make([][]float64, n), Entropy: make([][]float64, n)}
-	a.learner.ZeroGradients()
-	last := a.lastLive()
-	for i, group := range a.micro {
-		a.ends(i == last)
-		if err := a.forwardAndBack(ctx, group, used); err != nil {
-			if a.Scores.finite("", group) != nil {
-				err = a.explainScores(ctx, a.micro[i+1:])
-			}
-			return used, err
+	return used, a.eachPass(func(i int, group []int) error {
+		err := a.forwardAndBack(ctx, group, used)
+		if a.Scores.finite("", group) != nil {
+			return a.explainScores(ctx, a.micro[i+1:])
 		}
-	}
-	return used, nil
+		return err
+	})
 }
 
 // explainScores explains scores that are not finite, which takes those of the
