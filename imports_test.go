@@ -109,7 +109,7 @@ var testAllow = map[string]string{
 	"models":                     "models/*",
 	"models/graph":               "models/graph/graphtest",
 	"models/adamw":               "models/graph/graphtest",
-	"models/moves":               "models/adamw models/graph/graphtest",
+	"models/moves":               "models/adamw models/graph models/graph/graphtest",
 	"models/decoder":             "models/graph/graphtest models/llama",
 	"models/all":                 "models models/modeltest",
 	"models/export":              "models/all",

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"onering/models"
+	"onering/models/moves"
 	"onering/models/ports"
 	"onering/runtime/buffers"
 )
@@ -182,7 +184,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 			return err
 		}
 	}
-	return d.sample(d, &d.tokenChooser.hidden, slots, uniforms, next, logp, entropy)
+	return d.sample(d, states{hidden: &d.tokenChooser.hidden}, slots, uniforms, next, logp, entropy)
 }
 
 // A stepKind is what Programs for a step differ in.
@@ -208,7 +210,23 @@ type stepSession struct {
 	at     [2]buffer // by part, int64 [B,G,3], where in the cache each row's new keys and values go
 	masks  [2]buffer // by part, [B,1,1,S], added to the scores of attention
 	places buffer    // int64 [S], the numbers 0 to S-1
+
+	// Where each copy to the device is dear, integers and uniforms are one input.
+	columns  buffer             // [B,w]; see moves.Beside
+	integers map[string][]int64 // the columns, by their names as inputs
+	uniforms buffer             // [B], the last column, on the device
 }
+
+// states returns what the last run has left for sampling.
+func (s *stepSession) states() states {
+	if s.uniforms.value == nil {
+		return states{hidden: &s.hidden}
+	}
+	return states{&s.hidden, &s.uniforms}
+}
+
+// besides are the inputs that are columns of one.
+var besides = []string{ports.TokenIDs, ports.Positions, ports.CachePlaces}
 
 func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	program := d.ring.Arch.Decode
@@ -218,11 +236,18 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	case k.parts > 1:
 		program = d.ring.Arch.DecodeParts
 	}
-	session, err := d.openSession(program(k.form))
+	p, err := program(k.form)
+	if err == nil && d.env.memory.Cuts() && max(d.geometry.Vocab, d.maxTokens, d.Slots()) <= 1<<24 { // float32 holds them
+		p, err = moves.Beside(p, ports.Uniforms, besides...)
+	}
+	session, err := d.openSession(p, err)
 	if err != nil {
 		return nil, err
 	}
-	s := &stepSession{decodeSession: session, places: d.env.buffer(models.I64)}
+	s := &stepSession{
+		decodeSession: session, places: d.env.buffer(models.I64),
+		columns: hostBuffer(models.F32), integers: map[string][]int64{}, uniforms: d.env.buffer(models.F32),
+	}
 	for i := range s.at {
 		s.at[i], s.masks[i] = hostBuffer(models.I64), hostBuffer(models.F32)
 	}
@@ -260,14 +285,18 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	if err := s.bound.bind(s.binding, d.geometry, parts...); err != nil {
 		return err
 	}
-	if err := s.fill(d, slots, ids, tokens, parts); err != nil {
+	inRows := make([]float32, n) // the uniforms, by rows of the cache
+	for i, slot := range slots {
+		inRows[d.cache.rowOf(slot)] = uniforms[i]
+	}
+	if err := s.fill(d, slots, ids, inRows, tokens, parts); err != nil {
 		return err
 	}
 	if err := s.binding.Run(); err != nil {
 		return err
 	}
 	d.cache.stepped()
-	return d.sampleInRows(&s.hidden, slots, uniforms, next, logp, entropy)
+	return d.sampleInRows(s.states(), slots, inRows, next, logp, entropy)
 }
 
 // views returns the rows of the cache that a step over n sequences computes, by part.
@@ -303,13 +332,14 @@ func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 	return longest, nil
 }
 
-// fill hands the ids of a step to the session, over rows of up to tokens tokens. A
-// row that no slot has begins a sequence of its own at every step.
-func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int, parts []cacheView) error {
+// fill hands the ids of a step to the session, over rows of up to tokens tokens, and the
+// uniforms if it passes them on. A row that no slot has begins a sequence of its own at
+// every step.
+func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, uniforms []float32, tokens int, parts []cacheView) error {
 	n := int64(d.rows(len(slots)))
 	b := binder{b: s.binding}
-	rows := fill[int64](&b, ports.TokenIDs, &s.ids, n, 1)
-	pos := fillIf[int64](&b, ports.Positions, &s.pos, n, 1)
+	rows := s.ints(&b, ports.TokenIDs, &s.ids, n, 1)
+	pos := s.ints(&b, ports.Positions, &s.pos, n, 1)
 	lens := fillIf[int32](&b, ports.CacheLengths, &s.seqlens, n)
 	total := fillIf[int32](&b, ports.CacheTotal, &s.total)
 	hidden, err := s.hidden.of(n, int64(d.geometry.Hidden))
@@ -336,7 +366,7 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int, par
 		s.fillPart(&b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
 		first += p.rows
 	}
-	if b.err != nil {
+	if s.join(&b, int(n), uniforms); b.err != nil {
 		return b.err
 	}
 	return s.fillPlaces(&b, parts[0].tokens)
@@ -345,7 +375,7 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, tokens int, par
 // fillPart fills what tells the rows of a part of the cache apart by their positions.
 func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64) {
 	n := int64(len(pos))
-	at := fillIf[int64](b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
+	at := s.ints(b, models.InPart(ports.CachePlaces, part), &s.at[part], n, int64(heads), 3)
 	mask := fillIf[float32](b, models.InPart(ports.Mask, part), &s.masks[part], n, 1, 1, int64(capacity))
 	if b.err != nil {
 		return
@@ -360,6 +390,50 @@ func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64
 			if *m = 0; int64(t) > pos[row] {
 				*m = -math.MaxFloat32
 			}
+		}
+	}
+}
+
+// ints is fillIf of an input that may be columns of another; join then fills those.
+func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []int64 {
+	if !b.has(moves.Columns) || !slices.Contains(besides, name) {
+		return fillIf[int64](b, name, x, shape...)
+	}
+	n := int64(1)
+	for _, size := range shape {
+		n *= size
+	}
+	s.integers[name] = make([]int64, n)
+	return s.integers[name]
+}
+
+// join fills the input whose columns are what ints has returned and the uniforms, if the
+// Program has it.
+func (s *stepSession) join(b *binder, rows int, uniforms []float32) {
+	if !b.has(moves.Columns) {
+		return
+	}
+	width := 1
+	for _, name := range besides {
+		width += len(s.integers[name]) / rows
+	}
+	all := fill[float32](b, moves.Columns, &s.columns, int64(rows), int64(width))
+	out, err := s.uniforms.of(int64(rows))
+	if b.out(ports.Uniforms, out, err); b.err != nil {
+		return
+	}
+	clear(all) // the uniforms of rows that no slot has
+	for row := range rows {
+		to := all[row*width:]
+		for _, name := range besides {
+			n := len(s.integers[name]) / rows
+			for i, x := range s.integers[name][row*n : (row+1)*n] {
+				to[i] = float32(x)
+			}
+			to = to[n:]
+		}
+		if row < len(uniforms) {
+			to[0] = uniforms[row]
 		}
 	}
 }
@@ -384,16 +458,16 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 	return s.places.push()
 }
 
-// sampleInRows samples with the hidden states of a step, whose rows are those of the cache.
-func (d *Decoder) sampleInRows(hidden *buffer, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// sampleInRows samples after a step, whose states and uniforms are in the order of the
+// cache's rows.
+func (d *Decoder) sampleInRows(from states, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	n := len(slots)
-	inRow, us := make([]int, n), make([]float32, n)
-	for i, slot := range slots {
-		row := d.cache.rowOf(slot)
-		inRow[row], us[row] = slot, uniforms[i]
+	inRow := make([]int, n)
+	for _, slot := range slots {
+		inRow[d.cache.rowOf(slot)] = slot
 	}
 	ids, logps, entropies := make([]int32, n), make([]float32, n), make([]float32, n)
-	if err := d.sample(d, hidden, inRow, us, ids, logps, entropies); err != nil {
+	if err := d.sample(d, from, inRow, uniforms, ids, logps, entropies); err != nil {
 		return err
 	}
 	for i, slot := range slots {
@@ -423,7 +497,7 @@ func (d *Decoder) Release() {
 func (d *Decoder) Close() {
 	for _, s := range d.steps {
 		s.close()
-		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places)
+		closeBuffers(&s.at[0], &s.at[1], &s.masks[0], &s.masks[1], &s.places, &s.columns, &s.uniforms)
 	}
 	d.steps = nil
 	for x := range d.prefixes {

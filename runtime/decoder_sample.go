@@ -158,12 +158,15 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	return b, nil
 }
 
-// sample chooses a token for each of the slots, whose normed states [B,D] are the first
-// rows of hidden.
-func (s *tokenChooser) sample(d *Decoder, hidden *buffer, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// states are the normed states [B,D] of rows to sample and, where they are on the device
+// already, the uniforms [B]; else nil.
+type states struct{ hidden, uniforms *buffer }
+
+// sample chooses a token for each of the slots, which are the first rows of from.
+func (s *tokenChooser) sample(d *Decoder, from states, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	ways := s.ways(slots)
 	if len(ways) == 1 {
-		return s.sampleRows(d, hidden, ways[0].Sampling, len(slots), uniforms, next, logp, entropy)
+		return s.sampleRows(d, from, ways[0].Sampling, len(slots), uniforms, next, logp, entropy)
 	}
 	width := d.geometry.Hidden
 	for _, way := range ways {
@@ -181,10 +184,10 @@ func (s *tokenChooser) sample(d *Decoder, hidden *buffer, slots []int, uniforms 
 			us[i] = uniforms[row]
 			runs[i] = buffers.Runs{To: i * width, From: row * width, Width: width, Count: 1}
 		}
-		if err := s.part.copyRuns(hidden, runs...); err != nil {
+		if err := s.part.copyRuns(from.hidden, runs...); err != nil {
 			return err
 		}
-		if err := s.sampleRows(d, &s.part, way.Sampling, n, us, ids, logps, entropies); err != nil {
+		if err := s.sampleRows(d, states{hidden: &s.part}, way.Sampling, n, us, ids, logps, entropies); err != nil {
 			return err
 		}
 		for i, row := range rows {
@@ -221,8 +224,8 @@ func (s *tokenChooser) ways(slots []int) []way {
 	return ways
 }
 
-// sampleRows chooses a token for each of the first n rows of hidden, in the same way.
-func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, x sampler.Sampling, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// sampleRows chooses a token for each of the first n rows of from, in the same way.
+func (s *tokenChooser) sampleRows(d *Decoder, from states, x sampler.Sampling, n int, uniforms []float32, next []int32, logp, entropy []float32) error {
 	if x.Temperature == 0 {
 		return fmt.Errorf("runtime: call SetSampling before sampling")
 	}
@@ -233,10 +236,15 @@ func (s *tokenChooser) sampleRows(d *Decoder, hidden *buffer, x sampler.Sampling
 	}
 	rows := int64(d.rows(n))
 	b := binder{b: binding}
-	v, err := hidden.of(rows, int64(d.geometry.Hidden))
+	v, err := from.hidden.of(rows, int64(d.geometry.Hidden))
 	b.in(ports.Hidden, v, err)
 	inverse := fill[float32](&b, ports.InverseTemperature, &s.inverseTemperature)
-	if choice != models.Greedy {
+	switch {
+	case choice == models.Greedy:
+	case from.uniforms != nil:
+		v, err := from.uniforms.of(rows)
+		b.in(ports.Uniforms, v, err)
+	default:
 		copy(fill[float32](&b, ports.Uniforms, &s.uniforms, rows), uniforms)
 	}
 	filters := choice == models.Filter || choice == models.FilterMinP

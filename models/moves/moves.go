@@ -28,6 +28,7 @@ const (
 	Rounded = "rounded"  // float32 [1]
 	Scalars = "scalars"  // float32 [m]
 	Results = "results"  // float32 [k*B]
+	Columns = "columns"  // float32 [B,w]
 )
 
 // Name returns the name of an input or output of buffer i.
@@ -189,12 +190,73 @@ func Together(p models.Program, names ...string) (models.Program, error) {
 	for _, in := range p.Inputs {
 		g.Inputs = append(g.Inputs, declared(in, in.Name, ""))
 	}
-	var err error
-	together.ONNX, err = onnx.Repeat(p.ONNX, 1, func(_ int, name string) string { return name }, g, append(nodes, join))
+	return around(together, g, append(nodes, join))
+}
+
+// Beside returns a Program whose integer inputs of the names given, [B,...] each with sizes
+// that are numbers behind B, are columns of one input Columns, in that order and in
+// float32: where each copy to the device is dear, that is one. Integers must be from 0 to
+// 2^24. The last column comes out again as last [B], for another run to read it there.
+func Beside(p models.Program, last string, names ...string) (models.Program, error) {
+	split := onnx.Node{Op: "Split", Inputs: []string{Columns, Columns + ".widths"}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(1)}}}
+	g, beside := onnx.Graph{Name: p.Name}, p
+	beside.Inputs = nil
+	var nodes []onnx.Node
+	var widths []int64
+	total, rows := int64(0), "B"
+	column := func(name, out string, sizes ...int64) {
+		width := int64(1)
+		for _, n := range sizes {
+			width *= n
+		}
+		total, widths = total+width, append(widths, width)
+		split.Outputs = append(split.Outputs, name+".column")
+		g.Initializers = append(g.Initializers, onnx.Int64s(name+".sizes", append([]int64{-1}, sizes...)))
+		nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{name + ".column", name + ".sizes"}, Outputs: []string{out}})
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(p.Inputs, func(in models.Port) bool { return in.Name == name })
+		if i < 0 {
+			return p, fmt.Errorf("moves: program %q has no input %q", p.Name, name)
+		}
+		in := p.Inputs[i]
+		var sizes []int64
+		for _, size := range in.Shape[1:] {
+			n, err := strconv.ParseInt(size, 10, 64)
+			if err != nil {
+				return p, fmt.Errorf("moves: program %q: the size %s of input %q varies", p.Name, size, name)
+			}
+			sizes = append(sizes, n)
+		}
+		rows = in.Shape[0]
+		column(name, name+".shaped", sizes...)
+		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{name + ".shaped"}, Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "to", Value: int64(in.DType.ONNX())}}})
+	}
+	column(last, last)
+	g.Initializers = append(g.Initializers, onnx.Int64s(Columns+".widths", widths))
+	g.Nodes = append([]onnx.Node{split}, nodes...)
+	g.Inputs = []onnx.ValueInfo{info(Columns, onnx.Float, rows, fmt.Sprint(total))}
+	g.Outputs = []onnx.ValueInfo{info(last, onnx.Float, rows)}
+	beside.Inputs, beside.Outputs = portsOf(g.Inputs), append(portsOf(g.Outputs), p.Outputs...)
+	for _, in := range p.Inputs {
+		if !slices.Contains(names, in.Name) {
+			g.Inputs, beside.Inputs = append(g.Inputs, declared(in, in.Name, "")), append(beside.Inputs, in)
+		}
+	}
+	for _, out := range p.Outputs {
+		g.Outputs = append(g.Outputs, declared(out, out.Name, ""))
+	}
+	return around(beside, g, nil)
+}
+
+// around is p with the nodes of g before its own and others after them.
+func around(p models.Program, g onnx.Graph, after []onnx.Node) (models.Program, error) {
+	model, err := onnx.Repeat(p.ONNX, 1, func(_ int, name string) string { return name }, g, after)
 	if err != nil {
 		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
 	}
-	return together, nil
+	p.ONNX = model
+	return p, nil
 }
 
 // declared declares a port by a name, with letters behind which there is a suffix.

@@ -4,12 +4,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"onering/models"
 	"onering/models/adamw"
+	"onering/models/graph"
 	"onering/models/graph/graphtest"
 	"onering/models/moves"
+	"onering/models/onnx"
 )
 
 // run interprets a Program.
@@ -92,3 +95,63 @@ func TestSeveral(t *testing.T) {
 		t.Error("half a graph is taken for one")
 	}
 }
+
+// Beside takes from one input what the Program took from several, and gives what it gave;
+// the last column comes out as it went in.
+func TestBeside(t *testing.T) {
+	build := func(varies any) (models.Program, error) {
+		return graph.Build("several", func(g *graph.Graph) {
+			ids, at := g.Input("ids", onnx.Int64, graph.Dims("B", varies)), g.Input("at", onnx.Int64, graph.Dims("B", 2, 3))
+			g.Output("rows", graph.Gather(g.Float("table", "M", 4), ids))
+			g.Output("places", graph.Cast(at, onnx.Float))
+		})
+	}
+	p, err := build(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const largest = 1<<24 - 1
+	for rows := 1; rows <= 3; rows++ {
+		r := rand.New(rand.NewPCG(1, uint64(rows)))
+		table := graphtest.Normal(r, 5, 4)
+		var ids, at []int
+		var columns, last []float64
+		for range rows {
+			id, u := r.IntN(5), float64(r.Float32())
+			columns, ids, last = append(columns, float64(id)), append(ids, id), append(last, u)
+			for k := range 6 {
+				x := largest - r.IntN(2+k)
+				columns, at = append(columns, float64(x)), append(at, x)
+			}
+			columns = append(columns, u)
+		}
+		want := run(t, p, nil, map[string]graphtest.Tensor{"table": table, "ids": graphtest.Ints(ids, rows, 1), "at": graphtest.Ints(at, rows, 2, 3)})
+		want["last"] = graphtest.Floats(last, rows)
+		beside, err := moves.Beside(p, "last", "ids", "at")
+		got := run(t, beside, err, map[string]graphtest.Tensor{"table": table, moves.Columns: graphtest.Floats(columns, rows, 8)})
+		for name, x := range want {
+			if y := got[name]; !slices.Equal(x.Data, y.Data) || !slices.Equal(x.Dims, y.Dims) {
+				t.Errorf("%d rows: %s is %v %v, want %v %v", rows, name, y, y.Data, x, x.Data)
+			}
+		}
+		if len(got) != len(want) || len(beside.Inputs) != 2 {
+			t.Errorf("%d rows: %d outputs of %d inputs", rows, len(got), len(beside.Inputs))
+		}
+	}
+	varies, err := build("n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := p
+	broken.ONNX = p.ONNX[:len(p.ONNX)-1]
+	for what, err := range map[string]error{
+		"a size that varies": second(moves.Beside(varies, "last", "ids")), "no such input": second(moves.Beside(p, "last", "id")),
+		"half a graph": second(moves.Beside(broken, "last", "ids")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), `"several"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second(_ models.Program, err error) error { return err }
