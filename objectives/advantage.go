@@ -108,15 +108,11 @@ func Standardized(rewards []float64, eps float64, population bool) []float64 {
 	if allEqual(rewards) {
 		return a
 	}
-	sum := 0.0
-	for _, x := range a {
-		sum += x * x
-	}
 	divisor := float64(len(a))
 	if !population {
 		divisor--
 	}
-	std := math.Sqrt(sum / divisor)
+	std := rootMean(a, nil, divisor)
 	for i := range a {
 		a[i] /= std + eps
 	}
@@ -135,12 +131,50 @@ func LeaveOneOut(rewards []float64) []float64 {
 	return a
 }
 
-func mean(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v
+func mean(x []float64) float64 { return weightedMean(x, nil) }
+
+// weightedMean returns the mean of x, in which x[i] counts count[i] times, or once if
+// count is nil. It is NaN if there are no values.
+func weightedMean(x, count []float64) float64 {
+	sum, n := 0.0, 0.0
+	for i, v := range x {
+		times := timesOf(count, i)
+		sum, n = sum+times*v, n+times
 	}
-	return sum / float64(len(x))
+	if finite(sum) {
+		return sum / n
+	}
+	// Only the sum is too large: the mean lies between the values.
+	sum = 0
+	for i, v := range x {
+		sum += timesOf(count, i) / n * v
+	}
+	return sum
+}
+
+// rootMean returns the root of the sum of the squares of a, in which a[i] counts
+// count[i] times, or once if count is nil, over divisor.
+func rootMean(a, count []float64, divisor float64) float64 {
+	sum, most := 0.0, 0.0
+	for i, v := range a {
+		sum, most = sum+timesOf(count, i)*v*v, max(most, math.Abs(v))
+	}
+	if sum > 1e-280 && finite(sum) || most == 0 {
+		return math.Sqrt(sum / divisor)
+	}
+	// The squares leave the range of numbers, though their root does not.
+	sum = 0
+	for i, v := range a {
+		sum += timesOf(count, i) * (v / most) * (v / most)
+	}
+	return most * math.Sqrt(sum/divisor)
+}
+
+func timesOf(count []float64, i int) float64 {
+	if count == nil {
+		return 1
+	}
+	return count[i]
 }
 
 func allEqual(x []float64) bool {

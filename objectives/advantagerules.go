@@ -66,16 +66,16 @@ func LengthWeighted(group []Trajectory) []float64 {
 	if allEqual(rewards) {
 		return make([]float64, len(group))
 	}
-	sum, tokens := 0.0, 0.0
+	tokens := make([]float64, len(group))
 	for i, t := range group {
-		n := float64(len(t.LogProb))
-		sum, tokens = sum+n*rewards[i], tokens+n
+		tokens[i] = float64(len(t.LogProb))
 	}
-	if tokens == 0 {
+	baseline := weightedMean(rewards, tokens)
+	if math.IsNaN(baseline) { // there are no tokens
 		return Centered(rewards)
 	}
 	for i := range rewards {
-		rewards[i] -= sum / tokens
+		rewards[i] -= baseline
 	}
 	return rewards
 }
@@ -191,34 +191,17 @@ func Whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
 	return out
 }
 
-// weightedMean returns the mean of x, in which x[i] counts count[i] times, or once if
-// count is nil. It is NaN if there are no values.
-func weightedMean(x, count []float64) float64 {
-	if count == nil {
-		return mean(x)
-	}
-	sum, n := 0.0, 0.0
-	for i, v := range x {
-		sum, n = sum+count[i]*v, n+count[i]
-	}
-	return sum / n
-}
-
 // sampleDeviation returns the standard deviation of a sample (divisor n - 1), in which
 // x[i] counts count[i] times, or once if count is nil. Fewer than two values have 0.
 func sampleDeviation(x, count []float64) float64 {
-	m, sum, n := weightedMean(x, count), 0.0, 0.0
+	m, n, from := weightedMean(x, count), 0.0, make([]float64, len(x))
 	for i, v := range x {
-		times := 1.0
-		if count != nil {
-			times = count[i]
-		}
-		sum, n = sum+times*(v-m)*(v-m), n+times
+		from[i], n = v-m, n+timesOf(count, i)
 	}
 	if n < 2 || allEqual(x) {
 		return 0
 	}
-	return math.Sqrt(sum / (n - 1))
+	return rootMean(from, count, n-1)
 }
 
 // divide divides every number by scale, if it is positive.

@@ -1,6 +1,11 @@
 package objectives
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // A Result is the output of an objective for the groups of one batch.
 type Result struct {
@@ -31,7 +36,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		}
 	}
 	b := Batch{Step: step, Steps: steps}
-	if err := checkGreedy(o, groups); err != nil {
+	if err := cmp.Or(checkGreedy(o, groups), checkComponents(groups)); err != nil {
 		return Result{}, err
 	}
 	SetAdvantages(o, groups...)
@@ -90,6 +95,25 @@ func checkGreedy(o Objective, groups [][]Trajectory) error {
 				return fmt.Errorf("objectives: group %d, response %d: its reward is compared with that of a greedy response, which is missing", g, k)
 			case t.Greedy != nil && !finite(t.Greedy.Reward):
 				return fmt.Errorf("objectives: group %d, response %d: the greedy response's reward is %v, which is not a finite number", g, k, t.Greedy.Reward)
+			}
+		}
+	}
+	return nil
+}
+
+// checkComponents refuses groups in which one part of the reward has several weights:
+// a part has one, which is a setting of the combined reward and not of a response.
+func checkComponents(groups [][]Trajectory) error {
+	for g, group := range groups {
+		first := map[string]int{} // the response that gave a part its weight
+		for k, t := range group {
+			for _, name := range slices.Sorted(maps.Keys(t.Components)) {
+				f, seen := first[name]
+				if !seen {
+					first[name] = k
+				} else if was, is := group[f].Components[name].Weight, t.Components[name].Weight; was != is {
+					return fmt.Errorf("objectives: group %d, response %d: component %q has the weight %v, and %v in response %d: give it the same in all", g, k, name, is, was, f)
+				}
 			}
 		}
 	}

@@ -59,6 +59,11 @@ func TestEvaluateRefuses(t *testing.T) {
 	long.OldLogProb = []float64{-1, -2}
 	tokens := on(1)
 	tokens.TokenAdvantage = []float64{}
+	weighed := func(weight float64) objectives.Trajectory {
+		x := on(1)
+		x.Components = map[string]objectives.Component{"a": {1, 1}, "b": {1, weight}}
+		return x
+	}
 	for _, c := range []struct {
 		name, objective string
 		set             settings
@@ -70,6 +75,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no reference", "grpo", settings{"kl_beta": 0.1}, []objectives.Trajectory{on(1)}, `0 reference log-probs for 1`},
 		{"no entropy", "pmpo", settings{"p_rule": "entropy"}, []objectives.Trajectory{on(1)}, `0 entropies for 1`},
 		{"token advantages", "gspo", nil, []objectives.Trajectory{tokens}, `0 token advantages for 1`},
+		{"weights that differ", "gdpo", nil, []objectives.Trajectory{on(1), weighed(1), weighed(2)}, `group 0, response 2: component "b" has the weight 2, and 1 in response 1`},
 		{"an infinite loss", "gmpo", settings{"norm": "sum", "clip_mode": "none"}, []objectives.Trajectory{moved(-601, -601), on(0)}, `the loss is +Inf`},
 		{"an infinite weight", "grpo", settings{"clip_low": 1, "clip_high": 1e300, "advantage": "centered", "advantage_eps": 0}, []objectives.Trajectory{moved(-801, -1), on(1)}, `is +Inf`},
 	} {

@@ -369,7 +369,7 @@ func (t Trajectory) check(reference, entropy bool) error {
 		}
 	}
 	if !finite(t.Reward) || !finite(t.Advantage) {
-		return fmt.Errorf("reward %v and advantage %v must be finite", t.Reward, t.Advantage)
+		return fmt.Errorf("reward %v and advantage %v must be finite: give the rewards another scale", t.Reward, t.Advantage)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package objectives_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -267,6 +268,42 @@ func TestScaleInvariance(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExtremeRewards: rewards whose sums or squares leave the range of numbers have the
+// advantages of the same rewards in another unit.
+func TestExtremeRewards(t *testing.T) {
+	round := func(unit float64) [][]objectives.Trajectory {
+		groups := make([][]objectives.Trajectory, 2)
+		for g := range groups {
+			for i, r := range []float64{1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1, -1} {
+				groups[g] = append(groups[g], objectives.Trajectory{
+					Reward: r * unit, LogProb: make([]float64, 1+(i+g)%3), Greedy: &objectives.Trajectory{Reward: unit},
+				})
+			}
+		}
+		return groups
+	}
+	for _, rule := range objectives.AdvantageRules() {
+		for _, deviation := range []string{"sample", "population"} {
+			o := makeObjective(t, "grpo", settings{"advantage": rule, "advantage_eps": 0.0, "advantage_std": deviation})
+			want := objectives.Advantages(o, round(1))
+			relative := slices.Contains([]string{"centered", "rloo", "opo", "remax"}, rule)
+			for _, power := range []int{1022, -900} {
+				unit := math.Ldexp(1, power)
+				for g, row := range objectives.Advantages(o, round(unit)) {
+					for i, a := range row {
+						if relative {
+							a /= unit
+						}
+						if !(math.Abs(a-want[g][i]) <= 1e-12) {
+							t.Errorf("%s, %s: rewards times 2^%d: the advantage of response %d of group %d is %v, want %v", rule, deviation, power, i, g, a, want[g][i])
+						}
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestRatioRisesWithP, and ESS falls, whatever the clip.
