@@ -101,9 +101,7 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 			return 0, err
 		}
 		// The graphs need no tensors, but those that are there must be this model's.
-		if w, err := a.Load(dir); err == nil {
-			w.Close()
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		if err := a.Check(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, err
 		}
 		compute.Adapter, o.Adapter = &a.Adapter, &a.Adapter

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/models/lora"
 	"onering/runtime/mpi"
 )
 
@@ -35,6 +36,14 @@ const (
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// isUsage says whether err is a mistake of usage, or a setting that only the model shows
+// to be one.
+func isUsage(err error) bool {
+	var usage usageError
+	var adapter lora.SettingError
+	return errors.As(err, &usage) || errors.As(err, &adapter)
+}
 
 func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
@@ -95,8 +104,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if errors.As(err, &stopped) {
 		return stopped.exitCode()
 	}
-	var usage usageError
-	if running && !errors.As(err, &usage) {
+	if running && !isUsage(err) {
 		return exitFailed
 	}
 	if !running {

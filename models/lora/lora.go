@@ -51,7 +51,13 @@ func Default() Settings {
 	return Settings{Rank: 32, Alpha: 32, Targets: []string{allLinear}, Init: "kaiming"}
 }
 
-// New returns a new adapter of the model that base names.
+// A SettingError says that the Settings of a new adapter do not fit its model.
+type SettingError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e SettingError) Unwrap() error { return e.error }
+
+// New returns a new adapter of the model m, which base names. Settings that do not fit m are a SettingError.
 func New(s Settings, m models.Model, base string) (*Adapter, error) {
 	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{key: "lora.targets", names: s.Targets}}
 	if len(s.Targets) == 1 && s.Targets[0] == allLinear {
@@ -59,7 +65,7 @@ func New(s Settings, m models.Model, base string) (*Adapter, error) {
 	}
 	a, err := c.adapter(m)
 	if err != nil {
-		return nil, err
+		return nil, SettingError{err}
 	}
 	init := any(true)
 	if s.Init == "gaussian" {
@@ -136,21 +142,41 @@ func (a *Adapter) Load(dir string) (*models.Weights, error) {
 	return w, nil
 }
 
-// Into reads the tensors of the adapter in the folder dir into w.
-func Into(dir string, w *models.Weights) error {
+// Check returns the error that Load would return for the folder dir, unless it is about the
+// numbers in the tensors: it reads their names and shapes alone.
+func (a *Adapter) Check(dir string) error {
+	f, err := openTensors(dir, a.layout)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// openTensors opens the tensors of the adapter in the folder dir, which must be those of
+// layout.
+func openTensors(dir string, layout *models.Layout) (*models.File, error) {
 	f, err := models.OpenSafetensors(filepath.Join(dir, tensorFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, old := os.Stat(filepath.Join(dir, "adapter_model.bin")); old == nil {
-			return fmt.Errorf("lora: %s has adapter_model.bin and no %s: save it with PEFT's save_pretrained", dir, tensorFile)
+			return nil, fmt.Errorf("lora: %s has adapter_model.bin and no %s: save it with PEFT's save_pretrained", dir, tensorFile)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("lora: %w", err)
+		return nil, fmt.Errorf("lora: %w", err)
+	}
+	if err := layout.Check(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("lora: %s is not an adapter of this model with the modules and the rank of its %s: %w", dir, configFile, err), f.Close())
+	}
+	return f, nil
+}
+
+// Into reads the tensors of the adapter in the folder dir into w.
+func Into(dir string, w *models.Weights) error {
+	f, err := openTensors(dir, w.Layout)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
-	if err := w.Layout.Check(f); err != nil {
-		return fmt.Errorf("lora: %s is not an adapter of this model with the modules and the rank of its %s: %w", dir, configFile, err)
-	}
 	if err := w.Load(f); err != nil {
 		return err
 	}

@@ -147,6 +147,9 @@ func TestNew(t *testing.T) {
 	if err := a.Save(broken, w, nil); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.Check(broken); err != nil {
+		t.Errorf("names and shapes alone: %v", err)
+	}
 	if _, err := b.Load(broken); err == nil || !strings.Contains(err.Error(), `lora_B.weight" has NaN at its element`) {
 		t.Errorf("a tensor with NaN: error %v", err)
 	}
