@@ -66,7 +66,7 @@ func newChat() *cobra.Command {
 			if o.around, err = parseTemplate(around); err != nil {
 				return err
 			}
-			if err := validateSampling(o.Sampling, 1, 1); err != nil {
+			if err := validateSampling(&o.Sampling, 1, 1); err != nil {
 				return err
 			}
 			engine, err := e.open(c)

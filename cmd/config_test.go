@@ -196,7 +196,7 @@ func TestBadConfig(t *testing.T) {
 		{name: "not a number", file: needed + "[optimizer]\nlearning_rate = nan\n",
 			want: []string{`run.toml:6: optimizer.learning_rate = NaN: must be a finite number above 0`}},
 		{name: "infinite", file: needed + "[rollout]\ntemperature = inf\n",
-			want: []string{`run.toml:6: rollout.temperature = +Inf: must be a finite number above 0`}},
+			want: []string{`run.toml:6: rollout.temperature = +Inf: must be in [0.001, 1000]`}},
 		{name: "batch does not divide", file: needed + "[train]\nbatch_size = 100\n",
 			want: []string{`run.toml:6: train.batch_size = 100: must divide the 1024 trajectories of a round (rollout.prompts_per_round x rollout.samples_per_prompt)`}},
 		{name: "group of one", file: needed + "[rollout]\nsamples_per_prompt = 1\n",

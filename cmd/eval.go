@@ -147,11 +147,11 @@ type evalOptions struct {
 func (o *evalOptions) complete(c *cobra.Command) error {
 	drawn := "" // a flag that says how to draw
 	for _, f := range o.Sampling.Drawing() {
-		if c.Flags().Changed(f.Flag) {
+		if c.Flags().Changed(f.Flag) && (f.Key != "temperature" || o.Temperature != 0) {
 			drawn = f.Flag
 		}
 	}
-	if o.Samples == 1 && drawn == "" {
+	if o.Samples == 1 && drawn == "" || o.Temperature == 0 {
 		o.Greedy = true
 	}
 	if o.Greedy {
@@ -175,7 +175,7 @@ func (o *evalOptions) complete(c *cobra.Command) error {
 	if len(o.suites) == 0 {
 		return usagef("name what to measure with --suite: a file of problems, or one of %s", strings.Join(benchmarkNames(), ", "))
 	}
-	return validateSampling(o.Sampling, o.Samples, o.slots)
+	return validateSampling(&o.Sampling, o.Samples, o.slots)
 }
 
 // An evaluation is what sampling and grading the suites take.

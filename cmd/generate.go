@@ -29,9 +29,10 @@ be a prompt as plain text. Each sample gives a line
   {"index", "sample", "ids", "text", "logp", "finish"}
 
 with the row's number from 0, the tokens and their log-probs at the sampling
-temperature; "finish" is "stop" after an end-of-sequence token, which is part of
-the response, and "length" if a limit was reached. The lines are in the order of
-the input. Folders without a tokenizer work with ids.
+temperature; one of 0 takes the likeliest token, with log-probs at 1. "finish"
+is "stop" after an end-of-sequence token, which is part of the response, and
+"length" if a limit was reached. The lines are in the order of the input.
+Folders without a tokenizer work with ids.
 
 A prompt is taken as it is, unless --template puts a template around it, as
 training does; --chat is the chat template of the model's tokenizer. Messages
@@ -69,7 +70,7 @@ func newGenerate() *cobra.Command {
 			if o.around, err = parseTemplate(around); err != nil {
 				return err
 			}
-			if err := validateSampling(o.Sampling, o.samples, o.slots); err != nil {
+			if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
 				return err
 			}
 			if o.typed = inputName(args) == "-" && isTerminal(c.InOrStdin()); o.typed {
@@ -118,9 +119,9 @@ const (
 	maxResponses = 1 << 26
 )
 
-// validateSampling refuses impossible values of the flags that generate and
-// eval share.
-func validateSampling(s sampler.Sampling, samples, slots int) error {
+// validateSampling refuses impossible values of the flags that chat, generate and
+// eval share. A temperature of 0 becomes greedy decoding.
+func validateSampling(s *sampler.Sampling, samples, slots int) error {
 	switch {
 	case samples < 1:
 		return usagef("--samples %d: must be at least 1", samples)
@@ -130,9 +131,15 @@ func validateSampling(s sampler.Sampling, samples, slots int) error {
 		return usagef("--slots %d: must be at least 1", slots)
 	case slots > maxSlots:
 		return usagef("--slots %d: must be at most %d", slots, maxSlots)
-	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 1):
-		return usagef("--temperature %v: must be a finite number above 0; --greedy takes the likeliest token", s.Temperature)
 	}
+	*s = s.OrGreedy()
+	return checkSettings(s)
+}
+
+// checkTemperature refuses impossible values of a flag that is no setting of a Sampling.
+func checkTemperature(t float64) error {
+	s := sampler.Plain(1)
+	s.Temperature = t
 	return checkSettings(&s)
 }
 

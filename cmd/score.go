@@ -3,7 +3,6 @@ package cmd
 import (
 	"errors"
 	"io"
-	"math"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +31,8 @@ exit code is 1.`,
   onering score --model DIR --temperature 0.6 pairs.jsonl > logp.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if !(temperature > 0) || math.IsInf(temperature, 1) {
-				return usagef("--temperature %v: must be a finite number above 0", temperature)
+			if err := checkTemperature(temperature); err != nil {
+				return err
 			}
 			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
 				return score(in, name, lineWriter{c.OutOrStdout()}, engine, temperature)

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,10 +135,8 @@ func (o stepOptions) validate() error {
 		return usagef("--dry-run writes no --out")
 	case !(o.update.LearningRate >= 0) || math.IsInf(o.update.LearningRate, 1):
 		return usagef("--lr %v: must be a finite number, at least 0", o.update.LearningRate)
-	case !(o.Temperature > 0) || math.IsInf(o.Temperature, 1):
-		return usagef("--temperature %v: must be a finite number above 0", o.Temperature)
 	}
-	if err := checkSettings(&o.lora); err != nil {
+	if err := cmp.Or(checkTemperature(o.Temperature), checkSettings(&o.lora)); err != nil {
 		return err
 	}
 	update := o.update

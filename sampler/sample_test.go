@@ -309,7 +309,7 @@ func TestBadInput(t *testing.T) {
 		req  Request
 		want string
 	}{
-		{"temperature", func(o *Options) { o.Temperature = 0 }, good, "temperature = 0: must be a finite number above 0"},
+		{"temperature", func(o *Options) { o.Temperature = 0 }, good, "temperature = 0: must be in [0.001, 1000]"},
 		{"nan temperature", func(o *Options) { o.Temperature = math.NaN() }, good, "temperature = NaN"},
 		{"top_p", func(o *Options) { o.TopP = 0 }, good, "top_p = 0: must be in (0, 1]; 1 turns it off"},
 		{"top_k", func(o *Options) { o.TopK = -1 }, good, "top_k = -1: must be at least 0; 0 turns it off"},

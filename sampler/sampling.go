@@ -19,10 +19,10 @@ import (
 // the whole vocabulary, greedy or not, which is what the learner computes too
 // (D25).
 type Sampling struct {
-	// Greedy decoding ignores the filters and the uniforms. A run file says it
+	// Greedy decoding ignores the filters and the uniforms. A run file and a flag say it
 	// with a temperature of 0, where it is possible at all.
 	Greedy       bool    `toml:"-" flag:"greedy" json:"greedy" help:"take the likeliest token"`
-	Temperature  float64 `toml:"temperature" json:"temperature" range:"(0,)" help:"divisor of the logits"`
+	Temperature  float64 `toml:"temperature" json:"temperature" range:"[0.001,1000]" help:"divisor of the logits"`
 	TopP         float64 `toml:"top_p" json:"top_p" range:"(0,1]" note:"1 turns it off" help:"keep the smallest set of likeliest tokens that holds this share of the probability"`
 	TopK         int     `toml:"top_k" json:"top_k" range:"[0,1073741824]" note:"0 turns it off" help:"keep this many of the likeliest tokens"`
 	MinP         float64 `toml:"min_p" json:"min_p,omitempty" range:"[0,1)" note:"0 turns it off" help:"keep the tokens whose probability is at least this share of the largest one"`
@@ -42,10 +42,11 @@ func Greedy(maxNewTokens int) Sampling {
 	return s
 }
 
-// OrGreedy is s, or greedy decoding if the temperature of s is 0.
+// OrGreedy is s, or greedy decoding with log-probs at temperature 1 if the temperature of
+// s is 0.
 func (s Sampling) OrGreedy() Sampling {
 	if s.Temperature == 0 {
-		return Greedy(s.MaxNewTokens)
+		s.Greedy, s.Temperature = true, 1
 	}
 	return s
 }

@@ -97,7 +97,6 @@ func (v *validator) loop(c Config) {
 // eval checks [eval], where 0 has a meaning of its own for two settings.
 func (v *validator) eval(e EvalConfig) {
 	v.check("eval.suites", e.Suites, !slices.Contains(e.Suites, ""), "must not hold an empty name")
-	v.check("eval.temperature", e.Temperature, e.Temperature >= 0 && !math.IsInf(e.Temperature, 1), "must be a finite number, at least 0; 0 is greedy decoding")
 	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
 	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
 	if e.Temperature == 0 {
@@ -107,8 +106,9 @@ func (v *validator) eval(e EvalConfig) {
 			v.check("eval."+f.Key, f.Value.Interface(), f.Key == "temperature" || f.Value.Equal(off[i].Value),
 				fmt.Sprintf("has no effect on greedy decoding: set eval.temperature above 0, or %s = %v", f.Key, off[i].Value))
 		}
+		e.Temperature = 1
 	}
-	e.Temperature, e.MaxNewTokens = 1, max(1, e.MaxNewTokens) // 0 was looked at above
+	e.MaxNewTokens = max(1, e.MaxNewTokens) // 0 was looked at above
 	v.ranges("eval.", &e)
 }
 

@@ -315,12 +315,7 @@ func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	if c.MaxTokens != nil {
 		s.MaxNewTokens = *c.MaxTokens
 	}
-	if s.Temperature != 0 && !(s.Temperature >= coldest && s.Temperature <= hottest) {
-		return s, invalid("temperature", "temperature = %v: must be 0, which takes the likeliest token, or from %v to %v", s.Temperature, coldest, hottest)
-	}
-	if s.Temperature == 0 {
-		s.Greedy, s.Temperature = true, 1
-	}
+	s = s.OrGreedy()
 	if s.MaxNewTokens > most {
 		return s, invalid("max_tokens", "max_tokens = %d: this server gives up to %d", s.MaxNewTokens, most)
 	}
@@ -336,12 +331,6 @@ func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
 	}
 	return s, nil
 }
-
-// The temperatures between which a logit divided by one stays a number.
-const (
-	coldest = 1e-3
-	hottest = 1e3
-)
 
 // options returns the options of a call that answers the request.
 func (c *common) options(m *Model, s sampler.Sampling, stops []string) sampler.Options {
