@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"unicode/utf8"
 )
 
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
@@ -58,7 +59,10 @@ func readLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
 				continue
 			}
 			var row lineOrError[T]
-			if err := json.Unmarshal(line, &row.Row); err != nil {
+			// encoding/json would put another character in place of bytes that are none.
+			if !utf8.Valid(line) {
+				row.Err = fmt.Errorf("%s:%d: not UTF-8 (save the file as UTF-8)", name, number)
+			} else if err := json.Unmarshal(line, &row.Row); err != nil {
 				row.Err = fmt.Errorf("%s:%d: %w", name, number, explainJSON(err))
 			}
 			if !yield(number, row) || row.Err != nil {

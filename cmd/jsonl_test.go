@@ -35,6 +35,7 @@ func TestReadLines(t *testing.T) {
 		{"byte order mark", "\ufeff{\"text\":\"a\"}\n", "[1:a]", ""},
 		{"other line separators stay inside", "{\"text\":\"a\u2028b\u0085c\"}\n", "[1:a\u2028b\u0085c]", ""},
 		{"fields of its own", `{"text":"a","level":3}`, "[1:a]", ""},
+		{"Latin-1", "{\"text\":\"a\"}\n{\"text\":\"\xe9\"}\n", "[1:a]", "in.jsonl:2: not UTF-8"},
 		{"syntax", `{"text":"a"}` + "\n" + `{"text":` + "\n", "[1:a]", "in.jsonl:2: not a JSON object: unexpected end of JSON input"},
 		{"two on a line", `{"text":"a"} {"text":"b"}`, "[]", "in.jsonl:1: not a JSON object: invalid character '{' after top-level value (byte 14)"},
 		{"wrong kind of field", `{"text":7}`, "[]", `in.jsonl:1: field "text" cannot be a JSON number`},

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -91,7 +92,9 @@ func score(in io.Reader, name string, out lineWriter, e *engine, temperature flo
 		LogP    []float32 `json:"logp"`
 		Entropy []float32 `json:"entropy"`
 	}
+	failed := lineErrors{name: name}
 	var batch []runtime.Sequence
+	var lines []int // of the batch
 	tokens := 0
 	flush := func() error {
 		if len(batch) == 0 {
@@ -103,14 +106,17 @@ func score(in io.Reader, name string, out lineWriter, e *engine, temperature flo
 		}
 		defer pass.Release()
 		for i := range batch {
-			if err := out.write(scored{pass.LogProb[i], pass.Entropy[i]}); err != nil {
+			line := any(scored{pass.LogProb[i], pass.Entropy[i]})
+			if err := checkFinite(pass.LogProb[i], pass.Entropy[i]); err != nil {
+				line = failed.add(lines[i], err)
+			}
+			if err := out.write(line); err != nil {
 				return err
 			}
 		}
-		batch, tokens = batch[:0], 0
+		batch, lines, tokens = batch[:0], lines[:0], 0
 		return nil
 	}
-	failed := lineErrors{name: name}
 	for number, line := range readLines[pair](in, name) {
 		if line.Err != nil {
 			return errors.Join(flush(), line.Err)
@@ -127,8 +133,18 @@ func score(in io.Reader, name string, out lineWriter, e *engine, temperature flo
 				return err
 			}
 		}
-		batch = append(batch, s)
+		batch, lines = append(batch, s), append(lines, number)
 		tokens += len(s.Tokens)
 	}
 	return errors.Join(flush(), failed.err())
+}
+
+// checkFinite refuses figures that a sound model does not have.
+func checkFinite(logp, entropy []float32) error {
+	for j, x := range logp {
+		if h := entropy[j]; x-x != 0 || h-h != 0 {
+			return fmt.Errorf("response token %d has the log-prob %v and the entropy %v: the model's weights hold NaN or an infinity, or numbers too large to compute with", j, x, h)
+		}
+	}
+	return nil
 }

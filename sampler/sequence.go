@@ -55,7 +55,7 @@ func (q *sequence) uniform(o *Options) (float32, error) {
 func (q *sequence) add(o *Options, s *stops, id int32, logp, entropy float32) (finish Finish, stop string, err error) {
 	// x-x is NaN for NaN and for the infinities.
 	if logp-logp != 0 || entropy-entropy != 0 {
-		return "", "", fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with log-prob %v and entropy %v", q.req, q.prompt, q.sample, len(q.ids), id, logp, entropy)
+		return "", "", fmt.Errorf("sampler: request %d (id %d), sample %d, token %d: the decoder gave id %d with log-prob %v and entropy %v: the model's weights hold NaN or an infinity, or numbers too large to compute with", q.req, q.prompt, q.sample, len(q.ids), id, logp, entropy)
 	}
 	q.ids = append(q.ids, id)
 	q.logp = append(q.logp, logp)

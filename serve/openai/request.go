@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"onering/sampler"
 	"onering/settings"
@@ -120,6 +121,7 @@ type prompts []promptOf
 
 // UnmarshalJSON reads the four forms of a prompt.
 func (p *prompts) UnmarshalJSON(data []byte) error {
+	*p = nil // a body may have the field twice
 	var list texts
 	if list.UnmarshalJSON(data) == nil {
 		for i := range list {
@@ -187,6 +189,9 @@ var kinds = map[reflect.Kind]string{
 // parse reads a body strictly: a field that is not known could mean something that
 // the answer would not keep to.
 func parse(body []byte, into any) error {
+	if !utf8.Valid(body) {
+		return invalid("", "the body is not UTF-8")
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)

@@ -312,6 +312,9 @@ func TestWholeAndStreamed(t *testing.T) {
 	if got := x.post("/v1/chat/completions", `{"messages": [{"role": "u", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}], "tools": [{}], "return_token_ids": true, "max_tokens": 1}`, 200); len(got.PromptIDs) != len("<u>ab!<a>") {
 		t.Errorf("the prompt has the ids %v", got.PromptIDs)
 	}
+	if twice := x.post("/v1/completions", `{"prompt": "a", "prompt": "b"}`, 200); len(twice.Choices) != 1 {
+		t.Errorf("of two prompts under one name there are %d answers", len(twice.Choices))
+	}
 	bare := x.post("/v1/completions", `{"model": "bare", "prompt": [1, 2], "seed": 1, "logprobs": 0}`, 200)
 	if c := bare.Choices[0]; c.Text != "" || c.Logprobs.Tokens[0] != fmt.Sprint("token_id:", int32(sampler.Uniform(1, 0, 0, 0)*31)) {
 		t.Errorf("without a tokenizer: %+v", c)
@@ -452,6 +455,7 @@ func TestTypes(t *testing.T) {
 	x := newTester(t, newFake(1, 60), nil)
 	for body, want := range map[string]string{
 		`[]`:                                     `the body must be a JSON object, such as {"prompt": "1+1="}`,
+		"{\"prompt\": \"\xe9\"}":                 "the body is not UTF-8",
 		`{"prompt": "a", "max_tokens": 1e30}`:    "max_tokens = 1e30: must be a whole number",
 		`{"prompt": "a", "seed": 1.5}`:           "seed = 1.5: must be a whole number of 64 bits",
 		`{"prompt": "a", "temperature": 1e400}`:  "temperature = 1e400: must be a number",
