@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -265,3 +267,18 @@ func splitWords(s string) []string {
 	}
 	return words
 }
+
+// TestUnwritten has what could not be written be a failure, of every command and of help.
+func TestUnwritten(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"version", "--json"}, {"objectives"}, {"rewards"}, {"--help"}, {"train", "--help"}} {
+		var stderr bytes.Buffer
+		if code := run(args, strings.NewReader(""), full{}, &stderr); code != exitFailed || stderr.String() != "onering: no space\n" {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space") }

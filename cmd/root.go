@@ -58,29 +58,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	refuseUnknownTopics(root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
+	out := &visible{w: stdout}
 	stderr = &visible{w: stderr}
-	root.SetOut(&visible{w: stdout})
+	root.SetOut(out)
 	root.SetErr(stderr)
 
 	// An error that comes before the command's own code (a flag, the arguments, an
 	// unknown command) is a usage error.
 	running := false
-	walk(root, func(c *cobra.Command) {
-		if validate := c.Args; validate != nil {
-			c.Args = func(c *cobra.Command, args []string) error { return checkArguments(c, validate, args) }
-		}
-		if inner := c.RunE; inner != nil {
-			c.PreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c) }
-			c.RunE = func(c *cobra.Command, args []string) error {
-				running = true
-				return inner(c, args)
-			}
-		}
-	})
-
+	checkUsage(root, func() { running = true })
 	command, err := root.ExecuteC()
 	if err == nil {
-		return exitOK
+		if err = out.failed; err == nil {
+			return exitOK
+		}
+		running = true
 	}
 	if !running {
 		err = explainUsage(command, err)
@@ -111,6 +103,23 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
 	}
 	return exitUsage
+}
+
+// checkUsage has the commands below root check their arguments and flags, and call begin
+// before their own code.
+func checkUsage(root *cobra.Command, begin func()) {
+	walk(root, func(c *cobra.Command) {
+		if validate := c.Args; validate != nil {
+			c.Args = func(c *cobra.Command, args []string) error { return checkArguments(c, validate, args) }
+		}
+		if inner := c.RunE; inner != nil {
+			c.PreRunE = func(c *cobra.Command, _ []string) error { return checkFlags(c) }
+			c.RunE = func(c *cobra.Command, args []string) error {
+				begin()
+				return inner(c, args)
+			}
+		}
+	})
 }
 
 // errorLines splits joined errors into lines, so that each can be printed after

@@ -18,9 +18,10 @@ import (
 // direction of a line around; their characters are written as \x1b or \u202e.
 // Newlines and tabs stay.
 type visible struct {
-	w    io.Writer
-	part []byte // the beginning of a character whose end the next Write has
-	deaf bool   // a reader that went away is no error
+	w      io.Writer
+	part   []byte // the beginning of a character whose end the next Write has
+	deaf   bool   // a reader that went away is no error
+	failed error  // of the last Write that had one
 }
 
 // Write implements io.Writer.
@@ -43,10 +44,14 @@ func (v *visible) Write(p []byte) (int, error) {
 	return len(p), v.ignore(err)
 }
 
-// ignore drops the error of a reader that went away, where that is no error.
+// ignore drops the error of a reader that went away, where that is no error, and keeps
+// others.
 func (v *visible) ignore(err error) error {
 	if v.deaf && errors.Is(err, syscall.EPIPE) {
 		return nil
+	}
+	if err != nil {
+		v.failed = err
 	}
 	return err
 }
