@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -51,7 +52,7 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 	// Adding 0 turns -0 into 0: JSON writes them differently.
 	out := Result{Loss: Loss(o, b, b) + 0, Groups: make([][]Weighted, len(groups))}
 	if !finite(out.Loss) {
-		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective", out.Loss)
+		return Result{}, fmt.Errorf("objectives: the loss is %v: too large a ratio for this objective; %s", out.Loss, farthest(groups, NeedsReference(o)))
 	}
 	w := make([][]float64, len(b.Trajectories))
 	for i, t := range b.Trajectories {
@@ -84,6 +85,28 @@ func Evaluate(o Objective, groups [][]Trajectory, step, steps int) (Result, erro
 		observer.Observe(b)
 	}
 	return out, nil
+}
+
+// farthest names the token whose log-prob is farthest from the old policy's or, if it
+// counts, the reference's.
+func farthest(groups [][]Trajectory, reference bool) string {
+	most, text := -1.0, "there is no token"
+	for g, group := range groups {
+		for k, t := range group {
+			look := func(of string, from []float64) {
+				for j, x := range from {
+					if d := math.Abs(t.LogProb[j] - x); d > most {
+						most, text = d, fmt.Sprintf("group %d, response %d, token %d is farthest: log-prob %v, %s %v", g, k, j, t.LogProb[j], of, x)
+					}
+				}
+			}
+			look("old log-prob", t.OldLogProb)
+			if reference {
+				look("reference log-prob", t.RefLogProb)
+			}
+		}
+	}
+	return text
 }
 
 // checkGreedy refuses groups without the reward of a greedy response that o needs.

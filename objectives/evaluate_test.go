@@ -76,7 +76,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no entropy", "pmpo", settings{"p_rule": "entropy"}, []objectives.Trajectory{on(1)}, `0 entropies for 1`},
 		{"token advantages", "gspo", nil, []objectives.Trajectory{tokens}, `0 token advantages for 1`},
 		{"weights that differ", "gdpo", nil, []objectives.Trajectory{on(1), weighed(1), weighed(2)}, `group 0, response 2: component "b" has the weight 2, and 1 in response 1`},
-		{"an infinite loss", "gmpo", settings{"norm": "sum", "clip_mode": "none"}, []objectives.Trajectory{moved(-601, -601), on(0)}, `the loss is +Inf`},
+		{"an infinite loss", "gmpo", settings{"norm": "sum", "clip_mode": "none"}, []objectives.Trajectory{moved(-601, -601), on(0)}, `the loss is +Inf: too large a ratio for this objective; group 0, response 0, token 0 is farthest: log-prob -1, old log-prob -601`},
 		{"an infinite weight", "grpo", settings{"clip_low": 1, "clip_high": 1e300, "advantage": "centered", "advantage_eps": 0}, []objectives.Trajectory{moved(-801, -1), on(1)}, `is +Inf`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
