@@ -59,16 +59,16 @@ func printEstimate(c *cobra.Command, config train.Config, split train.Split, asJ
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.Check(config, model), checkBuffers(config, model))
+	return errors.Join(e.Check(config, model), checkBuffers(config, model, split))
 }
 
-// checkBuffers refuses a model that a kernel of the GPU cannot train. The tensors of an
-// adapter are small.
-func checkBuffers(c train.Config, model models.Model) error {
-	if c.LoRA.On {
-		return nil
+// checkBuffers refuses a run that needs larger buffers than the GPU has.
+func checkBuffers(c train.Config, model models.Model, split train.Split) error {
+	buffers, err := train.Buffers(c, model, split)
+	if err != nil {
+		return err
 	}
-	return runtime.CheckTrained(c.Runtime.Device, model.Layout())
+	return runtime.CheckBuffers(c.Runtime.Device, buffers...)
 }
 
 // estimate computes how much memory a run needs.
@@ -91,7 +91,7 @@ func checkMemory(c *cobra.Command, config train.Config, split train.Split) error
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(e.Refuse(config, model), checkBuffers(config, model)); err != nil {
+	if err := errors.Join(e.Refuse(config, model), checkBuffers(config, model, split)); err != nil {
 		return err
 	}
 	if err := e.Check(config, model); err != nil {

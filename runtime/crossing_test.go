@@ -1,8 +1,10 @@
 package runtime_test
 
 import (
+	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"onering/models"
@@ -402,4 +404,62 @@ func likeLogProb(p *runtime.Pass, scale float64) (w [][]float64) {
 		}
 	}
 	return w
+}
+
+// TestLargestBuffer: where a kernel takes buffers of a bounded size, prompts are computed so
+// many at once as their scores allow, to the same tokens; a pass whose scores or logits are
+// larger is refused, and one of fewer sequences is not. The cache is as large as CacheBuffer
+// says.
+func TestLargestBuffer(t *testing.T) {
+	env := runtimetest.Test(t)
+	switch {
+	case env.Device() == "cpu":
+		env = runtime.OpenStandIn(t, env, "stand-in:handles")
+	case runtime.ProviderOf(env) != models.WebGPU:
+		t.Skip("CUDA has no such bound")
+	}
+	c := qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
+	c.Tied, c.Provider = true, models.WebGPU
+	_, ring := madeUpRing(t, c, 7)
+	prompts := [][]int32{{1, 2, 3}, {4, 5}, {6, 7, 8, 9}, {10}, {11, 12}}
+	var chosen [2][]int32
+	for i, prompts4 := range []int64{0, 2} {
+		runtime.Largest(t, env, prompts4*runtime.PromptBuffer(c.Geometry(), 4).Bytes)
+		d, err := env.NewDecoder(ring, 5, 60)
+		check(t, err)
+		defer d.Close()
+		check(t, d.SetSampling(sampler.Greedy(1)))
+		calls := runtime.Calls(t, env)
+		prefixes, err := d.Prefill(prompts)
+		check(t, err)
+		if runs, _ := calls(); runs != []int{1, 3}[i] {
+			t.Errorf("%d runs for 5 prompts", runs)
+		}
+		next, logp, entropy := make([]int32, 5), make([]float32, 5), make([]float32, 5)
+		check(t, d.Start(prefixes, []int{0, 1, 2, 3, 4}, make([]float32, 5), next, logp, entropy))
+		chosen[i] = next
+		if want := runtime.CacheBuffer(c.Geometry(), 5, 60).Bytes; d.CacheBytes() != want {
+			t.Errorf("the cache has %d bytes, want %d", d.CacheBytes(), want)
+		}
+		for _, x := range prefixes {
+			d.Drop(x)
+		}
+	}
+	if !slices.Equal(chosen[0], chosen[1]) {
+		t.Errorf("at once %v, in turn %v", chosen[0], chosen[1])
+	}
+
+	l, err := env.NewLearner(ring, runtime.LearnerOptions{})
+	check(t, err)
+	defer l.Close()
+	sequences := madeSequences()
+	for what, limit := range map[string]int64{"logits": 4*300*37 - 1, "scores": 4*4*3*24*24 - 1} {
+		runtime.Largest(t, env, limit)
+		if _, err := l.Forward(sequences, 1, true); !errors.Is(err, runtime.ErrTooLarge) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), env.Device()) {
+			t.Errorf("%s beyond the limit: %v", what, err)
+		}
+		p, err := l.Forward(sequences[1:2], 1, true)
+		check(t, err)
+		p.Release()
+	}
 }

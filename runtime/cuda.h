@@ -45,6 +45,7 @@ typedef struct onering_adapter {
 	int software;
 	int half;             // whether shaders have float16, also in buffers
 	uint32_t storage;     // bytes that a buffer may have in a kernel
+	uint64_t largest;     // bytes that a buffer may have; 0 if the driver does not say it
 	uint32_t shared;      // bytes that a workgroup shares
 	uint32_t invocations; // of a workgroup
 } onering_adapter;

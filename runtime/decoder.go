@@ -41,6 +41,9 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	if g.MaxPositions > 0 && maxTokens > g.MaxPositions {
 		return nil, fmt.Errorf("runtime: %d tokens a sequence (prompt and response) exceed the model's max_position_embeddings of %d", maxTokens, g.MaxPositions)
 	}
+	if err := CheckBuffers(e.Device(), CacheBuffer(g, slots, maxTokens)); err != nil {
+		return nil, err
+	}
 	d := &Decoder{
 		env: e, ring: r, geometry: g, maxTokens: maxTokens,
 		angles: newAngles(e), prefixes: make(map[int]*prefix),

@@ -172,18 +172,41 @@ var (
 	webgpu = provision.WebGPU{Adapters: adapters}
 )
 
-// CheckTrained returns an error if device, as in Options, is a GPU behind WebGPU whose
-// buffers are too small for the gradients of the largest tensor of l.
-func CheckTrained(device string, l *models.Layout) error {
+// A Buffer is one that a run needs on a device.
+type Buffer = provision.Buffer
+
+// CheckBuffers returns an error if device, as in Options, is a GPU behind WebGPU that
+// cannot have one of the buffers.
+func CheckBuffers(device string, buffers ...Buffer) error {
 	d, err := parseDevice(device)
 	if err != nil || !d.webgpu {
 		return err
 	}
-	largest, size := l.Largest()
-	if err := webgpu.CheckTrained(d.String(), largest, 4*int64(size)); err != nil {
+	if err := webgpu.CheckBuffers(d.String(), buffers...); err != nil {
 		return fmt.Errorf("runtime: %w", err)
 	}
 	return nil
+}
+
+// TrainedBuffer is the largest buffer of gradients of a layout.
+func TrainedBuffer(l *models.Layout) Buffer {
+	largest, size := l.Largest()
+	return Buffer{What: fmt.Sprintf("the gradients of %q", largest), Bytes: 4 * int64(size),
+		Otherwise: "train an adapter (--lora), a model with a smaller vocabulary, or on another device"}
+}
+
+// CacheBuffer is the keys of a layer in the cache of a Decoder, or its values.
+func CacheBuffer(g models.Geometry, slots, tokens int) Buffer {
+	return Buffer{What: fmt.Sprintf("the cache of a layer's keys, for %d rows of %d tokens,", slots, tokens),
+		Bytes:   int64(slots) * int64(tokens) * int64(g.KVHeads*g.CacheWidth*g.Compute.Size()),
+		Setting: "rollout.slots", Value: int64(slots), Least: 1,
+		Otherwise: "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens"}
+}
+
+// PromptBuffer is the scores of attention within one prompt that is computed for sampling.
+func PromptBuffer(g models.Geometry, tokens int) Buffer {
+	return Buffer{What: fmt.Sprintf("the scores of attention in a prompt of %d tokens", tokens),
+		Bytes: 4 * int64(g.Heads) * int64(tokens) * int64(tokens), Setting: "rollout.max_prompt_tokens", Value: int64(tokens), Least: 1}
 }
 
 // Diagnose says what onering finds on this machine. It loads the library that
@@ -304,7 +327,7 @@ func vulkan(library string) (found []provision.Adapter, err error) {
 	for _, a := range list[:n] {
 		found = append(found, provision.Adapter{
 			Name: C.GoString(&a.name[0]), Driver: strings.TrimSpace(C.GoString(&a.driver[0])), Software: a.software != 0, Float16: a.half != 0,
-			MaxBuffer: int64(a.storage), MaxShared: int64(a.shared), MaxWorkgroup: int64(a.invocations),
+			MaxBuffer: int64(a.storage), MaxAlloc: int64(a.largest), MaxShared: int64(a.shared), MaxWorkgroup: int64(a.invocations),
 		})
 	}
 	return found, nil

@@ -108,7 +108,7 @@ func (e *Env) NewLearner(r *Ring, o LearnerOptions) (*Learner, error) {
 		o.BlockTokens = defaultBlockTokens
 	}
 	if !o.ScoreOnly && !o.Base {
-		if err := CheckTrained(e.Device(), r.Trained().Layout); err != nil {
+		if err := CheckBuffers(e.Device(), TrainedBuffer(r.Trained().Layout)); err != nil {
 			return nil, err
 		}
 	}

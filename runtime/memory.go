@@ -37,6 +37,8 @@ type memory struct {
 	// elementwise is how many elements an element-wise Program, such as the optimizer's,
 	// should process in one run.
 	elementwise int
+	// largest is how many bytes a buffer has at most that a kernel takes whole; 0 is no limit.
+	largest int64
 	// addsInOrder reports whether ScatterND adds rows of the same index in the order in
 	// which they come. Else the last bits of their sum change from run to run.
 	addsInOrder bool

@@ -110,6 +110,19 @@ func (l *Learner) Passes() int { return len(l.head.slices) }
 // Capacity returns how many tokens a row of the cache has room for.
 func (d *Decoder) Capacity() int { return d.cache.parts[0].capacity }
 
+// Largest lets kernels of e take buffers of up to so many bytes whole.
+func Largest(t testing.TB, e *Env, bytes int64) {
+	was := e.memory.largest
+	e.memory.largest = bytes
+	t.Cleanup(func() { e.memory.largest = was })
+}
+
+// CacheBytes returns how large the keys of the cache's first layer are.
+func (d *Decoder) CacheBytes() int64 {
+	k := &d.cache.parts[0].layers[0].k
+	return int64(k.bytes(k.capacity))
+}
+
 // Copies returns functions that copy so many bytes to the memory of e and from there. The
 // bytes are freed with the test.
 func Copies(t testing.TB, e *Env, bytes int) (up, down func() error) {

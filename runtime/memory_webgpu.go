@@ -31,6 +31,7 @@ const webgpuGrain = 16
 // frugal.
 func openWebGPU(id int) (*memory, error) {
 	m := &memory{name: fmt.Sprintf("webgpu:%d", id), thread: newThread(), elementwise: elementwiseOnDevice}
+	m.largest, _, _ = webgpu.MaxBuffer()
 	d := &webgpuBuffers{thread: m.thread, memory: m}
 	m.moves = &graphMoves{memory: m}
 	m.Memory, m.load = buffers.New(m.name, d, m.moves, webgpuGrain), d.load

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"fmt"
 	"slices"
 
 	"onering/models"
@@ -134,6 +135,9 @@ func (p *Pass) pack() error {
 	if size := p.learner.options.BlockTokens; p.longest > size {
 		p.blocks = min(mostBlocks, (p.longest+size-1)/size)
 	}
+	if err := p.checkSizes(batch); err != nil {
+		return err
+	}
 	b := p.packed
 	N, n, B, T := int64(p.n), int64(p.rows), int64(batch), int64(p.longest)
 	// The Programs want at least one token with a list of its places.
@@ -167,6 +171,25 @@ func (p *Pass) pack() error {
 		}
 	}
 	return p.learner.tables.cover(longest, p.learner.geometry)
+}
+
+// checkSizes returns an error if a kernel of the device does not take the scores of a block
+// of queries over so many rows, or the logits: WebGPU's Softmax and ScatterND.
+func (p *Pass) checkSizes(batch int) error {
+	m, g := p.learner.env.memory, p.learner.geometry
+	block := (p.longest + p.blocks - 1) / p.blocks
+	for _, x := range []struct {
+		what string
+		n    int
+	}{
+		{fmt.Sprintf("the scores of attention of %d sequences of %d tokens", batch, p.longest), batch * g.Heads * p.longest * block},
+		{fmt.Sprintf("the logits of %d tokens", p.rows), p.rows * g.Vocab},
+	} {
+		if bytes := 4 * int64(x.n); m.largest > 0 && bytes > m.largest {
+			return fmt.Errorf("runtime: %s: %s are %d MiB, at most %d are possible: %w", m, x.what, bytes>>20, m.largest>>20, ErrTooLarge)
+		}
+	}
+	return nil
 }
 
 // layOut fills the buffers for a pass.

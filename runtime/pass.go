@@ -1,10 +1,15 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"unsafe"
 )
+
+// ErrTooLarge is wrapped by the error of a pass that takes a larger buffer than a kernel of
+// the device does; fewer sequences take less.
+var ErrTooLarge = errors.New("too large for a kernel of the device")
 
 // A Pass is a micro-batch of sequences, their log-probs, and what the backward pass
 // needs of them.

@@ -2,6 +2,9 @@ package runtime
 
 import (
 	"fmt"
+	"iter"
+	"math"
+	"slices"
 
 	"onering/models"
 	"onering/models/ports"
@@ -49,8 +52,8 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	if err != nil || len(prompts) == 0 {
 		return nil, err
 	}
-	if d.wholeSteps() && len(prompts) > 1 {
-		return d.prefillEach(prompts)
+	if n := promptsAtOnce(d, tokens); len(prompts) > n {
+		return d.prefillInTurn(slices.Chunk(prompts, n))
 	}
 	if d.prefill == nil {
 		s, err := d.openSession(d.ring.Arch.Prefill())
@@ -81,17 +84,29 @@ func (d *Decoder) Prefill(prompts [][]int32) ([]int, error) {
 	return out, nil
 }
 
-// prefillEach computes each prompt alone.
-func (d *Decoder) prefillEach(prompts [][]int32) (handles []int, err error) {
-	for _, p := range prompts {
-		one, err := d.Prefill([][]int32{p})
+// promptsAtOnce returns how many prompts of up to so many tokens a run computes at most.
+// On WebGPU the scores of attention are one buffer.
+func promptsAtOnce(d *Decoder, tokens int) int {
+	if d.wholeSteps() {
+		return 1
+	}
+	if largest := d.env.memory.largest; largest > 0 {
+		return int(max(1, largest/PromptBuffer(d.geometry, tokens).Bytes))
+	}
+	return math.MaxInt
+}
+
+// prefillInTurn computes some prompts, then the next.
+func (d *Decoder) prefillInTurn(parts iter.Seq[[][]int32]) (handles []int, err error) {
+	for prompts := range parts {
+		some, err := d.Prefill(prompts)
 		if err != nil {
 			for _, x := range handles {
 				d.Drop(x)
 			}
 			return nil, err
 		}
-		handles = append(handles, one...)
+		handles = append(handles, some...)
 	}
 	return handles, nil
 }

@@ -40,6 +40,11 @@ struct driver_properties {
 	char name[256], info[256];
 	uint8_t conformance[4];
 };
+struct maintenance { // VkPhysicalDeviceMaintenance4Properties
+	uint32_t type;
+	void *next;
+	uint64_t largest_buffer;
+};
 struct properties {
 	uint32_t type;
 	void *next;
@@ -61,7 +66,7 @@ struct features {
 };
 
 int onering_vulkan(const char *library, onering_adapter *adapters, int max, char **error) {
-	enum { kind_cpu = 4, storage_range = 28 / 4, shared = 216 / 4, invocations = 232 / 4 };
+	enum { kind_cpu = 4, storage_range = 28 / 4, shared = 216 / 4, invocations = 232 / 4, nvidia = 0x10de };
 	void *lib = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
 	if (!lib) {
 		*error = strdup(dlerror());
@@ -92,7 +97,8 @@ int onering_vulkan(const char *library, onering_adapter *adapters, int max, char
 	uint32_t n = 16;
 	if (list(instance, &n, devices) < 0) n = 0;
 	for (int i = 0; i < (int)n && i < max; i++) {
-		struct driver_properties driver = {.type = 1000196000};
+		struct maintenance sizes = {.type = 1000413001};
+		struct driver_properties driver = {.type = 1000196000, .next = &sizes};
 		struct properties p = {.type = 1000059001, .next = &driver};
 		describe(devices[i], &p);
 		struct features half = {.type = 1000082000}; // shaderFloat16, shaderInt8
@@ -106,6 +112,9 @@ int onering_vulkan(const char *library, onering_adapter *adapters, int max, char
 		a->software = p.kind == kind_cpu;
 		a->half = half.at[0] && storage.at[0] && storage.at[1];
 		a->storage = p.limits.at[storage_range];
+		// Kernels see no size of larger ones with NVIDIA's driver, and Dawn binds none.
+		if (p.vendor == nvidia && a->storage > 0x7ffffffc) a->storage = 0x7ffffffc;
+		a->largest = sizes.largest_buffer;
 		a->shared = p.limits.at[shared];
 		a->invocations = p.limits.at[invocations];
 	}

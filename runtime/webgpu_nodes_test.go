@@ -4,6 +4,8 @@ package runtime_test
 
 import (
 	"encoding/json"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +15,8 @@ import (
 
 	"onering/models"
 	"onering/models/adamw"
+	"onering/models/graph"
+	"onering/models/graph/graphtest"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
@@ -130,6 +134,41 @@ func runAll(t *testing.T, env *runtime.Env, dir string, m *model) {
 		check(t, d.Step([]int{0, 1}, next[1:], uniforms[:2], next[:2], logp[:2], entropy[:2]))
 		d.Free(0)
 		d.Free(1)
+	}
+}
+
+// TestManyWorkgroups: kernels with more workgroups than a dimension of a dispatch has (65,535)
+// give right numbers, whether each row is a workgroup or each product of many.
+func TestManyWorkgroups(t *testing.T) {
+	e := runtimetest.Test(t)
+	const rows = 65539
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, c := range map[string]struct {
+		dims []int
+		of   func(x *graph.Node) *graph.Node
+	}{
+		"Softmax": {[]int{rows, 5}, graph.Softmax},
+		"MatMul":  {[]int{rows, 1, 8}, func(x *graph.Node) *graph.Node { return graph.MatMul(graph.Reshape(x, 0, 8, 1), x, false, false, 1) }},
+	} {
+		p, err := graph.Build(name, func(g *graph.Graph) {
+			graph.Stock(g)
+			sizes := []any{"R"}
+			for _, n := range c.dims[1:] {
+				sizes = append(sizes, n)
+			}
+			g.Output("y", c.of(g.Float("x", sizes...)))
+		})
+		g := graphtest.Loaded(t, p, err)
+		want, got := runBoth(t, e, g, p, map[string]graphtest.Tensor{"x": graphtest.Normal(r, c.dims...)})
+		wrong := 0
+		for i, v := range want["y"].Data {
+			if !(math.Abs(got["y"].Data[i]-v) <= 1e-5) {
+				wrong++
+			}
+		}
+		if wrong > 0 {
+			t.Errorf("%s: %d of %d numbers are wrong", name, wrong, len(want["y"].Data))
+		}
 	}
 }
 

@@ -102,18 +102,7 @@ const mpiBytes = 12e6
 // EstimateMemory computes what a run of c takes with a model of this shape, of the
 // GPU's memory if runtime.device is a GPU.
 func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, error) {
-	compute := models.Compute{Type: ComputeTypes[c.Model.DType]}
-	if c.onGPU() {
-		compute.Provider = c.provider()
-	}
-	if c.LoRA.On {
-		a, err := lora.New(c.LoRA.Settings, model, "")
-		if err != nil {
-			return MemoryEstimate{}, err
-		}
-		compute.Adapter, compute.Base = &a.Adapter, BaseTypes[c.LoRA.BaseDType]
-	}
-	arch, err := model.Architecture(compute)
+	arch, compute, err := c.architecture(model)
 	if err != nil {
 		return MemoryEstimate{}, err
 	}
@@ -153,6 +142,23 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 	}
 	e.onCPU(g, [2]int{int(n), int(trained)}, w, widened)
 	return e, nil
+}
+
+// architecture is that of a run of c, and what it computes in.
+func (c Config) architecture(model models.Model) (arch models.Architecture, compute models.Compute, err error) {
+	compute.Type = ComputeTypes[c.Model.DType]
+	if c.onGPU() {
+		compute.Provider = c.provider()
+	}
+	if c.LoRA.On {
+		a, err := lora.New(c.LoRA.Settings, model, "")
+		if err != nil {
+			return nil, compute, err
+		}
+		compute.Adapter, compute.Base = &a.Adapter, BaseTypes[c.LoRA.BaseDType]
+	}
+	arch, err = model.Architecture(compute)
+	return arch, compute, err
 }
 
 // onCPU sets what rollouts, steps and checkpoints take, and Peak. parameters are those of

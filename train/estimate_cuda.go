@@ -1,9 +1,12 @@
 package train
 
 import (
+	"fmt"
 	"strings"
 
 	"onering/models"
+	"onering/runtime"
+	"onering/sampler"
 )
 
 // cudaBytes is what a process takes of a GPU's memory before it allocates anything:
@@ -75,4 +78,59 @@ func (e *MemoryEstimate) onCUDA(c Config, arch models.Architecture, w work) erro
 	e.Activations = max(0, w.kept-w.one) + one + sampling
 	e.Peak = e.total()
 	return nil
+}
+
+// Buffers returns those buffers of a run on WebGPU that may be larger than a GPU has them,
+// with what decides their sizes.
+func Buffers(c Config, model models.Model, split Split) ([]runtime.Buffer, error) {
+	arch, _, err := c.architecture(model)
+	if err != nil {
+		return nil, err
+	}
+	g := arch.Geometry()
+	w := c.work(g, int64(model.Layout().Size), int64(g.Compute.Size()), split)
+	tokens := c.longest()
+	if g.MaxPositions > 0 {
+		tokens = min(tokens, g.MaxPositions)
+	}
+	all := []runtime.Buffer{
+		runtime.CacheBuffer(g, int(w.slots), tokens), runtime.PromptBuffer(g, c.Rollout.MaxPromptTokens),
+		c.logits(g, w, split), c.scores(g, w),
+		{What: fmt.Sprintf("the activations of a micro-batch of %d tokens", w.micro), Bytes: 4 * w.micro * int64(max(g.FFN, g.Hidden, g.Heads*g.HeadDim)), Pieces: true,
+			Setting: "train.micro_tokens", Value: w.micro, Least: w.length, Otherwise: shorter},
+	}
+	if !c.LoRA.On { // the tensors of an adapter are small
+		all = append(all, runtime.TrainedBuffer(model.Layout()))
+	}
+	for _, s := range []sampler.Sampling{c.Rollout.Sampling, c.Eval.Sampling} {
+		if s.TopK > 0 || s.TopP < 1 {
+			all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which top_k and top_p take the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
+				Setting: "rollout.slots", Value: w.slots, Least: 1})
+			break
+		}
+	}
+	return all, nil
+}
+
+// shorter is what helps where one trajectory is too long.
+const shorter = "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens"
+
+// logits are those of a micro-batch: of one long response, or of as many tokens of
+// responses as a micro-batch may have.
+func (c Config) logits(g models.Geometry, w work, split Split) runtime.Buffer {
+	one := int64(c.Rollout.MaxNewTokens)
+	rows := min(max(one, int64(c.Train.MicroTokens)), split.share(min(int64(c.Train.BatchSize), w.trajectories))*one)
+	return runtime.Buffer{What: fmt.Sprintf("the logits of a micro-batch, of %d tokens,", rows), Bytes: 4 * rows * int64(g.Vocab),
+		Setting: "train.micro_tokens", Value: rows, Least: one, Otherwise: "set a smaller rollout.max_new_tokens"}
+}
+
+// scores are those of attention in a block of queries, of a micro-batch of the longest
+// trajectories: shorter ones have fewer.
+func (c Config) scores(g models.Geometry, w work) runtime.Buffer {
+	long := (w.length + 7) / 8 * 8
+	blocks := min(8, (long+511)/512)
+	rows := max(1, w.micro/w.length)
+	return runtime.Buffer{What: fmt.Sprintf("the scores of attention of %d trajectories of %d tokens", rows, w.length),
+		Bytes:   4 * int64(g.Heads) * rows * long * ((long + blocks - 1) / blocks),
+		Setting: "train.micro_tokens", Value: rows * w.length, Least: w.length, Otherwise: shorter}
 }

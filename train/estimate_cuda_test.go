@@ -1,10 +1,16 @@
 package train
 
 import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"onering/models"
 	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/provision"
 )
 
 // The shapes of Qwen2.5-Math.
@@ -84,5 +90,71 @@ func TestEstimateCUDA(t *testing.T) {
 	e, err := EstimateMemory(c, math1B5, Split{})
 	if err != nil || e.Halves != 0 || e.Peak <= e.Certain() {
 		t.Errorf("in float32: %+v, %v", e, err)
+	}
+}
+
+// TestBuffersAdvice: whatever a GPU's limits, a run whose buffers are too large is refused
+// with the settings that make them fit, or where one trajectory is too long with what to
+// shorten. The sizes are those of the graphs: a cache of all slots at their longest, the
+// logits of all tokens that a micro-batch may learn from.
+func TestBuffersAdvice(t *testing.T) {
+	c := Default()
+	c.Runtime.Device, c.Model.DType = "webgpu", "float32"
+	c.Rollout.Slots, c.Rollout.TopP, c.LoRA.On = 256, 0.9, true
+	sizes := map[string]int64{}
+	for _, b := range must(Buffers(c, math1B5, Split{}))(t) {
+		sizes[strings.Fields(b.What)[1]] += b.Bytes
+	}
+	rows := int64(4096)
+	if want := 4 * 151936 * (rows + 256); sizes["logits"] != want || sizes["cache"] != 256*4024*2*128*4 || sizes["scores"] != 4*12*(1024*1024+4024*503) || sizes["gradients"] != 0 {
+		t.Errorf("sizes %v", sizes)
+	}
+	advice := regexp.MustCompile(`set ([a-z_.]+) = (\d+) or less`)
+	for _, limits := range [][2]int64{{128 << 20, 256 << 20}, {512 << 20, 512 << 20}, {1 << 30, 1 << 30}, {2<<30 - 4, 1 << 40}} {
+		w := provision.WebGPU{Adapters: func() ([]provision.Adapter, error) {
+			return []provision.Adapter{{Name: "GPU", MaxBuffer: limits[0], MaxAlloc: limits[1]}}, nil
+		}}
+		less := c
+		for turn := 0; ; turn++ {
+			err := w.CheckBuffers("webgpu:0", must(Buffers(less, math1B5, Split{}))(t)...)
+			if err == nil {
+				if turn == 0 {
+					t.Errorf("limits %v refuse nothing", limits)
+				}
+				break
+			}
+			for _, line := range strings.Split(err.Error(), "\n") {
+				switch set := advice.FindStringSubmatch(line); {
+				case set == nil && strings.Contains(line, "rollout.max_new_tokens"):
+					less.Rollout.MaxNewTokens /= 2
+				case set == nil:
+					t.Fatalf("no remedy: %s", line)
+				default:
+					n := must(strconv.Atoi(set[2]))(t)
+					at, ok := map[string]*int{"rollout.slots": &less.Rollout.Slots, "train.micro_tokens": &less.Train.MicroTokens, "rollout.max_prompt_tokens": &less.Rollout.MaxPromptTokens}[set[1]]
+					if !ok || turn > 12 {
+						t.Fatalf("turn %d: %s", turn, line)
+					}
+					*at = min(*at, n)
+				}
+			}
+		}
+		t.Log(limits, fmt.Sprint(less.Rollout.Slots, less.Train.MicroTokens, less.Rollout.MaxPromptTokens, less.Rollout.MaxNewTokens))
+		if less.Rollout.Slots < 4 || less.Rollout.MaxNewTokens < 100 {
+			t.Errorf("limits %v: the advice ends with %d slots and %d tokens", limits, less.Rollout.Slots, less.Rollout.MaxNewTokens)
+		}
+	}
+	if err := runtime.CheckBuffers("cuda", runtime.Buffer{Bytes: 1 << 60}); err != nil {
+		t.Errorf("on another device: %v", err)
+	}
+}
+
+func must[T any](x T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"onering/data/mix"
 	"onering/objectives"
+	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
 	"onering/train/memory"
@@ -126,7 +127,9 @@ func TestAllocationFails(t *testing.T) {
 	failures := 0
 	trainer.learner.beforePass = func(tokens int) error {
 		if tokens > 150 {
-			failures++
+			if failures++; failures == 1 {
+				return fmt.Errorf("runtime: the logits: %w", runtime.ErrTooLarge)
+			}
 			return errors.New("runtime: program \"layer\": run on N=300: Failed to allocate memory for requested buffer of size 1")
 		}
 		return nil

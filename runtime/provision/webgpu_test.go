@@ -2,6 +2,7 @@ package provision
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -119,36 +120,56 @@ func TestFindWebGPU(t *testing.T) {
 	}
 }
 
-// TestCheckTrained: a tensor that no adapter can train is refused, with its name, the
-// adapter's and the remedy; what is not known refuses nothing.
-func TestCheckTrained(t *testing.T) {
+// TestCheckBuffers: a buffer that no adapter has is refused, with its name, the adapter's
+// and the remedy, which is enough; what is not known refuses nothing.
+func TestCheckBuffers(t *testing.T) {
 	const embedding = 544 << 20
-	soft, small := Adapter{Name: "soft", Software: true, MaxBuffer: 1 << 30}, Adapter{Name: "small", MaxBuffer: 128 << 20}
-	large, unknown := Adapter{Name: "large", MaxBuffer: 4 << 30}, Adapter{Name: "unknown"}
+	soft, small := Adapter{Name: "soft", Software: true, MaxBuffer: 1 << 30}, Adapter{Name: "small", MaxBuffer: 128 << 20, MaxAlloc: 1 << 30}
+	large, unknown := Adapter{Name: "large", MaxBuffer: 4 << 30, MaxAlloc: 2 << 30}, Adapter{Name: "unknown"}
 	for _, c := range []struct {
 		adapters []Adapter
 		bytes    int64
+		pieces   bool
 		refused  bool
 	}{
-		{[]Adapter{small}, embedding, true},
-		{[]Adapter{small}, 128<<20 + 1, true},
-		{[]Adapter{small}, 128 << 20, false},
-		{[]Adapter{small, soft}, embedding, true}, // which takes the GPU
-		{[]Adapter{soft}, embedding, false},
-		{[]Adapter{small, large}, embedding, false},
-		{[]Adapter{large}, embedding, false},
-		{[]Adapter{small, unknown}, embedding, false},
-		{nil, embedding, false},
+		{[]Adapter{small}, embedding, false, true},
+		{[]Adapter{small}, 128<<20 + 1, false, true},
+		{[]Adapter{small}, 128 << 20, false, false},
+		{[]Adapter{small}, embedding, true, false},
+		{[]Adapter{small}, 2 << 30, true, true},
+		{[]Adapter{small, soft}, embedding, false, true}, // which takes the GPU
+		{[]Adapter{soft}, embedding, false, false},
+		{[]Adapter{soft}, 8 << 30, true, false}, // of which it is not said
+		{[]Adapter{small, large}, embedding, false, false},
+		{[]Adapter{large}, embedding, false, false},
+		{[]Adapter{large}, 3 << 30, false, true},
+		{[]Adapter{small, unknown}, embedding, false, false},
+		{nil, embedding, false, false},
 	} {
 		w := WebGPU{Adapters: func() ([]Adapter, error) { return c.adapters, nil }}
-		err := w.CheckTrained("webgpu:0", "model.embed_tokens.weight", c.bytes)
+		b := Buffer{What: "the cache", Bytes: c.bytes, Pieces: c.pieces, Setting: "rollout.slots", Value: 1000, Least: 200, Otherwise: "take less"}
+		err := w.CheckBuffers("webgpu:0", Buffer{What: "nothing", Bytes: 1}, b)
 		if (err != nil) != c.refused {
 			t.Errorf("%d bytes on %v: %v", c.bytes, c.adapters, err)
 		}
-		for _, part := range []string{"webgpu:0", "model.embed_tokens.weight", "small", "128 MiB", "--lora"} {
-			if err != nil && !strings.Contains(err.Error(), part) {
+		if err == nil {
+			continue
+		}
+		whole, alloc, name := w.MaxBuffer()
+		if c.pieces || alloc < whole {
+			whole = alloc
+		}
+		most, remedy := 1000*whole/c.bytes, "take less"
+		if most >= 200 {
+			remedy = fmt.Sprintf("set rollout.slots = %d or less", most)
+		}
+		for _, part := range []string{"webgpu:0", "the cache", name, fmt.Sprintf("%d MiB", whole>>20), remedy} {
+			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%q lacks %q", err, part)
 			}
+		}
+		if strings.Contains(err.Error(), "nothing") {
+			t.Errorf("%q names what is small", err)
 		}
 	}
 }

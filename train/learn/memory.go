@@ -1,10 +1,12 @@
 package learn
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 
 	"onering/models"
+	"onering/runtime"
 )
 
 const (
@@ -92,11 +94,11 @@ func KeptBytes(g models.Geometry, parameters int) int {
 	return max(smallStash, int(keptShare*4*float64(parameters)))
 }
 
-// isOutOfMemory says whether an error of ONNX Runtime is that an allocation
-// failed. ONNX Runtime has no error code for that, so its text decides.
+// isOutOfMemory says whether an error is that an allocation failed, or that a buffer would
+// be too large. ONNX Runtime has no error code for that, so its text decides.
 func isOutOfMemory(err error) bool {
-	if err == nil {
-		return false
+	if err == nil || errors.Is(err, runtime.ErrTooLarge) {
+		return err != nil
 	}
 	text := err.Error()
 	for _, sign := range []string{"Failed to allocate memory", "bad_alloc", "bad allocation", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"} {
