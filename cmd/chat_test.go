@@ -266,6 +266,9 @@ func TestChatLines(t *testing.T) {
 	if code != 1 || len(lines) != 2 || !strings.HasPrefix(lines[0], `{"turn":0,"prompt":"1","text":`) || !strings.HasPrefix(lines[1], `{"turn":1,"prompt":"x","error":"tokenize: 'x'`) {
 		t.Errorf("exit code %d, %q", code, lines)
 	}
+	if out, talk, code = chat("1\n1\xff\n1\n"); out != one || code != 1 || !strings.Contains(talk, "onering: stdin:2: not UTF-8") {
+		t.Errorf("exit code %d, %q\n%s", code, out, talk)
+	}
 	// Another template has no memory.
 	out, _, code = chat("1+\n1+\n", "--template", "no")
 	if a, b, _ := strings.Cut(strings.TrimSuffix(out, "\n"), "\n"); code != 0 || a != b {

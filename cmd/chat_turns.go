@@ -59,6 +59,9 @@ func newTurns(c *cobra.Command, chat *conversation) (*turns, error) {
 				fmt.Fprint(c.ErrOrStderr(), "> ")
 			}
 			line, err := readLine(lines)
+			if err != nil && err != io.EOF {
+				err = fmt.Errorf("stdin:%d: %w", t.number+1, err)
+			}
 			if err == nil && t.number == 0 {
 				line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
 			}

@@ -59,10 +59,7 @@ func readLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
 				continue
 			}
 			var row lineOrError[T]
-			// encoding/json would put another character in place of bytes that are none.
-			if !utf8.Valid(line) {
-				row.Err = fmt.Errorf("%s:%d: not UTF-8 (save the file as UTF-8)", name, number)
-			} else if err := json.Unmarshal(line, &row.Row); err != nil {
+			if err := json.Unmarshal(line, &row.Row); err != nil {
 				row.Err = fmt.Errorf("%s:%d: %w", name, number, explainJSON(err))
 			}
 			if !yield(number, row) || row.Err != nil {
@@ -78,10 +75,15 @@ type lineOrError[T any] struct {
 	Err error
 }
 
-var errLongLine = fmt.Errorf("line longer than %d MB", maxLine>>20)
+var (
+	errLongLine = fmt.Errorf("line longer than %d MB", maxLine>>20)
+	// Other bytes would be read as other characters, without a word.
+	errNoText = errors.New("not UTF-8 (save the file as UTF-8)")
+)
 
 // readLine returns the next line without its newline, which the last line need
-// not have. io.EOF means that there is no further line.
+// not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
+// error.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -91,6 +93,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		}
 		line = append(line, part...) // ReadSlice's buffer is reused
 		switch {
+		case (err == nil || err == io.EOF && len(line) > 0) && !utf8.Valid(line):
+			return nil, errNoText
 		case err == nil, err == io.EOF && len(line) > 0:
 			return bytes.TrimRight(line, "\r\n"), nil
 		case !errors.Is(err, bufio.ErrBufferFull):
