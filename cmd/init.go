@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/tokenize"
 	"onering/train"
 )
 
@@ -105,6 +106,9 @@ func (o initOptions) run(c *cobra.Command) error {
 	err = model.Save(o.out, weights, models.SaveOptions{DType: element, Tokenizer: from})
 	if err != nil {
 		return err
+	}
+	if _, err := tokenize.Load(o.out); err != nil && o.tokenizer != "" {
+		slog.Warn("the model works with token ids alone", "tokenizer", from, "reason", err)
 	}
 	n := 0
 	for _, t := range weights.Tensors() {
