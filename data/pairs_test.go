@@ -78,6 +78,13 @@ func TestPromptUnknownCharacter(t *testing.T) {
 	if _, _, err := p.Prompt(Problem{ID: "f.jsonl:3", Text: "naïve"}); err == nil || err.Error() != `data: problem "f.jsonl:3": tokenize: 'ï' in "ïve" is not in the vocabulary` {
 		t.Errorf("error %v", err)
 	}
+	own, err := NewPrompter(chatFolder(t), tokenizeTemplate(t, "ä{problem}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := own.Prompt(Problem{ID: "f.jsonl:3", Text: "naive"}); err == nil || !strings.HasSuffix(err.Error(), `is not in the vocabulary: the template "ä{problem}" writes it; set model.template (--template) to another, such as no`) {
+		t.Errorf("error %v", err)
+	}
 	if _, _, err := p.Prompt(Problem{Text: "plain", Plain: true}); err != nil {
 		t.Error(err)
 	}

@@ -45,7 +45,7 @@ func (p *Prompter) Prompt(q Problem) (text string, ids []int32, err error) {
 		err = fmt.Errorf("its prompt is a list of %d messages, and the template %q takes one text: set model.template (--template) to chat, the template of the model's tokenizer", len(q.Chat.Messages), p.Template.Name)
 	}
 	if err == nil {
-		err = p.Tokenizer.CheckKnown(text)
+		err = p.Template.CheckKnown(p.Tokenizer, text)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("data: problem %q: %w", q.ID, err)

@@ -95,6 +95,19 @@ func (t *Tokenizer) Prompt(around Template, problem string) (text string, ids []
 	return t.EncodeChat(chat)
 }
 
+// CheckKnown is the tokenizer's, of a text that Prompt has made of the template. It says so
+// where the template alone has characters that are not known.
+func (t Template) CheckKnown(tokenizer *Tokenizer, text string) error {
+	err := tokenizer.CheckKnown(text)
+	if err == nil {
+		return nil
+	}
+	if bare, _, failed := tokenizer.Prompt(t, ""); failed == nil && tokenizer.CheckKnown(bare) != nil {
+		return fmt.Errorf("%w: the template %q writes it; set model.template (--template) to another, such as no", err, t.Name)
+	}
+	return err
+}
+
 // Around returns a conversation with the template's system message and arguments where
 // it has none of its own.
 func (t Template) Around(chat Conversation) (Conversation, error) {

@@ -140,7 +140,7 @@ func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
 	}
 	text, prompt, err := t.Prompt(e.template, d.Prompt)
 	if err == nil {
-		err = t.CheckKnown(text)
+		err = e.template.CheckKnown(t, text)
 	}
 	if err != nil {
 		return nil, err
