@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train/rundir"
@@ -186,6 +187,9 @@ func (c *conversation) turn(turns *turns, text string) error {
 		var stop outputError
 		if errors.As(err, &stop) {
 			return stop.error
+		}
+		if errors.Is(err, runtime.ErrLost) {
+			return err
 		}
 		failure := c.failed.add(turns.number, err)
 		line = failedTurn{answer.Turn, answer.Prompt, failure.Error}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/runtime"
 	"onering/sampler"
 	"onering/serve"
 	"onering/serve/openai"
@@ -189,7 +190,8 @@ func (o *serveOptions) serve(ctx context.Context, listener net.Listener, e *engi
 		return err
 	}
 	defer closeModels()
-	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key})
+	answers, err := openai.New(openai.Options{Models: models, MaxTokens: o.most, Queue: o.queue, Key: key,
+		Fatal: func(err error) bool { return errors.Is(err, runtime.ErrLost) }})
 	if err != nil {
 		return err
 	}
@@ -205,16 +207,17 @@ func (o *serveOptions) serve(ctx context.Context, listener net.Listener, e *engi
 		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 	decoding, stopDecoding := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
+	failed, ended := make(chan error, 2), make(chan struct{})
 	go func() {
-		answers.Run(decoding)
+		if err := answers.Run(decoding); err != nil {
+			failed <- err
+		}
 		close(ended)
 	}()
 	defer func() {
 		stopDecoding()
 		<-ended
 	}()
-	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	var names []string
 	for _, m := range models {
@@ -223,7 +226,8 @@ func (o *serveOptions) serve(ctx context.Context, listener net.Listener, e *engi
 	slog.Info("serving", "url", "http://"+listener.Addr().String()+"/v1", "models", names)
 	select {
 	case err := <-failed:
-		return err
+		// What failed with it is still answered.
+		return errors.Join(err, o.stop(server))
 	case <-ctx.Done():
 	}
 	return o.stop(server)

@@ -118,11 +118,14 @@ func (b *Binding) Run() error {
 		}
 		b.checked = true
 	}
+	m := b.s.env.memory
+	if err := m.Check(nil); err != nil {
+		return fmt.Errorf("runtime: program %q: %w", b.s.name, err)
+	}
 	wait, err := b.ready()
 	if err != nil {
-		return err
+		return m.Check(err)
 	}
-	m := b.s.env.memory
 	options := m.runs
 	if wait || b.s.unwaited.Add(1) >= mostUnwaited {
 		options = nil
@@ -131,7 +134,7 @@ func (b *Binding) Run() error {
 	m.do(func() { err = check(C.onering_run(b.s.ptr, options, b.ptr)) })
 	goruntime.KeepAlive(b) // and the Values that it holds, whose memory the run used
 	if err != nil {
-		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), err)
+		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), m.Check(err))
 	}
 	if m.ran != nil {
 		m.ran(b)

@@ -28,6 +28,7 @@ type device struct {
 	cuda    bool
 	standIn bool // see openStandIn
 	grain   int  // of a stand-in
+	lost    int  // after how many calls a stand-in is; 0 is never
 	webgpu  bool
 	id      int // CUDA's number of the GPU; of WebGPU 0 for the fastest, 1 for the most frugal
 }
@@ -45,6 +46,10 @@ func parseDevice(s string) (device, error) {
 		return device{standIn: true}, nil
 	case s == "stand-in:handles":
 		return device{standIn: true, grain: webgpuGrain}, nil
+	case strings.HasPrefix(s, "stand-in:lost:"):
+		if calls, err := strconv.ParseUint(strings.TrimPrefix(s, "stand-in:lost:"), 10, 31); err == nil {
+			return device{standIn: true, lost: int(calls)}, nil
+		}
 	case s == "auto":
 		return device{auto: true}, nil
 	case s == "cuda":

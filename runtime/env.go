@@ -38,6 +38,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"onering/models"
+	"onering/runtime/buffers"
 	"onering/runtime/provision"
 )
 
@@ -78,6 +79,10 @@ func (o Options) threads() int {
 
 // ErrClosed is wrapped by the errors of calls on something that was closed.
 var ErrClosed = errors.New("already closed")
+
+// ErrLost is wrapped by the errors of a device that no longer answers: its driver was reset,
+// or it is gone. What was on it is lost with it.
+var ErrLost = buffers.ErrLost
 
 // An Env is an open ONNX Runtime. It may be used from several goroutines.
 type Env struct {
@@ -146,7 +151,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 func openMemory(o Options, d device) (*memory, error) {
 	switch {
 	case d.standIn:
-		return openStandIn(d.String(), d.grain), nil
+		return openStandIn(d.String(), d.grain, d.lost), nil
 	case d.webgpu:
 		return openWebGPU(d.id)
 	case d.cuda:

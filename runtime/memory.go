@@ -136,6 +136,7 @@ func (heap) Tensor(at unsafe.Pointer, _ int) (unsafe.Pointer, error) { return at
 func (heap) Count(up, down int)                                      {}
 func (heap) Crossed() (up, down int64)                               { return 0, 0 }
 func (heap) Wait() error                                             { return nil }
+func (heap) Check(err error) error                                   { return err }
 func (heap) Close()                                                  {}
 
 func (heap) Upload(to, from unsafe.Pointer, bytes int) error {
@@ -183,9 +184,14 @@ func atOnce(threads, n int, run func(i int)) {
 
 // openStandIn returns a device for tests, whose sessions run on the CPU. With a grain
 // it has handles and no addresses, and graphs move its bytes, as with WebGPU.
-func openStandIn(name string, grain int) *memory {
+// After so many calls it is lost, if lost is above 0.
+func openStandIn(name string, grain, lost int) *memory {
 	m := &memory{name: name, info: host.info, elementwise: elementwiseOnDevice, addsInOrder: true}
 	driver := buffers.StandIn{Grain: grain}
+	if lost > 0 {
+		driver.Calls = new(atomic.Int64)
+		driver.Calls.Store(int64(lost))
+	}
 	if grain == 0 {
 		m.Memory = buffers.New(name, driver, driver, grain)
 		return m

@@ -147,7 +147,7 @@ func TestMemoriesCut(t *testing.T) {
 // TestMirrors: in a memory that aliases, the mirror of an address is the address
 // itself. In others it is host memory that is used again.
 func TestMirrors(t *testing.T) {
-	for _, m := range []*memory{host, openStandIn("stand-in", 0)} {
+	for _, m := range []*memory{host, openStandIn("stand-in", 0, 0)} {
 		at, err := m.Alloc(64, nil)
 		if err != nil {
 			t.Fatal(err)

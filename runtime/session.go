@@ -80,7 +80,11 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 	if len(p.ONNX) == 0 {
 		return nil, fmt.Errorf("runtime: program %q has no graph", p.Name)
 	}
-	env, err := e.acquire()
+	err := e.memory.Check(nil)
+	var env *C.OrtEnv
+	if err == nil {
+		env, err = e.acquire()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}

@@ -87,6 +87,73 @@ func TestDeviceTrains(t *testing.T) {
 	}
 }
 
+// TestDeviceLost: wherever a device stops to answer, a run ends with an error that names it
+// and the remedy, and what it has saved is whole: resumed, it ends with the files of a run
+// that was never cut.
+func TestDeviceLost(t *testing.T) {
+	cpu, env := cpuAndStandIn(t)
+	often := func(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
+	const kind = "dapo"
+	dir, checkpoints := start(t, env, kind, often)
+	want := contents(t, dir)
+	cut := map[int]bool{} // after how many checkpoints
+	for _, calls := range []int{1, 20, 60, 150, 300, 450, 600} {
+		lost, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: fmt.Sprintf("stand-in:lost:%d", calls)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := chaosConfig(kind, filepath.Join(t.TempDir(), "run"))
+		often(&c)
+		log, err := continueRun(lost, c, false)
+		if closed := lost.Close(); closed != nil {
+			t.Error(closed)
+		}
+		if !errors.Is(err, runtime.ErrLost) || !strings.Contains(err.Error(), "stand-in: the device is lost") || !strings.Contains(err.Error(), "--resume") || strings.Contains(log, "halved") {
+			t.Fatalf("lost after %d calls: %v\n%s", calls, err, log)
+		}
+		if _, err := os.Stat(c.Output.Dir); err != nil {
+			continue // before the run had a folder
+		}
+		whole := 0
+		if _, err := os.Stat(filepath.Join(c.Output.Dir, "checkpoints")); err == nil {
+			whole = len(list(t, c.Output.Dir))
+		}
+		cut[whole] = true
+		if _, err := continueRun(env, c, true); err != nil {
+			t.Fatalf("resumed after %d checkpoints: %v", whole, err)
+		}
+		same(t, fmt.Sprintf("lost after %d calls and resumed", calls), contents(t, c.Output.Dir), want)
+	}
+	if len(cut) < 3 || cut[len(checkpoints)] {
+		t.Errorf("runs were cut after %v of %d checkpoints", cut, len(checkpoints))
+	}
+
+	o := train.BenchOptions{Batch: []int{2}, Context: 10, Steps: 100, Rows: 2, Tokens: 20, Prompt: 5, Group: 1, Repeat: 100, Optimizer: "adamw"}
+	for name, bench := range map[string]func(env *runtime.Env, p *train.Policy) error{
+		"decoding": func(env *runtime.Env, p *train.Policy) error { _, err := train.BenchDecode(env, p, o); return err },
+		"training": func(env *runtime.Env, p *train.Policy) error {
+			_, err := train.BenchTrain(t.Context(), env, p, o, true)
+			return err
+		},
+	} {
+		lost, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: "stand-in:lost:90"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy, err := train.OpenPolicyOn(lost, train.Arithmetic, "float32")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bench(lost, policy); !errors.Is(err, runtime.ErrLost) {
+			t.Errorf("bench of %s: %v", name, err)
+		}
+		policy.Close()
+		if err := lost.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestRepeated: on what the tests run on, which with a build tag is a GPU, a second run
 // writes the very files of the first, and so does one whose process is killed and that is
 // resumed.

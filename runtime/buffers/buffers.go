@@ -4,7 +4,13 @@
 // left to differ is a Driver.
 package buffers
 
-import "unsafe"
+import (
+	"errors"
+	"unsafe"
+)
+
+// ErrLost is wrapped by the errors of a device that no longer answers.
+var ErrLost = errors.New("the device is lost: its driver was reset, or it is gone")
 
 // A Memory is the host's memory or a device's.
 //
@@ -34,6 +40,9 @@ type Memory interface {
 	Zero(at unsafe.Pointer, bytes int) error
 	CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error
 	Wait() error
+	// Check returns err, or where something failed and the device no longer answers an
+	// error that wraps ErrLost; from then on that, also for nil and from all other calls.
+	Check(err error) error
 
 	// Tensor returns what ONNX Runtime is given as the address of a tensor. Within an
 	// allocation it may begin at any multiple of its element's size or, if Cuts is

@@ -9,8 +9,7 @@ import (
 
 // A Device is the Memory of a device. It may be used from several goroutines.
 type Device struct {
-	name     string
-	driver   Driver
+	watch
 	mover    Mover
 	grain    int // 0 if buffers have addresses
 	up, down atomic.Int64
@@ -18,10 +17,46 @@ type Device struct {
 	table    table
 }
 
+// A watch finds out that a device is lost.
+type watch struct {
+	name   string
+	driver Driver
+	lost   atomic.Pointer[error] // what Check returns from then on
+}
+
+// Check does what Memory says.
+func (w *watch) Check(err error) error {
+	if lost := w.lost.Load(); lost != nil {
+		return *lost
+	}
+	if err == nil || w.driver.Wait() == nil {
+		return err
+	}
+	lost := fmt.Errorf("%s: %w; resume a run from its newest checkpoint (--resume) and start anything else again, here once the device is back or with another --device: %w", w.name, ErrLost, err)
+	w.lost.CompareAndSwap(nil, &lost)
+	return *w.lost.Load()
+}
+
+func (w *watch) errorf(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", w.name, doing, err)
+}
+
+// do calls f, unless the device is lost.
+func (w *watch) do(f func() error) error {
+	err := w.Check(nil)
+	if err == nil {
+		err = w.Check(f())
+	}
+	return err
+}
+
 // New returns the memory of a device, which errors call name. grain is 0 if the driver
 // has addresses, and else how many bytes its sizes are multiples of.
 func New(name string, driver Driver, mover Mover, grain int) *Device {
-	return &Device{name: name, driver: driver, mover: mover, grain: grain, table: table{name: name, handles: grain > 0, next: firstAddress}}
+	return &Device{watch: watch{name: name, driver: driver}, mover: mover, grain: grain, table: table{name: name, handles: grain > 0, next: firstAddress}}
 }
 
 func (d *Device) Aliases() bool { return false }
@@ -46,7 +81,7 @@ func (d *Device) Alloc(bytes int, edges []int) (unsafe.Pointer, error) {
 		edges = []int{0}
 	}
 	a := &allocation{bytes: bytes}
-	err := d.fill(a, edges)
+	err := d.do(func() error { return d.fill(a, edges) })
 	if err == nil {
 		err = d.table.add(a)
 	}
@@ -143,17 +178,12 @@ func (d *Device) each(doing string, at unsafe.Pointer, bytes int, f func(p Place
 	return nil
 }
 
-func (d *Device) errorf(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %s: %w", d.name, doing, err)
-}
-
 func (d *Device) Upload(to, from unsafe.Pointer, bytes int) error {
-	return d.each("copying to it", to, bytes, func(p Place, done, n int) error {
-		d.Count(n, 0)
-		return d.write(p, unsafe.Slice((*byte)(unsafe.Add(from, done)), n))
+	return d.do(func() error {
+		return d.each("copying to it", to, bytes, func(p Place, done, n int) error {
+			d.Count(n, 0)
+			return d.write(p, unsafe.Slice((*byte)(unsafe.Add(from, done)), n))
+		})
 	})
 }
 
@@ -174,37 +204,45 @@ func (d *Device) write(p Place, from []byte) error {
 }
 
 func (d *Device) Download(to, from unsafe.Pointer, bytes int) error {
-	return d.each("copying from it", from, bytes, func(p Place, done, n int) error {
-		d.Count(0, n)
-		into := unsafe.Slice((*byte)(unsafe.Add(to, done)), n)
-		if !d.Cuts() || p.First == 0 {
-			return d.driver.Read(into, p)
-		}
-		start := p
-		start.First = 0
-		whole := make([]byte, p.First+n)
-		err := d.driver.Read(whole, start)
-		copy(into, whole[p.First:])
-		return err
+	return d.do(func() error {
+		return d.each("copying from it", from, bytes, func(p Place, done, n int) error {
+			d.Count(0, n)
+			return d.read(unsafe.Slice((*byte)(unsafe.Add(to, done)), n), p)
+		})
 	})
+}
+
+// read copies from a buffer, in a driver with handles from its beginning on.
+func (d *Device) read(to []byte, p Place) error {
+	if !d.Cuts() || p.First == 0 {
+		return d.driver.Read(to, p)
+	}
+	start := p
+	start.First = 0
+	whole := make([]byte, p.First+len(to))
+	err := d.driver.Read(whole, start)
+	copy(to, whole[p.First:])
+	return err
 }
 
 func (d *Device) Zero(at unsafe.Pointer, bytes int) error {
 	const doing = "clearing its memory"
 	var places []Place
 	var sizes []int
-	err := d.each(doing, at, bytes, func(p Place, _, n int) error {
-		if d.Cuts() && (p.First != 0 || n%4 != 0) {
-			d.Count(n, 0)
-			return d.write(p, make([]byte, n))
+	return d.do(func() error {
+		err := d.each(doing, at, bytes, func(p Place, _, n int) error {
+			if d.Cuts() && (p.First != 0 || n%4 != 0) {
+				d.Count(n, 0)
+				return d.write(p, make([]byte, n))
+			}
+			places, sizes = append(places, p), append(sizes, n)
+			return nil
+		})
+		if err != nil || len(places) == 0 {
+			return err
 		}
-		places, sizes = append(places, p), append(sizes, n)
-		return nil
+		return d.errorf(doing, d.mover.Zero(places, sizes))
 	})
-	if err != nil || len(places) == 0 {
-		return err
-	}
-	return d.errorf(doing, d.mover.Zero(places, sizes))
 }
 
 func (d *Device) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
@@ -232,7 +270,9 @@ func (d *Device) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
 			return err
 		}
 	}
-	return d.errorf("copying within it", d.mover.CopyRuns(targets, sources, some))
+	return d.do(func() error { return d.errorf("copying within it", d.mover.CopyRuns(targets, sources, some)) })
 }
 
-func (d *Device) Wait() error { return d.errorf("computing", d.driver.Wait()) }
+func (d *Device) Wait() error {
+	return d.do(func() error { return d.errorf("computing", d.driver.Wait()) })
+}

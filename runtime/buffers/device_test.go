@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 )
@@ -202,3 +203,39 @@ func TestDeviceFreesOnce(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// A device that no longer answers is found out by what fails first, and is not asked again;
+// one that only fails at something goes on.
+func TestDeviceLost(t *testing.T) {
+	for _, grain := range []int{0, 16} {
+		left := new(atomic.Int64)
+		left.Store(100)
+		driver := &counted{StandIn: StandIn{grain, left}, limit: 1}
+		d := New("test:0", driver, driver, grain)
+		at, err := d.Alloc(64, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Alloc(64, nil); err == nil || errors.Is(err, ErrLost) || d.Wait() != nil {
+			t.Errorf("grain %d: a full memory: %v", grain, err)
+		}
+		var spare [64]byte
+		p := unsafe.Pointer(&spare[0])
+		left.Store(0)
+		lost := d.Upload(at, p, 64)
+		calls := left.Load()
+		for name, err := range map[string]error{
+			"an upload": lost, "a download": d.Download(p, at, 64), "clearing": d.Zero(at, 64), "waiting": d.Wait(), "an allocation": second(d.Alloc(64, nil)),
+			"runs": d.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, Runs{To: 32, Width: 16, Count: 1}), "a run": d.Check(nil), "a run that failed": d.Check(errors.New("as well")),
+		} {
+			if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "test:0: ") || !strings.Contains(err.Error(), "was reset") || !strings.Contains(err.Error(), "--resume") {
+				t.Errorf("grain %d: %s: %v", grain, name, err)
+			}
+		}
+		if left.Load() != calls {
+			t.Errorf("grain %d: the device was asked %d times after it was lost", grain, calls-left.Load())
+		}
+		d.Free(at)
+		d.Close()
+	}
+}

@@ -1,15 +1,29 @@
 package buffers
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"unsafe"
 )
 
 // StandIn is a Driver and a Mover for tests. Its buffers are the host's memory, so sessions on the
 // CPU can run on it, but Go code reaches them as if they were a GPU's. New buffers are
 // full of NaN. With a grain it has handles, refuses what these need not do, and Spills.
-type StandIn struct{ Grain int }
+// Where Calls is not nil it counts down, and at zero the device is lost.
+type StandIn struct {
+	Grain int
+	Calls *atomic.Int64
+}
+
+// call returns an error if the device is lost.
+func (s StandIn) call() error {
+	if s.Calls != nil && s.Calls.Add(-1) < 0 {
+		return errors.New("the stand-in was reset")
+	}
+	return nil
+}
 
 func (s StandIn) Alloc(bytes int) (unsafe.Pointer, error) {
 	words := make([]uint64, (bytes+7)/8)
@@ -17,7 +31,7 @@ func (s StandIn) Alloc(bytes int) (unsafe.Pointer, error) {
 	for i := range words {
 		words[i] = nan<<32 | nan
 	}
-	return unsafe.Pointer(unsafe.SliceData(words)), nil
+	return unsafe.Pointer(unsafe.SliceData(words)), s.call()
 }
 
 // Free does nothing: the garbage collector frees what the Device forgets.
@@ -28,7 +42,7 @@ func (s StandIn) at(p Place, n int) ([]byte, error) {
 	if n < 0 || p.First < 0 || p.First+n > p.Bytes || s.Grain > 0 && p.First != 0 {
 		return nil, fmt.Errorf("%d bytes at %d of a buffer of %d", n, p.First, p.Bytes)
 	}
-	return unsafe.Slice((*byte)(p.Address()), n), nil
+	return unsafe.Slice((*byte)(p.Address()), n), s.call()
 }
 
 func (s StandIn) Write(to Place, from []byte) error {
@@ -44,7 +58,9 @@ func (s StandIn) Write(to Place, from []byte) error {
 
 func (s StandIn) Read(to []byte, from Place) error {
 	data, err := s.at(from, len(to))
-	copy(to, data)
+	if err == nil {
+		copy(to, data)
+	}
 	return err
 }
 
@@ -82,5 +98,5 @@ func (s StandIn) Spill(p Place, bytes int) {
 	}
 }
 
-func (StandIn) Wait() error { return nil }
-func (StandIn) Close()      {}
+func (s StandIn) Wait() error { return s.call() }
+func (StandIn) Close()        {}

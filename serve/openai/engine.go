@@ -31,10 +31,26 @@ type engine struct {
 
 	most int64 // samples that may be in the works
 	held atomic.Int64
+
+	fatal  func(error) bool // may be nil
+	failed error            // an error of a call that ends the engine
 }
 
-// run decodes until ctx ends, and then ends what is being answered.
-func (e *engine) run(ctx context.Context) {
+// watched is a call whose error is the engine's, too, if it is fatal.
+func (e *engine) watched(c *sampler.Call) *sampler.Call {
+	tell := c.Failed
+	c.Failed = func(err error) {
+		if e.fatal != nil && e.fatal(err) {
+			e.failed = err
+		}
+		tell(err)
+	}
+	return c
+}
+
+// run decodes until ctx ends or a call has failed by an error that is fatal, and then ends
+// what is being answered. It returns that error.
+func (e *engine) run(ctx context.Context) error {
 	defer close(e.ended)
 	defer func() {
 		for _, m := range e.models {
@@ -47,7 +63,7 @@ func (e *engine) run(ctx context.Context) {
 			case do := <-e.commands:
 				do()
 			case <-ctx.Done():
-				return
+				return nil
 			}
 		}
 		for more := true; more; {
@@ -55,7 +71,7 @@ func (e *engine) run(ctx context.Context) {
 			case do := <-e.commands:
 				do()
 			case <-ctx.Done():
-				return
+				return nil
 			default:
 				more = false
 			}
@@ -63,6 +79,9 @@ func (e *engine) run(ctx context.Context) {
 		busy = false
 		for _, m := range e.models {
 			busy = m.live.Step() || busy
+		}
+		if e.failed != nil {
+			return e.failed
 		}
 	}
 }
@@ -154,7 +173,7 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 	var refused error
 	err = e.do(ctx, func() {
 		for i, c := range calls {
-			if refused = m.live.Add(c); refused != nil {
+			if refused = m.live.Add(e.watched(c)); refused != nil {
 				for _, c := range calls[:i] {
 					m.live.Cancel(c)
 				}

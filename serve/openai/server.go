@@ -29,6 +29,8 @@ type Options struct {
 	Queue int
 	// Key is what clients have to send; "" is no key.
 	Key string
+	// Fatal reports whether an error of a request ends the Server; nil means none does.
+	Fatal func(error) bool
 
 	patience time.Duration // 0 is the usual one
 }
@@ -63,12 +65,13 @@ func New(o Options) (*Server, error) {
 	if len(names) == 0 {
 		return nil, errors.New("openai: there is no model")
 	}
-	e := &engine{models: o.Models, commands: make(chan func()), ended: make(chan struct{}), most: int64(most)}
+	e := &engine{models: o.Models, commands: make(chan func()), ended: make(chan struct{}), most: int64(most), fatal: o.Fatal}
 	return &Server{Options: o, engine: e, started: time.Now()}, nil
 }
 
-// Run decodes until ctx ends; what is not answered by then fails.
-func (s *Server) Run(ctx context.Context) { s.engine.run(ctx) }
+// Run decodes until ctx ends, or an error that is Fatal, which it returns; what is not
+// answered by then fails.
+func (s *Server) Run(ctx context.Context) error { return s.engine.run(ctx) }
 
 // maxBody is the most bytes of a request.
 const maxBody = 4 << 20

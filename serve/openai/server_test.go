@@ -623,3 +623,45 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// TestFatal: an error that is fatal answers the request that met it, ends the Server with
+// that error and refuses what comes later; others end only what they are about.
+func TestFatal(t *testing.T) {
+	d := newFake(2, 50)
+	d.gate = make(chan bool, 4)
+	template, err := tokenize.ParseTemplate("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fatal := false
+	s, err := New(Options{
+		MaxTokens: 20, Queue: 2, Models: []*Model{{Name: "base", Tokenizer: tokenizer(t), Template: template, EOS: []int32{0}, Vocab: 31, Decoder: d}},
+		Fatal: func(err error) bool { return fatal && strings.Contains(err.Error(), "the device is gone") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(t.Context()) }()
+	web := httptest.NewServer(s.Handler())
+	defer web.Close()
+	x := &tester{T: t, url: web.URL, server: s, decoder: d}
+	const request = `{"prompt": [1, 2], "max_tokens": 5, "seed": 1}`
+	d.gate <- false
+	if status, body := x.ask("POST", "/v1/completions", request); status != 500 || !bytes.Contains(body, []byte("the device is gone")) {
+		t.Errorf("status %d, %s", status, body)
+	}
+	if err := s.engine.do(t.Context(), func() { fatal = true }); err != nil {
+		t.Fatalf("an error that is not fatal: %v", err)
+	}
+	d.gate <- false
+	if status, body := x.ask("POST", "/v1/completions", request); status != 500 || !bytes.Contains(body, []byte("the device is gone")) {
+		t.Errorf("status %d, %s", status, body)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the device is gone") {
+		t.Errorf("the server ends with %v", err)
+	}
+	if status, body := x.ask("POST", "/v1/completions", request); status != 503 {
+		t.Errorf("later: status %d, %s", status, body)
+	}
+}

@@ -97,8 +97,8 @@ func KeptBytes(g models.Geometry, parameters int) int {
 // isOutOfMemory says whether an error is that an allocation failed, or that a buffer would
 // be too large. ONNX Runtime has no error code for that, so its text decides.
 func isOutOfMemory(err error) bool {
-	if err == nil || errors.Is(err, runtime.ErrTooLarge) {
-		return err != nil
+	if err == nil || errors.Is(err, runtime.ErrLost) || errors.Is(err, runtime.ErrTooLarge) {
+		return errors.Is(err, runtime.ErrTooLarge)
 	}
 	text := err.Error()
 	for _, sign := range []string{"Failed to allocate memory", "bad_alloc", "bad allocation", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"} {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/memory"
 	"onering/train/ranks"
@@ -179,7 +180,8 @@ func (s *Saver) Stop(at Position, err error) error {
 	if errors.As(err, &half) {
 		return fmt.Errorf("%w; its weights are those of no step: resume from the last checkpoint", err)
 	}
-	wanted, failed := s.ranks.Decide(s.saved != at && (at.Step > 0 || at.Next == ToLearn))
+	lost := errors.Is(err, runtime.ErrLost) // with the weights that would be saved
+	wanted, failed := s.ranks.Decide(!lost && s.saved != at && (at.Step > 0 || at.Next == ToLearn))
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
