@@ -27,8 +27,8 @@ type buffer struct {
 // buffer returns an empty buffer in the memory of e.
 func (e *Env) buffer(d models.DType) buffer { return buffer{memory: e.memory, dtype: d} }
 
-// hostBuffer returns an empty buffer in the host's memory. ONNX Runtime copies it
-// to a device at every run. Use it for a few numbers that change before each run.
+// hostBuffer returns an empty buffer in the host's memory. A run on a device copies it there
+// first, unless it is little and has not changed. Use it for a few numbers.
 func hostBuffer(d models.DType) buffer { return buffer{memory: host, dtype: d} }
 
 // zeros returns a buffer with memory for n elements, all zero.
@@ -72,7 +72,11 @@ func (b *buffer) of(shape ...int64) (*Value, error) {
 	}
 	if b.at == nil || b.capacity < n {
 		b.close()
-		if err := b.allocate(n+n/8, nil); err != nil {
+		room := n + n/8
+		if most := b.memory.largest; most > 0 && int64(b.bytes(room)) > most {
+			room = n // kernels are given the whole buffer, not only the tensor
+		}
+		if err := b.allocate(room, nil); err != nil {
 			return nil, fmt.Errorf("runtime: a buffer of shape %v on %s: %w", shape, b.memory, err)
 		}
 	}

@@ -41,7 +41,9 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 	if g.MaxPositions > 0 && maxTokens > g.MaxPositions {
 		return nil, fmt.Errorf("runtime: %d tokens a sequence (prompt and response) exceed the model's max_position_embeddings of %d", maxTokens, g.MaxPositions)
 	}
-	if err := CheckBuffers(e.Device(), CacheBuffer(g, slots, maxTokens)); err != nil {
+	rows := CacheBuffer(g, slots, maxTokens)
+	rows.Setting, rows.Otherwise = "the slots (rollout.slots, --slots)", "take shorter prompts and responses (rollout.max_new_tokens, --context)"
+	if err := CheckBuffers(e.Device(), rows); err != nil {
 		return nil, err
 	}
 	d := &Decoder{

@@ -164,7 +164,7 @@ func TestMirrors(t *testing.T) {
 }
 
 // TestBuffersReuse: the same shape again allocates nothing, and a smaller shape uses
-// the same memory. Asking for elements of another type is a bug and panics.
+// the same memory. Room to grow makes no buffer larger than a kernel takes. Asking for elements of another type is a bug and panics.
 func TestBuffersReuse(t *testing.T) {
 	openOn(t, "cpu")
 	b := hostBuffer(models.F32)
@@ -188,6 +188,16 @@ func TestBuffersReuse(t *testing.T) {
 	small, _, err := sized[float32](&b, 3)
 	if err != nil || len(small) != 3 || &small[0] != &big[0] {
 		t.Errorf("a smaller shape: %d elements, %v", len(small), err)
+	}
+	for most, want := range map[int64]int{0: 900, 900 * 4: 900, 899 * 4: 800} {
+		m := openStandIn("stand-in", 0, 0)
+		m.largest = most
+		b := buffer{memory: m, dtype: models.F32}
+		if _, err := b.of(800); err != nil || b.capacity != want {
+			t.Errorf("where a kernel takes %d bytes, a buffer of 800 numbers has room for %d, want %d: %v", most, b.capacity, want, err)
+		}
+		b.close()
+		m.close()
 	}
 	defer func() {
 		if recover() == nil {

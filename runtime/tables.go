@@ -82,8 +82,8 @@ func (a *angles) length() int {
 	return int(a.sin.value.shape[0])
 }
 
-// fill makes the angles of n positions at the frequencies of a Geometry. It computes them in float32, as the models
-// of Hugging Face do.
+// fill makes the angles of n positions at the frequencies of a Geometry. It computes them
+// in float32, as the models of Hugging Face do.
 func (a *angles) fill(n int, frequencies []float32) error {
 	half := len(frequencies)
 	cos, _, err := sized[float32](&a.cos, int64(n), int64(half))

@@ -1,5 +1,6 @@
-// Package moves builds the graphs that copy and clear memory of a device whose
-// provider has copies of whole buffers only.
+// Package moves builds what a device needs whose provider has copies of whole buffers only,
+// and where each run and each copy is dear: graphs that copy and clear its memory, and forms
+// of other graphs with fewer inputs, outputs and runs.
 package moves
 
 import (
