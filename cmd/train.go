@@ -446,7 +446,7 @@ func checkVacant(dir, remedy string) error {
 // writeRun makes the run folder and writes run.toml.
 func writeRun(dir string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
+		return fmt.Errorf("the run folder: %w; choose another with --out", err)
 	}
 	return models.WriteFile(filepath.Join(dir, "run.toml"), func(w io.Writer) error {
 		_, err := w.Write(text)

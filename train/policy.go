@@ -332,14 +332,13 @@ func Unpacked(path string) (dir string, remove func(), err error) {
 // unpack writes an embedded folder to the disk.
 func unpack(files fs.FS) (string, error) {
 	dir, err := os.MkdirTemp("", "onering-")
-	if err != nil {
-		return "", fmt.Errorf("train: unpacking the embedded model: %w", err)
-	}
-	if err := os.CopyFS(dir, files); err != nil {
+	if err == nil {
+		if err = os.CopyFS(dir, files); err == nil {
+			return dir, nil
+		}
 		os.RemoveAll(dir)
-		return "", fmt.Errorf("train: unpacking the embedded model: %w", err)
 	}
-	return dir, nil
+	return "", fmt.Errorf("train: unpacking the embedded model: %w; set TMPDIR to a folder that can be written", err)
 }
 
 // NeedTokenizer returns an error if the folder has no tokenizer.
