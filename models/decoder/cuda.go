@@ -94,10 +94,13 @@ func (a Architecture) maskAfter(pos, places *graph.Node) *graph.Node {
 
 // padLast is x with zeros that make its last axis width.
 func (a Architecture) padLast(x *graph.Node, width int) *graph.Node {
-	if a.forGPU() {
+	g, last := x.Graph(), len(x.Shape())-1
+	switch {
+	case x.Shape()[last].N == width:
+		return x
+	case a.forGPU():
 		return graph.PadLast(x, width)
 	}
-	g, last := x.Graph(), len(x.Shape())-1
 	return graph.Pad(x, g.Ints(0), g.Ints(int64(width-x.Shape()[last].N)), last, graph.Dims(width)[0])
 }
 

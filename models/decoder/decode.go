@@ -48,8 +48,8 @@ func wide(form models.Form, x, w, b *graph.Node) *graph.Node {
 // cos, sin [P,K/2]; the weights, qkv fused; the caches
 // past_key.i and past_value.i [B,G,S,K]. Outputs: hidden [B,D], the normed
 // state of the last tokens, and the caches, onto the inputs' buffers. Where K
-// is no multiple of 16, the caches have CacheWidth instead. There, and where
-// Compute is of 16 bits, pos int64 [B*T,1] is an input too.
+// is no multiple of 16, the caches have CacheWidth instead. Where Compute is of
+// 16 bits, pos int64 [B*T,1] is an input too.
 //
 // In float32 for CUDA, and for WebGPU, there is no operator for it: pos and mask [T,T], that of
 // Layer, come in place of seqlens, total and the caches past_key.i and
@@ -69,33 +69,49 @@ type decoding struct{ Architecture }
 // groupQuery is attention by ONNX Runtime's own operator GroupQueryAttention.
 func (a decoding) groupQuery(g *graph.Graph, ids, x, cos, sin *graph.Node) attention {
 	seqlens, total := g.Input(ports.CacheLengths, onnx.Int32, graph.Dims("B")), g.Input(ports.CacheTotal, onnx.Int32, graph.Dims())
-	wide, all, scale := a.cacheWidth(), a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
-	if wide == a.HeadDim && a.compute() == models.F32 {
+	all, scale := a.Heads+2*a.KVHeads, 1/math.Sqrt(float64(a.HeadDim))
+	operator := func(qkv *graph.Node, past graph.Cache, cos, sin *graph.Node) (*graph.Node, []graph.Cache) {
+		if a.cacheWidth() != a.HeadDim {
+			qkv = a.padHeads(qkv, all, all*a.cacheWidth())
+		}
+		o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past, seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
+		return a.cutHeads(o), []graph.Cache{now}
+	}
+	if a.compute() == models.F32 {
+		cos, sin = a.padLast(cos, a.cacheWidth()/2), a.padLast(sin, a.cacheWidth()/2)
 		return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
-			cos, sin := cos, sin
 			if !a.turns(layer) {
-				cos, sin = nil, nil
+				return operator(qkv, past[0], nil, nil)
 			}
-			o, now := graph.GroupQueryAttention(graph.Rows(qkv, ids), past[0], seqlens, total, cos, sin, a.Heads, a.KVHeads, scale)
-			return graph.Reshape(o, -1, a.Heads*a.HeadDim), []graph.Cache{now}
+			return operator(qkv, past[0], cos, sin)
 		}
 	}
-	// The operator would turn 16-bit heads by 16-bit angles, and wants heads of
-	// a multiple of 16: they are turned before it, and padded with zeros, which
-	// change no score.
+	// The operator would turn 16-bit heads by 16-bit angles, so they are turned before it.
 	pos := g.Input(ports.Positions, onnx.Int64, graph.Dims(x.Shape()[0], 1))
 	return func(layer int, qkv *graph.Node, past []graph.Cache) (*graph.Node, []graph.Cache) {
 		parts := graph.Split(widen(qkv), 1, (a.Heads+a.KVHeads)*a.HeadDim, a.KVHeads*a.HeadDim)
 		qkv = graph.Concat(1, a.turn(layer, parts[0], pos, cos, sin), parts[1])
-		if wide != a.HeadDim {
-			qkv = graph.Reshape(a.padLast(graph.Reshape(qkv, -1, all, a.HeadDim), wide), -1, all*wide)
-		}
-		o, now := graph.GroupQueryAttention(graph.Rows(a.narrow(qkv), ids), past[0], seqlens, total, nil, nil, a.Heads, a.KVHeads, scale)
-		if wide != a.HeadDim {
-			o = graph.Slice(graph.Reshape(o, -1, a.Heads, wide), g.Ints(0), g.Ints(int64(a.HeadDim)), 2, a.HeadDim)
-		}
-		return graph.Reshape(o, -1, a.Heads*a.HeadDim), []graph.Cache{now}
+		return operator(a.narrow(qkv), past[0], nil, nil)
 	}
+}
+
+// padHeads is n heads x [N,n*K] as heads of the cache's width, [N,sizes]. Zeros, which
+// change no score, stand behind each half of a head, so that the rotary embedding, which
+// turns the halves against each other, may come before or after.
+func (a decoding) padHeads(x *graph.Node, n int, sizes ...int) *graph.Node {
+	if a.cacheWidth() != a.HeadDim {
+		x = a.padLast(graph.Reshape(x, -1, n*2, a.HeadDim/2), a.cacheWidth()/2)
+	}
+	return graph.Reshape(x, append([]int{-1}, sizes...)...)
+}
+
+// cutHeads is x, all queries' heads as padHeads pads them, without the zeros: [N,H*K].
+func (a decoding) cutHeads(x *graph.Node) *graph.Node {
+	if half := a.HeadDim / 2; a.cacheWidth() != a.HeadDim {
+		g := x.Graph()
+		x = graph.Slice(graph.Reshape(x, -1, a.Heads*2, a.cacheWidth()/2), g.Ints(0), g.Ints(int64(half)), 2, half)
+	}
+	return graph.Reshape(x, -1, a.Heads*a.HeadDim)
 }
 
 // Decode builds the graph that computes one more token for each row.
@@ -129,8 +145,8 @@ func (a Architecture) Decode(form models.Form) (models.Program, error) {
 }
 
 // DecodeMany builds Decode for many rows: attention is the operator GroupQueryAttention,
-// which reads of each row what it has. It takes what Decode takes in 16 bits, and pos only
-// where K is no multiple of 16. There is one for the CPU in float32 alone.
+// which reads of each row what it has. It takes what Decode takes in 16 bits, but not pos.
+// There is one for the CPU in float32 alone.
 func (a Architecture) DecodeMany(form models.Form) (models.Program, error) {
 	if a.forGPU() {
 		return models.Program{}, fmt.Errorf("decoder: decoding in %v for provider %d has no graph for many rows", a.compute(), a.Provider)
@@ -219,28 +235,18 @@ func (a decoding) partInputs(g *graph.Graph, pos *graph.Node, part, parts int) p
 // attendTo is the attention of rows q [B,H*K] to a part of the cache, with their own
 // k and v [B,G*K], which are put there.
 func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node) (*graph.Node, graph.Cache) {
-	heads := func(x *graph.Node, sizes ...int) *graph.Node { // [B,n*K] -> [B,...,CacheWidth]
-		x = graph.Reshape(x, append(append([]int{-1}, sizes...), a.HeadDim)...)
-		if a.cacheWidth() != a.HeadDim {
-			x = a.padLast(x, a.cacheWidth())
-		}
-		return x
-	}
 	now := graph.Cache{
-		K: graph.ScatterRows(past.K, in.at, heads(k, a.KVHeads)),
-		V: graph.ScatterRows(past.V, in.at, heads(v, a.KVHeads)),
+		K: graph.ScatterRows(past.K, in.at, a.padHeads(k, a.KVHeads, a.KVHeads, a.cacheWidth())),
+		V: graph.ScatterRows(past.V, in.at, a.padHeads(v, a.KVHeads, a.KVHeads, a.cacheWidth())),
 	}
 	if a.Provider == models.CPU {
 		return a.attendByRows(in, now, q), now
 	}
 	// The heads of a group are rows of one product with their keys.
-	s := graph.MatMul(heads(widen(q), a.KVHeads, a.Heads/a.KVHeads), widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim)))
+	q = a.padHeads(widen(q), a.Heads, a.KVHeads, a.Heads/a.KVHeads, a.cacheWidth())
+	s := graph.MatMul(q, widen(now.K), false, true, 1/math.Sqrt(float64(a.HeadDim)))
 	o := graph.MatMul(graph.Softmax(graph.Add(s, in.mask)), widen(now.V), false, false, 1)
-	if a.cacheWidth() != a.HeadDim {
-		g := o.Graph()
-		o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 3, a.HeadDim)
-	}
-	return a.narrow(graph.Reshape(o, -1, a.Heads*a.HeadDim)), now
+	return a.narrow(a.cutHeads(o)), now
 }
 
 // attendByRows is attendTo for a CPU: each head is a row alone of products with the
@@ -248,18 +254,10 @@ func (a decoding) attendTo(in partInputs, past graph.Cache, q, k, v *graph.Node)
 func (a decoding) attendByRows(in partInputs, now graph.Cache, q *graph.Node) *graph.Node {
 	width, rows := a.cacheWidth(), a.Heads/a.KVHeads
 	q = graph.Mul(q, q.Graph().Scalar(1/math.Sqrt(float64(a.HeadDim))))
-	q = graph.Reshape(q, -1, a.KVHeads, rows, 1, a.HeadDim)
-	if width != a.HeadDim {
-		q = a.padLast(q, width)
-	}
+	q = a.padHeads(q, a.Heads, a.KVHeads, rows, 1, width)
 	shared := func(x *graph.Node) *graph.Node { return graph.Reshape(x, 0, a.KVHeads, 1, -1, width) } // [B,G,1,S,K]
 	s := graph.RowProducts(q, shared(now.K), true)
-	o := graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(in.mask, 0, 1, 1, 1, -1))), shared(now.V), false)
-	if width != a.HeadDim {
-		g := o.Graph()
-		o = graph.Slice(o, g.Ints(0), g.Ints(int64(a.HeadDim)), 4, a.HeadDim)
-	}
-	return graph.Reshape(o, -1, a.Heads*a.HeadDim)
+	return a.cutHeads(graph.RowProducts(graph.Softmax(graph.Add(s, graph.Reshape(in.mask, 0, 1, 1, 1, -1))), shared(now.V), false))
 }
 
 // turn is the rotary embedding of a layer, where it has one, for the heads x

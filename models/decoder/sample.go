@@ -112,10 +112,10 @@ func (a sampling) draw(e, uniforms *graph.Node) *graph.Node {
 	}
 	u := graph.Reshape(graph.Cast(uniforms, onnx.Double), -1, 1)
 	if blocks == 1 {
-		token, _ := a.first(graph.CumSum(graph.Cast(e, onnx.Double), -1, false), graph.Mul(u, graph.Cast(graph.ReduceSum(e, -1), onnx.Double)))
+		running := graph.CumSum(graph.Cast(e, onnx.Double), -1, false)
+		token, _ := a.first(running, graph.Mul(u, a.total(running)))
 		return token
 	}
-
 	sums := graph.Cast(graph.Reshape(graph.ReduceSum(cells, -1), -1, blocks), onnx.Double)
 	running := graph.CumSum(sums, -1, false)
 	block, rest := a.first(running, graph.Mul(u, a.total(running)))

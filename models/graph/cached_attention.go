@@ -79,6 +79,9 @@ func Rows(x, ids *Node) *Node {
 		fail("Rows: %v has no row for each of ids %v", x.shape, ids.shape)
 	}
 	x.fixed("Rows", "the operand", 1)
+	if tokens := ids.shape[1]; tokens.Letters == "" {
+		return Reshape(x, -1, tokens.N, x.shape[1].N)
+	}
 	if x.g.stock {
 		return reshapeLike(x, beside(Reshape(Cast(ids, onnx.Float), 0, 0, 1), 0, x.shape[1].N))
 	}
