@@ -358,7 +358,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t team, re
 	defer bar.finish()
 	bar.set(int64(have), int64(want))
 	evaluator := eval.Evaluator{
-		Decoder: decoder, Prompter: x.prompter, EOS: policy.Model.EOS, Reward: x.rule,
+		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: policy.Model.EOS, Reward: x.rule,
 		Progress: func(int) { bar.add(1) },
 	}
 	if t.Size() > 1 {

@@ -12,7 +12,7 @@ import (
 
 // An Evaluator samples the responses to suites and grades them.
 type Evaluator struct {
-	Decoder  sampler.Decoder
+	Decoders sampler.Lanes
 	Prompter *data.Prompter
 	EOS      []int32 // the tokens that end a response
 	Reward   reward.Reward
@@ -50,19 +50,15 @@ func (e *UngradedError) Error() string {
 // graded, so those that were graded stay if there is an error or ctx ends. What a
 // response is depends on the settings, the problem's text and the number of the
 // sample alone, and not on the number of slots or on the responses that are there
-// already. That takes one slot of the decoder (see sampler.Invariant), unless it
+// already. That takes one slot of each decoder (see sampler.Invariant), unless it
 // has only one.
 //
 // A problem whose prompt leaves no room in a slot counts as truncated. A response
 // that the reward skips stays missing, and the error is an *UngradedError.
 func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Responses) error {
-	d := e.Decoder
-	if d.Slots() > 1 {
-		invariant := sampler.NewInvariant(d)
-		defer invariant.Close()
-		d = invariant
-	}
-	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: d.MaxTokens()}
+	lanes, done := e.Decoders.Invariant()
+	defer done()
+	w := wanted{Evaluator: e, suites: suites, responses: responses, maxTokens: lanes.Decoders[0].MaxTokens()}
 	if err := w.list(); err != nil {
 		return err
 	}
@@ -81,7 +77,7 @@ func (e Evaluator) Evaluate(ctx context.Context, suites []Suite, responses *Resp
 		Stops: e.Prompter.Template.Stops, Text: func() sampler.TextDecoder { return t.NewDecoder() },
 	}
 	g := reward.Grader{Reward: e.Reward, Journal: e.Journal, Decode: func(ids []int32) string { return t.Decode(ids, true) }}
-	if _, err := g.Sample(ctx, d, o, w.tasks, w.add); err != nil {
+	if _, err := g.Sample(ctx, lanes, o, w.tasks, w.add); err != nil {
 		return err
 	}
 	if w.ungraded.Count > 0 {

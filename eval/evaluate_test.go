@@ -63,7 +63,7 @@ func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *e
 
 // evaluate samples and grades what r lacks.
 func (e *evaluator) evaluate(ctx context.Context, d sampler.Decoder, r *eval.Responses, progress func(int)) error {
-	x := eval.Evaluator{Decoder: d, Prompter: e.prompter, EOS: e.policy.Model.EOS, Reward: e.reward, Progress: progress}
+	x := eval.Evaluator{Decoders: sampler.Lane(d), Prompter: e.prompter, EOS: e.policy.Model.EOS, Reward: e.reward, Progress: progress}
 	return x.Evaluate(ctx, e.suites, r)
 }
 

@@ -56,7 +56,7 @@ func (g Graded) Truncated() bool { return g.Finish == sampler.Length }
 //
 // An error of the reward or of done ends the sampling. When ctx ends, the reward
 // is still given the responses that have ended before.
-func (g Grader) Sample(ctx context.Context, d sampler.Decoder, o sampler.Options, tasks []Task, done func(Graded) error) (sampler.Stats, error) {
+func (g Grader) Sample(ctx context.Context, lanes sampler.Lanes, o sampler.Options, tasks []Task, done func(Graded) error) (sampler.Stats, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex // held for failed and done
@@ -86,7 +86,7 @@ func (g Grader) Sample(ctx context.Context, d sampler.Decoder, o sampler.Options
 		})
 	}
 	groups := make([][]sampler.Response, len(tasks))
-	_, stats, err := sampler.Sample(ctx, d, o, requests, func(r sampler.Response) {
+	_, stats, err := lanes.Sample(ctx, o, requests, func(r sampler.Response) {
 		if !g.Together {
 			queue <- []sampler.Response{r}
 			return

@@ -92,7 +92,7 @@ func TestSample(t *testing.T) {
 			r := &rule{score: byLength}
 			var got [problems][samples]reward.Graded
 			count := 0
-			stats, err := reward.Grader{Reward: r, Decode: letters, Together: together}.Sample(t.Context(), coins{slots}, options, tasks(problems, samples), func(g reward.Graded) error {
+			stats, err := reward.Grader{Reward: r, Decode: letters, Together: together}.Sample(t.Context(), sampler.Lane(coins{slots}), options, tasks(problems, samples), func(g reward.Graded) error {
 				got[g.Request][g.Sample] = g
 				count++ // calls never overlap: the race detector would see it
 				return nil
@@ -163,7 +163,7 @@ func TestSampleFails(t *testing.T) {
 		}, "not graded, but its value is 1"},
 	} {
 		done := 0
-		_, err := reward.Grader{Reward: &rule{score: tt.score}, Decode: letters, Together: true}.Sample(t.Context(), coins{2}, options, tasks(1, 2), func(reward.Graded) error { done++; return nil })
+		_, err := reward.Grader{Reward: &rule{score: tt.score}, Decode: letters, Together: true}.Sample(t.Context(), sampler.Lane(coins{2}), options, tasks(1, 2), func(reward.Graded) error { done++; return nil })
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), `reward: problem "p0": `) || done > 0 {
 			t.Errorf("%s: %v after %d responses, want %q", tt.name, err, done, tt.want)
 		}
@@ -171,7 +171,7 @@ func TestSampleFails(t *testing.T) {
 			t.Errorf("%v does not wrap the reward's error", err)
 		}
 	}
-	_, err := reward.Grader{Reward: &rule{score: byLength}, Decode: letters}.Sample(t.Context(), coins{2}, options, tasks(9, 2), func(reward.Graded) error { return boom })
+	_, err := reward.Grader{Reward: &rule{score: byLength}, Decode: letters}.Sample(t.Context(), sampler.Lane(coins{2}), options, tasks(9, 2), func(reward.Graded) error { return boom })
 	if !errors.Is(err, boom) {
 		t.Errorf("an error of done: %v", err)
 	}
@@ -182,7 +182,7 @@ func TestSampleFails(t *testing.T) {
 func TestSampleStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := 0
-	_, err := reward.Grader{Reward: &rule{score: byLength}, Decode: letters}.Sample(ctx, stopping{coins{4}, 5, new(int), cancel}, options, tasks(50, 4), func(reward.Graded) error { done++; return nil })
+	_, err := reward.Grader{Reward: &rule{score: byLength}, Decode: letters}.Sample(ctx, sampler.Lane(stopping{coins{4}, 5, new(int), cancel}), options, tasks(50, 4), func(reward.Graded) error { done++; return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	goruntime "runtime"
 	"slices"
 
 	"onering/models"
@@ -61,6 +62,50 @@ func (e *Env) NewDecoder(r *Ring, slots, maxTokens int) (*Decoder, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// Kernels of a small model take so little time that two threads are hardly faster than
+// one: they wait for each other, and for what the other has in its cache. There it is
+// faster to decode with several Decoders side by side, each on a thread of its own.
+
+const (
+	// laneRows is how many rows a Decoder should have beside others.
+	laneRows = 32
+	// laneBytes is the most that the weights may take: all Decoders read all of them at
+	// every step, so they have to stay in the processor's cache.
+	laneBytes = 16 << 20
+)
+
+// Lanes returns how many Decoders side by side sample in so many slots fastest. It does not
+// depend on the number of threads, and so the bits of what they sample do not either.
+func Lanes(e *Env, r *Ring, slots int) int {
+	if len(r.Weights.Data)*4 > laneBytes || !e.memory.Aliases() {
+		return 1
+	}
+	return max(1, slots/laneRows)
+}
+
+// NewDecoders makes a Decoder for each number of slots. Several have a thread each and can be
+// used side by side.
+func NewDecoders(e *Env, r *Ring, slots []int, maxTokens int) (all []*Decoder, err error) {
+	lane := e
+	if len(slots) > 1 {
+		lane = laneOf(e)
+		// While all of Go's processors are in ONNX Runtime, Go wakes a thread again and
+		// again to look for other work. It does not if some are idle.
+		goruntime.GOMAXPROCS(max(goruntime.GOMAXPROCS(0), e.Threads()+2))
+	}
+	for _, n := range slots {
+		d, err := lane.NewDecoder(r, n, maxTokens)
+		if err != nil {
+			for _, d := range all {
+				d.Close()
+			}
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // Slots returns how many sequences can be decoded at once.

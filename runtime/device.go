@@ -248,7 +248,7 @@ func (loader) TryCUDA(ctx context.Context, library string, gpu int) error {
 	}
 	defer e.Close()
 	var o *C.OrtSessionOptions
-	if err := check(C.onering_options(&o)); err != nil {
+	if err := check(C.onering_options(&o, 0)); err != nil {
 		return err
 	}
 	defer C.onering_release_options(o)

@@ -89,8 +89,14 @@ type Env struct {
 	options Options
 	device  device
 	memory  *memory
-	arenas  sync.Map // *models.Weights -> *arena
-	closed  bool     // under process.Mutex
+	*opened
+	alone bool // sessions run on the thread that calls them; see laneOf
+}
+
+// opened is what an Env shares with its lanes.
+type opened struct {
+	arenas sync.Map // *models.Weights -> *arena
+	closed bool     // under process.Mutex
 }
 
 // Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
@@ -129,7 +135,7 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	if err != nil {
 		return nil, errors.Join(err, releaseLocked())
 	}
-	e := &Env{options: o, device: d, memory: m}
+	e := &Env{options: o, device: d, memory: m, opened: &opened{}}
 	if m.load != nil {
 		process.Unlock() // its sessions are an Env's
 		err := m.load(e)
@@ -145,6 +151,13 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		}
 	}
 	return e, nil
+}
+
+// laneOf returns an Env whose sessions run on the thread that calls them, without the pool
+// that other sessions share and with memory of their own, so that sessions of several lanes
+// can run at the same time. It is closed with e.
+func laneOf(e *Env) *Env {
+	return &Env{options: e.options, device: e.device, memory: e.memory, opened: e.opened, alone: true}
 }
 
 // openMemory returns the memory of a device.
@@ -347,6 +360,7 @@ func start(o Options) error {
 		C.onering_release_env(env)
 		return fmt.Errorf("runtime: starting ONNX Runtime %s: %w", process.version, err)
 	}
+	o.Threads = o.threads()
 	process.env, process.options, process.shared, process.plugged = env, o, make(map[int]bool), false
 	return nil
 }

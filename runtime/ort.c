@@ -97,9 +97,10 @@ void onering_release_providers(char **names, int n) {
 	onering_release_status(ORT(ReleaseAvailableProviders, char **, int)(names, n));
 }
 
-OrtStatus *onering_options(OrtSessionOptions **o) {
+OrtStatus *onering_options(OrtSessionOptions **o, int threads) {
 	OrtStatus *s = ORT(CreateSessionOptions, OrtSessionOptions **)(o);
-	if (!s) s = ORT(DisablePerSessionThreads, OrtSessionOptions *)(*o);
+	if (!s && threads) s = ORT(SetIntraOpNumThreads, OrtSessionOptions *, int)(*o, threads);
+	else if (!s) s = ORT(DisablePerSessionThreads, OrtSessionOptions *)(*o);
 	if (!s) s = ORT(SetSessionGraphOptimizationLevel, OrtSessionOptions *, int)(*o, optimize_all);
 	if (!s) s = ORT(SetSessionLogSeverityLevel, OrtSessionOptions *, int)(*o, severity_fatal);
 	if (!s) s = ORT(DisableMemPattern, OrtSessionOptions *)(*o);

@@ -43,6 +43,7 @@ enum {
 	ORT_DisableMemPattern = 17,
 	ORT_SetSessionLogSeverityLevel = 22,
 	ORT_SetSessionGraphOptimizationLevel = 23,
+	ORT_SetIntraOpNumThreads = 24,
 	ORT_SessionGetInputCount = 30,
 	ORT_SessionGetOutputCount = 31,
 	ORT_SessionGetInputTypeInfo = 33,
@@ -121,7 +122,9 @@ OrtStatus *onering_cpu_memory(OrtMemoryInfo **info);
 OrtStatus *onering_providers(char ***names, int *n);
 void onering_release_providers(char **names, int n);
 
-OrtStatus *onering_options(OrtSessionOptions **o);
+// onering_options makes the options of a session that runs on the pool of the process, or
+// where threads is not 0 on so many of its own, the calling one among them.
+OrtStatus *onering_options(OrtSessionOptions **o, int threads);
 OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value);
 OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix);
 void onering_release_options(OrtSessionOptions *o);

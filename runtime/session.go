@@ -108,12 +108,17 @@ func (e *Env) Load(p models.Program) (*Session, error) {
 // sessionOptions returns the options that the session of p is made with.
 func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 	var o *C.OrtSessionOptions
-	err := check(C.onering_options(&o))
 	entries := map[string]string{
 		// Prepacking copies a weight, and updates in place do not reach the copy.
 		"session.disable_prepacking": "1",
-		"session.use_env_allocators": "1", // the arena of shareArena
 	}
+	threads := 0 // the pool of the process
+	if e.alone {
+		threads = 1
+	} else {
+		entries["session.use_env_allocators"] = "1" // the arena of shareArena
+	}
+	err := check(C.onering_options(&o, C.int(threads)))
 	if e.device.webgpu {
 		// A node for which the provider has no kernel is an error, and does not run on
 		// the CPU, with its operands copied there and back.

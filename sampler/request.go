@@ -91,6 +91,20 @@ type Stats struct {
 	SlotSteps     int // sequences that got a token from Step, summed over the steps
 }
 
+// Add adds what another call did, on another decoder. Slots becomes the larger number, so
+// that Occupancy is that of an average decoder.
+func (s *Stats) Add(x Stats) {
+	s.Responses += x.Responses
+	s.Tokens += x.Tokens
+	s.Steps += x.Steps
+	s.Prefills += x.Prefills
+	s.Prompts += x.Prompts
+	s.PrefillTokens += x.PrefillTokens
+	s.Dropped += x.Dropped
+	s.Slots = max(s.Slots, x.Slots)
+	s.SlotSteps += x.SlotSteps
+}
+
 // Occupancy returns the share of the decoder's slots that were in use,
 // averaged over the steps, in [0, 1]; 0 without steps.
 func (s Stats) Occupancy() float64 {

@@ -32,15 +32,20 @@ import (
 // finite, uniforms that run out and the end of ctx (checked at each step) stop
 // the call: the responses that had ended are returned beside the error.
 func Sample(ctx context.Context, d Decoder, opts Options, reqs []Request, done func(Response)) ([]Response, Stats, error) {
-	r, err := newRun(d, opts, reqs, done)
+	r, err := newRun(d, opts, reqs, span{0, len(reqs)}, done)
 	if err != nil {
 		return nil, Stats{}, err
 	}
-	if err := d.SetSampling(opts.Sampling); err != nil {
+	return r.all(ctx)
+}
+
+// all samples what is in the queue; see Sample.
+func (r *run) all(ctx context.Context) ([]Response, Stats, error) {
+	if err := r.d.SetSampling(r.opts.Sampling); err != nil {
 		return nil, Stats{}, fmt.Errorf("sampler: set sampling: %w", err)
 	}
 	defer r.release()
-	err = r.loop(ctx)
+	err := r.loop(ctx)
 	// A response that has not ended has no reason for it yet.
 	ended := slices.DeleteFunc(r.responses, func(p Response) bool { return p.Finish == "" })
 	return ended, r.stats, err
@@ -92,7 +97,8 @@ type arguments struct {
 	entropy  []float32
 }
 
-func newRun(d Decoder, opts Options, reqs []Request, done func(Response)) (*run, error) {
+// newRun checks all requests and returns a run of those of a span.
+func newRun(d Decoder, opts Options, reqs []Request, own span, done func(Response)) (*run, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
@@ -130,11 +136,15 @@ func newRun(d Decoder, opts Options, reqs []Request, done func(Response)) (*run,
 			if !opts.DropLong {
 				return nil, fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least one of response: shorten it or drop long prompts", i, q.ID, len(q.Prompt), maxTokens)
 			}
-			r.stats.Dropped++
+			if own.has(i) {
+				r.stats.Dropped++
+			}
 			continue
 		}
-		r.queue = append(r.queue, i)
-		total += q.Samples
+		if own.has(i) {
+			r.queue = append(r.queue, i)
+			total += q.Samples
+		}
 	}
 	r.responses = make([]Response, total)
 	r.prefix = make([]int, len(r.queue))

@@ -142,7 +142,7 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at saving.Position)
 	r := e.roller
 	var added []eval.Response
 	sampling := eval.Evaluator{
-		Decoder: r.decoder, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
+		Decoders: r.lanes, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
 		Journal:  r.grades.At(at.Round, "evaluation of "+s.Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}

@@ -73,14 +73,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats) error {
 	}
 	*stats = sampler.Stats{}
 	for _, x := range all {
-		stats.Responses += x.Stats.Responses
-		stats.Tokens += x.Stats.Tokens
-		stats.Steps += x.Stats.Steps
-		stats.Prefills += x.Stats.Prefills
-		stats.Prompts += x.Stats.Prompts
-		stats.PrefillTokens += x.Stats.PrefillTokens
-		stats.Slots = max(stats.Slots, x.Stats.Slots)
-		stats.SlotSteps += x.Stats.SlotSteps
+		stats.Add(x.Stats)
 	}
 	return nil
 }

@@ -30,8 +30,9 @@ type roller struct {
 	digest    string // of the problems
 	reward    reward.Reward
 	objective objectives.Objective
-	decoder   *runtime.Decoder
-	grades    *grades.Book // opened by Trainer.Run; nil if there is nothing to remember
+	decoders  []*runtime.Decoder
+	lanes     sampler.Lanes // of the decoders
+	grades    *grades.Book  // opened by Trainer.Run; nil if there is nothing to remember
 }
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
@@ -51,22 +52,39 @@ func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, m
 	}
 	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
 	slots := min(c.Rollout.Slots, share*c.sampled())
-	if c.Rollout.Invariant {
-		slots++ // see sampler.Invariant
+	each := make([]int, max(1, min(runtime.Lanes(env, policy.Ring, slots), share)))
+	for i := range each {
+		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
+		if c.Rollout.Invariant {
+			each[i]++ // see sampler.Invariant
+		}
 	}
-	decoder, err := env.NewDecoder(policy.Ring, slots, policy.MaxTokens(maxTokens))
+	decoders, err := runtime.NewDecoders(env, policy.Ring, each, policy.MaxTokens(maxTokens))
 	if err != nil {
 		return nil, err
 	}
+	lanes := sampler.Lanes{AtOnce: env.Threads()}
+	for _, d := range decoders {
+		lanes.Decoders = append(lanes.Decoders, d)
+	}
 	return &roller{
 		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
-		reward: c.Reward.Rule, objective: c.Objective.Settings, decoder: decoder,
+		reward: c.Reward.Rule, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
 	}, nil
 }
 
 func (r *roller) close() {
-	r.decoder.Close()
+	for _, d := range r.decoders {
+		d.Close()
+	}
 	r.grades.Close()
+}
+
+// Release gives the memory of the decoders back.
+func (r *roller) Release() {
+	for _, d := range r.decoders {
+		d.Release()
+	}
 }
 
 // problemsOf returns the problems of round n, from 0.
@@ -79,13 +97,13 @@ func (r *roller) problemsOf(n int) []data.Problem {
 func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
 	c := r.config.Rollout
 	problems := r.problemsOf(n)
-	decoder := sampler.Decoder(r.decoder)
+	lanes := r.lanes
 	if c.Invariant {
-		invariant := sampler.NewInvariant(r.decoder)
-		defer invariant.Close()
-		decoder = invariant
+		invariant, done := lanes.Invariant()
+		defer done()
+		lanes = invariant
 	}
-	rollouts, stats, err := r.sample(ctx, decoder, problems, n, progress)
+	rollouts, stats, err := r.sample(ctx, lanes, problems, n, progress)
 	if err != nil {
 		err = explain(err)
 	}
@@ -117,7 +135,7 @@ func (c Config) sampled() int {
 // a problem graded together. The rollouts are in the order of the problems, then of the
 // samples, whatever the schedule; those of other ranks have no response. Greedy ones
 // come last, one for each problem.
-func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
+func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
 	c := r.config.Rollout
 	var tasks []reward.Task
 	var numbers []int // of their problems
@@ -156,7 +174,7 @@ func (r *roller) sample(ctx context.Context, d sampler.Decoder, problems []data.
 	if journal := r.grades.At(n, fmt.Sprint("round ", n+1)); journal != nil {
 		grader.Journal = reward.Renumbered{Journal: journal, Numbers: numbers}
 	}
-	stats, err := grader.Sample(ctx, d, options, tasks, func(g reward.Graded) error {
+	stats, err := grader.Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
 		x := &out[at(numbers[g.Request], g.Sample)]
 		x.Response, x.LogProb, x.Entropy = g.IDs, float64s(g.LogProb), float64s(g.Entropy)
 		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()

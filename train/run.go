@@ -159,7 +159,7 @@ func (t *Trainer) roll(ctx context.Context) (*round, error) {
 		return err
 	})
 	t.clock.Enter(metrics.PhaseOther)
-	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller.decoder)
+	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller)
 	if err == nil {
 		err = t.learner.checkSampled(r)
 	}
@@ -260,7 +260,7 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 		return nil
 	}
 	e, err := t.evaluator.evaluate(ctx, t.at)
-	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller.decoder)
+	memory.GiveBack(t.roller.policy.Weights.Parameters(), t.roller)
 	if err != nil {
 		return err
 	}

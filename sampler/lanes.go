@@ -1,0 +1,121 @@
+package sampler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// Lanes are decoders that sample side by side. Each has consecutive requests of its own, so
+// many that all have about as many samples. Which decoder samples a response is the same
+// in every run, and does not depend on AtOnce.
+type Lanes struct {
+	Decoders []Decoder
+	AtOnce   int // how many of them sample at the same time; at least 1
+}
+
+// Lane is a single decoder.
+func Lane(d Decoder) Lanes { return Lanes{[]Decoder{d}, 1} }
+
+// Invariant is l with an Invariant of each decoder of more than one slot, until done is
+// called.
+func (l Lanes) Invariant() (invariant Lanes, done func()) {
+	invariant = Lanes{slices.Clone(l.Decoders), l.AtOnce}
+	var all []*Invariant
+	for i, d := range l.Decoders {
+		if d.Slots() > 1 {
+			all = append(all, NewInvariant(d))
+			invariant.Decoders[i] = all[len(all)-1]
+		}
+	}
+	return invariant, func() {
+		for _, d := range all {
+			d.Close()
+		}
+	}
+}
+
+// Sample is as the function Sample, with a goroutine for each decoder of several. done and
+// Options.Token are called from these goroutines, but never by two at the same time. The
+// first error of a decoder ends all.
+func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done func(Response)) ([]Response, Stats, error) {
+	if len(l.Decoders) == 1 {
+		return Sample(ctx, l.Decoders[0], opts, reqs, done)
+	}
+	var told sync.Mutex // held for done and opts.Token
+	if token := opts.Token; token != nil {
+		opts.Token = func(t Token) { told.Lock(); defer told.Unlock(); token(t) }
+	}
+	one := func(r Response) {
+		told.Lock()
+		defer told.Unlock()
+		if done != nil {
+			done(r)
+		}
+	}
+	var runs []*run
+	for i, own := range spans(reqs, len(l.Decoders)) {
+		r, err := newRun(l.Decoders[i], opts, reqs, own, one)
+		if err != nil {
+			return nil, Stats{}, err
+		}
+		runs = append(runs, r)
+	}
+	ended, err := l.run(ctx, runs)
+	var stats Stats
+	for _, r := range runs {
+		stats.Add(r.stats)
+	}
+	all := append([]Response{}, slices.Concat(ended...)...)
+	slices.SortFunc(all, func(a, b Response) int { return cmp.Or(a.Request-b.Request, a.Sample-b.Sample) })
+	return all, stats, err
+}
+
+// run runs all, AtOnce at the same time, and returns what each has ended.
+func (l Lanes) run(ctx context.Context, runs []*run) ([][]Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended, errs := make([][]Response, len(runs)), make([]error, len(runs))
+	turns := make(chan struct{}, max(1, l.AtOnce))
+	var group sync.WaitGroup
+	for i, r := range runs {
+		group.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if ended[i], _, errs[i] = r.all(ctx); errs[i] != nil {
+				if context.Cause(ctx) == errBeside {
+					errs[i] = nil // it ended for the error of another
+				}
+				cancel(errBeside)
+			}
+		})
+	}
+	group.Wait()
+	return ended, errors.Join(errs...)
+}
+
+// errBeside says that a decoder stopped because another one failed.
+var errBeside = errors.New("sampling with another decoder failed")
+
+// A span is a range of requests, from the first (included) to the last (excluded).
+type span struct{ from, to int }
+
+func (s span) has(i int) bool { return s.from <= i && i < s.to }
+
+// spans cuts requests into one to n spans with about as many samples in each.
+func spans(reqs []Request, n int) []span {
+	list, total, before := []span{{}}, 0, 0
+	for _, q := range reqs {
+		total += q.Samples
+	}
+	for i, q := range reqs {
+		if len(list) < n && before*n >= len(list)*total {
+			list = append(list, span{from: i})
+		}
+		list[len(list)-1].to = i + 1
+		before += q.Samples
+	}
+	return list
+}
