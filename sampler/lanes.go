@@ -1,9 +1,7 @@
 package sampler
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 )
@@ -64,40 +62,37 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 		runs = append(runs, r)
 	}
 	ended, err := l.run(ctx, runs)
-	var stats Stats
-	for _, r := range runs {
+	all, stats := []Response{}, Stats{}
+	for i, r := range runs { // in the order of the requests
+		all = append(all, ended[i]...)
 		stats.Add(r.stats)
 	}
-	all := append([]Response{}, slices.Concat(ended...)...)
-	slices.SortFunc(all, func(a, b Response) int { return cmp.Or(a.Request-b.Request, a.Sample-b.Sample) })
 	return all, stats, err
 }
 
-// run runs all, AtOnce at the same time, and returns what each has ended.
-func (l Lanes) run(ctx context.Context, runs []*run) ([][]Response, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	ended, errs := make([][]Response, len(runs)), make([]error, len(runs))
+// run runs all, AtOnce at the same time, and returns what each has ended, and the first
+// error.
+func (l Lanes) run(ctx context.Context, runs []*run) (ended [][]Response, failed error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended = make([][]Response, len(runs))
 	turns := make(chan struct{}, max(1, l.AtOnce))
 	var group sync.WaitGroup
+	var first sync.Once
 	for i, r := range runs {
 		group.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			if ended[i], _, errs[i] = r.all(ctx); errs[i] != nil {
-				if context.Cause(ctx) == errBeside {
-					errs[i] = nil // it ended for the error of another
-				}
-				cancel(errBeside)
+			var err error
+			if ended[i], _, err = r.all(ctx); err != nil {
+				first.Do(func() { failed = err }) // those that follow end because of it
+				cancel()
 			}
 		})
 	}
 	group.Wait()
-	return ended, errors.Join(errs...)
+	return ended, failed
 }
-
-// errBeside says that a decoder stopped because another one failed.
-var errBeside = errors.New("sampling with another decoder failed")
 
 // A span is a range of requests, from the first (included) to the last (excluded).
 type span struct{ from, to int }

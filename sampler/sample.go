@@ -132,16 +132,15 @@ func newRun(d Decoder, opts Options, reqs []Request, own span, done func(Respons
 				return nil, fmt.Errorf("sampler: request %d (id %d): a %T cannot sample one response greedily beside others", i, q.ID, d)
 			}
 		}
-		if !q.fits(maxTokens) {
-			if !opts.DropLong {
-				return nil, fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least one of response: shorten it or drop long prompts", i, q.ID, len(q.Prompt), maxTokens)
-			}
-			if own.has(i) {
-				r.stats.Dropped++
-			}
-			continue
+		fits := q.fits(maxTokens)
+		if !fits && !opts.DropLong {
+			return nil, fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least one of response: shorten it or drop long prompts", i, q.ID, len(q.Prompt), maxTokens)
 		}
-		if own.has(i) {
+		switch {
+		case !own.has(i):
+		case !fits:
+			r.stats.Dropped++
+		default:
 			r.queue = append(r.queue, i)
 			total += q.Samples
 		}
