@@ -220,7 +220,8 @@ func (o *Optimizer) GradNormWith(share func(sums []float64, owner []int) error) 
 	return math.Sqrt(total), nil
 }
 
-// A NotFiniteError names a tensor that has a NaN or an infinity.
+// A NotFiniteError names a tensor that has a NaN or an infinity. Tensor is empty where all
+// elements are finite and the sum of their squares is not.
 type NotFiniteError struct {
 	What, Tensor string
 	Index        int
@@ -228,11 +229,14 @@ type NotFiniteError struct {
 }
 
 func (e *NotFiniteError) Error() string {
+	if e.Tensor == "" {
+		return fmt.Sprintf("runtime: the squares of the %ss overflow float32; nothing was updated", e.What)
+	}
 	return fmt.Sprintf("runtime: the %s of %s is %v at element %d; nothing was updated", e.What, e.Tensor, e.Value, e.Index)
 }
 
-// NotFinite returns an error that names the first element of w that is NaN or
-// infinite. If all are finite, the error says that the sum of squares overflowed.
+// NotFinite returns a *NotFiniteError for the first element of w that is NaN or
+// infinite. If all are finite, the sum of their squares is what overflowed.
 func NotFinite(what string, w *models.Weights) error {
 	var found *NotFiniteError
 	w.Each(func(first int, part []float32) {
@@ -243,8 +247,8 @@ func NotFinite(what string, w *models.Weights) error {
 			}
 		}
 	})
-	if found != nil {
-		return found
+	if found == nil {
+		found = &NotFiniteError{What: what}
 	}
-	return fmt.Errorf("runtime: the squares of the %s overflow float32; nothing was updated", what)
+	return found
 }

@@ -94,10 +94,10 @@ func TestDeviceLost(t *testing.T) {
 	cpu, env := cpuAndStandIn(t)
 	often := func(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.KeepLast = 1, 1, 100 }
 	const kind = "dapo"
-	dir, checkpoints := start(t, env, kind, often)
+	dir, _ := start(t, env, kind, often)
 	want := contents(t, dir)
-	cut := map[int]bool{} // after how many checkpoints
-	for _, calls := range []int{1, 20, 60, 150, 300, 450, 600} {
+	cut := map[int]bool{} // after how many checkpoints; a slow disk has fewer of them
+	for calls := 1; ; calls += 60 {
 		lost, err := runtime.Open(context.Background(), runtime.Options{Threads: cpu.Threads(), Device: fmt.Sprintf("stand-in:lost:%d", calls)})
 		if err != nil {
 			t.Fatal(err)
@@ -107,6 +107,9 @@ func TestDeviceLost(t *testing.T) {
 		log, err := continueRun(lost, c, false)
 		if closed := lost.Close(); closed != nil {
 			t.Error(closed)
+		}
+		if err == nil {
+			break // the run ended first
 		}
 		if !errors.Is(err, runtime.ErrLost) || !strings.Contains(err.Error(), "stand-in: the device is lost") || !strings.Contains(err.Error(), "--resume") || strings.Contains(log, "halved") {
 			t.Fatalf("lost after %d calls: %v\n%s", calls, err, log)
@@ -124,8 +127,8 @@ func TestDeviceLost(t *testing.T) {
 		}
 		same(t, fmt.Sprintf("lost after %d calls and resumed", calls), contents(t, c.Output.Dir), want)
 	}
-	if len(cut) < 3 || cut[len(checkpoints)] {
-		t.Errorf("runs were cut after %v of %d checkpoints", cut, len(checkpoints))
+	if len(cut) < 3 {
+		t.Errorf("runs were cut after %v checkpoints", cut)
 	}
 
 	o := train.BenchOptions{Batch: []int{2}, Context: 10, Steps: 100, Rows: 2, Tokens: 20, Prompt: 5, Group: 1, Repeat: 100, Optimizer: "adamw"}

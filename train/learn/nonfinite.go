@@ -111,16 +111,17 @@ func (x Loss) Check() error {
 	return nil
 }
 
-// gradientError is what the norm of the gradients found.
+// gradientError turns what the norm of the gradients found into a *NonfiniteError. Other
+// errors of computing it are returned as they are.
 func gradientError(err error) error {
 	var at *runtime.NotFiniteError
-	if errors.As(err, &at) {
-		return &NonfiniteError{What: fmt.Sprintf("the %s of %s at element %d", at.What, at.Tensor, at.Index), Tensor: at.Tensor, Value: float64(at.Value)}
-	}
-	if isOutOfMemory(err) {
+	switch {
+	case !errors.As(err, &at):
 		return err
+	case at.Tensor == "":
+		return &NonfiniteError{What: "the norm of the gradients", Value: inf, Cause: "all are finite, but their squares overflow float32"}
 	}
-	return &NonfiniteError{What: "the norm of the gradients", Value: inf, Cause: err.Error()}
+	return &NonfiniteError{What: fmt.Sprintf("the %s of %s at element %d", at.What, at.Tensor, at.Index), Tensor: at.Tensor, Value: float64(at.Value)}
 }
 
 // CheckWeights names the first weight that is not finite.
