@@ -95,8 +95,9 @@ type Env struct {
 
 // opened is what an Env shares with its lanes.
 type opened struct {
-	arenas sync.Map // *models.Weights -> *arena
-	closed bool     // under process.Mutex
+	arenas  sync.Map // *models.Weights -> *arena
+	resting resting
+	closed  bool // under process.Mutex
 }
 
 // Open finds the ONNX Runtime library, loads it and starts its threads. All Envs
@@ -176,14 +177,15 @@ func openMemory(o Options, d device) (*memory, error) {
 // Close closes e. The threads stop when all Envs and Sessions of the process are
 // closed; the library stays loaded.
 func (e *Env) Close() error {
+	err := e.resting.close()
 	e.memory.close()
 	process.Lock()
 	defer process.Unlock()
 	if e.closed {
-		return nil
+		return err
 	}
 	e.closed = true
-	return releaseLocked()
+	return errors.Join(err, releaseLocked())
 }
 
 // Version returns the version of the loaded library, such as "1.31.1".

@@ -71,20 +71,25 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// childVariable tells the test binary that it is the child of TestReopen.
+// childVariable tells the test binary that it is the child of inChild.
 const childVariable = "ONERING_TEST_CHILD"
+
+// inChild runs a test in a process of its own.
+func inChild(t *testing.T, test string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), childVariable+"=1", "ONNXRUNTIME_LIB="+runtimetest.Test(t).Library())
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+test) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
 
 // TestReopen opens, closes and opens again with other threads, in a process of
 // its own, since the one of the other tests stays open.
 func TestReopen(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
-		lib := runtimetest.Test(t).Library()
-		cmd := exec.Command(os.Args[0], "-test.run=^TestReopen$", "-test.v")
-		cmd.Env = append(os.Environ(), childVariable+"=1", "ONNXRUNTIME_LIB="+lib)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: TestReopen") {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		inChild(t, "TestReopen")
 		return
 	}
 	if _, err := runtime.NewValue([]float32{1}, 1); err == nil {

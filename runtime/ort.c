@@ -260,3 +260,7 @@ OrtStatus *onering_run(OrtSession *s, OrtRunOptions *o, OrtIoBinding *b) {
 	restore(state);
 	return st;
 }
+
+OrtStatus *onering_run_async(OrtSession *s, const char *const *in, const OrtValue *const *input, const char *const *out, OrtValue **output, void (*done)(void *, OrtValue **, size_t, OrtStatus *), void *data) {
+	return ORT(RunAsync, OrtSession *, const void *, const char *const *, const OrtValue *const *, size_t, const char *const *, size_t, OrtValue **, void (*)(void *, OrtValue **, size_t, OrtStatus *), void *)(s, NULL, in, input, 1, out, 1, output, done, data);
+}

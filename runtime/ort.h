@@ -93,6 +93,7 @@ enum {
 	ORT_ReleaseCUDAProviderOptions = 208,
 	ORT_SessionOptionsAppendExecutionProvider = 216,
 	ORT_CreateAndRegisterAllocatorV2 = 259,
+	ORT_RunAsync = 260,
 	ORT_UpdateCUDAProviderOptionsWithValue = 263,
 	ORT_GetKeyValue = 297,
 	ORT_RegisterExecutionProviderLibrary = 301,
@@ -173,6 +174,10 @@ void onering_release_binding(OrtIoBinding *b);
 OrtStatus *onering_bind(OrtIoBinding *b, int output, const char *name, const OrtValue *v);
 // onering_run runs with options, which may be NULL.
 OrtStatus *onering_run(OrtSession *s, OrtRunOptions *o, OrtIoBinding *b);
+// onering_run_async has a thread of the pool run a session of one input and one output and
+// then call done, with data and the result, which done releases. Names and values have to
+// stay until then.
+OrtStatus *onering_run_async(OrtSession *s, const char *const *in, const OrtValue *const *input, const char *const *out, OrtValue **output, void (*done)(void *, OrtValue **, size_t, OrtStatus *), void *data);
 // onering_unsynchronized makes the options of runs that return before the GPU is
 // done.
 OrtStatus *onering_unsynchronized(OrtRunOptions **o);

@@ -12,15 +12,18 @@ import (
 type Lanes struct {
 	Decoders []Decoder
 	AtOnce   int // how many of them sample at the same time; at least 1
+	// Rest, if not nil, is called before several sample at the same time, and wake after it.
+	Rest func() (wake func(), err error)
 }
 
 // Lane is a single decoder.
-func Lane(d Decoder) Lanes { return Lanes{[]Decoder{d}, 1} }
+func Lane(d Decoder) Lanes { return Lanes{Decoders: []Decoder{d}, AtOnce: 1} }
 
 // Invariant is l with an Invariant of each decoder of more than one slot, until done is
 // called.
 func (l Lanes) Invariant() (invariant Lanes, done func()) {
-	invariant = Lanes{slices.Clone(l.Decoders), l.AtOnce}
+	invariant = l
+	invariant.Decoders = slices.Clone(l.Decoders)
 	var all []*Invariant
 	for i, d := range l.Decoders {
 		if d.Slots() > 1 {
@@ -76,6 +79,13 @@ func (l Lanes) run(ctx context.Context, runs []*run) (ended [][]Response, failed
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended = make([][]Response, len(runs))
+	if l.Rest != nil && l.AtOnce > 1 {
+		wake, err := l.Rest()
+		if err != nil {
+			return ended, err
+		}
+		defer wake()
+	}
 	turns := make(chan struct{}, max(1, l.AtOnce))
 	var group sync.WaitGroup
 	var first sync.Once

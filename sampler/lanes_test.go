@@ -24,7 +24,8 @@ func TestLanes(t *testing.T) {
 			}
 			return func() { inside.Add(-1) }
 		}
-		ended, tokens := 0, 0
+		ended, tokens, rests, wakes := 0, 0, 0, 0
+		lanes.Rest = func() (func(), error) { rests++; return func() { wakes++ }, nil }
 		opts.Token = func(Token) { defer alone()(); tokens++ }
 		got, stats, err := lanes.Sample(context.Background(), opts, reqs, func(Response) { defer alone()(); ended++ })
 		for _, d := range fakes {
@@ -32,6 +33,9 @@ func TestLanes(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if several := len(lanes.Decoders) > 1 && lanes.AtOnce > 1; rests != wakes || several != (rests == 1) || rests > 1 {
+			t.Fatalf("%d decoders, %d at once: %d rests, %d wakes", len(lanes.Decoders), lanes.AtOnce, rests, wakes)
 		}
 		opts.Token = nil
 		want, one, err := Sample(context.Background(), newFake(5, 40), opts, reqs, nil)
