@@ -134,7 +134,7 @@ func (b *Binding) Run() error {
 	m.do(func() { err = check(C.onering_run(b.s.ptr, options, b.ptr)) })
 	goruntime.KeepAlive(b) // and the Values that it holds, whose memory the run used
 	if err != nil {
-		return fmt.Errorf("runtime: program %q: run on %s: %w", b.s.name, b.shapes(), m.Check(err))
+		return fmt.Errorf("runtime: program %q: run%s: %w", b.s.name, b.shapes(), m.Check(err))
 	}
 	if m.ran != nil {
 		m.ran(b)
@@ -286,9 +286,12 @@ func (b *Binding) names(side int) string {
 	return strings.Join(out, ", ")
 }
 
-// shapes lists the sizes that vary, for messages, such as "B=2 T=5".
+// shapes lists the sizes that vary, for messages, such as " on B=2 T=5"; "" where none do.
 func (b *Binding) shapes() string {
-	var out []string
+	if len(b.sizes) == 0 {
+		return ""
+	}
+	out := []string{" on"}
 	for i, size := range b.sizes {
 		out = append(out, fmt.Sprintf("%s=%d", b.s.sizes[i], size.n))
 	}

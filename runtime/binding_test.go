@@ -147,6 +147,11 @@ func TestRunError(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, y, []float32{5, 7})
+
+	index[1] = 9
+	fixed := one("Gather", []models.Port{f32("x", "3"), port("i", models.I64, "2")}, f32("y", "2"))
+	r = bind(t, e, fixed, map[string]*runtime.Value{"x": value(t, []float32{5, 6, 7}, 3), "i": value(t, index, 2)}, map[string]*runtime.Value{"y": value(t, y, 2)})
+	wantError(t, r.Run(), `runtime: program "Gather": run: `, "9")
 }
 
 // TestOutputsShareMemory refuses two outputs over the same memory.
