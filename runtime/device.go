@@ -99,22 +99,33 @@ func choose(ctx context.Context, o Options, d device, c provision.CUDA, w provis
 		if err == nil {
 			return device{cuda: true}, at, nil
 		}
-		if at, none := w.FindHardware(ctx, o.Options, "webgpu:0"); none == nil {
+		at, none := w.FindHardware(ctx, o.Options, "webgpu:0")
+		if none == nil {
 			return device{webgpu: true}, at, nil
 		}
-		o.onCPU(err)
+		o.onCPU(err, none)
 		d = device{}
 	}
 	at, err := provision.Find(ctx, o.Options)
 	return d, at, err
 }
 
-// onCPU tells Notice why the device "auto" is the CPU.
-func (o Options) onCPU(why error) {
-	if o.Notice != nil {
-		text, _, _ := strings.Cut(strings.TrimPrefix(why.Error(), "provision: "), "\n")
-		o.Notice("running on the CPU: " + text)
+// onCPU tells Notice why the device "auto" is the CPU: what keeps CUDA from being used
+// and, where there is an adapter for it, WebGPU.
+func (o Options) onCPU(cuda, webgpu error) {
+	if o.Notice == nil {
+		return
 	}
+	why := []error{cuda}
+	if !errors.Is(webgpu, provision.ErrNoAdapter) {
+		why = append(why, webgpu)
+	}
+	var texts []string
+	for _, err := range why {
+		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "provision: "), "\n")
+		texts = append(texts, text)
+	}
+	o.Notice("running on the CPU: " + strings.Join(texts, "; "))
 }
 
 // cudaOptions are the settings of the CUDA provider.

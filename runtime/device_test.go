@@ -161,4 +161,13 @@ func TestAutoIsTheCPU(t *testing.T) {
 	if _, _, err := choose(context.Background(), o, device{cuda: true}, c, w); err == nil || len(notices) != 1 {
 		t.Errorf("cuda:0 without a driver: %v, notices %q", err, notices)
 	}
+
+	// An adapter that cannot be used is a reason too.
+	w.Adapters = func() ([]provision.Adapter, error) { return []provision.Adapter{{Name: "fast"}}, nil }
+	if d, at, err := choose(context.Background(), o, device{auto: true}, c, w); err != nil || d != (device{}) || at.Path != lib {
+		t.Errorf("with an adapter: %v, %v, %v", d, at, err)
+	}
+	if len(notices) != 2 || !strings.HasPrefix(notices[1], notices[0]+"; the library that ONNXRUNTIME_LIB names: WebGpuExecutionProvider is not in ") || strings.Contains(notices[1], "\n") {
+		t.Errorf("with an adapter: notices %q", notices[1:])
+	}
 }

@@ -320,15 +320,17 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 		return d, nil
 	}
 	err := cuda.Check(ctx, process.path, d.id)
-	switch {
-	case !d.auto:
+	if !d.auto {
 		return d, err
-	case err == nil:
+	}
+	if err == nil {
 		return device{cuda: true}, nil
-	case webgpu.CheckHardware(process.path, "webgpu:0") == nil:
+	}
+	none := webgpu.CheckHardware(process.path, "webgpu:0")
+	if none == nil {
 		return device{webgpu: true}, nil
 	}
-	o.onCPU(err)
+	o.onCPU(err, none)
 	return device{}, nil
 }
 

@@ -114,18 +114,22 @@ type WebGPU struct {
 	cards string
 }
 
+// ErrNoAdapter is wrapped by the errors of FindHardware and CheckHardware where there is
+// no adapter, or software alone.
+var ErrNoAdapter = errors.New("Vulkan shows no GPU")
+
 // hardware returns an error unless there is an adapter that is not software.
 func (w WebGPU) hardware() error {
 	adapters, err := w.Adapters()
 	if err != nil {
-		return fmt.Errorf("no adapter of Vulkan: %w", err)
+		return fmt.Errorf("%w: %w", ErrNoAdapter, err)
 	}
 	for _, a := range adapters {
 		if !a.Software {
 			return nil
 		}
 	}
-	return errors.New("Vulkan shows no GPU")
+	return ErrNoAdapter
 }
 
 // A Buffer is one that a run needs on a GPU.
