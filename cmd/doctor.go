@@ -27,7 +27,8 @@ load and why that one, what could fetch one, processor, threads and GPU. It
 fetches nothing. Add the output to a bug report.
 
 With --device cuda or webgpu it looks at the library that a run on a GPU would
-load, and everything that a GPU run lacks is a problem.
+load, and everything that a GPU run lacks is a problem. With --device auto it
+says which device that is.
 
 With --mpi, started by mpirun or srun, it shows the ranks of a run, their hosts
 and devices and the MPI library, and measures how fast messages are between
@@ -61,7 +62,7 @@ The exit code is 1 if something keeps onering from running.`,
 					return err
 				}
 			} else {
-				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report, strings.HasPrefix(where.Device, "cuda"))
+				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report, where.Device)
 			}
 			if n := len(r.Problems); n > 0 {
 				return fmt.Errorf("doctor: %s", strings.Join(r.Problems, "\n  "))
@@ -76,9 +77,11 @@ The exit code is 1 if something keeps onering from running.`,
 	return c
 }
 
-// printDiagnosis writes a table of two columns. Without a GPU it lists what a GPU
-// needs only if cuda is set. The problems are in the error that ends the command.
-func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) {
+// printDiagnosis writes a table of two columns. Without a GPU it lists what CUDA needs
+// only if device, the flag's value, is one of CUDA. The problems are in the error that
+// ends the command.
+func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, device string) {
+	cuda := strings.HasPrefix(device, "cuda")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
@@ -98,25 +101,14 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 			row("", "fetched with %s", l.Origin)
 		}
 	}
+	if device == "auto" {
+		row("device", "auto is %s%s", r.Device.Name, because(r.Device.Reason))
+	}
 	row("cache", "%s", r.Cache)
 	for _, c := range r.Clients {
 		row(c.Name, "%s", cmp.Or(c.Missing, c.Version))
 	}
-	for _, a := range r.WebGPU.Adapters {
-		kind := "GPU"
-		if a.Software {
-			kind = "in software"
-		}
-		row("webgpu", "%s (%s), driver %s", a.Name, kind, a.Driver)
-		if a.MaxBuffer == 0 {
-			continue // only Vulkan is asked
-		}
-		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
-		row("", "computes in %s", map[bool]string{true: "float32 and float16", false: "float32 only: it has no shaders of 16 bits"}[a.Float16])
-	}
-	if r.WebGPU.Plugin != "" {
-		row("", "provider %s", r.WebGPU.Plugin)
-	}
+	printAdapters(row, r.WebGPU, strings.HasPrefix(device, "webgpu"))
 	if len(r.CUDA.Devices) == 0 {
 		row("cuda", "no device")
 		if !cuda {
@@ -137,4 +129,35 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, cuda bool) 
 			row("", "%s", missing)
 		}
 	}
+}
+
+// printAdapters writes rows about what WebGPU can reach; that there is nothing only if it
+// was asked for.
+func printAdapters(row func(name, format string, args ...any), r provision.WebGPUReport, asked bool) {
+	if len(r.Adapters) == 0 && asked {
+		row("webgpu", "no adapter")
+	}
+	for _, a := range r.Adapters {
+		kind := "GPU"
+		if a.Software {
+			kind = "in software"
+		}
+		row("webgpu", "%s (%s), driver %s", a.Name, kind, a.Driver)
+		if a.MaxBuffer == 0 {
+			continue // only Vulkan is asked
+		}
+		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
+		row("", "computes in %s", map[bool]string{true: "float32 and float16", false: "float32 only: it has no shaders of 16 bits"}[a.Float16])
+	}
+	if r.Plugin != "" {
+		row("", "provider %s", r.Plugin)
+	}
+}
+
+// because is a reason, which may be "", behind what it is given for.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }

@@ -110,12 +110,16 @@ func choose(ctx context.Context, o Options, d device, c provision.CUDA, w provis
 	return d, at, err
 }
 
-// onCPU tells Notice why the device "auto" is the CPU: what keeps CUDA from being used
-// and, where there is an adapter for it, WebGPU.
+// onCPU tells Notice why the device "auto" is the CPU.
 func (o Options) onCPU(cuda, webgpu error) {
-	if o.Notice == nil {
-		return
+	if o.Notice != nil {
+		o.Notice("running on the CPU: " + whyCPU(cuda, webgpu))
 	}
+}
+
+// whyCPU says in one line what keeps CUDA from being used and, where there is an adapter
+// for it, WebGPU.
+func whyCPU(cuda, webgpu error) string {
 	why := []error{cuda}
 	if !errors.Is(webgpu, provision.ErrNoAdapter) {
 		why = append(why, webgpu)
@@ -125,7 +129,34 @@ func (o Options) onCPU(cuda, webgpu error) {
 		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "provision: "), "\n")
 		texts = append(texts, text)
 	}
-	o.Notice("running on the CPU: " + strings.Join(texts, "; "))
+	return strings.Join(texts, "; ")
+}
+
+// Foresee returns what the device of a run will be: o.Device, with auto resolved as Open
+// would, and if that is the CPU the reason. It fetches nothing: a library that is not here
+// yet is taken to come.
+func Foresee(ctx context.Context, o Options) (device, reason string, err error) {
+	d, err := parseDevice(o.Device)
+	if err != nil {
+		return "", "", err
+	}
+	d, reason = foresee(ctx, o, d, cuda, webgpu)
+	return d.String(), reason, nil
+}
+
+func foresee(ctx context.Context, o Options, d device, c provision.CUDA, w provision.WebGPU) (resolved device, reason string) {
+	if !d.auto {
+		return d, ""
+	}
+	err := c.Foresee(ctx, o.Options)
+	if err == nil {
+		return device{cuda: true}, ""
+	}
+	none := w.Foresee(o.Options, "webgpu:0")
+	if none == nil {
+		return device{webgpu: true}, ""
+	}
+	return device{}, whyCPU(err, none)
 }
 
 // cudaOptions are the settings of the CUDA provider.
@@ -233,7 +264,9 @@ func Diagnose(ctx context.Context, o Options) (provision.Report, error) {
 	if err != nil {
 		return provision.Report{}, err
 	}
+	d, reason := foresee(ctx, o, d, cuda, webgpu)
 	r := provision.Diagnose(ctx, o.Options, cuda, webgpu, provision.Target{CUDA: d.cuda, WebGPU: d.webgpu, GPU: d.id})
+	r.Device = provision.DeviceReport{Name: d.String(), Reason: reason}
 	r.Threads = o.threads()
 	return r, nil
 }

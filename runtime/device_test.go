@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,5 +170,26 @@ func TestAutoIsTheCPU(t *testing.T) {
 	}
 	if len(notices) != 2 || !strings.HasPrefix(notices[1], notices[0]+"; the library that ONNXRUNTIME_LIB names: WebGpuExecutionProvider is not in ") || strings.Contains(notices[1], "\n") {
 		t.Errorf("with an adapter: notices %q", notices[1:])
+	}
+
+	// What is foreseen is what is chosen, in the words of the notice.
+	for _, adapters := range [][]provision.Adapter{{{Name: "slow", Software: true}}, {{Name: "fast"}}} {
+		w.Adapters = func() ([]provision.Adapter, error) { return adapters, nil }
+		if d, why := foresee(context.Background(), o, device{auto: true}, c, w); d != (device{}) || !slices.Contains(notices, "running on the CPU: "+why) {
+			t.Errorf("%v: %v foreseen since %q", adapters, d, why)
+		}
+	}
+	if d, why := foresee(context.Background(), o, device{cuda: true, id: 3}, c, w); d != (device{cuda: true, id: 3}) || why != "" {
+		t.Errorf("cuda:3: %v foreseen since %q", d, why)
+	}
+	t.Setenv("ONNXRUNTIME_LIB", "")
+	t.Setenv("LD_LIBRARY_PATH", "")
+	o.Cache = t.TempDir()
+	if d, why := foresee(context.Background(), o, device{auto: true}, c, w); d != (device{webgpu: true}) || why != "" {
+		t.Errorf("with an adapter and no library yet: %v foreseen since %q", d, why)
+	}
+	t.Setenv("ONERING_OFFLINE", "1")
+	if d, why := foresee(context.Background(), o, device{auto: true}, c, w); d != (device{}) || !strings.Contains(why, "there is no ONNX Runtime library with WebGPU") {
+		t.Errorf("with an adapter and no library to come: %v foreseen since %q", d, why)
 	}
 }

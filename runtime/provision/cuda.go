@@ -82,14 +82,35 @@ func (c CUDA) Find(ctx context.Context, o Options, gpu int) (Location, error) {
 // FindIfPresent is Find for the first GPU, with a short error on a machine that
 // has no GPU.
 func (c CUDA) FindIfPresent(ctx context.Context, o Options) (Location, error) {
-	gpus, _, err := c.Loader.GPUs()
-	if err != nil {
-		return Location{}, fmt.Errorf("no GPU can be reached: %w", err)
-	}
-	if len(gpus) == 0 {
-		return Location{}, errors.New("the NVIDIA driver shows no GPU")
+	if err := c.present(); err != nil {
+		return Location{}, err
 	}
 	return c.Find(ctx, o, 0)
+}
+
+// Foresee is FindIfPresent without fetching: a library that is not here yet is taken to
+// come.
+func (c CUDA) Foresee(ctx context.Context, o Options) error {
+	if err := c.present(); err != nil {
+		return err
+	}
+	at, err := look(o, cudaKind)
+	if err != nil {
+		return err
+	}
+	return c.report(ctx, at.Path, at.Path == "" && !o.offline()).check(0)
+}
+
+// present returns an error on a machine that has no GPU.
+func (c CUDA) present() error {
+	gpus, _, err := c.Loader.GPUs()
+	if err != nil {
+		return fmt.Errorf("no GPU can be reached: %w", err)
+	}
+	if len(gpus) == 0 {
+		return errors.New("the NVIDIA driver shows no GPU")
+	}
+	return nil
 }
 
 // An UnusableGPUError names everything that keeps ONNX Runtime from using a GPU.
@@ -110,7 +131,10 @@ func (e *UnusableGPUError) Error() string {
 // Check returns an *UnusableGPUError if something keeps the library from using a
 // GPU.
 func (c CUDA) Check(ctx context.Context, library string, gpu int) error {
-	r := c.Report(ctx, library)
+	return c.Report(ctx, library).check(gpu)
+}
+
+func (r CUDAReport) check(gpu int) error {
 	if len(r.Missing) == 0 && gpu >= len(r.Devices) {
 		r.missing("there is no GPU %d: the driver shows %d, numbered from 0", gpu, len(r.Devices))
 	}
@@ -124,6 +148,11 @@ func (c CUDA) Check(ctx context.Context, library string, gpu int) error {
 // system's loader looks and then in folders that it may not know, and loads what
 // it finds, so that the provider finds it too. library is "" if there is none.
 func (c CUDA) Report(ctx context.Context, library string) CUDAReport {
+	return c.report(ctx, library, false)
+}
+
+// report is Report. coming says that a library with its provider is going to be fetched.
+func (c CUDA) report(ctx context.Context, library string, coming bool) CUDAReport {
 	r := CUDAReport{Devices: []string{}, Libraries: map[string]string{}, Missing: []string{}}
 	if runtime.GOOS != "linux" {
 		r.missing("a GPU is used on Linux only")
@@ -135,7 +164,7 @@ func (c CUDA) Report(ctx context.Context, library string) CUDAReport {
 		provider = besideLibrary(library, cudaProvider)
 	}
 	r.Libraries[cudaProvider] = provider
-	if provider == "" {
+	if provider == "" && !coming {
 		r.missing("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s", cudaProvider, cudaRef, envLibrary)
 	}
 	names, err := providerNeeds(provider)

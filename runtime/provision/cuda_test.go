@@ -163,6 +163,31 @@ func TestCUDAReport(t *testing.T) {
 	}
 }
 
+// TestForeseeCUDA: a library that can be fetched is not missing, what it needs is.
+func TestForeseeCUDA(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a GPU is used on Linux only")
+	}
+	t.Setenv(envLibrary, "")
+	t.Setenv("LD_LIBRARY_PATH", "")
+	dir := t.TempDir()
+	machine := &fakeLoader{gpus: []string{"First"}, version: 13000, loaded: map[string]string{}}
+	search, o := CUDA{machine, in(dir)}, Options{Cache: t.TempDir()}
+	if err := search.Foresee(t.Context(), o); err == nil || !strings.Contains(err.Error(), CUDARuntimeLibrary+" is missing") {
+		t.Errorf("without CUDA's libraries: %v", err)
+	}
+	for _, l := range cudaLibraries {
+		machine.loaded[l.name] = l.name
+	}
+	if err := search.Foresee(t.Context(), o); err != nil {
+		t.Errorf("with all but ONNX Runtime: %v", err)
+	}
+	o.Offline = true
+	if err := search.Foresee(t.Context(), o); err == nil || !strings.Contains(err.Error(), "there is no "+cudaProvider) {
+		t.Errorf("offline: %v", err)
+	}
+}
+
 // TestFindCUDA takes a GPU only if everything it needs is there, and says what is
 // not.
 func TestFindCUDA(t *testing.T) {
@@ -176,6 +201,9 @@ func TestFindCUDA(t *testing.T) {
 	if at, err := search.FindIfPresent(t.Context(), o); err != nil || at.Path != library {
 		t.Errorf("everything is there: %v, %v", at, err)
 	}
+	if err := search.Foresee(t.Context(), o); err != nil {
+		t.Errorf("foreseen: %v", err)
+	}
 	for _, c := range []struct {
 		machine    fakeLoader
 		why, short string
@@ -187,6 +215,9 @@ func TestFindCUDA(t *testing.T) {
 		search.Loader = &c.machine
 		if _, err := search.FindIfPresent(t.Context(), o); err == nil || err.Error() != c.short {
 			t.Errorf("%v, want %q", err, c.short)
+		}
+		if err := search.Foresee(t.Context(), o); err == nil || err.Error() != c.short {
+			t.Errorf("foreseen: %v, want %q", err, c.short)
 		}
 		var unusable *UnusableGPUError
 		if _, err := search.Find(t.Context(), o, 0); !errors.As(err, &unusable) || !strings.HasPrefix(err.Error(), "provision: cuda:0 cannot be used: ") || !strings.Contains(err.Error(), c.why) {

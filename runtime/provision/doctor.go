@@ -28,6 +28,7 @@ type Report struct {
 	Threads  int      `json:"threads"`                // how many one Run would use; Diagnose leaves it 0
 	Cache    string   `json:"cache"`
 
+	Device  DeviceReport   `json:"device"`            // Diagnose leaves it empty
 	Library *LibraryReport `json:"library,omitempty"` // nil if none was found
 	Clients []Client       `json:"clients"`           // that can fetch a library
 	CUDA    CUDAReport     `json:"cuda"`
@@ -35,6 +36,12 @@ type Report struct {
 
 	// Problems keep onering from running; each is a sentence with the remedy.
 	Problems []string `json:"problems"`
+}
+
+// A DeviceReport says what a run would be on.
+type DeviceReport struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason,omitempty"` // why auto is the CPU
 }
 
 // A LibraryReport describes the ONNX Runtime library that a run would load.

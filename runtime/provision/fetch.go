@@ -72,7 +72,7 @@ func newProvisioner(o Options, k kind) (*provisioner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &provisioner{goos: runtime.GOOS, goarch: runtime.GOARCH, cache: cache, kind: k, offline: o.Offline || os.Getenv(envOffline) != "", progress: o.Progress, notice: o.Notice}
+	p := &provisioner{goos: runtime.GOOS, goarch: runtime.GOARCH, cache: cache, kind: k, offline: o.offline(), progress: o.Progress, notice: o.Notice}
 	if p.progress == nil {
 		p.progress = func(Progress) {}
 	}

@@ -4,7 +4,10 @@
 // loaded library, package runtime answers through the Loader interface.
 package provision
 
-import "context"
+import (
+	"context"
+	"os"
+)
 
 // MinAPI is the oldest version of ONNX Runtime's C interface that onering runs
 // on; library version 1.N.x has interface N. It is the one that the Go binding
@@ -35,6 +38,8 @@ type Options struct {
 	// was fetched and from where.
 	Notice func(string)
 }
+
+func (o Options) offline() bool { return o.Offline || os.Getenv(envOffline) != "" }
 
 // Progress says how much of a library has been fetched.
 type Progress struct {

@@ -221,6 +221,19 @@ func (w WebGPU) Find(ctx context.Context, o Options, device string) (Location, e
 	return at, w.Check(at.Path, device)
 }
 
+// Foresee is FindHardware without fetching: a library that is not here yet is taken to
+// come.
+func (w WebGPU) Foresee(o Options, device string) error {
+	if err := w.hardware(); err != nil {
+		return err
+	}
+	at, err := look(o, w.kind())
+	if err != nil || at.Path == "" && !o.offline() {
+		return err
+	}
+	return w.Check(at.Path, device)
+}
+
 // FindHardware is Find for a machine with an adapter that is not software.
 func (w WebGPU) FindHardware(ctx context.Context, o Options, device string) (Location, error) {
 	if err := w.hardware(); err != nil {
