@@ -43,6 +43,10 @@ func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) err
 // printEstimate prints what a run needs, and returns an error if that is more than there
 // is.
 func printEstimate(c *cobra.Command, config train.Config, split train.Split, asJSON bool) error {
+	config, err := foreseen(c, config)
+	if err != nil {
+		return err
+	}
 	e, model, err := estimate(c, config, split)
 	if err != nil {
 		return err
@@ -71,6 +75,13 @@ func checkBuffers(c train.Config, model models.Model, split train.Split) error {
 	return runtime.CheckBuffers(c.Runtime.Device, buffers...)
 }
 
+// foreseen is a configuration with the device that its run will be on in place of auto.
+func foreseen(c *cobra.Command, config train.Config) (train.Config, error) {
+	device, _, err := runtime.Foresee(c.Context(), config.Runtime.Options())
+	config.Runtime.Device = device
+	return config, err
+}
+
 // estimate computes how much memory a run needs.
 func estimate(c *cobra.Command, config train.Config, split train.Split) (e train.MemoryEstimate, model models.Model, err error) {
 	local, err := localConfig(c, &config)
@@ -87,6 +98,10 @@ func estimate(c *cobra.Command, config train.Config, split train.Split) (e train
 
 // checkMemory refuses a run that cannot fit, and warns of one that may not fit.
 func checkMemory(c *cobra.Command, config train.Config, split train.Split) error {
+	config, err := foreseen(c, config)
+	if err != nil {
+		return err
+	}
 	e, model, err := estimate(c, config, split)
 	if err != nil {
 		return err

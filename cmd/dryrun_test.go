@@ -52,6 +52,25 @@ func TestDryRunMeasured(t *testing.T) {
 	}
 }
 
+// TestForeseen: what is refused beforehand is what the device has no room for that auto
+// comes to.
+func TestForeseen(t *testing.T) {
+	c := newRoot()
+	c.SetContext(t.Context())
+	for device, want := range map[string]string{"cpu": "cpu", "cuda:3": "cuda:3", "webgpu": "webgpu:0", "webgpu:1": "webgpu:1"} {
+		config := train.Default()
+		config.Runtime.Device = device
+		if got, err := foreseen(c, config); err != nil || got.Runtime.Device != want {
+			t.Errorf("%s: %q, %v", device, got.Runtime.Device, err)
+		}
+	}
+	config := train.Default()
+	config.Runtime.Device = "auto"
+	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !train.IsDevice(got.Runtime.Device) {
+		t.Errorf("auto: %q, %v", got.Runtime.Device, err)
+	}
+}
+
 func init() { programs["weighed"] = weighed }
 
 // weighed runs the onering beside it and writes the most memory that it took, in bytes,
