@@ -85,12 +85,13 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 	case t.CUDA:
 		k, with = cudaKind, " with CUDA"
 	case t.WebGPU:
-		k, with = w.kind(), " with WebGPU"
+		k = w.kind()
 	}
 	at, err := look(o, k)
 	switch {
 	case err != nil:
 		problem(err)
+	case at.Path == "" && t.WebGPU: // what WebGPU lacks has it
 	case at.Path == "":
 		r.Problems = append(r.Problems, fmt.Sprintf("no ONNX Runtime library%s yet: the first command that needs one fetches it, or name one with %s", with, envLibrary))
 	default:

@@ -70,6 +70,11 @@ func TestWebGPUPlugin(t *testing.T) {
 			t.Errorf("webgpu:%d: problems %q, want %q", gpu, r.Problems, want)
 		}
 	}
+	t.Setenv(envLibrary, "")
+	t.Setenv("LD_LIBRARY_PATH", "")
+	if r := Diagnose(t.Context(), Options{Cache: t.TempDir()}, CUDA{Loader: &fakeLoader{}}, w, Target{WebGPU: true}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "no ONNX Runtime library with WebGPU: a run with --device webgpu fetches") {
+		t.Errorf("without a library: problems %q", r.Problems)
+	}
 	appendTo(t, lib, webgpuMark)
 	if got := WebGPUPlugin(lib); got != "" {
 		t.Errorf("the provider is built in and beside: %q is loaded", got)
