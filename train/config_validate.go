@@ -137,7 +137,7 @@ func (v *validator) ranges(prefix string, section any) {
 }
 
 // Devices says what names there are of devices to run on.
-const Devices = "cpu, cuda, cuda:N with the number of a device, webgpu, webgpu:1, or auto"
+const Devices = "cpu, cuda, cuda:N with the number of a device, webgpu for the fastest GPU, webgpu:1 for the most frugal, or auto"
 
 // IsDevice says whether value is such a name.
 func IsDevice(value string) bool {
