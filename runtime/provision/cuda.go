@@ -2,18 +2,10 @@ package provision
 
 import (
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
-	"time"
 )
 
 // Names of NVIDIA libraries, as the system's loader knows them.
@@ -31,18 +23,6 @@ const (
 	cudaVersion = 13000
 	minDriver   = "580"
 )
-
-// cudaLibraries are the libraries that the CUDA provider of the pinned version
-// needs, in the order in which they must be loaded, and where each comes from.
-// ONNX Runtime opens cuDNN by name when a kernel first needs it.
-var cudaLibraries = []struct{ name, from string }{
-	{CUDADriverLibrary, "the NVIDIA driver"},
-	{CUDARuntimeLibrary, "CUDA 13, or pip's nvidia-cuda-runtime"},
-	{"libcublasLt.so.13", "CUDA 13, or pip's nvidia-cublas"},
-	{"libcublas.so.13", "CUDA 13, or pip's nvidia-cublas"},
-	{"libcurand.so.10", "CUDA 13, or pip's nvidia-curand"},
-	{cudnnLibrary, "cuDNN 9, or pip's nvidia-cudnn-cu13"},
-}
 
 // A CUDAReport says what running on a GPU needs and what of it is here.
 type CUDAReport struct {
@@ -111,21 +91,6 @@ func (c CUDA) present() error {
 		return errors.New("the NVIDIA driver shows no GPU")
 	}
 	return nil
-}
-
-// An UnusableGPUError names everything that keeps ONNX Runtime from using a GPU.
-type UnusableGPUError struct {
-	Device  string // as Options name it
-	Missing []string
-}
-
-func (e *UnusableGPUError) Error() string {
-	// What is missing first, the driver, is often the reason for the rest.
-	text := fmt.Sprintf("provision: %s cannot be used: %s", e.Device, e.Missing[0])
-	if n := len(e.Missing); n > 1 {
-		text += fmt.Sprintf("\n%d more is missing: onering doctor --device %s says what, and where it comes from", n-1, strings.TrimSuffix(e.Device, ":0"))
-	}
-	return text + "\nwithout a GPU: --device cpu, or device = \"cpu\" in [runtime]"
 }
 
 // Check returns an *UnusableGPUError if something keeps the library from using a
@@ -216,97 +181,4 @@ func (c CUDA) reportDriver(r *CUDAReport) error {
 		r.missing("the NVIDIA driver supports CUDA up to %s, the provider needs 13.0: update it to %s or newer", r.Driver, minDriver)
 	}
 	return err
-}
-
-// nvidia matches the names of NVIDIA's libraries.
-var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
-
-// providerNeeds lists the NVIDIA libraries that the provider at path was linked
-// with, and cuDNN, in the order in which they must be loaded. If path is "" the
-// list is that of the pinned version.
-func providerNeeds(path string) ([]string, error) {
-	var known []string
-	for _, l := range cudaLibraries {
-		known = append(known, l.name)
-	}
-	if path == "" {
-		return known, nil
-	}
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not a shared library (%w)", path, err)
-	}
-	defer f.Close()
-	linked, err := f.ImportedLibraries()
-	if err != nil {
-		return nil, fmt.Errorf("%q does not say what it needs (%w)", path, err)
-	}
-	linked = slices.DeleteFunc(linked, func(name string) bool { return !nvidia.MatchString(name) })
-	linked = append(linked, cudnnLibrary)
-	rank := func(name string) int {
-		if i := slices.Index(known, name); i >= 0 {
-			return i
-		}
-		return len(known)
-	}
-	slices.SortStableFunc(linked, func(a, b string) int { return rank(a) - rank(b) })
-	return linked, nil
-}
-
-// comesWith says what a library is part of.
-func comesWith(name string) string {
-	for _, l := range cudaLibraries {
-		if l.name == name {
-			return l.from
-		}
-	}
-	return "the CUDA version that the provider is built with"
-}
-
-// cudaDirs returns folders with CUDA's libraries that the system's loader may not
-// know: those of CUDA and of pip's packages.
-func cudaDirs(ctx context.Context) []string {
-	dirs := filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
-	patterns := []string{"/usr/local/cuda/lib64", "/usr/local/cuda-13*/lib64", "/usr/lib/wsl/lib"}
-	for _, root := range []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")} {
-		if root != "" {
-			patterns = append(patterns, filepath.Join(root, "lib"), filepath.Join(root, "lib/python3*/site-packages/nvidia/*/lib"))
-		}
-	}
-	for _, site := range pythonPath(ctx) {
-		patterns = append(patterns, filepath.Join(site, "nvidia/*/lib"))
-	}
-	patterns = append(patterns, "/usr/local/lib/python3*/*-packages/nvidia/*/lib", "/usr/lib/python3*/*-packages/nvidia/*/lib")
-	if home, err := os.UserHomeDir(); err == nil {
-		patterns = append(patterns, filepath.Join(home, ".local/lib/python3*/site-packages/nvidia/*/lib"))
-	}
-	for _, p := range patterns {
-		found, _ := filepath.Glob(p) // errs only on a malformed pattern
-		dirs = append(dirs, found...)
-	}
-	return dirs
-}
-
-// pythonPath returns where the Python on the PATH looks for packages, nil if
-// there is no Python.
-func pythonPath(ctx context.Context) []string {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "python3", "-c", `import sys; print("\n".join(p for p in sys.path if p))`).Output()
-	if err != nil {
-		return nil
-	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
-}
-
-// firstWith returns the path of the file called name in the first of dirs that
-// has one, or "".
-func firstWith(dirs []string, name string) string {
-	for _, d := range dirs {
-		path := filepath.Join(d, name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return ""
 }

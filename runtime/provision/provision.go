@@ -6,7 +6,9 @@ package provision
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 )
 
 // MinAPI is the oldest version of ONNX Runtime's C interface that onering runs
@@ -75,4 +77,19 @@ type Loader interface {
 	// TryWebGPU makes an ONNX Runtime library run its WebGPU provider on a GPU, as
 	// Options.Device numbers it.
 	TryWebGPU(ctx context.Context, library string, gpu int) error
+}
+
+// An UnusableGPUError names everything that keeps ONNX Runtime from using a GPU.
+type UnusableGPUError struct {
+	Device  string // as Options name it
+	Missing []string
+}
+
+func (e *UnusableGPUError) Error() string {
+	// What is missing first, the driver, is often the reason for the rest.
+	text := fmt.Sprintf("provision: %s cannot be used: %s", e.Device, e.Missing[0])
+	if n := len(e.Missing); n > 1 {
+		text += fmt.Sprintf("\n%d more is missing: onering doctor --device %s says what, and where it comes from", n-1, strings.TrimSuffix(e.Device, ":0"))
+	}
+	return text + "\nwithout a GPU: --device cpu, or device = \"cpu\" in [runtime]"
 }
