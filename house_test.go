@@ -1,11 +1,13 @@
 package onering
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,6 +19,8 @@ const (
 	mostLines   = 60 // of a function
 	mostFields  = 14 // of a struct
 	mostMethods = 20 // of a type
+
+	mostOfProvider = 200 // lines of a file that is for CUDA or WebGPU alone
 )
 
 // longFunctions are those whose length has a reason: a table or a grammar.
@@ -127,6 +131,29 @@ func TestHouse(t *testing.T) {
 		for name := range list {
 			if !seen[name] {
 				t.Errorf("%s is listed as an exception, but is none", name)
+			}
+		}
+	}
+}
+
+// TestProviders holds the files that are for one provider of GPUs alone to a size: what
+// both need belongs to all devices.
+func TestProviders(t *testing.T) {
+	for _, pattern := range []string{"runtime/*cuda*.[cgh]*", "runtime/*webgpu*.[cgh]*", "runtime/provision/*cuda*.go", "runtime/provision/*webgpu*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Errorf("no file is %s, %v", pattern, err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(text, []byte("\n")); n > mostOfProvider {
+				t.Errorf("%s has %d lines, more than %d", file, n, mostOfProvider)
 			}
 		}
 	}
