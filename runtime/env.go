@@ -175,7 +175,7 @@ type resting struct {
 // look for more of it for about 40 ms, and take time from lanes meanwhile, which have a
 // thread of their own each. Sessions of the pool may run all the same, each on the thread
 // that calls it.
-func (e *Env) Rest() (wake func(), err error) {
+func Rest(e *Env) (wake func(), err error) {
 	threads := e.Threads()
 	if threads == 1 || e.options.NoSpin || e.device.gpu() {
 		return func() {}, nil

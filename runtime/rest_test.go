@@ -42,10 +42,10 @@ func restAndRun(t *testing.T, threads int) {
 		equal(t, got, want)
 	}
 	for range 20 {
-		wake, err := e.Rest()
+		wake, err := runtime.Rest(e)
 		check(t, err)
 		run()
-		again, err := e.Rest()
+		again, err := runtime.Rest(e)
 		check(t, err)
 		run()
 		wake()

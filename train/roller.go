@@ -63,7 +63,7 @@ func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, m
 	if err != nil {
 		return nil, err
 	}
-	lanes := sampler.Lanes{AtOnce: env.Threads(), Rest: env.Rest}
+	lanes := sampler.Lanes{AtOnce: env.Threads(), Rest: func() (func(), error) { return runtime.Rest(env) }}
 	for _, d := range decoders {
 		lanes.Decoders = append(lanes.Decoders, d)
 	}
