@@ -3,11 +3,11 @@
 docs/performance.json, and writes the tables from those between the page's markers.
 
     python bench/performance.py --onering ./onering [--parts decode,small] [--turns 2]
-    python bench/performance.py --onering ./onering --parts round --tokenizer Qwen2.5-0.5B --problems gsm8k.jsonl
+    python bench/performance.py --onering ./onering --parts round,genai --tokenizer Qwen2.5-0.5B --problems gsm8k.jsonl
     python bench/performance.py --check
 
-Without --parts it measures all but round, which takes ten minutes a turn; the
-others take about 25 minutes in all. Each turn runs both sides, one after the
+Without --parts it measures all but round, which takes ten minutes a turn, and genai;
+the others take about 25 minutes in all. Each turn runs both sides, one after the
 other, and a table has the range over the turns, or one figure where they agree.
 --check measures nothing: it fails if the page is not what the figures give.
 Needs what the compare scripts beside it need; --check and --render only Python.
@@ -21,6 +21,7 @@ limits     bench --round --roofline: the phases of a round         1         2 m
 checkpoint a checkpoint beside a file of as many bytes             2         2 min
 update     AdamW beside PyTorch's fused one                        2         2 min
 attention  attention.py: products beside GroupQueryAttention       2         1 min
+genai      compare_genai.py: steps of one row beside genai         3        10 min
 products   products.py: the forms of a layer's products            1         2 min
 round      compare_trl_round.py: a round at the shape of 0.5B      3        30 min
 """
@@ -126,6 +127,17 @@ def update(a):
 def attention(a):
     line = re.compile(r"batch +(\d+), context (\d+): +products (\d+) us, ([\d.]+) GB/s +GroupQueryAttention (\d+) us, ([\d.]+) GB/s")
     return {f"{m[1]}x{m[2]}": [float(x) for x in m.groups()[2:]] for m in line.finditer(script("attention.py", "--threads", str(a.threads)))}
+
+
+def genai(a):
+    """Milliseconds of a step, by threads and context."""
+    if not a.tokenizer:
+        sys.exit("the part genai needs --tokenizer")
+    found = {}
+    for threads in sorted({1, a.threads}):
+        steps = json.loads(script("compare_genai.py", "--onering", a.onering, "--tokenizer", a.tokenizer, "--threads", str(threads), "--turns", "1"))
+        found[str(threads)] = {side: {context: ms[0] for context, ms in steps[side].items()} for side in ("onering", "genai")}
+    return found
 
 
 def products(a):
@@ -248,6 +260,13 @@ def attention_table(turns):
     return table(("", "products", "GroupQueryAttention"), rows)
 
 
+def genai_table(turns):
+    return table(("a step of one row", "onering", "onnxruntime-genai", "ratio"), [
+        beside(turns, lambda t: t[threads]["onering"][context], lambda t: t[threads]["genai"][context],
+               f"{threads} thread{'s' * (threads != '1')}, context {int(context):,}", " ms")
+        for threads in turns[0] for context in turns[0][threads]["onering"]])
+
+
 def products_table(turns):
     rows = []
     for kind, name in (("forward", "forward"), ("dX", "dX"), ("dW", "dW, onto the running sum")):
@@ -276,7 +295,7 @@ def round_table(turns):
 PARTS = {
     "decode": (decode, decode_table, 3), "train": (train, train_table, 2), "prompt": (prompt, prompt_table, 2), "small": (small, small_table, 3),
     "mixed": (mixed, mixed_table, 2), "limits": (limits, limits_table, 1), "checkpoint": (checkpoint, checkpoint_table, 2), "update": (update, update_table, 2), "attention": (attention, attention_table, 2),
-    "products": (products, products_table, 1), "round": (round, round_table, 3),
+    "genai": (genai, genai_table, 3), "products": (products, products_table, 1), "round": (round, round_table, 3),
 }
 
 
@@ -335,10 +354,10 @@ def write(path, text):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--onering", help="the onering program")
-    p.add_argument("--parts", default=",".join(k for k in PARTS if k != "round"))
+    p.add_argument("--parts", default=",".join(k for k in PARTS if k not in ("round", "genai")))
     p.add_argument("--turns", type=int, default=0, help="turns of each part in place of its own number")
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--tokenizer", help="for round: folder with the tokenizer")
+    p.add_argument("--tokenizer", help="for round and genai: folder with the tokenizer")
     p.add_argument("--problems", help="for round: JSON lines with a problem each")
     p.add_argument("--dir", help="folder for models, runs and checkpoints (default the system's for temporary files)")
     p.add_argument("--render", action="store_true", help="measure nothing, and write the page from the figures")
