@@ -19,7 +19,7 @@ struct rest {
 	call calls[];
 };
 
-static void wait(void *of, OrtValue **results, size_t n, OrtStatus *s) {
+static void fall_asleep(void *of, OrtValue **results, size_t n, OrtStatus *s) {
 	call *c = of;
 	rest *r = c->of;
 	for (size_t i = 0; i < n; i++)
@@ -42,7 +42,7 @@ OrtStatus *onering_rest(OrtSession *s, const char *const names[2], const OrtValu
 		pthread_mutex_lock(&r->lock);
 		r->resting++;
 		pthread_mutex_unlock(&r->lock);
-		OrtStatus *status = onering_run_async(s, &r->names[0], &r->input, &r->names[1], &r->calls[i].result, wait, &r->calls[i]);
+		OrtStatus *status = onering_run_async(s, &r->names[0], &r->input, &r->names[1], &r->calls[i].result, fall_asleep, &r->calls[i]);
 		if (!status) continue;
 		pthread_mutex_lock(&r->lock);
 		r->resting--;
