@@ -163,60 +163,96 @@ func laneOf(e *Env) *Env {
 	return &Env{options: e.options, device: e.device, memory: e.memory, opened: e.opened, alone: true}
 }
 
-// A resting is what the threads of the pool run before they rest.
+// A resting is what the threads of the pool run before they rest, of one Env.
 type resting struct {
-	sync.Mutex
 	session *Session // nil before the first rest
 	size    *Value
 	names   [2]*C.char // of the input and the output
 }
 
-// Rest has the threads of the pool sleep until wake is called. After their last work they
-// look for more of it for about 40 ms, and take time from lanes meanwhile, which have a
-// thread of their own each. Sessions of the pool may run all the same, each on the thread
-// that calls it.
+// rests are those of the pool that were begun and not ended. The first sends the threads
+// to sleep and the last wakes them: a thread that sleeps for one rest could neither begin
+// nor end another. The lock is held for every resting, too.
+var rests struct {
+	sync.Mutex
+	n  int
+	of *resting // what the threads run; nil if they are awake
+	c  *C.rest
+}
+
+// Rest has the threads of the pool sleep until wake is called, and all other rests have
+// ended. After their last work they look for more of it for about 40 ms, and take time from
+// lanes meanwhile, which have a thread of their own each. Sessions of the pool may run all
+// the same, each on the thread that calls it.
 func Rest(e *Env) (wake func(), err error) {
 	threads := e.Threads()
 	if threads == 1 || e.options.NoSpin || e.device.gpu() {
 		return func() {}, nil
 	}
-	session, err := e.resting.open(e)
-	if err != nil {
-		return nil, err
+	rests.Lock()
+	defer rests.Unlock()
+	if rests.of == nil {
+		if err := e.resting.begin(e, threads-1); err != nil {
+			return nil, fmt.Errorf("runtime: sending the threads of ONNX Runtime's pool to sleep: %w", err)
+		}
 	}
-	var r *C.rest
-	err = check(C.onering_rest(session.ptr, (**C.char)(&e.resting.names[0]), e.resting.size.ptr, C.int(threads-1), &r))
-	if err != nil {
-		C.onering_wake(r)
-		return nil, fmt.Errorf("runtime: sending the threads of ONNX Runtime's pool to sleep: %w", err)
-	}
-	return func() { C.onering_wake(r) }, nil
+	rests.n++
+	return sync.OnceFunc(func() {
+		rests.Lock()
+		defer rests.Unlock()
+		if rests.n--; rests.n == 0 {
+			awaken()
+		}
+	}), nil
 }
 
-// open returns the session, which it loads the first time.
-func (r *resting) open(e *Env) (*Session, error) {
-	r.Lock()
-	defer r.Unlock()
+// begin sends n threads to sleep.
+func (r *resting) begin(e *Env, n int) error {
+	if err := r.open(e); err != nil {
+		return err
+	}
+	rests.of = r
+	err := check(C.onering_rest(r.session.ptr, (**C.char)(&r.names[0]), r.size.ptr, C.int(n), &rests.c))
+	if err != nil {
+		awaken()
+	}
+	return err
+}
+
+// awaken wakes the threads, if they sleep.
+func awaken() {
+	if rests.of != nil {
+		C.onering_wake(rests.c)
+		rests.of, rests.c = nil, nil
+	}
+}
+
+// open loads the session if that was not done yet.
+func (r *resting) open(e *Env) error {
 	if r.session != nil {
-		return r.session, nil
+		return nil
 	}
 	size, err := NewValue([]int64{1}, 1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	session, err := e.Load(moves.Clear(1))
 	if err != nil {
 		size.Close()
-		return nil, err
+		return err
 	}
 	r.session, r.size = session, size
 	r.names = [2]*C.char{C.CString(moves.Name(moves.Size, 0)), C.CString(moves.Name(moves.Zeros, 0))}
-	return session, nil
+	return nil
 }
 
+// close wakes the threads if they run the session.
 func (r *resting) close() error {
-	r.Lock()
-	defer r.Unlock()
+	rests.Lock()
+	defer rests.Unlock()
+	if rests.of == r {
+		awaken()
+	}
 	if r.session == nil {
 		return nil
 	}

@@ -77,7 +77,7 @@ const childVariable = "ONERING_TEST_CHILD"
 // inChild runs a test in a process of its own.
 func inChild(t *testing.T, test string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), childVariable+"=1", "ONNXRUNTIME_LIB="+runtimetest.Test(t).Library())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+test) {

@@ -14,6 +14,7 @@ struct rest {
 	pthread_cond_t changed;
 	int resting; // threads that are waiting, or will
 	int over;
+	pthread_t caller; // of onering_rest
 	const char *names[2];
 	const OrtValue *input;
 	call calls[];
@@ -25,8 +26,10 @@ static void fall_asleep(void *of, OrtValue **results, size_t n, OrtStatus *s) {
 	for (size_t i = 0; i < n; i++)
 		if (results[i]) onering_release_value(results[i]);
 	if (s) onering_release_status(s); // a session that fails waits as well
+	// A thread whose queue is full takes no call, and the pool has the caller run it.
+	int sleeps = !pthread_equal(pthread_self(), r->caller);
 	pthread_mutex_lock(&r->lock);
-	while (!r->over) pthread_cond_wait(&r->changed, &r->lock);
+	while (sleeps && !r->over) pthread_cond_wait(&r->changed, &r->lock);
 	r->resting--;
 	pthread_cond_broadcast(&r->changed);
 	pthread_mutex_unlock(&r->lock);
@@ -34,6 +37,8 @@ static void fall_asleep(void *of, OrtValue **results, size_t n, OrtStatus *s) {
 
 OrtStatus *onering_rest(OrtSession *s, const char *const names[2], const OrtValue *input, int n, rest **to) {
 	rest *r = *to = calloc(1, sizeof *r + (size_t)n * sizeof *r->calls);
+	if (!r) abort(); // as Go does without memory
+	r->caller = pthread_self();
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
 	r->names[0] = names[0], r->names[1] = names[1], r->input = input;

@@ -2,16 +2,19 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"onering/runtime"
 )
 
 // TestRest: sessions compute the same while the threads of the pool rest, once and twice
-// over, as before and after.
+// over, as before and after, whichever rest ends first.
 func TestRest(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		inChild(t, "TestRest")
@@ -25,7 +28,12 @@ func TestRest(t *testing.T) {
 func restAndRun(t *testing.T, threads int) {
 	e, err := runtime.Open(context.Background(), runtime.Options{Threads: threads})
 	check(t, err)
-	t.Cleanup(func() { check(t, e.Close()) })
+	defer func() { check(t, e.Close()) }()
+	restAndRunOn(t, e)
+}
+
+func restAndRunOn(t *testing.T, e *runtime.Env) {
+	t.Helper()
 	const n = 256 // large enough for all threads
 	x, c, got := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
 	for i := range x {
@@ -41,16 +49,70 @@ func restAndRun(t *testing.T, threads int) {
 		check(t, b.Run())
 		equal(t, got, want)
 	}
-	for range 20 {
+	for i := range 20 {
 		wake, err := runtime.Rest(e)
 		check(t, err)
 		run()
 		again, err := runtime.Rest(e)
 		check(t, err)
 		run()
-		wake()
+		first, second := wake, again
+		if i%2 == 1 { // as deferred calls do
+			first, second = again, wake
+		}
+		first()
+		first() // which does nothing
 		run()
-		again()
+		second()
 		run()
 	}
+}
+
+// TestRestsAtOnce: rests of several goroutines and two Envs begin and end in any order
+// while a session of the pool runs, and an Env that is closed in the middle ends its own.
+func TestRestsAtOnce(t *testing.T) {
+	if os.Getenv(childVariable) == "" {
+		inChild(t, "TestRestsAtOnce")
+		return
+	}
+	for _, threads := range []int{2, 3} {
+		t.Run(fmt.Sprint(threads), func(t *testing.T) { restAtOnce(t, runtime.Options{Threads: threads}) })
+	}
+}
+
+func restAtOnce(t *testing.T, o runtime.Options) {
+	a, err := runtime.Open(context.Background(), o)
+	check(t, err)
+	b, err := runtime.Open(context.Background(), o)
+	check(t, err)
+	var group sync.WaitGroup
+	for i, e := range []*runtime.Env{a, b, a} {
+		group.Go(func() {
+			for j := range 200 {
+				wake, err := runtime.Rest(e)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Duration((i+j)%3) * 100 * time.Microsecond)
+				wake()
+			}
+		})
+	}
+	restAndRunOn(t, a)
+	group.Wait()
+	ofA, err := runtime.Rest(a)
+	check(t, err)
+	ofB, err := runtime.Rest(b)
+	check(t, err)
+	check(t, a.Close())
+	again, err := runtime.Rest(b)
+	check(t, err)
+	ofA()
+	again()
+	ofB()
+	if _, err := runtime.Rest(a); !errors.Is(err, runtime.ErrClosed) {
+		t.Errorf("Rest on a closed Env: %v", err)
+	}
+	check(t, b.Close())
 }
