@@ -105,7 +105,9 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 			r.CUDA.missing("ONNX Runtime does not load its CUDA provider: %v", err)
 		}
 	}
-	r.WebGPU = w.Report(at.Path)
+	if r.WebGPU = w.reachable(); at.Path != "" || err == nil { // else a library was named and is none
+		r.WebGPU = w.Report(at.Path)
+	}
 	if t.WebGPU && len(r.WebGPU.Missing) == 0 && r.Library != nil {
 		if err := c.Loader.TryWebGPU(ctx, at.Path, t.GPU); err != nil {
 			r.WebGPU.Missing = append(r.WebGPU.Missing, remedyOf(err))

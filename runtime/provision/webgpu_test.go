@@ -75,6 +75,10 @@ func TestWebGPUPlugin(t *testing.T) {
 	if r := Diagnose(t.Context(), Options{Cache: t.TempDir()}, CUDA{Loader: &fakeLoader{}}, w, Target{WebGPU: true}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "no ONNX Runtime library with WebGPU: a run with --device webgpu fetches") {
 		t.Errorf("without a library: problems %q", r.Problems)
 	}
+	wrong := filepath.Join(t.TempDir(), "none.so")
+	if r := Diagnose(t.Context(), Options{Library: wrong, Cache: t.TempDir()}, CUDA{Loader: &fakeLoader{}}, w, Target{WebGPU: true}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], wrong) || len(r.WebGPU.Adapters) != 1 {
+		t.Errorf("with a name of no library: problems %q, adapters %v", r.Problems, r.WebGPU.Adapters)
+	}
 	appendTo(t, lib, webgpuMark)
 	if got := WebGPUPlugin(lib); got != "" {
 		t.Errorf("the provider is built in and beside: %q is loaded", got)
