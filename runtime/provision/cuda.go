@@ -116,8 +116,9 @@ func (c CUDA) Report(ctx context.Context, library string) CUDAReport {
 	return c.report(ctx, library, false)
 }
 
-// report is Report. coming says that a library with its provider is going to be fetched.
-func (c CUDA) report(ctx context.Context, library string, coming bool) CUDAReport {
+// report is Report. told says that the provider's absence is none, since a library with it
+// is going to be fetched, or was said already.
+func (c CUDA) report(ctx context.Context, library string, told bool) CUDAReport {
 	r := CUDAReport{Devices: []string{}, Libraries: map[string]string{}, Missing: []string{}}
 	if runtime.GOOS != "linux" {
 		r.missing("a GPU is used on Linux only")
@@ -129,7 +130,7 @@ func (c CUDA) report(ctx context.Context, library string, coming bool) CUDARepor
 		provider = besideLibrary(library, cudaProvider)
 	}
 	r.Libraries[cudaProvider] = provider
-	if provider == "" && !coming {
+	if provider == "" && !told {
 		r.missing("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s", cudaProvider, cudaRef, envLibrary)
 	}
 	names, err := providerNeeds(provider)

@@ -99,13 +99,14 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 			problem(err)
 		}
 	}
-	r.CUDA = c.Report(ctx, at.Path)
+	wrong := at.Path == "" && err != nil // a library was named, and nothing else would be taken
+	r.CUDA = c.report(ctx, at.Path, wrong)
 	if len(r.CUDA.Missing) == 0 && r.Library != nil {
 		if err := c.Loader.TryCUDA(ctx, at.Path, t.GPU); err != nil {
 			r.CUDA.missing("ONNX Runtime does not load its CUDA provider: %v", err)
 		}
 	}
-	if r.WebGPU = w.reachable(); at.Path != "" || err == nil { // else a library was named and is none
+	if r.WebGPU = w.reachable(); !wrong {
 		r.WebGPU = w.Report(at.Path)
 	}
 	if t.WebGPU && len(r.WebGPU.Missing) == 0 && r.Library != nil {

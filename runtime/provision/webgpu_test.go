@@ -79,6 +79,9 @@ func TestWebGPUPlugin(t *testing.T) {
 	if r := Diagnose(t.Context(), Options{Library: wrong, Cache: t.TempDir()}, CUDA{Loader: &fakeLoader{}}, w, Target{WebGPU: true}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], wrong) || len(r.WebGPU.Adapters) != 1 {
 		t.Errorf("with a name of no library: problems %q, adapters %v", r.Problems, r.WebGPU.Adapters)
 	}
+	if r := Diagnose(t.Context(), Options{Library: wrong, Cache: t.TempDir()}, CUDA{Loader: &fakeLoader{}}, w, Target{CUDA: true}); !strings.Contains(r.Problems[0], wrong) || slices.ContainsFunc(r.Problems, func(p string) bool { return strings.Contains(p, "fetches") }) {
+		t.Errorf("with a name of no library: problems %q", r.Problems)
+	}
 	appendTo(t, lib, webgpuMark)
 	if got := WebGPUPlugin(lib); got != "" {
 		t.Errorf("the provider is built in and beside: %q is loaded", got)
