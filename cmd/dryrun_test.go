@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"onering/runtime"
 	"onering/train"
 )
 
@@ -68,6 +69,45 @@ func TestForeseen(t *testing.T) {
 	config.Runtime.Device = "auto"
 	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !train.IsDevice(got.Runtime.Device) {
 		t.Errorf("auto: %q, %v", got.Runtime.Device, err)
+	}
+}
+
+// TestAutoTypes: the types that validation lets pass with auto are refused before a model
+// is opened where auto is a device that does not have them.
+func TestAutoTypes(t *testing.T) {
+	for _, x := range []struct{ device, dtype, base, want string }{
+		{"cpu", "float32", "int8", ""},
+		{"cpu", "bfloat16", "float32", "auto is cpu on this machine, and the type (model.dtype, --dtype) is bfloat16"},
+		{"cuda:0", "float32", "float32", ""},
+		{"cuda:0", "bfloat16", "float32", ""},
+		{"cuda:0", "float32", "int8", `auto is cuda:0 on this machine, and lora.base_dtype (--base-dtype) = "int8" is for an adapter`},
+		{"webgpu:0", "float32", "bfloat16", `auto is webgpu:0 on this machine, and lora.base_dtype`},
+		{"webgpu:0", "bfloat16", "float32", "auto is webgpu:0 on this machine, and the type"},
+	} {
+		err := checkAuto(x.device, train.LoRAConfig{On: true, BaseDType: x.base}, x.dtype)
+		if err == nil && x.want != "" || err != nil && (x.want == "" || !isUsage(err) || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%+v: %v", x, err)
+		}
+	}
+	c := newRoot()
+	c.SetContext(t.Context())
+	device, _, err := runtime.Foresee(t.Context(), runtime.Options{Device: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := train.Default()
+	config.Runtime.Device, config.LoRA.On, config.LoRA.BaseDType = "auto", true, "int8"
+	f := engineFlags{model: t.TempDir(), dtype: "float32", fresh: true, base: "int8", runtime: train.RuntimeConfig{Device: "auto"}}
+	if device == "cpu" {
+		config.Model.DType, config.LoRA.BaseDType = "bfloat16", "float32"
+		f.dtype, f.base = "bfloat16", "float32"
+	}
+	_, err = foreseen(c, config)
+	_, opening := f.open(c)
+	for _, err := range []error{err, opening} {
+		if err == nil || !strings.Contains(err.Error(), "the device auto is "+device) {
+			t.Errorf("%s: %v", device, err)
+		}
 	}
 }
 

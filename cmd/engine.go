@@ -153,6 +153,11 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err := checkDType(f.dtype, f.runtime.Device); err != nil {
 		return nil, err
 	}
+	if f.dtype != "float32" || lora.BaseDType != "float32" {
+		if _, err := foreseenDevice(c, f.runtime, lora, f.dtype); err != nil {
+			return nil, err
+		}
+	}
 	model, err := modelFolder(c, f.model, localModel)
 	if err != nil {
 		return nil, err
