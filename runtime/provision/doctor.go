@@ -106,9 +106,7 @@ func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report
 			r.CUDA.missing("ONNX Runtime does not load its CUDA provider: %v", err)
 		}
 	}
-	if r.WebGPU = w.reachable(); !wrong {
-		r.WebGPU = w.Report(at.Path)
-	}
+	r.WebGPU = w.report(at.Path, wrong)
 	if t.WebGPU && len(r.WebGPU.Missing) == 0 && r.Library != nil {
 		if err := c.Loader.TryWebGPU(ctx, at.Path, t.GPU); err != nil {
 			r.WebGPU.Missing = append(r.WebGPU.Missing, remedyOf(err))

@@ -131,21 +131,10 @@ func (w WebGPU) Check(library, device string) error {
 
 // Report looks for adapters, and for the provider in the library, whose path is "" if
 // there is none.
-func (w WebGPU) Report(library string) WebGPUReport {
-	r := w.reachable()
-	switch {
-	case library == "":
-		r.Missing = append(r.Missing, fmt.Sprintf("there is no ONNX Runtime library with WebGPU: a run with --device webgpu fetches pip's %s, or name one with %s", webgpuRef, envLibrary))
-	case w.kind().lacks(library) != "":
-		r.Missing = append(r.Missing, fmt.Sprintf("%q has no %s: leave out its name, name the library of pip's %s, or put that of %s beside it", library, WebGPUProvider, webgpuRef, pluginRef))
-	default:
-		r.Plugin = WebGPUPlugin(library)
-	}
-	return r
-}
+func (w WebGPU) Report(library string) WebGPUReport { return w.report(library, false) }
 
-// reachable looks for adapters alone.
-func (w WebGPU) reachable() WebGPUReport {
+// report is Report. told says that the absence of a library was said already.
+func (w WebGPU) report(library string, told bool) WebGPUReport {
 	r := WebGPUReport{Adapters: []Adapter{}, Missing: []string{}}
 	adapters, err := w.Adapters()
 	switch {
@@ -155,6 +144,15 @@ func (w WebGPU) reachable() WebGPUReport {
 		r.Missing = append(r.Missing, "Vulkan shows no adapter: install the GPU's Vulkan driver, or name one with VK_ICD_FILENAMES")
 	default:
 		r.Adapters = adapters
+	}
+	switch {
+	case library == "" && told:
+	case library == "":
+		r.Missing = append(r.Missing, fmt.Sprintf("there is no ONNX Runtime library with WebGPU: a run with --device webgpu fetches pip's %s, or name one with %s", webgpuRef, envLibrary))
+	case w.kind().lacks(library) != "":
+		r.Missing = append(r.Missing, fmt.Sprintf("%q has no %s: leave out its name, name the library of pip's %s, or put that of %s beside it", library, WebGPUProvider, webgpuRef, pluginRef))
+	default:
+		r.Plugin = WebGPUPlugin(library)
 	}
 	return r
 }
