@@ -95,41 +95,50 @@ func choose(ctx context.Context, o Options, d device, c provision.CUDA, w provis
 		return d, at, err
 	}
 	if d.auto {
-		at, err := c.FindIfPresent(ctx, o.Options)
-		if err == nil {
-			return device{cuda: true}, at, nil
+		var at provision.Location
+		var why string
+		d, why = resolve(
+			func() (err error) { at, err = c.FindIfPresent(ctx, o.Options); return err },
+			func() (err error) { at, err = w.FindHardware(ctx, o.Options, "webgpu:0"); return err },
+		)
+		if why == "" {
+			return d, at, nil
 		}
-		at, none := w.FindHardware(ctx, o.Options, "webgpu:0")
-		if none == nil {
-			return device{webgpu: true}, at, nil
-		}
-		o.onCPU(err, none)
-		d = device{}
+		o.onCPU(why)
 	}
 	at, err := provision.Find(ctx, o.Options)
 	return d, at, err
 }
 
-// onCPU tells Notice why the device "auto" is the CPU.
-func (o Options) onCPU(cuda, webgpu error) {
-	if o.Notice != nil {
-		o.Notice("running on the CPU: " + whyCPU(cuda, webgpu))
+// resolve decides what "auto" is by what keeps CUDA and WebGPU from being used: the CPU is
+// last. why is the reason for the CPU in one line: CUDA's and, where there is an adapter
+// for it, WebGPU's.
+func resolve(cuda, webgpu func() error) (d device, why string) {
+	lacks := cuda()
+	if lacks == nil {
+		return device{cuda: true}, ""
 	}
-}
-
-// whyCPU says in one line what keeps CUDA from being used and, where there is an adapter
-// for it, WebGPU.
-func whyCPU(cuda, webgpu error) string {
-	why := []error{cuda}
-	if !errors.Is(webgpu, provision.ErrNoAdapter) {
-		why = append(why, webgpu)
+	none := webgpu()
+	if none == nil {
+		return device{webgpu: true}, ""
+	}
+	reasons := []error{lacks}
+	if !errors.Is(none, provision.ErrNoAdapter) {
+		reasons = append(reasons, none)
 	}
 	var texts []string
-	for _, err := range why {
+	for _, err := range reasons {
 		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "provision: "), "\n")
 		texts = append(texts, text)
 	}
-	return strings.Join(texts, "; ")
+	return device{}, strings.Join(texts, "; ")
+}
+
+// onCPU tells Notice why the device "auto" is the CPU.
+func (o Options) onCPU(why string) {
+	if o.Notice != nil {
+		o.Notice("running on the CPU: " + why)
+	}
 }
 
 // Foresee returns what the device of a run will be: o.Device, with auto resolved as Open
@@ -148,15 +157,10 @@ func foresee(ctx context.Context, o Options, d device, c provision.CUDA, w provi
 	if !d.auto {
 		return d, ""
 	}
-	err := c.Foresee(ctx, o.Options)
-	if err == nil {
-		return device{cuda: true}, ""
-	}
-	none := w.Foresee(o.Options, "webgpu:0")
-	if none == nil {
-		return device{webgpu: true}, ""
-	}
-	return device{}, whyCPU(err, none)
+	return resolve(
+		func() error { return c.Foresee(ctx, o.Options) },
+		func() error { return w.Foresee(o.Options, "webgpu:0") },
+	)
 }
 
 // cudaOptions are the settings of the CUDA provider.

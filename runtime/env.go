@@ -417,25 +417,22 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.Path)
 		}
 	}
-	if d.webgpu {
+	switch {
+	case d.webgpu:
 		return d, webgpu.Check(process.path, d.String())
-	}
-	if !d.auto && !d.cuda {
+	case d.cuda:
+		return d, cuda.Check(ctx, process.path, d.id)
+	case !d.auto:
 		return d, nil
 	}
-	err := cuda.Check(ctx, process.path, d.id)
-	if !d.auto {
-		return d, err
+	d, why := resolve(
+		func() error { return cuda.Check(ctx, process.path, 0) },
+		func() error { return webgpu.CheckHardware(process.path, "webgpu:0") },
+	)
+	if why != "" {
+		o.onCPU(why)
 	}
-	if err == nil {
-		return device{cuda: true}, nil
-	}
-	none := webgpu.CheckHardware(process.path, "webgpu:0")
-	if none == nil {
-		return device{webgpu: true}, nil
-	}
-	o.onCPU(err, none)
-	return device{}, nil
+	return d, nil
 }
 
 // apiVersion returns N of a version 1.N.x.
