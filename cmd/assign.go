@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // assign puts the value of s into the field it is for. The error says what the

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"onering/internal/bench"
 	"onering/models"
 	ort "onering/runtime"
 	"onering/train"
-	"onering/train/bench"
 )
 
 // benchParts are what --part takes.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"onering/models"
+	"onering/internal/files"
 	"onering/sampler"
 	"onering/tokenize"
 	"onering/train"
@@ -245,7 +245,7 @@ func (c *conversation) save(w io.Writer, name string) error {
 	for _, m := range c.messages {
 		list = append(list, message{m.Role, m.Content})
 	}
-	err := models.WriteFile(name, func(w io.Writer) error {
+	err := files.WriteFile(name, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		return enc.Encode(map[string]any{"messages": list})

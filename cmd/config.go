@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/settings"
 	"onering/objectives"
 	"onering/reward"
-	"onering/settings"
 	"onering/train"
 )
 

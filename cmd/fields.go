@@ -4,8 +4,8 @@ import (
 	"reflect"
 	"slices"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 	"onering/train"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/scaffold"
 	"onering/models"
-	"onering/scaffold"
 )
 
 func newModels() *cobra.Command {

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/scaffold"
 	"onering/objectives"
 	_ "onering/objectives/all"
-	"onering/scaffold"
 	"onering/train"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"onering/internal/settings"
 	"onering/objectives"
 	"onering/reward"
-	"onering/settings"
 	"onering/train"
 )
 

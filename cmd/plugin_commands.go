@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/scaffold"
+	"onering/internal/scaffold"
 	"onering/train"
 )
 

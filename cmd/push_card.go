@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"onering/internal/settings"
 	"onering/models/hub"
-	"onering/settings"
 	"onering/train/rundir"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 )
 
 // usePath is the key of the list of rewards. A setting of one of them is in the

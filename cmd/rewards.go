@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/scaffold"
 	"onering/reward"
 	_ "onering/reward/all"
-	"onering/scaffold"
 	"onering/train"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"onering/settings"
+	"onering/internal/settings"
 	"onering/tokenize"
 )
 

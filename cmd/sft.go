@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/models/hub"
-	"onering/settings"
 	"onering/train"
 	"onering/train/metrics"
 	"onering/train/supervised"

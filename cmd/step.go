@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/files"
+	"onering/internal/files"
 	"onering/models"
 	"onering/runtime"
 	"onering/train"
@@ -247,7 +247,7 @@ func writeState(dir string, o *runtime.Optimizer, base *rundir.Base) error {
 	if err != nil {
 		return err
 	}
-	err = models.WriteFile(filepath.Join(dir, stateFile), func(w io.Writer) error {
+	err = files.WriteFile(filepath.Join(dir, stateFile), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})

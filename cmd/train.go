@@ -18,7 +18,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
-	"onering/models"
+	"onering/internal/files"
 	"onering/report/live"
 	"onering/runtime"
 	"onering/serve"
@@ -436,7 +436,7 @@ func checkVacant(dir, remedy string) error {
 		return unreadable("the folder", dir, err, "choose another with --out")
 	}
 	// A process that was killed early leaves hidden files.
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return models.Temporary(e.Name()) })
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })
 	if len(entries) > 0 {
 		return usagef("%s is not empty: %s", dir, remedy)
 	}
@@ -448,7 +448,7 @@ func writeRun(dir string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("the run folder: %w; choose another with --out", err)
 	}
-	return models.WriteFile(filepath.Join(dir, "run.toml"), func(w io.Writer) error {
+	return files.WriteFile(filepath.Join(dir, "run.toml"), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A file is one data file of a dataset.

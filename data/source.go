@@ -13,7 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A source reads the rows of one file.

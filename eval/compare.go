@@ -10,7 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Comparison is how model B did beside model A on the same problems.

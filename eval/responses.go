@@ -12,10 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/sampler"
-	"onering/settings"
 )
 
 // Settings are what decides the responses, besides the problems.
@@ -466,7 +465,7 @@ func (r *Responses) sort(f *os.File) error {
 	for _, s := range spans {
 		head = min(head, s.from)
 	}
-	return models.WriteFile(r.path, func(w io.Writer) error {
+	return files.WriteFile(r.path, func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(f, 0, head))
 		for _, s := range spans {
 			if err == nil {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Folder reads the tensors of a Hugging Face model folder: those of

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 func mustWrite(t *testing.T, path, text string) {

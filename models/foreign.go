@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // Foreign says what a file or a folder is that is given as a model but is in another

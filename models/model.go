@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Model holds what the config files of a model folder state: everything except

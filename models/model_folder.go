@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,9 +240,9 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 	if err != nil {
 		return fmt.Errorf("models: save %s: %s: %w", dir, configFile, err)
 	}
-	return WriteFolder(dir, func(tmp string) error {
+	return files.WriteFolder(dir, func(tmp string) error {
 		if o.Extra != nil {
-			fillingOf(filepath.Join(tmp, configFile)).summed = true
+			files.TakeSums(tmp)
 		}
 		if err := writeText(filepath.Join(tmp, configFile), config); err != nil {
 			return err
@@ -267,7 +268,7 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 }
 
 func writeText(path string, text []byte) error {
-	return WriteFile(path, func(w io.Writer) error {
+	return files.WriteFile(path, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

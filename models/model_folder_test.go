@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -214,7 +215,7 @@ func TestWrittenSum(t *testing.T) {
 	var added, dir = "", filepath.Join(t.TempDir(), "out")
 	if err := c.Save(dir, w, models.SaveOptions{Tokenizer: tokenizer, Extra: func(tmp string) error {
 		for name, write := range writers {
-			if err := models.WriteFile(filepath.Join(tmp, name), write); err != nil {
+			if err := files.WriteFile(filepath.Join(tmp, name), write); err != nil {
 				return err
 			}
 		}
@@ -228,7 +229,7 @@ func TestWrittenSum(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if sum, ok := models.WrittenSum(filepath.Join(tmp, e.Name())); !ok || sum != fmt.Sprintf("%x", sha256.Sum256(data)) {
+			if sum, ok := files.WrittenSum(filepath.Join(tmp, e.Name())); !ok || sum != fmt.Sprintf("%x", sha256.Sum256(data)) {
 				t.Errorf("the sum of %s is %q, %v", e.Name(), sum, ok)
 			}
 		}
@@ -237,16 +238,16 @@ func TestWrittenSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{added, filepath.Join(dir, "string")} {
-		if sum, ok := models.WrittenSum(path); ok {
+		if sum, ok := files.WrittenSum(path); ok {
 			t.Errorf("after all was written, %s has the sum %s", path, sum)
 		}
 	}
-	if err := models.WriteFolder(filepath.Join(t.TempDir(), "out"), func(tmp string) error {
+	if err := files.WriteFolder(filepath.Join(t.TempDir(), "out"), func(tmp string) error {
 		path := filepath.Join(tmp, "string")
-		if err := models.WriteFile(path, writers["string"]); err != nil {
+		if err := files.WriteFile(path, writers["string"]); err != nil {
 			return err
 		}
-		if sum, ok := models.WrittenSum(path); ok {
+		if sum, ok := files.WrittenSum(path); ok {
 			t.Errorf("nobody asked for the sum %s", sum)
 		}
 		return nil

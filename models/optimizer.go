@@ -1,6 +1,6 @@
 package models
 
-import "onering/registry"
+import "onering/internal/registry"
 
 // An Optimizer is the arithmetic of an update of the weights. It is also the
 // optimizer's settings, in exported fields with the tags of package settings. A

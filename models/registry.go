@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"onering/registry"
+	"onering/internal/registry"
 )
 
 // A Design is the shape of a model: which weights it has, and how Programs are

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"unsafe"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A safetensors file is: the length of the header, 8 bytes little-endian; the

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Tensor is a named tensor in memory, row-major.
@@ -30,7 +30,7 @@ func WriteSafetensors(path string, d DType, tensors []Tensor, metadata map[strin
 	if err != nil {
 		return fmt.Errorf("models: %s: %w", path, err)
 	}
-	return WriteFile(path, func(w io.Writer) error {
+	return files.WriteFile(path, func(w io.Writer) error {
 		if _, err := w.Write(header); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
 	if err != nil {
 		return fmt.Errorf("models: %s: %w", indexFile, err)
 	}
-	return WriteFile(filepath.Join(dir, indexFile), func(w io.Writer) error {
+	return files.WriteFile(filepath.Join(dir, indexFile), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
@@ -198,7 +198,7 @@ func CopyFiles(to, from string, names ...string) error {
 		if err != nil {
 			return fmt.Errorf("models: copy to %s: %w", to, err)
 		}
-		err = WriteFile(filepath.Join(to, name), func(w io.Writer) error {
+		err = files.WriteFile(filepath.Join(to, name), func(w io.Writer) error {
 			n, err := io.Copy(w, io.LimitReader(f, maxCopied+1))
 			if n > maxCopied {
 				return fmt.Errorf("models: copy to %s: %s has more than %d bytes", to, filepath.Join(from, name), maxCopied)

@@ -1,6 +1,6 @@
 package objectives
 
-import "onering/registry"
+import "onering/internal/registry"
 
 var registered = registry.Makers[Objective]{Package: "objectives", Kind: "objective"}
 

@@ -11,12 +11,11 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-
-	"onering/models"
 )
 
 var (
@@ -112,7 +111,7 @@ func WriteFile(path string, runs []*Run, o Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return models.WriteFile(path, func(w io.Writer) error { return Write(w, runs, o) })
+	return files.WriteFile(path, func(w io.Writer) error { return Write(w, runs, o) })
 }
 
 // Write writes a page about runs: one self-contained HTML file. It renames runs that

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"onering/data/arithmetic"
-	"onering/files"
+	"onering/internal/files"
 	"onering/tokenize"
 )
 

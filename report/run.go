@@ -14,7 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Run is the part of a run folder's contents that reports need.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // A Combined makes one reward of several. All of them score the same group, at the

@@ -13,9 +13,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/rewardtest"
-	"onering/settings"
 )
 
 // given is a reward whose scores are given, by the text of the response.

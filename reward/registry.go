@@ -1,6 +1,6 @@
 package reward
 
-import "onering/registry"
+import "onering/internal/registry"
 
 var registered = registry.Makers[Reward]{Package: "reward", Kind: "reward"}
 

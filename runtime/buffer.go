@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"onering/models"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // A buffer is memory for elements of one type that sessions read and write:

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // A cache holds the keys and values of the sequences that are being decoded, one

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/decoder"
-	"onering/models/graph/graphtest"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )

@@ -10,7 +10,7 @@ import (
 	"onering/models"
 	"onering/models/moves"
 	"onering/models/ports"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // A Decoder samples from the weights of a Ring. It implements sampler.Decoder.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
+	"onering/internal/settings"
 	"onering/models"
 	"onering/models/moves"
 	"onering/models/ports"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 	"onering/sampler"
-	"onering/settings"
 )
 
 // A tokenChooser runs the Sample Programs, which choose the next token of each row.

@@ -40,7 +40,7 @@ import (
 
 	"onering/models"
 	"onering/models/moves"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 	"onering/runtime/provision"
 )
 

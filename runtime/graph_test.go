@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/graph/graphtest"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 
 	"onering/models/moves"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // A memory is where the sessions of an Env find their tensors, the host's or a

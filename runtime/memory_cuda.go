@@ -11,7 +11,7 @@ import (
 	"os"
 	"unsafe"
 
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 	"onering/runtime/provision"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // fakeCudart is a CUDA runtime with two GPUs. The memory of GPU 1 is the host's; it

@@ -5,7 +5,7 @@ import (
 
 	"onering/models"
 	"onering/models/moves"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // graphMoves is the buffers.Mover of a device whose provider has copies between the host

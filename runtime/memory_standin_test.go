@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 )
 
 // OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in" has

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"onering/models"
-	"onering/runtime/buffers"
+	"onering/runtime/internal/buffers"
 	"onering/runtime/provision"
 )
 

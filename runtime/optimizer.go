@@ -9,7 +9,7 @@ import (
 	"onering/models"
 	"onering/models/moves"
 	"onering/models/ports"
-	"onering/runtime/tiles"
+	"onering/runtime/internal/tiles"
 )
 
 // An Optimizer holds an optimizer's state and updates a Ring's weights in place. It

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/adamw"
-	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/adamw"
 	"onering/models/graph"
-	"onering/models/graph/graphtest"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // Options say how to sample and when a response ends. They hold for all

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // A Sampling says how tokens are chosen and how long a response may be. It is

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	reading "onering/files"
+	reading "onering/internal/files"
 )
 
 // A configFile is the part of tokenizer_config.json that is read.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	reading "onering/files" // tests have a function called files
+	reading "onering/internal/files" // tests have a function called files
 )
 
 // Load reads the tokenizer of a Hugging Face model folder:

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"onering/settings"
+	"onering/internal/settings"
 	"onering/tokenize/jinja"
 )
 

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"time"
 
+	"onering/internal/memory"
 	"onering/models"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/learn"
-	"onering/train/memory"
 )
 
 // BenchOptions say what the Bench functions measure.

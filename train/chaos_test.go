@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"onering/data/mix"
-	"onering/models"
+	"onering/internal/files"
 	"onering/objectives"
 	"onering/reward"
 	"onering/runtime"
@@ -150,7 +150,7 @@ func chaosProcess(dir string) int {
 	kill, _ := strconv.ParseInt(os.Getenv(killVariable), 10, 64)
 	slow, _ := time.ParseDuration(os.Getenv(slowVariable))
 	var count atomic.Int64
-	models.Fault = func(string, string) error {
+	files.Fault = func(string, string) error {
 		time.Sleep(slow)
 		if count.Add(1) == kill {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -365,7 +365,7 @@ func TestFailingDisk(t *testing.T) {
 	env := runtimetest.Test(t)
 	t.Setenv("TMPDIR", t.TempDir()) // for the rescues
 	want := whole(t, env)
-	defer func() { models.Fault = nil }()
+	defer func() { files.Fault = nil }()
 	stride, kinds := 29, []string{"ema", "dapo"}
 	if testing.Short() {
 		stride, kinds = 41, kinds[:1]
@@ -383,7 +383,7 @@ func TestFailingDisk(t *testing.T) {
 				var count atomic.Int64
 				var what atomic.Value
 				what.Store("")
-				models.Fault = func(op, path string) error {
+				files.Fault = func(op, path string) error {
 					k := count.Add(1)
 					if k == n || k > n && forever && strings.HasPrefix(path, dir) {
 						if k == n {
@@ -394,7 +394,7 @@ func TestFailingDisk(t *testing.T) {
 					return nil
 				}
 				err := chaosRun(context.Background(), env, kind, dir, slog.New(slog.DiscardHandler))
-				models.Fault = nil
+				files.Fault = nil
 				if count.Load() < n {
 					if err != nil {
 						t.Fatal(err)

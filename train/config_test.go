@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"onering/data/mix"
+	"onering/internal/settings"
 	"onering/models/adamw"
 	_ "onering/objectives/all"
 	"onering/reward"
 	_ "onering/reward/all"
 	"onering/sampler"
-	"onering/settings"
 	"onering/tokenize"
 	"onering/train/learn"
 )

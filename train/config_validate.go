@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
-	"onering/settings"
 )
 
 // Validate reports every impossible value of c, joined; each is a *settings.Error.

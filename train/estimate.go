@@ -3,11 +3,11 @@ package train
 import (
 	"fmt"
 
+	"onering/internal/memory"
 	"onering/models"
 	"onering/models/lora"
 	"onering/objectives"
 	"onering/train/learn"
-	"onering/train/memory"
 	"onering/train/ranks"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"onering/internal/memory"
 	"onering/models"
 	"onering/train/learn"
-	"onering/train/memory"
 )
 
 // Check returns an error if the peak exceeds the available memory. It says which

@@ -10,8 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -98,7 +97,7 @@ func (f Failure) write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	return models.WriteFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
+	return files.WriteFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
 }
 
 // ReadFailure reads a file of failures/ in a run folder.

@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"slices"
 
+	"onering/internal/bench/limits"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/train/learn"
-	"onering/train/limits"
 	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rundir"

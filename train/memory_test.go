@@ -16,11 +16,11 @@ import (
 	"testing"
 
 	"onering/data/mix"
+	"onering/internal/memory"
 	"onering/objectives"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
-	"onering/train/memory"
 	"onering/train/metrics"
 	"onering/train/saving"
 )

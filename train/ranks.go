@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"onering/eval"
+	"onering/internal/settings"
 	"onering/reward"
 	"onering/sampler"
-	"onering/settings"
 	"onering/train/ranks"
 	"onering/train/saving"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 	"onering/train/rundir"
 )
 

@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
+	"onering/internal/memory"
 	"onering/reward"
 	"onering/train/grades"
-	"onering/train/memory"
 	"onering/train/metrics"
 	"onering/train/rundir"
 	"onering/train/saving"

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 )
 
 var updatePage = flag.Bool("update", false, "write docs/settings.md anew")

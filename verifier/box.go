@@ -3,7 +3,7 @@ package verifier
 import (
 	"strings"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // A box is one \boxed{...} or \fbox{...} in a text.

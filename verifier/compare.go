@@ -3,8 +3,8 @@ package verifier
 import (
 	"math/big"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // A comparer decides whether an answer's tree means what the gold's means. It is for one

@@ -3,8 +3,8 @@ package verifier
 import (
 	"math/big"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // A convention is a way in which an answer may differ from the gold without being

@@ -3,8 +3,8 @@ package verifier
 import (
 	"strings"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // counted is n with C(n,k), P(n,k) and, where scripts says so, C_n^k and A_n^k

@@ -3,7 +3,7 @@ package verifier
 import (
 	"strings"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // isDerivative reports whether n names a derivative by its differentials, which

@@ -4,8 +4,8 @@ import (
 	"math/big"
 	"slices"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // filled is n with each ellipsis between numbers, as in {1, 2, ..., 10} and

@@ -3,8 +3,8 @@ package verifier
 import (
 	"math/big"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // isInequality reports whether all relations of n are <, <=, >, >= or !=.

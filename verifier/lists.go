@@ -3,8 +3,8 @@ package verifier
 import (
 	"strings"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // isListLike reports whether n is a list or a set of elements.

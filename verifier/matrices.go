@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // matrices compares where a matrix is involved: products and the like are

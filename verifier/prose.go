@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // Answers in running text: after "the answer is", else the last formula or

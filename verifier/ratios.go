@@ -4,7 +4,7 @@ import (
 	"math/big"
 	"strings"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // ratios compares ratios a:b:c and times of day. 9:15 may be either: against

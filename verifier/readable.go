@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // Readable returns an error for a gold that the verifier cannot read, so that at

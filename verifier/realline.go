@@ -3,8 +3,8 @@ package verifier
 import (
 	"slices"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // A region is a set of real numbers: intervals and points in order, apart from

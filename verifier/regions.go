@@ -4,8 +4,8 @@ import (
 	"math/big"
 	"strings"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // isRegionLike reports whether n can be nothing but a set.

@@ -1,8 +1,8 @@
 package verifier
 
 import (
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // An assignment is an equation that gives a value to a name: x = 3, f(x) = x^2,

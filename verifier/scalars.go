@@ -6,8 +6,8 @@ import (
 	"sort"
 	"strings"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // A quantity is an expression without its per cent sign, degree sign and

@@ -1,6 +1,6 @@
 package verifier
 
-import "onering/verifier/latex"
+import "onering/verifier/internal/latex"
 
 // signs compares where a plus-minus occurs: it stands for the list of its values. Several ±
 // in one expression take all combinations; with a ∓ among them they go

@@ -3,7 +3,7 @@ package verifier
 import (
 	"strings"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // texts compares answers in words: by letters and digits, without regard to

@@ -5,8 +5,8 @@ import (
 	"math/big"
 	"strings"
 
-	"onering/verifier/algebra"
-	"onering/verifier/latex"
+	"onering/verifier/internal/algebra"
+	"onering/verifier/internal/latex"
 )
 
 // VerifyAny says whether response answers as any of golds does. The result is

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"onering/verifier/latex"
+	"onering/verifier/internal/latex"
 )
 
 // A form is how far an expression is worked out.

@@ -15,7 +15,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"onering/data"
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // A File is what problems are read from, and what is particular to it: a file, a glob,

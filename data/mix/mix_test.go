@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"onering/data"
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // part makes n problems; their column level is n-i for problem i.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/decoder"
-	"onering/models/graph/graphtest"
 )
 
 // A build is a kind of graphs. Those of 16 bits are for CUDA in any case.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 )
 
 // TestCUDAChanges: of the Programs of float32 the flag changes those alone that

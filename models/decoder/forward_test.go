@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/decoder"
-	"onering/models/graph/graphtest"
 )
 
 // weights makes random weights of a whole model, by Hugging Face's names.

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 )
 
 // logSoftmax is the oracle: log-probs of logits in float64.

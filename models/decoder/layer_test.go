@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/decoder"
-	"onering/models/graph/graphtest"
 )
 
 // qwen2 is an Architecture of Qwen2's block for float32 on the CPU.

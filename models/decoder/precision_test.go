@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/decoder"
-	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 )
 
 // vocabularies: one block; several; blocks of 685; a prime, so that the last of

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 

@@ -3,8 +3,8 @@ package graph_test
 import (
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 )
 
 // TestOfficialChecker passes every case, forward and backward, through the ONNX

@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"onering/internal/graphtest"
 	"onering/models/graph"
-	"onering/models/graph/graphtest"
 )
 
 func TestDims(t *testing.T) {

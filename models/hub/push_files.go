@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // sampleSize is how much of a file's beginning the hub sees before it says how the

@@ -10,13 +10,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"onering/models"
 )
 
 // Large files go to the hub's storage by the batch API of Git LFS, whose answer for
@@ -367,7 +366,7 @@ func (p *storage) saved(f *outgoing) (u upload, ok bool) {
 }
 
 func (p *storage) save(f *outgoing, u upload) error {
-	err := models.WriteFile(p.stateFile(f.oid, ".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(u) })
+	err := files.WriteFile(p.stateFile(f.oid, ".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(u) })
 	if err != nil {
 		return fmt.Errorf("hub: what was sent: %w", err)
 	}

@@ -11,8 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 )
 
 // maxRef bounds a file that holds a commit, in bytes.
@@ -206,7 +205,7 @@ func link(blob, path string) error {
 		return err
 	}
 	defer in.Close()
-	return models.WriteFile(path, func(w io.Writer) error {
+	return files.WriteFile(path, func(w io.Writer) error {
 		_, err := io.Copy(w, in)
 		return err
 	})
@@ -217,7 +216,7 @@ func writeFile(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return models.WriteFile(path, func(w io.Writer) error {
+	return files.WriteFile(path, func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
 	})

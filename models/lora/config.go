@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"onering/files"
+	"onering/internal/files"
 	"onering/models"
 )
 

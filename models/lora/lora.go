@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -198,8 +199,8 @@ func Is(dir string) bool {
 // Save writes the folder dir as PEFT does, with the tensors w. It appears whole or
 // not at all. extra may be nil; else it writes more files into the folder.
 func (a *Adapter) Save(dir string, w *models.Weights, extra func(dir string) error) error {
-	return models.WriteFolder(dir, func(tmp string) error {
-		err := models.WriteFile(filepath.Join(tmp, configFile), func(f io.Writer) error {
+	return files.WriteFolder(dir, func(tmp string) error {
+		err := files.WriteFile(filepath.Join(tmp, configFile), func(f io.Writer) error {
 			_, err := f.Write(a.text)
 			return err
 		})

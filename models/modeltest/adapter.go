@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 )
 
 // checkAdapter gives the model adapters, with random As and Bs: its states must be

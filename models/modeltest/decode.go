@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 	"onering/models/ports"
 )
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -30,7 +31,7 @@ func checkFolder(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	extra := models.Tensor{Name: "model.another.weight", Shape: []int{1}, Data: []float32{1}}
 	for what, wrong := range map[string][]models.Tensor{tensors[len(tensors)/2].Name: slices.Delete(slices.Clone(tensors), len(tensors)/2, len(tensors)/2+1), extra.Name: append(tensors, extra)} {
 		dir := filepath.Join(t.TempDir(), "model")
-		err := models.WriteFolder(dir, func(tmp string) error { return models.WriteModel(tmp, models.F32, wrong, 1<<30) })
+		err := files.WriteFolder(dir, func(tmp string) error { return models.WriteModel(tmp, models.F32, wrong, 1<<30) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 	"onering/models/ports"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/graph/graphtest"
 	"onering/models/onnx"
 	"onering/models/ports"
 )

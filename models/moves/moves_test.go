@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/adamw"
 	"onering/models/graph"
-	"onering/models/graph/graphtest"
 	"onering/models/moves"
 	"onering/models/onnx"
 )

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Mirror writes an event file, in the folder tensorboard/ of a run folder, with the

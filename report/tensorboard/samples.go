@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // Limits on the samples of a round.

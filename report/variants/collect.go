@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"onering/models"
+	"onering/internal/files"
 	"onering/report"
 	"onering/train/sweep"
 )
@@ -135,7 +135,7 @@ func (r *Results) UpdatePage(path string) error {
 		return err
 	}
 	writeNextToPage := func(name string, write func(io.Writer) error) error {
-		return models.WriteFile(filepath.Join(filepath.Dir(path), name), write)
+		return files.WriteFile(filepath.Join(filepath.Dir(path), name), write)
 	}
 	figure := r.name + ".svg"
 	block := fmt.Sprintf("![%s by variant: seeds, means and 95 %% intervals](%s)\n\n%s", r.Table.Metrics[0].Title, figure, r.Table.Markdown())
@@ -154,7 +154,7 @@ func (r *Results) UpdatePage(path string) error {
 	if err := writeNextToPage(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
 		return err
 	}
-	return models.WriteFile(path, func(w io.Writer) error {
+	return files.WriteFile(path, func(w io.Writer) error {
 		_, err := io.WriteString(w, updated)
 		return err
 	})

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"unicode"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 )
 
 func init() { reward.Register("choice", func() reward.Reward { return New() }) }

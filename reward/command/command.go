@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/external"
-	"onering/settings"
 )
 
 func init() {

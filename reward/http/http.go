@@ -19,9 +19,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/external"
-	"onering/settings"
 )
 
 func init() {

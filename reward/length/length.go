@@ -7,8 +7,8 @@ import (
 	"context"
 	"unicode/utf8"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 )
 
 func init() { reward.Register("length", func() reward.Reward { return New() }) }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 	"onering/verifier"
 )
 

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"onering/internal/settings"
 	"onering/reward"
 	"onering/reward/texts"
-	"onering/settings"
 )
 
 func init() { reward.Register("regex", func() reward.Reward { return New() }) }

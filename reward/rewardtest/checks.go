@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/reward"
-	"onering/settings"
 )
 
 func checkDefaults(new func() reward.Reward) error {

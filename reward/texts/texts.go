@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"onering/settings"
+	"onering/internal/settings"
 )
 
 // An Extract says where in a response the answer stands. It is embedded in

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A Report says what onering finds on this machine.

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"strings"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // A build is the library of one source, for one platform.

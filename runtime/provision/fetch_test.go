@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 // envNetwork makes tests fetch the real packages with the real clients.

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"onering/internal/settings"
 	"onering/sampler"
-	"onering/settings"
 	"onering/tokenize"
 )
 

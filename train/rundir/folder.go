@@ -20,8 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 	"onering/train/metrics"
 )
 
@@ -106,7 +105,7 @@ func Open(dir string, resume bool) (f *Folder, err error) {
 // belongsToRun says whether a folder with this entry has a run in it. The command
 // line writes run.toml and log.txt before the run begins.
 func belongsToRun(e os.DirEntry) bool {
-	return !slices.Contains([]string{configFile, logFile, lockFile}, e.Name()) && !models.Temporary(e.Name())
+	return !slices.Contains([]string{configFile, logFile, lockFile}, e.Name()) && !files.Temporary(e.Name())
 }
 
 // ReadConfig reads run.toml, if there is one, so that a rescue can write it
@@ -136,7 +135,7 @@ func (f *Folder) tidy() error {
 			switch {
 			case replaced && !exists(filepath.Join(dir, name[1:])):
 				err = os.Rename(path, filepath.Join(dir, name[1:]))
-			case replaced || models.Temporary(e.Name()):
+			case replaced || files.Temporary(e.Name()):
 				err = os.RemoveAll(path)
 			}
 			if err != nil {
@@ -159,7 +158,7 @@ func (f *Folder) Append(r metrics.Record) error {
 		return err
 	}
 	if err = f.check(); err == nil {
-		if err = models.Ask("append", f.metrics.Name()); err == nil {
+		if err = files.Ask("append", f.metrics.Name()); err == nil {
 			_, err = f.metrics.Write(line)
 		}
 	}
@@ -222,7 +221,7 @@ func (f *Folder) rewind(s State) (missing int64, err error) {
 		}
 		size = int64(bytes.LastIndexByte(text, '\n') + 1)
 	}
-	if err := models.Ask("truncate", f.metrics.Name()); err != nil {
+	if err := files.Ask("truncate", f.metrics.Name()); err != nil {
 		return 0, err
 	}
 	if err := f.metrics.Truncate(size); err != nil {

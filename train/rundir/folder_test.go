@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/internal/files"
 	"onering/models"
 	"onering/train/metrics"
 )
@@ -81,9 +82,9 @@ func TestRewind(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("no space left")
-	models.Fault = func(op, _ string) error { return full }
+	files.Fault = func(op, _ string) error { return full }
 	err := add(2)
-	models.Fault = nil
+	files.Fault = nil
 	if !errors.Is(err, full) {
 		t.Fatalf("error %v", err)
 	}
@@ -133,7 +134,7 @@ func snapshotOf(t *testing.T, step int, score float64) Snapshot {
 		State:   State{Step: step, MicroTokens: 64, Score: &score},
 		Weights: weights(), Optimizer: map[string]*models.Weights{"exp_avg": weights()},
 		SaveModel: func(dir string, w *models.Weights, dtype models.DType, extra func(string) error) error {
-			return models.WriteFolder(dir, func(tmp string) error {
+			return files.WriteFolder(dir, func(tmp string) error {
 				if err := models.WriteModel(tmp, dtype, w.Tensors(), 1<<20); err != nil {
 					return err
 				}

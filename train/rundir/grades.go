@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"sync"
-
-	"onering/models"
 )
 
 // gradesFile has the scores of a reward that may give others the next time, a group a
@@ -49,7 +48,7 @@ func (f *Folder) OpenGrades(line func(text []byte)) (*Grades, error) {
 func (g *Grades) Append(line []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := models.Ask("append", g.file.Name())
+	err := files.Ask("append", g.file.Name())
 	if err == nil {
 		_, err = g.file.Write(line)
 	}

@@ -2,12 +2,11 @@ package rundir
 
 import (
 	"errors"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"onering/models"
 )
 
 // The file of scores keeps whole lines only, whatever a killed process or a full disk
@@ -27,14 +26,14 @@ func TestGrades(t *testing.T) {
 		t.Fatal(lines, err)
 	}
 	full := errors.New("the disk is full")
-	models.Fault = func(op, _ string) error {
+	files.Fault = func(op, _ string) error {
 		if op == "append" {
 			return full
 		}
 		return nil
 	}
 	err := g.Append([]byte("c\n"))
-	models.Fault = nil
+	files.Fault = nil
 	if !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}

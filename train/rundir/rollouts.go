@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"strconv"
-
-	"onering/models"
 )
 
 // A RolloutLine is one line of a file in rollouts/: a response, its reward, and
@@ -96,7 +95,7 @@ func (f *Folder) WriteRollouts(n int, lines iter.Seq[RolloutLine]) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
-	return models.WriteFile(path, func(w io.Writer) error {
+	return files.WriteFile(path, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		for line := range lines {

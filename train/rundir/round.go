@@ -6,8 +6,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 	"onering/train/metrics"
 )
 
@@ -82,7 +81,7 @@ type Sampling struct {
 // write writes round.gob of a checkpoint.
 func (r Round) write(checkpoint string) error {
 	r.Version = roundVersion
-	return models.WriteFile(roundGob(checkpoint), func(w io.Writer) error { return gob.NewEncoder(w).Encode(r) })
+	return files.WriteFile(roundGob(checkpoint), func(w io.Writer) error { return gob.NewEncoder(w).Encode(r) })
 }
 
 func roundGob(checkpoint string) string { return filepath.Join(checkpoint, stateDir, roundFile) }

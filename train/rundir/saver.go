@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -196,7 +197,7 @@ func (s *Saver) prune(newest string) error {
 		// It gets a hidden name first, so that one that is half removed is never
 		// taken for a checkpoint.
 		gone := hidden(dir, ".tmp-old")
-		if err := models.Rename(dir, gone); err != nil {
+		if err := files.Rename(dir, gone); err != nil {
 			return fmt.Errorf("train: removing an old checkpoint: %w", err)
 		}
 		if err := os.RemoveAll(gone); err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -112,10 +113,10 @@ func (s Snapshot) write(dir string) error {
 	if err := os.RemoveAll(old); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	if err := models.Rename(dir, old); err != nil {
+	if err := files.Rename(dir, old); err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	if err := models.Rename(fresh, dir); err != nil {
+	if err := files.Rename(fresh, dir); err != nil {
 		return errors.Join(fmt.Errorf("train: checkpoint: %w", err), os.Rename(old, dir))
 	}
 	return os.RemoveAll(old)

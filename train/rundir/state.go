@@ -10,8 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 	"onering/train/metrics"
 )
 
@@ -142,7 +141,7 @@ func (s State) write(checkpoint string) error {
 	if err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	return models.WriteFile(stateJSON(checkpoint), func(w io.Writer) error {
+	return files.WriteFile(stateJSON(checkpoint), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})

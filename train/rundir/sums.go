@@ -15,8 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 )
 
 // sumsFile lists the SHA-256 of every other file of a checkpoint, in the format of
@@ -36,7 +35,7 @@ func writeSums(dir string) error {
 	}
 	sums, unread := make(map[string]string), []string(nil)
 	for _, name := range names {
-		sum, ok := models.WrittenSum(filepath.Join(dir, filepath.FromSlash(name)))
+		sum, ok := files.WrittenSum(filepath.Join(dir, filepath.FromSlash(name)))
 		if sums[name] = sum; !ok {
 			unread = append(unread, name)
 		}
@@ -52,7 +51,7 @@ func writeSums(dir string) error {
 	for _, name := range names {
 		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
 	}
-	return models.WriteFile(filepath.Join(dir, filepath.FromSlash(sumsFile)), func(w io.Writer) error {
+	return files.WriteFile(filepath.Join(dir, filepath.FromSlash(sumsFile)), func(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err
 	})

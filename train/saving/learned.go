@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"onering/internal/memory"
 	"onering/models"
 	"onering/runtime"
 	"onering/train/learn"
-	"onering/train/memory"
 	"onering/train/rundir"
 )
 

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"onering/internal/memory"
 	"onering/runtime"
 	"onering/train/learn"
-	"onering/train/memory"
 	"onering/train/ranks"
 	"onering/train/rundir"
 )

@@ -9,8 +9,8 @@ import (
 	"math"
 
 	"onering/data"
+	"onering/internal/settings"
 	"onering/models/adamw"
-	"onering/settings"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"

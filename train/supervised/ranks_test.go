@@ -95,7 +95,7 @@ func TestRanks(t *testing.T) {
 						t.Errorf("%d ranks: rank %d has other losses", n, r)
 					}
 				}
-				text := files(t, c.Output.Dir)
+				text := filesOf(t, c.Output.Dir)
 				text["metrics.jsonl"] = "" // the ranks send other numbers of bytes in parts
 				return text, all[0]
 			}
@@ -146,7 +146,7 @@ func TestRanksStopAndResume(t *testing.T) {
 			if s := all[0].summary; s.Resumed < 6 || s.Steps != 24 {
 				t.Errorf("resumed to %+v", s)
 			}
-			got := files(t, again.Output.Dir)
+			got := filesOf(t, again.Output.Dir)
 			if want == nil {
 				want = got
 			}

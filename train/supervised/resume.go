@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"onering/models"
-	"onering/settings"
+	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/train"
 	"onering/train/rundir"
 	"onering/train/saving"
@@ -59,7 +59,7 @@ func (t *Trainer) finish() error {
 	}
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return last(a) - last(b) })
 	for _, e := range entries {
-		if err := models.Rename(filepath.Join(whole, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+		if err := files.Rename(filepath.Join(whole, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("train: run folder: %w", err)
 		}
 	}

@@ -164,8 +164,8 @@ func TestMemoryEndsAndFloat16(t *testing.T) {
 	}
 }
 
-// files returns the files of a run folder that have to be the same in every run.
-func files(t *testing.T, dir string) map[string]string {
+// filesOf returns the files of a run folder that have to be the same in every run.
+func filesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
 	adapter := err == nil
@@ -219,7 +219,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 	if end.Steps != 16 || end.Demonstrations != 58 || !(end.HeldOut[1] < end.HeldOut[0]) || !Finished(c.Output.Dir) {
 		t.Errorf("the run came to %+v", end)
 	}
-	want := files(t, c.Output.Dir)
+	want := filesOf(t, c.Output.Dir)
 	for _, after := range []int{1, 3, 4, 9, 16} {
 		c := settings(filepath.Join(dir, fmt.Sprint("stopped-", after)))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -236,7 +236,7 @@ func testResume(t *testing.T, change func(*Config), last string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range files(t, c.Output.Dir) {
+		for name, text := range filesOf(t, c.Output.Dir) {
 			if text != want[name] {
 				t.Errorf("stopped after step %d: %s differs", after, name)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/files"
+	"onering/internal/files"
 )
 
 const (

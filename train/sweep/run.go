@@ -18,8 +18,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/files"
-	"onering/models"
+	"onering/internal/files"
 )
 
 // A Run is one variant with one seed.
@@ -194,7 +193,7 @@ func (r *Run) train(ctx context.Context) error {
 	if !json.Valid(stdout.Bytes()) {
 		return fmt.Errorf("%s: train printed %q, which is not JSON", r.Dir, stdout.String())
 	}
-	return models.WriteFile(filepath.Join(r.Dir, resultFile), func(w io.Writer) error {
+	return files.WriteFile(filepath.Join(r.Dir, resultFile), func(w io.Writer) error {
 		_, err := w.Write(stdout.Bytes())
 		return err
 	})

@@ -1,0 +1,362 @@
+// Package bench measures a whole round of reinforcement learning with random weights,
+// phase by phase.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"onering/internal/bench/limits"
+	"onering/internal/memory"
+	"onering/models"
+	"onering/runtime"
+	"onering/sampler"
+	"onering/train"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/rundir"
+)
+
+// A Round says what a round has.
+type Round struct {
+	Prompts, Samples int // problems, and responses to each
+	Prompt           int // tokens of a prompt
+	Length           int // mean tokens of a response; the longest have three times as many
+	Slots            int // responses that are sampled at once
+	Steps            int // optimizer steps
+	MicroTokens      int // tokens of a pass
+	Offload          bool
+	Optimizer        string
+	Dir              string // where the checkpoint is written, and removed again
+	Roofline         bool
+}
+
+// DefaultRound is eight problems and the lengths of the paper.
+func DefaultRound() Round {
+	return Round{Prompts: 8, Samples: 4, Prompt: 150, Length: 1000, Slots: 32, Steps: 4, MicroTokens: 4096, Optimizer: "adamw"}
+}
+
+// A Phase is a part of a round. LimitSeconds is the least that the machine needs for
+// its work, and LimitShare how much of Seconds that is; a phase at its limit has 1.
+type Phase struct {
+	Seconds      float64 `json:"seconds"`
+	LimitSeconds float64 `json:"limit_seconds,omitzero"`
+	LimitShare   float64 `json:"limit_share,omitzero"`
+}
+
+// Phases are the parts of a round. Rollout contains the computation of prompts, which
+// is also given alone.
+type Phases struct {
+	Seconds    float64 `json:"seconds"`
+	Rollout    Phase   `json:"rollout"`
+	Prefill    Phase   `json:"prefill"`
+	Forward    Phase   `json:"forward"`
+	Backward   Phase   `json:"backward"`
+	Optimizer  Phase   `json:"optimizer"`
+	Checkpoint Phase   `json:"checkpoint"`
+	PeakBytes  int64   `json:"peak_bytes,omitzero"` // of the host's memory, until the end of this round
+}
+
+// A Result is two rounds: the first of a program, which allocates all memory, and one
+// after it.
+type Result struct {
+	Cold            Phases        `json:"cold"`
+	Warm            Phases        `json:"warm"`
+	Responses       int           `json:"responses"`
+	PromptTokens    int           `json:"prompt_tokens"`   // computed once for each problem
+	ResponseTokens  int           `json:"response_tokens"` // sampled and trained on
+	Longest         int           `json:"longest"`         // tokens of the longest response
+	CheckpointBytes int64         `json:"checkpoint_bytes"`
+	Peaks           *limits.Peaks `json:"peaks,omitempty"`
+}
+
+// Run measures a round twice: rollout, the steps' forward and backward passes and
+// updates, and a checkpoint. Rewards, tokenization and the loss are left out.
+func Run(ctx context.Context, env *runtime.Env, p *train.Policy, o Round) (r Result, err error) {
+	b := &bencher{Round: o, env: env, policy: p, clock: metrics.NewStopwatch()}
+	b.lengths = Lengths(o.Prompts*o.Samples, o.Length)
+	if err := b.open(); err != nil {
+		return r, fmt.Errorf("bench: %w", err)
+	}
+	defer b.close()
+	r.Responses, r.PromptTokens = len(b.lengths), o.Prompts*o.Prompt
+	for _, n := range b.lengths {
+		r.ResponseTokens, r.Longest = r.ResponseTokens+n, max(r.Longest, n)
+	}
+	for _, to := range []*Phases{&r.Cold, &r.Warm} {
+		if *to, err = b.round(ctx); err != nil {
+			return r, fmt.Errorf("bench: %w", err)
+		}
+	}
+	r.CheckpointBytes = b.written
+	if o.Roofline {
+		peaks, err := limits.Measure(env)
+		if err != nil {
+			return r, err
+		}
+		r.Peaks = &peaks
+		b.limits(&r.Cold, peaks)
+		b.limits(&r.Warm, peaks)
+	}
+	return r, nil
+}
+
+// Lengths are n lengths of responses with a mean, in an order of their own: those of a
+// log-normal distribution at equal steps of probability, cut at three times the mean.
+// They are the spread of a model's first answers to problems of mathematics.
+func Lengths(n, mean int) []int {
+	const sigma = 0.6
+	out := make([]int, n)
+	for i := range out {
+		z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/float64(n)-1)
+		x := float64(mean) * math.Exp(sigma*z-sigma*sigma/2)
+		out[i] = max(1, int(math.Round(min(x, 3*float64(mean)))))
+	}
+	rand.New(rand.NewPCG(1, 1)).Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// A bencher is what the rounds of a Run share.
+type bencher struct {
+	Round
+	env     *runtime.Env
+	policy  *train.Policy
+	model   limits.Model
+	lengths []int
+	decoder *runtime.Decoder
+	stepper *learn.Stepper
+	clock   *metrics.Stopwatch
+	decode  limits.Work // of all steps of the newest rollout
+	passes  limits.Work // of all forward passes of the newest round
+	written int64
+}
+
+func (b *bencher) open() (err error) {
+	longest := b.Prompt + 3*b.Length + 1
+	if most := b.policy.Geometry().MaxPositions; most > 0 && longest > most {
+		return fmt.Errorf("a prompt of %d tokens and a response of up to %d are more than the %d positions of the model", b.Prompt, 3*b.Length, most)
+	}
+	if b.decoder, err = b.env.NewDecoder(b.policy.Ring, min(b.Slots, len(b.lengths)), longest); err != nil {
+		return err
+	}
+	optimizer, err := models.NewOptimizer(b.Optimizer)
+	if err != nil {
+		return err
+	}
+	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
+	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
+		Optimizer: optimizer, Offload: b.Offload, MaxGradNorm: 1, Temperature: 1,
+		Passes: train.PassesOf(b.policy, b.env, b.MicroTokens, longest, true), Observe: learn.Timing(b.clock),
+	})
+	return err
+}
+
+func (b *bencher) close() {
+	if b.decoder != nil {
+		b.decoder.Close()
+	}
+	if b.stepper != nil {
+		b.stepper.Close()
+	}
+}
+
+// round does one round.
+func (b *bencher) round(ctx context.Context) (p Phases, err error) {
+	began := time.Now()
+	prompts := b.prompts()
+	responses, err := b.sample(ctx, prompts, &p)
+	if err != nil {
+		return p, err
+	}
+	parameters := b.policy.Weights.Parameters()
+	memory.GiveBack(parameters, b.decoder)
+	b.clock.Take()
+	if err := b.learn(ctx, prompts, responses); err != nil {
+		return p, err
+	}
+	memory.GiveBack(parameters, b.stepper)
+	times := b.clock.Take()
+	at := func(phase metrics.Phase) float64 { return times.Float("seconds/" + string(phase)) }
+	p.Forward.Seconds, p.Backward.Seconds, p.Optimizer.Seconds = at(metrics.PhaseScore), at(metrics.PhaseBackward), at(metrics.PhaseOptimizer)
+	if p.Checkpoint.Seconds, err = b.save(); err != nil {
+		return p, err
+	}
+	p.Seconds, p.PeakBytes = time.Since(began).Seconds(), memory.Peak()
+	return p, nil
+}
+
+// prompts are random ids, the same in each round.
+func (b *bencher) prompts() [][]int32 {
+	r := rand.New(rand.NewPCG(2, 2))
+	prompts := make([][]int32, b.Prompts)
+	for i := range prompts {
+		prompts[i] = make([]int32, b.Prompt)
+		for k := range prompts[i] {
+			prompts[i][k] = int32(r.IntN(b.policy.Model.Vocab))
+		}
+	}
+	return prompts
+}
+
+// sample makes the responses.
+func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *Phases) ([]sampler.Response, error) {
+	requests := make([]sampler.Request, len(prompts))
+	for i, prompt := range prompts {
+		requests[i] = sampler.Request{Prompt: prompt, ID: uint64(i), Samples: b.Samples}
+	}
+	d := &timedDecoder{Decoder: b.decoder, model: b.model, prompt: b.Prompt, lengths: b.lengths, left: map[int]int{}}
+	began := time.Now()
+	sampling := sampler.Plain(1)
+	sampling.MaxNewTokens = 3 * b.Length
+	responses, _, err := sampler.Sample(ctx, d, sampler.Options{Sampling: sampling, EOS: []int32{endOfResponse}}, requests, nil)
+	p.Rollout.Seconds, p.Prefill.Seconds, b.decode = time.Since(began).Seconds(), d.prefill, d.work
+	return responses, err
+}
+
+// endOfResponse is the id that ends a response here.
+const endOfResponse = 0
+
+// A timedDecoder gives responses the lengths that they are to have, whatever the model
+// says, and notes what its steps had to do.
+type timedDecoder struct {
+	sampler.Decoder
+	model   limits.Model
+	prompt  int
+	lengths []int // of the responses that have not begun
+	left    map[int]int
+	length  map[int]int
+	prefill float64 // seconds
+	work    limits.Work
+}
+
+// Prefill implements sampler.Decoder.
+func (d *timedDecoder) Prefill(prompts [][]int32) ([]int, error) {
+	began := time.Now()
+	defer func() { d.prefill += time.Since(began).Seconds() }()
+	return d.Decoder.Prefill(prompts)
+}
+
+// Start implements sampler.Decoder.
+func (d *timedDecoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+	if d.length == nil {
+		d.length = map[int]int{}
+	}
+	for _, s := range slots {
+		d.left[s], d.length[s], d.lengths = d.lengths[0], d.prompt, d.lengths[1:]
+	}
+	err := d.Decoder.Start(prefixes, slots, uniforms, next, logp, entropy)
+	d.end(slots, next)
+	return err
+}
+
+// Step implements sampler.Decoder.
+func (d *timedDecoder) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+	cached := 0
+	for _, s := range slots {
+		d.length[s]++
+		cached += d.length[s]
+	}
+	d.work = d.work.Add(d.model.Decode(len(slots), cached))
+	err := d.Decoder.Step(slots, ids, uniforms, next, logp, entropy)
+	d.end(slots, next)
+	return err
+}
+
+// end makes the last token of a response the one that ends it, and no other.
+func (d *timedDecoder) end(slots []int, next []int32) {
+	for i, s := range slots {
+		if d.left[s]--; d.left[s] == 0 {
+			next[i] = endOfResponse
+		} else if next[i] == endOfResponse {
+			next[i]++
+		}
+	}
+}
+
+// learn takes the steps. Each has an equal part of the responses.
+func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []sampler.Response) error {
+	r := rand.New(rand.NewPCG(3, 3))
+	r.Shuffle(len(responses), func(i, j int) { responses[i], responses[j] = responses[j], responses[i] })
+	b.passes = limits.Work{}
+	for n := range b.Steps {
+		asked := map[int]bool{} // each prompt has to be computed once in a step
+		batch := learn.Batch{Number: n + 1, LearningRate: 1e-9}
+		for _, x := range responses[n*len(responses)/b.Steps : (n+1)*len(responses)/b.Steps] {
+			prompt := prompts[x.Request]
+			if b.passes = b.passes.Add(b.model.Response(len(prompt), len(x.IDs))); !asked[x.Request] {
+				asked[x.Request], b.passes = true, b.passes.Add(b.model.Prompt(len(prompt)))
+			}
+			batch.Sequences = append(batch.Sequences, runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], x.IDs...), Prompt: len(prompt)})
+			w := make([]float64, len(x.IDs))
+			for i := range w {
+				w[i] = r.NormFloat64() / 1000
+			}
+			batch.Weights = append(batch.Weights, w)
+		}
+		if _, err := b.stepper.Step(ctx, batch, nil); err != nil {
+			return fmt.Errorf("step %d: %w", n+1, err)
+		}
+	}
+	return nil
+}
+
+// save writes a checkpoint as a run does, waits for the disk, and removes it.
+func (b *bencher) save() (seconds float64, err error) {
+	parent, err := os.MkdirTemp(b.Dir, ".onering-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(parent)
+	folder, err := rundir.Open(filepath.Join(parent, "run"), false)
+	if err != nil {
+		return 0, err
+	}
+	defer folder.Close()
+	saver := &rundir.Saver{Folder: folder, CheckMemory: memory.Fits, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	defer saver.Close()
+	snap := rundir.Snapshot{State: rundir.State{Step: b.Steps, MicroTokens: b.MicroTokens}}
+	learned := b.policy.Learned(b.env, b.stepper)
+	began := time.Now()
+	if err := learned.SaveTo(&snap); err != nil {
+		return 0, err
+	}
+	defer learned.Release()
+	if err := saver.Write(snap); err != nil {
+		return 0, err
+	}
+	seconds = time.Since(began).Seconds()
+	b.written = 0
+	err = filepath.WalkDir(parent, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var info os.FileInfo
+			if info, err = d.Info(); err == nil {
+				b.written += info.Size()
+			}
+		}
+		return err
+	})
+	return seconds, err
+}
+
+// limits sets what the machine needs for the phases.
+func (b *bencher) limits(p *Phases, peaks limits.Peaks) {
+	prefill := b.model.Prompt(b.Prompt)
+	prefill.FLOPs *= float64(b.Prompts)
+	set := func(x *Phase, seconds float64) {
+		if x.LimitSeconds = seconds; x.Seconds > 0 {
+			x.LimitShare = seconds / x.Seconds
+		}
+	}
+	set(&p.Prefill, prefill.Seconds(peaks))
+	set(&p.Rollout, b.decode.Seconds(peaks)+prefill.Seconds(peaks))
+	set(&p.Forward, b.passes.Seconds(peaks))
+	set(&p.Backward, b.model.Backward(b.passes).Seconds(peaks))
+	set(&p.Optimizer, float64(b.Steps)*b.model.Update().Seconds(peaks))
+}

@@ -1,0 +1,176 @@
+package graphtest_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/internal/graphtest"
+	"onering/models"
+	"onering/models/graph"
+	"onering/models/onnx"
+)
+
+// program makes a Program of nodes with inputs x float [N,3] and i int64 [1],
+// and the output y.
+func program(elem onnx.ElemType, dims []onnx.Dim, nodes ...onnx.Node) models.Program {
+	n := []onnx.Dim{{Param: "N"}, {Value: 3}}
+	m := onnx.Model{Graph: onnx.Graph{Nodes: nodes,
+		Initializers: []onnx.Tensor{onnx.Int64s("two", []int64{2}), onnx.Float32s("half", []float32{0.5})},
+		Inputs:       []onnx.ValueInfo{{Name: "x", Type: onnx.Float, Dims: n}, {Name: "i", Type: onnx.Int64, Dims: []onnx.Dim{{Value: 1}}}},
+		Outputs:      []onnx.ValueInfo{{Name: "y", Type: elem, Dims: dims}}}}
+	p := models.Program{Name: "test", ONNX: m.Encode(), Inputs: []models.Port{
+		{Name: "x", DType: models.F32, Shape: []string{"N", "3"}}, {Name: "i", DType: models.I64, Shape: []string{"1"}}}}
+	y := models.Port{Name: "y", DType: models.FromONNX(elem)}
+	for _, d := range dims {
+		s := d.Param
+		if s == "" {
+			s = string(rune('0' + d.Value))
+		}
+		y.Shape = append(y.Shape, s)
+	}
+	p.Outputs = []models.Port{y}
+	return p
+}
+
+func node(op string, inputs string, attrs ...onnx.Attr) onnx.Node {
+	return onnx.Node{Name: "n", Op: op, Inputs: strings.Split(inputs, ","), Outputs: []string{"y"}, Attrs: attrs}
+}
+
+// TestStrict: what the interpreter doesn't expect is an error.
+func TestStrict(t *testing.T) {
+	same := []onnx.Dim{{Param: "N"}, {Value: 3}}
+	x, i := graphtest.Zeros(2, 3), graphtest.Ints([]int{1})
+	for _, tt := range []struct {
+		want string
+		p    models.Program
+	}{
+		{"", program(onnx.Float, same, node("Neg", "x"))},
+		{`operator "Frobnicate" is not known`, program(onnx.Float, same, node("Frobnicate", "x"))},
+		{`attribute "axis" is not known`, program(onnx.Float, same, node("Neg", "x", onnx.Attr{Name: "axis", Value: int64(1)}))},
+		{`attribute "axis" is a float32`, program(onnx.Float, same, node("Softmax", "x", onnx.Attr{Name: "axis", Value: float32(1)}))},
+		{`input "z" is not defined`, program(onnx.Float, same, node("Neg", "z"))},
+		{`value "x" is defined twice`, program(onnx.Float, same, onnx.Node{Op: "Neg", Inputs: []string{"x"}, Outputs: []string{"x"}}, node("Neg", "x"))},
+		{`output "y" is not computed`, program(onnx.Float, same)},
+		{"2 inputs, want 1 to 1", program(onnx.Float, same, node("Neg", "x,x"))},
+		{"input 1 is omitted", program(onnx.Float, same, node("Add", "x,"))},
+		{"2 outputs, the operator has 1", program(onnx.Float, same, onnx.Node{Op: "Neg", Inputs: []string{"x"}, Outputs: []string{"y", "z"}})},
+		{"int64[1] where [float] is wanted", program(onnx.Float, same, node("Add", "x,i"))},
+		{"does not broadcast", program(onnx.Float, same, onnx.Node{Op: "Transpose", Inputs: []string{"x"}, Outputs: []string{"t"},
+			Attrs: []onnx.Attr{{Name: "perm", Value: []int64{1, 0}}}}, node("Add", "x,t"))},
+		{`"y" is float[2 3], the graph states float [{2 } {2 }]`, program(onnx.Float, []onnx.Dim{{Value: 2}, {Value: 2}}, node("Neg", "x"))},
+		{`"y" is float[2 3], the graph states int64`, program(onnx.Int64, same, node("Neg", "x"))},
+		{`"y" is float[2 3], the graph states float [{0 N} {0 N}], with map[N:2]`, program(onnx.Float, []onnx.Dim{{Param: "N"}, {Param: "N"}}, node("Neg", "x"))},
+		{"no axis 2", program(onnx.Float, same, node("CumSum", "x,two"))},
+		{"index 2 of 2", program(onnx.Float, []onnx.Dim{{Value: 1}, {Value: 3}}, node("Gather", "x,two"))},
+		{"inner sizes 3 and 2", program(onnx.Float, same, node("Gemm", "x,x"))},
+	} {
+		g, err := graphtest.Load(tt.p)
+		if err == nil {
+			_, err = g.Run(map[string]graphtest.Tensor{"x": x, "i": i})
+		}
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("error %v\nwant  %s", err, tt.want)
+		}
+	}
+}
+
+// TestInputs: inputs must be those of the graph.
+func TestInputs(t *testing.T) {
+	g, err := graphtest.Load(program(onnx.Float, []onnx.Dim{{Param: "N"}, {Value: 3}}, node("Neg", "x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, i := graphtest.Zeros(2, 3), graphtest.Ints([]int{1})
+	for want, in := range map[string]map[string]graphtest.Tensor{
+		`input "i" is missing`:                {"x": x},
+		"3 inputs are given, there are 2":     {"x": x, "i": i, "z": i},
+		`"x" is float[2 4], the graph states`: {"x": graphtest.Zeros(2, 4), "i": i},
+		`input "x" has 1 elements for [2 3]`:  {"x": graphtest.Floats([]float64{1}, 2, 3), "i": i},
+		`"i" is int32[1], the graph states`:   {"x": x, "i": graphtest.Int32([]int{1}, 1)},
+	} {
+		if _, err := g.Run(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// TestPortsAreChecked: a Program must say of its ports what its graph says.
+func TestPortsAreChecked(t *testing.T) {
+	for _, change := range []func(p *models.Program){
+		func(p *models.Program) { p.Inputs[0].Name = "z" },
+		func(p *models.Program) { p.Inputs[0].DType = models.F64 },
+		func(p *models.Program) { p.Outputs[0].Shape = []string{"M", "3"} },
+		func(p *models.Program) { p.Outputs = nil },
+		func(p *models.Program) { p.ONNX = p.ONNX[:10] },
+	} {
+		p := program(onnx.Float, []onnx.Dim{{Param: "N"}, {Value: 3}}, node("Neg", "x"))
+		change(&p)
+		if _, err := graphtest.Load(p); err == nil || !strings.HasPrefix(err.Error(), "graphtest: test: ") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// TestSingle rounds each result to the type it has.
+func TestSingle(t *testing.T) {
+	for _, elem := range []onnx.ElemType{onnx.Float, onnx.Float16, onnx.BFloat16} {
+		p, err := graph.Build("exp", func(g *graph.Graph) {
+			x := g.Input("x", elem, graph.Dims("N"))
+			g.Output("y", graph.Exp(x))
+			// The gradient of the sigmoid holds a constant of the type.
+			g.Output("d", graph.Gradient([]*graph.Node{graph.Sigmoid(x)}, []*graph.Node{x}, []*graph.Node{x})[0])
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := graphtest.Load(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := graphtest.Floats([]float64{1, 12, -2}, 3).As(elem)
+		in.Data[2] = math.Pi // an input need not be rounded to its type
+		for _, single := range []bool{false, true} {
+			g.Single = single
+			out, err := g.Run(map[string]graphtest.Tensor{"x": in})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []float64{math.E, math.Exp(12), math.Exp(math.Pi)}
+			if single {
+				want = map[onnx.ElemType][]float64{
+					onnx.Float:    {float64(float32(want[0])), float64(float32(want[1])), float64(float32(want[2]))},
+					onnx.Float16:  {2.71875, math.Inf(1), 23.140625},
+					onnx.BFloat16: {2.71875, 162816, 23.125},
+				}[elem]
+			}
+			if got := out["y"].Data; !slices.Equal(got, want) {
+				t.Errorf("%v, single %v: %v, want %v", elem, single, got, want)
+			}
+			s := 1 / (1 + math.Exp(-1))
+			if got, want := out["d"].Data[0], s*(1-s); math.Abs(got-want) > 0.01 {
+				t.Errorf("%v: gradient %v, want %v", elem, got, want)
+			}
+		}
+	}
+}
+
+func TestDerivative(t *testing.T) {
+	x := 0.7
+	if d := graphtest.Derivative(func() float64 { return math.Sin(x) * math.Exp(x) }, &x); math.Abs(d-(math.Sin(0.7)+math.Cos(0.7))*math.Exp(0.7)) > 1e-11 {
+		t.Errorf("derivative %v", d)
+	}
+	if x != 0.7 {
+		t.Errorf("x = %v", x)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for _, elem := range []onnx.ElemType{onnx.Float, onnx.Float16, onnx.BFloat16, onnx.Double, onnx.Int64, onnx.Int32, onnx.Uint8, onnx.Boolean} {
+		x := graphtest.Tensor{Type: elem, Dims: []int{1, 2}, Data: []float64{1, 0}}
+		if y := graphtest.FromBytes(elem, x.Bytes(), 1, 2); y.Data[0] != 1 || y.Data[1] != 0 || len(y.Data) != 2 {
+			t.Errorf("%v became %v %v", x, y, y.Data)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// rooms says which packages of ours each package may import. It is a statement
+// of policy: a build that breaks it is the thing to fix. A pattern "x/*" stands
+// for the folders directly in x. A folder that is not listed may not hold Go
+// files.
+var rooms = []struct {
+	path  string
+	allow string
+}{
+	{".", ""},
+	{"cmd", "internal/bench internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
+	{"cmd/onering", "cmd"},
+
+	{"tokenize", "internal/files internal/settings tokenize/jinja"},
+	{"tokenize/jinja", ""},
+	{"internal/house", ""},
+	{"internal/settings", ""},
+	{"internal/files", ""},
+	{"internal/registry", ""},
+	{"sampler", "internal/settings"},
+	{"verifier", "verifier/internal/*"},
+	{"verifier/internal/*", "verifier/internal/*"},
+
+	{"objectives", "internal/registry"},
+	{"objectives/all", "objectives/*"},
+	{"objectives/objectivetest", "objectives"},
+	{"internal/scaffold", ""},
+	{"objectives/*", "objectives"},
+
+	{"models", "internal/files internal/registry"},
+	{"models/onnx", ""},
+	{"models/moves", "models models/onnx"},
+	{"models/ports", ""},
+	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
+	{"internal/graphtest", "models models/graph models/onnx"},
+	{"models/adamw", "models models/graph models/onnx models/ports"},
+	{"models/export", "internal/files models models/adamw models/onnx"},
+	{"models/hub", "internal/files models"}, // models for its atomic files
+	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
+	{"models/lora", "internal/files models"},
+	{"models/all", "models/*"},
+	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
+	{"models/*", "models models/decoder"}, // the families
+
+	{"runtime", "models models/moves models/ports runtime/internal/buffers runtime/provision runtime/internal/tiles sampler internal/settings"},
+	{"runtime/internal/buffers", ""},
+	{"runtime/internal/tiles", "models"},
+	{"runtime/provision", "internal/files"},
+	{"runtime/mpi", ""},
+	{"runtime/runtimetest", "runtime runtime/provision models"},
+	{"data", "data/arithmetic internal/files tokenize"},
+	{"data/arithmetic", ""},
+	{"data/mix", "data internal/settings"},
+	{"examples/rewards/unittests", ""},
+
+	{"reward", "data internal/registry sampler internal/settings"}, // sampler for the Grader, which scores while others are sampled
+	{"reward/all", "reward/*"},
+	{"reward/rewardtest", "reward data internal/settings"},
+	{"reward/external", "reward data"},
+	{"reward/command", "reward reward/external internal/settings"},
+	{"reward/http", "reward reward/external data internal/settings"},
+	{"reward/math", "reward internal/settings verifier"},
+	{"reward/texts", "internal/settings"},
+	{"reward/*", "reward reward/texts data internal/settings"},
+
+	{"eval", "internal/files models data reward sampler internal/settings"}, // models for its atomic files
+
+	{"train", "train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
+	{"internal/bench/limits", "models models/graph runtime train/metrics"},
+	{"internal/bench", "train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
+	{"train/grades", "reward train/ranks train/rundir"},
+	{"train/learn", "runtime models models/adamw train/metrics"},
+	{"internal/memory", ""},
+	{"train/metrics", ""},
+	{"train/rundir", "internal/files train/metrics models"},
+	{"train/ranks", "models train/learn"},
+	{"train/saving", "train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
+	{"train/supervised", "internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize internal/settings"},
+	{"train/sweep", "internal/files models"},
+
+	{"serve", "train train/metrics eval"},
+	{"serve/openai", "sampler internal/settings tokenize"},
+
+	{"report", "internal/files objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report/live", "report report/tensorboard train train/metrics"},
+	{"report/terminal", "report"},
+	{"report/sink", ""},
+	{"report/tensorboard", "internal/files"},
+	{"report/variants", "internal/files report train/sweep models"},
+}
+
+// testAllow is what tests may import beyond their package's row.
+var testAllow = map[string]string{
+	"objectives":                 "objectives/*",
+	"objectives/*":               "objectives/objectivetest",
+	"objectives/objectivetest":   "objectives/*",
+	"models":                     "models/*",
+	"models/graph":               "internal/graphtest",
+	"models/adamw":               "internal/graphtest",
+	"models/moves":               "models/adamw models/graph internal/graphtest",
+	"models/decoder":             "internal/graphtest models/llama",
+	"models/all":                 "models models/modeltest",
+	"models/export":              "models/all",
+	"models/lora":                "models/all",
+	"models/modeltest":           "models/llama models/decoder",
+	"models/*":                   "models/modeltest",
+	"runtime":                    "runtime/runtimetest models/* internal/graphtest sampler", // its Decoder is what sampler asks for
+	"runtime/internal/tiles":     "models/adamw models/graph",
+	"train":                      "objectives/all reward/all runtime/runtimetest models/qwen2",
+	"cmd":                        "runtime/runtimetest",
+	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
+	"internal/bench/limits":      "models/all",
+	"internal/bench":             "models/all runtime/runtimetest",
+	"train/supervised":           "runtime/runtimetest models/qwen2",
+	"eval":                       "reward/all models/qwen2 train runtime/runtimetest tokenize",
+	"reward":                     "reward/rewardtest",
+	"reward/math":                "reward/rewardtest data",
+	"reward/command":             "reward/rewardtest data",
+	"reward/http":                "reward/rewardtest",
+	"reward/*":                   "reward/rewardtest",
+	"data/arithmetic":            "tokenize",
+	"examples/rewards/unittests": "reward reward/all reward/command reward/http data",
+}
+
+// cgo names the folders that may use cgo or load a library.
+var cgo = []string{"runtime", "runtime/mpi", "runtime/internal/tiles"}
+
+// forbidden are package names that say nothing.
+var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}
+
+func TestImports(t *testing.T) {
+	files, err := goFiles(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A walk that finds nothing would prove nothing.
+	for _, want := range []string{"doc.go", "models/program.go", "cmd/onering/main.go"} {
+		if !slices.Contains(files, want) {
+			t.Fatalf("walk did not reach %s", want)
+		}
+	}
+	fset := token.NewFileSet()
+	for _, file := range files {
+		parsed, err := parser.ParseFile(fset, file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var imports []string
+		for _, spec := range parsed.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			imports = append(imports, name)
+		}
+		for _, complaint := range check(file, parsed.Name.Name, imports) {
+			t.Error(complaint)
+		}
+	}
+}
+
+// goFiles lists the Go files of a tree as the go command sees them: folders
+// named testdata, or beginning with a dot or an underscore, are not packages.
+func goFiles(tree fs.FS) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if d.IsDir() && name != "." && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(name, ".go") {
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// check returns what is wrong with the imports of one file.
+func check(file, name string, imports []string) (complaints []string) {
+	folder := path.Dir(file)
+	name = strings.TrimSuffix(name, "_test")
+	for _, bad := range forbidden {
+		if name == bad || path.Base(folder) == bad {
+			complaints = append(complaints, file+": a package named "+bad+" says nothing about what is in it")
+		}
+	}
+	// The first row that matches counts, so named folders stand before patterns.
+	row := slices.IndexFunc(rooms, func(r struct{ path, allow string }) bool { return matches(r.path, folder) })
+	if row < 0 {
+		return append(complaints, file+": folder "+folder+" is not in the table of rooms")
+	}
+	allowed := strings.Fields(rooms[row].allow)
+	if strings.HasSuffix(file, "_test.go") {
+		allowed = append(allowed, strings.Fields(testAllow[rooms[row].path])...)
+	}
+	for _, imported := range imports {
+		if imported == "C" || strings.Contains(imported, "onnxruntime") || imported == "runtime/cgo" {
+			if !slices.Contains(cgo, folder) {
+				complaints = append(complaints, file+": only runtime may import "+imported)
+			}
+			continue
+		}
+		ours, ok := strings.CutPrefix(imported, "onering/")
+		if !ok {
+			continue // the standard library, or another module
+		}
+		ok = ours == folder || slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, ours) })
+		if !ok {
+			complaints = append(complaints, file+": "+folder+" may not import "+ours)
+		}
+	}
+	return complaints
+}
+
+// matches reports whether a folder is the pattern or, for "x/*", directly in x.
+func matches(pattern, folder string) bool {
+	if parent, ok := strings.CutSuffix(pattern, "/*"); ok {
+		return path.Dir(folder) == parent
+	}
+	return pattern == folder
+}
+
+// TestImportsRefuses shows that check can fail.
+func TestImportsRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		file, name, imported string
+		want                 string // "" if fine
+	}{
+		{"sampler/a.go", "sampler", "onering/runtime", "sampler may not import runtime"},
+		{"objectives/pmpo/a.go", "pmpo", "onering/objectives", ""},
+		{"objectives/pmpo/a.go", "pmpo", "onering/objectives/grpo", "objectives/pmpo may not import objectives/grpo"},
+		{"objectives/a.go", "objectives", "onering/objectives/all", "objectives may not import objectives/all"},
+		{"objectives/a_test.go", "objectives_test", "onering/objectives/all", ""},
+		{"train/a.go", "train", "onering/objectives/all", "train may not import objectives/all"},
+		{"train/a_test.go", "train", "onering/objectives/all", ""},
+		{"train/a.go", "train", "onering/cmd/onering", "train may not import cmd/onering"},
+		{"objectives/pmpo/a.go", "pmpo", "onering/objectives/objectivetest", "objectives/pmpo may not import objectives/objectivetest"},
+		{"objectives/pmpo/a_test.go", "pmpo_test", "onering/objectives/objectivetest", ""},
+		{"models/graph/a.go", "graph", "onering/models/qwen2", "models/graph may not import models/qwen2"},
+		{"sampler/a.go", "sampler", "C", "only runtime may import C"},
+		{"runtime/a.go", "runtime", "C", ""},
+		{"train/a.go", "train", "github.com/yalue/onnxruntime_go", "only runtime may import github.com/yalue/onnxruntime_go"},
+		{"sampler/util/a.go", "util", "fmt", "a package named util says nothing"},
+		{"elsewhere/a.go", "elsewhere", "fmt", "not in the table of rooms"},
+	} {
+		got := strings.Join(check(tt.file, tt.name, []string{tt.imported}), "\n")
+		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			t.Errorf("check(%q imports %q) = %q, want %q", tt.file, tt.imported, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package house
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The tables of docs/performance.md are bench/performance.py's, all but the one that
+// says what a phase's work is.
+func TestPerformanceTables(t *testing.T) {
+	page, err := os.ReadFile("docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := regexp.MustCompile(`(?s)<!-- table \w+ -->\n.*?<!-- end -->`)
+	previous := ""
+	for line := range strings.Lines(made.ReplaceAllString(string(page), "")) {
+		if strings.HasPrefix(line, "|") && !strings.HasPrefix(previous, "|") && line != "| phase | work |\n" {
+			t.Errorf("the table that begins with %q stands outside the markers: have bench/performance.py write it", strings.TrimSpace(line))
+		}
+		previous = line
+	}
+}
+
+// TestPerformancePage holds the page to the figures that were measured.
+func TestPerformancePage(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed, so the page cannot be made")
+	}
+	// Read by the test too, so that go test's cache knows when they change.
+	for _, name := range []string{"docs/performance.md", "docs/performance.json", "bench/performance.py"} {
+		if _, err := os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(python, "bench/performance.py", "--check").CombinedOutput(); err != nil {
+		t.Fatalf("bench/performance.py --check: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,306 @@
+package algebra
+
+import (
+	"math/big"
+
+	"onering/verifier/internal/latex"
+)
+
+// mix is a hash of x; splitmix64's finaliser.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// hashName is a hash of a string (FNV-1a, mixed).
+func hashName(s string, seed uint64) uint64 {
+	h := mix(seed) ^ 0xcbf29ce484222325 // a mixed seed, or a at 21 is b at 22
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 0x100000001b3
+	}
+	return mix(h)
+}
+
+// A formula is an evaluation in a field at one random point.
+type formula struct {
+	c      *Checker
+	in     *field
+	seed   uint64
+	pure   bool // only field operations on unknowns so far
+	bad    bool // a division by zero, or out of budget
+	bound  []string
+	inside int             // of a series, integral or limit
+	mult   map[string]bool // functions that are to be read as factors
+}
+
+// formulas reports whether a and b have the same value at two random points, and
+// whether a difference would be proof.
+func (c *Checker) formulas(a, b *latex.Node) (same, pure bool) {
+	factors, pair := factorLetters(a, b), pairSeed(a, b)
+	for _, seed := range [...]uint64{1, 2} {
+		f := formula{c: c, in: fieldFor(pair + seed), seed: seed, pure: true, mult: factors}
+		x, y := f.value(a), f.value(b)
+		if f.bad {
+			return false, false
+		}
+		if x != y {
+			return false, f.pure
+		}
+		pure = f.pure
+	}
+	return true, pure
+}
+
+// value is the residue of n.
+func (f *formula) value(n *latex.Node) uint64 {
+	if f.c.budget--; f.c.budget < 0 || f.bad {
+		f.bad = true
+		return 0
+	}
+	if n == nil {
+		return f.opaque(0, "nil")
+	}
+	switch n.Op {
+	case latex.Num:
+		return f.ratio(n.Rat)
+	case latex.Sym:
+		for i := len(f.bound) - 1; i >= 0; i-- {
+			if f.bound[i] == n.Name {
+				return mix(f.seed+uint64(i)+77) % f.in.p
+			}
+		}
+		return hashName(n.Name, f.seed) % f.in.p
+	case latex.Const:
+		switch n.Name {
+		case "i":
+			return f.in.root
+		case "infty":
+			if f.inside == 0 {
+				f.bad = true
+				return 0
+			}
+		}
+		return f.constant(n.Name)
+	case latex.Unit:
+		return hashName("unit "+n.Name, f.seed) % f.in.p
+	case latex.Add:
+		s := uint64(0)
+		for _, arg := range n.Args {
+			s = f.in.add(s, f.value(arg))
+		}
+		return s
+	case latex.Mul:
+		p := uint64(1)
+		for _, arg := range n.Args {
+			p = f.in.mul(p, f.value(arg))
+		}
+		return p
+	case latex.Neg:
+		return f.in.neg(f.value(n.Args[0]))
+	case latex.Div:
+		return f.in.mul(f.value(n.Args[0]), f.inverse(f.value(n.Args[1])))
+	case latex.Percent:
+		return f.in.mul(f.value(n.Args[0]), f.inverse(100))
+	case latex.Degree:
+		turn := f.constant("pi")
+		return f.in.mul(f.value(n.Args[0]), f.in.mul(turn, f.inverse(180)))
+	case latex.Pow:
+		return f.power(n)
+	case latex.Root:
+		if len(f.bound) == 0 {
+			if r, err := f.c.rational(n, nil); err == nil {
+				return f.ratio(r)
+			}
+		}
+		f.pure = false
+		base := f.value(n.Args[0])
+		// As a power: sqrt x and x^{1/2} are one.
+		return f.hash("pow", base, f.inverse(f.value(n.Args[1])))
+	case latex.App:
+		if f.mult[n.Name] && len(n.Args) == 1 {
+			return f.in.mul(hashName(n.Name, f.seed)%f.in.p, f.value(n.Args[0]))
+		}
+	case latex.Func:
+		if n.Name == "exp" && len(n.Args) == 1 {
+			f.pure = false
+			return f.hash("pow", f.constant("e"), f.value(n.Args[0]))
+		}
+		if n.Name == "log" && len(n.Args) == 1 {
+			f.pure = false
+			return f.hash("func log", f.value(n.Args[0]), 10)
+		}
+	case latex.Fact, latex.Fact2, latex.Binom, latex.Abs, latex.Floor, latex.Ceil, latex.Sum, latex.Prod:
+		if len(f.bound) == 0 {
+			if r, err := f.c.rational(n, nil); err == nil {
+				return f.ratio(r)
+			}
+		}
+	}
+	// Everything else is an unknown that depends on its parts.
+	return f.application(n)
+}
+
+// constant is the residue of pi or e, which nothing is assumed of. It is the
+// same for every seed, so that a factor of pi is one factor.
+func (f *formula) constant(name string) uint64 { return hashName("const "+name, 97) % f.in.p }
+
+// application is the residue of a function of the residues of n's arguments.
+func (f *formula) application(n *latex.Node) uint64 {
+	f.pure = false
+	switch n.Op {
+	case latex.Sum, latex.Prod, latex.Opaque: // infinity may be a limit
+		f.inside++
+		defer func() { f.inside-- }()
+	}
+	name := n.Op.String() + " " + n.Name
+	switch n.Op {
+	case latex.Sum, latex.Prod:
+		low, high := f.value(n.Args[2]), f.value(n.Args[3])
+		f.bound = append(f.bound, n.Args[1].Name)
+		term := f.value(n.Args[0])
+		f.bound = f.bound[:len(f.bound)-1]
+		return f.hash(name, term, low, high)
+	case latex.Text, latex.Dots, latex.Named, latex.Date:
+		return f.opaque(0, name)
+	case latex.Rel:
+		for _, op := range n.Ops {
+			name += op
+		}
+	case latex.Clock:
+		return f.opaque(f.ratio(n.Rat), name)
+	}
+	h := uint64(len(n.Args))
+	symmetric := n.Op == latex.Func && (n.Name == "gcd" || n.Name == "lcm" || n.Name == "max" || n.Name == "min") || n.Op == latex.Set || n.Op == latex.Union || n.Op == latex.Intersect
+	for _, arg := range n.Args {
+		v := f.value(arg)
+		if symmetric {
+			h += mix(v)
+		} else {
+			h = mix(h ^ v)
+		}
+	}
+	return f.opaque(h, name)
+}
+
+func (f *formula) hash(name string, values ...uint64) uint64 {
+	h := uint64(len(values))
+	for _, v := range values {
+		h = mix(h ^ v)
+	}
+	return f.opaque(h, name)
+}
+
+func (f *formula) opaque(h uint64, name string) uint64 {
+	f.pure = false
+	return hashName(name, f.seed^h) % f.in.p
+}
+
+// ratio is the residue of a rational.
+func (f *formula) ratio(r *big.Rat) uint64 {
+	num := f.in.residue(r.Num())
+	if r.IsInt() {
+		return num
+	}
+	return f.in.mul(num, f.inverse(f.in.residue(r.Denom())))
+}
+
+// inverse is 1/a; of zero it spoils the point.
+func (f *formula) inverse(a uint64) uint64 {
+	if a == 0 {
+		f.bad = true
+		return 0
+	}
+	return f.in.inverse(a)
+}
+
+// power is base^exponent: a field operation where the exponent is an integer.
+func (f *formula) power(n *latex.Node) uint64 {
+	base := f.value(n.Args[0])
+	var exp *big.Rat
+	if len(f.bound) == 0 || isNumeric(n.Args[1]) {
+		if e, err := f.c.rational(n.Args[1], nil); err == nil {
+			exp = e
+		} else if err == errLimit && isNumeric(n.Args[1]) {
+			f.bad = true
+			return 0
+		}
+	}
+	if exp == nil || !exp.IsInt() {
+		if exp != nil && exp.Sign() < 0 {
+			// x^{-1/2} is 1/x^{1/2}
+			f.pure = false
+			return f.inverse(f.hash("pow", base, f.ratio(new(big.Rat).Neg(exp))))
+		}
+		f.pure = false
+		return f.hash("pow", base, f.value(n.Args[1]))
+	}
+	if exp.Sign() < 0 {
+		base = f.inverse(base)
+	}
+	if base == 0 {
+		if exp.Sign() == 0 {
+			return 1
+		}
+		return 0
+	}
+	// a^(p-1) = 1
+	e := new(big.Int).Abs(exp.Num())
+	e.Mod(e, new(big.Int).SetUint64(f.in.p-1))
+	return f.in.pow(base, e.Uint64())
+}
+
+// isNumeric reports whether n has no names in it.
+func isNumeric(n *latex.Node) bool {
+	switch n.Op {
+	case latex.Sym, latex.App, latex.Index, latex.Opaque, latex.Text, latex.Const, latex.Unit:
+		return false
+	}
+	for _, arg := range n.Args {
+		if arg != nil && !isNumeric(arg) {
+			return false
+		}
+	}
+	return true
+}
+
+// factorLetters are the letters that stand before a bracket in a or b (h(a+b))
+// and alone elsewhere: there the bracket multiplies.
+func factorLetters(nodes ...*latex.Node) map[string]bool {
+	var applied, bare map[string]bool
+	var walk func(n *latex.Node)
+	walk = func(n *latex.Node) {
+		if n == nil {
+			return
+		}
+		switch n.Op {
+		case latex.App:
+			if applied == nil {
+				applied = map[string]bool{}
+			}
+			applied[n.Name] = true
+		case latex.Sym:
+			if bare == nil {
+				bare = map[string]bool{}
+			}
+			bare[n.Name] = true
+		}
+		for _, arg := range n.Args {
+			walk(arg)
+		}
+	}
+	for _, n := range nodes {
+		walk(n)
+	}
+	var both map[string]bool
+	for name := range applied {
+		if bare[name] {
+			if both == nil {
+				both = map[string]bool{}
+			}
+			both[name] = true
+		}
+	}
+	return both
+}

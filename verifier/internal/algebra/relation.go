@@ -1,0 +1,192 @@
+package algebra
+
+import (
+	"math/big"
+
+	"onering/verifier/internal/ball"
+	"onering/verifier/internal/latex"
+)
+
+// Difference is a - b.
+func Difference(a, b *latex.Node) *latex.Node {
+	return &latex.Node{Op: latex.Add, Args: []*latex.Node{a, {Op: latex.Neg, Args: []*latex.Node{b}}}}
+}
+
+// Variables are the names of the variables in nodes.
+func Variables(nodes ...*latex.Node) []string { return survey(nodes...).names }
+
+// Proportional reports whether a is a constant multiple of b, neither of them
+// a constant, and the sign of the factor (0 if it is not real).
+func (c *Checker) Proportional(a, b *latex.Node) (sign int, ok bool) {
+	s := survey(a, b)
+	if len(s.names) == 0 || s.infinite {
+		return 0, false
+	}
+	proportional, possible := c.proportionalFormulas(a, b, s.factors)
+	if !possible {
+		return 0, false
+	}
+	factor, ok := c.commonFactor(a, b, s, proportional)
+	if !ok {
+		return 0, false
+	}
+	if !factor.IsReal() {
+		return 0, true
+	}
+	k, err := factor.Re.Sign()
+	return k, err == nil
+}
+
+// proportionalFormulas reports whether a and b are proportional as formulas: their
+// quotient is the same at two random points of the field. possible is false where
+// they are proven not to be proportional, or one of them is zero or undefined.
+func (c *Checker) proportionalFormulas(a, b *latex.Node, factors map[string]bool) (proportional, possible bool) {
+	var x, y [2]uint64
+	pure := true
+	in := fieldFor(pairSeed(a, b))
+	for i := range x {
+		f := formula{c: c, in: in, seed: uint64(i + 21), pure: true, mult: factors}
+		x[i], y[i] = f.value(a), f.value(b)
+		if f.bad {
+			return false, false
+		}
+		pure = pure && f.pure
+	}
+	proportional = in.mul(x[0], y[1]) == in.mul(x[1], y[0])
+	return proportional, x[0] != 0 && y[0] != 0 && (proportional || !pure)
+}
+
+// commonFactor is a/b at the first point where both are defined. Unless known says
+// that it is the same everywhere, it has to be so at two other points at least.
+func (c *Checker) commonFactor(a, b *latex.Node, s variables, known bool) (factor ball.Complex, ok bool) {
+	found, agreed := false, 0
+	ctx := &ball.Context{Prec: precisions[0] + uint(4*s.digits), Budget: &c.budget}
+	for _, at := range append(s.fractions(), s.naturals()...) {
+		e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
+		u, errU := e.value(a)
+		v, errV := e.value(b)
+		if errU != nil || errV != nil || e.left && !s.complex {
+			continue
+		}
+		if !found {
+			q, err := ctx.CQuo(u, v)
+			if err != nil || q.Re.ContainsZero() {
+				continue
+			}
+			factor, found = q, true
+			if known {
+				break
+			}
+			continue
+		}
+		w := ctx.CMul(factor, v)
+		for _, pair := range [...][2]ball.Real{{u.Re, w.Re}, {u.Im, w.Im}} {
+			different, tight := ctx.Differ(pair[0], pair[1], ball.Larger(e.scale, ball.Larger(u.Re, u.Im)), agreement-10)
+			if different || !tight {
+				return factor, false
+			}
+		}
+		if agreed++; agreed >= 4 {
+			break
+		}
+	}
+	return factor, found && (known || agreed >= 2)
+}
+
+// Compare is the order of two real constants, infinity among them; ok is false
+// if one of them is not a real constant, or if they cannot be told apart.
+func (c *Checker) Compare(a, b *latex.Node) (order int, ok bool) {
+	infA, infB := Infinite(a), Infinite(b)
+	if infA != 0 || infB != 0 {
+		return infA - infB, infA != infB || infA != 0
+	}
+	x, errX := c.rational(a, nil)
+	y, errY := c.rational(b, nil)
+	if errX == nil && errY == nil {
+		return x.Cmp(y), true
+	}
+	s := survey(a, b)
+	if len(s.names) > 0 || s.infinite {
+		return 0, false
+	}
+	if same, _ := c.formulas(a, b); same {
+		return 0, true
+	}
+	for _, prec := range precisions[:2] {
+		e := numeric{c: c, ball: &ball.Context{Prec: prec, Budget: &c.budget}, complex: s.complex}
+		z, err := e.value(Difference(a, b))
+		if err == ball.ErrUndecided {
+			continue
+		}
+		if err != nil || !z.IsReal() {
+			return 0, false
+		}
+		if k, err := z.Re.Sign(); err == nil {
+			return k, true
+		}
+	}
+	if outcome, _ := c.numbers(a, b); outcome == Equal {
+		return 0, true
+	}
+	return 0, false
+}
+
+// Infinite is 1 for infinity, -1 for its negative, 0 for anything else.
+func Infinite(n *latex.Node) int {
+	switch {
+	case n.Is(latex.Const) && n.Name == "infty":
+		return 1
+	case n.Is(latex.Neg):
+		return -Infinite(n.Args[0])
+	}
+	return 0
+}
+
+// Linear writes n as slope*name + offset with rational constants.
+func (c *Checker) Linear(n *latex.Node, name string) (slope, offset *big.Rat, ok bool) {
+	at := func(v int64) (*big.Rat, error) {
+		return c.rational(n, &point{name: name, value: big.NewRat(v, 1)})
+	}
+	zero, err0 := at(0)
+	one, err1 := at(1)
+	if err0 != nil || err1 != nil {
+		return nil, nil, false
+	}
+	slope = new(big.Rat).Sub(one, zero)
+	line := &latex.Node{Op: latex.Add, Args: []*latex.Node{
+		{Op: latex.Mul, Args: []*latex.Node{Rational(slope), {Op: latex.Sym, Name: name}}}, Rational(zero),
+	}}
+	if same, pure := c.formulas(n, line); !same || !pure {
+		return nil, nil, false
+	}
+	return slope, zero, true
+}
+
+// Quadratic writes n as p*name^2 + q*name + r with rational coefficients.
+func (c *Checker) Quadratic(n *latex.Node, name string) (p, q, r *big.Rat, ok bool) {
+	var at [3]*big.Rat // the values at 0, 1, -1
+	for i, v := range [...]int64{0, 1, -1} {
+		value, err := c.rational(n, &point{name: name, value: big.NewRat(v, 1)})
+		if err != nil {
+			return nil, nil, nil, false
+		}
+		at[i] = value
+	}
+	half := big.NewRat(1, 2)
+	r = at[0]
+	p = new(big.Rat).Add(at[1], at[2])
+	p.Mul(p, half).Sub(p, r)
+	q = new(big.Rat).Sub(at[1], at[2])
+	q.Mul(q, half)
+	x := &latex.Node{Op: latex.Sym, Name: name}
+	curve := &latex.Node{Op: latex.Add, Args: []*latex.Node{
+		{Op: latex.Mul, Args: []*latex.Node{Rational(p), x, x}}, {Op: latex.Mul, Args: []*latex.Node{Rational(q), x}}, Rational(r),
+	}}
+	if same, pure := c.formulas(n, curve); !same || !pure {
+		return nil, nil, nil, false
+	}
+	return p, q, r, true
+}
+
+// Rational is the numeral of r.
+func Rational(r *big.Rat) *latex.Node { return &latex.Node{Op: latex.Num, Rat: r, Places: -1} }

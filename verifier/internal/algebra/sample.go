@@ -1,0 +1,544 @@
+package algebra
+
+import (
+	"math/big"
+	"slices"
+
+	"onering/verifier/internal/ball"
+	"onering/verifier/internal/latex"
+)
+
+// Precisions tried, in bits, and the agreement that is called equality.
+var precisions = [...]uint{160, 480, 1600}
+
+const agreement = 80
+
+// longNumeral is how many digits make it worth to look for a difference at the
+// lowest precision first.
+const longNumeral = 60
+
+// numbers compares a and b numerically: once if they are constants, else at
+// points.
+func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
+	s := survey(a, b)
+	if s.infinite {
+		return Undecided, "infinite"
+	}
+	if len(s.names) == 0 {
+		switch outcome := c.samePoint(a, b, s, nil); outcome {
+		case pointEqual:
+			return Equal, "the same number"
+		case pointDifferent:
+			return Different, "different numbers"
+		case pointLimit:
+			return Limit, "numbers too large to compute"
+		}
+		return Undecided, "numbers that could not be told apart"
+	}
+	c.thresholds(&s, a)
+	c.thresholds(&s, b)
+	return (&trial{c: c, a: a, b: b, s: s}).verdict()
+}
+
+// A trial compares two expressions with variables at points.
+type trial struct {
+	c             *Checker
+	a, b          *latex.Node
+	s             variables
+	equal, limits int // points where the two were equal, or could not be computed
+}
+
+// differ reports whether the two differ at one of the points. It stops where the budget
+// ends.
+func (t *trial) differ(points func() []*point) bool {
+	if t.c.budget < 0 {
+		return false
+	}
+	for _, at := range points() {
+		switch t.c.samePoint(t.a, t.b, t.s, at) {
+		case pointEqual:
+			t.equal++
+		case pointDifferent:
+			return true
+		case pointLimit:
+			t.limits++
+		}
+		if t.c.budget < 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// verdict tries fractions first, unless only natural numbers make sense. Where they leave
+// both sides undefined, as (-1)^n, natural numbers must do.
+func (t *trial) verdict() (Outcome, string) {
+	const different, unreached = "different values at some point", "steps may lie where values are too large to compute"
+	if len(t.s.integer) == 0 {
+		if t.differ(t.s.fractions) {
+			return Different, different
+		}
+		if t.equal >= 3 && !t.s.stepped {
+			if t.differ(t.s.beyond) || t.differ(t.s.farOut) {
+				return Different, different
+			}
+			if t.s.unreachable && (t.s.bars || t.s.root) { // x + 10^5000 + |x - 10^5000|
+				return Limit, unreached
+			}
+			return Equal, "the same value at every point tried"
+		}
+	}
+	if t.differ(t.s.naturals) {
+		return Different, different
+	}
+	near := t.equal
+	if t.differ(t.s.beyond) {
+		return Different, different
+	}
+	reached := t.equal > near || len(t.s.constants) == 0
+	if t.differ(t.s.farOut) {
+		return Different, different
+	}
+	switch {
+	case t.c.budget < 0:
+		return Limit, "expressions too costly to evaluate"
+	case t.s.stepped && (!reached || t.s.unreachable): // n! + floor(n/10^5)
+		return Limit, unreached
+	case t.equal >= 5:
+		return Equal, "the same value at every point tried"
+	case t.limits > 0:
+		return Limit, "values too large to compute"
+	}
+	return Undecided, "expressions that could not be evaluated"
+}
+
+// confirmed looks at numbers what is equal as a formula: an expression that is
+// nowhere defined equals nothing, and large integers may be equal in a field
+// only. What has no value as a number is taken as the formula.
+func (c *Checker) confirmed(a, b *latex.Node) (Outcome, string) {
+	s := survey(a, b)
+	if s.infinite {
+		return Equal, "the same formula"
+	}
+	// Mostly the first point decides, so the others are made only when needed.
+	sets := []func() []*point{s.fractions, s.naturals}
+	if len(s.names) == 0 {
+		sets = []func() []*point{func() []*point { return []*point{nil} }}
+	}
+	for _, points := range sets {
+		for _, at := range points() {
+			switch c.samePoint(a, b, s, at) {
+			case pointEqual, pointUndecided, pointNoNumber, pointLimit:
+				return Equal, "the same formula"
+			case pointDifferent:
+				return Different, "different values at some point"
+			}
+			if c.budget < 0 {
+				return Limit, "expressions too costly to evaluate"
+			}
+		}
+	}
+	return Undecided, "defined nowhere"
+}
+
+// A variables is what a pair of expressions consists of.
+type variables struct {
+	nodes    []*latex.Node // that were surveyed, whose texts seed the points
+	names    []string
+	integer  map[string]bool // to be given natural numbers only
+	complex  bool            // i occurs
+	infinite bool
+	stepped  bool // floors and the like: more points are needed
+	// bars say that an absolute value of something with variables occurs, so that
+	// negative values are meant: both sides have to be defined at the same points.
+	bars    bool
+	digits  int // of the longest numeral
+	factors map[string]bool
+	// constants are the larger constants in the expressions, rounded down, where steps
+	// and corners may lie.
+	constants []*big.Int
+	// unreachable says that there is a constant too large for a point beyond it.
+	unreachable bool
+	// root and logarithm say that one occurs, which comes up to a constant only far
+	// beyond it.
+	root, logarithm bool
+}
+
+// survey lists the variables of a and b and where they stand.
+func survey(nodes ...*latex.Node) variables {
+	s := variables{nodes: nodes, integer: map[string]bool{}, factors: factorLetters(nodes...)}
+	seen := map[string]bool{}
+	var walk func(n *latex.Node, discrete bool, bound []string)
+	walk = func(n *latex.Node, discrete bool, bound []string) {
+		if n == nil {
+			return
+		}
+		switch n.Op {
+		case latex.Num:
+			s.digits = max(s.digits, n.Digits)
+		case latex.Sym:
+			for _, b := range bound {
+				if b == n.Name {
+					return
+				}
+			}
+			if !seen[n.Name] {
+				seen[n.Name] = true
+				s.names = append(s.names, n.Name)
+			}
+			if discrete {
+				s.integer[n.Name] = true
+			}
+		case latex.Const:
+			s.complex = s.complex || n.Name == "i"
+			s.infinite = s.infinite || n.Name == "infty"
+		case latex.Fact, latex.Fact2, latex.Binom:
+			discrete = true
+		case latex.Abs:
+			s.bars = s.bars || hasSymbol(n)
+		case latex.Floor, latex.Ceil:
+			s.stepped = true
+			for _, arg := range n.Args {
+				walk(arg, discrete || integerNames(arg), bound)
+			}
+			return
+		case latex.Sum, latex.Prod:
+			walk(n.Args[2], true, bound)
+			if high := n.Args[3]; !high.Is(latex.Const) { // an infinite series is compared as a formula
+				walk(high, true, bound)
+			}
+			walk(n.Args[0], discrete, append(bound[:len(bound):len(bound)], n.Args[1].Name))
+			return
+		case latex.Func:
+			switch n.Name {
+			case "gcd", "lcm":
+				discrete, s.stepped = true, true
+			case "max", "min":
+				s.stepped = true
+			}
+		case latex.Opaque, latex.Mod:
+			// Compared as a formula; its variables stay inside.
+			return
+		case latex.App:
+			if s.factors[n.Name] && !seen[n.Name] {
+				seen[n.Name] = true
+				s.names = append(s.names, n.Name)
+			}
+		}
+		for _, arg := range n.Args {
+			walk(arg, discrete, bound)
+		}
+	}
+	for _, n := range nodes {
+		walk(n, false, nil)
+	}
+	return s
+}
+
+// hasSymbol reports whether a letter stands in n.
+func hasSymbol(n *latex.Node) bool {
+	return n != nil && (n.Op == latex.Sym || slices.ContainsFunc(n.Args, hasSymbol))
+}
+
+// mostConstants is how many constants, the largest ones, have points beyond them, and
+// mostConstantBits how large those are.
+const (
+	mostConstants    = 3
+	mostConstantBits = 1200
+)
+
+// thresholds notes the constants in n, where steps and corners may lie: numerals, powers
+// and what else has a value without variables.
+func (c *Checker) thresholds(s *variables, n *latex.Node) {
+	if n == nil {
+		return
+	}
+	if hasSymbol(n) || !n.Op.Scalar() {
+		switch {
+		case n.Op == latex.Root, n.Op == latex.Pow && !n.Args[1].Is(latex.Num):
+			s.root = true
+		case n.Op == latex.Func && (n.Name == "ln" || n.Name == "log" || n.Name == "lg"):
+			s.logarithm = true
+		}
+		for _, arg := range n.Args {
+			c.thresholds(s, arg)
+		}
+		return
+	}
+	r, err := c.rational(n, nil)
+	if err == errIrrational && s.stepped {
+		e := numeric{c: c, ball: &ball.Context{Prec: precisions[0], Budget: &c.budget}}
+		if z, errValue := e.value(n); errValue == nil && z.IsReal() {
+			if k := z.Re.Exponent(); max(k, -k) > mostConstantBits {
+				s.unreachable = true
+			} else if r, err = big.NewRat(1, 1), nil; k > 0 {
+				r.SetInt(new(big.Int).Lsh(big.NewInt(1), uint(k)))
+			} else {
+				r.SetFrac(big.NewInt(1), new(big.Int).Lsh(big.NewInt(1), uint(-k)))
+			}
+		}
+	}
+	switch {
+	case err == nil:
+		s.constant(r)
+	case err == errLimit:
+		s.unreachable = true
+	}
+}
+
+// constant notes a constant beyond the ordinary points, or one whose reciprocal is.
+func (s *variables) constant(r *big.Rat) {
+	if r.Sign() == 0 {
+		return
+	}
+	for _, x := range [...]*big.Rat{r, new(big.Rat).Inv(r)} {
+		k := floorRat(new(big.Rat).Abs(x))
+		switch {
+		case k.BitLen() > mostConstantBits:
+			s.unreachable = true
+		case k.Cmp(big.NewInt(20)) > 0:
+			s.constants = append(s.constants, k)
+		}
+	}
+}
+
+// beyond are points beyond the constants: a step or a corner at a constant, at its square
+// or where a root or a logarithm comes up to it lies between them and the ordinary points.
+// A bump of the width of one may lie at the constant itself.
+func (s *variables) beyond() []*point {
+	largest := slices.SortedFunc(slices.Values(s.constants), func(x, y *big.Int) int { return y.Cmp(x) })
+	largest = slices.CompactFunc(largest, func(x, y *big.Int) bool { return x.Cmp(y) == 0 })
+	var sizes []*big.Int
+	for i, k := range largest[:min(len(largest), mostConstants)] {
+		square := new(big.Int).Mul(k, k)
+		sizes = append(sizes, new(big.Int).Lsh(k, 1), new(big.Int).Add(square, k))
+		if i == 0 && s.root {
+			sizes = append(sizes, square.Mul(square, square))
+		}
+		if i > 0 || !s.logarithm {
+			continue
+		}
+		if !k.IsInt64() || k.Int64() > mostConstantBits {
+			s.unreachable = true
+		} else {
+			sizes = append(sizes, new(big.Int).Lsh(big.NewInt(1), uint(4*k.Int64())))
+		}
+	}
+	out := s.outside(sizes, 0)
+	if s.stepped || s.bars {
+		for _, k := range largest[:min(len(largest), mostConstants)] {
+			out = append(out, s.at(func(int) *big.Rat { return new(big.Rat).SetInt(k) }))
+		}
+	}
+	return out
+}
+
+// farOut are points a million and a million million from zero.
+func (s *variables) farOut() []*point {
+	return s.outside([]*big.Int{big.NewInt(1_000_000), big.NewInt(1_000_000_000_000)}, 3*len(s.constants))
+}
+
+// outside are points of the given sizes with both signs, seeded by the pair and salt.
+func (s *variables) outside(sizes []*big.Int, salt int) []*point {
+	seed := pairSeed(s.nodes...)
+	var out []*point
+	for round, size := range sizes {
+		for _, sign := range [...]int64{1, -1} {
+			out = append(out, s.at(func(i int) *big.Rat {
+				// size plus up to size/2, and a little that is no integer
+				h := mix(seed ^ uint64((salt+round)*1009+i))
+				v := new(big.Rat).SetInt(new(big.Int).Add(size, new(big.Int).Div(new(big.Int).Mul(size, big.NewInt(int64(h%512))), big.NewInt(1024))))
+				if len(s.integer) > 0 && s.integer[s.names[i]] {
+					return v
+				}
+				v.Add(v, fraction(seed^h, 0, 1))
+				if sign < 0 {
+					v.Neg(v)
+				}
+				return v
+			}))
+			if len(s.integer) == len(s.names) {
+				break // natural numbers have no sign
+			}
+		}
+	}
+	return out
+}
+
+// integerNames reports whether all variables of n are letters that usually
+// stand for integers.
+func integerNames(n *latex.Node) bool {
+	if n == nil {
+		return true
+	}
+	if n.Op == latex.Sym {
+		switch n.Name[0] {
+		case 'n', 'm', 'k', 'N', 'M', 'K', 'i', 'j', 'p', 'q', 'l':
+			return true
+		}
+		return false
+	}
+	for _, arg := range n.Args {
+		if !integerNames(arg) {
+			return false
+		}
+	}
+	return true
+}
+
+// at makes a point of a value for each variable.
+func (s *variables) at(value func(i int) *big.Rat) *point {
+	var p *point
+	for i, name := range s.names {
+		p = &point{name: name, value: value(i), next: p}
+	}
+	return p
+}
+
+// fraction is a seeded fraction between low and low + span.
+func fraction(seed uint64, low, span int) *big.Rat {
+	h := mix(seed)
+	return big.NewRat(int64(low)<<16+int64(h%uint64(span<<16))|1, 1<<16)
+}
+
+// fractions are points with fractional coordinates of several sizes, every
+// variable positive at some and negative at others. Three have all coordinates
+// below one, where arc functions are defined.
+func (s *variables) fractions() []*point {
+	seed := pairSeed(s.nodes...)
+	var out []*point
+	for round, size := range [...]struct{ low, span int }{{1, 2}, {0, 3}, {0, 1}, {0, 3}, {0, 1}, {2, 6}, {5, 20}, {0, 1}} {
+		out = append(out, s.at(func(i int) *big.Rat {
+			v := fraction(seed^uint64(round*1000+i), size.low, size.span)
+			negative := false
+			switch round {
+			case 1:
+				negative = i%2 == 0
+			case 2:
+				negative = true
+			case 3:
+				negative = i%2 == 1
+			case 5:
+				negative = i/2%2 == 0
+			}
+			if negative {
+				v.Neg(v)
+			}
+			return v
+		}))
+	}
+	return out
+}
+
+// naturals are points with natural coordinates in all orders. Where some
+// variables must be natural numbers the others are fractions half the time.
+func (s *variables) naturals() []*point {
+	rounds := 12
+	if s.stepped || len(s.integer) > 0 {
+		rounds = 36
+	}
+	seed := pairSeed(s.nodes...)
+	var out []*point
+	for round := range rounds {
+		out = append(out, s.at(func(i int) *big.Rat {
+			if len(s.integer) > 0 && !s.integer[s.names[i]] && round%2 == 0 {
+				return fraction(seed^uint64(round*77+i), 0, 3)
+			}
+			if i == 0 && round < 24 { // every number for a while
+				return big.NewRat(int64(round+1), 1)
+			}
+			return big.NewRat(1+int64(mix(seed^uint64(round*131+i))%uint64(8+round/2)), 1)
+		}))
+	}
+	if s.stepped {
+		out = append(out, s.at(func(int) *big.Rat { return new(big.Rat) }))
+	}
+	return append(out, s.at(func(i int) *big.Rat { return big.NewRat(101+int64(i)*6, 1) }))
+}
+
+type pointOutcome uint8
+
+const (
+	pointUndecided pointOutcome = iota
+	pointEqual
+	pointDifferent
+	pointUndefined
+	pointNoNumber // an unknown function, a matrix: something without a value
+	pointLimit
+)
+
+// samePoint compares a and b at one point, with growing precision.
+func (c *Checker) samePoint(a, b *latex.Node, s variables, at *point) pointOutcome {
+	// Where everything is rational, exact arithmetic is better and cheaper.
+	if at != nil {
+		x, errX := c.rational(a, at)
+		y, errY := c.rational(b, at)
+		switch {
+		case errX == nil && errY == nil:
+			if x.Cmp(y) == 0 {
+				return pointEqual
+			}
+			return pointDifferent
+		case errX == errUndefined || errY == errUndefined:
+			return pointUndefined
+		}
+	}
+	if s.digits > longNumeral {
+		// Few digits prove a difference, and only all of them equality.
+		if outcome := c.evaluate(a, b, s, at, precisions[0]); outcome != pointEqual && outcome != pointUndecided {
+			return outcome
+		}
+	}
+	for _, prec := range precisions {
+		prec += uint(4 * s.digits)
+		outcome := c.evaluate(a, b, s, at, prec)
+		if outcome != pointUndecided {
+			return outcome
+		}
+		if c.budget < 0 {
+			return pointLimit
+		}
+	}
+	return pointUndecided
+}
+
+// evaluate compares a and b at one point and precision.
+func (c *Checker) evaluate(a, b *latex.Node, s variables, at *point, prec uint) pointOutcome {
+	ctx := &ball.Context{Prec: prec, Budget: &c.budget}
+	e := numeric{c: c, ball: ctx, at: at, factors: s.factors, complex: s.complex}
+	x, errX := e.value(a)
+	leftX := e.left
+	e.left = false
+	y, errY := e.value(b)
+	if undefined := func(err error, left bool) bool {
+		return err == ball.ErrUndefined || err == errUndefined || err == nil && left
+	}; at != nil && s.bars && !s.complex && undefined(errX, leftX) != undefined(errY, e.left) && (errX == nil || errY == nil) {
+		return pointDifferent
+	}
+	for _, err := range [...]error{errX, errY} {
+		switch err {
+		case nil:
+		case ball.ErrUndefined, errUndefined:
+			return pointUndefined
+		case errLimit, ball.ErrRange:
+			return pointLimit
+		case errNotANumber:
+			return pointNoNumber
+		default:
+			return pointUndecided
+		}
+	}
+	if at != nil && !s.complex && (leftX || e.left) {
+		return pointUndefined
+	}
+	for _, pair := range [...][2]ball.Real{{x.Re, y.Re}, {x.Im, y.Im}} {
+		different, tight := ctx.Differ(pair[0], pair[1], ball.Larger(e.scale, ball.Larger(x.Re, x.Im)), agreement)
+		if different {
+			return pointDifferent
+		}
+		if !tight || e.swallowed {
+			return pointUndecided
+		}
+	}
+	return pointEqual
+}
