@@ -13,6 +13,7 @@ import (
 
 	"onering/internal/bench"
 	"onering/models"
+	"onering/policy"
 	ort "onering/runtime"
 	"onering/train"
 )
@@ -223,7 +224,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	model, err := train.ReadModel(config)
+	model, err := policy.ReadModel(config)
 	if err != nil {
 		return err
 	}
@@ -239,12 +240,12 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return err
 	}
 	defer env.Close()
-	compute, err := train.ComputeOn(env, b.dtype)
+	compute, err := policy.ComputeOn(env, b.dtype)
 	if err != nil {
 		return err
 	}
-	compute.Base = train.BaseTypes[b.lora.BaseDType]
-	policy, err := train.RandomPolicy(model, compute, 0)
+	compute.Base = policy.BaseTypes[b.lora.BaseDType]
+	policy, err := policy.Random(model, compute, 0)
 	if err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 
 // measure returns the figures of a round, or of the wanted parts up to the first that
 // fails; nil if there are none of a round.
-func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *train.Policy, wanted map[string]bool) (any, error) {
+func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Policy, wanted map[string]bool) (any, error) {
 	if b.whole {
 		r, err := bench.Run(c.Context(), env, policy, b.round)
 		if err != nil && r.Cold.Seconds == 0 {

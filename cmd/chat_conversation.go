@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/policy"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train"
 )
 
 type chatOptions struct {
@@ -25,7 +25,7 @@ type chatOptions struct {
 // A conversation is what a chat has said and read.
 type conversation struct {
 	chatOptions
-	policy   *train.Policy
+	policy   *policy.Policy
 	decoder  *sampler.Kept
 	free     func() // the decoder under it
 	out      io.Writer

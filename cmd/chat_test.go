@@ -12,10 +12,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"onering/policy"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train"
 )
 
 // talker writes a model of random weights whose vocabulary has the two bytes of é as
@@ -52,7 +52,7 @@ func talker(t *testing.T) string {
 func talkTo(t *testing.T, dir string, o chatOptions) *conversation {
 	t.Helper()
 	env := runtimetest.Test(t)
-	policy, err := train.OpenPolicyOn(env, dir, "float32")
+	policy, err := policy.Open(env, policy.Options{Path: dir, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/tokenize"
 	"onering/train"
 )
@@ -417,10 +418,10 @@ func TestEmbeddedRun(t *testing.T) {
 		embedded bool
 		data     string
 	}{
-		{nil, true, train.Arithmetic},
-		{[]string{"train.rounds=3"}, true, train.Arithmetic},
-		{[]string{"model.path=" + train.Arithmetic, "data.train=mine.jsonl"}, true, "mine.jsonl"},
-		{[]string{"model.path=mine"}, false, train.Arithmetic},
+		{nil, true, arithmetic.Name},
+		{[]string{"train.rounds=3"}, true, arithmetic.Name},
+		{[]string{"model.path=" + arithmetic.Name, "data.train=mine.jsonl"}, true, "mine.jsonl"},
+		{[]string{"model.path=mine"}, false, arithmetic.Name},
 		{[]string{"model.path=mine", "data.train=mine.jsonl"}, false, "mine.jsonl"},
 		{[]string{`model.path="mine"`, "data.train=mine.jsonl"}, false, "mine.jsonl"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/train"
 )
@@ -94,7 +95,7 @@ func foreseenDevice(c *cobra.Command, where train.RuntimeConfig, lora train.LoRA
 
 // checkAuto refuses the types that the device does not have which auto comes to.
 func checkAuto(device string, lora train.LoRAConfig, dtype string) error {
-	if why := train.RefusedType(dtype, device); why != "" {
+	if why := policy.RefusedType(dtype, device); why != "" {
 		return usagef("the device auto is %s on this machine, and the type (model.dtype, --dtype) is %s: %s", device, dtype, why)
 	}
 	if ok, remedy := lora.Check(dtype, device); !ok {
@@ -109,7 +110,7 @@ func estimate(c *cobra.Command, config train.Config, split train.Split) (e train
 	if err != nil {
 		return e, model, err
 	}
-	if model, err = train.ReadModel(local.Model.Path); err != nil {
+	if model, err = policy.ReadModel(local.Model.Path); err != nil {
 		return e, model, err
 	}
 	config.Model.Reference = local.Model.Reference

@@ -12,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data/arithmetic"
 	"onering/models"
 	_ "onering/models/all"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/provision"
 	"onering/train"
@@ -111,7 +113,7 @@ func checkDType(dtype, device string) error {
 	if _, err := parseDType(dtype); err != nil {
 		return err
 	}
-	if why := train.RefusedType(dtype, device); why != "" {
+	if why := policy.RefusedType(dtype, device); why != "" {
 		return usagef("--dtype %s with --device %s: %s", dtype, device, why)
 	}
 	return nil
@@ -127,8 +129,8 @@ func checkDevice(device string) error {
 // An engine is a model folder opened for sampling and learning.
 type engine struct {
 	env    *runtime.Env
-	policy *train.Policy
-	named  map[string]*train.Policy // of the same weights with other adapters
+	policy *policy.Policy
+	named  map[string]*policy.Policy // of the same weights with other adapters
 }
 
 // open opens ONNX Runtime and the model. It checks the model's folder first: the
@@ -141,7 +143,7 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 		return nil, err
 	}
 	lora := train.LoRAConfig{On: f.adapter != "" || len(f.adapters) > 0 || f.fresh, BaseDType: cmp.Or(f.base, "float32")}
-	if _, ok := train.BaseTypes[lora.BaseDType]; !ok {
+	if _, ok := policy.BaseTypes[lora.BaseDType]; !ok {
 		return nil, usagef("--base-dtype %q: must be one of %s", lora.BaseDType, strings.Join(baseTypes, ", "))
 	}
 	if ok, remedy := lora.Check(cmp.Or(f.dtype, "float32"), f.runtime.Device); !ok {
@@ -172,12 +174,12 @@ func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := train.OpenBaseOn(env, model, f.dtype, lora.BaseDType)
+	opened, err := policy.Open(env, policy.Options{Path: model, DType: f.dtype, Base: lora.BaseDType})
 	if err != nil {
 		env.Close()
 		return nil, err
 	}
-	e := &engine{env, policy, map[string]*train.Policy{}}
+	e := &engine{env, opened, map[string]*policy.Policy{}}
 	if err := e.adapt(f); err != nil {
 		e.Close()
 		return nil, fmt.Errorf("--adapter: %w", err)
@@ -199,7 +201,7 @@ func (f *engineFlags) checkAdapters(model string) (err error) {
 			continue
 		}
 		if *dir, err = newestOf(*dir); err == nil {
-			err = train.CheckAdapter(model, *dir)
+			err = policy.CheckAdapter(model, *dir)
 		}
 		if err != nil {
 			return fmt.Errorf("--adapter: %w", err)
@@ -210,7 +212,7 @@ func (f *engineFlags) checkAdapters(model string) (err error) {
 
 // policyOf returns the policy with the adapter of a name, "" for the one without; nil
 // if there is none.
-func (e *engine) policyOf(name string) *train.Policy {
+func (e *engine) policyOf(name string) *policy.Policy {
 	if name == "" {
 		return e.policy
 	}
@@ -236,7 +238,7 @@ func (e *engine) adapt(f *engineFlags) (err error) {
 // checkModel returns an error if a model folder lacks what its config asks for. It
 // does not read the weights.
 func checkModel(path string) error {
-	if path == train.Arithmetic {
+	if path == arithmetic.Name {
 		return nil
 	}
 	return models.Check(path)

@@ -12,7 +12,7 @@ import (
 	"onering/models"
 	"onering/models/export"
 	"onering/models/lora"
-	"onering/train"
+	"onering/policy"
 )
 
 func newExport() *cobra.Command {
@@ -64,7 +64,7 @@ type exportOptions struct {
 
 // compute returns how the graphs are to compute.
 func (o exportOptions) compute() (models.Compute, error) {
-	dtype, ok := train.ComputeTypes[o.dtype]
+	dtype, ok := policy.ComputeTypes[o.dtype]
 	switch {
 	case !ok:
 		return models.Compute{}, usagef("--dtype %s: want float32, bfloat16 or float16", o.dtype)
@@ -73,7 +73,7 @@ func (o exportOptions) compute() (models.Compute, error) {
 	case o.Device != "cpu" && o.Device != "cuda":
 		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.Device)
 	case dtype == models.BF16 && o.Device == "cpu":
-		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", train.BFloat16OnCPU)
+		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", policy.BFloat16OnCPU)
 	case o.Blocks < 1 || o.Blocks > 64:
 		return models.Compute{}, usagef("--blocks %d: want 1 to 64", o.Blocks)
 	}
@@ -90,7 +90,7 @@ func (o exportOptions) write(c *cobra.Command) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	model, err := train.ReadModel(folder)
+	model, err := policy.ReadModel(folder)
 	if err != nil {
 		return 0, err
 	}

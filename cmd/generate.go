@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
@@ -330,7 +331,7 @@ func (l *rowLines) complete(t team, own []generated) error {
 }
 
 // sampleRows samples the responses to requests and hands each over.
-func sampleRows(ctx context.Context, env *runtime.Env, policy *train.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
+func sampleRows(ctx context.Context, env *runtime.Env, policy *policy.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
 	longest := 0
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
@@ -365,7 +366,7 @@ func sampleRows(ctx context.Context, env *runtime.Env, policy *train.Policy, req
 }
 
 // endsOf sets what ends a response: the model's tokens and the template's strings.
-func (o *generateOptions) endsOf(policy *train.Policy) error {
+func (o *generateOptions) endsOf(policy *policy.Policy) error {
 	o.EOS, o.Stops = policy.Model.EOS, o.around.Stops
 	if len(o.Stops) == 0 {
 		return nil

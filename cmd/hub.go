@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models/hub"
+	"onering/policy"
 	"onering/runtime/provision"
 	"onering/train"
 	"onering/train/rundir"
@@ -40,7 +41,7 @@ func unpackedModel(c *cobra.Command, name string) (dir string, remove func(), er
 	if dir, err = modelFolder(c, name, localModel); err != nil {
 		return "", nil, err
 	}
-	return train.Unpacked(dir)
+	return policy.Unpacked(dir)
 }
 
 // newestOf returns the newest checkpoint of a run folder, and another folder as it is.

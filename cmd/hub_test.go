@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data/arithmetic"
 	"onering/data/mix"
 	"onering/train"
 )
@@ -180,7 +181,7 @@ func TestLocalConfig(t *testing.T) {
 	c.SetErr(&bytes.Buffer{})
 	config := train.Config{}
 	config.Model.Path, config.Data.Train = "org/tiny", mix.One("hf:org/sums/test.jsonl")
-	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", train.Arithmetic, "amc=amc.jsonl"}
+	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", arithmetic.Name, "amc=amc.jsonl"}
 	local, err := localConfig(&c, &config)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestLocalConfig(t *testing.T) {
 	if !local.Data.Train.Is(filepath.Join(data, "test.jsonl")) || !config.Data.Train.Is("hf:org/sums@"+commit+"/test.jsonl") {
 		t.Errorf("data %q, %q", local.Data.Train, config.Data.Train)
 	}
-	want := fmt.Sprint([]string{"held=" + data, "test=" + filepath.Join(data, "test.jsonl"), train.Arithmetic, "amc=amc.jsonl"})
+	want := fmt.Sprint([]string{"held=" + data, "test=" + filepath.Join(data, "test.jsonl"), arithmetic.Name, "amc=amc.jsonl"})
 	if got := fmt.Sprint(local.Eval.Suites); got != want || config.Eval.Suites[0] != "held=hf:org/sums" {
 		t.Errorf("suites %s, want %s", got, want)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/policy"
 	"onering/tokenize"
-	"onering/train"
 )
 
 func newInit() *cobra.Command {
@@ -154,7 +154,7 @@ func folderOf(config string) string {
 var dtypeNames = []string{"float32", "float16", "bfloat16"}
 
 func parseDType(name string) (models.DType, error) {
-	if d, ok := train.ComputeTypes[name]; ok {
+	if d, ok := policy.ComputeTypes[name]; ok {
 		return d, nil
 	}
 	return models.Invalid, usagef("--dtype %q: must be one of %s", name, strings.Join(dtypeNames, ", "))

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/policy"
 	"onering/train"
+	"onering/train/rundir"
 )
 
 // A replayCommand is the flags of `onering replay`.
@@ -74,7 +76,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 		return err
 	}
 	defer env.Close()
-	policy, err := train.OpenBaseOn(env, model, settings.Model.DType, settings.LoRA.BaseDType)
+	policy, err := policy.Open(env, policy.Options{Path: model, DType: settings.Model.DType, Base: settings.LoRA.BaseDType})
 	if err != nil {
 		return err
 	}
@@ -82,7 +84,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if settings.LoRA.On {
 		err = policy.LoadAdapter(checkpoint)
 	} else if model == checkpoint {
-		err = policy.LoadExact(checkpoint)
+		err = rundir.LoadWeights(checkpoint, policy.Ring.Trained())
 	}
 	if err != nil {
 		return err
@@ -113,7 +115,7 @@ func (r replayCommand) modelOf(c *cobra.Command, config train.Config, checkpoint
 	default:
 		model = checkpoint
 	}
-	if _, err := train.ReadModel(model); err != nil {
+	if _, err := policy.ReadModel(model); err != nil {
 		return "", fmt.Errorf("%w (the weights before the step; --model names another folder that has them)", err)
 	}
 	return model, nil

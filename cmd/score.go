@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/tokenize"
-	"onering/train"
 )
 
 func newScore() *cobra.Command {
@@ -55,7 +55,7 @@ type pair struct {
 }
 
 // sequence returns the pair as the learner reads it.
-func (p pair) sequence(policy *train.Policy) (runtime.Sequence, error) {
+func (p pair) sequence(policy *policy.Policy) (runtime.Sequence, error) {
 	var s runtime.Sequence
 	ids, err := p.ids(policy, tokenize.Template{})
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/serve"
 	"onering/serve/openai"
 	"onering/tokenize"
-	"onering/train"
 )
 
 // serveLong is the help of serve.
@@ -146,7 +146,7 @@ func (o *serveOptions) models(e *engine, path string) (list []*openai.Model, clo
 			f()
 		}
 	}
-	add := func(name, parent string, policy *train.Policy) error {
+	add := func(name, parent string, policy *policy.Policy) error {
 		slots := o.slots
 		if o.invariant {
 			slots++

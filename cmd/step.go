@@ -18,10 +18,11 @@ import (
 
 	"onering/internal/files"
 	"onering/models"
+	"onering/models/lora"
+	"onering/policy"
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
-	"onering/train/rundir"
 )
 
 func newStep() *cobra.Command {
@@ -116,7 +117,7 @@ func (o stepOptions) run(c *cobra.Command, f engineFlags, args []string) error {
 
 // begin puts a new adapter beside the model that the flag --model calls name, where
 // one is asked for.
-func (o stepOptions) begin(policy *train.Policy, name string) error {
+func (o stepOptions) begin(policy *policy.Policy, name string) error {
 	if !o.lora.On {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (o stepOptions) validate() error {
 	return checkSettings(&update)
 }
 
-func readBatch(in io.Reader, name string, policy *train.Policy) (batch learn.Batch, err error) {
+func readBatch(in io.Reader, name string, policy *policy.Policy) (batch learn.Batch, err error) {
 	type row struct {
 		pair
 		Weights *[]float64 `json:"weights"`
@@ -236,10 +237,10 @@ type stepState struct {
 	Version int `json:"version"`
 	Updates int `json:"updates"` // made so far, for AdamW's bias correction
 	// Base is the model beside an adapter, where it is known.
-	Base *rundir.Base `json:"base,omitempty"`
+	Base *lora.Base `json:"base,omitempty"`
 }
 
-func writeState(dir string, o *runtime.Optimizer, base *rundir.Base) error {
+func writeState(dir string, o *runtime.Optimizer, base *lora.Base) error {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		return err
 	}

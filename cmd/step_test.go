@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/models"
+	"onering/policy"
 	ort "onering/runtime"
 	"onering/runtime/runtimetest"
-	"onering/train"
 	"onering/train/learn"
 )
 
@@ -25,7 +26,7 @@ import (
 func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report stepReport, gradients []float32, err error) {
 	t.Helper()
 	env := runtimetest.Test(t)
-	policy, err := train.OpenPolicyOn(env, train.Arithmetic, dtype)
+	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: dtype})
 	if err != nil {
 		t.Fatal(err)
 	}

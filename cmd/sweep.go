@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
+	"onering/policy"
 	"onering/report/variants"
 	"onering/runtime"
 	"onering/runtime/provision"
@@ -188,7 +189,7 @@ func (s *opened) checkModels(c *cobra.Command) error {
 			seen[name] = true
 			dir, err := modelFolder(c, name, localModel)
 			if err == nil {
-				_, err = train.ReadModel(dir)
+				_, err = policy.ReadModel(dir)
 			}
 			if errors.Is(err, fs.ErrNotExist) && s.plan.Base != "" {
 				err = fmt.Errorf("%w; if something makes it, the head of %s says what", err, s.plan.Base)
@@ -305,9 +306,9 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []train.Config, job
 			continue
 		}
 		if bases[k] == nil {
-			local := x
-			if local.Model.Path, err = localModel(c, x.Model.Path); err == nil {
-				bases[k], err = train.ShareBase(local, x.Model.Path)
+			var dir string
+			if dir, err = localModel(c, x.Model.Path); err == nil {
+				bases[k], err = policy.ShareBase(dir, x.LoRA.BaseDType, x.Model.Path)
 			}
 			if errors.Is(err, errors.ErrUnsupported) {
 				delete(bases, k)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/objectives"
+	"onering/policy"
 	"onering/train"
 	"onering/train/sweep"
 )
@@ -191,7 +192,7 @@ func TestTableRuns(t *testing.T) {
 			if strings.HasPrefix(name, "1.5b-") {
 				shape = "../bench/qwen2.5-1.5b"
 			}
-			model, err := train.ReadModel(shape)
+			model, err := policy.ReadModel(shape)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"onering/policy"
 	"onering/tokenize"
-	"onering/train"
 )
 
 // A prompt is how a row gives a prompt: as text, ids, or a conversation.
@@ -22,7 +22,7 @@ type prompt struct {
 // ids returns the prompt's token ids, in a template; there is at least one. A
 // conversation is rendered with the chat template whatever the template is, with its
 // system message if the row has none.
-func (p prompt) ids(policy *train.Policy, around tokenize.Template) ([]int32, error) {
+func (p prompt) ids(policy *policy.Policy, around tokenize.Template) ([]int32, error) {
 	given := 0
 	for _, is := range []bool{p.Prompt != nil, p.PromptIDs != nil, p.Messages != nil} {
 		if is {
@@ -60,7 +60,7 @@ func (p prompt) ids(policy *train.Policy, around tokenize.Template) ([]int32, er
 
 // encode returns the ids of a text that the tokenizer makes, if the vocabulary can
 // express it.
-func encode(policy *train.Policy, text func(*tokenize.Tokenizer) (string, []int32, error)) ([]int32, error) {
+func encode(policy *policy.Policy, text func(*tokenize.Tokenizer) (string, []int32, error)) ([]int32, error) {
 	if err := policy.NeedTokenizer(); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func encode(policy *train.Policy, text func(*tokenize.Tokenizer) (string, []int3
 }
 
 // checkIDs returns an error for an id that the model does not have.
-func checkIDs(field string, ids []int32, policy *train.Policy) error {
+func checkIDs(field string, ids []int32, policy *policy.Policy) error {
 	for i, id := range ids {
 		if id < 0 || int(id) >= policy.Model.Vocab {
 			return fmt.Errorf("%s[%d] = %d: the model has ids 0 to %d", field, i, id, policy.Model.Vocab-1)
@@ -82,7 +82,7 @@ func checkIDs(field string, ids []int32, policy *train.Policy) error {
 }
 
 // checkLength returns an error for n tokens if the model has fewer positions.
-func checkLength(what string, n int, policy *train.Policy) error {
+func checkLength(what string, n int, policy *policy.Policy) error {
 	if m := policy.Model.MaxPositions; m > 0 && n > m {
 		return fmt.Errorf("%s takes %d tokens, the model's context (max_position_embeddings) is %d", what, n, m)
 	}

@@ -18,7 +18,9 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
+	"onering/data/arithmetic"
 	"onering/internal/files"
+	"onering/policy"
 	"onering/report/live"
 	"onering/runtime"
 	"onering/serve"
@@ -200,13 +202,13 @@ func embeddedRun(others ...layer) (layer, error) {
 			}
 		}
 	}
-	switch own := func(name string) bool { return name != "" && name != train.Arithmetic }; {
+	switch own := func(name string) bool { return name != "" && name != arithmetic.Name }; {
 	case own(model) && own(data):
 		return nil, nil
 	case own(model):
 		return slices.DeleteFunc(run, func(s setting) bool { return s.path() != "data.train" && s.path() != "eval.suites" }), nil
 	case own(data) && model == "":
-		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", train.Arithmetic)
+		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", arithmetic.Name)
 	}
 	return run, nil
 }
@@ -296,7 +298,7 @@ func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
 		return err
 	}
 	x.closers = append(x.closers, env.Close)
-	policy, err := train.OpenPolicyFor(env, x.local, x.config.Model.Path, sharedBase(c))
+	policy, err := train.OpenPolicy(env, x.local, x.config.Model.Path, sharedBase(c))
 	if err != nil {
 		return err
 	}
@@ -309,7 +311,7 @@ func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
 }
 
 // openFirst is the end of open on the rank that writes and prints.
-func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy *train.Policy, resume bool) error {
+func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy *policy.Policy, resume bool) error {
 	// train.New finds everything that is wrong before the folder is made.
 	x.log = new(logFile)
 	leave := x.log.join()
@@ -337,7 +339,7 @@ func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy 
 	return begin()
 }
 
-func (x *training) newTrainer(t team, env *runtime.Env, policy *train.Policy, observer train.Observer) (err error) {
+func (x *training) newTrainer(t team, env *runtime.Env, policy *policy.Policy, observer train.Observer) (err error) {
 	if x.trainer, err = train.NewOn(x.ctx, t.Group, x.local, env, policy, slog.Default(), observer); err != nil {
 		return err
 	}
@@ -374,7 +376,7 @@ func sharedBase(c *cobra.Command) *os.File {
 }
 
 // announceAdapter logs what is trained beside a model, if anything is.
-func announceAdapter(policy *train.Policy, rate float64) {
+func announceAdapter(policy *policy.Policy, rate float64) {
 	if a := policy.Adapter; a != nil {
 		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
 			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)

@@ -12,20 +12,21 @@ import (
 	"testing"
 
 	"onering/data"
+	"onering/data/arithmetic"
 	"onering/eval"
 	_ "onering/models/qwen2"
+	"onering/policy"
 	"onering/reward"
 	_ "onering/reward/all"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train"
 )
 
 // heldOut is n held-out problems of the embedded task.
 func heldOut(t *testing.T, n int) eval.Suite {
 	t.Helper()
-	problems, _, err := data.OpenProblems(train.Arithmetic, data.Options{}, true)
+	problems, _, err := data.OpenProblems(arithmetic.Name, data.Options{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func heldOut(t *testing.T, n int) eval.Suite {
 // evaluator evaluates with the embedded policy.
 type evaluator struct {
 	t        *testing.T
-	policy   *train.Policy
+	policy   *policy.Policy
 	prompter *data.Prompter
 	reward   reward.Reward
 	suites   []eval.Suite
@@ -44,12 +45,12 @@ type evaluator struct {
 
 func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *evaluator {
 	t.Helper()
-	policy, err := train.OpenPolicyOn(runtimetest.Test(t), train.Arithmetic, "float32")
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(policy.Close)
-	prompter, err := policy.Prompter(tokenize.Template{Name: "no"})
+	t.Cleanup(p.Close)
+	prompter, err := p.Prompter(tokenize.Template{Name: "no"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +58,8 @@ func newEvaluator(t *testing.T, settings eval.Settings, suites ...eval.Suite) *e
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings.Weights = policy.Fingerprint()
-	return &evaluator{t, policy, prompter, rule, suites, settings}
+	settings.Weights = p.Fingerprint()
+	return &evaluator{t, p, prompter, rule, suites, settings}
 }
 
 // evaluate samples and grades what r lacks.

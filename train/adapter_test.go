@@ -3,39 +3,17 @@ package train
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/models"
 	"onering/models/lora"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 	"onering/train/learn"
-	"onering/train/rundir"
 )
-
-// TestBase: an adapter's checkpoint goes with the weights that it was trained beside,
-// and with no others.
-func TestBase(t *testing.T) {
-	whole, adapted := &Policy{}, &Policy{Adapter: &lora.Adapter{}, base: &rundir.Base{Model: "m", Digest: "crc32c:1"}}
-	for _, tt := range []struct {
-		policy *Policy
-		base   *rundir.Base
-		want   string
-	}{
-		{whole, nil, ""},
-		{adapted, &rundir.Base{Model: "elsewhere", Digest: "crc32c:1"}, ""},
-		{adapted, &rundir.Base{Model: "m", Digest: "crc32c:2"}, "put the model back"},
-		{adapted, nil, "holds a whole model"},
-		{whole, &rundir.Base{Model: "m", Digest: "crc32c:1"}, "holds an adapter of m"},
-	} {
-		err := tt.policy.CheckBase(tt.base, "dir")
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("base %v: error %v, want %q", tt.base, err, tt.want)
-		}
-	}
-}
 
 // TestEstimateAdapter: beside an adapter there are gradients and moments of its
 // parameters alone, and a base in 16 bits takes half of what its layers take.
@@ -76,8 +54,8 @@ func TestEstimateAdapter(t *testing.T) {
 // same bits.
 func TestInt8(t *testing.T) {
 	env := runtimetest.Test(t)
-	open := func(base string) *Policy {
-		p, err := OpenBaseOn(env, Arithmetic, "float32", base)
+	open := func(base string) *policy.Policy {
+		p, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32", Base: base})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +69,7 @@ func TestInt8(t *testing.T) {
 		gradients [][]float32
 	}
 	var results []result
-	for _, p := range []*Policy{narrow, wide} {
+	for _, p := range []*policy.Policy{narrow, wide} {
 		s := lora.Default()
 		s.Rank, s.Init = 4, "gaussian"
 		if err := p.NewAdapter(s, "m", 1); err != nil {
@@ -140,7 +118,7 @@ func TestInt8(t *testing.T) {
 }
 
 // sixResponses are responses of a policy to one prompt.
-func sixResponses(t *testing.T, env *runtime.Env, p *Policy) []sampler.Response {
+func sixResponses(t *testing.T, env *runtime.Env, p *policy.Policy) []sampler.Response {
 	t.Helper()
 	d, err := env.NewDecoder(p.Ring, 6, 40)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"onering/internal/memory"
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/learn"
@@ -117,7 +118,7 @@ func (o BenchOptions) fastest(env *runtime.Env, f func() error) (float64, error)
 	return best, nil
 }
 
-func (o BenchOptions) prompt(r *rand.Rand, p *Policy, n int) []int32 {
+func (o BenchOptions) prompt(r *rand.Rand, p *policy.Policy, n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
 		ids[i] = int32(r.IntN(p.Model.Vocab))
@@ -127,7 +128,7 @@ func (o BenchOptions) prompt(r *rand.Rand, p *Policy, n int) []int32 {
 
 // BenchDecode measures prefill and decoding. With an error it returns what it had
 // measured until then.
-func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, error) {
+func BenchDecode(env *runtime.Env, p *policy.Policy, o BenchOptions) (DecodeBench, error) {
 	b := DecodeBench{Decode: make(map[string]StepBench)}
 	r := rand.New(rand.NewPCG(1, 1))
 	var err error
@@ -160,7 +161,7 @@ func BenchDecode(env *runtime.Env, p *Policy, o BenchOptions) (DecodeBench, erro
 }
 
 // prefill measures the time from a prompt to its first token.
-func (o BenchOptions) prefill(env *runtime.Env, p *Policy, r *rand.Rand) (float64, error) {
+func (o BenchOptions) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float64, error) {
 	d, err := env.NewDecoder(p.Ring, 1, o.Tokens+1)
 	if err != nil {
 		return 0, err
@@ -183,7 +184,7 @@ func (o BenchOptions) prefill(env *runtime.Env, p *Policy, r *rand.Rand) (float6
 }
 
 // decode measures the steps of rows that begin with these numbers of tokens.
-func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, contexts []int) (StepBench, error) {
+func (o BenchOptions) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (StepBench, error) {
 	n := len(contexts)
 	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
 	if err != nil {
@@ -225,7 +226,7 @@ func (o BenchOptions) decode(env *runtime.Env, p *Policy, r *rand.Rand, contexts
 }
 
 // sequences makes the rows of a training pass, and a weight for each token.
-func (o BenchOptions) sequences(p *Policy) (sequences []runtime.Sequence, w [][]float64) {
+func (o BenchOptions) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]float64) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range o.Rows {
 		s := runtime.Sequence{Tokens: o.prompt(r, p, o.Tokens+1), Prompt: o.Prompt}
@@ -244,7 +245,7 @@ func (o BenchOptions) sequences(p *Policy) (sequences []runtime.Sequence, w [][]
 
 // BenchScore measures the log-probs of given sequences, with no gradients in
 // memory.
-func BenchScore(env *runtime.Env, p *Policy, o BenchOptions) (ScoreBench, error) {
+func BenchScore(env *runtime.Env, p *policy.Policy, o BenchOptions) (ScoreBench, error) {
 	b := ScoreBench{Tokens: o.Rows * o.Tokens}
 	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
 	if err != nil {
@@ -270,7 +271,7 @@ func BenchScore(env *runtime.Env, p *Policy, o BenchOptions) (ScoreBench, error)
 // BenchTrain measures one pass forward and backward, and with update the update
 // as well, which takes memory for the optimizer's state. With an error it returns
 // what it had measured.
-func BenchTrain(ctx context.Context, env *runtime.Env, p *Policy, o BenchOptions, update bool) (TrainBench, error) {
+func BenchTrain(ctx context.Context, env *runtime.Env, p *policy.Policy, o BenchOptions, update bool) (TrainBench, error) {
 	b := TrainBench{Tokens: o.Rows * o.Tokens}
 	t := &phaseTimer{env: env}
 	s, err := learn.New(env, p.Ring, learn.Options{

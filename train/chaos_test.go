@@ -23,9 +23,11 @@ import (
 	"testing"
 	"time"
 
+	"onering/data/arithmetic"
 	"onering/data/mix"
 	"onering/internal/files"
 	"onering/objectives"
+	"onering/policy"
 	"onering/reward"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -113,7 +115,7 @@ func set(c *train.Config, objective, settings string) {
 
 func chaosConfig(kind, dir string) train.Config {
 	c := train.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = train.Arithmetic, "no", mix.One(train.Arithmetic)
+	c.Model.Path, c.Model.Template, c.Data.Train = arithmetic.Name, "no", mix.One(arithmetic.Name)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate, c.Optimizer.Schedule = 1e-3, "cosine"
@@ -132,7 +134,7 @@ func chaosConfig(kind, dir string) train.Config {
 func chaosRun(ctx context.Context, env *runtime.Env, kind, dir string, log *slog.Logger) error {
 	_, err := os.Stat(dir)
 	c := chaosConfig(kind, dir)
-	policy, openErr := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, openErr := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if openErr != nil {
 		return openErr
 	}

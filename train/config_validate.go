@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"onering/data"
+	"onering/data/arithmetic"
 	"onering/internal/settings"
 	"onering/objectives"
+	"onering/policy"
 	"onering/reward"
 	"onering/sampler"
 )
@@ -25,7 +27,7 @@ func (c Config) Validate() error {
 	_, err := c.Model.PromptTemplate()
 	v.add("model.", err)
 	v.ranges("model.", &c.Model)
-	why := RefusedType(c.Model.DType, c.Runtime.Device)
+	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
 	v.check("model.dtype", c.Model.DType, why == "", fmt.Sprintf("with runtime.device = %q: %s", c.Runtime.Device, why))
 
 	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsReference(c.Objective.Settings),
@@ -46,15 +48,15 @@ func (c Config) Validate() error {
 			v.check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	embedded := c.Data.Train.Is(Arithmetic)
+	embedded := c.Data.Train.Is(arithmetic.Name)
 	for _, column := range []struct{ key, value string }{
 		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
 		{"data.curriculum", c.Data.Curriculum},
 	} {
-		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+Arithmetic+" has no columns")
+		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+arithmetic.Name+" has no columns")
 	}
 	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
-	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+Arithmetic+" never come again")
+	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+arithmetic.Name+" never come again")
 
 	v.ranges("rollout.", &c.Rollout)
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)

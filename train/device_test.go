@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
@@ -132,9 +134,9 @@ func TestDeviceLost(t *testing.T) {
 	}
 
 	o := train.BenchOptions{Batch: []int{2}, Context: 10, Steps: 100, Rows: 2, Tokens: 20, Prompt: 5, Group: 1, Repeat: 100, Optimizer: "adamw"}
-	for name, bench := range map[string]func(env *runtime.Env, p *train.Policy) error{
-		"decoding": func(env *runtime.Env, p *train.Policy) error { _, err := train.BenchDecode(env, p, o); return err },
-		"training": func(env *runtime.Env, p *train.Policy) error {
+	for name, bench := range map[string]func(env *runtime.Env, p *policy.Policy) error{
+		"decoding": func(env *runtime.Env, p *policy.Policy) error { _, err := train.BenchDecode(env, p, o); return err },
+		"training": func(env *runtime.Env, p *policy.Policy) error {
 			_, err := train.BenchTrain(t.Context(), env, p, o, true)
 			return err
 		},
@@ -143,7 +145,7 @@ func TestDeviceLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policy, err := train.OpenPolicyOn(lost, train.Arithmetic, "float32")
+		policy, err := policy.Open(lost, policy.Options{Path: arithmetic.Name, DType: "float32"})
 		if err != nil {
 			t.Fatal(err)
 		}

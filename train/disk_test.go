@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"onering/policy"
 	"onering/runtime/runtimetest"
 	"onering/train"
 	"onering/train/metrics"
@@ -40,7 +41,7 @@ func TestFolderVanishes(t *testing.T) {
 	want := whole(t, env)["reference"]
 	dir := filepath.Join(t.TempDir(), "run")
 	c := chaosConfig("reference", dir)
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestDiskFull(t *testing.T) {
 	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
 	dir, ballast := filepath.Join(disk, "run"), filepath.Join(disk, "ballast")
 	c := chaosConfig("ema", dir)
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}

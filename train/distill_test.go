@@ -12,11 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
-	"onering/train"
 	"onering/train/metrics"
 )
 
@@ -28,7 +29,7 @@ func TestDistill(t *testing.T) {
 		t.Skip("trains for some seconds")
 	}
 	env := runtimetest.Test(t)
-	p, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
+	p, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestDistill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Model.Reference = train.Arithmetic
+	c.Model.Reference = arithmetic.Name
 	c.Eval.Suites = nil
 	_, rounds := learn(t, env, c)
 	if x := rounds[0].Float("frac_reward_zero_std"); x != 0 {
@@ -94,7 +95,7 @@ func TestGreedy(t *testing.T) {
 // returns.
 func checkGreedy(t *testing.T, env *runtime.Env, dir string, k int) (rewards []float64) {
 	t.Helper()
-	policy, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
+	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"onering/models"
 	"onering/models/lora"
 	"onering/objectives"
+	"onering/policy"
 	"onering/train/learn"
 	"onering/train/ranks"
 )
@@ -146,7 +147,7 @@ func EstimateMemory(c Config, model models.Model, split Split) (MemoryEstimate, 
 
 // architecture is that of a run of c, and what it computes in.
 func (c Config) architecture(model models.Model) (arch models.Architecture, compute models.Compute, err error) {
-	compute.Type = ComputeTypes[c.Model.DType]
+	compute.Type = policy.ComputeTypes[c.Model.DType]
 	if c.onGPU() {
 		compute.Provider = c.provider()
 	}
@@ -155,7 +156,7 @@ func (c Config) architecture(model models.Model) (arch models.Architecture, comp
 		if err != nil {
 			return nil, compute, err
 		}
-		compute.Adapter, compute.Base = &a.Adapter, BaseTypes[c.LoRA.BaseDType]
+		compute.Adapter, compute.Base = &a.Adapter, policy.BaseTypes[c.LoRA.BaseDType]
 	}
 	arch, err = model.Architecture(compute)
 	return arch, compute, err
@@ -204,7 +205,7 @@ func (e *MemoryEstimate) divide(c Config, trained int64, split Split) {
 
 // otherReference returns the bytes of a model in another folder.
 func otherReference(dir string, compute models.Compute) (int64, error) {
-	model, err := ReadModel(dir)
+	model, err := policy.ReadModel(dir)
 	if err != nil {
 		return 0, fmt.Errorf("model.reference: %w", err)
 	}

@@ -3,6 +3,8 @@ package train
 import (
 	"testing"
 
+	"onering/data/arithmetic"
+	"onering/policy"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
@@ -11,7 +13,7 @@ import (
 // companion leaves nothing behind.
 func TestInvariant(t *testing.T) {
 	env := runtimetest.Test(t)
-	policy, err := OpenPolicyOn(env, Arithmetic, "float32")
+	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"onering/data/mix"
 	"onering/objectives"
 	_ "onering/objectives/all"
+	"onering/policy"
 	_ "onering/reward/all"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -36,12 +37,12 @@ func (*quiet) Evaluated(train.Evaluation) {}
 func embedded(t *testing.T, objective string, seed int64, rounds int) train.Config {
 	t.Helper()
 	c := train.Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = train.Arithmetic, "no", mix.One(train.Arithmetic)
+	c.Model.Path, c.Model.Template, c.Data.Train = arithmetic.Name, "no", mix.One(arithmetic.Name)
 	c.Data.Seed, c.Train.Seed = seed, seed
 	c.Rollout.PromptsPerRound, c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 64, 40, 16, 128
 	c.Optimizer.LearningRate = 2e-4
 	c.Train.Rounds, c.Train.BatchSize, c.Train.SaveEvery = rounds, 64, 0
-	c.Eval.Suites, c.Eval.Temperature = []string{train.Arithmetic}, 1
+	c.Eval.Suites, c.Eval.Temperature = []string{arithmetic.Name}, 1
 	c.Objective.Name = objective
 	settings, err := objectives.New(objective)
 	if err != nil {
@@ -60,7 +61,7 @@ func learn(t *testing.T, env *runtime.Env, c train.Config) (train.Summary, []met
 
 func learnLogged(t *testing.T, env *runtime.Env, c train.Config, log *slog.Logger) (train.Summary, []metrics.Record) {
 	t.Helper()
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestSameSeedSameBits(t *testing.T) {
 		c := embedded(t, "pmpo", 5, 2)
 		c.Eval = train.EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}}
 		s, _ := learn(t, env, c)
-		policy, err := train.OpenPolicyOn(env, s.Checkpoint, "float32")
+		policy, err := policy.Open(env, policy.Options{Path: s.Checkpoint, DType: "float32"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"onering/internal/bench/limits"
 	"onering/objectives"
+	"onering/policy"
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
@@ -23,7 +24,7 @@ import (
 type learner struct {
 	config    Config
 	env       *runtime.Env
-	policy    *Policy
+	policy    *policy.Policy
 	objective objectives.Objective
 	stepper   *learn.Stepper
 	reference *reference // nil unless the objective needs one
@@ -37,7 +38,7 @@ type learner struct {
 
 // newLearner opens what takes the run's optimizer steps. It refuses weights that
 // are not finite.
-func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
+func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
 	if err := learn.CheckWeights(policy.Weights); err != nil {
 		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
 	}
@@ -225,7 +226,7 @@ func setScores(b objectives.Batch, s learn.Scores) {
 
 // learned is what its steps change.
 func (l *learner) learned() saving.Learned {
-	return l.policy.Learned(l.env, l.stepper)
+	return saving.LearnedOf(l.policy, l.env, l.stepper)
 }
 
 // saveTo sets what a checkpoint keeps of the learner, without copying weights.

@@ -15,9 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/data/mix"
 	"onering/internal/memory"
 	"onering/objectives"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
@@ -34,7 +36,7 @@ func (silent) Evaluated(Evaluation)      {}
 
 func tiny(dir string, rounds int) Config {
 	c := Default()
-	c.Model.Path, c.Model.Template, c.Data.Train = Arithmetic, "no", mix.One(Arithmetic)
+	c.Model.Path, c.Model.Template, c.Data.Train = arithmetic.Name, "no", mix.One(arithmetic.Name)
 	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
 	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
 	c.Optimizer.LearningRate = 1e-4
@@ -58,7 +60,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		rounds, warm = 1000, 100
 	}
 	c := tiny(filepath.Join(t.TempDir(), "run"), rounds)
-	policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestAllocationFails(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := tiny(filepath.Join(t.TempDir(), "run"), 1)
 	c.Train.BatchSize = 16
-	policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func TestAllocationFails(t *testing.T) {
 func TestEstimateAdvice(t *testing.T) {
 	c := tiny("", 1)
 	c.Rollout.Slots, c.Rollout.PromptsPerRound = 512, 256
-	model, err := ReadModel(Arithmetic)
+	model, err := policy.ReadModel(arithmetic.Name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,11 @@ import (
 	"testing"
 
 	"onering/objectives"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
+	"onering/train/rundir"
 )
 
 // poison is an objective of which at some steps a weight is a value that is not finite, or
@@ -90,12 +92,12 @@ func replayed(t *testing.T, env *runtime.Env, file string, c train.Config) (trai
 		t.Fatal(err)
 	}
 	checkpoint := filepath.Join(filepath.Dir(file), f.Checkpoint)
-	policy, err := train.OpenPolicyOn(env, checkpoint, "float32")
+	policy, err := policy.Open(env, policy.Options{Path: checkpoint, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer policy.Close()
-	if err := policy.LoadExact(checkpoint); err != nil {
+	if err := rundir.LoadWeights(checkpoint, policy.Ring.Trained()); err != nil {
 		t.Fatal(err)
 	}
 	r, err := f.Replay(context.Background(), env, policy, c.Objective.Settings)
@@ -169,8 +171,8 @@ func TestNonfiniteSkips(t *testing.T) {
 func TestNonfiniteWeights(t *testing.T) {
 	env := runtimetest.Test(t)
 	c := chaosConfig("reference", filepath.Join(t.TempDir(), "run"))
-	train1 := func(change func(*train.Policy)) error {
-		policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	train1 := func(change func(*policy.Policy)) error {
+		policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,14 +187,14 @@ func TestNonfiniteWeights(t *testing.T) {
 		return err
 	}
 	const name = "model.layers.1.mlp.down_proj.weight"
-	err := train1(func(p *train.Policy) {
+	err := train1(func(p *policy.Policy) {
 		w, _, _ := p.Weights.View(name)
 		w[7] = float32(math.NaN())
 	})
 	if want := "the weight of " + name + " is NaN at element 7"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
-	err = train1(func(p *train.Policy) {
+	err = train1(func(p *policy.Policy) {
 		w, _, _ := p.Weights.View(name)
 		for i := range w {
 			w[i] = 3e38

@@ -7,14 +7,9 @@ import (
 	"strings"
 
 	"onering/data"
-	"onering/data/arithmetic"
 	"onering/data/mix"
 	"onering/train/metrics"
 )
-
-// Arithmetic is the name of the embedded task in data.train and eval.suites, and
-// of the embedded model in model.path.
-const Arithmetic = arithmetic.Name
 
 // openTraining opens the training problems. Rows without a problem or an answer are
 // left out; the log names the first of them and says how many there were. So are

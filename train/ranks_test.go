@@ -16,14 +16,17 @@ import (
 	"sync"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/data/mix"
 	"onering/models"
+	"onering/policy"
 	"onering/reward"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
 	"onering/train/metrics"
 	"onering/train/ranks"
+	"onering/train/rundir"
 )
 
 // together trains with n ranks, each with a model of its own, and returns their errors.
@@ -39,7 +42,7 @@ func together(env *runtime.Env, n int, resume bool, config func(rank int) train.
 			group := ranks.New(transport)
 			errs[r] = func() error {
 				c := config(r)
-				policy, err := train.OpenPolicyFor(env, c, "base", nil)
+				policy, err := train.OpenPolicy(env, c, "base", nil)
 				if err != nil {
 					return err
 				}
@@ -124,12 +127,12 @@ func apart(t *testing.T, a, b string) float64 {
 	load := func(dir string) *models.Weights {
 		names := list(t, dir)
 		checkpoint := filepath.Join(dir, "checkpoints", names[len(names)-1])
-		p, err := train.OpenPolicyOn(runtimetest.Test(t), checkpoint, "float32")
+		p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: checkpoint, DType: "float32"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Close)
-		if err := p.LoadExact(checkpoint); err != nil {
+		if err := rundir.LoadWeights(checkpoint, p.Ring.Trained()); err != nil {
 			t.Fatal(err)
 		}
 		return p.Weights
@@ -449,7 +452,7 @@ func TestRanksDiffer(t *testing.T) {
 // noisyModel is the embedded model with one weight changed.
 func noisyModel(t *testing.T) string {
 	t.Helper()
-	p, err := train.OpenPolicyOn(runtimetest.Test(t), train.Arithmetic, "float32")
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

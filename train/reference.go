@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 )
 
 // A reference is the model that objectives compare the policy with: another one, or
 // the policy as it was when training began.
 type reference struct {
-	other   *Policy // nil if it is the policy of the beginning
+	other   *policy.Policy // nil if it is the policy of the beginning
 	weights *models.Weights
 	ring    *runtime.Ring
 	learner *runtime.Learner
@@ -18,7 +19,7 @@ type reference struct {
 
 // newReference opens the reference of a run: the model of model.reference, or else a
 // copy of the policy.
-func newReference(env *runtime.Env, c Config, policy *Policy) (*reference, error) {
+func newReference(env *runtime.Env, c Config, policy *policy.Policy) (*reference, error) {
 	if c.Model.Reference == "" {
 		return copyPolicy(env, policy)
 	}
@@ -31,17 +32,17 @@ func newReference(env *runtime.Env, c Config, policy *Policy) (*reference, error
 
 // openReference opens another model, which must have the tokens of the policy and room
 // for its sequences.
-func openReference(env *runtime.Env, c Config, policy *Policy) (r *reference, err error) {
+func openReference(env *runtime.Env, c Config, trained *policy.Policy) (r *reference, err error) {
 	made := &reference{}
 	defer func() {
 		if err != nil {
 			made.close()
 		}
 	}()
-	if made.other, err = OpenPolicyOn(env, c.Model.Reference, c.Model.DType); err != nil {
+	if made.other, err = policy.Open(env, policy.Options{Path: c.Model.Reference, DType: c.Model.DType}); err != nil {
 		return nil, err
 	}
-	if err = sameTokens(policy, made.other); err != nil {
+	if err = sameTokens(trained, made.other); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Model.Reference, err)
 	}
 	if have, want := made.other.Model.MaxPositions, c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens; have > 0 && have < want {
@@ -53,7 +54,7 @@ func openReference(env *runtime.Env, c Config, policy *Policy) (r *reference, er
 
 // sameTokens returns an error unless every id of the policy means the same to another
 // model. Models without a tokenizer have as many ids.
-func sameTokens(policy, other *Policy) error {
+func sameTokens(policy, other *policy.Policy) error {
 	if policy.Tokenizer == nil || other.Tokenizer == nil {
 		if policy.Model.Vocab != other.Model.Vocab {
 			return fmt.Errorf("its vocab_size is %d, that of the policy %d, and one of them has no tokenizer: they cannot be compared", other.Model.Vocab, policy.Model.Vocab)
@@ -70,7 +71,7 @@ func sameTokens(policy, other *Policy) error {
 
 // copyPolicy copies the policy's weights. Of a policy with an adapter the weights
 // stay as they are, and the reference is the ring without the adapter.
-func copyPolicy(env *runtime.Env, policy *Policy) (r *reference, err error) {
+func copyPolicy(env *runtime.Env, policy *policy.Policy) (r *reference, err error) {
 	if policy.Adapter != nil {
 		learner, err := env.NewLearner(policy.Ring, runtime.LearnerOptions{Stash: models.StashInput, Base: true})
 		if err != nil {

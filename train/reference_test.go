@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )
@@ -16,7 +18,7 @@ import (
 // noisyCopy writes the embedded model with noise on its weights.
 func noisyCopy(t *testing.T, size float64) (dir string) {
 	t.Helper()
-	p, err := OpenPolicyOn(runtimetest.Test(t), Arithmetic, "float32")
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +38,11 @@ func noisyCopy(t *testing.T, size float64) (dir string) {
 func TestReference(t *testing.T) {
 	env := runtimetest.Test(t)
 	other := noisyCopy(t, 0.05)
-	policy, err := OpenPolicyOn(env, Arithmetic, "float32")
+	trained, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer policy.Close()
+	defer trained.Close()
 	c := tiny("", 1)
 	logProbs := func(l *runtime.Learner) []float32 {
 		t.Helper()
@@ -53,7 +55,7 @@ func TestReference(t *testing.T) {
 	}
 	scored := func(dir string) []float32 {
 		t.Helper()
-		p, err := OpenPolicyOn(env, dir, "float32")
+		p, err := policy.Open(env, policy.Options{Path: dir, DType: "float32"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,13 +67,13 @@ func TestReference(t *testing.T) {
 		defer l.Close()
 		return logProbs(l)
 	}
-	own, others := scored(Arithmetic), scored(other)
+	own, others := scored(arithmetic.Name), scored(other)
 	if slices.Equal(own, others) {
 		t.Fatal("both models have the same log-probs")
 	}
 	for dir, want := range map[string][]float32{"": own, other: others} {
 		c.Model.Reference = dir
-		r, err := newReference(env, c, policy)
+		r, err := newReference(env, c, trained)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +84,7 @@ func TestReference(t *testing.T) {
 	}
 	refused := func(what string) {
 		t.Helper()
-		if r, err := newReference(env, c, policy); err == nil {
+		if r, err := newReference(env, c, trained); err == nil {
 			r.close()
 			t.Errorf("a reference with %s is taken", what)
 		} else if !strings.Contains(err.Error(), "model.reference") || !strings.Contains(err.Error(), what) {

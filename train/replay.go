@@ -7,6 +7,7 @@ import (
 
 	"onering/models/adamw"
 	"onering/objectives"
+	"onering/policy"
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/metrics"
@@ -46,7 +47,7 @@ type ReplayTrajectory struct {
 // Replay computes the step of a failure again on a policy that has the weights
 // before it. The objective has the settings of the run and, where it keeps one,
 // its state before the step.
-func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *Policy, o objectives.Objective) (Replay, error) {
+func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Policy, o objectives.Objective) (Replay, error) {
 	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason}
 	stepper, err := learn.New(env, policy.Ring, learn.Options{
 		// The norm of the gradients is the optimizer's to compute.

@@ -16,10 +16,13 @@ import (
 	"strings"
 	"testing"
 
+	"onering/data/arithmetic"
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train"
+	"onering/train/rundir"
 )
 
 // start makes a finished run and returns its folder and checkpoints.
@@ -53,7 +56,7 @@ func list(t *testing.T, dir string) []string {
 // continueRun trains and returns what was logged.
 func continueRun(env *runtime.Env, c train.Config, resume bool) (string, error) {
 	var log bytes.Buffer
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +77,7 @@ func every(c *train.Config) { c.Train.SaveEvery, c.Train.SaveSteps, c.Train.Keep
 // weights beside them, to resume from.
 func TestHalfCheckpoint(t *testing.T) {
 	env := runtimetest.Test(t)
-	embedded, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
+	embedded, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +93,13 @@ func TestHalfCheckpoint(t *testing.T) {
 	dir, names := start(t, env, "reference", change)
 	want := contents(t, dir)
 	newest := filepath.Join(dir, "checkpoints", names[len(names)-1])
-	rounded, err := train.OpenPolicyOn(env, newest, "float32")
+	rounded, err := policy.Open(env, policy.Options{Path: newest, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rounded.Close()
 	was := slices.Clone(rounded.Weights.Data)
-	if err := rounded.LoadExact(newest); err != nil {
+	if err := rundir.LoadWeights(newest, rounded.Ring.Trained()); err != nil {
 		t.Fatal(err)
 	}
 	different := 0
@@ -244,7 +247,7 @@ func TestFolderIsLocked(t *testing.T) {
 	env := runtimetest.Test(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	c := chaosConfig("dapo", dir)
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +277,7 @@ func TestKeep(t *testing.T) {
 	}
 	dir, names := start(t, env, "ema", func(c *train.Config) {
 		every(c)
-		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, []string{train.Arithmetic}
+		c.Train.Rounds, c.Train.SaveSteps, c.Train.KeepLast, c.Train.KeepBest, c.Eval.Suites = 5, 0, 1, 2, []string{arithmetic.Name}
 		c.Eval.Samples = 1
 	})
 	text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"onering/policy"
 	"onering/reward"
 	"onering/runtime/runtimetest"
 	"onering/train"
@@ -171,7 +172,7 @@ func TestRewardFails(t *testing.T) {
 	c, rule := partedRun(t)
 	c.Eval.Suites = nil
 	rule.fail = errors.New("the judge is out")
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +306,7 @@ func skipAll(t *testing.T, graded string, change func(*train.Config)) {
 	change(&c)
 	c.Reward.Rule = &sparse{parted: parted{groups: rule.groups}, nothing: true}
 	var warned bytes.Buffer
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"onering/data"
 	"onering/data/mix"
 	"onering/objectives"
+	"onering/policy"
 	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
@@ -24,7 +25,7 @@ import (
 type roller struct {
 	config    Config
 	ranks     *ranks.Group
-	policy    *Policy
+	policy    *policy.Policy
 	prompter  *data.Prompter
 	problems  *mix.Order
 	digest    string // of the problems
@@ -37,7 +38,7 @@ type roller struct {
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
 // prompt and response that a slot has to hold.
-func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *Policy, maxTokens int, log *slog.Logger) (*roller, error) {
+func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Policy, maxTokens int, log *slog.Logger) (*roller, error) {
 	template, err := c.Model.PromptTemplate()
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"onering/objectives"
+	"onering/policy"
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
 	"onering/train/metrics"
@@ -25,7 +26,7 @@ func TestLossScaleIsFound(t *testing.T) {
 		if broken {
 			c.Objective.Settings = enormous{c.Objective.Settings}
 		}
-		policy, err := OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+		policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 		if err != nil {
 			t.Fatal(err)
 		}

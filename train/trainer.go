@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"onering/policy"
 	"onering/reward"
 	"onering/runtime"
 	"onering/train/metrics"
@@ -51,19 +52,19 @@ type Trainer struct {
 }
 
 // New is NewOn of a process that is the only rank.
-func New(ctx context.Context, c Config, env *runtime.Env, policy *Policy, log *slog.Logger, observer Observer) (*Trainer, error) {
+func New(ctx context.Context, c Config, env *runtime.Env, policy *policy.Policy, log *slog.Logger, observer Observer) (*Trainer, error) {
 	return NewOn(ctx, ranks.Alone(), c, env, policy, log, observer)
 }
 
 // NewOn opens everything a run needs and checks that it fits together. The run
 // folder is made by Run. Of several ranks all call it, and then Run; the first writes the
 // folder, and is the one whose log and observer are told of what concerns all.
-func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, policy *Policy, log *slog.Logger, observer Observer) (t *Trainer, err error) {
+func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, p *policy.Policy, log *slog.Logger, observer Observer) (t *Trainer, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if want := ComputeTypes[c.Model.DType]; policy.Geometry().Compute != want {
-		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicyOn", c.Model.DType, policy.Geometry().Compute)
+	if want := policy.ComputeTypes[c.Model.DType]; p.Geometry().Compute != want {
+		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicy", c.Model.DType, p.Geometry().Compute)
 	}
 	opened := &Trainer{Config: c, log: log, observer: observer, clock: metrics.NewStopwatch(), alarms: metrics.NewAlarms(log)}
 	defer func() {
@@ -72,7 +73,7 @@ func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, 
 		}
 	}()
 	limit := c.longest()
-	if m := policy.Model.MaxPositions; m > 0 && limit > m {
+	if m := p.Model.MaxPositions; m > 0 && limit > m {
 		log.Warn("responses are cut where the model's positions end", "max_position_embeddings", m, "max_prompt_tokens", c.Rollout.MaxPromptTokens, "max_new_tokens", max(c.Rollout.MaxNewTokens, c.Eval.MaxNewTokens))
 	}
 	template, err := c.Model.PromptTemplate()
@@ -83,13 +84,13 @@ func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, 
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
-	if opened.roller, err = newRoller(c, group, env, policy, limit, log); err != nil {
+	if opened.roller, err = newRoller(c, group, env, p, limit, log); err != nil {
 		return nil, err
 	}
 	if opened.evaluator, err = newEvaluator(c, opened.roller, observer, log); err != nil {
 		return nil, err
 	}
-	if opened.learner, err = newLearner(c, group, env, policy, opened.clock, log); err != nil {
+	if opened.learner, err = newLearner(c, group, env, p, opened.clock, log); err != nil {
 		return nil, err
 	}
 	return opened, nil

@@ -10,8 +10,8 @@ import (
 	"onering/internal/bench"
 	"onering/models"
 	_ "onering/models/all"
+	"onering/policy"
 	"onering/runtime/runtimetest"
-	"onering/train"
 )
 
 // The lengths have the mean that is asked for, none is over three times that, and they
@@ -38,11 +38,11 @@ func TestLengths(t *testing.T) {
 // A round has the tokens that it says it has, and leaves nothing on the disk.
 func TestRun(t *testing.T) {
 	env := runtimetest.Test(t)
-	model, err := train.ReadModel(filepath.Join("..", "..", "bench", "tiny"))
+	model, err := policy.ReadModel(filepath.Join("..", "..", "bench", "tiny"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := train.RandomPolicy(model, models.Compute{}, 0)
+	policy, err := policy.Random(model, models.Compute{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,14 @@ import (
 	"onering/internal/bench/limits"
 	"onering/internal/memory"
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
+	"onering/train/saving"
 )
 
 // A Round says what a round has.
@@ -79,7 +81,7 @@ type Result struct {
 
 // Run measures a round twice: rollout, the steps' forward and backward passes and
 // updates, and a checkpoint. Rewards, tokenization and the loss are left out.
-func Run(ctx context.Context, env *runtime.Env, p *train.Policy, o Round) (r Result, err error) {
+func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round) (r Result, err error) {
 	b := &bencher{Round: o, env: env, policy: p, clock: metrics.NewStopwatch()}
 	b.lengths = Lengths(o.Prompts*o.Samples, o.Length)
 	if err := b.open(); err != nil {
@@ -127,7 +129,7 @@ func Lengths(n, mean int) []int {
 type bencher struct {
 	Round
 	env     *runtime.Env
-	policy  *train.Policy
+	policy  *policy.Policy
 	model   limits.Model
 	lengths []int
 	decoder *runtime.Decoder
@@ -322,7 +324,7 @@ func (b *bencher) save() (seconds float64, err error) {
 	saver := &rundir.Saver{Folder: folder, CheckMemory: memory.Fits, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	defer saver.Close()
 	snap := rundir.Snapshot{State: rundir.State{Step: b.Steps, MicroTokens: b.MicroTokens}}
-	learned := b.policy.Learned(b.env, b.stepper)
+	learned := saving.LearnedOf(b.policy, b.env, b.stepper)
 	began := time.Now()
 	if err := learned.SaveTo(&snap); err != nil {
 		return 0, err

@@ -21,7 +21,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "internal/bench internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
+	{"cmd", "policy internal/bench internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/files internal/settings tokenize/jinja"},
@@ -76,19 +76,20 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
+	{"policy", "models models/lora data data/arithmetic runtime tokenize"},
 	{"eval", "internal/files models data reward sampler internal/settings"}, // models for its atomic files
 
-	{"train", "train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
+	{"train", "policy train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
-	{"internal/bench", "train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
+	{"internal/bench", "train/saving policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
 	{"train/grades", "reward train/ranks train/rundir"},
 	{"train/learn", "runtime models models/adamw train/metrics"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
-	{"train/rundir", "internal/files train/metrics models"},
+	{"train/rundir", "models/lora internal/files train/metrics models"},
 	{"train/ranks", "models train/learn"},
-	{"train/saving", "train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
-	{"train/supervised", "internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize internal/settings"},
+	{"train/saving", "policy train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
+	{"train/supervised", "data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize internal/settings"},
 	{"train/sweep", "internal/files models"},
 
 	{"serve", "train train/metrics eval"},
@@ -125,7 +126,7 @@ var testAllow = map[string]string{
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",
 	"train/supervised":           "runtime/runtimetest models/qwen2",
-	"eval":                       "reward/all models/qwen2 train runtime/runtimetest tokenize",
+	"eval":                       "policy data/arithmetic reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward":                     "reward/rewardtest",
 	"reward/math":                "reward/rewardtest data",
 	"reward/command":             "reward/rewardtest data",

@@ -2,15 +2,13 @@ package rundir
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 
 	"onering/internal/files"
+	"onering/models/lora"
 	"onering/train/metrics"
 )
 
@@ -73,35 +71,7 @@ type State struct {
 	Alarms *metrics.AlarmState `json:"alarms,omitempty"`
 	// Base is the model beside which the checkpoint's adapter was trained; nil where
 	// the checkpoint is a whole model.
-	Base *Base `json:"base,omitempty"`
-}
-
-// A Base names a model and has a digest of its weights.
-type Base struct {
-	Model  string `json:"model"`
-	Digest string `json:"digest"`
-	// Held is the type that its layers were held in; "" is float32.
-	Held string `json:"held,omitempty"`
-}
-
-// ReadBase reads what the state in an adapter's folder says of the model beside it;
-// nil if there is no state, or if it says nothing.
-func ReadBase(dir string) (*Base, error) {
-	path := stateJSON(dir)
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	text, err := files.ReadIn(path, maxState)
-	var s struct{ Base *Base }
-	if err == nil {
-		if err = json.Unmarshal(text, &s); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("train: the state of an adapter: %w", err)
-	}
-	return s.Base, nil
+	Base *lora.Base `json:"base,omitempty"`
 }
 
 // A LossScale is what losses are multiplied by before they are differentiated in

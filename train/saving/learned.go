@@ -6,6 +6,7 @@ import (
 
 	"onering/internal/memory"
 	"onering/models"
+	"onering/policy"
 	"onering/runtime"
 	"onering/train/learn"
 	"onering/train/rundir"
@@ -20,6 +21,16 @@ type Learned struct {
 	Save    func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error
 	DType   models.DType
 	Stepper *learn.Stepper
+}
+
+// LearnedOf is what the steps of a Stepper of the policy's Ring change. They are saved in the
+// type of the model's config.json, an adapter in float32.
+func LearnedOf(p *policy.Policy, env *runtime.Env, stepper *learn.Stepper) Learned {
+	dtype := p.Model.DType
+	if p.Adapter != nil {
+		dtype = models.F32
+	}
+	return Learned{Env: env, Weights: p.Ring.Trained(), Save: p.Save, DType: dtype, Stepper: stepper}
 }
 
 // SaveTo sets what a checkpoint keeps of it, without copying weights: what a device holds

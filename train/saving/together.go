@@ -2,15 +2,12 @@ package saving
 
 import (
 	"fmt"
-	"hash/crc32"
 	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"unsafe"
 
-	"onering/models"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/ranks"
@@ -89,7 +86,7 @@ func (l Learned) CheckWeights(group *ranks.Group, step int) error {
 	if err := group.AgreeOn(l.Env.Download(l.Weights)); err != nil {
 		return err
 	}
-	text := Checksum(l.Weights)
+	text := l.Weights.Checksum()
 	l.Env.Forget(l.Weights)
 	if err := group.Same("digest of the weights", text); err != nil {
 		return &learn.UpdateError{Err: fmt.Errorf("train: after step %d: %w", step, err)}
@@ -110,13 +107,4 @@ func (l Learned) Volume(group *ranks.Group, sent int64, early int) metrics.Recor
 		return nil
 	}
 	return metrics.Record{}.With("ranks/sent_bytes", group.Sent()-sent).With("ranks/predicted_bytes", l.Predicted(group)).With("ranks/early_bytes", 4*early)
-}
-
-// Checksum is a digest of weights.
-func Checksum(w *models.Weights) string {
-	sum, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
-	w.Each(func(_ int, part []float32) {
-		sum = crc32.Update(sum, table, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(part))), len(part)*4))
-	})
-	return fmt.Sprintf("crc32c:%08x", sum)
 }

@@ -9,8 +9,10 @@ import (
 	"math"
 
 	"onering/data"
+	"onering/data/arithmetic"
 	"onering/internal/settings"
 	"onering/models/adamw"
+	"onering/policy"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"
@@ -102,7 +104,7 @@ func Default(path string) Config {
 		Runtime: train.Default().Runtime, Distributed: train.Default().Distributed,
 		Output: OutputConfig{DType: "float32"},
 	}
-	if path == train.Arithmetic {
+	if path == arithmetic.Name {
 		c.Model.Template, c.Optimizer.LearningRate = "no", 3e-3
 	}
 	return c
@@ -130,7 +132,7 @@ func (c Config) Validate() error {
 			check("data.filter", c.Data.Filter, false, bad.Problem())
 		}
 	}
-	why := train.RefusedType(c.Model.DType, c.Runtime.Device)
+	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
 	check("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
 	check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
 	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 
 	"onering/data"
+	"onering/policy"
 	"onering/runtime"
 	"onering/tokenize"
-	"onering/train"
 )
 
 // An Example is a demonstration as tokens.
@@ -57,14 +57,14 @@ func (x Example) sequence(weight float64) (s runtime.Sequence, weights []float64
 // An Encoder turns demonstrations into ids.
 type Encoder struct {
 	config   Config
-	policy   *train.Policy
+	policy   *policy.Policy
 	template tokenize.Template
 	limit    int
 	end      int32
 }
 
 // NewEncoder checks that the policy has what demonstrations need.
-func NewEncoder(c Config, p *train.Policy) (*Encoder, error) {
+func NewEncoder(c Config, p *policy.Policy) (*Encoder, error) {
 	e := &Encoder{config: c, policy: p, limit: c.Data.MaxTokens}
 	var err error
 	if e.template, err = c.Model.settings().PromptTemplate(); err != nil {

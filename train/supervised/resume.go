@@ -10,7 +10,7 @@ import (
 
 	"onering/internal/files"
 	"onering/internal/settings"
-	"onering/train"
+	"onering/policy"
 	"onering/train/rundir"
 	"onering/train/saving"
 )
@@ -43,7 +43,7 @@ func (t *Trainer) finish() error {
 	if err := os.RemoveAll(whole); err != nil {
 		return fmt.Errorf("train: run folder: %w", err)
 	}
-	dtype := train.ComputeTypes[t.Config.Output.DType]
+	dtype := policy.ComputeTypes[t.Config.Output.DType]
 	if err := t.policy.Save(whole, trained, dtype, nil); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (t *Trainer) finish() error {
 
 // learned is what the steps change.
 func (t *Trainer) learned() saving.Learned {
-	return t.policy.Learned(t.env, t.stepper)
+	return saving.LearnedOf(t.policy, t.env, t.stepper)
 }
 
 // Snapshot implements saving.Source: it copies no weights.

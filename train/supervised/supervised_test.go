@@ -14,10 +14,11 @@ import (
 	"testing"
 
 	"onering/data"
+	"onering/data/arithmetic"
 	_ "onering/models/qwen2"
+	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
-	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/ranks"
@@ -61,16 +62,16 @@ func sums(n int) (list []data.Demonstration) {
 }
 
 func configured(dir string) Config {
-	c := Default(train.Arithmetic)
+	c := Default(arithmetic.Name)
 	c.Data.Train, c.Output.Dir = "sums", dir
 	c.Train.Epochs, c.Optimizer.Warmup = 4, 2
 	return c
 }
 
 // openPolicy opens the model of a run, with a new adapter where the run trains one.
-func openPolicy(t *testing.T, env *runtime.Env, c Config) *train.Policy {
+func openPolicy(t *testing.T, env *runtime.Env, c Config) *policy.Policy {
 	t.Helper()
-	policy, err := train.OpenPolicyOn(env, c.Model.Path, c.Model.DType)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func TestSequence(t *testing.T) {
 // written.
 func TestEncode(t *testing.T) {
 	env := runtimetest.Test(t)
-	policy, err := train.OpenPolicyOn(env, train.Arithmetic, "float32")
+	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
 	if err != nil {
 		t.Fatal(err)
 	}

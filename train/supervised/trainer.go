@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"onering/data"
+	"onering/policy"
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
@@ -37,7 +38,7 @@ type Trainer struct {
 	Resumed func() error
 
 	env      *runtime.Env
-	policy   *train.Policy
+	policy   *policy.Policy
 	log      *slog.Logger
 	observer Observer
 	learn    *Set
@@ -80,7 +81,7 @@ type Summary struct {
 // the demonstrations of data.eval. The run folder is made by Run. Of several ranks all
 // call it, and then Run; the first writes the folder, and is the one whose log and
 // observer are told of what concerns all.
-func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *train.Policy, list, heldOut []data.Demonstration, log *slog.Logger, observer Observer) (*Trainer, error) {
+func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *policy.Policy, list, heldOut []data.Demonstration, log *slog.Logger, observer Observer) (*Trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package train
+package policy
 
 import (
 	"fmt"
@@ -14,17 +14,17 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	compute := models.Compute{Provider: models.CPU}
 	var ok bool
 	if compute.Type, ok = ComputeTypes[dtype]; !ok {
-		return compute, fmt.Errorf("train: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
+		return compute, fmt.Errorf("policy: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
 	}
 	if why := RefusedType(dtype, env.Device()); why != "" {
-		return compute, fmt.Errorf("train: %s: %s", dtype, why)
+		return compute, fmt.Errorf("policy: %s: %s", dtype, why)
 	}
 	if env.Device() != "stand-in" { // whose tests want the CPU's bits
 		compute.Provider = runtime.ProviderOf(env)
 	}
 	if compute.Type == models.F16 {
 		if err := runtime.CheckFloat16(env); err != nil {
-			return compute, fmt.Errorf("train: float16: %w", err)
+			return compute, fmt.Errorf("policy: float16: %w", err)
 		}
 	}
 	return compute, nil

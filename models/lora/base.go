@@ -1,0 +1,44 @@
+package lora
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"onering/internal/files"
+)
+
+// A Base names the model beside which an adapter was trained and has a digest of its
+// weights.
+type Base struct {
+	Model  string `json:"model"`
+	Digest string `json:"digest"`
+	// Held is the type that its layers were held in; "" is float32.
+	Held string `json:"held,omitempty"`
+}
+
+// maxState bounds a state.json, in bytes.
+const maxState = 256 << 20
+
+// ReadBase reads what state/state.json in an adapter's folder says of the model beside it;
+// nil if there is no such file, or if it says nothing.
+func ReadBase(dir string) (*Base, error) {
+	path := filepath.Join(dir, "state", "state.json")
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text, err := files.ReadIn(path, maxState)
+	var s struct{ Base *Base }
+	if err == nil {
+		if err = json.Unmarshal(text, &s); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lora: the state of an adapter: %w", err)
+	}
+	return s.Base, nil
+}

@@ -1,0 +1,367 @@
+// Package policy opens a model for whoever samples from it, scores with it or trains it:
+// its folder, weights, ring, tokenizer and adapters. It knows nothing of training.
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"onering/data"
+	"onering/data/arithmetic"
+	"onering/models"
+	"onering/models/lora"
+	"onering/runtime"
+	"onering/tokenize"
+)
+
+// A Policy is a model folder opened for sampling and learning.
+type Policy struct {
+	// Dir is the folder that the policy was read from.
+	Dir     string
+	Model   models.Model
+	Weights *models.Weights
+	Ring    *runtime.Ring
+	// Tokenizer is nil if the folder has none; then only token ids can be used.
+	Tokenizer *tokenize.Tokenizer
+	// Adapter is what the Ring has beside the Weights; nil for the model alone.
+	Adapter *lora.Adapter
+
+	base     *lora.Base // see Base
+	compute  models.Compute
+	shared   bool   // the Weights are another Policy's
+	unpacked string // a temporary folder to remove
+	missing  string // why there is no Tokenizer
+}
+
+// Options say which model a Policy is and how it computes.
+type Options struct {
+	// Path is a Hugging Face folder, or arithmetic.Name for the embedded model.
+	Path string
+	// DType is the type to compute in, a value of model.dtype, and Base the type that the
+	// layers are held in, a value of lora.base_dtype: that of DType if it is empty.
+	DType, Base string
+	// Shared, if not nil, is what ShareBase has made of the model that it called Name.
+	Shared *os.File
+	Name   string
+}
+
+// Open reads a model for computing on the device of env. The weights are held once, in the
+// Ring that sampler and learner share.
+func Open(env *runtime.Env, o Options) (*Policy, error) {
+	compute, err := ComputeOn(env, o.DType)
+	if err != nil {
+		return nil, err
+	}
+	compute.Base = BaseTypes[cmp.Or(o.Base, "float32")]
+	load := models.LoadHeld
+	if o.Shared != nil {
+		load = func(dir string, compute models.Compute) (models.Model, *models.Weights, error) {
+			return models.LoadShared(o.Shared, dir, sharedKey(o.Name, compute), compute)
+		}
+	}
+	p := &Policy{Dir: o.Path}
+	if err := p.open(o.Path, compute, load); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// A loader reads a model's folder for a way of computing.
+type loader func(dir string, c models.Compute) (models.Model, *models.Weights, error)
+
+func (p *Policy) open(dir string, compute models.Compute, load loader) (err error) {
+	if dir == arithmetic.Name {
+		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
+			return err
+		}
+		dir, p.Dir = p.unpacked, p.unpacked
+	}
+	if p.Model, p.Weights, err = load(dir, compute); err != nil {
+		return err
+	}
+	if err = p.bind(compute); err != nil {
+		return err
+	}
+	p.Tokenizer, err = tokenize.Load(dir)
+	if missing := tokenize.MissingError(""); errors.As(err, &missing) {
+		p.Tokenizer, p.missing, err = nil, string(missing), nil
+	}
+	if err == nil && p.Tokenizer != nil && p.Tokenizer.VocabSize() > p.Model.Vocab {
+		err = fmt.Errorf("policy: %s: the tokenizer has %d tokens, the model's vocab_size is %d: they do not belong together; copy the files of the model's own tokenizer into the folder", dir, p.Tokenizer.VocabSize(), p.Model.Vocab)
+	}
+	return err
+}
+
+// bind makes the Ring of the weights for a way of computing.
+func (p *Policy) bind(compute models.Compute) error {
+	arch, err := p.Model.Architecture(compute)
+	if err != nil {
+		return err
+	}
+	p.compute = compute
+	p.Ring, err = runtime.NewRing(arch, p.Weights)
+	return err
+}
+
+// NewAdapter puts a new adapter beside the model, as LoadAdapter does with one that
+// is there. base is what the adapter's files call the model.
+func (p *Policy) NewAdapter(s lora.Settings, base string, seed uint64) error {
+	a, err := lora.New(s, p.Model, base)
+	if err != nil {
+		return err
+	}
+	w, err := a.Init(s, seed)
+	if err != nil {
+		return err
+	}
+	p.base = &lora.Base{Model: base, Digest: p.Weights.Checksum(), Held: heldIn(p.Weights)}
+	return p.adapt(a, w)
+}
+
+// CheckBase refuses a checkpoint of an adapter of other weights than the policy's, and
+// one of an adapter where the policy has none or the other way round. base is what
+// the checkpoint states.
+func (p *Policy) CheckBase(base *lora.Base, dir string) error {
+	switch {
+	case base == nil && p.Adapter == nil:
+		return nil
+	case base == nil:
+		return fmt.Errorf("policy: resume: %s holds a whole model, and lora.on says that an adapter is trained: set it back", dir)
+	case p.Adapter == nil:
+		return fmt.Errorf("policy: resume: %s holds an adapter of %s, and lora.on is not set: set it back", dir, base.Model)
+	case base.Digest != p.base.Digest:
+		return fmt.Errorf("policy: resume: %s holds an adapter of the weights %s (%s), and those of %s are %s: put the model back that the run began with", dir, base.Digest, base.Model, p.base.Model, p.base.Digest)
+	}
+	return nil
+}
+
+// LoadAdapter puts the adapter of a folder beside the model. From then on all that is
+// made of the Ring computes with it, and optimizer steps change it alone. It comes
+// before anything is made of the Ring. If a state in the folder says beside which
+// weights it was trained, LoadAdapter refuses others.
+func (p *Policy) LoadAdapter(dir string) error {
+	a, err := lora.Read(dir, p.Model)
+	if err != nil {
+		return err
+	}
+	if err := p.checkTrained(dir); err != nil {
+		return err
+	}
+	w, err := a.Load(dir)
+	if err != nil {
+		return err
+	}
+	return p.adapt(a, w)
+}
+
+// checkTrained refuses the adapter of a folder that was trained beside other weights.
+func (p *Policy) checkTrained(dir string) error {
+	base, err := lora.ReadBase(dir)
+	if err != nil || base == nil {
+		return err
+	}
+	is := p.Weights.Checksum()
+	switch {
+	case base.Digest == is:
+		p.base = base
+	case base.Held != heldIn(p.Weights):
+		slog.Warn("the adapter was trained beside a model held in another type, so it cannot be told whether this is that model", "adapter", dir, "model", base.Model,
+			"trained_beside", cmp.Or(base.Held, "float32"), "held_in", cmp.Or(heldIn(p.Weights), "float32"))
+	default:
+		return fmt.Errorf("policy: %s holds an adapter of the weights %s (%s), and those of %s are %s: name the model that the run began with", dir, base.Digest, base.Model, p.Dir, is)
+	}
+	return nil
+}
+
+// heldIn is the type of the layers of w as Base.Held has it.
+func heldIn(w *models.Weights) string {
+	for name, d := range BaseTypes {
+		if n := w.Narrow; n != nil && n.DType == d {
+			return name
+		}
+	}
+	return ""
+}
+
+// Beside returns a policy of the same model with the adapter of a folder. It shares
+// the weights: close it before p.
+func (p *Policy) Beside(dir string) (*Policy, error) {
+	other := *p
+	other.Ring, other.Adapter, other.base, other.unpacked, other.shared = p.Ring.Beside(), nil, nil, "", true
+	if err := other.LoadAdapter(dir); err != nil {
+		other.Close()
+		return nil, err
+	}
+	return &other, nil
+}
+
+// adapt puts an adapter with the tensors w beside the model, and closes w in time.
+func (p *Policy) adapt(a *lora.Adapter, w *models.Weights) error {
+	compute := p.compute
+	compute.Adapter = &a.Adapter
+	arch, err := p.Model.Architecture(compute)
+	if err == nil {
+		err = p.Ring.Adapt(arch, w)
+	}
+	if err != nil {
+		w.Close()
+		return err
+	}
+	p.Adapter = a
+	return nil
+}
+
+// CheckAdapter returns the error that LoadAdapter would return for a model's folder
+// and an adapter's, unless it is about the tensors.
+func CheckAdapter(model, adapter string) error {
+	m, err := ReadModel(model)
+	if err != nil {
+		return err
+	}
+	_, err = lora.Read(adapter, m)
+	return err
+}
+
+// Base is what checkpoints of an adapter say of the model beside it; nil where the
+// model's weights are trained, and for an adapter whose folder did not say it.
+func (p *Policy) Base() *lora.Base { return p.base }
+
+// Save writes w, what of the policy is trained, to the folder dir: the model's with
+// tensors of a type, or the adapter's. extra may be nil; else it writes more files
+// into the folder before it appears.
+func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(dir string) error) error {
+	if p.Adapter != nil {
+		return p.Adapter.Save(dir, w, extra)
+	}
+	return p.Model.Save(dir, w, models.SaveOptions{DType: dtype, Tokenizer: p.Dir, Extra: extra})
+}
+
+// Geometry returns the sizes of the model as its Programs compute it.
+func (p *Policy) Geometry() models.Geometry { return p.Ring.Arch.Geometry() }
+
+// Random makes a policy of a model's shape with random weights, in memory.
+func Random(model models.Model, compute models.Compute, seed uint64) (*Policy, error) {
+	p := &Policy{Model: model}
+	var err error
+	if p.Weights, err = model.Init(seed); err == nil && compute.Narrow() {
+		err = p.narrow(compute)
+	}
+	if err == nil {
+		err = p.bind(compute)
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// narrow puts weights with layers in 16 bits in the place of the policy's.
+func (p *Policy) narrow(compute models.Compute) error {
+	arch, err := p.Model.Architecture(compute)
+	if err != nil {
+		return err
+	}
+	from, to := arch.Copied()
+	w, err := p.Weights.Narrowed(compute.Base, from, to)
+	if err != nil {
+		return err
+	}
+	err = p.Weights.Close()
+	p.Weights = w
+	return err
+}
+
+// ReadModel reads the shape of a model without its weights.
+func ReadModel(path string) (models.Model, error) {
+	dir, remove, err := Unpacked(path)
+	if err != nil {
+		return models.Model{}, err
+	}
+	defer remove()
+	return models.ReadConfig(dir)
+}
+
+// Unpacked returns the folder of a model. That of the embedded model is temporary:
+// remove ends it, and does nothing to others.
+func Unpacked(path string) (dir string, remove func(), err error) {
+	if path != arithmetic.Name {
+		return path, func() {}, nil
+	}
+	if dir, err = unpack(arithmetic.Model()); err != nil {
+		return "", nil, err
+	}
+	return dir, func() { os.RemoveAll(dir) }, nil
+}
+
+// unpack writes an embedded folder to the disk.
+func unpack(files fs.FS) (string, error) {
+	dir, err := os.MkdirTemp("", "onering-")
+	if err == nil {
+		if err = os.CopyFS(dir, files); err == nil {
+			return dir, nil
+		}
+		os.RemoveAll(dir)
+	}
+	return "", fmt.Errorf("policy: unpacking the embedded model: %w; set TMPDIR to a folder that can be written", err)
+}
+
+// NeedTokenizer returns an error if the folder has no tokenizer.
+func (p *Policy) NeedTokenizer() error {
+	if p.Tokenizer == nil {
+		return fmt.Errorf("policy: %s has no tokenizer, and text needs one: add it, or give ids (there is %s)", p.Dir, p.missing)
+	}
+	return nil
+}
+
+// Prompter makes prompts in a template for the policy. It needs a tokenizer and,
+// if the template is the tokenizer's chat template, that one too.
+func (p *Policy) Prompter(template tokenize.Template) (*data.Prompter, error) {
+	if err := p.NeedTokenizer(); err != nil {
+		return nil, err
+	}
+	prompter, err := data.NewPrompter(p.Tokenizer, template)
+	if err != nil {
+		return nil, fmt.Errorf("policy: template \"chat\" with the tokenizer of %s: %w", p.Dir, err)
+	}
+	return prompter, nil
+}
+
+// MaxTokens returns how many tokens of prompt and response a sequence may have:
+// want, or as many as the model has positions.
+func (p *Policy) MaxTokens(want int) int {
+	if m := p.Model.MaxPositions; m > 0 {
+		return min(want, m)
+	}
+	return want
+}
+
+// Fingerprint returns a checksum over all weights, those of the adapter too.
+func (p *Policy) Fingerprint() string {
+	text := p.Weights.Checksum()
+	if p.Adapter != nil {
+		text += " with adapter " + p.Ring.Adapter.Checksum()
+	}
+	return text
+}
+
+// Close frees the weights.
+func (p *Policy) Close() {
+	if p.Ring != nil {
+		p.Ring.Close()
+		if p.Ring.Adapter != nil {
+			p.Ring.Adapter.Close()
+		}
+	}
+	if p.Weights != nil && !p.shared {
+		p.Weights.Close()
+	}
+	if p.unpacked != "" {
+		os.RemoveAll(p.unpacked)
+	}
+}
