@@ -14,7 +14,7 @@ import (
 	"onering/internal/settings"
 	"onering/objectives"
 	"onering/reward"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // Settings come from the defaults, a run file, the environment and flags, each
@@ -28,7 +28,7 @@ type layer []setting
 
 // A resolved Config remembers which setting decided each key, for messages.
 type resolved struct {
-	train.Config
+	rl.Config
 	decided map[string]setting // by path
 }
 
@@ -39,7 +39,7 @@ const adapterRate = 10
 // reported at once, each with the place of the setting. What the values mean
 // together is for validate.
 func resolve(layers ...layer) (*resolved, error) {
-	r := &resolved{Config: train.Default(), decided: map[string]setting{}}
+	r := &resolved{Config: rl.Default(), decided: map[string]setting{}}
 	for _, p := range plugins(&r.Config) {
 		var err error
 		if layers, err = r.choosePlugin(p, layers); err != nil {
@@ -255,7 +255,7 @@ func resolveFlags(c *cobra.Command, file string, sets []string, section, choice 
 
 // completeSet offers the keys of --set, those of the chosen objective included.
 func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	c := train.Default()
+	c := rl.Default()
 	if settings, err := objectives.New(f.objective); err == nil {
 		c.Objective.Settings = settings
 	}

@@ -11,25 +11,25 @@ import (
 
 	"onering/data/arithmetic"
 	"onering/tokenize"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // needed are the settings without which no configuration is valid.
 const needed = "[model]\npath = \"m\"\n[data]\ntrain = \"d\"\n"
 
 // load resolves and validates the given sources as a command does.
-func load(file string, env, sets []string) (train.Config, error) {
+func load(file string, env, sets []string) (rl.Config, error) {
 	l, err := parseFile("run.toml", []byte(file))
 	if err != nil {
-		return train.Config{}, err
+		return rl.Config{}, err
 	}
 	flags, err := flagLayer(sets)
 	if err != nil {
-		return train.Config{}, err
+		return rl.Config{}, err
 	}
 	r, err := resolve(l, envLayer(env), flags)
 	if err != nil {
-		return train.Config{}, err
+		return rl.Config{}, err
 	}
 	return r.Config, r.validate()
 }
@@ -41,7 +41,7 @@ func TestPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := train.Default().Optimizer
+	want := rl.Default().Optimizer
 	want.Beta1, want.Beta2, want.Eps = 0.1, 0.2, 0.3
 	if c.Optimizer != want {
 		t.Errorf("got %+v, want %+v", c.Optimizer, want)
@@ -128,24 +128,24 @@ func TestTemplateArgs(t *testing.T) {
 func TestTextValues(t *testing.T) {
 	for _, tt := range []struct {
 		set string
-		get func(train.Config) any
+		get func(rl.Config) any
 		val any
 	}{
-		{`model.path=Qwen/Qwen2.5-Math-1.5B`, func(c train.Config) any { return c.Model.Path }, "Qwen/Qwen2.5-Math-1.5B"},
-		{`model.path="a b"`, func(c train.Config) any { return c.Model.Path }, "a b"},
-		{`model.path=7`, func(c train.Config) any { return c.Model.Path }, "7"},
-		{`model.path=true`, func(c train.Config) any { return c.Model.Path }, "true"},
-		{`model.path=a=b`, func(c train.Config) any { return c.Model.Path }, "a=b"},
-		{"model.path=1\nseed=2", func(c train.Config) any { return c.Model.Path }, "1\nseed=2"},
-		{`data.filter=level in 3..5`, func(c train.Config) any { return c.Data.Filter }, "level in 3..5"},
-		{`rollout.temperature=1`, func(c train.Config) any { return c.Rollout.Temperature }, 1.0},
-		{`optimizer.learning_rate=2e-4`, func(c train.Config) any { return c.Optimizer.LearningRate }, 2e-4},
-		{`train.micro_tokens=8_192`, func(c train.Config) any { return c.Train.MicroTokens }, 8192},
-		{`eval.suites=a.jsonl,b.jsonl`, func(c train.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b.jsonl"}},
-		{`eval.suites=["a.jsonl","b,c"]`, func(c train.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b,c"}},
-		{`eval.suites="a.jsonl"`, func(c train.Config) any { return c.Eval.Suites }, []string{"a.jsonl"}},
-		{`eval.suites=`, func(c train.Config) any { return c.Eval.Suites }, []string{}},
-		{`output.dir=`, func(c train.Config) any { return c.Output.Dir }, ""},
+		{`model.path=Qwen/Qwen2.5-Math-1.5B`, func(c rl.Config) any { return c.Model.Path }, "Qwen/Qwen2.5-Math-1.5B"},
+		{`model.path="a b"`, func(c rl.Config) any { return c.Model.Path }, "a b"},
+		{`model.path=7`, func(c rl.Config) any { return c.Model.Path }, "7"},
+		{`model.path=true`, func(c rl.Config) any { return c.Model.Path }, "true"},
+		{`model.path=a=b`, func(c rl.Config) any { return c.Model.Path }, "a=b"},
+		{"model.path=1\nseed=2", func(c rl.Config) any { return c.Model.Path }, "1\nseed=2"},
+		{`data.filter=level in 3..5`, func(c rl.Config) any { return c.Data.Filter }, "level in 3..5"},
+		{`rollout.temperature=1`, func(c rl.Config) any { return c.Rollout.Temperature }, 1.0},
+		{`optimizer.learning_rate=2e-4`, func(c rl.Config) any { return c.Optimizer.LearningRate }, 2e-4},
+		{`train.micro_tokens=8_192`, func(c rl.Config) any { return c.Train.MicroTokens }, 8192},
+		{`eval.suites=a.jsonl,b.jsonl`, func(c rl.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b.jsonl"}},
+		{`eval.suites=["a.jsonl","b,c"]`, func(c rl.Config) any { return c.Eval.Suites }, []string{"a.jsonl", "b,c"}},
+		{`eval.suites="a.jsonl"`, func(c rl.Config) any { return c.Eval.Suites }, []string{"a.jsonl"}},
+		{`eval.suites=`, func(c rl.Config) any { return c.Eval.Suites }, []string{}},
+		{`output.dir=`, func(c rl.Config) any { return c.Output.Dir }, ""},
 	} {
 		c, err := load(needed, nil, []string{tt.set})
 		if err != nil {
@@ -305,7 +305,7 @@ func TestRunFiles(t *testing.T) {
 }
 
 // reread writes c as run.toml and reads it again.
-func reread(t *testing.T, c train.Config) (again train.Config, file []byte) {
+func reread(t *testing.T, c rl.Config) (again rl.Config, file []byte) {
 	t.Helper()
 	file, err := encodeConfig(c)
 	if err != nil {
@@ -323,7 +323,7 @@ func reread(t *testing.T, c train.Config) (again train.Config, file []byte) {
 }
 
 // checkRoundTrip compares c with what run.toml says of it, and that file with the next.
-func checkRoundTrip(t *testing.T, c train.Config) {
+func checkRoundTrip(t *testing.T, c rl.Config) {
 	t.Helper()
 	got, file := reread(t, c)
 	again, err := encodeConfig(got)
@@ -348,7 +348,7 @@ func TestPaperRecipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := r.Config, train.Default()
+	got, want := r.Config, rl.Default()
 	if got.Optimizer != want.Optimizer || !reflect.DeepEqual(got.Objective, want.Objective) {
 		t.Errorf("optimizer %+v and objective %+v, want %+v and %+v", got.Optimizer, got.Objective.Settings, want.Optimizer, want.Objective.Settings)
 	}
@@ -370,7 +370,7 @@ func TestOtherObjective(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := train.Default().Objective; c.Objective.Name != "grpo" || reflect.TypeOf(c.Objective.Settings) == reflect.TypeOf(want.Settings) {
+	if want := rl.Default().Objective; c.Objective.Name != "grpo" || reflect.TypeOf(c.Objective.Settings) == reflect.TypeOf(want.Settings) {
 		t.Errorf("objective %q %T", c.Objective.Name, c.Objective.Settings)
 	}
 	// The same name keeps them.
@@ -412,7 +412,7 @@ func FuzzParseFile(f *testing.F) {
 // TestEmbeddedRun checks who gets the embedded run's settings, and who the documented
 // defaults.
 func TestEmbeddedRun(t *testing.T) {
-	documented := train.Default()
+	documented := rl.Default()
 	for _, tt := range []struct {
 		sets     []string
 		embedded bool

@@ -12,6 +12,7 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/train"
+	"onering/train/rl"
 )
 
 // maxRanks is more than the processors of any cluster that MPI has started.
@@ -20,7 +21,7 @@ const maxRanks = 1 << 20
 // dryRun prints how much memory a run needs, of several ranks each of them, and returns
 // an error if that is more than there is. planned is how many ranks the run shall have,
 // each on a machine or a GPU of its own; 0 is as many as were started.
-func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) error {
+func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error {
 	if c.Flags().Changed("ranks") && (planned < 1 || planned > maxRanks) {
 		return usagef("--ranks %d: must be in [1, %d]", planned, maxRanks)
 	}
@@ -43,7 +44,7 @@ func dryRun(c *cobra.Command, config train.Config, planned int, asJSON bool) err
 
 // printEstimate prints what a run needs, and returns an error if that is more than there
 // is.
-func printEstimate(c *cobra.Command, config train.Config, split train.Split, asJSON bool) error {
+func printEstimate(c *cobra.Command, config rl.Config, split rl.Split, asJSON bool) error {
 	config, err := foreseen(c, config)
 	if err != nil {
 		return err
@@ -68,8 +69,8 @@ func printEstimate(c *cobra.Command, config train.Config, split train.Split, asJ
 }
 
 // checkBuffers refuses a run that needs larger buffers than the GPU has.
-func checkBuffers(c train.Config, model models.Model, split train.Split) error {
-	buffers, err := train.Buffers(c, model, split)
+func checkBuffers(c rl.Config, model models.Model, split rl.Split) error {
+	buffers, err := rl.Buffers(c, model, split)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func checkBuffers(c train.Config, model models.Model, split train.Split) error {
 }
 
 // foreseen is a configuration with the device that its run will be on in place of auto.
-func foreseen(c *cobra.Command, config train.Config) (train.Config, error) {
+func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
 	device, err := foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType)
 	config.Runtime.Device = device
 	return config, err
@@ -105,7 +106,7 @@ func checkAuto(device string, lora train.LoRAConfig, dtype string) error {
 }
 
 // estimate computes how much memory a run needs.
-func estimate(c *cobra.Command, config train.Config, split train.Split) (e train.MemoryEstimate, model models.Model, err error) {
+func estimate(c *cobra.Command, config rl.Config, split rl.Split) (e rl.MemoryEstimate, model models.Model, err error) {
 	local, err := localConfig(c, &config)
 	if err != nil {
 		return e, model, err
@@ -114,12 +115,12 @@ func estimate(c *cobra.Command, config train.Config, split train.Split) (e train
 		return e, model, err
 	}
 	config.Model.Reference = local.Model.Reference
-	e, err = train.EstimateMemory(config, model, split)
+	e, err = rl.EstimateMemory(config, model, split)
 	return e, model, err
 }
 
 // checkMemory refuses a run that cannot fit, and warns of one that may not fit.
-func checkMemory(c *cobra.Command, config train.Config, split train.Split) error {
+func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) error {
 	config, err := foreseen(c, config)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"onering/data/arithmetic"
 	"onering/runtime"
 	"onering/train"
+	"onering/train/rl"
 )
 
 // What `train --dry-run` says of the run without a run file is what that run
@@ -42,7 +43,7 @@ func TestDryRunMeasured(t *testing.T) {
 		return stdout, c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 	}
 	text, _ := onering("--dry-run", "--json")
-	var e train.MemoryEstimate
+	var e rl.MemoryEstimate
 	if err := json.Unmarshal(text, &e); err != nil {
 		t.Fatal(err)
 	}
@@ -60,13 +61,13 @@ func TestForeseen(t *testing.T) {
 	c := newRoot()
 	c.SetContext(t.Context())
 	for device, want := range map[string]string{"cpu": "cpu", "cuda:3": "cuda:3", "webgpu": "webgpu:0", "webgpu:1": "webgpu:1"} {
-		config := train.Default()
+		config := rl.Default()
 		config.Runtime.Device = device
 		if got, err := foreseen(c, config); err != nil || got.Runtime.Device != want {
 			t.Errorf("%s: %q, %v", device, got.Runtime.Device, err)
 		}
 	}
-	config := train.Default()
+	config := rl.Default()
 	config.Runtime.Device = "auto"
 	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !train.IsDevice(got.Runtime.Device) {
 		t.Errorf("auto: %q, %v", got.Runtime.Device, err)
@@ -96,7 +97,7 @@ func TestAutoTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := train.Default()
+	config := rl.Default()
 	config.Runtime.Device, config.LoRA.On, config.LoRA.BaseDType = "auto", true, "int8"
 	f := engineFlags{model: t.TempDir(), dtype: "float32", fresh: true, base: "int8", runtime: train.RuntimeConfig{Device: "auto"}}
 	if device == "cpu" {
@@ -154,8 +155,8 @@ func TestDryRunRanksMeasured(t *testing.T) {
 		batch, steps int // of a step; between two checkpoints within a round
 	}{{"none", 32, 0}, {"optimizer", 32, 0}, {"optimizer", 16, 1}} {
 		shard, settings := run.shard, settings(run.shard, run.batch, run.steps)
-		var e, planned train.MemoryEstimate
-		for n, into := range map[int]*train.MemoryEstimate{1: &planned, 2: &e} {
+		var e, planned rl.MemoryEstimate
+		for n, into := range map[int]*rl.MemoryEstimate{1: &planned, 2: &e} {
 			args := append([]string{"train", "--dry-run"}, settings...)
 			if n == 1 {
 				args = append(args, "--ranks", "2")

@@ -19,6 +19,7 @@ import (
 	"onering/runtime"
 	"onering/runtime/provision"
 	"onering/train"
+	"onering/train/rl"
 )
 
 // engineFlags are the flags of the commands that run a model.
@@ -96,7 +97,7 @@ func (f *engineFlags) nameAdapters() error {
 // addRuntime adds those of the flags that say where to run.
 func addRuntime(c *cobra.Command, r *train.RuntimeConfig, names ...string) {
 	if r.Device == "" {
-		r.Device = train.Default().Runtime.Device
+		r.Device = rl.Default().Runtime.Device
 	}
 	addSettings(c.Flags(), r, names...)
 	must(c.MarkFlagFilename("library"))

@@ -16,7 +16,7 @@ import (
 	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train"
+	"onering/train/rl"
 )
 
 func newEval() *cobra.Command {
@@ -49,7 +49,7 @@ func newEval() *cobra.Command {
 			if o.prompt, err = parseTemplate(around); err != nil {
 				return err
 			}
-			t, err := joinTeam(c, train.Default().Distributed)
+			t, err := joinTeam(c, rl.Default().Distributed)
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 
 	"onering/internal/settings"
 	"onering/reward"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // A section is one table of a run file.
@@ -18,7 +18,7 @@ type section struct {
 
 // sectionsOf lists the sections of c in the order of its declaration. The settings
 // of a plug-in follow its name.
-func sectionsOf(c *train.Config) []section {
+func sectionsOf(c *rl.Config) []section {
 	v := reflect.ValueOf(c).Elem()
 	var sections []section
 	for i := range v.NumField() {
@@ -59,7 +59,7 @@ func withParts(sections []section, rule reward.Reward) []section {
 // sectionNames lists the sections that a run file may have.
 func sectionNames() []string {
 	var names []string
-	for _, s := range sectionsOf(new(train.Config)) {
+	for _, s := range sectionsOf(new(rl.Config)) {
 		names = append(names, s.name)
 	}
 	return names
@@ -67,7 +67,7 @@ func sectionNames() []string {
 
 // sectionOf finds the section that has a key.
 func sectionOf(key string) (string, bool) {
-	c := train.Default()
+	c := rl.Default()
 	for _, s := range sectionsOf(&c) {
 		for _, f := range s.fields {
 			if f.Key == key {

@@ -19,7 +19,7 @@ import (
 	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // generateLong is the help of generate.
@@ -77,7 +77,7 @@ func newGenerate() *cobra.Command {
 			if o.typed = inputName(args) == "-" && isTerminal(c.InOrStdin()); o.typed {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}
-			t, err := joinTeam(c, train.Default().Distributed)
+			t, err := joinTeam(c, rl.Default().Distributed)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 	"onering/models/hub"
 	"onering/policy"
 	"onering/runtime/provision"
-	"onering/train"
+	"onering/train/rl"
 	"onering/train/rundir"
 )
 
@@ -91,7 +91,7 @@ func localSuite(c *cobra.Command, spec string) (string, error) {
 // localConfig returns the configuration with paths instead of names on a hub. In
 // config itself it pins such names to the commit, so that run.toml keeps its
 // meaning when the hub changes.
-func localConfig(c *cobra.Command, config *train.Config) (local train.Config, err error) {
+func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err error) {
 	local = *config
 	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
 		return local, err

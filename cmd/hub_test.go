@@ -15,7 +15,7 @@ import (
 
 	"onering/data/arithmetic"
 	"onering/data/mix"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // serveHub imitates a hub that has the files of two folders, model org/tiny and
@@ -179,7 +179,7 @@ func TestLocalConfig(t *testing.T) {
 	var c cobra.Command
 	c.SetContext(t.Context())
 	c.SetErr(&bytes.Buffer{})
-	config := train.Config{}
+	config := rl.Config{}
 	config.Model.Path, config.Data.Train = "org/tiny", mix.One("hf:org/sums/test.jsonl")
 	config.Eval.Suites = []string{"held=hf:org/sums", "hf:org/sums/test.jsonl", arithmetic.Name, "amc=amc.jsonl"}
 	local, err := localConfig(&c, &config)

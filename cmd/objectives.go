@@ -8,7 +8,7 @@ import (
 	"onering/internal/scaffold"
 	"onering/objectives"
 	_ "onering/objectives/all"
-	"onering/train"
+	"onering/train/rl"
 )
 
 func newObjectives() *cobra.Command {
@@ -24,9 +24,9 @@ func newObjectives() *cobra.Command {
 			}
 			return nil
 		},
-		choose: func(name string) (train.Config, error) {
+		choose: func(name string) (rl.Config, error) {
 			o, err := newObjective(name)
-			return train.Config{Objective: train.ObjectiveConfig{Name: name, Settings: o}}, err
+			return rl.Config{Objective: rl.ObjectiveConfig{Name: name, Settings: o}}, err
 		},
 		begin: scaffold.Objective,
 	}.command()

@@ -9,7 +9,7 @@ import (
 	"onering/internal/settings"
 	"onering/objectives"
 	"onering/reward"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // A plugin is a section of the run file in which the key "name" chooses the
@@ -23,7 +23,7 @@ type plugin struct {
 }
 
 // plugins lists the sections of c that choose an implementation by name.
-func plugins(c *train.Config) []plugin {
+func plugins(c *rl.Config) []plugin {
 	return []plugin{
 		{"reward", &c.Reward, &c.Reward.Name, c.Reward.Rule, func(name string) (err error) {
 			c.Reward.Rule, err = newReward(name)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/scaffold"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // pluginCommands says how one kind of plug-in is listed, shown and begun on the
@@ -23,7 +23,7 @@ type pluginCommands struct {
 	list func(c *cobra.Command, asJSON bool) error
 	// choose returns a run's configuration that has the plug-in of that name. It is
 	// nil where a plug-in has no settings to show.
-	choose func(name string) (train.Config, error)
+	choose func(name string) (rl.Config, error)
 	begin  scaffold.Kind
 }
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"onering/data/mix"
-	"onering/train"
+	"onering/train/rl"
 	"onering/train/rundir"
 )
 
@@ -77,7 +77,7 @@ func TestPush(t *testing.T) {
 	if code, _, stderr := command(t, "", "init", "--config", "org/tiny", "--out", model, "-q"); code != 0 {
 		t.Fatal(stderr)
 	}
-	config := train.Default()
+	config := rl.Default()
 	config.Model.Path = "hf:org/tiny@" + strings.Repeat("c0", 20)
 	config.Model.System = "a private prompt"
 	config.Data.Train = mix.One("/home/someone/problems.jsonl")

@@ -17,6 +17,7 @@ import (
 	"onering/train"
 	"onering/train/metrics"
 	"onering/train/ranks"
+	"onering/train/rl"
 )
 
 // A team is this process and the others that mpirun or srun has started with it. Alone it
@@ -116,11 +117,11 @@ func (t team) place(o *train.RuntimeConfig) {
 }
 
 // split says how a run is divided.
-func (t team) split() train.Split {
+func (t team) split() rl.Split {
 	if t.world == nil {
-		return train.Split{Ranks: 1, OnHost: 1}
+		return rl.Split{Ranks: 1, OnHost: 1}
 	}
-	return train.Split{Ranks: t.Size(), OnHost: t.world.LocalSize()}
+	return rl.Split{Ranks: t.Size(), OnHost: t.world.LocalSize()}
 }
 
 // shareInput gives all ranks the standard input of the first, where that is what a
@@ -222,7 +223,7 @@ func setLogger(w io.Writer, level slog.Level) {
 // unobserved is the observer of all ranks but the first.
 type unobserved struct{}
 
-func (unobserved) Begin(string, string, int)  {}
-func (unobserved) Advance(int)                {}
-func (unobserved) Round(metrics.Record)       {}
-func (unobserved) Evaluated(train.Evaluation) {}
+func (unobserved) Begin(string, string, int) {}
+func (unobserved) Advance(int)               {}
+func (unobserved) Round(metrics.Record)      {}
+func (unobserved) Evaluated(rl.Evaluation)   {}

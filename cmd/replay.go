@@ -10,6 +10,7 @@ import (
 
 	"onering/policy"
 	"onering/train"
+	"onering/train/rl"
 	"onering/train/rundir"
 )
 
@@ -44,7 +45,7 @@ what overflows, the first tensor whose gradient from it alone does.`,
 }
 
 func (r replayCommand) run(c *cobra.Command, file string) error {
-	f, err := train.ReadFailure(file)
+	f, err := rl.ReadFailure(file)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 
 // modelOf returns the folder of the model that a failed step of a run is computed
 // with: the checkpoint, the model beside it if it is an adapter, or what --model says.
-func (r replayCommand) modelOf(c *cobra.Command, config train.Config, checkpoint string) (model string, err error) {
+func (r replayCommand) modelOf(c *cobra.Command, config rl.Config, checkpoint string) (model string, err error) {
 	switch {
 	case r.model != "":
 		model = r.model
@@ -123,8 +124,8 @@ func (r replayCommand) modelOf(c *cobra.Command, config train.Config, checkpoint
 
 // restoreObjective gives an objective the state that a checkpoint has of it. A
 // checkpoint that is not there, as where --model replaces it, has none.
-func restoreObjective(o train.ObjectiveConfig, checkpoint string) error {
-	state, err := train.ObjectiveState(checkpoint)
+func restoreObjective(o rl.ObjectiveConfig, checkpoint string) error {
+	state, err := rl.ObjectiveState(checkpoint)
 	u, ok := o.Settings.(encoding.TextUnmarshaler)
 	if err != nil || state == "" || !ok {
 		return nil

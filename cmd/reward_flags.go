@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/reward"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // rewardFlags choose the reward of the commands that grade without a run.
@@ -28,13 +28,13 @@ func (f *rewardFlags) register(c *cobra.Command) {
 // resolve returns the configuration that the flags state: the defaults without them.
 // Only its reward is checked. The reward is told the prompt template, unless it is
 // "" and that of the configuration holds.
-func (f *rewardFlags) resolve(c *cobra.Command, template string) (train.Config, error) {
+func (f *rewardFlags) resolve(c *cobra.Command, template string) (rl.Config, error) {
 	r, err := resolveFlags(c, f.file, f.sets, "reward", f.name, nil)
 	if err != nil {
-		return train.Config{}, err
+		return rl.Config{}, err
 	}
 	if err := r.locate(r.Config.Reward.Validate()); err != nil {
-		return train.Config{}, err
+		return rl.Config{}, err
 	}
 	if template != "" {
 		reward.SetTemplate(r.Reward.Rule, template)
@@ -44,8 +44,8 @@ func (f *rewardFlags) resolve(c *cobra.Command, template string) (train.Config, 
 
 // describeReward states the settings of a reward in a line; nothing for the default,
 // wherever that looks for answers.
-func describeReward(c train.Config) string {
-	text := func(c train.Config) string {
+func describeReward(c rl.Config) string {
+	text := func(c rl.Config) string {
 		var list []string
 		for _, s := range sectionsOf(&c) {
 			for _, f := range s.fields {
@@ -56,7 +56,7 @@ func describeReward(c train.Config) string {
 		}
 		return strings.Join(list, " ")
 	}
-	plain := train.Default()
+	plain := rl.Default()
 	if rule, err := reward.WithExtract(plain.Reward.Rule, reward.Extract(c.Reward.Rule)); err == nil {
 		plain.Reward.Rule = rule
 	}

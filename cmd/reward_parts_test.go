@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"onering/reward"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // A brevity reward gives a share to short responses.
@@ -50,7 +50,7 @@ rounds = 3
 `
 
 // several returns the parts of a configuration as one text.
-func several(c train.Config) string {
+func several(c rl.Config) string {
 	r, ok := c.Reward.Rule.(*reward.Combined)
 	if !ok {
 		return fmt.Sprintf("%s %+v", c.Reward.Name, c.Reward.Rule)

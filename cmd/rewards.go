@@ -10,7 +10,7 @@ import (
 	"onering/internal/scaffold"
 	"onering/reward"
 	_ "onering/reward/all"
-	"onering/train"
+	"onering/train/rl"
 )
 
 func newRewards() *cobra.Command {
@@ -18,9 +18,9 @@ func newRewards() *cobra.Command {
 		kind: "reward", article: "a", plural: "rewards", sample: "math",
 		names: reward.Names,
 		list:  listRewards,
-		choose: func(name string) (train.Config, error) {
+		choose: func(name string) (rl.Config, error) {
 			r, err := newReward(name)
-			return train.Config{Reward: train.RewardConfig{Name: name, Rule: r}}, err
+			return rl.Config{Reward: rl.RewardConfig{Name: name, Rule: r}}, err
 		},
 		begin: scaffold.Reward,
 	}.command()

@@ -15,13 +15,13 @@ import (
 	"onering/data"
 	"onering/internal/settings"
 	"onering/models/hub"
-	"onering/train"
 	"onering/train/metrics"
-	"onering/train/supervised"
+	"onering/train/rl"
+	"onering/train/sft"
 )
 
 func newSFT() *cobra.Command {
-	s := &sftCommand{given: supervised.Default("")}
+	s := &sftCommand{given: sft.Default("")}
 	c := &cobra.Command{
 		Use:   "sft --model DIR --data FILE --out DIR",
 		Short: "Train a model on demonstrations",
@@ -76,7 +76,7 @@ several.`,
 
 // An sftCommand has the flags of sft.
 type sftCommand struct {
-	given          supervised.Config // by flags
+	given          sft.Config // by flags
 	file           string
 	resume, asJSON bool
 	show           int
@@ -95,9 +95,9 @@ func (s *sftCommand) run(c *cobra.Command) error {
 }
 
 // runOn is run of all ranks. The first one looks after the folder and has the input.
-func (s *sftCommand) runOn(c *cobra.Command, t team, config supervised.Config) error {
+func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 	dir := config.Output.Dir
-	finished, err := t.Decide(s.resume && supervised.Finished(dir))
+	finished, err := t.Decide(s.resume && sft.Finished(dir))
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config supervised.Config) e
 
 // demonstrations are what a model is trained on, and the model.
 type demonstrations struct {
-	given, local supervised.Config // with names on a hub, pinned, and with paths in their place
+	given, local sft.Config // with names on a hub, pinned, and with paths in their place
 	list, held   []data.Demonstration
 	engine       *engine
 }
@@ -173,7 +173,7 @@ func (x *demonstrations) close() {
 
 // localSFT returns the configuration with paths instead of names on a hub, which it
 // pins in config.
-func localSFT(c *cobra.Command, config *supervised.Config) (local supervised.Config, err error) {
+func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error) {
 	local = *config
 	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
 		return local, err
@@ -192,7 +192,7 @@ func localSFT(c *cobra.Command, config *supervised.Config) (local supervised.Con
 	return local, checkModel(local.Model.Path)
 }
 
-func readDemonstrations(c *cobra.Command, flag, path string, d supervised.DataConfig) ([]data.Demonstration, error) {
+func readDemonstrations(c *cobra.Command, flag, path string, d sft.DataConfig) ([]data.Demonstration, error) {
 	o := data.Options{Filter: d.Filter}
 	if path == "-" {
 		o.Input = c.InOrStdin()
@@ -205,8 +205,8 @@ func readDemonstrations(c *cobra.Command, flag, path string, d supervised.DataCo
 }
 
 // showDemonstrations prints demonstrations as the model sees them.
-func showDemonstrations(c *cobra.Command, config supervised.Config, e *engine, list []data.Demonstration) error {
-	encoder, err := supervised.NewEncoder(config, e.policy)
+func showDemonstrations(c *cobra.Command, config sft.Config, e *engine, list []data.Demonstration) error {
+	encoder, err := sft.NewEncoder(config, e.policy)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func showDemonstrations(c *cobra.Command, config supervised.Config, e *engine, l
 		}
 		if err := (lineWriter{c.OutOrStdout()}).write(struct {
 			Text string `json:"text"`
-			*supervised.Example
+			*sft.Example
 		}{e.policy.Tokenizer.Decode(x.IDs, false), x}); err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSumm
 	ctx, stopped, stop := catchSignals(c.Context())
 	defer stop()
 	if !t.First() {
-		end, err := trainOn(ctx, t, x, unrecorded{}, resume, func(*supervised.Trainer) error { return nil })
+		end, err := trainOn(ctx, t, x, unrecorded{}, resume, func(*sft.Trainer) error { return nil })
 		return summarizeSFT(end), err
 	}
 	log := new(logFile)
@@ -252,7 +252,7 @@ func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSumm
 		return sftSummary{}, t.AgreeOn(err)
 	}
 	begun := false
-	end, err := trainOn(ctx, t, x, sftObserver{feed}, resume, func(trainer *supervised.Trainer) error {
+	end, err := trainOn(ctx, t, x, sftObserver{feed}, resume, func(trainer *sft.Trainer) error {
 		watch.steps = trainer.Steps()
 		begin := func() error { return beginRun(dir, sectionsOfSFT(&x.given), log, feed) }
 		begun = true
@@ -283,14 +283,14 @@ func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSumm
 }
 
 // trainOn opens a Trainer on each rank, has each prepare and trains.
-func trainOn(ctx context.Context, t team, x *demonstrations, observer supervised.Observer, resume bool, prepare func(*supervised.Trainer) error) (supervised.Summary, error) {
-	trainer, err := supervised.NewOn(t.Group, x.local, x.engine.env, x.engine.policy, x.list, x.held, slog.Default(), observer)
+func trainOn(ctx context.Context, t team, x *demonstrations, observer sft.Observer, resume bool, prepare func(*sft.Trainer) error) (sft.Summary, error) {
+	trainer, err := sft.NewOn(t.Group, x.local, x.engine.env, x.engine.policy, x.list, x.held, slog.Default(), observer)
 	if err == nil {
 		defer trainer.Close()
 		err = prepare(trainer)
 	}
 	if err := t.AgreeOn(err); err != nil {
-		return supervised.Summary{}, err
+		return sft.Summary{}, err
 	}
 	return trainer.Run(ctx, resume)
 }
@@ -298,7 +298,7 @@ func trainOn(ctx context.Context, t team, x *demonstrations, observer supervised
 // unrecorded is the observer of all ranks but the first.
 type unrecorded struct{ unobserved }
 
-// Record implements supervised.Observer.
+// Record implements sft.Observer.
 func (unrecorded) Record(metrics.Record) {}
 
 // An sftSummary is what "sft --json" prints.
@@ -313,7 +313,7 @@ type sftSummary struct {
 	HeldOut        []float64 `json:"held_out_loss,omitempty"`
 }
 
-func summarizeSFT(s supervised.Summary) sftSummary {
+func summarizeSFT(s sft.Summary) sftSummary {
 	out := sftSummary{Folder: s.Folder, Demonstrations: s.Demonstrations, Tokens: s.Tokens, Steps: s.Steps, Resumed: s.Resumed, Seconds: s.Seconds}
 	if !math.IsNaN(s.Loss[0]) {
 		out.Loss = s.Loss[:]
@@ -325,9 +325,9 @@ func summarizeSFT(s supervised.Summary) sftSummary {
 }
 
 // An sftObserver hands records to observers of rounds: to them a step is one.
-type sftObserver struct{ train.Observer }
+type sftObserver struct{ rl.Observer }
 
-// Record implements supervised.Observer.
+// Record implements sft.Observer.
 func (o sftObserver) Record(r metrics.Record) { o.Round(r) }
 
 // An sftWatcher shows how supervised training goes: a progress bar, a line for each
@@ -337,7 +337,7 @@ type sftWatcher struct {
 	steps int
 }
 
-// Round implements train.Observer.
+// Round implements rl.Observer.
 func (w *sftWatcher) Round(r metrics.Record) {
 	step := int(r.Float("step"))
 	if r.Get("kind") == "eval" {
@@ -351,7 +351,7 @@ func (w *sftWatcher) Round(r metrics.Record) {
 }
 
 // sectionsOfSFT lists the sections of a configuration.
-func sectionsOfSFT(c *supervised.Config) []section {
+func sectionsOfSFT(c *sft.Config) []section {
 	var list []section
 	for _, s := range c.Sections() {
 		list = append(list, section{name: s.Name, fields: settings.Fields(s.Pointer)})
@@ -361,7 +361,7 @@ func sectionsOfSFT(c *supervised.Config) []section {
 
 // resolve applies the run file, if there is one, and the flags to the defaults for
 // the model. All problems are reported at once.
-func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err error) {
+func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	file := s.file
 	if s.resume {
 		if s.given.Output.Dir == "" {
@@ -383,7 +383,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err er
 			path = fmt.Sprint(x.value)
 		}
 	}
-	config = supervised.Default(path)
+	config = sft.Default(path)
 	sections, flags := sectionsOfSFT(&config), sectionsOfSFT(&s.given)
 	decided := map[string]string{} // the place of each key that the file states
 	var errs []error
@@ -422,7 +422,7 @@ func (s *sftCommand) resolve(c *cobra.Command) (config supervised.Config, err er
 }
 
 // check reports what is missing and impossible, by flag or by the place in the file.
-func (s *sftCommand) check(c *cobra.Command, config supervised.Config, decided map[string]string) error {
+func (s *sftCommand) check(c *cobra.Command, config sft.Config, decided map[string]string) error {
 	if s.show > 0 && config.Output.Dir == "" {
 		config.Output.Dir = "." // nothing is written
 	}

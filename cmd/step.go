@@ -23,6 +23,7 @@ import (
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
+	"onering/train/rl"
 )
 
 func newStep() *cobra.Command {
@@ -82,8 +83,8 @@ type stepOptions struct {
 
 func defaultStep() stepOptions {
 	return stepOptions{
-		update:  train.Default().Optimizer.UpdateSettings,
-		lora:    train.Default().LoRA,
+		update:  rl.Default().Optimizer.UpdateSettings,
+		lora:    rl.Default().LoRA,
 		Options: learn.Options{Temperature: 1, Passes: learn.Passes{MicroTokens: microTokens, Stash: models.StashAll}, Log: slog.Default()},
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"onering/report/variants"
 	"onering/runtime"
 	"onering/runtime/provision"
-	"onering/train"
+	"onering/train/rl"
 	"onering/train/sweep"
 )
 
@@ -137,8 +137,8 @@ type opened struct {
 	sweepOptions
 	plan *sweep.Plan
 	runs []*sweep.Run
-	todo []*sweep.Run   // those that have no result yet
-	left []train.Config // of todo
+	todo []*sweep.Run // those that have no result yet
+	left []rl.Config  // of todo
 }
 
 // open reads the sweep file at path and finds what is wrong with it before the first run.
@@ -234,8 +234,8 @@ func readPlan(path string) (*sweep.Plan, error) {
 
 // resolveRuns makes the configuration of every run, so that a wrong one is
 // reported before the first run begins.
-func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []string, jobs int) ([]train.Config, error) {
-	var configs []train.Config
+func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []string, jobs int) ([]rl.Config, error) {
+	var configs []rl.Config
 	for _, run := range runs {
 		flags := configFlags{file: p.Base, sets: append(slices.Clone(sets), run.Settings...)}
 		r, err := flags.resolve(c, embeddedRun)
@@ -257,7 +257,7 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 }
 
 // runSweep trains runs. configs are those of the runs.
-func runSweep(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs int) error {
+func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -286,7 +286,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs 
 
 // shareBases reads each model of which several of the runs train an adapter at the same
 // time, once for all of them. unshare closes what it has read.
-func shareBases(c *cobra.Command, runs []*sweep.Run, configs []train.Config, jobs int) (unshare func(), err error) {
+func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int) (unshare func(), err error) {
 	bases := map[[2]string]*os.File{}
 	unshare = func() {
 		for _, f := range bases {
@@ -294,7 +294,7 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []train.Config, job
 		}
 	}
 	count := map[[2]string]int{}
-	key := func(x train.Config) [2]string { return [2]string{x.Model.Path, x.LoRA.BaseDType} }
+	key := func(x rl.Config) [2]string { return [2]string{x.Model.Path, x.LoRA.BaseDType} }
 	for _, x := range configs {
 		if x.LoRA.On && x.Runtime.Device == "cpu" {
 			count[key(x)]++

@@ -13,7 +13,7 @@ import (
 
 	"onering/objectives"
 	"onering/policy"
-	"onering/train"
+	"onering/train/rl"
 	"onering/train/sweep"
 )
 
@@ -196,7 +196,7 @@ func TestTableRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := train.EstimateMemory(r.Config, model, train.Split{})
+			e, err := rl.EstimateMemory(r.Config, model, rl.Split{})
 			if err != nil {
 				t.Fatal(err)
 			}

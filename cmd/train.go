@@ -24,7 +24,7 @@ import (
 	"onering/report/live"
 	"onering/runtime"
 	"onering/serve"
-	"onering/train"
+	"onering/train/rl"
 )
 
 // defaultRun is the run file of "onering train" without --config.
@@ -215,7 +215,7 @@ func embeddedRun(others ...layer) (layer, error) {
 
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns
 // the configuration with paths instead of names on a hub; see localConfig.
-func checkRun(c *cobra.Command, config *train.Config, split train.Split, resume bool) (local train.Config, err error) {
+func checkRun(c *cobra.Command, config *rl.Config, split rl.Split, resume bool) (local rl.Config, err error) {
 	if !resume {
 		if err := checkVacant(config.Output.Dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
 			return local, err
@@ -238,10 +238,10 @@ func checkRun(c *cobra.Command, config *train.Config, split train.Split, resume 
 
 // A training is a run that is about to begin, with all that it needs.
 type training struct {
-	config, local train.Config // as the run folder has it, and with paths in place of names
+	config, local rl.Config // as the run folder has it, and with paths in place of names
 	ctx           context.Context
 	stopped       func() os.Signal
-	trainer       *train.Trainer
+	trainer       *rl.Trainer
 	log           *logFile
 	feed          *sinkFeed // nil on all ranks but the first
 	finishReport  func()
@@ -249,16 +249,16 @@ type training struct {
 }
 
 // runTraining trains one configuration to its end, or until a signal.
-func runTraining(c *cobra.Command, t team, config train.Config, resume bool) (train.Summary, error) {
+func runTraining(c *cobra.Command, t team, config rl.Config, resume bool) (rl.Summary, error) {
 	dir, err := t.Tell([]byte(config.Output.Dir)) // a new name has the time in it
 	if err != nil {
-		return train.Summary{}, err
+		return rl.Summary{}, err
 	}
 	config.Output.Dir = string(dir)
 	x := &training{config: config}
 	defer x.close()
 	if err := t.inTurn(func() error { return x.open(c, t, resume) }); err != nil {
-		return train.Summary{}, err
+		return rl.Summary{}, err
 	}
 	end, err := x.trainer.Run(x.ctx, resume)
 	if t.First() {
@@ -298,7 +298,7 @@ func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
 		return err
 	}
 	x.closers = append(x.closers, env.Close)
-	policy, err := train.OpenPolicy(env, x.local, x.config.Model.Path, sharedBase(c))
+	policy, err := rl.OpenPolicy(env, x.local, x.config.Model.Path, sharedBase(c))
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
 
 // openFirst is the end of open on the rank that writes and prints.
 func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy *policy.Policy, resume bool) error {
-	// train.New finds everything that is wrong before the folder is made.
+	// rl.New finds everything that is wrong before the folder is made.
 	x.log = new(logFile)
 	leave := x.log.join()
 	x.closers = append(x.closers, func() error { leave(); return nil })
@@ -339,8 +339,8 @@ func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy 
 	return begin()
 }
 
-func (x *training) newTrainer(t team, env *runtime.Env, policy *policy.Policy, observer train.Observer) (err error) {
-	if x.trainer, err = train.NewOn(x.ctx, t.Group, x.local, env, policy, slog.Default(), observer); err != nil {
+func (x *training) newTrainer(t team, env *runtime.Env, policy *policy.Policy, observer rl.Observer) (err error) {
+	if x.trainer, err = rl.NewOn(x.ctx, t.Group, x.local, env, policy, slog.Default(), observer); err != nil {
 		return err
 	}
 	x.closers = append(x.closers, func() error { x.trainer.Close(); return nil })
@@ -402,7 +402,7 @@ func beginRun(dir string, config []section, log *logFile, feed *sinkFeed) error 
 // addObservers returns watch with the observers that the flags ask for: one that
 // keeps the report up to date, which finish writes a last time, and one that
 // serves the status until closeStatus.
-func addObservers(c *cobra.Command, watch train.Observer, dir string, rounds int) (observer train.Observer, finish, closeStatus func(), err error) {
+func addObservers(c *cobra.Command, watch rl.Observer, dir string, rounds int) (observer rl.Observer, finish, closeStatus func(), err error) {
 	observer, finish, closeStatus = watch, func() {}, func() {}
 	if on, _ := c.Flags().GetBool("report"); on {
 		reporter := live.NewReporter(dir, observer)
@@ -419,7 +419,7 @@ func addObservers(c *cobra.Command, watch train.Observer, dir string, rounds int
 }
 
 // startStatus serves the status of a run at the address of --status-addr.
-func startStatus(addr string, rounds int, next train.Observer) (*serve.Status, error) {
+func startStatus(addr string, rounds int, next rl.Observer) (*serve.Status, error) {
 	address, err := serve.Address(addr)
 	if err != nil {
 		return nil, usagef("--status-addr %q: write localhost:PORT", addr)

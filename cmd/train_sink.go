@@ -7,21 +7,21 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"onering/report/sink"
-	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rl"
 )
 
 // A sinkFeed passes the events of a run on to the next observer, and has the program
 // of output.sink given the metrics.
 type sinkFeed struct {
-	train.Observer
+	rl.Observer
 	command []string
 	sink    *sink.Sink // nil before start
 }
 
 // newSinkFeed returns a sinkFeed that start may start; it checks that the program can
 // be found.
-func newSinkFeed(command []string, next train.Observer) (*sinkFeed, error) {
+func newSinkFeed(command []string, next rl.Observer) (*sinkFeed, error) {
 	if len(command) > 0 {
 		if _, err := exec.LookPath(command[0]); err != nil {
 			return nil, usagef("output.sink: %v; name a program that is there, or leave output.sink out", err)
@@ -57,25 +57,25 @@ func (f *sinkFeed) update() {
 	}
 }
 
-// Begin implements train.Observer.
+// Begin implements rl.Observer.
 func (f *sinkFeed) Begin(phase, units string, total int) {
 	f.Observer.Begin(phase, units, total)
 	f.update()
 }
 
-// Round implements train.Observer.
+// Round implements rl.Observer.
 func (f *sinkFeed) Round(r metrics.Record) {
 	f.Observer.Round(r)
 	f.update()
 }
 
-// Evaluated implements train.Observer.
-func (f *sinkFeed) Evaluated(e train.Evaluation) {
+// Evaluated implements rl.Observer.
+func (f *sinkFeed) Evaluated(e rl.Evaluation) {
 	f.Observer.Evaluated(e)
 	f.update()
 }
 
-// Advance implements train.Observer.
+// Advance implements rl.Observer.
 func (f *sinkFeed) Advance(n int) {
 	f.Observer.Advance(n)
 	f.update()

@@ -11,12 +11,12 @@ import (
 	"onering/data/arithmetic"
 	"onering/reward"
 	"onering/tokenize"
-	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rl"
 )
 
 // A watcher shows how a run goes: a progress bar within a round, a line after it.
-// It implements train.Observer.
+// It implements rl.Observer.
 type watcher struct {
 	stderr io.Writer
 	quiet  bool
@@ -25,24 +25,24 @@ type watcher struct {
 	bar    *progress
 }
 
-// Begin implements train.Observer.
+// Begin implements rl.Observer.
 func (w *watcher) Begin(phase, units string, total int) {
 	w.close()
 	w.bar = newProgress(w.stderr, w.quiet, phase, units, int64(total))
 }
 
-// Advance implements train.Observer.
+// Advance implements rl.Observer.
 func (w *watcher) Advance(n int) {
 	if w.bar != nil {
 		w.bar.add(int64(n))
 	}
 }
 
-// Round implements train.Observer.
+// Round implements rl.Observer.
 func (w *watcher) Round(r metrics.Record) { w.line(roundLine(r, w.rounds)) }
 
-// Evaluated implements train.Observer.
-func (w *watcher) Evaluated(e train.Evaluation) {
+// Evaluated implements rl.Observer.
+func (w *watcher) Evaluated(e rl.Evaluation) {
 	for _, result := range e.Results {
 		w.line(fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, result.Suite, 100*result.Pass1.Value, result.Problems))
 	}
@@ -127,7 +127,7 @@ type suiteScore struct {
 	After    float64  `json:"after"`
 }
 
-func summarize(s train.Summary) summary {
+func summarize(s rl.Summary) summary {
 	out := summary{
 		Folder: s.Folder, Checkpoint: s.Checkpoint, Rounds: s.Rounds, Steps: s.Steps, Resumed: s.Resumed,
 		Seconds: s.Seconds, LogPGap: s.LogPGap,
@@ -148,7 +148,7 @@ func summarize(s train.Summary) summary {
 }
 
 // print says what was learned, where the result is and what to type next.
-func (s summary) print(w io.Writer, c train.Config) {
+func (s summary) print(w io.Writer, c rl.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch {
 	case s.Resumed == 0:
@@ -186,7 +186,7 @@ func (s summary) print(w io.Writer, c train.Config) {
 }
 
 // extraction says where the answers had to stand, if that is a setting of the reward.
-func extraction(c train.Config) string {
+func extraction(c rl.Config) string {
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
 		return ", for answers by extract = " + rule
 	}
@@ -194,7 +194,7 @@ func extraction(c train.Config) string {
 }
 
 // next returns commands that show what was learned, with the template of the training.
-func (s summary) next(c train.Config) []string {
+func (s summary) next(c rl.Config) []string {
 	model, tokenizer := " --model "+shellQuoted(s.Checkpoint), s.Checkpoint
 	if c.LoRA.On {
 		tokenizer = c.Model.Path

@@ -9,13 +9,13 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/train"
+	"onering/train/rl"
 )
 
 // encodeConfig writes c as a run file in which every key is stated; it loads
 // to the same Config. Keys without a value (nil pointers and lists) are left
 // out.
-func encodeConfig(c train.Config) ([]byte, error) {
+func encodeConfig(c rl.Config) ([]byte, error) {
 	return encodeSections(sectionsOf(&c))
 }
 

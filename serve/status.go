@@ -21,14 +21,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rl"
 )
 
 // A Status serves /healthz, /metrics and /debug/pprof/ for one run. It observes the run
 // and passes every event on to the next observer.
 type Status struct {
-	train.Observer
+	rl.Observer
 	server *http.Server
 	addr   string // the address that it listens on
 
@@ -67,7 +67,7 @@ func Address(addr string) (string, error) {
 // Start listens on addr, which has the form that Address returns, and serves the status
 // of a run until Close. rounds is the number of rounds of the run. Start logs a warning
 // if other machines can reach the address.
-func Start(addr string, rounds int, next train.Observer) (*Status, error) {
+func Start(addr string, rounds int, next rl.Observer) (*Status, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(h)
 }
 
-// Begin implements train.Observer.
+// Begin implements rl.Observer.
 func (s *Status) Begin(phase, units string, total int) {
 	s.mu.Lock()
 	s.health.Phase, s.health.Done, s.health.Total, s.lastProgress = phase, 0, total, s.now()
@@ -159,7 +159,7 @@ func (s *Status) Begin(phase, units string, total int) {
 	s.Observer.Begin(phase, units, total)
 }
 
-// Advance implements train.Observer.
+// Advance implements rl.Observer.
 func (s *Status) Advance(n int) {
 	s.mu.Lock()
 	s.health.Done += n
@@ -168,7 +168,7 @@ func (s *Status) Advance(n int) {
 	s.Observer.Advance(n)
 }
 
-// Round implements train.Observer.
+// Round implements rl.Observer.
 func (s *Status) Round(r metrics.Record) {
 	s.mu.Lock()
 	s.health.Round, s.health.Step, s.lastProgress = int(r.Float("round")), int(r.Float("step")), s.now()
@@ -177,8 +177,8 @@ func (s *Status) Round(r metrics.Record) {
 	s.Observer.Round(r)
 }
 
-// Evaluated implements train.Observer.
-func (s *Status) Evaluated(e train.Evaluation) {
+// Evaluated implements rl.Observer.
+func (s *Status) Evaluated(e rl.Evaluation) {
 	s.mu.Lock()
 	for _, x := range e.Results {
 		s.set("eval/"+x.Suite+"/pass_at_1", x.Pass1.Value)

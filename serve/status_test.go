@@ -10,17 +10,17 @@ import (
 	"testing"
 
 	"onering/eval"
-	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rl"
 )
 
 // noObserver is an observer that does nothing.
 type noObserver struct{}
 
-func (noObserver) Begin(string, string, int)  {}
-func (noObserver) Advance(int)                {}
-func (noObserver) Round(metrics.Record)       {}
-func (noObserver) Evaluated(train.Evaluation) {}
+func (noObserver) Begin(string, string, int) {}
+func (noObserver) Advance(int)               {}
+func (noObserver) Round(metrics.Record)      {}
+func (noObserver) Evaluated(rl.Evaluation)   {}
 
 func TestStatus(t *testing.T) {
 	addr, err := Address(":0")
@@ -38,7 +38,7 @@ func TestStatus(t *testing.T) {
 	s.Begin("round 4/24: rollout", "trajectories", 512)
 	s.Advance(7)
 	s.Round(metrics.Record{}.With("kind", "round").With("round", 3).With("step", 24).With("reward", 0.5).With("response_length/mean", 12.25))
-	s.Evaluated(train.Evaluation{Results: []eval.Score{{Suite: "math-500", Pass1: eval.Estimate{Value: 0.25}}}})
+	s.Evaluated(rl.Evaluation{Results: []eval.Score{{Suite: "math-500", Pass1: eval.Estimate{Value: 0.25}}}})
 	get := func(path, host string) (int, string) {
 		r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
 		if err != nil {

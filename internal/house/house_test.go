@@ -47,7 +47,7 @@ var longFunctions = map[string]string{
 var wideTypes = map[string]string{
 	"models/decoder.Architecture":       "implements models.Architecture, which has a method for each Program",
 	"models/decoder.Names":              "a table: the names of a family's tensors",
-	"train.FailureTrajectory":           "a file format",
+	"train/rl.FailureTrajectory":        "a file format",
 	"train/rundir.RolloutLine":          "a file format",
 	"train/rundir.State":                "a file format",
 	"tokenize/jinja.parser":             "grammar",

@@ -8,8 +8,8 @@ import (
 
 	"onering/report"
 	"onering/report/tensorboard"
-	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rl"
 )
 
 // pageInterval is the shortest time between two writes of report.html. A write takes a
@@ -19,7 +19,7 @@ const pageInterval = 30 * time.Second
 // A Reporter keeps report.html and tensorboard/ in a run folder up to date. It
 // observes the run and passes every event on to the next observer.
 type Reporter struct {
-	train.Observer
+	rl.Observer
 	dir         string
 	rounds      int // finished since the Reporter was made
 	mirror      *tensorboard.Mirror
@@ -29,11 +29,11 @@ type Reporter struct {
 
 // NewReporter returns a Reporter for the run in the folder dir, which passes events on
 // to next.
-func NewReporter(dir string, next train.Observer) *Reporter {
+func NewReporter(dir string, next rl.Observer) *Reporter {
 	return &Reporter{Observer: next, dir: dir, mirror: tensorboard.NewMirror(dir), pageWritten: time.Now()}
 }
 
-// Round implements train.Observer.
+// Round implements rl.Observer.
 func (r *Reporter) Round(record metrics.Record) {
 	r.Observer.Round(record)
 	r.rounds++

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"onering/train"
 	"onering/train/metrics"
+	"onering/train/rl"
 )
 
 // roundCounter counts the rounds that it is told about.
 type roundCounter struct {
-	train.Observer
+	rl.Observer
 	rounds int
 }
 

@@ -1,0 +1,362 @@
+package rl
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"onering/internal/memory"
+	"onering/models"
+	"onering/policy"
+	"onering/runtime"
+	"onering/sampler"
+	"onering/train/learn"
+)
+
+// BenchOptions say what the Bench functions measure.
+type BenchOptions struct {
+	Batch   []int // batch sizes of decoding
+	Context int   // tokens in the cache when decoding begins
+	// Contexts are further batches to decode, by name: of each row the tokens in the
+	// cache when decoding begins.
+	Contexts map[string][]int
+	Steps    int // decode steps timed
+	Rows     int // sequences of the training pass
+	Tokens   int // tokens of each, and of the prompt whose prefill is timed
+	Prompt   int // tokens of each that are the prompt's
+	Group    int // sequences that have the same prompt
+	Stash    models.Stash
+	Repeat   int // passes timed after the warm-up, of which the fastest counts
+	// Optimizer is the name of the optimizer whose update is timed.
+	Optimizer string
+	Offload   bool // keep the optimizer's state in the host's memory
+	// Log, if not nil, is told each figure once it is measured: a bench that ends
+	// early has then told those before.
+	Log func(message string, args ...any)
+}
+
+// DefaultBench is what bench/compare.py measures. That also lowers Stash, which a
+// run chooses by the memory there is.
+func DefaultBench() BenchOptions {
+	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw"}
+}
+
+// A DecodeBench is how fast a policy samples.
+type DecodeBench struct {
+	// Decode is by batch size, and by the names of Contexts.
+	Decode map[string]StepBench `json:"decode"`
+	// PrefillSeconds is the time to the first token of a prompt, warm.
+	PrefillSeconds float64 `json:"prefill_seconds,omitzero"`
+	PeakBytes      int64   `json:"peak_bytes,omitzero"`
+}
+
+// A StepBench is one batch size: the mean of the decode steps.
+type StepBench struct {
+	StepMilliseconds float64 `json:"step_ms"`
+	TokensPerSecond  float64 `json:"tokens_per_second,omitzero"`
+}
+
+// A ScoreBench is one forward pass that keeps nothing.
+type ScoreBench struct {
+	Tokens          int     `json:"tokens"`
+	Seconds         float64 `json:"seconds,omitzero"`
+	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
+	PeakBytes       int64   `json:"peak_bytes,omitzero"`
+}
+
+// A TrainBench is one optimizer step by phase.
+type TrainBench struct {
+	Tokens   int     `json:"tokens"`
+	Forward  float64 `json:"forward_seconds,omitzero"`
+	Backward float64 `json:"backward_seconds,omitzero"`
+	// Seconds is forward and backward: what compare.py compares.
+	Seconds float64 `json:"seconds,omitzero"`
+	// TokensPerSecond is of forward and backward alone: how many passes an update
+	// has depends on the recipe.
+	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
+	Optimizer       float64 `json:"optimizer_seconds,omitzero"`
+	PeakBytes       int64   `json:"peak_bytes,omitzero"`
+}
+
+func (o BenchOptions) log(message string, args ...any) {
+	if o.Log != nil {
+		o.Log(message, args...)
+	}
+}
+
+// clock returns the seconds that f takes until the device is done too.
+func clock(env *runtime.Env, f func() error) (float64, error) {
+	if err := env.Wait(); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	err := env.Wait()
+	return time.Since(began).Seconds(), err
+}
+
+// fastest calls f once to warm up and Repeat times by the clock, and returns the
+// fewest seconds.
+func (o BenchOptions) fastest(env *runtime.Env, f func() error) (float64, error) {
+	best := math.Inf(1)
+	for i := range o.Repeat + 1 {
+		seconds, err := clock(env, f)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 {
+			best = min(best, seconds)
+		}
+	}
+	return best, nil
+}
+
+func (o BenchOptions) prompt(r *rand.Rand, p *policy.Policy, n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(r.IntN(p.Model.Vocab))
+	}
+	return ids
+}
+
+// BenchDecode measures prefill and decoding. With an error it returns what it had
+// measured until then.
+func BenchDecode(env *runtime.Env, p *policy.Policy, o BenchOptions) (DecodeBench, error) {
+	b := DecodeBench{Decode: make(map[string]StepBench)}
+	r := rand.New(rand.NewPCG(1, 1))
+	var err error
+	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
+		return b, fmt.Errorf("train: bench: prefill: %w", err)
+	}
+	b.PeakBytes = memory.Peak()
+	o.log("prefill", "tokens", o.Tokens, "seconds", b.PrefillSeconds)
+	measure := func(name string, contexts []int) error {
+		step, err := o.decode(env, p, r, contexts)
+		if err != nil {
+			return fmt.Errorf("train: bench: batch %s: %w", name, err)
+		}
+		b.Decode[name] = step
+		b.PeakBytes = memory.Peak()
+		o.log("decode", "batch", name, "step_ms", step.StepMilliseconds)
+		return nil
+	}
+	for _, n := range o.Batch {
+		if err := measure(strconv.Itoa(n), slices.Repeat([]int{o.Context}, n)); err != nil {
+			return b, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Contexts)) {
+		if err := measure(name, o.Contexts[name]); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// prefill measures the time from a prompt to its first token.
+func (o BenchOptions) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float64, error) {
+	d, err := env.NewDecoder(p.Ring, 1, o.Tokens+1)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	if err := d.SetSampling(sampler.Plain(1)); err != nil {
+		return 0, err
+	}
+	prompt, one, value := o.prompt(r, p, o.Tokens), make([]int32, 1), make([]float32, 1)
+	o.Repeat = max(2, o.Repeat)
+	return o.fastest(env, func() error {
+		prefix, err := d.Prefill([][]int32{prompt})
+		if err != nil {
+			return err
+		}
+		defer d.Drop(prefix[0])
+		defer d.Free(0)
+		return d.Start(prefix, []int{0}, []float32{0.5}, one, value, make([]float32, 1))
+	})
+}
+
+// decode measures the steps of rows that begin with these numbers of tokens.
+func (o BenchOptions) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (StepBench, error) {
+	n := len(contexts)
+	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
+	if err != nil {
+		return StepBench{}, err
+	}
+	defer d.Close()
+	if err := d.SetSampling(sampler.Plain(1)); err != nil {
+		return StepBench{}, err
+	}
+	slots, prefixes, u := make([]int, n), make([]int, n), make([]float32, n)
+	next, logp, entropy := make([]int32, n), make([]float32, n), make([]float32, n)
+	of := make(map[int]int) // the prefix of a length
+	for i, length := range contexts {
+		if _, ok := of[length]; !ok {
+			prefix, err := d.Prefill([][]int32{o.prompt(r, p, length)})
+			if err != nil {
+				return StepBench{}, err
+			}
+			of[length] = prefix[0]
+		}
+		slots[i], prefixes[i], u[i] = i, of[length], r.Float32()
+	}
+	if err := d.Start(prefixes, slots, u, next, logp, entropy); err != nil {
+		return StepBench{}, err
+	}
+	ids := make([]int32, n)
+	var began time.Time
+	for i := range o.Steps + 2 {
+		if i == 2 { // the first two warm up
+			began = time.Now()
+		}
+		copy(ids, next)
+		if err := d.Step(slots, ids, u, next, logp, entropy); err != nil {
+			return StepBench{}, err
+		}
+	}
+	seconds := time.Since(began).Seconds() / float64(o.Steps)
+	return StepBench{seconds * 1e3, float64(n) / seconds}, nil
+}
+
+// sequences makes the rows of a training pass, and a weight for each token.
+func (o BenchOptions) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]float64) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range o.Rows {
+		s := runtime.Sequence{Tokens: o.prompt(r, p, o.Tokens+1), Prompt: o.Prompt}
+		if first := i - i%o.Group; first < i {
+			copy(s.Tokens[:s.Prompt], sequences[first].Tokens)
+		}
+		sequences = append(sequences, s)
+		row := make([]float64, len(s.Tokens)-s.Prompt)
+		for i := range row {
+			row[i] = r.NormFloat64() / 1000
+		}
+		w = append(w, row)
+	}
+	return sequences, w
+}
+
+// BenchScore measures the log-probs of given sequences, with no gradients in
+// memory.
+func BenchScore(env *runtime.Env, p *policy.Policy, o BenchOptions) (ScoreBench, error) {
+	b := ScoreBench{Tokens: o.Rows * o.Tokens}
+	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
+	if err != nil {
+		return b, err
+	}
+	defer l.Close()
+	sequences, _ := o.sequences(p)
+	b.Seconds, err = o.fastest(env, func() error {
+		pass, err := l.Forward(sequences, 1, false)
+		if err == nil {
+			pass.Release()
+		}
+		return err
+	})
+	if err != nil {
+		return b, fmt.Errorf("train: bench: score: %w", err)
+	}
+	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, memory.Peak()
+	o.log("score", "tokens", b.Tokens, "seconds", b.Seconds)
+	return b, nil
+}
+
+// BenchTrain measures one pass forward and backward, and with update the update
+// as well, which takes memory for the optimizer's state. With an error it returns
+// what it had measured.
+func BenchTrain(ctx context.Context, env *runtime.Env, p *policy.Policy, o BenchOptions, update bool) (TrainBench, error) {
+	b := TrainBench{Tokens: o.Rows * o.Tokens}
+	t := &phaseTimer{env: env}
+	s, err := learn.New(env, p.Ring, learn.Options{
+		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload, Observe: t.enter,
+	})
+	if err != nil {
+		return b, err
+	}
+	defer s.Close()
+	batch := learn.Batch{LearningRate: 1e-6}
+	batch.Sequences, batch.Weights = o.sequences(p)
+	for i := range o.Repeat + 1 {
+		seconds, err := t.measure(func() error {
+			_, err := s.Gradients(ctx, batch, nil)
+			return err
+		})
+		if err != nil {
+			return b, fmt.Errorf("train: bench: %w", err)
+		}
+		forward, backward := seconds[learn.Forward], seconds[learn.Backward]
+		if i == 1 || i > 1 && forward+backward < b.Seconds { // the first warms up
+			b.Forward, b.Backward, b.Seconds = forward, backward, forward+backward
+		}
+	}
+	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, memory.Peak()
+	o.log("train", "tokens", b.Tokens, "forward_seconds", b.Forward, "backward_seconds", b.Backward)
+	if !update {
+		return b, nil
+	}
+	optimizer, err := models.NewOptimizer(o.Optimizer)
+	if err != nil {
+		return b, err
+	}
+	if err := s.OpenOptimizer(optimizer); err != nil {
+		return b, err
+	}
+	// An update takes the same time whatever the batch: a sequence of two tokens
+	// does.
+	short := o
+	short.Rows, short.Tokens, short.Prompt = 1, 1, 1
+	batch.Sequences, batch.Weights = short.sequences(p)
+	for i := range o.Repeat + 1 {
+		seconds, err := t.measure(func() error {
+			_, err := s.Step(ctx, batch, nil)
+			return err
+		})
+		if err != nil {
+			return b, fmt.Errorf("train: bench: update: %w", err)
+		}
+		if x := seconds[learn.Updating]; i == 1 || i > 1 && x < b.Optimizer {
+			b.Optimizer = x
+		}
+	}
+	b.PeakBytes = memory.Peak()
+	o.log("update", "seconds", b.Optimizer)
+	return b, nil
+}
+
+// A phaseTimer measures the phases of a Stepper, each until the device is done.
+type phaseTimer struct {
+	env     *runtime.Env
+	seconds map[learn.Phase]float64
+	phase   learn.Phase
+	since   time.Time
+	err     error // the first of waiting for the device
+}
+
+// measure returns the seconds that the phases of f took.
+func (t *phaseTimer) measure(f func() error) (map[learn.Phase]float64, error) {
+	t.seconds, t.phase, t.err = make(map[learn.Phase]float64), learn.Idle, nil
+	t.enter(learn.Idle)
+	err := f()
+	t.enter(learn.Idle)
+	if err == nil {
+		err = t.err
+	}
+	return t.seconds, err
+}
+
+// enter is what the Stepper is given to call.
+func (t *phaseTimer) enter(p learn.Phase) {
+	if err := t.env.Wait(); err != nil && t.err == nil {
+		t.err = err
+	}
+	now := time.Now()
+	t.seconds[t.phase] += now.Sub(t.since).Seconds()
+	t.phase, t.since = p, now
+}

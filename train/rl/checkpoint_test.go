@@ -1,0 +1,90 @@
+package rl
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"onering/objectives"
+	"onering/sampler"
+	"onering/train/metrics"
+)
+
+// fill sets everything in v to values that differ from zero and from one another.
+func fill(v reflect.Value, n *int) {
+	*n++
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32:
+		v.SetInt(int64(*n))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(float64(*n) + 0.5)
+	case reflect.String:
+		v.SetString(fmt.Sprint("text ", *n))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), n)
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, n)
+		fill(value, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Pointer: // a trajectory's greedy one, which is only for advantages
+	default:
+		panic(v.Type().String())
+	}
+}
+
+// A checkpoint keeps every field of a round's types but those named here, which
+// nothing reads after the sampling. So a new field is either kept or named.
+func TestRoundIsKept(t *testing.T) {
+	for _, rescored := range []bool{false, true} {
+		n := 0
+		made := func(v any) { fill(reflect.ValueOf(v).Elem(), &n) }
+		was := &round{
+			rollouts: make([]rollout, 3), greedy: make([]rollout, 2), trajectories: make([]objectives.Trajectory, 3), updates: make([]update, 3), rescored: rescored,
+		}
+		made(&was.groups)
+		made(&was.flat)
+		made(&was.kept)
+		made(&was.gap)
+		made(&was.stats)
+		was.steps = []metrics.Record{metrics.Record{}.With("step", 1).With("loss", math.Pi)}
+		for i := range was.rollouts {
+			made(&was.rollouts[i])
+			made(&was.trajectories[i])
+			made(&was.updates[i])
+			x, y := &was.rollouts[i], &was.trajectories[i]
+			y.LogProb, y.Entropy = x.LogProb, x.Entropy
+			y.SampleLogProb, y.IDs = x.LogProb, x.Response
+			// The parts of the reward are only for advantages, which are computed.
+			y.Components, x.Score.Weights = nil, nil
+			if !rescored {
+				y.OldLogProb = x.LogProb
+			}
+			was.sequences = append(was.sequences, x.sequence())
+		}
+		for i := range was.greedy {
+			made(&was.greedy[i])
+			was.greedy[i].Score.Weights = nil
+		}
+		is := roundOf(was.state(), rescored)
+
+		keep := was.stats
+		was.stats = sampler.Stats{Tokens: keep.Tokens, PrefillTokens: keep.PrefillTokens, Steps: keep.Steps, Slots: keep.Slots, SlotSteps: keep.SlotSteps}
+		if !reflect.DeepEqual(was, is) {
+			t.Errorf("rescored %v: the round\n%+v\ncomes back as\n%+v", rescored, was, is)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package rl
+
+import (
+	"onering/data"
+	"onering/data/mix"
+	"onering/models/adamw"
+	"onering/models/lora"
+	"onering/objectives"
+	"onering/reward"
+	"onering/sampler"
+	"onering/tokenize"
+	"onering/train"
+	"onering/train/learn"
+)
+
+// A Config is everything that decides a training run. Its tags are the one
+// declaration of each setting (see package settings): the keys of a run file,
+// environment variables, flags of the same meaning, ranges and docs/settings.md
+// come from them. run.toml in the run folder is the resolved Config, which loads
+// to the same run. Package cmd reads and writes it.
+//
+// A round samples PromptsPerRound x SamplesPerPrompt trajectories from the
+// current policy and then takes optimizer steps of BatchSize trajectories each.
+// Lengths are in tokens, and the end-of-sequence token counts as part of a
+// response (D25).
+type Config struct {
+	Model       ModelConfig             `toml:"model" help:"Which policy is trained"`
+	LoRA        train.LoRAConfig        `toml:"lora" help:"Training an adapter in place of the model's weights"`
+	Data        DataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
+	Rollout     RolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
+	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
+	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
+	Optimizer   OptimizerConfig         `toml:"optimizer" help:"AdamW with decoupled weight decay"`
+	Train       LoopConfig              `toml:"train" help:"How long and in which portions training goes on"`
+	Eval        EvalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
+	Runtime     train.RuntimeConfig     `toml:"runtime" help:"Where the graphs run"`
+	Distributed train.DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
+	Output      train.OutputConfig      `toml:"output" help:"Where the run folder goes"`
+}
+
+// A ModelConfig says which policy is trained.
+type ModelConfig struct {
+	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
+	tokenize.TemplateSettings
+	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
+	DType     string `toml:"dtype" choice:"float32 bfloat16 float16" help:"type to compute in" note:"the master weights, the moments and the accumulated gradients are float32 with each"`
+}
+
+// A DataConfig says which problems are trained on, and in which order.
+type DataConfig struct {
+	Train mix.Files `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
+	data.Columns
+	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
+	Seed    int64  `toml:"seed" range:"[0,)" help:"seed of the order of the problems; each pass over them has its own order"`
+	Filter  string `toml:"filter" help:"keep the rows for which it holds, such as level in 3..5"`
+	// The order of the problems; see mix.Options.
+	Curriculum string `toml:"curriculum" help:"column of numbers that say how hard a problem is: easy problems come first; -pass_rate, with a minus in front, is for high numbers of easy ones. If not given, problems come in any order"`
+	Rest       int    `toml:"rest" range:"[0,1000]" note:"0 is never" help:"after so many draws in a row in which all of its responses earned the same, a problem is passed over in as many passes over its file"`
+}
+
+// A RolloutConfig says how responses are sampled.
+type RolloutConfig struct {
+	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
+	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
+	sampler.Sampling
+	MaxPromptTokens int    `toml:"max_prompt_tokens" range:"[1,16777216]" help:"most tokens of a prompt; problems with a longer one are dropped and counted"`
+	Slots           int    `toml:"slots" range:"[1,65536]" help:"sequences that are decoded at once; each holds keys and values for max_prompt_tokens + max_new_tokens tokens"`
+	Invariant       bool   `toml:"invariant" help:"make the bits of a response the same for any number of slots (on a GPU: whatever the other slots hold), as they always are in evaluations; without it slots move the last bits of a step. It takes one slot more and, for few rows of a large model, up to 40 % more time"`
+	OldLogProb      string `toml:"old_logp" choice:"rollout rescore" note:"rollout takes those that the sampler saw, rescore has the learner compute them again before the first step of a round" help:"where the old policy's log-probs come from"`
+}
+
+// A RewardConfig is the rule that grades responses, and its settings.
+type RewardConfig struct {
+	Name string `toml:"name" help:"a registered reward: onering rewards lists them"`
+	// Rule is the reward itself, whose exported fields are the remaining keys of
+	// the section: at first reward.New(Name). It is a *reward.Combined, and Name is
+	// empty, if there are several.
+	Rule reward.Reward `toml:"-"`
+}
+
+// Grader returns what grades the responses of the run, in training and in its
+// evaluations.
+func (c RewardConfig) Grader() reward.Grader { return reward.Grader{Reward: c.Rule, Name: c.Name} }
+
+// An ObjectiveConfig is the method and its settings.
+type ObjectiveConfig struct {
+	Name string `toml:"name" help:"a registered objective"`
+	// Settings is the objective itself, whose exported fields are the
+	// remaining keys of the section: at first objectives.New(Name).
+	Settings objectives.Objective `toml:"-"`
+}
+
+// An OptimizerConfig is AdamW and the schedule of its learning rate.
+type OptimizerConfig struct {
+	learn.UpdateSettings
+	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
+	Schedule string `toml:"schedule" choice:"constant linear cosine" note:"linear and cosine end at 0 with the last step of the run" help:"learning rate after the warmup"`
+	Offload  bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
+}
+
+// A LoopConfig says how long and in which portions training goes on.
+type LoopConfig struct {
+	Rounds    int `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
+	BatchSize int `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
+	Portions
+	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
+	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
+	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
+	SaveEvery   int     `toml:"save_every" range:"[0,1000000000]" note:"0 saves only the end" help:"rounds between checkpoints"`
+	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"optimizer steps between checkpoints, also inside a round"`
+	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
+	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
+	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the best checkpoints are kept beside those of keep_last: of the evaluated ones those with the highest mean pass@1 of the suites"`
+	OnNonfinite string  `toml:"on_nonfinite" choice:"stop skip" note:"stop ends the run, skip leaves the step out; both write the batch to failures/ in the run folder, for onering replay" help:"what happens at NaN or an infinity in log-probs, loss or gradients, always before the update"`
+	SkipLimit   int     `toml:"skip_limit" range:"[0,1000000000]" help:"how many steps skip may leave out in the whole run before it stops after all"`
+	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`
+}
+
+// Portions say what a step takes of a round.
+type Portions struct {
+	Shuffle string `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
+	Score   string `toml:"score" choice:"trained all" note:"trained leaves out those that can have no weight, such as a group's whose rewards are equal, if the objective allows it: figures of a step are then those of the others" help:"of which responses a step computes the log-probs"`
+}
+
+// An EvalConfig says what is evaluated during training. A Temperature of 0 is
+// greedy decoding, and MaxNewTokens of 0 stands for that of RolloutConfig.
+type EvalConfig struct {
+	Suites  []string `toml:"suites" help:"files of held-out problems"`
+	Samples int      `toml:"samples" range:"[1,65536]" help:"responses to each problem"`
+	Extract string   `toml:"extract" help:"where in a response the answer has to stand, as reward.extract says it; if not given that of the reward"`
+	sampler.Sampling
+	data.Columns
+}
+
+// Options say how the training problems are read.
+func (c DataConfig) Options() data.Options {
+	return data.Options{Columns: c.Columns, Filter: c.Filter, Limit: c.Prompts}
+}
+
+// Options say how the suites are read.
+func (c EvalConfig) Options() data.Options { return data.Options{Columns: c.Columns} }
+
+// longest is the most tokens of prompt and response that a slot has to hold.
+func (c Config) longest() int {
+	n := c.Rollout.MaxNewTokens
+	if len(c.Eval.Suites) > 0 {
+		n = max(n, c.Eval.MaxNewTokens)
+	}
+	return c.Rollout.MaxPromptTokens + n
+}
+
+// Default returns the paper's recipe (section 4 and the table of
+// hyperparameters) with the objective "pmpo" and the reward "math". Model.Path and
+// Data.Train are empty: they have no default. Objective.Settings and Reward.Rule
+// are nil if no plug-ins of these names are registered.
+func Default() Config {
+	settings, _ := objectives.New("pmpo")
+	rule, _ := reward.New("math")
+	return Config{
+		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
+		LoRA:  train.LoRAConfig{Settings: lora.Default(), BaseDType: "float32"},
+		Rollout: RolloutConfig{
+			PromptsPerRound: 128, SamplesPerPrompt: 8,
+			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
+			Slots: 32, OldLogProb: "rollout",
+		},
+		Reward:    RewardConfig{Name: "math", Rule: rule},
+		Objective: ObjectiveConfig{Name: "pmpo", Settings: settings},
+		Optimizer: OptimizerConfig{
+			UpdateSettings: learn.UpdateSettings{
+				LearningRate: 1e-6, MaxGradNorm: 1,
+				AdamW: adamw.Default(),
+			},
+			Schedule: "constant",
+		},
+		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Portions: Portions{Shuffle: "responses", Score: "trained"}, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
+		Runtime:     train.RuntimeConfig{Device: "cpu"},
+		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
+	}
+}

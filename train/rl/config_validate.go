@@ -1,0 +1,177 @@
+package rl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"onering/data"
+	"onering/data/arithmetic"
+	"onering/internal/settings"
+	"onering/objectives"
+	"onering/policy"
+	"onering/reward"
+	"onering/sampler"
+	"onering/train"
+)
+
+// Validate reports every impossible value of c, joined; each is a *settings.Error.
+// It looks at nothing outside c: whether files exist is found out by those who
+// open them.
+func (c Config) Validate() error {
+	var v validator
+
+	v.text("model.path", c.Model.Path, "name the model's folder")
+	_, err := c.Model.PromptTemplate()
+	v.add("model.", err)
+	v.ranges("model.", &c.Model)
+	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
+	v.check("model.dtype", c.Model.DType, why == "", fmt.Sprintf("with runtime.device = %q: %s", c.Runtime.Device, why))
+
+	v.check("model.reference", c.Model.Reference, c.Model.Reference == "" || objectives.NeedsReference(c.Objective.Settings),
+		"is for objectives that have a reference: opd, or kl_beta above 0")
+	v.check("model.reference", c.Model.Reference, c.Model.Reference != "" || !objectives.NeedsTeacher(c.Objective.Settings),
+		fmt.Sprintf("name the teacher: with the objective %s the policy learns from another model", c.Objective.Name))
+
+	v.ranges("lora.", &c.LoRA)
+	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
+	v.check("lora.base_dtype", c.LoRA.BaseDType, ok, remedy)
+
+	v.add("data.", c.Data.Train.Validate("train"))
+	v.ranges("data.", &c.Data)
+	if c.Data.Filter != "" {
+		var bad *data.FilterError
+		if _, err := data.ParseFilter(c.Data.Filter); errors.As(err, &bad) {
+			v.check("data.filter", c.Data.Filter, false, bad.Problem())
+		}
+	}
+	embedded := c.Data.Train.Is(arithmetic.Name)
+	for _, column := range []struct{ key, value string }{
+		{"data.prompt", c.Data.Prompt}, {"data.answer", c.Data.Answer}, {"data.id", c.Data.ID}, {"data.split", c.Data.Split}, {"data.filter", c.Data.Filter},
+		{"data.curriculum", c.Data.Curriculum},
+	} {
+		v.check(column.key, column.value, column.value == "" || !embedded, "is for a file of problems; "+arithmetic.Name+" has no columns")
+	}
+	v.check("data.curriculum", c.Data.Curriculum, c.Data.Curriculum != "-", "must name a column behind the minus")
+	v.check("data.rest", c.Data.Rest, c.Data.Rest == 0 || !embedded, "is for a file of problems; those of "+arithmetic.Name+" never come again")
+
+	v.ranges("rollout.", &c.Rollout)
+	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
+	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
+	v.ranges("optimizer.", &c.Optimizer)
+	v.ranges("train.", &c.Train)
+	v.loop(c)
+	v.eval(c.Eval)
+	v.check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
+	v.ranges("runtime.", &c.Runtime)
+	v.ranges("distributed.", &c.Distributed)
+	return errors.Join(v.errs...)
+}
+
+// maxPerRound bounds the trajectories of a round, which are held in memory. With the
+// ranges of rounds and epochs it keeps the count of optimizer steps within an int64.
+const maxPerRound = 1 << 22
+
+// loop checks what the settings of [train] must be together with others.
+func (v *validator) loop(c Config) {
+	t := c.Train
+	// In float64 the product cannot overflow.
+	perRound := float64(c.Rollout.PromptsPerRound) * float64(c.Rollout.SamplesPerPrompt)
+	v.check("rollout.samples_per_prompt", c.Rollout.SamplesPerPrompt, c.Rollout.SamplesPerPrompt != 1 || !objectives.NeedsGroup(c.Objective.Settings),
+		"must be at least 2; this objective compares the responses to one prompt (opd does not, nor do objective.advantage = \"remax\" and, without dapo's dynamic_sampling, \"reinforce++\")")
+	v.check("rollout.prompts_per_round", c.Rollout.PromptsPerRound, perRound <= maxPerRound,
+		fmt.Sprintf("times rollout.samples_per_prompt = %d is %.0f trajectories, more than the %d of a round", c.Rollout.SamplesPerPrompt, perRound, maxPerRound))
+	if t.BatchSize >= 1 && perRound >= 1 {
+		v.check("train.batch_size", t.BatchSize, math.Mod(perRound, float64(t.BatchSize)) == 0,
+			fmt.Sprintf("must divide the %.0f trajectories of a round (rollout.prompts_per_round x rollout.samples_per_prompt)", perRound))
+	}
+	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || t.KeepLast > 0,
+		"needs keep_last of at least 1; without it all checkpoints are kept")
+	v.check("train.keep_best", t.KeepBest, t.KeepBest <= 0 || len(c.Eval.Suites) > 0,
+		"needs files in eval.suites: the best are those with the highest pass@1")
+	v.check("train.eval_every", t.EvalEvery, t.EvalEvery <= 0 || len(c.Eval.Suites) > 0,
+		"needs files in eval.suites; 0 turns evaluation off")
+}
+
+// eval checks [eval], where 0 has a meaning of its own for two settings.
+func (v *validator) eval(e EvalConfig) {
+	v.check("eval.suites", e.Suites, !slices.Contains(e.Suites, ""), "must not hold an empty name")
+	v.check("eval.max_new_tokens", e.MaxNewTokens, e.MaxNewTokens >= 0, "must be at least 0; 0 is rollout.max_new_tokens")
+	v.check("eval.extract", e.Extract, e.Extract == "" || slices.Contains(reward.ExtractRules, e.Extract), "must be one of "+strings.Join(reward.ExtractRules, ", ")+"; without it that of the reward")
+	if e.Temperature == 0 {
+		v.check("eval.samples", e.Samples, e.Samples <= 1, "samples of greedy decoding are all the same: set eval.temperature above 0, or 1 sample")
+		off := sampler.Plain(1).Drawing()
+		for i, f := range e.Drawing() {
+			v.check("eval."+f.Key, f.Value.Interface(), f.Key == "temperature" || f.Value.Equal(off[i].Value),
+				fmt.Sprintf("has no effect on greedy decoding: set eval.temperature above 0, or %s = %v", f.Key, off[i].Value))
+		}
+		e.Temperature = 1
+	}
+	e.MaxNewTokens = max(1, e.MaxNewTokens) // 0 was looked at above
+	v.ranges("eval.", &e)
+}
+
+// A validator collects the errors of one Config.
+type validator struct{ errs []error }
+
+func (v *validator) check(key string, value any, ok bool, remedy string) {
+	if !ok {
+		v.errs = append(v.errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+	}
+}
+
+func (v *validator) text(key, value, remedy string) {
+	v.check(key, value, strings.TrimSpace(value) != "", remedy)
+}
+
+// add takes over the errors joined to err, with the section in front of the keys
+// of *settings.Errors.
+func (v *validator) add(prefix string, err error) {
+	v.errs = append(v.errs, settings.Under(prefix, err)...)
+}
+
+// ranges checks each setting of a section alone.
+func (v *validator) ranges(prefix string, section any) {
+	v.add(prefix, settings.Check(section))
+}
+
+// Validate reports an unknown reward, and what the reward itself says of its
+// settings: the ranges of their tags and, if it is a reward.Validator, its own
+// rules.
+func (c RewardConfig) Validate() error {
+	if c.Rule == nil {
+		return &settings.Error{Key: "reward.name", Value: c.Name, Remedy: "must be one of " + strings.Join(reward.Names(), ", ")}
+	}
+	var v validator
+	v.ranges("reward.", c.Rule)
+	if rule, ok := c.Rule.(reward.Validator); ok {
+		v.add("reward.", rule.Validate())
+	}
+	return errors.Join(v.errs...)
+}
+
+// Validate reports an unknown objective, and what the objective itself says of
+// its settings if it is an objectives.Validator. Each *objectives.SettingError
+// becomes the *settings.Error of the key in the run file.
+func (c ObjectiveConfig) Validate() error {
+	if c.Settings == nil {
+		return &settings.Error{Key: "objective.name", Value: c.Name, Remedy: "must be one of " + strings.Join(objectives.Names(), ", ")}
+	}
+	objective, ok := c.Settings.(objectives.Validator)
+	if !ok {
+		return nil
+	}
+	var errs []error
+	for _, err := range settings.Flatten(objective.Validate()) {
+		var setting *objectives.SettingError
+		if errors.As(err, &setting) {
+			errs = append(errs, &settings.Error{Key: "objective." + setting.Key, Value: setting.Value, Remedy: setting.Remedy})
+		} else {
+			errs = append(errs, fmt.Errorf("train: objective %q: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

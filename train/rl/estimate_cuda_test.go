@@ -1,0 +1,160 @@
+package rl
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"onering/models"
+	"onering/models/qwen2"
+	"onering/runtime"
+	"onering/runtime/provision"
+)
+
+// The shapes of Qwen2.5-Math.
+var (
+	math1B5 = qwen2Math(models.Sizes{Hidden: 1536, Layers: 28, Heads: 12, KVHeads: 2, HeadDim: 128, FFN: 8960, Vocab: 151936, MaxPositions: 4096}, true)
+	math7B  = qwen2Math(models.Sizes{Hidden: 3584, Layers: 28, Heads: 28, KVHeads: 4, HeadDim: 128, FFN: 18944, Vocab: 152064, MaxPositions: 4096}, false)
+)
+
+func qwen2Math(sizes models.Sizes, tied bool) models.Model {
+	shape := qwen2.New(sizes)
+	shape.Tied = tied
+	m, err := models.NewModel(shape)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// TestEstimateCUDA: the paper's recipe - 1,024 trajectories a round, 3,000
+// tokens, K = 8 - of the 1.5B model within 40 GB of a GPU, of the 7B within 141
+// GB, the latter with the moments on the host: without, there is no room beside
+// them.
+func TestEstimateCUDA(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		model        models.Model
+		parameters   int64
+		slots, micro int
+		onDevice     int64 // peaks, in GB rounded up
+		onHost       int64
+	}{
+		{"1.5B", math1B5, 1_543_714_304, 48, 4096, 39, 26},
+		{"1.5B", math1B5, 1_543_714_304, 128, 4096, 50, 38},
+		{"1.5B", math1B5, 1_543_714_304, 128, 8192, 52, 39},
+		{"7B", math7B, 7_615_616_512, 16, 4096, 147, 86},
+		{"7B", math7B, 7_615_616_512, 128, 8192, 183, 122},
+	} {
+		c := Default()
+		c.Model.DType, c.Runtime.Device = "bfloat16", "cuda"
+		c.Rollout.Slots, c.Train.MicroTokens = tt.slots, tt.micro
+		e, err := EstimateMemory(c, tt.model, Split{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := tt.parameters
+		layers := n - int64(tt.model.Vocab*tt.model.Hidden) - int64(tt.model.Hidden)
+		if tt.name == "7B" {
+			layers -= int64(tt.model.Vocab * tt.model.Hidden)
+		}
+		if e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Halves != 2*layers {
+			t.Errorf("%s of %d parameters, %d of layers: %+v", tt.name, n, layers, e)
+		}
+		prompts := min(c.Rollout.PromptsPerRound, tt.slots+1) * c.Rollout.MaxPromptTokens
+		if want := int64(tt.slots*4024+prompts+min(prompts, 8192)) * 2 * 2 * int64(28*tt.model.KVHeads*128); e.KVCache != want {
+			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.KVCache, want)
+		}
+		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
+		c.Optimizer.Offload = true
+		less, err := EstimateMemory(c, tt.model, Split{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A checkpoint is read back: the weights, then each of two moments in their place
+		// beside them; or, to be written beside training, all three and on the way there the
+		// largest tensor.
+		embedding := int64(4 * tt.model.Vocab * tt.model.Hidden)
+		if e.Saving != 8*n || less.Saving != 4*n || e.Copy != 12*n+embedding || less.Copy != e.Copy {
+			t.Errorf("%s: a checkpoint takes %d bytes of the host, offloaded %d, beside training %d and %d", tt.name, e.Saving, less.Saving, e.Copy, less.Copy)
+		}
+		if up(e.Peak) != tt.onDevice || up(less.Peak) != tt.onHost || less.Moments != 0 || less.Offloaded != 8*n {
+			t.Errorf("%s with %d slots and micro-batches of %d: %d GB, %d GB with the moments on the host, want %d and %d",
+				tt.name, tt.slots, tt.micro, up(e.Peak), up(less.Peak), tt.onDevice, tt.onHost)
+		}
+	}
+	c := Default()
+	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
+	e, err := EstimateMemory(c, math1B5, Split{})
+	if err != nil || e.Halves != 0 || e.Peak <= e.Certain() {
+		t.Errorf("in float32: %+v, %v", e, err)
+	}
+}
+
+// TestBuffersAdvice: whatever a GPU's limits, a run whose buffers are too large is refused
+// with the settings that make them fit, or where one trajectory is too long with what to
+// shorten. The sizes are those of the graphs: a cache of all slots at their longest, the
+// logits of all tokens that a micro-batch may learn from.
+func TestBuffersAdvice(t *testing.T) {
+	c := Default()
+	c.Runtime.Device, c.Model.DType = "webgpu", "float32"
+	c.Rollout.Slots, c.Rollout.TopP, c.LoRA.On = 256, 0.9, true
+	sizes := map[string]int64{}
+	for _, b := range must(Buffers(c, math1B5, Split{}))(t) {
+		sizes[strings.Fields(b.What)[1]] += b.Bytes
+	}
+	rows := int64(4096)
+	if want := 4 * 151936 * (rows + 256); sizes["logits"] != want || sizes["cache"] != 256*4024*2*128*4 || sizes["scores"] != 4*12*(1024*1024+4024*503) || sizes["gradients"] != 0 {
+		t.Errorf("sizes %v", sizes)
+	}
+	advice := regexp.MustCompile(`set ([a-z_.]+) = (\d+) or less`)
+	for _, limits := range [][2]int64{{128 << 20, 256 << 20}, {512 << 20, 512 << 20}, {1 << 30, 1 << 30}, {2<<30 - 4, 1 << 40}} {
+		w := provision.WebGPU{Adapters: func() ([]provision.Adapter, error) {
+			return []provision.Adapter{{Name: "GPU", MaxBuffer: limits[0], MaxAlloc: limits[1]}}, nil
+		}}
+		less := c
+		for turn := 0; ; turn++ {
+			err := w.CheckBuffers("webgpu:0", must(Buffers(less, math1B5, Split{}))(t)...)
+			if err == nil {
+				if turn == 0 {
+					t.Errorf("limits %v refuse nothing", limits)
+				}
+				break
+			}
+			for _, line := range strings.Split(err.Error(), "\n") {
+				switch set := advice.FindStringSubmatch(line); {
+				case set == nil && strings.Contains(line, "rollout.max_new_tokens"):
+					less.Rollout.MaxNewTokens /= 2
+				case set == nil:
+					t.Fatalf("no remedy: %s", line)
+				default:
+					n := must(strconv.Atoi(set[2]))(t)
+					at, ok := map[string]*int{"rollout.slots": &less.Rollout.Slots, "train.micro_tokens": &less.Train.MicroTokens, "rollout.max_prompt_tokens": &less.Rollout.MaxPromptTokens}[set[1]]
+					if !ok || turn > 12 {
+						t.Fatalf("turn %d: %s", turn, line)
+					}
+					*at = min(*at, n)
+				}
+			}
+		}
+		t.Log(limits, fmt.Sprint(less.Rollout.Slots, less.Train.MicroTokens, less.Rollout.MaxPromptTokens, less.Rollout.MaxNewTokens))
+		if less.Rollout.Slots < 4 || less.Rollout.MaxNewTokens < 100 {
+			t.Errorf("limits %v: the advice ends with %d slots and %d tokens", limits, less.Rollout.Slots, less.Rollout.MaxNewTokens)
+		}
+	}
+	if err := runtime.CheckBuffers("cuda", runtime.Buffer{Bytes: 1 << 60}); err != nil {
+		t.Errorf("on another device: %v", err)
+	}
+}
+
+func must[T any](x T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}

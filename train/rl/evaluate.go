@@ -1,0 +1,165 @@
+package rl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"onering/eval"
+	"onering/reward"
+	"onering/train/metrics"
+	"onering/train/saving"
+)
+
+// An Evaluation is the results of all suites at one point of a run.
+type Evaluation struct {
+	Round, Step int
+	Results     []eval.Score
+
+	answers bool // the reward looks for answers in responses
+}
+
+// record returns the evaluation as a record of metrics.jsonl.
+func (e Evaluation) record() metrics.Record {
+	r := metrics.Record{}.With("kind", "eval").With("round", e.Round).With("step", e.Step)
+	for _, x := range e.Results {
+		name := "eval/" + x.Suite
+		r = r.With(name+"/pass@1", x.Pass1.Value).With(name+"/pass@1_low", x.Pass1.Low).With(name+"/pass@1_high", x.Pass1.High)
+		for j, at := range x.PassK {
+			r = r.With(fmt.Sprintf("%s/pass@%d", name, at.K), at.Value).With(fmt.Sprintf("%s/maj@%d", name, at.K), x.MajorityK[j].Value)
+		}
+		r = r.With(name+"/response_length", x.Tokens).With(name+"/truncated_share", x.Truncated)
+		if e.answers {
+			r = r.With(name+"/no_answer_share", x.Unanswered)
+		}
+	}
+	if len(e.Results) > 1 {
+		r = r.With("eval/average/pass@1", *e.mean())
+	}
+	return r
+}
+
+// evaluationOf returns what a record of metrics.jsonl says of an evaluation: pass@1
+// of each suite.
+func evaluationOf(record map[string]any) (e Evaluation) {
+	for _, name := range slices.Sorted(maps.Keys(record)) {
+		suite, isEval := strings.CutPrefix(name, "eval/")
+		suite, isPass := strings.CutSuffix(suite, "/pass@1")
+		if value, ok := record[name].(float64); ok && isEval && isPass && suite != "average" {
+			x := eval.Score{Suite: suite}
+			x.Pass1.Value = value
+			e.Results = append(e.Results, x)
+		}
+	}
+	return e
+}
+
+// mean is the mean pass@1 of the suites, nil if there are none.
+func (e Evaluation) mean() *float64 {
+	if len(e.Results) == 0 {
+		return nil
+	}
+	mean := 0.0
+	for _, x := range e.Results {
+		mean += x.Pass1.Value / float64(len(e.Results))
+	}
+	return &mean
+}
+
+// An evaluator evaluates the suites of a run, with the decoder and the prompts of
+// its training.
+type evaluator struct {
+	config   Config
+	roller   *roller
+	suites   []eval.Suite
+	reward   reward.Reward // that of the training, with the extraction of [eval]
+	observer Observer
+	log      *slog.Logger
+}
+
+// newEvaluator opens the suites.
+func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*evaluator, error) {
+	rule, err := reward.WithExtract(c.Reward.Rule, c.Eval.Extract)
+	if err != nil {
+		return nil, fmt.Errorf("train: eval.extract: %w", err)
+	}
+	e := &evaluator{config: c, roller: r, reward: rule, observer: observer, log: log}
+	for _, name := range c.Eval.Suites {
+		s, err := eval.Open(name, "", c.Eval.Options())
+		if err != nil {
+			return nil, fmt.Errorf("train: eval.suites: %w", err)
+		}
+		e.suites = append(e.suites, s)
+	}
+	return e, nil
+}
+
+// evaluate runs the suites; without any it returns no results, and neither if the
+// reward leaves a response without a grade.
+func (e *evaluator) evaluate(ctx context.Context, at saving.Position) (Evaluation, error) {
+	out := Evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
+	for _, s := range e.suites {
+		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
+		result, err := e.suite(ctx, s, at)
+		var ungraded *eval.UngradedError
+		if errors.As(err, &ungraded) {
+			e.log.Warn("the evaluation is left out", "step", at.Step, "reason", err)
+			return Evaluation{Round: at.Round, Step: at.Step}, nil
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Results = append(out.Results, result)
+	}
+	return out, nil
+}
+
+// settings are those of the sampled responses.
+func (e *evaluator) settings() eval.Settings {
+	c, around := e.config.Eval, e.roller.prompter.Template
+	o := eval.Settings{
+		Template: around.Name, System: around.System, Args: around.Args, Stops: around.Stops,
+		Extract: reward.Extract(e.reward),
+		Samples: c.Samples, Sampling: c.OrGreedy(), Seed: eval.TrainingSeed,
+	}
+	if c.MaxNewTokens == 0 {
+		o.MaxNewTokens = e.config.Rollout.MaxNewTokens
+	}
+	return o
+}
+
+// suite evaluates one suite.
+func (e *evaluator) suite(ctx context.Context, s eval.Suite, at saving.Position) (eval.Score, error) {
+	suites := []eval.Suite{s}
+	responses, err := eval.New(eval.NewPlan(e.settings(), suites))
+	if err != nil {
+		return eval.Score{}, err
+	}
+	r := e.roller
+	var added []eval.Response
+	sampling := eval.Evaluator{
+		Decoders: r.lanes, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
+		Journal:  r.grades.At(at.Round, "evaluation of "+s.Name),
+		Progress: func(int) { e.observer.Advance(1) },
+	}
+	if r.ranks.Size() > 1 {
+		sampling.Mine = r.mine
+		sampling.Added = func(x eval.Response) {
+			x.Text, x.IDs, x.LogProb = "", nil, nil
+			added = append(added, x)
+		}
+	}
+	err = sampling.Evaluate(ctx, suites, responses)
+	if err := r.gatherResponses(err, added, responses); err != nil {
+		return eval.Score{}, err
+	}
+	report, err := responses.Report(reward.SameAnswer(e.reward))
+	if err != nil {
+		return eval.Score{}, err
+	}
+	return report.Suites[0], nil
+}

@@ -1,0 +1,153 @@
+package rl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"onering/internal/files"
+	"onering/train/metrics"
+	"onering/train/rundir"
+)
+
+var inf = math.Inf(1)
+
+// failureVersion is raised when an older file can no longer be read.
+const failureVersion = 1
+
+// maxFailure bounds the size of a file that is read.
+const maxFailure = 1 << 30
+
+// A Failure is the batch of an optimizer step that met NaN or an infinity, with
+// everything that is needed to compute the step again.
+type Failure struct {
+	Version int    `json:"version"`
+	Round   int    `json:"round"`
+	Step    int    `json:"step"` // from 1
+	Steps   int    `json:"steps"`
+	Reason  string `json:"reason"`
+	// Checkpoint holds the weights before the step, relative to the file.
+	Checkpoint  string  `json:"checkpoint"`
+	Objective   string  `json:"objective"`
+	Temperature float64 `json:"temperature"`
+	MicroTokens int     `json:"micro_tokens"`
+	// LeftOut says that trajectories that could have no weight were not computed:
+	// their log-probs are the old ones.
+	LeftOut bool `json:"left_out,omitempty"`
+	// Trajectories in the order of the batch.
+	Trajectories []FailureTrajectory `json:"trajectories"`
+}
+
+// A FailureTrajectory is a trajectory of that batch.
+type FailureTrajectory struct {
+	Rollout    int     `json:"rollout"` // its number in the round
+	Problem    string  `json:"problem"`
+	Prompt     []int32 `json:"prompt_ids"`
+	Response   []int32 `json:"response_ids"`
+	Reward     float64 `json:"reward"`
+	Advantage  float64 `json:"advantage"`
+	Truncated  bool    `json:"truncated,omitempty"`
+	Degenerate bool    `json:"degenerate,omitempty"`
+	// LogProb and Entropy were computed in the forward pass, and Weights by the
+	// objective. The other fields were the step's input.
+	LogProb    metrics.Exact `json:"logp"`
+	OldLogProb metrics.Exact `json:"old_logp"`
+	RefLogProb metrics.Exact `json:"ref_logp,omitempty"`
+	// SampleLogProb is the sampler's, if that is not OldLogProb.
+	SampleLogProb  metrics.Exact `json:"sample_logp,omitempty"`
+	TokenAdvantage metrics.Exact `json:"token_advantage,omitempty"`
+	Entropy        metrics.Exact `json:"entropy"`
+	Weights        metrics.Exact `json:"weights,omitempty"`
+}
+
+// failure collects what replaying the next step takes.
+func (t *Trainer) failure(step *failedStep) Failure {
+	c, at := t.Config, t.at
+	f := Failure{
+		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: c.steps(), Reason: step.Error(),
+		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.Step)), Objective: c.Objective.Name,
+		Temperature: c.Rollout.Temperature, MicroTokens: t.learner.stepper.State().MicroTokens,
+	}
+	f.LeftOut = step.leftOut
+	for i, j := range step.rollouts {
+		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
+		one := FailureTrajectory{
+			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
+			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
+			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,
+			TokenAdvantage: x.TokenAdvantage,
+		}
+		if t.round.rescored {
+			one.SampleLogProb = x.SampleLogProb
+		}
+		if step.weights != nil {
+			one.Weights = step.weights[i]
+		}
+		f.Trajectories = append(f.Trajectories, one)
+	}
+	return f
+}
+
+func (f Failure) write(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	return files.WriteFile(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
+}
+
+// ReadFailure reads a file of failures/ in a run folder.
+func ReadFailure(path string) (Failure, error) {
+	var f Failure
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, fmt.Errorf("train: %q: no such file; name one of failures/ in a run folder", path)
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFailure) {
+		return f, fmt.Errorf("train: %q is not the file of a failed step; name one of failures/ in a run folder", path)
+	}
+	file, err := files.Open(path)
+	if err != nil {
+		return f, fmt.Errorf("train: %w", err)
+	}
+	defer file.Close()
+	if f, err = decodeFailure(file); err != nil {
+		return f, fmt.Errorf("train: %q is not the file of a failed step: %w; name one of failures/ in a run folder", path, err)
+	}
+	return f, nil
+}
+
+func decodeFailure(r io.Reader) (f Failure, err error) {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	var kind *json.UnmarshalTypeError
+	switch err := d.Decode(&f); {
+	case errors.Is(err, io.EOF):
+		return f, errors.New("it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return f, errors.New("it ends too early")
+	case errors.As(err, &kind) && kind.Field == "":
+		return f, fmt.Errorf("it is a JSON %s", kind.Value)
+	case errors.As(err, &kind):
+		return f, fmt.Errorf("%q cannot be a JSON %s, at byte %d", kind.Field, kind.Value, kind.Offset)
+	case err != nil:
+		return f, err
+	}
+	if f.Version != failureVersion {
+		return f, fmt.Errorf("it is of version %d; this program reads version %d", f.Version, failureVersion)
+	}
+	if len(f.Trajectories) == 0 || !(f.Temperature > 0) || f.MicroTokens < 1 || f.Step < 1 {
+		return f, errors.New("it holds no batch")
+	}
+	for i, x := range f.Trajectories {
+		n := len(x.Response)
+		if len(x.Prompt) == 0 || len(x.OldLogProb) != n || len(x.RefLogProb) != 0 && len(x.RefLogProb) != n {
+			return f, fmt.Errorf("trajectory %d: its parts do not have the %d tokens of its response", i, n)
+		}
+	}
+	return f, nil
+}

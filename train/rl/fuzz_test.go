@@ -1,0 +1,38 @@
+package rl
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"onering/train/metrics"
+)
+
+// The file of a failed step lies on a disk for days. Whatever has become of it,
+// reading it ends with what was written or with an error.
+
+func FuzzFailure(f *testing.F) {
+	text, _ := json.Marshal(Failure{
+		Version: failureVersion, Round: 1, Step: 2, Steps: 3, Objective: "pmpo", Temperature: 1, MicroTokens: 64,
+		Trajectories: []FailureTrajectory{{Prompt: []int32{1}, Response: []int32{2, 3}, LogProb: metrics.Exact{-1, inf}, OldLogProb: metrics.Exact{-inf, -1}, Entropy: metrics.Exact{1, 2}}},
+	})
+	f.Add(text)
+	f.Add([]byte(`{"version":1,"trajectories":[{}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		x, err := decodeFailure(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := decodeFailure(bytes.NewReader(again))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, _ := json.Marshal(y); !bytes.Equal(last, again) {
+			t.Fatalf("%s\n%s", again, last)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package rl
+
+import (
+	"testing"
+
+	"onering/data/arithmetic"
+	"onering/policy"
+	"onering/runtime/runtimetest"
+	"onering/sampler"
+)
+
+// TestInvariant: a sequence has the same bits alone and beside others, and the
+// companion leaves nothing behind.
+func TestInvariant(t *testing.T) {
+	env := runtimetest.Test(t)
+	policy, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	prompt := policy.Tokenizer.Encode("129+955=")
+	const length = 30
+
+	// decode moves n equal sequences on by fixed tokens and returns the
+	// entropies of the first: they depend on all logits.
+	decode := func(n int) []float32 {
+		d, err := env.NewDecoder(policy.Ring, n+1, len(prompt)+length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		x := sampler.NewInvariant(d)
+		if x.Slots() != n {
+			t.Fatalf("%d slots, want %d", x.Slots(), n)
+		}
+		if err := x.SetSampling(sampler.Plain(1)); err != nil {
+			t.Fatal(err)
+		}
+		// Twice, so that the second time finds what the first left behind.
+		var entropies []float32
+		for range 2 {
+			prefix, err := x.Prefill([][]int32{prompt})
+			if err != nil {
+				t.Fatal(err)
+			}
+			prefixes, slots := make([]int, n), make([]int, n)
+			ids, next := make([]int32, n), make([]int32, n)
+			uniforms, logp, entropy := make([]float32, n), make([]float32, n), make([]float32, n)
+			for i := range n {
+				prefixes[i], slots[i], uniforms[i] = prefix[0], i, 0.5
+			}
+			entropies = entropies[:0]
+			if err := x.Start(prefixes, slots, uniforms, next, logp, entropy); err != nil {
+				t.Fatal(err)
+			}
+			for step := range length {
+				entropies = append(entropies, entropy[0])
+				for i := range ids {
+					ids[i] = int32(2 + (step*7+i)%23)
+				}
+				if err := x.Step(slots, ids, uniforms, next, logp, entropy); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, s := range slots {
+				x.Free(s)
+			}
+			x.Drop(prefix[0])
+		}
+		x.Close()
+		return entropies
+	}
+	want := decode(9)
+	for _, n := range []int{1, 2, 5} {
+		got := decode(n)
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("%d sequences: entropy %d is %v, among 9 %v", n, i, got[i], want[i])
+			}
+		}
+	}
+}

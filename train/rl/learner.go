@@ -1,0 +1,276 @@
+package rl
+
+import (
+	"context"
+	"encoding"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"onering/internal/bench/limits"
+	"onering/objectives"
+	"onering/policy"
+	"onering/runtime"
+	"onering/train"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/ranks"
+	"onering/train/rundir"
+	"onering/train/saving"
+)
+
+// A learner scores rounds and takes their optimizer steps (Algorithm 1, lines 2 to
+// 13, of which the objective does all but the update).
+type learner struct {
+	config    Config
+	env       *runtime.Env
+	policy    *policy.Policy
+	objective objectives.Objective
+	stepper   *learn.Stepper
+	reference *reference // nil unless the objective needs one
+	ranks     *ranks.Group
+	clock     *metrics.Stopwatch
+	tally     *limits.Tally // nil where the machine's limits are not known, and with several ranks
+	skipped   int           // optimizer steps left out because of NaN or infinities
+
+	beforePass func(tokens int) error // tests let memory end with it
+}
+
+// newLearner opens what takes the run's optimizer steps. It refuses weights that
+// are not finite.
+func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
+	if err := learn.CheckWeights(policy.Weights); err != nil {
+		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
+	}
+	l := &learner{config: c, env: env, policy: policy, objective: c.Objective.Settings, ranks: group, clock: clock}
+	o := c.Optimizer
+	var err error
+	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
+		Optimizer: o.AdamW,
+		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
+		Temperature: c.Rollout.Temperature, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens), objectives.WeighsApart(l.objective)),
+		EntropyGradient: objectives.WeighsEntropy(l.objective),
+		Observe:         learn.Timing(clock),
+		Log:             log,
+		Ranks:           group, Shard: c.Distributed.Shard == "optimizer",
+		BeforePass: func(tokens int) error {
+			if l.beforePass == nil {
+				return nil
+			}
+			return l.beforePass(tokens)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n := policy.Ring.Trained().Parameters(); group.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
+		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, o.AdamW, policy.Adapter != nil)}
+	}
+	if objectives.NeedsReference(l.objective) {
+		if l.reference, err = newReference(env, c, policy); err != nil {
+			l.stepper.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *learner) close() {
+	l.stepper.Close()
+	if l.reference != nil {
+		l.reference.close()
+	}
+}
+
+// score sets the old policy's log-probs of a new round: those of the sampler, or
+// with old_logp = "rescore" the learner's; and the reference policy's if the
+// objective needs them.
+func (l *learner) score(ctx context.Context, r *round) error {
+	r.rescored = l.config.Rollout.OldLogProb == "rescore"
+	if !r.rescored && l.reference == nil {
+		return nil
+	}
+	l.clock.Enter(metrics.PhaseScore)
+	defer l.clock.Enter(metrics.PhaseOther)
+	if r.rescored {
+		scores, err := l.stepper.Score(ctx, r.sequences)
+		if err != nil {
+			return err
+		}
+		for i, logp := range scores.LogProb {
+			r.trajectories[i].OldLogProb = logp
+			r.compare(i, logp)
+		}
+	}
+	if l.reference != nil {
+		scores, err := l.stepper.ScoreWith(ctx, l.reference.learner, r.sequences)
+		if err != nil {
+			return err
+		}
+		for i, logp := range scores.LogProb {
+			r.trajectories[i].RefLogProb = logp
+		}
+	}
+	return nil
+}
+
+// step takes optimizer step n, from 0, on a batch of a round's rollouts, and
+// returns its figures. If it meets NaN or an infinity it updates nothing and
+// returns a *failedStep.
+func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (metrics.Record, error) {
+	b := objectives.Batch{Trajectories: make([]objectives.Trajectory, len(rollouts)), Step: n, Steps: l.config.steps()}
+	step := learn.Batch{
+		Sequences: make([]runtime.Sequence, len(rollouts)), Live: make([]bool, len(rollouts)),
+		Number: n + 1, LearningRate: l.config.rate(n + 1),
+		Apart:    objectives.WeighsApart(l.objective),
+		LiveOnly: l.config.Train.Score == "trained" && !objectives.NeedsAll(l.objective),
+	}
+	for i, j := range rollouts {
+		b.Trajectories[i] = r.trajectories[j]
+		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
+	}
+	var stats []objectives.Stat
+	sent := l.ranks.Sent()
+	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
+		setScores(b, s)
+		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
+		return x, err
+	})
+	// Until the round's first update the weights are those that sampled, so
+	// the log-probs of sampler and learner can be compared.
+	if len(r.steps) == 0 && !r.rescored && report.Loss.LogProb != nil {
+		for i, j := range rollouts {
+			r.compare(j, report.LogProb[i]) // which is nil where a response was left out
+		}
+	}
+	var nonfinite *learn.NonfiniteError
+	if errors.As(err, &nonfinite) {
+		setScores(b, report.Scores)
+		for i, k := range nonfinite.Sequences {
+			nonfinite.Sequences[i] = rollouts[k]
+		}
+		nonfinite.Among = "trajectories of the round"
+		return nil, &failedStep{nonfinite, rollouts, b, report.Loss.LogProb, step.LiveOnly}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ob, ok := l.objective.(objectives.Observer); ok {
+		ob.Observe(b)
+	}
+	r.note(rollouts, b, report)
+	record := append(report.Record(step.LearningRate), l.learned().Volume(l.ranks, sent, report.Early)...)
+	for _, s := range stats {
+		record = record.With(s.Name, s.Value)
+	}
+	l.count(r, rollouts, step)
+	return record, nil
+}
+
+// count notes the work of a step.
+func (l *learner) count(r *round, rollouts []int, step learn.Batch) {
+	if l.tally == nil {
+		return
+	}
+	var done []limits.Sequence
+	for i, j := range rollouts {
+		if !step.LeavesOut(i) {
+			done = append(done, r.rollouts[j].work(step.Live[i]))
+		}
+	}
+	l.tally.Step(done)
+}
+
+// shares returns what share of the seconds of a round's phases the machine needs for
+// their work, none where its limits are not known.
+func (l *learner) shares(r *round, times metrics.Record) (metrics.Record, error) {
+	if l.tally == nil {
+		return nil, nil
+	}
+	prompts := make([]int, len(r.problems))
+	responses := make([]limits.Sequence, len(r.rollouts))
+	for i := range r.rollouts {
+		responses[i] = r.rollouts[i].work(true)
+		prompts[responses[i].Problem] = responses[i].Prompt
+	}
+	l.tally.Rollout(r.stats.Steps, r.stats.SlotSteps, prompts, responses)
+	peaks, err := limits.Machine(l.env)
+	if err != nil {
+		return nil, err
+	}
+	shares := l.tally.Shares(peaks, times)
+	if r.rescored || l.reference != nil { // those passes are in the same seconds
+		shares = slices.DeleteFunc(shares, func(m metrics.Metric) bool { return m.Name == "limit/"+string(metrics.PhaseScore) })
+	}
+	return shares, nil
+}
+
+// work is the rollout as limits counts it.
+func (r *rollout) work(live bool) limits.Sequence {
+	return limits.Sequence{Problem: r.Problem, Prompt: len(r.Prompt), Response: len(r.Response), Live: live}
+}
+
+// setScores puts the learner's scores into a batch. A response that was left out has no
+// weight, whatever its log-probs are: it keeps the entropies of the sampler, and the old
+// log-probs stand for its own. So they do for one that is not computed yet.
+func setScores(b objectives.Batch, s learn.Scores) {
+	for i := range b.Trajectories {
+		x := &b.Trajectories[i]
+		if s.LogProb[i] == nil {
+			x.LogProb = x.OldLogProb
+			continue
+		}
+		x.LogProb, x.Entropy = s.LogProb[i], s.Entropy[i]
+	}
+}
+
+// learned is what its steps change.
+func (l *learner) learned() saving.Learned {
+	return saving.LearnedOf(l.policy, l.env, l.stepper)
+}
+
+// saveTo sets what a checkpoint keeps of the learner, without copying weights.
+func (l *learner) saveTo(snap *rundir.Snapshot) error {
+	if err := l.learned().SaveTo(snap); err != nil {
+		return err
+	}
+	s := &snap.State
+	s.Base = l.policy.Base()
+	s.Skipped, s.Objective = l.skipped, l.config.Objective.Name
+	if m, ok := l.objective.(encoding.TextMarshaler); ok {
+		text, err := m.MarshalText()
+		if err != nil {
+			return fmt.Errorf("train: state of objective %q: %w", s.Objective, err)
+		}
+		s.ObjectiveState = string(text)
+	}
+	return nil
+}
+
+// restore reads what the checkpoint dir, with state s, keeps of the learner.
+func (l *learner) restore(s rundir.State, dir string) error {
+	if s.ObjectiveState != "" {
+		m, ok := l.objective.(encoding.TextUnmarshaler)
+		if !ok {
+			return fmt.Errorf("train: resume: %s holds a state that objective %q cannot read", dir, s.Objective)
+		}
+		if err := m.UnmarshalText([]byte(s.ObjectiveState)); err != nil {
+			return fmt.Errorf("train: resume: state of objective %q: %w", s.Objective, err)
+		}
+	}
+	l.skipped = s.Skipped
+	return l.learned().Restore(s, dir, s.Settings["train.micro_tokens"] == decisive(l.config)["train.micro_tokens"])
+}
+
+// rate is the learning rate of the run's step n, from 1.
+func (c Config) rate(n int) float64 {
+	o := c.Optimizer
+	return learn.Schedule{Peak: o.LearningRate, Warmup: o.Warmup, Steps: c.steps(), Shape: o.Schedule}.Rate(n)
+}
+
+// steps is how many optimizer steps the whole run takes.
+func (c Config) steps() int {
+	perRound := c.Rollout.PromptsPerRound * c.Rollout.SamplesPerPrompt
+	return c.Train.Rounds * c.Train.Epochs * ((perRound + c.Train.BatchSize - 1) / c.Train.BatchSize)
+}

@@ -1,0 +1,243 @@
+package rl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	goruntime "runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+
+	"onering/data/arithmetic"
+	"onering/data/mix"
+	"onering/internal/memory"
+	"onering/objectives"
+	"onering/policy"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/saving"
+)
+
+type silent struct{}
+
+func (silent) Begin(string, string, int) {}
+func (silent) Advance(int)               {}
+func (silent) Round(metrics.Record)      {}
+func (silent) Evaluated(Evaluation)      {}
+
+func tiny(dir string, rounds int) Config {
+	c := Default()
+	c.Model.Path, c.Model.Template, c.Data.Train = arithmetic.Name, "no", mix.One(arithmetic.Name)
+	c.Rollout.PromptsPerRound, c.Rollout.SamplesPerPrompt = 4, 4
+	c.Rollout.MaxNewTokens, c.Rollout.MaxPromptTokens, c.Rollout.Slots = 40, 16, 16
+	c.Optimizer.LearningRate = 1e-4
+	c.Train.Rounds, c.Train.BatchSize, c.Train.SaveEvery = rounds, 4, 50
+	c.Train.KeepLast = 1
+	c.Output.Dir = dir
+	return c
+}
+
+// Rounds do not grow the process. With ONERING_LONG set it is a thousand rounds.
+func TestMemoryIsFlat(t *testing.T) {
+	env := runtimetest.Test(t)
+	if resident() == 0 {
+		t.Skip("this system does not tell how much memory is resident")
+	}
+	rounds, warm := 120, 40
+	switch {
+	case testing.Short():
+		t.Skip("trains for some seconds")
+	case os.Getenv("ONERING_LONG") != "":
+		rounds, warm = 1000, 100
+	}
+	c := tiny(filepath.Join(t.TempDir(), "run"), rounds)
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	w := &weigher{warm: warm}
+	trainer, err := New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	if _, err := trainer.Run(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("resident after %d rounds: %s, after %d: %s; peak %s", warm, memory.Text(w.first), rounds, memory.Text(w.last), memory.Text(memory.Peak()))
+	if w.last > w.first+w.first/10+4<<20 {
+		t.Errorf("memory grew from %s to %s", memory.Text(w.first), memory.Text(w.last))
+	}
+}
+
+// resident returns the memory that this process has resident now, 0 if the system does
+// not tell.
+func resident() int64 {
+	text, _ := os.ReadFile("/proc/self/statm")
+	var size, pages int64
+	fmt.Sscan(string(text), &size, &pages)
+	return pages * int64(os.Getpagesize())
+}
+
+// A weigher takes the resident memory after rounds, garbage aside.
+type weigher struct {
+	silent
+	warm, n     int
+	first, last int64
+}
+
+func (w *weigher) Round(metrics.Record) {
+	w.n++
+	if w.n < w.warm || w.n%w.warm != 0 {
+		return
+	}
+	goruntime.GC()
+	debug.FreeOSMemory()
+	w.last = resident()
+	if w.n == w.warm {
+		w.first = w.last
+	}
+}
+
+// A step whose allocation fails is computed again with smaller micro-batches,
+// to the same record but for rounding.
+func TestAllocationFails(t *testing.T) {
+	env := runtimetest.Test(t)
+	c := tiny(filepath.Join(t.TempDir(), "run"), 1)
+	c.Train.BatchSize = 16
+	policy, err := policy.Open(env, policy.Options{Path: c.Model.Path, DType: c.Model.DType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	var log bytes.Buffer
+	trainer, err := New(context.Background(), c, env, policy, slog.New(slog.NewTextHandler(&log, nil)), silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	failures := 0
+	trainer.learner.beforePass = func(tokens int) error {
+		if tokens > 150 {
+			if failures++; failures == 1 {
+				return fmt.Errorf("runtime: the logits: %w", runtime.ErrTooLarge)
+			}
+			return errors.New("runtime: program \"layer\": run on N=300: Failed to allocate memory for requested buffer of size 1")
+		}
+		return nil
+	}
+	if _, err := trainer.Run(context.Background(), false); err != nil {
+		t.Fatal(err)
+	}
+	if failures == 0 || trainer.learner.stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
+		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.learner.stepper.State().MicroTokens, &log)
+	}
+	// Where they cannot be smaller the error is the run's.
+	trainer.learner.beforePass = func(int) error { return errors.New("bad_alloc") }
+	trainer.Config.Train.Rounds = 2
+	trainer.at = saving.Position{Round: 1, Step: trainer.at.Step, Next: saving.ToRoll}
+	if err := trainer.rounds(context.Background(), &Summary{}); err == nil || !strings.Contains(err.Error(), "bad_alloc") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The advice of an estimate makes the run fit.
+func TestEstimateAdvice(t *testing.T) {
+	c := tiny("", 1)
+	c.Rollout.Slots, c.Rollout.PromptsPerRound = 512, 256
+	model, err := policy.ReadModel(arithmetic.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := EstimateMemory(c, model, Split{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := int64(model.Layout().Size); e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Peak < e.Certain()+e.KVCache+e.Activations {
+		t.Errorf("estimate %+v", e)
+	}
+	e.Available = e.Peak
+	if err := e.Check(c, model); err != nil {
+		t.Error(err)
+	}
+	// Whatever there is between the least and the most: the settings that the error
+	// names fit, by an estimate of their own. All passes of a step are kept at once for
+	// an objective that weighs whole batches.
+	if c.Objective.Settings, err = objectives.New("m2po"); err != nil {
+		t.Fatal(err)
+	}
+	c.Rollout.Slots, c.Train.BatchSize, c.Train.MicroTokens, c.Rollout.MaxNewTokens = 128, 1024, 2880, 400
+	model = math1B5
+	if e, err = EstimateMemory(c, model, Split{}); err != nil {
+		t.Fatal(err)
+	}
+	half := c
+	half.Train.MicroTokens /= 2
+	if h, err := EstimateMemory(half, model, Split{}); err != nil || h.Peak <= e.Peak {
+		t.Fatalf("the test wants a size where smaller micro-batches take more: %d, %d, %v", h.Peak, e.Peak, err)
+	}
+	least := e.Peak // of all settings that the advice may name
+	for n := c.Rollout.MaxNewTokens; n > 0; n /= 2 {
+		for slots := c.Rollout.Slots; slots > 0; slots /= 2 {
+			for micro := c.Train.MicroTokens; micro >= learn.SmallestMicroBatch; micro /= 2 {
+				less := c
+				less.Rollout.MaxNewTokens, less.Rollout.Slots, less.Train.MicroTokens = n, slots, micro
+				x, err := EstimateMemory(less, model, Split{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				least = min(least, x.Peak)
+			}
+		}
+	}
+	const parts = 8
+	for i := range parts {
+		e.Available = e.Certain() + (e.Peak-e.Certain())*int64(i)/parts
+		err := e.Check(c, model)
+		if err == nil || e.Refuse(c, model) != nil {
+			t.Fatalf("error %v", err)
+		}
+		less := c
+		found := regexp.MustCompile(`(slots|micro_tokens|max_new_tokens) = (\d+)`).FindAllStringSubmatch(err.Error(), -1)
+		for _, m := range found {
+			n, _ := strconv.Atoi(m[2])
+			*map[string]*int{"slots": &less.Rollout.Slots, "micro_tokens": &less.Train.MicroTokens, "max_new_tokens": &less.Rollout.MaxNewTokens}[m[1]] = n
+		}
+		if got, _ := EstimateMemory(less, model, Split{}); found != nil && got.Peak > e.Available {
+			t.Errorf("%v: with that it is %s", err, memory.Text(got.Peak))
+		}
+		if fits := least <= e.Available; fits != (found != nil) {
+			t.Errorf("part %d of %d: that some settings fit is %t: %v", i, parts, fits, err)
+		}
+	}
+	e.Available = e.Weights
+	if err := e.Refuse(c, model); err == nil || !strings.Contains(err.Error(), "smaller model") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func ExampleMemoryEstimate_Lines() {
+	for _, line := range (MemoryEstimate{Weights: 3e9, Gradients: 3e9, Moments: 6e9, KVCache: 2e8, Activations: 5e8, Other: 12e7, Peak: 12.82e9, Copy: 9e9, Lengths: Lengths{1024, 3000}}).Lines() {
+		fmt.Println(line[0]+":", line[1])
+	}
+	// Output:
+	// weights: 3.00 GB
+	// gradients: 3.00 GB
+	// moments: 6.00 GB
+	// KV cache: 200.0 MB
+	// activations: 500.0 MB
+	// other: 120.0 MB
+	// peak: 12.82 GB
+	// checkpoint copy: 9.00 GB more, where there is room
+	// assumed: every prompt of 1024 tokens and every response of 3000; shorter ones take less
+}

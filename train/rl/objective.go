@@ -1,0 +1,95 @@
+package rl
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+
+	"onering/objectives"
+	"onering/train/learn"
+)
+
+// weigh asks an objective for the loss and the derivatives of a batch, and for
+// figures about them where they are finite: those of the responses that have scores s.
+// An objective is a plug-in: its panic is an error that names it.
+func weigh(o objectives.Objective, name string, b objectives.Batch, s learn.Scores) (x learn.Loss, stats []objectives.Stat, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("objective %q panics: %v\n%s", name, p, debug.Stack())
+		}
+	}()
+	zeros := func() [][]float64 {
+		z := make([][]float64, len(b.Trajectories))
+		for i := range z {
+			z[i] = make([]float64, len(b.Trajectories[i].LogProb))
+		}
+		return z
+	}
+	before := fingerprint(b)
+	defer func() {
+		if err == nil && fingerprint(b) != before {
+			err = fmt.Errorf("objective %q changes its batch: Loss and Weights may only read it (objectivetest says where)", name)
+		}
+	}()
+	x.LogProb = zeros()
+	x.Value = objectives.Loss(o, b, b)
+	objectives.Weights(o, b, x.LogProb)
+	if e, ok := o.(objectives.EntropyWeigher); ok && e.WeighsEntropy() {
+		x.Entropy = zeros()
+		e.EntropyWeights(b, x.Entropy)
+	}
+	if x.Check() != nil {
+		return x, nil, nil // the Stepper reports it
+	}
+	var diagnostics []objectives.Diagnostics
+	if d, ok := o.(objectives.Diagnoser); ok {
+		diagnostics = d.Diagnose(b)
+	}
+	of, w, diagnostics := scored(b, x.LogProb, diagnostics, s)
+	return x, append(objectives.Summarize(of, w, diagnostics), objectives.MaskStats(o, b)...), nil
+}
+
+// scored returns the part of a batch, of its weights and of its diagnostics, of which
+// there may be none, that has scores.
+func scored(b objectives.Batch, w [][]float64, d []objectives.Diagnostics, s learn.Scores) (objectives.Batch, [][]float64, []objectives.Diagnostics) {
+	part := objectives.Batch{Step: b.Step, Steps: b.Steps}
+	var weights [][]float64
+	var diagnostics []objectives.Diagnostics
+	for i, logp := range s.LogProb {
+		if logp == nil {
+			continue
+		}
+		part.Trajectories, weights = append(part.Trajectories, b.Trajectories[i]), append(weights, w[i])
+		if d != nil {
+			diagnostics = append(diagnostics, d[i])
+		}
+	}
+	return part, weights, diagnostics
+}
+
+// fingerprint is a hash over every number of a batch, to find out that one changed.
+func fingerprint(b objectives.Batch) uint64 {
+	const prime = 1099511628211 // FNV's
+	h := uint64(14695981039346656037)
+	add := func(x uint64) { h = (h ^ x ^ x>>32) * prime }
+	floats := func(list []float64) {
+		add(uint64(len(list)))
+		for _, x := range list {
+			add(math.Float64bits(x))
+		}
+	}
+	for i := range b.Trajectories {
+		x := &b.Trajectories[i]
+		floats([]float64{x.Reward, x.Advantage})
+		for _, list := range [][]float64{x.LogProb, x.OldLogProb, x.RefLogProb, x.Entropy, x.TokenAdvantage, x.SampleLogProb} {
+			floats(list)
+		}
+		for _, flag := range []bool{x.Truncated, x.Degenerate} {
+			if flag {
+				add(1)
+			}
+			add(2)
+		}
+	}
+	return h
+}

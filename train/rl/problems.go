@@ -1,0 +1,158 @@
+package rl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"onering/data"
+	"onering/data/mix"
+	"onering/train/metrics"
+)
+
+// openTraining opens the training problems. Rows without a problem or an answer are
+// left out; the log names the first of them and says how many there were. So are
+// problems whose prompt is too long.
+func openTraining(c Config, p *data.Prompter, log *slog.Logger) (*mix.Order, error) {
+	order := mix.Options{
+		Seed: c.Data.Seed, PerRound: c.Rollout.PromptsPerRound, Rounds: c.Train.Rounds,
+		Curriculum: c.Data.Curriculum, Rest: c.Data.Rest,
+	}
+	if strings.HasPrefix(c.Data.Train[0].Path, "builtin:") {
+		problems, _, err := data.OpenProblems(c.Data.Train[0].Path, data.Options{}, false)
+		if err != nil {
+			return nil, fmt.Errorf("train: data.train: %w", err)
+		}
+		return mix.Endless(problems, order), nil
+	}
+	var parts []mix.Part
+	for _, file := range c.Data.Train.Named() {
+		problems, err := openFile(file, c.Data.Options(), log)
+		if err != nil {
+			return nil, err
+		}
+		if len(c.Data.Train) > 1 {
+			mix.Mark(file.Name, problems)
+		}
+		parts = append(parts, mix.Part{File: file, Problems: problems})
+	}
+	if err := dropLong(c, parts, p, log); err != nil {
+		return nil, err
+	}
+	problems, err := mix.New(parts, order)
+	if err != nil {
+		return nil, fmt.Errorf("train: data.train: %w", err)
+	}
+	return problems, nil
+}
+
+// openFile opens one of the files of training problems; o says how all are read.
+func openFile(file mix.File, o data.Options, log *slog.Logger) (data.List, error) {
+	const named = 5
+	o = file.Options(o)
+	bad := 0
+	o.OnBad = func(err error) {
+		if bad++; bad <= named {
+			log.Warn("a row is left out", "why", err)
+		}
+	}
+	problems, report, err := data.Load(file.Path, o)
+	if err != nil {
+		if strings.Contains(file.Path, ",") && len(report.Files) == 0 {
+			err = fmt.Errorf(`%w; several files are a list: ["a.jsonl", "b.jsonl"]`, err)
+		}
+		return nil, fmt.Errorf("train: data.train: %w", err)
+	}
+	level := slog.LevelInfo
+	if bad > 0 {
+		level = slog.LevelWarn
+	}
+	log.Log(context.Background(), level, "training problems: "+report.String(),
+		"path", file.Path, "files", len(report.Files), "problem", report.Prompt, "answer", report.Answer, "id", report.ID)
+	if len(report.LeftOut) > 0 {
+		log.Warn("columns of the training problems take too much memory and are left out; rewards cannot read them", "path", file.Path, "columns", strings.Join(report.LeftOut, ", "))
+	}
+	if 2*bad > report.Rows+bad {
+		return nil, fmt.Errorf("train: data.train: %d of the %d rows of %s have no problem or no answer in the columns %q and %q: name the columns with data.prompt and data.answer, or choose the rows with data.filter", bad, report.Rows+bad, file.Path, report.Prompt, report.Answer)
+	}
+	return problems, nil
+}
+
+// dropLong leaves out problems whose prompt has more than rollout.max_prompt_tokens
+// tokens.
+func dropLong(c Config, parts []mix.Part, p *data.Prompter, log *slog.Logger) error {
+	most, longest, dropped, left := c.Rollout.MaxPromptTokens, 0, 0, 0
+	for i := range parts {
+		problems := parts[i].Problems
+		kept := problems[:0]
+		for _, q := range problems {
+			_, prompt, err := p.Prompt(q)
+			if err != nil {
+				return err
+			}
+			longest = max(longest, len(prompt))
+			if len(prompt) <= most {
+				kept = append(kept, q)
+			}
+		}
+		if n := len(problems) - len(kept); 2*n > len(problems) {
+			return fmt.Errorf("train: %d of the %d prompts of %s are longer than rollout.max_prompt_tokens = %d: raise it, at most to the longest's %d tokens, or choose the problems with data.filter", n, len(problems), parts[i].File.Path, most, longest)
+		}
+		dropped, left = dropped+len(problems)-len(kept), left+len(kept)
+		parts[i].Problems = kept
+	}
+	if dropped > 0 {
+		log.Warn("problems with a longer prompt than max_prompt_tokens are left out", "dropped", dropped, "kept", left, "longest", longest)
+	}
+	return nil
+}
+
+// measures says of each problem of the round whether its responses earned the same.
+func (r *round) measures() []mix.Measure {
+	out := make([]mix.Measure, len(r.problems))
+	k := len(r.rollouts) / len(r.problems)
+	for i := range out {
+		graded, _ := r.graded(i*k, (i+1)*k)
+		if len(graded) < 2 {
+			continue
+		}
+		out[i] = mix.Flat
+		for _, j := range graded {
+			if r.rollouts[j].Score.Value != r.rollouts[graded[0]].Score.Value {
+				out[i] = mix.Taught
+			}
+		}
+	}
+	return out
+}
+
+// sources returns the share of the problems and the mean reward of each file where
+// there are several, and how many problems rest where they may.
+func (r *round) sources(c DataConfig, order *mix.Order) (record metrics.Record) {
+	if c.Rest > 0 {
+		record = record.With("data/resting", float64(order.Resting())/float64(order.Len()))
+	}
+	if len(c.Train) < 2 {
+		return record
+	}
+	drawn, rewards := map[string]float64{}, map[string][]float64{}
+	for _, q := range r.problems {
+		drawn[q.Source]++
+	}
+	for i := range r.rollouts {
+		if x := &r.rollouts[i]; !x.Score.Skip {
+			from := r.problems[x.Problem].Source
+			rewards[from] = append(rewards[from], x.Score.Value)
+		}
+	}
+	for _, file := range c.Train.Named() {
+		name := "data/source/" + file.Name
+		record = record.With(name+"/share", drawn[file.Name]/float64(len(r.problems)))
+		if len(rewards[file.Name]) > 0 {
+			mean, _ := metrics.Moments(rewards[file.Name])
+			record = record.With(name+"/reward", mean)
+		}
+	}
+	return record
+}

@@ -1,0 +1,159 @@
+package rl
+
+import (
+	"errors"
+	"fmt"
+
+	"onering/eval"
+	"onering/internal/settings"
+	"onering/reward"
+	"onering/sampler"
+	"onering/train/ranks"
+	"onering/train/saving"
+)
+
+// Of several ranks each samples and grades the responses to its share of the problems,
+// and gets those of the others: from then on all have the same round, and compute the
+// same advantages and batches. The Stepper deals each batch to them again.
+
+// mine says whether a problem, by its number, is this rank's to sample. Neighbours, which
+// may be equally hard, go to different ranks.
+func (r *roller) mine(problem int) bool {
+	return problem%r.ranks.Size() == r.ranks.Rank()%r.ranks.Size()
+}
+
+// count is how many of n problems are this rank's.
+func (r *roller) count(n int) (own int) {
+	for i := range n {
+		if r.mine(i) {
+			own++
+		}
+	}
+	return own
+}
+
+// sampled is what a rank has sampled of a round.
+type sampled struct {
+	Rollouts []graded // in order
+	Stats    sampler.Stats
+}
+
+// graded is what another rank does not know of a rollout.
+type graded struct {
+	Response         []int32
+	LogProb, Entropy []float64
+	Text             string
+	Score            reward.Score
+	Truncated        bool
+}
+
+// gather completes a round, of which each rank has sampled its share.
+func (r *roller) gather(rollouts []rollout, stats *sampler.Stats) error {
+	if r.ranks.Size() == 1 {
+		return nil
+	}
+	own := sampled{Stats: *stats}
+	for _, x := range rollouts {
+		if r.mine(x.Problem) {
+			own.Rollouts = append(own.Rollouts, graded{x.Response, x.LogProb, x.Entropy, x.Text, x.Score, x.Truncated})
+		}
+	}
+	all, err := ranks.GatherAll(r.ranks, own)
+	if err != nil {
+		return err
+	}
+	for i := range rollouts {
+		x, from := &rollouts[i], rollouts[i].Problem%len(all)
+		if len(all[from].Rollouts) == 0 {
+			return fmt.Errorf("train: rank %d has sampled too few responses", from)
+		}
+		y := all[from].Rollouts[0]
+		all[from].Rollouts = all[from].Rollouts[1:]
+		x.Response, x.LogProb, x.Entropy, x.Text, x.Score, x.Truncated = y.Response, y.LogProb, y.Entropy, y.Text, y.Score, y.Truncated
+	}
+	*stats = sampler.Stats{}
+	for _, x := range all {
+		stats.Add(x.Stats)
+	}
+	return nil
+}
+
+// evaluated is what a rank has sampled of an evaluation.
+type evaluated struct {
+	Responses []eval.Response
+	Ungraded  *eval.UngradedError
+}
+
+// gatherResponses gives all ranks the responses that each has added in an evaluation that
+// ended with an error, or with nil.
+func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Responses) error {
+	if r.ranks.Size() == 1 {
+		return err
+	}
+	own := evaluated{Responses: added}
+	if errors.As(err, &own.Ungraded) {
+		err = nil
+	}
+	if err := r.ranks.AgreeOn(errors.Join(err, r.grades.Exchange())); err != nil {
+		return err
+	}
+	all, err := ranks.GatherAll(r.ranks, own)
+	if err != nil {
+		return err
+	}
+	var ungraded *eval.UngradedError
+	for rank, x := range all {
+		if x.Ungraded != nil && ungraded == nil {
+			ungraded = x.Ungraded
+		} else if x.Ungraded != nil {
+			ungraded.Count += x.Ungraded.Count
+		}
+		if rank == r.ranks.Rank() {
+			continue
+		}
+		for _, response := range x.Responses {
+			if err := to.Add(response); err != nil {
+				return err
+			}
+		}
+	}
+	if ungraded != nil {
+		return ungraded
+	}
+	return nil
+}
+
+// checkSame ends the run unless all ranks have the same program, settings, problems and
+// weights.
+func (t *Trainer) checkSame() error {
+	group := t.learner.ranks
+	if group.Size() == 1 {
+		return nil
+	}
+	c := t.Config
+	values := decisive(c)
+	for section, pointer := range map[string]any{"train": &c.Train, "eval": &c.Eval, "distributed": &c.Distributed, "optimizer": &c.Optimizer} {
+		for _, f := range settings.Fields(pointer) {
+			values[section+"."+f.Key] = fmt.Sprint(f.Value)
+		}
+	}
+	err := saving.CheckSame(group, saving.Configuration(values), saving.Trait{Thing: "version of ONNX Runtime", Text: t.learner.env.Version()},
+		saving.Trait{Thing: "set of problems", Text: t.roller.digest}, saving.Trait{Thing: "model", Text: t.learner.policy.Fingerprint()})
+	if err != nil {
+		return err
+	}
+	trained := t.learner.policy.Ring.Trained()
+	t.log.Info("ranks train together", "ranks", group.Size(), "shard", c.Distributed.Shard,
+		"bytes_sent_per_step", t.learner.learned().Predicted(group), "parameters", trained.Parameters())
+	return nil
+}
+
+// checkWeights ends the run unless all ranks have the same weights, where
+// distributed.check_every says that it is time to look.
+func (t *Trainer) checkWeights() error {
+	l, every := t.learner, t.Config.Distributed.CheckEvery
+	if l.ranks.Size() == 1 || every == 0 || t.at.Step%every != 0 {
+		return nil
+	}
+	return l.learned().CheckWeights(l.ranks, t.at.Step)
+}

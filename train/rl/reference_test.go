@@ -1,0 +1,108 @@
+package rl
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/data/arithmetic"
+	"onering/models"
+	"onering/policy"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
+)
+
+// noisyCopy writes the embedded model with noise on its weights.
+func noisyCopy(t *testing.T, size float64) (dir string) {
+	t.Helper()
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: arithmetic.Name, DType: "float32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	r := rand.New(rand.NewPCG(4, 2))
+	for i := range p.Weights.Data {
+		p.Weights.Data[i] *= float32(1 + size*r.NormFloat64())
+	}
+	dir = filepath.Join(t.TempDir(), "model")
+	if err := p.Model.Save(dir, p.Weights, models.SaveOptions{DType: models.F32, Tokenizer: p.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestReference: the reference is the model of model.reference, or else the policy.
+func TestReference(t *testing.T) {
+	env := runtimetest.Test(t)
+	other := noisyCopy(t, 0.05)
+	trained, err := policy.Open(env, policy.Options{Path: arithmetic.Name, DType: "float32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Close()
+	c := tiny("", 1)
+	logProbs := func(l *runtime.Learner) []float32 {
+		t.Helper()
+		p, err := l.Forward([]runtime.Sequence{{Tokens: []int32{3, 4, 11, 12, 11, 7, 7, 14, 16, 17, 18}, Prompt: 4}}, 0.9, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+		return slices.Clone(p.LogProb[0])
+	}
+	scored := func(dir string) []float32 {
+		t.Helper()
+		p, err := policy.Open(env, policy.Options{Path: dir, DType: "float32"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return logProbs(l)
+	}
+	own, others := scored(arithmetic.Name), scored(other)
+	if slices.Equal(own, others) {
+		t.Fatal("both models have the same log-probs")
+	}
+	for dir, want := range map[string][]float32{"": own, other: others} {
+		c.Model.Reference = dir
+		r, err := newReference(env, c, trained)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := logProbs(r.learner); !slices.Equal(got, want) {
+			t.Errorf("reference %q: log-probs %v, want %v", dir, got, want)
+		}
+		r.close()
+	}
+	refused := func(what string) {
+		t.Helper()
+		if r, err := newReference(env, c, trained); err == nil {
+			r.close()
+			t.Errorf("a reference with %s is taken", what)
+		} else if !strings.Contains(err.Error(), "model.reference") || !strings.Contains(err.Error(), what) {
+			t.Errorf("error %v, want one of model.reference and %s", err, what)
+		}
+	}
+	c.Model.Reference = other
+	c.Rollout.MaxNewTokens = 100
+	refused("max_position_embeddings is 64")
+	c.Rollout.MaxNewTokens = 40
+	path := filepath.Join(other, "tokenizer.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.NewReplacer(`"7": 9`, `"7": 10`, `"8": 10`, `"8": 9`).Replace(string(text)))
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	refused(`token 9 is "8", that of the policy "7"`)
+}

@@ -1,0 +1,181 @@
+package rl
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"onering/models/adamw"
+	"onering/objectives"
+	"onering/policy"
+	"onering/runtime"
+	"onering/train"
+	"onering/train/learn"
+	"onering/train/metrics"
+)
+
+// A Replay is the result of computing the step of a Failure again, without the
+// update.
+type Replay struct {
+	Round  int    `json:"round"`
+	Step   int    `json:"step"`
+	Reason string `json:"reason"` // of the failure
+	// Found is what was not finite this time, the first cause first; empty if
+	// everything was finite.
+	Found        []string           `json:"found,omitempty"`
+	Loss         metrics.Exact      `json:"loss"`      // one number
+	GradNorm     metrics.Exact      `json:"grad_norm"` // one number; none if the step ended before its gradients
+	Trajectories []ReplayTrajectory `json:"trajectories"`
+	// SameBits says that the forward pass gave the log-probs of the failure.
+	SameBits bool `json:"same_bits"`
+}
+
+// A ReplayTrajectory is what replaying found of one trajectory of the batch.
+type ReplayTrajectory struct {
+	Rollout   int     `json:"rollout"`
+	Tokens    int     `json:"tokens"`
+	Advantage float64 `json:"advantage"`
+	// Nonfinite counts its log-probs, entropies and weights that are not finite.
+	Nonfinite int           `json:"nonfinite"`
+	LogProb   metrics.Exact `json:"logp_min_max"`
+	Weight    metrics.Exact `json:"weight_min_max,omitempty"`
+	// Gradient is the first tensor whose gradient from this trajectory alone is
+	// not finite; empty if none is. It is looked for only where the gradient of
+	// the whole batch is not finite.
+	Gradient string `json:"gradient,omitempty"`
+}
+
+// Replay computes the step of a failure again on a policy that has the weights
+// before it. The objective has the settings of the run and, where it keeps one,
+// its state before the step.
+func (f Failure) Replay(ctx context.Context, env *runtime.Env, policy *policy.Policy, o objectives.Objective) (Replay, error) {
+	out := Replay{Round: f.Round, Step: f.Step, Reason: f.Reason}
+	stepper, err := learn.New(env, policy.Ring, learn.Options{
+		// The norm of the gradients is the optimizer's to compute.
+		Optimizer:   adamw.Default(),
+		Temperature: f.Temperature, Passes: train.PassesOf(policy, env, f.MicroTokens, 0, objectives.WeighsApart(o)),
+		EntropyGradient: objectives.WeighsEntropy(o),
+	})
+	if err != nil {
+		return out, err
+	}
+	defer stepper.Close()
+	if err := stepper.CheckWeights(); err != nil {
+		out.Found = append(out.Found, err.Error())
+	}
+	b, step := f.batch(o)
+	report, err := stepper.Gradients(ctx, step, func(s learn.Scores) (learn.Loss, error) {
+		setScores(b, s)
+		x, _, err := weigh(o, f.Objective, b, s)
+		return x, err
+	})
+	var found *learn.NonfiniteError
+	if err != nil && !errors.As(err, &found) {
+		return out, err
+	}
+	out.Trajectories, out.SameBits = f.compare(report)
+	if report.Loss.LogProb != nil {
+		out.Loss = metrics.Exact{report.Loss.Value}
+	}
+	if found == nil {
+		out.GradNorm = metrics.Exact{report.GradNorm}
+		return out, nil
+	}
+	inGradient := report.Loss.LogProb != nil && report.Loss.Check() == nil
+	for i, k := range found.Sequences {
+		found.Sequences[i] = f.Trajectories[k].Rollout
+	}
+	found.Among = "trajectories of the round"
+	out.Found = append(out.Found, found.Error())
+	if !inGradient {
+		return out, nil
+	}
+	for i := range step.Sequences {
+		if out.Trajectories[i].Gradient, err = gradientOf(ctx, stepper, step.Sequences[i:i+1], report.Loss, i); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// batch is the failure's batch as the objective and as the Stepper take it.
+func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
+	b, step := objectives.Batch{Step: f.Step - 1, Steps: f.Steps}, learn.Batch{Number: f.Step, LiveOnly: f.LeftOut, Apart: objectives.WeighsApart(o)}
+	for _, x := range f.Trajectories {
+		b.Trajectories = append(b.Trajectories, objectives.Trajectory{
+			Reward: x.Reward, Advantage: x.Advantage, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb,
+			SampleLogProb: x.SampleLogProb, TokenAdvantage: x.TokenAdvantage, IDs: x.Response,
+			Truncated: x.Truncated, Degenerate: x.Degenerate,
+		})
+		r := rollout{Prompt: x.Prompt, Response: x.Response}
+		step.Sequences = append(step.Sequences, r.sequence())
+	}
+	for _, x := range b.Trajectories {
+		step.Live = append(step.Live, objectives.Live(o, x))
+	}
+	return b, step
+}
+
+// compare puts the trajectories of a report into figures, and says whether their
+// log-probs have the bits of the failure's.
+func (f Failure) compare(r learn.Report) (out []ReplayTrajectory, same bool) {
+	same = true
+	for i, x := range f.Trajectories {
+		logp := r.LogProb[i]
+		y := ReplayTrajectory{Rollout: x.Rollout, Tokens: len(logp), Advantage: x.Advantage, LogProb: extremes(logp)}
+		y.Nonfinite = countNonfinite(logp) + countNonfinite(r.Entropy[i])
+		if r.Loss.LogProb != nil {
+			y.Weight = extremes(r.Loss.LogProb[i])
+			y.Nonfinite += countNonfinite(r.Loss.LogProb[i])
+		}
+		out = append(out, y)
+		for pos, v := range x.LogProb {
+			if logp == nil { // it was left out
+				break
+			}
+			if pos >= len(logp) || math.Float64bits(v) != math.Float64bits(logp[pos]) && !(math.IsNaN(v) && math.IsNaN(logp[pos])) {
+				same = false
+			}
+		}
+	}
+	return out, same
+}
+
+// gradientOf names the first tensor whose gradient from one trajectory, number i
+// of the batch, is not finite; "" if none is.
+func gradientOf(ctx context.Context, s *learn.Stepper, one []runtime.Sequence, x learn.Loss, i int) (string, error) {
+	if len(x.LogProb[i]) == 0 {
+		return "", nil
+	}
+	b := learn.Batch{Sequences: one, Weights: x.LogProb[i : i+1]}
+	if x.Entropy != nil {
+		b.EntropyWeights = x.Entropy[i : i+1]
+	}
+	_, err := s.Gradients(ctx, b, nil)
+	var found *learn.NonfiniteError
+	if errors.As(err, &found) {
+		return found.Tensor, nil
+	}
+	return "", err
+}
+
+func countNonfinite(x []float64) (n int) {
+	for _, v := range x {
+		if learn.Nonfinite(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// extremes are the smallest and the largest of x, or NaN twice if x has any.
+func extremes(x []float64) metrics.Exact {
+	if len(x) == 0 {
+		return nil
+	}
+	low, high := x[0], x[0]
+	for _, v := range x {
+		low, high = min(low, v), max(high, v)
+	}
+	return metrics.Exact{low, high}
+}

@@ -1,0 +1,226 @@
+package rl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+
+	"onering/data"
+	"onering/data/mix"
+	"onering/objectives"
+	"onering/policy"
+	"onering/reward"
+	"onering/runtime"
+	"onering/sampler"
+	"onering/train/grades"
+	"onering/train/ranks"
+)
+
+// A roller makes rounds: it samples responses to the next problems, has them
+// graded, computes advantages and cuts the rollouts into batches (Algorithm 1,
+// line 1).
+type roller struct {
+	config    Config
+	ranks     *ranks.Group
+	policy    *policy.Policy
+	prompter  *data.Prompter
+	problems  *mix.Order
+	digest    string // of the problems
+	reward    reward.Reward
+	objective objectives.Objective
+	decoders  []*runtime.Decoder
+	lanes     sampler.Lanes // of the decoders
+	grades    *grades.Book  // opened by Trainer.Run; nil if there is nothing to remember
+}
+
+// newRoller opens the training problems and the decoder. maxTokens is the most tokens of
+// prompt and response that a slot has to hold.
+func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Policy, maxTokens int, log *slog.Logger) (*roller, error) {
+	template, err := c.Model.PromptTemplate()
+	if err != nil {
+		return nil, err
+	}
+	prompter, err := policy.Prompter(template)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := openTraining(c, prompter, log)
+	if err != nil {
+		return nil, err
+	}
+	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
+	slots := min(c.Rollout.Slots, share*c.sampled())
+	each := make([]int, max(1, min(runtime.Lanes(env, policy.Ring, slots), share)))
+	for i := range each {
+		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
+		if c.Rollout.Invariant {
+			each[i]++ // see sampler.Invariant
+		}
+	}
+	decoders, err := runtime.NewDecoders(env, policy.Ring, each, policy.MaxTokens(maxTokens))
+	if err != nil {
+		return nil, err
+	}
+	lanes := sampler.Lanes{AtOnce: env.Threads(), Rest: func() (func(), error) { return runtime.Rest(env) }}
+	for _, d := range decoders {
+		lanes.Decoders = append(lanes.Decoders, d)
+	}
+	return &roller{
+		config: c, ranks: group, policy: policy, prompter: prompter, problems: problems, digest: problems.Digest(),
+		reward: c.Reward.Rule, objective: c.Objective.Settings, decoders: decoders, lanes: lanes,
+	}, nil
+}
+
+func (r *roller) close() {
+	for _, d := range r.decoders {
+		d.Close()
+	}
+	r.grades.Close()
+}
+
+// Release gives the memory of the decoders back.
+func (r *roller) Release() {
+	for _, d := range r.decoders {
+		d.Release()
+	}
+}
+
+// problemsOf returns the problems of round n, from 0.
+func (r *roller) problemsOf(n int) []data.Problem {
+	return r.problems.Round(n)
+}
+
+// roll makes round n, from 0. progress is told of each response that is graded, and
+// explain adds to an error of sampling what is known of its cause.
+func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(error) error) (*round, error) {
+	c := r.config.Rollout
+	problems := r.problemsOf(n)
+	lanes := r.lanes
+	if c.Invariant {
+		invariant, done := lanes.Invariant()
+		defer done()
+		lanes = invariant
+	}
+	rollouts, stats, err := r.sample(ctx, lanes, problems, n, progress)
+	if err != nil {
+		err = explain(err)
+	}
+	// What the other ranks have graded is written also if the round ends here.
+	if err := r.ranks.AgreeOn(errors.Join(err, r.grades.Exchange())); err != nil {
+		return nil, err
+	}
+	if err := r.gather(rollouts, &stats); err != nil {
+		return nil, err
+	}
+	made := newRound(problems, rollouts, r.config, r.objective)
+	if err := made.checkGraded(r.objective); err != nil {
+		return nil, err
+	}
+	made.stats, made.batches = stats, r.batches(n, made.kept)
+	return made, nil
+}
+
+// sampled is how many responses to each problem are sampled: K, and a greedy one if the
+// objective compares with it.
+func (c Config) sampled() int {
+	if objectives.NeedsGreedy(c.Objective.Settings) {
+		return c.Rollout.SamplesPerPrompt + 1
+	}
+	return c.Rollout.SamplesPerPrompt
+}
+
+// sample samples responses to each of this rank's problems of round n, and has those to
+// a problem graded together. The rollouts are in the order of the problems, then of the
+// samples, whatever the schedule; those of other ranks have no response. Greedy ones
+// come last, one for each problem.
+func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []data.Problem, n int, progress func()) ([]rollout, sampler.Stats, error) {
+	c := r.config.Rollout
+	var tasks []reward.Task
+	var numbers []int // of their problems
+	k, each := c.SamplesPerPrompt, r.config.sampled()
+	at := func(problem, sample int) int { // where a rollout is in out
+		if sample == k {
+			return len(problems)*k + problem
+		}
+		return problem*k + sample
+	}
+	out := make([]rollout, len(problems)*each)
+	for i, q := range problems {
+		text, prompt, err := r.prompter.Prompt(q)
+		if err != nil {
+			return nil, sampler.Stats{}, err
+		}
+		id := uint64(n*c.PromptsPerRound + i)
+		for j := range each {
+			out[at(i, j)] = rollout{Problem: i, Sample: j, PromptText: text, Prompt: prompt}
+		}
+		if r.mine(i) {
+			tasks = append(tasks, reward.Task{Problem: q, Prompt: text, Request: sampler.Request{Prompt: prompt, ID: id, Samples: each, LastGreedy: each > k}})
+			numbers = append(numbers, i)
+		}
+	}
+	if len(tasks) == 0 {
+		return out, sampler.Stats{}, ctx.Err()
+	}
+	tokenizer := r.prompter.Tokenizer
+	options := sampler.Options{
+		Sampling: c.Sampling, EOS: r.policy.Model.EOS, Seed: uint64(r.config.Train.Seed),
+		Stops: r.prompter.Template.Stops, Text: func() sampler.TextDecoder { return tokenizer.NewDecoder() },
+	}
+	grader := r.config.Reward.Grader()
+	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
+	if journal := r.grades.At(n, fmt.Sprint("round ", n+1)); journal != nil {
+		grader.Journal = reward.Renumbered{Journal: journal, Numbers: numbers}
+	}
+	stats, err := grader.Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {
+		x := &out[at(numbers[g.Request], g.Sample)]
+		x.Response, x.LogProb, x.Entropy = g.IDs, float64s(g.LogProb), float64s(g.Entropy)
+		x.Text, x.Score, x.Truncated = g.Text, g.Score, g.Truncated()
+		progress()
+		return nil
+	})
+	return out, stats, err
+}
+
+// batches cuts the kept rollouts of round n into optimizer steps, in an order that
+// follows from the seed and the round. What is shuffled are single rollouts, or the
+// groups of those to one prompt.
+func (r *roller) batches(n int, kept []int) [][]int {
+	c := r.config.Train
+	order := rand.New(rand.NewPCG(uint64(c.Seed), uint64(n)))
+	var groups [][]int
+	for i, j := range kept {
+		k := r.config.Rollout.SamplesPerPrompt
+		if i == 0 || c.Shuffle != "prompts" || j/k != kept[i-1]/k {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], j)
+	}
+	var out [][]int
+	for range c.Epochs {
+		mixed := slices.Clone(groups)
+		order.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+		shuffled := slices.Concat(mixed...)
+		for from := 0; from < len(shuffled); from += c.BatchSize {
+			out = append(out, shuffled[from:min(from+c.BatchSize, len(shuffled))])
+		}
+	}
+	return out
+}
+
+// firstPrompt returns the ids of the first prompt of round n.
+func (r *roller) firstPrompt(n int) ([]int32, error) {
+	_, ids, err := r.prompter.Prompt(r.problemsOf(n)[0])
+	return ids, err
+}
+
+func float64s(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}

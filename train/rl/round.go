@@ -1,0 +1,347 @@
+package rl
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"onering/data"
+	"onering/objectives"
+	"onering/reward"
+	"onering/runtime"
+	"onering/sampler"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/rundir"
+)
+
+// A round is what was sampled for some problems, on its way through the optimizer
+// steps.
+type round struct {
+	problems     []data.Problem
+	rollouts     []rollout               // by problem, then by sample
+	greedy       []rollout               // by problem, not trained on; nil if the objective needs none
+	trajectories []objectives.Trajectory // by rollout
+	sequences    []runtime.Sequence      // by rollout
+	updates      []update                // by rollout; empty before its first step
+	stats        sampler.Stats
+	groups, flat int              // groups with rewards to compare, and those whose rewards are all equal
+	kept         []int            // rollouts that are trained on
+	batches      [][]int          // the rollouts of each optimizer step
+	steps        []metrics.Record // of the optimizer steps that are done
+	rescored     bool             // old log-probs are the learner's, not the sampler's
+	gap          metrics.Gap      // measured on the first optimizer step, or on all of a rescored round
+}
+
+// A rollout is one response to a problem, graded.
+type rollout struct {
+	Problem int // index into the round's problems
+	Sample  int // 0 to K-1
+	// PromptText is the prompt as it was rendered, Prompt its tokens.
+	PromptText string
+	Prompt     []int32
+	Response   []int32
+	LogProb    []float64 // per response token, as the sampler saw it
+	Entropy    []float64
+	Text       string
+	Score      reward.Score
+	// A truncated response reached the limit of tokens.
+	Truncated bool
+}
+
+// sequence returns the rollout as the learner takes it.
+func (r *rollout) sequence() runtime.Sequence {
+	return runtime.Sequence{Tokens: append(append([]int32{}, r.Prompt...), r.Response...), Prompt: len(r.Prompt)}
+}
+
+// An update is what the newest optimizer step of a rollout made of its tokens.
+type update struct {
+	W     []float32 // dLoss/dlogp
+	Delta []float32 // log-prob before the step minus that of the old policy
+}
+
+// newRound shapes the rewards, computes the advantages of the groups of rollouts and
+// drops the groups that the objective does not keep. Rollouts without a grade are left
+// out of their group, and with them a single one that has a grade where the objective
+// compares it with others. Where rollouts are compared with a greedy one, that is what has
+// to be graded. The greedy ones are the last of sampled.
+func newRound(problems []data.Problem, sampled []rollout, c Config, o objectives.Objective) *round {
+	k := c.Rollout.SamplesPerPrompt
+	n := len(problems) * k
+	r := &round{problems: problems, rollouts: sampled[:n:n], greedy: sampled[n:]}
+	r.trajectories = make([]objectives.Trajectory, n)
+	r.sequences = make([]runtime.Sequence, n)
+	r.updates = make([]update, n)
+	for i := range r.rollouts {
+		r.trajectories[i] = r.rollouts[i].trajectory()
+		r.sequences[i] = r.rollouts[i].sequence()
+	}
+	var indices [][]int
+	var groups [][]objectives.Trajectory
+	for g := range problems {
+		graded, group := r.graded(g*k, (g+1)*k)
+		if r.comparable(g, group, objectives.NeedsGroup(o)) {
+			indices, groups = append(indices, graded), append(groups, group)
+		}
+	}
+	r.groups = len(groups)
+	objectives.SetAdvantages(o, groups...)
+	for g, group := range groups {
+		for i, j := range indices[g] {
+			r.trajectories[j] = group[i]
+			r.trajectories[j].Greedy = nil // a resumed round does not have it
+		}
+		if group[0].Degenerate && (len(group) > 1 || len(r.greedy) > 0) { // a single reward equals none
+			r.flat++
+		}
+		if objectives.Keep(o, group) {
+			r.kept = append(r.kept, indices[g]...)
+		}
+	}
+	return r
+}
+
+// trajectory returns the rollout as an objective reads it.
+func (r *rollout) trajectory() objectives.Trajectory {
+	return objectives.Trajectory{
+		Reward: r.Score.Value, LogProb: r.LogProb, OldLogProb: r.LogProb, SampleLogProb: r.LogProb, Entropy: r.Entropy,
+		IDs: r.Response, Components: components(r.Score), Truncated: r.Truncated,
+	}
+}
+
+// comparable says whether the graded rollouts of problem g can be learned from. They may
+// have to be compared with each other, or with the greedy one, which it puts beside them.
+func (r *round) comparable(g int, group []objectives.Trajectory, needsGroup bool) bool {
+	if len(r.greedy) == 0 {
+		return len(group) >= 2 || len(group) == 1 && !needsGroup
+	}
+	greedy := r.greedy[g].trajectory()
+	for i := range group {
+		group[i].Greedy = &greedy
+	}
+	return len(group) >= 1 && !r.greedy[g].Score.Skip
+}
+
+// components returns the parts of a combined reward as an objective reads them.
+func components(s reward.Score) map[string]objectives.Component {
+	if s.Weights == nil {
+		return nil
+	}
+	parts := map[string]objectives.Component{}
+	for name, weight := range s.Weights {
+		parts[name] = objectives.Component{Value: s.Components[name], Weight: weight}
+	}
+	return parts
+}
+
+// graded returns those of the rollouts from first to end-1 that have a grade, and
+// their trajectories.
+func (r *round) graded(first, end int) (rollouts []int, group []objectives.Trajectory) {
+	for i := first; i < end; i++ {
+		if !r.rollouts[i].Score.Skip {
+			rollouts, group = append(rollouts, i), append(group, r.trajectories[i])
+		}
+	}
+	return rollouts, group
+}
+
+// checkGraded refuses a round that cannot be learned from because hardly a response
+// has a grade.
+func (r *round) checkGraded(o objectives.Objective) error {
+	if r.groups > 0 {
+		return nil
+	}
+	all, needed := slices.Concat(r.rollouts, r.greedy), "fewer than two responses to each problem"
+	switch {
+	case len(r.greedy) > 0:
+		needed = "not both the greedy response and another one to any problem"
+	case !objectives.NeedsGroup(o):
+		needed = "no response"
+	}
+	x := all[slices.IndexFunc(all, func(x rollout) bool { return x.Score.Skip })]
+	return fmt.Errorf("the reward graded %s, so there is nothing to learn from: problem %q, response %d was skipped%s",
+		needed, r.problems[x.Problem].ID, x.Sample, colon(x.Score.Reason))
+}
+
+func colon(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// compare adds to the gap how far the learner's log-probs of rollout i are from
+// those that the sampler saw.
+func (r *round) compare(i int, logp []float64) {
+	for t, x := range logp {
+		r.gap.Add(r.rollouts[i].LogProb[t], x)
+	}
+}
+
+// note keeps what an optimizer step made of the rollouts of a batch, but for those that
+// it left out. It leaves the slices of earlier steps as they are: a checkpoint may be
+// written from them in the background.
+func (r *round) note(batch []int, b objectives.Batch, report learn.Report) {
+	w := report.Loss.LogProb
+	for i, j := range batch {
+		if report.LogProb[i] == nil {
+			continue
+		}
+		x := &b.Trajectories[i]
+		u := update{W: make([]float32, len(w[i])), Delta: make([]float32, len(w[i]))}
+		for t, v := range w[i] {
+			u.W[t] = float32(v)
+			u.Delta[t] = float32(x.LogProb[t] - x.OldLogProb[t])
+		}
+		r.updates[j] = u
+	}
+}
+
+// metrics returns the figures of the finished round. answers says whether the reward
+// looks for answers in responses.
+func (r *round) metrics(answers bool) metrics.Record {
+	var rewards, lengths, entropies []float64
+	truncated := 0.0
+	longest := 0.0
+	for i := range r.rollouts {
+		x := &r.rollouts[i]
+		lengths = append(lengths, float64(len(x.Response)))
+		longest = max(longest, float64(len(x.Response)))
+		entropies = append(entropies, x.Entropy...)
+		if x.Truncated {
+			truncated++
+		}
+		if !x.Score.Skip {
+			rewards = append(rewards, x.Score.Value)
+		}
+	}
+	n := float64(len(r.rollouts))
+	mean, deviation := metrics.Moments(rewards)
+	length, _ := metrics.Moments(lengths)
+	entropy, _ := metrics.Moments(entropies)
+	record := metrics.Record{}.
+		With("reward", mean).With("reward_std", deviation).
+		With("frac_reward_zero_std", float64(r.flat)/float64(r.groups)).
+		With("groups_kept", float64(len(r.kept))/n).
+		With("entropy", entropy).
+		With("response_length/mean", length).With("response_length/max", longest).
+		With("truncated_share", truncated/n)
+	record = append(record, r.gradeMetrics(answers)...).
+		With("tokens", r.stats.Tokens).With("prompt_tokens", r.stats.PrefillTokens).With("slot_occupancy", r.stats.Occupancy())
+	record = append(append(record, r.greedyMetrics()...), r.rewardMetrics()...)
+	return append(record, r.gap.Record()...).AppendSteps(r.steps)
+}
+
+// gradeMetrics returns how many responses have each status, as shares and as counts of
+// those that were not graded, the share of right ones and of those without an answer, and
+// how many were skipped, which count for nothing else.
+func (r *round) gradeMetrics(answers bool) (record metrics.Record) {
+	counts, unanswered, skipped := map[reward.Status]float64{}, 0.0, 0.0
+	judged, right := 0.0, 0.0
+	for i := range r.rollouts {
+		s := r.rollouts[i].Score
+		if s.Skip {
+			skipped++
+			continue
+		}
+		counts[s.Status]++
+		if s.Judged() {
+			judged++
+		}
+		if s.Judged() && s.Right() {
+			right++
+		}
+		if s.Answer == "" {
+			unanswered++
+		}
+	}
+	if judged > 0 {
+		record = record.With("right_share", right/judged)
+	}
+	if n := float64(len(r.rollouts)) - skipped; n > 0 {
+		if answers {
+			record = record.With("no_answer_share", unanswered/n)
+		}
+		for _, s := range [...]reward.Status{reward.OK, reward.Limit, reward.Error} {
+			record = record.With("verifier/status/"+s.String(), counts[s]/n)
+		}
+	}
+	return record.With("verifier/errors", counts[reward.Error]).With("verifier/limits", counts[reward.Limit]).With("reward/skipped", skipped)
+}
+
+// greedyMetrics returns the mean reward of the greedy responses, if there are any.
+func (r *round) greedyMetrics() (record metrics.Record) {
+	var rewards []float64
+	for _, x := range r.greedy {
+		if !x.Score.Skip {
+			rewards = append(rewards, x.Score.Value)
+		}
+	}
+	if len(rewards) == 0 {
+		return nil
+	}
+	mean, _ := metrics.Moments(rewards)
+	return record.With("reward_greedy", mean)
+}
+
+// rewardMetrics returns the means of the rewards' components and log figures, each
+// over the responses that have it.
+func (r *round) rewardMetrics() (record metrics.Record) {
+	values := map[string][]float64{}
+	for i := range r.rollouts {
+		for name, x := range r.rollouts[i].Score.Components {
+			values["reward/"+name+"/mean"] = append(values["reward/"+name+"/mean"], x)
+		}
+		for name, x := range r.rollouts[i].Score.Log {
+			values["reward_log/"+name+"/mean"] = append(values["reward_log/"+name+"/mean"], x)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		mean, _ := metrics.Moments(values[name])
+		record = record.With(name, mean)
+	}
+	return record
+}
+
+// lines yields the lines of the round's file in rollouts/.
+func (r *round) lines() iter.Seq[rundir.RolloutLine] {
+	return func(yield func(rundir.RolloutLine) bool) {
+		for i := range r.rollouts {
+			x, q := &r.rollouts[i], r.problems[r.rollouts[i].Problem]
+			line := rundir.RolloutLine{
+				Problem: q.ID, Source: q.Source, Sample: x.Sample, Prompt: q.Text, Response: x.Text, Answers: q.Answers,
+				Answer: x.Score.Answer, Reason: x.Score.Reason, Status: x.Score.Status.String(), Skipped: x.Score.Skip, Rewards: x.Score.Components, Log: x.Score.Log,
+				Advantage: r.trajectories[i].Advantage, Truncated: x.Truncated, IDs: x.Response,
+				PromptText: x.PromptText, PromptIDs: x.Prompt,
+				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
+			}
+			if x.Sample == 0 {
+				line.Columns, line.Greedy = q.Fields, r.greedyLine(x.Problem)
+			}
+			if !x.Score.Skip {
+				line.Reward = &r.trajectories[i].Reward
+			}
+			if x.Score.Judged() {
+				right := x.Score.Right()
+				line.Right = &right
+			}
+			if !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// greedyLine returns what a line says of the greedy response to a problem, if there is one.
+func (r *round) greedyLine(problem int) *rundir.GreedyLine {
+	if len(r.greedy) == 0 {
+		return nil
+	}
+	x := &r.greedy[problem]
+	line := &rundir.GreedyLine{Response: x.Text, Answer: x.Score.Answer, Skipped: x.Score.Skip, Truncated: x.Truncated, IDs: x.Response, LogP: x.LogProb}
+	if !x.Score.Skip {
+		line.Reward = &x.Score.Value
+	}
+	return line
+}

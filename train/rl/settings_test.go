@@ -1,0 +1,96 @@
+package rl
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"onering/internal/settings"
+	"onering/reward"
+)
+
+var updatePage = flag.Bool("update", false, "write docs/settings.md anew")
+
+// TestSettingsPage: docs/settings.md says of every key what its declaration
+// says, and no more.
+func TestSettingsPage(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("# Settings\n\nEvery key of a run file, which may also be set with `--set section.key=value` or as `ONERING_SECTION_KEY`. `run.toml` in a run folder states them all. This page is made from the declarations in [config.go](../train/rl/config.go) and what they embed: `go test ./train/rl -run TestSettingsPage -update`.\n")
+	c := Default()
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		fmt.Fprintf(&page, "\n## [%s]\n\n%s.\n", tag.Get("toml"), tag.Get("help"))
+		writeKeys(t, &page, tag.Get("toml"), v.Field(i).Addr().Interface())
+		switch tag.Get("toml") {
+		case "reward":
+			writeRewards(t, &page)
+		case "objective":
+			page.WriteString("\nThe other keys are the objective's: `onering objectives show NAME` prints them with their defaults, and [objectives.md](objectives.md) says what they mean.\n")
+		}
+	}
+	path := filepath.Join("..", "..", "docs", "settings.md")
+	if *updatePage {
+		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != page.String() {
+		t.Error("docs/settings.md is not what the declarations say: go test ./train/rl -run TestSettingsPage -update")
+	}
+}
+
+// writeRewards writes what may stand in [reward] beside its name.
+func writeRewards(t *testing.T, page *strings.Builder) {
+	page.WriteString("\nThe other keys are the reward's: `onering rewards show NAME` prints them with their defaults, and [rewards.md](rewards.md) says more of what they mean.\n")
+	for _, name := range reward.Names() {
+		rule, err := reward.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(page, "\n### %s\n\n%s.\n", name, upper(reward.About(rule)))
+		writeKeys(t, page, "reward", rule)
+	}
+	page.WriteString("\n### [[reward.use]]\n\nSeveral rewards take the place of `name`: a table each, with the keys of its reward beside these. [rewards.md](rewards.md#several-rewards) has the rules. `--set 'reward.use=[{name=\"math\"},{name=\"length\",weight=0.2}]'` states all of them, and `--set reward.use.length.weight=0.1` changes one.\n")
+	writeKeys(t, page, "reward.use", &reward.Part{Weight: 1, Threshold: 1})
+	page.WriteString("\nHow they make one stands in `[reward]` itself:\n")
+	writeKeys(t, page, "reward", &reward.Combined{Combine: "sum"})
+}
+
+// writeKeys writes the table of the keys of the struct that pointer points to, if
+// it has any.
+func writeKeys(t *testing.T, page *strings.Builder, section string, pointer any) {
+	t.Helper()
+	for i, f := range slices.DeleteFunc(settings.Fields(pointer), func(f settings.Field) bool { return f.Key == "" }) {
+		if i == 0 {
+			page.WriteString("\n| key | default | |\n|---|---|---|\n")
+		}
+		if f.Help() == "" {
+			t.Errorf("%s.%s has no help", section, f.Key)
+		}
+		text := upper(f.Help()) + "."
+		if allowed := f.Allowed(); allowed != "" {
+			text += " Must be " + allowed + "."
+		}
+		value := fmt.Sprintf("`%v`", f.Value)
+		if f.Value.IsZero() && !f.Value.CanInt() && !f.Value.CanFloat() && f.Value.Kind() != reflect.Bool {
+			value = "" // an empty string or list
+		}
+		fmt.Fprintf(page, "| `%s` | %s | %s |\n", f.Key, value, markdown.Replace(text))
+	}
+}
+
+// markdown keeps a text from being read as columns or tags.
+var markdown = strings.NewReplacer("|", `\|`, "<", `\<`)
+
+// upper is s with a capital at its beginning.
+func upper(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] }

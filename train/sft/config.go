@@ -1,0 +1,168 @@
+// Package sft trains a model on demonstrations: conversations, prompts with
+// responses, or texts. It takes the steps of package learn and writes the run folder
+// of package rundir, as reinforcement learning does, and at its end the run folder is
+// a Hugging Face folder too.
+package sft
+
+import (
+	"errors"
+	"math"
+
+	"onering/data"
+	"onering/data/arithmetic"
+	"onering/internal/settings"
+	"onering/models/adamw"
+	"onering/policy"
+	"onering/tokenize"
+	"onering/train"
+	"onering/train/learn"
+	"onering/train/rl"
+)
+
+// A Config is everything that decides a run. Its sections and keys are those of a
+// run file where they mean the same; see rl.Config.
+type Config struct {
+	Model     ModelConfig         `toml:"model"`
+	LoRA      train.LoRAConfig    `toml:"lora"`
+	Data      DataConfig          `toml:"data"`
+	Optimizer OptimizerConfig     `toml:"optimizer"`
+	Train     LoopConfig          `toml:"train"`
+	Runtime   train.RuntimeConfig `toml:"runtime"`
+	// Distributed says how several ranks train together; alone they change nothing.
+	Distributed train.DistributedConfig `toml:"distributed"`
+	Output      OutputConfig            `toml:"output"`
+}
+
+// A ModelConfig says which model is trained.
+type ModelConfig struct {
+	Path     string            `toml:"path" flag:"model" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
+	Template string            `toml:"template" help:"what goes around a prompt that is a text: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} in it, or auto: chat for messages, qwen_math for a text"`
+	System   string            `toml:"system" help:"system message of conversations that have none, with the template chat"`
+	Args     tokenize.ArgTexts `toml:"template_args" help:"names that the chat template reads, each name=value such as enable_thinking=false with JSON or a text as the value; in a run file also a table"`
+	DType    string            `toml:"dtype" flag:"compute" choice:"float32 bfloat16 float16" help:"type to compute in"`
+}
+
+// settings are those of a prompt template.
+func (c ModelConfig) settings() tokenize.TemplateSettings {
+	return tokenize.TemplateSettings{Template: c.Template, System: c.System, Args: c.Args}
+}
+
+// A DataConfig says what is learned from.
+type DataConfig struct {
+	Train string `toml:"train" flag:"data" help:"file of demonstrations; - is stdin (required)"`
+	data.DemonstrationColumns
+	Filter        string  `toml:"filter" help:"take the rows for which it holds, such as 'level in 3..5'"`
+	AssistantOnly bool    `toml:"assistant_only" help:"learn only what the assistant says; false learns every token, of prompts too"`
+	MaxTokens     int     `toml:"max_tokens" range:"[0,16777216]" note:"0 is as many as the model has positions" help:"most tokens of a demonstration"`
+	TooLong       string  `toml:"too_long" choice:"drop cut" help:"what becomes of a longer demonstration"`
+	Eval          string  `toml:"eval" flag:"eval-data" help:"file of held-out demonstrations, whose loss is measured"`
+	HeldOut       float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the demonstrations that is held out to measure the loss"`
+}
+
+// An OptimizerConfig is AdamW and the schedule of its learning rate: it rises over
+// Warmup steps and then falls linearly to Floor of itself.
+type OptimizerConfig struct {
+	learn.UpdateSettings
+	Warmup int     `toml:"warmup" range:"[0,1000000000]" help:"steps over which the rate rises"`
+	Floor  float64 `toml:"floor" range:"[0,1]" help:"share of the rate that is left at the end"`
+}
+
+// A LoopConfig says how long and in which portions training goes on.
+type LoopConfig struct {
+	Epochs      int     `toml:"epochs" range:"[1,1000000]" help:"passes over the data"`
+	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"demonstrations of a step"`
+	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; it decides memory and speed, not the result"`
+	Seed        int64   `toml:"seed" help:"seed of the order of demonstrations, and of those held out"`
+	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is only before the first and after the last" help:"steps between measurements of the held-out loss"`
+	SaveSteps   int     `toml:"save_steps" range:"[0,1000000000]" note:"0 is never" help:"steps between checkpoints"`
+	SaveMinutes float64 `toml:"save_minutes" range:"[0,10000000]" note:"0 is never" help:"minutes after which the next step ends with a checkpoint"`
+	KeepLast    int     `toml:"keep_last" range:"[0,1000000]" note:"0 keeps all" help:"how many of the newest checkpoints are kept"`
+	KeepBest    int     `toml:"keep_best" range:"[0,1000000]" help:"how many of the checkpoints with the lowest held-out loss are kept beside those"`
+}
+
+// An OutputConfig says where the run folder goes.
+type OutputConfig struct {
+	Dir   string   `toml:"dir" flag:"out" help:"folder to write (required)"`
+	DType string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`
+	Sink  []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on, as JSON lines"`
+}
+
+// Default returns the settings for a model of this path. The embedded one is tiny and
+// begins at random weights, so its learning rate suits no other.
+func Default(path string) Config {
+	c := Config{
+		Model: ModelConfig{Path: path, Template: rl.Default().Model.Template, DType: "float32"},
+		LoRA:  rl.Default().LoRA,
+		Data:  DataConfig{AssistantOnly: true, TooLong: "drop"},
+		Optimizer: OptimizerConfig{
+			UpdateSettings: learn.UpdateSettings{
+				LearningRate: 1e-5, MaxGradNorm: 1,
+				AdamW: adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
+			},
+			Warmup: 30, Floor: 0.1,
+		},
+		Train:   LoopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
+		Runtime: rl.Default().Runtime, Distributed: rl.Default().Distributed,
+		Output: OutputConfig{DType: "float32"},
+	}
+	if path == arithmetic.Name {
+		c.Model.Template, c.Optimizer.LearningRate = "no", 3e-3
+	}
+	return c
+}
+
+// Validate reports every impossible value, joined; each is a *settings.Error.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(key string, value any, ok bool, remedy string) {
+		if !ok {
+			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
+		}
+	}
+	for _, s := range c.Sections() {
+		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...)
+	}
+	check("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")
+	check("data.train", c.Data.Train, c.Data.Train != "", "name the file of demonstrations")
+	check("output.dir", c.Output.Dir, c.Output.Dir != "", "name the folder to write")
+	_, err := c.Model.settings().PromptTemplate()
+	errs = append(errs, settings.Under("model.", err)...)
+	if c.Data.Filter != "" {
+		var bad *data.FilterError
+		if _, err := data.ParseFilter(c.Data.Filter); errors.As(err, &bad) {
+			check("data.filter", c.Data.Filter, false, bad.Problem())
+		}
+	}
+	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
+	check("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
+	check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
+	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
+	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
+	check("lora.base_dtype", c.LoRA.BaseDType, ok, remedy)
+	check("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
+	held := c.Data.Eval != "" || c.Data.HeldOut > 0
+	check("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")
+	check("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
+	check("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || held && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
+	return errors.Join(errs...)
+}
+
+// A Section is one table of a run file: package settings reads what Pointer has.
+type Section struct {
+	Name    string
+	Pointer any
+}
+
+// Sections lists the sections of c.
+func (c *Config) Sections() []Section {
+	return []Section{{"model", &c.Model}, {"lora", &c.LoRA}, {"data", &c.Data}, {"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime}, {"distributed", &c.Distributed}, {"output", &c.Output}}
+}
+
+// rate is the learning rate of step n (from 0) of total.
+func (c OptimizerConfig) rate(n, total int) float64 {
+	if n < c.Warmup {
+		return c.LearningRate * float64(n+1) / float64(c.Warmup)
+	}
+	left := 1 - float64(n-c.Warmup)/math.Max(1, float64(total-c.Warmup))
+	return c.LearningRate * (c.Floor + (1-c.Floor)*left)
+}

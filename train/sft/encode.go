@@ -1,0 +1,296 @@
+package sft
+
+import (
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"onering/data"
+	"onering/policy"
+	"onering/runtime"
+	"onering/tokenize"
+)
+
+// An Example is a demonstration as tokens.
+type Example struct {
+	IDs   []int32 `json:"ids"`
+	Learn []bool  `json:"learn"` // which ids have a part in the loss
+	place string
+	cut   int // ids that are learned and were cut off
+
+	rewrites, apart bool // of tokenize.Dialogue
+}
+
+// learned counts the ids that have a part in the loss. The first id is not predicted.
+func (x Example) learned() (n int) {
+	for i, learn := range x.Learn {
+		if learn && i > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// sequence returns what the Stepper computes: the ids up to the last one that is
+// learned, of which all before the first one are a prompt, and the share of the others
+// in the loss.
+func (x Example) sequence(weight float64) (s runtime.Sequence, weights []float64) {
+	from, to := len(x.Learn), 0
+	for i, learn := range x.Learn {
+		if learn && i > 0 {
+			from, to = min(from, i), i+1
+		}
+	}
+	weights = make([]float64, to-from)
+	for i := range weights {
+		if x.Learn[from+i] {
+			weights[i] = weight
+		}
+	}
+	return runtime.Sequence{Tokens: x.IDs[:to], Prompt: from}, weights
+}
+
+// An Encoder turns demonstrations into ids.
+type Encoder struct {
+	config   Config
+	policy   *policy.Policy
+	template tokenize.Template
+	limit    int
+	end      int32
+}
+
+// NewEncoder checks that the policy has what demonstrations need.
+func NewEncoder(c Config, p *policy.Policy) (*Encoder, error) {
+	e := &Encoder{config: c, policy: p, limit: c.Data.MaxTokens}
+	var err error
+	if e.template, err = c.Model.settings().PromptTemplate(); err != nil {
+		return nil, err
+	}
+	if err := p.NeedTokenizer(); err != nil {
+		return nil, err
+	}
+	if len(p.Model.EOS) == 0 {
+		return nil, fmt.Errorf("train: %s names no eos_token_id, so a response has no end to learn", p.Dir)
+	}
+	// Of several ids at which sampling stops the tokenizer names the one that ends a
+	// turn; the first is often the one that ends a whole text, as in Llama 3.
+	e.end = p.Model.EOS[0]
+	if id, ok := p.Tokenizer.EOS(); ok && slices.Contains(p.Model.EOS, id) {
+		e.end = id
+	}
+	if m := p.Model.MaxPositions; m > 0 && (e.limit == 0 || e.limit > m) {
+		e.limit = m
+	}
+	return e, nil
+}
+
+// Encode returns the ids of a demonstration, at most those of data.max_tokens; nil if
+// it is left out for its length.
+func (e *Encoder) Encode(d data.Demonstration) (*Example, error) {
+	x, err := e.whole(d)
+	if err != nil {
+		return nil, fmt.Errorf("train: %s: %w", d.Place, err)
+	}
+	x.place = d.Place
+	if !e.config.Data.AssistantOnly {
+		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
+	}
+	all := x.learned()
+	if all == 0 {
+		return nil, fmt.Errorf("train: %s: nothing in it is learned: it has %d tokens, and the first one is not predicted", d.Place, len(x.IDs))
+	}
+	if e.limit == 0 || len(x.IDs) <= e.limit {
+		return x, nil
+	}
+	x.IDs, x.Learn = x.IDs[:e.limit], x.Learn[:e.limit]
+	x.cut = all - x.learned()
+	switch {
+	case x.cut == 0: // all that is learned comes before
+		return x, nil
+	case x.cut == all || e.config.Data.TooLong == "drop":
+		return nil, nil
+	}
+	return x, nil
+}
+
+// whole returns all ids of a demonstration.
+func (e *Encoder) whole(d data.Demonstration) (*Example, error) {
+	t := e.policy.Tokenizer
+	if d.Whole {
+		x := &Example{IDs: t.Encode(d.Response)}
+		if len(x.IDs) == 0 || x.IDs[len(x.IDs)-1] != e.end {
+			x.IDs = append(x.IDs, e.end)
+		}
+		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
+		return x, t.CheckKnown(d.Response)
+	}
+	if d.Chat == nil && e.template.Chat {
+		chat := tokenize.Conversation{Messages: []tokenize.Message{{Role: "user", Content: d.Prompt}, {Role: "assistant", Content: d.Response}}}
+		return e.conversation(chat, 1)
+	}
+	if d.Chat != nil && (e.template.Chat || e.template.Auto) {
+		return e.conversation(d.Chat.Conversation, d.From)
+	}
+	if d.Prompt == "" || d.Response == "" {
+		return nil, fmt.Errorf("it is a conversation of %d messages, and the template %q takes one text: set model.template (--template) to auto or chat, the template of the model's tokenizer", len(d.Chat.Messages), e.template.Name)
+	}
+	text, prompt, err := t.Prompt(e.template, d.Prompt)
+	if err == nil {
+		err = e.template.CheckKnown(t, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The prompt is encoded alone, as it is for sampling.
+	response, _ := t.EncodeSpans(d.Response, nil)
+	x := &Example{IDs: slices.Concat(prompt, response, []int32{e.end})}
+	x.Learn = slices.Concat(make([]bool, len(prompt)), slices.Repeat([]bool{true}, len(response)+1))
+	return x, t.CheckKnown(d.Response)
+}
+
+// conversation returns the ids of a conversation in the tokenizer's chat template, of
+// which messages before number from are a prompt.
+func (e *Encoder) conversation(c tokenize.Conversation, from int) (*Example, error) {
+	t, n := e.policy.Tokenizer, len(c.Messages)
+	c, err := e.template.Around(c)
+	if err != nil {
+		return nil, err
+	}
+	if from > 0 {
+		from += len(c.Messages) - n // a system message
+	}
+	d, err := t.Dialogue(c, from)
+	if err != nil {
+		return nil, err
+	}
+	x := &Example{rewrites: d.Rewrites, apart: d.Apart}
+	if d.Open {
+		d.Text = d.Text[:d.Turns[len(d.Turns)-1].End]
+	}
+	x.IDs, x.Learn = t.EncodeSpans(d.Text, d.Turns)
+	if d.Open {
+		x.IDs, x.Learn = append(x.IDs, e.end), append(x.Learn, true)
+	}
+	return x, t.CheckKnown(d.Text)
+}
+
+// A Set is the demonstrations of a file.
+type Set struct {
+	Examples []Example
+	tokens   int // that are learned in one pass
+}
+
+// longest returns how many ids the longest example has.
+func (s *Set) longest() (n int) {
+	for _, x := range s.Examples {
+		n = max(n, len(x.IDs))
+	}
+	return n
+}
+
+// EncodeAll encodes demonstrations; flag names their file in messages.
+func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*Set, error) {
+	all, err := e.encodeEach(list)
+	if err != nil {
+		return nil, err
+	}
+	s := new(Set)
+	dropped, cut, lost := 0, 0, 0
+	rewritten, apart, unended := "", "", ""
+	for i, x := range all {
+		if x == nil {
+			dropped++
+			continue
+		}
+		if x.cut > 0 {
+			cut, lost = cut+1, lost+x.cut
+		}
+		if rewritten == "" && x.rewrites {
+			rewritten = x.place
+		}
+		if apart == "" && x.apart {
+			apart = x.place
+		}
+		if unended == "" && x.cut == 0 && !e.ends(x) {
+			unended = list[i].Place
+		}
+		s.tokens += x.learned()
+		s.Examples = append(s.Examples, *x)
+	}
+	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions)
+	switch {
+	case 2*dropped > len(all):
+		return nil, fmt.Errorf("train: %s: %d of %d demonstrations have %s: raise --max-tokens if the model has positions left, learn their beginnings with --too-long cut, or choose others with --filter", flag, dropped, len(all), limit)
+	case lost > s.tokens:
+		return nil, fmt.Errorf("train: %s: %d of %d tokens are cut off, since %d demonstrations have %s: raise --max-tokens if the model has positions left, or leave such demonstrations out with --too-long drop", flag, lost, lost+s.tokens, cut, limit)
+	case dropped+cut > 0:
+		log.Warn("demonstrations have "+limit, "file", flag, "dropped", dropped, "cut", cut, "tokens_lost", lost, "kept", len(s.Examples))
+	}
+	if rewritten != "" {
+		log.Info("the chat template writes earlier turns anew, such as without what was thought; they are learned as they were when they were the last", "first", rewritten)
+	}
+	if apart != "" {
+		log.Warn("the chat template does not begin a turn of the assistant with the prompt that it makes for one: the model learns from another beginning than it will see", "first", apart)
+	}
+	if unended != "" {
+		log.Warn("demonstrations end with no token at which sampling stops (eos_token_id of generation_config.json): the model will not learn to stop", "first", unended, "eos_token_id", fmt.Sprint(e.policy.Model.EOS))
+	}
+	return s, nil
+}
+
+// ends says whether an id that ends sampling is learned after the last other one.
+func (e *Encoder) ends(x *Example) bool {
+	if !e.config.Data.AssistantOnly {
+		return true
+	}
+	for i, learn := range slices.Backward(x.Learn) {
+		if learn && slices.Contains(e.policy.Model.EOS, x.IDs[i]) {
+			return true
+		}
+		// A template may write a line break after the token that ends a turn.
+		if learn && len(x.IDs)-i > 8 {
+			return false
+		}
+	}
+	return false
+}
+
+// encodeEach encodes demonstrations on all cores.
+func (e *Encoder) encodeEach(list []data.Demonstration) ([]*Example, error) {
+	all, errs := make([]*Example, len(list)), make([]error, len(list))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var workers sync.WaitGroup
+	for range goruntime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(list) && !failed.Load(); i = int(next.Add(1)) - 1 {
+				if all[i], errs[i] = e.Encode(list[i]); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// digest tells demonstrations from others.
+func digest(sets ...*Set) string {
+	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	for _, s := range sets {
+		fmt.Fprintln(h, len(s.Examples))
+		for _, x := range s.Examples {
+			fmt.Fprintln(h, x.IDs, x.Learn)
+		}
+	}
+	return fmt.Sprintf("crc32c:%08x", h.Sum32())
+}
