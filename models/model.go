@@ -16,7 +16,12 @@ import (
 type Model struct {
 	Design // which weights it has and how its Programs are built
 	Sizes  // of the Design
-	Tokens
+
+	// EOS are the ids that end a response: generation_config.json's
+	// eos_token_id, else config.json's. It may be empty.
+	EOS []int32
+	// Pad is pad_token_id, nil if the model has none. Init zeroes its embedding.
+	Pad *int32
 	// DType is what the folder's tensors are stored in; Invalid where the config
 	// does not state it.
 	DType DType
@@ -27,15 +32,6 @@ type Model struct {
 	Text ConfigText
 
 	names Geometry // for the names of its tensors
-}
-
-// Tokens are the token ids that have a special meaning in a model.
-type Tokens struct {
-	// EOS are the ids that end a response: generation_config.json's
-	// eos_token_id, else config.json's. It may be empty.
-	EOS []int32
-	// Pad is pad_token_id, nil if the model has none. Init zeroes its embedding.
-	Pad *int32
 }
 
 // A ConfigText is the text of the two files. Generation is nil where the folder

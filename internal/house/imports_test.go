@@ -1,13 +1,8 @@
 package house
 
 import (
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -144,55 +139,11 @@ var cgo = []string{"runtime", "runtime/mpi", "runtime/internal/tiles"}
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}
 
 func TestImports(t *testing.T) {
-	files, err := goFiles(os.DirFS("."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A walk that finds nothing would prove nothing.
-	for _, want := range []string{"doc.go", "models/program.go", "cmd/onering/main.go"} {
-		if !slices.Contains(files, want) {
-			t.Fatalf("walk did not reach %s", want)
-		}
-	}
-	fset := token.NewFileSet()
-	for _, file := range files {
-		parsed, err := parser.ParseFile(fset, file, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		var imports []string
-		for _, spec := range parsed.Imports {
-			name, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Errorf("%s: %v", file, err)
-			}
-			imports = append(imports, name)
-		}
-		for _, complaint := range check(file, parsed.Name.Name, imports) {
+	for _, f := range load(t).files {
+		for _, complaint := range check(f.path, f.syntax.Name.Name, f.imports()) {
 			t.Error(complaint)
 		}
 	}
-}
-
-// goFiles lists the Go files of a tree as the go command sees them: folders
-// named testdata, or beginning with a dot or an underscore, are not packages.
-func goFiles(tree fs.FS) ([]string, error) {
-	var files []string
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		base := path.Base(name)
-		if d.IsDir() && name != "." && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
-			return fs.SkipDir
-		}
-		if !d.IsDir() && strings.HasSuffix(name, ".go") {
-			files = append(files, name)
-		}
-		return nil
-	})
-	return files, err
 }
 
 // check returns what is wrong with the imports of one file.

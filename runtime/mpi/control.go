@@ -54,19 +54,13 @@ type control struct {
 	beaten  time.Time
 	silence time.Duration // since the last sign of life of the rank before this one
 	sending []*parcel     // notices under way
-	ending
-	parting
-}
 
-// An ending is how far the end by Abort is.
-type ending struct {
+	// How far the end by Abort is.
 	begun    bool
 	deadline time.Time // when this rank ends all ranks
 	line     string    // that it then prints; "" if that is done
-}
 
-// A parting is how far the end in order is.
-type parting struct {
+	// How far the end in order is.
 	leaving  bool              // this rank has called Close
 	told     bool              // and the others know
 	left     map[int]time.Time // the others that have called Close
@@ -78,7 +72,7 @@ func newControl(l *loop, o Options) *control {
 	every := min(o.Timeout/10, time.Second)
 	return &control{
 		loop: l, timeout: o.Timeout, every: every, step: min(every/4, 50*time.Millisecond), say: o.Say,
-		looked: time.Now(), parting: parting{left: map[int]time.Time{}},
+		looked: time.Now(), left: map[int]time.Time{},
 	}
 }
 
@@ -189,7 +183,8 @@ func (c *control) announce(rank int, why string) {
 
 // begin ends the calls of this rank.
 func (c *control) begin(rank int, why string, deadline time.Time) {
-	c.ending = ending{true, deadline, fmt.Sprintf("onering: %s of %d: %s", c.name(rank), c.w.Size(), why)}
+	c.begun, c.deadline = true, deadline
+	c.line = fmt.Sprintf("onering: %s of %d: %s", c.name(rank), c.w.Size(), why)
 	c.fail(&AbortError{rank, errors.New(why)})
 }
 

@@ -49,7 +49,14 @@ type chat struct {
 // common is what both kinds of requests have.
 type common struct {
 	Model string `json:"model"` // the first one of the server if empty
-	drawing
+
+	// How tokens are chosen.
+	Temperature *float64 `json:"temperature"`
+	TopP        *float64 `json:"top_p"`
+	TopK        *int     `json:"top_k"` // 0 and -1 turn it off
+	MinP        *float64 `json:"min_p"`
+	Seed        *int64   `json:"seed"` // drawn if not given
+
 	MaxTokens      *int  `json:"max_tokens"`
 	N              *int  `json:"n"`
 	Stop           texts `json:"stop"`
@@ -58,30 +65,15 @@ type common struct {
 	StreamOptions  *struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	neutral
-	ignored
-}
 
-// drawing is how tokens are chosen.
-type drawing struct {
-	Temperature *float64 `json:"temperature"`
-	TopP        *float64 `json:"top_p"`
-	TopK        *int     `json:"top_k"` // 0 and -1 turn it off
-	MinP        *float64 `json:"min_p"`
-	Seed        *int64   `json:"seed"` // drawn if not given
-}
-
-// neutral are fields that change what is sampled and are not there: a request may
-// state the value that changes nothing.
-type neutral struct {
+	// These would change what is sampled, and there is no such option: a request may state
+	// the value that changes nothing.
 	Frequency  *float64                   `json:"frequency_penalty"`
 	Presence   *float64                   `json:"presence_penalty"`
 	Repetition *float64                   `json:"repetition_penalty"`
 	Bias       map[string]json.RawMessage `json:"logit_bias"`
-}
 
-// ignored are fields that say who asks and how to account for it.
-type ignored struct {
+	// These say who asks and how to account for it. They are ignored.
 	User     *string          `json:"user"`
 	Safety   *string          `json:"safety_identifier"`
 	CacheKey *string          `json:"prompt_cache_key"`

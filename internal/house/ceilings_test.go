@@ -1,0 +1,142 @@
+package house
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ceilings are the sizes of the house that no change may exceed. A change that makes a
+// figure smaller lowers its ceiling, so that nothing grows back unseen. To raise one needs
+// a reason in the commit.
+var ceilings = []struct {
+	name string
+	most int
+	of   func(h *house) int
+}{
+	{"lines outside tests", 102000, (*house).lines},
+	{"packages", 101, func(h *house) int { return len(h.packages()) }},
+	{"exported names", 1210, (*house).exported},
+	{"packages of ours that cmd imports", 38, func(h *house) int { return len(h.imports("cmd")) }},
+	{"packages of ours that train imports", 12, func(h *house) int { return len(h.imports("train")) }},
+	{"files of cmd", 63, func(h *house) int { return len(h.packages()["cmd"]) }},
+	{"lines of train, cmd and eval with AgreeOn", 46, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
+	{"lines of the spine", 13100, (*house).spineLines},
+}
+
+// TestCeilings prints each figure beside its ceiling.
+func TestCeilings(t *testing.T) {
+	h := load(t)
+	for _, c := range ceilings {
+		n := c.of(h)
+		t.Logf("%7d of %7d %s", n, c.most, c.name)
+		if n > c.most {
+			t.Errorf("there are %d %s, more than %d", n, c.name, c.most)
+		}
+		if n == 0 {
+			t.Errorf("no %s were found", c.name)
+		}
+	}
+}
+
+// spine are the packages and files that one reads to follow a problem to an update:
+// prompt, response, score, advantage, weight, gradient. docs/spine.md walks them.
+var spine = []string{
+	"train", "train/rl", "train/learn", "sampler", "objectives", "reward",
+	"runtime/decoder.go", "runtime/decoder_sample.go", "runtime/cache.go", "runtime/prefill.go", "runtime/rows.go",
+	"runtime/pass.go", "runtime/packed.go", "runtime/head.go", "runtime/layers.go", "runtime/learner.go",
+	"runtime/optimizer.go", "runtime/ring.go",
+}
+
+// besides are files of packages of the spine that one need not read on the way.
+var besides = []string{
+	"train/rl/estimate", "train/rl/bench.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/nonfinite.go", "train/rl/config_validate.go",
+}
+
+func (h *house) spineLines() int {
+	n := 0
+	for _, f := range h.files {
+		on := slices.ContainsFunc(spine, func(s string) bool { return f.path == s || f.folder == s })
+		off := slices.ContainsFunc(besides, func(s string) bool { return strings.HasPrefix(f.path, s) })
+		if on && !off && !f.test {
+			n += f.lines()
+		}
+	}
+	return n
+}
+
+func (h *house) lines() int {
+	n := 0
+	for _, f := range h.files {
+		if !f.test {
+			n += f.lines()
+		}
+	}
+	return n
+}
+
+// exported counts the exported functions, types, constants and variables by package. A
+// name that has a declaration for each system counts once.
+func (h *house) exported() int {
+	names := map[string]bool{}
+	for _, f := range h.files {
+		if f.test {
+			continue
+		}
+		add := func(name *ast.Ident) {
+			if name.IsExported() {
+				names[f.folder+"."+name.Name] = true
+			}
+		}
+		for _, d := range f.syntax.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add(d.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						add(spec.Name)
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							add(name)
+						}
+					}
+				}
+			}
+		}
+	}
+	return len(names)
+}
+
+// imports lists the packages of ours that a package imports outside its tests.
+func (h *house) imports(folder string) map[string]bool {
+	list := map[string]bool{}
+	for _, f := range h.packages()[folder] {
+		for _, name := range f.imports() {
+			if ours, ok := strings.CutPrefix(name, "onering/"); ok {
+				list[ours] = true
+			}
+		}
+	}
+	return list
+}
+
+// mentions counts the lines outside tests that hold a text, in folders and below them.
+func (h *house) mentions(text string, folders ...string) int {
+	n := 0
+	for _, f := range h.files {
+		if f.test || !slices.ContainsFunc(folders, func(s string) bool { return strings.HasPrefix(f.path, s+"/") }) {
+			continue
+		}
+		for line := range strings.Lines(f.text) {
+			if strings.Contains(line, text) {
+				n++
+			}
+		}
+	}
+	return n
+}
