@@ -139,8 +139,8 @@ type Architecture interface {
 	Head(stash Stash, entropyGradient bool) (forward, target, backward Program, err error)
 	// Rows are for devices whose memory Go cannot access.
 	Rows() (RowPrograms, error)
-	// GradNorm is the sum of the squares of a slice of the gradients; see package
-	// adamw.
+	// GradNorm is the sum of the squares of a slice of the gradients, which clips those of
+	// any optimizer.
 	GradNorm() (Program, error)
 	// Copied returns the range of weight elements, from inclusive to exclusive,
 	// that the Programs read from a copy of type Compute. The optimizer's update

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/adamw"
+	"onering/models/optim/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"

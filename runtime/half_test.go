@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/decoder"
+	"onering/models/optim/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"

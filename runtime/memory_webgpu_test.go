@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/adamw"
+	"onering/models/optim/adamw"
 	"onering/models/ports"
 )
 

@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/adamw"
 	_ "onering/models/all"
 	"onering/models/decoder"
 	"onering/models/lora"
+	"onering/models/optim/adamw"
 	"onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/optim/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 )

@@ -8,8 +8,8 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/onnx"
+	"onering/models/optim/adamw"
 )
 
 // TestFloat16OnCPU compares the graphs of float16 on the CPU with the interpreter.

@@ -15,8 +15,8 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/graph"
+	"onering/models/optim/adamw"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"

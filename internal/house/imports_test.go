@@ -41,12 +41,12 @@ var rooms = []struct {
 	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"internal/graphtest", "models models/graph models/onnx"},
-	{"models/adamw", "models models/graph models/onnx models/ports"},
-	{"models/export", "internal/files models models/adamw models/onnx"},
+	{"models/optim/*", "models models/graph models/onnx models/ports"},
+	{"models/export", "internal/files models models/optim/adamw models/onnx"},
 	{"models/hub", "internal/files models"}, // models for its atomic files
-	{"models/decoder", "models models/graph models/onnx models/ports models/adamw"},
+	{"models/decoder", "models models/graph models/onnx models/ports"},
 	{"models/lora", "internal/files models"},
-	{"models/all", "models/*"},
+	{"models/all", "models/* models/optim/*"},
 	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
@@ -75,17 +75,17 @@ var rooms = []struct {
 	{"eval", "internal/files models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models/lora train/learn"},
-	{"train/rl", "train policy train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
+	{"train/rl", "train policy train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/optim/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl train/saving policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
 	{"train/grades", "reward train/ranks train/rundir"},
-	{"train/learn", "runtime models models/adamw train/metrics"},
+	{"train/learn", "runtime models models/optim/adamw train/metrics"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models"},
 	{"train/ranks", "models train/learn"},
 	{"train/saving", "policy train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
-	{"train/sft", "train/rl data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/adamw data tokenize internal/settings"},
+	{"train/sft", "train/rl data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/optim/adamw data tokenize internal/settings"},
 	{"train/sweep", "internal/files models"},
 
 	{"serve", "train/rl train/metrics eval"},
@@ -106,16 +106,16 @@ var testAllow = map[string]string{
 	"objectives/objectivetest":   "objectives/*",
 	"models":                     "models/*",
 	"models/graph":               "internal/graphtest",
-	"models/adamw":               "internal/graphtest",
-	"models/moves":               "models/adamw models/graph internal/graphtest",
-	"models/decoder":             "internal/graphtest models/llama",
+	"models/optim/*":             "internal/graphtest",
+	"models/moves":               "models/optim/adamw models/graph internal/graphtest",
+	"models/decoder":             "internal/graphtest models/llama models/optim/adamw",
 	"models/all":                 "models models/modeltest",
 	"models/export":              "models/all",
 	"models/lora":                "models/all",
 	"models/modeltest":           "models/llama models/decoder",
 	"models/*":                   "models/modeltest",
-	"runtime":                    "runtime/runtimetest models/* internal/graphtest sampler", // its Decoder is what sampler asks for
-	"runtime/internal/tiles":     "models/adamw models/graph",
+	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
+	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train/rl":                   "objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",

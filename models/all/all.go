@@ -3,8 +3,8 @@
 package all
 
 import (
-	_ "onering/models/adamw"
 	_ "onering/models/llama"
+	_ "onering/models/optim/adamw"
 	_ "onering/models/qwen2"
 	_ "onering/models/qwen3"
 	_ "onering/models/smollm3"

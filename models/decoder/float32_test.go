@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/decoder"
+	"onering/models/optim/adamw"
 )
 
 var update = flag.Bool("update", false, "write testdata/float32.sha256 anew")

@@ -2,12 +2,13 @@ package decoder
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/graph"
 	"onering/models/onnx"
+	"onering/models/ports"
 )
 
 // Which types are used where Compute.Type is BF16 or F16:
@@ -89,11 +90,19 @@ func (a Architecture) Copied() (from, to int) {
 	return first.Offset, after.Offset
 }
 
-// GradNorm builds the sum of squares of package adamw: in float16 the one that
-// divides by the scale of the loss.
+// GradNorm sums the squares of g [n]: the output "sum" has no dimensions. In float16,
+// where gradients are 1/unscale times too large, it is the sum for g*unscale, and "found"
+// [1] is how many elements of g are infinite or NaN.
 func (a Architecture) GradNorm() (models.Program, error) {
 	if a.compute() == models.F16 {
-		return adamw.Norm2Scaled()
+		return graph.Build("norm2.scaled", func(g *graph.Graph) {
+			grad := g.Float(ports.Grad, "n")
+			g.Output(ports.SquareSum, graph.ReduceSumSquare(graph.Mul(grad, g.Float(ports.Unscale))))
+			finite := graph.LessOrEqual(graph.Abs(grad), g.Scalar(math.MaxFloat32))
+			g.Output(ports.NotFinite, graph.ReduceSum(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
+		})
 	}
-	return adamw.Norm2()
+	return graph.Build("norm2", func(g *graph.Graph) {
+		g.Output(ports.SquareSum, graph.ReduceSumSquare(g.Float(ports.Grad, "n")))
+	})
 }

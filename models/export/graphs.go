@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/onnx"
+	"onering/models/optim/adamw"
 )
 
 // A builder collects the graphs of an export until one fails.

@@ -9,10 +9,10 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/graph"
 	"onering/models/moves"
 	"onering/models/onnx"
+	"onering/models/optim/adamw"
 )
 
 // run interprets a Program.
@@ -31,7 +31,11 @@ func TestSeveral(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	norm, err := adamw.Norm2Scaled()
+	norm, err := graph.Build("norm", func(g *graph.Graph) {
+		x := g.Float("g", "n")
+		g.Output("sum", graph.ReduceSumSquare(graph.Mul(x, g.Float("unscale"))))
+		g.Output("found", graph.ReduceSum(graph.Where(graph.LessOrEqual(x, g.Scalar(1)), g.Scalar(0), g.Scalar(1)), 0))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 package learn
 
-import "onering/models/adamw"
+import "onering/models/optim/adamw"
 
 // UpdateSettings are AdamW with a learning rate and a clip: what run files and
 // the commands that take optimizer steps declare of an update.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/models/adamw"
+	"onering/models/optim/adamw"
 	_ "onering/models/qwen2"
 	"onering/runtime"
 	"onering/runtime/runtimetest"

@@ -3,8 +3,8 @@ package rl
 import (
 	"onering/data"
 	"onering/data/mix"
-	"onering/models/adamw"
 	"onering/models/lora"
+	"onering/models/optim/adamw"
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"

@@ -11,7 +11,7 @@ import (
 	"onering/data/arithmetic"
 	"onering/data/mix"
 	"onering/internal/settings"
-	"onering/models/adamw"
+	"onering/models/optim/adamw"
 	_ "onering/objectives/all"
 	"onering/reward"
 	_ "onering/reward/all"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math"
 
-	"onering/models/adamw"
+	"onering/models/optim/adamw"
 	"onering/objectives"
 	"onering/policy"
 	"onering/runtime"

@@ -11,7 +11,7 @@ import (
 	"onering/data"
 	"onering/data/arithmetic"
 	"onering/internal/settings"
-	"onering/models/adamw"
+	"onering/models/optim/adamw"
 	"onering/policy"
 	"onering/tokenize"
 	"onering/train"

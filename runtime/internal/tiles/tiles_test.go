@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/graph"
+	"onering/models/optim/adamw"
 	"onering/runtime/internal/tiles"
 )
 

@@ -1,6 +1,5 @@
-// Package adamw is the optimizer AdamW, and the sum of squares of the gradients,
-// which clipping the gradients needs with any optimizer. Both work on slices of
-// elements and ignore where tensors begin.
+// Package adamw is the optimizer AdamW. It works on slices of elements and ignores where
+// tensors begin.
 //
 // Weights, gradients and moments are float32 whatever the model computes in.
 // Where that is a 16-bit type the update rounds the new weights into the copy that
@@ -17,25 +16,6 @@ import (
 	"onering/models/onnx"
 	"onering/models/ports"
 )
-
-// Norm2 sums the squares of g [n]: the output "sum" has no dimensions.
-func Norm2() (models.Program, error) {
-	return graph.Build("norm2", func(g *graph.Graph) {
-		g.Output(ports.SquareSum, graph.ReduceSumSquare(g.Float(ports.Grad, "n")))
-	})
-}
-
-// Norm2Scaled is Norm2 for gradients that are 1/unscale times too large: "sum"
-// is that of g*unscale, and "found" [1] is how many elements of g are infinite or
-// NaN.
-func Norm2Scaled() (models.Program, error) {
-	return graph.Build("norm2.scaled", func(g *graph.Graph) {
-		grad := g.Float(ports.Grad, "n")
-		g.Output(ports.SquareSum, graph.ReduceSumSquare(graph.Mul(grad, g.Float(ports.Unscale))))
-		finite := graph.LessOrEqual(graph.Abs(grad), g.Scalar(math.MaxFloat32))
-		g.Output(ports.NotFinite, graph.ReduceSum(graph.Where(finite, g.Scalar(0), g.Scalar(1)), 0))
-	})
-}
 
 // AdamW is AdamW with decoupled weight decay (Loshchilov & Hutter 2019, algorithm
 // 2); the names of its settings and of its state are PyTorch's. Update t = 1, 2,

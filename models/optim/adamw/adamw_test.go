@@ -8,25 +8,13 @@ import (
 
 	"onering/internal/graphtest"
 	"onering/models"
-	"onering/models/adamw"
 	"onering/models/onnx"
+	"onering/models/optim/adamw"
 )
 
 func TestOfficialChecker(t *testing.T) {
-	norm, err := adamw.Norm2()
-	if err != nil {
-		t.Fatal(err)
-	}
-	step, err := adamw.AdamW{}.Program(nil, models.F32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scaled, err := adamw.Norm2Scaled()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := []models.Program{norm, step, scaled}
-	for _, copy := range []models.DType{models.BF16, models.F16} {
+	var all []models.Program
+	for _, copy := range []models.DType{models.F32, models.BF16, models.F16} {
 		p, err := adamw.AdamW{}.Program(nil, copy)
 		if err != nil {
 			t.Fatal(err)
@@ -34,31 +22,6 @@ func TestOfficialChecker(t *testing.T) {
 		all = append(all, p)
 	}
 	graphtest.Check(t, all...)
-}
-
-// TestNorm2Scaled finds what is not finite, and only that.
-func TestNorm2Scaled(t *testing.T) {
-	p, err := adamw.Norm2Scaled()
-	g := graphtest.Loaded(t, p, err)
-	g.Single = true
-	for _, tt := range []struct {
-		g     []float64
-		found float64
-	}{
-		{[]float64{3, -4, 0}, 0}, {[]float64{math.MaxFloat32, -math.MaxFloat32}, 0},
-		{[]float64{1, math.Inf(1)}, 1}, {[]float64{math.Inf(-1), 0, math.NaN()}, 2}, {[]float64{0, math.NaN(), 2}, 1},
-	} {
-		out, err := g.Run(map[string]graphtest.Tensor{"g": graphtest.Floats(tt.g, len(tt.g)), "unscale": graphtest.Floats([]float64{1. / 256})})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := out["found"].Data[0]; got != tt.found {
-			t.Errorf("%v: found %v, want %v", tt.g, got, tt.found)
-		}
-		if got := out["sum"].Data[0]; tt.g[0] == 3 && got != 25./(1<<16) {
-			t.Errorf("%v: sum %v", tt.g, got)
-		}
-	}
 }
 
 // TestCopy: the copy is the new weights rounded, while the weights keep what
@@ -93,24 +56,6 @@ func TestCopy(t *testing.T) {
 		}
 		if n := copies[1]; n < 480 || n > 520 || copies[1+unit] != 600-n {
 			t.Errorf("%v: the copy was %v", elem, copies)
-		}
-	}
-}
-
-func TestNorm2(t *testing.T) {
-	p, err := adamw.Norm2()
-	g := graphtest.Loaded(t, p, err)
-	for _, v := range [][]float64{{3}, {3, -4}, {1, 2, 3, 4, -5}, {0, 0}} {
-		want := 0.0
-		for _, x := range v {
-			want += x * x
-		}
-		out, err := g.Run(map[string]graphtest.Tensor{"g": graphtest.Floats(v, len(v))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := out["sum"]; len(got.Dims) != 0 || got.Data[0] != want {
-			t.Errorf("%v: %v, want %v", v, got.Data, want)
 		}
 	}
 }
