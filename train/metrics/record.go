@@ -16,7 +16,7 @@ import (
 type Record []Metric
 
 // A Metric is a named value: a float64, an int or a string. The names are fixed;
-// docs/architecture.md lists them.
+// docs/reports.md lists them.
 type Metric struct {
 	Name  string
 	Value any
