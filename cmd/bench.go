@@ -24,7 +24,7 @@ var benchParts = []string{"all", "decode", "score", "train", "step"}
 
 // A benchCommand is the flags of `onering bench`.
 type benchCommand struct {
-	rl.BenchOptions
+	bench.Parts
 	config, dtype string
 	lora          train.LoRAConfig
 	parts         []string
@@ -36,7 +36,7 @@ type benchCommand struct {
 }
 
 func newBench() *cobra.Command {
-	b := benchCommand{BenchOptions: rl.DefaultBench(), lora: rl.Default().LoRA, round: bench.DefaultRound()}
+	b := benchCommand{Parts: bench.DefaultParts(), lora: rl.Default().LoRA, round: bench.DefaultRound()}
 	b.Log = slog.Info
 	c := &cobra.Command{
 		Use:   "bench --config config.json",
@@ -284,10 +284,10 @@ func (b *benchCommand) measure(c *cobra.Command, env *ort.Env, policy *policy.Po
 		part, name string
 		measure    func() (any, error)
 	}{
-		{"decode", "rollout", func() (any, error) { return rl.BenchDecode(env, policy, b.BenchOptions) }},
-		{"score", "score", func() (any, error) { return rl.BenchScore(env, policy, b.BenchOptions) }},
-		{"train", "train", func() (any, error) { return rl.BenchTrain(c.Context(), env, policy, b.BenchOptions, false) }},
-		{"step", "train", func() (any, error) { return rl.BenchTrain(c.Context(), env, policy, b.BenchOptions, true) }},
+		{"decode", "rollout", func() (any, error) { return bench.Decode(env, policy, b.Parts) }},
+		{"score", "score", func() (any, error) { return bench.Score(env, policy, b.Parts) }},
+		{"train", "train", func() (any, error) { return bench.Train(c.Context(), env, policy, b.Parts, false) }},
+		{"step", "train", func() (any, error) { return bench.Train(c.Context(), env, policy, b.Parts, true) }},
 	} {
 		if wanted[x.part] && err == nil {
 			newest, err = x.measure()

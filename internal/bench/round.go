@@ -1,5 +1,5 @@
-// Package bench measures a whole round of reinforcement learning with random weights,
-// phase by phase.
+// Package bench measures a model of random weights: its parts one by one, and a whole
+// round of reinforcement learning, phase by phase.
 package bench
 
 import (
@@ -199,10 +199,7 @@ func (b *bencher) prompts() [][]int32 {
 	r := rand.New(rand.NewPCG(2, 2))
 	prompts := make([][]int32, b.Prompts)
 	for i := range prompts {
-		prompts[i] = make([]int32, b.Prompt)
-		for k := range prompts[i] {
-			prompts[i][k] = int32(r.IntN(b.policy.Model.Vocab))
-		}
+		prompts[i] = randomIDs(r, b.policy, b.Prompt)
 	}
 	return prompts
 }

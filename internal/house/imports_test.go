@@ -116,7 +116,7 @@ var testAllow = map[string]string{
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
-	"train/rl":                   "objectives/all reward/all runtime/runtimetest models/qwen2",
+	"train/rl":                   "internal/bench objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"onering/data/arithmetic"
+	"onering/internal/bench"
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
@@ -133,11 +134,11 @@ func TestDeviceLost(t *testing.T) {
 		t.Errorf("runs were cut after %v checkpoints", cut)
 	}
 
-	o := rl.BenchOptions{Batch: []int{2}, Context: 10, Steps: 100, Rows: 2, Tokens: 20, Prompt: 5, Group: 1, Repeat: 100, Optimizer: "adamw"}
+	o := bench.Parts{Batch: []int{2}, Context: 10, Steps: 100, Rows: 2, Tokens: 20, Prompt: 5, Group: 1, Repeat: 100, Optimizer: "adamw"}
 	for name, bench := range map[string]func(env *runtime.Env, p *policy.Policy) error{
-		"decoding": func(env *runtime.Env, p *policy.Policy) error { _, err := rl.BenchDecode(env, p, o); return err },
+		"decoding": func(env *runtime.Env, p *policy.Policy) error { _, err := bench.Decode(env, p, o); return err },
 		"training": func(env *runtime.Env, p *policy.Policy) error {
-			_, err := rl.BenchTrain(t.Context(), env, p, o, true)
+			_, err := bench.Train(t.Context(), env, p, o, true)
 			return err
 		},
 	} {

@@ -1,6 +1,7 @@
-package rl
+package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,10 +17,11 @@ import (
 	"onering/runtime"
 	"onering/sampler"
 	"onering/train/learn"
+	"onering/train/metrics"
 )
 
-// BenchOptions say what the Bench functions measure.
-type BenchOptions struct {
+// Parts say what Decode, Score and Train measure.
+type Parts struct {
 	Batch   []int // batch sizes of decoding
 	Context int   // tokens in the cache when decoding begins
 	// Contexts are further batches to decode, by name: of each row the tokens in the
@@ -40,37 +42,37 @@ type BenchOptions struct {
 	Log func(message string, args ...any)
 }
 
-// DefaultBench is what bench/compare.py measures. That also lowers Stash, which a
+// DefaultParts is what bench/compare.py measures. That also lowers Stash, which a
 // run chooses by the memory there is.
-func DefaultBench() BenchOptions {
-	return BenchOptions{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw"}
+func DefaultParts() Parts {
+	return Parts{Batch: []int{1, 8, 32}, Context: 190, Steps: 16, Rows: 4, Tokens: 512, Prompt: 1, Group: 1, Stash: models.StashLogits, Repeat: 1, Optimizer: "adamw"}
 }
 
-// A DecodeBench is how fast a policy samples.
-type DecodeBench struct {
+// A Decoding is how fast a policy samples.
+type Decoding struct {
 	// Decode is by batch size, and by the names of Contexts.
-	Decode map[string]StepBench `json:"decode"`
+	Decode map[string]Step `json:"decode"`
 	// PrefillSeconds is the time to the first token of a prompt, warm.
 	PrefillSeconds float64 `json:"prefill_seconds,omitzero"`
 	PeakBytes      int64   `json:"peak_bytes,omitzero"`
 }
 
-// A StepBench is one batch size: the mean of the decode steps.
-type StepBench struct {
+// A Step is one batch size: the mean of the decode steps.
+type Step struct {
 	StepMilliseconds float64 `json:"step_ms"`
 	TokensPerSecond  float64 `json:"tokens_per_second,omitzero"`
 }
 
-// A ScoreBench is one forward pass that keeps nothing.
-type ScoreBench struct {
+// A Scoring is one forward pass that keeps nothing.
+type Scoring struct {
 	Tokens          int     `json:"tokens"`
 	Seconds         float64 `json:"seconds,omitzero"`
 	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
 }
 
-// A TrainBench is one optimizer step by phase.
-type TrainBench struct {
+// A Training is one optimizer step by phase.
+type Training struct {
 	Tokens   int     `json:"tokens"`
 	Forward  float64 `json:"forward_seconds,omitzero"`
 	Backward float64 `json:"backward_seconds,omitzero"`
@@ -83,7 +85,7 @@ type TrainBench struct {
 	PeakBytes       int64   `json:"peak_bytes,omitzero"`
 }
 
-func (o BenchOptions) log(message string, args ...any) {
+func (o Parts) log(message string, args ...any) {
 	if o.Log != nil {
 		o.Log(message, args...)
 	}
@@ -104,7 +106,7 @@ func clock(env *runtime.Env, f func() error) (float64, error) {
 
 // fastest calls f once to warm up and Repeat times by the clock, and returns the
 // fewest seconds.
-func (o BenchOptions) fastest(env *runtime.Env, f func() error) (float64, error) {
+func (o Parts) fastest(env *runtime.Env, f func() error) (float64, error) {
 	best := math.Inf(1)
 	for i := range o.Repeat + 1 {
 		seconds, err := clock(env, f)
@@ -118,7 +120,8 @@ func (o BenchOptions) fastest(env *runtime.Env, f func() error) (float64, error)
 	return best, nil
 }
 
-func (o BenchOptions) prompt(r *rand.Rand, p *policy.Policy, n int) []int32 {
+// randomIDs are the tokens of a prompt.
+func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
 		ids[i] = int32(r.IntN(p.Model.Vocab))
@@ -126,21 +129,21 @@ func (o BenchOptions) prompt(r *rand.Rand, p *policy.Policy, n int) []int32 {
 	return ids
 }
 
-// BenchDecode measures prefill and decoding. With an error it returns what it had
+// Decode measures prefill and decoding. With an error it returns what it had
 // measured until then.
-func BenchDecode(env *runtime.Env, p *policy.Policy, o BenchOptions) (DecodeBench, error) {
-	b := DecodeBench{Decode: make(map[string]StepBench)}
+func Decode(env *runtime.Env, p *policy.Policy, o Parts) (Decoding, error) {
+	b := Decoding{Decode: make(map[string]Step)}
 	r := rand.New(rand.NewPCG(1, 1))
 	var err error
 	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
-		return b, fmt.Errorf("train: bench: prefill: %w", err)
+		return b, fmt.Errorf("bench: prefill: %w", err)
 	}
 	b.PeakBytes = memory.Peak()
 	o.log("prefill", "tokens", o.Tokens, "seconds", b.PrefillSeconds)
 	measure := func(name string, contexts []int) error {
 		step, err := o.decode(env, p, r, contexts)
 		if err != nil {
-			return fmt.Errorf("train: bench: batch %s: %w", name, err)
+			return fmt.Errorf("bench: batch %s: %w", name, err)
 		}
 		b.Decode[name] = step
 		b.PeakBytes = memory.Peak()
@@ -161,7 +164,7 @@ func BenchDecode(env *runtime.Env, p *policy.Policy, o BenchOptions) (DecodeBenc
 }
 
 // prefill measures the time from a prompt to its first token.
-func (o BenchOptions) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float64, error) {
+func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float64, error) {
 	d, err := env.NewDecoder(p.Ring, 1, o.Tokens+1)
 	if err != nil {
 		return 0, err
@@ -170,7 +173,7 @@ func (o BenchOptions) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) 
 	if err := d.SetSampling(sampler.Plain(1)); err != nil {
 		return 0, err
 	}
-	prompt, one, value := o.prompt(r, p, o.Tokens), make([]int32, 1), make([]float32, 1)
+	prompt, one, value := randomIDs(r, p, o.Tokens), make([]int32, 1), make([]float32, 1)
 	o.Repeat = max(2, o.Repeat)
 	return o.fastest(env, func() error {
 		prefix, err := d.Prefill([][]int32{prompt})
@@ -184,31 +187,31 @@ func (o BenchOptions) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) 
 }
 
 // decode measures the steps of rows that begin with these numbers of tokens.
-func (o BenchOptions) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (StepBench, error) {
+func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts []int) (Step, error) {
 	n := len(contexts)
 	d, err := env.NewDecoder(p.Ring, n, slices.Max(contexts)+o.Steps+3)
 	if err != nil {
-		return StepBench{}, err
+		return Step{}, err
 	}
 	defer d.Close()
 	if err := d.SetSampling(sampler.Plain(1)); err != nil {
-		return StepBench{}, err
+		return Step{}, err
 	}
 	slots, prefixes, u := make([]int, n), make([]int, n), make([]float32, n)
 	next, logp, entropy := make([]int32, n), make([]float32, n), make([]float32, n)
 	of := make(map[int]int) // the prefix of a length
 	for i, length := range contexts {
 		if _, ok := of[length]; !ok {
-			prefix, err := d.Prefill([][]int32{o.prompt(r, p, length)})
+			prefix, err := d.Prefill([][]int32{randomIDs(r, p, length)})
 			if err != nil {
-				return StepBench{}, err
+				return Step{}, err
 			}
 			of[length] = prefix[0]
 		}
 		slots[i], prefixes[i], u[i] = i, of[length], r.Float32()
 	}
 	if err := d.Start(prefixes, slots, u, next, logp, entropy); err != nil {
-		return StepBench{}, err
+		return Step{}, err
 	}
 	ids := make([]int32, n)
 	var began time.Time
@@ -218,18 +221,18 @@ func (o BenchOptions) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, c
 		}
 		copy(ids, next)
 		if err := d.Step(slots, ids, u, next, logp, entropy); err != nil {
-			return StepBench{}, err
+			return Step{}, err
 		}
 	}
 	seconds := time.Since(began).Seconds() / float64(o.Steps)
-	return StepBench{seconds * 1e3, float64(n) / seconds}, nil
+	return Step{seconds * 1e3, float64(n) / seconds}, nil
 }
 
 // sequences makes the rows of a training pass, and a weight for each token.
-func (o BenchOptions) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]float64) {
+func (o Parts) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]float64) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range o.Rows {
-		s := runtime.Sequence{Tokens: o.prompt(r, p, o.Tokens+1), Prompt: o.Prompt}
+		s := runtime.Sequence{Tokens: randomIDs(r, p, o.Tokens+1), Prompt: o.Prompt}
 		if first := i - i%o.Group; first < i {
 			copy(s.Tokens[:s.Prompt], sequences[first].Tokens)
 		}
@@ -243,10 +246,10 @@ func (o BenchOptions) sequences(p *policy.Policy) (sequences []runtime.Sequence,
 	return sequences, w
 }
 
-// BenchScore measures the log-probs of given sequences, with no gradients in
+// Score measures the log-probs of given sequences, with no gradients in
 // memory.
-func BenchScore(env *runtime.Env, p *policy.Policy, o BenchOptions) (ScoreBench, error) {
-	b := ScoreBench{Tokens: o.Rows * o.Tokens}
+func Score(env *runtime.Env, p *policy.Policy, o Parts) (Scoring, error) {
+	b := Scoring{Tokens: o.Rows * o.Tokens}
 	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
 	if err != nil {
 		return b, err
@@ -261,21 +264,26 @@ func BenchScore(env *runtime.Env, p *policy.Policy, o BenchOptions) (ScoreBench,
 		return err
 	})
 	if err != nil {
-		return b, fmt.Errorf("train: bench: score: %w", err)
+		return b, fmt.Errorf("bench: score: %w", err)
 	}
 	b.TokensPerSecond, b.PeakBytes = float64(b.Tokens)/b.Seconds, memory.Peak()
 	o.log("score", "tokens", b.Tokens, "seconds", b.Seconds)
 	return b, nil
 }
 
-// BenchTrain measures one pass forward and backward, and with update the update
+// Train measures one pass forward and backward, and with update the update
 // as well, which takes memory for the optimizer's state. With an error it returns
 // what it had measured.
-func BenchTrain(ctx context.Context, env *runtime.Env, p *policy.Policy, o BenchOptions, update bool) (TrainBench, error) {
-	b := TrainBench{Tokens: o.Rows * o.Tokens}
-	t := &phaseTimer{env: env}
+func Train(ctx context.Context, env *runtime.Env, p *policy.Policy, o Parts, update bool) (Training, error) {
+	b := Training{Tokens: o.Rows * o.Tokens}
+	clock := metrics.NewStopwatch()
+	timing, failed := learn.Timing(clock), error(nil)
 	s, err := learn.New(env, p.Ring, learn.Options{
-		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload, Observe: t.enter,
+		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload,
+		Observe: func(p learn.Phase) { // each phase until the device is done
+			failed = cmp.Or(failed, env.Wait())
+			timing(p)
+		},
 	})
 	if err != nil {
 		return b, err
@@ -284,14 +292,13 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *policy.Policy, o Bench
 	batch := learn.Batch{LearningRate: 1e-6}
 	batch.Sequences, batch.Weights = o.sequences(p)
 	for i := range o.Repeat + 1 {
-		seconds, err := t.measure(func() error {
-			_, err := s.Gradients(ctx, batch, nil)
-			return err
-		})
-		if err != nil {
-			return b, fmt.Errorf("train: bench: %w", err)
+		clock.Take()
+		_, err := s.Gradients(ctx, batch, nil)
+		if err = cmp.Or(err, failed); err != nil {
+			return b, fmt.Errorf("bench: %w", err)
 		}
-		forward, backward := seconds[learn.Forward], seconds[learn.Backward]
+		times := clock.Take()
+		forward, backward := times.Float("seconds/"+string(metrics.PhaseScore)), times.Float("seconds/"+string(metrics.PhaseBackward))
 		if i == 1 || i > 1 && forward+backward < b.Seconds { // the first warms up
 			b.Forward, b.Backward, b.Seconds = forward, backward, forward+backward
 		}
@@ -314,49 +321,16 @@ func BenchTrain(ctx context.Context, env *runtime.Env, p *policy.Policy, o Bench
 	short.Rows, short.Tokens, short.Prompt = 1, 1, 1
 	batch.Sequences, batch.Weights = short.sequences(p)
 	for i := range o.Repeat + 1 {
-		seconds, err := t.measure(func() error {
-			_, err := s.Step(ctx, batch, nil)
-			return err
-		})
-		if err != nil {
-			return b, fmt.Errorf("train: bench: update: %w", err)
+		clock.Take()
+		_, err := s.Step(ctx, batch, nil)
+		if err = cmp.Or(err, failed); err != nil {
+			return b, fmt.Errorf("bench: update: %w", err)
 		}
-		if x := seconds[learn.Updating]; i == 1 || i > 1 && x < b.Optimizer {
+		if x := clock.Take().Float("seconds/" + string(metrics.PhaseOptimizer)); i == 1 || i > 1 && x < b.Optimizer {
 			b.Optimizer = x
 		}
 	}
 	b.PeakBytes = memory.Peak()
 	o.log("update", "seconds", b.Optimizer)
 	return b, nil
-}
-
-// A phaseTimer measures the phases of a Stepper, each until the device is done.
-type phaseTimer struct {
-	env     *runtime.Env
-	seconds map[learn.Phase]float64
-	phase   learn.Phase
-	since   time.Time
-	err     error // the first of waiting for the device
-}
-
-// measure returns the seconds that the phases of f took.
-func (t *phaseTimer) measure(f func() error) (map[learn.Phase]float64, error) {
-	t.seconds, t.phase, t.err = make(map[learn.Phase]float64), learn.Idle, nil
-	t.enter(learn.Idle)
-	err := f()
-	t.enter(learn.Idle)
-	if err == nil {
-		err = t.err
-	}
-	return t.seconds, err
-}
-
-// enter is what the Stepper is given to call.
-func (t *phaseTimer) enter(p learn.Phase) {
-	if err := t.env.Wait(); err != nil && t.err == nil {
-		t.err = err
-	}
-	now := time.Now()
-	t.seconds[t.phase] += now.Sub(t.since).Seconds()
-	t.phase, t.since = p, now
 }
