@@ -174,6 +174,13 @@ func Cases() []Case {
 		add(name, one(func(in []*graph.Node) *graph.Node { return f(in[0]) }, dims("N", 3)), values{"a": positive(7, 3)})
 	}
 	add("Abs", noGradient(func(in []*graph.Node) *graph.Node { return graph.Abs(in[0]) }, dims("N", 3)), nil)
+	add("Sign", noGradient(func(in []*graph.Node) *graph.Node { return graph.Sign(in[0]) }, dims("N", 3)), nil)
+	add("After", func(g *graph.Graph) (y, wrt []*graph.Node) {
+		x, h := g.Float("x", "N", 3), g.Float("h")
+		before := graph.Sigmoid(x)
+		return []*graph.Node{before, graph.Mul(x, graph.After(h, before, h))}, []*graph.Node{x, h}
+	}, nil)
+	cases[len(cases)-1].Onto = map[string]string{"y1": "x"}
 	add("Where", func(g *graph.Graph) (y, wrt []*graph.Node) {
 		cond := g.Input("cond", onnx.Boolean, dims("N", 1))
 		a, b := g.Float("a", "N", 3), g.Float("b", 3)

@@ -20,9 +20,18 @@ func init() {
 		"LessOrEqual":    comparison(func(a, b float64) bool { return a <= b }),
 		"GreaterOrEqual": comparison(func(a, b float64) bool { return a >= b }),
 
-		"Identity":   func(c *call) []Tensor { return []Tensor{*c.operands(1, 1)[0]} },
-		"Neg":        function(func(x float64) float64 { return -x }),
-		"Abs":        function(math.Abs),
+		"Identity": func(c *call) []Tensor { return []Tensor{*c.operands(1, 1)[0]} },
+		"Neg":      function(func(x float64) float64 { return -x }),
+		"Abs":      function(math.Abs),
+		"Sign": function(func(x float64) float64 {
+			switch {
+			case x > 0:
+				return 1
+			case x < 0:
+				return -1
+			}
+			return 0
+		}),
 		"Exp":        real(math.Exp),
 		"Log":        real(math.Log),
 		"Sqrt":       real(math.Sqrt),

@@ -231,6 +231,16 @@ func TestAliases(t *testing.T) {
 			g.Output("e", graph.Exp(p))
 			g.OutputOnto("p1", graph.Add(p, q), "p")
 		}},
+		{"reads before, by an order", "", func(g *graph.Graph, p, q *graph.Node) {
+			e := graph.Exp(graph.Reshape(p, 2, 3))
+			g.Output("e", e)
+			g.OutputOnto("p1", graph.Add(p, graph.After(q, e)), "p")
+		}},
+		{"another reader than the one before", `before Neg`, func(g *graph.Graph, p, q *graph.Node) {
+			e := graph.Exp(p)
+			g.Output("e", graph.Mul(e, graph.Neg(p)))
+			g.OutputOnto("p1", graph.Add(p, graph.After(q, e)), "p")
+		}},
 		{"reads through a view", `before Exp (value 4) reads it`, func(g *graph.Graph, p, q *graph.Node) {
 			view := graph.Reshape(p, 2, 3)
 			g.Output("e", graph.Exp(view))

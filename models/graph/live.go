@@ -1,6 +1,10 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+
+	"onering/models/onnx"
+)
 
 // separateOutputs copies outputs that are inputs, constants or other outputs:
 // each output of an ONNX graph is computed by a node of its own.
@@ -101,6 +105,26 @@ func foldSums(g *Graph) {
 // operand.
 func (n *Node) foldable(readers []int) bool {
 	return n.value == nil && n.call != nil && n.call.op == "Gemm" && len(n.call.in) == 2 && readers[n.id] == 1
+}
+
+// After is x, with the same bits, computed when all of before are. An output that
+// overwrites an input needs it where others read that input and are not on its way: an
+// optimizer whose step takes the old moment m makes the new one by
+//
+//	g.OutputOnto("m1", Add(Mul(m, After(beta, step)), ...), "m")
+//
+// ONNX has no other order than that of data, so x goes through a selection of x or x by
+// an element of each of before. That is a copy of x, which is nothing for a scalar.
+func After(x *Node, before ...*Node) *Node {
+	operands("After", append([]*Node{x}, before...)...)
+	for _, b := range before {
+		for axis := range b.shape {
+			b = Slice(b, b.g.Ints(0), b.g.Ints(1), axis, 1)
+		}
+		b = ReduceSumSquare(Cast(b, onnx.Float)) // of no dimensions
+		x = Where(LessOrEqual(b, b), x, x)
+	}
+	return x
 }
 
 // checkAliases fails where an output may not be bound onto the buffer of its

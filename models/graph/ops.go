@@ -91,6 +91,15 @@ func Sigmoid(x *Node) *Node { return smooth("Sigmoid", x) }
 // Abs is |x|; it has no gradient.
 func Abs(x *Node) *Node { return unary("Abs", x) }
 
+// Sign is 1 where x is above 0, -1 where it is below, and else 0; it has no gradient.
+func Sign(x *Node) *Node {
+	if operands("Sign", x); x.g.stock { // WebGPU has no such kernel
+		zero, one := x.g.fill(0, x), x.g.fill(1, x)
+		return Where(LessOrEqual(x, zero), Where(GreaterOrEqual(x, zero), zero, Neg(one)), one)
+	}
+	return unary("Sign", x)
+}
+
 // Comparison and selection. Only Where has a gradient, in the two values that it
 // selects from.
 

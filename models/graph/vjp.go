@@ -116,7 +116,7 @@ func init() {
 		},
 
 		// Comparisons, choices and looking up by index have no gradient here.
-		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Abs": noGradient,
+		"LessOrEqual": noGradient, "GreaterOrEqual": noGradient, "Max": noGradient, "Abs": noGradient, "Sign": noGradient,
 		"ReduceMax": noGradient, "ReduceSumSquare": noGradient, "ArgMax": noGradient, "TopK": noGradient,
 		"Gather": noGradient, "GatherND": noGradient, "ScatterND": noGradient, "Pad": noGradient, "Shape": noGradient, "Expand": noGradient, "Identity": noGradient,
 		// Fused kernels: the composites that emit them have rules of their own.

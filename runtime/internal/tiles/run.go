@@ -11,7 +11,7 @@ import (
 )
 
 // operators are those of Step.
-var operators = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.tile_sub, "Div": C.tile_div, "Sqrt": C.tile_sqrt}
+var operators = map[string]C.int{"Mul": C.tile_mul, "Add": C.tile_add, "Sub": C.tile_sub, "Div": C.tile_div, "Sqrt": C.tile_sqrt, "Sign": C.tile_sign}
 
 // Run does the steps on arrays of one length, in the order of Inputs, with scalars in
 // the order of Scalars. The bits are those of ONNX Runtime's kernels on the CPU, in

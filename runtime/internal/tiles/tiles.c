@@ -12,7 +12,7 @@ typedef void loop(float *to, const float *a, const float *b, float x, size_t n);
 
 // Each operator has a loop of its own, so that no product is fused with a sum: vectors
 // of any width have the same bits. The result may be where an operand is.
-#define LOOPS(kind, WIDTH, VECTOR, root) \
+#define LOOPS(kind, WIDTH, VECTOR, root, sign) \
 	LOOP(mul##kind, WIDTH, VECTOR, A * B, a[i] * b[i]) \
 	LOOP(mul_scalar##kind, WIDTH, VECTOR, A * x, a[i] * x) \
 	LOOP(add##kind, WIDTH, VECTOR, A + B, a[i] + b[i]) \
@@ -24,6 +24,7 @@ typedef void loop(float *to, const float *a, const float *b, float x, size_t n);
 	LOOP(div_scalar##kind, WIDTH, VECTOR, A / x, a[i] / x) \
 	LOOP(scalar_div##kind, WIDTH, VECTOR, x / B, x / b[i]) \
 	LOOP(sqrt##kind, WIDTH, VECTOR, root(A), sqrtf(a[i])) \
+	LOOP(sign##kind, WIDTH, VECTOR, sign(A), SIGN(a[i])) \
 	/* The loops of an operator: on two arrays, on an array and a scalar, and on a scalar and an array. */ \
 	static loop *const loops##kind[][3] = { \
 		[tile_mul] = {mul##kind, mul_scalar##kind, NULL}, \
@@ -31,7 +32,10 @@ typedef void loop(float *to, const float *a, const float *b, float x, size_t n);
 		[tile_sub] = {sub##kind, sub_scalar##kind, scalar_sub##kind}, \
 		[tile_div] = {div##kind, div_scalar##kind, scalar_div##kind}, \
 		[tile_sqrt] = {sqrt##kind, NULL, NULL}, \
+		[tile_sign] = {sign##kind, NULL, NULL}, \
 	};
+#define SIGN(x) (float)((x > 0) - (x < 0))
+#define SIGNS(x) __builtin_convertvector((x < 0) - (x > 0), vector) // -1 is true
 #define A (*(const vector *)(a + i))
 #define B (*(const vector *)(b + i))
 #define LOOP(name, WIDTH, VECTOR, value, rest) \
@@ -45,10 +49,10 @@ typedef void loop(float *to, const float *a, const float *b, float x, size_t n);
 #if defined(__x86_64__)
 typedef float wide __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float wider __attribute__((vector_size(64), aligned(4), may_alias));
-LOOPS(_avx2, __attribute__((target("avx2"))), wide, _mm256_sqrt_ps)
-LOOPS(_avx512, __attribute__((target("avx512f"))), wider, _mm512_sqrt_ps)
+LOOPS(_avx2, __attribute__((target("avx2"))), wide, _mm256_sqrt_ps, SIGNS)
+LOOPS(_avx512, __attribute__((target("avx512f"))), wider, _mm512_sqrt_ps, SIGNS)
 #endif
-LOOPS(_plain, , float, sqrtf)
+LOOPS(_plain, , float, sqrtf, SIGN)
 
 // The steps of AdamW, as package tiles compiles the graph of package adamw, in one loop:
 // the results between steps stay in registers. r is an array, s a scalar. Steps that are

@@ -31,9 +31,9 @@ type Code struct {
 
 // A Step is an operator. Its result is array To.
 type Step struct {
-	Op   string // Mul, Add, Sub, Div or Sqrt
+	Op   string // Mul, Add, Sub, Div, Sqrt or Sign
 	To   int
-	A, B Operand // Sqrt has no B
+	A, B Operand // Sqrt and Sign have no B
 }
 
 // An Operand is an array or a scalar by its number.
@@ -43,7 +43,7 @@ type Operand struct {
 }
 
 // operands is how many each operator has.
-var operands = map[string]int{"Mul": 2, "Add": 2, "Sub": 2, "Div": 2, "Sqrt": 1}
+var operands = map[string]int{"Mul": 2, "Add": 2, "Sub": 2, "Div": 2, "Sqrt": 1, "Sign": 1}
 
 // Most is how many arrays a Code may have.
 const Most = 32
@@ -88,6 +88,7 @@ func (c *compiler) compile(nodes []node) error {
 			return fmt.Errorf("output %q is in the place of no input", out.Name)
 		}
 	}
+	nodes = c.needed(nodes)
 	for i, n := range nodes {
 		for _, name := range n.inputs {
 			c.last[name] = i
@@ -116,8 +117,38 @@ func (c *compiler) length(d string) string {
 	return d
 }
 
+// needed returns the nodes that outputs are computed from, with a selection of x or x (see
+// graph.After) as a node of x alone: steps are done in the order of the nodes anyway.
+func (c *compiler) needed(nodes []node) (kept []node) {
+	wanted := map[string]bool{}
+	for _, out := range c.program.Outputs {
+		wanted[out.Name] = true
+	}
+	for _, n := range slices.Backward(nodes) {
+		if !slices.ContainsFunc(n.outputs, func(name string) bool { return wanted[name] }) {
+			continue
+		}
+		if n.op == "Where" && len(n.inputs) == 3 && n.inputs[1] == n.inputs[2] {
+			n = node{op: after, inputs: n.inputs[1:2], outputs: n.outputs}
+		}
+		for _, name := range n.inputs {
+			wanted[name] = true
+		}
+		kept = append(kept, n)
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// after is the operator of a node whose result is its operand.
+const after = "After"
+
 // step adds the step of one node.
 func (c *compiler) step(i int, n node) error {
+	if n.op == after && c.at[n.inputs[0]].Scalar {
+		c.at[n.outputs[0]] = c.at[n.inputs[0]]
+		return nil
+	}
 	if count, ok := operands[n.op]; !ok || n.attributes || len(n.inputs) != count || len(n.outputs) != 1 {
 		return errors.New("it is not an element-wise operator that is known")
 	}
@@ -129,7 +160,7 @@ func (c *compiler) step(i int, n node) error {
 		}
 		x[k] = at
 	}
-	if x[0].Scalar && (n.op == "Sqrt" || x[1].Scalar) {
+	if x[0].Scalar && (len(n.inputs) == 1 || x[1].Scalar) {
 		return errors.New("it has scalars only")
 	}
 	for k, name := range n.inputs {
@@ -170,7 +201,6 @@ type node struct {
 const (
 	modelGraph     = 7
 	graphNode      = 1
-	graphConstant  = 5
 	nodeInput      = 1
 	nodeOutput     = 2
 	nodeOp         = 4
@@ -178,37 +208,34 @@ const (
 	nodeOpsetOwner = 7 // the domain of the operator
 )
 
-// nodesOf reads the nodes of a model that has no constants.
+// nodesOf reads the nodes of a model.
 func nodesOf(model []byte) (nodes []node, err error) {
 	err = fields(model, func(field protowire.Number, graph []byte) error {
 		if field != modelGraph {
 			return nil
 		}
 		return fields(graph, func(field protowire.Number, value []byte) error {
-			switch field {
-			case graphConstant:
-				return errors.New("it has constants")
-			case graphNode:
-				var n node
-				err := fields(value, func(field protowire.Number, value []byte) error {
-					switch field {
-					case nodeInput:
-						n.inputs = append(n.inputs, string(value))
-					case nodeOutput:
-						n.outputs = append(n.outputs, string(value))
-					case nodeOp:
-						n.op = string(value)
-					case nodeAttribute:
-						n.attributes = true
-					case nodeOpsetOwner:
-						n.op = string(value) + "." + n.op
-					}
-					return nil
-				})
-				nodes = append(nodes, n)
-				return err
+			if field != graphNode {
+				return nil
 			}
-			return nil
+			var n node
+			err := fields(value, func(field protowire.Number, value []byte) error {
+				switch field {
+				case nodeInput:
+					n.inputs = append(n.inputs, string(value))
+				case nodeOutput:
+					n.outputs = append(n.outputs, string(value))
+				case nodeOp:
+					n.op = string(value)
+				case nodeAttribute:
+					n.attributes = true
+				case nodeOpsetOwner:
+					n.op = string(value) + "." + n.op
+				}
+				return nil
+			})
+			nodes = append(nodes, n)
+			return err
 		})
 	})
 	return nodes, err

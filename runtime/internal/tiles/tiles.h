@@ -4,13 +4,13 @@
 
 #include <stddef.h>
 
-enum { tile_mul, tile_add, tile_sub, tile_div, tile_sqrt };
+enum { tile_mul, tile_add, tile_sub, tile_div, tile_sqrt, tile_sign };
 
 // A tile_step is one operator. Its operands are arrays or scalars by their number,
 // and its result is an array.
 typedef struct {
 	int op, to;
-	int a, b;               // b is not used by tile_sqrt
+	int a, b;               // b is not used by tile_sqrt and tile_sign
 	int a_scalar, b_scalar; // whether the operand is a scalar
 } tile_step;
 

@@ -45,7 +45,9 @@ func TestRun(t *testing.T) {
 	p, err := graph.Build("all", func(g *graph.Graph) {
 		x, y, s := g.Float("x", "n"), g.Float("y", "n"), g.Float("s")
 		z := graph.Sub(graph.Mul(x, s), graph.Div(s, y))
-		g.OutputOnto("x1", graph.Add(graph.Sqrt(graph.Mul(z, z)), y), "x")
+		x1 := graph.Add(graph.Sqrt(graph.Mul(z, z)), y)
+		g.OutputOnto("x1", x1, "x")
+		g.OutputOnto("y1", graph.Mul(graph.Sign(z), graph.After(s, x1)), "y")
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,15 +58,24 @@ func TestRun(t *testing.T) {
 	}
 	const s = 1.7
 	for _, n := range []int{0, 1, 15, 16, 17, 255, 256, 257, 1000} {
-		x, y, want := make([]float32, n), make([]float32, n), make([]float32, n)
+		x, y, want, signs := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
 		for i := range x {
 			x[i], y[i] = 0.3*float32(i)-7, 1+0.11*float32(i%90)
+			if i%10 == 3 { // z is 0
+				x[i], y[i] = 0, float32(math.Inf(1))
+			}
 			product, quotient := float32(x[i]*s), float32(s/y[i])
 			z := float32(product - quotient)
 			want[i] = float32(math.Sqrt(float64(float32(z*z)))) + y[i]
+			switch {
+			case z > 0:
+				signs[i] = s
+			case z < 0:
+				signs[i] = -s
+			}
 		}
-		if err := c.Run([][]float32{x, y}, []float32{s}); err != nil || !slices.Equal(x, want) {
-			t.Errorf("%d elements: %v, %v, want %v", n, err, x, want)
+		if err := c.Run([][]float32{x, y}, []float32{s}); err != nil || !slices.Equal(x, want) || !slices.Equal(y, signs) {
+			t.Errorf("%d elements: %v, %v, want %v; signs %v, want %v", n, err, x, want, y, signs)
 		}
 	}
 	three := make([]float32, 3)
@@ -85,7 +96,7 @@ func TestRefuses(t *testing.T) {
 			p := g.Float("p", "n")
 			g.OutputOnto("p1", graph.Mul(p, graph.Exp(p)), "p")
 		},
-		"constants": func(g *graph.Graph) {
+		`"%c0" is unknown`: func(g *graph.Graph) {
 			p := g.Float("p", "n")
 			g.OutputOnto("p1", graph.Mul(p, g.Scalar(2)), "p")
 		},
