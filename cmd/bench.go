@@ -32,7 +32,7 @@ type benchCommand struct {
 	stash         int
 	whole         bool
 	round         bench.Round
-	runtime       train.RuntimeConfig
+	runtime       policy.RuntimeConfig
 }
 
 func newBench() *cobra.Command {
@@ -177,7 +177,7 @@ func (b *benchCommand) check() error {
 	if err := checkSettings(&b.lora); err != nil {
 		return err
 	}
-	if ok, remedy := b.lora.Check(b.dtype, b.runtime.Device); !ok {
+	if remedy := policy.RefusedBase(b.lora.BaseDType, b.lora.On, b.dtype, b.runtime.Device); remedy != "" {
 		return usagef("--base-dtype %s: %s", b.lora.BaseDType, remedy)
 	}
 	if !slices.Contains(models.Optimizers(), b.Optimizer) {
@@ -246,7 +246,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return err
 	}
 	compute.Base = policy.BaseTypes[b.lora.BaseDType]
-	policy, err := policy.Random(model, compute, 0)
+	policy, err := policy.Random(env, model, compute, 0)
 	if err != nil {
 		return err
 	}

@@ -2,21 +2,21 @@ package cmd
 
 import (
 	"cmp"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/files"
+	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train/rundir"
 )
 
 // chatLong is the help of chat.
@@ -58,28 +58,24 @@ func newChat() *cobra.Command {
   onering chat --model RUN --max-tokens 2000
   printf 'What is 1+1?\nAnd plus 3?\n' | onering chat --model DIR --json`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if !c.Flags().Changed("template") {
-				if err := templateOfRun(cmp.Or(e.adapter, e.model), &around); err != nil {
-					return err
-				}
-			}
-			if o.around, err = parseTemplate(around); err != nil {
+		RunE: func(c *cobra.Command, _ []string) error {
+			template, err := templateOf(c, around, cmp.Or(e.adapter, e.model))
+			if err != nil {
 				return err
 			}
 			if err := validateSampling(&o.Sampling, 1, 1); err != nil {
 				return err
 			}
-			engine, err := e.open(c)
+			p, err := e.open(c)
 			if err != nil {
 				return err
 			}
-			defer engine.Close()
-			chat, err := newConversation(engine, o)
+			defer p.Close()
+			chat, err := newChatting(p, template, o)
 			if err != nil {
 				return err
 			}
-			defer chat.close()
+			defer chat.Close()
 			return chat.run(c)
 		},
 	}
@@ -103,44 +99,31 @@ const chatHelp = `  /reset         forget the conversation
   //TEXT         a turn that begins with a slash
 `
 
-// templateOfRun sets the template to that of a run, if name is its folder or one of
-// its checkpoints. What the flags say besides the template's name stays.
-func templateOfRun(name string, s *tokenize.TemplateSettings) error {
-	path := filepath.Join(name, "run.toml")
-	if _, err := os.Stat(path); err != nil {
-		if path = rundir.RunOf(name); path == "" {
-			return nil
-		}
+type chatOptions struct {
+	sampler.Options
+	json bool
+}
+
+// A chatting is a conversation in a terminal, or with the lines of a file.
+type chatting struct {
+	chatOptions
+	*policy.Conversation
+	out    io.Writer
+	saved  map[string]bool
+	failed lineErrors
+}
+
+func newChatting(p *policy.Policy, template tokenize.Template, o chatOptions) (*chatting, error) {
+	talk, err := p.Conversation(template)
+	if none := (*policy.NoChatError)(nil); errors.As(err, &none) {
+		return nil, usagef("%w; --template no talks without one, each line for itself", err)
 	}
-	text, err := os.ReadFile(path)
-	var settings layer
-	if err == nil {
-		settings, err = parseFile(path, text)
-	}
-	if err != nil {
-		return err
-	}
-	r, err := resolve(settings)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	of := r.Model.TemplateSettings
-	s.Template = of.Template
-	if s.System == "" {
-		s.System = of.System
-	}
-	if len(s.Args) == 0 {
-		s.Args = of.Args
-	}
-	if len(s.Stop) == 0 {
-		s.Stop = of.Stop
-	}
-	return nil
+	return &chatting{chatOptions: o, Conversation: talk, saved: map[string]bool{}, failed: lineErrors{name: "stdin"}}, err
 }
 
 // run reads turns until there are no more, and answers them.
-func (c *conversation) run(command *cobra.Command) error {
-	turns, err := newTurns(command, c)
+func (c *chatting) run(command *cobra.Command) error {
+	turns, err := newTurns(command, c.Conversation)
 	if err != nil {
 		return err
 	}
@@ -178,44 +161,51 @@ func (c *conversation) run(command *cobra.Command) error {
 
 // turn answers a turn. Its own errors are told and counted; the error returned is
 // one that ends the chat.
-func (c *conversation) turn(turns *turns, text string) error {
+func (c *chatting) turn(turns *turns, text string) error {
 	ctx, done := turns.answering()
-	answer, err := c.answer(ctx, text)
+	var unwritten error
+	answer, err := c.Answer(ctx, text, c.Options, func(piece string) error {
+		if !c.json {
+			_, unwritten = io.WriteString(c.out, piece)
+		}
+		return unwritten
+	})
 	left := done()
+	if unwritten != nil || errors.Is(err, runtime.ErrLost) {
+		return err
+	}
 	line := any(answer)
 	if err != nil {
-		var stop outputError
-		if errors.As(err, &stop) {
-			return stop.error
-		}
-		if errors.Is(err, runtime.ErrLost) {
-			return err
+		if full := (policy.FullError{}); errors.As(err, &full) {
+			err = fmt.Errorf("%w: %s", err, fullRemedy)
 		}
 		failure := c.failed.add(turns.number, err)
 		line = failedTurn{answer.Turn, answer.Prompt, failure.Error}
-		if !c.json {
-			slog.Error(err.Error())
-		}
 	}
-	if c.json {
+	switch {
+	case c.json:
 		err = lineWriter{c.out}.write(line)
-	} else if err == nil {
+	case err != nil:
+		slog.Error(err.Error())
+		err = nil
+	default:
 		_, err = io.WriteString(c.out, "\n")
 		c.remark(answer)
-	} else {
-		err = nil
 	}
 	return errors.Join(left, err)
 }
 
+// fullRemedy says what to do about a full context.
+const fullRemedy = "/save FILE keeps it, /reset begins a new one"
+
 // remark tells of an answer that ended before its end.
-func (c *conversation) remark(a answered) {
+func (c *chatting) remark(a policy.Answer) {
 	switch {
-	case a.Finish == interruptedFinish:
+	case a.Finish == policy.Interrupted:
 		slog.Info("the answer was stopped; what there is of it stays in the conversation")
 	case a.Finish != sampler.Length:
-	case a.PromptTokens+len(a.IDs) >= c.decoder.MaxTokens():
-		slog.Warn(fmt.Sprintf("the answer was cut: the conversation fills the model's context of %d tokens; /save FILE keeps it, /reset begins a new one", c.decoder.MaxTokens()))
+	case a.PromptTokens+len(a.IDs) >= c.MaxTokens():
+		slog.Warn(fmt.Sprintf("the answer was cut: the conversation fills the model's context of %d tokens; %s", c.MaxTokens(), fullRemedy))
 	default:
 		slog.Info(fmt.Sprintf("the answer was cut at %d tokens (--max-tokens)", len(a.IDs)))
 	}
@@ -228,11 +218,87 @@ type failedTurn struct {
 	Error  string `json:"error"`
 }
 
-// An outputError is that of writing an answer.
-type outputError struct{ error }
+// chatCommand returns the first word of a line that is for the program; "" means that
+// the line is a turn.
+func chatCommand(line string) string {
+	if !strings.HasPrefix(line, "/") || strings.HasPrefix(line, "//") {
+		return ""
+	}
+	return strings.Fields(line)[0]
+}
 
-// interruptedFinish is the end of an answer that Ctrl-C stopped.
-const interruptedFinish sampler.Finish = "interrupted"
+// command does what a line that begins with a slash asks for. It talks to w.
+func (c *chatting) command(w io.Writer, line string) error {
+	word := chatCommand(line)
+	rest := strings.TrimSpace(strings.TrimPrefix(line, word))
+	if rest != "" && (word == "/reset" || word == "/help") {
+		return fmt.Errorf("%s takes nothing after it, not %q", word, rest)
+	}
+	switch word {
+	case "/help":
+		_, err := io.WriteString(w, chatHelp)
+		return err
+	case "/reset":
+		c.Reset()
+		_, err := fmt.Fprintln(w, "the conversation begins anew")
+		return err
+	case "/system":
+		return c.setSystem(w, rest)
+	case "/save":
+		return c.save(w, rest)
+	}
+	return fmt.Errorf("unknown command %q%s; /help lists them, and // begins a turn with a slash",
+		word, didYouMean(word, []string{"/reset", "/system", "/save", "/help", "/exit"}))
+}
 
-// canceled reports whether an error is that of an answer that was stopped.
-func canceled(err error) bool { return errors.Is(err, context.Canceled) }
+func (c *chatting) setSystem(w io.Writer, text string) (err error) {
+	switch {
+	case !c.Template.Chat:
+		return errors.New("/system goes with the template chat; other templates are written with theirs")
+	case text != "":
+		if err := c.SetSystem(text); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, "the conversation begins anew with this system message")
+	case c.Template.System == "":
+		_, err = fmt.Fprintln(w, "there is no system message; /system TEXT sets one")
+	default:
+		_, err = fmt.Fprintln(w, c.Template.System)
+	}
+	return err
+}
+
+// save writes the conversation to a file that does not exist yet, or that this chat
+// has written.
+func (c *chatting) save(w io.Writer, name string) error {
+	switch _, err := os.Lstat(name); {
+	case name == "":
+		return errors.New("/save needs the name of a file")
+	case len(c.Messages) == 0:
+		return errors.New("there is nothing to save yet")
+	case err == nil && !c.saved[name]:
+		return fmt.Errorf("/save %q: there is such a file already: choose another name", name)
+	}
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	var list []message
+	if c.Template.System != "" {
+		list = append(list, message{"system", c.Template.System})
+	}
+	for _, m := range c.Messages {
+		list = append(list, message{m.Role, m.Content})
+	}
+	err := files.WriteFile(name, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(map[string]any{"messages": list})
+	})
+	if err != nil {
+		return err
+	}
+	c.saved[name] = true
+	_, err = fmt.Fprintf(w, "saved %d messages in %q\n", len(list), name)
+	return err
+}

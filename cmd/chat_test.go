@@ -49,23 +49,20 @@ func talker(t *testing.T) string {
 }
 
 // talkTo opens a conversation with the model in a folder.
-func talkTo(t *testing.T, dir string, o chatOptions) *conversation {
+func talkTo(t *testing.T, dir string, o sampler.Options) (*chatting, *policy.Policy) {
 	t.Helper()
-	env := runtimetest.Test(t)
-	policy, err := policy.Open(env, policy.Options{Path: dir, DType: "float32"})
+	p, err := policy.Open(runtimetest.Test(t), policy.Options{Path: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(policy.Close)
-	if o.around.Name == "" {
-		o.around, _ = tokenize.ParseTemplate("chat")
-	}
-	c, err := newConversation(&engine{env: env, policy: policy}, o)
+	t.Cleanup(p.Close)
+	template, _ := tokenize.ParseTemplate("chat")
+	c, err := newChatting(p, template, chatOptions{Options: o})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.close)
-	return c
+	t.Cleanup(c.Close)
+	return c, p
 }
 
 // generatedTexts are what generate samples for the rows of input, by index.
@@ -85,27 +82,12 @@ func generatedTexts(t *testing.T, input string, args ...string) (texts []string)
 	return texts
 }
 
-// pieces are what was written, call by call.
-type pieces struct {
-	list []string
-	then func() // called after each
-}
-
-func (p *pieces) Write(text []byte) (int, error) {
-	p.list = append(p.list, string(text))
-	if p.then != nil {
-		p.then()
-	}
-	return len(text), nil
-}
-
 // TestChatStreams: what a chat shows of its turns, piece by piece, is what generate
 // samples for the same tokens, however the cache was used.
 func TestChatStreams(t *testing.T) {
 	dir := talker(t)
-	c := talkTo(t, dir, chatOptions{Options: sampler.Options{Sampling: sampler.Plain(24), Seed: 5}})
-	c.decoder.StepCost = 0 // always append
-	tok := c.policy.Tokenizer
+	c, p := talkTo(t, dir, sampler.Options{Sampling: sampler.Plain(24), Seed: 5})
+	tok := p.Tokenizer
 	said := []string{"1+1", "2", "é=?"}
 	var conversation []int32
 	var rows strings.Builder
@@ -120,23 +102,19 @@ func TestChatStreams(t *testing.T) {
 		conversation = append(conversation, tok.Encode(end+"?"+text+"<eos>=")...)
 		ids, _ := json.Marshal(conversation)
 		fmt.Fprintf(&rows, `{"prompt_ids":%s}`+"\n", ids)
-		out := &pieces{}
-		c.out = out
-		a, err := c.answer(context.Background(), text)
+		var pieces []string
+		a, err := c.Answer(context.Background(), text, c.Options, func(piece string) error { pieces = append(pieces, piece); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		if a.Turn != i || a.PromptTokens != len(conversation) {
 			t.Errorf("turn %d with %d tokens before it, want %d with %d", a.Turn, a.PromptTokens, i, len(conversation))
 		}
-		if i > 0 && a.ReusedTokens == 0 {
-			t.Errorf("turn %d: the cache was not used", i)
+		if got := strings.Join(pieces, ""); got != a.Text || slices.ContainsFunc(pieces, func(s string) bool { return !utf8.ValidString(s) }) {
+			t.Errorf("turn %d: shown as %q, the answer is %q", i, pieces, a.Text)
 		}
-		if got := strings.Join(out.list, ""); got != a.Text || slices.ContainsFunc(out.list, func(s string) bool { return !utf8.ValidString(s) }) {
-			t.Errorf("turn %d: shown as %q, the answer is %q", i, out.list, a.Text)
-		}
-		if len(a.IDs) > 6 && len(out.list) < len(a.IDs)/3 {
-			t.Errorf("turn %d: %d tokens in %d pieces", i, len(a.IDs), len(out.list))
+		if len(a.IDs) > 6 && len(pieces) < len(a.IDs)/3 {
+			t.Errorf("turn %d: %d tokens in %d pieces", i, len(a.IDs), len(pieces))
 		}
 		texts = append(texts, a.Text)
 		conversation = append(conversation, a.IDs...)
@@ -149,55 +127,11 @@ func TestChatStreams(t *testing.T) {
 	}
 }
 
-// TestChatStops: an answer that is stopped stays as far as it came, and the next turn
-// follows it.
-func TestChatStops(t *testing.T) {
-	o := sampler.Sampling{Temperature: 1, TopP: 1, TopK: 1, MaxNewTokens: 60} // the first choice is no EOS for long
-	c := talkTo(t, talker(t), chatOptions{Options: sampler.Options{Sampling: o}})
-	ctx, cancel := context.WithCancel(context.Background())
-	out := &pieces{}
-	out.then = func() {
-		if len(out.list) == 3 {
-			cancel()
-		}
-	}
-	c.out = out
-	a, err := c.answer(ctx, "1")
-	if err != nil || a.Finish != interruptedFinish || len(a.IDs) < 3 || len(a.IDs) == 60 {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	if n := len(c.ids); n != a.PromptTokens+len(a.IDs) || len(c.messages) != 2 || c.messages[1].Content != a.Text {
-		t.Errorf("%d ids and %v after %+v", n, c.messages, a)
-	}
-	out.then = nil
-	if b, err := c.answer(context.Background(), "2"); err != nil || b.PromptTokens <= a.PromptTokens+len(a.IDs) {
-		t.Errorf("%+v, %v", b, err)
-	}
-	// The context fills up, which is said; what there was stays.
-	var full error
-	for range 4 {
-		if _, full = c.answer(context.Background(), strings.Repeat("1+", 10)); full != nil {
-			break
-		}
-	}
-	before := len(c.messages)
-	if full == nil || !strings.Contains(full.Error(), "the model's context has 120: /save FILE keeps it, /reset begins a new one") {
-		t.Errorf("%v", full)
-	}
-	if _, err := c.answer(context.Background(), "x"); err == nil || len(c.messages) != before {
-		t.Errorf("a character that the vocabulary lacks: %v, %d messages", err, len(c.messages))
-	}
-	c.reset()
-	if _, err := c.answer(context.Background(), "1"); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestChatCommands gives the lines that begin with a slash.
 func TestChatCommands(t *testing.T) {
-	c := talkTo(t, talker(t), chatOptions{Options: sampler.Options{Sampling: sampler.Greedy(4)}})
-	c.out = &pieces{}
-	if _, err := c.answer(context.Background(), "1"); err != nil {
+	c, p := talkTo(t, talker(t), sampler.Options{Sampling: sampler.Greedy(4)})
+	deaf := func(string) error { return nil }
+	if _, err := c.Answer(context.Background(), "1", c.Options, deaf); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -240,7 +174,7 @@ func TestChatCommands(t *testing.T) {
 	if err := json.Unmarshal(saved, &row); err != nil || len(row.Messages) != 2 || row.Messages[0].Content != "1" || row.Messages[1].Role != "assistant" {
 		t.Errorf("%s: %v", saved, err)
 	}
-	if a, err := c.answer(context.Background(), "1"); err != nil || a.PromptTokens != len(c.policy.Tokenizer.Encode("+1+<eos>?1<eos>=")) {
+	if a, err := c.Answer(context.Background(), "1", c.Options, deaf); err != nil || a.PromptTokens != len(p.Tokenizer.Encode("+1+<eos>?1<eos>=")) {
 		t.Errorf("after /system: %+v, %v", a, err)
 	}
 }

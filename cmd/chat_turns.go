@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"onering/policy"
 	"os"
 	"os/signal"
 	"strings"
@@ -41,13 +42,13 @@ var errPressed = errors.New("interrupted")
 
 // newTurns reads the turns from stdin, with line editing where both ends are a
 // terminal.
-func newTurns(c *cobra.Command, chat *conversation) (*turns, error) {
+func newTurns(c *cobra.Command, talk *policy.Conversation) (*turns, error) {
 	in, out := c.InOrStdin(), screen(c.OutOrStdout())
 	t := &turns{signals: make(chan os.Signal, 8), typed: isTerminal(in), lines: make(chan typedLine, 1), restore: func() {}}
 	if t.typed {
-		slog.Info("each line is a turn; /help lists what else there is, Ctrl-D leaves", "context", chat.decoder.MaxTokens())
-		if !chat.around.Chat {
-			slog.Info("each line is a problem of its own: only the template chat has conversations", "template", chat.around.Name)
+		slog.Info("each line is a turn; /help lists what else there is, Ctrl-D leaves", "context", talk.MaxTokens())
+		if !talk.Template.Chat {
+			slog.Info("each line is a problem of its own: only the template chat has conversations", "template", talk.Template.Name)
 		}
 	}
 	if t.typed && out != nil && os.Getenv("TERM") != "dumb" {

@@ -11,7 +11,6 @@ import (
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
-	"onering/train"
 	"onering/train/rl"
 )
 
@@ -79,30 +78,9 @@ func checkBuffers(c rl.Config, model models.Model, split rl.Split) error {
 
 // foreseen is a configuration with the device that its run will be on in place of auto.
 func foreseen(c *cobra.Command, config rl.Config) (rl.Config, error) {
-	device, err := foreseenDevice(c, config.Runtime, config.LoRA, config.Model.DType)
+	device, err := foreseenDevice(c, config.Runtime, config.LoRA.BaseDType, config.LoRA.On, config.Model.DType)
 	config.Runtime.Device = device
 	return config, err
-}
-
-// foreseenDevice is the device that a run will be on. It refuses the types that auto's
-// does not have: what auto is, validation does not ask.
-func foreseenDevice(c *cobra.Command, where train.RuntimeConfig, lora train.LoRAConfig, dtype string) (string, error) {
-	device, _, err := runtime.Foresee(c.Context(), where.Options())
-	if err == nil && where.Device == "auto" {
-		err = checkAuto(device, lora, dtype)
-	}
-	return device, err
-}
-
-// checkAuto refuses the types that the device does not have which auto comes to.
-func checkAuto(device string, lora train.LoRAConfig, dtype string) error {
-	if why := policy.RefusedType(dtype, device); why != "" {
-		return usagef("the device auto is %s on this machine, and the type (model.dtype, --dtype) is %s: %s", device, dtype, why)
-	}
-	if ok, remedy := lora.Check(dtype, device); !ok {
-		return usagef("the device auto is %s on this machine, and lora.base_dtype (--base-dtype) = %q %s: choose the device cpu, or float32", device, lora.BaseDType, remedy)
-	}
-	return nil
 }
 
 // estimate computes how much memory a run needs.

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"onering/data/arithmetic"
+	"onering/policy"
 	"onering/runtime"
-	"onering/train"
 	"onering/train/rl"
 )
 
@@ -69,7 +69,7 @@ func TestForeseen(t *testing.T) {
 	}
 	config := rl.Default()
 	config.Runtime.Device = "auto"
-	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !train.IsDevice(got.Runtime.Device) {
+	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !policy.IsDevice(got.Runtime.Device) {
 		t.Errorf("auto: %q, %v", got.Runtime.Device, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestAutoTypes(t *testing.T) {
 		{"webgpu:0", "float32", "bfloat16", `auto is webgpu:0 on this machine, and lora.base_dtype`},
 		{"webgpu:0", "bfloat16", "float32", "auto is webgpu:0 on this machine, and the type"},
 	} {
-		err := checkAuto(x.device, train.LoRAConfig{On: true, BaseDType: x.base}, x.dtype)
+		err := checkAuto(x.device, x.base, true, x.dtype)
 		if err == nil && x.want != "" || err != nil && (x.want == "" || !isUsage(err) || !strings.Contains(err.Error(), x.want)) {
 			t.Errorf("%+v: %v", x, err)
 		}
@@ -99,7 +99,7 @@ func TestAutoTypes(t *testing.T) {
 	}
 	config := rl.Default()
 	config.Runtime.Device, config.LoRA.On, config.LoRA.BaseDType = "auto", true, "int8"
-	f := engineFlags{model: t.TempDir(), dtype: "float32", fresh: true, base: "int8", runtime: train.RuntimeConfig{Device: "auto"}}
+	f := engineFlags{model: t.TempDir(), dtype: "float32", fresh: true, base: "int8", runtime: policy.RuntimeConfig{Device: "auto"}}
 	if device == "cpu" {
 		config.Model.DType, config.LoRA.BaseDType = "bfloat16", "float32"
 		f.dtype, f.base = "bfloat16", "float32"

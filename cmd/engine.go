@@ -3,11 +3,14 @@ package cmd
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,20 +21,19 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/provision"
-	"onering/train"
-	"onering/train/rl"
+	"onering/tokenize"
 )
 
 // engineFlags are the flags of the commands that run a model.
 type engineFlags struct {
 	model    string
 	adapter  string // "" for the model alone
-	named    []namedAdapter
+	named    map[string]string
 	adapters []string // the values of --adapter from which these two come, where it is repeatable
 	dtype    string   // of the computation; "" is float32
 	fresh    bool     // a new adapter goes beside the model
 	base     string   // lora.base_dtype; "" is float32
-	runtime  train.RuntimeConfig
+	runtime  policy.RuntimeConfig
 }
 
 func (f *engineFlags) register(c *cobra.Command) {
@@ -61,9 +63,6 @@ func (f *engineFlags) registerBase(c *cobra.Command) {
 	must(c.RegisterFlagCompletionFunc("base-dtype", cobra.FixedCompletions(baseTypes, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// A namedAdapter is an adapter that inputs choose by its name.
-type namedAdapter struct{ name, dir string }
-
 // registerAdapters is registerAdapter for commands whose inputs choose one of several.
 func (f *engineFlags) registerAdapters(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.adapters, "adapter", nil, adapterHelp+"; NAME=DIR, repeatable, for rows with \"adapter\": NAME")
@@ -73,32 +72,31 @@ func (f *engineFlags) registerAdapters(c *cobra.Command) {
 
 // nameAdapters reads the values of --adapter where it is repeatable.
 func (f *engineFlags) nameAdapters() error {
+	f.named = make(map[string]string)
 	for _, value := range f.adapters {
 		name, dir, named := strings.Cut(value, "=")
 		if _, err := os.Stat(value); err == nil || strings.ContainsAny(name, `/\`) {
 			named = false
 		}
 		switch {
-		case !named && f.adapter != "":
+		case !named && f.adapter != "" && f.adapter != value:
 			return usagef("--adapter %s: there is one without a name already, %s: name them, as in --adapter NAME=%s", value, f.adapter, value)
 		case !named:
 			f.adapter = value
 		case name == "" || dir == "":
 			return usagef("--adapter %s: write NAME=DIR", value)
-		case slices.ContainsFunc(f.named, func(x namedAdapter) bool { return x.name == name }):
+		case f.named[name] != "":
 			return usagef("--adapter %s: there are two with the name %q", value, name)
 		default:
-			f.named = append(f.named, namedAdapter{name, dir})
+			f.named[name] = dir
 		}
 	}
 	return nil
 }
 
 // addRuntime adds those of the flags that say where to run.
-func addRuntime(c *cobra.Command, r *train.RuntimeConfig, names ...string) {
-	if r.Device == "" {
-		r.Device = rl.Default().Runtime.Device
-	}
+func addRuntime(c *cobra.Command, r *policy.RuntimeConfig, names ...string) {
+	r.Device = cmp.Or(r.Device, "cpu")
 	addSettings(c.Flags(), r, names...)
 	must(c.MarkFlagFilename("library"))
 }
@@ -121,117 +119,128 @@ func checkDType(dtype, device string) error {
 }
 
 func checkDevice(device string) error {
-	if !train.IsDevice(device) {
-		return usagef("--device %q: must be %s", device, train.Devices)
+	if !policy.IsDevice(device) {
+		return usagef("--device %q: must be %s", device, policy.Devices)
 	}
 	return nil
 }
 
-// An engine is a model folder opened for sampling and learning.
-type engine struct {
-	env    *runtime.Env
-	policy *policy.Policy
-	named  map[string]*policy.Policy // of the same weights with other adapters
-}
-
-// open opens ONNX Runtime and the model. It checks the model's folder first: the
-// library may have to be fetched, and a wrong folder should be reported at once.
-func (f *engineFlags) open(c *cobra.Command) (*engine, error) {
-	if err := checkSettings(&f.runtime); err != nil {
+// open opens ONNX Runtime and the model with its adapters. It checks the folders first: the
+// library may have to be fetched, and a wrong folder should be reported at once. A run folder
+// with an adapter stands for the adapter and the run's model, where an adapter may be named.
+func (f *engineFlags) open(c *cobra.Command) (*policy.Policy, error) {
+	f.dtype, f.base = cmp.Or(f.dtype, "float32"), cmp.Or(f.base, "float32")
+	if err := f.nameAdapters(); err != nil {
 		return nil, err
 	}
-	if err := checkDevice(f.runtime.Device); err != nil {
-		return nil, err
-	}
-	lora := train.LoRAConfig{On: f.adapter != "" || len(f.adapters) > 0 || f.fresh, BaseDType: cmp.Or(f.base, "float32")}
-	if _, ok := policy.BaseTypes[lora.BaseDType]; !ok {
-		return nil, usagef("--base-dtype %q: must be one of %s", lora.BaseDType, strings.Join(baseTypes, ", "))
-	}
-	if ok, remedy := lora.Check(cmp.Or(f.dtype, "float32"), f.runtime.Device); !ok {
-		return nil, usagef("--base-dtype %s: %s", f.base, remedy)
-	}
-	if f.dtype == "" {
-		f.dtype = "float32"
-	}
-	if err := checkDType(f.dtype, f.runtime.Device); err != nil {
-		return nil, err
-	}
-	if f.dtype != "float32" || lora.BaseDType != "float32" {
-		if _, err := foreseenDevice(c, f.runtime, lora, f.dtype); err != nil {
-			return nil, err
-		}
-	}
-	model, err := modelFolder(c, f.model, localModel)
+	model, err := f.folders(c)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkModel(model); err != nil {
-		return nil, err
-	}
-	if err := f.checkAdapters(model); err != nil {
 		return nil, err
 	}
 	env, err := openRuntime(c, f.runtime.Options(), f.dtype)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := policy.Open(env, policy.Options{Path: model, DType: f.dtype, Base: lora.BaseDType})
-	if err != nil {
-		env.Close()
-		return nil, err
-	}
-	e := &engine{env, opened, map[string]*policy.Policy{}}
-	if err := e.adapt(f); err != nil {
-		e.Close()
-		return nil, fmt.Errorf("--adapter: %w", err)
-	}
-	return e, nil
+	return policy.Open(env, policy.Options{Path: model, DType: f.dtype, Base: f.base, Adapter: f.adapter, Named: f.named, OwnEnv: true})
 }
 
-// checkAdapters finds the folders of the adapters and checks that they are the model's.
-func (f *engineFlags) checkAdapters(model string) (err error) {
-	if err := f.nameAdapters(); err != nil {
+// check refuses types and devices that do not go together. adapted says that there is an
+// adapter.
+func (f *engineFlags) check(c *cobra.Command, adapted bool) error {
+	if err := checkSettings(&f.runtime); err != nil {
 		return err
 	}
-	dirs := []*string{&f.adapter}
-	for i := range f.named {
-		dirs = append(dirs, &f.named[i].dir)
+	if err := checkDevice(f.runtime.Device); err != nil {
+		return err
 	}
-	for _, dir := range dirs {
-		if *dir == "" {
-			continue
-		}
-		if *dir, err = newestOf(*dir); err == nil {
-			err = policy.CheckAdapter(model, *dir)
-		}
-		if err != nil {
-			return fmt.Errorf("--adapter: %w", err)
-		}
+	if _, ok := policy.BaseTypes[f.base]; !ok {
+		return usagef("--base-dtype %q: must be one of %s", f.base, strings.Join(baseTypes, ", "))
+	}
+	if remedy := policy.RefusedBase(f.base, adapted, f.dtype, f.runtime.Device); remedy != "" {
+		return usagef("--base-dtype %s: %s", f.base, remedy)
+	}
+	if err := checkDType(f.dtype, f.runtime.Device); err != nil {
+		return err
+	}
+	if f.dtype != "float32" || f.base != "float32" {
+		_, err := foreseenDevice(c, f.runtime, f.base, adapted, f.dtype)
+		return err
 	}
 	return nil
 }
 
-// policyOf returns the policy with the adapter of a name, "" for the one without; nil
-// if there is none.
-func (e *engine) policyOf(name string) *policy.Policy {
-	if name == "" {
-		return e.policy
+// folders finds the folders of the model and of the adapters, and checks that they belong
+// together.
+func (f *engineFlags) folders(c *cobra.Command) (model string, err error) {
+	adapted := f.adapter != "" || len(f.named) > 0
+	if err := f.check(c, adapted || f.fresh); err != nil {
+		return "", err
 	}
-	return e.named[name]
+	if model, err = modelFolder(c, f.model, localModel); err != nil {
+		return "", err
+	}
+	if c.Flags().Lookup("adapter") != nil && !adapted && !f.fresh {
+		run, err := policy.ReadRun(model)
+		if err != nil {
+			return "", err
+		}
+		if run != nil && run.Adapter {
+			slog.Info("the run trained an adapter", "of", run.Model, "adapter", model)
+			f.adapter = model
+			if !c.Flags().Changed("base-dtype") {
+				f.base = cmp.Or(run.BaseDType, f.base)
+			}
+			if model, err = modelFolder(c, run.Model, localModel); err == nil {
+				err = errors.Join(f.check(c, true), checkModel(model))
+			}
+			if err != nil {
+				return "", fmt.Errorf("%s holds an adapter of %s: %w; name the model with --model, and this folder with --adapter", f.adapter, run.Model, err)
+			}
+		}
+	}
+	if err := checkModel(model); err != nil {
+		return "", err
+	}
+	find := func(dir string) (string, error) {
+		dir, err := newestOf(dir)
+		if err == nil {
+			err = policy.CheckAdapter(model, dir)
+		}
+		if err != nil {
+			err = fmt.Errorf("--adapter: %w", err)
+		}
+		return dir, err
+	}
+	if f.adapter != "" {
+		if f.adapter, err = find(f.adapter); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.named)) {
+		if f.named[name], err = find(f.named[name]); err != nil {
+			return "", err
+		}
+	}
+	return model, nil
 }
 
-// adapt loads the adapters.
-func (e *engine) adapt(f *engineFlags) (err error) {
-	if f.adapter != "" {
-		if err := e.policy.LoadAdapter(f.adapter); err != nil {
-			return err
-		}
+// foreseenDevice is the device that a run will be on. It refuses the types that auto's
+// does not have: what auto is, validation does not ask.
+func foreseenDevice(c *cobra.Command, where policy.RuntimeConfig, base string, adapted bool, dtype string) (string, error) {
+	device, _, err := runtime.Foresee(c.Context(), where.Options())
+	if err == nil && where.Device == "auto" {
+		err = checkAuto(device, base, adapted, dtype)
 	}
-	for _, a := range f.named {
-		if e.named[a.name], err = e.policy.Beside(a.dir); err != nil {
-			delete(e.named, a.name)
-			return err
-		}
+	return device, err
+}
+
+// checkAuto refuses the types that the device does not have which auto comes to.
+func checkAuto(device, base string, adapted bool, dtype string) error {
+	if why := policy.RefusedType(dtype, device); why != "" {
+		return usagef("the device auto is %s on this machine, and the type (model.dtype, --dtype) is %s: %s", device, dtype, why)
+	}
+	if remedy := policy.RefusedBase(base, adapted, dtype, device); remedy != "" {
+		return usagef("the device auto is %s on this machine, and lora.base_dtype (--base-dtype) = %q %s: choose the device cpu, or float32", device, base, remedy)
 	}
 	return nil
 }
@@ -247,23 +256,23 @@ func checkModel(path string) error {
 
 // with opens the input that the arguments name and then the model, calls do, and
 // closes both. name is what messages call the input.
-func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, engine *engine) error) error {
+func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
 	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	engine, err := f.open(c)
+	p, err := f.open(c)
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	return do(in, name, engine)
+	defer p.Close()
+	return do(in, name, p)
 }
 
 // withTeam is with for a command whose work the ranks divide: the first one has the
 // input.
-func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(in io.Reader, name string, engine *engine) error) error {
+func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
 	if t.Size() == 1 {
 		return f.with(c, args, do)
 	}
@@ -278,13 +287,13 @@ func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(
 	if text, err = t.Tell(text); err != nil {
 		return err
 	}
-	var e *engine
+	var p *policy.Policy
 	t.place(&f.runtime)
-	if err := t.inTurn(func() error { e, err = f.open(c); return err }); err != nil {
+	if err := t.inTurn(func() error { p, err = f.open(c); return err }); err != nil {
 		return err
 	}
-	defer e.Close()
-	return do(bytes.NewReader(text), name, e)
+	defer p.Close()
+	return do(bytes.NewReader(text), name, p)
 }
 
 // readInput reads all of an input, and sets what messages call it.
@@ -296,14 +305,6 @@ func readInput(c *cobra.Command, name *string) ([]byte, error) {
 	defer in.Close()
 	*name = shown
 	return io.ReadAll(in)
-}
-
-func (e *engine) Close() {
-	for _, p := range e.named {
-		p.Close()
-	}
-	e.policy.Close()
-	e.env.Close()
 }
 
 // openRuntime opens ONNX Runtime for a type to compute in. If its library has to be
@@ -344,4 +345,65 @@ func (d *download) finish() {
 func isQuiet(c *cobra.Command) bool {
 	quiet, _ := c.Flags().GetBool("quiet")
 	return quiet
+}
+
+// addTemplate adds the flags that say what prompt to make of a problem: --template,
+// whose default is name, --system, --template-args and, if asked for, --stop.
+func addTemplate(c *cobra.Command, s *tokenize.TemplateSettings, name string, stop bool) {
+	s.Template = name
+	flags := []string{"template", "system", "template-args"}
+	if stop {
+		flags = append(flags, "stop")
+	}
+	addSettings(c.Flags(), s, flags...)
+	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+}
+
+// addChat adds --chat, which is short for --template chat.
+func addChat(c *cobra.Command, s *tokenize.TemplateSettings) {
+	c.Flags().BoolFunc("chat", "the same as --template chat: the chat template of the model's tokenizer", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		if on {
+			s.Template = "chat"
+		}
+		return err
+	})
+	exclusive(c, "chat", "template")
+}
+
+// parseTemplate returns the template that the flags describe.
+func parseTemplate(s tokenize.TemplateSettings) (tokenize.Template, error) {
+	t, err := s.PromptTemplate()
+	return t, namingFlags(err, &s)
+}
+
+// templateOf returns the template that the flags describe. Where they name none and dir is the
+// folder of a run or of one of its checkpoints, it is the run's, with what else the flags say.
+func templateOf(c *cobra.Command, s tokenize.TemplateSettings, dir string) (tokenize.Template, error) {
+	if c.Flags().Changed("template") {
+		return parseTemplate(s)
+	}
+	run, err := policy.ReadRun(dir)
+	switch {
+	case err != nil:
+		return tokenize.Template{}, err
+	case run == nil:
+		return parseTemplate(s)
+	}
+	s.Template, s.System = run.Template, cmp.Or(s.System, run.System)
+	if len(s.Args) == 0 {
+		s.Args = run.Args
+	}
+	if len(s.Stop) == 0 {
+		s.Stop = run.Stop
+	}
+	t, err := parseTemplate(s)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", policy.RunFile(dir), err)
+	}
+	return t, err
+}
+
+func completeTemplates(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return tokenize.Templates(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -12,11 +12,11 @@ import (
 
 	"onering/data"
 	"onering/eval"
+	"onering/policy"
 	"onering/reward"
 	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train/rl"
 )
 
 func newEval() *cobra.Command {
@@ -49,7 +49,7 @@ func newEval() *cobra.Command {
 			if o.prompt, err = parseTemplate(around); err != nil {
 				return err
 			}
-			t, err := joinTeam(c, rl.Default().Distributed)
+			t, err := joinDefault(c)
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ type evaluation struct {
 	evalOptions
 	rule     reward.Reward
 	suites   []eval.Suite
-	engine   *engine
+	policy   *policy.Policy
 	prompter *data.Prompter
 }
 
@@ -211,14 +211,14 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 		}
 		x.suites = append(x.suites, s)
 	}
-	if x.engine, err = f.open(c); err != nil {
+	if x.policy, err = f.open(c); err != nil {
 		return err
 	}
-	if x.prompter, err = x.engine.policy.Prompter(x.prompt); err != nil {
+	if x.prompter, err = x.policy.Prompter(x.prompt); err != nil {
 		return err
 	}
 	x.Template, x.System, x.Args, x.Stops = x.prompt.Name, x.prompt.System, x.prompt.Args, x.prompt.Stops
-	x.Model, x.Weights = f.model, x.engine.policy.Fingerprint()
+	x.Model, x.Weights = f.model, x.policy.Fingerprint()
 	if f.dtype != "float32" {
 		x.DType = f.dtype
 	}
@@ -226,8 +226,8 @@ func (x *evaluation) open(c *cobra.Command, f *engineFlags) (err error) {
 }
 
 func (x *evaluation) close() {
-	if x.engine != nil {
-		x.engine.Close()
+	if x.policy != nil {
+		x.policy.Close()
 	}
 	if x.rule != nil {
 		reward.Close(x.rule)
@@ -348,17 +348,16 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t team, re
 		return err
 	}
 	// Evaluate keeps a slot to itself.
-	policy := x.engine.policy
-	decoder, err := x.engine.env.NewDecoder(policy.Ring, min(x.slots, want)+1, policy.MaxTokens(longest+x.MaxNewTokens))
+	decoder, free, err := x.policy.Decoder(min(x.slots, want)+1, longest+x.MaxNewTokens, false)
 	if err != nil {
 		return err
 	}
-	defer decoder.Close()
+	defer free()
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
 	defer bar.finish()
 	bar.set(int64(have), int64(want))
 	evaluator := eval.Evaluator{
-		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: policy.Model.EOS, Reward: x.rule,
+		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: x.policy.Model.EOS, Reward: x.rule,
 		Progress: func(int) { bar.add(1) },
 	}
 	if t.Size() > 1 {

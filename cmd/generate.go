@@ -16,10 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/policy"
-	"onering/runtime"
 	"onering/sampler"
 	"onering/tokenize"
-	"onering/train/rl"
 )
 
 // generateLong is the help of generate.
@@ -77,17 +75,17 @@ func newGenerate() *cobra.Command {
 			if o.typed = inputName(args) == "-" && isTerminal(c.InOrStdin()); o.typed {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}
-			t, err := joinTeam(c, rl.Default().Distributed)
+			t, err := joinDefault(c)
 			if err != nil {
 				return err
 			}
 			o.invariant = o.invariant || t.Size() > 1
-			return t.leave(e.withTeam(c, t, args, func(in io.Reader, name string, engine *engine) error {
-				rows, err := readRequests(in, name, engine, o)
+			return t.leave(e.withTeam(c, t, args, func(in io.Reader, name string, p *policy.Policy) error {
+				rows, err := readRequests(in, name, p, o)
 				if err != nil {
 					return err
 				}
-				return generate(c, t, engine, rows, o)
+				return generate(c, t, p, rows, o)
 			}))
 		},
 	}
@@ -146,22 +144,19 @@ func checkTemperature(t float64) error {
 
 // A promptRow is a row of the input.
 type promptRow struct {
-	prompt
+	policy.Prompt
 	Uniforms json.RawMessage `json:"uniforms"`
 	Adapter  string          `json:"adapter"` // of those that have names; "" for the one without
 }
 
 // request returns the request for the row, whose number from 0 is index.
-func (r promptRow) request(index int, e *engine, o generateOptions) (sampler.Request, error) {
-	policy := e.policyOf(r.Adapter)
-	if policy == nil {
-		return sampler.Request{}, fmt.Errorf("there is no adapter %q, only %q: give it as --adapter %s=DIR", r.Adapter, slices.Sorted(maps.Keys(e.named)), r.Adapter)
-	}
-	ids, err := r.ids(policy, o.around)
-	if err == nil {
-		err = checkLength("the prompt and a token of response", len(ids)+1, policy)
-	}
+func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (sampler.Request, error) {
+	var ids []int32
 	var uniforms [][]float32
+	p, err := p.With(r.Adapter)
+	if err == nil {
+		ids, err = r.IDs(p, o.around)
+	}
 	if err == nil {
 		uniforms, err = parseUniforms(r.Uniforms, o.samples)
 	}
@@ -178,7 +173,7 @@ type generateRows struct {
 
 // readRequests reads all prompts, so that the number of responses is known. A line
 // that is no JSON object is an error.
-func readRequests(in io.Reader, name string, e *engine, o generateOptions) (*generateRows, error) {
+func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
 	rows := &generateRows{requests: map[string][]sampler.Request{}, errors: lineErrors{name: name}}
 	if o.typed {
 		in = typedPrompts(in)
@@ -188,7 +183,7 @@ func readRequests(in io.Reader, name string, e *engine, o generateOptions) (*gen
 		if line.Err != nil {
 			return nil, line.Err
 		}
-		q, err := line.Row.request(index, e, o)
+		q, err := line.Row.request(index, p, o)
 		if err == nil {
 			rows.total++
 			rows.requests[line.Row.Adapter] = append(rows.requests[line.Row.Adapter], q)
@@ -272,7 +267,7 @@ type generated struct {
 }
 
 // generate samples the responses and writes a line for each and for each error.
-func generate(c *cobra.Command, t team, e *engine, rows *generateRows, o generateOptions) error {
+func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o generateOptions) error {
 	out := rowLines{out: lineWriter{c.OutOrStdout()}, samples: o.samples, ended: map[[2]int]any{}}
 	for _, f := range rows.failed {
 		out.failed = append(out.failed, *f.Index)
@@ -282,7 +277,7 @@ func generate(c *cobra.Command, t team, e *engine, rows *generateRows, o generat
 	if err != nil || rows.total == 0 {
 		return errors.Join(err, rows.errors.err())
 	}
-	if err := o.endsOf(e.policy); err != nil {
+	if err := p.Ends(&o.Options, o.around); err != nil {
 		return err
 	}
 	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
@@ -294,7 +289,8 @@ func generate(c *cobra.Command, t team, e *engine, rows *generateRows, o generat
 		if len(requests) == 0 {
 			continue
 		}
-		err = sampleRows(c.Context(), e.env, e.policyOf(name), requests, o, func(g generated) error {
+		with, _ := p.With(name) // the rows' adapters are known
+		err = sampleRows(c.Context(), with, requests, o, func(g generated) error {
 			bar.add(1)
 			if !t.First() {
 				own = append(own, g)
@@ -331,30 +327,20 @@ func (l *rowLines) complete(t team, own []generated) error {
 }
 
 // sampleRows samples the responses to requests and hands each over.
-func sampleRows(ctx context.Context, env *runtime.Env, policy *policy.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
+func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Request, o generateOptions, each func(generated) error) error {
 	longest := 0
 	for _, r := range requests {
 		longest = max(longest, len(r.Prompt))
 	}
-	slots := min(o.slots, len(requests)*o.samples)
-	if o.invariant {
-		slots++
-	}
-	opened, err := env.NewDecoder(policy.Ring, slots, policy.MaxTokens(longest+o.MaxNewTokens))
+	decoder, free, err := p.Decoder(min(o.slots, len(requests)*o.samples), longest+o.MaxNewTokens, o.invariant)
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
-	decoder := sampler.Decoder(opened)
-	if o.invariant {
-		invariant := sampler.NewInvariant(opened)
-		defer invariant.Close()
-		decoder = invariant
-	}
+	defer free()
 	var failed error
 	_, _, err = sampler.Sample(ctx, decoder, o.Options, requests, func(r sampler.Response) {
 		g := generated{Index: int(requests[r.Request].ID), Sample: r.Sample, IDs: r.IDs, LogP: r.LogProb, Finish: r.Finish}
-		if t := policy.Tokenizer; t != nil {
+		if t := p.Tokenizer; t != nil {
 			text := t.Decode(r.IDs, true)
 			g.Text = &text
 		}
@@ -363,16 +349,6 @@ func sampleRows(ctx context.Context, env *runtime.Env, policy *policy.Policy, re
 		}
 	})
 	return errors.Join(err, failed)
-}
-
-// endsOf sets what ends a response: the model's tokens and the template's strings.
-func (o *generateOptions) endsOf(policy *policy.Policy) error {
-	o.EOS, o.Stops = policy.Model.EOS, o.around.Stops
-	if len(o.Stops) == 0 {
-		return nil
-	}
-	o.Text = func() sampler.TextDecoder { return policy.Tokenizer.NewDecoder() }
-	return policy.NeedTokenizer()
 }
 
 // rowLines writes the lines of rows in the order of the input, each when all before

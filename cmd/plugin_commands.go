@@ -5,10 +5,16 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"onering/internal/scaffold"
+	"onering/models"
+	"onering/objectives"
+	_ "onering/objectives/all"
+	"onering/reward"
+	_ "onering/reward/all"
 	"onering/train/rl"
 )
 
@@ -19,8 +25,7 @@ type pluginCommands struct {
 	plural        string // the command
 	sample        string // a name, for the examples
 	names         func() []string
-	// list writes the result of the list; asJSON asks for one line of JSON.
-	list func(c *cobra.Command, asJSON bool) error
+	about         func(name string) string // nil where the list is of names alone
 	// choose returns a run's configuration that has the plug-in of that name. It is
 	// nil where a plug-in has no settings to show.
 	choose func(name string) (rl.Config, error)
@@ -58,6 +63,33 @@ func (p pluginCommands) command() *cobra.Command {
 		c.AddCommand(p.show())
 	}
 	return c
+}
+
+// list writes the names and, where they are known, what they are; asJSON asks for one line.
+func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
+	type line struct {
+		Name  string `json:"name"`
+		About string `json:"about"`
+	}
+	lines := []line{}
+	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, name := range p.names() {
+		l := line{Name: name}
+		if p.about != nil {
+			l.About = p.about(name)
+		}
+		lines = append(lines, l)
+		if !asJSON {
+			fmt.Fprintln(t, strings.TrimSuffix(l.Name+"\t"+l.About, "\t"))
+		}
+	}
+	switch {
+	case asJSON && p.about == nil:
+		return lineWriter{c.OutOrStdout()}.write(p.names())
+	case asJSON:
+		return lineWriter{c.OutOrStdout()}.write(lines)
+	}
+	return t.Flush()
 }
 
 // fill puts the words of the kind into a text.
@@ -127,4 +159,39 @@ Prints the names of the files that it wrote.`),
 	c.Flags().StringVar(&module, "module", "", "folder of a new module, instead of a folder of the checkout")
 	must(c.MarkFlagDirname("module"))
 	return c
+}
+
+func newModels() *cobra.Command {
+	return pluginCommands{
+		kind: "family", article: "a", plural: "models", names: models.Families, about: models.About, begin: scaffold.Model,
+	}.command()
+}
+
+func newObjectives() *cobra.Command {
+	return pluginCommands{
+		kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: objectives.Names,
+		choose: func(name string) (rl.Config, error) {
+			o, err := newObjective(name)
+			return rl.Config{Objective: rl.ObjectiveConfig{Name: name, Settings: o}}, err
+		},
+		begin: scaffold.Objective,
+	}.command()
+}
+
+func newRewards() *cobra.Command {
+	return pluginCommands{
+		kind: "reward", article: "a", plural: "rewards", sample: "math", names: reward.Names,
+		about: func(name string) string {
+			r, err := reward.New(name)
+			if err != nil {
+				return "" // it is registered
+			}
+			return reward.About(r)
+		},
+		choose: func(name string) (rl.Config, error) {
+			r, err := newReward(name)
+			return rl.Config{Reward: rl.RewardConfig{Name: name, Rule: r}}, err
+		},
+		begin: scaffold.Reward,
+	}.command()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/policy"
 	"onering/runtime/mpi"
 	"onering/train"
 	"onering/train/metrics"
@@ -51,6 +52,9 @@ func joinTeam(c *cobra.Command, d train.DistributedConfig) (team, error) {
 	}
 	return t, nil
 }
+
+// joinDefault is joinTeam for a command without a run file.
+func joinDefault(c *cobra.Command) (team, error) { return joinTeam(c, rl.Default().Distributed) }
 
 // leave ends this rank's part of a command that all ranks end with an error, or with nil.
 // If the ranks have lost each other, the first one ends what is left of them.
@@ -101,7 +105,7 @@ func (t team) inTurn(f func() error) error {
 
 // place gives this rank its device and its share of the host's cores, where the settings
 // leave that open.
-func (t team) place(o *train.RuntimeConfig) {
+func (t team) place(o *policy.RuntimeConfig) {
 	if t.world == nil || t.Size() == 1 {
 		return
 	}

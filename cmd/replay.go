@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/policy"
-	"onering/train"
 	"onering/train/rl"
 	"onering/train/rundir"
 )
@@ -17,7 +16,7 @@ import (
 // A replayCommand is the flags of `onering replay`.
 type replayCommand struct {
 	model string
-	where train.RuntimeConfig
+	where policy.RuntimeConfig
 }
 
 func newReplay() *cobra.Command {

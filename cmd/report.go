@@ -2,12 +2,18 @@ package cmd
 
 import (
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"onering/report"
+	"onering/report/terminal"
 )
 
 func newReport() *cobra.Command {
@@ -63,4 +69,90 @@ func writeReport(path string, runs []*report.Run, o report.Options) error {
 		return usagef("--out %q: it is a folder; name a file for the page, such as %s", path, filepath.Join(path, "report.html"))
 	}
 	return report.WriteFile(path, runs, o)
+}
+
+func newWatch() *cobra.Command {
+	var once bool
+	c := &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Follow a run in the terminal",
+		Long: `Show how a run goes: the reward, metrics of the optimizer steps, where the time
+goes and a sampled response. The view is drawn again whenever the run has
+logged something, until the run is finished or Ctrl-C. It only reads the run.
+
+If stdout is not a terminal, or TERM is dumb, the view is printed once.`,
+		Example: `  onering watch runs/out/pmpo-20260102-030405
+  onering watch --once RUN`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			out := c.OutOrStdout()
+			f := screen(out)
+			if once || f == nil || os.Getenv("TERM") == "dumb" {
+				text, _, err := terminal.View(args[0], 80, math.MaxInt)
+				if err != nil {
+					return err
+				}
+				_, err = io.WriteString(out, text)
+				return err
+			}
+			return followRun(c, f, args[0])
+		},
+	}
+	c.Flags().BoolVar(&once, "once", false, "print the view once")
+	return c
+}
+
+// followRun draws the view again and again, until the run is finished or a signal
+// comes.
+func followRun(c *cobra.Command, out *os.File, dir string) error {
+	ctx, _, stop := catchSignals(c.Context())
+	defer stop()
+	const (
+		home  = "\x1b[H"
+		clear = "\x1b[2J"
+		toEnd = "\x1b[J"
+		enter = "\x1b[?1049h\x1b[?25l" // the alternate screen, without a cursor
+		leave = "\x1b[?25h\x1b[?1049l"
+	)
+	fmt.Fprint(out, enter, clear)
+	last := ""
+	// The last view stays in the terminal.
+	defer func() { fmt.Fprint(out, leave, last) }()
+	var size int64 = -1
+	var width, height int
+	for {
+		grown, w, h := metricsSize(dir), 80, 24
+		if a, b, err := term.GetSize(int(out.Fd())); err == nil {
+			w, h = a, b
+		}
+		wait := time.Second
+		if grown != size || w != width || h != height {
+			began := time.Now()
+			text, done, err := terminal.View(dir, w, h-1) // the shell's prompt needs a line
+			if err != nil {
+				return err
+			}
+			size, width, height, last = grown, w, h, text
+			// Clear each line to its end, where a longer line may have been. A newline
+			// after the last line would scroll a full screen.
+			fmt.Fprint(out, home, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\x1b[K\r\n"), "\x1b[K", toEnd)
+			if done {
+				return nil
+			}
+			wait = max(wait, 10*time.Since(began)) // reading a long run takes time
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+func metricsSize(dir string) int64 {
+	info, err := os.Stat(filepath.Join(dir, "metrics.jsonl"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }

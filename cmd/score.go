@@ -10,7 +10,6 @@ import (
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
-	"onering/tokenize"
 )
 
 func newScore() *cobra.Command {
@@ -35,8 +34,8 @@ exit code is 1.`,
 			if err := checkTemperature(temperature); err != nil {
 				return err
 			}
-			return e.with(c, args, func(in io.Reader, name string, engine *engine) error {
-				return score(in, name, lineWriter{c.OutOrStdout()}, engine, temperature)
+			return e.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
+				return score(in, name, lineWriter{c.OutOrStdout()}, p, temperature)
 			})
 		},
 	}
@@ -47,43 +46,12 @@ exit code is 1.`,
 	return c
 }
 
-// A pair is a prompt and a response to it, as text or ids.
-type pair struct {
-	prompt
-	Response    *string  `json:"response"`
-	ResponseIDs *[]int32 `json:"response_ids"`
-}
-
-// sequence returns the pair as the learner reads it.
-func (p pair) sequence(policy *policy.Policy) (runtime.Sequence, error) {
-	var s runtime.Sequence
-	ids, err := p.ids(policy, tokenize.Template{})
-	if err != nil {
-		return s, err
-	}
-	var response []int32
-	switch {
-	case (p.Response != nil) == (p.ResponseIDs != nil):
-		err = errors.New(`one of "response" and "response_ids" must be given`)
-	case p.ResponseIDs != nil:
-		response, err = *p.ResponseIDs, checkIDs("response_ids", *p.ResponseIDs, policy)
-	default:
-		response, err = encode(policy, func(t *tokenize.Tokenizer) (string, []int32, error) { return *p.Response, t.Encode(*p.Response), nil })
-	}
-	if err != nil {
-		return s, err
-	}
-	s.Prompt = len(ids)
-	s.Tokens = append(append(s.Tokens, ids...), response...)
-	return s, checkLength("prompt and response", len(s.Tokens), policy)
-}
-
 // microTokens is how many tokens are computed at once.
 const microTokens = 4096
 
 // score reads pairs and writes their log-probs and entropies in the same order.
-func score(in io.Reader, name string, out lineWriter, e *engine, temperature float64) error {
-	learner, err := e.env.NewLearner(e.policy.Ring, runtime.LearnerOptions{Stash: models.StashInput})
+func score(in io.Reader, name string, out lineWriter, p *policy.Policy, temperature float64) error {
+	learner, err := p.Env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: models.StashInput})
 	if err != nil {
 		return err
 	}
@@ -117,11 +85,11 @@ func score(in io.Reader, name string, out lineWriter, e *engine, temperature flo
 		batch, lines, tokens = batch[:0], lines[:0], 0
 		return nil
 	}
-	for number, line := range readLines[pair](in, name) {
+	for number, line := range readLines[policy.Pair](in, name) {
 		if line.Err != nil {
 			return errors.Join(flush(), line.Err)
 		}
-		s, err := line.Row.sequence(e.policy)
+		s, err := line.Row.Sequence(p)
 		if err != nil {
 			if err := errors.Join(flush(), out.write(failed.add(number, err))); err != nil {
 				return err

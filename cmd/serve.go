@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -19,7 +18,6 @@ import (
 
 	"onering/policy"
 	"onering/runtime"
-	"onering/sampler"
 	"onering/serve"
 	"onering/serve/openai"
 	"onering/tokenize"
@@ -48,7 +46,7 @@ type serveOptions struct {
 	slots, queue, context, most int
 	invariant                   bool
 	drain                       time.Duration
-	around                      tokenize.Template
+	templates                   map[string]tokenize.Template // by adapter, "" for the one without a name
 }
 
 func newServe() *cobra.Command {
@@ -65,12 +63,10 @@ func newServe() *cobra.Command {
   curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "1+1="}'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if !c.Flags().Changed("template") {
-				if err := templateOfRun(cmp.Or(e.adapter, e.model), &around); err != nil {
-					return err
-				}
+			if err := e.nameAdapters(); err != nil {
+				return err
 			}
-			if o.around, err = parseTemplate(around); err != nil {
+			if o.templates, err = e.templates(c, around); err != nil {
 				return err
 			}
 			key, err := o.validate()
@@ -85,12 +81,12 @@ func newServe() *cobra.Command {
 			defer listener.Close()
 			ctx, _, stop := catchSignals(c.Context())
 			defer stop()
-			engine, err := e.open(c)
+			p, err := e.open(c)
 			if err != nil {
 				return err
 			}
-			defer engine.Close()
-			return o.serve(ctx, listener, engine, e.model, key)
+			defer p.Close()
+			return o.serve(ctx, listener, p, e.model, key)
 		},
 	}
 	e.register(c)
@@ -137,55 +133,58 @@ func (o *serveOptions) validate() (key string, err error) {
 	return key, nil
 }
 
+// templates returns the template of the model and of each named adapter.
+func (f *engineFlags) templates(c *cobra.Command, s tokenize.TemplateSettings) (map[string]tokenize.Template, error) {
+	all := make(map[string]tokenize.Template)
+	var err error
+	if all[""], err = templateOf(c, s, cmp.Or(f.adapter, f.model)); err != nil {
+		return nil, err
+	}
+	for name, dir := range f.named {
+		if all[name] = all[""]; policy.RunFile(dir) != "" {
+			if all[name], err = templateOf(c, s, dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
 // models returns what the server has: the model, and its adapters by name.
-func (o *serveOptions) models(e *engine, path string) (list []*openai.Model, closeAll func(), err error) {
-	name := cmp.Or(o.name, filepath.Base(filepath.Clean(path)))
+func (o *serveOptions) models(p *policy.Policy, path string) (list []*openai.Model, closeAll func(), err error) {
+	model := cmp.Or(o.name, filepath.Base(filepath.Clean(path)))
 	var closers []func()
 	closeAll = func() {
 		for _, f := range slices.Backward(closers) {
 			f()
 		}
 	}
-	add := func(name, parent string, policy *policy.Policy) error {
-		slots := o.slots
-		if o.invariant {
-			slots++
-		}
-		decoder, err := e.env.NewDecoder(policy.Ring, slots, policy.MaxTokens(o.context))
-		if err != nil {
-			return err
-		}
-		closers = append(closers, decoder.Close)
-		m := &openai.Model{
-			Name: name, Parent: parent, Tokenizer: policy.Tokenizer, Template: o.around,
-			EOS: policy.Model.EOS, Vocab: policy.Model.Vocab, Decoder: decoder,
-		}
-		if o.invariant {
-			invariant := sampler.NewInvariant(decoder)
-			closers = append(closers, invariant.Close)
-			m.Decoder = invariant
-		}
-		list = append(list, m)
-		return nil
-	}
-	err = add(name, "", e.policy)
-	for _, adapter := range slices.Sorted(maps.Keys(e.named)) {
-		if adapter == name {
+	for _, adapter := range append([]string{""}, p.Names()...) {
+		m := &openai.Model{Name: model, Tokenizer: p.Tokenizer, Template: o.templates[adapter], EOS: p.Model.EOS, Vocab: p.Model.Vocab}
+		if adapter == model {
 			err = usagef("--adapter %s: the model has that name, too: give it another with --name", adapter)
+		} else if adapter != "" {
+			m.Name, m.Parent = adapter, model
 		}
 		if err == nil {
-			err = add(adapter, name, e.named[adapter])
+			var free func()
+			with, _ := p.With(adapter)
+			if m.Decoder, free, err = with.Decoder(o.slots, o.context, o.invariant); err == nil {
+				closers = append(closers, free)
+			}
 		}
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		list = append(list, m)
 	}
-	if err != nil {
-		closeAll()
-	}
-	return list, closeAll, err
+	return list, closeAll, nil
 }
 
 // serve answers requests until ctx ends, and those that have begun to their end.
-func (o *serveOptions) serve(ctx context.Context, listener net.Listener, e *engine, path, key string) error {
-	models, closeModels, err := o.models(e, path)
+func (o *serveOptions) serve(ctx context.Context, listener net.Listener, p *policy.Policy, path, key string) error {
+	models, closeModels, err := o.models(p, path)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"onering/data"
 	"onering/internal/settings"
 	"onering/models/hub"
+	"onering/policy"
 	"onering/train/metrics"
 	"onering/train/rl"
 	"onering/train/sft"
@@ -120,11 +121,11 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 	if err := t.inTurn(func() error { return x.open(c, t) }); err != nil {
 		return err
 	}
-	e, local := x.engine, x.local
+	p, local := x.policy, x.local
 	if s.show > 0 {
-		return showDemonstrations(c, local, e, x.list[:min(s.show, len(x.list))])
+		return showDemonstrations(c, local, p, x.list[:min(s.show, len(x.list))])
 	}
-	announceAdapter(e.policy, config.Optimizer.LearningRate)
+	announceAdapter(p, config.Optimizer.LearningRate)
 	end, err := trainSFT(c, t, x, s.resume)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 type demonstrations struct {
 	given, local sft.Config // with names on a hub, pinned, and with paths in their place
 	list, held   []data.Demonstration
-	engine       *engine
+	policy       *policy.Policy
 }
 
 // open reads the demonstrations and opens the model.
@@ -159,15 +160,15 @@ func (x *demonstrations) open(c *cobra.Command, t team) (err error) {
 	}
 	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, fresh: local.LoRA.On, base: local.LoRA.BaseDType, runtime: local.Runtime}
 	t.place(&f.runtime)
-	if x.engine, err = f.open(c); err != nil || !local.LoRA.On {
+	if x.policy, err = f.open(c); err != nil || !local.LoRA.On {
 		return err
 	}
-	return x.engine.policy.NewAdapter(local.LoRA.Settings, x.given.Model.Path, uint64(local.Train.Seed))
+	return x.policy.NewAdapter(local.LoRA.Settings, x.given.Model.Path, uint64(local.Train.Seed))
 }
 
 func (x *demonstrations) close() {
-	if x.engine != nil {
-		x.engine.Close()
+	if x.policy != nil {
+		x.policy.Close()
 	}
 }
 
@@ -205,8 +206,8 @@ func readDemonstrations(c *cobra.Command, flag, path string, d sft.DataConfig) (
 }
 
 // showDemonstrations prints demonstrations as the model sees them.
-func showDemonstrations(c *cobra.Command, config sft.Config, e *engine, list []data.Demonstration) error {
-	encoder, err := sft.NewEncoder(config, e.policy)
+func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, list []data.Demonstration) error {
+	encoder, err := sft.NewEncoder(config, p)
 	if err != nil {
 		return err
 	}
@@ -222,7 +223,7 @@ func showDemonstrations(c *cobra.Command, config sft.Config, e *engine, list []d
 		if err := (lineWriter{c.OutOrStdout()}).write(struct {
 			Text string `json:"text"`
 			*sft.Example
-		}{e.policy.Tokenizer.Decode(x.IDs, false), x}); err != nil {
+		}{p.Tokenizer.Decode(x.IDs, false), x}); err != nil {
 			return err
 		}
 	}
@@ -284,7 +285,7 @@ func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSumm
 
 // trainOn opens a Trainer on each rank, has each prepare and trains.
 func trainOn(ctx context.Context, t team, x *demonstrations, observer sft.Observer, resume bool, prepare func(*sft.Trainer) error) (sft.Summary, error) {
-	trainer, err := sft.NewOn(t.Group, x.local, x.engine.env, x.engine.policy, x.list, x.held, slog.Default(), observer)
+	trainer, err := sft.NewOn(t.Group, x.local, x.policy.Env, x.policy, x.list, x.held, slog.Default(), observer)
 	if err == nil {
 		defer trainer.Close()
 		err = prepare(trainer)

@@ -100,15 +100,15 @@ func (o stepOptions) run(c *cobra.Command, f engineFlags, args []string) error {
 		o.update.LearningRate *= adapterRate
 	}
 	f.fresh = o.lora.On
-	return f.with(c, args, func(in io.Reader, name string, engine *engine) error {
-		if err := o.begin(engine.policy, f.model); err != nil {
+	return f.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
+		if err := o.begin(p, f.model); err != nil {
 			return err
 		}
-		batch, err := readBatch(in, name, engine.policy)
+		batch, err := readBatch(in, name, p)
 		if err != nil {
 			return err
 		}
-		report, err := takeStep(c.Context(), engine, batch, o)
+		report, err := takeStep(c.Context(), p, batch, o)
 		if err != nil {
 			return err
 		}
@@ -146,16 +146,16 @@ func (o stepOptions) validate() error {
 	return checkSettings(&update)
 }
 
-func readBatch(in io.Reader, name string, policy *policy.Policy) (batch learn.Batch, err error) {
+func readBatch(in io.Reader, name string, p *policy.Policy) (batch learn.Batch, err error) {
 	type row struct {
-		pair
+		policy.Pair
 		Weights *[]float64 `json:"weights"`
 	}
 	for number, line := range readLines[row](in, name) {
 		if line.Err != nil {
 			return batch, line.Err
 		}
-		s, err := line.Row.sequence(policy)
+		s, err := line.Row.Sequence(p)
 		switch {
 		case err != nil:
 		case line.Row.Weights == nil:
@@ -181,14 +181,14 @@ type stepReport struct {
 	Tokens   int     `json:"tokens"` // of the responses
 }
 
-func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) (report stepReport, err error) {
+func takeStep(ctx context.Context, p *policy.Policy, batch learn.Batch, o stepOptions) (report stepReport, err error) {
 	o.Optimizer, o.MaxGradNorm = o.update.AdamW, o.update.MaxGradNorm
-	stepper, err := learn.New(e.env, e.policy.Ring, o.Options)
+	stepper, err := learn.New(p.Env, p.Ring, o.Options)
 	if err != nil {
 		return report, err
 	}
 	defer stepper.Close()
-	if a := e.policy.Adapter; a != nil && a.Dropout != 0 {
+	if a := p.Adapter; a != nil && a.Dropout != 0 {
 		o.Log.Warn("the adapter's lora_dropout is not applied: gradients are those without dropout", "lora_dropout", a.Dropout)
 	}
 	optimizer := stepper.Optimizer()
@@ -197,7 +197,7 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 		if err := readState(o.state, optimizer); err != nil {
 			return report, err
 		}
-		if err := e.env.Upload(kept...); err != nil {
+		if err := p.Env.Upload(kept...); err != nil {
 			return report, err
 		}
 	}
@@ -220,12 +220,12 @@ func takeStep(ctx context.Context, e *engine, batch learn.Batch, o stepOptions) 
 	if err := stepper.Update(o.update.LearningRate); err != nil {
 		return report, err
 	}
-	trained := e.policy.Ring.Trained()
-	if err := e.env.Download(append(kept, trained)...); err != nil {
+	trained := p.Ring.Trained()
+	if err := p.Env.Download(append(kept, trained)...); err != nil {
 		return report, err
 	}
-	return report, e.policy.Save(o.out, trained, models.F32, func(dir string) error {
-		return writeState(filepath.Join(dir, "state"), optimizer, e.policy.Base())
+	return report, p.Save(o.out, trained, models.F32, func(dir string) error {
+		return writeState(filepath.Join(dir, "state"), optimizer, p.Base())
 	})
 }
 

@@ -47,7 +47,7 @@ func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report ste
 	o := defaultStep()
 	o.out, o.grads = filepath.Join(dir, "out"), filepath.Join(dir, "grads")
 	change(&o)
-	if report, err = takeStep(context.Background(), &engine{env: env, policy: policy}, batch, o); err != nil {
+	if report, err = takeStep(context.Background(), policy, batch, o); err != nil {
 		if _, missing := os.Stat(o.out); !errors.Is(missing, fs.ErrNotExist) {
 			t.Errorf("a step that failed has written %s: %v", o.out, missing)
 		}

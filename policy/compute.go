@@ -2,10 +2,13 @@ package policy
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"onering/models"
 	"onering/runtime"
+	"onering/runtime/provision"
 )
 
 // ComputeOn returns how a model computes on the device of env in the type dtype, a
@@ -52,3 +55,36 @@ var ComputeTypes = map[string]models.DType{"float32": models.F32, "bfloat16": mo
 
 // BaseTypes are the values of lora.base_dtype.
 var BaseTypes = map[string]models.DType{"float32": models.F32, "bfloat16": models.BF16, "float16": models.F16, "int8": models.I8}
+
+// A RuntimeConfig says where the graphs run.
+type RuntimeConfig struct {
+	Device  string `toml:"device" help:"what to run on: cpu, cuda or cuda:N for a GPU of NVIDIA, webgpu for any GPU (webgpu:1 for the most frugal), or auto: a GPU where there is one and all that it needs, else the CPU"`
+	Threads int    `toml:"threads" range:"[0,1024]" note:"0 is one for each core" help:"threads of the CPU's kernels"`
+	Library string `toml:"library" help:"ONNX Runtime library, instead of the usual places; onering doctor says which they are"`
+}
+
+// Options say what to open ONNX Runtime with.
+func (c RuntimeConfig) Options() runtime.Options {
+	return runtime.Options{Options: provision.Options{Library: c.Library}, Device: c.Device, Threads: c.Threads}
+}
+
+// Devices says what names there are of devices to run on.
+const Devices = "cpu, cuda, cuda:N with the number of a device, webgpu for the fastest GPU, webgpu:1 for the most frugal, or auto"
+
+// IsDevice says whether value is such a name.
+func IsDevice(value string) bool {
+	if n, found := strings.CutPrefix(value, "cuda:"); found {
+		i, err := strconv.Atoi(n)
+		return err == nil && i >= 0 && strconv.Itoa(i) == n
+	}
+	return slices.Contains([]string{"cpu", "auto", "cuda", "webgpu", "webgpu:0", "webgpu:1"}, value)
+}
+
+// RefusedBase says why the layers of a model are not held in base, a value of lora.base_dtype,
+// beside an adapter (adapted) where it computes in dtype on device; "" if they are.
+func RefusedBase(base string, adapted bool, dtype, device string) string {
+	if base == "float32" || adapted && dtype == "float32" && (device == "cpu" || device == "auto") {
+		return ""
+	}
+	return "is for an adapter (lora.on) on the CPU, with model.dtype float32"
+}

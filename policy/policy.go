@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 
 	"onering/data"
 	"onering/data/arithmetic"
@@ -20,6 +22,7 @@ import (
 
 // A Policy is a model folder opened for sampling and learning.
 type Policy struct {
+	Env *runtime.Env
 	// Dir is the folder that the policy was read from.
 	Dir     string
 	Model   models.Model
@@ -30,11 +33,11 @@ type Policy struct {
 	// Adapter is what the Ring has beside the Weights; nil for the model alone.
 	Adapter *lora.Adapter
 
-	base     *lora.Base // see Base
-	compute  models.Compute
-	shared   bool   // the Weights are another Policy's
-	unpacked string // a temporary folder to remove
-	missing  string // why there is no Tokenizer
+	base    *lora.Base         // see Base
+	named   map[string]*Policy // see With
+	compute models.Compute
+	release []func() // what Close calls, the last first
+	missing string   // why there is no Tokenizer
 }
 
 // Options say which model a Policy is and how it computes.
@@ -42,8 +45,14 @@ type Options struct {
 	// Path is a Hugging Face folder, or arithmetic.Name for the embedded model.
 	Path string
 	// DType is the type to compute in, a value of model.dtype, and Base the type that the
-	// layers are held in, a value of lora.base_dtype: that of DType if it is empty.
+	// layers are held in, a value of lora.base_dtype. "" is float32.
 	DType, Base string
+	// Adapter is the folder of an adapter beside the model, "" for the model alone. Named
+	// are folders of further adapters by their names; see With.
+	Adapter string
+	Named   map[string]string
+	// OwnEnv has Close, and an Open that fails, close the Env.
+	OwnEnv bool
 	// Shared, if not nil, is what ShareBase has made of the model that it called Name.
 	Shared *os.File
 	Name   string
@@ -52,9 +61,21 @@ type Options struct {
 // Open reads a model for computing on the device of env. The weights are held once, in the
 // Ring that sampler and learner share.
 func Open(env *runtime.Env, o Options) (*Policy, error) {
-	compute, err := ComputeOn(env, o.DType)
-	if err != nil {
+	p := &Policy{Env: env, Dir: o.Path}
+	if o.OwnEnv {
+		p.release = append(p.release, func() { env.Close() })
+	}
+	if err := p.open(o); err != nil {
+		p.Close()
 		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Policy) open(o Options) error {
+	compute, err := ComputeOn(p.Env, cmp.Or(o.DType, "float32"))
+	if err != nil {
+		return err
 	}
 	compute.Base = BaseTypes[cmp.Or(o.Base, "float32")]
 	load := models.LoadHeld
@@ -63,27 +84,38 @@ func Open(env *runtime.Env, o Options) (*Policy, error) {
 			return models.LoadShared(o.Shared, dir, sharedKey(o.Name, compute), compute)
 		}
 	}
-	p := &Policy{Dir: o.Path}
-	if err := p.open(o.Path, compute, load); err != nil {
-		p.Close()
-		return nil, err
+	if err := p.load(o.Path, compute, load); err != nil {
+		return err
 	}
-	return p, nil
+	if o.Adapter != "" {
+		if err := p.LoadAdapter(o.Adapter); err != nil {
+			return fmt.Errorf("--adapter: %w", err)
+		}
+	}
+	p.named = make(map[string]*Policy)
+	for name, dir := range o.Named {
+		other, err := p.beside(dir)
+		if err != nil {
+			return fmt.Errorf("--adapter: %w", err)
+		}
+		p.named[name] = other
+	}
+	return nil
 }
 
 // A loader reads a model's folder for a way of computing.
 type loader func(dir string, c models.Compute) (models.Model, *models.Weights, error)
 
-func (p *Policy) open(dir string, compute models.Compute, load loader) (err error) {
-	if dir == arithmetic.Name {
-		if p.unpacked, err = unpack(arithmetic.Model()); err != nil {
-			return err
-		}
-		dir, p.Dir = p.unpacked, p.unpacked
+func (p *Policy) load(path string, compute models.Compute, load loader) error {
+	dir, remove, err := Unpacked(path)
+	if err != nil {
+		return err
 	}
+	p.Dir, p.release = dir, append(p.release, remove)
 	if p.Model, p.Weights, err = load(dir, compute); err != nil {
 		return err
 	}
+	p.release = append(p.release, func() { p.Weights.Close() })
 	if err = p.bind(compute); err != nil {
 		return err
 	}
@@ -188,11 +220,26 @@ func heldIn(w *models.Weights) string {
 	return ""
 }
 
-// Beside returns a policy of the same model with the adapter of a folder. It shares
-// the weights: close it before p.
-func (p *Policy) Beside(dir string) (*Policy, error) {
+// With returns the policy with the adapter that Options.Named calls name, and p itself for
+// "". It shares the weights of p, which closes it.
+func (p *Policy) With(name string) (*Policy, error) {
+	if name == "" {
+		return p, nil
+	}
+	if other, ok := p.named[name]; ok {
+		return other, nil
+	}
+	return nil, fmt.Errorf("there is no adapter %q, only %q: give it as --adapter %s=DIR", name, p.Names(), name)
+}
+
+// Names lists the names that With knows, sorted.
+func (p *Policy) Names() []string { return slices.Sorted(maps.Keys(p.named)) }
+
+// beside returns a policy of the same model with the adapter of a folder. It shares
+// the weights: it is to be closed before p.
+func (p *Policy) beside(dir string) (*Policy, error) {
 	other := *p
-	other.Ring, other.Adapter, other.base, other.unpacked, other.shared = p.Ring.Beside(), nil, nil, "", true
+	other.Ring, other.Adapter, other.base, other.named, other.release = p.Ring.Beside(), nil, nil, nil, nil
 	if err := other.LoadAdapter(dir); err != nil {
 		other.Close()
 		return nil, err
@@ -245,10 +292,14 @@ func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra f
 func (p *Policy) Geometry() models.Geometry { return p.Ring.Arch.Geometry() }
 
 // Random makes a policy of a model's shape with random weights, in memory.
-func Random(model models.Model, compute models.Compute, seed uint64) (*Policy, error) {
-	p := &Policy{Model: model}
-	var err error
-	if p.Weights, err = model.Init(seed); err == nil && compute.Narrow() {
+func Random(env *runtime.Env, model models.Model, compute models.Compute, seed uint64) (*Policy, error) {
+	weights, err := model.Init(seed)
+	if err != nil {
+		return nil, err
+	}
+	p := &Policy{Env: env, Model: model, Weights: weights}
+	p.release = append(p.release, func() { p.Weights.Close() })
+	if compute.Narrow() {
 		err = p.narrow(compute)
 	}
 	if err == nil {
@@ -350,18 +401,19 @@ func (p *Policy) Fingerprint() string {
 	return text
 }
 
-// Close frees the weights.
+// Close frees the weights, and the policies that With returns.
 func (p *Policy) Close() {
+	// The adapters beside p are closed before its own, and all before the weights.
+	for _, other := range p.named {
+		other.Close()
+	}
 	if p.Ring != nil {
 		p.Ring.Close()
 		if p.Ring.Adapter != nil {
 			p.Ring.Adapter.Close()
 		}
 	}
-	if p.Weights != nil && !p.shared {
-		p.Weights.Close()
-	}
-	if p.unpacked != "" {
-		os.RemoveAll(p.unpacked)
+	for _, f := range slices.Backward(p.release) {
+		f()
 	}
 }

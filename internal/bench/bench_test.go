@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := policy.Random(model, models.Compute{}, 0)
+	policy, err := policy.Random(env, model, models.Compute{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"policy", "models models/lora data data/arithmetic runtime tokenize"},
+	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/provision sampler tokenize"},
 	{"eval", "internal/files models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models/lora train/learn"},
@@ -122,6 +122,7 @@ var testAllow = map[string]string{
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",
 	"train/sft":                  "runtime/runtimetest models/qwen2",
+	"policy":                     "models/qwen2 runtime/runtimetest",
 	"eval":                       "policy data/arithmetic reward/all models/qwen2 train runtime/runtimetest tokenize",
 	"reward":                     "reward/rewardtest",
 	"reward/math":                "reward/rewardtest data",
@@ -143,6 +144,31 @@ func TestImports(t *testing.T) {
 		for _, complaint := range check(f.path, f.syntax.Name.Name, f.imports()) {
 			t.Error(complaint)
 		}
+	}
+}
+
+// TestUntrained: whoever only talks to a model builds nothing of training.
+func TestUntrained(t *testing.T) {
+	h := load(t)
+	needed := map[string]bool{}
+	var need func(folder string)
+	need = func(folder string) {
+		if !needed[folder] {
+			needed[folder] = true
+			for name := range h.imports(folder) {
+				need(name)
+			}
+		}
+	}
+	need("policy")
+	need("serve/openai")
+	for folder := range needed {
+		if folder == "train" || strings.HasPrefix(folder, "train/") {
+			t.Errorf("policy or serve/openai needs %s", folder)
+		}
+	}
+	if !needed["models/onnx"] {
+		t.Error("nothing that policy needs was followed")
 	}
 }
 

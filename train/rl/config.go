@@ -6,6 +6,7 @@ import (
 	"onering/models/lora"
 	"onering/models/optim/adamw"
 	"onering/objectives"
+	"onering/policy"
 	"onering/reward"
 	"onering/sampler"
 	"onering/tokenize"
@@ -33,7 +34,7 @@ type Config struct {
 	Optimizer   OptimizerConfig         `toml:"optimizer" help:"AdamW with decoupled weight decay"`
 	Train       LoopConfig              `toml:"train" help:"How long and in which portions training goes on"`
 	Eval        EvalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
-	Runtime     train.RuntimeConfig     `toml:"runtime" help:"Where the graphs run"`
+	Runtime     policy.RuntimeConfig    `toml:"runtime" help:"Where the graphs run"`
 	Distributed train.DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
 	Output      train.OutputConfig      `toml:"output" help:"Where the run folder goes"`
 }
@@ -175,7 +176,7 @@ func Default() Config {
 		},
 		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Portions: Portions{Shuffle: "responses", Score: "trained"}, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
-		Runtime:     train.RuntimeConfig{Device: "cpu"},
+		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"onering/internal/settings"
 	"onering/models/optim/adamw"
 	_ "onering/objectives/all"
+	"onering/policy"
 	"onering/reward"
 	_ "onering/reward/all"
 	"onering/sampler"
@@ -57,7 +58,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Rollout:     RolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:       LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
 		Eval:        EvalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
-		Runtime:     train.RuntimeConfig{Threads: -1, Device: "tpu"},
+		Runtime:     policy.RuntimeConfig{Threads: -1, Device: "tpu"},
 		Distributed: train.DistributedConfig{CheckEvery: -1},
 	}
 	reported, exist := map[string]bool{}, keys()

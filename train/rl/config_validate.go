@@ -14,7 +14,6 @@ import (
 	"onering/policy"
 	"onering/reward"
 	"onering/sampler"
-	"onering/train"
 )
 
 // Validate reports every impossible value of c, joined; each is a *settings.Error.
@@ -37,8 +36,8 @@ func (c Config) Validate() error {
 
 	v.ranges("lora.", &c.LoRA)
 	v.check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
-	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
-	v.check("lora.base_dtype", c.LoRA.BaseDType, ok, remedy)
+	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
+	v.check("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
 
 	v.add("data.", c.Data.Train.Validate("train"))
 	v.ranges("data.", &c.Data)
@@ -65,7 +64,7 @@ func (c Config) Validate() error {
 	v.ranges("train.", &c.Train)
 	v.loop(c)
 	v.eval(c.Eval)
-	v.check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
+	v.check("runtime.device", c.Runtime.Device, policy.IsDevice(c.Runtime.Device), "must be "+policy.Devices)
 	v.ranges("runtime.", &c.Runtime)
 	v.ranges("distributed.", &c.Distributed)
 	return errors.Join(v.errs...)

@@ -22,12 +22,12 @@ import (
 // A Config is everything that decides a run. Its sections and keys are those of a
 // run file where they mean the same; see rl.Config.
 type Config struct {
-	Model     ModelConfig         `toml:"model"`
-	LoRA      train.LoRAConfig    `toml:"lora"`
-	Data      DataConfig          `toml:"data"`
-	Optimizer OptimizerConfig     `toml:"optimizer"`
-	Train     LoopConfig          `toml:"train"`
-	Runtime   train.RuntimeConfig `toml:"runtime"`
+	Model     ModelConfig          `toml:"model"`
+	LoRA      train.LoRAConfig     `toml:"lora"`
+	Data      DataConfig           `toml:"data"`
+	Optimizer OptimizerConfig      `toml:"optimizer"`
+	Train     LoopConfig           `toml:"train"`
+	Runtime   policy.RuntimeConfig `toml:"runtime"`
 	// Distributed says how several ranks train together; alone they change nothing.
 	Distributed train.DistributedConfig `toml:"distributed"`
 	Output      OutputConfig            `toml:"output"`
@@ -135,10 +135,10 @@ func (c Config) Validate() error {
 	}
 	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
 	check("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
-	check("runtime.device", c.Runtime.Device, train.IsDevice(c.Runtime.Device), "must be "+train.Devices)
+	check("runtime.device", c.Runtime.Device, policy.IsDevice(c.Runtime.Device), "must be "+policy.Devices)
 	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
-	ok, remedy := c.LoRA.Check(c.Model.DType, c.Runtime.Device)
-	check("lora.base_dtype", c.LoRA.BaseDType, ok, remedy)
+	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
+	check("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)
 	check("output.dtype", c.Output.DType, !c.LoRA.On || c.Output.DType == "float32", "adapters are written in float32")
 	held := c.Data.Eval != "" || c.Data.HeldOut > 0
 	check("data.held_out", c.Data.HeldOut, c.Data.Eval == "" || c.Data.HeldOut == 0, "there is a file of held-out demonstrations already: leave one of them out")

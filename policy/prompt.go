@@ -1,0 +1,156 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"onering/models"
+	"onering/runtime"
+	"onering/sampler"
+	"onering/tokenize"
+)
+
+// A Prompt is how a row of JSON gives a prompt: as text, ids, or a conversation.
+type Prompt struct {
+	Prompt    *string             `json:"prompt"`
+	PromptIDs *[]int32            `json:"prompt_ids"`
+	Messages  *[]tokenize.Message `json:"messages"`
+	// What else the chat template reads.
+	Tools     tokenize.Data         `json:"tools"`
+	Documents tokenize.Data         `json:"documents"`
+	Args      tokenize.TemplateArgs `json:"chat_template_kwargs"`
+}
+
+// A Pair is a prompt and a response to it, as text or ids.
+type Pair struct {
+	Prompt
+	Response    *string  `json:"response"`
+	ResponseIDs *[]int32 `json:"response_ids"`
+}
+
+// IDs returns the prompt's token ids for a policy, in a template; there is at least one, and
+// room for one more. A conversation is rendered with the chat template whatever the template
+// is, with its system message if the row has none.
+func (row Prompt) IDs(p *Policy, around tokenize.Template) ([]int32, error) {
+	ids, err := row.ids(p, around)
+	if err == nil {
+		err = checkLength("the prompt and a token of response", len(ids)+1, p.Model)
+	}
+	return ids, err
+}
+
+func (row Prompt) ids(p *Policy, around tokenize.Template) (ids []int32, err error) {
+	given := 0
+	for _, is := range []bool{row.Prompt != nil, row.PromptIDs != nil, row.Messages != nil} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		return nil, errors.New(`one of "prompt", "prompt_ids" and "messages" must be given; onering data show FILE --mapped writes problems as prompts`)
+	case given > 1:
+		return nil, errors.New(`only one of "prompt", "prompt_ids" and "messages" may be given`)
+	case row.PromptIDs != nil:
+		ids, err = *row.PromptIDs, checkIDs("prompt_ids", *row.PromptIDs, p.Model)
+	case row.Prompt != nil:
+		ids, err = p.encode(func(t *tokenize.Tokenizer) (string, []int32, error) { return t.Prompt(around, *row.Prompt) })
+	default:
+		ids, err = p.encode(func(t *tokenize.Tokenizer) (string, []int32, error) {
+			chat := tokenize.Talk(*row.Messages...)
+			chat.Tools, chat.Documents, chat.Args = row.Tools, row.Documents, row.Args
+			if chat, err = around.Around(chat); err != nil {
+				return "", nil, err
+			}
+			return t.EncodeChat(chat)
+		})
+	}
+	if err == nil && len(ids) == 0 {
+		err = errors.New("the prompt is empty: a response must follow at least one token")
+	}
+	return ids, err
+}
+
+// Sequence returns the pair as a Learner of a policy reads it.
+func (row Pair) Sequence(p *Policy) (s runtime.Sequence, err error) {
+	ids, err := row.ids(p, tokenize.Template{})
+	if err != nil {
+		return s, err
+	}
+	var response []int32
+	switch {
+	case (row.Response != nil) == (row.ResponseIDs != nil):
+		err = errors.New(`one of "response" and "response_ids" must be given`)
+	case row.ResponseIDs != nil:
+		response, err = *row.ResponseIDs, checkIDs("response_ids", *row.ResponseIDs, p.Model)
+	default:
+		response, err = p.encode(func(t *tokenize.Tokenizer) (string, []int32, error) {
+			return *row.Response, t.Encode(*row.Response), nil
+		})
+	}
+	if err != nil {
+		return s, err
+	}
+	s.Prompt, s.Tokens = len(ids), slices.Concat(ids, response)
+	return s, checkLength("prompt and response", len(s.Tokens), p.Model)
+}
+
+// encode returns the ids of a text that the tokenizer makes, if the vocabulary can
+// express it.
+func (p *Policy) encode(text func(*tokenize.Tokenizer) (string, []int32, error)) ([]int32, error) {
+	if err := p.NeedTokenizer(); err != nil {
+		return nil, err
+	}
+	made, ids, err := text(p.Tokenizer)
+	if err == nil {
+		err = p.Tokenizer.Check(made)
+	}
+	return ids, err
+}
+
+// checkIDs returns an error for an id that the model does not have.
+func checkIDs(field string, ids []int32, m models.Model) error {
+	for i, id := range ids {
+		if id < 0 || int(id) >= m.Vocab {
+			return fmt.Errorf("%s[%d] = %d: the model has ids 0 to %d", field, i, id, m.Vocab-1)
+		}
+	}
+	return nil
+}
+
+// checkLength returns an error for n tokens if the model has fewer positions.
+func checkLength(what string, n int, m models.Model) error {
+	if m.MaxPositions > 0 && n > m.MaxPositions {
+		return fmt.Errorf("%s takes %d tokens, the model's context (max_position_embeddings) is %d", what, n, m.MaxPositions)
+	}
+	return nil
+}
+
+// Ends sets what ends a response in a template: the model's tokens and the template's strings.
+func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
+	o.EOS, o.Stops = p.Model.EOS, template.Stops
+	if len(o.Stops) == 0 {
+		return nil
+	}
+	o.Text = func() sampler.TextDecoder { return p.Tokenizer.NewDecoder() }
+	return p.NeedTokenizer()
+}
+
+// Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the
+// model has positions. With invariant their bits are the same whatever is decoded beside them.
+// free ends it.
+func (p *Policy) Decoder(slots, maxTokens int, invariant bool) (d sampler.MixedDecoder, free func(), err error) {
+	if invariant {
+		slots++ // see sampler.Invariant
+	}
+	opened, err := p.Env.NewDecoder(p.Ring, slots, p.MaxTokens(maxTokens))
+	if err != nil {
+		return nil, nil, err
+	}
+	if !invariant {
+		return opened, opened.Close, nil
+	}
+	kept := sampler.NewInvariant(opened)
+	return kept, func() { kept.Close(); opened.Close() }, nil
+}
