@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/data"
 	"onering/models/hub"
 	"onering/policy"
 	"onering/runtime/provision"
@@ -67,7 +68,7 @@ func localTokenizer(c *cobra.Command, name string) (string, error) {
 
 // localData returns the path of a data set, which it fetches if need be.
 func localData(c *cobra.Command, name string) (string, error) {
-	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, o) })
+	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, data.Extensions(), o) })
 }
 
 // localSuite is localData for a suite, NAME=hf:ORG/DATA or without NAME=. It always
@@ -83,7 +84,7 @@ func localSuite(c *cobra.Command, spec string) (string, error) {
 	resolved, err := localData(c, name)
 	if label == "" {
 		label, _, _ = strings.Cut(path.Base(name), "@")
-		label = strings.TrimSuffix(label, path.Ext(label))
+		label, _ = data.Split(label)
 	}
 	return label + "=" + resolved, err
 }

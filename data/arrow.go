@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -25,49 +26,65 @@ type arrowRows struct {
 	taken    int // budget used by the current row, see spend
 }
 
-// arrowEnd is the magic that ends an Arrow file, behind a footer and its length.
+// arrowEnd is the magic that begins an Arrow file and ends it, behind a footer and its length.
 const arrowEnd = "ARROW1"
 
-func openArrowFile(f *os.File, size int64) (source, error) {
-	var end [4 + len(arrowEnd)]byte
-	if size < 8+int64(len(end)) {
-		return nil, fmt.Errorf("arrow: the file is cut short")
-	}
-	if _, err := f.ReadAt(end[:], size-int64(len(end))); err != nil {
-		return nil, fmt.Errorf("arrow: %w", err)
-	}
-	if string(end[4:]) != arrowEnd {
-		return nil, fmt.Errorf("arrow: the file does not end with %s: it is cut short", arrowEnd)
-	}
-	size -= int64(len(end)) + int64(binary.LittleEndian.Uint32(end[:]))
-	if size < 8 {
-		return nil, fmt.Errorf("arrow: the file is damaged: its footer is longer than it")
-	}
-	return openArrow(f, 8, size) // the magic is padded to 8 bytes
+// isArrow knows files, streams and version 1 of Feather by their first bytes. Before
+// version 0.15 a stream had none.
+func isArrow(head []byte, ext string) bool {
+	return bytes.HasPrefix(head, []byte("ARROW1")) || bytes.HasPrefix(head, []byte("\xff\xff\xff\xff")) ||
+		bytes.HasPrefix(head, []byte("FEA1")) || ext == ".arrow"
 }
 
-func openArrowStream(f *os.File, size int64) (source, error) { return openArrow(f, 0, size) }
+// messages returns where the messages of a file or stream are.
+func (in Input) messages() (*arrowMessages, error) {
+	f, err := in.whole()
+	if err != nil {
+		return nil, err
+	}
+	head, _ := in.Text.Peek(len(arrowEnd))
+	if bytes.HasPrefix(head, []byte("FEA1")) {
+		return nil, fmt.Errorf("a Feather file of version 1: write it again as version 2 (Arrow)")
+	}
+	if string(head) != arrowEnd {
+		return &arrowMessages{f: f, end: in.Size}, nil
+	}
+	var end [4 + len(arrowEnd)]byte
+	size := in.Size - int64(len(end))
+	if size < 8 {
+		return nil, fmt.Errorf("the file is cut short")
+	}
+	if _, err := f.ReadAt(end[:], size); err != nil {
+		return nil, err
+	}
+	if string(end[4:]) != arrowEnd {
+		return nil, fmt.Errorf("the file does not end with %s: it is cut short", arrowEnd)
+	}
+	if size -= int64(binary.LittleEndian.Uint32(end[:])); size < 8 {
+		return nil, fmt.Errorf("the file is damaged: its footer is longer than it")
+	}
+	return &arrowMessages{f: f, at: 8, end: size}, nil // the magic is padded to 8 bytes
+}
 
-func openArrow(f *os.File, at, end int64) (s source, err error) {
+func openArrow(in Input) (rows *Rows, err error) {
 	defer func() {
 		if err != nil {
-			s, err = nil, fmt.Errorf("arrow: %w", err)
+			rows, err = nil, fmt.Errorf("arrow: %w", err)
 		}
 	}()
 	defer recovered(&err)
-	a := &arrowRows{messages: &arrowMessages{f: f, at: at, end: end}}
+	a := &arrowRows{}
+	if a.messages, err = in.messages(); err != nil {
+		return nil, err
+	}
 	if a.reader, err = ipc.NewReaderFromMessageReader(a.messages); err != nil {
 		return nil, noEnd(a.messages.reason(err))
 	}
 	for _, field := range a.reader.Schema().Fields() {
 		a.names = append(a.names, field.Name)
 	}
-	return a, nil
+	return &Rows{Next: a.next, Columns: a.names, Unit: "row"}, nil
 }
-
-func (a *arrowRows) columns() []string { return a.names }
-func (a *arrowRows) unit() string      { return "row" }
-func (a *arrowRows) close() error      { return a.messages.f.Close() }
 
 func (a *arrowRows) next() (o Object, row int, err error) {
 	a.row++

@@ -14,29 +14,28 @@ import (
 // table reads CSV with a header. Every value is a string: CSV has no types, and
 // guessing them would turn 007 into 7.
 type table struct {
-	r           *csv.Reader
-	row         *meter
-	header      []string
-	line        int
-	closeReader func() error
+	r      *csv.Reader
+	row    *meter
+	header []string
+	line   int
 }
 
 // A meter reads up to a limit that its user renews for each row: a compressed file of
 // some kilobytes can hold a row that has no end.
 type meter struct {
-	r          io.Reader
-	left, most int
+	r    io.Reader
+	left int
 }
 
-func newMeter(r io.Reader) *meter { return &meter{r, maxLine, maxLine} }
+func newMeter(r io.Reader) *meter { return &meter{r, maxLine} }
 
 // renew begins a row.
-func (m *meter) renew() { m.left = m.most }
+func (m *meter) renew() { m.left = maxLine }
 
 // Read implements io.Reader.
 func (m *meter) Read(p []byte) (int, error) {
 	if m.left <= 0 {
-		return 0, fmt.Errorf("longer than %d MiB", m.most>>20)
+		return 0, fmt.Errorf("longer than %d MiB", maxLine>>20)
 	}
 	n, err := m.r.Read(p[:min(len(p), m.left)])
 	m.left -= n
@@ -67,16 +66,37 @@ func (n newlines) Read(p []byte) (int, error) {
 	return read, err
 }
 
-func openCSV(r *bufio.Reader, comma rune, closeReader func() error) (*table, error) {
-	row := newMeter(r)
+func isCSV(_ []byte, ext string) bool { return ext == ".csv" || ext == ".tsv" }
+
+// separator returns the separator of the fields, which it finds in the first line.
+// Spreadsheets that write decimal commas use a semicolon.
+func separator(r *bufio.Reader) rune {
+	head, _ := r.Peek(r.Size())
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	if !bytes.Contains(line, []byte(",")) {
+		switch {
+		case bytes.Contains(line, []byte(";")):
+			return ';'
+		case bytes.Contains(line, []byte("\t")):
+			return '\t'
+		}
+	}
+	return ','
+}
+
+func openCSV(in Input) (*Rows, error) {
+	text := withNewlines(in.Text)
+	row := newMeter(text)
 	c := csv.NewReader(row)
-	c.Comma = comma
+	if c.Comma = '\t'; in.Ext != ".tsv" {
+		c.Comma = separator(text)
+	}
 	c.ReuseRecord = true
 	header, err := c.Read()
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", csvError(err))
 	}
-	t := &table{r: c, row: row, header: slices.Clone(header), closeReader: closeReader}
+	t := &table{r: c, row: row, header: slices.Clone(header)}
 	seen := make(map[string]bool, len(header))
 	for _, name := range t.header {
 		if !utf8.ValidString(name) {
@@ -87,12 +107,8 @@ func openCSV(r *bufio.Reader, comma rune, closeReader func() error) (*table, err
 		}
 		seen[name] = true
 	}
-	return t, nil
+	return &Rows{Next: t.next, Columns: t.header, Unit: "line"}, nil
 }
-
-func (t *table) columns() []string { return t.header }
-func (t *table) unit() string      { return "line" }
-func (t *table) close() error      { return t.closeReader() }
 
 func (t *table) next() (Object, int, error) {
 	t.row.renew()

@@ -214,7 +214,7 @@ func (r *Reader) next() (Problem, error) {
 				continue
 			}
 		}
-		p, bad := r.columns.problem(rec, r.records.src.unit(), r.records.files[r.file].name)
+		p, bad := r.columns.problem(rec, r.records.src.Unit, r.records.files[r.file].name)
 		if bad == nil {
 			return p, nil
 		}
@@ -234,7 +234,7 @@ func (r *Reader) begin(first Record) error {
 		return err
 	}
 	r.report.Prompt, r.report.Answer, r.report.ID = r.columns.prompt, r.columns.answer, r.columns.id
-	if r.filter == nil || r.records.src.columns() == nil {
+	if r.filter == nil || r.records.src.Columns == nil {
 		return nil
 	}
 	// If all rows have the same columns, a wrong name is an error at once.
@@ -287,7 +287,7 @@ type Record struct {
 type Records struct {
 	files []file
 	file  int // index of the open file
-	src   source
+	src   *Rows
 	err   error
 }
 
@@ -295,7 +295,9 @@ type Records struct {
 // Input count.
 func OpenRecords(path string, o Options) (*Records, error) {
 	if o.Input != nil {
-		src, err := openText(bufio.NewReaderSize(o.Input, 1<<16), "", func() error { return nil })
+		text := bufio.NewReaderSize(o.Input, 1<<16)
+		skipMark(text)
+		src, err := openJSON(Input{Text: text})
 		if err != nil {
 			return nil, fmt.Errorf("dataset: %s: %w", path, err)
 		}
@@ -308,7 +310,7 @@ func OpenRecords(path string, o Options) (*Records, error) {
 	r := &Records{files: files}
 	// The first file is opened at once, so that a wrong path or format is
 	// known before any work.
-	if r.src, err = openSource(files[0]); err != nil {
+	if r.src, err = openRows(files[0]); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -319,11 +321,11 @@ func OpenRecords(path string, o Options) (*Records, error) {
 func (r *Records) Next() (Record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path
-		o, line, err := r.src.next()
+		o, line, err := r.src.Next()
 		if err == nil {
 			return Record{path, line, o}, nil
 		}
-		unit := r.src.unit()
+		unit := r.src.Unit
 		if bad := (badLine{}); errors.As(err, &bad) {
 			// The file stays open for skipBadLine.
 			r.err = &RowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
@@ -339,7 +341,7 @@ func (r *Records) Next() (Record, error) {
 			r.err = io.EOF
 		default:
 			r.file++
-			r.src, r.err = openSource(r.files[r.file])
+			r.src, r.err = openRows(r.files[r.file])
 		}
 	}
 	return Record{}, r.err

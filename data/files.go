@@ -21,9 +21,6 @@ type file struct {
 	root string // the folder that links may not leave; "" for a file that the user named
 }
 
-// dataFile matches the names of data files in a folder.
-var dataFile = regexp.MustCompile(`(?i)\.(jsonl|ndjson|json|csv|tsv|parquet|arrow|feather)(\.gz|\.zst)?$`)
-
 // metadata are the JSON files beside the data of a Hugging Face folder.
 var metadata = []string{"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
 
@@ -38,7 +35,7 @@ func findFiles(path, splitName string) ([]file, error) {
 	case err == nil && info.IsDir():
 		return folder(path, splitName)
 	case err == nil:
-		return []file{{path: path, name: stem(filepath.Base(path))}}, nil
+		return named([]string{path}, filepath.Dir(path), ""), nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("dataset: %w", err)
 	}
@@ -145,7 +142,7 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 			return named(paths, dir, root), err
 		}
 	}
-	return nil, fmt.Errorf("dataset: %q: no data file (JSON, CSV, Parquet, Arrow) in the folder", dir)
+	return nil, fmt.Errorf("dataset: %q: no data file (%s) in the folder", dir, strings.Join(formatNames(), ", "))
 }
 
 // dataFiles lists the data files directly in dir, sorted.
@@ -157,7 +154,7 @@ func dataFiles(dir string) ([]string, error) {
 	var paths []string
 	for _, e := range entries {
 		n := e.Name()
-		if !e.IsDir() && dataFile.MatchString(n) && !slices.Contains(metadata, n) && n[0] != '.' && n[0] != '_' {
+		if _, ext := Split(n); !e.IsDir() && ext != "" && !slices.Contains(metadata, n) && n[0] != '.' && n[0] != '_' {
 			paths = append(paths, filepath.Join(dir, n))
 		}
 	}
@@ -170,7 +167,8 @@ func ofSplit(dir, splitName string, paths []string) ([]string, error) {
 	bySplit := map[string][]string{}
 	var names []string
 	for _, p := range paths {
-		if m := split.FindStringSubmatch(stem(filepath.Base(p))); m != nil {
+		stem, _ := Split(filepath.Base(p))
+		if m := split.FindStringSubmatch(stem); m != nil {
 			if bySplit[m[1]] == nil {
 				names = append(names, m[1])
 			}
@@ -205,7 +203,8 @@ func named(paths []string, dir, root string) []file {
 		if err != nil {
 			name = filepath.Base(p)
 		}
-		list[i] = file{p, stem(filepath.ToSlash(name)), root}
+		stem, _ := Split(filepath.ToSlash(name))
+		list[i] = file{p, stem, root}
 	}
 	return list
 }
@@ -224,6 +223,3 @@ func commonFolder(paths []string) string {
 	}
 	return dir
 }
-
-// stem returns name without the extensions of a data file.
-func stem(name string) string { return dataFile.ReplaceAllString(name, "") }

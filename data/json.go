@@ -11,24 +11,41 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine bounds the memory that one line may take.
-const maxLine = 256 << 20
+// maxLine bounds the memory that one line may take. Tests lower it.
+var maxLine = 256 << 20
 
 // jsonLines reads JSON lines: one object a line, blank lines between them allowed.
 type jsonLines struct {
-	r           *bufio.Reader
-	line        int
-	long        []byte // a line longer than r's buffer
-	closeReader func() error
+	r    *bufio.Reader
+	line int
+	long []byte // a line longer than r's buffer
 }
 
-func openLines(r *bufio.Reader, closeReader func() error) *jsonLines {
-	return &jsonLines{r: r, closeReader: closeReader}
+// openJSON opens a JSON array or JSON lines: the first byte that is not blank decides.
+// It waits for no more than that, since the input may be typed.
+func openJSON(in Input) (*Rows, error) {
+	r := in.Text
+	for n := 1; n <= r.Size(); n++ {
+		head, err := r.Peek(n)
+		if err == io.EOF {
+			return nil, errors.New("no rows: the file has only blank lines")
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch c := head[n-1]; {
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			continue
+		case c == '[':
+			return openArray(r)
+		case c == '{' || in.Ext == ".jsonl" || in.Ext == ".ndjson":
+			return &Rows{Next: (&jsonLines{r: r}).next, Unit: "line"}, nil
+		default:
+			return nil, fmt.Errorf("not a data file: it begins with %q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", head[n-1:])
+		}
+	}
+	return nil, fmt.Errorf("not a data file: it begins with %d blanks", r.Size())
 }
-
-func (s *jsonLines) columns() []string { return nil }
-func (s *jsonLines) unit() string      { return "line" }
-func (s *jsonLines) close() error      { return s.closeReader() }
 
 func (s *jsonLines) next() (Object, int, error) {
 	for {
@@ -73,24 +90,19 @@ func (s *jsonLines) read() ([]byte, error) {
 
 // jsonArray reads a file that is one JSON array of objects, an element at a time.
 type jsonArray struct {
-	d           *json.Decoder
-	element     *meter
-	row         int
-	closeReader func() error
+	d       *json.Decoder
+	element *meter
+	row     int
 }
 
-func openArray(r io.Reader, closeReader func() error) (*jsonArray, error) {
+func openArray(r io.Reader) (*Rows, error) {
 	element := newMeter(r)
 	d := json.NewDecoder(element)
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
-	return &jsonArray{d: d, element: element, closeReader: closeReader}, nil
+	return &Rows{Next: (&jsonArray{d: d, element: element}).next, Unit: "row"}, nil
 }
-
-func (s *jsonArray) columns() []string { return nil }
-func (s *jsonArray) unit() string      { return "row" }
-func (s *jsonArray) close() error      { return s.closeReader() }
 
 func (s *jsonArray) next() (Object, int, error) {
 	s.row++

@@ -75,9 +75,9 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		}
 		d, err := found.demonstration(rec.Object)
 		if err != nil {
-			return nil, &RowError{File: rec.File, Unit: records.src.unit(), Line: rec.Line, Err: err}
+			return nil, &RowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
 		}
-		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.unit(), rec.Line)
+		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.Unit, rec.Line)
 		list = append(list, d)
 	}
 	if len(list) == 0 {

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -42,39 +43,61 @@ func (l *pageLimits) hold(before *int64, now int64) {
 	}
 }
 
-func openParquet(f *os.File, size int64) (s source, err error) {
-	defer func() {
-		if err != nil {
-			s, err = nil, fmt.Errorf("parquet: %w", err)
-		}
-	}()
-	defer recovered(&err)
+// isParquet knows also encrypted files.
+func isParquet(head []byte, _ string) bool {
+	return bytes.HasPrefix(head, []byte("PAR1")) || bytes.HasPrefix(head, []byte("PARE"))
+}
+
+// parquetFooter reads the metadata at the end of a file.
+func (in Input) parquetFooter() (meta format.FileMetaData, err error) {
+	f, err := in.whole()
+	if err != nil {
+		return meta, err
+	}
+	size := in.Size
+	if head, _ := in.Text.Peek(4); string(head) == "PARE" {
+		return meta, fmt.Errorf("an encrypted Parquet file: decrypt it first")
+	}
 	if size < 12 {
-		return nil, fmt.Errorf("the file is cut short")
+		return meta, fmt.Errorf("the file is cut short")
 	}
 	end := make([]byte, 8)
 	if _, err := f.ReadAt(end, size-8); err != nil {
-		return nil, err
+		return meta, err
 	}
 	if string(end[4:]) == "PARE" {
-		return nil, fmt.Errorf("the file is encrypted: decrypt it first")
+		return meta, fmt.Errorf("the file is encrypted: decrypt it first")
 	}
 	if string(end[4:]) != "PAR1" {
-		return nil, fmt.Errorf("the file does not end with PAR1: it is cut short")
+		return meta, fmt.Errorf("the file does not end with PAR1: it is cut short")
 	}
 	n := int64(binary.LittleEndian.Uint32(end))
 	if n > size-12 || n > maxMetadata {
-		return nil, fmt.Errorf("the file is damaged: a footer of %d bytes in a file of %d", n, size)
+		return meta, fmt.Errorf("the file is damaged: a footer of %d bytes in a file of %d", n, size)
 	}
 	footer := make([]byte, n)
 	if _, err := f.ReadAt(footer, size-8-n); err != nil {
-		return nil, noEnd(err)
+		return meta, noEnd(err)
 	}
-	var meta format.FileMetaData
 	if _, err := decodeThrift(footer, &meta); err != nil {
-		return nil, fmt.Errorf("the file is damaged: its footer: %w", err)
+		return meta, fmt.Errorf("the file is damaged: its footer: %w", err)
 	}
-	p := &parquetRows{f: f, size: size, groups: meta.RowGroups}
+	return meta, nil
+}
+
+func openParquet(in Input) (rows *Rows, err error) {
+	defer func() {
+		if err != nil {
+			rows, err = nil, fmt.Errorf("parquet: %w", err)
+		}
+	}()
+	defer recovered(&err)
+	meta, err := in.parquetFooter()
+	if err != nil {
+		return nil, err
+	}
+	size := in.Size
+	p := &parquetRows{f: in.File, size: size, groups: meta.RowGroups}
 	b := schemaBuilder{rest: meta.Schema, rows: p}
 	if p.root, err = b.node(0, 0, 0); err != nil {
 		return nil, err
@@ -88,26 +111,22 @@ func openParquet(f *os.File, size int64) (s source, err error) {
 	for _, child := range p.root.children {
 		p.names = append(p.names, child.name)
 	}
-	rows := int64(0)
+	n := int64(0)
 	for i, g := range p.groups {
 		if len(g.Columns) != len(p.leaves) || g.NumRows < 0 {
 			return nil, fmt.Errorf("the file is damaged: row group %d has %d rows and %d of %d columns", i+1, g.NumRows, len(g.Columns), len(p.leaves))
 		}
-		if rows += min(g.NumRows, mostValues(size)+1); rows > mostValues(size) {
+		if n += min(g.NumRows, mostValues(size)+1); n > mostValues(size) {
 			return nil, fmt.Errorf("the file is damaged: more than %d rows in %d bytes", mostValues(size), size)
 		}
 	}
-	return p, nil
+	return &Rows{Next: p.next, Columns: p.names, Unit: "row", Close: p.close}, nil
 }
 
-func (p *parquetRows) columns() []string { return p.names }
-func (p *parquetRows) unit() string      { return "row" }
-
-func (p *parquetRows) close() error {
+func (p *parquetRows) close() {
 	if p.pages.zstd != nil {
 		p.pages.zstd.Close()
 	}
-	return p.f.Close()
 }
 
 func (p *parquetRows) next() (o Object, row int, err error) {

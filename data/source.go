@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -16,19 +17,101 @@ import (
 	"onering/internal/files"
 )
 
-// A source reads the rows of one file.
-type source interface {
-	// next returns the next row and its number, from 1: the line of a text
+// A Format is a kind of data file.
+type Format struct {
+	Name       string
+	Extensions []string // in lower case, with their points
+	// Is says whether a file is of the format, by its first bytes and its extension.
+	Is   func(head []byte, ext string) bool
+	Open func(in Input) (*Rows, error)
+}
+
+// Formats are all formats of data files. A file is of the first format after JSON that
+// says so, else it is JSON, which has no mark. All parts of the program that look for
+// data files know them from here.
+var Formats = []Format{
+	{Name: "JSON", Extensions: []string{".jsonl", ".ndjson", ".json"}, Open: openJSON},
+	{Name: "Parquet", Extensions: []string{".parquet"}, Is: isParquet, Open: openParquet},
+	{Name: "Arrow", Extensions: []string{".arrow", ".feather"}, Is: isArrow, Open: openArrow},
+	{Name: "CSV", Extensions: []string{".csv", ".tsv"}, Is: isCSV, Open: openCSV},
+}
+
+// compressions are the extensions of compressed files, behind those of their formats.
+var compressions = []string{".gz", ".zst"}
+
+// Extensions are those of all data files, those of compressed files last.
+func Extensions() []string {
+	var plain, packed []string
+	for _, f := range Formats {
+		plain = append(plain, f.Extensions...)
+	}
+	for _, ext := range plain {
+		for _, end := range compressions {
+			packed = append(packed, ext+end)
+		}
+	}
+	return append(plain, packed...)
+}
+
+func formatNames() (names []string) {
+	for _, f := range Formats {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Split cuts the extension of a data file, in any case of letters, from a name. ext is
+// empty if the name is not that of a data file.
+func Split(name string) (stem, ext string) {
+	lower := strings.ToLower(name)
+	for _, end := range compressions {
+		lower = strings.TrimSuffix(lower, end)
+	}
+	at := len(lower) - len(filepath.Ext(lower))
+	for _, f := range Formats {
+		if slices.Contains(f.Extensions, lower[at:]) {
+			return name[:at], name[at:]
+		}
+	}
+	return name, ""
+}
+
+// An Input is a file to be read by a Format, which does not close it.
+type Input struct {
+	File *os.File      // nil if the file is compressed or has no end yet
+	Size int64         // of File
+	Text *bufio.Reader // the content, without compression and byte order mark
+	Ext  string        // in lower case, without that of a compression
+}
+
+// Rows reads the rows of one file.
+type Rows struct {
+	// Next returns the next row and its number, from 1: the line of a text
 	// file, else the row. At the end the error is io.EOF. After any other error
 	// but a badLine the file is not read further; the error is about the row
 	// whose number is returned, 0 for the whole file.
-	next() (Object, int, error)
-	// columns returns the names of the columns, or nil if rows may have
-	// different ones.
-	columns() []string
-	// unit is what the numbers count: "line" or "row".
-	unit() string
-	close() error
+	Next func() (Object, int, error)
+	// Columns are the names of the columns, or nil if rows may have different ones.
+	Columns []string
+	// Unit is what the numbers count: "line" or "row".
+	Unit string
+	// Close, if not nil, gives back what the reading takes besides the file.
+	Close func()
+
+	end  func() // of the decompression
+	file *os.File
+}
+
+func (r *Rows) close() error {
+	for _, end := range []func(){r.Close, r.end} {
+		if end != nil {
+			end()
+		}
+	}
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
 }
 
 // A badLine is an error about one line of a text file; the lines after it can
@@ -37,20 +120,20 @@ type badLine struct{ error }
 
 func (e badLine) Unwrap() error { return e.error }
 
-// openSource opens a file and recognizes the format by its content. The
-// extension decides only for formats without a mark of their own: CSV, and Arrow
-// streams written before version 0.15.
-func openSource(at file) (source, error) {
+// openRows opens a file and recognizes the format by its content. The extension
+// decides only for formats without a mark of their own: CSV, and Arrow streams
+// written before version 0.15.
+func openRows(at file) (*Rows, error) {
 	f, err := at.open()
 	if err != nil {
 		return nil, fmt.Errorf("dataset: %w", err)
 	}
-	s, err := openFormat(f, at.path)
+	rows, err := openFormat(f, at.path)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("dataset: %s: %w", at.path, err)
 	}
-	return s, nil
+	return rows, nil
 }
 
 // open opens the file, which has to be a regular one.
@@ -70,7 +153,7 @@ func (f file) open() (*os.File, error) {
 	return folder.Open(name)
 }
 
-func openFormat(f *os.File, path string) (source, error) {
+func openFormat(f *os.File, path string) (*Rows, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -78,93 +161,63 @@ func openFormat(f *os.File, path string) (source, error) {
 	if info.Size() == 0 {
 		return nil, fmt.Errorf("the file is empty")
 	}
-	magic := make([]byte, 8)
-	n, err := f.ReadAt(magic, 0)
-	if err != nil && err != io.EOF {
-		return nil, err
-	}
-	magic = magic[:n]
 	name := strings.ToLower(filepath.Base(path))
-	switch {
-	case bytes.HasPrefix(magic, []byte("PAR1")):
-		return openParquet(f, info.Size())
-	case bytes.HasPrefix(magic, []byte("PARE")):
-		return nil, fmt.Errorf("an encrypted Parquet file: decrypt it first")
-	case bytes.HasPrefix(magic, []byte("ARROW1")):
-		return openArrowFile(f, info.Size())
-	case bytes.HasPrefix(magic, []byte("\xff\xff\xff\xff")), filepath.Ext(name) == ".arrow": // before version 0.15 a stream had no magic
-		return openArrowStream(f, info.Size())
-	case bytes.HasPrefix(magic, []byte("FEA1")):
-		return nil, fmt.Errorf("a Feather file of version 1: write it again as version 2 (Arrow)")
-	}
-	var r io.Reader = f
-	closeReader := f.Close
+	in := Input{File: f, Size: info.Size(), Text: bufio.NewReaderSize(f, 1<<16)}
+	var end func()
+	magic, _ := in.Text.Peek(4)
 	switch {
 	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
-		z, err := gzip.NewReader(f)
+		z, err := gzip.NewReader(in.Text)
 		if err != nil {
 			return nil, fmt.Errorf("gzip: %w", err)
 		}
-		r, name = z, strings.TrimSuffix(name, ".gz")
+		in, name = Input{Text: bufio.NewReaderSize(z, 1<<16)}, strings.TrimSuffix(name, ".gz")
 	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
-		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		z, err := zstd.NewReader(in.Text, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 		if err != nil {
 			return nil, fmt.Errorf("zstd: %w", err)
 		}
-		r, name = z, strings.TrimSuffix(strings.TrimSuffix(name, ".zst"), ".zstd")
-		closeReader = func() error { z.Close(); return f.Close() }
+		in, name = Input{Text: bufio.NewReaderSize(z, 1<<16)}, strings.TrimSuffix(strings.TrimSuffix(name, ".zst"), ".zstd")
+		end = z.Close
 	}
-	return openText(bufio.NewReaderSize(r, 1<<16), name, closeReader)
+	rows, err := in.rows(name)
+	if err != nil {
+		if end != nil {
+			end()
+		}
+		return nil, err
+	}
+	rows.file, rows.end = f, end
+	return rows, nil
 }
 
-// separator returns the separator of the fields of a CSV file, which it finds in
-// the first line. Spreadsheets that write decimal commas use a semicolon.
-func separator(r *bufio.Reader) rune {
-	head, _ := r.Peek(r.Size())
-	line, _, _ := bytes.Cut(head, []byte("\n"))
-	if !bytes.Contains(line, []byte(",")) {
-		switch {
-		case bytes.Contains(line, []byte(";")):
-			return ';'
-		case bytes.Contains(line, []byte("\t")):
-			return '\t'
+// rows finds the format of a file by its content and its name.
+func (in Input) rows(name string) (*Rows, error) {
+	in.Ext = filepath.Ext(name)
+	skipMark(in.Text)
+	head, err := in.Text.Peek(in.Text.Size())
+	if len(head) == 0 && err != io.EOF {
+		return nil, err
+	}
+	for _, f := range Formats[1:] {
+		if f.Is(head, in.Ext) {
+			return f.Open(in)
 		}
 	}
-	return ','
+	return Formats[0].Open(in)
 }
 
-func openText(r *bufio.Reader, name string, closeReader func() error) (source, error) {
-	if bom, _ := r.Peek(3); string(bom) == "\ufeff" {
+// skipMark skips a byte order mark.
+func skipMark(r *bufio.Reader) {
+	if mark, _ := r.Peek(3); string(mark) == "\ufeff" {
 		r.Discard(3)
 	}
-	if ext := filepath.Ext(name); ext == ".csv" || ext == ".tsv" {
-		r = withNewlines(r)
+}
+
+// whole returns the file itself, for formats that read it at several places.
+func (in Input) whole() (*os.File, error) {
+	if in.File == nil {
+		return nil, errors.New("it is compressed as a whole: decompress it first")
 	}
-	switch filepath.Ext(name) {
-	case ".csv":
-		return openCSV(r, separator(r), closeReader)
-	case ".tsv":
-		return openCSV(r, '\t', closeReader)
-	}
-	// The first byte that is not blank decides between an array and lines of objects.
-	for n := 1; n <= r.Size(); n++ {
-		head, err := r.Peek(n)
-		if err == io.EOF {
-			return nil, errors.New("no rows: the file has only blank lines")
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch c := head[n-1]; {
-		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
-			continue
-		case c == '[':
-			return openArray(r, closeReader)
-		case c == '{' || filepath.Ext(name) == ".jsonl" || filepath.Ext(name) == ".ndjson":
-			return openLines(r, closeReader), nil
-		default:
-			return nil, fmt.Errorf("not a data file: it begins with %q, and JSON lines, a JSON array, CSV (.csv, .tsv), Parquet and Arrow are read", head[n-1:])
-		}
-	}
-	return nil, fmt.Errorf("not a data file: it begins with %d blanks", r.Size())
+	return in.File, nil
 }

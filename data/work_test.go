@@ -21,7 +21,7 @@ func TestManyColumns(t *testing.T) {
 		return b.String() + "problem\n"
 	}
 	open := func(text string) error {
-		_, err := openCSV(bufio.NewReader(strings.NewReader(text)), ',', func() error { return nil })
+		_, err := openCSV(Input{Text: bufio.NewReader(strings.NewReader(text)), Ext: ".csv"})
 		return err
 	}
 	small, large := header(20_000), header(80_000)
@@ -64,26 +64,18 @@ func TestManyFields(t *testing.T) {
 // TestRowsWithoutEnd reads rows that are longer than any may be, as a small compressed
 // file can hold them.
 func TestRowsWithoutEnd(t *testing.T) {
-	const most = 1 << 20
-	endless := func(head string) *bufio.Reader {
-		return bufio.NewReader(io.MultiReader(strings.NewReader(head), zeros{}))
-	}
-	nothing := func() error { return nil }
-	array, err := openArray(endless(`[{"problem": "1"}, {"problem": "`), nothing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	array.element.most = most
-	table, err := openCSV(endless("problem,answer\n1,2\n\""), ',', nothing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table.row.most = most
-	for name, s := range map[string]source{"an array": array, "a table": table} {
-		if _, _, err := s.next(); err != nil {
+	defer func(most int) { maxLine = most }(maxLine)
+	maxLine = 1 << 20
+	for name, head := range map[string]string{".json": `[{"problem": "1"}, {"problem": "`, ".csv": "problem,answer\n1,2\n\"", ".jsonl": "{}\n{"} {
+		in := Input{Text: bufio.NewReader(io.MultiReader(strings.NewReader(head), zeros{}))}
+		s, err := in.rows(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Next(); err != nil {
 			t.Errorf("%s: the first row: %v", name, err)
 		}
-		if _, _, err := s.next(); err == nil || !strings.Contains(err.Error(), "longer than 1 MiB") {
+		if _, _, err := s.Next(); err == nil || !strings.Contains(err.Error(), "longer than 1 MiB") {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}

@@ -160,9 +160,6 @@ func title(name string) string {
 	return name
 }
 
-// extensions are those of files that hold problems.
-var extensions = []string{".jsonl", ".json", ".parquet", ".arrow", ".csv", ".jsonl.gz", ".jsonl.zst"}
-
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
 // Locate finds the file of a suite: spec is NAME=PATH, a path, or a name to be
@@ -181,7 +178,7 @@ func Locate(spec, dir string) (name, path string, err error) {
 	}
 	if dir != "" && word.MatchString(spec) {
 		for _, n := range names {
-			for _, end := range append(extensions, "") {
+			for _, end := range append(data.Extensions(), "") {
 				path := filepath.Join(dir, n+end)
 				switch {
 				case !exists(path):
@@ -193,7 +190,7 @@ func Locate(spec, dir string) (name, path string, err error) {
 			}
 		}
 		if !exists(spec) {
-			return "", "", fmt.Errorf("evaluation: suite %q is not in %s: looked for %s with %s, and for such a folder", spec, dir, strings.Join(names, " and "), strings.Join(extensions, ", "))
+			return "", "", fmt.Errorf("evaluation: suite %q is not in %s: looked for %s with %s, and for such a folder", spec, dir, strings.Join(names, " and "), strings.Join(data.Extensions(), ", "))
 		}
 	}
 	if known && !exists(spec) {
@@ -204,11 +201,8 @@ func Locate(spec, dir string) (name, path string, err error) {
 
 // nameOf is a file's name without its extension.
 func nameOf(path string) string {
-	base := filepath.Base(path)
-	for _, end := range extensions {
-		base = strings.TrimSuffix(base, end)
-	}
-	return base
+	name, _ := data.Split(filepath.Base(path))
+	return name
 }
 
 func exists(path string) bool {

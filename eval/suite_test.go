@@ -1,6 +1,9 @@
 package eval
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +11,8 @@ import (
 	"testing"
 
 	"onering/data"
+
+	"github.com/BurntSushi/toml"
 )
 
 func TestLocate(t *testing.T) {
@@ -48,6 +53,53 @@ func TestLocate(t *testing.T) {
 		}
 		if name != tt.name || path != filepath.FromSlash(tt.path) || err != nil {
 			t.Errorf("Locate(%q, %q) = %q, %q, %v, want %q, %q", tt.spec, tt.dir, name, path, err, tt.name, tt.path)
+		}
+	}
+}
+
+// A suite is found in every format that package data reads, also in one of a plug-in.
+func TestSuiteFormats(t *testing.T) {
+	defer func(formats []data.Format) { data.Formats = formats }(data.Formats)
+	data.Formats = append(slices.Clone(data.Formats), data.Format{
+		Name: "TOML", Extensions: []string{".toml"},
+		Is: func(head []byte, ext string) bool { return ext == ".toml" },
+		Open: func(in data.Input) (*data.Rows, error) {
+			var file struct {
+				Row []struct{ Problem, Answer string }
+			}
+			_, err := toml.NewDecoder(in.Text).Decode(&file)
+			n := 0
+			return &data.Rows{Unit: "row", Next: func() (data.Object, int, error) {
+				if n++; n > len(file.Row) {
+					return nil, n, io.EOF
+				}
+				row := file.Row[n-1]
+				return data.Object{{Name: "problem", Value: row.Problem}, {Name: "answer", Value: row.Answer}}, n, nil
+			}}, err
+		},
+	})
+	const table, lines, rows = "problem\tanswer\n1+1?\t2\n", `{"problem": "1+1?", "answer": 2}` + "\n", "[[row]]\nproblem = '1+1?'\nanswer = '2'\n"
+	for name, text := range map[string]string{"a.tsv": table, "b.ndjson": lines, "c.jsonl.gz": lines, "d.tsv.gz": table, "e.toml": rows, "f.toml.gz": rows} {
+		dir := t.TempDir()
+		if strings.HasSuffix(name, ".gz") {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			io.WriteString(z, text)
+			z.Close()
+			text = b.String()
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(name[:1], dir, data.Options{})
+		if err != nil || s.Name != name[:1] || len(s.Problems) != 1 || s.Problems[0].Text != "1+1?" || !slices.Equal(s.Problems[0].Answers, []string{"2"}) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+		if problems, _, err := data.Load(dir, data.Options{}); err != nil || len(problems) != 1 || !strings.HasPrefix(problems[0].ID, name[:1]+":") {
+			t.Errorf("%s: the folder: %+v, %v", name, problems, err)
+		}
+		if _, ext := data.Split(name); !slices.Contains(data.Extensions(), ext) {
+			t.Errorf("%s: its extension is not among %q, of which files of data sets are downloaded", name, data.Extensions())
 		}
 	}
 }

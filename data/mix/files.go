@@ -212,9 +212,7 @@ func label(name string) string {
 		name = path.Dir(name)
 	}
 	base, _, _ := strings.Cut(path.Base(name), "@")
-	for _, end := range []string{".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".feather"} {
-		base = strings.TrimSuffix(base, end)
-	}
+	base, _ = data.Split(base)
 	if base == "." || base == "/" || base == "" {
 		return "data"
 	}

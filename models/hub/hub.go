@@ -122,13 +122,14 @@ func Pin(name, path string) string {
 }
 
 // ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with
-// its data files, "hf:ORG/NAME/PATH" a file or folder of it, both with or without
-// @REVISION after NAME. Other names are returned unchanged.
-func ResolveData(ctx context.Context, name string, o Options) (path string, err error) {
+// its data files, which have one of the extensions, "hf:ORG/NAME/PATH" a file or folder
+// of it, both with or without @REVISION after NAME. Other names are returned unchanged.
+func ResolveData(ctx context.Context, name string, extensions []string, o Options) (path string, err error) {
 	r, ok, err := parse(name, dataset)
 	if err != nil || !ok {
 		return name, err
 	}
+	r.extensions = extensions
 	dir, err := fetch(ctx, r, o)
 	if err != nil {
 		return "", err

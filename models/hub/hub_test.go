@@ -908,12 +908,15 @@ func TestDataset(t *testing.T) {
 		".gitattributes":         []byte("not wanted"),
 		"data/train.parquet":     []byte("PAR1 train"),
 		"data/test.parquet":      []byte("PAR1 test"),
-		"extra/more.jsonl":       []byte("{}\n"),
+		"extra/more.ROWS":        []byte("{}\n"),
 		"images/picture.png":     []byte("not wanted"),
+		"images/names.csv":       []byte("not read"),
 		"data/dataset_info.json": []byte("{}"),
 	}
 	e := f.env()
-	get := func(name string) (string, error) { return ResolveData(t.Context(), name, (&watch{}).options(t, e)) }
+	get := func(name string) (string, error) {
+		return ResolveData(t.Context(), name, []string{".parquet", ".jsonl", ".json", ".rows"}, (&watch{}).options(t, e))
+	}
 	one, err := get("hf:org/data/data/test.parquet")
 	if err != nil {
 		t.Fatal(err)
@@ -950,14 +953,14 @@ func TestDataset(t *testing.T) {
 	// A revision with slashes is one part of the address and several of the path.
 	o := (&watch{}).options(t, e)
 	o.Revision = "refs/convert/parquet"
-	if _, err := ResolveData(t.Context(), "hf:org/data", o); err != nil {
+	if _, err := ResolveData(t.Context(), "hf:org/data", []string{".parquet"}, o); err != nil {
 		t.Error(err)
 	}
 	if !exists(filepath.Join(e["HF_HOME"], "hub", "datasets--org--data", "refs", "refs", "convert", "parquet")) {
 		t.Error("no ref")
 	}
 	o.Revision = "../../x"
-	if _, err := ResolveData(t.Context(), "hf:org/data", o); err == nil {
+	if _, err := ResolveData(t.Context(), "hf:org/data", []string{".parquet"}, o); err == nil {
 		t.Error("a revision that leaves the folder")
 	}
 }

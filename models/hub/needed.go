@@ -22,9 +22,6 @@ var beside = []string{
 // templateFolder holds chat templates for several uses.
 const templateFolder = "additional_chat_templates"
 
-// dataEnds are the endings of the names of files with rows.
-var dataEnds = []string{".parquet", ".arrow", ".jsonl", ".json", ".csv", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".csv.gz"}
-
 // needed returns the files to download out of all files of a repository. read
 // returns the content of one of them.
 func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]string, error) {
@@ -114,7 +111,7 @@ func (r repo) data(files []string) ([]string, error) {
 		if strings.HasPrefix(base, ".") || base == "README.md" {
 			continue
 		}
-		if slices.ContainsFunc(dataEnds, func(end string) bool { return strings.HasSuffix(f, end) }) {
+		if slices.ContainsFunc(r.extensions, func(end string) bool { return strings.HasSuffix(strings.ToLower(f), end) }) {
 			out = append(out, f)
 		}
 	}
@@ -122,7 +119,7 @@ func (r repo) data(files []string) ([]string, error) {
 		if r.path != "" {
 			return nil, fmt.Errorf("there is no file %s with rows, and no folder %[1]s with such files", r.path)
 		}
-		return nil, fmt.Errorf("there are no files with rows (%s)", strings.Join(dataEnds, ", "))
+		return nil, fmt.Errorf("there are no files with rows (%s)", strings.Join(r.extensions, ", "))
 	}
 	return out, nil
 }
