@@ -68,7 +68,8 @@ func localTokenizer(c *cobra.Command, name string) (string, error) {
 
 // localData returns the path of a data set, which it fetches if need be.
 func localData(c *cobra.Command, name string) (string, error) {
-	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, data.Extensions(), o) })
+	isData := func(name string) bool { _, ext := data.Split(name); return ext != "" }
+	return fromHub(c, func(o hub.Options) (string, error) { return hub.ResolveData(c.Context(), name, isData, o) })
 }
 
 // localSuite is localData for a suite, NAME=hf:ORG/DATA or without NAME=. It always

@@ -23,7 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"onering/models/lora"
+	"onering/internal/settings"
 	"onering/runtime/mpi"
 )
 
@@ -44,8 +44,8 @@ func (e usageError) Unwrap() error { return e.error }
 // to be one.
 func isUsage(err error) bool {
 	var usage usageError
-	var adapter lora.SettingError
-	return errors.As(err, &usage) || errors.As(err, &adapter)
+	var setting *settings.Error
+	return errors.As(err, &usage) || errors.As(err, &setting)
 }
 
 func usagef(format string, args ...any) error {

@@ -142,7 +142,7 @@ func dataFolder(dir, splitName, root string) ([]file, error) {
 			return named(paths, dir, root), err
 		}
 	}
-	return nil, fmt.Errorf("dataset: %q: no data file (%s) in the folder", dir, strings.Join(formatNames(), ", "))
+	return nil, fmt.Errorf("dataset: %q: no data file (%s) in the folder", dir, strings.Join(Extensions(), ", "))
 }
 
 // dataFiles lists the data files directly in dir, sorted.

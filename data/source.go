@@ -19,7 +19,6 @@ import (
 
 // A Format is a kind of data file.
 type Format struct {
-	Name       string
 	Extensions []string // in lower case, with their points
 	// Is says whether a file is of the format, by its first bytes and its extension.
 	Is   func(head []byte, ext string) bool
@@ -30,38 +29,41 @@ type Format struct {
 // says so, else it is JSON, which has no mark. All parts of the program that look for
 // data files know them from here.
 var Formats = []Format{
-	{Name: "JSON", Extensions: []string{".jsonl", ".ndjson", ".json"}, Open: openJSON},
-	{Name: "Parquet", Extensions: []string{".parquet"}, Is: isParquet, Open: openParquet},
-	{Name: "Arrow", Extensions: []string{".arrow", ".feather"}, Is: isArrow, Open: openArrow},
-	{Name: "CSV", Extensions: []string{".csv", ".tsv"}, Is: isCSV, Open: openCSV},
+	{Extensions: []string{".jsonl", ".ndjson", ".json"}, Open: openJSON},
+	{Extensions: []string{".parquet"}, Is: isParquet, Open: openParquet},
+	{Extensions: []string{".arrow", ".feather"}, Is: isArrow, Open: openArrow},
+	{Extensions: []string{".csv", ".tsv"}, Is: isCSV, Open: openCSV},
 }
 
 // compressions are the extensions of compressed files, behind those of their formats.
 var compressions = []string{".gz", ".zst"}
 
-// Extensions are those of all data files, those of compressed files last.
-func Extensions() []string {
-	var plain, packed []string
+// Extensions are those of all formats, without compression.
+func Extensions() (list []string) {
 	for _, f := range Formats {
-		plain = append(plain, f.Extensions...)
+		list = append(list, f.Extensions...)
 	}
-	for _, ext := range plain {
-		for _, end := range compressions {
-			packed = append(packed, ext+end)
+	return list
+}
+
+// Find returns the data file in dir that has this name and an extension, or else the
+// folder of this name.
+func Find(dir, name string) (path string, ok bool) {
+	for _, end := range append([]string{""}, compressions...) {
+		for _, ext := range Extensions() {
+			path = filepath.Join(dir, name+ext+end)
+			if _, err := os.Stat(path); err == nil {
+				return path, true
+			}
 		}
 	}
-	return append(plain, packed...)
+	path = filepath.Join(dir, name)
+	_, err := os.Stat(path)
+	return path, err == nil
 }
 
-func formatNames() (names []string) {
-	for _, f := range Formats {
-		names = append(names, f.Name)
-	}
-	return names
-}
-
-// Split cuts the extension of a data file, in any case of letters, from a name. ext is
-// empty if the name is not that of a data file.
+// Split cuts the extension of a data file from a name, in any case of letters and with
+// that of a compression. ext is empty if the name is not that of a data file.
 func Split(name string) (stem, ext string) {
 	lower := strings.ToLower(name)
 	for _, end := range compressions {

@@ -178,15 +178,12 @@ func Locate(spec, dir string) (name, path string, err error) {
 	}
 	if dir != "" && word.MatchString(spec) {
 		for _, n := range names {
-			for _, end := range append(data.Extensions(), "") {
-				path := filepath.Join(dir, n+end)
-				switch {
-				case !exists(path):
-				case known:
-					return spec, path, nil
-				default:
-					return nameOf(path), path, nil
-				}
+			path, ok := data.Find(dir, n)
+			if ok && known {
+				return spec, path, nil
+			}
+			if ok {
+				return nameOf(path), path, nil
 			}
 		}
 		if !exists(spec) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"onering/internal/settings"
 	"slices"
 	"strings"
 )
@@ -130,26 +131,16 @@ func (s Shared) FillEntropy(c float64, v []float64) {
 	}
 }
 
-// A SettingError says that a setting of an objective has an impossible value.
-type SettingError struct {
-	Key    string // the setting's toml name
-	Value  any
-	Remedy string // what values are possible, such as "must be in [0, 1]"
-}
-
-func (e *SettingError) Error() string {
-	if text, ok := e.Value.(string); ok {
-		return fmt.Sprintf("%s = %q: %s", e.Key, text, e.Remedy)
-	}
-	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
-}
+// A SettingError says that a setting has an impossible value: its Key is the setting's
+// toml name, its Remedy says which values are possible, such as "must be in [0, 1]".
+type SettingError = settings.Error
 
 // OneOf returns a *SettingError for key if value is none of allowed.
 func OneOf(key, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return &SettingError{key, value, "must be one of " + strings.Join(allowed, ", ")}
+	return &SettingError{Key: key, Value: value, Remedy: "must be one of " + strings.Join(allowed, ", ")}
 }
 
 // Within returns a *SettingError for key if x is not in [lo, hi]. NaN is never inside.
@@ -159,9 +150,9 @@ func Within(key string, x, lo, hi float64) error {
 	case x >= lo && x <= hi:
 		return nil
 	case hi < math.MaxFloat64:
-		return &SettingError{key, x, fmt.Sprintf("must be in [%v, %v]", lo, hi)}
+		return &SettingError{Key: key, Value: x, Remedy: fmt.Sprintf("must be in [%v, %v]", lo, hi)}
 	case lo > -math.MaxFloat64:
-		return &SettingError{key, x, fmt.Sprintf("must be finite and at least %v", lo)}
+		return &SettingError{Key: key, Value: x, Remedy: fmt.Sprintf("must be finite and at least %v", lo)}
 	}
-	return &SettingError{key, x, "must be finite"}
+	return &SettingError{Key: key, Value: x, Remedy: "must be finite"}
 }

@@ -29,7 +29,7 @@ var rooms = []struct {
 	{"verifier", "verifier/internal/*"},
 	{"verifier/internal/*", "verifier/internal/*"},
 
-	{"objectives", "internal/registry"},
+	{"objectives", "internal/registry internal/settings"},
 	{"objectives/all", "objectives/*"},
 	{"objectives/objectivetest", "objectives"},
 	{"internal/scaffold", ""},
@@ -45,7 +45,7 @@ var rooms = []struct {
 	{"models/export", "internal/files models models/optim/adamw models/onnx"},
 	{"models/hub", "internal/files models"}, // models for its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports"},
-	{"models/lora", "internal/files models"},
+	{"models/lora", "internal/files internal/settings models"},
 	{"models/all", "models/* models/optim/*"},
 	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families

@@ -13,13 +13,16 @@ import (
 // An Error says that a setting has an impossible value, and which are possible.
 type Error struct {
 	Key    string // in a run file, such as "beta1"; Config.Validate adds its section
-	Value  any
+	Value  any    // nil if the remedy tells it
 	Remedy string // such as "must be in [0, 1)"
 }
 
 func (e *Error) Error() string {
-	if text, ok := e.Value.(string); ok {
-		return fmt.Sprintf("%s = %q: %s", e.Key, text, e.Remedy)
+	switch value := e.Value.(type) {
+	case nil:
+		return e.Key + ": " + e.Remedy
+	case string:
+		return fmt.Sprintf("%s = %q: %s", e.Key, value, e.Remedy)
 	}
 	return fmt.Sprintf("%s = %v: %s", e.Key, e.Value, e.Remedy)
 }

@@ -122,14 +122,14 @@ func Pin(name, path string) string {
 }
 
 // ResolveData returns the path of a data set: "hf:ORG/NAME" is a folder with
-// its data files, which have one of the extensions, "hf:ORG/NAME/PATH" a file or folder
-// of it, both with or without @REVISION after NAME. Other names are returned unchanged.
-func ResolveData(ctx context.Context, name string, extensions []string, o Options) (path string, err error) {
+// its data files, whose names isData tells, "hf:ORG/NAME/PATH" a file or folder of it,
+// both with or without @REVISION after NAME. Other names are returned unchanged.
+func ResolveData(ctx context.Context, name string, isData func(name string) bool, o Options) (path string, err error) {
 	r, ok, err := parse(name, dataset)
 	if err != nil || !ok {
 		return name, err
 	}
-	r.extensions = extensions
+	r.hasRows = isData
 	dir, err := fetch(ctx, r, o)
 	if err != nil {
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -914,8 +915,9 @@ func TestDataset(t *testing.T) {
 		"data/dataset_info.json": []byte("{}"),
 	}
 	e := f.env()
+	isData := func(name string) bool { return slices.Contains([]string{".parquet", ".json", ".ROWS"}, path.Ext(name)) }
 	get := func(name string) (string, error) {
-		return ResolveData(t.Context(), name, []string{".parquet", ".jsonl", ".json", ".rows"}, (&watch{}).options(t, e))
+		return ResolveData(t.Context(), name, isData, (&watch{}).options(t, e))
 	}
 	one, err := get("hf:org/data/data/test.parquet")
 	if err != nil {
@@ -953,14 +955,14 @@ func TestDataset(t *testing.T) {
 	// A revision with slashes is one part of the address and several of the path.
 	o := (&watch{}).options(t, e)
 	o.Revision = "refs/convert/parquet"
-	if _, err := ResolveData(t.Context(), "hf:org/data", []string{".parquet"}, o); err != nil {
+	if _, err := ResolveData(t.Context(), "hf:org/data", isData, o); err != nil {
 		t.Error(err)
 	}
 	if !exists(filepath.Join(e["HF_HOME"], "hub", "datasets--org--data", "refs", "refs", "convert", "parquet")) {
 		t.Error("no ref")
 	}
 	o.Revision = "../../x"
-	if _, err := ResolveData(t.Context(), "hf:org/data", []string{".parquet"}, o); err == nil {
+	if _, err := ResolveData(t.Context(), "hf:org/data", isData, o); err == nil {
 		t.Error("a revision that leaves the folder")
 	}
 }

@@ -26,8 +26,8 @@ type repo struct {
 	revision string
 	path     string // within a data set; "" for all of it
 
-	noWeights  bool     // of a model
-	extensions []string // of the files with rows of a data set
+	noWeights bool                   // of a model
+	hasRows   func(name string) bool // of a file of a data set
 }
 
 // address returns the parts of its address below the endpoint.

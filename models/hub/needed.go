@@ -111,7 +111,7 @@ func (r repo) data(files []string) ([]string, error) {
 		if strings.HasPrefix(base, ".") || base == "README.md" {
 			continue
 		}
-		if slices.ContainsFunc(r.extensions, func(end string) bool { return strings.HasSuffix(strings.ToLower(f), end) }) {
+		if r.hasRows(base) {
 			out = append(out, f)
 		}
 	}
@@ -119,7 +119,7 @@ func (r repo) data(files []string) ([]string, error) {
 		if r.path != "" {
 			return nil, fmt.Errorf("there is no file %s with rows, and no folder %[1]s with such files", r.path)
 		}
-		return nil, fmt.Errorf("there are no files with rows (%s)", strings.Join(r.extensions, ", "))
+		return nil, errors.New("there are no files with rows of a format that is read")
 	}
 	return out, nil
 }

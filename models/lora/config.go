@@ -1,7 +1,6 @@
 package lora
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/models"
 )
 
@@ -122,8 +122,11 @@ func (c config) adapter(m models.Model) (*Adapter, error) {
 	if c.RSLoRA {
 		a.Scale = c.Alpha / math.Sqrt(float64(c.Rank))
 	}
-	if a.Modules, err = c.targets.of(base); err != nil {
-		return nil, err
+	if a.Modules, err = c.targets.of(base); err != nil && c.targets.setting {
+		return nil, &settings.Error{Key: "lora.targets", Remedy: err.Error()}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("target_modules: %w", err)
 	}
 	arch, err := m.Architecture(models.Compute{Adapter: &a.Adapter})
 	if err != nil {
@@ -170,7 +173,7 @@ const allLinear = "all-linear"
 
 // targets are target_modules: names, a pattern or all.
 type targets struct {
-	key     string // of a run file, for messages; "" is target_modules
+	setting bool // of a run file, not target_modules
 	names   []string
 	pattern *regexp.Regexp
 	all     bool
@@ -205,21 +208,20 @@ func covers(name, path string) bool { return path == name || strings.HasSuffix(p
 // of returns the targets among a model's modules. They must be the same in all
 // layers, which share one graph.
 func (t targets) of(base modules) (found []string, err error) {
-	key := cmp.Or(t.key, "target_modules")
 	for _, name := range t.names {
 		known := false
 		for _, prefix := range base.prefixes {
 			known = known || slices.ContainsFunc(base.names, func(m string) bool { return covers(name, prefix+m) })
 		}
 		if !known {
-			return nil, fmt.Errorf("%s: %q is no module of a layer: it has %s (all-linear is all of them)", key, name, strings.Join(base.names, ", "))
+			return nil, fmt.Errorf("%q is no module of a layer: it has %s (all-linear is all of them)", name, strings.Join(base.names, ", "))
 		}
 	}
 	for _, m := range base.names {
 		first := t.matches(base.prefixes[0] + m)
 		for _, prefix := range base.prefixes[1:] {
 			if t.matches(prefix+m) != first {
-				return nil, fmt.Errorf("%s: one of %s%s and %s%s has low-rank products and the other has none: all layers share one graph, so they must have the same", key, base.prefixes[0], m, prefix, m)
+				return nil, fmt.Errorf("one of %s%s and %s%s has low-rank products and the other has none: all layers share one graph, so they must have the same", base.prefixes[0], m, prefix, m)
 			}
 		}
 		if first {
@@ -227,7 +229,7 @@ func (t targets) of(base modules) (found []string, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: they name no module of a layer: it has %s (all-linear is all of them)", key, strings.Join(base.names, ", "))
+		return nil, fmt.Errorf("they name no module of a layer: it has %s (all-linear is all of them)", strings.Join(base.names, ", "))
 	}
 	return found, nil
 }

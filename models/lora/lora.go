@@ -52,21 +52,15 @@ func Default() Settings {
 	return Settings{Rank: 32, Alpha: 32, Targets: []string{allLinear}, Init: "kaiming"}
 }
 
-// A SettingError says that the Settings of a new adapter do not fit its model.
-type SettingError struct{ error }
-
-// Unwrap returns what is wrong.
-func (e SettingError) Unwrap() error { return e.error }
-
-// New returns a new adapter of the model m, which base names. Settings that do not fit m are a SettingError.
+// New returns a new adapter of the model m, which base names. Targets that m lacks are a *settings.Error.
 func New(s Settings, m models.Model, base string) (*Adapter, error) {
-	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{key: "lora.targets", names: s.Targets}}
+	c := config{Rank: s.Rank, Alpha: s.Alpha, RSLoRA: s.RSLoRA, targets: targets{setting: true, names: s.Targets}}
 	if len(s.Targets) == 1 && s.Targets[0] == allLinear {
 		c.targets = targets{all: true}
 	}
 	a, err := c.adapter(m)
 	if err != nil {
-		return nil, SettingError{err}
+		return nil, err
 	}
 	init := any(true)
 	if s.Init == "gaussian" {

@@ -153,24 +153,13 @@ func (c RewardConfig) Validate() error {
 }
 
 // Validate reports an unknown objective, and what the objective itself says of
-// its settings if it is an objectives.Validator. Each *objectives.SettingError
-// becomes the *settings.Error of the key in the run file.
+// its settings if it is an objectives.Validator.
 func (c ObjectiveConfig) Validate() error {
 	if c.Settings == nil {
 		return &settings.Error{Key: "objective.name", Value: c.Name, Remedy: "must be one of " + strings.Join(objectives.Names(), ", ")}
 	}
-	objective, ok := c.Settings.(objectives.Validator)
-	if !ok {
-		return nil
+	if objective, ok := c.Settings.(objectives.Validator); ok {
+		return errors.Join(settings.Under("objective.", objective.Validate())...)
 	}
-	var errs []error
-	for _, err := range settings.Flatten(objective.Validate()) {
-		var setting *objectives.SettingError
-		if errors.As(err, &setting) {
-			errs = append(errs, &settings.Error{Key: "objective." + setting.Key, Value: setting.Value, Remedy: setting.Remedy})
-		} else {
-			errs = append(errs, fmt.Errorf("train: objective %q: %w", c.Name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return nil
 }
