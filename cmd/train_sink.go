@@ -6,7 +6,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"onering/report/sink"
+	"onering/report/live"
 	"onering/train/metrics"
 	"onering/train/rl"
 )
@@ -16,7 +16,7 @@ import (
 type sinkFeed struct {
 	rl.Observer
 	command []string
-	sink    *sink.Sink // nil before start
+	sink    *live.Sink // nil before start
 }
 
 // newSinkFeed returns a sinkFeed that start may start; it checks that the program can
@@ -40,7 +40,7 @@ func (f *sinkFeed) start(dir string, text []byte, log *slog.Logger) (err error) 
 	if err := toml.Unmarshal(text, &resolved); err != nil {
 		return err
 	}
-	f.sink, err = sink.Start(f.command, dir, resolved, log)
+	f.sink, err = live.StartSink(f.command, dir, resolved, log)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"onering/internal/files"
+	"onering/internal/stat"
 )
 
 // A Comparison is how model B did beside model A on the same problems.
@@ -26,11 +27,11 @@ type Comparison struct {
 
 // A Difference compares pass@1 (avg@n) over the problems that both have.
 type Difference struct {
-	Suite    string   `json:"suite"`
-	Problems int      `json:"problems"`
-	A        float64  `json:"a"`
-	B        float64  `json:"b"`
-	Delta    Estimate `json:"difference"` // B - A
+	Suite    string        `json:"suite"`
+	Problems int           `json:"problems"`
+	A        float64       `json:"a"`
+	B        float64       `json:"b"`
+	Delta    stat.Estimate `json:"difference"` // B - A
 	// P is the two-sided p-value of the sign-flip permutation test: the chance
 	// of a difference this large between models that are alike. With one sample
 	// a problem it is that of McNemar's exact test.
@@ -112,7 +113,7 @@ func compareSuite(a, b Score) (Difference, bool) {
 	}
 	d := Difference{Suite: a.Suite}
 	var as, bs []float64
-	var flips []int
+	var flips []float64
 	for _, x := range a.Outcomes {
 		y, ok := others[x.Problem]
 		if !ok {
@@ -128,7 +129,7 @@ func compareSuite(a, b Score) (Difference, bool) {
 		case diff < 0:
 			d.BetterA++
 		}
-		flips = append(flips, diff/gcd(a.Samples, b.Samples))
+		flips = append(flips, float64(diff/gcd(a.Samples, b.Samples)))
 		d.TokensA += x.Tokens
 		d.TokensB += y.Tokens
 	}
@@ -138,10 +139,9 @@ func compareSuite(a, b Score) (Difference, bool) {
 	}
 	d.Problems = len(as)
 	d.TokensA, d.TokensB = d.TokensA/n, d.TokensB/n
-	d.Delta = difference(as, bs, a.Samples, b.Samples)
-	d.A, _ = moments(as)
-	d.B, _ = moments(bs)
-	d.P = signFlip(flips)
+	d.Delta = stat.Difference(as, bs, a.Samples, b.Samples)
+	d.A, d.B = stat.Mean(as), stat.Mean(bs)
+	d.P = stat.SignFlip(flips)
 	for i := range as {
 		d.weighted = append(d.weighted, (bs[i]-as[i])/n)
 	}
@@ -151,7 +151,7 @@ func compareSuite(a, b Score) (Difference, bool) {
 func averageDifference(suites []Difference) *Difference {
 	out := Difference{Suite: "average"}
 	n := float64(len(suites))
-	var deltas []Estimate
+	var deltas []stat.Estimate
 	for _, d := range suites {
 		out.Problems += d.Problems
 		out.BetterA += d.BetterA
@@ -163,8 +163,8 @@ func averageDifference(suites []Difference) *Difference {
 		deltas = append(deltas, d.Delta)
 		out.weighted = append(out.weighted, d.weighted...)
 	}
-	out.Delta = average(deltas)
-	out.P = randomFlip(out.weighted)
+	out.Delta = stat.Average(deltas)
+	out.P = stat.SignFlip(out.weighted)
 	return &out
 }
 

@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"math"
+	"onering/internal/stat"
 )
 
 // A Report is how a model did on some suites.
@@ -20,7 +21,7 @@ type Score struct {
 	Samples  int    `json:"samples"` // per problem
 	// Pass1 is the mean share of right responses: pass@1, with several samples
 	// also called avg@n.
-	Pass1 Estimate `json:"pass@1"`
+	Pass1 stat.Estimate `json:"pass@1"`
 	// PassK and MajorityK are over k = 2, 4, ... and n; empty for one sample.
 	// pass@k is the unbiased estimate from all samples, maj@k the vote of the
 	// first k.
@@ -40,7 +41,7 @@ type Score struct {
 // An AtK is a number for one k.
 type AtK struct {
 	K int `json:"k"`
-	Estimate
+	stat.Estimate
 }
 
 // An Outcome is how one problem went.
@@ -114,12 +115,12 @@ func (r *Responses) score(s SuitePlan, same func(a, b string) bool) Score {
 	out.Unanswered /= problems * float64(n)
 	for j, k := range ks {
 		if k == 1 {
-			out.Pass1 = Mean(pass[j], n)
+			out.Pass1 = stat.Share(pass[j], n)
 			continue
 		}
 		// k samples are one outcome, so there are n/k of them.
-		out.PassK = append(out.PassK, AtK{k, Mean(pass[j], max(1, n/k))})
-		out.MajorityK = append(out.MajorityK, AtK{k, Mean(vote[j], 1)})
+		out.PassK = append(out.PassK, AtK{k, stat.Share(pass[j], max(1, n/k))})
+		out.MajorityK = append(out.MajorityK, AtK{k, stat.Share(vote[j], 1)})
 	}
 	return out
 }
@@ -128,7 +129,7 @@ func (r *Responses) score(s SuitePlan, same func(a, b string) bool) Score {
 func averageScore(suites []Score) Score {
 	out := Score{Suite: "average", Samples: suites[0].Samples}
 	n := float64(len(suites))
-	var pass []Estimate
+	var pass []stat.Estimate
 	for _, s := range suites {
 		out.Problems += s.Problems
 		out.Faults += s.Faults
@@ -139,15 +140,15 @@ func averageScore(suites []Score) Score {
 		pass = append(pass, s.Pass1)
 	}
 	out.Spread = math.Sqrt(out.Spread) / n
-	out.Pass1 = average(pass)
+	out.Pass1 = stat.Average(pass)
 	for j := range suites[0].PassK {
-		var pass, vote []Estimate
+		var pass, vote []stat.Estimate
 		for _, s := range suites {
 			pass, vote = append(pass, s.PassK[j].Estimate), append(vote, s.MajorityK[j].Estimate)
 		}
 		k := suites[0].PassK[j].K
-		out.PassK = append(out.PassK, AtK{k, average(pass)})
-		out.MajorityK = append(out.MajorityK, AtK{k, average(vote)})
+		out.PassK = append(out.PassK, AtK{k, stat.Average(pass)})
+		out.MajorityK = append(out.MajorityK, AtK{k, stat.Average(vote)})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"io"
+	"onering/internal/stat"
 	"strings"
 	"unicode/utf8"
 )
@@ -52,7 +53,7 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 	for _, s := range columns {
 		g[0] = append(g[0], heading(s.Suite))
 	}
-	estimate := func(label string, of func(Score) Estimate) {
+	estimate := func(label string, of func(Score) stat.Estimate) {
 		row(label, func(s Score) string { return percent(of(s).Value) })
 		row("  95 %", func(s Score) string { return interval(of(s)) })
 	}
@@ -60,15 +61,15 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 	if n := r.Settings.Samples; n > 1 {
 		first = fmt.Sprintf("avg@%d", n)
 	}
-	estimate(first, func(s Score) Estimate { return s.Pass1 })
+	estimate(first, func(s Score) stat.Estimate { return s.Pass1 })
 	if r.Settings.Samples > 1 {
 		row("  spread", func(s Score) string { return percent(s.Spread) })
 	}
 	for j := range columns[0].PassK {
-		estimate(fmt.Sprintf("pass@%d", columns[0].PassK[j].K), func(s Score) Estimate { return s.PassK[j].Estimate })
+		estimate(fmt.Sprintf("pass@%d", columns[0].PassK[j].K), func(s Score) stat.Estimate { return s.PassK[j].Estimate })
 	}
 	for j := range columns[0].MajorityK {
-		estimate(fmt.Sprintf("maj@%d", columns[0].MajorityK[j].K), func(s Score) Estimate { return s.MajorityK[j].Estimate })
+		estimate(fmt.Sprintf("maj@%d", columns[0].MajorityK[j].K), func(s Score) stat.Estimate { return s.MajorityK[j].Estimate })
 	}
 	row("tokens", func(s Score) string { return fmt.Sprintf("%.0f", s.Tokens) })
 	row("truncated", func(s Score) string { return percent(s.Truncated) })
@@ -118,7 +119,7 @@ func heading(suite string) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
 
-func interval(e Estimate) string { return fmt.Sprintf("%.1f-%.1f", 100*e.Low, 100*e.High) }
+func interval(e stat.Estimate) string { return fmt.Sprintf("%.1f-%.1f", 100*e.Low, 100*e.High) }
 
 func probability(p float64) string {
 	if p < 0.0001 {

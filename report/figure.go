@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"onering/internal/stat"
 	"slices"
 	"strings"
 
@@ -190,7 +191,7 @@ func (p plot) unchanged(groups []*group) (string, bool) {
 		var all []float64
 		for _, g := range groups {
 			for _, r := range g.runs {
-				all = append(all, finiteOf(p.table(r).Column(t.metric))...)
+				all = append(all, stat.Finite(p.table(r).Column(t.metric))...)
 			}
 		}
 		switch {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"onering/internal/stat"
 	"slices"
 	"strings"
 )
@@ -80,7 +81,7 @@ func (p plot) widened(groups []*group) axis {
 	for _, g := range groups {
 		for _, r := range g.runs {
 			for _, t := range p.traces {
-				if slices.ContainsFunc(finiteOf(p.table(r).Column(t.metric)), func(x float64) bool { return x < 0 || x > 1 }) {
+				if slices.ContainsFunc(stat.Finite(p.table(r).Column(t.metric)), func(x float64) bool { return x < 0 || x > 1 }) {
 					return dataRange
 				}
 			}

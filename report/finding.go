@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"onering/internal/stat"
 	"slices"
 	"strings"
 )
@@ -106,12 +107,12 @@ func lossParts(r *Run) (parts []string, gain float64) {
 // nothingLearned says why the run cannot have learned and what to do about it, or ""
 // if at least one round had a group whose rewards differ and a gradient.
 func (r *Run) nothingLearned() string {
-	flat, norms := r.Rounds.Column("frac_reward_zero_std"), finiteOf(r.Steps.Column("grad_norm"))
+	flat, norms := r.Rounds.Column("frac_reward_zero_std"), stat.Finite(r.Steps.Column("grad_norm"))
 	if len(flat) == 0 {
 		return ""
 	}
 	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) {
-		reward, remedy := mean(r.Rounds.Column("reward")), "easier problems"
+		reward, remedy := stat.Mean(r.Rounds.Column("reward")), "easier problems"
 		if reward > 0.5 {
 			remedy = "harder problems"
 		}
@@ -140,19 +141,7 @@ func count(n int, unit string) string {
 // firstAndLastTenth returns the means of the first and of the last tenth of a column.
 func firstAndLastTenth(x []float64) (first, last float64) {
 	n := max(1, len(x)/10)
-	return mean(x[:n]), mean(x[len(x)-n:])
-}
-
-// mean returns the mean of the values that are not NaN, or NaN if there are none.
-func mean(x []float64) float64 {
-	sum, n := 0.0, 0
-	for _, v := range x {
-		if !math.IsNaN(v) {
-			sum += v
-			n++
-		}
-	}
-	return sum / float64(n)
+	return stat.Mean(x[:n]), stat.Mean(x[len(x)-n:])
 }
 
 // A run above one of these limits is reported as unstable.
@@ -169,7 +158,7 @@ const (
 func (r *Run) stabilityFinding() (Finding, bool) {
 	f := Finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
-	norms := finiteOf(r.Steps.Column("grad_norm"))
+	norms := stat.Finite(r.Steps.Column("grad_norm"))
 	if len(norms) > 0 && slices.Max(norms) == 0 {
 		f.Level = "bad"
 		parts = append(parts, "no step changed the weights: every gradient was 0")
@@ -194,18 +183,18 @@ func (r *Run) stabilityFinding() (Finding, bool) {
 		f.Level = "bad"
 		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x))
 	}
-	if x := finiteOf(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > gapLimit {
+	if x := stat.Finite(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > gapLimit {
 		f.Level = "bad"
 		parts = append(parts, fmt.Sprintf("sampler and learner differ by up to %.1g in log-prob", slices.Max(x)))
 	}
-	if x := finiteOf(r.Rounds.Column("reward")); len(x) > 4 {
+	if x := stat.Finite(r.Rounds.Column("reward")); len(x) > 4 {
 		_, last := firstAndLastTenth(x)
 		if best := slices.Max(x); best-last > rewardLoss {
 			f.Level = "bad"
 			parts = append(parts, fmt.Sprintf("the reward fell from %.3f to %.3f", best, last))
 		}
 	}
-	if x := r.Rounds.Column("verifier/errors"); mean(x) > 0 {
+	if x := r.Rounds.Column("verifier/errors"); stat.Mean(x) > 0 {
 		f.Level = "bad"
 		parts = append(parts, "the verifier failed on some responses")
 	}
@@ -217,16 +206,16 @@ func (r *Run) stabilityFinding() (Finding, bool) {
 func (r *Run) exponentFinding() (Finding, bool) {
 	f := Finding{Question: "What did p do?", Level: "note"}
 	p, at := r.Steps.Column("p/mean"), r.Steps.Column("p/share_at_max")
-	if len(finiteOf(p)) == 0 {
+	if len(stat.Finite(p)) == 0 {
 		return f, false
 	}
-	low, high := slices.Min(finiteOf(p)), slices.Max(finiteOf(p))
-	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step); %.0f %% of the responses were at p_max", mean(p), low, high, 100*mean(at))
+	low, high := slices.Min(stat.Finite(p)), slices.Max(stat.Finite(p))
+	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step); %.0f %% of the responses were at p_max", stat.Mean(p), low, high, 100*stat.Mean(at))
 	if same(low, high) {
-		f.Text = fmt.Sprintf("p was %.3g in every step; %.0f %% of the responses were at p_max", low, 100*mean(at))
+		f.Text = fmt.Sprintf("p was %.3g in every step; %.0f %% of the responses were at p_max", low, 100*stat.Mean(at))
 	}
 	rule := r.Config["objective.p_rule"]
-	if rule != "fixed" && mean(at) > 0.95 {
+	if rule != "fixed" && stat.Mean(at) > 0.95 {
 		f.Text += ". The rule almost never chose another p, so this run acted as one with a fixed p"
 	}
 	f.Text += "."
@@ -281,21 +270,10 @@ func (r *Run) timeFinding() (Finding, bool) {
 	return f, true
 }
 
-// finiteOf returns the values that are neither NaN nor infinite.
-func finiteOf(x []float64) []float64 {
-	var kept []float64
-	for _, v := range x {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
 // sum adds the finite values.
 func sum(x []float64) float64 {
 	total := 0.0
-	for _, v := range finiteOf(x) {
+	for _, v := range stat.Finite(x) {
 		total += v
 	}
 	return total

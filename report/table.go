@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"onering/internal/stat"
 	"slices"
 	"strings"
 )
@@ -53,14 +54,14 @@ var results = []result{
 		_, last := roundsFirstAndLast(r, "right_share")
 		return last
 	}},
-	{"grad norm, median", "", 3, func(r *Run) float64 { return quantile(r.Steps.Column("grad_norm"), 0.5) }},
-	{"grad norm, max", "", 3, func(r *Run) float64 { return quantile(r.Steps.Column("grad_norm"), 1) }},
+	{"grad norm, median", "", 3, func(r *Run) float64 { return stat.Quantile(r.Steps.Column("grad_norm"), 0.5) }},
+	{"grad norm, max", "", 3, func(r *Run) float64 { return stat.Quantile(r.Steps.Column("grad_norm"), 1) }},
 	{"entropy, last", "nats per token in the last tenth of the rounds", 4, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "entropy"); return b }},
 	{"length, last", "tokens per response in the last tenth of the rounds", 1, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "response_length/mean"); return b }},
-	{"p", "mean over steps", 3, func(r *Run) float64 { return mean(r.Steps.Column("p/mean")) }},
-	{"at p_max", "share of responses, mean over steps", 3, func(r *Run) float64 { return mean(r.Steps.Column("p/share_at_max")) }},
-	{"f", "share of tokens whose log-ratio is beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clip_fraction")) }},
-	{"clipped", "share of tokens that the clip cuts, mean over steps", 4, func(r *Run) float64 { return mean(r.Steps.Column("clipped")) }},
+	{"p", "mean over steps", 3, func(r *Run) float64 { return stat.Mean(r.Steps.Column("p/mean")) }},
+	{"at p_max", "share of responses, mean over steps", 3, func(r *Run) float64 { return stat.Mean(r.Steps.Column("p/share_at_max")) }},
+	{"f", "share of tokens whose log-ratio is beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return stat.Mean(r.Steps.Column("clip_fraction")) }},
+	{"clipped", "share of tokens that the clip cuts, mean over steps", 4, func(r *Run) float64 { return stat.Mean(r.Steps.Column("clipped")) }},
 	{"steps", "", 0, func(r *Run) float64 { return float64(r.Steps.Len()) }},
 	{"seconds", "in rounds, or in the steps of a supervised run", 1, func(r *Run) float64 {
 		if _, _, total := r.Seconds(); total > 0 {
@@ -68,7 +69,7 @@ var results = []result{
 		}
 		return math.NaN()
 	}},
-	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return quantile(r.Rounds.Column("logp_gap_max"), 1) }},
+	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return stat.Quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
 // roundsFirstAndLast returns the means of a round metric over the first and over the
@@ -79,16 +80,6 @@ func roundsFirstAndLast(r *Run, name string) (first, last float64) {
 		return math.NaN(), math.NaN()
 	}
 	return firstAndLastTenth(x)
-}
-
-// quantile returns the q-quantile of the finite values, or NaN if there are none.
-func quantile(x []float64, q float64) float64 {
-	x = finiteOf(x)
-	if len(x) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(x)
-	return x[int(math.Round(q*float64(len(x)-1)))]
 }
 
 // tabulate makes the page's table.
@@ -165,10 +156,10 @@ func (r *Run) Results() map[string]float64 {
 		values[name] = r.Evals.Last(name)
 	}
 	for _, name := range []string{"p/mean", "clipped", "clip_fraction"} {
-		values[name] = mean(r.Steps.Column(name))
+		values[name] = stat.Mean(r.Steps.Column(name))
 	}
-	values["grad_norm/median"] = quantile(r.Steps.Column("grad_norm"), 0.5)
-	values["grad_norm/max"] = quantile(r.Steps.Column("grad_norm"), 1)
+	values["grad_norm/median"] = stat.Quantile(r.Steps.Column("grad_norm"), 0.5)
+	values["grad_norm/max"] = stat.Quantile(r.Steps.Column("grad_norm"), 1)
 	phases, seconds, total := r.Seconds()
 	for _, phase := range phases {
 		values["share/"+phase] = seconds[phase] / total

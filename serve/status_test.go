@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"onering/eval"
+	"onering/internal/stat"
 	"onering/train/metrics"
 	"onering/train/rl"
 )
@@ -38,7 +39,7 @@ func TestStatus(t *testing.T) {
 	s.Begin("round 4/24: rollout", "trajectories", 512)
 	s.Advance(7)
 	s.Round(metrics.Record{}.With("kind", "round").With("round", 3).With("step", 24).With("reward", 0.5).With("response_length/mean", 12.25))
-	s.Evaluated(rl.Evaluation{Results: []eval.Score{{Suite: "math-500", Pass1: eval.Estimate{Value: 0.25}}}})
+	s.Evaluated(rl.Evaluation{Results: []eval.Score{{Suite: "math-500", Pass1: stat.Estimate{Value: 0.25}}}})
 	get := func(path, host string) (int, string) {
 		r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
 		if err != nil {

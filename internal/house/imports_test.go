@@ -25,6 +25,7 @@ var rooms = []struct {
 	{"internal/settings", ""},
 	{"internal/files", ""},
 	{"internal/registry", ""},
+	{"internal/stat", ""},
 	{"sampler", "internal/settings"},
 	{"verifier", "verifier/internal/*"},
 	{"verifier/internal/*", "verifier/internal/*"},
@@ -72,7 +73,7 @@ var rooms = []struct {
 	{"reward/*", "reward reward/texts data internal/settings"},
 
 	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/provision sampler tokenize"},
-	{"eval", "internal/files models data reward sampler internal/settings"}, // models for its atomic files
+	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models/lora train/learn"},
 	{"train/rl", "train policy train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/optim/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
@@ -91,12 +92,10 @@ var rooms = []struct {
 	{"serve", "train/rl train/metrics eval"},
 	{"serve/openai", "sampler internal/settings tokenize"},
 
-	{"report", "internal/files objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
-	{"report/live", "report report/tensorboard train/rl train/metrics"},
+	{"report", "internal/files internal/stat objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report/live", "report internal/files train/rl train/metrics"},
 	{"report/terminal", "report"},
-	{"report/sink", ""},
-	{"report/tensorboard", "internal/files"},
-	{"report/variants", "internal/files report train/sweep models"},
+	{"report/variants", "internal/files internal/stat report train/sweep models"},
 }
 
 // testAllow is what tests may import beyond their package's row.
@@ -118,6 +117,7 @@ var testAllow = map[string]string{
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
 	"train/rl":                   "internal/bench objectives/all reward/all runtime/runtimetest models/qwen2",
 	"cmd":                        "runtime/runtimetest",
+	"serve":                      "internal/stat",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",

@@ -1,4 +1,6 @@
-// Package live keeps the report of a run up to date while the run is in progress.
+// Package live follows a run while it is in progress: it keeps report.html and the event
+// files for TensorBoard up to date, and gives the figures to a program of the user's, such
+// as one for Weights & Biases, MLflow or trackio.
 package live
 
 import (
@@ -7,7 +9,6 @@ import (
 	"time"
 
 	"onering/report"
-	"onering/report/tensorboard"
 	"onering/train/metrics"
 	"onering/train/rl"
 )
@@ -22,7 +23,7 @@ type Reporter struct {
 	rl.Observer
 	dir         string
 	rounds      int // finished since the Reporter was made
-	mirror      *tensorboard.Mirror
+	mirror      *mirror
 	pageWritten time.Time // when the page was last written
 	warned      bool      // an error was logged
 }
@@ -30,7 +31,7 @@ type Reporter struct {
 // NewReporter returns a Reporter for the run in the folder dir, which passes events on
 // to next.
 func NewReporter(dir string, next rl.Observer) *Reporter {
-	return &Reporter{Observer: next, dir: dir, mirror: tensorboard.NewMirror(dir), pageWritten: time.Now()}
+	return &Reporter{Observer: next, dir: dir, mirror: newMirror(dir), pageWritten: time.Now()}
 }
 
 // Round implements rl.Observer.

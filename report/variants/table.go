@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"onering/internal/stat"
 	"onering/train/sweep"
 )
 
@@ -111,8 +112,8 @@ func newRow(variant string, metrics []Metric, outcomes []Outcome) (Row, map[int6
 		}
 	}
 	for k := range metrics {
-		row.Mean = append(row.Mean, mean(values[k]))
-		row.SE = append(row.SE, standardError(values[k]))
+		row.Mean = append(row.Mean, stat.Mean(values[k]))
+		row.SE = append(row.SE, stat.StandardError(values[k]))
 	}
 	if len(values[0]) > 0 {
 		row.Least, row.Most = slices.Min(values[0]), slices.Max(values[0])

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"onering/internal/stat"
 	"onering/train/sweep"
 )
 
@@ -35,17 +36,6 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// TestSignFlipRandom compares random flips with the exact p-value. It adds differences
-// of 0, which do not change the p-value, until signFlip uses random flips.
-func TestSignFlipRandom(t *testing.T) {
-	d := []float64{1, 2, -0.5, 3, 1.5, 2.5, -1, 4}
-	exact := signFlip(d)
-	padded := append(append([]float64{}, d...), make([]float64, 100)...)
-	if got := signFlip(padded); math.Abs(got-exact) > 0.005 {
-		t.Errorf("random flips give %v, all of them %v", got, exact)
-	}
-}
-
 func TestSignFlipSymmetric(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rapid.SliceOfN(rapid.Float64Range(-10, 10), 1, 10).Draw(t, "d")
@@ -53,9 +43,9 @@ func TestSignFlipSymmetric(t *testing.T) {
 		for i, x := range d {
 			negated[i] = -x
 		}
-		p := signFlip(d)
-		if p < math.Pow(2, -float64(len(d))) || p > 1 || p != signFlip(negated) {
-			t.Fatalf("p = %v, negated %v", p, signFlip(negated))
+		p := stat.SignFlip(d)
+		if p < math.Pow(2, -float64(len(d))) || p > 1 || p != stat.SignFlip(negated) {
+			t.Fatalf("p = %v, negated %v", p, stat.SignFlip(negated))
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package eval
+package stat
 
 import (
 	"math"
@@ -8,14 +8,14 @@ import (
 )
 
 // brute sums over all 2^n signs.
-func brute(d []int) float64 {
-	seen := 0
+func brute(d []float64) float64 {
+	seen := 0.0
 	for _, x := range d {
 		seen += x
 	}
 	extreme := 0
 	for signs := range 1 << len(d) {
-		sum := 0
+		sum := 0.0
 		for i, x := range d {
 			if signs>>i&1 == 1 {
 				x = -x
@@ -32,11 +32,18 @@ func brute(d []int) float64 {
 func TestExactFlip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
-		d := make([]int, r.IntN(11))
+		d := make([]float64, r.IntN(11))
 		for i := range d {
-			d[i] = r.IntN(33) - 16
+			d[i] = float64(r.IntN(33) - 16)
 		}
-		if got, want := exactFlip(d), brute(d); math.Abs(got-want) > 1e-12 {
+		want := brute(d)
+		if got := SignFlip(d); math.Abs(got-want) > 1e-12 {
+			t.Fatalf("%v: %v, want %v", d, got, want)
+		}
+		for i := range d {
+			d[i] /= 7 // so that sums are rounded
+		}
+		if got := SignFlip(d); math.Abs(got-want) > 1e-12 {
 			t.Fatalf("%v: %v, want %v", d, got, want)
 		}
 	}
@@ -46,7 +53,7 @@ func TestExactFlip(t *testing.T) {
 // the binomial tail of the discordant pairs.
 func TestMcNemar(t *testing.T) {
 	for _, tt := range []struct{ onlyA, onlyB int }{{0, 0}, {0, 6}, {3, 12}, {5, 5}, {40, 71}, {2, 200}} {
-		var d []int
+		var d []float64
 		for range tt.onlyA {
 			d = append(d, -1)
 		}
@@ -60,7 +67,7 @@ func TestMcNemar(t *testing.T) {
 		}
 		want, _ := new(big.Rat).SetFrac(tail.Lsh(tail, 1), new(big.Int).Lsh(big.NewInt(1), uint(n))).Float64()
 		want = min(1, want)
-		if got := signFlip(d); math.Abs(got-want) > 1e-9*want {
+		if got := SignFlip(d); math.Abs(got-want) > 1e-9*want {
 			t.Errorf("%d against %d: %v, want %v", tt.onlyA, tt.onlyB, got, want)
 		}
 	}
@@ -69,17 +76,17 @@ func TestMcNemar(t *testing.T) {
 func TestRandomFlip(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for range 5 {
-		d, values := make([]int, 83), make([]float64, 83)
+		d, values := make([]float64, 83), make([]float64, 83)
 		for i := range d {
-			d[i] = r.IntN(33) - 15
-			values[i] = float64(d[i]) / 16
+			d[i] = float64(r.IntN(33) - 15)
+			values[i] = d[i] / 17
 		}
-		exact, drawn := exactFlip(d), randomFlip(values)
+		exact, drawn := SignFlip(d), SignFlip(values)
 		if sd := math.Sqrt(exact*(1-exact)/flips) + 1/float64(flips); math.Abs(exact-drawn) > 4*sd {
 			t.Errorf("exact %v, drawn %v", exact, drawn)
 		}
 	}
-	if p := randomFlip(make([]float64, 10)); p != 1 {
+	if p := SignFlip(make([]float64, 10)); p != 1 {
 		t.Errorf("no difference: p = %v, want 1", p)
 	}
 }
@@ -93,11 +100,11 @@ func TestSignFlipLevel(t *testing.T) {
 		low, n := 0, trials(t)
 		for range n {
 			a, b := p.drawPair(r, 200, samples, 0)
-			d := make([]int, len(a))
+			d := make([]float64, len(a))
 			for i := range d {
-				d[i] = int(math.Round((b[i] - a[i]) * float64(samples)))
+				d[i] = math.Round((b[i] - a[i]) * float64(samples))
 			}
-			if signFlip(d) <= 0.05 {
+			if SignFlip(d) <= 0.05 {
 				low++
 			}
 		}
@@ -110,22 +117,22 @@ func TestSignFlipLevel(t *testing.T) {
 
 // TestSignFlipLarge: sums too wide for the exact test are drawn.
 func TestSignFlipLarge(t *testing.T) {
-	d := make([]int, 300)
+	d := make([]float64, 300)
 	for i := range d {
-		d[i] = 1000 + i
+		d[i] = float64(1000 + i)
 	}
-	if p := signFlip(d); p != 1/float64(flips+1) {
+	if p := SignFlip(d); p != 1/float64(flips+1) {
 		t.Errorf("300 problems, all better: p = %v", p)
 	}
 }
 
 func BenchmarkSignFlip(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
-	d := make([]int, 675)
+	d := make([]float64, 675)
 	for i := range d {
-		d[i] = r.IntN(33) - 16
+		d[i] = float64(r.IntN(33) - 16)
 	}
 	for b.Loop() {
-		signFlip(d)
+		SignFlip(d)
 	}
 }

@@ -1,4 +1,4 @@
-package tensorboard
+package live
 
 import (
 	"encoding/binary"
@@ -128,7 +128,7 @@ func TestMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := NewMirror(run)
+	m := newMirror(run)
 	check := func(want string) {
 		t.Helper()
 		if err := m.Update(); err != nil {
@@ -149,7 +149,7 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("0 eval/sums/pass@1=0.25")
-	m = NewMirror(run) // another process
+	m = newMirror(run) // another process
 	check("0 eval/sums/pass@1=0.25")
 
 	write("no json\n")
@@ -198,7 +198,7 @@ func TestSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := NewMirror(run).Update(); err != nil {
+	if err := newMirror(run).Update(); err != nil {
 		t.Fatal(err)
 	}
 	list := events(t, run)
@@ -228,7 +228,7 @@ func TestMirrorWallTime(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(run, "run.toml"), begun, begun); err != nil {
 		t.Fatal(err)
 	}
-	m := NewMirror(run)
+	m := newMirror(run)
 	if err := m.Update(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package tensorboard
+package live
 
 import "strings"
 

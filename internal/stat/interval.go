@@ -1,13 +1,61 @@
-package eval
+// Package stat has the statistics that evaluations and reports share: means, intervals
+// and paired tests.
+package stat
 
-import "math"
+import (
+	"math"
+	"slices"
+)
+
+// Finite returns the values that are neither NaN nor infinite.
+func Finite(x []float64) []float64 {
+	var kept []float64
+	for _, v := range x {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// Mean returns the mean of the values that are not NaN, or NaN if there are none.
+func Mean(x []float64) float64 {
+	sum, n := 0.0, 0
+	for _, v := range x {
+		if !math.IsNaN(v) {
+			sum += v
+			n++
+		}
+	}
+	return sum / float64(n)
+}
+
+// Quantile returns the q-quantile of the finite values, or NaN if there are none.
+func Quantile(x []float64, q float64) float64 {
+	x = Finite(x)
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(x)
+	return x[int(math.Round(q*float64(len(x)-1)))]
+}
+
+// StandardError returns the standard error of the mean of x, from the sample variance.
+// It returns NaN for fewer than two values.
+func StandardError(x []float64) float64 {
+	if len(x) < 2 {
+		return math.NaN()
+	}
+	_, variance := moments(x)
+	return math.Sqrt(variance / float64(len(x)-1))
+}
 
 // An Estimate is a share with its 95 % confidence interval.
 //
 // The interval answers: where would the share lie on all problems of this kind,
 // of which the benchmark is a sample? So problems are what varies, and the
 // samples of one problem are a cluster. Two models that answered the same
-// problems differ by less than such intervals suggest: see Compare.
+// problems differ by less than such intervals suggest: see Difference.
 type Estimate struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -17,7 +65,7 @@ type Estimate struct {
 // z is the 97.5 % point of the normal distribution.
 const z = 1.959963984540054
 
-// Mean estimates the mean of one value in [0, 1] per problem, each the mean of
+// Share estimates the mean of one value in [0, 1] per problem, each the mean of
 // samples outcomes. There is at least one value.
 //
 // It is Wilson's score interval (1927) at the effective sample size: the number
@@ -27,7 +75,7 @@ const z = 1.959963984540054
 // one sample a problem that number is the number of problems, and the interval
 // is Wilson's own. It stays within [0, 1] and holds for shares near the ends,
 // where the normal interval fails.
-func Mean(values []float64, samples int) Estimate {
+func Share(values []float64, samples int) Estimate {
 	p, variance := moments(values)
 	return wilson(p, effectiveSize(p, variance, len(values), samples))
 }
@@ -57,21 +105,18 @@ func wilson(p, n float64) Estimate {
 
 // moments returns the mean and the variance (over n).
 func moments(x []float64) (mean, variance float64) {
-	for _, v := range x {
-		mean += v
-	}
-	mean /= float64(len(x))
+	mean = Mean(x)
 	for _, v := range x {
 		variance += (v - mean) * (v - mean)
 	}
 	return mean, variance / float64(len(x))
 }
 
-// average is the mean of independent estimates with equal weights, as in the last
+// Average is the mean of independent estimates with equal weights, as in the last
 // column of the paper's Table 2. The distance of each end from the mean is the root
 // of the summed squares of the estimates' distances, over their number (MOVER: Zou
 // and Donner, "Construction of confidence limits about effect measures", 2008).
-func average(estimates []Estimate) Estimate {
+func Average(estimates []Estimate) Estimate {
 	var e Estimate
 	var low, high float64
 	for _, x := range estimates {
@@ -85,13 +130,13 @@ func average(estimates []Estimate) Estimate {
 	return e
 }
 
-// difference estimates mean(b) - mean(a) of values that belong to the same
+// Difference estimates mean(b) - mean(a) of values that belong to the same
 // problems in the same order: Newcombe's interval for paired proportions
 // ("Improved confidence intervals for the difference between binomial
 // proportions based on paired data", 1998, method 10 without the continuity
 // correction), from the intervals of the two means and their correlation.
-func difference(a, b []float64, samplesA, samplesB int) Estimate {
-	ea, eb := Mean(a, samplesA), Mean(b, samplesB)
+func Difference(a, b []float64, samplesA, samplesB int) Estimate {
+	ea, eb := Share(a, samplesA), Share(b, samplesB)
 	r := correlation(a, b)
 	end := func(x, y float64) float64 { return math.Sqrt(max(0, x*x-2*r*x*y+y*y)) }
 	d := eb.Value - ea.Value

@@ -1,24 +1,20 @@
-package tensorboard
+package live
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"onering/internal/files"
 )
 
-// A Mirror writes an event file, in the folder tensorboard/ of a run folder, with the
+// A mirror writes an event file, in the folder tensorboard/ of a run folder, with the
 // numbers of the run's metrics.jsonl and a few responses of each round. Tags begin with
 // what they belong to, such as loss/grad_norm, reward/reward and eval/arithmetic/pass@1.
-type Mirror struct {
+type mirror struct {
 	run      string    // the run folder
 	path     string    // the event file; "" before the first Update
 	offset   int64     // how many bytes of metrics.jsonl are mirrored
@@ -28,8 +24,8 @@ type Mirror struct {
 	inSteps map[string]bool
 }
 
-// NewMirror returns a Mirror for a run folder. It writes nothing before Update.
-func NewMirror(run string) *Mirror { return &Mirror{run: run} }
+// newMirror returns a mirror for a run folder. It writes nothing before Update.
+func newMirror(run string) *mirror { return &mirror{run: run} }
 
 // Update appends the records that were added to metrics.jsonl since the last call.
 // The first call removes earlier event files and writes all records to a new one,
@@ -38,47 +34,34 @@ func NewMirror(run string) *Mirror { return &Mirror{run: run} }
 // The wall time of an event is the time in its record. Records of older runs have no
 // time. Update computes one for them: the time when run.toml was written, plus the
 // seconds of the rounds until then.
-func (m *Mirror) Update() error {
-	if err := m.update(); err != nil {
+func (m *mirror) Update() error {
+	path := filepath.Join(m.run, "metrics.jsonl")
+	info, err := os.Stat(path)
+	if err == nil && (m.path == "" || info.Size() < m.offset) {
+		err = m.newFile()
+	}
+	var events []byte
+	offset := m.offset
+	if err == nil {
+		err = added(path, offset, func(line []byte) error {
+			offset += int64(len(line))
+			if events, err = m.appendLine(events, line); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			return nil
+		})
+	}
+	if err == nil {
+		m.offset, err = offset, appendFile(m.path, events)
+	}
+	if err != nil {
 		return fmt.Errorf("tensorboard: %w", err)
 	}
 	return nil
 }
 
-// update does the work of Update.
-func (m *Mirror) update() error {
-	in, err := files.OpenIn(filepath.Join(m.run, "metrics.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	size, err := in.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	if m.path == "" || size < m.offset {
-		if err := m.newFile(); err != nil {
-			return err
-		}
-	}
-	data := make([]byte, size-m.offset)
-	if _, err := in.ReadAt(data, m.offset); err != nil {
-		return err
-	}
-	// The run may still be writing the last line. The next call reads it.
-	complete := bytes.LastIndexByte(data, '\n') + 1
-	var events []byte
-	for line := range bytes.Lines(data[:complete]) {
-		if events, err = m.appendLine(events, line); err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(m.run, "metrics.jsonl"), err)
-		}
-	}
-	m.offset += int64(complete)
-	return appendFile(m.path, events)
-}
-
 // newFile removes earlier event files and makes a new one.
-func (m *Mirror) newFile() error {
+func (m *mirror) newFile() error {
 	dir := filepath.Join(m.run, "tensorboard")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -102,7 +85,7 @@ func (m *Mirror) newFile() error {
 
 // appendLine appends the event for one line of metrics.jsonl. It appends nothing if
 // the line has no numbers.
-func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
+func (m *mirror) appendLine(events, line []byte) ([]byte, error) {
 	var record map[string]any
 	if err := json.Unmarshal(line, &record); err != nil {
 		return nil, err
@@ -110,7 +93,7 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 	kind, _ := record["kind"].(string)
 	step, _ := record["step"].(float64)
 	round, _ := record["round"].(float64)
-	var scalars []Scalar
+	var scalars []scalar
 	seconds := 0.0
 	for _, name := range slices.Sorted(maps.Keys(record)) {
 		value, ok := record[name].(float64)
@@ -125,7 +108,7 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 		} else if kind == "round" && m.inSteps[name] {
 			continue
 		}
-		scalars = append(scalars, Scalar{tagOf(kind, name), value})
+		scalars = append(scalars, scalar{tagOf(kind, name), value})
 	}
 	m.wallTime = m.wallTime.Add(time.Duration(seconds * float64(time.Second)))
 	if text, ok := record["time"].(string); ok {
@@ -133,7 +116,7 @@ func (m *Mirror) appendLine(events, line []byte) ([]byte, error) {
 			m.wallTime = at
 		}
 	}
-	var texts []Text
+	var texts []text
 	if kind == "round" {
 		var err error
 		if texts, err = readSamples(m.run, int(round)); err != nil {

@@ -1,13 +1,4 @@
-// Package sink gives the figures of a run to a program of the user's while the run is
-// in progress: to a service such as Weights & Biases, MLflow or trackio, or to a
-// table of one's own.
-//
-// The program is started once and reads JSON objects from its standard input, one a
-// line. The first has "kind":"config" and the resolved configuration; then come the
-// lines of metrics.jsonl as they are, whose kind is step, round or eval; the last has
-// "kind":"summary", and "error" if the run ended early. Then the input ends. A
-// program that fails or is slow neither stops the run nor slows it.
-package sink
+package live
 
 import (
 	"bufio"
@@ -17,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"onering/internal/files"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +16,13 @@ import (
 	"time"
 )
 
-// A Sink is a running program. Its methods return at once, except Finish: the file
+// A Sink is a running program that is given the figures of a run. It reads JSON objects
+// from its standard input, one a line. The first has "kind":"config" and the resolved
+// configuration; then come the lines of metrics.jsonl as they are, whose kind is step,
+// round or eval; the last has "kind":"summary", and "error" if the run ended early. Then
+// the input ends. A program that fails or is slow neither stops the run nor slows it.
+//
+// The methods return at once, except Finish: the file
 // metrics.jsonl is the queue, so a slow program takes no memory and loses nothing
 // while the run goes on.
 type Sink struct {
@@ -44,10 +42,10 @@ type Sink struct {
 	taken   atomic.Int64  // lines that the program took
 }
 
-// Start starts a program for the run in the folder dir and gives it the configuration.
+// StartSink starts a program for the run in the folder dir and gives it the configuration.
 // If there is a metrics.jsonl, the program is given what is added to it from now on.
 // What the program writes to its standard output and error goes to the log.
-func Start(command []string, dir string, config any, log *slog.Logger) (*Sink, error) {
+func StartSink(command []string, dir string, config any, log *slog.Logger) (*Sink, error) {
 	if len(command) == 0 || command[0] == "" {
 		return nil, errors.New("sink: the command is empty: name a program and its arguments")
 	}
@@ -177,7 +175,7 @@ func (s *Sink) write(line []byte) error {
 
 // copyLines gives the program the complete lines that were added to metrics.jsonl.
 func (s *Sink) copyLines() error {
-	return s.added(func(line []byte) error {
+	return added(s.metrics, s.offset, func(line []byte) error {
 		err := s.write(line)
 		if err == nil {
 			s.offset += int64(len(line))
@@ -189,24 +187,25 @@ func (s *Sink) copyLines() error {
 // left returns the number of lines that the program was not given.
 func (s *Sink) left() int {
 	n := 0
-	if err := s.added(func([]byte) error { n++; return nil }); err != nil {
+	if err := added(s.metrics, s.offset, func([]byte) error { n++; return nil }); err != nil {
 		s.log.Warn("the metrics cannot be read", "error", err)
 	}
 	return n
 }
 
-// added calls do with each complete line after the offset. The run may still be
-// writing the last line; a later call reads it.
-func (s *Sink) added(do func(line []byte) error) error {
-	f, err := os.Open(s.metrics)
+// added calls do with each complete line of a file after the offset. The run may still be
+// writing the last line; a later call reads it. A file that is not there has no lines as
+// yet.
+func added(path string, offset int64, do func(line []byte) error) error {
+	f, err := files.OpenIn(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // as yet
+		return nil
 	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Seek(s.offset, io.SeekStart); err != nil {
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return err
 	}
 	for r := bufio.NewReader(f); ; {

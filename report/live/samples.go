@@ -1,4 +1,4 @@
-package tensorboard
+package live
 
 import (
 	"bufio"
@@ -36,7 +36,7 @@ type sample struct {
 
 // readSamples returns the first responses to the first problems of a round. It returns
 // none if the folder run has no file of the round.
-func readSamples(run string, round int) ([]Text, error) {
+func readSamples(run string, round int) ([]text, error) {
 	path := filepath.Join(run, "rollouts", fmt.Sprintf("round-%05d.jsonl", round))
 	f, err := files.OpenIn(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -47,7 +47,7 @@ func readSamples(run string, round int) ([]Text, error) {
 	}
 	defer f.Close()
 	in := bufio.NewReader(io.LimitReader(f, readBytes))
-	var texts []Text
+	var texts []text
 	for number := 1; len(texts) < samples; number++ {
 		line, err := in.ReadBytes('\n')
 		if err != nil { // the end of the file, or of what is read of it
@@ -58,7 +58,7 @@ func readSamples(run string, round int) ([]Text, error) {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
 		if s.Sample == 0 {
-			texts = append(texts, Text{fmt.Sprintf("samples/%d", len(texts)+1), s.markdown(round)})
+			texts = append(texts, text{fmt.Sprintf("samples/%d", len(texts)+1), s.markdown(round)})
 		}
 	}
 	return texts, nil

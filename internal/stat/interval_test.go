@@ -1,4 +1,4 @@
-package eval
+package stat
 
 import (
 	"math"
@@ -19,7 +19,7 @@ func TestWilson(t *testing.T) {
 		for i := range int(tt.right) {
 			values[i] = 1
 		}
-		e := Mean(values, 1)
+		e := Share(values, 1)
 		if math.Abs(e.Low-tt.low) > 5e-5 || math.Abs(e.High-tt.high) > 5e-5 || e.Value != tt.right/tt.n {
 			t.Errorf("%v of %v: %+v, want %v to %v", tt.right, tt.n, e, tt.low, tt.high)
 		}
@@ -114,12 +114,12 @@ func covered(t *testing.T, name string, problems int, trial func(r *rand.Rand) (
 	return got
 }
 
-func TestMeanCoverage(t *testing.T) {
+func TestShareCoverage(t *testing.T) {
 	for _, n := range sizes {
 		for _, samples := range sampleSizes {
 			for _, p := range populations {
 				got := covered(t, "mean", n, func(r *rand.Rand) (Estimate, float64) {
-					return Mean(p.draw(r, n, samples), samples), p.mean()
+					return Share(p.draw(r, n, samples), samples), p.mean()
 				})
 				t.Logf("%3d problems x %2d, Beta(%g, %g): %.1f %%", n, samples, p.a, p.b, 100*got)
 			}
@@ -159,9 +159,9 @@ func TestAverageCoverage(t *testing.T) {
 		got := covered(t, "average", 1560, func(r *rand.Rand) (Estimate, float64) {
 			var all []Estimate
 			for _, s := range suites {
-				all = append(all, Mean(s.p.draw(r, s.n, samples), samples))
+				all = append(all, Share(s.p.draw(r, s.n, samples), samples))
 			}
-			return average(all), truth
+			return Average(all), truth
 		})
 		t.Logf("average of 5, %d samples: %.1f %%", samples, 100*got)
 	}
@@ -207,7 +207,7 @@ func TestDifferenceCoverage(t *testing.T) {
 				for _, samples := range sampleSizes {
 					got := covered(t, "difference", n, func(r *rand.Rand) (Estimate, float64) {
 						a, b := p.drawPair(r, n, samples, shift)
-						return difference(a, b, samples, samples), truth
+						return Difference(a, b, samples, samples), truth
 					})
 					t.Logf("%3d problems x %2d, Beta(%g, %g), shift %g: %.1f %%", n, samples, p.a, p.b, shift, 100*got)
 				}
@@ -218,11 +218,11 @@ func TestDifferenceCoverage(t *testing.T) {
 
 func TestDifferenceEdges(t *testing.T) {
 	same := []float64{1, 0, 1, 1}
-	if e := difference(same, same, 1, 1); e.Value != 0 || e.Low > 0 || e.High < 0 || e.High-e.Low > 0.5 {
+	if e := Difference(same, same, 1, 1); e.Value != 0 || e.Low > 0 || e.High < 0 || e.High-e.Low > 0.5 {
 		t.Errorf("a model against itself: %+v", e)
 	}
 	none, all := []float64{0, 0, 0}, []float64{1, 1, 1}
-	if e := difference(none, all, 1, 1); e.Value != 1 || e.High != 1 || e.Low >= 1 || e.Low < 0 {
+	if e := Difference(none, all, 1, 1); e.Value != 1 || e.High != 1 || e.Low >= 1 || e.Low < 0 {
 		t.Errorf("all against none: %+v", e)
 	}
 }

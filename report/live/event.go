@@ -1,26 +1,26 @@
-// Package tensorboard copies the numbers of a run's metrics.jsonl, and some of its
-// responses, into event files, which TensorBoard reads.
-//
-// An event file is a sequence of TFRecords. Each record is an Event message as
-// tensorflow's event.proto defines it. This package writes only the fields that
-// scalars and texts need.
-package tensorboard
+package live
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A Scalar is a named number.
-type Scalar struct {
+// A TensorBoard event file is a sequence of TFRecords. Each record is an Event message as
+// tensorflow's event.proto defines it. Only the fields that scalars and texts need are
+// written.
+
+// A scalar is a named number.
+type scalar struct {
 	Tag   string
 	Value float64
 }
 
-// A Text is a named text in Markdown.
-type Text struct {
+// A text is a named text in Markdown.
+type text struct {
 	Tag, Value string
 }
 
@@ -58,7 +58,7 @@ func versionEvent(at time.Time) []byte {
 }
 
 // event returns an event with the scalars and texts of one step.
-func event(at time.Time, step int64, scalars []Scalar, texts []Text) []byte {
+func event(at time.Time, step int64, scalars []scalar, texts []text) []byte {
 	var summary, value []byte
 	for _, s := range scalars {
 		value = appendText(value[:0], valueTag, s.Tag)
@@ -86,4 +86,27 @@ func event(at time.Time, step int64, scalars []Scalar, texts []Text) []byte {
 // appendText appends a field of text, bytes or a message.
 func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// masked returns the checksum of the TFRecord format: a CRC-32C, rotated and with a
+// constant added. The format does so because a plain CRC of data that contains CRCs is
+// weak.
+func masked(data []byte) uint32 {
+	c := crc32.Checksum(data, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}
+
+// appendRecord appends data as one TFRecord:
+//
+//	uint64 length, uint32 masked(length), data, uint32 masked(data)
+//
+// all little-endian.
+func appendRecord(b, data []byte) []byte {
+	at := len(b)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, masked(b[at:at+8]))
+	b = append(b, data...)
+	return binary.LittleEndian.AppendUint32(b, masked(data))
 }
