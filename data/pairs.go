@@ -19,9 +19,9 @@ type DemonstrationColumns struct {
 
 // The columns that are looked for, in this order.
 var (
-	MessagesNames = []string{"messages", "conversations", "conversation"}
-	ResponseNames = []string{"response", "completion", "output", "solution", "answer"}
-	TextNames     = []string{"text"}
+	messagesNames = []string{"messages", "conversations", "conversation"}
+	responseNames = []string{"response", "completion", "output", "solution", "answer"}
+	textNames     = []string{"text"}
 )
 
 // A Demonstration is what a row has for supervised training.
@@ -104,14 +104,14 @@ func (c DemonstrationColumns) find(first Object) (found DemonstrationColumns, er
 	case c.Text != "":
 		found.Text, err = findColumn(first, "text", c.Text, nil)
 	default:
-		messages, none := findColumn(first, "messages", "", MessagesNames)
+		messages, none := findColumn(first, "messages", "", messagesNames)
 		if auto && none == nil && isAnswered(first, messages) {
 			return DemonstrationColumns{Messages: messages}, nil
 		}
 		if found.Prompt, err = findColumn(first, "prompt", c.Prompt, PromptNames); err == nil {
-			found.Response, err = findColumn(first, "response", c.Response, ResponseNames)
+			found.Response, err = findColumn(first, "response", c.Response, responseNames)
 		}
-		if text, none := findColumn(first, "text", "", TextNames); auto && err != nil && none == nil {
+		if text, none := findColumn(first, "text", "", textNames); auto && err != nil && none == nil {
 			return DemonstrationColumns{Text: text}, nil
 		}
 		if auto && err != nil && none == nil {

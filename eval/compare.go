@@ -191,7 +191,7 @@ func ReadReport(path string, same func(a, b string) bool) (Report, error) {
 		return Report{}, fmt.Errorf("evaluation: %w", err)
 	}
 	if first, _, _ := bytes.Cut(head, []byte("\n")); bytes.Contains(first, []byte(kind)) {
-		r, err := Read(path)
+		r, err := readResponses(path)
 		if err != nil {
 			return Report{}, err
 		}

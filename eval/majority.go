@@ -6,14 +6,14 @@ type Vote struct {
 	Right  bool
 }
 
-// Majority says whether the answer that most votes agree on is right. A vote
+// majority says whether the answer that most votes agree on is right. A vote
 // joins the group of an equal answer, else the first group for whose first answer
 // same returns true; same may be nil. If the largest groups have the same size,
 // the one that was begun first wins. If all abstain, the result is false.
 //
 // A group is right if its first answer is: a reward may accept one spelling of an
 // answer and not another.
-func Majority(votes []Vote, same func(a, b string) bool) bool {
+func majority(votes []Vote, same func(a, b string) bool) bool {
 	type group struct {
 		first Vote
 		size  int

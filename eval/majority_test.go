@@ -33,7 +33,7 @@ func TestMajority(t *testing.T) {
 		{"a group is as right as its first", v(".5", "1/2", "7"), same, false},
 		{"three ways", v("3", "1/2", "4", "0.5"), same, true},
 	} {
-		if got := Majority(tt.votes, tt.same); got != tt.want {
+		if got := majority(tt.votes, tt.same); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestMajorityAsksOnce(t *testing.T) {
 	for i := range votes {
 		votes[i].Answer = string(rune('a' + i%3))
 	}
-	Majority(votes, func(a, b string) bool { asked++; return false })
+	majority(votes, func(a, b string) bool { asked++; return false })
 	if asked != 3 { // b:a, c:a, c:b
 		t.Errorf("asked %d times, want 3", asked)
 	}

@@ -1,13 +1,13 @@
 package eval
 
-// PassAtK estimates the probability that at least one of k samples is right
+// passAtK estimates the probability that at least one of k samples is right
 // from n samples of which c are: 1 - C(n-c, k) / C(n, k), which is unbiased
 // (Chen et al., "Evaluating Large Language Models Trained on Code", 2021,
 // equation 1). It needs 0 <= c <= n and 1 <= k <= n. With k = 1 it is c/n.
 //
 // The quotient of binomials is the product over i = n-c+1 .. n of (1 - k/i),
 // which neither overflows nor loses digits.
-func PassAtK(n, c, k int) float64 {
+func passAtK(n, c, k int) float64 {
 	if n-c < k {
 		return 1 // any k samples hold a right one
 	}

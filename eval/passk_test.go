@@ -14,15 +14,15 @@ func TestPassAtK(t *testing.T) {
 			for k := 1; k <= n; k++ {
 				none := new(big.Rat).SetFrac(new(big.Int).Binomial(int64(n-c), int64(k)), new(big.Int).Binomial(int64(n), int64(k)))
 				want, _ := new(big.Rat).Sub(big.NewRat(1, 1), none).Float64()
-				if got := PassAtK(n, c, k); math.Abs(got-want) > 1e-14 {
-					t.Fatalf("PassAtK(%d, %d, %d) = %v, want %v", n, c, k, got, want)
+				if got := passAtK(n, c, k); math.Abs(got-want) > 1e-14 {
+					t.Fatalf("passAtK(%d, %d, %d) = %v, want %v", n, c, k, got, want)
 				}
 			}
 		}
 	}
 	// Binomials of this size overflow a float64.
-	if got, want := PassAtK(10000, 1, 5000), 0.5; math.Abs(got-want) > 1e-12 {
-		t.Errorf("PassAtK(10000, 1, 5000) = %v, want %v", got, want)
+	if got, want := passAtK(10000, 1, 5000), 0.5; math.Abs(got-want) > 1e-12 {
+		t.Errorf("passAtK(10000, 1, 5000) = %v, want %v", got, want)
 	}
 }
 
@@ -35,7 +35,7 @@ func TestPassAtKUnbiased(t *testing.T) {
 			mean := 0.0
 			for c := 0; c <= n; c++ {
 				ways, _ := new(big.Float).SetInt(new(big.Int).Binomial(n, int64(c))).Float64()
-				mean += ways * math.Pow(p, float64(c)) * math.Pow(1-p, float64(n-c)) * PassAtK(n, c, k)
+				mean += ways * math.Pow(p, float64(c)) * math.Pow(1-p, float64(n-c)) * passAtK(n, c, k)
 			}
 			if want := 1 - math.Pow(1-p, float64(k)); math.Abs(mean-want) > 1e-12 {
 				t.Errorf("p=%v k=%d: mean %v, want %v", p, k, mean, want)

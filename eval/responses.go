@@ -68,11 +68,11 @@ func (r Response) Truncated() bool { return r.Finish == "length" }
 // A Plan is what an evaluation samples, and the first line of its file.
 type Plan struct {
 	Settings Settings    `json:"settings"`
-	Suites   []SuitePlan `json:"suites"`
+	Suites   []suitePlan `json:"suites"`
 }
 
-// A SuitePlan is what a plan says of a suite.
-type SuitePlan struct {
+// A suitePlan is what a plan says of a suite.
+type suitePlan struct {
 	Name string `json:"name"`
 	// IDs are the problems' names, distinct within the suite.
 	IDs []string `json:"problems"`
@@ -229,8 +229,8 @@ func Resume(path string, p Plan) (*Responses, error) {
 	return r, nil
 }
 
-// Read reads a file of responses, whole or not.
-func Read(path string) (*Responses, error) {
+// readResponses reads a file of responses, whole or not.
+func readResponses(path string) (*Responses, error) {
 	f, err := files.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w", err)

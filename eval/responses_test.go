@@ -15,7 +15,7 @@ import (
 func testPlan() Plan {
 	return Plan{
 		Settings: Settings{Model: "m", Weights: "crc32c:1", Template: "no", Samples: 3, Sampling: sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 9}, Seed: 4},
-		Suites:   []SuitePlan{{"one", []string{"a", "b"}, "d1"}, {"two", []string{"a", "c", "d"}, "d2"}},
+		Suites:   []suitePlan{{"one", []string{"a", "b"}, "d1"}, {"two", []string{"a", "c", "d"}, "d2"}},
 	}
 }
 
@@ -199,7 +199,7 @@ func TestReadRefuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(path); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
+		if _, err := readResponses(path); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
 	}
@@ -234,7 +234,7 @@ func TestWriteFails(t *testing.T) {
 	if err := r.Add(response("one", "a", 2)); err == nil {
 		t.Fatal("no error")
 	}
-	again := must(Read(path))
+	again := must(readResponses(path))
 	if have, _ := again.Count(); have != 2 {
 		t.Errorf("%d responses, want 2", have)
 	}

@@ -52,7 +52,7 @@ type Outcome struct {
 }
 
 // Report sums up. All responses must be there. same says whether two answers
-// mean the same, for maj@k; see Majority.
+// mean the same, for maj@k; see majority.
 func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
 	if have, want := r.Count(); have < want {
 		return Report{}, fmt.Errorf("evaluation: %d of %d responses are there: resume the evaluation first", have, want)
@@ -68,7 +68,7 @@ func (r *Responses) Report(same func(a, b string) bool) (Report, error) {
 	return out, nil
 }
 
-func (r *Responses) score(s SuitePlan, same func(a, b string) bool) Score {
+func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 	n := r.Settings.Samples
 	out := Score{Suite: s.Name, Problems: len(s.IDs), Samples: n}
 	ks := powers(n)
@@ -95,9 +95,9 @@ func (r *Responses) score(s SuitePlan, same func(a, b string) bool) Score {
 			}
 		}
 		for j, k := range ks {
-			pass[j] = append(pass[j], PassAtK(n, o.Right, k))
+			pass[j] = append(pass[j], passAtK(n, o.Right, k))
 			won := 0.0
-			if k > 1 && Majority(votes[:k], same) {
+			if k > 1 && majority(votes[:k], same) {
 				won = 1
 			}
 			vote[j] = append(vote[j], won)

@@ -11,7 +11,7 @@ import (
 func TestReport(t *testing.T) {
 	p := Plan{
 		Settings: Settings{Model: "m", Template: "no", Samples: 4, Sampling: sampler.Plain(10)},
-		Suites:   []SuitePlan{{"one", []string{"a", "b"}, ""}, {"two", []string{"c"}, ""}},
+		Suites:   []suitePlan{{"one", []string{"a", "b"}, ""}, {"two", []string{"c"}, ""}},
 	}
 	r := must(New(p))
 	for _, x := range []struct {
@@ -67,7 +67,7 @@ func TestTable2(t *testing.T) {
 	p := Plan{Settings: Settings{Samples: 1, Sampling: sampler.Greedy(1)}}
 	right := []int{5, 36, 309, 41, 192} // 16.7 43.4 61.8 15.1 28.4: Qwen2.5-Math-1.5B
 	for _, b := range Benchmarks {
-		s := SuitePlan{Name: b.Name}
+		s := suitePlan{Name: b.Name}
 		for i := range b.Problems {
 			s.IDs = append(s.IDs, string(rune(i)))
 		}

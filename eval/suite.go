@@ -31,14 +31,14 @@ const heldOutSums = 512
 const TrainingSeed = 1 << 40
 
 // Open reads the suite that spec names: builtin:arithmetic, NAME=PATH, a path, or
-// a name to be looked up in dir; see Locate. A row without a problem or an answer
+// a name to be looked up in dir; see locate. A row without a problem or an answer
 // is an error: a score without it would be that of another suite.
 func Open(spec, dir string, o data.Options) (Suite, error) {
 	name, builtin := strings.CutPrefix(spec, "builtin:")
 	path := spec
 	if !builtin {
 		var err error
-		if name, path, err = Locate(spec, dir); err != nil {
+		if name, path, err = locate(spec, dir); err != nil {
 			return Suite{}, err
 		}
 	}
@@ -65,8 +65,8 @@ func (s Suite) First(n int) Suite {
 
 // plan names the suite's problems, each by a name of its own, and says what they
 // are.
-func (s Suite) plan() SuitePlan {
-	out := SuitePlan{Name: s.Name, Digest: data.List(s.Problems).Digest()}
+func (s Suite) plan() suitePlan {
+	out := suitePlan{Name: s.Name, Digest: data.List(s.Problems).Digest()}
 	seen := map[string]int{}
 	for _, p := range s.Problems {
 		id := p.ID
@@ -113,7 +113,7 @@ func Longest(p *data.Prompter, suites []Suite) (int, error) {
 // Warnings say what is to be known before the scores of the suite are believed.
 func (s Suite) Warnings() []string {
 	var out []string
-	if b, known := Find(s.Name); known && b.Problems != len(s.Problems) {
+	if b, known := findBenchmark(s.Name); known && b.Problems != len(s.Problems) {
 		out = append(out, fmt.Sprintf("%s has %d problems here, the benchmark %d: the score is not the benchmark's", s.Name, len(s.Problems), b.Problems))
 	}
 	if len(s.LeftOut) > 0 {
@@ -142,8 +142,8 @@ var Benchmarks = []Benchmark{
 	{"olympiadbench", "Oly.", 675, []string{"olympiadbench", "olympiad_bench"}},
 }
 
-// Find returns the benchmark of that name.
-func Find(name string) (Benchmark, bool) {
+// findBenchmark returns the benchmark of that name.
+func findBenchmark(name string) (Benchmark, bool) {
 	for _, b := range Benchmarks {
 		if b.Name == name {
 			return b, true
@@ -154,7 +154,7 @@ func Find(name string) (Benchmark, bool) {
 
 // title is how tables call a suite.
 func title(name string) string {
-	if b, ok := Find(name); ok {
+	if b, ok := findBenchmark(name); ok {
 		return b.Title
 	}
 	return name
@@ -162,9 +162,9 @@ func title(name string) string {
 
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// Locate finds the file of a suite: spec is NAME=PATH, a path, or a name to be
+// locate finds the file of a suite: spec is NAME=PATH, a path, or a name to be
 // looked up in dir (as NAME.jsonl, NAME.parquet, a folder NAME ...).
-func Locate(spec, dir string) (name, path string, err error) {
+func locate(spec, dir string) (name, path string, err error) {
 	if name, path, ok := strings.Cut(spec, "="); ok && word.MatchString(name) && !exists(spec) {
 		if path == "" {
 			return "", "", fmt.Errorf("evaluation: suite %q names no file: write %s=PATH", spec, name)
@@ -172,7 +172,7 @@ func Locate(spec, dir string) (name, path string, err error) {
 		return name, path, nil
 	}
 	names := []string{spec}
-	b, known := Find(spec)
+	b, known := findBenchmark(spec)
 	if known {
 		names = b.Files
 	}

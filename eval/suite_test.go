@@ -44,15 +44,15 @@ func TestLocate(t *testing.T) {
 		{"held.out.json", ".", "held.out", "held.out.json", ""},
 		{"nowhere.jsonl", "", "nowhere", "nowhere.jsonl", ""}, // whoever opens it says so
 	} {
-		name, path, err := Locate(tt.spec, tt.dir)
+		name, path, err := locate(tt.spec, tt.dir)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("Locate(%q, %q): %v, want %q", tt.spec, tt.dir, err, tt.err)
+				t.Errorf("locate(%q, %q): %v, want %q", tt.spec, tt.dir, err, tt.err)
 			}
 			continue
 		}
 		if name != tt.name || path != filepath.FromSlash(tt.path) || err != nil {
-			t.Errorf("Locate(%q, %q) = %q, %q, %v, want %q, %q", tt.spec, tt.dir, name, path, err, tt.name, tt.path)
+			t.Errorf("locate(%q, %q) = %q, %q, %v, want %q, %q", tt.spec, tt.dir, name, path, err, tt.name, tt.path)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestSuiteKeys(t *testing.T) {
 func TestSuitePlan(t *testing.T) {
 	s := Suite{Name: "a", Problems: []data.Problem{{ID: "1", Text: "x"}, {ID: "1", Text: "y"}, {ID: "1#2", Text: "z"}, {ID: "1", Text: "z"}}}
 	p := s.plan()
-	if _, err := New(Plan{Settings: Settings{Samples: 1}, Suites: []SuitePlan{p}}); err != nil {
+	if _, err := New(Plan{Settings: Settings{Samples: 1}, Suites: []suitePlan{p}}); err != nil {
 		t.Errorf("names %q: %v", p.IDs, err)
 	}
 	if p.IDs[0] != "1" || p.IDs[1] != "1#2" {

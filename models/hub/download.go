@@ -34,7 +34,7 @@ func (c *client) download(ctx context.Context, r repo, f remote, path string, pr
 			return fmt.Errorf("hub: %w", err)
 		}
 		if again {
-			return &Error{Repo: r.id, Err: ErrChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
+			return &Error{Repo: r.id, Err: errChecksum, Detail: fmt.Sprintf("%s does not have the checksum that %s gives (%s): it is not used", f.name, c.endpoint.Host, f.etag)}
 		}
 		c.notice(fmt.Sprintf("hub: %s: %s has a wrong checksum; downloading it again", r.id, f.name))
 	}

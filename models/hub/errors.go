@@ -12,11 +12,11 @@ import (
 
 // The reasons of failures; test for them with errors.Is.
 var (
-	ErrNotFound     = errors.New("not found")
-	ErrUnauthorized = errors.New("not allowed")
-	ErrGated        = errors.New("gated")
-	ErrOffline      = errors.New("offline")
-	ErrChecksum     = errors.New("wrong checksum")
+	errNotFound     = errors.New("not found")
+	errUnauthorized = errors.New("not allowed")
+	errGated        = errors.New("gated")
+	errOffline      = errors.New("offline")
+	errChecksum     = errors.New("wrong checksum")
 )
 
 // An Error says why a repository or a file of it is not available.
@@ -41,7 +41,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // unreachable says whether the hub gave no answer, or one that says to try later.
 func unreachable(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && (e.Status == 0 && !errors.Is(err, ErrChecksum) || retryable(e.Status))
+	return errors.As(err, &e) && (e.Status == 0 && !errors.Is(err, errChecksum) || retryable(e.Status))
 }
 
 // retryable says whether the same request may succeed later.
@@ -72,7 +72,7 @@ func lasting(err error) bool {
 // status. what names the file or list that was requested.
 func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	code := resp.Header.Get("X-Error-Code")
-	e := &Error{Repo: r.id, Status: resp.StatusCode, Code: code, Err: ErrNotFound}
+	e := &Error{Repo: r.id, Status: resp.StatusCode, Code: code, Err: errNotFound}
 	page := c.at(r.address()...).String()
 	token := "set HF_TOKEN to a token that may " + c.right + " it"
 	if c.token != "" {
@@ -80,7 +80,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 	}
 	switch {
 	case code == "GatedRepo":
-		e.Err = ErrGated
+		e.Err = errGated
 		e.Detail = fmt.Sprintf("this %s is gated: accept its terms at %s, then %s", r.word, page, strings.Replace(token, "the token", "note that the token", 1))
 	case code == "RevisionNotFound":
 		e.Detail = fmt.Sprintf("there is no revision %q: see %s/tree/main", r.revision, page)
@@ -91,10 +91,10 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 		// nobody learns which private ones do.
 		e.Detail = fmt.Sprintf("there is no such %s at %s, or it is private: check the name, or %s", r.word, c.endpoint.Host, token)
 		if resp.StatusCode == http.StatusUnauthorized {
-			e.Err = ErrUnauthorized
+			e.Err = errUnauthorized
 		}
 	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
-		e.Err = ErrUnauthorized
+		e.Err = errUnauthorized
 		e.Detail = fmt.Sprintf("%s refuses %s: %s", c.endpoint.Host, what, token)
 	case resp.StatusCode == http.StatusNotFound:
 		e.Detail = fmt.Sprintf("%s does not have %s of this %s: check the name and the revision %q", c.endpoint.Host, what, r.word, r.revision)

@@ -155,7 +155,7 @@ func fetch(ctx context.Context, r repo, o Options) (dir string, err error) {
 	cached, missing := store.cached()
 	if s.offline {
 		if cached == "" {
-			return "", &Error{Repo: r.id, Err: ErrOffline, Detail: missing}
+			return "", &Error{Repo: r.id, Err: errOffline, Detail: missing}
 		}
 		return cached, nil
 	}

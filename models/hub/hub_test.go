@@ -99,7 +99,7 @@ func TestNoWeights(t *testing.T) {
 	}
 	// What is enough for this is not for another.
 	e["HF_HUB_OFFLINE"] = "1"
-	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrOffline) {
+	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) {
 		t.Error(err)
 	}
 }
@@ -149,7 +149,7 @@ func TestShards(t *testing.T) {
 		t.Errorf("offline: %s, %v", again, err)
 	}
 	os.Remove(filepath.Join(dir, "model-00002-of-00002.safetensors"))
-	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "lacks model-00002-of-00002.safetensors") {
+	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) || !strings.Contains(err.Error(), "lacks model-00002-of-00002.safetensors") {
 		t.Errorf("offline without a shard: %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func TestToken(t *testing.T) {
 		f := newFakeHub(t)
 		f.private = true
 		e := f.env()
-		if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), "set HF_TOKEN") {
+		if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errUnauthorized) || !strings.Contains(err.Error(), "set HF_TOKEN") {
 			t.Errorf("without a token: %v", err)
 		}
 		set(e)
@@ -203,15 +203,15 @@ func TestRefusals(t *testing.T) {
 		is           error
 		want, unwant string
 	}{
-		{"org/name", "", 401, "RepoNotFound", "Repository not found", ErrUnauthorized, "there is no such model at 127.0.0.1", ""},
-		{"org/name", "", 401, "", "", ErrUnauthorized, "or it is private: check the name, or set HF_TOKEN", ""},
-		{"org/name", "hf_x", 401, "RepoNotFound", "", ErrUnauthorized, "the token in HF_TOKEN may not read it", "hf_x"},
-		{"org/name", "", 401, "GatedRepo", "", ErrGated, "this model is gated: accept its terms at http://127.0.0.1", ""},
-		{"org/name", "hf_x", 403, "GatedRepo", "Ask for access", ErrGated, "(it says: Ask for access)", "hf_x"},
-		{"org/name", "hf_x", 403, "", "", ErrUnauthorized, "refuses the list of files", "hf_x"},
-		{"org/name", "", 404, "RepoNotFound", "", ErrNotFound, "there is no such model", ""},
-		{"org/name", "", 404, "", "", ErrNotFound, `check the name and the revision "main"`, ""},
-		{"org/name@v9", "", 404, "RevisionNotFound", "Invalid rev id: v9", ErrNotFound, `there is no revision "v9"`, ""},
+		{"org/name", "", 401, "RepoNotFound", "Repository not found", errUnauthorized, "there is no such model at 127.0.0.1", ""},
+		{"org/name", "", 401, "", "", errUnauthorized, "or it is private: check the name, or set HF_TOKEN", ""},
+		{"org/name", "hf_x", 401, "RepoNotFound", "", errUnauthorized, "the token in HF_TOKEN may not read it", "hf_x"},
+		{"org/name", "", 401, "GatedRepo", "", errGated, "this model is gated: accept its terms at http://127.0.0.1", ""},
+		{"org/name", "hf_x", 403, "GatedRepo", "Ask for access", errGated, "(it says: Ask for access)", "hf_x"},
+		{"org/name", "hf_x", 403, "", "", errUnauthorized, "refuses the list of files", "hf_x"},
+		{"org/name", "", 404, "RepoNotFound", "", errNotFound, "there is no such model", ""},
+		{"org/name", "", 404, "", "", errNotFound, `check the name and the revision "main"`, ""},
+		{"org/name@v9", "", 404, "RevisionNotFound", "Invalid rev id: v9", errNotFound, `there is no revision "v9"`, ""},
 		{"org/name", "", 418, "", "", nil, "418 I'm a teapot", ""},
 		{"org/name", "", 400, "", "", nil, "400 Bad Request", ""},
 		{"org/name", "", 410, "", "", nil, "410 Gone", ""},
@@ -502,7 +502,7 @@ func TestChecksum(t *testing.T) {
 		}
 		e := f.env()
 		_, w, err := e.resolve(t, "org/name")
-		if !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), name) {
+		if !errors.Is(err, errChecksum) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(w.notices) != 1 || !strings.Contains(w.notices[0], "downloading it again") {
@@ -534,7 +534,7 @@ func TestOffline(t *testing.T) {
 	for _, variable := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
 		e := f.env()
 		e[variable] = "true"
-		if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), `revision "main" is not in the cache`) {
+		if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) || !strings.Contains(err.Error(), `revision "main" is not in the cache`) {
 			t.Errorf("%s: %v", variable, err)
 		}
 	}
@@ -550,7 +550,7 @@ func TestOffline(t *testing.T) {
 	if again, _, err := e.resolve(t, "org/name"); err != nil || again != dir || len(f.seen("")) > 0 {
 		t.Errorf("%s, %v", again, err)
 	}
-	if _, _, err := e.resolve(t, "org/name@v2"); !errors.Is(err, ErrOffline) {
+	if _, _, err := e.resolve(t, "org/name@v2"); !errors.Is(err, errOffline) {
 		t.Error(err)
 	}
 	// The hub is away: the cache is used, and that is said.
@@ -566,7 +566,7 @@ func TestOffline(t *testing.T) {
 	// The blob of a link is gone: that is no snapshot.
 	e["HF_HUB_OFFLINE"] = "1"
 	os.Remove(filepath.Join(e["HF_HOME"], "hub", "models--org--name", "blobs", sha256Of(f.files["model.safetensors"])))
-	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "lacks model.safetensors") {
+	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errOffline) || !strings.Contains(err.Error(), "lacks model.safetensors") {
 		t.Error(err)
 	}
 }
@@ -579,7 +579,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.private = true
-	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, ErrUnauthorized) {
+	if _, _, err := e.resolve(t, "org/name"); !errors.Is(err, errUnauthorized) {
 		t.Error(err)
 	}
 }
@@ -933,7 +933,7 @@ func TestDataset(t *testing.T) {
 	if path, err := get("hf:org/data/data/test.parquet"); err != nil || path != one {
 		t.Errorf("%s, %v", path, err)
 	}
-	if _, err := get("hf:org/data"); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "lacks ") {
+	if _, err := get("hf:org/data"); !errors.Is(err, errOffline) || !strings.Contains(err.Error(), "lacks ") {
 		t.Error(err)
 	}
 	e["HF_HUB_OFFLINE"] = ""

@@ -94,9 +94,9 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pu
 	}
 	switch {
 	case s.offline:
-		return Pushed{}, &Error{Repo: r.id, Err: ErrOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
+		return Pushed{}, &Error{Repo: r.id, Err: errOffline, Detail: "a push needs the hub: unset HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE and ONERING_OFFLINE"}
 	case s.token == "":
-		return Pushed{}, &Error{Repo: r.id, Err: ErrUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
+		return Pushed{}, &Error{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
 	}
 	state := filepath.Join(s.home, "onering", "push")
 	p := &push{storage: storage{newClient(s, o.Options), ctx, r, o.Progress, state}, options: o}

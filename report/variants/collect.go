@@ -64,7 +64,7 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
 		names = append(names, v.Name)
 	}
 	var err error
-	r.Table, err = New(metrics, names, r.outcomes, p.Comparisons)
+	r.Table, err = newTable(metrics, names, r.outcomes, p.Comparisons)
 	return r, err
 }
 
@@ -128,7 +128,7 @@ func (r *Results) panels() []Panel {
 }
 
 // UpdatePage replaces the block of a Markdown page that has the name of the results
-// (see ReplaceBlock) by the tables, and writes the figures into the page's folder.
+// (see replaceBlock) by the tables, and writes the figures into the page's folder.
 func (r *Results) UpdatePage(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Results) UpdatePage(path string) error {
 			return err
 		}
 	}
-	updated, err := ReplaceBlock(string(text), r.name, block)
+	updated, err := replaceBlock(string(text), r.name, block)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// ReplaceBlock replaces the text between the lines
+// replaceBlock replaces the text between the lines
 //
 //	<!-- NAME -->
 //	<!-- end -->
 //
 // of a Markdown page by block. It returns an error if the page lacks these lines.
-func ReplaceBlock(text, name, block string) (string, error) {
+func replaceBlock(text, name, block string) (string, error) {
 	begin := "<!-- " + name + " -->\n"
 	from := strings.Index(text, begin)
 	if from < 0 {

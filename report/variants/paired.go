@@ -18,9 +18,9 @@ type Test struct {
 	Adjusted   float64 // P after Holm's correction over the sweep's comparisons
 }
 
-// Paired tests whether the mean of the differences d is 0. Without differences all but N
+// paired tests whether the mean of the differences d is 0. Without differences all but N
 // is NaN.
-func Paired(d []float64) Test {
+func paired(d []float64) Test {
 	t := Test{N: len(d), Difference: stat.Mean(d), SE: stat.StandardError(d), P: math.NaN()}
 	if len(d) > 0 {
 		t.P = stat.SignFlip(d)

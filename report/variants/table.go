@@ -56,10 +56,10 @@ type Table struct {
 	Comparisons []Comparison
 }
 
-// New makes a table of outcomes: a row for each variant, in the given order, and the
+// newTable makes a table of outcomes: a row for each variant, in the given order, and the
 // comparisons. A comparison uses the seeds that both variants have. It returns an error
 // if there are no metrics or a comparison names an unknown variant.
-func New(metrics []Metric, variants []string, outcomes []Outcome, comparisons []sweep.Comparison) (*Table, error) {
+func newTable(metrics []Metric, variants []string, outcomes []Outcome, comparisons []sweep.Comparison) (*Table, error) {
 	if len(metrics) == 0 {
 		return nil, errors.New("variants: no metric to compare by")
 	}
@@ -76,7 +76,7 @@ func New(metrics []Metric, variants []string, outcomes []Outcome, comparisons []
 				return nil, fmt.Errorf("variants: a comparison names variant %q; there are %s", name, strings.Join(variants, ", "))
 			}
 		}
-		t.Comparisons = append(t.Comparisons, Comparison{c, Paired(differences(bySeed[c.First], bySeed[c.Second]))})
+		t.Comparisons = append(t.Comparisons, Comparison{c, paired(differences(bySeed[c.First], bySeed[c.Second]))})
 	}
 	var tests []*Test
 	for i := range t.Comparisons {

@@ -17,7 +17,7 @@ import (
 // TestPaired compares with a case computed by hand: of the 16 combinations of signs of
 // 1, 2, 3, 4, only two have a sum of 10 or -10.
 func TestPaired(t *testing.T) {
-	x := Paired([]float64{1, 2, 3, 4})
+	x := paired([]float64{1, 2, 3, 4})
 	if x.N != 4 || x.Difference != 2.5 || x.P != 2.0/16 {
 		t.Errorf("%+v", x)
 	}
@@ -25,13 +25,13 @@ func TestPaired(t *testing.T) {
 	if se := math.Sqrt(5.0/3) / 2; math.Abs(x.SE-se) > 1e-12 || math.Abs(x.High-2.5-3.182*se) > 1e-12 {
 		t.Errorf("SE %v, interval %v to %v", x.SE, x.Low, x.High)
 	}
-	if p := Paired([]float64{1, -1, 2, -2}).P; p != 1 {
+	if p := paired([]float64{1, -1, 2, -2}).P; p != 1 {
 		t.Errorf("p = %v for differences that cancel, want 1", p)
 	}
-	if one := Paired([]float64{3}); one.P != 1 || !math.IsNaN(one.SE) {
+	if one := paired([]float64{3}); one.P != 1 || !math.IsNaN(one.SE) {
 		t.Errorf("one pair: %+v", one)
 	}
-	if none := Paired(nil); none.N != 0 || !math.IsNaN(none.P) {
+	if none := paired(nil); none.N != 0 || !math.IsNaN(none.P) {
 		t.Errorf("no pair: %+v", none)
 	}
 }
@@ -77,7 +77,7 @@ func example(t *testing.T) *Table {
 			Outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
 	}
 	outcomes = append(outcomes, Outcome{Variant: "b", Seed: 9, Failed: "NaN"})
-	table, err := New([]Metric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
+	table, err := newTable([]Metric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
 		[]sweep.Comparison{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestNew(t *testing.T) {
 	if r := table.Rows[1]; r.Runs != 4 || r.Failed != 1 || !math.IsNaN(r.Mean[1]) {
 		t.Errorf("%+v", r)
 	}
-	if _, err := New(table.Metrics, []string{"a"}, nil, []sweep.Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+	if _, err := newTable(table.Metrics, []string{"a"}, nil, []sweep.Comparison{{First: "a", Second: "c"}}); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("an unknown variant: %v", err)
 	}
 }
@@ -122,14 +122,14 @@ func TestMarkdown(t *testing.T) {
 
 func TestReplaceBlock(t *testing.T) {
 	const page = "x\n<!-- a -->\nold\n<!-- end -->\ny\n<!-- b -->\n<!-- end -->\n"
-	got, err := ReplaceBlock(page, "a", "new\n")
+	got, err := replaceBlock(page, "a", "new\n")
 	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := ReplaceBlock(page, "c", ""); err == nil {
+	if _, err := replaceBlock(page, "c", ""); err == nil {
 		t.Error("a block that is not there")
 	}
-	if _, err := ReplaceBlock("<!-- a -->\n", "a", ""); err == nil {
+	if _, err := replaceBlock("<!-- a -->\n", "a", ""); err == nil {
 		t.Error("a block without an end")
 	}
 }
