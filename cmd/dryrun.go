@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"text/tabwriter"
@@ -10,7 +9,6 @@ import (
 
 	"onering/models"
 	"onering/policy"
-	"onering/runtime"
 	"onering/train/rl"
 )
 
@@ -64,16 +62,7 @@ func printEstimate(c *cobra.Command, config rl.Config, split rl.Split, asJSON bo
 	if err != nil {
 		return err
 	}
-	return errors.Join(e.Check(config, model), checkBuffers(config, model, split))
-}
-
-// checkBuffers refuses a run that needs larger buffers than the GPU has.
-func checkBuffers(c rl.Config, model models.Model, split rl.Split) error {
-	buffers, err := rl.Buffers(c, model, split)
-	if err != nil {
-		return err
-	}
-	return runtime.CheckBuffers(c.Runtime.Device, buffers...)
+	return e.Check(config, model)
 }
 
 // foreseen is a configuration with the device that its run will be on in place of auto.
@@ -107,7 +96,7 @@ func checkMemory(c *cobra.Command, config rl.Config, split rl.Split) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(e.Refuse(config, model), checkBuffers(config, model, split)); err != nil {
+	if err := e.Refuse(config, model); err != nil {
 		return err
 	}
 	if err := e.Check(config, model); err != nil {

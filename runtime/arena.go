@@ -365,3 +365,61 @@ func int64s(shape []int) []int64 {
 	}
 	return out
 }
+
+// A Need is the memory that a part of a run takes, in bytes. Each part states its own, and
+// an estimate adds them up.
+type Need struct {
+	What string // such as "moments"; several parts may take memory for one thing
+	// Device is of the memory that the run computes in, which on the CPU is the host's; Host
+	// is of the host's beside a GPU.
+	Device, Host int64
+	// Setting makes it smaller; it is empty where none does.
+	Setting string
+}
+
+// RingNeeds are the weights of a Ring, and those that the Programs read in fewer bits.
+func RingNeeds(arch models.Architecture, compute models.Compute) []Need {
+	from, to := arch.Copied()
+	weights, fewer := int64(arch.Layout().Size), int64(arch.Geometry().Compute.Size()*(to-from))
+	if l := arch.AdapterLayout(); l != nil {
+		weights += int64(l.Size)
+	}
+	if compute.Narrow() { // in place of float32
+		weights, fewer = weights-int64(to-from), models.NarrowBytes(compute.Base, to-from)
+	}
+	return []Need{{What: "weights", Device: 4 * weights}, {What: "weights in fewer bits", Device: fewer}}
+}
+
+// OptimizerNeed is the state of an Optimizer for so many elements, of which the largest of
+// the Parts keeps a part.
+func OptimizerNeed(rule models.Optimizer, elements int, o OptimizerOptions) Need {
+	parts := max(1, o.Parts)
+	n := Need{What: "moments", Device: int64((4*len(rule.State())*elements + parts - 1) / parts)}
+	if o.Offload {
+		n.Device, n.Host = 0, n.Device
+	}
+	return n
+}
+
+// DecoderNeeds are a Decoder's cache, of so many tokens of rows and prompts together, and
+// what a step of so many rows and a prefill of so many tokens take.
+func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, prefill int64) []Need {
+	size := int64(g.Compute.Size())
+	running := 4 * rows * int64(g.Vocab) // logits
+	if provider != models.CPU {
+		// And what draws from them; the widest values of a prefill.
+		running = 4*running + prefill*(4*4*int64(g.Hidden)+3*size*int64(g.FFN))
+	}
+	return []Need{
+		{What: "KV cache", Device: cached * size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth), Setting: "rollout.slots"},
+		{What: "activations", Device: running, Setting: "rollout.slots"},
+	}
+}
+
+// ProgramNeed is what a process takes before it computes anything. On the CPU that is the
+// program with ONNX Runtime and its sessions, as measured; on a GPU CUDA's context, the
+// kernels and the workspaces of cuBLAS and cuDNN, or, as a guess, WebGPU's device, kernels
+// and the buffers that it keeps to use again.
+func ProgramNeed(provider models.Provider) Need {
+	return Need{What: "other", Device: map[models.Provider]int64{models.CPU: 85e6, models.CUDA: 1200e6, models.WebGPU: 300e6}[provider]}
+}

@@ -41,10 +41,10 @@ func TestEstimateAdapter(t *testing.T) {
 	layers := int64(after.Offset - first.Offset)
 	// A and B of q, k, v, o, gate, up and down.
 	parameters := int64(2 * 4 * ((64 + 64) + 2*(64+32) + (64 + 64) + 2*(64+192) + (192 + 64)))
-	if wide.Gradients != 4*parameters || wide.Moments != 8*parameters || wide.Weights != 4*(int64(layout.Size)+parameters) || wide.Halves != 0 {
+	if wide.Of("gradients").Device != 4*parameters || wide.Of("moments").Device != 8*parameters || wide.Of("weights").Device != 4*(int64(layout.Size)+parameters) || wide.Of("weights in fewer bits").Device != 0 {
 		t.Errorf("the adapter has %d parameters, the estimate is %+v", parameters, wide)
 	}
-	if narrow.Halves != 2*layers || narrow.Weights != wide.Weights-4*layers || narrow.Peak != wide.Peak-2*layers+4*layers/2 {
+	if narrow.Of("weights in fewer bits").Device != 2*layers || narrow.Of("weights").Device != wide.Of("weights").Device-4*layers || narrow.Peak != wide.Peak-2*layers+4*layers/2 {
 		t.Errorf("the layers have %d elements; peak %d, with 16 bits %+v", layers, wide.Peak, narrow)
 	}
 }

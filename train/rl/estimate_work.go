@@ -1,28 +1,37 @@
 package rl
 
 import (
-	"cmp"
+	"fmt"
+	"strings"
 
 	"onering/models"
 	"onering/objectives"
+	"onering/runtime"
+	"onering/sampler"
 	"onering/train/learn"
 )
 
-// A work is what a run holds at once, in whatever memory.
-type work struct {
-	trajectories, slots int64
-	length              int64 // tokens of a trajectory
-	prefill             int64 // tokens of prompts computed at once
-	cache               int64 // bytes of keys and values, of slots and of prompts
-	micro               int64 // tokens of a micro-batch
-	passes              learn.Passes
-	one, kept           int64 // bytes of the stash: of a micro-batch; of all that are kept
+// onGPU says whether a run keeps its weights on a GPU.
+func (c Config) onGPU() bool { return c.provider() != models.CPU }
+
+// provider is that of the device that a run names.
+func (c Config) provider() models.Provider {
+	kind, _, _ := strings.Cut(c.Runtime.Device, ":")
+	return map[string]models.Provider{"cuda": models.CUDA, "webgpu": models.WebGPU}[kind]
 }
 
-// work computes what a process holds at once for a model of n weights whose keys and
-// values take size bytes each.
-func (c Config) work(g models.Geometry, n, size int64, split Split) work {
-	r := c.Rollout
+// A work is what a run holds at once, in whatever memory.
+type work struct {
+	trajectories, step int64 // of a round; of a step
+	slots, longest     int64 // of the sampler, and the tokens of one
+	length             int64 // tokens of a trajectory
+	prefill, cached    int64 // tokens of prompts computed at once; of slots and of prompts
+	passes             learn.Passes
+}
+
+// work computes what a process holds at once.
+func (c Config) work(arch models.Architecture, split Split) work {
+	g, r := arch.Geometry(), c.Rollout
 	longest := func(n int) int64 {
 		if g.MaxPositions > 0 {
 			n = min(n, g.MaxPositions)
@@ -31,47 +40,47 @@ func (c Config) work(g models.Geometry, n, size int64, split Split) work {
 	}
 	w := work{trajectories: int64(r.PromptsPerRound) * int64(r.SamplesPerPrompt), length: longest(r.MaxPromptTokens + r.MaxNewTokens)}
 	own := split.share(int64(r.PromptsPerRound)) // prompts that are sampled here
-	w.slots = min(int64(r.Slots), own*int64(c.sampled()))
-	row := size * 2 * int64(g.Layers*g.KVHeads*g.CacheWidth) // keys and values of a token
-	slots := w.slots * longest(c.longest()) * row            // evaluation may have longer responses than training
-	// Prompts are computed some thousand tokens at a time and kept until their
-	// samples have begun.
+	w.slots, w.longest = min(int64(r.Slots), own*int64(c.sampled())), longest(c.longest())
+	// Prompts are computed some thousand tokens at a time and kept until their samples have
+	// begun.
 	prompts := min(own, w.slots+1) * int64(r.MaxPromptTokens)
 	w.prefill = min(prompts, 8192)
-	w.cache = slots + row*(prompts+w.prefill)
-
-	step := split.share(min(int64(c.Train.BatchSize), w.trajectories)) * w.length
-	w.passes = learn.PassesFor(g, int(n), c.Train.MicroTokens, int(w.length), objectives.WeighsApart(c.Objective.Settings) && !c.onGPU())
-	w.micro = min(max(int64(cmp.Or(w.passes.AloneTokens, w.passes.MicroTokens)), w.length), step)
-	w.one = int64(g.StashBytes(w.passes.Stash, int(w.micro)))
-	if w.passes.Stash < models.StashLogits && !c.LoRA.On { // a shorter one keeps more
-		w.one = max(w.one, int64(min(w.passes.StashBytes, g.StashBytes(models.StashLogits, int(w.micro)))))
-	}
-	if w.kept = w.one; w.passes.AloneTokens == 0 {
-		w.kept = min(int64(g.StashBytes(w.passes.Stash, int(step))), int64(learn.KeptBytes(g, int(n)))+w.one)
+	w.cached = w.slots*w.longest + prompts + w.prefill
+	w.step = split.share(min(int64(c.Train.BatchSize), w.trajectories))
+	w.passes = learn.PassesFor(g, arch.Layout().Size, c.Train.MicroTokens, int(w.length), objectives.WeighsApart(c.Objective.Settings) && !c.onGPU())
+	if c.LoRA.On { // see train.PassesOf
+		w.passes.StashBytes = 0
 	}
 	return w
 }
 
-// layerBytes is what the backward pass of a layer takes while it runs: activations,
-// their gradients, and the scores of attention, which are computed in blocks of
-// queries. The number of arrays that exist at once was measured on layers of width
-// 256 and 512 and rows of 120 to 2,000 tokens.
-func layerBytes(g models.Geometry, tokens, length int64) int64 {
-	a := int64(g.Heads * g.HeadDim)
-	blocks := max(1, min(8, (length+511)/512))
-	scores := int64(g.Heads) * tokens * length * (blocks + 1) / (2 * blocks)
-	return 4 * (tokens*(4*int64(g.Hidden)+4*a+6*int64(g.FFN)) + scores*9/5)
+// buffers are those of a run on WebGPU that may be larger than a GPU has them, with what
+// decides their sizes.
+func (c Config) buffers(arch models.Architecture, w work) []runtime.Buffer {
+	const shorter = "set a smaller rollout.max_prompt_tokens or rollout.max_new_tokens" // where one trajectory is too long
+	g, micro := arch.Geometry(), w.passes.Tokens(w.step*w.length, w.length)
+	// Logits are of one long response, or of as many tokens of responses as a micro-batch may
+	// have; scores of attention of a block of queries of the longest trajectories.
+	one := int64(c.Rollout.MaxNewTokens)
+	learned := min(max(one, int64(c.Train.MicroTokens)), w.step*one)
+	padded, rows := (w.length+7)/8*8, max(1, micro/w.length)
+	blocks := min(8, (padded+511)/512)
+	all := []runtime.Buffer{
+		runtime.CacheBuffer(g, int(w.slots), int(w.longest)), runtime.PromptBuffer(g, c.Rollout.MaxPromptTokens),
+		{What: fmt.Sprintf("the logits of a micro-batch, of %d tokens,", learned), Bytes: 4 * learned * int64(g.Vocab),
+			Setting: "train.micro_tokens", Value: learned, Least: one, Otherwise: "set a smaller rollout.max_new_tokens"},
+		{What: fmt.Sprintf("the scores of attention of %d trajectories of %d tokens", rows, w.length), Bytes: 4 * int64(g.Heads) * rows * padded * ((padded + blocks - 1) / blocks),
+			Setting: "train.micro_tokens", Value: rows * w.length, Least: w.length, Otherwise: shorter},
+		{What: fmt.Sprintf("the activations of a micro-batch of %d tokens", micro), Bytes: 4 * micro * int64(max(g.FFN, g.Hidden, g.Heads*g.HeadDim)), Pieces: true,
+			Setting: "train.micro_tokens", Value: micro, Least: w.length, Otherwise: shorter},
+	}
+	if !c.LoRA.On { // the tensors of an adapter are small
+		all = append(all, runtime.TrainedBuffer(arch.Layout()))
+	}
+	filters := func(s sampler.Sampling) bool { return s.TopK > 0 || s.TopP < 1 }
+	if filters(c.Rollout.Sampling) || filters(c.Eval.Sampling) {
+		all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which top_k and top_p take the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
+			Setting: "rollout.slots", Value: w.slots, Least: 1})
+	}
+	return all
 }
-
-// headBytes is what the backward pass of the head takes while it runs: the logits
-// of a slice of the vocabulary, their softmax and its gradient. The factor was
-// measured.
-func headBytes(g models.Geometry, tokens int64) int64 {
-	return 4 * tokens * min(int64(g.Vocab), 8176) * 14 / 5
-}
-
-// arenaBytes is what ONNX Runtime's arena holds between runs. It returns no memory,
-// so it has room for head and layers; and if the layers take more than the head, it
-// has buffers for passes of several sizes.
-func arenaBytes(layer, head int64) int64 { return layer + max(head, layer+head*5/14) }

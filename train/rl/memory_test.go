@@ -163,7 +163,7 @@ func TestEstimateAdvice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := int64(model.Layout().Size); e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Peak < e.Certain()+e.KVCache+e.Activations {
+	if n := int64(model.Layout().Size); e.Of("weights").Device != 4*n || e.Of("gradients").Device != 4*n || e.Of("moments").Device != 8*n || e.Peak < e.Certain()+e.Of("KV cache").Device+e.Of("activations").Device {
 		t.Errorf("estimate %+v", e)
 	}
 	e.Available = e.Peak
@@ -220,14 +220,18 @@ func TestEstimateAdvice(t *testing.T) {
 			t.Errorf("part %d of %d: that some settings fit is %t: %v", i, parts, fits, err)
 		}
 	}
-	e.Available = e.Weights
+	e.Available = e.Of("weights").Device
 	if err := e.Refuse(c, model); err == nil || !strings.Contains(err.Error(), "smaller model") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func ExampleMemoryEstimate_Lines() {
-	for _, line := range (MemoryEstimate{Weights: 3e9, Gradients: 3e9, Moments: 6e9, KVCache: 2e8, Activations: 5e8, Other: 12e7, Peak: 12.82e9, Copy: 9e9, Lengths: Lengths{1024, 3000}}).Lines() {
+	needs := []runtime.Need{
+		{What: "weights", Device: 3e9}, {What: "gradients", Device: 3e9}, {What: "moments", Device: 6e9}, {What: "KV cache", Device: 2e8},
+		{What: "activations", Device: 4e8}, {What: "activations", Device: 1e8}, {What: "other", Device: 12e7},
+	}
+	for _, line := range (MemoryEstimate{Needs: needs, Peak: 12.82e9, Copy: 9e9, PromptTokens: 1024, ResponseTokens: 3000}).Lines() {
 		fmt.Println(line[0]+":", line[1])
 	}
 	// Output:

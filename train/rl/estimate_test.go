@@ -60,12 +60,12 @@ func TestEstimateCUDA(t *testing.T) {
 		if tt.name == "7B" {
 			layers -= int64(tt.model.Vocab * tt.model.Hidden)
 		}
-		if e.Weights != 4*n || e.Gradients != 4*n || e.Moments != 8*n || e.Halves != 2*layers {
+		if e.Of("weights").Device != 4*n || e.Of("gradients").Device != 4*n || e.Of("moments").Device != 8*n || e.Of("weights in fewer bits").Device != 2*layers {
 			t.Errorf("%s of %d parameters, %d of layers: %+v", tt.name, n, layers, e)
 		}
 		prompts := min(c.Rollout.PromptsPerRound, tt.slots+1) * c.Rollout.MaxPromptTokens
-		if want := int64(tt.slots*4024+prompts+min(prompts, 8192)) * 2 * 2 * int64(28*tt.model.KVHeads*128); e.KVCache != want {
-			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.KVCache, want)
+		if want := int64(tt.slots*4024+prompts+min(prompts, 8192)) * 2 * 2 * int64(28*tt.model.KVHeads*128); e.Of("KV cache").Device != want {
+			t.Errorf("%s: the cache of %d slots is %d bytes, want %d", tt.name, tt.slots, e.Of("KV cache").Device, want)
 		}
 		up := func(n int64) int64 { return (n + 999_999_999) / 1_000_000_000 }
 		c.Optimizer.Offload = true
@@ -80,7 +80,7 @@ func TestEstimateCUDA(t *testing.T) {
 		if e.Saving != 8*n || less.Saving != 4*n || e.Copy != 12*n+embedding || less.Copy != e.Copy {
 			t.Errorf("%s: a checkpoint takes %d bytes of the host, offloaded %d, beside training %d and %d", tt.name, e.Saving, less.Saving, e.Copy, less.Copy)
 		}
-		if up(e.Peak) != tt.onDevice || up(less.Peak) != tt.onHost || less.Moments != 0 || less.Offloaded != 8*n {
+		if up(e.Peak) != tt.onDevice || up(less.Peak) != tt.onHost || less.Of("moments").Device != 0 || less.Of("moments").Host != 8*n {
 			t.Errorf("%s with %d slots and micro-batches of %d: %d GB, %d GB with the moments on the host, want %d and %d",
 				tt.name, tt.slots, tt.micro, up(e.Peak), up(less.Peak), tt.onDevice, tt.onHost)
 		}
@@ -88,7 +88,7 @@ func TestEstimateCUDA(t *testing.T) {
 	c := Default()
 	c.Model.DType, c.Runtime.Device = "float32", "cuda:1"
 	e, err := EstimateMemory(c, math1B5, Split{})
-	if err != nil || e.Halves != 0 || e.Peak <= e.Certain() {
+	if err != nil || e.Of("weights in fewer bits").Device != 0 || e.Peak <= e.Certain() {
 		t.Errorf("in float32: %+v, %v", e, err)
 	}
 }
@@ -102,7 +102,7 @@ func TestBuffersAdvice(t *testing.T) {
 	c.Runtime.Device, c.Model.DType = "webgpu", "float32"
 	c.Rollout.Slots, c.Rollout.TopP, c.LoRA.On = 256, 0.9, true
 	sizes := map[string]int64{}
-	for _, b := range must(Buffers(c, math1B5, Split{}))(t) {
+	for _, b := range must(EstimateMemory(c, math1B5, Split{}))(t).Buffers {
 		sizes[strings.Fields(b.What)[1]] += b.Bytes
 	}
 	rows := int64(4096)
@@ -116,7 +116,7 @@ func TestBuffersAdvice(t *testing.T) {
 		}}
 		less := c
 		for turn := 0; ; turn++ {
-			err := w.CheckBuffers("webgpu:0", must(Buffers(less, math1B5, Split{}))(t)...)
+			err := w.CheckBuffers("webgpu:0", must(EstimateMemory(less, math1B5, Split{}))(t).Buffers...)
 			if err == nil {
 				if turn == 0 {
 					t.Errorf("limits %v refuse nothing", limits)

@@ -1,0 +1,64 @@
+package learn
+
+import (
+	"cmp"
+
+	"onering/models"
+	"onering/runtime"
+)
+
+// Tokens returns the most tokens of a micro-batch of a step of so many whose longest
+// sequence has longest.
+func (p Passes) Tokens(step, longest int64) int64 {
+	return min(max(int64(cmp.Or(p.AloneTokens, p.MicroTokens)), longest), step)
+}
+
+// Needs returns what a step of so many tokens takes at its peak beside weights and gradients:
+// what forward passes keep for the backward passes, and what passes take while they run.
+func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, longest int64) (kept, running runtime.Need, err error) {
+	g, micro := arch.Geometry(), p.Tokens(step, longest)
+	one := g.StashBytes(p.Stash, int(micro))
+	if p.Stash < models.StashLogits { // a shorter one keeps more
+		one = max(one, min(p.StashBytes, g.StashBytes(models.StashLogits, int(micro))))
+	}
+	all := one
+	if p.AloneTokens == 0 { // layers of passes beyond the budget are computed again
+		all = max(one, min(g.StashBytes(p.Stash, int(step)), KeptBytes(g, arch.Layout().Size)+one))
+	}
+	need := func(bytes int64) runtime.Need {
+		return runtime.Need{What: "activations", Device: bytes, Setting: "train.micro_tokens"}
+	}
+	// The backward pass of the head: the logits of a slice of the vocabulary, their softmax
+	// and its gradient. The factor was measured.
+	head := 4 * micro * min(int64(g.Vocab), 8176) * 14 / 5
+	if compute.Provider == models.CPU {
+		layer := layerBytes(g, micro, longest)
+		// ONNX Runtime's arena returns no memory, so it has room for head and layers; and if
+		// the layers take more than the head, it has buffers for passes of several sizes.
+		bytes := layer + max(head, layer+head*5/14)
+		if compute.Narrow() { // the matrices of a layer that runs
+			from, to := arch.Copied()
+			bytes += 4 * int64((to-from)/g.Layers)
+		}
+		return need(int64(all)), need(bytes), nil
+	}
+	T, rows := (longest+7)/8*8, (micro+longest-1)/longest
+	forward, backward, err := arch.LayerBytes(p.Stash, int(min(8, (T+511)/512)), int(micro), int(rows), int(T))
+	bytes := max(forward, backward, head) + 4*4*micro*int64(g.Hidden) + 4*T*T // x, y, dx, dy; the mask
+	if compute.Provider == models.WebGPU {
+		// The head is one slice; an update in place has a copy of what it updates, and the
+		// largest tensor is the head.
+		bytes += max(0, 4*4*micro*int64(g.Vocab)-head) + 2*4*int64(g.Vocab)*int64(g.Hidden)
+	}
+	return need(int64(all)), need(bytes), err
+}
+
+// layerBytes is what the backward pass of a layer takes while it runs on the CPU:
+// activations, their gradients, and the scores of attention, which are computed in blocks of
+// queries. The number of arrays that exist at once was measured on layers of width 256 and
+// 512 and rows of 120 to 2,000 tokens.
+func layerBytes(g models.Geometry, tokens, length int64) int64 {
+	blocks := max(1, min(8, (length+511)/512))
+	scores := int64(g.Heads) * tokens * length * (blocks + 1) / (2 * blocks)
+	return 4 * (tokens*int64(4*g.Hidden+4*g.Heads*g.HeadDim+6*g.FFN) + scores*9/5)
+}
