@@ -17,6 +17,7 @@ import (
 	"onering/models"
 	"onering/models/hub"
 	"onering/runtime/provision"
+	"onering/sampler"
 	"onering/train/rundir"
 )
 
@@ -177,7 +178,7 @@ type card struct {
 // password. All of [objective] follows.
 var cardKeys = map[string][]string{
 	"model":     {"template", "dtype"},
-	"rollout":   {"prompts_per_round", "samples_per_prompt", "temperature", "top_p", "top_k", "min_p", "max_new_tokens"},
+	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // and how tokens are chosen
 	"reward":    {"name"},
 	"optimizer": {"learning_rate", "beta1", "beta2", "weight_decay", "max_grad_norm", "warmup", "schedule"},
 	"train":     {"rounds", "batch_size", "epochs", "seed"},
@@ -233,7 +234,13 @@ func newCard(folder, to, license string) card {
 
 // onCard says whether the card shows a setting.
 func onCard(section string, f settings.Field) bool {
-	if section != "objective" && !slices.Contains(cardKeys[section], f.Key) {
+	keys := cardKeys[section]
+	if section == "rollout" {
+		for _, f := range (sampler.Sampling{}).Drawing() {
+			keys = append(keys, f.Key)
+		}
+	}
+	if section != "objective" && !slices.Contains(keys, f.Key) {
 		return false
 	}
 	text, ok := f.Value.Interface().(string)

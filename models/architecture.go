@@ -184,18 +184,14 @@ const (
 	// Draw samples from the whole vocabulary by inverting the cumulative
 	// distribution.
 	Draw Choice = iota
-	// Filter does the same within the top-k and top-p tokens.
-	Filter
 	// Greedy takes the first largest logit.
 	Greedy
-	// DrawMinP and FilterMinP are Draw and Filter without the tokens that are
-	// less likely than a share of the likeliest one.
-	DrawMinP
-	FilterMinP
+	// Candidates chooses none, but returns the likeliest.
+	Candidates
 )
 
 // Choices lists every choice.
-var Choices = []Choice{Draw, Filter, Greedy, DrawMinP, FilterMinP}
+var Choices = []Choice{Draw, Greedy, Candidates}
 
 // A Stash is how much of a layer's forward pass is kept for its backward pass.
 type Stash int

@@ -140,7 +140,7 @@ func (p *Policy) Ends(o *sampler.Options, template tokenize.Template) error {
 // Decoder opens a decoder for slots sequences of up to maxTokens tokens, or of as many as the
 // model has positions. With invariant their bits are the same whatever is decoded beside them.
 // free ends it.
-func (p *Policy) Decoder(slots, maxTokens int, invariant bool) (d sampler.MixedDecoder, free func(), err error) {
+func (p *Policy) Decoder(slots, maxTokens int, invariant bool) (d sampler.Decoder, free func(), err error) {
 	if invariant {
 		slots++ // see sampler.Invariant
 	}

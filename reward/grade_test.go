@@ -20,16 +20,13 @@ type coins struct{ slots int }
 
 func (d coins) Slots() int                             { return d.slots }
 func (coins) MaxTokens() int                           { return 100 }
-func (coins) SetSampling(sampler.Sampling) error       { return nil }
 func (coins) Prefill(prompts [][]int32) ([]int, error) { return make([]int, len(prompts)), nil }
 func (coins) Free(int)                                 {}
 func (coins) Drop(int)                                 {}
-func (d coins) Start(_, slots []int, uniforms []float32, next []int32, _, _ []float32) error {
-	return d.Step(slots, nil, uniforms, next, nil, nil)
-}
-func (coins) Step(_ []int, _ []int32, uniforms []float32, next []int32, _, _ []float32) error {
-	for i, u := range uniforms {
-		next[i] = int32(10 * u)
+func (d coins) Begin(rows []sampler.Row) error         { return d.Step(rows) }
+func (coins) Step(rows []sampler.Row) error {
+	for i := range rows {
+		rows[i].Out.ID = int32(10 * rows[i].Uniform)
 	}
 	return nil
 }
@@ -199,11 +196,11 @@ type stopping struct {
 	cancel func()
 }
 
-func (d stopping) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+func (d stopping) Step(rows []sampler.Row) error {
 	if *d.steps++; *d.steps == d.after {
 		d.cancel()
 	}
-	return d.coins.Step(slots, ids, uniforms, next, logp, entropy)
+	return d.coins.Step(rows)
 }
 
 func TestRegister(t *testing.T) {

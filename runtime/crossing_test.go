@@ -173,20 +173,19 @@ func TestDecodeCrossing(t *testing.T) {
 			d, err := e.NewDecoder(ring, n, 200)
 			check(t, err)
 			defer d.Close()
-			check(t, d.SetSampling(sampler.Plain(1)))
 			prefixes, err := d.Prefill([][]int32{{1, 2, 3}, {4, 5}})
 			check(t, err)
-			slots, uniforms := []int{2, 0, 1}, []float32{0.1, 0.5, 0.9}
-			next, logp, entropy := make([]int32, n), make([]float32, n), make([]float32, n)
-			check(t, d.Start([]int{prefixes[0], prefixes[1], prefixes[0]}, slots, uniforms, next, logp, entropy))
+			rows := rowsOf([]int{2, 0, 1}, []int{prefixes[0], prefixes[1], prefixes[0]}, 0.1, 0.5, 0.9)
+			check(t, d.Begin(rows))
 			for _, x := range prefixes {
 				d.Drop(x)
 			}
 			for range 90 { // the cache grows meanwhile
+				logp, _ := outs(rows)
 				logps[i] = append(logps[i], logp...)
 				up, down := e.Crossed()
 				capacity := d.Capacity()
-				check(t, d.Step(slots, next, uniforms, next, logp, entropy))
+				check(t, d.Step(fed(rows)))
 				now, nowDown := e.Crossed()
 				if e == cpu {
 					continue
@@ -213,8 +212,9 @@ func TestDecodeCrossing(t *testing.T) {
 				}
 			}
 			d.Free(2) // the last row moves into its place
-			check(t, d.Step([]int{0, 1}, next[1:], uniforms[:2], next[:2], logp[:2], entropy[:2]))
-			logps[i] = append(logps[i], logp[:2]...)
+			check(t, d.Step(fed(rows[1:])))
+			logp, _ := outs(rows[1:])
+			logps[i] = append(logps[i], logp...)
 		}
 		worst := 0.0
 		for i, x := range logps[0] {
@@ -277,14 +277,14 @@ func TestCalls(t *testing.T) {
 	d, err := env.NewDecoder(ring, n, 60)
 	check(t, err)
 	defer d.Close()
-	check(t, d.SetSampling(sampler.Plain(1)))
 	prefixes, err := d.Prefill([][]int32{{1, 2, 3}})
 	check(t, err)
-	slots, next, logp, entropy := []int{2, 0, 1}, make([]int32, n), make([]float32, n), make([]float32, n)
-	check(t, d.Start([]int{prefixes[0], prefixes[0], prefixes[0]}, slots, []float32{0.1, 0.5, 0.9}, next, logp, entropy))
+	rows := rowsOf([]int{2, 0, 1}, []int{prefixes[0], prefixes[0], prefixes[0]}, 0.1, 0.5, 0.9)
+	check(t, d.Begin(rows))
 	for i := range 3 {
 		calls()
-		check(t, d.Step(slots, next, []float32{0.2, 0.3 + float32(i)/10, 0.7}, next, logp, entropy))
+		rows[1].Uniform = 0.3 + float32(i)/10
+		check(t, d.Step(fed(rows)))
 		if i > 0 { // the first numbers the cache's places
 			want("decode step", 2, 2) // ids, positions, places and uniforms at once; one result
 		}
@@ -428,16 +428,20 @@ func TestLargestBuffer(t *testing.T) {
 		d, err := env.NewDecoder(ring, 5, 60)
 		check(t, err)
 		defer d.Close()
-		check(t, d.SetSampling(sampler.Greedy(1)))
 		calls := runtime.Calls(t, env)
 		prefixes, err := d.Prefill(prompts)
 		check(t, err)
 		if runs, _ := calls(); runs != []int{1, 3}[i] {
 			t.Errorf("%d runs for 5 prompts", runs)
 		}
-		next, logp, entropy := make([]int32, 5), make([]float32, 5), make([]float32, 5)
-		check(t, d.Start(prefixes, []int{0, 1, 2, 3, 4}, make([]float32, 5), next, logp, entropy))
-		chosen[i] = next
+		rows := rowsOf([]int{0, 1, 2, 3, 4}, prefixes, 0)
+		for i := range rows {
+			rows[i].Way = sampler.Greedy(1)
+		}
+		check(t, d.Begin(rows))
+		for _, r := range fed(rows) {
+			chosen[i] = append(chosen[i], r.ID)
+		}
 		if want := runtime.CacheBuffer(c.Geometry(), 5, 60).Bytes; d.CacheBytes() != want {
 			t.Errorf("the cache has %d bytes, want %d", d.CacheBytes(), want)
 		}

@@ -92,24 +92,26 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 		hidden[3], hidden[4], hidden[5] = 1000, 1000, 300 // almost all mass is on one id
 
 		for _, choice := range models.Choices {
-			for _, topP := range []float32{0.01, 0.9, 1} {
-				var want, got sampled
-				for into, config := range map[*sampled]decoder.Architecture{&want: c, &got: cuda} {
-					*into = sampled{make([]int64, B), make([]float32, B), make([]float32, B), make([]float32, B)}
-					p := must(config.Sample(choice, models.Direct))(t)
-					all := map[string]*runtime.Value{
-						"hidden": value(t, hidden, B, D), "lm_head.weight": value(t, head, int64(vocab), D),
-						"inv_temperature": value(t, []float32{0.7}), "uniforms": value(t, us, B),
-						"k": value(t, []int64{int64(min(512, vocab))}, 1), "top_p": value(t, []float32{topP}), "renormalize": value(t, []float32{0}), "min_p": value(t, []float32{0.1}),
-						"next": value(t, into.next, B), "logp": value(t, into.logp, B), "entropy": value(t, into.entropy, B), "short": value(t, into.short, B),
-					}
-					if err := bind(t, e, p, portsOf(p.Inputs, all), portsOf(p.Outputs, all)).Run(); err != nil {
-						t.Fatal(err)
-					}
+			k := int64(min(512, vocab))
+			var want, got sampled
+			for into, config := range map[*sampled]decoder.Architecture{&want: c, &got: cuda} {
+				*into = sampled{make([]int64, B), make([]int64, B*k), make([]float32, B), make([]float32, B)}
+				logp := []int64{B}
+				if choice == models.Candidates {
+					into.logp, logp = make([]float32, B*k), []int64{B, k}
 				}
-				if !got.equal(want) {
-					t.Errorf("%d ids, choice %d, top p %v: for CUDA %v, else %v", vocab, choice, topP, got, want)
+				p := must(config.Sample(choice, models.Direct))(t)
+				all := map[string]*runtime.Value{
+					"hidden": value(t, hidden, B, D), "lm_head.weight": value(t, head, int64(vocab), D),
+					"inv_temperature": value(t, []float32{0.7}), "uniforms": value(t, us, B), "k": value(t, []int64{k}, 1),
+					"next": value(t, into.next, B), "candidates": value(t, into.candidates, B, k), "logp": value(t, into.logp, logp...), "entropy": value(t, into.entropy, B),
 				}
+				if err := bind(t, e, p, portsOf(p.Inputs, all), portsOf(p.Outputs, all)).Run(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !got.equal(want) {
+				t.Errorf("%d ids, choice %d: for CUDA %v, else %v", vocab, choice, got, want)
 			}
 		}
 
@@ -135,12 +137,12 @@ func TestCUDASamplingOnCPU(t *testing.T) {
 
 // sampled are the outputs of Sample.
 type sampled struct {
-	next                 []int64
-	logp, entropy, short []float32
+	next, candidates []int64
+	logp, entropy    []float32
 }
 
 func (s sampled) equal(o sampled) bool {
-	return slices.Equal(s.next, o.next) && slices.Equal(s.logp, o.logp) && slices.Equal(s.entropy, o.entropy) && slices.Equal(s.short, o.short)
+	return slices.Equal(s.next, o.next) && slices.Equal(s.candidates, o.candidates) && slices.Equal(s.logp, o.logp) && slices.Equal(s.entropy, o.entropy)
 }
 
 // portsOf picks the values of ports.

@@ -11,6 +11,7 @@ import (
 	"onering/models/moves"
 	"onering/models/ports"
 	"onering/runtime/internal/buffers"
+	"onering/sampler"
 )
 
 // A Decoder samples from the weights of a Ring. It implements sampler.Decoder.
@@ -202,9 +203,9 @@ func (s *decodeSession) close() {
 	closeBuffers(&s.ids, &s.pos, &s.seqlens, &s.total, &s.mask, &s.hidden)
 }
 
-// Start copies each prefix into a row and samples the first token. After an error
+// Begin copies each row's prefix into its slot and samples the first token. After an error
 // all slots are as before.
-func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) (err error) {
+func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 	began := len(d.cache.parts[0].slotOf)
 	defer func() {
 		if err != nil {
@@ -212,13 +213,14 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 		}
 	}()
 	width := d.geometry.Hidden
-	if _, err := d.tokenChooser.hidden.of(int64(d.rows(len(slots))), int64(width)); err != nil {
+	if _, err := d.tokenChooser.hidden.of(int64(d.rows(len(rows))), int64(width)); err != nil {
 		return err
 	}
-	all := make([]*prefix, len(slots))
-	for i := range slots {
-		if all[i] = d.prefixes[prefixes[i]]; all[i] == nil {
-			return fmt.Errorf("runtime: there is no prefix %d", prefixes[i])
+	slots, all, at := make([]int, len(rows)), make([]*prefix, len(rows)), make([]*sampler.Row, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if slots[i], all[i], at[i] = r.Slot, d.prefixes[r.Prefix], r; all[i] == nil {
+			return fmt.Errorf("runtime: there is no prefix %d", r.Prefix)
 		}
 	}
 	if err := d.cache.start(slots, all); err != nil {
@@ -234,7 +236,7 @@ func (d *Decoder) Start(prefixes, slots []int, uniforms []float32, next []int32,
 			return err
 		}
 	}
-	return d.sample(d, states{hidden: &d.tokenChooser.hidden}, slots, uniforms, next, logp, entropy)
+	return d.sample(d, states{hidden: &d.tokenChooser.hidden}, at)
 }
 
 // A stepKind is what Programs for a step differ in.
@@ -304,14 +306,14 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	return s, nil
 }
 
-// Step appends ids[i] to the sequence of slots[i] and samples the next token.
-// slots must be all the slots in use.
-func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
-	longest, err := d.checkStep(slots, ids)
+// Step appends each row's token to the sequence of its slot and samples the next token.
+// The rows must be all the slots in use.
+func (d *Decoder) Step(rows []sampler.Row) error {
+	longest, err := d.checkStep(rows)
 	if err != nil {
 		return err
 	}
-	n, tokens := len(slots), longest+1
+	n, tokens := len(rows), longest+1
 	if d.wholeSteps() {
 		tokens = d.maxTokens
 	}
@@ -335,18 +337,18 @@ func (d *Decoder) Step(slots []int, ids []int32, uniforms []float32, next []int3
 	if err := s.bound.bind(s.binding, d.geometry, parts...); err != nil {
 		return err
 	}
-	inRows := make([]float32, n) // the uniforms, by rows of the cache
-	for i, slot := range slots {
-		inRows[d.cache.rowOf(slot)] = uniforms[i]
+	at := make([]*sampler.Row, n) // by rows of the cache
+	for i := range rows {
+		at[d.cache.rowOf(rows[i].Slot)] = &rows[i]
 	}
-	if err := s.fill(d, slots, ids, inRows, tokens, parts); err != nil {
+	if err := s.fill(d, at, tokens, parts); err != nil {
 		return err
 	}
 	if err := s.binding.Run(); err != nil {
 		return err
 	}
 	d.cache.stepped()
-	return d.sampleInRows(s.states(), slots, inRows, next, logp, entropy)
+	return d.sample(d, s.states(), at)
 }
 
 // views returns the rows of the cache that a step over n sequences computes, by part.
@@ -362,11 +364,12 @@ func (d *Decoder) views(n int) (parts []cacheView) {
 
 // checkStep returns an error if the step is not possible, else the length of the
 // longest sequence.
-func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
-	if n := d.cache.rows(); len(slots) != n || n == 0 {
-		return 0, fmt.Errorf("runtime: a step over %d of the %d sequences that are being decoded", len(slots), n)
+func (d *Decoder) checkStep(rows []sampler.Row) (longest int, err error) {
+	if n := d.cache.rows(); len(rows) != n || n == 0 {
+		return 0, fmt.Errorf("runtime: a step over %d of the %d sequences that are being decoded", len(rows), n)
 	}
-	for i, slot := range slots {
+	for _, r := range rows {
+		slot := r.Slot
 		if d.cache.rowOf(slot) < 0 {
 			return 0, fmt.Errorf("runtime: slot %d is not in use", slot)
 		}
@@ -374,19 +377,19 @@ func (d *Decoder) checkStep(slots []int, ids []int32) (longest int, err error) {
 		if length >= d.maxTokens {
 			return 0, fmt.Errorf("runtime: slot %d is full with %d tokens", slot, d.maxTokens)
 		}
-		if ids[i] < 0 || int(ids[i]) >= d.geometry.Vocab {
-			return 0, fmt.Errorf("runtime: slot %d is fed id %d; the model has ids 0 to %d", slot, ids[i], d.geometry.Vocab-1)
+		if r.ID < 0 || int(r.ID) >= d.geometry.Vocab {
+			return 0, fmt.Errorf("runtime: slot %d is fed id %d; the model has ids 0 to %d", slot, r.ID, d.geometry.Vocab-1)
 		}
 		longest = max(longest, length)
 	}
 	return longest, nil
 }
 
-// fill hands the ids of a step to the session, over rows of up to tokens tokens, and the
-// uniforms if it passes them on. A row that no slot has begins a sequence of its own at
-// every step.
-func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, uniforms []float32, tokens int, parts []cacheView) error {
-	n := int64(d.rows(len(slots)))
+// fill hands the ids of a step, by rows of the cache, to the session, over rows of up to
+// tokens tokens, and the uniforms if it passes them on. A row that no slot has begins a
+// sequence of its own at every step.
+func (s *stepSession) fill(d *Decoder, at []*sampler.Row, tokens int, parts []cacheView) error {
+	n := int64(d.rows(len(at)))
 	b := binder{b: s.binding}
 	rows := s.ints(&b, ports.TokenIDs, &s.ids, n, 1)
 	pos := s.ints(&b, ports.Positions, &s.pos, n, 1)
@@ -401,9 +404,8 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, uniforms []floa
 	}
 	clear(rows)
 	clear(pos)
-	for i, slot := range slots {
-		row := d.cache.rowOf(slot)
-		rows[row], pos[row] = int64(ids[i]), int64(d.cache.length(slot))
+	for row, r := range at {
+		rows[row], pos[row] = int64(r.ID), int64(d.cache.length(r.Slot))
 	}
 	for i := range lens {
 		lens[i] = int32(pos[i])
@@ -416,7 +418,7 @@ func (s *stepSession) fill(d *Decoder, slots []int, ids []int32, uniforms []floa
 		s.fillPart(&b, i, d.geometry.KVHeads, p.tokens, pos[first:first+p.rows])
 		first += p.rows
 	}
-	if s.join(&b, int(n), uniforms); b.err != nil {
+	if s.join(&b, int(n), at); b.err != nil {
 		return b.err
 	}
 	return s.fillPlaces(&b, parts[0].tokens)
@@ -459,7 +461,7 @@ func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []
 
 // join fills the input whose columns are what ints has returned and the uniforms, if the
 // Program has it.
-func (s *stepSession) join(b *binder, rows int, uniforms []float32) {
+func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
 	if !b.has(moves.Columns) {
 		return
 	}
@@ -482,8 +484,8 @@ func (s *stepSession) join(b *binder, rows int, uniforms []float32) {
 			}
 			to = to[n:]
 		}
-		if row < len(uniforms) {
-			to[0] = uniforms[row]
+		if row < len(at) {
+			to[0] = at[row].Uniform
 		}
 	}
 }
@@ -506,25 +508,6 @@ func (s *stepSession) fillPlaces(b *binder, capacity int) error {
 		places[i] = int64(i)
 	}
 	return s.places.push()
-}
-
-// sampleInRows samples after a step, whose states and uniforms are in the order of the
-// cache's rows.
-func (d *Decoder) sampleInRows(from states, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
-	n := len(slots)
-	inRow := make([]int, n)
-	for _, slot := range slots {
-		inRow[d.cache.rowOf(slot)] = slot
-	}
-	ids, logps, entropies := make([]int32, n), make([]float32, n), make([]float32, n)
-	if err := d.sample(d, from, inRow, uniforms, ids, logps, entropies); err != nil {
-		return err
-	}
-	for i, slot := range slots {
-		row := d.cache.rowOf(slot)
-		next[i], logp[i], entropy[i] = ids[row], logps[row], entropies[row]
-	}
-	return nil
 }
 
 // Free gives a slot back.

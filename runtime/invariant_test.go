@@ -9,7 +9,6 @@ import (
 	"onering/models"
 	"onering/models/decoder"
 	"onering/runtime"
-	"onering/sampler"
 )
 
 // TestInvariant decodes the same sequence together with different numbers of
@@ -41,7 +40,6 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 		check(t, err)
 		defer d.Close()
 		d.SetInvariant(true)
-		check(t, d.SetSampling(sampler.Plain(1)))
 		r := rand.New(rand.NewPCG(1, 2))
 		ids := func(r *rand.Rand, n int) []int32 {
 			x := make([]int32, n)
@@ -58,19 +56,21 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 			prompts = append(prompts, ids(other, 1+other.IntN(20)))
 		}
 		prompts[at] = prompt
-		slots, next, uniforms := make([]int, n), make([]int32, n), make([]float32, n)
-		logp, entropy := make([]float32, n), make([]float32, n)
+		slots := make([]int, n)
 		for i := range slots {
-			slots[i], uniforms[i] = i, 0.5
+			slots[i] = i
 		}
 		prefixes, err := d.Prefill(prompts)
 		check(t, err)
-		check(t, d.Start(prefixes, slots, uniforms, next, logp, entropy))
+		rows := rowsOf(slots, prefixes, 0.5)
+		check(t, d.Begin(rows))
 		for step := range length {
-			bits = append(bits, math.Float32bits(logp[at]), math.Float32bits(entropy[at]))
-			row := ids(other, n)
-			row[at] = fed[step]
-			check(t, d.Step(slots, row, uniforms, next, logp, entropy))
+			bits = append(bits, math.Float32bits(rows[at].Out.LogProb), math.Float32bits(rows[at].Out.Entropy))
+			for i, id := range ids(other, n) {
+				rows[i].ID = id
+			}
+			rows[at].ID = fed[step]
+			check(t, d.Step(rows))
 		}
 		return bits
 	}

@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/runtime/runtimetest"
+	"onering/runtime"
 	"onering/sampler"
 )
 
 // TestMixed answers calls of different samplings together, one of which begins while
 // others are being answered. Each must have the bits that Sample gives it alone.
-func TestMixed(t *testing.T) {
-	env := runtimetest.Test(t)
+func TestMixed(t *testing.T) { onDevices(t, testMixed) }
+
+func testMixed(t *testing.T, env *runtime.Env) {
 	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 128})
-	c.Tied, c.RopeTheta = true, 1e6
+	c.Tied, c.RopeTheta, c.Provider = true, 1e6, runtime.ProviderOf(env)
 	_, ring := madeUpRing(t, c, 1)
 	ways := []sampler.Sampling{
 		sampler.Plain(9), sampler.Greedy(12),
@@ -30,7 +31,7 @@ func TestMixed(t *testing.T) {
 		t.Cleanup(i.Close)
 		return i
 	}
-	live, err := sampler.NewLive(open())
+	live, err := sampler.NewScheduler(open())
 	check(t, err)
 	var got [][]sampler.Response
 	var calls []*sampler.Call
@@ -59,4 +60,29 @@ func TestMixed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// rowsOf makes rows of slots that draw from the whole vocabulary, each by its uniform.
+func rowsOf(slots []int, prefixes []int, uniforms ...float32) []sampler.Row {
+	rows := make([]sampler.Row, len(slots))
+	for i, slot := range slots {
+		rows[i] = sampler.Row{Slot: slot, Prefix: prefixes[i], Uniform: uniforms[i%len(uniforms)], Way: sampler.Plain(1)}
+	}
+	return rows
+}
+
+// fed has rows append what was drawn last.
+func fed(rows []sampler.Row) []sampler.Row {
+	for i := range rows {
+		rows[i].ID = rows[i].Out.ID
+	}
+	return rows
+}
+
+// outs are the log-probs and entropies of rows.
+func outs(rows []sampler.Row) (logp, entropy []float32) {
+	for _, r := range rows {
+		logp, entropy = append(logp, r.Out.LogProb), append(entropy, r.Out.Entropy)
+	}
+	return logp, entropy
 }

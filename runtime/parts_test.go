@@ -9,7 +9,6 @@ import (
 
 	"onering/models"
 	"onering/runtime"
-	"onering/sampler"
 )
 
 // TestCacheInParts: rows that lie in two parts of the cache have the bits that they have
@@ -71,7 +70,6 @@ type whatParts struct {
 // begin, and returns the log-probs and entropies of each step by slot.
 func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatParts) {
 	t.Helper()
-	check(t, d.SetSampling(sampler.Plain(1)))
 	active := []int{}
 	start := func(slot, length int) {
 		prompt := make([]int32, length)
@@ -80,8 +78,7 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 		}
 		prefix, err := d.Prefill([][]int32{prompt})
 		check(t, err)
-		one, logp := make([]int32, 1), make([]float32, 1)
-		check(t, d.Start(prefix, []int{slot}, []float32{0.5}, one, logp, make([]float32, 1)))
+		check(t, d.Begin(rowsOf([]int{slot}, prefix, 0.5)))
 		d.Drop(prefix[0])
 		active = append(active, slot)
 		slices.Sort(active)
@@ -116,12 +113,12 @@ func decodeMixed(t *testing.T, d *runtime.Decoder) (all [][]float32, seen whatPa
 			free(0)
 		}
 		n := len(active)
-		ids, uniforms, next := make([]int32, n), make([]float32, n), make([]int32, n)
-		logp, entropy := make([]float32, n), make([]float32, n)
+		fed := rowsOf(active, make([]int, n), 0.5)
 		for i, slot := range active {
-			ids[i], uniforms[i] = int32((17*step+5*slot)%300), 0.5
+			fed[i].ID = int32((17*step + 5*slot) % 300)
 		}
-		check(t, d.Step(active, ids, uniforms, next, logp, entropy))
+		check(t, d.Step(fed))
+		logp, entropy := outs(fed)
 		all = append(all, append(logp, entropy...))
 		rows, capacity := d.Parts()
 		if rows[1] > 0 {
@@ -154,7 +151,6 @@ func TestManyRows(t *testing.T) {
 			check(t, err)
 			defer d.Close()
 			d.SetInvariant(invariant)
-			check(t, d.SetSampling(sampler.Plain(1)))
 			got := decodeFewer(t, d, rows)
 			if many := d.ManySteps(); many != !invariant {
 				t.Errorf("width %d, invariant %t: steps by the graph for many rows: %t", width, invariant, many)
@@ -185,13 +181,12 @@ func TestCacheIsFreed(t *testing.T) {
 	d, err := env.NewDecoder(ring, rows, 300)
 	check(t, err)
 	defer d.Close()
-	check(t, d.SetSampling(sampler.Plain(1)))
 	slots, prompts := make([]int, rows), make([][]int32, rows)
 	for i := range slots {
 		slots[i], prompts[i] = i, []int32{int32(i)}
 	}
-	ids, floats := make([]int32, rows), make([]float32, rows)
-	check(t, d.Start(must(d.Prefill(prompts))(t), slots, floats, ids, floats, floats))
+	all := rowsOf(slots, must(d.Prefill(prompts))(t), 0)
+	check(t, d.Begin(all))
 	replaced := map[weak.Pointer[byte]]bool{}
 	for step := range 250 {
 		n := rows - step/10 // from step 70 on other sessions compute them
@@ -199,7 +194,7 @@ func TestCacheIsFreed(t *testing.T) {
 			d.Free(slots[n])
 			slots = slots[:n]
 		}
-		check(t, d.Step(slots, ids[:n], floats[:n], ids[:n], floats[:n], floats[:n]))
+		check(t, d.Step(fed(all[:n])))
 		for _, at := range d.CacheMemory() {
 			replaced[at] = true
 		}
@@ -219,7 +214,7 @@ func TestCacheIsFreed(t *testing.T) {
 	for _, slot := range slots {
 		d.Free(slot)
 	}
-	if err := d.Step(nil, nil, nil, nil, nil, nil); err == nil {
+	if err := d.Step(nil); err == nil {
 		t.Error("a step over no sequence")
 	}
 }
@@ -234,17 +229,19 @@ func TestCacheRunsOut(t *testing.T) {
 	d, err := env.NewDecoder(ring, 3, 300)
 	check(t, err)
 	defer d.Close()
-	check(t, d.SetSampling(sampler.Plain(1)))
-	ids, floats := make([]int32, 3), make([]float32, 3)
+	var entropies []float32
 	start := func() {
 		prefixes := must(d.Prefill([][]int32{{1, 2, 3}, {4, 5}, {6}}))(t)
-		check(t, d.Start(prefixes, []int{0, 1, 2}, make([]float32, 3), ids, make([]float32, 3), floats))
+		check(t, d.Begin(rowsOf([]int{0, 1, 2}, prefixes, 0)))
 		for _, x := range prefixes {
 			d.Drop(x)
 		}
 	}
 	step := func(slots ...int) error {
-		return d.Step(slots, make([]int32, len(slots)), make([]float32, len(slots)), ids, make([]float32, len(slots)), floats)
+		rows := rowsOf(slots, make([]int, len(slots)), 0)
+		err := d.Step(rows)
+		_, entropies = outs(rows)
+		return err
 	}
 	var want []float32
 	for allocations := range 4 { // of four
@@ -253,10 +250,10 @@ func TestCacheRunsOut(t *testing.T) {
 			check(t, step(0, 1, 2))
 		}
 		if allocations == 0 {
-			want = slices.Clone(floats)
+			want = slices.Clone(entropies)
 		}
-		if n := d.Capacity(); n != 80 || !slices.Equal(floats, want) {
-			t.Errorf("after memory has ended, entropies in a cache of %d are %v, before %v", n, floats, want)
+		if n := d.Capacity(); n != 80 || !slices.Equal(entropies, want) {
+			t.Errorf("after memory has ended, entropies in a cache of %d are %v, before %v", n, entropies, want)
 		}
 		empty := runtime.Full(env, allocations)
 		err := step(0, 1, 2)
@@ -288,19 +285,18 @@ func decodeFewer(t *testing.T, d *runtime.Decoder, rows int) (all []float32) {
 	}
 	prefixes, err := d.Prefill(prompts)
 	check(t, err)
-	ids, uniforms, next := make([]int32, rows), make([]float32, rows), make([]int32, rows)
-	logp, entropy := make([]float32, rows), make([]float32, rows)
-	check(t, d.Start(prefixes, slots, uniforms, next, logp, entropy))
-	for step := 0; len(slots) > 2; step++ {
-		n := len(slots)
-		all = append(all, append(logp[:n:n], entropy[:n]...)...)
-		for i, slot := range slots {
-			ids[i] = int32((17*step + 5*slot) % 300)
+	left := rowsOf(slots, prefixes, 0)
+	check(t, d.Begin(left))
+	for step := 0; len(left) > 2; step++ {
+		logp, entropy := outs(left)
+		all = append(all, append(logp, entropy...)...)
+		for i := range left {
+			left[i].ID = int32((17*step + 5*left[i].Slot) % 300)
 		}
-		check(t, d.Step(slots, ids[:n], uniforms[:n], next[:n], logp[:n], entropy[:n]))
-		at := step * 13 % n
-		d.Free(slots[at])
-		slots = slices.Delete(slots, at, at+1)
+		check(t, d.Step(left))
+		at := step * 13 % len(left)
+		d.Free(left[at].Slot)
+		left = slices.Delete(left, at, at+1)
 	}
 	return all
 }

@@ -104,114 +104,48 @@ func checkDrawn(t *testing.T, what string, logits, us []float32, next []int64, l
 	}
 }
 
-// TestMinPInFloat32 draws with min-p alone and after top-k and top-p and compares
-// with float64: what is drawn is the inverse of the cumulative distribution of
-// the ids that are kept, but for uniforms within 1e-6 of a boundary.
-func TestMinPInFloat32(t *testing.T) {
+// TestCandidatesInFloat32 compares the likeliest candidates with the logits in float64: they
+// are those that a sort gives, but for those that are equally far from the largest.
+func TestCandidatesInFloat32(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(13, 14))
-	const k, topP = 20, 0.9
-	B, bounds := 32, []float32{0, 1e-30, 0.05, 0.5, math.Nextafter32(1, 0)}
-	software := runtime.ProviderOf(e) == models.WebGPU // which it may be
-	if software {
-		B, bounds = 6, bounds[2:]
-	}
+	const B = 3
 	for _, vocab := range []int{32, 2053, 151936} {
 		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
-		for _, choice := range []models.Choice{models.DrawMinP, models.FilterMinP} {
-			hidden, logits, us, minP := make([]float32, B), make([]float32, vocab), make([]float32, B), make([]float32, 1)
-			for i := range hidden {
-				hidden[i] = 1
+		c.Provider = runtime.ProviderOf(e)
+		for _, k := range []int{1, 20, 600, vocab} {
+			if k > vocab || k > 600 && vocab > 1<<16 && runtime.ProviderOf(e) == models.WebGPU { // which may be software
+				continue
 			}
-			next, short := make([]int64, B), make([]float32, B)
-			all := map[string]*runtime.Value{
-				"hidden": value(t, hidden, int64(B), 1), "lm_head.weight": value(t, logits, int64(vocab), 1),
-				"inv_temperature": value(t, []float32{1}), "uniforms": value(t, us, int64(B)), "min_p": value(t, minP),
-				"k": value(t, []int64{k}, 1), "top_p": value(t, []float32{topP}), "renormalize": value(t, []float32{1}),
-				"next": value(t, next, int64(B)), "short": value(t, short, int64(B)), "logp": value(t, make([]float32, B), int64(B)), "entropy": value(t, make([]float32, B), int64(B)),
-			}
-			p := must(c.Sample(choice, models.Wide))(t)
-			b := bind(t, e, p, portsOf(p.Inputs, all), portsOf(p.Outputs, all))
+			logits, ids, logp := make([]float32, vocab), make([]int64, B*k), make([]float32, B*k)
+			b := bind(t, e, must(c.Sample(models.Candidates, models.Direct))(t), map[string]*runtime.Value{
+				"hidden": value(t, []float32{1, 1, 1}, B, 1), "lm_head.weight": value(t, logits, int64(vocab), 1),
+				"inv_temperature": value(t, []float32{1}), "k": value(t, []int64{int64(k)}, 1),
+			}, map[string]*runtime.Value{"candidates": value(t, ids, B, int64(k)), "logp": value(t, logp, B, int64(k)), "entropy": value(t, make([]float32, B), B)})
 			for _, flat := range []bool{false, true} {
+				total := 0.0
 				for i := range logits {
 					if logits[i] = float32(2 * r.NormFloat64()); flat {
 						logits[i] = 3
 					}
+					total += math.Exp(float64(logits[i]))
 				}
-				for i := range bounds {
-					if minP[0] = bounds[i]; software && vocab > 1<<16 && (flat || i > 0) {
-						continue
+				if err := b.Run(); err != nil {
+					t.Fatal(err)
+				}
+				sorted, top := slices.Clone(logits), slices.Max(logits)
+				slices.SortFunc(sorted, func(a, b float32) int { return cmp.Compare(b, a) })
+				seen := map[[2]int]bool{}
+				for i, id := range ids {
+					if id < 0 || int(id) >= vocab || seen[[2]int{i / k, int(id)}] || logits[id]-top != sorted[i%k]-top {
+						t.Fatalf("vocabulary %d, flat %v: candidate %d of %d is id %d", vocab, flat, i, k, id)
 					}
-					for i := range us {
-						us[i] = r.Float32()
+					seen[[2]int{i / k, int(id)}] = true
+					if want := float64(logits[id]) - math.Log(total); math.Abs(float64(logp[i])-want) > 2e-6*(10+math.Abs(want)) {
+						t.Fatalf("vocabulary %d, flat %v: candidate %d has log-prob %v, want %v", vocab, flat, i, logp[i], want)
 					}
-					copy(us, []float32{0, math.Nextafter32(1, 0), 0.5})
-					if err := b.Run(); err != nil {
-						t.Fatal(err)
-					}
-					kept := minPKept(logits, float64(minP[0]))
-					if choice == models.FilterMinP && !flat { // equal ones are all kept
-						kept = topKept(logits, kept, k, topP)
-					}
-					checkKept(t, fmt.Sprintf("vocabulary %d, choice %d, flat %v, min-p %v", vocab, choice, flat, minP[0]), logits, kept, us, next)
 				}
 			}
-		}
-	}
-}
-
-// minPKept says which ids are at least minP times as likely as the likeliest.
-func minPKept(logits []float32, minP float64) []bool {
-	largest, kept := slices.Max(logits), make([]bool, len(logits))
-	for i, l := range logits {
-		kept[i] = math.Exp(float64(l)-float64(largest)) >= minP
-	}
-	return kept
-}
-
-// topKept leaves of kept what is among the k likeliest, and among the fewest of
-// these that hold topP of their probability.
-func topKept(logits []float32, kept []bool, k int, topP float64) []bool {
-	order := make([]int, len(logits))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(logits[b], logits[a]) })
-	order = order[:k]
-	total, sum := 0.0, 0.0
-	for _, i := range order {
-		total += math.Exp(float64(logits[i]))
-	}
-	both := make([]bool, len(logits))
-	for _, i := range order {
-		if sum >= topP*total {
-			break
-		}
-		both[i] = kept[i]
-		sum += math.Exp(float64(logits[i]))
-	}
-	return both
-}
-
-// checkKept compares each drawn id with the interval of uniforms that it stands
-// for among the ids that are kept.
-func checkKept(t *testing.T, what string, logits []float32, kept []bool, us []float32, next []int64) {
-	t.Helper()
-	sums, sum := make([]float64, len(logits)), 0.0
-	for i, l := range logits {
-		if kept[i] {
-			sum += math.Exp(float64(l))
-		}
-		sums[i] = sum
-	}
-	for row, u := range us {
-		id := int(next[row])
-		if id < 0 || id >= len(logits) || !kept[id] {
-			t.Errorf("%s: u = %v gives id %d, which is not kept", what, u, id)
-			continue
-		}
-		if before := (sums[id] - math.Exp(float64(logits[id]))) / sum; float64(u) < before-1e-6 || float64(u) > sums[id]/sum+1e-6 {
-			t.Errorf("%s: u = %v gives id %d, which stands for %v to %v", what, u, id, before, sums[id]/sum)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func testWebGPUNodes(t *testing.T) {
 		})
 	}
 	for _, kind := range []string{
-		"prefill", "decode", "sample.draw", "sample.draw.min_p", "sample.filter", "sample.filter.min_p", "sample.greedy",
+		"prefill", "decode", "sample.draw", "sample.greedy", "sample.candidates",
 		"layer.forward", "layer.backward", "norm.forward", "norm.backward", "head.forward", "head.target", "head.backward",
 		"rows.gather", "rows.add", "rows.pair", "adamw", "norm2", "moves.copy", "moves.within", "moves.clear",
 	} {
@@ -117,21 +117,21 @@ func runAll(t *testing.T, env *runtime.Env, dir string, m *model) {
 	for _, r := range m.Greedy.Rows[:2] {
 		prompts = append(prompts, r.Prompt)
 	}
-	samplings := []sampler.Sampling{
-		sampler.Plain(4), sampler.Greedy(4), {MaxNewTokens: 4, Temperature: 1, TopP: 0.9}, {MaxNewTokens: 4, Temperature: 1, TopP: 1, MinP: 0.1}, {MaxNewTokens: 4, Temperature: 1, TopP: 0.9, MinP: 0.1},
-	}
+	samplings := []sampler.Sampling{sampler.Plain(4), sampler.Greedy(4), {MaxNewTokens: 4, Temperature: 1, TopP: 0.9, MinP: 0.1}}
 	for _, s := range ways(env, dir, samplings, samplings[0], samplings[2]) {
-		check(t, d.SetSampling(s))
 		prefixes, err := d.Prefill(prompts)
 		check(t, err)
-		next, logp, entropy, uniforms := make([]int32, 3), make([]float32, 3), make([]float32, 3), []float32{0.1, 0.5, 0.9}
-		check(t, d.Start([]int{prefixes[0], prefixes[1], prefixes[0]}, []int{2, 0, 1}, uniforms, next, logp, entropy))
+		rows := rowsOf([]int{2, 0, 1}, []int{prefixes[0], prefixes[1], prefixes[0]}, 0.1, 0.5, 0.9)
+		for i := range rows {
+			rows[i].Way = s
+		}
+		check(t, d.Begin(rows))
 		for _, x := range prefixes {
 			d.Drop(x)
 		}
-		check(t, d.Step([]int{2, 0, 1}, next, uniforms, next, logp, entropy))
+		check(t, d.Step(fed(rows)))
 		d.Free(2) // the last row moves into its place
-		check(t, d.Step([]int{0, 1}, next[1:], uniforms[:2], next[:2], logp[:2], entropy[:2]))
+		check(t, d.Step(fed(rows[1:])))
 		d.Free(0)
 		d.Free(1)
 	}

@@ -12,18 +12,15 @@ type idleDecoder struct{ slots int }
 
 func (d idleDecoder) Slots() int                         { return d.slots }
 func (d idleDecoder) MaxTokens() int                     { return 1 << 20 }
-func (d idleDecoder) SetSampling(Sampling) error         { return nil }
 func (d idleDecoder) Prefill(p [][]int32) ([]int, error) { return make([]int, len(p)), nil }
 func (d idleDecoder) Free(int)                           {}
 func (d idleDecoder) Drop(int)                           {}
 
-func (d idleDecoder) Start(_, slots []int, u []float32, next []int32, logp, entropy []float32) error {
-	return d.Step(slots, nil, u, next, logp, entropy)
-}
+func (d idleDecoder) Begin(rows []Row) error { return d.Step(rows) }
 
-func (d idleDecoder) Step(slots []int, _ []int32, u []float32, next []int32, logp, entropy []float32) error {
-	for i := range slots {
-		next[i], logp[i], entropy[i] = int32(u[i]*1000)+1, -1, 1
+func (d idleDecoder) Step(rows []Row) error {
+	for i := range rows {
+		rows[i].Out = Drawn{int32(rows[i].Uniform*1000) + 1, -1, 1}
 	}
 	return nil
 }

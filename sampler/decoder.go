@@ -1,13 +1,35 @@
 package sampler
 
+// A Row is one sequence in a call of a Decoder.
+type Row struct {
+	Slot    int
+	Prefix  int      // for Begin, the handle of the prompt that the sequence begins with
+	ID      int32    // for Step, the token to append
+	Uniform float32  // in [0, 1), decides the next token
+	Way     Sampling // how the next token is chosen; the caller sees to MaxNewTokens
+	Out     Drawn    // the next token, which the call sets
+}
+
+// A Drawn is a sampled token with its log-prob, and the entropy of the distribution that
+// it was drawn from before the filters.
+type Drawn struct {
+	ID               int32
+	LogProb, Entropy float32
+}
+
 // A Decoder turns token ids into sampled next tokens; it owns the keys and
 // values. The sampler needs nothing else from a model. It is satisfied by a
 // type of package runtime, and by fakes in tests.
 //
 // A prefix is a prompt computed once, a slot holds one growing sequence.
 // Slots are numbered from 0 to Slots()-1, and a call names them in ascending
-// order. All slices of one call have the same length and belong to the caller.
-// A Prefill that fails leaves no prefix, a Start that fails takes no slot, and
+// order. Rows belong to the caller.
+//
+// Greedy rows take the first of the largest logits, others the first id, in vocabulary
+// order, at which the cumulative probability of the ids that the filters keep exceeds the
+// uniform; see Sampling.Draw.
+//
+// A Prefill that fails leaves no prefix, a Begin that fails takes no slot, and
 // slots whose Step failed still have to be freed.
 // A Decoder is used by one goroutine at a time.
 type Decoder interface {
@@ -16,19 +38,15 @@ type Decoder interface {
 	// MaxTokens returns the most tokens, prompt and response together, that a
 	// slot can hold.
 	MaxTokens() int
-	// SetSampling fixes how the following calls choose tokens. The caller sees to
-	// MaxNewTokens. Greedy takes the first of the largest logits.
-	SetSampling(Sampling) error
 	// Prefill computes the prompts, which must not be empty, and returns a
 	// handle for each. The handles stay valid until Drop.
 	Prefill(prompts [][]int32) (prefixes []int, err error)
-	// Start begins a sequence in each of the free slots from the prefix named
-	// beside it and samples its first token: the first id, in vocabulary
-	// order, whose cumulative probability exceeds uniforms[i] in [0, 1).
-	// Several slots may start from one prefix.
-	Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error
-	// Step appends ids[i] to the sequence in slots[i] and samples the next token.
-	Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error
+	// Begin begins a sequence in the free slot of each row and samples its first token.
+	// Several rows may begin from one prefix.
+	Begin(rows []Row) error
+	// Step appends a token to the sequence of each row and samples the next one. The rows
+	// are all sequences that there are.
+	Step(rows []Row) error
 	// Free gives a slot back.
 	Free(slot int)
 	// Drop forgets a prefix.

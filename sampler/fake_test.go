@@ -71,18 +71,17 @@ func (letters) Add(id int32) string {
 type fakeDecoder struct {
 	slots, maxTokens int
 
-	temperature float64
-	greedy      bool
-	prefixes    map[int][]int32
-	handle      int
-	sequences   [][]int32 // per slot, nil where free
-	last        []int32   // per slot, the token it gave and has not yet been handed
+	prefixes  map[int][]int32
+	handle    int
+	sequences [][]int32 // per slot, nil where free
+	last      []int32   // per slot, the token it gave and has not yet been handed
 
 	fed bool // tokens of a prompt are handed to Step, too
 
 	maxPrefixes int
 	breaches    []string
-	fail        func(call string) error // an error to return, or nil
+	fail        func(call string) error          // an error to return, or nil
+	spoil       func(tokens []int32, out *Drawn) // changes what is drawn after tokens, if not nil
 }
 
 func newFake(slots, maxTokens int) *fakeDecoder {
@@ -123,11 +122,6 @@ func (d *fakeDecoder) failing(call string) error {
 func (d *fakeDecoder) Slots() int     { return d.slots }
 func (d *fakeDecoder) MaxTokens() int { return d.maxTokens }
 
-func (d *fakeDecoder) SetSampling(s Sampling) error {
-	d.temperature, d.greedy = s.Temperature, s.Greedy
-	return d.failing("set")
-}
-
 func (d *fakeDecoder) Prefill(prompts [][]int32) ([]int, error) {
 	if err := d.failing("prefill"); err != nil {
 		return nil, err
@@ -148,74 +142,86 @@ func (d *fakeDecoder) Prefill(prompts [][]int32) ([]int, error) {
 	return handles, nil
 }
 
-func (d *fakeDecoder) check(slots []int, lengths ...int) error {
-	if len(slots) == 0 {
-		return d.breach("a call without slots")
+func (d *fakeDecoder) check(rows []Row) error {
+	if len(rows) == 0 {
+		return d.breach("a call without rows")
 	}
-	for _, n := range lengths {
-		if n != len(slots) {
-			return d.breach("slices of %d and %d", len(slots), n)
-		}
-	}
-	for i, s := range slots {
-		if s < 0 || s >= d.slots || i > 0 && slots[i-1] >= s {
-			return d.breach("slots %v", slots)
+	for i, r := range rows {
+		if r.Slot < 0 || r.Slot >= d.slots || i > 0 && rows[i-1].Slot >= r.Slot {
+			return d.breach("rows %v", rows)
 		}
 	}
 	return nil
 }
 
-func (d *fakeDecoder) sample(i, slot int, u float32, next []int32, logp, entropy []float32) error {
-	if !(u >= 0 && u < 1) {
-		return d.breach("uniform %v", u)
+func (d *fakeDecoder) sample(r *Row) error {
+	if !(r.Uniform >= 0 && r.Uniform < 1) {
+		return d.breach("uniform %v", r.Uniform)
 	}
-	next[i], logp[i], entropy[i] = draw(d.sequences[slot], d.temperature, d.greedy, u)
-	d.last[slot] = next[i]
+	if r.Way.Temperature == 0 {
+		return d.breach("way %v", r.Way)
+	}
+	r.Out.ID, r.Out.LogProb, r.Out.Entropy = draw(d.sequences[r.Slot], r.Way.Temperature, r.Way.Greedy, r.Uniform)
+	d.last[r.Slot] = r.Out.ID
+	if d.spoil != nil {
+		d.spoil(d.sequences[r.Slot], &r.Out)
+	}
 	return nil
 }
 
-func (d *fakeDecoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
-	if err := d.failing("start"); err != nil {
+func (d *fakeDecoder) Begin(rows []Row) error {
+	if err := d.failing("begin"); err != nil {
 		return err
 	}
-	if err := d.check(slots, len(prefixes), len(uniforms), len(next), len(logp), len(entropy)); err != nil {
+	if err := d.check(rows); err != nil {
 		return err
 	}
-	for i, s := range slots {
-		prompt, ok := d.prefixes[prefixes[i]]
+	for i := range rows {
+		r := &rows[i]
+		prompt, ok := d.prefixes[r.Prefix]
 		if !ok {
-			return d.breach("start from prefix %d, which is not there", prefixes[i])
+			return d.breach("begin from prefix %d, which is not there", r.Prefix)
 		}
-		if d.sequences[s] != nil {
-			return d.breach("start in slot %d, which is not free", s)
+		if d.sequences[r.Slot] != nil {
+			return d.breach("begin in slot %d, which is not free", r.Slot)
 		}
-		d.sequences[s] = slices.Clone(prompt)
-		if err := d.sample(i, s, uniforms[i], next, logp, entropy); err != nil {
+		d.sequences[r.Slot] = slices.Clone(prompt)
+		if err := d.sample(r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *fakeDecoder) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+func (d *fakeDecoder) Step(rows []Row) error {
 	if err := d.failing("step"); err != nil {
 		return err
 	}
-	if err := d.check(slots, len(ids), len(uniforms), len(next), len(logp), len(entropy)); err != nil {
+	if err := d.check(rows); err != nil {
 		return err
 	}
-	for i, s := range slots {
-		switch {
+	used := 0
+	for _, q := range d.sequences {
+		if q != nil {
+			used++
+		}
+	}
+	if used != len(rows) {
+		return d.breach("a step over %d of %d sequences", len(rows), used)
+	}
+	for i := range rows {
+		r := &rows[i]
+		switch s := r.Slot; {
 		case d.sequences[s] == nil:
 			return d.breach("step of slot %d, which is free", s)
-		case ids[i] != d.last[s] && !d.fed:
-			return d.breach("slot %d gave %d and was handed %d", s, d.last[s], ids[i])
+		case r.ID != d.last[s] && !d.fed:
+			return d.breach("slot %d gave %d and was handed %d", s, d.last[s], r.ID)
 		case len(d.sequences[s])+1 >= d.maxTokens:
 			// With the token to be sampled it would be more than maxTokens.
 			return d.breach("slot %d outgrows its %d tokens", s, d.maxTokens)
 		}
-		d.sequences[s] = append(d.sequences[s], ids[i])
-		if err := d.sample(i, s, uniforms[i], next, logp, entropy); err != nil {
+		d.sequences[r.Slot] = append(d.sequences[r.Slot], r.ID)
+		if err := d.sample(r); err != nil {
 			return err
 		}
 	}

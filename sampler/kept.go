@@ -42,17 +42,18 @@ func (d *Kept) Prefill(prompts [][]int32) ([]int, error) {
 	return d.Decoder.Prefill(prompts)
 }
 
-// Start begins the sequence, or appends the prompt's further tokens to it.
-func (d *Kept) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// Begin begins the sequence, or appends the prompt's further tokens to it.
+func (d *Kept) Begin(rows []Row) error {
 	if !d.grows {
-		err := d.Decoder.Start(prefixes, slots, uniforms, next, logp, entropy)
+		err := d.Decoder.Begin(rows)
 		if err == nil {
 			d.tokens = slices.Clone(d.prompt)
 		}
 		return err
 	}
 	for _, id := range d.prompt[len(d.tokens):] {
-		if err := d.Step(slots, []int32{id}, uniforms, next, logp, entropy); err != nil {
+		rows[0].ID = id
+		if err := d.Step(rows); err != nil {
 			d.Close()
 			return err
 		}
@@ -61,9 +62,9 @@ func (d *Kept) Start(prefixes, slots []int, uniforms []float32, next []int32, lo
 }
 
 // Step appends a token to the sequence.
-func (d *Kept) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
-	err := d.Decoder.Step(slots, ids, uniforms, next, logp, entropy)
-	d.tokens, d.broken = append(d.tokens, ids...), d.broken || err != nil
+func (d *Kept) Step(rows []Row) error {
+	err := d.Decoder.Step(rows)
+	d.tokens, d.broken = append(d.tokens, rows[0].ID), d.broken || err != nil
 	return err
 }
 

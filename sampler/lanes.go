@@ -56,9 +56,9 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 			done(r)
 		}
 	}
-	var runs []*run
+	var runs []*batch
 	for i, own := range spans(reqs, len(l.Decoders)) {
-		r, err := newRun(l.Decoders[i], opts, reqs, own, one)
+		r, err := newBatch(l.Decoders[i], opts, reqs, own, one)
 		if err != nil {
 			return nil, Stats{}, err
 		}
@@ -75,7 +75,7 @@ func (l Lanes) Sample(ctx context.Context, opts Options, reqs []Request, done fu
 
 // run runs all, AtOnce at the same time, and returns what each has ended, and the first
 // error.
-func (l Lanes) run(ctx context.Context, runs []*run) (ended [][]Response, failed error) {
+func (l Lanes) run(ctx context.Context, runs []*batch) (ended [][]Response, failed error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended = make([][]Response, len(runs))
@@ -94,7 +94,7 @@ func (l Lanes) run(ctx context.Context, runs []*run) (ended [][]Response, failed
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			var err error
-			if ended[i], _, err = r.all(ctx); err != nil {
+			if ended[i], err = r.run(ctx); err != nil {
 				first.Do(func() { failed = err }) // those that follow end because of it
 				cancel()
 			}

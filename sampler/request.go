@@ -44,7 +44,7 @@ type Request struct {
 	ID      uint64  // the prompt id in the key of Uniform; requests with equal ids share their draws
 	Samples int     // K, at least 1
 	// LastGreedy takes the likeliest tokens for the last sample, whatever the Options
-	// say of the others; the decoder has to be a MixedDecoder.
+	// say of the others.
 	LastGreedy bool
 	// Uniforms, if not nil, holds for each sample the numbers in [0, 1) to use
 	// in place of Uniform, one per token. A response that outlives its list is
@@ -73,7 +73,7 @@ type Response struct {
 	Sample  int       // 0 .. Samples-1
 	IDs     []int32   // the sampled tokens, EOS included
 	LogProb []float32 // per token, at the sampling temperature, over the whole vocabulary
-	Entropy []float32 // per token, in nats, of the distribution it was drawn from, before TopK and TopP
+	Entropy []float32 // per token, in nats, of the distribution it was drawn from, before the filters
 	Finish  Finish
 	Stop    string // the stop string that ended it, if one did
 }
@@ -134,16 +134,21 @@ func (o Options) validate() error {
 	return nil
 }
 
-// sampling returns how sample number k of the request chooses tokens.
-func (r Request) sampling(o Sampling, k int) Sampling {
-	if r.LastGreedy && k == r.Samples-1 {
-		o.Greedy, o.TopP, o.TopK, o.MinP = true, 1, 0, 0
+// way returns how sample number k of the call chooses tokens.
+func (c *Call) way(k int) Sampling {
+	if c.LastGreedy && k == c.Samples-1 {
+		return Sampling{Greedy: true, Temperature: c.Temperature, TopP: 1, MaxNewTokens: c.MaxNewTokens}
 	}
-	return o
+	return c.Sampling
 }
 
-// fits says whether a slot of maxTokens can hold the prompt and one token more.
-func (r Request) fits(maxTokens int) bool { return len(r.Prompt) < maxTokens }
+// fits returns an error if a slot of maxTokens cannot hold the prompt and one token more.
+func (r Request) fits(index, maxTokens int) error {
+	if len(r.Prompt) < maxTokens {
+		return nil
+	}
+	return fmt.Errorf("sampler: request %d (id %d): the prompt has %d tokens, and a slot holds %d with at least one of response: shorten it or drop long prompts", index, r.ID, len(r.Prompt), maxTokens)
+}
 
 func (r Request) validate(index int, greedy bool) error {
 	switch {

@@ -170,10 +170,7 @@ func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float6
 		return 0, err
 	}
 	defer d.Close()
-	if err := d.SetSampling(sampler.Plain(1)); err != nil {
-		return 0, err
-	}
-	prompt, one, value := randomIDs(r, p, o.Tokens), make([]int32, 1), make([]float32, 1)
+	prompt := randomIDs(r, p, o.Tokens)
 	o.Repeat = max(2, o.Repeat)
 	return o.fastest(env, func() error {
 		prefix, err := d.Prefill([][]int32{prompt})
@@ -182,7 +179,7 @@ func (o Parts) prefill(env *runtime.Env, p *policy.Policy, r *rand.Rand) (float6
 		}
 		defer d.Drop(prefix[0])
 		defer d.Free(0)
-		return d.Start(prefix, []int{0}, []float32{0.5}, one, value, make([]float32, 1))
+		return d.Begin([]sampler.Row{{Prefix: prefix[0], Uniform: 0.5, Way: sampler.Plain(1)}})
 	})
 }
 
@@ -194,11 +191,7 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 		return Step{}, err
 	}
 	defer d.Close()
-	if err := d.SetSampling(sampler.Plain(1)); err != nil {
-		return Step{}, err
-	}
-	slots, prefixes, u := make([]int, n), make([]int, n), make([]float32, n)
-	next, logp, entropy := make([]int32, n), make([]float32, n), make([]float32, n)
+	rows := make([]sampler.Row, n)
 	of := make(map[int]int) // the prefix of a length
 	for i, length := range contexts {
 		if _, ok := of[length]; !ok {
@@ -208,19 +201,20 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 			}
 			of[length] = prefix[0]
 		}
-		slots[i], prefixes[i], u[i] = i, of[length], r.Float32()
+		rows[i] = sampler.Row{Slot: i, Prefix: of[length], Uniform: r.Float32(), Way: sampler.Plain(1)}
 	}
-	if err := d.Start(prefixes, slots, u, next, logp, entropy); err != nil {
+	if err := d.Begin(rows); err != nil {
 		return Step{}, err
 	}
-	ids := make([]int32, n)
 	var began time.Time
 	for i := range o.Steps + 2 {
 		if i == 2 { // the first two warm up
 			began = time.Now()
 		}
-		copy(ids, next)
-		if err := d.Step(slots, ids, u, next, logp, entropy); err != nil {
+		for i := range rows {
+			rows[i].ID = rows[i].Out.ID
+		}
+		if err := d.Step(rows); err != nil {
 			return Step{}, err
 		}
 	}

@@ -242,39 +242,40 @@ func (d *timedDecoder) Prefill(prompts [][]int32) ([]int, error) {
 	return d.Decoder.Prefill(prompts)
 }
 
-// Start implements sampler.Decoder.
-func (d *timedDecoder) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
+// Begin implements sampler.Decoder.
+func (d *timedDecoder) Begin(rows []sampler.Row) error {
 	if d.length == nil {
 		d.length = map[int]int{}
 	}
-	for _, s := range slots {
-		d.left[s], d.length[s], d.lengths = d.lengths[0], d.prompt, d.lengths[1:]
+	for _, r := range rows {
+		d.left[r.Slot], d.length[r.Slot], d.lengths = d.lengths[0], d.prompt, d.lengths[1:]
 	}
-	err := d.Decoder.Start(prefixes, slots, uniforms, next, logp, entropy)
-	d.end(slots, next)
+	err := d.Decoder.Begin(rows)
+	d.end(rows)
 	return err
 }
 
 // Step implements sampler.Decoder.
-func (d *timedDecoder) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+func (d *timedDecoder) Step(rows []sampler.Row) error {
 	cached := 0
-	for _, s := range slots {
-		d.length[s]++
-		cached += d.length[s]
+	for _, r := range rows {
+		d.length[r.Slot]++
+		cached += d.length[r.Slot]
 	}
-	d.work = d.work.Add(d.model.Decode(len(slots), cached))
-	err := d.Decoder.Step(slots, ids, uniforms, next, logp, entropy)
-	d.end(slots, next)
+	d.work = d.work.Add(d.model.Decode(len(rows), cached))
+	err := d.Decoder.Step(rows)
+	d.end(rows)
 	return err
 }
 
 // end makes the last token of a response the one that ends it, and no other.
-func (d *timedDecoder) end(slots []int, next []int32) {
-	for i, s := range slots {
-		if d.left[s]--; d.left[s] == 0 {
-			next[i] = endOfResponse
-		} else if next[i] == endOfResponse {
-			next[i]++
+func (d *timedDecoder) end(rows []sampler.Row) {
+	for i := range rows {
+		next := &rows[i].Out.ID
+		if d.left[rows[i].Slot]--; d.left[rows[i].Slot] == 0 {
+			*next = endOfResponse
+		} else if *next == endOfResponse {
+			*next++
 		}
 	}
 }

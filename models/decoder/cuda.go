@@ -113,14 +113,6 @@ func (a sampling) largest(x *graph.Node) *graph.Node {
 	return graph.Reshape(graph.GatherRows(x, at), -1, 1)
 }
 
-// foremost is largest for rows whose first number is the largest.
-func (a sampling) foremost(x *graph.Node) *graph.Node {
-	if !a.forGPU() {
-		return graph.ReduceMax(x, -1)
-	}
-	return column(x, 0)
-}
-
 // total is the largest of running sums [R,n] of numbers that are not negative. That
 // is the last: a rounded sum does not fall when such a number is added.
 func (a sampling) total(running *graph.Node) *graph.Node {

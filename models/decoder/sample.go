@@ -9,24 +9,17 @@ import (
 	"onering/models/ports"
 )
 
-// Sample builds the graph that chooses a token for each row.
+// Sample builds the graph that chooses a token for each row, or says which are the
+// likeliest.
 //
 // Inputs: hidden [B,D]; the head [V,D]; inv_temperature []. Outputs: next
 // int64 [B], logp and entropy [B], both of softmax(logits*inv_temperature)
-// over the whole vocabulary. All choices except Greedy take uniforms float32
-// [B]: next is the first id whose cumulative probability exceeds it. Filter takes also k
-// int64 [1], how many of the largest to look at; top_p []; renormalize [], 1
-// where k is a limit of its own, so that top_p counts within it, else 0. Its
-// output short [B] is 1 where the k largest hold less than top_p: then k was
-// too small and the row must be sampled again with a larger one. Tokens as
-// probable as the last one kept are all kept. DrawMinP and FilterMinP take also
-// min_p [] and keep, of what Draw and Filter have kept, the tokens whose
-// probability is at least min_p times the largest one.
+// over the whole vocabulary. Draw takes uniforms float32 [B]: next is the first id whose
+// cumulative probability exceeds it. Candidates takes k int64 [1] and has, in place of
+// next, candidates int64 [B,k], the likeliest ids, in descending order; logp [B,k] is
+// theirs.
 func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Program, error) {
-	name := [...]string{
-		models.Draw: "sample.draw", models.Filter: "sample.filter", models.Greedy: "sample.greedy",
-		models.DrawMinP: "sample.draw.min_p", models.FilterMinP: "sample.filter.min_p",
-	}[choice]
+	name := [...]string{models.Draw: "sample.draw", models.Greedy: "sample.greedy", models.Candidates: "sample.candidates"}[choice]
 	p, err := graph.Build(name, func(g *graph.Graph) {
 		a.forProvider(g)
 		hidden := g.Float(ports.Hidden, "B", a.Hidden)
@@ -38,25 +31,21 @@ func (a Architecture) Sample(choice models.Choice, form models.Form) (models.Pro
 		e := graph.Exp(z)
 		total := graph.ReduceSum(e, -1)
 		logTotal := sampling{a}.log(total)
-
-		kept := e
-		if choice == models.Filter || choice == models.FilterMinP {
-			var short *graph.Node
-			kept, short = sampling{a}.filter(e, total, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), g.Float(ports.TopP), g.Float(ports.Renormalize))
-			g.Output(ports.Short, graph.Reshape(short, -1))
-		}
-		if choice == models.DrawMinP || choice == models.FilterMinP {
-			// The largest of e is exp(0), so that min_p is the bound itself.
-			kept = graph.Where(graph.GreaterOrEqual(e, g.Float(ports.MinP)), kept, g.Scalar(0))
-		}
 		var next *graph.Node // [B,1]
-		if choice == models.Greedy {
+		switch choice {
+		case models.Candidates:
+			likeliest, ids := graph.TopK(z, g.Input(ports.TopK, onnx.Int64, graph.Dims(1)), "k")
+			g.Output(ports.Candidates, ids)
+			g.Output(ports.LogProb, graph.Sub(likeliest, logTotal))
+		case models.Greedy:
 			next = graph.Reshape(graph.ArgMax(logits), -1, 1)
-		} else {
-			next = sampling{a}.draw(kept, g.Float(ports.Uniforms, "B"))
+		case models.Draw:
+			next = sampling{a}.draw(e, g.Float(ports.Uniforms, "B"))
 		}
-		g.Output(ports.NextTokens, graph.Reshape(next, -1))
-		g.Output(ports.LogProb, graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
+		if next != nil {
+			g.Output(ports.NextTokens, graph.Reshape(next, -1))
+			g.Output(ports.LogProb, graph.Sub(graph.GatherRows(z, next), graph.Reshape(logTotal, -1)))
+		}
 		mean := graph.Div(graph.ReduceSum(graph.Mul(e, z), -1), total)
 		g.Output(ports.Entropy, graph.Reshape(graph.Sub(logTotal, mean), -1))
 	})
@@ -76,22 +65,6 @@ func (a sampling) log(x *graph.Node) *graph.Node {
 		return graph.Log(x)
 	}
 	return graph.Cast(graph.Log(graph.Cast(x, onnx.Double)), onnx.Float)
-}
-
-// filter zeroes the unnormalized probabilities e [B,V] outside the top k and
-// top p.
-func (a sampling) filter(e, total, k, topP, renormalize *graph.Node) (kept, short *graph.Node) {
-	g := e.Graph()
-	largest, _ := graph.TopK(e, k, "k")
-	held := graph.ReduceSum(largest, -1)
-	limit := graph.Mul(topP, graph.Where(graph.GreaterOrEqual(renormalize, g.Scalar(1)), held, total))
-	before := graph.CumSum(largest, -1, true)
-	// The first token is kept whatever top p is; what is not kept must not
-	// lower the smallest kept probability.
-	within := graph.Where(graph.GreaterOrEqual(before, limit), a.foremost(largest), largest)
-	smallest := graph.Neg(a.largest(graph.Neg(within)))
-	kept = graph.Where(graph.GreaterOrEqual(e, smallest), e, g.Scalar(0))
-	return kept, graph.Where(graph.GreaterOrEqual(held, limit), g.Scalar(0), g.Scalar(1))
 }
 
 // draw inverts the cumulative distribution of unnormalized probabilities

@@ -1,10 +1,10 @@
 package decoder_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -89,19 +89,17 @@ func drawUniform(t *rapid.T) float64 {
 	return float64(float32(rapid.Float64Range(0, 1).Draw(t, "u")))
 }
 
-// inverse returns the first id, among those kept, whose cumulative probability
-// exceeds u, and how far u is from the nearest boundary.
-func inverse(p []float64, kept []bool, u float64) (id int, margin float64) {
+// inverse returns the first id whose cumulative probability exceeds u, and how far u is
+// from the nearest boundary.
+func inverse(p []float64, u float64) (id int, margin float64) {
 	total := 0.0
-	for i, v := range p {
-		if kept == nil || kept[i] {
-			total += v
-		}
+	for _, v := range p {
+		total += v
 	}
 	id, margin = -1, math.Inf(1)
 	sum := 0.0
 	for i, v := range p {
-		if v == 0 || kept != nil && !kept[i] {
+		if v == 0 {
 			continue
 		}
 		sum += v / total
@@ -152,20 +150,20 @@ func TestDraw(t *testing.T) {
 			}
 		}
 		for row, u := range us {
-			checkDrawn(t, int(out["next"].Data[row]), p, nil, u, exact)
+			checkDrawn(t, int(out["next"].Data[row]), p, u, exact)
 			checkLogp(t, out, row, logp, exact)
 		}
 	})
 }
 
-func checkDrawn(t *rapid.T, got int, p []float64, kept []bool, u, exact float64) {
+func checkDrawn(t *rapid.T, got int, p []float64, u, exact float64) {
 	if got < 0 || got >= len(p) {
 		t.Fatalf("u = %v: id %d of %d", u, got, len(p))
 	}
-	if p[got] == 0 || kept != nil && !kept[got] {
+	if p[got] == 0 {
 		t.Fatalf("u = %v: id %d of probability %v", u, got, p[got])
 	}
-	if want, margin := inverse(p, kept, u); want >= 0 && margin > exact && got != want {
+	if want, margin := inverse(p, u); want >= 0 && margin > exact && got != want {
 		t.Fatalf("u = %v: id %d, want %d (%v from a boundary)", u, got, want, margin)
 	}
 }
@@ -175,6 +173,10 @@ func checkLogp(t *rapid.T, out map[string]graphtest.Tensor, row int, logp []floa
 	if got := out["logp"].Data[row]; !(math.Abs(got-logp[id]) <= exact*(10+math.Abs(logp[id]))) {
 		t.Fatalf("logp %v, want %v", got, logp[id])
 	}
+	checkEntropy(t, out, row, logp, exact)
+}
+
+func checkEntropy(t *rapid.T, out map[string]graphtest.Tensor, row int, logp []float64, exact float64) {
 	h := 0.0
 	for _, l := range logp {
 		if p := math.Exp(l); p > 0 {
@@ -204,188 +206,41 @@ func TestGreedy(t *testing.T) {
 	})
 }
 
-// filtered is the oracle of top-k, then top-p: the k most probable, of these
-// the fewest that hold topP of the base, and what ties with the last.
-func filtered(p []float64, k int, topP float64, renormalize bool) (kept []bool, short bool, margin float64) {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	sort.SliceStable(order, func(i, j int) bool { return p[order[i]] > p[order[j]] })
-	held, base := 0.0, 1.0
-	for _, i := range order[:k] {
-		held += p[i]
-	}
-	if renormalize {
-		base = held
-	}
-	margin = math.Inf(1)
-	sum, smallest := 0.0, p[order[0]]
-	for _, i := range order[:k] {
-		margin = math.Min(margin, math.Abs(sum-topP*base))
-		if sum >= topP*base && sum > 0 {
-			break
-		}
-		smallest = p[i]
-		sum += p[i]
-	}
-	margin = math.Min(margin, math.Abs(sum-topP*base))
-	kept = make([]bool, len(p))
-	for i, v := range p {
-		kept[i] = v >= smallest
-	}
-	return kept, held < topP*base, margin
-}
-
-// TestFilter: top-k and top-p keep what the oracle keeps, and say when k was too
-// small.
-func TestFilter(t *testing.T) {
+// TestCandidates: the likeliest ids come in descending order with their log-probs, and
+// none that is left out is likelier.
+func TestCandidates(t *testing.T) {
 	programs := make(pickers)
 	rapid.Check(t, func(t *rapid.T) {
-		g, vocab := programs.draw(t, models.Filter, false)
+		g, vocab := programs.draw(t, models.Candidates, false)
+		inv := rapid.SampledFrom([]float64{1, 0.5, 2}).Draw(t, "1/temperature")
 		logits := drawLogits(t, vocab)
 		k := min(rapid.SampledFrom([]int{1, 2, 5, 40, 512, vocab}).Draw(t, "k"), vocab)
-		topP := float64(float32(rapid.SampledFrom([]float64{0.01, 0.5, 0.9, 0.95, 0.999, 1}).Draw(t, "top_p")))
-		renormalize := rapid.Bool().Draw(t, "renormalize")
-		u := drawUniform(t)
-		flag := 0.0
-		if renormalize {
-			flag = 1
-		}
 		out, err := g.Run(map[string]graphtest.Tensor{
-			"hidden": graphtest.Floats([]float64{1}, 1, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
-			"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats([]float64{u}, 1),
-			"k": graphtest.Ints([]int{k}), "top_p": graphtest.Floats([]float64{topP}), "renormalize": graphtest.Floats([]float64{flag})})
+			"hidden": graphtest.Floats([]float64{1, 1}, 2, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
+			"inv_temperature": graphtest.Floats([]float64{inv}), "k": graphtest.Ints([]int{k})})
 		if err != nil {
 			t.Fatal(err)
 		}
-		logp := logSoftmax(logits)
-		p := make([]float64, vocab)
-		for i, l := range logp {
-			p[i] = math.Exp(l)
+		scaled := make([]float64, vocab)
+		for i, l := range logits {
+			scaled[i] = l * inv
 		}
-		kept, short, margin := filtered(p, k, topP, renormalize)
-		checkLogp(t, out, 0, logp, 1e-12)
-		if margin < 1e-9 {
-			return // what is kept depends on rounding
-		}
-		if got := out["short"].Data[0] == 1; got != short {
-			t.Fatalf("short is %v, want %v", got, short)
-		}
-		checkDrawn(t, int(out["next"].Data[0]), p, kept, u, 1e-12)
-	})
-}
-
-// TestMinP: of what top-k and top-p keep, min-p keeps the ids that are likely
-// enough beside the likeliest one, and says nothing of log-probs and entropy.
-func TestMinP(t *testing.T) {
-	programs := make(pickers)
-	rapid.Check(t, func(t *rapid.T) {
-		choice := rapid.SampledFrom([]models.Choice{models.DrawMinP, models.FilterMinP}).Draw(t, "choice")
-		g, vocab := programs.draw(t, choice, false)
-		logits, u := drawLogits(t, vocab), drawUniform(t)
-		minP := float64(float32(rapid.SampledFrom([]float64{0, math.SmallestNonzeroFloat32, 0.01, 0.1, 0.5, 0.95, 1 - 1.0/(1<<24)}).Draw(t, "min_p")))
-		k, topP, renormalize := vocab, 1.0, false
-		in := map[string]graphtest.Tensor{
-			"hidden": graphtest.Floats([]float64{1}, 1, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
-			"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats([]float64{u}, 1),
-			"min_p": graphtest.Floats([]float64{minP})}
-		if choice == models.FilterMinP {
-			k = min(rapid.SampledFrom([]int{1, 2, 5, 40, vocab}).Draw(t, "k"), vocab)
-			topP = float64(float32(rapid.SampledFrom([]float64{0.01, 0.5, 0.9, 0.999, 1}).Draw(t, "top_p")))
-			renormalize = rapid.Bool().Draw(t, "renormalize")
-			flag := 0.0
-			if renormalize {
-				flag = 1
-			}
-			in["k"], in["top_p"], in["renormalize"] = graphtest.Ints([]int{k}), graphtest.Floats([]float64{topP}), graphtest.Floats([]float64{flag})
-		}
-		out, err := g.Run(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		logp := logSoftmax(logits)
-		p := make([]float64, vocab)
-		for i, l := range logp {
-			p[i] = math.Exp(l)
-		}
-		checkLogp(t, out, 0, logp, 1e-12)
-		kept, margin := make([]bool, vocab), math.Inf(1)
-		for i := range kept {
-			kept[i] = true
-		}
-		if choice == models.FilterMinP {
-			kept, _, margin = filtered(p, k, topP, renormalize)
-		}
-		bound := minP * slices.Max(p)
-		for i := range p {
-			if p[i] != slices.Max(p) && minP > 0 {
-				margin = min(margin, math.Abs(p[i]-bound)/bound)
-			}
-			kept[i] = kept[i] && p[i] >= bound
-		}
-		if margin < 1e-9 {
-			return // what is kept depends on rounding
-		}
-		checkDrawn(t, int(out["next"].Data[0]), p, kept, u, 1e-12)
-	})
-}
-
-// TestMinPBounds: 0 keeps every id that has mass, as does any share where all
-// are equally likely, and the largest share below 1 keeps the likeliest alone.
-func TestMinPBounds(t *testing.T) {
-	const vocab = 320
-	us, hidden := make([]float64, vocab), make([]float64, vocab)
-	for i := range us {
-		us[i], hidden[i] = (float64(i)+0.5)/vocab, 1
-	}
-	equal, rising := make([]float64, vocab), make([]float64, vocab)
-	for i := range rising {
-		rising[i] = float64(i) / vocab
-	}
-	for _, kind := range builds {
-		for _, tt := range []struct {
-			logits []float64
-			minP   float64
-			want   func(row int) int
-		}{
-			{equal, 0, func(row int) int { return row }},
-			{equal, 0.5, func(row int) int { return row }},
-			{equal, 1 - 1.0/(1<<24), func(row int) int { return row }},
-			{rising, 1 - 1.0/(1<<24), func(int) int { return vocab - 1 }},
-		} {
-			g := make(pickers).of(t, vocab, models.DrawMinP, models.Direct, kind, false)
-			out := run(t, g, map[string]graphtest.Tensor{
-				"hidden": graphtest.Floats(hidden, vocab, 1), "lm_head.weight": graphtest.Floats(tt.logits, vocab, 1),
-				"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats(us, vocab), "min_p": graphtest.Floats([]float64{tt.minP})})
-			for i, id := range out["next"].Data {
-				if int(id) != tt.want(i) {
-					t.Fatalf("%v, min-p %v: u = %v: id %v, want %d", kind, tt.minP, us[i], id, tt.want(i))
+		logp := logSoftmax(scaled)
+		sorted := slices.Clone(logp)
+		slices.SortFunc(sorted, func(a, b float64) int { return cmp.Compare(b, a) })
+		for row := range 2 {
+			checkEntropy(t, out, row, logp, 1e-12)
+			seen := map[int]bool{}
+			for i := range k {
+				id, got := int(out["candidates"].Data[row*k+i]), out["logp"].Data[row*k+i]
+				if seen[id] {
+					t.Fatalf("id %d is listed twice", id)
+				}
+				seen[id] = true
+				if exact := 1e-12 * (10 + math.Abs(sorted[i])); math.Abs(got-logp[id]) > exact || math.Abs(got-sorted[i]) > exact {
+					t.Fatalf("candidate %d is id %d with log-prob %v, which has %v; the one there has %v", i, id, got, logp[id], sorted[i])
 				}
 			}
 		}
-	}
-}
-
-// TestFilterKeepsAll: top-p 1 over the whole vocabulary keeps every id that has
-// mass.
-func TestFilterKeepsAll(t *testing.T) {
-	const vocab = 320
-	logits, us := make([]float64, vocab), make([]float64, vocab)
-	hidden := make([]float64, vocab)
-	for i := range us {
-		us[i], hidden[i] = (float64(i)+0.5)/vocab, 1
-	}
-	for _, kind := range builds {
-		g := make(pickers).of(t, vocab, models.Filter, models.Direct, kind, false)
-		out := run(t, g, map[string]graphtest.Tensor{
-			"hidden": graphtest.Floats(hidden, vocab, 1), "lm_head.weight": graphtest.Floats(logits, vocab, 1),
-			"inv_temperature": graphtest.Floats([]float64{1}), "uniforms": graphtest.Floats(us, vocab),
-			"k": graphtest.Ints([]int{vocab}), "top_p": graphtest.Floats([]float64{1}), "renormalize": graphtest.Floats([]float64{0})})
-		for i, id := range out["next"].Data {
-			if int(id) != i {
-				t.Fatalf("%v: u = %v: id %v, want %d", kind, us[i], id, i)
-			}
-		}
-	}
+	})
 }

@@ -102,7 +102,7 @@ func portsOf(p models.Program, list []models.Port, output bool) (out []port, err
 var letters = map[string]string{
 	"B": "rows in a batch", "T": "places of a row", "N": "packed tokens", "S": "cached length", "P": "positions of the rotary tables",
 	"R": "rows that predict a response token", "v": "rows of a slice of the vocabulary",
-	"m": "sums of rows in rows.pair",
+	"m": "sums of rows in rows.pair", "k": "candidates of a row",
 	"n": "elements of a slice of all weights in the graphs of the optimizer, rows that are looked up or added in rows",
 	"M": "rows of a matrix; of copies, the packed tokens that rows share", "J": "the most rows that share a token",
 }

@@ -166,27 +166,35 @@ func joining(g *onnx.Graph, n int, outputs []string) (nodes []onnx.Node) {
 	return nodes
 }
 
-// Together returns a Program whose outputs of a vector each, of the names given, are one
-// output Results, in float32 and one after the other: where each copy to the host is
-// dear, that is one. The vectors are of one length; integers must be less than 2^24.
+// Together returns a Program whose outputs of the names given are one output Results, in
+// float32 and one after the other, each row by row: where each copy to the host is
+// dear, that is one. Integers must be less than 2^24.
 func Together(p models.Program, names ...string) (models.Program, error) {
 	g, together := onnx.Graph{Name: p.Name}, p
 	together.Outputs = nil
 	join := onnx.Node{Op: "Concat", Outputs: []string{Results}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
-	for _, name := range names {
-		join.Inputs = append(join.Inputs, name+".float")
-	}
+	size := fmt.Sprintf("%d*B", len(names))
 	var nodes []onnx.Node
-	var results onnx.ValueInfo
+	flat := map[string]string{}
 	for _, out := range p.Outputs {
 		if !slices.Contains(names, out.Name) {
 			g.Outputs, together.Outputs = append(g.Outputs, declared(out, out.Name, "")), append(together.Outputs, out)
 			continue
 		}
-		results = info(Results, onnx.Float, fmt.Sprintf("%d*%s", len(names), out.Shape[0]))
+		flat[out.Name] = out.Name + ".float"
 		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{out.Name}, Outputs: []string{out.Name + ".float"}, Attrs: []onnx.Attr{{Name: "to", Value: int64(onnx.Float)}}})
+		if len(out.Shape) > 1 {
+			if len(g.Initializers) == 0 {
+				g.Initializers = append(g.Initializers, onnx.Int64s(Results+".flat", []int64{-1}))
+			}
+			size, flat[out.Name] = "all", out.Name+".flat"
+			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{out.Name + ".float", Results + ".flat"}, Outputs: []string{out.Name + ".flat"}})
+		}
 	}
-	g.Outputs = append(g.Outputs, results)
+	for _, name := range names {
+		join.Inputs = append(join.Inputs, flat[name])
+	}
+	g.Outputs = append(g.Outputs, info(Results, onnx.Float, size))
 	together.Outputs = append(together.Outputs, portsOf(g.Outputs[len(g.Outputs)-1:])...)
 	for _, in := range p.Inputs {
 		g.Inputs = append(g.Inputs, declared(in, in.Name, ""))

@@ -84,14 +84,11 @@ const (
 
 // Of Sample, besides Hidden, InverseTemperature and Entropy.
 const (
-	Uniforms    = "uniforms"    // [B], from [0,1)
-	TopK        = "k"           // int64 [1], how many of the largest probabilities to look at
-	TopP        = "top_p"       // []
-	Renormalize = "renormalize" // [], 1 where TopP counts within the TopK, else 0
-	MinP        = "min_p"       // [], the least share of the largest probability
-	NextTokens  = "next"        // int64 [B]
-	LogProb     = "logp"        // [B]
-	Short       = "short"       // [B], 1 where the TopK hold less than TopP
+	Uniforms   = "uniforms"   // [B], from [0,1)
+	TopK       = "k"          // int64 [1], how many of the likeliest to return
+	NextTokens = "next"       // int64 [B]
+	Candidates = "candidates" // int64 [B,k], the likeliest, in descending order
+	LogProb    = "logp"       // [B], of the candidates [B,k]
 )
 
 // Of the optimizer's Programs, over n elements of the arena; see package adamw.

@@ -26,7 +26,7 @@ type job struct {
 
 // complete answers POST /v1/completions.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) error {
-	var c completion
+	c := completion{common: defaults()}
 	if err := parse(body, &c); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, body []byte) e
 
 // chat answers POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request, body []byte) error {
-	var c chat
+	c := chat{common: defaults()}
 	if err := parse(body, &c); err != nil {
 		return err
 	}

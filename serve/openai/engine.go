@@ -17,10 +17,10 @@ type Model struct {
 	Tokenizer *tokenize.Tokenizer // nil if there is none; then there are only ids
 	Template  tokenize.Template   // of chats
 	EOS       []int32
-	Vocab     int                  // ids are below it
-	Decoder   sampler.MixedDecoder // has no sequences; the Server alone uses it
+	Vocab     int             // ids are below it
+	Decoder   sampler.Decoder // has no sequences; the Server alone uses it
 
-	live *sampler.Live
+	scheduler *sampler.Scheduler
 }
 
 // An engine decodes for all requests, on one goroutine.
@@ -54,7 +54,7 @@ func (e *engine) run(ctx context.Context) error {
 	defer close(e.ended)
 	defer func() {
 		for _, m := range e.models {
-			m.live.Close()
+			m.scheduler.Close()
 		}
 	}()
 	for busy := false; ; {
@@ -78,7 +78,7 @@ func (e *engine) run(ctx context.Context) error {
 		}
 		busy = false
 		for _, m := range e.models {
-			busy = m.live.Step() || busy
+			busy = m.scheduler.Step() || busy
 		}
 		if e.failed != nil {
 			return e.failed
@@ -173,9 +173,9 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 	var refused error
 	err = e.do(ctx, func() {
 		for i, c := range calls {
-			if refused = m.live.Add(e.watched(c)); refused != nil {
+			if refused = m.scheduler.Add(e.watched(c)); refused != nil {
 				for _, c := range calls[:i] {
-					m.live.Cancel(c)
+					m.scheduler.Cancel(c)
 				}
 				return
 			}
@@ -186,7 +186,7 @@ func (e *engine) submit(ctx context.Context, m *Model, calls []*sampler.Call) (e
 	}
 	cancel := func() {
 		for _, c := range calls {
-			m.live.Cancel(c)
+			m.scheduler.Cancel(c)
 		}
 	}
 	return func() { _ = e.do(context.Background(), cancel) }, err

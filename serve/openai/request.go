@@ -50,12 +50,9 @@ type chat struct {
 type common struct {
 	Model string `json:"model"` // the first one of the server if empty
 
-	// How tokens are chosen.
-	Temperature *float64 `json:"temperature"`
-	TopP        *float64 `json:"top_p"`
-	TopK        *int     `json:"top_k"` // 0 and -1 turn it off
-	MinP        *float64 `json:"min_p"`
-	Seed        *int64   `json:"seed"` // drawn if not given
+	sampler.Sampling
+	Greedy *json.RawMessage `json:"greedy"` // which no request has: it states a temperature of 0
+	Seed   *int64           `json:"seed"`   // drawn if not given
 
 	MaxTokens      *int  `json:"max_tokens"`
 	N              *int  `json:"n"`
@@ -81,6 +78,9 @@ type common struct {
 	Store    *bool            `json:"store"`
 	Tier     *string          `json:"service_tier"`
 }
+
+// defaults are the fields of a request that states none of those with a default.
+func defaults() common { return common{Sampling: sampler.Plain(1)} }
 
 // texts are one text or a list of them.
 type texts []string
@@ -215,6 +215,8 @@ func parse(body []byte, into any) error {
 func (c *common) check() error {
 	zero := func(x *float64, at float64) bool { return x == nil || *x == at }
 	switch {
+	case c.Greedy != nil:
+		return invalid("greedy", "the field %q is not known here", "greedy")
 	case !zero(c.Frequency, 0):
 		return invalid("frequency_penalty", "frequency_penalty must be 0: there are no penalties here")
 	case !zero(c.Presence, 0):
@@ -295,21 +297,11 @@ func (c *common) samples() int {
 // sampling returns how the tokens are chosen, of which a response may have up to most;
 // without a limit of its own it has up to usual.
 func (c *common) sampling(usual, most int) (sampler.Sampling, error) {
-	s := sampler.Plain(usual)
-	for _, x := range []struct {
-		to   *float64
-		from *float64
-	}{{&s.Temperature, c.Temperature}, {&s.TopP, c.TopP}, {&s.MinP, c.MinP}} {
-		if x.from != nil {
-			*x.to = *x.from
-		}
+	s := c.Sampling
+	if s.TopK == -1 { // as 0, it turns top_k off
+		s.TopK = 0
 	}
-	if c.TopK != nil {
-		if s.TopK = *c.TopK; s.TopK == -1 {
-			s.TopK = 0
-		}
-	}
-	if c.MaxTokens != nil {
+	if s.MaxNewTokens = usual; c.MaxTokens != nil {
 		s.MaxNewTokens = *c.MaxTokens
 	}
 	s = s.OrGreedy()

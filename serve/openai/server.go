@@ -57,7 +57,7 @@ func New(o Options) (*Server, error) {
 		}
 		names[m.Name] = true
 		var err error
-		if m.live, err = sampler.NewLive(m.Decoder); err != nil {
+		if m.scheduler, err = sampler.NewScheduler(m.Decoder); err != nil {
 			return nil, fmt.Errorf("openai: model %q: %w", m.Name, err)
 		}
 		most += m.Decoder.Slots()

@@ -83,12 +83,10 @@ func newFake(slots, room int) *fake {
 	return &fake{slots: slots, room: room, busy: map[int]int{}, prefixes: map[int]int{}}
 }
 
-func (d *fake) Slots() int                                  { return d.slots }
-func (d *fake) MaxTokens() int                              { return d.room }
-func (d *fake) SetSampling(sampler.Sampling) error          { return nil }
-func (d *fake) SetSlotSampling(int, sampler.Sampling) error { return nil }
-func (d *fake) Free(slot int)                               { delete(d.busy, slot) }
-func (d *fake) Drop(prefix int)                             { delete(d.prefixes, prefix) }
+func (d *fake) Slots() int      { return d.slots }
+func (d *fake) MaxTokens() int  { return d.room }
+func (d *fake) Free(slot int)   { delete(d.busy, slot) }
+func (d *fake) Drop(prefix int) { delete(d.prefixes, prefix) }
 func (d *fake) Prefill(prompts [][]int32) (h []int, _ error) {
 	for _, p := range prompts {
 		d.prefixes[len(d.prefixes)+1] = len(p)
@@ -97,25 +95,26 @@ func (d *fake) Prefill(prompts [][]int32) (h []int, _ error) {
 	return h, nil
 }
 
-func (d *fake) choose(uniforms []float32, next []int32, logp, entropy []float32) {
-	for i, u := range uniforms {
-		next[i], logp[i], entropy[i] = int32(u*float32(len(letters)+1)), -u, u
+func (d *fake) choose(rows []sampler.Row) {
+	for i := range rows {
+		u := rows[i].Uniform
+		rows[i].Out = sampler.Drawn{ID: int32(u * float32(len(letters)+1)), LogProb: -u, Entropy: u}
 	}
 }
 
-func (d *fake) Start(prefixes, slots []int, uniforms []float32, next []int32, logp, entropy []float32) error {
-	for i, s := range slots {
-		d.busy[s] = d.prefixes[prefixes[i]]
+func (d *fake) Begin(rows []sampler.Row) error {
+	for _, r := range rows {
+		d.busy[r.Slot] = d.prefixes[r.Prefix]
 	}
-	d.choose(uniforms, next, logp, entropy)
+	d.choose(rows)
 	return nil
 }
 
-func (d *fake) Step(slots []int, ids []int32, uniforms []float32, next []int32, logp, entropy []float32) error {
+func (d *fake) Step(rows []sampler.Row) error {
 	if d.gate != nil && !<-d.gate {
 		return errors.New("the device is gone")
 	}
-	d.choose(uniforms, next, logp, entropy)
+	d.choose(rows)
 	return nil
 }
 
@@ -591,7 +590,7 @@ func FuzzRequest(f *testing.F) {
 	template, _ := tokenize.ParseTemplate("chat")
 	d := newFake(2, 40)
 	m := &Model{Name: "m", Tokenizer: tokenizer(f), Template: template, EOS: []int32{0}, Vocab: 31, Decoder: d}
-	live, err := sampler.NewLive(d)
+	scheduler, err := sampler.NewScheduler(d)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -605,18 +604,18 @@ func FuzzRequest(f *testing.F) {
 				return
 			}
 			call := newAnswer().call(c.options(m, way, nil), ids, 0, c.samples())
-			if err := live.Check(call); err != nil {
+			if err := scheduler.Check(call); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}
 		}
-		var c completion
+		c := completion{common: defaults()}
 		if parse(body, &c) == nil && c.check() == nil {
 			for _, p := range c.Prompt {
 				ids, err := m.encode(p)
 				take(&c.common, ids, err)
 			}
 		}
-		var talk chat
+		talk := chat{common: defaults()}
 		if parse(body, &talk) == nil && talk.check() == nil {
 			ids, err := m.encodeChat(&talk)
 			take(&talk.common, ids, err)

@@ -7,7 +7,6 @@ import (
 	"onering/models"
 	"onering/objectives"
 	"onering/runtime"
-	"onering/sampler"
 	"onering/train/learn"
 )
 
@@ -77,9 +76,8 @@ func (c Config) buffers(arch models.Architecture, w work) []runtime.Buffer {
 	if !c.LoRA.On { // the tensors of an adapter are small
 		all = append(all, runtime.TrainedBuffer(arch.Layout()))
 	}
-	filters := func(s sampler.Sampling) bool { return s.TopK > 0 || s.TopP < 1 }
-	if filters(c.Rollout.Sampling) || filters(c.Eval.Sampling) {
-		all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which top_k and top_p take the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
+	if c.Rollout.Sampling.Filtered() || c.Eval.Sampling.Filtered() {
+		all = append(all, runtime.Buffer{What: fmt.Sprintf("the logits of %d rows, of which a filter of sampling takes the largest,", w.slots), Bytes: 4 * w.slots * int64(g.Vocab),
 			Setting: "rollout.slots", Value: w.slots, Least: 1})
 	}
 	return all

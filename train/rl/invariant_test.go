@@ -33,9 +33,6 @@ func TestInvariant(t *testing.T) {
 		if x.Slots() != n {
 			t.Fatalf("%d slots, want %d", x.Slots(), n)
 		}
-		if err := x.SetSampling(sampler.Plain(1)); err != nil {
-			t.Fatal(err)
-		}
 		// Twice, so that the second time finds what the first left behind.
 		var entropies []float32
 		for range 2 {
@@ -43,27 +40,25 @@ func TestInvariant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			prefixes, slots := make([]int, n), make([]int, n)
-			ids, next := make([]int32, n), make([]int32, n)
-			uniforms, logp, entropy := make([]float32, n), make([]float32, n), make([]float32, n)
-			for i := range n {
-				prefixes[i], slots[i], uniforms[i] = prefix[0], i, 0.5
+			rows := make([]sampler.Row, n)
+			for i := range rows {
+				rows[i] = sampler.Row{Slot: i, Prefix: prefix[0], Uniform: 0.5, Way: sampler.Plain(1)}
 			}
 			entropies = entropies[:0]
-			if err := x.Start(prefixes, slots, uniforms, next, logp, entropy); err != nil {
+			if err := x.Begin(rows); err != nil {
 				t.Fatal(err)
 			}
 			for step := range length {
-				entropies = append(entropies, entropy[0])
-				for i := range ids {
-					ids[i] = int32(2 + (step*7+i)%23)
+				entropies = append(entropies, rows[0].Out.Entropy)
+				for i := range rows {
+					rows[i].ID = int32(2 + (step*7+i)%23)
 				}
-				if err := x.Step(slots, ids, uniforms, next, logp, entropy); err != nil {
+				if err := x.Step(rows); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for _, s := range slots {
-				x.Free(s)
+			for i := range rows {
+				x.Free(i)
 			}
 			x.Drop(prefix[0])
 		}

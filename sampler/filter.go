@@ -1,0 +1,113 @@
+package sampler
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// A Candidate is a token that may be drawn.
+type Candidate struct {
+	ID      int32
+	LogProb float32 // over the whole vocabulary, at the temperature
+}
+
+// A Filter says how many of the candidates may be drawn: the first keep of likeliest, all
+// of them and of those that follow if keep is 0, and -1 if likeliest must be longer to say.
+// likeliest has at least one candidate and descends; logTotal is the logarithm of the
+// probability of all candidates that the filter chooses from, those not in likeliest too.
+type Filter func(s Sampling, likeliest []Candidate, logTotal float64) (keep int)
+
+// filters apply in this order, each to what the one before has kept. A new one is a field
+// of Sampling with its tags, a function, and a place here.
+var filters = []Filter{topK, topP, minP}
+
+func topK(s Sampling, likeliest []Candidate, _ float64) int {
+	if s.TopK > len(likeliest) {
+		return -1
+	}
+	return s.TopK
+}
+
+func topP(s Sampling, likeliest []Candidate, logTotal float64) int {
+	if s.TopP >= 1 {
+		return 0
+	}
+	limit, sum := s.TopP*math.Exp(logTotal), 0.0
+	for i, c := range likeliest {
+		if sum += math.Exp(float64(c.LogProb)); sum >= limit {
+			return i + 1
+		}
+	}
+	return -1
+}
+
+func minP(s Sampling, likeliest []Candidate, _ float64) int {
+	if s.MinP == 0 {
+		return 0
+	}
+	bound := float64(likeliest[0].LogProb) + math.Log(s.MinP)
+	return slices.IndexFunc(likeliest, func(c Candidate) bool { return float64(c.LogProb) < bound })
+}
+
+// Filtered reports whether s restricts the choice.
+func (s Sampling) Filtered() bool {
+	off := Plain(s.MaxNewTokens)
+	off.Temperature = s.Temperature
+	return !s.Greedy && s != off
+}
+
+// Draw draws among the candidates that the filters keep: the first id, in vocabulary order,
+// whose cumulative probability exceeds u. likeliest descends, and Draw reorders it. It
+// reports false if all is false, which says whether the vocabulary has no other ids, and
+// likeliest is too short to draw from. How long it is makes no other difference.
+func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
+	if first := likeliest[0]; first.LogProb-first.LogProb != 0 {
+		return first, true // NaN or an infinity, which the caller refuses
+	}
+	logTotal := 0.0
+	for _, filter := range filters {
+		keep := filter(s, likeliest, logTotal)
+		switch {
+		case keep == 0 || keep < 0 && all:
+			continue
+		case keep > 0:
+			// Candidates that are equally likely are kept or left out together.
+			for last := likeliest[keep-1]; keep < len(likeliest) && likeliest[keep].LogProb == last.LogProb; {
+				keep++
+			}
+		}
+		if keep < 0 || keep == len(likeliest) && !all {
+			return drawn, false
+		}
+		likeliest, all = likeliest[:keep], true
+		sum := 0.0
+		for _, c := range likeliest {
+			sum += math.Exp(float64(c.LogProb))
+		}
+		logTotal = math.Log(sum)
+	}
+	if !all {
+		return drawn, false
+	}
+	slices.SortFunc(likeliest, func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
+	return pick(u, likeliest), true
+}
+
+// pick inverts the cumulative distribution of the candidates at u.
+func pick(u float32, candidates []Candidate) (drawn Candidate) {
+	total, sum := 0.0, 0.0
+	for _, c := range candidates {
+		total += math.Exp(float64(c.LogProb))
+	}
+	for _, c := range candidates {
+		p := math.Exp(float64(c.LogProb))
+		if p > 0 { // rounding can bring u*total to the end, but not to an id of no mass
+			drawn = c
+		}
+		if sum += p; sum > float64(u)*total {
+			break
+		}
+	}
+	return drawn
+}

@@ -1,0 +1,298 @@
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A Call is a request that a Scheduler answers, with options of its own. Token and Done
+// are called between two steps, by the goroutine that steps the Scheduler.
+type Call struct {
+	Options // PrefillTokens and DropLong have no meaning
+	Request
+	// Done is called with each response as it ends.
+	Done func(Response)
+	// Failed is called instead, once, if the call cannot be answered to its end.
+	Failed func(error)
+
+	index   int // among the requests of Sample
+	stops   stops
+	prefix  int  // the handle of the prompt, once it is computed
+	has     bool // there is a prefix
+	started int  // samples that have a slot, or had one
+	over    bool // canceled or failed
+}
+
+// A Scheduler moves the sequences of calls on together. Calls may come while others are
+// being answered, and begin in the order in which they came, in the slots that become
+// free.
+//
+// It computes one prompt alone before each step, so with an Invariant decoder the tokens of
+// a call are the same whatever is answered beside it. Sample computes several.
+//
+// A Scheduler is used by one goroutine at a time. The decoder must have no sequences.
+type Scheduler struct {
+	d        Decoder
+	together int // prompts of up to so many tokens are computed together
+	slots    []sequence
+	busy     int     // slots in use
+	queue    []*Call // with samples that have no slot yet; the first of them have their prompts computed
+	rows     []Row   // of the newest call of the decoder
+	stats    Stats
+}
+
+// NewScheduler takes over a decoder.
+func NewScheduler(d Decoder) (*Scheduler, error) {
+	n, maxTokens := d.Slots(), d.MaxTokens()
+	if n < 1 || maxTokens < 2 {
+		return nil, fmt.Errorf("sampler: a decoder with %d slots of %d tokens can hold no response", n, maxTokens)
+	}
+	return &Scheduler{d: d, slots: make([]sequence, n), stats: Stats{Slots: n}}, nil
+}
+
+// Check returns the error for which Add would refuse a call.
+func (s *Scheduler) Check(c *Call) error {
+	if err := c.Options.validate(); err != nil {
+		return err
+	}
+	if err := c.Request.validate(0, c.Greedy); err != nil {
+		return err
+	}
+	return c.fits(0, s.d.MaxTokens())
+}
+
+// Add queues a call.
+func (s *Scheduler) Add(c *Call) error {
+	if err := s.Check(c); err != nil {
+		return err
+	}
+	c.stops = newStops(c.Stops)
+	s.queue = append(s.queue, c)
+	return nil
+}
+
+// Cancel ends a call without calling it back. Its slots are free for the next step.
+func (s *Scheduler) Cancel(c *Call) {
+	for slot := range s.slots {
+		if s.slots[slot].call == c {
+			s.free(slot)
+		}
+	}
+	if i := slices.Index(s.queue, c); i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
+	s.drop(c)
+	c.over = true
+}
+
+// Step begins samples of waiting calls in the free slots, and moves every sequence on by a
+// token. An error ends the calls that it is about, and others go on. It reports whether
+// there is more to do.
+func (s *Scheduler) Step() bool {
+	s.begin()
+	s.advance()
+	return !s.idle()
+}
+
+func (s *Scheduler) idle() bool { return s.busy == 0 && len(s.queue) == 0 }
+
+// begin begins samples of waiting calls in the free slots. It reports whether there were
+// both.
+func (s *Scheduler) begin() bool {
+	if s.busy == len(s.slots) || len(s.queue) == 0 {
+		return false
+	}
+	s.prefill()
+	s.start()
+	return true
+}
+
+// prefill computes the next prompts in the queue: as many as the free slots need
+// beyond the samples of those that are computed, and may be computed together.
+func (s *Scheduler) prefill() {
+	free, tokens := len(s.slots)-s.busy, 0
+	var calls []*Call
+	var prompts [][]int32
+	for _, c := range s.queue {
+		if !c.has {
+			if free <= 0 || len(calls) > 0 && tokens+len(c.Prompt) > s.together {
+				break
+			}
+			calls, prompts = append(calls, c), append(prompts, c.Prompt)
+			tokens += len(c.Prompt)
+		}
+		free -= c.Samples - c.started
+	}
+	if len(calls) == 0 {
+		return
+	}
+	handles, err := s.d.Prefill(prompts)
+	if err == nil && len(handles) != len(prompts) {
+		for _, h := range handles {
+			s.d.Drop(h)
+		}
+		err = fmt.Errorf("the decoder returned %d prefixes", len(handles))
+	}
+	if err != nil {
+		s.fail(calls, fmt.Errorf("sampler: prefill of %d prompts from request %d on: %w", len(prompts), calls[0].index, err))
+		return
+	}
+	for i, c := range calls {
+		c.prefix, c.has = handles[i], true
+	}
+	s.stats.Prefills++
+	s.stats.Prompts += len(handles)
+	s.stats.PrefillTokens += tokens
+}
+
+// start begins samples of the computed prompts in the free slots, drops the
+// prefixes that have no sample left to start, and takes the first tokens.
+func (s *Scheduler) start() {
+	s.rows = s.rows[:0]
+	next := 0 // in the queue
+	for slot := range s.slots {
+		q := &s.slots[slot]
+		if q.call != nil {
+			continue
+		}
+		if next < len(s.queue) && s.queue[next].started == s.queue[next].Samples {
+			next++
+		}
+		if next == len(s.queue) || !s.queue[next].has {
+			break
+		}
+		q.begin(s.queue[next], s.d.MaxTokens())
+		u, _ := q.uniform() // a given list has at least one
+		s.rows = append(s.rows, Row{Slot: slot, Prefix: q.call.prefix, Uniform: u, Way: q.way})
+	}
+	if len(s.rows) == 0 {
+		return
+	}
+	if err := s.d.Begin(s.rows); err != nil {
+		calls := s.calls()
+		for _, row := range s.rows {
+			s.slots[row.Slot].call = nil // which has taken no slot
+		}
+		s.fail(calls, fmt.Errorf("sampler: start of %d sequences: %w", len(s.rows), err))
+		return
+	}
+	s.busy += len(s.rows)
+	for len(s.queue) > 0 && s.queue[0].started == s.queue[0].Samples {
+		s.drop(s.queue[0])
+		s.queue = s.queue[1:]
+	}
+	s.take()
+}
+
+// advance moves every sequence on by one token.
+func (s *Scheduler) advance() {
+	s.rows = s.rows[:0]
+	for slot := range s.slots {
+		q := &s.slots[slot]
+		if q.call == nil {
+			continue
+		}
+		u, err := q.uniform()
+		if err != nil {
+			s.refuse(q.call, err)
+			continue
+		}
+		s.rows = append(s.rows, Row{Slot: slot, ID: q.ids[len(q.ids)-1], Uniform: u, Way: q.way})
+	}
+	// Those before a row whose call was refused may be of the same call.
+	s.rows = slices.DeleteFunc(s.rows, func(r Row) bool { return s.slots[r.Slot].call == nil })
+	n := len(s.rows)
+	if n == 0 {
+		return
+	}
+	if err := s.d.Step(s.rows); err != nil {
+		s.fail(s.calls(), fmt.Errorf("sampler: step with %d sequences: %w", n, err))
+		return
+	}
+	s.stats.Steps++
+	s.stats.SlotSteps += n
+	s.take()
+}
+
+// take hands the decoder's answers to the sequences.
+func (s *Scheduler) take() {
+	for _, row := range s.rows {
+		q := &s.slots[row.Slot]
+		c := q.call
+		if c == nil {
+			continue // canceled by a call back, or failed with another sample
+		}
+		finish, stop, err := q.add(row.Out)
+		if err != nil {
+			s.refuse(c, err)
+			continue
+		}
+		s.stats.Tokens++
+		if c.Token != nil {
+			c.Token(Token{c.index, q.sample, row.Out.ID, row.Out.LogProb})
+		}
+		if finish != "" && q.call == c {
+			response := q.response(finish, stop)
+			s.stats.Responses++
+			s.free(row.Slot)
+			c.Done(response)
+		}
+	}
+}
+
+// calls lists the calls of the rows.
+func (s *Scheduler) calls() (calls []*Call) {
+	for _, row := range s.rows {
+		if c := s.slots[row.Slot].call; !slices.Contains(calls, c) {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// fail ends calls with an error.
+func (s *Scheduler) fail(calls []*Call, err error) {
+	for _, c := range calls {
+		s.refuse(c, err)
+	}
+}
+
+// refuse ends a call with an error, unless a call back has ended it.
+func (s *Scheduler) refuse(c *Call, err error) {
+	if !c.over {
+		s.Cancel(c)
+		c.Failed(err)
+	}
+}
+
+func (s *Scheduler) free(slot int) {
+	s.slots[slot].call, s.slots[slot].text = nil, nil
+	s.busy--
+	s.d.Free(slot)
+}
+
+// drop forgets the prompt of a call.
+func (s *Scheduler) drop(c *Call) {
+	if c.has {
+		s.d.Drop(c.prefix)
+		c.has = false
+	}
+}
+
+// errClosed is what calls get that were not answered when a Scheduler was closed.
+var errClosed = errors.New("sampler: stopped before the response ended")
+
+// Close ends all calls with an error. The decoder is free again.
+func (s *Scheduler) Close() {
+	waiting := s.queue
+	s.queue = nil
+	s.rows = s.rows[:0]
+	for slot := range s.slots {
+		if s.slots[slot].call != nil {
+			s.rows = append(s.rows, Row{Slot: slot})
+		}
+	}
+	s.fail(s.calls(), errClosed)
+	s.fail(waiting, errClosed)
+}
