@@ -171,24 +171,30 @@ type decodeSession struct {
 	hidden         buffer // [B,D], the normed state of each row's last token
 }
 
+// load loads a Program and binds the weights.
+func (d *Decoder) load(p models.Program, err error) (*Binding, error) {
+	if err != nil {
+		return nil, err
+	}
+	b, err := loadBinding(d.env, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.ring.bind(b, ""); err != nil {
+		closeSessions(b)
+		return nil, err
+	}
+	return b, nil
+}
+
 // openSession loads a Program and binds the weights and angles.
 func (d *Decoder) openSession(p models.Program, err error) (decodeSession, error) {
-	if err != nil {
-		return decodeSession{}, err
-	}
-	s, err := d.env.Load(p)
-	if err != nil {
-		return decodeSession{}, err
-	}
-	b, err := s.NewBinding()
-	if err == nil {
-		err = d.ring.bind(b, "")
-	}
+	b, err := d.load(p, err)
 	bind := binder{b: b, err: err}
 	bind.in(ports.Cos, d.angles.cos.value, nil)
 	bind.in(ports.Sin, d.angles.sin.value, nil)
 	if bind.err != nil {
-		s.Close()
+		closeSessions(b)
 		return decodeSession{}, bind.err
 	}
 	return decodeSession{

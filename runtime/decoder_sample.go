@@ -49,6 +49,14 @@ type sampled struct {
 	singles, logp, entropy []float32
 }
 
+// idsOf names the output that has the tokens.
+func idsOf(choice models.Choice) string {
+	if choice == models.Candidates {
+		return ports.Candidates
+	}
+	return ports.NextTokens
+}
+
 // take binds the outputs, which are one if the Program is that of moves.Together.
 func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r sampled) {
 	if _, together := b.b.s.index[output][moves.Results]; together {
@@ -57,11 +65,11 @@ func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r s
 		}
 		return r
 	}
-	name, shape := ports.NextTokens, []int64{rows}
-	if choice == models.Candidates {
-		name, shape = ports.Candidates, []int64{rows, k}
+	shape := []int64{rows, k}
+	if choice != models.Candidates {
+		shape = shape[:1]
 	}
-	r.ids = take[int64](b, name, &s.ids, shape...)
+	r.ids = take[int64](b, idsOf(choice), &s.ids, shape...)
 	r.logp = take[float32](b, ports.LogProb, &s.logp, shape...)
 	r.entropy = take[float32](b, ports.Entropy, &s.entropy, rows)
 	return r
@@ -105,28 +113,11 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 		return b, nil
 	}
 	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
+	if err == nil && d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 holds the ids
+		p, err = moves.Together(p, idsOf(choice), ports.LogProb, ports.Entropy)
+	}
+	b, err := d.load(p, err)
 	if err != nil {
-		return nil, err
-	}
-	if d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 holds the ids
-		ids := ports.NextTokens
-		if choice == models.Candidates {
-			ids = ports.Candidates
-		}
-		if p, err = moves.Together(p, ids, ports.LogProb, ports.Entropy); err != nil {
-			return nil, err
-		}
-	}
-	session, err := d.env.Load(p)
-	if err != nil {
-		return nil, err
-	}
-	b, err := session.NewBinding()
-	if err == nil {
-		err = d.ring.bind(b, "")
-	}
-	if err != nil {
-		session.Close()
 		return nil, err
 	}
 	s.sessions[kind] = b
