@@ -160,8 +160,8 @@ func readBatch(in io.Reader, name string, p *policy.Policy) (batch learn.Batch, 
 		case err != nil:
 		case line.Row.Weights == nil:
 			return batch, missingField(name, number, "weights")
-		case len(*line.Row.Weights) != len(s.Tokens)-s.Prompt:
-			err = fmt.Errorf("%d weights for %d response tokens", len(*line.Row.Weights), len(s.Tokens)-s.Prompt)
+		case len(*line.Row.Weights) != s.Count():
+			err = fmt.Errorf("%d weights for %d response tokens", len(*line.Row.Weights), s.Count())
 		}
 		if err != nil {
 			return batch, fmt.Errorf("%s:%d: %w", name, number, err)

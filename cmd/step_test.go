@@ -34,13 +34,15 @@ func stepOnce(t *testing.T, dtype string, change func(*stepOptions)) (report ste
 	r := rand.New(rand.NewPCG(1, 2))
 	var batch learn.Batch
 	for range 24 {
-		s, w := ort.Sequence{Prompt: 4}, []float64(nil)
-		for range 8 + r.IntN(30) {
-			s.Tokens = append(s.Tokens, int32(r.IntN(15)))
+		tokens := make([]int32, 8+r.IntN(30))
+		for i := range tokens {
+			tokens[i] = int32(r.IntN(15))
 		}
-		for range len(s.Tokens) - s.Prompt {
-			w = append(w, r.NormFloat64()/1e7) // too small for float16 without a loss scale
+		w := make([]float64, len(tokens)-4)
+		for i := range w {
+			w[i] = r.NormFloat64() / 1e7 // too small for float16 without a loss scale
 		}
+		s := ort.NewSequence(tokens[:4], tokens[4:])
 		batch.Sequences, batch.Weights = append(batch.Sequences, s), append(batch.Weights, w)
 	}
 	dir := t.TempDir()

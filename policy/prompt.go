@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"onering/models"
 	"onering/runtime"
@@ -92,7 +91,7 @@ func (row Pair) Sequence(p *Policy) (s runtime.Sequence, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Prompt, s.Tokens = len(ids), slices.Concat(ids, response)
+	s = runtime.NewSequence(ids, response)
 	return s, checkLength("prompt and response", len(s.Tokens), p.Model)
 }
 

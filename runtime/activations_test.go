@@ -29,7 +29,7 @@ func TestPassesShareActivations(t *testing.T) {
 			for k := range tokens {
 				tokens[k] = int32((7*k + 3*s + i) % 37)
 			}
-			batch[i] = append(batch[i], runtime.Sequence{Tokens: tokens, Prompt: 4})
+			batch[i] = append(batch[i], runtime.NewSequence(tokens[:4], tokens[4:]))
 		}
 	}
 	most := 0 // what one pass may take

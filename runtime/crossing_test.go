@@ -368,10 +368,10 @@ func pairBytes(ids []int32) (bytes int) {
 func webgpuUp(sequences []runtime.Sequence, slices int) int {
 	var fed, targets []int32
 	for _, s := range sequences {
-		if len(s.Tokens) <= s.Prompt {
+		if s.Count() == 0 {
 			continue // nothing to learn from
 		}
-		fed, targets = append(fed, s.Tokens[:len(s.Tokens)-1]...), append(targets, s.Tokens[s.Prompt:]...)
+		fed, targets = append(fed, s.Tokens[:len(s.Tokens)-1]...), append(targets, s.Tokens[len(s.Prefix()):]...)
 	}
 	// How much to clear: each tensor's gradient, and the gradient of the last layer's
 	// output.
@@ -380,11 +380,11 @@ func webgpuUp(sequences []runtime.Sequence, slices int) int {
 
 func madeSequences() (s []runtime.Sequence) {
 	for i, n := range []int{20, 7, 13, 1} {
-		q := runtime.Sequence{Prompt: 1 + i}
+		var tokens []int32
 		for t := range n + i {
-			q.Tokens = append(q.Tokens, int32((31*i+17*t*t)%300))
+			tokens = append(tokens, int32((31*i+17*t*t)%300))
 		}
-		s = append(s, q)
+		s = append(s, runtime.NewSequence(tokens[:1+i], tokens[1+i:]))
 	}
 	return s
 }

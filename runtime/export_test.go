@@ -83,3 +83,11 @@ func Share(bounds []int, parts, bucket int) (owner []int, buckets [][]int) {
 	s := share(bounds, parts, bucket)
 	return s.owner, s.buckets
 }
+
+// HeadRows returns of how many tokens the head computed log-probs.
+func (p *Pass) HeadRows() int {
+	if p.rows == 0 {
+		return 0
+	}
+	return int(p.packed.z[p.learner.head.last()].value.shape[0])
+}

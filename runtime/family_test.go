@@ -177,7 +177,7 @@ func sampleFamily(t *testing.T, env *runtime.Env, ring *runtime.Ring) (sequences
 	check(t, err)
 	for _, x := range responses {
 		prompt := prompts[x.Request]
-		sequences = append(sequences, runtime.Sequence{Tokens: slices.Concat(prompt, x.IDs), Prompt: len(prompt)})
+		sequences = append(sequences, runtime.NewSequence(prompt, x.IDs))
 		logps = append(logps, x.LogProb)
 	}
 	return sequences, logps

@@ -123,7 +123,7 @@ func TestHalfRollout(t *testing.T) {
 		var sequences []runtime.Sequence
 		for _, x := range first {
 			prompt := m.Greedy.Rows[x.Request].Prompt
-			sequences = append(sequences, runtime.Sequence{Tokens: slices.Concat(prompt, x.IDs), Prompt: len(prompt)})
+			sequences = append(sequences, runtime.NewSequence(prompt, x.IDs))
 		}
 		l, err := env.NewLearner(m.ring, runtime.LearnerOptions{ScoreOnly: true})
 		check(t, err)

@@ -8,7 +8,7 @@ import (
 )
 
 // headSessions compute log-probs, entropies and their gradients from the rows h
-// [n,D] that predict response tokens. They process one slice of the vocabulary after
+// [n,D] that predict scored tokens. They process one slice of the vocabulary after
 // the other, which bounds the memory of the logits.
 type headSessions struct {
 	target *Binding
@@ -118,7 +118,7 @@ func (h *headSessions) close() {
 	closeBuffers(&h.dh, &h.w, &h.v, &h.entropy, &h.at, &h.dlogit)
 }
 
-// headForward computes the log-probs and entropies of the response tokens. It
+// headForward computes the log-probs and entropies of the scored tokens. It
 // updates z, the log-sum-exp of the logits, and u, their mean under the softmax,
 // with one slice of the vocabulary after the other. With keep the logits of all stay
 // in a where it keeps them.
@@ -191,7 +191,7 @@ func (p *Pass) takeLogProbs() error {
 	return nil
 }
 
-// headBackward returns the gradient of the rows that predict response tokens, before
+// headBackward returns the gradient of the rows that predict scored tokens, before
 // the final norm, and adds to the head's gradient. takeWeights must have set w and v.
 func (p *Pass) headBackward() (*Value, error) {
 	l, a, head := p.learner, p.activations, p.learner.head
@@ -263,7 +263,7 @@ func (h *headSessions) place(b *binder, y []int64, first, n int64) {
 	}
 }
 
-// normSessions run the final norm on the rows [n,D] that predict response tokens.
+// normSessions run the final norm on the rows [n,D] that predict scored tokens.
 // The norm also divides by the sampling temperature.
 type normSessions struct {
 	forward, backward  *Binding // backward is nil with ScoreOnly

@@ -63,7 +63,7 @@ func (p *Pass) fillActivations(a *activations, keep bool) error {
 }
 
 // layersBackward runs the layers backward from the gradient of the rows that predict
-// response tokens. It adds to the gradients of the layers and of the embedding.
+// scored tokens. It adds to the gradients of the layers and of the embedding.
 func (p *Pass) layersBackward(dxr *Value) error {
 	l, a := p.learner, p.activations
 	if err := l.tables.causal(p.longest); err != nil {
@@ -162,7 +162,7 @@ type activations struct {
 	x     []buffer   // the input [N,D] of each layer, and the last layer's output
 	stash [][]buffer // for each layer, what forward keeps for backward
 	full  int        // the first so many layers keep all
-	xr, h buffer     // the rows [n,D] that predict response tokens, before and after the final norm
+	xr, h buffer     // the rows [n,D] that predict scored tokens, before and after the final norm
 	// logits [n,v] of each slice of the vocabulary, where they are kept
 	logits      []buffer
 	keepsLogits bool

@@ -7,21 +7,6 @@ import (
 	"onering/models"
 )
 
-// A Sequence is a prompt and one response to it, as token ids.
-type Sequence struct {
-	Tokens []int32 // prompt and response
-	Prompt int     // tokens of the prompt, at least 1
-}
-
-// fed returns how many tokens pass through the layers: all but the last one, which
-// predicts nothing, and none if there is no response.
-func (s Sequence) fed() int {
-	if len(s.Tokens) <= s.Prompt {
-		return 0
-	}
-	return len(s.Tokens) - 1
-}
-
 // LearnerOptions tune the memory and speed of a Learner. They change results by
 // rounding only.
 type LearnerOptions struct {
@@ -49,8 +34,8 @@ type LearnerOptions struct {
 	// last to the first, and at the end. On a device the work may not be done yet; a
 	// download waits for it.
 	Final func(first int)
-	// Apart computes a prompt with each response to it, also where several follow
-	// one another.
+	// Apart computes the prefix of each sequence, also where several that follow one
+	// another have the same.
 	Apart bool
 }
 

@@ -135,14 +135,15 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	check(t, f.ReadFloat32("w", w, 0))
 	T := int(info.Shape[2])
 	for i, n := range m.Batch.Lengths {
-		s := runtime.Sequence{Prompt: m.Batch.PromptLengths[i]}
+		var tokens []int32
 		for _, id := range ids[i*T : i*T+n] {
-			s.Tokens = append(s.Tokens, int32(id))
+			tokens = append(tokens, int32(id))
 		}
-		m.sequences = append(m.sequences, s)
+		prompt := m.Batch.PromptLengths[i]
+		m.sequences = append(m.sequences, runtime.NewSequence(tokens[:prompt], tokens[prompt:]))
 		for step := range m.w {
 			var row []float64
-			for t := s.Prompt; t < n; t++ {
+			for t := prompt; t < n; t++ {
 				row = append(row, float64(w[(step*len(m.Batch.Lengths)+i)*T+t]))
 			}
 			m.w[step] = append(m.w[step], row)

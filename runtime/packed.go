@@ -21,8 +21,8 @@ type packed struct {
 	copied  buffer                 // [M,1,J], 1 for these, 0 where a token has fewer than J
 	bounds  buffer                 // int64, the first place of each block of queries, and T
 	edges   [mostBlocks - 1]buffer // int64 [1], that of each block but the first
-	places  buffer                 // int64 [n], the packed tokens that predict response tokens
-	targets buffer                 // int64 [n], the response tokens that they predict
+	places  buffer                 // int64 [n], the packed tokens that predict scored tokens
+	targets buffer                 // int64 [n], the scored tokens that they predict
 
 	// The head's running sums z and u, of which one of each is read and the other
 	// written in turns, and the logits of the targets, all [n,1].
@@ -78,37 +78,37 @@ func (b *packed) close() {
 // mostBlocks is the most blocks of queries that attention is computed in.
 const mostBlocks = 8
 
-// A span says where the tokens of a sequence are packed: the first shared tokens from
-// head on, the others from own on.
-type span struct{ head, shared, own int }
+// A placement says where the tokens of a sequence are packed: the first shared tokens
+// from head on, the others from own on.
+type placement struct{ head, shared, own int }
 
 // at returns where token t is packed.
-func (s span) at(t int) int {
+func (s placement) at(t int) int {
 	if t < s.shared {
 		return s.head + t
 	}
 	return s.own + t - s.shared
 }
 
-// spans returns where the tokens of each sequence are packed, how many tokens there
+// place returns where the tokens of each sequence are packed, how many tokens there
 // are, how many of them several sequences share, and the most sequences that share
-// one. Sequences that follow one another and have the same prompt share it, all but
+// one. Sequences that follow one another and have the same prefix share it, all but
 // its last token: that one begins what each has of its own, so that each row that
-// predicts a response token belongs to one response. With apart none shares.
-func spans(sequences []Sequence, apart bool) (list []span, n, shared, copies int) {
-	list = make([]span, len(sequences))
+// predicts a scored token belongs to one sequence. With apart none shares.
+func place(sequences []Sequence, apart bool) (list []placement, n, shared, copies int) {
+	list = make([]placement, len(sequences))
 	for i := 0; i < len(sequences); {
-		prompt, j, with := sequences[i].Tokens[:sequences[i].Prompt], i, 0
-		for ; j < len(sequences) && (j == i || !apart && slices.Equal(sequences[j].Tokens[:sequences[j].Prompt], prompt)); j++ {
+		prefix, j, with := sequences[i].Prefix(), i, 0
+		for ; j < len(sequences) && (j == i || !apart && slices.Equal(sequences[j].Prefix(), prefix)); j++ {
 			if sequences[j].fed() > 0 {
 				with++
 			}
 		}
-		if with > 1 && len(prompt) > 1 {
+		if with > 1 && len(prefix) > 1 {
 			for k := i; k < j; k++ {
-				list[k] = span{head: shared, shared: min(len(prompt)-1, sequences[k].fed())}
+				list[k] = placement{head: shared, shared: min(len(prefix)-1, sequences[k].fed())}
 			}
-			shared, copies = shared+len(prompt)-1, max(copies, with)
+			shared, copies = shared+len(prefix)-1, max(copies, with)
 		}
 		i = j
 	}
@@ -203,11 +203,11 @@ func (b *packed) layOut(p *Pass) {
 	clear(copies)
 	clear(copied)
 	seen := make([]int, len(copied)/max(1, p.copies)) // how many places each of the first tokens has so far
-	row, response := 0, 0
+	row, scored := 0, 0
 	for i, s := range p.sequences {
 		n := s.fed()
 		for t := range n {
-			place, at := row*p.longest+t, p.spans[i].at(t)
+			place, at := row*p.longest+t, p.placed[i].at(t)
 			rows[place] = int64(at)
 			first := at >= len(seen) || seen[at] == 0
 			if at < len(seen) {
@@ -218,9 +218,11 @@ func (b *packed) layOut(p *Pass) {
 			if first {
 				ids[at], pos[at], tokens[at], valid[place] = int64(s.Tokens[t]), int64(t), int64(place), 1
 			}
-			if t+1 >= s.Prompt {
-				places[response], targets[response] = int64(at), int64(s.Tokens[t+1])
-				response++
+		}
+		for _, x := range s.Scored {
+			for t := x.From; t < x.To; t++ {
+				places[scored], targets[scored] = int64(p.placed[i].at(t-1)), int64(s.Tokens[t])
+				scored++
 			}
 		}
 		if n > 0 {

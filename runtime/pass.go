@@ -11,12 +11,69 @@ import (
 // the device does; fewer sequences take less.
 var ErrTooLarge = errors.New("too large for a kernel of the device")
 
+// A Sequence is token ids of which some are scored: their log-probs are computed, given
+// all tokens before them. A conversation has a span for each turn of the assistant.
+type Sequence struct {
+	Tokens []int32
+	Scored []Span // in order, without overlap; the first token of all cannot be scored
+}
+
+// A Span is the tokens of a sequence from number From up to, not including, number To.
+type Span struct{ From, To int }
+
+// NewSequence returns a prompt and a response to it, of which the response is scored.
+func NewSequence(prompt, response []int32) Sequence {
+	s := Sequence{Tokens: slices.Concat(prompt, response)}
+	if len(response) > 0 {
+		s.Scored = []Span{{len(prompt), len(s.Tokens)}}
+	}
+	return s
+}
+
+// Count returns how many tokens are scored.
+func (s Sequence) Count() (n int) {
+	for _, x := range s.Scored {
+		n += x.To - x.From
+	}
+	return n
+}
+
+// Prefix returns the tokens before the first one that is scored. Sequences with the same
+// prefix can share it.
+func (s Sequence) Prefix() []int32 {
+	if len(s.Scored) == 0 {
+		return s.Tokens
+	}
+	return s.Tokens[:s.Scored[0].From]
+}
+
+// fed returns how many tokens pass through the layers: all before the last one that is
+// scored.
+func (s Sequence) fed() int {
+	if len(s.Scored) == 0 {
+		return 0
+	}
+	return s.Scored[len(s.Scored)-1].To - 1
+}
+
+// check returns an error if the spans are out of order or beyond the tokens.
+func (s Sequence) check() error {
+	from := 1
+	for _, x := range s.Scored {
+		if x.From < from || x.To <= x.From || x.To > len(s.Tokens) {
+			return fmt.Errorf("scores tokens %d up to %d of %d; a span begins at %d or later and holds at least one token", x.From, x.To, len(s.Tokens), from)
+		}
+		from = x.To
+	}
+	return nil
+}
+
 // A Pass is a micro-batch of sequences, their log-probs, and what the backward pass
 // needs of them.
 type Pass struct {
-	// LogProb and Entropy hold, for each response token of each sequence, its
-	// log-prob and the entropy in nats of the distribution that it was drawn from,
-	// at the temperature of the pass.
+	// LogProb and Entropy hold, for each scored token of each sequence, its log-prob
+	// and the entropy in nats of the distribution that it was drawn from, at the
+	// temperature of the pass.
 	LogProb, Entropy [][]float32
 
 	sequences   []Sequence
@@ -24,16 +81,16 @@ type Pass struct {
 	learner     *Learner
 	packed      *packed
 	activations *activations // nil if the pass is not kept
-	spans       []span       // where the tokens of each sequence are packed
-	n, rows     int          // packed tokens; response tokens
+	placed      []placement  // where the tokens of each sequence are packed
+	n, rows     int          // packed tokens; scored tokens
 	shared      int          // tokens that several sequences share, which are packed first
 	copies      int          // the most sequences that share a token
 	longest     int          // T, the places of a row that attention gets
 	blocks      int          // how many blocks of queries attention is computed in
 }
 
-// Forward computes the log-probs of the sequences' responses at a temperature.
-// Sequences that follow one another and have the same prompt are computed behind one
+// Forward computes the log-probs of the sequences' scored tokens at a temperature.
+// Sequences that follow one another and have the same prefix are computed behind one
 // copy of it.
 // With keep the pass keeps what Backward needs. Without it, Backward computes the
 // layers again. The caller must Release the pass.
@@ -57,8 +114,8 @@ func (l *Learner) Forward(sequences []Sequence, temperature float64, keep bool) 
 func (p *Pass) check() error {
 	g := p.learner.geometry
 	for i, s := range p.sequences {
-		if s.Prompt < 1 || s.Prompt > len(s.Tokens) {
-			return fmt.Errorf("runtime: sequence %d has a prompt of %d of its %d tokens; it takes at least one", i, s.Prompt, len(s.Tokens))
+		if err := s.check(); err != nil {
+			return fmt.Errorf("runtime: sequence %d %w", i, err)
 		}
 		if m := g.MaxPositions; m > 0 && len(s.Tokens) > m {
 			return fmt.Errorf("runtime: sequence %d has %d tokens; the model's max_position_embeddings is %d", i, len(s.Tokens), m)
@@ -68,15 +125,15 @@ func (p *Pass) check() error {
 				return fmt.Errorf("runtime: sequence %d holds id %d at %d; the model has ids 0 to %d", i, id, t, g.Vocab-1)
 			}
 		}
-		p.LogProb = append(p.LogProb, make([]float32, len(s.Tokens)-s.Prompt))
-		p.Entropy = append(p.Entropy, make([]float32, len(s.Tokens)-s.Prompt))
-		p.rows += len(s.Tokens) - s.Prompt
+		n := s.Count()
+		p.LogProb, p.Entropy = append(p.LogProb, make([]float32, n)), append(p.Entropy, make([]float32, n))
+		p.rows += n
 	}
-	p.spans, p.n, p.shared, p.copies = spans(p.sequences, p.learner.options.Apart)
+	p.placed, p.n, p.shared, p.copies = place(p.sequences, p.learner.options.Apart)
 	return nil
 }
 
-// Tokens returns how many tokens pass through the layers. Those of a prompt count
+// Tokens returns how many tokens pass through the layers. Those of a prefix count
 // once for sequences that share it.
 func (p *Pass) Tokens() int { return p.n }
 
@@ -111,7 +168,7 @@ func (p *Pass) Release() {
 
 // Bytes estimates the memory in bytes that a kept pass over the sequences takes.
 func (l *Learner) Bytes(sequences []Sequence) int {
-	_, n, _, _ := spans(sequences, l.options.Apart)
+	_, n, _, _ := place(sequences, l.options.Apart)
 	return l.geometry.StashBytes(l.options.Stash, n)
 }
 
@@ -134,7 +191,7 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 		x := unsafe.Slice((*float32)(unsafe.Pointer(&spare[0])), v.bytes/4)
 		for s, q := range p.sequences {
 			for t := range q.fed() {
-				at := p.spans[s].at(t) * d
+				at := p.placed[s].at(t) * d
 				if slices.ContainsFunc(x[at:at+d], func(e float32) bool { return e-e != 0 }) {
 					return i - 1, s, true
 				}
@@ -145,7 +202,7 @@ func (p *Pass) FirstNonFinite() (layer, sequence int, ok bool) {
 }
 
 // Backward adds the gradients of sum_t w[t] logp[t] + v[t] entropy[t] to the
-// Learner's Gradients. w[i][t] is dL/dlogp of response token t of sequence i, and v
+// Learner's Gradients. w[i][t] is dL/dlogp of scored token t of sequence i, and v
 // is dL/dentropy in the same way; nil means none, anything else requires the option
 // EntropyGradient. The gradients are multiplied by the Ring's LossScale. A pass of
 // which all weights are zero computes nothing.
@@ -229,7 +286,7 @@ func (p *Pass) flatten(to []float32, w [][]float64, name string) (any bool, err 
 	i, scale := 0, p.learner.ring.lossScale()
 	for s := range w {
 		if len(w[s]) != len(p.LogProb[s]) {
-			return false, fmt.Errorf("runtime: %s of sequence %d has %d tokens, its response %d", name, s, len(w[s]), len(p.LogProb[s]))
+			return false, fmt.Errorf("runtime: %s of sequence %d has %d tokens, scored are %d", name, s, len(w[s]), len(p.LogProb[s]))
 		}
 		for _, x := range w[s] {
 			to[i] = float32(x * scale)

@@ -30,11 +30,11 @@ func testGradientsRepeat(t *testing.T, env *runtime.Env, set func(*decoder.Archi
 	}
 	var sequences []runtime.Sequence
 	for i := range count {
-		s := runtime.Sequence{Prompt: 5 + i}
-		for j := range 90 - 4*i {
-			s.Tokens = append(s.Tokens, int32((i+j*j)%97)) // few tokens, so that many are the same
+		tokens := make([]int32, 90-4*i)
+		for j := range tokens {
+			tokens[j] = int32((i + j*j) % 97) // few tokens, so that many are the same
 		}
-		sequences = append(sequences, s)
+		sequences = append(sequences, runtime.NewSequence(tokens[:5+i], tokens[5+i:]))
 	}
 	var first []float32
 	for turn := range turns {

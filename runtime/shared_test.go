@@ -21,14 +21,14 @@ func promptGroups(vocab int) (sequences []runtime.Sequence, tokens, shared int) 
 			prompt[t] = int32((13*g + 7*t*t + 1) % vocab)
 		}
 		for k, n := range lengths {
-			s := runtime.Sequence{Tokens: slices.Clone(prompt), Prompt: len(prompt)}
-			for t := range n {
-				s.Tokens = append(s.Tokens, int32((5*g+11*k+3*t*t)%vocab))
+			response := make([]int32, n)
+			for t := range response {
+				response[t] = int32((5*g + 11*k + 3*t*t) % vocab)
 			}
 			if n > 0 {
-				tokens += len(s.Tokens) - 1
+				tokens += len(prompt) + n - 1
 			}
-			sequences = append(sequences, s)
+			sequences = append(sequences, runtime.NewSequence(prompt, response))
 		}
 	}
 	return sequences, tokens, tokens - 2*6 - 2*3

@@ -226,12 +226,13 @@ func (o Parts) decode(env *runtime.Env, p *policy.Policy, r *rand.Rand, contexts
 func (o Parts) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]float64) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range o.Rows {
-		s := runtime.Sequence{Tokens: randomIDs(r, p, o.Tokens+1), Prompt: o.Prompt}
+		tokens := randomIDs(r, p, o.Tokens+1)
 		if first := i - i%o.Group; first < i {
-			copy(s.Tokens[:s.Prompt], sequences[first].Tokens)
+			copy(tokens[:o.Prompt], sequences[first].Tokens)
 		}
+		s := runtime.NewSequence(tokens[:o.Prompt], tokens[o.Prompt:])
 		sequences = append(sequences, s)
-		row := make([]float64, len(s.Tokens)-s.Prompt)
+		row := make([]float64, s.Count())
 		for i := range row {
 			row[i] = r.NormFloat64() / 1000
 		}

@@ -293,7 +293,7 @@ func (b *bencher) learn(ctx context.Context, prompts [][]int32, responses []samp
 			if b.passes = b.passes.Add(b.model.Response(len(prompt), len(x.IDs))); !asked[x.Request] {
 				asked[x.Request], b.passes = true, b.passes.Add(b.model.Prompt(len(prompt)))
 			}
-			batch.Sequences = append(batch.Sequences, runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], x.IDs...), Prompt: len(prompt)})
+			batch.Sequences = append(batch.Sequences, runtime.NewSequence(prompt, x.IDs))
 			w := make([]float64, len(x.IDs))
 			for i := range w {
 				w[i] = r.NormFloat64() / 1000

@@ -33,7 +33,7 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 			a.LeftOut++
 			continue
 		}
-		a.Tokens += len(x.Tokens) - x.Prompt
+		a.Tokens += x.Count()
 	}
 	if s.scaling.scale != nil {
 		a.LossScale = s.scaling.scale.Scale

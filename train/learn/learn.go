@@ -29,7 +29,7 @@ type Batch struct {
 	// LiveOnly leaves the others out: nothing of them is computed, and their scores
 	// are nil.
 	LiveOnly bool
-	// Weights are dLoss/dlogp by sequence and response token where they are known
+	// Weights are dLoss/dlogp by sequence and scored token where they are known
 	// before the forward pass, and EntropyWeights likewise dLoss/dentropy, which
 	// may be nil. Where Weights is nil a Weigh function is asked.
 	Weights, EntropyWeights [][]float64
@@ -42,13 +42,13 @@ type Batch struct {
 	LearningRate float64
 }
 
-// Scores are the log-probs of response tokens and the entropies, in nats, of the
+// Scores are the log-probs of scored tokens and the entropies, in nats, of the
 // distributions that they were drawn from: by sequence, then by token.
 type Scores struct {
 	LogProb, Entropy [][]float64
 }
 
-// A Loss is the loss of a batch and its derivatives by sequence and response
+// A Loss is the loss of a batch and its derivatives by sequence and scored
 // token. Entropy, dLoss/dentropy, is nil where it is zero; else the Stepper needs
 // Options.EntropyGradient.
 type Loss struct {
@@ -66,7 +66,7 @@ type Report struct {
 	Scores
 	Loss     Loss
 	GradNorm float64 // before clipping, without the loss scale
-	// Tokens counts the response tokens that were computed.
+	// Tokens counts the tokens that were scored.
 	Tokens int
 	// LeftOut counts the sequences of which nothing was computed; see Batch.LiveOnly.
 	LeftOut      int

@@ -9,17 +9,17 @@ import (
 )
 
 // microBatches cuts those sequences of a batch that own lists into micro-batches of at
-// most limit tokens each, in which a prompt counts with each of its responses, and of at
+// most limit tokens each, in which a prefix counts with each of its sequences, and of at
 // most alone, unless that is 0, in which it counts once; a longer sequence goes alone.
 // Sequences that are live and others never share a micro-batch, so the others cost no
-// backward pass. Responses to one prompt follow one another, so that a pass computes it
-// once. Each kind is sorted by the length of the longest response to
-// the prompt and then by its own, longest first: attention pads the rows of a
+// backward pass. Sequences with one prefix follow one another, so that a pass computes it
+// once. Each kind is sorted by the length of the longest sequence with
+// the prefix and then by its own, longest first: attention pads the rows of a
 // micro-batch to one length, and later micro-batches fit into the memory of earlier
 // ones. live nil means that all are.
 func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, alone int) [][]int {
 	alive := func(i int) bool { return live == nil || live[i] }
-	order, groups := slices.Clone(own), promptGroups(sequences, own, alive)
+	order, groups := slices.Clone(own), prefixGroups(sequences, own, alive)
 	slices.SortStableFunc(order, func(a, b int) int {
 		if alive(a) != alive(b) {
 			if alive(a) {
@@ -36,7 +36,7 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 		n := len(sequences[s].Tokens)
 		adds := n
 		if i > 0 && groups[s] == groups[order[i-1]] {
-			adds -= sequences[s].Prompt
+			adds -= len(sequences[s].Prefix())
 		}
 		if i == 0 || sum+n > limit || alone > 0 && packed+adds > alone || alive(s) != alive(order[i-1]) {
 			out, sum, packed = append(out, nil), 0, 0
@@ -48,22 +48,22 @@ func microBatches(sequences []runtime.Sequence, live []bool, own []int, limit, a
 	return out
 }
 
-// A promptGroup is the sequences of one kind that have the same prompt.
-type promptGroup struct{ first, longest int } // the first of them; the tokens of the longest
+// A prefixGroup is the sequences of one kind that have the same prefix.
+type prefixGroup struct{ first, longest int } // the first of them; the tokens of the longest
 
-// promptGroups returns the group of each sequence that own lists.
-func promptGroups(sequences []runtime.Sequence, own []int, alive func(i int) bool) []*promptGroup {
+// prefixGroups returns the group of each sequence that own lists.
+func prefixGroups(sequences []runtime.Sequence, own []int, alive func(i int) bool) []*prefixGroup {
 	type key struct {
-		prompt string
+		prefix string
 		alive  bool
 	}
-	known, groups := make(map[key]*promptGroup), make([]*promptGroup, len(sequences))
+	known, groups := make(map[key]*prefixGroup), make([]*prefixGroup, len(sequences))
 	for _, i := range own {
 		s := sequences[i]
-		prompt, _ := binary.Append(nil, binary.NativeEndian, s.Tokens[:s.Prompt])
-		k := key{string(prompt), alive(i)}
+		prefix, _ := binary.Append(nil, binary.NativeEndian, s.Prefix())
+		k := key{string(prefix), alive(i)}
 		if known[k] == nil {
-			known[k] = &promptGroup{first: i}
+			known[k] = &prefixGroup{first: i}
 		}
 		groups[i] = known[k]
 		groups[i].longest = max(groups[i].longest, len(s.Tokens))

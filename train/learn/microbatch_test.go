@@ -11,7 +11,7 @@ import (
 func TestMicroBatches(t *testing.T) {
 	var sequences []runtime.Sequence
 	for _, n := range []int{3, 9, 4, 20, 5, 4} {
-		sequences = append(sequences, runtime.Sequence{Tokens: make([]int32, n), Prompt: 1})
+		sequences = append(sequences, runtime.NewSequence(make([]int32, 1), make([]int32, n-1)))
 	}
 	for _, tt := range []struct {
 		limit int
@@ -38,7 +38,7 @@ func TestMicroBatches(t *testing.T) {
 func TestMicroBatchesByPrompt(t *testing.T) {
 	var sequences []runtime.Sequence
 	for i, n := range []int{6, 9, 7, 5, 8, 9} { // to the prompts 1 and 2 in turns
-		sequences = append(sequences, runtime.Sequence{Tokens: append([]int32{int32(1 + i%2), 3}, make([]int32, n-2)...), Prompt: 2})
+		sequences = append(sequences, runtime.NewSequence([]int32{int32(1 + i%2), 3}, make([]int32, n-2)))
 	}
 	for _, tt := range []struct {
 		limit, alone int

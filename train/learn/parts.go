@@ -29,8 +29,8 @@ func (c *crew) observe(p Phase) {
 }
 
 // owners deals the sequences of a batch to the ranks so that each has about the same
-// to compute, and returns the rank of each. Every rank comes to the same. Responses to
-// one prompt, which is computed once for them, stay together if that leaves no rank with
+// to compute, and returns the rank of each. Every rank comes to the same. Sequences with
+// one prefix, which is computed once for them, stay together if that leaves no rank with
 // a tenth more than its share.
 func (c *crew) owners(b Batch) []int {
 	n := c.ranks.Size()
@@ -48,7 +48,7 @@ func (c *crew) owners(b Batch) []int {
 			costs[i] = 0
 		}
 	}
-	groups := promptGroups(b.Sequences, all, b.live)
+	groups := prefixGroups(b.Sequences, all, b.live)
 	together := make([]int, len(costs)) // the costs of each group, at its first sequence
 	for i, g := range groups {
 		together[g.first] += costs[i]
@@ -104,7 +104,7 @@ func (c *crew) share(owner []int, b Batch, x Scores) error {
 	}
 	for i, q := range b.Sequences {
 		if owner[i] != c.ranks.Rank() && !b.LeavesOut(i) {
-			n := len(q.Tokens) - q.Prompt
+			n := q.Count()
 			x.LogProb[i], x.Entropy[i] = make([]float64, n), make([]float64, n)
 		}
 	}

@@ -55,11 +55,12 @@ func drawBatch(n int) learn.Batch {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := learn.Batch{LearningRate: 1e-2, Number: 1}
 	for range n {
-		s := runtime.Sequence{Prompt: 8}
-		for range 9 + r.IntN(40) {
-			s.Tokens = append(s.Tokens, int32(r.IntN(25)))
+		tokens := make([]int32, 9+r.IntN(40))
+		for i := range tokens {
+			tokens[i] = int32(r.IntN(25))
 		}
-		row := make([]float64, len(s.Tokens)-8)
+		s := runtime.NewSequence(tokens[:8], tokens[8:])
+		row := make([]float64, s.Count())
 		for i := range row {
 			row[i] = r.NormFloat64() / 100
 		}
@@ -131,7 +132,7 @@ func TestLiveOnly(t *testing.T) {
 			continue
 		}
 		live += len(x.Tokens)
-		response += len(x.Tokens) - x.Prompt
+		response += x.Count()
 	}
 	b, weigh := weighed(known)
 	all, want := gradients(t, s, b, weigh)

@@ -88,7 +88,7 @@ func TestInt8(t *testing.T) {
 		defer stepper.Close()
 		batch := learn.Batch{}
 		for i, x := range results[0].responses {
-			batch.Sequences = append(batch.Sequences, runtime.Sequence{Tokens: append([]int32{1, 3, 1}, x.IDs...), Prompt: 3})
+			batch.Sequences = append(batch.Sequences, runtime.NewSequence([]int32{1, 3, 1}, x.IDs))
 			batch.Weights = append(batch.Weights, slices.Repeat([]float64{float64(i) - 2.5}, len(x.IDs)))
 		}
 		if _, err := stepper.Gradients(context.Background(), batch, nil); err != nil {

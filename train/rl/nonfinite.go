@@ -74,8 +74,7 @@ func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, err
 // explainSampling adds the cause to an error of the sampler, which stops at
 // log-probs that are not finite.
 func (l *learner) explainSampling(err error, prompt []int32) error {
-	s := runtime.Sequence{Tokens: append(prompt[:len(prompt):len(prompt)], prompt[0]), Prompt: len(prompt)}
-	cause := l.stepper.Cause(s)
+	cause := l.stepper.Cause(runtime.NewSequence(prompt, prompt[:1]))
 	if cause == "" {
 		return err
 	}

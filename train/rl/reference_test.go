@@ -46,7 +46,7 @@ func TestReference(t *testing.T) {
 	c := tiny("", 1)
 	logProbs := func(l *runtime.Learner) []float32 {
 		t.Helper()
-		p, err := l.Forward([]runtime.Sequence{{Tokens: []int32{3, 4, 11, 12, 11, 7, 7, 14, 16, 17, 18}, Prompt: 4}}, 0.9, false)
+		p, err := l.Forward([]runtime.Sequence{runtime.NewSequence([]int32{3, 4, 11, 12}, []int32{11, 7, 7, 14, 16, 17, 18})}, 0.9, false)
 		if err != nil {
 			t.Fatal(err)
 		}

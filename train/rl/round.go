@@ -52,7 +52,7 @@ type rollout struct {
 
 // sequence returns the rollout as the learner takes it.
 func (r *rollout) sequence() runtime.Sequence {
-	return runtime.Sequence{Tokens: append(append([]int32{}, r.Prompt...), r.Response...), Prompt: len(r.Prompt)}
+	return runtime.NewSequence(r.Prompt, r.Response)
 }
 
 // An update is what the newest optimizer step of a rollout made of its tokens.

@@ -25,33 +25,21 @@ type Example struct {
 	rewrites, apart bool // of tokenize.Dialogue
 }
 
-// learned counts the ids that have a part in the loss. The first id is not predicted.
-func (x Example) learned() (n int) {
+// sequence returns what is computed of x: the ids up to the last one that is learned, of
+// which those that are learned are scored. The first id is not predicted.
+func (x Example) sequence() (s runtime.Sequence) {
 	for i, learn := range x.Learn {
-		if learn && i > 0 {
-			n++
+		switch last := len(s.Scored) - 1; {
+		case !learn || i == 0:
+			continue
+		case last >= 0 && s.Scored[last].To == i:
+			s.Scored[last].To++
+		default:
+			s.Scored = append(s.Scored, runtime.Span{From: i, To: i + 1})
 		}
+		s.Tokens = x.IDs[:i+1]
 	}
-	return n
-}
-
-// sequence returns what the Stepper computes: the ids up to the last one that is
-// learned, of which all before the first one are a prompt, and the share of the others
-// in the loss.
-func (x Example) sequence(weight float64) (s runtime.Sequence, weights []float64) {
-	from, to := len(x.Learn), 0
-	for i, learn := range x.Learn {
-		if learn && i > 0 {
-			from, to = min(from, i), i+1
-		}
-	}
-	weights = make([]float64, to-from)
-	for i := range weights {
-		if x.Learn[from+i] {
-			weights[i] = weight
-		}
-	}
-	return runtime.Sequence{Tokens: x.IDs[:to], Prompt: from}, weights
+	return s
 }
 
 // An Encoder turns demonstrations into ids.
@@ -99,7 +87,7 @@ func (e *Encoder) Encode(d data.Demonstration) (*Example, error) {
 	if !e.config.Data.AssistantOnly {
 		x.Learn = slices.Repeat([]bool{true}, len(x.IDs))
 	}
-	all := x.learned()
+	all := x.sequence().Count()
 	if all == 0 {
 		return nil, fmt.Errorf("train: %s: nothing in it is learned: it has %d tokens, and the first one is not predicted", d.Place, len(x.IDs))
 	}
@@ -107,7 +95,7 @@ func (e *Encoder) Encode(d data.Demonstration) (*Example, error) {
 		return x, nil
 	}
 	x.IDs, x.Learn = x.IDs[:e.limit], x.Learn[:e.limit]
-	x.cut = all - x.learned()
+	x.cut = all - x.sequence().Count()
 	switch {
 	case x.cut == 0: // all that is learned comes before
 		return x, nil
@@ -218,7 +206,7 @@ func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Lo
 		if unended == "" && x.cut == 0 && !e.ends(x) {
 			unended = list[i].Place
 		}
-		s.tokens += x.learned()
+		s.tokens += x.sequence().Count()
 		s.Examples = append(s.Examples, *x)
 	}
 	limit := fmt.Sprintf("more than %d tokens (--max-tokens; the model has %d positions)", e.limit, e.policy.Model.MaxPositions)

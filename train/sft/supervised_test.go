@@ -15,6 +15,7 @@ import (
 
 	"onering/data"
 	"onering/data/arithmetic"
+	"onering/models/optim/adamw"
 	_ "onering/models/qwen2"
 	"onering/policy"
 	"onering/runtime"
@@ -255,13 +256,59 @@ func testResume(t *testing.T, change func(*Config), last string) {
 	}
 }
 
-// The loss of a batch and the derivative by each log-prob are those of the mean over
-// what is learned, wherever that lies in the sequence.
+// What is learned is scored, each turn as a span, wherever it lies in the sequence. The
+// first id is not predicted, and what follows the last turn is not computed.
 func TestSequence(t *testing.T) {
-	x := Example{IDs: []int32{9, 8, 7, 6, 5, 4}, Learn: []bool{true, false, true, false, true, false}}
-	s, w := x.sequence(-0.5)
-	if x.learned() != 2 || s.Prompt != 2 || !slices.Equal(s.Tokens, x.IDs[:5]) || !slices.Equal(w, []float64{-0.5, 0, -0.5}) {
-		t.Errorf("%d learned of %+v, weights %v", x.learned(), s, w)
+	x := Example{IDs: []int32{9, 8, 7, 6, 5, 4, 3}, Learn: []bool{true, false, true, true, false, true, false}}
+	s := x.sequence()
+	if !slices.Equal(s.Tokens, x.IDs[:6]) || !slices.Equal(s.Scored, []runtime.Span{{From: 2, To: 4}, {From: 5, To: 6}}) || s.Count() != 3 {
+		t.Errorf("%+v, %d tokens scored", s, s.Count())
+	}
+}
+
+// TestTurns: a step on conversations scores the learned tokens alone, and its loss and
+// gradient are those of whole conversations in which all others have the weight zero.
+func TestTurns(t *testing.T) {
+	env := runtimetest.Test(t)
+	policy := openPolicy(t, env, configured("out"))
+	stepper, err := learn.New(env, policy.Ring, learn.Options{Optimizer: adamw.Default(), Temperature: 1, Passes: learn.Passes{MicroTokens: 40}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stepper.Close()
+	var turns, whole learn.Batch
+	learned := 0
+	for i := range 6 {
+		x := Example{IDs: make([]int32, 12+i), Learn: make([]bool, 12+i)}
+		for k := range x.IDs {
+			x.IDs[k], x.Learn[k] = int32(1+(i+k*k)%10), k%5 > 1
+		}
+		s := x.sequence()
+		long := runtime.NewSequence(s.Prefix(), s.Tokens[len(s.Prefix()):])
+		weights := make([]float64, long.Count())
+		for k := range weights {
+			if x.Learn[len(s.Prefix())+k] {
+				weights[k] = -0.01
+				learned++
+			}
+		}
+		turns.Sequences, turns.Weights = append(turns.Sequences, s), append(turns.Weights, slices.Repeat([]float64{-0.01}, s.Count()))
+		whole.Sequences, whole.Weights = append(whole.Sequences, long), append(whole.Weights, weights)
+	}
+	got, err := stepper.Gradients(context.Background(), turns, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := stepper.Gradients(context.Background(), whole, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
+	if got.Tokens != learned || len(slices.Concat(got.LogProb...)) != learned || want.Tokens <= learned || got.MicroBatches < 2 {
+		t.Errorf("%d tokens scored, of whole conversations %d, in %d micro-batches; %d are learned", got.Tokens, want.Tokens, got.MicroBatches, learned)
+	}
+	if !near(got.Loss.Value, want.Loss.Value) || !near(got.GradNorm, want.GradNorm) || got.GradNorm == 0 {
+		t.Errorf("loss %v and norm %v, of whole conversations %v and %v", got.Loss.Value, got.GradNorm, want.Loss.Value, want.GradNorm)
 	}
 }
 
@@ -292,19 +339,19 @@ func TestEncode(t *testing.T) {
 		want int32
 	}{{[]int32{eos}, eos}, {[]int32{eos + 1, eos}, eos}, {[]int32{eos + 1, eos + 2}, eos + 1}} {
 		policy.Model.EOS = ends.ids
-		if x, err := encode(data.Demonstration{Prompt: "1+1=", Response: "2"}); err != nil || x.IDs[len(x.IDs)-1] != ends.want || x.learned() != 2 {
+		if x, err := encode(data.Demonstration{Prompt: "1+1=", Response: "2"}); err != nil || x.IDs[len(x.IDs)-1] != ends.want || x.sequence().Count() != 2 {
 			t.Errorf("of %d responses learn to end with %+v, %v, want %d", ends.ids, x, err, ends.want)
 		}
 	}
 	policy.Model.EOS = was
-	if x, err := encode(data.Demonstration{Response: "1+1=2", Whole: true}); err != nil || len(x.IDs) != 6 || x.learned() != 5 {
+	if x, err := encode(data.Demonstration{Response: "1+1=2", Whole: true}); err != nil || len(x.IDs) != 6 || x.sequence().Count() != 5 {
 		t.Errorf("a text is %+v, %v", x, err)
 	}
 	if x, err := encode(data.Demonstration{Prompt: "111+111=", Response: "222"}); x != nil || err != nil {
 		t.Errorf("a long one is %+v, %v", x, err)
 	}
 	c.Data.AssistantOnly, c.Data.TooLong = false, "cut"
-	if x, err := encode(data.Demonstration{Prompt: "111+111=", Response: "222"}); err != nil || len(x.IDs) != 8 || x.learned() != 7 || x.cut != 4 {
+	if x, err := encode(data.Demonstration{Prompt: "111+111=", Response: "222"}); err != nil || len(x.IDs) != 8 || x.sequence().Count() != 7 || x.cut != 4 {
 		t.Errorf("a long one is cut to %+v, %v", x, err)
 	}
 	if _, err := encode(data.Demonstration{Prompt: "1+1=", Response: "é2", Place: "f.jsonl: line 3"}); err == nil || !strings.Contains(err.Error(), `f.jsonl: line 3: tokenize: 'é' in "é2" is not in the vocabulary`) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"onering/data"
@@ -290,12 +291,12 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 	n := t.course.at.Step
 	b := learn.Batch{Number: n + 1, LearningRate: t.Config.Optimizer.rate(n, t.Steps())}
 	learned := 0
-	for _, i := range examples {
-		learned += t.learn.Examples[i].learned()
+	for k, i := range examples {
+		b.Sequences = append(b.Sequences, t.learn.Examples[i].sequence())
+		learned += b.Sequences[k].Count()
 	}
-	for _, i := range examples {
-		sequence, weights := t.learn.Examples[i].sequence(-1 / float64(learned))
-		b.Sequences, b.Weights = append(b.Sequences, sequence), append(b.Weights, weights)
+	for _, s := range b.Sequences {
+		b.Weights = append(b.Weights, slices.Repeat([]float64{-1 / float64(learned)}, s.Count()))
 	}
 	sent := t.ranks.Sent()
 	report, err := t.stepper.Step(ctx, b, nil)
@@ -311,16 +312,9 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 	}
 	record := append(metrics.Record{}.With("kind", "step").With("step", n+1).With("epoch", float64(n+1)/float64(t.perEpoch())), report.Record(b.LearningRate)...)
 	entropy := 0.0
-	for k, w := range b.Weights {
-		for i, h := range report.Entropy[k] {
-			if w[i] != 0 {
-				entropy += h / float64(learned)
-			}
-		}
-	}
-	for i := range record {
-		if record[i].Name == "train_tokens" {
-			record[i].Value = learned // the Stepper counts those between turns too
+	for _, row := range report.Entropy {
+		for _, h := range row {
+			entropy += h / float64(learned)
 		}
 	}
 	record = append(record.With("entropy", entropy), t.learned().Volume(t.ranks, sent, report.Early)...)
@@ -360,17 +354,17 @@ func (t *Trainer) heldOut(ctx context.Context) (float64, error) {
 	t.observer.Begin("evaluate", "demonstrations", len(list))
 	for from := 0; from < len(list); from += portion {
 		part := list[from:min(from+portion, len(list))]
-		sequences, shares := make([]runtime.Sequence, len(part)), make([][]float64, len(part))
+		sequences := make([]runtime.Sequence, len(part))
 		for i, x := range part {
-			sequences[i], shares[i] = x.sequence(1)
+			sequences[i] = x.sequence()
 		}
 		scores, err := t.stepper.Score(ctx, sequences)
 		if err != nil {
 			return 0, fmt.Errorf("train: the held-out loss after step %d: %w", t.course.at.Step, err)
 		}
-		for i, logp := range scores.LogProb {
-			for k, v := range logp {
-				sum -= shares[i][k] * v
+		for _, row := range scores.LogProb {
+			for _, logp := range row {
+				sum -= logp
 			}
 		}
 		t.observer.Advance(len(part))
