@@ -17,7 +17,7 @@ type attempt struct {
 	weigh Weigh
 	owner []int   // the rank of each sequence
 	micro [][]int // the sequences of each micro-batch, which are this rank's
-	apart bool    // weigh is asked after each
+	apart bool    // each goes backward before the next one begins
 	Report
 }
 
@@ -26,8 +26,8 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 	own := slices.DeleteFunc(s.own(a.owner), b.LeavesOut)
 	a.micro = microBatches(b.Sequences, b.Live, own, s.limit.tokens, s.options.AloneTokens)
 	// A single pass is the whole batch; but of several ranks another may have several.
-	a.apart = b.Apart && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
-	a.Scores, a.MicroBatches = newScores(len(b.Sequences)), len(a.micro)
+	a.apart = weigh == nil || b.Apart && !s.joint && (len(a.micro) > 1 || s.ranks.Size() > 1)
+	a.Loss, a.Scores, a.MicroBatches = b.known(), newScores(len(b.Sequences)), len(a.micro)
 	for i, x := range b.Sequences {
 		if b.LeavesOut(i) {
 			a.LeftOut++
@@ -43,20 +43,11 @@ func (s *Stepper) newAttempt(b Batch, weigh Weigh) *attempt {
 
 // run leaves the gradients, summed over the ranks, and their norm.
 func (a *attempt) run(ctx context.Context) error {
-	var err error
-	switch {
-	case a.weigh == nil:
-		if err = a.reduce(func() error { return a.passByPass(ctx) }); err == nil {
-			err = a.whole()
-		}
-	case a.apart:
-		var used Loss
-		if err = a.reduce(func() (err error) { used, err = a.weighApart(ctx); return err }); err == nil {
-			err = a.agree(a.weighWhole(used))
-		}
-	default:
-		err = a.allForward(ctx)
+	compute := a.allForward
+	if a.apart {
+		compute = a.passByPass
 	}
+	err := compute(ctx)
 	if err != nil || a.optimizer == nil {
 		return err
 	}
@@ -84,71 +75,39 @@ func (a *attempt) reduce(compute func() error) error {
 	return a.agree(err)
 }
 
-// whole adds to the report what the other ranks have computed of a batch whose weights
-// are known.
-func (a *attempt) whole() error {
-	if a.ranks.Size() == 1 {
-		return nil
-	}
-	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
-		return err
-	}
-	a.Loss.Value = 0
-	for i, row := range a.LogProb {
-		for t, x := range row {
-			a.Loss.Value += a.batch.Weights[i][t] * x
-		}
-	}
-	return a.Loss.Check()
-}
-
-// passByPass computes the gradients of a batch whose weights are known: each
-// micro-batch forward and backward at once, so memory holds one pass only.
+// passByPass computes the gradients with one micro-batch after the other, each forward,
+// its weights and backward at once, so that memory holds one pass only.
 func (a *attempt) passByPass(ctx context.Context) error {
-	a.Loss = a.batch.known()
-	err := a.eachPass(func(_ int, group []int) error {
-		loss, err := a.onePass(ctx, group)
-		if err == nil {
-			a.Loss.Value += loss
+	used := a.Loss
+	if a.weigh != nil {
+		used = Loss{LogProb: make([][]float64, len(a.owner)), Entropy: make([][]float64, len(a.owner))}
+	}
+	err := a.reduce(func() error {
+		a.learner.ZeroGradients()
+		// Those that are not live are at the end.
+		last := len(a.micro) - 1
+		for last > 0 && !a.batch.live(a.micro[last][0]) {
+			last--
 		}
-		return err
+		for i, group := range a.micro {
+			a.ends(i == last)
+			err := a.forwardAndBack(ctx, group, used)
+			if a.Scores.finite("", group) != nil {
+				return a.explainScores(ctx, a.micro[i+1:])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case a.weigh == nil:
+		return a.sumKnown()
 	}
-	return a.Loss.Check()
-}
-
-// eachPass clears the gradients and calls pass with each micro-batch, which takes it
-// forward and backward.
-func (a *attempt) eachPass(pass func(i int, group []int) error) error {
-	a.learner.ZeroGradients()
-	// Those that are not live are at the end.
-	last := len(a.micro) - 1
-	for last > 0 && !a.batch.live(a.micro[last][0]) {
-		last--
-	}
-	for i, group := range a.micro {
-		a.ends(i == last)
-		if err := pass(i, group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// weighApart computes the gradients of a batch whose sequences are weighed apart: each
-// micro-batch forward, its weights and backward at once. It returns the weights.
-func (a *attempt) weighApart(ctx context.Context) (used Loss, err error) {
-	n := len(a.batch.Sequences)
-	used = Loss{LogProb: make([][]float64, n), Entropy: make([][]float64, n)}
-	return used, a.eachPass(func(i int, group []int) error {
-		err := a.forwardAndBack(ctx, group, used)
-		if a.Scores.finite("", group) != nil {
-			return a.explainScores(ctx, a.micro[i+1:])
-		}
-		return err
-	})
+	return a.agree(a.weighWhole(used))
 }
 
 // explainScores explains scores that are not finite, which takes those of the
@@ -164,8 +123,8 @@ func (a *attempt) explainScores(ctx context.Context, following [][]int) error {
 	return a.Explain(a.Scores.finite("", nil), a.batch.Sequences)
 }
 
-// forwardAndBack takes a micro-batch forward and, with weights that it puts into used,
-// backward.
+// forwardAndBack takes a micro-batch forward and, with weights that are known or that it
+// asks for and puts into used, backward.
 func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) error {
 	a.observe(Forward)
 	live := a.batch.live(group[0])
@@ -177,18 +136,20 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 	if err := a.Scores.finite("", group); err != nil || !live {
 		return err
 	}
-	a.observe(Weighing)
-	loss, err := a.weigh(a.Scores)
-	if err != nil {
-		return err
-	}
-	if err := loss.Check(); err != nil {
-		a.Loss = loss
-		return err
-	}
-	for _, i := range group {
-		if used.LogProb[i] = loss.LogProb[i]; loss.Entropy != nil {
-			used.Entropy[i] = loss.Entropy[i]
+	loss := used
+	if a.weigh != nil {
+		a.observe(Weighing)
+		if loss, err = a.weigh(a.Scores); err != nil {
+			return err
+		}
+		if err := loss.Check(); err != nil {
+			a.Loss = loss
+			return err
+		}
+		for _, i := range group {
+			if used.LogProb[i] = loss.LogProb[i]; loss.Entropy != nil {
+				used.Entropy[i] = loss.Entropy[i]
+			}
 		}
 	}
 	a.observe(Backward)
@@ -218,25 +179,26 @@ func (a *attempt) weighWhole(used Loss) (err error) {
 	return nil
 }
 
-// onePass takes one micro-batch forward and backward and returns its part of the
-// loss.
-func (a *attempt) onePass(ctx context.Context, group []int) (loss float64, err error) {
-	a.observe(Forward)
-	p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, true, a.Scores)
-	if err != nil {
-		return 0, err
+// sumKnown sets the loss of a batch whose weights are known. One rank adds the sums of its
+// micro-batches, several go by the sequences: each then has the same sum.
+func (a *attempt) sumKnown() error {
+	groups := a.micro
+	if a.ranks.Size() > 1 {
+		groups = [][]int{numbers(len(a.LogProb))}
 	}
-	defer p.Release()
-	if err := a.Scores.finite("", group); err != nil {
-		return 0, a.Explain(err, a.batch.Sequences)
+	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
+		return err
 	}
-	for _, i := range group {
-		for t, x := range a.LogProb[i] {
-			loss += a.batch.Weights[i][t] * x
+	for _, group := range groups {
+		loss := 0.0
+		for _, i := range group {
+			for t, x := range a.LogProb[i] {
+				loss += a.batch.Weights[i][t] * x
+			}
 		}
+		a.Loss.Value += loss
 	}
-	a.observe(Backward)
-	return loss, a.backward(p, group, a.Loss)
+	return a.Loss.Check()
 }
 
 // allForward computes the gradients of a batch whose weights depend on the scores

@@ -38,9 +38,9 @@ func (c *crew) owners(b Batch) []int {
 		return make([]int, len(b.Sequences))
 	}
 	const backward = 2 // costs twice the forward pass
-	costs, all := make([]int, len(b.Sequences)), make([]int, len(b.Sequences))
+	costs := make([]int, len(b.Sequences))
 	for i, x := range b.Sequences {
-		all[i], costs[i] = i, len(x.Tokens)
+		costs[i] = len(x.Tokens)
 		switch {
 		case b.live(i):
 			costs[i] *= 1 + backward
@@ -48,7 +48,7 @@ func (c *crew) owners(b Batch) []int {
 			costs[i] = 0
 		}
 	}
-	groups := prefixGroups(b.Sequences, all, b.live)
+	groups := prefixGroups(b.Sequences, numbers(len(costs)), b.live)
 	together := make([]int, len(costs)) // the costs of each group, at its first sequence
 	for i, g := range groups {
 		together[g.first] += costs[i]
@@ -73,10 +73,7 @@ func Deal(costs []int, n int) (owner []int) {
 	if n == 1 {
 		return owner
 	}
-	order := make([]int, len(costs))
-	for i := range order {
-		order[i] = i
-	}
+	order := numbers(len(costs))
 	slices.SortStableFunc(order, func(a, b int) int { return costs[b] - costs[a] })
 	sums := make([]int, n)
 	for _, i := range order {
@@ -85,6 +82,15 @@ func Deal(costs []int, n int) (owner []int) {
 		sums[least] += costs[i]
 	}
 	return owner
+}
+
+// numbers are those from 0 to n-1.
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }
 
 // own lists the sequences that are this rank's.
