@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -208,7 +207,7 @@ func takeStep(ctx context.Context, p *policy.Policy, batch learn.Batch, o stepOp
 	report = stepReport{r.Loss.Value, r.GradNorm, r.Tokens}
 	if o.grads != "" {
 		err := stepper.WithoutScale(func(gradients []models.Tensor) error {
-			return models.WriteSafetensors(o.grads, models.F32, gradients, nil)
+			return models.WriteSafetensors(files.WriteFile, o.grads, models.F32, gradients, nil)
 		})
 		if err != nil {
 			return report, err
@@ -224,8 +223,8 @@ func takeStep(ctx context.Context, p *policy.Policy, batch learn.Batch, o stepOp
 	if err := p.Env.Download(append(kept, trained)...); err != nil {
 		return report, err
 	}
-	return report, p.Save(o.out, trained, models.F32, func(dir string) error {
-		return writeState(filepath.Join(dir, "state"), optimizer, p.Base())
+	return report, p.Save(o.out, trained, models.F32, func(d *files.Draft) error {
+		return writeState(d, optimizer, p.Base())
 	})
 }
 
@@ -241,20 +240,17 @@ type stepState struct {
 	Base *lora.Base `json:"base,omitempty"`
 }
 
-func writeState(dir string, o *runtime.Optimizer, base *lora.Base) error {
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		return err
-	}
+func writeState(d *files.Draft, o *runtime.Optimizer, base *lora.Base) error {
 	text, err := json.Marshal(stepState{Version: 1, Updates: o.Updates, Base: base})
 	if err != nil {
 		return err
 	}
-	err = files.WriteFile(filepath.Join(dir, stateFile), func(w io.Writer) error {
+	err = d.WriteFile(filepath.Join("state", stateFile), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
 	for name, w := range o.State {
-		err = errors.Join(err, models.WriteSafetensors(filepath.Join(dir, name+".safetensors"), models.F32, w.Tensors(), nil))
+		err = errors.Join(err, models.WriteSafetensors(d.WriteFile, filepath.Join("state", name+".safetensors"), models.F32, w.Tensors(), nil))
 	}
 	return err
 }

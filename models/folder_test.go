@@ -59,7 +59,7 @@ func TestFolder(t *testing.T) {
 		{1, []string{"model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors", "model-00004-of-00004.safetensors", "model.safetensors.index.json"}},
 	} {
 		dir := t.TempDir()
-		if err := WriteModel(dir, F32, w.Tensors(), c.shardBytes); err != nil {
+		if err := WriteModel((&files.Draft{Dir: dir}).WriteFile, F32, w.Tensors(), c.shardBytes); err != nil {
 			t.Fatal(err)
 		}
 		var names []string
@@ -105,7 +105,7 @@ func TestLoadInPieces(t *testing.T) {
 		w.Data[i] = float32(i % 1021)
 	}
 	dir := t.TempDir()
-	if err := WriteModel(dir, F32, w.Tensors(), 0); err != nil {
+	if err := WriteModel((&files.Draft{Dir: dir}).WriteFile, F32, w.Tensors(), 0); err != nil {
 		t.Fatal(err)
 	}
 	want := slices.Clone(w.Data)
@@ -123,7 +123,7 @@ func TestLoadInPieces(t *testing.T) {
 func TestCheckNamesAllThatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.safetensors")
-	err := WriteSafetensors(path, F32, []Tensor{
+	err := WriteSafetensors(files.WriteFile, path, F32, []Tensor{
 		{"a", []int{2, 3}, make([]float32, 6)}, {"b", []int{2, 2}, make([]float32, 4)}, {"e", []int{1}, make([]float32, 1)},
 	}, nil)
 	if err != nil {

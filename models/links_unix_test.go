@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"onering/internal/files"
 	"onering/models"
 )
 
@@ -24,7 +25,9 @@ func TestModelFolderFiles(t *testing.T) {
 			_, err := models.OpenSafetensors(filepath.Join(dir, "adamw.safetensors"))
 			return err
 		},
-		"tokenizer.json": func(dir string) error { return models.CopyFiles(dir+"-copy", dir, "tokenizer.json") },
+		"tokenizer.json": func(dir string) error {
+			return models.CopyFiles((&files.Draft{Dir: dir + "-copy"}).WriteFile, dir, "tokenizer.json")
+		},
 	}
 	for name, read := range read {
 		for _, tt := range []struct {

@@ -183,9 +183,9 @@ type SaveOptions struct {
 	Tokenizer string
 	// ShardBytes is the size from which tensors go to several files, 0 for 5 GB.
 	ShardBytes int64
-	// Extra, if not nil, writes more files into the folder before it appears.
-	// WrittenSum then has the sums of all that WriteFile writes there.
-	Extra func(dir string) error
+	// Extra, if not nil, writes more files into the folder before it appears. The draft
+	// then has the sums of all files.
+	Extra func(d *files.Draft) error
 }
 
 // tokenizerFiles are the files that a tokenizer can consist of.
@@ -198,16 +198,13 @@ var tokenizerFiles = []string{
 const templateFolder = "additional_chat_templates"
 
 // copyTokenizer copies the files of a tokenizer.
-func copyTokenizer(to, from string) error {
-	if err := CopyFiles(to, from, tokenizerFiles...); err != nil {
+func copyTokenizer(put files.Put, from string) error {
+	if err := CopyFiles(put, from, tokenizerFiles...); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(filepath.Join(from, templateFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	if err == nil {
-		err = os.Mkdir(filepath.Join(to, templateFolder), 0o777)
 	}
 	if err != nil {
 		return fmt.Errorf("models: %w", err)
@@ -218,7 +215,7 @@ func copyTokenizer(to, from string) error {
 			names = append(names, filepath.Join(templateFolder, e.Name()))
 		}
 	}
-	return CopyFiles(to, from, names...)
+	return CopyFiles(put, from, names...)
 }
 
 // Save writes a Hugging Face folder: config.json with the keys it was read with
@@ -240,35 +237,33 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 	if err != nil {
 		return fmt.Errorf("models: save %s: %s: %w", dir, configFile, err)
 	}
-	return files.WriteFolder(dir, func(tmp string) error {
-		if o.Extra != nil {
-			files.TakeSums(tmp)
-		}
-		if err := writeText(filepath.Join(tmp, configFile), config); err != nil {
+	return files.WriteFolder(dir, func(d *files.Draft) error {
+		d.Summed = o.Extra != nil
+		if err := writeText(d.WriteFile, configFile, config); err != nil {
 			return err
 		}
 		if m.Text.Generation != nil {
-			if err := writeText(filepath.Join(tmp, generationFile), m.Text.Generation); err != nil {
+			if err := writeText(d.WriteFile, generationFile, m.Text.Generation); err != nil {
 				return err
 			}
 		}
 		if o.Tokenizer != "" {
-			if err := copyTokenizer(tmp, o.Tokenizer); err != nil {
+			if err := copyTokenizer(d.WriteFile, o.Tokenizer); err != nil {
 				return err
 			}
 		}
-		if err := WriteModel(tmp, o.DType, w.Tensors(), o.ShardBytes); err != nil {
+		if err := WriteModel(d.WriteFile, o.DType, w.Tensors(), o.ShardBytes); err != nil {
 			return err
 		}
 		if o.Extra != nil {
-			return o.Extra(tmp)
+			return o.Extra(d)
 		}
 		return nil
 	})
 }
 
-func writeText(path string, text []byte) error {
-	return files.WriteFile(path, func(w io.Writer) error {
+func writeText(put files.Put, name string, text []byte) error {
+	return put(name, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"slices"
@@ -222,7 +223,7 @@ func TestWriteAndRead(t *testing.T) {
 			tensors = append(tensors, Tensor{fmt.Sprintf("tensor <%d> \u00e9\"", i), shape, data})
 		}
 		path := filepath.Join(dir, "m.safetensors")
-		if err := WriteSafetensors(path, d, tensors, map[string]string{"k": "v"}); err != nil {
+		if err := WriteSafetensors(files.WriteFile, path, d, tensors, map[string]string{"k": "v"}); err != nil {
 			t.Fatal(err)
 		}
 		f, err := OpenSafetensors(path)
@@ -259,7 +260,7 @@ func TestChunks(t *testing.T) {
 	}
 	for _, d := range []DType{F32, F16, BF16} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
-		if err := WriteSafetensors(path, d, []Tensor{{"a", []int{len(data)}, data}}, nil); err != nil {
+		if err := WriteSafetensors(files.WriteFile, path, d, []Tensor{{"a", []int{len(data)}, data}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		f, err := OpenSafetensors(path)
@@ -298,7 +299,7 @@ func TestWriteErrorsLeaveNothing(t *testing.T) {
 		if err := os.WriteFile(path, []byte("before"), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		err := WriteSafetensors(path, c.d, c.tensors, nil)
+		err := WriteSafetensors(files.WriteFile, path, c.d, c.tensors, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
@@ -319,7 +320,7 @@ func BenchmarkRead(b *testing.B) {
 	for _, d := range []DType{F32, F16, BF16} {
 		b.Run(d.String(), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "m.safetensors")
-			if err := WriteSafetensors(path, d, []Tensor{{"a", []int{len(data)}, data}}, nil); err != nil {
+			if err := WriteSafetensors(files.WriteFile, path, d, []Tensor{{"a", []int{len(data)}, data}}, nil); err != nil {
 				b.Fatal(err)
 			}
 			f, err := OpenSafetensors(path)

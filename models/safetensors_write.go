@@ -22,15 +22,14 @@ type Tensor struct {
 
 // WriteSafetensors writes tensors in the order given as d: F32, F16 or BF16,
 // rounded to nearest, ties to even. It copies the data through a small
-// buffer, and path appears only when the whole file is on the disk. A finite number that d
-// cannot hold is an error. metadata may be nil; transformers needs
-// {"format": "pt"}.
-func WriteSafetensors(path string, d DType, tensors []Tensor, metadata map[string]string) error {
+// buffer, to the file that put writes. A finite number that d cannot hold is an error.
+// metadata may be nil; transformers needs {"format": "pt"}.
+func WriteSafetensors(put files.Put, path string, d DType, tensors []Tensor, metadata map[string]string) error {
 	header, err := safetensorsHeader(d, tensors, metadata)
 	if err != nil {
 		return fmt.Errorf("models: %s: %w", path, err)
 	}
-	return files.WriteFile(path, func(w io.Writer) error {
+	return put(path, func(w io.Writer) error {
 		if _, err := w.Write(header); err != nil {
 			return err
 		}
@@ -130,11 +129,10 @@ const (
 	indexFile  = "model.safetensors.index.json"
 )
 
-// WriteModel writes tensors into dir as model.safetensors, or, where they take
+// WriteModel writes tensors into a folder as model.safetensors, or, where they take
 // more than shardBytes (0: no limit), as shards with
-// model.safetensors.index.json. A tensor is never split. The files appear one
-// by one; WriteFolder makes the folder appear at once.
-func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
+// model.safetensors.index.json. A tensor is never split.
+func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) error {
 	metadata := map[string]string{"format": "pt"}
 	var shards [][]Tensor
 	var size, total int64
@@ -147,7 +145,7 @@ func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
 		size, total = size+n, total+n
 	}
 	if len(shards) <= 1 {
-		return WriteSafetensors(filepath.Join(dir, singleFile), d, tensors, metadata)
+		return WriteSafetensors(put, singleFile, d, tensors, metadata)
 	}
 	var index struct {
 		Metadata struct {
@@ -161,11 +159,11 @@ func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
 		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		for _, t := range shard {
 			if _, twice := index.WeightMap[t.Name]; twice {
-				return fmt.Errorf("models: %s: tensor %q: the name is taken", dir, t.Name)
+				return fmt.Errorf("models: %s: tensor %q: the name is taken", name, t.Name)
 			}
 			index.WeightMap[t.Name] = name
 		}
-		if err := WriteSafetensors(filepath.Join(dir, name), d, shard, metadata); err != nil {
+		if err := WriteSafetensors(put, name, d, shard, metadata); err != nil {
 			return err
 		}
 	}
@@ -173,18 +171,15 @@ func WriteModel(dir string, d DType, tensors []Tensor, shardBytes int64) error {
 	if err != nil {
 		return fmt.Errorf("models: %s: %w", indexFile, err)
 	}
-	return files.WriteFile(filepath.Join(dir, indexFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return writeText(put, indexFile, append(text, '\n'))
 }
 
 // maxCopied bounds a file that CopyFiles copies, in bytes.
 const maxCopied = 256 << 20
 
-// CopyFiles copies those of names that the folder from has into the folder to.
-// A name that from lacks is skipped. Links are followed where they stay in it.
-func CopyFiles(to, from string, names ...string) error {
+// CopyFiles copies those of names that the folder from has. A name that from lacks is
+// skipped. Links are followed where they stay in it.
+func CopyFiles(put files.Put, from string, names ...string) error {
 	folder, err := files.OpenFolder(from)
 	if err != nil {
 		return fmt.Errorf("models: %w", err)
@@ -196,12 +191,12 @@ func CopyFiles(to, from string, names ...string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("models: copy to %s: %w", to, err)
+			return fmt.Errorf("models: copy: %w", err)
 		}
-		err = files.WriteFile(filepath.Join(to, name), func(w io.Writer) error {
+		err = put(name, func(w io.Writer) error {
 			n, err := io.Copy(w, io.LimitReader(f, maxCopied+1))
 			if n > maxCopied {
-				return fmt.Errorf("models: copy to %s: %s has more than %d bytes", to, filepath.Join(from, name), maxCopied)
+				return fmt.Errorf("models: copy: %s has more than %d bytes", filepath.Join(from, name), maxCopied)
 			}
 			return err
 		})

@@ -14,6 +14,7 @@ import (
 
 	"onering/data"
 	"onering/data/arithmetic"
+	"onering/internal/files"
 	"onering/models"
 	"onering/models/lora"
 	"onering/runtime"
@@ -281,7 +282,7 @@ func (p *Policy) Base() *lora.Base { return p.base }
 // Save writes w, what of the policy is trained, to the folder dir: the model's with
 // tensors of a type, or the adapter's. extra may be nil; else it writes more files
 // into the folder before it appears.
-func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(dir string) error) error {
+func (p *Policy) Save(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error {
 	if p.Adapter != nil {
 		return p.Adapter.Save(dir, w, extra)
 	}

@@ -79,10 +79,12 @@ func (f *steady) put(part []byte) (int, error) {
 
 // WriteFile replaces the content of path atomically with what write writes: after
 // a failure, path has its old content. The bytes go to a hidden file beside path,
-// which is synced and then renamed to path. In a folder that WriteFolder fills it is
-// not synced: WriteFolder does that with all files at the end, when the disk has most
-// of their bytes.
-func WriteFile(path string, write func(io.Writer) error) (err error) {
+// which is synced and then renamed to path.
+func WriteFile(path string, write func(io.Writer) error) error {
+	return writeFile(path, nil, true, write)
+}
+
+func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) error) (err error) {
 	tmp := temporary(path)
 	if err := Ask("create", tmp); err != nil {
 		return fmt.Errorf("files: write %s: %w", path, err)
@@ -98,14 +100,11 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("files: write %s: %w", path, err)
 		}
 	}()
-	out, filling := &steady{file: f}, fillingOf(path)
-	if filling != nil && filling.summed {
-		out.sum = sha256.New()
-	}
+	out := &steady{file: f, sum: sum}
 	if err := write(out); err != nil {
 		return err
 	}
-	if filling != nil {
+	if !synced {
 		StartWriting(f, out.started, out.written-out.started)
 	} else if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
 		return err
@@ -113,56 +112,57 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := Rename(tmp, path); err != nil {
+	if err := Rename(tmp, path); err != nil || !synced {
 		return err
 	}
-	if filling == nil {
-		return syncFolder(filepath.Dir(path))
+	return syncFolder(filepath.Dir(path))
+}
+
+// A Put writes a file of this name: WriteFile, or the method of a Draft.
+type Put func(name string, write func(io.Writer) error) error
+
+// A Draft is a folder that WriteFolder fills.
+type Draft struct {
+	Dir string // temporary
+	// Summed has sums taken of the files; it is set before the first.
+	Summed bool
+
+	sums sync.Map // SHA-256 in hexadecimal, by name with slashes
+}
+
+// WriteFile writes a file of the folder, whose name may begin with folders in it, as
+// WriteFile does. It is not synced: WriteFolder does that with all files at the end, when
+// the disk has most of their bytes.
+func (d *Draft) WriteFile(name string, write func(io.Writer) error) error {
+	path := filepath.Join(d.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return fmt.Errorf("files: write %s: %w", path, err)
 	}
-	if out.sum != nil {
-		filling.sums.Store(path, hex.EncodeToString(out.sum.Sum(nil)))
+	var sum hash.Hash
+	if d.Summed {
+		sum = sha256.New()
 	}
+	if err := writeFile(path, sum, false, write); err != nil || sum == nil {
+		return err
+	}
+	d.sums.Store(filepath.ToSlash(name), hex.EncodeToString(sum.Sum(nil)))
 	return nil
 }
 
-// A filling is a temporary folder that WriteFolder fills.
-type filling struct {
-	summed bool     // whether sums are taken of the files; set before the first
-	sums   sync.Map // their SHA-256 in hexadecimal, by path
-}
-
-// filled has the fillings by their folders' paths.
-var filled sync.Map
-
-// fillingOf returns the filling that a file is in, or nil.
-func fillingOf(path string) *filling {
-	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if f, ok := filled.Load(dir); ok {
-			return f.(*filling)
-		}
-	}
-	return nil
-}
-
-// WrittenSum returns the SHA-256, in hexadecimal, of what WriteFile wrote to a path in
-// the folder that SaveOptions.Extra adds files to. It is taken while the bytes are
-// written, and known until the folder appears.
-func WrittenSum(path string) (sum string, ok bool) {
-	f := fillingOf(path)
-	if f == nil {
-		return "", false
-	}
-	x, ok := f.sums.Load(path)
+// Sum returns the SHA-256, in hexadecimal, of a file that WriteFile wrote, taken while its
+// bytes were written.
+func (d *Draft) Sum(name string) (sum string, ok bool) {
+	x, ok := d.sums.Load(filepath.ToSlash(name))
 	sum, _ = x.(string)
 	return sum, ok
 }
 
 // WriteFolder creates the folder dir atomically. It calls fill with a temporary
-// folder, syncs every file that fill wrote, and renames the folder to dir. It
+// folder, syncs every file in it, however it was written, and renames the folder to dir. It
 // overwrites nothing: a dir that exists and is not empty is an error
 // (fs.ErrExist). Missing parents are created. A killed process leaves at most a
 // hidden folder ".NAME.tmp-..." beside dir.
-func WriteFolder(dir string, fill func(tmp string) error) (err error) {
+func WriteFolder(dir string, fill func(d *Draft) error) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
@@ -186,9 +186,7 @@ func WriteFolder(dir string, fill func(tmp string) error) (err error) {
 			os.RemoveAll(tmp)
 		}
 	}()
-	filled.Store(tmp, new(filling))
-	defer filled.Delete(tmp)
-	if err := fill(tmp); err != nil {
+	if err := fill(&Draft{Dir: tmp}); err != nil {
 		return err
 	}
 	if err := syncTree(tmp); err != nil {
@@ -275,11 +273,4 @@ func syncFolder(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// TakeSums has the sums taken of what WriteFile writes to dir, a temporary folder of WriteFolder.
-func TakeSums(dir string) {
-	if f := fillingOf(filepath.Join(dir, "x")); f != nil {
-		f.summed = true
-	}
 }

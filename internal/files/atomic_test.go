@@ -13,15 +13,15 @@ import (
 func TestWriteFolder(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "parent", "out")
-	fill := func(tmp string) error {
-		mustWrite(t, filepath.Join(tmp, "state", "x"), "new")
+	fill := func(d *Draft) error {
+		put(t, d, filepath.Join("state", "x"), "new")
 		if _, err := os.Stat(filepath.Join(dir, "state")); err == nil {
 			t.Error("the folder is there before it is whole")
 		}
 		return nil
 	}
 	broken := errors.New("broken")
-	if err := WriteFolder(dir, func(tmp string) error { fill(tmp); return broken }); !errors.Is(err, broken) {
+	if err := WriteFolder(dir, func(d *Draft) error { fill(d); return broken }); !errors.Is(err, broken) {
 		t.Errorf("an error of fill: %v", err)
 	}
 	if e, _ := os.ReadDir(filepath.Dir(dir)); len(e) != 0 {
@@ -34,7 +34,7 @@ func TestWriteFolder(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	called := false
-	err := WriteFolder(dir, func(string) error { called = true; return nil })
+	err := WriteFolder(dir, func(*Draft) error { called = true; return nil })
 	if !errors.Is(err, fs.ErrExist) || called {
 		t.Errorf("onto a full folder: %v (fill called: %v)", err, called)
 	}
@@ -42,7 +42,7 @@ func TestWriteFolder(t *testing.T) {
 	if err := os.Mkdir(empty, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFolder(empty+"/", func(tmp string) error { mustWrite(t, filepath.Join(tmp, "x"), ""); return nil }); err != nil {
+	if err := WriteFolder(empty+"/", func(d *Draft) error { put(t, d, "x", ""); return nil }); err != nil {
 		t.Errorf("onto an empty folder: %v", err)
 	}
 	mustWrite(t, filepath.Join(root, "file"), "kept")
@@ -81,6 +81,13 @@ func TestWriteFile(t *testing.T) {
 	}
 	if e, _ := os.ReadDir(dir); len(e) != 1 {
 		t.Errorf("left over: %v", e)
+	}
+}
+
+func put(t *testing.T, d *Draft, name, text string) {
+	t.Helper()
+	if err := d.WriteFile(name, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
+		t.Fatal(err)
 	}
 }
 

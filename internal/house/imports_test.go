@@ -85,7 +85,7 @@ var rooms = []struct {
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models"},
 	{"train/ranks", "models runtime train/learn"},
-	{"train/saving", "policy train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
+	{"train/saving", "internal/files policy train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
 	{"train/sft", "train/rl data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/optim/adamw data tokenize internal/settings"},
 	{"train/sweep", "internal/files models"},
 

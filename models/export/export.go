@@ -34,13 +34,13 @@ func Write(out string, arch models.Architecture, o Options) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(graphs), files.WriteFolder(out, func(dir string) error {
+	return len(graphs), files.WriteFolder(out, func(d *files.Draft) error {
 		for _, g := range graphs {
-			if err := os.WriteFile(filepath.Join(dir, g.File), g.onnx, 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join(d.Dir, g.File), g.onnx, 0o666); err != nil {
 				return err
 			}
 		}
-		return files.WriteFile(filepath.Join(dir, "manifest.json"), func(w io.Writer) error {
+		return d.WriteFile("manifest.json", func(w io.Writer) error {
 			_, err := w.Write(append(text, '\n'))
 			return err
 		})

@@ -192,20 +192,21 @@ func Is(dir string) bool {
 
 // Save writes the folder dir as PEFT does, with the tensors w. It appears whole or
 // not at all. extra may be nil; else it writes more files into the folder.
-func (a *Adapter) Save(dir string, w *models.Weights, extra func(dir string) error) error {
-	return files.WriteFolder(dir, func(tmp string) error {
-		err := files.WriteFile(filepath.Join(tmp, configFile), func(f io.Writer) error {
+func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft) error) error {
+	return files.WriteFolder(dir, func(d *files.Draft) error {
+		d.Summed = extra != nil
+		err := d.WriteFile(configFile, func(f io.Writer) error {
 			_, err := f.Write(a.text)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if err := models.WriteSafetensors(filepath.Join(tmp, tensorFile), models.F32, w.Tensors(), map[string]string{"format": "pt"}); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, tensorFile, models.F32, w.Tensors(), map[string]string{"format": "pt"}); err != nil {
 			return err
 		}
 		if extra != nil {
-			return extra(tmp)
+			return extra(d)
 		}
 		return nil
 	})

@@ -133,12 +133,12 @@ func snapshotOf(t *testing.T, step int, score float64) Snapshot {
 	return Snapshot{
 		State:   State{Step: step, MicroTokens: 64, Score: &score},
 		Weights: weights(), Optimizer: map[string]*models.Weights{"exp_avg": weights()},
-		SaveModel: func(dir string, w *models.Weights, dtype models.DType, extra func(string) error) error {
-			return files.WriteFolder(dir, func(tmp string) error {
-				if err := models.WriteModel(tmp, dtype, w.Tensors(), 1<<20); err != nil {
+		SaveModel: func(dir string, w *models.Weights, dtype models.DType, extra func(*files.Draft) error) error {
+			return files.WriteFolder(dir, func(d *files.Draft) error {
+				if err := models.WriteModel(d.WriteFile, dtype, w.Tensors(), 1<<20); err != nil {
 					return err
 				}
-				return extra(tmp)
+				return extra(d)
 			})
 		},
 	}

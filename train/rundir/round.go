@@ -79,9 +79,9 @@ type Sampling struct {
 }
 
 // write writes round.gob of a checkpoint.
-func (r Round) write(checkpoint string) error {
+func (r Round) write(put files.Put) error {
 	r.Version = roundVersion
-	return files.WriteFile(roundGob(checkpoint), func(w io.Writer) error { return gob.NewEncoder(w).Encode(r) })
+	return put(roundGob(""), func(w io.Writer) error { return gob.NewEncoder(w).Encode(r) })
 }
 
 func roundGob(checkpoint string) string { return filepath.Join(checkpoint, stateDir, roundFile) }

@@ -39,8 +39,8 @@ type Snapshot struct {
 	// DType is the type that the model's config.json names for its weights.
 	DType models.DType
 	// SaveModel writes the Hugging Face folder dir with weights of type dtype, and
-	// calls extra with the folder's temporary name before it appears.
-	SaveModel func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error
+	// calls extra with the draft, which has the sums, before it appears.
+	SaveModel func(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error
 }
 
 // folderType returns the type for the weights in the Hugging Face folder: that of
@@ -97,7 +97,7 @@ func (s Snapshot) write(dir string) error {
 	defer s.drop(s.Weights)
 	dtype := s.folderType()
 	save := func(dir string) error {
-		return s.SaveModel(dir, s.Weights, dtype, func(tmp string) error { return s.writeState(tmp, dtype) })
+		return s.SaveModel(dir, s.Weights, dtype, func(d *files.Draft) error { return s.writeState(d, dtype) })
 	}
 	if !exists(dir) {
 		return save(dir)
@@ -127,18 +127,13 @@ func hidden(dir, suffix string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+suffix)
 }
 
-// writeState fills state/ of the checkpoint that is being written in the folder
-// tmp, with the list of sums last. The host has one part of a device's state at a time.
-func (s Snapshot) writeState(tmp string, dtype models.DType) error {
-	dir := filepath.Join(tmp, stateDir)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("train: checkpoint: %w", err)
-	}
-	if err := s.State.write(tmp); err != nil {
+// writeState fills state/ of the checkpoint that is being written, with the list of sums last. The host has one part of a device's state at a time.
+func (s Snapshot) writeState(d *files.Draft, dtype models.DType) error {
+	if err := s.State.write(d.WriteFile); err != nil {
 		return err
 	}
 	if s.Round != nil {
-		if err := s.Round.write(tmp); err != nil {
+		if err := s.Round.write(d.WriteFile); err != nil {
 			return err
 		}
 	}
@@ -147,15 +142,15 @@ func (s Snapshot) writeState(tmp string, dtype models.DType) error {
 		if err := s.fetch(w); err != nil {
 			return err
 		}
-		if err := models.WriteSafetensors(optimizerFile(tmp, name), models.F32, w.Tensors(), nil); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, optimizerFile("", name), models.F32, w.Tensors(), nil); err != nil {
 			return err
 		}
 		s.drop(w)
 	}
 	if dtype != models.F32 {
-		if err := models.WriteSafetensors(filepath.Join(dir, exactWeights), models.F32, s.Weights.Tensors(), nil); err != nil {
+		if err := models.WriteSafetensors(d.WriteFile, filepath.Join(stateDir, exactWeights), models.F32, s.Weights.Tensors(), nil); err != nil {
 			return err
 		}
 	}
-	return writeSums(tmp)
+	return writeSums(d)
 }

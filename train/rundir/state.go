@@ -106,12 +106,12 @@ func ReadState(checkpoint string) (s State, err error) {
 func stateJSON(checkpoint string) string { return filepath.Join(checkpoint, stateDir, stateFile) }
 
 // write writes state.json of a checkpoint.
-func (s State) write(checkpoint string) error {
+func (s State) write(put files.Put) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	return files.WriteFile(stateJSON(checkpoint), func(w io.Writer) error {
+	return put(stateJSON(""), func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})

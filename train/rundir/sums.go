@@ -26,21 +26,21 @@ const sumsFile = "state/SHA256SUMS"
 // maxSums bounds how much of a list is read, in bytes.
 const maxSums = 1 << 20
 
-// writeSums lists the sums of the files below dir. Those taken while the files were
+// writeSums lists the sums of the files of a draft. Those taken while the files were
 // written need no reading.
-func writeSums(dir string) error {
-	names, err := filesBelow(dir)
+func writeSums(d *files.Draft) error {
+	names, err := filesBelow(d.Dir)
 	if err != nil {
 		return err
 	}
 	sums, unread := make(map[string]string), []string(nil)
 	for _, name := range names {
-		sum, ok := files.WrittenSum(filepath.Join(dir, filepath.FromSlash(name)))
+		sum, ok := d.Sum(name)
 		if sums[name] = sum; !ok {
 			unread = append(unread, name)
 		}
 	}
-	read, err := sumFiles(dir, unread)
+	read, err := sumFiles(d.Dir, unread)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func writeSums(dir string) error {
 	for _, name := range names {
 		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
 	}
-	return files.WriteFile(filepath.Join(dir, filepath.FromSlash(sumsFile)), func(w io.Writer) error {
+	return d.WriteFile(filepath.FromSlash(sumsFile), func(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"onering/internal/files"
 	"onering/internal/memory"
 	"onering/models"
 	"onering/policy"
@@ -18,7 +19,7 @@ type Learned struct {
 	Env     *runtime.Env
 	Weights *models.Weights
 	// Save writes the folder of a checkpoint, and DType is the type that it wants.
-	Save    func(dir string, w *models.Weights, dtype models.DType, extra func(tmp string) error) error
+	Save    func(dir string, w *models.Weights, dtype models.DType, extra func(d *files.Draft) error) error
 	DType   models.DType
 	Stepper *learn.Stepper
 }
