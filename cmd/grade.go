@@ -13,6 +13,7 @@ import (
 
 	"onering/data"
 	"onering/reward"
+	"onering/train/rundir"
 )
 
 func newGrade() *cobra.Command {
@@ -211,10 +212,6 @@ type sampleLine struct {
 	stated bool   // there is a response
 }
 
-// oldGrade are the columns of a line of a run that say what the response was worth and
-// what training made of it.
-var oldGrade = []string{"source", "columns", "answer", "reason", "reward", "skipped", "rewards", "right", "status", "skip", "log", "advantage", "logp", "w", "delta"}
-
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	var row data.Object
@@ -268,7 +265,7 @@ func (l *sampleLine) UnmarshalJSON(text []byte) error {
 	l.later = old
 	s.Problem.Fields = slices.DeleteFunc(row, func(m data.Member) bool {
 		return slices.Contains([]string{"problem", "sample", "prompt", "prompt_text", "prompt_ids", "response", "answers", "gold", "truncated", "ids"}, m.Name) ||
-			old && slices.Contains(oldGrade, m.Name)
+			old && (m.Name == "skip" || slices.Contains(rundir.RolloutFields(), m.Name))
 	})
 	return nil
 }

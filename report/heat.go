@@ -3,8 +3,8 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
+	"onering/train/rundir"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +41,7 @@ type occurrence struct{ round, right, judged int }
 
 // A course is what became of one problem over the rounds.
 type course struct {
-	head  rolloutHead
+	head  rundir.RolloutLine
 	times []occurrence
 }
 
@@ -76,7 +76,7 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 		}
 	}
 	slices.SortFunc(again, func(a, b *course) int {
-		return cmp.Or(cmp.Compare(a.passRate(), b.passRate()), cmp.Compare(a.head.ID, b.head.ID))
+		return cmp.Or(cmp.Compare(a.passRate(), b.passRate()), cmp.Compare(a.head.Problem, b.head.Problem))
 	})
 	first, last := roundOf(paths[0]), roundOf(paths[len(paths)-1])
 	m := heatMap{Run: r.Name, Again: len(again), Read: len(read), Rounds: len(paths)}
@@ -94,7 +94,7 @@ func (r *Run) heat(budget int64) (heatMap, bool, error) {
 	rows := min(heatProblems, len(again))
 	for i := range rows {
 		c := again[i*len(again)/rows]
-		row := heatRow{ID: c.head.ID, Prompt: string([]rune(c.head.Prompt)[:min(80, len([]rune(c.head.Prompt)))]), Cells: make([][2]int, columns)}
+		row := heatRow{ID: c.head.Problem, Prompt: string([]rune(c.head.Prompt)[:min(80, len([]rune(c.head.Prompt)))]), Cells: make([][2]int, columns)}
 		for _, o := range c.times {
 			cell := &row.Cells[column(o.round)]
 			cell[0], cell[1] = cell[0]+o.right, cell[1]+o.judged
@@ -129,18 +129,18 @@ func readCourses(path string, courses map[string]*course) error {
 	round, stated := roundOf(path), false
 	return eachLine(path, func(line []byte) error {
 		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`))
-		var head rolloutHead
-		if err := head.read(line); err != nil {
+		var head rundir.RolloutLine
+		if err := head.ReadHead(line); err != nil {
 			return err
 		}
-		is := head.verdict(stated)
+		is := verdict(&head, stated)
 		if head.Skipped || is == unknown {
 			return nil
 		}
-		c := courses[head.ID]
+		c := courses[head.Problem]
 		if c == nil {
 			c = &course{head: head}
-			courses[head.ID] = c
+			courses[head.Problem] = c
 		}
 		if len(c.times) == 0 || c.times[len(c.times)-1].round != round {
 			c.times = append(c.times, occurrence{round: round})
@@ -152,17 +152,4 @@ func readCourses(path string, courses map[string]*course) error {
 		}
 		return nil
 	})
-}
-
-// read reads a line without its arrays of numbers, which stand last and make up most of
-// it: decoding them would take many times as long.
-func (h *rolloutHead) read(line []byte) error {
-	if at := bytes.LastIndex(line, []byte(`,"ids":[`)); at > 0 {
-		short := append(line[:at:at], '}')
-		if json.Unmarshal(short, h) == nil {
-			return nil
-		}
-		*h = rolloutHead{}
-	}
-	return json.Unmarshal(line, h)
 }

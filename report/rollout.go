@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"onering/data/arithmetic"
 	"onering/internal/files"
 	"onering/tokenize"
+	"onering/train/rundir"
 )
 
 // A Problem is what the responses of one group answer.
@@ -55,32 +56,8 @@ type Rollout struct {
 
 // A rolloutLine is one line of rollouts/round-NNNNN.jsonl.
 type rolloutLine struct {
-	rolloutHead
-	PromptText string   `json:"prompt_text"`
-	PromptIDs  []int32  `json:"prompt_ids"`
-	Response   string   `json:"response"`
-	Answers    []string `json:"answers"`
-	Answer     string   `json:"answer"`
-	Reason     string   `json:"reason"`
-	Advantage  float64  `json:"advantage"`
-	Truncated  bool     `json:"truncated"`
-	IDs        []int32  `json:"ids"`
-	LogP       []number `json:"logp"`
-	Delta      []number `json:"delta"`
-	Weight     []number `json:"w"`
-
+	rundir.RolloutLine
 	group int // the number of the problem in its round
-}
-
-// A rolloutHead is what of a line says which problem it answers and how right it is.
-type rolloutHead struct {
-	ID      string  `json:"problem"`
-	Source  string  `json:"source"`
-	Sample  int     `json:"sample"`
-	Prompt  string  `json:"prompt"`
-	Reward  float64 `json:"reward"`
-	Skipped bool    `json:"skipped"` // the response has no reward
-	Right   *bool   `json:"right"`
 }
 
 // The verdicts of a response.
@@ -90,20 +67,28 @@ const (
 	unknown = "unknown"
 )
 
-// verdict says what the response is. Lines of older runs do not say whether it is right:
-// there it is if the reward is above 0. stated says that the run is no older one.
-func (h *rolloutHead) verdict(stated bool) string {
+// verdict says what the response of a line is. Lines of older runs do not say whether it is
+// right: there it is if the reward is above 0. stated says that the run is no older one.
+func verdict(l *rundir.RolloutLine, stated bool) string {
 	switch {
-	case h.Right == nil && stated:
+	case l.Right == nil && stated:
 		return unknown
-	case h.Right == nil && h.Reward > 0, h.Right != nil && *h.Right:
+	case l.Right == nil && reward(l) > 0, l.Right != nil && *l.Right:
 		return right
 	}
 	return wrong
 }
 
+// reward is 0 for a response without one.
+func reward(l *rundir.RolloutLine) number {
+	if l.Reward == nil {
+		return 0
+	}
+	return number(*l.Reward)
+}
+
 // verdict says what the response is.
-func (l *rolloutLine) verdict() string { return l.rolloutHead.verdict(l.PromptIDs != nil) }
+func (l *rolloutLine) verdict() string { return verdict(&l.RolloutLine, l.PromptIDs != nil) }
 
 // minWrong is how many wrong responses of a round come first on the page. A round
 // with fewer wrong responses shows all of them.
@@ -287,12 +272,12 @@ func problemsOf(lines []rolloutLine, round int) map[int]Problem {
 		l := &lines[i]
 		p, ok := all[l.group]
 		if !ok {
-			p = Problem{Round: round, ID: l.ID, Source: l.Source, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
+			p = Problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
 			if l.PromptText != l.Prompt {
 				p.Text = cut(l.PromptText)
 			}
 		}
-		p.Reward = (p.Reward*number(p.All) + number(l.Reward)) / number(p.All+1)
+		p.Reward = (p.Reward*number(p.All) + reward(&l.RolloutLine)) / number(p.All+1)
 		p.All++
 		switch l.verdict() {
 		case right:
@@ -330,20 +315,30 @@ func interleaveProblems(lines []rolloutLine, indices []int) []int {
 func (l *rolloutLine) rollout(round int, tokens *tokenize.Tokenizer) Rollout {
 	x := Rollout{
 		Round: round, Prompt: l.Prompt, Answer: l.Answer, Gold: l.Answers, Reason: l.Reason,
-		Reward: number(l.Reward), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(),
+		Reward: reward(&l.RolloutLine), Advantage: number(l.Advantage), Truncated: l.Truncated, Verdict: l.verdict(),
 		Tokens: []string{l.Response},
 	}
 	if tokens == nil || len(l.IDs) != len(l.LogP) {
 		return x
 	}
-	x.Tokens, x.LogP = tokenTexts(tokens, l.IDs), l.LogP
+	x.Tokens, x.LogP = tokenTexts(tokens, l.IDs), numbers(l.LogP)
 	if len(l.Delta) == len(l.IDs) {
-		x.Delta = l.Delta
+		x.Delta = numbers(l.Delta)
 	}
-	if len(l.Weight) == len(l.IDs) {
-		x.Weight = l.Weight
+	if len(l.W) == len(l.IDs) {
+		x.Weight = numbers(l.W)
 	}
 	return x
+}
+
+// numbers are the values as the file has them, with five digits: a float32 is near them.
+func numbers[F float32 | float64](x []F) []number {
+	list := make([]number, len(x))
+	for i, v := range x {
+		exact, _ := strconv.ParseFloat(strconv.FormatFloat(float64(v), 'g', 5, 64), 64)
+		list[i] = number(exact)
+	}
+	return list
 }
 
 // tokenTexts returns the text of each token. If several tokens make up one character,
@@ -395,7 +390,7 @@ func readRollouts(path string) ([]rolloutLine, error) {
 			return err
 		}
 		// The lines of a group share one prompt, which only the first may have.
-		if l.group = groups.of(&l.rolloutHead); l.group == len(heads) {
+		if l.group = groups.of(&l.RolloutLine); l.group == len(heads) {
 			heads = append(heads, l)
 		} else {
 			l.PromptText, l.PromptIDs = heads[l.group].PromptText, heads[l.group].PromptIDs
@@ -416,10 +411,10 @@ type groupCounter struct {
 }
 
 // of returns the number of the group of a line.
-func (c *groupCounter) of(h *rolloutHead) int {
-	key := [2]string{h.ID, h.Prompt}
+func (c *groupCounter) of(l *rundir.RolloutLine) int {
+	key := [2]string{l.Problem, l.Prompt}
 	g, ok := c.number[key]
-	if !ok || h.Sample == 0 {
+	if !ok || l.Sample == 0 {
 		if c.number == nil {
 			c.number = map[[2]string]int{}
 		}
@@ -458,12 +453,3 @@ type number float64
 
 // MarshalJSON implements json.Marshaler.
 func (n number) MarshalJSON() ([]byte, error) { return appendNumber(nil, float64(n)), nil }
-
-// UnmarshalJSON reads null as NaN.
-func (n *number) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		*n = number(math.NaN())
-		return nil
-	}
-	return json.Unmarshal(data, (*float64)(n))
-}

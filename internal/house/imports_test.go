@@ -92,8 +92,8 @@ var rooms = []struct {
 	{"serve", "train/rl train/metrics eval"},
 	{"serve/openai", "sampler internal/settings tokenize"},
 
-	{"report", "internal/files internal/stat objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
-	{"report/live", "report internal/files train/rl train/metrics"},
+	{"report", "train/rundir internal/files internal/stat objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
+	{"report/live", "report train/rundir internal/files train/rl train/metrics"},
 	{"report/terminal", "report"},
 	{"report/variants", "internal/files internal/stat report train/sweep models"},
 }

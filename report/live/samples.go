@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/train/rundir"
 )
 
 // Limits on the samples of a round.
@@ -19,20 +20,6 @@ const (
 	sampleBytes = 4000    // of a prompt and of a response
 	readBytes   = 4 << 20 // of a rollouts file that are read
 )
-
-// A sample is a line of a rollouts file.
-type sample struct {
-	Problem    string   `json:"problem"`
-	Sample     int      `json:"sample"`
-	Prompt     string   `json:"prompt"`
-	PromptText string   `json:"prompt_text"` // older runs do not have it
-	Response   string   `json:"response"`
-	Answers    []string `json:"answers"`
-	Answer     string   `json:"answer"`
-	Reward     *float64 `json:"reward"`
-	Right      *bool    `json:"right"`
-	Advantage  float64  `json:"advantage"`
-}
 
 // readSamples returns the first responses to the first problems of a round. It returns
 // none if the folder run has no file of the round.
@@ -53,12 +40,12 @@ func readSamples(run string, round int) ([]text, error) {
 		if err != nil { // the end of the file, or of what is read of it
 			break
 		}
-		var s sample
+		var s rundir.RolloutLine
 		if err := json.Unmarshal(line, &s); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, number, err)
 		}
 		if s.Sample == 0 {
-			texts = append(texts, text{fmt.Sprintf("samples/%d", len(texts)+1), s.markdown(round)})
+			texts = append(texts, text{fmt.Sprintf("samples/%d", len(texts)+1), markdown(&s, round)})
 		}
 	}
 	return texts, nil
@@ -66,7 +53,7 @@ func readSamples(run string, round int) ([]text, error) {
 
 // markdown shows a sample. All that comes from the run stands in indented blocks, in which
 // Markdown and HTML mean nothing.
-func (s *sample) markdown(round int) string {
+func markdown(s *rundir.RolloutLine, round int) string {
 	facts := fmt.Sprintf("round %d, problem %s\nreward ", round, s.Problem)
 	if s.Reward == nil {
 		facts += "none"

@@ -317,7 +317,10 @@ func (r *round) lines() iter.Seq[rundir.RolloutLine] {
 				LogP: x.LogProb, W: r.updates[i].W, Delta: r.updates[i].Delta,
 			}
 			if x.Sample == 0 {
-				line.Columns, line.Greedy = q.Fields, r.greedyLine(x.Problem)
+				line.Greedy = r.greedyLine(x.Problem)
+				if q.Fields != nil {
+					line.Columns, _ = q.Fields.MarshalJSON() // it cannot fail
+				}
 			}
 			if !x.Score.Skip {
 				line.Reward = &r.trajectories[i].Reward

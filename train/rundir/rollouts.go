@@ -1,18 +1,22 @@
 package rundir
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"onering/internal/files"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
+	"strings"
 )
 
 // A RolloutLine is one line of a file in rollouts/: a response, its reward, and
-// what training made of its tokens.
+// what training made of its tokens. Readers find lines of older versions with less.
 type RolloutLine struct {
 	Problem string `json:"problem"`
 	// Source is the file that the problem is from, if there are several.
@@ -21,9 +25,9 @@ type RolloutLine struct {
 	Prompt string `json:"prompt"`
 	// PromptText and PromptIDs are the prompt as the model saw it. Columns are those of
 	// the problem's row, which may be long: only the first response to a problem has them.
-	PromptText string         `json:"prompt_text,omitempty"`
-	PromptIDs  []int32        `json:"prompt_ids,omitempty"`
-	Columns    json.Marshaler `json:"columns,omitempty"`
+	PromptText string          `json:"prompt_text,omitempty"`
+	PromptIDs  []int32         `json:"prompt_ids,omitempty"`
+	Columns    json.RawMessage `json:"columns,omitempty"`
 	// Greedy is the greedy response to the problem, if the objective compares with it:
 	// beside the first response.
 	Greedy *GreedyLine `json:"greedy,omitempty"`
@@ -83,6 +87,47 @@ func (x Rounded[F]) MarshalJSON() ([]byte, error) {
 		b = strconv.AppendFloat(b, float64(v), 'g', 5, 64)
 	}
 	return append(b, ']'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler. An element that is null, as older versions
+// wrote what is not finite, is NaN.
+func (x *Rounded[F]) UnmarshalJSON(text []byte) error {
+	if !bytes.Contains(text, []byte("null")) {
+		return json.Unmarshal(text, (*[]F)(x))
+	}
+	var list []*F
+	err := json.Unmarshal(text, &list)
+	*x = nil
+	for _, p := range list {
+		if p == nil {
+			nan := F(math.NaN())
+			p = &nan
+		}
+		*x = append(*x, *p)
+	}
+	return err
+}
+
+// ReadHead reads a line without its arrays of numbers, which stand last and make up most
+// of it: decoding them would take many times as long.
+func (l *RolloutLine) ReadHead(line []byte) error {
+	if at := bytes.LastIndex(line, []byte(`,"ids":[`)); at > 0 {
+		short := append(line[:at:at], '}')
+		if json.Unmarshal(short, l) == nil {
+			return nil
+		}
+		*l = RolloutLine{}
+	}
+	return json.Unmarshal(line, l)
+}
+
+// RolloutFields are the names that a RolloutLine has in JSON.
+func RolloutFields() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[RolloutLine]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }
 
 // WriteRollouts writes the file of round n, from 1. It is written when the round is
