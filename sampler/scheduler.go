@@ -170,7 +170,7 @@ func (s *Scheduler) start() {
 		return
 	}
 	if err := s.d.Begin(s.rows); err != nil {
-		calls := s.calls()
+		calls := s.calls(s.rows)
 		for _, row := range s.rows {
 			s.slots[row.Slot].call = nil // which has taken no slot
 		}
@@ -207,7 +207,7 @@ func (s *Scheduler) advance() {
 		return
 	}
 	if err := s.d.Step(s.rows); err != nil {
-		s.fail(s.calls(), fmt.Errorf("sampler: step with %d sequences: %w", n, err))
+		s.fail(s.calls(s.rows), fmt.Errorf("sampler: step with %d sequences: %w", n, err))
 		return
 	}
 	s.stats.Steps++
@@ -241,9 +241,9 @@ func (s *Scheduler) take() {
 	}
 }
 
-// calls lists the calls of the rows.
-func (s *Scheduler) calls() (calls []*Call) {
-	for _, row := range s.rows {
+// calls lists the calls of rows.
+func (s *Scheduler) calls(rows []Row) (calls []*Call) {
+	for _, row := range rows {
 		if c := s.slots[row.Slot].call; !slices.Contains(calls, c) {
 			calls = append(calls, c)
 		}
@@ -285,14 +285,12 @@ var errClosed = errors.New("sampler: stopped before the response ended")
 
 // Close ends all calls with an error. The decoder is free again.
 func (s *Scheduler) Close() {
-	waiting := s.queue
+	calls := s.queue
 	s.queue = nil
-	s.rows = s.rows[:0]
-	for slot := range s.slots {
-		if s.slots[slot].call != nil {
-			s.rows = append(s.rows, Row{Slot: slot})
+	for _, q := range s.slots {
+		if q.call != nil {
+			calls = append(calls, q.call)
 		}
 	}
-	s.fail(s.calls(), errClosed)
-	s.fail(waiting, errClosed)
+	s.fail(calls, errClosed)
 }
