@@ -127,18 +127,9 @@ func (r *run) own(of Value, name string) (Value, bool) {
 		return of.attributes.Get(name)
 	case *loop:
 		return of.attribute(name)
-	case *cycler:
-		return of.attribute(name)
 	case *macro:
 		if name == "name" {
 			return of.name, true
-		}
-	case grouped:
-		switch name {
-		case "grouper":
-			return of[0], true
-		case "list":
-			return of[1], true
 		}
 	}
 	if _, ok := sequence(of); ok {

@@ -20,6 +20,8 @@
 // refused, which the templates of Llama 3.2 and Qwen3 Coder need. Here each value
 // is paid for before it is made (see limits.go).
 //
-// Not supported, with an error: other files (include, import, extends), autoescape,
-// lipsum, and methods that change a list or a dictionary, which the sandbox forbids.
+// Not supported, with an error that names it: other files (include, import, extends),
+// autoescape, methods that change a list or a dictionary, which the sandbox forbids, and
+// what no published chat template uses: formats with widths and signs, filters for pages
+// (urlize, wordwrap, batch and the like), and rare methods of str.
 package jinja

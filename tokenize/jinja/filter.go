@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // A filter makes a value of another.
@@ -14,20 +13,25 @@ var filters map[string]filter
 
 func init() { // not a literal: map and select read the tables
 	filters = map[string]filter{
-		"abs": abs, "attr": attrFilter, "batch": batch, "count": lengthFilter, "length": lengthFilter,
+		"abs": abs, "attr": attrFilter, "count": lengthFilter, "length": lengthFilter,
 		"d": orDefault, "default": orDefault, "dictsort": dictSort, "first": first, "last": last,
-		"groupby": groupBy, "items": itemsFilter, "join": joinFilter, "list": listFilter, "map": mapFilter,
-		"max": extreme(1), "min": extreme(-1), "reverse": reverse, "slice": sliceFilter, "sort": sortFilter,
+		"items": itemsFilter, "join": joinFilter, "list": listFilter, "map": mapFilter,
+		"max": extreme(1), "min": extreme(-1), "reverse": reverse, "sort": sortFilter,
 		"sum": sum, "unique": unique, "tojson": toJSON,
 		"select": choose(false, true), "reject": choose(false, false),
 		"selectattr": choose(true, true), "rejectattr": choose(true, false),
 
 		"capitalize": byMethod("capitalize"), "lower": byMethod("lower"), "upper": byMethod("upper"),
-		"trim": byMethod("strip"), "center": center, "title": titleFilter,
+		"trim": byMethod("strip"), "title": titleFilter,
 		"e": escapeFilter, "escape": escapeFilter, "forceescape": escapeFilter, "safe": safe,
 		"string": stringFilter, "float": floatFilter, "int": intFilter, "round": roundFilter,
-		"format": formatFilter, "indent": indent, "replace": replaceFilter, "truncate": truncate,
-		"urlencode": urlEncode, "wordcount": wordCount, "striptags": stripTags, "filesizeformat": fileSize,
+		"format": formatFilter, "indent": indent, "replace": replaceFilter,
+	}
+	for _, name := range strings.Fields("batch center filesizeformat groupby pprint random slice striptags truncate urlencode urlize wordcount wordwrap xmlattr") {
+		filters[name] = func(r *run, _ Value, _ arguments) Value {
+			r.fail("the filter %s is not supported", quote(name))
+			return nil
+		}
 	}
 }
 
@@ -383,84 +387,4 @@ func sum(r *run, v Value, a arguments) Value {
 		total = r.arithmetic("+", total, get(e))
 	}
 	return total
-}
-
-func groupBy(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "groupby", 1, "attribute", "default", "case_sensitive")
-	plain := r.getter(o[0])
-	get := func(v Value) Value {
-		v = plain(v)
-		if _, ok := v.(*undefined); ok && given(o[1]) {
-			return o[1]
-		}
-		return v
-	}
-	key := r.caseless(get, o[2])
-	l := slices.Clone(r.list(v))
-	r.sort(l, key, false)
-	groups := List{}
-	for i := 0; i < len(l); {
-		end := i + 1
-		for end < len(l) && r.equal(key(l[i]), key(l[end]), 0) {
-			end++
-		}
-		groups = append(groups, grouped{get(l[i]), slices.Clone(l[i:end])})
-		i = end
-	}
-	return groups
-}
-
-func batch(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "batch", 1, "linecount", "fill_with")
-	n := r.intOr(o[0], 0)
-	l := r.list(v)
-	var rows []Value
-	for i := 0; i < len(l); {
-		end := len(l)
-		if n > 0 {
-			end = min(end, i+n)
-		}
-		row := slices.Clone(l[i:end])
-		r.spend(elementCost * (len(row) + 1))
-		if given(o[1]) && len(row) < n {
-			r.spendTimes(n-len(row), elementCost)
-			row = append(row, slices.Repeat(List{o[1]}, n-len(row))...)
-		}
-		rows = append(rows, row)
-		i = end
-	}
-	return &iterator{"generator", fromSlice(rows)}
-}
-
-func sliceFilter(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "slice", 1, "slices", "fill_with")
-	n := r.intOr(o[0], 0)
-	l := r.list(v)
-	if n == 0 {
-		r.fail("division by zero")
-	}
-	r.spendTimes(n, 2*elementCost)
-	r.spend(elementCost * len(l))
-	var columns []Value
-	at := 0
-	for i := range max(n, 0) {
-		size := len(l) / n
-		if i < len(l)%n {
-			size++
-		}
-		column := slices.Clone(l[at : at+size])
-		at += size
-		if given(o[1]) && i >= len(l)%n {
-			column = append(column, o[1])
-		}
-		columns = append(columns, column)
-	}
-	return &iterator{"generator", fromSlice(columns)}
-}
-
-func wordCount(r *run, v Value, a arguments) Value {
-	a.bind(r, "wordcount", 0)
-	s := r.str(v)
-	r.spend(len(s))
-	return len(strings.FieldsFunc(s, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsNumber(c) }))
 }

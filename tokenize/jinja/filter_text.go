@@ -1,10 +1,8 @@
 package jinja
 
 import (
-	"fmt"
 	"math"
 	"math/big"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,14 +19,6 @@ func byMethod(name string) filter {
 		}
 		return textMethods[name](r, v, a)
 	}
-}
-
-func center(r *run, v Value, a arguments) Value {
-	width := r.intOr(a.bind(r, "center", 0, "width")[0], 80)
-	if _, ok := text(v); !ok {
-		v = r.str(v)
-	}
-	return textMethods["center"](r, v, arguments{positional: []Value{width}})
 }
 
 // wordBegin is what ends the parts that title capitalizes.
@@ -245,100 +235,4 @@ func indent(r *run, v Value, a arguments) Value {
 		lines[0] = by + lines[0]
 	}
 	return like(v, strings.Join(lines, "\n"))
-}
-
-func truncate(r *run, v Value, a arguments) Value {
-	o := a.bind(r, "truncate", 0, "length", "killwords", "end", "leeway")
-	length, end, leeway := r.intOr(o[0], 255), r.textOr(o[2], "..."), 5
-	if given(o[3]) {
-		leeway = r.intOr(o[3], 5)
-	}
-	s, ok := text(v)
-	if !ok {
-		r.use(v)
-		r.fail("truncate wants a string, not '%s'", typeName(v))
-	}
-	ending := utf8.RuneCountInString(end)
-	if length < ending || leeway < 0 {
-		r.fail("truncate: expected length >= %d and leeway >= 0", ending)
-	}
-	r.spend(2 * len(s))
-	if r.length(v)-length <= leeway {
-		return v
-	}
-	s = s[:offset(s, length-ending)]
-	if !truthOr(o[1], false) {
-		if at := strings.LastIndexByte(s, ' '); at >= 0 {
-			s = s[:at]
-		}
-	}
-	return like(v, s+end)
-}
-
-// urlEncode quotes a text, or the pairs of a dictionary, for an address.
-func urlEncode(r *run, v Value, a arguments) Value {
-	a.bind(r, "urlencode", 0)
-	_, isText := text(v)
-	if _, ok := r.each(v); isText || !ok {
-		s := r.str(v)
-		r.spend(3 * len(s))
-		return strings.ReplaceAll(quotePath(s), "%2F", "/")
-	}
-	if d, ok := v.(*Dict); ok {
-		v = List(d.items())
-	}
-	var parts []string
-	for pair := range r.elements(v) {
-		both := r.list(pair)
-		if len(both) != 2 {
-			r.fail("urlencode wants pairs, not %d values", len(both))
-		}
-		part := strings.ReplaceAll(quotePath(r.str(both[0]))+"="+quotePath(r.str(both[1])), "%20", "+")
-		r.spend(3 * len(part))
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, "&")
-}
-
-func quotePath(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
-
-var (
-	htmlComment = regexp.MustCompile(`(?s)<!--.*?-->`)
-	htmlTag     = regexp.MustCompile(`(?s)<.*?>`)
-)
-
-func stripTags(r *run, v Value, a arguments) Value {
-	a.bind(r, "striptags", 0)
-	s := r.str(v)
-	r.spendTimes(len(s), 8)
-	s = htmlTag.ReplaceAllString(htmlComment.ReplaceAllString(s, ""), "")
-	s = strings.Join(strings.FieldsFunc(s, IsSpace), " ")
-	return strings.NewReplacer("&amp;", "&", "&lt;", "<", "&gt;", ">", "&#39;", "'", "&#34;", `"`, "&quot;", `"`).Replace(s)
-}
-
-func fileSize(r *run, v Value, a arguments) Value {
-	binary := truthOr(a.bind(r, "filesizeformat", 0, "binary")[0], false)
-	n, ok := parseFloat(v)
-	if !ok {
-		r.use(v)
-		r.fail("filesizeformat wants a number, not '%s'", typeName(v))
-	}
-	base, units := 1000.0, strings.Fields("kB MB GB TB PB EB ZB YB")
-	if binary {
-		base, units = 1024, strings.Fields("KiB MiB GiB TiB PiB EiB ZiB YiB")
-	}
-	switch {
-	case n == 1:
-		return "1 Byte"
-	case n < base:
-		return fmt.Sprintf("%d Bytes", int(n))
-	}
-	unit := base
-	for i, name := range units {
-		unit *= base
-		if n < unit || i == len(units)-1 {
-			return fmt.Sprintf("%.1f %s", base*n/unit, name)
-		}
-	}
-	return ""
 }

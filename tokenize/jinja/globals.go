@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -12,12 +11,9 @@ var globals = map[string]Value{
 	"range":     &function{"range", makeRange},
 	"namespace": &function{"namespace", makeNamespace},
 	"dict":      &function{"dict", func(r *run, a arguments) Value { return r.makeDict(a) }},
-	"cycler":    &function{"cycler", makeCycler},
-	"joiner":    &function{"joiner", makeJoiner},
-	"lipsum": &function{"lipsum", func(r *run, _ arguments) Value {
-		r.fail("lipsum is not supported: it makes text by chance")
-		return nil
-	}},
+	"cycler":    unsupported("cycler"),
+	"joiner":    unsupported("joiner"),
+	"lipsum":    unsupported("lipsum"),
 	"raise_exception": &function{"raise_exception", func(r *run, a arguments) Value {
 		r.fail("%s", r.str(a.bind(r, "raise_exception", 1, "message")[0]))
 		return nil
@@ -25,6 +21,13 @@ var globals = map[string]Value{
 	"strftime_now": &function{"strftime_now", func(r *run, a arguments) Value {
 		return r.strftime(time.Now(), r.textOr(a.bind(r, "strftime_now", 1, "format")[0], ""))
 	}},
+}
+
+func unsupported(name string) Value {
+	return &function{name, func(r *run, _ arguments) Value {
+		r.fail("the function %s is not supported", quote(name))
+		return nil
+	}}
 }
 
 func makeRange(r *run, a arguments) Value {
@@ -96,50 +99,6 @@ func makeNamespace(r *run, a arguments) Value {
 	return &namespace{d}
 }
 
-// A cycler gives its items in turn.
-type cycler struct {
-	items []Value
-	at    int
-}
-
-func makeCycler(r *run, a arguments) Value {
-	if len(a.positional) == 0 {
-		r.fail("at least one item has to be provided")
-	}
-	return &cycler{items: a.positional}
-}
-
-func (c *cycler) attribute(name string) (Value, bool) {
-	switch name {
-	case "current":
-		return c.items[c.at], true
-	case "next", "reset":
-		return &function{name, func(*run, arguments) Value {
-			if name == "reset" {
-				c.at = 0
-				return nil
-			}
-			v := c.items[c.at]
-			c.at = (c.at + 1) % len(c.items)
-			return v
-		}}, true
-	}
-	return nil, false
-}
-
-// makeJoiner returns a function that returns nothing at first, then the separator.
-func makeJoiner(r *run, a arguments) Value {
-	sep := r.textOr(a.bind(r, "joiner", 0, "sep")[0], ", ")
-	used := false
-	return &function{"joiner", func(*run, arguments) Value {
-		if !used {
-			used = true
-			return ""
-		}
-		return sep
-	}}
-}
-
 // strftime is datetime.strftime of Python in the C locale.
 func (r *run) strftime(now time.Time, format string) string {
 	var out strings.Builder
@@ -153,7 +112,11 @@ func (r *run) strftime(now time.Time, format string) string {
 		if plain {
 			i++
 		}
-		part, ok := directive(now, format[i])
+		layout, ok := layouts[format[i]]
+		part := now.Format(layout)
+		if format[i] == '%' {
+			part, ok = "%", true
+		}
 		if !ok {
 			r.fail("strftime_now: %%%c is not supported", format[i])
 		}
@@ -165,45 +128,8 @@ func (r *run) strftime(now time.Time, format string) string {
 	return out.String()
 }
 
-// layouts are the directives that package time can write.
+// layouts are the directives that are supported; strftime_now has no zone.
 var layouts = map[byte]string{
-	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'B': "January", 'b': "Jan", 'h': "Jan", 'A': "Monday", 'a': "Mon", 'j': "002",
-	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06",
-	'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
-}
-
-func directive(now time.Time, c byte) (string, bool) {
-	if layout, ok := layouts[c]; ok {
-		return now.Format(layout), true
-	}
-	weekday, day := int(now.Weekday()), now.YearDay()-1
-	switch c {
-	case '%':
-		return "%", true
-	case 'n':
-		return "\n", true
-	case 't':
-		return "\t", true
-	case 'f':
-		return fmt.Sprintf("%06d", now.Nanosecond()/1000), true
-	case 'w':
-		return fmt.Sprint(weekday), true
-	case 'u':
-		return fmt.Sprint((weekday+6)%7 + 1), true
-	case 'U':
-		return fmt.Sprintf("%02d", (day+7-weekday)/7), true
-	case 'W':
-		return fmt.Sprintf("%02d", (day+7-(weekday+6)%7)/7), true
-	case 'V', 'G':
-		year, week := now.ISOWeek()
-		if c == 'G' {
-			return fmt.Sprint(year), true
-		}
-		return fmt.Sprintf("%02d", week), true
-	case 's':
-		return fmt.Sprint(now.Unix()), true
-	case 'z', 'Z': // the time of strftime_now has no zone
-		return "", true
-	}
-	return "", false
+	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon", 'j': "002",
+	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'F': "2006-01-02", 'T': "15:04:05", 'z': "", 'Z': "",
 }

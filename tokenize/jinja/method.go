@@ -15,24 +15,22 @@ var textMethods map[string]method
 func init() { // not a literal: format reads attributes, which reads this table
 	textMethods = map[string]method{
 		"upper": onText(upper), "lower": onText(lower), "capitalize": onText(capitalize), "title": onText(titleCase),
-		"swapcase": onText(swapCase), "casefold": onText(cases.Fold().String),
 		"strip": strip(strings.TrimFunc), "lstrip": strip(strings.TrimLeftFunc), "rstrip": strip(strings.TrimRightFunc),
 		"split": split, "rsplit": rsplit, "splitlines": splitLinesMethod,
 		"join": joinMethod, "replace": replaceMethod, "format": formatMethod,
 		"startswith": affix(strings.HasPrefix), "endswith": affix(strings.HasSuffix),
 		"removeprefix": without(strings.TrimPrefix), "removesuffix": without(strings.TrimSuffix),
-		"find": find(strings.Index, false), "rfind": find(strings.LastIndex, false),
-		"index": find(strings.Index, true), "rindex": find(strings.LastIndex, true),
-		"count": countMethod, "partition": partition(strings.Index), "rpartition": partition(strings.LastIndex),
-		"center": pad(true, true), "ljust": pad(false, true), "rjust": pad(true, false),
-		"zfill": zfill, "expandtabs": expandTabs,
-		"isalpha": every(unicode.IsLetter), "isspace": every(IsSpace), "isascii": isASCII,
-		"isdecimal": every(unicode.IsDigit), "isdigit": every(isDigitRune), "isnumeric": every(unicode.IsNumber),
-		"isalnum":     every(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) }),
-		"isprintable": isPrintable, "isidentifier": isIdentifier,
+		"find": find(strings.Index), "rfind": find(strings.LastIndex), "count": countMethod,
+		"isalpha": every(unicode.IsLetter), "isspace": every(IsSpace), "isdigit": every(isDigitRune),
+		"isalnum": every(func(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) }),
 		"islower": cased(unicode.IsLower, func(c rune) bool { return unicode.IsUpper(c) || unicode.IsTitle(c) }),
 		"isupper": cased(unicode.IsUpper, func(c rune) bool { return unicode.IsLower(c) || unicode.IsTitle(c) }),
-		"istitle": isTitle,
+	}
+	for _, name := range strings.Fields("casefold center encode expandtabs format_map index isascii isdecimal isidentifier isnumeric isprintable istitle ljust maketrans partition rindex rjust rpartition swapcase translate zfill") {
+		textMethods[name] = func(r *run, _ Value, _ arguments) Value {
+			r.fail("the method %s of str is not supported", quote(name))
+			return nil
+		}
 	}
 }
 
@@ -90,18 +88,6 @@ func titleCase(s string) string {
 }
 
 func isCased(c rune) bool { return unicode.IsUpper(c) || unicode.IsLower(c) || unicode.IsTitle(c) }
-
-func swapCase(s string) string {
-	var out strings.Builder
-	for _, c := range s {
-		if unicode.IsUpper(c) {
-			out.WriteString(lower(string(c)))
-		} else {
-			out.WriteString(upper(string(c)))
-		}
-	}
-	return out.String()
-}
 
 func isDigitRune(c rune) bool {
 	return unicode.IsDigit(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", c) || 0x2460 <= c && c <= 0x2468
@@ -323,20 +309,17 @@ func without(trim func(s, part string) string) method {
 	}
 }
 
-func find(index func(s, part string) int, must bool) method {
+func find(index func(s, part string) int) method {
 	return func(r *run, of Value, a arguments) Value {
 		v := a.bind(r, "find", 1, "sub", "start", "end")
 		s := r.str(of)
 		r.scan(len(s))
 		part, first, ok := r.part(s, v[1], v[2])
 		at := index(part, r.textOr(v[0], ""))
-		switch {
-		case at >= 0 && ok:
-			return first + utf8.RuneCountInString(part[:at])
-		case must:
-			r.fail("substring not found")
+		if at < 0 || !ok {
+			return -1
 		}
-		return -1
+		return first + utf8.RuneCountInString(part[:at])
 	}
 }
 
@@ -351,84 +334,6 @@ func countMethod(r *run, of Value, a arguments) Value {
 	return strings.Count(part, r.textOr(v[0], ""))
 }
 
-func partition(index func(s, part string) int) method {
-	isLast := index("xx", "x") == 1
-	return func(r *run, of Value, a arguments) Value {
-		sep := r.textOr(a.bind(r, "partition", 1, "sep")[0], "")
-		s := r.str(of)
-		r.scan(len(s))
-		if sep == "" {
-			r.fail("empty separator")
-		}
-		at := index(s, sep)
-		switch {
-		case at >= 0:
-			return Tuple{like(of, s[:at]), like(of, sep), like(of, s[at+len(sep):])}
-		case isLast:
-			return Tuple{like(of, ""), like(of, ""), of}
-		}
-		return Tuple{of, like(of, ""), like(of, "")}
-	}
-}
-
-// pad is center, ljust and rjust.
-func pad(left, right bool) method {
-	return func(r *run, of Value, a arguments) Value {
-		v := a.bind(r, "center", 1, "width", "fillchar")
-		s, fill := r.str(of), r.textOr(v[1], " ")
-		if utf8.RuneCountInString(fill) != 1 {
-			r.fail("The fill character must be exactly one character long")
-		}
-		width, n := r.intOr(v[0], 0), r.length(of)
-		missing := max(0, width-n)
-		r.spendTimes(missing, len(fill))
-		before := 0
-		switch {
-		case left && right:
-			before = missing/2 + (missing & width & 1) // as in CPython
-		case left:
-			before = missing
-		}
-		return like(of, strings.Repeat(fill, before)+s+strings.Repeat(fill, missing-before))
-	}
-}
-
-func zfill(r *run, of Value, a arguments) Value {
-	width, s := r.intOr(a.bind(r, "zfill", 1, "width")[0], 0), r.str(of)
-	missing := max(0, width-r.length(of))
-	r.spend(missing)
-	signs := 0
-	if s != "" && (s[0] == '+' || s[0] == '-') {
-		signs = 1
-	}
-	return like(of, s[:signs]+strings.Repeat("0", missing)+s[signs:])
-}
-
-func expandTabs(r *run, of Value, a arguments) Value {
-	size := max(0, r.intOr(a.bind(r, "expandtabs", 0, "tabsize")[0], 8))
-	var out strings.Builder
-	column := 0
-	for _, c := range r.str(of) {
-		r.spend(1)
-		switch c {
-		case '\t':
-			n := 0
-			if size > 0 {
-				n = size - column%size
-			}
-			r.spend(n)
-			out.WriteString(strings.Repeat(" ", n))
-			column += n
-			continue
-		case '\n', '\r':
-			column = -1
-		}
-		out.WriteRune(c)
-		column++
-	}
-	return like(of, out.String())
-}
-
 // every is a method that asks whether all characters are of a kind, and there is one.
 func every(is func(rune) bool) method {
 	return func(r *run, of Value, _ arguments) Value {
@@ -438,20 +343,6 @@ func every(is func(rune) bool) method {
 	}
 }
 
-func isASCII(r *run, of Value, _ arguments) Value {
-	s := r.str(of)
-	return strings.IndexFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) < 0
-}
-
-func isPrintable(r *run, of Value, _ arguments) Value {
-	return strings.IndexFunc(r.str(of), func(c rune) bool { return !unicode.IsPrint(c) }) < 0
-}
-
-func isIdentifier(r *run, of Value, _ arguments) Value {
-	s := r.str(of)
-	return s != "" && !unicode.IsNumber([]rune(s)[0]) && strings.IndexFunc(s, func(c rune) bool { return !isNameRune(c) }) < 0
-}
-
 // cased is islower and isupper: there is a letter of the case and none of another.
 func cased(is, other func(rune) bool) method {
 	return func(r *run, of Value, _ arguments) Value {
@@ -459,20 +350,6 @@ func cased(is, other func(rune) bool) method {
 		r.scan(len(s))
 		return strings.IndexFunc(s, is) >= 0 && strings.IndexFunc(s, other) < 0
 	}
-}
-
-func isTitle(r *run, of Value, _ arguments) Value {
-	after, found := false, false
-	for _, c := range r.str(of) {
-		r.spend(1)
-		capital := unicode.IsUpper(c) || unicode.IsTitle(c)
-		if capital && after || unicode.IsLower(c) && !after {
-			return false
-		}
-		after = isCased(c)
-		found = found || after
-	}
-	return found
 }
 
 // dictMethods are the methods of dict that change nothing.

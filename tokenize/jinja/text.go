@@ -37,8 +37,6 @@ func (r *run) repr(out *strings.Builder, v Value, depth int) {
 		r.reprList(out, "[", v, "]", depth)
 	case Tuple:
 		r.reprTuple(out, v, depth)
-	case grouped:
-		r.reprTuple(out, Tuple(v), depth)
 	case view:
 		elements := v.dict.keys
 		switch v.kind {

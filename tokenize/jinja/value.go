@@ -22,8 +22,6 @@ type (
 	List []Value
 	// A Tuple is a Python tuple.
 	Tuple []Value
-	// A grouped is an element of the result of groupby: a key and its values.
-	grouped Tuple
 	// markup is text that the filters safe and escape made.
 	markup string
 )
@@ -156,7 +154,7 @@ func hash(v Value) (h any, ok bool) {
 			text.WriteString(strconv.Itoa(len(part)) + ":" + part)
 		}
 		return "\x01" + text.String(), true
-	case List, *Dict, grouped:
+	case List, *Dict:
 		return nil, false
 	}
 	return v, true
@@ -230,7 +228,7 @@ func typeName(v Value) string {
 		return "Markup"
 	case List:
 		return "list"
-	case Tuple, grouped:
+	case Tuple:
 		return "tuple"
 	case *Dict:
 		return "dict"
@@ -269,8 +267,6 @@ func sequence(v Value) (elements []Value, ok bool) {
 	case List:
 		return v, true
 	case Tuple:
-		return v, true
-	case grouped:
 		return v, true
 	}
 	return nil, false

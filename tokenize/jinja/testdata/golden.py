@@ -121,17 +121,17 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ text.split() }} {{ text.split(' ') }} {{ text.split(None, 2) }} {{ text.split(' ', 1) }} {{ 'a,b,c'.split(',', maxsplit=1) }} {{ ''.split() }} {{ ''.split(',') }} {{ 'a,b,c'.rsplit(',', 1) }} {{ ' a b  c '.rsplit(None, 1) }}
 {{ 'a'.split('') }}
 {{ text.splitlines() }} {{ text.splitlines(true) }} {{ 'a\n'.splitlines() }} {{ ''.splitlines() }}
-{{ text.upper() }}{{ text.lower() }}{{ text.title() }}{{ text.capitalize() }}{{ 'aBß'.swapcase() }}{{ text|title }}{{ text|upper|lower|capitalize }}{{ 'ΑΣ'.lower() }}
+{{ text.upper() }}{{ text.lower() }}{{ text.title() }}{{ text.capitalize() }}{{ text|title }}{{ text|upper|lower|capitalize }}{{ 'ΑΣ'.lower() }}
 {{ 'abcabc'.replace('b', 'X') }}{{ 'abcabc'.replace('b', 'X', 1) }}{{ 'abc'.replace('', '-') }}{{ 'abcabc'|replace('a', 1) }}{{ 'abc'|replace('b', '', 0) }}
-{{ 'abc'.startswith('ab') }}{{ 'abc'.endswith(('x', 'bc')) }}{{ 'abc'.startswith('b', 1) }}{{ 'abc'.find('c') }}{{ 'abc'.find('x') }}{{ 'éabc'.find('b') }}{{ 'abcb'.rfind('b') }}{{ 'abcb'.count('b') }}{{ 'abc'.index('b') }}{{ 'aXbX'.rindex('X') }}
+{{ 'abc'.startswith('ab') }}{{ 'abc'.endswith(('x', 'bc')) }}{{ 'abc'.startswith('b', 1) }}{{ 'abc'.find('c') }}{{ 'abc'.find('x') }}{{ 'éabc'.find('b') }}{{ 'abcb'.rfind('b') }}{{ 'abcb'.count('b') }}
 {{ 'abc'.index('x') }}
-{{ 'a=b=c'.partition('=') }}{{ 'a=b=c'.rpartition('=') }}{{ 'abc'.partition('=') }}{{ 'abc'.rpartition('=') }}{{ 'abc'.removeprefix('a') }}{{ 'abc'.removesuffix('c') }}
-{{ ','.join(['a', 'b']) }}{{ ''.join('abc') }}{{ 'a'.center(4) }}|{{ 'ab'.center(5, '*') }}{{ 'a'.ljust(3) }}|{{ 'a'.rjust(3, '0') }}{{ '-7'.zfill(4) }}{{ 'a\tb'.expandtabs(4) }}
+{{ 'abc'.removeprefix('a') }}{{ 'abc'.removesuffix('c') }}
+{{ ','.join(['a', 'b']) }}{{ ''.join('abc') }}
 {{ ','.join([1]) }}
-{{ 'abc'.isalpha() }}{{ '12'.isdigit() }}{{ 'a1'.isalnum() }}{{ ' '.isspace() }}{{ ''.isspace() }}{{ 'Ab'.istitle() }}{{ 'aB'.islower() }}{{ 'AB1'.isupper() }}{{ '1.5'.isnumeric() }}{{ 'é'.isascii() }}{{ 'a_1'.isidentifier() }}{{ '١'.isdecimal() }}
-{{ '{} {}'.format(1, 'a') }}{{ '{0[role]} {1.role} {x!r:>6}'.format(messages[0], messages[1], x='q') }}{{ '{:>5}|{:<5}|{:^5}|{:05d}|{:.2f}|{:,}|{:x}|{:+}|{:%}|{:e}'.format('a', 'b', 'c', 42, 3.14159, 1234567, 255, 5, 0.25, 12345.678) }}{{ '{{}}'.format() }}{{ '{:{}}'.format('a', 4) }}|
+{{ 'abc'.isalpha() }}{{ '12'.isdigit() }}{{ 'a1'.isalnum() }}{{ ' '.isspace() }}{{ ''.isspace() }}{{ 'aB'.islower() }}{{ 'AB1'.isupper() }}
+{{ '{} {}'.format(1, 'a') }}{{ '{1} {0} {x} {x}'.format('a', [1], x='q') }}{{ '{:.2f}|{x:.0f}|{:d}'.format(3.14159, 42, x=2.5) }}{{ '{{}}'.format() }}|
 {{ '{:d}'.format('a') }}
-{{ '%s %d %5.2f %x %r %%' % ('a', 42, 3.14159, 255, 'q') }}{{ '%(a)s' % {'a': 1} }}{{ '%-5s|%05d|%+d' % ('a', 42, 7) }}{{ '%s' % 'x' }}{{ '%s' % [1, 2] }}{{ '%s-%s' | format(1, 2) }}{{ '%(x)s' | format(x=5) }}
+{{ '%s %d %.2f %%' % ('a', 42.9, 3.14159) }}{{ '%(a)s %(a)d' % {'a': 1} }}{{ '%s' % 'x' }}{{ '%s' % [1, 2] }}{{ '%s-%s' | format(1, 2) }}{{ '%(x)s' | format(x=5) }}{{ '%f %i' % (1, true) }}
 {{ '%s' % (1, 2) }}
 {{ '%d' % 'a' }}
 {{ messages | tojson }}
@@ -151,20 +151,19 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {{ messages | map(attribute='role') | length }}
 {{ messages | map(attribute='role') | last }}
 {{ messages | last | length }}{{ words | first }}{{ words | last }}{{ words | reverse | join }}{{ 'abc' | reverse }}{{ 'abc' | first }}{{ 'abc' | last }}{{ words | reverse | list }}
-{{ words | batch(2) | list }}{{ words | batch(2, 'x') | list }}{{ words | slice(2) | list }}{{ words | slice(3, 'x') | list }}{{ {'b': 1, 'A': 2} | dictsort }}{{ {'b': 1, 'a': 2} | dictsort(by='value') }}{{ {'b': 1, 'A': 2} | dictsort(true) }}
-{% for g in messages | groupby('role') %}{{ g.grouper }}{{ g.list | length }}{% endfor %}{% for k, v in words | groupby(0) %}{{ k }}{{ v }}{% endfor %}
+{{ {'b': 1, 'A': 2} | dictsort }}{{ {'b': 1, 'a': 2} | dictsort(by='value') }}{{ {'b': 1, 'A': 2} | dictsort(true) }}
 {{ 'a\nb\n\nc' | indent }}|{{ 'a\nb\n\nc' | indent(2, true) }}|{{ 'a\nb\n\nc' | indent(1, blank=true) }}|{{ 'a\nb' | indent('> ', first=true) }}|{{ '' | indent }}|{{ 'a\n' | indent }}
 {{ '42' | int }}{{ '4.7' | int }}{{ 'x' | int }}{{ 'x' | int(7) }}{{ '0x1f' | int(base=16) }}{{ 4.9 | int }}{{ -4.9 | int }}{{ true | int }}{{ none | int }}{{ '1.5' | float }}{{ 'x' | float(2.5) }}{{ 3 | float }}{{ ' 12 ' | int }}{{ '1_0' | int }}
 {{ 2.5 | round }}{{ 3.5 | round }}{{ 2.567 | round(2) }}{{ 2.1 | round(0, 'ceil') }}{{ 2.9 | round(method='floor') }}{{ 5 | round }}{{ 1234 | round(-2) }}{{ -3 | abs }}{{ 2.675 | round(2) }}
-{{ 5 | string ~ 'a' }}{{ none | string }}{{ [1] | string | length }}{{ 'a b c' | wordcount }}{{ 'abc def ghi' | truncate(7, leeway=0) }}{{ 'abc def ghi' | truncate(7, true, leeway=0) }}{{ 'abc' | truncate }}{{ 1500 | filesizeformat }}{{ 'a b/c?é' | urlencode }}
-{{ '<a>&"\'' | e }}{{ ('<' | safe) + '<' }}{{ '<' | safe ~ '<' }}{{ '<' | escape | escape }}{{ '<b>x</b>' | striptags }}{{ '<' | forceescape }}{{ ('<' | safe) | replace('<', '>') }}{{ ('<b>' | safe).upper() is escaped }}
+{{ 5 | string ~ 'a' }}{{ none | string }}{{ [1] | string | length }}
+{{ '<a>&"\'' | e }}{{ ('<' | safe) + '<' }}{{ '<' | safe ~ '<' }}{{ '<' | escape | escape }}{{ '<' | forceescape }}{{ ('<' | safe) | replace('<', '>') }}{{ ('<b>' | safe).upper() is escaped }}
 {{ 1 is integer }}{{ true is integer }}{{ true is number }}{{ 1.0 is float }}{{ 'a' is string }}{{ odd is mapping }}{{ words is sequence }}{{ 'a' is sequence }}{{ odd is sequence }}{{ 'a' is iterable }}{{ 1 is iterable }}{{ nope is iterable }}{{ none is none }}{{ true is boolean }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ range is callable }}{{ odd.items() is sequence }}{{ range(3) is sequence }}
 {{ 3 is odd }}{{ 4 is even }}{{ 9 is divisibleby 3 }}{{ 9 is divisibleby(2) }}{{ 1 is in [1] }}{{ 1 is not in [1] }}{{ 'a' is eq 'a' }}{{ 1 is lt 2 }}{{ 'A' is upper }}{{ 'a' is lower }}{{ none is sameas none }}{{ 'x' is not defined }}{{ 'upper' is filter }}{{ 'odd' is test }}{{ nope is undefined }}{{ 3 is gt(2) and 1 is ne 2 }}
 {{ messages[0].content is string and messages is not string }}{{ messages[3].content is not string and messages[3].content is iterable and messages[3].content is not mapping }}
 {{ range(3) }}{{ range(1, 10, 4) | list }}{{ range(5, 0, -2) | list }}{{ range(0) | length }}{{ 3 in range(5) }}{{ range(3) | sum }}{{ range(2, 2) | list }}
 {{ range(1, 2, 0) }}
 {{ range(100001) | length }}
-{{ dict(a=1, **{'b': 2}) }}{{ dict([('x', 1)]) }}{{ dict({'q': 1}, r=2).q }}{{ joiner is callable }}{% set j = joiner('|') %}{{ j() }}a{{ j() }}b{{ j() }}{% set c = cycler('x', 'y') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}
+{{ dict(a=1, **{'b': 2}) }}{{ dict([('x', 1)]) }}{{ dict({'q': 1}, r=2).q }}{{ joiner is callable }}
 {{ raise_exception('roles must alternate') }}
 {% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no ' + m.role) }}{% endif %}{% endfor %}
 {{ strftime_now('%%') }}
@@ -212,7 +211,7 @@ a\n  {# c #}\n b {# d #}\nc {#- e -#}\n d {#+ f +#}\ne
 {% set a = [1, 2] %}{% set b = a %}{{ a is sameas b }}{{ [] is sameas [] }}{{ 'a' is sameas 'a' }}
 {{ loop is defined }}{% for x in [1] %}{{ loop is defined }}{% for y in [2] %}{{ loop.index }}{% endfor %}{{ loop.length }}{% endfor %}
 {{ 'a' 'b' | upper }}{{ -1 | abs }}{{ not true | string }}{{ 1 + 2 | string | length }}{{ 'a' ~ 1 + 2 }}{{ 2 * 3 ~ 4 }}{{ 1 ~ 2 == '12' }}{{ -nums[0] }}{{ - -1 }}{{ +1 }}
-{{ words | map('center', 3) | list }}{{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}{{ [[1, 2], [3]] | sum(start=[]) }}{{ [{'a': 1}, {'a': 2}] | sum(attribute='a') }}
+{{ words | select('equalto', 'a') | list }}{{ words | map('first') | list }}{{ [[3, 1], [2]] | map('sort') | list }}{{ [[1, 2], [3]] | sum(start=[]) }}{{ [{'a': 1}, {'a': 2}] | sum(attribute='a') }}
 {% set t = "x" %}{% for i in [1] %}{% if i %}{% set t = "y" %}{% endif %}{{ t }}{% endfor %}{{ t }}{% if true %}{% set t = "z" %}{% endif %}{{ t }}
 {{ messages is iterable and messages is not mapping }}{{ messages[0].keys() | list }}{{ 'role' in messages[0] }}{{ 'role' in messages[0].keys() }}{{ ('role', 'tool') in messages[3].items() }}{{ messages[0] == {'content': "Be 'brief'.\n", 'role': 'system'} }}
 '''
