@@ -272,12 +272,12 @@ func Score(env *runtime.Env, p *policy.Policy, o Parts) (Scoring, error) {
 func Train(ctx context.Context, env *runtime.Env, p *policy.Policy, o Parts, update bool) (Training, error) {
 	b := Training{Tokens: o.Rows * o.Tokens}
 	clock := metrics.NewStopwatch()
-	timing, failed := learn.Timing(clock), error(nil)
+	var failed error
 	s, err := learn.New(env, p.Ring, learn.Options{
 		MaxGradNorm: 1, Temperature: 1, Passes: learn.Passes{MicroTokens: o.Rows * (o.Tokens + 1), Stash: o.Stash}, Offload: o.Offload,
-		Observe: func(p learn.Phase) { // each phase until the device is done
+		Observe: func(p metrics.Phase) { // each phase until the device is done
 			failed = cmp.Or(failed, env.Wait())
-			timing(p)
+			clock.Enter(p)
 		},
 	})
 	if err != nil {

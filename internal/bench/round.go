@@ -155,7 +155,7 @@ func (b *bencher) open() (err error) {
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
 		Optimizer: optimizer, Offload: b.Offload, MaxGradNorm: 1, Temperature: 1,
-		Passes: train.PassesOf(b.policy, b.env, b.MicroTokens, longest, true), Observe: learn.Timing(b.clock),
+		Passes: train.PassesOf(b.policy, b.env, b.MicroTokens, longest, true), Observe: b.clock.Enter,
 	})
 	return err
 }

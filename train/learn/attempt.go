@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // An attempt computes the gradients of a batch once, with the micro-batches and
@@ -51,7 +52,7 @@ func (a *attempt) run(ctx context.Context) error {
 	if err != nil || a.optimizer == nil {
 		return err
 	}
-	a.observe(Updating)
+	a.observe(metrics.PhaseOptimizer)
 	if a.norm, err = a.gradNorm(); err != nil && !errors.Is(err, runtime.ErrOverflow) {
 		err = gradientError(err)
 	}
@@ -126,7 +127,7 @@ func (a *attempt) explainScores(ctx context.Context, following [][]int) error {
 // forwardAndBack takes a micro-batch forward and, with weights that are known or that it
 // asks for and puts into used, backward.
 func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) error {
-	a.observe(Forward)
+	a.observe(metrics.PhaseScore)
 	live := a.batch.live(group[0])
 	p, err := a.forward(ctx, a.learner, a.batch.Sequences, group, live, a.Scores)
 	if err != nil {
@@ -138,7 +139,7 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 	}
 	loss := used
 	if a.weigh != nil {
-		a.observe(Weighing)
+		a.observe(metrics.PhaseWeights)
 		if loss, err = a.weigh(a.Scores); err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func (a *attempt) forwardAndBack(ctx context.Context, group []int, used Loss) er
 			}
 		}
 	}
-	a.observe(Backward)
+	a.observe(metrics.PhaseBackward)
 	return a.backward(p, group, loss)
 }
 
@@ -162,7 +163,7 @@ func (a *attempt) weighWhole(used Loss) (err error) {
 	if err := a.share(a.owner, a.batch, a.Scores); err != nil {
 		return err
 	}
-	a.observe(Weighing)
+	a.observe(metrics.PhaseWeights)
 	if a.Loss, err = a.weigh(a.Scores); err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (a *attempt) allForward(ctx context.Context) error {
 
 // forwardAll sets the scores of the batch and the passes of its micro-batches.
 func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
-	a.observe(Forward)
+	a.observe(metrics.PhaseScore)
 	budget := KeptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
 	for i, group := range a.micro {
 		size := a.learner.Bytes(chosen(a.batch.Sequences, group))
@@ -247,14 +248,14 @@ func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err e
 // backwardAll asks for the loss and computes the gradients of all passes, which it
 // releases one by one.
 func (a *attempt) backwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
-	a.observe(Weighing)
+	a.observe(metrics.PhaseWeights)
 	if a.Loss, err = a.weigh(a.Scores); err != nil {
 		return err
 	}
 	if err := a.Loss.Check(); err != nil {
 		return err
 	}
-	a.observe(Backward)
+	a.observe(metrics.PhaseBackward)
 	a.learner.ZeroGradients()
 	// The newest pass is the first: its memory serves those whose layers are
 	// computed again.

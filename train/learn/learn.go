@@ -18,6 +18,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // A Batch is the sequences of one optimizer step.
@@ -79,20 +80,6 @@ type Report struct {
 	LossScale float64
 }
 
-// A Phase is a part of a step.
-type Phase int
-
-// The phases of a step. A step whose derivatives are known alternates between
-// Forward and Backward.
-const (
-	Forward  Phase = iota // log-probs
-	Weighing              // the loss and its derivatives
-	Backward              // gradients
-	Reducing              // the ranks' gradients to their sum, and updated parts to all
-	Updating              // the gradient's norm and the optimizer
-	Idle                  // between two steps
-)
-
 // Options are the settings of a Stepper.
 type Options struct {
 	// Optimizer updates the weights; nil where only gradients are wanted, without
@@ -115,8 +102,10 @@ type Options struct {
 	// Bucket is how many elements of gradients the ranks sum at once, and how many of a
 	// part follow one another with Shard, about. 0 means runtime.DefaultBucket.
 	Bucket int
-	// Observe, if not nil, is told each phase as it begins.
-	Observe func(Phase)
+	// Observe, if not nil, is told each phase as it begins: score (log-probs), weights (the
+	// loss and its derivatives), backward, reduce (the ranks' gradients to their sum, and
+	// updated parts to all), optimizer (the norm too) and, between two steps, other.
+	Observe func(metrics.Phase)
 	// Log is told of steps that are computed again; nil discards it.
 	Log *slog.Logger
 	// BeforePass, if not nil, is called with the tokens of each micro-batch
@@ -151,14 +140,7 @@ func New(env *runtime.Env, ring *runtime.Ring, o Options) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	weights := []*models.Weights{ring.Weights}
-	if ring.Adapter != nil {
-		weights = append(weights, ring.Adapter)
-	}
-	s.crew = crew{
-		explainer: explainer{env: env, weights: weights, learner: learner, temperature: o.Temperature},
-		ring:      ring, ranks: o.Ranks, watch: o.Observe,
-	}
+	s.crew = crew{env: env, learner: learner, ring: ring, ranks: o.Ranks, watch: o.Observe}
 	if o.Optimizer != nil {
 		if err := s.OpenOptimizer(o.Optimizer); err != nil {
 			s.Close()

@@ -7,22 +7,24 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // A crew is what the ranks of a run share: a model's weights, their gradients and the
 // optimizer.
 type crew struct {
-	explainer
+	env       *runtime.Env
+	learner   *runtime.Learner
 	ring      *runtime.Ring
 	optimizer *runtime.Optimizer // nil without Options.Optimizer
 	ranks     Ranks
-	watch     func(Phase) // nil without Options.Observe
+	watch     func(metrics.Phase) // nil without Options.Observe
 }
 
 // Ranks returns the processes that take the steps.
 func (c *crew) Ranks() Ranks { return c.ranks }
 
-func (c *crew) observe(p Phase) {
+func (c *crew) observe(p metrics.Phase) {
 	if c.watch != nil {
 		c.watch(p)
 	}
@@ -53,7 +55,7 @@ func (c *crew) owners(b Batch) []int {
 	for i, g := range groups {
 		together[g.first] += costs[i]
 	}
-	owner, sums, sum := Deal(together, n), make([]int, n), 0
+	owner, sums, sum := deal(together, n), make([]int, n), 0
 	for i, g := range groups {
 		owner[i] = owner[g.first]
 		sums[owner[i]] += costs[i]
@@ -62,13 +64,13 @@ func (c *crew) owners(b Batch) []int {
 	if float64(slices.Max(sums)*n) <= 1.1*float64(sum) {
 		return owner
 	}
-	return Deal(costs, n)
+	return deal(costs, n)
 }
 
-// Deal gives each of the parts of a work to one of n ranks, whose costs become about
+// deal gives each of the parts of a work to one of n ranks, whose costs become about
 // equal: the dearest part that is left goes to the rank that has least, and of equal
 // ones the first to the first.
-func Deal(costs []int, n int) (owner []int) {
+func deal(costs []int, n int) (owner []int) {
 	owner = make([]int, len(costs))
 	if n == 1 {
 		return owner
@@ -128,7 +130,7 @@ func (c *crew) spread() error {
 		return nil
 	}
 	w := c.ring.Trained()
-	c.observe(Reducing)
+	c.observe(metrics.PhaseReduce)
 	for _, b := range c.optimizer.Buckets() {
 		if err := runtime.DownloadPart(c.env, w, b[c.ranks.Rank()], b[c.ranks.Rank()+1]); err != nil {
 			return err

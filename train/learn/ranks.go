@@ -59,35 +59,18 @@ const (
 	Failed                     // stop
 )
 
-// Alone is the only rank of a run of one process.
+// Alone is the only rank of a run of one process. It implements Ranks.
 type Alone struct{}
 
-// Rank implements Ranks.
-func (Alone) Rank() int { return 0 }
-
-// Size implements Ranks.
-func (Alone) Size() int { return 1 }
-
-// Agree implements Ranks.
+func (Alone) Rank() int                          { return 0 }
+func (Alone) Size() int                          { return 1 }
 func (Alone) Agree(own Outcome) (Outcome, error) { return own, nil }
-
-// AgreeOn implements Ranks.
-func (Alone) AgreeOn(own error) error { return own }
-
-// Share implements Ranks.
-func (Alone) Share([]int, ...[][]float64) error { return nil }
-
-// SumParts implements Ranks.
-func (Alone) SumParts([]float32, []int) error { return nil }
-
-// Spread implements Ranks.
-func (Alone) Spread([]float32, []int) error { return nil }
-
-// Collect implements Ranks.
-func (Alone) Collect([]float32, []int) error { return nil }
-
-// Scatter implements Ranks.
-func (Alone) Scatter([]float32, []int) error { return nil }
+func (Alone) AgreeOn(own error) error            { return own }
+func (Alone) Share([]int, ...[][]float64) error  { return nil }
+func (Alone) SumParts([]float32, []int) error    { return nil }
+func (Alone) Spread([]float32, []int) error      { return nil }
+func (Alone) Collect([]float32, []int) error     { return nil }
+func (Alone) Scatter([]float32, []int) error     { return nil }
 
 // errMemoryElsewhere is what a rank returns whose part of the step is done while
 // the memory of another ended.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // Buckets are the elements of the gradients, from the first to the last, in the buckets
@@ -117,7 +118,7 @@ func (r *reduction) finish() (err, lost error) {
 	if r == nil {
 		return nil, nil
 	}
-	r.observe(Reducing)
+	r.observe(metrics.PhaseReduce)
 	r.hand(0)
 	close(r.tasks)
 	if lost = <-r.done; lost != nil || r.err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"onering/models"
 	"onering/runtime"
+	"onering/train/metrics"
 )
 
 // Step takes one optimizer step: Gradients, then Update with the batch's learning
@@ -23,7 +24,7 @@ func (s *Stepper) Step(ctx context.Context, b Batch, weigh Weigh) (Report, error
 // overflow float16 with a smaller loss scale. Figures that are not finite are a
 // *NonfiniteError. When ctx ends it stops before the next micro-batch.
 func (s *Stepper) Gradients(ctx context.Context, b Batch, weigh Weigh) (Report, error) {
-	defer s.observe(Idle)
+	defer s.observe(metrics.PhaseOther)
 	if (weigh == nil) == (b.Weights == nil) {
 		return Report{}, errors.New("learn: a step needs either a batch's weights or a function that weighs it")
 	}
@@ -64,8 +65,8 @@ func (e *UpdateError) Unwrap() error { return e.Err }
 // with them. After an *UpdateError the weights are those of no step. Where each rank
 // updates a part, it gets the others' from them.
 func (s *Stepper) Update(rate float64) error {
-	s.observe(Updating)
-	defer s.observe(Idle)
+	s.observe(metrics.PhaseOptimizer)
+	defer s.observe(metrics.PhaseOther)
 	clip := 1.0
 	if most := s.options.MaxGradNorm; most > 0 {
 		clip = min(1, most/(s.norm+1e-6)) // as torch.nn.utils.clip_grad_norm_ does

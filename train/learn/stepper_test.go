@@ -16,6 +16,7 @@ import (
 	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
+	"onering/train/metrics"
 )
 
 var adamW = adamw.Default()
@@ -463,8 +464,8 @@ func TestContextEnds(t *testing.T) {
 
 // The phases are those of a step in their order.
 func TestPhases(t *testing.T) {
-	var seen []learn.Phase
-	s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300}, Observe: func(p learn.Phase) {
+	var seen []metrics.Phase
+	s, _ := open(t, models.F32, learn.Options{Optimizer: adamW, Passes: learn.Passes{MicroTokens: 300}, Observe: func(p metrics.Phase) {
 		if len(seen) == 0 || seen[len(seen)-1] != p {
 			seen = append(seen, p)
 		}
@@ -473,10 +474,10 @@ func TestPhases(t *testing.T) {
 	for _, tt := range []struct {
 		b     learn.Batch
 		weigh learn.Weigh
-		want  []learn.Phase
+		want  []metrics.Phase
 	}{
-		{b, weigh, []learn.Phase{learn.Forward, learn.Weighing, learn.Backward, learn.Updating, learn.Idle, learn.Updating, learn.Idle}},
-		{drawBatch(12), nil, []learn.Phase{learn.Forward, learn.Backward, learn.Forward, learn.Backward, learn.Updating, learn.Idle, learn.Updating, learn.Idle}},
+		{b, weigh, []metrics.Phase{metrics.PhaseScore, metrics.PhaseWeights, metrics.PhaseBackward, metrics.PhaseOptimizer, metrics.PhaseOther, metrics.PhaseOptimizer, metrics.PhaseOther}},
+		{drawBatch(12), nil, []metrics.Phase{metrics.PhaseScore, metrics.PhaseBackward, metrics.PhaseScore, metrics.PhaseBackward, metrics.PhaseOptimizer, metrics.PhaseOther, metrics.PhaseOptimizer, metrics.PhaseOther}},
 	} {
 		seen = nil
 		if r, err := s.Step(context.Background(), tt.b, tt.weigh); err != nil || r.MicroBatches != 2 || !slices.Equal(seen, tt.want) {

@@ -51,7 +51,7 @@ func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *policy.P
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
 		Temperature: c.Rollout.Temperature, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens), objectives.WeighsApart(l.objective)),
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
-		Observe:         learn.Timing(clock),
+		Observe:         clock.Enter,
 		Log:             log,
 		Ranks:           group, Shard: c.Distributed.Shard == "optimizer",
 		BeforePass: func(tokens int) error {

@@ -111,7 +111,7 @@ func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *policy.Policy
 	t.stepper, err = learn.New(env, policy.Ring, learn.Options{
 		Optimizer: c.Optimizer.AdamW, MaxGradNorm: c.Optimizer.MaxGradNorm,
 		Temperature: 1, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, t.learn.longest(), true),
-		Observe: learn.Timing(t.clock), Log: log,
+		Observe: t.clock.Enter, Log: log,
 		Ranks: group, Shard: c.Distributed.Shard == "optimizer",
 		BeforePass: func(tokens int) error {
 			if t.beforePass == nil {
