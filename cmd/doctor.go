@@ -57,19 +57,19 @@ The exit code is 1 if something keeps onering from running.`,
 			if err != nil {
 				return err
 			}
-			r := struct {
-				Onering buildVersion `json:"onering"`
-				provision.Report
-			}{readVersion(), found}
 			if asJSON {
-				if err := (lineWriter{c.OutOrStdout()}).write(r); err != nil {
+				line, err := diagnosisLine(readVersion(), found)
+				if err == nil {
+					err = lineWriter{c.OutOrStdout()}.write(line)
+				}
+				if err != nil {
 					return err
 				}
 			} else {
-				printDiagnosis(c.OutOrStdout(), r.Onering, r.Report, where.Device)
+				printDiagnosis(c.OutOrStdout(), readVersion(), found, where.Device)
 			}
-			if n := len(r.Problems); n > 0 {
-				return fmt.Errorf("doctor: %s", strings.Join(r.Problems, "\n  "))
+			if len(found.Problems) > 0 {
+				return fmt.Errorf("doctor: %s", strings.Join(found.Problems, "\n  "))
 			}
 			return nil
 		},
@@ -81,11 +81,26 @@ The exit code is 1 if something keeps onering from running.`,
 	return c
 }
 
-// printDiagnosis writes a table of two columns. Without a GPU it lists what CUDA needs
-// only if device, the flag's value, is one of CUDA. The problems are in the error that
-// ends the command.
-func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, device string) {
-	cuda := strings.HasPrefix(device, "cuda")
+// diagnosisLine is the object that --json prints, in which each provider has its name.
+func diagnosisLine(v buildVersion, found runtime.Diagnosis) (json.RawMessage, error) {
+	line, err := json.Marshal(struct {
+		Onering buildVersion `json:"onering"`
+		provision.Report
+	}{v, found.Report})
+	for _, p := range found.Providers {
+		facts := map[string]any{"missing": p.Missing}
+		maps.Copy(facts, p.Facts)
+		text, failed := json.Marshal(map[string]any{p.Name: facts})
+		if err = errors.Join(err, failed); err == nil {
+			line = append(append(line[:len(line)-1], ','), text[1:]...)
+		}
+	}
+	return line, err
+}
+
+// printDiagnosis writes a table of two columns. device is the flag's value. The problems
+// are in the error that ends the command.
+func printDiagnosis(w io.Writer, v buildVersion, r runtime.Diagnosis, device string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer t.Flush()
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
@@ -112,49 +127,10 @@ func printDiagnosis(w io.Writer, v buildVersion, r provision.Report, device stri
 	for _, c := range r.Clients {
 		row(c.Name, "%s", cmp.Or(c.Missing, c.Version))
 	}
-	printAdapters(row, r.WebGPU, strings.HasPrefix(device, "webgpu"))
-	if len(r.CUDA.Devices) == 0 {
-		row("cuda", "no device")
-		if !cuda {
-			return // --json also lists what a GPU would need
+	for _, p := range slices.Backward(r.Providers) {
+		for _, text := range p.Rows(p.Asked) {
+			row(text[0], "%s", text[1])
 		}
-	}
-	for _, d := range r.CUDA.Devices {
-		row("cuda", "%s", d)
-	}
-	if r.CUDA.Driver != "" {
-		row("", "driver for CUDA up to %s", r.CUDA.Driver)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.CUDA.Libraries)) {
-		row("", "%s %s", name, cmp.Or(r.CUDA.Libraries[name], "missing"))
-	}
-	if !cuda { // with cuda they are among the problems
-		for _, missing := range r.CUDA.Missing {
-			row("", "%s", missing)
-		}
-	}
-}
-
-// printAdapters writes rows about what WebGPU can reach; that there is nothing only if it
-// was asked for.
-func printAdapters(row func(name, format string, args ...any), r provision.WebGPUReport, asked bool) {
-	if len(r.Adapters) == 0 && asked {
-		row("webgpu", "no adapter")
-	}
-	for _, a := range r.Adapters {
-		kind := "GPU"
-		if a.Software {
-			kind = "in software"
-		}
-		row("webgpu", "%s (%s), driver %s", a.Name, kind, a.Driver)
-		if a.MaxBuffer == 0 {
-			continue // only Vulkan is asked
-		}
-		row("", "buffers up to %d MiB in a kernel, %d KiB and %d invocations a workgroup", a.MaxBuffer>>20, a.MaxShared>>10, a.MaxWorkgroup)
-		row("", "computes in %s", map[bool]string{true: "float32 and float16", false: "float32 only: it has no shaders of 16 bits"}[a.Float16])
-	}
-	if r.Plugin != "" {
-		row("", "provider %s", r.Plugin)
 	}
 }
 
@@ -226,7 +202,10 @@ func reportRanks(ctx context.Context, world *mpi.World, where policy.RuntimeConf
 	if err != nil {
 		return nil, err
 	}
-	own := rankReport{Peer: world.Peers()[world.Rank()], CPU: found.CPU, CPUs: world.CPUs, Devices: found.CUDA.Devices, Problems: append([]string{}, found.Problems...)}
+	own := rankReport{Peer: world.Peers()[world.Rank()], CPU: found.CPU, CPUs: world.CPUs, Devices: []string{}, Problems: append([]string{}, found.Problems...)}
+	for _, p := range found.Providers {
+		own.Devices = append(own.Devices, p.Devices...)
+	}
 	if found.Library != nil {
 		own.Library = found.Library.Version
 	}

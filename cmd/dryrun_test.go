@@ -69,7 +69,7 @@ func TestForeseen(t *testing.T) {
 	}
 	config := rl.Default()
 	config.Runtime.Device = "auto"
-	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !policy.IsDevice(got.Runtime.Device) {
+	if got, err := foreseen(c, config); err != nil || got.Runtime.Device == "auto" || !runtime.IsDevice(got.Runtime.Device) {
 		t.Errorf("auto: %q, %v", got.Runtime.Device, err)
 	}
 }

@@ -119,8 +119,8 @@ func checkDType(dtype, device string) error {
 }
 
 func checkDevice(device string) error {
-	if !policy.IsDevice(device) {
-		return usagef("--device %q: must be %s", device, policy.Devices)
+	if !runtime.IsDevice(device) {
+		return usagef("--device %q: must be %s", device, runtime.Devices())
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (o exportOptions) compute() (models.Compute, error) {
 	case o.Device != "cpu" && o.Device != "cuda":
 		return models.Compute{}, usagef("--device %s: want cpu or cuda", o.Device)
 	case dtype == models.BF16 && o.Device == "cpu":
-		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", policy.BFloat16OnCPU)
+		return models.Compute{}, usagef("--dtype bfloat16 with --device cpu: %s", policy.RefusedType("bfloat16", "cpu"))
 	case o.Blocks < 1 || o.Blocks > 64:
 		return models.Compute{}, usagef("--blocks %d: want 1 to 64", o.Blocks)
 	}

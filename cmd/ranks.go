@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/policy"
+	"onering/runtime"
 	"onering/runtime/mpi"
 	"onering/train"
 	"onering/train/metrics"
@@ -109,9 +110,7 @@ func (t team) place(o *policy.RuntimeConfig) {
 	if t.world == nil || t.Size() == 1 {
 		return
 	}
-	if o.Device == "cuda" || o.Device == "auto" && t.world.LocalRank() > 0 && hasGPU(t.world.LocalRank()) {
-		o.Device = fmt.Sprintf("cuda:%d", t.world.LocalRank())
-	}
+	o.Device = runtime.ForRank(o.Device, t.world.LocalRank())
 	if o.Threads == 0 {
 		o.Threads = t.world.CPUs
 		if !bound() {
@@ -144,12 +143,6 @@ func (t team) shareInput(c *cobra.Command, path string) (err error) {
 	text, err = t.Tell(text)
 	c.SetIn(bytes.NewReader(text))
 	return err
-}
-
-// hasGPU says whether the system shows a GPU of a number.
-func hasGPU(n int) bool {
-	_, err := os.Stat(fmt.Sprintf("/dev/nvidia%d", n))
-	return err == nil
 }
 
 // bound says whether the launcher gave this process only some of the cores.

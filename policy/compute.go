@@ -2,19 +2,18 @@ package policy
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 
 	"onering/models"
 	"onering/runtime"
+	_ "onering/runtime/cuda" // the devices that models are opened on
 	"onering/runtime/provision"
+	_ "onering/runtime/webgpu" // in the order in which auto tries them
 )
 
 // ComputeOn returns how a model computes on the device of env in the type dtype, a
 // value of model.dtype.
 func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
-	compute := models.Compute{Provider: models.CPU}
+	compute := models.Compute{Provider: env.Provider()}
 	var ok bool
 	if compute.Type, ok = ComputeTypes[dtype]; !ok {
 		return compute, fmt.Errorf("policy: there is no type %q to compute in: take float32, bfloat16 or float16", dtype)
@@ -22,29 +21,19 @@ func ComputeOn(env *runtime.Env, dtype string) (models.Compute, error) {
 	if why := RefusedType(dtype, env.Device()); why != "" {
 		return compute, fmt.Errorf("policy: %s: %s", dtype, why)
 	}
-	if env.Device() != "stand-in" { // whose tests want the CPU's bits
-		compute.Provider = runtime.ProviderOf(env)
-	}
 	if compute.Type == models.F16 {
-		if err := runtime.CheckFloat16(env); err != nil {
+		if err := env.CheckFloat16(); err != nil {
 			return compute, fmt.Errorf("policy: float16: %w", err)
 		}
 	}
 	return compute, nil
 }
 
-// BFloat16OnCPU says why no model computes in bfloat16 on the CPU.
-const BFloat16OnCPU = "ONNX Runtime has no products of bfloat16 on the CPU: compute in float32, or in float16, or on a GPU (cuda:0)"
-
 // RefusedType says why no model computes in a value of model.dtype on a value of
 // runtime.device; "" where that is not known of the two alone.
 func RefusedType(dtype, device string) string {
-	kind, _, _ := strings.Cut(device, ":")
-	switch {
-	case ComputeTypes[dtype] == models.BF16 && kind == "cpu":
-		return BFloat16OnCPU
-	case ComputeTypes[dtype] == models.BF16 && kind == "webgpu":
-		return "WebGPU has no bfloat16: compute in float32, or in float16 where the adapter has it (onering doctor --device webgpu says so)"
+	if p := runtime.ProviderOf(device); p != nil {
+		return p.Refuses(ComputeTypes[dtype])
 	}
 	return ""
 }
@@ -66,18 +55,6 @@ type RuntimeConfig struct {
 // Options say what to open ONNX Runtime with.
 func (c RuntimeConfig) Options() runtime.Options {
 	return runtime.Options{Options: provision.Options{Library: c.Library}, Device: c.Device, Threads: c.Threads}
-}
-
-// Devices says what names there are of devices to run on.
-const Devices = "cpu, cuda, cuda:N with the number of a device, webgpu for the fastest GPU, webgpu:1 for the most frugal, or auto"
-
-// IsDevice says whether value is such a name.
-func IsDevice(value string) bool {
-	if n, found := strings.CutPrefix(value, "cuda:"); found {
-		i, err := strconv.Atoi(n)
-		return err == nil && i >= 0 && strconv.Itoa(i) == n
-	}
-	return slices.Contains([]string{"cpu", "auto", "cuda", "webgpu", "webgpu:0", "webgpu:1"}, value)
 }
 
 // RefusedBase says why the layers of a model are not held in base, a value of lora.base_dtype,

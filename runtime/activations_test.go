@@ -15,7 +15,7 @@ import (
 func TestPassesShareActivations(t *testing.T) {
 	env := runtimetest.Test(t)
 	layers, passes := 5, 6
-	if runtime.ProviderOf(env) == models.WebGPU {
+	if env.Provider() == models.WebGPU {
 		layers, passes = 3, 3 // it may be software
 	}
 	a := qwen2Of(models.Sizes{Hidden: 16, FFN: 40, Layers: layers, Heads: 2, KVHeads: 1, HeadDim: 8, Vocab: 37, MaxPositions: 512})

@@ -38,12 +38,12 @@ func hostArena(w *models.Weights) *arena {
 // hold makes an arena of w in the memory of e. Upload and Download find it from
 // then on. If fresh is true, w holds zeros only and is not copied.
 func (e *Env) hold(w *models.Weights, fresh bool) (*arena, error) {
-	return holdPieces(e, w, nil, fresh)
+	return e.holdPieces(w, nil, fresh)
 }
 
 // holdPieces is hold for some of the elements, which follow one another in the arena;
 // nil means all.
-func holdPieces(e *Env, w *models.Weights, pieces []piece, fresh bool) (*arena, error) {
+func (e *Env) holdPieces(w *models.Weights, pieces []piece, fresh bool) (*arena, error) {
 	a := hostArena(w)
 	a.env = e
 	e.arenas.Store(w, a)
@@ -71,7 +71,7 @@ func holdPieces(e *Env, w *models.Weights, pieces []piece, fresh bool) (*arena, 
 
 // arenaOf returns the arena that hold made of w, or one of the host's elements if it
 // made none.
-func arenaOf(e *Env, w *models.Weights) *arena {
+func (e *Env) arenaOf(w *models.Weights) *arena {
 	if a, ok := e.arenas.Load(w); ok {
 		return a.(*arena)
 	}
@@ -81,42 +81,43 @@ func arenaOf(e *Env, w *models.Weights) *arena {
 // Download copies from the device to the host: the weights of a Ring, the
 // gradients of a Learner or the moments of an Optimizer. On the CPU the two are
 // the same memory and nothing is copied.
-func (e *Env) Download(w ...*models.Weights) error {
+func (e *Env) Download(w ...*models.Weights) (err error) {
 	for _, w := range w {
-		if err := arenaOf(e, w).download(); err != nil {
-			return fmt.Errorf("runtime: copying from the device: %w", err)
+		if err == nil {
+			err = e.arenaOf(w).download()
 		}
 	}
-	return nil
+	return copying("from", err)
 }
 
 // Upload copies from the host to the device what Download copies from there, and
 // rounds the 16-bit copies again. Call it after changing elements of w. On the CPU
 // only the 16-bit copies have to be made again.
-func (e *Env) Upload(w ...*models.Weights) error {
+func (e *Env) Upload(w ...*models.Weights) (err error) {
 	for _, w := range w {
-		if err := arenaOf(e, w).upload(); err != nil {
-			return fmt.Errorf("runtime: copying to the device: %w", err)
+		if err == nil {
+			err = e.arenaOf(w).upload()
 		}
 	}
-	return nil
+	return copying("to", err)
 }
 
-// DownloadPart is Env.Download for the elements from (included) to to (excluded), which the
+// DownloadPart is Download for the elements from (included) to to (excluded), which the
 // device holds one after the other.
-func DownloadPart(e *Env, w *models.Weights, from, to int) error {
-	if err := arenaOf(e, w).move(from, to, true); err != nil {
-		return fmt.Errorf("runtime: copying from the device: %w", err)
-	}
-	return nil
+func (e *Env) DownloadPart(w *models.Weights, from, to int) error {
+	return copying("from", e.arenaOf(w).move(from, to, true))
 }
 
-// UploadPart is Env.Upload for such a part of what has no 16-bit copy, such as gradients.
-func UploadPart(e *Env, w *models.Weights, from, to int) error {
-	if err := arenaOf(e, w).move(from, to, false); err != nil {
-		return fmt.Errorf("runtime: copying to the device: %w", err)
+// UploadPart is Upload for such a part of what has no 16-bit copy, such as gradients.
+func (e *Env) UploadPart(w *models.Weights, from, to int) error {
+	return copying("to", e.arenaOf(w).move(from, to, false))
+}
+
+func copying(direction string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("runtime: copying %s the device: %w", direction, err)
 }
 
 // Forget gives the host's memory of w back to the system, if a device holds w.
@@ -124,15 +125,15 @@ func UploadPart(e *Env, w *models.Weights, from, to int) error {
 // does nothing.
 func (e *Env) Forget(w ...*models.Weights) {
 	for _, w := range w {
-		if !arenaOf(e, w).memory.Aliases() {
+		if !e.arenaOf(w).memory.Aliases() {
 			w.Forget()
 		}
 	}
 }
 
-// ForgetPart is Env.Forget for such a part.
-func ForgetPart(e *Env, w *models.Weights, from, to int) {
-	if !arenaOf(e, w).memory.Aliases() {
+// ForgetPart is Forget for such a part.
+func (e *Env) ForgetPart(w *models.Weights, from, to int) {
+	if !e.arenaOf(w).memory.Aliases() {
 		w.ForgetPart(from, to)
 	}
 }
@@ -416,10 +417,5 @@ func DecoderNeeds(g models.Geometry, provider models.Provider, rows, cached, pre
 	}
 }
 
-// ProgramNeed is what a process takes before it computes anything. On the CPU that is the
-// program with ONNX Runtime and its sessions, as measured; on a GPU CUDA's context, the
-// kernels and the workspaces of cuBLAS and cuDNN, or, as a guess, WebGPU's device, kernels
-// and the buffers that it keeps to use again.
-func ProgramNeed(provider models.Provider) Need {
-	return Need{What: "other", Device: map[models.Provider]int64{models.CPU: 85e6, models.CUDA: 1200e6, models.WebGPU: 300e6}[provider]}
-}
+// ProgramNeed is what a process takes before it computes anything on a provider's device.
+func ProgramNeed(p Provider) Need { return Need{What: "other", Device: p.Taken()} }

@@ -17,7 +17,7 @@ const adapterRank = 3
 func adaptedModel(t *testing.T, env *runtime.Env) (base, adapted decoder.Architecture, spec *lora.Adapter) {
 	t.Helper()
 	base = qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
-	if runtime.ProviderOf(env) == models.WebGPU { // where the As are not fused
+	if env.Provider() == models.WebGPU { // where the As are not fused
 		base.Provider = models.WebGPU
 	}
 	m, err := models.NewModel(base.Shape)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/runtime/internal/buffers"
 )
 
 // A cache holds the keys and values of the sequences that are being decoded, one
@@ -299,7 +298,7 @@ func (c *cache) move(made *[2]cachePart) error {
 					return err
 				}
 				*p.layers[layer].both()[half] = to
-				var runs [2][]buffers.Runs // by the part that they come from
+				var runs [2][]Runs // by the part that they come from
 				for row, slot := range p.slotOf {
 					at := c.placeOf[slot]
 					from := &c.parts[at.part]
@@ -344,7 +343,7 @@ func (c *cache) start(slots []int, prefixes []*prefix) error {
 	p, g := &c.parts[0], c.geometry
 	for i := 0; i < len(slots); {
 		batch := prefixes[i].batch
-		var runs []buffers.Runs
+		var runs []Runs
 		for ; i < len(slots) && prefixes[i].batch == batch; i++ {
 			x, row := prefixes[i], len(p.slotOf)
 			if c.placeOf[slots[i]].row >= 0 {
@@ -371,9 +370,9 @@ func halves(layers []cacheLayer) (all []*buffer) {
 
 // runs copies n tokens into a row of a part's keys or values. Where they come from, they
 // begin at element at, and their heads are stride tokens apart.
-func (c *cache) runs(p *cachePart, row, at, n, stride int) buffers.Runs {
+func (c *cache) runs(p *cachePart, row, at, n, stride int) Runs {
 	k := c.geometry.CacheWidth
-	return buffers.Runs{To: row * p.rowSize(c.geometry), Stride: p.capacity * k, From: at, FromStride: stride * k, Width: n * k, Count: c.geometry.KVHeads}
+	return Runs{To: row * p.rowSize(c.geometry), Stride: p.capacity * k, From: at, FromStride: stride * k, Width: n * k, Count: c.geometry.KVHeads}
 }
 
 // truncate frees the rows of the first part from n on, which were started last.
@@ -424,7 +423,7 @@ func (c *cache) settle() {
 	}
 	for i := range c.parts {
 		p := &c.parts[i]
-		var runs []buffers.Runs
+		var runs []Runs
 		for row := range p.slotOf {
 			if from, ok := p.moved[row]; ok {
 				runs = append(runs, c.runs(p, row, from*p.rowSize(c.geometry), p.lengths[row], p.capacity))

@@ -18,14 +18,14 @@ import (
 // step: a few numbers for each token, and nothing that grows with the model.
 func TestCrossing(t *testing.T) {
 	cpu, env := hostAndDevice(t)
-	onWebGPU := runtime.ProviderOf(env) == models.WebGPU
+	onWebGPU := env.Provider() == models.WebGPU
 	for _, hidden := range []int{32, 64} {
 		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 64})
 		c.Tied = true
 		var results [2][]float32
 		for i, e := range []*runtime.Env{cpu, env} {
 			if onWebGPU {
-				c.Provider = runtime.ProviderOf(e)
+				c.Provider = e.Provider()
 			}
 			w, ring := madeUpRing(t, c, 7)
 			start, _ := e.Crossed()
@@ -126,7 +126,7 @@ func TestUnorderedDevice(t *testing.T) {
 	if cpu.Device() != "cpu" {
 		t.Skip("compares a stand-in with the CPU")
 	}
-	env := runtime.OpenStandIn(t, cpu, "stand-in")
+	env := runtime.OpenStandIn(t, cpu, "stand-in-cuda")
 	runtime.Unordered(env)
 	for _, tied := range []bool{true, false} {
 		c := qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
@@ -158,7 +158,7 @@ func TestUnorderedDevice(t *testing.T) {
 // TestDecodeCrossing counts the bytes of a step of decoding.
 func TestDecodeCrossing(t *testing.T) {
 	cpu, env := hostAndDevice(t)
-	onWebGPU := runtime.ProviderOf(env) == models.WebGPU
+	onWebGPU := env.Provider() == models.WebGPU
 	const n, kvHeads = 3, 2
 	for _, hidden := range []int{32, 64} {
 		c := qwen2Of(models.Sizes{Layers: 3, Hidden: hidden, Heads: 4, KVHeads: kvHeads, HeadDim: 8, FFN: 2 * hidden, Vocab: 300, MaxPositions: 512})
@@ -167,7 +167,7 @@ func TestDecodeCrossing(t *testing.T) {
 		placed := false // the cache's places are numbered
 		for i, e := range []*runtime.Env{cpu, env} {
 			if onWebGPU {
-				c.Provider = runtime.ProviderOf(e)
+				c.Provider = e.Provider()
 			}
 			_, ring := madeUpRing(t, c, 7)
 			d, err := e.NewDecoder(ring, n, 200)
@@ -232,8 +232,8 @@ func TestCalls(t *testing.T) {
 	env := runtimetest.Test(t)
 	switch {
 	case env.Device() == "cpu":
-		env = runtime.OpenStandIn(t, env, "stand-in:handles")
-	case runtime.ProviderOf(env) != models.WebGPU:
+		env = runtime.OpenStandIn(t, env, "stand-in-webgpu")
+	case env.Provider() != models.WebGPU:
 		t.Skip("compares a stand-in with the CPU")
 	}
 	c := qwen2Of(models.Sizes{Layers: 6, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})
@@ -334,9 +334,9 @@ func hostAndDevice(t *testing.T) (cpu, device *runtime.Env) {
 	t.Helper()
 	env := runtimetest.Test(t)
 	if env.Device() == "cpu" {
-		return env, runtime.OpenStandIn(t, env, "stand-in")
+		return env, runtime.OpenStandIn(t, env, "stand-in-cuda")
 	}
-	if runtime.ProviderOf(env) != models.WebGPU {
+	if env.Provider() != models.WebGPU {
 		t.Skip("compares a stand-in with the CPU")
 	}
 	return runtimetest.CPU(t), env
@@ -414,8 +414,8 @@ func TestLargestBuffer(t *testing.T) {
 	env := runtimetest.Test(t)
 	switch {
 	case env.Device() == "cpu":
-		env = runtime.OpenStandIn(t, env, "stand-in:handles")
-	case runtime.ProviderOf(env) != models.WebGPU:
+		env = runtime.OpenStandIn(t, env, "stand-in-webgpu")
+	case env.Provider() != models.WebGPU:
 		t.Skip("CUDA has no such bound")
 	}
 	c := qwen2Of(models.Sizes{Layers: 2, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 64, Vocab: 300, MaxPositions: 64})

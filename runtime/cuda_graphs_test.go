@@ -25,7 +25,7 @@ func TestGPUGraphsOnCPU(t *testing.T) {
 		c := qwen2Of(models.Sizes{Hidden: 24, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: width, FFN: 40, Vocab: 50, MaxPositions: 16})
 		c.RopeTheta, c.RMSEps, c.Provider = 100, 1e-3, provider
 		e := on
-		if runtime.ProviderOf(e) == models.WebGPU && provider != models.WebGPU {
+		if e.Provider() == models.WebGPU && provider != models.WebGPU {
 			e = runtimetest.CPU(t)
 		}
 		programs := []models.Program{must(c.Prefill())(t)}

@@ -8,9 +8,7 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/moves"
 	"onering/models/ports"
-	"onering/runtime/internal/buffers"
 	"onering/sampler"
 )
 
@@ -79,7 +77,7 @@ const (
 
 // Lanes returns how many Decoders side by side sample in so many slots fastest. It does not
 // depend on the number of threads, and so the bits of what they sample do not either.
-func Lanes(e *Env, r *Ring, slots int) int {
+func (e *Env) Lanes(r *Ring, slots int) int {
 	if len(r.Weights.Data)*4 > laneBytes || !e.memory.Aliases() {
 		return 1
 	}
@@ -88,10 +86,10 @@ func Lanes(e *Env, r *Ring, slots int) int {
 
 // NewDecoders makes a Decoder for each number of slots. Several have a thread each and can be
 // used side by side.
-func NewDecoders(e *Env, r *Ring, slots []int, maxTokens int) (all []*Decoder, err error) {
+func (e *Env) NewDecoders(r *Ring, slots []int, maxTokens int) (all []*Decoder, err error) {
 	lane := e
 	if len(slots) > 1 {
-		lane = laneOf(e)
+		lane = e.lane()
 		// While all of Go's processors are in ONNX Runtime, Go wakes a thread again and
 		// again to look for other work. It does not if some are idle.
 		goruntime.GOMAXPROCS(max(goruntime.GOMAXPROCS(0), e.Threads()+2))
@@ -138,7 +136,7 @@ func (d *Decoder) rows(n int) int {
 	switch {
 	case d.wholeSteps():
 		return d.Slots()
-	case d.env.device.gpu():
+	case d.env.memory.gpu():
 		half := max(1, 1<<bits.Len(uint(n))/4) // of the largest power of 2 that is at most n
 		return min(d.Slots(), (n+half-1)/half*half)
 	}
@@ -151,7 +149,7 @@ func (d *Decoder) rows(n int) int {
 func (d *Decoder) form(n int) models.Form {
 	g := d.geometry
 	switch {
-	case d.invariant || d.env.device.gpu() || g.Compute != models.F32:
+	case d.invariant || d.env.memory.gpu() || g.Compute != models.F32:
 		return models.Direct
 	case n == 1 || n > 64 || n < 4 && g.Hidden < 512:
 		return models.Direct
@@ -234,9 +232,9 @@ func (d *Decoder) Begin(rows []sampler.Row) (err error) {
 	}
 	for i := 0; i < len(all); {
 		batch := all[i].batch
-		var runs []buffers.Runs
+		var runs []Runs
 		for ; i < len(all) && all[i].batch == batch; i++ {
-			runs = append(runs, buffers.Runs{To: i * width, From: all[i].row * width, Width: width, Count: 1})
+			runs = append(runs, Runs{To: i * width, From: all[i].row * width, Width: width, Count: 1})
 		}
 		if err := d.tokenChooser.hidden.copyRuns(&batch.hidden, runs...); err != nil {
 			return err
@@ -270,7 +268,7 @@ type stepSession struct {
 	places buffer    // int64 [S], the numbers 0 to S-1
 
 	// Where each copy to the device is dear, integers and uniforms are one input.
-	columns  buffer             // [B,w]; see moves.Beside
+	columns  buffer             // [B,w]; see beside
 	integers map[string][]int64 // the columns, by their names as inputs
 	uniforms buffer             // [B], the last column, on the device
 }
@@ -296,7 +294,7 @@ func (d *Decoder) newStepSession(k stepKind) (*stepSession, error) {
 	}
 	p, err := program(k.form)
 	if err == nil && d.env.memory.Cuts() && max(d.geometry.Vocab, d.maxTokens, d.Slots()) <= 1<<24 { // float32 holds them
-		p, err = moves.Beside(p, ports.Uniforms, besides...)
+		p, err = beside(p, ports.Uniforms, besides...)
 	}
 	session, err := d.openSession(p, err)
 	if err != nil {
@@ -454,7 +452,7 @@ func (s *stepSession) fillPart(b *binder, part, heads, capacity int, pos []int64
 
 // ints is fillIf of an input that may be columns of another; join then fills those.
 func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []int64 {
-	if !b.has(moves.Columns) || !slices.Contains(besides, name) {
+	if !b.has(portColumns) || !slices.Contains(besides, name) {
 		return fillIf[int64](b, name, x, shape...)
 	}
 	n := int64(1)
@@ -468,14 +466,14 @@ func (s *stepSession) ints(b *binder, name string, x *buffer, shape ...int64) []
 // join fills the input whose columns are what ints has returned and the uniforms, if the
 // Program has it.
 func (s *stepSession) join(b *binder, rows int, at []*sampler.Row) {
-	if !b.has(moves.Columns) {
+	if !b.has(portColumns) {
 		return
 	}
 	width := 1
 	for _, name := range besides {
 		width += len(s.integers[name]) / rows
 	}
-	all := fill[float32](b, moves.Columns, &s.columns, int64(rows), int64(width))
+	all := fill[float32](b, portColumns, &s.columns, int64(rows), int64(width))
 	out, err := s.uniforms.of(int64(rows))
 	if b.out(ports.Uniforms, out, err); b.err != nil {
 		return

@@ -5,9 +5,7 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/moves"
 	"onering/models/ports"
-	"onering/runtime/internal/buffers"
 	"onering/sampler"
 )
 
@@ -57,10 +55,10 @@ func idsOf(choice models.Choice) string {
 	return ports.NextTokens
 }
 
-// take binds the outputs, which are one if the Program is that of moves.Together.
+// take binds the outputs, which are one if the Program is that of together.
 func (s *tokenChooser) take(b *binder, choice models.Choice, rows, k int64) (r sampled) {
-	if _, together := b.b.s.index[output][moves.Results]; together {
-		if all := take[float32](b, moves.Results, &s.together, (2*k+1)*rows); all != nil {
+	if _, together := b.b.s.index[output][portResults]; together {
+		if all := take[float32](b, portResults, &s.together, (2*k+1)*rows); all != nil {
 			r.singles, r.logp, r.entropy = all[:k*rows], all[k*rows:2*k*rows], all[2*k*rows:]
 		}
 		return r
@@ -114,7 +112,7 @@ func (s *tokenChooser) session(d *Decoder, choice models.Choice, n int) (*Bindin
 	}
 	p, err := d.ring.Arch.Sample(kind.choice, kind.form)
 	if err == nil && d.env.memory.Cuts() && d.geometry.Vocab <= 1<<24 { // float32 holds the ids
-		p, err = moves.Together(p, idsOf(choice), ports.LogProb, ports.Entropy)
+		p, err = together(p, idsOf(choice), ports.LogProb, ports.Entropy)
 	}
 	b, err := d.load(p, err)
 	if err != nil {
@@ -152,9 +150,9 @@ func (s *tokenChooser) sample(d *Decoder, from states, rows []*sampler.Row) erro
 		if _, err := s.part.of(int64(d.rows(len(group))), int64(width)); err != nil {
 			return err
 		}
-		some, runs := make([]*sampler.Row, len(group)), make([]buffers.Runs, len(group))
+		some, runs := make([]*sampler.Row, len(group)), make([]Runs, len(group))
 		for i, row := range group {
-			some[i], runs[i] = rows[row], buffers.Runs{To: i * width, From: row * width, Width: width, Count: 1}
+			some[i], runs[i] = rows[row], Runs{To: i * width, From: row * width, Width: width, Count: 1}
 		}
 		if err := s.part.copyRuns(from.hidden, runs...); err != nil {
 			return err

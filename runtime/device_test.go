@@ -15,19 +15,6 @@ import (
 	"onering/runtime/provision"
 )
 
-func TestParseDevice(t *testing.T) {
-	for text, want := range map[string]string{"": "cpu", "cpu": "cpu", "auto": "auto", "cuda": "cuda:0", "cuda:0": "cuda:0", "cuda:7": "cuda:7", "webgpu": "webgpu:0", "webgpu:0": "webgpu:0", "webgpu:1": "webgpu:1"} {
-		if d, err := parseDevice(text); err != nil || d.String() != want {
-			t.Errorf("%q: %v, %v; want %s", text, d, err, want)
-		}
-	}
-	for _, text := range []string{"CUDA", "gpu", "cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:0:1", "cuda:99999", "cpu:0", "webgpu:2", "webgpu:", "auto:1", " cpu"} {
-		if d, err := parseDevice(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
-			t.Errorf("%q: %v, %v; want an error that names it", text, d, err)
-		}
-	}
-}
-
 // shared compiles a shared library called name into the folder dir.
 func shared(t *testing.T, dir, name, source string) string {
 	t.Helper()
@@ -52,57 +39,6 @@ func shared(t *testing.T, dir, name, source string) string {
 	return path
 }
 
-// fakeDriver is a driver's library with n GPUs, for a CUDA version; init is
-// what cuInit returns.
-func fakeDriver(t *testing.T, n, version, init int) string {
-	t.Helper()
-	return shared(t, t.TempDir(), "libcuda-fake.so.1", fmt.Sprintf(`#include <string.h>
-int cuInit(unsigned f) { return %d; }
-int cuDriverGetVersion(int *v) { *v = %d; return 0; }
-int cuDeviceGetCount(int *n) { *n = %d; return 0; }
-int cuDeviceGet(int *d, int i) { *d = 10 + i; return 0; }
-int cuDeviceGetName(char *s, int n, int d) { strcpy(s, d == 10 ? "First" : "Other"); return 0; }
-int cuDeviceTotalMem_v2(size_t *b, int d) { *b = 3ull << 29; return 0; }
-int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : 1; return 0; }
-`, init, version, n))
-}
-
-func TestCUDADriver(t *testing.T) {
-	gpus, version, err := cudaDriver(fakeDriver(t, 2, 13010, 0))
-	if err != nil || version != 13010 || len(gpus) != 2 {
-		t.Fatalf("%v, %d, %v", gpus, version, err)
-	}
-	if got, want := strings.Join(gpus, "; "), "First, 1.5 GiB, compute capability 9.1; Other, 1.5 GiB, compute capability 9.1"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if gpus, version, err := cudaDriver(fakeDriver(t, 2, 13000, 100)); err != nil || len(gpus) != 0 || version != 13000 {
-		t.Errorf("no device: %v, %d, %v", gpus, version, err)
-	}
-	for path, want := range map[string]string{
-		fakeDriver(t, 1, 13000, 999):                         "cuInit failed with code 999",
-		filepath.Join(t.TempDir(), "none.so"):                "none.so",
-		shared(t, t.TempDir(), "libother.so", "int cuInit;"): "lacks the function cuDriverGetVersion",
-	} {
-		if _, _, err := cudaDriver(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
-	}
-}
-
-// TestPreload: a library that is loaded by its path is found by its name from
-// then on.
-func TestPreload(t *testing.T) {
-	path := shared(t, t.TempDir(), "libcufakepreload.so.1", "int x;")
-	if _, err := preload("libcufakepreload.so.1"); err == nil {
-		t.Fatal("found by name before it was loaded")
-	}
-	for _, name := range []string{path, "libcufakepreload.so.1"} {
-		if got, err := preload(name); err != nil || got != path {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-	}
-}
-
 // stub compiles a library that says it is ONNX Runtime of a version, but has no
 // function table.
 func stub(t *testing.T, version string) string {
@@ -125,7 +61,7 @@ func TestLoadRefusesVersions(t *testing.T) {
 		"":       "too old",
 		"1.99.0": "lacks version 24 of its C interface",
 	} {
-		err := load(provision.Location{Path: stub(t, version), Found: "test"})
+		err := load(stub(t, version))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("version %q: %v, want %q", version, err, want)
 		}
@@ -135,61 +71,193 @@ func TestLoadRefusesVersions(t *testing.T) {
 	}
 }
 
-// noGPU is a machine without an NVIDIA driver.
-type noGPU struct{ loader }
+// A machine is a provider of devices that the system shows, or not, and that lack something.
+type machine struct {
+	Provider
+	name    string
+	absent  error
+	missing []string
+}
 
-func (noGPU) GPUs() ([]string, int, error) { return nil, 0, errors.New("no driver\nat all") }
+func (m *machine) Name() string   { return m.name }
+func (m *machine) Names() string  { return m.name + ":N" }
+func (m *machine) Has(n int) bool { return n < 8 }
+func (m *machine) Present() error { return m.absent }
+func (m *machine) Library() provision.Kind {
+	return provision.Kind{Name: "with " + m.name, Mark: "mark of " + m.name, Plugin: "none.so", What: m.name}
+}
 
-// TestAutoIsTheCPU: without a GPU auto is the CPU, and says why in one line.
+func (m *machine) Report(_ context.Context, library string, _ int, told bool) Report {
+	missing := slices.Clone(m.missing)
+	if library == "" && !told {
+		missing = append(missing, "there is no library with "+m.name)
+	}
+	return Report{Missing: missing}
+}
+
+// withProviders has a test know these providers alone.
+func withProviders(t *testing.T, all ...Provider) {
+	was := providers
+	providers = all
+	t.Cleanup(func() { providers = was })
+}
+
+func TestParseDevice(t *testing.T) {
+	withProviders(t, &machine{name: "fast"}, &machine{name: "slow"})
+	for text, want := range map[string]string{"": "cpu", "cpu": "cpu", "auto": "auto", "fast": "fast:0", "fast:0": "fast:0", "fast:7": "fast:7", "slow:1": "slow:1"} {
+		if d, err := parseDevice(text); err != nil || d.String() != want {
+			t.Errorf("%q: %v, %v; want %s", text, d, err, want)
+		}
+		if text != "" && !IsDevice(text) {
+			t.Errorf("%q is no device", text)
+		}
+	}
+	for _, text := range []string{"FAST", "gpu", "fast:", "fast:-1", "fast:+1", "fast:01", "fast:x", "fast:0:1", "fast:8", "fast:99999999999999999999", "cpu:0", "auto:1", " cpu"} {
+		if d, err := parseDevice(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q: want cpu, fast:N, slow:N, or auto", text)) || IsDevice(text) {
+			t.Errorf("%q: %v, %v; want an error that names it", text, d, err)
+		}
+	}
+}
+
+// TestAutoIsTheCPU: where no device can be used auto is the CPU, and says why in one line:
+// what keeps the first from being used, and those others that are there.
 func TestAutoIsTheCPU(t *testing.T) {
 	lib := stub(t, "1.99.0")
 	t.Setenv("ONNXRUNTIME_LIB", lib)
+	fast := &machine{name: "fast", absent: errors.New("no driver\nat all")}
+	slow := &machine{name: "slow", absent: errors.New("none")}
+	withProviders(t, fast, slow)
 	var notices []string
 	var o Options
 	o.Notice = func(s string) { notices = append(notices, s) }
-	c := provision.CUDA{Loader: noGPU{}}
-	w := provision.WebGPU{Adapters: func() ([]provision.Adapter, error) { return []provision.Adapter{{Name: "slow", Software: true}}, nil }}
-	d, at, err := choose(context.Background(), o, device{auto: true}, c, w)
-	if err != nil || d != (device{}) || at.Path != lib {
-		t.Errorf("%v, %v, %v", d, at, err)
-	}
-	if len(notices) != 1 || notices[0] != "running on the CPU: no GPU can be reached: no driver" {
-		t.Errorf("notices %q", notices)
-	}
-	if d, at, err := choose(context.Background(), o, device{standIn: true}, c, w); err != nil || !d.standIn || at.Path != lib {
-		t.Errorf("%v, %v, %v", d, at, err)
-	}
-	if _, _, err := choose(context.Background(), o, device{cuda: true}, c, w); err == nil || len(notices) != 1 {
-		t.Errorf("cuda:0 without a driver: %v, notices %q", err, notices)
-	}
-
-	// An adapter that cannot be used is a reason too.
-	w.Adapters = func() ([]provision.Adapter, error) { return []provision.Adapter{{Name: "fast"}}, nil }
-	if d, at, err := choose(context.Background(), o, device{auto: true}, c, w); err != nil || d != (device{}) || at.Path != lib {
-		t.Errorf("with an adapter: %v, %v, %v", d, at, err)
-	}
-	if len(notices) != 2 || !strings.HasPrefix(notices[1], notices[0]+"; the library that ONNXRUNTIME_LIB names: WebGpuExecutionProvider is not in ") || strings.Contains(notices[1], "\n") {
-		t.Errorf("with an adapter: notices %q", notices[1:])
-	}
-
-	// What is foreseen is what is chosen, in the words of the notice.
-	for _, adapters := range [][]provision.Adapter{{{Name: "slow", Software: true}}, {{Name: "fast"}}} {
-		w.Adapters = func() ([]provision.Adapter, error) { return adapters, nil }
-		if d, why := foresee(context.Background(), o, device{auto: true}, c, w); d != (device{}) || !slices.Contains(notices, "running on the CPU: "+why) {
-			t.Errorf("%v: %v foreseen since %q", adapters, d, why)
+	auto := func(t *testing.T, want string) {
+		t.Helper()
+		o.Device, notices = "auto", nil
+		d, at, err := choose(t.Context(), o, device{})
+		if err != nil || d.String() != "cpu" || at.Path != lib {
+			t.Errorf("%v, %v, %v", d, at, err)
+		}
+		if len(notices) != 1 || !strings.HasPrefix(notices[0], "running on the CPU: "+want) || strings.Contains(notices[0], "\n") {
+			t.Errorf("notices %q, want %q", notices, want)
+		}
+		// What is foreseen is what is chosen, in the words of the notice.
+		if d, why, err := Foresee(t.Context(), o); err != nil || d != "cpu" || !slices.Contains(notices, "running on the CPU: "+why) {
+			t.Errorf("%v foreseen since %q: %v", d, why, err)
 		}
 	}
-	if d, why := foresee(context.Background(), o, device{cuda: true, id: 3}, c, w); d != (device{cuda: true, id: 3}) || why != "" {
-		t.Errorf("cuda:3: %v foreseen since %q", d, why)
+	auto(t, "no driver")
+	slow.absent = nil // it can be reached, and is then a reason too
+	auto(t, "no driver; the library that ONNXRUNTIME_LIB names: slow is not in ")
+	if _, _, err := choose(t.Context(), o, device{provider: fast}); err == nil || len(notices) != 1 {
+		t.Errorf("the device that was asked for has no library: %v, notices %q", err, notices)
+	}
+	o.Device = "fast:3"
+	if d, why, err := Foresee(t.Context(), o); err != nil || d != "fast:3" || why != "" {
+		t.Errorf("fast:3: %v foreseen since %q: %v", d, why, err)
 	}
 	t.Setenv("ONNXRUNTIME_LIB", "")
 	t.Setenv("LD_LIBRARY_PATH", "")
-	o.Cache = t.TempDir()
-	if d, why := foresee(context.Background(), o, device{auto: true}, c, w); d != (device{webgpu: true}) || why != "" {
-		t.Errorf("with an adapter and no library yet: %v foreseen since %q", d, why)
+	o.Device, o.Cache = "auto", t.TempDir()
+	if d, why, err := Foresee(t.Context(), o); err != nil || d != "slow:0" || why != "" {
+		t.Errorf("without a library yet: %v foreseen since %q: %v", d, why, err)
 	}
 	t.Setenv("ONERING_OFFLINE", "1")
-	if d, why := foresee(context.Background(), o, device{auto: true}, c, w); d != (device{}) || !strings.Contains(why, "there is no ONNX Runtime library with WebGPU") {
-		t.Errorf("with an adapter and no library to come: %v foreseen since %q", d, why)
+	if d, why, _ := Foresee(t.Context(), o); d != "cpu" || why != "no driver; slow:0 cannot be used: there is no library with slow" {
+		t.Errorf("without a library to come: %v foreseen since %q", d, why)
+	}
+}
+
+// TestFind: a library is fetched for a device only if nothing else is missing, and all that
+// is missing is one error.
+func TestFind(t *testing.T) {
+	for _, variable := range []string{"ONNXRUNTIME_LIB", "LD_LIBRARY_PATH"} {
+		t.Setenv(variable, "")
+	}
+	t.Setenv("ONERING_OFFLINE", "1")
+	m := &machine{name: "fast"}
+	withProviders(t, m)
+	o := provision.Options{Cache: t.TempDir()}
+	if _, err := (device{provider: m}).find(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no ONNX Runtime library with fast was found and none could be fetched") {
+		t.Errorf("a library would have been fetched: %v", err)
+	}
+	m.missing = []string{"the fan stands still"}
+	var unusable *provision.UnusableGPUError
+	if _, err := (device{m, 1}).find(t.Context(), o); !errors.As(err, &unusable) || len(unusable.Missing) != 2 || unusable.Device != "fast:1" {
+		t.Errorf("with something else missing: %v", err)
+	}
+}
+
+// TestDiagnoseDevices: what the device of a run lacks is a problem, and if a library was named that
+// cannot be used that is the only one.
+func TestDiagnoseDevices(t *testing.T) {
+	for _, variable := range []string{"ONNXRUNTIME_LIB", "LD_LIBRARY_PATH"} {
+		t.Setenv(variable, "")
+	}
+	withProviders(t, &machine{name: "fast"}, &machine{name: "slow", missing: []string{"power"}})
+	var o Options
+	o.Device, o.Cache = "fast", t.TempDir()
+	r, err := Diagnose(t.Context(), o)
+	if err != nil || !slices.Equal(r.Problems, []string{"there is no library with fast"}) || r.Device.Name != "fast:0" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if len(r.Providers) != 2 || !r.Providers[0].Asked || r.Providers[1].Asked || !slices.Equal(r.Providers[1].Missing, []string{"power", "there is no library with slow"}) {
+		t.Errorf("providers %+v", r.Providers)
+	}
+	o.Library = filepath.Join(t.TempDir(), "none.so")
+	if r, err = Diagnose(t.Context(), o); err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], o.Library) {
+		t.Errorf("with a name of no library: %q, %v", r.Problems, err)
+	}
+	o.Device = "slow:1"
+	if r, err = Diagnose(t.Context(), o); err != nil || len(r.Problems) != 2 || r.Problems[1] != "power" {
+		t.Errorf("with a name of no library, and something else missing: %q, %v", r.Problems, err)
+	}
+}
+
+// TestLimits: a buffer that is too large is refused, with its name, whose limit that is and
+// the remedy, which is enough; what is not known refuses nothing.
+func TestLimits(t *testing.T) {
+	const embedding = 544 << 20
+	small, large, soft := Limits{128 << 20, 1 << 30, "small"}, Limits{4 << 30, 2 << 30, "large"}, Limits{1 << 30, 0, "soft"}
+	for _, c := range []struct {
+		of      Limits
+		bytes   int64
+		pieces  bool
+		refused bool
+	}{
+		{small, embedding, false, true},
+		{small, 128<<20 + 1, false, true},
+		{small, 128 << 20, false, false},
+		{small, embedding, true, false},
+		{small, 2 << 30, true, true},
+		{soft, embedding, false, false},
+		{soft, 8 << 30, true, false}, // of which it is not said
+		{large, embedding, false, false},
+		{large, 3 << 30, false, true},
+		{Limits{}, embedding, false, false},
+	} {
+		b := Buffer{What: "the cache", Bytes: c.bytes, Pieces: c.pieces, Setting: "rollout.slots", Value: 1000, Least: 200, Otherwise: "take less"}
+		err := c.of.Check("fast:0", Buffer{What: "nothing", Bytes: 1}, b)
+		if (err != nil) != c.refused {
+			t.Errorf("%d bytes on %v: %v", c.bytes, c.of, err)
+		}
+		if err == nil {
+			continue
+		}
+		limit := c.of.Whole
+		if c.pieces || c.of.Any < limit {
+			limit = c.of.Any
+		}
+		most, remedy := 1000*limit/c.bytes, "take less"
+		if most >= 200 {
+			remedy = fmt.Sprintf("set rollout.slots = %d or less", most)
+		}
+		for _, part := range []string{"fast:0", "the cache", c.of.Of, fmt.Sprintf("%d MiB", limit>>20), "doctor --device fast)", remedy} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q lacks %q", err, part)
+			}
+		}
+		if strings.Contains(err.Error(), "nothing") {
+			t.Errorf("%q names what is small", err)
+		}
 	}
 }

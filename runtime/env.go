@@ -39,8 +39,6 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"onering/models"
-	"onering/models/moves"
-	"onering/runtime/internal/buffers"
 	"onering/runtime/provision"
 )
 
@@ -49,12 +47,9 @@ type Options struct {
 	// Options say where the library is and how it is fetched. Notice is also told
 	// why the device "auto" is the CPU.
 	provision.Options
-	// Device is what Sessions run on: "cpu"; "cuda" or "cuda:N" for a GPU by
-	// CUDA's number; "webgpu" for the GPU that the WebGPU provider finds fastest and
-	// "webgpu:1" for the most frugal; or "auto", which is CUDA's GPU 0 if it can be
-	// used, else WebGPU's if Vulkan shows one, and else the CPU, with the reason told
-	// to Notice. Empty means "cpu". Tests also have
-	// "stand-in", a device made of the host's memory.
+	// Device is what Sessions run on: "cpu", a device of a registered Provider, or "auto",
+	// which is device 0 of the first of them that can be used and else the CPU, with the
+	// reason told to Notice. Devices says which names there are. Empty means "cpu".
 	Device string
 	// Threads is how many threads one Run may use, from a pool that all sessions
 	// share. 0 means one for each CPU that Go may use.
@@ -84,7 +79,7 @@ var ErrClosed = errors.New("already closed")
 
 // ErrLost is wrapped by the errors of a device that no longer answers: its driver was reset,
 // or it is gone. What was on it is lost with it.
-var ErrLost = buffers.ErrLost
+var ErrLost = errors.New("the device is lost: its driver was reset, or it is gone")
 
 // An Env is an open ONNX Runtime. It may be used from several goroutines.
 type Env struct {
@@ -92,7 +87,7 @@ type Env struct {
 	device  device
 	memory  *memory
 	*opened
-	alone bool // sessions run on the thread that calls them; see laneOf
+	alone bool // sessions run on the thread that calls them; see lane
 }
 
 // opened is what an Env shares with its lanes.
@@ -117,10 +112,10 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 	}
 	if process.path == "" {
 		var found provision.Location
-		if d, found, err = choose(ctx, o, d, cuda, webgpu); err != nil {
+		if d, found, err = choose(ctx, o, d); err != nil {
 			return nil, err
 		}
-		if err := load(found); err != nil {
+		if err := load(found.Path); err != nil {
 			return nil, err
 		}
 	} else if d, err = sameLibrary(ctx, o, d); err != nil {
@@ -139,27 +134,24 @@ func Open(ctx context.Context, o Options) (*Env, error) {
 		return nil, errors.Join(err, releaseLocked())
 	}
 	e := &Env{options: o, device: d, memory: m, opened: &opened{}}
-	if m.load != nil {
+	if m.Cuts() {
 		process.Unlock() // its sessions are an Env's
 		err := m.load(e)
 		if err != nil {
 			m.close()
 		}
 		process.Lock()
-		if err != nil && d.webgpu { // whose provider, where it takes no adapter, crashes as the environment ends
+		if err != nil { // the environment stays: a provider that takes no device may crash as it ends
 			return nil, err
-		}
-		if err != nil {
-			return nil, errors.Join(err, releaseLocked())
 		}
 	}
 	return e, nil
 }
 
-// laneOf returns an Env whose sessions run on the thread that calls them, without the pool
+// lane returns an Env whose sessions run on the thread that calls them, without the pool
 // that other sessions share and with memory of their own, so that sessions of several lanes
 // can run at the same time. It is closed with e.
-func laneOf(e *Env) *Env {
+func (e *Env) lane() *Env {
 	return &Env{options: e.options, device: e.device, memory: e.memory, opened: e.opened, alone: true}
 }
 
@@ -184,9 +176,9 @@ var rests struct {
 // ended. After their last work they look for more of it for about 40 ms, and take time from
 // lanes meanwhile, which have a thread of their own each. Sessions of the pool may run all
 // the same, each on the thread that calls it.
-func Rest(e *Env) (wake func(), err error) {
+func (e *Env) Rest() (wake func(), err error) {
 	threads := e.Threads()
-	if threads == 1 || e.options.NoSpin || e.device.gpu() {
+	if threads == 1 || e.options.NoSpin || !e.memory.Aliases() {
 		return func() {}, nil
 	}
 	rests.Lock()
@@ -236,13 +228,13 @@ func (r *resting) open(e *Env) error {
 	if err != nil {
 		return err
 	}
-	session, err := e.Load(moves.Clear(1))
+	session, err := e.Load(clearProgram(1))
 	if err != nil {
 		size.Close()
 		return err
 	}
 	r.session, r.size = session, size
-	r.names = [2]*C.char{C.CString(moves.Name(moves.Size, 0)), C.CString(moves.Name(moves.Zeros, 0))}
+	r.names = [2]*C.char{C.CString(numbered(portSize, 0)), C.CString(numbered(portZeros, 0))}
 	return nil
 }
 
@@ -265,19 +257,6 @@ func (r *resting) close() error {
 	return err
 }
 
-// openMemory returns the memory of a device.
-func openMemory(o Options, d device) (*memory, error) {
-	switch {
-	case d.standIn:
-		return openStandIn(d.String(), d.grain, d.lost), nil
-	case d.webgpu:
-		return openWebGPU(d.id)
-	case d.cuda:
-		return openCUDA(o, d.id)
-	}
-	return host, nil
-}
-
 // Close closes e. The threads stop when all Envs and Sessions of the process are
 // closed; the library stays loaded.
 func (e *Env) Close() error {
@@ -298,23 +277,11 @@ func (e *Env) Version() string { return process.version }
 // Library returns the path of the loaded library.
 func (e *Env) Library() string { return process.path }
 
-// Found tells how the library was found, as provision.Location does.
-func (e *Env) Found() string { return process.how }
-
 // Device returns what Sessions run on: "cpu", or "cuda:0" and so on.
 func (e *Env) Device() string { return e.device.String() }
 
-// ProviderOf returns the provider of the device of e, whose kernels graphs are made
-// for. Those of the stand-in are what a GPU runs.
-func ProviderOf(e *Env) models.Provider {
-	switch {
-	case e.device.webgpu || e.device.grain > 0:
-		return models.WebGPU
-	case e.device.cuda || e.device.standIn:
-		return models.CUDA
-	}
-	return models.CPU
-}
+// Provider says whose kernels the graphs for the device of e are made for.
+func (e *Env) Provider() models.Provider { return e.device.provider.Graphs() }
 
 // Threads returns how many threads one Run may use.
 func (e *Env) Threads() int {
@@ -323,9 +290,9 @@ func (e *Env) Threads() int {
 	return process.options.threads()
 }
 
-// Providers returns the names of the execution providers that were built into the
-// library, such as "CPUExecutionProvider".
-func (e *Env) Providers() ([]string, error) {
+// executionProviders returns the names of those that were built into the library, such as
+// "CPUExecutionProvider".
+func (e *Env) executionProviders() ([]string, error) {
 	var names **C.char
 	var n C.int
 	if err := check(C.onering_providers(&names, &n)); err != nil {
@@ -352,14 +319,12 @@ func (e *Env) Crossed() (up, down int64) { return e.memory.Crossed() }
 var process struct {
 	sync.Mutex
 	path    string // of the loaded library; it is never unloaded
-	how     string // how the library was found
 	version string
 
-	env     *C.OrtEnv    // nil while no Env is open
-	options Options      // those that env was made with
-	shared  map[int]bool // the GPUs for which env has an allocator
-	plugged bool         // env has the WebGPU provider's own library
-	refs    int          // open Envs and Sessions
+	env     *C.OrtEnv       // nil while no Env is open
+	options Options         // those that env was made with
+	has     map[string]bool // the devices for which env has an allocator, and providers' own libraries
+	refs    int             // open Envs and Sessions
 }
 
 // acquire takes a reference to the environment. release gives it back.
@@ -374,8 +339,7 @@ func (e *Env) acquire() (*C.OrtEnv, error) {
 }
 
 // load loads a library and checks its version. The caller holds process.Mutex.
-func load(at provision.Location) error {
-	path := at.Path
+func load(path string) error {
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
 	var msg *C.char
@@ -397,7 +361,7 @@ func load(at provision.Location) error {
 	if err := check(C.onering_cpu_memory(&info)); err != nil {
 		return fmt.Errorf("runtime: %q: describing CPU memory: %w", path, err)
 	}
-	process.path, process.how, process.version, host.info = path, at.Found, version, info
+	process.path, process.version, host.info = path, version, info
 	return nil
 }
 
@@ -405,7 +369,7 @@ func load(at provision.Location) error {
 // a device that it cannot use. It returns the device, with auto resolved.
 func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 	if o.Library != "" {
-		want, err := provision.Look(o.Options)
+		want, err := provision.Look(o.Options, provision.Kind{})
 		if err != nil {
 			return d, err
 		}
@@ -417,22 +381,13 @@ func sameLibrary(ctx context.Context, o Options, d device) (device, error) {
 			return d, fmt.Errorf("runtime: this process already runs on %q and cannot load %q too: name one library only", process.path, want.Path)
 		}
 	}
-	switch {
-	case d.webgpu:
-		return d, webgpu.Check(process.path, d.String())
-	case d.cuda:
-		return d, cuda.Check(ctx, process.path, d.id)
-	case !d.auto:
-		return d, nil
+	usable := func(d device) error { return d.check(ctx, process.path, false) }
+	if d.provider != nil {
+		return d, usable(d)
 	}
-	d, why := resolve(
-		func() error { return cuda.Check(ctx, process.path, 0) },
-		func() error { return webgpu.CheckHardware(process.path, "webgpu:0") },
-	)
-	if why != "" {
-		o.onCPU(why)
-	}
-	return d, nil
+	d, why, err := resolve(usable)
+	o.onCPU(why)
+	return d, err
 }
 
 // apiVersion returns N of a version 1.N.x.
@@ -466,7 +421,7 @@ func start(o Options) error {
 		return fmt.Errorf("runtime: starting ONNX Runtime %s: %w", process.version, err)
 	}
 	o.Threads = o.threads()
-	process.env, process.options, process.shared, process.plugged = env, o, make(map[int]bool), false
+	process.env, process.options, process.has = env, o, map[string]bool{}
 	return nil
 }
 

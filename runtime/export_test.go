@@ -91,3 +91,6 @@ func (p *Pass) HeadRows() int {
 	}
 	return int(p.packed.z[p.learner.head.last()].value.shape[0])
 }
+
+// ExecutionProviders returns the names of those that were built into the library.
+func (e *Env) ExecutionProviders() ([]string, error) { return e.executionProviders() }

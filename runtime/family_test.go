@@ -61,7 +61,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 		t.Fatal("the folder holds other weights")
 	}
 	var compute models.Compute
-	if runtime.ProviderOf(env) == models.WebGPU { // whose weights are not fused
+	if env.Provider() == models.WebGPU { // whose weights are not fused
 		compute.Provider = models.WebGPU
 	}
 	arch, err := m.Architecture(compute)
@@ -100,7 +100,7 @@ func testRegisteredFamily(t *testing.T, env *runtime.Env) {
 	check(t, p.Backward(weights, nil))
 	p.Release()
 	check(t, env.Download(l.Gradients, w))
-	if runtime.ProviderOf(env) == models.WebGPU { // which may be software: slopes are the CPU's test
+	if env.Provider() == models.WebGPU { // which may be software: slopes are the CPU's test
 		sameAsOnCPU(t, dir, l.Gradients, sequences, weights)
 		return
 	}

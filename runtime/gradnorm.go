@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/moves"
 	"onering/models/ports"
 )
 
@@ -55,7 +54,7 @@ func (o *Optimizer) openNorm() error {
 			n.runs = append(n.runs, normRun{})
 		}
 		r := &n.runs[len(n.runs)-1]
-		g, err := arenaOf(o.env, o.gradients).view(bounds[i], int64(o.span(bounds, i)))
+		g, err := o.env.arenaOf(o.gradients).view(bounds[i], int64(o.span(bounds, i)))
 		if err != nil {
 			return err
 		}
@@ -73,7 +72,7 @@ func (n *normProgram) open(e *Env, p models.Program) (err error) {
 	if n.unscales {
 		joined = append(joined, ports.NotFinite)
 	}
-	if p, err = moves.Several(p, each, joined...); err != nil {
+	if p, err = several(p, each, joined...); err != nil {
 		return err
 	}
 	first, err := loadBinding(e, p)
@@ -115,7 +114,7 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 	for _, binding := range n.bindings {
 		b := &binder{b: binding}
 		if n.unscales {
-			if inverse := fill[float32](b, moves.Scalars, &n.unscale, 1); inverse != nil {
+			if inverse := fill[float32](b, portScalars, &n.unscale, 1); inverse != nil {
 				inverse[0] = float32(1 / scale)
 			}
 		}
@@ -125,7 +124,7 @@ func (n *normProgram) squares(scale float64) (sums []float64, err error) {
 		b := <-free
 		r := n.runs[i]
 		for k, g := range r.g {
-			b.in(moves.Name(ports.Grad, k), g, nil)
+			b.in(numbered(ports.Grad, k), g, nil)
 		}
 		b.out(ports.SquareSum, r.sum, nil)
 		if n.unscales {

@@ -20,16 +20,16 @@ func TestOpsMatchInterpreter(t *testing.T) {
 	e := runtimetest.Test(t)
 	webgpu := []func(*graph.Graph){graph.Stock, (*graph.Graph).OrderSums}
 	forms := map[string][]func(*graph.Graph){"": nil, " for WebGPU": webgpu}
-	if runtime.ProviderOf(e) == models.WebGPU {
+	if e.Provider() == models.WebGPU {
 		delete(forms, "")
 	}
 	for form, set := range forms {
 		for _, c := range graphtest.Cases() {
 			t.Run(c.Name+form, func(t *testing.T) {
-				if runtime.ProviderOf(e) == models.CUDA && c.Name == "Split/unused part" {
+				if e.Provider() == models.CUDA && c.Name == "Split/unused part" {
 					t.Skip("CUDA's Split ends the process where a part has no name; no graph for CUDA has one")
 				}
-				if runtime.ProviderOf(e) == models.WebGPU && strings.HasPrefix(c.Name, "GroupQueryAttention") {
+				if e.Provider() == models.WebGPU && strings.HasPrefix(c.Name, "GroupQueryAttention") {
 					t.Skip("its kernel (1.27.0) gives other numbers, and no graph for it has one")
 				}
 				programs := []models.Program{must(c.Forward(set...))(t)}
@@ -37,7 +37,7 @@ func TestOpsMatchInterpreter(t *testing.T) {
 					programs = append(programs, must(c.Backward(set...))(t))
 				}
 				for _, p := range programs {
-					if why := lacking(p.Name); why != "" && runtime.ProviderOf(e) == models.WebGPU {
+					if why := lacking(p.Name); why != "" && e.Provider() == models.WebGPU {
 						if s, err := e.Load(p); err == nil {
 							s.Close()
 							t.Errorf("%s loads, but it is said that %s", p.Name, why)

@@ -53,7 +53,7 @@ func inHalf(t *testing.T, test func(t *testing.T, env *runtime.Env, m *model, un
 // needsFloat16 skips a test on a GPU that has no float16.
 func needsFloat16(t *testing.T, env *runtime.Env) {
 	t.Helper()
-	if err := runtime.CheckFloat16(env); err != nil {
+	if err := env.CheckFloat16(); err != nil {
 		t.Skip(err)
 	}
 }
@@ -152,7 +152,7 @@ func TestHalfRollout(t *testing.T) {
 func halfModel(env *runtime.Env) decoder.Architecture {
 	a := qwen2Of(models.Sizes{Layers: 2, Hidden: 40, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 72, Vocab: 300, MaxPositions: 64})
 	a.Type = models.F16
-	if runtime.ProviderOf(env) == models.WebGPU {
+	if env.Provider() == models.WebGPU {
 		a.Provider = models.WebGPU
 	}
 	return a
@@ -227,7 +227,7 @@ func train(t *testing.T, env *runtime.Env, ring *runtime.Ring, options runtime.O
 
 // TestOffload: moments on the host give the same bits as moments on the device.
 func TestOffload(t *testing.T) {
-	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in")
+	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
 	for _, compute := range []models.DType{models.F32, models.F16} {
 		c := halfModel(env)
 		c.Type = compute
@@ -318,7 +318,7 @@ func TestHostForgets(t *testing.T) {
 	if goruntime.GOOS != "linux" {
 		t.Skip("elsewhere a system need not say at once what it took back")
 	}
-	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in")
+	env := runtime.OpenStandIn(t, runtimetest.Test(t), "stand-in-cuda")
 	w, ring := madeUpRing(t, halfModel(env), 3)
 	was := slices.Clone(w.Data)
 	l, err := env.NewLearner(ring, runtime.LearnerOptions{ScoreOnly: true})
@@ -339,7 +339,7 @@ func TestHostForgets(t *testing.T) {
 // TestRingStaysOnDevice: weights on one device cannot be used on another.
 func TestRingStaysOnDevice(t *testing.T) {
 	cpu := runtimetest.Test(t)
-	first, second := runtime.OpenStandIn(t, cpu, "stand-in"), runtime.OpenStandIn(t, cpu, "stand-in")
+	first, second := runtime.OpenStandIn(t, cpu, "stand-in-cuda"), runtime.OpenStandIn(t, cpu, "stand-in-cuda")
 	_, ring := madeUpRing(t, halfModel(cpu), 3)
 	scores := runtime.LearnerOptions{ScoreOnly: true}
 	for range 2 {
@@ -356,7 +356,7 @@ func TestRingStaysOnDevice(t *testing.T) {
 // one that has it, as any other device, in none.
 func TestCheckFloat16(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
-		err := runtime.CheckFloat16(env)
+		err := env.CheckFloat16()
 		t.Logf("%s: %v", env.Device(), err)
 		if err != nil && (!strings.HasPrefix(env.Device(), "webgpu") || !strings.Contains(err.Error(), "compute in float32")) {
 			t.Errorf("%s: %v", env.Device(), err)

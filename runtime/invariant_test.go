@@ -28,7 +28,7 @@ func testInvariant(t *testing.T, env *runtime.Env, set func(*decoder.Architectur
 	switch {
 	case strings.HasPrefix(env.Device(), "stand-in"):
 		others, room = others[:7], 17 // the work does not depend on them there
-	case runtime.ProviderOf(env) == models.WebGPU: // nor there, which may be software
+	case env.Provider() == models.WebGPU: // nor there, which may be software
 		others, room, length = []int{3, 17}, 17, 4
 	}
 	decode := func(n int) (bits []uint32) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/runtime"
 	"onering/sampler"
 )
 
@@ -17,14 +16,14 @@ func TestLanes(t *testing.T) {
 	c.Tied, c.RopeTheta = true, 1e4
 	_, ring := madeUpRing(t, c, 1)
 	for slots, want := range map[int]int{1: 1, 63: 1, 64: 2, 95: 2, 128: 4} {
-		if got := runtime.Lanes(env, ring, slots); got != want {
+		if got := env.Lanes(ring, slots); got != want {
 			t.Errorf("%d slots: %d lanes, want %d", slots, got, want)
 		}
 	}
 	big := c
 	big.FFN = 8000
 	_, large := madeUpRing(t, big, 1)
-	if got := runtime.Lanes(env, large, 64); got != 1 {
+	if got := env.Lanes(large, 64); got != 1 {
 		t.Errorf("%d lanes of a model of %d parameters", got, len(large.Weights.Data))
 	}
 
@@ -33,7 +32,7 @@ func TestLanes(t *testing.T) {
 		reqs = append(reqs, sampler.Request{Prompt: []int32{3, 4, 5, int32(i)}, ID: uint64(i), Samples: 16})
 	}
 	opts := sampler.Options{Sampling: sampler.Plain(40), EOS: []int32{7}, Seed: 1}
-	all, err := runtime.NewDecoders(env, ring, []int{32, 32}, 48)
+	all, err := env.NewDecoders(ring, []int{32, 32}, 48)
 	check(t, err)
 	lanes := sampler.Lanes{AtOnce: 2}
 	for _, d := range all {

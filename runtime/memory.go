@@ -12,16 +12,15 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"onering/models/moves"
-	"onering/runtime/internal/buffers"
+	"onering/models"
+	"onering/runtime/provision"
 )
 
 // A memory is where the sessions of an Env find their tensors, the host's or a
-// device's, and how they run on it. It is all that differs between devices: to run on
-// another kind, write a buffers.Driver and a function that opens its memory, and let
-// parseDevice and openMemory know them.
+// device's, and how they run on it. It is all that differs between devices.
 type memory struct {
-	buffers.Memory
+	storage
+	Backend
 	thread // on which all runs are
 
 	name string           // as Options.Device has it
@@ -29,36 +28,192 @@ type memory struct {
 	runs *C.OrtRunOptions // of runs that return before they are complete; nil if none does
 	// borrowed describes the host's memory that unfinished runs hold; nil if none does.
 	borrowed *C.OrtMemoryInfo
-	moves    *graphMoves      // nil if the device itself moves its bytes
-	load     func(*Env) error // opens what takes sessions; nil if nothing does
-	// provider adds the device's execution provider to the options of a session; nil
-	// means the CPU.
-	provider func(*C.OrtSessionOptions) error
+	plugin   *C.OrtEpDevice // of the provider's own library; nil if it has none
+	moves    *graphMoves    // nil if the device itself moves its bytes
+	// short is Backend.Short, and keys and values are its Settings, as C has them until the
+	// process ends.
+	short        *C.char
+	keys, values []*C.char
 	// elementwise is how many elements an element-wise Program, such as the optimizer's,
 	// should process in one run.
 	elementwise int
 	// largest is how many bytes a buffer has at most that a kernel takes whole; 0 is no limit.
 	largest int64
-	// addsInOrder reports whether ScatterND adds rows of the same index in the order in
-	// which they come. Else the last bits of their sum change from run to run.
-	addsInOrder bool
-	ran         func(*Binding) // called after each run; nil but on a stand-in
+	ran     func(*Binding) // called after each run; nil but on a stand-in
 }
 
 func (m *memory) String() string { return m.name }
 
+// gpu reports whether the provider has kernels of its own. They may be compiled for each
+// size anew.
+func (m *memory) gpu() bool { return m.Execution != "" }
+
 // close frees what is still allocated.
 func (m *memory) close() {
-	m.Memory.Close()
+	m.storage.Close()
 	if m.moves != nil {
 		m.moves.close()
 	}
 }
 
-// describe sets info to memory of a device, by ONNX Runtime's name for its kind.
-func (m *memory) describe(kind string, id int) (err error) {
-	m.info, err = deviceMemory(kind, id)
-	return err
+// openMemory returns the memory of a device.
+func openMemory(o Options, d device) (*memory, error) {
+	if d.provider == (cpu{}) {
+		return host, nil
+	}
+	b, err := d.provider.Open(o, d.number, process.path)
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{Backend: *b, name: d.String(), info: host.info, elementwise: elementwiseOnDevice, largest: d.provider.Limits().Whole}
+	if m.gpu() {
+		m.thread, m.short = newThread(), C.CString(m.Short)
+	}
+	for key, value := range m.Settings {
+		m.keys, m.values = append(m.keys, C.CString(key)), append(m.values, C.CString(value))
+	}
+	if m.Driver == nil {
+		m.Driver = &ortBuffers{memory: m}
+	}
+	mover, _ := m.Driver.(Mover)
+	if m.Grain > 0 {
+		m.moves = &graphMoves{memory: m}
+		mover = m.moves
+	}
+	space := newStorage(m.name, m.Driver, mover, m.Grain)
+	m.storage = space
+	if m.Wrote != nil {
+		m.ran = func(b *Binding) { m.wrote(b, space) }
+	}
+	return m, m.open(o)
+}
+
+// wrote tells the Backend where a run wrote, but for the kernels that move bytes: they
+// write nothing else (TestMemoriesCut).
+func (m *memory) wrote(b *Binding, in *deviceStorage) {
+	if strings.HasPrefix(b.s.name, movesPrefix) {
+		return
+	}
+	for _, v := range b.bound[output] {
+		if v == nil || v.memory != m || v.bytes == 0 {
+			continue
+		}
+		if p, err := in.place(v.data, v.bytes); err == nil {
+			m.Wrote(p, v.bytes)
+		}
+	}
+}
+
+// open makes what sessions on the device need of ONNX Runtime.
+func (m *memory) open(o Options) (err error) {
+	if m.Plugin != "" {
+		return m.plugIn()
+	}
+	if m.Kind != "" {
+		if m.info, err = deviceMemory(m.Kind, m.ID); err != nil {
+			return err
+		}
+	}
+	if m.Borrowed != "" {
+		if m.borrowed, err = deviceMemory(m.Borrowed, m.ID); err != nil {
+			return err
+		}
+		// By default ONNX Runtime waits for the GPU after each run, which would leave it
+		// idle between layers. The device keeps the order without that.
+		if err := check(C.onering_unsynchronized(&m.runs)); err != nil {
+			return fmt.Errorf("runtime: run options: %w", err)
+		}
+	}
+	if m.Arena && !process.has[m.name] {
+		execution, kind := C.CString(m.Execution), C.CString(m.Kind)
+		defer C.free(unsafe.Pointer(execution))
+		defer C.free(unsafe.Pointer(kind))
+		if err := check(C.onering_share(process.env, execution, kind, C.int(m.ID))); err == nil {
+			process.has[m.name] = true
+		} else if o.Notice != nil {
+			o.Notice(fmt.Sprintf("on %s each session keeps memory of its own: %v", m, err))
+		}
+	}
+	return nil
+}
+
+// plugIn makes sessions run on the provider's own library, beside an ONNX Runtime
+// without the provider.
+func (m *memory) plugIn() error {
+	name, path := C.CString(m.Execution), systemPath(m.Plugin)
+	defer C.free(unsafe.Pointer(name))
+	defer C.free(path)
+	if !process.has[m.Plugin] {
+		if err := check(C.onering_register(process.env, name, path)); err != nil {
+			return fmt.Errorf("runtime: %s: loading %q: %w", m, m.Plugin, err)
+		}
+		process.has[m.Plugin] = true
+	}
+	if err := check(C.onering_find_device(process.env, name, &m.plugin)); err != nil {
+		return fmt.Errorf("runtime: %s: %w", m, err)
+	}
+	if m.plugin == nil {
+		return &provision.UnusableGPUError{Device: m.name, Missing: []string{m.Unseen}}
+	}
+	m.info = (*C.OrtMemoryInfo)(unsafe.Pointer(C.onering_device_info(m.plugin)))
+	return nil
+}
+
+// provide adds the provider to the options of a session.
+func (m *memory) provide(o *C.OrtSessionOptions) error {
+	switch {
+	case m.Append != nil:
+		return m.Append(unsafe.Pointer(C.onering_functions()), unsafe.Pointer(o))
+	case m.plugin != nil:
+		return check(C.onering_use_device(o, process.env, m.plugin, &m.keys[0], &m.values[0], C.size_t(len(m.keys))))
+	case m.gpu():
+		return check(C.onering_use_provider(o, m.short, &m.keys[0], &m.values[0], C.size_t(len(m.keys))))
+	}
+	return nil
+}
+
+// load makes the sessions of a memory whose buffers are handles, of which one has the
+// allocator of those that ONNX Runtime allocates.
+func (m *memory) load(e *Env) error {
+	b, err := m.moves.load(e)
+	if d, ok := m.Driver.(*ortBuffers); ok && err == nil {
+		err = d.open(b.s)
+	}
+	if err != nil {
+		return fmt.Errorf("runtime: the memory of %s: %w", m, err)
+	}
+	return nil
+}
+
+// CheckFloat16 returns an error if the device of e does not compute in float16. It tries
+// where that depends on the device.
+func (e *Env) CheckFloat16() error {
+	m := e.memory
+	if m.Float16 == "" {
+		return nil
+	}
+	refuse := func(why error) error {
+		return fmt.Errorf("runtime: %s does not compute in float16, for which %s: compute in float32: %w", m, m.Float16, why)
+	}
+	half, err := loadBinding(e, halfProgram())
+	if err != nil {
+		return refuse(err)
+	}
+	defer half.s.Close()
+	number, rounded := hostBuffer(models.F32), hostBuffer(models.F32)
+	b := binder{b: half}
+	in := fill[float32](&b, portNumber, &number, 1)
+	out := take[float32](&b, portRounded, &rounded, 1)
+	if in != nil {
+		in[0] = 1 + 0x1p-12
+	}
+	if err := b.run(); err != nil {
+		return refuse(err)
+	}
+	if out[0] != 1 {
+		return refuse(fmt.Errorf("1.000244 rounded to it is %v", out[0]))
+	}
+	return nil
 }
 
 // deviceMemory describes memory of a device to ONNX Runtime, by its name for the kind.
@@ -69,6 +224,56 @@ func deviceMemory(kind string, id int) (info *C.OrtMemoryInfo, err error) {
 		return nil, fmt.Errorf("runtime: describing the memory %s of device %d: %w", kind, id, err)
 	}
 	return info, nil
+}
+
+// A storage is the host's memory or a device's.
+//
+// Addresses. Alloc returns an address, and that of byte n is at + n. Those of a device
+// may be numbers that stand for its buffers: Go code only passes them on. They are a
+// multiple of 8 on the host, of 64 or more on a device. Bytes copied by one call are
+// of one allocation.
+//
+// Copies. Upload copies from the host and Download to the host. Both are complete when
+// they return, so the host's bytes may be changed or read at once. Zero sets bytes to
+// 0. CopyRuns copies runs of width bytes within the memory: run i from
+// from + i*fromStride to to + i*stride. Runs do not overlap.
+//
+// Order. All calls on one storage, and all runs of sessions on it, take effect in the
+// order in which they were made. Zero, CopyRuns and runs may return before they are
+// complete. Upload, Download and Wait return after everything before them is complete.
+type storage interface {
+	// Alloc reserves bytes, at least 1, of unknown content. edges are the first bytes
+	// of the tensors that will be there, in order and from 0 on; nil means one tensor.
+	// Where Cuts is false they have no meaning.
+	Alloc(bytes int, edges []int) (unsafe.Pointer, error)
+	// Free takes what Alloc returned, after the last run that uses it has been waited
+	// for or ordered before.
+	Free(at unsafe.Pointer)
+	Upload(to, from unsafe.Pointer, bytes int) error
+	Download(to, from unsafe.Pointer, bytes int) error
+	Zero(at unsafe.Pointer, bytes int) error
+	CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error
+	Wait() error
+	// Check returns err, or where something failed and the device no longer answers an
+	// error that wraps ErrLost; from then on that, also for nil and from all other calls.
+	Check(err error) error
+
+	// Tensor returns what ONNX Runtime is given as the address of a tensor. Within an
+	// allocation it may begin at any multiple of its element's size or, if Cuts is
+	// true, at the edges only.
+	Tensor(at unsafe.Pointer, bytes int) (unsafe.Pointer, error)
+	Cuts() bool
+	// Aliases reports whether addresses are the host's: Go code reads and writes them,
+	// and Upload and Download copy nothing if both addresses are the same.
+	Aliases() bool
+
+	// Count adds to what Crossed returns: the bytes copied from the host and those
+	// copied to the host, of one copy. Upload and Download count theirs; the caller counts
+	// those of the host's values that sessions read and write. The host's memory counts nothing.
+	Count(up, down int)
+	Crossed() (up, down int64)
+	// Close frees everything that is still allocated.
+	Close()
 }
 
 // A thread runs functions on one thread of the system. Go's code moves between
@@ -118,7 +323,7 @@ func mirror(m *memory, at unsafe.Pointer, bytes int, spare []byte) []byte {
 }
 
 // host is the host's memory, which all Envs on the CPU share.
-var host = &memory{Memory: heap{}, name: "cpu", elementwise: elementwiseOnHost, addsInOrder: true}
+var host = &memory{storage: heap{}, Backend: Backend{InOrder: true}, name: "cpu", elementwise: elementwiseOnHost}
 
 // A heap is Go's, where sessions on the CPU read and write.
 type heap struct{}
@@ -157,7 +362,7 @@ func (heap) Zero(at unsafe.Pointer, bytes int) error {
 	return nil
 }
 
-func (h heap) CopyRuns(to, from []unsafe.Pointer, runs ...buffers.Runs) error {
+func (h heap) CopyRuns(to, from []unsafe.Pointer, runs ...Runs) error {
 	for i := range to {
 		for _, r := range runs {
 			r.Each(func(a, b int) { h.Upload(unsafe.Add(to[i], a), unsafe.Add(from[i], b), r.Width) })
@@ -180,39 +385,6 @@ func atOnce(threads, n int, run func(i int)) {
 	}
 	work()
 	group.Wait()
-}
-
-// openStandIn returns a device for tests, whose sessions run on the CPU. With a grain
-// it has handles and no addresses, and graphs move its bytes, as with WebGPU.
-// After so many calls it is lost, if lost is above 0.
-func openStandIn(name string, grain, lost int) *memory {
-	m := &memory{name: name, info: host.info, elementwise: elementwiseOnDevice, addsInOrder: true}
-	driver := buffers.StandIn{Grain: grain}
-	if lost > 0 {
-		driver.Calls = new(atomic.Int64)
-		driver.Calls.Store(int64(lost))
-	}
-	if grain == 0 {
-		m.Memory = buffers.New(name, driver, driver, grain)
-		return m
-	}
-	m.moves = &graphMoves{memory: m}
-	device := buffers.New(name, driver, m.moves, grain)
-	m.Memory, m.load = device, m.moves.load
-	m.ran = func(b *Binding) {
-		if strings.HasPrefix(b.s.name, moves.Prefix) {
-			return // their kernels write nothing else: TestMemoriesCut
-		}
-		for _, v := range b.bound[output] {
-			if v == nil || v.memory != m || v.bytes == 0 {
-				continue
-			}
-			if p, err := device.Place(v.data, v.bytes); err == nil {
-				driver.Spill(p, v.bytes)
-			}
-		}
-	}
-	return m
 }
 
 // The sizes of memory.elementwise.

@@ -3,4 +3,4 @@
 package runtime
 
 // devices are those whose memories tests check, by name.
-var devices = []string{"cpu", "stand-in", "stand-in:handles"}
+var devices = []string{"cpu", "stand-in-cuda", "stand-in-webgpu"}

@@ -7,12 +7,22 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
-
-	"onering/runtime/internal/buffers"
 )
 
-// OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in" has
-// addresses, and "stand-in:handles" has buffers as WebGPU.
+// Storage is that of a device.
+type Storage = deviceStorage
+
+var NewStorage = newStorage
+
+// Held returns how many allocations there are.
+func (d *Storage) Held() int {
+	d.table.mu.Lock()
+	defer d.table.mu.Unlock()
+	return len(d.table.allocations)
+}
+
+// OpenStandIn opens another Env beside e, on a stand-in for a device: "stand-in-cuda" has
+// addresses, and "stand-in-webgpu" has buffers as WebGPU.
 func OpenStandIn(t testing.TB, e *Env, name string) *Env {
 	t.Helper()
 	on, err := Open(context.Background(), Options{Threads: e.Threads(), Device: name})
@@ -57,24 +67,24 @@ func Dirty(t testing.TB, e *Env) {
 // call: runs of sessions, and copies between host and device.
 func Calls(t testing.TB, e *Env) func() (runs, copies int) {
 	m := e.memory
-	device, ran, now := m.Memory.(*buffers.Device), m.ran, 0
+	device, ran, now := m.storage.(*deviceStorage), m.ran, 0
 	t.Cleanup(func() { m.ran = ran })
 	m.ran = func(b *Binding) {
 		if now++; ran != nil {
 			ran(b)
 		}
 	}
-	before := device.Copies.Load()
+	before := device.copies.Load()
 	return func() (runs, copies int) {
-		runs, copies = now, int(device.Copies.Load()-before)
-		now, before = 0, device.Copies.Load()
+		runs, copies = now, int(device.copies.Load()-before)
+		now, before = 0, device.copies.Load()
 		return runs, copies
 	}
 }
 
 // A full memory has no room after so many allocations.
 type full struct {
-	buffers.Memory
+	storage
 	left int
 }
 
@@ -82,18 +92,18 @@ func (f *full) Alloc(bytes int, edges []int) (unsafe.Pointer, error) {
 	if f.left--; f.left < 0 {
 		return nil, errors.New("the memory is full")
 	}
-	return f.Memory.Alloc(bytes, edges)
+	return f.storage.Alloc(bytes, edges)
 }
 
 // Full lets the memory of e end after so many more allocations, until empty is called.
 func Full(e *Env, allocations int) (empty func()) {
-	was := e.memory.Memory
-	e.memory.Memory = &full{was, allocations}
-	return func() { e.memory.Memory = was }
+	was := e.memory.storage
+	e.memory.storage = &full{was, allocations}
+	return func() { e.memory.storage = was }
 }
 
 // Unordered makes the stand-in e one whose ScatterND adds in any order, as a GPU's.
-func Unordered(e *Env) { e.memory.addsInOrder = false }
+func Unordered(e *Env) { e.memory.InOrder = false }
 
 // Slices returns how many slices GradNorm sums.
 func (o *Optimizer) Slices() int { return o.norm.slices }

@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"onering/models"
-	"onering/runtime/internal/buffers"
 	"onering/runtime/provision"
 )
 
@@ -39,13 +38,13 @@ func openOn(t *testing.T, name string) *Env {
 
 // leftOnDevice returns how many allocations a device has.
 func (e *Env) leftOnDevice() int {
-	if d, ok := e.memory.Memory.(*buffers.Device); ok {
+	if d, ok := e.memory.storage.(*deviceStorage); ok {
 		return d.Held()
 	}
 	return 0
 }
 
-// TestMemories checks the contract of buffers.Memory on the host and on devices with
+// TestMemories checks the contract of storage on the host and on devices with
 // addresses and with handles, where graphs move bytes.
 func TestMemories(t *testing.T) {
 	for _, device := range devices {
@@ -74,7 +73,7 @@ func TestMemories(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Copy elements 0 and 2 to 1 and 3.
-			if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, buffers.Runs{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}); err != nil {
+			if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, Runs{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}); err != nil {
 				t.Fatal(err)
 			}
 			if got := read(); !slices.Equal(got, []float32{1, 1, 0, 0}) {
@@ -127,7 +126,7 @@ func TestMemoriesCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			holds(1, 0, 0, 0, 0, 6, 7, 8, 9, 10)
-			if err := m.CopyRuns([]unsafe.Pointer{unsafe.Add(at, 16)}, []unsafe.Pointer{unsafe.Add(at, 28)}, buffers.Runs{Width: 8, Count: 1}); err != nil {
+			if err := m.CopyRuns([]unsafe.Pointer{unsafe.Add(at, 16)}, []unsafe.Pointer{unsafe.Add(at, 28)}, Runs{Width: 8, Count: 1}); err != nil {
 				t.Fatal(err)
 			}
 			holds(1, 0, 0, 0, 8, 9, 7, 8, 9, 10)
@@ -147,7 +146,7 @@ func TestMemoriesCut(t *testing.T) {
 // TestMirrors: in a memory that aliases, the mirror of an address is the address
 // itself. In others it is host memory that is used again.
 func TestMirrors(t *testing.T) {
-	for _, m := range []*memory{host, openStandIn("stand-in", 0, 0)} {
+	for _, m := range []*memory{host, openOn(t, "stand-in-cuda").memory} {
 		at, err := m.Alloc(64, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -190,14 +189,13 @@ func TestBuffersReuse(t *testing.T) {
 		t.Errorf("a smaller shape: %d elements, %v", len(small), err)
 	}
 	for most, want := range map[int64]int{0: 900, 900 * 4: 900, 899 * 4: 800} {
-		m := openStandIn("stand-in", 0, 0)
+		m := openOn(t, "stand-in-cuda").memory
 		m.largest = most
 		b := buffer{memory: m, dtype: models.F32}
 		if _, err := b.of(800); err != nil || b.capacity != want {
 			t.Errorf("where a kernel takes %d bytes, a buffer of 800 numbers has room for %d, want %d: %v", most, b.capacity, want, err)
 		}
 		b.close()
-		m.close()
 	}
 	defer func() {
 		if recover() == nil {

@@ -13,7 +13,7 @@ import (
 
 // devices are those whose memories tests check, by name. A process has one library, so
 // the others are on that of WebGPU.
-var devices = []string{"webgpu:0", "cpu", "stand-in", "stand-in:handles"}
+var devices = []string{"webgpu:0", "cpu", "stand-in-cuda", "stand-in-webgpu"}
 
 // TestWebGPUInPlace: an update of an input's memory gives what one of other memory does.
 func TestWebGPUInPlace(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"onering/models"
-	"onering/runtime"
 	"onering/runtime/runtimetest"
 	"onering/sampler"
 )
@@ -32,7 +31,7 @@ func TestMinP(t *testing.T) {
 		reqs = append(reqs, sampler.Request{Prompt: prompt, ID: uint64(i), Samples: 3})
 	}
 	length, more := 8, []int{3, 5, 13}
-	if runtime.ProviderOf(env) == models.WebGPU {
+	if env.Provider() == models.WebGPU {
 		length, more = 5, more[2:] // it may be software
 	}
 	decode := func(slots int, s sampler.Sampling, reqs []sampler.Request) []sampler.Response {

@@ -16,7 +16,7 @@ func TestMixed(t *testing.T) { onDevices(t, testMixed) }
 
 func testMixed(t *testing.T, env *runtime.Env) {
 	c := qwen2Of(models.Sizes{Hidden: 64, Layers: 2, Heads: 2, KVHeads: 1, HeadDim: 32, FFN: 96, Vocab: 300, MaxPositions: 128})
-	c.Tied, c.RopeTheta, c.Provider = true, 1e6, runtime.ProviderOf(env)
+	c.Tied, c.RopeTheta, c.Provider = true, 1e6, env.Provider()
 	_, ring := madeUpRing(t, c, 1)
 	ways := []sampler.Sampling{
 		sampler.Plain(9), sampler.Greedy(12),

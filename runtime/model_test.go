@@ -117,7 +117,7 @@ func open(t *testing.T, env *runtime.Env, dir string) *model {
 	check(t, err)
 	m.arch.Shape, m.eos, m.weights = loaded.Design.(decoder.Shape), loaded.EOS, weights
 	t.Cleanup(func() { m.weights.Close() })
-	m.arch.Provider = runtime.ProviderOf(env) // on a stand-in CUDA
+	m.arch.Provider = env.Provider() // on a stand-in CUDA
 	m.ring, err = runtime.NewRing(m.arch, m.weights)
 	check(t, err)
 	t.Cleanup(m.ring.Close)
@@ -187,7 +187,7 @@ var provider = models.CPU
 func onCPU(t *testing.T) *runtime.Env {
 	t.Helper()
 	e := runtimetest.Test(t)
-	if runtime.ProviderOf(e) != models.WebGPU {
+	if e.Provider() != models.WebGPU {
 		return e
 	}
 	was := provider
@@ -248,7 +248,7 @@ var learners = []runtime.LearnerOptions{
 // models but one on WebGPU, which may be software. That they give the same bits there is
 // TestPassesShareActivations.
 func ways[T any](env *runtime.Env, dir string, all []T, few ...T) []T {
-	if runtime.ProviderOf(env) != models.WebGPU || filepath.Base(dir) == "llama_small" {
+	if env.Provider() != models.WebGPU || filepath.Base(dir) == "llama_small" {
 		return all
 	}
 	return few
@@ -259,7 +259,7 @@ func ways[T any](env *runtime.Env, dir string, all []T, few ...T) []T {
 // webgpu on a GPU.
 func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	env := runtimetest.Test(t)
-	webGPU := runtime.ProviderOf(env) == models.WebGPU
+	webGPU := env.Provider() == models.WebGPU
 	if webGPU {
 		runtime.Dirty(t, env)
 	}
@@ -267,7 +267,7 @@ func onDevices(t *testing.T, test func(t *testing.T, env *runtime.Env)) {
 	if webGPU {
 		return // the stand-ins have run without the build tag
 	}
-	for _, name := range []string{"stand-in", "stand-in:handles"} {
+	for _, name := range []string{"stand-in-cuda", "stand-in-webgpu"} {
 		t.Run(name, func(t *testing.T) { test(t, runtime.OpenStandIn(t, env, name)) })
 	}
 }
@@ -278,7 +278,7 @@ func inTypes(t *testing.T, test func(t *testing.T, env *runtime.Env, set func(*d
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		compute := []models.Compute{{Type: models.F32}}
 		switch {
-		case runtime.ProviderOf(env) == models.WebGPU:
+		case env.Provider() == models.WebGPU:
 			compute[0].Provider = models.WebGPU
 		case strings.HasPrefix(env.Device(), "cuda"):
 			compute = []models.Compute{{Type: models.F32, Provider: models.CUDA}, {Type: models.F16}, {Type: models.BF16}}

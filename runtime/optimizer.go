@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"onering/models"
-	"onering/models/moves"
 	"onering/models/ports"
 	"onering/runtime/internal/tiles"
 )
@@ -107,7 +106,7 @@ func (o *Optimizer) open() error {
 		o.State[s.Name] = w
 		if o.options.Offload {
 			o.arenas[s.Port] = hostArena(w)
-		} else if o.arenas[s.Port], err = holdPieces(o.env, w, own, true); err != nil {
+		} else if o.arenas[s.Port], err = o.env.holdPieces(w, own, true); err != nil {
 			return err
 		}
 	}
@@ -245,7 +244,7 @@ func (o *Optimizer) addPart(from int, dims, shape []int) (err error) {
 	if part.p, err = o.ring.trained().view(from, int64s(dims)...); err != nil {
 		return err
 	}
-	if part.g, err = arenaOf(o.env, o.gradients).view(from, int64s(dims)...); err != nil {
+	if part.g, err = o.env.arenaOf(o.gradients).view(from, int64s(dims)...); err != nil {
 		return err
 	}
 	for port, a := range o.arenas {
@@ -303,7 +302,7 @@ func (o *Optimizer) Update(rate, clip float64) error {
 func (o *Optimizer) give(scalars map[string]float64) error {
 	names := slices.Sorted(maps.Keys(scalars))
 	for _, u := range o.updates {
-		if reads := moves.ScalarsOf(u.program); len(u.runs) > 0 && !slices.Equal(reads, names) {
+		if reads := scalarsOf(u.program); len(u.runs) > 0 && !slices.Equal(reads, names) {
 			return fmt.Errorf("runtime: the optimizer gives %q, and its update %q reads %q", names, u.program.Name, reads)
 		}
 	}
@@ -357,18 +356,18 @@ func (o *Optimizer) unstage(state map[string]*Value) error {
 // run updates parts in one run of their session.
 func (o *Optimizer) run(r optimizerRun) error {
 	b := binder{b: r.binding}
-	b.in(moves.Scalars, o.scalars.value, nil)
+	b.in(portScalars, o.scalars.value, nil)
 	for i, p := range r.parts {
-		b.in(moves.Name(ports.Param, i), p.p, nil)
-		b.in(moves.Name(ports.Grad, i), p.g, nil)
-		b.out(moves.Name(ports.ParamOut, i), p.p, nil)
+		b.in(numbered(ports.Param, i), p.p, nil)
+		b.in(numbered(ports.Grad, i), p.g, nil)
+		b.out(numbered(ports.ParamOut, i), p.p, nil)
 		for port, v := range p.state {
 			v, err := o.stage(port, v)
-			b.in(moves.Name(port, i), v, err)
-			b.out(moves.Name(port+"1", i), v, err)
+			b.in(numbered(port, i), v, err)
+			b.out(numbered(port+"1", i), v, err)
 		}
 		if p.copy != nil {
-			b.out(moves.Name(ports.Copy, i), p.copy, nil)
+			b.out(numbered(ports.Copy, i), p.copy, nil)
 		}
 	}
 	if err := b.run(); err != nil {
@@ -419,7 +418,7 @@ func (o *Optimizer) load(u *update) (err error) {
 func (o *Optimizer) loadRuns(u *update) (err error) {
 	p, most, cuts := u.program, 1, o.env.memory.Cuts()
 	if cuts {
-		if p, err = moves.Apart(p); err != nil {
+		if p, err = apart(p); err != nil {
 			return err
 		}
 		if !o.options.Offload { // whose state is staged one part at a time
@@ -430,7 +429,7 @@ func (o *Optimizer) loadRuns(u *update) (err error) {
 	for parts := range slices.Chunk(u.parts, most) {
 		b := bindings[len(parts)]
 		if b == nil {
-			several, err := moves.Several(p, len(parts))
+			several, err := several(p, len(parts))
 			if err != nil {
 				return err
 			}

@@ -86,7 +86,7 @@ func TestScalarsByName(t *testing.T) {
 func TestOptimizerByTensor(t *testing.T) {
 	onDevices(t, func(t *testing.T, env *runtime.Env) {
 		for _, compute := range []models.DType{models.F32, models.F16} {
-			if compute == models.F16 && runtime.CheckFloat16(env) != nil {
+			if compute == models.F16 && env.CheckFloat16() != nil {
 				continue // a GPU without it
 			}
 			c := halfModel(env)
@@ -160,7 +160,7 @@ func TestTilesAreONNXRuntimes(t *testing.T) {
 				bits[2] = bits[0] // that of the device is what side 0 was
 				break
 			}
-			env = runtime.OpenStandIn(t, cpu, "stand-in:handles")
+			env = runtime.OpenStandIn(t, cpu, "stand-in-webgpu")
 		}
 		w, ring := madeUpRing(t, c, 3)
 		gradients, err := models.NewWeights(c.Layout())

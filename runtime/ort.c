@@ -14,6 +14,8 @@
 
 static void *const *api; // the OrtApi table
 
+void *const *onering_functions(void) { return api; }
+
 // ORT(Name, types of arguments) is the function in the slot of that name.
 #define CALL(ret, name, ...) ((ret (*)(__VA_ARGS__))api[ORT_##name])
 #define ORT(name, ...) CALL(OrtStatus *, name, __VA_ARGS__)
@@ -115,16 +117,6 @@ OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix) {
 	return ORT(EnableProfiling, OrtSessionOptions *, const void *)(o, prefix);
 }
 
-OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream) {
-	OrtCUDAProviderOptionsV2 *c = NULL;
-	OrtStatus *s = ORT(CreateCUDAProviderOptions, OrtCUDAProviderOptionsV2 **)(&c);
-	if (!s) s = ORT(UpdateCUDAProviderOptions, OrtCUDAProviderOptionsV2 *, const char *const *, const char *const *, size_t)(c, keys, values, n);
-	if (!s && stream) s = ORT(UpdateCUDAProviderOptionsWithValue, OrtCUDAProviderOptionsV2 *, const char *, void *)(c, "user_compute_stream", stream);
-	if (!s) s = ORT(SessionOptionsAppendExecutionProvider_CUDA_V2, OrtSessionOptions *, const OrtCUDAProviderOptionsV2 *)(o, c);
-	if (c) CALL(void, ReleaseCUDAProviderOptions, OrtCUDAProviderOptionsV2 *)(c);
-	return s;
-}
-
 OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n) {
 	return ORT(SessionOptionsAppendExecutionProvider, OrtSessionOptions *, const char *, const char *const *, const char *const *, size_t)(o, name, keys, values, n);
 }
@@ -179,15 +171,15 @@ OrtStatus *onering_copy(OrtEnv *env, const OrtValue *from, OrtValue *to) {
 	return ORT(CopyTensors, const OrtEnv *, const OrtValue *const *, OrtValue *const *, void *, size_t)(env, &from, &to, NULL, 1);
 }
 
-OrtStatus *onering_share_cuda(OrtEnv *env, int device) {
+OrtStatus *onering_share(OrtEnv *env, const char *execution, const char *kind, int device) {
 	OrtMemoryInfo *info = NULL;
 	OrtArenaCfg *arena = NULL;
 	// OrtArenaAllocator (1), OrtMemTypeDefault (0).
-	OrtStatus *s = ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)("Cuda", 1, device, 0, &info);
+	OrtStatus *s = ORT(CreateMemoryInfo, const char *, int, int, int, OrtMemoryInfo **)(kind, 1, device, 0, &info);
 	// No limit (0), extend by as much as is asked for (1), the defaults (-1).
 	if (!s) s = ORT(CreateArenaCfg, size_t, int, int, int, OrtArenaCfg **)(0, 1, -1, -1, &arena);
 	if (!s) s = ORT(CreateAndRegisterAllocatorV2, OrtEnv *, const char *, const OrtMemoryInfo *, const OrtArenaCfg *, const char *const *, const char *const *, size_t)(
-		env, "CUDAExecutionProvider", info, arena, NULL, NULL, 0);
+		env, execution, info, arena, NULL, NULL, 0);
 	if (arena) CALL(void, ReleaseArenaCfg, OrtArenaCfg *)(arena);
 	if (info) CALL(void, ReleaseMemoryInfo, OrtMemoryInfo *)(info);
 	return s;

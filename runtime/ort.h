@@ -22,7 +22,6 @@ typedef struct OrtIoBinding OrtIoBinding;
 typedef struct OrtValue OrtValue;
 typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
-typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
 typedef struct OrtRunOptions OrtRunOptions;
 typedef struct OrtArenaCfg OrtArenaCfg;
 typedef struct OrtEpDevice OrtEpDevice;
@@ -87,14 +86,9 @@ enum {
 	ORT_CreateArenaCfg = 156,
 	ORT_ReleaseArenaCfg = 157,
 	ORT_AddRunConfigEntry = 165,
-	ORT_SessionOptionsAppendExecutionProvider_CUDA_V2 = 204,
-	ORT_CreateCUDAProviderOptions = 205,
-	ORT_UpdateCUDAProviderOptions = 206,
-	ORT_ReleaseCUDAProviderOptions = 208,
 	ORT_SessionOptionsAppendExecutionProvider = 216,
 	ORT_CreateAndRegisterAllocatorV2 = 259,
 	ORT_RunAsync = 260,
-	ORT_UpdateCUDAProviderOptionsWithValue = 263,
 	ORT_GetKeyValue = 297,
 	ORT_RegisterExecutionProviderLibrary = 301,
 	ORT_GetEpDevices = 303,
@@ -114,6 +108,9 @@ const char *onering_version(const OrtApiBase *base);
 // onering_api selects the function table; 0 if the library lacks that version.
 int onering_api(const OrtApiBase *base, uint32_t version);
 
+// onering_functions returns the table, for providers that have functions of their own.
+void *const *onering_functions(void);
+
 const char *onering_message(OrtStatus *s);
 void onering_release_status(OrtStatus *s);
 
@@ -129,11 +126,8 @@ OrtStatus *onering_options(OrtSessionOptions **o, int threads);
 OrtStatus *onering_option(OrtSessionOptions *o, const char *key, const char *value);
 OrtStatus *onering_profile(OrtSessionOptions *o, const void *prefix);
 void onering_release_options(OrtSessionOptions *o);
-// onering_use_cuda makes a session run on a GPU. stream is the CUDA stream for all
-// its work, or NULL for a stream that the provider makes.
-OrtStatus *onering_use_cuda(OrtSessionOptions *o, const char *const *keys, const char *const *values, size_t n, void *stream);
 // onering_use_provider makes a session run on a provider that is built into the
-// library, by its short name, such as "WebGPU".
+// library, by its short name.
 OrtStatus *onering_use_provider(OrtSessionOptions *o, const char *name, const char *const *keys, const char *const *values, size_t n);
 // onering_register loads a provider's own library into an environment, under a name.
 OrtStatus *onering_register(OrtEnv *env, const char *name, const void *path);
@@ -155,8 +149,9 @@ OrtStatus *onering_deallocate(OrtAllocator *a, void *at);
 // onering_copy copies the bytes of one tensor to another, between the memories of
 // a device and the host.
 OrtStatus *onering_copy(OrtEnv *env, const OrtValue *from, OrtValue *to);
-// onering_share_cuda gives all sessions on a GPU one allocator.
-OrtStatus *onering_share_cuda(OrtEnv *env, int device);
+// onering_share gives all sessions on a device one allocator, by the names of the
+// execution provider and of the memory.
+OrtStatus *onering_share(OrtEnv *env, const char *execution, const char *kind, int device);
 
 OrtStatus *onering_session(OrtEnv *env, const void *model, size_t n, OrtSessionOptions *o, OrtSession **s);
 void onering_release_session(OrtSession *s);

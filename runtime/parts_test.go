@@ -224,7 +224,7 @@ func TestCacheIsFreed(t *testing.T) {
 func TestCacheRunsOut(t *testing.T) {
 	c := qwen2Of(models.Sizes{Hidden: 48, Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 12, FFN: 80, Vocab: 300, MaxPositions: 1000})
 	c.Tied = true
-	env := runtime.OpenStandIn(t, onCPU(t), "stand-in")
+	env := runtime.OpenStandIn(t, onCPU(t), "stand-in-cuda")
 	_, ring := madeUpRing(t, c, 1)
 	d, err := env.NewDecoder(ring, 3, 300)
 	check(t, err)

@@ -50,10 +50,10 @@ func restAndRunOn(t *testing.T, e *runtime.Env) {
 		equal(t, got, want)
 	}
 	for i := range 20 {
-		wake, err := runtime.Rest(e)
+		wake, err := e.Rest()
 		check(t, err)
 		run()
-		again, err := runtime.Rest(e)
+		again, err := e.Rest()
 		check(t, err)
 		run()
 		first, second := wake, again
@@ -89,7 +89,7 @@ func restAtOnce(t *testing.T, o runtime.Options) {
 	for i, e := range []*runtime.Env{a, b, a} {
 		group.Go(func() {
 			for j := range 200 {
-				wake, err := runtime.Rest(e)
+				wake, err := e.Rest()
 				if err != nil {
 					t.Error(err)
 					return
@@ -101,17 +101,17 @@ func restAtOnce(t *testing.T, o runtime.Options) {
 	}
 	restAndRunOn(t, a)
 	group.Wait()
-	ofA, err := runtime.Rest(a)
+	ofA, err := a.Rest()
 	check(t, err)
-	ofB, err := runtime.Rest(b)
+	ofB, err := b.Rest()
 	check(t, err)
 	check(t, a.Close())
-	again, err := runtime.Rest(b)
+	again, err := b.Rest()
 	check(t, err)
 	ofA()
 	again()
 	ofB()
-	if _, err := runtime.Rest(a); !errors.Is(err, runtime.ErrClosed) {
+	if _, err := a.Rest(); !errors.Is(err, runtime.ErrClosed) {
 		t.Errorf("Rest on a closed Env: %v", err)
 	}
 	check(t, b.Close())

@@ -133,7 +133,7 @@ func (r *deviceRows) addAt(rows, ids, x *Value) error {
 }
 
 func (r *deviceRows) add(rows *Value, ids *buffer, x *Value) error {
-	if r.env.memory.addsInOrder {
+	if r.env.memory.InOrder {
 		return r.addAt(rows, ids.value, x)
 	}
 	return r.addPaired(rows, elements[int64](ids), x)

@@ -21,14 +21,14 @@ func TestDrawInFloat32(t *testing.T) {
 	e := runtimetest.Test(t)
 	r := rand.New(rand.NewPCG(11, 12))
 	B := 64
-	if runtime.ProviderOf(e) == models.WebGPU {
+	if e.Provider() == models.WebGPU {
 		B = 12 // it may be software
 	}
 	for _, vocab := range []int{32, 320, 1500, 2048 + 7, 2053, 151936} {
 		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
 		// Those for WebGPU draw without float64; the CPU runs them too.
-		forms, providers := models.Forms, []models.Provider{runtime.ProviderOf(e), models.WebGPU}
-		if runtime.ProviderOf(e) == models.WebGPU {
+		forms, providers := models.Forms, []models.Provider{e.Provider(), models.WebGPU}
+		if e.Provider() == models.WebGPU {
 			forms, providers = forms[:1], providers[:1]
 		}
 		for i := range len(forms) * len(providers) {
@@ -112,9 +112,9 @@ func TestCandidatesInFloat32(t *testing.T) {
 	const B = 3
 	for _, vocab := range []int{32, 2053, 151936} {
 		c := qwen2Of(models.Sizes{Hidden: 1, Heads: 1, KVHeads: 1, HeadDim: 2, Vocab: vocab})
-		c.Provider = runtime.ProviderOf(e)
+		c.Provider = e.Provider()
 		for _, k := range []int{1, 20, 600, vocab} {
-			if k > vocab || k > 600 && vocab > 1<<16 && runtime.ProviderOf(e) == models.WebGPU { // which may be software
+			if k > vocab || k > 600 && vocab > 1<<16 && e.Provider() == models.WebGPU { // which may be software
 				continue
 			}
 			logits, ids, logp := make([]float32, vocab), make([]int64, B*k), make([]float32, B*k)

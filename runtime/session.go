@@ -119,11 +119,7 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 		entries["session.use_env_allocators"] = "1" // the arena of shareArena
 	}
 	err := check(C.onering_options(&o, C.int(threads)))
-	if e.device.webgpu {
-		// A node for which the provider has no kernel is an error, and does not run on
-		// the CPU, with its operands copied there and back.
-		entries["session.disable_cpu_ep_fallback"] = "1"
-	}
+	maps.Copy(entries, e.memory.Entries)
 	maps.Copy(entries, p.Options)
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		if err == nil {
@@ -136,8 +132,8 @@ func (e *Env) sessionOptions(p models.Program) (*C.OrtSessionOptions, error) {
 			}
 		}
 	}
-	if err == nil && e.memory.provider != nil {
-		err = e.memory.provider(o)
+	if err == nil {
+		err = e.memory.provide(o)
 	}
 	if err == nil && e.options.Profile != "" {
 		prefix := systemPath(e.options.Profile + "-" + p.Name)
@@ -205,9 +201,6 @@ func elementName(element C.int) string {
 	}
 	return fmt.Sprintf("ONNX type %d", element)
 }
-
-// Name returns the name of the Program.
-func (s *Session) Name() string { return s.name }
 
 // Close closes s and its Bindings. No Run may be in progress. Closing twice is fine.
 func (s *Session) Close() error {

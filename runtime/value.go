@@ -113,12 +113,6 @@ func sizeOf(d models.DType, shape []int64) (int, error) {
 	return int(n), nil
 }
 
-// DType returns the element type.
-func (v *Value) DType() models.DType { return v.dtype }
-
-// Shape returns the dimensions. The caller must not change them.
-func (v *Value) Shape() []int64 { return v.shape }
-
 // Close releases the tensor; its elements stay with their owner. Bindings refuse to
 // run until another Value is bound in its place. Closing twice is fine.
 func (v *Value) Close() {

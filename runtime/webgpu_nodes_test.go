@@ -55,7 +55,7 @@ func testWebGPUNodes(t *testing.T) {
 			})
 			m := open(t, env, dir)
 			runAll(t, env, dir, m)
-			if runtime.CheckFloat16(env) == nil {
+			if env.CheckFloat16() == nil {
 				runAll(t, env, dir, m.half(t, env))
 			}
 		})

@@ -238,7 +238,7 @@ func (h *house) uses(folder, name string) int {
 // TestProviders holds the files that are for one provider of GPUs alone to a size: what
 // both need belongs to all devices.
 func TestProviders(t *testing.T) {
-	for _, pattern := range []string{"runtime/*cuda*.[cgh]*", "runtime/*webgpu*.[cgh]*", "runtime/provision/*cuda*.go", "runtime/provision/*webgpu*.go"} {
+	for _, pattern := range []string{"runtime/cuda/*.[cgh]*", "runtime/webgpu/*.[cgh]*"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Errorf("no file is %s, %v", pattern, err)

@@ -38,7 +38,6 @@ var rooms = []struct {
 
 	{"models", "internal/files internal/registry"},
 	{"models/onnx", ""},
-	{"models/moves", "models models/onnx"},
 	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
 	{"internal/graphtest", "models models/graph models/onnx"},
@@ -51,12 +50,13 @@ var rooms = []struct {
 	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
 
-	{"runtime", "models models/moves models/ports runtime/internal/buffers runtime/provision runtime/internal/tiles sampler internal/settings"},
-	{"runtime/internal/buffers", ""},
+	{"runtime", "models models/onnx models/ports runtime/provision runtime/internal/tiles sampler internal/settings"},
+	{"runtime/cuda", "models runtime runtime/provision"},
+	{"runtime/webgpu", "models runtime runtime/provision"},
 	{"runtime/internal/tiles", "models"},
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
-	{"runtime/runtimetest", "runtime runtime/provision models"},
+	{"runtime/runtimetest", "runtime runtime/cuda runtime/webgpu runtime/provision models"},
 	{"data", "data/arithmetic internal/files tokenize"},
 	{"data/arithmetic", ""},
 	{"data/mix", "data internal/settings"},
@@ -72,7 +72,7 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/provision sampler tokenize"},
+	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models/lora train/learn"},
@@ -106,7 +106,6 @@ var testAllow = map[string]string{
 	"models":                     "models/*",
 	"models/graph":               "internal/graphtest",
 	"models/optim/*":             "internal/graphtest",
-	"models/moves":               "models/optim/adamw models/graph internal/graphtest",
 	"models/decoder":             "internal/graphtest models/llama models/optim/adamw",
 	"models/all":                 "models models/modeltest",
 	"models/export":              "models/all",
@@ -134,7 +133,7 @@ var testAllow = map[string]string{
 }
 
 // cgo names the folders that may use cgo or load a library.
-var cgo = []string{"runtime", "runtime/mpi", "runtime/internal/tiles"}
+var cgo = []string{"runtime", "runtime/cuda", "runtime/webgpu", "runtime/mpi", "runtime/internal/tiles"}
 
 // forbidden are package names that say nothing.
 var forbidden = []string{"util", "utils", "common", "types", "helpers", "misc"}

@@ -16,7 +16,7 @@ import (
 
 // runClient runs a package client in the staging folder. The client's temporary
 // files go there too, and their size is reported as the progress.
-func (p *provisioner) runClient(ctx context.Context, b build, name, command string, args ...string) error {
+func (p *provisioner) runClient(ctx context.Context, b Build, name, command string, args ...string) error {
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir = p.staging
 	cmd.Env = append(os.Environ(), "TMPDIR="+p.staging, "TEMP="+p.staging, "TMP="+p.staging)
@@ -24,7 +24,7 @@ func (p *provisioner) runClient(ctx context.Context, b build, name, command stri
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	step := fmt.Sprintf("ONNX Runtime %s with %s", b.version, name)
-	p.progress(Progress{Step: step, Total: b.size})
+	p.progress(Progress{Step: step, Total: b.Size})
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -35,14 +35,14 @@ func (p *provisioner) runClient(ctx context.Context, b build, name, command stri
 	for {
 		select {
 		case <-tick.C:
-			if b.size > 0 {
-				p.progress(Progress{Step: step, Done: min(treeSize(p.staging), b.size), Total: b.size})
+			if b.Size > 0 {
+				p.progress(Progress{Step: step, Done: min(treeSize(p.staging), b.Size), Total: b.Size})
 			}
 		case err := <-done:
 			if err != nil {
 				return clientError(err, out.String())
 			}
-			p.progress(Progress{Step: step, Done: b.size, Total: b.size})
+			p.progress(Progress{Step: step, Done: b.Size, Total: b.Size})
 			return nil
 		}
 	}

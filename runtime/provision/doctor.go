@@ -30,9 +30,7 @@ type Report struct {
 
 	Device  DeviceReport   `json:"device"`            // Diagnose leaves it empty
 	Library *LibraryReport `json:"library,omitempty"` // nil if none was found
-	Clients []Client       `json:"clients"`           // that can fetch a library
-	CUDA    CUDAReport     `json:"cuda"`
-	WebGPU  WebGPUReport   `json:"webgpu"`
+	Clients []client       `json:"clients"`           // that can fetch a library
 
 	// Problems keep onering from running; each is a sentence with the remedy.
 	Problems []string `json:"problems"`
@@ -47,83 +45,56 @@ type DeviceReport struct {
 // A LibraryReport describes the ONNX Runtime library that a run would load.
 type LibraryReport struct {
 	Path      string   `json:"path"`
-	Found     string   `json:"found"` // as Location.Found
-	Version   string   `json:"version,omitempty"`
+	Found     string   `json:"found"`             // as Location.Found
+	Version   string   `json:"version,omitempty"` // Diagnose leaves it and Providers empty
 	SHA256    string   `json:"sha256"`
 	Origin    string   `json:"origin,omitempty"` // of one that was fetched, such as "pip onnxruntime==1.31.1"
 	Providers []string `json:"providers,omitempty"`
 }
 
-// A Client is a program that can fetch the library.
-type Client struct {
+// A client is a program that can fetch the library.
+type client struct {
 	Name    string `json:"name"`
 	Command string `json:"command,omitempty"`
 	Version string `json:"version,omitempty"`
 	Missing string `json:"missing,omitempty"` // why it cannot be used
 }
 
-// A Target is the device that Diagnose looks for.
-type Target struct {
-	CUDA, WebGPU bool // neither is the CPU
-	GPU          int  // CUDA's number of it
-}
-
-// Diagnose looks at the machine as a run with the same options would, but
-// fetches nothing. For a GPU it looks for a library with its provider, and
-// whatever the GPU lacks is a problem.
-func Diagnose(ctx context.Context, o Options, c CUDA, w WebGPU, t Target) Report {
-	r := Report{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0), Problems: []string{}}
+// Diagnose looks at the machine as a run with the same options would, for a library of a
+// kind, but fetches nothing. usable is false if a library was named that cannot be used:
+// nothing else would be taken.
+func Diagnose(ctx context.Context, o Options, k Kind) (r Report, usable bool) {
+	r = Report{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0), Problems: []string{}}
 	r.CPU, r.Features = cpu()
-	problem := func(err error) { r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: ")) }
 	var err error
 	if r.Cache, err = cacheDir(o); err != nil {
-		problem(err)
+		r.Problem(err)
 	}
 	r.Clients = clients(ctx)
-	k, with := cpuKind, ""
-	switch {
-	case t.CUDA:
-		k, with = cudaKind, " with CUDA"
-	case t.WebGPU:
-		k = w.kind()
-	}
-	at, err := look(o, k)
+	at, err := Look(o, k)
 	switch {
 	case err != nil:
-		problem(err)
-	case at.Path == "" && t.WebGPU: // what WebGPU lacks has it
-	case at.Path == "":
-		r.Problems = append(r.Problems, fmt.Sprintf("no ONNX Runtime library%s yet: the first command that needs one fetches it, or name one with %s", with, envLibrary))
-	default:
-		if r.Library, err = describeLibrary(ctx, at, c.Loader); err != nil {
-			problem(err)
+		r.Problem(err)
+		return r, false
+	case at.Path != "":
+		if r.Library, err = describeLibrary(at); err != nil {
+			r.Problem(err)
 		}
+	case k.Mark == "": // else what the provider lacks has it
+		r.Problems = append(r.Problems, fmt.Sprintf("%s yet: the first command that needs one fetches it, or name one with %s",
+			strings.TrimRight("no ONNX Runtime library "+k.Name, " "), LibraryVariable))
 	}
-	wrong := at.Path == "" && err != nil // a library was named, and nothing else would be taken
-	r.CUDA = c.report(ctx, at.Path, wrong)
-	if len(r.CUDA.Missing) == 0 && r.Library != nil {
-		if err := c.Loader.TryCUDA(ctx, at.Path, t.GPU); err != nil {
-			r.CUDA.missing("ONNX Runtime does not load its CUDA provider: %v", err)
-		}
-	}
-	r.WebGPU = w.report(at.Path, wrong)
-	if t.WebGPU && len(r.WebGPU.Missing) == 0 && r.Library != nil {
-		if err := c.Loader.TryWebGPU(ctx, at.Path, t.GPU); err != nil {
-			r.WebGPU.Missing = append(r.WebGPU.Missing, remedyOf(err))
-		}
-	}
-	switch {
-	case t.CUDA:
-		r.Problems = append(r.Problems, r.CUDA.Missing...)
-	case t.WebGPU:
-		r.Problems = append(r.Problems, r.WebGPU.Missing...)
-	}
-	return r
+	return r, true
 }
 
-// describeLibrary checks that the library at a place is the one that was
-// fetched, if it was, and asks it what it is.
-func describeLibrary(ctx context.Context, at Location, l Loader) (*LibraryReport, error) {
+// Problem adds an error to the problems.
+func (r *Report) Problem(err error) {
+	r.Problems = append(r.Problems, strings.TrimPrefix(err.Error(), "provision: "))
+}
+
+// describeLibrary checks that the library at a place is the one that was fetched, if it
+// was.
+func describeLibrary(at Location) (*LibraryReport, error) {
 	r := &LibraryReport{Path: at.Path, Found: at.Found}
 	var err error
 	if r.SHA256, err = files.Sum(at.Path); err != nil {
@@ -135,10 +106,6 @@ func describeLibrary(ctx context.Context, at Location, l Loader) (*LibraryReport
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if err != nil {
-		return r, err
-	}
-	r.Version, r.Providers, err = l.Describe(ctx, at.Path)
 	return r, err
 }
 
@@ -168,10 +135,10 @@ func (r *LibraryReport) checkOrigin(text []byte) error {
 }
 
 // clients looks for each package client and asks it for its version.
-func clients(ctx context.Context) []Client {
+func clients(ctx context.Context) []client {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	version := func(c Client, command ...string) Client {
+	version := func(c client, command ...string) client {
 		c.Command = strings.Join(command, " ")
 		out, err := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], "--version")...).Output()
 		if err != nil {
@@ -181,12 +148,12 @@ func clients(ctx context.Context) []Client {
 		c.Version, _, _ = strings.Cut(strings.TrimSpace(string(out)), " from ") // pip adds its path
 		return c
 	}
-	list := []Client{{Name: "pip", Missing: errAbsent.Error()}, {Name: "npm", Missing: errAbsent.Error()}}
+	list := []client{{Name: "pip", Missing: errAbsent.Error()}, {Name: "npm", Missing: errAbsent.Error()}}
 	if command, err := findPip(ctx); err == nil {
-		list[0] = version(Client{Name: "pip"}, command...)
+		list[0] = version(client{Name: "pip"}, command...)
 	}
 	if command, err := exec.LookPath("npm"); err == nil {
-		list[1] = version(Client{Name: "npm"}, command)
+		list[1] = version(client{Name: "npm"}, command)
 	}
 	return list
 }

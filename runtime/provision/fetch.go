@@ -13,45 +13,43 @@ import (
 	"onering/internal/files"
 )
 
-// A build is the library of one source, for one platform.
-type build struct {
-	version string // of ONNX Runtime
-	variant string // "" for the CPU alone, else what it is built with, such as "cuda13"
-	ref     string // the package or archive, as the source names it
-	member  string // the library's path in the package or archive
-	sum     string // SHA-256 of the library; "" if the source states that of the archive
-	size    int64  // bytes to download, for the progress; 0 if it is not known
-	beside  []part // files that the library loads from its own folder
+// A Build is the library of one source, for one platform.
+type Build struct {
+	version  string // of ONNX Runtime
+	ref      string // the package or archive, as the source names it
+	Variant  string // "" for the CPU alone, else what it is built with, such as "cuda13"
+	Platform string // pip's name for it; "" for other sources
+	Member   string // the library's path in the package or archive
+	Sum      string // SHA-256 of the library; "" if the source states that of the archive
+	Size     int64  // bytes to download, for the progress; 0 if it is not known
+	Beside   []Part // files that the library loads from its own folder
 }
 
-// A part is one more file of a build: its path in the archive and its SHA-256. ref is
-// the package that it comes with, "" for the build's own.
-type part struct{ member, sum, ref string }
+// A Part is one more file of a Build: its path in the archive and its SHA-256. Ref is
+// the package that it comes with, "" for the Build's own.
+type Part struct{ Member, Sum, Ref string }
 
 // path returns where the library of b lies in the cache.
-func (b build) path(cache, goos, goarch string) string {
+func (b Build) path(cache, goos, goarch string) string {
 	version := b.version
-	if b.variant != "" {
-		version += "-" + b.variant
+	if b.Variant != "" {
+		version += "-" + b.Variant
 	}
 	return filepath.Join(cache, version+"-"+goos+"-"+goarch, libraryName(goos))
 }
 
-// A source is a way to get the library. fetch writes the library to the path
+// A Source is a way to get the library. fetch writes the library to the path
 // into, complete and checked, and its other files into the same folder. It may
 // use the folder p.staging for files of its own.
-type source struct {
+type Source struct {
 	name  string
-	build func(goos, goarch string) (build, bool)
-	fetch func(ctx context.Context, p *provisioner, b build, into string) error
+	build func(goos, goarch string) (Build, bool)
+	fetch func(ctx context.Context, p *provisioner, b Build, into string) error
 }
 
 // sources are tried in this order. Package clients come first, since they know
 // the user's proxies and mirrors.
-var sources = []source{pip, npm, module, github}
-
-// cudaSources have the library with its CUDA provider.
-var cudaSources = []source{pipCUDA}
+var sources = []Source{pip, npm, module, github}
 
 // errAbsent is returned by a source whose package client is not on this machine.
 var errAbsent = errors.New("not installed")
@@ -60,19 +58,19 @@ var errAbsent = errors.New("not installed")
 type provisioner struct {
 	goos, goarch string
 	cache        string
-	kind         kind
+	kind         Kind
 	staging      string // a folder inside the cache, removed at the end
-	offline      bool
+	fetches      bool
 	progress     func(Progress)
 	notice       func(string)
 }
 
-func newProvisioner(o Options, k kind) (*provisioner, error) {
+func newProvisioner(o Options, k Kind) (*provisioner, error) {
 	cache, err := cacheDir(o)
 	if err != nil {
 		return nil, err
 	}
-	p := &provisioner{goos: runtime.GOOS, goarch: runtime.GOARCH, cache: cache, kind: k, offline: o.offline(), progress: o.Progress, notice: o.Notice}
+	p := &provisioner{goos: runtime.GOOS, goarch: runtime.GOARCH, cache: cache, kind: k, fetches: o.Fetches(), progress: o.Progress, notice: o.Notice}
 	if p.progress == nil {
 		p.progress = func(Progress) {}
 	}
@@ -85,7 +83,7 @@ func newProvisioner(o Options, k kind) (*provisioner, error) {
 // provision fetches the library from the first source that has it. Of processes
 // that start together one fetches and the others wait for it.
 func (p *provisioner) provision(ctx context.Context) (Location, error) {
-	if p.offline {
+	if !p.fetches {
 		return Location{}, p.missing(fmt.Errorf("fetching is switched off (offline, or %s is set)", envOffline))
 	}
 	if err := os.MkdirAll(p.cache, 0o755); err != nil {
@@ -102,7 +100,7 @@ func (p *provisioner) provision(ctx context.Context) (Location, error) {
 	p.staging = filepath.Join(p.cache, ".staging")
 	defer os.RemoveAll(p.staging)
 	var failed []error
-	for _, s := range p.kind.sources {
+	for _, s := range p.kind.sources() {
 		b, ok := s.build(p.goos, p.goarch)
 		if !ok {
 			failed = append(failed, fmt.Errorf("%s: has none for %s/%s", s.name, p.goos, p.goarch))
@@ -135,7 +133,7 @@ const originName = "origin.json"
 
 // install fetches b into an empty staging folder and moves that folder into the
 // cache at the end, so that a library in the cache is always complete.
-func (p *provisioner) install(ctx context.Context, s source, b build) (string, error) {
+func (p *provisioner) install(ctx context.Context, s Source, b Build) (string, error) {
 	if err := os.RemoveAll(p.staging); err != nil { // left by a process that died
 		return "", err
 	}
@@ -156,11 +154,11 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 	if from.SHA256, err = files.Sum(lib); err != nil {
 		return "", err
 	}
-	for _, f := range b.beside {
+	for _, f := range b.Beside {
 		if from.Beside == nil {
 			from.Beside = map[string]string{}
 		}
-		name := filepath.Base(f.member)
+		name := filepath.Base(f.Member)
 		if from.Beside[name], err = files.Sum(filepath.Join(ready, name)); err != nil {
 			return "", err
 		}
@@ -181,9 +179,9 @@ func (p *provisioner) install(ctx context.Context, s source, b build) (string, e
 // missing returns the error for a machine where no library could be had. It says
 // what was tried and what the user can do.
 func (p *provisioner) missing(why ...error) error {
-	if p.kind.name != "" {
+	if p.kind.Name != "" {
 		return fmt.Errorf("provision: no ONNX Runtime library %s was found and none could be fetched:\n%w\nTo go on, put the libraries of pip's %s into one folder and name it with --library or %s",
-			p.kind.name, indented{errors.Join(why...)}, p.kind.ref, envLibrary)
+			p.kind.Name, indented{errors.Join(why...)}, p.kind.Ref, LibraryVariable)
 	}
 	return fmt.Errorf(`provision: no ONNX Runtime library was found and none could be fetched:
 %w
@@ -192,7 +190,7 @@ To go on, put %s of ONNX Runtime 1.%d or newer for %s/%s (tried: up to %s), from
   %s
 or name it with --library or %s`,
 		indented{errors.Join(why...)}, libraryName(p.goos), MinAPI, p.goos, p.goarch, pinned, releasePage,
-		filepath.Join(p.cache, libraryName(p.goos)), envLibrary)
+		filepath.Join(p.cache, libraryName(p.goos)), LibraryVariable)
 }
 
 // indented prints each line of an error indented by two spaces.

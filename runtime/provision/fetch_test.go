@@ -14,10 +14,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,10 +31,10 @@ import (
 // envNetwork makes tests fetch the real packages with the real clients.
 const envNetwork = "ONERING_TEST_NETWORK"
 
-func provisionerOf(t *testing.T, cache string, sources ...source) *provisioner {
+func provisionerOf(t *testing.T, cache string, sources ...Source) *provisioner {
 	t.Helper()
 	t.Setenv(envOffline, "")
-	p, err := newProvisioner(Options{Cache: cache}, kind{sources: sources})
+	p, err := newProvisioner(Options{Cache: cache}, Kind{Sources: sources})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +42,11 @@ func provisionerOf(t *testing.T, cache string, sources ...source) *provisioner {
 }
 
 // fromFile is a source that copies a file, slowly.
-func fromFile(name, file string, fetches *atomic.Int32) source {
-	return source{
+func fromFile(name, file string, fetches *atomic.Int32) Source {
+	return Source{
 		name:  name,
-		build: func(string, string) (build, bool) { return build{version: "1.99.0", ref: "stub@1.99.0"}, true },
-		fetch: func(_ context.Context, p *provisioner, b build, into string) error {
+		build: func(string, string) (Build, bool) { return Build{version: "1.99.0", ref: "stub@1.99.0"}, true },
+		fetch: func(_ context.Context, p *provisioner, b Build, into string) error {
 			fetches.Add(1)
 			time.Sleep(20 * time.Millisecond)
 			f, err := os.Open(file)
@@ -53,7 +54,7 @@ func fromFile(name, file string, fetches *atomic.Int32) source {
 				return err
 			}
 			defer f.Close()
-			return writeLibrary(f, into, b.sum)
+			return writeLibrary(f, into, b.Sum)
 		},
 	}
 }
@@ -89,13 +90,13 @@ func TestProvisionFallsThrough(t *testing.T) {
 	good := stub(t, "1.99.0")
 	text := write(t, filepath.Join(t.TempDir(), "text"), []byte("not a library"))
 	wrongSum := fromFile("wrong digest", good, &fetches)
-	wrongSum.build = func(string, string) (build, bool) {
-		return build{version: "1.99.0", sum: strings.Repeat("0", 64)}, true
+	wrongSum.build = func(string, string) (Build, bool) {
+		return Build{version: "1.99.0", Sum: strings.Repeat("0", 64)}, true
 	}
 	absent := fromFile("absent", good, &fetches)
-	absent.build = func(string, string) (build, bool) { return build{}, false }
+	absent.build = func(string, string) (Build, bool) { return Build{}, false }
 	cache := t.TempDir()
-	bad := []source{absent, fromFile("no file", filepath.Join(t.TempDir(), "none"), &fetches), fromFile("text", text, &fetches), wrongSum}
+	bad := []Source{absent, fromFile("no file", filepath.Join(t.TempDir(), "none"), &fetches), fromFile("text", text, &fetches), wrongSum}
 
 	_, err := provisionerOf(t, cache, bad...).provision(t.Context())
 	if err == nil {
@@ -134,8 +135,8 @@ func onlyLock(t *testing.T, cache string) {
 
 func TestProvisionCancelled(t *testing.T) {
 	cache := t.TempDir()
-	p := provisionerOf(t, cache, source{"endless", func(string, string) (build, bool) { return build{version: "1"}, true },
-		func(ctx context.Context, p *provisioner, b build, into string) error {
+	p := provisionerOf(t, cache, Source{"endless", func(string, string) (Build, bool) { return Build{version: "1"}, true },
+		func(ctx context.Context, p *provisioner, b Build, into string) error {
 			write(t, into, []byte("half"))
 			<-ctx.Done()
 			return ctx.Err()
@@ -280,9 +281,9 @@ func TestGitHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &fakeRelease{name: b.ref, archive: tgz(t, b.member, string(lib))}
+	r := &fakeRelease{name: b.ref, archive: tgz(t, b.Member, string(lib))}
 	if filepath.Ext(b.ref) == ".zip" {
-		r.archive = zipOf(t, b.member, string(lib))
+		r.archive = zipOf(t, b.Member, string(lib))
 	}
 	hash := sha256.Sum256(r.archive)
 	good := "sha256:" + hex.EncodeToString(hash[:])
@@ -375,7 +376,7 @@ func TestPackages(t *testing.T) {
 	if os.Getenv(envNetwork) == "" {
 		t.Skipf("set %s=1 to download some 450 MB", envNetwork)
 	}
-	for _, s := range []source{pip, npm} {
+	for _, s := range []Source{pip, npm} {
 		for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
 			t.Run(s.name+"/"+platform, func(t *testing.T) {
 				p := provisionerOf(t, t.TempDir(), s)
@@ -391,32 +392,76 @@ func TestPackages(t *testing.T) {
 			})
 		}
 	}
-	for _, platform := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64", "windows/arm64"} {
-		t.Run("plug-in/"+platform, func(t *testing.T) {
-			p := provisionerOf(t, t.TempDir(), pipWebGPUPlugin)
-			p.goos, p.goarch, _ = strings.Cut(platform, "/")
-			if at, err := p.provision(t.Context()); err != nil || besideLibrary(at.Path, webgpuPlugins[p.goos]) == "" {
-				t.Fatal(at, err)
+}
+
+// TestPipBeside fetches a small wheel of three libraries with a pip of this test,
+// checks each, and finds it again in the cache.
+func TestPipBeside(t *testing.T) {
+	t.Setenv(LibraryVariable, "")
+	const second, ref = "libonnxruntime_providers_second.so", "onnxruntime-gpu==" + pinned
+	library := stub(t, "1.99.0")
+	files := []string{"libonnxruntime.so.1.31.1", "libonnxruntime_providers_shared.so", second}
+	var members []string
+	var parts []Part
+	for i, name := range files {
+		data := []byte(name)
+		if i == 0 {
+			var err error
+			if data, err = os.ReadFile(library); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}
+		sum := sha256.Sum256(data)
+		members = append(members, "onnxruntime/capi/"+name, string(data))
+		parts = append(parts, Part{Member: "onnxruntime/capi/" + name, Sum: hex.EncodeToString(sum[:])})
 	}
-	t.Run("pip/linux/amd64 with CUDA", func(t *testing.T) {
-		p := provisionerOf(t, t.TempDir())
-		p.goos, p.goarch, p.kind = "linux", "amd64", cudaKind
-		at, err := p.provision(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lacks := cudaKind.lacks(at.Path); lacks != "" {
-			t.Errorf("%s is not beside %s", lacks, at.Path)
-		}
-		names, err := providerNeeds(filepath.Join(filepath.Dir(at.Path), cudaProvider))
-		var want []string
-		for _, l := range cudaLibraries {
-			want = append(want, l.name)
-		}
-		if err != nil || !slices.Equal(names, want) {
-			t.Errorf("the provider needs %v, %v; cudaLibraries has %v", names, err, want)
-		}
-	})
+	wheel := write(t, filepath.Join(t.TempDir(), "wheel"), zipOf(t, members...))
+	// The client puts the wheel where --dest says, as pip does.
+	bin := t.TempDir()
+	write(t, filepath.Join(bin, "pip"), []byte(`#!/bin/sh
+[ "$1" = --version ] && exit 0
+for a; do case $a in --dest=*) cp "`+wheel+`" "${a#--dest=}/onnxruntime_gpu-1.31.1-cp312.whl";; esac; done
+`))
+	if err := os.Chmod(filepath.Join(bin, "pip"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cp, err := exec.LookPath("cp")
+	if err != nil {
+		t.Skip("this test's client needs cp")
+	}
+	if err := os.Symlink(cp, filepath.Join(bin, "cp")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	of := func(beside []Part) Kind {
+		return Kind{With: files[1:], Name: "with more", Ref: ref, Sources: []Source{Wheels(ref, pinned, map[string]Build{runtime.GOOS + "/" + runtime.GOARCH: {
+			Platform: "any", Variant: "more", Member: parts[0].Member, Sum: parts[0].Sum, Beside: beside}})}}
+	}
+	cache := t.TempDir()
+	p := provisionerOf(t, cache)
+	p.kind = of([]Part{parts[1], {Member: parts[2].Member, Sum: strings.Repeat("0", 64)}})
+	if _, err := p.provision(t.Context()); err == nil || !regexp.MustCompile(`onnxruntime_gpu-.*providers_second.so: its SHA-256 is `).MatchString(err.Error()) || !strings.Contains(err.Error(), ref) {
+		t.Errorf("a changed provider: %v", err)
+	}
+	onlyLock(t, cache)
+	p = provisionerOf(t, cache)
+	p.kind = of(parts[1:])
+	at, err := p.provision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(at.Path, "1.31.1-more-"+runtime.GOOS) || p.kind.Lacks(at.Path) != "" {
+		t.Errorf("%s lacks %q", at.Path, p.kind.Lacks(at.Path))
+	}
+	if found := cached(p.cache, p.goos, p.goarch, p.kind); found != at.Path {
+		t.Errorf("found %q again, not %q", found, at.Path)
+	}
+	if found := cached(p.cache, p.goos, p.goarch, Kind{}); found != "" {
+		t.Errorf("taken for the CPU's: %q", found)
+	}
+	// A change of what lies beside the library is noticed too.
+	write(t, filepath.Join(filepath.Dir(at.Path), second), []byte("other"))
+	if _, err := describeLibrary(at); err == nil || !strings.Contains(err.Error(), second) {
+		t.Errorf("a changed provider: %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,57 +15,83 @@ import (
 	"strings"
 )
 
-// A kind of library is for the CPU alone or has a GPU provider too.
-type kind struct {
-	sources []source
-	with    []string // files that must lie beside the library
-	mark    string   // a text that is in libraries with the provider built in; "" for nothing
-	plugin  string   // a file that may lie beside the library in place of that
-	what    string   // the provider's name, for messages
-	name    string   // for messages, such as "with CUDA"; "" for the CPU alone
-	ref     string   // pip's name of it
+// A Kind of library has the provider of a device beside the CPU's. The zero Kind is for the
+// CPU alone, and comes from package clients, Go's module cache or GitHub.
+type Kind struct {
+	Sources []Source // the first is the best
+	With    []string // files that must lie beside the library
+	Mark    string   // a text that is in libraries with the provider built in; "" for nothing
+	Plugin  string   // a file that may lie beside the library in place of that
+	What    string   // the provider's name, for messages
+	Name    string   // for messages, such as "with CUDA"
+	Ref     string   // pip's name of it
 }
 
-var (
-	cpuKind  = kind{sources: sources}
-	cudaKind = kind{sources: cudaSources, with: []string{cudaProvider, "libonnxruntime_providers_shared.so"}, name: "with CUDA", ref: cudaRef}
-)
-
-// lacks returns the first file that k needs and that is not beside the library
-// at path, or the provider that is neither in it nor beside it, or "".
-func (k kind) lacks(path string) string {
-	if k.mark != "" && !marked(path, k.mark) && besideLibrary(path, k.plugin) == "" {
-		return k.what
+// sources returns where a library of the kind is fetched from.
+func (k Kind) sources() []Source {
+	if k.Sources == nil {
+		return sources
 	}
-	for _, name := range k.with {
-		if besideLibrary(path, name) == "" {
+	return k.Sources
+}
+
+// Lacks returns the first file that k needs and that is not beside the library
+// at path, or the provider that is neither in it nor beside it, or "".
+func (k Kind) Lacks(path string) string {
+	if k.Mark != "" && !marked(path, k.Mark) && Beside(path, k.Plugin) == "" {
+		return k.What
+	}
+	for _, name := range k.With {
+		if Beside(path, name) == "" {
 			return name
 		}
 	}
 	return ""
 }
 
-// besideLibrary returns the path of the file called name in the library's folder,
+// PluginOf returns the path of the provider's own library beside an ONNX Runtime library,
+// or "" if there is none or the provider is built in.
+func (k Kind) PluginOf(library string) string {
+	if marked(library, k.Mark) {
+		return ""
+	}
+	return Beside(library, k.Plugin)
+}
+
+// marked reports whether the file at path has a text in it.
+func marked(path, text string) bool {
+	data, err := os.ReadFile(path)
+	return err == nil && bytes.Contains(data, []byte(text))
+}
+
+// Beside returns the path of the file called name in the library's folder,
 // or "". As the loader does, it follows links.
-func besideLibrary(library, name string) string {
+func Beside(library, name string) string {
 	dirs := []string{filepath.Dir(library)}
 	if real, err := filepath.EvalSymlinks(library); err == nil {
 		dirs = append(dirs, filepath.Dir(real))
 	}
-	return firstWith(dirs, name)
+	return FirstWith(dirs, name)
 }
 
-// Find looks for a library that runs on the CPU: the path in o.Library, then
-// that in ONNXRUNTIME_LIB, then the cache, then the system's folders. If there is
-// none it fetches one into the cache. A library that was named is never replaced
-// by another one: if it cannot be used, that is an error.
-func Find(ctx context.Context, o Options) (Location, error) { return find(ctx, o, cpuKind) }
+// FirstWith returns the path of the file called name in the first of dirs that
+// has one, or "".
+func FirstWith(dirs []string, name string) string {
+	for _, d := range dirs {
+		path := filepath.Join(d, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
 
-// Look is Find without fetching: the Location is empty if there is no library.
-func Look(o Options) (Location, error) { return look(o, cpuKind) }
-
-func find(ctx context.Context, o Options, k kind) (Location, error) {
-	at, err := look(o, k)
+// Find looks for a library of a kind: the path in o.Library, then that in
+// ONNXRUNTIME_LIB, then the cache, then the system's folders. If there is none it fetches
+// one into the cache. A library that was named is never replaced by another one: if it
+// cannot be used, that is an error.
+func Find(ctx context.Context, o Options, k Kind) (Location, error) {
+	at, err := Look(o, k)
 	if err != nil || at.Path != "" {
 		return at, err
 	}
@@ -75,9 +102,10 @@ func find(ctx context.Context, o Options, k kind) (Location, error) {
 	return p.provision(ctx)
 }
 
-func look(o Options, k kind) (Location, error) {
+// Look is Find without fetching: the Location is empty if there is no library.
+func Look(o Options, k Kind) (Location, error) {
 	goos, goarch := runtime.GOOS, runtime.GOARCH
-	for _, asked := range []Location{{o.Library, "--library"}, {os.Getenv(envLibrary), envLibrary}} {
+	for _, asked := range []Location{{o.Library, "--library"}, {os.Getenv(LibraryVariable), LibraryVariable}} {
 		if asked.Path == "" {
 			continue
 		}
@@ -85,12 +113,12 @@ func look(o Options, k kind) (Location, error) {
 		if err == nil {
 			err = inspect(path, goos, goarch)
 		}
-		if lacks := k.lacks(path); err == nil && lacks != "" {
+		if lacks := k.Lacks(path); err == nil && lacks != "" {
 			where := "does not lie beside"
-			if lacks == k.what {
+			if lacks == k.What {
 				where = "is not in"
 			}
-			err = fmt.Errorf("%s %s %q: it is not a build %s, such as that of pip's %s", lacks, where, path, k.name, k.ref)
+			err = fmt.Errorf("%s %s %q: it is not a build %s, such as that of pip's %s", lacks, where, path, k.Name, k.Ref)
 		}
 		if err != nil {
 			by := asked.Found
@@ -113,7 +141,7 @@ func look(o Options, k kind) (Location, error) {
 	}
 	for _, dir := range systemDirs(goos, goarch) {
 		path, err := named(dir, goos)
-		if err != nil || tooOld(path) || k.lacks(path) != "" {
+		if err != nil || tooOld(path) || k.Lacks(path) != "" {
 			continue
 		}
 		if inspect(path, goos, goarch) == nil {
@@ -222,15 +250,15 @@ func cacheDir(o Options) (string, error) {
 
 // cached returns the path of a library in the cache, or "": the one that the user
 // put there, else the one that the first of k's sources has fetched.
-func cached(cache, goos, goarch string, k kind) string {
+func cached(cache, goos, goarch string, k Kind) string {
 	paths := []string{filepath.Join(cache, libraryName(goos))}
-	for _, s := range k.sources {
+	for _, s := range k.sources() {
 		if b, ok := s.build(goos, goarch); ok {
 			paths = append(paths, b.path(cache, goos, goarch))
 		}
 	}
 	for _, p := range paths {
-		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) && k.lacks(p) == "" {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) && k.Lacks(p) == "" {
 			return p
 		}
 	}

@@ -70,7 +70,7 @@ func write(t *testing.T, path string, data []byte) string {
 // TestNamedLibraryIsWrong checks that a library which is asked for and cannot be
 // used is one error, which names the file and who asked, and is never replaced.
 func TestNamedLibraryIsWrong(t *testing.T) {
-	t.Setenv(envLibrary, "")
+	t.Setenv(LibraryVariable, "")
 	t.Setenv(envCache, t.TempDir())
 	dir := t.TempDir()
 	good, err := os.ReadFile(stub(t, "1.99.0"))
@@ -96,10 +96,10 @@ func TestNamedLibraryIsWrong(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			for how, set := range map[string]func() Options{
-				"--library": func() Options { return Options{Library: c.path} },
-				envLibrary:  func() Options { t.Setenv(envLibrary, c.path); return Options{} },
+				"--library":     func() Options { return Options{Library: c.path} },
+				LibraryVariable: func() Options { t.Setenv(LibraryVariable, c.path); return Options{} },
 			} {
-				at, err := look(set(), cpuKind)
+				at, err := Look(set(), Kind{})
 				if err == nil {
 					t.Fatalf("%s: accepted as %v", how, at)
 				}
@@ -112,7 +112,7 @@ func TestNamedLibraryIsWrong(t *testing.T) {
 						t.Errorf("%s: %q does not say %q", how, err, want)
 					}
 				}
-				t.Setenv(envLibrary, "")
+				t.Setenv(LibraryVariable, "")
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestInspectEveryPrefix(t *testing.T) {
 }
 
 func TestLookupOrder(t *testing.T) {
-	t.Setenv(envLibrary, "")
+	t.Setenv(LibraryVariable, "")
 	t.Setenv(envCache, t.TempDir())
 	t.Setenv("LD_LIBRARY_PATH", "")
 	lib := stub(t, "1.99.0")
@@ -160,7 +160,7 @@ func TestLookupOrder(t *testing.T) {
 	}
 	expect := func(o Options, path, how string) {
 		t.Helper()
-		at, err := look(o, cpuKind)
+		at, err := Look(o, Kind{})
 		if err != nil || at.Path != path || at.Found != how {
 			t.Errorf("look: %+v, %v; want %s by %s", at, err, path, how)
 		}
@@ -173,7 +173,7 @@ func TestLookupOrder(t *testing.T) {
 		system := t.TempDir()
 		t.Setenv("LD_LIBRARY_PATH", system)
 		place(filepath.Join(system, "libonnxruntime.so.1.20.0"))
-		if at, err := look(Options{}, cpuKind); err != nil || at.Found == "system" && strings.HasPrefix(at.Path, system) {
+		if at, err := Look(Options{}, Kind{}); err != nil || at.Found == "system" && strings.HasPrefix(at.Path, system) {
 			t.Errorf("an old system library is taken: %+v, %v", at, err)
 		}
 		place(filepath.Join(system, "libonnxruntime.so.1.9.1"))
@@ -188,8 +188,8 @@ func TestLookupOrder(t *testing.T) {
 	expect(Options{}, first, "cache")
 	byHand := place(filepath.Join(cache, libraryName(runtime.GOOS)))
 	expect(Options{}, byHand, "cache")
-	t.Setenv(envLibrary, lib)
-	expect(Options{}, lib, envLibrary)
+	t.Setenv(LibraryVariable, lib)
+	expect(Options{}, lib, LibraryVariable)
 	folder := t.TempDir()
 	inFolder := place(filepath.Join(folder, libraryName(runtime.GOOS)))
 	expect(Options{Library: folder}, inFolder, "--library")
@@ -246,17 +246,17 @@ func TestOlder(t *testing.T) {
 // TestMissingIsOneMessage checks what a machine without library, client and
 // network says.
 func TestMissingIsOneMessage(t *testing.T) {
-	t.Setenv(envLibrary, "")
+	t.Setenv(LibraryVariable, "")
 	t.Setenv(envOffline, "1")
 	cache := t.TempDir()
-	if at, _ := look(Options{Cache: cache}, cpuKind); at.Path != "" {
+	if at, _ := Look(Options{Cache: cache}, Kind{}); at.Path != "" {
 		t.Skipf("this system has an ONNX Runtime of its own: %s", at.Path)
 	}
-	_, err := find(t.Context(), Options{Cache: cache}, cpuKind)
+	_, err := Find(t.Context(), Options{Cache: cache}, Kind{})
 	if err == nil {
 		t.Fatal("found one")
 	}
-	for _, want := range []string{envOffline, envLibrary, "--library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(runtime.GOOS))} {
+	for _, want := range []string{envOffline, LibraryVariable, "--library", releasePage, filepath.Join(cache, "onnxruntime", libraryName(runtime.GOOS))} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}

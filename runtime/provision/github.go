@@ -20,7 +20,7 @@ import (
 // without a package client. The release states the archive's SHA-256. The first
 // one that was stated is kept in the cache; if the release later states another
 // one for the same archive, the archive is refused.
-var github = source{name: "GitHub", build: releaseBuild, fetch: githubFetch}
+var github = Source{name: "GitHub", build: releaseBuild, fetch: githubFetch}
 
 const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + pinned
 
@@ -28,19 +28,19 @@ const releasePage = "https://github.com/microsoft/onnxruntime/releases/tag/v" + 
 // address of their own server.
 var releaseAPI = "https://api.github.com/repos/microsoft/onnxruntime/releases/tags/v" + pinned
 
-var releaseBuilds = map[string]build{
-	"linux/amd64":   {ref: "onnxruntime-linux-x64-" + pinned + ".tgz", member: "lib/libonnxruntime.so." + pinned},
-	"linux/arm64":   {ref: "onnxruntime-linux-aarch64-" + pinned + ".tgz", member: "lib/libonnxruntime.so." + pinned},
-	"darwin/arm64":  {ref: "onnxruntime-osx-arm64-" + pinned + ".tgz", member: "lib/libonnxruntime." + pinned + ".dylib"},
-	"windows/amd64": {ref: "onnxruntime-win-x64-" + pinned + ".zip", member: "lib/onnxruntime.dll"},
-	"windows/arm64": {ref: "onnxruntime-win-arm64-" + pinned + ".zip", member: "lib/onnxruntime.dll"},
+var releaseBuilds = map[string]Build{
+	"linux/amd64":   {ref: "onnxruntime-linux-x64-" + pinned + ".tgz", Member: "lib/libonnxruntime.so." + pinned},
+	"linux/arm64":   {ref: "onnxruntime-linux-aarch64-" + pinned + ".tgz", Member: "lib/libonnxruntime.so." + pinned},
+	"darwin/arm64":  {ref: "onnxruntime-osx-arm64-" + pinned + ".tgz", Member: "lib/libonnxruntime." + pinned + ".dylib"},
+	"windows/amd64": {ref: "onnxruntime-win-x64-" + pinned + ".zip", Member: "lib/onnxruntime.dll"},
+	"windows/arm64": {ref: "onnxruntime-win-arm64-" + pinned + ".zip", Member: "lib/onnxruntime.dll"},
 }
 
-func releaseBuild(goos, goarch string) (build, bool) {
+func releaseBuild(goos, goarch string) (Build, bool) {
 	b, ok := releaseBuilds[goos+"/"+goarch]
 	b.version = pinned
 	root := strings.TrimSuffix(strings.TrimSuffix(b.ref, ".tgz"), ".zip")
-	b.member = root + "/" + b.member
+	b.Member = root + "/" + b.Member
 	return b, ok
 }
 
@@ -52,7 +52,7 @@ type asset struct {
 	URL    string `json:"browser_download_url"`
 }
 
-func githubFetch(ctx context.Context, p *provisioner, b build, into string) error {
+func githubFetch(ctx context.Context, p *provisioner, b Build, into string) error {
 	a, err := describe(ctx, b.ref)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func githubFetch(ctx context.Context, p *provisioner, b build, into string) erro
 	if err := p.download(ctx, a, b, archive); err != nil {
 		return err
 	}
-	return extract(archive, b.member, into, b.sum)
+	return extract(archive, b.Member, into, b.Sum)
 }
 
 // httpClient gives up on a server that does not answer. A download may take as
@@ -147,7 +147,7 @@ func (p *provisioner) remember(a asset) error {
 }
 
 // download writes a to the file at path and checks its digest.
-func (p *provisioner) download(ctx context.Context, a asset, b build, path string) (err error) {
+func (p *provisioner) download(ctx context.Context, a asset, b Build, path string) (err error) {
 	r, err := get(ctx, a.URL)
 	if err != nil {
 		return err

@@ -1,11 +1,10 @@
 // Package provision gets the ONNX Runtime library: it looks for one on this
 // machine, fetches one where there is none, and says what onering finds here
-// (Diagnose). It is pure Go and loads no library itself: what must be asked of a
-// loaded library, package runtime answers through the Loader interface.
+// (Diagnose). It is pure Go and loads no library itself. What is one provider's alone is
+// in the folder of that provider.
 package provision
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -18,9 +17,9 @@ const MinAPI = 24
 
 // Environment variables that say where the library is.
 const (
-	envLibrary = "ONNXRUNTIME_LIB" // a library, or the folder that holds it
-	envCache   = "ONERING_CACHE"   // replaces "onering" in the user's cache folder
-	envOffline = "ONERING_OFFLINE" // if not empty, no library is fetched
+	LibraryVariable = "ONNXRUNTIME_LIB" // a library, or the folder that holds it
+	envCache        = "ONERING_CACHE"   // replaces "onering" in the user's cache folder
+	envOffline      = "ONERING_OFFLINE" // if not empty, no library is fetched
 )
 
 // Options say where to look for the library and whether to fetch one. The zero
@@ -41,7 +40,8 @@ type Options struct {
 	Notice func(string)
 }
 
-func (o Options) offline() bool { return o.Offline || os.Getenv(envOffline) != "" }
+// Fetches reports whether a library that is not here may be fetched.
+func (o Options) Fetches() bool { return !o.Offline && os.Getenv(envOffline) == "" }
 
 // Progress says how much of a library has been fetched.
 type Progress struct {
@@ -58,25 +58,6 @@ type Location struct {
 	// Found is "--library", "ONNXRUNTIME_LIB", "cache", "system", or the name of
 	// the source that the library was just fetched from.
 	Found string
-}
-
-// A Loader loads libraries into this process, which takes cgo.
-type Loader interface {
-	// GPUs describes each GPU that the NVIDIA driver shows. version is the newest
-	// CUDA that the driver supports, as 1000*major + 10*minor.
-	GPUs() (gpus []string, version int, err error)
-	// Preload loads the library that name is the path of, or that the system's
-	// loader finds by that name, so that libraries loaded later which need one of
-	// that name get this one. It returns the library's path.
-	Preload(name string) (path string, err error)
-	// Describe loads an ONNX Runtime library and returns its version and its
-	// execution providers.
-	Describe(ctx context.Context, library string) (version string, providers []string, err error)
-	// TryCUDA makes an ONNX Runtime library load its CUDA provider for a GPU.
-	TryCUDA(ctx context.Context, library string, gpu int) error
-	// TryWebGPU makes an ONNX Runtime library run its WebGPU provider on a GPU, as
-	// Options.Device numbers it.
-	TryWebGPU(ctx context.Context, library string, gpu int) error
 }
 
 // An UnusableGPUError names everything that keeps ONNX Runtime from using a GPU.

@@ -132,7 +132,7 @@ func (c *crew) spread() error {
 	w := c.ring.Trained()
 	c.observe(metrics.PhaseReduce)
 	for _, b := range c.optimizer.Buckets() {
-		if err := runtime.DownloadPart(c.env, w, b[c.ranks.Rank()], b[c.ranks.Rank()+1]); err != nil {
+		if err := c.env.DownloadPart(w, b[c.ranks.Rank()], b[c.ranks.Rank()+1]); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func (r *reduction) hand(first int) {
 		r.left = r.left[:n-1]
 		r.count += b[len(b)-1] - b[0]
 		if r.err == nil {
-			r.err = runtime.DownloadPart(r.env, r.learner.Gradients, b[0], b[len(b)-1])
+			r.err = r.env.DownloadPart(r.learner.Gradients, b[0], b[len(b)-1])
 		}
 		r.tasks <- b
 	}
@@ -130,7 +130,7 @@ func (r *reduction) finish() (err, lost error) {
 		if r.sharded() {
 			from, to = b[own], b[own+1]
 		}
-		err = errors.Join(err, runtime.UploadPart(r.env, g, from, to))
+		err = errors.Join(err, r.env.UploadPart(g, from, to))
 	}
 	return err, nil
 }

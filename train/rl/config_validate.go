@@ -13,6 +13,7 @@ import (
 	"onering/objectives"
 	"onering/policy"
 	"onering/reward"
+	"onering/runtime"
 	"onering/sampler"
 )
 
@@ -64,7 +65,7 @@ func (c Config) Validate() error {
 	v.ranges("train.", &c.Train)
 	v.loop(c)
 	v.eval(c.Eval)
-	v.check("runtime.device", c.Runtime.Device, policy.IsDevice(c.Runtime.Device), "must be "+policy.Devices)
+	v.check("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
 	v.ranges("runtime.", &c.Runtime)
 	v.ranges("distributed.", &c.Distributed)
 	return errors.Join(v.errs...)

@@ -93,7 +93,7 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 		e.Sent = ranks.Volume(0, e.Ranks, learn.EvenBuckets(trained.Size, 0, e.Ranks))
 		e.Needs = append(e.Needs, ranks.Needs(e.Ranks, trained.Size, c.onGPU())...)
 	}
-	e.Needs = append(e.Needs, runtime.ProgramNeed(compute.Provider))
+	e.Needs = append(e.Needs, runtime.ProgramNeed(c.provider()))
 	e.Gathered, e.Copy = all.Device-moments.Device-moments.Host, weights+all.Device
 	if c.onGPU() {
 		e.Peak = e.Of("").Device
@@ -123,7 +123,7 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 
 // architecture is that of a run of c, and what it computes in.
 func (c Config) architecture(model models.Model) (arch models.Architecture, compute models.Compute, err error) {
-	compute.Type, compute.Provider = policy.ComputeTypes[c.Model.DType], c.provider()
+	compute.Type, compute.Provider = policy.ComputeTypes[c.Model.DType], c.provider().Graphs()
 	if c.LoRA.On {
 		a, err := lora.New(c.LoRA.Settings, model, "")
 		if err != nil {

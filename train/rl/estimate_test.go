@@ -10,7 +10,6 @@ import (
 	"onering/models"
 	"onering/models/qwen2"
 	"onering/runtime"
-	"onering/runtime/provision"
 )
 
 // The shapes of Qwen2.5-Math.
@@ -111,12 +110,10 @@ func TestBuffersAdvice(t *testing.T) {
 	}
 	advice := regexp.MustCompile(`set ([a-z_.]+) = (\d+) or less`)
 	for _, limits := range [][2]int64{{128 << 20, 256 << 20}, {512 << 20, 512 << 20}, {1 << 30, 1 << 30}, {2<<30 - 4, 1 << 40}} {
-		w := provision.WebGPU{Adapters: func() ([]provision.Adapter, error) {
-			return []provision.Adapter{{Name: "GPU", MaxBuffer: limits[0], MaxAlloc: limits[1]}}, nil
-		}}
+		l := runtime.Limits{Whole: limits[0], Any: limits[1], Of: "GPU"}
 		less := c
 		for turn := 0; ; turn++ {
-			err := w.CheckBuffers("webgpu:0", must(EstimateMemory(less, math1B5, Split{}))(t).Buffers...)
+			err := l.Check("webgpu:0", must(EstimateMemory(less, math1B5, Split{}))(t).Buffers...)
 			if err == nil {
 				if turn == 0 {
 					t.Errorf("limits %v refuse nothing", limits)

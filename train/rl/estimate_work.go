@@ -2,7 +2,6 @@ package rl
 
 import (
 	"fmt"
-	"strings"
 
 	"onering/models"
 	"onering/objectives"
@@ -11,12 +10,14 @@ import (
 )
 
 // onGPU says whether a run keeps its weights on a GPU.
-func (c Config) onGPU() bool { return c.provider() != models.CPU }
+func (c Config) onGPU() bool { return c.provider().Graphs() != models.CPU }
 
-// provider is that of the device that a run names.
-func (c Config) provider() models.Provider {
-	kind, _, _ := strings.Cut(c.Runtime.Device, ":")
-	return map[string]models.Provider{"cuda": models.CUDA, "webgpu": models.WebGPU}[kind]
+// provider is that of the device that a run names, for auto the CPU's.
+func (c Config) provider() runtime.Provider {
+	if p := runtime.ProviderOf(c.Runtime.Device); p != nil {
+		return p
+	}
+	return runtime.ProviderOf("cpu")
 }
 
 // A work is what a run holds at once, in whatever memory.

@@ -53,18 +53,18 @@ func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Po
 	}
 	share := (c.Rollout.PromptsPerRound + group.Size() - 1) / group.Size()
 	slots := min(c.Rollout.Slots, share*c.sampled())
-	each := make([]int, max(1, min(runtime.Lanes(env, policy.Ring, slots), share)))
+	each := make([]int, max(1, min(env.Lanes(policy.Ring, slots), share)))
 	for i := range each {
 		each[i] = slots*(i+1)/len(each) - slots*i/len(each)
 		if c.Rollout.Invariant {
 			each[i]++ // see sampler.Invariant
 		}
 	}
-	decoders, err := runtime.NewDecoders(env, policy.Ring, each, policy.MaxTokens(maxTokens))
+	decoders, err := env.NewDecoders(policy.Ring, each, policy.MaxTokens(maxTokens))
 	if err != nil {
 		return nil, err
 	}
-	lanes := sampler.Lanes{AtOnce: env.Threads(), Rest: func() (func(), error) { return runtime.Rest(env) }}
+	lanes := sampler.Lanes{AtOnce: env.Threads(), Rest: env.Rest}
 	for _, d := range decoders {
 		lanes.Decoders = append(lanes.Decoders, d)
 	}

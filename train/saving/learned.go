@@ -63,10 +63,10 @@ func (l Learned) SaveTo(snap *rundir.Snapshot) error {
 type device struct{ env *runtime.Env }
 
 func (d device) Fetch(w *models.Weights, from, to int) error {
-	return runtime.DownloadPart(d.env, w, from, to)
+	return d.env.DownloadPart(w, from, to)
 }
 
-func (d device) Drop(w *models.Weights, from, to int) { runtime.ForgetPart(d.env, w, from, to) }
+func (d device) Drop(w *models.Weights, from, to int) { d.env.ForgetPart(w, from, to) }
 
 // Release frees the host's copies of what SaveTo and the writer read from a GPU.
 func (l Learned) Release() {

@@ -13,6 +13,7 @@ import (
 	"onering/internal/settings"
 	"onering/models/optim/adamw"
 	"onering/policy"
+	"onering/runtime"
 	"onering/tokenize"
 	"onering/train"
 	"onering/train/learn"
@@ -135,7 +136,7 @@ func (c Config) Validate() error {
 	}
 	why := policy.RefusedType(c.Model.DType, c.Runtime.Device)
 	check("model.dtype", c.Model.DType, why == "", "with the device "+c.Runtime.Device+": "+why)
-	check("runtime.device", c.Runtime.Device, policy.IsDevice(c.Runtime.Device), "must be "+policy.Devices)
+	check("runtime.device", c.Runtime.Device, runtime.IsDevice(c.Runtime.Device), "must be "+runtime.Devices())
 	check("lora.targets", c.LoRA.Targets, len(c.LoRA.Targets) > 0, "name the modules, or \"all-linear\"")
 	remedy := policy.RefusedBase(c.LoRA.BaseDType, c.LoRA.On, c.Model.DType, c.Runtime.Device)
 	check("lora.base_dtype", c.LoRA.BaseDType, remedy == "", remedy)

@@ -1,4 +1,4 @@
-package buffers
+package cuda
 
 import (
 	"bytes"
@@ -49,33 +49,33 @@ func (d *lazy) down(piece []byte, at int) error {
 // Whatever its size, what goes through pinned memory comes out as it was, in as many
 // pieces as it takes, and nothing is on its way when the call returns.
 func TestPinned(t *testing.T) {
-	var none *Pinned
-	words := make([]uint64, 2*PinnedPart/8)
-	p := NewPinned(unsafe.Pointer(&words[0]))
-	if none.Stages(1<<30) || p.Stages(pinnedFrom-1) || !p.Stages(pinnedFrom) {
+	var none *pinned
+	words := make([]uint64, 2*pinnedPart/8)
+	p := newPinned(unsafe.Pointer(&words[0]))
+	if none.stages(1<<30) || p.stages(pinnedFrom-1) || !p.stages(pinnedFrom) {
 		t.Error("staged without such memory, or a small copy")
 	}
 	r := rand.NewChaCha8([32]byte{1})
-	for _, n := range []int{1, pinnedFrom, PinnedPart, PinnedPart + 1, 2*PinnedPart - 1, 3*PinnedPart + 5, 4 * PinnedPart} {
-		pieces := (n + PinnedPart - 1) / PinnedPart
+	for _, n := range []int{1, pinnedFrom, pinnedPart, pinnedPart + 1, 2*pinnedPart - 1, 3*pinnedPart + 5, 4 * pinnedPart} {
+		pieces := (n + pinnedPart - 1) / pinnedPart
 		from, to := make([]byte, n), make([]byte, n)
 		r.Read(from)
 		for _, eager := range []bool{false, true} {
 			d := &lazy{memory: make([]byte, n), eager: eager}
-			if err := p.Up(from, d.up, d.wait); err != nil || !bytes.Equal(d.memory, from) || d.started != pieces {
+			if err := p.up(from, d.up, d.wait); err != nil || !bytes.Equal(d.memory, from) || d.started != pieces {
 				t.Errorf("%d bytes up: %v, %d pieces, the same %v", n, err, d.started, bytes.Equal(d.memory, from))
 			}
 			clear(to)
 			d.started = 0
-			if err := p.Down(to, d.down, d.wait); err != nil || !bytes.Equal(to, from) || d.started != pieces || len(d.pending) > 0 {
+			if err := p.down(to, d.down, d.wait); err != nil || !bytes.Equal(to, from) || d.started != pieces || len(d.pending) > 0 {
 				t.Errorf("%d bytes down: %v, %d pieces, the same %v", n, err, d.started, bytes.Equal(to, from))
 			}
 		}
 		d := &lazy{memory: slices.Clone(from), fails: pieces}
-		if p.Up(from, d.up, d.wait) == nil {
+		if p.up(from, d.up, d.wait) == nil {
 			t.Errorf("%d bytes up: the device failed and nothing is said", n)
 		}
-		if d.started = 0; p.Down(to, d.down, d.wait) == nil {
+		if d.started = 0; p.down(to, d.down, d.wait) == nil {
 			t.Errorf("%d bytes down: the device failed and nothing is said", n)
 		}
 	}

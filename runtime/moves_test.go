@@ -1,4 +1,4 @@
-package moves_test
+package runtime
 
 import (
 	"math"
@@ -10,13 +10,12 @@ import (
 	"onering/internal/graphtest"
 	"onering/models"
 	"onering/models/graph"
-	"onering/models/moves"
 	"onering/models/onnx"
 	"onering/models/optim/adamw"
 )
 
 // run interprets a Program.
-func run(t *testing.T, p models.Program, err error, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
+func interpret(t *testing.T, p models.Program, err error, in map[string]graphtest.Tensor) map[string]graphtest.Tensor {
 	t.Helper()
 	out, err := graphtest.Loaded(t, p, err).Run(in)
 	if err != nil {
@@ -56,7 +55,7 @@ func TestSeveral(t *testing.T) {
 			for i := range numbers {
 				numbers[i] = 0.1 + r.Float64()
 			}
-			all, want := map[string]graphtest.Tensor{moves.Scalars: graphtest.Floats(numbers, len(numbers))}, map[string][]float64{}
+			all, want := map[string]graphtest.Tensor{portScalars: graphtest.Floats(numbers, len(numbers))}, map[string][]float64{}
 			for i := range n {
 				one := map[string]graphtest.Tensor{}
 				for _, in := range tt.p.Inputs {
@@ -68,17 +67,17 @@ func TestSeveral(t *testing.T) {
 					for k, v := range x.Data {
 						x.Data[k] = math.Abs(v) // moments of squares
 					}
-					one[in.Name], all[moves.Name(in.Name, i)] = x, x
+					one[in.Name], all[numbered(in.Name, i)] = x, x
 				}
-				for name, x := range run(t, tt.p, nil, one) {
+				for name, x := range interpret(t, tt.p, nil, one) {
 					if !slices.Contains(tt.joined, name) {
-						name = moves.Name(name, i)
+						name = numbered(name, i)
 					}
 					want[name] = append(want[name], x.Data...)
 				}
 			}
-			several, err := moves.Several(tt.p, n, tt.joined...)
-			out := run(t, several, err, all)
+			several, err := several(tt.p, n, tt.joined...)
+			out := interpret(t, several, err, all)
 			for name, x := range want {
 				if got, ok := out[name]; !ok || !slices.Equal(got.Data, x) {
 					t.Errorf("%s of %d: %s is %v, want %v", tt.p.Name, n, name, got.Data, x)
@@ -88,14 +87,14 @@ func TestSeveral(t *testing.T) {
 				t.Errorf("%s of %d: %d outputs, want %d", tt.p.Name, n, len(out), len(want))
 			}
 			for out, in := range tt.p.Alias {
-				if several.Alias[moves.Name(out, n-1)] != moves.Name(in, n-1) {
+				if several.Alias[numbered(out, n-1)] != numbered(in, n-1) {
 					t.Errorf("%s of %d: %s is not in place of %s", tt.p.Name, n, out, in)
 				}
 			}
 		}
 	}
 	step.ONNX = step.ONNX[:len(step.ONNX)-1]
-	if _, err := moves.Several(step, 2); err == nil {
+	if _, err := several(step, 2); err == nil {
 		t.Error("half a graph is taken for one")
 	}
 }
@@ -129,10 +128,10 @@ func TestBeside(t *testing.T) {
 			}
 			columns = append(columns, u)
 		}
-		want := run(t, p, nil, map[string]graphtest.Tensor{"table": table, "ids": graphtest.Ints(ids, rows, 1), "at": graphtest.Ints(at, rows, 2, 3)})
+		want := interpret(t, p, nil, map[string]graphtest.Tensor{"table": table, "ids": graphtest.Ints(ids, rows, 1), "at": graphtest.Ints(at, rows, 2, 3)})
 		want["last"] = graphtest.Floats(last, rows)
-		beside, err := moves.Beside(p, "last", "ids", "at")
-		got := run(t, beside, err, map[string]graphtest.Tensor{"table": table, moves.Columns: graphtest.Floats(columns, rows, 8)})
+		beside, err := beside(p, "last", "ids", "at")
+		got := interpret(t, beside, err, map[string]graphtest.Tensor{"table": table, portColumns: graphtest.Floats(columns, rows, 8)})
 		for name, x := range want {
 			if y := got[name]; !slices.Equal(x.Data, y.Data) || !slices.Equal(x.Dims, y.Dims) {
 				t.Errorf("%d rows: %s is %v %v, want %v %v", rows, name, y, y.Data, x, x.Data)
@@ -149,8 +148,8 @@ func TestBeside(t *testing.T) {
 	broken := p
 	broken.ONNX = p.ONNX[:len(p.ONNX)-1]
 	for what, err := range map[string]error{
-		"a size that varies": second(moves.Beside(varies, "last", "ids")), "no such input": second(moves.Beside(p, "last", "id")),
-		"half a graph": second(moves.Beside(broken, "last", "ids")),
+		"a size that varies": second(beside(varies, "last", "ids")), "no such input": second(beside(p, "last", "id")),
+		"half a graph": second(beside(broken, "last", "ids")),
 	} {
 		if err == nil || !strings.Contains(err.Error(), `"several"`) {
 			t.Errorf("%s: %v", what, err)

@@ -1,4 +1,4 @@
-#include "cuda.h"
+#include "vulkan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

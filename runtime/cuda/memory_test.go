@@ -1,4 +1,4 @@
-package runtime
+package cuda
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"onering/runtime/internal/buffers"
+	"onering/runtime"
 )
 
 // fakeCudart is a CUDA runtime with two GPUs. The memory of GPU 1 is the host's; it
@@ -46,42 +46,45 @@ int cudaStreamSynchronize(void *s) {
 const char *cudaGetErrorString(int code) { return code == 2 ? "out of memory" : code == 101 ? "invalid device ordinal" : "some other error"; }
 `
 
-func TestCUDAMemory(t *testing.T) {
+// words are the bytes of numbers.
+func words[T any](x []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
+}
+
+func TestMemory(t *testing.T) {
 	dir := t.TempDir()
-	m, _, err := newCUDAMemory(shared(t, dir, "libcudart-fake.so.13", fakeCudart), 1)
+	m, err := openMemory(compile(t, dir, "libcudart-fake.so.13", fakeCudart), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := m.Alloc(16, nil)
+	buffer, err := m.Alloc(16)
 	if err != nil {
 		t.Fatal(err)
+	}
+	at := func(first int) runtime.Place {
+		return runtime.Place{Buffer: buffer, At: buffer, Bytes: 16, First: first}
 	}
 	from, to := []float32{1, 2, 3, 4}, make([]float32, 4)
-	if err := m.Upload(at, unsafe.Pointer(&from[0]), 16); err != nil {
+	if err := m.Write(at(0), words(from)); err != nil {
 		t.Fatal(err)
 	}
-	clear(from) // an upload is complete when it returns
-	if err := m.Zero(unsafe.Add(at, 8), 4); err != nil {
+	clear(from) // a write is complete when it returns
+	if err := m.Zero([]runtime.Place{at(8)}, []int{4}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
+	if err := m.Read(words(to), at(0)); err != nil || !slices.Equal(to, []float32{1, 2, 0, 4}) {
 		t.Errorf("%v, %v", to, err)
-	}
-	if up, down := m.Crossed(); up != 16 || down != 16 {
-		t.Errorf("%d bytes up and %d down", up, down)
-	}
-	if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, buffers.Runs{Width: 4, Count: 1}); err != nil {
-		t.Errorf("one run has no stride: %v", err)
 	}
 	// Copy elements 0 and 2 to 1 and 3.
-	if err := m.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, buffers.Runs{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}); err != nil {
+	if err := m.CopyRuns([]runtime.Place{at(0)}, []runtime.Place{at(0)}, []runtime.Runs{{To: 4, Stride: 8, FromStride: 8, Width: 4, Count: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Download(unsafe.Pointer(&to[0]), at, 16); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {
+	if err := m.Read(words(to), at(0)); err != nil || !slices.Equal(to, []float32{1, 1, 0, 0}) {
 		t.Errorf("%v, %v", to, err)
 	}
-	m.Free(at)
-	if _, err := m.Alloc(21<<20, nil); err == nil || err.Error() != "cuda:1: allocating 22020096 bytes: out of memory" {
+	m.Free(buffer)
+	if _, err := m.Alloc(21 << 20); err == nil || err.Error() != "out of memory" {
 		t.Errorf("too much memory: %v", err)
 	}
 	for _, c := range []struct {
@@ -89,19 +92,19 @@ func TestCUDAMemory(t *testing.T) {
 		id   int
 		want string
 	}{
-		{shared(t, dir, "libcudart-fake.so.13", fakeCudart), 5, "cuda:5: invalid device ordinal"},
-		{shared(t, dir, "libcudart-fake.so.13", fakeCudart), 7, "cuda:7: some other error"},
-		{shared(t, dir, "libempty.so", "int x;"), 0, "lacks the function cudaSetDevice"},
+		{compile(t, dir, "libcudart-fake.so.13", fakeCudart), 5, "cuda:5: invalid device ordinal"},
+		{compile(t, dir, "libcudart-fake.so.13", fakeCudart), 7, "cuda:7: some other error"},
+		{compile(t, dir, "libempty.so", "int x;"), 0, "lacks the function cudaSetDevice"},
 		{dir + "/none.so", 0, "none.so"},
 	} {
-		if _, _, err := newCUDAMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := openMemory(c.path, c.id); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("GPU %d of %s: %v, want %q", c.id, c.path, err, c.want)
 		}
 	}
 }
 
 // Large copies go through pinned memory, where there is any, and are the same without.
-func TestCUDAPinned(t *testing.T) {
+func TestPinnedCopies(t *testing.T) {
 	const bytes = 20<<20 - 4
 	without := strings.Replace(fakeCudart, "cudaHostAlloc", "otherwise", 1)
 	for _, c := range []struct{ name, library, variable, want string }{
@@ -114,29 +117,30 @@ func TestCUDAPinned(t *testing.T) {
 			if c.variable != "" {
 				t.Setenv(c.variable, "1")
 			}
-			m, d, err := newCUDAMemory(shared(t, t.TempDir(), "libcudart-fake.so.13", c.library), 1)
+			m, err := openMemory(compile(t, t.TempDir(), "libcudart-fake.so.13", c.library), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = d.pin()
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || (err == nil) != (d.pinned != nil) {
-				t.Fatalf("pinned %v, %v; want %q", d.pinned != nil, err, c.want)
+			err = m.pin()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || (err == nil) != (m.pinned != nil) {
+				t.Fatalf("pinned %v, %v; want %q", m.pinned != nil, err, c.want)
 			}
-			at, err := m.Alloc(bytes, nil)
+			buffer, err := m.Alloc(bytes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer m.Free(at)
+			defer m.Free(buffer)
+			at := runtime.Place{Buffer: buffer, At: buffer, Bytes: bytes}
 			from, to := make([]uint32, bytes/4), make([]uint32, bytes/4)
 			for i := range from {
 				from[i] = uint32(i) * 2654435761
 			}
 			want := slices.Clone(from)
-			if err := m.Upload(at, unsafe.Pointer(&from[0]), bytes); err != nil {
+			if err := m.Write(at, words(from)); err != nil {
 				t.Fatal(err)
 			}
 			clear(from)
-			if err := m.Download(unsafe.Pointer(&to[0]), at, bytes); err != nil || !slices.Equal(to, want) {
+			if err := m.Read(words(to), at); err != nil || !slices.Equal(to, want) {
 				t.Errorf("%v, the same %v", err, slices.Equal(to, want))
 			}
 		})

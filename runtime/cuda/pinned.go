@@ -1,4 +1,4 @@
-package buffers
+package cuda
 
 import (
 	"runtime"
@@ -6,37 +6,37 @@ import (
 	"unsafe"
 )
 
-// Pinned is memory of the host that a device reads and writes by itself. Copies of other
+// pinned is memory of the host that a device reads and writes by itself. Copies of other
 // memory go through it in pieces: while the device moves one, the host copies the next.
 // The device's own way for memory that is not pinned has one thread do both by turns.
-type Pinned struct {
+type pinned struct {
 	mu    sync.Mutex
 	parts [2][]byte
 }
 
-// PinnedPart is how many bytes a piece has at most. It takes the device longer than what
+// pinnedPart is how many bytes a piece has at most. It takes the device longer than what
 // starting and waiting for a copy takes, and there are two.
-const PinnedPart = 8 << 20
+const pinnedPart = 8 << 20
 
 // pinnedFrom is from how many bytes on copies are staged: less is over as fast without.
 const pinnedFrom = 1 << 20
 
-// NewPinned returns a Pinned of 2*PinnedPart bytes that the device knows.
-func NewPinned(at unsafe.Pointer) *Pinned {
-	all := unsafe.Slice((*byte)(at), 2*PinnedPart)
-	return &Pinned{parts: [2][]byte{all[:PinnedPart], all[PinnedPart:]}}
+// newPinned returns a pinned of 2*pinnedPart bytes that the device knows.
+func newPinned(at unsafe.Pointer) *pinned {
+	all := unsafe.Slice((*byte)(at), 2*pinnedPart)
+	return &pinned{parts: [2][]byte{all[:pinnedPart], all[pinnedPart:]}}
 }
 
-// Stages reports whether a copy of so many bytes should go through p, which may be nil.
-func (p *Pinned) Stages(bytes int) bool { return p != nil && bytes >= pinnedFrom }
+// stages reports whether a copy of so many bytes should go through p, which may be nil.
+func (p *pinned) stages(bytes int) bool { return p != nil && bytes >= pinnedFrom }
 
-// Up copies to a device. start begins to copy a piece to byte at of the place, and wait
+// up copies to a device. start begins to copy a piece to byte at of the place, and wait
 // returns when it has been copied.
-func (p *Pinned) Up(from []byte, start func(at int, piece []byte) error, wait func() error) error {
+func (p *pinned) up(from []byte, start func(at int, piece []byte) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, at := 0, 0; at < len(from); i++ {
-		piece := p.parts[i%2][:min(PinnedPart, len(from)-at)]
+		piece := p.parts[i%2][:min(pinnedPart, len(from)-at)]
 		copyAtOnce(piece, from[at:]) // while the piece before is on its way
 		if err := wait(); err != nil {
 			return err
@@ -49,13 +49,13 @@ func (p *Pinned) Up(from []byte, start func(at int, piece []byte) error, wait fu
 	return wait()
 }
 
-// Down copies from a device. start begins to copy from byte at of the place to a piece.
-func (p *Pinned) Down(to []byte, start func(piece []byte, at int) error, wait func() error) error {
+// down copies from a device. start begins to copy from byte at of the place to a piece.
+func (p *pinned) down(to []byte, start func(piece []byte, at int) error, wait func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var before []byte // the piece that has come, and is to be copied to done
 	for i, at, done := 0, 0, 0; at < len(to) || before != nil; i++ {
-		piece := p.parts[i%2][:min(PinnedPart, len(to)-at)]
+		piece := p.parts[i%2][:min(pinnedPart, len(to)-at)]
 		if len(piece) > 0 {
 			if err := start(piece, at); err != nil {
 				return err

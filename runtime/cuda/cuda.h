@@ -39,19 +39,9 @@ int onering_cuda_zero(int device, void *at, size_t bytes, void *stream);
 int onering_cuda_copy_runs(int device, void *to, size_t stride, const void *from, size_t from_stride, size_t width, size_t runs, void *stream);
 int onering_cuda_wait(int device, void *stream);
 
-// A GPU that Vulkan shows, or a driver in software.
-typedef struct onering_adapter {
-	char name[256], driver[512];
-	int software;
-	int half;             // whether shaders have float16, also in buffers
-	uint32_t storage;     // bytes that a buffer may have in a kernel
-	uint64_t largest;     // bytes that a buffer may have; 0 if the driver does not say it
-	uint32_t shared;      // bytes that a workgroup shares
-	uint32_t invocations; // of a workgroup
-} onering_adapter;
-
-// onering_vulkan opens Vulkan's loader for the whole process and describes up to max
-// of its adapters. It returns how many there are, or -1 with *error set.
-int onering_vulkan(const char *library, onering_adapter *adapters, int max, char **error);
+// onering_cuda_use makes a session run on a GPU, by ONNX Runtime's table of functions and
+// the session's options. stream is the CUDA stream for all its work. It returns NULL, or
+// an error that the caller frees.
+char *onering_cuda_use(void *const *functions, void *options, const char *const *keys, const char *const *values, size_t n, void *stream);
 
 #endif

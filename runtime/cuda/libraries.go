@@ -1,4 +1,8 @@
-package provision
+package cuda
+
+// #include <stdlib.h>
+// #include "cuda.h"
+import "C"
 
 import (
 	"context"
@@ -11,14 +15,22 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
+)
+
+// Names of NVIDIA libraries, as the system's loader knows them.
+const (
+	driverLibrary  = "libcuda.so.1"
+	runtimeLibrary = "libcudart.so.13"
+	cudnnLibrary   = "libcudnn.so.9"
 )
 
 // cudaLibraries are the libraries that the CUDA provider of the pinned version
 // needs, in the order in which they must be loaded, and where each comes from.
 // ONNX Runtime opens cuDNN by name when a kernel first needs it.
 var cudaLibraries = []struct{ name, from string }{
-	{CUDADriverLibrary, "the NVIDIA driver"},
-	{CUDARuntimeLibrary, "CUDA 13, or pip's nvidia-cuda-runtime"},
+	{driverLibrary, "the NVIDIA driver"},
+	{runtimeLibrary, "CUDA 13, or pip's nvidia-cuda-runtime"},
 	{"libcublasLt.so.13", "CUDA 13, or pip's nvidia-cublas"},
 	{"libcublas.so.13", "CUDA 13, or pip's nvidia-cublas"},
 	{"libcurand.so.10", "CUDA 13, or pip's nvidia-curand"},
@@ -28,10 +40,10 @@ var cudaLibraries = []struct{ name, from string }{
 // nvidia matches the names of NVIDIA's libraries.
 var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
 
-// providerNeeds lists the NVIDIA libraries that the provider at path was linked
+// needs lists the NVIDIA libraries that the provider at path was linked
 // with, and cuDNN, in the order in which they must be loaded. If path is "" the
 // list is that of the pinned version.
-func providerNeeds(path string) ([]string, error) {
+func needs(path string) ([]string, error) {
 	var known []string
 	for _, l := range cudaLibraries {
 		known = append(known, l.name)
@@ -106,14 +118,35 @@ func pythonPath(ctx context.Context) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// firstWith returns the path of the file called name in the first of dirs that
-// has one, or "".
-func firstWith(dirs []string, name string) string {
-	for _, d := range dirs {
-		path := filepath.Join(d, name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
+func driver() ([]string, int, error) { return describe(driverLibrary) }
+
+// describe opens the NVIDIA driver's library and describes its GPUs, as provider.driver
+// says.
+func describe(library string) (gpus []string, version int, err error) {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	var list [64]C.onering_gpu
+	var v C.int
+	var msg *C.char
+	n := C.onering_cuda_driver(name, &list[0], C.int(len(list)), &v, &msg)
+	if n < 0 {
+		return nil, int(v), said(msg)
 	}
-	return ""
+	for _, g := range list[:min(int(n), len(list))] {
+		gpus = append(gpus, fmt.Sprintf("%s, %.1f GiB, compute capability %d.%d", C.GoString(&g.name[0]), float64(g.bytes)/(1<<30), g.major, g.minor))
+	}
+	return gpus, int(v), nil
+}
+
+// preload does what provider.preload says.
+func preload(library string) (string, error) {
+	name := C.CString(library)
+	defer C.free(unsafe.Pointer(name))
+	var msg *C.char
+	path := C.onering_preload(name, &msg)
+	if path == nil {
+		return "", said(msg)
+	}
+	defer C.free(unsafe.Pointer(path))
+	return C.GoString(path), nil
 }

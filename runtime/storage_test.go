@@ -1,10 +1,12 @@
-package buffers
+package runtime_test
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"onering/runtime"
+	"onering/runtime/runtimetest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +15,7 @@ import (
 
 // counted is a Driver that counts its buffers and fails to make the one after limit.
 type counted struct {
-	StandIn
+	runtimetest.Host
 	held, limit, closed int
 }
 
@@ -25,23 +27,23 @@ func (c *counted) Alloc(bytes int) (unsafe.Pointer, error) {
 		return nil, fmt.Errorf("%d is no multiple of %d", bytes, c.Grain)
 	}
 	c.held++
-	return c.StandIn.Alloc(bytes)
+	return c.Host.Alloc(bytes)
 }
 
 func (c *counted) Free(unsafe.Pointer) { c.held-- }
 func (c *counted) Close()              { c.closed++ }
 
-// device is a Device with addresses (grain 0) or handles.
-func device(grain int) (*Device, *counted) {
-	c := &counted{StandIn: StandIn{Grain: grain}, limit: 1 << 20}
-	return New("test:0", c, c, grain), c
+// storage is that of a device with addresses (grain 0) or handles.
+func storage(grain int) (*runtime.Storage, *counted) {
+	c := &counted{Host: runtimetest.Host{Grain: grain}, limit: 1 << 20}
+	return runtime.NewStorage("test:0", c, c, grain), c
 }
 
-// Whatever is copied, cleared and moved, wherever it begins and ends, a Device has the
+// Whatever is copied, cleared and moved, wherever it begins and ends, a storage has the
 // bytes that memory of the host has after the same calls, and counts what crossed.
 func TestDeviceIsMemory(t *testing.T) {
 	for _, grain := range []int{0, 4, 16} {
-		d, c := device(grain)
+		d, c := storage(grain)
 		r := rand.New(rand.NewPCG(uint64(grain), 1))
 		for range 200 {
 			n := 1 + r.IntN(200)
@@ -81,7 +83,7 @@ func TestDeviceIsMemory(t *testing.T) {
 }
 
 // change does one thing to a device's bytes and to the host's.
-func change(t *testing.T, r *rand.Rand, d *Device, at unsafe.Pointer, host []byte, edges []int) {
+func change(t *testing.T, r *rand.Rand, d *runtime.Storage, at unsafe.Pointer, host []byte, edges []int) {
 	t.Helper()
 	from := r.IntN(len(host))
 	n := 1 + r.IntN(len(host)-from)
@@ -110,8 +112,8 @@ func change(t *testing.T, r *rand.Rand, d *Device, at unsafe.Pointer, host []byt
 		runs := 1 + (half-width)/stride
 		// In two pieces, of which the first may be empty.
 		first, buffer := r.IntN(runs), []unsafe.Pointer{unsafe.Add(at, edges[i])}
-		err = d.CopyRuns(buffer, buffer, Runs{half, stride, 0, stride, width, first},
-			Runs{half + first*stride, stride, first * stride, stride, width, runs - first})
+		err = d.CopyRuns(buffer, buffer, runtime.Runs{half, stride, 0, stride, width, first},
+			runtime.Runs{half + first*stride, stride, first * stride, stride, width, runs - first})
 		for k := range runs {
 			copy(host[edges[i]+half+k*stride:][:width], host[edges[i]+k*stride:])
 		}
@@ -124,7 +126,7 @@ func change(t *testing.T, r *rand.Rand, d *Device, at unsafe.Pointer, host []byt
 // What is outside of an allocation is not reached, and a failure leaves nothing behind.
 func TestDeviceRefuses(t *testing.T) {
 	for _, grain := range []int{0, 16} {
-		d, c := device(grain)
+		d, c := storage(grain)
 		at, err := d.Alloc(100, []int{0, 20})
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +138,7 @@ func TestDeviceRefuses(t *testing.T) {
 			"a download beyond the end":   d.Download(p, unsafe.Add(at, 50), 51),
 			"clearing beyond the end":     d.Zero(unsafe.Add(at, 99), 2),
 			"clearing what is not there":  d.Zero(unsafe.Add(at, 100), 1),
-			"runs beyond the end":         d.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{unsafe.Add(at, 60)}, Runs{Stride: 50, FromStride: 30, Width: 10, Count: 3}),
+			"runs beyond the end":         d.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{unsafe.Add(at, 60)}, runtime.Runs{Stride: 50, FromStride: 30, Width: 10, Count: 3}),
 			"a tensor beyond the end":     second(d.Tensor(at, 101)),
 			"a tensor that is not there":  second(d.Tensor(p, 1)),
 			"no bytes":                    second(d.Alloc(0, nil)),
@@ -181,7 +183,7 @@ func TestDeviceRefuses(t *testing.T) {
 // Only what was allocated can be freed, and only once.
 func TestDeviceFreesOnce(t *testing.T) {
 	for _, grain := range []int{0, 16} {
-		d, _ := device(grain)
+		d, _ := storage(grain)
 		at, err := d.Alloc(100, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -210,13 +212,13 @@ func TestDeviceLost(t *testing.T) {
 	for _, grain := range []int{0, 16} {
 		left := new(atomic.Int64)
 		left.Store(100)
-		driver := &counted{StandIn: StandIn{grain, left}, limit: 1}
-		d := New("test:0", driver, driver, grain)
+		driver := &counted{Host: runtimetest.Host{Grain: grain, Calls: left}, limit: 1}
+		d := runtime.NewStorage("test:0", driver, driver, grain)
 		at, err := d.Alloc(64, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Alloc(64, nil); err == nil || errors.Is(err, ErrLost) || d.Wait() != nil {
+		if _, err := d.Alloc(64, nil); err == nil || errors.Is(err, runtime.ErrLost) || d.Wait() != nil {
 			t.Errorf("grain %d: a full memory: %v", grain, err)
 		}
 		var spare [64]byte
@@ -226,9 +228,9 @@ func TestDeviceLost(t *testing.T) {
 		calls := left.Load()
 		for name, err := range map[string]error{
 			"an upload": lost, "a download": d.Download(p, at, 64), "clearing": d.Zero(at, 64), "waiting": d.Wait(), "an allocation": second(d.Alloc(64, nil)),
-			"runs": d.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, Runs{To: 32, Width: 16, Count: 1}), "a run": d.Check(nil), "a run that failed": d.Check(errors.New("as well")),
+			"runs": d.CopyRuns([]unsafe.Pointer{at}, []unsafe.Pointer{at}, runtime.Runs{To: 32, Width: 16, Count: 1}), "a run": d.Check(nil), "a run that failed": d.Check(errors.New("as well")),
 		} {
-			if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "test:0: ") || !strings.Contains(err.Error(), "was reset") || !strings.Contains(err.Error(), "--resume") {
+			if !errors.Is(err, runtime.ErrLost) || !strings.Contains(err.Error(), "test:0: ") || !strings.Contains(err.Error(), "was reset") || !strings.Contains(err.Error(), "--resume") {
 				t.Errorf("grain %d: %s: %v", grain, name, err)
 			}
 		}

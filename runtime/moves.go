@@ -1,7 +1,4 @@
-// Package moves builds what a device needs whose provider has copies of whole buffers only,
-// and where each run and each copy is dear: graphs that copy and clear its memory, and forms
-// of other graphs with fewer inputs, outputs and runs.
-package moves
+package runtime
 
 import (
 	"fmt"
@@ -12,80 +9,84 @@ import (
 	"onering/models/onnx"
 )
 
-// Prefix begins the names of the Programs.
-const Prefix = "moves."
+// These are graphs for devices whose provider has copies of whole buffers only, and where
+// each run and each copy is dear: they copy and clear memory, or are forms of other graphs
+// with fewer inputs, outputs and runs.
+
+// movesPrefix begins the names of those that copy and clear.
+const movesPrefix = "moves."
 
 // Names of inputs and outputs. Elements are int32, which no kernel changes, whatever
 // type they are of. Of several buffers each has its number behind the name.
 const (
-	From    = "from"     // int32 [F,u]
-	FromIDs = "from_ids" // int64 [n], the rows to copy
-	To      = "to"       // int32 [M,u]
-	ToIDs   = "to_ids"   // int64 [n,1], where the rows go
-	ToOut   = "to_out"   // int32 [M,u], onto to
-	Size    = "size"     // int64 [1]
-	Zeros   = "zeros"    // float32 [n]
-	Number  = "number"   // float32 [1]
-	Rounded = "rounded"  // float32 [1]
-	Scalars = "scalars"  // float32 [m]
-	Results = "results"  // float32 [k*B]
-	Columns = "columns"  // float32 [B,w]
+	portFrom    = "from"     // int32 [F,u]
+	portFromIDs = "from_ids" // int64 [n], the rows to copy
+	portTo      = "to"       // int32 [M,u]
+	portToIDs   = "to_ids"   // int64 [n,1], where the rows go
+	portToOut   = "to_out"   // int32 [M,u], onto to
+	portSize    = "size"     // int64 [1]
+	portZeros   = "zeros"    // float32 [n]
+	portNumber  = "number"   // float32 [1]
+	portRounded = "rounded"  // float32 [1]
+	portScalars = "scalars"  // float32 [m]
+	portResults = "results"  // float32 [k*B]
+	portColumns = "columns"  // float32 [B,w]
 )
 
-// Name returns the name of an input or output of buffer i.
-func Name(port string, i int) string { return fmt.Sprint(port, ".", i) }
+// numbered returns the name of an input or output of buffer i.
+func numbered(port string, i int) string { return fmt.Sprint(port, ".", i) }
 
-// Copy copies the same rows of n buffers: From, FromIDs, To, ToIDs -> ToOut. No row is
-// written twice. Within it copies from To itself and has no From.
-func Copy(n int, within bool) models.Program {
-	g := onnx.Graph{Inputs: []onnx.ValueInfo{info(FromIDs, onnx.Int64, "n"), info(ToIDs, onnx.Int64, "n", "1")}}
+// copyProgram copies the same rows of n buffers: from, from_ids, to, to_ids -> to_out. No
+// row is written twice. Within it copies from to itself and has no from.
+func copyProgram(n int, within bool) models.Program {
+	g := onnx.Graph{Inputs: []onnx.ValueInfo{portInfo(portFromIDs, onnx.Int64, "n"), portInfo(portToIDs, onnx.Int64, "n", "1")}}
 	name, alias := "moves.copy", map[string]string{}
 	if within {
 		name = "moves.within"
 	}
 	for i := range n {
-		from, to, out, rows := Name(From, i), Name(To, i), Name(ToOut, i), Name("rows", i)
+		from, to, out, rows := numbered(portFrom, i), numbered(portTo, i), numbered(portToOut, i), numbered("rows", i)
 		// The sizes of each buffer have letters of their own.
 		size, width := fmt.Sprint("M", i), fmt.Sprint("u", i)
 		if within {
 			from = to
 		} else {
-			g.Inputs = append(g.Inputs, info(from, onnx.Int32, fmt.Sprint("F", i), width))
+			g.Inputs = append(g.Inputs, portInfo(from, onnx.Int32, fmt.Sprint("F", i), width))
 		}
-		g.Inputs = append(g.Inputs, info(to, onnx.Int32, size, width))
-		g.Outputs = append(g.Outputs, info(out, onnx.Int32, size, width))
+		g.Inputs = append(g.Inputs, portInfo(to, onnx.Int32, size, width))
+		g.Outputs = append(g.Outputs, portInfo(out, onnx.Int32, size, width))
 		g.Nodes = append(g.Nodes,
-			onnx.Node{Op: "Gather", Inputs: []string{from, FromIDs}, Outputs: []string{rows}},
-			onnx.Node{Op: "ScatterND", Inputs: []string{to, ToIDs, rows}, Outputs: []string{out}})
+			onnx.Node{Op: "Gather", Inputs: []string{from, portFromIDs}, Outputs: []string{rows}},
+			onnx.Node{Op: "ScatterND", Inputs: []string{to, portToIDs, rows}, Outputs: []string{out}})
 		alias[out] = to
 	}
-	return program(name, g, alias)
+	return encoded(name, g, alias)
 }
 
-// Clear makes zeros of n buffers: Size -> Zeros.
-func Clear(n int) models.Program {
+// clearProgram makes zeros of n buffers: size -> zeros.
+func clearProgram(n int) models.Program {
 	g := onnx.Graph{Initializers: []onnx.Tensor{onnx.Float32s("zero", []float32{0}, 1)}}
 	for i := range n {
-		g.Nodes = append(g.Nodes, onnx.Node{Op: "Expand", Inputs: []string{"zero", Name(Size, i)}, Outputs: []string{Name(Zeros, i)}})
-		g.Inputs = append(g.Inputs, info(Name(Size, i), onnx.Int64, "1"))
-		g.Outputs = append(g.Outputs, info(Name(Zeros, i), onnx.Float, fmt.Sprint("n", i)))
+		g.Nodes = append(g.Nodes, onnx.Node{Op: "Expand", Inputs: []string{"zero", numbered(portSize, i)}, Outputs: []string{numbered(portZeros, i)}})
+		g.Inputs = append(g.Inputs, portInfo(numbered(portSize, i), onnx.Int64, "1"))
+		g.Outputs = append(g.Outputs, portInfo(numbered(portZeros, i), onnx.Float, fmt.Sprint("n", i)))
 	}
-	return program("moves.clear", g, nil)
+	return encoded("moves.clear", g, nil)
 }
 
-// Apart returns a Program for a device whose kernels may not read what they write: those
+// apart returns a Program for a device whose kernels may not read what they write: those
 // that make an output in the place of an input read a copy of it.
-func Apart(p models.Program) (models.Program, error) {
+func apart(p models.Program) (models.Program, error) {
 	model, err := onnx.Apart(p.ONNX, p.Alias)
 	if err != nil {
-		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
+		return p, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
 	p.ONNX = model
 	return p, nil
 }
 
-// ScalarsOf returns the names of the inputs without dimensions, in the order of Scalars.
-func ScalarsOf(p models.Program) (names []string) {
+// scalarsOf returns the names of the inputs without dimensions, in the order of portScalars.
+func scalarsOf(p models.Program) (names []string) {
 	for _, in := range p.Inputs {
 		if len(in.Shape) == 0 {
 			names = append(names, in.Name)
@@ -95,41 +96,41 @@ func ScalarsOf(p models.Program) (names []string) {
 	return names
 }
 
-// Several returns a Program that does for n tensors, or slices of elements, what p does
+// several returns a Program that does for n tensors, or slices of elements, what p does
 // for one: each node stands in it n times, so the bits are those of n runs. Where each run
 // is handed to a device on its own, one is faster. Inputs without dimensions are the same
-// for all: they are the elements of Scalars; see ScalarsOf. The outputs
+// for all: they are the elements of portScalars; see scalarsOf. The outputs
 // joined, of one element each, are one of shape [n]. Other inputs and outputs, and the
 // sizes that vary, have their number behind the name.
-func Several(p models.Program, n int, joined ...string) (models.Program, error) {
+func several(p models.Program, n int, joined ...string) (models.Program, error) {
 	g := onnx.Graph{Name: p.Name}
 	shared := map[string]bool{}
-	scalars := ScalarsOf(p)
+	scalars := scalarsOf(p)
 	for i, name := range scalars {
 		shared[name] = true
-		index := onnx.Int64s(Name(Scalars, i), []int64{int64(i)})
+		index := onnx.Int64s(numbered(portScalars, i), []int64{int64(i)})
 		index.Dims = nil
 		g.Initializers = append(g.Initializers, index)
-		g.Nodes = append(g.Nodes, onnx.Node{Op: "Gather", Inputs: []string{Scalars, index.Name}, Outputs: []string{name}})
+		g.Nodes = append(g.Nodes, onnx.Node{Op: "Gather", Inputs: []string{portScalars, index.Name}, Outputs: []string{name}})
 	}
 	if len(scalars) > 0 {
-		g.Inputs = append(g.Inputs, info(Scalars, onnx.Float, fmt.Sprint(len(scalars))))
+		g.Inputs = append(g.Inputs, portInfo(portScalars, onnx.Float, fmt.Sprint(len(scalars))))
 	}
 	join := joining(&g, n, joined)
 	alias := map[string]string{}
 	for i := range n {
 		for _, in := range p.Inputs {
 			if !shared[in.Name] {
-				g.Inputs = append(g.Inputs, declared(in, Name(in.Name, i), fmt.Sprint(i)))
+				g.Inputs = append(g.Inputs, declared(in, numbered(in.Name, i), fmt.Sprint(i)))
 			}
 		}
 		for _, out := range p.Outputs {
 			if !slices.Contains(joined, out.Name) {
-				g.Outputs = append(g.Outputs, declared(out, Name(out.Name, i), fmt.Sprint(i)))
+				g.Outputs = append(g.Outputs, declared(out, numbered(out.Name, i), fmt.Sprint(i)))
 			}
 		}
 		for out, in := range p.Alias {
-			alias[Name(out, i)] = Name(in, i)
+			alias[numbered(out, i)] = numbered(in, i)
 		}
 	}
 	several := models.Program{Name: p.Name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias, Options: p.Options}
@@ -138,10 +139,10 @@ func Several(p models.Program, n int, joined ...string) (models.Program, error) 
 		if shared[name] {
 			return name
 		}
-		return Name(name, i)
+		return numbered(name, i)
 	}, g, join)
 	if err != nil {
-		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
+		return p, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
 	return several, nil
 }
@@ -154,10 +155,10 @@ func joining(g *onnx.Graph, n int, outputs []string) (nodes []onnx.Node) {
 		g.Initializers = append(g.Initializers, onnx.Int64s(one, []int64{1}))
 	}
 	for _, name := range outputs {
-		g.Outputs = append(g.Outputs, info(name, onnx.Float, fmt.Sprint(n)))
+		g.Outputs = append(g.Outputs, portInfo(name, onnx.Float, fmt.Sprint(n)))
 		all := onnx.Node{Op: "Concat", Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
 		for i := range n {
-			part := Name(name, i)
+			part := numbered(name, i)
 			all.Inputs = append(all.Inputs, part+".one")
 			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{part, one}, Outputs: []string{part + ".one"}})
 		}
@@ -166,13 +167,13 @@ func joining(g *onnx.Graph, n int, outputs []string) (nodes []onnx.Node) {
 	return nodes
 }
 
-// Together returns a Program whose outputs of the names given are one output Results, in
+// together returns a Program whose outputs of the names given are one output portResults, in
 // float32 and one after the other, each row by row: where each copy to the host is
 // dear, that is one. Integers must be less than 2^24.
-func Together(p models.Program, names ...string) (models.Program, error) {
+func together(p models.Program, names ...string) (models.Program, error) {
 	g, together := onnx.Graph{Name: p.Name}, p
 	together.Outputs = nil
-	join := onnx.Node{Op: "Concat", Outputs: []string{Results}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
+	join := onnx.Node{Op: "Concat", Outputs: []string{portResults}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(0)}}}
 	size := fmt.Sprintf("%d*B", len(names))
 	var nodes []onnx.Node
 	flat := map[string]string{}
@@ -185,16 +186,16 @@ func Together(p models.Program, names ...string) (models.Program, error) {
 		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{out.Name}, Outputs: []string{out.Name + ".float"}, Attrs: []onnx.Attr{{Name: "to", Value: int64(onnx.Float)}}})
 		if len(out.Shape) > 1 {
 			if len(g.Initializers) == 0 {
-				g.Initializers = append(g.Initializers, onnx.Int64s(Results+".flat", []int64{-1}))
+				g.Initializers = append(g.Initializers, onnx.Int64s(portResults+".flat", []int64{-1}))
 			}
 			size, flat[out.Name] = "all", out.Name+".flat"
-			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{out.Name + ".float", Results + ".flat"}, Outputs: []string{out.Name + ".flat"}})
+			nodes = append(nodes, onnx.Node{Op: "Reshape", Inputs: []string{out.Name + ".float", portResults + ".flat"}, Outputs: []string{out.Name + ".flat"}})
 		}
 	}
 	for _, name := range names {
 		join.Inputs = append(join.Inputs, flat[name])
 	}
-	g.Outputs = append(g.Outputs, info(Results, onnx.Float, size))
+	g.Outputs = append(g.Outputs, portInfo(portResults, onnx.Float, size))
 	together.Outputs = append(together.Outputs, portsOf(g.Outputs[len(g.Outputs)-1:])...)
 	for _, in := range p.Inputs {
 		g.Inputs = append(g.Inputs, declared(in, in.Name, ""))
@@ -202,12 +203,12 @@ func Together(p models.Program, names ...string) (models.Program, error) {
 	return around(together, g, append(nodes, join))
 }
 
-// Beside returns a Program whose integer inputs of the names given, [B,...] each with sizes
-// that are numbers behind B, are columns of one input Columns, in that order and in
+// beside returns a Program whose integer inputs of the names given, [B,...] each with sizes
+// that are numbers behind B, are columns of one input portColumns, in that order and in
 // float32: where each copy to the device is dear, that is one. Integers must be from 0 to
 // 2^24. The last column comes out again as last [B], for another run to read it there.
-func Beside(p models.Program, last string, names ...string) (models.Program, error) {
-	split := onnx.Node{Op: "Split", Inputs: []string{Columns, Columns + ".widths"}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(1)}}}
+func beside(p models.Program, last string, names ...string) (models.Program, error) {
+	split := onnx.Node{Op: "Split", Inputs: []string{portColumns, portColumns + ".widths"}, Attrs: []onnx.Attr{{Name: "axis", Value: int64(1)}}}
 	g, beside := onnx.Graph{Name: p.Name}, p
 	beside.Inputs = nil
 	var nodes []onnx.Node
@@ -226,14 +227,14 @@ func Beside(p models.Program, last string, names ...string) (models.Program, err
 	for _, name := range names {
 		i := slices.IndexFunc(p.Inputs, func(in models.Port) bool { return in.Name == name })
 		if i < 0 {
-			return p, fmt.Errorf("moves: program %q has no input %q", p.Name, name)
+			return p, fmt.Errorf("runtime: program %q has no input %q", p.Name, name)
 		}
 		in := p.Inputs[i]
 		var sizes []int64
 		for _, size := range in.Shape[1:] {
 			n, err := strconv.ParseInt(size, 10, 64)
 			if err != nil {
-				return p, fmt.Errorf("moves: program %q: the size %s of input %q varies", p.Name, size, name)
+				return p, fmt.Errorf("runtime: program %q: the size %s of input %q varies", p.Name, size, name)
 			}
 			sizes = append(sizes, n)
 		}
@@ -242,10 +243,10 @@ func Beside(p models.Program, last string, names ...string) (models.Program, err
 		nodes = append(nodes, onnx.Node{Op: "Cast", Inputs: []string{name + ".shaped"}, Outputs: []string{name}, Attrs: []onnx.Attr{{Name: "to", Value: int64(in.DType.ONNX())}}})
 	}
 	column(last, last)
-	g.Initializers = append(g.Initializers, onnx.Int64s(Columns+".widths", widths))
+	g.Initializers = append(g.Initializers, onnx.Int64s(portColumns+".widths", widths))
 	g.Nodes = append([]onnx.Node{split}, nodes...)
-	g.Inputs = []onnx.ValueInfo{info(Columns, onnx.Float, rows, fmt.Sprint(total))}
-	g.Outputs = []onnx.ValueInfo{info(last, onnx.Float, rows)}
+	g.Inputs = []onnx.ValueInfo{portInfo(portColumns, onnx.Float, rows, fmt.Sprint(total))}
+	g.Outputs = []onnx.ValueInfo{portInfo(last, onnx.Float, rows)}
 	beside.Inputs, beside.Outputs = portsOf(g.Inputs), append(portsOf(g.Outputs), p.Outputs...)
 	for _, in := range p.Inputs {
 		if !slices.Contains(names, in.Name) {
@@ -262,7 +263,7 @@ func Beside(p models.Program, last string, names ...string) (models.Program, err
 func around(p models.Program, g onnx.Graph, after []onnx.Node) (models.Program, error) {
 	model, err := onnx.Repeat(p.ONNX, 1, func(_ int, name string) string { return name }, g, after)
 	if err != nil {
-		return p, fmt.Errorf("moves: program %q: %w", p.Name, err)
+		return p, fmt.Errorf("runtime: program %q: %w", p.Name, err)
 	}
 	p.ONNX = model
 	return p, nil
@@ -277,30 +278,30 @@ func declared(p models.Port, name, suffix string) onnx.ValueInfo {
 		}
 		sizes = append(sizes, size)
 	}
-	return info(name, onnx.ElemType(p.DType.ONNX()), sizes...)
+	return portInfo(name, onnx.ElemType(p.DType.ONNX()), sizes...)
 }
 
-// Half rounds a number to float16 and back, where a device computes in it: Number ->
-// Rounded.
-func Half() models.Program {
+// halfProgram rounds a number to float16 and back, where a device computes in it: number ->
+// rounded.
+func halfProgram() models.Program {
 	cast := func(from, to string, t onnx.ElemType) onnx.Node {
 		return onnx.Node{Op: "Cast", Inputs: []string{from}, Outputs: []string{to}, Attrs: []onnx.Attr{{Name: "to", Value: int64(t)}}}
 	}
 	g := onnx.Graph{
 		Nodes: []onnx.Node{
-			cast(Number, "half", onnx.Float16),
+			cast(portNumber, "half", onnx.Float16),
 			{Op: "Add", Inputs: []string{"half", "half"}, Outputs: []string{"twice"}},
 			{Op: "Sub", Inputs: []string{"twice", "half"}, Outputs: []string{"once"}},
-			cast("once", Rounded, onnx.Float),
+			cast("once", portRounded, onnx.Float),
 		},
-		Inputs:  []onnx.ValueInfo{info(Number, onnx.Float, "1")},
-		Outputs: []onnx.ValueInfo{info(Rounded, onnx.Float, "1")},
+		Inputs:  []onnx.ValueInfo{portInfo(portNumber, onnx.Float, "1")},
+		Outputs: []onnx.ValueInfo{portInfo(portRounded, onnx.Float, "1")},
 	}
-	return program("moves.half", g, nil)
+	return encoded("moves.half", g, nil)
 }
 
-// info declares an input or output; sizes are letters or numbers.
-func info(name string, t onnx.ElemType, sizes ...string) onnx.ValueInfo {
+// portInfo declares an input or output; sizes are letters or numbers.
+func portInfo(name string, t onnx.ElemType, sizes ...string) onnx.ValueInfo {
 	v := onnx.ValueInfo{Name: name, Type: t}
 	for _, s := range sizes {
 		d := onnx.Dim{Param: s}
@@ -328,8 +329,8 @@ func portsOf(of []onnx.ValueInfo) (out []models.Port) {
 	return out
 }
 
-// program encodes a graph.
-func program(name string, g onnx.Graph, alias map[string]string) models.Program {
+// encoded encodes a graph.
+func encoded(name string, g onnx.Graph, alias map[string]string) models.Program {
 	g.Name = name
 	p := models.Program{Name: name, Inputs: portsOf(g.Inputs), Outputs: portsOf(g.Outputs), Alias: alias}
 	p.ONNX = onnx.Model{Producer: "onering", Opsets: []onnx.Opset{{Version: 23}}, Graph: g}.Encode()

@@ -1,0 +1,186 @@
+package cuda
+
+// #cgo linux LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "cuda.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"onering/runtime"
+)
+
+// A memory is that of one GPU, which has addresses. It and the CUDA provider use the same
+// CUDA stream, which keeps their work in order.
+type memory struct {
+	id     C.int
+	stream unsafe.Pointer
+	pinned *pinned // nil where there is none
+}
+
+// Open opens a GPU.
+func (*provider) Open(o runtime.Options, number int, _ string) (*runtime.Backend, error) {
+	m, err := openMemory(runtimeLibrary, number)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.pin(); err != nil && o.Notice != nil {
+		o.Notice(fmt.Sprintf("copies between cuda:%d and the host are slower than they could be, through memory that is not pinned: %v", number, err))
+	}
+	settings := settings(number, o.TF32)
+	return &runtime.Backend{
+		Driver: m, Kind: "Cuda", Borrowed: "CudaPinned", ID: number, Arena: true, Execution: "CUDAExecutionProvider",
+		Append: func(functions, options unsafe.Pointer) error { return m.use(functions, options, settings) },
+	}, nil
+}
+
+// settings are those of the CUDA provider.
+func settings(id int, tf32 bool) map[string]string {
+	settings := map[string]string{
+		"device_id": strconv.Itoa(id),
+		// Allocators grow by as much as is asked for. By default they double, which
+		// would keep up to twice the memory in use.
+		"arena_extend_strategy": "kSameAsRequested",
+		// TF32 has 11 bits of precision. Without it log-probs and gradients can be
+		// compared with the CPU's.
+		"use_tf32":                  "0",
+		"do_copy_in_default_stream": "1", // one stream
+		"cudnn_conv_algo_search":    "DEFAULT",
+	}
+	if tf32 {
+		settings["use_tf32"] = "1"
+	}
+	return settings
+}
+
+// use adds the CUDA provider to the options of a session. Nodes for which it has no kernel
+// run on the CPU.
+func (m *memory) use(functions, options unsafe.Pointer, settings map[string]string) error {
+	var keys, values []*C.char
+	for k, v := range settings {
+		keys, values = append(keys, C.CString(k)), append(values, C.CString(v))
+	}
+	defer func() {
+		for i := range keys {
+			C.free(unsafe.Pointer(keys[i]))
+			C.free(unsafe.Pointer(values[i]))
+		}
+	}()
+	return said(C.onering_cuda_use((*unsafe.Pointer)(functions), options, &keys[0], &values[0], C.size_t(len(keys)), m.stream))
+}
+
+// said returns a message of C as an error, and frees it.
+func said(message *C.char) error {
+	if message == nil {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(message))
+	return errors.New(strings.TrimSpace(C.GoString(message)))
+}
+
+// openMemory opens the CUDA runtime for a GPU.
+func openMemory(cudart string, id int) (*memory, error) {
+	m := &memory{id: C.int(id)}
+	library := C.CString(cudart)
+	defer C.free(unsafe.Pointer(library))
+	var msg *C.char
+	if C.onering_cuda_open(library, m.id, &m.stream, &msg) != 0 {
+		return nil, fmt.Errorf("runtime: cuda:%d: %w", id, said(msg))
+	}
+	return m, nil
+}
+
+// cudaError returns a code of the CUDA runtime as an error.
+func cudaError(code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	return errors.New(C.GoString(C.onering_cuda_text(code)))
+}
+
+func (m *memory) Alloc(bytes int) (at unsafe.Pointer, err error) {
+	err = cudaError(C.onering_cuda_alloc(m.id, C.size_t(bytes), &at))
+	return at, err
+}
+
+func (m *memory) Free(at unsafe.Pointer) { C.onering_cuda_free(m.id, at) }
+
+// unpinned in the environment with any value but "" has copies go without pinned memory,
+// for measuring what it brings.
+const unpinned = "ONERING_UNPINNED"
+
+// pin allocates the memory through which large copies go. It stays until the process
+// ends, as the stream does.
+func (m *memory) pin() error {
+	if os.Getenv(unpinned) != "" {
+		return fmt.Errorf("%s is set", unpinned)
+	}
+	var at unsafe.Pointer
+	switch code := C.onering_cuda_pinned(m.id, 2*pinnedPart, &at); {
+	case code < 0:
+		return errors.New("CUDA's runtime lacks the function cudaHostAlloc")
+	case code > 0:
+		return fmt.Errorf("allocating %d bytes: %w", 2*pinnedPart, cudaError(code))
+	}
+	m.pinned = newPinned(at)
+	return nil
+}
+
+func (m *memory) Write(to runtime.Place, from []byte) error {
+	const toDevice = 1
+	start := func(at int, piece []byte) error {
+		return m.start(unsafe.Add(to.Address(), at), unsafe.Pointer(unsafe.SliceData(piece)), len(piece), toDevice)
+	}
+	if m.pinned.stages(len(from)) {
+		return m.pinned.up(from, start, m.Wait)
+	}
+	return errors.Join(start(0, from), m.Wait())
+}
+
+func (m *memory) Read(to []byte, from runtime.Place) error {
+	const toHost = 2
+	start := func(piece []byte, at int) error {
+		return m.start(unsafe.Pointer(unsafe.SliceData(piece)), unsafe.Add(from.Address(), at), len(piece), toHost)
+	}
+	if m.pinned.stages(len(to)) {
+		return m.pinned.down(to, start, m.Wait)
+	}
+	return errors.Join(start(to, 0), m.Wait())
+}
+
+// start begins to copy.
+func (m *memory) start(to, from unsafe.Pointer, bytes int, kind C.int) error {
+	return cudaError(C.onering_cuda_copy(m.id, to, from, C.size_t(bytes), kind, m.stream))
+}
+
+func (m *memory) Zero(at []runtime.Place, bytes []int) error {
+	for i, n := range bytes {
+		if err := cudaError(C.onering_cuda_zero(m.id, at[i].Address(), C.size_t(n), m.stream)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *memory) CopyRuns(to, from []runtime.Place, runs []runtime.Runs) error {
+	for i := range to {
+		for _, r := range runs {
+			code := C.onering_cuda_copy_runs(m.id, unsafe.Add(to[i].Address(), r.To), C.size_t(r.Stride), unsafe.Add(from[i].Address(), r.From), C.size_t(r.FromStride), C.size_t(r.Width), C.size_t(r.Count), m.stream)
+			if err := cudaError(code); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *memory) Wait() error { return cudaError(C.onering_cuda_wait(m.id, m.stream)) }
+
+// Close does nothing: the stream is the process's until it ends.
+func (m *memory) Close() {}

@@ -1,0 +1,135 @@
+package cuda
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	goruntime "runtime"
+	"slices"
+	"sync"
+
+	"onering/runtime"
+	"onering/runtime/provision"
+)
+
+// cudaVersion is the CUDA version that the library is built with, counted as driver does,
+// and minDriver the first Linux driver that supports it.
+const (
+	cudaVersion = 13000
+	minDriver   = "580"
+)
+
+// A report says what running on a GPU needs and what of it is here.
+type report struct {
+	devices   []string
+	driver    string            // the newest CUDA that the driver supports, such as "13.0"
+	libraries map[string]string // library name -> path, "" if it is missing
+	missing   []string
+}
+
+func (r *report) lacks(format string, args ...any) {
+	r.missing = append(r.missing, fmt.Sprintf(format, args...))
+}
+
+// Report looks for what the CUDA provider beside library needs, first where the
+// system's loader looks and then in folders that it may not know, and loads what
+// it finds, so that the provider finds it too.
+func (c *provider) Report(ctx context.Context, library string, number int, told bool) runtime.Report {
+	r := report{devices: []string{}, libraries: map[string]string{}, missing: []string{}}
+	if goruntime.GOOS != "linux" {
+		r.lacks("a GPU is used on Linux only")
+	} else {
+		c.look(ctx, &r, library, told)
+	}
+	if len(r.missing) == 0 && number >= len(r.devices) {
+		r.lacks("there is no GPU %d: the driver shows %d, numbered from 0", number, len(r.devices))
+	}
+	facts := map[string]any{"devices": r.devices, "libraries": r.libraries}
+	if r.driver != "" {
+		facts["driver"] = r.driver
+	}
+	return runtime.Report{Devices: r.devices, Missing: r.missing, Facts: facts, Rows: r.rows}
+}
+
+// rows lists what a GPU needs where there is one or it was asked for, and then what is
+// missing only if it was not: else that is among the problems.
+func (r report) rows(asked bool) (rows [][2]string) {
+	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
+	if len(r.devices) == 0 {
+		row("cuda", "no device")
+		if !asked {
+			return rows
+		}
+	}
+	for _, d := range r.devices {
+		row("cuda", d)
+	}
+	if r.driver != "" {
+		row("", "driver for CUDA up to "+r.driver)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.libraries)) {
+		row("", name+" "+cmp.Or(r.libraries[name], "missing"))
+	}
+	for _, missing := range r.missing {
+		if !asked {
+			row("", missing)
+		}
+	}
+	return rows
+}
+
+func (c *provider) look(ctx context.Context, r *report, library string, told bool) {
+	driverErr := c.reportDriver(r)
+	path := ""
+	if library != "" {
+		path = provision.Beside(library, file)
+	}
+	r.libraries[file] = path
+	if path == "" && !told {
+		r.lacks("there is no %s beside an ONNX Runtime library: a run on a GPU fetches pip's %s, or name a folder that has both with %s", file, ref, provision.LibraryVariable)
+	}
+	names, err := needs(path)
+	if err != nil {
+		r.lacks("%v", err)
+	}
+	dirs := sync.OnceValue(func() []string { return c.dirs(ctx) })
+	for _, name := range names {
+		if name == driverLibrary { // reportDriver has said what is wrong with it
+			r.libraries[name] = ""
+			if driverErr == nil {
+				r.libraries[name] = name
+			}
+			continue
+		}
+		path, err := c.preload(name)
+		if err != nil {
+			found := provision.FirstWith(dirs(), name)
+			if found == "" {
+				r.lacks("%s is missing: it comes with %s", name, comesWith(name))
+			} else if path, err = c.preload(found); err != nil {
+				r.lacks("%s cannot be loaded: %v", found, err)
+			}
+		}
+		r.libraries[name] = path
+	}
+}
+
+// reportDriver fills in the GPUs and the driver's version and what is wrong with
+// them. It returns the error of opening the driver's library.
+func (c *provider) reportDriver(r *report) error {
+	gpus, version, err := c.driver()
+	r.devices = append(r.devices, gpus...)
+	if version > 0 {
+		r.driver = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+	}
+	switch {
+	case err != nil:
+		r.lacks("no GPU can be reached: %v: install the NVIDIA driver, %s or newer", err, minDriver)
+	case len(gpus) == 0:
+		r.lacks("the NVIDIA driver shows no GPU: see CUDA_VISIBLE_DEVICES and, in a container, whether it was given one")
+	case version < cudaVersion:
+		r.lacks("the NVIDIA driver supports CUDA up to %s, the provider needs 13.0: update it to %s or newer", r.driver, minDriver)
+	}
+	return err
+}

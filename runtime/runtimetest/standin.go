@@ -1,0 +1,139 @@
+package runtimetest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"onering/models"
+	"onering/runtime"
+)
+
+// A StandIn is a provider of devices for tests, made of the host's memory: sessions run on
+// the CPU, but Go code reaches what they read and write as if it were a GPU's. Device N, but
+// not 0, is lost after N calls.
+type StandIn struct {
+	runtime.Provider                 // the CPU's, for what is not said here
+	Kind             string          // Name returns it
+	For              models.Provider // whose graphs it runs
+	Grain            int             // where its buffers have handles, which graphs copy
+}
+
+func init() {
+	cpu := runtime.ProviderOf("cpu")
+	runtime.RegisterProvider(&StandIn{cpu, "stand-in", models.CPU, 0})
+	runtime.RegisterProvider(&StandIn{cpu, "stand-in-cuda", models.CUDA, 0})
+	runtime.RegisterProvider(&StandIn{cpu, "stand-in-webgpu", models.WebGPU, 16})
+}
+
+func (s *StandIn) Name() string            { return s.Kind }
+func (s *StandIn) Names() string           { return "" }
+func (s *StandIn) Graphs() models.Provider { return s.For }
+func (s *StandIn) Present() error          { return errors.New("a stand-in is for tests") }
+
+func (s *StandIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
+	h := Host{Grain: s.Grain}
+	if number > 0 {
+		h.Calls = new(atomic.Int64)
+		h.Calls.Store(int64(number))
+	}
+	b := &runtime.Backend{Driver: h, Grain: s.Grain, InOrder: true}
+	if s.Grain > 0 {
+		b.Wrote = h.Spill
+	}
+	return b, nil
+}
+
+// Host is the Driver and Mover of a StandIn. New buffers are full of NaN. With a grain it
+// has handles, refuses what these need not do, and Spills. Where Calls is not nil it counts
+// down, and at zero the device is lost.
+type Host struct {
+	Grain int
+	Calls *atomic.Int64
+}
+
+// call returns an error if the device is lost.
+func (h Host) call() error {
+	if h.Calls != nil && h.Calls.Add(-1) < 0 {
+		return errors.New("the stand-in was reset")
+	}
+	return nil
+}
+
+func (h Host) Alloc(bytes int) (unsafe.Pointer, error) {
+	words := make([]uint64, (bytes+7)/8)
+	nan := uint64(math.Float32bits(float32(math.NaN())))
+	for i := range words {
+		words[i] = nan<<32 | nan
+	}
+	return unsafe.Pointer(unsafe.SliceData(words)), h.call()
+}
+
+// Free does nothing: the garbage collector frees what the Device forgets.
+func (Host) Free(unsafe.Pointer) {}
+
+// at returns the bytes of a place.
+func (h Host) at(p runtime.Place, n int) ([]byte, error) {
+	if n < 0 || p.First < 0 || p.First+n > p.Bytes || h.Grain > 0 && p.First != 0 {
+		return nil, fmt.Errorf("%d bytes at %d of a buffer of %d", n, p.First, p.Bytes)
+	}
+	return unsafe.Slice((*byte)(p.Address()), n), h.call()
+}
+
+func (h Host) Write(to runtime.Place, from []byte) error {
+	data, err := h.at(to, len(from))
+	if h.Grain > 0 && len(from)%h.Grain != 0 && len(from) != to.Bytes {
+		err = fmt.Errorf("writing %d of %d bytes", len(from), to.Bytes)
+	}
+	if err == nil {
+		copy(data, from)
+	}
+	return err
+}
+
+func (h Host) Read(to []byte, from runtime.Place) error {
+	data, err := h.at(from, len(to))
+	if err == nil {
+		copy(to, data)
+	}
+	return err
+}
+
+func (h Host) Zero(at []runtime.Place, bytes []int) error {
+	for i, n := range bytes {
+		data, err := h.at(at[i], n)
+		if h.Grain > 0 && n%4 != 0 {
+			err = fmt.Errorf("clearing %d bytes", n)
+		}
+		if err != nil {
+			return err
+		}
+		clear(data)
+	}
+	return nil
+}
+
+func (h Host) CopyRuns(to, from []runtime.Place, runs []runtime.Runs) error {
+	for i := range to {
+		for _, r := range runs {
+			r.Each(func(a, b int) {
+				copy(unsafe.Slice((*byte)(unsafe.Add(to[i].Address(), a)), r.Width), unsafe.Slice((*byte)(unsafe.Add(from[i].Address(), b)), r.Width))
+			})
+		}
+	}
+	return nil
+}
+
+// Spill writes NaN behind so many bytes of a buffer, up to the grain, where kernels that
+// write several elements at once leave anything.
+func (h Host) Spill(p runtime.Place, bytes int) {
+	whole := (bytes + h.Grain - 1) / h.Grain * h.Grain
+	for i := bytes; i+4 <= min(whole, p.Bytes); i += 4 {
+		*(*float32)(unsafe.Add(p.Buffer, i)) = float32(math.NaN())
+	}
+}
+
+func (h Host) Wait() error { return h.call() }
+func (Host) Close()        {}
