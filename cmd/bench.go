@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"onering/internal/bench"
+	"onering/internal/settings"
 	"onering/models"
 	"onering/policy"
 	ort "onering/runtime"
@@ -88,7 +89,7 @@ copy, and says what share of that limit each phase reaches.`,
 	b.runtime.Threads = runtime.NumCPU()
 	addRuntime(c, &b.runtime, "device", "threads", "library")
 	registerDType(c, &b.dtype)
-	addSettings(flags, &b.lora, "lora", "lora-rank", "base-dtype")
+	settings.AddFlags(flags, &b.lora, "lora", "lora-rank", "base-dtype")
 	must(c.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(benchParts, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("optimizer", cobra.FixedCompletions(models.Optimizers(), cobra.ShellCompDirectiveNoFileComp)))
 	must(c.MarkFlagRequired("config"))

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/runtime"
 	"onering/sampler"
@@ -83,7 +84,7 @@ func newChat() *cobra.Command {
 	e.registerAdapter(c)
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
-	addSettings(flags, &o.Sampling)
+	settings.AddFlags(flags, &o.Sampling)
 	addTemplate(c, &around, "chat", true)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object for each turn")
@@ -248,7 +249,7 @@ func (c *chatting) command(w io.Writer, line string) error {
 		return c.save(w, rest)
 	}
 	return fmt.Errorf("unknown command %q%s; /help lists them, and // begins a turn with a slash",
-		word, didYouMean(word, []string{"/reset", "/system", "/save", "/help", "/exit"}))
+		word, settings.DidYouMean(word, []string{"/reset", "/system", "/save", "/help", "/exit"}))
 }
 
 func (c *chatting) setSystem(w io.Writer, text string) (err error) {

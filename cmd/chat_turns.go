@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"onering/policy"
 	"os"
 	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"onering/policy"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"

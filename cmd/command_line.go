@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"onering/internal/settings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -24,7 +26,7 @@ func explainUsage(c *cobra.Command, err error) error {
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), names))
+		return fmt.Errorf("%w%s", err, settings.DidYouMean(unknown.GetSpecifiedName(), names))
 	}
 	var missing *pflag.ValueRequiredError
 	if errors.As(err, &missing) {

@@ -1,15 +1,13 @@
 package cmd
 
 import (
-	"errors"
-	"fmt"
+	"bytes"
 	"io"
-	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"onering/internal/settings"
 	"onering/objectives"
@@ -17,48 +15,24 @@ import (
 	"onering/train/rl"
 )
 
-// Settings come from the defaults, a run file, the environment and flags, each
-// layer stronger than the one before. The layers are merged here and not by a
-// library such as koanf: it merges into one map, which no longer knows the file
-// and line of a value and passes over unknown keys, so that an error could name
-// neither place nor likely key.
-
-// A layer is one source of settings.
-type layer []setting
-
-// A resolved Config remembers which setting decided each key, for messages.
+// A resolved Config knows which setting decided each key, for messages.
 type resolved struct {
 	rl.Config
-	decided map[string]setting // by path
+	*settings.Resolved
 }
 
 // adapterRate is how much larger the default learning rate of an adapter is.
 const adapterRate = 10
 
-// resolve applies the layers to the defaults, weakest first. All problems are
-// reported at once, each with the place of the setting. What the values mean
+// resolve applies the sources to the defaults, weakest first. What the values mean
 // together is for validate.
-func resolve(layers ...layer) (*resolved, error) {
-	r := &resolved{Config: rl.Default(), decided: map[string]setting{}}
-	for _, p := range plugins(&r.Config) {
-		var err error
-		if layers, err = r.choosePlugin(p, layers); err != nil {
-			return nil, usageError{err}
-		}
+func resolve(sources ...settings.Source) (*resolved, error) {
+	r := &resolved{Config: rl.Default()}
+	var err error
+	if r.Resolved, err = settings.Resolve(&r.Config, "", sources...); err != nil {
+		return nil, usageError{err}
 	}
-	var errs []error
-	sections := sectionsOf(&r.Config)
-	for _, l := range layers {
-		for _, s := range l {
-			if err := r.apply(s, sections); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", s.place, err))
-			}
-		}
-	}
-	if len(errs) > 0 {
-		return nil, usageError{errors.Join(errs...)}
-	}
-	if s, decided := r.decided["optimizer.learning_rate"]; r.LoRA.On && (!decided || strings.HasPrefix(s.place, defaultName)) {
+	if s := r.Decided("optimizer.learning_rate"); r.LoRA.On && (s.Key == "" || strings.HasPrefix(s.Place, defaultName)) {
 		r.Optimizer.LearningRate *= adapterRate
 	}
 	// What a reward takes from the template is part of the configuration. A template
@@ -70,73 +44,42 @@ func resolve(layers ...layer) (*resolved, error) {
 }
 
 // validate reports the impossible values of the whole configuration.
-func (r *resolved) validate() error { return r.locate(r.Config.Validate()) }
+func (r *resolved) validate() error { return asUsage(r.Locate(r.Config.Validate())) }
 
-// validateObjective reports those of [objective] alone.
-func (r *resolved) validateObjective() error { return r.locate(r.Config.Objective.Validate()) }
-
-// apply sets the field that s is for.
-func (r *resolved) apply(s setting, sections []section) error {
-	at := slices.IndexFunc(sections, func(t section) bool { return t.name == s.section })
-	part, isPart := strings.CutPrefix(s.section, usePath+".")
-	switch {
-	case at < 0 && isPart:
-		return r.unknownPart(part)
-	case at < 0:
-		return fmt.Errorf("unknown section [%s]%s", s.section, didYouMean(s.section, sectionNames()))
-	case isPart && (s.key == "name" || s.key == "as"):
-		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.path(), usePath)
-	}
-	for _, f := range sections[at].fields {
-		if f.Key == s.key {
-			r.decided[s.path()] = s
-			return assign(s, f.Value)
-		}
-	}
-	hint := didYouMean(s.key, keysOf(sections[at].fields))
-	if hint == "" {
-		hint = r.elsewhere(s)
-	}
-	where := "[" + s.section + "]"
-	for _, p := range plugins(&r.Config) {
-		if p.section == s.section {
-			where = fmt.Sprintf("[%s] for %q", p.section, p.running())
-		}
-	}
-	if isPart {
-		where = fmt.Sprintf("[[%s]] %q", usePath, part)
-	}
-	return fmt.Errorf("unknown key %q in %s%s", s.key, where, hint)
-}
-
-// locate puts in front of each validation error the place of the setting that
-// decided the key.
-func (r *resolved) locate(err error) error {
+// asUsage makes err a usage error, unless it is nil.
+func asUsage(err error) error {
 	if err == nil {
 		return nil
 	}
-	list := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		list = joined.Unwrap()
-	}
-	for i, err := range list {
-		var bad *settings.Error
-		if !errors.As(err, &bad) {
-			continue
-		}
-		s, ok := r.decided[bad.Key]
-		switch {
-		case ok:
-			list[i] = fmt.Errorf("%s: %s", s.place, bad.Error())
-		case bad.Value == "":
-			list[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)
-		}
-	}
-	return usageError{errors.Join(list...)}
+	return usageError{err}
 }
 
-// fileLayer reads a run file; "-" is stdin.
-func fileLayer(name string, stdin io.Reader) (layer, error) {
+// encodeConfig writes a configuration as a run file.
+func encodeConfig(config any) ([]byte, error) {
+	var b bytes.Buffer
+	err := settings.Write(&b, config)
+	return b.Bytes(), err
+}
+
+// checkSettings reports the values of the struct's settings that are out of
+// their ranges, by flag.
+func checkSettings(pointer any) error {
+	return asUsage(settings.NameFlags(settings.Check(pointer), pointer))
+}
+
+// checkAdapterFlags refuses flags about a new adapter where none is trained (on is
+// false): the command would train all weights, which is not what they ask for.
+func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "lora-") && !on && err == nil {
+			err = usagef("--%s is about a new adapter, and none is trained: add --lora, or leave it out", f.Name)
+		}
+	})
+	return err
+}
+
+// readRunFile reads a run file; "-" is stdin.
+func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
 	in, name, err := openInput("--config", name, stdin)
 	if err != nil {
 		return nil, usageError{err}
@@ -150,102 +93,58 @@ func fileLayer(name string, stdin io.Reader) (layer, error) {
 	if len(data) > largest {
 		return nil, usagef("%s: a run file has at most 1 MB", name)
 	}
-	settings, err := parseFile(name, data)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return settings, nil
-}
-
-// flagLayer reads the arguments of --set, each section.key=value.
-func flagLayer(sets []string) (layer, error) {
-	var l layer
-	for _, set := range sets {
-		path, text, ok := strings.Cut(set, "=")
-		section, key, dotted := strings.Cut(path, ".")
-		if !ok || !dotted {
-			return nil, usagef("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
-		}
-		if at := strings.LastIndexByte(path, '.'); strings.HasPrefix(path, usePath+".") {
-			section, key = path[:at], path[at+1:] // reward.use.PART.KEY
-		}
-		l = append(l, parseText(strings.TrimSpace(section), strings.TrimSpace(key), "--set "+set, strings.TrimSpace(text)))
-	}
-	return l, nil
-}
-
-// envPrefix begins the environment variables that are settings:
-// ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate.
-const envPrefix = "ONERING_"
-
-// envOthers are variables of the same prefix that are not settings of a run.
-var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI"}
-
-// envLayer reads the settings in environ, whose entries are NAME=value. An empty
-// variable counts as none.
-func envLayer(environ []string) layer {
-	var l layer
-	for _, entry := range environ {
-		name, text, _ := strings.Cut(entry, "=")
-		rest, ok := strings.CutPrefix(name, envPrefix)
-		if !ok || text == "" || slices.Contains(envOthers, name) {
-			continue
-		}
-		section, key, ok := strings.Cut(strings.ToLower(rest), "_")
-		if !ok || !slices.Contains(sectionNames(), section) {
-			slog.Warn("an environment variable names no setting", "name", name, "want", envPrefix+"SECTION_KEY")
-			continue
-		}
-		l = append(l, parseText(section, key, name, text))
-	}
-	slices.SortFunc(l, func(a, b setting) int { return strings.Compare(a.place, b.place) })
-	return l
+	source, err := settings.File(name, data)
+	return source, asUsage(err)
 }
 
 // configFlags are the flags of the commands that take a run file.
 type configFlags struct {
-	lora      bool // of train
-	file      string
-	sets      []string
-	objective string
+	file       string
+	sets       []string
+	kind, name string // the plug-in that the flag of its kind, objective or reward, chooses
+	lora       bool   // of train
 }
 
-func (f *configFlags) register(c *cobra.Command) {
+// registerObjective adds the flags of the commands that are about an objective.
+func (f *configFlags) registerObjective(c *cobra.Command) {
+	f.register(c, "objective", objectives.Names(), "objective to use", "run file in TOML; - is stdin", "")
+}
+
+// registerReward adds the flags of the commands that grade without a run.
+func (f *configFlags) registerReward(c *cobra.Command) {
+	f.register(c, "reward", reward.Names(), "reward that grades, in place of the run file's", "run file whose [reward] grades", ", such as reward.name=math")
+}
+
+func (f *configFlags) register(c *cobra.Command, kind string, names []string, about, file, example string) {
+	f.kind = kind
 	flags := c.Flags()
-	flags.StringVar(&f.file, "config", "", "run file in TOML; - is stdin")
-	flags.StringVar(&f.objective, "objective", "", "objective to use: "+strings.Join(objectives.Names(), ", "))
-	flags.StringArrayVar(&f.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")
+	flags.StringVar(&f.file, "config", "", file)
+	flags.StringVar(&f.name, kind, "", about+": "+strings.Join(names, ", "))
+	flags.StringArrayVar(&f.sets, "set", nil, "section.key=value in place of a key of the run file"+example+"; repeatable")
 	must(c.MarkFlagFilename("config", "toml"))
-	must(c.RegisterFlagCompletionFunc("objective", completeObjectives))
+	must(c.RegisterFlagCompletionFunc(kind, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 	must(c.RegisterFlagCompletionFunc("set", f.completeSet))
 }
 
-// resolve reads what the flags name; base is that of resolveFlags.
-func (f *configFlags) resolve(c *cobra.Command, base func(others ...layer) (layer, error)) (*resolved, error) {
-	return resolveFlags(c, f.file, f.sets, "objective", f.objective, base)
-}
-
-// resolveFlags reads the run file, the environment, --set, and the flag of the same
-// name as the section whose implementation it chooses; an empty file or choice is
-// none. Where no run file is given, the weakest layer is what base makes of the
-// others, nothing if base is nil.
-func resolveFlags(c *cobra.Command, file string, sets []string, section, choice string, base func(others ...layer) (layer, error)) (*resolved, error) {
-	var run layer
-	if file != "" {
+// resolve reads what the flags and the environment name. Where no run file is given, base,
+// unless it is nil, makes the weakest source of the others.
+func (f *configFlags) resolve(c *cobra.Command, base func(others ...settings.Source) (settings.Source, error)) (*resolved, error) {
+	var run settings.Source
+	if f.file != "" {
 		var err error
-		if run, err = fileLayer(file, c.InOrStdin()); err != nil {
+		if run, err = readRunFile(f.file, c.InOrStdin()); err != nil {
 			return nil, err
 		}
 	}
-	flags, err := flagLayer(sets)
+	flags, err := settings.Sets(f.sets)
 	if err != nil {
-		return nil, err
+		return nil, usageError{err}
 	}
-	if choice != "" {
-		flags = append(flags, parseText(section, "name", "--"+section, choice))
+	if f.name != "" {
+		flags = append(flags, settings.Setting{Section: f.kind, Key: "name", Place: "--" + f.kind, Value: f.name})
 	}
-	environment := envLayer(os.Environ())
-	if file == "" && base != nil {
+	environment := settings.Environment(new(rl.Config), os.Environ())
+	if f.file == "" && base != nil {
 		if run, err = base(environment, flags); err != nil {
 			return nil, err
 		}
@@ -253,23 +152,31 @@ func resolveFlags(c *cobra.Command, file string, sets []string, section, choice 
 	return resolve(run, environment, flags)
 }
 
-// completeSet offers the keys of --set, those of the chosen objective included.
+// resolveReward returns the configuration that the flags state: the defaults without them.
+// Only its reward is checked. The reward is told the prompt template, unless it is
+// "" and that of the configuration holds.
+func (f *configFlags) resolveReward(c *cobra.Command, template string) (rl.Config, error) {
+	r, err := f.resolve(c, nil)
+	if err != nil {
+		return rl.Config{}, err
+	}
+	if template != "" {
+		reward.SetTemplate(r.Reward.Rule, template)
+	}
+	return r.Config, asUsage(r.Locate(r.Config.Reward.Validate()))
+}
+
+// completeSet offers the keys of --set, those of the chosen plug-in included.
 func (f *configFlags) completeSet(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	c := rl.Default()
-	if settings, err := objectives.New(f.objective); err == nil {
-		c.Objective.Settings = settings
-	}
+	_ = settings.Choose(&c, f.kind, f.name) // if there is one
 	var keys []cobra.Completion
-	for _, s := range sectionsOf(&c) {
-		for _, field := range s.fields {
-			keys = append(keys, s.name+"."+field.Key+"=")
+	for _, s := range settings.Sections(&c) {
+		for _, field := range s.Fields {
+			keys = append(keys, s.Name+"."+field.Key+"=")
 		}
 	}
 	return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-}
-
-func completeObjectives(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return objectives.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // must stops on a mistake in the program itself, such as completion for a flag

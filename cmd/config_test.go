@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"onering/data/arithmetic"
+	"onering/internal/settings"
+	"onering/models"
 	"onering/tokenize"
 	"onering/train/rl"
 )
@@ -19,15 +22,15 @@ const needed = "[model]\npath = \"m\"\n[data]\ntrain = \"d\"\n"
 
 // load resolves and validates the given sources as a command does.
 func load(file string, env, sets []string) (rl.Config, error) {
-	l, err := parseFile("run.toml", []byte(file))
+	l, err := settings.File("run.toml", []byte(file))
 	if err != nil {
 		return rl.Config{}, err
 	}
-	flags, err := flagLayer(sets)
+	flags, err := settings.Sets(sets)
 	if err != nil {
 		return rl.Config{}, err
 	}
-	r, err := resolve(l, envLayer(env), flags)
+	r, err := resolve(l, settings.Environment(new(rl.Config), env), flags)
 	if err != nil {
 		return rl.Config{}, err
 	}
@@ -41,10 +44,8 @@ func TestPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := rl.Default().Optimizer
-	want.Beta1, want.Beta2, want.Eps = 0.1, 0.2, 0.3
-	if c.Optimizer != want {
-		t.Errorf("got %+v, want %+v", c.Optimizer, want)
+	if got := fmt.Sprintf("%+v", c.Optimizer.Rule); got != "&{Beta1:0.1 Beta2:0.2 Eps:0.3 WeightDecay:0}" {
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -284,11 +285,11 @@ func TestRunFiles(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			l, err := fileLayer(file, nil)
+			l, err := readRunFile(file, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			flags, err := flagLayer([]string{"model.path=m", "data.train=d"})
+			flags, err := settings.Sets([]string{"model.path=m", "data.train=d"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,11 +308,11 @@ func TestRunFiles(t *testing.T) {
 // reread writes c as run.toml and reads it again.
 func reread(t *testing.T, c rl.Config) (again rl.Config, file []byte) {
 	t.Helper()
-	file, err := encodeConfig(c)
+	file, err := encodeConfig(&c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := parseFile("run.toml", file)
+	l, err := settings.File("run.toml", file)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, file)
 	}
@@ -326,7 +327,7 @@ func reread(t *testing.T, c rl.Config) (again rl.Config, file []byte) {
 func checkRoundTrip(t *testing.T, c rl.Config) {
 	t.Helper()
 	got, file := reread(t, c)
-	again, err := encodeConfig(got)
+	again, err := encodeConfig(&got)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +341,7 @@ func checkRoundTrip(t *testing.T, c rl.Config) {
 // The paper's recipe (section 4 and the table of hyperparameters), spelled out
 // in the run file, is also what Default says.
 func TestPaperRecipe(t *testing.T) {
-	l, err := fileLayer("../runs/pmpo-qwen2.5-math-1.5b.toml", nil)
+	l, err := readRunFile("../runs/pmpo-qwen2.5-math-1.5b.toml", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +350,7 @@ func TestPaperRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, want := r.Config, rl.Default()
-	if got.Optimizer != want.Optimizer || !reflect.DeepEqual(got.Objective, want.Objective) {
+	if !reflect.DeepEqual(got.Optimizer, want.Optimizer) || !reflect.DeepEqual(got.Objective, want.Objective) {
 		t.Errorf("optimizer %+v and objective %+v, want %+v and %+v", got.Optimizer, got.Objective.Settings, want.Optimizer, want.Objective.Settings)
 	}
 	// What follows the machine may differ: slots, portions, precision.
@@ -378,12 +379,54 @@ func TestOtherObjective(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, _ := encodeConfig(c); !strings.Contains(string(data), "\np_max = 0.5\n") {
+	if data, _ := encodeConfig(&c); !strings.Contains(string(data), "\np_max = 0.5\n") {
 		t.Errorf("p_max is lost:\n%s", data)
 	}
 	var usage usageError
 	if _, err := load(file, nil, []string{"objective.name=grpo", "objective.p_max=0.5"}); !errors.As(err, &usage) {
 		t.Errorf("p_max for grpo: error %v", err)
+	}
+}
+
+// A drift is an optimizer with a setting of its own, which takes no steps here.
+type drift struct {
+	models.Optimizer
+	Momentum float64 `toml:"momentum" range:"[0,1)"`
+}
+
+// TestOtherOptimizer: optimizer.name chooses which keys [optimizer] has beside the run's
+// own, which stay, as do defaults where the name is the one that counts anyway.
+func TestOtherOptimizer(t *testing.T) {
+	models.RegisterOptimizer("test-drift", func() models.Optimizer { return &drift{Momentum: 0.5} })
+	file := needed + "[optimizer]\nbeta1 = 0.1\nwarmup = 7\n"
+	c, err := load(file, nil, []string{"optimizer.name=test-drift", "optimizer.momentum=0.25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := c.Optimizer.Rule.(*drift); !ok || d.Momentum != 0.25 || c.Optimizer.Warmup != 7 {
+		t.Errorf("optimizer %+v, %+v", c.Optimizer, c.Optimizer.Rule)
+	}
+	checkRoundTrip(t, c)
+	if c, err = load(file, nil, []string{"optimizer.name=adamw"}); err != nil || fmt.Sprint(c.Optimizer.Rule) != "&{0.1 0.95 1e-08 0}" {
+		t.Errorf("optimizer %+v, %v", c.Optimizer.Rule, err)
+	}
+	for set, want := range map[string]string{
+		"optimizer.name=test-drft":   `--set optimizer.name=test-drft: unknown optimizer "test-drft"; did you mean "test-drift"? (there are adamw, test-drift)`,
+		"optimizer.momentum=0.5":     `--set optimizer.momentum=0.5: unknown key "momentum" in [optimizer]`,
+		"optimizer.beta1=0.5":        `--set optimizer.beta1=0.5: unknown key "beta1" in [optimizer] for "test-drift"`,
+		"optimizer.momentum=1":       `--set optimizer.momentum=1: optimizer.momentum = 1: must be in [0, 1)`,
+		"optimizer.momentum=\"big\"": `--set optimizer.momentum="big": optimizer.momentum = "big": must be a number`,
+	} {
+		sets := []string{set}
+		if strings.Contains(want, "test-drift\"") || strings.Contains(want, "must be") {
+			sets = append(sets, "optimizer.name=test-drift")
+		}
+		if strings.HasPrefix(set, "optimizer.name") {
+			sets = sets[:1]
+		}
+		if _, err := load(needed, nil, sets); err == nil || err.Error() != want {
+			t.Errorf("%q: error %v, want %s", sets, err, want)
+		}
 	}
 }
 
@@ -395,7 +438,7 @@ func FuzzParseFile(f *testing.F) {
 	f.Add(needed + "[[reward.use]]\nname = 'math'\n[[reward.use]]\nname = 'math'\nas = 'again'\nweight = -0.5\n[reward]\ncombine = 'gate'\n")
 	f.Add(needed + "reward.use = [{name = 'math', threshold = 0}]\n")
 	f.Fuzz(func(t *testing.T, file string) {
-		l, err := parseFile("run.toml", []byte(file))
+		l, err := settings.File("run.toml", []byte(file))
 		if err != nil {
 			return
 		}
@@ -425,7 +468,7 @@ func TestEmbeddedRun(t *testing.T) {
 		{[]string{"model.path=mine", "data.train=mine.jsonl"}, false, "mine.jsonl"},
 		{[]string{`model.path="mine"`, "data.train=mine.jsonl"}, false, "mine.jsonl"},
 	} {
-		flags, err := flagLayer(tt.sets)
+		flags, err := settings.Sets(tt.sets)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +485,7 @@ func TestEmbeddedRun(t *testing.T) {
 			t.Errorf("%q: embedded %v with data %q, want %v with %q", tt.sets, !same, r.Data.Train, tt.embedded, tt.data)
 		}
 	}
-	flags, _ := flagLayer([]string{"data.train=mine.jsonl"})
+	flags, _ := settings.Sets([]string{"data.train=mine.jsonl"})
 	if _, err := embeddedRun(flags); err == nil || !strings.Contains(err.Error(), "model.path is not") {
 		t.Errorf("data without a model: %v", err)
 	}

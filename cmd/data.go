@@ -10,6 +10,7 @@ import (
 
 	"onering/data"
 	"onering/data/arithmetic"
+	"onering/internal/settings"
 	"onering/tokenize"
 	"onering/verifier"
 )
@@ -108,7 +109,7 @@ the prompt is a list of messages.
 	c.Flags().IntVarP(&limit, "rows", "n", 0, "print at most this many rows; 0 is all")
 	c.Flags().StringVar(&filter, "filter", "", `print only the rows that match, such as 'level in 3..5'`)
 	c.Flags().BoolVar(&mapped, "mapped", false, "print names, problems and answers, as training reads them")
-	addSettings(c.Flags(), &columns)
+	settings.AddFlags(c.Flags(), &columns)
 	return c
 }
 
@@ -224,7 +225,7 @@ A file that cannot be read is an error; findings are not.
 			return err
 		},
 	}
-	addSettings(c.Flags(), &columns)
+	settings.AddFlags(c.Flags(), &columns)
 	addTemplate(c, &around, tokenize.DefaultTemplate, false)
 	flags := c.Flags()
 	flags.StringVar(&filter, "filter", "", `check only the rows that match, such as 'level in 3..5'`)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data/arithmetic"
+	"onering/internal/settings"
 	"onering/models"
 	_ "onering/models/all"
 	"onering/policy"
@@ -97,7 +98,7 @@ func (f *engineFlags) nameAdapters() error {
 // addRuntime adds those of the flags that say where to run.
 func addRuntime(c *cobra.Command, r *policy.RuntimeConfig, names ...string) {
 	r.Device = cmp.Or(r.Device, "cpu")
-	addSettings(c.Flags(), r, names...)
+	settings.AddFlags(c.Flags(), r, names...)
 	must(c.MarkFlagFilename("library"))
 }
 
@@ -355,7 +356,7 @@ func addTemplate(c *cobra.Command, s *tokenize.TemplateSettings, name string, st
 	if stop {
 		flags = append(flags, "stop")
 	}
-	addSettings(c.Flags(), s, flags...)
+	settings.AddFlags(c.Flags(), s, flags...)
 	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
 }
 
@@ -374,7 +375,7 @@ func addChat(c *cobra.Command, s *tokenize.TemplateSettings) {
 // parseTemplate returns the template that the flags describe.
 func parseTemplate(s tokenize.TemplateSettings) (tokenize.Template, error) {
 	t, err := s.PromptTemplate()
-	return t, namingFlags(err, &s)
+	return t, asUsage(settings.NameFlags(err, &s))
 }
 
 // templateOf returns the template that the flags describe. Where they name none and dir is the

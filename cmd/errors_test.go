@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"onering/internal/settings"
 )
 
 // TestErrorLines: a name begins no line, and what is quoted is shortened, but not
@@ -77,11 +79,11 @@ func TestNext(t *testing.T) {
 			"onering eval --model m --adapter 'a run/c' --template chat --suite amc",
 		}},
 	} {
-		settings, err := flagLayer(append([]string{"data.train=x.jsonl", "model.path=m"}, tt.sets...))
+		set, err := settings.Sets(append([]string{"data.train=x.jsonl", "model.path=m"}, tt.sets...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := resolve(settings)
+		r, err := resolve(set)
 		if err != nil {
 			t.Fatal(err)
 		}

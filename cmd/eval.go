@@ -12,11 +12,13 @@ import (
 
 	"onering/data"
 	"onering/eval"
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
 	_ "onering/reward/all"
 	"onering/sampler"
 	"onering/tokenize"
+	"onering/train/rl"
 )
 
 func newEval() *cobra.Command {
@@ -105,11 +107,11 @@ func (o *evalOptions) register(c *cobra.Command) {
 	flags.IntVar(&o.limit, "limit", 0, "measure the first so many problems of each suite; 0 is all")
 	flags.IntVar(&o.Samples, "samples", 1, "responses to each problem")
 	o.Sampling = sampler.Sampling{Temperature: 0.6, TopP: 0.95, MaxNewTokens: 3000}
-	addSettings(flags, &o.Sampling)
+	settings.AddFlags(flags, &o.Sampling)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
-	addSettings(flags, &o.columns)
+	settings.AddFlags(flags, &o.columns)
 	flags.StringVar(&o.extract, "extract", "", "where in a response the answer has to stand: "+strings.Join(reward.ExtractRules, ", ")+"; if not given tag for the template r1, else boxed")
-	o.rewards.register(c)
+	o.rewards.registerReward(c)
 	flags.IntVar(&o.slots, "slots", 32, "sequences that are decoded at once; it decides speed and memory")
 	flags.StringVar(&o.out, "out", "", "file for every response")
 	flags.BoolVar(&o.resume, "resume", false, "sample only what the file of --out still lacks, if there is one")
@@ -140,7 +142,7 @@ type evalOptions struct {
 	slots, limit   int
 	json, markdown bool
 	resume         bool
-	rewards        rewardFlags
+	rewards        configFlags
 }
 
 // complete settles how responses are chosen and refuses what cannot be.
@@ -283,7 +285,7 @@ func (x *evaluation) openResponses(t team) (responses *eval.Responses, err error
 
 // reward is the rule that responses are graded by. It goes into the settings of o.
 func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
-	config, err := o.rewards.resolve(c, o.prompt.Name)
+	config, err := o.rewards.resolveReward(c, o.prompt.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -293,6 +295,30 @@ func (o *evalOptions) reward(c *cobra.Command) (reward.Reward, error) {
 		err = usageError{err}
 	}
 	return rule, err
+}
+
+// describeReward states the settings of a reward in a line; nothing for the default,
+// wherever that looks for answers.
+func describeReward(c rl.Config) string {
+	text := func(c rl.Config) string {
+		var list []string
+		for _, s := range settings.Sections(&c) {
+			for _, f := range s.Fields {
+				if section, ok := strings.CutPrefix(s.Name+".", "reward."); ok {
+					list = append(list, fmt.Sprintf("%s%s=%v", section, f.Key, f.Value))
+				}
+			}
+		}
+		return strings.Join(list, " ")
+	}
+	plain := rl.Default()
+	if rule, err := reward.WithExtract(plain.Reward.Rule, reward.Extract(c.Reward.Rule)); err == nil {
+		plain.Reward.Rule = rule
+	}
+	if s := text(c); s != text(plain) {
+		return s
+	}
+	return ""
 }
 
 func openResponses(o evalOptions, plan eval.Plan) (*eval.Responses, error) {
@@ -376,7 +402,7 @@ func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
 }
 
 func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
-	rewards, err := o.rewards.resolve(c, "")
+	rewards, err := o.rewards.resolveReward(c, "")
 	if err != nil {
 		return err
 	}

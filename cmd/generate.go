@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/sampler"
 	"onering/tokenize"
@@ -94,7 +95,7 @@ func newGenerate() *cobra.Command {
 	registerDType(c, &e.dtype)
 	flags := c.Flags()
 	flags.IntVarP(&o.samples, "samples", "n", o.samples, "responses to each prompt")
-	addSettings(flags, &o.Sampling)
+	settings.AddFlags(flags, &o.Sampling)
 	addTemplate(c, &around, "no", true)
 	addChat(c, &around)
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")

@@ -17,7 +17,7 @@ import (
 )
 
 func newGrade() *cobra.Command {
-	var rewards rewardFlags
+	var rewards configFlags
 	c := &cobra.Command{
 		Use:   "grade [FILE]",
 		Short: "Say what given responses are worth to a reward",
@@ -52,16 +52,16 @@ where model.template of the run file asks for it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return gradeFile(c, inputName(args), &rewards) },
 	}
-	rewards.register(c)
+	rewards.registerReward(c)
 	return c
 }
 
 // gradeFile grades the lines of the file called file.
-func gradeFile(c *cobra.Command, file string, rewards *rewardFlags) (err error) {
+func gradeFile(c *cobra.Command, file string, rewards *configFlags) (err error) {
 	if file == "-" && rewards.file == "-" {
 		return usagef("--config - and the samples cannot both be stdin: name a file for one of them")
 	}
-	config, err := rewards.resolve(c, "")
+	config, err := rewards.resolveReward(c, "")
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/scaffold"
+	"onering/internal/settings"
 	"onering/models"
 	"onering/objectives"
 	_ "onering/objectives/all"
@@ -26,10 +27,8 @@ type pluginCommands struct {
 	sample        string // a name, for the examples
 	names         func() []string
 	about         func(name string) string // nil where the list is of names alone
-	// choose returns a run's configuration that has the plug-in of that name. It is
-	// nil where a plug-in has no settings to show.
-	choose func(name string) (rl.Config, error)
-	begin  scaffold.Kind
+	shown         bool                     // a plug-in has settings, in the section of a run file called as the kind
+	begin         scaffold.Kind
 }
 
 // command is the command of the kind: it lists, and has list, show and new.
@@ -44,7 +43,7 @@ func (p pluginCommands) command() *cobra.Command {
 		Args:    knownCommand,
 		RunE:    run,
 	}
-	if p.choose == nil {
+	if !p.shown {
 		c.Short, c.Long = p.fill("List every KIND of PLURAL, or begin your own"), p.fill("List every KIND of PLURAL, or write a new one to begin with.")
 		c.Example = p.fill("  onering PLURAL\n  onering PLURAL new mine")
 	}
@@ -59,7 +58,7 @@ func (p pluginCommands) command() *cobra.Command {
 		c.Flags().BoolVar(&asJSON, "json", false, "print one JSON list")
 	}
 	c.AddCommand(list, p.new())
-	if p.choose != nil {
+	if p.shown {
 		c.AddCommand(p.show())
 	}
 	return c
@@ -109,13 +108,13 @@ section of a run file.`),
 			return p.names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			config, err := p.choose(args[0])
-			if err != nil {
+			var config rl.Config
+			if err := settings.Choose(&config, p.kind, args[0]); err != nil {
 				return usageError{err}
 			}
-			for _, s := range sectionsOf(&config) {
-				if s.name == p.kind {
-					return writeSection(c.OutOrStdout(), s)
+			for _, s := range settings.Sections(&config) {
+				if s.Name == p.kind {
+					return s.Write(c.OutOrStdout())
 				}
 			}
 			return nil
@@ -169,18 +168,13 @@ func newModels() *cobra.Command {
 
 func newObjectives() *cobra.Command {
 	return pluginCommands{
-		kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: objectives.Names,
-		choose: func(name string) (rl.Config, error) {
-			o, err := newObjective(name)
-			return rl.Config{Objective: rl.ObjectiveConfig{Name: name, Settings: o}}, err
-		},
-		begin: scaffold.Objective,
+		kind: "objective", article: "an", plural: "objectives", sample: "pmpo", names: objectives.Names, shown: true, begin: scaffold.Objective,
 	}.command()
 }
 
 func newRewards() *cobra.Command {
 	return pluginCommands{
-		kind: "reward", article: "a", plural: "rewards", sample: "math", names: reward.Names,
+		kind: "reward", article: "a", plural: "rewards", sample: "math", names: reward.Names, shown: true, begin: scaffold.Reward,
 		about: func(name string) string {
 			r, err := reward.New(name)
 			if err != nil {
@@ -188,10 +182,5 @@ func newRewards() *cobra.Command {
 			}
 			return reward.About(r)
 		},
-		choose: func(name string) (rl.Config, error) {
-			r, err := newReward(name)
-			return rl.Config{Reward: rl.RewardConfig{Name: name, Rule: r}}, err
-		},
-		begin: scaffold.Reward,
 	}.command()
 }

@@ -180,7 +180,7 @@ var cardKeys = map[string][]string{
 	"model":     {"template", "dtype"},
 	"rollout":   {"prompts_per_round", "samples_per_prompt", "max_new_tokens"}, // and how tokens are chosen
 	"reward":    {"name"},
-	"optimizer": {"learning_rate", "beta1", "beta2", "weight_decay", "max_grad_norm", "warmup", "schedule"},
+	"optimizer": {"name", "learning_rate", "beta1", "beta2", "weight_decay", "max_grad_norm", "warmup", "schedule"},
 	"train":     {"rounds", "batch_size", "epochs", "seed"},
 }
 
@@ -204,7 +204,7 @@ func newCard(folder, to, license string) card {
 	if file == "" {
 		return k
 	}
-	run, err := fileLayer(file, nil)
+	run, err := readRunFile(file, nil)
 	var config *resolved
 	if err == nil {
 		config, err = resolve(run)
@@ -217,13 +217,13 @@ func newCard(folder, to, license string) card {
 		k.base = m[1]
 	}
 	var b bytes.Buffer
-	for _, s := range sectionsOf(&config.Config) {
-		s.fields = slices.DeleteFunc(s.fields, func(f settings.Field) bool { return !onCard(s.name, f) })
-		if len(s.fields) == 0 {
+	for _, s := range settings.Sections(&config.Config) {
+		s.Fields = slices.DeleteFunc(s.Fields, func(f settings.Field) bool { return !onCard(s.Name, f) })
+		if len(s.Fields) == 0 {
 			continue
 		}
 		b.WriteByte('\n')
-		if err := writeSection(&b, s); err != nil {
+		if err := s.Write(&b); err != nil {
 			slog.Warn("the model card goes without the settings of the run", "reason", err)
 			return k
 		}

@@ -82,7 +82,7 @@ func TestPush(t *testing.T) {
 	config.Model.System = "a private prompt"
 	config.Data.Train = mix.One("/home/someone/problems.jsonl")
 	config.Output.Dir = "/home/someone/run"
-	text, err := encodeConfig(config)
+	text, err := encodeConfig(&config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -266,7 +266,7 @@ func knownCommand(c *cobra.Command, args []string) error {
 			names = append(names, child.Name())
 		}
 	}
-	return usagef("unknown command %q%s", c.CommandPath()+" "+args[0], didYouMean(args[0], names))
+	return usagef("unknown command %q%s", c.CommandPath()+" "+args[0], settings.DidYouMean(args[0], names))
 }
 
 // A buildVersion is what "onering version" prints.

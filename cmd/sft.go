@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"onering/data"
 	"onering/internal/settings"
+	"onering/models"
 	"onering/models/hub"
 	"onering/policy"
 	"onering/train/metrics"
@@ -55,8 +55,9 @@ several.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&s.file, "config", "", "run file in TOML with these settings, such as the run.toml of another run; flags win over it")
-	for _, section := range s.given.Sections() {
-		addSettings(flags, section.Pointer)
+	flags.StringArrayVar(&s.sets, "set", nil, "section.key=value in place of a key of the run file; repeatable")
+	for _, section := range settings.Sections(&s.given) {
+		settings.AddFlags(flags, section.Pointer)
 	}
 	flags.BoolVar(&s.resume, "resume", false, "continue the run in --out from its last checkpoint")
 	flags.BoolVar(&s.asJSON, "json", false, "print the summary as one JSON object")
@@ -69,6 +70,7 @@ several.`,
 	must(c.MarkFlagDirname("model"))
 	must(c.MarkFlagDirname("out"))
 	must(c.RegisterFlagCompletionFunc("template", completeTemplates))
+	must(c.RegisterFlagCompletionFunc("optimizer", cobra.FixedCompletions(models.Optimizers(), cobra.ShellCompDirectiveNoFileComp)))
 	for _, name := range []string{"dtype", "compute"} {
 		must(c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(dtypeNames, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -79,6 +81,7 @@ several.`,
 type sftCommand struct {
 	given          sft.Config // by flags
 	file           string
+	sets           []string
 	resume, asJSON bool
 	show           int
 }
@@ -255,7 +258,7 @@ func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSumm
 	begun := false
 	end, err := trainOn(ctx, t, x, sftObserver{feed}, resume, func(trainer *sft.Trainer) error {
 		watch.steps = trainer.Steps()
-		begin := func() error { return beginRun(dir, sectionsOfSFT(&x.given), log, feed) }
+		begin := func() error { return beginRun(dir, &x.given, log, feed) }
 		begun = true
 		if resume {
 			trainer.Resumed = begin // until then its folder keeps its run.toml
@@ -351,16 +354,7 @@ func (w *sftWatcher) Round(r metrics.Record) {
 	}
 }
 
-// sectionsOfSFT lists the sections of a configuration.
-func sectionsOfSFT(c *sft.Config) []section {
-	var list []section
-	for _, s := range c.Sections() {
-		list = append(list, section{name: s.Name, fields: settings.Fields(s.Pointer)})
-	}
-	return list
-}
-
-// resolve applies the run file, if there is one, and the flags to the defaults for
+// resolve applies the run file, if there is one, --set and the flags to the defaults for
 // the model. All problems are reported at once.
 func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 	file := s.file
@@ -372,58 +366,31 @@ func (s *sftCommand) resolve(c *cobra.Command) (config sft.Config, err error) {
 			return config, err
 		}
 	}
-	var stated layer
+	var stated settings.Source
 	if file != "" {
-		if stated, err = fileLayer(file, c.InOrStdin()); err != nil {
+		if stated, err = readRunFile(file, c.InOrStdin()); err != nil {
 			return config, err
 		}
 	}
-	path := s.given.Model.Path
-	for _, x := range stated {
-		if x.path() == "model.path" && !c.Flags().Changed("model") {
-			path = fmt.Sprint(x.value)
-		}
+	sets, err := settings.Sets(s.sets)
+	if err != nil {
+		return config, usageError{err}
 	}
+	flags := settings.Flags(&s.given, c.Flags().Changed)
+	path, _ := settings.Find("model.path", stated, sets, flags).Value.(string)
 	config = sft.Default(path)
-	sections, flags := sectionsOfSFT(&config), sectionsOfSFT(&s.given)
-	decided := map[string]string{} // the place of each key that the file states
-	var errs []error
-	for _, x := range stated {
-		at := slices.IndexFunc(sections, func(t section) bool { return t.name == x.section })
-		if at < 0 {
-			errs = append(errs, fmt.Errorf("%s: sft has no section [%s]", x.place, x.section))
-			continue
-		}
-		k := slices.IndexFunc(sections[at].fields, func(f settings.Field) bool { return f.Key == x.key })
-		if k < 0 {
-			errs = append(errs, fmt.Errorf("%s: unknown key %q in [%s] of sft%s", x.place, x.key, x.section, didYouMean(x.key, keysOf(sections[at].fields))))
-			continue
-		}
-		decided[x.path()] = x.place
-		if err := assign(x, sections[at].fields[k].Value); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", x.place, err))
-		}
+	r, err := settings.Resolve(&config, "sft", stated, sets, flags)
+	if err != nil {
+		return config, usageError{err}
 	}
-	if len(errs) > 0 {
-		return config, usageError{errors.Join(errs...)}
-	}
-	_, rate := decided["optimizer.learning_rate"]
-	for i, t := range flags {
-		for k, f := range t.fields {
-			if c.Flags().Changed(f.Flag) {
-				sections[i].fields[k].Value.Set(f.Value)
-				delete(decided, t.name+"."+f.Key)
-			}
-		}
-	}
-	if config.LoRA.On && !rate && !c.Flags().Changed("lr") {
+	if config.LoRA.On && r.Decided("optimizer.learning_rate").Key == "" {
 		config.Optimizer.LearningRate *= adapterRate
 	}
-	return config, cmp.Or(checkAdapterFlags(c.Flags(), config.LoRA.On), s.check(c, config, decided))
+	return config, cmp.Or(checkAdapterFlags(c.Flags(), config.LoRA.On), s.check(c, config, r))
 }
 
 // check reports what is missing and impossible, by flag or by the place in the file.
-func (s *sftCommand) check(c *cobra.Command, config sft.Config, decided map[string]string) error {
+func (s *sftCommand) check(c *cobra.Command, config sft.Config, r *settings.Resolved) error {
 	if s.show > 0 && config.Output.Dir == "" {
 		config.Output.Dir = "." // nothing is written
 	}
@@ -439,26 +406,5 @@ func (s *sftCommand) check(c *cobra.Command, config sft.Config, decided map[stri
 	if s.show < 0 {
 		return usagef("--show %d: must be at least 0", s.show)
 	}
-	list := settings.Flatten(config.Validate())
-	for i, err := range list {
-		var bad *settings.Error
-		if !errors.As(err, &bad) {
-			continue
-		}
-		if at := decided[bad.Key]; at != "" {
-			list[i] = fmt.Errorf("%s: %w", at, bad)
-			continue
-		}
-		for _, t := range sectionsOfSFT(&config) {
-			for _, f := range t.fields {
-				if t.name+"."+f.Key == bad.Key {
-					list[i] = fmt.Errorf("--%s %v: %s", f.Flag, bad.Value, bad.Remedy)
-				}
-			}
-		}
-	}
-	if len(list) > 0 {
-		return usageError{errors.Join(list...)}
-	}
-	return nil
+	return asUsage(r.Locate(config.Validate()))
 }

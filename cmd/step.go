@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/models"
 	"onering/models/lora"
 	"onering/policy"
@@ -59,8 +60,8 @@ a new adapter; the default learning rate is then ten times as large.`,
 	flags.StringVar(&o.state, "state", "", "folder of the optimizer's moments, as an earlier step wrote it")
 	flags.StringVar(&o.out, "out", "", "folder to write (required but for --dry-run)")
 	flags.StringVar(&o.grads, "grads", "", "also write the gradients, before clipping, to this safetensors file")
-	addSettings(flags, &o.update)
-	addSettings(flags, &o.lora, "lora", "lora-rank", "lora-alpha", "lora-targets", "lora-rslora", "lora-init")
+	settings.AddFlags(flags, &o.update, "lr", "max-grad-norm", "beta1", "beta2", "eps", "weight-decay")
+	settings.AddFlags(flags, &o.lora, "lora", "lora-rank", "lora-alpha", "lora-targets", "lora-rslora", "lora-init")
 	flags.Uint64Var(&o.seed, "lora-seed", 0, "seed of a new adapter")
 	exclusive(c, "adapter", "lora")
 	exclusive(c, "state", "lora")
@@ -181,7 +182,7 @@ type stepReport struct {
 }
 
 func takeStep(ctx context.Context, p *policy.Policy, batch learn.Batch, o stepOptions) (report stepReport, err error) {
-	o.Optimizer, o.MaxGradNorm = o.update.AdamW, o.update.MaxGradNorm
+	o.Optimizer, o.MaxGradNorm = o.update.Rule, o.update.MaxGradNorm
 	stepper, err := learn.New(p.Env, p.Ring, o.Options)
 	if err != nil {
 		return report, err

@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/report/variants"
 	"onering/runtime"
@@ -227,7 +228,7 @@ func readPlan(path string) (*sweep.Plan, error) {
 	case errors.As(err, &at):
 		err = unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
 	case errors.As(err, &syntax):
-		err = syntaxError(path, err)
+		err = settings.SyntaxError(path, err)
 	}
 	return nil, usageError{err}
 }
@@ -248,7 +249,7 @@ func resolveRuns(c *cobra.Command, p *sweep.Plan, runs []*sweep.Run, sets []stri
 		if r.Runtime.Threads == 0 && jobs > 1 {
 			r.Runtime.Threads = sweep.Threads(jobs)
 		}
-		if run.Config, err = encodeConfig(r.Config); err != nil {
+		if run.Config, err = encodeConfig(&r.Config); err != nil {
 			return nil, err
 		}
 		configs = append(configs, r.Config)
@@ -329,15 +330,15 @@ func shareBases(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs i
 // completeConfig returns the run file at path with every key, so that it can be
 // compared with that of another run.
 func completeConfig(path string, text []byte) ([]byte, error) {
-	settings, err := parseFile(path, text)
+	run, err := settings.File(path, text)
 	if err != nil {
 		return nil, err
 	}
-	r, err := resolve(settings)
+	r, err := resolve(run)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return encodeConfig(r.Config)
+	return encodeConfig(&r.Config)
 }
 
 // printSweep writes report.html into the folder of the runs, updates the page if

@@ -56,7 +56,7 @@ func TestSweepRuns(t *testing.T) {
 
 // loaded reads and checks a run file.
 func loaded(path string) (*resolved, error) {
-	l, err := fileLayer(path, nil)
+	l, err := readRunFile(path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func TestTableRuns(t *testing.T) {
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".toml")
 		t.Run(name, func(t *testing.T) {
-			l, err := fileLayer(path, nil)
+			l, err := readRunFile(path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
 	"onering/data/arithmetic"
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/policy"
 	"onering/report/live"
 	"onering/runtime"
@@ -93,7 +93,7 @@ func newTrain() *cobra.Command {
 			return nil
 		},
 	}
-	config.register(c)
+	config.registerObjective(c)
 	flags := c.Flags()
 	flags.StringVar(&out, "out", "", "run folder; default: a new one in runs/out")
 	config.registerLoRA(c)
@@ -164,12 +164,12 @@ func resumedFile(out, command string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var sections map[string]any
-	if toml.Unmarshal(text, &sections) != nil {
+	run, err := settings.File(file, text)
+	if err != nil {
 		return file, nil // who reads it says where it is wrong
 	}
 	of := "sft"
-	if _, ok := sections["rollout"]; ok {
+	if slices.ContainsFunc(run, func(s settings.Setting) bool { return s.Section == "rollout" }) {
 		of = "train"
 	}
 	if of != command {
@@ -186,28 +186,18 @@ const defaultName = "onering's default.toml"
 // the defaults of docs/settings.md instead, since the embedded run's lengths and
 // learning rate suit only its tiny model. A model without data learns the embedded
 // task.
-func embeddedRun(others ...layer) (layer, error) {
-	run, err := parseFile(defaultName, defaultRun)
+func embeddedRun(others ...settings.Source) (settings.Source, error) {
+	run, err := settings.File(defaultName, defaultRun)
 	if err != nil {
 		return nil, err
 	}
-	model, data := "", ""
-	for _, l := range others {
-		for _, s := range l {
-			switch s.path() {
-			case "model.path":
-				model = fmt.Sprint(s.value)
-			case "data.train":
-				data = fmt.Sprint(s.value)
-			}
-		}
-	}
-	switch own := func(name string) bool { return name != "" && name != arithmetic.Name }; {
+	model, data := settings.Find("model.path", others...).Value, settings.Find("data.train", others...).Value
+	switch own := func(name any) bool { return name != nil && name != "" && name != arithmetic.Name }; {
 	case own(model) && own(data):
 		return nil, nil
 	case own(model):
-		return slices.DeleteFunc(run, func(s setting) bool { return s.path() != "data.train" && s.path() != "eval.suites" }), nil
-	case own(data) && model == "":
+		return slices.DeleteFunc(run, func(s settings.Setting) bool { return s.Path() != "data.train" && s.Path() != "eval.suites" }), nil
+	case own(data) && (model == nil || model == ""):
 		return nil, usagef("data.train is set and model.path is not: name the model's folder, or ORG/NAME on a hub (--set model.path=...); the embedded model can only do sums (--set model.path=%s)", arithmetic.Name)
 	}
 	return run, nil
@@ -330,7 +320,7 @@ func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy 
 	if err := x.newTrainer(t, env, policy, x.feed); err != nil {
 		return err
 	}
-	begin := func() error { return beginRun(x.config.Output.Dir, sectionsOf(&x.config), x.log, x.feed) }
+	begin := func() error { return beginRun(x.config.Output.Dir, &x.config, x.log, x.feed) }
 	if resume {
 		// Until the run is resumed, its folder keeps its run.toml.
 		x.trainer.Resumed = begin
@@ -385,8 +375,8 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 
 // beginRun writes what a run folder begins with, config as run.toml, and starts what
 // observes the run.
-func beginRun(dir string, config []section, log *logFile, feed *sinkFeed) error {
-	text, err := encodeSections(config)
+func beginRun(dir string, config any, log *logFile, feed *sinkFeed) error {
+	text, err := encodeConfig(config)
 	if err != nil {
 		return err
 	}

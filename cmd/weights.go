@@ -60,7 +60,7 @@ number, its tokens, and
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return runWeights(c, args, &config, explain) },
 	}
-	config.register(c)
+	config.registerObjective(c)
 	c.Flags().BoolVar(&explain, "explain", false, "print a table for people instead of JSON")
 	return c
 }
@@ -71,8 +71,8 @@ func runWeights(c *cobra.Command, args []string, config *configFlags, explain bo
 	if err != nil {
 		return err
 	}
-	if err := r.validateObjective(); err != nil {
-		return err
+	if err := r.Locate(r.Config.Objective.Validate()); err != nil {
+		return usageError{err}
 	}
 	in, name, err := openInput("input", inputName(args), c.InOrStdin())
 	if err != nil {

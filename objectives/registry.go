@@ -1,8 +1,13 @@
 package objectives
 
-import "onering/internal/registry"
+import (
+	"onering/internal/registry"
+	"onering/internal/settings"
+)
 
 var registered = registry.Makers[Objective]{Package: "objectives", Kind: "objective"}
+
+func init() { settings.Register("objective", Names, New) }
 
 // Register makes an objective available by name; call it from init. new returns a
 // fresh value that holds the defaults. Register panics if the name is empty or

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"onering/internal/settings"
 	"slices"
 	"strings"
+
+	"onering/internal/settings"
 )
 
 // Shared holds the settings that every objective has, with the methods that act on

@@ -1,9 +1,10 @@
 package policy
 
 import (
-	"onering/models/lora"
 	"strings"
 	"testing"
+
+	"onering/models/lora"
 )
 
 // TestBase: an adapter's checkpoint goes with the weights that it was trained beside,

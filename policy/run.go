@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-
-	"github.com/BurntSushi/toml"
+	"reflect"
 
 	"onering/internal/files"
+	"onering/internal/settings"
 	"onering/models/lora"
 	"onering/tokenize"
 )
@@ -34,48 +33,21 @@ func ReadRun(dir string) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: run folder: %w", err)
 	}
-	var sections map[string]any
-	if err := toml.Unmarshal(text, &sections); err != nil {
-		return nil, fmt.Errorf("policy: %s: %w", file, err)
+	run, err := settings.File(file, text)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
 	}
 	r := &Run{Adapter: lora.Is(dir)}
 	for key, into := range map[string]any{
 		"model.path": &r.Model, "model.template": &r.Template, "model.system": &r.System,
 		"model.template_args": &r.Args, "model.stop": &r.Stop, "lora.base_dtype": &r.BaseDType,
 	} {
-		if value := lookup(sections, key); value != nil && !assign(value, into) {
-			return nil, fmt.Errorf("policy: %s: %s = %v: this key has another type; --template and --base-dtype win over the file", file, key, value)
+		if s := settings.Find(key, run); s.Key != "" && !settings.Decode(s.Value, reflect.ValueOf(into).Elem()) {
+			return nil, fmt.Errorf("policy: %s: %s = %v: this key has another type; --template and --base-dtype win over the file", s.Place, key, s.Value)
 		}
 	}
 	r.Template = cmp.Or(r.Template, tokenize.DefaultTemplate)
 	return r, nil
-}
-
-// lookup returns the value of section.key, nil if there is none.
-func lookup(sections map[string]any, path string) any {
-	section, key, _ := strings.Cut(path, ".")
-	keys, _ := sections[section].(map[string]any)
-	return keys[key]
-}
-
-// assign puts a value of TOML into a text, a list of texts or arguments of a template.
-func assign(value, into any) bool {
-	switch into := into.(type) {
-	case *string:
-		text, ok := value.(string)
-		*into = text
-		return ok
-	case *[]string:
-		list, ok := value.([]any)
-		for _, x := range list {
-			text, isText := x.(string)
-			*into, ok = append(*into, text), ok && isText
-		}
-		return ok
-	case *tokenize.ArgTexts:
-		return into.UnmarshalTOML(value) == nil
-	}
-	return false
 }
 
 // RunFile returns the run file of a run folder or of one of its checkpoints, "" if dir is

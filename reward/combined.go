@@ -27,7 +27,7 @@ type Combined struct {
 	Combine string `toml:"combine" choice:"sum product gate" help:"what makes one number of the values" note:"sum adds weight times value; product multiplies the values; gate is the sum up to the first part whose value is below its threshold: that part still counts, and those after it count 0"`
 	Right   string `toml:"right" help:"the part that says in evaluations whether a response is right, and gives its answer" note:"if not given, the first of math, exact and choice; without one, a response is right that earns 1"`
 	// Parts are in the order of the run file.
-	Parts []Part `toml:"-"`
+	Parts []Part `toml:"-" list:"use"`
 }
 
 // A Part is one of the rewards of a Combined.
@@ -37,7 +37,12 @@ type Part struct {
 	Weight    float64 `toml:"weight" help:"factor of its values" note:"0 only measures, a negative one makes it a penalty; product takes no weights"`
 	Threshold float64 `toml:"threshold" help:"with gate, the value from which on the parts after it count"`
 	// Reward is the reward itself, whose exported fields are further keys.
-	Reward Reward `toml:"-"`
+	Reward Reward `toml:"-" choose:"reward"`
+}
+
+func init() {
+	settings.Register("reward", Names, New)
+	settings.RegisterList("reward", func() any { return &Combined{Combine: "sum"} }, NewPart)
 }
 
 // NewPart returns a part with the registered reward called name and the defaults.
@@ -72,7 +77,7 @@ func (c *Combined) Validate() error {
 	add("right", c.Right, c.Right == "" || c.judge() >= 0, "must be one of "+strings.Join(c.labels(), ", "))
 	for i, p := range c.Parts {
 		under := "use." + p.As + "."
-		add(under+"as", p.As, IsLabel(p.As), "must consist of letters, digits, _ and -")
+		add(under+"as", p.As, isLabel(p.As), "must consist of letters, digits, _ and -")
 		add(under+"as", p.As, slices.Index(c.labels(), p.As) == i, "is the name of two parts: give one another name")
 		add(under+"weight", p.Weight, finite(p.Weight), "must be a finite number")
 		add(under+"weight", p.Weight, p.Weight == 1 || c.Combine != "product", `has no effect with combine = "product"; leave it at 1`)
@@ -94,8 +99,8 @@ func (c *Combined) labels() []string {
 	return list
 }
 
-// IsLabel says whether a part may be called so.
-func IsLabel(name string) bool {
+// isLabel says whether a part may be called so.
+func isLabel(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 

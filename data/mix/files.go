@@ -1,18 +1,14 @@
 package mix
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 
 	"onering/data"
 	"onering/internal/settings"
@@ -113,12 +109,9 @@ func (f *File) read(table map[string]any) error {
 			}
 			return fmt.Errorf("unknown key %q; a file has %s", key, strings.Join(keys, ", "))
 		}
-		into, value := fields[at].Value, reflect.ValueOf(table[key])
-		_, isInt := table[key].(int64)
-		if into.Kind() != value.Kind() && !(isInt && (into.CanInt() || into.CanFloat())) {
+		if into := fields[at].Value; !settings.Decode(table[key], into) {
 			return fmt.Errorf("%s = %v: must be %s", key, table[key], settings.TypeName(into.Type()))
 		}
-		into.Set(value.Convert(into.Type()))
 	}
 	return nil
 }
@@ -132,11 +125,11 @@ func (f Files) MarshalTOML() ([]byte, error) {
 			if field.Value.IsZero() && field.Key != "path" {
 				continue
 			}
-			var b bytes.Buffer
-			if err := toml.NewEncoder(&b).Encode(map[string]any{field.Key: field.Value.Interface()}); err != nil {
+			line, err := field.TOML()
+			if err != nil {
 				return nil, err
 			}
-			keys = append(keys, strings.TrimSpace(b.String()))
+			keys = append(keys, strings.TrimSpace(line))
 		}
 		text := "{" + strings.Join(keys, ", ") + "}"
 		if len(keys) == 1 {

@@ -13,7 +13,7 @@ import (
 type Measure int
 
 const (
-	Unmeasured Measure = iota // too few responses were graded
+	unmeasured Measure = iota // too few responses were graded
 	Taught                    // the rewards of its responses differ
 	Flat                      // they are all the same: nothing can be learned from them
 )
@@ -107,7 +107,7 @@ func (o *Order) Learned(of []Measure) {
 		s := &o.sources[p.source]
 		m := &s.measured
 		switch {
-		case p.stage != m.stage || of[i] == Unmeasured:
+		case p.stage != m.stage || of[i] == unmeasured:
 		case of[i] == Taught:
 			delete(m.flat, p.at)
 		default:

@@ -72,7 +72,7 @@ var rooms = []struct {
 	{"reward/texts", "internal/settings"},
 	{"reward/*", "reward reward/texts data internal/settings"},
 
-	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize"},
+	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
 	{"train", "policy runtime runtime/provision models/lora train/learn"},
@@ -80,7 +80,7 @@ var rooms = []struct {
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
 	{"internal/bench", "train/rl train/saving policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
 	{"train/grades", "reward train/ranks train/rundir"},
-	{"train/learn", "runtime models models/optim/adamw train/metrics"},
+	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models"},

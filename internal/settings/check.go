@@ -70,13 +70,12 @@ func Under(prefix string, err error) []error {
 	return errs
 }
 
-// remedy says which values the setting may have if its own is none of them,
-// else nothing.
+// remedy says which values the setting may have if its own is none of them, else nothing.
 func (f Field) remedy() string {
-	if words := f.choices(); len(words) > 0 && !slices.Contains(words, f.Value.String()) {
+	words, tag := f.choices(), f.tag.Get("range")
+	if len(words) > 0 && !slices.Contains(words, f.Value.String()) {
 		return "must be one of " + strings.Join(words, ", ")
 	}
-	tag := f.tag.Get("range")
 	if tag == "" || parseRange(tag).contains(f.number()) {
 		return ""
 	}
@@ -111,14 +110,14 @@ func (f Field) number() float64 {
 // An interval of numbers. High is +Inf where there is no upper end; the infinity
 // itself is not inside then.
 type interval struct {
-	low, high         float64
-	lowOpen, highOpen bool
+	tag       string
+	low, high float64
 }
 
 // parseRange reads a range tag. A malformed one is a mistake in the program.
 func parseRange(tag string) interval {
 	low, high, ok := strings.Cut(tag[1:len(tag)-1], ",")
-	r := interval{high: math.Inf(1), lowOpen: tag[0] == '(', highOpen: tag[len(tag)-1] == ')'}
+	r := interval{tag: tag, high: math.Inf(1)}
 	var errs [2]error
 	r.low, errs[0] = strconv.ParseFloat(low, 64)
 	if high != "" {
@@ -132,19 +131,26 @@ func parseRange(tag string) interval {
 
 // contains is false for NaN, which a run file can state.
 func (r interval) contains(x float64) bool {
-	above, below := x >= r.low, x <= r.high
-	if r.lowOpen {
-		above = x > r.low
-	}
-	if r.highOpen {
-		below = x < r.high
-	}
-	return above && below
+	return (x > r.low || x == r.low && r.tag[0] == '[') && (x < r.high || x == r.high && strings.HasSuffix(r.tag, "]"))
 }
 
 // limited reports whether the interval only keeps a number within what a machine can
 // hold, rather than within what it means.
 func (r interval) limited() bool { return !math.IsInf(r.high, 1) && r.high-r.low >= 1000 }
+
+// most is the upper end in words.
+func (r interval) most() string { return "at most " + strconv.FormatFloat(r.high, 'f', -1, 64) }
+
+// least is the lower end in words.
+func (r interval) least(kind reflect.Kind) string {
+	switch {
+	case isInteger(kind):
+		return fmt.Sprintf("at least %v", r.low)
+	case r.tag[0] == '(':
+		return fmt.Sprintf("a finite number above %v", r.low)
+	}
+	return fmt.Sprintf("a finite number, at least %v", r.low)
+}
 
 // broken names, as what follows "must be", the end of the interval beyond which x is.
 func (r interval) broken(kind reflect.Kind, x float64) string {
@@ -152,32 +158,18 @@ func (r interval) broken(kind reflect.Kind, x float64) string {
 	case !r.limited():
 		return r.describe(kind)
 	case x > r.high && !math.IsInf(x, 1):
-		return "at most " + strconv.FormatFloat(r.high, 'f', -1, 64)
+		return r.most()
 	}
-	r.high = math.Inf(1)
-	return r.describe(kind)
+	return r.least(kind)
 }
 
 // describe names the interval as what follows "must be".
 func (r interval) describe(kind reflect.Kind) string {
 	switch {
+	case math.IsInf(r.high, 1):
+		return r.least(kind)
 	case r.limited():
-		low := r
-		low.high = math.Inf(1)
-		return low.describe(kind) + " and at most " + strconv.FormatFloat(r.high, 'f', -1, 64)
-	case !math.IsInf(r.high, 1):
-		open, end := "[", "]"
-		if r.lowOpen {
-			open = "("
-		}
-		if r.highOpen {
-			end = ")"
-		}
-		return fmt.Sprintf("in %s%v, %v%s", open, r.low, r.high, end)
-	case isInteger(kind):
-		return fmt.Sprintf("at least %v", r.low)
-	case r.lowOpen:
-		return fmt.Sprintf("a finite number above %v", r.low)
+		return r.least(kind) + " and " + r.most()
 	}
-	return fmt.Sprintf("a finite number, at least %v", r.low)
+	return "in " + strings.Replace(r.tag, ",", ", ", 1)
 }

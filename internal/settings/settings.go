@@ -9,6 +9,8 @@
 //	choice:"a b"    the words it may have
 //	note:"..."      what to add about its values, such as "1 turns it off"
 //	help:"..."      what it means, for --help and docs/settings.md
+//	choose:"kind"   on a field for a plug-in: the key "name" chooses it
+//	list:"use"      on a field of a plug-in that stands for several: they are its elements
 //
 // Run files, environment variables, flags, validation, run.toml and
 // docs/settings.md all follow from these tags, so a setting that several
@@ -41,24 +43,33 @@ type Field struct {
 }
 
 // Fields lists the settings of the struct that pointer points to, in the order
-// of declaration. The fields of an embedded struct count as fields of the outer
-// one. Fields of types that a run file cannot state are left out. A nil pointer,
-// and a pointer to anything else, has no settings.
-func Fields(pointer any) []Field {
+// of declaration, with those of its plug-in, if it has one (see Register). The fields of
+// an embedded struct count as fields of the outer one. Fields of types that a run file
+// cannot state are left out. A nil pointer, and a pointer to anything else, has no
+// settings.
+func Fields(pointer any) []Field { return fieldsOf(pointer, true) }
+
+// own lists the settings of a struct without those of a plug-in.
+func own(pointer any) []Field { return fieldsOf(pointer, false) }
+
+func fieldsOf(pointer any, plugin bool) []Field {
 	v := reflect.ValueOf(pointer)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return nil
 	}
-	return appendFields(nil, v.Elem())
+	return appendFields(nil, v.Elem(), plugin)
 }
 
-func appendFields(fields []Field, v reflect.Value) []Field {
+func appendFields(fields []Field, v reflect.Value, plugin bool) []Field {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		key, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
 		switch {
 		case f.Anonymous && key == "" && f.Type.Kind() == reflect.Struct:
-			fields = appendFields(fields, v.Field(i))
+			fields = appendFields(fields, v.Field(i), plugin)
+			continue
+		case plugin && f.Tag.Get("choose") != "":
+			fields = append(fields, Fields(v.Field(i).Interface())...)
 			continue
 		case !f.IsExported() || !settable(f.Type):
 			continue

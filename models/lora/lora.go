@@ -130,7 +130,7 @@ func (a *Adapter) Load(dir string) (*models.Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Into(dir, w); err != nil {
+	if err := into(dir, w); err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func openTensors(dir string, layout *models.Layout) (*models.File, error) {
 	return f, nil
 }
 
-// Into reads the tensors of the adapter in the folder dir into w.
-func Into(dir string, w *models.Weights) error {
+// into reads the tensors of the adapter in the folder dir into w.
+func into(dir string, w *models.Weights) error {
 	f, err := openTensors(dir, w.Layout)
 	if err != nil {
 		return err

@@ -16,10 +16,10 @@ import (
 	"onering/reward"
 )
 
-func init() { reward.Register("choice", func() reward.Reward { return New() }) }
+func init() { reward.Register("choice", func() reward.Reward { return newRule() }) }
 
-// A Rule is the reward "choice".
-type Rule struct {
+// A rule is the reward "choice".
+type rule struct {
 	Choices string   `toml:"choices" help:"column with the choices: a list of texts or of {label, text}, {text = [...], label = [...]}, or {A = ..., B = ...}; or columns with a choice each, with commas between. Without it only letters are answers"`
 	Labels  []string `toml:"labels" help:"what the choices are called, where the column does not say"`
 	Gold    string   `toml:"gold" choice:"auto label index number text" note:"an index counts from 0, a number from 1; auto takes what is possible, and a row for which two are possible is an error" help:"what a row's answer is"`
@@ -28,18 +28,18 @@ type Rule struct {
 	After   string   `toml:"after" help:"a mark such as </think>: only what follows the last of them counts, and a response without one has no answer"`
 }
 
-// New returns the reward with its defaults.
-func New() *Rule {
-	return &Rule{Labels: strings.Split("ABCDEFGHIJ", ""), Gold: "auto", Where: "auto"}
+// newRule returns the reward with its defaults.
+func newRule() *rule {
+	return &rule{Labels: strings.Split("ABCDEFGHIJ", ""), Gold: "auto", Where: "auto"}
 }
 
 // About is the reward's line in lists.
-func (*Rule) About() string {
+func (*rule) About() string {
 	return "1 for a response that picks the right one of several choices, by letter or text"
 }
 
 // Validate refuses labels that cannot be told apart or are no single words.
-func (r *Rule) Validate() error {
+func (r *rule) Validate() error {
 	if reason := checkLabels(r.Labels); reason != "" || len(r.Labels) == 0 {
 		return &settings.Error{Key: "labels", Value: strings.Join(r.Labels, ", "), Remedy: "must be different words, such as A, B, C, D"}
 	}
@@ -64,7 +64,7 @@ func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || u
 
 // Score gives 1 to a response that picks the right choices, and 0 to any other and
 // to a truncated one.
-func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	scores := make([]reward.Score, len(group))
 	for i, sample := range group {
 		scores[i] = r.score(sample)
@@ -72,7 +72,7 @@ func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return scores, nil
 }
 
-func (r *Rule) score(sample reward.Sample) reward.Score {
+func (r *rule) score(sample reward.Sample) reward.Score {
 	options, reason := r.options(sample.Problem.Fields)
 	if reason != "" {
 		return reward.Score{Status: reward.Error, Reason: reason}
@@ -96,4 +96,4 @@ func (r *Rule) score(sample reward.Sample) reward.Score {
 }
 
 // SameAnswer compares picked choices, which are stated in one way.
-func (*Rule) SameAnswer(a, b string) bool { return a != "" && a == b }
+func (*rule) SameAnswer(a, b string) bool { return a != "" && a == b }

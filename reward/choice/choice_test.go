@@ -17,14 +17,14 @@ import (
 
 func TestConformance(t *testing.T) {
 	rewardtest.Run(t, "choice")
-	for name, set := range map[string]func(*Rule){
-		"column": func(r *Rule) { r.Choices, r.Gold = "answer", "text" },
-		"all":    func(r *Rule) { r.All, r.Where, r.Choices = true, "last_line", "problem, choice" },
-		"index":  func(r *Rule) { r.Gold, r.Where = "index", "boxed" },
+	for name, set := range map[string]func(*rule){
+		"column": func(r *rule) { r.Choices, r.Gold = "answer", "text" },
+		"all":    func(r *rule) { r.All, r.Where, r.Choices = true, "last_line", "problem, choice" },
+		"index":  func(r *rule) { r.Gold, r.Where = "index", "boxed" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rewardtest.RunNew(t, func() reward.Reward {
-				r := New()
+				r := newRule()
 				set(r)
 				return r
 			})
@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for _, labels := range [][]string{nil, {""}, {"A", "a"}, {"A B"}, {"(A)"}, {"Ａ"}} {
-		r := New()
+		r := newRule()
 		r.Labels = labels
 		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "labels = ") {
 			t.Errorf("labels %q: %v", labels, err)
@@ -45,7 +45,7 @@ func TestValidate(t *testing.T) {
 var cities = data.Object{{Name: "choices", Value: []any{"London", "Paris", "New York", "York"}}}
 
 // grade returns the score of one response to a row whose answer is gold.
-func grade(t interface{ Fatal(...any) }, r *Rule, fields data.Object, response string, golds ...string) reward.Score {
+func grade(t interface{ Fatal(...any) }, r *rule, fields data.Object, response string, golds ...string) reward.Score {
 	scores, err := r.Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: golds, Fields: fields}, Response: response}})
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestRead(t *testing.T) {
 			if tt.rows != kind && tt.rows != anything {
 				continue
 			}
-			r := New()
+			r := newRule()
 			if kind == withTexts {
 				r.Choices = "choices"
 			}
@@ -254,7 +254,7 @@ func TestExtract(t *testing.T) {
 		{"auto", "</think>", "The answer is A</think>", ""},
 		{"auto", "</think>", "B", ""},
 	} {
-		r := New()
+		r := newRule()
 		r.Where, r.After = tt.where, tt.after
 		if got := grade(t, r, nil, tt.response, "B"); got.Answer != tt.want {
 			t.Errorf("%s after %q in %q: %+v, want %q", tt.where, tt.after, tt.response, got, tt.want)
@@ -317,7 +317,7 @@ func TestRows(t *testing.T) {
 		{"more than labels", "choices", object("choices", slices.Repeat([]any{"x"}, 11)), "auto", []string{"A"}, "! choice 11 "},
 		{"a label twice", "choices", object("choices", object("text", texts, "label", []any{"A", "a", "C"})), "auto", []string{"C"}, "! stands twice"},
 	} {
-		r := New()
+		r := newRule()
 		r.Choices, r.Gold = tt.choices, tt.gold
 		var right []string
 		for _, label := range []string{"A", "B", "C", "1", "2", "x", "y"} {
@@ -346,12 +346,12 @@ func TestRows(t *testing.T) {
 func TestSeveral(t *testing.T) {
 	right := []string{"A and C", "A, C", "C, A", "(A)(C)", "AC", `\boxed{A, C}`, `\boxed{A} and \boxed{C}`, "The answers are A and C.", "Both A and C", "<answer>A; C</answer>", `\boxed{\text{A and C}}`}
 	wrong := []string{"A", "C", "A, B, C", "A or C", "either A or C", "neither A nor C", "A and C or B", "ABC", "AAC", "A\nC"}
-	all := New()
+	all := newRule()
 	all.All = true
 	for _, tt := range []struct {
-		rule  *Rule
+		rule  *rule
 		golds []string
-	}{{all, []string{"A", "C"}}, {New(), []string{"A, C"}}, {New(), []string{"AC"}}} {
+	}{{all, []string{"A", "C"}}, {newRule(), []string{"A, C"}}, {newRule(), []string{"AC"}}} {
 		for _, response := range right {
 			if got := grade(t, tt.rule, nil, response, tt.golds...); !got.Right() {
 				t.Errorf("golds %q: %q: %+v", tt.golds, response, got)
@@ -366,7 +366,7 @@ func TestSeveral(t *testing.T) {
 }
 
 func TestTruncated(t *testing.T) {
-	scores, err := New().Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: []string{"B"}}, Response: "B", Truncated: true}})
+	scores, err := newRule().Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: []string{"B"}}, Response: "B", Truncated: true}})
 	if err != nil || scores[0].Value != 0 || scores[0].Reason != "truncated" {
 		t.Errorf("%+v, %v", scores, err)
 	}
@@ -382,7 +382,7 @@ func TestOneAnswer(t *testing.T) {
 	}
 	rows := [][]any{{"London", "Paris", "New York"}, {"York", "New York", "London"}, {"B", "A", "vitamin A"}, {"1", "2", "0"}, {"A) x", "B) y", "C) A"}, nil}
 	rapid.Check(t, func(t *rapid.T) {
-		r := New()
+		r := newRule()
 		r.Where = rapid.SampledFrom([]string{"auto", "boxed", "tag", "phrase", "last_line", "whole"}).Draw(t, "extract")
 		r.After = rapid.SampledFrom([]string{"", "", "</think>"}).Draw(t, "after")
 		r.All, r.Gold = rapid.Bool().Draw(t, "all"), "label"
@@ -407,9 +407,9 @@ func TestOneAnswer(t *testing.T) {
 	})
 }
 
-func ExampleRule() {
+func Example() {
 	problem := data.Problem{Answers: []string{"1"}, Fields: data.Object{{Name: "choices", Value: []any{"London", "Paris"}}}}
-	rule := New()
+	rule := newRule()
 	rule.Choices = "choices"
 	for _, response := range []string{"The answer is **B**.", `\boxed{\text{Paris}}`, "B. London", "A or B"} {
 		scores, _ := rule.Score(context.Background(), []reward.Sample{{Problem: problem, Response: response}})

@@ -17,7 +17,7 @@ const (
 
 // find returns the choices that a response picks, sorted. If it picks none, or
 // cannot be read as picking some, the reason says so.
-func (r *Rule) find(o options, response string) (picked []int, reason string) {
+func (r *rule) find(o options, response string) (picked []int, reason string) {
 	s, ok := texts.Extract{After: r.After}.Rest(response)
 	if !ok {
 		return nil, "no " + r.After + " in the response"

@@ -21,7 +21,7 @@ type options struct {
 const mostChoices = 100
 
 // options reads the choices of a row. The reason says why it cannot.
-func (r *Rule) options(row data.Object) (o options, reason string) {
+func (r *rule) options(row data.Object) (o options, reason string) {
 	if r.Choices == "" {
 		return options{labels: r.Labels}, ""
 	}
@@ -158,7 +158,7 @@ func (o options) names(picked []int) string {
 
 // golds returns the sets of choices that are right, each sorted. The reason says
 // why there are none.
-func (r *Rule) golds(o options, answers []string) (golds [][]int, reason string) {
+func (r *rule) golds(o options, answers []string) (golds [][]int, reason string) {
 	for _, answer := range answers {
 		readings := r.goldReadings(o, answer)
 		switch {
@@ -182,7 +182,7 @@ func (r *Rule) golds(o options, answers []string) (golds [][]int, reason string)
 
 // goldReadings returns the different sets of choices that a row's answer may
 // stand for.
-func (r *Rule) goldReadings(o options, answer string) (readings [][]int) {
+func (r *rule) goldReadings(o options, answer string) (readings [][]int) {
 	add := func(set []int) {
 		if len(set) > 0 && !slices.ContainsFunc(readings, func(x []int) bool { return slices.Equal(x, set) }) {
 			readings = append(readings, set)

@@ -11,9 +11,9 @@ import (
 	"onering/reward"
 )
 
-func init() { reward.Register("length", func() reward.Reward { return New() }) }
+func init() { reward.Register("length", func() reward.Reward { return newRule() }) }
 
-// A Rule is the reward "length". With n the length of a response,
+// A rule is the reward "length". With n the length of a response,
 //
 //	overlong  0 up to max_length - buffer, then falling to -penalty at max_length
 //	linear    0 up to target, then falling to -penalty at max_length
@@ -22,7 +22,7 @@ func init() { reward.Register("length", func() reward.Reward { return New() }) }
 // and -penalty beyond. Overlong is DAPO's soft overlong punishment
 // (arXiv:2503.14476, equation 13), where max_length is L_max and buffer L_cache.
 // Target is the term |n_gold - n| of L1-Exact (arXiv:2503.04697), with a bound.
-type Rule struct {
+type rule struct {
 	Kind      string  `toml:"kind" choice:"overlong linear target" note:"overlong falls over the last buffer before max_length, linear from target to max_length, target on both sides of target" help:"which lengths are punished"`
 	Unit      string  `toml:"unit" choice:"tokens characters" help:"what lengths count"`
 	MaxLength int     `toml:"max_length" range:"[1,)" help:"length from which on the punishment is full; for overlong usually rollout.max_new_tokens"`
@@ -31,19 +31,19 @@ type Rule struct {
 	Penalty   float64 `toml:"penalty" range:"(0,)" help:"the full punishment, which a truncated response gets whatever its length"`
 }
 
-// New returns the reward with its defaults.
-func New() *Rule {
-	return &Rule{Kind: "overlong", Unit: "tokens", MaxLength: 3000, Buffer: 512, Target: 1000, Penalty: 1}
+// newRule returns the reward with its defaults.
+func newRule() *rule {
+	return &rule{Kind: "overlong", Unit: "tokens", MaxLength: 3000, Buffer: 512, Target: 1000, Penalty: 1}
 }
 
 // About is the reward's line in lists.
-func (*Rule) About() string {
+func (*rule) About() string {
 	return "0 to -1 for a response that is too long, or not of the wanted length"
 }
 
 // Validate refuses a place where the punishment begins that is not below the one
 // where it is full, or is negative.
-func (r *Rule) Validate() error {
+func (r *rule) Validate() error {
 	switch {
 	case r.Kind == "overlong" && r.Buffer > r.MaxLength:
 		return &settings.Error{Key: "buffer", Value: r.Buffer, Remedy: "must be at most max_length"}
@@ -54,7 +54,7 @@ func (r *Rule) Validate() error {
 }
 
 // Score gives each response its punishment, 0 to -penalty.
-func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	scores := make([]reward.Score, len(group))
 	for i, sample := range group {
 		n := len(sample.IDs)
@@ -80,7 +80,7 @@ func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 }
 
 // share is the share of the full punishment that a response of length n gets.
-func (r *Rule) share(n int) float64 {
+func (r *rule) share(n int) float64 {
 	begin, over := r.Target, n-r.Target
 	switch r.Kind {
 	case "overlong":

@@ -14,7 +14,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	rewardtest.Run(t, "length")
-	for name, r := range map[string]Rule{
+	for name, r := range map[string]rule{
 		"linear": {Kind: "linear", Unit: "characters", MaxLength: 40, Target: 10, Penalty: 0.3},
 		"target": {Kind: "target", Unit: "tokens", MaxLength: 40, Target: 20, Penalty: 2},
 		"a step": {Kind: "overlong", Unit: "tokens", MaxLength: 20, Penalty: 1},
@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 
 // grade returns the score of a response of so many tokens, or characters of two
 // bytes each.
-func grade(t interface{ Fatal(...any) }, r *Rule, tokens, characters int, truncated bool) reward.Score {
+func grade(t interface{ Fatal(...any) }, r *rule, tokens, characters int, truncated bool) reward.Score {
 	scores, err := r.Score(context.Background(), []reward.Sample{{IDs: make([]int32, tokens), Response: strings.Repeat("é", characters), Truncated: truncated}})
 	if err != nil {
 		t.Fatal(err)
@@ -36,14 +36,14 @@ func grade(t interface{ Fatal(...any) }, r *Rule, tokens, characters int, trunca
 }
 
 func TestScore(t *testing.T) {
-	overlong := Rule{Kind: "overlong", Unit: "tokens", MaxLength: 20480, Buffer: 4096, Penalty: 1} // DAPO's numbers
-	linear := Rule{Kind: "linear", Unit: "tokens", MaxLength: 300, Target: 100, Penalty: 0.5}
-	target := Rule{Kind: "target", Unit: "characters", MaxLength: 300, Target: 100, Penalty: 1}
-	wide := Rule{Kind: "target", Unit: "tokens", MaxLength: 120, Target: 100, Penalty: 1}
-	step := Rule{Kind: "overlong", Unit: "tokens", MaxLength: 100, Penalty: 1}
+	overlong := rule{Kind: "overlong", Unit: "tokens", MaxLength: 20480, Buffer: 4096, Penalty: 1} // DAPO's numbers
+	linear := rule{Kind: "linear", Unit: "tokens", MaxLength: 300, Target: 100, Penalty: 0.5}
+	target := rule{Kind: "target", Unit: "characters", MaxLength: 300, Target: 100, Penalty: 1}
+	wide := rule{Kind: "target", Unit: "tokens", MaxLength: 120, Target: 100, Penalty: 1}
+	step := rule{Kind: "overlong", Unit: "tokens", MaxLength: 100, Penalty: 1}
 	for _, tt := range []struct {
 		name      string
-		rule      Rule
+		rule      rule
 		length    int
 		truncated bool
 		want      float64
@@ -87,7 +87,7 @@ func TestScore(t *testing.T) {
 // no response earns less than -penalty or more than 0.
 func TestMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := New()
+		r := newRule()
 		r.Kind = rapid.SampledFrom([]string{"overlong", "linear", "target"}).Draw(t, "kind")
 		r.MaxLength = rapid.IntRange(1, 1000).Draw(t, "max_length")
 		r.Buffer = rapid.IntRange(0, r.MaxLength).Draw(t, "buffer")
@@ -107,13 +107,13 @@ func TestMonotone(t *testing.T) {
 func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		want string
-		set  func(*Rule)
+		set  func(*rule)
 	}{
-		{"buffer = 3001: must be at most max_length", func(r *Rule) { r.Buffer = 3001 }},
-		{"target = 3000: must be less than max_length", func(r *Rule) { r.Kind, r.Target = "linear", 3000 }},
-		{"target = 3000: must be less than max_length", func(r *Rule) { r.Kind, r.Target = "target", 3000 }},
+		{"buffer = 3001: must be at most max_length", func(r *rule) { r.Buffer = 3001 }},
+		{"target = 3000: must be less than max_length", func(r *rule) { r.Kind, r.Target = "linear", 3000 }},
+		{"target = 3000: must be less than max_length", func(r *rule) { r.Kind, r.Target = "target", 3000 }},
 	} {
-		r := New()
+		r := newRule()
 		tt.set(r)
 		if err := r.Validate(); err == nil || err.Error() != tt.want {
 			t.Errorf("%v, want %q", err, tt.want)

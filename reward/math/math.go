@@ -12,10 +12,10 @@ import (
 	"onering/verifier"
 )
 
-func init() { reward.Register("math", func() reward.Reward { return new(Rule) }) }
+func init() { reward.Register("math", func() reward.Reward { return new(rule) }) }
 
-// A Rule grades by the verifier. Its zero value takes answers from boxes.
-type Rule struct {
+// A rule grades by the verifier. Its zero value takes answers from boxes.
+type rule struct {
 	// Mode is "" until SetTemplate is called, unless it is chosen.
 	Mode      string  `toml:"extract" help:"where in a response the answer has to stand: boxed (the last complete box), tag (the answer tags of the r1 template, right after its thinking), auto (tags, else the last complete box, else what running text says), last (the last expression, boxed or not). A response without an answer there earns 0. If not given the template decides: tag for r1, boxed for all others"`
 	Tolerance float64 `toml:"tolerance" range:"[0,1)" note:"0 compares decimals to the digits that they state" help:"how far a decimal may be from the answer, relative to it: 0.01 is one per cent"`
@@ -25,7 +25,7 @@ type Rule struct {
 }
 
 // Validate says whether Mode is one.
-func (r *Rule) Validate() error {
+func (r *rule) Validate() error {
 	if r.Mode == "" || slices.Contains(reward.ExtractRules, r.Mode) {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (r *Rule) Validate() error {
 
 // SetTemplate chooses the mode that the template asks for, unless one is set: the tags
 // of r1, else the box.
-func (r *Rule) SetTemplate(name string) {
+func (r *rule) SetTemplate(name string) {
 	if r.Mode != "" && !r.byTemplate {
 		return
 	}
@@ -45,14 +45,14 @@ func (r *Rule) SetTemplate(name string) {
 }
 
 // Extract is the rule by which answers are found.
-func (r *Rule) Extract() string { return r.verifier().Mode.String() }
+func (r *rule) Extract() string { return r.verifier().Mode.String() }
 
 // WithExtract returns a copy with another rule.
-func (r *Rule) WithExtract(mode string) reward.Reward {
-	return &Rule{Mode: mode, Tolerance: r.Tolerance, WorkedOut: r.WorkedOut}
+func (r *rule) WithExtract(mode string) reward.Reward {
+	return &rule{Mode: mode, Tolerance: r.Tolerance, WorkedOut: r.WorkedOut}
 }
 
-func (r *Rule) verifier() verifier.Verifier {
+func (r *rule) verifier() verifier.Verifier {
 	mode, err := verifier.ParseMode(r.Mode)
 	if err != nil {
 		mode = verifier.Boxed
@@ -61,13 +61,13 @@ func (r *Rule) verifier() verifier.Verifier {
 }
 
 // About is the reward's line in lists.
-func (*Rule) About() string {
+func (*rule) About() string {
 	return "1 for a response that states one of the answers, compared as mathematics"
 }
 
 // Score gives 1 to a right response and 0 to any other. A truncated response
 // earns 0 whatever it says.
-func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	v, scores := r.verifier(), make([]reward.Score, len(group))
 	for i, sample := range group {
 		verdict := v.VerifyAny(sample.Problem.Answers, sample.Response)
@@ -85,14 +85,14 @@ var statuses = map[verifier.Status]reward.Status{
 
 // SameAnswer says whether either answer is right where the other is the gold: a
 // gold may be stated in ways that a response may not.
-func (r *Rule) SameAnswer(a, b string) bool {
+func (r *rule) SameAnswer(a, b string) bool {
 	v := verifier.Verifier{Mode: verifier.Boxed, Tolerance: r.Tolerance}
 	return v.VerifyAny([]string{a}, `\boxed{`+b+`}`).Correct || v.VerifyAny([]string{b}, `\boxed{`+a+`}`).Correct
 }
 
 var (
-	_ reward.Validator = (*Rule)(nil)
-	_ reward.Comparer  = (*Rule)(nil)
-	_ reward.Templated = (*Rule)(nil)
-	_ reward.Extractor = (*Rule)(nil)
+	_ reward.Validator = (*rule)(nil)
+	_ reward.Comparer  = (*rule)(nil)
+	_ reward.Templated = (*rule)(nil)
+	_ reward.Extractor = (*rule)(nil)
 )

@@ -30,7 +30,7 @@ func TestScore(t *testing.T) {
 		{"nothing to grade with", `\boxed{7}`, nil, false, reward.Score{Status: reward.Error}, "gold is empty"},
 	} {
 		group := []reward.Sample{{Problem: data.Problem{Answers: tt.answers}, Response: tt.response, Truncated: tt.truncated}}
-		scores, err := new(Rule).Score(context.Background(), group)
+		scores, err := new(rule).Score(context.Background(), group)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestSameAnswer(t *testing.T) {
 		a, b string
 		same bool
 	}{{"1/2", "0.5", true}, {"x=3", "3", true}, {"3", "4", false}, {"", "3", false}} {
-		if got := new(Rule).SameAnswer(tt.a, tt.b); got != tt.same {
+		if got := new(rule).SameAnswer(tt.a, tt.b); got != tt.same {
 			t.Errorf("%q and %q: %v", tt.a, tt.b, got)
 		}
 	}
@@ -74,7 +74,7 @@ func TestExtract(t *testing.T) {
 		{"no", "auto", "auto", true, true, true},
 		{"r1", "last", "last", true, true, true},
 	} {
-		r := &Rule{Mode: tt.set}
+		r := &rule{Mode: tt.set}
 		if tt.template != "" {
 			r.SetTemplate("qwen_math") // what an earlier template asked for is forgotten
 			r.SetTemplate(tt.template)
@@ -90,7 +90,7 @@ func TestExtract(t *testing.T) {
 		}
 	}
 	// r1's form is strict.
-	r := new(Rule)
+	r := new(rule)
 	r.SetTemplate("r1")
 	scores, _ := r.Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: []string{"7"}}, Response: `<answer>7</answer>`}})
 	if scores[0].Right() {
@@ -100,11 +100,11 @@ func TestExtract(t *testing.T) {
 	if err != nil || reward.Extract(other) != "auto" || reward.Extract(r) != "tag" {
 		t.Errorf("%v, %v: the rule of a copy is the receiver's", other, err)
 	}
-	if err := (&Rule{Mode: "box"}).Validate(); err == nil || err.Error() != `extract = "box": must be one of boxed, tag, auto, last; without it the template decides` {
+	if err := (&rule{Mode: "box"}).Validate(); err == nil || err.Error() != `extract = "box": must be one of boxed, tag, auto, last; without it the template decides` {
 		t.Errorf("error %v", err)
 	}
 	for _, name := range reward.ExtractRules {
-		if err := (&Rule{Mode: name}).Validate(); err != nil || reward.Extract(&Rule{Mode: name}) != name {
+		if err := (&rule{Mode: name}).Validate(); err != nil || reward.Extract(&rule{Mode: name}) != name {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestTolerance(t *testing.T) {
 		{"2.5", "2.52", 0.01, true}, {"2.5", "2.53", 0.01, false}, {"2.5", "2.53", 0, false}, {"100", "101", 0.1, false}, {`3.4 \times 10^{22}`, `3.42 \times 10^{22}`, 0.01, true},
 		{"-2.5", "2.5", 0.5, false}, {"0", "0.001", 0.5, false}, {"(1, 2.0)", "(1, 2.01)", 0.01, true}, {"(1, 2.0)", "(1.2, 2.0)", 0.01, false}, {"x+0.5", "x+0.501", 0.1, false}, {"5.0 cm", "50.2 mm", 0.01, true},
 	} {
-		r := &Rule{Tolerance: tt.tolerance}
+		r := &rule{Tolerance: tt.tolerance}
 		scores, err := r.Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: []string{tt.gold}}, Response: `\boxed{` + tt.answer + `}`}})
 		if err != nil || scores[0].Right() != tt.right {
 			t.Errorf("%s for %s with tolerance %v: %+v", tt.answer, tt.gold, tt.tolerance, scores[0])

@@ -9,7 +9,7 @@ import (
 )
 
 // format says what keeps a response from the form that is wanted, "" if nothing.
-func (r *Rule) format(prompt, s string) string {
+func (r *rule) format(prompt, s string) string {
 	// Templates such as r1 open the thoughts in the prompt.
 	if strings.HasSuffix(strings.TrimSpace(prompt), "<think>") {
 		prompt = "<think>"

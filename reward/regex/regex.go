@@ -17,10 +17,10 @@ import (
 	"onering/reward/texts"
 )
 
-func init() { reward.Register("regex", func() reward.Reward { return New() }) }
+func init() { reward.Register("regex", func() reward.Reward { return newRule() }) }
 
-// A Rule is the reward "regex". Use it by pointer.
-type Rule struct {
+// A rule is the reward "regex". Use it by pointer.
+type rule struct {
 	Format        string   `toml:"format" choice:"auto none think think_answer boxed json" note:"auto is none where a pattern is set, else think" help:"form that the response must have"`
 	Keys          []string `toml:"keys" help:"keys that the object must have, for format = \"json\""`
 	Pattern       string   `toml:"pattern" help:"regular expression (of Go, which is RE2's) that the response must match"`
@@ -41,19 +41,19 @@ type expression struct {
 	*regexp.Regexp
 }
 
-// New returns the reward with its defaults.
-func New() *Rule {
-	return &Rule{Format: "auto", Match: 1, Compare: texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
+// newRule returns the reward with its defaults.
+func newRule() *rule {
+	return &rule{Format: "auto", Match: 1, Compare: texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
 }
 
 // About is the reward's line in lists.
-func (*Rule) About() string {
+func (*rule) About() string {
 	return "1 for a response in a form: think tags, one box, JSON, or a regular expression of yours"
 }
 
 // Validate refuses a pattern that is none, and settings that have no use together.
 // Each error is a *settings.Error.
-func (r *Rule) Validate() error {
+func (r *rule) Validate() error {
 	var errs []error
 	refuse := func(wrong bool, key string, value any, remedy string) {
 		if wrong {
@@ -77,7 +77,7 @@ func (r *Rule) Validate() error {
 }
 
 // expression compiles the pattern, once for all responses.
-func (r *Rule) expression() (*regexp.Regexp, error) {
+func (r *rule) expression() (*regexp.Regexp, error) {
 	if e := r.compiled.Load(); e != nil && e.pattern == r.Pattern && e.search == r.Search {
 		return e.Regexp, nil
 	}
@@ -92,7 +92,7 @@ func (r *Rule) expression() (*regexp.Regexp, error) {
 }
 
 // Score gives Match or NoMatch to each response.
-func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	scores := make([]reward.Score, len(group))
 	if r.Pattern != "" {
 		if _, err := r.expression(); err != nil {
@@ -105,7 +105,7 @@ func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, 
 	return scores, nil
 }
 
-func (r *Rule) score(sample reward.Sample) reward.Score {
+func (r *rule) score(sample reward.Sample) reward.Score {
 	golds := r.Normals(sample.Problem.Answers)
 	if r.CompareGroup && len(golds) == 0 {
 		return reward.Score{Status: reward.Error, Reason: "the problem has no answer"}
@@ -145,7 +145,7 @@ const mostSteps = 1 << 24
 
 // match returns the normal form of what the first group of the pattern captures in
 // s. If the pattern does not match, the reason says so.
-func (r *Rule) match(s string) (captured, reason string, status reward.Status) {
+func (r *rule) match(s string) (captured, reason string, status reward.Status) {
 	re, err := r.expression()
 	if err != nil { // Score has looked
 		return "", err.Error(), reward.Error

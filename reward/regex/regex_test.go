@@ -15,23 +15,23 @@ import (
 
 func TestConformance(t *testing.T) {
 	rewardtest.Run(t, "regex")
-	for name, set := range map[string]func(*Rule){
-		"think_answer":  func(r *Rule) { r.Format, r.Match, r.NoMatch = "think_answer", 0.5, -0.5 },
-		"boxed":         func(r *Rule) { r.Format = "boxed" },
-		"json":          func(r *Rule) { r.Format, r.Keys = "json", []string{"answer"} },
-		"pattern":       func(r *Rule) { r.Pattern = `(?s).*\d+.*` },
-		"search":        func(r *Rule) { r.Pattern, r.Search = `(\w+)\s*(x.*y)?`, true },
-		"compare":       func(r *Rule) { r.Pattern, r.Search, r.CompareGroup, r.Format = `\\boxed{(.*?)}`, true, true, "boxed" },
-		"after":         func(r *Rule) { r.Pattern, r.After = `\s*\d+`, "</think>" },
-		"empty matches": func(r *Rule) { r.Pattern, r.Search = `(x*)`, true },
+	for name, set := range map[string]func(*rule){
+		"think_answer":  func(r *rule) { r.Format, r.Match, r.NoMatch = "think_answer", 0.5, -0.5 },
+		"boxed":         func(r *rule) { r.Format = "boxed" },
+		"json":          func(r *rule) { r.Format, r.Keys = "json", []string{"answer"} },
+		"pattern":       func(r *rule) { r.Pattern = `(?s).*\d+.*` },
+		"search":        func(r *rule) { r.Pattern, r.Search = `(\w+)\s*(x.*y)?`, true },
+		"compare":       func(r *rule) { r.Pattern, r.Search, r.CompareGroup, r.Format = `\\boxed{(.*?)}`, true, true, "boxed" },
+		"after":         func(r *rule) { r.Pattern, r.After = `\s*\d+`, "</think>" },
+		"empty matches": func(r *rule) { r.Pattern, r.Search = `(x*)`, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			make := func() reward.Reward {
-				r := New()
+				r := newRule()
 				set(r)
 				return r
 			}
-			if err := make().(*Rule).Validate(); err != nil {
+			if err := make().(*rule).Validate(); err != nil {
 				t.Error(err)
 			}
 			rewardtest.RunNew(t, make)
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 }
 
 // grade returns the score of one response.
-func grade(t interface{ Fatal(...any) }, r *Rule, prompt, response string, answers ...string) reward.Score {
+func grade(t interface{ Fatal(...any) }, r *rule, prompt, response string, answers ...string) reward.Score {
 	scores, err := r.Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: answers}, Prompt: prompt, Response: response}})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestFormats(t *testing.T) {
 		{"json", deep, false},
 		{"json", deep + strings.Repeat("]", 100_000), false},
 	} {
-		r := New()
+		r := newRule()
 		r.Format = tt.format
 		if got := grade(t, r, "", tt.response); got.Right() != tt.match || got.Reason == "" {
 			t.Errorf("%s: %.60q: %+v, want a match: %v", tt.format, tt.response, got, tt.match)
@@ -126,14 +126,14 @@ func TestFormats(t *testing.T) {
 // from there.
 func TestOpenedInPrompt(t *testing.T) {
 	for response, match := range map[string]bool{"a</think>b": true, "<think>a</think>b": false, "a": false, "</think>b": true} {
-		if got := grade(t, New(), "Assistant: <think>\n", response); got.Right() != match {
+		if got := grade(t, newRule(), "Assistant: <think>\n", response); got.Right() != match {
 			t.Errorf("%q: %+v, want a match: %v", response, got, match)
 		}
 	}
 }
 
 func TestKeys(t *testing.T) {
-	r := New()
+	r := newRule()
 	r.Format, r.Keys = "json", []string{"answer", "why"}
 	for response, match := range map[string]bool{
 		`{"answer": 1, "why": null}`: true, "```json\n{\"why\": 1, \"answer\": 2, \"x\": 3}\n```": true,
@@ -167,7 +167,7 @@ func TestPattern(t *testing.T) {
 		{`(\d+)?x`, true, true, "x", 0, ""},
 		{`(.*)`, false, true, "41 42", 0, "41 42"},
 	} {
-		r := New()
+		r := newRule()
 		r.Pattern, r.Search, r.CompareGroup = tt.pattern, tt.search, tt.compare
 		if tt.answer == "!" {
 			if _, err := r.Score(context.Background(), []reward.Sample{{Response: tt.response}}); err == nil || !strings.HasPrefix(err.Error(), "reward.pattern: ") {
@@ -183,7 +183,7 @@ func TestPattern(t *testing.T) {
 
 // TestBoth: a format and a pattern must both hold.
 func TestBoth(t *testing.T) {
-	r := New()
+	r := newRule()
 	r.Format, r.Pattern, r.Search, r.Match, r.NoMatch = "boxed", "(?i)therefore", true, 2, -1
 	for response, value := range map[string]float64{`Therefore \boxed{4}`: 2, `\boxed{4}`: -1, "therefore": -1} {
 		if got := grade(t, r, "", response); got.Value != value {
@@ -193,20 +193,20 @@ func TestBoth(t *testing.T) {
 }
 
 func TestNoGrade(t *testing.T) {
-	r := New()
+	r := newRule()
 	r.Pattern, r.CompareGroup = `(.*)`, true
 	for _, answers := range [][]string{nil, {" "}} {
 		if got := grade(t, r, "", " ", answers...); got.Status != reward.Error || got.Value != 0 {
 			t.Errorf("answers %q: %+v", answers, got)
 		}
 	}
-	r = New()
+	r = newRule()
 	r.NoMatch = -1
 	scores, err := r.Score(context.Background(), []reward.Sample{{Response: "<think>a</think>b", Truncated: true}})
 	if err != nil || scores[0].Value != -1 || scores[0].Reason != "truncated" {
 		t.Errorf("truncated: %+v, %v", scores, err)
 	}
-	r = New()
+	r = newRule()
 	r.Pattern, r.After = `\d`, "####"
 	for response, value := range map[string]float64{"#### 4": 1, "4": 0, "#### 4 #### 5": 1, "4 ####": 0} {
 		if got := grade(t, r, "", response); got.Value != value {
@@ -218,7 +218,7 @@ func TestNoGrade(t *testing.T) {
 // TestBounded: a pattern whose matches could each take a look at all that follows
 // ends in a limit.
 func TestBounded(t *testing.T) {
-	r := New()
+	r := newRule()
 	r.Pattern, r.Search, r.NoMatch = `x(.*y)?`, true, -1
 	if got := grade(t, r, "", strings.Repeat("x", 100_000)); got.Status != reward.Limit || got.Value != 0 {
 		t.Errorf("%+v", got)
@@ -231,20 +231,20 @@ func TestBounded(t *testing.T) {
 func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		want string
-		set  func(*Rule)
+		set  func(*rule)
 	}{
-		{`pattern = "(": error parsing regexp: missing closing )`, func(r *Rule) { r.Pattern = "(" }},
-		{`pattern = "a)(b": error parsing regexp: unexpected )`, func(r *Rule) { r.Pattern = "a)(b" }},
-		{`pattern = "(?=x)": error parsing regexp: invalid or unsupported`, func(r *Rule) { r.Pattern = "(?=x)" }},
-		{`pattern = "": must be set where format is none`, func(r *Rule) { r.Format = "none" }},
-		{"search = true: needs a pattern", func(r *Rule) { r.Search = true }},
-		{"compare = true: needs a pattern with a group", func(r *Rule) { r.Pattern, r.CompareGroup = "x", true }},
-		{`keys = [x]: needs format = "json"`, func(r *Rule) { r.Keys = []string{"x"} }},
-		{"match = NaN: must be a finite number", func(r *Rule) { r.Match = math.NaN() }},
-		{"no_match = +Inf: must be a finite number", func(r *Rule) { r.NoMatch = math.Inf(1) }},
-		{"match = 0: must not be what no_match is", func(r *Rule) { r.Match = 0 }},
+		{`pattern = "(": error parsing regexp: missing closing )`, func(r *rule) { r.Pattern = "(" }},
+		{`pattern = "a)(b": error parsing regexp: unexpected )`, func(r *rule) { r.Pattern = "a)(b" }},
+		{`pattern = "(?=x)": error parsing regexp: invalid or unsupported`, func(r *rule) { r.Pattern = "(?=x)" }},
+		{`pattern = "": must be set where format is none`, func(r *rule) { r.Format = "none" }},
+		{"search = true: needs a pattern", func(r *rule) { r.Search = true }},
+		{"compare = true: needs a pattern with a group", func(r *rule) { r.Pattern, r.CompareGroup = "x", true }},
+		{`keys = [x]: needs format = "json"`, func(r *rule) { r.Keys = []string{"x"} }},
+		{"match = NaN: must be a finite number", func(r *rule) { r.Match = math.NaN() }},
+		{"no_match = +Inf: must be a finite number", func(r *rule) { r.NoMatch = math.Inf(1) }},
+		{"match = 0: must not be what no_match is", func(r *rule) { r.Match = 0 }},
 	} {
-		r := New()
+		r := newRule()
 		tt.set(r)
 		if err := r.Validate(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)
@@ -257,7 +257,7 @@ func TestOneAnswer(t *testing.T) {
 	patterns := []string{`(.*)`, `(?s).*?(\w+).*`, `(\w+)`, `is (\w+)|or (\w+)`, `(a|ab)(c|bcd)?`, `\\boxed{(.*?)}`}
 	pieces := []string{"a", "ab", "abcd", "4", "5", " is ", " or ", "\n", `\boxed{`, "}", "####"}
 	rapid.Check(t, func(t *rapid.T) {
-		r := New()
+		r := newRule()
 		r.Pattern, r.Search, r.CompareGroup = rapid.SampledFrom(patterns).Draw(t, "pattern"), rapid.Bool().Draw(t, "search"), true
 		r.After = rapid.SampledFrom([]string{"", "####"}).Draw(t, "after")
 		response := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 8).Draw(t, "response"), "")

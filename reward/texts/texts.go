@@ -37,7 +37,7 @@ func (e Extract) Find(response string) (string, bool) {
 	case e.Where == "last_line":
 		s = LastLine(s)
 	case e.Where == "boxed":
-		s = LastBox(s)
+		s = lastBox(s)
 	case e.Where == "tag":
 		s = LastTag(s, e.Tag)
 	}
@@ -84,9 +84,9 @@ type Box struct {
 	Closed     bool   // without its closing brace a box ends with the text
 }
 
-// LastBox returns the content of the last closed box of s, the innermost where
+// lastBox returns the content of the last closed box of s, the innermost where
 // boxes are nested, and "" if there is none.
-func LastBox(s string) string {
+func lastBox(s string) string {
 	boxes := Boxes(s)
 	for i := len(boxes) - 1; i >= 0; i-- {
 		if boxes[i].Closed {

@@ -31,7 +31,7 @@ type Config struct {
 	Rollout     RolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
-	Optimizer   OptimizerConfig         `toml:"optimizer" help:"AdamW with decoupled weight decay"`
+	Optimizer   OptimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
 	Train       LoopConfig              `toml:"train" help:"How long and in which portions training goes on"`
 	Eval        EvalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
 	Runtime     policy.RuntimeConfig    `toml:"runtime" help:"Where the graphs run"`
@@ -76,7 +76,7 @@ type RewardConfig struct {
 	// Rule is the reward itself, whose exported fields are the remaining keys of
 	// the section: at first reward.New(Name). It is a *reward.Combined, and Name is
 	// empty, if there are several.
-	Rule reward.Reward `toml:"-"`
+	Rule reward.Reward `toml:"-" choose:"reward"`
 }
 
 // Grader returns what grades the responses of the run, in training and in its
@@ -88,10 +88,10 @@ type ObjectiveConfig struct {
 	Name string `toml:"name" help:"a registered objective"`
 	// Settings is the objective itself, whose exported fields are the
 	// remaining keys of the section: at first objectives.New(Name).
-	Settings objectives.Objective `toml:"-"`
+	Settings objectives.Objective `toml:"-" choose:"objective"`
 }
 
-// An OptimizerConfig is AdamW and the schedule of its learning rate.
+// An OptimizerConfig is an optimizer and the schedule of its learning rate.
 type OptimizerConfig struct {
 	learn.UpdateSettings
 	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
@@ -155,8 +155,9 @@ func (c Config) longest() int {
 // Data.Train are empty: they have no default. Objective.Settings and Reward.Rule
 // are nil if no plug-ins of these names are registered.
 func Default() Config {
-	settings, _ := objectives.New("pmpo")
+	objective, _ := objectives.New("pmpo")
 	rule, _ := reward.New("math")
+	optimizer := adamw.Default()
 	return Config{
 		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
 		LoRA:  train.LoRAConfig{Settings: lora.Default(), BaseDType: "float32"},
@@ -166,13 +167,10 @@ func Default() Config {
 			Slots: 32, OldLogProb: "rollout",
 		},
 		Reward:    RewardConfig{Name: "math", Rule: rule},
-		Objective: ObjectiveConfig{Name: "pmpo", Settings: settings},
+		Objective: ObjectiveConfig{Name: "pmpo", Settings: objective},
 		Optimizer: OptimizerConfig{
-			UpdateSettings: learn.UpdateSettings{
-				LearningRate: 1e-6, MaxGradNorm: 1,
-				AdamW: adamw.Default(),
-			},
-			Schedule: "constant",
+			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
+			Schedule:       "constant",
 		},
 		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Portions: Portions{Shuffle: "responses", Score: "trained"}, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},

@@ -37,12 +37,11 @@ func TestDefaultIsValid(t *testing.T) {
 // keys lists the keys of a run file, objective settings aside.
 func keys() map[string]bool {
 	all := map[string]bool{}
-	v := reflect.ValueOf(new(Config)).Elem()
-	for i := range v.NumField() {
-		for _, f := range settings.Fields(v.Field(i).Addr().Interface()) {
-			if f.Key != "" {
-				all[v.Type().Field(i).Tag.Get("toml")+"."+f.Key] = true
-			}
+	c := Default()
+	c.Objective.Settings, c.Reward.Rule = nil, nil
+	for _, s := range settings.Sections(&c) {
+		for _, f := range s.Fields {
+			all[s.Name+"."+f.Key] = true
 		}
 	}
 	return all
@@ -54,7 +53,7 @@ func TestValidateNamesKeys(t *testing.T) {
 		Model:       ModelConfig{Reference: "teacher", TemplateSettings: tokenize.TemplateSettings{System: "Be brief.", Stop: []string{""}, Args: tokenize.ArgTexts{"brief"}}},
 		Data:        DataConfig{Prompts: -1, Seed: -1, Filter: "level in", Curriculum: "-", Rest: -1},
 		Objective:   ObjectiveConfig{Name: "none"},
-		Optimizer:   OptimizerConfig{UpdateSettings: learn.UpdateSettings{AdamW: adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
+		Optimizer:   OptimizerConfig{UpdateSettings: learn.UpdateSettings{Rule: &adamw.AdamW{Beta1: 1, Beta2: -1, WeightDecay: -1}, MaxGradNorm: -1}, Warmup: -1},
 		Rollout:     RolloutConfig{Sampling: sampler.Sampling{TopK: -1, MinP: -1}},
 		Train:       LoopConfig{Seed: -1, SaveEvery: -1, SaveSteps: -1, SaveMinutes: -1, KeepLast: -1, KeepBest: 1, SkipLimit: -1, EvalEvery: -1},
 		Eval:        EvalConfig{Suites: []string{""}, Extract: "box", Sampling: sampler.Sampling{Temperature: -1, TopK: -1, MinP: -1, MaxNewTokens: -1}},
@@ -78,7 +77,7 @@ func TestValidateNamesKeys(t *testing.T) {
 	}
 	// These have no impossible value.
 	for _, free := range []string{
-		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "rollout.invariant", "lora.on", "lora.rslora",
+		"data.prompt", "data.answer", "data.id", "data.split", "eval.prompt", "eval.answer", "eval.id", "eval.split", "runtime.library", "output.dir", "output.sink", "optimizer.offload", "optimizer.name", "rollout.invariant", "lora.on", "lora.rslora",
 	} {
 		delete(exist, free)
 	}

@@ -10,6 +10,7 @@ import (
 	"onering/data"
 	"onering/data/arithmetic"
 	"onering/internal/settings"
+	"onering/models"
 	"onering/objectives"
 	"onering/policy"
 	"onering/reward"
@@ -61,6 +62,7 @@ func (c Config) Validate() error {
 	v.ranges("rollout.", &c.Rollout)
 	v.errs = append(v.errs, settings.Flatten(c.Reward.Validate())...)
 	v.errs = append(v.errs, settings.Flatten(c.Objective.Validate())...)
+	v.check("optimizer.name", c.Optimizer.Name, c.Optimizer.Rule != nil, "must be one of "+strings.Join(models.Optimizers(), ", "))
 	v.ranges("optimizer.", &c.Optimizer)
 	v.ranges("train.", &c.Train)
 	v.loop(c)

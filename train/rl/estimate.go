@@ -75,8 +75,8 @@ func EstimateMemory(c Config, model models.Model, split Split) (e MemoryEstimate
 	}
 	trained := cmp.Or(arch.AdapterLayout(), arch.Layout())
 	weights := 4 * int64(trained.Size) // and gradients
-	moments := runtime.OptimizerNeed(c.Optimizer.Rule(), trained.Size, own)
-	all := runtime.OptimizerNeed(c.Optimizer.Rule(), trained.Size, runtime.OptimizerOptions{})
+	moments := runtime.OptimizerNeed(c.Optimizer.Rule, trained.Size, own)
+	all := runtime.OptimizerNeed(c.Optimizer.Rule, trained.Size, runtime.OptimizerOptions{})
 	e.Needs = append(runtime.RingNeeds(arch, compute), runtime.Need{What: "gradients", Device: weights}, moments)
 	if err := e.addReference(c, arch, compute); err != nil {
 		return e, err

@@ -47,7 +47,7 @@ func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *policy.P
 	o := c.Optimizer
 	var err error
 	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
-		Optimizer: o.AdamW,
+		Optimizer: o.Rule,
 		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
 		Temperature: c.Rollout.Temperature, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens), objectives.WeighsApart(l.objective)),
 		EntropyGradient: objectives.WeighsEntropy(l.objective),
@@ -65,7 +65,7 @@ func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *policy.P
 		return nil, err
 	}
 	if n := policy.Ring.Trained().Parameters(); group.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
-		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, o.AdamW, policy.Adapter != nil)}
+		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, o.Rule, policy.Adapter != nil)}
 	}
 	if objectives.NeedsReference(l.objective) {
 		if l.reference, err = newReference(env, c, policy); err != nil {

@@ -17,32 +17,18 @@ import (
 // those that say how long it lasts, what is saved and where files are.
 func decisive(c Config) map[string]string {
 	values := make(map[string]string)
-	add := func(section string, pointer any) {
-		for _, f := range settings.Fields(pointer) {
-			if f.Key != "" {
-				values[section+"."+f.Key] = fmt.Sprint(f.Value)
-			}
+	for _, s := range settings.Sections(&c) {
+		for _, f := range s.Fields {
+			values[s.Name+"."+f.Key] = fmt.Sprint(f.Value)
 		}
 	}
-	add("model", &c.Model)
-	add("lora", &c.LoRA)
-	add("data", &c.Data)
-	add("rollout", &c.Rollout)
-	add("reward", &c.Reward)
-	add("reward", c.Reward.Rule)
 	if several, ok := c.Reward.Rule.(*reward.Combined); ok {
 		var names []string
-		for i := range several.Parts {
-			p := &several.Parts[i]
-			add("reward.use."+p.As, p)
-			add("reward.use."+p.As, p.Reward)
+		for _, p := range several.Parts {
 			names = append(names, p.As)
 		}
 		values["reward.name"] = strings.Join(names, " + ")
 	}
-	add("optimizer", &c.Optimizer)
-	add("train", &c.Train)
-	add("runtime", &c.Runtime)
 	for _, key := range []string{
 		"model.path", "data.train", "runtime.library", "optimizer.offload", "train.rounds", "train.save_every", "train.save_steps", "train.save_minutes",
 		"train.keep_last", "train.keep_best", "train.eval_every", "train.on_nonfinite", "train.skip_limit",
@@ -51,10 +37,10 @@ func decisive(c Config) map[string]string {
 			delete(values, key)
 		}
 	}
-	// How a grader is waited for does not change what it says.
+	// How a grader is waited for does not change what it says. The objective follows.
 	maps.DeleteFunc(values, func(key, _ string) bool {
 		words := strings.Split(key, ".")
-		return words[0] == "reward" && slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
+		return slices.Contains([]string{"objective", "eval", "distributed", "output"}, words[0]) || words[0] == "reward" && slices.Contains([]string{"timeout", "retries", "workers", "in_flight", "concurrency", "token_env"}, words[len(words)-1])
 	})
 	if v := reflect.ValueOf(c.Objective.Settings); v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct {
 		objectiveSettings(values, v.Elem())
@@ -110,6 +96,9 @@ func (t *Trainer) checkState(s rundir.State, dir string) error {
 	for _, c := range changed {
 		if t.learner.policy.Adapter != nil && (c.key == "lora.rank" || c.key == "lora.targets") {
 			return fmt.Errorf("train: resume: %s holds an adapter, and since then %s: an adapter keeps its rank and its modules; set it back, or begin a run in another folder", dir, c)
+		}
+		if c.key == "optimizer.name" {
+			return fmt.Errorf("train: resume: %s holds the state of an optimizer, and since then %s: set it back, or begin a run in another folder", dir, c)
 		}
 		if s.Inside && c.shapesRound() {
 			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c)

@@ -60,7 +60,7 @@ type DataConfig struct {
 	HeldOut       float64 `toml:"held_out" range:"[0,1)" note:"0 holds none out" help:"share of the demonstrations that is held out to measure the loss"`
 }
 
-// An OptimizerConfig is AdamW and the schedule of its learning rate: it rises over
+// An OptimizerConfig is an optimizer and the schedule of its learning rate: it rises over
 // Warmup steps and then falls linearly to Floor of itself.
 type OptimizerConfig struct {
 	learn.UpdateSettings
@@ -97,8 +97,7 @@ func Default(path string) Config {
 		Data:  DataConfig{AssistantOnly: true, TooLong: "drop"},
 		Optimizer: OptimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
-				LearningRate: 1e-5, MaxGradNorm: 1,
-				AdamW: adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
+				Name: "adamw", LearningRate: 1e-5, MaxGradNorm: 1, Rule: &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
 			},
 			Warmup: 30, Floor: 0.1,
 		},
@@ -120,7 +119,7 @@ func (c Config) Validate() error {
 			errs = append(errs, &settings.Error{Key: key, Value: value, Remedy: remedy})
 		}
 	}
-	for _, s := range c.Sections() {
+	for _, s := range settings.Sections(&c) {
 		errs = append(errs, settings.Under(s.Name+".", settings.Check(s.Pointer))...)
 	}
 	check("model.path", c.Model.Path, c.Model.Path != "", "name the model's folder")
@@ -146,17 +145,6 @@ func (c Config) Validate() error {
 	check("train.eval_every", c.Train.EvalEvery, c.Train.EvalEvery <= 0 || held, "there is nothing to measure: name a file with data.eval (--eval-data), or a share with data.held_out")
 	check("train.keep_best", c.Train.KeepBest, c.Train.KeepBest <= 0 || held && c.Train.KeepLast > 0, "needs keep_last of at least 1 and held-out demonstrations")
 	return errors.Join(errs...)
-}
-
-// A Section is one table of a run file: package settings reads what Pointer has.
-type Section struct {
-	Name    string
-	Pointer any
-}
-
-// Sections lists the sections of c.
-func (c *Config) Sections() []Section {
-	return []Section{{"model", &c.Model}, {"lora", &c.LoRA}, {"data", &c.Data}, {"optimizer", &c.Optimizer}, {"train", &c.Train}, {"runtime", &c.Runtime}, {"distributed", &c.Distributed}, {"output", &c.Output}}
 }
 
 // rate is the learning rate of step n (from 0) of total.

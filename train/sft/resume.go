@@ -96,8 +96,8 @@ func (t *Trainer) digest() string {
 // decisive returns the settings that decide the course of a run, by key.
 func decisive(c Config) map[string]string {
 	values := make(map[string]string)
-	for _, s := range c.Sections() {
-		for _, f := range settings.Fields(s.Pointer) {
+	for _, s := range settings.Sections(&c) {
+		for _, f := range s.Fields {
 			values[s.Name+"."+f.Key] = fmt.Sprint(f.Value)
 		}
 	}
@@ -178,7 +178,11 @@ func (t *Trainer) restore(s rundir.State, dir string) error {
 	}
 	is := decisive(t.Config)
 	for key, value := range is {
-		if was, ok := s.Settings[key]; ok && was != value {
+		was, ok := s.Settings[key]
+		if key == "optimizer.name" && !ok {
+			was, ok = "adamw", true // before it could be chosen
+		}
+		if ok && was != value {
 			changed = append(changed, fmt.Sprintf("%s was %s and is %s", key, was, value))
 		}
 	}

@@ -109,7 +109,7 @@ func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *policy.Policy
 		}
 	}
 	t.stepper, err = learn.New(env, policy.Ring, learn.Options{
-		Optimizer: c.Optimizer.AdamW, MaxGradNorm: c.Optimizer.MaxGradNorm,
+		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
 		Temperature: 1, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, t.learn.longest(), true),
 		Observe: t.clock.Enter, Log: log,
 		Ranks: group, Shard: c.Distributed.Shard == "optimizer",

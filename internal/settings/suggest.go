@@ -1,4 +1,4 @@
-package cmd
+package settings
 
 import (
 	"fmt"
@@ -24,8 +24,9 @@ func closest(word string, candidates []string) (string, bool) {
 	return best, found
 }
 
-// didYouMean returns closest as the end of a message, or "".
-func didYouMean(word string, candidates []string) string {
+// DidYouMean suggests the candidate that word is probably a misspelling of, as the end
+// of a message. It returns "" if no candidate resembles word.
+func DidYouMean(word string, candidates []string) string {
 	if c, ok := closest(word, candidates); ok {
 		return fmt.Sprintf("; did you mean %q?", c)
 	}

@@ -1,4 +1,4 @@
-package cmd
+package settings
 
 import "testing"
 

@@ -1,0 +1,88 @@
+package settings
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// assign puts the value of s into a field. The error says what the key wants, without
+// naming the place.
+func (s Setting) assign(into reflect.Value) error {
+	if s.flag != "" {
+		into.Set(reflect.ValueOf(s.Value))
+		return nil
+	}
+	x, isSpecial := into.Addr().Interface().(Special)
+	isList := into.Type().ConvertibleTo(reflect.TypeFor[[]string]())
+	value := s.Value
+	if s.plain && (isSpecial || isList || into.Kind() == reflect.String) {
+		value = *s.text // a path such as 7 or true needs no quotes
+	}
+	text, isText := value.(string)
+	fresh := reflect.New(into.Type()).Elem() // so that a failure leaves the field as it was
+	switch {
+	case isSpecial:
+		if err := x.UnmarshalTOML(value); err != nil {
+			return fmt.Errorf("%s: %w", s.Path(), err)
+		}
+		return nil
+	case isList && isText && s.text != nil:
+		into.Set(reflect.ValueOf(splitList(text)).Convert(into.Type()))
+		return nil
+	case Decode(value, fresh):
+		into.Set(fresh)
+		return nil
+	case isText:
+		value = strconv.Quote(text)
+	}
+	return fmt.Errorf("%s = %v: must be %s", s.Path(), value, TypeName(into.Type()))
+}
+
+// splitList reads a,b as a list of strings; an empty text is an empty list.
+func splitList(text string) []string {
+	list := []string{}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+// Decode puts a value of TOML into a setting, and reports whether it fits.
+func Decode(value any, into reflect.Value) bool {
+	v, k := reflect.ValueOf(value), into.Kind()
+	n, whole := value.(int64)
+	u, decodes := into.Addr().Interface().(toml.Unmarshaler)
+	switch {
+	case decodes:
+		return u.UnmarshalTOML(value) == nil
+	case k == reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		return Decode(value, into.Elem())
+	case k == reflect.Slice:
+		list, ok := value.([]any)
+		into.Set(reflect.MakeSlice(into.Type(), len(list), len(list)))
+		for i, x := range list {
+			ok = ok && Decode(x, into.Index(i))
+		}
+		return ok
+	case into.CanFloat() && whole:
+		into.SetFloat(float64(n))
+		return n == int64(float64(n))
+	case into.CanFloat() && v.CanFloat():
+		into.SetFloat(v.Float())
+		return !into.OverflowFloat(v.Float())
+	case isInteger(k) && whole:
+		into.Set(v.Convert(into.Type()))
+		return into.CanInt() && into.Int() == n || into.CanUint() && n >= 0 && into.Uint() == uint64(n)
+	case k == v.Kind() && (k == reflect.Bool || k == reflect.String):
+		into.Set(v.Convert(into.Type()))
+		return true
+	}
+	return false
+}

@@ -1,0 +1,59 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/spf13/pflag"
+)
+
+// AddFlags adds a flag for each setting of the struct that pointer points to, or only for
+// those whose flags are named. Their values are the defaults.
+func AddFlags(flags *pflag.FlagSet, pointer any, names ...string) {
+	for _, f := range Fields(pointer) {
+		if names != nil && !slices.Contains(names, f.Flag) {
+			continue
+		}
+		switch p := f.Value.Addr().Interface().(type) {
+		case *bool:
+			flags.BoolVar(p, f.Flag, *p, f.Help())
+		case *int:
+			flags.IntVar(p, f.Flag, *p, f.Help())
+		case *int64:
+			flags.Int64Var(p, f.Flag, *p, f.Help())
+		case *float64:
+			flags.Float64Var(p, f.Flag, *p, f.Help())
+		case *string:
+			flags.StringVar(p, f.Flag, *p, f.Help())
+		default: // a list of texts
+			list := f.Value.Addr().Convert(reflect.TypeFor[*[]string]()).Interface().(*[]string)
+			flags.StringArrayVar(list, f.Flag, *list, f.Help()+"; repeatable")
+		}
+	}
+}
+
+// NameFlags puts the flags of the struct's settings in place of their keys in the *Errors
+// that are joined to err.
+func NameFlags(err error, pointer any) error {
+	errs := Flatten(err)
+	for i := range errs {
+		errs[i] = byFlag(errs[i], "", Fields(pointer))
+	}
+	return errors.Join(errs...)
+}
+
+// byFlag puts the flag of a field in place of its key, which has prefix in front, if err
+// is an *Error of the key.
+func byFlag(err error, prefix string, fields []Field) error {
+	var bad *Error
+	if errors.As(err, &bad) {
+		for _, f := range fields {
+			if prefix+f.Key == bad.Key {
+				return fmt.Errorf("--%s %v: %s", f.Flag, bad.Value, bad.Remedy)
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,314 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Settings come from the defaults, a run file, the environment and flags, each source
+// stronger than the one before. The sources are merged here and not by a library such as
+// koanf: it merges into one map, which no longer knows the file and line of a value and
+// passes over unknown keys, so that an error could name neither place nor likely key.
+
+// A Resolved configuration remembers which setting decided each key, for messages.
+type Resolved struct {
+	sections []Section
+	command  string
+	decided  map[string]Setting // by path
+}
+
+// Resolve applies the sources, the weakest first, to the configuration that config points
+// to, which has the defaults; see Sections. All unknown keys and values of wrong types are
+// reported at once, each with its place. What the values mean is for the configuration to
+// Validate, whose errors Locate places. Where command is not empty, it is the command that
+// has a flag for each setting: messages name it and its flags.
+func Resolve(config any, command string, sources ...Source) (*Resolved, error) {
+	r := &Resolved{command: command, decided: map[string]Setting{}}
+	sources = slices.Clone(sources)
+	for _, s := range Sections(config) {
+		if p := plugOf(s.Pointer); p != nil {
+			if err := r.choose(s.Name, p, keysOf(own(s.Pointer)), sources); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.sections = Sections(config)
+	var errs []error
+	for _, s := range slices.Concat(sources...) {
+		if err := r.apply(s); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.Place, err))
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+// Decided returns the setting that decided a key, such as "train.rounds": an empty one if
+// the key has its default.
+func (r *Resolved) Decided(path string) Setting { return r.decided[path] }
+
+// Locate puts in front of each *Error that is joined to err what decided its key: a place,
+// or the flag of the command.
+func (r *Resolved) Locate(err error) error {
+	errs := Flatten(err)
+	for i, err := range errs {
+		var bad *Error
+		if !errors.As(err, &bad) {
+			continue
+		}
+		s, ok := r.decided[bad.Key]
+		switch {
+		case ok && s.flag == "":
+			errs[i] = fmt.Errorf("%s: %w", s.Place, bad)
+		case r.command != "":
+			for _, t := range r.sections {
+				errs[i] = byFlag(errs[i], t.Name+".", t.Fields)
+			}
+		case bad.Value == "":
+			errs[i] = fmt.Errorf("%s is not set: %s (--set %s=...)", bad.Key, bad.Remedy, bad.Key)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// apply sets the field that s is for.
+func (r *Resolved) apply(s Setting) error {
+	at := slices.IndexFunc(r.sections, func(t Section) bool { return t.Name == s.Section })
+	if at < 0 {
+		return r.unknownSection(s)
+	}
+	t := r.sections[at]
+	k := slices.Index(keysOf(t.Fields), s.Key)
+	switch {
+	case s.Key == "" && s.Value == nil: // the section itself
+		return nil
+	case k >= 0 && t.list != "" && (s.Key == "name" || s.Key == "as"):
+		return fmt.Errorf("%s cannot be changed alone: state the list %s anew", s.Path(), t.list)
+	case k >= 0:
+		r.decided[s.Path()] = s
+		return s.assign(t.Fields[k].Value)
+	}
+	where := "[" + t.Name + "]"
+	if r.command != "" {
+		where += " of " + r.command
+	}
+	if p := plugOf(t.Pointer); p != nil && (len(own(t.Pointer)) == 1 || r.decided[t.Name+".name"].Key != "") {
+		where += fmt.Sprintf(" for %q", p.running())
+	}
+	if t.list != "" {
+		where = fmt.Sprintf("[[%s]] %q", t.list, strings.TrimPrefix(t.Name, t.list+"."))
+	}
+	return fmt.Errorf("unknown key %q in %s%s", s.Key, where, cmp.Or(DidYouMean(s.Key, keysOf(t.Fields)), r.elsewhere(s)))
+}
+
+// unknownSection explains a section that is not there, or a key outside the sections. Of a
+// file either the section or its keys are passed over.
+func (r *Resolved) unknownSection(s Setting) error {
+	names := namesOf(r.sections)
+	hint := DidYouMean(s.Section, names)
+	section, label, isPart := strings.Cut(s.Section, useKey)
+	switch {
+	case s.Section == "" && slices.Contains(names, s.Key):
+		return fmt.Errorf("%q must be a section: write [%s] on a line of its own", s.Key, s.Key)
+	case s.Section == "":
+		return fmt.Errorf("key %q stands outside the sections%s", s.Key, r.elsewhere(s))
+	case r.command != "" && hint == "" && s.Key != "":
+		return fmt.Errorf("%s has no section [%s]", r.command, s.Section)
+	case s.inside != nil && (s.Key != "" || r.command != "" && hint == ""):
+		return nil
+	case !isPart || !slices.Contains(names, section):
+		return fmt.Errorf("unknown section [%s]%s", s.Section, hint)
+	}
+	var have []string
+	for _, t := range r.sections {
+		if t.list == section+".use" {
+			have = append(have, strings.TrimPrefix(t.Name, t.list+"."))
+		}
+	}
+	if have == nil {
+		at := slices.IndexFunc(r.sections, func(t Section) bool { return t.Name == section })
+		return fmt.Errorf("there is no [[%s.use]] %q: the run has the one %s %q", section, label, section, valueOf(r.sections[at].Pointer, "name"))
+	}
+	return fmt.Errorf("there is no [[%s.use]] %q%s (there are %s)", section, label, DidYouMean(label, have), strings.Join(have, ", "))
+}
+
+// elsewhere says where the unknown key of s belongs, as the end of a message.
+func (r *Resolved) elsewhere(s Setting) string {
+	for _, t := range r.sections {
+		if p := plugOf(t.Pointer); p != nil && t.Name == s.Section && p.list != nil && !p.parts().IsValid() {
+			list := p.list()
+			field, _ := tagged(reflect.ValueOf(list).Elem(), "list")
+			if slices.Contains(keysOf(append(own(reflect.New(field.Type().Elem()).Interface()), own(list)...)), s.Key) {
+				return fmt.Sprintf("; it goes with several %ss, each in a [[%s.use]]", t.Name, t.Name)
+			}
+		}
+		switch found := slices.Contains(keysOf(t.Fields), s.Key); {
+		case found && t.list == "":
+			return fmt.Sprintf("; it belongs in [%s]", t.Name)
+		case found && t.list == s.Section+".use":
+			return fmt.Sprintf("; it belongs in [[%s]], below name = %q", t.list, valueOf(t.Pointer, "name"))
+		}
+	}
+	return ""
+}
+
+// choose chooses the plug-in of a section, whose own keys are given, that the strongest
+// source names. Settings of weaker sources that are for another plug-in are dropped, with a
+// warning: `--objective grpo` is to work with any run file. It replaces elements of sources.
+func (r *Resolved) choose(section string, p *plug, keys []string, sources []Source) error {
+	var named Setting
+	first, last := p.running(), 0
+	for i, source := range sources {
+		var s Setting
+		for _, x := range source {
+			if x.Section != section || x.Key != "name" && (x.Key != "use" || p.list == nil) {
+				continue
+			}
+			if s.Key != "" && s.Key != x.Key {
+				return fmt.Errorf("%s: %s goes without %s (%s): a run has one %s by its name, or a list", x.Place, x.Path(), s.Path(), s.Place, section)
+			}
+			s = x
+		}
+		if s.Key == "" {
+			continue
+		}
+		named, last = s, i
+		before := p.running()
+		if p.name.SetString(""); s.Key == "name" {
+			if err := s.assign(p.name); err != nil {
+				return fmt.Errorf("%s: %w", s.Place, err)
+			}
+		}
+		for j := 0; j < i && p.running() != before; j++ {
+			sources[j] = drop(sources[j], section, keys, "for", before, "running", p.running())
+		}
+	}
+	if named.Key != "" {
+		r.decided[named.Path()] = named
+	}
+	if named.Key == "use" {
+		return p.chooseParts(named, sources, last)
+	}
+	if now := p.name.String(); now != first { // else the plug-in has the defaults of the configuration
+		if err := p.choose(now); err != nil {
+			return fmt.Errorf("%s: %w", named.Place, err)
+		}
+	}
+	return nil
+}
+
+// drop returns a source without the settings of a section that are for another plug-in,
+// which are all but the given keys of the section itself.
+func drop(source Source, section string, keys []string, reason ...any) (kept Source) {
+	var dropped []string
+	place := ""
+	for _, s := range source {
+		if s.Section+"."+s.Key == section+"." || s.Section == section && slices.Contains(keys, s.Key) || !strings.HasPrefix(s.Section+".", section+".") {
+			kept = append(kept, s)
+			continue
+		}
+		dropped, place = append(dropped, s.Path()), cmp.Or(place, s.Place)
+	}
+	if dropped != nil {
+		slog.Warn("settings of another "+section+" are not used", append([]any{"settings", strings.Join(dropped, ", "), "place", place}, reason...)...)
+	}
+	return kept
+}
+
+// mostParts bounds a list of plug-ins.
+const mostParts = 64
+
+// chooseParts chooses the plug-ins that s lists, which is in the source with index last,
+// and puts the settings of each in the place of s. The names and lists of other sources do
+// not count.
+func (p *plug) chooseParts(s Setting, sources []Source, last int) error {
+	tables := tablesOf(s.Value)
+	if tables == nil || len(tables) > mostParts {
+		return fmt.Errorf(`%s: %s: must be a list of tables, at most %d, such as [{name = "math"}, {name = "length", weight = 0.2}]`, s.Place, s.Path(), mostParts)
+	}
+	p.value.Set(reflect.ValueOf(p.list()))
+	parts := p.parts()
+	var of Source
+	var errs []error
+	for i, table := range tables {
+		at := func(path ...string) string {
+			if s.inside == nil {
+				return s.Place
+			}
+			return s.inside(append([]string{strconv.Itoa(i)}, path...)...)
+		}
+		label, err := p.add(parts, s, table)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: [[%s]] %d: %w", at(), s.Path(), i+1, err))
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			if key != "name" && key != "as" {
+				of = append(of, Setting{Section: s.Path() + "." + label, Key: key, Place: at(key), Value: table[key]})
+			}
+		}
+	}
+	for i, source := range sources {
+		sources[i] = slices.DeleteFunc(slices.Clone(source), func(x Setting) bool {
+			return x.Section == s.Section && (x.Key == "name" || x.Key == "use") || i < last && strings.HasPrefix(x.Section, s.Path()+".")
+		})
+	}
+	sources[last] = append(of, sources[last]...)
+	return errors.Join(errs...)
+}
+
+// add appends the plug-in that a table of s describes, with the defaults, to parts.
+func (p *plug) add(parts reflect.Value, s Setting, table map[string]any) (label string, err error) {
+	var given struct{ Name, As string }
+	for _, f := range Fields(&given) {
+		if value, ok := table[f.Key]; ok && err == nil {
+			err = Setting{Section: s.Path(), Key: f.Key, Value: value}.assign(f.Value)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	if given.Name == "" {
+		return "", errors.New("it has no name: write name = and one of " + strings.Join(p.names(), ", "))
+	}
+	part, err := p.part(given.Name)
+	if err != nil {
+		return "", p.unknown(given.Name)
+	}
+	label = cmp.Or(given.As, given.Name)
+	if !bareKey.MatchString(label) {
+		return "", fmt.Errorf("as = %q: must consist of letters, digits, _ and -", label)
+	}
+	for i := range parts.Len() {
+		if valueOf(parts.Index(i).Addr().Interface(), "as").String() == label {
+			return "", fmt.Errorf("two parts are called %q: give one another name with as", label)
+		}
+	}
+	parts.Set(reflect.Append(parts, reflect.ValueOf(part)))
+	valueOf(parts.Index(parts.Len()-1).Addr().Interface(), "as").SetString(label)
+	return label, nil
+}
+
+// tablesOf returns a list of tables, nil if value is none.
+func tablesOf(value any) []map[string]any {
+	if list, ok := value.([]map[string]any); ok {
+		return list
+	}
+	list, ok := value.([]any)
+	tables := make([]map[string]any, len(list))
+	for i, x := range list {
+		if tables[i], ok = x.(map[string]any); !ok {
+			return nil
+		}
+	}
+	if !ok {
+		return nil
+	}
+	return tables
+}

@@ -1,0 +1,201 @@
+package settings
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A kind of plug-in, of which sections choose one by name.
+type kind struct {
+	names func() []string
+	find  func(name string) (any, error)
+	list  func() any                     // an empty list of plug-ins
+	part  func(name string) (any, error) // an element of the list
+}
+
+var kinds = map[string]*kind{}
+
+// Register makes a kind of plug-in known; call it from init. A section with a field that
+// has the tag choose:"KIND" has the key "name" and, as further keys, the settings of the
+// plug-in called so, which is its own settings. find makes a plug-in with its defaults.
+func Register[T any](name string, names func() []string, find func(name string) (T, error)) {
+	kinds[name] = &kind{names: names, find: func(name string) (any, error) { return find(name) }}
+}
+
+// RegisterList lets sections choose several plug-ins of a registered kind in place of one:
+// a list of tables under the key "use", each with a name, a label under the key "as", and
+// settings. In --set and in errors the section of one is called such as reward.use.LABEL.
+// list makes the plug-in that stands for several; its field with the tag list:"use" gets
+// what part makes of their names.
+func RegisterList[T any](name string, list func() any, part func(name string) (T, error)) {
+	kinds[name].list, kinds[name].part = list, func(name string) (any, error) { return part(name) }
+}
+
+// A plug is where a section has its plug-in.
+type plug struct {
+	*kind
+	what        string // the name of the kind
+	name, value reflect.Value
+}
+
+// plugOf returns the plug of a section, or nil.
+func plugOf(section any) (p *plug) {
+	if field, tag := tagged(reflect.ValueOf(section).Elem(), "choose"); tag != "" {
+		p = &plug{kinds[tag], tag, valueOf(section, "name"), field}
+	}
+	return p
+}
+
+// tagged finds the field of a struct, or of one that it embeds, that has a tag.
+func tagged(v reflect.Value, tag string) (field reflect.Value, value string) {
+	for i := 0; i < v.NumField() && value == ""; i++ {
+		f := v.Type().Field(i)
+		if field, value = v.Field(i), f.Tag.Get(tag); f.Anonymous && f.Type.Kind() == reflect.Struct {
+			field, value = tagged(field, tag)
+		}
+	}
+	return field, value
+}
+
+// valueOf is the value of a key of a struct that has it.
+func valueOf(pointer any, key string) reflect.Value {
+	fields := own(pointer)
+	return fields[slices.Index(keysOf(fields), key)].Value
+}
+
+// running names the plug-in for messages.
+func (p *plug) running() string { return cmp.Or(p.name.String(), "several "+p.what+"s") }
+
+func (p *plug) choose(name string) error {
+	plugin, err := p.find(name)
+	if err != nil {
+		return p.unknown(name)
+	}
+	p.name.SetString(name)
+	p.value.Set(reflect.ValueOf(plugin))
+	return nil
+}
+
+func (p *plug) unknown(name string) error {
+	return fmt.Errorf("unknown %s %q%s (there are %s)", p.what, name, DidYouMean(name, p.names()), strings.Join(p.names(), ", "))
+}
+
+// parts is the list of several plug-ins, whose Kind is Invalid if there is one by its name.
+func (p *plug) parts() (list reflect.Value) {
+	if v := reflect.Indirect(p.value.Elem()); v.Kind() == reflect.Struct {
+		if field, tag := tagged(v, "list"); tag != "" {
+			list = field
+		}
+	}
+	return list
+}
+
+// Choose chooses the plug-in of a section, with its default settings.
+func Choose(config any, section, name string) error {
+	for _, s := range Sections(config) {
+		if s.Name == section {
+			return plugOf(s.Pointer).choose(name)
+		}
+	}
+	return fmt.Errorf("unknown section [%s]", section)
+}
+
+// A Section is one table of a run file.
+type Section struct {
+	Name    string
+	Pointer any // to its struct
+	Fields  []Field
+	list    string // the name of the list that it is a table of, such as "reward.use"
+}
+
+// Sections lists the sections of a configuration: the fields of the struct that config
+// points to, in the order of declaration and named by their toml tags. Each of several
+// plug-ins has a section too.
+func Sections(config any) (sections []Section) {
+	v := reflect.ValueOf(config).Elem()
+	for i := range v.NumField() {
+		s := Section{Name: v.Type().Field(i).Tag.Get("toml"), Pointer: v.Field(i).Addr().Interface()}
+		var parts reflect.Value
+		if p := plugOf(s.Pointer); p != nil {
+			parts = p.parts()
+		}
+		s.Fields = slices.DeleteFunc(Fields(s.Pointer), func(f Field) bool { return f.Key == "" || f.Key == "name" && parts.IsValid() })
+		sections = append(sections, s)
+		for i := 0; parts.IsValid() && i < parts.Len(); i++ {
+			part := parts.Index(i).Addr().Interface()
+			sections = append(sections, Section{s.Name + useKey + valueOf(part, "as").String(), part, Fields(part), s.Name + ".use"})
+		}
+	}
+	return sections
+}
+
+// useKey is what follows the section in the names of the sections of several plug-ins.
+const useKey = ".use."
+
+// namesOf lists the names of sections without those of several plug-ins.
+func namesOf(sections []Section) (names []string) {
+	for _, s := range sections {
+		if s.list == "" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// keysOf lists the keys of settings.
+func keysOf(fields []Field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.Key
+	}
+	return keys
+}
+
+// Write writes a configuration as a run file in which every key is stated. It loads to
+// the same configuration.
+func Write(w io.Writer, config any) error {
+	for i, s := range Sections(config) {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := s.Write(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write writes the section without keys that have no value (nil pointers and lists).
+func (s Section) Write(w io.Writer) error {
+	header := "[" + s.Name + "]"
+	if s.list != "" {
+		header = "[[" + s.list + "]]"
+	}
+	_, err := fmt.Fprintln(w, header)
+	for _, f := range s.Fields {
+		if k := f.Value.Kind(); (k == reflect.Pointer || k == reflect.Slice) && f.Value.IsNil() {
+			continue
+		}
+		line, failed := f.TOML()
+		if failed != nil {
+			return fmt.Errorf("write %s.%s: %w", s.Name, f.Key, failed)
+		}
+		_, failed = io.WriteString(w, line)
+		err = cmp.Or(err, failed)
+	}
+	return err
+}
+
+// TOML is the line that states the setting in a run file.
+func (f Field) TOML() (string, error) {
+	var b bytes.Buffer
+	err := toml.NewEncoder(&b).Encode(map[string]any{f.Key: f.Value.Interface()})
+	return b.String(), err
+}

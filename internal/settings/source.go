@@ -1,0 +1,221 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A Setting is one key and its value, as a source states it. A run file states typed
+// values. The command line and the environment state text, which is read as TOML if it is
+// valid TOML, else as a string.
+type Setting struct {
+	// Section is empty for a key of a run file that stands outside the sections. Key and
+	// Value are empty for a section of a file itself.
+	Section, Key string
+	Place        string // what messages begin with, such as "runs/pmpo.toml:12"
+	Value        any    // as TOML has it
+
+	text   *string                     // as it was given, unless a file states the value
+	plain  bool                        // the text is no string in quotes, list or table: it may stand for a string
+	flag   string                      // the flag that states the value, which has the type of the field
+	inside func(path ...string) string // the place of something in the value of a file
+}
+
+// Path is the setting's name in --set.
+func (s Setting) Path() string { return s.Section + "." + s.Key }
+
+// A Source states settings, of which the last one of a key counts.
+type Source []Setting
+
+// Find returns the setting called path of the strongest source that has it, else an empty
+// one. The weakest source comes first.
+func Find(path string, sources ...Source) Setting {
+	for _, s := range slices.Backward(slices.Concat(sources...)) {
+		if s.Path() == path {
+			return s
+		}
+	}
+	return Setting{}
+}
+
+// File reads a run file, in the order of its lines. Whether its keys exist is found out
+// by Resolve.
+func File(name string, data []byte) (Source, error) {
+	var top map[string]any
+	if _, err := toml.Decode(string(data), &top); err != nil {
+		return nil, SyntaxError(name, err)
+	}
+	lines := keyLines(string(data))
+	line := func(path ...string) (n int) {
+		for ; n == 0 && len(path) > 0; path = path[:len(path)-1] {
+			n = lines[strings.Join(path, "\x00")]
+		}
+		return n
+	}
+	var list Source
+	add := func(section, key string, value any, path ...string) {
+		list = append(list, Setting{Section: section, Key: key, Value: value, Place: place(name, line(path...)), inside: func(inner ...string) string {
+			return place(name, line(slices.Concat(path, inner)...))
+		}})
+	}
+	for section, value := range top {
+		table, ok := value.(map[string]any)
+		if !ok {
+			add("", section, value, section)
+			continue
+		}
+		add(section, "", nil, section)
+		for key, value := range table {
+			add(section, key, value, section, key)
+		}
+	}
+	slices.SortFunc(list, func(a, b Setting) int {
+		return cmp.Or(line(a.Section, a.Key)-line(b.Section, b.Key), strings.Compare(a.Path(), b.Path()))
+	})
+	return list, nil
+}
+
+// Sets reads the arguments of --set, each section.key=value.
+func Sets(sets []string) (Source, error) {
+	var list Source
+	for _, set := range sets {
+		path, text, ok := strings.Cut(set, "=")
+		section, key, dotted := strings.Cut(path, ".")
+		if !ok || !dotted {
+			return nil, fmt.Errorf("--set %q: write section.key=value, such as optimizer.learning_rate=1e-6", set)
+		}
+		if strings.HasPrefix("."+key, useKey) { // reward.use.PART.KEY
+			at := strings.LastIndexByte(path, '.')
+			section, key = path[:at], path[at+1:]
+		}
+		list = append(list, ofText(strings.TrimSpace(section), strings.TrimSpace(key), "--set "+set, strings.TrimSpace(text)))
+	}
+	return list, nil
+}
+
+// envOthers are variables that begin as settings do and are none of a run.
+var envOthers = []string{"ONERING_CACHE", "ONERING_OFFLINE", "ONERING_MPI"}
+
+// Environment reads the settings of a configuration in environ, whose entries are
+// NAME=value: ONERING_OPTIMIZER_LEARNING_RATE is optimizer.learning_rate. An empty
+// variable does not count.
+func Environment(config any, environ []string) Source {
+	var list Source
+	names := namesOf(Sections(config))
+	for _, entry := range environ {
+		name, text, _ := strings.Cut(entry, "=")
+		rest, ok := strings.CutPrefix(name, "ONERING_")
+		if !ok || text == "" || slices.Contains(envOthers, name) {
+			continue
+		}
+		section, key, ok := strings.Cut(strings.ToLower(rest), "_")
+		if !ok || !slices.Contains(names, section) {
+			slog.Warn("an environment variable names no setting", "name", name, "want", "ONERING_SECTION_KEY")
+			continue
+		}
+		list = append(list, ofText(section, key, name, text))
+	}
+	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Place, b.Place) })
+	return list
+}
+
+// Flags returns the settings of a configuration whose flags, as AddFlags has made them,
+// were given on the command line.
+func Flags(config any, given func(flag string) bool) (list Source) {
+	for _, s := range Sections(config) {
+		for _, f := range s.Fields {
+			if given(f.Flag) {
+				list = append(list, Setting{Section: s.Name, Key: f.Key, Place: "--" + f.Flag, Value: f.Value.Interface(), flag: f.Flag})
+			}
+		}
+	}
+	return list
+}
+
+// ofText makes a setting of text from the command line or the environment.
+func ofText(section, key, place, text string) Setting {
+	s := Setting{Section: section, Key: key, Place: place, Value: text, text: &text, plain: true}
+	var one map[string]any
+	// Text with a line break may hold further keys; then it counts as a string.
+	if _, err := toml.Decode("value = "+text, &one); err == nil && len(one) == 1 && one["value"] != nil {
+		s.Value = one["value"]
+		s.plain = !strings.ContainsAny(strings.TrimSpace(text)[:1], `"'[{`)
+	}
+	return s
+}
+
+func place(name string, line int) string {
+	if line <= 0 {
+		return name
+	}
+	return fmt.Sprintf("%s:%d", name, line)
+}
+
+// SyntaxError puts the file and line of an error of the TOML library in front of it.
+func SyntaxError(name string, err error) error {
+	var parse toml.ParseError
+	if errors.As(err, &parse) {
+		return fmt.Errorf("%s: %s", place(name, parse.Position.Line), strings.TrimPrefix(parse.Message, "toml: "))
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+var (
+	// opaque matches the comments and strings of a TOML document.
+	opaque  = regexp.MustCompile(`(?s)#[^\n]*|"{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*'`)
+	bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	// statement matches the beginning of a line that has a header, or a key and a value.
+	statement = regexp.MustCompile(`^\s*(\[{0,2})([^=\]]*)[=\]]`)
+)
+
+// keyLines returns the line on which a valid TOML document first has each key, by the
+// key's path with \x00 between its elements. Tables of a list count from 0. What is in
+// brackets or braces is left out. The TOML library has no lines but in its errors.
+func keyLines(text string) map[string]int {
+	text = opaque.ReplaceAllStringFunc(text, func(s string) string {
+		if inner := strings.Trim(s, `"'`); bareKey.MatchString(inner) {
+			return inner // a key in quotes
+		}
+		return "_" + strings.Repeat("\n", strings.Count(s, "\n"))
+	})
+	lines, tables := map[string]int{}, map[string]int{} // tables counts those of a list
+	var table []string
+	depth := 0 // of brackets
+	for n, line := range strings.Split(text, "\n") {
+		if m := statement.FindStringSubmatch(line); m != nil && depth == 0 {
+			path := slices.Clone(table)
+			if m[1] != "" {
+				path = nil
+			}
+			note := func(name string) string {
+				path = append(path, strings.TrimSpace(name))
+				key := strings.Join(path, "\x00")
+				lines[key] = cmp.Or(lines[key], n+1)
+				return key
+			}
+			names := strings.Split(m[2], ".")
+			for i, name := range names {
+				key := note(name)
+				if m[1] == "[[" && i == len(names)-1 {
+					tables[key]++
+				}
+				if tables[key] > 0 {
+					note(strconv.Itoa(tables[key] - 1))
+				}
+			}
+			if m[1] != "" {
+				table = path
+			}
+		}
+		depth += strings.Count(line, "[") + strings.Count(line, "{") - strings.Count(line, "]") - strings.Count(line, "}")
+	}
+	return lines
+}
