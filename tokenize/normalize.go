@@ -8,8 +8,6 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-//go:generate go run gen_unicode.go
-
 // nfc returns the NFC of s, which must be valid UTF-8, as the reference
 // computes it. That is the NFC of x/text with two differences:
 //

@@ -68,7 +68,7 @@ func TestNFCParts(t *testing.T) {
 	})
 }
 
-// unicode_tables.go is right for this version of x/text only: a new one that
+// classes.txt is right for this version of x/text only: a new one that
 // knows more characters needs go generate.
 func TestInertIsOfThisVersion(t *testing.T) {
 	if norm.Version != "15.0.0" {
