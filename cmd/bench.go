@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"onering/internal/bench"
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/policy"
@@ -262,7 +263,7 @@ func (b *benchCommand) run(c *cobra.Command) error {
 		return failed
 	}
 	// The parts that were measured before one failed are printed too.
-	if err := (lineWriter{c.OutOrStdout()}).write(measured); err != nil {
+	if err := cli.WriteLine(c.OutOrStdout(), measured); err != nil {
 		return err
 	}
 	return failed

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/objectives"
 	"onering/reward"
@@ -80,7 +81,7 @@ func checkAdapterFlags(flags *pflag.FlagSet, on bool) (err error) {
 
 // readRunFile reads a run file; "-" is stdin.
 func readRunFile(name string, stdin io.Reader) (settings.Source, error) {
-	in, name, err := openInput("--config", name, stdin)
+	in, name, err := cli.OpenInput("--config", name, stdin)
 	if err != nil {
 		return nil, usageError{err}
 	}

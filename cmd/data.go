@@ -10,6 +10,7 @@ import (
 
 	"onering/data"
 	"onering/data/arithmetic"
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/tokenize"
 	"onering/verifier"
@@ -127,7 +128,6 @@ func showData(w io.Writer, path string, o data.Options) error {
 		return err
 	}
 	defer records.Close()
-	out := lineWriter{w}
 	for shown := 0; o.Limit == 0 || shown < o.Limit; {
 		record, err := records.Next()
 		if err == io.EOF {
@@ -139,7 +139,7 @@ func showData(w io.Writer, path string, o data.Options) error {
 		if keep != nil && !keep.Match(record.Object) {
 			continue
 		}
-		if err := out.write(record.Object); err != nil {
+		if err := cli.WriteLine(w, record.Object); err != nil {
 			return err
 		}
 		shown++
@@ -155,7 +155,6 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 		return err
 	}
 	defer rows.Close()
-	out := lineWriter{w}
 	for {
 		row, err := rows.Next()
 		if err == io.EOF {
@@ -164,7 +163,7 @@ func showMapped(w io.Writer, path string, o data.Options) error {
 		if err != nil {
 			return err
 		}
-		if err := out.write(struct {
+		if err := cli.WriteLine(w, struct {
 			ID      string     `json:"id"`
 			Prompt  string     `json:"prompt"`
 			Chat    *data.Chat `json:"chat,omitempty"`
@@ -219,7 +218,7 @@ A file that cannot be read is an error; findings are not.
 				return err
 			}
 			if asJSON {
-				return lineWriter{c.OutOrStdout()}.write(report)
+				return cli.WriteLine(c.OutOrStdout(), report)
 			}
 			_, err = io.WriteString(c.OutOrStdout(), report.String())
 			return err
@@ -308,11 +307,10 @@ func writeArithmetic(w io.Writer, o arithmeticOptions) error {
 		Problem  string `json:"problem"` // as the reader of problems expects it
 		Answer   string `json:"answer"`
 	}
-	out := lineWriter{w}
 	r := rand.New(rand.NewPCG(o.seed, 0))
 	for range o.rows {
 		p := arithmetic.Draw(r, o.heldOut)
-		if err := out.write(row{p.Prompt(), p.Demonstrate(r, o.guess, o.slip), p.Prompt(), p.Answer()}); err != nil {
+		if err := cli.WriteLine(w, row{p.Prompt(), p.Demonstrate(r, o.guess, o.slip), p.Prompt(), p.Answer()}); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/mpi"
@@ -60,7 +61,7 @@ The exit code is 1 if something keeps onering from running.`,
 			if asJSON {
 				line, err := diagnosisLine(readVersion(), found)
 				if err == nil {
-					err = lineWriter{c.OutOrStdout()}.write(line)
+					err = cli.WriteLine(c.OutOrStdout(), line)
 				}
 				if err != nil {
 					return err
@@ -182,7 +183,7 @@ func doctorMPI(c *cobra.Command, where policy.RuntimeConfig, asJSON bool) error 
 	}
 	if world.Rank() == 0 {
 		if asJSON {
-			err = (lineWriter{c.OutOrStdout()}).write(r)
+			err = cli.WriteLine(c.OutOrStdout(), r)
 		} else {
 			printRanks(c.OutOrStdout(), r)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/models"
 	"onering/policy"
 	"onering/train/rl"
@@ -51,7 +52,7 @@ func printEstimate(c *cobra.Command, config rl.Config, split rl.Split, asJSON bo
 		return err
 	}
 	if asJSON {
-		err = lineWriter{c.OutOrStdout()}.write(e)
+		err = cli.WriteLine(c.OutOrStdout(), e)
 	} else {
 		t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 		for _, line := range e.Lines() {

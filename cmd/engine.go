@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data/arithmetic"
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
 	_ "onering/models/all"
@@ -258,7 +259,7 @@ func checkModel(path string) error {
 // with opens the input that the arguments name and then the model, calls do, and
 // closes both. name is what messages call the input.
 func (f *engineFlags) with(c *cobra.Command, args []string, do func(in io.Reader, name string, p *policy.Policy) error) error {
-	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -299,7 +300,7 @@ func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(
 
 // readInput reads all of an input, and sets what messages call it.
 func readInput(c *cobra.Command, name *string) ([]byte, error) {
-	in, shown, err := openInput("input", *name, c.InOrStdin())
+	in, shown, err := cli.OpenInput("input", *name, c.InOrStdin())
 	if err != nil {
 		return nil, err
 	}
@@ -312,34 +313,11 @@ func readInput(c *cobra.Command, name *string) ([]byte, error) {
 // fetched, it shows the progress.
 func openRuntime(c *cobra.Command, o runtime.Options, dtype string) (*runtime.Env, error) {
 	o.TF32 = dtype != "float32"
-	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
-	defer fetching.finish()
-	o.Progress = fetching.show
+	fetching := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
+	defer fetching.Finish()
+	o.Progress = func(p provision.Progress) { fetching.Show(p.Step, p.Done, p.Total) }
 	o.Notice = func(text string) { slog.Info(text) }
 	return runtime.Open(c.Context(), o)
-}
-
-// A download shows each step of a fetch as a progress of its own.
-type download struct {
-	stderr io.Writer
-	quiet  bool
-	step   string
-	bar    *progress
-}
-
-func (d *download) show(p provision.Progress) {
-	if d.bar == nil || p.Step != d.step {
-		d.finish()
-		d.step = p.Step
-		d.bar = newProgress(d.stderr, d.quiet, p.Step, "B", p.Total)
-	}
-	d.bar.set(p.Done, p.Total)
-}
-
-func (d *download) finish() {
-	if d.bar != nil {
-		d.bar.finish()
-	}
 }
 
 // isQuiet reports whether --quiet was given.

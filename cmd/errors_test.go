@@ -2,9 +2,11 @@ package cmd
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"onering/internal/cli"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,5 +94,68 @@ func TestNext(t *testing.T) {
 			t.Errorf("%q\nwant %q", got, tt.want)
 		}
 		checkShell(t, "next", strings.ReplaceAll(strings.Join(got, "\n"), "'\n'", "x"))
+	}
+}
+
+// TestHostileNames gives commands names and files with control sequences. Nothing
+// that they print has one.
+func TestHostileNames(t *testing.T) {
+	const evil = "\x1b]0;owned\x07\u009b31m\u202e"
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Skipf("no such names here: %v", err)
+		}
+		return path
+	}
+	row := func(key string) string {
+		text, err := json.Marshal(map[string]string{key: evil, "answer": evil, "id": evil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text) + "\n"
+	}
+	model := filepath.Dir(write("m"+evil+"/config.json", `{"model_type": "`+strings.ReplaceAll(evil, "\x1b", `\u001b`)+`"}`))
+	write("m"+evil+"/tokenizer.json", `{"model": {"type": "\u001b[31m\u009b\u202e", "vocab": {}, "merges": []}}`)
+	folder := filepath.Dir(write("run"+evil+"/metrics.jsonl", `{"kind":"round","round":1,"step":1,"reward":0.5,"eval/\u001b[31m/pass@1":1}`+"\n"))
+	write("run"+evil+"/run.toml", "[objective]\nname = \"\\u001b[31m\\u202e\"\n")
+	write("run"+evil+"/rollouts/round-00001.jsonl", `{"prompt":"\u001b[31m\u009b","response":"\u202e\u001b[2J","answers":["\u001b"],"answer":"\u001b[0m"}`+"\n")
+	broken := filepath.Dir(write("broken"+evil+"/metrics.jsonl", "{\"\x1b\n"))
+	for _, args := range [][]string{
+		{"generate", "--model", filepath.Join(dir, "none"+evil)},
+		{"generate", "--model", model},
+		{"tokenize", "--model", model},
+		{"verify", write("pairs"+evil+".jsonl", "{\"\x1b[31m\n")},
+		{"data", "check", write("rows"+evil+".jsonl", row(evil))},
+		{"data", "check", write("good.jsonl", row("problem")+"{}\n")},
+		{"data", "check", write("x.csv", evil+","+evil+"\n1,2\n")},
+		{"data", "show", "--filter", evil + " in 1..2", write("rows.jsonl", row("problem"))},
+		{"train", "--config", write("run.toml", "[train]\n\""+strings.ReplaceAll(evil, "\x1b", `\u001b`)+"\" = 1\n")},
+		{"train", "--config", filepath.Join(dir, "none"+evil)},
+		{"train", "--set", "train." + evil + "=1"},
+		{"train", "--objective", evil, "--out", filepath.Join(dir, "out")},
+		{"report", broken},
+		{"report", "--out", filepath.Join(dir, "none", evil), folder},
+		{"watch", folder},
+		{"watch", broken},
+		{"eval", "--compare", filepath.Join(dir, "a"+evil), filepath.Join(dir, "b")},
+		{evil},
+		{"train", "--" + evil},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(args, strings.NewReader(""), &stdout, &stderr)
+		text := stdout.String() + stderr.String()
+		var shown bytes.Buffer
+		(&cli.Visible{To: &shown}).Write([]byte(text))
+		if shown.String() != text {
+			t.Errorf("onering %q (exit code %d) printed %q", args, code, text)
+		}
+		if len(text) < 10 {
+			t.Errorf("onering %q printed only %q", args, text)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"onering/data"
 	"onering/eval"
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/reward"
@@ -338,7 +339,7 @@ func (x *evaluation) sample(c *cobra.Command, t team, responses *eval.Responses)
 	if have > 0 {
 		slog.Info("sampling what the file still lacks", "file", x.out, "have", have, "of", want)
 	}
-	ctx, stopped, stop := catchSignals(c.Context())
+	ctx, stopped, stop := cli.CatchSignals(c.Context())
 	defer stop()
 	ctx, end := t.Context(ctx)
 	defer end()
@@ -361,7 +362,7 @@ func (x *evaluation) sample(c *cobra.Command, t team, responses *eval.Responses)
 		if x.out != "" {
 			again = "the same command with --resume goes on with " + x.out
 		}
-		return interrupted{s, again}
+		return cli.Interrupted{Signal: s, Next: again}
 	}
 	return err
 }
@@ -379,12 +380,12 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t team, re
 		return err
 	}
 	defer free()
-	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
-	defer bar.finish()
-	bar.set(int64(have), int64(want))
+	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "eval", "responses", int64(want))
+	defer bar.Finish()
+	bar.Set(int64(have), int64(want))
 	evaluator := eval.Evaluator{
 		Decoders: sampler.Lane(decoder), Prompter: x.prompter, EOS: x.policy.Model.EOS, Reward: x.rule,
-		Progress: func(int) { bar.add(1) },
+		Progress: func(int) { bar.Add(1) },
 	}
 	if t.Size() > 1 {
 		evaluator.Mine = func(task int) bool { return task%t.Size() == t.Rank() }
@@ -396,7 +397,7 @@ func (x *evaluation) sampleOwn(ctx context.Context, c *cobra.Command, t team, re
 // write prints a report as asked for.
 func (o evalOptions) write(c *cobra.Command, r eval.Report) error {
 	if o.json {
-		return lineWriter{c.OutOrStdout()}.write(r)
+		return cli.WriteLine(c.OutOrStdout(), r)
 	}
 	return r.Print(c.OutOrStdout(), o.markdown)
 }
@@ -423,7 +424,7 @@ func compareReports(c *cobra.Command, a, b string, o evalOptions) error {
 		slog.Warn(warning)
 	}
 	if o.json {
-		return lineWriter{c.OutOrStdout()}.write(comparison)
+		return cli.WriteLine(c.OutOrStdout(), comparison)
 	}
 	return comparison.Print(c.OutOrStdout(), o.markdown)
 }

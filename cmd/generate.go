@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/sampler"
@@ -73,7 +74,7 @@ func newGenerate() *cobra.Command {
 			if err := validateSampling(&o.Sampling, o.samples, o.slots); err != nil {
 				return err
 			}
-			if o.typed = inputName(args) == "-" && isTerminal(c.InOrStdin()); o.typed {
+			if o.typed = inputName(args) == "-" && cli.IsTerminal(c.InOrStdin()); o.typed {
 				slog.Info("each line is a prompt, as text or as a JSON object; onering chat answers a line at once")
 			}
 			t, err := joinDefault(c)
@@ -168,19 +169,19 @@ func (r promptRow) request(index int, p *policy.Policy, o generateOptions) (samp
 type generateRows struct {
 	requests map[string][]sampler.Request // by adapter: of the rows without an error, whose ID is their index
 	total    int
-	errors   lineErrors
-	failed   []lineError // in the order of the rows
+	errors   cli.LineErrors
+	failed   map[int]any // the lines of the others, by their index
 }
 
 // readRequests reads all prompts, so that the number of responses is known. A line
 // that is no JSON object is an error.
 func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions) (*generateRows, error) {
-	rows := &generateRows{requests: map[string][]sampler.Request{}, errors: lineErrors{name: name}}
+	rows := &generateRows{requests: map[string][]sampler.Request{}, errors: cli.LineErrors{Name: name}, failed: map[int]any{}}
 	if o.typed {
 		in = typedPrompts(in)
 	}
 	index := 0
-	for number, line := range readLines[promptRow](in, name) {
+	for number, line := range cli.ReadLines[promptRow](in, name) {
 		if line.Err != nil {
 			return nil, line.Err
 		}
@@ -189,9 +190,7 @@ func readRequests(in io.Reader, name string, p *policy.Policy, o generateOptions
 			rows.total++
 			rows.requests[line.Row.Adapter] = append(rows.requests[line.Row.Adapter], q)
 		} else {
-			e, at := rows.errors.add(number, err), index
-			e.Index = &at
-			rows.failed = append(rows.failed, e)
+			rows.failed[index] = rows.errors.Add(number, err, index)
 		}
 		index++
 	}
@@ -210,7 +209,7 @@ func typedPrompts(in io.Reader) io.Reader {
 	go func() {
 		lines := bufio.NewReader(in)
 		for {
-			line, err := readLine(lines)
+			line, err := cli.ReadLine(lines)
 			if err == nil {
 				if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '{' {
 					line, err = json.Marshal(map[string]string{"prompt": string(line)})
@@ -269,20 +268,19 @@ type generated struct {
 
 // generate samples the responses and writes a line for each and for each error.
 func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o generateOptions) error {
-	out := rowLines{out: lineWriter{c.OutOrStdout()}, samples: o.samples, ended: map[[2]int]any{}}
-	for _, f := range rows.failed {
-		out.failed = append(out.failed, *f.Index)
-		out.ended[[2]int{*f.Index, 0}] = f
+	out := rowLines{out: c.OutOrStdout(), samples: o.samples, failed: rows.failed, ended: map[[2]int]any{}}
+	for index, line := range rows.failed {
+		out.ended[[2]int{index, 0}] = line
 	}
 	err := out.flush()
 	if err != nil || rows.total == 0 {
-		return errors.Join(err, rows.errors.err())
+		return errors.Join(err, rows.errors.Err())
 	}
 	if err := p.Ends(&o.Options, o.around); err != nil {
 		return err
 	}
-	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
-	defer bar.finish()
+	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "generate", "responses", int64(rows.total*o.samples))
+	defer bar.Finish()
 	var own []generated // of several ranks'
 	for _, name := range slices.Sorted(maps.Keys(rows.requests)) {
 		// Each rank has its share of the rows, and those of the others come at the end.
@@ -292,7 +290,7 @@ func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o 
 		}
 		with, _ := p.With(name) // the rows' adapters are known
 		err = sampleRows(c.Context(), with, requests, o, func(g generated) error {
-			bar.add(1)
+			bar.Add(1)
 			if !t.First() {
 				own = append(own, g)
 				return nil
@@ -305,12 +303,12 @@ func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o 
 		}
 	}
 	if err := t.AgreeOn(err); err != nil {
-		return errors.Join(err, rows.errors.err())
+		return errors.Join(err, rows.errors.Err())
 	}
 	if t.Size() > 1 {
 		err = out.complete(t, own)
 	}
-	return errors.Join(err, rows.errors.err())
+	return errors.Join(err, rows.errors.Err())
 }
 
 // complete writes the lines that wait for those of other ranks.
@@ -355,9 +353,9 @@ func sampleRows(ctx context.Context, p *policy.Policy, requests []sampler.Reques
 // rowLines writes the lines of rows in the order of the input, each when all before
 // it are written.
 type rowLines struct {
-	out     lineWriter
+	out     io.Writer
 	samples int            // lines of a row
-	failed  []int          // rows that have one line, ascending
+	failed  map[int]any    // by row: those that have one line
 	ended   map[[2]int]any // by row and sample: what is still to be written
 	next    [2]int         // the row and sample to write next
 }
@@ -365,10 +363,10 @@ type rowLines struct {
 func (l *rowLines) flush() error {
 	for line, ok := l.ended[l.next]; ok; line, ok = l.ended[l.next] {
 		delete(l.ended, l.next)
-		if err := l.out.write(line); err != nil {
+		if err := cli.WriteLine(l.out, line); err != nil {
 			return err
 		}
-		if _, failed := slices.BinarySearch(l.failed, l.next[0]); failed || l.next[1] == l.samples-1 {
+		if l.failed[l.next[0]] != nil || l.next[1] == l.samples-1 {
 			l.next = [2]int{l.next[0] + 1, 0}
 		} else {
 			l.next[1]++

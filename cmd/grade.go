@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	"onering/internal/cli"
 	"onering/reward"
 	"onering/train/rundir"
 )
@@ -65,18 +66,18 @@ func gradeFile(c *cobra.Command, file string, rewards *configFlags) (err error) 
 	if err != nil {
 		return err
 	}
-	in, name, err := openInput("input", file, c.InOrStdin())
+	in, name, err := cli.OpenInput("input", file, c.InOrStdin())
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	rule := config.Reward.Rule
 	defer func() { err = errors.Join(err, reward.Close(rule)) }()
-	ctx, stopped, stop := catchSignals(c.Context())
+	ctx, stopped, stop := cli.CatchSignals(c.Context())
 	defer stop()
-	err = grade(ctx, in, name, lineWriter{c.OutOrStdout()}, config.Reward.Grader())
+	err = grade(ctx, in, name, c.OutOrStdout(), config.Reward.Grader())
 	if s := stopped(); s != nil && err != nil {
-		return interrupted{s, "the lines so far are graded"}
+		return cli.Interrupted{Signal: s, Next: "the lines so far are graded"}
 	}
 	return err
 }
@@ -124,7 +125,7 @@ type sampleGroup struct {
 
 // grade grades the lines of in and writes what they are worth in their order. As many
 // groups are graded at once as the reward takes.
-func grade(ctx context.Context, in io.Reader, name string, out lineWriter, g reward.Grader) error {
+func grade(ctx context.Context, in io.Reader, name string, out io.Writer, g reward.Grader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	queue := make(chan *sampleGroup, reward.Groups(g.Reward)-1)
 	defer func() {
@@ -160,7 +161,7 @@ func grade(ctx context.Context, in io.Reader, name string, out lineWriter, g rew
 			return fmt.Errorf("%s:%d: reward: problem %q: %w", name, group.line, group.samples[0].Problem.ID, err)
 		}
 		for i, s := range group.scores {
-			if err := out.write(newGradedLine(group.samples[i].Problem.ID, s)); err != nil {
+			if err := cli.WriteLine(out, newGradedLine(group.samples[i].Problem.ID, s)); err != nil {
 				return err
 			}
 		}
@@ -174,7 +175,7 @@ func grade(ctx context.Context, in io.Reader, name string, out lineWriter, g rew
 func readGroups(in io.Reader, name string, yield func(*sampleGroup) bool) {
 	var group *sampleGroup
 	key := ""
-	for number, line := range readLines[sampleLine](in, name) {
+	for number, line := range cli.ReadLines[sampleLine](in, name) {
 		if line.Err == nil && !line.Row.stated {
 			line.Err = missingField(name, number, "response")
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	"onering/internal/cli"
 	"onering/models/hub"
 	"onering/policy"
-	"onering/runtime/provision"
 	"onering/train/rl"
 	"onering/train/rundir"
 )
@@ -128,11 +128,11 @@ func localConfig(c *cobra.Command, config *rl.Config) (local rl.Config, err erro
 
 // fromHub calls resolve and shows the progress of what it fetches.
 func fromHub(c *cobra.Command, resolve func(hub.Options) (string, error)) (string, error) {
-	fetching := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
-	defer fetching.finish()
+	fetching := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
+	defer fetching.Finish()
 	return resolve(hub.Options{
 		Offline:  os.Getenv("ONERING_OFFLINE") != "",
-		Progress: func(p hub.Progress) { fetching.show(provision.Progress{Step: p.File, Done: p.Done, Total: p.Total}) },
+		Progress: func(p hub.Progress) { fetching.Show(p.File, p.Done, p.Total) },
 		Notice:   func(text string) { slog.Warn(text) },
 	})
 }

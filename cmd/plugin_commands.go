@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/internal/scaffold"
 	"onering/internal/settings"
 	"onering/models"
@@ -84,9 +85,9 @@ func (p pluginCommands) list(c *cobra.Command, asJSON bool) error {
 	}
 	switch {
 	case asJSON && p.about == nil:
-		return lineWriter{c.OutOrStdout()}.write(p.names())
+		return cli.WriteLine(c.OutOrStdout(), p.names())
 	case asJSON:
-		return lineWriter{c.OutOrStdout()}.write(lines)
+		return cli.WriteLine(c.OutOrStdout(), lines)
 	}
 	return t.Flush()
 }

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/models/hub"
-	"onering/runtime/provision"
 	"onering/sampler"
 	"onering/train/rundir"
 )
@@ -77,7 +77,7 @@ func (p *pushCommand) run(c *cobra.Command) error {
 		return usagef("--license %q: want the hub's name of a license, such as apache-2.0, mit or other", p.license)
 	}
 	if info, err := os.Stat(p.model); err != nil {
-		return unreadable("--model", p.model, err, "name a model folder, a checkpoint or the folder of a run")
+		return cli.Unreadable("--model", p.model, err, "name a model folder, a checkpoint or the folder of a run")
 	} else if !info.IsDir() {
 		return fmt.Errorf("--model %q: not a folder", p.model)
 	}
@@ -123,7 +123,7 @@ func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source
 		out.Files = append(out.Files, file{s.Name, s.Size})
 	}
 	if p.json {
-		return lineWriter{c.OutOrStdout()}.write(out)
+		return cli.WriteLine(c.OutOrStdout(), out)
 	}
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, f := range out.Files {
@@ -135,14 +135,14 @@ func (p *pushCommand) list(c *cobra.Command, folder string, sources []hub.Source
 
 // push sends the files and prints the address of the repository.
 func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
-	sending := &download{stderr: c.ErrOrStderr(), quiet: isQuiet(c)}
+	sending := &cli.Download{Stderr: c.ErrOrStderr(), Quiet: isQuiet(c)}
 	p.options.Offline = os.Getenv("ONERING_OFFLINE") != ""
 	p.options.Notice = func(text string) { slog.Warn(text) }
 	p.options.Progress = func(f hub.Progress) {
-		sending.show(provision.Progress{Step: f.File, Done: f.Done, Total: f.Total})
+		sending.Show(f.File, f.Done, f.Total)
 	}
 	out, err := hub.Push(c.Context(), p.to, sources, p.options)
-	sending.finish()
+	sending.Finish()
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (p *pushCommand) push(c *cobra.Command, sources []hub.Source) error {
 		slog.Warn("removed the weights that were there under other names", "files", out.Removed)
 	}
 	if p.json {
-		return lineWriter{c.OutOrStdout()}.write(out)
+		return cli.WriteLine(c.OutOrStdout(), out)
 	}
 	fmt.Fprintln(c.OutOrStdout(), out.URL)
 	return nil

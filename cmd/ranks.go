@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/mpi"
@@ -210,7 +211,7 @@ func follows() bool {
 
 // setLogger has the first of the processes that were started log to w.
 func setLogger(w io.Writer, level slog.Level) {
-	log := newLogger(w, level)
+	log := cli.NewLogger(w, level)
 	if follows() {
 		log = slog.New(slog.DiscardHandler)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/policy"
 	"onering/train/rl"
 	"onering/train/rundir"
@@ -93,7 +94,7 @@ func (r replayCommand) run(c *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := (lineWriter{c.OutOrStdout()}).write(out); err != nil {
+	if err := cli.WriteLine(c.OutOrStdout(), out); err != nil {
 		return err
 	}
 	if len(out.Found) > 0 {

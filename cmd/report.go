@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"onering/internal/cli"
 	"onering/report"
-	"onering/report/terminal"
 )
 
 func newReport() *cobra.Command {
@@ -47,7 +47,7 @@ report.html into the run folder.`,
 				out = "report.html"
 			}
 			if out == "-" {
-				return report.Write(raw(c.OutOrStdout()), runs, report.Options{Title: title})
+				return report.Write(cli.Raw(c.OutOrStdout()), runs, report.Options{Title: title})
 			}
 			if err := writeReport(out, runs, report.Options{Title: title}); err != nil {
 				return err
@@ -86,9 +86,9 @@ If stdout is not a terminal, or TERM is dumb, the view is printed once.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			out := c.OutOrStdout()
-			f := screen(out)
+			f := cli.Screen(out)
 			if once || f == nil || os.Getenv("TERM") == "dumb" {
-				text, _, err := terminal.View(args[0], 80, math.MaxInt)
+				text, _, err := report.View(args[0], 80, math.MaxInt)
 				if err != nil {
 					return err
 				}
@@ -105,7 +105,7 @@ If stdout is not a terminal, or TERM is dumb, the view is printed once.`,
 // followRun draws the view again and again, until the run is finished or a signal
 // comes.
 func followRun(c *cobra.Command, out *os.File, dir string) error {
-	ctx, _, stop := catchSignals(c.Context())
+	ctx, _, stop := cli.CatchSignals(c.Context())
 	defer stop()
 	const (
 		home  = "\x1b[H"
@@ -128,7 +128,7 @@ func followRun(c *cobra.Command, out *os.File, dir string) error {
 		wait := time.Second
 		if grown != size || w != width || h != height {
 			began := time.Now()
-			text, done, err := terminal.View(dir, w, h-1) // the shell's prompt needs a line
+			text, done, err := report.View(dir, w, h-1) // the shell's prompt needs a line
 			if err != nil {
 				return err
 			}

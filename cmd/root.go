@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	goruntime "runtime"
@@ -22,7 +23,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/runtime/mpi"
 )
@@ -61,8 +64,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	refuseUnknownTopics(root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	out := &visible{w: stdout}
-	stderr = &visible{w: stderr}
+	out := &cli.Visible{To: stdout}
+	stderr = &cli.Visible{To: stderr}
 	root.SetOut(out)
 	root.SetErr(stderr)
 
@@ -72,7 +75,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	checkUsage(root, func() { running = true })
 	command, err := root.ExecuteC()
 	if err == nil {
-		if err = out.failed; err == nil {
+		if err = out.Failed; err == nil {
 			return exitOK
 		}
 		running = true
@@ -95,9 +98,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "onering: %s\n", line)
 		}
 	}
-	var stopped interrupted
+	var stopped cli.Interrupted
 	if errors.As(err, &stopped) {
-		return stopped.exitCode()
+		return stopped.ExitCode()
 	}
 	if running && !isUsage(err) {
 		return exitFailed
@@ -106,6 +109,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", command.CommandPath())
 	}
 	return exitUsage
+}
+
+// outlivesReaders are the commands whose work must not be lost because a reader of
+// stdout or stderr goes away, as in "onering train | head -1". Of other commands
+// the result is what they print, and SIGPIPE ends them.
+var outlivesReaders = map[string]bool{
+	"onering train": true, "onering sft": true, "onering sweep": true, "onering eval": true, "onering step": true,
 }
 
 // checkUsage has the commands below root check their arguments and flags, and call begin
@@ -199,7 +209,7 @@ line or the configuration is wrong.`,
 			}
 			setLogger(c.ErrOrStderr(), level)
 			if outlivesReaders[c.CommandPath()] {
-				surviveClosedPipes(c)
+				cli.SurviveClosedPipes(c.OutOrStdout(), c.ErrOrStderr())
 			}
 			return errors.Join(aloneOnly(c), unsetFlags(c))
 		},
@@ -337,3 +347,112 @@ func newVersion() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
+
+// explainUsage rewrites the libraries' errors about a flag in the words of this
+// program: the flag, what is wrong with it, and what it takes.
+func explainUsage(c *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		return fmt.Errorf("--%s %q: must be %s", value.GetFlag().Name, value.GetValue(), kindOf(value.GetFlag()))
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return fmt.Errorf("%w%s", err, settings.DidYouMean(unknown.GetSpecifiedName(), names))
+	}
+	var missing *pflag.ValueRequiredError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("%w: %s", err, purpose(missing.GetFlag()))
+	}
+	return err
+}
+
+// checkArguments returns an error that names the argument that is missing or too
+// many. validate is the command's check: one of cobra's, whose errors say less, or
+// one of this program's, which returns a usageError.
+func checkArguments(c *cobra.Command, validate cobra.PositionalArgs, args []string) error {
+	err := validate(c, args)
+	var usage usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	for n, arg := range slices.Backward(args) {
+		if validate(c, args[:n]) == nil {
+			return fmt.Errorf("%q is an argument too many: %s", arg, c.UseLine())
+		}
+	}
+	return fmt.Errorf("an argument is missing: %s", c.UseLine())
+}
+
+// checkFlags returns an error that names required flags that are not given, or given
+// flags that exclude one another. cobra has the same rules, but no types for their
+// errors.
+func checkFlags(c *cobra.Command) error {
+	missing := false
+	given := map[string][]string{} // by group
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		_, required := f.Annotations[cobra.BashCompOneRequiredFlag]
+		missing = missing || required && !f.Changed
+		for _, group := range f.Annotations[exclusiveGroups] {
+			if f.Changed {
+				given[group] = append(given[group], f.Name)
+			}
+		}
+	})
+	if missing {
+		return unsetFlags(c)
+	}
+	for _, group := range slices.Sorted(maps.Keys(given)) {
+		if len(given[group]) > 1 {
+			return fmt.Errorf("--%s exclude one another", strings.Join(given[group], " and --"))
+		}
+	}
+	return nil
+}
+
+// exclusiveGroups is the annotation of a flag with the groups of which at most one
+// flag may be given.
+const exclusiveGroups = "onering_exclusive_groups"
+
+// exclusive makes flags of c, its own or those for all commands, exclude one another.
+func exclusive(c *cobra.Command, names ...string) {
+	c.MarkFlagsMutuallyExclusive(names...) // for completion
+	for _, name := range names {
+		f := c.Flag(name)
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[exclusiveGroups] = append(f.Annotations[exclusiveGroups], strings.Join(names, " "))
+	}
+}
+
+// unsetFlags returns an error that names the required flags that are missing or
+// empty.
+func unsetFlags(c *cobra.Command) error {
+	var list []error
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, required := f.Annotations[cobra.BashCompOneRequiredFlag]; required && f.Value.String() == "" {
+			list = append(list, fmt.Errorf("--%s is not set: %s", f.Name, purpose(f)))
+		}
+	})
+	return errors.Join(list...)
+}
+
+// kindOf says what values a flag takes.
+func kindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int", "int64":
+		return "a whole number"
+	case "uint64":
+		return "a whole number, at least 0"
+	case "float64":
+		return "a number"
+	case "bool":
+		return "true or false"
+	}
+	return "a " + f.Value.Type()
+}
+
+// purpose returns what a flag's help says.
+func purpose(f *pflag.Flag) string { return strings.TrimSuffix(f.Usage, " (required)") }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/models"
 	"onering/policy"
 	"onering/runtime"
@@ -35,7 +36,7 @@ exit code is 1.`,
 				return err
 			}
 			return e.with(c, args, func(in io.Reader, name string, p *policy.Policy) error {
-				return score(in, name, lineWriter{c.OutOrStdout()}, p, temperature)
+				return score(in, name, c.OutOrStdout(), p, temperature)
 			})
 		},
 	}
@@ -50,7 +51,7 @@ exit code is 1.`,
 const microTokens = 4096
 
 // score reads pairs and writes their log-probs and entropies in the same order.
-func score(in io.Reader, name string, out lineWriter, p *policy.Policy, temperature float64) error {
+func score(in io.Reader, name string, out io.Writer, p *policy.Policy, temperature float64) error {
 	learner, err := p.Env.NewLearner(p.Ring, runtime.LearnerOptions{Stash: models.StashInput})
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func score(in io.Reader, name string, out lineWriter, p *policy.Policy, temperat
 		LogP    []float32 `json:"logp"`
 		Entropy []float32 `json:"entropy"`
 	}
-	failed := lineErrors{name: name}
+	failed := cli.LineErrors{Name: name}
 	var batch []runtime.Sequence
 	var lines []int // of the batch
 	tokens := 0
@@ -76,22 +77,22 @@ func score(in io.Reader, name string, out lineWriter, p *policy.Policy, temperat
 		for i := range batch {
 			line := any(scored{pass.LogProb[i], pass.Entropy[i]})
 			if err := checkFinite(pass.LogProb[i], pass.Entropy[i]); err != nil {
-				line = failed.add(lines[i], err)
+				line = failed.Add(lines[i], err)
 			}
-			if err := out.write(line); err != nil {
+			if err := cli.WriteLine(out, line); err != nil {
 				return err
 			}
 		}
 		batch, lines, tokens = batch[:0], lines[:0], 0
 		return nil
 	}
-	for number, line := range readLines[policy.Pair](in, name) {
+	for number, line := range cli.ReadLines[policy.Pair](in, name) {
 		if line.Err != nil {
 			return errors.Join(flush(), line.Err)
 		}
 		s, err := line.Row.Sequence(p)
 		if err != nil {
-			if err := errors.Join(flush(), out.write(failed.add(number, err))); err != nil {
+			if err := errors.Join(flush(), cli.WriteLine(out, failed.Add(number, err))); err != nil {
 				return err
 			}
 			continue
@@ -104,7 +105,7 @@ func score(in io.Reader, name string, out lineWriter, p *policy.Policy, temperat
 		batch, lines = append(batch, s), append(lines, number)
 		tokens += len(s.Tokens)
 	}
-	return errors.Join(flush(), failed.err())
+	return errors.Join(flush(), failed.Err())
 }
 
 // checkFinite refuses figures that a sound model does not have.

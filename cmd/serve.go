@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/policy"
 	"onering/runtime"
 	"onering/serve"
@@ -79,7 +80,7 @@ func newServe() *cobra.Command {
 				return fmt.Errorf("--addr %s: %w", o.addr, err)
 			}
 			defer listener.Close()
-			ctx, _, stop := catchSignals(c.Context())
+			ctx, _, stop := cli.CatchSignals(c.Context())
 			defer stop()
 			p, err := e.open(c)
 			if err != nil {

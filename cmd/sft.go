@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data"
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/models"
 	"onering/models/hub"
@@ -134,7 +135,7 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 		return err
 	}
 	if s.asJSON {
-		return lineWriter{c.OutOrStdout()}.write(end)
+		return cli.WriteLine(c.OutOrStdout(), end)
 	}
 	fmt.Fprintln(c.OutOrStdout(), dir)
 	return nil
@@ -223,7 +224,7 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 			slog.Warn("a demonstration is left out for its length", "place", d.Place)
 			continue
 		}
-		if err := (lineWriter{c.OutOrStdout()}).write(struct {
+		if err := cli.WriteLine(c.OutOrStdout(), struct {
 			Text string `json:"text"`
 			*sft.Example
 		}{p.Tokenizer.Decode(x.IDs, false), x}); err != nil {
@@ -235,14 +236,14 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 
 // trainSFT trains to the end, or until a signal.
 func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSummary, error) {
-	ctx, stopped, stop := catchSignals(c.Context())
+	ctx, stopped, stop := cli.CatchSignals(c.Context())
 	defer stop()
 	if !t.First() {
 		end, err := trainOn(ctx, t, x, unrecorded{}, resume, func(*sft.Trainer) error { return nil })
 		return summarizeSFT(end), err
 	}
-	log := new(logFile)
-	defer log.join()()
+	log := new(cli.LogFile)
+	defer log.Join()()
 	watch := &sftWatcher{watcher: watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), log: log}}
 	defer watch.close()
 	dir := x.given.Output.Dir
@@ -277,7 +278,7 @@ func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSumm
 		s = syscall.SIGTERM // came to another rank
 	}
 	if s != nil && errors.Is(err, context.Canceled) {
-		return summary, interrupted{s, "to continue from the last checkpoint: onering sft --resume --out " + dir}
+		return summary, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering sft --resume --out " + dir}
 	}
 	if err == nil {
 		watch.close()

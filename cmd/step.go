@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/models"
@@ -112,7 +113,7 @@ func (o stepOptions) run(c *cobra.Command, f engineFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		return lineWriter{c.OutOrStdout()}.write(report)
+		return cli.WriteLine(c.OutOrStdout(), report)
 	})
 }
 
@@ -151,7 +152,7 @@ func readBatch(in io.Reader, name string, p *policy.Policy) (batch learn.Batch, 
 		policy.Pair
 		Weights *[]float64 `json:"weights"`
 	}
-	for number, line := range readLines[row](in, name) {
+	for number, line := range cli.ReadLines[row](in, name) {
 		if line.Err != nil {
 			return batch, line.Err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/internal/settings"
 	"onering/policy"
 	"onering/report/variants"
@@ -226,7 +227,7 @@ func readPlan(path string) (*sweep.Plan, error) {
 	case err == nil:
 		return p, nil
 	case errors.As(err, &at):
-		err = unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
+		err = cli.Unreadable("sweep", path, err, "name a sweep file, such as runs/paper/sweep-main.toml")
 	case errors.As(err, &syntax):
 		err = settings.SyntaxError(path, err)
 	}
@@ -262,7 +263,7 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 	if len(runs) == 0 {
 		return nil
 	}
-	ctx, stopped, stop := catchSignals(c.Context())
+	ctx, stopped, stop := cli.CatchSignals(c.Context())
 	defer stop()
 	// Fetch the library once, before the runs ask for it at the same time.
 	config := configs[0]
@@ -276,11 +277,11 @@ func runSweep(c *cobra.Command, runs []*sweep.Run, configs []rl.Config, jobs int
 		return err
 	}
 	defer unshare()
-	bar := newProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(runs)))
-	defer bar.finish()
-	sweep.TrainAll(ctx, runs, jobs, func() { bar.add(1) })
+	bar := cli.StartProgress(c.ErrOrStderr(), isQuiet(c), "sweep", "runs", int64(len(runs)))
+	defer bar.Finish()
+	sweep.TrainAll(ctx, runs, jobs, func() { bar.Add(1) })
 	if s := stopped(); s != nil {
-		return interrupted{s, "to continue with the runs that are left, give the same command again"}
+		return cli.Interrupted{Signal: s, Next: "to continue with the runs that are left, give the same command again"}
 	}
 	return ctx.Err()
 }

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"onering/internal/cli"
 	"os"
 	"os/exec"
 	"strconv"
@@ -124,7 +125,9 @@ func TestChatInTerminal(t *testing.T) {
 	}
 	text := s.text()
 	want := generatedTexts(t, `{"prompt":"1+1"}`, "--model", dir, "--seed", "5", "--max-tokens", "100", "--chat")[0]
-	if shown := escaped(want); !strings.Contains(strings.ReplaceAll(text, "\r", ""), shown) || want == shown {
+	var shown strings.Builder
+	(&cli.Visible{To: &shown}).Write([]byte(want))
+	if shown := shown.String(); !strings.Contains(strings.ReplaceAll(text, "\r", ""), shown) || want == shown {
 		t.Errorf("no %q in\n%q", shown, text)
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/models"
 	"onering/models/lora"
 	"onering/tokenize"
@@ -100,12 +101,12 @@ func (o tokenizeOptions) run(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out := lineWriter{c.OutOrStdout()}
+	out := c.OutOrStdout()
 	switch {
 	case o.decode:
 		return turnLines(in, name, out, decodeRow(t, o.skipSpecial))
@@ -135,21 +136,21 @@ type tokenized struct {
 
 // turnLines turns each row into a line of output. A row that cannot be turned becomes
 // a line with its error; the first of these errors is returned at the end.
-func turnLines[Row any](in io.Reader, name string, out lineWriter, turn func(Row) (any, error)) error {
-	failed := lineErrors{name: name}
-	for number, line := range readLines[Row](in, name) {
+func turnLines[Row any](in io.Reader, name string, out io.Writer, turn func(Row) (any, error)) error {
+	failed := cli.LineErrors{Name: name}
+	for number, line := range cli.ReadLines[Row](in, name) {
 		if line.Err != nil {
 			return line.Err
 		}
 		result, err := turn(line.Row)
 		if err != nil {
-			result = failed.add(number, err)
+			result = failed.Add(number, err)
 		}
-		if err := out.write(result); err != nil {
+		if err := cli.WriteLine(out, result); err != nil {
 			return err
 		}
 	}
-	return failed.err()
+	return failed.Err()
 }
 
 // errMissing is the error for a row without a field that it must have.

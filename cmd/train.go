@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"onering/data/arithmetic"
+	"onering/internal/cli"
 	"onering/internal/files"
 	"onering/internal/settings"
 	"onering/policy"
@@ -87,7 +88,7 @@ func newTrain() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return lineWriter{c.OutOrStdout()}.write(summarize(end))
+				return cli.WriteLine(c.OutOrStdout(), summarize(end))
 			}
 			summarize(end).print(c.OutOrStdout(), r.Config)
 			return nil
@@ -232,7 +233,7 @@ type training struct {
 	ctx           context.Context
 	stopped       func() os.Signal
 	trainer       *rl.Trainer
-	log           *logFile
+	log           *cli.LogFile
 	feed          *sinkFeed // nil on all ranks but the first
 	finishReport  func()
 	closers       []func() error
@@ -260,7 +261,7 @@ func runTraining(c *cobra.Command, t team, config rl.Config, resume bool) (rl.Su
 		s = syscall.SIGTERM // came to another rank
 	}
 	if s != nil && errors.Is(err, context.Canceled) {
-		return end, interrupted{s, "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
+		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
 	}
 	return end, err
 }
@@ -271,7 +272,7 @@ func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
 		return err
 	}
 	var stop func()
-	x.ctx, x.stopped, stop = catchSignals(c.Context())
+	x.ctx, x.stopped, stop = cli.CatchSignals(c.Context())
 	x.closers = append(x.closers, func() error { stop(); return nil })
 
 	profile, endProfile, err := startProfile(c)
@@ -303,8 +304,8 @@ func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
 // openFirst is the end of open on the rank that writes and prints.
 func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy *policy.Policy, resume bool) error {
 	// rl.New finds everything that is wrong before the folder is made.
-	x.log = new(logFile)
-	leave := x.log.join()
+	x.log = new(cli.LogFile)
+	leave := x.log.Join()
 	x.closers = append(x.closers, func() error { leave(); return nil })
 	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: x.config.Train.Rounds, log: x.log}
 	x.closers = append(x.closers, func() error { watch.close(); return nil })
@@ -375,7 +376,7 @@ func announceAdapter(policy *policy.Policy, rate float64) {
 
 // beginRun writes what a run folder begins with, config as run.toml, and starts what
 // observes the run.
-func beginRun(dir string, config any, log *logFile, feed *sinkFeed) error {
+func beginRun(dir string, config any, log *cli.LogFile, feed *sinkFeed) error {
 	text, err := encodeConfig(config)
 	if err != nil {
 		return err
@@ -383,7 +384,7 @@ func beginRun(dir string, config any, log *logFile, feed *sinkFeed) error {
 	if err := writeRun(dir, text); err != nil {
 		return err
 	}
-	if err := log.open(filepath.Join(dir, "log.txt")); err != nil {
+	if err := log.Open(filepath.Join(dir, "log.txt")); err != nil {
 		return err
 	}
 	return feed.start(dir, text, slog.Default())
@@ -425,7 +426,7 @@ func startStatus(addr string, rounds int, next rl.Observer) (*serve.Status, erro
 func checkVacant(dir, remedy string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return unreadable("the folder", dir, err, "choose another with --out")
+		return cli.Unreadable("the folder", dir, err, "choose another with --out")
 	}
 	// A process that was killed early leaves hidden files.
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"log/slog"
+	"onering/internal/cli"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -19,7 +20,7 @@ func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
 		return "", func() {}, err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return "", nil, unreadable("--profile", dir, err, "name a folder")
+		return "", nil, cli.Unreadable("--profile", dir, err, "name a folder")
 	}
 	f, err := os.Create(filepath.Join(dir, "cpu.pprof"))
 	if err != nil {

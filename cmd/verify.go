@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/verifier"
 )
 
@@ -78,7 +79,7 @@ func (o verifyOptions) run(c *cobra.Command, args []string) error {
 			write = writeExplanation
 		}
 	}
-	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func verify(in io.Reader, name string, w io.Writer, v verifier.Verifier, judge j
 		Gold     golds   `json:"gold"`
 		Response *string `json:"response"`
 	}
-	for number, line := range readLines[row](in, name) {
+	for number, line := range cli.ReadLines[row](in, name) {
 		switch {
 		case line.Err != nil:
 			return right, total, line.Err
@@ -129,11 +130,11 @@ func verdictOnly(v verifier.Verifier, golds []string, response string) verifier.
 type verdictWriter func(w io.Writer, number int, e verifier.Explanation) error
 
 func writeVerdict(w io.Writer, _ int, e verifier.Explanation) error {
-	return lineWriter{w}.write(e.Result)
+	return cli.WriteLine(w, e.Result)
 }
 
 func writeExplanation(w io.Writer, _ int, e verifier.Explanation) error {
-	return lineWriter{w}.write(e)
+	return cli.WriteLine(w, e)
 }
 
 // describeVerdict writes a verdict for people: right or wrong and why, then gold

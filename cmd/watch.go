@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"onering/data/arithmetic"
+	"onering/internal/cli"
 	"onering/reward"
 	"onering/tokenize"
 	"onering/train/metrics"
@@ -21,20 +22,20 @@ type watcher struct {
 	stderr io.Writer
 	quiet  bool
 	rounds int
-	log    *logFile
-	bar    *progress
+	log    *cli.LogFile
+	bar    *cli.Progress
 }
 
 // Begin implements rl.Observer.
 func (w *watcher) Begin(phase, units string, total int) {
 	w.close()
-	w.bar = newProgress(w.stderr, w.quiet, phase, units, int64(total))
+	w.bar = cli.StartProgress(w.stderr, w.quiet, phase, units, int64(total))
 }
 
 // Advance implements rl.Observer.
 func (w *watcher) Advance(n int) {
 	if w.bar != nil {
-		w.bar.add(int64(n))
+		w.bar.Add(int64(n))
 	}
 }
 
@@ -53,16 +54,14 @@ func (w *watcher) above(text string) {
 	bar := w.bar
 	w.line(text)
 	if bar != nil {
-		w.bar = newProgress(w.stderr, w.quiet, bar.name, bar.unit, bar.total)
-		w.bar.started, w.bar.printed = bar.started, bar.printed
-		w.bar.set(bar.done, bar.total)
+		w.bar = bar.Again()
 	}
 }
 
 // line prints a line and adds it to the log file.
 func (w *watcher) line(text string) {
 	w.close()
-	w.log.print(text)
+	w.log.Print(text)
 	if !w.quiet {
 		fmt.Fprintln(w.stderr, text)
 	}
@@ -70,7 +69,7 @@ func (w *watcher) line(text string) {
 
 func (w *watcher) close() {
 	if w.bar != nil {
-		w.bar.finish()
+		w.bar.Finish()
 		w.bar = nil
 	}
 }

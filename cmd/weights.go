@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"onering/internal/cli"
 	"onering/objectives"
 )
 
@@ -74,7 +75,7 @@ func runWeights(c *cobra.Command, args []string, config *configFlags, explain bo
 	if err := r.Locate(r.Config.Objective.Validate()); err != nil {
 		return usageError{err}
 	}
-	in, name, err := openInput("input", inputName(args), c.InOrStdin())
+	in, name, err := cli.OpenInput("input", inputName(args), c.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func runWeights(c *cobra.Command, args []string, config *configFlags, explain bo
 	if explain {
 		return printWeights(c.OutOrStdout(), result)
 	}
-	return lineWriter{c.OutOrStdout()}.write(weightsOutput{result.Loss, result.Groups, state})
+	return cli.WriteLine(c.OutOrStdout(), weightsOutput{result.Loss, result.Groups, state})
 }
 
 // A weightsInput is what `onering weights` reads.

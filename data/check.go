@@ -26,12 +26,12 @@ type CheckOptions struct {
 // A CheckReport says what is wrong with a dataset.
 type CheckReport struct {
 	Report
-	DuplicateIDs     Finding  `json:"duplicate_ids"`     // an id that an earlier row has
-	DuplicatePrompts Finding  `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
-	Conflicts        Finding  `json:"conflicts"`         // of those, with other answers
-	Bad              Finding  `json:"bad"`               // rows dropped, see Report.Dropped
-	Unparsed         Finding  `json:"unparsed"`          // rows whose answers the verifier cannot parse
-	Untokenized      Finding  `json:"untokenized"`       // rows whose prompts the tokenizer refuses
+	DuplicateIDs     finding  `json:"duplicate_ids"`     // an id that an earlier row has
+	DuplicatePrompts finding  `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
+	Conflicts        finding  `json:"conflicts"`         // of those, with other answers
+	Bad              finding  `json:"bad"`               // rows dropped, see Report.Dropped
+	Unparsed         finding  `json:"unparsed"`          // rows whose answers the verifier cannot parse
+	Untokenized      finding  `json:"untokenized"`       // rows whose prompts the tokenizer refuses
 	Lengths          *Lengths `json:"lengths,omitempty"` // of the prompts in tokens
 	// Messages counts the prompts that are lists of messages, Hashes those that ask for
 	// the answer behind ####, as GSM8K's do in verl.
@@ -39,8 +39,8 @@ type CheckReport struct {
 	Hashes   int `json:"hashes"`
 }
 
-// A Finding counts rows with one fault, and names the first of them.
-type Finding struct {
+// A finding counts rows with one fault, and names the first of them.
+type finding struct {
 	Rows     int      `json:"rows"`
 	Examples []string `json:"examples,omitempty"`
 }
@@ -116,7 +116,7 @@ type place struct {
 	answers uint64
 }
 
-func (c *checker) find(f *Finding, example string) {
+func (c *checker) find(f *finding, example string) {
 	f.Rows++
 	if len(f.Examples) < c.examples {
 		f.Examples = append(f.Examples, example)
@@ -214,7 +214,7 @@ func (r CheckReport) OK() bool {
 
 type namedFinding struct {
 	name string
-	Finding
+	finding
 }
 
 func (r CheckReport) findings() []namedFinding {

@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		finding Finding
+		finding finding
 		rows    int
 		example string
 	}{
@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 		{"unparsed", got.Unparsed, 1, path + `:5: ["??"]: not an answer`},
 		{"untokenized", got.Untokenized, 1, path + ":7: no such character"},
 	} {
-		if want := (Finding{c.rows, []string{c.example}}); !reflect.DeepEqual(c.finding, want) {
+		if want := (finding{c.rows, []string{c.example}}); !reflect.DeepEqual(c.finding, want) {
 			t.Errorf("%s: got %+v, want %+v", c.name, c.finding, want)
 		}
 	}

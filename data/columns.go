@@ -91,9 +91,9 @@ func lookup(o Object, path string) (any, bool) {
 }
 
 // problem makes a problem of a record. The error says why the row is dropped.
-func (c columns) problem(rec Record, unit, name string) (Problem, *RowError) {
-	bad := func(reason string) *RowError {
-		return &RowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: fmt.Errorf("%s (columns %q and %q)", reason, c.prompt, c.answer)}
+func (c columns) problem(rec Record, unit, name string) (Problem, *rowError) {
+	bad := func(reason string) *rowError {
+		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: fmt.Errorf("%s (columns %q and %q)", reason, c.prompt, c.answer)}
 	}
 	p := Problem{Fields: rec.Object, File: rec.File, Line: rec.Line}
 	value, _ := lookup(rec.Object, c.prompt)

@@ -53,7 +53,7 @@ type Options struct {
 	// FromSolution finds the answer in a worked solution, if the answer column is
 	// called "solution"; if nil, the last \boxed{} in it is taken.
 	FromSolution func(solution string) (answer string, ok bool)
-	// OnBad, if not nil, is called with a *RowError for each row that lacks a
+	// OnBad, if not nil, is called with an error for each row that lacks a
 	// prompt or an answer; such rows are dropped and counted. If nil the first
 	// of them is an error. A row that cannot be read at all is always an error.
 	OnBad func(error)
@@ -70,8 +70,8 @@ var (
 	IDNames     = []string{"id", "unique_id", "problem_id", "question_id", "uuid"}
 )
 
-// A RowError is what is wrong with one row.
-type RowError struct {
+// A rowError is what is wrong with one row.
+type rowError struct {
 	File   string
 	Unit   string // "line" or "row"
 	Line   int    // its number, from 1; 0 if the error is about the whole file
@@ -79,14 +79,14 @@ type RowError struct {
 	Err    error
 }
 
-func (e *RowError) Error() string {
+func (e *rowError) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("dataset: %s: %v", e.File, e.Err)
 	}
 	return fmt.Sprintf("dataset: %s: %s %d: %v", e.File, e.Unit, e.Line, e.Err)
 }
 
-func (e *RowError) Unwrap() error { return e.Err }
+func (e *rowError) Unwrap() error { return e.Err }
 
 // A Report counts what was read.
 type Report struct {
@@ -201,7 +201,7 @@ func (r *Reader) next() (Problem, error) {
 		}
 		if r.file != r.records.file {
 			if err := r.begin(rec); err != nil {
-				return Problem{}, &RowError{File: rec.File, Err: err}
+				return Problem{}, &rowError{File: rec.File, Err: err}
 			}
 		}
 		r.report.Read++
@@ -317,7 +317,7 @@ func OpenRecords(path string, o Options) (*Records, error) {
 }
 
 // Next returns the next row; io.EOF at the end. A row that cannot be read is a
-// *RowError, and ends the reading.
+// *rowError, and ends the reading.
 func (r *Records) Next() (Record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path
@@ -328,15 +328,15 @@ func (r *Records) Next() (Record, error) {
 		unit := r.src.Unit
 		if bad := (badLine{}); errors.As(err, &bad) {
 			// The file stays open for skipBadLine.
-			r.err = &RowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
+			r.err = &rowError{File: path, Unit: unit, Line: line, Reason: unreadableLine, Err: bad.error}
 			break
 		}
 		closeErr := r.Close()
 		switch {
 		case err != io.EOF:
-			r.err = &RowError{File: path, Unit: unit, Line: line, Err: err}
+			r.err = &rowError{File: path, Unit: unit, Line: line, Err: err}
 		case closeErr != nil:
-			r.err = &RowError{File: path, Err: closeErr}
+			r.err = &rowError{File: path, Err: closeErr}
 		case r.file+1 == len(r.files):
 			r.err = io.EOF
 		default:
@@ -350,7 +350,7 @@ func (r *Records) Next() (Record, error) {
 // skipBadLine clears the error of a line that could not be read, so that Next
 // reads the one after it. It returns false if the error is another one.
 func (r *Records) skipBadLine() bool {
-	var row *RowError
+	var row *rowError
 	if r.src == nil || !errors.As(r.err, &row) || row.Reason != unreadableLine {
 		return false
 	}

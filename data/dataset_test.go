@@ -184,7 +184,7 @@ func TestBadRowsAreNamedAndCounted(t *testing.T) {
 `)
 	var bad []string
 	rows, report, err := Load(path, Options{OnBad: func(err error) {
-		var e *RowError
+		var e *rowError
 		if !errors.As(err, &e) || e.File != path {
 			t.Errorf("error %#v", err)
 		}

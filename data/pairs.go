@@ -67,7 +67,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		if file != records.file {
 			file = records.file
 			if found, err = c.find(rec.Object); err != nil {
-				return nil, &RowError{File: rec.File, Err: err}
+				return nil, &rowError{File: rec.File, Err: err}
 			}
 		}
 		if filter != nil && !filter.Match(rec.Object) {
@@ -75,7 +75,7 @@ func LoadDemonstrations(path string, c DemonstrationColumns, o Options) ([]Demon
 		}
 		d, err := found.demonstration(rec.Object)
 		if err != nil {
-			return nil, &RowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
+			return nil, &rowError{File: rec.File, Unit: records.src.Unit, Line: rec.Line, Err: err}
 		}
 		d.Place = fmt.Sprintf("%s: %s %d", rec.File, records.src.Unit, rec.Line)
 		list = append(list, d)

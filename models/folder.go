@@ -172,11 +172,11 @@ func (d *Folder) Path() string { return d.dir }
 func (d *Folder) Names() []string { return d.names }
 
 // Info returns a tensor's entry in the header of its file.
-func (d *Folder) Info(name string) (TensorInfo, bool) {
+func (d *Folder) Info(name string) (tensorInfo, bool) {
 	if f := d.where[name]; f != nil {
 		return f.Info(name)
 	}
-	return TensorInfo{}, false
+	return tensorInfo{}, false
 }
 
 // ReadFloat32 implements Source.

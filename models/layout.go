@@ -58,9 +58,9 @@ type Layout struct {
 	place map[string]Place
 }
 
-// Align is the granularity, in elements, at which fused tensors start: 64
+// align is the granularity, in elements, at which fused tensors start: 64
 // bytes, a cache line and the widest vector register.
-const Align = 16
+const align = 16
 
 // maxElements bounds a layout so that byte counts cannot overflow.
 const maxElements = 1 << 48
@@ -101,7 +101,7 @@ func NewLayout(fused []Fused) (*Layout, error) {
 		if at != l.Size+size {
 			return nil, fmt.Errorf("models: layout of %q: its parts hold %d elements, its shape %v holds %d", f.Name, at-l.Size, f.Shape, size)
 		}
-		l.Size = (at + Align - 1) / Align * Align
+		l.Size = (at + align - 1) / align * align
 		if l.Size > maxElements {
 			return nil, fmt.Errorf("models: layout of %q: more than %d elements in all", f.Name, maxElements)
 		}

@@ -139,7 +139,7 @@ func (s *modelSource) stored(name string) string {
 func (s *modelSource) Names() []string { return s.names }
 
 // Info implements Source.
-func (s *modelSource) Info(name string) (TensorInfo, bool) {
+func (s *modelSource) Info(name string) (tensorInfo, bool) {
 	return s.Folder.Info(s.stored(name))
 }
 

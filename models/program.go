@@ -57,8 +57,8 @@ func (d DType) Size() int {
 	return 0
 }
 
-// ParseDType is the inverse of String; it returns Invalid for a name it does not know.
-func ParseDType(name string) DType {
+// parseDType is the inverse of String; it returns Invalid for a name it does not know.
+func parseDType(name string) DType {
 	for d, e := range dtypes {
 		if d > 0 && e.name == name {
 			return DType(d)
@@ -176,7 +176,7 @@ func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads the name that MarshalText wrote.
 func (d *DType) UnmarshalText(text []byte) error {
-	if *d = ParseDType(string(text)); *d == Invalid {
+	if *d = parseDType(string(text)); *d == Invalid {
 		return fmt.Errorf("models: unknown element type %q", text)
 	}
 	return nil

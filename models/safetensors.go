@@ -36,14 +36,14 @@ type Source interface {
 	Path() string
 	// Names returns the tensors' names, in the order of the data.
 	Names() []string
-	Info(name string) (TensorInfo, bool)
+	Info(name string) (tensorInfo, bool)
 	// ReadFloat32 fills dst with the tensor's elements from element first on,
 	// converted from F32, F16, BF16 or F64.
 	ReadFloat32(name string, dst []float32, first int) error
 }
 
-// A TensorInfo is the entry of one tensor in a safetensors header.
-type TensorInfo struct {
+// A tensorInfo is the entry of one tensor in a safetensors header.
+type tensorInfo struct {
 	Name string
 	// DType is Invalid if onering does not know the element type; TypeName is
 	// the type's name in the file in any case.
@@ -63,7 +63,7 @@ type File struct {
 	close    func() error
 	data     int64 // where the data part begins
 	names    []string
-	tensors  map[string]TensorInfo
+	tensors  map[string]tensorInfo
 	metadata map[string]string
 }
 
@@ -119,7 +119,7 @@ func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 	if _, err := r.ReadAt(header, 8); err != nil && !(err == io.EOF && n == 0) {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
-	f := &File{r: r, data: 8 + int64(n), tensors: make(map[string]TensorInfo)}
+	f := &File{r: r, data: 8 + int64(n), tensors: make(map[string]tensorInfo)}
 	err := EachMember(header, func(name string, value []byte, _ int) error {
 		if name == "__metadata__" {
 			if err := json.Unmarshal(value, &f.metadata); err != nil {
@@ -142,8 +142,8 @@ func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 }
 
 // parseTensor reads one entry of the header.
-func parseTensor(name string, entry []byte) (TensorInfo, error) {
-	t := TensorInfo{Name: name, Elements: 1}
+func parseTensor(name string, entry []byte) (tensorInfo, error) {
+	t := tensorInfo{Name: name, Elements: 1}
 	var shape, offsets []int
 	err := EachMember(entry, func(key string, value []byte, _ int) (err error) {
 		switch key {
@@ -171,7 +171,7 @@ func parseTensor(name string, entry []byte) (TensorInfo, error) {
 	case len(offsets) != 2 || offsets[0] > offsets[1]:
 		return t, fmt.Errorf("data_offsets %v: want [begin, end]", offsets)
 	}
-	t.DType, t.Shape = ParseDType(t.TypeName), shape
+	t.DType, t.Shape = parseDType(t.TypeName), shape
 	t.begin, t.end = int64(offsets[0]), int64(offsets[1])
 	for _, d := range shape {
 		hi, lo := bits.Mul64(uint64(t.Elements), uint64(d))
@@ -244,7 +244,7 @@ func (f *File) Close() error {
 func (f *File) Names() []string { return f.names }
 
 // Info returns a tensor's entry in the header.
-func (f *File) Info(name string) (TensorInfo, bool) {
+func (f *File) Info(name string) (tensorInfo, bool) {
 	t, ok := f.tensors[name]
 	return t, ok
 }
@@ -309,7 +309,7 @@ func (f *File) ReadInt64(name string) ([]int64, error) {
 }
 
 // find looks a tensor up and checks that elements [first, first+n) are in it.
-func (f *File) find(name string, first, n int) (TensorInfo, error) {
+func (f *File) find(name string, first, n int) (tensorInfo, error) {
 	t, ok := f.tensors[name]
 	if !ok {
 		return t, f.errorf(name, "not in the file: %w", fs.ErrNotExist)

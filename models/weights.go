@@ -281,7 +281,7 @@ func (w *Weights) ClearPadding(from, to int) {
 	for _, f := range w.Layout.fused {
 		p := w.Layout.place[f.Name]
 		end := p.Offset + p.Size
-		if first, last := max(from, end), min(to, (end+Align-1)/Align*Align); first < last {
+		if first, last := max(from, end), min(to, (end+align-1)/align*align); first < last {
 			clear(w.Data[first:last])
 		}
 	}

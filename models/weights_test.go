@@ -23,7 +23,7 @@ func TestWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 * Align; l.Size != want || len(w.Data) != want {
+	if want := 3 * align; l.Size != want || len(w.Data) != want {
 		t.Errorf("size %d, data %d, want %d", l.Size, len(w.Data), want)
 	}
 	if got := l.Names(); !slices.Equal(got, []string{"embed", "q", "k", "v", "norm"}) {

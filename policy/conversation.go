@@ -41,7 +41,7 @@ func (p *Policy) Conversation(template tokenize.Template) (*Conversation, error)
 	missing := p.Tokenizer.CheckChat()
 	switch {
 	case template.Chat && missing != nil:
-		return nil, &NoChatError{p.Dir, missing}
+		return nil, fmt.Errorf("%s: %w", p.Dir, missing)
 	case template.Auto && missing == nil:
 		template.Auto, template.Chat, template.Name, template.Prefix, template.Suffix = false, true, "chat", "", ""
 	}
@@ -55,15 +55,6 @@ func (p *Policy) Conversation(template tokenize.Template) (*Conversation, error)
 	}
 	return &Conversation{Template: template, policy: p, decoder: sampler.NewKept(decoder, stepCost), free: decoder.Close}, nil
 }
-
-// A NoChatError says that the tokenizer of a folder has no chat template that can be rendered.
-type NoChatError struct {
-	Dir    string
-	Reason error
-}
-
-// Error implements error.
-func (e *NoChatError) Error() string { return fmt.Sprintf("%s: %v", e.Dir, e.Reason) }
 
 // Close frees the decoder.
 func (c *Conversation) Close() {

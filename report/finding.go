@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Finding answers one question about a run in a sentence.
-type Finding struct {
+// A finding answers one question about a run in a sentence.
+type finding struct {
 	Question string `json:"question"`
 	Level    string `json:"level"` // "good", "note" (neither good nor bad) or "bad"
 	Text     string `json:"text"`
@@ -21,9 +21,9 @@ type Finding struct {
 // Findings answers five questions: did the run learn, is it stable, what values did
 // the exponent p take, which responses are wrong, where does the time go. It omits
 // a question for which the run has no data.
-func (r *Run) Findings() []Finding {
-	var list []Finding
-	for _, f := range []func() (Finding, bool){r.learningFinding, r.stabilityFinding, r.exponentFinding, r.wrongFinding, r.timeFinding} {
+func (r *Run) Findings() []finding {
+	var list []finding
+	for _, f := range []func() (finding, bool){r.learningFinding, r.stabilityFinding, r.exponentFinding, r.wrongFinding, r.timeFinding} {
 		if f, ok := f(); ok {
 			list = append(list, f)
 		}
@@ -33,8 +33,8 @@ func (r *Run) Findings() []Finding {
 
 // learningFinding compares the first and the last evaluation, and the rewards of the
 // first and the last rounds. If no round had anything to learn from, it says so.
-func (r *Run) learningFinding() (Finding, bool) {
-	f := Finding{Question: "Did it learn?", Level: "note"}
+func (r *Run) learningFinding() (finding, bool) {
+	f := finding{Question: "Did it learn?", Level: "note"}
 	if text := r.nothingLearned(); text != "" {
 		f.Level, f.Text = "bad", text
 		return f, true
@@ -155,8 +155,8 @@ const (
 
 // stabilityFinding checks gradient norms, truncation, log-prob gaps, the reward and
 // the verifier.
-func (r *Run) stabilityFinding() (Finding, bool) {
-	f := Finding{Question: "Is it stable?", Level: "good"}
+func (r *Run) stabilityFinding() (finding, bool) {
+	f := finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
 	norms := stat.Finite(r.Steps.Column("grad_norm"))
 	if len(norms) > 0 && slices.Max(norms) == 0 {
@@ -203,8 +203,8 @@ func (r *Run) stabilityFinding() (Finding, bool) {
 }
 
 // exponentFinding reports the values of the exponent p, for objectives that log it.
-func (r *Run) exponentFinding() (Finding, bool) {
-	f := Finding{Question: "What did p do?", Level: "note"}
+func (r *Run) exponentFinding() (finding, bool) {
+	f := finding{Question: "What did p do?", Level: "note"}
 	p, at := r.Steps.Column("p/mean"), r.Steps.Column("p/share_at_max")
 	if len(stat.Finite(p)) == 0 {
 		return f, false
@@ -223,9 +223,9 @@ func (r *Run) exponentFinding() (Finding, bool) {
 }
 
 // wrongFinding counts the wrong responses of the last round.
-func (r *Run) wrongFinding() (Finding, bool) {
+func (r *Run) wrongFinding() (finding, bool) {
 	v := r.newestVerdicts
-	f := Finding{Question: "What is wrong?", Level: "note"}
+	f := finding{Question: "What is wrong?", Level: "note"}
 	if v.all == 0 {
 		return f, false
 	}
@@ -244,8 +244,8 @@ func (r *Run) wrongFinding() (Finding, bool) {
 }
 
 // timeFinding reports the share of time of each phase, and the tokens sampled.
-func (r *Run) timeFinding() (Finding, bool) {
-	f := Finding{Question: "Where does the time go?", Level: "note"}
+func (r *Run) timeFinding() (finding, bool) {
+	f := finding{Question: "Where does the time go?", Level: "note"}
 	names, seconds, total := r.Seconds()
 	if total == 0 {
 		return f, false

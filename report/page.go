@@ -88,7 +88,7 @@ type runInfo struct {
 	Group    string    `json:"group"`
 	Color    string    `json:"color"`
 	About    string    `json:"about"`
-	Findings []Finding `json:"findings"`
+	Findings []finding `json:"findings"`
 }
 
 // legend names one group of runs and its colour.

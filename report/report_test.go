@@ -251,7 +251,7 @@ func TestFindings(t *testing.T) {
 	if err := r.ChooseRollouts(20_000); err != nil {
 		t.Fatal(err)
 	}
-	byQuestion := map[string]Finding{}
+	byQuestion := map[string]finding{}
 	for _, f := range r.Findings() {
 		byQuestion[f.Question] = f
 	}

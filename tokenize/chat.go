@@ -88,7 +88,7 @@ type Conversation struct {
 	// With AddGenerationPrompt the text ends where the answer of the assistant begins.
 	AddGenerationPrompt bool `json:"add_generation_prompt"`
 	// With Continue the text ends with a field of the last message, unfinished.
-	Continue Continued `json:"continue_final_message"`
+	Continue continued `json:"continue_final_message"`
 	// Template is the name of one of the folder's chat templates, or a template
 	// instead of them; "" for the one that fits.
 	Template string `json:"chat_template"`

@@ -10,12 +10,12 @@ import (
 	"onering/tokenize/jinja"
 )
 
-// A Continued names the field of a conversation's last message with which its text
+// A continued names the field of a conversation's last message with which its text
 // ends, so that a model writes on there; "" for none. In JSON true stands for content.
-type Continued string
+type continued string
 
 // UnmarshalJSON reads true, false, null or the name of a field.
-func (c *Continued) UnmarshalJSON(data []byte) error {
+func (c *continued) UnmarshalJSON(data []byte) error {
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (c *Continued) UnmarshalJSON(data []byte) error {
 			*c = "content"
 		}
 	case string:
-		*c = Continued(v)
+		*c = continued(v)
 	default:
 		return errors.New("continue_final_message must be true, false or the name of a field of the last message")
 	}
@@ -40,7 +40,7 @@ const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
 // mark writes continueTag behind the field in the last of turns, and returns what the
 // field said. source is the template's.
-func (c Continued) mark(turns jinja.List, source string) (said string, err error) {
+func (c continued) mark(turns jinja.List, source string) (said string, err error) {
 	if len(turns) == 0 {
 		return "", errors.New("continue_final_message: there is no message")
 	}
@@ -90,7 +90,7 @@ func (c Continued) mark(turns jinja.List, source string) (said string, err error
 }
 
 // cut returns the text up to continueTag.
-func (c Continued) cut(text, said string) (string, error) {
+func (c continued) cut(text, said string) (string, error) {
 	at := strings.LastIndex(text, strings.TrimSpace(continueTag))
 	if at < 0 || !strings.Contains(text, strings.TrimFunc(said, jinja.IsSpace)) {
 		return "", errors.New("continue_final_message: the chat template changes or leaves out the last message")

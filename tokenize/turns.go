@@ -10,15 +10,15 @@ import (
 	"onering/tokenize/jinja"
 )
 
-// A Span is a part of a text, in bytes.
-type Span struct{ Start, End int }
+// A span is a part of a text, in bytes.
+type span struct{ Start, End int }
 
 // A Dialogue is a conversation as text, with what the assistant has written in it.
 type Dialogue struct {
 	Text string
 	// Turns are the assistant's, in order, each with the special token that the
 	// template ends it with.
-	Turns []Span
+	Turns []span
 	// Open says that the template writes no special token after the last turn.
 	Open bool
 	// Rewrites says that the template would write an earlier turn anew once a later
@@ -89,7 +89,7 @@ func (w dialogueWriter) marked(from int) (d Dialogue, err error) {
 		d.Apart = begins < len(prompt)
 	}
 	for _, m := range marks {
-		if s := (Span{max(m.Start, begins), m.End}); s.Start < s.End {
+		if s := (span{max(m.Start, begins), m.End}); s.Start < s.End {
 			d.Turns = append(d.Turns, s)
 		}
 	}
@@ -121,7 +121,7 @@ func (w dialogueWriter) derived(from int) (d Dialogue, err error) {
 		tail = text[len(text)-commonSuffix(text[start:], other):]
 		end := specialEnd(w.t, tail)
 		d.Open = end == 0
-		if s := (Span{start, len(text) - len(tail) + end}); s.Start < s.End {
+		if s := (span{start, len(text) - len(tail) + end}); s.Start < s.End {
 			d.Turns = append(d.Turns, s)
 		}
 		d.Text, last = text, i
@@ -237,7 +237,7 @@ func commonSuffix(a, b string) int {
 // EncodeSpans returns the ids of a text as EncodeChat does, and which of them have a
 // part in one of the spans. This is the mask that apply_chat_template of transformers
 // returns for them.
-func (t *Tokenizer) EncodeSpans(text string, spans []Span) (ids []int32, inside []bool) {
+func (t *Tokenizer) EncodeSpans(text string, spans []span) (ids []int32, inside []bool) {
 	ids = t.appendText(nil, text)
 	inside = make([]bool, len(ids))
 	places := placesOf(t, text, ids)

@@ -16,7 +16,7 @@ var rooms = []struct {
 	allow string
 }{
 	{".", ""},
-	{"cmd", "policy internal/bench internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
+	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
 	{"cmd/onering", "cmd"},
 
 	{"tokenize", "internal/files internal/settings tokenize/jinja"},
@@ -24,6 +24,7 @@ var rooms = []struct {
 	{"internal/house", ""},
 	{"internal/settings", ""},
 	{"internal/files", ""},
+	{"internal/cli", ""},
 	{"internal/registry", ""},
 	{"internal/stat", ""},
 	{"sampler", "internal/settings"},
@@ -94,7 +95,6 @@ var rooms = []struct {
 
 	{"report", "train/rundir internal/files internal/stat objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
 	{"report/live", "report train/rundir internal/files train/rl train/metrics"},
-	{"report/terminal", "report"},
 	{"report/variants", "internal/files internal/stat report train/sweep models"},
 }
 

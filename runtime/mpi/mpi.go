@@ -32,14 +32,14 @@ type Options struct {
 	// Version is onering's; ranks of another version are refused.
 	Version string
 	// Timeout is how long a rank may give no sign of life, and how long MPI may take to
-	// end and, where that is more than 15 seconds, to start. 0 is DefaultTimeout.
+	// end and, where that is more than 15 seconds, to start. 0 is defaultTimeout.
 	Timeout time.Duration
 	// Say is told why all ranks end, on one rank. Nil writes to stderr.
 	Say func(text string)
 }
 
-// DefaultTimeout is how long a rank may give no sign of life.
-const DefaultTimeout = time.Minute
+// defaultTimeout is how long a rank may give no sign of life.
+const defaultTimeout = time.Minute
 
 // startTimeout is how long MPI may take to start, at least: ranks do not come at once.
 // Tests shorten it.
@@ -90,7 +90,7 @@ func Open(ctx context.Context, o Options) (*World, error) {
 		return nil, errors.New("mpi: this process was not started by a launcher of MPI: start it with mpirun -n N onering …")
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	if o.Say == nil {
 		o.Say = func(text string) { fmt.Fprintln(os.Stderr, text) }

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -9,21 +9,21 @@ import (
 func TestProgressLines(t *testing.T) {
 	var out bytes.Buffer
 	clock := time.Unix(0, 0)
-	p := newProgress(&out, false, "rollout", "trajectories", 100)
+	p := StartProgress(&out, false, "rollout", "trajectories", 100)
 	p.now = func() time.Time { return clock }
 	p.started, p.printed = clock, clock
 
 	clock = clock.Add(9 * time.Second)
-	p.add(10)
+	p.Add(10)
 	if out.Len() > 0 {
 		t.Errorf("a line after 9 s: %q", out.String())
 	}
 	clock = clock.Add(time.Second)
-	p.add(10)
+	p.Add(10)
 	clock = clock.Add(10 * time.Second)
-	p.set(100, 100)
-	p.finish()
-	p.finish()
+	p.Set(100, 100)
+	p.Finish()
+	p.Finish()
 	want := "rollout: 20 of 100 trajectories, 2.0/s, 40s left\n" +
 		"rollout: 100 of 100 trajectories, 5.0/s\n" +
 		"rollout: 100 of 100 trajectories, 5.0/s\n"
@@ -34,10 +34,10 @@ func TestProgressLines(t *testing.T) {
 
 func TestProgressQuiet(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, true, "download", "B", 1e6)
+	p := StartProgress(&out, true, "download", "B", 1e6)
 	p.printed = p.printed.Add(-time.Hour)
-	p.set(1e6, 1e6)
-	p.finish()
+	p.Set(1e6, 1e6)
+	p.Finish()
 	if out.Len() > 0 {
 		t.Errorf("--quiet printed %q", out.String())
 	}
@@ -46,11 +46,11 @@ func TestProgressQuiet(t *testing.T) {
 func TestProgressBytes(t *testing.T) {
 	var out bytes.Buffer
 	clock := time.Unix(0, 0)
-	p := newProgress(&out, false, "download", "B", 0)
+	p := StartProgress(&out, false, "download", "B", 0)
 	p.now = func() time.Time { return clock }
 	p.started, p.printed = clock, clock
 	clock = clock.Add(20 * time.Second)
-	p.set(10e6, 30e6)
+	p.Set(10e6, 30e6)
 	if got, want := out.String(), "download: 10.0 of 30.0 MB, 0.5 MB/s, 40s left\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

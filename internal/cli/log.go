@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// newLogger returns a logger that writes one line for each message. It leaves the
+// NewLogger returns a logger that writes one line for each message. It leaves the
 // time out, which log.txt in the run folder has.
-func newLogger(w io.Writer, level slog.Level) *slog.Logger {
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
 		Level: level,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -25,16 +25,16 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	}))
 }
 
-// A logFile is log.txt of a run folder. What is logged before the folder exists
-// is kept in memory until open.
-type logFile struct {
+// A LogFile is log.txt of a run folder. What is logged before the folder exists
+// is kept in memory until Open.
+type LogFile struct {
 	mu     sync.Mutex
 	file   *os.File
-	before []byte // logged before open
+	before []byte // logged before Open
 }
 
 // Write implements io.Writer.
-func (l *logFile) Write(p []byte) (int, error) {
+func (l *LogFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -44,8 +44,8 @@ func (l *logFile) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
-// open creates or opens the file, to which everything is appended from now on.
-func (l *logFile) open(path string) error {
+// Open creates or opens the file, to which everything is appended from now on.
+func (l *LogFile) Open(path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A run folder may come from elsewhere, with a link to another file.
@@ -61,13 +61,13 @@ func (l *logFile) open(path string) error {
 	return err
 }
 
-// print adds a line of text with the time.
-func (l *logFile) print(line string) {
+// Print adds a line of text with the time.
+func (l *LogFile) Print(line string) {
 	fmt.Fprintf(l, "%s %s\n", time.Now().Format(time.RFC3339), escaped(line))
 }
 
 // Close closes the file, if there is one.
-func (l *logFile) Close() error {
+func (l *LogFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -77,14 +77,14 @@ func (l *logFile) Close() error {
 }
 
 // tee returns a logger that logs as console does, and every message to the file.
-func (l *logFile) tee(console *slog.Logger) *slog.Logger {
+func (l *LogFile) tee(console *slog.Logger) *slog.Logger {
 	file := slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})
 	return slog.New(teeHandler{console.Handler(), file})
 }
 
-// join has all that the program logs go to the file, too, such as what graders say.
+// Join has all that the program logs go to the file, too, such as what graders say.
 // leave ends that and closes the file.
-func (l *logFile) join() (leave func()) {
+func (l *LogFile) Join() (leave func()) {
 	console := slog.Default()
 	slog.SetDefault(l.tee(console))
 	return func() {

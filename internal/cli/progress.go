@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"fmt"
@@ -18,10 +18,10 @@ const (
 	barAfter = 400 * time.Millisecond
 )
 
-// A progress shows on stderr how much of a task is done: on a terminal a bar with
+// A Progress shows on stderr how much of a task is done: on a terminal a bar with
 // rate and time left, which disappears at the end; elsewhere a line now and then;
 // nothing with --quiet. Its methods may be called from several goroutines.
-type progress struct {
+type Progress struct {
 	name, unit string // unit is plural, such as "trajectories"; "B" are bytes
 	total      int64
 
@@ -37,12 +37,12 @@ type progress struct {
 	bar      *mpb.Bar
 }
 
-// newProgress begins to show a task of total units, 0 if that is not known yet.
-func newProgress(w io.Writer, quiet bool, name, unit string, total int64) *progress {
-	p := &progress{name: escaped(name), unit: unit, total: total, now: time.Now}
+// StartProgress begins to show a task of total units, 0 if that is not known yet.
+func StartProgress(w io.Writer, quiet bool, name, unit string, total int64) *Progress {
+	p := &Progress{name: escaped(name), unit: unit, total: total, now: time.Now}
 	p.started = p.now()
 	p.printed = p.started
-	switch f := screen(w); {
+	switch f := Screen(w); {
 	case quiet:
 	case f != nil:
 		p.terminal = f // a bar moves the cursor
@@ -53,7 +53,7 @@ func newProgress(w io.Writer, quiet bool, name, unit string, total int64) *progr
 }
 
 // open shows the bar.
-func (p *progress) open() {
+func (p *Progress) open() {
 	counters, speed := decor.CountersNoUnit("%d/%d "+p.unit, decor.WCSyncSpace), decor.AverageSpeed(0, "%.1f/s", decor.WCSyncSpace)
 	if p.unit == "B" {
 		counters = decor.CountersKiloByte("% .1f / % .1f", decor.WCSyncSpace)
@@ -69,21 +69,28 @@ func (p *progress) open() {
 	p.bar.DecoratorAverageAdjust(p.started)
 }
 
-// set says that done of total units are done.
-func (p *progress) set(done, total int64) {
+// Set says that done of total units are done.
+func (p *Progress) Set(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.update(done, total)
 }
 
-// add says that n more units are done.
-func (p *progress) add(n int64) {
+// Add says that n more units are done.
+func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.update(p.done+n, p.total)
 }
 
-func (p *progress) update(done, total int64) {
+// Again shows the same task anew, as where lines were printed in between.
+func (p *Progress) Again() *Progress {
+	again := &Progress{name: p.name, unit: p.unit, now: p.now, started: p.started, printed: p.printed, lines: p.lines, terminal: p.terminal}
+	again.Set(p.done, p.total)
+	return again
+}
+
+func (p *Progress) update(done, total int64) {
 	p.done, p.total = done, total
 	now := p.now()
 	switch {
@@ -99,9 +106,9 @@ func (p *progress) update(done, total int64) {
 	}
 }
 
-// finish removes the bar or prints the last line. It may be called more than
+// Finish removes the bar or prints the last line. It may be called more than
 // once, so that a deferred call covers returns with an error.
-func (p *progress) finish() {
+func (p *Progress) Finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.finished {
@@ -118,7 +125,7 @@ func (p *progress) finish() {
 	}
 }
 
-func (p *progress) printLine() {
+func (p *Progress) printLine() {
 	seconds := p.now().Sub(p.started).Seconds()
 	line := p.name + ": "
 	switch {
@@ -159,4 +166,30 @@ func quantity(n int64, unit string) string {
 		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 	}
 	return fmt.Sprintf("%d %s", n, unit)
+}
+
+// A Download shows each step of a fetch as a progress of its own.
+type Download struct {
+	Stderr io.Writer
+	Quiet  bool
+
+	step string
+	bar  *Progress
+}
+
+// Show says how far a step is, in bytes; of 0 in total it is not known.
+func (d *Download) Show(step string, done, total int64) {
+	if d.bar == nil || step != d.step {
+		d.Finish()
+		d.step = step
+		d.bar = StartProgress(d.Stderr, d.Quiet, step, "B", total)
+	}
+	d.bar.Set(done, total)
+}
+
+// Finish removes what is shown.
+func (d *Download) Finish() {
+	if d.bar != nil {
+		d.bar.Finish()
+	}
 }

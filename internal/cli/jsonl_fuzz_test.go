@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func FuzzReadLines(f *testing.F) {
 			Messages  []struct{ Role, Content string }
 		}
 		last, failed := 0, false
-		for number, line := range readLines[row](bytes.NewReader(text), "in") {
+		for number, line := range ReadLines[row](bytes.NewReader(text), "in") {
 			if number <= last || number > bytes.Count(text, []byte("\n"))+1 {
 				t.Fatalf("line %d after line %d", number, last)
 			}

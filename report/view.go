@@ -1,5 +1,4 @@
-// Package terminal draws a run as text for a terminal.
-package terminal
+package report
 
 import (
 	"fmt"
@@ -10,14 +9,12 @@ import (
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
-
-	"onering/report"
 )
 
 // View reads the run in a folder and draws it as text of at most width columns and
 // height lines. done is true if all rounds of the run are finished.
 func View(dir string, width, height int) (text string, done bool, err error) {
-	r, err := report.ReadRun(dir)
+	r, err := ReadRun(dir)
 	if err != nil {
 		return "", false, err
 	}
@@ -56,7 +53,7 @@ var layouts = []layout{
 
 // draw draws a run as text of at most width columns and height lines. rounds is the
 // number of rounds that the run will have, 0 if it is unknown.
-func draw(r *report.Run, samples []report.Rollout, rounds, width, height int) string {
+func draw(r *Run, samples []Rollout, rounds, width, height int) string {
 	width, height = max(1, min(width, 120)), max(1, height)
 	var lines []string
 	for _, l := range layouts {
@@ -90,7 +87,7 @@ func (v *view) gap() {
 }
 
 // draw adds all lines of the run.
-func (v *view) draw(r *report.Run, samples []report.Rollout, rounds int) {
+func (v *view) draw(r *Run, samples []Rollout, rounds int) {
 	v.progress(r, rounds)
 	v.gap()
 	if r.Rounds.Len() == 0 {
@@ -110,7 +107,7 @@ func (v *view) draw(r *report.Run, samples []report.Rollout, rounds int) {
 
 // progress draws the run's name, how many of its rounds are finished and how long the
 // others will take.
-func (v *view) progress(r *report.Run, rounds int) {
+func (v *view) progress(r *Run, rounds int) {
 	v.line("%s  %s", r.Name, r.Config["objective.name"])
 	if rounds <= 0 {
 		return
@@ -124,7 +121,7 @@ func (v *view) progress(r *report.Run, rounds int) {
 }
 
 // rewards draws the curve of the reward and the results of the evaluations.
-func (v *view) rewards(r *report.Run) {
+func (v *view) rewards(r *Run) {
 	v.line("reward %.3f", r.Rounds.Last("reward"))
 	for _, row := range brailleChart(r.Rounds.Column("reward"), v.width, v.chart) {
 		v.line("%s", row)
@@ -173,7 +170,7 @@ func (v *view) items(list []string) {
 }
 
 // metrics draws those of shownMetrics that the run has.
-func (v *view) metrics(r *report.Run) {
+func (v *view) metrics(r *Run) {
 	shown := 0
 	for _, m := range shownMetrics {
 		column := r.Rounds.Column(m.name)
@@ -187,7 +184,7 @@ func (v *view) metrics(r *report.Run) {
 
 // phases draws the share of the time that each phase of a round takes, for phases of
 // at least 1 %.
-func (v *view) phases(r *report.Run) {
+func (v *view) phases(r *Run) {
 	phases, seconds, total := r.Seconds()
 	var shares []string
 	for _, p := range phases {
@@ -204,7 +201,7 @@ func (v *view) phases(r *report.Run) {
 }
 
 // response draws the end of a prompt and the beginning of a response to it.
-func (v *view) response(s report.Rollout) {
+func (v *view) response(s Rollout) {
 	v.line("round %d, %s, answer %s, expected %s", s.Round, s.Verdict, s.Answer, strings.Join(s.Gold, " or "))
 	lines := v.sample
 	if lines > 1 {

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ func readAll(r io.Reader) (rows []string, err error) {
 	type row struct {
 		Text string `json:"text"`
 	}
-	for number, line := range readLines[row](r, "in.jsonl") {
+	for number, line := range ReadLines[row](r, "in.jsonl") {
 		if line.Err != nil {
 			return rows, line.Err
 		}
@@ -90,9 +90,9 @@ func (c *calls) Write(p []byte) (int, error) {
 
 func TestLineWriter(t *testing.T) {
 	var w calls
-	out := lineWriter{&w}
+	out := &w
 	for _, row := range []any{map[string]string{"text": "a<b"}, map[string]int{"n": 1}} {
-		if err := out.write(row); err != nil {
+		if err := WriteLine(out, row); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestLineWriter(t *testing.T) {
 	if w.n != 2 {
 		t.Errorf("%d writes for 2 lines: a line must go out whole and at once", w.n)
 	}
-	if err := out.write(math.NaN()); err == nil || w.n != 2 {
+	if err := WriteLine(out, math.NaN()); err == nil || w.n != 2 {
 		t.Errorf("NaN: error %v, %d writes", err, w.n)
 	}
 }

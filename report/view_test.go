@@ -1,4 +1,4 @@
-package terminal
+package report
 
 import (
 	"fmt"
@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/mattn/go-runewidth"
-
-	"onering/report"
 )
 
 // TestWatchFits draws a run for terminals of many sizes. It checks that no line is too
@@ -24,11 +22,11 @@ func TestWatchFits(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(b.String()), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	r, err := report.ReadRun(dir)
+	r, err := ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := []report.Rollout{{Round: 20, Verdict: "wrong", Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
+	samples := []Rollout{{Round: 20, Verdict: "wrong", Prompt: "問題 1+1=", Tokens: []string{strings.Repeat("数字\n\x1b[2J", 100)}, Answer: "\x1b]0;x\a", Gold: []string{"2"}}}
 	for _, width := range []int{1, 8, 20, 40, 60, 80, 200} {
 		for _, height := range []int{1, 5, 12, 20, 24, 40, 60} {
 			text := draw(r, samples, 40, width, height)
@@ -83,12 +81,12 @@ func TestWatchAt80x24(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(b.String()), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	r, err := report.ReadRun(dir)
+	r, err := ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	response := strings.Repeat("consider every divisor ", 40)
-	samples := []report.Rollout{{Round: 40, Verdict: "wrong", Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
+	samples := []Rollout{{Round: 40, Verdict: "wrong", Prompt: strings.Repeat("How many are there? ", 20) + "END", Tokens: []string{response}, Answer: "2", Gold: []string{"2"}}}
 	// The shell's prompt takes a line.
 	text := draw(r, samples, 50, 80, 23)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

@@ -1,4 +1,4 @@
-package cmd
+package cli
 
 import (
 	"bufio"
@@ -7,27 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
+	"syscall"
 	"unicode/utf8"
 )
 
 // maxLine bounds one line of JSONL input, in bytes, its newline included.
 const maxLine = 64 << 20
 
-// openInput opens the file called name for reading; "-" is stdin. The second
+// OpenInput opens the file called name for reading; "-" is stdin. The second
 // result is the name for messages. what says in messages what kind of file it is.
-func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
+func OpenInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error) {
 	if name == "-" {
-		if isTerminal(stdin) {
+		if IsTerminal(stdin) {
 			slog.Info("reading the " + what + " from the terminal until Ctrl-D; --help says what it may be")
 		}
 		return io.NopCloser(stdin), "stdin", nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, "", unreadable(what, name, err, "- is stdin")
+		return nil, "", Unreadable(what, name, err, "- is stdin")
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		f.Close()
@@ -36,15 +38,15 @@ func openInput(what, name string, stdin io.Reader) (io.ReadCloser, string, error
 	return f, name, nil
 }
 
-// readLines decodes each line of r into a T and yields it with its line number,
+// ReadLines decodes each line of r into a T and yields it with its line number,
 // counted from 1. It skips empty lines and ends at the first error, which names
 // the place as name:line. Keys that T does not have are ignored, so that rows may
 // have further fields.
-func readLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
+func ReadLines[T any](r io.Reader, name string) iter.Seq2[int, lineOrError[T]] {
 	return func(yield func(int, lineOrError[T]) bool) {
 		in := bufio.NewReaderSize(r, 1<<16)
 		for number := 1; ; number++ {
-			line, err := readLine(in)
+			line, err := ReadLine(in)
 			if err == io.EOF {
 				return
 			}
@@ -81,10 +83,10 @@ var (
 	errNoText = errors.New("not UTF-8 (save the file as UTF-8)")
 )
 
-// readLine returns the next line without its newline, which the last line need
+// ReadLine returns the next line without its newline, which the last line need
 // not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
 // error.
-func readLine(in *bufio.Reader) ([]byte, error) {
+func ReadLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
@@ -118,47 +120,65 @@ func explainJSON(err error) error {
 	return err
 }
 
-// lineErrors are the errors of the lines of a file that were answered with their
+// LineErrors are the errors of the lines of a file that were answered with their
 // error, while the other lines were answered as usual.
-type lineErrors struct {
-	name  string // of the file
+type LineErrors struct {
+	Name string // of the file
+
 	first error
 	count int
 }
 
-// A lineError is the line of output for a line of input that has an error.
-type lineError struct {
-	Index *int   `json:"index,omitempty"` // of the row, where the other lines have one
-	Error string `json:"error"`
-}
-
-// add counts an error and returns the line to write for it.
-func (e *lineErrors) add(number int, err error) lineError {
+// Add counts an error and returns the line of output to write for it, with the number of the
+// row where the other lines have one.
+func (e *LineErrors) Add(number int, err error, row ...int) any {
 	if e.count++; e.count == 1 {
-		e.first = fmt.Errorf("%s:%d: %w", e.name, number, err)
+		e.first = fmt.Errorf("%s:%d: %w", e.Name, number, err)
 	}
-	return lineError{Error: err.Error()}
+	line := struct {
+		Index *int   `json:"index,omitempty"`
+		Error string `json:"error"`
+	}{Error: err.Error()}
+	if len(row) > 0 {
+		line.Index = &row[0]
+	}
+	return line
 }
 
-// err returns the first error, with their count if there are more.
-func (e *lineErrors) err() error {
+// Err returns the first error, with their count if there are more.
+func (e *LineErrors) Err() error {
 	if e.count > 1 {
 		return fmt.Errorf("%w; %d lines have errors", e.first, e.count)
 	}
 	return e.first
 }
 
-// A lineWriter writes one JSON object per line, each with a write of its own, so
-// that finished lines are there whatever happens next.
-type lineWriter struct{ w io.Writer }
-
-func (l lineWriter) write(row any) error {
+// WriteLine writes one JSON object as a line, with a write of its own, so that finished lines
+// are there whatever happens next.
+func WriteLine(w io.Writer, row any) error {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(row); err != nil {
 		return err
 	}
-	_, err := raw(l.w).Write(line.Bytes())
+	_, err := Raw(w).Write(line.Bytes())
 	return err
+}
+
+// Unreadable returns an error that says why a file cannot be read. what is the
+// flag or the kind of file; remedy says what to name if the file does not exist.
+func Unreadable(what, name string, err error, remedy string) error {
+	var at *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s %q: no such file; %s", what, name, remedy)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s %q: this user may not read it", what, name)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%s %q: a file stands where a folder of its path should be; %s", what, name, remedy)
+	case errors.As(err, &at):
+		err = at.Err
+	}
+	return fmt.Errorf("%s %q: %w", what, name, err)
 }

@@ -1,4 +1,6 @@
-package cmd
+// Package cli has the tools of a program in a terminal, which know no commands: what it prints,
+// the lines that it reads, progress, logs and signals.
+package cli
 
 import (
 	"errors"
@@ -12,20 +14,21 @@ import (
 	"golang.org/x/term"
 )
 
-// A visible writes text so that a terminal only shows it. Names of files, messages
+// A Visible writes text so that a terminal only shows it. Names of files, messages
 // of a hub and texts of models come from outside and may hold sequences that move
 // the cursor, rename the window or answer for the user, and marks that turn the
 // direction of a line around; their characters are written as \x1b or \u202e.
 // Newlines and tabs stay.
-type visible struct {
-	w      io.Writer
-	part   []byte // the beginning of a character whose end the next Write has
-	deaf   bool   // a reader that went away is no error
-	failed error  // of the last Write that had one
+type Visible struct {
+	To     io.Writer
+	Failed error // of the last Write that had one
+
+	part []byte // the beginning of a character whose end the next Write has
+	deaf bool   // a reader that went away is no error
 }
 
 // Write implements io.Writer.
-func (v *visible) Write(p []byte) (int, error) {
+func (v *Visible) Write(p []byte) (int, error) {
 	text := p
 	if len(v.part) > 0 {
 		text = append(v.part, p...)
@@ -40,18 +43,18 @@ func (v *visible) Write(p []byte) (int, error) {
 		}
 	}
 	v.part = append([]byte(nil), text[whole:]...)
-	_, err := io.WriteString(v.w, escaped(string(text[:whole])))
+	_, err := io.WriteString(v.To, escaped(string(text[:whole])))
 	return len(p), v.ignore(err)
 }
 
 // ignore drops the error of a reader that went away, where that is no error, and keeps
 // others.
-func (v *visible) ignore(err error) error {
+func (v *Visible) ignore(err error) error {
 	if v.deaf && errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	if err != nil {
-		v.failed = err
+		v.Failed = err
 	}
 	return err
 }
@@ -96,16 +99,16 @@ func hidden(r rune) bool {
 	return false
 }
 
-// isTerminal reports whether somebody types what r reads.
-func isTerminal(r io.Reader) bool {
+// IsTerminal reports whether somebody types what r reads.
+func IsTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// screen returns the file under a writer if it is a terminal, else nil.
-func screen(w io.Writer) *os.File {
-	if v, ok := w.(*visible); ok {
-		w = v.w
+// Screen returns the file under a writer if it is a terminal, else nil.
+func Screen(w io.Writer) *os.File {
+	if v, ok := w.(*Visible); ok {
+		w = v.To
 	}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return f
@@ -113,22 +116,22 @@ func screen(w io.Writer) *os.File {
 	return nil
 }
 
-// raw returns the writer for results that a program reads: on a terminal w, which
+// Raw returns the writer for results that a program reads: on a terminal w, which
 // escapes, and elsewhere what is under it, so that every byte arrives.
-func raw(w io.Writer) io.Writer {
-	v, ok := w.(*visible)
-	if !ok || screen(v) != nil {
+func Raw(w io.Writer) io.Writer {
+	v, ok := w.(*Visible)
+	if !ok || Screen(v) != nil {
 		return w
 	}
 	return rawWriter{v}
 }
 
 // A rawWriter writes to what is under a visible.
-type rawWriter struct{ *visible }
+type rawWriter struct{ *Visible }
 
 // Write implements io.Writer.
 func (w rawWriter) Write(p []byte) (int, error) {
-	n, err := w.w.Write(p)
+	n, err := w.To.Write(p)
 	if err = w.ignore(err); err == nil {
 		n = len(p)
 	}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestEscaped(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"plain – ∞ 日本 é\tx\n", "plain – ∞ 日本 é\tx\n"},
+		{"\x1b[2J\x1b]0;title\x07", `\x1b[2J\x1b]0;title\x07`},
+		{"a\rb\x00\x7f", `a\rb\x00\u007f`},
+		{"\u009b31m", `\u009b31m`},
+		{"\x9b31m", `\x9b31m`}, // a control sequence of 8 bits, which is no UTF-8
+		{"gnp.\u202etxt\u2066", `gnp.\u202etxt\u2066`},
+		{"bad \xff\xfe", `bad \xff\xfe`},
+	} {
+		if got := escaped(tt.text); got != tt.want {
+			t.Errorf("escaped(%q) = %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+// TestVisibleWrites cuts texts into pieces anywhere: what is written must not
+// depend on it.
+func TestVisibleWrites(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	alphabet := []string{"a", "\n", "é", "日", "😀", "\x1b[0m", "\u009b", "\xff", "\xe6\x97", "\u202e"}
+	for range 2000 {
+		var text strings.Builder
+		for range r.IntN(8) {
+			text.WriteString(alphabet[r.IntN(len(alphabet))])
+		}
+		text.WriteString(".") // the beginning of a character at the very end is kept for more
+		var out bytes.Buffer
+		v := &Visible{To: &out}
+		for rest := text.String(); rest != ""; {
+			n := 1 + r.IntN(len(rest))
+			if got, err := v.Write([]byte(rest[:n])); got != n || err != nil {
+				t.Fatalf("Write = %d, %v", got, err)
+			}
+			rest = rest[n:]
+		}
+		if want := escaped(text.String()); out.String() != want {
+			t.Fatalf("%q in pieces: %q, want %q", text.String(), out.String(), want)
+		}
+	}
+}
+
+// TestEscapedJSON has a terminal show JSON that still has the same value.
+func TestEscapedJSON(t *testing.T) {
+	for r := range rune(0x3000) {
+		if !utf8.ValidRune(r) {
+			continue
+		}
+		want := "x" + string(r) + "y"
+		var line bytes.Buffer
+		if err := WriteLine(&line, want); err != nil {
+			t.Fatal(err)
+		}
+		shown := escaped(line.String())
+		if strings.ContainsFunc(shown, hidden) {
+			t.Errorf("%U is shown as %q", r, shown)
+		}
+		var got string
+		if err := json.Unmarshal([]byte(shown), &got); err != nil || got != want {
+			t.Errorf("%U: %q reads as %q, %v", r, shown, got, err)
+		}
+	}
+}
+
+// TestRawResults writes results as they are where no terminal shows them.
+func TestRawResults(t *testing.T) {
+	var out bytes.Buffer
+	v := &Visible{To: &out}
+	if err := WriteLine(v, "\u009b\u202e"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\"\u009b\u202e\"\n"; out.String() != want {
+		t.Errorf("a line of JSON: %q, want %q", out.String(), want)
+	}
+}
