@@ -21,8 +21,8 @@ type Optimizer interface {
 	// in which case shape is nil. Its inputs are "p" and "g", the weights and
 	// gradients, "clip", by which gradients are to be multiplied, the ports of
 	// State and the names of Scalars; its outputs, in place, "p1" and the ports of
-	// State with a 1 behind. Where copy is not F32 the output "copy" is the new
-	// weights rounded to it.
+	// State with a 1 behind; see graph.After where others read what one overwrites. Where
+	// copy is not F32 the output "copy" is the new weights rounded to it.
 	Program(shape []int, copy DType) (Program, error)
 	// Scalars are the numbers that update n, from 1, needs with a learning rate,
 	// by the name of their input. They have no dimensions.

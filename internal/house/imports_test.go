@@ -114,7 +114,7 @@ var testAllow = map[string]string{
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
-	"train/rl":                   "internal/bench objectives/all reward/all runtime/runtimetest models/qwen2",
+	"train/rl":                   "internal/bench objectives/all reward/all runtime/runtimetest models/graph models/onnx models/qwen2",
 	"cmd":                        "runtime/runtimetest",
 	"serve":                      "internal/stat",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",

@@ -212,8 +212,13 @@ func contents(t *testing.T, dir string) map[string]string {
 	}
 	name, _ := filepath.Rel(dir, last[len(last)-1])
 	out["last"] = name
-	for _, f := range []string{"model.safetensors", "state/exp_avg.safetensors", "state/exp_avg_sq.safetensors"} {
-		out[f] = string(read(filepath.Join(name, f)))
+	out["model.safetensors"] = string(read(filepath.Join(name, "model.safetensors")))
+	moments, _ := filepath.Glob(filepath.Join(dir, name, "state", "exp_avg*.safetensors"))
+	for _, f := range moments {
+		out[filepath.Base(f)] = string(read(filepath.Join(name, "state", filepath.Base(f))))
+	}
+	if len(moments) == 0 {
+		t.Errorf("%s keeps no moments", name)
 	}
 	var state map[string]any
 	if err := json.Unmarshal(read(filepath.Join(name, "state", "state.json")), &state); err != nil {

@@ -96,7 +96,7 @@ type OptimizerConfig struct {
 	learn.UpdateSettings
 	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
 	Schedule string `toml:"schedule" choice:"constant linear cosine" note:"linear and cosine end at 0 with the last step of the run" help:"learning rate after the warmup"`
-	Offload  bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
+	Offload  bool   `toml:"offload" help:"keep the moments of a run on a GPU in the host's memory: with adamw the GPU needs 8 bytes less for each parameter, and 16 cross in each step. It changes no result"`
 }
 
 // A LoopConfig says how long and in which portions training goes on.
