@@ -44,7 +44,7 @@ var wideTypes = map[string]string{
 	"models/decoder.Architecture":       "implements models.Architecture, which has a method for each Program",
 	"models/graph.Graph":                "builds nodes, and is what gradients are taken of",
 	"models/graph.Node":                 "the vocabulary of graphs: a function for each operator",
-	"runtime.Env":                       "TODO",
+	"runtime.Env":                       "opens all that a process has of ONNX Runtime, and is the door to a device's memory",
 	"report.Run":                        "each figure of the page is made from a run",
 	"tokenize/jinja.parser":             "grammar",
 	"tokenize/jinja.run":                "Python's operations on values, one each",
@@ -139,20 +139,11 @@ func receiverOf(d *ast.FuncDecl) string {
 	return ""
 }
 
-// fragments are structs that TestFragments lets be, with the reason.
-var fragments = map[string]string{
-	"train/rl.Hosted":   "TODO",
-	"train/rl.Divided":  "TODO",
-	"train/rl.Portions": "TODO",
-	"train/sft.output":  "TODO",
-	"sampler.waiting":   "TODO",
-}
-
 // TestFragments refuses a struct that exists only to keep another one short: embedded in
 // one struct of its package, without methods, and used for nothing else.
 func TestFragments(t *testing.T) {
 	h := load(t)
-	structs := h.structs()
+	structs, uses := h.structs(), h.uses()
 	found := 0
 	for name, s := range structs {
 		folder, whole := path.Dir(name), name[strings.LastIndex(name, ".")+1:]
@@ -166,7 +157,7 @@ func TestFragments(t *testing.T) {
 				continue
 			}
 			found++
-			if h.uses(folder, part) == 0 && fragments[folder+"."+part] == "" {
+			if uses[folder+"."+part] == 0 {
 				t.Errorf("%s.%s exists only to keep %s short: write its fields there", folder, part, whole)
 			}
 		}
@@ -176,61 +167,56 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// uses counts what the house does with a struct of a folder besides embedding it once: its
-// methods, other structs that embed it, and the types that name it. Its literals are parts
-// of literals of the struct around it.
-func (h *house) uses(folder, name string) int {
-	count, embedded := 0, 0
+// uses counts, by folder and name, what the house does with a type besides embedding it
+// once: its methods, other structs that embed it, and the types that name it. Its literals
+// are parts of literals of the struct around it.
+func (h *house) uses() map[string]int {
+	count, embedded := map[string]int{}, map[string]int{}
 	for _, f := range h.files {
 		if f.test {
 			continue
 		}
-		is := func(e ast.Expr) bool {
-			if f.folder == folder {
-				return receiverName(e) == name
-			}
+		name := func(e ast.Expr) string {
 			if star, ok := e.(*ast.StarExpr); ok {
 				e = star.X
 			}
-			x, ok := e.(*ast.SelectorExpr)
-			if !ok || x.Sel.Name != name {
-				return false
+			if x, ok := e.(*ast.SelectorExpr); ok {
+				in, _ := x.X.(*ast.Ident)
+				for _, path := range f.imports() {
+					if ours, ok := strings.CutPrefix(path, "onering/"); ok && in != nil && strings.HasSuffix("/"+ours, "/"+in.Name) {
+						return ours + "." + x.Sel.Name
+					}
+				}
 			}
-			in, ok := x.X.(*ast.Ident)
-			return ok && in.Name == path.Base(folder)
+			return f.folder + "." + receiverName(e)
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				if f.folder == folder && receiverOf(n) == name {
-					count++
-				}
+				count[f.folder+"."+receiverOf(n)]++
 			case *ast.Field:
-				switch {
-				case !is(n.Type):
-				case len(n.Names) == 0:
-					embedded++
-				default:
-					count++
+				if len(n.Names) == 0 {
+					embedded[name(n.Type)]++
+				} else {
+					count[name(n.Type)]++
 				}
 			case *ast.ArrayType:
-				if is(n.Elt) {
-					count++
-				}
+				count[name(n.Elt)]++
 			case *ast.MapType:
-				if is(n.Value) || is(n.Key) {
-					count++
-				}
+				count[name(n.Key)]++
+				count[name(n.Value)]++
 			case *ast.ValueSpec:
-				if n.Type != nil && is(n.Type) {
-					count++
+				if n.Type != nil {
+					count[name(n.Type)]++
 				}
 			}
 			return true
 		})
 	}
-	if embedded > 1 {
-		count++
+	for part, n := range embedded {
+		if n > 1 {
+			count[part]++
+		}
 	}
 	return count
 }

@@ -101,9 +101,10 @@ type OptimizerConfig struct {
 
 // A LoopConfig says how long and in which portions training goes on.
 type LoopConfig struct {
-	Rounds    int `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
-	BatchSize int `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
-	Portions
+	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
+	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
+	Shuffle     string  `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
+	Score       string  `toml:"score" choice:"trained all" note:"trained leaves out those that can have no weight, such as a group's whose rewards are equal, if the objective allows it: figures of a step are then those of the others" help:"of which responses a step computes the log-probs"`
 	Epochs      int     `toml:"epochs" range:"[1,10000]" help:"passes over the trajectories of a round"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; a longer trajectory goes alone. It decides memory and speed, not the result"`
 	Seed        int64   `toml:"seed" range:"[0,)" help:"seed of the sampled tokens and of the order of trajectories"`
@@ -115,12 +116,6 @@ type LoopConfig struct {
 	OnNonfinite string  `toml:"on_nonfinite" choice:"stop skip" note:"stop ends the run, skip leaves the step out; both write the batch to failures/ in the run folder, for onering replay" help:"what happens at NaN or an infinity in log-probs, loss or gradients, always before the update"`
 	SkipLimit   int     `toml:"skip_limit" range:"[0,1000000000]" help:"how many steps skip may leave out in the whole run before it stops after all"`
 	EvalEvery   int     `toml:"eval_every" range:"[0,1000000000]" note:"0 is never" help:"rounds between evaluations"`
-}
-
-// Portions say what a step takes of a round.
-type Portions struct {
-	Shuffle string `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
-	Score   string `toml:"score" choice:"trained all" note:"trained leaves out those that can have no weight, such as a group's whose rewards are equal, if the objective allows it: figures of a step are then those of the others" help:"of which responses a step computes the log-probs"`
 }
 
 // An EvalConfig says what is evaluated during training. A Temperature of 0 is
@@ -172,7 +167,7 @@ func Default() Config {
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
 			Schedule:       "constant",
 		},
-		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Portions: Portions{Shuffle: "responses", Score: "trained"}, Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},
