@@ -1,9 +1,11 @@
 package rl
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -209,7 +211,20 @@ func (e MemoryEstimate) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(all)
+	// The parts come first, then what they sum up to, then the rest.
+	names := strings.Fields("weights weights_16_bits gradients moments reference kv_cache activations other peak checkpoint_copy available")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	var out bytes.Buffer
+	for _, name := range names {
+		if n, ok := all[name]; ok {
+			fmt.Fprintf(&out, ",%q:%d", name, n)
+		}
+	}
+	return append(append([]byte("{"), out.Bytes()[1:]...), '}'), nil
 }
 
 // Lines returns the estimate as a table of names and sizes.
