@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"onering/internal/ordered"
 	"slices"
 	"unicode/utf8"
 )
@@ -149,7 +150,7 @@ func parseObject(text []byte) (Object, error) {
 	if text[0] != '{' {
 		return nil, fmt.Errorf("not a JSON object but %.20q", text)
 	}
-	p := parser{text: text}
+	p := parser{Scanner: ordered.Scanner{Data: text}}
 	o, _ := p.value().(Object)
 	if p.twice != nil {
 		return nil, fmt.Errorf("the key %q is there twice: keep one of them", *p.twice)
@@ -157,74 +158,42 @@ func parseObject(text []byte) (Object, error) {
 	return o, nil
 }
 
-// A parser reads JSON text that json.Valid has accepted, so it checks nothing;
-// json.Valid bounds the nesting too. It exists because encoding/json decodes
-// objects into maps, which lose the order of the columns.
+// A parser reads JSON text that json.Valid has accepted, so it looks at no errors;
+// json.Valid bounds the nesting too.
 type parser struct {
-	text  []byte
-	at    int
+	ordered.Scanner
 	twice *string // the first name that an object has twice
 }
 
-// peek returns the next byte that is not blank.
-func (p *parser) peek() byte {
-	for {
-		switch c := p.text[p.at]; c {
-		case ' ', '\t', '\r', '\n':
-			p.at++
-		default:
-			return c
-		}
-	}
-}
-
 func (p *parser) value() any {
-	switch p.peek() {
+	switch p.Peek() {
 	case '{':
-		p.at++
 		return p.object()
 	case '[':
 		list := []any{}
-		for p.at++; p.peek() != ']'; {
-			if p.text[p.at] == ',' {
-				p.at++
-			}
-			list = append(list, p.value())
-		}
-		p.at++
+		p.Elements(func() error { list = append(list, p.value()); return nil })
 		return list
 	case '"':
-		return p.string()
-	case 't':
-		p.at += len("true")
-		return true
-	case 'f':
-		p.at += len("false")
-		return false
+		text, _ := p.Text()
+		return string(text)
+	}
+	switch raw, _ := p.Raw(); raw[0] {
+	case 't', 'f':
+		return raw[0] == 't'
 	case 'n':
-		p.at += len("null")
 		return nil
+	default:
+		return json.Number(raw)
 	}
-	from := p.at
-	for p.at < len(p.text) && (p.text[p.at]|0x20 == 'e' || p.text[p.at] >= '0' && p.text[p.at] <= '9' || bytes.IndexByte([]byte("+-."), p.text[p.at]) >= 0) {
-		p.at++
-	}
-	return json.Number(p.text[from:p.at])
 }
 
-// object reads an object from behind its opening brace. A name that is there twice is
-// noted, since nobody can know which of the values is meant.
+// object reads an object. A name that is there twice is noted, since nobody can know which
+// of the values is meant.
 func (p *parser) object() Object {
 	o := Object{}
 	var index map[string]int // built for the rare object with many members
-	for p.peek() != '}' {
-		if p.text[p.at] == ',' {
-			p.at++
-			p.peek()
-		}
-		name := p.string()
-		p.peek()
-		p.at++ // the colon
+	p.Members(func(key []byte) error {
+		name := string(key)
 		value := p.value()
 		if p.twice == nil && o.find(name, index) >= 0 {
 			p.twice = &name
@@ -238,8 +207,8 @@ func (p *parser) object() Object {
 				index[m.Name] = i
 			}
 		}
-	}
-	p.at++
+		return nil
+	})
 	return o
 }
 
@@ -251,24 +220,4 @@ func (o Object) find(name string, index map[string]int) int {
 		return -1
 	}
 	return slices.IndexFunc(o, func(m Member) bool { return m.Name == name })
-}
-
-func (p *parser) string() string {
-	from := p.at
-	escaped := false
-	for p.at++; p.text[p.at] != '"'; p.at++ {
-		if p.text[p.at] == '\\' {
-			escaped = true
-			p.at++
-		}
-	}
-	p.at++
-	if !escaped {
-		return string(p.text[from+1 : p.at-1])
-	}
-	var s string
-	if err := json.Unmarshal(p.text[from:p.at], &s); err != nil {
-		panic("dataset: json.Valid accepted a string that json.Unmarshal refuses: " + err.Error())
-	}
-	return s
 }

@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"onering/internal/ordered"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func parseConfigFile(name string, text []byte) (*ConfigFile, error) {
 }
 
 func (f *ConfigFile) parse(text []byte) error {
-	return EachMember(text, func(key string, value []byte, _ int) error {
+	return ordered.EachMember(text, func(key string, value []byte, _ int) error {
 		f.members[key] = value
 		return nil
 	})
@@ -204,7 +205,7 @@ func (f *ConfigFile) dtype() DType {
 func withDType(config []byte, d DType) ([]byte, error) {
 	var out []byte
 	done := 0
-	err := EachMember(config, func(key string, value []byte, at int) error {
+	err := ordered.EachMember(config, func(key string, value []byte, at int) error {
 		if slices.Contains(dtypeKeys, key) {
 			out = append(out, config[done:at]...)
 			out = strconv.AppendQuote(out, dtypeNames[d])

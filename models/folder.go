@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/ordered"
 )
 
 // A Folder reads the tensors of a Hugging Face model folder: those of
@@ -105,7 +106,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 		return nil, err
 	}
 	var weightMap []byte
-	err = EachMember(text, func(key string, value []byte, _ int) error {
+	err = ordered.EachMember(text, func(key string, value []byte, _ int) error {
 		if key == "weight_map" {
 			weightMap = value
 		}
@@ -118,7 +119,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 		return nil, errors.New(`no "weight_map"`)
 	}
 	x := &index{within: make(map[string]map[string]bool), tensor: make(map[string]string)}
-	err = EachMember(weightMap, func(name string, value []byte, _ int) error {
+	err = ordered.EachMember(weightMap, func(name string, value []byte, _ int) error {
 		var file string
 		if err := json.Unmarshal(value, &file); err != nil {
 			return fmt.Errorf("tensor %q: want a file name, found %.40s", name, value)

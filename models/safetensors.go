@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"onering/internal/files"
+	"onering/internal/ordered"
 )
 
 // A safetensors file is: the length of the header, 8 bytes little-endian; the
@@ -120,7 +121,7 @@ func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("read the header: %w", err)
 	}
 	f := &File{r: r, data: 8 + int64(n), tensors: make(map[string]tensorInfo)}
-	err := EachMember(header, func(name string, value []byte, _ int) error {
+	err := ordered.EachMember(header, func(name string, value []byte, _ int) error {
 		if name == "__metadata__" {
 			if err := json.Unmarshal(value, &f.metadata); err != nil {
 				return fmt.Errorf("__metadata__: %w", err)
@@ -145,7 +146,7 @@ func parseSafetensors(r io.ReaderAt, size int64) (*File, error) {
 func parseTensor(name string, entry []byte) (tensorInfo, error) {
 	t := tensorInfo{Name: name, Elements: 1}
 	var shape, offsets []int
-	err := EachMember(entry, func(key string, value []byte, _ int) (err error) {
+	err := ordered.EachMember(entry, func(key string, value []byte, _ int) (err error) {
 		switch key {
 		case "dtype":
 			err = json.Unmarshal(value, &t.TypeName)

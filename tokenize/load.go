@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	reading "onering/internal/files" // tests have a function called files
+	"onering/internal/ordered"
 )
 
 // Load reads the tokenizer of a Hugging Face model folder:
@@ -123,9 +124,9 @@ func (b *builder) readTokenizer(data []byte) error {
 	var part struct {
 		model, normalizer, preTokenizer, postProcessor, decoder, added json.RawMessage
 	}
-	s := &scanner{data: data}
-	err := s.members(func(key []byte) (err error) {
-		raw, err := s.raw()
+	s := &ordered.Scanner{Data: data}
+	err := s.Members(func(key []byte) (err error) {
+		raw, err := s.Raw()
 		switch string(key) {
 		case "model":
 			part.model = raw
@@ -145,7 +146,7 @@ func (b *builder) readTokenizer(data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return err
 	}
 	if part.model == nil {
@@ -214,9 +215,9 @@ func (o *modelOptions) check() error {
 func (b *builder) readModel(raw json.RawMessage) error {
 	var vocab, merges json.RawMessage
 	rest := map[string]json.RawMessage{}
-	s := &scanner{data: raw}
-	err := s.members(func(key []byte) error {
-		value, err := s.raw()
+	s := &ordered.Scanner{Data: raw}
+	err := s.Members(func(key []byte) error {
+		value, err := s.Raw()
 		switch string(key) {
 		case "vocab":
 			vocab = value
@@ -280,9 +281,9 @@ func (b *builder) readVocab(raw []byte) error {
 	entries := make([]entry, 0, len(raw)/16)
 	text := make([]byte, 0, len(raw))
 	size := 0
-	s := &scanner{data: raw}
-	err := s.members(func(key []byte) error {
-		id, err := s.integer()
+	s := &ordered.Scanner{Data: raw}
+	err := s.Members(func(key []byte) error {
+		id, err := integer(s)
 		if err != nil {
 			return err
 		}
@@ -304,7 +305,7 @@ func (b *builder) readVocab(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return err
 	}
 	t, all := b.t, string(text)
@@ -336,10 +337,10 @@ func (b *builder) readVocab(raw []byte) error {
 // the result of readVocab.
 func (b *builder) readMerges(raw []byte) error {
 	b.startMerges(len(raw) / 16)
-	s := &scanner{data: raw}
-	err := s.elements(func() error {
-		if s.peek() == '"' {
-			both, err := s.text()
+	s := &ordered.Scanner{Data: raw}
+	err := s.Elements(func() error {
+		if s.Peek() == '"' {
+			both, err := s.Text()
 			if err != nil {
 				return err
 			}
@@ -347,8 +348,8 @@ func (b *builder) readMerges(raw []byte) error {
 		}
 		var parts [2][]byte
 		n := 0
-		err := s.elements(func() error {
-			part, err := s.text()
+		err := s.Elements(func() error {
+			part, err := s.Text()
 			if n < 2 {
 				parts[n] = part
 			}
@@ -356,7 +357,7 @@ func (b *builder) readMerges(raw []byte) error {
 			return err
 		})
 		if err == nil && n != 2 {
-			err = s.errorf("a merge of %d tokens, want 2", n)
+			err = s.Errorf("a merge of %d tokens, want 2", n)
 		}
 		if err != nil {
 			return err
@@ -366,7 +367,7 @@ func (b *builder) readMerges(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.end()
+	return s.End()
 }
 
 func (b *builder) startMerges(n int) {
@@ -504,4 +505,45 @@ func (b *builder) addToken(a addedToken) error {
 		t.raw.add(a)
 	}
 	return nil
+}
+
+// checkNesting refuses JSON whose brackets are nested deeper than in any tokenizer:
+// each stage within a stage is decoded again.
+func checkNesting(raw json.RawMessage) error {
+	depth, inText := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			inText = !inText
+		case inText && c == '\\':
+			i++
+		case inText:
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("nested deeper than %d", maxNesting)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// integer reads a non-negative integer of at most nine digits.
+func integer(s *ordered.Scanner) (int, error) {
+	s.Peek()
+	start, n := s.Pos, 0
+	for ; s.Pos < len(s.Data) && s.Data[s.Pos]-'0' < 10; s.Pos++ {
+		if s.Pos-start == 9 {
+			return 0, s.Errorf("number too large")
+		}
+		n = n*10 + int(s.Data[s.Pos]-'0')
+	}
+	if s.Pos == start {
+		return 0, s.Errorf("want a non-negative integer")
+	}
+	if s.Pos < len(s.Data) && (s.Data[s.Pos] == '.' || s.Data[s.Pos]|0x20 == 'e') {
+		return 0, s.Errorf("want an integer")
+	}
+	return n, nil
 }

@@ -15,8 +15,8 @@ var ceilings = []struct {
 	most int
 	of   func(h *house) int
 }{
-	{"lines outside tests", 102000, (*house).lines},
-	{"packages", 100, func(h *house) int { return len(h.packages()) }},
+	{"lines outside tests", 100500, (*house).lines},
+	{"packages", 101, func(h *house) int { return len(h.packages()) }},
 	{"exported names", 1200, (*house).exported},
 	{"packages of ours that cmd imports", 37, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 12, func(h *house) int { return len(h.imports("train")) }},

@@ -19,14 +19,15 @@ var rooms = []struct {
 	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
 	{"cmd/onering", "cmd"},
 
-	{"tokenize", "internal/files internal/settings tokenize/jinja"},
-	{"tokenize/jinja", ""},
+	{"tokenize", "internal/ordered internal/files internal/settings tokenize/jinja"},
+	{"tokenize/jinja", "internal/ordered"},
 	{"internal/house", ""},
 	{"internal/settings", ""},
 	{"internal/files", ""},
 	{"internal/cli", ""},
 	{"internal/registry", ""},
 	{"internal/stat", ""},
+	{"internal/ordered", ""},
 	{"sampler", "internal/settings"},
 	{"verifier", "verifier/internal/*"},
 	{"verifier/internal/*", "verifier/internal/*"},
@@ -37,7 +38,7 @@ var rooms = []struct {
 	{"internal/scaffold", ""},
 	{"objectives/*", "objectives"},
 
-	{"models", "internal/files internal/registry"},
+	{"models", "internal/ordered internal/files internal/registry"},
 	{"models/onnx", ""},
 	{"models/ports", ""},
 	{"models/graph", "models models/onnx"}, // models for its Program, which Build returns
@@ -46,7 +47,7 @@ var rooms = []struct {
 	{"models/export", "internal/files models models/optim/adamw models/onnx"},
 	{"models/hub", "internal/files models"}, // models for its atomic files
 	{"models/decoder", "models models/graph models/onnx models/ports"},
-	{"models/lora", "internal/files internal/settings models"},
+	{"models/lora", "internal/ordered internal/files internal/settings models"},
 	{"models/all", "models/* models/optim/*"},
 	{"models/modeltest", "internal/files models internal/graphtest models/onnx models/ports"},
 	{"models/*", "models models/decoder"}, // the families
@@ -58,7 +59,7 @@ var rooms = []struct {
 	{"runtime/provision", "internal/files"},
 	{"runtime/mpi", ""},
 	{"runtime/runtimetest", "runtime runtime/cuda runtime/webgpu runtime/provision models"},
-	{"data", "data/arithmetic internal/files tokenize"},
+	{"data", "internal/ordered data/arithmetic internal/files tokenize"},
 	{"data/arithmetic", ""},
 	{"data/mix", "data internal/settings"},
 	{"examples/rewards/unittests", ""},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"onering/internal/files"
+	"onering/internal/ordered"
 	"onering/internal/settings"
 	"onering/models"
 )
@@ -54,7 +55,7 @@ func readConfig(path string) (config, error) {
 
 func parseConfig(text []byte) (config, error) {
 	c := config{Rank: 8, Alpha: 8, text: text}
-	err := models.EachMember(text, func(key string, value []byte, _ int) error {
+	err := ordered.EachMember(text, func(key string, value []byte, _ int) error {
 		if slices.Contains(read, key) {
 			return c.read(key, value)
 		}

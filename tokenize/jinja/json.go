@@ -1,13 +1,11 @@
 package jinja
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/big"
+	"onering/internal/ordered"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,73 +15,63 @@ import (
 // FromJSON reads a JSON value as json.loads of Python does: objects keep the order of
 // their keys, and integers stay integers.
 func FromJSON(data []byte) (Value, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	v, err := readJSON(d, 0)
-	if err != nil {
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("more after the JSON value")
-	}
-	return v, nil
+	return readJSON(&ordered.Scanner{Data: data}, 0)
 }
 
-func readJSON(d *json.Decoder, depth int) (Value, error) {
+func readJSON(s *ordered.Scanner, depth int) (v Value, err error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("JSON nested deeper than %d", maxDepth)
 	}
-	t, err := d.Token()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, err
-	}
-	switch t := t.(type) {
-	case json.Delim:
-		if t == '[' {
-			l := List{}
-			for d.More() {
-				v, err := readJSON(d, depth+1)
-				if err != nil {
-					return nil, err
-				}
-				l = append(l, v)
-			}
-			_, err := d.Token()
-			return l, err
-		}
+	switch s.Peek() {
+	case '[':
+		l := List{}
+		err := s.Elements(func() error {
+			v, err := readJSON(s, depth+1)
+			l = append(l, v)
+			return err
+		})
+		return l, err
+	case '{':
 		o := NewDict()
-		for d.More() {
-			key, err := d.Token()
-			if err != nil {
-				return nil, err
+		err := s.Members(func(key []byte) error {
+			name := plain(key)
+			v, err := readJSON(s, depth+1)
+			if err == nil {
+				o.Set(name, v)
 			}
-			v, err := readJSON(d, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			o.Set(key.(string), v)
-		}
-		_, err := d.Token()
+			return err
+		})
 		return o, err
-	case json.Number:
-		if strings.ContainsAny(t.String(), ".eE") {
-			f, err := t.Float64()
-			if err != nil && math.IsInf(f, 0) {
-				err = nil // as in Python
-			}
-			return f, err
+	case '"':
+		text, err := s.Text()
+		return plain(text), err
+	}
+	raw, err := s.Raw()
+	switch text := string(raw); {
+	case err != nil || text == "null":
+		return nil, err
+	case text == "true" || text == "false":
+		return text == "true", nil
+	case strings.ContainsAny(text, ".eE"):
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil && math.IsInf(f, 0) {
+			err = nil // as in Python
 		}
-		n, ok := new(big.Int).SetString(t.String(), 10)
-		if !ok || len(t) > maxDigits {
-			return nil, fmt.Errorf("the integer %.20s... is too long", t)
+		return f, err
+	default:
+		n, ok := new(big.Int).SetString(text, 10)
+		if !ok || len(text) > maxDigits {
+			return nil, fmt.Errorf("the integer %.20s... is too long", text)
 		}
 		return shrink(n), nil
 	}
-	return t, nil // a string, a bool or nil
 }
+
+// plain returns a text in which U+FFFD stands for each byte that is not UTF-8.
+func plain(text []byte) string { return string([]rune(string(text))) }
 
 // A jsonWriter is json.dumps.
 type jsonWriter struct {

@@ -1,0 +1,220 @@
+// Package ordered reads JSON with the members of objects in the order of the text, which
+// encoding/json loses where it decodes objects into maps.
+package ordered
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// A Scanner reads JSON text without building values of it. A tokenizer.json is 5 MB,
+// mostly of two flat collections, and encoding/json takes several times longer for
+// them than the rest of loading. The Scanner checks only what it needs to find the end of
+// a value: who needs more has encoding/json check the text or a part of it.
+type Scanner struct {
+	Data []byte
+	Pos  int
+}
+
+var errTruncated = errors.New("unexpected end of JSON input: fetch the file again")
+
+// Errorf makes an error that names the place.
+func (s *Scanner) Errorf(format string, args ...any) error {
+	return fmt.Errorf("byte %d: "+format, append([]any{s.Pos}, args...)...)
+}
+
+// Peek skips white space and returns the next byte, 0 at the end.
+func (s *Scanner) Peek() byte {
+	for s.Pos < len(s.Data) {
+		switch c := s.Data[s.Pos]; c {
+		case ' ', '\t', '\n', '\r':
+			s.Pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *Scanner) expect(want byte) error {
+	switch c := s.Peek(); {
+	case c == want && c != 0:
+		s.Pos++
+		return nil
+	case s.Pos >= len(s.Data):
+		return errTruncated
+	default:
+		return s.Errorf("found %q, want %q", c, want)
+	}
+}
+
+// End reports an error unless only white space is left.
+func (s *Scanner) End() error {
+	if s.Peek(); s.Pos < len(s.Data) {
+		return s.Errorf("found %q after the value", s.Data[s.Pos])
+	}
+	return nil
+}
+
+// Text reads a string. The result may share memory with data.
+func (s *Scanner) Text() ([]byte, error) {
+	if err := s.expect('"'); err != nil {
+		return nil, err
+	}
+	start := s.Pos
+	escaped, err := s.toQuote()
+	if err != nil {
+		return nil, err
+	}
+	if !escaped {
+		return s.Data[start : s.Pos-1], nil
+	}
+	var text string
+	if err := json.Unmarshal(s.Data[start-1:s.Pos], &text); err != nil {
+		return nil, s.Errorf("%w", err)
+	}
+	return []byte(text), nil
+}
+
+// toQuote moves past the quote that ends a string.
+func (s *Scanner) toQuote() (escaped bool, err error) {
+	for s.Pos < len(s.Data) {
+		switch s.Data[s.Pos] {
+		case '"':
+			s.Pos++
+			return escaped, nil
+		case '\\':
+			escaped = true
+			s.Pos++
+		}
+		s.Pos++
+	}
+	return false, errTruncated
+}
+
+// Members reads an object, calling member for each key with s at its value;
+// member must read the value.
+func (s *Scanner) Members(member func(key []byte) error) error {
+	return s.list('{', '}', func() error {
+		key, err := s.Text()
+		if err != nil {
+			return err
+		}
+		if err := s.expect(':'); err != nil {
+			return err
+		}
+		return member(key)
+	})
+}
+
+// Elements reads an array, calling element with s at each.
+func (s *Scanner) Elements(element func() error) error { return s.list('[', ']', element) }
+
+func (s *Scanner) list(open, end byte, item func() error) error {
+	if err := s.expect(open); err != nil {
+		return err
+	}
+	if s.Peek() == end {
+		s.Pos++
+		return nil
+	}
+	for {
+		if err := item(); err != nil {
+			return err
+		}
+		if s.Peek() != ',' {
+			return s.expect(end)
+		}
+		s.Pos++
+	}
+}
+
+// Raw returns the text of the next value of any kind and moves past it. It only
+// counts brackets, so that it also accepts what is not JSON.
+func (s *Scanner) Raw() (json.RawMessage, error) {
+	s.Peek()
+	start, depth := s.Pos, 0
+	for s.Pos < len(s.Data) {
+		switch s.Data[s.Pos] {
+		case '"':
+			s.Pos++
+			if _, err := s.toQuote(); err != nil {
+				return nil, err
+			}
+			if depth == 0 {
+				return s.Data[start:s.Pos], nil
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+			if depth == 0 {
+				s.Pos++
+				return s.Data[start:s.Pos], nil
+			}
+		}
+		// A number or literal ends before a comma or a closing bracket.
+		if depth < 0 || depth == 0 && s.Data[s.Pos] == ',' {
+			break
+		}
+		s.Pos++
+	}
+	if depth > 0 || s.Pos == start {
+		return nil, errTruncated
+	}
+	return bytes.TrimRight(s.Data[start:s.Pos], " \t\r\n"), nil
+}
+
+// EachMember calls f for every member of the JSON object that data holds, in
+// the order of the text: key, the value's text, and the offset of that text in
+// data. Unlike json.Unmarshal it refuses what other readers may read differently: a
+// repeated key, text that is not UTF-8, anything after the object. It stops at f's first
+// error.
+func EachMember(data []byte, f func(key string, value []byte, at int) error) error {
+	if !utf8.Valid(data) {
+		return errors.New("not UTF-8")
+	}
+	s := &Scanner{Data: data}
+	whole := json.NewDecoder(bytes.NewReader(data))
+	if err := whole.Decode(new(json.RawMessage)); err != nil {
+		return syntax(err)
+	}
+	if c := s.Peek(); c != '{' {
+		return fmt.Errorf("want a JSON object, found %q", string(rune(c)))
+	}
+	if len(bytes.TrimSpace(data[whole.InputOffset():])) > 0 {
+		return errors.New("more text after the JSON object")
+	}
+	seen := make(map[string]bool)
+	return s.Members(func(text []byte) error {
+		key := string(text)
+		if seen[key] {
+			return fmt.Errorf("key %q is stated twice", key)
+		}
+		seen[key] = true
+		s.Peek()
+		at := s.Pos
+		value, err := s.Raw()
+		if err != nil {
+			return err
+		}
+		return f(key, value, at)
+	})
+}
+
+// syntax returns an error that names the place where the text stops being JSON.
+func syntax(err error) error {
+	var s *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("not JSON: it ends too early")
+	case errors.As(err, &s):
+		return fmt.Errorf("not JSON: %w at byte %d", err, s.Offset)
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}
