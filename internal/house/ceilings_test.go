@@ -20,7 +20,7 @@ var ceilings = []struct {
 	{"exported names", 1200, (*house).exported},
 	{"packages of ours that cmd imports", 37, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 12, func(h *house) int { return len(h.imports("train")) }},
-	{"files of cmd", 41, func(h *house) int { return len(h.packages()["cmd"]) }},
+	{"files of cmd", 32, func(h *house) int { return len(h.packages()["cmd"]) }},
 	{"lines of train, cmd and eval with AgreeOn", 46, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
 	{"lines of the spine", 12900, (*house).spineLines},
 }
