@@ -247,10 +247,7 @@ func writeState(d *files.Draft, o *runtime.Optimizer, base *lora.Base) error {
 	if err != nil {
 		return err
 	}
-	err = d.WriteFile(filepath.Join("state", stateFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	err = d.WriteFile(filepath.Join("state", stateFile), files.Content(append(text, '\n')))
 	for name, w := range o.State {
 		err = errors.Join(err, models.WriteSafetensors(d.WriteFile, filepath.Join("state", name+".safetensors"), models.F32, w.Tensors(), nil))
 	}

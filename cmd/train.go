@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -441,8 +440,5 @@ func writeRun(dir string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("the run folder: %w; choose another with --out", err)
 	}
-	return files.WriteFile(filepath.Join(dir, "run.toml"), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return files.WriteFile(filepath.Join(dir, "run.toml"), files.Content(text))
 }

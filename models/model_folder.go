@@ -3,7 +3,6 @@ package models
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"onering/internal/files"
 	"os"
@@ -239,11 +238,11 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 	}
 	return files.WriteFolder(dir, func(d *files.Draft) error {
 		d.Summed = o.Extra != nil
-		if err := writeText(d.WriteFile, configFile, config); err != nil {
+		if err := d.WriteFile(configFile, files.Content(config)); err != nil {
 			return err
 		}
 		if m.Text.Generation != nil {
-			if err := writeText(d.WriteFile, generationFile, m.Text.Generation); err != nil {
+			if err := d.WriteFile(generationFile, files.Content(m.Text.Generation)); err != nil {
 				return err
 			}
 		}
@@ -259,12 +258,5 @@ func (m Model) Save(dir string, w *Weights, o SaveOptions) error {
 			return o.Extra(d)
 		}
 		return nil
-	})
-}
-
-func writeText(put files.Put, name string, text []byte) error {
-	return put(name, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
 	})
 }

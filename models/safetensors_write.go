@@ -171,7 +171,7 @@ func WriteModel(put files.Put, d DType, tensors []Tensor, shardBytes int64) erro
 	if err != nil {
 		return fmt.Errorf("models: %s: %w", indexFile, err)
 	}
-	return writeText(put, indexFile, append(text, '\n'))
+	return put(indexFile, files.Content(append(text, '\n')))
 }
 
 // maxCopied bounds a file that CopyFiles copies, in bytes.

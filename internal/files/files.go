@@ -284,3 +284,29 @@ func ReadIn(path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	return readAll(f, path, limit)
 }
+
+// Counted returns a reader of r that reports how far it was read, beginning with done.
+func Counted(r io.Reader, done int64, report func(done int64)) io.Reader {
+	return &counted{r, done, report}
+}
+
+type counted struct {
+	io.Reader
+	done   int64
+	report func(done int64)
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.done += int64(n)
+	c.report(c.done)
+	return n, err
+}
+
+// Content returns what writes a text, for WriteFile.
+func Content[T string | []byte](text T) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write([]byte(text))
+		return err
+	}
+}

@@ -4,7 +4,6 @@ package export
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -40,9 +39,6 @@ func Write(out string, arch models.Architecture, o Options) (int, error) {
 				return err
 			}
 		}
-		return d.WriteFile("manifest.json", func(w io.Writer) error {
-			_, err := w.Write(append(text, '\n'))
-			return err
-		})
+		return d.WriteFile("manifest.json", files.Content(append(text, '\n')))
 	})
 }

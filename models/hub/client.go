@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,27 +50,13 @@ type client struct {
 }
 
 func newClient(s settings, o Options) *client {
-	t := o.Transport
-	if t == nil {
-		d := http.DefaultTransport.(*http.Transport).Clone()
-		d.ResponseHeaderTimeout = answerTimeout
-		d.DisableCompression = true // lengths and ranges are those of the file
-		t = d
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.ResponseHeaderTimeout = answerTimeout
+	transport.DisableCompression = true // lengths and ranges are those of the file
+	return &client{
+		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: cmp.Or[http.RoundTripper](o.transport, transport), attempts: maxAttempts,
+		notice: o.Notice, wait: o.wait, stall: cmp.Or(o.stall, stallTimeout), unstated: cmp.Or(o.unstated, maxUnstated),
 	}
-	c := &client{
-		endpoint: s.endpoint, token: s.token, tokenSource: s.source, right: "read", transport: t,
-		attempts: maxAttempts, notice: o.Notice, wait: sleep, stall: stallTimeout, unstated: maxUnstated,
-	}
-	if o.wait != nil {
-		c.wait = o.wait
-	}
-	if o.stall > 0 {
-		c.stall = o.stall
-	}
-	if o.unstated > 0 {
-		c.unstated = o.unstated
-	}
-	return c
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -147,71 +134,72 @@ func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
 	return nil, permanent{fmt.Errorf("%s %s: more than %d redirects", k.method, withoutQuery(address), maxRedirects)}
 }
 
-// once makes one request.
+// once makes one request. It ends where its body, or later that of the answer, stands
+// still.
 func (c *client) once(ctx context.Context, k call, address *url.URL) (*http.Response, error) {
-	if k.body == nil {
-		return c.trip(ctx, k, address, nil, 0)
-	}
-	body, size := k.body()
 	ctx, cancel := context.WithCancelCause(ctx)
-	// The answer has a limit of its own; this one is for the bytes before it.
-	stalled := time.AfterFunc(c.stall, func() { cancel(fmt.Errorf("no bytes were taken for %v", c.stall)) })
-	resp, err := c.trip(ctx, k, address, &watched{body, stalled, c.stall}, size)
-	stalled.Stop()
+	watch := func(body io.ReadCloser, what string) *watched {
+		timer := time.AfterFunc(c.stall, func() { cancel(fmt.Errorf("no bytes %s for %v", what, c.stall)) })
+		return &watched{body, ctx, cancel, timer, c.stall}
+	}
+	req, err := http.NewRequestWithContext(ctx, k.method, address.String(), nil)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = ended{resp.Body, cancel}
-	return resp, nil
-}
-
-func (c *client) trip(ctx context.Context, k call, address *url.URL, body io.Reader, size int64) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, k.method, address.String(), body)
-	if err != nil {
-		return nil, err
+	if k.header != nil {
+		req.Header = k.header.Clone()
 	}
-	if req.Header = k.header.Clone(); req.Header == nil {
-		req.Header = http.Header{}
+	if k.body != nil {
+		body, size := k.body()
+		sent := watch(io.NopCloser(body), "were taken")
+		defer sent.timer.Stop()
+		req.Body, req.ContentLength = sent, size
 	}
-	req.ContentLength = size
 	req.Header.Set("User-Agent", "onering")
 	req.Header.Set("Accept-Encoding", "identity")
 	if c.token != "" && !k.signed && sameOrigin(address, c.endpoint) {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	return c.transport.RoundTrip(req)
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		err = cmp.Or(context.Cause(ctx), err)
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = answered{watch(resp.Body, "came")}
+	return resp, nil
 }
 
-// watched puts off a timer as long as it is read; at its end it stops the timer.
+// watched is a body that puts off the end of its request as long as it is read.
 type watched struct {
-	io.Reader
-	timer *time.Timer
-	limit time.Duration
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
 }
 
 func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Reader.Read(p)
-	if err != nil {
-		w.timer.Stop()
-	} else {
+	n, err := w.ReadCloser.Read(p)
+	if err == nil {
 		w.timer.Reset(w.limit)
+		return n, nil
+	}
+	w.timer.Stop()
+	if err != io.EOF {
+		err = cmp.Or(context.Cause(w.ctx), err)
 	}
 	return n, err
 }
 
-// ended releases the context of a request when its answer is closed.
-type ended struct {
-	io.ReadCloser
-	cancel context.CancelCauseFunc
-}
+// answered is the body of an answer: with it ends the request.
+type answered struct{ *watched }
 
-func (e ended) Close() error {
-	defer e.cancel(nil)
-	return e.ReadCloser.Close()
+func (a answered) Close() error {
+	a.timer.Stop()
+	defer a.cancel(nil)
+	return a.watched.Close()
 }
 
 func sameOrigin(a, b *url.URL) bool {
@@ -294,10 +282,8 @@ func (c *client) attempt(ctx context.Context, r repo, what string, k call) (*htt
 	return nil, 0, err
 }
 
-// answer reads the body of an answer, of at most limit bytes. A body that brings no
-// end is ended.
-func (c *client) answer(resp *http.Response, limit int64) ([]byte, error) {
-	defer time.AfterFunc(c.stall, func() { resp.Body.Close() }).Stop()
+// answer reads the body of an answer, of at most limit bytes.
+func answer(resp *http.Response, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err == nil && int64(len(text)) > limit {
 		err = permanent{fmt.Errorf("more than %d MiB", limit>>20)}
@@ -333,15 +319,15 @@ func (c *client) at(parts ...string) *url.URL {
 	return &u
 }
 
-// ask makes a call whose answer is JSON, and reads it into answer.
-func (c *client) ask(ctx context.Context, r repo, what string, k call, answer any) error {
+// ask makes a call whose answer is JSON, and reads it.
+func (c *client) ask(ctx context.Context, r repo, what string, k call, into any) error {
 	k.read = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			return permanent{c.refusal(r, what, resp)}
 		}
-		text, err := c.answer(resp, maxAnswer)
+		text, err := answer(resp, maxAnswer)
 		if err == nil {
-			if err = json.Unmarshal(text, answer); err != nil {
+			if err = json.Unmarshal(text, into); err != nil {
 				err = permanent{err}
 			}
 		}
@@ -350,6 +336,11 @@ func (c *client) ask(ctx context.Context, r repo, what string, k call, answer an
 		}
 		return err
 	}
+	return c.done(ctx, r, what, k)
+}
+
+// done makes a call whose answer has been read when it returns.
+func (c *client) done(ctx context.Context, r repo, what string, k call) error {
 	resp, err := c.request(ctx, r, what, k)
 	if resp != nil {
 		resp.Body.Close()

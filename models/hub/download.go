@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 )
 
 // maxPieces is the greatest number of requests for one file, each for what the
@@ -96,8 +95,6 @@ var (
 // piece requests what follows the first have bytes and writes it to the file. It
 // returns how many bytes the file has then, and whether it is complete.
 func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, have int64, progress func(Progress)) (int64, bool, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	header := http.Header{}
 	if have > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", have))
@@ -128,22 +125,16 @@ func (c *client) piece(ctx context.Context, r repo, f remote, file *os.File, hav
 	if f.size < 0 && resp.ContentLength >= 0 {
 		f.size = have + resp.ContentLength
 	}
-	stalled := time.AfterFunc(c.stall, func() {
-		cancel(fmt.Errorf("no bytes came for %v", c.stall))
-	})
-	defer stalled.Stop()
-	return c.receive(ctx, r, resp.Body, f, file, have, func() { stalled.Reset(c.stall) }, progress)
+	return c.receive(r, resp.Body, f, file, have, progress)
 }
 
 // receive appends the rest of a file from an open connection, of which have bytes
-// are there. It returns how many bytes are there now and whether that is all. alive is
-// called whenever bytes come.
-func (c *client) receive(ctx context.Context, r repo, from io.Reader, f remote, file *os.File, have int64, alive func(), progress func(Progress)) (int64, bool, error) {
+// are there. It returns how many bytes are there now and whether that is all.
+func (c *client) receive(r repo, from io.Reader, f remote, file *os.File, have int64, progress func(Progress)) (int64, bool, error) {
 	buffer := make([]byte, 1<<20)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			alive()
 			if f.size >= 0 && have+int64(n) > f.size {
 				return 0, false, fmt.Errorf("the answer is longer than the %d bytes of the file", f.size)
 			}
@@ -162,9 +153,6 @@ func (c *client) receive(ctx context.Context, r repo, from io.Reader, f remote, 
 		case err == io.EOF:
 			return have, false, fmt.Errorf("the connection ended after %d of %d bytes", have, f.size)
 		case err != nil:
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause
-			}
 			return have, false, err
 		}
 	}

@@ -118,7 +118,7 @@ func (c *client) refusal(r repo, what string, resp *http.Response) error {
 // its large file storage {"message": TEXT}.
 func (c *client) reason(resp *http.Response) string {
 	var body struct{ Error, Message string }
-	text, err := c.answer(resp, 64<<10)
+	text, err := answer(resp, 64<<10)
 	if err == nil {
 		err = json.Unmarshal(text, &body)
 	}

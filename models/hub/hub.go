@@ -52,12 +52,11 @@ type Options struct {
 	Notice func(text string)
 	// Getenv is os.Getenv if nil.
 	Getenv func(string) string
-	// Transport is http.DefaultTransport's settings if nil.
-	Transport http.RoundTripper
 
 	// For tests.
-	wait  func(context.Context, time.Duration) error
-	stall time.Duration
+	transport http.RoundTripper
+	wait      func(context.Context, time.Duration) error
+	stall     time.Duration
 	// unstated is how long a body of no stated size may be.
 	unstated int64
 }
@@ -72,6 +71,9 @@ func (o Options) filled() Options {
 	}
 	if o.Notice == nil {
 		o.Notice = func(string) {}
+	}
+	if o.wait == nil {
+		o.wait = sleep
 	}
 	return o
 }

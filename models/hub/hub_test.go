@@ -736,7 +736,7 @@ func TestLongAnswers(t *testing.T) {
 func TestNoHost(t *testing.T) {
 	w := &watch{}
 	o := w.options(t, env{"HOME": t.TempDir(), "HF_HOME": t.TempDir(), "HF_ENDPOINT": "http://hub.invalid"})
-	o.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+	o.transport = roundTrip(func(*http.Request) (*http.Response, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: "hub.invalid", IsNotFound: true}
 	})
 	if _, err := Resolve(t.Context(), "org/name", o); err == nil || !strings.Contains(err.Error(), "no such host") || len(w.waits) > 0 {

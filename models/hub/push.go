@@ -56,7 +56,10 @@ const (
 
 // A push is one call of Push.
 type push struct {
-	storage
+	*client
+	ctx     context.Context
+	repo    repo
+	state   string // folder of what interrupted uploads left
 	options PushOptions
 	files   []*outgoing
 	parent  string   // the commit that the new one follows
@@ -99,14 +102,13 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pu
 		return Pushed{}, &Error{Repo: r.id, Err: errUnauthorized, Detail: "a push needs a token: set HF_TOKEN to one that may write to " + r.id}
 	}
 	state := filepath.Join(s.home, "onering", "push")
-	p := &push{storage: storage{newClient(s, o.Options), ctx, r, o.Progress, state}, options: o}
+	p := &push{client: newClient(s, o.Options), ctx: ctx, repo: r, state: state, options: o}
 	p.right = "write"
 	for _, f := range sources {
 		p.files = append(p.files, &outgoing{Source: f})
 	}
 	p.out = Pushed{URL: p.at(r.address()...).String(), Branch: r.revision}
-	sendLarge := func() error { return p.sendLarge(p.files) }
-	for _, step := range []func() error{p.prepare, p.compare, sendLarge, p.commit} {
+	for _, step := range []func() error{p.prepare, p.compare, p.sendLarge, p.commit} {
 		if err := step(); err != nil {
 			return p.out, err
 		}
@@ -118,18 +120,21 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pu
 }
 
 // posted returns a call that sends a value as JSON.
-func posted(k call, value any) (call, error) {
+func posted(k call, value any) call {
 	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // texts and numbers always can
+	}
 	k.method = http.MethodPost
 	k.body = func() (io.Reader, int64) { return bytes.NewReader(text), int64(len(text)) }
 	if k.header == nil {
 		k.header = http.Header{"Content-Type": {"application/json"}}
 	}
-	return k, err
+	return k
 }
 
 // wrong is the error about an answer that makes no sense.
-func (p *storage) wrong(format string, args ...any) error {
+func (p *push) wrong(format string, args ...any) error {
 	return &Error{Repo: p.repo.id, Err: errors.New("wrong answer"), Detail: p.hide(p.endpoint.Host + " " + fmt.Sprintf(format, args...))}
 }
 
@@ -180,13 +185,10 @@ func (p *push) branch() error {
 
 // make posts a value to make something, and sets made where it did not exist.
 func (p *push) make(what string, k call, value any, made *bool) error {
-	k, err := posted(k, value)
-	if err != nil {
-		return err
-	}
+	k = posted(k, value)
 	k.read = func(resp *http.Response) error {
 		if resp.StatusCode == http.StatusConflict {
-			text, err := p.answer(resp, 64<<10)
+			text, err := answer(resp, 64<<10)
 			if err == nil && bytes.Contains(text, []byte("conflicting operation")) {
 				err = errors.New("the hub is busy with another request of this account")
 			}
@@ -198,11 +200,7 @@ func (p *push) make(what string, k call, value any, made *bool) error {
 		*made = true
 		return nil
 	}
-	resp, err := p.request(p.ctx, p.repo, what, k)
-	if resp != nil {
-		resp.Body.Close()
-	}
-	return err
+	return p.done(p.ctx, p.repo, what, k)
 }
 
 // compare asks how each file is to be sent, and which ones the branch has.
@@ -227,10 +225,7 @@ func (p *push) compare() error {
 			}
 			request.Files = append(request.Files, file{f.Name, sample, f.Size})
 		}
-		k, err := posted(call{address: p.api(p.repo, "preupload", p.repo.revision)}, request)
-		if err != nil {
-			return err
-		}
+		k := posted(call{address: p.api(p.repo, "preupload", p.repo.revision)}, request)
 		if err := p.ask(p.ctx, p.repo, "how to send the files", k, &answer); err != nil {
 			return err
 		}

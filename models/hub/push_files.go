@@ -48,15 +48,10 @@ func Text(name, text string) Source {
 // Sources lists the files of a model folder that are pushed: all but hidden ones
 // and those in a checkpoint's folder state. Links may lead to files of the folder.
 func Sources(dir string) ([]Source, error) {
-	folder, err := files.OpenFolder(dir)
-	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
-	}
-	defer folder.Close()
 	var out []Source
-	err = filepath.WalkDir(dir+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return err
+			return fmt.Errorf("hub: %w", err)
 		}
 		name, err := filepath.Rel(dir, path)
 		switch {
@@ -72,41 +67,39 @@ func Sources(dir string) ([]Source, error) {
 		}
 		source := Source{Name: filepath.ToSlash(name), open: func() (content, error) { return openContent(dir, name) }}
 		if !isRelative(source.Name) {
-			return fmt.Errorf("%s: a repository cannot hold a file of this name", path)
+			return fmt.Errorf("hub: %s: a repository cannot hold a file of this name", path)
 		}
-		opened, err := folder.Open(name)
+		opened, err := source.open()
 		if err != nil {
 			return err
 		}
-		defer opened.Close()
-		info, err := opened.Stat()
-		if err != nil {
-			return err
-		}
-		source.Size = info.Size()
+		opened.Close()
+		source.Size = opened.size
 		out = append(out, source)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
-	}
-	return out, nil
+	return out, err
 }
 
-func openContent(dir, name string) (content, error) {
+func openContent(dir, name string) (c content, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hub: %w", err)
+		}
+	}()
 	folder, err := files.OpenFolder(dir)
 	if err != nil {
-		return content{}, fmt.Errorf("hub: %w", err)
+		return c, err
 	}
 	defer folder.Close()
 	f, err := folder.Open(name)
 	if err != nil {
-		return content{}, fmt.Errorf("hub: %w", err)
+		return c, err
 	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return content{}, fmt.Errorf("hub: %w", err)
+		return c, err
 	}
 	return content{f, f, info.Size(), info.ModTime()}, nil
 }

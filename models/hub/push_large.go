@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,15 +27,6 @@ const maxState = 16 << 20
 // addresses may end before it does.
 const maxUploads = 3
 
-// A storage is where a repository's large files go.
-type storage struct {
-	*client
-	ctx      context.Context // of the push
-	repo     repo
-	progress func(Progress)
-	state    string // folder of what interrupted uploads left
-}
-
 // An object is what the batch API says of a file.
 type object struct {
 	OID     string
@@ -59,9 +49,9 @@ type upload struct {
 }
 
 // sendLarge makes the hub store the large files that it does not have.
-func (p *storage) sendLarge(files []*outgoing) error {
+func (p *push) sendLarge() error {
 	var todo []*outgoing
-	for _, f := range files {
+	for _, f := range p.files {
 		if f.large && f.pending() {
 			todo = append(todo, f)
 		}
@@ -72,7 +62,10 @@ func (p *storage) sendLarge(files []*outgoing) error {
 	if err := os.MkdirAll(p.state, 0o700); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	unlock, err := lock(p.ctx, p.stateFile("", ".lock"), func() { p.notice("another process pushes to " + p.repo.id + ": waiting for it") })
+	unlock, err := files.Lock(p.ctx, p.stateFile("", ".lock"), func() error {
+		p.notice("another process pushes to " + p.repo.id + ": waiting for it")
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
@@ -97,7 +90,7 @@ func (p *storage) sendLarge(files []*outgoing) error {
 }
 
 // batch asks where to send files.
-func (p *storage) batch(group []*outgoing) (map[string]object, error) {
+func (p *push) batch(group []*outgoing) (map[string]object, error) {
 	type wanted struct {
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
@@ -109,13 +102,10 @@ func (p *storage) batch(group []*outgoing) (map[string]object, error) {
 		}
 	}
 	owner, name, _ := strings.Cut(p.repo.id, "/")
-	k, err := posted(call{address: p.at(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
+	k := posted(call{address: p.at(owner, name+".git", "info", "lfs", "objects", "batch"), header: lfsHeader()}, map[string]any{
 		"operation": "upload", "transfers": []string{"basic", "multipart"}, "hash_algo": "sha256",
 		"ref": map[string]string{"name": p.repo.revision}, "objects": want,
 	})
-	if err != nil {
-		return nil, err
-	}
 	var answer struct{ Objects []object }
 	if err := p.ask(p.ctx, p.repo, "where to send the large files", k, &answer); err != nil {
 		return nil, err
@@ -144,11 +134,11 @@ func lfsHeader() http.Header {
 }
 
 // sendOne sends a file, or the parts of it that an interrupted upload left.
-func (p *storage) sendOne(f *outgoing, o object) error {
+func (p *push) sendOne(f *outgoing, o object) error {
 	for begun := 1; ; begun++ {
 		if o.Actions == nil {
 			p.forget(f)
-			p.progress(Progress{f.Name, f.Size, f.Size})
+			p.options.Progress(Progress{f.Name, f.Size, f.Size})
 			if f.bytes == "" {
 				f.bytes = "stored"
 			}
@@ -186,7 +176,7 @@ func (p *storage) sendOne(f *outgoing, o object) error {
 }
 
 // plan reads where to send a file.
-func (p *storage) plan(f *outgoing, a action) (upload, error) {
+func (p *push) plan(f *outgoing, a action) (upload, error) {
 	u := upload{Address: a.Href}
 	text := func(key string) string {
 		switch v := a.Header[key].(type) {
@@ -221,7 +211,7 @@ func (p *storage) plan(f *outgoing, a action) (upload, error) {
 }
 
 // transfer sends what is missing of a file.
-func (p *storage) transfer(f *outgoing, u upload) error {
+func (p *push) transfer(f *outgoing, u upload) error {
 	c, err := f.open()
 	if err != nil {
 		return err
@@ -255,30 +245,27 @@ func (p *storage) transfer(f *outgoing, u upload) error {
 	if err != nil {
 		return err
 	}
-	k, err := posted(call{address: address, header: lfsHeader(), signed: true}, map[string]any{"oid": f.oid, "parts": parts})
-	if err != nil {
-		return err
-	}
+	k := posted(call{address: address, header: lfsHeader(), signed: true}, map[string]any{"oid": f.oid, "parts": parts})
 	return p.tell("putting "+f.Name+" together", k, nil)
 }
 
 // put sends size bytes of a file and returns the ETag of the answer.
-func (p *storage) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
+func (p *push) put(f *outgoing, c content, to string, from, size int64) (etag string, err error) {
 	address, err := p.target(to)
 	if err != nil {
 		return "", err
 	}
 	k := call{method: http.MethodPut, address: address, signed: true, repeat: []int{http.StatusBadRequest}} // S3's answer to a slow request
 	k.body = func() (io.Reader, int64) {
-		r := &counted{io.NewSectionReader(c, from, size), from, func(done int64) { p.progress(Progress{f.Name, done, f.Size}) }}
-		return r, size
+		report := func(done int64) { p.options.Progress(Progress{f.Name, done, f.Size}) }
+		return files.Counted(io.NewSectionReader(c, from, size), from, report), size
 	}
 	err = p.tell(f.Name, k, func(resp *http.Response) { etag = resp.Header.Get("ETag") })
 	return etag, err
 }
 
 // tell makes a call whose answer has nothing to read.
-func (p *storage) tell(what string, k call, seen func(*http.Response)) error {
+func (p *push) tell(what string, k call, seen func(*http.Response)) error {
 	k.read = func(resp *http.Response) error {
 		if resp.StatusCode >= 400 {
 			return permanent{&Error{Repo: p.repo.id, Status: resp.StatusCode, Err: errors.New("refused"),
@@ -288,18 +275,14 @@ func (p *storage) tell(what string, k call, seen func(*http.Response)) error {
 			seen(resp)
 		}
 		// Read to its end, so that the connection serves the next request.
-		_, err := p.answer(resp, 1<<20)
+		_, err := answer(resp, 1<<20)
 		return err
 	}
-	resp, err := p.request(p.ctx, p.repo, what, k)
-	if resp != nil {
-		resp.Body.Close()
-	}
-	return err
+	return p.done(p.ctx, p.repo, what, k)
 }
 
 // verify has the hub check that it stores a file.
-func (p *storage) verify(f *outgoing, a *action) error {
+func (p *push) verify(f *outgoing, a *action) error {
 	if a == nil {
 		return nil
 	}
@@ -307,16 +290,13 @@ func (p *storage) verify(f *outgoing, a *action) error {
 	if err != nil {
 		return err
 	}
-	k, err := posted(call{address: address, header: lfsHeader()}, map[string]any{"oid": f.oid, "size": f.Size})
-	if err != nil {
-		return err
-	}
+	k := posted(call{address: address, header: lfsHeader()}, map[string]any{"oid": f.oid, "size": f.Size})
 	return p.tell("the check of "+f.Name, k, nil)
 }
 
 // target reads an address that the hub gives. Behind another endpoint, such as a
 // proxy, the hub's own addresses are those of the endpoint.
-func (p *storage) target(text string) (*url.URL, error) {
+func (p *push) target(text string) (*url.URL, error) {
 	if rest, ok := strings.CutPrefix(text, defaultEndpoint+"/"); ok {
 		text = p.endpoint.String() + "/" + rest
 	}
@@ -330,29 +310,15 @@ func (p *storage) target(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// counted reports how far it was read.
-type counted struct {
-	io.Reader
-	done   int64
-	report func(done int64)
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	c.done += int64(n)
-	c.report(c.done)
-	return n, err
-}
-
 // stateFile names a file of the repository's uploads.
-func (p *storage) stateFile(oid, end string) string {
+func (p *push) stateFile(oid, end string) string {
 	sum := sha256.Sum256([]byte(p.endpoint.String() + "\n" + p.repo.id + "\n" + oid))
 	return filepath.Join(p.state, hex.EncodeToString(sum[:16])+end)
 }
 
 // saved returns the upload of a file that was interrupted. One that cannot be read
 // is as good as none.
-func (p *storage) saved(f *outgoing) (u upload, ok bool) {
+func (p *push) saved(f *outgoing) (u upload, ok bool) {
 	file, err := os.Open(p.stateFile(f.oid, ".json"))
 	if err != nil {
 		return u, false
@@ -365,7 +331,7 @@ func (p *storage) saved(f *outgoing) (u upload, ok bool) {
 	return u, len(u.Parts) == n && len(u.ETags) == n
 }
 
-func (p *storage) save(f *outgoing, u upload) error {
+func (p *push) save(f *outgoing, u upload) error {
 	err := files.WriteFile(p.stateFile(f.oid, ".json"), func(w io.Writer) error { return json.NewEncoder(w).Encode(u) })
 	if err != nil {
 		return fmt.Errorf("hub: what was sent: %w", err)
@@ -374,4 +340,4 @@ func (p *storage) save(f *outgoing, u upload) error {
 }
 
 // forget removes what save wrote. What stays there is tried and refused.
-func (p *storage) forget(f *outgoing) { os.Remove(p.stateFile(f.oid, ".json")) }
+func (p *push) forget(f *outgoing) { os.Remove(p.stateFile(f.oid, ".json")) }

@@ -1,12 +1,14 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,32 +35,21 @@ func readSettings(o Options) (settings, error) {
 		}
 		return ""
 	}
-	home := func() (string, error) {
-		if h := env("HOME", "USERPROFILE"); h != "" {
-			return h, nil
-		}
-		return os.UserHomeDir()
-	}
 	expand := func(path string) (string, error) {
 		path = os.Expand(path, o.Getenv)
 		if path == "~" || strings.HasPrefix(path, "~/") {
-			h, err := home()
-			if err != nil {
-				return "", fmt.Errorf("hub: %w", err)
+			h := env("HOME", "USERPROFILE")
+			if h == "" {
+				var err error
+				if h, err = os.UserHomeDir(); err != nil {
+					return "", fmt.Errorf("hub: %w", err)
+				}
 			}
 			return filepath.Join(h, path[1:]), nil
 		}
 		return filepath.Clean(path), nil
 	}
-	base, err := expand(func() string {
-		if h := env("HF_HOME"); h != "" {
-			return h
-		}
-		if x := env("XDG_CACHE_HOME"); x != "" {
-			return filepath.Join(x, "huggingface")
-		}
-		return "~/.cache/huggingface"
-	}())
+	base, err := expand(cmp.Or(env("HF_HOME"), filepath.Join(cmp.Or(env("XDG_CACHE_HOME"), "~/.cache"), "huggingface")))
 	if err != nil {
 		return s, err
 	}
@@ -70,11 +61,7 @@ func readSettings(o Options) (settings, error) {
 	}
 	s.offline = o.Offline || isTrue(env("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
-	endpoint := env("HF_ENDPOINT")
-	if endpoint == "" {
-		endpoint = defaultEndpoint
-	}
-	s.endpoint, err = url.Parse(strings.TrimRight(endpoint, "/"))
+	s.endpoint, err = url.Parse(strings.TrimRight(cmp.Or(env("HF_ENDPOINT"), defaultEndpoint), "/"))
 	if err != nil || s.endpoint.Host == "" || s.endpoint.Scheme != "https" && s.endpoint.Scheme != "http" || s.endpoint.User != nil {
 		// The value may hold a password, so the message does not repeat it.
 		return s, errors.New("hub: HF_ENDPOINT must be an address such as https://huggingface.co, without a user name")
@@ -106,9 +93,5 @@ func (s *settings) readToken(base string, env func(...string) string, expand fun
 }
 
 func isTrue(value string) bool {
-	switch strings.ToUpper(value) {
-	case "1", "ON", "YES", "TRUE":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value))
 }

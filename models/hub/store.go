@@ -166,8 +166,9 @@ func (s *store) add(ctx context.Context, c *client, commit, name, path string, o
 			return fmt.Errorf("hub: %w", err)
 		}
 	}
-	unlock, err := lock(ctx, filepath.Join(locks, f.etag+".lock"), func() {
+	unlock, err := files.Lock(ctx, filepath.Join(locks, f.etag+".lock"), func() error {
 		o.Notice(fmt.Sprintf("waiting for another process that downloads %s of %s", name, s.id))
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("hub: lock of %s: %w", name, err)
@@ -216,8 +217,5 @@ func writeFile(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	return files.WriteFile(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return files.WriteFile(path, files.Content(text))
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -195,10 +194,7 @@ func Is(dir string) bool {
 func (a *Adapter) Save(dir string, w *models.Weights, extra func(d *files.Draft) error) error {
 	return files.WriteFolder(dir, func(d *files.Draft) error {
 		d.Summed = extra != nil
-		err := d.WriteFile(configFile, func(f io.Writer) error {
-			_, err := f.Write(a.text)
-			return err
-		})
+		err := d.WriteFile(configFile, files.Content(a.text))
 		if err != nil {
 			return err
 		}

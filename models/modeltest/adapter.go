@@ -2,7 +2,6 @@ package modeltest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,10 +16,7 @@ import (
 // by one must give them too, and the gradients must be differences, those of the
 // adapter's tensors and no others.
 func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
-	plain, err := m.Architecture(models.Compute{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must(m.Architecture(models.Compute{}))(t)
 	all := modules(plain)
 	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {6, 5, 3}, {5, 8, 9, 7, 9, 3}}
 	for n, adapter := range []models.Adapter{{Rank: 2, Scale: 0.5, Modules: all}, {Rank: 3, Scale: 2, Modules: []string{all[0], all[2], all[5], all[6]}}} {
@@ -30,11 +26,8 @@ func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			model.adapt(t, a.AdapterLayout(), rand.New(rand.NewPCG(7, 8)))
 			model.merge(t, merged, adapter)
 			want := merged.forward(t, sequences, 1)
-			for i, x := range model.forward(t, sequences, 1).Data {
-				if !(math.Abs(x-want.Data[i]) <= 1e-9*(1+math.Abs(x))) {
-					t.Fatalf("%v, adapter of rank %d: state [%d] is %v, merged %v", a.Geometry().Compute, adapter.Rank, i, x, want.Data[i])
-				}
-			}
+			what := fmt.Sprintf("%v, adapter of rank %d beside the merged one: state ", a.Geometry().Compute, adapter.Rank)
+			near(t, what, model.forward(t, sequences, 1).Data, want.Data, 1e-9)
 			model.checkDecoding(t, fmt.Sprintf("adapter of rank %d, ", adapter.Rank), sequences)
 			model.checkTaught(t)
 			if i == 0 || i == 2 && n == 0 { // differences take time
@@ -57,10 +50,7 @@ func modules(a models.Architecture) (names []string) {
 
 // adapt draws an adapter's tensors.
 func (m interpreted) adapt(t testing.TB, l *models.Layout, r *rand.Rand) {
-	w, err := models.NewWeights(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(models.NewWeights(l))(t)
 	defer w.Close()
 	for i := range w.Data {
 		w.Data[i] = float32(0.2 * r.NormFloat64())
@@ -112,18 +102,9 @@ func (m interpreted) checkTaught(t testing.TB) {
 			}
 		}
 	}
-	_, layer, err := m.Layer(models.StashInput, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, norm, err := m.Architecture.Norm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _, head, err := m.Architecture.Head(models.StashInput, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, layer := must2(m.Layer(models.StashInput, 1))(t)
+	_, norm := must2(m.Architecture.Norm())(t)
+	_, _, head := must3(m.Architecture.Head(models.StashInput, true))(t)
 	for i := range m.Layers {
 		collect(layer, m.LayerPrefix(i))
 	}

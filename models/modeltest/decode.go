@@ -45,12 +45,9 @@ func (m interpreted) checkDecoding(t testing.TB, name string, sequences [][]int)
 		t.Helper()
 		start := 0
 		for row, s := range sequences {
-			for i, x := range want.Row(start + at[row] - 1) {
-				// Graphs hold the scale of attention in float32.
-				if got := hidden.Row(row)[i]; !(math.Abs(got-x) <= 1e-6*(1+math.Abs(x))) {
-					t.Fatalf("%v, %s%s, row %d, token %d: state [%d] is %v, by the layers %v", m.Compute, name, what, row, at[row]-1, i, got, x)
-				}
-			}
+			what := fmt.Sprintf("%v, %s%s, row %d, token %d: state ", m.Compute, name, what, row, at[row]-1)
+			// Graphs hold the scale of attention in float32.
+			near(t, what, hidden.Row(row), want.Row(start+at[row]-1), 1e-6)
 			start += len(s)
 		}
 	}
@@ -88,10 +85,7 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 		ports.CacheLengths: graphtest.Int32(lengths, B), ports.CacheTotal: graphtest.Int32([]int{T}), ports.Mask: causal(T),
 	}
 	d.in[ports.Cos], d.in[ports.Sin] = d.angles(d.places, d.turned())
-	p, err := d.Prefill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(d.Prefill())(t)
 	d.fill(t, math.NaN()) // nothing stale may be read
 	hidden := d.keep(t, p)
 	for _, cache := range d.in { // Decode multiplies it by zero
@@ -106,10 +100,7 @@ func (d *decoding) prefill(t testing.TB) graphtest.Tensor {
 
 // fill makes a cache in which every number is v, under the names that Decode has.
 func (d *decoding) fill(t testing.TB, v float64) {
-	p, err := d.Decode(models.Direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(d.Decode(models.Direct))(t)
 	for _, port := range p.Inputs {
 		if port.Role == models.Keys || port.Role == models.Values {
 			x := graphtest.Zeros(len(d.sequences), d.KVHeads, d.places, d.CacheWidth)
@@ -145,10 +136,7 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 	d.in[ports.TokenIDs], d.in[ports.Positions] = graphtest.Ints(ids, B, 1), graphtest.Ints(pos, B, 1)
 	d.in[ports.CachePlaces], d.in[ports.Mask], d.in[ports.CacheIndices] = graphtest.Ints(places, B, d.KVHeads, 3), mask, graphtest.Ints(indices)
 	d.in[ports.CacheLengths], d.in[ports.CacheTotal] = graphtest.Int32(pos, B), graphtest.Int32([]int{slices.Max(pos) + 1})
-	p, err := d.Decode(form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(d.Decode(form))(t)
 	return d.keep(t, p)
 }
 
@@ -156,10 +144,7 @@ func (d *decoding) step(t testing.TB, form models.Form) graphtest.Tensor {
 // row at its full length, the others as short as they can be.
 func (d *decoding) checkParts(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
 	t.Helper()
-	p, err := d.DecodeParts(form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(d.DecodeParts(form))(t)
 	B := len(d.sequences)
 	rows, capacity := [2][2]int{{0, B - 1}, {B - 1, B}}, [2]int{slices.Max(d.at[:B-1]), d.places}
 	in := maps.Clone(d.in)
@@ -191,31 +176,21 @@ func (d *decoding) checkParts(t testing.TB, what string, form models.Form, befor
 		in[models.InPart(ports.Mask, part)] = mask
 		in[models.InPart(ports.CachePlaces, part)] = graphtest.Ints(at, r[1]-r[0], d.KVHeads, 3)
 	}
-	for i, x := range d.run(t, p, "", in)[ports.Hidden].Data {
-		if !(math.Abs(x-want.Data[i]) <= 1e-12*(1+math.Abs(x))) {
-			t.Fatalf("%s: state [%d] is %v with the cache in parts, %v in one", what, i, x, want.Data[i])
-		}
-	}
+	near(t, what+" with the cache in parts: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-12)
 }
 
 // checkMany takes the newest step again from the cache before it by DecodeMany.
 func (d *decoding) checkMany(t testing.TB, what string, form models.Form, before tensors, want graphtest.Tensor) {
 	t.Helper()
-	p, err := d.DecodeMany(form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(d.DecodeMany(form))(t)
 	in := maps.Clone(d.in)
 	for _, port := range p.Inputs {
 		if port.Role == models.Keys || port.Role == models.Values {
 			in[port.Name] = before[port.Name]
 		}
 	}
-	for i, x := range d.run(t, p, "", in)[ports.Hidden].Data {
-		if !(math.Abs(x-want.Data[i]) <= 1e-6*(1+math.Abs(x))) { // the operator holds its scale in float32
-			t.Fatalf("%s: state [%d] is %v by the graph for many rows, %v by that for few", what, i, x, want.Data[i])
-		}
-	}
+	// The operator holds its scale in float32.
+	near(t, what+" by the graph for many rows: state ", d.run(t, p, "", in)[ports.Hidden].Data, want.Data, 1e-6)
 }
 
 // keep runs a Program, puts the keys and values that it returns into the cache,
@@ -244,10 +219,7 @@ func (d *decoding) keep(t testing.TB, p models.Program) graphtest.Tensor {
 
 // cache returns the name that Decode has for the keys or values of a layer.
 func (d *decoding) cache(t testing.TB, use models.Use) string {
-	p, err := d.Decode(models.Direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(d.Decode(models.Direct))(t)
 	for _, port := range p.Inputs {
 		if port.Use == use {
 			return port.Name

@@ -16,10 +16,7 @@ func checkFolder(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	if err := m.Save(dir, w, models.SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	back, loaded, err := models.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back, loaded := must2(models.Load(dir))(t)
 	defer loaded.Close()
 	if !slices.Equal(loaded.Data, w.Data) {
 		t.Error("the weights differ after Save and Load")
@@ -44,10 +41,7 @@ func checkFolder(t testing.TB, _ string, m models.Model, w *models.Weights) {
 // mustOpen opens a folder's tensors for the length of the test.
 func mustOpen(t testing.TB, dir string) *models.Folder {
 	t.Helper()
-	folder, err := models.OpenFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must(models.OpenFolder(dir))(t)
 	t.Cleanup(func() { folder.Close() })
 	return folder
 }

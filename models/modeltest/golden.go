@@ -29,19 +29,13 @@ type reference struct {
 // 1e-5, which is what rotary frequencies and an epsilon in float32 cost.
 func Golden(t *testing.T, dir string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(dir, "golden.json")))(t)
 	var want reference
 	if err := json.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
 	from := filepath.Join(dir, "hf")
-	m, w, err := models.Load(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, w := must2(models.Load(from))(t)
 	defer w.Close()
 	t.Run("tensors", func(t *testing.T) { goldenTensors(t, dir, want, w) })
 	t.Run("save", func(t *testing.T) { goldenSave(t, from, m, w) })
@@ -57,10 +51,7 @@ func goldenTensors(t testing.TB, dir string, want reference, w *models.Weights) 
 			t.Errorf("%s has shape %v, want %v", tensor.Name, tensor.Shape, want.Params[tensor.Name])
 		}
 	}
-	f, err := models.OpenSafetensors(filepath.Join(dir, "grads.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(models.OpenSafetensors(filepath.Join(dir, "grads.safetensors")))(t)
 	defer f.Close()
 	if err := w.Layout.Check(f); err != nil {
 		t.Error(err)
@@ -74,18 +65,12 @@ func goldenSave(t testing.TB, from string, m models.Model, w *models.Weights) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"config.json", "generation_config.json"} {
-		want, err := os.ReadFile(filepath.Join(from, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must(os.ReadFile(filepath.Join(from, file)))(t)
 		if got, err := os.ReadFile(filepath.Join(dir, file)); string(got) != string(want) {
 			t.Errorf("%s changed: %v\n%s", file, err, got)
 		}
 	}
-	_, back, err := models.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, back := must2(models.Load(dir))(t)
 	defer back.Close()
 	if !slices.Equal(back.Data, w.Data) {
 		t.Error("the weights differ after Save")
@@ -94,15 +79,9 @@ func goldenSave(t testing.TB, from string, m models.Model, w *models.Weights) {
 
 // goldenNumbers computes the batch of the folder.
 func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *models.Weights) {
-	f, err := models.OpenSafetensors(filepath.Join(dir, "batch.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(models.OpenSafetensors(filepath.Join(dir, "batch.safetensors")))(t)
 	defer f.Close()
-	ids, err := f.ReadInt64("input_ids")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := must(f.ReadInt64("input_ids"))(t)
 	T := len(ids) / len(want.Batch.Lengths)
 	var sequences [][]int
 	for row, n := range want.Batch.Lengths {
@@ -112,10 +91,7 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 		}
 		sequences = append(sequences, s)
 	}
-	a, err := m.Architecture(models.Compute{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must(m.Architecture(models.Compute{}))(t)
 	model := interpret(a, w)
 	h, head := model.forward(t, sequences, 1), model.weights[model.Geometry.Head]
 	logits := make([][][]float64, len(sequences))
@@ -154,10 +130,7 @@ func goldenNumbers(t testing.TB, dir string, want reference, m models.Model, w *
 // file has.
 func compareLogits(t testing.TB, f *models.File, logits [][][]float64) {
 	t.Helper()
-	rows, err := f.ReadInt64("logits_rows")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(f.ReadInt64("logits_rows"))(t)
 	info, _ := f.Info("logits") // [R,T,V]
 	T, V := info.Shape[1], info.Shape[2]
 	want := make([]float32, len(rows)*T*V)

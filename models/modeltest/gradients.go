@@ -23,10 +23,7 @@ func checkGradients(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			model.checkLayer(t, []int{5, 4, 7}, 3, blocks)
 		}
 		r := rand.New(rand.NewPCG(3, 4))
-		forward, backward, err := a.Norm()
-		if err != nil {
-			t.Fatal(err)
-		}
+		forward, backward := must2(a.Norm())(t)
 		in := tensors{ports.InverseTemperature: graphtest.Floats([]float64{1 / 0.7}), ports.Stream: graphtest.Normal(r, 4, m.Hidden), ports.NormedGrad: graphtest.Normal(r, 4, m.Hidden)}
 		p := pair{model, forward, backward, "", ports.Normed, ports.NormedGrad, in}
 		p.compare(t, fmt.Sprintf("%v, norm", a.Geometry().Compute), p.gradients(t, r), r)
@@ -44,10 +41,7 @@ func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int)
 	in[ports.Stream], in[ports.StreamGrad] = graphtest.Normal(r, n, m.Hidden), graphtest.Normal(r, n, m.Hidden)
 	var first tensors
 	for _, level := range []models.Stash{models.StashInput, models.StashAttention, models.StashAll} {
-		forward, backward, err := m.Layer(level, blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		forward, backward := must2(m.Layer(level, blocks))(t)
 		what := fmt.Sprintf("%v, layer, stash %d, %d blocks, %d tokens shared", m.Compute, level, blocks, shared)
 		p := pair{m, forward, backward, m.LayerPrefix(0), ports.StreamOut, ports.StreamGrad, in}
 		got := p.gradients(t, rand.New(rand.NewPCG(5, 6)))
@@ -57,11 +51,7 @@ func (m interpreted) checkLayer(t testing.TB, lengths []int, shared, blocks int)
 			continue
 		}
 		for name, want := range first {
-			for i, x := range want.Data {
-				if !(math.Abs(got[name].Data[i]-x) <= 1e-12*(1+math.Abs(x))) {
-					t.Fatalf("%s: gradient of %s[%d] is %v, without a stash %v", what, name, i, got[name].Data[i], x)
-				}
-			}
+			near(t, what+" beside no stash: gradient of "+name, got[name].Data, want.Data, 1e-12)
 		}
 	}
 }

@@ -34,10 +34,7 @@ var elems = map[models.DType]onnx.ElemType{models.F32: onnx.Float, models.F16: o
 // that it asks for among in.
 func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tensors) tensors {
 	t.Helper()
-	g, err := graphtest.Load(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must(graphtest.Load(p))(t)
 	own := tensors{}
 	for _, port := range p.Inputs {
 		x, ok := in[port.Name]
@@ -54,10 +51,7 @@ func (m interpreted) run(t testing.TB, p models.Program, prefix string, in tenso
 		}
 		own[port.Name] = x
 	}
-	out, err := g.Run(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(g.Run(own))(t)
 	return out
 }
 
@@ -155,19 +149,13 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 	for i, id := range ids {
 		copy(x.Row(i), m.weights[m.Embedding].Row(id))
 	}
-	program, _, err := m.Layer(models.StashInput, blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program, _ := must2(m.Layer(models.StashInput, blocks))(t)
 	for layer := range m.Layers {
 		in := m.packed(lengths, 0, slices.Max(lengths), blocks, layer)
 		in[ports.Stream] = x
 		x = m.run(t, program, m.LayerPrefix(layer), in)[ports.StreamOut]
 	}
-	norm, _, err := m.Architecture.Norm()
-	if err != nil {
-		t.Fatal(err)
-	}
+	norm, _ := must2(m.Architecture.Norm())(t)
 	return m.run(t, norm, "", tensors{ports.Stream: x, ports.InverseTemperature: graphtest.Floats([]float64{1})})[ports.Normed]
 }
 
@@ -177,14 +165,8 @@ func (m interpreted) forward(t testing.TB, sequences [][]int, blocks int) grapht
 func checkWeights(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	for _, a := range architectures(t, m, nil) {
 		g := a.Geometry()
-		_, layer, err := a.Layer(models.StashInput, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, norm, err := a.Norm()
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, layer := must2(a.Layer(models.StashInput, 1))(t)
+		_, norm := must2(a.Norm())(t)
 		read := map[string]bool{g.Embedding: true, g.Head: true}
 		taught := map[string]bool{g.Embedding: true, g.Head: true}
 		collect := func(p models.Program, prefix string) {

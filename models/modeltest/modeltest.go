@@ -11,6 +11,7 @@ package modeltest
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -37,10 +38,7 @@ import (
 //     states are those of the weights with the products added to them.
 func Run(t *testing.T, config string) {
 	t.Helper()
-	m, err := models.ParseConfig([]byte(config), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(models.ParseConfig([]byte(config), nil))(t)
 	w := draw(t, m, 1)
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) { r.check(t, config, m, w) })
@@ -57,10 +55,7 @@ var rules = []struct {
 // norms are one and its biases zero.
 func draw(t testing.TB, m models.Model, seed uint64) *models.Weights {
 	t.Helper()
-	w, err := m.Init(seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(m.Init(seed))(t)
 	t.Cleanup(func() { w.Close() })
 	r := rand.New(rand.NewPCG(seed, 0x6d6f64656c))
 	for _, tensor := range w.Tensors() {
@@ -75,16 +70,48 @@ func draw(t testing.TB, m models.Model, seed uint64) *models.Weights {
 	return w
 }
 
+// must returns the value of a call that may not fail.
+func must[T any](x T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}
+
+func must2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
+	return func(t testing.TB) (A, B) {
+		t.Helper()
+		return a, must(b, err)(t)
+	}
+}
+
+func must3[A, B, C any](a A, b B, c C, err error) func(testing.TB) (A, B, C) {
+	return func(t testing.TB) (A, B, C) {
+		t.Helper()
+		return a, b, must(c, err)(t)
+	}
+}
+
+// near fails where numbers are not those wanted, but for tolerance times their size.
+func near(t testing.TB, what string, got, want []float64, tolerance float64) {
+	t.Helper()
+	for i, x := range want {
+		if !(math.Abs(got[i]-x) <= tolerance*(1+math.Abs(x))) {
+			t.Fatalf("%s[%d] is %v, want %v", what, i, got[i], x)
+		}
+	}
+}
+
 // architectures are a model's Architectures for all ways of computing.
 func architectures(t testing.TB, m models.Model, adapter *models.Adapter) []models.Architecture {
 	t.Helper()
 	var all []models.Architecture
 	for _, c := range []models.Compute{{Type: models.F32}, {Type: models.F32, Provider: models.CUDA}, {Type: models.F16, Provider: models.CUDA}, {Type: models.BF16, Provider: models.CUDA}} {
 		c.Adapter = adapter
-		a, err := m.Architecture(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(m.Architecture(c))(t)
 		all = append(all, a)
 	}
 	return all
@@ -105,10 +132,7 @@ func (e edit) apply(t testing.TB, config string) []byte {
 			delete(members, key)
 		}
 	}
-	text, err := json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(members))(t)
 	return text
 }
 
@@ -143,10 +167,7 @@ func checkConfig(t testing.TB, config string, _ models.Model, _ *models.Weights)
 		if err != nil {
 			t.Fatalf("%v: %v", e, err)
 		}
-		a, err := m.Architecture(models.Compute{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(m.Architecture(models.Compute{}))(t)
 		return a.Geometry()
 	}
 	hub := geometry(edit{"rope_parameters": nil, "rope_scaling": nil, "rope_theta": 1234.5})

@@ -154,8 +154,5 @@ func (r *Results) UpdatePage(path string) error {
 	if err := writeNextToPage(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
 		return err
 	}
-	return files.WriteFile(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, updated)
-		return err
-	})
+	return files.WriteFile(path, files.Content(updated))
 }

@@ -80,12 +80,23 @@ func inTar(archive, member string, write func(io.Reader) error) error {
 	}
 }
 
-// writeLibrary writes r to a new file, checks its SHA-256 if sum is not empty, and
-// syncs it to the disk. If anything is wrong it removes the file.
-func writeLibrary(r io.Reader, into, sum string) (err error) {
+// writeLibrary writes r to a new file and checks its SHA-256 if sum is not empty. If
+// anything is wrong it removes the file.
+func writeLibrary(r io.Reader, into, sum string) error {
+	got, err := copyLibrary(r, into)
+	if err == nil && sum != "" && !strings.EqualFold(got, sum) {
+		os.Remove(into)
+		err = fmt.Errorf("its SHA-256 is %s, not the expected %s: it is not used", got, sum)
+	}
+	return err
+}
+
+// copyLibrary writes r to a new file, syncs it to the disk and returns its SHA-256. If
+// anything is wrong it removes the file.
+func copyLibrary(r io.Reader, into string) (sum string, err error) {
 	f, err := os.OpenFile(into, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() {
 		err = errors.Join(err, f.Close())
@@ -95,14 +106,11 @@ func writeLibrary(r io.Reader, into, sum string) (err error) {
 	}()
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, maxLibrary+1))
+	if err == nil && n > maxLibrary {
+		err = fmt.Errorf("larger than %d bytes", maxLibrary)
+	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	if n > maxLibrary {
-		return fmt.Errorf("larger than %d bytes", maxLibrary)
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); sum != "" && !strings.EqualFold(got, sum) {
-		return fmt.Errorf("its SHA-256 is %s, not the expected %s: it is not used", got, sum)
-	}
-	return f.Sync()
+	return hex.EncodeToString(h.Sum(nil)), f.Sync()
 }

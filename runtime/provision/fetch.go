@@ -89,7 +89,7 @@ func (p *provisioner) provision(ctx context.Context) (Location, error) {
 	if err := os.MkdirAll(p.cache, 0o755); err != nil {
 		return Location{}, fmt.Errorf("provision: cache folder for the ONNX Runtime library: %w; set %s to one that can be written", err, envCache)
 	}
-	unlock, err := lock(ctx, filepath.Join(p.cache, ".lock"))
+	unlock, err := files.Lock(ctx, filepath.Join(p.cache, ".lock"), nil)
 	if err != nil {
 		return Location{}, fmt.Errorf("provision: waiting for another process that fetches the ONNX Runtime library: %w", err)
 	}

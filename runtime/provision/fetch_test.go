@@ -149,7 +149,7 @@ func TestProvisionCancelled(t *testing.T) {
 	onlyLock(t, cache)
 
 	// A process that waits for another one stops waiting when told to.
-	unlock, err := lock(t.Context(), filepath.Join(cache, "onnxruntime", ".lock"))
+	unlock, err := files.Lock(t.Context(), filepath.Join(cache, "onnxruntime", ".lock"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

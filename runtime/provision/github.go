@@ -3,13 +3,13 @@ package provision
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
+	"onering/internal/files"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,38 +147,18 @@ func (p *provisioner) remember(a asset) error {
 }
 
 // download writes a to the file at path and checks its digest.
-func (p *provisioner) download(ctx context.Context, a asset, b Build, path string) (err error) {
+func (p *provisioner) download(ctx context.Context, a asset, b Build, path string) error {
 	r, err := get(ctx, a.URL)
 	if err != nil {
 		return err
 	}
 	defer r.Body.Close()
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	h := sha256.New()
-	count := &counter{report: func(n int64) {
+	body := files.Counted(r.Body, 0, func(n int64) {
 		p.progress(Progress{Step: fmt.Sprintf("ONNX Runtime %s from GitHub", b.version), Done: n, Total: a.Size})
-	}}
-	if _, err := io.Copy(io.MultiWriter(f, h, count), io.LimitReader(r.Body, maxLibrary)); err != nil {
-		return err
+	})
+	got, err := copyLibrary(body, path)
+	if err == nil && "sha256:"+got != a.Digest {
+		err = fmt.Errorf("%s: what was downloaded has sha256:%s, the release states %s: it is not used", a.Name, got, a.Digest)
 	}
-	if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); got != a.Digest {
-		return fmt.Errorf("%s: what was downloaded has %s, the release states %s: it is not used", a.Name, got, a.Digest)
-	}
-	return nil
-}
-
-// A counter reports how many bytes were written to it so far.
-type counter struct {
-	n      int64
-	report func(int64)
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n += int64(len(p))
-	c.report(c.n)
-	return len(p), nil
+	return err
 }

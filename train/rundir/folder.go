@@ -9,6 +9,7 @@ package rundir
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,6 +60,9 @@ const (
 // maxConfig bounds run.toml, in bytes.
 const maxConfig = 1 << 20
 
+// errLocked says that another process has the run folder open.
+var errLocked = errors.New("another process is training in it; wait for its end, or choose another folder")
+
 // Open makes the run folder dir, or opens it to resume its run. It never writes
 // over a run that is there: without resume the folder has to be new or empty. It
 // removes what a killed process left half-written.
@@ -78,7 +82,7 @@ func Open(dir string, resume bool) (f *Folder, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, checkpointsDir), 0o755); err != nil {
 		return nil, fmt.Errorf("train: run folder: %w", err)
 	}
-	unlock, err := lock(filepath.Join(dir, lockFile))
+	unlock, err := files.Lock(context.Background(), filepath.Join(dir, lockFile), func() error { return errLocked })
 	if err != nil {
 		return nil, fmt.Errorf("train: run folder %s: %w", dir, err)
 	}

@@ -3,7 +3,6 @@ package rundir
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 
@@ -111,8 +110,5 @@ func (s State) write(put files.Put) error {
 	if err != nil {
 		return fmt.Errorf("train: checkpoint: %w", err)
 	}
-	return put(stateJSON(""), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return put(stateJSON(""), files.Content(append(text, '\n')))
 }

@@ -51,10 +51,7 @@ func writeSums(d *files.Draft) error {
 	for _, name := range names {
 		fmt.Fprintf(&b, "%s  %s\n", sums[name], name)
 	}
-	return d.WriteFile(filepath.FromSlash(sumsFile), func(w io.Writer) error {
-		_, err := io.WriteString(w, b.String())
-		return err
-	})
+	return d.WriteFile(filepath.FromSlash(sumsFile), files.Content(b.String()))
 }
 
 // verifySums checks that the files below dir are those of its list, to the byte.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -193,10 +192,7 @@ func (r *Run) train(ctx context.Context) error {
 	if !json.Valid(stdout.Bytes()) {
 		return fmt.Errorf("%s: train printed %q, which is not JSON", r.Dir, stdout.String())
 	}
-	return files.WriteFile(filepath.Join(r.Dir, resultFile), func(w io.Writer) error {
-		_, err := w.Write(stdout.Bytes())
-		return err
-	})
+	return files.WriteFile(filepath.Join(r.Dir, resultFile), files.Content(stdout.Bytes()))
 }
 
 // Threads returns the number of threads for each of several jobs that run at the same
