@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"onering/internal/files"
 	"onering/internal/ordered"
 	"slices"
 	"unicode/utf8"
@@ -19,7 +20,6 @@ var maxLine = 256 << 20
 type jsonLines struct {
 	r    *bufio.Reader
 	line int
-	long []byte // a line longer than r's buffer
 }
 
 // openJSON opens a JSON array or JSON lines: the first byte that is not blank decides.
@@ -67,26 +67,14 @@ func (s *jsonLines) next() (Object, int, error) {
 // read returns the next line, which is valid until the next call.
 func (s *jsonLines) read() ([]byte, error) {
 	s.line++
-	s.long = s.long[:0]
-	for {
-		part, err := s.r.ReadSlice('\n')
-		if len(s.long)+len(part) > maxLine {
-			return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
-		}
-		switch {
-		case err == nil && len(s.long) == 0:
-			return part, nil
-		case err == bufio.ErrBufferFull || err == nil || err == io.EOF && len(part) > 0:
-			s.long = append(s.long, part...)
-			if err != bufio.ErrBufferFull {
-				return s.long, nil
-			}
-		case err == io.EOF && len(s.long) > 0:
-			return s.long, nil
-		default:
-			return nil, err
-		}
+	line, err := files.ReadLine(s.r, maxLine)
+	switch {
+	case err == bufio.ErrTooLong:
+		return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
+	case err == io.EOF && len(line) > 0:
+		return line, nil
 	}
+	return line, err
 }
 
 // jsonArray reads a file that is one JSON array of objects, an element at a time.

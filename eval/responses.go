@@ -286,19 +286,11 @@ func read(f io.Reader, path string) (*Responses, error) {
 
 // readLine returns a line with its end; what has none is as good as absent.
 func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case len(line) > maxLine:
-			return nil, fmt.Errorf("the line is longer than %d MB", maxLine>>20)
-		case err == nil:
-			return line, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
+	line, err := files.ReadLine(in, maxLine)
+	if err == bufio.ErrTooLong {
+		err = fmt.Errorf("the line is longer than %d MB", maxLine>>20)
 	}
+	return line, err
 }
 
 // differs names the first thing in which two plans do.

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+	"onering/internal/stat"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +21,7 @@ func brailleChart(values []float64, width, rows int) []string {
 	low, high := bounds(values)
 	cells := make([][]rune, rows)
 	for i := range cells {
-		cells[i] = make([]rune, columns)
+		cells[i] = []rune(strings.Repeat("\u2800", columns))
 	}
 	previous := -1
 	for x := range 2 * columns {
@@ -47,12 +49,7 @@ func brailleChart(values []float64, width, rows int) []string {
 		case rows - 1:
 			label = fmt.Sprintf("%.3g", low)
 		}
-		var b strings.Builder
-		fmt.Fprintf(&b, "%*s ", axis-1, label)
-		for _, c := range cells[i] {
-			b.WriteRune(0x2800 + c)
-		}
-		lines[i] = strings.TrimRight(b.String(), "\u2800 ")
+		lines[i] = strings.TrimRight(fmt.Sprintf("%*s %s", axis-1, label, string(cells[i])), "\u2800 ")
 	}
 	return lines
 }
@@ -73,10 +70,10 @@ func heightAt(values []float64, x, n int, low, high float64, levels int) (height
 	if part > 0 {
 		v += part * (values[int(whole)+1] - v)
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
 		return 0, false
-	}
-	if high == low {
+	case high == low:
 		return levels / 2, true
 	}
 	return int(math.Round((v - low) / (high - low) * float64(levels-1))), true
@@ -85,16 +82,10 @@ func heightAt(values []float64, x, n int, low, high float64, levels int) (height
 // bounds returns the smallest and the largest finite value, or 0 and 1 if there are
 // no finite values.
 func bounds(values []float64) (low, high float64) {
-	low, high = math.Inf(1), math.Inf(-1)
-	for _, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			low, high = min(low, v), max(high, v)
-		}
-	}
-	if low > high {
+	if values = stat.Finite(values); len(values) == 0 {
 		return 0, 1
 	}
-	return low, high
+	return slices.Min(values), slices.Max(values)
 }
 
 // sparkline draws values in one line of at most width characters. A value that is not

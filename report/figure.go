@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"onering/internal/stat"
 	"slices"
@@ -99,16 +100,10 @@ func figures(runs []*Run) []figure {
 
 	var list []figure
 	for _, p := range plots {
-		if f, ok := p.figure(groups, limit, len(runs)); ok {
-			list = append(list, f)
-		}
+		list = append(list, p.figure(groups, limit, len(runs)))
 	}
-	for _, f := range []func([]*group) (figure, bool){gradientShare, exponentAndESS, essOverExponent, phaseSeconds} {
-		if f, ok := f(groups); ok {
-			list = append(list, f)
-		}
-	}
-	return list
+	list = append(list, gradientShare(groups), exponentAndESS(groups), essOverExponent(groups), phaseSeconds(groups))
+	return slices.DeleteFunc(list, func(f figure) bool { return len(f.series) == 0 })
 }
 
 // suitePlots returns a plot of pass@1 for each evaluation suite.
@@ -124,24 +119,35 @@ func suitePlots(runs []*Run) []plot {
 	return plots
 }
 
-// evalNames returns the names of all pass@1 metrics that at least one run has, such
-// as eval/arithmetic/pass@1, sorted.
-func evalNames(runs []*Run) []string {
-	var names []string
+// evalNames returns the names of pass@1 metrics, such as eval/arithmetic/pass@1.
+func evalNames(runs []*Run) []string { return metricNames(runs, evals, "", "/pass@1") }
+
+// metricNames returns the names with a prefix and a suffix that a table of at least one
+// run has, sorted.
+func metricNames(runs []*Run, table func(*Run) *Table, prefix, suffix string) []string {
+	found := map[string]bool{}
 	for _, r := range runs {
-		for _, name := range r.Evals.Names() {
-			if strings.HasSuffix(name, "/pass@1") && !slices.Contains(names, name) {
-				names = append(names, name)
+		for _, name := range table(r).Names() {
+			if strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix) {
+				found[name] = true
 			}
 		}
 	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(found))
 }
 
-// figure draws the traces of every group, at most limit points per line. It returns
-// false if there is no data.
-func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
+// linesOf returns the line of a metric of each run that has it.
+func linesOf(runs []*Run, table func(*Run) *Table, metric string) (lines []points) {
+	for _, r := range runs {
+		if l := pointsOf(table(r).Step, table(r).Column(metric)); len(l) > 0 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// figure draws the traces of every group, at most limit points per line.
+func (p plot) figure(groups []*group, limit, runs int) figure {
 	f := figure{ID: p.id, Title: p.title, Note: p.note, X: "step", Kind: "line"}
 	for k, g := range groups {
 		for ti, t := range p.traces {
@@ -149,17 +155,10 @@ func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 			if ti > 0 && runs > 12 {
 				break
 			}
-			var lines []points
-			for _, r := range g.runs {
-				table := p.table(r)
-				if l := pointsOf(table.Step, table.Column(t.metric)); len(l) > 0 {
-					lines = append(lines, l)
-				}
-			}
+			lines, several := linesOf(g.runs, p.table, t.metric), len(g.runs) > 1
 			if len(lines) == 0 {
 				continue
 			}
-			several := len(g.runs) > 1
 			if !several || runs <= maxRunLines && ti == 0 {
 				for _, l := range lines {
 					f.add(g.name, t, thin(l, limit), k, several)
@@ -170,16 +169,10 @@ func (p plot) figure(groups []*group, limit, runs int) (figure, bool) {
 			}
 		}
 	}
-	if len(f.series) == 0 {
-		return f, false
-	}
 	if text, ok := p.unchanged(groups); ok {
-		return figure{ID: p.id, Title: p.title, Note: text}, true
+		return f.saying(text)
 	}
-	chart := newLine(p.widened(groups))
-	chart.MultiSeries = f.series
-	f.Chart = chart.JSON()
-	return f, true
+	return f.drawLines(p.widened(groups))
 }
 
 // unchanged returns a sentence in place of the figure if each trace has one and the
@@ -208,9 +201,27 @@ func (p plot) unchanged(groups []*group) (string, bool) {
 // same reports whether a chart would show two values, the smaller first, as one.
 func same(least, most float64) bool { return most-least <= 1e-4*max(math.Abs(least), math.Abs(most)) }
 
-// newLine returns an empty chart with the axes that all line charts share.
-func newLine(a axis) *charts.Line {
+// saying is the figure with a sentence in place of the chart.
+func (f figure) saying(text string) figure {
+	return figure{ID: f.ID, Title: f.Title, Note: text, series: f.series}
+}
+
+// draw makes the chart of the series that were added. The kind of chart is theirs.
+func (f figure) draw(tooltip string, legend opts.Legend, x opts.XAxis, y opts.YAxis, more ...charts.GlobalOpts) figure {
 	c := charts.NewLine()
+	c.SetGlobalOptions(charts.WithAnimation(false), charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: tooltip}),
+		charts.WithLegendOpts(legend), charts.WithXAxisOpts(x), charts.WithYAxisOpts(y))
+	c.SetGlobalOptions(more...)
+	c.MultiSeries = f.series
+	f.Chart = c.JSON()
+	return f
+}
+
+// noLegend is that of charts below the legend of the page.
+var noLegend = opts.Legend{Show: opts.Bool(false)}
+
+// drawLines makes a chart with the axes that all line charts share.
+func (f figure) drawLines(a axis) figure {
 	y := opts.YAxis{Type: "value", Scale: opts.Bool(true)}
 	switch a {
 	case fromZero:
@@ -218,15 +229,8 @@ func newLine(a axis) *charts.Line {
 	case zeroToOne:
 		y.Min, y.Max = 0, 1
 	}
-	c.SetGlobalOptions(
-		charts.WithAnimation(false),
-		charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: "axis"}),
-		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(false)}), // the page shows one legend above all charts
-		charts.WithXAxisOpts(opts.XAxis{Type: "value", Min: "dataMin", Max: "dataMax"}),
-		charts.WithYAxisOpts(y),
-		charts.WithDataZoomOpts(opts.DataZoom{Type: "inside", FilterMode: "none"}),
-	)
-	return c
+	return f.draw("axis", noLegend, opts.XAxis{Type: "value", Min: "dataMin", Max: "dataMax"}, y,
+		charts.WithDataZoomOpts(opts.DataZoom{Type: "inside", FilterMode: "none"}))
 }
 
 // add draws one line in the colour of group k. A faint line is a single run, drawn

@@ -71,24 +71,23 @@ func (r *Run) tallyESS(lines []rolloutLine) {
 	}
 }
 
-// flat reports whether all lines of the figure but targets have one and the same distance
-// from a function, up to a hundredth, and returns it.
-func (f *figure) flat(from func(x float64) float64) (float64, bool) {
-	least, most := math.Inf(1), math.Inf(-1)
+// extent returns the smallest and the largest value of the points of all series but
+// targets.
+func (f *figure) extent(value func(xy [2]float64) float64) (least, most float64) {
+	least, most = math.Inf(1), math.Inf(-1)
 	for i, s := range f.series {
-		if strings.HasPrefix(f.Labels[i], "target") {
-			continue
-		}
-		for _, xy := range s.Data.(points) {
-			least, most = min(least, xy[1]-from(xy[0])), max(most, xy[1]-from(xy[0]))
+		if !strings.HasPrefix(f.Labels[i], "target") {
+			for _, xy := range s.Data.(points) {
+				least, most = min(least, value(xy)), max(most, value(xy))
+			}
 		}
 	}
-	return most, most-least <= 0.01
+	return least, most
 }
 
 // essOverExponent draws the ESS that each p gives on the runs' own responses, and
 // the target that the PMPO paper's rule sets.
-func essOverExponent(groups []*group) (figure, bool) {
+func essOverExponent(groups []*group) figure {
 	f := figure{
 		ID: "ess-over-p", Title: "ESS over p", X: "p", Kind: "line",
 		Note: "Means over responses. Solid: positive advantage. Dashed: negative advantage. Dotted: the PMPO paper's target. If the target is below the whole curve, no p reaches it.",
@@ -120,14 +119,8 @@ func essOverExponent(groups []*group) (figure, bool) {
 			f.add(g.name, trace{"", "target, " + t.label, "dotted"}, points{{0, target}, {sum.maxP, target}}, k, false)
 		}
 	}
-	if len(f.series) == 0 {
-		return f, false
+	if least, most := f.extent(func(xy [2]float64) float64 { return xy[1] }); most-least <= 0.01 {
+		return f.saying(fmt.Sprintf("ESS was %.3g at every p: the log-ratios of a response's tokens hardly differ, as before a round's first step.", most))
 	}
-	if value, ok := f.flat(func(float64) float64 { return 0 }); ok {
-		return figure{ID: f.ID, Title: f.Title, Note: fmt.Sprintf("ESS was %.3g at every p: the log-ratios of a response's tokens hardly differ, as before a round's first step.", value)}, true
-	}
-	c := newLine(zeroToOne)
-	c.MultiSeries = f.series
-	f.Chart = c.JSON()
-	return f, true
+	return f.drawLines(zeroToOne)
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"onering/internal/stat"
 
 	"github.com/go-echarts/go-echarts/v2/charts"
 	"github.com/go-echarts/go-echarts/v2/opts"
@@ -10,7 +11,7 @@ import (
 
 // exponentAndESS draws a point at (p, effective sample size) for each optimizer step
 // and each sign of the advantage. The PMPO paper has a figure of the same relation.
-func exponentAndESS(groups []*group) (figure, bool) {
+func exponentAndESS(groups []*group) figure {
 	f := figure{
 		ID: "p-ess", Title: "p against ESS", X: "p", Kind: "scatter",
 		Note: "Means of each optimizer step. Filled: positive advantage. Hollow: negative advantage.",
@@ -40,29 +41,12 @@ func exponentAndESS(groups []*group) (figure, bool) {
 			})
 		}
 	}
-	if len(f.series) == 0 {
-		return f, false
-	}
-	least, most := math.Inf(1), math.Inf(-1)
-	for _, s := range f.series {
-		for _, xy := range s.Data.(points) {
-			least, most = min(least, xy[0]), max(most, xy[0])
-		}
-	}
+	least, most := f.extent(func(xy [2]float64) float64 { return xy[0] })
 	if same(least, most) {
-		return figure{ID: f.ID, Title: f.Title, Note: fmt.Sprintf("p was %.3g in every step.", most)}, true
+		return f.saying(fmt.Sprintf("p was %.3g in every step.", most))
 	}
-	c := charts.NewScatter()
-	c.SetGlobalOptions(
-		charts.WithAnimation(false),
-		charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: "item"}),
-		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(false)}),
-		charts.WithXAxisOpts(opts.XAxis{Type: "value", Name: "p", Min: 0, Max: max(1, math.Ceil(most))}),
-		charts.WithYAxisOpts(opts.YAxis{Type: "value", Name: "ESS", Scale: opts.Bool(true)}),
-	)
-	c.MultiSeries = f.series
-	f.Chart = c.JSON()
-	return f, true
+	return f.draw("item", noLegend, opts.XAxis{Type: "value", Name: "p", Min: 0, Max: max(1, math.Ceil(most))},
+		opts.YAxis{Type: "value", Name: "ESS", Scale: opts.Bool(true)})
 }
 
 // pairs joins two columns. It omits rows in which either value is NaN.
@@ -79,7 +63,7 @@ func pairs(x, y []float64) points {
 // gradientShare draws how evenly the gradient is distributed over the tokens of a
 // response: the share of sum |w| that belongs to the 10 %, 20 %, ... of the tokens
 // with the largest weights, as a mean over the run's steps.
-func gradientShare(groups []*group) (figure, bool) {
+func gradientShare(groups []*group) figure {
 	f := figure{
 		ID: "grad-share", Title: "Where the gradient lies", X: "heaviest tokens, %", Kind: "line",
 		Note: "Share of a response's gradient weight that its heaviest tokens have. Solid: positive advantage. Dashed: negative advantage. A diagonal line means that all tokens have the same weight.",
@@ -88,17 +72,12 @@ func gradientShare(groups []*group) (figure, bool) {
 		for _, t := range []trace{{"/pos", "A > 0", ""}, {"/neg", "A < 0", "dashed"}} {
 			p := points{{0, 0}}
 			for top := 10; top <= 90; top += 10 {
-				sum, n := 0.0, 0
+				var all []float64
 				for _, r := range g.runs {
-					for _, v := range r.Steps.Column(fmt.Sprintf("grad_share/top%d%s", top, t.metric)) {
-						if !math.IsNaN(v) {
-							sum += v
-							n++
-						}
-					}
+					all = append(all, r.Steps.Column(fmt.Sprintf("grad_share/top%d%s", top, t.metric))...)
 				}
-				if n > 0 {
-					p = append(p, [2]float64{float64(top), sum / float64(n)})
+				if mean := stat.Mean(all); !math.IsNaN(mean) {
+					p = append(p, [2]float64{float64(top), mean})
 				}
 			}
 			if len(p) > 1 {
@@ -106,14 +85,8 @@ func gradientShare(groups []*group) (figure, bool) {
 			}
 		}
 	}
-	if len(f.series) == 0 {
-		return f, false
+	if least, most := f.extent(func(xy [2]float64) float64 { return xy[1] - xy[0]/100 }); most-least <= 0.01 {
+		return f.saying("Evenly on the tokens of a response: all of them had the same weight.")
 	}
-	if _, ok := f.flat(func(x float64) float64 { return x / 100 }); ok {
-		return figure{ID: f.ID, Title: f.Title, Note: "Evenly on the tokens of a response: all of them had the same weight."}, true
-	}
-	c := newLine(zeroToOne)
-	c.MultiSeries = f.series
-	f.Chart = c.JSON()
-	return f, true
+	return f.drawLines(zeroToOne)
 }

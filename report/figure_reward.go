@@ -13,20 +13,25 @@ const maxComponents = 24
 // not the same.
 func rewardPlot(runs []*Run) plot {
 	p := plot{"reward", "Reward", "Mean reward of the sampled responses, by round.", rounds, []trace{{"reward", "mean", ""}}, zeroToOne}
-	if slices.ContainsFunc(runs, func(r *Run) bool {
-		x := r.Rounds.Column("right_share")
-		return x != nil && !slices.Equal(x, r.Rounds.Column("reward"))
-	}) {
+	if differsFromReward(runs, "right_share") {
 		p.note += " Dashed: share of right responses."
 		p.traces = append(p.traces, trace{"right_share", "right", "dashed"})
 	}
 	return p
 }
 
+// differsFromReward says whether a run has a metric that is not its reward.
+func differsFromReward(runs []*Run, metric string) bool {
+	return slices.ContainsFunc(runs, func(r *Run) bool {
+		x := r.Rounds.Column(metric)
+		return x != nil && !slices.Equal(x, r.Rounds.Column("reward"))
+	})
+}
+
 // lossPlots returns the plots of runs that are all supervised: their losses, which fall if
 // they learn.
 func lossPlots(runs []*Run) []plot {
-	if slices.ContainsFunc(runs, func(r *Run) bool { return !r.supervised() }) {
+	if !allSupervised(runs) {
 		return nil
 	}
 	return []plot{
@@ -36,14 +41,15 @@ func lossPlots(runs []*Run) []plot {
 	}
 }
 
+func allSupervised(runs []*Run) bool {
+	return !slices.ContainsFunc(runs, func(r *Run) bool { return !r.supervised() })
+}
+
 // componentPlots returns a plot for each component of the rewards. It returns none if
 // there is only one component and it is the reward itself, which has a plot already.
 func componentPlots(runs []*Run) []plot {
-	names := componentNames(runs)
-	if len(names) == 1 && !slices.ContainsFunc(runs, func(r *Run) bool {
-		x := r.Rounds.Column(names[0])
-		return x != nil && !slices.Equal(x, r.Rounds.Column("reward"))
-	}) {
+	names := metricNames(runs, rounds, "reward/", "/mean")
+	if len(names) == 1 && !differsFromReward(runs, names[0]) {
 		return nil
 	}
 	var plots []plot
@@ -55,21 +61,6 @@ func componentPlots(runs []*Run) []plot {
 		})
 	}
 	return plots
-}
-
-// componentNames returns the names of the components' metrics that at least one run
-// has, such as reward/math/mean, sorted.
-func componentNames(runs []*Run) []string {
-	var names []string
-	for _, r := range runs {
-		for _, name := range r.Rounds.Names() {
-			if strings.HasPrefix(name, "reward/") && strings.HasSuffix(name, "/mean") && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // widened is the axis of p, or that of the data where some of it lies outside 0 to 1:

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"math"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,25 +27,16 @@ func (r *Run) Seconds() (names []string, seconds map[string]float64, total float
 	seconds = map[string]float64{}
 	table := timed(r)
 	for _, name := range table.Names() {
-		phase, ok := strings.CutPrefix(name, "seconds/")
-		if !ok {
-			continue
+		if phase, ok := strings.CutPrefix(name, "seconds/"); ok {
+			seconds[phase] = sum(table.Column(name))
+			total += seconds[phase]
 		}
-		for _, v := range table.Column(name) {
-			if !math.IsNaN(v) {
-				seconds[phase] += v
-				total += v
-			}
-		}
-		names = append(names, phase)
 	}
-	rank := func(name string) int {
-		if at := slices.Index(phaseOrder, name); at >= 0 {
-			return at
+	for _, phase := range slices.Concat(phaseOrder, slices.Sorted(maps.Keys(seconds))) {
+		if _, ok := seconds[phase]; ok && !slices.Contains(names, phase) {
+			names = append(names, phase)
 		}
-		return len(phaseOrder)
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 	return names, seconds, total
 }
 
@@ -54,7 +45,7 @@ const maxBars = 40
 
 // phaseSeconds draws a bar for each configuration: the seconds of a round, stacked
 // by phase.
-func phaseSeconds(groups []*group) (figure, bool) {
+func phaseSeconds(groups []*group) figure {
 	f := figure{
 		ID: "phases", Title: "Seconds by phase", X: "seconds a round", Kind: "bar", Wide: true,
 		Note: "Mean seconds of a round, by phase.",
@@ -71,9 +62,6 @@ func phaseSeconds(groups []*group) (figure, bool) {
 				names = append(names, p)
 			}
 		}
-	}
-	if len(names) == 0 {
-		return f, false
 	}
 	var labels []string
 	for _, g := range slices.Backward(shown) { // ECharts draws the first category at the bottom
@@ -93,15 +81,5 @@ func phaseSeconds(groups []*group) (figure, bool) {
 		f.Labels = append(f.Labels, phase)
 		f.series = append(f.series, charts.SingleSeries{Name: phase, Type: "bar", Stack: "seconds", Data: data, Color: color(k), BarMaxWidth: "22"})
 	}
-	c := charts.NewBar()
-	c.SetGlobalOptions(
-		charts.WithAnimation(false),
-		charts.WithTooltipOpts(opts.Tooltip{Show: opts.Bool(true), Trigger: "axis"}),
-		charts.WithLegendOpts(opts.Legend{Show: opts.Bool(true), Bottom: "0", Type: "scroll"}),
-		charts.WithXAxisOpts(opts.XAxis{Type: "value"}),
-		charts.WithYAxisOpts(opts.YAxis{Type: "category", Data: labels}),
-	)
-	c.MultiSeries = f.series
-	f.Chart = c.JSON()
-	return f, true
+	return f.draw("axis", opts.Legend{Show: opts.Bool(true), Bottom: "0", Type: "scroll"}, opts.XAxis{Type: "value"}, opts.YAxis{Type: "category", Data: labels})
 }

@@ -60,7 +60,7 @@ func (r *Run) learningFinding() (finding, bool) {
 	if len(rewards) > 0 {
 		first, last := firstAndLastTenth(rewards)
 		parts = append(parts, fmt.Sprintf("reward %.3f in the first rounds, %.3f in the last", first, last))
-		if a, b := roundsFirstAndLast(r, "right_share"); !math.IsNaN(b) && (a != first || b != last) {
+		if a, b := firstAndLastTenth(r.Rounds.Column("right_share")); !math.IsNaN(b) && (a != first || b != last) {
 			parts = append(parts, fmt.Sprintf("right responses %.1f %% and %.1f %%", 100*a, 100*b))
 		}
 		if math.IsNaN(gain) && len(rewards) > 1 {
@@ -112,17 +112,15 @@ func (r *Run) nothingLearned() string {
 		return ""
 	}
 	if !slices.ContainsFunc(flat, func(share float64) bool { return !(share >= 1) }) {
-		reward, remedy := stat.Mean(r.Rounds.Column("reward")), "easier problems"
+		reward, problems := stat.Mean(r.Rounds.Column("reward")), "easier"
 		if reward > 0.5 {
-			remedy = "harder problems"
+			problems = "harder"
 		}
+		remedy := fmt.Sprintf("Try more samples to each problem (rollout.samples_per_prompt), %s problems, or a higher rollout.temperature; and look below whether the rewards of the responses are right.", problems)
 		if share := r.Rounds.Last("truncated_share"); share > 0.5 {
-			return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. %.0f %% of the last round's responses were truncated: raise rollout.max_new_tokens.",
-				count(len(flat), "round"), reward, 100*share)
+			remedy = fmt.Sprintf("%.0f %% of the last round's responses were truncated: raise rollout.max_new_tokens.", 100*share)
 		}
-		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. "+
-			"Try more samples to each problem (rollout.samples_per_prompt), %s, or a higher rollout.temperature; and look below whether the rewards of the responses are right.",
-			count(len(flat), "round"), reward, remedy)
+		return fmt.Sprintf("Nothing was learned: no group had differing rewards in %s, and the mean reward was %.3g. %s", count(len(flat), "round"), reward, remedy)
 	}
 	if len(norms) > 0 && slices.Max(norms) == 0 {
 		return fmt.Sprintf("Nothing was learned: the gradient was 0 in %s although rewards differed. Look at the objective: its weights are all 0.", count(len(norms), "step"))
@@ -138,9 +136,10 @@ func count(n int, unit string) string {
 	return fmt.Sprintf("all %d %ss", n, unit)
 }
 
-// firstAndLastTenth returns the means of the first and of the last tenth of a column.
+// firstAndLastTenth returns the means of the first and of the last tenth of a column, NaN
+// without values.
 func firstAndLastTenth(x []float64) (first, last float64) {
-	n := max(1, len(x)/10)
+	n := min(len(x), max(1, len(x)/10))
 	return stat.Mean(x[:n]), stat.Mean(x[len(x)-n:])
 }
 
@@ -158,45 +157,43 @@ const (
 func (r *Run) stabilityFinding() (finding, bool) {
 	f := finding{Question: "Is it stable?", Level: "good"}
 	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	bad := func(format string, args ...any) {
+		f.Level = "bad"
+		say(format, args...)
+	}
 	norms := stat.Finite(r.Steps.Column("grad_norm"))
 	if len(norms) > 0 && slices.Max(norms) == 0 {
-		f.Level = "bad"
-		parts = append(parts, "no step changed the weights: every gradient was 0")
+		bad("no step changed the weights: every gradient was 0")
 	} else if len(norms) > 0 {
 		sorted := slices.Sorted(slices.Values(norms))
 		median, largest := sorted[len(sorted)/2], sorted[len(sorted)-1]
-		parts = append(parts, fmt.Sprintf("gradient norm %.2g in the median, %.2g at most", median, largest))
+		say("gradient norm %.2g in the median, %.2g at most", median, largest)
 		if largest > spikeLimit*median {
 			f.Level = "note"
-			parts = append(parts, fmt.Sprintf("the largest is more than %d times the median", spikeLimit))
+			say("the largest is more than %d times the median", spikeLimit)
 		}
 	}
 	if n := len(r.Steps.Column("grad_norm")) - len(norms); n > 0 {
-		f.Level = "bad"
-		parts = append(parts, fmt.Sprintf("%d steps without a finite gradient norm", n))
+		bad("%d steps without a finite gradient norm", n)
 	}
 	if x := r.Rounds.Last("truncated_share"); x > truncatedLimit {
-		f.Level = "bad"
-		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses are truncated", 100*x))
+		bad("%.0f %% of the last round's responses are truncated", 100*x)
 	}
 	if x := r.Rounds.Last("no_answer_share"); x > noAnswerLimit {
-		f.Level = "bad"
-		parts = append(parts, fmt.Sprintf("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x))
+		bad("%.0f %% of the last round's responses have no answer where the reward looks for it", 100*x)
 	}
-	if x := stat.Finite(r.Rounds.Column("logp_gap_max")); len(x) > 0 && slices.Max(x) > gapLimit {
-		f.Level = "bad"
-		parts = append(parts, fmt.Sprintf("sampler and learner differ by up to %.1g in log-prob", slices.Max(x)))
+	if x := stat.Quantile(r.Rounds.Column("logp_gap_max"), 1); x > gapLimit {
+		bad("sampler and learner differ by up to %.1g in log-prob", x)
 	}
 	if x := stat.Finite(r.Rounds.Column("reward")); len(x) > 4 {
 		_, last := firstAndLastTenth(x)
 		if best := slices.Max(x); best-last > rewardLoss {
-			f.Level = "bad"
-			parts = append(parts, fmt.Sprintf("the reward fell from %.3f to %.3f", best, last))
+			bad("the reward fell from %.3f to %.3f", best, last)
 		}
 	}
-	if x := r.Rounds.Column("verifier/errors"); stat.Mean(x) > 0 {
-		f.Level = "bad"
-		parts = append(parts, "the verifier failed on some responses")
+	if stat.Mean(r.Rounds.Column("verifier/errors")) > 0 {
+		bad("the verifier failed on some responses")
 	}
 	f.Text = sentence(parts)
 	return f, len(parts) > 0
@@ -205,20 +202,19 @@ func (r *Run) stabilityFinding() (finding, bool) {
 // exponentFinding reports the values of the exponent p, for objectives that log it.
 func (r *Run) exponentFinding() (finding, bool) {
 	f := finding{Question: "What did p do?", Level: "note"}
-	p, at := r.Steps.Column("p/mean"), r.Steps.Column("p/share_at_max")
-	if len(stat.Finite(p)) == 0 {
+	p, atMax := stat.Finite(r.Steps.Column("p/mean")), stat.Mean(r.Steps.Column("p/share_at_max"))
+	if len(p) == 0 {
 		return f, false
 	}
-	low, high := slices.Min(stat.Finite(p)), slices.Max(stat.Finite(p))
-	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step); %.0f %% of the responses were at p_max", stat.Mean(p), low, high, 100*stat.Mean(at))
+	low, high := slices.Min(p), slices.Max(p)
+	f.Text = fmt.Sprintf("The mean of p was %.3f (%.3f to %.3f by step)", stat.Mean(p), low, high)
 	if same(low, high) {
-		f.Text = fmt.Sprintf("p was %.3g in every step; %.0f %% of the responses were at p_max", low, 100*stat.Mean(at))
+		f.Text = fmt.Sprintf("p was %.3g in every step", low)
 	}
-	rule := r.Config["objective.p_rule"]
-	if rule != "fixed" && stat.Mean(at) > 0.95 {
-		f.Text += ". The rule almost never chose another p, so this run acted as one with a fixed p"
+	f.Text += fmt.Sprintf("; %.0f %% of the responses were at p_max.", 100*atMax)
+	if r.Config["objective.p_rule"] != "fixed" && atMax > 0.95 {
+		f.Text += " The rule almost never chose another p, so this run acted as one with a fixed p."
 	}
-	f.Text += "."
 	return f, true
 }
 
@@ -226,21 +222,17 @@ func (r *Run) exponentFinding() (finding, bool) {
 func (r *Run) wrongFinding() (finding, bool) {
 	v := r.newestVerdicts
 	f := finding{Question: "What is wrong?", Level: "note"}
-	if v.all == 0 {
-		return f, false
-	}
-	if v.unknown == v.all {
+	switch {
+	case v.unknown == v.all:
 		f.Text = fmt.Sprintf("The reward does not say which responses of round %d are right.", v.round)
-		return f, true
-	}
-	if v.wrong == 0 {
+	case v.wrong == 0:
 		f.Text = fmt.Sprintf("None of the %d responses of round %d.", v.all, v.round)
-		return f, true
+	default:
+		f.Show = "wrong"
+		f.Text = fmt.Sprintf("%d of the %d responses of round %d: %d with a wrong answer, %d truncated, %d without an answer.",
+			v.wrong, v.all, v.round, v.wrong-v.truncated-v.unanswered, v.truncated, v.unanswered)
 	}
-	f.Show = "wrong"
-	f.Text = fmt.Sprintf("%d of the %d responses of round %d: %d with a wrong answer, %d truncated, %d without an answer.",
-		v.wrong, v.all, v.round, v.wrong-v.truncated-v.unanswered, v.truncated, v.unanswered)
-	return f, true
+	return f, v.all > 0
 }
 
 // timeFinding reports the share of time of each phase, and the tokens sampled.

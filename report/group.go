@@ -32,19 +32,13 @@ func incidental(key string) bool {
 // listed only if runs of one objective differ in it.
 func varyingKeys(runs []*Run) []string {
 	keys := distinguishingKeys(runs)
-	shared := map[string]int{} // the number of runs that have a key
-	values := map[string]map[string]bool{}
-	for _, r := range runs {
-		for key, value := range r.Config {
-			shared[key]++
-			if values[key] == nil {
-				values[key] = map[string]bool{}
-			}
-			values[key][value] = true
+	for key, first := range runs[0].Config {
+		differs, shared := false, true
+		for _, r := range runs {
+			value, ok := r.Config[key]
+			differs, shared = differs || value != first, shared && ok
 		}
-	}
-	for key, n := range shared {
-		if n == len(runs) && len(values[key]) > 1 && !incidental(key) && !slices.Contains(keys, key) {
+		if differs && shared && !incidental(key) && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -60,25 +54,13 @@ func distinguishingKeys(runs []*Run) []string {
 	first := map[string]*Run{} // the first run of each objective
 	for _, r := range runs {
 		name := r.Config["objective.name"]
-		f := first[name]
-		if f == nil {
-			first[name] = r
-			continue
+		with, known := first[name]
+		if !known { // the first of an objective is compared with the first of all
+			first[name], with = r, runs[0]
 		}
-		for key, value := range f.Config {
-			if other, ok := r.Config[key]; ok && other != value && !incidental(key) {
-				differ[key] = true
-			}
-		}
-	}
-	var all *Run
-	for _, f := range first {
-		if all == nil {
-			all = f
-		}
-		for key, value := range f.Config {
-			other, ok := all.Config[key]
-			if ok && other != value && !strings.HasPrefix(key, "objective.") && !incidental(key) {
+		for key, value := range with.Config {
+			other, ok := r.Config[key]
+			if ok && other != value && (known || !strings.HasPrefix(key, "objective.")) && !incidental(key) {
 				differ[key] = true
 			}
 		}
@@ -110,7 +92,6 @@ func groupRuns(runs []*Run) []*group {
 	keys := distinguishingKeys(runs)
 	var groups []*group
 	byConfiguration := map[string]*group{}
-	usedNames := map[string]bool{}
 	for _, r := range runs {
 		name, configuration := r.Group, r.Group
 		if name == "" {
@@ -118,12 +99,11 @@ func groupRuns(runs []*Run) []*group {
 		}
 		g := byConfiguration[configuration]
 		if g == nil {
-			if usedNames[name] {
+			if slices.ContainsFunc(groups, func(g *group) bool { return g.name == name }) {
 				name = r.Name
 			}
 			g = &group{name: name}
 			byConfiguration[configuration] = g
-			usedNames[name] = true
 			groups = append(groups, g)
 		}
 		g.runs = append(g.runs, r)

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"onering/internal/files"
 	"onering/train/rundir"
 	"os"
-	"path/filepath"
 	"slices"
 )
 
@@ -57,15 +57,14 @@ func (c *course) passRate() float64 {
 // heat reads the run's rollouts files, at most about budget bytes of them, and returns
 // the map. It returns false if no problem came twice.
 func (r *Run) heat(budget int64) (heatMap, bool, error) {
-	paths, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
-	if err != nil || len(paths) < 2 {
-		return heatMap{}, false, err
+	paths := r.rolloutFiles()
+	if len(paths) < 2 {
+		return heatMap{}, false, nil
 	}
-	slices.Sort(paths)
 	read, courses := sample(paths, budget), map[string]*course{}
 	for _, path := range read {
 		if err := readCourses(path, courses); err != nil {
-			return heatMap{}, false, fmt.Errorf("report: %s: %w", path, err)
+			return heatMap{}, false, fmt.Errorf("report: %w", err)
 		}
 	}
 	var again []*course
@@ -116,10 +115,9 @@ func sample(paths []string, budget int64) []string {
 	if total <= budget {
 		return paths
 	}
-	n := max(1, int(int64(len(paths))*budget/total))
-	var list []string
-	for i := range n {
-		list = append(list, paths[(2*i+1)*len(paths)/(2*n)])
+	list := make([]string, max(1, int(int64(len(paths))*budget/total)))
+	for i := range list {
+		list[i] = paths[(2*i+1)*len(paths)/(2*len(list))]
 	}
 	return list
 }
@@ -127,7 +125,7 @@ func sample(paths []string, budget int64) []string {
 // readCourses adds the occurrences of a rollouts file.
 func readCourses(path string, courses map[string]*course) error {
 	round, stated := roundOf(path), false
-	return eachLine(path, func(line []byte) error {
+	return files.EachLine(path, maxLine, func(line []byte) error {
 		stated = stated || bytes.Contains(line, []byte(`"prompt_ids":`))
 		var head rundir.RolloutLine
 		if err := head.ReadHead(line); err != nil {

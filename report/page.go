@@ -14,7 +14,6 @@ import (
 	"onering/internal/files"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 )
 
@@ -169,8 +168,7 @@ func scriptHash(script string) string {
 
 // newPage collects the data of a page.
 func newPage(runs []*Run, o Options) (page, error) {
-	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables, Differ: settingsDiffer(runs)}
-	p.Supervised = !slices.ContainsFunc(runs, func(r *Run) bool { return !r.supervised() })
+	p := page{Figures: figures(runs), Table: tabulate(runs), Results: o.Tables, Differ: settingsDiffer(runs), Supervised: allSupervised(runs)}
 	groups := groupRuns(runs)
 	for k, g := range groups {
 		if k < heatRuns { // of the first run

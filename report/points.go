@@ -77,13 +77,7 @@ func thin(p points, limit int) points {
 // steps do not have the metric. It returns nil if no run has the metric.
 func Average(runs []*Run, metric string, limit int) [][2]float64 {
 	for _, table := range []func(*Run) *Table{steps, rounds} {
-		var lines []points
-		for _, r := range runs {
-			if l := pointsOf(table(r).Step, table(r).Column(metric)); len(l) > 0 {
-				lines = append(lines, l)
-			}
-		}
-		if len(lines) > 0 {
+		if lines := linesOf(runs, table, metric); len(lines) > 0 {
 			return thin(average(lines), limit)
 		}
 	}

@@ -1,10 +1,10 @@
 package report
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -87,7 +87,6 @@ func reward(l *rundir.RolloutLine) number {
 	return number(*l.Reward)
 }
 
-// verdict says what the response is.
 func (l *rolloutLine) verdict() string { return verdict(&l.RolloutLine, l.PromptIDs != nil) }
 
 // minWrong is how many wrong responses of a round come first on the page. A round
@@ -99,29 +98,26 @@ const minWrong = 10
 // counts the verdicts of the last round and adds the responses to the run's ESS
 // figure.
 func (r *Run) ChooseRollouts(budget int) error {
-	files, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
-	if err != nil || len(files) == 0 {
-		return err
+	files := r.rolloutFiles()
+	if len(files) == 0 {
+		return nil
 	}
-	slices.Sort(files)
 	// The newest file comes first; the order of the others does not matter.
 	pick := []int{len(files) - 1, 0, len(files) / 2, len(files) / 4, len(files) * 3 / 4}
 	slices.Sort(pick[1:])
 	pick = slices.Compact(pick)
 	tokens := r.tokenizer()
-	used := map[int]bool{}
 	for i, at := range pick {
-		if used[at] {
+		if slices.Contains(pick[:i], at) {
 			continue
 		}
-		used[at] = true
 		share := budget / len(pick)
 		if i == 0 && len(pick) > 1 {
 			share *= 2 // readers look at the last round most
 		}
 		lines, err := readRollouts(files[at])
 		if err != nil {
-			return fmt.Errorf("report: %s: %w", files[at], err)
+			return err
 		}
 		if i == 0 {
 			r.newestVerdicts = countVerdicts(roundOf(files[at]), lines)
@@ -166,20 +162,30 @@ func countVerdicts(round int, lines []rolloutLine) verdicts {
 // Newest returns the first n responses of the newest rollouts file, or none if there
 // is no such file yet. The responses are not split into tokens.
 func (r *Run) Newest(n int) ([]Rollout, error) {
-	files, err := filepath.Glob(filepath.Join(r.Dir, "rollouts", "round-*.jsonl"))
-	if err != nil || len(files) == 0 {
-		return nil, err
+	files := r.rolloutFiles()
+	if len(files) == 0 {
+		return nil, nil
 	}
-	path := slices.Max(files)
+	path := files[len(files)-1]
 	lines, err := readRollouts(path)
 	if err != nil {
-		return nil, fmt.Errorf("report: %s: %w", path, err)
+		return nil, err
 	}
 	var list []Rollout
 	for i := range lines[:min(n, len(lines))] {
 		list = append(list, lines[i].rollout(roundOf(path), nil))
 	}
 	return list, nil
+}
+
+// rolloutFiles lists the rollouts files in the order of their rounds.
+func (r *Run) rolloutFiles() []string {
+	paths, _ := fs.Glob(os.DirFS(r.Dir), "rollouts/round-*.jsonl") // the pattern is sound
+	for i, path := range paths {
+		paths[i] = filepath.Join(r.Dir, path)
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // roundOf returns the round that the name of a rollouts file states.
@@ -228,14 +234,14 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	}
 	for _, i := range order {
 		x, group := lines[i].rollout(round, tokens), lines[i].group
-		budget -= size(x)
-		if _, ok := at[group]; !ok {
+		_, known := at[group]
+		if budget -= size(x); !known {
 			budget -= size(all[group])
 		}
 		if budget < 0 && len(chosen) > 0 {
 			break
 		}
-		if _, ok := at[group]; !ok {
+		if !known {
 			at[group] = len(problems)
 			problems = append(problems, all[group])
 		}
@@ -249,12 +255,8 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 func byTurns(a, b []int) []int {
 	var list []int
 	for i := range max(len(a), len(b)) {
-		if i < len(a) {
-			list = append(list, a[i])
-		}
-		if i < len(b) {
-			list = append(list, b[i])
-		}
+		list = append(list, a[min(i, len(a)):min(i+1, len(a))]...)
+		list = append(list, b[min(i, len(b)):min(i+1, len(b))]...)
 	}
 	return list
 }
@@ -359,8 +361,7 @@ func tokenTexts(t *tokenize.Tokenizer, ids []int32) []string {
 // It returns nil if neither can be loaded; the page then shows whole responses.
 func (r *Run) tokenizer() *tokenize.Tokenizer {
 	dirs, _ := filepath.Glob(filepath.Join(r.Dir, "checkpoints", "step-*"))
-	slices.Sort(dirs)
-	slices.Reverse(dirs)
+	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(b, a) })
 	path := r.Config["model.path"]
 	if path != "" && path != arithmetic.Name {
 		dirs = append(dirs, path)
@@ -370,27 +371,29 @@ func (r *Run) tokenizer() *tokenize.Tokenizer {
 			return t
 		}
 	}
-	if path == arithmetic.Name {
-		if t, err := tokenize.LoadFS(arithmetic.Model()); err == nil {
-			return t
-		}
+	if path != arithmetic.Name {
+		return nil
 	}
-	return nil
+	t, _ := tokenize.LoadFS(arithmetic.Model())
+	return t
 }
 
 // readRollouts reads the graded responses of a rollouts file. It ignores a last line
 // without a newline, which a running process may still be writing.
 func readRollouts(path string) ([]rolloutLine, error) {
 	var lines []rolloutLine
-	groups := groupCounter{}
-	var heads []rolloutLine // by group
-	err := eachLine(path, func(text []byte) error {
+	groups := map[[2]string]int{} // by the problem that they answer, which may come twice in a round
+	var heads []rolloutLine       // by group
+	err := files.EachLine(path, maxLine, func(text []byte) error {
 		var l rolloutLine
 		if err := json.Unmarshal(text, &l); err != nil {
 			return err
 		}
 		// The lines of a group share one prompt, which only the first may have.
-		if l.group = groups.of(&l.RolloutLine); l.group == len(heads) {
+		key := [2]string{l.Problem, l.Prompt}
+		group, ok := groups[key]
+		if l.group = group; !ok || l.Sample == 0 {
+			l.group, groups[key] = len(heads), len(heads)
 			heads = append(heads, l)
 		} else {
 			l.PromptText, l.PromptIDs = heads[l.group].PromptText, heads[l.group].PromptIDs
@@ -400,51 +403,10 @@ func readRollouts(path string) ([]rolloutLine, error) {
 		}
 		return nil
 	})
-	return lines, err
-}
-
-// A groupCounter numbers the groups of a rollouts file by the problem that they answer.
-// A problem may come twice in a round.
-type groupCounter struct {
-	n      int
-	number map[[2]string]int
-}
-
-// of returns the number of the group of a line.
-func (c *groupCounter) of(l *rundir.RolloutLine) int {
-	key := [2]string{l.Problem, l.Prompt}
-	g, ok := c.number[key]
-	if !ok || l.Sample == 0 {
-		if c.number == nil {
-			c.number = map[[2]string]int{}
-		}
-		g = c.n
-		c.number[key] = g
-		c.n++
-	}
-	return g
-}
-
-// eachLine calls f for each whole line of a file of a run.
-func eachLine(path string, f func(line []byte) error) error {
-	file, err := files.OpenIn(path)
 	if err != nil {
-		return err
+		err = fmt.Errorf("report: %w", err)
 	}
-	defer file.Close()
-	in := bufio.NewReaderSize(file, 1<<16)
-	for number := 1; ; number++ {
-		line, err := readLine(in)
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			err = f(line)
-		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
-		}
-	}
+	return lines, err
 }
 
 // A number has four significant digits in JSON. NaN and infinities, which JSON

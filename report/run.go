@@ -1,11 +1,10 @@
 package report
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"onering/internal/files"
+	"onering/internal/stat"
 )
 
 // A Run is the part of a run folder's contents that reports need.
@@ -57,22 +57,13 @@ func (t *Table) Column(name string) []float64 { return t.columns[name] }
 
 // Last returns the last value of a column that is not NaN, or NaN if there is none.
 func (t *Table) Last(name string) float64 {
-	for _, v := range slices.Backward(t.columns[name]) {
-		if !math.IsNaN(v) {
-			return v
-		}
-	}
-	return math.NaN()
+	x := append([]float64{math.NaN()}, stat.Finite(t.columns[name])...)
+	return x[len(x)-1]
 }
 
 // First returns the first value of a column that is not NaN, or NaN if there is none.
 func (t *Table) First(name string) float64 {
-	for _, v := range t.columns[name] {
-		if !math.IsNaN(v) {
-			return v
-		}
-	}
-	return math.NaN()
+	return append(stat.Finite(t.columns[name]), math.NaN())[0]
 }
 
 // add appends a row. If the row lacks a column, a later add or finish fills the gap
@@ -86,26 +77,24 @@ func (t *Table) add(step, round int, values map[string]any) {
 		if !ok || name == "step" || name == "round" {
 			continue
 		}
-		column, ok := t.columns[name]
-		if !ok {
-			t.names = append(t.names, name)
-		}
-		for len(column) < row {
-			column = append(column, math.NaN())
-		}
-		t.columns[name] = append(column, x)
+		t.columns[name] = append(fill(t.columns[name], row), x)
 	}
 }
 
 // finish makes all columns equally long and sorts their names.
 func (t *Table) finish() {
-	slices.Sort(t.names)
 	for name, column := range t.columns {
-		for len(column) < t.Len() {
-			column = append(column, math.NaN())
-		}
-		t.columns[name] = column
+		t.columns[name] = fill(column, t.Len())
 	}
+	t.names = slices.Sorted(maps.Keys(t.columns))
+}
+
+// fill appends NaN to a column that has fewer than n values.
+func fill(column []float64, n int) []float64 {
+	for len(column) < n {
+		column = append(column, math.NaN())
+	}
+	return column
 }
 
 // ReadRun reads a run folder. The run may still be in progress: ReadRun ignores a
@@ -123,61 +112,21 @@ func ReadRun(dir string) (*Run, error) {
 	if r.Config, err = readConfig(filepath.Join(dir, "run.toml")); err != nil {
 		return nil, err
 	}
-	f, err := files.OpenIn(filepath.Join(dir, "metrics.jsonl"))
+	err = files.EachLine(filepath.Join(dir, "metrics.jsonl"), maxLine, r.addRecord)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("report: %s is not a run folder: it has no metrics.jsonl", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	defer f.Close()
-	if err := r.readMetrics(f); err != nil {
-		return nil, fmt.Errorf("report: %s: %w", filepath.Join(dir, "metrics.jsonl"), err)
+	for _, t := range []*Table{r.Steps, r.Rounds, r.Evals} {
+		t.finish()
 	}
 	return r, nil
 }
 
-// readMetrics reads metrics.jsonl into the tables.
-func (r *Run) readMetrics(f io.Reader) error {
-	in := bufio.NewReaderSize(f, 1<<16)
-	for n := 1; ; n++ {
-		line, err := readLine(in)
-		if err == io.EOF {
-			break // the process may still be writing a last line without a newline
-		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
-		if err := r.addRecord(line); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
-	}
-	for _, t := range []*Table{r.Steps, r.Rounds, r.Evals} {
-		t.finish()
-	}
-	return nil
-}
-
 // maxLine bounds a line of a file of a run, in bytes.
 const maxLine = 64 << 20
-
-// readLine returns a line with its newline; io.EOF if there is no whole one. It is
-// valid until the next call.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	line, err := in.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
-		return line, err
-	}
-	long := slices.Clone(line)
-	for err == bufio.ErrBufferFull {
-		if len(long) > maxLine {
-			return nil, fmt.Errorf("longer than %d MiB", maxLine>>20)
-		}
-		line, err = in.ReadSlice('\n')
-		long = append(long, line...)
-	}
-	return long, err
-}
 
 // addRecord adds one line of metrics.jsonl to its table. It skips records of kinds
 // that reports do not show.

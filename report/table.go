@@ -1,6 +1,7 @@
 package report
 
 import (
+	"maps"
 	"math"
 	"onering/internal/stat"
 	"slices"
@@ -45,19 +46,18 @@ var results = []result{
 		_, last := firstAndLastTenth(r.Steps.Column("loss"))
 		return last
 	}},
-	{"reward, first", "mean of the first tenth of the rounds", 3, func(r *Run) float64 { a, _ := roundsFirstAndLast(r, "reward"); return a }},
-	{"reward, last", "mean of the last tenth of the rounds", 3, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "reward"); return b }},
+	{"reward, first", "mean of the first tenth of the rounds", 3, func(r *Run) float64 { a, _ := firstAndLastTenth(r.Rounds.Column("reward")); return a }},
+	{"reward, last", "mean of the last tenth of the rounds", 3, func(r *Run) float64 { return lastTenth(r, "reward") }},
 	{"right, last", "share of right responses in the last tenth of the rounds", 3, func(r *Run) float64 {
 		if slices.Equal(r.Rounds.Column("right_share"), r.Rounds.Column("reward")) {
 			return math.NaN() // the reward says it
 		}
-		_, last := roundsFirstAndLast(r, "right_share")
-		return last
+		return lastTenth(r, "right_share")
 	}},
 	{"grad norm, median", "", 3, func(r *Run) float64 { return stat.Quantile(r.Steps.Column("grad_norm"), 0.5) }},
 	{"grad norm, max", "", 3, func(r *Run) float64 { return stat.Quantile(r.Steps.Column("grad_norm"), 1) }},
-	{"entropy, last", "nats per token in the last tenth of the rounds", 4, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "entropy"); return b }},
-	{"length, last", "tokens per response in the last tenth of the rounds", 1, func(r *Run) float64 { _, b := roundsFirstAndLast(r, "response_length/mean"); return b }},
+	{"entropy, last", "nats per token in the last tenth of the rounds", 4, func(r *Run) float64 { return lastTenth(r, "entropy") }},
+	{"length, last", "tokens per response in the last tenth of the rounds", 1, func(r *Run) float64 { return lastTenth(r, "response_length/mean") }},
 	{"p", "mean over steps", 3, func(r *Run) float64 { return stat.Mean(r.Steps.Column("p/mean")) }},
 	{"at p_max", "share of responses, mean over steps", 3, func(r *Run) float64 { return stat.Mean(r.Steps.Column("p/share_at_max")) }},
 	{"f", "share of tokens whose log-ratio is beyond eps_ess, mean over steps", 4, func(r *Run) float64 { return stat.Mean(r.Steps.Column("clip_fraction")) }},
@@ -72,24 +72,17 @@ var results = []result{
 	{"log-prob gap", "largest difference between sampler and learner", 7, func(r *Run) float64 { return stat.Quantile(r.Rounds.Column("logp_gap_max"), 1) }},
 }
 
-// roundsFirstAndLast returns the means of a round metric over the first and over the
-// last tenth of the rounds, or NaN if no round has the metric.
-func roundsFirstAndLast(r *Run, name string) (first, last float64) {
-	x := r.Rounds.Column(name)
-	if len(x) == 0 {
-		return math.NaN(), math.NaN()
-	}
-	return firstAndLastTenth(x)
+// lastTenth is the mean of a metric over the last tenth of the rounds, or NaN if no round
+// has it.
+func lastTenth(r *Run, name string) float64 {
+	_, last := firstAndLastTenth(r.Rounds.Column(name))
+	return last
 }
 
 // tabulate makes the page's table.
 func tabulate(runs []*Run) summary {
 	keys := varyingKeys(runs)
-	seeds := false
-	for _, r := range runs {
-		seeds = seeds || r.Config["train.seed"] != runs[0].Config["train.seed"]
-	}
-	if seeds {
+	if slices.ContainsFunc(runs, func(r *Run) bool { return r.Config["train.seed"] != runs[0].Config["train.seed"] }) {
 		keys = append(keys, "train.seed")
 	}
 	all := slices.Clone(results)
@@ -150,7 +143,7 @@ func (r *Run) Metric() string {
 func (r *Run) Results() map[string]float64 {
 	values := map[string]float64{}
 	for _, name := range r.Rounds.Names() {
-		_, values[name] = roundsFirstAndLast(r, name)
+		values[name] = lastTenth(r, name)
 	}
 	for _, name := range r.Evals.Names() {
 		values[name] = r.Evals.Last(name)
@@ -164,10 +157,6 @@ func (r *Run) Results() map[string]float64 {
 	for _, phase := range phases {
 		values["share/"+phase] = seconds[phase] / total
 	}
-	for name, v := range values {
-		if math.IsNaN(v) {
-			delete(values, name)
-		}
-	}
+	maps.DeleteFunc(values, func(_ string, x float64) bool { return math.IsNaN(x) })
 	return values
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
+	"onering/internal/files"
 	"os"
 	"syscall"
 	"unicode/utf8"
@@ -87,22 +88,16 @@ var (
 // not have. io.EOF means that there is no further line. A line that is not UTF-8 is an
 // error.
 func ReadLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		if len(line)+len(part) > maxLine {
-			return nil, errLongLine
-		}
-		line = append(line, part...) // ReadSlice's buffer is reused
-		switch {
-		case (err == nil || err == io.EOF && len(line) > 0) && !utf8.Valid(line):
-			return nil, errNoText
-		case err == nil, err == io.EOF && len(line) > 0:
-			return bytes.TrimRight(line, "\r\n"), nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
+	line, err := files.ReadLine(in, maxLine)
+	switch {
+	case err == bufio.ErrTooLong:
+		return nil, errLongLine
+	case err != nil && (err != io.EOF || len(line) == 0):
+		return nil, err
+	case !utf8.Valid(line):
+		return nil, errNoText
 	}
+	return bytes.TrimRight(line, "\r\n"), nil
 }
 
 // explainJSON says what is wrong with the data instead of the Go types.

@@ -6,6 +6,7 @@
 package files
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Open opens a regular file for reading. It follows links: path is what the user
@@ -308,5 +310,51 @@ func Content[T string | []byte](text T) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write([]byte(text))
 		return err
+	}
+}
+
+// ReadLine returns the next line with its newline, valid until the next call; to append to
+// it copies it. What has no newline, at the end, comes with io.EOF, and the first bytes of a
+// line that has more than most with bufio.ErrTooLong.
+func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
+	line, err := in.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return slices.Clip(line), err
+	}
+	for long := slices.Clone(line); ; {
+		line, err = in.ReadSlice('\n')
+		if long = append(long, line...); len(long) > most {
+			return long, bufio.ErrTooLong
+		}
+		if err != bufio.ErrBufferFull {
+			return long, err
+		}
+	}
+}
+
+// EachLine calls do for each whole line of the file that OpenIn opens. An error names the
+// file and the line. A last line without a newline is left out: a process may still be
+// writing it.
+func EachLine(path string, most int, do func(line []byte) error) error {
+	f, err := OpenIn(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 1<<16)
+	for number := 1; ; number++ {
+		line, err := ReadLine(in, most)
+		if err == io.EOF {
+			return nil
+		}
+		if err == bufio.ErrTooLong {
+			err = fmt.Errorf("longer than %d MiB", most>>20)
+		}
+		if err == nil {
+			err = do(line)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: line %d: %w", path, number, err)
+		}
 	}
 }

@@ -31,7 +31,7 @@ type Reporter struct {
 // NewReporter returns a Reporter for the run in the folder dir, which passes events on
 // to next.
 func NewReporter(dir string, next rl.Observer) *Reporter {
-	return &Reporter{Observer: next, dir: dir, mirror: newMirror(dir), pageWritten: time.Now()}
+	return &Reporter{Observer: next, dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
 }
 
 // Round implements rl.Observer.

@@ -24,9 +24,6 @@ type mirror struct {
 	inSteps map[string]bool
 }
 
-// newMirror returns a mirror for a run folder. It writes nothing before Update.
-func newMirror(run string) *mirror { return &mirror{run: run} }
-
 // Update appends the records that were added to metrics.jsonl since the last call.
 // The first call removes earlier event files and writes all records to a new one,
 // because a resumed run may have dropped records and an event file cannot drop them.

@@ -128,7 +128,7 @@ func TestMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := newMirror(run)
+	m := &mirror{run: run}
 	check := func(want string) {
 		t.Helper()
 		if err := m.Update(); err != nil {
@@ -149,7 +149,7 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("0 eval/sums/pass@1=0.25")
-	m = newMirror(run) // another process
+	m = &mirror{run: run} // another process
 	check("0 eval/sums/pass@1=0.25")
 
 	write("no json\n")
@@ -198,7 +198,7 @@ func TestSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := newMirror(run).Update(); err != nil {
+	if err := (&mirror{run: run}).Update(); err != nil {
 		t.Fatal(err)
 	}
 	list := events(t, run)
@@ -228,7 +228,7 @@ func TestMirrorWallTime(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(run, "run.toml"), begun, begun); err != nil {
 		t.Fatal(err)
 	}
-	m := newMirror(run)
+	m := &mirror{run: run}
 	if err := m.Update(); err != nil {
 		t.Fatal(err)
 	}

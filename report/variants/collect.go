@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"onering/internal/files"
@@ -36,10 +37,8 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
 	r := &Results{name: name, dynamics: p.Dynamics}
 	metrics := append([]Metric{{Name: p.Metric}}, resultColumns...)
 	for _, one := range runs {
-		o := Outcome{Variant: one.Variant, Seed: one.Seed}
 		if one.Failed != nil {
-			o.Failed = one.Failed.Error()
-			r.outcomes = append(r.outcomes, o)
+			r.outcomes = append(r.outcomes, Outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
 			continue
 		}
 		run, err := report.ReadRun(one.Dir)
@@ -50,12 +49,12 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
 		if metrics[0].Name == "" {
 			metrics[0].Name = run.Metric()
 		}
-		o.Values = run.Results()
-		if _, ok := o.Values[metrics[0].Name]; !ok {
+		values := run.Results()
+		if _, ok := values[metrics[0].Name]; !ok {
 			return nil, &MetricError{p.File, one.Dir, metrics[0].Name}
 		}
 		r.Runs = append(r.Runs, run)
-		r.outcomes = append(r.outcomes, o)
+		r.outcomes = append(r.outcomes, Outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
 	}
 	metrics[0].Percent = strings.Contains(metrics[0].Name, "pass@")
 	metrics[0].Title = strings.TrimPrefix(metrics[0].Name, "eval/")
@@ -82,16 +81,7 @@ var resultColumns = []Metric{
 
 // WriteReport writes a page about all runs, with the tables of results, to a file.
 func (r *Results) WriteReport(path string) error {
-	head, rows := r.Table.Cells()
-	tables := []report.Results{{Title: "Results", Note: "Means over seeds. The first mean has its standard error.", Columns: head, Rows: rows}}
-	if len(r.Table.Comparisons) > 0 {
-		head, rows := r.Table.ComparisonCells()
-		tables = append(tables, report.Results{
-			Title: "Comparisons", Columns: head, Rows: rows,
-			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction.",
-		})
-	}
-	return report.WriteFile(path, r.Runs, report.Options{Title: r.name, Tables: tables})
+	return report.WriteFile(path, r.Runs, report.Options{Title: r.name, Tables: r.Table.tables()})
 }
 
 // panelMetrics are the metrics that the second figure shows over the steps.
@@ -110,12 +100,7 @@ func (r *Results) panels() []Panel {
 	for _, m := range panelMetrics {
 		p := Panel{Title: m.title}
 		for _, v := range r.dynamics {
-			var runs []*report.Run
-			for _, run := range r.Runs {
-				if run.Group == v {
-					runs = append(runs, run)
-				}
-			}
+			runs := slices.DeleteFunc(slices.Clone(r.Runs), func(run *report.Run) bool { return run.Group != v })
 			if points := report.Average(runs, m.name, panelPoints); points != nil {
 				p.Lines = append(p.Lines, Line{Variant: v, Points: points})
 			}

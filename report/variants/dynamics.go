@@ -82,11 +82,7 @@ func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 	if low > high {
 		return
 	}
-	step := tick(2 * (high - low)) // about three grid lines
-	low, high = step*math.Floor(low/step), step*math.Ceil(high/step)
-	if high == low {
-		high = low + step
-	}
+	low, high, step := ticks(low, high, 2*(high-low)) // about three grid lines
 	if right == left {
 		right = left + 1
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 )
 
 // Sizes of the figure, in pixels.
@@ -21,20 +23,12 @@ const (
 // by variant. The colours suit light and dark pages. It returns an error if there are
 // no values.
 func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, list := range values {
-		for _, v := range list {
-			low, high = min(low, v), max(high, v)
-		}
-	}
-	if low > high {
+	all := slices.Concat(slices.Collect(maps.Values(values))...)
+	if len(all) == 0 {
 		return fmt.Errorf("variants: no value of %q to draw", t.Metrics[0].Name)
 	}
-	step := tick(high - low)
-	low, high = step*math.Floor(low/step), step*math.Ceil(high/step)
-	if high == low {
-		high = low + step
-	}
+	low, high := slices.Min(all), slices.Max(all)
+	low, high, step := ticks(low, high, high-low)
 	x := func(v float64) float64 {
 		return labelWidth + (v-low)/(high-low)*(figureWidth-labelWidth-margin)
 	}
@@ -45,15 +39,14 @@ func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="12">`+"\n", figureWidth, height, figureWidth, height)
 	b.WriteString("<style>text{fill:#3c4654}.grid{stroke:#d6dbe1}.seed{fill:#3b82c4;fill-opacity:.4}.mean{stroke:#d1495b;stroke-width:2}.dot{fill:#d1495b}@media(prefers-color-scheme:dark){text{fill:#b9c2cd}.grid{stroke:#39424e}}</style>\n")
 	for v := low; v <= high+step/2; v += step {
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%.1f"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n",
-			x(v), x(v), margin, bottom, x(v), bottom+16, t.Metrics[0].short(v))
+		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%.1f"/>`, x(v), x(v), margin, bottom)
+		text(&b, x(v), bottom+16, "middle", t.Metrics[0].short(v))
+		b.WriteByte('\n')
 	}
 	for i, r := range t.Rows {
 		y := float64(margin) + rowHeight*(float64(i)+0.5)
 		fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">`, labelWidth-14, y+4)
-		if err := xml.EscapeText(&b, []byte(r.Variant)); err != nil {
-			return err
-		}
+		xml.EscapeText(&b, []byte(r.Variant)) // writing to a buffer cannot fail
 		b.WriteString("</text>\n")
 		for _, v := range values[r.Variant] {
 			fmt.Fprintf(&b, `<circle class="seed" cx="%.1f" cy="%.1f" r="3.5"/>`, x(v), y)
@@ -66,17 +59,23 @@ func (t *Table) Figure(w io.Writer, values map[string][]float64) error {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">`, x((low+high)/2), bottom+34)
-	if err := xml.EscapeText(&b, []byte(t.Metrics[0].title())); err != nil {
-		return err
-	}
-	b.WriteString("</text>\n</svg>\n")
+	text(&b, x((low+high)/2), bottom+34, "middle", t.Metrics[0].title())
+	b.WriteString("\n</svg>\n")
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// tick returns a round distance between grid lines, so that about six grid lines cover
-// span.
+// ticks returns a round distance between grid lines, of which about six cover span, and the
+// lines around a range.
+func ticks(low, high, span float64) (first, last, step float64) {
+	step = tick(span)
+	first, last = step*math.Floor(low/step), step*math.Ceil(high/step)
+	if last == first {
+		last = first + step
+	}
+	return first, last, step
+}
+
 func tick(span float64) float64 {
 	if span <= 0 {
 		return 0.1

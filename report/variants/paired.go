@@ -3,6 +3,7 @@
 package variants
 
 import (
+	"cmp"
 	"math"
 	"onering/internal/stat"
 	"slices"
@@ -35,15 +36,7 @@ func paired(d []float64) Test {
 // adjusted value before, if that is larger.
 func adjust(tests []*Test) {
 	order := slices.Clone(tests)
-	slices.SortStableFunc(order, func(a, b *Test) int {
-		switch {
-		case a.P < b.P:
-			return -1
-		case a.P > b.P:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b *Test) int { return cmp.Compare(a.P, b.P) })
 	least := 0.0
 	for k, t := range order {
 		least = max(least, min(1, float64(len(order)-k)*t.P))

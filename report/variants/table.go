@@ -1,6 +1,7 @@
 package variants
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"onering/internal/stat"
+	"onering/report"
 	"onering/train/sweep"
 )
 
@@ -131,8 +133,8 @@ func differences(a, b map[int64]float64) (d []float64) {
 	return d
 }
 
-// Cells returns the table's headings and rows as text.
-func (t *Table) Cells() (head []string, rows [][]string) {
+// cells returns the table's headings and rows as text.
+func (t *Table) cells() (head []string, rows [][]string) {
 	head = []string{"variant", "runs"}
 	for k, m := range t.Metrics {
 		head = append(head, m.title())
@@ -161,9 +163,9 @@ func (t *Table) Cells() (head []string, rows [][]string) {
 	return head, rows
 }
 
-// ComparisonCells returns the comparisons as text. For a metric in percent the
+// comparisonCells returns the comparisons as text. For a metric in percent the
 // differences are in percentage points.
-func (t *Table) ComparisonCells() (head []string, rows [][]string) {
+func (t *Table) comparisonCells() (head []string, rows [][]string) {
 	head = []string{"comparison", "seeds", "first − second", "95 % interval", "p", "p, Holm", "stated before"}
 	m := t.Metrics[0]
 	for _, c := range t.Comparisons {
@@ -180,10 +182,7 @@ func (t *Table) ComparisonCells() (head []string, rows [][]string) {
 
 // title returns the heading of the metric's column.
 func (m Metric) title() string {
-	title := m.Title
-	if title == "" {
-		title = m.Name
-	}
+	title := cmp.Or(m.Title, m.Name)
 	if m.Percent {
 		title += ", %"
 	}
@@ -211,43 +210,50 @@ func (m Metric) signed(x float64) string {
 	return m.format(x)
 }
 
-// Print writes the table and the comparisons as text in aligned columns.
-func (t *Table) Print(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	write := func(head []string, rows [][]string) {
-		fmt.Fprintln(tw, strings.Join(head, "\t"))
-		for _, r := range rows {
-			fmt.Fprintln(tw, strings.Join(r, "\t"))
-		}
-	}
-	write(t.Cells())
+// tables are those of the results and, if there are any, the comparisons.
+func (t *Table) tables() []report.Results {
+	head, rows := t.cells()
+	list := []report.Results{{Title: "Results", Note: "Means over seeds. The first mean has its standard error.", Columns: head, Rows: rows}}
 	if len(t.Comparisons) > 0 {
-		if err := tw.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(tw)
-		write(t.ComparisonCells())
+		head, rows := t.comparisonCells()
+		list = append(list, report.Results{
+			Title: "Comparisons", Columns: head, Rows: rows,
+			Note: "Paired by seed: mean difference with its standard error, 95 % interval by Student's t, p-value of the sign-flip test, p-value after Holm's correction.",
+		})
 	}
-	return tw.Flush()
+	return list
 }
 
-// Markdown returns the table and the comparisons as Markdown.
+// Print writes the tables as text in aligned columns.
+func (t *Table) Print(w io.Writer) error {
+	var b strings.Builder
+	for i, table := range t.tables() {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, cells := range slices.Concat([][]string{table.Columns}, table.Rows) {
+			fmt.Fprintln(tw, strings.Join(cells, "\t"))
+		}
+		tw.Flush() // writing to a Builder cannot fail
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Markdown returns the tables as Markdown.
 func (t *Table) Markdown() string {
 	var b strings.Builder
-	write := func(head []string, rows [][]string) {
-		line := func(cells []string) {
-			b.WriteString("| " + strings.ReplaceAll(strings.Join(cells, "\x00"), "|", "\\|") + " |\n")
+	for i, table := range t.tables() {
+		if i > 0 {
+			b.WriteByte('\n')
 		}
-		line(head)
-		b.WriteString(strings.Repeat("|---", len(head)) + "|\n")
-		for _, r := range rows {
-			line(r)
+		for k, cells := range slices.Concat([][]string{table.Columns}, table.Rows) {
+			b.WriteString("| " + strings.ReplaceAll(strings.ReplaceAll(strings.Join(cells, "\x00"), "|", "\\|"), "\x00", " | ") + " |\n")
+			if k == 0 {
+				b.WriteString(strings.Repeat("|---", len(cells)) + "|\n")
+			}
 		}
 	}
-	write(t.Cells())
-	if len(t.Comparisons) > 0 {
-		b.WriteByte('\n')
-		write(t.ComparisonCells())
-	}
-	return strings.ReplaceAll(b.String(), "\x00", " | ")
+	return b.String()
 }

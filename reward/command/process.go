@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"onering/internal/files"
 	"onering/reward/external"
 )
 
@@ -189,9 +190,12 @@ func (p *process) write() {
 func (p *process) readAnswers(stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 1<<16)
 	for number := 1; ; number++ {
-		line, err := readLine(in)
+		line, err := files.ReadLine(in, external.MaxAnswer)
 		if err == io.EOF || errors.Is(err, os.ErrDeadlineExceeded) {
-			return
+			return // a last line without an end is what a dying process has left
+		}
+		if err == bufio.ErrTooLong {
+			err = fmt.Errorf("%s is longer than %d MB", external.Excerpt(line), external.MaxAnswer>>20)
 		}
 		if err == nil {
 			err = p.deliver(line)
@@ -200,22 +204,6 @@ func (p *process) readAnswers(stdout io.Reader) {
 			p.fail(fmt.Errorf("line %d of its output: %w", number, err))
 			io.Copy(io.Discard, stdout)
 			return
-		}
-	}
-}
-
-// readLine returns a line. A last one without an end is what a dying process has left,
-// and as good as absent.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		if len(line)+len(part) > external.MaxAnswer {
-			return nil, fmt.Errorf("%s is longer than %d MB", external.Excerpt(append(line, part...)), external.MaxAnswer>>20)
-		}
-		line = append(line, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,8 +48,7 @@ func (p *Plan) Runs(out string) []*Run {
 	for _, v := range p.Variants {
 		for _, seed := range v.Seeds {
 			dir := filepath.Join(out, folderName(v.Name), fmt.Sprintf("seed-%d", seed))
-			settings := append([]string{}, v.Settings...)
-			settings = append(settings, fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("data.seed=%d", seed), settingText("output.dir", dir))
+			settings := append(slices.Clone(v.Settings), fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("data.seed=%d", seed), settingText("output.dir", dir))
 			runs = append(runs, &Run{Variant: v.Name, Seed: seed, Dir: dir, Settings: settings})
 		}
 	}
