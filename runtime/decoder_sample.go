@@ -234,9 +234,9 @@ func (s *tokenChooser) sampleCandidates(b *binder, vocab int, n int64, rows []*s
 // few for one.
 func (s *tokenChooser) draw(out *sampled, k int, all bool, rows []*sampler.Row) bool {
 	for i, r := range rows {
-		s.list = s.list[:0]
-		for j := range k {
-			s.list = append(s.list, out.token(i*k+j))
+		s.list = slices.Grow(s.list[:0], k)[:k]
+		for j := range s.list {
+			s.list[j] = out.token(i*k + j)
 		}
 		x, ok := r.Way.Draw(r.Uniform, s.list, all)
 		if !ok {

@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -10,6 +9,7 @@ import (
 type Candidate struct {
 	ID      int32
 	LogProb float32 // over the whole vocabulary, at the temperature
+	Prob    float64 // its exponential, which Draw sets
 }
 
 // A Filter says how many of the candidates may be drawn: the first keep of likeliest, all
@@ -35,7 +35,7 @@ func topP(s Sampling, likeliest []Candidate, logTotal float64) int {
 	}
 	limit, sum := s.TopP*math.Exp(logTotal), 0.0
 	for i, c := range likeliest {
-		if sum += math.Exp(float64(c.LogProb)); sum >= limit {
+		if sum += c.Prob; sum >= limit {
 			return i + 1
 		}
 	}
@@ -58,12 +58,15 @@ func (s Sampling) Filtered() bool {
 }
 
 // Draw draws among the candidates that the filters keep: the first id, in vocabulary order,
-// whose cumulative probability exceeds u. likeliest descends, and Draw reorders it. It
-// reports false if all is false, which says whether the vocabulary has no other ids, and
-// likeliest is too short to draw from. How long it is makes no other difference.
+// whose cumulative probability exceeds u. likeliest descends, and all says whether the
+// vocabulary has no other ids. If it has, and likeliest is too short to draw from, Draw
+// reports false. How long it is makes no other difference.
 func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candidate, ok bool) {
 	if first := likeliest[0]; first.LogProb-first.LogProb != 0 {
 		return first, true // NaN or an infinity, which the caller refuses
+	}
+	for i := range likeliest {
+		likeliest[i].Prob = math.Exp(float64(likeliest[i].LogProb))
 	}
 	logTotal := 0.0
 	for _, filter := range filters {
@@ -81,33 +84,34 @@ func (s Sampling) Draw(u float32, likeliest []Candidate, all bool) (drawn Candid
 			return drawn, false
 		}
 		likeliest, all = likeliest[:keep], true
-		sum := 0.0
-		for _, c := range likeliest {
-			sum += math.Exp(float64(c.LogProb))
-		}
-		logTotal = math.Log(sum)
+		logTotal = math.Log(mass(likeliest))
 	}
 	if !all {
 		return drawn, false
 	}
-	slices.SortFunc(likeliest, func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
-	return pick(u, likeliest), true
-}
-
-// pick inverts the cumulative distribution of the candidates at u.
-func pick(u float32, candidates []Candidate) (drawn Candidate) {
-	total, sum := 0.0, 0.0
-	for _, c := range candidates {
-		total += math.Exp(float64(c.LogProb))
+	var few [128]uint64 // ids with their places, which sort faster than candidates
+	order := few[:0]
+	for i, c := range likeliest {
+		order = append(order, uint64(c.ID)<<32|uint64(i))
 	}
-	for _, c := range candidates {
-		p := math.Exp(float64(c.LogProb))
-		if p > 0 { // rounding can bring u*total to the end, but not to an id of no mass
+	slices.Sort(order)
+	target, sum := float64(u)*mass(likeliest), 0.0
+	for _, key := range order {
+		c := likeliest[uint32(key)]
+		if c.Prob > 0 { // rounding can bring the target to the end, but not to an id of no mass
 			drawn = c
 		}
-		if sum += p; sum > float64(u)*total {
+		if sum += c.Prob; sum > target {
 			break
 		}
 	}
-	return drawn
+	return drawn, true
+}
+
+// mass is the probability of candidates.
+func mass(candidates []Candidate) (sum float64) {
+	for _, c := range candidates {
+		sum += c.Prob
+	}
+	return sum
 }

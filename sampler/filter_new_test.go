@@ -14,7 +14,7 @@ var newFilter = map[string][][2]string{
 	"sampling.go": {{"share of the largest one\"`\n", "\tTopA float64 `toml:\"top_a\" json:\"top_a,omitempty\" range:\"[0,1]\" note:\"0 turns it off\" help:\"keep the tokens whose probability is at least this share of the square of the largest one\"`\n"}},
 	"filter.go": {
 		{"var filters = []Filter{topK, topP, minP", ", topA"},
-		{"import (\n\t\"cmp\"\n\t\"math\"\n\t\"slices\"\n)\n", `
+		{"import (\n\t\"math\"\n\t\"slices\"\n)\n", `
 func topA(s Sampling, likeliest []Candidate, _ float64) int {
 	if s.TopA == 0 {
 		return 0
@@ -60,7 +60,7 @@ func TestTopA(t *testing.T) {
 	for u, want := range map[float32]int32{0.1: 0, 0.5: 1, 0.99: 2} {
 		var list []Candidate
 		for id, p := range []float64{0.4, 0.3, 0.1, 0.07, 0.07, 0.06} {
-			list = append(list, Candidate{int32(id), float32(math.Log(p))})
+			list = append(list, Candidate{ID: int32(id), LogProb: float32(math.Log(p))})
 		}
 		if x, ok := s.Draw(u, list, false); !ok || x.ID != want {
 			t.Errorf("u = %v draws %v, %v", u, x, ok)

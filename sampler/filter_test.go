@@ -31,7 +31,7 @@ func drawCandidates(t *rapid.T) []Candidate {
 		total += math.Exp(x)
 	}
 	for i := range all {
-		all[i] = Candidate{int32(i), float32(logits[i] - math.Log(total))}
+		all[i] = Candidate{ID: int32(i), LogProb: float32(logits[i] - math.Log(total))}
 	}
 	return all
 }
@@ -145,7 +145,7 @@ func TestDraw(t *testing.T) {
 func TestDrawNeedsMore(t *testing.T) {
 	list := make([]Candidate, 8) // 1/2, 1/4 ... of the whole
 	for i := range list {
-		list[i] = Candidate{int32(i), float32(-float64(i+1) * math.Ln2)}
+		list[i] = Candidate{ID: int32(i), LogProb: float32(-float64(i+1) * math.Ln2)}
 	}
 	for _, tt := range []struct {
 		s    Sampling
@@ -163,7 +163,7 @@ func TestDrawNeedsMore(t *testing.T) {
 			}
 		}
 	}
-	nan := []Candidate{{3, float32(math.NaN())}, {4, float32(math.NaN())}}
+	nan := []Candidate{{ID: 3, LogProb: float32(math.NaN())}, {ID: 4, LogProb: float32(math.NaN())}}
 	if x, ok := (Sampling{Temperature: 1, TopP: 0.5}).Draw(0.5, nan, false); !ok || x.ID != 3 {
 		t.Errorf("NaN: %v, %v", x, ok)
 	}
