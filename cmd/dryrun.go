@@ -10,6 +10,7 @@ import (
 	"onering/internal/cli"
 	"onering/models"
 	"onering/policy"
+	"onering/train/ranks"
 	"onering/train/rl"
 )
 
@@ -28,16 +29,14 @@ func dryRun(c *cobra.Command, config rl.Config, planned int, asJSON bool) error 
 		return err
 	}
 	split := t.split()
-	switch {
-	case planned > 0 && t.world != nil:
-		err = usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size())
-	case planned > 0:
+	if planned > 0 {
 		split.Ranks = planned
 	}
-	if err == nil && t.First() {
-		err = printEstimate(c, config, split, asJSON)
+	if planned > 0 && t.world != nil {
+		return t.leave(usagef("--ranks %d: a launcher has started %d ranks, and the estimate is of those: leave one of the two out", planned, t.Size()))
 	}
-	return t.leave(t.AgreeOn(err))
+	_, err = ranks.FromFirst(t.Group, func() (bool, error) { return true, printEstimate(c, config, split, asJSON) })
+	return t.leave(err)
 }
 
 // printEstimate prints what a run needs, and returns an error if that is more than there

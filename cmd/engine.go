@@ -24,6 +24,7 @@ import (
 	"onering/runtime"
 	"onering/runtime/provision"
 	"onering/tokenize"
+	"onering/train/ranks"
 )
 
 // engineFlags are the flags of the commands that run a model.
@@ -278,15 +279,9 @@ func (f *engineFlags) withTeam(c *cobra.Command, t team, args []string, do func(
 	if t.Size() == 1 {
 		return f.with(c, args, do)
 	}
-	name, text := inputName(args), []byte(nil)
-	var err error
-	if t.First() {
-		text, err = readInput(c, &name)
-	}
-	if err := t.AgreeOn(err); err != nil {
-		return err
-	}
-	if text, err = t.Tell(text); err != nil {
+	name := inputName(args)
+	text, err := ranks.FromFirst(t.Group, func() ([]byte, error) { return readInput(c, &name) })
+	if err != nil {
 		return err
 	}
 	var p *policy.Policy

@@ -269,10 +269,14 @@ func (x *evaluation) openResponses(t team) (responses *eval.Responses, err error
 	} else {
 		responses, err = eval.New(plan)
 	}
-	if err := t.AgreeOn(err); err != nil || t.Size() == 1 {
+	if t.Size() == 1 {
 		return responses, err
 	}
-	seen, err := gathered(t, responses.Seen())
+	var own []eval.Response
+	if err == nil {
+		own = responses.Seen()
+	}
+	seen, err := gathered(t, own, err)
 	if err != nil || t.First() {
 		return responses, err
 	}
@@ -346,7 +350,7 @@ func (x *evaluation) sample(c *cobra.Command, t team, responses *eval.Responses)
 	var added []eval.Response
 	err := x.sampleOwn(ctx, c, t, responses, &added)
 	if t.Size() > 1 {
-		all, failed := gathered(t, added)
+		all, failed := gathered(t, added, nil)
 		if failed != nil {
 			return errors.Join(err, failed)
 		}

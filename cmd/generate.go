@@ -302,18 +302,15 @@ func generate(c *cobra.Command, t team, p *policy.Policy, rows *generateRows, o 
 			break
 		}
 	}
-	if err := t.AgreeOn(err); err != nil {
-		return errors.Join(err, rows.errors.Err())
-	}
-	if t.Size() > 1 {
-		err = out.complete(t, own)
-	}
-	return errors.Join(err, rows.errors.Err())
+	return errors.Join(out.complete(t, own, err), rows.errors.Err())
 }
 
-// complete writes the lines that wait for those of other ranks.
-func (l *rowLines) complete(t team, own []generated) error {
-	all, err := gathered(t, own)
+// complete writes the lines that wait for those of other ranks, unless one has failed.
+func (l *rowLines) complete(t team, own []generated, failed error) error {
+	if t.Size() == 1 {
+		return failed
+	}
+	all, err := gathered(t, own, failed)
 	if err != nil || !t.First() {
 		return err
 	}

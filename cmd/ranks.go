@@ -18,7 +18,6 @@ import (
 	"onering/runtime"
 	"onering/runtime/mpi"
 	"onering/train"
-	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rl"
 )
@@ -130,18 +129,11 @@ func (t team) split() rl.Split {
 
 // shareInput gives all ranks the standard input of the first, where that is what a
 // command reads.
-func (t team) shareInput(c *cobra.Command, path string) (err error) {
+func (t team) shareInput(c *cobra.Command, path string) error {
 	if path != "-" || t.Size() == 1 {
 		return nil
 	}
-	var text []byte
-	if t.First() {
-		text, err = io.ReadAll(c.InOrStdin())
-	}
-	if err := t.AgreeOn(err); err != nil {
-		return err
-	}
-	text, err = t.Tell(text)
+	text, err := ranks.FromFirst(t.Group, func() ([]byte, error) { return io.ReadAll(c.InOrStdin()) })
 	c.SetIn(bytes.NewReader(text))
 	return err
 }
@@ -162,13 +154,14 @@ func bound() bool {
 	return err == nil && goruntime.NumCPU() < online
 }
 
-// gathered returns what each rank gives, by rank.
-func gathered[T any](t team, own T) ([]T, error) {
+// gathered returns what each rank gives, by rank, or the error of one that has failed. JSON
+// tells empty lists from none, as package gob does not.
+func gathered[T any](t team, own T, failed error) ([]T, error) {
 	text, err := json.Marshal(own)
-	if err := t.AgreeOn(err); err != nil {
-		return nil, err
+	if failed != nil {
+		err = failed
 	}
-	texts, err := t.Gather(text)
+	texts, err := ranks.GatherAll(t.Group, text, err)
 	if err != nil {
 		return nil, err
 	}
@@ -217,11 +210,3 @@ func setLogger(w io.Writer, level slog.Level) {
 	}
 	slog.SetDefault(log)
 }
-
-// unobserved is the observer of all ranks but the first.
-type unobserved struct{}
-
-func (unobserved) Begin(string, string, int) {}
-func (unobserved) Advance(int)               {}
-func (unobserved) Round(metrics.Record)      {}
-func (unobserved) Evaluated(rl.Evaluation)   {}

@@ -2,12 +2,10 @@ package cmd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +15,8 @@ import (
 	"onering/models"
 	"onering/models/hub"
 	"onering/policy"
-	"onering/train/metrics"
-	"onering/train/rl"
+	"onering/train"
+	"onering/train/ranks"
 	"onering/train/sft"
 )
 
@@ -102,7 +100,7 @@ func (s *sftCommand) run(c *cobra.Command) error {
 // runOn is run of all ranks. The first one looks after the folder and has the input.
 func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 	dir := config.Output.Dir
-	finished, err := t.Decide(s.resume && sft.Finished(dir))
+	finished, err := ranks.FromFirst(t.Group, func() (bool, error) { return s.resume && sft.Finished(dir), nil })
 	if err != nil {
 		return err
 	}
@@ -111,76 +109,89 @@ func (s *sftCommand) runOn(c *cobra.Command, t team, config sft.Config) error {
 		fmt.Fprintln(c.OutOrStdout(), dir)
 		return nil
 	}
-	if !s.resume && s.show == 0 && t.First() {
-		err = checkVacant(dir, "choose another folder with --out, or continue the run in it with --resume")
-	}
-	if err := t.AgreeOn(err); err != nil {
-		return err
-	}
 	if err := t.shareInput(c, config.Data.Train); err != nil {
 		return err
 	}
-	x := &demonstrations{given: config}
-	defer x.close()
-	if err := t.inTurn(func() error { return x.open(c, t) }); err != nil {
-		return err
-	}
-	p, local := x.policy, x.local
 	if s.show > 0 {
-		return showDemonstrations(c, local, p, x.list[:min(s.show, len(x.list))])
+		return s.showOn(c, t, config)
 	}
-	announceAdapter(p, config.Optimizer.LearningRate)
-	end, err := trainSFT(c, t, x, s.resume)
+	var x demonstrations
+	end, err := runTraining(c, t, job[sft.Summary]{
+		command: "sft", dir: &config.Output.Dir, sink: config.Output.Sink, resume: s.resume,
+		prepare: func() (err error) {
+			x, err = readDemonstrationsOf(c, &config)
+			return err
+		},
+		model: func() trained {
+			return trained{x.local.Model.Path, config.Model.Path, x.local.Model.DType, x.local.LoRA, x.local.Runtime, config.Optimizer.LearningRate, config.Train.Seed}
+		},
+		config: &config,
+		open:   func(s train.Setup) (trainer[sft.Summary], error) { return sft.NewOn(x.local, s, x.list, x.held) },
+		summary: func(end sft.Summary) any {
+			if end.Steps > 0 { // it came to its end
+				slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
+			}
+			return summarizeSFT(end)
+		},
+	})
 	if err != nil {
 		return err
 	}
 	if s.asJSON {
-		return cli.WriteLine(c.OutOrStdout(), end)
+		return cli.WriteLine(c.OutOrStdout(), summarizeSFT(end))
 	}
 	fmt.Fprintln(c.OutOrStdout(), dir)
 	return nil
 }
 
-// demonstrations are what a model is trained on, and the model.
-type demonstrations struct {
-	given, local sft.Config // with names on a hub, pinned, and with paths in their place
-	list, held   []data.Demonstration
-	policy       *policy.Policy
-}
-
-// open reads the demonstrations and opens the model.
-func (x *demonstrations) open(c *cobra.Command, t team) (err error) {
-	if x.local, err = localSFT(c, &x.given); err != nil {
-		return err
-	}
-	local := x.local
-	if x.list, err = readDemonstrations(c, "--data", local.Data.Train, local.Data); err != nil {
-		return err
-	}
-	if local.Data.Eval != "" {
-		if x.held, err = readDemonstrations(c, "--eval-data", local.Data.Eval, local.Data); err != nil {
+// showOn prints the first demonstrations on each rank, of which only the first is heard.
+func (s *sftCommand) showOn(c *cobra.Command, t team, config sft.Config) error {
+	return t.inTurn(func() error {
+		x, err := readDemonstrationsOf(c, &config)
+		if err != nil {
 			return err
 		}
-	}
-	f := engineFlags{model: local.Model.Path, dtype: local.Model.DType, fresh: local.LoRA.On, base: local.LoRA.BaseDType, runtime: local.Runtime}
-	t.place(&f.runtime)
-	if x.policy, err = f.open(c); err != nil || !local.LoRA.On {
-		return err
-	}
-	return x.policy.NewAdapter(local.LoRA.Settings, x.given.Model.Path, uint64(local.Train.Seed))
+		f := engineFlags{model: x.local.Model.Path, dtype: x.local.Model.DType, fresh: x.local.LoRA.On, base: x.local.LoRA.BaseDType, runtime: x.local.Runtime}
+		t.place(&f.runtime)
+		e, err := f.open(c)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return showDemonstrations(c, x.local, e, x.list[:min(s.show, len(x.list))])
+	})
 }
 
-func (x *demonstrations) close() {
-	if x.policy != nil {
-		x.policy.Close()
+// demonstrations are what a model is trained on.
+type demonstrations struct {
+	local      sft.Config // with paths in place of names on a hub
+	list, held []data.Demonstration
+}
+
+// readDemonstrationsOf reads the demonstrations, and checks what can be checked before ONNX Runtime is
+// opened.
+func readDemonstrationsOf(c *cobra.Command, config *sft.Config) (x demonstrations, err error) {
+	if x.local, err = localSFT(c, config); err != nil {
+		return x, err
 	}
+	d := x.local.Data
+	if x.list, err = readDemonstrations(c, "--data", d.Train, d); err != nil {
+		return x, err
+	}
+	if d.Eval != "" {
+		if x.held, err = readDemonstrations(c, "--eval-data", d.Eval, d); err != nil {
+			return x, err
+		}
+	}
+	_, err = foreseenDevice(c, x.local.Runtime, x.local.LoRA.BaseDType, x.local.LoRA.On, x.local.Model.DType)
+	return x, err
 }
 
 // localSFT returns the configuration with paths instead of names on a hub, which it
 // pins in config.
 func localSFT(c *cobra.Command, config *sft.Config) (local sft.Config, err error) {
 	local = *config
-	if local.Model.Path, err = localModel(c, config.Model.Path); err != nil {
+	if local.Model.Path, err = modelFolder(c, config.Model.Path, localModel); err != nil {
 		return local, err
 	}
 	config.Model.Path = hub.Pin(config.Model.Path, local.Model.Path)
@@ -234,78 +245,6 @@ func showDemonstrations(c *cobra.Command, config sft.Config, p *policy.Policy, l
 	return nil
 }
 
-// trainSFT trains to the end, or until a signal.
-func trainSFT(c *cobra.Command, t team, x *demonstrations, resume bool) (sftSummary, error) {
-	ctx, stopped, stop := cli.CatchSignals(c.Context())
-	defer stop()
-	if !t.First() {
-		end, err := trainOn(ctx, t, x, unrecorded{}, resume, func(*sft.Trainer) error { return nil })
-		return summarizeSFT(end), err
-	}
-	log := new(cli.LogFile)
-	defer log.Join()()
-	watch := &sftWatcher{watcher: watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), log: log}}
-	defer watch.close()
-	dir := x.given.Output.Dir
-	observer, finishReport, closeStatus, err := addObservers(c, watch, dir, 0)
-	if err != nil {
-		return sftSummary{}, t.AgreeOn(err)
-	}
-	defer closeStatus()
-	feed, err := newSinkFeed(x.given.Output.Sink, observer)
-	if err != nil {
-		return sftSummary{}, t.AgreeOn(err)
-	}
-	begun := false
-	end, err := trainOn(ctx, t, x, sftObserver{feed}, resume, func(trainer *sft.Trainer) error {
-		watch.steps = trainer.Steps()
-		begin := func() error { return beginRun(dir, &x.given, log, feed) }
-		begun = true
-		if resume {
-			trainer.Resumed = begin // until then its folder keeps its run.toml
-			return nil
-		}
-		return begin()
-	})
-	summary := summarizeSFT(end)
-	if !begun {
-		return summary, err
-	}
-	finishReport()
-	feed.finish(summary, err)
-	s := stopped()
-	if s == nil && t.world != nil {
-		s = syscall.SIGTERM // came to another rank
-	}
-	if s != nil && errors.Is(err, context.Canceled) {
-		return summary, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering sft --resume --out " + dir}
-	}
-	if err == nil {
-		watch.close()
-		slog.Info("trained on demonstrations", "count", end.Demonstrations, "first_loss", end.Loss[0], "last_loss", end.Loss[1])
-	}
-	return summary, err
-}
-
-// trainOn opens a Trainer on each rank, has each prepare and trains.
-func trainOn(ctx context.Context, t team, x *demonstrations, observer sft.Observer, resume bool, prepare func(*sft.Trainer) error) (sft.Summary, error) {
-	trainer, err := sft.NewOn(t.Group, x.local, x.policy.Env, x.policy, x.list, x.held, slog.Default(), observer)
-	if err == nil {
-		defer trainer.Close()
-		err = prepare(trainer)
-	}
-	if err := t.AgreeOn(err); err != nil {
-		return sft.Summary{}, err
-	}
-	return trainer.Run(ctx, resume)
-}
-
-// unrecorded is the observer of all ranks but the first.
-type unrecorded struct{ unobserved }
-
-// Record implements sft.Observer.
-func (unrecorded) Record(metrics.Record) {}
-
 // An sftSummary is what "sft --json" prints.
 type sftSummary struct {
 	Folder         string    `json:"folder"`
@@ -327,32 +266,6 @@ func summarizeSFT(s sft.Summary) sftSummary {
 		out.HeldOut = s.HeldOut[:]
 	}
 	return out
-}
-
-// An sftObserver hands records to observers of rounds: to them a step is one.
-type sftObserver struct{ rl.Observer }
-
-// Record implements sft.Observer.
-func (o sftObserver) Record(r metrics.Record) { o.Round(r) }
-
-// An sftWatcher shows how supervised training goes: a progress bar, a line for each
-// measurement, and one for each twentieth of the steps.
-type sftWatcher struct {
-	watcher
-	steps int
-}
-
-// Round implements rl.Observer.
-func (w *sftWatcher) Round(r metrics.Record) {
-	step := int(r.Float("step"))
-	if r.Get("kind") == "eval" {
-		w.line(fmt.Sprintf("after step %d: held-out loss %.4f, perplexity %.4g", step, r.Float("loss"), r.Float("perplexity")))
-		return
-	}
-	text := fmt.Sprintf("step %d/%d  epoch %.2f  loss %.4f  grad norm %.3f  learning rate %.2e", step, w.steps, r.Float("epoch"), r.Float("loss"), r.Float("grad_norm"), r.Float("learning_rate"))
-	if every := max(1, w.steps/20); step%every == 0 || step == w.steps {
-		w.above(text)
-	}
 }
 
 // resolve applies the run file, if there is one, --set and the flags to the defaults for

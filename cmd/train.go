@@ -1,29 +1,21 @@
 package cmd
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"onering/data/arithmetic"
 	"onering/internal/cli"
-	"onering/internal/files"
 	"onering/internal/settings"
-	"onering/policy"
-	"onering/report/live"
-	"onering/runtime"
-	"onering/serve"
+	"onering/train"
 	"onering/train/rl"
 )
 
@@ -82,7 +74,7 @@ func newTrain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			end, err := runTraining(c, t, r.Config, resume)
+			end, err := trainOn(c, t, &r.Config, resume)
 			if err := t.leave(err); err != nil {
 				return err
 			}
@@ -203,14 +195,27 @@ func embeddedRun(others ...settings.Source) (settings.Source, error) {
 	return run, nil
 }
 
+// trainOn trains one configuration to its end, or until a signal.
+func trainOn(c *cobra.Command, t team, config *rl.Config, resume bool) (rl.Summary, error) {
+	var local rl.Config // with paths in place of names
+	return runTraining(c, t, job[rl.Summary]{
+		command: "train", dir: &config.Output.Dir, sink: config.Output.Sink, resume: resume, rounds: config.Train.Rounds,
+		prepare: func() (err error) {
+			local, err = checkRun(c, config, t.split())
+			return err
+		},
+		model: func() trained {
+			return trained{local.Model.Path, config.Model.Path, local.Model.DType, local.LoRA, local.Runtime, config.Optimizer.LearningRate, local.Train.Seed}
+		},
+		config:  config,
+		open:    func(s train.Setup) (trainer[rl.Summary], error) { return rl.NewOn(c.Context(), local, s) },
+		summary: func(end rl.Summary) any { return summarize(end) },
+	})
+}
+
 // checkRun checks what can be checked before ONNX Runtime is opened, and returns
 // the configuration with paths instead of names on a hub; see localConfig.
-func checkRun(c *cobra.Command, config *rl.Config, split rl.Split, resume bool) (local rl.Config, err error) {
-	if !resume {
-		if err := checkVacant(config.Output.Dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
-			return local, err
-		}
-	}
+func checkRun(c *cobra.Command, config *rl.Config, split rl.Split) (local rl.Config, err error) {
 	if local, err = localConfig(c, config); err != nil {
 		return local, err
 	}
@@ -224,221 +229,4 @@ func checkRun(c *cobra.Command, config *rl.Config, split rl.Split, resume bool) 
 		}
 	}
 	return local, checkMemory(c, *config, split)
-}
-
-// A training is a run that is about to begin, with all that it needs.
-type training struct {
-	config, local rl.Config // as the run folder has it, and with paths in place of names
-	ctx           context.Context
-	stopped       func() os.Signal
-	trainer       *rl.Trainer
-	log           *cli.LogFile
-	feed          *sinkFeed // nil on all ranks but the first
-	finishReport  func()
-	closers       []func() error
-}
-
-// runTraining trains one configuration to its end, or until a signal.
-func runTraining(c *cobra.Command, t team, config rl.Config, resume bool) (rl.Summary, error) {
-	dir, err := t.Tell([]byte(config.Output.Dir)) // a new name has the time in it
-	if err != nil {
-		return rl.Summary{}, err
-	}
-	config.Output.Dir = string(dir)
-	x := &training{config: config}
-	defer x.close()
-	if err := t.inTurn(func() error { return x.open(c, t, resume) }); err != nil {
-		return rl.Summary{}, err
-	}
-	end, err := x.trainer.Run(x.ctx, resume)
-	if t.First() {
-		x.finishReport()
-		x.feed.finish(summarize(end), err)
-	}
-	s := x.stopped()
-	if s == nil && t.world != nil {
-		s = syscall.SIGTERM // came to another rank
-	}
-	if s != nil && errors.Is(err, context.Canceled) {
-		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering train --resume --out " + config.Output.Dir}
-	}
-	return end, err
-}
-
-// open opens everything that the run needs, and begins its folder on the first rank.
-func (x *training) open(c *cobra.Command, t team, resume bool) (err error) {
-	if x.local, err = checkRun(c, &x.config, t.split(), resume || !t.First()); err != nil {
-		return err
-	}
-	var stop func()
-	x.ctx, x.stopped, stop = cli.CatchSignals(c.Context())
-	x.closers = append(x.closers, func() error { stop(); return nil })
-
-	profile, endProfile, err := startProfile(c)
-	if err != nil {
-		return err
-	}
-	x.closers = append(x.closers, func() error { endProfile(); return nil })
-	where := x.config.Runtime
-	t.place(&where)
-	options := where.Options()
-	options.Profile = profile
-	env, err := openRuntime(c, options, x.config.Model.DType)
-	if err != nil {
-		return err
-	}
-	x.closers = append(x.closers, env.Close)
-	policy, err := rl.OpenPolicy(env, x.local, x.config.Model.Path, sharedBase(c))
-	if err != nil {
-		return err
-	}
-	x.closers = append(x.closers, func() error { policy.Close(); return nil })
-	announceAdapter(policy, x.config.Optimizer.LearningRate)
-	if !t.First() {
-		return x.newTrainer(t, env, policy, unobserved{})
-	}
-	return x.openFirst(c, t, env, policy, resume)
-}
-
-// openFirst is the end of open on the rank that writes and prints.
-func (x *training) openFirst(c *cobra.Command, t team, env *runtime.Env, policy *policy.Policy, resume bool) error {
-	// rl.New finds everything that is wrong before the folder is made.
-	x.log = new(cli.LogFile)
-	leave := x.log.Join()
-	x.closers = append(x.closers, func() error { leave(); return nil })
-	watch := &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), rounds: x.config.Train.Rounds, log: x.log}
-	x.closers = append(x.closers, func() error { watch.close(); return nil })
-	observer, finishReport, closeStatus, err := addObservers(c, watch, x.config.Output.Dir, x.config.Train.Rounds)
-	if err != nil {
-		return err
-	}
-	x.finishReport = finishReport
-	x.closers = append(x.closers, func() error { closeStatus(); return nil })
-	if x.feed, err = newSinkFeed(x.config.Output.Sink, observer); err != nil {
-		return err
-	}
-	if err := x.newTrainer(t, env, policy, x.feed); err != nil {
-		return err
-	}
-	begin := func() error { return beginRun(x.config.Output.Dir, &x.config, x.log, x.feed) }
-	if resume {
-		// Until the run is resumed, its folder keeps its run.toml.
-		x.trainer.Resumed = begin
-		return nil
-	}
-	return begin()
-}
-
-func (x *training) newTrainer(t team, env *runtime.Env, policy *policy.Policy, observer rl.Observer) (err error) {
-	if x.trainer, err = rl.NewOn(x.ctx, t.Group, x.local, env, policy, slog.Default(), observer); err != nil {
-		return err
-	}
-	x.closers = append(x.closers, func() error { x.trainer.Close(); return nil })
-	return nil
-}
-
-// close closes what was opened, the last first.
-func (x *training) close() {
-	for _, f := range slices.Backward(x.closers) {
-		if err := f(); err != nil {
-			slog.Warn("closing", "reason", err)
-		}
-	}
-}
-
-// baseFlag is the hidden flag with which sweep hands the weights of a model to runs that
-// train adapters of it.
-const baseFlag = "base-fd"
-
-// registerLoRA adds the flags for training an adapter.
-func (f *configFlags) registerLoRA(c *cobra.Command) {
-	c.Flags().BoolVar(&f.lora, "lora", false, "train a LoRA adapter, as --set lora.on=true does")
-	c.Flags().Int(baseFlag, 0, "descriptor of a file that sweep has made of the model's weights")
-	must(c.Flags().MarkHidden(baseFlag))
-}
-
-// sharedBase is the file that the flag names; nil without it.
-func sharedBase(c *cobra.Command) *os.File {
-	if fd, _ := c.Flags().GetInt(baseFlag); fd > 2 {
-		return os.NewFile(uintptr(fd), "shared base")
-	}
-	return nil
-}
-
-// announceAdapter logs what is trained beside a model, if anything is.
-func announceAdapter(policy *policy.Policy, rate float64) {
-	if a := policy.Adapter; a != nil {
-		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
-			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)
-	}
-}
-
-// beginRun writes what a run folder begins with, config as run.toml, and starts what
-// observes the run.
-func beginRun(dir string, config any, log *cli.LogFile, feed *sinkFeed) error {
-	text, err := encodeConfig(config)
-	if err != nil {
-		return err
-	}
-	if err := writeRun(dir, text); err != nil {
-		return err
-	}
-	if err := log.Open(filepath.Join(dir, "log.txt")); err != nil {
-		return err
-	}
-	return feed.start(dir, text, slog.Default())
-}
-
-// addObservers returns watch with the observers that the flags ask for: one that
-// keeps the report up to date, which finish writes a last time, and one that
-// serves the status until closeStatus.
-func addObservers(c *cobra.Command, watch rl.Observer, dir string, rounds int) (observer rl.Observer, finish, closeStatus func(), err error) {
-	observer, finish, closeStatus = watch, func() {}, func() {}
-	if on, _ := c.Flags().GetBool("report"); on {
-		reporter := live.NewReporter(dir, observer)
-		observer, finish = reporter, reporter.Finish
-	}
-	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
-		status, err := startStatus(addr, rounds, observer)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		observer, closeStatus = status, status.Close
-	}
-	return observer, finish, closeStatus, nil
-}
-
-// startStatus serves the status of a run at the address of --status-addr.
-func startStatus(addr string, rounds int, next rl.Observer) (*serve.Status, error) {
-	address, err := serve.Address(addr)
-	if err != nil {
-		return nil, usagef("--status-addr %q: write localhost:PORT", addr)
-	}
-	status, err := serve.Start(address, rounds, next)
-	if err != nil {
-		return nil, fmt.Errorf("--status-addr %s: %w", addr, err)
-	}
-	return status, nil
-}
-
-// checkVacant returns an error unless dir does not exist or is empty.
-func checkVacant(dir, remedy string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return cli.Unreadable("the folder", dir, err, "choose another with --out")
-	}
-	// A process that was killed early leaves hidden files.
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })
-	if len(entries) > 0 {
-		return usagef("%s is not empty: %s", dir, remedy)
-	}
-	return nil
-}
-
-// writeRun makes the run folder and writes run.toml.
-func writeRun(dir string, text []byte) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("the run folder: %w; choose another with --out", err)
-	}
-	return files.WriteFile(filepath.Join(dir, "run.toml"), files.Content(text))
 }

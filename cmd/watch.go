@@ -16,36 +16,35 @@ import (
 	"onering/train/rl"
 )
 
-// A watcher shows how a run goes: a progress bar within a round, a line after it.
-// It implements rl.Observer.
+// A watcher shows how a run goes: a progress bar for what is under way, and lines. It
+// implements metrics.Observer.
 type watcher struct {
+	metrics.Unobserved
 	stderr io.Writer
 	quiet  bool
-	rounds int
 	log    *cli.LogFile
 	bar    *cli.Progress
 }
 
-// Begin implements rl.Observer.
+// Begin implements metrics.Observer.
 func (w *watcher) Begin(phase, units string, total int) {
 	w.close()
 	w.bar = cli.StartProgress(w.stderr, w.quiet, phase, units, int64(total))
 }
 
-// Advance implements rl.Observer.
+// Advance implements metrics.Observer.
 func (w *watcher) Advance(n int) {
 	if w.bar != nil {
 		w.bar.Add(int64(n))
 	}
 }
 
-// Round implements rl.Observer.
-func (w *watcher) Round(r metrics.Record) { w.line(roundLine(r, w.rounds)) }
-
-// Evaluated implements rl.Observer.
-func (w *watcher) Evaluated(e rl.Evaluation) {
-	for _, result := range e.Results {
-		w.line(fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, result.Suite, 100*result.Pass1.Value, result.Problems))
+// Say implements metrics.Observer: a bar that is not at its end goes on below the line.
+func (w *watcher) Say(line string) {
+	if w.bar != nil && !w.bar.AtEnd() {
+		w.above(line)
+	} else {
+		w.line(line)
 	}
 }
 
@@ -72,37 +71,6 @@ func (w *watcher) close() {
 		w.bar.Finish()
 		w.bar = nil
 	}
-}
-
-// roundLine returns a round in one line: the metrics that people watch, always in
-// the same order. Metrics that the objective does not have are left out.
-func roundLine(r metrics.Record, rounds int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
-	for _, m := range []struct{ name, label, format string }{
-		{"reward", "reward", "%.3f"},
-		{"loss", "loss", "%+.1e"},
-		{"grad_norm", "grad norm", "%.3f"},
-		{"p/mean", "p", "%.3f"},
-		{"clip_fraction", "clip", "%.4f"},
-		{"entropy", "entropy", "%.3f"},
-		{"response_length/mean", "length", "%.1f"},
-		{"truncated_share", "truncated", "%.3f"},
-		{"no_answer_share", "no answer", "%.3f"},
-		{"logp_gap_max", "logp gap", "%.1e"},
-	} {
-		if x := r.Float(m.name); !math.IsNaN(x) {
-			fmt.Fprintf(&b, "  %s "+m.format, m.label, x)
-		}
-	}
-	seconds := 0.0
-	for _, m := range r {
-		if strings.HasPrefix(m.Name, "seconds/") {
-			seconds += r.Float(m.Name)
-		}
-	}
-	fmt.Fprintf(&b, "  %.2f s", seconds)
-	return b.String()
 }
 
 // A summary is what "train --json" prints.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -22,13 +23,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"onering/train/metrics"
-	"onering/train/rl"
 )
 
 // A Status serves /healthz, /metrics and /debug/pprof/ for one run. It observes the run
 // and passes every event on to the next observer.
 type Status struct {
-	rl.Observer
+	metrics.Observer
 	server *http.Server
 	addr   string // the address that it listens on
 
@@ -67,7 +67,7 @@ func Address(addr string) (string, error) {
 // Start listens on addr, which has the form that Address returns, and serves the status
 // of a run until Close. rounds is the number of rounds of the run. Start logs a warning
 // if other machines can reach the address.
-func Start(addr string, rounds int, next rl.Observer) (*Status, error) {
+func Start(addr string, rounds int, next metrics.Observer) (*Status, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(h)
 }
 
-// Begin implements rl.Observer.
+// Begin implements metrics.Observer.
 func (s *Status) Begin(phase, units string, total int) {
 	s.mu.Lock()
 	s.health.Phase, s.health.Done, s.health.Total, s.lastProgress = phase, 0, total, s.now()
@@ -159,7 +159,7 @@ func (s *Status) Begin(phase, units string, total int) {
 	s.Observer.Begin(phase, units, total)
 }
 
-// Advance implements rl.Observer.
+// Advance implements metrics.Observer.
 func (s *Status) Advance(n int) {
 	s.mu.Lock()
 	s.health.Done += n
@@ -168,34 +168,24 @@ func (s *Status) Advance(n int) {
 	s.Observer.Advance(n)
 }
 
-// Round implements rl.Observer.
-func (s *Status) Round(r metrics.Record) {
+// Record implements metrics.Observer. It sets a gauge for each number.
+func (s *Status) Record(r metrics.Record) {
 	s.mu.Lock()
-	s.health.Round, s.health.Step, s.lastProgress = int(r.Float("round")), int(r.Float("step")), s.now()
-	s.setNumbers(r)
-	s.mu.Unlock()
-	s.Observer.Round(r)
-}
-
-// Evaluated implements rl.Observer.
-func (s *Status) Evaluated(e rl.Evaluation) {
-	s.mu.Lock()
-	for _, x := range e.Results {
-		s.set("eval/"+x.Suite+"/pass_at_1", x.Pass1.Value)
+	if step := r.Float("step"); !math.IsNaN(step) {
+		s.health.Step = int(step)
 	}
-	s.lastProgress = s.now()
-	s.mu.Unlock()
-	s.Observer.Evaluated(e)
-}
-
-// setNumbers sets a gauge for each number in a record.
-func (s *Status) setNumbers(r metrics.Record) {
+	if r.Get("kind") == "round" {
+		s.health.Round = int(r.Float("round"))
+	}
 	for _, m := range r {
 		switch m.Value.(type) {
 		case int, float64:
 			s.set(m.Name, r.Float(m.Name))
 		}
 	}
+	s.lastProgress = s.now()
+	s.mu.Unlock()
+	s.Observer.Record(r)
 }
 
 // set sets the gauge for the metric name.
@@ -214,7 +204,7 @@ func metricName(name string) string {
 			return r
 		}
 		return '_'
-	}, name)
+	}, strings.ReplaceAll(name, "@", "_at_"))
 }
 
 // Describe implements prometheus.Collector. It describes no metrics in advance, because

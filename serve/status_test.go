@@ -9,26 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"onering/eval"
-	"onering/internal/stat"
 	"onering/train/metrics"
-	"onering/train/rl"
 )
-
-// noObserver is an observer that does nothing.
-type noObserver struct{}
-
-func (noObserver) Begin(string, string, int) {}
-func (noObserver) Advance(int)               {}
-func (noObserver) Round(metrics.Record)      {}
-func (noObserver) Evaluated(rl.Evaluation)   {}
 
 func TestStatus(t *testing.T) {
 	addr, err := Address(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(addr, 24, noObserver{})
+	s, err := Start(addr, 24, metrics.Unobserved{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +27,8 @@ func TestStatus(t *testing.T) {
 	}
 	s.Begin("round 4/24: rollout", "trajectories", 512)
 	s.Advance(7)
-	s.Round(metrics.Record{}.With("kind", "round").With("round", 3).With("step", 24).With("reward", 0.5).With("response_length/mean", 12.25))
-	s.Evaluated(rl.Evaluation{Results: []eval.Score{{Suite: "math-500", Pass1: stat.Estimate{Value: 0.25}}}})
+	s.Record(metrics.Record{}.With("kind", "round").With("round", 3).With("step", 24).With("reward", 0.5).With("response_length/mean", 12.25))
+	s.Record(metrics.Record{}.With("kind", "eval").With("round", 3).With("step", 24).With("eval/math-500/pass@1", 0.25))
 	get := func(path, host string) (int, string) {
 		r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
 		if err != nil {
@@ -81,7 +70,7 @@ func TestStatus(t *testing.T) {
 	if code, _ := get("/", ""); code != http.StatusNotFound {
 		t.Errorf("/: code %d", code)
 	}
-	if _, err := Start(s.addr, 1, noObserver{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if _, err := Start(s.addr, 1, metrics.Unobserved{}); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("error %v", err)
 	}
 	if addr, err := Address("9090"); err == nil {

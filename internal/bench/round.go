@@ -23,7 +23,6 @@ import (
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/rundir"
-	"onering/train/saving"
 )
 
 // A Round says what a round has.
@@ -155,7 +154,7 @@ func (b *bencher) open() (err error) {
 	b.model = limits.ModelOf(b.policy.Geometry(), b.policy.Ring.Trained().Parameters(), optimizer, b.policy.Adapter != nil)
 	b.stepper, err = learn.New(b.env, b.policy.Ring, learn.Options{
 		Optimizer: optimizer, Offload: b.Offload, MaxGradNorm: 1, Temperature: 1,
-		Passes: train.PassesOf(b.policy, b.env, b.MicroTokens, longest, true), Observe: b.clock.Enter,
+		Passes: train.PassesOf(b.policy, b.MicroTokens, longest, true), Observe: b.clock.Enter,
 	})
 	return err
 }
@@ -322,7 +321,7 @@ func (b *bencher) save() (seconds float64, err error) {
 	saver := &rundir.Saver{Folder: folder, CheckMemory: memory.Fits, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	defer saver.Close()
 	snap := rundir.Snapshot{State: rundir.State{Step: b.Steps, MicroTokens: b.MicroTokens}}
-	learned := saving.LearnedOf(b.policy, b.env, b.stepper)
+	learned := train.Learned{Policy: b.policy, Stepper: b.stepper}
 	began := time.Now()
 	if err := learned.SaveTo(&snap); err != nil {
 		return 0, err

@@ -83,6 +83,13 @@ func (p *Progress) Add(n int64) {
 	p.update(p.done+n, p.total)
 }
 
+// AtEnd reports whether all of the task is done.
+func (p *Progress) AtEnd() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done >= p.total
+}
+
 // Again shows the same task anew, as where lines were printed in between.
 func (p *Progress) Again() *Progress {
 	again := &Progress{name: p.name, unit: p.unit, now: p.now, started: p.started, printed: p.printed, lines: p.lines, terminal: p.terminal}

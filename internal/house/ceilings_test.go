@@ -21,7 +21,7 @@ var ceilings = []struct {
 	{"packages of ours that cmd imports", 37, func(h *house) int { return len(h.imports("cmd")) }},
 	{"packages of ours that train imports", 12, func(h *house) int { return len(h.imports("train")) }},
 	{"files of cmd", 32, func(h *house) int { return len(h.packages()["cmd"]) }},
-	{"lines of train, cmd and eval with AgreeOn", 46, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
+	{"lines of train, cmd and eval with AgreeOn", 7, func(h *house) int { return h.mentions("AgreeOn(", "train", "cmd", "eval") }},
 	{"lines of the spine", 12900, (*house).spineLines},
 }
 
@@ -51,6 +51,7 @@ var spine = []string{
 
 // besides are files of packages of the spine that one need not read on the way.
 var besides = []string{
+	"train/saver.go", "train/plan.go", "train/learned.go", "train/rl/resume.go", "train/rl/checkpoint.go", "train/rl/grades.go",
 	"train/rl/estimate", "train/learn/estimate.go", "train/rl/failure.go", "train/rl/replay.go", "train/rl/nonfinite.go", "train/rl/config_validate.go",
 }
 

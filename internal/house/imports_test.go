@@ -77,25 +77,23 @@ var rooms = []struct {
 	{"policy", "internal/files models models/lora data data/arithmetic runtime runtime/cuda runtime/provision runtime/webgpu sampler tokenize internal/settings"},
 	{"eval", "internal/files internal/stat models data reward sampler internal/settings"}, // models for its atomic files
 
-	{"train", "policy runtime runtime/provision models/lora train/learn"},
-	{"train/rl", "train policy train/grades train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir train/saving runtime runtime/provision models models/optim/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
+	{"train", "policy runtime runtime/provision models models/lora internal/memory internal/settings train/learn train/metrics train/ranks train/rundir"},
+	{"train/rl", "train policy train/ranks internal/files internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime runtime/provision models models/optim/adamw models/lora eval data data/arithmetic data/mix objectives sampler tokenize reward internal/settings"},
 	{"internal/bench/limits", "models models/graph runtime train/metrics"},
-	{"internal/bench", "train/rl train/saving policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
-	{"train/grades", "reward train/ranks train/rundir"},
+	{"internal/bench", "train/rl policy train internal/bench/limits train/learn internal/memory train/metrics train/rundir runtime models sampler"},
 	{"train/learn", "runtime models models/optim/adamw train/metrics internal/settings"},
 	{"internal/memory", ""},
 	{"train/metrics", ""},
 	{"train/rundir", "models/lora internal/files train/metrics models"},
 	{"train/ranks", "models runtime train/learn"},
-	{"train/saving", "internal/files policy train/learn train/ranks internal/memory train/metrics train/rundir runtime models"},
-	{"train/sft", "train/rl data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir train/saving runtime models models/optim/adamw data tokenize internal/settings"},
+	{"train/sft", "train/rl data/arithmetic policy internal/files train train/ranks train/learn train/metrics train/rundir runtime models models/optim/adamw data tokenize internal/settings"},
 	{"train/sweep", "internal/files models"},
 
-	{"serve", "train/rl train/metrics eval"},
+	{"serve", "train/metrics"},
 	{"serve/openai", "sampler internal/settings tokenize"},
 
 	{"report", "train/rundir internal/files internal/stat objectives tokenize data/arithmetic models"}, // for ESS, texts, the embedded tokenizer and atomic files
-	{"report/live", "report train/rundir internal/files train/rl train/metrics"},
+	{"report/live", "report train/rundir internal/files train/metrics"},
 	{"report/variants", "internal/files internal/stat report train/sweep models"},
 }
 
@@ -115,9 +113,9 @@ var testAllow = map[string]string{
 	"models/*":                   "models/modeltest",
 	"runtime":                    "runtime/runtimetest models/* models/optim/* internal/graphtest sampler", // its Decoder is what sampler asks for
 	"runtime/internal/tiles":     "models/optim/adamw models/graph",
+	"train":                      "data/arithmetic models/optim/adamw models/qwen2 runtime/runtimetest",
 	"train/rl":                   "internal/bench objectives/all reward/all runtime/runtimetest models/graph models/onnx models/qwen2",
 	"cmd":                        "runtime/runtimetest",
-	"serve":                      "internal/stat",
 	"train/learn":                "runtime/runtimetest models/qwen2 train/ranks",
 	"internal/bench/limits":      "models/all",
 	"internal/bench":             "models/all runtime/runtimetest",

@@ -10,7 +10,6 @@ import (
 
 	"onering/report"
 	"onering/train/metrics"
-	"onering/train/rl"
 )
 
 // pageInterval is the shortest time between two writes of report.html. A write takes a
@@ -20,9 +19,9 @@ const pageInterval = 30 * time.Second
 // A Reporter keeps report.html and tensorboard/ in a run folder up to date. It
 // observes the run and passes every event on to the next observer.
 type Reporter struct {
-	rl.Observer
+	metrics.Observer
 	dir         string
-	rounds      int // finished since the Reporter was made
+	records     int // since the Reporter was made
 	mirror      *mirror
 	pageWritten time.Time // when the page was last written
 	warned      bool      // an error was logged
@@ -30,21 +29,21 @@ type Reporter struct {
 
 // NewReporter returns a Reporter for the run in the folder dir, which passes events on
 // to next.
-func NewReporter(dir string, next rl.Observer) *Reporter {
+func NewReporter(dir string, next metrics.Observer) *Reporter {
 	return &Reporter{Observer: next, dir: dir, mirror: &mirror{run: dir}, pageWritten: time.Now()}
 }
 
-// Round implements rl.Observer.
-func (r *Reporter) Round(record metrics.Record) {
-	r.Observer.Round(record)
-	r.rounds++
+// Record implements metrics.Observer.
+func (r *Reporter) Record(record metrics.Record) {
+	r.Observer.Record(record)
+	r.records++
 	r.update(time.Since(r.pageWritten) >= pageInterval)
 }
 
 // Finish updates the page and the event files a last time. Call it when the run has
 // ended, because the last evaluation comes after the last round.
 func (r *Reporter) Finish() {
-	if r.rounds > 0 { // before the first round, the folder may belong to another process
+	if r.records > 0 { // before the first record, the folder may belong to another process
 		r.update(true)
 	}
 }

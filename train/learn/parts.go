@@ -184,18 +184,15 @@ func (c *crew) Collect() error {
 	if !c.sharded() {
 		return err
 	}
-	if err := c.ranks.AgreeOn(err); err != nil { // else the others would wait for this rank's part
-		return err
-	}
 	if c.ranks.Size() == 1 {
-		return errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them")
+		return errors.Join(err, errors.New("learn: the parts of the optimizer's state that other ranks keep are gone with them"))
 	}
-	for _, w := range c.state() {
-		if err := each(c.optimizer.Buckets(), w, c.ranks.Collect); err != nil {
-			return err
+	for _, w := range c.state() { // the others wait for this rank's part, whatever it has met
+		if failed := each(c.optimizer.Buckets(), w, c.ranks.Collect); failed != nil {
+			return errors.Join(err, failed)
 		}
 	}
-	return nil
+	return err
 }
 
 // Drop frees the host's copies of what Collect has got.

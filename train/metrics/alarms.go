@@ -91,8 +91,18 @@ func (a *Alarms) Restore(s *AlarmState) error {
 	return nil
 }
 
-// Step looks at the record of an optimizer step.
-func (a *Alarms) Step(r Record) {
+// Look looks at a record of metrics.jsonl.
+func (a *Alarms) Look(r Record) {
+	switch r.Get("kind") {
+	case "step":
+		a.step(r)
+	case "round":
+		a.round(r)
+	}
+}
+
+// step looks at the record of an optimizer step.
+func (a *Alarms) step(r Record) {
 	s := &a.state
 	loss := r.Float("loss")
 	if nonfinite(loss) || math.Abs(loss) < lossNothing {
@@ -110,8 +120,8 @@ func (a *Alarms) Step(r Record) {
 	s.Losses = append(s.Losses, loss)
 }
 
-// Round looks at the record of a finished round.
-func (a *Alarms) Round(r Record) {
+// round looks at the record of a finished round.
+func (a *Alarms) round(r Record) {
 	s, n := &a.state, r.Get("round")
 	reward, equal := r.Float("reward"), r.Float("frac_reward_zero_std")
 	entropy, length, truncated := r.Float("entropy"), r.Float("response_length/mean"), r.Float("truncated_share")

@@ -18,7 +18,7 @@ func TestAlarms(t *testing.T) {
 	rounds := func(n int, entropy, length, cut, flat float64) {
 		for range n {
 			round++
-			a.Round(Record{
+			a.round(Record{
 				{"round", round}, {"reward", reward}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
 			})
@@ -66,13 +66,13 @@ func TestAlarms(t *testing.T) {
 	said("round=38 truncated_share=0.5 first_rounds=0.1")
 
 	for i := range 40 {
-		a.Step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
+		a.step(Record{{"step", i}, {"loss", 0.01 * float64(i%5)}, {"grad_norm", 1.0}})
 		// Steps whose groups all have equal rewards say nothing of the others.
-		a.Step(Record{{"step", i}, {"loss", 1e-9 * float64(i%3)}, {"grad_norm", 1e-9}})
-		a.Step(Record{{"step", i}, {"loss", 1e-9 * float64(i%7)}, {"grad_norm", 1e-9}})
+		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%3)}, {"grad_norm", 1e-9}})
+		a.step(Record{{"step", i}, {"loss", 1e-9 * float64(i%7)}, {"grad_norm", 1e-9}})
 	}
 	said()
-	a.Step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
+	a.step(Record{{"step", 40}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=40 loss=3")
 
 	// Most of the losses of small batches are the same, and others are no jumps.
@@ -82,10 +82,10 @@ func TestAlarms(t *testing.T) {
 		if i%8 == 7 {
 			loss = 0.0625
 		}
-		a.Step(Record{{"step", i}, {"loss", loss}, {"grad_norm", 1.0}})
+		a.step(Record{{"step", i}, {"loss", loss}, {"grad_norm", 1.0}})
 	}
 	said()
-	a.Step(Record{{"step", 80}, {"loss", 3.0}, {"grad_norm", 50.0}})
+	a.step(Record{{"step", 80}, {"loss", 3.0}, {"grad_norm", 50.0}})
 	said("step=80 loss=3")
 }
 
@@ -122,7 +122,7 @@ func TestAlarmsResume(t *testing.T) {
 				if n == 30 && i == 1 {
 					loss = 3
 				}
-				a.Step(Record{{"step", n*steps + i}, {"loss", loss}, {"grad_norm", 1.0}})
+				a.step(Record{{"step", n*steps + i}, {"loss", loss}, {"grad_norm", 1.0}})
 			}
 			entropy, length, cut, flat := 1.0, 100.0, 0.1, 0.0
 			if n > 8 {
@@ -138,7 +138,7 @@ func TestAlarmsResume(t *testing.T) {
 			if n > 25 {
 				flat = 1
 			}
-			a.Round(Record{
+			a.round(Record{
 				{"round", n + 1}, {"reward", 0.5}, {"entropy", entropy}, {"response_length/mean", length},
 				{"truncated_share", cut}, {"frac_reward_zero_std", flat},
 			})

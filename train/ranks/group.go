@@ -60,13 +60,17 @@ func (g *Group) Gather(own []byte) ([][]byte, error) {
 	return all, g.exchange(tagBlob, func(int) []byte { return rest }, func(r int) []byte { return rests[r] })
 }
 
-// GatherAll returns what each rank gives, by rank: a value that package gob can carry.
-func GatherAll[T any](g *Group, own T) ([]T, error) {
-	var b bytes.Buffer
-	if err := g.AgreeOn(gob.NewEncoder(&b).Encode(own)); err != nil {
-		return nil, err
+// GatherAll returns what each rank gives, by rank: a value that package gob can carry. A
+// rank that has failed gives its error, and then all return one, as AgreeOn does.
+func GatherAll[T any](g *Group, own T, err error) ([]T, error) {
+	if g.Size() == 1 {
+		return []T{own}, err
 	}
-	texts, err := g.Gather(b.Bytes())
+	var b bytes.Buffer
+	if err == nil {
+		err = gob.NewEncoder(&b).Encode(own)
+	}
+	texts, err := g.agreed(b.Bytes(), err)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,18 @@ func GatherAll[T any](g *Group, own T) ([]T, error) {
 		}
 	}
 	return all, nil
+}
+
+// FromFirst calls f on the first rank and returns what that returns on every rank.
+func FromFirst[T any](g *Group, f func() (T, error)) (x T, err error) {
+	if g.First() {
+		x, err = f()
+	}
+	all, err := GatherAll(g, x, err)
+	if err != nil {
+		return x, err
+	}
+	return all[0], nil
 }
 
 const (
@@ -136,9 +152,10 @@ func (e *RankError) Unwrap() error {
 	return nil
 }
 
-// Kinds of an error; of several ranks' the largest counts.
+// Kinds of what a rank has met; of several ranks' the largest counts.
 const (
-	stopped = 1 + iota
+	fine = iota
+	stopped
 	failed
 	half
 )
@@ -155,38 +172,48 @@ func kindOf(err error) byte {
 }
 
 // AgreeOn returns nil if all ranks give nil, else on every rank the error of the same
-// one: its own there, a *RankError on the others.
+// one: its own there and where it says the same, a *RankError on the others.
 func (g *Group) AgreeOn(own error) error {
+	_, err := g.agreed(nil, own)
+	return err
+}
+
+// agreed returns what each rank gives, by rank, or what AgreeOn returns of their errors.
+func (g *Group) agreed(give []byte, own error) ([][]byte, error) {
 	if g.Size() == 1 {
-		return own
+		return [][]byte{give}, own
 	}
 	if err := g.Lost(); err != nil {
 		if own == nil {
 			own = err
 		}
-		return own
+		return nil, own
 	}
-	var word []byte
+	word := append([]byte{fine}, give...)
 	if own != nil {
 		word = append([]byte{kindOf(own)}, own.Error()...)
 	}
 	all, err := g.Gather(word)
 	if err != nil {
-		return errors.Join(own, err)
+		return nil, errors.Join(own, err)
 	}
-	worst := -1
+	worst := 0
 	for r, word := range all {
-		if len(word) > 0 && (worst < 0 || word[0] > all[worst][0]) {
+		if word[0] > all[worst][0] {
 			worst = r
 		}
 	}
+	kind, text := all[worst][0], string(all[worst][1:])
 	switch {
-	case worst < 0:
-		return nil
-	case worst == g.Rank():
-		return own
+	case kind == fine:
+		for r := range all {
+			all[r] = all[r][1:]
+		}
+		return all, nil
+	case own != nil && own.Error() == text:
+		return nil, own
 	}
-	return &RankError{worst, string(all[worst][1:]), all[worst][0]}
+	return nil, &RankError{worst, text, kind}
 }
 
 // Agree implements learn.Ranks.

@@ -7,68 +7,22 @@ import (
 	"onering/objectives"
 	"onering/reward"
 	"onering/sampler"
+	"onering/train"
 	"onering/train/rundir"
-	"onering/train/saving"
 )
 
-// Snapshot implements saving.Source: it copies no weights.
-func (t *Trainer) Snapshot() (rundir.Snapshot, error) {
-	s := rundir.Snapshot{State: rundir.State{
-		Settings: decisive(t.Config), Problems: t.roller.digest, Order: t.roller.problems.State(), Score: t.score, Alarms: t.alarms.State(),
-	}}
-	t.at.Mark(&s.State)
-	if t.round != nil {
+// Save implements train.Task.
+func (t *Trainer) Save(s *rundir.Snapshot) error {
+	s.State.Order = t.roller.problems.State()
+	if s.State.Inside {
 		s.Round = t.round.state()
 	}
-	return s, t.learner.saveTo(&s)
+	return t.learner.saveTo(&s.State)
 }
 
-// Release implements saving.Source.
-func (t *Trainer) Release() { t.learner.learned().Release() }
-
-// restore brings the run to its newest whole checkpoint, or to its beginning if it
-// has none yet.
-func (t *Trainer) restore() error {
-	found, err := saving.Newest(t.learner.ranks, t.folder, t.log)
-	if err != nil {
-		return err
-	}
-	s, dir := found.State, found.Dir
-	if dir == "" {
-		t.log.Info("there is no checkpoint yet: the run begins again", "folder", t.Config.Output.Dir)
-		return t.learner.ranks.AgreeOn(t.folder.Rewind(rundir.State{}, t.log))
-	}
-	if err := t.checkState(s, dir); err != nil {
-		return err
-	}
-	if s.Problems == t.roller.digest {
-		if err := t.roller.problems.Restore(s.Order); err != nil {
-			return fmt.Errorf("train: resume: %s: %w", dir, err)
-		}
-	}
-	if err := t.learner.restore(s, dir); err != nil {
-		return err
-	}
-	if err := t.alarms.Restore(s.Alarms); err != nil {
-		return fmt.Errorf("train: resume: %s: %w", dir, err)
-	}
-	t.at, t.score = saving.PositionOf(s), s.Score
-	t.saver.Resumed(t.at)
-	if s.Inside {
-		if t.round, err = t.restoredRound(found.Round, dir); err != nil {
-			return err
-		}
-	}
-	if err := t.learner.ranks.AgreeOn(t.folder.Rewind(s, t.log)); err != nil {
-		return err
-	}
-	t.log.Info("resuming", "checkpoint", dir, "round", t.at.Round, "step", t.at.Step)
-	return nil
-}
-
-// restoredRound returns the round that the checkpoint dir lies in, of which it holds s.
-func (t *Trainer) restoredRound(s *rundir.Round, dir string) (*round, error) {
-	c := t.Config.Rollout
+// restoredRound returns the round that a checkpoint lies in.
+func (t *Trainer) restoredRound(from train.Checkpoint) (*round, error) {
+	c, s, dir, n := t.Config.Rollout, from.Round, from.Dir, from.State.Round
 	if want := c.PromptsPerRound * c.SamplesPerPrompt; len(s.Rollouts) != want {
 		return nil, fmt.Errorf("train: resume: %s holds %d rollouts, the run has %d a round", dir, len(s.Rollouts), want)
 	}
@@ -77,9 +31,9 @@ func (t *Trainer) restoredRound(s *rundir.Round, dir string) (*round, error) {
 	}
 	r := roundOf(s, c.OldLogProb == "rescore")
 	if objectives.NeedsReference(t.Config.Objective.Settings) && slices.ContainsFunc(r.trajectories, func(x objectives.Trajectory) bool { return len(x.RefLogProb) != len(x.IDs) }) {
-		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, t.at.Round+1)
+		return nil, fmt.Errorf("train: resume: %s lies inside round %d, which was scored without a reference policy: objective.kl_beta can become positive only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, n+1)
 	}
-	r.problems, r.batches = t.roller.problemsOf(t.at.Round), t.roller.batches(t.at.Round, r.kept)
+	r.problems, r.batches = t.roller.problemsOf(n), t.roller.batches(n, r.kept)
 	if len(s.Steps) > len(r.batches) {
 		return nil, fmt.Errorf("train: resume: %s says that %d of the round's %d steps are done", dir, len(s.Steps), len(r.batches))
 	}

@@ -2,7 +2,6 @@ package rl
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -137,11 +136,11 @@ func TestChangedSettingsOfOlderVersion(t *testing.T) {
 		}
 		delete(was, key)
 	}
-	if changed := changedSettings(was, decisive(c)); len(changed) > 0 {
+	if changed := train.Changes(former(), was, decisive(c)); len(changed) > 0 {
 		t.Errorf("changed: %v", changed)
 	}
 	c.Rollout.MinP = 0.1
-	if changed := changedSettings(was, decisive(c)); len(changed) != 1 || changed[0].String() != "rollout.min_p was 0 and is 0.1" {
+	if changed := train.Changes(former(), was, decisive(c)); len(changed) != 1 || changed[0].Text != "rollout.min_p was 0 and is 0.1" {
 		t.Errorf("changed: %v", changed)
 	}
 }
@@ -158,16 +157,16 @@ func TestRewardIsDecisive(t *testing.T) {
 	old := decisive(valid())
 	delete(old, "reward.name")
 	c := valid()
-	if changed := changedSettings(old, decisive(c)); len(changed) > 0 {
+	if changed := train.Changes(former(), old, decisive(c)); len(changed) > 0 {
 		t.Errorf("changed without a change: %v", changed)
 	}
 	c.Reward = RewardConfig{"other", &rule{Weight: 2}}
-	if changed := fmt.Sprint(changedSettings(old, decisive(c))); changed != "[reward.name was math and is other]" {
+	if changed := train.Texts(train.Changes(former(), old, decisive(c))); changed != "reward.name was math and is other" {
 		t.Errorf("another reward: %s", changed)
 	}
 	was := decisive(c)
 	c.Reward.Rule = &rule{Weight: 3}
-	if changed := fmt.Sprint(changedSettings(was, decisive(c))); changed != "[reward.weight was 2 and is 3]" {
+	if changed := train.Texts(train.Changes(former(), was, decisive(c))); changed != "reward.weight was 2 and is 3" {
 		t.Errorf("another setting: %s", changed)
 	}
 }

@@ -26,8 +26,8 @@ type diskObserver struct {
 	act func() // once
 }
 
-func (m *diskObserver) Round(metrics.Record) {
-	if m.act != nil {
+func (m *diskObserver) Record(r metrics.Record) {
+	if r.Get("kind") == "round" && m.act != nil {
 		m.act()
 		m.act = nil
 	}

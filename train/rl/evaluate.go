@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 
 	"onering/eval"
 	"onering/reward"
+	"onering/train"
 	"onering/train/metrics"
-	"onering/train/saving"
 )
 
 // An Evaluation is the results of all suites at one point of a run.
@@ -43,18 +42,28 @@ func (e Evaluation) record() metrics.Record {
 	return r
 }
 
+// lines say for people what came of the evaluation.
+func (e Evaluation) lines() (lines []string) {
+	for _, x := range e.Results {
+		lines = append(lines, fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, x.Suite, 100*x.Pass1.Value, x.Problems))
+	}
+	return lines
+}
+
 // evaluationOf returns what a record of metrics.jsonl says of an evaluation: pass@1
-// of each suite.
-func evaluationOf(record map[string]any) (e Evaluation) {
-	for _, name := range slices.Sorted(maps.Keys(record)) {
-		suite, isEval := strings.CutPrefix(name, "eval/")
+// of each suite, sorted by their names.
+func evaluationOf(record metrics.Record) Evaluation {
+	e := Evaluation{Round: int(record.Float("round"))}
+	for _, m := range record {
+		suite, isEval := strings.CutPrefix(m.Name, "eval/")
 		suite, isPass := strings.CutSuffix(suite, "/pass@1")
-		if value, ok := record[name].(float64); ok && isEval && isPass && suite != "average" {
+		if value, ok := m.Value.(float64); ok && isEval && isPass && suite != "average" {
 			x := eval.Score{Suite: suite}
 			x.Pass1.Value = value
 			e.Results = append(e.Results, x)
 		}
 	}
+	slices.SortFunc(e.Results, func(a, b eval.Score) int { return strings.Compare(a.Suite, b.Suite) })
 	return e
 }
 
@@ -77,17 +86,17 @@ type evaluator struct {
 	roller   *roller
 	suites   []eval.Suite
 	reward   reward.Reward // that of the training, with the extraction of [eval]
-	observer Observer
+	observer metrics.Observer
 	log      *slog.Logger
 }
 
 // newEvaluator opens the suites.
-func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*evaluator, error) {
+func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 	rule, err := reward.WithExtract(c.Reward.Rule, c.Eval.Extract)
 	if err != nil {
 		return nil, fmt.Errorf("train: eval.extract: %w", err)
 	}
-	e := &evaluator{config: c, roller: r, reward: rule, observer: observer, log: log}
+	e := &evaluator{config: c, roller: r, reward: rule, observer: s.Observer, log: s.Log}
 	for _, name := range c.Eval.Suites {
 		s, err := eval.Open(name, "", c.Eval.Options())
 		if err != nil {
@@ -100,7 +109,7 @@ func newEvaluator(c Config, r *roller, observer Observer, log *slog.Logger) (*ev
 
 // evaluate runs the suites; without any it returns no results, and neither if the
 // reward leaves a response without a grade.
-func (e *evaluator) evaluate(ctx context.Context, at saving.Position) (Evaluation, error) {
+func (e *evaluator) evaluate(ctx context.Context, at train.Position) (Evaluation, error) {
 	out := Evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
@@ -133,7 +142,7 @@ func (e *evaluator) settings() eval.Settings {
 }
 
 // suite evaluates one suite.
-func (e *evaluator) suite(ctx context.Context, s eval.Suite, at saving.Position) (eval.Score, error) {
+func (e *evaluator) suite(ctx context.Context, s eval.Suite, at train.Position) (eval.Score, error) {
 	suites := []eval.Suite{s}
 	responses, err := eval.New(eval.NewPlan(e.settings(), suites))
 	if err != nil {
@@ -143,7 +152,7 @@ func (e *evaluator) suite(ctx context.Context, s eval.Suite, at saving.Position)
 	var added []eval.Response
 	sampling := eval.Evaluator{
 		Decoders: r.lanes, Prompter: r.prompter, EOS: r.policy.Model.EOS, Reward: e.reward,
-		Journal:  r.grades.At(at.Round, "evaluation of "+s.Name),
+		Journal:  r.grades.at(at.Round, "evaluation of "+s.Name),
 		Progress: func(int) { e.observer.Advance(1) },
 	}
 	if r.ranks.Size() > 1 {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"onering/internal/files"
+	"onering/train"
 	"onering/train/metrics"
 	"onering/train/rundir"
 )
@@ -66,12 +67,12 @@ type FailureTrajectory struct {
 }
 
 // failure collects what replaying the next step takes.
-func (t *Trainer) failure(step *failedStep) Failure {
-	c, at := t.Config, t.at
+func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
+	c := t.Config
 	f := Failure{
 		Version: failureVersion, Round: at.Round + 1, Step: at.Step + 1, Steps: c.steps(), Reason: step.Error(),
 		Checkpoint: filepath.ToSlash(rundir.CheckpointDir("..", at.Step)), Objective: c.Objective.Name,
-		Temperature: c.Rollout.Temperature, MicroTokens: t.learner.stepper.State().MicroTokens,
+		Temperature: c.Rollout.Temperature, MicroTokens: t.run.Stepper.State().MicroTokens,
 	}
 	f.LeftOut = step.leftOut
 	for i, j := range step.rollouts {

@@ -26,12 +26,16 @@ import (
 )
 
 // quiet is an Observer that keeps the rounds' records.
-type quiet struct{ rounds []metrics.Record }
+type quiet struct {
+	metrics.Unobserved
+	rounds []metrics.Record
+}
 
-func (*quiet) Begin(string, string, int) {}
-func (*quiet) Advance(int)               {}
-func (q *quiet) Round(r metrics.Record)  { q.rounds = append(q.rounds, r) }
-func (*quiet) Evaluated(rl.Evaluation)   {}
+func (q *quiet) Record(r metrics.Record) {
+	if r.Get("kind") == "round" {
+		q.rounds = append(q.rounds, r)
+	}
+}
 
 // embedded is the configuration of `onering train` with nothing given.
 func embedded(t *testing.T, objective string, seed int64, rounds int) rl.Config {

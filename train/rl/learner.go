@@ -5,79 +5,53 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"onering/internal/bench/limits"
 	"onering/objectives"
-	"onering/policy"
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
-	"onering/train/ranks"
 	"onering/train/rundir"
-	"onering/train/saving"
 )
 
 // A learner scores rounds and takes their optimizer steps (Algorithm 1, lines 2 to
 // 13, of which the objective does all but the update).
 type learner struct {
 	config    Config
-	env       *runtime.Env
-	policy    *policy.Policy
+	run       *train.Run
 	objective objectives.Objective
-	stepper   *learn.Stepper
-	reference *reference // nil unless the objective needs one
-	ranks     *ranks.Group
-	clock     *metrics.Stopwatch
+	reference *reference    // nil unless the objective needs one
 	tally     *limits.Tally // nil where the machine's limits are not known, and with several ranks
 	skipped   int           // optimizer steps left out because of NaN or infinities
-
-	beforePass func(tokens int) error // tests let memory end with it
 }
 
-// newLearner opens what takes the run's optimizer steps. It refuses weights that
-// are not finite.
-func newLearner(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Policy, clock *metrics.Stopwatch, log *slog.Logger) (*learner, error) {
-	if err := learn.CheckWeights(policy.Weights); err != nil {
-		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
-	}
-	l := &learner{config: c, env: env, policy: policy, objective: c.Objective.Settings, ranks: group, clock: clock}
-	o := c.Optimizer
-	var err error
-	l.stepper, err = learn.New(env, policy.Ring, learn.Options{
-		Optimizer: o.Rule,
-		Offload:   o.Offload, MaxGradNorm: o.MaxGradNorm,
-		Temperature: c.Rollout.Temperature, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, policy.MaxTokens(c.Rollout.MaxPromptTokens+c.Rollout.MaxNewTokens), objectives.WeighsApart(l.objective)),
-		EntropyGradient: objectives.WeighsEntropy(l.objective),
-		Observe:         clock.Enter,
-		Log:             log,
-		Ranks:           group, Shard: c.Distributed.Shard == "optimizer",
-		BeforePass: func(tokens int) error {
-			if l.beforePass == nil {
-				return nil
-			}
-			return l.beforePass(tokens)
-		},
+// openRun opens the run whose optimizer steps a learner takes.
+func openRun(c Config, s train.Setup) (*train.Run, error) {
+	o, objective := c.Optimizer, c.Objective.Settings
+	longest := s.Policy.MaxTokens(c.Rollout.MaxPromptTokens + c.Rollout.MaxNewTokens)
+	return train.New(s, c.Model.Path, c.Distributed, learn.Options{
+		Optimizer: o.Rule, Offload: o.Offload, MaxGradNorm: o.MaxGradNorm,
+		Temperature: c.Rollout.Temperature, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, longest, objectives.WeighsApart(objective)),
+		EntropyGradient: objectives.WeighsEntropy(objective),
 	})
-	if err != nil {
-		return nil, err
+}
+
+func newLearner(c Config, run *train.Run) (*learner, error) {
+	l := &learner{config: c, run: run, objective: c.Objective.Settings}
+	policy, env := run.Policy, run.Policy.Env
+	if n := policy.Ring.Trained().Parameters(); run.Ranks.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
+		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, c.Optimizer.Rule, policy.Adapter != nil)}
 	}
-	if n := policy.Ring.Trained().Parameters(); group.Size() == 1 && env.Device() == "cpu" && policy.Weights.Parameters() >= limits.Smallest {
-		l.tally = &limits.Tally{Model: limits.ModelOf(policy.Geometry(), n, o.Rule, policy.Adapter != nil)}
-	}
+	var err error
 	if objectives.NeedsReference(l.objective) {
-		if l.reference, err = newReference(env, c, policy); err != nil {
-			l.stepper.Close()
-			return nil, err
-		}
+		l.reference, err = newReference(env, c, policy)
 	}
-	return l, nil
+	return l, err
 }
 
 func (l *learner) close() {
-	l.stepper.Close()
 	if l.reference != nil {
 		l.reference.close()
 	}
@@ -91,10 +65,10 @@ func (l *learner) score(ctx context.Context, r *round) error {
 	if !r.rescored && l.reference == nil {
 		return nil
 	}
-	l.clock.Enter(metrics.PhaseScore)
-	defer l.clock.Enter(metrics.PhaseOther)
+	l.run.Clock.Enter(metrics.PhaseScore)
+	defer l.run.Clock.Enter(metrics.PhaseOther)
 	if r.rescored {
-		scores, err := l.stepper.Score(ctx, r.sequences)
+		scores, err := l.run.Stepper.Score(ctx, r.sequences)
 		if err != nil {
 			return err
 		}
@@ -104,7 +78,7 @@ func (l *learner) score(ctx context.Context, r *round) error {
 		}
 	}
 	if l.reference != nil {
-		scores, err := l.stepper.ScoreWith(ctx, l.reference.learner, r.sequences)
+		scores, err := l.run.Stepper.ScoreWith(ctx, l.reference.learner, r.sequences)
 		if err != nil {
 			return err
 		}
@@ -131,8 +105,8 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		step.Sequences[i], step.Live[i] = r.sequences[j], objectives.Live(l.objective, r.trajectories[j])
 	}
 	var stats []objectives.Stat
-	sent := l.ranks.Sent()
-	report, err := l.stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
+	sent := l.run.Ranks.Sent()
+	report, err := l.run.Stepper.Step(ctx, step, func(s learn.Scores) (x learn.Loss, err error) {
 		setScores(b, s)
 		x, stats, err = weigh(l.objective, l.config.Objective.Name, b, s)
 		return x, err
@@ -160,7 +134,7 @@ func (l *learner) step(ctx context.Context, r *round, rollouts []int, n int) (me
 		ob.Observe(b)
 	}
 	r.note(rollouts, b, report)
-	record := append(report.Record(step.LearningRate), l.learned().Volume(l.ranks, sent, report.Early)...)
+	record := append(report.Record(step.LearningRate), l.run.Volume(sent, report.Early)...)
 	for _, s := range stats {
 		record = record.With(s.Name, s.Value)
 	}
@@ -195,7 +169,7 @@ func (l *learner) shares(r *round, times metrics.Record) (metrics.Record, error)
 		prompts[responses[i].Problem] = responses[i].Prompt
 	}
 	l.tally.Rollout(r.stats.Steps, r.stats.SlotSteps, prompts, responses)
-	peaks, err := limits.Machine(l.env)
+	peaks, err := limits.Machine(l.run.Policy.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -225,19 +199,9 @@ func setScores(b objectives.Batch, s learn.Scores) {
 	}
 }
 
-// learned is what its steps change.
-func (l *learner) learned() saving.Learned {
-	return saving.LearnedOf(l.policy, l.env, l.stepper)
-}
-
-// saveTo sets what a checkpoint keeps of the learner, without copying weights.
-func (l *learner) saveTo(snap *rundir.Snapshot) error {
-	if err := l.learned().SaveTo(snap); err != nil {
-		return err
-	}
-	s := &snap.State
-	s.Base = l.policy.Base()
-	s.Skipped, s.Objective = l.skipped, l.config.Objective.Name
+// saveTo sets what a checkpoint keeps of the learner besides what it has learned.
+func (l *learner) saveTo(s *rundir.State) error {
+	s.Skipped = l.skipped
 	if m, ok := l.objective.(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()
 		if err != nil {
@@ -260,7 +224,7 @@ func (l *learner) restore(s rundir.State, dir string) error {
 		}
 	}
 	l.skipped = s.Skipped
-	return l.learned().Restore(s, dir, s.Settings["train.micro_tokens"] == decisive(l.config)["train.micro_tokens"])
+	return nil
 }
 
 // rate is the learning rate of the run's step n, from 1.

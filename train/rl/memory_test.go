@@ -24,15 +24,9 @@ import (
 	"onering/runtime/runtimetest"
 	"onering/train/learn"
 	"onering/train/metrics"
-	"onering/train/saving"
 )
 
-type silent struct{}
-
-func (silent) Begin(string, string, int) {}
-func (silent) Advance(int)               {}
-func (silent) Round(metrics.Record)      {}
-func (silent) Evaluated(Evaluation)      {}
+type silent = metrics.Unobserved
 
 func tiny(dir string, rounds int) Config {
 	c := Default()
@@ -96,7 +90,10 @@ type weigher struct {
 	first, last int64
 }
 
-func (w *weigher) Round(metrics.Record) {
+func (w *weigher) Record(r metrics.Record) {
+	if r.Get("kind") != "round" {
+		return
+	}
 	w.n++
 	if w.n < w.warm || w.n%w.warm != 0 {
 		return
@@ -125,9 +122,8 @@ func TestAllocationFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer trainer.Close()
 	failures := 0
-	trainer.learner.beforePass = func(tokens int) error {
+	trainer.run.BeforePass = func(tokens int) error {
 		if tokens > 150 {
 			if failures++; failures == 1 {
 				return fmt.Errorf("runtime: the logits: %w", runtime.ErrTooLarge)
@@ -139,14 +135,19 @@ func TestAllocationFails(t *testing.T) {
 	if _, err := trainer.Run(context.Background(), false); err != nil {
 		t.Fatal(err)
 	}
-	if failures == 0 || trainer.learner.stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
-		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.learner.stepper.State().MicroTokens, &log)
+	if failures == 0 || trainer.run.Stepper.State().MicroTokens >= c.Train.MicroTokens || !strings.Contains(log.String(), "micro-batches are halved") {
+		t.Errorf("%d failures, micro-batches of %d tokens, log:\n%s", failures, trainer.run.Stepper.State().MicroTokens, &log)
 	}
 	// Where they cannot be smaller the error is the run's.
-	trainer.learner.beforePass = func(int) error { return errors.New("bad_alloc") }
-	trainer.Config.Train.Rounds = 2
-	trainer.at = saving.Position{Round: 1, Step: trainer.at.Step, Next: saving.ToRoll}
-	if err := trainer.rounds(context.Background(), &Summary{}); err == nil || !strings.Contains(err.Error(), "bad_alloc") {
+	c.Train.Rounds = 2
+	again, err := New(context.Background(), c, env, policy, slog.New(slog.DiscardHandler), silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainer.Close()
+	defer again.Close()
+	again.run.BeforePass = func(int) error { return errors.New("bad_alloc") }
+	if _, err := again.Run(context.Background(), true); err == nil || !strings.Contains(err.Error(), "bad_alloc") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,14 +1,13 @@
 package rl
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"onering/objectives"
 	"onering/runtime"
+	"onering/train"
 	"onering/train/learn"
-	"onering/train/metrics"
 	"onering/train/rundir"
 )
 
@@ -39,42 +38,34 @@ func (e *FailedStepError) Error() string {
 
 func (e *FailedStepError) Unwrap() error { return e.Err }
 
-// step takes an optimizer step on rollouts of the round. The batch of one that met
-// NaN or an infinity is written to failures/; then the step is left out or the run
-// stops, as train.on_nonfinite says.
-func (t *Trainer) step(ctx context.Context, rollouts []int) (metrics.Record, error) {
-	record, err := t.learner.step(ctx, t.round, rollouts, t.at.Step)
-	var step *failedStep
-	if !errors.As(err, &step) {
-		return record, err
-	}
-	c, l := t.Config.Train, t.learner
-	failed := &FailedStepError{step.err, rundir.FailureFile(t.Config.Output.Dir, t.at.Step+1)}
-	var unwritten error
-	if l.ranks.First() {
-		unwritten = t.failure(step).write(failed.File)
-	}
-	if err := l.ranks.AgreeOn(unwritten); err != nil {
-		return nil, errors.Join(step, err)
+// nonfinite writes the batch of a step that met NaN or an infinity to failures/. It returns
+// an error where the run stops, and nil where the step is left out, as train.on_nonfinite
+// says.
+func (t *Trainer) nonfinite(step *failedStep, at train.Position) error {
+	c, failed := t.Config.Train, t.reported(step, at)
+	if t.run.Ranks.First() {
+		if err := t.failure(step, at).write(failed.File); err != nil {
+			return errors.Join(step, err)
+		}
 	}
 	if c.OnNonfinite != "skip" {
-		return nil, failed
+		return failed
 	}
-	if l.skipped >= c.SkipLimit {
-		return nil, fmt.Errorf("%w; train.skip_limit = %d steps were skipped before", failed, c.SkipLimit)
+	if t.learner.skipped >= c.SkipLimit {
+		return fmt.Errorf("%w; train.skip_limit = %d steps were skipped before", failed, c.SkipLimit)
 	}
-	if err := t.saver.BeforeSkip(t.at); err != nil {
-		return nil, errors.Join(failed, err)
-	}
-	l.skipped++
-	t.log.Warn("an optimizer step is skipped", "step", t.at.Step+1, "skipped", l.skipped, "limit", c.SkipLimit, "reason", failed)
-	return metrics.Record{}.With("skipped", l.skipped).With("reason", step.err.What), nil
+	return nil
+}
+
+// reported is a failed step as users hear of it.
+func (t *Trainer) reported(step *failedStep, at train.Position) *FailedStepError {
+	return &FailedStepError{step.err, rundir.FailureFile(t.Config.Output.Dir, at.Step+1)}
 }
 
 // explainSampling adds the cause to an error of the sampler, which stops at
 // log-probs that are not finite.
 func (l *learner) explainSampling(err error, prompt []int32) error {
-	cause := l.stepper.Cause(runtime.NewSequence(prompt, prompt[:1]))
+	cause := l.run.Stepper.Cause(runtime.NewSequence(prompt, prompt[:1]))
 	if cause == "" {
 		return err
 	}
@@ -94,5 +85,5 @@ func (l *learner) checkSampled(r *round) error {
 		return err
 	}
 	e.Among = "trajectories of the round"
-	return l.stepper.Explain(err, r.sequences)
+	return l.run.Stepper.Explain(err, r.sequences)
 }

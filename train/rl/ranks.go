@@ -5,11 +5,9 @@ import (
 	"fmt"
 
 	"onering/eval"
-	"onering/internal/settings"
 	"onering/reward"
 	"onering/sampler"
 	"onering/train/ranks"
-	"onering/train/saving"
 )
 
 // Of several ranks each samples and grades the responses to its share of the problems,
@@ -47,10 +45,10 @@ type graded struct {
 	Truncated        bool
 }
 
-// gather completes a round, of which each rank has sampled its share.
-func (r *roller) gather(rollouts []rollout, stats *sampler.Stats) error {
+// gather completes a round, of which each rank has sampled its share, or has failed to.
+func (r *roller) gather(rollouts []rollout, stats *sampler.Stats, failed error) error {
 	if r.ranks.Size() == 1 {
-		return nil
+		return failed
 	}
 	own := sampled{Stats: *stats}
 	for _, x := range rollouts {
@@ -58,7 +56,7 @@ func (r *roller) gather(rollouts []rollout, stats *sampler.Stats) error {
 			own.Rollouts = append(own.Rollouts, graded{x.Response, x.LogProb, x.Entropy, x.Text, x.Score, x.Truncated})
 		}
 	}
-	all, err := ranks.GatherAll(r.ranks, own)
+	all, err := ranks.GatherAll(r.ranks, own, failed)
 	if err != nil {
 		return err
 	}
@@ -94,10 +92,7 @@ func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Resp
 	if errors.As(err, &own.Ungraded) {
 		err = nil
 	}
-	if err := r.ranks.AgreeOn(errors.Join(err, r.grades.Exchange())); err != nil {
-		return err
-	}
-	all, err := ranks.GatherAll(r.ranks, own)
+	all, err := ranks.GatherAll(r.ranks, own, errors.Join(err, r.grades.exchange()))
 	if err != nil {
 		return err
 	}
@@ -121,39 +116,4 @@ func (r *roller) gatherResponses(err error, added []eval.Response, to *eval.Resp
 		return ungraded
 	}
 	return nil
-}
-
-// checkSame ends the run unless all ranks have the same program, settings, problems and
-// weights.
-func (t *Trainer) checkSame() error {
-	group := t.learner.ranks
-	if group.Size() == 1 {
-		return nil
-	}
-	c := t.Config
-	values := decisive(c)
-	for section, pointer := range map[string]any{"train": &c.Train, "eval": &c.Eval, "distributed": &c.Distributed, "optimizer": &c.Optimizer} {
-		for _, f := range settings.Fields(pointer) {
-			values[section+"."+f.Key] = fmt.Sprint(f.Value)
-		}
-	}
-	err := saving.CheckSame(group, saving.Configuration(values), saving.Trait{Thing: "version of ONNX Runtime", Text: t.learner.env.Version()},
-		saving.Trait{Thing: "set of problems", Text: t.roller.digest}, saving.Trait{Thing: "model", Text: t.learner.policy.Fingerprint()})
-	if err != nil {
-		return err
-	}
-	trained := t.learner.policy.Ring.Trained()
-	t.log.Info("ranks train together", "ranks", group.Size(), "shard", c.Distributed.Shard,
-		"bytes_sent_per_step", t.learner.learned().Predicted(group), "parameters", trained.Parameters())
-	return nil
-}
-
-// checkWeights ends the run unless all ranks have the same weights, where
-// distributed.check_every says that it is time to look.
-func (t *Trainer) checkWeights() error {
-	l, every := t.learner, t.Config.Distributed.CheckEvery
-	if l.ranks.Size() == 1 || every == 0 || t.at.Step%every != 0 {
-		return nil
-	}
-	return l.learned().CheckWeights(l.ranks, t.at.Step)
 }

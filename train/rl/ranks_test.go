@@ -23,6 +23,7 @@ import (
 	"onering/reward"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
+	"onering/train"
 	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rl"
@@ -42,16 +43,16 @@ func together(env *runtime.Env, n int, resume bool, config func(rank int) rl.Con
 			group := ranks.New(transport)
 			errs[r] = func() error {
 				c := config(r)
-				policy, err := rl.OpenPolicy(env, c, "base", nil)
+				policy, err := train.OpenPolicy(env, c.Model.Path, c.Model.DType, c.LoRA, "base", c.Train.Seed, nil)
 				if err != nil {
 					return err
 				}
 				defer policy.Close()
-				trainer, err := rl.NewOn(ctx, group, c, env, policy, slog.New(slog.DiscardHandler), watcher(func() {
+				trainer, err := rl.NewOn(ctx, c, train.Setup{Ranks: group, Policy: policy, Log: slog.New(slog.DiscardHandler), Observer: watcher{told: func() {
 					if watch != nil {
 						watch(ctx, stop, r)
 					}
-				}))
+				}}})
 				if err != nil {
 					return err
 				}
@@ -71,12 +72,16 @@ func together(env *runtime.Env, n int, resume bool, config func(rank int) rl.Con
 }
 
 // A watcher is an Observer that is told when a round is done.
-type watcher func()
+type watcher struct {
+	metrics.Unobserved
+	told func()
+}
 
-func (watcher) Begin(string, string, int) {}
-func (watcher) Advance(int)               {}
-func (w watcher) Round(metrics.Record)    { w() }
-func (watcher) Evaluated(rl.Evaluation)   {}
+func (w watcher) Record(r metrics.Record) {
+	if r.Get("kind") == "round" {
+		w.told()
+	}
+}
 
 // wellTogether is together of ranks that all come to the end.
 func wellTogether(t *testing.T, env *runtime.Env, n int, resume bool, config func(rank int) rl.Config) {

@@ -8,20 +8,35 @@ import (
 	"slices"
 	"strings"
 
-	"onering/internal/settings"
 	"onering/reward"
-	"onering/train/rundir"
+	"onering/train"
 )
+
+// Plan implements train.Task.
+func (t *Trainer) Plan() train.Plan {
+	c := t.Config
+	return train.Plan{
+		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
+		Saving:    train.Saving{Rounds: c.Train.SaveEvery, Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
+		Objective: c.Objective.Name, Settings: decisive(c), Former: former(), Others: train.Values(&c, "train", "eval", "distributed", "optimizer"),
+		Problems: t.roller.digest, Things: "problems", Changed: "data.train has other problems",
+	}
+}
+
+// former returns the values of settings that checkpoints of older versions lack: the
+// defaults.
+func former() map[string]string {
+	c := Default()
+	c.Objective.Settings, c.Reward.Rule = nil, nil // the run may have others
+	values := decisive(c)
+	values["reward.extract"] = "auto" // before it could be chosen
+	return values
+}
 
 // decisive returns the settings that decide the course of a run, by key: all but
 // those that say how long it lasts, what is saved and where files are.
 func decisive(c Config) map[string]string {
-	values := make(map[string]string)
-	for _, s := range settings.Sections(&c) {
-		for _, f := range s.Fields {
-			values[s.Name+"."+f.Key] = fmt.Sprint(f.Value)
-		}
-	}
+	values := train.Values(&c)
 	if several, ok := c.Reward.Rule.(*reward.Combined); ok {
 		var names []string
 		for _, p := range several.Parts {
@@ -76,75 +91,37 @@ func objectiveSettings(values map[string]string, v reflect.Value) {
 	}
 }
 
-// checkState refuses the state s of the checkpoint dir if it is another run's, and
-// logs which settings have changed since.
-func (t *Trainer) checkState(s rundir.State, dir string) error {
-	if s.Objective != t.Config.Objective.Name {
-		return fmt.Errorf("train: resume: %s was trained with objective %q, not %q", dir, s.Objective, t.Config.Objective.Name)
+// Restore implements train.Task.
+func (t *Trainer) Restore(from train.Checkpoint) error {
+	s, dir := from.State, from.Dir
+	for _, c := range from.Changed {
+		if t.run.Policy.Adapter != nil && (c.Key == "lora.rank" || c.Key == "lora.targets") {
+			return fmt.Errorf("train: resume: %s holds an adapter, and since then %s: an adapter keeps its rank and its modules; set it back, or begin a run in another folder", dir, c.Text)
+		}
+		if c.Key == "optimizer.name" {
+			return fmt.Errorf("train: resume: %s holds the state of an optimizer, and since then %s: set it back, or begin a run in another folder", dir, c.Text)
+		}
+		if s.Inside && shapesRound(c.Key) {
+			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c.Text)
+		}
 	}
-	if err := t.learner.policy.CheckBase(s.Base, dir); err != nil {
+	if s.Problems == t.roller.digest {
+		if err := t.roller.problems.Restore(s.Order); err != nil {
+			return fmt.Errorf("train: resume: %s: %w", dir, err)
+		}
+	}
+	if err := t.learner.restore(s, dir); err != nil || !s.Inside {
 		return err
 	}
-	changed := changedSettings(s.Settings, decisive(t.Config))
-	if s.Problems != t.roller.digest {
-		changed = append(changed, change{key: problemsKey})
-	}
-	if len(changed) == 0 {
-		return nil
-	}
-	var texts []string
-	for _, c := range changed {
-		if t.learner.policy.Adapter != nil && (c.key == "lora.rank" || c.key == "lora.targets") {
-			return fmt.Errorf("train: resume: %s holds an adapter, and since then %s: an adapter keeps its rank and its modules; set it back, or begin a run in another folder", dir, c)
-		}
-		if c.key == "optimizer.name" {
-			return fmt.Errorf("train: resume: %s holds the state of an optimizer, and since then %s: set it back, or begin a run in another folder", dir, c)
-		}
-		if s.Inside && c.shapesRound() {
-			return fmt.Errorf("train: resume: %s lies inside round %d, and since then %s: that can change only between two rounds; set it back, or remove this checkpoint to resume from the one before", dir, s.Round+1, c)
-		}
-		texts = append(texts, c.String())
-	}
-	t.log.Warn("settings have changed: the run will differ from one that was never stopped", "changed", strings.Join(texts, "; "))
-	return nil
+	var err error
+	t.round, err = t.restoredRound(from)
+	return err
 }
 
-// A change is a setting whose value was another one when a checkpoint was written.
-type change struct{ key, was, is string }
-
-// problemsKey is the key of the change that data.train has other problems, whether
-// its name is the same or not.
-const problemsKey = "data.train"
-
-func (c change) String() string {
-	if c.key == problemsKey {
-		return "data.train has other problems"
-	}
-	return fmt.Sprintf("%s was %s and is %s", c.key, c.was, c.is)
-}
-
-// shapesRound says whether the change is to what a round consists of.
-func (c change) shapesRound() bool {
+// shapesRound says whether a setting decides what a round consists of.
+func shapesRound(key string) bool {
 	return slices.Contains([]string{
-		problemsKey, "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
+		train.DataKey, "data.seed", "data.filter", "data.prompts", "data.curriculum", "data.rest", "train.rounds", "model.template", "model.system", "rollout.prompts_per_round", "rollout.samples_per_prompt",
 		"rollout.old_logp", "train.batch_size", "train.epochs", "train.seed", "train.shuffle",
-	}, c.key)
-}
-
-// changedSettings lists what differs, sorted by key. A setting that a checkpoint
-// of an older version lacks had its default.
-func changedSettings(was, is map[string]string) []change {
-	defaults := Default()
-	defaults.Objective.Settings, defaults.Reward.Rule = nil, nil // the run may have others
-	old := decisive(defaults)
-	old["reward.extract"] = "auto" // before it could be chosen
-	maps.Copy(old, was)
-	var changed []change
-	for key, value := range is {
-		if before, ok := old[key]; ok && before != value {
-			changed = append(changed, change{key, before, value})
-		}
-	}
-	slices.SortFunc(changed, func(a, b change) int { return strings.Compare(a.key, b.key) })
-	return changed
+	}, key)
 }

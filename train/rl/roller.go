@@ -2,9 +2,7 @@ package rl
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 
@@ -15,7 +13,7 @@ import (
 	"onering/reward"
 	"onering/runtime"
 	"onering/sampler"
-	"onering/train/grades"
+	"onering/train"
 	"onering/train/ranks"
 )
 
@@ -33,12 +31,13 @@ type roller struct {
 	objective objectives.Objective
 	decoders  []*runtime.Decoder
 	lanes     sampler.Lanes // of the decoders
-	grades    *grades.Book  // opened by Trainer.Run; nil if there is nothing to remember
+	grades    *book         // opened by Trainer.Begin; nil if there is nothing to remember
 }
 
 // newRoller opens the training problems and the decoder. maxTokens is the most tokens of
 // prompt and response that a slot has to hold.
-func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Policy, maxTokens int, log *slog.Logger) (*roller, error) {
+func newRoller(c Config, s train.Setup, maxTokens int) (*roller, error) {
+	group, env, policy := s.Ranks, s.Policy.Env, s.Policy
 	template, err := c.Model.PromptTemplate()
 	if err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func newRoller(c Config, group *ranks.Group, env *runtime.Env, policy *policy.Po
 	if err != nil {
 		return nil, err
 	}
-	problems, err := openTraining(c, prompter, log)
+	problems, err := openTraining(c, prompter, s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +77,6 @@ func (r *roller) close() {
 	for _, d := range r.decoders {
 		d.Close()
 	}
-	r.grades.Close()
 }
 
 // Release gives the memory of the decoders back.
@@ -109,10 +107,10 @@ func (r *roller) roll(ctx context.Context, n int, progress func(), explain func(
 		err = explain(err)
 	}
 	// What the other ranks have graded is written also if the round ends here.
-	if err := r.ranks.AgreeOn(errors.Join(err, r.grades.Exchange())); err != nil {
-		return nil, err
+	if failed := r.grades.exchange(); err == nil {
+		err = failed
 	}
-	if err := r.gather(rollouts, &stats); err != nil {
+	if err := r.gather(rollouts, &stats, err); err != nil {
 		return nil, err
 	}
 	made := newRound(problems, rollouts, r.config, r.objective)
@@ -172,7 +170,7 @@ func (r *roller) sample(ctx context.Context, lanes sampler.Lanes, problems []dat
 	}
 	grader := r.config.Reward.Grader()
 	grader.Decode, grader.Together = func(ids []int32) string { return tokenizer.Decode(ids, true) }, true
-	if journal := r.grades.At(n, fmt.Sprint("round ", n+1)); journal != nil {
+	if journal := r.grades.at(n, fmt.Sprint("round ", n+1)); journal != nil {
 		grader.Journal = reward.Renumbered{Journal: journal, Numbers: numbers}
 	}
 	stats, err := grader.Sample(ctx, lanes, options, tasks, func(g reward.Graded) error {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	"onering/data"
 	"onering/objectives"
@@ -347,4 +349,35 @@ func (r *round) greedyLine(problem int) *rundir.GreedyLine {
 		line.Reward = &x.Score.Value
 	}
 	return line
+}
+
+// roundLine returns a round in one line: the metrics that people watch, always in
+// the same order. Metrics that the objective does not have are left out.
+func roundLine(r metrics.Record, rounds int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "round %d/%d", int(r.Float("round")), rounds)
+	for _, m := range []struct{ name, label, format string }{
+		{"reward", "reward", "%.3f"},
+		{"loss", "loss", "%+.1e"},
+		{"grad_norm", "grad norm", "%.3f"},
+		{"p/mean", "p", "%.3f"},
+		{"clip_fraction", "clip", "%.4f"},
+		{"entropy", "entropy", "%.3f"},
+		{"response_length/mean", "length", "%.1f"},
+		{"truncated_share", "truncated", "%.3f"},
+		{"no_answer_share", "no answer", "%.3f"},
+		{"logp_gap_max", "logp gap", "%.1e"},
+	} {
+		if x := r.Float(m.name); !math.IsNaN(x) {
+			fmt.Fprintf(&b, "  %s "+m.format, m.label, x)
+		}
+	}
+	seconds := 0.0
+	for _, m := range r {
+		if strings.HasPrefix(m.Name, "seconds/") {
+			seconds += r.Float(m.Name)
+		}
+	}
+	fmt.Fprintf(&b, "  %.2f s", seconds)
+	return b.String()
 }

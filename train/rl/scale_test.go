@@ -36,9 +36,9 @@ func TestLossScaleIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer trainer.Close()
-		trainer.learner.stepper.Restore(learn.State{LossScale: &learn.LossScale{Scale: scale}})
+		trainer.run.Stepper.Restore(learn.State{LossScale: &learn.LossScale{Scale: scale}})
 		_, err = trainer.Run(context.Background(), false)
-		return trainer.learner.stepper.State().LossScale.Scale, rounds, slices.Clone(policy.Weights.Data), err
+		return trainer.run.Stepper.State().LossScale.Scale, rounds, slices.Clone(policy.Weights.Data), err
 	}
 	found, rounds, weights, err := run(1<<40, false)
 	if err != nil {
@@ -69,7 +69,11 @@ type collector struct {
 	rounds *[]metrics.Record
 }
 
-func (c collector) Round(r metrics.Record) { *c.rounds = append(*c.rounds, r) }
+func (c collector) Record(r metrics.Record) {
+	if r.Get("kind") == "round" {
+		*c.rounds = append(*c.rounds, r)
+	}
+}
 
 // enormous asks for gradients that float16 cannot hold.
 type enormous struct{ objectives.Objective }

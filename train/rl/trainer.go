@@ -4,69 +4,52 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 
 	"onering/policy"
 	"onering/reward"
 	"onering/runtime"
+	"onering/train"
 	"onering/train/metrics"
 	"onering/train/ranks"
 	"onering/train/rundir"
-	"onering/train/saving"
 )
 
-// An Observer is told how far a run is. Its methods are called from one
-// goroutine at a time.
-type Observer interface {
-	// Begin opens a phase of total units, such as "rollout" of 512
-	// trajectories; 0 is unknown. It closes the phase before.
-	Begin(phase, units string, total int)
-	// Advance says that n more units are done.
-	Advance(n int)
-	// Round hands over the round's record when it is complete.
-	Round(r metrics.Record)
-	// Evaluated hands over the result of an evaluation.
-	Evaluated(e Evaluation)
-}
-
-// A Trainer runs the paper's loop (section 4, Algorithm 1) on one policy.
+// A Trainer runs the paper's loop (section 4, Algorithm 1) on one policy: it is the
+// train.Task of reinforcement learning.
 type Trainer struct {
 	Config Config
-	// Resumed, if not nil, is called when a run is resumed, after its folder and
-	// checkpoint have been found to belong to it. Before that, nothing in the
-	// folder is changed but what was half-written or damaged. An error ends Run.
-	Resumed func() error
 
 	log       *slog.Logger
-	observer  Observer
+	run       *train.Run
 	roller    *roller
 	learner   *learner
 	evaluator *evaluator
-	folder    *rundir.Folder // opened by Run
-	saver     *saving.Saver  // opened by Run
-	clock     *metrics.Stopwatch
-	alarms    *metrics.Alarms
+	grades    *book // opened by Begin; nil if there is nothing to remember
+	summary   Summary
 
-	at    saving.Position
-	round *round   // the round that the run is inside, else nil
-	score *float64 // mean pass@1 at this position, if it was evaluated
+	round *round      // the round that the run is inside or that is not scored yet, else nil
+	skip  *failedStep // the next step, which is to be left out
 }
 
+var _ train.Task = (*Trainer)(nil)
+
 // New is NewOn of a process that is the only rank.
-func New(ctx context.Context, c Config, env *runtime.Env, policy *policy.Policy, log *slog.Logger, observer Observer) (*Trainer, error) {
-	return NewOn(ctx, ranks.Alone(), c, env, policy, log, observer)
+func New(ctx context.Context, c Config, env *runtime.Env, p *policy.Policy, log *slog.Logger, observer metrics.Observer) (*Trainer, error) {
+	return NewOn(ctx, c, train.Setup{Ranks: ranks.Alone(), Policy: p, Log: log, Observer: observer})
 }
 
 // NewOn opens everything a run needs and checks that it fits together. The run
-// folder is made by Run. Of several ranks all call it, and then Run; the first writes the
-// folder, and is the one whose log and observer are told of what concerns all.
-func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, p *policy.Policy, log *slog.Logger, observer Observer) (t *Trainer, err error) {
+// folder is made by Run. Of several ranks all call it, and then Run.
+func NewOn(ctx context.Context, c Config, s train.Setup) (t *Trainer, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	p, log := s.Policy, s.Log
 	if want := policy.ComputeTypes[c.Model.DType]; p.Geometry().Compute != want {
 		return nil, fmt.Errorf("train: model.dtype = %q, but the policy computes in %v: open it with OpenPolicy", c.Model.DType, p.Geometry().Compute)
 	}
-	opened := &Trainer{Config: c, log: log, observer: observer, clock: metrics.NewStopwatch(), alarms: metrics.NewAlarms(log)}
+	opened := &Trainer{Config: c, log: log}
 	defer func() {
 		if err != nil {
 			opened.Close()
@@ -84,34 +67,33 @@ func NewOn(ctx context.Context, group *ranks.Group, c Config, env *runtime.Env, 
 	if rule := reward.Extract(c.Reward.Rule); rule != "" {
 		log.Info("where responses have to state their answers", "extract", rule, "template", template.Name)
 	}
-	if opened.roller, err = newRoller(c, group, env, p, limit, log); err != nil {
+	if opened.roller, err = newRoller(c, s, limit); err != nil {
 		return nil, err
 	}
-	if opened.evaluator, err = newEvaluator(c, opened.roller, observer, log); err != nil {
+	if opened.evaluator, err = newEvaluator(c, opened.roller, s); err != nil {
 		return nil, err
 	}
-	if opened.learner, err = newLearner(c, group, env, p, opened.clock, log); err != nil {
+	if opened.run, err = openRun(c, s); err != nil {
 		return nil, err
 	}
-	return opened, nil
+	opened.learner, err = newLearner(c, opened.run)
+	return opened, err
 }
 
 // Close frees everything but the policy, and closes the reward.
 func (t *Trainer) Close() {
-	if t.saver != nil {
-		t.saver.Close()
+	if t.run != nil {
+		t.run.Close()
 	}
 	if err := reward.Close(t.Config.Reward.Rule); err != nil {
 		t.log.Warn("the reward was not closed", "reason", err)
 	}
+	t.grades.close()
 	if t.roller != nil {
 		t.roller.close()
 	}
 	if t.learner != nil {
 		t.learner.close()
-	}
-	if t.folder != nil {
-		t.folder.Close()
 	}
 }
 
@@ -127,4 +109,47 @@ type Summary struct {
 	LogPGap    float64    // the largest between rollout and training log-probs in any round
 	Resumed    int        // rounds that were done when the run was last resumed
 	Seconds    float64    // since it began or was last resumed
+}
+
+// Run trains for Config.Train.Rounds rounds and writes the run folder; see train.Run.
+func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
+	t.summary = Summary{Folder: t.Config.Output.Dir, Reward: [2]float64{math.NaN()}}
+	end, err := t.run.Do(ctx, t, resume)
+	s := t.summary
+	s.Resumed = end.Resumed.Round
+	if err == nil {
+		s.Rounds, s.Steps, s.Seconds = end.At.Round, end.At.Step, end.Seconds
+		s.Checkpoint = rundir.CheckpointDir(s.Folder, s.Steps)
+	}
+	return s, err
+}
+
+// Recall implements train.Task.
+func (t *Trainer) Recall(r metrics.Record) {
+	switch r.Get("kind") {
+	case "round":
+		t.summary.addRound(r)
+	case "eval":
+		t.summary.addEvaluation(evaluationOf(r))
+	}
+}
+
+// addRound notes a finished round.
+func (s *Summary) addRound(r metrics.Record) {
+	reward := r.Float("reward")
+	if math.IsNaN(s.Reward[0]) {
+		s.Reward[0] = reward
+	}
+	s.Reward[1] = reward
+	if gap := r.Float("logp_gap_max"); gap > s.LogPGap {
+		s.LogPGap = gap
+	}
+}
+
+// addEvaluation notes an evaluation.
+func (s *Summary) addEvaluation(e Evaluation) {
+	if e.Round == 0 {
+		s.First = e
+	}
+	s.Last = e
 }

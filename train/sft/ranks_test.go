@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"onering/runtime/runtimetest"
+	"onering/train"
 	"onering/train/ranks"
 )
 
@@ -44,12 +45,12 @@ func together(t *testing.T, n int, c Config, resume bool, change func(rank int, 
 		}
 		policy := openPolicy(t, env, c)
 		group := ranks.New(transport)
-		trainer, err := NewOn(group, x.config, env, policy, sums(64), nil, quiet, &x.recorder)
+		trainer, err := NewOn(x.config, train.Setup{Ranks: group, Policy: policy, Log: quiet, Observer: &x.recorder}, sums(64), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer trainer.Close()
-		trainer.beforePass = x.beforePass
+		trainer.run.BeforePass = x.beforePass
 		wait.Go(func() {
 			x.summary, x.err = trainer.Run(ctx, resume)
 			x.err = errors.Join(x.err, group.Close())

@@ -20,6 +20,7 @@ import (
 	"onering/policy"
 	"onering/runtime"
 	"onering/runtime/runtimetest"
+	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
 	"onering/train/ranks"
@@ -29,13 +30,11 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // A recorder keeps the records of a run, and cancels it after so many steps.
 type recorder struct {
+	metrics.Unobserved
 	records []metrics.Record
 	cancel  func()
 	after   int
 }
-
-func (*recorder) Begin(string, string, int) {}
-func (*recorder) Advance(int)               {}
 
 func (r *recorder) Record(m metrics.Record) {
 	r.records = append(r.records, m)
@@ -86,11 +85,11 @@ func openPolicy(t *testing.T, env *runtime.Env, c Config) *policy.Policy {
 }
 
 // open opens a run of the embedded model on 64 sums.
-func open(t *testing.T, c Config, log *slog.Logger, observer Observer) *Trainer {
+func open(t *testing.T, c Config, log *slog.Logger, observer metrics.Observer) *Trainer {
 	t.Helper()
 	env := runtimetest.Test(t)
 	policy := openPolicy(t, env, c)
-	trainer, err := NewOn(ranks.Alone(), c, env, policy, sums(64), nil, log, observer)
+	trainer, err := NewOn(c, train.Setup{Ranks: ranks.Alone(), Policy: policy, Log: log, Observer: observer}, sums(64), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +112,7 @@ func losses(t *testing.T, log *slog.Logger, change func(*Config), beforePass fun
 	var r recorder
 	trainer := open(t, c, log, &r)
 	defer trainer.Close()
-	trainer.beforePass = beforePass
+	trainer.run.BeforePass = beforePass
 	_, err := trainer.Run(context.Background(), false)
 	return r.losses(), trainer, err
 }
@@ -161,7 +160,7 @@ func TestMemoryEndsAndFloat16(t *testing.T) {
 		t.Fatal(err)
 	}
 	near(got, 0.05)
-	if scale := trainer.policy.Ring.LossScale; scale != learn.NewLossScale().Scale {
+	if scale := trainer.run.Policy.Ring.LossScale; scale != learn.NewLossScale().Scale {
 		t.Errorf("the loss scale is %g", scale)
 	}
 }

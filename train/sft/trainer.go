@@ -7,64 +7,37 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
-	"time"
 
 	"onering/data"
+	"onering/internal/files"
 	"onering/policy"
 	"onering/runtime"
 	"onering/train"
 	"onering/train/learn"
 	"onering/train/metrics"
-	"onering/train/ranks"
 	"onering/train/rundir"
-	"onering/train/saving"
 )
 
-// An Observer is told how far a run is, by one goroutine.
-type Observer interface {
-	// Begin opens a phase of total units, such as "sft" of 512 steps.
-	Begin(phase, units string, total int)
-	// Advance says that n more units are done.
-	Advance(n int)
-	// Record hands over a line of metrics.jsonl: kind is step or eval.
-	Record(r metrics.Record)
-}
-
-// A Trainer trains one policy on demonstrations.
+// A Trainer trains one policy on demonstrations: it is the train.Task of supervised
+// training.
 type Trainer struct {
 	Config Config
-	// Resumed, if not nil, is called when a run is resumed, after its folder and
-	// checkpoint have been found to belong to it. An error ends Run.
-	Resumed func() error
 
-	env      *runtime.Env
-	policy   *policy.Policy
+	run      *train.Run
 	log      *slog.Logger
-	observer Observer
 	learn    *Set
 	held     *Set // nil if nothing is held out
-	ranks    *ranks.Group
-	stepper  *learn.Stepper
-	output
-	clock  *metrics.Stopwatch
-	course course
-
-	beforePass func(tokens int) error // set by tests; see learn.Options
+	summary  Summary
+	order    []int // of the demonstrations in the pass number pass, from 1
+	pass     int
+	shown    bool // the observer knows that steps are taken
+	finished bool // the model is written
 }
 
-// An output is what Run opens.
-type output struct {
-	folder *rundir.Folder // nil on all ranks but the first
-	saver  *saving.Saver
-}
-
-// A course is where a run is, and what it remembers besides weights and moments.
-type course struct {
-	at     saving.Position // Round is 0
-	score  *float64        // minus the held-out loss at this position, if it was measured
-	alarms *metrics.Alarms
-}
+var _ train.Task = (*Trainer)(nil)
 
 // A Summary is what a run came to, from its beginning, also if it was resumed.
 type Summary struct {
@@ -80,18 +53,13 @@ type Summary struct {
 
 // NewOn opens everything that a run needs and checks that it fits together. heldOut are
 // the demonstrations of data.eval. The run folder is made by Run. Of several ranks all
-// call it, and then Run; the first writes the folder, and is the one whose log and
-// observer are told of what concerns all.
-func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *policy.Policy, list, heldOut []data.Demonstration, log *slog.Logger, observer Observer) (*Trainer, error) {
+// call it, and then Run.
+func NewOn(c Config, s train.Setup, list, heldOut []data.Demonstration) (*Trainer, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if err := learn.CheckWeights(policy.Weights); err != nil {
-		return nil, fmt.Errorf("train: %s: %w", c.Model.Path, err)
-	}
-	t := &Trainer{Config: c, env: env, policy: policy, log: log, observer: observer, ranks: group, clock: metrics.NewStopwatch()}
-	t.course.alarms = metrics.NewAlarms(log)
-	encoder, err := NewEncoder(c, policy)
+	t := &Trainer{Config: c, log: s.Log}
+	encoder, err := NewEncoder(c, s.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -100,25 +68,17 @@ func NewOn(group *ranks.Group, c Config, env *runtime.Env, policy *policy.Policy
 			return nil, err
 		}
 	}
-	if t.learn, err = encoder.EncodeAll(list, "--data", log); err != nil {
+	if t.learn, err = encoder.EncodeAll(list, "--data", s.Log); err != nil {
 		return nil, err
 	}
 	if len(heldOut) > 0 {
-		if t.held, err = encoder.EncodeAll(heldOut, "--eval-data", log); err != nil {
+		if t.held, err = encoder.EncodeAll(heldOut, "--eval-data", s.Log); err != nil {
 			return nil, err
 		}
 	}
-	t.stepper, err = learn.New(env, policy.Ring, learn.Options{
+	t.run, err = train.New(s, c.Model.Path, c.Distributed, learn.Options{
 		Optimizer: c.Optimizer.Rule, MaxGradNorm: c.Optimizer.MaxGradNorm,
-		Temperature: 1, Passes: train.PassesOf(policy, env, c.Train.MicroTokens, t.learn.longest(), true),
-		Observe: t.clock.Enter, Log: log,
-		Ranks: group, Shard: c.Distributed.Shard == "optimizer",
-		BeforePass: func(tokens int) error {
-			if t.beforePass == nil {
-				return nil
-			}
-			return t.beforePass(tokens)
-		},
+		Temperature: 1, Passes: train.PassesOf(s.Policy, c.Train.MicroTokens, t.learn.longest(), true),
 	})
 	return t, err
 }
@@ -144,152 +104,82 @@ func split(list []data.Demonstration, share float64, seed int64) (kept, held []d
 }
 
 // Close frees everything but the policy.
-func (t *Trainer) Close() {
-	if t.saver != nil {
-		t.saver.Close()
-	}
-	t.stepper.Close()
-	if t.folder != nil {
-		t.folder.Close()
-	}
-}
+func (t *Trainer) Close() { t.run.Close() }
 
 // perEpoch is how many steps a pass over the demonstrations takes.
 func (t *Trainer) perEpoch() int {
 	return (len(t.learn.Examples) + t.Config.Train.BatchSize - 1) / t.Config.Train.BatchSize
 }
 
-// Steps is how many steps the whole run takes.
-func (t *Trainer) Steps() int { return t.Config.Train.Epochs * t.perEpoch() }
+// steps is how many steps the whole run takes.
+func (t *Trainer) steps() int { return t.Config.Train.Epochs * t.perEpoch() }
 
-// Run trains and writes the run folder, which at the end is a Hugging Face folder too.
-// With resume it continues from the folder's newest whole checkpoint, or from the
-// beginning if there is none yet. When ctx ends or an error occurs, the run is saved
-// as reinforcement learning saves it: see rl.Trainer.Run.
-func (t *Trainer) Run(ctx context.Context, resume bool) (s Summary, err error) {
-	began, c := time.Now(), t.Config
+// Run trains and writes the run folder, which at the end is a Hugging Face folder too; see
+// train.Run.
+func (t *Trainer) Run(ctx context.Context, resume bool) (Summary, error) {
 	nan := math.NaN()
-	s = Summary{Folder: c.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens, Loss: [2]float64{nan, nan}, HeldOut: [2]float64{nan, nan}}
-	ctx, end := t.ranks.Context(ctx)
-	defer end()
-	if t.ranks.First() {
-		t.folder, err = rundir.Open(c.Output.Dir, resume)
+	t.summary = Summary{
+		Folder: t.Config.Output.Dir, Demonstrations: len(t.learn.Examples), Tokens: t.learn.tokens,
+		Loss: [2]float64{nan, nan}, HeldOut: [2]float64{nan, nan},
 	}
-	if err := t.ranks.AgreeOn(err); err != nil {
-		return s, err
+	end, err := t.run.Do(ctx, t, resume)
+	s := t.summary
+	s.Resumed = end.Resumed.Step
+	if err == nil {
+		s.Steps, s.Seconds = end.At.Step, end.Seconds
 	}
-	if err := t.checkSame(); err != nil {
-		return s, err
-	}
-	t.saver = saving.New(saving.Due{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes}, t.ranks,
-		&rundir.Saver{Folder: t.folder, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest}, t, t.log)
-	if resume {
-		if err := t.resume(&s); err != nil {
-			return s, err
-		}
-	}
-	if err := t.train(ctx, &s); err != nil {
-		if t.ranks.Lost() != nil {
-			t.ranks.Leave() // what the first rank has is whole, and it can save alone
-		}
-		stopped := t.saver.Stop(t.course.at, err)
-		if stopped != err && ctx.Err() != nil {
-			t.log.Error("stopping was not clean", "reason", stopped)
-		}
-		return s, stopped
-	}
-	if err := t.ranks.AgreeOn(t.finish()); err != nil {
-		return s, errors.Join(err, t.saver.Stop(t.course.at, nil))
-	}
-	s.Steps, s.Seconds = t.course.at.Step, time.Since(began).Seconds()
-	return s, nil
+	return s, err
 }
 
-// train evaluates and takes steps until the last one is done.
-func (t *Trainer) train(ctx context.Context, s *Summary) error {
-	steps := t.Steps()
-	var order []int // of the present pass
-	pass, begun := -1, false
-	for {
-		at := &t.course.at
-		if at.Next == saving.ToEvaluate {
-			if err := t.evaluate(ctx, s); err != nil {
-				return err
-			}
-			begun = false
-		}
-		if at.Step == steps {
-			return nil
-		}
-		if err := t.ranks.AgreeOn(errors.Join(ctx.Err(), t.saver.Poll())); err != nil {
-			return err
-		}
-		if !begun {
-			t.observer.Begin("sft", "steps", steps)
-			t.observer.Advance(at.Step)
-			begun = true
-		}
-		if n := at.Step / t.perEpoch(); n != pass || order == nil {
-			pass, order = n, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(n))).Perm(len(t.learn.Examples))
-		}
-		from := at.Step % t.perEpoch() * t.Config.Train.BatchSize
-		// A step that has begun is finished.
-		record, err := t.step(context.WithoutCancel(ctx), order[from:min(from+t.Config.Train.BatchSize, len(order))])
-		if err != nil {
-			err = fmt.Errorf("train: step %d: %w", at.Step+1, err)
-		} else {
-			err = t.stepDone(record, s)
-		}
-		if err := t.ranks.AgreeOn(err); err != nil {
-			return err
-		}
-		if err := t.checkWeights(); err != nil {
-			return err
-		}
-		t.observer.Record(record)
-		t.observer.Advance(1)
-		if at.Step < steps && at.Next != saving.ToEvaluate {
-			if err := t.saver.AfterStep(*at); err != nil {
-				return err
-			}
-		}
+// Recall implements train.Task.
+func (t *Trainer) Recall(r metrics.Record) {
+	loss, noted := r.Float("loss"), &t.summary.Loss
+	if r.Get("kind") == "eval" {
+		noted = &t.summary.HeldOut
 	}
+	if math.IsNaN(noted[0]) {
+		noted[0] = loss
+	}
+	noted[1] = loss
 }
 
-// stepDone notes a step that was taken.
-func (t *Trainer) stepDone(record metrics.Record, s *Summary) error {
-	// The step is done, also if its record cannot be written.
-	at := &t.course.at
-	at.Step, t.course.score = at.Step+1, nil
-	if every := t.Config.Train.EvalEvery; at.Step == t.Steps() || every > 0 && at.Step%every == 0 {
-		at.Next = saving.ToEvaluate
+// Begin implements train.Task.
+func (t *Trainer) Begin(train.Position) error { return nil }
+
+// Next implements train.Task. Before the first step, after the last and as often as
+// train.eval_every says the held-out loss is measured; at the end the model is written.
+func (t *Trainer) Next(at train.Position) train.Piece {
+	do := t.step
+	switch {
+	case !at.Evaluated:
+		do = t.evaluate
+	case t.finished:
+		return nil
+	case at.Step == t.steps():
+		do = t.finish
 	}
-	s.addLoss(record.Float("loss"))
-	t.course.alarms.Step(record)
-	return t.folder.Append(record)
+	return func(ctx context.Context) (train.Done, error) { return do(ctx, at) }
 }
 
-// addLoss notes the loss of a step.
-func (s *Summary) addLoss(loss float64) {
-	if math.IsNaN(s.Loss[0]) {
-		s.Loss[0] = loss
+// batch returns the demonstrations of the step after so many.
+func (t *Trainer) batch(step int) []int {
+	if pass := step/t.perEpoch() + 1; pass != t.pass {
+		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Config.Train.Seed), uint64(pass-1))).Perm(len(t.learn.Examples))
 	}
-	s.Loss[1] = loss
+	from := step % t.perEpoch() * t.Config.Train.BatchSize
+	return t.order[from:min(from+t.Config.Train.BatchSize, len(t.order))]
 }
 
-// addHeldOut notes a held-out loss.
-func (s *Summary) addHeldOut(loss float64) {
-	if math.IsNaN(s.HeldOut[0]) {
-		s.HeldOut[0] = loss
+// step takes the next optimizer step. Its loss is the mean of -log p over all learned
+// tokens of the batch, so w = -1/N. A step that has begun is finished.
+func (t *Trainer) step(ctx context.Context, at train.Position) (train.Done, error) {
+	if !t.shown {
+		t.run.Observer.Begin("sft", "steps", t.steps())
+		t.run.Observer.Advance(at.Step)
+		t.shown = true
 	}
-	s.HeldOut[1] = loss
-}
-
-// step takes the next optimizer step, on these examples. Its loss is the mean of
-// -log p over all learned tokens of the batch, so w = -1/N.
-func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, error) {
-	n := t.course.at.Step
-	b := learn.Batch{Number: n + 1, LearningRate: t.Config.Optimizer.rate(n, t.Steps())}
+	n, examples := at.Step+1, t.batch(at.Step)
+	b := learn.Batch{Number: n, LearningRate: t.Config.Optimizer.rate(at.Step, t.steps())}
 	learned := 0
 	for k, i := range examples {
 		b.Sequences = append(b.Sequences, t.learn.Examples[i].sequence())
@@ -298,8 +188,8 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 	for _, s := range b.Sequences {
 		b.Weights = append(b.Weights, slices.Repeat([]float64{-1 / float64(learned)}, s.Count()))
 	}
-	sent := t.ranks.Sent()
-	report, err := t.stepper.Step(ctx, b, nil)
+	sent := t.run.Ranks.Sent()
+	report, err := t.run.Stepper.Step(context.WithoutCancel(ctx), b, nil)
 	var nonfinite *learn.NonfiniteError
 	if errors.As(err, &nonfinite) {
 		nonfinite.Among = "demonstrations of the batch"
@@ -308,42 +198,55 @@ func (t *Trainer) step(ctx context.Context, examples []int) (metrics.Record, err
 		}
 	}
 	if err != nil {
-		return nil, err
+		return train.Done{}, fmt.Errorf("train: step %d: %w", n, err)
 	}
-	record := append(metrics.Record{}.With("kind", "step").With("step", n+1).With("epoch", float64(n+1)/float64(t.perEpoch())), report.Record(b.LearningRate)...)
+	record := append(metrics.Record{}.With("kind", "step").With("step", n).With("epoch", float64(n)/float64(t.perEpoch())), report.Record(b.LearningRate)...)
 	entropy := 0.0
 	for _, row := range report.Entropy {
 		for _, h := range row {
 			entropy += h / float64(learned)
 		}
 	}
-	record = append(record.With("entropy", entropy), t.learned().Volume(t.ranks, sent, report.Early)...)
-	return append(record, t.clock.Take()...), nil
+	record = append(record.With("entropy", entropy), t.run.Volume(sent, report.Early)...)
+	return t.stepDone(n, append(record, t.run.Clock.Take()...)), nil
 }
 
-// evaluate measures the held-out loss and saves the run if that is due.
-func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
-	at := &t.course.at
-	if t.held != nil {
-		loss, err := t.heldOut(ctx)
-		if err := t.ranks.AgreeOn(err); err != nil {
-			return err
-		}
-		s.addHeldOut(loss)
-		score := -loss
-		t.course.score = &score
-		record := metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", float64(at.Step)/float64(t.perEpoch())).
-			With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.held.tokens)
-		if err := t.ranks.AgreeOn(t.folder.Append(record)); err != nil {
-			return err
-		}
-		t.observer.Record(record)
+// stepDone is what came of step number n, from 1.
+func (t *Trainer) stepDone(n int, record metrics.Record) train.Done {
+	t.Recall(record)
+	t.run.Observer.Advance(1)
+	done, total := train.Done{At: train.Position{Step: n, Evaluated: true}, Record: record, Save: train.IfDue}, t.steps()
+	if every := t.Config.Train.EvalEvery; n == total || every > 0 && n%every == 0 {
+		done.At.Evaluated, done.Save = false, train.Never // it is evaluated first
 	}
-	at.Next = saving.ToRoll
-	if at.Step == 0 || at.Step == t.Steps() {
-		return nil
+	if every := max(1, total/20); n%every == 0 || n == total {
+		done.Say = []string{fmt.Sprintf("step %d/%d  epoch %.2f  loss %.4f  grad norm %.3f  learning rate %.2e",
+			n, total, record.Float("epoch"), record.Float("loss"), record.Float("grad_norm"), record.Float("learning_rate"))}
 	}
-	return t.saver.AfterStep(*at)
+	return done
+}
+
+// evaluate measures the held-out loss.
+func (t *Trainer) evaluate(ctx context.Context, at train.Position) (train.Done, error) {
+	done := train.Done{At: train.Position{Step: at.Step, Evaluated: true}, Save: train.IfDue}
+	if at.Step == t.steps() {
+		done.Save = train.Never // the model is written
+	}
+	t.shown = false
+	if t.held == nil {
+		return done, nil
+	}
+	loss, err := t.heldOut(ctx)
+	if err != nil {
+		return done, fmt.Errorf("train: the held-out loss after step %d: %w", at.Step, err)
+	}
+	score := -loss
+	done.Score = &score
+	done.Record = metrics.Record{}.With("kind", "eval").With("step", at.Step).With("epoch", float64(at.Step)/float64(t.perEpoch())).
+		With("loss", loss).With("perplexity", math.Exp(loss)).With("tokens", t.held.tokens)
+	done.Say = []string{fmt.Sprintf("after step %d: held-out loss %.4f, perplexity %.4g", at.Step, loss, math.Exp(loss))}
+	t.Recall(done.Record)
+	return done, nil
 }
 
 // heldOut returns the mean of -log p over the learned tokens of the held-out
@@ -351,23 +254,113 @@ func (t *Trainer) evaluate(ctx context.Context, s *Summary) error {
 func (t *Trainer) heldOut(ctx context.Context) (float64, error) {
 	const portion = 64 // demonstrations between two moves of the bar
 	list, sum := t.held.Examples, 0.0
-	t.observer.Begin("evaluate", "demonstrations", len(list))
+	t.run.Observer.Begin("evaluate", "demonstrations", len(list))
 	for from := 0; from < len(list); from += portion {
 		part := list[from:min(from+portion, len(list))]
 		sequences := make([]runtime.Sequence, len(part))
 		for i, x := range part {
 			sequences[i] = x.sequence()
 		}
-		scores, err := t.stepper.Score(ctx, sequences)
+		scores, err := t.run.Stepper.Score(ctx, sequences)
 		if err != nil {
-			return 0, fmt.Errorf("train: the held-out loss after step %d: %w", t.course.at.Step, err)
+			return 0, err
 		}
 		for _, row := range scores.LogProb {
 			for _, logp := range row {
 				sum -= logp
 			}
 		}
-		t.observer.Advance(len(part))
+		t.run.Observer.Advance(len(part))
 	}
 	return sum / float64(t.held.tokens), nil
+}
+
+// configFiles are the files of a Hugging Face folder and of an adapter's of which one
+// is written last: with it the run is finished.
+var configFiles = []string{"config.json", "adapter_config.json"}
+
+// Finished says whether the run in a folder is done, so that there is nothing to
+// resume.
+func Finished(dir string) bool {
+	return slices.ContainsFunc(configFiles, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// finish writes the model, or the adapter, into the run folder. A process that is
+// killed in the middle leaves no config, and the run is resumed from its checkpoint.
+func (t *Trainer) finish(_ context.Context, at train.Position) (train.Done, error) {
+	done := train.Done{At: at}
+	if err := t.run.Wait(); err != nil {
+		return done, err
+	}
+	t.finished = true
+	if t.run.Folder == nil {
+		return done, nil
+	}
+	trained := t.run.Policy.Ring.Trained()
+	if err := t.run.Policy.Env.Download(trained); err != nil {
+		return done, err
+	}
+	dir := t.Config.Output.Dir
+	whole := filepath.Join(dir, ".model.tmp-whole") // a name that opening the folder removes
+	if err := os.RemoveAll(whole); err != nil {
+		return done, fmt.Errorf("train: run folder: %w", err)
+	}
+	dtype := policy.ComputeTypes[t.Config.Output.DType]
+	if err := t.run.Policy.Save(whole, trained, dtype, nil); err != nil {
+		return done, err
+	}
+	entries, err := os.ReadDir(whole)
+	if err != nil {
+		return done, fmt.Errorf("train: run folder: %w", err)
+	}
+	last := func(e os.DirEntry) int {
+		if slices.Contains(configFiles, e.Name()) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return last(a) - last(b) })
+	for _, e := range entries {
+		if err := files.Rename(filepath.Join(whole, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			return done, fmt.Errorf("train: run folder: %w", err)
+		}
+	}
+	return done, os.Remove(whole)
+}
+
+// Plan implements train.Task.
+func (t *Trainer) Plan() train.Plan {
+	c := t.Config
+	sets := []*Set{t.learn}
+	if t.held != nil {
+		sets = append(sets, t.held)
+	}
+	p := train.Plan{
+		Output: c.Output.Dir, CheckEvery: c.Distributed.CheckEvery,
+		Saving:    train.Saving{Steps: c.Train.SaveSteps, Minutes: c.Train.SaveMinutes, KeepLast: c.Train.KeepLast, KeepBest: c.Train.KeepBest},
+		Objective: "sft", Settings: train.Values(&c, "model", "lora", "data", "optimizer", "train", "runtime"),
+		Former:   map[string]string{"optimizer.name": "adamw"}, // before it could be chosen
+		Others:   train.Values(&c, "train", "distributed"),
+		Problems: digest(sets...), Things: "demonstrations", Changed: "there are other demonstrations",
+	}
+	for _, key := range []string{
+		"model.path", "data.train", "data.eval", "train.save_steps", "train.save_minutes", "train.keep_last", "train.keep_best", "train.eval_every", "runtime.library",
+	} {
+		delete(p.Settings, key)
+	}
+	return p
+}
+
+// Save implements train.Task: all that a run remembers follows from its position.
+func (t *Trainer) Save(*rundir.Snapshot) error { return nil }
+
+// Restore implements train.Task.
+func (t *Trainer) Restore(from train.Checkpoint) error {
+	if len(from.Changed) > 0 {
+		return fmt.Errorf("train: resume: since %s %s: the run could not end as one that was never stopped; set it back, or begin another run from the checkpoint with --model %s", from.Dir, train.Texts(from.Changed), from.Dir)
+	}
+	return nil
 }

@@ -1,7 +1,4 @@
-// Package grades remembers in the run folder what a reward said whose scores vary, so
-// that a run that was killed and resumed goes on with the scores it had: those since
-// the last checkpoint are in no other place.
-package grades
+package rl
 
 import (
 	"bytes"
@@ -9,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash"
 	"log/slog"
@@ -20,8 +16,10 @@ import (
 	"onering/train/rundir"
 )
 
-// A Book has the scores of a run.
-type Book struct {
+// A book remembers in the run folder what a reward said whose scores vary, so that a run
+// that was killed and resumed goes on with the scores it had: those since the last
+// checkpoint are in no other place.
+type book struct {
 	file     *rundir.Grades // nil on all ranks but the first
 	ranks    *ranks.Group
 	mu       sync.Mutex
@@ -39,21 +37,18 @@ type entry struct {
 	Scores  []reward.Score `json:"scores"`
 }
 
-// Open opens the book of a run that has done so many rounds. settings are those of the
+// openBook opens the book of a run that has done so many rounds. settings are those of the
 // reward that decide its scores, as one text: with others it is asked again. Of several
 // ranks the first has the folder.
-func Open(folder *rundir.Folder, group *ranks.Group, settings string, round int, log *slog.Logger) (*Book, error) {
-	g := &Book{known: map[string][]reward.Score{}, settings: settings, ranks: group}
-	var text []byte
-	var err error
-	if folder != nil {
+func openBook(folder *rundir.Folder, group *ranks.Group, settings string, round int, log *slog.Logger) (*book, error) {
+	g := &book{known: map[string][]reward.Score{}, settings: settings, ranks: group}
+	text, err := ranks.FromFirst(group, func() (text []byte, err error) {
 		g.file, err = folder.OpenGrades(func(line []byte) { text = append(text, line...) })
-	}
-	if err := group.AgreeOn(err); err != nil {
-		return nil, errors.Join(err, g.Close())
-	}
-	if text, err = group.Tell(text); err != nil {
-		return nil, errors.Join(err, g.Close())
+		return text, err
+	})
+	if err != nil {
+		g.close()
+		return nil, err
 	}
 	damaged := 0
 	for one := range bytes.Lines(text) {
@@ -74,26 +69,25 @@ func Open(folder *rundir.Folder, group *ranks.Group, settings string, round int,
 	return g, nil
 }
 
-// At returns the journal of a place in the run, such as "round 3", after so many
+// at returns the journal of a place in the run, such as "round 3", after so many
 // rounds; nil if there is no book.
-func (g *Book) At(round int, place string) reward.Journal {
+func (g *book) at(round int, place string) reward.Journal {
 	if g == nil {
 		return nil
 	}
 	return page{g, round, place}
 }
 
-// Close closes the book, if there is one.
-func (g *Book) Close() error {
-	if g == nil || g.file == nil {
-		return nil
+// close closes the book, if there is one.
+func (g *book) close() {
+	if g != nil && g.file != nil {
+		g.file.Close()
 	}
-	return g.file.Close()
 }
 
-// Exchange has the first rank write what the others have graded since the last Exchange:
+// exchange has the first rank write what the others have graded since the last exchange:
 // all ranks call it when they have sampled.
-func (g *Book) Exchange() error {
+func (g *book) exchange() error {
 	if g == nil || g.ranks.Size() == 1 {
 		return nil
 	}
@@ -114,12 +108,12 @@ func (g *Book) Exchange() error {
 
 // A page has the scores of one place in the run.
 type page struct {
-	*Book
+	*book
 	round int
 	place string
 }
 
-// Find implements reward.Journal. What is known does not change after Open: a
+// Find implements reward.Journal. What is known does not change after openBook: a
 // run grades each group once.
 func (g page) Find(task, sample int, group []reward.Sample) []reward.Score {
 	scores := g.known[g.key(task, sample, group)]

@@ -1,0 +1,349 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"syscall"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+
+	"onering/internal/cli"
+	"onering/internal/files"
+	"onering/policy"
+	"onering/report/live"
+	"onering/serve"
+	"onering/train"
+	"onering/train/metrics"
+)
+
+// A job is what train and sft have done by a run; S is what a run of it comes to.
+type job[S any] struct {
+	command string  // with which the run is continued
+	dir     *string // the run folder
+	sink    []string
+	resume  bool
+	rounds  int // 0 if the run has none
+	// prepare checks and reads what the run needs before ONNX Runtime is opened.
+	prepare func() error
+	// model says which model is trained, when all is prepared.
+	model   func() trained
+	config  any // that run.toml states
+	open    func(s train.Setup) (trainer[S], error)
+	summary func(end S) any // as JSON
+}
+
+// A trainer is a run that is opened.
+type trainer[S any] interface {
+	Run(ctx context.Context, resume bool) (S, error)
+	Close()
+}
+
+// trained says which model a run trains: its folder, and what the adapter's files call it.
+type trained struct {
+	path, name, dtype string
+	lora              train.LoRAConfig
+	where             policy.RuntimeConfig
+	rate              float64
+	seed              int64
+}
+
+// A training is a run that is about to begin, with all that it needs.
+type training[S any] struct {
+	job[S]
+	ctx     context.Context
+	caught  func() os.Signal
+	trainer trainer[S]
+	watch   *watcher
+	log     *cli.LogFile
+	report  *live.Reporter
+	feed    *sinkFeed
+	closers []func()
+}
+
+// runTraining does a job to its end, or until a signal.
+func runTraining[S any](c *cobra.Command, t team, j job[S]) (end S, err error) {
+	dir, err := t.Tell([]byte(*j.dir)) // a new name has the time in it
+	if err != nil {
+		return end, err
+	}
+	*j.dir = string(dir)
+	x := &training[S]{job: j, watch: &watcher{stderr: c.ErrOrStderr(), quiet: isQuiet(c), log: new(cli.LogFile)}}
+	defer func() {
+		for _, f := range slices.Backward(x.closers) {
+			f()
+		}
+	}()
+	if err := t.inTurn(func() error { return x.start(c, t) }); err != nil {
+		return end, err
+	}
+	end, err = x.trainer.Run(x.ctx, j.resume)
+	if t.First() {
+		x.watch.close()
+		if x.report != nil {
+			x.report.Finish()
+		}
+		x.feed.finish(j.summary(end), err)
+	}
+	s := x.caught()
+	if s == nil && t.world != nil {
+		s = syscall.SIGTERM // came to another rank
+	}
+	if s != nil && errors.Is(err, context.Canceled) {
+		return end, cli.Interrupted{Signal: s, Next: "to continue from the last checkpoint: onering " + j.command + " --resume --out " + *j.dir}
+	}
+	return end, err
+}
+
+// start opens everything that the run needs, and begins its folder on the first rank.
+func (x *training[S]) start(c *cobra.Command, t team) error {
+	if t.First() && !x.resume {
+		if err := checkVacant(*x.dir, "continue the run in it with --resume, or choose another folder with --out"); err != nil {
+			return err
+		}
+	}
+	if err := x.prepare(); err != nil {
+		return err
+	}
+	var stop func()
+	x.ctx, x.caught, stop = cli.CatchSignals(c.Context())
+	x.closers = append(x.closers, stop)
+	s := train.Setup{Ranks: t.Group, Observer: metrics.Unobserved{}}
+	if err := x.openModel(c, t, &s); err != nil {
+		return err
+	}
+	begin := func() error { return nil }
+	if t.First() {
+		// The trainer finds everything that is wrong before the folder is made.
+		if err := x.observe(c, &s); err != nil {
+			return err
+		}
+		begin = x.begin
+	}
+	if x.resume {
+		s.Resumed, begin = begin, func() error { return nil } // until the run is resumed, its folder keeps its run.toml
+	}
+	s.Log = slog.Default()
+	var err error
+	if x.trainer, err = x.open(s); err != nil {
+		return err
+	}
+	x.closers = append(x.closers, x.trainer.Close)
+	return begin()
+}
+
+// openModel opens ONNX Runtime and the model that is trained.
+func (x *training[S]) openModel(c *cobra.Command, t team, s *train.Setup) error {
+	profile, endProfile, err := startProfile(c)
+	if err != nil {
+		return err
+	}
+	x.closers = append(x.closers, endProfile)
+	m := x.model()
+	t.place(&m.where)
+	options := m.where.Options()
+	options.Profile = profile
+	env, err := openRuntime(c, options, m.dtype)
+	if err != nil {
+		return err
+	}
+	x.closers = append(x.closers, func() {
+		if err := env.Close(); err != nil {
+			slog.Warn("closing", "reason", err)
+		}
+	})
+	if s.Policy, err = train.OpenPolicy(env, m.path, m.dtype, m.lora, m.name, m.seed, sharedBase(c)); err != nil {
+		return err
+	}
+	x.closers = append(x.closers, s.Policy.Close)
+	announceAdapter(s.Policy, m.rate)
+	return nil
+}
+
+// observe opens what observes the run as the flags say: the terminal and log.txt, the
+// report, the status, and the program of output.sink.
+func (x *training[S]) observe(c *cobra.Command, s *train.Setup) error {
+	x.closers = append(x.closers, x.watch.log.Join(), x.watch.close)
+	s.Observer = x.watch
+	if on, _ := c.Flags().GetBool("report"); on {
+		x.report = live.NewReporter(*x.dir, s.Observer)
+		s.Observer = x.report
+	}
+	if addr, _ := c.Flags().GetString("status-addr"); addr != "" {
+		status, err := startStatus(addr, x.rounds, s.Observer)
+		if err != nil {
+			return err
+		}
+		s.Observer = status
+		x.closers = append(x.closers, status.Close)
+	}
+	if len(x.sink) > 0 {
+		if _, err := exec.LookPath(x.sink[0]); err != nil {
+			return usagef("output.sink: %v; name a program that is there, or leave output.sink out", err)
+		}
+	}
+	x.feed = &sinkFeed{Observer: s.Observer, command: x.sink}
+	s.Observer = x.feed
+	return nil
+}
+
+// begin writes what a run folder begins with, and starts what observes the run.
+func (x *training[S]) begin() error {
+	dir := *x.dir
+	text, err := encodeConfig(x.config)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("the run folder: %w; choose another with --out", err)
+	}
+	if err := files.WriteFile(filepath.Join(dir, "run.toml"), files.Content(text)); err != nil {
+		return err
+	}
+	if err := x.watch.log.Open(filepath.Join(dir, "log.txt")); err != nil {
+		return err
+	}
+	return x.feed.start(dir, text, slog.Default())
+}
+
+// baseFlag is the hidden flag with which sweep hands the weights of a model to runs that
+// train adapters of it.
+const baseFlag = "base-fd"
+
+// registerLoRA adds the flags for training an adapter.
+func (f *configFlags) registerLoRA(c *cobra.Command) {
+	c.Flags().BoolVar(&f.lora, "lora", false, "train a LoRA adapter, as --set lora.on=true does")
+	c.Flags().Int(baseFlag, 0, "descriptor of a file that sweep has made of the model's weights")
+	must(c.Flags().MarkHidden(baseFlag))
+}
+
+// sharedBase is the file that the flag names; nil without it.
+func sharedBase(c *cobra.Command) *os.File {
+	if fd, _ := c.Flags().GetInt(baseFlag); fd > 2 {
+		return os.NewFile(uintptr(fd), "shared base")
+	}
+	return nil
+}
+
+// announceAdapter logs what is trained beside a model, if anything is.
+func announceAdapter(policy *policy.Policy, rate float64) {
+	if a := policy.Adapter; a != nil {
+		slog.Info("training a LoRA adapter; the learning rate's default is ten times that of full training", "rank", a.Rank, "scale", a.Scale,
+			"parameters", policy.Ring.Adapter.Parameters(), "learning_rate", rate)
+	}
+}
+
+// startStatus serves the status of a run at the address of --status-addr.
+func startStatus(addr string, rounds int, next metrics.Observer) (*serve.Status, error) {
+	address, err := serve.Address(addr)
+	if err != nil {
+		return nil, usagef("--status-addr %q: write localhost:PORT", addr)
+	}
+	status, err := serve.Start(address, rounds, next)
+	if err != nil {
+		return nil, fmt.Errorf("--status-addr %s: %w", addr, err)
+	}
+	return status, nil
+}
+
+// checkVacant returns an error unless dir does not exist or is empty.
+func checkVacant(dir, remedy string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return cli.Unreadable("the folder", dir, err, "choose another with --out")
+	}
+	// A process that was killed early leaves hidden files.
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return files.Temporary(e.Name()) })
+	if len(entries) > 0 {
+		return usagef("%s is not empty: %s", dir, remedy)
+	}
+	return nil
+}
+
+// startProfile begins a CPU profile in the folder of --profile. It returns the
+// prefix of the files for ONNX Runtime's traces, and a function that ends the
+// profile. Without the flag the prefix is empty and the function does nothing.
+func startProfile(c *cobra.Command) (prefix string, stop func(), err error) {
+	dir, _ := c.Flags().GetString("profile")
+	if dir == "" {
+		return "", func() {}, nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", nil, cli.Unreadable("--profile", dir, err, "name a folder")
+	}
+	f, err := os.Create(filepath.Join(dir, "cpu.pprof"))
+	if err != nil {
+		return "", nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return "", nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	stop = func() {
+		pprof.StopCPUProfile()
+		if err := f.Close(); err != nil {
+			slog.Warn("the profile is incomplete", "error", err)
+		}
+	}
+	return filepath.Join(dir, "onnxruntime"), stop, nil
+}
+
+// A sinkFeed passes the events of a run on to the next observer, and has the program
+// of output.sink given the metrics.
+type sinkFeed struct {
+	metrics.Observer
+	command []string
+	sink    *live.Sink // nil before start, and without a program
+}
+
+// start starts the program, if there is one, for the run in the folder dir and gives
+// it the configuration, the text of a run file.
+func (f *sinkFeed) start(dir string, text []byte, log *slog.Logger) (err error) {
+	if len(f.command) == 0 {
+		return nil
+	}
+	var resolved map[string]any
+	if err := toml.Unmarshal(text, &resolved); err != nil {
+		return err
+	}
+	f.sink, err = live.StartSink(f.command, dir, resolved, log)
+	return err
+}
+
+// finish ends the program's input with the summary and waits for the program.
+func (f *sinkFeed) finish(summary any, err error) {
+	if f.sink != nil {
+		f.sink.Finish(summary, err)
+	}
+}
+
+func (f *sinkFeed) update() {
+	if f.sink != nil {
+		f.sink.Update()
+	}
+}
+
+// Begin implements metrics.Observer.
+func (f *sinkFeed) Begin(phase, units string, total int) {
+	f.Observer.Begin(phase, units, total)
+	f.update()
+}
+
+// Record implements metrics.Observer.
+func (f *sinkFeed) Record(r metrics.Record) {
+	f.Observer.Record(r)
+	f.update()
+}
+
+// Advance implements metrics.Observer.
+func (f *sinkFeed) Advance(n int) {
+	f.Observer.Advance(n)
+	f.update()
+}

@@ -1,0 +1,116 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"onering/internal/memory"
+	"onering/models"
+	"onering/policy"
+	"onering/runtime"
+	"onering/train/learn"
+	"onering/train/rundir"
+)
+
+// OpenPolicy opens the model that a run trains, in the type dtype, and beside it a new
+// adapter where the run trains one. base is what the adapter's files call the model, and
+// seed that of its first weights. shared, if not nil, is what policy.ShareBase has made of
+// the model.
+func OpenPolicy(env *runtime.Env, path, dtype string, c LoRAConfig, base string, seed int64, shared *os.File) (*policy.Policy, error) {
+	p, err := policy.Open(env, policy.Options{Path: path, DType: dtype, Base: c.BaseDType, Shared: shared, Name: base})
+	if err != nil || !c.On {
+		return p, err
+	}
+	if err := p.NewAdapter(c.Settings, base, uint64(seed)); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// PassesOf returns how a step on the policy is cut into passes, and what they keep, for
+// micro-batches of micro tokens and sequences of up to longest. alone is that of
+// learn.PassesFor.
+func PassesOf(p *policy.Policy, micro, longest int, alone bool) learn.Passes {
+	passes := learn.PassesFor(p.Geometry(), len(p.Weights.Data), micro, longest, alone && p.Env.Device() == "cpu")
+	if p.Adapter != nil { // which is trained to take little memory
+		passes.StashBytes = 0
+	}
+	return passes
+}
+
+// Learned is what optimizer steps change: the weights of a policy, or its adapter, and the
+// state of the optimizer.
+type Learned struct {
+	Policy  *policy.Policy
+	Stepper *learn.Stepper // of the policy's Ring
+}
+
+// SaveTo sets what a checkpoint keeps of it, without copying weights: what a device holds
+// is fetched as it is written. The moments of the other ranks take the room of what steps
+// left. Weights are saved in the type of the model's config.json, an adapter in float32.
+// An error is this rank's alone.
+func (l Learned) SaveTo(snap *rundir.Snapshot) error {
+	w, optimizer := l.Policy.Ring.Trained(), l.Stepper.Optimizer()
+	switch {
+	case optimizer.Buckets() != nil:
+		var err error
+		if l.Stepper.Ranks().Rank() == 0 {
+			memory.GiveBack(w.Parameters(), l.Stepper)
+			err = l.Policy.Env.Download(w)
+		}
+		if err := errors.Join(err, l.Stepper.Collect()); err != nil {
+			return fmt.Errorf("train: checkpoint: %w", err)
+		}
+	case l.Policy.Env.Device() != "cpu":
+		snap.Device = device{l.Policy.Env}
+	}
+	snap.Weights, snap.Optimizer = w, optimizer.State
+	snap.SaveModel, snap.DType = l.Policy.Save, l.Policy.Model.DType
+	if l.Policy.Adapter != nil {
+		snap.DType = models.F32
+	}
+	step := l.Stepper.State()
+	s := &snap.State
+	s.Updates, s.MicroTokens, s.LossScale, s.Base = optimizer.Updates, step.MicroTokens, (*rundir.LossScale)(step.LossScale), l.Policy.Base()
+	return nil
+}
+
+// A device is where an Env keeps weights and state, as a Snapshot has it.
+type device struct{ env *runtime.Env }
+
+func (d device) Fetch(w *models.Weights, from, to int) error {
+	return d.env.DownloadPart(w, from, to)
+}
+
+func (d device) Drop(w *models.Weights, from, to int) { d.env.ForgetPart(w, from, to) }
+
+// Release frees the host's copies of what SaveTo and the writer read from a GPU.
+func (l Learned) Release() {
+	l.Policy.Env.Forget(l.Policy.Ring.Trained())
+	l.Stepper.Drop()
+}
+
+// restore reads what a checkpoint keeps of it. Of several ranks the first reads, and the
+// others get it from there, whatever the first has met: an error is this rank's alone.
+// sameMicro says that train.micro_tokens is what it was: the bound that memory has left
+// since then holds only under that.
+func (l Learned) restore(from Checkpoint, sameMicro bool) error {
+	var err error
+	if l.Stepper.Ranks().Rank() == 0 {
+		if err = rundir.LoadWeights(from.Dir, l.Policy.Ring.Trained()); err == nil {
+			err = rundir.LoadOptimizer(from.Dir, l.Stepper.Optimizer().State)
+		}
+	}
+	if failed := l.Stepper.Follow(); err == nil && failed != nil {
+		err = fmt.Errorf("train: resume: %w", failed)
+	}
+	l.Stepper.Optimizer().Updates = from.State.Updates
+	step := learn.State{LossScale: (*learn.LossScale)(from.State.LossScale)}
+	if sameMicro {
+		step.MicroTokens = from.State.MicroTokens
+	}
+	l.Stepper.Restore(step)
+	return err
+}

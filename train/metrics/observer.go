@@ -1,0 +1,32 @@
+package metrics
+
+// An Observer is told how far a run is. Its methods are called from one goroutine at a
+// time.
+type Observer interface {
+	// Begin opens a phase of total units, such as "rollout" of 512 trajectories; 0 is
+	// unknown. It closes the phase before.
+	Begin(phase, units string, total int)
+	// Advance says that n more units are done.
+	Advance(n int)
+	// Record hands over a record of metrics.jsonl that is complete: of a round, of an
+	// evaluation, or of a step. Steps inside a round are left out, since the record of the
+	// round sums them up.
+	Record(r Record)
+	// Say hands over a line for people.
+	Say(line string)
+}
+
+// Unobserved is the Observer that does nothing.
+type Unobserved struct{}
+
+// Begin implements Observer.
+func (Unobserved) Begin(phase, units string, total int) {}
+
+// Advance implements Observer.
+func (Unobserved) Advance(n int) {}
+
+// Record implements Observer.
+func (Unobserved) Record(r Record) {}
+
+// Say implements Observer.
+func (Unobserved) Say(line string) {}

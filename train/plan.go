@@ -1,0 +1,201 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"onering/internal/settings"
+	"onering/train/metrics"
+	"onering/train/ranks"
+	"onering/train/rundir"
+)
+
+// A Plan is what a Run has to know of its Task before it begins.
+type Plan struct {
+	Output     string // the run folder
+	Saving     Saving
+	CheckEvery int // steps between two comparisons of the ranks' weights; 0 is never
+
+	// Objective names the task, or what it learns by, and Settings are all that decide the
+	// course of the run, by key. A run is resumed with the same Objective.
+	Objective string
+	Settings  map[string]string
+	// Former are the values that checkpoints had of settings that they do not state.
+	Former map[string]string
+	// Others are settings that decide nothing, and that all ranks need the same of.
+	Others map[string]string
+	// Problems is a digest of what is trained on, Things what that is called, and Changed
+	// what messages say where a checkpoint has another digest.
+	Problems, Things, Changed string
+}
+
+// Values returns the settings of the configuration that config points to, by key: of all
+// sections, or of those that are named.
+func Values(config any, sections ...string) map[string]string {
+	values := make(map[string]string)
+	for _, s := range settings.Sections(config) {
+		if len(sections) > 0 && !slices.Contains(sections, s.Name) {
+			continue
+		}
+		for _, f := range s.Fields {
+			values[s.Name+"."+f.Key] = fmt.Sprint(f.Value)
+		}
+	}
+	return values
+}
+
+// A Checkpoint is what a run is resumed from.
+type Checkpoint struct {
+	Dir     string
+	State   rundir.State
+	Round   *rundir.Round // that it lies inside, or nil
+	Changed []Change      // since it was written
+}
+
+// A Change is a setting whose value was another one when a checkpoint was written. That
+// there are other problems is a Change of data.train.
+type Change struct{ Key, Text string }
+
+// DataKey is the key of the Change that there are other problems, whether the name of their
+// file is the same or not.
+const DataKey = "data.train"
+
+// Texts puts changes into one sentence.
+func Texts(changed []Change) string {
+	var texts []string
+	for _, c := range changed {
+		texts = append(texts, c.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Changes lists which settings are others than they were, sorted by key; former are the
+// values of those that was lacks.
+func Changes(former, was, is map[string]string) (changed []Change) {
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		before, known := was[key]
+		if !known {
+			before, known = former[key]
+		}
+		if known && before != is[key] {
+			changed = append(changed, Change{key, fmt.Sprintf("%s was %s and is %s", key, before, is[key])})
+		}
+	}
+	return changed
+}
+
+// open opens the folder of the run and restores what it was, with resume.
+func (r *Run) open(resume bool) error {
+	if err := r.together(func() (err error) {
+		if r.Ranks.First() {
+			r.Folder, err = rundir.Open(r.plan.Output, resume)
+		}
+		return err
+	}, r.checkSame); err != nil {
+		return err
+	}
+	r.saver = newSaver(r, r.Folder, r.plan.Saving)
+	if !resume {
+		return nil
+	}
+	from, err := ranks.FromFirst(r.Ranks, func() (Checkpoint, error) { return newest(r.Folder, r.Log) })
+	if err != nil {
+		return err
+	}
+	if from.Dir == "" {
+		r.Log.Info("there is no checkpoint yet: the run begins again", "folder", r.plan.Output)
+	} else if err := r.together(func() error { return r.restore(from) }, func() error {
+		same := r.plan.Settings["train.micro_tokens"] == from.State.Settings["train.micro_tokens"]
+		return r.Learned.restore(from, same)
+	}); err != nil {
+		return err
+	}
+	return r.together(func() error { return r.take(from) })
+}
+
+// checkSame returns an error unless all ranks have the same program, settings, problems and
+// model.
+func (r *Run) checkSame() error {
+	if r.Ranks.Size() == 1 {
+		return nil
+	}
+	program := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		program = info.String()
+	}
+	values := maps.Clone(r.plan.Settings)
+	maps.Copy(values, r.plan.Others)
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		lines = append(lines, key+" = "+values[key])
+	}
+	for _, x := range [][2]string{
+		{"program", program}, {"configuration", strings.Join(lines, "\n")}, {"version of ONNX Runtime", r.Policy.Env.Version()},
+		{"set of " + r.plan.Things, r.plan.Problems}, {"model", r.Policy.Fingerprint()},
+	} {
+		if err := r.Ranks.Same(x[0], x[1]); err != nil {
+			return err
+		}
+	}
+	r.Log.Info("ranks train together", "ranks", r.Ranks.Size(), "shard", r.plan.Others["distributed.shard"],
+		"bytes_sent_per_step", r.predicted(), "parameters", r.Policy.Ring.Trained().Parameters())
+	return nil
+}
+
+// restore brings the run, but for what it has learned, to a checkpoint, unless that is of
+// another run. It logs which settings have changed since.
+func (r *Run) restore(from Checkpoint) error {
+	s := from.State
+	if s.Objective != r.plan.Objective {
+		return fmt.Errorf("train: resume: %s was trained with objective %q, not %q", from.Dir, s.Objective, r.plan.Objective)
+	}
+	if err := r.Policy.CheckBase(s.Base, from.Dir); err != nil {
+		return err
+	}
+	from.Changed = Changes(r.plan.Former, s.Settings, r.plan.Settings)
+	if s.Problems != r.plan.Problems {
+		from.Changed = append(from.Changed, Change{DataKey, r.plan.Changed})
+	}
+	if err := r.task.Restore(from); err != nil {
+		return err
+	}
+	if len(from.Changed) > 0 {
+		r.Log.Warn("settings have changed: the run will differ from one that was never stopped", "changed", Texts(from.Changed))
+	}
+	if err := r.alarms.Restore(s.Alarms); err != nil {
+		return fmt.Errorf("train: resume: %s: %w", from.Dir, err)
+	}
+	r.at, r.score = positionOf(s), s.Score
+	r.saver.saved = r.at
+	return nil
+}
+
+// take makes the folder what it was at a checkpoint, and has the task recall it.
+func (r *Run) take(from Checkpoint) error {
+	if err := r.Folder.Rewind(from.State, r.Log); err != nil {
+		return err
+	}
+	if from.Dir != "" {
+		place := []any{"checkpoint", from.Dir}
+		if r.at.Round > 0 || r.at.Inside {
+			place = append(place, "round", r.at.Round)
+		}
+		r.Log.Info("resuming", append(place, "step", r.at.Step)...)
+	}
+	if r.resumed != nil {
+		if err := errors.Join(r.resumed(), r.Folder.ReadConfig()); err != nil { // resumed may have written it
+			return err
+		}
+	}
+	return r.Folder.Records(func(fields map[string]any) {
+		var record metrics.Record
+		for name, value := range fields {
+			record = record.With(name, value)
+		}
+		r.task.Recall(record)
+	})
+}

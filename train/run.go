@@ -1,0 +1,262 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"onering/policy"
+	"onering/train/learn"
+	"onering/train/metrics"
+	"onering/train/ranks"
+	"onering/train/rundir"
+)
+
+// A run is a chain of small deterministic pieces. Between any two of them its whole state
+// is its position, the weights, the optimizer's state and what its Task keeps. That is what
+// a checkpoint holds, so a resumed run does the same pieces with the same bits.
+
+// A Task is what a run does. Its methods are called by one goroutine, on every rank in the
+// same order.
+type Task interface {
+	// Plan says what the run has to know of the task.
+	Plan() Plan
+	// Recall is told each record that a resumed run has written before.
+	Recall(r metrics.Record)
+	// Begin is called before the first piece, when the run has its folder and position.
+	Begin(at Position) error
+	// Next returns the piece that comes at a position; nil at the end of the run. It changes
+	// nothing.
+	Next(at Position) Piece
+	// Save adds to a snapshot what the task has to keep, without copying it: the run does
+	// not go on before that is written or copied.
+	Save(s *rundir.Snapshot) error
+	// Restore takes up what Save has kept, or refuses a checkpoint since which settings have
+	// changed.
+	Restore(from Checkpoint) error
+}
+
+// A Piece does a part of a run, as a whole or not at all. It may fail on one rank alone: the
+// ranks agree after each piece, and the error of one ends the run on all. So a Piece that
+// exchanges something with the other ranks does that also after an error of its own.
+type Piece func(ctx context.Context) (Done, error)
+
+// Done is what came of a Piece.
+type Done struct {
+	At     Position       // where the run is now
+	Record metrics.Record // for metrics.jsonl; nil if there is none
+	Say    []string       // lines for people
+	Save   Save
+	Score  *float64 // how good the model is at this position, if that was measured: the highest is the best
+}
+
+// A Run does the pieces of a Task. It has the run folder, checkpoints, resuming, the
+// agreement of the ranks, records and warnings.
+type Run struct {
+	Learned
+	Ranks    *ranks.Group
+	Clock    *metrics.Stopwatch
+	Observer metrics.Observer
+	Log      *slog.Logger
+	Folder   *rundir.Folder // opened by Do; nil on all ranks but the first
+	// BeforePass, if not nil, is told of each pass of a step; see learn.Options.
+	BeforePass func(tokens int) error
+
+	resumed func() error // of Setup
+	task    Task
+	plan    Plan
+	saver   *saver
+	alarms  *metrics.Alarms
+	at      Position
+	score   *float64
+}
+
+// A Setup is what a Run is made from. Of several ranks the first writes the folder, and is
+// the one whose log and observer are told of what concerns all.
+type Setup struct {
+	Ranks    *ranks.Group
+	Policy   *policy.Policy
+	Log      *slog.Logger
+	Observer metrics.Observer
+	// Resumed, if not nil, is called on the first rank when a run is resumed, after its
+	// folder and checkpoint have been found to belong to it. Before that, nothing in the
+	// folder is changed but what was half-written or damaged. An error ends the run.
+	Resumed func() error
+}
+
+// New opens what every run has: what takes its optimizer steps. path is what messages call
+// the model. It refuses weights that are not finite.
+func New(s Setup, path string, d DistributedConfig, o learn.Options) (*Run, error) {
+	if err := learn.CheckWeights(s.Policy.Weights); err != nil {
+		return nil, fmt.Errorf("train: %s: %w", path, err)
+	}
+	r := &Run{
+		Learned: Learned{Policy: s.Policy}, Ranks: s.Ranks, Clock: metrics.NewStopwatch(), Observer: s.Observer, Log: s.Log,
+		resumed: s.Resumed, alarms: metrics.NewAlarms(s.Log),
+	}
+	o.Ranks, o.Shard, o.Log, o.Observe = r.Ranks, d.Shard == "optimizer", s.Log, r.Clock.Enter
+	o.BeforePass = func(tokens int) error {
+		if r.BeforePass == nil {
+			return nil
+		}
+		return r.BeforePass(tokens)
+	}
+	var err error
+	if r.Stepper, err = learn.New(s.Policy.Env, s.Policy.Ring, o); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close frees everything but the policy.
+func (r *Run) Close() {
+	if r.saver != nil {
+		r.saver.writer.Close()
+	}
+	r.Stepper.Close()
+	r.Folder.Close()
+}
+
+// A Summary is what a run of any task came to.
+type Summary struct {
+	At      Position // at its end
+	Resumed Position // when it was last resumed
+	Seconds float64  // since it began or was last resumed
+}
+
+// Do does the pieces of a task to the last one, and writes the run folder. With resume it
+// continues from the folder's newest whole checkpoint, or from the beginning if there is
+// none yet.
+//
+// When ctx ends, Do finishes the present optimizer step, writes a checkpoint and returns
+// ctx's error. It also writes one before it returns any other error, unless an update has
+// failed halfway. If the run folder cannot be written, the checkpoint goes to the system's
+// folder for temporary files, which the error names.
+func (r *Run) Do(ctx context.Context, task Task, resume bool) (s Summary, err error) {
+	began := time.Now()
+	ctx, end := r.Ranks.Context(ctx)
+	defer end()
+	r.task, r.plan = task, task.Plan()
+	if err := r.open(resume); err != nil {
+		return s, err
+	}
+	s.Resumed = r.at
+	if err := r.together(func() error { return task.Begin(r.at) }); err != nil {
+		return s, err
+	}
+	if err := r.pieces(ctx); err != nil {
+		if r.Ranks.Lost() != nil {
+			r.Ranks.Leave() // what the first rank has is whole, and it can save alone
+		}
+		stopped := r.saver.stop(r.at, err)
+		if stopped != err && ctx.Err() != nil {
+			// A caller that ended ctx may look only for ctx's error.
+			r.Log.Error("stopping was not clean", "reason", stopped)
+		}
+		return s, stopped
+	}
+	s.At, s.Seconds = r.at, time.Since(began).Seconds()
+	return s, nil
+}
+
+// together does steps one after the other. All ranks do each of them, and after each they
+// agree whether all could: an error of one rank is one on all.
+func (r *Run) together(steps ...func() error) error {
+	for _, step := range steps {
+		if err := r.Ranks.AgreeOn(step()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pieces does the pieces that are left.
+func (r *Run) pieces(ctx context.Context) error {
+	stopped := func() error { return errors.Join(ctx.Err(), r.saver.writer.Poll()) }
+	for next := r.task.Next(r.at); next != nil; next = r.task.Next(r.at) {
+		steps := r.at.Step
+		var done Done
+		err := r.together(stopped, func() (err error) {
+			done, err = r.piece(ctx, next)
+			return err
+		})
+		if err == nil && r.at.Step > steps {
+			err = r.checkWeights()
+		}
+		if err != nil {
+			return err
+		}
+		if done.Record != nil && !r.at.Inside {
+			r.Observer.Record(done.Record)
+		}
+		for _, line := range done.Say {
+			r.Observer.Say(line)
+		}
+		if err := r.saver.after(r.at, done.Save); err != nil {
+			return err
+		}
+	}
+	return r.together(r.Wait)
+}
+
+// piece does a piece. It is done also if its record cannot be written.
+func (r *Run) piece(ctx context.Context, do Piece) (Done, error) {
+	done, err := do(ctx)
+	if err != nil {
+		return done, err
+	}
+	if done.At != r.at {
+		r.at, r.score = done.At, done.Score
+	}
+	if done.Record == nil {
+		return done, nil
+	}
+	r.alarms.Look(done.Record)
+	return done, r.Folder.Append(done.Record)
+}
+
+// Wait waits for the checkpoint that is being written, if any, and returns its error.
+func (r *Run) Wait() error { return r.saver.writer.Wait() }
+
+// snapshot returns the state of the run as it is, without a copy of the weights. It stays
+// valid until Release, and the run does not go on before that.
+func (r *Run) snapshot() (rundir.Snapshot, error) {
+	s := rundir.Snapshot{State: rundir.State{
+		Objective: r.plan.Objective, Settings: r.plan.Settings, Problems: r.plan.Problems, Score: r.score, Alarms: r.alarms.State(),
+	}}
+	r.at.mark(&s.State)
+	failed := r.task.Save(&s)
+	return s, errors.Join(failed, r.SaveTo(&s)) // in which the ranks move parts
+}
+
+// checkWeights ends the run unless all ranks have the same weights, where
+// distributed.check_every says that it is time to look.
+func (r *Run) checkWeights() error {
+	if every := r.plan.CheckEvery; r.Ranks.Size() == 1 || every == 0 || r.at.Step%every != 0 {
+		return nil
+	}
+	w := r.Policy.Ring.Trained()
+	return r.together(func() error { return r.Policy.Env.Download(w) }, func() error {
+		text := w.Checksum()
+		r.Policy.Env.Forget(w)
+		if err := r.Ranks.Same("digest of the weights", text); err != nil {
+			return &learn.UpdateError{Err: fmt.Errorf("train: after step %d: %w", r.at.Step, err)}
+		}
+		return nil
+	})
+}
+
+// Volume is how many bytes of gradients and weights this rank has sent since it had sent
+// so many, how many a step should take, and of how many bytes of gradients the sums began
+// before the end of the backward pass. There is no such record if there is one rank.
+func (r *Run) Volume(sent int64, early int) metrics.Record {
+	if r.Ranks.Size() == 1 {
+		return nil
+	}
+	return metrics.Record{}.With("ranks/sent_bytes", r.Ranks.Sent()-sent).With("ranks/predicted_bytes", r.predicted()).With("ranks/early_bytes", 4*early)
+}
+
+// predicted is how many bytes this rank sends in a step.
+func (r *Run) predicted() int64 { return r.Ranks.Volume(r.Stepper.Buckets()) }

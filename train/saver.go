@@ -1,0 +1,182 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"onering/internal/memory"
+	"onering/runtime"
+	"onering/train/learn"
+	"onering/train/rundir"
+)
+
+// A Position says which pieces of a run are done. A run without rounds leaves Round at 0.
+type Position struct {
+	Round, Step int  // rounds and optimizer steps that are done
+	Inside      bool // the run is inside round Round+1, and a checkpoint holds what that consists of
+	Evaluated   bool // the evaluation that may follow so many rounds or steps is done
+}
+
+// positionOf returns the position that a checkpoint with state s was written at.
+func positionOf(s rundir.State) Position {
+	return Position{s.Round, s.Step, s.Inside, s.Evaluated && !s.Inside}
+}
+
+// mark sets in s where a run is.
+func (at Position) mark(s *rundir.State) {
+	s.Round, s.Step, s.Inside, s.Evaluated = at.Round, at.Step, at.Inside, at.Evaluated
+}
+
+// Saving says when checkpoints are due, after so many rounds, steps or minutes, where 0 is
+// never, and which of them are kept.
+type Saving struct {
+	Rounds, Steps      int
+	Minutes            float64
+	KeepLast, KeepBest int
+}
+
+// A Save says whether a checkpoint is written after a piece.
+type Save int
+
+// The ways of saving after a piece.
+const (
+	Never Save = iota
+	IfDue      // as Saving says
+	Now        // unless the run is saved at its position already; the run waits for it
+)
+
+// A saver saves a run when that is due, and when the run stops. Of several ranks the first
+// decides and writes; all make the same calls.
+type saver struct {
+	due    Saving
+	writer *rundir.Saver
+	run    *Run
+
+	saved   Position // of the newest checkpoint
+	savedAt time.Time
+	delayed bool // a checkpoint is due, but the one before is still being written
+}
+
+// neverSaved differs from every position of a run.
+var neverSaved = Position{Round: -1}
+
+func newSaver(r *Run, folder *rundir.Folder, due Saving) *saver {
+	writer := &rundir.Saver{Folder: folder, KeepLast: due.KeepLast, KeepBest: due.KeepBest, CheckMemory: memory.Fits, Log: r.Log}
+	return &saver{due: due, writer: writer, run: r, saved: neverSaved, savedAt: time.Now()}
+}
+
+// after saves the run after a piece. Inside a round, and in a run without rounds, a
+// checkpoint that is still being written delays the next one.
+func (s *saver) after(at Position, when Save) error {
+	switch {
+	case when == Never || s.saved == at || at.Round+at.Step == 0 && !at.Inside:
+		return nil
+	case when == Now:
+		return s.save(at, func(snap rundir.Snapshot) error {
+			if err := s.writer.Wait(); err != nil {
+				return err
+			}
+			return s.writer.Write(snap)
+		})
+	}
+	due, between := s.isDue(at), at.Round > 0 && !at.Inside
+	switch {
+	case between:
+		due = due || s.due.Rounds > 0 && at.Round%s.due.Rounds == 0
+	case due:
+		s.delayed = s.writer.Busy()
+		due = !s.delayed
+	}
+	if due, err := s.run.Ranks.Decide(due); err != nil || !due {
+		return err
+	}
+	return s.save(at, s.writer.Background)
+}
+
+// isDue says whether the steps or the time since the newest checkpoint ask for
+// another one.
+func (s *saver) isDue(at Position) bool {
+	return s.delayed || s.due.Steps > 0 && at.Step%s.due.Steps == 0 ||
+		s.due.Minutes > 0 && time.Since(s.savedAt) >= time.Duration(s.due.Minutes*float64(time.Minute))
+}
+
+// save writes the run's state in one of the writer's ways.
+func (s *saver) save(at Position, write func(rundir.Snapshot) error) error {
+	err := s.run.together(func() error {
+		snap, err := s.run.snapshot()
+		if err == nil {
+			err = write(snap)
+			s.run.Release()
+		}
+		return err
+	})
+	if err == nil {
+		s.saved, s.savedAt, s.delayed = at, time.Now(), false
+	}
+	return err
+}
+
+// stop saves a run that ends with err at a position where it is not saved yet, and
+// returns err with what that came to.
+func (s *saver) stop(at Position, err error) error {
+	if failed := s.writer.Wait(); failed != nil {
+		err = errors.Join(err, failed)
+	}
+	if s.writer.Failed() {
+		s.saved = neverSaved
+	}
+	var half *learn.UpdateError
+	if errors.As(err, &half) {
+		return fmt.Errorf("%w; its weights are those of no step: resume from the last checkpoint", err)
+	}
+	lost := errors.Is(err, runtime.ErrLost) // with the weights that would be saved
+	wanted, failed := s.run.Ranks.Decide(!lost && s.saved != at && (at.Step > 0 || at.Inside))
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	if !wanted {
+		return err
+	}
+	failed = s.save(at, s.writer.Write)
+	if s.writer.Folder == nil {
+		if failed != nil { // the first rank tries another folder, and may need what is kept here
+			_, failed = s.run.snapshot()
+			s.run.Release()
+		}
+		return errors.Join(err, failed)
+	}
+	if failed == nil {
+		s.run.Log.Info("saved a checkpoint before stopping", "folder", rundir.CheckpointDir(s.writer.Folder.Dir, at.Step), "step", at.Step)
+		return err
+	}
+	return errors.Join(err, failed, s.rescue(at))
+}
+
+// rescue saves the run outside its folder, and returns an error that says where.
+func (s *saver) rescue(at Position) error {
+	snap, err := s.run.snapshot()
+	if err != nil {
+		return err
+	}
+	run := s.writer.Folder.Dir
+	dir, err := s.writer.Rescue(snap)
+	if err != nil {
+		return fmt.Errorf("train: step %d could not be saved elsewhere either: %w; the checkpoints in %s are as they were", at.Step, err, run)
+	}
+	return fmt.Errorf("train: step %d is saved in %s: resume there, or move its %s into %s once that can be written",
+		at.Step, dir, rundir.CheckpointDir("", at.Step), filepath.Dir(rundir.CheckpointDir(run, at.Step)))
+}
+
+// newest reads the newest checkpoint of a run folder; its Dir is empty where there is none.
+func newest(folder *rundir.Folder, log *slog.Logger) (c Checkpoint, err error) {
+	if c.Dir, err = folder.NewestCheckpoint(log); err != nil || c.Dir == "" {
+		return c, err
+	}
+	if c.State, err = rundir.ReadState(c.Dir); err == nil && c.State.Inside {
+		c.Round, err = rundir.ReadRound(c.Dir)
+	}
+	return c, err
+}
