@@ -15,7 +15,6 @@ var rooms = []struct {
 	path  string
 	allow string
 }{
-	{".", ""},
 	{"cmd", "policy internal/bench internal/cli internal/files serve serve/openai train train/* report report/* eval data data/* runtime runtime/mpi runtime/provision models models/all models/export models/hub models/lora objectives objectives/all internal/scaffold sampler verifier tokenize reward reward/all internal/settings"},
 	{"cmd/onering", "cmd"},
 

@@ -21,7 +21,7 @@ var kinds = []struct {
 }{
 	{Objective, "\t_ \"onering/objectives/maxrl\"\n\t_ \"onering/objectives/mine\"\n\t_ \"onering/objectives/opd\"\n", 15, "pmpo", "math"},
 	{Reward, "\t_ \"onering/reward/math\"\n\t_ \"onering/reward/mine\"\n", 10, "math", "context"},
-	{Model, "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/qwen2\"\n", 5, "llama", "decoder"},
+	{Model, "\t_ \"onering/models/llama\"\n\t_ \"onering/models/mine\"\n\t_ \"onering/models/optim/adamw\"\n", 5, "llama", "decoder"},
 }
 
 // checkout returns a folder with what Add reads of the checkout: go.mod and the
@@ -32,7 +32,7 @@ func checkout(t *testing.T) string {
 	write(t, filepath.Join(root, "go.mod"), "module onering\n\ngo 1.26\n")
 	for _, k := range kinds {
 		all := filepath.Join(k.Folder, "all", "all.go")
-		write(t, filepath.Join(root, all), read(t, filepath.Join("..", all)))
+		write(t, filepath.Join(root, all), read(t, filepath.Join("..", "..", all)))
 	}
 	return root
 }
@@ -99,9 +99,9 @@ func TestAdd(t *testing.T) {
 			// The real checkout with the new files laid over it.
 			overlay := filepath.Join(t.TempDir(), "overlay.json")
 			write(t, overlay, overlayOf(t, root, paths))
-			goTool(t, "..", "", "build", "-overlay="+overlay, "./"+k.Folder+"/all")
+			goTool(t, "../..", "", "build", "-overlay="+overlay, "./"+k.Folder+"/all")
 			program := filepath.Join(t.TempDir(), "mine.test")
-			goTool(t, "..", "", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+program, "./"+k.Folder+"/mine")
+			goTool(t, "../..", "", "test", "-c", "-vet=off", "-overlay="+overlay, "-o="+program, "./"+k.Folder+"/mine")
 			out, err := exec.Command(program, "-test.v").CombinedOutput()
 			if n := strings.Count(string(out), "--- PASS: TestConformance/"); err != nil || n < k.rules {
 				t.Errorf("%v, %d rules were checked:\n%s", err, n, out)
@@ -114,7 +114,7 @@ func TestAdd(t *testing.T) {
 // root stand for those in this checkout.
 func overlayOf(t *testing.T, root string, paths []string) string {
 	t.Helper()
-	here, err := filepath.Abs("..")
+	here, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestModule(t *testing.T) {
 	if strings.TrimSpace(goTool(t, "", "", "env", "CGO_ENABLED")) != "1" {
 		t.Skip("the program that is built needs cgo, which is off")
 	}
-	root, err := filepath.Abs("..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
