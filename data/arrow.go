@@ -67,11 +67,7 @@ func (in Input) messages() (*arrowMessages, error) {
 }
 
 func openArrow(in Input) (rows *Rows, err error) {
-	defer func() {
-		if err != nil {
-			rows, err = nil, fmt.Errorf("arrow: %w", err)
-		}
-	}()
+	defer inFormat("arrow", &err)
 	defer recovered(&err)
 	a := &arrowRows{}
 	if a.messages, err = in.messages(); err != nil {
@@ -88,18 +84,15 @@ func openArrow(in Input) (rows *Rows, err error) {
 
 func (a *arrowRows) next() (o Object, row int, err error) {
 	a.row++
-	defer func() {
-		if err != nil && err != io.EOF {
-			o, row, err = nil, a.row, fmt.Errorf("arrow: %w", err)
-		}
-	}()
+	row = a.row
+	defer inFormat("arrow", &err)
 	defer recovered(&err)
 	for a.at == a.n {
 		if !a.reader.Next() {
 			if err := a.messages.reason(a.reader.Err()); err != nil {
-				return nil, a.row, err
+				return nil, row, err
 			}
-			return nil, a.row, io.EOF
+			return nil, row, io.EOF
 		}
 		a.begin(a.reader.RecordBatch())
 	}
@@ -109,7 +102,7 @@ func (a *arrowRows) next() (o Object, row int, err error) {
 		o[i] = Member{name, a.cell(i)}
 	}
 	a.at++
-	return o, a.row, nil
+	return o, row, nil
 }
 
 // begin goes to a record batch.
@@ -188,7 +181,8 @@ func (m *arrowMessages) Message() (message *ipc.Message, err error) {
 	if size > maxHeld {
 		panic(unreadable(fmt.Sprintf("a record batch of %d MiB, at most %d are read: write the file with smaller ones", size>>20, maxHeld>>20)))
 	}
-	body := check.unpack(m.read(size))
+	body := m.read(size)
+	check.unpacked(body)
 	return ipc.NewMessage(memory.NewBufferBytes(text), memory.NewBufferBytes(body)), nil
 }
 

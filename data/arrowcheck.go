@@ -1,13 +1,11 @@
 package data
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 	"github.com/klauspost/compress/zstd"
-	"github.com/pierrec/lz4/v4"
 )
 
 // An arrowCheck walks over the metadata of a message before the library does,
@@ -36,6 +34,12 @@ const (
 var unreadTypes = map[byte]string{11: "interval", 14: "union", 22: "run-end encoded", 25: "list view", 26: "large list view"}
 
 const typeTimestamp = 10
+
+// The ways of compression (enum CompressionType).
+const (
+	lz4Codec  = 0
+	zstdCodec = 1
+)
 
 // message checks a message and returns the length of its body.
 func (c *arrowCheck) message(m *flatbuffers.Table) int64 {
@@ -171,22 +175,23 @@ func (c *arrowCheck) number(at flatbuffers.UOffsetT, i int) int64 {
 	return c.batch.GetInt64(at + flatbuffers.UOffsetT(8*i))
 }
 
-// unpack decompresses the buffers of a body, whose sizes the library would
-// believe, and changes the metadata to say so. A compressed buffer begins with
-// its real length, or with -1 if it was left as it is, as all are here.
-func (c *arrowCheck) unpack(body []byte) []byte {
+// unpacked checks the sizes to which the library is to decompress the buffers of
+// a body. A compressed buffer begins with its real length, or with -1 if it was
+// left as it is.
+func (c *arrowCheck) unpacked(body []byte) {
 	if c.batch == nil {
-		return body
+		return
 	}
 	compression, ok := subtable(c.batch, 3)
 	if !ok {
-		return body
+		return
 	}
-	codec := compression.GetInt8Slot(slot(0), 0)
-	var plain []byte
+	codec, total := compression.GetInt8Slot(slot(0), 0), int64(0)
+	if codec != lz4Codec && codec != zstdCodec {
+		damaged("buffers compressed in an unknown way (%d)", codec)
+	}
 	at, n := c.list(c.batch, 2, 16)
 	for i := range n {
-		place := c.batch.Bytes[int(at)+16*i:]
 		from, length := c.number(at, 2*i), c.number(at, 2*i+1)
 		if length == 0 {
 			continue
@@ -194,39 +199,14 @@ func (c *arrowCheck) unpack(body []byte) []byte {
 		buffer := body[from : from+length]
 		size := int64(binary.LittleEndian.Uint64(buffer))
 		if size == -1 {
-			size = length - 8
-		} else if size < 0 || size > smallPage && size/maxRatio > length || int64(len(plain))+size > maxHeld {
+			continue
+		}
+		if total += max(0, size); size < 0 || size > smallPage && size/maxRatio > length || total > maxHeld {
 			panic(unreadable(fmt.Sprintf("a buffer of %d bytes, %d uncompressed: at most %d MiB are read of a record batch, and %d times what is compressed", length, size, maxHeld>>20, maxRatio)))
 		}
-		start := len(plain)
-		plain = append(plain, "\xff\xff\xff\xff\xff\xff\xff\xff"...)
-		plain = append(plain, make([]byte, size)...)
-		if err := unpackBuffer(plain[start+8:], buffer, codec); err != nil {
-			damaged("a compressed buffer: %v", err)
+		var frame zstd.Header
+		if codec == zstdCodec && frame.Decode(buffer[8:]) == nil && max(frame.WindowSize, frame.FrameContentSize) > uint64(max(size, maxWindow)) {
+			damaged("a compressed buffer: %v", zstd.ErrWindowSizeExceeded)
 		}
-		binary.LittleEndian.PutUint64(place, uint64(start))
-		binary.LittleEndian.PutUint64(place[8:], uint64(8+size))
-		plain = append(plain, make([]byte, -len(plain)&7)...)
 	}
-	return plain
-}
-
-// unpackBuffer fills to with what a compressed buffer holds.
-func unpackBuffer(to, buffer []byte, codec int8) error {
-	packed := bytes.NewReader(buffer[8:])
-	switch {
-	case int64(binary.LittleEndian.Uint64(buffer)) == -1:
-		copy(to, buffer[8:])
-		return nil
-	case codec == 0:
-		return fill(to, lz4.NewReader(packed))
-	case codec == 1:
-		z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
-		if err != nil {
-			return err
-		}
-		defer z.Close()
-		return fill(to, z)
-	}
-	return fmt.Errorf("it is compressed in an unknown way (%d)", codec)
 }

@@ -32,6 +32,13 @@ func recovered(err *error) {
 	}
 }
 
+// inFormat is deferred. It puts the name of the format in front of an error.
+func inFormat(name string, err *error) {
+	if *err != nil && *err != io.EOF {
+		*err = fmt.Errorf("%s: %w", name, *err)
+	}
+}
+
 // inColumn is deferred. It adds the name of the column to a panic about the file.
 func inColumn(name string) {
 	switch p := recover().(type) {

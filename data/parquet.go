@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -23,24 +22,8 @@ type parquetRows struct {
 
 	left  int64 // rows still to read in the current row group
 	row   int
-	taken int // budget used by the current row, see spend
-	pages pageLimits
-}
-
-// pageLimits is what the columns of a file share: the memory that their pages
-// hold together, and the decoder of zstd.
-type pageLimits struct {
-	held int64
-	zstd *zstd.Decoder
-}
-
-// hold replaces what a column held by what it holds now, and refuses a file
-// whose columns hold too much together.
-func (l *pageLimits) hold(before *int64, now int64) {
-	l.held += now - *before
-	if *before = now; l.held > maxHeld {
-		panic(unreadable(fmt.Sprintf("the pages of the columns take more than %d MiB at once: write the file with smaller pages", maxHeld>>20)))
-	}
+	taken int   // budget used by the current row, see spend
+	held  int64 // bytes that the pages of all columns take
 }
 
 // isParquet knows also encrypted files.
@@ -86,11 +69,7 @@ func (in Input) parquetFooter() (meta format.FileMetaData, err error) {
 }
 
 func openParquet(in Input) (rows *Rows, err error) {
-	defer func() {
-		if err != nil {
-			rows, err = nil, fmt.Errorf("parquet: %w", err)
-		}
-	}()
+	defer inFormat("parquet", &err)
 	defer recovered(&err)
 	meta, err := in.parquetFooter()
 	if err != nil {
@@ -120,26 +99,17 @@ func openParquet(in Input) (rows *Rows, err error) {
 			return nil, fmt.Errorf("the file is damaged: more than %d rows in %d bytes", mostValues(size), size)
 		}
 	}
-	return &Rows{Next: p.next, Columns: p.names, Unit: "row", Close: p.close}, nil
-}
-
-func (p *parquetRows) close() {
-	if p.pages.zstd != nil {
-		p.pages.zstd.Close()
-	}
+	return &Rows{Next: p.next, Columns: p.names, Unit: "row"}, nil
 }
 
 func (p *parquetRows) next() (o Object, row int, err error) {
 	p.row++
-	defer func() {
-		if err != nil && err != io.EOF {
-			o, row, err = nil, p.row, fmt.Errorf("parquet: %w", err)
-		}
-	}()
+	row = p.row
+	defer inFormat("parquet", &err)
 	defer recovered(&err)
 	for p.left == 0 {
 		if len(p.groups) == 0 {
-			return nil, p.row, io.EOF
+			return nil, row, io.EOF
 		}
 		group := &p.groups[0]
 		p.groups = p.groups[1:]
@@ -160,5 +130,5 @@ func (p *parquetRows) next() (o Object, row int, err error) {
 			damaged("column %q does not have the rows of the others", c.name)
 		}
 	}
-	return o, p.row, nil
+	return o, row, nil
 }

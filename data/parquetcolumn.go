@@ -23,11 +23,11 @@ type parquetColumn struct {
 	typ      parquet.Type
 	def, rep int // the highest levels
 	convert  func(parquet.Value) any
-	taken    *int // the budget that the current row used, see spend
+	rows     *parquetRows
 
 	pages pageReader
 	left  int64 // values still to read in the chunk
-	held  int64 // bytes, as counted by pageLimits
+	held  int64 // bytes, as hold counts them
 	dict  []any // the chunk's dictionary
 	page  columnPage
 }
@@ -103,7 +103,7 @@ func (c *parquetColumn) take() any {
 	if c.left == 0 {
 		damaged("column %q has fewer values than its rows need", c.name)
 	}
-	spend(c.taken, 1)
+	spend(&c.rows.taken, 1)
 	c.left--
 	p := &c.page
 	p.left--
@@ -126,7 +126,7 @@ func (c *parquetColumn) take() any {
 	}
 	v := p.next()
 	if hasBytes(v) {
-		spend(c.taken, int64(len(v.ByteArray())/textShare))
+		spend(&c.rows.taken, int64(len(v.ByteArray())/textShare))
 	}
 	return c.convert(v)
 }
@@ -182,7 +182,7 @@ func (c *parquetColumn) nextPage() {
 	}
 	c.decode(b, encoding, present)
 	p.left = int(n)
-	c.pages.limits.hold(&c.held, c.size())
+	c.hold()
 }
 
 // decode makes n values out of the bytes of a page. A page without any need not
@@ -235,14 +235,19 @@ func (c *parquetColumn) readDictionary(file page) {
 	for i := range c.dict {
 		c.dict[i] = c.convert(c.page.next())
 	}
-	c.pages.limits.hold(&c.held, c.size())
+	c.hold()
 }
 
-// size returns about how many bytes the column holds.
-func (c *parquetColumn) size() int64 {
+// hold counts about how many bytes the column holds now, and refuses a file whose
+// columns hold too much together.
+func (c *parquetColumn) hold() {
 	p := &c.page
 	n := cap(c.pages.compressed) + cap(c.pages.plain) + len(p.defs) + len(p.reps) + 4*len(p.indexes) + cap(p.data) + 4*cap(p.offsets)
-	return int64(n + 48*len(c.dict)) // an interface, and a value of about 32 bytes
+	now := int64(n + 48*len(c.dict)) // an interface, and a value of about 32 bytes
+	c.rows.held += now - c.held
+	if c.held = now; c.rows.held > maxHeld {
+		panic(unreadable(fmt.Sprintf("the pages of the columns take more than %d MiB at once: write the file with smaller pages", maxHeld>>20)))
+	}
 }
 
 // prefixedLevels decodes the levels of a version 1 page and returns what follows

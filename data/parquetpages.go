@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
@@ -21,6 +22,7 @@ const (
 	maxPage    = 512 << 20 // bytes of one page
 	smallPage  = 16 << 20  // the ratio below does not bind pages up to this size
 	maxRatio   = 1000      // how many times its compressed size a page may have
+	maxWindow  = 64 << 20  // bytes that zstd looks back, where a page is larger
 	maxHeld    = 1 << 30   // bytes that the pages of all columns hold together
 	maxValues  = 1 << 26   // values of a page
 	maxEntries = 1 << 22   // values of a dictionary
@@ -34,7 +36,6 @@ type pageReader struct {
 	codec      format.CompressionCodec
 	compressed []byte
 	plain      []byte
-	limits     *pageLimits
 }
 
 // A page is a page's header and its decompressed bytes, which are good until the
@@ -145,21 +146,23 @@ func (r *pageReader) decompress(to, from []byte) error {
 	case format.Brotli:
 		return fill(to, brotli.NewReader(bytes.NewReader(from)))
 	case format.Zstd:
-		if r.limits.zstd == nil {
-			// A larger window than 64 MiB would take memory that no page needs.
-			z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(64<<20))
-			if err != nil {
-				return err
-			}
-			r.limits.zstd = z
+		plain, err := pageZstd().DecodeAll(from, to[:0:len(to)])
+		if err == nil && len(plain) != len(to) {
+			err = fmt.Errorf("zstd: %d bytes, and the page has %d", len(plain), len(to))
 		}
-		if err := r.limits.zstd.Reset(bytes.NewReader(from)); err != nil {
-			return err
-		}
-		return fill(to, r.limits.zstd)
+		return err
 	}
 	return fmt.Errorf("compressed with %s, which is not read", r.codec)
 }
+
+// pageZstd returns the decoder of zstd, which writes no more than there is room for.
+var pageZstd = sync.OnceValue(func() *zstd.Decoder {
+	z, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		panic(err) // the options are wrong
+	}
+	return z
+})
 
 // fill reads exactly len(to) bytes and checks that from ends after them.
 func fill(to []byte, from io.Reader) error {

@@ -68,7 +68,7 @@ func (b *schemaBuilder) node(def, rep, depth int) (*parquetNode, error) {
 		}
 		b.rows.leaves = append(b.rows.leaves, &parquetColumn{
 			name: e.Name, kind: kind, typ: typ, def: def, rep: rep, convert: converter(e),
-			pages: pageReader{limits: &b.rows.pages}, taken: &b.rows.taken,
+			rows: b.rows,
 		})
 		n.leaves = 1
 		return n, nil

@@ -97,18 +97,14 @@ type Rows struct {
 	Columns []string
 	// Unit is what the numbers count: "line" or "row".
 	Unit string
-	// Close, if not nil, gives back what the reading takes besides the file.
-	Close func()
 
 	end  func() // of the decompression
 	file *os.File
 }
 
 func (r *Rows) close() error {
-	for _, end := range []func(){r.Close, r.end} {
-		if end != nil {
-			end()
-		}
+	if r.end != nil {
+		r.end()
 	}
 	if r.file == nil {
 		return nil
