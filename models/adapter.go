@@ -1,5 +1,7 @@
 package models
 
+import "strings"
+
 // An Adapter is low-rank products beside some of a model's (LoRA). A module with
 // the weight W [out,in] then computes
 //
@@ -14,6 +16,18 @@ type Adapter struct {
 	// LayerPrefix: "self_attn.q_proj". They are the same in all layers, which share
 	// one Program.
 	Modules []string
+}
+
+// ModulesOf lists the products of a model's layer that may have such products beside
+// them: the names, without the LayerPrefix, of what has a matrix.
+func ModulesOf(a Architecture) (names []string) {
+	for _, name := range a.Layout().Names() {
+		module, ok := strings.CutPrefix(name, a.LayerPrefix(0))
+		if place, _ := a.Layout().Find(name); ok && len(place.Shape) == 2 {
+			names = append(names, strings.TrimSuffix(module, ".weight"))
+		}
+	}
+	return names
 }
 
 // AdapterPrefix comes before the name of a module in the names of an adapter's

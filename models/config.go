@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"onering/internal/ordered"
 	"slices"
 	"strconv"
@@ -49,12 +50,7 @@ func (f *ConfigFile) Fail(format string, args ...any) {
 
 // Keys returns the keys of all members in alphabetical order, those of null too.
 func (f *ConfigFile) Keys() []string {
-	var keys []string
-	for key := range f.members {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(f.members))
 }
 
 // Has reports whether the file states a value for key.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"onering/internal/files"
@@ -96,7 +97,6 @@ func (d *Folder) add(f *File) {
 // shard, and the shards in the order in which the file first mentions them.
 type index struct {
 	shards []string
-	within map[string]map[string]bool
 	tensor map[string]string // tensor to shard
 }
 
@@ -118,7 +118,7 @@ func readIndex(folder *files.Folder) (*index, error) {
 	if weightMap == nil {
 		return nil, errors.New(`no "weight_map"`)
 	}
-	x := &index{within: make(map[string]map[string]bool), tensor: make(map[string]string)}
+	x := &index{tensor: make(map[string]string)}
 	err = ordered.EachMember(weightMap, func(name string, value []byte, _ int) error {
 		var file string
 		if err := json.Unmarshal(value, &file); err != nil {
@@ -127,11 +127,9 @@ func readIndex(folder *files.Folder) (*index, error) {
 		if file != filepath.Base(file) || strings.ContainsAny(file, `/\:`) || file == "." || file == ".." || file == "" {
 			return fmt.Errorf("tensor %q: %q is not a plain file name", name, file)
 		}
-		if x.within[file] == nil {
-			x.within[file] = make(map[string]bool)
+		if !slices.Contains(x.shards, file) {
 			x.shards = append(x.shards, file)
 		}
-		x.within[file][name] = true
 		x.tensor[name] = file
 		return nil
 	})
@@ -151,7 +149,7 @@ func (d *Folder) openShards(folder *files.Folder, x *index) error {
 			return fmt.Errorf("shard %q: %w", shard, err)
 		}
 		for _, name := range f.Names() {
-			if !x.within[shard][name] {
+			if x.tensor[name] != shard {
 				f.Close()
 				return fmt.Errorf("shard %q holds the tensor %q, which the index does not put there; index and shards are of different models", shard, name)
 			}

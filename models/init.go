@@ -49,7 +49,7 @@ func (m Model) Init(seed uint64) (*Weights, error) {
 			}
 		}
 	}
-	each(fills)
+	each(goruntime.GOMAXPROCS(0), fills)
 	if m.Pad != nil {
 		embedding, shape, _ := w.View(m.names.Embedding)
 		row := int(*m.Pad) * shape[1]
@@ -70,18 +70,18 @@ func drawNormal(block []float32, std float64, seed uint64, tensor string, number
 	}
 }
 
-// each calls every function once, on all processors.
-func each(calls []func()) {
+// each calls every function once, up to n at a time.
+func each(n int, calls []func()) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range goruntime.GOMAXPROCS(0) {
+	for range n {
 		wg.Go(func() {
 			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(calls) {
+				i := int(next.Add(1)) - 1
+				if i >= len(calls) {
 					return
 				}
-				calls[n]()
+				calls[i]()
 			}
 		})
 	}

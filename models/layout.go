@@ -9,17 +9,17 @@ import (
 // A Spec is one Hugging Face tensor: its name in the safetensors file and its
 // shape, row-major.
 type Spec struct {
-	Name  string
-	Shape []int
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
 }
 
 // A Fused is one matrix as the graphs read it. Parts are the Hugging Face tensors
 // whose rows follow one another in it, so that each of them is a contiguous part
 // of the matrix and needs no second copy. A tensor that is not fused has one Part of the same name.
 type Fused struct {
-	Name  string
-	Shape []int
-	Parts []Spec
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+	Parts []Spec `json:"parts"`
 }
 
 // Plain returns the Fused of a single tensor.

@@ -5,7 +5,6 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -54,38 +53,24 @@ func (w *Weights) Load(src Source) error {
 	if err := w.Layout.Check(src); err != nil {
 		return err
 	}
-	type job struct {
-		name  string
-		place Place
-		first int
-	}
-	var jobs []job
+	var failed atomic.Pointer[error]
+	var parts []func()
 	for _, name := range w.Layout.names {
 		p := w.Layout.place[name]
 		for first := 0; first < p.Size; first += loadChunk {
-			jobs = append(jobs, job{name, p, first})
-		}
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	errs := make([]error, min(4, goruntime.GOMAXPROCS(0)))
-	for i := range errs {
-		wg.Go(func() {
-			for errs[i] == nil {
-				n := int(next.Add(1)) - 1
-				if n >= len(jobs) {
+			parts = append(parts, func() {
+				if failed.Load() != nil {
 					return
 				}
-				j := jobs[n]
-				errs[i] = w.loadPart(src, j.name, j.place, j.first)
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
+				if err := w.loadPart(src, name, p, first); err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
+			})
 		}
+	}
+	each(min(4, goruntime.GOMAXPROCS(0)), parts)
+	if err := failed.Load(); err != nil {
+		return *err
 	}
 	return nil
 }

@@ -187,21 +187,21 @@ type SaveOptions struct {
 	Extra func(d *files.Draft) error
 }
 
-// tokenizerFiles are the files that a tokenizer can consist of.
-var tokenizerFiles = []string{
+// TokenizerFiles are the files that a tokenizer can consist of.
+var TokenizerFiles = []string{
 	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
 	"special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json",
 }
 
-// templateFolder holds chat templates for several uses, if a tokenizer has them.
-const templateFolder = "additional_chat_templates"
+// TemplateFolder holds chat templates for several uses, if a tokenizer has them.
+const TemplateFolder = "additional_chat_templates"
 
 // copyTokenizer copies the files of a tokenizer.
 func copyTokenizer(put files.Put, from string) error {
-	if err := CopyFiles(put, from, tokenizerFiles...); err != nil {
+	if err := CopyFiles(put, from, TokenizerFiles...); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(filepath.Join(from, templateFolder))
+	entries, err := os.ReadDir(filepath.Join(from, TemplateFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -211,7 +211,7 @@ func copyTokenizer(put files.Put, from string) error {
 	var names []string
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) == ".jinja" {
-			names = append(names, filepath.Join(templateFolder, e.Name()))
+			names = append(names, filepath.Join(TemplateFolder, e.Name()))
 		}
 	}
 	return CopyFiles(put, from, names...)

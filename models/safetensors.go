@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -208,10 +209,7 @@ func parseSizes(text []byte) ([]int, error) {
 func (f *File) checkData(size int64) error {
 	slices.SortStableFunc(f.names, func(a, b string) int {
 		x, y := f.tensors[a], f.tensors[b]
-		if x.begin != y.begin {
-			return int(min(max(x.begin-y.begin, -1), 1))
-		}
-		return int(min(max(x.end-y.end, -1), 1))
+		return cmp.Or(cmp.Compare(x.begin, y.begin), cmp.Compare(x.end, y.end))
 	})
 	var end int64
 	for _, name := range f.names {

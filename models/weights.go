@@ -1,6 +1,7 @@
 package models
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -159,13 +160,7 @@ func NewNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	}
 	w.Narrow = newNarrow(d, from, to, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), bytes))
 	wide := w.free
-	w.free = func() error {
-		err := free()
-		if wide == nil {
-			return err
-		}
-		return wide()
-	}
+	w.free = func() error { return errors.Join(free(), wide()) }
 	return w, nil
 }
 

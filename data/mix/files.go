@@ -60,11 +60,12 @@ func (Files) Wanted() string {
 
 // UnmarshalTOML takes a text, a table, or a list of both.
 func (f *Files) UnmarshalTOML(value any) error {
-	var list []any
+	list := []any{value}
 	switch v := value.(type) {
 	case []any:
 		list = v
 	case []map[string]any:
+		list = nil
 		for _, table := range v {
 			list = append(list, table)
 		}
@@ -72,9 +73,6 @@ func (f *Files) UnmarshalTOML(value any) error {
 		if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") || strings.HasPrefix(v, "{") {
 			return fmt.Errorf(`%s is not TOML: must be %s; a shell keeps the quotes inside single quotes: --set 'data.train=["a.jsonl", "b.jsonl"]'`, v, f.Wanted())
 		}
-		list = []any{v}
-	default:
-		list = []any{v}
 	}
 	files := make(Files, len(list))
 	for i, element := range list {

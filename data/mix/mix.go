@@ -40,7 +40,7 @@ type Part struct {
 type Order struct {
 	options Options
 	endless data.Problems // of an embedded task, else nil
-	sources []source
+	sources []*source
 	digest  string
 	pending *picks // of the round that was drawn last
 }
@@ -90,8 +90,8 @@ func New(parts []Part, o Options) (*Order, error) {
 		}
 	}
 	if o.Curriculum != "" {
-		for i := range order.sources {
-			if err := order.sources[i].sort(o); err != nil {
+		for _, s := range order.sources {
+			if err := s.sort(o); err != nil {
 				return nil, err
 			}
 		}
@@ -102,7 +102,7 @@ func New(parts []Part, o Options) (*Order, error) {
 // add appends a source.
 func (o *Order) add(problems data.List, share float64) {
 	i := len(o.sources)
-	o.sources = append(o.sources, source{
+	o.sources = append(o.sources, &source{
 		share: share, problems: problems, seed: uint64(o.options.Seed) + uint64(i)*0x9e3779b97f4a7c15, stages: 1, pass: -1,
 	})
 	digest := problems.Digest()
@@ -121,8 +121,8 @@ func (o *Order) Digest() string { return o.digest }
 // Len is the number of problems; 0 for an embedded task.
 func (o *Order) Len() int {
 	n := 0
-	for i := range o.sources {
-		n += len(o.sources[i].problems)
+	for _, s := range o.sources {
+		n += len(s.problems)
 	}
 	return n
 }
@@ -239,7 +239,7 @@ func (o *Order) draws(first, n int) []draw {
 
 // time returns the time of draw j of a source.
 func (o *Order) time(i, j int) float64 {
-	s := &o.sources[i]
+	s := o.sources[i]
 	late := float64(rand.NewPCG(^s.seed, uint64(j)).Uint64()>>11) / (1 << 53)
 	return (float64(j) + late) / s.share
 }

@@ -45,13 +45,13 @@ func (o *Order) Round(n int) []data.Problem {
 		return o.endless.Take(o.options.Seed, n*o.options.PerRound, o.options.PerRound)
 	}
 	p := &picks{round: n}
-	for i := range o.sources {
-		m := o.sources[i].measured
+	for _, s := range o.sources {
+		m := s.measured
 		p.cursors = append(p.cursors, measured{stage: m.stage, cursor: m.cursor})
 	}
 	out := make([]data.Problem, 0, o.options.PerRound)
 	for _, d := range o.draws(n*o.options.PerRound, o.options.PerRound) {
-		s := &o.sources[d.source]
+		s := o.sources[d.source]
 		stage, i := s.stageOf(d.j)
 		at := 0
 		if o.options.Rest > 0 {
@@ -104,7 +104,7 @@ func (o *Order) Learned(of []Measure) {
 		m.stage, m.cursor = c.stage, c.cursor
 	}
 	for i, p := range o.pending.drawn {
-		s := &o.sources[p.source]
+		s := o.sources[p.source]
 		m := &s.measured
 		switch {
 		case p.stage != m.stage || of[i] == unmeasured:
@@ -127,8 +127,7 @@ func (o *Order) Learned(of []Measure) {
 // Resting counts the problems that the next pass over their file passes over.
 func (o *Order) Resting() int {
 	n := 0
-	for i := range o.sources {
-		s := &o.sources[i]
+	for _, s := range o.sources {
 		from, to := s.bounds(s.measured.stage)
 		for _, x := range s.measured.flat {
 			if x.until > 0 && x.until >= s.measured.cursor/(to-from) {
@@ -154,8 +153,8 @@ func (o *Order) State() string {
 		return ""
 	}
 	var states []sourceState
-	for i := range o.sources {
-		m := o.sources[i].measured
+	for _, s := range o.sources {
+		m := s.measured
 		x := sourceState{Stage: m.stage, Cursor: m.cursor}
 		for _, at := range slices.Sorted(maps.Keys(m.flat)) {
 			x.Flat = append(x.Flat, [3]int{at, m.flat[at].draws, m.flat[at].until})
@@ -183,7 +182,7 @@ func (o *Order) Restore(state string) error {
 		return fmt.Errorf("data: there is something measured of %d files, and there are %d", len(states), len(o.sources))
 	}
 	for i, x := range states {
-		s := &o.sources[i]
+		s := o.sources[i]
 		m := measured{stage: x.Stage, cursor: x.Cursor, flat: map[int]rest{}}
 		if x.Stage < 0 || x.Stage >= s.stages || x.Cursor < 0 {
 			return fmt.Errorf("data: what was measured has draw %d of stage %d, and there are %d", x.Cursor, x.Stage, s.stages)

@@ -44,7 +44,7 @@ var rooms = []struct {
 	{"internal/graphtest", "models models/graph models/onnx"},
 	{"models/optim/*", "models models/graph models/onnx models/ports"},
 	{"models/export", "internal/files models models/optim/adamw models/onnx"},
-	{"models/hub", "internal/files models"}, // models for its atomic files
+	{"models/hub", "internal/files models"}, // models for the names of a tokenizer's files
 	{"models/decoder", "models models/graph models/onnx models/ports"},
 	{"models/lora", "internal/ordered internal/files internal/settings models"},
 	{"models/all", "models/* models/optim/*"},

@@ -13,10 +13,11 @@ type manifest struct {
 	Letters map[string]string `json:"letters"`
 	// LayerPrefix comes before the names of layer 0's weights. The layer graphs
 	// name their weights without it, so that one graph serves all layers.
-	LayerPrefix string        `json:"layer_prefix"`
-	Weights     []graphWeight `json:"weights"`
-	Adapter     *adapter      `json:"adapter,omitempty"`
-	Graphs      []graphFile   `json:"graphs"`
+	LayerPrefix string `json:"layer_prefix"`
+	// Weights are stacked along the first dimension of the tensors of the model folder.
+	Weights []models.Fused `json:"weights"`
+	Adapter *adapter       `json:"adapter,omitempty"`
+	Graphs  []graphFile    `json:"graphs"`
 }
 
 // An adapter is what the graphs compute beside the model: y = W x + scale B (A x).
@@ -25,33 +26,8 @@ type adapter struct {
 	Scale   float64  `json:"scale"`
 	Modules []string `json:"modules"`
 	// Prefix comes before the names of its tensors. The graphs name them without it.
-	Prefix  string        `json:"prefix"`
-	Weights []graphWeight `json:"weights"`
-}
-
-// A graphWeight is a weight as the graphs take it: tensors of the model folder,
-// stacked along the first dimension.
-type graphWeight struct {
-	Name  string       `json:"name"`
-	Shape []int        `json:"shape"`
-	Parts []weightPart `json:"parts"`
-}
-
-// A weightPart is a tensor of the model folder.
-type weightPart struct {
-	Name  string `json:"name"`
-	Shape []int  `json:"shape"`
-}
-
-func weightsOf(l *models.Layout) (out []graphWeight) {
-	for _, fused := range l.Fused() {
-		w := graphWeight{Name: fused.Name, Shape: fused.Shape}
-		for _, part := range fused.Parts {
-			w.Parts = append(w.Parts, weightPart(part))
-		}
-		out = append(out, w)
-	}
-	return out
+	Prefix  string         `json:"prefix"`
+	Weights []models.Fused `json:"weights"`
 }
 
 // A graphFile is a Program and the file that it is written to.
@@ -111,7 +87,7 @@ func newManifest(arch models.Architecture, graphs []graphFile, o Options) manife
 	g := arch.Geometry()
 	m := manifest{
 		Version: 1, DType: g.Compute.String(), Device: o.Device, Letters: letters, LayerPrefix: arch.LayerPrefix(0), Graphs: graphs,
-		Weights: weightsOf(arch.Layout()),
+		Weights: arch.Layout().Fused(),
 		Shape: map[string]any{
 			"num_hidden_layers": g.Layers, "hidden_size": g.Hidden, "intermediate_size": g.FFN, "vocab_size": g.Vocab,
 			"num_attention_heads": g.Heads, "num_key_value_heads": g.KVHeads, "head_dim": g.HeadDim,
@@ -131,7 +107,7 @@ func newManifest(arch models.Architecture, graphs []graphFile, o Options) manife
 		m.Shape["no_rope_layers"] = turned
 	}
 	if l := arch.AdapterLayout(); l != nil {
-		m.Adapter = &adapter{o.Adapter.Rank, o.Adapter.Scale, o.Adapter.Modules, models.AdapterPrefix, weightsOf(l)}
+		m.Adapter = &adapter{o.Adapter.Rank, o.Adapter.Scale, o.Adapter.Modules, models.AdapterPrefix, l.Fused()}
 	}
 	return m
 }

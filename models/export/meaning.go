@@ -138,9 +138,7 @@ var meanings = map[string]string{
 // programOf returns the name of a Program without its form.
 func programOf(name string) string {
 	for _, form := range models.Forms {
-		if suffix := form.Suffix(); suffix != "" {
-			name = strings.TrimSuffix(name, suffix)
-		}
+		name = strings.TrimSuffix(name, form.Suffix())
 	}
 	return name
 }

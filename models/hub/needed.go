@@ -5,22 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"onering/models"
 	"path"
 	"slices"
 	"strings"
 )
-
-// beside are the files that are downloaded with a model if it has them: its
-// settings and its tokenizer.
-var beside = []string{
-	"generation_config.json",
-	"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
-	"special_tokens_map.json", "added_tokens.json",
-	"chat_template.jinja", "chat_template.json",
-}
-
-// templateFolder holds chat templates for several uses.
-const templateFolder = "additional_chat_templates"
 
 // needed returns the files to download out of all files of a repository. read
 // returns the content of one of them.
@@ -43,7 +32,7 @@ func (r repo) needed(files []string, read func(name string) ([]byte, error)) ([]
 	}
 	out := []string{"config.json"}
 	for _, f := range files {
-		if slices.Contains(beside, f) || path.Dir(f) == templateFolder && path.Ext(f) == ".jinja" {
+		if f == "generation_config.json" || slices.Contains(models.TokenizerFiles, f) || path.Dir(f) == models.TemplateFolder && path.Ext(f) == ".jinja" {
 			out = append(out, f)
 		}
 	}

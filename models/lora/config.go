@@ -148,16 +148,10 @@ func modulesOf(m models.Model) (out modules, err error) {
 	if err != nil {
 		return out, err
 	}
-	layout := arch.Layout()
 	for i := range m.Layers {
 		out.prefixes = append(out.prefixes, arch.LayerPrefix(i))
 	}
-	for _, name := range layout.Names() {
-		module, ok := strings.CutPrefix(name, out.prefixes[0])
-		if place, _ := layout.Find(name); ok && len(place.Shape) == 2 {
-			out.names = append(out.names, strings.TrimSuffix(module, ".weight"))
-		}
-	}
+	out.names = models.ModulesOf(arch)
 	return out, nil
 }
 

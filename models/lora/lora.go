@@ -130,8 +130,7 @@ func (a *Adapter) Load(dir string) (*models.Weights, error) {
 		return nil, err
 	}
 	if err := into(dir, w); err != nil {
-		w.Close()
-		return nil, err
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }

@@ -17,7 +17,7 @@ import (
 // adapter's tensors and no others.
 func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 	plain := must(m.Architecture(models.Compute{}))(t)
-	all := modules(plain)
+	all := models.ModulesOf(plain)
 	sequences := [][]int{{3, 1, 4, 1, 5, 9, 2}, {6, 5, 3}, {5, 8, 9, 7, 9, 3}}
 	for n, adapter := range []models.Adapter{{Rank: 2, Scale: 0.5, Modules: all}, {Rank: 3, Scale: 2, Modules: []string{all[0], all[2], all[5], all[6]}}} {
 		merged := interpret(plain, w)
@@ -35,17 +35,6 @@ func checkAdapter(t testing.TB, _ string, m models.Model, w *models.Weights) {
 			}
 		}
 	}
-}
-
-// modules are the products of a layer, without its prefix: what has a matrix.
-func modules(a models.Architecture) (names []string) {
-	for _, name := range a.Layout().Names() {
-		module, ok := strings.CutPrefix(name, a.LayerPrefix(0))
-		if place, _ := a.Layout().Find(name); ok && len(place.Shape) == 2 {
-			names = append(names, strings.TrimSuffix(module, ".weight"))
-		}
-	}
-	return names
 }
 
 // adapt draws an adapter's tensors.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,16 +176,8 @@ func cpu() (model string, features []string) {
 		case "model name":
 			model = strings.TrimSpace(value)
 		case "flags", "Features":
-			has := map[string]bool{}
-			for _, f := range strings.Fields(value) {
-				has[f] = true
-			}
-			for _, w := range wanted {
-				if has[w] {
-					features = append(features, w)
-				}
-			}
-			return model, features // of the first processor; the others are alike
+			has := strings.Fields(value)
+			return model, slices.DeleteFunc(wanted, func(w string) bool { return !slices.Contains(has, w) }) // of the first processor; the others are alike
 		}
 	}
 	return model, features

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,13 +154,7 @@ func Look(o Options, k Kind) (Location, error) {
 
 // libraryName returns the library's file name without a version.
 func libraryName(goos string) string {
-	switch goos {
-	case "windows":
-		return "onnxruntime.dll"
-	case "darwin":
-		return "libonnxruntime.dylib"
-	}
-	return "libonnxruntime.so"
+	return cmp.Or(map[string]string{"windows": "onnxruntime.dll", "darwin": "libonnxruntime.dylib"}[goos], "libonnxruntime.so")
 }
 
 // named returns the absolute path of the library at path, which may also be the
@@ -233,10 +228,7 @@ func tooOld(path string) bool {
 
 // cacheDir returns the folder that libraries are kept in.
 func cacheDir(o Options) (string, error) {
-	dir := o.Cache
-	if dir == "" {
-		dir = os.Getenv(envCache)
-	}
+	dir := cmp.Or(o.Cache, os.Getenv(envCache))
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {

@@ -139,11 +139,7 @@ func (p *provisioner) remember(a asset) error {
 	if text, err = json.MarshalIndent(seen, "", "  "); err != nil {
 		return err
 	}
-	temp := filepath.Join(p.staging, "github.json")
-	if err := os.WriteFile(temp, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return files.WriteFile(path, files.Content(append(text, '\n')))
 }
 
 // download writes a to the file at path and checks its digest.

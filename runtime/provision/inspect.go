@@ -6,6 +6,7 @@ import (
 	"debug/pe"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // inspect returns an error if the file at path cannot be ONNX Runtime for a
@@ -50,12 +51,10 @@ func inspectELF(path, goarch string, size uint64) error {
 	if err != nil {
 		return fmt.Errorf("%q has no readable symbols (%w)", path, err)
 	}
-	for _, s := range symbols {
-		if s.Name == "OrtGetApiBase" && s.Section != elf.SHN_UNDEF {
-			return nil
-		}
+	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == "OrtGetApiBase" && s.Section != elf.SHN_UNDEF }) {
+		return fmt.Errorf("%q is a shared library but not ONNX Runtime's: it does not export OrtGetApiBase", path)
 	}
-	return notORT(path)
+	return nil
 }
 
 func inspectMachO(path, goarch string) error {
@@ -95,8 +94,4 @@ func inspectPE(path, goarch string) error {
 
 func wrongArch(path string, is any, goarch string) error {
 	return fmt.Errorf("%q is built for %v, but this program for %s", path, is, goarch)
-}
-
-func notORT(path string) error {
-	return fmt.Errorf("%q is a shared library but not ONNX Runtime's: it does not export OrtGetApiBase", path)
 }
