@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"onering/internal/files"
 	"onering/internal/stat"
@@ -50,27 +49,21 @@ type Difference struct {
 func Compare(a, b Report) (Comparison, error) {
 	out := Comparison{A: a.Settings, B: b.Settings}
 	warn := func(format string, args ...any) { out.Warnings = append(out.Warnings, fmt.Sprintf(format, args...)) }
-	if a.Settings.Template != b.Settings.Template {
-		warn("the templates differ: %s and %s", a.Settings.Template, b.Settings.Template)
+	differ := func(format string, x, y any) {
+		if x != y {
+			warn(format, x, y)
+		}
 	}
-	if a.Settings.System != b.Settings.System {
-		warn("the system messages differ: %q and %q", a.Settings.System, b.Settings.System)
-	}
-	if !slices.Equal(a.Settings.Args, b.Settings.Args) {
-		warn("the arguments of the templates differ: %q and %q", a.Settings.Args, b.Settings.Args)
-	}
-	if x, y := cmp.Or(a.Settings.Reward, "math"), cmp.Or(b.Settings.Reward, "math"); x != y {
-		warn("the rewards differ: %s and %s", x, y)
-	}
-	if a.Settings.MaxNewTokens != b.Settings.MaxNewTokens {
-		warn("the token limits differ: %d and %d", a.Settings.MaxNewTokens, b.Settings.MaxNewTokens)
-	}
-	if x, y := a.Settings, b.Settings; x.Describe() != y.Describe() {
+	x, y := a.Settings, b.Settings
+	differ("the templates differ: %s and %s", x.Template, y.Template)
+	differ("the system messages differ: %q and %q", x.System, y.System)
+	differ("the arguments of the templates differ: %s and %s", fmt.Sprintf("%q", x.Args), fmt.Sprintf("%q", y.Args))
+	differ("the rewards differ: %s and %s", cmp.Or(x.Reward, "math"), cmp.Or(y.Reward, "math"))
+	differ("the token limits differ: %d and %d", x.MaxNewTokens, y.MaxNewTokens)
+	if x.Describe() != y.Describe() {
 		warn("the samplings differ: %s and %s", x.sampling(), y.sampling())
 	}
-	if x, y := cmp.Or(a.Settings.Extract, "auto"), cmp.Or(b.Settings.Extract, "auto"); x != y {
-		warn("the rules by which answers are found differ: extract %s and %s", x, y)
-	}
+	differ("the rules by which answers are found differ: extract %s and %s", cmp.Or(x.Extract, "auto"), cmp.Or(y.Extract, "auto"))
 	others := map[string]Score{}
 	for _, s := range b.Suites {
 		others[s.Suite] = s
@@ -112,8 +105,7 @@ func compareSuite(a, b Score) (Difference, bool) {
 		others[o.Problem] = o
 	}
 	d := Difference{Suite: a.Suite}
-	var as, bs []float64
-	var flips []float64
+	var as, bs, flips []float64
 	for _, x := range a.Outcomes {
 		y, ok := others[x.Problem]
 		if !ok {

@@ -1,5 +1,10 @@
 package eval
 
+import (
+	"cmp"
+	"slices"
+)
+
 // A Vote is a response's answer; "" abstains, as do truncated responses.
 type Vote struct {
 	Answer string
@@ -20,29 +25,22 @@ func majority(votes []Vote, same func(a, b string) bool) bool {
 	}
 	var groups []group
 	of := map[string]int{} // answer -> group
-	best := -1
 	for _, v := range votes {
 		if v.Answer == "" {
 			continue
 		}
 		g, known := of[v.Answer]
 		if !known {
-			for g = 0; g < len(groups); g++ {
-				if same != nil && same(groups[g].first.Answer, v.Answer) {
-					break
-				}
-			}
-			if g == len(groups) {
-				groups = append(groups, group{first: v})
+			g = slices.IndexFunc(groups, func(g group) bool { return same != nil && same(g.first.Answer, v.Answer) })
+			if g < 0 {
+				g, groups = len(groups), append(groups, group{first: v})
 			}
 			of[v.Answer] = g
 		}
 		groups[g].size++
 	}
-	for g := range groups {
-		if best < 0 || groups[g].size > groups[best].size {
-			best = g
-		}
+	if len(groups) == 0 {
+		return false
 	}
-	return best >= 0 && groups[best].first.Right
+	return slices.MaxFunc(groups, func(a, b group) int { return cmp.Compare(a.size, b.size) }).first.Right
 }

@@ -213,8 +213,7 @@ func Resume(path string, p Plan) (*Responses, error) {
 	}
 	r, err := read(f, path)
 	if err == nil {
-		err = r.Plan.differs(p)
-		if err != nil {
+		if err = r.Plan.differs(p); err != nil {
 			err = fmt.Errorf("evaluation: %s cannot be resumed: %w", path, err)
 		}
 	}
@@ -339,15 +338,11 @@ func (p Plan) differs(q Plan) error {
 // Add files a response, and appends it to the file if there is one.
 func (r *Responses) Add(x Response) error {
 	line, err := encode(x)
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.place(x, span{r.size, len(line)})
 	}
-	at := span{r.size, len(line)}
-	if err := r.place(x, at); err != nil {
+	if err != nil || r.file == nil {
 		return err
-	}
-	if r.file == nil {
-		return nil
 	}
 	return r.write(line)
 }
@@ -450,13 +445,11 @@ func (r *Responses) sort(f *os.File) error {
 			spans = append(spans, samples...)
 		}
 	}
-	if slices.IsSortedFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) }) {
+	byPlace := func(a, b span) int { return cmp.Compare(a.from, b.from) }
+	if slices.IsSortedFunc(spans, byPlace) {
 		return nil
 	}
-	head := spans[0].from
-	for _, s := range spans {
-		head = min(head, s.from)
-	}
+	head := slices.MinFunc(spans, byPlace).from
 	return files.WriteFile(r.path, func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(f, 0, head))
 		for _, s := range spans {

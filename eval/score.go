@@ -81,10 +81,9 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 				o.Right++
 			}
 			o.Tokens += float64(x.Tokens) / float64(n)
-			switch {
-			case x.Truncated():
+			if x.Truncated() {
 				out.Truncated++
-			default:
+			} else {
 				votes[k] = Vote{x.Answer, x.Right}
 			}
 			if x.Answer == "" {

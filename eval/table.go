@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"onering/internal/stat"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -31,31 +32,33 @@ func (s Settings) String() string {
 	return fmt.Sprintf("%s: %s, template %s, at most %d tokens", s.Model, s.sampling(), template, s.MaxNewTokens)
 }
 
-// A grid is a table: a row of heads, then rows that begin with a label.
-type grid [][]string
+// A table has a column for each suite: a row of heads, then rows that begin with a label.
+type table[C any] struct {
+	columns []C
+	rows    [][]string
+}
+
+// row adds a row.
+func (t *table[C]) row(label string, cell func(C) string) {
+	line := []string{label}
+	for _, c := range t.columns {
+		line = append(line, cell(c))
+	}
+	t.rows = append(t.rows, line)
+}
 
 // Print writes the report as a table with a column per suite, as the paper's
 // Table 2; markdown makes it a Markdown table. Shares are in percent, and below
 // each is its 95 % interval.
 func (r Report) Print(w io.Writer, markdown bool) error {
-	columns := append([]Score{}, r.Suites...)
+	t := table[Score]{columns: slices.Clone(r.Suites)}
 	if r.Average != nil {
-		columns = append(columns, *r.Average)
+		t.columns = append(t.columns, *r.Average)
 	}
-	g := grid{{""}}
-	row := func(label string, cell func(Score) string) {
-		line := []string{label}
-		for _, s := range columns {
-			line = append(line, cell(s))
-		}
-		g = append(g, line)
-	}
-	for _, s := range columns {
-		g[0] = append(g[0], heading(s.Suite))
-	}
+	t.row("", func(s Score) string { return heading(s.Suite) })
 	estimate := func(label string, of func(Score) stat.Estimate) {
-		row(label, func(s Score) string { return percent(of(s).Value) })
-		row("  95 %", func(s Score) string { return interval(of(s)) })
+		t.row(label, func(s Score) string { return percent(of(s).Value) })
+		t.row("  95 %", func(s Score) string { return interval(of(s)) })
 	}
 	first := "pass@1"
 	if n := r.Settings.Samples; n > 1 {
@@ -63,51 +66,41 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 	}
 	estimate(first, func(s Score) stat.Estimate { return s.Pass1 })
 	if r.Settings.Samples > 1 {
-		row("  spread", func(s Score) string { return percent(s.Spread) })
+		t.row("  spread", func(s Score) string { return percent(s.Spread) })
 	}
-	for j := range columns[0].PassK {
-		estimate(fmt.Sprintf("pass@%d", columns[0].PassK[j].K), func(s Score) stat.Estimate { return s.PassK[j].Estimate })
+	for j, at := range t.columns[0].PassK {
+		estimate(fmt.Sprintf("pass@%d", at.K), func(s Score) stat.Estimate { return s.PassK[j].Estimate })
 	}
-	for j := range columns[0].MajorityK {
-		estimate(fmt.Sprintf("maj@%d", columns[0].MajorityK[j].K), func(s Score) stat.Estimate { return s.MajorityK[j].Estimate })
+	for j, at := range t.columns[0].MajorityK {
+		estimate(fmt.Sprintf("maj@%d", at.K), func(s Score) stat.Estimate { return s.MajorityK[j].Estimate })
 	}
-	row("tokens", func(s Score) string { return fmt.Sprintf("%.0f", s.Tokens) })
-	row("truncated", func(s Score) string { return percent(s.Truncated) })
-	row("unanswered", func(s Score) string { return percent(s.Unanswered) })
-	if columns[len(columns)-1].Faults > 0 { // the average's are all
-		row("verifier gave up", func(s Score) string { return fmt.Sprint(s.Faults) })
+	t.row("tokens", func(s Score) string { return fmt.Sprintf("%.0f", s.Tokens) })
+	t.row("truncated", func(s Score) string { return percent(s.Truncated) })
+	t.row("unanswered", func(s Score) string { return percent(s.Unanswered) })
+	if t.columns[len(t.columns)-1].Faults > 0 { // the average's are all
+		t.row("verifier gave up", func(s Score) string { return fmt.Sprint(s.Faults) })
 	}
-	row("problems", func(s Score) string { return fmt.Sprint(s.Problems) })
-	return g.print(w, r.Settings.String(), markdown)
+	t.row("problems", func(s Score) string { return fmt.Sprint(s.Problems) })
+	return t.print(w, r.Settings.String(), markdown)
 }
 
 // Print writes the comparison as a table with a column per suite.
 func (c Comparison) Print(w io.Writer, markdown bool) error {
-	columns := append([]Difference{}, c.Suites...)
+	t := table[Difference]{columns: slices.Clone(c.Suites)}
 	if c.Average != nil {
-		columns = append(columns, *c.Average)
+		t.columns = append(t.columns, *c.Average)
 	}
-	g := grid{{""}}
-	row := func(label string, cell func(Difference) string) {
-		line := []string{label}
-		for _, d := range columns {
-			line = append(line, cell(d))
-		}
-		g = append(g, line)
-	}
-	for _, d := range columns {
-		g[0] = append(g[0], heading(d.Suite))
-	}
-	row("A", func(d Difference) string { return percent(d.A) })
-	row("B", func(d Difference) string { return percent(d.B) })
-	row("B - A", func(d Difference) string { return fmt.Sprintf("%+.1f", 100*d.Delta.Value) })
-	row("  95 %", func(d Difference) string { return fmt.Sprintf("%+.1f to %+.1f", 100*d.Delta.Low, 100*d.Delta.High) })
-	row("p", func(d Difference) string { return probability(d.P) })
-	row("better A:B", func(d Difference) string { return fmt.Sprintf("%d:%d", d.BetterA, d.BetterB) })
-	row("tokens A", func(d Difference) string { return fmt.Sprintf("%.0f", d.TokensA) })
-	row("tokens B", func(d Difference) string { return fmt.Sprintf("%.0f", d.TokensB) })
-	row("problems", func(d Difference) string { return fmt.Sprint(d.Problems) })
-	return g.print(w, "A is "+c.A.String()+"\nB is "+c.B.String(), markdown)
+	t.row("", func(d Difference) string { return heading(d.Suite) })
+	t.row("A", func(d Difference) string { return percent(d.A) })
+	t.row("B", func(d Difference) string { return percent(d.B) })
+	t.row("B - A", func(d Difference) string { return fmt.Sprintf("%+.1f", 100*d.Delta.Value) })
+	t.row("  95 %", func(d Difference) string { return fmt.Sprintf("%+.1f to %+.1f", 100*d.Delta.Low, 100*d.Delta.High) })
+	t.row("p", func(d Difference) string { return probability(d.P) })
+	t.row("better A:B", func(d Difference) string { return fmt.Sprintf("%d:%d", d.BetterA, d.BetterB) })
+	t.row("tokens A", func(d Difference) string { return fmt.Sprintf("%.0f", d.TokensA) })
+	t.row("tokens B", func(d Difference) string { return fmt.Sprintf("%.0f", d.TokensB) })
+	t.row("problems", func(d Difference) string { return fmt.Sprint(d.Problems) })
+	return t.print(w, "A is "+c.A.String()+"\nB is "+c.B.String(), markdown)
 }
 
 func heading(suite string) string {
@@ -130,9 +123,9 @@ func probability(p float64) string {
 
 // print writes the lines above the table, and the table: the first column to
 // the left, the others to the right.
-func (g grid) print(w io.Writer, above string, markdown bool) error {
-	widths := make([]int, len(g[0]))
-	for _, line := range g {
+func (t *table[C]) print(w io.Writer, above string, markdown bool) error {
+	widths := make([]int, len(t.rows[0]))
+	for _, line := range t.rows {
 		for i, cell := range line {
 			if markdown {
 				line[i] = strings.ReplaceAll(strings.TrimSpace(cell), "|", `\|`)
@@ -145,7 +138,7 @@ func (g grid) print(w io.Writer, above string, markdown bool) error {
 		above = strings.ReplaceAll(above, "\n", "\n\n") + "\n"
 	}
 	b.WriteString(above + "\n")
-	for n, line := range g {
+	for n, line := range t.rows {
 		var cells []string
 		for i, cell := range line {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))

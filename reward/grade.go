@@ -157,15 +157,15 @@ func checkScores(scores []Score, n int, combined bool) error {
 		if combined {
 			s.Status = OK
 		}
-		if err := s.check(); err != nil {
+		if err := s.Check(); err != nil {
 			return fmt.Errorf("response %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// check refuses a score that breaks the rules of Reward.
-func (s Score) check() error {
+// Check refuses a score that breaks the rules of Reward.
+func (s Score) Check() error {
 	if !finite(s.Value) {
 		return fmt.Errorf("the value is %v, which is not a finite number", s.Value)
 	}

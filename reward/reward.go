@@ -91,6 +91,15 @@ type Score struct {
 	Log map[string]float64
 }
 
+// Each returns the scores of a reward that grades each sample by itself.
+func Each(group []Sample, score func(Sample) Score) []Score {
+	scores := make([]Score, len(group))
+	for i, sample := range group {
+		scores[i] = score(sample)
+	}
+	return scores
+}
+
 // Right says whether the sample counts as right in evaluations.
 func (s Score) Right() bool {
 	if s.Verdict != ByValue {

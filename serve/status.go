@@ -72,7 +72,7 @@ func Start(addr string, rounds int, next metrics.Observer) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}}
+	s := &Status{Observer: next, addr: listener.Addr().String(), now: time.Now, health: health{Rounds: rounds, Phase: "starting"}, gauges: map[string]float64{}}
 	s.lastProgress = s.now()
 	local := IsLoopback(s.addr)
 	if !local {
@@ -151,49 +151,43 @@ func (s *Status) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(h)
 }
 
+// progress makes a change and notes the time.
+func (s *Status) progress(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.lastProgress = s.now()
+}
+
 // Begin implements metrics.Observer.
 func (s *Status) Begin(phase, units string, total int) {
-	s.mu.Lock()
-	s.health.Phase, s.health.Done, s.health.Total, s.lastProgress = phase, 0, total, s.now()
-	s.mu.Unlock()
+	s.progress(func() { s.health.Phase, s.health.Done, s.health.Total = phase, 0, total })
 	s.Observer.Begin(phase, units, total)
 }
 
 // Advance implements metrics.Observer.
 func (s *Status) Advance(n int) {
-	s.mu.Lock()
-	s.health.Done += n
-	s.lastProgress = s.now()
-	s.mu.Unlock()
+	s.progress(func() { s.health.Done += n })
 	s.Observer.Advance(n)
 }
 
 // Record implements metrics.Observer. It sets a gauge for each number.
 func (s *Status) Record(r metrics.Record) {
-	s.mu.Lock()
-	if step := r.Float("step"); !math.IsNaN(step) {
-		s.health.Step = int(step)
-	}
-	if r.Get("kind") == "round" {
-		s.health.Round = int(r.Float("round"))
-	}
-	for _, m := range r {
-		switch m.Value.(type) {
-		case int, float64:
-			s.set(m.Name, r.Float(m.Name))
+	s.progress(func() {
+		if step := r.Float("step"); !math.IsNaN(step) {
+			s.health.Step = int(step)
 		}
-	}
-	s.lastProgress = s.now()
-	s.mu.Unlock()
+		if r.Get("kind") == "round" {
+			s.health.Round = int(r.Float("round"))
+		}
+		for _, m := range r {
+			switch m.Value.(type) {
+			case int, float64:
+				s.gauges[metricName(m.Name)] = r.Float(m.Name)
+			}
+		}
+	})
 	s.Observer.Record(r)
-}
-
-// set sets the gauge for the metric name.
-func (s *Status) set(name string, x float64) {
-	if s.gauges == nil {
-		s.gauges = make(map[string]float64)
-	}
-	s.gauges[metricName(name)] = x
 }
 
 // metricName converts the name of a metric for Prometheus: response_length/mean becomes
@@ -215,9 +209,6 @@ func (*Status) Describe(chan<- *prometheus.Desc) {}
 func (s *Status) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	gauges := maps.Clone(s.gauges)
-	if gauges == nil {
-		gauges = make(map[string]float64)
-	}
 	gauges["onering_phase_done"], gauges["onering_phase_total"] = float64(s.health.Done), float64(s.health.Total)
 	gauges["onering_rounds"] = float64(s.health.Rounds)
 	gauges["onering_idle_seconds"] = s.now().Sub(s.lastProgress).Seconds()

@@ -65,11 +65,7 @@ func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || u
 // Score gives 1 to a response that picks the right choices, and 0 to any other and
 // to a truncated one.
 func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
-	scores := make([]reward.Score, len(group))
-	for i, sample := range group {
-		scores[i] = r.score(sample)
-	}
-	return scores, nil
+	return reward.Each(group, r.score), nil
 }
 
 func (r *rule) score(sample reward.Sample) reward.Score {

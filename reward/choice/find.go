@@ -24,7 +24,7 @@ func (r *rule) find(o options, response string) (picked []int, reason string) {
 	}
 	in := func(where string) bool { return r.Where == where || r.Where == "auto" }
 	if in("boxed") {
-		if box := lastBoxes(s); box != "" {
+		if box := lastBoxes(s); strings.TrimSpace(box) != "" {
 			return o.read(box, false)
 		}
 	}
@@ -66,17 +66,8 @@ func lastBoxes(s string) string {
 		}
 		all, start = append(all, b.Content), b.Start
 	}
-	joined := ""
-	for i := len(all) - 1; i >= 0; i-- {
-		joined += all[i]
-		if i > 0 {
-			joined += ", "
-		}
-	}
-	if strings.TrimSpace(joined) == "" {
-		return ""
-	}
-	return joined
+	slices.Reverse(all)
+	return strings.Join(all, ", ")
 }
 
 // A phrase announces an answer: "the answer is", "Answer:", "the correct option

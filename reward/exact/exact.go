@@ -29,11 +29,7 @@ func (*Rule) About() string { return "1 for a response whose answer is one of th
 // any other and to a truncated one. An answer of which nothing is left to compare
 // is none.
 func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
-	scores := make([]reward.Score, len(group))
-	for i, sample := range group {
-		scores[i] = r.score(sample)
-	}
-	return scores, nil
+	return reward.Each(group, r.score), nil
 }
 
 func (r *Rule) score(sample reward.Sample) reward.Score {

@@ -93,16 +93,12 @@ func (r *rule) expression() (*regexp.Regexp, error) {
 
 // Score gives Match or NoMatch to each response.
 func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
-	scores := make([]reward.Score, len(group))
 	if r.Pattern != "" {
 		if _, err := r.expression(); err != nil {
 			return nil, fmt.Errorf("reward.pattern: %w", err)
 		}
 	}
-	for i, sample := range group {
-		scores[i] = r.score(sample)
-	}
-	return scores, nil
+	return reward.Each(group, r.score), nil
 }
 
 func (r *rule) score(sample reward.Sample) reward.Score {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -95,34 +93,12 @@ func checkValues(new func() reward.Reward) error {
 		return err
 	}
 	for i, s := range scores {
-		if err := checkScore(s); err != nil {
+		if err := s.Check(); err != nil {
 			return fmt.Errorf("sample %d (%q): %w", i, variants[i].response, err)
 		}
 	}
 	return nil
 }
-
-func checkScore(s reward.Score) error {
-	if !finite(s.Value) {
-		return fmt.Errorf("the value is %v", s.Value)
-	}
-	for _, figures := range []map[string]float64{s.Components, s.Log} {
-		for _, name := range slices.Sorted(maps.Keys(figures)) {
-			if !finite(figures[name]) {
-				return fmt.Errorf("%q is %v", name, figures[name])
-			}
-		}
-	}
-	if !slices.Contains([]reward.Status{reward.OK, reward.Limit, reward.Error}, s.Status) {
-		return fmt.Errorf("the status is %q", s.Status)
-	}
-	if (s.Skip || s.Status != reward.OK) && s.Value != 0 {
-		return fmt.Errorf("a sample that was not graded has value %v", s.Value)
-	}
-	return nil
-}
-
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func checkAnyText(new func() reward.Reward) error {
 	r := new()
@@ -136,7 +112,7 @@ func checkAnyText(new func() reward.Reward) error {
 		} {
 			scores, err := score(r, []reward.Sample{s})
 			if err == nil {
-				err = checkScore(scores[0])
+				err = scores[0].Check()
 			}
 			if err != nil {
 				return fmt.Errorf("the response %.40q to the problem %.40q with the answers %.40q: %w", s.Response, s.Problem.Text, s.Problem.Answers, err)

@@ -5,6 +5,7 @@ package texts
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"onering/internal/settings"
@@ -87,10 +88,9 @@ type Box struct {
 // lastBox returns the content of the last closed box of s, the innermost where
 // boxes are nested, and "" if there is none.
 func lastBox(s string) string {
-	boxes := Boxes(s)
-	for i := len(boxes) - 1; i >= 0; i-- {
-		if boxes[i].Closed {
-			return boxes[i].Content
+	for _, b := range slices.Backward(Boxes(s)) {
+		if b.Closed {
+			return b.Content
 		}
 	}
 	return ""

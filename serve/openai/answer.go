@@ -145,24 +145,34 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, j *job) error {
 
 // whole is the body of an answer that is not streamed.
 func (j *job) whole() reply {
-	body := j.reply("")
-	for i, c := range j.choices {
+	body := j.all("", func(i int) part {
+		c := j.choices[i]
 		text := c.said.String()
 		p := j.part(i, c.ids, c.logp)
 		if p.Finish = &c.finish; j.chat {
 			p.Message = &said{"assistant", &text}
 		} else {
 			p.Text = &text
-			if j.ReturnTokenIDs {
-				p.PromptIDs = j.prompts[i/j.samples()]
-			}
+		}
+		return p
+	})
+	body.Usage = j.usage()
+	return body
+}
+
+// all is a body with a part of each choice, and the prompts' ids if asked for.
+func (j *job) all(suffix string, of func(i int) part) reply {
+	body := j.reply(suffix)
+	for i := range j.choices {
+		p := of(i)
+		if j.ReturnTokenIDs && !j.chat {
+			p.PromptIDs = j.prompts[i/j.samples()]
 		}
 		body.Choices = append(body.Choices, p)
 	}
-	if j.chat && j.ReturnTokenIDs {
+	if j.ReturnTokenIDs && j.chat {
 		body.PromptIDs = j.prompts[0]
 	}
-	body.Usage = j.usage()
 	return body
 }
 
@@ -255,35 +265,22 @@ func (j *job) stream(w http.ResponseWriter, r *http.Request, a *answer) error {
 
 // opening is the first piece: of a chat who speaks, and the prompts' ids if asked for.
 func (j *job) opening() reply {
-	body := j.reply(".chunk")
 	nothing := ""
-	for i := range j.choices {
-		p := part{Index: i}
+	return j.all(".chunk", func(i int) part {
 		if j.chat {
-			p.Delta = &said{"assistant", &nothing}
-		} else {
-			p.Text = &nothing
-			if j.ReturnTokenIDs {
-				p.PromptIDs = j.prompts[i/j.samples()]
-			}
+			return part{Index: i, Delta: &said{"assistant", &nothing}}
 		}
-		body.Choices = append(body.Choices, p)
-	}
-	if j.chat && j.ReturnTokenIDs {
-		body.PromptIDs = j.prompts[0]
-	}
-	return body
+		return part{Index: i, Text: &nothing}
+	})
 }
 
 // piece is what an event adds.
 func (j *job) piece(e event) reply {
 	c := j.choices[e.choice]
 	text := c.add(e)
-	var p part
+	p := part{Index: e.choice, Finish: &c.finish}
 	if e.finish == "" {
 		p = j.part(e.choice, []int32{e.id}, []float32{e.logp})
-	} else {
-		p = part{Index: e.choice, Finish: &c.finish}
 	}
 	if j.chat {
 		p.Delta = &said{Content: &text}
