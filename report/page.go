@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
@@ -140,15 +141,13 @@ func Write(w io.Writer, runs []*Run, o Options) error {
 	if err != nil {
 		return fmt.Errorf("report: chart library: %w", err)
 	}
-	title := o.Title
-	if title == "" && len(runs) == 1 {
+	title := fmt.Sprintf("%d runs", len(runs))
+	if len(runs) == 1 {
 		title = runs[0].Name
-	} else if title == "" {
-		title = fmt.Sprintf("%d runs", len(runs))
 	}
 	script := textJS + responsesJS + pageJS
 	err = pageTemplate.Execute(w, map[string]any{
-		"Title": title, "CSS": template.CSS(pageCSS), "ECharts": template.JS(library),
+		"Title": cmp.Or(o.Title, title), "CSS": template.CSS(pageCSS), "ECharts": template.JS(library),
 		"Script": template.JS(script), "Data": template.JS(data),
 		"Hashes": scriptHash(library) + " " + scriptHash(script),
 	})

@@ -243,18 +243,22 @@ func (c *Combined) judged(out *Score, of []Score, ended int) {
 // SameAnswer implements Comparer by the judge, or else by the first part that can
 // compare. Without one answers are compared as texts.
 func (c *Combined) SameAnswer(a, b string) bool {
-	if judge := c.judge(); judge >= 0 {
-		if same := SameAnswer(c.Parts[judge].Reward); same != nil {
-			return same(a, b)
-		}
-		return a == b
-	}
-	for _, p := range c.Parts {
-		if same := SameAnswer(p.Reward); same != nil {
-			return same(a, b)
-		}
+	if same := SameAnswer(c.decider(func(r Reward) bool { return SameAnswer(r) != nil })); same != nil {
+		return same(a, b)
 	}
 	return a == b
+}
+
+// decider is the judge, or else the first part that can, or nil.
+func (c *Combined) decider(can func(Reward) bool) Reward {
+	at := c.judge()
+	if at < 0 {
+		at = slices.IndexFunc(c.Parts, func(p Part) bool { return can(p.Reward) })
+	}
+	if at < 0 {
+		return nil
+	}
+	return c.Parts[at].Reward
 }
 
 // SetTemplate implements Templated for the parts that do.
@@ -267,15 +271,7 @@ func (c *Combined) SetTemplate(name string) {
 // Extract implements Extractor: the rule of the judge, or else of the first part that
 // has one.
 func (c *Combined) Extract() string {
-	if judge := c.judge(); judge >= 0 {
-		return Extract(c.Parts[judge].Reward)
-	}
-	for _, p := range c.Parts {
-		if rule := Extract(p.Reward); rule != "" {
-			return rule
-		}
-	}
-	return ""
+	return Extract(c.decider(func(r Reward) bool { return Extract(r) != "" }))
 }
 
 // WithExtract implements Extractor for the parts that do.

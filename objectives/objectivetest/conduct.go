@@ -16,10 +16,7 @@ import (
 func checkDefaults(new func() objectives.Objective) error {
 	o := new()
 	v := reflect.ValueOf(o)
-	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
-	}
-	if v.Elem().Kind() != reflect.Struct {
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("the constructor returns a %T; it must be a pointer to a struct, so that settings can be decoded into it", o)
 	}
 	if v.Elem().Type().Size() > 0 && o == new() {
@@ -188,17 +185,19 @@ func checkEqualRewards(new func() objectives.Objective) error {
 	}
 	// Another group, with other rewards, is in the same round.
 	objectives.SetAdvantages(o, b.Trajectories, s.group([]float64{1, 0, 0.5, 1}))
+	return checkNoSignal(o, b)
+}
+
+// checkNoSignal wants no advantages, unless the objective shapes, and without any zeros from
+// Weights.
+func checkNoSignal(o objectives.Objective, b objectives.Batch) error {
+	_, shapes := o.(objectives.Shaper)
 	for i, t := range b.Trajectories {
-		if t.HasAdvantage() && !shapes(o) {
+		if t.HasAdvantage() && !shapes {
 			return fmt.Errorf("trajectory %d: the advantage is %v", i, t.Advantage)
 		}
 		b.Trajectories[i].Advantage, b.Trajectories[i].TokenAdvantage = 0, nil
 	}
-	return checkNoWeight(o, b)
-}
-
-// checkNoWeight wants zeros from Weights.
-func checkNoWeight(o objectives.Objective, b objectives.Batch) error {
 	for i, row := range weights(o, b) {
 		if largest(row) != 0 {
 			return fmt.Errorf("trajectory %d: the largest weight is %v", i, largest(row))
@@ -306,19 +305,9 @@ func checkEqualRounds(new func() objectives.Objective) error {
 	objectives.SetAdvantages(o, round...)
 	b := objectives.Batch{Steps: 1, Trajectories: slices.Concat(round...)}
 	for i, t := range b.Trajectories {
-		if t.HasAdvantage() && !shapes(o) {
-			return fmt.Errorf("trajectory %d: the advantage is %v", i, t.Advantage)
-		}
-		b.Trajectories[i].Advantage, b.Trajectories[i].TokenAdvantage = 0, nil
 		b.Trajectories[i].RefLogProb = slices.Clone(t.LogProb) // makes the gradient of the KL penalty zero
 	}
-	return checkNoWeight(o, b)
-}
-
-// shapes reports whether equal rewards may differ after shaping.
-func shapes(o objectives.Objective) bool {
-	_, ok := o.(objectives.Shaper)
-	return ok
+	return checkNoSignal(o, b)
 }
 
 func checkAdvantages(new func() objectives.Objective) error {

@@ -135,7 +135,7 @@ func (r *Results) UpdatePage(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	values := Values(r.outcomes, r.Table.Metrics[0].Name)
+	values := valuesOf(r.outcomes, r.Table.Metrics[0].Name)
 	if err := writeNextToPage(figure, func(w io.Writer) error { return r.Table.Figure(w, values) }); err != nil {
 		return err
 	}

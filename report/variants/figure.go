@@ -97,8 +97,8 @@ func (m Metric) short(x float64) string {
 	return fmt.Sprintf("%.4g", math.Round(x*1e6)/1e6)
 }
 
-// Values returns the values of a metric by variant, for Figure. It omits failed runs.
-func Values(outcomes []Outcome, metric string) map[string][]float64 {
+// valuesOf returns the values of a metric by variant. Failed runs have none.
+func valuesOf(outcomes []Outcome, metric string) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, o := range outcomes {
 		if v, ok := o.Values[metric]; ok && o.Failed == "" && !math.IsNaN(v) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -271,14 +272,9 @@ func tomlText(value any) string {
 			parts = append(parts, tomlText(key)+" = "+tomlText(x[key]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
-	case []map[string]any:
-		for _, table := range x {
-			parts = append(parts, tomlText(table))
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	case []any:
-		for _, element := range x {
-			parts = append(parts, tomlText(element))
+	case []any, []map[string]any:
+		for _, element := range reflect.ValueOf(x).Seq2() {
+			parts = append(parts, tomlText(element.Interface()))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
