@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,15 +33,13 @@ type Filter struct {
 // the negations of == and "in".
 func ParseFilter(text string) (*Filter, error) {
 	p := &filterParser{text: text}
-	if err := p.scan(); err != nil {
-		return nil, p.wrap(err)
+	p.scan()
+	match := p.or()
+	if p.tok.kind != endToken {
+		p.fail("%s is left over", p.tok)
 	}
-	match, err := p.or()
-	if err == nil && p.tok.kind != endToken {
-		err = fmt.Errorf("%s is left over", p.tok)
-	}
-	if err != nil {
-		return nil, p.wrap(err)
+	if p.err != nil {
+		return nil, p.err
 	}
 	return &Filter{match, p.columns}, nil
 }
@@ -89,6 +88,7 @@ type filterParser struct {
 	tok     token
 	depth   int
 	columns []string
+	err     error // the first
 }
 
 type condition = func(Object) bool
@@ -109,19 +109,24 @@ func (e *FilterError) Problem() string {
 
 func (e *FilterError) Unwrap() error { return e.Reason }
 
-func (p *filterParser) wrap(err error) error {
-	return &FilterError{p.text, p.tok.at + 1, err}
+// fail notes the first error, at the present token, and goes to the end of the text, so
+// that the parsing ends.
+func (p *filterParser) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = &FilterError{p.text, p.tok.at + 1, fmt.Errorf(format, args...)}
+	}
+	p.at, p.tok = len(p.text), token{at: len(p.text)}
 }
 
 // scan reads the next token into p.tok.
-func (p *filterParser) scan() error {
+func (p *filterParser) scan() {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
 	}
 	p.tok = token{at: p.at}
 	rest := p.text[p.at:]
 	if rest == "" {
-		return nil
+		return
 	}
 	take := func(kind tokenKind, n int) {
 		p.tok.kind, p.tok.text = kind, rest[:n]
@@ -129,33 +134,33 @@ func (p *filterParser) scan() error {
 	}
 	switch c := rest[0]; {
 	case c == '"' || c == '\'' || c == '`':
-		return p.scanQuoted(c)
+		p.scanQuoted(c)
+		return
 	case c >= '0' && c <= '9' || c == '-' || c == '+':
 		take(numToken, numberLength(rest))
 		if _, err := strconv.ParseFloat(p.tok.text, 64); err != nil {
-			return fmt.Errorf("%q is not a number", p.tok.text)
+			p.fail("%q is not a number", p.tok.text)
 		}
-		return nil
+		return
 	}
 	for _, op := range []string{"..", "==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ","} {
 		if strings.HasPrefix(rest, op) {
 			take(punctToken, len(op))
-			return nil
+			return
 		}
 	}
 	n := strings.IndexFunc(rest, func(r rune) bool { return !(unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '.') })
 	if n < 0 {
 		n = len(rest)
 	}
-	if n == 0 {
-		if rest[0] == '=' {
-			return fmt.Errorf(`"=" is written "=="`)
-		}
-		r := []rune(rest)[0]
-		return fmt.Errorf("%q is not understood", string(r))
+	switch {
+	case n > 0:
+		take(wordToken, n)
+	case rest[0] == '=':
+		p.fail(`"=" is written "=="`)
+	default:
+		p.fail("%q is not understood", string([]rune(rest)[0]))
 	}
-	take(wordToken, n)
-	return nil
 }
 
 // numberLength returns how many bytes of s are a number; a ".." that follows
@@ -174,7 +179,7 @@ func numberLength(s string) int {
 	return n
 }
 
-func (p *filterParser) scanQuoted(quote byte) error {
+func (p *filterParser) scanQuoted(quote byte) {
 	var b strings.Builder
 	for i := p.at + 1; i < len(p.text); i++ {
 		c := p.text[i]
@@ -192,9 +197,9 @@ func (p *filterParser) scanQuoted(quote byte) error {
 			p.tok.kind = quoted
 		}
 		p.at = i + 1
-		return nil
+		return
 	}
-	return fmt.Errorf("the quote %c is not closed", quote)
+	p.fail("the quote %c is not closed", quote)
 }
 
 func (p *filterParser) word(text string) bool {
@@ -205,191 +210,146 @@ func (p *filterParser) punct(text string) bool {
 	return p.tok.kind == punctToken && p.tok.text == text
 }
 
-func (p *filterParser) or() (condition, error) {
-	return p.joined("or", p.and, func(a, b condition) condition {
-		return func(o Object) bool { return a(o) || b(o) }
-	})
-}
-
-func (p *filterParser) and() (condition, error) {
-	return p.joined("and", p.not, func(a, b condition) condition {
-		return func(o Object) bool { return a(o) && b(o) }
-	})
-}
-
-func (p *filterParser) joined(word string, part func() (condition, error), join func(a, b condition) condition) (condition, error) {
-	left, err := part()
-	for err == nil && p.word(word) {
-		if err = p.scan(); err != nil {
-			break
-		}
-		var right condition
-		if right, err = part(); err == nil {
-			left = join(left, right)
-		}
+func (p *filterParser) or() condition {
+	left := p.and()
+	for p.word("or") {
+		p.scan()
+		a, b := left, p.and()
+		left = func(o Object) bool { return a(o) || b(o) }
 	}
-	return left, err
+	return left
 }
 
-func (p *filterParser) not() (condition, error) {
+func (p *filterParser) and() condition {
+	left := p.not()
+	for p.word("and") {
+		p.scan()
+		a, b := left, p.not()
+		left = func(o Object) bool { return a(o) && b(o) }
+	}
+	return left
+}
+
+func (p *filterParser) not() condition {
 	if p.depth++; p.depth > 100 {
-		return nil, fmt.Errorf("nested too deeply")
+		p.fail("nested too deeply")
 	}
 	defer func() { p.depth-- }()
 	switch {
 	case p.word("not"):
-		if err := p.scan(); err != nil {
-			return nil, err
-		}
-		inner, err := p.not()
-		return func(o Object) bool { return !inner(o) }, err
+		p.scan()
+		inner := p.not()
+		return func(o Object) bool { return !inner(o) }
 	case p.punct("("):
-		if err := p.scan(); err != nil {
-			return nil, err
-		}
-		inner, err := p.or()
-		if err != nil {
-			return nil, err
-		}
-		return inner, p.expect(")")
+		p.scan()
+		inner := p.or()
+		p.expect(")")
+		return inner
 	}
 	return p.compare()
 }
 
-func (p *filterParser) expect(punct string) error {
+func (p *filterParser) expect(punct string) {
 	if !p.punct(punct) {
-		return fmt.Errorf("%q is wanted, not %s", punct, p.tok)
+		p.fail("%q is wanted, not %s", punct, p.tok)
+		return
 	}
-	return p.scan()
+	p.scan()
 }
 
-func (p *filterParser) compare() (condition, error) {
+func (p *filterParser) compare() condition {
 	if p.tok.kind != wordToken && p.tok.kind != quoted || p.word("and") || p.word("or") || p.word("in") {
-		return nil, fmt.Errorf("a column is wanted, not %s", p.tok)
+		p.fail("a column is wanted, not %s", p.tok)
+		return nil
 	}
 	column := p.tok.text
 	if !slices.Contains(p.columns, column) {
 		p.columns = append(p.columns, column)
 	}
-	if err := p.scan(); err != nil {
-		return nil, err
-	}
-	op, negate := p.tok, false
-	if p.word("not") {
-		negate = true
-		if err := p.scan(); err != nil {
-			return nil, err
-		}
+	p.scan()
+	op, negate := p.tok, p.word("not")
+	if negate {
+		p.scan()
 		if op = p.tok; !p.word("in") && !p.word("contains") {
-			return nil, fmt.Errorf(`"in" is wanted after "not", not %s`, p.tok)
+			p.fail(`"in" is wanted after "not", not %s`, p.tok)
 		}
 	}
 	if !slices.Contains(operators, op.text) || op.kind != wordToken && op.kind != punctToken {
-		return nil, fmt.Errorf("an operator %q is wanted, not %s", operators, op)
+		p.fail("an operator %q is wanted, not %s", operators, op)
 	}
-	if err := p.scan(); err != nil {
-		return nil, err
-	}
-	test, err := p.test(op.text)
-	if err != nil {
-		return nil, err
-	}
-	if op.text == "!=" {
-		negate = true
-	}
+	p.scan()
+	test := p.test(op.text)
+	negate = negate || op.text == "!="
 	return func(o Object) bool {
 		v, _ := lookup(o, column)
 		return test(v) != negate
-	}, nil
+	}
 }
 
 var operators = []string{"==", "!=", "<", "<=", ">", ">=", "in", "contains"}
 
 // test parses the right side of an operator and returns the test of a value. For
 // != it is that of ==, which the caller negates.
-func (p *filterParser) test(op string) (func(any) bool, error) {
+func (p *filterParser) test(op string) func(any) bool {
 	if op == "in" {
 		return p.membership()
 	}
-	right, err := p.value()
-	if err != nil {
-		return nil, err
-	}
+	right := p.value()
 	switch op {
 	case "==", "!=":
-		return anyElement(func(v any) bool { return equal(v, right) }), nil
+		return anyElement(func(v any) bool { return equal(v, right) })
 	case "contains":
 		part, ok := right.(string)
 		if !ok {
-			return nil, fmt.Errorf("contains needs a text in quotes")
+			p.fail("contains needs a text in quotes")
 		}
-		return anyElement(func(v any) bool { s, ok := v.(string); return ok && strings.Contains(s, part) }), nil
+		return anyElement(func(v any) bool { s, ok := v.(string); return ok && strings.Contains(s, part) })
 	}
 	if _, ok := right.(bool); ok || right == nil {
-		return nil, fmt.Errorf("%s needs a number or a text", op)
+		p.fail("%s needs a number or a text", op)
 	}
 	return func(v any) bool {
 		c, ok := order(v, right)
-		if !ok {
-			return false
-		}
 		switch op {
 		case "<":
-			return c < 0
+			return ok && c < 0
 		case "<=":
-			return c <= 0
+			return ok && c <= 0
 		case ">":
-			return c > 0
+			return ok && c > 0
 		}
-		return c >= 0
-	}, nil
+		return ok && c >= 0
+	}
 }
 
 // membership parses the list or range after "in".
-func (p *filterParser) membership() (func(any) bool, error) {
+func (p *filterParser) membership() func(any) bool {
 	if p.punct("[") {
 		var list []any
-		for {
-			if err := p.scan(); err != nil {
-				return nil, err
-			}
-			v, err := p.value()
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-			if !p.punct(",") {
-				break
-			}
+		for more := true; more; more = p.punct(",") {
+			p.scan()
+			list = append(list, p.value())
 		}
+		p.expect("]")
 		return anyElement(func(v any) bool {
 			return slices.ContainsFunc(list, func(x any) bool { return equal(v, x) })
-		}), p.expect("]")
+		})
 	}
-	low, err := p.value()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.expect(".."); err != nil {
-		return nil, err
-	}
-	high, err := p.value()
-	if err != nil {
-		return nil, err
-	}
+	low := p.value()
+	p.expect("..")
+	high := p.value()
 	if c, ok := order(low, high); !ok || c > 0 {
-		return nil, fmt.Errorf("%v..%v is not a range from a smaller to a larger value", low, high)
+		p.fail("%v..%v is not a range from a smaller to a larger value", low, high)
 	}
 	return anyElement(func(v any) bool {
 		a, ok := order(v, low)
 		b, _ := order(v, high)
 		return ok && a >= 0 && b <= 0
-	}), nil
+	})
 }
 
 // value parses a number, a text, true, false or null.
-func (p *filterParser) value() (any, error) {
-	var v any
+func (p *filterParser) value() (v any) {
 	switch t := p.tok; {
 	case t.kind == numToken:
 		v, _ = strconv.ParseFloat(t.text, 64)
@@ -401,11 +361,12 @@ func (p *filterParser) value() (any, error) {
 		v = false
 	case p.word("null"):
 	case t.kind == wordToken:
-		return nil, fmt.Errorf("a value is wanted, not %s (a text stands in quotes)", t)
+		p.fail("a value is wanted, not %s (a text stands in quotes)", t)
 	default:
-		return nil, fmt.Errorf("a value is wanted, not %s", t)
+		p.fail("a value is wanted, not %s", t)
 	}
-	return v, p.scan()
+	p.scan()
+	return v
 }
 
 // anyElement makes a test of elements a test of lists, too: one element must pass.
@@ -437,15 +398,7 @@ func order(v, right any) (result int, ok bool) {
 	switch r := right.(type) {
 	case float64:
 		x, ok := Number(v)
-		switch {
-		case !ok || x != x:
-			return 0, false
-		case x < r:
-			return -1, true
-		case x > r:
-			return 1, true
-		}
-		return 0, true
+		return cmp.Compare(x, r), ok && x == x
 	case string:
 		if s, ok := v.(string); ok {
 			return strings.Compare(s, r), true

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -242,14 +243,7 @@ func (c *compiler) class() (set, error) {
 		case c.rest == "":
 			return nil, fmt.Errorf("missing ]")
 		case !first && c.accept("]"):
-			union := func(r rune) bool {
-				for _, s := range sets {
-					if s(r) {
-						return true
-					}
-				}
-				return false
-			}
+			union := func(r rune) bool { return slices.ContainsFunc(sets, func(s set) bool { return s(r) }) }
 			if negated {
 				return not(union), nil
 			}
