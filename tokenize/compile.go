@@ -329,6 +329,9 @@ func (c *compiler) property(negated bool) (set, error) {
 	return in(table), nil
 }
 
+// controls are the characters that a letter behind a backslash stands for.
+var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 'f': '\f'}
+
 // literalRune parses one character that stands for itself.
 func (c *compiler) literalRune() (rune, error) {
 	escaped := c.accept(`\`)
@@ -340,18 +343,10 @@ func (c *compiler) literalRune() (rune, error) {
 	if !escaped {
 		return r, nil
 	}
-	switch r {
-	case 'n':
-		return '\n', nil
-	case 'r':
-		return '\r', nil
-	case 't':
-		return '\t', nil
-	case 'v':
-		return '\v', nil
-	case 'f':
-		return '\f', nil
-	case 'x', 'u':
+	if control, ok := controls[r]; ok {
+		return control, nil
+	}
+	if r == 'x' || r == 'u' {
 		return c.codePoint(r)
 	}
 	if r >= utf8.RuneSelf || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {

@@ -121,69 +121,54 @@ func (b *builder) readTokenizer(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("not valid UTF-8")
 	}
-	var part struct {
-		model, normalizer, preTokenizer, postProcessor, decoder, added json.RawMessage
-	}
-	s := &ordered.Scanner{Data: data}
-	err := s.Members(func(key []byte) (err error) {
-		raw, err := s.Raw()
-		switch string(key) {
-		case "model":
-			part.model = raw
-		case "normalizer":
-			part.normalizer = raw
-		case "pre_tokenizer":
-			part.preTokenizer = raw
-		case "post_processor":
-			part.postProcessor = raw
-		case "decoder":
-			part.decoder = raw
-		case "added_tokens":
-			part.added = raw
-		}
-		return err
-	})
+	parts, err := members(data)
 	if err != nil {
 		return err
 	}
-	if err := s.End(); err != nil {
-		return err
-	}
-	if part.model == nil {
+	if parts["model"] == nil {
 		return errors.New(`no "model"`)
 	}
-	if part.added != nil {
-		if err := json.Unmarshal(part.added, &b.added); err != nil {
+	if added := parts["added_tokens"]; added != nil {
+		if err := json.Unmarshal(added, &b.added); err != nil {
 			return fmt.Errorf("added_tokens: %w", err)
 		}
 	}
-	b.t.form.chars = !bytes.Contains(part.preTokenizer, []byte(`"ByteLevel"`))
-	if err := b.readModel(part.model); err != nil {
+	b.t.form.chars = !bytes.Contains(parts["pre_tokenizer"], []byte(`"ByteLevel"`))
+	if err := b.readModel(parts["model"]); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
 	for _, stage := range []struct {
 		name string
-		raw  json.RawMessage
 		read func(json.RawMessage) error
 	}{
-		{"normalizer", part.normalizer, b.readNormalizer},
-		{"pre_tokenizer", part.preTokenizer, b.readPreTokenizer},
-		{"post_processor", part.postProcessor, b.readPostProcessor},
-		{"decoder", part.decoder, b.readDecoder},
+		{"normalizer", b.readNormalizer},
+		{"pre_tokenizer", b.readPreTokenizer},
+		{"post_processor", b.readPostProcessor},
+		{"decoder", b.readDecoder},
 	} {
-		if err := readStage(stage.raw, stage.read); err != nil {
+		err := checkNesting(parts[stage.name])
+		if err == nil {
+			err = stage.read(parts[stage.name])
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
 	return nil
 }
 
-// readStage reads a stage unless it is nested too deep.
-func readStage(raw json.RawMessage, read func(json.RawMessage) error) error {
-	if err := checkNesting(raw); err != nil {
+// members returns the members of a JSON object, undecoded.
+func members(data []byte) (map[string]json.RawMessage, error) {
+	parts := map[string]json.RawMessage{}
+	s := &ordered.Scanner{Data: data}
+	err := s.Members(func(key []byte) (err error) {
+		parts[string(key)], err = s.Raw()
 		return err
+	})
+	if err == nil {
+		err = s.End()
 	}
-	return read(raw)
+	return parts, err
 }
 
 // modelOptions are the settings of "model", besides the vocabulary and the merges.
@@ -213,24 +198,13 @@ func (o *modelOptions) check() error {
 
 // readModel reads "model": byte-pair encoding, its vocabulary and its merges.
 func (b *builder) readModel(raw json.RawMessage) error {
-	var vocab, merges json.RawMessage
-	rest := map[string]json.RawMessage{}
-	s := &ordered.Scanner{Data: raw}
-	err := s.Members(func(key []byte) error {
-		value, err := s.Raw()
-		switch string(key) {
-		case "vocab":
-			vocab = value
-		case "merges":
-			merges = value
-		default:
-			rest[string(key)] = value
-		}
-		return err
-	})
+	rest, err := members(raw)
 	if err != nil {
 		return err
 	}
+	vocab, merges := rest["vocab"], rest["merges"]
+	delete(rest, "vocab")
+	delete(rest, "merges")
 	text, err := json.Marshal(rest)
 	if err != nil {
 		return err
