@@ -150,12 +150,7 @@ func (c *checker) check(p Problem) {
 	}
 	if c.opts.Parse != nil && len(p.Answers) > 0 {
 		var err error
-		for _, answer := range p.Answers {
-			if err = c.opts.Parse(answer); err == nil {
-				break
-			}
-		}
-		if err != nil {
+		if !slices.ContainsFunc(p.Answers, func(answer string) bool { err = c.opts.Parse(answer); return err == nil }) {
 			c.find(&c.report.Unparsed, fmt.Sprintf("%s: %q: %v", at, p.Answers, err))
 		}
 	}
@@ -204,12 +199,7 @@ func summarize(count map[int]int) *Lengths {
 
 // OK says whether nothing was found.
 func (r CheckReport) OK() bool {
-	for _, f := range r.findings() {
-		if f.Rows > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.findings(), func(f namedFinding) bool { return f.Rows > 0 })
 }
 
 type namedFinding struct {
