@@ -24,7 +24,7 @@ type CheckOptions struct {
 }
 
 // A CheckReport says what is wrong with a dataset.
-type CheckReport struct {
+type checkReport struct {
 	Report
 	DuplicateIDs     finding  `json:"duplicate_ids"`     // an id that an earlier row has
 	DuplicatePrompts finding  `json:"duplicate_prompts"` // a prompt, blanks aside, that an earlier row has
@@ -61,7 +61,7 @@ type Lengths struct {
 // text files that cannot be read are reported too; a file of which the rest cannot
 // be read is an error. To find duplicates it takes about a hundred bytes of memory
 // a row.
-func Check(path string, o CheckOptions) (CheckReport, error) {
+func Check(path string, o CheckOptions) (checkReport, error) {
 	c := checker{
 		opts: o, seed: maphash.MakeSeed(), examples: o.Examples,
 		ids: map[uint64]place{}, prompts: map[uint64]place{}, lengths: map[int]int{},
@@ -79,7 +79,7 @@ func Check(path string, o CheckOptions) (CheckReport, error) {
 	o.Options.skipBadLines = true
 	r, err := Open(path, o.Options)
 	if err != nil {
-		return CheckReport{}, err
+		return checkReport{}, err
 	}
 	defer r.Close()
 	for {
@@ -88,7 +88,7 @@ func Check(path string, o CheckOptions) (CheckReport, error) {
 			break
 		}
 		if err != nil {
-			return CheckReport{}, err
+			return checkReport{}, err
 		}
 		c.check(p)
 	}
@@ -103,7 +103,7 @@ type checker struct {
 	opts     CheckOptions
 	seed     maphash.Seed
 	examples int
-	report   CheckReport
+	report   checkReport
 	ids      map[uint64]place // by hash; two of 10^7 collide once in 400,000 checks
 	prompts  map[uint64]place
 	lengths  map[int]int
@@ -198,7 +198,7 @@ func summarize(count map[int]int) *Lengths {
 }
 
 // OK says whether nothing was found.
-func (r CheckReport) OK() bool {
+func (r checkReport) OK() bool {
 	return !slices.ContainsFunc(r.findings(), func(f namedFinding) bool { return f.Rows > 0 })
 }
 
@@ -207,7 +207,7 @@ type namedFinding struct {
 	finding
 }
 
-func (r CheckReport) findings() []namedFinding {
+func (r checkReport) findings() []namedFinding {
 	return []namedFinding{
 		{"dropped", r.Bad},
 		{"with the id of an earlier row", r.DuplicateIDs},
@@ -219,7 +219,7 @@ func (r CheckReport) findings() []namedFinding {
 }
 
 // String writes the report for people, over several lines.
-func (r CheckReport) String() string {
+func (r checkReport) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v\ncolumns: prompt %q, answer %q, id %q\n", r.Report, r.Prompt, r.Answer, r.ID)
 	for _, f := range r.findings() {

@@ -91,7 +91,7 @@ func lookup(o Object, path string) (any, bool) {
 }
 
 // problem makes a problem of a record. The error says why the row is dropped.
-func (c columns) problem(rec Record, unit, name string) (Problem, *rowError) {
+func (c columns) problem(rec record, unit, name string) (Problem, *rowError) {
 	bad := func(reason string) *rowError {
 		return &rowError{File: rec.File, Unit: unit, Line: rec.Line, Reason: reason, Err: fmt.Errorf("%s (columns %q and %q)", reason, c.prompt, c.answer)}
 	}

@@ -227,7 +227,7 @@ func (r *Reader) next() (Problem, error) {
 }
 
 // begin finds the columns of a file by its first row.
-func (r *Reader) begin(first Record) error {
+func (r *Reader) begin(first record) error {
 	r.file = r.records.file
 	var err error
 	if r.columns, err = findColumns(first.Object, r.opts); err != nil {
@@ -277,7 +277,7 @@ func Load(path string, o Options) ([]Problem, Report, error) {
 }
 
 // A Record is a row as it is in its file.
-type Record struct {
+type record struct {
 	File string
 	Line int // line or row, from 1
 	Object
@@ -318,12 +318,12 @@ func OpenRecords(path string, o Options) (*Records, error) {
 
 // Next returns the next row; io.EOF at the end. A row that cannot be read is a
 // *rowError, and ends the reading.
-func (r *Records) Next() (Record, error) {
+func (r *Records) Next() (record, error) {
 	for r.err == nil {
 		path := r.files[r.file].path
 		o, line, err := r.src.Next()
 		if err == nil {
-			return Record{path, line, o}, nil
+			return record{path, line, o}, nil
 		}
 		unit := r.src.Unit
 		if bad := (badLine{}); errors.As(err, &bad) {
@@ -344,7 +344,7 @@ func (r *Records) Next() (Record, error) {
 			r.src, r.err = openRows(r.files[r.file])
 		}
 	}
-	return Record{}, r.err
+	return record{}, r.err
 }
 
 // skipBadLine clears the error of a line that could not be read, so that Next

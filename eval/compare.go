@@ -14,7 +14,7 @@ import (
 )
 
 // A Comparison is how model B did beside model A on the same problems.
-type Comparison struct {
+type comparison struct {
 	A      Settings     `json:"a"`
 	B      Settings     `json:"b"`
 	Suites []Difference `json:"suites"`
@@ -46,8 +46,8 @@ type Difference struct {
 
 // Compare pairs two reports by suite and problem. It is an error if they have
 // no problem in common.
-func Compare(a, b Report) (Comparison, error) {
-	out := Comparison{A: a.Settings, B: b.Settings}
+func Compare(a, b Report) (comparison, error) {
+	out := comparison{A: a.Settings, B: b.Settings}
 	warn := func(format string, args ...any) { out.Warnings = append(out.Warnings, fmt.Sprintf(format, args...)) }
 	differ := func(format string, x, y any) {
 		if x != y {
@@ -100,7 +100,7 @@ func Compare(a, b Report) (Comparison, error) {
 }
 
 func compareSuite(a, b Score) (Difference, bool) {
-	others := map[string]Outcome{}
+	others := map[string]outcome{}
 	for _, o := range b.Outcomes {
 		others[o.Problem] = o
 	}

@@ -21,7 +21,7 @@ func report(settings Settings, suites map[string][]int) Report {
 		}
 		s := Score{Suite: name, Problems: len(right), Samples: settings.Samples}
 		for i, n := range right {
-			s.Outcomes = append(s.Outcomes, Outcome{string(rune('a' + i)), n, float64(10 * (i + 1))})
+			s.Outcomes = append(s.Outcomes, outcome{string(rune('a' + i)), n, float64(10 * (i + 1))})
 		}
 		out.Suites = append(out.Suites, s)
 	}

@@ -25,8 +25,8 @@ type Score struct {
 	// PassK and MajorityK are over k = 2, 4, ... and n; empty for one sample.
 	// pass@k is the unbiased estimate from all samples, maj@k the vote of the
 	// first k.
-	PassK     []AtK `json:"pass@k,omitempty"`
-	MajorityK []AtK `json:"maj@k,omitempty"`
+	PassK     []atK `json:"pass@k,omitempty"`
+	MajorityK []atK `json:"maj@k,omitempty"`
 	// Spread is the standard error of Pass1 from the sampling alone: how far
 	// another seed would move it. 0 for one sample, which does not tell.
 	Spread     float64 `json:"spread"`
@@ -35,17 +35,17 @@ type Score struct {
 	Unanswered float64 `json:"unanswered"` // share without an answer
 	Faults     int     `json:"faults"`     // responses that the verifier gave up on
 	// Outcomes are the suite's problems in order; nil in an average.
-	Outcomes []Outcome `json:"outcomes,omitempty"`
+	Outcomes []outcome `json:"outcomes,omitempty"`
 }
 
 // An AtK is a number for one k.
-type AtK struct {
+type atK struct {
 	K int `json:"k"`
 	stat.Estimate
 }
 
 // An Outcome is how one problem went.
-type Outcome struct {
+type outcome struct {
 	Problem string  `json:"problem"`
 	Right   int     `json:"right"` // samples
 	Tokens  float64 `json:"tokens"`
@@ -74,7 +74,7 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 	ks := powers(n)
 	pass, vote := make([][]float64, len(ks)), make([][]float64, len(ks))
 	for i, samples := range r.suites[s.Name].seen {
-		o := Outcome{Problem: s.IDs[i]}
+		o := outcome{Problem: s.IDs[i]}
 		votes := make([]Vote, n)
 		for k, x := range samples {
 			if x.Right {
@@ -118,8 +118,8 @@ func (r *Responses) score(s suitePlan, same func(a, b string) bool) Score {
 			continue
 		}
 		// k samples are one outcome, so there are n/k of them.
-		out.PassK = append(out.PassK, AtK{k, stat.Share(pass[j], max(1, n/k))})
-		out.MajorityK = append(out.MajorityK, AtK{k, stat.Share(vote[j], 1)})
+		out.PassK = append(out.PassK, atK{k, stat.Share(pass[j], max(1, n/k))})
+		out.MajorityK = append(out.MajorityK, atK{k, stat.Share(vote[j], 1)})
 	}
 	return out
 }
@@ -146,8 +146,8 @@ func averageScore(suites []Score) Score {
 			pass, vote = append(pass, s.PassK[j].Estimate), append(vote, s.MajorityK[j].Estimate)
 		}
 		k := suites[0].PassK[j].K
-		out.PassK = append(out.PassK, AtK{k, stat.Average(pass)})
-		out.MajorityK = append(out.MajorityK, AtK{k, stat.Average(vote)})
+		out.PassK = append(out.PassK, atK{k, stat.Average(pass)})
+		out.MajorityK = append(out.MajorityK, atK{k, stat.Average(vote)})
 	}
 	return out
 }

@@ -57,7 +57,7 @@ func TestReport(t *testing.T) {
 	near("one unanswered", one.Unanswered, 1.0/8)
 	near("one spread", one.Spread, math.Sqrt(2*0.75*0.25/3)/2)
 	near("average spread", all.Spread, math.Sqrt(one.Spread*one.Spread+two.Spread*two.Spread)/2)
-	if all.Problems != 3 || one.Outcomes[0] != (Outcome{"a", 3, 10}) {
+	if all.Problems != 3 || one.Outcomes[0] != (outcome{"a", 3, 10}) {
 		t.Errorf("problems %d, outcome %+v", all.Problems, one.Outcomes[0])
 	}
 }

@@ -123,7 +123,7 @@ func (s Suite) Warnings() []string {
 }
 
 // A Benchmark is a suite that people report.
-type Benchmark struct {
+type benchmark struct {
 	Name     string
 	Title    string // in tables
 	Problems int
@@ -134,7 +134,7 @@ type Benchmark struct {
 // Benchmarks are the five of the paper's Table 2, in its order. Their files are
 // those of the evaluation suite of sail-sg/understand-r1-zero, whose folders
 // have the second names.
-var Benchmarks = []Benchmark{
+var Benchmarks = []benchmark{
 	{"aime24", "AIME24", 30, []string{"aime24", "aime"}},
 	{"amc", "AMC", 83, []string{"amc"}},
 	{"math500", "MATH500", 500, []string{"math500", "math"}},
@@ -143,13 +143,13 @@ var Benchmarks = []Benchmark{
 }
 
 // findBenchmark returns the benchmark of that name.
-func findBenchmark(name string) (Benchmark, bool) {
+func findBenchmark(name string) (benchmark, bool) {
 	for _, b := range Benchmarks {
 		if b.Name == name {
 			return b, true
 		}
 	}
-	return Benchmark{}, false
+	return benchmark{}, false
 }
 
 // title is how tables call a suite.

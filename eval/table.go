@@ -85,7 +85,7 @@ func (r Report) Print(w io.Writer, markdown bool) error {
 }
 
 // Print writes the comparison as a table with a column per suite.
-func (c Comparison) Print(w io.Writer, markdown bool) error {
+func (c comparison) Print(w io.Writer, markdown bool) error {
 	t := table[Difference]{columns: slices.Clone(c.Suites)}
 	if c.Average != nil {
 		t.columns = append(t.columns, *c.Average)

@@ -29,7 +29,7 @@ func LoadHeld(dir string, c Compute) (Model, *Weights, error) {
 		if from == to {
 			return NewWeights(l)
 		}
-		return NewNarrowWeights(l, c.Base, from, to)
+		return newNarrowWeights(l, c.Base, from, to)
 	})
 }
 

@@ -121,7 +121,7 @@ type Role uint8
 const (
 	// Fed is a port whose value the caller gives for each run, such as token ids.
 	// Package ports names them.
-	Fed Role = iota
+	fed Role = iota
 	// Parameter is the tensor of the layout that has the port's name. In a layer
 	// Program the name comes without the LayerPrefix.
 	Parameter

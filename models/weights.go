@@ -146,7 +146,7 @@ func narrowSize(d DType, n int) int {
 // NewNarrowWeights is NewWeights for weights whose matrices between two elements of
 // the arena are held in the type d. View does not find those, and their elements of Data
 // take no memory.
-func NewNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
+func newNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 	w, err := NewWeights(l)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func NewNarrowWeights(l *Layout, d DType, from, to int) (*Weights, error) {
 // Narrowed returns a copy of weights of which the matrices between two elements are
 // rounded to the type d.
 func (w *Weights) Narrowed(d DType, from, to int) (*Weights, error) {
-	out, err := NewNarrowWeights(w.Layout, d, from, to)
+	out, err := newNarrowWeights(w.Layout, d, from, to)
 	if err != nil {
 		return nil, err
 	}

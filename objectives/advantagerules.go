@@ -22,25 +22,25 @@ var rules = []struct {
 		return byGroup(groups, byReward(LeaveOneOut))
 	}, ""},
 	{"opo", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, LengthWeighted)
+		return byGroup(groups, lengthWeighted)
 	}, ""},
 	{"maxrl", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, byReward(MeanScaled))
+		return byGroup(groups, byReward(meanScaled))
 	}, ""},
 	{"round-std", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return RoundScaled(groups, s.AdvantageEps)
+		return roundScaled(groups, s.AdvantageEps)
 	}, ""},
 	{"gdpo", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return Decoupled(groups, s.standardize, s.AdvantageEps)
+		return decoupled(groups, s.standardize, s.AdvantageEps)
 	}, ""},
 	{"remax", func(_ Shared, groups [][]Trajectory) [][]float64 {
-		return byGroup(groups, OverGreedy)
+		return byGroup(groups, overGreedy)
 	}, "rewards are compared with that of the greedy response"},
 	{"reinforce++", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return Whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
+		return whitened(groups, byGroup(groups, Rewards), s.AdvantageEps)
 	}, "rewards are compared with those of the whole round"},
 	{"reinforce++-baseline", func(s Shared, groups [][]Trajectory) [][]float64 {
-		return Whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
+		return whitened(groups, byGroup(groups, byReward(Centered)), s.AdvantageEps)
 	}, "the mean over the tokens of the round is subtracted, which is not 0 where lengths go with rewards"},
 }
 
@@ -61,7 +61,7 @@ func (s Shared) standardize(rewards []float64) []float64 {
 // LengthWeighted returns each reward minus the mean of the group's rewards weighted by
 // length, sum n R / sum n: OPO's baseline (arXiv:2505.23585, D26). Equal rewards
 // give exact zeros.
-func LengthWeighted(group []Trajectory) []float64 {
+func lengthWeighted(group []Trajectory) []float64 {
 	rewards := Rewards(group)
 	if allEqual(rewards) {
 		return make([]float64, len(group))
@@ -82,7 +82,7 @@ func LengthWeighted(group []Trajectory) []float64 {
 
 // MeanScaled returns (R - mean) / mean, MaxRL's advantage (arXiv:2602.02710, D27). It
 // is for rewards that are not negative: a group whose mean is not positive gets zeros.
-func MeanScaled(rewards []float64) []float64 {
+func meanScaled(rewards []float64) []float64 {
 	a := Centered(rewards)
 	m := mean(rewards)
 	for i := range a {
@@ -97,7 +97,7 @@ func MeanScaled(rewards []float64) []float64 {
 
 // OverGreedy returns each reward minus that of the greedy response to the same prompt,
 // ReMax's advantage (arXiv:2310.10505, D31).
-func OverGreedy(group []Trajectory) []float64 {
+func overGreedy(group []Trajectory) []float64 {
 	a := Rewards(group)
 	for i, t := range group {
 		a[i] -= t.Greedy.Reward
@@ -108,7 +108,7 @@ func OverGreedy(group []Trajectory) []float64 {
 // RoundScaled returns rewards minus the mean of their group, divided by the sample
 // standard deviation of the rewards of the round plus eps (TRL's scale_rewards =
 // "batch", Lite PPO arXiv:2508.08221, D28).
-func RoundScaled(groups [][]Trajectory, eps float64) [][]float64 {
+func roundScaled(groups [][]Trajectory, eps float64) [][]float64 {
 	all := byGroup(groups, byReward(Centered))
 	var rewards []float64
 	for _, group := range groups {
@@ -121,7 +121,7 @@ func RoundScaled(groups [][]Trajectory, eps float64) [][]float64 {
 // are standardized within the group and added with their weights; the sums, whose mean
 // is 0, are divided by their sample standard deviation over the round plus eps. Without
 // components it is Reward that is standardized.
-func Decoupled(groups [][]Trajectory, standardize func([]float64) []float64, eps float64) [][]float64 {
+func decoupled(groups [][]Trajectory, standardize func([]float64) []float64, eps float64) [][]float64 {
 	var flat []float64
 	all := byGroup(groups, func(group []Trajectory) []float64 {
 		sums := make([]float64, len(group))
@@ -168,7 +168,7 @@ func componentsOf(group []Trajectory) (parts []part) {
 // deviation plus eps (REINFORCE++, arXiv:2501.03262, D30). A response counts as often
 // as it has tokens, as in the released implementations, which whiten token by token.
 // Where all x are equal, the result is exactly 0.
-func Whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
+func whitened(groups [][]Trajectory, x [][]float64, eps float64) [][]float64 {
 	var values, tokens []float64
 	for g, group := range groups {
 		for i, t := range group {

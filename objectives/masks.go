@@ -12,7 +12,7 @@ import (
 // derivative by the log-probs and leave the value of the loss, the KL penalty and the
 // entropy bonus as they are; an objective of whole responses has the ratios of
 // masked tokens in its mean as before. Loss and Weights, the functions, apply them.
-type Masks struct {
+type masks struct {
 	// MaskOffPolicy drops responses of negative advantage whose mean of
 	// SampleLogProb - LogProb is greater. 0 (default) is off.
 	MaskOffPolicy float64 `toml:"mask_off_policy"`
@@ -34,10 +34,10 @@ type Masks struct {
 }
 
 // DefaultMasks returns masks that are off.
-func DefaultMasks() Masks { return Masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1} }
+func defaultMasks() masks { return masks{ClipCovLow: 1, ClipCovHigh: 5, KLCovBeta: 1} }
 
 // Validate implements Validator.
-func (m Masks) Validate() error {
+func (m masks) Validate() error {
 	const finite = math.MaxFloat64
 	return errors.Join(
 		Within("mask_off_policy", m.MaskOffPolicy, 0, finite),
@@ -52,7 +52,7 @@ func (m Masks) Validate() error {
 }
 
 // Mask implements Masker.
-func (m Masks) Mask(b Batch) [][]float64 {
+func (m masks) Mask(b Batch) [][]float64 {
 	if m.MaskOffPolicy == 0 && m.TopEntropy == 0 && m.ClipCov == 0 && m.ImportanceCap == 0 {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (m Masks) Mask(b Batch) [][]float64 {
 
 // offPolicy reports whether t is dropped: DeepSeek-V3.2's off-policy sequence mask
 // (arXiv:2512.02556).
-func (m Masks) offPolicy(t *Trajectory) bool {
+func (m masks) offPolicy(t *Trajectory) bool {
 	if m.MaskOffPolicy == 0 || t.Advantage >= 0 || len(t.LogProb) == 0 {
 		return false
 	}
@@ -98,7 +98,7 @@ func (m Masks) offPolicy(t *Trajectory) bool {
 }
 
 // importance returns the truncated importance weight of token j.
-func (m Masks) importance(t *Trajectory, j int) float64 {
+func (m masks) importance(t *Trajectory, j int) float64 {
 	if m.ImportanceCap == 0 {
 		return 1
 	}
@@ -131,7 +131,7 @@ func share(of float64, n int) int { return min(max(1, int(of*float64(n))), n) }
 
 // clipped returns the tokens that Clip-Cov drops. Which of the candidates they are
 // follows from the numbers of each, so that neither order nor history matters.
-func (m Masks) clipped(b Batch) []place {
+func (m masks) clipped(b Batch) []place {
 	if m.ClipCov == 0 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func lot(b Batch, k place) uint64 {
 }
 
 // penalized returns the tokens that KL-Cov penalizes: those of largest covariance.
-func (m Masks) penalized(b Batch) []place {
+func (m masks) penalized(b Batch) []place {
 	if m.KLCov == 0 {
 		return nil
 	}
@@ -291,7 +291,7 @@ func hasKL(o Objective) bool {
 
 // tokenScale returns how much a token of trajectory i counts.
 func tokenScale(o Objective, b Batch, i int) float64 {
-	if s, ok := o.(TokenScaler); ok {
+	if s, ok := o.(tokenScaler); ok {
 		return s.TokenScale(b, i)
 	}
 	return 1 / float64(len(b.Trajectories)*len(b.Trajectories[i].LogProb))

@@ -175,7 +175,7 @@ type Masker interface {
 
 // A TokenScaler says how much each token of trajectory i of b counts in its loss, for
 // penalties that the host adds. The default is 1/(N n).
-type TokenScaler interface {
+type tokenScaler interface {
 	TokenScale(b Batch, i int) float64
 }
 

@@ -25,12 +25,12 @@ type Shared struct {
 	// EntropyBonus is the weight of the policy's entropy; a positive value
 	// raises the entropy. Default 0.
 	EntropyBonus float64 `toml:"entropy_bonus"`
-	Masks
+	masks
 }
 
 // Defaults returns the default settings with the given kind of advantage.
 func Defaults(advantage string) Shared {
-	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", Masks: DefaultMasks()}
+	return Shared{Advantage: advantage, AdvantageEps: 1e-8, AdvantageStd: "sample", masks: defaultMasks()}
 }
 
 // RoundAdvantages implements RoundAdvantager by the rule that Advantage names.
@@ -61,7 +61,7 @@ func (s Shared) Validate() error {
 		OneOf("advantage_std", s.AdvantageStd, "sample", "population"),
 		Within("kl_beta", s.KLBeta, 0, math.MaxFloat64),
 		Within("entropy_bonus", s.EntropyBonus, -math.MaxFloat64, math.MaxFloat64),
-		s.Masks.Validate(),
+		s.masks.Validate(),
 	)
 }
 

@@ -101,7 +101,7 @@ type legend struct {
 // runRollouts are the responses of one run.
 type runRollouts struct {
 	Run      string    `json:"run"`
-	Problems []Problem `json:"problems"`
+	Problems []problem `json:"problems"`
 	List     []Rollout `json:"list"`
 }
 

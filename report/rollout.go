@@ -17,7 +17,7 @@ import (
 )
 
 // A Problem is what the responses of one group answer.
-type Problem struct {
+type problem struct {
 	Round  int      `json:"round"`
 	ID     string   `json:"id"`
 	Source string   `json:"source,omitempty"` // the file that it is from, if the run has several
@@ -199,7 +199,7 @@ func roundOf(path string) (round int) {
 // to the problems of these, which make their groups whole, and right and wrong ones to
 // further problems. Among the first and among the last every problem appears once before any
 // appears twice.
-func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]Rollout, []Problem) {
+func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.Tokenizer) ([]Rollout, []problem) {
 	var bad, good []int
 	for i := range lines {
 		if lines[i].verdict() == right {
@@ -225,7 +225,7 @@ func selectResponses(lines []rolloutLine, round, budget int, tokens *tokenize.To
 	slices.SortStableFunc(same, func(a, b int) int { return place[lines[a].group] - place[lines[b].group] })
 	order := append(slices.Clone(first), byTurns(same, others)...)
 	var chosen []Rollout
-	var problems []Problem
+	var problems []problem
 	at := map[int]int{} // the place of a group's problem among problems
 	all := problemsOf(lines, round)
 	size := func(x any) int {
@@ -268,13 +268,13 @@ const (
 )
 
 // problemsOf returns the problems that the lines of a round answer, by group.
-func problemsOf(lines []rolloutLine, round int) map[int]Problem {
-	all := map[int]Problem{}
+func problemsOf(lines []rolloutLine, round int) map[int]problem {
+	all := map[int]problem{}
 	for i := range lines {
 		l := &lines[i]
 		p, ok := all[l.group]
 		if !ok {
-			p = Problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
+			p = problem{Round: round, ID: l.Problem, Source: l.Source, Prompt: cut(l.Prompt), Gold: l.Answers, Tokens: len(l.PromptIDs), IDs: l.PromptIDs[:min(len(l.PromptIDs), promptTokens)]}
 			if l.PromptText != l.Prompt {
 				p.Text = cut(l.PromptText)
 			}

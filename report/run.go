@@ -29,7 +29,7 @@ type Run struct {
 	Evals  *Table // one row per evaluation
 
 	Rollouts []Rollout // responses to show; see ChooseRollouts
-	Problems []Problem // that they answer
+	Problems []problem // that they answer
 
 	newestVerdicts verdicts // of the newest rollouts file
 	ess            essTally // of the rollouts files that ChooseRollouts read

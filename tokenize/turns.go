@@ -14,7 +14,7 @@ import (
 type span struct{ Start, End int }
 
 // A Dialogue is a conversation as text, with what the assistant has written in it.
-type Dialogue struct {
+type dialogue struct {
 	Text string
 	// Turns are the assistant's, in order, each with the special token that the
 	// template ends it with.
@@ -36,7 +36,7 @@ type Dialogue struct {
 // with the special token that the template writes after it. A template with
 // generation statements says itself what the turns are, so the whole conversation is
 // rendered once.
-func (t *Tokenizer) Dialogue(c Conversation, from int) (d Dialogue, err error) {
+func (t *Tokenizer) Dialogue(c Conversation, from int) (d dialogue, err error) {
 	source, err := t.chat.of(c)
 	if err != nil {
 		return d, fmt.Errorf("tokenize: chat template: %w", err)
@@ -54,7 +54,7 @@ func (t *Tokenizer) Dialogue(c Conversation, from int) (d Dialogue, err error) {
 		err = errors.New("no turn of the assistant is in the text that it makes")
 	}
 	if err != nil {
-		return Dialogue{}, fmt.Errorf("tokenize: chat template: %w", err)
+		return dialogue{}, fmt.Errorf("tokenize: chat template: %w", err)
 	}
 	return d, nil
 }
@@ -73,7 +73,7 @@ func (w dialogueWriter) render(n int, prompt bool) (string, []jinja.Mark, error)
 }
 
 // marked returns what the template's generation statements say.
-func (w dialogueWriter) marked(from int) (d Dialogue, err error) {
+func (w dialogueWriter) marked(from int) (d dialogue, err error) {
 	text, marks, err := w.render(len(w.chat.Messages), false)
 	if err != nil {
 		return d, err
@@ -97,7 +97,7 @@ func (w dialogueWriter) marked(from int) (d Dialogue, err error) {
 }
 
 // derived finds the turns of a template without generation statements.
-func (w dialogueWriter) derived(from int) (d Dialogue, err error) {
+func (w dialogueWriter) derived(from int) (d dialogue, err error) {
 	last, tail := -1, "" // the newest turn, and what the template wrote after it
 	for i, m := range w.chat.Messages {
 		if m.Role != "assistant" || i < from {
@@ -142,7 +142,7 @@ func (w dialogueWriter) derived(from int) (d Dialogue, err error) {
 
 // turn renders the messages up to number i, a turn of the assistant, and says where
 // that begins: where the prompt for it ends.
-func (w dialogueWriter) turn(i int, d *Dialogue) (text string, start int, err error) {
+func (w dialogueWriter) turn(i int, d *dialogue) (text string, start int, err error) {
 	prompt, _, err := w.render(i, true)
 	if err != nil {
 		return "", 0, err
@@ -159,7 +159,7 @@ func (w dialogueWriter) turn(i int, d *Dialogue) (text string, start int, err er
 // on which follows turn number last and its tail. Where the template has written that
 // turn anew, it is what follows the turn whatever its message is. What the template
 // writes only at the end of a conversation is taken off d.Text.
-func (w dialogueWriter) follows(text string, last, n int, tail string, d *Dialogue) (int, error) {
+func (w dialogueWriter) follows(text string, last, n int, tail string, d *dialogue) (int, error) {
 	if strings.HasPrefix(text, d.Text) {
 		return len(d.Text), nil
 	}

@@ -53,19 +53,19 @@ type Checkpoint struct {
 	Dir     string
 	State   rundir.State
 	Round   *rundir.Round // that it lies inside, or nil
-	Changed []Change      // since it was written
+	Changed []change      // since it was written
 }
 
 // A Change is a setting whose value was another one when a checkpoint was written. That
 // there are other problems is a Change of data.train.
-type Change struct{ Key, Text string }
+type change struct{ Key, Text string }
 
 // DataKey is the key of the Change that there are other problems, whether the name of their
 // file is the same or not.
 const DataKey = "data.train"
 
 // Texts puts changes into one sentence.
-func Texts(changed []Change) string {
+func Texts(changed []change) string {
 	var texts []string
 	for _, c := range changed {
 		texts = append(texts, c.Text)
@@ -75,14 +75,14 @@ func Texts(changed []Change) string {
 
 // Changes lists which settings are others than they were, sorted by key; former are the
 // values of those that was lacks.
-func Changes(former, was, is map[string]string) (changed []Change) {
+func Changes(former, was, is map[string]string) (changed []change) {
 	for _, key := range slices.Sorted(maps.Keys(is)) {
 		before, known := was[key]
 		if !known {
 			before, known = former[key]
 		}
 		if known && before != is[key] {
-			changed = append(changed, Change{key, fmt.Sprintf("%s was %s and is %s", key, before, is[key])})
+			changed = append(changed, change{key, fmt.Sprintf("%s was %s and is %s", key, before, is[key])})
 		}
 	}
 	return changed
@@ -158,7 +158,7 @@ func (r *Run) restore(from Checkpoint) error {
 	}
 	from.Changed = Changes(r.plan.Former, s.Settings, r.plan.Settings)
 	if s.Problems != r.plan.Problems {
-		from.Changed = append(from.Changed, Change{DataKey, r.plan.Changed})
+		from.Changed = append(from.Changed, change{DataKey, r.plan.Changed})
 	}
 	if err := r.task.Restore(from); err != nil {
 		return err

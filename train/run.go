@@ -120,7 +120,7 @@ func (r *Run) Close() {
 }
 
 // A Summary is what a run of any task came to.
-type Summary struct {
+type summary struct {
 	At      Position // at its end
 	Resumed Position // when it was last resumed
 	Seconds float64  // since it began or was last resumed
@@ -134,7 +134,7 @@ type Summary struct {
 // ctx's error. It also writes one before it returns any other error, unless an update has
 // failed halfway. If the run folder cannot be written, the checkpoint goes to the system's
 // folder for temporary files, which the error names.
-func (r *Run) Do(ctx context.Context, task Task, resume bool) (s Summary, err error) {
+func (r *Run) Do(ctx context.Context, task Task, resume bool) (s summary, err error) {
 	began := time.Now()
 	ctx, end := r.Ranks.Context(ctx)
 	defer end()

@@ -22,26 +22,26 @@ import (
 const Name = "builtin:arithmetic"
 
 // Pieces are the tokens of the task, one character each, after the specials.
-var Pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
+var pieces = strings.Split(`0123456789+-=;c\boxed{}`, "")
 
 // Specials are the first two tokens.
-var Specials = []string{"<pad>", "<eos>"}
+var specials = []string{"<pad>", "<eos>"}
 
 // MaxResponse bounds a response in tokens, EOS included: the longest worked
 // one has 40.
-const MaxResponse = 40
+const maxResponse = 40
 
 // A Problem is A+B or A-B, both operands of three digits, the result not
 // negative.
-type Problem struct {
+type problem struct {
 	A, B  int
 	Minus bool
 }
 
 // Prompt is the problem as the model sees it, always 8 characters.
-func (p Problem) Prompt() string { return fmt.Sprintf("%d%c%d=", p.A, p.op(), p.B) }
+func (p problem) Prompt() string { return fmt.Sprintf("%d%c%d=", p.A, p.op(), p.B) }
 
-func (p Problem) op() byte {
+func (p problem) op() byte {
 	if p.Minus {
 		return '-'
 	}
@@ -49,7 +49,7 @@ func (p Problem) op() byte {
 }
 
 // Answer is the result in decimal.
-func (p Problem) Answer() string {
+func (p problem) Answer() string {
 	if p.Minus {
 		return strconv.Itoa(p.A - p.B)
 	}
@@ -58,7 +58,7 @@ func (p Problem) Answer() string {
 
 // HeldOut says whether a problem belongs to the eighth of all problems that
 // are never trained on.
-func (p Problem) HeldOut() bool {
+func (p problem) HeldOut() bool {
 	x := uint64(p.A)<<32 | uint64(p.B)<<1
 	if p.Minus {
 		x |= 1
@@ -70,9 +70,9 @@ func (p Problem) HeldOut() bool {
 }
 
 // Draw returns a random problem of the training part or the held-out part.
-func Draw(r *rand.Rand, heldOut bool) Problem {
+func Draw(r *rand.Rand, heldOut bool) problem {
 	for {
-		p := Problem{A: 100 + r.IntN(900), B: 100 + r.IntN(900), Minus: r.IntN(2) == 1}
+		p := problem{A: 100 + r.IntN(900), B: 100 + r.IntN(900), Minus: r.IntN(2) == 1}
 		if p.Minus && p.A < p.B {
 			p.A, p.B = p.B, p.A
 		}
@@ -85,7 +85,7 @@ func Draw(r *rand.Rand, heldOut bool) Problem {
 // Worked is the response that shows its steps. Each step is off by one with
 // probability slip, and what follows builds on the wrong digit as a person's
 // would.
-func (p Problem) Worked(r *rand.Rand, slip float64) string {
+func (p problem) Worked(r *rand.Rand, slip float64) string {
 	var text strings.Builder
 	a, b := p.A, p.B
 	carry, unit, answer := 0, 1, 0
@@ -125,11 +125,11 @@ func (p Problem) Worked(r *rand.Rand, slip float64) string {
 }
 
 // Guess is the bare, true answer: one that the model can't work out at once.
-func (p Problem) Guess() string { return boxed(p.Answer()) }
+func (p problem) Guess() string { return boxed(p.Answer()) }
 
 // Demonstrate is a careless student's response: a guess with probability
 // guess, else worked with slips.
-func (p Problem) Demonstrate(r *rand.Rand, guess, slip float64) string {
+func (p problem) Demonstrate(r *rand.Rand, guess, slip float64) string {
 	if r.Float64() < guess {
 		return p.Guess()
 	}

@@ -16,7 +16,7 @@ func TestEmbeddedTokenizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.Concat(Specials, Pieces)
+	all := slices.Concat(specials, pieces)
 	if eos, ok := tok.EOS(); tok.VocabSize() != len(all) || !ok || all[eos] != "<eos>" {
 		t.Errorf("%d tokens, of which %d ends a text, %t", tok.VocabSize(), eos, ok)
 	}
@@ -55,13 +55,13 @@ func TestWorkedIsRight(t *testing.T) {
 		}
 		longest = max(longest, len(text)+1)
 	}
-	if longest != MaxResponse {
-		t.Errorf("the longest worked response has %d tokens, MaxResponse says %d", longest, MaxResponse)
+	if longest != maxResponse {
+		t.Errorf("the longest worked response has %d tokens, MaxResponse says %d", longest, maxResponse)
 	}
 }
 
 func TestExamples(t *testing.T) {
-	for prompt, want := range map[Problem]string{
+	for prompt, want := range map[problem]string{
 		{129, 955, false}: `9+5+0=14;2+5+1=8;1+9+0=10;\boxed{1084}`,
 		{843, 129, true}:  `3-9-0=4c;4-2-1=1;8-1-0=7;\boxed{714}`,
 	} {
@@ -75,7 +75,7 @@ func TestHeldOutShare(t *testing.T) {
 	held := 0
 	for a := 100; a < 1000; a++ {
 		for b := 100; b < 1000; b++ {
-			if (Problem{a, b, false}).HeldOut() {
+			if (problem{a, b, false}).HeldOut() {
 				held++
 			}
 		}

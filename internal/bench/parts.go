@@ -49,7 +49,7 @@ func DefaultParts() Parts {
 }
 
 // A Decoding is how fast a policy samples.
-type Decoding struct {
+type decoding struct {
 	// Decode is by batch size, and by the names of Contexts.
 	Decode map[string]Step `json:"decode"`
 	// PrefillSeconds is the time to the first token of a prompt, warm.
@@ -64,7 +64,7 @@ type Step struct {
 }
 
 // A Scoring is one forward pass that keeps nothing.
-type Scoring struct {
+type scoring struct {
 	Tokens          int     `json:"tokens"`
 	Seconds         float64 `json:"seconds,omitzero"`
 	TokensPerSecond float64 `json:"tokens_per_second,omitzero"`
@@ -72,7 +72,7 @@ type Scoring struct {
 }
 
 // A Training is one optimizer step by phase.
-type Training struct {
+type training struct {
 	Tokens   int     `json:"tokens"`
 	Forward  float64 `json:"forward_seconds,omitzero"`
 	Backward float64 `json:"backward_seconds,omitzero"`
@@ -131,8 +131,8 @@ func randomIDs(r *rand.Rand, p *policy.Policy, n int) []int32 {
 
 // Decode measures prefill and decoding. With an error it returns what it had
 // measured until then.
-func Decode(env *runtime.Env, p *policy.Policy, o Parts) (Decoding, error) {
-	b := Decoding{Decode: make(map[string]Step)}
+func Decode(env *runtime.Env, p *policy.Policy, o Parts) (decoding, error) {
+	b := decoding{Decode: make(map[string]Step)}
 	r := rand.New(rand.NewPCG(1, 1))
 	var err error
 	if b.PrefillSeconds, err = o.prefill(env, p, r); err != nil {
@@ -243,8 +243,8 @@ func (o Parts) sequences(p *policy.Policy) (sequences []runtime.Sequence, w [][]
 
 // Score measures the log-probs of given sequences, with no gradients in
 // memory.
-func Score(env *runtime.Env, p *policy.Policy, o Parts) (Scoring, error) {
-	b := Scoring{Tokens: o.Rows * o.Tokens}
+func Score(env *runtime.Env, p *policy.Policy, o Parts) (scoring, error) {
+	b := scoring{Tokens: o.Rows * o.Tokens}
 	l, err := env.NewLearner(p.Ring, runtime.LearnerOptions{ScoreOnly: true})
 	if err != nil {
 		return b, err
@@ -269,8 +269,8 @@ func Score(env *runtime.Env, p *policy.Policy, o Parts) (Scoring, error) {
 // Train measures one pass forward and backward, and with update the update
 // as well, which takes memory for the optimizer's state. With an error it returns
 // what it had measured.
-func Train(ctx context.Context, env *runtime.Env, p *policy.Policy, o Parts, update bool) (Training, error) {
-	b := Training{Tokens: o.Rows * o.Tokens}
+func Train(ctx context.Context, env *runtime.Env, p *policy.Policy, o Parts, update bool) (training, error) {
+	b := training{Tokens: o.Rows * o.Tokens}
 	clock := metrics.NewStopwatch()
 	var failed error
 	s, err := learn.New(env, p.Ring, learn.Options{

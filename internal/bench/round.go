@@ -54,7 +54,7 @@ type Phase struct {
 
 // Phases are the parts of a round. Rollout contains the computation of prompts, which
 // is also given alone.
-type Phases struct {
+type phases struct {
 	Seconds    float64 `json:"seconds"`
 	Rollout    Phase   `json:"rollout"`
 	Prefill    Phase   `json:"prefill"`
@@ -67,9 +67,9 @@ type Phases struct {
 
 // A Result is two rounds: the first of a program, which allocates all memory, and one
 // after it.
-type Result struct {
-	Cold            Phases        `json:"cold"`
-	Warm            Phases        `json:"warm"`
+type result struct {
+	Cold            phases        `json:"cold"`
+	Warm            phases        `json:"warm"`
 	Responses       int           `json:"responses"`
 	PromptTokens    int           `json:"prompt_tokens"`   // computed once for each problem
 	ResponseTokens  int           `json:"response_tokens"` // sampled and trained on
@@ -80,7 +80,7 @@ type Result struct {
 
 // Run measures a round twice: rollout, the steps' forward and backward passes and
 // updates, and a checkpoint. Rewards, tokenization and the loss are left out.
-func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round) (r Result, err error) {
+func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round) (r result, err error) {
 	b := &bencher{Round: o, env: env, policy: p, clock: metrics.NewStopwatch()}
 	b.lengths = Lengths(o.Prompts*o.Samples, o.Length)
 	if err := b.open(); err != nil {
@@ -91,7 +91,7 @@ func Run(ctx context.Context, env *runtime.Env, p *policy.Policy, o Round) (r Re
 	for _, n := range b.lengths {
 		r.ResponseTokens, r.Longest = r.ResponseTokens+n, max(r.Longest, n)
 	}
-	for _, to := range []*Phases{&r.Cold, &r.Warm} {
+	for _, to := range []*phases{&r.Cold, &r.Warm} {
 		if *to, err = b.round(ctx); err != nil {
 			return r, fmt.Errorf("bench: %w", err)
 		}
@@ -169,7 +169,7 @@ func (b *bencher) close() {
 }
 
 // round does one round.
-func (b *bencher) round(ctx context.Context) (p Phases, err error) {
+func (b *bencher) round(ctx context.Context) (p phases, err error) {
 	began := time.Now()
 	prompts := b.prompts()
 	responses, err := b.sample(ctx, prompts, &p)
@@ -204,7 +204,7 @@ func (b *bencher) prompts() [][]int32 {
 }
 
 // sample makes the responses.
-func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *Phases) ([]sampler.Response, error) {
+func (b *bencher) sample(ctx context.Context, prompts [][]int32, p *phases) ([]sampler.Response, error) {
 	requests := make([]sampler.Request, len(prompts))
 	for i, prompt := range prompts {
 		requests[i] = sampler.Request{Prompt: prompt, ID: uint64(i), Samples: b.Samples}
@@ -345,7 +345,7 @@ func (b *bencher) save() (seconds float64, err error) {
 }
 
 // limits sets what the machine needs for the phases.
-func (b *bencher) limits(p *Phases, peaks limits.Peaks) {
+func (b *bencher) limits(p *phases, peaks limits.Peaks) {
 	prefill := b.model.Prompt(b.Prompt)
 	prefill.FLOPs *= float64(b.Prompts)
 	set := func(x *Phase, seconds float64) {

@@ -58,7 +58,7 @@ func (f *steady) Write(p []byte) (n int, err error) {
 			return n, err
 		}
 		if f.written-f.started >= atOnce {
-			StartWriting(f.file, f.started, f.written-f.started)
+			startWriting(f.file, f.started, f.written-f.started)
 			f.started = f.written
 		}
 	}
@@ -105,7 +105,7 @@ func writeFile(path string, sum hash.Hash, synced bool, write func(io.Writer) er
 		return err
 	}
 	if !synced {
-		StartWriting(f, out.started, out.written-out.started)
+		startWriting(f, out.started, out.written-out.started)
 	} else if err := errors.Join(Ask("sync", tmp), f.Sync()); err != nil {
 		return err
 	}

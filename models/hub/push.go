@@ -32,7 +32,7 @@ type Pushed struct {
 	Commit  string       `json:"commit"`
 	Created bool         `json:"created"` // the repository
 	Changed bool         `json:"changed"` // there is a new commit
-	Files   []PushedFile `json:"files"`
+	Files   []pushedFile `json:"files"`
 	Removed []string     `json:"removed,omitempty"` // weights of the model that was there
 }
 
@@ -40,7 +40,7 @@ type Pushed struct {
 // bytes; unchanged, where the branch has the file as it is; kept, where the branch
 // has a file of its own that a default does not replace; or ignored, by the
 // repository's .gitignore.
-type PushedFile struct {
+type pushedFile struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 	State string `json:"state"`
@@ -114,7 +114,7 @@ func Push(ctx context.Context, name string, sources []Source, o PushOptions) (Pu
 		}
 	}
 	for _, f := range p.files {
-		p.out.Files = append(p.out.Files, PushedFile{f.Name, f.Size, f.state()})
+		p.out.Files = append(p.out.Files, pushedFile{f.Name, f.Size, f.state()})
 	}
 	return p.out, nil
 }

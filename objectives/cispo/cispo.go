@@ -23,7 +23,7 @@ import (
 )
 
 // A CISPO is the objective "cispo".
-type CISPO struct {
+type cispo struct {
 	objectives.TokenSum
 	// Cap bounds the importance weight of a token from above. Default 5.
 	Cap float64 `toml:"cap"`
@@ -33,12 +33,12 @@ type CISPO struct {
 
 func init() {
 	objectives.Register("cispo", func() objectives.Objective {
-		return &CISPO{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), Cap: 5}
+		return &cispo{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), Cap: 5}
 	})
 }
 
 // Validate implements objectives.Validator.
-func (o *CISPO) Validate() error {
+func (o *cispo) Validate() error {
 	return errors.Join(
 		o.TokenSum.Validate(),
 		objectives.Within("cap", o.Cap, 0, math.MaxFloat64),
@@ -47,20 +47,20 @@ func (o *CISPO) Validate() error {
 }
 
 // coefficients sets k to the advantages times the clipped ratios.
-func (o *CISPO) coefficients(t *objectives.Trajectory, k []float64) {
+func (o *cispo) coefficients(t *objectives.Trajectory, k []float64) {
 	for j, logp := range t.LogProb {
 		k[j] = t.AdvantageAt(j) * max(o.Floor, min(math.Exp(logp-t.OldLogProb[j]), o.Cap))
 	}
 }
 
 // Loss implements objectives.Objective; the ratios are detached.
-func (o *CISPO) Loss(b, at objectives.Batch) float64 { return o.Reinforce(b, at, o.coefficients) }
+func (o *cispo) Loss(b, at objectives.Batch) float64 { return o.Reinforce(b, at, o.coefficients) }
 
 // Weights implements objectives.Objective.
-func (o *CISPO) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(b, w, o.coefficients) }
+func (o *cispo) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(b, w, o.coefficients) }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *CISPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *cispo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
 		return func(j int) bool {
 			r := math.Exp(t.LogProb[j] - t.OldLogProb[j])
@@ -69,4 +69,4 @@ func (o *CISPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	})
 }
 
-var _ objectives.Diagnoser = (*CISPO)(nil)
+var _ objectives.Diagnoser = (*cispo)(nil)

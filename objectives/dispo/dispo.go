@@ -25,7 +25,7 @@ import (
 )
 
 // A DISPO is the objective "dispo".
-type DISPO struct {
+type dispo struct {
 	objectives.TokenSum
 	// LowPositive and HighPositive keep the ratio of a token in [1 - low, 1 + high] for
 	// A >= 0, the others for A < 0. Default 0.2, 10, 1, 100.
@@ -37,7 +37,7 @@ type DISPO struct {
 
 func init() {
 	objectives.Register("dispo", func() objectives.Objective {
-		return &DISPO{
+		return &dispo{
 			TokenSum:    objectives.NewTokenSum("standardized", "token-mean"),
 			LowPositive: 0.2, HighPositive: 10, LowNegative: 1, HighNegative: 100,
 		}
@@ -45,7 +45,7 @@ func init() {
 }
 
 // Validate implements objectives.Validator.
-func (o *DISPO) Validate() error {
+func (o *dispo) Validate() error {
 	return errors.Join(
 		o.TokenSum.Validate(),
 		objectives.Within("low_positive", o.LowPositive, 0, 1),
@@ -56,7 +56,7 @@ func (o *DISPO) Validate() error {
 }
 
 // bounds returns the least and the greatest ratio of a token with advantage a.
-func (o *DISPO) bounds(a float64) (least, most float64) {
+func (o *dispo) bounds(a float64) (least, most float64) {
 	if a >= 0 {
 		return 1 - o.LowPositive, 1 + o.HighPositive
 	}
@@ -64,7 +64,7 @@ func (o *DISPO) bounds(a float64) (least, most float64) {
 }
 
 // coefficients sets k to the advantages times the clipped ratios.
-func (o *DISPO) coefficients(t *objectives.Trajectory, k []float64) {
+func (o *dispo) coefficients(t *objectives.Trajectory, k []float64) {
 	for j, logp := range t.LogProb {
 		a := t.AdvantageAt(j)
 		least, most := o.bounds(a)
@@ -73,13 +73,13 @@ func (o *DISPO) coefficients(t *objectives.Trajectory, k []float64) {
 }
 
 // Loss implements objectives.Objective; the ratios are detached.
-func (o *DISPO) Loss(b, at objectives.Batch) float64 { return o.Reinforce(b, at, o.coefficients) }
+func (o *dispo) Loss(b, at objectives.Batch) float64 { return o.Reinforce(b, at, o.coefficients) }
 
 // Weights implements objectives.Objective.
-func (o *DISPO) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(b, w, o.coefficients) }
+func (o *dispo) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(b, w, o.coefficients) }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *DISPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *dispo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
 		return func(j int) bool {
 			least, most := o.bounds(t.AdvantageAt(j))
@@ -89,4 +89,4 @@ func (o *DISPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	})
 }
 
-var _ objectives.Diagnoser = (*DISPO)(nil)
+var _ objectives.Diagnoser = (*dispo)(nil)

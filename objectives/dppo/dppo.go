@@ -25,7 +25,7 @@ import (
 )
 
 // A DPPO is the objective "dppo".
-type DPPO struct {
+type dppo struct {
 	objectives.TokenSum
 	// TVLow and TVHigh bound how far the probability of a token may fall and rise.
 	// Default 0.2.
@@ -39,12 +39,12 @@ type DPPO struct {
 
 func init() {
 	objectives.Register("dppo", func() objectives.Objective {
-		return &DPPO{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), TVLow: 0.2, TVHigh: 0.2, Cap: 20}
+		return &dppo{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), TVLow: 0.2, TVHigh: 0.2, Cap: 20}
 	})
 }
 
 // Validate implements objectives.Validator.
-func (o *DPPO) Validate() error {
+func (o *dppo) Validate() error {
 	return errors.Join(
 		o.TokenSum.Validate(),
 		objectives.Within("tv_low", o.TVLow, 0, 1),
@@ -55,7 +55,7 @@ func (o *DPPO) Validate() error {
 }
 
 // outside reports whether token j has left the trust region.
-func (o *DPPO) outside(t *objectives.Trajectory, j int) bool {
+func (o *dppo) outside(t *objectives.Trajectory, j int) bool {
 	moved := math.Exp(t.LogProb[j]) - math.Exp(t.OldLogProb[j])
 	if t.AdvantageAt(j) > 0 {
 		return moved > o.TVHigh
@@ -64,7 +64,7 @@ func (o *DPPO) outside(t *objectives.Trajectory, j int) bool {
 }
 
 // coefficients sets k to the advantages times the masked importance weights.
-func (o *DPPO) coefficients(t *objectives.Trajectory, k []float64) {
+func (o *dppo) coefficients(t *objectives.Trajectory, k []float64) {
 	for j, logp := range t.LogProb {
 		k[j] = 0
 		if !o.outside(t, j) {
@@ -74,7 +74,7 @@ func (o *DPPO) coefficients(t *objectives.Trajectory, k []float64) {
 }
 
 // Loss implements objectives.Objective; mask and ratios are detached.
-func (o *DPPO) Loss(b, at objectives.Batch) float64 {
+func (o *dppo) Loss(b, at objectives.Batch) float64 {
 	return o.SumLoss(b, func(i int, v []float64) {
 		t := &b.Trajectories[i]
 		o.coefficients(&at.Trajectories[i], v)
@@ -86,7 +86,7 @@ func (o *DPPO) Loss(b, at objectives.Batch) float64 {
 }
 
 // drift returns Drift, but nothing for a response that teaches nothing.
-func (o *DPPO) drift(t *objectives.Trajectory) float64 {
+func (o *dppo) drift(t *objectives.Trajectory) float64 {
 	if !t.HasAdvantage() {
 		return 0
 	}
@@ -94,7 +94,7 @@ func (o *DPPO) drift(t *objectives.Trajectory) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *DPPO) Weights(b objectives.Batch, w [][]float64) {
+func (o *dppo) Weights(b objectives.Batch, w [][]float64) {
 	o.SumWeights(b, w, func(i int, g []float64) {
 		t := &b.Trajectories[i]
 		o.coefficients(t, g)
@@ -105,10 +105,10 @@ func (o *DPPO) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *DPPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *dppo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
 		return func(j int) bool { return o.outside(t, j) }
 	})
 }
 
-var _ objectives.Diagnoser = (*DPPO)(nil)
+var _ objectives.Diagnoser = (*dppo)(nil)

@@ -18,12 +18,12 @@ package drgrpo
 import "onering/objectives"
 
 // A DrGRPO is the objective "drgrpo".
-type DrGRPO struct{ objectives.RatioClip }
+type drGRPO struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("drgrpo", func() objectives.Objective {
-		return &DrGRPO{objectives.NewRatioClip("centered", "constant", 0.2, 0.2)}
+		return &drGRPO{objectives.NewRatioClip("centered", "constant", 0.2, 0.2)}
 	})
 }
 
-var _ objectives.Diagnoser = (*DrGRPO)(nil)
+var _ objectives.Diagnoser = (*drGRPO)(nil)

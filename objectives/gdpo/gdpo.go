@@ -21,12 +21,12 @@ package gdpo
 import "onering/objectives"
 
 // A GDPO is the objective "gdpo".
-type GDPO struct{ objectives.RatioClip }
+type gdpo struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("gdpo", func() objectives.Objective {
-		return &GDPO{objectives.NewRatioClip("gdpo", "sequence-mean", 0.2, 0.2)}
+		return &gdpo{objectives.NewRatioClip("gdpo", "sequence-mean", 0.2, 0.2)}
 	})
 }
 
-var _ objectives.Diagnoser = (*GDPO)(nil)
+var _ objectives.Diagnoser = (*gdpo)(nil)

@@ -22,14 +22,14 @@ import (
 )
 
 // A LUSPO is the objective "luspo".
-type LUSPO struct {
+type luspo struct {
 	objectives.SequenceRatio
 	objectives.RatioBound
 }
 
 func init() {
 	objectives.Register("luspo", func() objectives.Objective {
-		return &LUSPO{
+		return &luspo{
 			SequenceRatio: objectives.SequenceRatio{Shared: objectives.Defaults("standardized")},
 			RatioBound:    objectives.RatioBound{ClipLow: 2e-3, ClipHigh: 2.5e-3},
 		}
@@ -37,15 +37,15 @@ func init() {
 }
 
 // Validate implements objectives.Validator.
-func (o *LUSPO) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
+func (o *luspo) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
 // ratio returns the bounded s of a response that is not empty and whether the clip cut it.
-func (o *LUSPO) ratio(t *objectives.Trajectory) (s float64, cut bool) {
+func (o *luspo) ratio(t *objectives.Trajectory) (s float64, cut bool) {
 	return o.Bound(math.Exp(objectives.MeanLogRatio(t)), t.Advantage)
 }
 
 // Loss implements objectives.Objective; nothing is detached.
-func (o *LUSPO) Loss(b, _ objectives.Batch) float64 {
+func (o *luspo) Loss(b, _ objectives.Batch) float64 {
 	return o.SequenceLoss(b, func(i int) float64 {
 		t := &b.Trajectories[i]
 		s, _ := o.ratio(t)
@@ -54,13 +54,13 @@ func (o *LUSPO) Loss(b, _ objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *LUSPO) Weights(b objectives.Batch, w [][]float64) {
+func (o *luspo) Weights(b objectives.Batch, w [][]float64) {
 	o.CutWeights(b, w, o.ratio)
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *LUSPO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *luspo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return objectives.DiagnoseSequences(b, objectives.MeanLogRatio, o.ratio)
 }
 
-var _ objectives.Diagnoser = (*LUSPO)(nil)
+var _ objectives.Diagnoser = (*luspo)(nil)

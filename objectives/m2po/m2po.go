@@ -29,7 +29,7 @@ import (
 )
 
 // A M2PO is the objective "m2po".
-type M2PO struct {
+type m2PO struct {
 	objectives.TokenSum
 	// M2 is what the mean of d^2 over candidates may be. Default 0.04.
 	M2 float64 `toml:"m2"`
@@ -37,17 +37,17 @@ type M2PO struct {
 
 func init() {
 	objectives.Register("m2po", func() objectives.Objective {
-		return &M2PO{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), M2: 0.04}
+		return &m2PO{TokenSum: objectives.NewTokenSum("standardized", "token-mean"), M2: 0.04}
 	})
 }
 
 // Validate implements objectives.Validator.
-func (o *M2PO) Validate() error {
+func (o *m2PO) Validate() error {
 	return errors.Join(o.TokenSum.Validate(), objectives.Within("m2", o.M2, 0, math.MaxFloat64))
 }
 
 // WeighsApart implements objectives.ResponseWeigher: the budget is that of the whole batch.
-func (o *M2PO) WeighsApart() bool { return false }
+func (o *m2PO) WeighsApart() bool { return false }
 
 // candidate returns d of token j and whether it may be left out.
 func candidate(t *objectives.Trajectory, j int) (d float64, ok bool) {
@@ -56,7 +56,7 @@ func candidate(t *objectives.Trajectory, j int) (d float64, ok bool) {
 }
 
 // threshold returns the largest d^2 that is trained on.
-func (o *M2PO) threshold(b objectives.Batch) float64 {
+func (o *m2PO) threshold(b objectives.Batch) float64 {
 	var squares []float64
 	for i := range b.Trajectories {
 		for j := range b.Trajectories[i].LogProb {
@@ -96,7 +96,7 @@ func masked(t *objectives.Trajectory, threshold float64) func(j int) bool {
 }
 
 // Loss implements objectives.Objective; the mask is detached.
-func (o *M2PO) Loss(b, at objectives.Batch) float64 {
+func (o *m2PO) Loss(b, at objectives.Batch) float64 {
 	threshold := o.threshold(at)
 	return o.SumLoss(b, func(i int, v []float64) {
 		surrogate(&b.Trajectories[i], v, masked(&at.Trajectories[i], threshold))
@@ -104,7 +104,7 @@ func (o *M2PO) Loss(b, at objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *M2PO) Weights(b objectives.Batch, w [][]float64) {
+func (o *m2PO) Weights(b objectives.Batch, w [][]float64) {
 	threshold := o.threshold(b)
 	o.SumWeights(b, w, func(i int, g []float64) {
 		surrogate(&b.Trajectories[i], g, masked(&b.Trajectories[i], threshold))
@@ -112,9 +112,9 @@ func (o *M2PO) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *M2PO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *m2PO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	threshold := o.threshold(b)
 	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool { return masked(t, threshold) })
 }
 
-var _ objectives.Diagnoser = (*M2PO)(nil)
+var _ objectives.Diagnoser = (*m2PO)(nil)

@@ -17,12 +17,12 @@ package maxrl
 import "onering/objectives"
 
 // A MaxRL is the objective "maxrl".
-type MaxRL struct{ objectives.RatioClip }
+type maxRL struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("maxrl", func() objectives.Objective {
-		return &MaxRL{objectives.NewRatioClip("maxrl", "token-mean", 0.2, 0.2)}
+		return &maxRL{objectives.NewRatioClip("maxrl", "token-mean", 0.2, 0.2)}
 	})
 }
 
-var _ objectives.Diagnoser = (*MaxRL)(nil)
+var _ objectives.Diagnoser = (*maxRL)(nil)

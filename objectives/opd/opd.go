@@ -29,7 +29,7 @@ import (
 )
 
 // An OPD is the objective "opd".
-type OPD struct {
+type opd struct {
 	objectives.TokenSum
 	// TVLow bounds how far the probability of a token may fall. Default 0.2.
 	TVLow float64 `toml:"tv_low"`
@@ -39,12 +39,12 @@ type OPD struct {
 
 func init() {
 	objectives.Register("opd", func() objectives.Objective {
-		return &OPD{TokenSum: objectives.NewTokenSum("centered", "token-mean"), TVLow: 0.2, Drift: 1e-3}
+		return &opd{TokenSum: objectives.NewTokenSum("centered", "token-mean"), TVLow: 0.2, Drift: 1e-3}
 	})
 }
 
 // Validate implements objectives.Validator.
-func (o *OPD) Validate() error {
+func (o *opd) Validate() error {
 	return errors.Join(
 		o.TokenSum.Validate(),
 		objectives.Within("tv_low", o.TVLow, 0, 1),
@@ -53,16 +53,16 @@ func (o *OPD) Validate() error {
 }
 
 // NeedsReference implements objectives.Referencer.
-func (o *OPD) NeedsReference() bool { return true }
+func (o *opd) NeedsReference() bool { return true }
 
 // NeedsTeacher implements objectives.Learner.
-func (o *OPD) NeedsTeacher() bool { return true }
+func (o *opd) NeedsTeacher() bool { return true }
 
 // NeedsGroup implements objectives.GroupReader.
-func (o *OPD) NeedsGroup() bool { return false }
+func (o *opd) NeedsGroup() bool { return false }
 
 // Exemptions implements objectives.Exempter.
-func (o *OPD) Exemptions() map[string]string {
+func (o *opd) Exemptions() map[string]string {
 	all := map[string]string{
 		"direction":     "a token's weight follows from the teacher, whatever the reward",
 		"equal-rewards": "the teacher has something to say where rewards are equal",
@@ -72,13 +72,13 @@ func (o *OPD) Exemptions() map[string]string {
 }
 
 // outside reports whether token j has fallen too far.
-func (o *OPD) outside(t *objectives.Trajectory, j int) bool {
+func (o *opd) outside(t *objectives.Trajectory, j int) bool {
 	return math.Exp(t.LogProb[j])-math.Exp(t.OldLogProb[j]) < -o.TVLow
 }
 
 // ahead returns how much more probable the teacher finds token j, in logarithms, or 0
 // where the mask drops the token.
-func (o *OPD) ahead(t *objectives.Trajectory, j int) float64 {
+func (o *opd) ahead(t *objectives.Trajectory, j int) float64 {
 	if o.outside(t, j) {
 		return 0
 	}
@@ -86,7 +86,7 @@ func (o *OPD) ahead(t *objectives.Trajectory, j int) float64 {
 }
 
 // Loss implements objectives.Objective; the mask and the teacher's lead are detached.
-func (o *OPD) Loss(b, at objectives.Batch) float64 {
+func (o *opd) Loss(b, at objectives.Batch) float64 {
 	return o.SumLoss(b, func(i int, v []float64) {
 		t := &b.Trajectories[i]
 		for j, logp := range t.LogProb {
@@ -100,7 +100,7 @@ func (o *OPD) Loss(b, at objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *OPD) Weights(b objectives.Batch, w [][]float64) {
+func (o *opd) Weights(b objectives.Batch, w [][]float64) {
 	o.SumWeights(b, w, func(i int, g []float64) {
 		t := &b.Trajectories[i]
 		for j, logp := range t.LogProb {
@@ -114,15 +114,15 @@ func (o *OPD) Weights(b objectives.Batch, w [][]float64) {
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *OPD) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *opd) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return objectives.DiagnoseCut(b, func(t *objectives.Trajectory) func(int) bool {
 		return func(j int) bool { return o.outside(t, j) }
 	})
 }
 
 var (
-	_ objectives.Diagnoser = (*OPD)(nil)
-	_ objectives.Learner   = (*OPD)(nil)
+	_ objectives.Diagnoser = (*opd)(nil)
+	_ objectives.Learner   = (*opd)(nil)
 
-	_ objectives.GroupReader = (*OPD)(nil)
+	_ objectives.GroupReader = (*opd)(nil)
 )

@@ -19,12 +19,12 @@ package opo
 import "onering/objectives"
 
 // An OPO is the objective "opo".
-type OPO struct{ objectives.RatioClip }
+type opo struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("opo", func() objectives.Objective {
-		return &OPO{objectives.NewRatioClip("opo", "token-mean", 0.2, 0.2)}
+		return &opo{objectives.NewRatioClip("opo", "token-mean", 0.2, 0.2)}
 	})
 }
 
-var _ objectives.Diagnoser = (*OPO)(nil)
+var _ objectives.Diagnoser = (*opo)(nil)

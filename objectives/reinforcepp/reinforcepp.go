@@ -24,12 +24,12 @@ package reinforcepp
 import "onering/objectives"
 
 // A REINFORCEPP is the objective "reinforcepp".
-type REINFORCEPP struct{ objectives.RatioClip }
+type reinforcepp struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("reinforcepp", func() objectives.Objective {
-		return &REINFORCEPP{objectives.NewRatioClip("reinforce++", "token-mean", 0.2, 0.2)}
+		return &reinforcepp{objectives.NewRatioClip("reinforce++", "token-mean", 0.2, 0.2)}
 	})
 }
 
-var _ objectives.Diagnoser = (*REINFORCEPP)(nil)
+var _ objectives.Diagnoser = (*reinforcepp)(nil)

@@ -21,12 +21,12 @@ package remax
 import "onering/objectives"
 
 // A ReMax is the objective "remax".
-type ReMax struct{ objectives.RatioClip }
+type reMax struct{ objectives.RatioClip }
 
 func init() {
 	objectives.Register("remax", func() objectives.Objective {
-		return &ReMax{objectives.NewRatioClip("remax", "token-mean", 0.2, 0.2)}
+		return &reMax{objectives.NewRatioClip("remax", "token-mean", 0.2, 0.2)}
 	})
 }
 
-var _ objectives.GreedyReader = (*ReMax)(nil)
+var _ objectives.GreedyReader = (*reMax)(nil)

@@ -26,14 +26,14 @@ import (
 )
 
 // A RLOO is the objective "rloo".
-type RLOO struct {
+type rloo struct {
 	objectives.SequenceRatio
 	objectives.RatioBound
 }
 
 func init() {
 	objectives.Register("rloo", func() objectives.Objective {
-		return &RLOO{
+		return &rloo{
 			SequenceRatio: objectives.SequenceRatio{Shared: objectives.Defaults("rloo")},
 			RatioBound:    objectives.RatioBound{ClipLow: 0.2, ClipHigh: 0.2},
 		}
@@ -41,10 +41,10 @@ func init() {
 }
 
 // Validate implements objectives.Validator.
-func (o *RLOO) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
+func (o *rloo) Validate() error { return errors.Join(o.Shared.Validate(), o.RatioBound.Validate()) }
 
 // ratio returns the bounded s and whether it passes no gradient.
-func (o *RLOO) ratio(t *objectives.Trajectory) (s float64, cut bool) {
+func (o *rloo) ratio(t *objectives.Trajectory) (s float64, cut bool) {
 	const limit = 20
 	l := objectives.LogRatio(t)
 	s, cut = o.Bound(math.Exp(min(l, limit)), t.Advantage)
@@ -52,7 +52,7 @@ func (o *RLOO) ratio(t *objectives.Trajectory) (s float64, cut bool) {
 }
 
 // Loss implements objectives.Objective; nothing is detached.
-func (o *RLOO) Loss(b, _ objectives.Batch) float64 {
+func (o *rloo) Loss(b, _ objectives.Batch) float64 {
 	return o.SequenceLoss(b, func(i int) float64 {
 		s, _ := o.ratio(&b.Trajectories[i])
 		return s
@@ -60,13 +60,13 @@ func (o *RLOO) Loss(b, _ objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *RLOO) Weights(b objectives.Batch, w [][]float64) {
+func (o *rloo) Weights(b objectives.Batch, w [][]float64) {
 	o.CutWeights(b, w, o.ratio)
 }
 
 // Diagnose implements objectives.Diagnoser.
-func (o *RLOO) Diagnose(b objectives.Batch) []objectives.Diagnostics {
+func (o *rloo) Diagnose(b objectives.Batch) []objectives.Diagnostics {
 	return objectives.DiagnoseSequences(b, objectives.LogRatio, o.ratio)
 }
 
-var _ objectives.Diagnoser = (*RLOO)(nil)
+var _ objectives.Diagnoser = (*rloo)(nil)

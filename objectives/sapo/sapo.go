@@ -23,7 +23,7 @@ import (
 )
 
 // A SAPO is the objective "sapo".
-type SAPO struct {
+type sapo struct {
 	objectives.TokenSum
 	// TauPositive and TauNegative say how fast the gradient fades for tokens of
 	// positive advantage and for others. Default 1, 1.05.
@@ -33,12 +33,12 @@ type SAPO struct {
 
 func init() {
 	objectives.Register("sapo", func() objectives.Objective {
-		return &SAPO{TokenSum: objectives.NewTokenSum("standardized", "sequence-mean"), TauPositive: 1, TauNegative: 1.05}
+		return &sapo{TokenSum: objectives.NewTokenSum("standardized", "sequence-mean"), TauPositive: 1, TauNegative: 1.05}
 	})
 }
 
 // Validate implements objectives.Validator.
-func (o *SAPO) Validate() error {
+func (o *sapo) Validate() error {
 	const least = 1e-6 // the loss divides by it
 	return errors.Join(
 		o.TokenSum.Validate(),
@@ -48,7 +48,7 @@ func (o *SAPO) Validate() error {
 }
 
 // gate returns the value and the derivative by LogProb of a token.
-func (o *SAPO) gate(t *objectives.Trajectory, j int) (value, slope float64) {
+func (o *sapo) gate(t *objectives.Trajectory, j int) (value, slope float64) {
 	const limit = 20
 	a, tau := t.AdvantageAt(j), o.TauNegative
 	if a > 0 {
@@ -64,7 +64,7 @@ func (o *SAPO) gate(t *objectives.Trajectory, j int) (value, slope float64) {
 }
 
 // Loss implements objectives.Objective; nothing is detached.
-func (o *SAPO) Loss(b, _ objectives.Batch) float64 {
+func (o *sapo) Loss(b, _ objectives.Batch) float64 {
 	return o.SumLoss(b, func(i int, v []float64) {
 		for j := range v {
 			v[j], _ = o.gate(&b.Trajectories[i], j)
@@ -73,7 +73,7 @@ func (o *SAPO) Loss(b, _ objectives.Batch) float64 {
 }
 
 // Weights implements objectives.Objective.
-func (o *SAPO) Weights(b objectives.Batch, w [][]float64) {
+func (o *sapo) Weights(b objectives.Batch, w [][]float64) {
 	o.SumWeights(b, w, func(i int, g []float64) {
 		for j := range g {
 			_, g[j] = o.gate(&b.Trajectories[i], j)

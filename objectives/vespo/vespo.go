@@ -24,7 +24,7 @@ import (
 )
 
 // A VESPO is the objective "vespo".
-type VESPO struct {
+type vespo struct {
 	objectives.TokenSum
 	// KPositive and LambdaPositive shape phi for A >= 0, the others for A < 0.
 	// Default 2, 3, 3, 2.
@@ -36,7 +36,7 @@ type VESPO struct {
 
 func init() {
 	objectives.Register("vespo", func() objectives.Objective {
-		return &VESPO{
+		return &vespo{
 			TokenSum:  objectives.NewTokenSum("standardized", "token-mean"),
 			KPositive: 2, LambdaPositive: 3, KNegative: 3, LambdaNegative: 2,
 		}
@@ -44,7 +44,7 @@ func init() {
 }
 
 // Validate implements objectives.Validator.
-func (o *VESPO) Validate() error {
+func (o *vespo) Validate() error {
 	const most, least = 100, 1e-4
 	return errors.Join(
 		o.TokenSum.Validate(),
@@ -56,7 +56,7 @@ func (o *VESPO) Validate() error {
 }
 
 // phi returns the weight of a response.
-func (o *VESPO) phi(t *objectives.Trajectory) float64 {
+func (o *vespo) phi(t *objectives.Trajectory) float64 {
 	sum := 0.0
 	for j, logp := range t.LogProb {
 		sum += max(-20, min(logp-t.OldLogProb[j], 20))
@@ -70,7 +70,7 @@ func (o *VESPO) phi(t *objectives.Trajectory) float64 {
 }
 
 // coefficients sets k to the advantages times phi.
-func (o *VESPO) coefficients(t *objectives.Trajectory, k []float64) {
+func (o *vespo) coefficients(t *objectives.Trajectory, k []float64) {
 	phi := o.phi(t)
 	for j := range k {
 		k[j] = t.AdvantageAt(j) * phi
@@ -78,7 +78,7 @@ func (o *VESPO) coefficients(t *objectives.Trajectory, k []float64) {
 }
 
 // Loss implements objectives.Objective; phi is detached.
-func (o *VESPO) Loss(b, at objectives.Batch) float64 { return o.Reinforce(b, at, o.coefficients) }
+func (o *vespo) Loss(b, at objectives.Batch) float64 { return o.Reinforce(b, at, o.coefficients) }
 
 // Weights implements objectives.Objective.
-func (o *VESPO) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(b, w, o.coefficients) }
+func (o *vespo) Weights(b objectives.Batch, w [][]float64) { o.ReinforceWeights(b, w, o.coefficients) }

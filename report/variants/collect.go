@@ -14,11 +14,11 @@ import (
 )
 
 // Results are the results of a sweep.
-type Results struct {
+type results struct {
 	Table    *Table
 	Runs     []*report.Run // those with a result
 	name     string        // the title; it also names the block and the figures of a Markdown page
-	outcomes []Outcome
+	outcomes []outcome
 	dynamics []string // the variants that the second figure shows
 }
 
@@ -33,12 +33,12 @@ func (e *MetricError) Error() string {
 // Collect reads the folders of a sweep's runs and compares the variants. At least one
 // run must have succeeded. name is the title of the results. The error is a
 // *MetricError if a run lacks the metric to compare by.
-func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
-	r := &Results{name: name, dynamics: p.Dynamics}
+func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*results, error) {
+	r := &results{name: name, dynamics: p.Dynamics}
 	metrics := append([]Metric{{Name: p.Metric}}, resultColumns...)
 	for _, one := range runs {
 		if one.Failed != nil {
-			r.outcomes = append(r.outcomes, Outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
+			r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Failed: one.Failed.Error()})
 			continue
 		}
 		run, err := report.ReadRun(one.Dir)
@@ -54,7 +54,7 @@ func Collect(p *sweep.Plan, runs []*sweep.Run, name string) (*Results, error) {
 			return nil, &MetricError{p.File, one.Dir, metrics[0].Name}
 		}
 		r.Runs = append(r.Runs, run)
-		r.outcomes = append(r.outcomes, Outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
+		r.outcomes = append(r.outcomes, outcome{Variant: one.Variant, Seed: one.Seed, Values: values})
 	}
 	metrics[0].Percent = strings.Contains(metrics[0].Name, "pass@")
 	metrics[0].Title = strings.TrimPrefix(metrics[0].Name, "eval/")
@@ -80,7 +80,7 @@ var resultColumns = []Metric{
 }
 
 // WriteReport writes a page about all runs, with the tables of results, to a file.
-func (r *Results) WriteReport(path string) error {
+func (r *results) WriteReport(path string) error {
 	return report.WriteFile(path, r.Runs, report.Options{Title: r.name, Tables: r.Table.tables()})
 }
 
@@ -95,14 +95,14 @@ const panelPoints = 200
 
 // panels returns the panels of the second figure: each metric over the steps, averaged
 // over the runs of each variant in r.dynamics.
-func (r *Results) panels() []Panel {
-	var list []Panel
+func (r *results) panels() []panel {
+	var list []panel
 	for _, m := range panelMetrics {
-		p := Panel{Title: m.title}
+		p := panel{Title: m.title}
 		for _, v := range r.dynamics {
 			runs := slices.DeleteFunc(slices.Clone(r.Runs), func(run *report.Run) bool { return run.Group != v })
 			if points := report.Average(runs, m.name, panelPoints); points != nil {
-				p.Lines = append(p.Lines, Line{Variant: v, Points: points})
+				p.Lines = append(p.Lines, line{Variant: v, Points: points})
 			}
 		}
 		if len(p.Lines) > 0 {
@@ -114,7 +114,7 @@ func (r *Results) panels() []Panel {
 
 // UpdatePage replaces the block of a Markdown page that has the name of the results
 // (see replaceBlock) by the tables, and writes the figures into the page's folder.
-func (r *Results) UpdatePage(path string) error {
+func (r *results) UpdatePage(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

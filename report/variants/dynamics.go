@@ -11,14 +11,14 @@ import (
 
 // A Panel is one small chart of Dynamics. It shows a metric over optimizer steps, with
 // a line for each variant.
-type Panel struct {
+type panel struct {
 	Title string
-	Lines []Line
+	Lines []line
 }
 
 // A Line is the mean of a metric over the seeds of a variant, as [step, value] pairs
 // in the order of steps.
-type Line struct {
+type line struct {
 	Variant string
 	Points  [][2]float64
 }
@@ -39,7 +39,7 @@ var variantColors = []string{"#3b82c4", "#e07b39", "#2f9e75", "#b75fb3", "#c9a22
 
 // Dynamics draws panels as SVG, with one legend for all of them. A variant has the same
 // colour in every panel. It returns an error if there are no panels or no variants.
-func Dynamics(w io.Writer, variants []string, panels []Panel) error {
+func Dynamics(w io.Writer, variants []string, panels []panel) error {
 	if len(panels) == 0 || len(variants) == 0 {
 		return errors.New("variants: no dynamics to draw")
 	}
@@ -69,7 +69,7 @@ func Dynamics(w io.Writer, variants []string, panels []Panel) error {
 }
 
 // draw draws a panel with its upper left corner at x0, y0.
-func (p Panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
+func (p panel) draw(b *bytes.Buffer, x0, y0 float64, colors map[string]string) {
 	text(b, x0+panelLeft, y0+16, "start", p.Title)
 	left, right := math.Inf(1), math.Inf(-1)
 	low, high := math.Inf(1), math.Inf(-1)

@@ -98,7 +98,7 @@ func (m Metric) short(x float64) string {
 }
 
 // valuesOf returns the values of a metric by variant. Failed runs have none.
-func valuesOf(outcomes []Outcome, metric string) map[string][]float64 {
+func valuesOf(outcomes []outcome, metric string) map[string][]float64 {
 	values := map[string][]float64{}
 	for _, o := range outcomes {
 		if v, ok := o.Values[metric]; ok && o.Failed == "" && !math.IsNaN(v) {

@@ -17,7 +17,7 @@ import (
 )
 
 // An Outcome is the result of one run.
-type Outcome struct {
+type outcome struct {
 	Variant string
 	Seed    int64
 	// Values are the run's results by the name of the metric.
@@ -35,7 +35,7 @@ type Metric struct {
 
 // A Comparison is a question that was stated before the runs, and the test that
 // answers it.
-type Comparison struct {
+type comparison struct {
 	sweep.Comparison
 	Test Test
 }
@@ -55,13 +55,13 @@ type Row struct {
 type Table struct {
 	Metrics     []Metric // the first one is the metric by which variants are compared
 	Rows        []Row
-	Comparisons []Comparison
+	Comparisons []comparison
 }
 
 // newTable makes a table of outcomes: a row for each variant, in the given order, and the
 // comparisons. A comparison uses the seeds that both variants have. It returns an error
 // if there are no metrics or a comparison names an unknown variant.
-func newTable(metrics []Metric, variants []string, outcomes []Outcome, comparisons []sweep.Comparison) (*Table, error) {
+func newTable(metrics []Metric, variants []string, outcomes []outcome, comparisons []sweep.Comparison) (*Table, error) {
 	if len(metrics) == 0 {
 		return nil, errors.New("variants: no metric to compare by")
 	}
@@ -78,7 +78,7 @@ func newTable(metrics []Metric, variants []string, outcomes []Outcome, compariso
 				return nil, fmt.Errorf("variants: a comparison names variant %q; there are %s", name, strings.Join(variants, ", "))
 			}
 		}
-		t.Comparisons = append(t.Comparisons, Comparison{c, paired(differences(bySeed[c.First], bySeed[c.Second]))})
+		t.Comparisons = append(t.Comparisons, comparison{c, paired(differences(bySeed[c.First], bySeed[c.Second]))})
 	}
 	var tests []*Test
 	for i := range t.Comparisons {
@@ -91,7 +91,7 @@ func newTable(metrics []Metric, variants []string, outcomes []Outcome, compariso
 }
 
 // newRow returns the row of a variant, and its values of the first metric by seed.
-func newRow(variant string, metrics []Metric, outcomes []Outcome) (Row, map[int64]float64) {
+func newRow(variant string, metrics []Metric, outcomes []outcome) (Row, map[int64]float64) {
 	row := Row{Variant: variant, Least: math.NaN(), Most: math.NaN()}
 	values := make([][]float64, len(metrics))
 	bySeed := map[int64]float64{}

@@ -70,13 +70,13 @@ func TestTQuantile(t *testing.T) {
 }
 
 func example(t *testing.T) *Table {
-	var outcomes []Outcome
+	var outcomes []outcome
 	for seed := range int64(4) {
 		outcomes = append(outcomes,
-			Outcome{Variant: "a", Seed: seed, Values: map[string]float64{"acc": 0.5 + 0.01*float64(seed), "norm": 2}},
-			Outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
+			outcome{Variant: "a", Seed: seed, Values: map[string]float64{"acc": 0.5 + 0.01*float64(seed), "norm": 2}},
+			outcome{Variant: "b", Seed: 3 - seed, Values: map[string]float64{"acc": 0.4 + 0.01*float64(3-seed)}})
 	}
-	outcomes = append(outcomes, Outcome{Variant: "b", Seed: 9, Failed: "NaN"})
+	outcomes = append(outcomes, outcome{Variant: "b", Seed: 9, Failed: "NaN"})
 	table, err := newTable([]Metric{{"acc", "accuracy", true}, {"norm", "", false}}, []string{"a", "b"}, outcomes,
 		[]sweep.Comparison{{First: "a", Second: "b", Claim: "a is better"}})
 	if err != nil {
@@ -186,11 +186,11 @@ func elements(t *testing.T, svg string) (list []xml.StartElement) {
 // TestDynamics checks that the SVG is well-formed, has a path for every line and a
 // colour for every variant, and that everything is within the figure.
 func TestDynamics(t *testing.T) {
-	panels := []Panel{
-		{"reward <1>", []Line{{"a", [][2]float64{{1, 0.5}, {2, 0.75}}}, {"b", [][2]float64{{1, -3}, {2, 40}}}}},
-		{"flat", []Line{{"b", [][2]float64{{5, 1}}}}},
+	panels := []panel{
+		{"reward <1>", []line{{"a", [][2]float64{{1, 0.5}, {2, 0.75}}}, {"b", [][2]float64{{1, -3}, {2, 40}}}}},
+		{"flat", []line{{"b", [][2]float64{{5, 1}}}}},
 		{"empty", nil},
-		{"next row", []Line{{"a", [][2]float64{{1, 1e-7}, {9, 2e-7}}}}},
+		{"next row", []line{{"a", [][2]float64{{1, 1e-7}, {9, 2e-7}}}}},
 	}
 	var b strings.Builder
 	if err := Dynamics(&b, []string{"a", "b"}, panels); err != nil {

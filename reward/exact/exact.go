@@ -12,27 +12,27 @@ import (
 func init() { reward.Register("exact", func() reward.Reward { return New() }) }
 
 // A Rule is the reward "exact".
-type Rule struct {
+type rule struct {
 	texts.Extract
 	texts.Compare
 }
 
 // New returns the reward with its defaults.
-func New() *Rule {
-	return &Rule{texts.Extract{Where: "whole", Tag: "answer"}, texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
+func New() *rule {
+	return &rule{texts.Extract{Where: "whole", Tag: "answer"}, texts.Compare{Whitespace: "trim", Unicode: "nfc"}}
 }
 
 // About is the reward's line in lists.
-func (*Rule) About() string { return "1 for a response whose answer is one of the answers as a text" }
+func (*rule) About() string { return "1 for a response whose answer is one of the answers as a text" }
 
 // Score gives 1 to a response whose answer equals one of the problem's, and 0 to
 // any other and to a truncated one. An answer of which nothing is left to compare
 // is none.
-func (r *Rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
+func (r *rule) Score(_ context.Context, group []reward.Sample) ([]reward.Score, error) {
 	return reward.Each(group, r.score), nil
 }
 
-func (r *Rule) score(sample reward.Sample) reward.Score {
+func (r *rule) score(sample reward.Sample) reward.Score {
 	golds := r.Normals(sample.Problem.Answers)
 	if len(golds) == 0 {
 		return reward.Score{Status: reward.Error, Reason: "the problem has no answer"}
@@ -50,7 +50,7 @@ func (r *Rule) score(sample reward.Sample) reward.Score {
 }
 
 // SameAnswer compares as Score does.
-func (r *Rule) SameAnswer(a, b string) bool {
+func (r *rule) SameAnswer(a, b string) bool {
 	normal := r.Normal(a)
 	return normal != "" && normal == r.Normal(b)
 }

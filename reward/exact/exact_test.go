@@ -14,11 +14,11 @@ import (
 
 func TestConformance(t *testing.T) {
 	rewardtest.Run(t, "exact")
-	for name, set := range map[string]func(*Rule){
-		"last line": func(r *Rule) { r.Where, r.After = "last_line", "####" },
-		"boxed":     func(r *Rule) { r.Where, r.Unicode = "boxed", "nfkc" },
-		"tag":       func(r *Rule) { r.Where, r.IgnoreCase, r.Whitespace = "tag", true, "remove" },
-		"like SQuAD": func(r *Rule) {
+	for name, set := range map[string]func(*rule){
+		"last line": func(r *rule) { r.Where, r.After = "last_line", "####" },
+		"boxed":     func(r *rule) { r.Where, r.Unicode = "boxed", "nfkc" },
+		"tag":       func(r *rule) { r.Where, r.IgnoreCase, r.Whitespace = "tag", true, "remove" },
+		"like SQuAD": func(r *rule) {
 			r.IgnoreCase, r.IgnorePunctuation, r.IgnoreArticles, r.Whitespace = true, true, true, "collapse"
 		},
 	} {
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func grade(t interface{ Fatal(...any) }, r *Rule, response string, truncated bool, answers ...string) reward.Score {
+func grade(t interface{ Fatal(...any) }, r *rule, response string, truncated bool, answers ...string) reward.Score {
 	scores, err := r.Score(context.Background(), []reward.Sample{{Problem: data.Problem{Answers: answers}, Response: response, Truncated: truncated}})
 	if err != nil {
 		t.Fatal(err)

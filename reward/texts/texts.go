@@ -79,7 +79,7 @@ func LastTag(s, name string) string {
 }
 
 // A Box is a \boxed{...} or \fbox{...}.
-type Box struct {
+type box struct {
 	Start, End int    // of the whole, from the backslash to behind the brace
 	Content    string // between the braces
 	Closed     bool   // without its closing brace a box ends with the text
@@ -98,8 +98,8 @@ func lastBox(s string) string {
 
 // Boxes returns the boxes of s in the order in which they begin. Braces behind a
 // backslash do not count. It reads s once.
-func Boxes(s string) []Box {
-	var boxes []Box
+func Boxes(s string) []box {
+	var boxes []box
 	var open []int // the braces that are open: the index of their box, or -1
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -124,7 +124,7 @@ func Boxes(s string) []Box {
 				break
 			}
 			open = append(open, len(boxes))
-			boxes = append(boxes, Box{Start: i, End: len(s), Content: s[i+n:]})
+			boxes = append(boxes, box{Start: i, End: len(s), Content: s[i+n:]})
 			i += n - 1
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // SkipVariable is the environment variable that makes tests which need ONNX
 // Runtime skip. Without it, a machine where the library is neither found nor
 // can be fetched fails them: a suite that passes has run them.
-const SkipVariable = "ONERING_SKIP_RUNTIME"
+const skipVariable = "ONERING_SKIP_RUNTIME"
 
 var open = sync.OnceValues(func() (*runtime.Env, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -31,8 +31,8 @@ var open = sync.OnceValues(func() (*runtime.Env, error) {
 // tag cuda it is one on a GPU, and a machine where none can be used skips.
 func Test(t testing.TB) *runtime.Env {
 	t.Helper()
-	if os.Getenv(SkipVariable) != "" {
-		t.Skipf("%s is set: this test needs ONNX Runtime", SkipVariable)
+	if os.Getenv(skipVariable) != "" {
+		t.Skipf("%s is set: this test needs ONNX Runtime", skipVariable)
 	}
 	e, err := open()
 	var unusable *provision.UnusableGPUError

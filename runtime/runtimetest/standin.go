@@ -14,7 +14,7 @@ import (
 // A StandIn is a provider of devices for tests, made of the host's memory: sessions run on
 // the CPU, but Go code reaches what they read and write as if it were a GPU's. Device N, but
 // not 0, is lost after N calls.
-type StandIn struct {
+type standIn struct {
 	runtime.Provider                 // the CPU's, for what is not said here
 	Kind             string          // Name returns it
 	For              models.Provider // whose graphs it runs
@@ -23,17 +23,17 @@ type StandIn struct {
 
 func init() {
 	cpu := runtime.ProviderOf("cpu")
-	runtime.RegisterProvider(&StandIn{cpu, "stand-in", models.CPU, 0})
-	runtime.RegisterProvider(&StandIn{cpu, "stand-in-cuda", models.CUDA, 0})
-	runtime.RegisterProvider(&StandIn{cpu, "stand-in-webgpu", models.WebGPU, 16})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in", models.CPU, 0})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in-cuda", models.CUDA, 0})
+	runtime.RegisterProvider(&standIn{cpu, "stand-in-webgpu", models.WebGPU, 16})
 }
 
-func (s *StandIn) Name() string            { return s.Kind }
-func (s *StandIn) Names() string           { return "" }
-func (s *StandIn) Graphs() models.Provider { return s.For }
-func (s *StandIn) Present() error          { return errors.New("a stand-in is for tests") }
+func (s *standIn) Name() string            { return s.Kind }
+func (s *standIn) Names() string           { return "" }
+func (s *standIn) Graphs() models.Provider { return s.For }
+func (s *standIn) Present() error          { return errors.New("a stand-in is for tests") }
 
-func (s *StandIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
+func (s *standIn) Open(_ runtime.Options, number int, _ string) (*runtime.Backend, error) {
 	h := Host{Grain: s.Grain}
 	if number > 0 {
 		h.Calls = new(atomic.Int64)

@@ -230,7 +230,7 @@ func (a *attempt) allForward(ctx context.Context) error {
 // forwardAll sets the scores of the batch and the passes of its micro-batches.
 func (a *attempt) forwardAll(ctx context.Context, passes []*runtime.Pass) (err error) {
 	a.observe(metrics.PhaseScore)
-	budget := KeptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
+	budget := keptBytes(a.ring.Arch.Geometry(), len(a.ring.Weights.Data))
 	for i, group := range a.micro {
 		size := a.learner.Bytes(chosen(a.batch.Sequences, group))
 		// The last pass has its backward pass first: it may always keep.

@@ -23,7 +23,7 @@ func (p Passes) Needs(arch models.Architecture, compute models.Compute, step, lo
 	}
 	all := one
 	if p.AloneTokens == 0 { // layers of passes beyond the budget are computed again
-		all = max(one, min(g.StashBytes(p.Stash, int(step)), KeptBytes(g, arch.Layout().Size)+one))
+		all = max(one, min(g.StashBytes(p.Stash, int(step)), keptBytes(g, arch.Layout().Size)+one))
 	}
 	need := func(bytes int64) runtime.Need {
 		return runtime.Need{What: "activations", Device: bytes, Setting: "train.micro_tokens"}

@@ -71,7 +71,7 @@ func share(of float64, parameters int) int { return max(smallStash, int(of*4*flo
 
 // KeptBytes is how much the forward passes of a step may keep in all, besides the
 // last one; nothing where layers compute in 16 bits.
-func KeptBytes(g models.Geometry, parameters int) int {
+func keptBytes(g models.Geometry, parameters int) int {
 	if g.Compute != models.F32 {
 		return 0
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // An AbortError is what the calls of all ranks return after one has called Abort.
-type AbortError struct {
+type abortError struct {
 	Rank int // that called it first
 	Err  error
 }
 
-func (e *AbortError) Error() string { return fmt.Sprintf("rank %d ended the run: %v", e.Rank, e.Err) }
+func (e *abortError) Error() string { return fmt.Sprintf("rank %d ended the run: %v", e.Rank, e.Err) }
 
-func (e *AbortError) Unwrap() error { return e.Err }
+func (e *abortError) Unwrap() error { return e.Err }
 
 // Local returns the transports of n ranks that are goroutines of this process. A Send
 // waits for its Recv, as MPI's may.
@@ -151,7 +151,7 @@ func (l *local) Abort(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
-		l.err = &AbortError{l.rank, err}
+		l.err = &abortError{l.rank, err}
 		close(l.over)
 	}
 }

@@ -25,14 +25,14 @@ import (
 // Lengths are in tokens, and the end-of-sequence token counts as part of a
 // response (D25).
 type Config struct {
-	Model       ModelConfig             `toml:"model" help:"Which policy is trained"`
+	Model       modelConfig             `toml:"model" help:"Which policy is trained"`
 	LoRA        train.LoRAConfig        `toml:"lora" help:"Training an adapter in place of the model's weights"`
-	Data        DataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
-	Rollout     RolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
+	Data        dataConfig              `toml:"data" help:"Which problems are trained on, and in which order"`
+	Rollout     rolloutConfig           `toml:"rollout" help:"How responses are sampled. The learner divides the logits by the same temperature, the log-probs of sampling and learning are those of the whole vocabulary whatever the filters remove, and a truncated response earns 0"`
 	Reward      RewardConfig            `toml:"reward" help:"What a response is worth, in training and in the evaluations of the run"`
 	Objective   ObjectiveConfig         `toml:"objective" help:"The method and its settings"`
-	Optimizer   OptimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
-	Train       LoopConfig              `toml:"train" help:"How long and in which portions training goes on"`
+	Optimizer   optimizerConfig         `toml:"optimizer" help:"How the weights are updated: by AdamW with decoupled weight decay, unless name says otherwise. The keys from beta1 to weight_decay are AdamW's; another optimizer has its own in their place"`
+	Train       loopConfig              `toml:"train" help:"How long and in which portions training goes on"`
 	Eval        EvalConfig              `toml:"eval" help:"What is evaluated during training. A temperature of 0 is greedy decoding, and max_new_tokens of 0 stands for that of [rollout]. The columns mean for the suites what those of [data] mean for the training problems"`
 	Runtime     policy.RuntimeConfig    `toml:"runtime" help:"Where the graphs run"`
 	Distributed train.DistributedConfig `toml:"distributed" help:"How several ranks train together, which mpirun or srun has started; alone they change nothing"`
@@ -40,7 +40,7 @@ type Config struct {
 }
 
 // A ModelConfig says which policy is trained.
-type ModelConfig struct {
+type modelConfig struct {
 	Path string `toml:"path" help:"Hugging Face folder: config.json, safetensors and, where text is needed, a tokenizer; required"`
 	tokenize.TemplateSettings
 	Reference string `toml:"reference" help:"folder of the model that objectives with a reference compare the policy with: the teacher of opd, or another one than the start for kl_beta; it must have the tokens of the policy; a run folder stands for its newest checkpoint" note:"empty is the policy as it was when training began"`
@@ -48,7 +48,7 @@ type ModelConfig struct {
 }
 
 // A DataConfig says which problems are trained on, and in which order.
-type DataConfig struct {
+type dataConfig struct {
 	Train mix.Files `toml:"train" help:"file of problems with answers, or a list of files and of tables with a path, a weight and columns of their own; required"`
 	data.Columns
 	Prompts int    `toml:"prompts" range:"[0,1000000000]" note:"0 keeps all" help:"most problems of a file to keep: the first ones that pass the filter"`
@@ -60,7 +60,7 @@ type DataConfig struct {
 }
 
 // A RolloutConfig says how responses are sampled.
-type RolloutConfig struct {
+type rolloutConfig struct {
 	PromptsPerRound  int `toml:"prompts_per_round" range:"[1,1048576]" help:"problems of one round"`
 	SamplesPerPrompt int `toml:"samples_per_prompt" range:"[1,65536]" note:"1 is for objectives that do not compare the responses to one prompt" help:"responses to each problem: the group size K"`
 	sampler.Sampling
@@ -92,7 +92,7 @@ type ObjectiveConfig struct {
 }
 
 // An OptimizerConfig is an optimizer and the schedule of its learning rate.
-type OptimizerConfig struct {
+type optimizerConfig struct {
 	learn.UpdateSettings
 	Warmup   int    `toml:"warmup" range:"[0,1000000000]" help:"steps over which the learning rate rises linearly from 0"`
 	Schedule string `toml:"schedule" choice:"constant linear cosine" note:"linear and cosine end at 0 with the last step of the run" help:"learning rate after the warmup"`
@@ -100,7 +100,7 @@ type OptimizerConfig struct {
 }
 
 // A LoopConfig says how long and in which portions training goes on.
-type LoopConfig struct {
+type loopConfig struct {
 	Rounds      int     `toml:"rounds" range:"[1,100000000]" help:"rounds of sampling and learning; the default is one pass over MATH levels 3-5 (8,523 problems) at 128 a round"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"trajectories of one optimizer step, a divisor of those of a round; the default gives the paper's 8 steps a round"`
 	Shuffle     string  `toml:"shuffle" choice:"responses prompts" note:"prompts keeps the responses to one prompt together: a step computes the prompt once for all of them" help:"what is put in a random order before a round is cut into steps"`
@@ -129,7 +129,7 @@ type EvalConfig struct {
 }
 
 // Options say how the training problems are read.
-func (c DataConfig) Options() data.Options {
+func (c dataConfig) Options() data.Options {
 	return data.Options{Columns: c.Columns, Filter: c.Filter, Limit: c.Prompts}
 }
 
@@ -154,20 +154,20 @@ func Default() Config {
 	rule, _ := reward.New("math")
 	optimizer := adamw.Default()
 	return Config{
-		Model: ModelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
+		Model: modelConfig{TemplateSettings: tokenize.TemplateSettings{Template: tokenize.DefaultTemplate}, DType: "float32"},
 		LoRA:  train.LoRAConfig{Settings: lora.Default(), BaseDType: "float32"},
-		Rollout: RolloutConfig{
+		Rollout: rolloutConfig{
 			PromptsPerRound: 128, SamplesPerPrompt: 8,
 			Sampling: sampler.Plain(3000), MaxPromptTokens: 1024,
 			Slots: 32, OldLogProb: "rollout",
 		},
 		Reward:    RewardConfig{Name: "math", Rule: rule},
 		Objective: ObjectiveConfig{Name: "pmpo", Settings: objective},
-		Optimizer: OptimizerConfig{
+		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{Name: "adamw", LearningRate: 1e-6, MaxGradNorm: 1, Rule: &optimizer},
 			Schedule:       "constant",
 		},
-		Train:       LoopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
+		Train:       loopConfig{Rounds: 67, BatchSize: 128, Shuffle: "responses", Score: "trained", Epochs: 1, MicroTokens: 4096, SaveEvery: 10, OnNonfinite: "stop", SkipLimit: 10},
 		Eval:        EvalConfig{Samples: 1, Sampling: sampler.Sampling{TopP: 1}},
 		Runtime:     policy.RuntimeConfig{Device: "cpu"},
 		Distributed: train.DistributedConfig{Shard: "none", CheckEvery: 100, Timeout: 60},

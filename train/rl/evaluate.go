@@ -15,7 +15,7 @@ import (
 )
 
 // An Evaluation is the results of all suites at one point of a run.
-type Evaluation struct {
+type evaluation struct {
 	Round, Step int
 	Results     []eval.Score
 
@@ -23,7 +23,7 @@ type Evaluation struct {
 }
 
 // record returns the evaluation as a record of metrics.jsonl.
-func (e Evaluation) record() metrics.Record {
+func (e evaluation) record() metrics.Record {
 	r := metrics.Record{}.With("kind", "eval").With("round", e.Round).With("step", e.Step)
 	for _, x := range e.Results {
 		name := "eval/" + x.Suite
@@ -43,7 +43,7 @@ func (e Evaluation) record() metrics.Record {
 }
 
 // lines say for people what came of the evaluation.
-func (e Evaluation) lines() (lines []string) {
+func (e evaluation) lines() (lines []string) {
 	for _, x := range e.Results {
 		lines = append(lines, fmt.Sprintf("after round %d: %s pass@1 %.1f %% of %d problems", e.Round, x.Suite, 100*x.Pass1.Value, x.Problems))
 	}
@@ -52,8 +52,8 @@ func (e Evaluation) lines() (lines []string) {
 
 // evaluationOf returns what a record of metrics.jsonl says of an evaluation: pass@1
 // of each suite, sorted by their names.
-func evaluationOf(record metrics.Record) Evaluation {
-	e := Evaluation{Round: int(record.Float("round"))}
+func evaluationOf(record metrics.Record) evaluation {
+	e := evaluation{Round: int(record.Float("round"))}
 	for _, m := range record {
 		suite, isEval := strings.CutPrefix(m.Name, "eval/")
 		suite, isPass := strings.CutSuffix(suite, "/pass@1")
@@ -68,7 +68,7 @@ func evaluationOf(record metrics.Record) Evaluation {
 }
 
 // mean is the mean pass@1 of the suites, nil if there are none.
-func (e Evaluation) mean() *float64 {
+func (e evaluation) mean() *float64 {
 	if len(e.Results) == 0 {
 		return nil
 	}
@@ -109,15 +109,15 @@ func newEvaluator(c Config, r *roller, s train.Setup) (*evaluator, error) {
 
 // evaluate runs the suites; without any it returns no results, and neither if the
 // reward leaves a response without a grade.
-func (e *evaluator) evaluate(ctx context.Context, at train.Position) (Evaluation, error) {
-	out := Evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
+func (e *evaluator) evaluate(ctx context.Context, at train.Position) (evaluation, error) {
+	out := evaluation{Round: at.Round, Step: at.Step, answers: reward.FindsAnswers(e.reward)}
 	for _, s := range e.suites {
 		e.observer.Begin("evaluate "+s.Name, "responses", len(s.Problems)*e.config.Eval.Samples)
 		result, err := e.suite(ctx, s, at)
 		var ungraded *eval.UngradedError
 		if errors.As(err, &ungraded) {
 			e.log.Warn("the evaluation is left out", "step", at.Step, "reason", err)
-			return Evaluation{Round: at.Round, Step: at.Step}, nil
+			return evaluation{Round: at.Round, Step: at.Step}, nil
 		}
 		if err != nil {
 			return out, err

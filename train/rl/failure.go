@@ -41,11 +41,11 @@ type Failure struct {
 	// their log-probs are the old ones.
 	LeftOut bool `json:"left_out,omitempty"`
 	// Trajectories in the order of the batch.
-	Trajectories []FailureTrajectory `json:"trajectories"`
+	Trajectories []failureTrajectory `json:"trajectories"`
 }
 
 // A FailureTrajectory is a trajectory of that batch.
-type FailureTrajectory struct {
+type failureTrajectory struct {
 	Rollout    int     `json:"rollout"` // its number in the round
 	Problem    string  `json:"problem"`
 	Prompt     []int32 `json:"prompt_ids"`
@@ -77,7 +77,7 @@ func (t *Trainer) failure(step *failedStep, at train.Position) Failure {
 	f.LeftOut = step.leftOut
 	for i, j := range step.rollouts {
 		x, y := step.batch.Trajectories[i], &t.round.rollouts[j]
-		one := FailureTrajectory{
+		one := failureTrajectory{
 			Rollout: j, Problem: t.round.problems[y.Problem].ID, Prompt: y.Prompt, Response: y.Response,
 			Reward: x.Reward, Advantage: x.Advantage, Truncated: x.Truncated, Degenerate: x.Degenerate,
 			LogProb: x.LogProb, OldLogProb: x.OldLogProb, RefLogProb: x.RefLogProb, Entropy: x.Entropy,

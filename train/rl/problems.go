@@ -129,7 +129,7 @@ func (r *round) measures() []mix.Measure {
 
 // sources returns the share of the problems and the mean reward of each file where
 // there are several, and how many problems rest where they may.
-func (r *round) sources(c DataConfig, order *mix.Order) (record metrics.Record) {
+func (r *round) sources(c dataConfig, order *mix.Order) (record metrics.Record) {
 	if c.Rest > 0 {
 		record = record.With("data/resting", float64(order.Resting())/float64(order.Len()))
 	}

@@ -25,13 +25,13 @@ type Replay struct {
 	Found        []string           `json:"found,omitempty"`
 	Loss         metrics.Exact      `json:"loss"`      // one number
 	GradNorm     metrics.Exact      `json:"grad_norm"` // one number; none if the step ended before its gradients
-	Trajectories []ReplayTrajectory `json:"trajectories"`
+	Trajectories []replayTrajectory `json:"trajectories"`
 	// SameBits says that the forward pass gave the log-probs of the failure.
 	SameBits bool `json:"same_bits"`
 }
 
 // A ReplayTrajectory is what replaying found of one trajectory of the batch.
-type ReplayTrajectory struct {
+type replayTrajectory struct {
 	Rollout   int     `json:"rollout"`
 	Tokens    int     `json:"tokens"`
 	Advantage float64 `json:"advantage"`
@@ -118,11 +118,11 @@ func (f Failure) batch(o objectives.Objective) (objectives.Batch, learn.Batch) {
 
 // compare puts the trajectories of a report into figures, and says whether their
 // log-probs have the bits of the failure's.
-func (f Failure) compare(r learn.Report) (out []ReplayTrajectory, same bool) {
+func (f Failure) compare(r learn.Report) (out []replayTrajectory, same bool) {
 	same = true
 	for i, x := range f.Trajectories {
 		logp := r.LogProb[i]
-		y := ReplayTrajectory{Rollout: x.Rollout, Tokens: len(logp), Advantage: x.Advantage, LogProb: extremes(logp)}
+		y := replayTrajectory{Rollout: x.Rollout, Tokens: len(logp), Advantage: x.Advantage, LogProb: extremes(logp)}
 		y.Nonfinite = countNonfinite(logp) + countNonfinite(r.Entropy[i])
 		if r.Loss.LogProb != nil {
 			y.Weight = extremes(r.Loss.LogProb[i])

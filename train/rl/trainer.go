@@ -103,8 +103,8 @@ type Summary struct {
 	Checkpoint string // the last checkpoint in it
 	Rounds     int
 	Steps      int
-	First      Evaluation // before training; no Results without suites
-	Last       Evaluation
+	First      evaluation // before training; no Results without suites
+	Last       evaluation
 	Reward     [2]float64 // mean reward of the first and the last round
 	LogPGap    float64    // the largest between rollout and training log-probs in any round
 	Resumed    int        // rounds that were done when the run was last resumed
@@ -147,7 +147,7 @@ func (s *Summary) addRound(r metrics.Record) {
 }
 
 // addEvaluation notes an evaluation.
-func (s *Summary) addEvaluation(e Evaluation) {
+func (s *Summary) addEvaluation(e evaluation) {
 	if e.Round == 0 {
 		s.First = e
 	}

@@ -50,12 +50,12 @@ type RolloutLine struct {
 	Truncated bool               `json:"truncated,omitempty"`
 	IDs       []int32            `json:"ids"`
 	// LogP has the log-prob of each token when it was sampled.
-	LogP Rounded[float64] `json:"logp"`
+	LogP rounded[float64] `json:"logp"`
 	// W and Delta have dLoss/dlogp of each token, and its log-prob minus that of
 	// the old policy, both before the newest optimizer step that the response was
 	// part of. They are nil if there was none.
-	W     Rounded[float32] `json:"w,omitempty"`
-	Delta Rounded[float32] `json:"delta,omitempty"`
+	W     rounded[float32] `json:"w,omitempty"`
+	Delta rounded[float32] `json:"delta,omitempty"`
 }
 
 // A GreedyLine is a response that is not trained on. Its fields are those of a RolloutLine.
@@ -66,16 +66,16 @@ type GreedyLine struct {
 	Skipped   bool             `json:"skipped,omitempty"`
 	Truncated bool             `json:"truncated,omitempty"`
 	IDs       []int32          `json:"ids"`
-	LogP      Rounded[float64] `json:"logp"`
+	LogP      rounded[float64] `json:"logp"`
 }
 
 // Rounded floats have five digits in JSON, enough to read them. They have to be
 // finite. None are null, whether the slice is nil or empty: a checkpoint does not
 // tell the two apart.
-type Rounded[F float32 | float64] []F
+type rounded[F float32 | float64] []F
 
 // MarshalJSON implements json.Marshaler.
-func (x Rounded[F]) MarshalJSON() ([]byte, error) {
+func (x rounded[F]) MarshalJSON() ([]byte, error) {
 	if len(x) == 0 {
 		return []byte("null"), nil
 	}
@@ -91,7 +91,7 @@ func (x Rounded[F]) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler. An element that is null, as older versions
 // wrote what is not finite, is NaN.
-func (x *Rounded[F]) UnmarshalJSON(text []byte) error {
+func (x *rounded[F]) UnmarshalJSON(text []byte) error {
 	if !bytes.Contains(text, []byte("null")) {
 		return json.Unmarshal(text, (*[]F)(x))
 	}

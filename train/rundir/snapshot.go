@@ -17,7 +17,7 @@ import (
 const replacedSuffix = ".replaced"
 
 // A Device holds weights and state outside the host's memory.
-type Device interface {
+type device interface {
 	// Fetch copies the elements from (included) to to (excluded) of w to the host.
 	Fetch(w *models.Weights, from, to int) error
 	// Drop gives the host's memory of them back, if a device holds them.
@@ -35,7 +35,7 @@ type Snapshot struct {
 	Optimizer map[string]*models.Weights
 	// Device is where the elements of both have to be fetched from before they are read;
 	// nil if they are on the host.
-	Device Device
+	Device device
 	// DType is the type that the model's config.json names for its weights.
 	DType models.DType
 	// SaveModel writes the Hugging Face folder dir with weights of type dtype, and

@@ -23,19 +23,19 @@ import (
 // A Config is everything that decides a run. Its sections and keys are those of a
 // run file where they mean the same; see rl.Config.
 type Config struct {
-	Model     ModelConfig          `toml:"model"`
+	Model     modelConfig          `toml:"model"`
 	LoRA      train.LoRAConfig     `toml:"lora"`
 	Data      DataConfig           `toml:"data"`
-	Optimizer OptimizerConfig      `toml:"optimizer"`
-	Train     LoopConfig           `toml:"train"`
+	Optimizer optimizerConfig      `toml:"optimizer"`
+	Train     loopConfig           `toml:"train"`
 	Runtime   policy.RuntimeConfig `toml:"runtime"`
 	// Distributed says how several ranks train together; alone they change nothing.
 	Distributed train.DistributedConfig `toml:"distributed"`
-	Output      OutputConfig            `toml:"output"`
+	Output      outputConfig            `toml:"output"`
 }
 
 // A ModelConfig says which model is trained.
-type ModelConfig struct {
+type modelConfig struct {
 	Path     string            `toml:"path" flag:"model" help:"model folder, or a run folder for its newest checkpoint, or ORG/NAME on a hub (required)"`
 	Template string            `toml:"template" help:"what goes around a prompt that is a text: qwen_math, r1, no, chat (the template of the model's tokenizer), a text with {problem} in it, or auto: chat for messages, qwen_math for a text"`
 	System   string            `toml:"system" help:"system message of conversations that have none, with the template chat"`
@@ -44,7 +44,7 @@ type ModelConfig struct {
 }
 
 // settings are those of a prompt template.
-func (c ModelConfig) settings() tokenize.TemplateSettings {
+func (c modelConfig) settings() tokenize.TemplateSettings {
 	return tokenize.TemplateSettings{Template: c.Template, System: c.System, Args: c.Args}
 }
 
@@ -62,14 +62,14 @@ type DataConfig struct {
 
 // An OptimizerConfig is an optimizer and the schedule of its learning rate: it rises over
 // Warmup steps and then falls linearly to Floor of itself.
-type OptimizerConfig struct {
+type optimizerConfig struct {
 	learn.UpdateSettings
 	Warmup int     `toml:"warmup" range:"[0,1000000000]" help:"steps over which the rate rises"`
 	Floor  float64 `toml:"floor" range:"[0,1]" help:"share of the rate that is left at the end"`
 }
 
 // A LoopConfig says how long and in which portions training goes on.
-type LoopConfig struct {
+type loopConfig struct {
 	Epochs      int     `toml:"epochs" range:"[1,1000000]" help:"passes over the data"`
 	BatchSize   int     `toml:"batch_size" range:"[1,4194304]" help:"demonstrations of a step"`
 	MicroTokens int     `toml:"micro_tokens" range:"[1,1073741824]" help:"most tokens of one forward and backward pass; it decides memory and speed, not the result"`
@@ -82,7 +82,7 @@ type LoopConfig struct {
 }
 
 // An OutputConfig says where the run folder goes.
-type OutputConfig struct {
+type outputConfig struct {
 	Dir   string   `toml:"dir" flag:"out" help:"folder to write (required)"`
 	DType string   `toml:"dtype" choice:"float32 bfloat16 float16" help:"type of the tensors that are written"`
 	Sink  []string `toml:"sink" help:"a program and its arguments that gets the run's metrics while it goes on, as JSON lines"`
@@ -92,18 +92,18 @@ type OutputConfig struct {
 // begins at random weights, so its learning rate suits no other.
 func Default(path string) Config {
 	c := Config{
-		Model: ModelConfig{Path: path, Template: rl.Default().Model.Template, DType: "float32"},
+		Model: modelConfig{Path: path, Template: rl.Default().Model.Template, DType: "float32"},
 		LoRA:  rl.Default().LoRA,
 		Data:  DataConfig{AssistantOnly: true, TooLong: "drop"},
-		Optimizer: OptimizerConfig{
+		Optimizer: optimizerConfig{
 			UpdateSettings: learn.UpdateSettings{
 				Name: "adamw", LearningRate: 1e-5, MaxGradNorm: 1, Rule: &adamw.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01},
 			},
 			Warmup: 30, Floor: 0.1,
 		},
-		Train:   LoopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
+		Train:   loopConfig{Epochs: 1, BatchSize: 32, MicroTokens: 4096, SaveMinutes: 10, KeepLast: 1},
 		Runtime: rl.Default().Runtime, Distributed: rl.Default().Distributed,
-		Output: OutputConfig{DType: "float32"},
+		Output: outputConfig{DType: "float32"},
 	}
 	if path == arithmetic.Name {
 		c.Model.Template, c.Optimizer.LearningRate = "no", 3e-3
@@ -148,7 +148,7 @@ func (c Config) Validate() error {
 }
 
 // rate is the learning rate of step n (from 0) of total.
-func (c OptimizerConfig) rate(n, total int) float64 {
+func (c optimizerConfig) rate(n, total int) float64 {
 	if n < c.Warmup {
 		return c.LearningRate * float64(n+1) / float64(c.Warmup)
 	}

@@ -167,13 +167,13 @@ func (e *Encoder) conversation(c tokenize.Conversation, from int) (*Example, err
 }
 
 // A Set is the demonstrations of a file.
-type Set struct {
+type set struct {
 	Examples []Example
 	tokens   int // that are learned in one pass
 }
 
 // longest returns how many ids the longest example has.
-func (s *Set) longest() (n int) {
+func (s *set) longest() (n int) {
 	for _, x := range s.Examples {
 		n = max(n, len(x.IDs))
 	}
@@ -181,12 +181,12 @@ func (s *Set) longest() (n int) {
 }
 
 // EncodeAll encodes demonstrations; flag names their file in messages.
-func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*Set, error) {
+func (e *Encoder) EncodeAll(list []data.Demonstration, flag string, log *slog.Logger) (*set, error) {
 	all, err := e.encodeEach(list)
 	if err != nil {
 		return nil, err
 	}
-	s := new(Set)
+	s := new(set)
 	dropped, cut, lost := 0, 0, 0
 	rewritten, apart, unended := "", "", ""
 	for i, x := range all {
@@ -272,7 +272,7 @@ func (e *Encoder) encodeEach(list []data.Demonstration) ([]*Example, error) {
 }
 
 // digest tells demonstrations from others.
-func digest(sets ...*Set) string {
+func digest(sets ...*set) string {
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	for _, s := range sets {
 		fmt.Fprintln(h, len(s.Examples))

@@ -28,8 +28,8 @@ type Trainer struct {
 
 	run      *train.Run
 	log      *slog.Logger
-	learn    *Set
-	held     *Set // nil if nothing is held out
+	learn    *set
+	held     *set // nil if nothing is held out
 	summary  Summary
 	order    []int // of the demonstrations in the pass number pass, from 1
 	pass     int
@@ -334,7 +334,7 @@ func (t *Trainer) finish(_ context.Context, at train.Position) (train.Done, erro
 // Plan implements train.Task.
 func (t *Trainer) Plan() train.Plan {
 	c := t.Config
-	sets := []*Set{t.learn}
+	sets := []*set{t.learn}
 	if t.held != nil {
 		sets = append(sets, t.held)
 	}

@@ -57,7 +57,7 @@ type Comparison struct {
 }
 
 // A Variant is one configuration of a sweep.
-type Variant struct {
+type variant struct {
 	Name     string
 	Seeds    []int64
 	Settings []string // section.key=value, as --set takes them
@@ -69,7 +69,7 @@ type Plan struct {
 	File        string
 	Base        string // the path of the run file; "" means the default settings
 	Metric      string // "" means the default metric
-	Variants    []Variant
+	Variants    []variant
 	Comparisons []Comparison
 	Dynamics    []string // the names of variants
 }
@@ -119,7 +119,7 @@ func Lacks(path string) bool {
 
 // addVariants sets the variants of the plan and returns what is wrong with them.
 func (p *Plan) addVariants(f file) (errs []error) {
-	p.Variants = []Variant{{Seeds: f.Sweep.Seeds}}
+	p.Variants = []variant{{Seeds: f.Sweep.Seeds}}
 	if len(f.Variant) > 0 {
 		p.Variants = nil
 	}
@@ -176,7 +176,7 @@ func (p *Plan) checkVariants() (errs []error) {
 // them and with the other places that name variants.
 func (p *Plan) addComparisons(f file) (errs []error) {
 	known := func(name string) bool {
-		return slices.ContainsFunc(p.Variants, func(v Variant) bool { return v.Name == name })
+		return slices.ContainsFunc(p.Variants, func(v variant) bool { return v.Name == name })
 	}
 	compared := map[[2]string]bool{}
 	for _, c := range f.Compare {
@@ -209,8 +209,8 @@ func (p *Plan) addComparisons(f file) (errs []error) {
 }
 
 // readVariant reads one [[variant]].
-func readVariant(v map[string]any, seeds []int64) (Variant, error) {
-	one := Variant{Seeds: seeds}
+func readVariant(v map[string]any, seeds []int64) (variant, error) {
+	one := variant{Seeds: seeds}
 	for _, section := range slices.Sorted(maps.Keys(v)) {
 		switch x := v[section].(type) {
 		case map[string]any:
@@ -246,9 +246,9 @@ func readVariant(v map[string]any, seeds []int64) (Variant, error) {
 
 // product returns a copy of every variant for each value of key. The names of the
 // copies end with KEY=VALUE.
-func product(variants []Variant, key string, values []any) []Variant {
+func product(variants []variant, key string, values []any) []variant {
 	_, short, _ := strings.Cut(key, ".")
-	var out []Variant
+	var out []variant
 	for _, v := range variants {
 		for _, value := range values {
 			w := v

@@ -29,7 +29,7 @@ type Outcome uint8
 const (
 	Different Outcome = iota
 	Equal
-	Undecided // it could not be told; to be taken for different
+	undecided // it could not be told; to be taken for different
 	Limit     // telling would have cost too much
 )
 
@@ -62,7 +62,7 @@ func (c *Checker) Equal(a, b *latex.Node) (Outcome, string) {
 		return Different, "different rational numbers"
 	}
 	if errX == errUndefined || errY == errUndefined {
-		return Undecided, "undefined"
+		return undecided, "undefined"
 	}
 	if errX == errLimit || errY == errLimit {
 		return c.huge(a, b)

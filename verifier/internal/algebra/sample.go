@@ -22,7 +22,7 @@ const longNumeral = 60
 func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 	s := survey(a, b)
 	if s.infinite {
-		return Undecided, "infinite"
+		return undecided, "infinite"
 	}
 	if len(s.names) == 0 {
 		switch outcome := c.samePoint(a, b, s, nil); outcome {
@@ -33,7 +33,7 @@ func (c *Checker) numbers(a, b *latex.Node) (Outcome, string) {
 		case pointLimit:
 			return Limit, "numbers too large to compute"
 		}
-		return Undecided, "numbers that could not be told apart"
+		return undecided, "numbers that could not be told apart"
 	}
 	c.thresholds(&s, a)
 	c.thresholds(&s, b)
@@ -109,7 +109,7 @@ func (t *trial) verdict() (Outcome, string) {
 	case t.limits > 0:
 		return Limit, "values too large to compute"
 	}
-	return Undecided, "expressions that could not be evaluated"
+	return undecided, "expressions that could not be evaluated"
 }
 
 // confirmed looks at numbers what is equal as a formula: an expression that is
@@ -138,7 +138,7 @@ func (c *Checker) confirmed(a, b *latex.Node) (Outcome, string) {
 			}
 		}
 	}
-	return Undecided, "defined nowhere"
+	return undecided, "defined nowhere"
 }
 
 // A variables is what a pair of expressions consists of.

@@ -394,7 +394,7 @@ func (p *parser) norm() *Node {
 func (p *parser) letter() *Node {
 	t := p.cur()
 	if p.letters++; p.letters > maxVariables {
-		panic(ErrLimit)
+		panic(errLimit)
 	}
 	name := t.text
 	if len(name) > 1 && name[0] < 0x80 {

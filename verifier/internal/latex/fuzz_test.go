@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 			if p.Steps > mostSteps {
 				t.Errorf("%d bytes took %d steps", len(s), p.Steps)
 			}
-			if err != nil && err != ErrLimit {
+			if err != nil && err != errLimit {
 				t.Errorf("Parse(%q): %v", s, err)
 			}
 			if err == nil {

@@ -19,7 +19,7 @@ type lexer struct {
 	doubled bool   // every command has two backslashes (escaped text)
 	listed  int    // up to here commas between digits separate
 	run     string // the digits and commas ahead, where they are one number
-	met     Ambiguity
+	met     ambiguity
 	steps   int // bytes looked at
 	err     error
 }
@@ -39,13 +39,13 @@ const (
 )
 
 // lex returns the tokens of src, an end token last, and the steps that it took.
-func lex(src string, reading Reading) ([]token, Ambiguity, int, error) {
+func lex(src string, reading Reading) ([]token, ambiguity, int, error) {
 	src = plainWidth(src)
 	l := &lexer{src: src, reading: reading, doubled: allDoubled(src), steps: 2 * len(src), tokens: make([]token, 0, 16)}
 	var plain, roman bool
 	for l.pos < len(l.src) && l.err == nil {
 		if len(l.tokens) > maxTokens {
-			return nil, l.met, l.steps, ErrLimit
+			return nil, l.met, l.steps, errLimit
 		}
 		before := l.pos
 		plain, roman = l.next(plain, roman)

@@ -18,7 +18,7 @@ const (
 
 // ErrLimit is what Parse returns for a text that is too long, too deep, or
 // holds too large a numeral.
-var ErrLimit = errors.New("latex: text exceeds the limits of the parser")
+var errLimit = errors.New("latex: text exceeds the limits of the parser")
 
 // errSyntax is what the parser gives up with; the text is then kept as words.
 var errSyntax = errors.New("latex: not an expression")

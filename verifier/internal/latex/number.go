@@ -9,7 +9,7 @@ import (
 type Comma uint8
 
 const (
-	Thousands Comma = iota // 1,234 is a number where its groups allow it
+	thousands Comma = iota // 1,234 is a number where its groups allow it
 	Separator              // 1,234 is two numbers
 	Decimal                // 1,5 is one and a half
 )
@@ -24,7 +24,7 @@ type Reading struct {
 }
 
 // Ambiguity says which other readings a text allows.
-type Ambiguity struct {
+type ambiguity struct {
 	Thousands bool // commas were taken for thousands separators
 	Decimal   bool // a comma could be a decimal comma
 	Exponent  bool // an e was taken for a decimal exponent
@@ -54,7 +54,7 @@ func (l *lexer) number(plain bool) {
 		n.places, n.short = len(fraction), false
 	}
 	if len(whole)+len(fraction) > maxDigits {
-		l.err = ErrLimit
+		l.err = errLimit
 		return
 	}
 	mantissa := whole + fraction
@@ -160,7 +160,7 @@ func (l *lexer) commaRun() {
 	if !strings.Contains(run, ",") {
 		return
 	}
-	if l.round == 0 && grouped(run) && l.reading.Comma == Thousands {
+	if l.round == 0 && grouped(run) && l.reading.Comma == thousands {
 		l.met.Thousands = true
 		l.run = run
 		return
@@ -221,7 +221,7 @@ func (l *lexer) whole() (string, bool) {
 		l.pos += n + 3
 		groups = append(groups, g...)
 		if len(groups) > maxDigits {
-			l.err = ErrLimit
+			l.err = errLimit
 			break
 		}
 	}
@@ -236,7 +236,7 @@ func (l *lexer) whole() (string, bool) {
 // separator is the length of the thousands separator at the position, 0 if there is none.
 func (l *lexer) separator() int {
 	rest := l.src[l.pos:]
-	if strings.HasPrefix(rest, ",") && l.pos >= l.listed && l.reading.Comma == Thousands && l.round == 0 {
+	if strings.HasPrefix(rest, ",") && l.pos >= l.listed && l.reading.Comma == thousands && l.round == 0 {
 		if tight, ok := strings.CutPrefix(rest, `,\!`); ok { // also with white space after, which TeX drops
 			return len(rest) - len(strings.TrimLeft(tight, " "))
 		}
@@ -463,7 +463,7 @@ func (l *lexer) exponent(n *numeral) {
 	exp := 0
 	for _, c := range strings.TrimLeft(text, "+-") {
 		if exp = exp*10 + int(c-'0'); exp > maxExp {
-			l.err = ErrLimit
+			l.err = errLimit
 			return
 		}
 	}

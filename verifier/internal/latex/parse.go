@@ -9,7 +9,7 @@ import (
 // A Parsed is a text read as mathematics.
 type Parsed struct {
 	Tree      *Node
-	Ambiguity Ambiguity // other readings that the text allows
+	Ambiguity ambiguity // other readings that the text allows
 	Choice    string    // the letter of a leading "B." or "(B)" that more follows
 	Chosen    *Node     // what follows the letter
 	// Steps is the work that it took: bytes and tokens looked at, those that were
@@ -22,7 +22,7 @@ type Parsed struct {
 // an empty one gives a nil tree. The only error is ErrLimit.
 func Parse(src string, reading Reading) (result Parsed, err error) {
 	if len(src) > maxBytes {
-		return Parsed{}, ErrLimit
+		return Parsed{}, errLimit
 	}
 	tokens, met, steps, err := lex(src, reading)
 	result.Steps = steps
@@ -37,8 +37,8 @@ func Parse(src string, reading Reading) (result Parsed, err error) {
 	p := &parser{tokens: partStatements(tokens), subscripts: reading.Subscripts}
 	tree, err := p.top()
 	result.Steps += p.steps
-	if err == ErrLimit || deeper(tree, maxTreeDepth) {
-		return Parsed{Steps: result.Steps}, ErrLimit
+	if err == errLimit || deeper(tree, maxTreeDepth) {
+		return Parsed{Steps: result.Steps}, errLimit
 	}
 	if err != nil {
 		// Parsing splits tokens, so the words are taken from a fresh cut.
@@ -186,7 +186,7 @@ func (p *parser) fail() { panic(errSyntax) }
 // enter counts nesting; leave ends it.
 func (p *parser) enter() {
 	if p.depth++; p.depth > maxDepth {
-		panic(ErrLimit)
+		panic(errLimit)
 	}
 }
 
@@ -198,7 +198,7 @@ func (p *parser) top() (tree *Node, err error) {
 		switch r := recover().(type) {
 		case nil:
 		case error:
-			if r != errSyntax && r != ErrLimit {
+			if r != errSyntax && r != errLimit {
 				panic(r)
 			}
 			err = r
@@ -391,7 +391,7 @@ func (p *parser) statement() *Node {
 		}
 		ops = append(ops, rel)
 		if len(ops) > 100 {
-			panic(ErrLimit)
+			panic(errLimit)
 		}
 	}
 	if len(args) == 1 && len(ops) == 0 {
